@@ -369,7 +369,8 @@ def test_child_that_may_start_no_others_is_told_of_none(ask, droste):
 
 
 def test_custom_instructions_are_told_as_they_are(ask, droste):
-    """At the end of the system prompt, also where they are full of format marks; without them there is no word."""
+    """At the end of the system prompt, also where they are full of format marks; without them
+    there is no word."""
     text = "Answer in French: 100%s {of} `it`."
     assert ask([repl("SUBMIT(1)")], "--instructions", text).status == 0
     said = said_to(droste)

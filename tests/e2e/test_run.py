@@ -110,7 +110,8 @@ def test_fences_within_strings_stay_text(ask):
 
 
 def test_fences_of_the_same_length_within_strings_stay_text(ask, droste):
-    """A prompt in a string of several lines may have fences as its own block's, and another block may follow."""
+    """A prompt in a string of several lines may have fences as its own block's, and another block
+    may follow."""
     code = "x = '''\n```json\n{}\n```\nFINAL(no)\n'''\nprint(x)"
     answered(ask([repl(code, "SUBMIT(x.count('`'))")]), 6)
     assert len(droste.record.cells) == 2
@@ -217,7 +218,8 @@ def test_calls_of_threads_are_answered(ask):
 # ---- limits ----
 
 def test_exhausted_iterations_end_with_last_words(ask):
-    """After --max-iterations the model is asked once more, for words; exit status 3 says it is not whole."""
+    """After --max-iterations the model is asked once more, for words; exit status 3 says it is not
+    whole."""
     result = ask([repl("x = 1"), repl("x = 2"), told("no more code", "About two.")], "--max-iterations", "2")
     assert result.status == 3
     assert result.json["status"] == "exhausted" and result.json["answer"] == "About two."
@@ -231,7 +233,8 @@ def test_last_words_run_no_code(ask, droste):
 
 
 def test_call_limit_is_an_exception_in_the_guest(ask):
-    """Over --max-llm-calls llm_query raises BudgetExceeded with the documented text; the run goes on."""
+    """Over --max-llm-calls llm_query raises BudgetExceeded with the documented text; the run goes
+    on."""
     text = ("LLM call limit exceeded: 1 + 1 > 1. Use Python code for aggregation instead of making "
             "more LLM calls.")
     run = answered(ask([repl("llm_query('a')\nllm_query('b')"), sub("A"),
@@ -295,7 +298,8 @@ def test_time_of_one_call_is_an_error_in_the_guest(ask):
 
 
 def test_code_that_keeps_failing_ends_the_run(ask):
-    """After --max-errors turns in a row whose code raised the run ends as a limit does, and says so."""
+    """After --max-errors turns in a row whose code raised the run ends as a limit does, and says
+    so."""
     result = ask([{"content": repl("1 / 0"), "repeat": True}], "--max-errors", "3")
     assert result.status == 3 and result.json["status"] == "budget" and result.json["iterations"] == 3
     assert "3 turns in a row" in result.json["error"]["message"]
@@ -329,7 +333,8 @@ def test_instructions_that_cannot_be_read(droste, replay, tmp_path):
 # ---- a sandbox that dies ----
 
 def test_dead_sandbox_is_replaced(droste, replay, tmp_path):
-    """A guest that kills itself is replaced: context is there again, variables are not, the model knows."""
+    """A guest that kills itself is replaced: context is there again, variables are not, the model
+    knows."""
     (tmp_path / "c.txt").write_text("abc")
     result = droste("run", "--question", "q", "--json", "--context", tmp_path / "c.txt", "--model", replay(
         repl("x = 1\nprint('before', flush=True)\nimport os; os._exit(7)"),
@@ -524,7 +529,8 @@ def test_sigkill_leaves_the_finished_steps(droste, replay, turns, reached):
 
 
 def waits_for_input(pid):
-    """Whether a thread waits in poll(2), where standard input is read; the loop's is in epoll_wait."""
+    """Whether a thread waits in poll(2), where standard input is read; the loop's is in
+    epoll_wait."""
     found = []
     for thread in os.listdir("/proc/%d/task" % pid):
         with open("/proc/%d/task/%s/wchan" % (pid, thread)) as f:
@@ -578,7 +584,8 @@ def test_run_without_a_record(droste, replay):
 
 @needs_root
 def test_disk_that_fills_up_ends_the_run(online, droste):
-    """A disk that fills in the middle ends the run with what is to be done, and no call goes on unrecorded."""
+    """A disk that fills in the middle ends the run with what is to be done, and no call goes on
+    unrecorded."""
     in_mount(droste, "size=600k")
     result, server = online([repl("import os, base64; print(base64.b64encode(os.urandom(750000)).decode())"),
                              repl("SUBMIT(1)")])

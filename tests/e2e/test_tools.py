@@ -24,7 +24,8 @@ def _hidden():
     "Not for anybody."
 '''
 
-# Notes each call in a file beside it. {"wait": NAME} waits until there is a file NAME; {"fail": T} fails.
+# Notes each call in a file beside it. {"wait": NAME} waits until there is a file NAME; {"fail":
+# T} fails.
 PROGRAM = '''#!/usr/bin/python3
 import json, os, sys, time
 here = os.path.dirname(os.path.abspath(__file__))
@@ -94,7 +95,8 @@ def test_a_session_has_them_all(droste, place):
 
 
 def test_tools_and_a_schema_go_together(droste, place, replay):
-    """The schema is for the answer alone: not for the list of tools, which the guest sends the same way."""
+    """The schema is for the answer alone: not for the list of tools, which the guest sends the
+    same way."""
     schema = ["--answer-schema", '{"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}']
     wrong, right = "```repl\nSUBMIT(n='x')\n```", "```repl\nSUBMIT(n=look(n=3)['n'])\n```"
     result = run(droste, place, replay(wrong, {"content": right, "contains": "does not fit its schema"}), *schema)
@@ -102,7 +104,8 @@ def test_tools_and_a_schema_go_together(droste, place, replay):
 
 
 def test_rules_leave_tools_alone(droste, place):
-    """Source is set-up code: it may import what cells may not; its functions may be called by cells."""
+    """Source is set-up code: it may import what cells may not; its functions may be called by
+    cells."""
     (place.path / "t.py").write_text("import subprocess\n"
                                      "def shell(command):\n    'Runs it.'\n"
                                      "    return subprocess.run(command, shell=True, capture_output=True).stdout.decode()")
@@ -350,7 +353,8 @@ def test_a_description_that_came_later_is_a_change(droste, place, replay):
 
 
 def test_the_record_knows_tools_by_their_hashes(droste, place, replay):
-    """In the export, in the order of the guest; a run without tools has null there, and so has a record of before."""
+    """In the export, in the order of the guest; a run without tools has null there, and so has a
+    record of before."""
     import hashlib
     run(droste, place, replay(repl("SUBMIT(1)")), "--tool", "sort=sort")
     tools = droste.lines("run")[0]["tools"]
@@ -412,7 +416,8 @@ def test_going_on_from_a_run_wants_its_values_and_source_but_no_program(droste, 
     ("llm_query", "Droste's own"), ("helper2", None),
 ])
 def test_no_context_hides_a_tool_or_what_python_or_the_guest_has(droste, place, replay, name, says):
-    """Refused by its name, in runs and in sessions, before a model is asked; any other name is taken."""
+    """Refused by its name, in runs and in sessions, before a model is asked; any other name is
+    taken."""
     flags = ["--context", "%s=c.txt" % name]
     model = replay(repl("SUBMIT(%s[:3])" % name), {"content": "x", "depth": 1})
     asked = run(droste, place, model, *flags)
