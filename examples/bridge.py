@@ -40,7 +40,7 @@ class Opened:               # one Python, and the thread that hears it
 
 opened = {}
 signal.signal(signal.SIGINT, signal.SIG_IGN)    # the terminal's interrupt is for Droste
-say({"bridge": 1, "powers": {}})        # {"image": "any", "network": true, …}: settings that it can do something with
+say({"bridge": 1, "features": {}})        # {"image": "any", "network": true, …}: settings that it can do something with
 for line in sys.stdin.buffer:
     message = json.loads(line)
     verb, number = next(iter(message.items()))

@@ -28,7 +28,7 @@ PIECE = 1 << 20
 MOMENT = 0.0015                 # seconds
 MOUNT, ALSO = "/data", "/home/daytona/memory"
 #: settings, and how Modal does them
-POWERS = {
+FEATURES = {
     "image": "a name, an id (im-...), or slim:PYTHON[:PACKAGE,...]", "network": "blocked, or open", "network-allow": "addresses and domains",
     "cpus": "of the sandbox as a whole", "gpus": "a kind of Modal's, such as T4 or A100:2", "label": "its tags", "idle-timeout": "Modal's idle_timeout",
     "region": "Modal's regions", "app-name": "Modal's app", "volume-name": "Modal's volumes, at " + MOUNT, "sandbox": "by its id",
@@ -287,7 +287,7 @@ class Sandbox:
 
     async def tell_later(self, seconds, text):
         await asyncio.sleep(seconds)
-        await self.host.say({"news": self.number, "text": text})
+        await self.host.say({"notice": self.number, "text": text})
 
     async def create(self, app, image):
         """Once, whatever becomes of the answer: its name is given to no other."""
@@ -488,7 +488,7 @@ async def removed(host, message):
 
 async def serve(host):
     await host.open()
-    await host.say({"bridge": 1, "powers": POWERS, "collect": True})
+    await host.say({"bridge": 1, "features": FEATURES, "collect": True})
     sandboxes, apps = {}, Apps()
     async for message, data in host.messages():
         verb = next(iter(message))
@@ -512,7 +512,7 @@ async def serve(host):
 
 def without_modal(why):
     """There is no SDK: whoever opens a sandbox is told so."""
-    sys.stdout.write(json.dumps({"bridge": 1, "powers": POWERS, "collect": True}) + "\n")
+    sys.stdout.write(json.dumps({"bridge": 1, "features": FEATURES, "collect": True}) + "\n")
     sys.stdout.flush()
     for line in iter(sys.stdin.buffer.readline, b""):
         message = json.loads(line)

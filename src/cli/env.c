@@ -58,9 +58,9 @@ static void show_member(void *arg, const droste_feature *feature)
 {
     struct buf *out = arg;
     field_open(out, NULL, '{');
-    field_string(out, "power", feature->name);
+    field_string(out, "feature", feature->name);
     field_string(out, "settings", feature->settings);
-    field_bool(out, "given", feature->supported);
+    field_bool(out, "supported", feature->supported);
     field_string(out, "text", feature->text);
     field_close(out, '}');
 }

@@ -205,17 +205,17 @@ def test_a_trouble_that_is_not_provoked_is_in_the_program(said):
 OF_PYTHON = ("Resource temporarily unavailable",)
 
 
-def test_the_table_of_powers_is_what_the_program_says():
+def test_the_table_of_features_is_what_the_program_says():
     """docs/environments.md, row by row."""
     def program(*words):
         return subprocess.run([DROSTE, *words], capture_output=True, text=True, check=True).stdout
 
     names = [line.split()[0] for line in program("env", "ls").splitlines()]
     said = {name: json.loads(program("env", "show", name, "--json")) for name in names}
-    expected = ["| power | settings | %s |" % " | ".join("`%s`" % name for name in names), "| --- | --- |" + " --- |" * len(names)]
+    expected = ["| feature | settings | %s |" % " | ".join("`%s`" % name for name in names), "| --- | --- |" + " --- |" * len(names)]
     for i, row in enumerate(said[names[0]]):
         settings = ", ".join("`%s`" % word for word in row["settings"].split())
-        expected.append("| %s | %s | %s |" % (row["power"], settings, " | ".join("yes" if said[name][i]["given"] else "no" for name in names)))
+        expected.append("| %s | %s | %s |" % (row["feature"], settings, " | ".join("yes" if said[name][i]["supported"] else "no" for name in names)))
     page = read("docs/environments.md")
-    start = page.index("| power | settings |")
+    start = page.index("| feature | settings |")
     assert page[start:].splitlines()[:len(expected)] == expected

@@ -120,14 +120,14 @@ def test_what_it_cannot_give_is_refused_by_name(tmp_path):
 SAYS = """#!/usr/bin/python3
 import json, os, subprocess, sys
 say = lambda **m: (sys.stdout.write(json.dumps(m) + "\\n"), sys.stdout.flush())
-say(bridge=1, powers=%r, collect=True)
+say(bridge=1, features=%r, collect=True)
 for line in sys.stdin.buffer:
     message = json.loads(line)
     sys.stdin.buffer.read(message.get("bytes", 0))
     print(json.dumps(message), file=open("told", "a"))
     if "open" in message:
         say(id=message["open"], text="far-1")
-        say(news=message["open"], text="it takes its time")
+        say(notice=message["open"], text="it takes its time")
         say(ended=message["open"], why="that was all", kind="permission")
     elif "list" in message:
         say(listed=message["list"], sandboxes=[{"id": "a", "labels": message["labels"]}, {"id": "b", "labels": {**message["labels"], "droste.owner":

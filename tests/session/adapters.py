@@ -23,7 +23,7 @@ import uuid
 import droste
 
 #: What an environment may declare not to have, and what that is.
-POWERS = {
+FEATURES = {
     "volume": "a directory that outlives sessions (volume_name)",
     "volume at once": "sessions that share a volume see what the others write as they write it",
     "volume watch": "how much is in a volume is watched while a cell runs",
@@ -62,9 +62,9 @@ ADAPTERS = Adapters()
 
 
 class Adapter:
-    """An environment that has all powers, and is known by its name alone."""
+    """An environment that has all features, and is known by its name alone."""
     name = None
-    #: {power: why it has not got it}
+    #: {feature: why it has not got it}
     lacks = {}
     #: what a bare word after the colon sets
     word = None
@@ -77,8 +77,8 @@ class Adapter:
 
     def __init__(self, text, settings):
         self.id, self.settings = text, settings
-        unknown = set(self.lacks) - set(POWERS)
-        assert not unknown, "%s lacks what is no power: %s" % (text, unknown)
+        unknown = set(self.lacks) - set(FEATURES)
+        assert not unknown, "%s lacks what is no feature: %s" % (text, unknown)
 
     def __repr__(self):
         return self.id
@@ -127,7 +127,7 @@ class Adapter:
         return inside
 
     def kill(self, mark):
-        """Ends a guest from outside, as the kernel, an administrator or a power cut does."""
+        """Ends a guest from outside, as the kernel, an administrator or a feature cut does."""
         pid, start = mark["top"]
         assert start_of(pid) == start
         os.kill(pid, signal.SIGKILL)

@@ -2,7 +2,7 @@
 
     pytest tests/session --environment local:full --environment docker:image=python:3.12-slim
 
-Each test runs once in each environment. A test that needs a power says so, `@needs("volume")`: where the
+Each test runs once in each environment. A test that needs a feature says so, `@needs("volume")`: where the
 adapter (adapters.py) says that the environment has not got it, the test is skipped with that reason.
 Without the option it is every local isolation, and those that cannot be had here are skipped by name.
 """
@@ -36,7 +36,7 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
-    config.addinivalue_line("markers", "needs(*powers): skipped in an environment that declares not to have them")
+    config.addinivalue_line("markers", "needs(*features): skipped in an environment that declares not to have them")
     for path in config.getoption("--adapter"):
         runpy.run_path(path)
 
@@ -80,15 +80,15 @@ def environment(request, nobodys_home):
 @pytest.fixture(autouse=True)
 def declared(request):
     """Skips what an environment says that it has not got."""
-    powers = [power for mark in request.node.iter_markers("needs") for power in mark.args]
-    if not powers:
+    features = [feature for mark in request.node.iter_markers("needs") for feature in mark.args]
+    if not features:
         return
     adapter = request.getfixturevalue("environment")
-    for power in powers:
-        assert power in adapters.POWERS, "there is no power %r" % power
-        if power in adapter.lacks:
-            pytest.skip("%s has not got the power %r (%s): %s" % (adapter.id, power, adapters.POWERS[power],
-                                                                 adapter.lacks[power]))
+    for feature in features:
+        assert feature in adapters.FEATURES, "there is no feature %r" % feature
+        if feature in adapter.lacks:
+            pytest.skip("%s has not got the feature %r (%s): %s" % (adapter.id, feature, adapters.FEATURES[feature],
+                                                                 adapter.lacks[feature]))
 
 
 class Shared:

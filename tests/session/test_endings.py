@@ -86,8 +86,8 @@ def test_every_row_has_a_cell_and_every_cell_a_row():
 
 
 def rows():
-    for row, (_, _, _, *powers) in CODE.items():
-        yield pytest.param(row, id=re.sub(r"[^\w ]", "", row), marks=[pytest.mark.needs(*powers)] if powers else [])
+    for row, (_, _, _, *features) in CODE.items():
+        yield pytest.param(row, id=re.sub(r"[^\w ]", "", row), marks=[pytest.mark.needs(*features)] if features else [])
 
 
 @pytest.fixture

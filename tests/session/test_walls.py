@@ -140,7 +140,7 @@ def test_where_there_is_a_network_that_is_said(environment, session, server):
         assert session.execute(CONNECT % ("127.0.0.1", server.port)).ok
 
 
-# -- limits: (power, setting, code that is over it, code that is within, what the error is)
+# -- limits: (feature, setting, code that is over it, code that is within, what the error is)
 
 THREADS = ("import threading\nstop, ts = threading.Event(), []\ntry:\n    for _ in range(%d):\n        t = threading.Thread(target=stop.wait)\n"
            "        t.start()\n        ts.append(t)\nfinally:\n    stop.set()\n    [t.join() for t in ts]")
@@ -155,10 +155,10 @@ LIMITS = {
 }
 
 
-@pytest.mark.parametrize("power", [pytest.param(power, marks=pytest.mark.needs(power)) for power in LIMITS])
-def test_what_is_over_a_limit_is_refused_to_the_code(opened, power):
+@pytest.mark.parametrize("feature", [pytest.param(feature, marks=pytest.mark.needs(feature)) for feature in LIMITS])
+def test_what_is_over_a_limit_is_refused_to_the_code(opened, feature):
     """The code gets an error, what is within is given, and the session lives with its variables."""
-    settings, over, within, kind = LIMITS[power]
+    settings, over, within, kind = LIMITS[feature]
     interp = opened(**settings)
     interp.execute("kept = 41")
     assert interp.execute(within).ok
@@ -200,8 +200,8 @@ def test_the_limits_in_force_are_in_the_result_and_no_others(environment, opened
     some = {} if "processes" in environment.lacks else {"processes": 64}     # else it is refused
     interp = opened(**some, memory="512M", open_files=100, file_size="2M", tmp_size="8M", cpu_time=30, execute_timeout=50, output_limit="5000")
     limits = interp.execute("1").resources["limits"]
-    for power, name in names.items():
-        assert (name in limits) == (power not in environment.lacks), (power, limits)
+    for feature, name in names.items():
+        assert (name in limits) == (feature not in environment.lacks), (feature, limits)
     assert {name: limits[name]["value"] for name in ("memory", "open-files", "file-size", "execute-timeout", "output-limit")} == {
         "memory": 512 << 20, "open-files": 100, "file-size": 2 << 20, "execute-timeout": 50, "output-limit": 5000}
     assert all(limit["by"] for limit in limits.values())
@@ -210,8 +210,8 @@ def test_the_limits_in_force_are_in_the_result_and_no_others(environment, opened
 def test_what_cannot_be_given_is_refused_by_name(environment):
     """DESIGN.md: a spec that asks for what an environment cannot give is refused by name; nothing is dropped silently."""
     asked = {"volume": {"volume_name": "v"}, "workspace": {"context_path": [__file__]}, "cpus": {"cpus": 0.5}, "preload": {"preload": ["csv"]}, "read": {"read": ["/usr"]}}
-    for power, settings in asked.items():
-        if power in environment.lacks:
+    for feature, settings in asked.items():
+        if feature in environment.lacks:
             with pytest.raises(droste.Error, match=list(settings)[0].replace("_", ".")):
                 environment.open(**settings).shutdown()
 

@@ -156,7 +156,7 @@ class Keeper:
         self.watch()
         self.report(self.end_tree())
         remove_tree(self.home)
-        if self.options.get("passing"):
+        if self.options.get("ephemeral"):
             remove_tree(self.options["files"])
         os._exit(0)
 
@@ -225,7 +225,7 @@ class Keeper:
                 since = self.options.get("since")
                 if since is None:
                     unpack_files(CHANNEL_FD, self.options["files"],
-                                 self.options.get("passing", False))
+                                 self.options.get("ephemeral", False))
                 else:
                     pack_files(CHANNEL_FD, self.options["files"], since, self.options["sum"])
                 os._exit(0)

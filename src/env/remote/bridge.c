@@ -205,7 +205,7 @@ static void cannot_collect(struct bridge *b)
 /* The first message. A program that starts with another message declares no features. */
 static bool take_greeting(struct bridge *b, struct json_object *o)
 {
-    struct json_object *said = json_get_typed(o, "powers", json_type_object);
+    struct json_object *said = json_get_typed(o, "features", json_type_object);
     bool greets = id_in(o, "bridge") > 0;
     b->heard = true;
     b->can_collect = greets && json_get_bool(o, "collect", false);
@@ -244,7 +244,7 @@ static bool bridge_take_message(struct bridge *b, struct json_object *o)
         transport_cut(c->transport);
     else if ((c = find_open(b, id_in(o, "ended"))))
         bridge_take_ended(c, o);
-    else if ((c = find_open(b, id_in(o, "news"))))
+    else if ((c = find_open(b, id_in(o, "notice"))))
         bridge_take_text(c, true, json_get_string(o, "text", ""));
     else if ((c = find_open(b, id_in(o, "id"))))
         bridge_take_text(c, false, json_get_string(o, "text", ""));
@@ -253,7 +253,7 @@ static bool bridge_take_message(struct bridge *b, struct json_object *o)
     else if (collecting_take(&b->collecting, o))
         return process_send(&b->process) == 0;
     return id_in(o, "joined") > 0 || id_in(o, "lost") > 0 || id_in(o, "ended") > 0 ||
-           id_in(o, "news") > 0 || id_in(o, "id") > 0 || id_in(o, "closed") > 0;
+           id_in(o, "notice") > 0 || id_in(o, "id") > 0 || id_in(o, "closed") > 0;
 }
 
 static void bridge_take_line(struct bridge *b)

@@ -12,13 +12,13 @@
  *             {"close": ID}                  end it with all its processes; no message about it may
  *                              follow, except "closed" by a built-in bridge that keeps volumes
  *             {"list": N, "labels": {…}}, {"remove": N, "id": TEXT}   if it can "collect"
- *   from it   {"bridge": 1, "powers": {SETTING: TEXT or true, …}}   the first message, if it
+ *   from it   {"bridge": 1, "features": {SETTING: TEXT or true, …}}   the first message, if it
  *                              can do more than start programs
  *             {"joined": ID}                 it runs and can be written to; again after "lost"
  *             {"read": ID, "bytes": N}       bytes of its standard output
  *             {"lost": ID}                   its connection is lost, maybe with bytes in transit
  *             {"id": ID, "text": TEXT}       the provider's id of it
- *             {"news": ID, "text": TEXT}     a line for the user
+ *             {"notice": ID, "text": TEXT}     a line for the user
  *             {"ended": ID, "why": TEXT, "kind": KIND}   it has ended or could not start; without
  *                              "why", it ended by itself; "kind" is the name of an error
  *                              ("permission", "timeout", …)

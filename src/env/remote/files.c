@@ -204,7 +204,7 @@ static int start_worker(struct delivery *d, int source, struct error *err)
     if (d->delivered)
         buf_printf(
             &json, ",\"since\":%lld,\"sum\":\"%.64s\"", (long long)d->state.since, d->state.sum);
-    buf_puts(&json, d->passing && !d->delivered ? ",\"passing\":true}" : "}");
+    buf_puts(&json, d->passing && !d->delivered ? ",\"ephemeral\":true}" : "}");
     d->came = 0;
     d->failed = false;
     d->how = (struct sandbox_exit){ 0 };
