@@ -36,7 +36,7 @@ enum mux_kind {
     MUX_START =
         /* JSON: "limits", names of rlimits with their values; "preload", names of modules. Or:
          * "files", a directory to receive an archive (volume/pack.h), removed with the worker if
-         * it is "ephemeral"; with "since" and "sum", the supervisor reports changes to it instead */
+         * it is "ephemeral"; with "since" and "sum" the supervisor reports changes to it instead */
     1,
     MUX_BYTES = 2, /* of the worker's channel; both ways */
     MUX_INTERRUPT = 3,

@@ -27,7 +27,8 @@ PARTS = {
     "compaction": (["--compaction", "0.6", "--model-window", "1000"], [], ["`history`", "summary"]),
 }
 
-# How each thing in backquotes is tried: code that raises unless it does what the prompt says. What submits is
+# How each thing in backquotes is tried: code that raises unless it does what the prompt says.
+# What submits is
 # tried with SUBMIT's exception, which ends a cell; `value` fits the schema where there is one.
 TRIALS = {
     "context": "assert isinstance(context, str)",
@@ -162,7 +163,8 @@ def converse(ask, chosen, files, code, more=()):
 
 @pytest.mark.parametrize("chosen", settings())
 def test_what_the_prompt_names_is_there_and_works(ask, droste, files, chosen):
-    """Each thing in backquotes, tried in a session that is as the prompt says; nothing else is named."""
+    """Each thing in backquotes, tried in a session that is as the prompt says; nothing else is
+    named."""
     first = converse(ask, chosen, files, [])
     assert first.status == 0, first
     text = said_to(droste)
@@ -193,7 +195,8 @@ def test_run_is_told_of_where_processes_may_be_started(ask, droste):
 
 
 def test_the_prompt_says_how_grep_searches(ask, droste, files):
-    """With literal-grep it says so in the place of what it says without, and that is what grep does."""
+    """With literal-grep it says so in the place of what it says without, and that is what grep
+    does."""
     patterns, words = ("grep(text, pattern, context=0, ignore_case=%s, limit=None)" % case for case in (False, True))
     assert converse(ask, ["helpers"], files, [TRIALS[patterns]]).status == 0
     assert patterns in backquoted(said_to(droste)) and words not in backquoted(said_to(droste))
@@ -203,7 +206,8 @@ def test_the_prompt_says_how_grep_searches(ask, droste, files):
 
 
 def test_helpers_whose_names_are_taken_are_not_told_of(ask, droste, files, tmp_path):
-    """A context, a tool or a value of the same name is there instead, and what the prompt says is still true."""
+    """A context, a tool or a value of the same name is there instead, and what the prompt says is
+    still true."""
     (tmp_path / "tools.py").write_text("def read_file(path):\n    'Reads from elsewhere.'\n    return 'mine'\n")
     (tmp_path / "data.json").write_text("[1]")
     code = "SUBMIT([grep, read_file('x'), run, peek('abc', 1, 1)])"
@@ -260,7 +264,8 @@ def test_first_block_of_the_prompt_runs(ask, examples, files):
 
 @pytest.mark.parametrize("rules", (["--rules", "yes", "--standard-imports", "no"], []))
 def test_example_of_searching_runs(ask, examples, tmp_path, rules):
-    """Each customer's total is computed, the output shows it, and the answer is right; also with rules."""
+    """Each customer's total is computed, the output shows it, and the answer is right; also with
+    rules."""
     (tmp_path / "orders").write_text(ORDERS)
     look, submit = examples[1]
     result = ask([look, {"content": submit, "contains": "2 customers; [('ada', 34.9), ('bob', 30.0)]"}],

@@ -78,7 +78,7 @@ def test_an_adapter_of_ones_own_declares_what_is_skipped(tmp_path):
     said = suite(tmp_path, "--adapter=%s" % (tmp_path / "mine.py"), "--environment", "mine:process",
                  *("%s::%s" % (FILES[name], name) for name in (CONTROL, "test_volumes_stay_apart")))
     assert "PASSED tests/session/test_output.py::%s[mine:process]" % CONTROL in said
-    assert re.search(r"^SKIPPED .*mine:process has not got the power 'volume' .*: sandboxes of mine keep nothing", said, re.M), said
+    assert re.search(r"^SKIPPED .*mine:process has not got the feature 'volume' .*: sandboxes of mine keep nothing", said, re.M), said
 
 
 def test_an_environment_that_was_named_and_cannot_be_opened_fails(tmp_path):
@@ -92,6 +92,6 @@ def test_the_page_has_the_powers_and_files_of_the_suite():
     import adapters
     with open(os.path.join(ROOT, "docs", "environments.md"), encoding="utf-8") as text:
         page = text.read()
-    table = page.partition("| power | |\n| --- | --- |\n")[2].partition("\n\n")[0]
-    assert dict(re.findall(r"^\| `(.+?)` \| (.+) \|$", table, re.M)) == adapters.POWERS
+    table = page.partition("| feature | |\n| --- | --- |\n")[2].partition("\n\n")[0]
+    assert dict(re.findall(r"^\| `(.+?)` \| (.+) \|$", table, re.M)) == adapters.FEATURES
     assert set(re.findall(r"`(test_\w+\.py)`", page)) >= {os.path.basename(file) for file in FILES.values()}
