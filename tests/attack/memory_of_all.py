@@ -90,7 +90,7 @@ def twin():
     with open(TMP + "/some", "wb") as f:
         f.write(bytes(4 * MIB))
     children = []
-    for _ in range(10):
+    for _ in range(4):
         pid = os.fork()
         if pid == 0:
             time.sleep(1)

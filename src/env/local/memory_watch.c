@@ -14,7 +14,7 @@
  *   tmpfs            statfs(2) of its /tmp and /dev/shm, which also counts unlinked files;
  *   memory files     st_blocks of open ones, each once, except those from the host;
  *   shared mappings  st_blocks through /proc/PID/map_files or, if that is denied (it needs
- *                    CAP_SYS_ADMIN), their size;
+ *                    CAP_SYS_ADMIN), how far the file is mapped;
  *   hidden           files in transit through a socket (SCM_RIGHTS) are not visible anywhere.
  * The size of a mapping, and files in sockets, are upper bounds. They count up to the growth of the
  * machine's Shmem since the sandbox started that is not explained otherwise.
@@ -189,7 +189,8 @@ static struct private_memory read_private(const struct process_list *list)
 struct shared_memory {
     struct shared_file {
         ino_t inode;
-    } * files; /* already counted */
+        uint64_t unseen; /* of `unseen` below; 0: it was measured */
+    } * files;           /* already counted */
     size_t count, room;
     uint64_t bytes;
     uint64_t unseen; /* upper bound of what could not be measured */
@@ -217,8 +218,22 @@ static bool shared_is_new(struct shared_memory *shared, ino_t inode)
         shared->files = files;
         shared->room = room;
     }
-    shared->files[shared->count++].inode = inode;
+    shared->files[shared->count++] = (struct shared_file){ .inode = inode };
     return true;
+}
+
+/* Adds a file that only its mappings are known of, once for all processes: up to the end of the
+ * farthest mapping. */
+static void shared_add_unseen(struct shared_memory *shared, ino_t inode, uint64_t end)
+{
+    bool is_new = shared_is_new(shared, inode);
+    for (size_t i = 0; i < shared->count; i++) {
+        struct shared_file *f = &shared->files[i];
+        if (f->inode != inode || (!is_new && f->unseen == 0) || end <= f->unseen)
+            continue;
+        shared->unseen += shared->unseen > UINT64_MAX / 2 ? 0 : end - f->unseen;
+        f->unseen = end;
+    }
 }
 
 /* Reads a link in /proc without contacting a file server that it may point to. */
@@ -267,13 +282,13 @@ static void add_open_files(const struct memory_watch *w, pid_t pid, struct share
 static void add_map(
     struct memory_watch *w, pid_t pid, const char *line, struct shared_memory *shared)
 {
-    unsigned long from, to;
+    unsigned long from, to, offset;
     unsigned major_number, minor_number;
     unsigned long long inode;
     char path[96];
     struct statx st;
-    if (sscanf(line, "%lx-%lx %*s %*s %x:%x %llu", &from, &to, &major_number, &minor_number,
-            &inode) != 5)
+    if (sscanf(line, "%lx-%lx %*s %lx %x:%x %llu", &from, &to, &offset, &major_number,
+            &minor_number, &inode) != 6)
         return;
     if (!is_shared_device(w, major_number, minor_number) || is_host_file(w, inode))
         return;
@@ -281,12 +296,8 @@ static void add_map(
     bool seen = stat_link(AT_FDCWD, path, &st);
     if (seen && shared_is_new(shared, inode))
         shared->bytes += st.stx_blocks * 512;
-    if (seen || shared->unseen > UINT64_MAX / 2)
-        return;
-    for (size_t i = 0; i < shared->count; i++)
-        if (shared->files[i].inode == inode)
-            return; /* already counted as an open file */
-    shared->unseen += to - from;
+    if (!seen)
+        shared_add_unseen(shared, inode, offset + (to - from));
 }
 
 static void add_maps(struct memory_watch *w, pid_t pid, struct shared_memory *shared)
