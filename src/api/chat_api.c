@@ -144,7 +144,7 @@ static int check_stored_run(const struct stored_run *stored_run, struct error *e
         return error_set(err, ERROR_ARGUMENT, "run '%.64s' has not ended", stored_run->id);
     if (strcmp(stored_run->status, "interrupted") == 0)
         return error_set(err, ERROR_ARGUMENT,
-            "run '%.64s' was broken off; `droste runs resume` goes on with it first",
+            "run '%.64s' was interrupted; continue it with `droste runs resume` first",
             stored_run->id);
     return 0;
 }

@@ -278,8 +278,7 @@ static void check_processes(struct doctor *doctor)
         fits ? NULL
              : "raise the limit (ulimit -u), or give --processes: else a guest can leave you none",
         "sandboxes count as yours: of %llu processes (ulimit -u) %llu are there, and each sandbox "
-        "may "
-        "have %llu",
+        "may have %llu",
         (unsigned long long)limit.rlim_cur, used, wanted);
 }
 

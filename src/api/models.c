@@ -253,8 +253,7 @@ int api_models(droste *d, const struct settings *s, bool need, struct models *m,
     if (!s->model && need)
         return error_set(err, ERROR_CONFIG,
             "no model is configured: give one with --model PROVIDER/MODEL, DROSTE_MODEL, or `model "
-            "= "
-            "…` in config.ini; `droste doctor` says what each provider needs");
+            "= …` in config.ini; `droste doctor` says what each provider needs");
     int rc = name_models(s, names, err);
     if (rc == 0 && !names[1])
         return 0;

@@ -94,7 +94,7 @@ static int set_restored(const struct settings *s, struct session_options *o, str
     for (size_t i = 0; i < s->restore_name.count; i++)
         if (!text_is_identifier(s->restore_name.items[i]))
             return error_set(err, ERROR_ARGUMENT,
-                "restore-name '%.64s' is no name that Python can have; give one name at a time",
+                "restore-name '%.64s' is not a Python name; give one name at a time",
                 s->restore_name.items[i]);
     o->restored = &s->restore_name;
     return 0;
@@ -124,7 +124,7 @@ int api_text(const char *value, const char *what, struct buf *out, struct error 
         return error_memory(err);
     if (strlen(buf_text(out)) != out->len)
         return error_set(
-            err, ERROR_ARGUMENT, "the %s of '%.100s' has a zero byte in it", what, value + 1);
+            err, ERROR_ARGUMENT, "the %s of '%.100s' contains a zero byte", what, value + 1);
     return 0;
 }
 
@@ -194,7 +194,7 @@ int api_answer_type(const struct settings *s, struct schema **out, struct error 
     *out = NULL;
     if (s->answer_schema && s->answer_field.count > 0)
         return error_set(err, ERROR_ARGUMENT,
-            "answer-schema and answer-field are two ways to say the same; give one of them");
+            "answer-schema and answer-field exclude each other; use one of them");
     if (s->answer_schema)
         return options_read_schema(s->answer_schema, out, err);
     return s->answer_field.count > 0 ? schema_of_fields(&s->answer_field, out, err) : 0;

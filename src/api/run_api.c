@@ -257,7 +257,7 @@ void api_suspend(droste_running *r, const struct error *why)
 void droste_suspend(droste_running *r)
 {
     struct error why = { 0 };
-    error_set(&why, ERROR_CANCELLED, "the run was put aside");
+    error_set(&why, ERROR_CANCELLED, "the run was suspended");
     api_suspend(r, &why);
 }
 
@@ -530,7 +530,7 @@ static int run_api_begin(droste_running *r, const droste_request *q, struct erro
         rc = stored_run_find(r->d, q->resume, &r->stored_run, err);
     if (rc == 0 && r->stored_run.previous[0] && !r->kept && !r->link_to.after)
         rc = error_set(err, ERROR_ARGUMENT,
-            "run '%.64s' is part of a conversation: go on with it by droste_resume",
+            "run '%.64s' is part of a conversation: continue it with droste_resume",
             r->stored_run.id);
     if (rc == 0)
         rc = q->resume ? begin_again(r, q, err) : begin_new(r, q, err);
@@ -578,7 +578,7 @@ int droste_start(droste *d, const droste_request *q, droste_running **out, drost
     struct error why = { 0 };
     struct link link = { 0 };
     droste_running *r = NULL;
-    int rc = q->done ? 0 : error_set(&why, ERROR_ARGUMENT, "somebody must be told of a run's end");
+    int rc = q->done ? 0 : error_set(&why, ERROR_ARGUMENT, "a run needs a callback for its end");
     if (rc == 0 && q->chat)
         rc = chat_next(q->chat, &link, &why);
     if (rc == 0)

@@ -32,8 +32,7 @@ static int take_stored_run(void *arg, const struct store_run *run, struct error 
     if (!b->settings.hash)
         return error_set(err, ERROR_UNSUPPORTED,
             "run '%.64s' was recorded by a Droste (%.20s) that did not keep its settings: it "
-            "cannot "
-            "be resumed",
+            "cannot be resumed",
             b->id, b->version);
     snprintf(
         stored_run->previous, sizeof stored_run->previous, "%s", b->previous ? b->previous : "");

@@ -297,8 +297,8 @@ static int batch_open_models(struct batch *b, struct error *err)
     const struct lm *root = b->models.at[0];
     if (rc == 0 && root && b->o->max_cost > 0 && lm_cost(root, NULL, &some) < 0)
         rc = error_set(err, ERROR_CONFIG,
-            "the batch's cost is limited, and nobody knows what %.80s costs: give its price with "
-            "--prices FILE",
+            "the batch's cost is limited, and the price of %.80s is unknown: set it with --prices "
+            "FILE",
             lm_name(root));
     return rc;
 }

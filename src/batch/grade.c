@@ -63,7 +63,7 @@ int grader_of_task(
         return grader_parse(word, out, err);
     if (!batch || batch->kind != GRADER_PROGRAM)
         return error_set(
-            err, ERROR_ARGUMENT, "the grader is a program: say which, with --grader program:PATH");
+            err, ERROR_ARGUMENT, "the grader is a program: name it with --grader program:PATH");
     *out = *batch;
     return 0;
 }

@@ -80,7 +80,7 @@ static void grader_explain(const struct grading *g, int status, struct grade *gr
     }
     text_append_visible(&shown, buf_text(&g->said), n);
     n = text_utf8_floor(buf_text(&shown), shown.len, SHOWN_MAX);
-    snprintf(grade->why, sizeof grade->why, "the grader said what is no grade: %.*s", (int)n,
+    snprintf(grade->why, sizeof grade->why, "the grader's answer is not a grade: %.*s", (int)n,
         buf_text(&shown));
 }
 

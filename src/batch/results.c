@@ -121,7 +121,7 @@ int results_append(struct results *r, const char *line, size_t len, struct error
         return 0;
     }
     int rc = n < 0 ? error_set_errno(err, ERROR_IO, "writing %.120s", r->path)
-                   : error_set(err, ERROR_IO, "writing %.120s: there is no room left", r->path);
+                   : error_set(err, ERROR_IO, "writing %.120s: no space left", r->path);
     if (n > 0)
         (void)!ftruncate(r->fd, before.st_size); /* otherwise the next process repairs it */
     return rc;

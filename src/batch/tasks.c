@@ -238,7 +238,7 @@ static int take_task(struct task *t, const char *directory, struct error *err)
 {
     struct json_object *o = t->line, *value = NULL;
     if (!json_object_is_type(o, json_type_object))
-        return error_set(err, ERROR_ARGUMENT, "this is no JSON object");
+        return error_set(err, ERROR_ARGUMENT, "this is not a JSON object");
     json_object_object_foreach(o, name, member)
     {
         (void)member;

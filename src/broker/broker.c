@@ -483,7 +483,7 @@ void broker_call(struct broker *b, struct session *s, const struct session_call 
 static void cancel_ask(struct ask *ask)
 {
     struct error why = { 0 };
-    error_set(&why, ERROR_CANCELLED, "nobody waits for the answer any more");
+    error_set(&why, ERROR_CANCELLED, "the answer is no longer awaited");
     unlink_ask(ask);
     for (size_t i = 0; i < ask->count; i++)
         if (broker_is_open(&ask->items[i]))

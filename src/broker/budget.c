@@ -131,7 +131,7 @@ static int check_cost(
     double more = call->lm ? lm_cost(call->lm, call->lm_model, &usage) : -1;
     if (more < 0)
         return error_set(err, ERROR_CONFIG,
-            "max-cost is set, and nobody knows what %.80s costs: give its price with --prices FILE",
+            "max-cost is set, and the price of %.80s is unknown: set it with --prices FILE",
             call->model);
     if (more > max - used)
         return error_set(err, ERROR_BUDGET_COST,

@@ -158,7 +158,7 @@ int child_start(struct item *item, const char *prompt, size_t len, struct error 
     item->is_run = true;
     int rc = prompt_check(prompt, len, err);
     if (rc == 0 && memchr(prompt, '\0', len))
-        rc = error_set(err, ERROR_ARGUMENT, "the prompt of a child run has a zero byte in it");
+        rc = error_set(err, ERROR_ARGUMENT, "the prompt of a child run contains a zero byte");
     if (rc < 0)
         return rc;
     if (!o->children)

@@ -178,7 +178,7 @@ static void begin_waiting(struct tool_program *t)
 
 static void nobody_waits(void *arg, struct tool_call *call)
 {
-    tool_program_finish(arg, "nobody waits for the answer any more");
+    tool_program_finish(arg, "the answer is no longer awaited");
 }
 
 static void call_program(void *arg, struct tool_call *call, const char *json, size_t len)

@@ -131,8 +131,8 @@ static void batch_print_text(const droste_batch_state *s, const char *results)
     if (s->earlier > 0)
         printf("%zu had their results before\n", s->earlier);
     if (s->resumed > 0)
-        printf("%zu interrupted run%s gone on with\n", s->resumed,
-            s->resumed == 1 ? " was" : "s were");
+        printf(
+            "%zu interrupted run%s continued\n", s->resumed, s->resumed == 1 ? " was" : "s were");
     if (s->graded > 0)
         printf("%zu of %zu passed (%.1f %%), mean score %.4g\n", s->passed, s->graded,
             100.0 * (double)s->passed / (double)s->graded, s->score / (double)s->graded);
@@ -145,8 +145,8 @@ static void batch_print_text(const droste_batch_state *s, const char *results)
     printf("\n%.2f s, %.4g tasks a second, at most %.0f MB in this process\n", s->seconds, rate,
         (double)peak_bytes() / 1e6);
     if (s->stopped)
-        printf("stopped: %s; %zu run%s put aside. The same command goes on.\n", s->why,
-            s->interrupted, s->interrupted == 1 ? " is" : "s are");
+        printf("stopped: %s; %zu run%s suspended. Run the same command again to continue.\n",
+            s->why, s->interrupted, s->interrupted == 1 ? " is" : "s are");
 }
 
 static void batch_print_json(const droste_batch_state *s, const char *results)
@@ -290,7 +290,7 @@ static int batch_run(const struct command *self, droste *d, int argc, char **arg
     size_t count = 0;
     int status = cli_parse(self, argc, argv, flags, d, &o.tasks, 1, &count);
     if (status < 0 && (!o.tasks || !o.results))
-        status = cli_usage(self, "say which tasks, and --out FILE");
+        status = cli_usage(self, "name the file of tasks, and --out FILE");
     if (status < 0)
         status = batch_take_words(self, &w, &o);
     o.again = again;

@@ -247,7 +247,7 @@ int cli_finish(int status, const char *what)
     if (!ferror(stdout) && output_errno == 0)
         return status;
     return cli_fail(EXIT_ENVIRONMENT, "writing %s: %s", what,
-        output_errno ? strerror(output_errno) : "standard output took not all of it");
+        output_errno ? strerror(output_errno) : "standard output did not accept all of it");
 }
 
 int cli_end(int rc, const struct error *err, const char *what)
@@ -404,7 +404,7 @@ static int take_flag(struct parsing *p)
         return cli_usage(p->self, "unknown flag '%.*s'", (int)(name - word) + (int)len, word);
     if (option && option->secret)
         return cli_usage(p->self,
-            "--%s would be seen by everybody on this machine; set %s, or `%s = …` in config.ini",
+            "--%s would be visible to all users of this machine; set %s, or `%s = …` in config.ini",
             option->name, option->environment, option->name);
     const char *value = main_take_value(p, behind);
     if (!value)
@@ -477,7 +477,7 @@ int cli_check_input(const struct command *self, droste *d)
         return -1;
     if (droste_context_count(d) == 0)
         return cli_usage(self,
-            "nothing reads what is on standard input: give --context - to ask about it, or "
+            "standard input has data that nothing reads: use --context - to ask about it, or "
             "</dev/null");
     cli_fail(0, "note: standard input is not read; --context - would read it");
     return -1;

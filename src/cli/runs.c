@@ -232,8 +232,8 @@ static int runs_take_list(const struct command *self, struct request *r)
         return cli_usage(self, "--limit takes a number of runs to list, 1 or more");
     if (r->status && !runs_is_status(r->status))
         return cli_usage(self,
-            "--status: '%s' is none; there are running, interrupted, answered, "
-            "exhausted, budget, timeout, cancelled and error",
+            "--status: '%s' is not a status; use running, interrupted, answered, exhausted, "
+            "budget, timeout, cancelled or error",
             r->status);
     return -1;
 }
@@ -246,11 +246,12 @@ static int take_export(const struct command *self, struct request *r)
     if (r->format && !html && strcmp(r->format, formats[EXPORT_JSONL]) != 0)
         return cli_usage(self, "--format takes jsonl or html");
     if (r->all == (r->count > 1))
-        return cli_usage(self, "say which runs to export, or --all; `droste runs ls` lists them");
+        return cli_usage(
+            self, "name the runs to export, or use --all; `droste runs ls` lists them");
     if (html && (r->all || r->count > 2))
-        return cli_usage(self, "a page is of one run; --format jsonl takes several");
+        return cli_usage(self, "a page shows one run; use --format jsonl for several");
     if (html && (!r->out || strcmp(r->out, "-") == 0) && isatty(STDOUT_FILENO))
-        return cli_usage(self, "a page is nothing for a terminal; say --out FILE");
+        return cli_usage(self, "a page is not for a terminal; use --out FILE");
     return -1;
 }
 
@@ -273,7 +274,7 @@ static int runs_check(const struct command *self, struct request *r, const struc
         struct request *r) = { [LS] = runs_take_list, [EXPORT] = take_export, [GC] = take_collect };
     const struct verb *verb = row ? &row->verb : NULL;
     if (!verb)
-        return cli_usage(self, "say `ls`, `show`, `resume`, `export`, `rm` or `gc`");
+        return cli_usage(self, "use `ls`, `show`, `resume`, `export`, `rm` or `gc`");
     if (r->count - 1 < verb->least)
         return cli_usage(self, "%s which run? `droste runs ls` lists them", verb->name);
     if (r->count - 1 > verb->most)

@@ -269,7 +269,7 @@ static int volume_check(
     size_t behind = r->count ? r->count - 1 : 0;
     if (!row)
         return cli_usage(
-            self, "say create, ls, tree, get, put, rm, snapshot, restore, du or limit");
+            self, "use create, ls, tree, get, put, rm, snapshot, restore, du or limit");
     if (behind < row->verb.least || behind > row->verb.most)
         return cli_usage(self, "volume %s takes %s", row->verb.name, row->words);
     r->levels = DEPTH;

@@ -66,8 +66,7 @@ const struct call_group call_groups[] = {
         CALL_ANYWHERE, "the process's own memory: RLIMIT_DATA, RLIMIT_MEMLOCK, the cgroup" },
     { "arch_prctl execve execveat exit exit_group fork futex futex_waitv get_robust_list "
       "get_thread_area getcpu getpgid getpgrp getpid getppid getpriority getrlimit getrusage "
-      "getsid "
-      "gettid restart_syscall rseq sched_get_priority_max sched_get_priority_min "
+      "getsid gettid restart_syscall rseq sched_get_priority_max sched_get_priority_min "
       "sched_getaffinity sched_getattr sched_getparam sched_getscheduler sched_rr_get_interval "
       "sched_yield set_robust_list set_tid_address setpgid setrlimit setsid vfork wait4 waitid",
         CALL_ALLOWED, CALL_ANYWHERE, "processes and threads: of the sandbox, and so many of them" },

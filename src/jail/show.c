@@ -282,8 +282,7 @@ static int check_own(const char *path, struct error *err)
         if (!path[1] || is_below(own[i], path) || (!is_tmp && is_below(path, own[i])))
             return error_set(err, ERROR_ARGUMENT,
                 "--read '%.80s' cannot be had: the sandbox has a %s of its own; name what is "
-                "needed "
-                "of it that lies elsewhere",
+                "needed of it that lies elsewhere",
                 path, own[i]);
     }
     return 0;

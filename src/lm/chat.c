@@ -271,7 +271,7 @@ static int make_call_url(struct chat *chat, const struct lm_call *call, struct e
     const struct server *s = call->client;
     struct buf url = { 0 };
     if (s->model_in_url && (strcmp(call->model, ".") == 0 || strcmp(call->model, "..") == 0))
-        return error_set(err, ERROR_ARGUMENT, "'%s' is no name of a model", call->model);
+        return error_set(err, ERROR_ARGUMENT, "'%s' is not a model name", call->model);
     if (!s->model_in_url) {
         chat->url = s->url_after;
         return 0;

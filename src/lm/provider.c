@@ -67,7 +67,8 @@ static int refuse_provider(const char *model, const char *slash, struct error *e
     }
     int word = slash - model < 32 ? (int)(slash - model) : 32;
     return error_set(err, ERROR_CONFIG,
-        "'%.*s' is no provider: the name of a model begins with %s, or base-url names the server",
+        "'%.*s' is not a provider: the name of a model begins with %s, or base-url names the "
+        "server",
         word, model, names);
 }
 

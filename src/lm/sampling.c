@@ -51,7 +51,7 @@ static int sampling_check_name(const char *name, struct error *err)
 {
     for (size_t i = 0; i < array_length(refused); i++)
         if (strcmp(refused[i].name, name) == 0)
-            return error_set(err, ERROR_CONFIG, "sampling: '%s' is no parameter of sampling: %s",
+            return error_set(err, ERROR_CONFIG, "sampling: '%s' is not a sampling parameter: %s",
                 name, refused[i].instead);
     if (name[0] == '\0' ||
         name[strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")])

@@ -245,7 +245,7 @@ static int websocket_agree(void *arg, unsigned status, const char *head, struct 
     if (find_header(head, "Sec-WebSocket-Extensions", &len) ||
         find_header(head, "Sec-WebSocket-Protocol", &len))
         return websocket_refused(
-            ws, "has an extension or a subprotocol, which nobody asked for", err);
+            ws, "has an extension or a subprotocol, which was not requested", err);
     return 0;
 }
 

@@ -168,8 +168,8 @@ static int replace_messages(struct rlm_run *r, struct json_object *list, struct 
 static int take_recorded_messages(
     struct rlm_run *r, const struct recorded_call *call, struct error *err)
 {
-    static const char notice[] = "a cell printed something else than it did before; the model "
-                                 "knows what it was told then";
+    static const char notice[] =
+        "a cell's output differs from the recorded one, which the model has seen";
     cleanup_buf struct buf said = { 0 }, text = { 0 };
     cleanup_json struct json_object *list = NULL;
     run_record_messages(r, &said);

@@ -261,7 +261,7 @@ static void ask_for_other_words(
     struct buf text = { 0 };
     if (r->last++ >= LAST_WORDS_MAX) {
         error_set(&err, ERROR_BUDGET_TURNS,
-            "the model did not submit within %u turn%s, and what it said then does not fit the "
+            "the model did not submit within %u turn%s, and its last reply does not fit the "
             "schema: %s",
             r->place.iterations, text_plural(r->place.iterations), why->text);
         run_end(r, RLM_EXHAUSTED, &err);
@@ -295,7 +295,7 @@ static void take_last_words(struct rlm_run *r, const char *text, size_t len)
         return;
     }
     error_set(&err, ERROR_BUDGET_TURNS,
-        "the model did not submit within %u turn%s; this is what it said last", r->place.iterations,
+        "the model did not submit within %u turn%s; this is its last reply", r->place.iterations,
         text_plural(r->place.iterations));
     r->result.error = err;
     turn_answered(r, answer, RLM_EXHAUSTED);

@@ -337,8 +337,7 @@ static int load_directory(
     if (rc == 0 && c->files == 0)
         return error_set(err, ERROR_ARGUMENT,
             "the directory %.80s has no text files%s%.80s; give one that has, or a single file "
-            "with "
-            "--context-type bytes",
+            "with --context-type bytes",
             path, c->first_left_out ? ": first left out: " : "",
             c->first_left_out ? c->first_left_out : "");
     count = htole32((uint32_t)c->files);

@@ -55,10 +55,8 @@ static bool explain_limit(struct session *s)
     if (usage.means[limit] == LIMIT_BY_HOST && limit != LIMIT_MEMORY) {
         error_set(&s->death, ERROR_LOST,
             "the sandbox was killed, because what is in its volume is over the limit of %s (%s); "
-            "its "
-            "variables are gone; remove files with `droste volume rm`, or raise it with `droste "
-            "volume "
-            "limit`",
+            "its variables are gone; remove files with `droste volume rm`, or raise it with "
+            "`droste volume limit`",
             limit_name(limit), buf_text(&value));
         return true;
     }
@@ -90,7 +88,7 @@ void session_explain_death(struct session *s)
             "the guest's process ended itself with status %d; its variables are gone",
             WEXITSTATUS(how->wait_status));
     } else {
-        error_set(&s->death, ERROR_LOST, "the sandbox is gone; what the cell did is not known");
+        error_set(&s->death, ERROR_LOST, "the sandbox is gone; the cell's outcome is unknown");
     }
 }
 

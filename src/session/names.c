@@ -64,8 +64,7 @@ int guest_name_check(const char *name, const char *what, struct error *err)
     if (!text_is_identifier(name))
         return error_set(err, ERROR_ARGUMENT,
             "%s '%.64s': a name that Python can have is needed (letters, digits and '_', at most "
-            "64, no "
-            "keyword, no digit first)",
+            "64, no keyword, no digit first)",
             what, name);
     if (guest_name_is_ours(name) || guest_name_is_python(name))
         return error_set(err, ERROR_ARGUMENT,

@@ -77,8 +77,8 @@ static char *result_take_text(
 static void refuse_answer(struct cell_result *r, const struct error *why)
 {
     char text[sizeof why->text + 80];
-    snprintf(
-        text, sizeof text, "the answer was not taken, it does not fit its schema: %s", why->text);
+    snprintf(text, sizeof text, "the answer was not accepted, it does not fit its schema: %s",
+        why->text);
     set_cell_error(&r->error, "AnswerError", text);
     free(r->error.traceback);
     strcat(text, "\n"); /* Python ends tracebacks with a newline */

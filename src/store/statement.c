@@ -10,9 +10,8 @@
 
 #define RUN_COLUMNS                                                                                \
     "SELECT id, parent, parent_cell, depth, model, environment, isolation, version, question,"     \
-    " context, limits, started_ms, owner_pid, owner_start, owner_space, owner_boot, status, "      \
-    "error,"                                                                                       \
-    " answer, iterations, calls, input_tokens, output_tokens, coalesce(cost, -1), seconds,"        \
+    " context, limits, started_ms, owner_pid, owner_start, owner_space, owner_boot, status,"       \
+    " error, answer, iterations, calls, input_tokens, output_tokens, coalesce(cost, -1), seconds," \
     " ended_ms, error_code, previous, seq, settings, context_data, batch, task, tools FROM runs "
 
 #define WANTED                                                                                     \
@@ -73,16 +72,14 @@ static const char *const texts[STATEMENT_COUNT] = {
     /* A write returns a row if it matched. */
     [STATEMENT_RUN_BEGIN] =
         "INSERT INTO runs (id, parent, parent_cell, depth, model, environment, isolation, version,"
-        " question, context, limits, previous, settings, context_data, owner_pid, owner_start, "
-        "owner_space,"
-        " owner_boot, started_ms, batch, task, tools)"
+        " question, context, limits, previous, settings, context_data, owner_pid, owner_start,"
+        " owner_space, owner_boot, started_ms, batch, task, tools)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
         " ON CONFLICT (id) DO NOTHING RETURNING seq",
     [STATEMENT_RUN_NOTE_ISOLATION] = "UPDATE runs SET isolation = ? WHERE id = ? RETURNING seq",
     [STATEMENT_RUN_END] =
-        "UPDATE runs SET status = ?, error = ?, error_code = ?, answer = ?, iterations = ?, calls "
-        "= ?,"
-        " input_tokens = ?, output_tokens = ?, cost = ?, seconds = ?, ended_ms = ?"
+        "UPDATE runs SET status = ?, error = ?, error_code = ?, answer = ?, iterations = ?,"
+        " calls = ?, input_tokens = ?, output_tokens = ?, cost = ?, seconds = ?, ended_ms = ?"
         " WHERE id = ? AND status = 'running' RETURNING seq",
     [STATEMENT_RUN_FAIL] = "UPDATE runs SET status = 'error', error = ?, error_code = ?"
                            " WHERE id = ? AND status <> 'running' RETURNING seq",

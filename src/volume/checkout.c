@@ -221,12 +221,11 @@ static int checkout_take_line(struct state *s, struct error *err)
     s->line_len = 0;
     if (strncmp(s->line, e->id, n) != 0 || strncmp(s->line + n, " blob ", 6) != 0)
         return error_set(err, ERROR_PROTOCOL,
-            "the repository's files are not all there: the host did not send them, or the cache "
-            "is "
+            "the repository's files are not all there: the host did not send them, or the cache is "
             "damaged; it is fetched anew the next time");
     s->left = strtoull(s->line + n + 6, &end, 10);
     if (*end != '\0')
-        return error_set(err, ERROR_PROTOCOL, "git says of a file what is no size");
+        return error_set(err, ERROR_PROTOCOL, "git sent an invalid file size");
     if (s->left > volume_limits_of(s->v)->size - s->count->bytes)
         return checkout_too_large(s, err);
     s->inside = true;
@@ -267,7 +266,7 @@ static int take_contents(void *arg, const char *data, size_t len, struct error *
         } else if (c == '\n' && s->at < s->entry_count) {
             rc = checkout_take_line(s, err);
         } else if (s->line_len == sizeof s->line - 1 || s->at >= s->entry_count) {
-            rc = error_set(err, ERROR_PROTOCOL, "git says more than it was asked for");
+            rc = error_set(err, ERROR_PROTOCOL, "git sent more than requested");
         } else {
             s->line[s->line_len++] = c;
         }
@@ -309,7 +308,7 @@ static int read_contents(
     if (rc == 0)
         rc = git_run(&call, bounds, NULL, err);
     if (rc == 0 && s->at != s->entry_count)
-        rc = error_set(err, ERROR_PROTOCOL, "git has given fewer files than it was asked for");
+        rc = error_set(err, ERROR_PROTOCOL, "git sent fewer files than requested");
     return rc;
 }
 

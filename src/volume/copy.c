@@ -30,8 +30,7 @@ static int too_much(const struct copying *c, struct error *err)
             (unsigned long long)c->most_bytes);
     return error_set(err, ERROR_ARGUMENT,
         "volume '%s': copying would take more than its quota: files have many names, or it is over "
-        "its "
-        "quota; remove some, or raise it with `droste volume limit %s`",
+        "its quota; remove some, or raise it with `droste volume limit %s`",
         c->v->name, c->v->name);
 }
 

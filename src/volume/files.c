@@ -223,8 +223,7 @@ static int check_target(const struct volume *v, int directory, const struct plac
         return 0;
     return error_set(err, ERROR_ARGUMENT,
         "volume '%s': there is %s of this name, which is not replaced; remove it first with "
-        "`droste "
-        "volume rm`",
+        "`droste volume rm`",
         v->name, S_ISDIR(st.st_mode) ? "a directory" : "something else");
 }
 

@@ -238,9 +238,8 @@ static const struct meaning {
     { "Host key verification failed", ERROR_PERMISSION,
         "ssh does not know the host; connect to it once by hand" },
     { "could not read Username", ERROR_PERMISSION,
-        "the host wants to know who you are: put a token into ~/.netrc, or use ssh://; or there is "
-        "no "
-        "such repository" },
+        "the host requires authentication: put a token into ~/.netrc, or use ssh://; or there is "
+        "no such repository" },
     { "Authentication failed", ERROR_PERMISSION, "the host refuses the token in ~/.netrc" },
     { "Permission denied (", ERROR_PERMISSION,
         "the host refuses your ssh key; add one to the agent" },
@@ -295,8 +294,8 @@ static int wait_for_end(const struct running *r, struct git_end *end, struct err
     while (ended < 0 && errno == EINTR);
     if (ended < 0)
         return error_set_errno(err, ERROR_IO,
-            "how git ended is not known; a host that ignores SIGCHLD, or waits for all children, "
-            "cannot stage repositories");
+            "the exit status of git is unknown; a host that ignores SIGCHLD, or waits for all "
+            "children, cannot stage repositories");
     end->quiet = WIFEXITED(status);
     end->status = end->quiet ? WEXITSTATUS(status) : -1;
     return status == 0 ? 0 : git_explain(r, status, err);

@@ -284,7 +284,7 @@ static int ask_host(const char *url, const char *ref, const struct git_bounds *b
     if (rc < 0)
         return rc;
     if (!buf_failed(&said) && strlen(buf_text(&said)) != said.len)
-        return error_set(err, ERROR_PROTOCOL, "the host's list of refs has a zero byte in it");
+        return error_set(err, ERROR_PROTOCOL, "the host's list of refs contains a zero byte");
     for (size_t i = 0; i < count; i++)
         if (find_line(buf_text(&said), names[i], id))
             return 1;

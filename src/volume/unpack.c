@@ -40,8 +40,8 @@ struct unpacking {
 
 static int unpack_broken(const struct unpacking *u, const char *what, struct error *err)
 {
-    return error_set(err, ERROR_PROTOCOL, "volume '%s': what the sandbox sends of it is broken: %s",
-        u->v->name, what);
+    return error_set(
+        err, ERROR_PROTOCOL, "volume '%s': the sandbox sent invalid data: %s", u->v->name, what);
 }
 
 static int read_exactly(struct unpacking *u, void *to, size_t len, struct error *err)

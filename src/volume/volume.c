@@ -176,8 +176,7 @@ static int open_directories(struct volume *v, int root, struct error *err)
         v->data = open_beneath(v->directory, "data", O_RDONLY | O_DIRECTORY, 0);
     if (v->data < 0 && (errno == ELOOP || errno == ENOTDIR))
         return error_set(err, ERROR_PERMISSION,
-            "volume '%s' is no directory any more: somebody has put a link or a file in its place "
-            "at %.100s",
+            "volume '%s' is no directory any more: a link or a file has replaced it at %.100s",
             v->name, v->root);
     if (v->data < 0 || fstat(v->data, &st) < 0)
         return volume_failed(v, "opening", "it", err);
@@ -298,7 +297,8 @@ int volume_open(
         rc = open_once(v, directory, use, err);
     }
     if (rc == 1)
-        rc = error_set(err, ERROR_IO, "volume '%s' is removed and made all the time", name);
+        rc =
+            error_set(err, ERROR_IO, "volume '%s' is removed and created again all the time", name);
     if (rc < 0)
         volume_release(v);
     else

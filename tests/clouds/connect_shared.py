@@ -193,7 +193,7 @@ def test_a_sandbox_that_dies_says_so(fake, opened):
     interp.execute("x = 1")
     fake.order(kill=box_of(fake)[0])
     result = interp.execute("x")
-    assert result.status == "lost" and "not known" in str(result.error or result.json), result
+    assert result.status == "lost" and "outcome is unknown" in str(result.error or result.json), result
     with pytest.raises(droste.LostError):
         interp.execute("x")
 

@@ -499,10 +499,10 @@ def test_a_cut_is_not_noticed(opened, fake):
 
 
 @pytest.mark.parametrize("do, words", [
-    ("stop", "stopped"), ("destroy", "not there any more"), ("error", "the runner is gone"), ("pty", "ended"), ("kill", None),
+    ("stop", "stopped"), ("destroy", "no longer exists"), ("error", "the runner is gone"), ("pty", "ended"), ("kill", None),
 ])
 def test_an_end_from_outside_says_what_is_known(opened, fake, do, words):
-    """The cell's status is `lost`: nobody knows what it did. Nothing is run again. A machine whose end nobody has noticed is
+    """The cell's status is `lost`: its outcome is unknown. Nothing is run again. A machine whose end nobody has noticed is
     asked for until the patience is over, or its terminal has ended."""
     model = Happens(lambda: fake.order("sandbox", {"id": one_id(fake), "do": do}))
     interp = opened(model=model, on_close="stop" if do == "stop" else "delete")

@@ -385,14 +385,14 @@ def test_a_container_that_is_killed_from_outside(program, daemon):
     daemon.docker("kill", daemon.containers()[0]["Id"])
     cell = outcome(process)
     assert cell["status"] == "lost" and cell["alive"] is False
-    assert "killed from outside" in json.dumps(cell) and "is not known" in json.dumps(cell)
+    assert "killed from outside" in json.dumps(cell) and "outcome is unknown" in json.dumps(cell)
 
 
 def test_a_container_that_is_removed_from_outside(program, daemon):
     process = run_in_background(program, SLEEP)
     daemon.docker("rm", "-f", daemon.containers()[0]["Id"])
     cell = outcome(process)
-    assert cell["status"] == "lost" and "is not known" in json.dumps(cell)
+    assert cell["status"] == "lost" and "outcome is unknown" in json.dumps(cell)
 
 
 def test_a_host_that_is_killed_leaves_nothing(program, daemon):
@@ -410,7 +410,7 @@ def test_a_daemon_that_is_restarted_in_the_middle_of_a_cell(tmp_path, fragile):
     fragile.kill()
     cell = outcome(process)
     fragile.start()
-    assert cell["status"] == "lost" and "is not known" in json.dumps(cell)
+    assert cell["status"] == "lost" and "outcome is unknown" in json.dumps(cell)
     assert told(program.cell("print(1)"))["stdout"] == "1\n"
     assert wait_until(lambda: not [c for c in fragile.containers() if c["State"]["Running"]])
 

@@ -34,7 +34,7 @@ def judge(process, seed):
         cell = json.loads(out)
         assert cell["status"] in STATUSES, (seed, cell)
         assert cell["status"] != "ok" or cell["stdout"].endswith("all\n"), (seed, cell)
-        assert cell["status"] != "lost" or cell["killed"] or "not known" in out or "daemon" in out or "container" in out, (seed, out)
+        assert cell["status"] != "lost" or cell["killed"] or "outcome is unknown" in out or "daemon" in out or "container" in out, (seed, out)
     else:
         assert process.returncode == 4 and err.startswith("droste: "), (seed, process.returncode, err)
 

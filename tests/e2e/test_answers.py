@@ -126,7 +126,7 @@ def test_schema_of_a_file(ask, tmp_path):
     (("--answer-schema", "missing.json"), "missing.json"),
     (("--answer-field", "a b"), "expected NAME or NAME:TYPE"),
     (("--answer-field", "a:str"), "answer-field"),
-    (("--answer-field", "a", "--answer-schema", "{}"), "two ways to say the same"),
+    (("--answer-field", "a", "--answer-schema", "{}"), "exclude each other"),
 ])
 def test_schema_that_cannot_be_held_is_refused_before_the_run(ask, droste, flags, said):
     """By name, with nothing recorded and no model asked."""

@@ -153,7 +153,7 @@ def test_what_all_tasks_share_is_judged_once(droste, batch, flags, said):
 
 
 @pytest.mark.parametrize("line, said", [
-    ("{", "no JSON"), ("[]", "no JSON object"), ('{"id": 1}', "needs a `question`"),
+    ("{", "no JSON"), ("[]", "not a JSON object"), ('{"id": 1}', "needs a `question`"),
     ('{"question": ""}', "needs a `question`"), ('{"question": "a\\u0000b"}', "needs a `question`"),
     ('{"question": "?", "id": ""}', "`id`"), ('{"question": "?", "id": 1.5}', "`id`"),
     ('{"question": "?", "id": null}', "`id`"),
@@ -180,7 +180,7 @@ def test_what_all_tasks_share_is_judged_once(droste, batch, flags, said):
     ('{"question": "?", "settings": {"answer-schema": {"properties": 1}}}', "answer-schema: "),
     ('{"question": "?", "settings": {"answer-schema": {"if": {}}}}', "'if'"),
     ('{"question": "?", "settings": {"answer-field": ["two words"]}}', "answer-field 'two words'"),
-    ('{"question": "?", "settings": {"answer-field": "a", "answer-schema": {}}}', "give one of them"),
+    ('{"question": "?", "settings": {"answer-field": "a", "answer-schema": {}}}', "use one of them"),
     ('{"question": "?", "settings": {"compaction": 2}}', "2 is too large; the maximum is 1"),
     ('{"question": "?", "settings": {"model": {"a": 1}}}', "'model' has no such value"),
     ('{"question": "?", "settings": {"tool": ["x=/bin/sh"]}}', "cannot set 'tool'"),
@@ -219,7 +219,7 @@ def test_a_task_has_a_type_of_answer_of_its_own(droste, batch, replay, settings,
     tasks(droste, {"id": "own", "question": "?", "settings": settings}, {"id": "other", "question": "?"})
     r = batch("--answer-schema", '{"type": "string"}', model=replay(
         {"content": repl("SUBMIT(total=7)"), "contains": "at /total", "repeat": True},
-        {"content": repl("SUBMIT('[1]')"), "contains": "not taken", "repeat": True},
+        {"content": repl("SUBMIT('[1]')"), "contains": "not accepted", "repeat": True},
         {"content": repl("SUBMIT([1])"), "repeat": True}))
     assert r.status == 0, r
     assert {line["id"]: line["answer"] for line in results(droste)} == {"own": answer, "other": "[1]"}
@@ -542,7 +542,7 @@ def test_money_and_tokens_of_the_batch_are_limited(droste, batch, tmp_path, repl
     assert r.status == 3 and "total token limit" in r.json["why"] and 0 < len(results(droste)) < 6, r
     assert r.json["input_tokens"] + r.json["output_tokens"] <= 4000
     r = batch("--batch-max-cost", "1")
-    assert r.status == 2 and "nobody knows what" in r.complaint
+    assert r.status == 2 and "the price of" in r.complaint
     prices = tmp_path / "prices"
     model = replay({"content": LENGTH, "repeat": True, "usage": {"input_tokens": 100000, "output_tokens": 0}})
     prices.write_text("* 1 1\n")
@@ -627,7 +627,7 @@ def test_a_programs_status_is_a_grade_too(droste, batch, started_by):
 
 @pytest.mark.parametrize("text, said", [
     ("import sys; sys.exit(9)", "status 9"), ("import os; os.kill(os.getpid(), 9)", "signal 9"),
-    ("print('good')", "no grade: good"), ("print('{\"passed\": 1}')", "no grade"),
+    ("print('good')", "not a grade: good"), ("print('{\"passed\": 1}')", "not a grade"),
     ("import time; time.sleep(60)", "more than 0.5 s"),
 ])
 def test_a_program_that_fails_is_no_grade(droste, batch, text, said):
@@ -670,7 +670,7 @@ def test_a_wrong_flag_is_explained(droste, batch, flags):
 def test_tasks_and_results_must_be_named(droste):
     """What is missing is said: the file of tasks, that of results, tasks in it."""
     r = droste("batch")
-    assert r.status == 2 and "which tasks" in r.err, r
+    assert r.status == 2 and "name the file of tasks" in r.err, r
     r = droste("batch", "tasks.jsonl")
     assert r.status == 2 and "--out" in r.err, r
     r = droste("batch", "missing.jsonl", "--out", "r.jsonl", "--model", "callback")

@@ -172,7 +172,7 @@ def test_runs_that_are_not_there_or_not_over_are_refused(droste, place):
     run = begin(droste, place, FIRST, SAID)
     refused(go_on(droste, place, "nonsense", "x"), "nonsense")
     settle(droste, "UPDATE runs SET status = 'running', ended_ms = NULL, owner_pid = 999999999, owner_start = 1")
-    refused(go_on(droste, place, run, "x"), "was broken off", "droste runs resume")
+    refused(go_on(droste, place, run, "x"), "was interrupted", "droste runs resume")
 
 
 def test_a_chain_with_a_run_removed_is_refused(droste, place):

@@ -241,9 +241,9 @@ def test_memory_does_not_grow_with_a_value(tmp_path, format):
 def test_usage_is_explained(home):
     """What is missing, too much, or makes no sense."""
     older, newer = ids(home)
-    for words, says in (([], "which runs"), ([older, "--all"], "which runs"), ([older, "--format", "xml"], "jsonl or html"),
-                        ([older, newer, "--format", "html"], "a page is of one run"),
-                        (["--all", "--format", "html"], "a page is of one run"), ([older, "--limit", "3"], "--limit"),
+    for words, says in (([], "name the runs"), ([older, "--all"], "name the runs"), ([older, "--format", "xml"], "jsonl or html"),
+                        ([older, newer, "--format", "html"], "a page shows one run"),
+                        (["--all", "--format", "html"], "a page shows one run"), ([older, "--limit", "3"], "--limit"),
                         ([older, "--full"], "--full")):
         r = droste(home, "runs", "export", *words)
         assert r.returncode == 2 and r.stdout == "" and says in r.stderr

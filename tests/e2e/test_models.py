@@ -55,7 +55,7 @@ def test_root_and_sub_model_of_two_providers(droste, serve):
 @pytest.mark.parametrize("model, words", [
     ("gpt-x", "OPENAI_API_KEY"), ("anthropic/x", "ANTHROPIC_API_KEY"), ("gemini/x", "GEMINI_API_KEY"),
     ("azure/x", "AZURE_OPENAI_ENDPOINT"), ("openrouter/x", "OPENROUTER_API_KEY"),
-    ("mistral/x", "'mistral' is no provider: the name of a model begins with openai, anthropic, gemini"),
+    ("mistral/x", "'mistral' is not a provider: the name of a model begins with openai, anthropic, gemini"),
     ("exec:/nonexistent", "exec:/nonexistent"),
 ])
 def test_what_is_missing_is_named(droste, model, words):
@@ -175,7 +175,7 @@ def test_sampling_and_length_of_sub_calls_are_their_own(droste, serve):
 @pytest.mark.parametrize("model, text, words", [
     ("anthropic/x", "seed=7", "Anthropic has no parameter 'seed'"),
     ("gemini/x", "min_p=0.1", "Gemini has no parameter 'min_p'"),
-    ("vllm/x", "n=2", "'n' is no parameter of sampling: a call has one answer"),
+    ("vllm/x", "n=2", "'n' is not a sampling parameter: a call has one answer"),
     ("vllm/x", "max_tokens=5", "the setting max-tokens says it"),
     ("vllm/x", "temperature=hot", "temperature=hot: write a number"),
     ("vllm/x", "seed", "write NAME=VALUE"),

@@ -338,7 +338,7 @@ def test_what_is_printed_may_differ(interrupted, droste):
     life = interrupted(repl("import os\nprint(os.urandom(4).hex())"), repl("SUBMIT(len(llm_query('hang')))"))
     told = [c["request"] for c in droste.record.calls]
     result = life.resume("--verbose")
-    assert result.json["answer"] == 12 and "printed something else" in result.err
+    assert result.json["answer"] == 12 and "output differs from the recorded one" in result.err
     assert [c["request"] for c in droste.record.calls] == told
 
 

@@ -85,7 +85,7 @@ def test_the_list_can_be_narrowed(home):
     r = droste(home, "runs", "ls", "--model", "gpt")
     assert r.returncode == 0 and r.stdout == "" and "no such runs" in r.stderr
     r = droste(home, "runs", "ls", "--status", "done")
-    assert r.returncode == 2 and "'done' is none; there are running, interrupted, answered" in r.stderr
+    assert r.returncode == 2 and "'done' is not a status; use running, interrupted, answered" in r.stderr
 
 
 def test_a_run_is_shown_turn_by_turn(home):

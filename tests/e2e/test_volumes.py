@@ -16,7 +16,7 @@ LEVELS = ("full", "light", "landlock", "process")
 
 @pytest.fixture
 def place():
-    """A directory for volumes that everybody can pass: at landlock root's guest is another user."""
+    """A directory for volumes that all users can reach: at landlock root's guest is another user."""
     path = tempfile.mkdtemp(prefix="droste-test-volumes-")
     os.chmod(path, 0o755)
     yield path
@@ -319,7 +319,7 @@ def test_landlock_says_what_keeps_its_guest_out(own):
     os.chmod(own.env["DROSTE_VOLUME_ROOT"], 0o700)
     inner = os.path.join(own.env["DROSTE_VOLUME_ROOT"], "inner")
     refused(own("exec", "-c", "1", "--volume-name", "v", "--volume-root", inner, "--isolation", "landlock"), 4,
-            "cannot pass " + own.env["DROSTE_VOLUME_ROOT"], "--volume-root")
+            "cannot search " + own.env["DROSTE_VOLUME_ROOT"], "--volume-root")
     assert own("exec", "-c", "1", "--volume-name", "v", "--volume-root", inner, "--isolation", "full").status == 0
 
 

@@ -113,7 +113,7 @@ def volumes_can_be_mapped(root):
 
 @pytest.fixture
 def place(tmp_path):
-    """A volume in a place that everybody can pass."""
+    """A volume in a place that all users can reach."""
     root = tempfile.mkdtemp(dir="/var/tmp")
     os.chmod(root, 0o755)
     if not volumes_can_be_mapped(root):

@@ -156,7 +156,7 @@ def test_how_the_guest_ended_is_named(opened, way, killed):
 def test_what_a_cell_of_a_lost_sandbox_did_is_not_known(ending):
     """Somebody outside has killed it in the middle: nobody claims to know how far it came."""
     _, result = ending("somebody outside kills the sandbox")
-    assert result.status == "lost" and "what the cell did is not known" in result.error.message
+    assert result.status == "lost" and "the cell's outcome is unknown" in result.error.message
 
 
 @pytest.mark.needs("outside")

@@ -269,7 +269,7 @@ int replay_match_may_ask(struct item *item, struct error *err)
     if (!o->asks_nobody)
         return 0;
     replay_match_diverge(item, item->asked, item->asked_len);
-    return error_set(err, ERROR_MODEL_REPLAY, "nobody is asked while a run is gone over again");
+    return error_set(err, ERROR_MODEL_REPLAY, "no model is called while a run is replayed");
 }
 
 /* ---- waiting requests ---- */

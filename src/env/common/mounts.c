@@ -55,8 +55,9 @@ static int check_path(
     if (!barrier || guest == geteuid())
         return 0;
     return error_set(err, ERROR_ENVIRONMENT,
-        "at isolation '%s' the guest is the user nobody, who cannot pass %.60s to the volume or "
-        "workspace; give --volume-root a place that everybody can pass, or run as an ordinary user",
+        "at isolation '%s' the guest is the user nobody, who cannot search %.60s on the way to the "
+        "volume or workspace; choose a --volume-root that all users can reach, or run as an "
+        "ordinary user",
         isolation_name(p->isolation), barrier);
 }
 

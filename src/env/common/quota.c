@@ -165,8 +165,7 @@ static int too_full(const struct quota *q, struct error *err)
             (unsigned long long)limits->size, (unsigned long long)limits->files);
     return error_set(err, ERROR_ENVIRONMENT,
         "volume '%s' holds %llu bytes in %llu files and may hold %llu in %llu: remove some with "
-        "`droste "
-        "volume rm %s PATH`, or raise them with `droste volume limit %s`",
+        "`droste volume rm %s PATH`, or raise them with `droste volume limit %s`",
         name, (unsigned long long)q->used.size, (unsigned long long)q->used.files,
         (unsigned long long)limits->size, (unsigned long long)limits->files, name, name);
 }

@@ -109,18 +109,18 @@ static void docker_container_judge(struct container *c)
     add_noise(c, &said);
     if (!c->exited)
         error_set(&why, ERROR_LOST,
-            "the connection to the container was lost, and nothing is known of it any more; what "
-            "the cell did is not known");
+            "the connection to the container was lost, and nothing is known of it any more; the "
+            "cell's outcome is unknown");
     else if (!c->booted)
         error_set(&why, ERROR_ENVIRONMENT, "image %.60s: its python ended with status %lld%.120s",
             c->image, (long long)c->status, buf_text(&said));
     else if (c->status == 137)
         error_set(&why, ERROR_LOST,
             "the container was killed from outside, by `docker kill`, its daemon or the kernel; "
-            "what the cell did is not known");
+            "the cell's outcome is unknown");
     else
         error_set(&why, ERROR_LOST,
-            "the container ended with status %lld%.100s; what the cell did is not known",
+            "the container ended with status %lld%.100s; the cell's outcome is unknown",
             (long long)c->status, buf_text(&said));
     set_error(c, &why);
 }

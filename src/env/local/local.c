@@ -832,7 +832,7 @@ const struct features
                                FEATURE_NO("it is always Droste's, but at isolation process"),
                            [FEATURE_READ_ONLY] =
                                FEATURE_NO("all but /tmp, the volume and staged files always is"),
-                           [FEATURE_LABELS] = FEATURE_NO("there is nobody to read them"),
+                           [FEATURE_LABELS] = FEATURE_NO("nothing reads them"),
                            [FEATURE_REUSE] = FEATURE_NO("a new one takes 2 ms"),
                            [FEATURE_ISOLATION] =
                                FEATURE_YES("full, light, landlock, process, auto"),

@@ -287,8 +287,8 @@ static int check_reach(const struct zygote *z, const struct jail_host *host, str
         for (size_t i = 0; i < counts[list]; i++)
             if (!others_can_reach(lists[list][i]))
                 return error_set(err, ERROR_UNSUPPORTED,
-                    "root's guest is nobody, who cannot read '%.80s'; give what everybody can "
-                    "read, or run as an ordinary user",
+                    "as root, the guest runs as nobody, who cannot read '%.80s'; make it readable "
+                    "for all users, or run as an ordinary user",
                     lists[list][i]);
     return 0;
 }

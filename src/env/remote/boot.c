@@ -26,6 +26,7 @@ enum {
     FORM_HEADER = 8, /* a form in the embedded guest starts with a tag and a size */
 };
 
+/* In two pieces: the D would be another digit of the escape. */
 static const char word_start[] = "\x1e"
                                  "DROSTE ";
 

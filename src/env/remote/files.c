@@ -105,7 +105,7 @@ static void too_silent(void *arg)
 {
     struct delivery *d = arg;
     d->failed = true;
-    error_set(&d->how.error, ERROR_TIMEOUT, "volume '%s': nothing came of it for %d s",
+    error_set(&d->how.error, ERROR_TIMEOUT, "volume '%s': no data arrived for %d s",
         volume_name(d->volume), SILENT_MS / 1000);
     remote_kill(d->worker);
 }

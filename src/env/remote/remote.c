@@ -293,8 +293,7 @@ static int remote_on_message(void *arg, const struct mux_message *m, struct erro
     if (r->state == STATE_BOOTING && m->kind != MUX_HELLO)
         return error_set(err, ERROR_PROTOCOL, "the supervisor does not begin with HELLO");
     if (m->worker > r->last_id)
-        return error_set(
-            err, ERROR_PROTOCOL, "the supervisor speaks of a worker that nobody started");
+        return error_set(err, ERROR_PROTOCOL, "the supervisor names a worker that was not started");
     if (m->worker)
         s = find_sandbox(r, m->worker);
     if (m->worker && (!s || s->ended))

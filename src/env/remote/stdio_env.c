@@ -84,7 +84,7 @@ void transport_ended(struct transport *c, const struct error *why)
     remote_noise(c->remote, &said);
     if (why->code == ERROR_NONE)
         error_set(&how.error, ERROR_LOST,
-            "the program at the far end has ended; what the cell did is not known%s%.120s",
+            "the program at the far end has ended; the cell's outcome is unknown%s%.120s",
             said.len ? ": " : "", buf_text(&said));
     remote_ended(c->remote, &how);
 }

@@ -163,7 +163,7 @@ static void setup_code_is_given_or_read_from_a_file(void **state)
     assert_int_equal(file_write_all(fd, "y = 2\n", 6), 0);
     assert_string_equal(options().setup, "y = 2\n");
     assert_int_equal(file_write_all(fd, "\0", 1), 0);
-    assert_refused("has a zero byte");
+    assert_refused("contains a zero byte");
     close(fd);
     unlink(path);
     struct session_options o;

@@ -462,7 +462,7 @@ static void a_forked_child_harms_nothing(void **state)
 
 static char place[64];
 
-/* A session with a volume of at most 4 MiB, in a directory that everybody can pass. */
+/* A session with a volume of at most 4 MiB, in a directory that all users can reach. */
 static droste_session *open_with_volume(void)
 {
     const char *const settings[] = { "volume-name", "v", "volume-root", place, "volume-size", "4M",

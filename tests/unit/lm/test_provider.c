@@ -101,7 +101,7 @@ static void an_unknown_provider_is_refused_with_the_list(void **state)
     struct fake *f = *state;
     struct lm_options options = { .model = "mistral/large", .openai = { NULL, KEY } };
     refuses(f->loop, &options,
-        "'mistral' is no provider: the name of a model begins with openai, anthropic, gemini, "
+        "'mistral' is not a provider: the name of a model begins with openai, anthropic, gemini, "
         "azure, openrouter, portkey, vllm, or base-url");
     options.openai.base_url = f->url;
     struct lm *lm = open_lm(f->loop, &options);

@@ -272,8 +272,8 @@ static void daytona_sandbox_stopped(
     if (s->stage == STAGE_RUNS) {
         double idle = json_get_double(o, "autoStopInterval", 0);
         error_set(&why, ERROR_LOST,
-            "the sandbox was stopped (%.20s), from outside or because nothing happened for %g min "
-            "(--idle-timeout); what the cell did is not known",
+            "the sandbox was stopped (%.20s), from outside or because it was idle for %g min "
+            "(--idle-timeout); the cell's outcome is unknown",
             state, idle);
         daytona_sandbox_finish_end(s, &why);
     } else if (s->resume && !s->starting) {
@@ -297,8 +297,8 @@ static void daytona_sandbox_destroyed(struct daytona_sandbox *s)
 {
     struct error why = { 0 };
     error_set(&why, ERROR_LOST,
-        "the sandbox is not there any more: it was deleted, from outside or because nothing "
-        "happened in it; what the cell did is not known");
+        "the sandbox no longer exists: it was deleted, from outside or because it was idle; the "
+        "cell's outcome is unknown");
     daytona_sandbox_finish_end(s, &why);
 }
 
@@ -315,7 +315,7 @@ static void daytona_sandbox_failed(
     }
     if (s->stage == STAGE_RUNS)
         error_set(&why, ERROR_LOST,
-            "the sandbox is in the state %.20s (%.100s); what the cell did is not known", state,
+            "the sandbox is in the state %.20s (%.100s); the cell's outcome is unknown", state,
             buf_text(&words));
     else
         error_set(&why, ERROR_ENVIRONMENT, "the sandbox did not start (%.20s): %.150s", state,

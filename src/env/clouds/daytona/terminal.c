@@ -129,8 +129,8 @@ void terminal_retry(struct terminal *t)
         return;
     }
     if (t->gone && t->spoken) {
-        error_set(&why, ERROR_LOST,
-            "the terminal in the sandbox is gone; what the cell did is not known");
+        error_set(
+            &why, ERROR_LOST, "the terminal in the sandbox is gone; the cell's outcome is unknown");
         daytona_terminal_finish(t, &why);
         return;
     }

@@ -126,7 +126,7 @@ static void fail_gone(struct vm *vm, const struct vm_facts *facts)
     bool began = vm->phase == PHASE_LIVE || vm->phase == PHASE_JUDGING;
     error_set(&why, began ? ERROR_LOST : ERROR_ENVIRONMENT,
         "%s's sandbox %.40s has ended: %.150s%s", vm->env->provider->title, vm->id, facts->words,
-        began ? "; what the cell did is not known" : "");
+        began ? "; the cell's outcome is unknown" : "");
     vm_finish(vm, &why);
 }
 
@@ -216,7 +216,7 @@ static void vm_judged(void *arg, const struct rest_answer *answer)
     vm->request = NULL;
     if (answer->error.code == ERROR_NOT_FOUND) {
         facts.health = VM_GONE;
-        snprintf(facts.words, sizeof facts.words, "it is not there any more");
+        snprintf(facts.words, sizeof facts.words, "it no longer exists");
     } else if (answer->error.code == ERROR_NONE) {
         (void)vm->env->provider->read(vm, answer->body, &facts, &err);
     }
