@@ -58,7 +58,8 @@ def got(droste, path, name="v"):
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_what_is_written_is_there_in_a_later_session(volumes, level):
-    """In another process, at any other isolation, for the host, and under the names that the seeds use."""
+    """In another process, at any other isolation, for the host, and under the names that the seeds
+    use."""
     cell(volumes, """
 import json, os, pathlib
 here = os.environ["DROSTE_VOLUME"]
@@ -187,7 +188,8 @@ def test_every_command_has_it(own, replay, command):
 
 
 def test_children_of_a_run_share_it_and_the_model_is_told(own, replay):
-    """Sandboxes that wait in a pool have none. The record says which volume it was, and so does the model's first message; without one nobody is told."""
+    """Sandboxes that wait in a pool have none. The record says which volume it was, and so does
+    the model's first message; without one nobody is told."""
     model = replay({"content": repl("save_to_volume('a', 'parent')\nx = rlm_query('child')", "SUBMIT(x)"), "contains": "is it"},
                    {"content": repl("SUBMIT(load_from_volume('a'))"), "depth": 1})
     result = own("run", "--question", "What is it?", "--json", "--model", model, "--volume-name", "v", "--pool", "2")
@@ -337,7 +339,8 @@ def test_what_the_volume_would_hide_is_refused(own, path, layout, at):
 
 
 def test_a_directory_that_a_guest_stands_in_is_removed(own):
-    """While it keeps putting files into it: the command ends, and the path is gone; its own place it cannot leave."""
+    """While it keeps putting files into it: the command ends, and the path is gone; its own place
+    it cannot leave."""
     process = own.start("exec", "-c", """
 import os, time
 os.makedirs("/data/d/e")
@@ -396,7 +399,8 @@ for i in range(400):
 
 
 def test_files_are_counted_too(own):
-    """A file counts under each of its names, which take nothing of the disk; closed directories hide none."""
+    """A file counts under each of its names, which take nothing of the disk; closed directories
+    hide none."""
     own("volume", "create", "v", "--volume-files", "100")
     result = own.cell("""
 import os, time
@@ -415,7 +419,8 @@ time.sleep(8)
 
 
 def test_below_the_quota_nothing_happens(own):
-    """The twin: exactly as many as it may hold, for as long as it takes to be looked at; the next session begins."""
+    """The twin: exactly as many as it may hold, for as long as it takes to be looked at; the next
+    session begins."""
     own("volume", "create", "v", "--volume-size", "8M", "--volume-files", "100")
     assert cell(own, "import time\nfor i in range(100): open('/data/f%d' % i, 'wb').write(bytes(50000))\n"
                 "time.sleep(3)\nSUBMIT(1)", "--isolation", "full") == {"output": 1}
@@ -429,7 +434,8 @@ def test_below_the_quota_nothing_happens(own):
 # ---- from outside ----
 
 def test_a_file_cannot_act_on_the_terminal_that_shows_it(own, tmp_path):
-    """What a guest has written is shown without control characters, whole letters and all; a pipe gets the bytes."""
+    """What a guest has written is shown without control characters, whole letters and all; a pipe
+    gets the bytes."""
     text = "\x1b]0;owned\x07x" + "\u00e4" * 40000 + "\x1b[31mend\n"
     cell(own, "save_to_volume('a', %r)" % text)
     assert got(own, "a") == text
@@ -440,7 +446,8 @@ def test_a_file_cannot_act_on_the_terminal_that_shows_it(own, tmp_path):
 
 
 def test_a_directory_goes_in_and_out(own, tmp_path):
-    """Whole, without links, and the names are what they were, also where only a place for them is said."""
+    """Whole, without links, and the names are what they were, also where only a place for them is
+    said."""
     (tmp_path / "in" / "deep").mkdir(parents=True)
     (tmp_path / "in" / "deep" / "f").write_bytes(b"\0\xff")
     (tmp_path / "in" / "link").symlink_to("/etc/passwd")
@@ -521,7 +528,8 @@ def test_a_full_disk_leaves_what_there_was(own):
 
 
 def test_what_is_got_has_the_modes_that_the_umask_allows(own, tmp_path):
-    """A guest makes files that everybody may write to; copies outside have no more than other new files there."""
+    """A guest makes files that everybody may write to; copies outside have no more than other new
+    files there."""
     cell(own, "import os\nos.umask(0)\nos.makedirs('/data/d')\nos.chmod('/data/d', 0o777)\nopen('/data/d/f', 'w').close()\n"
               "os.chmod('/data/d/f', 0o777)")
     own.prefix = ["sh", "-c", 'umask 027; exec "$@"', "sh"]
