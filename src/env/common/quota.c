@@ -56,7 +56,8 @@ static void tell_users(struct quota *q)
     }
 }
 
-/* After an error the next measurement tries again. */
+/* After an error the next measurement tries again. Tells the users last: one that leaves may free
+ * the quota. */
 static void quota_measure(struct quota *q, size_t entries)
 {
     struct volume_usage used = { 0 };
@@ -66,6 +67,7 @@ static void quota_measure(struct quota *q, size_t entries)
     }
     int rc = volume_measuring_step(q->measuring, entries, &used, NULL);
     q->under_way = rc == 1;
+    timer_start(q->timer, q->under_way ? PIECE_MS : LOOK_MS, 0);
     if (q->under_way)
         return;
     q->known = true;
@@ -98,7 +100,8 @@ static void quota_look(void *arg)
     struct quota *q = arg;
     if (q->under_way || is_time(q))
         quota_measure(q, PIECE);
-    timer_start(q->timer, q->under_way ? PIECE_MS : LOOK_MS, 0);
+    else
+        timer_start(q->timer, LOOK_MS, 0);
 }
 
 static void quota_free(struct quota *q)
@@ -187,7 +190,6 @@ int quotas_join(
     }
     user->quota = q;
     LIST_INSERT_HEAD(&q->users, user, link);
-    timer_start(q->timer, q->under_way ? PIECE_MS : LOOK_MS, 0);
     return 0;
 }
 

@@ -88,6 +88,23 @@ static void all_users_of_a_full_volume_are_told(void **state)
     volume_release(other);
 }
 
+static void guest_leaves(void *arg, enum limit limit)
+{
+    guest_over(arg, limit);
+    quotas_leave(&((struct guest *)arg)->user);
+}
+
+/* A user may leave when it is told, also the last one, with which the measuring ends. */
+static void a_user_may_leave_when_it_is_told(void **state)
+{
+    struct guest g = { .user = { .over = guest_leaves, .arg = &g } };
+    assert_ok(quotas_join(scene.quotas, scene.volume, &g.user, err));
+    fill_with(9 << 20);
+    assert_ok(loop_run_until(scene.loop, &g.over, err));
+    assert_null(g.user.quota);
+    assert_int_equal(g.told, 1);
+}
+
 /* Too many files are a limit of their own. */
 static void files_are_counted(void **state)
 {
@@ -181,6 +198,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         quota_test(all_users_of_a_full_volume_are_told),
+        quota_test(a_user_may_leave_when_it_is_told),
         quota_test(files_are_counted),
         quota_test(a_full_volume_is_refused),
         quota_test(no_mounts_are_no_work),
