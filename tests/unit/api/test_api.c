@@ -6,6 +6,9 @@
 
 #include "droste.h"
 
+#define API_ERROR fixture.err
+#include "assert_fine.h"
+
 struct fixture {
     droste *d;
     droste_session *session;
@@ -13,12 +16,6 @@ struct fixture {
 };
 
 static struct fixture fixture;
-
-#define assert_fine(call)                                                                          \
-    do {                                                                                           \
-        if ((call) < 0)                                                                            \
-            fail_msg("%s failed: %s", #call, fixture.err.text);                                    \
-    } while (0)
 
 static int setup(void **state)
 {

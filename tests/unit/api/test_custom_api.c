@@ -5,6 +5,9 @@
 
 #include "droste.h"
 
+#define API_ERROR f.err
+#include "assert_fine.h"
+
 static struct {
     droste *d;
     droste_session *session;
@@ -14,12 +17,6 @@ static struct {
     uint64_t operation; /* of a cell that is not answered at once */
     char code[64], value[64], reply[512];
 } f;
-
-#define assert_fine(call)                                                                          \
-    do {                                                                                           \
-        if ((call) < 0)                                                                            \
-            fail_msg("%s failed: %s", #call, f.err.text);                                          \
-    } while (0)
 
 static int host_open(void *arg, droste_custom_sandbox *s, void **own)
 {

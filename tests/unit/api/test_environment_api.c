@@ -7,6 +7,9 @@
 
 #include "droste.h"
 
+#define API_ERROR fixture.err
+#include "assert_fine.h"
+
 struct fixture {
     droste *d;
     char file[64];
@@ -14,12 +17,6 @@ struct fixture {
 };
 
 static struct fixture fixture;
-
-#define assert_fine(call)                                                                          \
-    do {                                                                                           \
-        if ((call) < 0)                                                                            \
-            fail_msg("%s failed: %s", #call, fixture.err.text);                                    \
-    } while (0)
 
 static int setup(void **state)
 {

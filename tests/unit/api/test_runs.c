@@ -7,6 +7,9 @@
 
 #include "droste.h"
 
+#define API_ERROR f.err
+#include "assert_fine.h"
+
 enum { RUNS = 12 };
 
 struct fixture {
@@ -26,12 +29,6 @@ struct fixture {
 };
 
 static struct fixture f;
-
-#define assert_fine(call)                                                                          \
-    do {                                                                                           \
-        if ((call) < 0)                                                                            \
-            fail_msg("%s failed: %s", #call, f.err.text);                                          \
-    } while (0)
 
 static const char code[] = "```repl\nSUBMIT(answer=len(context))\n```";
 

@@ -15,15 +15,12 @@
 #include "base/os/tree.h"
 #include "droste.h"
 
+#define API_ERROR err
+#include "assert_fine.h"
+
 static droste *d;
 static droste_session *session;
 static droste_error err;
-
-#define assert_fine(call)                                                                          \
-    do {                                                                                           \
-        if ((call) < 0)                                                                            \
-            fail_msg("%s failed: %s", #call, err.text);                                            \
-    } while (0)
 
 static size_t sockets(void);
 static size_t before; /* the droste */

@@ -7,6 +7,9 @@
 
 #include "droste.h"
 
+#define API_ERROR f.err
+#include "assert_fine.h"
+
 enum { HELD_MAX = 64 };
 
 static struct {
@@ -21,12 +24,6 @@ static struct {
     unsigned thread_count;
     char last[256];
 } f;
-
-#define assert_fine(call)                                                                          \
-    do {                                                                                           \
-        if ((call) < 0)                                                                            \
-            fail_msg("%s failed: %s", #call, f.err.text);                                          \
-    } while (0)
 
 static int setup(void **state)
 {
