@@ -123,6 +123,7 @@ def run_cell(ident: int, name: str, code: str, echo: bool, tools: bool = False,
     before = dict(state.session.namespace) if tools else None
     state.session.submitted = None
     state.session.was_interrupted = False
+    state.session.namespace.pop(ECHO, None)     # an interrupt may have kept the last cell from it
     try:
         state.session.running = ident
         try:
