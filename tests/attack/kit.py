@@ -119,8 +119,8 @@ def parts(*values):
 def greet():
     """Says what the guest holds back until it has more to say: that it is ready."""
     link = guest()["state"].link
-    held = b"".join(link.outbox)
-    link.outbox.clear()
+    held = b"".join(link.send_queue)
+    link.send_queue.clear()
     os.write(3, held)
 
 

@@ -11,10 +11,10 @@ def send(fds):
     link = guest()["state"].link
     with socket.socket(fileno=os.dup(3)) as channel:
         try:
-            socket.send_fds(channel, [link.outbox[0][:1]], fds)
+            socket.send_fds(channel, [link.send_queue[0][:1]], fds)
         except OSError as e:
             return errno.errorcode[e.errno]
-    link.outbox[0] = link.outbox[0][1:]
+    link.send_queue[0] = link.send_queue[0][1:]
     return "dropped"
 
 

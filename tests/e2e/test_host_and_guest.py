@@ -70,7 +70,7 @@ def test_a_level_is_what_it_says(droste, isolation):
 # The channel, spoken by hand as in src/wire/frame.h. The guest's own message, that it is ready,
 # goes first.
 FRAME = ("import os, struct\nlink = SUBMIT.__globals__['state'].link\nrunning = SUBMIT.__globals__['state'].session.running\n"
-         "def say(kind, ident, head=b'', blob=b''):\n    held = b''.join(link.outbox)\n    link.outbox.clear()\n"
+         "def say(kind, ident, head=b'', blob=b''):\n    held = b''.join(link.send_queue)\n    link.send_queue.clear()\n"
          "    os.write(3, held + struct.pack('<BBHIQQ', 1, kind, 0, len(head), ident, len(blob)) + head + blob)\n")
 
 

@@ -97,7 +97,7 @@ class Link:
         self.noted = False          # an interrupt is pending
         self.owner: int | None = None   # pid of the worker; None in the zygote
         self.is_late = False        # send READY at once: the host measures time from it
-        self.outbox: list[Any] = []  # buffers of frames, in order, for the thread that writes
+        self.send_queue: list[Any] = []  # buffers of frames, in order, for the thread that writes
         self.soon = False           # the last wait was shorter than SOON
 
     # -- interrupts, and critical sections of the main thread
@@ -154,25 +154,25 @@ class Link:
         self.enter()
         try:
             if max(lengths, default=0) <= SMALL:
-                self.outbox.append(b"".join(pieces))    # a batch has thousands of parts
+                self.send_queue.append(b"".join(pieces))    # a batch has thousands of parts
             else:
-                self.outbox.extend(pieces)      # atomic: frames must not interleave
+                self.send_queue.extend(pieces)      # atomic: frames must not interleave
             self.flush()
         finally:
             self.leave()
 
     def flush(self) -> None:
-        """Writes the outbox, unless another thread is doing so; one thread writes for all."""
-        while self.outbox and self.writing.acquire(False):
+        """Writes the send_queue, unless another thread is doing so; one thread writes for all."""
+        while self.send_queue and self.writing.acquire(False):
             try:
                 self.write()
             finally:
                 self.writing.release()
 
     def write(self) -> None:
-        while self.outbox:
-            pieces = self.outbox[:]
-            del self.outbox[:len(pieces)]       # other threads may have added some
+        while self.send_queue:
+            pieces = self.send_queue[:]
+            del self.send_queue[:len(pieces)]       # other threads may have added some
             at = 0
             while at < len(pieces):
                 # One call for many buffers: the host waits for the rest of a partial frame.

@@ -144,7 +144,7 @@ def serve(kind: int, ident: int, head: bytes, blob: Blob) -> None:
     elif kind == HELLO:
         if told:
             apply_hello(told, blob)
-        state.link.outbox.append(READY_FRAME)
+        state.link.send_queue.append(READY_FRAME)
         if state.link.is_late:
             state.link.flush()
     elif kind == OFFER:
