@@ -24,7 +24,7 @@ struct droste {
     char *env_name;
     char env_circumstances[ENVIRONMENT_CIRCUMSTANCES_SIZE]; /* in which it was opened */
     struct custom_entry *customs;                           /* environments of the program */
-    droste_notice_fn *notice;                               /* NULL: nobody asks */
+    droste_notice_fn *notice;                               /* NULL: notices are dropped */
     void *notice_arg;
     int interrupt_fd; /* an eventfd: droste_interrupt writes, the loop reads */
     struct watch *interrupt_watch;
@@ -41,7 +41,7 @@ struct droste {
     struct running_list runs;        /* under way, the oldest first */
     struct running_list ended;       /* whose results wait to be told */
     size_t run_count;                /* of both */
-    struct timer *tell;              /* tells them: nobody is told from within a run */
+    struct timer *tell;              /* tells them, never from within a run */
     struct rlm_run
         *finishing; /* the run whose session's end droste_chat_finish waits for; NULL: none */
     struct staging *staging;  /* that is waited for; NULL: none */
@@ -82,7 +82,7 @@ struct models {
 int api_models(
     droste *d, const struct settings *s, bool need, struct models *models, struct error *err);
 void api_models_close(struct models *models);
-/* Closes those that nobody uses any more. */
+/* Closes those without a user. */
 void api_end_models(droste *d);
 /* The tools of the program and of the settings, the caller's (tools_free); NULL where there are none. To
  * `facts` goes by what they are known again (tool_facts.h). */
@@ -156,7 +156,7 @@ struct link {
                                         is gone over again only where they name models */
 };
 
-/* What the record has of a run that somebody wants to go on with. */
+/* The record of a run that is to be continued. */
 struct stored_run {
     struct store *store;
     char id[STORE_RUN_ID_SIZE], previous[STORE_RUN_ID_SIZE]; /* "": it began a conversation */
@@ -191,7 +191,7 @@ struct droste_running {
     struct buf saved; /* the settings, as the record keeps them */
     droste_event_fn *event;
     bool all_events;
-    droste_chat *chat; /* whose question this is, where nobody waits for it; NULL: none */
+    droste_chat *chat; /* the chat of a question that runs in the background; NULL: none */
     droste_done_fn *done;
     void *arg;
     struct rlm_run *run;
@@ -231,7 +231,7 @@ void result_put_told(struct buf *out, const struct cell_result *c);
 
 /* As droste_suspend, which says why. */
 void api_suspend(droste_running *r, const struct error *why);
-/* The end of all runs, of which nobody is told. */
+/* Ends all runs without telling. */
 void api_drop_runs(droste *d);
 /* Ends as cancelled what was started. */
 void api_cancel_runs(droste *d);

@@ -8,7 +8,7 @@
 
 #include "api/api.h"
 
-/* What it made; whoever takes a part of it leaves zero or NULL. */
+/* What it made; taking a part of it leaves zero or NULL there. */
 struct staged_parts {
     struct contexts contexts;
     struct volume *volume;
@@ -31,7 +31,7 @@ struct staging {
     bool started;
     int cancel; /* an eventfd */
     struct error why;
-    staging_done_fn *done; /* NULL: nobody wants it any more */
+    staging_done_fn *done; /* NULL: it was given up */
     void *arg;
 };
 
@@ -47,7 +47,7 @@ int staging_start(
     struct loop *loop, struct staging **mine, staging_done_fn *done, void *arg, struct error *err);
 /* It ends soon, with ERROR_CANCELLED. */
 void staging_cancel(struct staging *st);
-/* The same, and nobody is told; what it made is removed. NULL is fine. */
+/* Gives up without telling and removes what it made. NULL is fine. */
 void staging_drop(struct staging *st);
 /* Starts it and turns the loop until its end; droste_interrupt ends that. */
 int staging_run(droste *d, struct staging *st, struct staged_parts *out, struct error *err);
