@@ -12,7 +12,7 @@ import importlib
 import warnings
 from typing import Any
 
-from ._engine import clear_shelf
+from ._engine import close_idle_engines
 from ._library import version as __version__
 from ._tools import Tool
 from .environments import EnvironmentPort, ReplResult, registry
@@ -27,7 +27,7 @@ from .result import CellError, Result
 from .rlm import RLM, Completion, Event
 
 __all__ = ["__version__", "Interpreter", "Result", "CellError", "RLM", "Completion", "Event",
-           "Tool", "EnvironmentPort", "ReplResult", "registry", "clear_shelf", "Error",
+           "Tool", "EnvironmentPort", "ReplResult", "registry", "close_idle_engines", "Error",
            "ArgumentError", "ConfigError", "NotFoundError", "PermissionDenied", "UnsupportedError",
            "EnvironmentFailed", "LostError", "ProtocolError", "TimedOut", "BudgetError",
            "Cancelled", "IOFailed", "OutOfMemory", "StoreError", "ModelError", "ModelAuthError",

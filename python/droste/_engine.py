@@ -238,7 +238,7 @@ def give_from_loop(engine: Engine) -> None:
     give(engine)
 
 
-def clear_shelf() -> None:
+def close_idle_engines() -> None:
     """Ends all idle engines, and with them their zygotes."""
     with _idle_lock:
         idle, _idle[:] = list(_idle), []
@@ -356,4 +356,4 @@ def _after_in_child() -> None:
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_before_fork, after_in_parent=_after_in_parent,
                         after_in_child=_after_in_child)
-atexit.register(clear_shelf)
+atexit.register(close_idle_engines)

@@ -28,7 +28,7 @@ def fake_of(name):
         running, before = connect_fake.Fake(name), dict(os.environ)
         os.environ.update(running.environment)
         yield running
-        droste.clear_shelf()
+        droste.close_idle_engines()
         os.environ.clear()
         os.environ.update(before)
         running.close()

@@ -35,7 +35,7 @@ def fake(service, home, monkeypatch):
         monkeypatch.setenv(name, value)
     service.order("calm", {})
     yield service
-    droste.clear_shelf()
+    droste.close_idle_engines()
     left = service.sandboxes()
     for s in left:
         service.order("sandbox", {"id": s["id"], "do": "destroy"})
@@ -347,7 +347,7 @@ def test_each_parameter_of_an_interpreter_reaches_what_it_names(fake, home):
         assert (result.shown, result.said, result.here) == ("yes", "re: x", len(open(__file__).read()))
         limits = interp.execute("1").resources["limits"]
         assert (limits["timeout"]["value"], limits["execute-timeout"]["value"]) == (600, 30)
-    droste.clear_shelf()
+    droste.close_idle_engines()
     (kept,) = fake.sandboxes()
     assert kept["state"] == "stopped"
     fake.order("sandbox", {"id": kept["id"], "do": "destroy"})
@@ -359,11 +359,11 @@ def test_variables_end_with_their_session_in_any_case(fake, home, context):
     with droste.compat.DaytonaInterpreter(delete_session_on_shutdown=False, delete_context_on_shutdown=context) as interp:
         interp.execute("x = 1; open('/home/daytona/note', 'w').write('kept')")
         kept = interp.sandbox_id
-    droste.clear_shelf()
+    droste.close_idle_engines()
     with droste.compat.DaytonaInterpreter(sandbox=kept) as interp:
         result = interp.execute("SUBMIT(x='x' in globals(), note=open('/home/daytona/note').read())")
         assert (result.x, result.note) == (False, "kept")
-    droste.clear_shelf()
+    droste.close_idle_engines()
     assert not fake.sandboxes()
 
 

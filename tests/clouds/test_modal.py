@@ -38,7 +38,7 @@ def fake(cloud, monkeypatch, tmp_path):
         monkeypatch.setenv(name, value)
     cloud.forget()
     yield cloud
-    droste.clear_shelf()
+    droste.close_idle_engines()
     left = wait_until(lambda: not cloud.live())
     cloud.forget()
     assert left, "a sandbox is left"
@@ -148,7 +148,7 @@ def test_a_sandbox_that_is_kept_is_gone_on_in(isolated):
     with opened(on_close="stop", timeout=60) as interp:
         interp.execute("open('/root/a', 'w').write('b')")
         kept = interp.sandbox_id
-    droste.clear_shelf()
+    droste.close_idle_engines()
     assert [s["id"] for s in isolated.live()] == [kept]
     with opened(sandbox=kept) as interp:
         assert interp.execute("SUBMIT(a=open('/root/a').read())").a == "b" and interp.sandbox_id == kept

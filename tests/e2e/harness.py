@@ -111,7 +111,7 @@ class Record:
         except sqlite3.OperationalError as e:
             if "readonly" not in str(e):
                 raise
-            return self.rows_by("rw", query, values)  # whoever made the file was killed; somebody has to tidy up
+            return self.rows_by("rw", query, values)  # its writer was killed and left it untidy
 
     def rows_by(self, mode, query, values):
         connection = sqlite3.connect("file:%s?mode=%s" % (self.path, mode), uri=True)

@@ -6,7 +6,7 @@
 From Mountpoint's document of its semantics:
 
 - A file is written once, from its beginning to its end, in order. What is written is an object, whole, when its writer
-  closes it; before that nobody can read it. A write anywhere else than at its end is EINVAL.
+  closes it; before that it cannot be read. A write anywhere else than at its end is EINVAL.
 - A file that exists can be written anew (O_TRUNC), not changed, and not while it is written by another.
 - There is no rename, no link of either kind, no mode, owner, size or attribute to be set, and no device or pipe.
 - A descriptor's close completes the upload, unless nothing is written yet or another process closes its copy; then the last
@@ -324,7 +324,7 @@ def main(directory, target):
             try:
                 os.write(fd, reply)
             except OSError as e:
-                if e.errno != errno.ENOENT:     # who asked is gone
+                if e.errno != errno.ENOENT:     # the asking process is gone
                     raise
 
 

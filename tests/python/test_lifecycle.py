@@ -118,7 +118,7 @@ def test_the_first_start_does_not_hold_up_the_loop(shim):
     thread.start()
     thread.join(60)
     assert said == [None] and (shim.parent / "python3.runs").read_text() == "run\n"
-    droste.clear_shelf()
+    droste.close_idle_engines()
 
 
 def test_what_cannot_be_booted_is_told_by_the_start(tmp_path):

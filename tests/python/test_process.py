@@ -63,7 +63,7 @@ def test_threads_share_an_interpreter():
 def test_a_thread_that_ended_leaves_a_warm_engine():
     """The next interpreter, in another thread, starts from it: no second zygote."""
     from droste import _engine
-    droste.clear_shelf()
+    droste.close_idle_engines()
     thread = threading.Thread(target=lambda: Interpreter().__enter__().shutdown())
     thread.start()
     thread.join(50)
@@ -77,19 +77,19 @@ def test_idle_engines_are_so_many(monkeypatch):
     from droste import _engine
     assert _engine.IDLE_MAX == 16
     monkeypatch.setattr(_engine, "IDLE_MAX", 2)
-    droste.clear_shelf()
+    droste.close_idle_engines()
     interpreters = [Interpreter().__enter__() for _ in range(3)]
     engines = [interp._engine for interp in interpreters]
     for interp in interpreters:
         interp.shutdown()
     assert _engine._idle == engines[1:] and [e.handle is None for e in engines] == [True, False, False]
-    droste.clear_shelf()
+    droste.close_idle_engines()
     assert all(e.handle is None for e in engines)
 
 
 def test_an_engine_serves_those_of_its_kind(monkeypatch):
     """The same kind of sandbox in the same environment of variables; others get one of their own."""
-    droste.clear_shelf()
+    droste.close_idle_engines()
 
     def engine(**settings):
         with Interpreter(**settings) as interp:
@@ -110,7 +110,7 @@ def test_an_engine_serves_those_of_its_kind(monkeypatch):
 def test_the_child_of_a_fork_harms_nothing_and_may_open_its_own():
     """The parent's session goes on; the child has none of its descriptors, is told so where it uses it, and
     works with an interpreter of its own."""
-    droste.clear_shelf()
+    droste.close_idle_engines()
     gc.collect()
     before = descriptors()
     with Interpreter() as interp:
@@ -125,7 +125,7 @@ def test_the_child_of_a_fork_harms_nothing_and_may_open_its_own():
                 own = descriptors() - before
                 with Interpreter() as mine:
                     code = 0 if mine.execute("1").ok and own <= 4 else 2
-                droste.clear_shelf()
+                droste.close_idle_engines()
             finally:
                 os._exit(code)
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0 if hasattr(os, "waitstatus_to_exitcode") else True

@@ -125,7 +125,7 @@ def test_the_child_of_a_fork_may_open_its_own(many):
             own.start()
             code = 0 if own.execute("2").echo == "2" else 2
             own.shutdown()
-            droste.clear_shelf()
+            droste.close_idle_engines()
         finally:
             os._exit(code)
     assert os.waitpid(pid, 0)[1] == 0

@@ -58,7 +58,7 @@ def here(daemon, tmp_path, monkeypatch, model):
     droste.compat.activate()
     yield daemon
     droste.compat.deactivate()
-    droste.clear_shelf()
+    droste.close_idle_engines()
 
 
 def wait_until(condition, seconds=30):

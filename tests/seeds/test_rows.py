@@ -32,7 +32,7 @@ def nobodys(monkeypatch, tmp_path):
     monkeypatch.setenv("DROSTE_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     yield
-    droste.clear_shelf()
+    droste.close_idle_engines()
 
 
 @pytest.fixture
@@ -120,7 +120,7 @@ def test_a_sandbox_of_modal_ends_with_its_session(on_modal):
     interp = ModalInterpreter()
     assert interp.execute("SUBMIT(x=1)").x == 1 and [s["definition"]["timeoutSecs"] for s in on_modal.live()] == [600]
     interp.shutdown()
-    droste.clear_shelf()
+    droste.close_idle_engines()
     assert not on_modal.live()
 
 
@@ -174,7 +174,7 @@ def test_times_of_daytona(on_daytona):
         assert (limits["timeout"]["value"], limits["execute-timeout"]["value"]) == (life, cell)
         assert len(on_daytona.sandboxes()) == 1
         interp.shutdown()
-        droste.clear_shelf()
+        droste.close_idle_engines()
         assert on_daytona.sandboxes() == []
 
 

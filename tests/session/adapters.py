@@ -152,7 +152,7 @@ class Adapter:
     def holdings(self):
         """How much of the host this process has: numbers by name. Nothing of it may grow with the number of sessions
         that were closed. The suite has a directory of its own for temporary files (conftest.py)."""
-        droste.clear_shelf()
+        droste.close_idle_engines()
         return {"descriptors": len(os.listdir("/proc/self/fd")),
                 "processes": len(family(os.getpid())) - 1,
                 "temporary files": len(os.listdir(tempfile.gettempdir()))}

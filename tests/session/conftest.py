@@ -57,7 +57,7 @@ def nobodys_home(tmp_path_factory):
                       DROSTE_HOME=os.path.join(home, "home"), TMPDIR=os.path.join(home, "tmp"))
     tempfile.tempdir = None
     yield
-    droste.clear_shelf()
+    droste.close_idle_engines()
     tempfile.tempdir = None
     os.environ.clear()
     os.environ.update(before)
@@ -187,7 +187,7 @@ def volume_root(environment):
     takes a start of its own."""
     made = environment.place()
     yield os.path.join(made, "volumes")
-    droste.clear_shelf()
+    droste.close_idle_engines()
     adapters.remove(made)
 
 

@@ -20,7 +20,7 @@ def test_the_hosts_environment_variables_do_not_reach_the_guest(environment, ope
     """Nor do they reach its programs; what the guest has is a fixed list."""
     for name in ("SUITE_SECRET", "OPENAI_API_KEY", "LD_PRELOAD_OF_NOBODY", "PYTHONPATH_OF_NOBODY"):
         monkeypatch.setenv(name, SECRET)
-    droste.clear_shelf()        # also not by what was started before
+    droste.close_idle_engines()        # also not by what was started before
     result = opened().execute("import os, subprocess\nSUBMIT(mine=dict(os.environ), programs=subprocess.run(['env'], capture_output=True, text=True).stdout)")
     assert SECRET not in str(result.fields) and "PATH" in result.mine
 
@@ -31,7 +31,7 @@ def test_the_hosts_descriptors_do_not_reach_the_guest(opened, tmp_path):
     path.write_text(SECRET)
     with open(path) as held:
         os.set_inheritable(held.fileno(), True)
-        droste.clear_shelf()
+        droste.close_idle_engines()
         made = os.fstat(held.fileno())
         result = opened().execute("import os\nfound = []\nfor fd in range(256):\n    try: s = os.fstat(fd)\n    except OSError: continue\n"
                                   "    found.append([s.st_dev, s.st_ino])\nSUBMIT(found=found)")

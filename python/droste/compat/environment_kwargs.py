@@ -70,7 +70,7 @@ def _access(name: str, environment: str, value: Any) -> str:
 
 
 Word = Tuple[str, Callable[[str, str, Any], Any]]
-#: of navigator's local environment alone: who uses one of them means that environment, with its
+#: of navigator's local environment alone: using one of them asks for that environment, with its
 #: rules and limits
 NAVIGATOR_LOCAL: Dict[str, Word] = {
     "execute_timeout_s": ("execute-timeout", _number), "execute_timeout_cap_s": ("execute-timeout-cap", _number),
