@@ -199,7 +199,7 @@ static void take_result(struct slot *s, droste_result *result)
         slot_leave(s);
         return;
     }
-    bool unrecorded = result->error.code == ERROR_STORE && !result->answer;
+    bool unrecorded = result->error.code == ERROR_STORE;
     if (unrecorded)
         batch_fail(b, &result->error);
     if (unrecorded || strcmp(result->status, rlm_status_name(RLM_INTERRUPTED)) == 0) {
