@@ -13,7 +13,7 @@ export PATH := /usr/bin:$(PATH)
 # Ninja uses all cores; two of it in one directory would disturb each other.
 .NOTPARALLEL:
 .DEFAULT_GOAL := all
-.PHONY: all python setup setup-tests demo check check-vm fuzz bench docs format install clean attack
+.PHONY: all uninstall deb tarball check-packages wheel check-wheel python setup setup-tests demo check check-vm fuzz bench docs format install clean attack
 
 all: setup
 	@scripts/build $(BUILD) --buildtype=release
@@ -48,6 +48,8 @@ bench: setup-tests all
 	@scripts/build $(BUILD) --buildtype=release -- tests/crowd tests/prompts tests/slow_model
 	@bench/run
 	@bench/python --sessions 1000
+	-@bench/values
+	@bench/fork
 	@bench/docker
 	@bench/clouds
 
@@ -63,8 +65,42 @@ format:
 python: all
 	@scripts/python-package $(BUILD)
 
+# Wheels for every machine in dist/; the libraries are built once, below build/wheel.
+ARCH ?= x86_64
+wheel:
+	@scripts/setup wheel
+	@packaging/wheel/make-wheel dist $(ARCH)
+
+# Builds twice, compares, and runs the wheel with every CPython on this machine and in bare roots.
+check-wheel: setup-tests all wheel
+	@rm -rf build/wheel/again
+	@packaging/wheel/make-wheel build/wheel/again $(ARCH)
+	@cd build/wheel/again && sha256sum * >../sums
+	@cd dist && sha256sum --quiet -c ../build/wheel/sums
+	@DROSTE_ROOTS=yes /usr/bin/python3 -m pytest -q -rs tests/package
+
+# The directories of the GNU standards: make install DESTDIR=/tmp/root prefix=/usr libdir=lib64
+places = $(foreach name,DESTDIR prefix bindir libdir includedir datadir mandir,$(if $($(name)),'$(name)=$($(name))'))
+
 install: all
-	@meson install -C $(BUILD) --no-rebuild
+	@scripts/install $(BUILD) install $(places)
+
+uninstall: all
+	@scripts/install $(BUILD) uninstall $(places)
+
+# What users install: Debian packages, and a directory that runs from anywhere. Both land in dist/.
+deb:
+	@scripts/setup packages
+	@scripts/deb
+
+tarball: setup
+	@scripts/tarball
+
+# The packages in bare roots, which takes minutes; as root.
+check-packages: setup-tests all
+	@scripts/setup packages
+	@scripts/deb
+	@DROSTE_PACKAGES=yes $(PYTHON) -m pytest -q -p no:cacheprovider tests/package
 
 clean:
 	rm -rf $(BUILD) $(ASAN) $(FUZZ)

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""An environment of one's own as a program, in any language: Droste speaks with it over its standard streams (docs/environments.md
-has the protocol). This one runs the words that it is given on this machine; yours may start them wherever it can reach their streams.
+"""An environment of one's own as a program, in any language: Droste speaks with it over its
+standard streams (docs/environments.md has the protocol). This one runs the words that it is given
+on this machine; yours may start them wherever it can reach their streams.
 
     droste exec --env bridge:examples/bridge.py -c 'print(1 + 1)'
 """
@@ -14,7 +15,8 @@ def say(message, data=b""):
 
 class Opened:               # one Python, and the thread that hears it
     def __init__(self, number, words):
-        self.process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
+        self.process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        start_new_session=True)
         self.number, self.may_go = number, threading.Event()
         self.may_go.set()
         say({"joined": number})
@@ -29,7 +31,8 @@ class Opened:               # one Python, and the thread that hears it
         with contextlib.suppress(BrokenPipeError):      # its end is told by who hears it
             self.process.stdin.write(data)
             self.process.stdin.flush()
-    def end(self):          # the supervisor in it ends all that it started when its input ends; killed at once it could not
+    def end(self):
+        # The end of its input lets the supervisor end all that it has started.
         self.may_go.set()
         try:
             self.process.stdin.close()
@@ -40,7 +43,8 @@ class Opened:               # one Python, and the thread that hears it
 
 opened = {}
 signal.signal(signal.SIGINT, signal.SIG_IGN)    # the terminal's interrupt is for Droste
-say({"bridge": 1, "features": {}})        # {"image": "any", "network": true, …}: settings that it can do something with
+# {"image": "any", "network": true, …}: settings that it can do something with
+say({"bridge": 1, "features": {}})
 for line in sys.stdin.buffer:
     message = json.loads(line)
     verb, number = next(iter(message.items()))

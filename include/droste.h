@@ -7,77 +7,35 @@
  * from it, except where a function says otherwise.
  *
  * A function that can fail returns 0 on success, or a negative number with *err filled in (err
- * may be NULL). Texts are UTF-8. The library never prints, exits, or installs a signal handler. */
+ * may be NULL). Texts are UTF-8. The library never prints, exits, or installs a signal handler.
+ *
+ *   droste.h               settings, the loop, models and tools, results, sessions, runs
+ *   droste/base.h          errors
+ *   droste/record.h        the record of runs
+ *   droste/volume.h        volumes
+ *   droste/environment.h   environments: which there are, what works here, and those of a program
+ *   droste/files.h         the files of a session's sandbox
+ *   droste/batch.h         many tasks from a file
+ *
+ * This header includes the others. */
 #ifndef DROSTE_H
 #define DROSTE_H
 
 #include <stddef.h>
 #include <stdint.h>
 
+#include "droste/base.h"
+#include "droste/batch.h"
+#include "droste/environment.h"
+#include "droste/files.h"
+#include "droste/record.h"
+#include "droste/volume.h"
+
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-#if defined(__GNUC__)
-#define DROSTE_API __attribute__((visibility("default")))
-#else
-#define DROSTE_API
-#endif
-
-/* Stable codes of errors; droste_error_name has their names. */
-enum {
-    DROSTE_ERROR_NONE = 0,
-    DROSTE_ERROR_ARGUMENT = 1,
-    DROSTE_ERROR_CONFIG = 2,
-    DROSTE_ERROR_NOT_FOUND = 3,
-    DROSTE_ERROR_PERMISSION = 4,
-    DROSTE_ERROR_UNSUPPORTED = 5,
-    DROSTE_ERROR_ENVIRONMENT = 6,
-    DROSTE_ERROR_LOST = 7,
-    DROSTE_ERROR_PROTOCOL = 8,
-    DROSTE_ERROR_TIMEOUT = 9,
-    DROSTE_ERROR_BUDGET = 10,
-    DROSTE_ERROR_CANCELLED = 11,
-    DROSTE_ERROR_IO = 12,
-    DROSTE_ERROR_MEMORY = 13,
-    DROSTE_ERROR_STORE = 14,
-    DROSTE_ERROR_MODEL = 20,
-    DROSTE_ERROR_MODEL_AUTH = 21,
-    DROSTE_ERROR_MODEL_UNKNOWN = 22,
-    DROSTE_ERROR_MODEL_RATE = 23,
-    DROSTE_ERROR_MODEL_SERVER = 24,
-    DROSTE_ERROR_MODEL_CONNECT = 25,
-    DROSTE_ERROR_MODEL_STALL = 26,
-    DROSTE_ERROR_MODEL_CUT = 27,
-    DROSTE_ERROR_MODEL_REPLY = 28,
-    DROSTE_ERROR_MODEL_REPLAY = 29,
-    /* The limit that was reached: "budget_calls"…. DROSTE_ERROR_BUDGET is one without a code. */
-    DROSTE_ERROR_BUDGET_CALLS = 30,
-    DROSTE_ERROR_BUDGET_TOOL_CALLS = 31,
-    DROSTE_ERROR_BUDGET_TOKENS = 32,
-    DROSTE_ERROR_BUDGET_COST = 33,
-    DROSTE_ERROR_BUDGET_TIME = 34,
-    DROSTE_ERROR_BUDGET_TURNS = 35,
-    DROSTE_ERROR_BUDGET_ERRORS = 36,
-    DROSTE_ERROR_BUDGET_RECORD = 37,
-};
-
-/* The size of an error's text in bytes. A longer text is shortened and ends with "…". */
-#define DROSTE_ERROR_SIZE 2048
-
-typedef struct droste_error {
-    int code;
-    int sys;                      /* errno, or 0 */
-    char text[DROSTE_ERROR_SIZE]; /* one line: what was tried, on what, and what to do */
-} droste_error;
-
-DROSTE_API const char *droste_version(void);
-/* The name of a code: "argument", "model_rate"…. */
-DROSTE_API const char *droste_error_name(int code);
-
 /* ---- settings ---- */
-
-typedef struct droste droste;
 
 /* Creates an object with default settings. */
 DROSTE_API int droste_new(droste **out, droste_error *err);
@@ -107,11 +65,6 @@ typedef struct droste_option {
     int task;                /* a task of a batch may have its own */
 } droste_option;
 
-/* The variables that environments read besides those of options (DOCKER_HOST, DAYTONA_API_KEY…),
- * separated by spaces, one environment per index; NULL after the last. They are read when a
- * session opens. */
-DROSTE_API const char *droste_environment_variables_at(size_t index);
-
 /* The options in the order of the documentation; NULL after the last. */
 DROSTE_API const droste_option *droste_option_at(size_t index);
 
@@ -130,6 +83,11 @@ DROSTE_API int droste_fd(droste *d, droste_error *err);
 /* Does the pending work without waiting. Call it when the descriptor is readable, and once after
  * any other call, before waiting for the descriptor again. Returns as droste_turn. */
 DROSTE_API int droste_dispatch(droste *d, droste_error *err);
+/* Calls `fn` every so many milliseconds while a function waits on the object: for clocks on a
+ * screen. It must not wait. NULL ends that. */
+typedef void droste_tick_fn(void *arg);
+DROSTE_API int droste_every(
+    droste *d, unsigned milliseconds, droste_tick_fn *fn, void *arg, droste_error *err);
 /* Makes a function that waits with a timeout (droste_turn, droste_session_wait) return at once,
  * as if the timeout had passed. Any thread may call it. */
 DROSTE_API void droste_wake(droste *d);
@@ -201,6 +159,13 @@ DROSTE_API int droste_tool_source(
 DROSTE_API void droste_tools_clear(droste *d);
 /* Answers a call with a JSON value. This and droste_tool_fail free the call. */
 DROSTE_API void droste_tool_answer(droste_tool_call *call, const char *json, size_t len);
+/* The same with the value in the encoding of docs/values.md, which the guest takes instead; the
+ * record has the JSON. */
+DROSTE_API void droste_tool_answer_values(
+    droste_tool_call *call, const char *json, size_t len, const char *values, size_t values_len);
+/* The arguments that JSON does not keep as they are, in the same encoding; valid until the tool's
+ * function returns. NULL without such arguments, or if the cell ran without DROSTE_VALUES. */
+DROSTE_API const char *droste_tool_values(const droste_tool_call *call, size_t *len);
 /* Fails a call with an exception. `type` is the name of one of Python's ("ValueError"); any other
  * name becomes a ToolError whose message begins with it. */
 DROSTE_API void droste_tool_fail(droste_tool_call *call, const char *type, const char *message);
@@ -215,71 +180,6 @@ DROSTE_API int droste_tool_is_cancelled(const droste_tool_call *call);
 /* Called when that happens. It may answer or fail the call. */
 typedef void droste_tool_cancel_fn(void *arg, droste_tool_call *call);
 DROSTE_API void droste_tool_on_cancel(droste_tool_call *call, droste_tool_cancel_fn *fn, void *arg);
-
-/* ---- environments of the embedding program ---- */
-
-/* A sandbox of such an environment, as the library knows it: valid from `open` until `close`. */
-typedef struct droste_custom_sandbox droste_custom_sandbox;
-
-/* The program only executes the code. The library does everything else, as in every environment:
- * turns, model calls, budgets, deadlines, child runs (in sandboxes of the same environment), events
- * and the record. The program provides isolation and process limits: settings that request them,
- * tools and rules are refused by name. Such code has no SUBMIT; the model writes FINAL(the answer)
- * in its reply.
- *
- * The loop calls the functions, one operation of a sandbox at a time. They must not wait, and may
- * call the functions below. Texts are valid during the call, and have no terminating NUL where a
- * length is given. `own` is the value that `open` set. */
-typedef struct droste_custom_environment {
-    size_t size;       /* sizeof(droste_custom_environment) */
-    const char *about; /* the functions of the code, in Markdown for the model; copied; or NULL */
-    /* Opens a sandbox for a session. Negative: the program cannot. */
-    int (*open)(void *arg, droste_custom_sandbox *s, void **own);
-    /* Binds a value: "context", "context_1"…; `kind` as in droste_session_set.
-     * droste_custom_result ends it, and may describe the value: {"status": "ok", "variable":
-     * {"name", "type", "length", "preview"}}. */
-    void (*set)(void *own, uint64_t operation, const char *name, const char *kind, const void *data,
-        size_t len);
-    /* Executes a cell; droste_custom_result ends it. An empty cell checks that the sandbox
-     * exists. The cell FINAL_VAR("name") requests that variable's value as `submit`. */
-    void (*execute)(void *own, uint64_t operation, const char *code, size_t len);
-    /* The operation's time is up, or it is cancelled. If it does not end soon, it is abandoned
-     * with its sandbox. */
-    void (*interrupt)(void *own, uint64_t operation);
-    /* The answer to droste_custom_call: {"replies": [str, …], "errors": {"0": {"code",
-     * "message"}}}, in the order of the prompts (of rlm_query each is JSON), or {"error":
-     * {"code", "message"}} of the whole call. */
-    void (*reply)(void *own, uint64_t call, const char *json, size_t len);
-    /* The sandbox has ended. The program must not use it any more. */
-    void (*close)(void *own);
-} droste_custom_environment;
-
-/* Allows this name as the setting "env". It must not be one of Droste's environments or contain
- * ':'. The table is copied. ERROR_ARGUMENT. */
-DROSTE_API int droste_custom_add(droste *d, const char *name,
-    const droste_custom_environment *environment, void *arg, droste_error *err);
-
-/* Reports output of the current operation of a sandbox, in the loop's thread. `stream` is 1 or
- * 2. */
-DROSTE_API void droste_custom_output(
-    droste_custom_sandbox *s, int stream, const char *data, size_t len);
-/* Ends the operation. `json` is an object of at most 2 MiB with `status` ("ok", "error" or
- * "interrupted"), for an error `error` ({"type", "message", "traceback"}), and `variables`, a
- * list of {"name", "type", "length", "preview"}. `submit` is the submission, a JSON object; NULL:
- * none. */
-DROSTE_API int droste_custom_result(droste_custom_sandbox *s, uint64_t operation, const char *json,
-    size_t len, const char *submit, size_t submit_len, droste_error *err);
-/* Makes a call of the code, with a number that no other open call has: {"name": "llm_query",
- * "prompts": […], "model": str}. A prompt is a text, or a list of {"role", "content"}.
- * "rlm_query" starts child runs; it may have `contexts` (texts), their `kinds` ("text", "json"),
- * and in `of` the index of each prompt's context, or -1. The call is reserved in the run's budget
- * and recorded like any guest's. */
-DROSTE_API int droste_custom_call(
-    droste_custom_sandbox *s, uint64_t call, const char *json, size_t len, droste_error *err);
-/* The code no longer waits for the call. */
-DROSTE_API void droste_custom_cancel(droste_custom_sandbox *s, uint64_t call);
-/* Reports that the sandbox has failed, which ends its run. `close` follows. */
-DROSTE_API void droste_custom_end(droste_custom_sandbox *s, const char *why);
 
 /* ---- results ---- */
 
@@ -307,7 +207,34 @@ DROSTE_API const char *droste_result_submit(const droste_result *r, size_t *len)
  * without long texts equals `submit`. */
 DROSTE_API const char *droste_result_outline(const droste_result *r, size_t *len);
 DROSTE_API const char *droste_result_text(const droste_result *r, size_t index, size_t *len);
+/* The submitted fields that JSON does not keep as they are, in the encoding of docs/values.md;
+ * NULL without such fields, or without DROSTE_VALUES or `values` of a request: then they are those
+ * of the answer. Checked for well-formedness only. */
+DROSTE_API const char *droste_result_values(const droste_result *r, size_t *len);
 DROSTE_API const char *droste_result_echo(const droste_result *r);
+/* The rich results of a cell that was started with DROSTE_RESULTS (docs/rich-results.md), in the
+ * order in which it showed them: bundles, each of which is one value in several media types. */
+typedef struct droste_media {
+    const char *type; /* "image/png" */
+    const char *form; /* "text" (UTF-8), "json" (valid, in UTF-8), or "bytes" */
+    const void *data; /* valid as long as the result; without a terminating NUL */
+    size_t len;       /* bytes */
+} droste_media;
+DROSTE_API size_t droste_result_bundles(const droste_result *r);
+/* The items of a bundle by index, from 0; false (0) after the last. */
+DROSTE_API int droste_result_media(
+    const droste_result *r, size_t bundle, size_t index, droste_media *media);
+/* Rich results that an event or a callback tells of. */
+typedef struct droste_bundles droste_bundles;
+DROSTE_API size_t droste_bundles_count(const droste_bundles *bundles);
+/* As droste_result_media. */
+DROSTE_API int droste_bundles_media(
+    const droste_bundles *bundles, size_t bundle, size_t index, droste_media *media);
+DROSTE_API const char *droste_bundles_metadata(const droste_bundles *bundles, size_t bundle);
+/* The bundle that is the value of the last expression; -1 if there is none. */
+DROSTE_API long droste_result_main(const droste_result *r);
+/* What the value said about the bundle, as a JSON object; NULL if nothing. */
+DROSTE_API const char *droste_result_metadata(const droste_result *r, size_t bundle);
 DROSTE_API const char *droste_result_traceback(const droste_result *r);
 /* str() of the exception that ended a cell. */
 DROSTE_API const char *droste_result_message(const droste_result *r);
@@ -358,12 +285,32 @@ DROSTE_API int droste_session_finish(droste_session *s, droste_error *err);
  * failures are reported only through droste_on_notice. */
 DROSTE_API void droste_session_close(droste_session *s);
 
-enum { DROSTE_ECHO = 1 }; /* give the repr of a last expression */
+enum {
+    DROSTE_ECHO = 1,    /* give the repr of a last expression */
+    DROSTE_RESULTS = 2, /* collect rich results, with DROSTE_ECHO also of a last expression */
+    DROSTE_PRINT = 4,   /* let display() print its values' text, as it does without rich results */
+    DROSTE_VALUES = 8,  /* give droste_result_values of what is submitted */
+    DROSTE_ONLY_VALUES = 16, /* with DROSTE_VALUES: the submission needs no JSON */
+};
 
 /* Runs a cell and waits for it. An error return means that it did not run; the result describes
  * what the code did. */
 DROSTE_API int droste_session_exec(droste_session *s, const char *code, size_t len, int flags,
     droste_result **out, droste_error *err);
+
+/* Makes the next cell a script, as in `python FILE ARGUMENTS`: `argv` (ends with NULL) becomes
+ * sys.argv, and `file` (NULL: none) __file__ and its name in tracebacks. ERROR_ARGUMENT if they are
+ * not UTF-8. An environment of the program's own is given the code alone. */
+DROSTE_API int droste_session_script(
+    droste_session *s, const char *file, const char *const *argv, droste_error *err);
+
+/* Forks the session: *out is a second one with copies of all variables, cheaply, because memory is
+ * shared until one of them writes to it. Either can be closed first. A fork has its own output,
+ * deadlines and random seeds; its calls count against the same budget; files, processes and
+ * sandbox are shared with the first session (docs/fork.md). ERROR_ARGUMENT while threads or asyncio
+ * tasks run in the sandbox, since a copy would lack them; ERROR_UNSUPPORTED where the environment
+ * cannot fork. */
+DROSTE_API int droste_session_fork(droste_session *s, droste_session **out, droste_error *err);
 
 /* ---- the same without waiting ---- */
 
@@ -378,9 +325,20 @@ DROSTE_API int droste_session_start(
  * seconds; 0: none; negative: as in the settings. */
 DROSTE_API int droste_session_exec_start(
     droste_session *s, const char *code, size_t len, int flags, double timeout, droste_error *err);
+/* Starts what droste_session_fork does. *out exists at once and accepts operations. If the end of
+ * this operation is an error, *out is dead and only to be closed. */
+DROSTE_API int droste_session_fork_start(
+    droste_session *s, droste_session **out, droste_error *err);
 /* Starts what droste_session_set does. The data is copied. */
 DROSTE_API int droste_session_set_start(droste_session *s, const char *name, const char *kind,
     const void *data, size_t len, droste_error *err);
+/* The same of data in pieces, which follow each other. */
+typedef struct droste_piece {
+    const void *data;
+    size_t len;
+} droste_piece;
+DROSTE_API int droste_session_set_pieces_start(droste_session *s, const char *name,
+    const char *kind, const droste_piece *pieces, size_t count, droste_error *err);
 /* Starts what droste_session_finish does. 1: wait for its end as for other operations. 0: there
  * is nothing to wait for. */
 DROSTE_API int droste_session_finish_start(droste_session *s);
@@ -410,7 +368,8 @@ DROSTE_API int droste_session_tool_remove(droste_session *s, const char *name, d
  * any. */
 DROSTE_API int droste_session_expect(droste_session *s, const char *schema, droste_error *err);
 
-/* Binds a variable. `kind` is "text", "bytes", "auto", "json" or "jsonl". */
+/* Binds a variable. `kind` is "text", "bytes", "auto", "json", "jsonl", or "values": the encoding
+ * of docs/values.md. */
 DROSTE_API int droste_session_set(droste_session *s, const char *name, const char *kind,
     const void *data, size_t len, droste_error *err);
 /* Binds a file, a directory ({path: text}), or "-", standard input. `kind` may be NULL: as in the
@@ -429,6 +388,10 @@ DROSTE_API void droste_on_notice(droste *d, droste_notice_fn *fn, void *arg);
 /* Receives live output of cells. `stream` is 1 or 2. NULL removes it. */
 typedef void droste_output_fn(void *arg, int stream, const char *data, size_t len);
 DROSTE_API void droste_session_on_output(droste_session *s, droste_output_fn *fn, void *arg);
+/* Receives rich results of cells as they are shown: `result` is the bundle that is new, or that
+ * replaces an earlier one. NULL removes it. */
+typedef void droste_display_fn(void *arg, const droste_bundles *results, size_t result);
+DROSTE_API void droste_session_on_display(droste_session *s, droste_display_fn *fn, void *arg);
 
 /* The isolation level: "full", "process"…. */
 DROSTE_API const char *droste_session_isolation(const droste_session *s);
@@ -444,15 +407,16 @@ DROSTE_API const char *droste_session_sandbox(const droste_session *s);
 /* ---- runs ---- */
 
 typedef struct droste_event {
-    const char *kind; /* "started", "context", "turn", "delta", "reply", "cell", "output", "result",
-                         "calls", "notice"; with `all_events` see there */
+    const char *kind; /* "started", "context", "turn", "delta", "reply", "cell", "output",
+                         "display", "result", "calls", "notice", "retry"; with `all_events` see
+                         there */
     const char *text; /* the run's id, a piece of the reply, the code, the output, why a cell failed
-                         (of "result": its traceback)… */
+                         (of "result": its traceback), why an attempt failed (of "retry")… */
     size_t len;
     unsigned turn, turns;
     int stream;           /* of "output" */
-    const char *status;   /* of "result": the cell's */
-    double seconds;       /* of "result": the cell's */
+    const char *status;   /* of "result": the cell's; of "retry": the error's name */
+    double seconds;       /* of "result": the cell's; of "retry": until the next attempt */
     unsigned pending;     /* calls under way, but for the root model's own */
     int64_t calls;        /* ended so far, of guests and of the loop */
     int64_t input_tokens; /* of them */
@@ -462,6 +426,12 @@ typedef struct droste_event {
     uint64_t call;     /* of "call" and "called": which of that run; of "child" and "child_end": the
                             child's number */
     const char *model; /* of these: the one asked; NULL: the one of its depth */
+    /* Of "result": the cell's rich results; of "display": those so far. Valid during the call. */
+    const droste_bundles *results;
+    size_t result; /* of "display": the bundle that is new, or replaced */
+    /* Of all events: */
+    double cost;                /* dollars for the ended calls; negative: a price is not known */
+    unsigned attempt, attempts; /* of "retry": the next attempt of the call, and the last one */
 } droste_event;
 /* May cancel the run that it is told about, which ends after the function returns (with its
  * answer, if it has one by then). Must not wait. */
@@ -547,7 +517,8 @@ typedef struct droste_request {
     droste_event_fn *event; /* may be NULL */
     droste_done_fn *done;
     void *arg; /* of both */
-    /* Not 0: child runs have events, too, and there are these: "request" (the messages that the
+    /* Not 0: child runs have events, too, "retry" comes for the calls of code (`call`), and there
+     * are these: "request" (the messages that the
      * model is told now and was not told before, as JSON; all of them behind a summary), "call"
      * and "called" (code asks a model: the prompt; the answer, or why there is none, with
      * `status` "ok" or an error's name), "child" and "child_end" (a child run: its prompt; its
@@ -559,12 +530,19 @@ typedef struct droste_request {
     /* The conversation whose next question this is, as droste_chat_ask; NULL: none. One question
      * at a time, and the conversation outlives it. */
     struct droste_chat *chat;
+    /* Not 0: tools get typed arguments (droste_tool_values), and droste_result_values has the types
+     * of the answer. */
+    int values;
 } droste_request;
 
 /* Starts a run with the current settings; any number may run at once. The request is copied. An
  * error return means that it did not begin, and `done` is not called. `out` may be NULL. */
 DROSTE_API int droste_start(
     droste *d, const droste_request *request, droste_running **out, droste_error *err);
+/* The same, but waits for the end, as droste_run, droste_chat_ask or, without a question,
+ * droste_resume. `done` is not called. */
+DROSTE_API int droste_ask(
+    droste *d, const droste_request *request, droste_result **out, droste_error *err);
 /* Ends a run as "cancelled"; `done` follows. */
 DROSTE_API void droste_cancel(droste_running *run);
 /* Ends a run as "interrupted": its record is as if this process had died, and resuming it repeats
@@ -573,341 +551,6 @@ DROSTE_API void droste_suspend(droste_running *run);
 /* Waits for an event for at most `milliseconds` (negative: without a limit while a run is active)
  * and handles it. Returns the number of active runs, or a negative number with *err filled in. */
 DROSTE_API int droste_turn(droste *d, int milliseconds, droste_error *err);
-
-/* ---- what there is, and what works here ---- */
-
-/* The names of the environments, in the order of the documentation; NULL after the last. *about,
- * where it is not NULL, becomes what their sandboxes are. */
-DROSTE_API const char *droste_environment_at(size_t index, const char **about);
-
-typedef struct droste_feature {
-    const char *name;     /* "network policy" */
-    const char *settings; /* those that ask for it, with spaces between; "": none does */
-    int supported;
-    const char *text; /* how, or why not; NULL: there is no more to say */
-} droste_feature;
-typedef void droste_feature_fn(void *arg, const droste_feature *feature);
-/* What an environment can do and what not; NULL: that of the setting "env". One of the user's
- * (bridge:PATH) is opened for that. */
-DROSTE_API int droste_environment_features(
-    droste *d, const char *name, droste_feature_fn *fn, void *arg, droste_error *err);
-/* Removes sandboxes of hosts of this machine that are gone from the environment of the setting
- * "env", or where that is not set, from docker. *removed is their number, after an error too;
- * -1: it was not tried. ERROR_UNSUPPORTED where nothing is ever left. */
-DROSTE_API int droste_environment_collect(droste *d, int *removed, droste_error *err);
-
-/* The interpreter that the setting "python" names, as a path; NULL with *err. Valid until the
- * next call. */
-DROSTE_API const char *droste_python(droste *d, droste_error *err);
-
-/* Checks the settings of a session as far as that is possible without one: the repository's URL
- * and commit, and the environment, which is opened. */
-DROSTE_API int droste_check(droste *d, droste_error *err);
-
-/* What was found out about this machine, the settings, and what lasts. */
-typedef struct droste_finding {
-    const char *name;  /* "kernel", "full", "model"… */
-    const char *state; /* "ok"; "missing": it does not work; "note": worth knowing */
-    const char *text;
-    size_t len;
-    const char *cure; /* what to do; NULL: nothing */
-} droste_finding;
-typedef void droste_finding_fn(void *arg, const droste_finding *finding);
-/* Tries sandboxes of all isolations and looks at the settings; calls no model, and uses no
- * network. True if sandboxes at isolation "auto" work. */
-DROSTE_API int droste_diagnose(droste *d, droste_finding_fn *fn, void *arg);
-
-/* ---- the record ---- */
-
-/* The file of the record, which need not exist; "none": it is turned off. NULL with *err. Valid
- * until the next call. */
-DROSTE_API const char *droste_record_path(droste *d, droste_error *err);
-
-/* What was done, run by run and step by step (docs/record.md), also by other processes. */
-typedef struct droste_record droste_record;
-/* *out is NULL where there is no record yet: none is made. ERROR_CONFIG where it is turned off. The
- * settings are those of now. */
-DROSTE_API int droste_record_open(droste *d, droste_record **out, droste_error *err);
-/* NULL is fine. */
-DROSTE_API void droste_record_close(droste_record *record);
-
-enum { DROSTE_RUN_ID_SIZE = 65 }; /* with the zero at its end */
-
-/* Any bytes. `data` and `hash` NULL: there is no value, which is not the same as an empty one.
- * `data` is followed by a zero that `len` does not count. */
-typedef struct droste_value {
-    const void *data;
-    size_t len;
-    const char *hash; /* of a value that was left in the file (`lazy`); see droste_record_read */
-} droste_value;
-
-/* Texts may be NULL where that is said. Times are milliseconds since 1970; ended_ms is 0 before
- * the end, and what only the end says is zero or NULL then. */
-typedef struct droste_record_run {
-    const char *id, *parent;  /* NULL: a root */
-    int64_t parent_cell;      /* in which it was asked for; 0: none */
-    const char *previous;     /* the run that asked the question before; NULL: none */
-    const char *batch, *task; /* both or none */
-    int64_t depth;            /* 0 of a root */
-    const char *model, *environment;
-    const char *isolation; /* NULL: not known */
-    const char *version;   /* of Droste */
-    droste_value question;
-    droste_value context, limits, tools; /* JSON */
-    int64_t started_ms, ended_ms;
-    const char *status;  /* as of a result; or "running", "interrupted" */
-    const char *error;   /* NULL: none */
-    droste_value answer; /* JSON */
-    int64_t iterations;
-    int64_t calls, input_tokens, output_tokens; /* those of children included */
-    double cost;                                /* US dollars; negative: not known */
-    double seconds;
-} droste_record_run;
-
-typedef struct droste_record_turn {
-    const char *run;
-    int64_t turn; /* from 1 */
-    int64_t started_ms;
-} droste_record_turn;
-
-typedef struct droste_record_call {
-    int64_t id;
-    const char *run;
-    int64_t turn, cell, depth; /* cell 0: the loop itself asked */
-    int from_loop;             /* its kind is "root" or "summary" */
-    const char
-        *kind; /* "root"; "summary"; "sub": of a cell; "plain": in a child run's place; "tool" */
-    const char *model; /* of a tool its name */
-    droste_value request;
-    int64_t started_ms, ended_ms;
-    const char *status;
-    const char *error, *finish; /* NULL: none, not known */
-    droste_value reply;
-    int64_t input_tokens, output_tokens;
-    int estimated; /* the provider did not say the tokens */
-    double cost;
-    int64_t attempts, repeated; /* of the latter by processes that resumed the run */
-    double seconds;
-} droste_record_call;
-
-typedef struct droste_record_cell {
-    int64_t id;
-    const char *run;
-    int64_t turn;
-    droste_value code;
-    int64_t started_ms, ended_ms;
-    const char *status;
-    const char *killed; /* the limit that ended the sandbox; NULL: none */
-    droste_value standard_output, standard_error;
-    droste_value submit, error, variables; /* JSON */
-    int64_t calls;
-    double seconds;
-} droste_record_cell;
-
-/* Each gets one step, valid during the call, in which only droste_record_read may be called.
- * Negative, with *err filled in, ends the reading with that error. */
-typedef int droste_record_run_fn(void *arg, const droste_record_run *run, droste_error *err);
-typedef struct droste_record_visitor {
-    droste_record_run_fn *run; /* NULL, as each of these: not wanted */
-    int (*turn)(void *arg, const droste_record_turn *turn, droste_error *err);
-    int (*call)(void *arg, const droste_record_call *call, droste_error *err);
-    int (*cell)(void *arg, const droste_record_cell *cell, droste_error *err);
-    droste_record_run_fn *end; /* the run once more, behind its steps */
-    int children;              /* its descendants too */
-    int lazy;                  /* values are left in the file */
-} droste_record_visitor;
-/* One run as it was at one instant, in the order in which things began. */
-DROSTE_API int droste_record_visit(droste_record *record, const char *run,
-    const droste_record_visitor *visitor, void *arg, droste_error *err);
-
-/* Zero or NULL: any. */
-typedef struct droste_record_filter {
-    const char *status;
-    const char *model, *batch; /* has this in it */
-    const char *task;
-    int64_t limit;
-} droste_record_filter;
-/* Roots, the newest first. */
-DROSTE_API int droste_record_list(droste_record *record, const droste_record_filter *filter,
-    droste_record_run_fn *fn, void *arg, droste_error *err);
-/* The one run whose id is `prefix` or begins with it. ERROR_NOT_FOUND; ERROR_ARGUMENT: several. */
-DROSTE_API int droste_record_find(
-    droste_record *record, const char *prefix, char id[DROSTE_RUN_ID_SIZE], droste_error *err);
-
-/* Not 0 ends the reading. */
-typedef int droste_piece_fn(void *arg, const char *data, size_t len);
-/* A value of the step at hand in pieces, at most its first `max` bytes. */
-DROSTE_API int droste_record_read(droste_record *record, const droste_value *value, size_t max,
-    droste_piece_fn *fn, void *arg, droste_error *err);
-
-typedef struct droste_record_freed {
-    int64_t runs, values;
-    int64_t value_bytes; /* as they were kept */
-    int64_t interrupted; /* runs whose process was gone, ended as such */
-    int64_t file_bytes;  /* by which the file shrank */
-} droste_record_freed;
-/* A run and its descendants; one that may still be going on is refused. */
-DROSTE_API int droste_record_remove(
-    droste_record *record, const char *run, droste_record_freed *freed, droste_error *err);
-typedef struct droste_record_keep {
-    int64_t newest;   /* so many roots stay, and */
-    int64_t older_ms; /* what began less than so many milliseconds ago */
-} droste_record_keep;
-/* Ends the runs whose process is gone, removes the trees that are not to be kept (NULL: all are),
- * and makes the file as small as possible. *freed is filled in after an error too. */
-DROSTE_API int droste_record_collect(droste_record *record, const droste_record_keep *keep,
-    droste_record_freed *freed, droste_error *err);
-
-/* The next block of code in a model's reply, from *at on, which moves behind it: *code and
- * *code_len. False: there is none. */
-DROSTE_API int droste_reply_next_code(
-    const char *text, size_t len, size_t *at, const char **code, size_t *code_len);
-
-/* ---- volumes ---- */
-
-/* A directory that outlives sandboxes (docs/volumes.md). The setting "env" says whose volumes
- * these are: of daytona and modal the provider's, which are reached through a sandbox that each
- * operation starts; of all others this machine's, below "volume-root". Paths in a volume are
- * relative, or begin with a place where guests see it. Nothing follows links. An operation does
- * all or nothing. */
-typedef struct droste_volume droste_volume;
-
-/* True where the provider keeps them: then only list, get, read and put work, and others are
- * ERROR_UNSUPPORTED. */
-DROSTE_API int droste_volumes_are_remote(const droste *d);
-/* The directory of this machine's volumes, which need not exist; NULL with *err. Valid until the
- * next call. */
-DROSTE_API const char *droste_volume_root(droste *d, droste_error *err);
-/* Names, in order. The function may call others of the volume; not 0 ends it. */
-typedef int droste_name_fn(void *arg, const char *name);
-DROSTE_API int droste_volume_names(droste *d, droste_name_fn *fn, void *arg, droste_error *err);
-/* Makes an empty one, which may hold what "volume-size" and "volume-files" say. ERROR_ARGUMENT
- * where it exists. */
-DROSTE_API int droste_volume_create(droste *d, const char *name, droste_error *err);
-/* With its snapshots. ERROR_ARGUMENT while it is in use. */
-DROSTE_API int droste_volume_remove(droste *d, const char *name, droste_error *err);
-
-/* No session uses it at the same time: needed for snapshots. */
-enum { DROSTE_VOLUME_ALONE = 1 };
-/* ERROR_NOT_FOUND, ERROR_PERMISSION (another user's, or a link); ERROR_ARGUMENT where it is in
- * use otherwise. Of a provider's volume these come from the first operation. Close it before the
- * droste is freed. */
-DROSTE_API int droste_volume_open(
-    droste *d, const char *name, int flags, droste_volume **out, droste_error *err);
-/* NULL is fine. */
-DROSTE_API void droste_volume_close(droste_volume *v);
-DROSTE_API const char *droste_volume_name(const droste_volume *v);
-/* Where its data is on this machine; NULL: at the provider. */
-DROSTE_API const char *droste_volume_path(const droste_volume *v);
-
-typedef struct droste_volume_usage {
-    uint64_t size, files;             /* bytes on disk; files of all kinds, directories too */
-    uint64_t size_limit, files_limit; /* what it may hold; 0 of a snapshot */
-} droste_volume_usage;
-DROSTE_API int droste_volume_measure(
-    const droste_volume *v, droste_volume_usage *out, droste_error *err);
-/* What it may hold, in the words of the settings ("2G", "50000"); NULL: as it is. */
-DROSTE_API int droste_volume_limit(
-    droste_volume *v, const char *size, const char *files, droste_error *err);
-
-typedef struct droste_volume_entry {
-    const char *path; /* in the directory that is listed; any bytes but zero */
-    uint32_t mode;    /* as in struct stat */
-    uint64_t size;
-    int64_t mtime; /* seconds since 1970 */
-} droste_volume_entry;
-/* Not 0 ends the listing. */
-typedef int droste_volume_entry_fn(void *arg, const droste_volume_entry *entry);
-/* What is in a directory, `depth` levels of it, in order; a file is listed alone. 1: there are
- * more than `most`. */
-DROSTE_API int droste_volume_list(droste_volume *v, const char *path, unsigned depth, size_t most,
-    droste_volume_entry_fn *fn, void *arg, droste_error *err);
-
-/* What was copied. */
-typedef struct droste_volume_count {
-    uint64_t files, bytes;
-    uint64_t left_out; /* links, FIFOs, sockets and devices */
-} droste_volume_count;
-/* A file or directory becomes `to` on this machine. A file takes the place of another one. */
-DROSTE_API int droste_volume_get(droste_volume *v, const char *path, const char *to,
-    droste_volume_count *count, droste_error *err);
-/* Writes a file's data to a descriptor. ERROR_ARGUMENT if it is no file. */
-DROSTE_API int droste_volume_read(droste_volume *v, const char *path, int out, droste_error *err);
-/* An open file, pipe or directory becomes `path`, whose directories are made. A file takes the
- * place of another one; ERROR_ARGUMENT where anything else is there. */
-DROSTE_API int droste_volume_put(
-    droste_volume *v, int source, const char *path, droste_volume_count *count, droste_error *err);
-/* A file, or a directory with all that is in it. */
-DROSTE_API int droste_volume_delete(droste_volume *v, const char *path, droste_error *err);
-
-/* Snapshots are whole copies, and no part of what a volume may hold. */
-DROSTE_API int droste_volume_snapshots(
-    const droste_volume *v, droste_name_fn *fn, void *arg, droste_error *err);
-DROSTE_API int droste_volume_snapshot_measure(
-    const droste_volume *v, const char *name, droste_volume_usage *out, droste_error *err);
-/* These three need the volume alone. ERROR_ARGUMENT where there is one of this name. */
-DROSTE_API int droste_volume_snapshot(
-    droste_volume *v, const char *name, droste_volume_count *count, droste_error *err);
-/* What the volume holds is replaced. */
-DROSTE_API int droste_volume_restore(
-    droste_volume *v, const char *name, droste_volume_count *count, droste_error *err);
-DROSTE_API int droste_volume_snapshot_remove(droste_volume *v, const char *name, droste_error *err);
-
-/* ---- batches ---- */
-
-/* Many tasks from a file, each a run, whose results are appended to another file; docs/batch.md
- * describes both. Unused members are zero or NULL. */
-typedef struct droste_batch_options {
-    const char *tasks;     /* the file of tasks */
-    const char *results;   /* the file of results; made where it is not there */
-    unsigned concurrency;  /* runs at once; 0: 8 */
-    const char *grader;    /* "exact", "contains", "numeric", "numeric:0.01", "numeric:1%",
-                             "program:PATH"; NULL: what the tasks say */
-    double grader_timeout; /* seconds of a program; 0: 60 */
-    int again;             /* ask once more what has a result without an answer */
-    /* of all tasks together, those with results of earlier lives of the batch included; 0: no
-     * limit */
-    int64_t max_calls;
-    int64_t max_tokens;
-    double max_cost; /* dollars */
-    double timeout;  /* seconds of this life of the batch */
-} droste_batch_options;
-
-/* The number of tasks by outcome, and their usage. */
-typedef struct droste_batch_state {
-    size_t tasks;   /* in the file */
-    size_t earlier; /* had their result before this life of the batch, and keep it */
-    size_t running;
-    size_t answered, exhausted, budget, timeout, cancelled,
-        error;          /* have their results, by status */
-    size_t resumed;     /* runs of an earlier life that this one went on with */
-    size_t interrupted; /* were put aside when it stopped */
-    size_t graded, passed;
-    size_t ungraded; /* whose grader failed */
-    double score;    /* of all graded together */
-    int64_t calls, input_tokens, output_tokens;
-    double cost; /* dollars; negative: the price of some call is not known */
-    double seconds;
-    const char
-        *stopped; /* why no more tasks begin: "interrupt", "budget", "timeout", "error"; NULL:
-                            they do */
-    char why[DROSTE_ERROR_SIZE]; /* in words */
-} droste_batch_state;
-
-typedef struct droste_batch_event {
-    const char *kind; /* "notice", "result" (a line of the results), "tick" (some time passed) */
-    const char *text;
-    size_t len;
-    const droste_batch_state *state;
-} droste_batch_event;
-typedef void droste_batch_fn(void *arg, const droste_batch_event *event);
-
-/* Runs a batch until every task has a result, or it stops. Then *end, which may be NULL, has its
- * state. An error return means that it could not begin or had to stop: invalid tasks (before
- * anything is paid), a results file in use by another batch, a full disk. Runs that are active
- * when it stops are suspended; the same call continues them. */
-DROSTE_API int droste_batch(droste *d, const droste_batch_options *options, droste_batch_fn *fn,
-    void *arg, droste_batch_state *end, droste_error *err);
 
 #ifdef __cplusplus
 }

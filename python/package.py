@@ -1,148 +1,273 @@
-"""Builds the Python package; pip calls this (PEP 517), and `make python`.
+"""Writes the Python distributions, for pip (PEP 517), `make python` and `make wheel`.
 
-A wheel has the package, libdroste.so.0, and the shared libraries that it needs beyond the C library's
-own: `ldd` says which, and libdroste looks for them beside itself (meson.build). Nothing is fetched: meson,
-ninja and the libraries are those of this machine (scripts/setup).
+Metadata is that of pyproject.toml. A wheel has the package, libdroste and the `droste` command. pip
+builds these with the libraries of this machine (scripts/setup), for this machine;
+packaging/wheel/make-wheel builds them for all machines. Members are sorted and have one date, so
+that equal contents are equal files.
 """
 import base64
 import glob
+import gzip
 import hashlib
+import io
+import json
 import os
 import re
 import shutil
+import stat
 import subprocess
 import sys
 import sysconfig
 import tarfile
+import time
 import zipfile
+from typing import Dict, Iterable, List, NamedTuple, Optional, Tuple
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 LIBRARY = "libdroste.so.0"
-# Those of the C library, which every machine has, in the version that its kernel and loader go with.
-SYSTEM = re.compile(r"^(linux-vdso|ld-linux|libc|libm|libdl|libpthread|librt|libresolv|libgcc_s)[.-]")
+#: the date of all members, unless SOURCE_DATE_EPOCH says another; zip begins in 1980
+EPOCH = max(int(os.environ.get("SOURCE_DATE_EPOCH", "1577836800")), 315532800)
 
 
-def version():
-    with open(os.path.join(ROOT, "meson.build")) as file:
-        return re.search(r"version: '([^']+)'", file.read()).group(1)
+class Bundled(NamedTuple):
+    """A library that is linked into a wheel's binaries."""
+    name: str
+    version: str
+    licence: str        # an SPDX expression
+    copyright: str      # a file with the texts
 
 
-def metadata():
-    with open(os.path.join(ROOT, "docs", "python.md")) as page:
-        about = page.read()
-    return ("Metadata-Version: 2.1\nName: droste\nVersion: %s\n"
-            "Summary: A runtime for Recursive Language Models: sandboxed Python sessions, models, budgets, records\n"
-            "License: Apache-2.0\nRequires-Python: >=3.9\nClassifier: Typing :: Typed\n"
-            "Provides-Extra: modal\nRequires-Dist: modal>=1.6; extra == 'modal'\n"
-            "Description-Content-Type: text/markdown\n\n%s" % (version(), about))
+class Member(NamedTuple):
+    name: str
+    data: bytes
+    mode: int = 0o644
 
 
-def tag():
-    return "py3-none-" + sysconfig.get_platform().replace("-", "_").replace(".", "_")
-
-
-def needed(library):
-    """The shared libraries that it needs, and those that these need: (name, path)."""
-    said = subprocess.run(["ldd", library], check=True, capture_output=True, text=True).stdout
-    for name, path in re.findall(r"^\s*(\S+) => (/\S+)", said, re.MULTILINE):
-        if not SYSTEM.match(name):
-            yield name, path
-
-
-def build_library():
-    """The path of the library, built where it is not up to date."""
-    directory = os.environ.get("BUILD", "build")
-    directory = os.path.join(ROOT, directory)
-    path = "/usr/bin:" + os.environ.get("PATH", "")     # the tools that scripts/setup installs
-    environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
-    subprocess.run([os.path.join(ROOT, "scripts", "build"), directory, "--buildtype=release", "--", "libdroste.so." + version()
-                    if os.path.exists(os.path.join(directory, "build.ninja")) else "all"],
-                   cwd=ROOT, check=True, env={**environment, "PATH": path})
-    return os.path.join(directory, LIBRARY)
-
-
-def files():
-    """(name in the wheel, path) of everything but the metadata."""
-    package = os.path.join(ROOT, "python", "droste")
-    for path in sorted(glob.glob(os.path.join(package, "**"), recursive=True)):
-        if path.endswith((".py", ".typed")):
-            yield "droste/" + os.path.relpath(path, package), path
-    library = build_library()
-    yield "droste/lib/" + LIBRARY, library
-    for name, path in sorted(needed(library)):
-        yield "droste/lib/" + name, path
-
-
-class Wheel:
-    def __init__(self, path):
-        self.zip = zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED)
-        self.record = []
-
-    def add(self, name, data, mode=0o644):
-        info = zipfile.ZipInfo(name, (2020, 1, 1, 0, 0, 0))
-        info.external_attr = (0o100000 | mode) << 16
-        info.compress_type = zipfile.ZIP_DEFLATED
-        self.zip.writestr(info, data)
-        digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
-        self.record.append("%s,sha256=%s,%d" % (name, digest, len(data)))
-
-    def close(self, info):
-        self.record.append("%s/RECORD,," % info)
-        self.zip.writestr("%s/RECORD" % info, "\n".join(self.record) + "\n")
-        self.zip.close()
-
-
-def write_wheel(directory, contents):
-    name = "droste-%s-%s.whl" % (version(), tag())
-    info = "droste-%s.dist-info" % version()
-    wheel = Wheel(os.path.join(directory, name))
-    for inside, data in contents:
-        wheel.add(inside, data, 0o755 if ".so" in inside else 0o644)
-    wheel.add(info + "/METADATA", metadata().encode())
-    wheel.add(info + "/WHEEL", ("Wheel-Version: 1.0\nGenerator: droste\nRoot-Is-Purelib: false\nTag: %s\n" % tag()).encode())
-    wheel.close(info)
-    return name
-
-
-def read(path):
+def read(path: str) -> bytes:
     with open(path, "rb") as file:
         return file.read()
 
 
+def text_of(*path: str) -> str:
+    return read(os.path.join(ROOT, *path)).decode()
+
+
+def version() -> str:
+    return re.search(r"version: '([^']+)'", text_of("meson.build")).group(1)
+
+
+# -- metadata
+
+def project(path: str = "pyproject.toml") -> dict:
+    try:
+        import tomllib
+    except ImportError:
+        import tomli as tomllib     # Python 3.9 and 3.10; pyproject.toml requires it there
+    return tomllib.loads(text_of(path))["project"]
+
+
+def metadata(about: dict, bundled: Iterable[Bundled] = ()) -> str:
+    """METADATA (core metadata 2.4), of a [project] table."""
+    licence = " AND ".join(dict.fromkeys([about["license"], *(
+        "(%s)" % one.licence if " AND " in one.licence else one.licence for one in bundled)]))
+    lines = ["Metadata-Version: 2.4", "Name: " + about["name"], "Version: " + version(),
+             "Summary: " + about["description"]]
+    lines += ["Author: " + author["name"] for author in about["authors"]]
+    lines += ["Keywords: " + ",".join(about["keywords"]), "License-Expression: " + licence]
+    lines += ["License-File: " + name for name, _ in licences(about, bundled)]
+    lines += ["Classifier: " + each for each in about["classifiers"]]
+    lines += ["Requires-Python: " + about["requires-python"]]
+    lines += ["Requires-Dist: " + each.replace("VERSION", version())
+              for each in about.get("dependencies", [])]
+    for extra, wanted in about.get("optional-dependencies", {}).items():
+        lines += ["Provides-Extra: " + extra,
+                  *("Requires-Dist: %s; extra == '%s'" % (one, extra) for one in wanted)]
+    return "\n".join(lines + ["Description-Content-Type: text/markdown", "",
+                              text_of(about["readme"])])
+
+
+def licences(about: dict, bundled: Iterable[Bundled]) -> List[Tuple[str, str]]:
+    """(name below dist-info/licenses, path) of each text."""
+    own = [(name, os.path.join(ROOT, name)) for name in about["license-files"]]
+    return own + [("bundled/%s.txt" % one.name, one.copyright) for one in bundled]
+
+
+def bill_of_materials(bundled: Iterable[Bundled]) -> bytes:
+    """What is inside the binaries, for scanners (PEP 770): CycloneDX."""
+    parts = [{"type": "library", "name": one.name, "version": one.version,
+              "purl": "pkg:deb/debian/%s@%s" % (one.name, one.version),
+              "licenses": [{"expression": one.licence}]} for one in bundled]
+    return json.dumps({"bomFormat": "CycloneDX", "specVersion": "1.6", "version": 1,
+                       "components": parts}, indent=1).encode()
+
+
+# -- wheels
+
+def write_zip(path: str, members: Iterable[Member]) -> None:
+    date = time.gmtime(EPOCH)[:6]
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+        for member in members:
+            info = zipfile.ZipInfo(member.name, date)
+            info.create_system = 3
+            info.external_attr = (stat.S_IFREG | member.mode) << 16
+            info.compress_type = zipfile.ZIP_DEFLATED
+            archive.writestr(info, member.data)
+
+
+def record_line(member: Member) -> str:
+    digest = base64.urlsafe_b64encode(hashlib.sha256(member.data).digest()).rstrip(b"=").decode()
+    return "%s,sha256=%s,%d" % (member.name, digest, len(member.data))
+
+
+def write_distribution(directory: str, about: dict, tag: str, contents: Iterable[Member],
+                       bundled: Iterable[Bundled] = ()) -> str:
+    """Writes a wheel; returns its name."""
+    stem = "%s-%s" % (about["name"].replace("-", "_"), version())
+    info = stem + ".dist-info/"
+    pure = "true" if tag.endswith("-any") else "false"
+    members = [*contents, Member(info + "METADATA", metadata(about, bundled).encode()),
+               Member(info + "WHEEL",
+                      ("Wheel-Version: 1.0\nGenerator: droste (%s)\nRoot-Is-Purelib: %s\nTag: %s\n"
+                       % (version(), pure, tag)).encode())]
+    members += [Member(info + "licenses/" + name, read(path))
+                for name, path in licences(about, bundled)]
+    if bundled:
+        members.append(Member(info + "sboms/libraries.cdx.json", bill_of_materials(bundled)))
+    if about.get("scripts"):
+        lines = ["[console_scripts]", *("%s = %s" % pair for pair in about["scripts"].items())]
+        members.append(Member(info + "entry_points.txt", ("\n".join(lines) + "\n").encode()))
+    members.sort()
+    # The specification asks for dist-info at the end, so that tools find it quickly.
+    members.sort(key=lambda member: ".dist-info/" in member.name)
+    lines = [*map(record_line, members), info + "RECORD,,"]
+    name = "%s-%s.whl" % (stem, tag)
+    write_zip(os.path.join(directory, name),
+              [*members, Member(info + "RECORD", ("\n".join(lines) + "\n").encode())])
+    return name
+
+
+def modules(package: str, suffixes: Tuple[str, ...] = (".py", ".typed", ".pyi")) -> List[Member]:
+    """The files of a package below python/, as members."""
+    top = os.path.join(ROOT, "python", package)
+    paths = glob.glob(os.path.join(top, "**"), recursive=True)
+    return [Member(os.path.relpath(path, os.path.dirname(top)), read(path))
+            for path in sorted(paths) if path.endswith(suffixes)]
+
+
+def launcher() -> List[Member]:
+    return [Member("_droste_command.py", read(os.path.join(ROOT, "python", "_droste_command.py")))]
+
+
+def write_wheel(directory: str, build: str, tag: str, bundled: Iterable[Bundled] = ()) -> str:
+    """Writes the wheel of what was built in the directory `build`."""
+    binaries = [Member("droste/lib/" + LIBRARY, read(os.path.join(build, LIBRARY)), 0o755),
+                Member("droste/bin/droste", read(os.path.join(build, "droste")), 0o755)]
+    return write_distribution(directory, project(), tag,
+                              [*modules("droste"), *launcher(), *binaries], list(bundled))
+
+
+def write_compat(directory: str) -> str:
+    """Writes droste-compat, which has nothing but modules."""
+    place = os.path.join(ROOT, "python", "compat")
+    members = [Member(name, read(os.path.join(place, name))) for name in sorted(os.listdir(place))
+               if name.endswith((".py", ".pth"))]
+    return write_distribution(directory, project("python/compat/pyproject.toml"), "py3-none-any",
+                              members)
+
+
+# -- with the libraries of this machine
+
+def build_here() -> str:
+    """Builds libdroste and the command where they are not up to date; returns their directory."""
+    directory = os.path.join(ROOT, os.environ.get("BUILD", "build"))
+    path = "/usr/bin:" + os.environ.get("PATH", "")     # the tools that scripts/setup installs
+    environment = {name: value for name, value in os.environ.items()
+                   if name not in ("PYTHONPATH", "PYTHONHOME")}
+    targets = (["droste", "libdroste.so." + version()]
+               if os.path.exists(os.path.join(directory, "build.ninja")) else [])
+    subprocess.run([os.path.join(ROOT, "scripts", "build"), directory, "--buildtype=release", "--",
+                    *targets],
+                   cwd=ROOT, check=True, env={**environment, "PATH": path})
+    return directory
+
+
+def tag_here() -> str:
+    return "py3-none-" + re.sub(r"[-.]", "_", sysconfig.get_platform())
+
+
 # -- what pip calls
 
-def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
-    return write_wheel(wheel_directory, ((name, read(path)) for name, path in files()))
+def build_wheel(wheel_directory: str, config_settings: Optional[Dict[str, str]] = None,
+                metadata_directory: Optional[str] = None) -> str:
+    return write_wheel(wheel_directory, build_here(), tag_here())
 
 
-def build_editable(wheel_directory, config_settings=None, metadata_directory=None):
+def build_editable(wheel_directory: str, config_settings: Optional[Dict[str, str]] = None,
+                   metadata_directory: Optional[str] = None) -> str:
     """The package stays where it is, and finds the library in the checkout's build directory."""
-    build_library()
-    return write_wheel(wheel_directory, [("droste.pth", (os.path.join(ROOT, "python") + "\n").encode())])
+    build_here()
+    return write_distribution(wheel_directory, project(), tag_here(), [
+        Member("droste.pth", (os.path.join(ROOT, "python") + "\n").encode())])
 
 
-def build_sdist(sdist_directory, config_settings=None):
-    """What is in git."""
-    name = "droste-%s" % version()
-    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True).stdout.split(b"\0")
-    with tarfile.open(os.path.join(sdist_directory, name + ".tar.gz"), "w:gz") as archive:
-        for path in filter(None, listed):
-            archive.add(os.path.join(ROOT, path.decode()), "%s/%s" % (name, path.decode()))
-    return name + ".tar.gz"
+def sources() -> List[str]:
+    """The files of a source distribution: those in git, or in the unpacked distribution."""
+    if os.path.exists(os.path.join(ROOT, "PKG-INFO")):
+        found = glob.glob(os.path.join(ROOT, "**"), recursive=True)
+        names = [os.path.relpath(path, ROOT) for path in found if os.path.isfile(path)]
+        return sorted(name for name in names
+                      if not re.search(r"^(build[-/]|dist/|PKG-INFO$)|\.pyc$", name))
+    listed = subprocess.run(["git", "-c", "safe.directory=*", "ls-files", "-z"], cwd=ROOT,
+                            check=True, capture_output=True).stdout
+    names = [name.decode() for name in listed.split(b"\0") if name]
+    return sorted(name for name in names if os.path.lexists(os.path.join(ROOT, name)))
 
 
-def main():
-    """An environment with the package in it."""
+def build_sdist(sdist_directory: str, config_settings: Optional[Dict[str, str]] = None) -> str:
+    stem = "droste-%s" % version()
+    name = stem + ".tar.gz"
+
+    def alike(info: tarfile.TarInfo) -> tarfile.TarInfo:
+        info.uid = info.gid = 0
+        info.uname = info.gname = ""
+        info.mtime, info.mode = EPOCH, 0o755 if info.mode & 0o100 else 0o644
+        return info
+
+    with open(os.path.join(sdist_directory, name),
+              "wb") as file, gzip.GzipFile("", "wb", 9, file, EPOCH) as packed, \
+            tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        about = metadata(project()).encode()
+        info = tarfile.TarInfo(stem + "/PKG-INFO")
+        info.size = len(about)
+        archive.addfile(alike(info), io.BytesIO(about))
+        for path in sources():
+            archive.add(os.path.join(ROOT, path), "%s/%s" % (stem, path), recursive=False,
+                        filter=alike)
+    return name
+
+
+# -- what `make python` calls
+
+def main() -> None:
+    """Makes an environment with the package in it."""
     environment = sys.argv[1]
     shutil.rmtree(environment, ignore_errors=True)
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", "--system-site-packages", environment], check=True)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", "--system-site-packages",
+                    environment], check=True)
     python = os.path.join(environment, "bin", "python3")
-    place = subprocess.run([python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], check=True,
+    place = subprocess.run([python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"],
+                           check=True,
                            capture_output=True, text=True).stdout.strip()
     wheel = os.path.join(environment, build_wheel(environment))
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(place)
-    print("%s: %s/bin/python3 -c 'import droste'" % (os.path.basename(wheel), environment))
+    os.chmod(os.path.join(place, "droste", "bin", "droste"), 0o755)
+    command = os.path.join(environment, "bin", "droste")
+    with open(command, "w") as file:
+        file.write("#!%s\nimport _droste_command\n_droste_command.main()\n"
+                   % os.path.abspath(python))
+    os.chmod(command, 0o755)
+    print("%s: %s -c 'import droste'" % (os.path.basename(wheel), python))
 
 
 if __name__ == "__main__":

@@ -1,22 +1,28 @@
 #!/usr/bin/python3
-"""One fact in a long text: examples/tasks/needle.py --out needle [--count N] [--size CHARACTERS] [--seed N]
+"""One fact in a long text: examples/tasks/needle.py --out needle [--count N] [--size CHARACTERS]
+[--seed N]
 
-The text is small talk about weather stations. Somewhere in it stands the code of one of them, and elsewhere
-the codes of others, which are not asked for. The depth at which the needle lies goes evenly from the
-beginning to the end over the tasks.
+The text is small talk about weather stations. Somewhere in it stands the code of one of them, and
+elsewhere the codes of others, which are not asked for. The depth at which the needle lies goes
+evenly from the beginning to the end over the tasks.
 """
 import kit
 
-PLACES = ["Arnfell", "Brackwater", "Cold Ness", "Dunmorra", "Eastholm", "Farrow", "Gullrock", "Highmoor", "Inchbrae",
+PLACES = ["Arnfell", "Brackwater", "Cold Ness", "Dunmorra", "Eastholm", "Farrow", "Gullrock",
+          "Highmoor", "Inchbrae",
           "Jarnvik", "Kestrel", "Longstrand", "Merrow", "Northgate", "Oxbow", "Pellmere"]
-SUBJECTS = ["The observer at %s", "The old barometer of %s", "A visitor to %s", "The keeper of %s", "The road to %s"]
-VERBS = ["wrote of", "was known for", "had little to say about", "kept a diary on", "could not explain"]
-THINGS = ["the fog in the morning", "a week of rain", "the colour of the ice", "three storms in April",
+SUBJECTS = ["The observer at %s", "The old barometer of %s", "A visitor to %s", "The keeper of %s",
+            "The road to %s"]
+VERBS = ["wrote of", "was known for", "had little to say about", "kept a diary on",
+         "could not explain"]
+THINGS = ["the fog in the morning", "a week of rain", "the colour of the ice",
+          "three storms in April",
           "a wind from the north", "the silence after the snow", "birds that came too early"]
 
 
 def sentence(rng):
-    return "%s %s %s." % (rng.choice(SUBJECTS) % rng.choice(PLACES), rng.choice(VERBS), rng.choice(THINGS))
+    return "%s %s %s." % (rng.choice(SUBJECTS) % rng.choice(PLACES), rng.choice(VERBS),
+                          rng.choice(THINGS))
 
 
 def fact(place, code):

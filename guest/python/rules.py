@@ -49,10 +49,10 @@ SWITCHED_OFF = {
     "eval": "for data use ast.literal_eval or json.loads",
     "exec": "write the code into the cell itself",
     "compile": "write the code into the cell itself",
-    "input": "nobody is there to answer",
-    "breakpoint": "nobody is there to answer",
-    "run": "cells start no processes",
-    "start_background_process": "cells start no processes",
+    "input": "cells have no standard input",
+    "breakpoint": "cells have no standard input",
+    "run": "cells may not start processes",
+    "start_background_process": "cells may not start processes",
 }
 
 # Files that the standard library reads by itself, if the sandbox shows them.
@@ -148,13 +148,14 @@ class Rules:
                 return real(name, globals, locals, fromlist, level)
             root = name.partition(".")[0]
             if level:
-                raise ImportError("a cell is in no package: relative imports lead nowhere",
+                raise ImportError("a cell does not belong to a package, so relative imports are "
+                                  "not possible",
                                   name=root)
             refused = self.refused(name, fromlist)
             if refused:
                 raise ImportError(
-                    "the rules of this session do not allow the module '%s'; whoever runs it can, "
-                    "with --allow-import %s" % (refused, root), name=root)
+                    "the rules of this session do not allow the module '%s'; the user can allow "
+                    "it with --allow-import %s" % (refused, root), name=root)
             return real(name, globals, locals, fromlist, level)
         return __import__
 
@@ -181,7 +182,8 @@ class Rules:
         def open(file: Any, *args: Any, **named: Any) -> Any:
             """The built-in open(), within the rules of this session: see `judge_open`."""
             if isinstance(file, int) and not is_setup(sys._getframe(1)):
-                raise PermissionError(errno.EACCES, "the rules of this session let cells open paths, "
+                raise PermissionError(errno.EACCES, "the rules of this session let cells open "
+                                                    "paths, "
                                       "not descriptors", file)
             return real(file, *args, **named)
         return open
@@ -236,9 +238,10 @@ class Rules:
             self.judge_database(args[0])
 
 
-def lay(told: dict[str, Any]) -> types.ModuleType:
+def lay(grants: dict[str, Any]) -> types.ModuleType:
     """Installs the rules in this process; returns the built-ins for `__main__`."""
-    rules = Rules(told["allow"], told["read"], told.get("write", ()), told.get("standard", True))
+    rules = Rules(grants["allow"], grants["read"], grants.get("write", ()),
+                  grants.get("standard", True))
     filtered: Any = types.ModuleType("builtins", builtins.__doc__)
     filtered.__dict__.update(builtins.__dict__)
     filtered.__import__ = rules.make_import()

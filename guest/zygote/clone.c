@@ -10,7 +10,7 @@
 
 pid_t clone_copy(void *tid_address)
 {
-    long flags = CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID | SIGCHLD;
+    long flags = SIGCHLD | (tid_address ? CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID : 0);
 #if defined(__x86_64__)
     return (pid_t)syscall(SYS_clone, flags, NULL, NULL, tid_address, 0L);
 #else /* the last two are swapped, clone(2) */
@@ -67,7 +67,8 @@ pid_t clone_onto(struct clone_args *args, int (*fn)(void *), void *arg)
     long pid = clone3_onto_stack(args, fn, arg);
     /* Some container filters deny clone3. The older call supports everything except the cgroup. */
     if (pid < 0 && errno == ENOSYS && !(args->flags & CLONE_INTO_CGROUP))
-        pid = clone(fn, (char *)(uintptr_t)args->stack + CLONE_STACK, (int)args->flags | SIGCHLD,
-            arg, (int *)(uintptr_t)args->pidfd, NULL, (void *)(uintptr_t)args->child_tid);
+        pid = clone(fn, (char *)(uintptr_t)args->stack + CLONE_STACK,
+            (int)(args->flags | args->exit_signal), arg, (int *)(uintptr_t)args->pidfd, NULL,
+            (void *)(uintptr_t)args->child_tid);
     return (pid_t)pid;
 }

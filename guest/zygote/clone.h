@@ -11,7 +11,8 @@
 
 enum { CLONE_STACK = 64 * 1024 };
 
-/* Copies this process, like fork(). 0 in the child; -1 with errno. */
+/* Copies this process, like fork(). 0 in the child; -1 with errno. NULL: the child does not use its
+ * thread id. */
 pid_t clone_copy(void *tid_address);
 /* Creates a child according to `args`, in this memory or a copy, that runs fn(arg) on its own stack
  * (`args->stack`, CLONE_STACK bytes) and exits with the result. -1 with errno. */

@@ -1,11 +1,12 @@
-/* guest/zygote/keeper.c: the process that supervises a sandbox: keeper WORKER [p|d]
+/* guest/zygote/keeper.c: the process that supervises a sandbox: keeper WORKER [p|d|f]
  *
  * The process that was cloned into the sandbox's namespaces (guest/zygote/zygote.c) executes this
  * program. Its arguments are the pid of the worker, and "p" if it is pid 1 of a pid namespace, or
- * "d" if it is in a Landlock domain that blocks outgoing signals. It reaps processes and forwards
- * interrupts. When the worker ends, it reports the exit status on the status pipe (descriptor 0)
- * and exits. A pid namespace ends with it; otherwise it kills what is left of its domain or its
- * tree.
+ * "d" if it is in a Landlock domain that blocks outgoing signals, "f" if the worker is a fork
+ * (guest/zygote/fork.c) in another keeper's sandbox. It reaps processes and forwards interrupts.
+ * When the worker ends, it reports the exit status on the status pipe (descriptor 0) and exits. A
+ * pid namespace ends with it; otherwise it kills what is left of its domain, its tree, or the
+ * fork's process group. After SIGUSR2 it stays until SIGTERM, for the sandbox's forks.
  *
  * It is a separate program so that a sandbox does not hold a second copy of the interpreter's
  * memory, and does not use the C library so that it needs a few pages only and starts at once. All
@@ -62,16 +63,24 @@ static long keeper_number(const char *text)
     return n;
 }
 
+struct keeper {
+    long worker; /* 0: it has ended */
+    char mark;
+    bool stays; /* for forks of the sandbox */
+    struct zygote_status status;
+};
+
 /* Reaps processes that have ended; true if the worker was among them. */
-static bool keeper_reap(long worker, struct zygote_status *status)
+static bool keeper_reap(struct keeper *k)
 {
     int wait_status = 0;
     long pid;
     bool ended = false;
     while ((pid = keeper_call(__NR_wait4, -1, (long)&wait_status, WNOHANG, 0)) > 0) {
-        if (pid != worker)
+        if (pid != k->worker)
             continue;
-        status->wait_status = wait_status;
+        k->status.wait_status = wait_status;
+        k->worker = 0;
         ended = true;
     }
     return ended;
@@ -140,33 +149,64 @@ static uint64_t keeper_bit(int signal)
     return 1ull << (signal - 1);
 }
 
-/* Handles signals: SIGUSR1 interrupts the worker, SIGTERM ends the sandbox. In a pid namespace the
- * guest can send them too, but only to affect itself. `stack` is the initial stack from the kernel:
- * the argument count, then the arguments. */
+/* Ends what the keeper is responsible for. */
+static void keeper_kill(const struct keeper *k, long first_worker)
+{
+    if (k->mark == 'd')
+        kill_domain();
+    else if (k->mark == 'f') {
+        keeper_call(__NR_kill, -first_worker, SIGKILL, 0, 0);
+        if (k->worker)
+            keeper_call(__NR_kill, k->worker, SIGKILL, 0, 0);
+        while (keeper_call(__NR_wait4, -1, 0, 0, 0) > 0)
+            ;
+    } else if (k->mark != 'p')
+        kill_tree();
+}
+
+/* Handles a signal; false if it ends the sandbox. */
+static bool keeper_handle(struct keeper *k, long signal)
+{
+    if (signal == SIGUSR1 && k->worker)
+        keeper_call(__NR_kill, k->worker, SIGINT, 0, 0);
+    if (signal == SIGHUP && k->worker)
+        keeper_call(__NR_kill, k->worker, SIGKILL, 0, 0);
+    if (signal == SIGUSR2 && k->mark != 'f')
+        k->stays = true;
+    if (signal == SIGTERM)
+        return false;
+    if (signal != SIGCHLD || !keeper_reap(k))
+        return true;
+    if (!k->stays)
+        return false;
+    report_end(&k->status);
+    keeper_call(__NR_close, STATUS_FD, 0, 0, 0);
+    return true;
+}
+
+/* Handles signals: SIGUSR1 interrupts the worker, SIGHUP kills it, SIGUSR2 announces forks, and
+ * SIGTERM ends the sandbox. In a pid namespace the guest can send them too, but only to affect
+ * itself. `stack` is the initial stack from the kernel: the argument count, then the arguments. */
 __attribute__((noreturn, used)) void keep(const long *stack);
 void keep(const long *stack)
 {
     const char *const *argv = (const char *const *)(stack + 1);
-    struct zygote_status status = { .wait_status = -1 };
-    uint64_t wanted = keeper_bit(SIGCHLD) | keeper_bit(SIGUSR1) | keeper_bit(SIGTERM);
-    long worker = stack[0] > 1 ? keeper_number(argv[1]) : 0;
-    char mark = stack[0] > 2 ? argv[2][0] : '\0';
+    struct keeper k = { .worker = stack[0] > 1 ? keeper_number(argv[1]) : 0,
+        .mark = stack[0] > 2 ? argv[2][0] : '\0',
+        .status = { .wait_status = -1 } };
+    uint64_t wanted = keeper_bit(SIGCHLD) | keeper_bit(SIGUSR1) | keeper_bit(SIGUSR2) |
+                      keeper_bit(SIGHUP) | keeper_bit(SIGTERM);
+    static const char name[] = KEEPER_NAME; /* tells the host that the plan is complete */
+    long worker = k.worker, signal;
+    keeper_call(__NR_prctl, PR_SET_NAME, (long)name, 0, 0);
     keeper_call(__NR_prctl, PR_SET_DUMPABLE, 0, 0, 0);
     keeper_call(__NR_close, SETTLED_FD, 0, 0, 0);
-    for (;;) {
-        long signal = keeper_call(__NR_rt_sigtimedwait, (long)&wanted, 0, 0, sizeof wanted);
-        if (signal == SIGUSR1)
-            keeper_call(__NR_kill, worker, SIGINT, 0, 0);
-        if (signal == SIGTERM)
-            break;
-        if (signal == SIGCHLD && keeper_reap(worker, &status))
-            break;
-    }
-    if (mark == 'd')
-        kill_domain();
-    else if (mark != 'p')
-        kill_tree();
-    report_end(&status);
+    do
+        signal = keeper_call(__NR_rt_sigtimedwait, (long)&wanted, 0, 0, sizeof wanted);
+    while (keeper_handle(&k, signal));
+    keeper_kill(&k, worker);
+    if (!k.stays)
+        report_end(&k.status);
     for (;;)
         keeper_call(__NR_exit_group, 0, 0, 0, 0);
 }

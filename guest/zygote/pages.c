@@ -2,12 +2,11 @@
  * fault for each. A clone costs what its page tables cost: some 0.2 µs per entry, and 2.4 µs per
  * fault.
  *
- * Code. Parts of the interpreter that fill whole huge pages are replaced by a copy on huge pages:
- * one entry instead of 512. fork does not copy page tables of file mappings that were never written
- * to, so a clone would fault in the rest of its code. After a write to one byte of the mapping (its
- * old value, while it is writable for a moment) fork does copy them (vma_needs_copy in
- * mm/memory.c). So all such code is unmapped first, and what a trial clone has used is mapped
- * again.
+ * Code. fork does not copy page tables of file mappings that were never written to, so a clone
+ * would fault in its code. After a write to one byte of the mapping (its old value, while it is
+ * writable for a moment) fork does copy them (vma_needs_copy in mm/memory.c). So that clones do not
+ * pay for entries that they never use, all such code is unmapped first, and what a trial clone has
+ * used is mapped again.
  *
  * Written pages. A clone shares the zygote's pages until it writes to one; then the kernel copies
  * the page, with a page fault (the copy itself is a quarter of its cost). A first cell writes to
@@ -21,7 +20,6 @@
  * The kernel may refuse all of this (RLIMIT_MEMLOCK, kernel.io_uring_disabled, SELinux, another
  * version). Then clones are half a millisecond slower, and otherwise the same.
  */
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -36,13 +34,8 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#ifndef MADV_COLLAPSE
-#define MADV_COLLAPSE 25
-#endif
-
 enum {
     PAGE = 4096,
-    HUGE_PAGE = 2 << 20,
     MAPPINGS_MAX = 512,
     RANGES_MAX = 1024,
     CHUNK = 512,   /* pages examined per read */
@@ -145,59 +138,6 @@ static void add_code(const struct mapping *m, void *arg)
         code->at[code->count++] = *m;
 }
 
-/* Replaces [start, end) by a copy on huge pages. */
-static bool copy_onto_huge_pages(uintptr_t start, uintptr_t end)
-{
-    size_t size = end - start;
-    char *room =
-        mmap(NULL, size + HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (room == MAP_FAILED)
-        return false;
-    char *copy = (char *)(((uintptr_t)room + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE);
-    madvise(copy, size, MADV_HUGEPAGE);
-    memcpy(copy, (void *)start, size);
-    /* Linux 6.1: synchronous, and independent of the system's configuration. */
-    bool done =
-        madvise(copy, size, MADV_COLLAPSE) == 0 &&
-        mprotect(copy, size, PROT_READ | PROT_EXEC) == 0 &&
-        mremap(copy, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, (void *)start) != MAP_FAILED;
-    munmap(room, size + HUGE_PAGE);
-    return done;
-}
-
-/* Removes the range that is now on huge pages from the list. */
-static void pages_leave_out(struct mappings *code, uintptr_t start, uintptr_t end)
-{
-    struct mappings kept = { 0 };
-    for (int i = 0; i < code->count; i++) {
-        struct mapping before = code->at[i], behind = code->at[i];
-        before.end = before.end < start ? before.end : start;
-        behind.start = behind.start > end ? behind.start : end;
-        if (before.start < before.end && kept.count < MAPPINGS_MAX)
-            kept.at[kept.count++] = before;
-        if (behind.start < behind.end && kept.count < MAPPINGS_MAX)
-            kept.at[kept.count++] = behind;
-    }
-    *code = kept;
-}
-
-/* Uses huge pages for the contiguous mappings around the function that runs bytecode. */
-static void use_huge_pages(struct mappings *code)
-{
-    uintptr_t loop = (uintptr_t)dlsym(RTLD_DEFAULT, "_PyEval_EvalFrameDefault");
-    for (int i = 0, last; i < code->count; i = last + 1) {
-        for (last = i; last + 1 < code->count && code->at[last + 1].start == code->at[last].end;)
-            last++;
-        uintptr_t start = (code->at[i].start + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
-        uintptr_t end = code->at[last].end / HUGE_PAGE * HUGE_PAGE;
-        if (code->at[i].start <= loop && loop < code->at[last].end) {
-            if (start < end && copy_onto_huge_pages(start, end))
-                pages_leave_out(code, start, end);
-            return;
-        }
-    }
-}
-
 /* Writes a byte of a mapping with its own value. */
 static void pages_touch(const struct mapping *m)
 {
@@ -217,7 +157,6 @@ void pages_keep_code(void)
     static struct ranges mapped;
     int pagemap = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
     each_mapping(add_code, &code);
-    use_huge_pages(&code);
     for (int i = 0; i < code.count; i++)
         pages_touch(&code.at[i]);
     for (int i = 0; pagemap >= 0 && i < code.count; i++)

@@ -27,9 +27,7 @@
  * it. The kernel is asked to write the new id to its address (PR_GET_TID_ADDRESS).
  */
 #include "base/os/ancillary.h"
-#include "clone.h"
-#include "jail/plan.h"
-#include "jail/zygote_wire.h"
+#include "zygote.h"
 
 #include <dirent.h>
 #include <dlfcn.h>
@@ -37,6 +35,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sched.h>
+#include <setjmp.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -70,33 +69,9 @@ enum {
  * host. */
 enum { STANDBY_TAKES = 0xF000 };
 
-static struct {
-    int control;
-    int keeper;  /* the keeper program, guest/zygote/keeper.c */
-    int life[2]; /* the write end closes when the zygote dies, for any reason */
-    void *tid_address;
-    bool hooks; /* the interpreter's functions around a fork must be called */
-    bool is_set_up, has_no_standbys;
-    char *sequences; /* glibc's area for rseq(2), or NULL */
-    char name[16];   /* of the process: a standby has another name, which a worker does not keep */
-    void (*before_fork)(void);
-    void (*after_fork_parent)(void);
-    void (*after_fork_child)(void);
-} zygote;
+struct zygote zygote;
 
-struct clone_job {
-    uint32_t id;
-    const struct jail_plan *plan;
-    int channel, out, err, status;
-    int extra[ZYGOTE_EXTRA_COUNT]; /* -1: it has none */
-    int pidfd;
-    int settled[2]; /* a pipe that closes once the keeper program runs and the standby has exited */
-    sigset_t old_mask;
-    void *resume[5]; /* where the worker continues: of __builtin_setjmp */
-    int standby;     /* its end of the socket to the zygote; -1: not in a standby */
-};
-
-static char keeper_stack[CLONE_STACK] __attribute__((aligned(64)));
+char keeper_stack[CLONE_STACK] __attribute__((aligned(64)));
 
 static char message[ZYGOTE_MESSAGE_MAX] __attribute__((aligned(16)));
 
@@ -137,26 +112,31 @@ static char *mark_of(const struct jail_plan *plan)
     return NULL;
 }
 
-/* In the keeper, after the fork: everything but the status pipe is the worker's. A small program
- * (guest/zygote/keeper.c) replaces this process and releases the memory shared with the zygote. */
-__attribute__((noreturn)) static void keep(const struct clone_job *job, pid_t worker)
+/* The descriptor table is this process's own; only the memory is shared. The program gets the
+ * status pipe and the end of `settled`; the program file's own descriptor closes on exec. */
+void zygote_exec_keeper(const struct clone_job *job, int keeper, pid_t worker, char *mark)
 {
     static char name[] = "keeper";
     char pid[16];
-    char *argv[] = { name, pid, mark_of(job->plan), NULL };
+    char *argv[] = { name, pid, mark, NULL };
     char *envp[] = { NULL };
-    uint32_t failed = 0;
-    if (jail_enter(job->plan, JAIL_GUARD, &failed) < 0)
-        fail(job, failed);
     snprintf(pid, sizeof pid, "%d", (int)worker);
-    /* The descriptor table is this process's own; only the memory is shared. The program gets the
-     * status pipe and the end of `settled`; the program file's own descriptor closes on exec. */
-    int program = fcntl(zygote.keeper, F_DUPFD_CLOEXEC, 64);
-    int settled = fcntl(job->settled[1], F_DUPFD_CLOEXEC, 64);
+    int program = fcntl(keeper, F_DUPFD_CLOEXEC, 3); /* RLIMIT_NOFILE may be low */
+    int settled = fcntl(job->settled[1], F_DUPFD_CLOEXEC, 3);
     if (program >= 0 && settled >= 0 && dup2(job->status, 0) == 0 && dup2(settled, 1) == 1 &&
         syscall(SYS_close_range, 2, (unsigned)program - 1, 0) == 0 &&
         syscall(SYS_close_range, (unsigned)program + 1, ~0U, 0) == 0)
         syscall(SYS_execveat, program, "", argv, envp, AT_EMPTY_PATH);
+}
+
+/* In the keeper, after the fork: everything but the status pipe is the worker's. A small program
+ * (guest/zygote/keeper.c) replaces this process and releases the memory shared with the zygote. */
+__attribute__((noreturn)) static void keep(const struct clone_job *job, pid_t worker)
+{
+    uint32_t failed = 0;
+    if (jail_enter(job->plan, JAIL_GUARD, &failed) < 0)
+        fail(job, failed);
+    zygote_exec_keeper(job, zygote.keeper, worker, mark_of(job->plan));
     struct zygote_status status = { .sys = errno, .op = ZYGOTE_NO_OP, .wait_status = -1 };
     (void)!write(0, &status, sizeof status);
     _exit(125);
@@ -164,7 +144,7 @@ __attribute__((noreturn)) static void keep(const struct clone_job *job, pid_t wo
 
 /* All clones would share the flags, owners and locks of the zygote's /dev/null, and could use them
  * to leave messages for each other. */
-static int open_own_null(void)
+int zygote_open_null(void)
 {
     int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
     if (null < 0 || dup2(null, 0) < 0)
@@ -190,7 +170,7 @@ static int arrange_descriptors(const struct clone_job *job)
 
 /* No guest code may run before the keeper has replaced itself: until then the zygote waits for it,
  * and its descriptors are visible in /proc, or the keeper and the standby use this memory. */
-static void zygote_wait_for_keeper(struct clone_job *job)
+void zygote_wait_for_keeper(struct clone_job *job)
 {
     char none;
     close(job->settled[1]);
@@ -205,7 +185,7 @@ static void become_worker(struct clone_job *job)
     struct sigaction plain = { .sa_handler = SIG_DFL };
     prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
     sigaction(SIGCHLD, &plain, NULL);
-    if (open_own_null() < 0)
+    if (zygote_open_null() < 0)
         fail(job, ZYGOTE_NO_OP);
     if (jail_enter(job->plan, JAIL_WORKER, &failed) < 0)
         fail(job, failed);
@@ -217,7 +197,7 @@ static void become_worker(struct clone_job *job)
 
 /* For the kernel, a clone within a memory is a thread, with its own area for restartable sequences
  * (rseq(2)); glibc relies on the registration. */
-static void register_sequences(void)
+void zygote_register_sequences(void)
 {
 #ifdef RSEQ_SIG
     struct rseq *area = (void *)zygote.sequences;
@@ -240,10 +220,10 @@ static void find_sequences(void)
 static int zygote_take_over(void *arg)
 {
     struct clone_job *job = arg;
-    __builtin_longjmp(job->resume, 1);
+    _longjmp(job->resume, 1);
 }
 
-static pid_t clone_taker(struct clone_job *job)
+pid_t zygote_clone_taker(struct clone_job *job)
 {
     static char stack[CLONE_STACK] __attribute__((aligned(64)));
     struct clone_args args = {
@@ -282,11 +262,11 @@ static int become_keeper(void *arg)
     prctl(PR_SET_PDEATHSIG, pid_namespace ? SIGKILL : SIGTERM, 0, 0, 0);
     if (poll(&life, 1, 0) != 0)
         _exit(125);
-    pid_t worker = job->standby >= 0 ? clone_taker(job) : clone_copy(zygote.tid_address);
+    pid_t worker = job->standby >= 0 ? zygote_clone_taker(job) : clone_copy(zygote.tid_address);
     if (worker < 0)
         fail(job, ZYGOTE_NO_OP);
     if (worker == 0)
-        __builtin_longjmp(job->resume, 1);
+        _longjmp(job->resume, 1);
     keep(job, worker);
 }
 
@@ -305,7 +285,7 @@ static pid_t clone_keeper(struct clone_job *job)
         .stack = (uint64_t)(uintptr_t)keeper_stack,
         .cgroup = cgroup >= 0 ? (uint64_t)cgroup : 0,
     };
-    jail_lend_mounts(job->extra + ZYGOTE_VOLUME);
+    jail_lend(job->extra + ZYGOTE_VOLUME);
     if (jail_lend_user(job->plan, cgroup >= 0) < 0)
         return -1;
     return clone_onto(&args, become_keeper, job);
@@ -330,7 +310,7 @@ static bool serve_clone(struct clone_job *job)
     sigprocmask(SIG_SETMASK, &all, &job->old_mask);
     if (zygote.hooks)
         zygote.before_fork();
-    if (__builtin_setjmp(job->resume)) {
+    if (_setjmp(job->resume)) {
         become_worker(job);
         if (zygote.hooks)
             zygote.after_fork_child();
@@ -380,29 +360,10 @@ static void serve_setup(uint32_t id, const struct jail_plan *plan)
     zygote_say(ZYGOTE_DONE, id, 0, 0);
 }
 
-/* Receives one message with its descriptors. The length, 0 at the end, -1 on failure. */
-static ssize_t receive_from(
-    int from, void *data, size_t size, int fds[ZYGOTE_CLONE_FDS_MAX], int *fd_count)
-{
-    ANCILLARY(ZYGOTE_CLONE_FDS_MAX) room;
-    struct iovec iov = { data, size };
-    struct msghdr m = {
-        .msg_iov = &iov,
-        .msg_iovlen = 1,
-        .msg_control = room.bytes,
-        .msg_controllen = sizeof room.bytes,
-    };
-    ssize_t n;
-    do
-        n = recvmsg(from, &m, MSG_CMSG_CLOEXEC);
-    while (n < 0 && errno == EINTR);
-    *fd_count = n > 0 ? (int)ancillary_take(&m, fds, ZYGOTE_CLONE_FDS_MAX) : 0;
-    return n;
-}
-
 static ssize_t guest_zygote_receive(int fds[ZYGOTE_CLONE_FDS_MAX], int *fd_count)
 {
-    return receive_from(zygote.control, message, sizeof message, fds, fd_count);
+    return ancillary_receive(
+        zygote.control, message, sizeof message, 0, fds, ZYGOTE_CLONE_FDS_MAX, fd_count);
 }
 
 /* Parses a message into a job; false if it is not a valid clone request. */
@@ -501,7 +462,8 @@ static void standby_forward_events(int from)
     int fds[ZYGOTE_CLONE_FDS_MAX], count;
     bool had_taken = false;
     uint32_t id = 0;
-    while (receive_from(from, &event, sizeof event, fds, &count) == (ssize_t)sizeof event) {
+    while (ancillary_receive(from, &event, sizeof event, 0, fds, ZYGOTE_CLONE_FDS_MAX, &count) ==
+           (ssize_t)sizeof event) {
         if (event.kind != STANDBY_TAKES) {
             send_event(zygote.control, &event, count > 0 ? fds[0] : -1);
             if (count > 0)
@@ -529,9 +491,9 @@ static int serve_by_standby(void)
     }
     job = (struct clone_job){ .standby = ends[1], .pidfd = -1, .settled = { -1, -1 } };
     sigprocmask(SIG_SETMASK, &all, &job.old_mask);
-    if (__builtin_setjmp(job.resume)) {
+    if (_setjmp(job.resume)) {
         prctl(PR_SET_NAME, zygote.name, 0, 0, 0);
-        register_sequences();
+        zygote_register_sequences();
         become_worker(&job);
         return kind_of_worker(&job);
     }

@@ -12,28 +12,32 @@ import importlib
 import warnings
 from typing import Any
 
+from . import runs, volumes
 from ._engine import close_idle_engines
 from ._library import version as __version__
 from ._tools import Tool
 from .environments import EnvironmentPort, ReplResult, registry
 from .errors import (ArgumentError, BudgetError, Cancelled, CellFailed, ConfigError,
-                     EnvironmentFailed, Error, IOFailed, LostError, ModelAuthError,
+                     EnvironmentFailed, Error, IOFailed, LostError, MissingLibrary, ModelAuthError,
                      ModelConnectError, ModelCutError, ModelError, ModelRateError, ModelReplayError,
                      ModelReplyError, ModelServerError, ModelStallError, ModelUnknownError,
                      NotFoundError, OutOfMemory, PermissionDenied, ProtocolError, RunFailed,
                      StoreError, TimedOut, UnsupportedError)
 from .interpreter import Interpreter
 from .result import CellError, Result
+from .rich import RichResult
 from .rlm import RLM, Completion, Event
 
-__all__ = ["__version__", "Interpreter", "Result", "CellError", "RLM", "Completion", "Event",
+__all__ = ["__version__", "Interpreter", "Result", "RichResult", "CellError", "RLM", "Completion",
+           "Event",
            "Tool", "EnvironmentPort", "ReplResult", "registry", "close_idle_engines", "Error",
            "ArgumentError", "ConfigError", "NotFoundError", "PermissionDenied", "UnsupportedError",
+           "MissingLibrary",
            "EnvironmentFailed", "LostError", "ProtocolError", "TimedOut", "BudgetError",
            "Cancelled", "IOFailed", "OutOfMemory", "StoreError", "ModelError", "ModelAuthError",
            "ModelUnknownError", "ModelRateError", "ModelServerError", "ModelConnectError",
            "ModelStallError", "ModelCutError", "ModelReplyError", "ModelReplayError", "CellFailed",
-           "RunFailed"]
+           "RunFailed", "runs", "volumes"]
 
 #: names that have moved to `droste.compat`
 _MOVED = ("ModalInterpreter", "DaytonaInterpreter", "ExecutionProfile",

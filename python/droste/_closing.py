@@ -102,7 +102,8 @@ class Closing:
 
     @staticmethod
     def _warn(failure: Error) -> None:
-        warnings.warn("closing the session before: %s" % failure, RuntimeWarning, stacklevel=2)
+        warnings.warn("the previous session failed to close: %s" % failure, RuntimeWarning,
+                      stacklevel=2)
 
 
 _all: Set[Closing] = set()

@@ -15,6 +15,7 @@ import ctypes
 import itertools
 import os
 import queue
+import sys
 import threading
 import weakref
 from typing import Any, Callable, Deque, Dict, List, Optional, Tuple
@@ -28,6 +29,19 @@ SLICE_MS = 50           # longest wait of the main thread without running signal
 THREADS = 64            # per pool: models, and tools within asyncio
 
 ids = itertools.count(1)
+
+
+Pairs = List[Tuple[str, Any]]
+
+
+def own_python() -> Optional[str]:
+    """Returns this program's interpreter, if a sandbox can run it: CPython as a program of its own.
+
+    In a host that embeds Python, `sys.executable` may be the host.
+    """
+    path = sys.executable or ""
+    usable = sys.implementation.name == "cpython" and os.path.basename(path).startswith("python")
+    return path if usable else None
 
 
 class Engine:
@@ -58,6 +72,16 @@ class Engine:
         except Error:
             self.free()
             raise
+        self._python = None if quick.droste_get(self.handle, b"python") else own_python()
+        self._environment = (quick.droste_get(self.handle, b"env") or b"local").decode()
+
+    def settings(self, pairs: Pairs) -> Pairs:
+        """Adds this program's interpreter for a local sandbox, where no setting names another."""
+        explicit = dict(pairs)
+        if (self._python is None or "python" in explicit
+            or explicit.get("env", self._environment) != "local"):
+            return pairs
+        return [*pairs, ("python", self._python)]
 
     def failed(self, failure: BaseException) -> None:
         """Reports an exception that a callback raised: to the loop, or to the waiting caller."""
@@ -77,8 +101,8 @@ class Engine:
     def alive(self) -> int:
         """Returns the handle; raises Error in a forked process or after free()."""
         if self.handle is None:
-            raise Error("this belongs to the process that this one was forked from, or is closed; "
-                        "make a new one")
+            raise Error("this object is closed, or belongs to the parent process of a fork; "
+                        "create a new one")
         return self.handle
 
     def free(self) -> None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 import ctypes
 import itertools
 import os
-from ctypes import (CFUNCTYPE, POINTER, Structure, c_char_p, c_double, c_int, c_int64, c_size_t,
-                    c_uint, c_uint64, c_void_p)
+from ctypes import (CFUNCTYPE, POINTER, Structure, c_char_p, c_double, c_int, c_int64, c_long, c_size_t,
+                    c_uint, c_uint32, c_uint64, c_void_p)
 from typing import Iterator, List, Optional
 
 __all__ = ["lib", "quick", "Error", "Option", "Event", "Request", "options", "text_at"]
@@ -38,8 +38,8 @@ def _find() -> str:
             return path
         except OSError as e:
             tried.append(str(e))
-    raise ImportError("droste: its library %s was not found; `pip install .` in a checkout builds it, and "
-                      "DROSTE_LIBRARY may name it (%s)" % (NAME, "; ".join(tried)))
+    raise ImportError("droste: the library %s was not found; build it with `pip install .` in a "
+                      "checkout, or set DROSTE_LIBRARY to its path (%s)" % (NAME, "; ".join(tried)))
 
 
 path = _find()
@@ -60,9 +60,17 @@ class Part(Structure):
     _fields_ = [("kind", c_int), ("media_type", c_char_p), ("data", c_void_p), ("len", c_size_t)]
 
 
+class Piece(Structure):
+    _fields_ = [("data", c_void_p), ("len", c_size_t)]
+
+
 class Message(Structure):
     _fields_ = [("role", c_char_p), ("text", c_void_p), ("len", c_size_t), ("parts", POINTER(Part)),
                 ("part_count", c_size_t)]
+
+
+class Media(Structure):
+    _fields_ = [("type", c_char_p), ("form", c_char_p), ("data", c_void_p), ("len", c_size_t)]
 
 
 class Event(Structure):
@@ -70,7 +78,9 @@ class Event(Structure):
                 ("turns", c_uint), ("stream", c_int), ("status", c_char_p), ("seconds", c_double),
                 ("pending", c_uint), ("calls", c_int64), ("input_tokens", c_int64),
                 ("output_tokens", c_int64), ("run", c_uint), ("depth", c_uint),
-                ("call", ctypes.c_uint64), ("model", c_char_p)]
+                ("call", ctypes.c_uint64), ("model", c_char_p), ("results", c_void_p),
+                ("result", c_size_t), ("cost", c_double), ("attempt", c_uint),
+                ("attempts", c_uint)]
 
 
 ModelFn = CFUNCTYPE(None, c_void_p, POINTER(Message), c_size_t, c_void_p)
@@ -92,7 +102,101 @@ class Request(Structure):
     _fields_ = [("question", c_char_p), ("context", c_char_p), ("data", c_char_p), ("len", c_size_t),
                 ("kind", c_char_p), ("contexts", POINTER(c_char_p)), ("settings", POINTER(c_char_p)),
                 ("batch", c_char_p), ("task", c_char_p), ("resume", c_char_p), ("event", EventFn),
-                ("done", DoneFn), ("arg", c_void_p), ("all_events", c_int), ("chat", c_void_p)]
+                ("done", DoneFn), ("arg", c_void_p), ("all_events", c_int), ("chat", c_void_p),
+                ("values", c_int)]
+
+
+class FileEntry(Structure):
+    _fields_ = [("name", c_char_p), ("mode", c_uint32), ("size", c_uint64), ("mtime_ns", c_int64)]
+
+
+class FileRequest(Structure):
+    _fields_ = [("op", c_char_p), ("path", c_char_p), ("to", c_char_p), ("mode", c_char_p),
+                ("handle", c_uint64), ("offset", c_int64), ("length", c_size_t), ("depth", c_uint),
+                ("most", c_size_t), ("flags", c_int), ("data", c_char_p), ("len", c_size_t)]
+
+
+class FileReply(Structure):
+    _fields_ = [("handle", c_uint64), ("data", c_void_p), ("len", c_size_t),
+                ("entries", POINTER(FileEntry)), ("count", c_size_t), ("more", c_int)]
+
+
+FileFn = CFUNCTYPE(None, c_void_p, POINTER(FileReply), POINTER(Error))
+
+
+class Value(Structure):
+    _fields_ = [("data", c_void_p), ("len", c_size_t), ("hash", c_char_p)]
+
+
+class RecordRun(Structure):
+    _fields_ = [("id", c_char_p), ("parent", c_char_p), ("parent_cell", c_int64), ("previous", c_char_p),
+                ("batch", c_char_p), ("task", c_char_p), ("depth", c_int64), ("model", c_char_p),
+                ("environment", c_char_p), ("isolation", c_char_p), ("version", c_char_p),
+                ("question", Value), ("context", Value), ("limits", Value), ("tools", Value),
+                ("settings", Value), ("context_data", Value), ("seq", c_int64), ("started_ms", c_int64),
+                ("ended_ms", c_int64), ("status", c_char_p), ("error", c_char_p), ("code", c_char_p),
+                ("answer", Value), ("iterations", c_int64), ("calls", c_int64),
+                ("input_tokens", c_int64), ("output_tokens", c_int64), ("cost", c_double),
+                ("seconds", c_double)]
+
+
+class RecordTurn(Structure):
+    _fields_ = [("run", c_char_p), ("turn", c_int64), ("started_ms", c_int64)]
+
+
+class RecordCall(Structure):
+    _fields_ = [("id", c_int64), ("run", c_char_p), ("turn", c_int64), ("cell", c_int64),
+                ("depth", c_int64), ("kind", c_char_p), ("from_loop", c_int), ("model", c_char_p),
+                ("request", Value), ("key", c_char_p), ("started_ms", c_int64), ("ended_ms", c_int64),
+                ("status", c_char_p), ("error", c_char_p), ("finish", c_char_p), ("reply", Value),
+                ("input_tokens", c_int64), ("output_tokens", c_int64), ("estimated", c_int),
+                ("cost", c_double), ("attempts", c_int64), ("repeated", c_int64), ("seconds", c_double)]
+
+
+class RecordCell(Structure):
+    _fields_ = [("id", c_int64), ("run", c_char_p), ("turn", c_int64), ("code", Value),
+                ("started_ms", c_int64), ("ended_ms", c_int64), ("status", c_char_p),
+                ("killed", c_char_p), ("standard_output", Value), ("standard_error", Value),
+                ("submit", Value), ("error", Value), ("variables", Value), ("calls", c_int64),
+                ("seconds", c_double), ("media", c_void_p), ("media_count", c_size_t)]
+
+
+class RecordFilter(Structure):
+    _fields_ = [("parent", c_char_p), ("children", c_int), ("status", c_char_p), ("model", c_char_p),
+                ("batch", c_char_p), ("task", c_char_p), ("limit", c_int64)]
+
+
+class RecordFreed(Structure):
+    _fields_ = [("runs", c_int64), ("values", c_int64), ("value_bytes", c_int64),
+                ("interrupted", c_int64), ("file_bytes", c_int64)]
+
+
+RecordRunFn = CFUNCTYPE(c_int, c_void_p, POINTER(RecordRun), POINTER(Error))
+RecordTurnFn = CFUNCTYPE(c_int, c_void_p, POINTER(RecordTurn), POINTER(Error))
+RecordCallFn = CFUNCTYPE(c_int, c_void_p, POINTER(RecordCall), POINTER(Error))
+RecordCellFn = CFUNCTYPE(c_int, c_void_p, POINTER(RecordCell), POINTER(Error))
+
+
+class RecordVisitor(Structure):
+    _fields_ = [("run", RecordRunFn), ("turn", RecordTurnFn), ("call", RecordCallFn),
+                ("cell", RecordCellFn), ("end", RecordRunFn), ("children", c_int), ("lazy", c_int)]
+
+
+class VolumeUsage(Structure):
+    _fields_ = [("size", c_uint64), ("files", c_uint64), ("size_limit", c_uint64),
+                ("files_limit", c_uint64)]
+
+
+class VolumeEntry(Structure):
+    _fields_ = [("path", c_char_p), ("mode", c_uint32), ("size", c_uint64), ("mtime", c_int64)]
+
+
+class VolumeCount(Structure):
+    _fields_ = [("files", c_uint64), ("bytes", c_uint64), ("left_out", c_uint64)]
+
+
+NameFn = CFUNCTYPE(c_int, c_void_p, c_char_p)
+VolumeEntryFn = CFUNCTYPE(c_int, c_void_p, POINTER(VolumeEntry))
 
 
 class CustomEnvironment(Structure):
@@ -112,8 +216,27 @@ _WAITING = {
     "droste_session_start": (c_int, [c_void_p, POINTER(c_char_p), POINTER(c_void_p), ERR]),
     "droste_session_wait": (c_int, [c_void_p, c_int, POINTER(c_void_p), ERR]),
     "droste_session_set_start": (c_int, [c_void_p, c_char_p, c_char_p, c_void_p, c_size_t, ERR]),
+    "droste_session_set_pieces_start": (c_int, [c_void_p, c_char_p, c_char_p, POINTER(Piece),
+                                                c_size_t, ERR]),
     "droste_session_load": (c_int, [c_void_p, c_char_p, c_char_p, c_char_p, ERR]),
     "droste_session_close": (None, [c_void_p]),
+    "droste_record_open": (c_int, [c_void_p, POINTER(c_void_p), ERR]),
+    "droste_record_close": (None, [c_void_p]),
+    "droste_record_visit": (c_int, [c_void_p, c_char_p, POINTER(RecordVisitor), c_void_p, ERR]),
+    "droste_record_list": (c_int, [c_void_p, POINTER(RecordFilter), RecordRunFn, c_void_p, ERR]),
+    "droste_record_find": (c_int, [c_void_p, c_char_p, c_char_p, ERR]),
+    "droste_record_remove": (c_int, [c_void_p, c_char_p, POINTER(RecordFreed), ERR]),
+    "droste_volume_names": (c_int, [c_void_p, NameFn, c_void_p, ERR]),
+    "droste_volume_create": (c_int, [c_void_p, c_char_p, ERR]),
+    "droste_volume_remove": (c_int, [c_void_p, c_char_p, ERR]),
+    "droste_volume_open": (c_int, [c_void_p, c_char_p, c_int, POINTER(c_void_p), ERR]),
+    "droste_volume_close": (None, [c_void_p]),
+    "droste_volume_measure": (c_int, [c_void_p, POINTER(VolumeUsage), ERR]),
+    "droste_volume_list": (c_int, [c_void_p, c_char_p, c_uint, c_size_t, VolumeEntryFn, c_void_p, ERR]),
+    "droste_volume_get": (c_int, [c_void_p, c_char_p, c_char_p, POINTER(VolumeCount), ERR]),
+    "droste_volume_read": (c_int, [c_void_p, c_char_p, c_int, ERR]),
+    "droste_volume_put": (c_int, [c_void_p, c_int, c_char_p, POINTER(VolumeCount), ERR]),
+    "droste_volume_delete": (c_int, [c_void_p, c_char_p, ERR]),
     "droste_cancel": (None, [c_void_p]),
     "droste_custom_output": (None, [c_void_p, c_int, c_char_p, c_size_t]),
     "droste_custom_result": (c_int, [c_void_p, c_uint64, c_char_p, c_size_t, c_char_p, c_size_t, ERR]),
@@ -144,6 +267,8 @@ _QUICK = {
     "droste_tools_clear": (None, [c_void_p]),
     "droste_custom_add": (c_int, [c_void_p, c_char_p, POINTER(CustomEnvironment), c_void_p, ERR]),
     "droste_tool_answer": (None, [c_void_p, c_char_p, c_size_t]),
+    "droste_tool_answer_values": (None, [c_void_p, c_char_p, c_size_t, c_char_p, c_size_t]),
+    "droste_tool_values": (c_void_p, [c_void_p, POINTER(c_size_t)]),
     "droste_tool_fail": (None, [c_void_p, c_char_p, c_char_p]),
     "droste_tool_post_answer": (c_int, [c_void_p, c_void_p, c_char_p, c_size_t, ERR]),
     "droste_tool_post_failure": (c_int, [c_void_p, c_void_p, c_char_p, c_char_p, ERR]),
@@ -152,9 +277,11 @@ _QUICK = {
     "droste_session_tool_remove": (c_int, [c_void_p, c_char_p, ERR]),
     "droste_session_expect": (c_int, [c_void_p, c_char_p, ERR]),
     "droste_session_exec_start": (c_int, [c_void_p, c_char_p, c_size_t, c_int, c_double, ERR]),
+    "droste_session_fork_start": (c_int, [c_void_p, POINTER(c_void_p), ERR]),
     "droste_session_on_done": (None, [c_void_p, SessionDoneFn, c_void_p]),
     "droste_session_on_output": (None, [c_void_p, OutputFn, c_void_p]),
     "droste_session_interrupt": (None, [c_void_p]),
+    "droste_file_start": (c_int, [c_void_p, POINTER(FileRequest), FileFn, c_void_p, ERR]),
     "droste_session_finish_start": (c_int, [c_void_p]),
     "droste_session_is_alive": (c_int, [c_void_p]),
     "droste_result_began": (c_int, [c_void_p]),
@@ -166,8 +293,16 @@ _QUICK = {
     "droste_result_stderr": (c_void_p, [c_void_p, POINTER(c_size_t)]),
     "droste_result_outline": (c_void_p, [c_void_p, POINTER(c_size_t)]),
     "droste_result_text": (c_void_p, [c_void_p, c_size_t, POINTER(c_size_t)]),
+    "droste_result_values": (c_void_p, [c_void_p, POINTER(c_size_t)]),
     "droste_result_answer": (c_void_p, [c_void_p, POINTER(c_size_t)]),
     "droste_result_echo": (c_char_p, [c_void_p]),
+    "droste_result_bundles": (c_size_t, [c_void_p]),
+    "droste_result_media": (c_int, [c_void_p, c_size_t, c_size_t, POINTER(Media)]),
+    "droste_result_main": (c_long, [c_void_p]),
+    "droste_bundles_count": (c_size_t, [c_void_p]),
+    "droste_bundles_media": (c_int, [c_void_p, c_size_t, c_size_t, POINTER(Media)]),
+    "droste_bundles_metadata": (c_char_p, [c_void_p, c_size_t]),
+    "droste_result_metadata": (c_char_p, [c_void_p, c_size_t]),
     "droste_result_traceback": (c_char_p, [c_void_p]),
     "droste_result_alive": (c_int, [c_void_p]),
     "droste_result_error": (None, [c_void_p, ERR]),

@@ -28,23 +28,23 @@ def prepare(settings: Dict[str, Any]) -> Dict[str, Any]:
     if image is None or isinstance(image, str) or callable(image):
         return settings
     if not hasattr(image, "build"):
-        raise ArgumentError("image is a name or a modal.Image: %r" % (image,))
+        raise ArgumentError("image must be a name or a modal.Image, not %r" % (image,))
     app = settings.get("app_name") or settings.get("app-name") or APP
     return {**settings, "image": _built(image, app)}
 
 
-def _build(given: Any, app: str) -> None:
+def _build(recipe: Any, app: str) -> None:
     import modal  # type: ignore
-    given.build(modal.App.lookup(app, create_if_missing=True))
+    recipe.build(modal.App.lookup(app, create_if_missing=True))
 
 
-def _built(given: Any, app: str) -> Callable[[], str]:
+def _built(recipe: Any, app: str) -> Callable[[], str]:
     def identity() -> str:
         try:
-            return given.object_id
+            return recipe.object_id
         except AttributeError:      # not built yet
             # In a thread, because the SDK warns of blocking calls where a loop runs.
             with concurrent.futures.ThreadPoolExecutor(1) as thread:
-                thread.submit(_build, given, app).result()
-            return given.object_id
+                thread.submit(_build, recipe, app).result()
+            return recipe.object_id
     return identity

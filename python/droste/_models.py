@@ -99,7 +99,7 @@ def _settle(engine: "_engine.Engine", call: int, answer: Callable[[], Any]) -> N
     try:
         said = answer()
         if not isinstance(said, (str, bytes)):
-            raise TypeError("a model's answer is a str, not %s" % type(said).__name__)
+            raise TypeError("a model function must return a str, not %s" % type(said).__name__)
         text = said.encode("utf-8", "replace") if isinstance(said, str) else said
         engine.post(lambda: quick.droste_answer(call, text, len(text)))
     except BaseException as e:
@@ -108,14 +108,15 @@ def _settle(engine: "_engine.Engine", call: int, answer: Callable[[], Any]) -> N
 
 
 def refuse(call: int, failure: BaseException) -> None:
-    quick.droste_refuse(call, ("%s: %s" % (type(failure).__name__, failure)).encode("utf-8", "replace"))
+    quick.droste_refuse(call,
+                        ("%s: %s" % (type(failure).__name__, failure)).encode("utf-8", "replace"))
 
 
 def ask(engine: "_engine.Engine", messages: Any, count: int, call: int) -> None:
     number = int(quick.droste_call_opened(call).decode().partition(":")[2] or 0)
     function = models.functions.get(number)
     if function is None:
-        raise LookupError("there is no model function any more")
+        raise LookupError("the model function no longer exists")
     said = _messages(messages, count)
     named: Optional[str] = quick.droste_call_model(call).decode()
     extra = {"model": None if named == str(number) else named} if wants_model(function) else {}
@@ -140,7 +141,7 @@ def on_model(arg: int, messages: Any, count: int, call: int) -> None:
     engine = _engine.by_id(arg)
     try:
         if engine is None:
-            raise Error("the engine is gone")
+            raise Error("the engine was closed")
         ask(engine, messages, count, call)
     except BaseException as e:
         refuse(call, e)

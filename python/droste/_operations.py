@@ -20,8 +20,8 @@ from .errors import Cancelled, CellFailed, Error, check, of
 from .result import Result
 
 T = TypeVar("T")
-OPENING_CANCELLED = "opening the session was cancelled; make a new interpreter"
-ELSEWHERE = ("this interpreter belongs to another event loop, which runs; use it there, or make one "
+OPENING_CANCELLED = "opening the session was cancelled; create a new interpreter"
+ELSEWHERE = ("this interpreter belongs to another running event loop; use it there, or create one "
              "here")
 
 
@@ -61,7 +61,8 @@ class Operation:
     never read.
     """
 
-    def __init__(self, owner: "Operations", steps: List[Callable[[], int]], code: Optional[str] = None):
+    def __init__(self, owner: "Operations", steps: List[Callable[[], int]],
+                 code: Optional[str] = None):
         self.owner, self.steps, self.code = owner, collections.deque(steps), code
         self.future = owner._engine.loop.create_future()  # type: ignore
         self.future.add_done_callback(self._settled)
@@ -155,11 +156,11 @@ class Operations:
 
     def _tell_ends(self) -> None:
         """On a loop: has the library report the ends of steps until `_tell_no_more`."""
-        _told[self._id] = self
+        _listeners[self._id] = self
         quick.droste_session_on_done(self._session, _on_done, self._id)
 
     def _tell_no_more(self) -> None:
-        _told.pop(self._id, None)
+        _listeners.pop(self._id, None)
 
     # -- without asyncio: start, and wait
 
@@ -242,7 +243,7 @@ class Operations:
         if running is not loop and loop.is_running():
             raise Error(ELSEWHERE)
         if loop.is_closed():
-            raise Error("the event loop that this interpreter belongs to is closed; make a new one")
+            raise Error("the event loop of this interpreter is closed; create a new interpreter")
         operation = Operation(self, steps, code)
         self._queue.append(operation)
         self._advance()
@@ -296,7 +297,8 @@ class Operations:
 
     def _give_up(self, operation: Operation) -> None:
         """Interrupts the cell of a cancelled operation and ignores its result."""
-        if operation is self._current and self._session is not None and self._engine.handle is not None:
+        if (operation is self._current and self._session is not None
+            and self._engine.handle is not None):
             quick.droste_session_interrupt(self._session)
             self._engine.kick()
 
@@ -314,18 +316,20 @@ class Operations:
     def _refuse_to_hold_up(self) -> None:
         """Raises Error where blocking the loop's thread could never end."""
         if self._engine.inside:
-            raise Error("what the engine calls (a tool, on_output) cannot wait for a result: await it "
-                        "elsewhere")
+            raise Error("a callback of the engine (a tool, on_output) cannot wait for a result: "
+                        "await it elsewhere")
         waiting_for = self._runs_on_loop()
         if waiting_for:
-            raise Error("the session's code waits for %s, which runs on this event loop, and reading the "
-                        "result without `await` stops the loop: each would wait for the other; await "
+            raise Error("the session's code waits for %s, which runs on this event loop, and "
+                        "reading the "
+                        "result without `await` stops the loop: each would wait for the other; "
+                        "await "
                         "the result" % ", ".join(waiting_for))
 
     def _wait_here(self, operation: Operation) -> None:
         """Blocks until the operation is done, for a result that is read without `await`."""
         if self._engine.loop.is_running() and _get_running_loop() is not self._engine.loop:
-            raise Error("the cell is under way on an event loop of another thread; await it there")
+            raise Error("the cell is running on an event loop of another thread; await it there")
         engine = self._engine
         self._refuse_to_hold_up()
         with engine.lock:
@@ -357,12 +361,12 @@ class Operations:
                     operation.future.exception()    # retrieved: asyncio does not log it
 
 
-_told: "weakref.WeakValueDictionary[int, Operations]" = weakref.WeakValueDictionary()
+_listeners: "weakref.WeakValueDictionary[int, Operations]" = weakref.WeakValueDictionary()
 
 
 @_library.SessionDoneFn
 def _on_done(arg: int, session: int, handle: Optional[int], error: Any) -> None:
-    owner = _told.get(arg)
+    owner = _listeners.get(arg)
     if owner is None:
         free_result(handle)
         return

@@ -57,8 +57,8 @@ def refuse(session: int, holder: Optional[int] = None) -> None:
     mine = _held_here()
     for tool, waited_for in _tools_at_work(session, holder):
         if mine & waited_for:
-            raise Error("a tool%s waits for this thread, which cannot use the session whose code "
-                        "called the tool: each would wait for the other" % tool)
+            raise Error("a tool%s waits for this thread, so the thread cannot use the session "
+                        "whose code called the tool: each would wait for the other" % tool)
 
 
 def _tools_at_work(session: int, holder: Optional[int]) -> Iterator[Any]:
@@ -125,7 +125,8 @@ def _behind(things: List[Any]) -> Set[int]:
             todo.extend(getattr(thing, "_children", ()))
             # The callback of asyncio.wrap_future() refers to the wrapped future.
             for callback, _ in getattr(thing, "_callbacks", None) or ():
-                todo.extend(cell.cell_contents for cell in getattr(callback, "__closure__", None) or ())
+                todo.extend(cell.cell_contents
+                            for cell in getattr(callback, "__closure__", None) or ())
         frame = getattr(thing, "cr_frame", None)
         if frame is not None:
             todo.extend(value for value in _flat(list(frame.f_locals.values()))

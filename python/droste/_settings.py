@@ -22,7 +22,8 @@ def check_name(word: str) -> str:
     if name not in _library.options:
         near = difflib.get_close_matches(name, _library.options, 1)
         raise ArgumentError("there is no setting %r%s; docs/configuration.md lists them"
-                            % (word, "; do you mean %r?" % near[0].replace("-", "_") if near else ""))
+                            % (word, " (did you mean %r?)" % near[0].replace("-", "_") if near
+                               else ""))
     return name
 
 
@@ -48,8 +49,8 @@ def _texts(value: Any, word: str) -> Iterator[Any]:
         for one in value:
             yield from _texts(one, word)
     else:
-        raise ArgumentError("%s is %s; a setting is a text, a number, a path, or a list or dict of "
-                            "them" % (word, kind_of(value)))
+        raise ArgumentError("%s is %s; a setting must be a text, a number, a path, or a list or "
+                            "dict of them" % (word, kind_of(value)))
 
 
 def pairs(settings: Dict[str, Any]) -> List[Tuple[str, Any]]:

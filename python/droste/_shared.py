@@ -22,6 +22,7 @@ class Shared:
     def __init__(self, kind: str, **settings: Any):
         self._session = Interpreter(**settings)
         self._session._kind = kind
+        self._session._typed = False
         self._lock = _reentry.Turn(self)
         _engine.holders.add(self)
 
@@ -67,7 +68,7 @@ class Shared:
     def _run(self, function: Callable[..., Any], *arguments: Any) -> Any:
         helper = _engine.sessions()
         if threading.get_ident() == helper.thread.ident:
-            raise Error("the session is busy: what its engine calls (on_output) cannot use it")
+            raise Error("the session is busy: a callback of its engine (on_output) cannot use it")
         self._session._refuse_own_tools()
         with self._lock:
             future = helper.run(function(*arguments), contextvars.copy_context())

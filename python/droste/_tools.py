@@ -15,7 +15,7 @@ import threading
 import typing
 from typing import Any, Callable, Dict, List, Mapping, Optional, Union
 
-from . import _engine, _library
+from . import _engine, _library, _typed
 from ._library import bytes_at, quick
 from ._values import to_json
 from .errors import ArgumentError
@@ -91,7 +91,7 @@ class Tool:
     def __init__(self, name: str, function: Callable[..., Any], description: Optional[str] = None,
                  parameters: Optional[Mapping[str, Any]] = None):
         if not callable(function):
-            raise ArgumentError("the tool %r is no function" % name)
+            raise ArgumentError("the tool %r is not a function" % name)
         self.name, self.function = name, function
         doc = inspect.getdoc(function) if not isinstance(function, type) else None
         self.description = description if description is not None else doc
@@ -136,8 +136,10 @@ def make(name: str, tool: Any) -> Tool:
 class Bound:
     """A tool of one session or run, with the context and threads for its calls."""
 
-    def __init__(self, tool: Tool, engine: "_engine.Engine", threads: bool = False, owner: int = 0):
+    def __init__(self, tool: Tool, engine: "_engine.Engine", threads: bool = False, owner: int = 0,
+                 typed: bool = False):
         self.tool, self.engine = tool, engine
+        self.typed = typed      # arguments and results keep types that JSON does not have
         self.threads, self.owner = threads, owner
         self.context: Optional[contextvars.Context] = None      # of the caller of the cell
         self.id = next(_engine.ids)
@@ -154,7 +156,7 @@ class Bound:
 
     def begin(self, call: int, arguments: Dict[str, Any]) -> None:
         if not self.tool.is_async and not self.threads and self.engine.loop is None:
-            finish(call, self.written(self.tool.call(arguments)))
+            finish(call, *self.written(self.tool.call(arguments)))
             return
         context = (self.context or contextvars.copy_context()).copy()
         if self.owner:
@@ -174,8 +176,12 @@ class Bound:
         quick.droste_tool_on_cancel(call, _on_cancel, None)
         task.add_done_callback(lambda done: self.settle(call, done.result))
 
-    def written(self, result: Any) -> bytes:
-        return to_json(result, "what %s() returned" % self.tool.name)
+    def written(self, result: Any) -> typing.Tuple[bytes, Optional[bytes]]:
+        """Returns the answer as JSON and, if JSON does not keep it, as a typed value."""
+        at = "what %s() returned" % self.tool.name
+        if not self.typed or _typed.is_plain_json(result):
+            return to_json(result, at), None
+        return _typed.project_typed(result, at), _typed.encode_answer(result, at)
 
     def run(self, call: int, context: contextvars.Context, arguments: Dict[str, Any]) -> None:
         """Runs a sync tool; called in a thread of the pool."""
@@ -186,8 +192,8 @@ class Bound:
     def settle(self, call: int, result: Callable[[], Any]) -> None:
         """Posts the result or exception to the engine's thread; safe in any thread."""
         try:
-            data = self.written(result())
-            self.engine.post(lambda: finish(call, data))
+            answer = self.written(result())
+            self.engine.post(lambda: finish(call, *answer))
         except BaseException as e:
             failure = e
             self.engine.post(lambda: fail(call, failure))
@@ -218,22 +224,26 @@ def on_loop(owner: int) -> List[str]:
             if bound.owner == owner and isinstance(task, asyncio.Task) and not task.done()]
 
 
-def finish(call: int, data: bytes) -> None:
+def finish(call: int, data: bytes, values: Optional[bytes]) -> None:
     _running.pop(call, None)
-    quick.droste_tool_answer(call, data, len(data))
+    if values is None:
+        quick.droste_tool_answer(call, data, len(data))
+    else:
+        quick.droste_tool_answer_values(call, data, len(data), values, len(values))
 
 
-def _told(failure: BaseException) -> typing.Tuple[bytes, bytes]:
+def _error_texts(failure: BaseException) -> typing.Tuple[bytes, bytes]:
     """Returns the name and message of an exception for the code in the sandbox."""
     name, message = type(failure).__name__, str(failure)
-    if isinstance(failure, KeyError) and len(failure.args) == 1 and isinstance(failure.args[0], str):
+    if (isinstance(failure, KeyError) and len(failure.args) == 1
+        and isinstance(failure.args[0], str)):
         message = failure.args[0]
     return name.encode("utf-8", "replace"), message.encode("utf-8", "replace")
 
 
 def fail(call: int, failure: BaseException) -> None:
     _running.pop(call, None)
-    quick.droste_tool_fail(call, *_told(failure))
+    quick.droste_tool_fail(call, *_error_texts(failure))
 
 
 @_library.CancelFn
@@ -249,8 +259,13 @@ def on_tool(arg: int, call: int, address: int, length: int) -> None:
     bound = _bound.get(arg)
     try:
         if bound is None:
-            raise RuntimeError("the tool is gone")
-        bound.begin(call, json.loads(bytes_at(address, length).decode("utf-8", "replace")))
+            raise RuntimeError("the tool no longer exists")
+        arguments = json.loads(bytes_at(address, length).decode("utf-8", "replace"))
+        values = _typed.read_values(quick.droste_tool_values, call, None)
+        if values is not None:      # a copy: the call's memory ends with this function
+            arguments = _typed.merge_typed(arguments, bytearray(values),
+                                           "the arguments of %s()" % bound.tool.name)
+        bound.begin(call, arguments)
     except BaseException as e:
         if bound is not None and not isinstance(e, Exception):
             bound.engine.interrupt = e      # Ctrl-C in a tool reaches the waiting caller

@@ -17,6 +17,7 @@ import types
 import uuid
 from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 
+from ._encoding.plain import iso_duration
 from ._library import ascii_of
 from .errors import ArgumentError
 
@@ -48,7 +49,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, (datetime.datetime, datetime.date, datetime.time)):
         return value.isoformat()
     if isinstance(value, datetime.timedelta):
-        return duration(value)
+        return iso_duration(value)
     if isinstance(value, TEXTS):
         return str(value)
     if isinstance(value, os.PathLike):
@@ -86,19 +87,6 @@ def ordered(values: Any) -> List[Any]:
         return list(values)
 
 
-def duration(value: datetime.timedelta) -> str:
-    """Formats a duration as ISO 8601: P1DT2H3.5S."""
-    sign, value = ("-", -value) if value.days < 0 else ("", value)
-    hours, rest = divmod(value.seconds, 3600)
-    minutes, seconds = divmod(rest, 60)
-    fraction = (".%06d" % value.microseconds).rstrip("0") if value.microseconds else ""
-    day = "%dD" % value.days if value.days else ""
-    time = "".join("%d%s" % pair for pair in ((hours, "H"), (minutes, "M")) if pair[0])
-    if seconds or fraction or not (day or time):
-        time += "%d%sS" % (seconds, fraction)
-    return "%sP%s%s" % (sign, day, "T" + time if time else "")
-
-
 def text_if_not_finite(value: float) -> Any:
     return value if math.isfinite(value) else str(value)
 
@@ -126,7 +114,8 @@ class Walk:
             return [self.value(v, "%s[%d]" % (at, i)) for i, v in enumerate(value)]
         made = self.one_level(value, at)
         if isinstance(made, dict) and not isinstance(value, collections.abc.Mapping):
-            return self.members(made, at, ".%s")        # dataclasses and models: path with attributes
+            # dataclasses and models: path with attributes
+            return self.members(made, at, ".%s")
         return self.value(made, at)
 
     def members(self, value: Dict[Any, Any], at: str, form: str) -> Dict[Any, Any]:
@@ -139,8 +128,9 @@ class Walk:
             return self.convert(value)
         except NotPlain:
             raise ArgumentError(
-                "%s is %s, which cannot go into a sandbox: give str, bytes, numbers, bool, None, lists, "
-                "dicts, dataclasses or pydantic models" % (at, kind_of(value))) from None
+                "%s is %s, which cannot be sent to a sandbox: use str, bytes, numbers, bool, "
+                "None, lists, dicts, dataclasses or pydantic models"
+                % (at, kind_of(value))) from None
         except (RecursionError, ArgumentError):
             raise
         except Exception as e:
@@ -154,10 +144,12 @@ class Walk:
             return key.value
         if key is None or isinstance(key, (str, bool, int)):
             return key
-        made = self.text(key, at) if isinstance(key, bytes) else None if isinstance(key, tuple) else self.one_level(
+        made = self.text(key, at) if isinstance(key, bytes) else None if isinstance(
+            key, tuple) else self.one_level(
             key, "a key of " + at)
         if not isinstance(made, (str, int, float, bytes)):
-            raise ArgumentError("%s has a key that is %s; keys are str or numbers" % (at, kind_of(key)))
+            raise ArgumentError("%s has a key that is %s; keys must be str or numbers"
+                                % (at, kind_of(key)))
         return made
 
     @staticmethod
@@ -165,8 +157,8 @@ class Walk:
         try:
             return data.decode()
         except UnicodeDecodeError:
-            raise NotText("%s is bytes that are no UTF-8, within a value that goes as JSON: give them "
-                          "on their own, or as base64" % at) from None
+            raise NotText("%s is bytes that are not UTF-8, within a value that is sent as JSON: "
+                          "send them as a separate variable, or as base64" % at) from None
 
 
 def kind_of(value: Any) -> str:
@@ -181,7 +173,8 @@ def kind_of(value: Any) -> str:
 
 
 def short_repr(key: Any) -> str:
-    text = repr(key) if isinstance(key, (str, int, float, bytes, type(None))) else type(key).__name__
+    text = (repr(key) if isinstance(key, (str, int, float, bytes, type(None)))
+            else type(key).__name__)
     return text if len(text) <= 60 else text[:59] + "…"
 
 
@@ -210,44 +203,8 @@ def to_json(value: Any, at: str = "the value") -> bytes:
     return text.encode("utf-8", "replace")
 
 
-# -- values that JSON does not keep as they are
-
-JSON_TYPES = {str, int, bool, float, type(None), list, tuple, dict}
-MARK = "$droste"        # key of objects that represent values without JSON form
-
-#: Python code for the sandbox that replaces marked objects by their values
-UNMARK = """def _unmarked(value):
-    if type(value) is list:
-        return [_unmarked(one) for one in value]
-    if type(value) is not dict:
-        return value
-    if %r not in value:
-        return {key: _unmarked(one) for key, one in value.items()}
-    kind, data = value[%r]
-    if kind == "dict":
-        return {_unmarked(key): _unmarked(one) for key, one in data}
-    if kind in ("float", "int"):
-        return float(data) if kind == "float" else int(data, 16)
-    data = bytes.fromhex(data)
-    return data if kind == "bytes" else data.decode("utf-8", "surrogatepass")
-""" % (MARK, MARK)
-
-
-def _json_keeps(value: Any) -> bool:
-    """Whether JSON preserves a list or dict (tuples count as lists); does not check floats."""
-    keyed = type(value) is dict
-    if keyed and not set(map(type, value)) <= {str}:
-        return False
-    members = value.values() if keyed else value
-    kinds = set(map(type, members))
-    if not kinds <= JSON_TYPES:
-        return False
-    return not kinds & {list, tuple, dict} or all(
-        _json_keeps(one) for one in members if isinstance(one, (list, tuple, dict)))
-
-
 class _Exact(Walk):
-    """Leaves bytes, non-finite numbers and dict keys, which _marked() encodes."""
+    """Keeps bytes, non-finite numbers and dict keys."""
 
     def __init__(self) -> None:
         super().__init__(number=lambda value: value)
@@ -257,55 +214,16 @@ class _Exact(Walk):
         return data
 
 
-def _marked(value: Any) -> Any:
-    """Encodes the result of `_Exact` as JSON with marks; UNMARK decodes it."""
-    if isinstance(value, list):
-        return [_marked(one) for one in value]
-    if isinstance(value, dict):
-        if MARK in value or not all(type(key) is str and _is_utf8(key) for key in value):
-            return {MARK: ["dict", [[_marked(key), _marked(one)] for key, one in value.items()]]}
-        return {key: _marked(one) for key, one in value.items()}
-    if isinstance(value, bytes):
-        return {MARK: ["bytes", value.hex()]}
-    if isinstance(value, float) and not math.isfinite(value):
-        return {MARK: ["float", str(value)]}
-    if isinstance(value, int) and value.bit_length() >= LONG:
-        return {MARK: ["int", hex(value)]}
-    if isinstance(value, str) and not _is_utf8(value):
-        return {MARK: ["text", value.encode("utf-8", "surrogatepass").hex()]}
-    return value
+def exact(value: Any, at: str) -> Any:
+    """Converts a value to built-in types, for sessions without typed values.
 
-
-def _is_utf8(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def exact(value: Any, at: str) -> Tuple[Any, bytes, bool]:
-    """Returns a value as built-in types, as JSON, and whether the JSON has marks.
-
-    Raises ArgumentError with the path to a member that cannot be converted.
+    Keeps bytes, floats that are not finite, and keys that are not str. Raises ArgumentError with
+    the path to a member that cannot be converted.
     """
     try:
-        if (isinstance(value, (list, tuple, dict)) and type(value) in JSON_TYPES
-                and _json_keeps(value)):
-            try:
-                return value, json.dumps(value, allow_nan=False, ensure_ascii=False).encode(), False
-            except ValueError:      # a float that is not finite, a lone surrogate
-                pass
-        plainly = _Exact().value(value, at)
-        marked = _marked(plainly)
-        data = json.dumps(marked, allow_nan=False, ensure_ascii=False).encode()
-        return plainly, data, marked != plainly
+        return _Exact().value(value, at)
     except RecursionError:
         raise ArgumentError("%s is nested too deeply for JSON, or contains itself" % at) from None
-    except ArgumentError:
-        raise
-    except ValueError as e:     # an int of thousands of digits
-        raise ArgumentError("%s cannot be written as JSON: %s" % (at, e)) from None
 
 
 def c_text(value: Any, what: str) -> bytes:
@@ -315,7 +233,7 @@ def c_text(value: Any, what: str) -> bytes:
     except UnicodeEncodeError as e:
         raise ArgumentError("%s cannot be written as UTF-8: %s" % (what, e)) from None
     if b"\0" in data:
-        raise ArgumentError("%s cannot have a NUL character" % what)
+        raise ArgumentError("%s cannot contain a NUL character" % what)
     return data
 
 
@@ -350,7 +268,8 @@ def literal(value: Any, levels: int = LEVELS) -> Optional[str]:
         # hex has no length limit
         return int.__repr__(value) if value.bit_length() < LONG else hex(value)
     if isinstance(value, float):
-        return float.__repr__(value) if math.isfinite(value) else "float('%s')" % float.__repr__(value)
+        return (float.__repr__(value) if math.isfinite(value)
+                else "float('%s')" % float.__repr__(value))
     if levels == 0:
         return None
     if isinstance(value, (bytearray, memoryview)):
@@ -371,5 +290,5 @@ def literal(value: Any, levels: int = LEVELS) -> Optional[str]:
 
 def check_name(name: str) -> str:
     if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name):
-        raise ArgumentError("%r is no name that a variable can have" % (name,))
+        raise ArgumentError("%r is not a valid name for a variable" % (name,))
     return name

@@ -51,7 +51,8 @@ def _open_and_close(key: Tuple[Any, ...]) -> None:
     engine, session = _engine.take(key), ctypes.c_void_p()
     try:
         with engine.lock:
-            check(lib.droste_session_start(engine.alive(), _settings.words(pairs + BARE),
+            check(lib.droste_session_start(engine.alive(),
+                                           _settings.words(engine.settings(pairs) + BARE),
                                            ctypes.byref(session), engine.err), engine.error)
             lib.droste_session_close(session)
     finally:

@@ -32,12 +32,12 @@ from . import _engine, _settings, _tools
 from ._shared import Shared
 from ._values import NotPlain, ordered, plain, Walk
 from .errors import Error
-from .interpreter import Interpreter
+from .interpreter import ECHO, Interpreter, PRINT, RESULTS
 from .result import Result, SubmittedFirst
 
 __all__ = ["DrosteInterpreter"]
 SYNTAX = ("SyntaxError", "IndentationError", "TabError")
-ENDED = "the session has ended, and with it its variables; make a new interpreter"
+ENDED = "the session has ended, and its variables are gone; create a new interpreter"
 
 
 # -- values, converted as in dspy's own interpreter
@@ -119,7 +119,8 @@ def _instructions(settings: Mapping[str, Any]) -> str:
         where = ("The code runs in full CPython, in a %s sandbox; its packages are those of that "
                  "sandbox's image." % environment)
     elif python == sys.executable:
-        where = ("The code runs in full CPython %d.%d, in a sandbox of its own without network. The "
+        where = ("The code runs in full CPython %d.%d, in a sandbox of its own without network. "
+                 "The "
                  "standard library and the packages of the host's Python environment are there."
                  % sys.version_info[:2])
     else:
@@ -144,6 +145,8 @@ class _Blocking(Interpreter):
     """
     _may_be_async = False
     _kind = "DrosteInterpreter"
+    _flags = ECHO | RESULTS | PRINT     # its callers read the output only
+    _typed = False      # as dspy's own interpreter: lists, dicts and text
 
 
 def _for_the_code(function: Callable[..., Any], name: str) -> Callable[..., Any]:
@@ -218,7 +221,7 @@ class DrosteInterpreter:
             raise CodeInterpreterError(ENDED)
         if self._started and not self._inner.alive:
             self._ended = True
-            raise CodeInterpreterError("the sandbox is gone: " + ENDED)
+            raise CodeInterpreterError("the sandbox has ended: " + ENDED)
 
     @with_callbacks
     def shutdown(self) -> None:
@@ -246,7 +249,7 @@ class DrosteInterpreter:
         Any other `CodeInterpreterError` ends the session.
         """
         if not isinstance(code, str):
-            raise CodeInterpreterError("code is a str, not %s" % type(code).__name__)
+            raise CodeInterpreterError("code must be a str, not %s" % type(code).__name__)
         self._refuse_recursion()
         self._refuse_ended()
         prepared = _prepare(variables or {})
@@ -261,7 +264,8 @@ class DrosteInterpreter:
 
     def _refuse_recursion(self) -> None:
         if self._inner._id in _tools.calling.get():
-            raise CodeInterpreterError("DrosteInterpreter cannot execute recursively from one of its "
+            raise CodeInterpreterError("DrosteInterpreter cannot execute recursively from one of "
+                                       "its "
                                        "tools: each would wait for the other")
 
     def _find_tool(self, name: str) -> Callable[..., Any]:
@@ -350,7 +354,8 @@ class _Submission(SubmittedFirst, FinalOutput):
     def __eq__(self, other: object) -> Any:
         if not isinstance(other, FinalOutput):
             return NotImplemented
-        return self._own.fields == (other._own.fields if isinstance(other, _Submission) else other.output)
+        return self._own.fields == (other._own.fields if isinstance(other, _Submission)
+                                    else other.output)
 
     __hash__ = object.__hash__
     __repr__ = Result.__repr__

@@ -39,6 +39,7 @@ except ImportError:     # pragma: no cover
 from . import _engine, _library
 from .compat import wire
 from ._library import lib, quick
+from ._typed import decode_typed
 from ._values import to_json
 from .errors import ArgumentError, Cancelled, Error, TimedOut, check, named
 
@@ -96,7 +97,7 @@ class Registry:
 
     def register(self, name: str, factory: Callable[..., EnvironmentPort]) -> None:
         if name in OWN:
-            raise ArgumentError("the environment %r is Droste's own; take another name" % name)
+            raise ArgumentError("Droste already has an environment %r; choose another name" % name)
         self._factories[name] = factory
 
     def unregister(self, name: str) -> None:
@@ -104,7 +105,8 @@ class Registry:
 
     def factory(self, name: str) -> Callable[..., EnvironmentPort]:
         if name not in self._factories:
-            raise ArgumentError("there is no environment %r any more: register it" % name)
+            raise ArgumentError("the environment %r is no longer registered: register it again"
+                                % name)
         return self._factories[name]
 
     def make(self, name: str, **kwargs: Any) -> EnvironmentPort:
@@ -120,11 +122,12 @@ class Registry:
 registry = Registry()
 
 
-def _made(name: str, factory: Callable[..., EnvironmentPort], kwargs: Dict[str, Any]) -> EnvironmentPort:
+def _made(name: str, factory: Callable[..., EnvironmentPort],
+          kwargs: Dict[str, Any]) -> EnvironmentPort:
     environment = factory(**kwargs)
     if not isinstance(environment, EnvironmentPort):
-        raise ArgumentError("the environment %r has not the methods load_context, execute_code and "
-                            "cleanup" % name)
+        raise ArgumentError("the environment %r must have the methods load_context, execute_code "
+                            "and cleanup" % name)
     return environment
 
 
@@ -164,29 +167,30 @@ class Broker:
         """Returns an answer or an exception for each prompt."""
         if not prompts:
             return []
-        head: Dict[str, Any] = {"name": function, "prompts": [_prompt(prompt) for prompt in prompts]}
+        head: Dict[str, Any] = {"name": function,
+                                "prompts": [_prompt(prompt) for prompt in prompts]}
         if model is not None:
             head["model"] = model
         if contexts is not None:
-            given = [context for context in contexts if context is not None]
-            numbers = iter(range(len(given)))
+            present = [context for context in contexts if context is not None]
+            numbers = iter(range(len(present)))
             head["of"] = [-1 if context is None else next(numbers) for context in contexts]
-            head["kinds"] = ["text" if isinstance(context, str) else "json" for context in given]
+            head["kinds"] = ["text" if isinstance(context, str) else "json" for context in present]
             head["contexts"] = [context if isinstance(context, str) else to_json(context).decode()
-                                for context in given]
+                                for context in present]
         self.calls += len(prompts)
-        told = self._sandbox.call(to_json(head)).result()
-        if "error" in told:
-            raise _failure(told["error"])
-        errors = told.get("errors", {})
+        fields = self._sandbox.call(to_json(head)).result()
+        if "error" in fields:
+            raise _failure(fields["error"])
+        errors = fields.get("errors", {})
         return [_failure(errors[str(at)]) if str(at) in errors
                 else json.loads(reply) if contexts is not None else reply
-                for at, reply in enumerate(told["replies"])]
+                for at, reply in enumerate(fields["replies"])]
 
 
 def _several(prompts: Any) -> List[Any]:
     if isinstance(prompts, (str, bytes, dict)):
-        raise TypeError("prompts is a list of prompts, not one %s" % type(prompts).__name__)
+        raise TypeError("prompts must be a list of prompts, not one %s" % type(prompts).__name__)
     return list(prompts)
 
 
@@ -199,13 +203,13 @@ def _prompt(prompt: Any) -> Any:
             isinstance(m, dict) and isinstance(m.get("role"), str)
             and isinstance(m.get("content"), str) for m in prompt):
         return [{"role": m["role"], "content": m["content"]} for m in prompt]
-    raise ArgumentError("a prompt is a str that is not empty, or a list of {'role': …, 'content': …} "
+    raise ArgumentError("a prompt must be a non-empty str, or a list of {'role': …, 'content': …} "
                         "messages, not %s" % (
         "an empty str" if prompt == "" else type(prompt).__name__))
 
 
-def _failure(told: Dict[str, Any]) -> Error:
-    return named(told.get("code", "error"), told.get("message", ""))
+def _failure(fields: Dict[str, Any]) -> Error:
+    return named(fields.get("code", "error"), fields.get("message", ""))
 
 
 def _one(answers: List[Any]) -> Any:
@@ -243,21 +247,22 @@ _DECODERS: Dict[str, Callable[[bytes], Any]] = {
     "json": json.loads, "files": _files,
     "jsonl": lambda data: [json.loads(line) for line in data.decode("utf-8").split("\n")
                            if line.strip()],
+    "values": lambda data: decode_typed(bytearray(data), "a context"),
 }
 
 
 def _described(name: str, value: Any) -> Dict[str, Any]:
     """Describes a variable for the model; inspects only exact built-in types."""
-    told: Dict[str, Any] = {"name": name[:PREVIEW], "type": type(value).__name__[:PREVIEW]}
+    fields: Dict[str, Any] = {"name": name[:PREVIEW], "type": type(value).__name__[:PREVIEW]}
     if type(value) in (str, bytes, list, tuple, dict, set, frozenset):
-        told["length"] = len(value)
+        fields["length"] = len(value)
     if type(value) in (str, bytes):
-        told["preview"] = repr(value[:PREVIEW])
+        fields["preview"] = repr(value[:PREVIEW])
     if type(value) is dict:
-        told["keys"] = [str(key)[:PREVIEW] for key in itertools.islice(value, 5)]
+        fields["keys"] = [str(key)[:PREVIEW] for key in itertools.islice(value, 5)]
     if type(value) is list and value:
-        told["item"] = type(value[0]).__name__
-    return told
+        fields["item"] = type(value[0]).__name__
+    return fields
 
 
 # The last line of a traceback.
@@ -323,7 +328,7 @@ class _Sandbox:
         """Fails pending calls; cleans up the environment when its current method returns."""
         self.open = False
         self.abandoned = self.at_work
-        self._give_up(Cancelled("the run in which this was asked has ended"))
+        self._give_up(Cancelled("the run that made this call has ended"))
         self._jobs.put(None)
 
     def interrupt(self) -> None:
@@ -334,10 +339,10 @@ class _Sandbox:
         if stop is not None:
             threading.Thread(target=stop, name="droste-interrupt", daemon=True).start()
 
-    def answered(self, call: int, told: Dict[str, Any]) -> None:
+    def answered(self, call: int, fields: Dict[str, Any]) -> None:
         future = self._calls.pop(call, None)
         if future is not None:
-            future.set_result(told)
+            future.set_result(fields)
 
     def _give_up(self, why: Error) -> None:
         while self._calls:
@@ -379,8 +384,8 @@ class _Sandbox:
     def call(self, data: bytes) -> "Future[Dict[str, Any]]":
         future: "Future[Dict[str, Any]]" = Future()
         if threading.get_ident() == self.place.thread:
-            raise Error("a broker cannot be asked from the thread in which the run's loop is: it would "
-                        "wait for itself")
+            raise Error("the thread of the run's loop cannot ask the broker: it would wait for "
+                        "itself")
         self.engine.post(lambda: self._begin_call(next(_engine.ids), data, future))
         return future
 
@@ -422,8 +427,9 @@ class _Sandbox:
             data: bytes) -> Tuple[Dict[str, Any], Optional[bytes], str, str]:
         assert self._environment is not None
         if name != "context":
-            message = "the environment %r takes one context, and no value %r" % (self.place.name,
-                                                                                 name)
+            message = "the environment %r supports a single context, not the value %r" % (
+                self.place.name,
+                name)
             return ({"status": "error", "error": {"type": "ValueError", "message": message}},
                     None, "", "")
         value = _DECODERS[kind](data)
@@ -502,7 +508,8 @@ class Place:
         broker, secret = Broker(sandbox), uuid.uuid4().hex
         sandbox.server = wire.Server(broker, secret)
         return _made(self.name, self.factory, dict(
-            self.kwargs, broker=broker, broker_address=sandbox.server.address, correlation_id=secret))
+            self.kwargs, broker=broker, broker_address=sandbox.server.address,
+            correlation_id=secret))
 
     def release(self) -> None:
         _places.pop(self.id, None)

@@ -12,7 +12,8 @@ from typing import Any, Dict, Optional, Type
 from . import _library
 
 __all__ = ["Error", "ArgumentError", "ConfigError", "NotFoundError", "PermissionDenied",
-           "UnsupportedError", "EnvironmentFailed", "LostError", "ProtocolError", "TimedOut",
+           "UnsupportedError", "MissingLibrary", "EnvironmentFailed", "LostError", "ProtocolError",
+           "TimedOut",
            "BudgetError", "Cancelled", "IOFailed", "OutOfMemory", "StoreError", "ModelError",
            "ModelAuthError", "ModelUnknownError", "ModelRateError", "ModelServerError",
            "ModelConnectError", "ModelStallError", "ModelCutError", "ModelReplyError",
@@ -47,6 +48,11 @@ class PermissionDenied(Error, PermissionError):
 class UnsupportedError(Error, NotImplementedError):
     """This machine or version lacks a feature; the message names the requirement."""
     code = "unsupported"
+
+
+class MissingLibrary(UnsupportedError, ImportError):
+    """A value belongs to a library that this interpreter does not have; the message names it."""
+    code = "unsupported_library"
 
 
 class EnvironmentFailed(Error, RuntimeError):

@@ -12,17 +12,22 @@ import math
 import warnings
 from asyncio import _get_running_loop  # type: ignore
 from typing import (Any, Callable, Dict, Generator, List, Mapping, MutableMapping, Optional,
-                    Sequence, Tuple, Type, Union)
+                    Sequence, Tuple, Type, TYPE_CHECKING, Union)
 
-from . import _closing, _engine, _library, _models, _reentry, _settings, _tools, _warm
+from . import _closing, _engine, _forks, _library, _models, _reentry, _settings, _tools, _typed, _warm
 from ._library import lib, quick
 from ._operations import Done, ELSEWHERE, free_result, Operation, Operations
-from ._values import c_text, check_name, Data, encode, exact, literal, memory_of, to_json, UNMARK
+from ._values import c_text, check_name, exact, literal, to_json
 from .errors import ArgumentError, Cancelled, Error, check
+from .files import AsyncFiles, Files
 from .result import Result
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack    # of the type checker: no dependency
+    from ._keywords import InterpreterSettings
+
 LARGE = 16384           # from this length on, values are sent separately, not as literals
-ECHO = 1
+ECHO, RESULTS, PRINT, VALUES, ONLY_VALUES = 1, 2, 4, 8, 16     # droste.h
 
 
 class Opening:
@@ -65,12 +70,14 @@ class Interpreter(Operations):
     _result_type: Type[Result] = Result
     #: the class name in warnings
     _kind = "Interpreter"
+    #: whether values keep types that JSON does not have; else they are lists, dicts and text
+    _typed = True
 
     def __init__(self, *, tools: _tools.Tools = None, model: Union[None, str, Callable[..., Any]] = None,
                  sub_model: Union[None, str, Callable[..., Any]] = None,
                  output_fields: Optional[Sequence[Any]] = None,
                  on_output: Optional[Callable[[int, str], None]] = None, tool_threads: bool = False,
-                 **settings: Any):
+                 **settings: "Unpack[InterpreterSettings]"):
         super().__init__()
         self._closed = False
         self._closing: Optional[_closing.Closing] = None
@@ -91,6 +98,8 @@ class Interpreter(Operations):
         self._tool_threads = tool_threads
         self._output_id = 0
         self._sent: Dict[str, Any] = {}
+        self._family: Optional[_forks.Family] = None    # of a session with forks
+        self._checkpoints: Dict[str, Interpreter] = {}
         _engine.holders.add(self)
 
     # -- opening and closing
@@ -129,6 +138,8 @@ class Interpreter(Operations):
 
     #: whether the session uses a running asyncio loop; false where results must be immediate
     _may_be_async = True
+    #: how cells report; with PRINT, display() also prints, for callers that only read the output
+    _flags = ECHO | RESULTS
 
     def _open_session(self) -> None:
         engine, pairs = self._engine, list(self._pairs)
@@ -138,13 +149,11 @@ class Interpreter(Operations):
             pairs.append((name.replace("_", "-"), "callback:%d" % number))
         session = ctypes.c_void_p()
         with engine.lock:
-            check(lib.droste_session_start(engine.alive(), _settings.words(pairs), ctypes.byref(session),
+            check(lib.droste_session_start(engine.alive(), _settings.words(engine.settings(pairs)), ctypes.byref(session),
                                            self._err), self._error)
             self._session = session.value
             self._id = next(_engine.ids)
-            if self._on_output is not None:
-                _listeners[self._id] = self._on_output, engine
-                quick.droste_session_on_output(self._session, _on_output, self._id)
+            self._listen()
             if engine.loop is None:
                 free_result(self._finish_here())      # the setup code, if any
                 return
@@ -155,6 +164,11 @@ class Interpreter(Operations):
             else:
                 free_result(self._out.value)      # the setup code has already ended
             engine.kick()
+
+    def _listen(self) -> None:
+        if self._on_output is not None:
+            _listeners[self._id] = self._on_output, self._engine
+            quick.droste_session_on_output(self._session, _on_output, self._id)
 
     def shutdown(self, *, cancel: bool = False) -> Union[Done[None], "_closing.Closing"]:
         """Ends the session; does nothing if it has ended. May be awaited.
@@ -174,8 +188,8 @@ class Interpreter(Operations):
                 if loop is not None and loop.is_running() and _get_running_loop() is not loop:
                     raise Error(ELSEWHERE)
                 if self._engine.inside:
-                    raise Error("a session cannot be shut down by what its engine calls (a tool, "
-                                "on_output); interrupt() ends the cell")
+                    raise Error("a callback of the engine (a tool, on_output) cannot shut down "
+                                "the session; interrupt() ends the cell")
                 self._closed = True
                 if loop is None or not loop.is_running() or self._engine.handle is None:
                     self._close_here(cancel or self._engine.handle is None)
@@ -239,11 +253,15 @@ class Interpreter(Operations):
 
     def _leave(self) -> None:
         engine, session, self._session = self._engine, self._session, None
+        checkpoints, self._checkpoints = self._checkpoints, {}
+        for checkpoint in checkpoints.values():
+            checkpoint._leave()
         self._finishing = None
         self._tell_no_more()
         _listeners.pop(self._id, None)
         self._drop_operations(Cancelled("the interpreter was shut down"))
-        _close(engine, session, self._offered, self._numbers)
+        _close(engine, session, self._offered, self._numbers, self._family)
+        self._family = None
         closing, self._closing = self._closing, None
         if closing is not None:
             closing.ended()
@@ -275,7 +293,7 @@ class Interpreter(Operations):
         """Reports a failure while leaving `with`, as a warning if the block itself raised."""
         if raised is None:
             raise failure
-        warnings.warn("leaving the %s: %s" % (self._kind, failure), RuntimeWarning, stacklevel=3)
+        warnings.warn("error while leaving the %s: %s" % (self._kind, failure), RuntimeWarning, stacklevel=3)
 
     async def astart(self) -> "Interpreter":
         """Coroutine version of `start`; never blocks the loop."""
@@ -301,10 +319,11 @@ class Interpreter(Operations):
             return
         # The loop's thread may be within the library; close later, without a reference to self.
         engine, session, offered, numbers = self._engine, self._session, self._offered, self._numbers
+        family = self._family
         self._tell_no_more()
         _listeners.pop(self._id, None)
 
-        engine.post(lambda: _close(engine, session, offered, numbers))
+        engine.post(lambda: _close(engine, session, offered, numbers, family))
 
     # -- properties
 
@@ -313,6 +332,16 @@ class Interpreter(Operations):
         """Whether the session is open and its sandbox exists."""
         return (self._session is not None and not self._closed and self._engine.handle is not None
                 and bool(quick.droste_session_is_alive(self._session)))
+
+    @property
+    def files(self) -> Files:
+        """The files of the open session, which do not wait for its cells (docs/files.md)."""
+        return Files(self)
+
+    @property
+    def afiles(self) -> AsyncFiles:
+        """The same as coroutines, for a session on this event loop."""
+        return AsyncFiles(self)
 
     @property
     def isolation(self) -> Optional[str]:
@@ -339,7 +368,8 @@ class Interpreter(Operations):
 
     def _refuse_inside(self) -> None:
         if self._engine is not None and self._engine.loop is None and self._engine.inside:
-            raise Error("the session is busy: what its engine calls (a tool, on_output) cannot use it")
+            raise Error("the session is busy: a callback of its engine (a tool, on_output) cannot "
+                        "use it")
 
     def _runs_on_loop(self) -> List[str]:
         return _tools.on_loop(self._id) + _models.models.on_loop(self._numbers)
@@ -366,7 +396,7 @@ class Interpreter(Operations):
         `ArgumentError` for values that cannot be sent.
         """
         if not isinstance(code, str):
-            raise ArgumentError("code is a str, not %s" % type(code).__name__)
+            raise ArgumentError("code must be a str, not %s" % type(code).__name__)
         data, limit = code.encode("utf-8", "replace"), seconds(timeout)
         self._refuse_own_tools()
         with self._lock:
@@ -376,12 +406,18 @@ class Interpreter(Operations):
             if self.output_fields is not None or self._expected is not None:
                 self._expect_fields()
             steps = self._variable_steps(variables) if variables else []
-            if self._engine.loop is not None:
-                steps.append(functools.partial(self._start_cell, data, limit))
-                return self._result_type(None, self._enqueue(steps, code))
-            for step in steps:
-                self._finish_step(step)
-            if self._start_cell(data, limit) < 0:       # no lock: no other session uses the engine
+            return self._run_cell(code, data, limit, steps, self._flags | (VALUES if self._typed else 0))
+
+    def _run_cell(self, code: str, data: bytes, limit: float, steps: List[Callable[[], int]],
+                  flags: int) -> Result:
+        """Runs the steps, then the cell; the caller holds the lock and has called _begin()."""
+        if self._engine.loop is not None:
+            steps.append(functools.partial(self._start_cell, data, limit, flags))
+            return self._result_type(None, self._enqueue(steps, code))
+        for step in steps:
+            self._finish_step(step)
+        with self._engine.lock:     # forks of the session use the engine, too
+            if self._start_cell(data, limit, flags) < 0:
                 check(-1, self._error)
             return self._result_type(self._finish_here())
 
@@ -391,9 +427,14 @@ class Interpreter(Operations):
         return await self.execute(code, variables, timeout=timeout)
 
     def set(self, name: str, value: Any) -> Done[None]:
-        """Binds a variable: str and bytes unchanged, everything else as JSON. May be awaited."""
-        kind, data = encode(value, check_name(name))
-        step = functools.partial(self._start_set, check_name(name).encode(), kind, data)
+        """Binds a variable, which has the value's type in the sandbox. May be awaited.
+
+        docs/values.md lists the types: numbers, text, bytes, containers, dates and times, numpy
+        arrays, frames of pandas and polars, Arrow tables and more. Raises `ArgumentError` with the
+        path of what cannot be sent, and `CellFailed` if the sandbox lacks a library that the value
+        needs.
+        """
+        step = self._set_step(check_name(name), value)
         self._refuse_own_tools()
         with self._lock:
             self._begin()
@@ -417,16 +458,135 @@ class Interpreter(Operations):
             with self._engine.lock:
                 check(lib.droste_session_load(self._session, *names, self._err), self._error)
 
-    def get(self, name: str) -> Any:
-        """Returns the value of a variable as JSON types; blocks even within asyncio."""
+    def get(self, name: str, *, plain: bool = False) -> Any:
+        """Returns the value of a variable with its type; blocks even within asyncio.
+
+        Large arrays and columns are not copied. With `plain`, returns the JSON form of
+        docs/values.md. Raises `CellFailed` with the path of what cannot leave the sandbox, and
+        `MissingLibrary` for a value of a library that is not installed here.
+        """
         self._refuse_own_tools()
+        if self._typed and not plain:
+            return self._get_typed(check_name(name))
         with self._lock:
             fields, self.output_fields = self.output_fields, None
             try:
                 result = self.execute("SUBMIT(value=%s)" % check_name(name))
             finally:
                 self.output_fields = fields
-        return result.raise_for_status()["value"]
+        return (result.raise_for_status()._own._read_json_fields() or {})["value"]
+
+    def _get_typed(self, name: str) -> Any:
+        code = "SUBMIT(**{%r: %s})" % (name, name)
+        with self._lock:
+            self._begin()
+            fields, self.output_fields = self.output_fields, None
+            try:
+                if self._expected is not None:
+                    self._expect_fields()
+                result = self._run_cell(code, code.encode(), -1.0, [], VALUES | ONLY_VALUES)
+            finally:
+                self.output_fields = fields
+        return result.raise_for_status()._own._read_typed(name)
+
+    # -- forks
+
+    def fork(self, count: Optional[int] = None) -> Any:
+        """Returns an independent copy of the session, or a list of `count` of them.
+
+            with Interpreter() as interp:
+                interp.execute("data = load()")
+                for fork, text in zip(interp.fork(3), attempts):
+                    with fork:
+                        fork.execute(text)          # sees `data`; changes only its own copy
+
+        A fork has all variables, and shares memory until it writes to it. It has its own output,
+        deadlines and random seeds, counts against the same budget, and shares the sandbox: files,
+        processes, user. Either may be closed first. Raises `ArgumentError` while threads or asyncio
+        tasks run in the sandbox, and `UnsupportedError` where the environment cannot fork. Within
+        asyncio, the result must be awaited.
+        """
+        if count is not None and (type(count) is not int or count < 1):
+            raise ArgumentError("count must be a positive int, not %r" % (count,))
+        self._refuse_own_tools()
+        with self._lock:
+            self._begin()
+            if self._engine.loop is not None:
+                return self._fork_on_loop(count)
+            forks: List[Interpreter] = []
+            try:
+                for _ in range(count or 1):
+                    forks.append(self._fork_here())
+            except BaseException:
+                for fork in forks:
+                    fork._leave()
+                raise
+        return forks if count is not None else forks[0]
+
+    def _start_fork(self, forks: "List[Interpreter]") -> int:
+        session = ctypes.c_void_p()
+        started = quick.droste_session_fork_start(self._session, ctypes.byref(session), self._err)
+        if started >= 0:
+            forks.append(_forks.adopt(self, session.value))
+        return started
+
+    def _fork_here(self) -> "Interpreter":
+        forks: List[Interpreter] = []
+        try:
+            self._run(functools.partial(self._start_fork, forks))
+        except BaseException:
+            for fork in forks:
+                fork._leave()
+            raise
+        return forks[0]
+
+    def _fork_on_loop(self, count: Optional[int]) -> Any:
+        forks: List[Interpreter] = []
+        steps = [functools.partial(self._start_fork, forks) for _ in range(count or 1)]
+        return _forks.finish(self._enqueue(steps), forks, count)  # type: ignore
+
+    def checkpoint(self) -> str:
+        """Keeps the session's state and returns its id, for `rollback` and `at`.
+
+        A checkpoint costs one fork, and memory only for what changes afterwards. At most 1024 are
+        kept; `forget` drops one. They end with the session.
+        """
+        if len(self._checkpoints) >= _forks.CHECKPOINTS_MAX:
+            raise ArgumentError("there are %d checkpoints already; forget() one first"
+                                % _forks.CHECKPOINTS_MAX)
+        self._refuse_on_loop("checkpoint")
+        fork = self.fork()
+        name = "checkpoint-%d" % fork._id
+        self._checkpoints[name] = fork
+        return name
+
+    def rollback(self, checkpoint: str) -> None:
+        """Continues from a checkpoint: variables are as they were then. Files are not changed.
+
+        Works also when the session has been lost, for example to a limit.
+        """
+        self._refuse_on_loop("rollback")
+        _forks.exchange(self, self._checkpoint(checkpoint).fork())
+
+    def at(self, checkpoint: str) -> "Interpreter":
+        """Returns a new session that continues from a checkpoint, beside this one."""
+        self._refuse_on_loop("at")
+        return self._checkpoint(checkpoint).fork()
+
+    def forget(self, checkpoint: str) -> None:
+        """Drops a checkpoint."""
+        self._checkpoint(checkpoint)._leave()
+        del self._checkpoints[checkpoint]
+
+    def _checkpoint(self, name: str) -> "Interpreter":
+        if name not in self._checkpoints:
+            raise ArgumentError("there is no checkpoint %r; there are: %s"
+                                % (name, ", ".join(self._checkpoints) or "none"))
+        return self._checkpoints[name]
+
+    def _refuse_on_loop(self, what: str) -> None:
+        if _get_running_loop() is not None:
+            raise Error("%s() blocks; within asyncio use fork()" % what)
 
     def interrupt(self) -> None:
         """Interrupts the running cell like Ctrl-C; keeps the variables. Safe in any thread."""
@@ -446,53 +606,59 @@ class Interpreter(Operations):
     def _forget_sent(self) -> None:
         self._sent.clear()
 
-    def _start_cell(self, code: bytes, timeout: float) -> int:
-        return quick.droste_session_exec_start(self._session, code, len(code), ECHO, timeout,
-                                               self._err)
+    def _start_cell(self, code: bytes, timeout: float, flags: Optional[int] = None) -> int:
+        return quick.droste_session_exec_start(
+            self._session, code, len(code), self._flags if flags is None else flags, timeout,
+            self._err)
 
-    def _start_set(self, name: bytes, kind: bytes, data: Data) -> int:
-        return lib.droste_session_set_start(self._session, name, kind, *memory_of(data),
-                                            self._err)
+    def _set_step(self, name: str, value: Any, at: Optional[str] = None) -> Callable[[], int]:
+        """Returns the step that binds a value; raises ArgumentError with a path from `at`."""
+        kind, data = _typed.encode_typed(value if self._typed else exact(value, at or name),
+                                         at or name)
+        if _get_running_loop() is not None:     # the step comes later; the value may change
+            data = [b"".join(data)]
+        return functools.partial(self._start_set, name.encode(), kind, data)
+
+    def _start_set(self, name: bytes, kind: bytes, data: List[Any]) -> int:
+        pieces, alive = _typed.pieces_of(data)
+        started = lib.droste_session_set_pieces_start(self._session, name, kind, pieces, len(data),
+                                                      self._err)
+        del alive
+        return started
 
     def _variable_steps(self, variables: Mapping[str, Any]) -> List[Callable[[], int]]:
         """Returns the steps that bind variables.
 
-        Large texts are sent once, under a separate name, since the code cannot change them. Other
-        large values are sent each time as JSON, with marks where JSON would change them. One cell
-        binds all small values.
+        Large texts are sent once, under a separate name, since the code cannot change them. One
+        cell binds all small values of JSON's types; others are sent each time.
         """
         steps: List[Callable[[], int]] = []
         lines: List[str] = []
-        unmarked: List[str] = []
         for name, value in variables.items():
             check_name(name)
-            if isinstance(value, (bytearray, memoryview)):
+            if isinstance(value, memoryview) or isinstance(value, bytearray) and not self._typed:
                 value = bytes(value)
             if ("restore-name", name) in self._pairs:       # cells cannot bind this name
-                steps.append(functools.partial(self._start_set, name.encode(),
-                                               *encode(value, name)))
+                steps.append(self._set_step(name, value))
                 continue
             if isinstance(value, (str, bytes)) and len(value) >= LARGE:
                 if self._sent.get(name) != (type(value), value):
-                    steps.append(functools.partial(self._start_set, ("_input_" + name).encode(),
-                                                   *encode(value)))
+                    steps.append(self._set_step("_input_" + name, value, name))
                     self._sent[name] = type(value), value
                 lines.append("%s = _input_%s" % (name, name))
                 continue
-            if isinstance(value, (str, bytes, int, float, type(None))):
+            if type(value) in (str, bytes, int, float, bool, type(None)):
                 lines.append("%s = %s" % (name, literal(value)))
                 continue
-            value, data, marked = exact(value, name)
-            text = literal(value) if len(data) < LARGE else None
+            kind, data = _typed.encode_typed(value if self._typed else exact(value, name), name)
+            small = kind == b"json" and sum(map(len, data)) < LARGE
+            text = literal(value) if small else None
             if text is not None:
                 lines.append("%s = %s" % (name, text))
                 continue
-            target = ("_marked_" + name if marked else name).encode()
-            steps.append(functools.partial(self._start_set, target, b"json", data))
-            if marked:
-                unmarked.append("%s = _unmarked(globals().pop(%r))" % (name, "_marked_" + name))
-        if unmarked:
-            lines += [UNMARK, *unmarked, "del _unmarked"]
+            if _get_running_loop() is not None:
+                data = [b"".join(data)]
+            steps.append(functools.partial(self._start_set, name.encode(), kind, data))
         if lines:
             code = "\n".join(lines).encode("utf-8", "replace")
             steps.append(functools.partial(self._start_cell, code, -1.0))
@@ -507,7 +673,8 @@ class Interpreter(Operations):
         for name, given in self.tools.items():
             if name in self._offered:
                 continue
-            bound = _tools.Bound(_tools.make(name, given), self._engine, self._tool_threads, self._id)
+            bound = _tools.Bound(_tools.make(name, given), self._engine, self._tool_threads, self._id,
+                                 self._typed)
             try:
                 check(quick.droste_session_tool_add(self._session, *bound.texts(), _tools.on_tool,
                                                     bound.id, self._err), self._error)
@@ -525,16 +692,19 @@ class Interpreter(Operations):
 
 
 def _close(engine: "_engine.Engine", session: Optional[int], offered: Dict[str, Tuple[Any, _tools.Bound]],
-           numbers: List[int]) -> None:
-    """Ends a session, releases its tools and models, and returns its engine."""
+           numbers: List[int], family: "Optional[_forks.Family]") -> None:
+    """Ends a session; the last one of a family releases its models and returns its engine."""
     if engine.handle is not None and session is not None:
         with engine.lock:
             lib.droste_session_close(session)
     for _, bound in offered.values():
         bound.release()
     offered.clear()
-    while numbers:
+    last = family is None or family.leave(numbers)
+    while last and numbers:
         _models.models.remove(numbers.pop())
+    if not last and engine.loop is None:
+        return
     if engine.loop is not None:
         engine.kick()
         _engine.give_from_loop(engine)
@@ -551,7 +721,7 @@ def seconds(timeout: Optional[float]) -> float:
     except (TypeError, ValueError, OverflowError):
         given = math.nan
     if not given >= 0:
-        raise ArgumentError("a timeout is a number of seconds, or 0 for none, not %r" % (timeout,))
+        raise ArgumentError("a timeout must be a number of seconds, or 0 for none, not %r" % (timeout,))
     return given if given < math.inf else 0.0
 
 

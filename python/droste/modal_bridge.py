@@ -1,9 +1,10 @@
-"""Sandboxes of Modal, over its own SDK: a bridge (docs/environments.md has the protocol), which libdroste starts for
-`--env modal`. It carries this source along and needs of Python only the package `modal`, whose version may be any from 1.6
-on; nothing else of this package is imported.
+"""Sandboxes of Modal, over its own SDK: a bridge (docs/environments.md has the protocol), which
+libdroste starts for `--env modal`. It carries this source along and needs of Python only the
+package `modal`, whose version may be any from 1.6 on; nothing else of this package is imported.
 
-A sandbox has no port and needs no network: the guest is executed in it, and its standard streams carry everything. What Modal
-has sent can be read again from any offset, and what is written is taken once for each, so a connection that breaks loses nothing.
+A sandbox has no port and needs no network: the guest is executed in it, and its standard streams
+carry everything. What Modal has sent can be read again from any offset, and what is written is
+taken once for each, so a connection that breaks loses nothing.
 """
 import asyncio
 import collections
@@ -17,7 +18,8 @@ import time
 import uuid
 
 PYTHON = "3.11"
-PACKAGES = ("numpy", "pandas", "scipy", "sympy", "requests", "httpx", "flask", "pyyaml", "tqdm", "dill")
+PACKAGES = ("numpy", "pandas", "scipy", "sympy", "requests", "httpx", "flask", "pyyaml", "tqdm",
+            "dill")
 LIFE, IDLE = 600, 300           # seconds, where nothing else was said
 MIB = 1 << 20
 PATIENCE = 60                   # seconds for a connection to stand again
@@ -29,14 +31,18 @@ MOMENT = 0.0015                 # seconds
 MOUNT, ALSO = "/data", "/home/daytona/memory"
 #: settings, and how Modal does them
 FEATURES = {
-    "image": "a name, an id (im-...), or slim:PYTHON[:PACKAGE,...]", "network": "blocked, or open", "network-allow": "addresses and domains",
-    "cpus": "of the sandbox as a whole", "gpus": "a kind of Modal's, such as T4 or A100:2", "label": "its tags", "idle-timeout": "Modal's idle_timeout",
-    "region": "Modal's regions", "app-name": "Modal's app", "volume-name": "Modal's volumes, at " + MOUNT, "sandbox": "by its id",
+    "image": "a name, an id (im-...), or slim:PYTHON[:PACKAGE,...]", "network": "blocked, or open",
+    "network-allow": "addresses and domains",
+    "cpus": "of the sandbox as a whole", "gpus": "a kind of Modal's, such as T4 or A100:2",
+    "label": "its tags", "idle-timeout": "Modal's idle_timeout",
+    "region": "Modal's regions", "app-name": "Modal's app",
+    "volume-name": "Modal's volumes, at " + MOUNT, "sandbox": "by its id",
 }
 
 
 class Failed(Exception):
-    """What is told of the end of a sandbox: a kind (those of errors), and a text that says what to do."""
+    """What is told of the end of a sandbox: a kind (those of errors), and a text that says what to
+    do."""
 
     def __init__(self, kind, text):
         super().__init__(text)
@@ -47,7 +53,8 @@ class Failed(Exception):
 
 
 class Host:
-    """Who started this. Its streams are moved away first: what else prints here must not be heard as a message."""
+    """Who started this. Its streams are moved away first: what else prints here must not be heard
+    as a message."""
 
     def __init__(self):
         self.fds = os.dup(0), os.dup(1)
@@ -59,8 +66,10 @@ class Host:
     async def open(self):
         self.lock, loop = asyncio.Lock(), asyncio.get_running_loop()
         self.reader = asyncio.StreamReader(limit=1 << 24)
-        await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(self.reader), os.fdopen(self.fds[0], "rb", 0))
-        transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, os.fdopen(self.fds[1], "wb", 0))
+        await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(self.reader),
+                                     os.fdopen(self.fds[0], "rb", 0))
+        transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin,
+                                                            os.fdopen(self.fds[1], "wb", 0))
         self.writer = asyncio.StreamWriter(transport, protocol, None, loop)
 
     async def say(self, message, data=b""):
@@ -78,7 +87,8 @@ class Host:
         try:
             while line := await self.reader.readline():
                 message = json.loads(line)
-                yield message, await self.reader.readexactly(message["bytes"]) if "bytes" in message else b""
+                yield message, await self.reader.readexactly(
+                    message["bytes"]) if "bytes" in message else b""
         except (asyncio.IncompleteReadError, ValueError):
             return
 
@@ -106,27 +116,35 @@ def judged(error):
     if isinstance(error, Failed):
         return error
     if isinstance(error, its.AuthError) and "oken missing" in text:
-        return Failed("permission", "there is no token: set MODAL_TOKEN_ID and MODAL_TOKEN_SECRET, or run `modal token new`")
+        return Failed("permission", "there is no token: set MODAL_TOKEN_ID and "
+                                    "MODAL_TOKEN_SECRET, or run `modal token new`")
     for kinds, kind, words in (
-            (its.AuthError, "permission", "Modal refuses the token: check MODAL_TOKEN_ID and MODAL_TOKEN_SECRET, or run `modal token new`: "),
-            (its.PermissionDeniedError, "permission", "Modal does not permit this to the token: "),
-            (its.ResourceExhaustedError, "environment", "Modal's quota or capacity is used up (see the workspace's limits): "),
+            (its.AuthError, "permission", "Modal rejects the token: check MODAL_TOKEN_ID and "
+                                          "MODAL_TOKEN_SECRET, or run `modal token new`: "),
+            (its.PermissionDeniedError, "permission", "the token does not have permission for "
+                                                      "this at Modal: "),
+            (its.ResourceExhaustedError, "environment", "Modal's quota or capacity is used up "
+                                                        "(see the workspace's limits): "),
             (its.ImageBuildError, "environment", ""),
-            (its.NotFoundError, "not_found", "Modal does not know it: "),
-            ((its.InvalidError, its.VersionError), "argument", "Modal does not take this: "),
-            (its.SandboxTimeoutError, "timeout", "the sandbox's time (life) is over"),
+            (its.NotFoundError, "not_found", "Modal did not find it: "),
+            ((its.InvalidError, its.VersionError), "argument", "Modal rejected the request: "),
+            (its.SandboxTimeoutError, "timeout", "the sandbox reached the end of its lifetime "
+                                                 "(life)"),
             (its.SandboxTerminatedError, "lost", "the sandbox was terminated"),
             ((its.TimeoutError, asyncio.TimeoutError), "timeout", "Modal did not answer in time: "),
-            ((its.ServiceError, its.InternalError, its.ConnectionError, OSError), "lost", "Modal cannot be reached, or has trouble: ")):
+            ((its.ServiceError, its.InternalError, its.ConnectionError, OSError), "lost",
+             "Modal could not be reached, or has an internal problem: ")):
         if isinstance(error, kinds):
-            return Failed(kind, words if words.endswith("r") or words.endswith("d") and ":" not in words else words + text)
+            return Failed(kind, words if words.endswith("r") or words.endswith("d")
+                          and ":" not in words else words + text)
     return Failed("environment", "%s: %s" % (type(error).__name__, text))
 
 
 def passing(error):
     """Whether it may be better soon."""
     from modal import exception as its
-    return isinstance(error, (its.ServiceError, its.InternalError, its.ConnectionError, OSError, asyncio.TimeoutError))
+    return isinstance(error, (its.ServiceError, its.InternalError, its.ConnectionError, OSError,
+                              asyncio.TimeoutError))
 
 
 # -- what a sandbox is made of
@@ -136,7 +154,8 @@ def image_of(wanted):
     import modal
     if wanted and wanted.startswith("im-"):
         return modal.Image.from_id(wanted)
-    slim = re.fullmatch(r"slim(?::([\d.]+))?(?::(.*))?", wanted or "slim:%s:%s" % (PYTHON, ",".join(PACKAGES)))
+    slim = re.fullmatch(r"slim(?::([\d.]+))?(?::(.*))?",
+                        wanted or "slim:%s:%s" % (PYTHON, ",".join(PACKAGES)))
     if not slim:
         return modal.Image.from_registry(wanted)
     packages = [name for name in (slim[2] or "").split(",") if name]
@@ -148,8 +167,10 @@ def network_of(wishes):
     """The arguments of Sandbox.create: nothing but what was asked for."""
     allow = wishes.get("network-allow") or []
     if allow:
-        cidrs = [one for one in allow if re.fullmatch(r"[0-9.]+(/\d+)?|[0-9a-fA-F:]*:[0-9a-fA-F:.]*(/\d+)?", one)]
-        return {"outbound_cidr_allowlist": [one if "/" in one else one + ("/128" if ":" in one else "/32") for one in cidrs],
+        cidrs = [one for one in allow
+                 if re.fullmatch(r"[0-9.]+(/\d+)?|[0-9a-fA-F:]*:[0-9a-fA-F:.]*(/\d+)?", one)]
+        return {"outbound_cidr_allowlist": [one if "/" in one else one
+                                            + ("/128" if ":" in one else "/32") for one in cidrs],
                 "outbound_domain_allowlist": [one for one in allow if one not in cidrs]}
     return {"block_network": wishes.get("network", "none") == "none"}
 
@@ -171,14 +192,15 @@ def volume_of(wishes):
     import modal
     if not wishes.get("volume-name"):
         return {}
-    volume = modal.Volume.from_name(wishes["volume-name"], create_if_missing=not wishes.get("volume-there"), version=2)
+    volume = modal.Volume.from_name(wishes["volume-name"],
+                                    create_if_missing=not wishes.get("volume-there"), version=2)
     below = wishes.get("volume-subpath")
     return {"volumes": {MOUNT: volume.with_mount_options(sub_path=below) if below else volume}}
 
 
 def words_of(wishes):
-    """What is executed. With the layout of Daytona's sandboxes a volume has the directories that skills expect, and another
-    name too."""
+    """What is executed. With the layout of Daytona's sandboxes a volume has the directories that
+    skills expect, and another name too."""
     if not wishes.get("volume-name") or not wishes.get("directories"):
         return wishes["words"]
     directories = " ".join(shlex.quote(os.path.join(MOUNT, name)) for name in wishes["directories"])
@@ -207,7 +229,8 @@ class Sandbox:
         self.host, self.apps, self.number, self.wishes = host, apps, message["open"], message
         self.box = self.program = None
         self.pending, self.more = bytearray(), asyncio.Event()
-        self.may_go, self.stderr, self.begun = asyncio.Event(), collections.deque(maxlen=8), time.monotonic()
+        self.may_go, self.stderr, self.begun = asyncio.Event(), collections.deque(
+            maxlen=8), time.monotonic()
         self.may_go.set()
         self.heard = self.fed = self.pieces = 0
         self.task = asyncio.create_task(self.live())
@@ -217,7 +240,8 @@ class Sandbox:
             await self.start()
             await self.host.say({"id": self.number, "text": self.box.object_id})
             await self.host.say({"joined": self.number})
-            tasks = [asyncio.create_task(work) for work in (self.hear(), self.feed(), self.complaints())]
+            tasks = [asyncio.create_task(work)
+                     for work in (self.hear(), self.feed(), self.complaints())]
             try:
                 done, _ = await asyncio.wait(tasks[:2], return_when=asyncio.FIRST_COMPLETED)
                 for task in done:
@@ -249,7 +273,8 @@ class Sandbox:
         import modal
         if self.wishes.get("sandbox"):
             if self.wishes.get("volume-name"):
-                raise Failed("unsupported", "a sandbox that is there has the volume that it was made with: leave --volume-name out")
+                raise Failed("unsupported", "an existing sandbox keeps the volume that it was "
+                                            "created with: remove --volume-name")
             self.box = await modal.Sandbox.from_id.aio(self.wishes["sandbox"])
             if await self.box.poll.aio() is not None:
                 raise Failed("not_found", "the sandbox %s has ended" % self.wishes["sandbox"])
@@ -266,12 +291,15 @@ class Sandbox:
         image = image_of(wanted)
         if wanted.startswith("im-"):
             return image
-        slow = asyncio.create_task(self.tell_later(3, "Modal builds the image %s; the first time takes some minutes" % (wanted or "of the default packages")))
+        slow = asyncio.create_task(self.tell_later(3, "Modal builds the image %s; the first time "
+                                                      "takes some minutes"
+                                                   % (wanted or "of the default packages")))
         try:
             return await image.build.aio(app)
         except modal.exception.ImageBuildError as e:
             said = await self.log_of(image) or " ".join(str(e).split())
-            raise Failed("environment", "the image cannot be built (%s): %s" % (wanted[:40] or "the default packages", said[-110:]))
+            raise Failed("environment", "the image could not be built (%s): %s"
+                         % (wanted[:40] or "the default packages", said[-110:]))
         finally:
             slow.cancel()
 
@@ -295,8 +323,10 @@ class Sandbox:
         name = "droste-" + uuid.uuid4().hex
         try:
             self.box = await modal.Sandbox.create.aio(
-                app=app, image=image, name=name, timeout=int(self.wishes.get("timeout") or LIFE), idle_timeout=int(self.wishes.get("idle-timeout") or IDLE),
-                tags=self.wishes.get("labels") or {}, **network_of(self.wishes), **resources_of(self.wishes), **volume_of(self.wishes))
+                app=app, image=image, name=name, timeout=int(self.wishes.get("timeout") or LIFE),
+                idle_timeout=int(self.wishes.get("idle-timeout") or IDLE),
+                tags=self.wishes.get("labels") or {}, **network_of(self.wishes),
+                **resources_of(self.wishes), **volume_of(self.wishes))
         except modal.exception.AlreadyExistsError:
             self.box = await modal.Sandbox.from_name.aio(app.name, name)
         except BaseException as e:
@@ -307,7 +337,8 @@ class Sandbox:
     # -- its streams
 
     async def again(self, work):
-        """Does it until it is done or fails for good; a connection that is gone may stand again for a minute."""
+        """Does it until it is done or fails for good; a connection that is gone may stand again for
+        a minute."""
         begun, pause = None, 0.1
         while True:
             try:
@@ -338,7 +369,8 @@ class Sandbox:
         await self.again(read)
 
     async def feed(self):
-        """Its input: what has come meanwhile goes in one request, and the next one waits for its answer."""
+        """Its input: what has come meanwhile goes in one request, and the next one waits for its
+        answer."""
         stdin, trip = self.program.stdin, 0.0
         while True:
             await self.more.wait()
@@ -354,12 +386,14 @@ class Sandbox:
             trip = time.monotonic() - begun
 
     async def settle(self, trip):
-        """What comes in a moment goes along, or it would wait for a round trip: while the guest is heard, and, where it has said
-        more than one thing, while there are answers. Who makes one call after the other is not kept waiting."""
+        """Collects input for a moment, so that it shares one request instead of waiting for a round
+        trip: while output of the guest arrives, and, if the guest has sent more than one message,
+        while answers arrive. A guest that makes one call after another is not delayed."""
         begun = time.monotonic()
         while len(self.pending) < PIECE:
             now, many = time.monotonic(), self.pieces > 1
-            if now - (max(self.heard, self.fed) if many else self.heard) > MOMENT or now - begun > trip / (4 if many else 8):
+            if (now - (max(self.heard, self.fed) if many else self.heard) > MOMENT
+                or now - begun > trip / (4 if many else 8)):
                 return
             await asyncio.sleep(MOMENT / 3)
 
@@ -374,7 +408,8 @@ class Sandbox:
         code = await asyncio.wait_for(self.box.poll.aio(), GOODBYE)
         if code is not None:
             await asyncio.wait_for(self.box.wait.aio(raise_on_termination=True), GOODBYE)
-            raise Failed("lost", "the sandbox has ended with code %s after %.0f s" % (code, time.monotonic() - self.begun))
+            raise Failed("lost", "the sandbox has ended with code %s after %.0f s"
+                         % (code, time.monotonic() - self.begun))
 
     async def tell_end(self):
         """The guest's output has ended: with the sandbox, or by itself."""
@@ -382,12 +417,14 @@ class Sandbox:
         said = b"".join(self.stderr)[-STDERR_KEPT:].decode(errors="replace").strip()
         status = await asyncio.wait_for(self.program.wait.aio(), GOODBYE)
         if status in (126, 127, 128):
-            raise Failed("environment", "the image has no program %r, or it cannot be started: %s" % (self.wishes["words"][0], said[-200:]))
+            raise Failed("environment", "the image has no program %r, or the program could not be "
+                                        "started: %s" % (self.wishes["words"][0], said[-200:]))
         await self.host.say({"ended": self.number})
 
     async def close(self):
-        """Ends it and, unless it is to stay, the sandbox. What is in a volume is written back first, and that is told:
-        whoever opens the volume next is to see it."""
+        """Ends the program and, unless the sandbox is kept, the sandbox. The volume is written back
+        first, and the host is notified, so that the next sandbox with this volume sees the
+        files."""
         self.task.cancel()
         await asyncio.gather(self.task, return_exceptions=True)
         keep, volume = self.wishes.get("on-close") == "stop", self.wishes.get("volume-name")
@@ -395,8 +432,10 @@ class Sandbox:
             await self.at_most(GOODBYE, self.end_program)
         if volume:
             why = await self.at_most(COMMIT, self.commit) if self.program is not None else None
-            await self.host.say({"closed": self.number, **({} if why is None else {"kind": why.kind, "why": masked(
-                "the volume %s was not written back, what this session wrote may be lost: %s" % (volume, why))})})
+            await self.host.say({"closed": self.number,
+                                 **({} if why is None else {"kind": why.kind, "why": masked(
+                "the volume %s was not written back, so files that this session wrote may be "
+                "lost: %s" % (volume, why))})})
         if self.box is not None and not keep:
             await self.at_most(GOODBYE, self.box.terminate.aio)
 
@@ -415,7 +454,8 @@ class Sandbox:
         await self.program.wait.aio()
 
     async def commit(self):
-        """As Modal has it for volumes of its second version: `sync` returns when what was written is in the volume."""
+        """As Modal has it for volumes of its second version: `sync` returns when what was written
+        is in the volume."""
         done = await self.again(lambda: self.box.exec.aio("sync", MOUNT))
         code = await self.again(done.wait.aio)
         if code != 0:
@@ -442,7 +482,8 @@ committing = collections.defaultdict(set)       # a volume's name: those that ar
 
 
 async def being_committed(volume):
-    """Waits until what sandboxes of this program that have been closed wrote to the volume is there, or will not be."""
+    """Waits until what sandboxes of this program that have been closed wrote to the volume is
+    there, or will not be."""
     if committing.get(volume):
         await asyncio.wait(set(committing[volume]))
 
@@ -476,14 +517,14 @@ async def listed(host, message):
 
 async def removed(host, message):
     import modal
-    told = {"removed": message["remove"]}
+    report = {"removed": message["remove"]}
     try:
         box = await modal.Sandbox.from_id.aio(message["id"])
         await box.terminate.aio()
     except Exception as e:
         why = judged(e)
-        told.update(kind=why.kind, why=masked(str(why)))
-    await host.say(told)
+        report.update(kind=why.kind, why=masked(str(why)))
+    await host.say(report)
 
 
 async def serve(host):
@@ -507,11 +548,12 @@ async def serve(host):
             sandboxes[number].may_go.clear()
         elif verb == "resume":
             sandboxes[number].may_go.set()
-    await asyncio.gather(*(one.close() for one in sandboxes.values()), *kept, return_exceptions=True)
+    await asyncio.gather(*(one.close() for one in sandboxes.values()), *kept,
+                         return_exceptions=True)
 
 
 def without_modal(why):
-    """There is no SDK: whoever opens a sandbox is told so."""
+    """Runs without the SDK: every request to open a sandbox fails with `why`."""
     sys.stdout.write(json.dumps({"bridge": 1, "features": FEATURES, "collect": True}) + "\n")
     sys.stdout.flush()
     for line in iter(sys.stdin.buffer.readline, b""):
@@ -526,22 +568,25 @@ def without_modal(why):
 
 
 def main():
-    sys.path[:] = [path for path in sys.path if path]      # nothing is imported from where it stands
+    # nothing is imported from where it stands
+    sys.path[:] = [path for path in sys.path if path]
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         import modal
         if tuple(map(int, re.findall(r"\d+", modal.__version__)[:2])) < (1, 6):
-            return without_modal("the package modal of %s is %s; it needs 1.6: pip install -U modal" % (sys.executable, modal.__version__))
+            return without_modal("the package modal of %s has version %s, but 1.6 is needed: pip "
+                                 "install -U modal" % (sys.executable, modal.__version__))
     except ImportError as e:
-        return without_modal("the package modal is not there for %s: pip install 'droste[modal]', or name a Python that has it with "
-                             "DROSTE_MODAL_PYTHON (%s)" % (sys.executable, e))
+        return without_modal("%s has no package modal: pip install 'droste[modal]', or set "
+                             "DROSTE_MODAL_PYTHON to a Python that has it (%s)"
+                             % (sys.executable, e))
 
     run(serve(Host()))
 
 
 def run(work):
-    """In the SDK's own loop, where that can be found: its functions are called without a change of threads there, which
-    takes a millisecond off each call. In any other they do the same."""
+    """In the SDK's own loop, where that can be found: its functions are called without a change of
+    threads there, which takes a millisecond off each call. In any other they do the same."""
     try:
         from modal._utils.async_utils import synchronizer
         loop = synchronizer._get_loop(start=True)

@@ -40,7 +40,7 @@ class Line:
 
     def text(self) -> str:
         done = min(WIDTH, WIDTH * self.turn // self.turns) if self.turns else 0
-        waiting = ", %d under way" % self.pending if self.pending else ""
+        waiting = ", %d in progress" % self.pending if self.pending else ""
         return "[%s%s] turn %d of %d, %s, %s%s, %d tokens, %.1f s" % (
             "#" * done, "." * (WIDTH - done), self.turn, self.turns, self.doing,
             count_of(self.calls, "call"), waiting, self.tokens, time.monotonic() - self.begun)

@@ -8,8 +8,10 @@ import itertools
 import json
 from typing import Any, Callable, cast, Dict, Generator, List, Optional
 
+from . import _typed
 from ._library import quick, text_at
-from .errors import CellFailed
+from .errors import CellFailed, MissingLibrary, ProtocolError
+from .rich import image_html, read_results, RichResult
 
 _size = ctypes.c_size_t
 
@@ -55,7 +57,7 @@ class Result:
         return self
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        raise TypeError("a result cannot be pickled; what it has can: `fields`, `json`, `stdout`")
+        raise TypeError("a result cannot be pickled; pickle its `fields`, `json` or `stdout`")
 
     # -- the end of the cell
 
@@ -119,8 +121,21 @@ class Result:
         return None if echo is None else echo.decode("utf-8", "replace")
 
     @property
+    def results(self) -> List[RichResult]:
+        """The rich results, in the order in which the cell showed them."""
+        kept = self._keep()
+        if "results" not in kept:
+            kept["results"] = read_results(self._get())
+        return kept["results"]
+
+    @property
     def fields(self) -> Optional[Dict[str, Any]]:
-        """The submitted fields, or None if the cell submitted nothing."""
+        """The submitted fields, or None if the cell submitted nothing.
+
+        Values have the types that they had in the sandbox (docs/values.md); `json["submit"]` has
+        their JSON form. Raises `MissingLibrary` for a value of a library that is not installed,
+        and `ProtocolError` if the sandbox sent no valid encoding.
+        """
         kept = self._keep()
         if "fields" not in kept:
             kept["fields"] = self._read_fields()
@@ -128,6 +143,13 @@ class Result:
 
     def _read_fields(self) -> Optional[Dict[str, Any]]:
         """Decodes the outline; long texts are stored separately, without JSON encoding."""
+        fields = self._read_json_fields()
+        values = _typed.read_values(quick.droste_result_values, self._get(), self)
+        if fields is None or values is None:
+            return fields
+        return _typed.merge_typed(fields, values, "the submitted fields")
+
+    def _read_json_fields(self) -> Optional[Dict[str, Any]]:
         outline = self._text(quick.droste_result_outline)
         if outline is None:
             return None
@@ -136,6 +158,16 @@ class Result:
         numbers = itertools.count()
         return json.loads(outline, parse_constant=lambda placeholder: self._text(
             quick.droste_result_text, next(numbers)))
+
+    def _read_typed(self, name: str) -> Any:
+        """Returns what a cell with DROSTE_ONLY_VALUES has submitted under this name."""
+        values = _typed.read_values(quick.droste_result_values, self._get(), self)
+        if values is None:      # an environment that sends only JSON
+            return (self._read_json_fields() or {})[name]
+        fields = _typed.decode_typed(values, "the variable")
+        if type(fields) is not dict or list(fields) != [name]:
+            raise ProtocolError("the sandbox sent another value than the one that was asked for")
+        return fields[name]
 
     @property
     def json(self) -> Dict[str, Any]:
@@ -222,11 +254,11 @@ class Result:
 
     def __repr__(self) -> str:
         if not self._own.done:
-            return "<Result: under way; await it, or read it, which waits>"
+            return "<Result: running; await it, or read a field to wait for it>"
         words = [self._own.status]
-        if self._own.fields:
-            words.append(", ".join("%s=%s" % (k, _short(repr(v), 60))
-                                   for k, v in self._own.fields.items()))
+        fields = self._shown_fields()
+        if fields:
+            words.append(", ".join("%s=%s" % (k, _short(repr(v), 60)) for k, v in fields.items()))
         elif self._own.error:
             words.append(_short(str(self._own.error), 120))
         elif self._own.echo is not None:
@@ -235,6 +267,13 @@ class Result:
             words.append(_short(repr(self._own.stdout), 60))
         return "<Result: %s>" % ", ".join(words)
 
+    def _shown_fields(self) -> Dict[str, Any]:
+        """The fields for display: in their JSON form if a typed value cannot be read."""
+        try:
+            return self._own.fields or {}
+        except (MissingLibrary, ProtocolError):
+            return self._own._read_json_fields() or {}
+
     def __str__(self) -> str:
         """Returns the repr after the cell has ended; `print(result)` blocks."""
         self._get()
@@ -242,14 +281,15 @@ class Result:
 
     def _repr_html_(self) -> str:
         rows = [("status", "%s in %.3f s" % (self._own.status, self._own.seconds))]
-        rows += [(name, _short(repr(value), 2000)) for name, value in (self._own.fields or {}).items()]
+        rows += [(name, _short(repr(value), 2000)) for name, value in self._shown_fields().items()]
         if self._own.echo is not None:
             rows.append(("value", _short(self._own.echo, 2000)))
         rows += [(name, _short(text, 4000)) for name, text in
                  (("stdout", self._own.stdout), ("stderr", self._own.stderr)) if text]
         if self._own.error:
             rows.append(("error", self._own.error.traceback or str(self._own.error)))
-        return table(rows)
+        shown = (image_html(result) for result in self._own.results)
+        return table(rows) + "".join("<div>%s</div>" % image for image in shown if image)
 
 
 class _Own:
@@ -288,7 +328,8 @@ def _short(text: str, most: int) -> str:
 
 def table(rows: Any, title: str = "") -> str:
     """Returns an HTML table for notebooks; escapes all text, which may come from a sandbox."""
-    cells = "".join("<tr><th style='text-align:left;vertical-align:top'>%s</th><td style='text-align:left'>"
+    cells = "".join("<tr><th style='text-align:left;vertical-align:top'>%s</th><td "
+                    "style='text-align:left'>"
                     "<pre style='margin:0;white-space:pre-wrap'>%s</pre></td></tr>"
                     % (html.escape(str(name)), html.escape(str(text))) for name, text in rows)
     head = "<caption style='text-align:left'>%s</caption>" % html.escape(title) if title else ""

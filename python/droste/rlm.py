@@ -14,17 +14,22 @@ import json
 import os
 import warnings
 from typing import (Any, AsyncIterator, Callable, Deque, Dict, Iterator, List, Mapping, Optional,
-                    Tuple, Union)
+                    Tuple, Union, TYPE_CHECKING)
 
-from . import (_closing, _engine, _library, _models, _settings, _tools, environments,
+from . import (_closing, _engine, _library, _models, _settings, _tools, _typed, environments,
                progress as _progress)
 from ._library import lib, quick
-from ._values import c_text, encode, memory_of, to_json
+from ._values import c_text, memory_of, to_json
 from .compat import arguments, rlm_errors, routing
 from .compat.rlm_types import ModelUsageSummary, RLMChatCompletion, UsageSummary
 from .compat.trajectory import Observer
 from .errors import ArgumentError, Error, RunFailed, UnsupportedError, check, named, of
 from .result import _short, table
+from .rich import image_html, RichResult, read_bundle, read_bundles
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack    # of the type checker: no dependency
+    from ._keywords import RLMSettings
 
 Model = Union[None, str, Callable[..., Any]]
 QUESTION_MOST = 2000        # longest prompt in characters that is also the question
@@ -34,9 +39,12 @@ QUESTION_MOST = 2000        # longest prompt in characters that is also the ques
 class Event:
     """An event of a run.
 
-    `kind` is "started", "context", "turn", "delta", "reply", "cell", "output", "result", "calls",
-    "notice" or, for the last one with the `completion`, "end". `seconds` is the time of a cell or
-    call, `stream` is 1 or 2, and `pending` counts calls in flight.
+    `kind` is "started", "context", "turn", "delta", "reply", "cell", "output", "display", "result",
+    "calls", "notice", "retry" or, for the last one with the `completion`, "end". `seconds` is the
+    time of a cell or call, `stream` is 1 or 2, and `pending` counts calls in flight. `results` are
+    the rich results of a cell that has ended ("result"), or the one that it shows ("display").
+    `cost` is in dollars, and negative if a price is not known. A "retry" has the reason as its
+    text; after `seconds` comes attempt number `attempt` of at most `attempts`.
     """
     kind: str
     text: str = ""
@@ -50,22 +58,32 @@ class Event:
     input_tokens: int = 0
     output_tokens: int = 0
     completion: Optional["Completion"] = None
+    results: List[RichResult] = dataclasses.field(default_factory=list)
     run: int = 0        # this and the next three are for observers: the run and call
     depth: int = 0
     call: int = 0
     model: Optional[str] = None
+    cost: float = 0.0
+    attempt: int = 0
+    attempts: int = 0
 
 
 class Completion:
-    """The outcome of a run: `answer` is any JSON value, `response` the same as text."""
+    """The outcome of a run: `answer` is the answer, `response` its JSON form as text.
+
+    The values of `answer` have the types that they had in the sandbox (docs/values.md). `json` and
+    `response` have their JSON form, as the record does; so does the answer of a run that ended in
+    another process.
+    """
 
     def __init__(self, told: Dict[str, Any], prompt: Any, root_model: str, steps: List[Event],
-                 metadata: Optional[Dict[str, Any]] = None, names: Optional[Mapping[str, str]] = None):
+                 metadata: Optional[Dict[str, Any]] = None,
+                 names: Optional[Mapping[str, str]] = None):
         self.json = told
         self.prompt = prompt
         self.root_model = root_model
         self.steps = steps
-        self.answer: Any = told["answer"]
+        self._typed: Optional[bytearray] = None     # fields of the answer that JSON does not keep
         #: "answered", "exhausted", "budget", "timeout", "cancelled", "error" or "interrupted"
         self.status: str = told["status"]
         #: the name of the run in the record, or None
@@ -75,15 +93,26 @@ class Completion:
         #: the trajectory, if the RLM has a logger
         self.metadata = metadata
         self._names = names or {}
+        self._kept: Dict[str, Any] = {}
 
     @property
     def ok(self) -> bool:
         return self.status == "answered"
 
     @property
+    def answer(self) -> Any:
+        """The answer, or None. Raises `MissingLibrary` for a value of a library that is missing."""
+        if "answer" not in self._kept:
+            told = self.json["answer"]
+            self._kept["answer"] = told if self._typed is None else _typed.type_answer(
+                told, self._typed)
+        return self._kept["answer"]
+
+    @property
     def response(self) -> str:
-        return self.answer if isinstance(self.answer, str) else "" if self.answer is None else json.dumps(
-            self.answer, ensure_ascii=False)
+        told = self.json["answer"]
+        return told if isinstance(told, str) else "" if told is None else json.dumps(
+            told, ensure_ascii=False)
 
     @property
     def error(self) -> Optional[Error]:
@@ -126,19 +155,23 @@ class Completion:
 
     def __repr__(self) -> str:
         return "<Completion: %s, %s, %s, %s>" % (
-            self.status, _short(repr(self.answer), 80), _progress.count_of(self.iterations, "turn"),
+            self.status, _short(repr(self.json["answer"]), 80), _progress.count_of(self.iterations, "turn"),
             _progress.count_of(self.usage["calls"], "call"))
 
     def _repr_html_(self) -> str:
-        rows: List[Tuple[str, str]] = [("answer", _short(self.response, 4000)), ("status", "%s%s" % (
+        rows: List[Tuple[str, str]] = [("answer", _short(self.response, 4000)),
+                                       ("status", "%s%s" % (
             self.status, ": %s" % self.error if self.error else ""))]
         rows.append(("usage", "%s, %s, %d + %d tokens, %.2f s%s" % (
             _progress.count_of(self.iterations, "turn"),
             _progress.count_of(self.usage["calls"], "call"), self.usage["input_tokens"],
-            self.usage["output_tokens"], self.usage["seconds"], ", $%.4f" % self.cost if self.cost else "")))
+            self.usage["output_tokens"], self.usage["seconds"],
+            ", $%.4f" % self.cost if self.cost else "")))
         rows += [("turn %d, %s" % (step.turn, step.kind), _short(step.text, 2000))
                  for step in self.steps]
-        return table(rows, "Droste, run %s" % (self.run or "without a record"))
+        shown = (image_html(result) for step in self.steps for result in step.results)
+        return (table(rows, "Droste, run %s" % (self.run or "without a record"))
+                + "".join("<div>%s</div>" % image for image in shown if image))
 
 
 def _named(function: Any) -> str:
@@ -220,13 +253,16 @@ class _Run:
         if isinstance(self.context, os.PathLike):
             request.context = c_text(self.context, "a path")
         elif self.context is not None:
-            request.kind, data = encode(self.context, "context")
+            request.kind, data = _typed.encode_context(self.context)
             request.data, request.len = memory_of(data)
         if self.resume is not None:
             request.resume = c_text(self.resume, "a run's name")
+        if self.resume is None:     # a resumed run keeps its interpreter
+            pairs = engine.settings(pairs)
         request.settings = ctypes.cast(_settings.words(pairs), ctypes.POINTER(ctypes.c_char_p))
         request.event, request.done, request.arg = _on_event, _on_done, self.id
         request.all_events = self.observer is not None
+        request.values = True
         request.chat = self.rlm._conversation(engine) if self.rlm._wishes.persistent else None
         running = ctypes.c_void_p()
         _runs[self.id] = self
@@ -282,6 +318,8 @@ class _Run:
             error = _library.Error()
             quick.droste_result_error(result, ctypes.byref(error))
             self.failure = self.failure or of(error)
+        values = _typed.read_values(quick.droste_result_values, result, None)
+        typed = None if values is None else bytearray(values)   # the result is freed
         quick.droste_result_free(result)
         wishes, metadata = self.rlm._wishes, None
         if self.observer is not None:
@@ -290,6 +328,7 @@ class _Run:
                 answer if answer is None or isinstance(answer, str) else json.dumps(answer))
         self.completion = Completion(told, self.context, wishes.models[0] or self.rlm.model_name,
                                      self.steps, metadata, self.names)
+        self.completion._typed = typed
         self.release()
         if self.listen is not None and self.failure is None:
             used = told["usage"]
@@ -303,6 +342,12 @@ class _Run:
 _runs: Dict[int, _Run] = {}
 
 
+def _results_of(e: Any) -> List[RichResult]:
+    if not e.results:
+        return []
+    return [read_bundle(e.results, e.result)] if e.kind == b"display" else read_bundles(e.results)
+
+
 @_library.EventFn
 def _on_event(arg: int, event: Any) -> None:
     run = _runs.get(arg)
@@ -312,8 +357,8 @@ def _on_event(arg: int, event: Any) -> None:
     run.tell_safely(Event(
         e.kind.decode(), _library.text_at(e.text, e.len), e.turn, e.turns, e.stream,
         e.status.decode() if e.status else None, e.seconds, e.pending, e.calls, e.input_tokens,
-        e.output_tokens, None, e.run, e.depth, e.call,
-        e.model.decode("utf-8", "replace") if e.model else None))
+        e.output_tokens, None, _results_of(e), e.run, e.depth, e.call,
+        e.model.decode("utf-8", "replace") if e.model else None, e.cost, e.attempt, e.attempts))
 
 
 @_library.DoneFn
@@ -348,7 +393,9 @@ class RLM:
                  tool_data: Optional[Mapping[str, Any]] = None,
                  tool_source: Optional[Mapping[str, str]] = None, tool_threads: bool = False,
                  progress: Optional[bool] = False,
-                 on_event: Optional[Callable[[Event], None]] = None, **settings: Any):
+                 on_event: Optional[Callable[[Event], None]] = None,
+                 **keywords: "Unpack[RLMSettings]"):
+        settings: Dict[str, Any] = dict(keywords)
         if hasattr(model, "complete") and hasattr(model, "model_name"):
             settings["tools"] = tools
             model, asked, tools = routing.arguments(model, settings)
@@ -361,8 +408,8 @@ class RLM:
         if self.environment is not None:
             settings["env"] = self.environment
             if seeds.wishes.persistent:
-                raise UnsupportedError("RLM(persistent=True) keeps a session of Droste's; the environment "
-                                       "%r has none" % self.environment)
+                raise UnsupportedError("RLM(persistent=True) needs a session of Droste, which the "
+                                       "environment %r does not have" % self.environment)
         self._functions = {name: f for name, f in (("model", model), ("sub-model", sub_model))
                            if callable(f)}
         texts = {name: m for name, m in (("model", model), ("sub_model", sub_model))
@@ -430,8 +477,8 @@ class RLM:
     async def astream(self, question: str, context: Any = None) -> AsyncIterator[Event]:
         """Asynchronous version of `stream`."""
         if self._wishes.persistent:
-            raise UnsupportedError("RLM(persistent=True) has no astream: use arun, or stream in a "
-                                   "thread")
+            raise UnsupportedError("RLM(persistent=True) does not support astream: use arun, or "
+                                   "stream in a thread")
         events: "asyncio.Queue[Event]" = asyncio.Queue()
         run = self._new(question, context, listen=events.put_nowait)
         engine = self._begin_there(run)
@@ -496,8 +543,9 @@ class RLM:
     def _new(self, question: Optional[str], context: Any, resume: Optional[str] = None,
              listen: Optional[Callable[[Event], None]] = None) -> _Run:
         if question is not None and not isinstance(question, str):
-            raise ArgumentError("a question is a str, not %s" % type(question).__name__)
-        listeners = [f for f in (listen, self._on_event, _progress.listener(self._progress)) if f]
+            raise ArgumentError("a question must be a str, not %s" % type(question).__name__)
+        listeners = [f for f in (listen, self._on_event, _progress.listener(self._progress))
+                     if f is not None]
 
         def tell(event: Event) -> None:
             for each in listeners:

@@ -79,7 +79,7 @@ class ReplBackend:
 
     def _open(self) -> Interpreter:
         if self._interpreter is None:
-            raise RuntimeError("the REPL is not started")
+            raise RuntimeError("the REPL was not started")
         return self._interpreter
 
     def _ask(self, messages: List[Dict[str, Any]]) -> str:

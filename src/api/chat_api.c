@@ -1,24 +1,28 @@
 /* api/chat_api.c: conversations: several questions over one session.
  *
- * Each question is a run that goes on from the one before (rlm_options.after), in the order of the
- * record. A conversation of the record is gone over first: the cells of its runs run again, answered
- * from there, with the settings that each had; nobody is asked and nothing is written. Runs that are
- * over are kept: their contexts and tools are needed as long as the session, and their models so that
- * a recording goes on where it is.
+ * Each question is a run that continues from the one before (rlm_options.after), in the order of
+ * the record. A recorded conversation is replayed first: the cells of its runs execute again, each
+ * with its own settings, and are answered from the record; no model is called and nothing is
+ * written. Runs that have ended are kept: the session needs their contexts and tools, and a
+ * recording continues at the position of their models.
  */
-#include "api/api.h"
-
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/api.h"
+#include "api/options.h"
+#include "api/result.h"
+#include "api/run_api.h"
+#include "api/running.h"
+#include "api/stored_run.h"
 #include "base/cleanup.h"
 
 struct droste_chat {
     droste *d;
-    droste_running *last; /* and those before it */
+    droste_running *last; /* the latest run; `earlier` leads to the others */
     char last_id[STORE_RUN_ID_SIZE];
-    bool asking;       /* a question that nobody waits for is under way */
-    bool has_settings; /* of the run that it goes on from; else those of the droste hold */
+    bool asking;       /* a question in the background is active */
+    bool has_settings; /* of the recorded run; otherwise those of the droste apply */
     struct settings settings;
 };
 
@@ -29,7 +33,7 @@ void droste_chat_close(droste_chat *c)
     while (c->last) {
         droste_running *r = c->last;
         c->last = r->earlier;
-        api_running_free(r);
+        running_free(r);
     }
     if (c->has_settings)
         settings_free(&c->settings);
@@ -58,7 +62,7 @@ int droste_chat_finish(droste_chat *c, droste_error *err)
     int rc = api_wait(c->d, &end.done, &why);
     c->d->finishing = NULL;
     if (rc < 0)
-        rlm_finish_cancel(c->last->run); /* `end` is gone with this call */
+        rlm_finish_cancel(c->last->run); /* `end` does not outlive this call */
     else
         why = end.why;
     return api_fail(err, &why, -(int)why.code);
@@ -81,26 +85,26 @@ int droste_chat_open(droste *d, droste_chat **out, droste_error *err)
 
 /* ---- a question ---- */
 
-static struct link next_link(const droste_chat *c)
+static struct run_link next_link(const droste_chat *c)
 {
-    return (struct link){ .after = c->last ? c->last->run : NULL,
+    return (struct run_link){ .after = c->last ? c->last->run : NULL,
         .previous = c->last_id[0] ? c->last_id : NULL,
         .workspace = c->last ? c->last->session.workspace : NULL,
         .settings = c->has_settings ? &c->settings : &c->d->settings };
 }
 
-int chat_next(droste_chat *c, struct link *link, struct error *err)
+static int chat_next(droste_chat *c, struct run_link *link, struct error *err)
 {
     if (c->asking)
-        return error_set(err, ERROR_ARGUMENT,
-            "a question of this conversation is under way: wait for its answer");
+        return error_set(
+            err, ERROR_ARGUMENT, "a question of this conversation is active: wait for its answer");
     c->asking = true;
     *link = next_link(c);
     return 0;
 }
 
-/* The run that has ended is the one to go on from. */
-void chat_advance(droste_chat *c, droste_running *r, const char *id)
+/* The next question continues from this run; NULL: the question did not begin. */
+static void chat_advance(droste_chat *c, droste_running *r, const char *id)
 {
     c->asking = false;
     if (!r)
@@ -112,8 +116,8 @@ void chat_advance(droste_chat *c, droste_running *r, const char *id)
     snprintf(c->last_id, sizeof c->last_id, "%s", id);
 }
 
-static int run_one(droste_chat *c, droste_request *q, const struct link *link, droste_result **out,
-    struct error *err)
+static int run_one(droste_chat *c, droste_request *q, const struct run_link *link,
+    droste_result **out, struct error *err)
 {
     droste_running *r = NULL;
     int rc = api_run(c->d, q, link, &r, out, err);
@@ -122,18 +126,23 @@ static int run_one(droste_chat *c, droste_request *q, const struct link *link, d
     return rc;
 }
 
+static int chat_ask(droste_chat *c, droste_request *q, droste_result **out, struct error *err)
+{
+    struct run_link link;
+    int rc = chat_next(c, &link, err);
+    if (rc < 0)
+        return rc;
+    rc = run_one(c, q, &link, out, err);
+    c->asking = false;
+    return rc;
+}
+
 int droste_chat_ask(droste_chat *c, const char *question, const char *context, droste_event_fn *fn,
     void *arg, droste_result **out, droste_error *err)
 {
     struct error why = { 0 };
     droste_request q = { .question = question, .context = context, .event = fn, .arg = arg };
-    struct link link;
-    int rc = chat_next(c, &link, &why);
-    if (rc == 0) {
-        rc = run_one(c, &q, &link, out, &why);
-        c->asking = false;
-    }
-    return api_fail(err, &why, rc);
+    return api_fail(err, &why, chat_ask(c, &q, out, &why));
 }
 
 /* ---- a conversation of the record ---- */
@@ -153,7 +162,7 @@ static int run_again(droste_chat *c, const char *id, struct error *err)
 {
     droste_request q = { .resume = id };
     droste_result *result = NULL;
-    struct link link = next_link(c);
+    struct run_link link = next_link(c);
     link.again = true;
     int rc = run_one(c, &q, &link, &result, err);
     if (rc == 0 && result->error.code == ERROR_MODEL_REPLAY) {
@@ -213,8 +222,8 @@ static int go_over(droste_chat *c, const char *run, struct error *err)
     return rc;
 }
 
-int chat_before(droste *d, const char *run, const struct settings *s, droste_chat **out,
-    struct link *link, struct error *err)
+static int chat_before(droste *d, const char *run, const struct settings *s, droste_chat **out,
+    struct run_link *link, struct error *err)
 {
     int rc = open_chat(d, out, err);
     if (rc == 0)
@@ -228,7 +237,7 @@ int chat_before(droste *d, const char *run, const struct settings *s, droste_cha
     return rc;
 }
 
-/* What is set now goes before what was set then. */
+/* Current settings take precedence over recorded ones. */
 static int chat_api_overlay(droste_chat *c, struct error *err)
 {
     const struct settings *now = &c->d->settings;
@@ -275,5 +284,78 @@ int droste_chat_continue(droste *d, const char *run, droste_chat **out, droste_e
         droste_chat_close(c);
     else
         *out = c;
+    return api_fail(err, &why, rc);
+}
+
+/* ---- runs that may be part of a conversation ---- */
+
+int droste_start(droste *d, const droste_request *q, droste_running **out, droste_error *err)
+{
+    struct error why = { 0 };
+    struct run_link link = { 0 };
+    droste_running *r = NULL;
+    int rc = q->done ? 0 : error_set(&why, ERROR_ARGUMENT, "a run needs a callback for its end");
+    if (rc == 0 && q->chat)
+        rc = chat_next(q->chat, &link, &why);
+    if (rc == 0 && q->chat) {
+        link.ended = chat_advance;
+        link.chat = q->chat;
+    }
+    if (rc == 0)
+        rc = api_start(d, q, q->chat ? &link : NULL, &r, &why);
+    if (rc == 0 && out)
+        *out = r;
+    if (rc < 0 && link.chat)
+        chat_advance(q->chat, NULL, "");
+    return api_fail(err, &why, rc);
+}
+
+/* Replays the questions before the run, if it is part of a conversation. */
+static int find_before(
+    droste *d, const char *run, droste_chat **chat, struct run_link *link, struct error *err)
+{
+    struct stored_run stored_run = { 0 };
+    struct settings s = { 0 };
+    int rc = d->waits ? 0 : stored_run_find(d, run, &stored_run, err);
+    if (rc == 0 && stored_run.previous[0]) {
+        rc = stored_run_settings(d, &stored_run, &s, err);
+        if (rc == 0)
+            rc = chat_before(d, stored_run.previous, &s, chat, link, err);
+        settings_free(&s);
+    }
+    stored_run_free(&stored_run);
+    return rc;
+}
+
+static int chat_resume(droste *d, droste_request *q, droste_result **out, struct error *err)
+{
+    struct run_link link = { 0 };
+    droste_chat *chat = NULL;
+    int rc = find_before(d, q->resume, &chat, &link, err);
+    if (rc == 0)
+        rc = api_run(d, q, chat ? &link : NULL, NULL, out, err);
+    droste_chat_close(chat);
+    return rc;
+}
+
+int droste_resume(droste *d, const char *run, droste_event_fn *fn, void *arg, droste_result **out,
+    droste_error *err)
+{
+    struct error why = { 0 };
+    droste_request q = { .resume = run, .event = fn, .arg = arg };
+    return api_fail(err, &why, chat_resume(d, &q, out, &why));
+}
+
+int droste_ask(droste *d, const droste_request *request, droste_result **out, droste_error *err)
+{
+    struct error why = { 0 };
+    droste_request q = *request;
+    int rc;
+    if (q.chat)
+        rc = chat_ask(q.chat, &q, out, &why);
+    else if (q.resume && !q.question)
+        rc = chat_resume(d, &q, out, &why);
+    else
+        rc = api_run(d, &q, NULL, NULL, out, &why);
     return api_fail(err, &why, rc);
 }

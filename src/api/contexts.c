@@ -1,4 +1,4 @@
-/* api/contexts.c: the contexts of a run or session: as they were named, and as a record has them. */
+/* api/contexts.c: see contexts.h. */
 #include "api/contexts.h"
 
 #include <stdlib.h>
@@ -6,23 +6,39 @@
 #include <unistd.h>
 
 #include "api/api.h"
+#include "api/stored_run.h"
 #include "base/cleanup.h"
 #include "base/json/json.h"
 #include "base/text.h"
+#include "broker/tools.h"
 #include "session/names.h"
+
+/* ---- the settings ---- */
+
+struct context_filter api_filter(const struct settings *s, const int *interrupt)
+{
+    return (struct context_filter){ (const char *const *)s->include.items, s->include.count,
+        (uint64_t)s->context_size, interrupt };
+}
+
+int api_context_kind(const struct settings *s, enum value_kind *kind, struct error *err)
+{
+    return context_kind_parse(s->context_type ? s->context_type : "auto", kind, err);
+}
 
 /* ---- PATH or NAME=PATH ---- */
 
-/* A file of that name is that file, whatever is in its name. *name is the caller's (free), or NULL. */
-static int contexts_split(const char *given, char **name, const char **path, struct error *err)
+/* Splits NAME=PATH, unless a file has that whole name. The caller frees *name, which may be
+ * NULL. */
+static int contexts_split(const char *argument, char **name, const char **path, struct error *err)
 {
-    const char *equals = strchr(given, '=');
+    const char *equals = strchr(argument, '=');
     *name = NULL;
-    *path = given;
-    if (!equals || equals == given || memchr(given, '/', (size_t)(equals - given)) ||
-        access(given, F_OK) == 0)
+    *path = argument;
+    if (!equals || equals == argument || memchr(argument, '/', (size_t)(equals - argument)) ||
+        access(argument, F_OK) == 0)
         return 0;
-    *name = text_copy(given, (size_t)(equals - given));
+    *name = text_copy(argument, (size_t)(equals - argument));
     *path = equals + 1;
     if (!*name)
         return error_memory(err);
@@ -47,18 +63,17 @@ static int check_new(
     return 0;
 }
 
-static int contexts_load(
-    struct staging *st, const char *given, const int *interrupt, struct error *err)
+static int contexts_load(const struct settings *s, const struct context_paths *paths, size_t i,
+    const int *interrupt, struct contexts *all, struct error *err)
 {
-    struct contexts *all = &st->parts.contexts;
-    struct context_filter filter = api_filter(&st->settings, interrupt);
+    struct context_filter filter = api_filter(s, interrupt);
     struct context *context = NULL;
     cleanup_free char *name = NULL;
-    const char *path = given;
+    const char *path = paths->list.items[i];
     enum value_kind kind;
-    int rc = api_context_kind(&st->settings, &kind, err);
-    if (rc == 0 && !st->unnamed)
-        rc = contexts_split(given, &name, &path, err);
+    int rc = api_context_kind(s, &kind, err);
+    if (rc == 0 && !paths->unnamed)
+        rc = contexts_split(path, &name, &path, err);
     if (rc == 0)
         rc = check_new(all, name, path, err);
     if (rc == 0)
@@ -69,83 +84,29 @@ static int contexts_load(
     return contexts_add(all, context, err);
 }
 
-int api_contexts_read(struct staging *st, const int *interrupt, struct error *err)
+int api_contexts_read(const struct settings *s, const struct context_paths *paths,
+    const int *interrupt, struct contexts *all, struct error *err)
 {
     int rc = 0;
-    for (size_t i = 0; rc == 0 && i < st->paths.count; i++)
-        rc = contexts_load(st, st->paths.items[i], interrupt, err);
+    for (size_t i = 0; rc == 0 && i < paths->list.count; i++)
+        rc = contexts_load(s, paths, i, interrupt, all, err);
     return rc;
 }
 
-/* What cannot be read is said at once. */
-static int look_at_all(const struct staging *st, struct error *err)
+int api_contexts_look(
+    const struct settings *s, const struct context_paths *paths, struct error *err)
 {
-    struct context_filter filter = api_filter(&st->settings, NULL);
-    int rc = 0;
-    for (size_t i = 0; rc == 0 && i < st->paths.count; i++) {
+    struct context_filter filter = api_filter(s, NULL);
+    enum value_kind kind;
+    int rc = api_context_kind(s, &kind, err);
+    for (size_t i = 0; rc == 0 && i < paths->list.count; i++) {
         cleanup_free char *name = NULL;
-        const char *path = st->paths.items[i];
-        if (!st->unnamed)
+        const char *path = paths->list.items[i];
+        if (!paths->unnamed)
             rc = contexts_split(path, &name, &path, err);
         if (rc == 0)
             rc = context_look(path, &filter, err);
     }
-    return rc;
-}
-
-int api_contexts_want(const droste *d, const char *first, const char *const *more,
-    struct staging *st, struct error *err)
-{
-    enum value_kind kind;
-    int rc = api_context_kind(&st->settings, &kind, err);
-    if (rc == 0 && first)
-        rc = list_add(&st->paths, first, err);
-    for (; rc == 0 && more && *more; more++)
-        rc = list_add(&st->paths, *more, err);
-    if (rc == 0)
-        rc = list_add_all(&st->paths, &d->contexts, err);
-    return rc < 0 ? rc : look_at_all(st, err);
-}
-
-/* Takes the staging. */
-static int load_staged(
-    droste *d, struct staging *st, int rc, struct contexts *out, struct error *err)
-{
-    struct staged_parts parts = { 0 };
-    if (rc < 0 || !staging_is_needed(st)) {
-        staging_drop(st);
-        return rc;
-    }
-    rc = staging_run(d, st, &parts, err);
-    *out = parts.contexts;
-    parts.contexts = (struct contexts){ 0 };
-    staged_parts_free(&parts);
-    return rc;
-}
-
-int api_contexts_load(droste *d, const struct settings *s, struct contexts *out, struct error *err)
-{
-    struct staging *st = NULL;
-    int rc = staging_new(s, &st, err);
-    return rc < 0 ? rc : load_staged(d, st, api_contexts_want(d, NULL, NULL, st, err), out, err);
-}
-
-int api_context_load(droste *d, const struct settings *s, const char *path, const char *kind,
-    struct context **out, struct error *err)
-{
-    struct contexts one = { 0 };
-    struct staging *st = NULL;
-    int rc = staging_new(s, &st, err);
-    if (rc < 0)
-        return rc;
-    st->unnamed = true;
-    rc = list_add(&st->paths, path, err);
-    if (rc == 0 && kind)
-        rc = settings_set(&st->settings, "context-type", kind, "the context's kind", err);
-    rc = load_staged(d, st, rc, &one, err);
-    if (rc == 0)
-        *out = steal(&one.items[0]);
-    contexts_free(&one);
     return rc;
 }
 
@@ -195,15 +156,15 @@ int api_contexts_check(const struct contexts *all, const struct tools *tools, st
 
 /* ---- as the record has them ---- */
 
-/* Goes through what is kept. */
+/* Restores the contexts of a recorded run. */
 struct again {
     const struct stored_run *stored_run;
     const struct settings *settings;
     const int *interrupt;
-    size_t taken; /* bytes of the kept ones */
+    size_t taken; /* bytes used of the recorded data */
 };
 
-/* From the record itself. */
+/* Takes a context from the record itself. */
 static int take_kept(
     struct again *a, struct json_object *was, struct context **out, struct error *err)
 {
@@ -246,11 +207,11 @@ static int check_same(
     if (rc < 0 || strcmp(hash, json_get_string(was, "sha256", "")) == 0)
         return rc;
     return error_set(err, ERROR_ARGUMENT,
-        "the context %.100s is not what it was when run '%.64s' began: put it back, or ask anew",
+        "the context %.100s has changed since run '%.64s' began: restore it, or start a new run",
         path ? path : "in the record", a->stored_run->id);
 }
 
-/* Its name and where it came from are those of then. */
+/* Sets the name and the source that the context had when it was recorded. */
 static int name_again(struct context *c, struct json_object *was, struct error *err)
 {
     const char *name = json_get_string(was, "name", NULL);
@@ -267,18 +228,18 @@ int api_contexts_again(const struct stored_run *stored_run, const struct setting
     const int *interrupt, struct contexts *all, struct error *err)
 {
     struct again again = { stored_run, s, interrupt, 0 };
-    bool given = all->count > 0,
+    bool requested = all->count > 0,
          several = json_object_is_type(stored_run->context, json_type_array);
     size_t count =
         several ? json_object_array_length(stored_run->context) : stored_run->context != NULL;
     int rc = 0;
-    if (given && count != all->count)
+    if (requested && count != all->count)
         return error_set(err, ERROR_ARGUMENT, "run '%.64s' had %s", stored_run->id,
             count == 0 ? "no context" : "another number of contexts");
     for (size_t i = 0; rc == 0 && i < count; i++) {
         struct json_object *was =
             several ? json_object_array_get_idx(stored_run->context, i) : stored_run->context;
-        rc = given ? 0 : load_again(&again, was, all, err);
+        rc = requested ? 0 : load_again(&again, was, all, err);
         if (rc == 0)
             rc = check_same(&again, all->items[i], was, err);
         if (rc == 0)

@@ -1,25 +1,34 @@
-/* api/contexts.h: the contexts of a run or session. */
+/* api/contexts.h: the contexts of a run or session, as requested and as a record has them. */
 #ifndef DROSTE_API_CONTEXTS_H
 #define DROSTE_API_CONTEXTS_H
 
-#include "api/stage.h"
+#include "base/list.h"
+#include "droste.h"
 #include "session/context.h"
 
-/* What a staging is to load: `first` (PATH or NAME=PATH, or NULL), `more` (NULL behind the last, or NULL), then those
- * that were added to the droste. */
-int api_contexts_want(const droste *d, const char *first, const char *const *more,
-    struct staging *st, struct error *err);
-/* Those that were added to the droste, loaded: turns the loop meanwhile. */
-int api_contexts_load(droste *d, const struct settings *s, struct contexts *out, struct error *err);
-/* One, PATH alone, in the same way; `kind` NULL: as the settings say. */
-int api_context_load(droste *d, const struct settings *s, const char *path, const char *kind,
-    struct context **out, struct error *err);
-/* Loads what a staging names; a descriptor that is readable ends it. */
-int api_contexts_read(struct staging *st, const int *interrupt, struct error *err);
-/* ERROR_ARGUMENT for one that would hide a tool, or a value of the tools, in the guest. */
+struct settings;
+struct stored_run;
+struct tools;
+
+/* How the settings read and interpret contexts. A readable `interrupt` (may be NULL) ends it. */
+struct context_filter api_filter(const struct settings *s, const int *interrupt);
+int api_context_kind(const struct settings *s, enum value_kind *kind, struct error *err);
+
+/* Paths of contexts: PATH or NAME=PATH each, or PATH alone if `unnamed`. */
+struct context_paths {
+    struct list list;
+    bool unnamed;
+};
+/* Checks that all can be read, without reading them. */
+int api_contexts_look(
+    const struct settings *s, const struct context_paths *paths, struct error *err);
+/* Reads them and appends them to `all`. */
+int api_contexts_read(const struct settings *s, const struct context_paths *paths,
+    const int *interrupt, struct contexts *all, struct error *err);
+/* ERROR_ARGUMENT for a context with the name of a tool or of a tool's value. */
 int api_contexts_check(const struct contexts *all, const struct tools *tools, struct error *err);
-/* Those of a run of the record, which must be as they were: those that are in `all` already, or, where
- * there are none, from where they came. */
+/* Checks that `all` are the contexts of a recorded run, unchanged. If `all` is empty, loads them
+ * from their files or from the record. */
 int api_contexts_again(const struct stored_run *stored_run, const struct settings *s,
     const int *interrupt, struct contexts *all, struct error *err);
 

@@ -1,4 +1,6 @@
 /* api/custom_api.c: environments of the embedding program, by their names (env/common/custom.h). */
+#include "api/custom_api.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,19 +11,9 @@
 struct custom_entry {
     struct custom_entry *next;
     char *name, *about;
-    struct custom_ops ops;
+    droste_custom_environment ops;
     void *arg;
 };
-
-/* The public table is the inner one. */
-_Static_assert(sizeof(droste_custom_environment) == sizeof(struct custom_ops) &&
-                   offsetof(droste_custom_environment, close) == offsetof(struct custom_ops, close),
-    "the public table is the inner one");
-
-static struct custom_sandbox *custom_api_inner(droste_custom_sandbox *s)
-{
-    return (struct custom_sandbox *)(void *)s;
-}
 
 static void free_entry(struct custom_entry *e)
 {
@@ -57,7 +49,7 @@ int api_custom_open(droste *d, const char *name, struct environment **out, struc
 static int check_entry(
     const droste *d, const char *name, const droste_custom_environment *table, struct error *err)
 {
-    if (!name || !name[0] || strchr(name, ':') || environment_features(name))
+    if (!name || !name[0] || strchr(name, ':') || environment_named(name))
         return error_set(err, ERROR_ARGUMENT,
             "an environment of the program cannot be called '%.40s': take a name that is none of "
             "Droste's own, without a ':'",
@@ -68,7 +60,7 @@ static int check_entry(
     if (table->size < sizeof *table || !table->open || !table->set || !table->execute ||
         !table->interrupt || !table->reply || !table->close)
         return error_set(err, ERROR_ARGUMENT,
-            "the environment '%.40s' is not whole: it needs its size and all functions", name);
+            "the environment '%.40s' is incomplete: set its size and all functions", name);
     return 0;
 }
 
@@ -82,7 +74,7 @@ static int add_entry(droste *d, const char *name, const droste_custom_environmen
     e->name = strdup(name);
     e->about = table->about ? strdup(table->about) : NULL;
     e->arg = arg;
-    memcpy(&e->ops, table, sizeof e->ops);
+    e->ops = *table;
     e->ops.about = e->about;
     if (!e->name || (table->about && !e->about)) {
         free_entry(e);
@@ -102,30 +94,29 @@ int droste_custom_add(droste *d, const char *name, const droste_custom_environme
 
 void droste_custom_output(droste_custom_sandbox *s, int stream, const char *data, size_t len)
 {
-    custom_output(custom_api_inner(s), stream, data, len);
+    custom_output(s, stream, data, len);
 }
 
 int droste_custom_result(droste_custom_sandbox *s, uint64_t operation, const char *json, size_t len,
     const char *submit, size_t submit_len, droste_error *err)
 {
     struct error why = { 0 };
-    return api_fail(err, &why,
-        custom_result(custom_api_inner(s), operation, json, len, submit, submit_len, &why));
+    return api_fail(err, &why, custom_result(s, operation, json, len, submit, submit_len, &why));
 }
 
 int droste_custom_call(
     droste_custom_sandbox *s, uint64_t call, const char *json, size_t len, droste_error *err)
 {
     struct error why = { 0 };
-    return api_fail(err, &why, custom_call(custom_api_inner(s), call, json, len, &why));
+    return api_fail(err, &why, custom_call(s, call, json, len, &why));
 }
 
 void droste_custom_cancel(droste_custom_sandbox *s, uint64_t call)
 {
-    custom_cancel(custom_api_inner(s), call);
+    custom_cancel(s, call);
 }
 
 void droste_custom_end(droste_custom_sandbox *s, const char *why)
 {
-    custom_end(custom_api_inner(s), why ? why : "it does not say why");
+    custom_end(s, why ? why : "it does not say why");
 }

@@ -1,7 +1,7 @@
 /* api/diagnose.c: what works here, what does not, and what to do.
  *
- * Nothing is guessed where it can be tried: the sandboxes are real ones. Nothing goes over the
- * network, and the provider's key is never printed.
+ * Everything that can be tried is tried, with real sandboxes. Nothing uses the network, and the
+ * provider's key is never printed.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -13,7 +13,10 @@
 #include <unistd.h>
 
 #include "api/api.h"
+#include "api/models.h"
+#include "api/options.h"
 #include "base/cleanup.h"
+#include "base/json/json.h"
 #include "base/clock.h"
 #include "base/os/file.h"
 #include "base/text.h"
@@ -21,6 +24,7 @@
 #include "env/common/idmap.h"
 #include "env/common/users.h"
 #include "jail/landlock.h"
+#include "lm/lm.h"
 
 enum state { STATE_OK, STATE_MISSING, STATE_NOTE };
 
@@ -68,7 +72,7 @@ static void check_kernel(struct doctor *doctor)
             u.machine, geteuid() == 0 ? "root" : "an ordinary user");
 }
 
-/* The number in a file of the kernel's; `fallback` where there is none. */
+/* Reads a number from a file of the kernel; `fallback` if there is no such file. */
 static long doctor_read_number(const char *path, long fallback)
 {
     cleanup_buf struct buf text = { 0 };
@@ -83,7 +87,7 @@ static bool in_container(void)
            getenv("container") != NULL || getenv("KUBERNETES_SERVICE_HOST") != NULL;
 }
 
-/* True for the root of a user namespace that has too few ids to give one to the guest. */
+/* Whether this is root of a user namespace with too few ids to give one to a guest. */
 static bool is_root_of_few(void)
 {
     cleanup_buf struct buf map = { 0 };
@@ -93,7 +97,7 @@ static bool is_root_of_few(void)
            count <= JAIL_NOBODY;
 }
 
-/* Why a sandbox with namespaces fails, as far as the kernel's switches tell: what to do. */
+/* What to do if a sandbox with namespaces fails, judged by the kernel's settings. */
 static const char *cure_of_namespaces(void)
 {
     bool root = geteuid() == 0;
@@ -116,13 +120,13 @@ static const char *cure_of_namespaces(void)
 /* ---- sandboxes ---- */
 
 struct trial {
-    double first_ms, next_ms; /* from nothing; from the zygote that is warm then */
+    double first_ms, next_ms; /* the first start, with the zygote's; the next one */
     char version[64];
     char isolation[16];
     droste_error error;
 };
 
-/* The one field of {"output": "3.11.2"}. */
+/* Parses {"output": "3.11.2"}. */
 static void take_version(const droste_result *r, char *out, size_t size)
 {
     cleanup_json struct json_object *o = NULL;
@@ -205,7 +209,8 @@ static void check_sandboxes(struct doctor *doctor)
     enum { PROCESS, FULL, LIGHT, LANDLOCK, AUTO, LEVELS };
     struct trial trials[LEVELS];
     int rc[LEVELS];
-    /* The one that needs least goes first: where even it fails, the interpreter is to blame. */
+    /* The level with the fewest requirements comes first: if it fails, the interpreter is at
+         * fault. */
     for (size_t i = 0; i < LEVELS; i++)
         rc[i] = try_isolation(doctor->d, levels[i], &trials[i]);
     doctor->works = rc[AUTO] == 0;
@@ -217,7 +222,7 @@ static void check_sandboxes(struct doctor *doctor)
         doctor, "landlock", rc[LANDLOCK], &trials[LANDLOCK], python ? python : cure_of_landlock());
     say_trial(doctor, "process", rc[PROCESS], &trials[PROCESS], python);
     if (rc[AUTO] == 0)
-        doctor_say(doctor, "auto", STATE_OK, NULL, "takes `%s` here", trials[AUTO].isolation);
+        doctor_say(doctor, "auto", STATE_OK, NULL, "selects `%s` here", trials[AUTO].isolation);
 }
 
 static void check_seccomp(struct doctor *doctor)
@@ -225,7 +230,7 @@ static void check_seccomp(struct doctor *doctor)
     bool there = access("/proc/sys/kernel/seccomp/actions_avail", F_OK) == 0;
     doctor_say(doctor, "seccomp", there ? STATE_OK : STATE_MISSING,
         there ? NULL : "sandboxes need a kernel with CONFIG_SECCOMP_FILTER", "%s",
-        there ? "system calls of all sandboxes are filtered, but of `process`"
+        there ? "filters the system calls of all sandboxes except `process`"
               : "this kernel does not have it");
 }
 
@@ -252,7 +257,7 @@ static void check_cgroup(struct doctor *doctor)
     cleanup_fd int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (cgroups_open(doctor->d->loop, root, &cgroups, &err) < 0)
         doctor_say(doctor, "cgroup v2", STATE_NOTE, NULL,
-            "%s; so the host adds up the memory of each sandbox, and --cpus cannot be had",
+            "%s; the host measures the memory of each sandbox, and --cpus is not supported",
             err.text);
     else
         doctor_say(doctor, "cgroup v2", STATE_OK, NULL,
@@ -261,8 +266,8 @@ static void check_cgroup(struct doctor *doctor)
     cgroups_close(cgroups);
 }
 
-/* The kernel counts some things by user: processes (RLIMIT_NPROC), also those in user namespaces
- * that the user has made. */
+/* The kernel counts processes by user (RLIMIT_NPROC), including those in user namespaces that the
+ * user has created. */
 static void check_processes(struct doctor *doctor)
 {
     struct rlimit limit;
@@ -282,7 +287,7 @@ static void check_processes(struct doctor *doctor)
         (unsigned long long)limit.rlim_cur, used, wanted);
 }
 
-/* The path, or the nearest directory above it that is there. */
+/* Returns the path, or its nearest parent directory that exists. */
 static void doctor_nearest(const char *path, struct buf *out)
 {
     buf_puts(out, path);
@@ -297,8 +302,7 @@ static void doctor_nearest(const char *path, struct buf *out)
         buf_puts(out, ".");
 }
 
-/* Whether sandboxes with a volume are users of their own, too: what will be done for each, done
- * once. */
+/* Whether sandboxes with a volume also get users of their own: tries an id-mapped mount. */
 static void describe_volume_users(struct doctor *doctor, uint32_t user, struct buf *out)
 {
     cleanup_free char *root = NULL;
@@ -310,10 +314,10 @@ static void describe_volume_users(struct doctor *doctor, uint32_t user, struct b
     cleanup_fd int directory = open(buf_text(&above), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     cleanup_fd int mount = directory < 0 ? -1 : idmap_mount(directory, JAIL_NOBODY, user);
     if (mount >= 0)
-        buf_puts(out, "with a volume too, by idmapped mounts; not those with one at landlock");
+        buf_puts(out, "with a volume also (ID-mapped mounts), except at isolation landlock");
     else
         buf_printf(out,
-            "those with a volume or workspace share the user %d, as %s has no idmapped mounts: %s",
+            "sandboxes with a volume or workspace share user %d, because %s has no ID-mapped mounts: %s",
             JAIL_NOBODY, buf_text(&above), strerror(errno));
 }
 
@@ -328,21 +332,21 @@ static void check_users(struct doctor *doctor)
         doctor_say(doctor, "users", STATE_MISSING, NULL, "%s", err.text);
     else if (range.first == 0)
         doctor_say(doctor, "users", STATE_NOTE,
-            "give --sandbox-users FIRST-LAST, ids that are here",
-            "all local sandboxes are the user %d, so that what the kernel counts by user they "
-            "share",
+            "give --sandbox-users FIRST-LAST, with ids of this user namespace",
+            "all local sandboxes run as user %d, and share the limits that the kernel counts by "
+            "user",
             JAIL_NOBODY);
     else {
         describe_volume_users(doctor, range.first, &volumes);
         doctor_say(doctor, "users", STATE_OK, NULL,
-            "each local sandbox is another user, %u to %u; %s", range.first, range.last,
+            "each local sandbox has a user of its own, %u to %u; %s", range.first, range.last,
             buf_text(&volumes));
     }
 }
 
 /* ---- the configuration ---- */
 
-/* Opening a model checks its settings; it connects to nothing. */
+/* Opening a model checks its settings, without connecting. */
 static void check_model(struct doctor *doctor)
 {
     struct settings *s = &doctor->d->settings;
@@ -372,10 +376,10 @@ static void check_configuration(struct doctor *doctor)
 {
     cleanup_free char *home = NULL;
     cleanup_buf struct buf path = { 0 };
-    const char *given = getenv("DROSTE_CONFIG");
+    const char *variable = getenv("DROSTE_CONFIG");
     struct error err = { 0 };
-    if (given) {
-        buf_puts(&path, given);
+    if (variable) {
+        buf_puts(&path, variable);
     } else if (file_config_home(&home, &err) < 0) {
         doctor_say(doctor, "configuration", STATE_NOTE, NULL, "%s", err.text);
         return;
@@ -384,7 +388,7 @@ static void check_configuration(struct doctor *doctor)
     }
     bool there = access(buf_text(&path), R_OK) == 0;
     doctor_say(doctor, "configuration", there ? STATE_OK : STATE_NOTE, NULL, "%s%s",
-        buf_text(&path), there ? "" : " is not there, which is fine");
+        buf_text(&path), there ? "" : " does not exist (it is optional)");
 }
 
 /* ---- what lasts ---- */
@@ -406,7 +410,7 @@ static void check_data(struct doctor *doctor)
             doctor, "data", STATE_MISSING, cure, "%s: %s", buf_text(&there), strerror(errno));
     else
         doctor_say(
-            doctor, "data", STATE_OK, NULL, "%s%s", home, made ? "" : ", made when first needed");
+            doctor, "data", STATE_OK, NULL, "%s%s", home, made ? "" : ", created on first use");
 }
 
 static void doctor_print_size(struct buf *out, double bytes)
@@ -438,7 +442,7 @@ static void check_record(struct doctor *doctor)
         doctor_nearest(path, &above);
         bool fine = access(buf_text(&above), W_OK | X_OK) == 0;
         doctor_say(doctor, "record", fine ? STATE_OK : STATE_MISSING, fine ? NULL : cure, "%s%s",
-            path, fine ? ", made by the first run" : " cannot be made");
+            path, fine ? ", created by the first run" : " cannot be made");
     }
 }
 
@@ -460,26 +464,26 @@ static void check_volumes(struct doctor *doctor)
         doctor_say(
             doctor, "volumes", STATE_MISSING, cure, "%s: %s", buf_text(&above), strerror(errno));
     else
-        doctor_say(doctor, "volumes", STATE_OK, NULL,
-            "%zu at %s; their quotas are measured by the host", names.count, root);
+        doctor_say(doctor, "volumes", STATE_OK, NULL, "%zu in %s; the host measures their quotas",
+            names.count, root);
     list_clear(&names);
 }
 
 /* ---- environments elsewhere ---- */
 
-/* The local one has its own rows above. */
+/* The local environment has its own rows above. */
 static void check_environments(struct doctor *doctor)
 {
-    for (size_t i = 0; environment_name(i); i++) {
+    const struct environment_kind *kind;
+    for (size_t i = 0; (kind = environment_at(i)); i++) {
         struct error err = { 0 };
-        if (strcmp(environment_name(i), "local") == 0)
+        if (strcmp(kind->name, "local") == 0)
             continue;
-        if (environment_configured(i, &err) < 0)
-            doctor_say(
-                doctor, environment_name(i), STATE_NOTE, NULL, "not configured: %s", err.text);
+        if (kind->configured && kind->configured(&err) < 0)
+            doctor_say(doctor, kind->name, STATE_NOTE, NULL, "not configured: %s", err.text);
         else
-            doctor_say(doctor, environment_name(i), STATE_OK, NULL,
-                "configured; try it with `droste smoke --env %s`", environment_name(i));
+            doctor_say(doctor, kind->name, STATE_OK, NULL,
+                "configured; try it with `droste smoke --env %s`", kind->name);
     }
 }
 

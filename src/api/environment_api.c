@@ -1,28 +1,94 @@
-/* api/environment_api.c: the environments, what each can do, and what killed hosts have left in
- * them. */
+/* api/environment_api.c: the environment of the settings; the list of all environments, with their
+ * features; sandboxes that killed hosts have left. */
+#include "api/environment_api.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "api/api.h"
+#include "api/custom_api.h"
+#include "base/cleanup.h"
+#include "base/loop.h"
+#include "env/common/environment.h"
 #include "env/local/interpreter.h"
 #include "volume/repository.h"
 
+/* ---- the environment of the settings ---- */
+
+/* Closes the open environment if it is not the requested one. ERROR_ARGUMENT while it is in use. */
+static int leave_environment(
+    droste *d, const char *name, const char *circumstances, struct error *err)
+{
+    bool renamed = d->env && strcmp(d->env_name, name) != 0;
+    bool moved = d->env && strcmp(d->env_circumstances, circumstances) != 0;
+    if (!renamed && !moved)
+        return 0;
+    if (d->env_sessions + d->run_count > 0)
+        return renamed
+                   ? error_set(err, ERROR_ARGUMENT,
+                         "the environment cannot change from %s to %.40s while sessions or "
+                         "runs are open",
+                         d->env_name, name)
+                   : error_set(err, ERROR_ARGUMENT,
+                         "the variables of %s have changed (see `droste env ls`) while sessions "
+                         "or runs are open: close them first",
+                         d->env_name);
+    environment_close(d->env);
+    d->env = NULL;
+    return 0;
+}
+
+int api_environment(
+    droste *d, const struct settings *s, struct environment **out, struct error *err)
+{
+    const char *name = s->env ? s->env : "local";
+    char circumstances[ENVIRONMENT_CIRCUMSTANCES_SIZE];
+    if (environment_circumstances(name, circumstances, err) < 0 ||
+        leave_environment(d, name, circumstances, err) < 0)
+        return -(int)err->code;
+    if (!d->env) {
+        free(steal(&d->env_name));
+        d->env_name = strdup(name);
+        struct environment_options options = { .ca_file = s->ca_file };
+        int rc = d->env_name ? api_custom_open(d, d->env_name, &d->env, err) : error_memory(err);
+        if (rc == 0 && !d->env)
+            rc = environment_open(name, d->loop, &options, &d->env, err);
+        if (rc < 0)
+            return rc;
+        memcpy(d->env_circumstances, circumstances, sizeof circumstances);
+    }
+    environment_on_notice(d->env, d->notice, d->notice_arg);
+    *out = d->env;
+    return 0;
+}
+
+void droste_on_notice(droste *d, droste_notice_fn *fn, void *arg)
+{
+    d->notice = fn;
+    d->notice_arg = arg;
+    if (d->env)
+        environment_on_notice(d->env, fn, arg);
+}
+
+/* ---- all environments ---- */
+
 const char *droste_environment_at(size_t index, const char **about)
 {
-    const char *name = environment_name(index);
-    if (name && about)
-        *about = environment_about(index);
-    return name;
+    const struct environment_kind *kind = environment_at(index);
+    if (kind && about)
+        *about = kind->about;
+    return kind ? kind->name : NULL;
 }
 
 const char *droste_environment_variables_at(size_t index)
 {
-    return environment_name(index) ? environment_variables(index) : NULL;
+    const struct environment_kind *kind = environment_at(index);
+    return kind ? kind->variables : NULL;
 }
 
-/* The table of one that is not known by its name alone: it is opened. */
+/* The features of an environment that must be opened to know them. */
 static int environment_open_features(
-    droste *d, const char *name, const struct features **out, struct error *err)
+    droste *d, const char *name, const struct feature_state **out, struct error *err)
 {
     struct settings settings = { 0 };
     struct environment *env;
@@ -43,12 +109,13 @@ int droste_environment_features(
     struct error why = { 0 };
     if (!name)
         name = d->settings.env ? d->settings.env : "local";
-    const struct features *features = environment_features(name);
+    const struct environment_kind *kind = environment_named(name);
+    const struct feature_state *features = kind ? kind->features : NULL;
     int rc = features ? 0 : environment_open_features(d, name, &features, &why);
     if (rc < 0)
         return api_fail(err, &why, rc);
     for (enum feature f = 0; f < FEATURE_COUNT; f++) {
-        const struct feature_state *state = &features->of[f];
+        const struct feature_state *state = &features[f];
         const droste_feature feature = { feature_name(f), feature_settings(f), state->given,
             state->text };
         fn(arg, &feature);
@@ -77,13 +144,14 @@ int droste_environment_collect(droste *d, int *removed, droste_error *err)
     struct environment *env;
     struct error why = { 0 };
     *removed = -1;
-    int rc = settings_given(s, "env") ? 0 : settings_set(s, "env", "docker", "droste env gc", &why);
+    int rc =
+        settings_is_set(s, "env") ? 0 : settings_set(s, "env", "docker", "droste env gc", &why);
     if (rc == 0)
         rc = api_environment(d, s, &env, &why);
     const struct environment_ops *ops = rc == 0 ? environment_ops_of(env) : NULL;
     if (ops && !ops->collect)
         rc = error_set(&why, ERROR_UNSUPPORTED,
-            "nothing is ever left in the environment '%.40s': its sandboxes end with their hosts",
+            "the environment '%.40s' needs no cleaning: its sandboxes end with their hosts",
             ops->name);
     if (rc == 0)
         rc = ops->collect(env, environment_take_collected, &result, &why);

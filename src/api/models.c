@@ -1,26 +1,28 @@
 /* api/models.c: the models that settings name.
  *
- * A model is open once for all runs and sessions that use it with the same settings, as long as one
- * does: they share its connections, its cache, and, of a recording, its lines.
+ * All runs and sessions that use a model with the same settings share it, with its connections, its
+ * cache, and the position in a recording. The last one closes it.
  */
-#include "api/api.h"
+#include "api/models.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/api.h"
 #include "base/cleanup.h"
+#include "lm/lm.h"
 
 struct shared_lm {
     struct shared_lm *next;
     droste *d;
-    char *key; /* all that it was opened with */
+    char *key; /* the settings that it was opened with */
     unsigned users;
     struct lm *lm;
 };
 
 /* ---- a model of the embedding program ---- */
 
-/* The public handle of a call is the inner one. */
+/* A droste_call is a struct lm_call. */
 void droste_answer(droste_call *call, const char *text, size_t len)
 {
     lm_answer((struct lm_call *)call, text, len, NULL, NULL);
@@ -101,7 +103,7 @@ static int open_model(droste *d, const struct settings *s, const char *model,
     return lm_open(d->loop, &options, out, err);
 }
 
-/* Everything that open_model gives, as one text. */
+/* All settings that open_model uses, as one text. */
 static char *model_key(
     const droste *d, const struct settings *s, const char *model, const struct list *sampling)
 {
@@ -161,8 +163,7 @@ static int use_model(droste *d, const struct settings *s, const char *model,
         lm_close(lm);
         return error_memory(err);
     }
-    /* The program may owe answers to calls that nobody waits for any more: their handles last as long
-     * as the droste does. */
+    /* The program may still answer cancelled calls, so their handles live as long as the droste. */
     unsigned holders = strncmp(model, "callback", strlen("callback")) == 0 ? 2 : 1;
     *m = (struct shared_lm){ d->models, d, steal(&key), holders, lm };
     d->models = m;
@@ -172,7 +173,7 @@ static int use_model(droste *d, const struct settings *s, const char *model,
 
 /* ---- those of all depths ---- */
 
-/* "2=gpt-5-nano"; the depth is 1 or more: the root's is --model. */
+/* Parses "2=gpt-5-nano". The depth is at least 1: the root's model is --model. */
 static int parse_depth_model(
     const char *text, unsigned *depth, const char **model, struct error *err)
 {
@@ -190,7 +191,7 @@ static int parse_depth_model(
     return 0;
 }
 
-/* The name of each depth's model: what was said of a depth holds for those below it. */
+/* Determines the model of each depth; a setting also applies to deeper calls. */
 static int name_models(
     const struct settings *s, const char *names[BUDGET_DEPTH_MAX + 2], struct error *err)
 {
@@ -210,13 +211,13 @@ static int name_models(
     return 0;
 }
 
-/* Of the calls at a depth: the root's own, or what is said of those below it, if only that there is none. */
+/* The sampling of calls at a depth. An empty sub-sampling that was set means none. */
 static const struct list *sampling_at(const struct settings *s, unsigned depth)
 {
-    return depth > 0 && settings_given(s, "sub-sampling") ? &s->sub_sampling : &s->sampling;
+    return depth > 0 && settings_is_set(s, "sub-sampling") ? &s->sub_sampling : &s->sampling;
 }
 
-/* Opened once, however many depths it is of. */
+/* Opens each distinct model once. */
 static int models_open_models(droste *d, const struct settings *s, const char *const *names,
     struct models *m, struct error *err)
 {
@@ -258,7 +259,7 @@ int api_models(droste *d, const struct settings *s, bool need, struct models *m,
     if (rc == 0 && !names[1])
         return 0;
     if (!names[0])
-        names[0] = names[1]; /* of a session, which has no turns of its own */
+        names[0] = names[1]; /* for a session, which has no turns */
     if (rc == 0)
         rc = models_open_models(d, s, names, m, err);
     if (rc < 0)

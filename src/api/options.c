@@ -1,24 +1,27 @@
-/* api/options.c: what the settings come to for a session.
+/* api/options.c: see options.h.
  *
- * Rules bring limits of their own, for what nobody has set. What they let cells see is shown to the
- * sandbox: the directories of --allow-import as those of --read.
+ * Rules have default limits of their own. The directories of --allow-import are visible in the
+ * sandbox, as those of --read are.
  */
-#include "api/api.h"
+#include "api/options.h"
 
 #include <math.h>
 #include <string.h>
 
+#include "api/api.h"
+#include "api/environment_api.h"
 #include "base/cleanup.h"
 #include "base/os/file.h"
 #include "base/json/json.h"
 #include "base/text.h"
 #include "volume/volume.h"
+#include "volume/workspace.h"
 
 enum { TEXT_MAX = 16 << 20 };
 
 /* ---- limits ---- */
 
-/* Of settings that nobody has set. */
+/* Defaults under rules. */
 static const struct {
     const char *name;
     double seconds;
@@ -31,7 +34,7 @@ static const struct {
 static double options_seconds_of(const struct settings *s, const char *name, double value)
 {
     for (size_t i = 0; s->rules && i < array_length(with_rules); i++)
-        if (strcmp(with_rules[i].name, name) == 0 && !settings_given(s, name))
+        if (strcmp(with_rules[i].name, name) == 0 && !settings_is_set(s, name))
             return with_rules[i].seconds;
     return value;
 }
@@ -41,12 +44,12 @@ double api_broker_timeout(const struct settings *s)
     return options_seconds_of(s, "broker-timeout", s->broker_timeout);
 }
 
-/* A default bows to the cap; what somebody has set beside it is for session_check_timeout. */
+/* A default limit is lowered to the cap; session_check_timeout rejects a limit that was set. */
 static int set_timeouts(const struct settings *s, struct session_options *o, struct error *err)
 {
     double cap = options_seconds_of(s, "execute-timeout-cap", s->execute_timeout_cap);
     double limit = options_seconds_of(s, "execute-timeout", s->execute_timeout);
-    if (!settings_given(s, "execute-timeout") && cap > 0 && (limit <= 0 || limit > cap))
+    if (!settings_is_set(s, "execute-timeout") && cap > 0 && (limit <= 0 || limit > cap))
         limit = cap;
     o->timeout = s->timeout;
     o->execute_timeout = limit;
@@ -62,7 +65,7 @@ static bool options_is_path(const char *root)
     return strchr(root, '/') != NULL;
 }
 
-/* What is preloaded is there to be imported. */
+/* Preloaded modules may be imported. */
 static int lay_rules(const struct settings *s, struct session_parts *parts,
     struct session_options *o, struct error *err)
 {
@@ -158,7 +161,7 @@ static int options_read_schema(const char *value, struct schema **out, struct er
     return parse_answer(buf_text(&text), text.len, out, err);
 }
 
-/* The fields as a schema: all of them, and no others. */
+/* Makes a schema that requires all fields and allows no others. */
 static int schema_of_fields(const struct list *fields, struct schema **out, struct error *err)
 {
     cleanup_buf struct buf names = { 0 }, json = { 0 };
@@ -223,6 +226,16 @@ static int check_pairs(const struct list *list, const char *what, struct error *
     return 0;
 }
 
+/* Labels go to daemons and providers as JSON. */
+static int check_labels(const struct list *labels, struct error *err)
+{
+    int rc = check_pairs(labels, "label", err);
+    for (size_t i = 0; rc == 0 && i < labels->count; i++)
+        if (!text_is_utf8(labels->items[i], strlen(labels->items[i]), NULL))
+            rc = error_set(err, ERROR_ARGUMENT, "label %zu is not UTF-8", i + 1);
+    return rc;
+}
+
 static int options_take_word(const char *name, const char *value, const char *const *words,
     size_t count, size_t *out, struct error *err)
 {
@@ -240,7 +253,7 @@ static int options_take_word(const char *name, const char *value, const char *co
                  : 0;
 }
 
-/* What somebody has set, and an environment may not have. Any isolation that works is no wish. */
+/* Features that settings request. Isolation is no request: "auto" accepts any level. */
 static uint64_t asked_features(const struct settings *s)
 {
     uint64_t asked = 0;
@@ -250,15 +263,6 @@ static uint64_t asked_features(const struct settings *s)
             asked |= (uint64_t)1 << p;
     }
     return asked;
-}
-
-static int set_layout(const struct settings *s, struct session_options *o, struct error *err)
-{
-    static const char *const layouts[] = { "droste", "daytona" };
-    size_t layout = 0;
-    int rc = options_take_word("layout", s->layout, layouts, array_length(layouts), &layout, err);
-    o->spec.layout = layout == 1 ? LAYOUT_DAYTONA : LAYOUT_DROSTE;
-    return rc;
 }
 
 static int set_container(const struct settings *s, struct session_parts *parts,
@@ -278,7 +282,7 @@ static int set_container(const struct settings *s, struct session_parts *parts,
     if (rc == 0)
         rc = options_take_word("on-close", s->on_close, ends, array_length(ends), &end, err);
     if (rc == 0)
-        rc = check_pairs(&s->label, "label", err);
+        rc = check_labels(&s->label, err);
     if (rc == 0)
         rc = check_pairs(&s->env_var, "env-var", err);
     parts->container = (struct container_spec){
@@ -293,7 +297,7 @@ static int set_container(const struct settings *s, struct session_parts *parts,
         .idle = s->idle_timeout,
         .volume = s->volume_name,
         .volume_subpath = s->volume_subpath,
-        .network = settings_given(s, "network") ? s->network : NULL,
+        .network = settings_is_set(s, "network") ? s->network : NULL,
         .user = s->user,
         .gpus = s->gpus,
         .labels = &s->label,
@@ -321,8 +325,8 @@ int api_session_options(droste *d, const struct settings *s, struct session_part
     o->spec.preload_count = s->preload.count;
     o->spec.read_paths = (const char *const *)s->read.items;
     o->spec.read_path_count = s->read.count;
-    /* Whoever starts a second sandbox will start a third. */
-    o->spec.pool = settings_given(s, "pool") || d->started ? (unsigned)s->pool : 0;
+    /* A program that starts a second sandbox will probably start more. */
+    o->spec.pool = settings_is_set(s, "pool") || d->started ? (unsigned)s->pool : 0;
     d->started = true;
     o->spec.limits = (struct jail_limits){
         .memory = (uint64_t)s->memory,
@@ -334,6 +338,7 @@ int api_session_options(droste *d, const struct settings *s, struct session_part
         .tmp_size = (uint64_t)s->tmp_size,
     };
     o->output_limit = (size_t)s->output_limit;
+    o->results_limit = (size_t)s->results_limit;
     o->no_helpers = !s->helpers;
     o->literal_grep = s->literal_grep;
     int rc = set_timeouts(s, o, err);
@@ -352,11 +357,62 @@ int api_session_options(droste *d, const struct settings *s, struct session_part
     if (rc == 0)
         rc = environment_check(env, &o->spec, err);
     if (rc == 0)
-        rc = set_layout(s, o, err);
+        rc = environment_layout(s->layout, &o->spec.layout, err);
     if (rc == 0 && s->rules)
         rc = lay_rules(s, parts, o, err);
     if (rc == 0)
         rc = set_container(s, parts, o, err);
     return rc < 0 ? rc
                   : isolation_parse(s->isolation ? s->isolation : "auto", &o->spec.isolation, err);
+}
+
+/* ---- runs ---- */
+
+struct rlm_options api_run_options(const struct settings *s)
+{
+    return (struct rlm_options){
+        .limits = {
+            .calls = s->max_llm_calls,
+            .tool_calls = s->max_tool_calls,
+            .record_bytes = s->max_record_size,
+            .input_tokens = s->max_input_tokens,
+            .output_tokens = s->max_output_tokens,
+            .total_tokens = s->max_total_tokens,
+            .cost = s->max_cost,
+            .depth = (unsigned)s->max_recursion_depth,
+            .children = (unsigned)s->max_children,
+        },
+        .sub_tools = s->sub_tools,
+        .tool_timeout = s->tool_timeout,
+        .call_timeout = s->call_timeout,
+        .answer_timeout = api_broker_timeout(s),
+        .max_tokens = s->max_tokens,
+        .sub_max_tokens = settings_sub_max_tokens(s),
+        .max_iterations = (unsigned)s->max_iterations,
+        .child_iterations = (unsigned)s->delegate_max_iterations,
+        .compaction = s->compaction,
+        .window = s->model_window,
+        .max_output_chars = (size_t)s->max_output_chars,
+        .max_images = (unsigned)s->max_images,
+        .images_of_all = settings_is_set(s, "max-images"),
+        .max_errors = (unsigned)s->max_errors,
+    };
+}
+
+static int prose_setting(const char *value, const char *name, struct buf *out, struct error *err)
+{
+    int rc = value ? api_text(value, name, out, err) : 0;
+    if (rc == 0 && !text_is_utf8(buf_text(out), out->len, NULL))
+        rc = error_set(err, ERROR_ARGUMENT, "the %s: not UTF-8", name);
+    return rc;
+}
+
+int api_instructions(const struct settings *s, struct buf *out, struct error *err)
+{
+    return prose_setting(s->instructions, "instructions", out, err);
+}
+
+int api_system_prompt(const struct settings *s, struct buf *out, struct error *err)
+{
+    return prose_setting(s->system_prompt, "system prompt", out, err);
 }

@@ -1,10 +1,14 @@
-/* api/result.c: results, and their one JSON form, in which what a cell submitted is put last. */
-#include "api/api.h"
+/* api/result.c: results, and their JSON form. A submission may be large, so it is inserted only on
+ * demand. */
+#include "api/result.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/api.h"
 #include "base/cleanup.h"
+#include "session/submission.h"
+#include "volume/workspace.h"
 
 static void result_put_text(struct buf *out, const char *key, const char *text, size_t len)
 {
@@ -20,12 +24,11 @@ static void result_put_string(struct buf *out, const char *key, const char *text
     result_put_text(out, key, text, text ? strlen(text) : 0);
 }
 
-/* Text that is JSON already. */
+/* Appends a value that is already JSON. */
 static void result_put_json(struct buf *out, const char *key, const char *json)
 {
     buf_printf(out, ",\"%s\":", key);
-    buf_puts(
-        out, json ? json : "null"); /* by itself: it may be long, and printf goes over it twice */
+    buf_puts(out, json ? json : "null"); /* without printf, which would scan a long text twice */
 }
 
 static void put_seconds(struct buf *out, const char *key, double seconds)
@@ -61,7 +64,7 @@ static void put_cell_error(struct buf *out, const struct cell_result *c)
         result_put_error(out, NULL, NULL, NULL);
 }
 
-void result_put_told(struct buf *out, const struct cell_result *c)
+void result_put_event(struct buf *out, const struct cell_result *c)
 {
     size_t len = 0;
     const char *submit = c->submit ? submission_json(c->submit, &len) : NULL;
@@ -82,7 +85,7 @@ static void put_limit(struct buf *out, const char *name, double value, const cha
     buf_printf(out, ",\"by\":\"%s\"}", by);
 }
 
-/* What the sandbox has used since its start, and the limits in force with what enforces them. */
+/* The resources used since the sandbox's start, and the limits with what enforces them. */
 static void put_resources(
     struct buf *out, const struct sandbox_usage *usage, const struct session_limits *limits)
 {
@@ -130,6 +133,13 @@ struct droste_result *result_of_cell(struct cell_result *cell, const struct sess
     result_put_text(out, "stderr", buf_text(&c->err), c->err.len);
     put_cell_error(out, c);
     result_put_string(out, "echo", c->echo);
+    result_put_json(out, "results", c->results.count ? "" : "[]");
+    r->bundles_at = c->results.count ? out->len : 0;
+    long main_result = bundles_main(&c->results);
+    if (main_result < 0)
+        result_put_json(out, "main_result", NULL);
+    else
+        buf_printf(out, ",\"main_result\":%ld", main_result);
     result_put_string(out, "killed", c->killed[0] ? c->killed : NULL);
     buf_printf(out, ",\"alive\":%s,\"calls\":%u", c->alive ? "true" : "false", c->calls);
     put_seconds(out, "seconds", c->seconds);
@@ -142,7 +152,7 @@ struct droste_result *result_of_cell(struct cell_result *cell, const struct sess
     put_resources(out, &c->usage, session_limits_of(session));
     result_put_json(out, "variables", c->variables ? json_text(c->variables, NULL) : "[]");
     buf_putc(out, '}');
-    /* They are the session's too; what is left of a result is its own, so that another thread may free it. */
+    /* Releases what the session shares, so that another thread may free the result. */
     json_object_put(steal(&r->cell.variables));
     json_object_put(steal(&r->cell.variable));
     if (buf_failed(out)) {
@@ -161,7 +171,7 @@ static void put_cost(struct buf *out, const struct spent *s)
         buf_puts(out, "null");
 }
 
-/* The members of what was spent, in an object that the caller opens and closes. */
+/* Appends the members of an object that the caller opens and closes. */
 static void put_spent(struct buf *out, const struct spent *s)
 {
     buf_printf(out, "\"calls\":%lld,\"attempts\":%lld,\"input_tokens\":%lld,\"output_tokens\":%lld",
@@ -171,7 +181,7 @@ static void put_spent(struct buf *out, const struct spent *s)
     buf_printf(out, ",\"estimated\":%s", s->estimated ? "true" : "false");
 }
 
-/* All of it, and the same by model and by depth, whose sums are all of it. */
+/* The total, and its parts by model and by depth. */
 static void result_put_usage(struct buf *out, const struct budget *b, double seconds)
 {
     size_t depths = array_length(b->depths);
@@ -210,6 +220,7 @@ struct droste_result *result_of_run(const struct rlm_result *run)
     r->spent = run->budget->spent;
     memcpy(r->run, run->run, sizeof r->run);
     r->answer = run->answer ? strdup(run->answer) : NULL;
+    r->cell.submit = submission_hold(run->submit);
     buf_printf(
         out, "{\"answer\":%s,\"status\":\"%s\"", run->answer ? run->answer : "null", r->status);
     result_put_string(out, "run", run->run[0] ? run->run : NULL);
@@ -261,27 +272,35 @@ const char *droste_result_status(const droste_result *r)
     return r->status;
 }
 
-/* What was submitted may be long, and who wants it has it without the rest as a rule. */
-static bool put_submit(droste_result *r)
+/* Completes the JSON with the submission and the rich results. Both may be long, and callers that
+ * want them usually read them without the rest. */
+static bool put_long_parts(droste_result *r)
 {
-    size_t len;
-    const char *submit = submission_json(r->cell.submit, &len);
+    size_t len = 0, at = r->submit_at, then = r->bundles_at ? r->bundles_at : at;
+    const char *submit = at ? submission_json(r->cell.submit, &len) : "";
     struct buf all = { 0 };
-    if (!submit || !buf_reserve(&all, r->json.len + len))
+    if (!submit || !buf_reserve(&all, r->json.len + len + r->cell.results.bytes))
         return false;
-    buf_append(&all, r->json.data, r->submit_at);
+    buf_append(&all, r->json.data, at);
     buf_append(&all, submit, len);
-    buf_append(&all, r->json.data + r->submit_at, r->json.len - r->submit_at);
+    buf_append(&all, r->json.data + at, then - at);
+    if (r->bundles_at)
+        bundles_put_json(&r->cell.results, &all);
+    buf_append(&all, r->json.data + then, r->json.len - then);
+    if (buf_failed(&all)) {
+        buf_free(&all);
+        return false;
+    }
     buf_free(&r->json);
     r->json = all;
-    r->submit_at = 0;
+    r->submit_at = r->bundles_at = 0;
     return true;
 }
 
 const char *droste_result_json(const droste_result *r, size_t *len)
 {
-    droste_result *own = (droste_result *)(uintptr_t)r; /* none was made const */
-    bool whole = r->submit_at == 0 || put_submit(own);
+    droste_result *own = (droste_result *)(uintptr_t)r; /* no result is defined const */
+    bool whole = (r->submit_at == 0 && r->bundles_at == 0) || put_long_parts(own);
     return result_give(whole ? buf_text(&r->json) : NULL, r->json.len, len);
 }
 
@@ -310,9 +329,69 @@ const char *droste_result_text(const droste_result *r, size_t index, size_t *len
     return submission_text(r->cell.submit, index, len);
 }
 
+const char *droste_result_values(const droste_result *r, size_t *len)
+{
+    return submission_values(r->cell.submit, len);
+}
+
 const char *droste_result_echo(const droste_result *r)
 {
     return r->cell.echo;
+}
+
+size_t droste_result_bundles(const droste_result *r)
+{
+    return r->cell.results.count;
+}
+
+/* The public type is this one under another name. */
+const droste_bundles *result_bundles(const struct bundles *bundles)
+{
+    return (const droste_bundles *)(const void *)bundles;
+}
+
+static const struct bundle *result_bundle(const droste_bundles *bundles, size_t index)
+{
+    const struct bundles *own = (const struct bundles *)(const void *)bundles;
+    return own && index < own->count ? &own->items[index] : NULL;
+}
+
+size_t droste_bundles_count(const droste_bundles *bundles)
+{
+    const struct bundles *own = (const struct bundles *)(const void *)bundles;
+    return own ? own->count : 0;
+}
+
+const char *droste_bundles_metadata(const droste_bundles *bundles, size_t bundle)
+{
+    const struct bundle *b = result_bundle(bundles, bundle);
+    return b ? b->metadata : NULL;
+}
+
+int droste_bundles_media(
+    const droste_bundles *bundles, size_t bundle, size_t index, droste_media *media)
+{
+    const struct bundle *b = result_bundle(bundles, bundle);
+    if (!b || index >= b->count)
+        return 0;
+    const struct bundle_item *item = &b->items[index];
+    *media = (droste_media){ item->type, media_form_name(item->form), item->data, item->len };
+    return 1;
+}
+
+int droste_result_media(const droste_result *r, size_t bundle, size_t index, droste_media *media)
+{
+    return droste_bundles_media(result_bundles(&r->cell.results), bundle, index, media);
+}
+
+long droste_result_main(const droste_result *r)
+{
+    return bundles_main(&r->cell.results);
+}
+
+const char *droste_result_metadata(const droste_result *r, size_t bundle)
+{
+    return droste_bundles_metadata(result_bundles(&r->cell.results), bundle);
 }
 
 const char *droste_result_traceback(const droste_result *r)

@@ -4,8 +4,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/api.h"
+#include "api/environment_api.h"
+#include "api/result.h"
+#include "api/session_ops.h"
+#include "api/tool_api.h"
 #include "base/cleanup.h"
+#include "base/json/schema.h"
+#include "broker/broker.h"
+#include "broker/tools.h"
 #include "session/context.h"
+
+enum session_use { SESSION_OF_USER, SESSION_PLAIN, SESSION_OF_VOLUME };
 
 void api_interrupt_sessions(droste *d)
 {
@@ -13,19 +23,10 @@ void api_interrupt_sessions(droste *d)
         droste_session_interrupt(s);
 }
 
-void api_drop_stagings(droste *d)
+void api_drop_session_stagings(droste *d)
 {
     for (struct droste_session *s = d->sessions; s; s = s->next)
         staging_drop(steal(&s->staging));
-    api_drop_staged_runs(d);
-}
-
-bool api_has_sessions(const droste *d)
-{
-    for (const struct droste_session *s = d->sessions; s; s = s->next)
-        if (s->session || s->staging)
-            return true;
-    return false;
 }
 
 static void session_api_guest_call(
@@ -49,12 +50,20 @@ static void session_api_guest_output(
         s->output(s->output_arg, stream, data, len);
 }
 
+static void session_api_guest_display(
+    void *arg, struct session *inner, const struct bundles *results)
+{
+    droste_session *s = arg;
+    if (s->display)
+        s->display(s->display_arg, result_bundles(results), (size_t)results->latest);
+}
+
 static const struct session_events events = { session_api_guest_call,
-    session_api_guest_call_dropped, session_api_guest_output };
+    session_api_guest_call_dropped, session_api_guest_output, session_api_guest_display };
 
 /* ---- child runs ---- */
 
-/* The record is opened when there is something to be recorded: most sessions start no run. */
+/* Opens the record with the first child run, because most sessions start none. */
 static int session_api_open_record(droste_session *s, struct error *err)
 {
     struct store *store = NULL;
@@ -70,7 +79,7 @@ static int session_api_open_record(droste_session *s, struct error *err)
 static int session_api_start_child(void *arg, const struct broker_child *child,
     broker_child_fn *done, void *done_arg, struct child **out, struct error *err)
 {
-    droste_session *s = arg;
+    droste_session *s = session_api_origin(arg);
     int rc = session_api_open_record(s, err);
     return rc < 0 ? rc : rlm_children()->start(s->place, child, done, done_arg, out, err);
 }
@@ -95,38 +104,41 @@ static int open_place(droste_session *s, struct environment *env, struct error *
     o.env_name = s->d->env_name;
     o.tools = s->tools;
     o.session = s->options;
-    o.session.timeout = 0; /* they end with this session */
+    o.session.timeout = 0; /* child runs end with this session */
     o.instructions = buf_text(&s->instructions);
     o.system_prompt = buf_text(&s->system_prompt);
     return rc < 0 ? rc : rlm_open_place(s->d->loop, &o, &s->place, err);
 }
 
-/* Behind its staging. */
-static int open_staged(droste_session *s, struct error *err)
+static int session_api_open_broker(droste_session *s, struct error *err)
 {
-    droste *d = s->d;
-    struct environment *env;
-    struct session_options *options = &s->options;
-    tools_offer(s->tools, options);
-    int rc = api_environment(d, &s->settings, &env, err);
-    if (rc == 0)
-        rc = api_models(d, &s->settings, false, &s->models, err);
-    if (rc == 0)
-        rc = open_place(s, env, err);
-    if (rc < 0)
-        return rc;
-    struct broker_options broker = { .lm = s->models.at[1],
+    struct droste_session *origin = session_api_origin(s);
+    struct broker_options options = { .lm = origin->models.at[1],
         .children = s->plain || s->settings.max_recursion_depth == 0 ? NULL : &children,
         .children_arg = s,
         .tools = s->tools,
         .tool_timeout = s->settings.tool_timeout,
-        .budget = rlm_budget(s->place),
+        .budget = rlm_budget(origin->place),
         .call_timeout = s->settings.call_timeout,
-        .loop = d->loop,
+        .loop = s->d->loop,
         .answer_timeout = api_broker_timeout(&s->settings),
         .max_tokens = settings_sub_max_tokens(&s->settings),
         .depth = 1 };
-    rc = broker_open(&broker, &s->broker, err);
+    return broker_open(&options, &s->broker, err);
+}
+
+/* Opens the session after its staging. */
+static int open_staged(droste_session *s, struct error *err)
+{
+    droste *d = s->d;
+    struct environment *env = d->env; /* which cannot change: the session counts as its user */
+    struct session_options *options = &s->options;
+    tools_offer(s->tools, options);
+    int rc = api_models(d, &s->settings, false, &s->models, err);
+    if (rc == 0)
+        rc = open_place(s, env, err);
+    if (rc == 0)
+        rc = session_api_open_broker(s, err);
     if (rc == 0)
         rc = session_open(env, options, &events, s, &s->session, err);
     if (rc == 0 && prepare_is_needed(s->session, options, false))
@@ -144,7 +156,10 @@ static void session_staged(void *arg, struct staged_parts *parts, const struct e
         err = *why;
     else
         staged_parts_use(parts, &s->settings, &s->parts, &s->options);
-    if (why || open_staged(s, &err) < 0 || s->operation == OPERATION_NONE)
+    bool failed = why || open_staged(s, &err) < 0;
+    if (!s->session)
+        session_api_leave_environment(s);
+    if (failed || s->operation == OPERATION_NONE)
         session_api_opened(s, &err);
 }
 
@@ -163,6 +178,8 @@ static int session_api_set_up(droste_session *s, struct error *err)
         s->parts.container.volume = NULL;
     if (rc == 0)
         rc = api_environment(d, &s->settings, &env, err);
+    s->uses_env = rc == 0;
+    d->env_sessions += s->uses_env;
     if (rc == 0)
         rc = staging_new(&s->settings, &s->staging, err);
     if (rc == 0 && !s->plain)
@@ -170,7 +187,7 @@ static int session_api_set_up(droste_session *s, struct error *err)
     if (rc == 0 && !s->plain)
         rc = api_tools(d, &s->settings, &s->tools, &facts, err);
     if (rc == 0 && !s->tools)
-        rc = tools_new(&s->tools, err); /* some may come later */
+        rc = tools_new(&s->tools, err); /* for droste_session_tool_add */
     if (s->plain) {
         options->rules = false;
         options->setup = NULL;
@@ -190,10 +207,10 @@ static int session_api_take_settings(
     droste_session *s, const char *const *settings, struct error *err)
 {
     int rc = settings_copy(&s->settings, &s->d->settings, err);
-    return rc == 0 ? api_settings_set(&s->settings, settings, err) : rc;
+    return rc == 0 ? settings_set_all(&s->settings, settings, err) : rc;
 }
 
-/* Takes the workspace, if there is one. */
+/* Takes the workspace, which may be NULL. */
 static int start_session(droste *d, enum session_use use, const char *const *settings,
     struct workspace *workspace, droste_session **out, struct error *err)
 {
@@ -265,6 +282,28 @@ int droste_session_open_plain(droste *d, droste_session **out, droste_error *err
     return session_api_open_session(d, SESSION_PLAIN, NULL, out, err);
 }
 
+/* Frees what forks share, and itself, once it is closed and no fork uses it. */
+static void session_api_free(droste_session *s)
+{
+    if (!s->closed || s->forks > 0)
+        return;
+    droste_session *origin = s->origin;
+    rlm_close(s->place);
+    s->d->store_users -= s->recorded;
+    prepare_free(&s->prepare);
+    tools_free(s->tools);
+    session_parts_free(&s->parts);
+    api_models_close(&s->models);
+    buf_free(&s->instructions);
+    buf_free(&s->system_prompt);
+    settings_free(&s->settings);
+    free(s);
+    if (origin) {
+        origin->forks--;
+        session_api_free(origin);
+    }
+}
+
 void droste_session_close(droste_session *s)
 {
     if (!s)
@@ -275,26 +314,88 @@ void droste_session_close(droste_session *s)
         *at = s->next;
         break;
     }
-    session_api_tell_nobody(s);
+    session_api_drop_end(s);
+    session_api_leave_environment(s);
     staging_drop(s->staging);
     broker_close(steal(&s->broker));
     session_close(s->session);
     if (s->d->env)
-        environment_settle(s->d->env); /* what is far away costs money as long as it is there */
-    rlm_close(s->place);
-    s->d->store_users -= s->recorded;
-    prepare_free(&s->prepare);
-    tools_free(s->tools);
-    session_parts_free(&s->parts);
-    api_models_close(&s->models);
-    buf_free(&s->instructions);
-    buf_free(&s->system_prompt);
+        environment_settle(s->d->env); /* a remote sandbox costs money while it exists */
+    s->session = NULL;
     buf_free(&s->plan);
     cell_result_free(&s->result);
     context_free(s->context);
-    settings_free(&s->settings);
     free(s->notice);
-    free(s);
+    free(s->script);
+    s->closed = true;
+    session_api_free(s);
+}
+
+/* ---- forks ---- */
+
+/* Prepares a session that shares what is expensive or counted with the first one. */
+static int session_api_new_fork(droste_session *of, droste_session **out, struct error *err)
+{
+    droste_session *origin = session_api_origin(of), *s = calloc(1, sizeof *s);
+    if (!s)
+        return error_memory(err);
+    s->d = of->d;
+    s->origin = origin;
+    origin->forks++;
+    s->plain = of->plain;
+    s->rules = of->rules;
+    s->next = s->d->sessions;
+    s->d->sessions = s;
+    s->uses_env = true;
+    s->d->env_sessions++;
+    int rc = settings_copy(&s->settings, &of->settings, err);
+    if (rc == 0)
+        rc = tools_new(&s->tools, err);
+    if (rc == 0)
+        rc = tools_add_all(s->tools, of->tools, err);
+    if (rc == 0)
+        rc = session_api_open_broker(s, err);
+    if (rc < 0)
+        droste_session_close(s);
+    else
+        *out = s;
+    return rc;
+}
+
+static int start_fork(droste_session *s, droste_session **out, struct error *err)
+{
+    droste_session *fork = NULL;
+    if (!s->session)
+        return error_set(
+            err, ERROR_ARGUMENT, "the session is not open yet, so it cannot be forked");
+    int rc = session_api_new_fork(s, &fork, err);
+    if (rc < 0)
+        return rc;
+    rc = session_api_fork(s, fork, &events, err);
+    if (rc < 0)
+        droste_session_close(fork);
+    else
+        *out = fork;
+    return rc;
+}
+
+int droste_session_fork_start(droste_session *s, droste_session **out, droste_error *err)
+{
+    struct error why = { 0 };
+    return api_fail(err, &why, start_fork(s, out, &why));
+}
+
+int droste_session_fork(droste_session *s, droste_session **out, droste_error *err)
+{
+    struct error why = { 0 };
+    droste_session *fork = NULL;
+    api_forget_interrupt(s->d);
+    int rc = session_api_finish(s, start_fork(s, &fork, &why), NULL, &why);
+    if (rc < 0)
+        droste_session_close(fork);
+    else
+        *out = fork;
+    return api_fail(err, &why, rc);
 }
 
 const char *droste_session_notice(const droste_session *s)
@@ -306,6 +407,12 @@ void droste_session_on_output(droste_session *s, droste_output_fn *fn, void *arg
 {
     s->output = fn;
     s->output_arg = arg;
+}
+
+void droste_session_on_display(droste_session *s, droste_display_fn *fn, void *arg)
+{
+    s->display = fn;
+    s->display_arg = arg;
 }
 
 void droste_session_interrupt(droste_session *s)
@@ -345,7 +452,7 @@ const char *droste_session_plan(droste_session *s, size_t *len)
     return buf_failed(&s->plan) ? NULL : buf_text(&s->plan);
 }
 
-/* ---- tools and types of a session that is open, or is being opened: then HELLO has them ---- */
+/* ---- tools and schemas; before the session is open, they become part of HELLO ---- */
 
 /* Takes the text. */
 static int offer(droste_session *s, struct buf *json, struct error *err)

@@ -1,15 +1,24 @@
-/* api/session_ops.c: what is done in a session: cells, values, contexts; waiting for their ends.
+/* api/session_ops.c: the operations of a session: cells, values, contexts.
  *
- * Each operation is started, and then it is waited for, or its end is told (droste_session_on_done): not
- * from within the session, which the receiver may close, but from the droste's list.
+ * A blocking call waits for the end of its operation; the ends of others are reported to the
+ * function of droste_session_on_done, by a timer, because the function may close the session.
  */
+#include "api/session_ops.h"
+
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/api.h"
 #include "api/contexts.h"
-#include "api/session_api.h"
+#include "api/result.h"
+#include "api/stage.h"
 #include "base/cleanup.h"
+#include "base/json/json.h"
+#include "base/loop.h"
+#include "base/text.h"
+#include "broker/broker.h"
 #include "session/context.h"
+#include "wire/values.h"
 
 /* ---- an end ---- */
 
@@ -19,8 +28,8 @@ static void session_ops_over(droste_session *s)
     s->done = true;
     if (s->waited_for || !s->on_done)
         return;
-    s->to_be_told = true;
-    TAILQ_INSERT_TAIL(&d->answered, s, told);
+    s->is_answered = true;
+    TAILQ_INSERT_TAIL(&d->answered, s, answered);
     timer_start(d->tell, 0, 0);
 }
 
@@ -45,11 +54,17 @@ void session_api_opened(droste_session *s, const struct error *why)
     session_ops_prepared(s, why);
 }
 
-void session_api_tell_nobody(droste_session *s)
+void session_api_drop_end(droste_session *s)
 {
-    if (s->to_be_told)
-        TAILQ_REMOVE(&s->d->answered, s, told);
-    s->to_be_told = false;
+    if (s->is_answered)
+        TAILQ_REMOVE(&s->d->answered, s, answered);
+    s->is_answered = false;
+}
+
+void session_api_leave_environment(droste_session *s)
+{
+    s->d->env_sessions -= s->uses_env;
+    s->uses_env = false;
 }
 
 static int session_ops_take_cell(droste_session *s, droste_result **out, struct error *err)
@@ -63,7 +78,7 @@ static int session_ops_take_cell(droste_session *s, droste_result **out, struct 
         cell_result_free(&result);
         return -(int)ERROR_ENVIRONMENT;
     }
-    *out = result_of_cell(&result, s->session, s->parts.workspace, s->rules);
+    *out = result_of_cell(&result, s->session, session_api_origin(s)->parts.workspace, s->rules);
     return *out ? 0 : error_memory(err);
 }
 
@@ -76,7 +91,21 @@ static int session_ops_take_value(droste_session *s, struct error *err)
     return rc;
 }
 
-/* Of what has no result. */
+/* The fork is dead if it was refused. */
+static int session_ops_take_fork(droste_session *s, struct error *err)
+{
+    int rc = 0;
+    if (s->result.status == CELL_ERROR)
+        rc = error_set(err, ERROR_ARGUMENT, "%s",
+            s->result.error.message ? s->result.error.message : "the session refused to fork");
+    else if (s->result.status != CELL_OK) {
+        *err = s->result.reason;
+        rc = -(int)err->code;
+    }
+    cell_result_free(&s->result);
+    return rc;
+}
+
 static int take_failure(droste_session *s, struct error *err)
 {
     *err = s->failure;
@@ -84,45 +113,47 @@ static int take_failure(droste_session *s, struct error *err)
     return -(int)err->code;
 }
 
-/* The end of the operation; the session may begin another. */
+/* Takes the end of the operation, so that the session may begin another. */
 static int session_ops_take(droste_session *s, droste_result **out, struct error *err)
 {
     enum operation operation = s->operation;
     s->operation = OPERATION_NONE;
     s->done = false;
-    session_api_tell_nobody(s);
+    session_api_drop_end(s);
     if (operation == OPERATION_CELL)
         return session_ops_take_cell(s, out, err);
     if (operation == OPERATION_VALUE)
         return session_ops_take_value(s, err);
+    if (operation == OPERATION_FORK)
+        return session_ops_take_fork(s, err);
     return operation == OPERATION_NONE ? 0 : take_failure(s, err);
 }
 
 void droste_session_on_done(droste_session *s, droste_session_done_fn *fn, void *arg)
 {
     if (!fn)
-        session_api_tell_nobody(s);
+        session_api_drop_end(s);
     s->on_done = fn;
     s->on_done_arg = arg;
 }
 
-/* Whoever is told may start operations, and close sessions. */
+/* The functions of the program may start operations, and close sessions. */
 void api_tell_sessions(droste *d)
 {
     droste_session *s;
     while ((s = TAILQ_FIRST(&d->answered))) {
-        droste_error told = { 0 };
+        droste_error error = { 0 };
         struct error why = { 0 };
         droste_result *result = NULL;
         int rc = session_ops_take(s, &result, &why);
-        api_fail(&told, &why, rc);
-        s->on_done(s->on_done_arg, s, result, rc < 0 ? &told : NULL);
+        api_fail(&error, &why, rc);
+        s->on_done(s->on_done_arg, s, result, rc < 0 ? &error : NULL);
     }
 }
 
 /* ---- waiting ---- */
 
-/* While a sandbox is being made, others need the processors more: then it is not looked for. */
+/* Polls only a session that is ready: starting a sandbox needs the processors more. */
 static int session_ops_wait_for(droste_session *s, int ms, droste_result **out, struct error *err)
 {
     *out = NULL;
@@ -191,12 +222,47 @@ int session_api_stage(droste_session *s, staging_done_fn *done, struct error *er
     return rc < 0 ? rc : session_ops_began(s, staging_start(s->d->loop, &s->staging, done, s, err));
 }
 
+int droste_session_script(
+    droste_session *s, const char *file, const char *const *argv, droste_error *err)
+{
+    struct error why = { 0 };
+    cleanup_buf struct buf out = { 0 };
+    bool fine = !file || text_is_utf8(file, strlen(file), NULL);
+    buf_puts(&out, "{\"argv\":[");
+    for (size_t i = 0; argv[i] && fine; i++) {
+        buf_puts(&out, i > 0 ? "," : "");
+        json_append_string(&out, argv[i], strlen(argv[i]));
+        fine = text_is_utf8(argv[i], strlen(argv[i]), NULL);
+    }
+    buf_putc(&out, ']');
+    if (file && fine) {
+        buf_puts(&out, ",\"file\":");
+        json_append_string(&out, file, strlen(file));
+    }
+    buf_putc(&out, '}');
+    free(steal(&s->script));
+    if (!fine)
+        return api_fail(
+            err, &why, error_set(&why, ERROR_ARGUMENT, "the arguments of a script must be UTF-8"));
+    s->script = buf_steal(&out);
+    return s->script ? 0 : api_fail(err, &why, error_memory(&why));
+}
+
 static int start_cell(
     droste_session *s, const char *code, size_t len, int flags, double timeout, struct error *err)
 {
     struct session_cell cell = {
-        .code = code, .len = len, .echo = flags & DROSTE_ECHO, .execute_timeout = timeout
+        .code = code,
+        .len = len,
+        .echo = flags & DROSTE_ECHO,
+        .results = flags & DROSTE_RESULTS,
+        .prints = flags & DROSTE_PRINT,
+        .values = flags & DROSTE_VALUES ? VALUES_VERSION : 0,
+        .only_values = flags & DROSTE_ONLY_VALUES,
+        .execute_timeout = timeout,
     };
+    cleanup_free char *script = steal(&s->script);
+    cell.script = script;
     int rc = session_ops_begin(s, OPERATION_CELL, err);
     return rc < 0 ? rc
                   : session_ops_began(s, session_exec(s->session, &cell, operation_done, s, err));
@@ -218,6 +284,22 @@ int droste_session_exec(droste_session *s, const char *code, size_t len, int fla
     return api_fail(err, &why, session_api_finish(s, rc, out, &why));
 }
 
+/* ---- forks ---- */
+
+droste_session *session_api_origin(droste_session *s)
+{
+    return s->origin ? s->origin : s;
+}
+
+int session_api_fork(
+    droste_session *s, droste_session *fork, const struct session_events *events, struct error *err)
+{
+    int rc = session_ops_begin(s, OPERATION_FORK, err);
+    return rc < 0 ? rc
+                  : session_ops_began(s, session_fork(s->session, events, fork, operation_done, s,
+                                             &fork->session, err));
+}
+
 /* ---- the end of the session ---- */
 
 static void session_ops_finished(void *arg, const struct error *why)
@@ -227,10 +309,10 @@ static void session_ops_finished(void *arg, const struct error *why)
     session_ops_over(s);
 }
 
-/* Of the operation under way, or whose end was not taken, nothing is told any more. */
+/* Drops the current operation, or its end that was not taken. */
 static void drop_operation(droste_session *s)
 {
-    session_api_tell_nobody(s);
+    session_api_drop_end(s);
     cell_result_free(&s->result);
     context_free(s->context);
     s->context = NULL;
@@ -243,6 +325,7 @@ static void start_finish(droste_session *s)
         return;
     if (s->staging) {
         staging_drop(steal(&s->staging));
+        session_api_leave_environment(s);
         drop_operation(s);
         s->operation = OPERATION_NONE;
     }
@@ -270,7 +353,7 @@ int droste_session_finish(droste_session *s, droste_error *err)
 
 /* ---- values ---- */
 
-/* Takes the context. */
+/* Takes the context, also on failure. */
 static int start_value(droste_session *s, struct context *context, const char *const *names,
     size_t count, struct error *err)
 {
@@ -306,6 +389,29 @@ int droste_session_set_start(droste_session *s, const char *name, const char *ki
     return api_fail(err, &why, start_set(s, name, kind, data, len, &why));
 }
 
+static int start_set_pieces(droste_session *s, const char *name, const char *kind,
+    const droste_piece *pieces, size_t count, struct error *err)
+{
+    struct context *context = NULL;
+    enum value_kind value;
+    cleanup_free struct session_part *own = calloc(count + 1, sizeof *own);
+    if (!own)
+        return error_memory(err);
+    for (size_t i = 0; i < count; i++)
+        own[i] = (struct session_part){ pieces[i].data, pieces[i].len };
+    int rc = context_kind_parse(kind, &value, err);
+    if (rc == 0)
+        rc = context_from_parts(own, count, value, &context, err);
+    return rc < 0 ? rc : start_value(s, context, &name, 1, err);
+}
+
+int droste_session_set_pieces_start(droste_session *s, const char *name, const char *kind,
+    const droste_piece *pieces, size_t count, droste_error *err)
+{
+    struct error why = { 0 };
+    return api_fail(err, &why, start_set_pieces(s, name, kind, pieces, count, &why));
+}
+
 int droste_session_set(droste_session *s, const char *name, const char *kind, const void *data,
     size_t len, droste_error *err)
 {
@@ -330,7 +436,7 @@ int droste_session_load(
     return api_fail(err, &why, rc);
 }
 
-/* The notices one after the other, on a line. */
+/* Appends a context's notice to the line of notices. */
 static int add_notice(droste_session *s, const struct context *context, struct error *err)
 {
     cleanup_free char *notice = context_notice(context), *before = steal(&s->notice);

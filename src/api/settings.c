@@ -1,9 +1,9 @@
-/* api/settings.c: the ways to fill the table of settings; see settings.h.
+/* api/settings.c: see settings.h.
  *
- * Sources in rising order: the defaults of the table, the environment, the configuration file, what the
- * program or its command line sets.
+ * Precedence: the program or its command line, then the configuration file, then environment
+ * variables, then the defaults of the table.
  */
-#include "api/settings_internal.h"
+#include "api/settings.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -14,7 +14,13 @@
 
 #include "base/cleanup.h"
 #include "base/os/file.h"
+#include "base/suggest.h"
 #include "base/text.h"
+
+static bool is_list(const struct setting *what)
+{
+    return what->type == TYPE_LIST || what->type == TYPE_NAMES;
+}
 
 enum { FILE_MAX = 1 << 20 };
 
@@ -35,21 +41,24 @@ static int settings_wrong(
 
 static const struct unit {
     enum type type;
-    const char *name;
+    const char *name, *whole; /* `whole` is the unit in messages; NULL: unused there */
     double factor;
 } units[] = {
-    { TYPE_SIZE, "K", 1024.0 },
-    { TYPE_SIZE, "M", 1048576.0 },
-    { TYPE_SIZE, "G", 1073741824.0 },
-    { TYPE_SIZE, "T", 1099511627776.0 },
-    { TYPE_SECONDS, "ms", 0.001 },
-    { TYPE_SECONDS, "s", 1 },
-    { TYPE_SECONDS, "m", 60 },
-    { TYPE_SECONDS, "h", 3600 },
-    { TYPE_SECONDS, "d", 86400 },
+    { TYPE_SIZE, "B", "bytes", 1 },
+    { TYPE_SIZE, "K", "KiB", 1024.0 },
+    { TYPE_SIZE, "M", "MiB", 1048576.0 },
+    { TYPE_SIZE, "G", "GiB", 1073741824.0 },
+    { TYPE_SIZE, "T", "TiB", 1099511627776.0 },
+    { TYPE_SIZE, "P", "PiB", 1125899906842624.0 },
+    { TYPE_SECONDS, "ms", NULL, 0.001 },
+    { TYPE_SECONDS, "s", "seconds", 1 },
+    { TYPE_SECONDS, "m", "minutes", 60 },
+    { TYPE_SECONDS, "h", "hours", 3600 },
+    { TYPE_SECONDS, "d", "days", 86400 },
 };
 
-/* A number with an optional unit: bytes (K, M, G, T, powers of 1024), seconds (ms, s, m, h, d). */
+/* Parses a number with an optional unit: bytes (K or KiB, M, G, T, P: powers of 1024), or seconds
+ * (ms, s, m, h, d). */
 static bool parse_number(const char *text, enum type type, double *out)
 {
     char *end;
@@ -61,9 +70,11 @@ static bool parse_number(const char *text, enum type type, double *out)
     if (*end == '\0')
         return true;
     for (size_t i = 0; i < array_length(units); i++) {
-        if (units[i].type != type || strcmp(units[i].name, end) != 0)
+        const struct unit *u = &units[i];
+        if (u->type != type ||
+            (strcmp(u->name, end) != 0 && (type != TYPE_SIZE || strcmp(u->whole, end) != 0)))
             continue;
-        *out *= units[i].factor;
+        *out *= u->factor;
         return true;
     }
     return false;
@@ -74,14 +85,34 @@ int droste_parse_seconds(const char *text, double *seconds)
     return parse_number(text, TYPE_SECONDS, seconds);
 }
 
-/* A number as people write it: in the largest unit that divides it ("32M", "1h"). */
+/* Groups the digits before the decimal point: 10,000,000. */
+static void print_grouped(double number, char *out, size_t size)
+{
+    char digits[40];
+    int len = snprintf(digits, sizeof digits, "%.15g", number);
+    size_t used = 0;
+    if (number != floor(number) || number >= 1e15) {
+        snprintf(out, size, "%s", digits);
+        return;
+    }
+    for (int i = 0; i < len && used + 2 < size; i++) {
+        if (i > 0 && (len - i) % 3 == 0)
+            out[used++] = ',';
+        out[used++] = digits[i];
+    }
+    out[used] = '\0';
+}
+
+/* Formats a number in the largest unit that divides it: "32 MiB", "12 hours". */
 static void print_number(enum type type, double number, char *out, size_t size)
 {
     const struct unit *best = NULL;
+    char amount[48];
     for (size_t i = 0; number >= 1 && i < array_length(units); i++)
-        if (units[i].type == type && fmod(number, units[i].factor) == 0)
+        if (units[i].type == type && units[i].whole && fmod(number, units[i].factor) == 0)
             best = &units[i];
-    snprintf(out, size, "%.15g%s", best ? number / best->factor : number, best ? best->name : "");
+    print_grouped(best ? number / best->factor : number, amount, sizeof amount);
+    snprintf(out, size, "%s%s%s", amount, best ? " " : "", best ? best->whole : "");
 }
 
 static int set_number(struct settings *s, const struct setting *what, const char *value,
@@ -91,11 +122,11 @@ static int set_number(struct settings *s, const struct setting *what, const char
     if (!parse_number(value, what->type, &number))
         return settings_wrong(what, value, source, err);
     if (number < what->min || number > what->max) {
-        bool small = number < what->min;
-        char bound[40];
-        print_number(what->type, small ? what->min : what->max, bound, sizeof bound);
-        return error_set(err, ERROR_ARGUMENT, "%s: %.60s is too %s; the %s is %s", source, value,
-            small ? "small" : "large", small ? "minimum" : "maximum", bound);
+        char least[64], most[64];
+        print_number(what->type, what->min, least, sizeof least);
+        print_number(what->type, what->max, most, sizeof most);
+        return error_set(err, ERROR_ARGUMENT, "%s: %.60s is too %s; use %s to %s", source, value,
+            number < what->min ? "small" : "large", least, most);
     }
     if (what->type == TYPE_SECONDS || what->type == TYPE_DECIMAL)
         *(double *)((char *)s + what->offset) = number;
@@ -114,7 +145,7 @@ static int set_text(char **field, const char *value, struct error *err)
     return 0;
 }
 
-/* One behind the other; nothing is added where one of them is empty. */
+/* Joins two texts; empty if one of them is. */
 static int set_names(struct list *list, const struct setting *what, const char *value,
     const char *source, struct error *err)
 {
@@ -170,12 +201,22 @@ int setting_set(struct settings *s, const struct setting *what, const char *valu
     return 0;
 }
 
+static int settings_unknown(const char *name, const char *source, struct error *err)
+{
+    struct suggestion s = { .typed = name, .len = strlen(name) };
+    for (size_t i = 0; i < settings_count; i++)
+        suggestion_consider(&s, settings_table[i].option.name);
+    const char *best = suggestion_best(&s);
+    return error_set(err, ERROR_ARGUMENT, "%s: there is no setting '%.60s'%s%s%s", source, name,
+        best ? "; did you mean " : "", best ? best : "", best ? "?" : "");
+}
+
 int settings_set(
     struct settings *s, const char *name, const char *value, const char *source, struct error *err)
 {
     const struct setting *what = find(name);
     if (!what)
-        return error_set(err, ERROR_ARGUMENT, "%s: there is no setting '%.60s'", source, name);
+        return settings_unknown(name, source, err);
     return setting_set(s, what, value, source, err);
 }
 
@@ -193,7 +234,7 @@ const char *settings_text(const struct settings *s, const char *name)
     return *(char *const *)((const char *)s + what->offset);
 }
 
-bool settings_given(const struct settings *s, const char *name)
+bool settings_is_set(const struct settings *s, const char *name)
 {
     const struct setting *what = find(name);
     return what && s->given[what - settings_table];
@@ -201,7 +242,7 @@ bool settings_given(const struct settings *s, const char *name)
 
 int64_t settings_sub_max_tokens(const struct settings *s)
 {
-    return settings_given(s, "sub-max-tokens") ? s->sub_max_tokens : s->max_tokens;
+    return settings_is_set(s, "sub-max-tokens") ? s->sub_max_tokens : s->max_tokens;
 }
 
 int settings_init(struct settings *s, struct error *err)
@@ -279,8 +320,8 @@ static char *settings_trim(char *text)
     return text;
 }
 
-/* Where the comment behind a value begins: at a ';' or '#' after white space, as in git's configuration.
- * Without the white space it belongs to the value ("a#b", "https://host/#part"). */
+/* Finds the comment after a value: a ';' or '#' after white space, as in git's configuration.
+ * Without white space it belongs to the value ("a#b", "https://host/#part"). */
 static char *find_comment(char *text)
 {
     char *p = text;
@@ -289,8 +330,7 @@ static char *find_comment(char *text)
     return p;
 }
 
-/* The value of a line: without a comment behind it, and without the double quotes around a value
- * that is to keep a " #" or " ;". */
+/* Removes a comment after the value, and double quotes, which protect " #" and " ;" in it. */
 static char *trim_value(char *text)
 {
     text = settings_trim(text);
@@ -304,7 +344,7 @@ static char *trim_value(char *text)
     return settings_trim(text);
 }
 
-/* Nothing, a comment, a [section] (only for the reader's eye), or name = value. */
+/* Parses an empty line, a comment, a [section] (which is ignored), or NAME = VALUE. */
 static int settings_take_line(struct settings *s, char *line, const char *source, struct error *err)
 {
     char *name = settings_trim(line), *equals = strchr(name, '=');
@@ -328,7 +368,7 @@ int settings_from_file(struct settings *s, const char *path, bool may_be_absent,
 {
     static const char byte_order_mark[] = "\xEF\xBB\xBF";
     cleanup_buf struct buf text = { 0 };
-    /* EACCES is about the directories above: what cannot be seen is not this user's either. */
+    /* EACCES: a parent directory is not accessible, so the file is not this user's either. */
     if (may_be_absent && access(path, F_OK) < 0 && (errno == ENOENT || errno == EACCES))
         return 0;
     if (file_read(path, FILE_MAX, &text, err) < 0) {
@@ -351,4 +391,17 @@ int settings_from_file(struct settings *s, const char *path, bool may_be_absent,
         line = newline ? newline + 1 : end;
     }
     return 0;
+}
+
+int settings_set_all(struct settings *s, const char *const *words, struct error *err)
+{
+    int rc = 0;
+    for (; rc == 0 && words && words[0]; words += 2) {
+        char source[80];
+        snprintf(source, sizeof source, "setting %.60s", words[0]);
+        if (!words[1])
+            return error_set(err, ERROR_ARGUMENT, "%s has no value", source);
+        rc = settings_set(s, words[0], words[1], source, err);
+    }
+    return rc;
 }

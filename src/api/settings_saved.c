@@ -1,8 +1,8 @@
-/* api/settings_saved.c: settings as the record of a run has them, for when it is resumed. */
+/* api/settings_saved.c: settings as JSON in the record of a run, and back to resume it. */
 #include <string.h>
 #include <unistd.h>
 
-#include "api/settings_internal.h"
+#include "api/settings.h"
 #include "base/cleanup.h"
 #include "base/json/json.h"
 
@@ -11,7 +11,7 @@ static bool is_saved(const struct setting *what)
     return !what->option.secret && strcmp(what->option.name, "database") != 0;
 }
 
-/* Where in the value a path begins that is as seen from the working directory; NULL: nowhere. */
+/* Finds a relative path in the value; NULL: there is none. */
 static const char *find_relative(const struct setting *what, const char *value)
 {
     const char *kind = what->option.value, *name = what->option.name;
@@ -82,7 +82,7 @@ static void save_value(struct buf *out, const struct setting *what, const void *
     }
 }
 
-/* A text that begins like the name of a file is kept from being one. */
+/* Escapes a text that begins like the name of a file. */
 static void save_content(struct buf *out, const char *text)
 {
     cleanup_buf struct buf whole = { 0 };
@@ -130,7 +130,7 @@ static int settings_saved_restore(
     int rc = 0;
     if (!json_object_is_type(value, json_type_array))
         return restore_one(s, name, value, err);
-    rc = settings_set(s, name, "", "the run's settings", err); /* it takes the place of another */
+    rc = settings_set(s, name, "", "the run's settings", err); /* clear the list first */
     for (size_t i = 0; rc == 0 && i < json_object_array_length(value); i++)
         rc = restore_one(s, name, json_object_array_get_idx(value, i), err);
     return rc;

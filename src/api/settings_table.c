@@ -1,7 +1,8 @@
 /* api/settings_table.c: the settings, in the order in which help shows them. */
-#include "api/settings_internal.h"
+#include "api/settings_table.h"
 #include "base/cleanup.h"
 #include "broker/budget.h"
+#include "session/bundles.h"
 
 const struct setting settings_table[] = {
 #define AT(field) offsetof(struct settings, field)
@@ -63,8 +64,8 @@ const struct setting settings_table[] = {
     { { "vllm-base-url", "URL", "", "VLLM_BASE_URL",
           "A vLLM server; by default base-url, or else http://127.0.0.1:8000/v1.", 0 },
         TYPE_TEXT, AT(vllm_url), 0, 0 },
-    { { "ca-file", "PATH", "", NULL, "Trust the certificates in this file instead of the system's.",
-          0 },
+    { { "ca-file", "PATH", "", "SSL_CERT_FILE",
+          "Trust the certificates in this file instead of the system's.", 0 },
         TYPE_TEXT, AT(ca_file), 0, 0 },
     { { "record", "FILE", "", NULL,
           "Append every model call to this file, for --model replay:FILE.", 0 },
@@ -340,7 +341,10 @@ const struct setting settings_table[] = {
           "How much of a cell's output is kept, for each stream; the middle of longer output is "
           "left out.",
           0 },
-        TYPE_SIZE, AT(output_limit), 1024, 1e9 },
+        TYPE_SIZE, AT(output_limit), 1024, 1073741824.0 },
+    { { "results-limit", "SIZE", "64M", NULL,
+          "How much the rich results of a cell may have; a text takes the place of others.", 0 },
+        TYPE_SIZE, AT(results_limit), 1024, BUNDLES_BYTES },
 
     { { "max-iterations", "N", "30", NULL, "Maximum turns of the model.", 0, .task = 1 },
         TYPE_NUMBER, AT(max_iterations), 1, 1e6 },
@@ -377,6 +381,11 @@ const struct setting settings_table[] = {
     { { "max-output-chars", "N", "20000", NULL,
           "How many characters of a cell's output the model sees.", 0, .task = 1 },
         TYPE_NUMBER, AT(max_output_chars), 200, 1e9 },
+    { { "max-images", "N", "4", NULL,
+          "How many images of a turn's rich results the model sees; unless you set it, only models "
+          "that are known to read images see any.",
+          0, .task = 1 },
+        TYPE_NUMBER, AT(max_images), 0, 20 },
     { { "compaction", "SHARE", "0", NULL,
           "Share of the context window, such as 0.8, at which a summary replaces earlier turns; "
           "0: never.",

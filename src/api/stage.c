@@ -6,17 +6,19 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "api/contexts.h"
+#include "api/api.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/job.h"
+#include "env/common/environment.h"
+#include "volume/repository.h"
 #include "volume/workspace.h"
 
 /* ---- in the thread ---- */
 
 static int stage_contexts(struct staging *st, struct error *err)
 {
-    int rc = api_contexts_read(st, &st->cancel, err);
+    int rc = api_contexts_read(&st->settings, &st->paths, &st->cancel, &st->parts.contexts, err);
     if (rc == 0 && st->again)
         rc = api_contexts_again(
             &st->parts.stored_run, &st->settings, &st->cancel, &st->parts.contexts, err);
@@ -31,8 +33,8 @@ static int stage_volume(struct staging *st, struct error *err)
     int rc = api_volume_root(&st->settings, &root, err);
     if (rc == 0)
         rc = volume_open_or_create(root, st->settings.volume_name, &limits, volume, err);
-    if (rc == 0 && st->seeds_volume)
-        rc = volume_seed_empty(*volume, err);
+    if (rc == 0 && st->layout->directories)
+        rc = volume_fill_empty(*volume, st->layout->directories, err);
     return rc;
 }
 
@@ -82,9 +84,9 @@ static void staging_work(void *arg)
         rc = stage_workspace(st, err);
     if (rc == 0 && is_cancelled(st))
         rc = error_set(err, ERROR_CANCELLED, "interrupted while the session was staged");
-    if (rc < 0) /* here, as removing takes its time, too */
+    if (rc < 0) /* in this thread, because removing may block, too */
         staged_parts_free(&st->parts);
-    else /* a step may have failed first, and then gone another way */
+    else /* a step may have failed and then succeeded in another way */
         st->why = (struct error){ 0 };
 }
 
@@ -103,7 +105,7 @@ static void staging_free(struct staging *st)
 {
     staged_parts_free(&st->parts);
     settings_free(&st->settings);
-    list_clear(&st->paths);
+    list_clear(&st->paths.list);
     close_fd(&st->cancel);
     free(st);
 }
@@ -123,12 +125,24 @@ int staging_new(const struct settings *s, struct staging **out, struct error *er
     return rc;
 }
 
+int staging_want_contexts(struct staging *st, const droste *d, const char *first,
+    const char *const *more, struct error *err)
+{
+    struct list *list = &st->paths.list;
+    int rc = first ? list_add(list, first, err) : 0;
+    for (; rc == 0 && more && *more; more++)
+        rc = list_add(list, *more, err);
+    if (rc == 0)
+        rc = list_add_all(list, &d->contexts, err);
+    return rc < 0 ? rc : api_contexts_look(&st->settings, &st->paths, err);
+}
+
 int staging_want_session(struct staging *st, const struct session_options *options,
     const struct environment *env, bool has_workspace, struct error *err)
 {
     const struct settings *s = &st->settings;
     st->wants_volume = s->volume_name && !(environment_ops_of(env)->traits & TRAIT_VOLUMES);
-    st->seeds_volume = options->spec.layout == LAYOUT_DAYTONA;
+    st->layout = layout_of(options->spec.layout);
     st->wants_workspace = !has_workspace && (s->repo_url || s->context_path.count > 0);
     if (s->repo_ref && !s->repo_url)
         return error_set(err, ERROR_ARGUMENT,
@@ -138,7 +152,7 @@ int staging_want_session(struct staging *st, const struct session_options *optio
 
 bool staging_is_needed(const struct staging *st)
 {
-    return st->paths.count > 0 || st->again || st->wants_volume || st->wants_workspace;
+    return st->paths.list.count > 0 || st->again || st->wants_volume || st->wants_workspace;
 }
 
 static void staging_done(void *arg)
@@ -236,4 +250,49 @@ void staged_parts_use(struct staged_parts *staged, const struct settings *s,
     options->spec.workspace = parts->workspace;
     options->spec.limits.workspace_size = (uint64_t)s->workspace_size;
     options->spec.limits.workspace_files = (uint64_t)s->workspace_files;
+}
+
+/* ---- contexts alone ---- */
+
+/* Takes the staging. `rc` is the result of the request. */
+static int load_staged(
+    droste *d, struct staging *st, int rc, struct contexts *out, struct error *err)
+{
+    struct staged_parts parts = { 0 };
+    if (rc < 0 || !staging_is_needed(st)) {
+        staging_drop(st);
+        return rc;
+    }
+    rc = staging_run(d, st, &parts, err);
+    *out = parts.contexts;
+    parts.contexts = (struct contexts){ 0 };
+    staged_parts_free(&parts);
+    return rc;
+}
+
+int api_contexts_load(droste *d, const struct settings *s, struct contexts *out, struct error *err)
+{
+    struct staging *st = NULL;
+    int rc = staging_new(s, &st, err);
+    return rc < 0 ? rc
+                  : load_staged(d, st, staging_want_contexts(st, d, NULL, NULL, err), out, err);
+}
+
+int api_context_load(droste *d, const struct settings *s, const char *path, const char *kind,
+    struct context **out, struct error *err)
+{
+    struct contexts one = { 0 };
+    struct staging *st = NULL;
+    int rc = staging_new(s, &st, err);
+    if (rc < 0)
+        return rc;
+    st->paths.unnamed = true;
+    rc = list_add(&st->paths.list, path, err);
+    if (rc == 0 && kind)
+        rc = settings_set(&st->settings, "context-type", kind, "the context's kind", err);
+    rc = load_staged(d, st, rc, &one, err);
+    if (rc == 0)
+        *out = steal(&one.items[0]);
+    contexts_free(&one);
+    return rc;
 }

@@ -1,60 +1,78 @@
-/* api/stage.h: what is read, fetched and copied before a session begins: contexts, its volume, its workspace.
+/* api/stage.h: prepares what a session needs before it opens: contexts, its volume, its workspace.
  *
- * All of that may block (a silent git server, a pipe, a lock, a slow disk), so it is a job (base/job.h): other sessions
- * and runs of the same droste go on. The job has copies of all that it uses, and may outlive the one that wanted it.
+ * Any of these may block (a silent git server, a pipe, a lock, a slow disk), so they are prepared
+ * in a job (base/job.h), while other sessions and runs continue. The job has copies of all that it
+ * uses, and may outlive its requester.
  */
 #ifndef DROSTE_API_STAGE_H
 #define DROSTE_API_STAGE_H
 
-#include "api/api.h"
+#include "api/contexts.h"
+#include "api/options.h"
+#include "api/stored_run.h"
 
-/* What it made; taking a part of it leaves zero or NULL there. */
+struct environment;
+struct loop;
+
+/* The result. Take a part by leaving zero or NULL in its place. */
 struct staged_parts {
     struct contexts contexts;
     struct volume *volume;
     struct workspace *workspace;
-    struct stored_run stored_run; /* as it was given */
+    struct stored_run stored_run; /* unchanged */
 };
 
 struct staging;
-/* Called in the loop's thread; NULL: it succeeded. The staging is gone afterwards, with what was not taken. */
+/* Called in the loop's thread with the error, or NULL. Then the staging and all parts that were not
+ * taken are freed. */
 typedef void staging_done_fn(void *arg, struct staged_parts *parts, const struct error *why);
 
 struct staging {
-    struct settings settings; /* a copy */
-    struct list paths; /* of contexts, PATH or NAME=PATH, to be loaded behind those in `parts` */
-    bool unnamed;      /* they are PATH alone */
-    bool again;        /* they must be those of `parts.past`, or are loaded as it says */
-    bool wants_volume, seeds_volume, wants_workspace;
+    struct settings settings;   /* a copy */
+    struct context_paths paths; /* contexts to load after those in `parts` */
+    bool again;                 /* the contexts must be those of parts.stored_run */
+    bool wants_volume, wants_workspace;
+    const struct layout *layout;
     struct staged_parts parts;
-    /* of stage.c */
+    /* private to stage.c */
     bool started;
     int cancel; /* an eventfd */
     struct error why;
-    staging_done_fn *done; /* NULL: it was given up */
+    staging_done_fn *done; /* NULL: dropped */
     void *arg;
 };
 
 int staging_new(const struct settings *s, struct staging **out, struct error *err);
-/* The volume and the workspace that the settings name, but for what is there already or is none of this machine's.
- * ERROR_ARGUMENT: what they say cannot be. */
+/* Requests contexts: `first` (PATH or NAME=PATH, or NULL), `more` (ends with NULL; may be NULL),
+ * and those of the droste. Unreadable files fail at once. */
+int staging_want_contexts(struct staging *st, const droste *d, const char *first,
+    const char *const *more, struct error *err);
+/* Requests the volume and the workspace of the settings, unless the environment keeps volumes or
+ * there is a workspace. ERROR_ARGUMENT for settings that contradict each other. */
 int staging_want_session(struct staging *st, const struct session_options *options,
     const struct environment *env, bool has_workspace, struct error *err);
-/* Whether there is anything to do. */
+/* Whether there is anything to prepare. */
 bool staging_is_needed(const struct staging *st);
-/* Takes the staging, also when it fails. *mine is where its owner has it: it is NULL before `done` is called. */
+/* Takes the staging, also on failure. *mine is the owner's pointer; it becomes NULL before `done`
+ * is called. */
 int staging_start(
     struct loop *loop, struct staging **mine, staging_done_fn *done, void *arg, struct error *err);
-/* It ends soon, with ERROR_CANCELLED. */
+/* Ends it soon, with ERROR_CANCELLED. */
 void staging_cancel(struct staging *st);
-/* Gives up without telling and removes what it made. NULL is fine. */
+/* Removes what it prepared, without calling `done`. NULL is allowed. */
 void staging_drop(struct staging *st);
-/* Starts it and turns the loop until its end; droste_interrupt ends that. */
+/* Starts it and runs the loop until its end, which droste_interrupt brings about. */
 int staging_run(droste *d, struct staging *st, struct staged_parts *out, struct error *err);
 void staged_parts_free(struct staged_parts *parts);
 
-/* The volume and the workspace become those of a session: its parts own them. */
+/* Moves the volume and the workspace to the parts of a session. */
 void staged_parts_use(struct staged_parts *staged, const struct settings *s,
     struct session_parts *parts, struct session_options *options);
+
+/* Loads the contexts of the droste. Runs the loop meanwhile. */
+int api_contexts_load(droste *d, const struct settings *s, struct contexts *out, struct error *err);
+/* The same for one PATH. `kind` NULL: as the settings say. */
+int api_context_load(droste *d, const struct settings *s, const char *path, const char *kind,
+    struct context **out, struct error *err);
 
 #endif

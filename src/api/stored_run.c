@@ -1,9 +1,12 @@
-/* api/stored_run.c: runs of the record: to go on with, or with their results. */
-#include "api/api.h"
+/* api/stored_run.c: see stored_run.h. */
+#include "api/stored_run.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/api.h"
+#include "api/result.h"
+#include "api/settings.h"
 #include "base/cleanup.h"
 #include "base/json/json.h"
 
@@ -16,41 +19,40 @@ void stored_run_free(struct stored_run *stored_run)
     json_object_put(stored_run->context);
 }
 
-static int take_stored_run(void *arg, const struct store_run *run, struct error *err)
+static int take_stored_run(void *arg, const droste_record_run *run, struct error *err)
 {
     struct stored_run *stored_run = arg;
-    const struct store_run_begin *b = &run->begin;
     struct buf context = { 0 };
-    if (b->parent)
+    if (run->parent)
         return error_set(err, ERROR_ARGUMENT, "run '%.64s' is part of run '%.64s': resume that one",
-            b->id, b->parent);
-    if (b->depth > 0)
+            run->id, run->parent);
+    if (run->depth > 0)
         return error_set(err, ERROR_UNSUPPORTED,
             "run '%.64s' was started by the code of a session (rlm_query), which is gone: it "
             "cannot be resumed",
-            b->id);
-    if (!b->settings.hash)
+            run->id);
+    if (!run->settings.hash)
         return error_set(err, ERROR_UNSUPPORTED,
             "run '%.64s' was recorded by a Droste (%.20s) that did not keep its settings: it "
             "cannot be resumed",
-            b->id, b->version);
-    snprintf(
-        stored_run->previous, sizeof stored_run->previous, "%s", b->previous ? b->previous : "");
-    snprintf(stored_run->status, sizeof stored_run->status, "%s", run->end.status);
-    int rc = store_value_read(
-        stored_run->store, &b->question, SIZE_MAX, store_append_piece, &stored_run->question, err);
+            run->id, run->version);
+    snprintf(stored_run->previous, sizeof stored_run->previous, "%s",
+        run->previous ? run->previous : "");
+    snprintf(stored_run->status, sizeof stored_run->status, "%s", run->status);
+    int rc = store_value_read(stored_run->store, &run->question, SIZE_MAX, store_append_piece,
+        &stored_run->question, err);
     if (rc == 0)
-        rc = store_value_read(stored_run->store, &b->tools, SIZE_MAX, store_append_piece,
+        rc = store_value_read(stored_run->store, &run->tools, SIZE_MAX, store_append_piece,
             &stored_run->tool_facts, err);
     if (rc == 0)
-        rc = store_value_read(stored_run->store, &b->settings, SIZE_MAX, store_append_piece,
+        rc = store_value_read(stored_run->store, &run->settings, SIZE_MAX, store_append_piece,
             &stored_run->settings, err);
     if (rc == 0)
-        rc = store_value_read(stored_run->store, &b->context_data, SIZE_MAX, store_append_piece,
+        rc = store_value_read(stored_run->store, &run->context_data, SIZE_MAX, store_append_piece,
             &stored_run->context_data, err);
     if (rc == 0)
         rc = store_value_read(
-            stored_run->store, &b->context, SIZE_MAX, store_append_piece, &context, err);
+            stored_run->store, &run->context, SIZE_MAX, store_append_piece, &context, err);
     if (rc == 0 && context.len > 0)
         rc = json_parse(
             buf_text(&context), context.len, &json_limits_large, &stored_run->context, err);
@@ -97,37 +99,35 @@ enum rlm_status stored_run_status(const char *name)
     return RLM_ERROR;
 }
 
-static int stored_run_take_end(void *arg, const struct store_run *run, struct error *err)
+static int stored_run_take_end(void *arg, const droste_record_run *run, struct error *err)
 {
     struct ended *e = arg;
     struct rlm_result *r = &e->result;
-    const char *isolation = run->begin.isolation;
-    if (run->begin.parent)
+    const char *isolation = run->isolation;
+    if (run->parent)
         return 0;
-    r->status = stored_run_status(run->end.status);
-    r->seconds = run->end.seconds;
-    r->iterations = (unsigned)run->end.iterations;
-    snprintf(r->run, sizeof r->run, "%s", run->begin.id);
+    r->status = stored_run_status(run->status);
+    r->seconds = run->seconds;
+    r->iterations = (unsigned)run->iterations;
+    snprintf(r->run, sizeof r->run, "%s", run->id);
     if (isolation && isolation_parse(isolation, &r->isolation, NULL) < 0)
         r->isolation = ISOLATION_AUTO;
-    if (run->end.error)
-        error_set(&r->error, error_code_named(run->end.code, ERROR_MODEL), "%s", run->end.error);
-    return store_value_read(
-        e->store, &run->end.answer, SIZE_MAX, store_append_piece, &e->answer, err);
+    if (run->error)
+        error_set(&r->error, error_code_named(run->code, ERROR_MODEL), "%s", run->error);
+    return store_value_read(e->store, &run->answer, SIZE_MAX, store_append_piece, &e->answer, err);
 }
 
-static int stored_run_take_call(void *arg, const struct store_call *call, struct error *err)
+static int stored_run_take_call(void *arg, const droste_record_call *call, struct error *err)
 {
     struct ended *e = arg;
     struct lm_reply reply = {
-        .usage = { call->end.input_tokens, call->end.output_tokens, call->end.estimated },
-        .cost = call->end.cost,
-        .attempts = (unsigned)call->end.attempts,
+        .usage = { call->input_tokens, call->output_tokens, call->estimated },
+        .cost = call->cost,
+        .attempts = (unsigned)call->attempts,
     };
-    if (call->ended_ms == 0 || strcmp(call->begin.kind, "tool") == 0)
+    if (call->ended_ms == 0 || strcmp(call->kind, "tool") == 0)
         return 0;
-    return budget_recall(
-        &e->budget, call->begin.model, (unsigned)call->begin.depth, NULL, &reply, err);
+    return budget_recall(&e->budget, call->model, (unsigned)call->depth, NULL, &reply, err);
 }
 
 int stored_run_result(droste *d, const char *run, droste_result **out, struct error *err)

@@ -1,17 +1,23 @@
-/* api/tool_api.c: the tools that a program adds, and those that the settings name. */
+/* api/tool_api.c: see tool_api.h. */
+#include "api/tool_api.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "api/api.h"
 #include "api/tool_facts.h"
 #include "base/cleanup.h"
+#include "base/loop.h"
 #include "base/os/file.h"
+#include "broker/tool_call.h"
+#include "broker/tool_program.h"
+#include "broker/tools.h"
 
 enum { SOURCE_MAX = 16 << 20, DATA_MAX = 256 << 20 };
 
 /* ---- the program's ---- */
 
-/* The public handle of a call is the inner one. */
+/* A droste_tool_call is a struct tool_call. */
 static struct tool_call *tool_api_inner(droste_tool_call *call)
 {
     return (struct tool_call *)(void *)call;
@@ -22,14 +28,25 @@ void droste_tool_answer(droste_tool_call *call, const char *json, size_t len)
     tool_call_answer(tool_api_inner(call), json, len);
 }
 
+void droste_tool_answer_values(
+    droste_tool_call *call, const char *json, size_t len, const char *values, size_t values_len)
+{
+    tool_call_answer_values(tool_api_inner(call), json, len, values, values_len);
+}
+
+const char *droste_tool_values(const droste_tool_call *call, size_t *len)
+{
+    return tool_call_values((const struct tool_call *)(const void *)call, len);
+}
+
 void droste_tool_fail(droste_tool_call *call, const char *type, const char *message)
 {
     tool_call_fail(tool_api_inner(call), type, message);
 }
 
-/* What another thread has to say of a call: JSON, or with `type` a failure and its message. */
+/* An answer from another thread: JSON, or, with a `type`, the message of a failure. */
 struct outcome {
-    struct post post; /* first: they are the same address */
+    struct post post; /* first, so that both have the same address */
     droste_tool_call *call;
     size_t len;
     char *type;
@@ -156,7 +173,7 @@ static const char *last_part(const char *path)
     return slash && slash[1] ? slash + 1 : path;
 }
 
-/* What is being put together: the tools, and by what they are known again. */
+/* Collects the tools and their facts (tool_facts.h). */
 struct gathering {
     struct tools *tools;
     struct loop *loop;
@@ -175,7 +192,7 @@ static int tool_api_add_source(struct gathering *g, const char *path, struct err
                   : tool_facts_add(g->facts, "source", name, path, buf_text(&code), code.len, err);
 }
 
-/* "NAME=REST": the name goes to `name`, the rest is the return; NULL with an error. */
+/* Splits "NAME=REST" and returns REST; NULL with an error. */
 static const char *tool_api_split(
     const char *setting, const char *value, struct buf *name, struct error *err)
 {

@@ -31,7 +31,7 @@ static void tool_facts_put_text(struct buf *out, const char *text)
     json_append_string(out, buf_text(&clean), clean.len);
 }
 
-/* The array is whole after each. */
+/* The array is valid JSON after each addition. */
 static void begin_next(struct buf *facts)
 {
     if (facts->len > 0)
@@ -114,7 +114,8 @@ static bool is_like(struct json_object *a, struct json_object *b)
            strcmp(json_get_string(a, "name", ""), json_get_string(b, "name", "")) == 0;
 }
 
-/* The one in the same place among those of its kind and name: two files of tools may be called alike. */
+/* Finds the fact with the same position among those of its kind and name, because two files of
+ * tools may have the same name. */
 static struct json_object *tool_facts_find(
     struct json_object *now, struct json_object *then, size_t index)
 {
@@ -136,12 +137,12 @@ static int check_one(const char *run, const struct kind *kind, struct json_objec
     const char *name = json_get_string(was, "name", ""), *path = json_get_string(was, "path", NULL);
     if (!is)
         return error_set(err, ERROR_ARGUMENT,
-            "%s '%.64s' that run '%.64s' had is not there: add it again, or ask anew",
+            "%s '%.64s' of run '%.64s' is missing: add it again, or start a new run",
             kind->in_words, name, run);
     if (strcmp(json_get_string(was, "sha256", ""), json_get_string(is, "sha256", "")) == 0)
         return 0;
     return error_set(err, ERROR_ARGUMENT,
-        "%s '%.64s' is not what it was when run '%.40s' began: put it back, or ask anew%s%s",
+        "%s '%.64s' has changed since run '%.40s' began: restore it, or start a new run%s%s",
         kind->in_words, name, run, path ? ": " : "", path ? path : "");
 }
 

@@ -1,8 +1,9 @@
-/* api/volume_api.c: volumes from outside of sandboxes. */
+/* api/volume_api.c: volumes, without a sandbox. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "api/api.h"
+#include "api/options.h"
 #include "api/volume_remote.h"
 #include "base/cleanup.h"
 
@@ -14,14 +15,14 @@ struct droste_volume {
 
 int droste_volumes_are_remote(const droste *d)
 {
-    const char *name = d->settings.env ? d->settings.env : "local";
-    return strcmp(name, "daytona") == 0 || strcmp(name, "modal") == 0;
+    const struct environment_kind *kind = environment_named(d->settings.env ? d->settings.env : "");
+    return kind && kind->keeps_volumes;
 }
 
 static int volume_refuse_remote(const droste *d, const char *what, struct error *err)
 {
     return error_set(err, ERROR_UNSUPPORTED,
-        "volumes of %s are its own: %s is for volumes of this machine (--env local)",
+        "volumes of %s do not support %s; use it with volumes of this machine (--env local)",
         d->settings.env, what);
 }
 
@@ -48,8 +49,8 @@ static int volume_tell_names(struct list *names, droste_name_fn *fn, void *arg)
     return 0;
 }
 
-/* The root of this machine's volumes, the caller's (free); ERROR_UNSUPPORTED where they are the
- * provider's. */
+/* The root of this machine's volumes, which the caller frees. ERROR_UNSUPPORTED if the provider
+ * keeps them. */
 static int volume_local_root(droste *d, const char *what, char **out, struct error *err)
 {
     return droste_volumes_are_remote(d) ? volume_refuse_remote(d, what, err)
@@ -75,7 +76,7 @@ int droste_volume_create(droste *d, const char *name, droste_error *err)
     int rc = volume_local_root(d, "create", &root, &why);
     if (rc == 0)
         rc = volume_create(root, name, &limits, &why);
-    return rc < 0 ? api_fail(err, &why, rc) : 0;
+    return api_fail(err, &why, rc);
 }
 
 int droste_volume_remove(droste *d, const char *name, droste_error *err)
@@ -85,7 +86,7 @@ int droste_volume_remove(droste *d, const char *name, droste_error *err)
     int rc = volume_local_root(d, "rm", &root, &why);
     if (rc == 0)
         rc = volume_remove(root, name, &why);
-    return rc < 0 ? api_fail(err, &why, rc) : 0;
+    return api_fail(err, &why, rc);
 }
 
 /* ---- one of them ---- */
@@ -176,7 +177,7 @@ int droste_volume_limit(droste_volume *v, const char *size, const char *files, d
     }
     if (rc == 0)
         rc = volume_set_limits(v->local, &limits, &why);
-    return rc < 0 ? api_fail(err, &why, rc) : 0;
+    return api_fail(err, &why, rc);
 }
 
 /* ---- its files ---- */
@@ -184,14 +185,13 @@ int droste_volume_limit(droste_volume *v, const char *size, const char *files, d
 struct volume_listing {
     droste_volume_entry_fn *fn;
     void *arg;
-    bool ended; /* by the function */
+    bool ended; /* the function has ended the listing */
 };
 
-static int volume_tell_entry(void *arg, const struct volume_entry *e, struct error *err)
+static int volume_tell_entry(void *arg, const droste_volume_entry *entry, struct error *err)
 {
     struct volume_listing *listing = arg;
-    const droste_volume_entry entry = { e->path, e->mode, e->size, e->mtime };
-    listing->ended = listing->fn(listing->arg, &entry) != 0;
+    listing->ended = listing->fn(listing->arg, entry) != 0;
     return listing->ended ? error_set(err, ERROR_CANCELLED, "listing a volume was ended") : 0;
 }
 
@@ -200,6 +200,7 @@ int droste_volume_list(droste_volume *v, const char *path, unsigned depth, size_
 {
     struct volume_listing listing = { fn, arg, false };
     struct error why = { 0 };
+    path = environment_volume_path(path);
     bool more = false;
     int rc = v->local ? volume_list(
                             v->local, path, depth, most, volume_tell_entry, &listing, &more, &why)
@@ -210,7 +211,7 @@ int droste_volume_list(droste_volume *v, const char *path, unsigned depth, size_
     return rc < 0 ? api_fail(err, &why, rc) : more;
 }
 
-/* The volume that has a path: itself, or a local copy of what the provider's has there. */
+/* The volume that contains a path: itself, or a local copy of that part of a provider's. */
 static int volume_with_path(
     const droste_volume *v, const char *path, struct volume **out, struct error *err)
 {
@@ -226,23 +227,24 @@ static int volume_with_path(
     return rc < 0 ? rc : volume_remote_fetch(v->d, v->name, path, *out, err);
 }
 
-/* Hands over what was copied; returns rc. */
-static int volume_counted(int rc, const struct volume_count *from, droste_volume_count *to,
+/* Reports the count or the error. */
+static int volume_counted(int rc, const droste_volume_count *from, droste_volume_count *to,
     const struct error *why, droste_error *err)
 {
     if (rc < 0)
         return api_fail(err, why, rc);
     if (to)
-        *to = (droste_volume_count){ from->files, from->bytes, from->left_out };
+        *to = *from;
     return 0;
 }
 
 int droste_volume_get(droste_volume *v, const char *path, const char *to,
     droste_volume_count *count, droste_error *err)
 {
-    struct volume_count copied = { 0 };
+    droste_volume_count copied = { 0 };
     struct volume *from = NULL;
     struct error why = { 0 };
+    path = environment_volume_path(path);
     int rc = volume_with_path(v, path, &from, &why);
     if (rc == 0)
         rc = volume_get(from, path, to, &copied, &why);
@@ -254,15 +256,16 @@ int droste_volume_read(droste_volume *v, const char *path, int out, droste_error
 {
     struct volume *from = NULL;
     struct error why = { 0 };
+    path = environment_volume_path(path);
     int rc = volume_with_path(v, path, &from, &why);
     if (rc == 0)
         rc = volume_read(from, path, out, &why);
     volume_release(from);
-    return rc < 0 ? api_fail(err, &why, rc) : 0;
+    return api_fail(err, &why, rc);
 }
 
 static int volume_put_remote(const droste_volume *v, int source, const char *path,
-    struct volume_count *count, struct error *err)
+    droste_volume_count *count, struct error *err)
 {
     cleanup_free char *root = NULL;
     struct volume_limits limits = api_volume_limits(&v->d->settings);
@@ -281,8 +284,9 @@ static int volume_put_remote(const droste_volume *v, int source, const char *pat
 int droste_volume_put(
     droste_volume *v, int source, const char *path, droste_volume_count *count, droste_error *err)
 {
-    struct volume_count copied = { 0 };
+    droste_volume_count copied = { 0 };
     struct error why = { 0 };
+    path = environment_volume_path(path);
     int rc = v->local ? volume_put(v->local, source, path, &copied, &why)
                       : volume_put_remote(v, source, path, &copied, &why);
     return volume_counted(rc, &copied, count, &why, err);
@@ -291,9 +295,10 @@ int droste_volume_put(
 int droste_volume_delete(droste_volume *v, const char *path, droste_error *err)
 {
     struct error why = { 0 };
+    path = environment_volume_path(path);
     int rc = v->local ? volume_remove_path(v->local, path, &why)
                       : volume_refuse_remote(v->d, "rm", &why);
-    return rc < 0 ? api_fail(err, &why, rc) : 0;
+    return api_fail(err, &why, rc);
 }
 
 /* ---- snapshots ---- */
@@ -324,7 +329,7 @@ int droste_volume_snapshot_measure(
 int droste_volume_snapshot(
     droste_volume *v, const char *name, droste_volume_count *count, droste_error *err)
 {
-    struct volume_count copied = { 0 };
+    droste_volume_count copied = { 0 };
     struct error why = { 0 };
     int rc = v->local ? volume_snapshot(v->local, name, &copied, &why)
                       : volume_refuse_remote(v->d, "snapshot", &why);
@@ -334,7 +339,7 @@ int droste_volume_snapshot(
 int droste_volume_restore(
     droste_volume *v, const char *name, droste_volume_count *count, droste_error *err)
 {
-    struct volume_count copied = { 0 };
+    droste_volume_count copied = { 0 };
     struct error why = { 0 };
     int rc = v->local ? volume_restore(v->local, name, &copied, &why)
                       : volume_refuse_remote(v->d, "restore", &why);
@@ -346,5 +351,5 @@ int droste_volume_snapshot_remove(droste_volume *v, const char *name, droste_err
     struct error why = { 0 };
     int rc = v->local ? volume_snapshot_remove(v->local, name, &why)
                       : volume_refuse_remote(v->d, "rm --snapshot", &why);
-    return rc < 0 ? api_fail(err, &why, rc) : 0;
+    return api_fail(err, &why, rc);
 }

@@ -1,6 +1,6 @@
-/* api/volume_remote.c: see volume_remote.h. What the sandbox says is a stranger's: names come as
- * hexadecimal digits, and files in the form and with the checks of volume/unpack.c, into a
- * volume of this machine that nothing else uses.
+/* api/volume_remote.c: see volume_remote.h. The sandbox's output is untrusted: names are
+ * hexadecimal digits, and files are unpacked with the checks of volume/unpack.c into a private
+ * volume of this machine.
  */
 #include "api/volume_remote.h"
 
@@ -10,7 +10,9 @@
 #include <unistd.h>
 
 #include "api/api.h"
+#include "api/session_api.h"
 #include "base/cleanup.h"
+#include "base/json/json.h"
 #include "base/text.h"
 #include "volume/pack.h"
 
@@ -21,14 +23,12 @@ struct volume_remote {
 
 /* ---- in the sandbox ---- */
 
-/* Links are never followed, as here. A directory is packed as volume/pack.h has it. */
+/* Links are never followed, as on this machine. Directories are packed as in volume/pack.h. */
 static const char library[] =
     "import base64, os, shutil, stat, struct, time\n"
     "ROOT, PACK = os.environ['DROSTE_VOLUME'], '/tmp/.droste-pack'\n"
     "class Refused(Exception): pass\n"
     "def inner(path):\n"
-    "    for place in ('/data', '/home/daytona/memory'):\n"
-    "        if path == place or path.startswith(place + '/'): path = path[len(place):]\n"
     "    parts = [p for p in path.split('/') if p not in ('', '.')]\n"
     "    if '..' in parts: raise Refused('argument', 'the path leads out of the volume')\n"
     "    for n in range(1, len(parts)):\n"
@@ -150,8 +150,8 @@ static int volume_remote_ask(
     return rc;
 }
 
-/* As Python reads it: JSON in ASCII, with all that is not UTF-8 as surrogates, as os.fsdecode
- * has it. */
+/* Formats a path for Python: JSON in ASCII, in which bytes that are not UTF-8 are surrogates, as in
+ * os.fsdecode. */
 static void put_python_text(struct buf *out, const char *text)
 {
     buf_puts(out, "os.fsdecode(bytes.fromhex('");
@@ -162,7 +162,7 @@ static void put_python_text(struct buf *out, const char *text)
 
 /* ---- the sandbox ---- */
 
-/* `staged` is NULL, or a workspace that the sandbox is given. */
+/* `staged` is a workspace for the sandbox, or NULL. */
 static int volume_remote_open(droste *d, const char *name, struct workspace *staged,
     struct volume_remote *r, struct error *err)
 {
@@ -182,7 +182,7 @@ static int volume_remote_open(droste *d, const char *name, struct workspace *sta
     return rc;
 }
 
-/* Waits until what was copied is durable in the volume; returns rc, or why it is not. */
+/* Waits until the copied data is durable in the volume. Returns rc, or the reason why it is not. */
 static int volume_remote_close(struct volume_remote *r, int rc, struct error *err)
 {
     droste_error why;
@@ -193,7 +193,7 @@ static int volume_remote_close(struct volume_remote *r, int rc, struct error *er
 
 /* ---- what is done there ---- */
 
-/* False for what is no hexadecimal digits. */
+/* False if the text is not hexadecimal digits. */
 static bool read_hex(const char *hex, size_t len, char *out)
 {
     static const char digits[] = "0123456789abcdef";
@@ -215,7 +215,7 @@ static int tell_entry(struct json_object *row, volume_entry_fn *fn, void *arg, s
     if (len == 0 || len > PACK_PATH_MAX || !(path = calloc(1, len + 1)) ||
         !read_hex(hex, len, path) || strlen(path) != len)
         return error_set(err, ERROR_PROTOCOL, "the sandbox lists what is no file");
-    struct volume_entry entry = { .path = path,
+    droste_volume_entry entry = { .path = path,
         .mode = (mode_t)json_object_get_int64(json_object_array_get_idx(row, 1)),
         .size = (uint64_t)json_object_get_int64(json_object_array_get_idx(row, 2)),
         .mtime = json_object_get_int64(json_object_array_get_idx(row, 3)) };
@@ -242,7 +242,7 @@ int volume_remote_list(droste *d, const char *name, const char *path, unsigned d
     return rc;
 }
 
-/* Appends one piece to the file; its length, 0 at the end, or negative. */
+/* Appends one piece to the file. Returns its length, 0 at the end, or an error. */
 static int64_t fetch_piece(struct volume_remote *r, int64_t at, int file, struct error *err)
 {
     cleanup_buf struct buf code = { 0 };
@@ -295,8 +295,8 @@ static int volume_remote_copy(
     return rc;
 }
 
-int volume_remote_fetch(droste *d, const char *name, const char *path, const struct volume *into,
-    struct error *err)
+int volume_remote_fetch(
+    droste *d, const char *name, const char *path, const struct volume *into, struct error *err)
 {
     struct volume_remote r;
     int rc = volume_remote_open(d, name, NULL, &r, err);
@@ -306,8 +306,8 @@ int volume_remote_fetch(droste *d, const char *name, const char *path, const str
     return rc;
 }
 
-int volume_remote_put(droste *d, const char *name, struct workspace *staged, const char *path,
-    struct error *err)
+int volume_remote_put(
+    droste *d, const char *name, struct workspace *staged, const char *path, struct error *err)
 {
     cleanup_buf struct buf code = { 0 };
     cleanup_json struct json_object *answer = NULL;

@@ -1,7 +1,6 @@
-/* api/volume_remote.h: what is in a volume that the environment's provider keeps (Daytona,
- * Modal). The volume is reached through a sandbox that has it, as those services show volumes to
- * sandboxes: each function starts one, which runs one program of ours, and ends it.
- * ERROR_NOT_FOUND where there is no such volume: none is made. */
+/* api/volume_remote.h: the contents of volumes that a provider keeps (Daytona, Modal). These
+ * services show volumes only to sandboxes, so each function starts a sandbox, runs one program in
+ * it, and ends it. ERROR_NOT_FOUND if there is no such volume; it is not created. */
 #ifndef DROSTE_API_VOLUME_REMOTE_H
 #define DROSTE_API_VOLUME_REMOTE_H
 
@@ -14,8 +13,8 @@ int volume_remote_list(droste *d, const char *name, const char *path, unsigned d
 /* Copies a file or directory, under the same path, into a local volume. */
 int volume_remote_fetch(
     droste *d, const char *name, const char *path, const struct volume *into, struct error *err);
-/* Copies `put` of a workspace to a path, and waits until it is durable there: a file takes the
- * place of another one. */
+/* Copies `put` of a workspace to a path, and waits until it is durable. A file replaces another
+ * one. */
 int volume_remote_put(
     droste *d, const char *name, struct workspace *staged, const char *path, struct error *err);
 

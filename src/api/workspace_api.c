@@ -1,9 +1,11 @@
 /* api/workspace_api.c: workspaces that are staged before their session is opened. */
 #include <stdlib.h>
 
+#include "api/api.h"
 #include "api/session_api.h"
 #include "api/stage.h"
 #include "base/cleanup.h"
+#include "volume/workspace.h"
 
 struct droste_workspace {
     struct workspace *staged;

@@ -46,7 +46,8 @@ enum error_code {
     ERROR_BUDGET_RECORD = 37,     /* the limit on bytes of the record */
 };
 
-/* Room for a provider's whole message, which is what its user needs; a longer text ends with "…". */
+/* Room for a provider's whole message, which is what its user needs; a longer text ends with
+ * "…". */
 enum { ERROR_TEXT_SIZE = 2048 };
 
 struct error {

@@ -60,7 +60,7 @@ static const char *translate_pair(const char *at, struct buf *out)
 /* At a backslash; NULL if ECMA-262 has no such escape. */
 static const char *translate_escape(const char *at, bool in_class, struct buf *out)
 {
-    const char *known = in_class ? "dDwWpPbtnvrfcxu0" : "dDwWpPbBtnvrfcxu0k123456789";
+    const char *allowed = in_class ? "dDwWpPbtnvrfcxu0" : "dDwWpPbBtnvrfcxu0k123456789";
     const char *next = translate_pair(at, out);
     char c = at[1];
     if (next > at)
@@ -69,7 +69,7 @@ static const char *translate_escape(const char *at, bool in_class, struct buf *o
         buf_printf(out, in_class ? "%s" : "[%s]", c == 's' ? SPACES : NO_SPACES);
     else if (c == 'v')
         buf_puts(out, "\\u{b}"); /* in PCRE2, \b in a class is a set */
-    else if (c == '\0' || (!strchr(known, c) && !strchr("^$\\.*+?()[]{}|/-", c)))
+    else if (c == '\0' || (!strchr(allowed, c) && !strchr("^$\\.*+?()[]{}|/-", c)))
         return NULL;
     else if (c == '0' ? isdigit((unsigned char)at[2]) : c == 'x' && strspn(at + 2, HEX_DIGITS) < 2)
         return NULL;
@@ -84,9 +84,9 @@ static const char *translate_escape(const char *at, bool in_class, struct buf *o
 /* True at the start of a group that both languages have. */
 static bool is_group(const char *at)
 {
-    static const char *const known[] = { "(?:", "(?=", "(?!", "(?<" };
-    for (size_t i = 0; i < array_length(known); i++)
-        if (strncmp(at, known[i], 3) == 0)
+    static const char *const allowed[] = { "(?:", "(?=", "(?!", "(?<" };
+    for (size_t i = 0; i < array_length(allowed); i++)
+        if (strncmp(at, allowed[i], 3) == 0)
             return true;
     return at[1] != '?' && at[1] != '*';
 }
@@ -105,10 +105,11 @@ static const char *skip_count(const char *at)
 static const char *translate_plain(const char *at, struct buf *out, const char **why)
 {
     const char *next = *at == '{' ? skip_count(at) : at + 1;
-    *why = !next                         ? "a { that begins no {n}, {n,} or {n,m}: write \\{"
-           : *at == '}' || *at == ']'    ? "a } or ] that ends nothing: write \\} or \\]"
-           : !is_group(at) && *at == '(' ? "a group that ECMA-262 does not know, such as flags"
-           : strchr("*+?{", *at) && *next == '+' ? "a quantifier behind a quantifier"
+    *why = !next                         ? "a { that does not begin {n}, {n,} or {n,m}: write \\{"
+           : *at == '}' || *at == ']'    ? "an unmatched } or ]: write \\} or \\]"
+           : !is_group(at) && *at == '(' ? "a kind of group that ECMA-262 does not define, such "
+                                           "as inline flags"
+           : strchr("*+?{", *at) && *next == '+' ? "a quantifier directly after another quantifier"
                                                  : NULL;
     if (*why)
         return NULL;
@@ -181,7 +182,9 @@ int pattern_compile(const char *text, size_t len, struct pattern **out, struct e
     if (!p)
         return error_memory(err);
     int rc = strlen(text) == len ? translate(text, &translated, err)
-                                 : error_set(err, ERROR_ARGUMENT, "it has a zero byte: write \\0");
+                                 : error_set(err, ERROR_ARGUMENT,
+                                       "it contains a zero byte: write "
+                                       "\\0");
     if (rc == 0)
         rc = compile(p, &translated, err);
     if (rc < 0) {
@@ -231,8 +234,8 @@ static int explain(int rc, struct error *err)
     case PCRE2_ERROR_DEPTHLIMIT:
     case PCRE2_ERROR_HEAPLIMIT:
         return error_set(err, ERROR_ARGUMENT,
-            "it takes too long to say whether a text of this length matches the pattern: the match "
-            "was stopped at its limit of %s",
+            "matching a text of this length against the pattern takes too long: the match was "
+            "stopped at its limit of %s",
             rc == PCRE2_ERROR_HEAPLIMIT || rc == PCRE2_ERROR_DEPTHLIMIT ? "memory" : "steps");
     default:
         pcre2_get_error_message(rc, why, sizeof why);

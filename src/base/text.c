@@ -9,6 +9,7 @@
 #include <stdarg.h>
 #include <locale.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -224,6 +225,14 @@ bool text_is_identifier(const char *text)
            !text_is_keyword(text);
 }
 
+const char *text_below(const char *path, const char *directory)
+{
+    size_t n = strlen(directory);
+    if (strncmp(path, directory, n) != 0 || (path[n] != '/' && path[n] != '\0'))
+        return NULL;
+    return path + n + strspn(path + n, "/");
+}
+
 char *text_copy(const char *data, size_t n)
 {
     char *copy = malloc(n + 1);
@@ -261,6 +270,18 @@ void text_hex(const void *data, size_t len, char *out)
         *out++ = digits[p[i] & 15];
     }
     *out = '\0';
+}
+
+void text_append_grouped(struct buf *out, int64_t number)
+{
+    char digits[24];
+    int len = snprintf(digits, sizeof digits, "%lld", (long long)number);
+    int first = number < 0 ? 1 : 0; /* behind the sign */
+    for (int i = 0; i < len; i++) {
+        if (i > first && (len - i) % 3 == 0)
+            buf_putc(out, ',');
+        buf_putc(out, digits[i]);
+    }
 }
 
 double text_to_double(const char *text, char **end)

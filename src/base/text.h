@@ -29,6 +29,8 @@ size_t text_utf8_floor(const char *data, size_t len, size_t n);
 
 /* The plural suffix for `count` things: "s" or "". */
 const char *text_plural(int64_t count);
+/* Appends a number with its digits in groups: 12,345. */
+void text_append_grouped(struct buf *out, int64_t number);
 
 /* True for names [A-Za-z0-9_.-]{1,64} that do not start with '-' or '.'. */
 bool text_is_name(const char *text);
@@ -42,6 +44,10 @@ bool text_is_identifier(const char *text);
 /* The last component of a path, without trailing slashes; *len is its length, 0 if there is
  * none. */
 const char *text_last_name(const char *path, size_t *len);
+
+/* The part of a path below a directory, "" for the directory itself; NULL if it is elsewhere. Both
+ * are compared as text. */
+const char *text_below(const char *path, const char *directory);
 
 /* Copies the first n bytes; NULL without memory. */
 char *text_copy(const char *data, size_t n);

@@ -10,9 +10,17 @@
 #include <string.h>
 #include <sys/resource.h>
 
+#include "api/api.h"
 #include "api/contexts.h"
+#include "api/result.h"
+#include "api/running.h"
+#include "api/stage.h"
+#include "api/tool_api.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/loop.h"
+#include "broker/tools.h"
+#include "rlm/rlm.h"
 
 enum {
     CONCURRENCY = 8,
@@ -60,9 +68,9 @@ void batch_count(struct batch *b, const struct outcome *outcome)
         [RLM_ERROR] = offsetof(droste_batch_state, error),
     };
     ++*(size_t *)(void *)((char *)&b->state + counts[outcome->status]);
-    b->state.graded += outcome->grade.known;
-    b->state.passed += outcome->grade.known && outcome->grade.passed;
-    b->state.score += outcome->grade.known ? outcome->grade.score : 0;
+    b->state.graded += outcome->grade.is_graded;
+    b->state.passed += outcome->grade.is_graded && outcome->grade.passed;
+    b->state.score += outcome->grade.is_graded ? outcome->grade.score : 0;
     b->state.ungraded += outcome->ungraded;
     batch_refresh(b);
 }
@@ -180,10 +188,10 @@ static struct outcome outcome_of(struct json_object *line)
     if (!grade)
         return outcome;
     json_object_object_get_ex(grade, "passed", &passed);
-    outcome.grade.known = json_object_is_type(passed, json_type_boolean);
-    outcome.grade.passed = outcome.grade.known && json_object_get_boolean(passed);
+    outcome.grade.is_graded = json_object_is_type(passed, json_type_boolean);
+    outcome.grade.passed = outcome.grade.is_graded && json_object_get_boolean(passed);
     outcome.grade.score = json_get_double(grade, "score", outcome.grade.passed);
-    outcome.ungraded = !outcome.grade.known;
+    outcome.ungraded = !outcome.grade.is_graded;
     return outcome;
 }
 
@@ -236,7 +244,7 @@ static int look_back(struct batch *b, struct error *err)
         batch_notice(b, notice.data, notice.len);
     buf_clear(&notice);
     if (found.strangers > 0) {
-        buf_printf(&notice, "%zu result%s in %s of tasks that are not in %s", found.strangers,
+        buf_printf(&notice, "%zu result%s in %s of tasks that %s does not contain", found.strangers,
             found.strangers == 1 ? " is" : "s are", b->results->path, b->tasks->path);
         batch_notice(b, buf_text(&notice), notice.len);
     }
@@ -265,8 +273,8 @@ static int check_descriptors(const struct batch *b, struct error *err)
         return 0;
     uint64_t fit = files.rlim_cur > FDS_OF_US ? (files.rlim_cur - FDS_OF_US) / FDS_OF_RUN : 0;
     return error_set(err, ERROR_ARGUMENT,
-        "%llu runs at once need %llu open files, and %llu are allowed (ulimit -n): at most %llu "
-        "fit",
+        "%llu runs at once need %llu open files, but only %llu are allowed (ulimit -n): raise the "
+        "limit, or run at most %llu at once",
         (unsigned long long)most, (unsigned long long)need, (unsigned long long)files.rlim_cur,
         (unsigned long long)fit);
 }
@@ -275,9 +283,10 @@ static int check_options(struct batch *b, struct error *err)
 {
     const droste_batch_options *o = b->o;
     if (!o->tasks || !o->results)
-        return error_set(err, ERROR_ARGUMENT, "a batch needs a file of tasks and one of results");
+        return error_set(
+            err, ERROR_ARGUMENT, "a batch needs a file of tasks and a file for results");
     if (o->max_calls < 0 || o->max_tokens < 0 || !(o->max_cost >= 0) || !(o->timeout >= 0))
-        return error_set(err, ERROR_ARGUMENT, "a limit of a batch is negative");
+        return error_set(err, ERROR_ARGUMENT, "a limit of a batch cannot be negative");
     if (!o->grader)
         return 0;
     b->grader = &b->named;
@@ -297,7 +306,7 @@ static int batch_open_models(struct batch *b, struct error *err)
     const struct lm *root = b->models.at[0];
     if (rc == 0 && root && b->o->max_cost > 0 && lm_cost(root, NULL, &some) < 0)
         rc = error_set(err, ERROR_CONFIG,
-            "the batch's cost is limited, and the price of %.80s is unknown: set it with --prices "
+            "the batch's cost is limited, but the price of %.80s is unknown: set it with --prices "
             "FILE",
             lm_name(root));
     return rc;
@@ -313,7 +322,7 @@ static int check_shared(struct batch *b, struct error *err)
     cleanup_buf struct buf facts = { 0 };
     if (droste_context_reads_input(d))
         return error_set(err, ERROR_ARGUMENT,
-            "standard input can be read once, and each task needs the context: give a file");
+            "standard input can be read only once, but each task needs the context: give a file");
     int rc = api_tools(d, &d->settings, &tools, &facts, err);
     if (rc == 0)
         rc = api_contexts_load(d, &d->settings, &contexts, err);
@@ -382,7 +391,7 @@ static int batch_run_batch(struct batch *b, struct error *err)
     unsigned most = b->o->concurrency ? b->o->concurrency : CONCURRENCY;
     int64_t concurrency = d->settings.concurrency;
     /* A run waits for at most one call of its own, and all runs may have one open. */
-    if (!settings_given(&d->settings, "concurrency") && most > concurrency)
+    if (!settings_is_set(&d->settings, "concurrency") && most > concurrency)
         d->settings.concurrency = most;
     d->part_of = &b->budget;
     d->on_interrupt = batch_interrupted;
@@ -415,7 +424,7 @@ int droste_batch(droste *d, const droste_batch_options *options, droste_batch_fn
     TAILQ_INIT(&b.slots);
     api_forget_interrupt(d);
     int rc = d->part_of || d->run_count > 0
-                 ? error_set(&why, ERROR_ARGUMENT, "runs are under way in this context already")
+                 ? error_set(&why, ERROR_ARGUMENT, "runs are already active in this context")
                  : batch_run_batch(&b, &why);
     batch_clean_up(&b);
     if (end)

@@ -4,7 +4,7 @@
 
 #include <sys/queue.h>
 
-#include "api/api.h"
+#include "api/models.h"
 #include "batch/grader.h"
 #include "batch/results.h"
 #include "batch/tasks.h"

@@ -48,7 +48,7 @@ int grader_parse(const char *word, struct grader *out, struct error *err)
             return 0;
     }
     return error_set(err, ERROR_ARGUMENT,
-        "the grader '%.60s' is none of exact, contains, numeric, numeric:TOLERANCE (0.01, 1%%) and "
+        "unknown grader '%.60s': use exact, contains, numeric, numeric:TOLERANCE (0.01 or 1%%) or "
         "program:PATH",
         word);
 }
@@ -58,7 +58,8 @@ int grader_of_task(
 {
     if (strncmp(word, "program:", 8) == 0)
         return error_set(err, ERROR_ARGUMENT,
-            "a task cannot name a program; write `program`, and --grader program:PATH");
+            "a task cannot choose the program: write `program` in the task, and name it with "
+            "--grader program:PATH");
     if (strcmp(word, "program") != 0)
         return grader_parse(word, out, err);
     if (!batch || batch->kind != GRADER_PROGRAM)
@@ -290,9 +291,9 @@ int grader_check_expected(const struct grader *g, struct json_object *expected, 
         struct json_object *one = list ? json_object_array_get_idx(expected, i) : expected;
         if (json_object_is_type(one, json_type_array) || json_object_is_type(one, json_type_object))
             return error_set(err, ERROR_ARGUMENT,
-                "`expected` is a text, a number, or a list of those of which one will do");
+                "`expected` must be a text, a number, or a list of acceptable texts and numbers");
         if (g->kind == GRADER_NUMERIC && !grade_number_of(one, &n))
-            return error_set(err, ERROR_ARGUMENT, "`expected` has no number in it");
+            return error_set(err, ERROR_ARGUMENT, "`expected` contains no number");
     }
     return 0;
 }

@@ -36,7 +36,7 @@ int grader_check_expected(
 
 /* The grade of one answer. */
 struct grade {
-    bool known, passed;
+    bool is_graded, passed;
     double score;
     char why[120]; /* the reason why there is no grade */
 };

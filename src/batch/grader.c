@@ -54,7 +54,7 @@ static bool grader_take_words(struct grading *g, struct grade *grade)
         !json_object_object_get_ex(o, "passed", &passed) ||
         !json_object_is_type(passed, json_type_boolean))
         return false;
-    grade->known = true;
+    grade->is_graded = true;
     grade->passed = json_object_get_boolean(passed);
     grade->score = grade->passed;
     if (json_object_object_get_ex(o, "score", &score) &&
@@ -80,7 +80,7 @@ static void grader_explain(const struct grading *g, int status, struct grade *gr
     }
     text_append_visible(&shown, buf_text(&g->said), n);
     n = text_utf8_floor(buf_text(&shown), shown.len, SHOWN_MAX);
-    snprintf(grade->why, sizeof grade->why, "the grader's answer is not a grade: %.*s", (int)n,
+    snprintf(grade->why, sizeof grade->why, "the grader did not print a grade: %.*s", (int)n,
         buf_text(&shown));
 }
 
@@ -119,7 +119,7 @@ static void grader_process_ended(void *arg, int watch_status, int events)
     if (!fine || (words && !grader_take_words(g, &grade))) {
         grader_explain(g, status, &grade);
     } else if (!words) {
-        grade.known = true;
+        grade.is_graded = true;
         grade.passed = WEXITSTATUS(status) == 0;
         grade.score = grade.passed;
     }

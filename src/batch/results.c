@@ -25,7 +25,7 @@ int results_open(const char *path, struct results **out, struct error *err)
         rc = r->fd;
     else if (flock(r->fd, LOCK_EX | LOCK_NB) < 0)
         rc = errno == EWOULDBLOCK
-                 ? error_set(err, ERROR_ARGUMENT, "another batch is writing %.120s", path)
+                 ? error_set(err, ERROR_ARGUMENT, "another batch is writing to %.120s", path)
                  : error_set_errno(err, ERROR_IO, "locking the results %.120s", path);
     else if (!(r->path = realpath(path, NULL)))
         rc = error_set_errno(err, ERROR_IO, "finding the results %.120s", path);
@@ -62,10 +62,20 @@ static int results_repair(struct reading *r, const struct line *line, bool whole
         return results_append(results, "", 0, err);
     if (ftruncate(results->fd, line->at) < 0)
         return error_set_errno(
-            err, ERROR_IO, "cutting off the torn last line of %.100s", results->path);
-    buf_printf(r->notice, "the last line of %s was torn and is cut off: %zu bytes", results->path,
-        line->len);
+            err, ERROR_IO, "removing the incomplete last line of %.100s", results->path);
+    buf_printf(
+        r->notice, "removed the incomplete last line of %s: %zu bytes", results->path, line->len);
     return 0;
+}
+
+/* What a batch leaves when it is killed begins like every result (slot.c), or is zeros after a loss
+ * of power, and is never whole JSON. Anything else is not ours to remove. */
+static bool results_is_torn(const struct line *line, bool is_json)
+{
+    static const char begin[] = "{\"id\":";
+    size_t n = line->len < sizeof begin - 1 ? line->len : sizeof begin - 1;
+    bool zeros = line->text[0] == '\0' && memcmp(line->text, line->text + 1, line->len - 1) == 0;
+    return !is_json && (zeros || memcmp(line->text, begin, n) == 0);
 }
 
 static int results_take_line(void *arg, const struct line *line, struct error *err)
@@ -75,20 +85,20 @@ static int results_take_line(void *arg, const struct line *line, struct error *e
     struct json_object *value = NULL;
     char id[TASK_ID_MAX + 1];
     bool number;
-    if (line->whole && line_is_blank(line))
+    if (line_is_blank(line))
         return 0;
-    bool good = json_parse(line->text, line->len, &json_limits_large, &o, NULL) == 0 &&
-                json_object_is_type(o, json_type_object) &&
+    bool is_json = json_parse(line->text, line->len, &json_limits_large, &o, NULL) == 0;
+    bool good = is_json && json_object_is_type(o, json_type_object) &&
                 json_object_object_get_ex(o, "id", &value) && task_id(value, id, &number) &&
                 json_get_string(o, "status", NULL);
-    if (!line->whole) {
+    if (!line->whole && (good || results_is_torn(line, is_json))) {
         int rc = results_repair(r, line, good, err);
         if (rc < 0 || !good)
             return rc;
     }
     if (!good)
         return error_set(err, ERROR_ARGUMENT,
-            "%.120s, line %zu: this is no result of a batch; give --out another file",
+            "%.120s, line %zu: this is not a result of a batch; give --out another file",
             r->results->path, line->number);
     return r->fn(r->arg, id, o, err);
 }

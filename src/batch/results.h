@@ -25,8 +25,8 @@ int results_open(const char *path, struct results **out, struct error *err);
 void results_close(struct results *results);
 
 /* Reports each line with its id; ERROR_ARGUMENT if a line is not a result. An unterminated last
- * line is completed if it is valid JSON, otherwise removed; `notice` (which may be empty before)
- * then says so. */
+ * line is completed if it is a result, and removed if it is the beginning of one; `notice` (which
+ * may be empty before) then says so. */
 typedef int result_fn(void *arg, const char *id, struct json_object *line, struct error *err);
 int results_read(
     struct results *results, result_fn *fn, void *arg, struct buf *notice, struct error *err);

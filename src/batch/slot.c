@@ -10,7 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/api.h"
+#include "api/result.h"
+#include "api/running.h"
+#include "api/stored_run.h"
 #include "base/cleanup.h"
+#include "base/loop.h"
 #include "base/text.h"
 #include "batch/batch.h"
 
@@ -74,10 +79,10 @@ static void put_grade(struct buf *out, const struct slot *s, const struct grade 
         return;
     }
     buf_printf(out, "{\"grader\":\"%s\",\"passed\":%s,", grader_name(s->grader),
-        !slot_grade->known   ? "null"
-        : slot_grade->passed ? "true"
-                             : "false");
-    if (slot_grade->known) {
+        !slot_grade->is_graded ? "null"
+        : slot_grade->passed   ? "true"
+                               : "false");
+    if (slot_grade->is_graded) {
         buf_puts(out, "\"score\":");
         json_append_number(out, slot_grade->score);
         buf_putc(out, '}');
@@ -125,7 +130,7 @@ static void take_grade(struct slot *s, const struct grade *slot_grade)
         return;
     }
     *outcome = (struct outcome){ (int)stored_run_status(s->result->status), *slot_grade,
-        s->grader && !slot_grade->known };
+        s->grader && !slot_grade->is_graded };
     s->place->state = TASK_DONE;
     batch_count(b, outcome);
     droste_batch_event event = { "result", line.data, line.len, &b->state };
@@ -170,16 +175,16 @@ static void slot_grade(struct slot *s)
     struct grade slot_grade = { 0 };
     struct error err = { 0 };
     if (!s->grader || !answer) {
-        slot_grade.known = s->grader != NULL; /* a missing answer is wrong */
+        slot_grade.is_graded = s->grader != NULL; /* a missing answer is wrong */
         take_grade(s, &slot_grade);
         return;
     }
     if (json_parse(answer, strlen(answer), &json_limits_large, &s->answer, &err) == 0) {
         if (s->grader->kind == GRADER_PROGRAM && slot_ask_program(s, &err) == 0)
             return;
-        slot_grade.known = s->grader->kind != GRADER_PROGRAM;
+        slot_grade.is_graded = s->grader->kind != GRADER_PROGRAM;
         slot_grade.passed =
-            slot_grade.known && grade_answer(s->grader, s->task.expected, s->answer);
+            slot_grade.is_graded && grade_answer(s->grader, s->task.expected, s->answer);
         slot_grade.score = slot_grade.passed;
     }
     snprintf(slot_grade.why, sizeof slot_grade.why, "%.110s", err.text);
@@ -244,7 +249,7 @@ static int slot_start(struct slot *s, const char *resume, struct error *err)
 static int start_anew(struct slot *s, struct error *err)
 {
     cleanup_buf struct buf text = { 0 };
-    buf_printf(&text, "task %s begins anew: %s", s->place->id, err->text);
+    buf_printf(&text, "task %s starts again: %s", s->place->id, err->text);
     batch_notice(s->batch, buf_text(&text), text.len);
     return slot_start(s, NULL, err);
 }
@@ -269,8 +274,8 @@ static int start_or_go_on(struct slot *s, struct error *err)
     if (strcmp(found.status, "interrupted") == 0)
         return slot_go_on(s, found.id, err);
     if (strcmp(found.status, "running") == 0)
-        return error_set(
-            err, ERROR_CANCELLED, "run '%.64s' of this task is under way elsewhere", found.id);
+        return error_set(err, ERROR_CANCELLED,
+            "run '%.64s' of this task is active in another process", found.id);
     rc = stored_run_result(b->d, found.id, &result, err);
     if (rc < 0)
         return rc;

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "api/api.h"
+#include "api/options.h"
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "base/line_reader.h"
@@ -41,8 +42,11 @@ bool task_id(struct json_object *value, char out[TASK_ID_MAX + 1], bool *number)
 {
     const char *text = tasks_plain_text(value);
     *number = json_object_is_type(value, json_type_int);
-    if (*number)
-        return snprintf(out, TASK_ID_MAX + 1, "%" PRId64, json_object_get_int64(value)) > 0;
+    if (*number) {
+        int64_t n = json_object_get_int64(value);
+        snprintf(out, TASK_ID_MAX + 1, "%" PRId64, n);
+        return n > INT64_MIN && n < INT64_MAX; /* what json-c makes of every larger number */
+    }
     if (!text || !text[0] || strlen(text) > TASK_ID_MAX)
         return false;
     for (const char *c = text; *c; c++)
@@ -67,10 +71,10 @@ static int check_value(const char *name, const char *kind, const char *value, st
             "a task cannot name a program or a file as its model; --model can");
     if (strcmp(kind, "TEXT|@FILE") == 0 && value[0] == '@')
         return error_set(
-            err, ERROR_ARGUMENT, "a task's %.60s are a text, not the name of a file", name);
+            err, ERROR_ARGUMENT, "a task's %.60s must be a text, not the name of a file", name);
     if (strcmp(kind, "JSON|FILE") == 0 && value[0] && value[0] != '{')
         return error_set(err, ERROR_ARGUMENT,
-            "a task's %.60s is the schema itself, an object, not the name of a file", name);
+            "a task's %.60s must be the schema itself, an object, not the name of a file", name);
     return 0;
 }
 
@@ -82,7 +86,7 @@ static int check_setting(const char *name, const char *value, struct error *err)
     const droste_option *option = settings_option(name);
     if (!option || !option->task)
         return error_set(err, ERROR_ARGUMENT,
-            "a task cannot set '%.60s'; give it on the command line or in config.ini", name);
+            "a task cannot set '%.60s'; set it on the command line or in config.ini", name);
     return check_value(name, option->value, value, err);
 }
 
@@ -110,7 +114,7 @@ static int add_setting(
                     (json_object_is_type(value, json_type_object) && takes_json(name));
     const char *text = is_text ? tasks_plain_text(value) : is_other ? json_text(value, NULL) : NULL;
     if (!text)
-        return error_set(err, ERROR_ARGUMENT, "the setting '%.60s' has no such value", name);
+        return error_set(err, ERROR_ARGUMENT, "invalid value for the setting '%.60s'", name);
     return add_pair(out, name, text, err);
 }
 
@@ -150,7 +154,7 @@ static int tasks_take_settings(struct task *t, struct json_object *object, struc
     if (!object)
         return 0;
     if (!json_object_is_type(object, json_type_object))
-        return error_set(err, ERROR_ARGUMENT, "`settings` is an object of names and values");
+        return error_set(err, ERROR_ARGUMENT, "`settings` must be an object of names and values");
     json_object_object_foreach(object, name, value)
     {
         int rc = take_setting(&t->settings, object, name, value, err);
@@ -167,7 +171,9 @@ static int add_path(
 {
     const char *path = tasks_plain_text(value);
     if (!path || !path[0])
-        return error_set(err, ERROR_ARGUMENT, "a context is a path, relative to the file of tasks");
+        return error_set(err, ERROR_ARGUMENT,
+            "a context must be a path, relative to the file of "
+            "tasks");
     buf_printf(out, "%s%s%s", path[0] == '/' ? "" : directory, path[0] == '/' ? "" : "/", path);
     return buf_failed(out) ? error_memory(err) : 0;
 }
@@ -188,7 +194,7 @@ static int take_named(
     if (!named)
         return list_add_end(&t->contexts, err);
     if (!json_object_is_type(named, json_type_object))
-        return error_set(err, ERROR_ARGUMENT, "`contexts` is an object of names and paths");
+        return error_set(err, ERROR_ARGUMENT, "`contexts` must be an object of names and paths");
     json_object_object_foreach(named, name, value)
     {
         cleanup_buf struct buf one = { 0 };
@@ -213,11 +219,11 @@ static int tasks_take_context(
                 json_object_object_get_ex(o, "context_json", &json);
     if (count > 1)
         return error_set(err, ERROR_ARGUMENT,
-            "only one of `context`, `context_text` and `context_json` can be the context");
+            "`context`, `context_text` and `context_json` exclude each other: give one of them");
     if (path)
         return take_path(t, directory, path, err);
     if (text && !json_object_is_type(text, json_type_string))
-        return error_set(err, ERROR_ARGUMENT, "`context_text` is a string");
+        return error_set(err, ERROR_ARGUMENT, "`context_text` must be a string");
     if (text) {
         t->data = json_object_get_string(text);
         t->len = (size_t)json_object_get_string_len(text);
@@ -238,13 +244,13 @@ static int take_task(struct task *t, const char *directory, struct error *err)
 {
     struct json_object *o = t->line, *value = NULL;
     if (!json_object_is_type(o, json_type_object))
-        return error_set(err, ERROR_ARGUMENT, "this is not a JSON object");
+        return error_set(err, ERROR_ARGUMENT, "the line is not a JSON object");
     json_object_object_foreach(o, name, member)
     {
         (void)member;
         if (!is_among(members, array_length(members), name))
             return error_set(err, ERROR_ARGUMENT,
-                "there is no `%.60s` in a task; data of your own goes into `meta`", name);
+                "unknown member `%.60s` in a task; put your own data into `meta`", name);
     }
     json_object_object_get_ex(o, "question", &value);
     t->question = tasks_plain_text(value);
@@ -253,7 +259,7 @@ static int take_task(struct task *t, const char *directory, struct error *err)
     t->has_expected = json_object_object_get_ex(o, "expected", &t->expected);
     value = NULL;
     if (json_object_object_get_ex(o, "grader", &value) && !(t->grader = tasks_plain_text(value)))
-        return error_set(err, ERROR_ARGUMENT, "`grader` is the name of one");
+        return error_set(err, ERROR_ARGUMENT, "`grader` must be the name of a grader");
     value = NULL;
     json_object_object_get_ex(o, "settings", &value);
     int rc = tasks_take_settings(t, value, err);
@@ -271,8 +277,7 @@ static int read_task(
 {
     *t = (struct task){ 0 };
     int rc = json_parse(text, len, &json_limits_large, &t->line, err);
-    return rc < 0 ? error_set(err, ERROR_ARGUMENT, "this is no JSON: %.120s", err ? err->text : "")
-                  : take_task(t, directory, err);
+    return rc < 0 ? rc : take_task(t, directory, err);
 }
 
 void task_free(struct task *t)
@@ -296,9 +301,8 @@ int tasks_read(
         n == (ssize_t)place->len ? read_task(out, tasks->directory, text, place->len, err) : -1;
     if (rc < 0)
         return error_set(err, ERROR_ARGUMENT,
-            "%.100s, line %zu: it is not what it was when the "
-            "batch began",
-            tasks->path, place->line);
+            "%.100s, line %zu: the line has changed since the batch began", tasks->path,
+            place->line);
     return 0;
 }
 
@@ -345,7 +349,8 @@ static int check_task(const struct opening *o, const struct task *t, struct erro
         rc = grader_of_task(t->grader, o->grader, &own, err);
     const struct grader *grader = t->grader ? &own : o->grader;
     if (rc == 0 && t->grader && !t->has_expected && own.kind != GRADER_PROGRAM)
-        rc = error_set(err, ERROR_ARGUMENT, "the grader has nothing `expected` to compare with");
+        rc = error_set(
+            err, ERROR_ARGUMENT, "the grader needs `expected` to compare the answer with");
     if (rc == 0 && grader && t->has_expected)
         rc = grader_check_expected(grader, t->expected, err);
     return rc;
@@ -364,7 +369,7 @@ static int add_place(
     place.number = true;
     if (json_object_object_get_ex(task, "id", &value) && !task_id(value, id, &place.number))
         return error_set(err, ERROR_ARGUMENT,
-            "`id` is a number or a text of at most %d bytes, without control characters",
+            "`id` must be a number of 64 bits, or a text of at most %d bytes without control characters",
             TASK_ID_MAX);
     struct task_place *places = array_grow(tasks->places, tasks->count, &o->room, sizeof *places);
     if (!places)
@@ -416,7 +421,7 @@ static int tasks_sort(struct tasks *tasks, struct error *err)
         size_t first = a->line < b->line ? a->line : b->line, second = a->line + b->line - first;
         if (strcmp(a->id, b->id) == 0)
             return error_set(err, ERROR_ARGUMENT,
-                "%.80s, line %zu: line %zu has the id '%.80s', too", tasks->path, second, first,
+                "%.80s, line %zu: line %zu already has the id '%.80s'", tasks->path, second, first,
                 a->id);
     }
     return 0;
@@ -464,7 +469,7 @@ int tasks_open(const char *path, const struct settings *settings, const struct g
     if (rc == 0)
         rc = line_reader_read(tasks->fd, path, tasks_take_line, &o, err);
     if (rc == 0 && tasks->count == 0)
-        rc = error_set(err, ERROR_ARGUMENT, "there are no tasks in %.120s", path);
+        rc = error_set(err, ERROR_ARGUMENT, "%.120s contains no tasks", path);
     if (rc == 0)
         rc = tasks_sort(tasks, err);
     if (rc < 0) {

@@ -11,13 +11,21 @@
  * or -1; its answers are JSON. tool has `tool`, the name, and one part, the arguments as a JSON
  * object (tool_call.c).
  */
+#include "broker/broker.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/text.h"
-#include "broker/internal.h"
+#include "base/loop.h"
+#include "broker/ask.h"
+#include "broker/child_run.h"
+#include "broker/model_call.h"
+#include "broker/prompt.h"
+#include "broker/replay/replay_match.h"
+#include "broker/tool_call.h"
+#include "session/session.h"
 
 enum {
     UNDER_WAY_MAX = 64 << 20, /* bytes of unanswered prompts when another call arrives */
@@ -50,157 +58,6 @@ void broker_place(struct broker *b, int64_t turn, int64_t cell)
     b->cell = cell;
 }
 
-/* ---- errors for guests ---- */
-
-static struct json_object *error_object(const struct error *e)
-{
-    struct json_object *o = json_object_new_object();
-    cleanup_buf struct buf text = { 0 };
-    text_append_utf8(&text, e->text, strlen(e->text));
-    if (!o)
-        return NULL;
-    json_put_text(o, "code", error_code_name(e->code));
-    json_put_text(o, "message", buf_text(&text));
-    if (e->code == ERROR_ARGUMENT)
-        json_put_text(o, "type", "ValueError");
-    return o;
-}
-
-/* NULL: it has none. */
-static struct json_object *item_error(const struct item *item)
-{
-    struct json_object *o = NULL;
-    if (item->error.code != ERROR_NONE)
-        return error_object(&item->error);
-    if (item->failure)
-        json_parse(item->failure, strlen(item->failure), &json_limits_large, &o, NULL);
-    return o;
-}
-
-static void broker_refuse(struct session *s, uint64_t id, const struct error *why)
-{
-    cleanup_json struct json_object *head = json_object_new_object();
-    if (head && json_put(head, "error", error_object(why)))
-        session_reply(s, id, head, NULL, 0, NULL);
-}
-
-/* ---- the end of an ask ---- */
-
-static void unlink_ask(struct ask *ask)
-{
-    ask->broker->under_way -= ask->bytes;
-    for (struct ask **at = &ask->broker->asks; *at; at = &(*at)->next) {
-        if (*at != ask)
-            continue;
-        *at = ask->next;
-        return;
-    }
-}
-
-static void give_record_back(struct item *item)
-{
-    budget_unreserve_record(item->ask->broker->options.budget, item->unrecorded);
-    item->unrecorded = 0;
-}
-
-void item_recorded(struct item *item)
-{
-    item->unrecorded = 0;
-}
-
-static void free_ask(struct ask *ask)
-{
-    timer_free(ask->patience);
-    for (size_t i = 0; i < ask->context_count; i++)
-        shared_value_drop(ask->contexts[i]);
-    free(ask->contexts);
-    for (size_t i = 0; i < ask->count; i++) {
-        if (ask->items[i].unrecorded > 0)
-            give_record_back(&ask->items[i]);
-        free(ask->items[i].text);
-        free(ask->items[i].kept);
-        free(ask->items[i].failure);
-    }
-    free(ask->model);
-    free(ask);
-}
-
-/* Builds {"errors": {"3": {…}}}; without errors an answer has no head. */
-static int reply_head(const struct ask *ask, struct json_object **out, struct error *err)
-{
-    struct json_object *errors = NULL;
-    for (size_t i = 0; i < ask->count; i++) {
-        char key[24];
-        struct json_object *error = item_error(&ask->items[i]);
-        if (!error)
-            continue;
-        if (!*out) {
-            *out = json_object_new_object();
-            errors = json_object_new_object();
-            if (!*out || !errors || !json_put(*out, "errors", errors))
-                return error_memory(err);
-        }
-        snprintf(key, sizeof key, "%zu", i);
-        if (!json_put(errors, key, error))
-            return error_memory(err);
-    }
-    return 0;
-}
-
-void ask_reply(struct ask *ask)
-{
-    cleanup_json struct json_object *head = NULL;
-    cleanup_free struct session_part *parts = calloc(ask->count, sizeof *parts);
-    struct error err = { 0 };
-    int rc = parts ? reply_head(ask, &head, &err) : error_memory(&err);
-    unlink_ask(ask);
-    for (size_t i = 0; parts && i < ask->count; i++)
-        parts[i] = (struct session_part){ ask->items[i].text ? ask->items[i].text : "",
-            ask->items[i].len };
-    if (rc < 0 || session_reply(ask->session, ask->id, head, parts, ask->count, &err) < 0)
-        broker_refuse(ask->session, ask->id, &err);
-    free_ask(ask);
-}
-
-/* ---- one prompt ---- */
-
-void item_over(struct item *item)
-{
-    struct ask *ask = item->ask;
-    give_record_back(item);
-    ask->done++;
-    if (ask->done < ask->count || ask->starting)
-        return;
-    struct session *s = ask->session;
-    uint64_t spent_ns = ask->spent_ns, begun = clock_thread_ns();
-    ask_reply(ask);
-    session_charge(s, spent_ns + clock_thread_ns() - begun);
-}
-
-void broker_tell_changed(struct broker *b)
-{
-    if (b->options.changed)
-        b->options.changed(b->options.arg);
-}
-
-/* Sets the text of an answer in the form of its function. */
-void item_keep_text(struct item *item, const char *text, size_t len, bool quote)
-{
-    struct buf quoted = { 0 };
-    if (quote) {
-        json_append_string(&quoted, text, len);
-        item->len = quoted.len;
-        item->text = buf_steal(&quoted);
-    } else {
-        item->len = len;
-        item->text = text_copy(text, len);
-    }
-    if (item->text)
-        return;
-    item->len = 0;
-    error_memory(&item->error);
-}
-
 /* ---- one call of a guest ---- */
 
 static size_t prompt_bytes(const struct item *item, size_t len)
@@ -209,23 +66,13 @@ static size_t prompt_bytes(const struct item *item, size_t len)
 }
 
 /* The functions that guests may call. */
-static const struct function {
-    const char *name;
-    int (*start)(struct item *item, const char *text, size_t len, struct error *err);
-    /* Parses the rest of the head; `rest` are the parts after the prompts. */
-    int (*take)(
-        struct ask *ask, struct json_object *head, struct frame_parts *rest, struct error *err);
-    int (*find)(struct item *item, const char *text, size_t len, struct error *err);
-    /* Returns the bytes that the request needs in the record. */
-    size_t (*record_bytes)(const struct item *item, size_t len);
-    bool needs_model;
-} functions[] = {
-    { "llm_query", model_start, model_take, model_find, prompt_bytes, true },
-    { "rlm_query", child_start, child_take, child_find, child_record_bytes, true },
-    { "tool", tool_start, tool_take, tool_find, prompt_bytes, false },
+static const struct broker_function functions[] = {
+    { "llm_query", model_take, model_find, prompt_bytes, model_start, true },
+    { "rlm_query", child_take, child_find, child_record_bytes, child_start, true },
+    { "tool", tool_take, tool_find, prompt_bytes, tool_start, false },
 };
 
-static const struct function *find_function(const char *name)
+static const struct broker_function *find_function(const char *name)
 {
     for (size_t i = 0; i < array_length(functions); i++)
         if (strcmp(functions[i].name, name) == 0)
@@ -233,35 +80,38 @@ static const struct function *find_function(const char *name)
     return NULL;
 }
 
-/* Splits the parts into prompts and contexts; the head has the kinds of contexts. */
+/* Splits the parts into prompts and what follows them: the head has the kinds of contexts, or the
+ * number of parts of a tool's typed arguments. */
 static size_t count_prompts(const struct session_call *call)
 {
     size_t contexts = json_length(json_get_typed(call->head, "kinds", json_type_array));
-    return contexts < call->parts.count ? call->parts.count - contexts : 0;
+    int64_t pieces = json_get_int(call->head, "pieces", 0);
+    size_t others = pieces > 0 ? (size_t)pieces : contexts;
+    return others < call->parts.count ? call->parts.count - others : 0;
 }
 
 static int broker_check_call(struct broker *b, const struct session_call *call, struct error *err)
 {
     const char *name = json_get_string(call->head, "name", "");
     size_t prompts = count_prompts(call);
-    const struct function *function = find_function(name);
+    const struct broker_function *function = find_function(name);
     if (!function)
         return error_set(err, ERROR_ARGUMENT, "the host has no function '%.64s'", name);
     if (function->needs_model && !b->options.lm)
         return error_set(err, ERROR_CONFIG,
             "no model is configured: give one with --model, DROSTE_MODEL or config.ini");
     if (prompts == 0)
-        return error_set(err, ERROR_ARGUMENT, "a call without a prompt");
+        return error_set(err, ERROR_ARGUMENT, "the call has no prompt");
     if (call->parts.count > 2 * PROMPTS_MAX || prompts > PROMPTS_MAX)
         return error_set(err, ERROR_ARGUMENT,
-            "%zu prompts in one call: at most %d; make several calls of them", prompts,
-            PROMPTS_MAX);
+            "%zu prompts in one call, but at most %d are allowed; split them over several calls",
+            prompts, PROMPTS_MAX);
     if (strlen(json_get_string(call->head, "model", "")) > MODEL_NAME_MAX)
         return error_set(
-            err, ERROR_ARGUMENT, "the name of a model has at most %d bytes", MODEL_NAME_MAX);
+            err, ERROR_ARGUMENT, "the name of a model may have at most %d bytes", MODEL_NAME_MAX);
     if (b->under_way > UNDER_WAY_MAX)
         return error_set(err, ERROR_BUDGET,
-            "prompts of %zu MiB wait for their answers already; ask again when some have come",
+            "%zu MiB of prompts already wait for answers; ask again when some answers have arrived",
             b->under_way >> 20);
     /* Checks limits before any allocation. Items that the record answers cost nothing. */
     return function->needs_model && !b->options.recorded
@@ -289,7 +139,7 @@ static void cancel_item(struct item *item, const struct error *why)
 }
 
 /* Ends an ask: open items get the error, others keep their answers. */
-static void broker_broker_give_up(struct ask *ask, const struct error *why)
+static void broker_give_up_ask(struct ask *ask, const struct error *why)
 {
     struct broker *b = ask->broker;
     for (size_t i = 0; i < ask->count; i++)
@@ -304,7 +154,7 @@ void broker_give_up(struct broker *b, struct session *s, const struct error *why
     for (struct ask *ask = b->asks, *next; ask; ask = next) {
         next = ask->next;
         if (ask->session == s)
-            broker_broker_give_up(ask, why);
+            broker_give_up_ask(ask, why);
     }
 }
 
@@ -336,7 +186,7 @@ static void broker_patience_is_over(void *arg)
     struct error why = { 0 };
     error_set(&why, ERROR_TIMEOUT, "no answer within %g s (%s); the call was cancelled",
         seconds_for(ask), waits_for_tool(ask) ? "tool-timeout" : "broker-timeout");
-    broker_broker_give_up(ask, &why);
+    broker_give_up_ask(ask, &why);
 }
 
 static int begin_patience(struct ask *ask, struct error *err)
@@ -359,16 +209,6 @@ static size_t count_bytes(struct frame_parts parts)
     while (frame_parts_next(&parts, &text, &len))
         bytes += len;
     return bytes;
-}
-
-void item_start(struct item *item, const char *text, size_t len)
-{
-    item->asked = text;
-    item->asked_len = len;
-    if (item->ask->function->start(item, text, len, &item->error) == 0)
-        return;
-    budget_unreserve(item->ask->broker->options.budget, item->reserved);
-    item_over(item);
 }
 
 static void start_items(struct ask *ask, struct frame_parts parts)
@@ -404,7 +244,7 @@ static int broker_reserve(struct ask *ask, struct frame_parts parts, struct erro
         struct item *item = &ask->items[i];
         item->ask = ask;
         rc = o->recorded ? ask->function->find(item, text, len, err) : 0;
-        item->reserved = item->known || item->replay_match_run ? 0 : 1;
+        item->reserved = item->replay_call || item->replay_run ? 0 : 1;
         fresh += item->reserved;
         if (o->store && item->reserved)
             item->unrecorded = ask->function->record_bytes(item, len);
@@ -456,7 +296,7 @@ static struct ask *new_ask(
         if (!ask || (model && !ask->model))
             error_memory(err);
         if (ask)
-            free_ask(ask);
+            ask_free(ask);
         return NULL;
     }
     return ask;
@@ -467,7 +307,7 @@ void broker_call(struct broker *b, struct session *s, const struct session_call 
     struct error err = { 0 };
     struct ask *ask = broker_check_call(b, call, &err) < 0 ? NULL : new_ask(b, s, call, &err);
     if (!ask) {
-        broker_refuse(s, call->id, &err);
+        ask_refuse(s, call->id, &err);
         return;
     }
     b->asks = ask;
@@ -483,12 +323,12 @@ void broker_call(struct broker *b, struct session *s, const struct session_call 
 static void cancel_ask(struct ask *ask)
 {
     struct error why = { 0 };
-    error_set(&why, ERROR_CANCELLED, "the answer is no longer awaited");
-    unlink_ask(ask);
+    error_set(&why, ERROR_CANCELLED, "the call was cancelled, and its answer dropped");
+    ask_unlink(ask);
     for (size_t i = 0; i < ask->count; i++)
         if (broker_is_open(&ask->items[i]))
             cancel_item(&ask->items[i], &why);
-    free_ask(ask);
+    ask_free(ask);
 }
 
 void broker_drop(struct broker *b, struct session *s, uint64_t id)

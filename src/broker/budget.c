@@ -59,7 +59,7 @@ static int check_time(const struct budget *b, struct error *err)
 {
     if (budget_seconds_left(b) <= 0)
         return error_set(
-            err, ERROR_BUDGET_TIME, "the time limit of %g s is reached", b->limits.seconds);
+            err, ERROR_BUDGET_TIME, "the time limit of %g s was reached", b->limits.seconds);
     return 0;
 }
 
@@ -99,7 +99,7 @@ static int refuse_tokens(
     const char *kind, int64_t spent, int64_t more, int64_t max, struct error *err)
 {
     return error_set(err, ERROR_BUDGET_TOKENS,
-        "%s token limit exceeded: %lld spent or held + %lld > %lld", kind, (long long)spent,
+        "%s token limit exceeded: %lld used or reserved + %lld > %lld", kind, (long long)spent,
         (long long)more, (long long)max);
 }
 
@@ -131,11 +131,11 @@ static int check_cost(
     double more = call->lm ? lm_cost(call->lm, call->lm_model, &usage) : -1;
     if (more < 0)
         return error_set(err, ERROR_CONFIG,
-            "max-cost is set, and the price of %.80s is unknown: set it with --prices FILE",
+            "max-cost is set, but the price of %.80s is unknown: set it with --prices FILE",
             call->model);
     if (more > max - used)
         return error_set(err, ERROR_BUDGET_COST,
-            "cost limit exceeded: $%.6f spent or held + $%.6f > $%g", used, more, max);
+            "cost limit exceeded: $%.6f spent or reserved + $%.6f > $%g", used, more, max);
     *cost = more;
     return 0;
 }
@@ -145,7 +145,7 @@ static int check_calls(const struct budget *b, struct error *err)
     int64_t max = b->limits.all_calls, used = b->spent.calls + b->held_calls;
     if (max > 0 && used >= max)
         return error_set(err, ERROR_BUDGET_CALLS,
-            "call limit exceeded: %lld made or under way + 1 > %lld", (long long)used,
+            "call limit exceeded: %lld made or in progress + 1 > %lld", (long long)used,
             (long long)max);
     return 0;
 }
@@ -318,6 +318,17 @@ int budget_reserve_request(struct budget *b, size_t bytes, struct error *err)
 {
     int64_t max = b->limits.record_bytes;
     return reserve_record(b, bytes, max - max / 16, "15/16 of ", err);
+}
+
+bool budget_reserve_result(struct budget *b, size_t bytes)
+{
+    int64_t most = b->limits.record_bytes / 4;
+    if (b->limits.record_bytes > 0 && (int64_t)bytes > most - b->result_bytes)
+        return false;
+    if (reserve_record(b, bytes, b->limits.record_bytes, "", NULL) < 0)
+        return false;
+    b->result_bytes += (int64_t)bytes;
+    return true;
 }
 
 void budget_unreserve_record(struct budget *b, size_t bytes)

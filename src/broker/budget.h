@@ -85,6 +85,7 @@ struct budget {
     int64_t guest_calls;                     /* reserved by guests, settled or not */
     int64_t tool_calls;                      /* host tool calls, completed or not */
     int64_t record_bytes;                    /* bytes recorded or reserved */
+    int64_t result_bytes;                    /* of them, bytes of rich results */
     int64_t held_calls;                      /* active, including the root */
     int64_t held_tokens;                     /* estimated input tokens of open calls */
     double held_cost;                        /* and their minimum price */
@@ -149,6 +150,9 @@ int budget_reserve_record(struct budget *b, size_t bytes, struct error *err);
 /* Reserves bytes for requests of code. Leaves a sixteenth of the record for the runs' own steps,
  * so that refused code can still submit what it has. */
 int budget_reserve_request(struct budget *b, size_t bytes, struct error *err);
+/* Reserves bytes for a form of a rich result; false if it does not fit. Rich results have a
+ * quarter of the record, so that the run can continue when they are left out. */
+bool budget_reserve_result(struct budget *b, size_t bytes);
 /* Releases bytes that were not recorded. */
 void budget_unreserve_record(struct budget *b, size_t bytes);
 /* Counts recorded bytes without a check. */

@@ -1,12 +1,21 @@
 /* broker/child_run.c: implements rlm_query: each prompt, optionally with a context, is a run of its
  * own, or a model call if no child run may start.
  */
+#include "broker/child_run.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/hash.h"
 #include "base/text.h"
-#include "broker/internal.h"
+#include "broker/ask.h"
+#include "broker/model_call.h"
+#include "broker/prompt.h"
+#include "broker/replay/replay_log.h"
+#include "broker/replay/replay_match.h"
+#include "broker/shared_value.h"
+#include "session/session.h"
 
 enum { PROMPT_MAX = 32000 }; /* bytes of a prompt that the child's model sees */
 
@@ -50,10 +59,10 @@ int child_take(
             json_object_get_string(json_object_array_get_idx(kinds, ask->context_count));
         if (context_kind_parse(word ? word : "", &kind, err) < 0)
             return -(int)ERROR_ARGUMENT;
-        struct shared_value *given = shared_value_new(kind, data, len);
-        if (!given)
+        struct shared_value *value = shared_value_new(kind, data, len);
+        if (!value)
             return error_memory(err);
-        ask->contexts[ask->context_count] = given;
+        ask->contexts[ask->context_count] = value;
     }
     for (size_t i = 0; i < ask->count && i < json_length(of); i++) {
         int64_t index = json_object_get_int64(json_object_array_get_idx(of, i));
@@ -121,15 +130,17 @@ static int start_plain(struct item *item, const char *prompt, size_t len, struct
     const char *context = item->context ? shared_value_bytes(item->context, &n) : "";
     if (!text_is_utf8(context, n, NULL))
         return error_set(err, ERROR_ARGUMENT,
-            "a context of bytes needs a child run, and none may begin here (max-recursion-depth)");
+            "a context of bytes needs a child run, but the recursion limit does not allow one "
+            "here (max-recursion-depth)");
     int rc = child_run_plain_text(item, prompt, len, &whole, err);
     return rc < 0 ? rc : model_ask(item, whole.data, whole.len, false, err);
 }
 
-int child_begin(struct item *item, const char *prompt, size_t len, const struct recorded_run *known,
-    struct error *err)
+/* Begins a child run, or continues the one that was open in the record. */
+static int child_begin(struct item *item, const char *prompt, size_t len, struct error *err)
 {
     struct broker *b = item->ask->broker;
+    struct recorded_run *recorded = item->replay_run;
     int may = replay_match_may_ask(item, err);
     if (may < 0)
         return may;
@@ -140,14 +151,16 @@ int child_begin(struct item *item, const char *prompt, size_t len, const struct 
         .context = large ? large : item->context,
         .model = item->ask->model,
         .cell = b->cell,
-        .resume = known ? known->id : NULL,
-        .reserved = !known || !known->begun };
+        .resume = recorded ? recorded->id : NULL,
+        .reserved = !recorded || !recorded->begun };
     if (is_large(item, len) && !large)
         return error_memory(err);
     int rc = b->options.children->start(
         b->options.children_arg, &child, child_done, item, &item->child, err);
     if (rc == 0)
         item_recorded(item);
+    if (recorded)
+        recorded->on = rc == 0;
     shared_value_drop(large);
     return rc;
 }
@@ -163,8 +176,8 @@ int child_start(struct item *item, const char *prompt, size_t len, struct error 
         return rc;
     if (!o->children)
         return start_plain(item, prompt, len, err);
-    rc = o->recorded ? replay_match_start_run(item, prompt, len, err) : 0;
+    rc = o->recorded ? replay_match_start_run(item, err) : 0;
     if (rc == 0)
-        rc = child_begin(item, prompt, len, NULL, err);
+        rc = child_begin(item, prompt, len, err);
     return rc < 0 ? rc : 0;
 }

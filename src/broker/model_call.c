@@ -3,17 +3,23 @@
  * A call is reserved in the budget and recorded with its key before it starts; its end is recorded
  * before the guest gets the answer.
  */
+#include "broker/model_call.h"
+
+#include <stdio.h>
+
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "broker/internal.h"
+#include "broker/ask.h"
+#include "broker/prompt.h"
+#include "broker/replay/replay_match.h"
 #include "lm/request.h"
 
 /* ---- the end ---- */
 
-struct store_call_end broker_call_end(const struct lm_reply *r)
+droste_record_call model_call_end(const struct lm_reply *r)
 {
     bool failed = r->error.code != ERROR_NONE;
-    return (struct store_call_end){
+    return (droste_record_call){
         .status = failed ? error_code_name(r->error.code) : "ok",
         .error = failed ? r->error.text : NULL,
         .finish = r->finish,
@@ -31,7 +37,7 @@ static void record_end(struct item *item, const struct lm_reply *r)
 {
     struct broker *b = item->ask->broker;
     bool failed = r->error.code != ERROR_NONE;
-    struct store_call_end end = broker_call_end(r);
+    droste_record_call end = model_call_end(r);
     struct error err = { 0 };
     if (item->record && b->options.store)
         budget_count_record(b->options.budget, end.reply.len);
@@ -51,14 +57,23 @@ static void model_call_tell(
     struct item *item, const char *text, size_t len, const struct lm_reply *reply)
 {
     struct broker *b = item->ask->broker;
-    if (!b->options.told || (reply && !item->told))
+    if (!b->options.told || (reply && !item->notice))
         return;
     if (!reply)
-        item->told = ++b->told;
-    struct broker_told told = { item->told, model_of(item), text, len, reply };
+        item->notice = ++b->notices;
+    struct broker_told told = { item->notice, model_of(item), text, len, reply, NULL };
     b->options.told(b->options.arg, &told);
     if (reply)
-        item->told = 0;
+        item->notice = 0;
+}
+
+static void model_call_retried(void *arg, const struct lm_retry *retry)
+{
+    struct item *item = arg;
+    struct broker *b = item->ask->broker;
+    const struct broker_told told = { .id = item->notice, .model = model_of(item), .retry = retry };
+    if (b->options.told)
+        b->options.told(b->options.arg, &told);
 }
 
 static void item_done(void *arg, const struct lm_reply *r)
@@ -118,7 +133,7 @@ static int record_begin(struct item *item, const char *model, const char *key, c
     struct broker *b = item->ask->broker;
     if (item->record) /* started by an earlier process */
         return store_call_repeat(b->options.store, item->record, err);
-    struct store_call_begin begin = {
+    droste_record_call begin = {
         .run = b->options.run,
         .turn = b->turn,
         .cell = b->cell,
@@ -144,8 +159,9 @@ static int make_key(const struct item *item, char out[LM_KEY_SIZE], struct error
     return rc;
 }
 
-int model_begin(struct item *item, const struct lm_request *request, const struct budget_call *call,
-    const char *text, size_t len, struct error *err)
+/* Makes the call: a new one, or that of item->record once more, with its key. */
+static int model_begin(struct item *item, const struct lm_request *request,
+    const struct budget_call *call, const char *text, size_t len, struct error *err)
 {
     struct broker *b = item->ask->broker;
     struct lm_request keyed = *request;
@@ -192,7 +208,7 @@ static int start_request(
         .lm = o->lm,
         .lm_model = request->model,
         .account = o->account };
-    int rc = o->recorded ? replay_match_start(item, request, &call, text, len, err) : 0;
+    int rc = o->recorded ? replay_match_start(item, request, &call, err) : 0;
     if (rc == 0)
         rc = model_begin(item, request, &call, text, len, err);
     return rc < 0 ? rc : 0;
@@ -204,7 +220,9 @@ int model_ask(struct item *item, const char *text, size_t len, bool is_messages,
     int rc = prompt_open(&prompt, text, len, is_messages, &item->ask->limits, err);
     if (rc < 0)
         return rc;
-    struct lm_request request = { .messages = prompt.messages, .message_count = prompt.count };
+    struct lm_request request = {
+        .messages = prompt.messages, .message_count = prompt.count, .retry = model_call_retried
+    };
     rc = start_request(item, &request, text, len, err);
     prompt_close(&prompt);
     return rc;

@@ -43,7 +43,7 @@ static int prompt_take_bytes(
     char *bytes = data ? json_base64_bytes(data, len, &n) : NULL;
     if (!bytes)
         return error_set(
-            err, ERROR_ARGUMENT, "message %zu: the bytes of a part are not base64", message);
+            err, ERROR_ARGUMENT, "message %zu: the data of a part is not valid base64", message);
     out->media_type = json_get_string(o, "media_type", NULL);
     out->data = bytes;
     out->len = n;
@@ -60,12 +60,12 @@ static int prompt_take_part(
         out->data = string_of(o, "text", &out->len);
         return out->data ? 0
                          : error_set(err, ERROR_ARGUMENT,
-                               "message %zu: a part of the type text without a text", message);
+                               "message %zu: a part of type text has no text", message);
     }
     if (!type || (strcmp(type, "image") && strcmp(type, "document")))
         return error_set(err, ERROR_ARGUMENT,
-            "message %zu: a part of the type '%.20s'; use text, image or document", message,
-            type ? type : "");
+            "message %zu: a part has the unknown type '%.20s'; use text, image or document",
+            message, type ? type : "");
     out->kind = strcmp(type, "image") == 0 ? LM_PART_IMAGE : LM_PART_DOCUMENT;
     return prompt_take_bytes(o, message, out, err);
 }
@@ -114,7 +114,7 @@ static int prompt_take_message(struct prompt *p, size_t index, struct error *err
     m->text = string_of(o, "content", &m->len);
     return m->text ? 0
                    : error_set(err, ERROR_ARGUMENT,
-                         "the content of message %zu is neither a text nor a list of parts", index);
+                         "the content of message %zu must be a text or a list of parts", index);
 }
 
 static int prompt_take_list(struct prompt *p, struct error *err)
@@ -122,11 +122,11 @@ static int prompt_take_list(struct prompt *p, struct error *err)
     size_t parts;
     p->count = json_length(p->list);
     if (p->count == 0 || p->count > MESSAGES_MAX)
-        return error_set(
-            err, ERROR_ARGUMENT, "a prompt is a text or a list of 1 to %d messages", MESSAGES_MAX);
+        return error_set(err, ERROR_ARGUMENT,
+            "a prompt must be a text or a list of 1 to %d messages", MESSAGES_MAX);
     parts = count_parts(p->list);
     if (parts > PARTS_MAX)
-        return error_set(err, ERROR_ARGUMENT, "a prompt of more than %d parts", PARTS_MAX);
+        return error_set(err, ERROR_ARGUMENT, "a prompt may have at most %d parts", PARTS_MAX);
     p->messages = calloc(p->count, sizeof *p->messages);
     p->parts = calloc(parts + 1, sizeof *p->parts);
     if (!p->messages || !p->parts)
@@ -147,7 +147,8 @@ int prompt_open(struct prompt *out, const char *text, size_t len, bool is_messag
     int rc = json_parse_within(text, len, limits, &out->list, err);
     if (rc < 0 && limits->nodes == 0)
         rc = error_set(err, ERROR_ARGUMENT,
-            "the lists of messages of one call have over %d values together: ask for fewer at once",
+            "the lists of messages in one call have more than %d values in total: ask for fewer "
+            "at once",
             VALUES_MAX);
     if (rc == 0)
         rc = prompt_take_list(out, err);

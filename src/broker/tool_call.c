@@ -1,10 +1,12 @@
 /* broker/tool_call.c: calls the host's tools.
  *
- * An item of an ask (internal.h) is one call. It is counted in the budget, recorded before the tool
+ * An item of an ask (ask.h) is one call. It is counted in the budget, recorded before the tool
  * is called, and its end is recorded before the guest gets the answer. A resumed run answers it
  * from the record if the record has its end; otherwise the call is repeated. An exception of a tool
  * is recorded as {"type", "message"} in place of the reply.
  */
+#include "broker/tool_call.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,7 +14,12 @@
 #include "base/clock.h"
 #include "base/loop.h"
 #include "base/text.h"
-#include "broker/internal.h"
+#include "broker/ask.h"
+#include "broker/replay/replay_match.h"
+#include "broker/tool_schema.h"
+#include "broker/tools.h"
+#include "store/store.h"
+#include "wire/values.h"
 
 enum { MESSAGE_MAX = 100000, TYPE_MAX = 100 };
 
@@ -26,8 +33,8 @@ struct tool_call {
     uint64_t start_ns;
     tool_cancel_fn *on_cancel;
     void *cancel_arg;
-    bool *answered;    /* set while the tool's function runs */
-    struct loop *told; /* marks work in other threads or programs */
+    bool *answered;        /* set while the tool's function runs */
+    struct loop *far_loop; /* marks work in other threads or programs */
 };
 
 /* ---- the end ---- */
@@ -53,15 +60,15 @@ static struct item *take_item(struct tool_call *call)
     struct item *item = call->item;
     if (call->answered)
         *call->answered = true;
-    if (call->told)
-        loop_far(call->told, false);
+    if (call->far_loop)
+        loop_far(call->far_loop, false);
     free(call);
     if (item)
         item->tool = NULL;
     return item;
 }
 
-static void record_tool_end(struct item *item, const struct store_call_end *end)
+static void record_tool_end(struct item *item, const droste_record_call *end)
 {
     struct broker *b = item->ask->broker;
     struct error err = { 0 };
@@ -82,21 +89,14 @@ static double tool_call_seconds_of(const struct tool_call *call)
     return clock_seconds_since(call->start_ns);
 }
 
-static void keep_failure(struct item *item, char *json)
-{
-    item->failure = json;
-    if (!json)
-        error_memory(&item->error);
-}
-
 static void fail_item(struct item *item, const char *type, const char *message, double seconds)
 {
     cleanup_buf struct buf text = { 0 };
     buf_printf(&text, "%.100s: %.300s", type, message);
     cleanup_buf struct buf clean = { 0 };
     text_append_utf8(&clean, buf_text(&text), text.len);
-    keep_failure(item, failure_json(type, message));
-    struct store_call_end end = { .status = status_failed,
+    item_keep_failure(item, failure_json(type, message));
+    droste_record_call end = { .status = status_failed,
         .error = buf_text(&clean),
         .reply = store_text(item->failure),
         .attempts = 1,
@@ -113,17 +113,40 @@ void tool_call_answer(struct tool_call *call, const char *json, size_t len)
     if (!item)
         return;
     if (json_check(json, len, &json_limits_large, &why) < 0) {
-        error_wrap(&why, "the tool's answer is no JSON");
+        error_wrap(&why, "the tool's answer is not JSON");
         fail_item(item, "RuntimeError", why.text, seconds);
         return;
     }
-    struct store_call_end end = {
+    droste_record_call end = {
         .status = "ok", .reply = { json, len }, .attempts = 1, .seconds = seconds
     };
     record_tool_end(item, &end);
     if (item->error.code == ERROR_NONE)
         item_keep_text(item, json, len, false);
     item_over(item);
+}
+
+static void item_keep_values(struct item *item, const char *values, size_t len)
+{
+    item->values = text_copy(values, len);
+    item->values_len = len;
+    if (!item->values)
+        error_memory(&item->error);
+}
+
+void tool_call_answer_values(
+    struct tool_call *call, const char *json, size_t len, const char *values, size_t values_len)
+{
+    if (call->item && values)
+        item_keep_values(call->item, values, values_len);
+    tool_call_answer(call, json, len);
+}
+
+const char *tool_call_values(const struct tool_call *call, size_t *len)
+{
+    const struct ask *ask = call->item ? call->item->ask : NULL;
+    *len = ask ? ask->values_len : 0;
+    return ask ? ask->values : NULL;
 }
 
 void tool_call_fail(struct tool_call *call, const char *type, const char *message)
@@ -149,14 +172,14 @@ void tool_call_on_cancel(struct tool_call *call, tool_cancel_fn *fn, void *arg)
 void tool_cancel(struct item *item)
 {
     struct tool_call *call = steal(&item->tool);
-    struct store_call_end end = { .status = error_code_name(item->error.code),
+    droste_record_call end = { .status = error_code_name(item->error.code),
         .error = item->error.text,
         .attempts = 1,
         .seconds = tool_call_seconds_of(call) };
     record_tool_end(item, &end);
     call->item = NULL;
-    if (call->told)
-        loop_far(steal(&call->told), false);
+    if (call->far_loop)
+        loop_far(steal(&call->far_loop), false);
     if (call->on_cancel)
         call->on_cancel(call->cancel_arg, call);
 }
@@ -177,8 +200,30 @@ static void call_function(struct tool_call *call, const struct tool *tool, const
     call->answered = NULL;
     if (!loop || !call->item)
         return;
-    call->told = loop;
+    call->far_loop = loop;
     loop_far(loop, true);
+}
+
+/* The parts after the arguments follow each other, so together they are one container. */
+static int take_values(
+    struct ask *ask, struct json_object *head, struct frame_parts *rest, struct error *err)
+{
+    const char *data = NULL, *part;
+    size_t total = 0, len;
+    for (int64_t i = json_get_int(head, "pieces", 0); i > 0; i--) {
+        if (!frame_parts_next(rest, &part, &len))
+            return error_set(err, ERROR_ARGUMENT, "a call names a part that is not there");
+        data = data ? data : part;
+        total += len;
+    }
+    if (!data)
+        return 0;
+    struct error why = { 0 };
+    if (values_check(data, total, &why) < 0)
+        return error_set(err, ERROR_ARGUMENT, "the arguments cannot be read: %s", why.text);
+    ask->values = text_copy(data, total);
+    ask->values_len = total;
+    return ask->values ? 0 : error_memory(err);
 }
 
 int tool_take(
@@ -187,12 +232,12 @@ int tool_take(
     const char *name = json_get_string(head, "tool", "");
     ask->is_tool = true;
     if (ask->count != 1)
-        return error_set(err, ERROR_ARGUMENT, "a call of a tool has its arguments and no more");
+        return error_set(err, ERROR_ARGUMENT, "the call of a tool must consist of its arguments");
     if (!tools_find(ask->broker->options.tools, name))
         return error_set(err, ERROR_ARGUMENT, "the host has no tool '%.64s'", name);
     free(ask->model);
     ask->model = strdup(name);
-    return ask->model ? 0 : error_memory(err);
+    return ask->model ? take_values(ask, head, rest, err) : error_memory(err);
 }
 
 int tool_find(struct item *item, const char *text, size_t len, struct error *err)
@@ -205,7 +250,7 @@ static int check_arguments(const struct tool *tool, const char *text, size_t len
     cleanup_json struct json_object *o = NULL;
     int rc = json_parse(text, len, &argument_limits, &o, err);
     if (rc == 0 && !json_object_is_type(o, json_type_object))
-        rc = error_set(err, ERROR_ARGUMENT, "the arguments are no JSON object");
+        rc = error_set(err, ERROR_ARGUMENT, "the arguments are not a JSON object");
     if (rc == 0)
         rc = tool_arguments_are_plain(text, len, o, err);
     if (rc == 0 && tool->schema)
@@ -219,7 +264,7 @@ static int record_tool_begin(struct item *item, const char *text, size_t len, st
     struct store *store = b->options.store;
     if (item->record) /* started by an earlier process */
         return store_call_repeat(store, item->record, err);
-    struct store_call_begin tool_call_begin = { .run = b->options.run,
+    droste_record_call tool_call_begin = { .run = b->options.run,
         .turn = b->turn,
         .cell = b->cell,
         .depth = b->options.depth,
@@ -259,25 +304,10 @@ int tool_start(struct item *item, const char *text, size_t len, struct error *er
         struct error why = *err;
         *err = (struct error){ 0 };
         error_wrap(&why, "%s()", ask->model);
-        keep_failure(item, failure_json("TypeError", why.text));
+        item_keep_failure(item, failure_json("TypeError", why.text));
         item_over(item); /* not called and not recorded */
         return 0;
     }
     int rc = o->recorded ? replay_match_start_tool(item, err) : 0;
     return rc == 0 ? tool_call_begin(item, tool, text, len, err) : rc < 0 ? rc : 0;
-}
-
-void tool_keep_recorded(struct item *item, const struct recorded_call *call)
-{
-    struct replay_log *r = item->ask->broker->options.recorded;
-    cleanup_buf struct buf text = { 0 };
-    item->error = (struct error){ 0 };
-    if (!call->reply.hash[0])
-        item->error = call->error; /* cancelled, or the call failed */
-    else if (replay_log_read(r, &call->reply, &text, &item->error) < 0)
-        return;
-    else if (call->error.code == ERROR_NONE)
-        item_keep_text(item, buf_text(&text), text.len, false);
-    else
-        keep_failure(item, buf_steal(&text));
 }

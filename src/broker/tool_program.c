@@ -8,6 +8,8 @@
  *
  * PROGRAM.json beside it may describe it: {"description": …, "parameters": a JSON schema}.
  */
+#include "broker/tool_program.h"
+
 #include <poll.h>
 #include <string.h>
 #include <sys/queue.h>
@@ -17,6 +19,7 @@
 #include "base/os/file.h"
 #include "base/os/process.h"
 #include "base/text.h"
+#include "broker/tool_call.h"
 #include "broker/tools.h"
 
 #define OUTPUT_LIMIT ((size_t)64 << 20)
@@ -152,7 +155,7 @@ static void tool_program_begin(struct started *s)
         rc = process_send(&s->process);
     }
     if (rc < 0)
-        tool_program_finish(s, err.code ? err.text : "its input cannot be written");
+        tool_program_finish(s, err.code ? err.text : "its input could not be written");
 }
 
 static struct started *tool_program_first_waiting(struct tool_program *t)
@@ -232,7 +235,7 @@ static int read_description(const char *path, struct json_object **out, struct e
     if (rc == 0)
         rc = json_parse(buf_text(&text), text.len, &json_limits_small, out, err);
     if (rc == 0 && !json_object_is_type(*out, json_type_object))
-        rc = error_set(err, ERROR_CONFIG, "it is no object");
+        rc = error_set(err, ERROR_CONFIG, "it is not an object");
     return rc < 0 ? error_wrap(err, "reading %.120s", buf_text(&file)) : 0;
 }
 
@@ -241,7 +244,7 @@ static int check_program(const char *path, struct error *err)
     if (!strchr(path, '/') || access(path, X_OK) == 0)
         return 0;
     return error_set_errno(err, errno == ENOENT ? ERROR_NOT_FOUND : ERROR_CONFIG,
-        "the program %.120s cannot be run", path);
+        "the program %.120s could not be started", path);
 }
 
 int tools_add_program(

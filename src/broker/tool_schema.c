@@ -5,10 +5,11 @@
  * contents of arrays and objects. Schemas of any dialect are accepted, unlike in
  * base/json/schema.h, which rejects unknown keywords.
  */
+#include "broker/tool_schema.h"
+
 #include <string.h>
 
 #include "base/json/schema.h"
-#include "broker/tools.h"
 
 static bool is_type(struct json_object *name)
 {
@@ -24,8 +25,7 @@ static int check_types(const char *name, struct json_object *type, struct error 
         fine = fine && is_type(json_object_array_get_idx(type, i));
     return fine ? 0
                 : error_set(err, ERROR_ARGUMENT,
-                      "the schema's parameter '%.60s' has a type that JSON schemas do not know",
-                      name);
+                      "the schema's parameter '%.60s' has an unknown type", name);
 }
 
 static int check_properties(struct json_object *properties, struct error *err)
@@ -36,7 +36,7 @@ static int check_properties(struct json_object *properties, struct error *err)
         if (!json_object_is_type(about, json_type_object) &&
             !json_object_is_type(about, json_type_boolean))
             return error_set(
-                err, ERROR_ARGUMENT, "the schema's parameter '%.60s' is no schema", name);
+                err, ERROR_ARGUMENT, "the schema's parameter '%.60s' is not a schema", name);
         if (json_object_is_type(about, json_type_object) &&
             json_object_object_get_ex(about, "type", &type) && check_types(name, type, err) < 0)
             return -(int)ERROR_ARGUMENT;
@@ -50,14 +50,14 @@ int tool_schema_check(struct json_object *schema, struct error *err)
     if (!json_object_is_type(schema, json_type_object) ||
         strcmp(json_get_string(schema, "type", "object"), "object") != 0)
         return error_set(err, ERROR_ARGUMENT,
-            "the parameters are no JSON schema of an object: {\"type\": \"object\", "
+            "the parameters must be a JSON schema of an object: {\"type\": \"object\", "
             "\"properties\": {…}}");
     if (json_object_object_get_ex(schema, "properties", &properties) &&
         !json_object_is_type(properties, json_type_object))
-        return error_set(err, ERROR_ARGUMENT, "the schema's properties are no object");
+        return error_set(err, ERROR_ARGUMENT, "the schema's `properties` must be an object");
     if (json_object_object_get_ex(schema, "required", &required) &&
         !json_object_is_type(required, json_type_array))
-        return error_set(err, ERROR_ARGUMENT, "the schema's required is no array");
+        return error_set(err, ERROR_ARGUMENT, "the schema's `required` must be an array");
     return properties ? check_properties(properties, err) : 0;
 }
 
@@ -90,7 +90,7 @@ int tool_arguments_are_plain(
         depth += (c == '{' || c == '[') - (c == '}' || c == ']');
         members += c == ':' && depth == 1;
         if (c == ':' && depth == 1 && zero)
-            return error_set(err, ERROR_ARGUMENT, "the name of an argument has a zero in it");
+            return error_set(err, ERROR_ARGUMENT, "the name of an argument contains a zero byte");
         at++;
     }
     return members == json_object_object_length(arguments)

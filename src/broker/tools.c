@@ -8,6 +8,7 @@
 
 #include "base/cleanup.h"
 #include "base/text.h"
+#include "broker/tool_schema.h"
 #include "session/names.h"
 
 enum { TEXT_MAX_ = 16000 };
@@ -39,10 +40,11 @@ static int tools_check_name(
 {
     if (!text_is_identifier(name) && !text_is_keyword(name))
         return error_set(err, ERROR_ARGUMENT,
-            "'%.70s' is no name for a tool: use letters, digits and '_', at most 64", name);
+            "'%.70s' is not a valid name for a tool: use at most 64 letters, digits and '_'", name);
     if (guest_name_is_python(name) || (guest_name_is_ours(name) && !replaces))
         return error_set(err, ERROR_ARGUMENT,
-            "the name '%s' is reserved, by Python or by the guest; give the tool another", name);
+            "the name '%s' is reserved by Python or by the guest; give the tool another name",
+            name);
     if (tools_have(t, name))
         return error_set(err, ERROR_ARGUMENT, "there are two tools with the name '%s'", name);
     return 0;

@@ -10,7 +10,6 @@
 
 #include "base/error.h"
 #include "base/json/json.h"
-#include "base/loop.h"
 #include "session/session.h"
 
 struct tools;
@@ -54,9 +53,6 @@ int tools_add_datum(
 /* `name` appears in tracebacks. */
 int tools_add_source(
     struct tools *t, const char *name, const char *code, size_t len, struct error *err);
-/* tool_program.c: a local program, found through PATH, with the user's rights. */
-int tools_add_program(
-    struct tools *t, struct loop *loop, const char *name, const char *path, struct error *err);
 /* Adds the tools of `other`, which remains responsible for releasing them. */
 int tools_add_all(struct tools *t, const struct tools *from, struct error *err);
 
@@ -66,26 +62,5 @@ bool tools_have(const struct tools *t, const char *name);
 const struct tool *tools_find(const struct tools *t, const char *name);
 /* Sets the session options for these tools; the options point to them. */
 void tools_offer(const struct tools *t, struct session_options *options);
-
-/* Answers with a JSON value; if it is invalid, the guest gets a RuntimeError. */
-void tool_call_answer(struct tool_call *call, const char *json, size_t len);
-/* Fails with the exception of this name: one of Python's, else ToolError. */
-void tool_call_fail(struct tool_call *call, const char *type, const char *message);
-/* Whether the call was cancelled. */
-bool tool_call_is_cancelled(const struct tool_call *call);
-/* Sets the function to call on cancellation; it may answer the call. Not called if the call is
- * already cancelled. */
-typedef void tool_cancel_fn(void *arg, struct tool_call *call);
-void tool_call_on_cancel(struct tool_call *call, tool_cancel_fn *fn, void *arg);
-
-/* tool_schema.c */
-/* Whether the schema's checked keywords are well-formed. */
-int tool_schema_check(struct json_object *schema, struct error *err);
-/* ERROR_ARGUMENT if JSON parsers could disagree about this (well-formed) object: duplicate names
- * or NUL characters. */
-int tool_arguments_are_plain(
-    const char *text, size_t len, struct json_object *arguments, struct error *err);
-/* ERROR_ARGUMENT unless the arguments match the names, types and enumerations at the top level. */
-int tool_schema_fits(struct json_object *schema, struct json_object *arguments, struct error *err);
 
 #endif

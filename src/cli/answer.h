@@ -1,4 +1,4 @@
-/* cli/answer.h: what became of a run, for standard output. */
+/* cli/answer.h: prints the result of a run on standard output. */
 #ifndef DROSTE_CLI_ANSWER_H
 #define DROSTE_CLI_ANSWER_H
 
@@ -6,7 +6,7 @@
 
 #include "droste.h"
 
-/* Prints the answer, or all of the result as JSON; frees the result. Returns the exit status. */
+/* Prints the answer, or the whole result as JSON, and frees it. Returns the exit status. */
 int answer_print(droste_result *r, bool json);
 
 #endif

@@ -1,4 +1,4 @@
-/* cli/batch.c: droste batch: many tasks from a file, their results in another. */
+/* cli/batch.c: droste batch: runs the tasks of a file and writes their results to another. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "cli/cli.h"
+#include "cli/screen.h"
 #include "cli/fields.h"
 
 enum { PLAIN_SECONDS = 30 };
@@ -17,7 +18,7 @@ enum { PLAIN_SECONDS = 30 };
 /* ---- progress ---- */
 
 struct show {
-    FILE *out; /* NULL: nothing is shown */
+    FILE *out; /* NULL: show nothing */
     bool terminal, paints, verbose, shown;
     uint64_t said_ns;
 };
@@ -51,7 +52,7 @@ static void batch_hide(struct show *show)
     show->shown = false;
 }
 
-/* On a terminal one line that is written anew; elsewhere a line now and then. */
+/* On a terminal, one line that is rewritten; elsewhere, a line at intervals. */
 static void batch_show_status(struct show *show, const droste_batch_state *s)
 {
     cleanup_buf struct buf line = { 0 };
@@ -62,9 +63,14 @@ static void batch_show_status(struct show *show, const droste_batch_state *s)
     show->said_ns = ns;
     append_status(&line, s);
     batch_hide(show);
-    if (show->terminal)
-        fprintf(show->out, show->paints ? "\x1b[2m%s\x1b[0m" : "%s", buf_text(&line));
-    else
+    if (show->terminal) {
+        cleanup_buf struct buf fits = { 0 };
+        struct screen screen;
+        screen_open(&screen, show->out);
+        screen_fit(&screen, &fits, buf_text(&line), line.len, screen_columns(&screen) - 1);
+        fprintf(show->out, show->paints ? "\x1b[2m%s\x1b[0m" : "%s", buf_text(&fits));
+        screen_close(&screen);
+    } else
         fprintf(show->out, "%s\n", buf_text(&line));
     show->shown = show->terminal;
     fflush(show->out);
@@ -271,26 +277,28 @@ static int batch_run(const struct command *self, droste *d, int argc, char **arg
             "Maximum concurrent tasks [8]. The setting of this name, for model calls, is raised to "
             "it.",
             &w.concurrency, NULL },
-        FLAG_CONTEXT("A file or a directory for every task, after its own contexts; may be repeated."),
+        FLAG_CONTEXT(
+            "A file or a directory for every task, after its own contexts; may be repeated."),
         { "grader", "GRADER",
             "exact, contains, numeric, numeric:TOLERANCE (0.01, 1%) or program:PATH.", &o.grader,
             NULL },
         { "grader-timeout", "TIME", "Time limit of a program that grades an answer [60s].",
             &w.grader_timeout, NULL },
         { "again", NULL, "Run tasks again whose result has no answer.", NULL, &again },
-        { "batch-max-calls", "N", "Maximum model calls of all tasks together.", &w.max_calls, NULL },
+        { "batch-max-calls", "N", "Maximum model calls of all tasks together.", &w.max_calls,
+            NULL },
         { "batch-max-tokens", "N", "Maximum tokens of all tasks together.", &w.max_tokens, NULL },
         { "batch-max-cost", "DOLLARS", "Cost limit of all tasks together.", &w.max_cost, NULL },
         { "batch-timeout", "TIME", "Time limit of this command.", &w.timeout, NULL },
         { "json", NULL, "Print the summary as one JSON object.", NULL, &json },
         { "quiet", NULL, "Show no progress, even on a terminal.", NULL, &quiet },
-        { "verbose", NULL, "Print each result when it is there.", NULL, &verbose },
+        { "verbose", NULL, "Print each result as soon as it is available.", NULL, &verbose },
         { 0 },
     };
     size_t count = 0;
     int status = cli_parse(self, argc, argv, flags, d, &o.tasks, 1, &count);
     if (status < 0 && (!o.tasks || !o.results))
-        status = cli_usage(self, "name the file of tasks, and --out FILE");
+        status = cli_usage(self, "name the file of tasks, and the results file with --out FILE");
     if (status < 0)
         status = batch_take_words(self, &w, &o);
     o.again = again;
@@ -309,25 +317,25 @@ const struct command command_batch = {
     .synopsis = "TASKS.jsonl --out RESULTS.jsonl [--context [NAME=]PATH ...] [--concurrency N] "
                 "[--grader GRADER] [--SETTING VALUE ...]",
     .summary = "run many tasks from a file, and grade their answers",
-    .details =
-        "A task is a line of JSON with a question, and optionally id, context (a path,\n"
-        "relative to the file's directory), context_text or context_json, contexts (names\n"
-        "and paths), expected, grader, settings. A result is a line of JSON, too: id,\n"
-        "run, status, answer, error, grade, usage, seconds.\n"
-        "docs/batch.md describes both.\n"
-        "\n"
-        "To continue a batch that was stopped or killed, run the same command again: it\n"
-        "skips tasks with a result, resumes unfinished runs from the record, and repeats\n"
-        "no call that was answered. Limits with `batch` in their name cover all tasks\n"
-        "together, including earlier results. When one is reached, no further task\n"
-        "begins, and the unfinished runs are suspended. Ctrl-C does the same.\n"
-        "Exit status: 0 every task is answered, 1 some are not, 2 usage error, 3 a limit\n"
-        "of the batch, 4 environment failed, 130 interrupted.\n",
+    .details = "A task is a line of JSON with a question, and optionally id, context (a path,\n"
+               "relative to the file's directory), context_text or context_json, contexts (names\n"
+               "and paths), expected, grader, settings. A result is a line of JSON, too: id,\n"
+               "run, status, answer, error, grade, usage, seconds.\n"
+               "docs/batch.md describes both.\n"
+               "\n"
+               "To continue a batch that was stopped or killed, run the same command again: it\n"
+               "skips tasks with a result, resumes unfinished runs from the record, and repeats\n"
+               "no call that was answered. Limits with `batch` in their name cover all tasks\n"
+               "together, including earlier results. When one is reached, no further task\n"
+               "begins, and the unfinished runs are suspended. Ctrl-C does the same.\n"
+               "Exit status: 0 every task is answered, 1 some are not, 2 usage error, 3 a limit\n"
+               "of the batch, 4 environment failed, 130 interrupted.\n",
     .examples =
         "  droste batch tasks.jsonl --out results.jsonl --model gpt-5-mini --concurrency 32\n"
         "  droste batch tasks.jsonl --out results.jsonl --grader numeric:1% --batch-max-cost 5\n"
         "  examples/tasks/needle.py --out needle && droste batch needle/tasks.jsonl --out "
         "needle/results.jsonl --grader exact\n",
-    .settings = true,
+    .settings = SETTINGS_RUN,
+    .arguments = "FILE",
     .run = batch_run,
 };

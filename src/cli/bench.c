@@ -1,9 +1,9 @@
-/* cli/bench.c: droste bench: what a start, a cell, a model call and a run cost here.
+/* cli/bench.c: droste bench: measures a start, a cell, a model call and a run on this machine.
  *
- * Everything is compared with something real in the same run, in turns, so that a machine that
- * drifts drifts for both: a bare os.fork() of the same interpreter with the same modules, a fresh
- * interpreter, and bubblewrap with a fresh interpreter. Ratios of medians are the figures to quote;
- * single times of a shared machine are not.
+ * Each measurement alternates with its baselines in the same run, so that a change in the machine's
+ * load affects both: a bare os.fork() of the same interpreter with the same modules, a fresh
+ * interpreter, and bubblewrap with a fresh interpreter. Quote ratios of medians; single times from
+ * a shared machine mean little.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -24,10 +24,10 @@ enum { ROUNDS = 10, SAMPLES_MAX = 100000 };
 /* Times of one thing, in microseconds. */
 struct series {
     const char *name;
-    const char *limit; /* what the house promises, in words; NULL: nothing */
+    const char *limit; /* the promised bound, in words; NULL: none */
     double *times;
     size_t count;
-    const char *skipped; /* why there are none */
+    const char *skipped; /* why nothing was measured */
 };
 
 static void add_time(struct series *s, double microseconds)
@@ -54,9 +54,9 @@ static double elapsed_us(uint64_t start_ns)
     return (double)(clock_ns() - start_ns) / 1e3;
 }
 
-/* ---- the rivals ---- */
+/* ---- the baselines ---- */
 
-/* Runs a program to its end with its output in `out` (or thrown away). Its exit status, or -1. */
+/* Runs a program to its end, with its output in `out` (or discarded). Its exit status, or -1. */
 static int bench_run_program(char *const argv[], struct buf *out)
 {
     posix_spawn_file_actions_t actions;
@@ -84,7 +84,8 @@ static int bench_run_program(char *const argv[], struct buf *out)
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-/* The modules are those that the zygote has (guest/python: boot.py, PRELOAD, and the imports of frames.py). */
+/* The modules are those that the zygote has (guest/python: boot.py, PRELOAD, and the imports of
+ * frames.py). */
 static char fork_script[] =
     "import _socket,_thread,ast,builtins,gc,json,linecache,mmap,os,select,signal,struct,sys,"
     "traceback,types,collections,csv,datetime,functools,heapq,itertools,math,random,re,string,"
@@ -149,7 +150,7 @@ static void bench_bubblewraps(struct series *s, char *python, unsigned n)
     }
 }
 
-/* ---- ours ---- */
+/* ---- droste ---- */
 
 static int one_start(droste *d, struct series *s, droste_error *err)
 {
@@ -167,7 +168,7 @@ static int one_start(droste *d, struct series *s, droste_error *err)
     return rc;
 }
 
-/* A session that idles for a moment gives the loop the time to fill the pool again. */
+/* While a session sleeps for a moment, the loop refills the pool. */
 static int let_it_fill(droste *d, droste_error *err)
 {
     static const char code[] = "import time; time.sleep(0.01)";
@@ -181,7 +182,7 @@ static int let_it_fill(droste *d, droste_error *err)
     return rc;
 }
 
-/* --python: of the sandboxes and of their rivals alike. */
+/* --python: of the sandboxes and of their baselines. */
 static const char *chosen_python;
 
 /* In the order of the series. */
@@ -220,7 +221,7 @@ static int bench_start(droste *d, struct series *s, unsigned n, droste_error *er
         for (size_t kind = 0; kind < STARTS; kind++) {
             int rc = s[kind].skipped ? 0 : bench_one_kind(d, kind, &s[kind], n / ROUNDS, err);
             if (rc == -DROSTE_ERROR_UNSUPPORTED)
-                s[kind].skipped = "this isolation cannot be had here; see droste doctor";
+                s[kind].skipped = "this isolation level does not work here; see droste doctor";
             else if (rc < 0)
                 return rc;
         }
@@ -254,7 +255,7 @@ static void answer_at_once(
     droste_answer(call, text, strlen(text));
 }
 
-/* Adds the numbers of a submitted list, but for the first `skip`. */
+/* Adds the numbers of a submitted list, without the first `skip`. */
 static void add_submitted(struct series *s, const char *submit, unsigned skip)
 {
     const char *p = submit ? strchr(submit, '[') : NULL;
@@ -279,7 +280,7 @@ static int time_calls(
     return rc;
 }
 
-/* Threads that are started one after the other, and each asks once: a pool's, or a loop's. */
+/* Starts threads one after the other, as a pool or a loop does; each makes one call. */
 static int bench_new_threads(
     droste_session *session, unsigned n, struct series *s, droste_error *err)
 {
@@ -299,7 +300,7 @@ static int bench_new_threads(
     return time_calls(session, code, 5 * THREADS, s, err);
 }
 
-/* Threads that call `what` at the same moment, each again and again. */
+/* Threads that call `what` at the same moment, repeatedly. */
 static int bench_threads(
     droste_session *session, const char *what, unsigned n, struct series *s, droste_error *err)
 {
@@ -320,8 +321,8 @@ static int bench_threads(
     return time_calls(session, code, 5 * THREADS, s, err);
 }
 
-/* Timed by the guest's own clock, call by call. What the last series does never leaves the guest: no
- * call of threads can be faster than that. */
+/* Timed by the guest's own clock, call by call. The last series never leaves the guest: it is a
+ * lower bound for the calls of threads. */
 static int bench_llm(droste *d, struct series *s, unsigned n, droste_error *err)
 {
     static char reply[] = "4";
@@ -362,7 +363,7 @@ static void remove_database(const char *directory)
     rmdir(directory);
 }
 
-/* With the record, which is part of a run, but not in the user's own. */
+/* A run writes a record; this one is temporary, to leave the user's own alone. */
 static int bench_run(droste *d, struct series *s, unsigned n, droste_error *err)
 {
     static char reply[] = "```repl\nSUBMIT(answer=len(context))\n```";
@@ -397,7 +398,7 @@ static const struct bench {
     { "start", 200, bench_start,
         { { "start and first cell, full", "at most 2.2 bare forks, 0.3 bubblewraps", NULL, 0,
               NULL },
-            { "start and first cell, light", "at most 1.4 bare forks", NULL, 0, NULL },
+            { "start and first cell, light", "at most 1.6 bare forks", NULL, 0, NULL },
             { "start and first cell, landlock", NULL, NULL, 0, NULL },
             { "start and first cell, process", NULL, NULL, 0, NULL },
             { "start and first cell, full, one ready", NULL, NULL, 0, NULL },
@@ -490,8 +491,7 @@ static int cli_bench_run(const struct command *self, droste *d, int argc, char *
     size_t count = 0;
     const struct flag flags[] = {
         { "json", NULL, "Print a JSON array of the figures.", NULL, &json },
-        { "python", "PATH",
-            "The interpreter for the sandboxes and for what they are compared with.",
+        { "python", "PATH", "The interpreter of the sandboxes and of the baselines.",
             &chosen_python, NULL },
         { 0 },
     };
@@ -512,6 +512,7 @@ const struct command command_bench = {
     .details = "Quote the medians and their ratios, measured on an otherwise idle machine.\n",
     .examples =
         "  droste bench\n  droste bench start --json\n  droste bench exec --isolation process\n",
-    .settings = true,
+    .settings = SETTINGS_SANDBOX,
+    .arguments = "start|exec|llm|run",
     .run = cli_bench_run,
 };

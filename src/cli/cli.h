@@ -1,4 +1,4 @@
-/* cli/cli.h: what the commands share: one table a command, flags from the library's settings.
+/* cli/cli.h: shared by the commands: a table for each command, and the library's settings as flags.
  *
  * Commands have no logic of their own: they read flags, call the library, and print.
  */
@@ -23,63 +23,85 @@ enum {
     EXIT_PIPE = 141, /* standard output was closed by its reader, as after SIGPIPE */
 };
 
+struct list;
+
 /* A flag of one command, beside the settings. */
 struct flag {
     const char *name;  /* without the dashes; one letter: a short flag */
-    const char *value; /* what it takes, as help shows it; NULL: nothing */
+    const char *value; /* the kind of value, as help shows it; NULL: takes none */
     const char *help;
     const char **text; /* where the value goes */
-    bool *on;          /* or that it was given */
-    /* or who takes the value, as often as it is given */
+    bool *on;          /* or is set to true */
+    /* or is called with the value, for each use of the flag */
     int (*add)(droste *d, const char *value, droste_error *err);
-    bool
-        once; /* what it takes is too much to be replaced by a second one; of others the last counts */
+    bool once;          /* a second use is an error; for others the last value counts */
+    struct list *words; /* the value is added to this list */
 };
 
-/* The flag --context of a command: PATH or NAME=PATH, each a context of the droste. */
+/* The flag --context of a command: PATH or NAME=PATH adds a context to the droste. */
 #define FLAG_CONTEXT(help)                                                                         \
     {                                                                                              \
         "context", "[NAME=]PATH", help, NULL, NULL, droste_context_add                             \
     }
 
-/* A setting that a command has from the start. */
+/* A command's own default of a setting. */
 struct command_default {
     const char *name, *value;
 };
 
+/* The library's settings, which a command may take as flags. */
+enum command_settings {
+    SETTINGS_NONE,
+    SETTINGS_SANDBOX, /* the user writes the code: models rarely matter */
+    SETTINGS_RUN,     /* a model writes the code */
+};
+
 struct command {
     const char *name;
-    const char *synopsis; /* behind "droste NAME " */
+    const char *synopsis; /* after "droste NAME " */
     const char *summary;
     const char *details; /* exit statuses, notes; may be NULL */
     const char *examples;
-    bool settings; /* takes the library's settings as flags */
-    const struct command_default
-        *defaults; /* what the configuration and flags overrule; ends with a NULL name */
-    /* Returns the exit status. `d` is made before, and freed behind it. */
+    enum command_settings settings;
+    bool runs_scripts; /* what stands behind `--` is a script's */
+    struct {
+        const void *rows; /* each begins with a struct verb */
+        size_t count, size;
+    } verbs; /* zeroed for a command without verbs */
+    /* The kinds of the arguments after the verb, separated by spaces; the last one repeats. See
+     * completion.c. NULL: no completion. */
+    const char *arguments;
+    /* Overridden by the configuration and by flags; ends with a NULL name. */
+    const struct command_default *defaults;
+    /* Returns the exit status. The caller creates and frees `d`. */
     int (*run)(const struct command *self, droste *d, int argc, char **argv);
 };
 
 extern const struct command command_run, command_chat, command_batch, command_exec, command_repl,
     command_runs, command_volume, command_env, command_prompts, command_smoke, command_doctor,
-    command_bench, command_run_basic, command_daytona_smoke;
+    command_bench, command_completion, command_run_basic, command_daytona_smoke;
 
-/* Reads the flags of `argv` (argv[0] is the command's name): `flags` ends with a NULL name, and
- * `d`, if the command takes settings, gets those. The configuration comes first. Arguments that are
- * no flags go to `words` (at most `max`), their number to *count. Returns -1 to go on, else the
- * status with which to end (help was printed, or a mistake explained). */
+/* The commands, in the order of the overview; NULL after the last. */
+const struct command *cli_command_at(size_t index);
+/* NULL: there is no such command. */
+const struct command *cli_command_find(const char *name);
+
+/* Reads the configuration, then the flags of `argv` (argv[0] is the command's name). `flags` ends
+ * with a NULL name; settings go to `d`, if the command takes them. Other arguments go to `words`
+ * (at most `max`), their number to *count. Returns -1 to continue, else the exit status: help or a
+ * usage error was printed. */
 int cli_parse(const struct command *self, int argc, char **argv, const struct flag *flags,
     droste *d, const char **words, size_t max, size_t *count);
 
 /* "droste: TEXT" on standard error; returns `status`. */
 int cli_fail(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* The status that suits an error code of the library. */
+/* The exit status for an error code of the library. */
 int cli_status(int code);
 /* Prints an error of the library; returns its status. */
 int cli_error(const droste_error *err);
 struct error;
-int cli_inner_error(const struct error *err); /* of a command's own */
-/* The library's error becomes a command's own, where rc is negative; returns rc. */
+int cli_inner_error(const struct error *err); /* the same for a command's own error */
+/* Converts the library's error into a command's own if rc is negative; returns rc. */
 int cli_inner(int rc, const droste_error *why, struct error *err);
 /* As error_set, error_set_errno and error_memory: an error in the form of the library. */
 int cli_set_error(droste_error *err, int code, const char *format, ...)
@@ -87,50 +109,53 @@ int cli_set_error(droste_error *err, int code, const char *format, ...)
 int cli_set_errno(droste_error *err, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 int cli_set_memory(droste_error *err);
-/* As above, for a usage mistake: with a pointer to --help. */
+/* As cli_fail, for a usage error: with a pointer to --help. Returns EXIT_USAGE. */
 int cli_usage(const struct command *self, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* Sets a setting to what a flag of the command's own gave; NULL: nothing was. -1 to go on, else the status. */
+/* Sets a setting to the value of a command's own flag; NULL: does nothing. Returns -1 to continue,
+ * else the exit status. */
 int cli_set(droste *d, const char *name, const char *value);
 
-/* Replaces the pipes that arguments name, as `<(program)` does, by memory files with what they
- * hold. -1 to go on, else the status. */
+/* Replaces the pipes that arguments name, such as `<(program)`, with memory files of their content.
+ * Returns -1 to continue, else the exit status. */
 int cli_replace_pipes(int argc, char **argv);
 
-/* Standard input that has something to read, though no context is `-`: a mistake where there is no other context
- * either, else worth a note. -1 to go on, else the status. */
-int cli_check_input(const struct command *self, droste *d);
+/* Checks for data on standard input that no context `-` reads: a usage error if there is no context
+ * at all, else a note. `asked`: there is a question that the data could belong to. Returns -1 to
+ * continue, else the exit status. */
+int cli_check_input(const struct command *self, droste *d, bool asked);
 
-/* A whole number that is not less than `least`; false if the text is none. */
+/* Reads a whole number of at least `least`; false if the text is none. */
 bool cli_count(const char *text, int64_t least, int64_t *out);
 
-/* From now on Ctrl-C and SIGTERM interrupt what `d` does. */
+/* From now on Ctrl-C and SIGTERM interrupt the operation of `d`. */
 void cli_catch_interrupts(droste *d);
-/* True if one came since the last look. */
+/* True if a signal came since the last call. */
 bool cli_was_interrupted(void);
 
-/* The exit status that suits what became of a cell; that of sys.exit(N) is N. */
+/* The exit status for a cell's result; for sys.exit(N) it is N. */
 int cli_cell_status(const droste_result *r);
 
-/* After sys.exit: as `python FILE`, sys.exit("text") prints the text, sys.exit(3) and sys.exit() print nothing. */
+/* After sys.exit, as `python FILE` does: sys.exit("text") prints the text, sys.exit(3) and
+ * sys.exit() print nothing. */
 void cli_print_exit(const droste_result *r);
 
-/* Prints text that came from a guest or a model, harmless to a terminal if `out` is one. */
+/* Prints text from a guest or a model, with control characters escaped if `out` is a terminal. */
 void cli_print(FILE *out, const char *text, size_t len);
-/* The same for an object or array of JSON, and a newline, on standard output: it is still JSON on a terminal. */
+/* The same for a JSON object or array and a newline, on standard output. It stays valid JSON. */
 void cli_print_json(const char *json);
 void cli_flush(FILE *out);
 /* Whether lines of `out` may be rewritten: it is a terminal, and TERM is not "dumb". */
 bool cli_terminal_moves(FILE *out);
 /* Whether `out` may have colours: the same, and NO_COLOR is not set (https://no-color.org). */
 bool cli_terminal_paints(FILE *out);
-/* True once the reader of standard output has gone (`| head`): a command ends then, silently. */
+/* True once the reader of standard output is gone (`| head`): the command then ends silently. */
 bool cli_output_gone(void);
-/* The end of a command that printed `what`: `status`, or, if standard output did not take all of
- * it, an explanation and EXIT_ENVIRONMENT. */
+/* Ends a command that printed `what`: returns `status`, or, if writing standard output failed,
+ * prints why and returns EXIT_ENVIRONMENT. */
 int cli_finish(int status, const char *what);
-/* The same of one with an error of its own, which comes behind what was printed. */
+/* The same for a command that may have failed: prints its error after the output. */
 int cli_end(int rc, const struct error *err, const char *what);
 
 #endif

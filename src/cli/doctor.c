@@ -1,4 +1,4 @@
-/* cli/doctor.c: droste doctor: prints what was found out about this machine and the settings. */
+/* cli/doctor.c: droste doctor: checks this machine and the settings, and prints the results. */
 #include "base/buf.h"
 #include "cli/cli.h"
 #include "cli/fields.h"
@@ -8,7 +8,7 @@ struct doctor_table {
     struct buf out;
 };
 
-/* One line of the table; what to do about it, if there is anything, below. */
+/* One line of the table, followed by advice if there is any. */
 static void doctor_put_finding(void *arg, const droste_finding *f)
 {
     struct doctor_table *table = arg;
@@ -43,7 +43,7 @@ static int doctor_print_table(droste *d, bool json)
     } else {
         buf_printf(out, "\n%s\n",
             works ? "Sandboxes work here."
-                  : "Sandboxes do not work here yet; see what is missing, above.");
+                  : "Sandboxes do not work here yet; follow the advice above.");
     }
     cli_print(stdout, buf_text(out), out->len);
     buf_free(out);
@@ -76,7 +76,7 @@ static int doctor_run(const struct command *self, droste *d, int argc, char **ar
     int status = cli_parse(self, argc, argv, flags, d, NULL, 0, NULL);
     if (status < 0 && plan && json)
         status = cli_usage(self, "--plan is printed as text; leave out --json");
-    /* Opening a model for a sandbox would make the file, and a sandbox its volume. */
+    /* A recording model would create its file, and a sandbox its volume. */
     if (status < 0)
         status = cli_set(d, "record", "");
     if (status < 0)
@@ -98,6 +98,6 @@ const struct command command_doctor = {
                 "  droste doctor --json | jq '.checks[] | select(.state == \"missing\")'\n"
                 "  droste doctor --plan --isolation full\n"
                 "  droste doctor --python .venv/bin/python\n",
-    .settings = true,
+    .settings = SETTINGS_SANDBOX,
     .run = doctor_run,
 };

@@ -1,4 +1,4 @@
-/* cli/env.c: droste env: which environments there are, what each can do, and what killed hosts have left in them. */
+/* cli/env.c: droste env: lists environments and their features, removes orphaned sandboxes. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,7 +11,7 @@
 
 struct request {
     droste *d;
-    const char *name; /* the word behind the verb; NULL: none */
+    const char *name; /* the word after the verb; NULL: none */
     bool json;
 };
 
@@ -93,18 +93,20 @@ static int env_collect(const struct request *r, struct error *err)
     droste_error why;
     int rc = droste_environment_collect(r->d, &removed, &why);
     if (removed >= 0)
-        printf("%d sandbox%s of hosts that are gone removed\n", removed, removed == 1 ? "" : "es");
+        printf("removed %d orphaned sandbox%s\n", removed, removed == 1 ? "" : "es");
     return cli_inner(rc, &why, err);
 }
 
+enum { LS = 1, SHOW = 2, GC = 4 };
+
+static const struct env_verb verbs[] = {
+    { { "ls", LS, 0, 0 }, env_list },
+    { { "show", SHOW, 0, 1 }, env_show },
+    { { "gc", GC, 0, 0 }, env_collect },
+};
+
 static int env_run(const struct command *self, droste *d, int argc, char **argv)
 {
-    enum { LS = 1, SHOW = 2, GC = 4 };
-    static const struct env_verb verbs[] = {
-        { { "ls", LS, 0, 0 }, env_list },
-        { { "show", SHOW, 0, 1 }, env_show },
-        { { "gc", GC, 0, 0 }, env_collect },
-    };
     const char *words[3];
     size_t count;
     struct request r = { .d = d };
@@ -118,7 +120,9 @@ static int env_run(const struct command *self, droste *d, int argc, char **argv)
         return status;
     const struct env_verb *verb =
         verb_find(verbs, array_length(verbs), sizeof *verbs, count > 0 ? words[0] : NULL);
-    if (!verb || count - 1 > verb->verb.most)
+    if (!verb)
+        return verb_refuse(self, count > 0 ? words[0] : NULL);
+    if (count - 1 > verb->verb.most)
         return cli_usage(self, "expected one of: ls, show [NAME], gc");
     const struct verb_flag only[] = { { "json", r.json, LS | SHOW } };
     status = verb_check_flags(self, &verb->verb, only, array_length(only));
@@ -144,6 +148,8 @@ const struct command command_env = {
     .examples = "  droste env ls\n"
                 "  droste env show docker\n"
                 "  droste env gc --env daytona\n",
-    .settings = true,
+    .settings = SETTINGS_SANDBOX,
+    .verbs = { verbs, array_length(verbs), sizeof *verbs },
+    .arguments = "ENVIRONMENT",
     .run = env_run,
 };

@@ -1,4 +1,5 @@
 /* cli/exec.c: droste exec: one piece of code in a fresh sandbox. */
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -6,6 +7,8 @@
 #include "base/cleanup.h"
 #include "base/os/file.h"
 #include "cli/cli.h"
+#include "cli/results.h"
+#include "cli/transfer.h"
 
 static const size_t code_max = 256u << 20;
 
@@ -16,7 +19,7 @@ static void exec_stream_output(void *arg, int stream, const char *data, size_t l
     cli_flush(out);
 }
 
-/* Output was streamed; what is left is the submission and the reason of a failure. */
+/* Output was streamed already; prints the submission and the reason for a failure. */
 static void exec_print_result(const droste_result *r)
 {
     if (cli_output_gone())
@@ -49,11 +52,27 @@ static int print_outcome(const droste_result *r, bool json)
     else if (whole)
         cli_print_json(whole);
     if (lost || (json && !whole))
-        return cli_fail(EXIT_ENVIRONMENT, "there is no memory for what was submitted");
+        return cli_fail(EXIT_ENVIRONMENT, "out of memory for the submitted value");
     return cli_cell_status(r);
 }
 
-static int run_code(droste *d, const struct buf *code, bool json)
+struct exec_options {
+    const char *file; /* NULL: the code has none */
+    const char *const *argv;
+    bool json;
+    const char *save; /* the directory for rich results; NULL: none */
+    struct transfer files;
+};
+
+/* With --json, rich results are members of the object and not text in the output. */
+static int exec_flags(const struct exec_options *o)
+{
+    if (o->json)
+        return DROSTE_ECHO | DROSTE_RESULTS;
+    return o->save ? DROSTE_ECHO | DROSTE_RESULTS | DROSTE_PRINT : 0;
+}
+
+static int run_code(droste *d, const struct buf *code, const struct exec_options *o)
 {
     droste_session *s = NULL;
     droste_result *r = NULL;
@@ -66,11 +85,19 @@ static int run_code(droste *d, const struct buf *code, bool json)
         if (notice)
             cli_fail(0, "note: %s", notice);
         cli_catch_interrupts(d);
-        if (!json)
+        if (!o->json)
             droste_session_on_output(s, exec_stream_output, NULL);
-        rc = droste_session_exec(s, buf_text(code), code->len, 0, &r, &err);
+        rc = droste_session_script(s, o->file, o->argv, &err);
     }
-    int status = rc < 0 ? cli_error(&err) : print_outcome(r, json);
+    if (rc == 0)
+        rc = transfer_put(&o->files, s, &err);
+    if (rc == 0)
+        rc = droste_session_exec(s, buf_text(code), code->len, exec_flags(o), &r, &err);
+    int status = rc < 0 ? cli_error(&err) : print_outcome(r, o->json);
+    int saved = r && o->save ? cli_save_results(r, o->save) : EXIT_FINE;
+    status = status == EXIT_FINE ? saved : status;
+    int fetched = r && droste_result_alive(r) ? transfer_get(&o->files, s) : EXIT_FINE;
+    status = status == EXIT_FINE ? fetched : status;
     if (r && cli_was_interrupted())
         status = EXIT_INTERRUPTED;
     droste_result_free(r);
@@ -95,46 +122,98 @@ static int read_code(const char *text, const char *file, struct buf *code)
     return rc < 0 ? cli_fail(EXIT_USAGE, "%s", err.text) : 0;
 }
 
+/* An absolute path, as __file__ is since Python 3.9. */
+static void exec_put_path(const char *file, struct buf *out)
+{
+    cleanup_free char *here = file[0] == '/' ? NULL : getcwd(NULL, 0);
+    if (here)
+        buf_printf(out, "%s/", strcmp(here, "/") == 0 ? "" : here);
+    buf_puts(out, file);
+}
+
+/* sys.argv: as of python, the first is the file, "-c" or "-". */
+static int exec_code(droste *d, const char *text, const char **words, struct exec_options *o)
+{
+    static const char flag[] = "-c";
+    cleanup_buf struct buf code = { 0 }, path = { 0 };
+    bool from_file = !text && strcmp(words[0], "-") != 0;
+    if (text) /* words[-1] is free for it */
+        *--words = flag;
+    if (from_file)
+        exec_put_path(words[0], &path);
+    o->file = from_file ? buf_text(&path) : NULL;
+    o->argv = words;
+    int rc = read_code(text, words[0], &code);
+    return rc ? EXIT_USAGE : run_code(d, &code, o);
+}
+
 static int exec_run(const struct command *self, droste *d, int argc, char **argv)
 {
-    const char *text = NULL, *file = NULL;
-    bool json = false;
+    const char *text = NULL;
+    struct exec_options o = { 0 };
+    cleanup_free const char **words = calloc((size_t)argc + 2, sizeof *words);
     size_t count = 0;
     const struct flag flags[] = {
         { "c", "CODE", "Run this code.", &text, .once = true },
         FLAG_CONTEXT(
             "A file, a directory or - (standard input), bound as `context`; may be repeated."),
-        { "json", NULL, "Print one JSON object instead of the output.", NULL, &json },
+        { "json", NULL, "Print one JSON object instead of the output.", NULL, &o.json },
+        { "save-results", "DIR", "Write rich results (images, tables, charts) to files there.",
+            &o.save },
+        { "put", "LOCAL:PATH", "Copy a file into the sandbox first; may be repeated.",
+            .words = &o.files.puts },
+        { "get", "PATH:LOCAL", "Copy a file out of the sandbox at the end; may be repeated.",
+            .words = &o.files.gets },
+        { "artifacts", "PATTERN",
+            "Save files that match, such as 'out/*.png', at the end; may be repeated.",
+            .words = &o.files.patterns },
+        { "artifacts-dir", "DIR", "Where artifacts are saved (default: artifacts).", &o.files.dir },
         { 0 },
     };
-    cleanup_buf struct buf code = { 0 };
-    int status = cli_parse(self, argc, argv, flags, d, &file, 1, &count);
-    if (status < 0 && (text != NULL) == (count == 1))
-        status =
-            cli_usage(self, text ? "give -c CODE or a FILE, not both"
-                                 : "give the code with -c CODE, or a FILE (- for standard input)");
-    if (status < 0)
-        status = read_code(text, file, &code) ? EXIT_USAGE : -1;
-    if (status < 0)
-        status = run_code(d, &code, json);
+    if (!words)
+        return cli_fail(EXIT_ENVIRONMENT, "out of memory");
+    int status = cli_parse(self, argc, argv, flags, d, words + 1, (size_t)argc, &count);
+    if (status < 0 && !text && count == 0)
+        status = cli_usage(self, "give the code with -c CODE, or a FILE (- for standard input)");
+    status = status < 0 ? exec_code(d, text, words + 1, &o) : status;
+    transfer_free(&o.files);
     return status;
 }
 
 const struct command command_exec = {
     .name = "exec",
-    .synopsis = "[-c CODE | FILE | -] [--context [NAME=]PATH ...] [--json] [--SETTING VALUE ...]",
+    .synopsis = "[-c CODE | FILE | -] [ARGUMENT ...] [--context [NAME=]PATH ...] [--json] "
+                "[--save-results DIR] [--put LOCAL:PATH] [--get PATH:LOCAL] "
+                "[--artifacts PATTERN] [--artifacts-dir DIR] [--SETTING VALUE ...]",
     .summary = "run Python code in a fresh sandbox",
-    .details = "--json prints one object: status (ok, submitted, error, timeout, killed, lost),\n"
-               "submit, stdout, stderr, error {type, message, traceback}, killed, seconds,\n"
-               "isolation, resources {memory_peak, cpu_seconds, limits}, and more.\n"
+    .details = "FILE runs as with `python FILE ARGUMENT ...`: its arguments are sys.argv, and\n"
+               "tracebacks name it. Arguments that begin with a dash come after `--`:\n"
+               "`droste exec script.py -- --size 3`. The sandbox does not see FILE's directory\n"
+               "unless --read gives it.\n"
+               "\n"
+               "--json prints one object: status (ok, submitted, error, timeout, killed, lost),\n"
+               "submit, stdout, stderr, error {type, message, traceback}, results, killed,\n"
+               "seconds, isolation, resources {memory_peak, cpu_seconds, limits}, and more.\n"
+               "`results` has what display(), figures and the last expression show: a list of\n"
+               "objects from media type to data, bytes as base64. --save-results writes each to\n"
+               "a file: 1.png, 1.html, 2.txt...\n"
+               "\n"
+               "--put copies files into the sandbox before the code, --get and --artifacts out of\n"
+               "it afterwards, also if the code raised. Relative paths begin where it runs. Of\n"
+               "artifacts, ** stands for any directories; at most 1000 files with 1G are saved.\n"
+               "\n"
                "Exit status: 0 ok or submitted, 1 the code raised an exception, 2 usage error, 3\n"
                "limit or deadline, 4 environment failed, 130 interrupted; N if the code called\n"
                "sys.exit(N).\n",
     .examples = "  droste exec -c 'print(1 + 1)'\n"
                 "  droste exec -c 'import math; SUBMIT(answer=math.factorial(15))' --json\n"
+                "  droste exec script.py input.txt -- --verbose\n"
                 "  droste exec script.py --execute-timeout 10 --memory 512M\n"
                 "  droste exec -c 'SUBMIT(lines=len(context.splitlines()))' --context big.txt\n"
-                "  droste exec --python .venv/bin/python analysis.py\n",
-    .settings = true,
+                "  droste exec plot.py --put data.csv:data.csv --artifacts 'out/*.png'\n"
+                "  droste exec --python .venv/bin/python analysis.py --save-results out\n",
+    .settings = SETTINGS_SANDBOX,
+    .runs_scripts = true,
+    .arguments = "FILE",
     .run = exec_run,
 };

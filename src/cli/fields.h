@@ -1,4 +1,4 @@
-/* cli/fields.h: JSON objects that commands print, member by member. */
+/* cli/fields.h: writes JSON objects member by member. */
 #ifndef DROSTE_CLI_FIELDS_H
 #define DROSTE_CLI_FIELDS_H
 
@@ -7,12 +7,12 @@
 
 #include "base/buf.h"
 
-/* Each puts its own comma. The key NULL: an array's element. */
-void field_key(struct buf *out, const char *key); /* a value is to follow */
+/* Each function writes its own comma. A NULL key makes an array's element. */
+void field_key(struct buf *out, const char *key); /* the caller writes the value */
 void field_open(struct buf *out, const char *key, char bracket);
 void field_close(struct buf *out, char bracket);
 void field_string(struct buf *out, const char *key, const char *text); /* NULL → null */
-/* Any bytes: what is not UTF-8 is replaced. */
+/* Accepts any bytes; replaces invalid UTF-8. */
 void field_text(struct buf *out, const char *key, const char *text, size_t len);
 void field_int(struct buf *out, const char *key, int64_t value);
 void field_real(struct buf *out, const char *key, double value);

@@ -1,9 +1,9 @@
 /* cli/lines.c: see lines.h.
  *
- * Signals are let in only while this waits for a key (ppoll) or the library runs a cell: one that
- * came between the look at a flag and the wait would be noticed a line too late. On a terminal
- * libedit does the editing and calls read_character for each key; without one, lines are cut from
- * what read(2) gives.
+ * Signals are blocked except while waiting for a key (ppoll) and while the library runs a cell: a
+ * signal between the check of a flag and the wait would be noticed a line too late. On a terminal,
+ * libedit edits the line and calls read_character for each key; otherwise, lines are split from the
+ * bytes of read(2).
  */
 #include "cli/lines.h"
 
@@ -20,17 +20,21 @@
 #include <wchar.h>
 
 #include "base/cleanup.h"
+#include "base/list.h"
 #include "base/os/file.h"
+#include "base/text.h"
 #include "cli/cli.h"
 
 enum { HISTORY_SIZE = 2000, READ_SIZE = 65536 };
 
 struct lines {
-    sigset_t outside; /* the mask with which signals come in */
+    sigset_t outside; /* the mask that lets signals in */
     EditLine *edit;   /* NULL: no terminal */
     History *history;
     char *history_file;
     const char *prompt;
+    lines_complete_fn *complete; /* NULL: Tab is a character */
+    void *complete_arg;
     struct buf unread; /* of a pipe */
     bool ended;
 };
@@ -105,7 +109,7 @@ static bool wait_for_input(struct lines *l)
         resized = 0;
         int n = ppoll(&p, 1, NULL, &l->outside);
         if (n > 0 || (n < 0 && errno != EINTR))
-            return true; /* read(2) will say what is wrong, if something is */
+            return true; /* read(2) reports any error */
     }
     return false;
 }
@@ -140,7 +144,107 @@ static char *give_prompt(EditLine *edit)
     return (char *)(uintptr_t)l->prompt;
 }
 
-/* The file is made here, and not by libedit, so that nobody else can read it at any time. */
+/* ---- completion ---- */
+
+enum { COMPLETIONS_MAX = 200 };
+
+static bool is_name_byte(char c)
+{
+    return c == '_' || c == '.' || (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') ||
+           (c >= 'A' && c <= 'Z') || (unsigned char)c >= 0x80;
+}
+
+/* A candidate comes from the sandbox: it must be the word with more of a name behind it. */
+static bool candidate_is_fine(const char *text, size_t len, const char *word, size_t word_len)
+{
+    if (len < word_len || memcmp(text, word, word_len) != 0)
+        return false;
+    for (size_t i = word_len; i < len; i++)
+        if (!is_name_byte(text[i]) && !strchr("() ", text[i]))
+            return false;
+    return true;
+}
+
+struct candidates {
+    struct list names;
+    size_t common; /* bytes that all of them begin with */
+};
+
+static void take_candidates(
+    struct candidates *c, const struct buf *found, const char *word, size_t word_len)
+{
+    const char *at = buf_text(found), *end = at + found->len;
+    while (at < end && c->names.count < COMPLETIONS_MAX) {
+        const char *newline = memchr(at, '\n', (size_t)(end - at));
+        size_t len = (size_t)((newline ? newline : end) - at);
+        cleanup_free char *name =
+            candidate_is_fine(at, len, word, word_len) ? text_copy(at, len) : NULL;
+        if (name && list_add(&c->names, name, NULL) == 0) {
+            const char *first = c->names.items[0];
+            size_t same = 0;
+            while (first[same] && first[same] == name[same])
+                same++;
+            c->common = c->names.count == 1 || same < c->common ? same : c->common;
+        }
+        at += len + (newline != NULL);
+    }
+}
+
+static void show_candidates(const struct list *names)
+{
+    putchar('\n');
+    for (size_t i = 0; i < names->count; i++) {
+        cli_print(stdout, names->items[i], strlen(names->items[i]));
+        fputs(i + 1 < names->count ? "  " : "\n", stdout);
+    }
+    fflush(stdout);
+}
+
+static unsigned char complete_word(EditLine *edit, int key)
+{
+    struct lines *l;
+    cleanup_buf struct buf found = { 0 }, rest = { 0 };
+    struct candidates c = { 0 };
+    unsigned char did = CC_ERROR;
+    el_get(edit, EL_CLIENTDATA, &l);
+    const LineInfo *line = el_line(edit);
+    const char *word = line->cursor;
+    while (word > line->buffer && is_name_byte(word[-1]))
+        word--;
+    size_t len = (size_t)(line->cursor - word);
+    if (len == 0)
+        return el_insertstr(edit, "    ") < 0 ? CC_ERROR : CC_REFRESH;
+    l->complete(l->complete_arg, word, len, &found);
+    take_candidates(&c, &found, word, len);
+    if (c.common > len) {
+        buf_append(&rest, c.names.items[0] + len, c.common - len);
+        did = el_insertstr(edit, buf_text(&rest)) < 0 ? CC_ERROR : CC_REFRESH;
+    } else if (c.names.count > 1) {
+        show_candidates(&c.names);
+        did = CC_REDISPLAY;
+    }
+    list_clear(&c.names);
+    return did;
+}
+
+void lines_complete_with(struct lines *l, lines_complete_fn *fn, void *arg)
+{
+    l->complete = fn;
+    l->complete_arg = arg;
+    if (!l->edit)
+        return;
+    el_set(l->edit, EL_ADDFN, "droste-complete", "Completes a name", complete_word);
+    el_set(l->edit, EL_BIND, "^I", "droste-complete", NULL);
+}
+
+void lines_remember(struct lines *l, const struct buf *text)
+{
+    HistEvent event;
+    if (l->history && memchr(buf_text(text), '\n', text->len))
+        history(l->history, &event, H_ENTER, buf_text(text));
+}
+
+/* Creates the file here, because libedit would create it readable by others. */
 static int open_history(struct lines *l, struct error *err)
 {
     cleanup_free char *home = NULL;
@@ -163,7 +267,7 @@ static int open_history(struct lines *l, struct error *err)
     return 0;
 }
 
-/* Without a UTF-8 locale libedit would show é as two characters. */
+/* Without a UTF-8 locale, libedit would show é as two characters. */
 static void set_locale(void)
 {
     setlocale(LC_CTYPE, "");
@@ -198,7 +302,7 @@ static enum lines_event read_terminal(struct lines *l, struct buf *line)
 {
     int count = 0;
     HistEvent event;
-    /* Before the prompt is shown: what is typed at it must not meet the kernel's line editing,
+    /* Before the prompt is shown: keys typed at it must not reach the kernel's line editing,
      * which would swallow a Ctrl-D. */
     el_set(l->edit, EL_PREP_TERM, 1);
     const char *text = el_gets(l->edit, &count);

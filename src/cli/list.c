@@ -23,7 +23,7 @@ static const struct {
     [WHEN] = { "WHEN", false },
     [STATUS] = { "STATUS", false },
     [MODEL] = { "MODEL", false },
-    [TASK] = { "BATCH:TASK", false }, /* not shown where no run is for a task */
+    [TASK] = { "BATCH:TASK", false }, /* shown only if a run belongs to a task */
     [TURNS] = { "TURNS", true },
     [CALLS] = { "CALLS", true },
     [TOKENS] = { "TOKENS", true },
@@ -48,7 +48,7 @@ struct table {
     size_t width[COLUMNS];
 };
 
-/* "results.jsonl:task-7"; the whole name of the batch is in `runs show`. */
+/* "results.jsonl:task-7"; `runs show` has the full name of the batch. */
 static void fill_task(struct buf *cell, const char *batch, const char *task)
 {
     cleanup_buf struct buf both = { 0 };
@@ -122,7 +122,7 @@ static void print_cell(const struct table *table, enum column c, const char *tex
     printf("%*s", columns[c].number ? 2 : blanks + 2, "");
 }
 
-/* The characters that are left for the question on a terminal; all of them elsewhere. */
+/* The width left for the question on a terminal; unlimited elsewhere. */
 static size_t room_for_question(const struct table *table)
 {
     struct winsize size;
@@ -201,7 +201,9 @@ int list_as_text(
     if (rc == 0 && table.count > 0)
         list_print_table(&table);
     else if (rc == 0)
-        cli_fail(0, is_narrow(filter) ? "no such runs in %s" : "no runs yet in %s", path);
+        cli_fail(0,
+            is_narrow(filter) ? "no such runs in %s; use fewer filters" : "no runs yet in %s",
+            path);
     free_table(&table);
     return rc;
 }

@@ -1,4 +1,4 @@
-/* cli/list.h: the runs of a record: a table, or JSON. `store` may be NULL: there is no record yet. */
+/* cli/list.h: lists the runs of a record. `record` may be NULL: there is none yet. */
 #ifndef DROSTE_CLI_LIST_H
 #define DROSTE_CLI_LIST_H
 

@@ -13,14 +13,31 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/error.h"
+#include "base/suggest.h"
 #include "base/text.h"
 #include "cli/cli.h"
+#include "cli/help.h"
+#include "cli/screen.h"
 
 static const struct command *const commands[] = { &command_run, &command_chat, &command_batch,
     &command_exec, &command_repl, &command_runs, &command_volume, &command_env, &command_prompts,
-    &command_smoke, &command_doctor, &command_bench, &command_run_basic, &command_daytona_smoke };
+    &command_smoke, &command_doctor, &command_bench, &command_completion, &command_run_basic,
+    &command_daytona_smoke };
 
-/* ---- words to people ---- */
+const struct command *cli_command_at(size_t index)
+{
+    return index < array_length(commands) ? commands[index] : NULL;
+}
+
+const struct command *cli_command_find(const char *name)
+{
+    for (size_t i = 0; i < array_length(commands); i++)
+        if (strcmp(commands[i]->name, name) == 0)
+            return commands[i];
+    return NULL;
+}
+
+/* ---- messages ---- */
 
 int cli_fail(int status, const char *format, ...)
 {
@@ -170,10 +187,10 @@ void cli_print_exit(const droste_result *r)
     fputc('\n', stderr);
 }
 
-static droste *interruptible; /* what an interrupt, or a closed output, stops */
+static droste *interruptible; /* stopped by an interrupt, or if the output is closed */
 
-/* Of the first write to standard output that failed. A stream forgets why, and a later flush of it
- * succeeds because there is nothing left to write. */
+/* The errno of the first failed write to standard output. The stream does not keep it, and a later
+ * flush succeeds because nothing is left to write. */
 static int output_errno;
 
 static void keep_output_error(FILE *out, bool failed)
@@ -182,10 +199,10 @@ static void keep_output_error(FILE *out, bool failed)
         return;
     output_errno = errno;
     if (output_errno == EPIPE && interruptible)
-        droste_interrupt(interruptible); /* what runs has no reader any more */
+        droste_interrupt(interruptible); /* its output has no reader any more */
 }
 
-/* What stdio wrote by itself left no errno, but a pipe without a reader can be seen. */
+/* When stdio flushes a full buffer, errno is lost; poll(2) still shows a pipe without a reader. */
 bool cli_output_gone(void)
 {
     struct pollfd p = { .fd = STDOUT_FILENO };
@@ -247,7 +264,8 @@ int cli_finish(int status, const char *what)
     if (!ferror(stdout) && output_errno == 0)
         return status;
     return cli_fail(EXIT_ENVIRONMENT, "writing %s: %s", what,
-        output_errno ? strerror(output_errno) : "standard output did not accept all of it");
+        output_errno ? strerror(output_errno)
+                     : "standard output did not accept all of it; check the disk");
 }
 
 int cli_end(int rc, const struct error *err, const char *what)
@@ -262,8 +280,8 @@ int cli_end(int rc, const struct error *err, const char *what)
 
 static volatile sig_atomic_t interrupts;
 
-/* The loop hears of an interrupt when it gets to it. Somebody who asks a third time is not kept
- * waiting: the sandboxes die with this process, and the record has every step that ended. */
+/* The loop handles an interrupt asynchronously. The third one exits at once: the sandboxes die with
+ * this process, and the record has every step that ended. */
 static void main_on_signal(int signal)
 {
     if (interrupts == 2)
@@ -288,173 +306,6 @@ bool cli_was_interrupted(void)
     return was;
 }
 
-/* ---- help ---- */
-
-static void print_flag(const char *name, const char *value, const char *help, const char *fallback,
-    const char *environment)
-{
-    char left[80];
-    snprintf(left, sizeof left, "%s%s%s%s", name[1] ? "--" : "-", name, value ? " " : "",
-        value ? value : "");
-    printf("  %-28s %s", left, help);
-    if (fallback && fallback[0])
-        printf(" [%s]", fallback);
-    if (environment)
-        printf(" ($%s)", environment);
-    putchar('\n');
-}
-
-static const struct flag *find_flag(const struct flag *flags, const char *name, size_t len)
-{
-    for (; flags->name; flags++)
-        if (strlen(flags->name) == len && strncmp(flags->name, name, len) == 0)
-            return flags;
-    return NULL;
-}
-
-static int print_help(const struct command *self, const struct flag *flags)
-{
-    printf("usage: droste %s %s\n\n%s\n", self->name, self->synopsis, self->summary);
-    if (flags->name)
-        puts("\nFlags:");
-    for (const struct flag *f = flags; f->name; f++)
-        print_flag(f->name, f->value, f->help, NULL, NULL);
-    if (self->settings) {
-        const droste_option *o;
-        puts("\nSettings (also in config.ini, as name = value):");
-        for (size_t i = 0; (o = droste_option_at(i)); i++)
-            if (!o->secret && !find_flag(flags, o->name, strlen(o->name)))
-                print_flag(o->name, o->value, o->help, o->fallback, o->environment);
-    }
-    if (self->details)
-        printf("\n%s", self->details);
-    printf("\nExamples:\n%s", self->examples);
-    return EXIT_FINE;
-}
-
-static int print_overview(FILE *out)
-{
-    fprintf(out,
-        "usage: droste COMMAND [...]\n\n"
-        "Droste runs language-model-written Python in a sandbox, with a bridge from inside\n"
-        "it to the models: a runtime for Recursive Language Models.\n\n");
-    for (size_t i = 0; i < array_length(commands); i++)
-        fprintf(out, "  %-13s %s\n", commands[i]->name, commands[i]->summary);
-    fprintf(
-        out, "\n'droste COMMAND --help' has flags and examples. Version %s.\n", droste_version());
-    return out == stdout ? EXIT_FINE : EXIT_USAGE;
-}
-
-/* ---- flags ---- */
-
-static const droste_option *find_option(const char *name, size_t len)
-{
-    const droste_option *o;
-    for (size_t i = 0; (o = droste_option_at(i)); i++)
-        if (strlen(o->name) == len && strncmp(o->name, name, len) == 0)
-            return o;
-    return NULL;
-}
-
-struct parsing {
-    const struct command *self;
-    int argc;
-    char **argv;
-    int at;
-    const struct flag *flags;
-    uint64_t given; /* a bit for each of the flags that stood already */
-    droste *d;
-};
-
-/* The value of the flag at hand: behind '=', or the next word. */
-static const char *main_take_value(struct parsing *p, const char *behind)
-{
-    if (behind)
-        return behind;
-    return p->at + 1 < p->argc ? p->argv[++p->at] : NULL;
-}
-
-static int set_text_flag(
-    struct parsing *p, const struct flag *flag, const char *word, const char *value)
-{
-    uint64_t bit = UINT64_C(1) << (flag - p->flags);
-    if (flag->once && (p->given & bit))
-        return cli_usage(p->self, "%s is given twice", word);
-    p->given |= bit;
-    *flag->text = value;
-    return -1;
-}
-
-/* One flag; -1 to go on. */
-static int take_flag(struct parsing *p)
-{
-    const char *word = p->argv[p->at], *name = word + (word[1] == '-' ? 2 : 1);
-    const char *equals = strchr(name, '=');
-    size_t len = equals ? (size_t)(equals - name) : strlen(name);
-    const char *behind = equals ? equals + 1 : NULL;
-    const struct flag *flag = find_flag(p->flags, name, len);
-    if (strcmp(name, "help") == 0 || strcmp(word, "-h") == 0)
-        return print_help(p->self, p->flags);
-    if (flag && flag->on) {
-        *flag->on = true;
-        return behind ? cli_usage(p->self, "%s takes no value", word) : -1;
-    }
-    const droste_option *option = p->d && p->self->settings ? find_option(name, len) : NULL;
-    if (!flag && !option)
-        return cli_usage(p->self, "unknown flag '%.*s'", (int)(name - word) + (int)len, word);
-    if (option && option->secret)
-        return cli_usage(p->self,
-            "--%s would be visible to all users of this machine; set %s, or `%s = …` in config.ini",
-            option->name, option->environment, option->name);
-    const char *value = main_take_value(p, behind);
-    if (!value)
-        return cli_usage(
-            p->self, "%s needs a value (%s)", word, flag ? flag->value : option->value);
-    droste_error err;
-    if (flag && flag->add)
-        return flag->add(p->d, value, &err) < 0 ? cli_error(&err) : -1;
-    if (flag)
-        return set_text_flag(p, flag, word, value);
-    return droste_set(p->d, option->name, value, &err) < 0 ? cli_error(&err) : -1;
-}
-
-int cli_parse(const struct command *self, int argc, char **argv, const struct flag *flags,
-    droste *d, const char **words, size_t max, size_t *count)
-{
-    struct parsing p = { self, argc, argv, 1, flags, 0, d };
-    droste_error err;
-    bool only_words = false;
-    size_t found = 0;
-    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
-        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
-            return print_help(self, flags);
-    if (d && droste_configure(d, getenv("DROSTE_CONFIG"), &err) < 0)
-        return cli_error(&err);
-    for (; p.at < argc; p.at++) {
-        const char *word = argv[p.at];
-        if (!only_words && strcmp(word, "--") == 0) {
-            only_words = true;
-        } else if (!only_words && word[0] == '-' && word[1] != '\0') {
-            int status = take_flag(&p);
-            if (status >= 0)
-                return status;
-        } else if (found < max) {
-            words[found++] = word;
-        } else {
-            return cli_usage(self, "unexpected argument '%s'", word);
-        }
-    }
-    if (count)
-        *count = found;
-    return -1;
-}
-
-int cli_set(droste *d, const char *name, const char *value)
-{
-    droste_error err;
-    return value && droste_set(d, name, value, &err) < 0 ? cli_error(&err) : -1;
-}
-
 /* A producer in the same pipeline may need a moment before its first line. */
 enum { FIRST_INPUT_MS = 300 };
 
@@ -471,15 +322,16 @@ static bool input_waits(void)
            ioctl(STDIN_FILENO, FIONREAD, &ready) == 0 && ready > 0;
 }
 
-int cli_check_input(const struct command *self, droste *d)
+int cli_check_input(const struct command *self, droste *d, bool asked)
 {
     if (droste_context_reads_input(d) || !input_waits())
         return -1;
     if (droste_context_count(d) == 0)
-        return cli_usage(self,
-            "standard input has data that nothing reads: use --context - to ask about it, or "
-            "</dev/null");
-    cli_fail(0, "note: standard input is not read; --context - would read it");
+        return cli_usage(self, "standard input has data that is not used: %s",
+            asked ? "use --context - to ask about it, or </dev/null"
+                  : "use `-` as the question if it is the question, or `--context - 'QUESTION'` "
+                    "to ask about it");
+    cli_fail(0, "note: standard input is not read; use --context - to read it");
     return -1;
 }
 
@@ -491,8 +343,8 @@ bool cli_count(const char *text, int64_t least, int64_t *out)
     return end != text && *end == '\0' && errno == 0 && *out >= least;
 }
 
-/* A closed standard stream would be given out again as something else's descriptor. What takes its
- * place is open the wrong way round, so that using it fails as it would have failed. */
+/* The next open file would get the descriptor of a closed standard stream. Open /dev/null there, in
+ * the opposite direction, so that reads and writes still fail. */
 static void keep_standard_streams(void)
 {
     for (int fd = 0; fd <= 2; fd++)
@@ -500,25 +352,33 @@ static void keep_standard_streams(void)
             (void)!open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY);
 }
 
-/* On a terminal the line is written over, and an empty one ends it; elsewhere the first says enough. */
+/* On a terminal, notices overwrite one line, which an empty one clears; elsewhere, only the first
+ * is printed. */
 static void print_notice(void *arg, const char *text)
 {
-    bool *told = arg;
-    if (cli_terminal_moves(stderr))
-        fprintf(stderr, "\r\033[K%.100s", text);
-    else if (!*told)
-        fprintf(stderr, "%s\n", text);
-    *told = true;
+    bool *printed = arg;
+    cleanup_buf struct buf line = { 0 };
+    struct screen screen;
+    screen_open(&screen, stderr);
+    if (screen.moves) {
+        screen_fit(&screen, &line, text, strlen(text), screen_columns(&screen) - 1);
+        fprintf(stderr, "\r\033[K%s", buf_text(&line));
+    } else if (!*printed) {
+        cli_print(stderr, text, strlen(text));
+        fputc('\n', stderr);
+    }
+    screen_close(&screen);
+    *printed = true;
 }
 
 static int run_command(const struct command *command, int argc, char **argv)
 {
     droste *d = NULL;
     droste_error err;
-    bool told = false;
+    bool printed = false;
     int status = droste_new(&d, &err) < 0 ? cli_error(&err) : -1;
     if (status < 0)
-        droste_on_notice(d, print_notice, &told);
+        droste_on_notice(d, print_notice, &printed);
     for (const struct command_default *f = command->defaults; status < 0 && f && f->name; f++)
         status = cli_set(d, f->name, f->value);
     if (status < 0)
@@ -527,26 +387,46 @@ static int run_command(const struct command *command, int argc, char **argv)
     return status;
 }
 
+static int refuse_command(const char *word)
+{
+    struct suggestion s = { .typed = word, .len = strlen(word) };
+    for (size_t i = 0; i < array_length(commands); i++)
+        suggestion_consider(&s, commands[i]->name);
+    const char *best = suggestion_best(&s);
+    if (best)
+        return cli_fail(EXIT_USAGE, "unknown command '%s'; did you mean %s?", word, best);
+    cli_fail(EXIT_USAGE, "unknown command '%s'; 'droste help' lists them", word);
+    return help_print_overview(stderr);
+}
+
+/* `droste help`, or `droste help COMMAND [all]`, which is `droste COMMAND --help [all]`. */
+static int print_help(int argc, char **argv)
+{
+    const struct command *command = argc > 1 ? cli_command_find(argv[1]) : NULL;
+    char flag[] = "--help", *words[] = { argv[1], flag, argc > 2 ? argv[2] : NULL, NULL };
+    if (argc > 1 && !command)
+        return refuse_command(argv[1]);
+    return command ? run_command(command, argc > 2 ? 3 : 2, words) : help_print_overview(stdout);
+}
+
 int main(int argc, char **argv)
 {
     keep_standard_streams();
     signal(SIGPIPE, SIG_IGN);
-    signal(SIGCHLD,
-        SIG_DFL); /* whoever started us may ignore it; then nobody knows how a program ended */
+    signal(
+        SIGCHLD, SIG_DFL); /* if inherited as ignored, waitpid(2) could not report exit statuses */
     if (argc < 2)
-        return print_overview(stderr);
+        return help_print_overview(stderr);
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
         strcmp(argv[1], "help") == 0)
-        return print_overview(stdout);
+        return print_help(argc - 1, argv + 1);
     if (strcmp(argv[1], "--version") == 0) {
         printf("droste %s\n", droste_version());
-        return EXIT_FINE;
+        return cli_finish(EXIT_FINE, "the version");
     }
-    for (size_t i = 0; i < array_length(commands); i++)
-        if (strcmp(commands[i]->name, argv[1]) == 0) {
-            int status = cli_replace_pipes(argc - 2, argv + 2);
-            return status < 0 ? run_command(commands[i], argc - 1, argv + 1) : status;
-        }
-    cli_fail(EXIT_USAGE, "there is no command '%s'", argv[1]);
-    return print_overview(stderr);
+    const struct command *command = cli_command_find(argv[1]);
+    if (!command)
+        return refuse_command(argv[1]);
+    int status = cli_replace_pipes(argc - 2, argv + 2);
+    return status < 0 ? run_command(command, argc - 1, argv + 1) : status;
 }

@@ -2,8 +2,8 @@
  *
  * The library reads regular files only, so that no path can block its loop. On the command line
  * users expect `<(program)` and `/dev/stdin` to work wherever a file does. So before a command
- * begins, each pipe that an argument names is read to its end into a memory file, which takes
- * over the pipe's descriptor. Opening the argument then opens a regular file.
+ * begins, each pipe that an argument names is read to its end into a memory file, which replaces
+ * the pipe's descriptor. Opening the argument then opens a regular file.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -59,7 +59,8 @@ static int pipes_replace(int fd, struct error *err)
         if (n == 0)
             break;
         if ((total += (uint64_t)n) > pipe_max)
-            return error_set(err, ERROR_ARGUMENT, "the pipe /dev/fd/%d holds more than %u MiB", fd,
+            return error_set(err, ERROR_ARGUMENT,
+                "the pipe /dev/fd/%d holds more than %u MiB; write its data to a file", fd,
                 (unsigned)(pipe_max >> 20));
     }
     return dup2(copy, fd) < 0 ? error_set_errno(err, ERROR_IO, "replacing /dev/fd/%d", fd) : 0;

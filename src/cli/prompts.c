@@ -1,4 +1,4 @@
-/* cli/prompts.c: droste prompts: the texts that models get. */
+/* cli/prompts.c: droste prompts: lists and prints the prompts for models. */
 #include <string.h>
 
 #include "cli/cli.h"
@@ -48,5 +48,6 @@ const struct command command_prompts = {
         "  droste prompts\n"
         "  droste prompts system > mine.txt\n"
         "  droste run --system-prompt @mine.txt 'Which customer spent most?' --context orders.log\n",
+    .arguments = "PROMPT",
     .run = prompts,
 };

@@ -1,10 +1,11 @@
 /* cli/repl.c: droste repl: one session, cell by cell.
  *
- * Whether a cell is complete only Python knows. It is asked in a second sandbox, the reader, in
- * which nothing else ever runs: so that the session's own cells, variables and `_` are the user's
- * alone, whatever they do to builtins.
+ * Only Python can decide whether a cell is complete. A second sandbox, the reader, does that and
+ * nothing else, so that the session's cells, variables and `_` are the user's alone, even if a cell
+ * changes builtins.
  */
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/buf.h"
@@ -12,6 +13,7 @@
 #include "base/json/json.h"
 #include "cli/cli.h"
 #include "cli/lines.h"
+#include "cli/results.h"
 
 struct repl {
     droste *d;
@@ -21,7 +23,8 @@ struct repl {
     bool in_line; /* the last output did not end its line */
     bool over;
     bool exited; /* by exit() or sys.exit() */
-    int status;  /* of the last cell that went wrong */
+    int status;  /* of the last cell that failed */
+    struct image_files images;
 };
 
 static void repl_stream_output(void *arg, int stream, const char *data, size_t len)
@@ -45,10 +48,10 @@ static const char reader_code[] =
     "    try:\n"
     "        return compiler(source, '<stdin>', 'single') is not None\n"
     "    except (SyntaxError, ValueError, OverflowError, MemoryError, RecursionError):\n"
-    "        return True\n" /* the real run will show it */
+    "        return True\n" /* running the cell will show it */
     "SUBMIT(platform.python_version())\n";
 
-/* Runs code in the reader; the text of what it submits, "" if something went wrong. */
+/* Runs code in the reader; returns the text that it submits, "" if it failed. */
 static void ask_reader(struct repl *r, const char *code, char *out, size_t size)
 {
     droste_result *result = NULL;
@@ -71,7 +74,7 @@ static int open_reader(struct repl *r, droste_error *err)
     return rc;
 }
 
-/* The reader may have reached the --timeout of sessions: then it is started again. */
+/* Starts the reader again if it has reached the --timeout of sessions. */
 static bool is_complete(struct repl *r, const struct buf *cell)
 {
     for (int attempt = 0; attempt < 2; attempt++) {
@@ -98,7 +101,37 @@ static int repl_open_session(struct repl *r, droste_error *err)
     return droste_session_load_contexts(r->session, err);
 }
 
-/* After the session's death, of which the user has been told. */
+/* ---- completion ---- */
+
+/* In the user's session, without binding a name there. What reading an attribute prints is not
+ * shown, and what takes longer than the limit is given up. */
+static const char completion_code[] =
+    "SUBMIT(output=(lambda c, w: '\\n'.join((c.attr_matches if '.' in w else c.global_matches)(w)"
+    "))(__import__('rlcompleter').Completer(globals()), '%.*s'))";
+static const double completion_seconds = 2;
+
+static void repl_complete(void *arg, const char *word, size_t len, struct buf *out)
+{
+    struct repl *r = arg;
+    cleanup_buf struct buf code = { 0 };
+    cleanup_json struct json_object *o = NULL;
+    droste_result *result = NULL;
+    size_t size = 0;
+    buf_printf(&code, completion_code, (int)len, word);
+    droste_session_on_output(r->session, NULL, NULL);
+    if (droste_session_exec_start(
+            r->session, buf_text(&code), code.len, 0, completion_seconds, NULL) == 0)
+        droste_session_wait(r->session, -1, &result, NULL);
+    droste_session_on_output(r->session, repl_stream_output, r);
+    const char *submit = result ? droste_result_submit(result, &size) : NULL;
+    if (submit && json_parse(submit, size, &json_limits_small, &o, NULL) == 0) {
+        const char *names = json_get_string(o, "output", "");
+        buf_puts(out, names);
+    }
+    droste_result_free(result);
+}
+
+/* Starts a new session after one has ended and the user was notified. */
 static void repl_restart(struct repl *r)
 {
     droste_error err;
@@ -110,7 +143,7 @@ static void repl_restart(struct repl *r)
         r->over = true;
         return;
     }
-    cli_fail(0, "this is a new session: the variables are gone%s",
+    cli_fail(0, "new session: the variables are lost%s",
         droste_context_count(r->d) > 0 ? ", `context` was loaded again" : "");
 }
 
@@ -127,6 +160,7 @@ static void repl_print_result(struct repl *r, const droste_result *result)
         cli_print(stdout, echo, strlen(echo));
         putchar('\n');
     }
+    cli_save_images(&r->images, result);
     if (submit) {
         fputs("submitted: ", stdout);
         cli_print(stdout, submit, len);
@@ -139,7 +173,7 @@ static void repl_print_result(struct repl *r, const droste_result *result)
         cli_print(stderr, traceback, strlen(traceback));
 }
 
-/* Why a cell was cut short, and what is left. */
+/* Prints why a cell was stopped, and whether the session is left. */
 static void repl_explain(struct repl *r, const droste_result *result, bool interrupted)
 {
     bool late = strcmp(droste_result_status(result), "timeout") == 0;
@@ -171,7 +205,8 @@ static void repl_run_cell(struct repl *r, struct buf *cell)
     droste_error err;
     buf_putc(cell, '\n');
     lines_busy(r->lines, r->d);
-    int rc = droste_session_exec(r->session, buf_text(cell), cell->len, DROSTE_ECHO, &result, &err);
+    int flags = DROSTE_ECHO | DROSTE_RESULTS | DROSTE_PRINT;
+    int rc = droste_session_exec(r->session, buf_text(cell), cell->len, flags, &result, &err);
     enum lines_event event = lines_busy_end(r->lines);
     droste_turn(r->d, 0, NULL); /* an interrupt that came too late must not hit the next cell */
     if (rc < 0) {
@@ -208,6 +243,7 @@ static void repl_take_line(struct repl *r, const struct buf *line, struct buf *c
     buf_append(cell, buf_text(line), line->len);
     if (!is_complete(r, cell))
         return;
+    lines_remember(r->lines, cell);
     repl_run_cell(r, cell);
     buf_clear(cell);
 }
@@ -241,7 +277,7 @@ static int read_and_run(struct repl *r)
         if (buf_failed(&cell) || buf_failed(&line))
             return cli_fail(EXIT_ENVIRONMENT, "out of memory");
     }
-    /* Somebody who sat before it has seen the errors; a script's caller has only the status. */
+    /* At a terminal, the user has seen the errors; a script's caller has only the status. */
     bool seen = lines_is_terminal(r->lines) && r->status == EXIT_RAISED && !r->exited;
     return seen ? EXIT_FINE : r->status;
 }
@@ -270,6 +306,7 @@ static int repl_converse(struct repl *r)
         return cli_error(&err);
     if (lines_open(&r->lines, &why) < 0)
         return cli_inner_error(&why);
+    lines_complete_with(r->lines, repl_complete, r);
     repl_greet(r);
     int status = read_and_run(r);
     if (r->session && droste_session_finish(r->session, &err) < 0) {
@@ -288,11 +325,11 @@ static int repl_run(const struct command *self, droste *d, int argc, char **argv
     };
     int status = cli_parse(self, argc, argv, flags, d, NULL, 0, NULL);
     if (status < 0 && droste_context_reads_input(d))
-        status =
-            cli_usage(self, "standard input is where the code comes from; give --context PATH");
+        status = cli_usage(self, "standard input has the code; use --context PATH for the context");
     if (status < 0)
         status = repl_converse(&r);
     lines_close(r.lines);
+    free(r.images.directory);
     return status;
 }
 
@@ -300,18 +337,19 @@ const struct command command_repl = {
     .name = "repl",
     .synopsis = "[--context [NAME=]PATH ...] [--SETTING VALUE ...]",
     .summary = "start a Python prompt in a sandbox",
-    .details =
-        "A cell runs as soon as it is complete; a blank line ends a block. Ctrl-C clears\n"
-        "the line, or interrupts the cell and keeps the variables. If a sandbox dies, a\n"
-        "new one replaces it, without the variables. Standard input may be a pipe; then\n"
-        "there is no prompt.\n"
-        "exit(N) leaves with status N. Otherwise, the exit status is 0 on a terminal. For\n"
-        "a pipe, it is that of the last cell that failed: 1 exception, 3 limit or\n"
-        "deadline, 4 environment failed. 2 is a usage error, 130 an interrupt.\n",
+    .details = "A cell runs as soon as it is complete; a blank line ends a block. Tab completes\n"
+               "names, and indents. The history has each block as a whole. Ctrl-C clears\n"
+               "the line, or interrupts the cell and keeps the variables. If a sandbox dies, a\n"
+               "new one replaces it, without the variables. Standard input may be a pipe; then\n"
+               "there is no prompt. Images that a cell shows, such as figures, are saved to a new\n"
+               "directory in $TMPDIR, and named.\n"
+               "exit(N) leaves with status N. Otherwise, the exit status is 0 on a terminal. For\n"
+               "a pipe, it is that of the last cell that failed: 1 exception, 3 limit or\n"
+               "deadline, 4 environment failed. 2 is a usage error, 130 an interrupt.\n",
     .examples = "  droste repl\n"
                 "  droste repl --context big.txt --model gpt-5-mini\n"
                 "  droste repl --python .venv/bin/python --preload numpy,pandas\n"
                 "  echo 'print(1 + 1)' | droste repl\n",
-    .settings = true,
+    .settings = SETTINGS_SANDBOX,
     .run = repl_run,
 };

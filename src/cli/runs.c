@@ -1,4 +1,4 @@
-/* cli/runs.c: droste runs: the record of runs, and going on with one of them. */
+/* cli/runs.c: droste runs: lists, shows, exports and removes recorded runs, and resumes one. */
 #include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -9,20 +9,22 @@
 #include "base/buf.h"
 #include "base/error.h"
 #include "cli/answer.h"
+#include "cli/ask.h"
 #include "cli/record/export.h"
 #include "cli/fields.h"
 #include "cli/list.h"
-#include "cli/progress.h"
 #include "cli/record/show.h"
+#include "cli/results.h"
 #include "cli/verbs.h"
 
 typedef char run_id[DROSTE_RUN_ID_SIZE];
 
 struct request {
-    const char **words; /* what to do, then the beginnings of ids */
+    const char **words; /* the verb, then the beginnings of ids */
     size_t count;
-    const char *limit, *status, *model, *batch, *task, *format, *out, *older, *keep, *database;
-    char *batch_path; /* of a file that is there, as the record names it */
+    const char *limit, *status, *model, *batch, *task, *format, *out, *older, *keep, *database,
+        *save;
+    char *batch_path; /* the absolute path of an existing file, as in the record */
     bool json, full, all, quiet, verbose;
     droste_record_filter filter;
     droste_record_keep kept;
@@ -33,10 +35,11 @@ struct request {
 
 static int no_record(const char *path, droste_error *err)
 {
-    return cli_set_error(err, DROSTE_ERROR_NOT_FOUND, "there is no record at %.160s yet", path);
+    return cli_set_error(err, DROSTE_ERROR_NOT_FOUND,
+        "there is no record at %.160s yet; `droste run` creates it", path);
 }
 
-/* ---- what there is to do; `store` is NULL where there is no record ---- */
+/* ---- the verbs; `record` is NULL if there is none ---- */
 
 static int runs_list(
     droste_record *record, const struct request *r, const char *path, droste_error *err)
@@ -54,10 +57,21 @@ static int runs_show(
     int rc = droste_record_find(record, r->words[1], id, err);
     if (rc < 0)
         return rc;
+    rc = r->save ? cli_save_recorded(record, id, r->save, err) : 0;
+    if (rc < 0)
+        return rc;
     return r->json ? show_as_json(record, id, err) : show_as_text(record, id, r->full, err);
 }
 
-/* The runs that were named, as one run_id behind the other. */
+static bool runs_has_id(const struct buf *ids, const run_id id)
+{
+    for (size_t at = 0; at < ids->len; at += sizeof(run_id))
+        if (strcmp(ids->data + at, id) == 0)
+            return true;
+    return false;
+}
+
+/* The runs that were named, each once, as one run_id after the other. */
 static int find_named(
     droste_record *record, const struct request *r, struct buf *ids, droste_error *err)
 {
@@ -66,7 +80,8 @@ static int find_named(
         int rc = droste_record_find(record, r->words[i], id, err);
         if (rc < 0)
             return rc;
-        buf_append(ids, id, sizeof id);
+        if (!runs_has_id(ids, id))
+            buf_append(ids, id, sizeof id);
     }
     return buf_failed(ids) ? cli_set_memory(err) : 0;
 }
@@ -79,10 +94,11 @@ static int add_id(void *arg, const droste_record_run *runs_run, droste_error *er
     return buf_failed(arg) ? cli_set_memory(err) : 0;
 }
 
-/* All roots, the oldest first. */
-static int find_all(droste_record *record, struct buf *ids, droste_error *err)
+/* All roots, or those of a batch, the oldest first. */
+static int find_all(
+    droste_record *record, const struct request *r, struct buf *ids, droste_error *err)
 {
-    static const droste_record_filter roots = { 0 };
+    const droste_record_filter roots = { .batch = r->filter.batch };
     int rc = droste_record_list(record, &roots, add_id, ids, err);
     run_id *id = (run_id *)ids->data;
     for (size_t i = 0, j = ids->len / sizeof *id; rc == 0 && i + 1 < j--; i++) {
@@ -100,11 +116,19 @@ static int runs_export(
     cleanup_buf struct buf ids = { 0 };
     if (!record)
         return no_record(path, err);
-    int rc = r->all ? find_all(record, &ids, err) : find_named(record, r, &ids, err);
+    bool named = !r->all && !r->batch;
+    int rc = named ? find_named(record, r, &ids, err) : find_all(record, r, &ids, err);
+    if (rc == 0 && r->batch && ids.len == 0)
+        rc = cli_set_error(
+            err, DROSTE_ERROR_NOT_FOUND, "the record has no run of batch %.160s", r->batch);
+    if (rc == 0 && ids.len == 0 && r->export_format == EXPORT_HTML)
+        rc = cli_set_error(err, DROSTE_ERROR_NOT_FOUND, "the record has no runs");
     if (rc < 0)
         return rc;
-    return export_runs(
-        record, (const run_id *)ids.data, ids.len / sizeof(run_id), r->export_format, r->out, err);
+    const struct page_runs runs = { .ids = (const run_id *)ids.data,
+        .count = ids.len / sizeof(run_id),
+        .batch = r->batch ? r->filter.batch : NULL };
+    return export_runs(record, &runs, r->export_format, r->out, err);
 }
 
 /* "3 runs and 41 values of 1.2 MB" */
@@ -163,20 +187,20 @@ static int runs_collect(
         return rc;
     }
     if (freed.interrupted > 0)
-        printf("ended %lld run%s whose process is gone\n", (long long)freed.interrupted,
-            freed.interrupted == 1 ? "" : "s");
+        printf("marked %lld run%s as interrupted, whose process is gone\n",
+            (long long)freed.interrupted, freed.interrupted == 1 ? "" : "s");
     print_freed(&freed);
     printf("; the file is %.1f MB smaller\n", (double)freed.file_bytes / 1e6);
     return rc;
 }
 
-/* ---- the words and flags ---- */
+/* ---- arguments and flags ---- */
 
 enum { LS = 1, SHOW = 2, EXPORT = 4, RM = 8, GC = 16, RESUME = 32 };
 
 static const struct runs_verb {
     struct verb verb; /* the words are ids */
-    /* NULL: it is no look at the record, but a run */
+    /* NULL: continues a run instead of reading the record */
     int (*run)(droste_record *record, const struct request *r, const char *path, droste_error *err);
 } verbs[] = {
     { { "ls", LS, 0, 0 }, runs_list },
@@ -187,7 +211,7 @@ static const struct runs_verb {
     { { "resume", RESUME, 1, 1 }, NULL },
 };
 
-/* Each flag and whom it is for. */
+/* Checks that each flag belongs to the verb. */
 static int runs_check_flags(
     const struct command *self, const struct request *r, const struct verb *verb)
 {
@@ -195,8 +219,9 @@ static int runs_check_flags(
         { "limit", r->limit, LS },
         { "status", r->status, LS },
         { "model", r->model, LS },
-        { "batch", r->batch, LS },
+        { "batch", r->batch, LS | EXPORT },
         { "task", r->task, LS },
+        { "save-results", r->save, SHOW },
         { "json", r->json, LS | SHOW | RM | GC | RESUME },
         { "quiet", r->quiet, RESUME },
         { "verbose", r->verbose, RESUME },
@@ -245,11 +270,11 @@ static int take_export(const struct command *self, struct request *r)
     r->export_format = html ? EXPORT_HTML : EXPORT_JSONL;
     if (r->format && !html && strcmp(r->format, formats[EXPORT_JSONL]) != 0)
         return cli_usage(self, "--format takes jsonl or html");
-    if (r->all == (r->count > 1))
-        return cli_usage(
-            self, "name the runs to export, or use --all; `droste runs ls` lists them");
-    if (html && (r->all || r->count > 2))
-        return cli_usage(self, "a page shows one run; use --format jsonl for several");
+    if (r->all + (r->count > 1) + (r->batch != NULL) != 1)
+        return cli_usage(self,
+            "name the runs to export, or use --all or --batch FILE; `droste runs ls` lists them");
+    r->batch_path = r->batch ? realpath(r->batch, NULL) : NULL;
+    r->filter.batch = r->batch_path ? r->batch_path : r->batch;
     if (html && (!r->out || strcmp(r->out, "-") == 0) && isatty(STDOUT_FILENO))
         return cli_usage(self, "a page is not for a terminal; use --out FILE");
     return -1;
@@ -262,23 +287,23 @@ static int take_collect(const struct command *self, struct request *r)
         return cli_usage(self, "--older takes a time, as in 30d, 12h or 90m");
     if (r->keep && !cli_count(r->keep, 0, &r->kept.newest))
         return cli_usage(self, "--keep takes a number of runs, 0 or more");
-    /* Without --older age does not save a run; not even that it began this very millisecond. */
+    /* Without --older, age keeps no run, not even one that began in this millisecond. */
     r->kept.older_ms = r->older ? (int64_t)(seconds * 1000) : -1000;
     return -1;
 }
 
-/* -1 to go on. */
+/* -1 to continue. */
 static int runs_check(const struct command *self, struct request *r, const struct runs_verb *row)
 {
     static int (*const takes[])(const struct command *self,
         struct request *r) = { [LS] = runs_take_list, [EXPORT] = take_export, [GC] = take_collect };
     const struct verb *verb = row ? &row->verb : NULL;
     if (!verb)
-        return cli_usage(self, "use `ls`, `show`, `resume`, `export`, `rm` or `gc`");
+        return verb_refuse(self, r->count > 0 ? r->words[0] : NULL);
     if (r->count - 1 < verb->least)
-        return cli_usage(self, "%s which run? `droste runs ls` lists them", verb->name);
+        return cli_usage(self, "%s needs the id of a run; `droste runs ls` lists them", verb->name);
     if (r->count - 1 > verb->most)
-        return cli_usage(self, "unexpected argument '%s'", r->words[verb->most + 1]);
+        return cli_usage(self, "unexpected argument '%s'; leave it out", r->words[verb->most + 1]);
     int status = runs_check_flags(self, r, verb);
     if (status < 0 && verb->bit < array_length(takes) && takes[verb->bit])
         status = takes[verb->bit](self, r);
@@ -304,11 +329,9 @@ static int runs_go_on(droste *d, const struct request *r)
     droste_result *result = NULL;
     droste_error err;
     bool quiet = r->quiet || (!r->verbose && !isatty(STDERR_FILENO));
-    struct progress *progress = quiet ? NULL : progress_open(stderr);
+    droste_request request = { .resume = r->words[1] };
     cli_catch_interrupts(d);
-    int rc =
-        droste_resume(d, r->words[1], progress ? progress_event : NULL, progress, &result, &err);
-    progress_close(progress, result);
+    int rc = cli_ask(d, &request, !quiet, &result, &err);
     return rc < 0 ? cli_error(&err) : answer_print(result, r->json);
 }
 
@@ -321,11 +344,13 @@ static int runs_run(const struct command *self, droste *d, int argc, char **argv
         { "status", "WORD", "ls: only runs with this status.", &r.status, NULL },
         { "model", "TEXT", "ls: only runs of models whose names contain this.", &r.model, NULL },
         { "batch", "FILE",
-            "ls: only runs of this batch, named by its results file or a part of "
+            "ls, export: the runs of this batch, named by its results file or a part of "
             "that path.",
             &r.batch, NULL },
         { "task", "ID", "ls: only runs for the batch task with this id.", &r.task, NULL },
         { "full", NULL, "show: shorten nothing, and show prompts, too.", NULL, &r.full },
+        { "save-results", "DIR",
+            "show: write rich results (images, tables, charts) to files there.", &r.save, NULL },
         { "format", "FORMAT", "export: jsonl or html [jsonl].", &r.format, NULL },
         { "out", "FILE", "export: the output file; - is standard output [-].", &r.out, NULL },
         { "all", NULL, "export: all runs.", NULL, &r.all },
@@ -359,8 +384,10 @@ const struct command command_runs = {
     .synopsis = "ls | show RUN | resume RUN | export RUN... | rm RUN... | gc  [FLAGS]",
     .summary = "list, show, resume, export and remove recorded runs",
     .details = "RUN is the id of a run, or its beginning. `show` marks lines: `<` prompts (with\n"
-               "--full), `>` code, `|` output, `|!` standard error, `!` exceptions, `=` what was\n"
-               "submitted. A run whose process ended before it is `interrupted`.\n"
+               "--full), `>` code, `|` output, `|!` standard error, `!` exceptions, `*` rich\n"
+               "results, `=` what was submitted. --save-results writes each form of a result to\n"
+               "a file there: 1.2.3.png is of turn 1, its second cell, the third result. A run\n"
+               "whose process ended before it is `interrupted`.\n"
                "\n"
                "`resume` continues an interrupted run and prints its answer as `run` does. Its\n"
                "cells run again; the record answers their calls, so no answered call is\n"
@@ -368,8 +395,9 @@ const struct command command_runs = {
                "where, and leaves the run interrupted. The exit status is that of `droste run`.\n"
                "\n"
                "`export` writes lines of JSON, one for each run, turn, call, cell and end\n"
-               "(docs/record.md), or with --format html one page that needs no network. Both\n"
-               "include a run's child runs.\n"
+               "(docs/record.md), or with --format html one page that needs no network: a\n"
+               "table of several runs, with the grades of a --batch. Both include a run's\n"
+               "child runs.\n"
                "`rm` removes runs with their child runs. `gc` ends runs whose process is gone,\n"
                "removes the runs that --older and --keep select (with both, those that neither\n"
                "keeps) and data that no run needs, and shrinks the file. It never removes an\n"
@@ -382,7 +410,10 @@ const struct command command_runs = {
                 "  droste runs show 20261120-1915 --full | less\n"
                 "  droste runs resume 20261120-1915\n"
                 "  droste runs export 20261120-1915 --format html --out run.html\n"
+                "  droste runs export --batch results.jsonl --format html --out batch.html\n"
                 "  droste runs export --all --out runs.jsonl\n"
                 "  droste runs gc --older 30d --keep 100\n",
+    .verbs = { verbs, array_length(verbs), sizeof *verbs },
+    .arguments = "RUN",
     .run = runs_run,
 };

@@ -1,4 +1,4 @@
-/* cli/smoke.c: droste smoke: does all work that a session needs, and one with a repository? Without a model. */
+/* cli/smoke.c: droste smoke: tests a session, and its repository, without a model. */
 #include <string.h>
 
 #include "base/buf.h"
@@ -18,7 +18,7 @@ enum phase {
     PHASE_COUNT,
 };
 
-/* As the report has them, and in that order. */
+/* The phases, in the order of the report. */
 static const struct {
     const char *name, *category;
 } phases[PHASE_COUNT] = {
@@ -37,7 +37,7 @@ struct smoke {
     droste_session *session;
     droste_workspace *workspace;
     struct buf repo_path, sandbox, commit;
-    int64_t value; /* that the second step found; -1: it did not */
+    int64_t value; /* found by the second step; -1: not found */
     bool started, submitted;
     double ms[PHASE_COUNT];
     enum phase failed; /* PHASE_COUNT: none */
@@ -154,7 +154,7 @@ static int smoke_clean_up(struct smoke *s, struct error *err)
     return cli_inner(rc, &why, err);
 }
 
-/* In the order of their work: a sandbox gets its files when it is made. */
+/* In the order of execution: a sandbox gets its files when it is created. */
 static const struct {
     enum phase phase;
     int (*run)(struct smoke *s, struct error *err);
@@ -264,7 +264,7 @@ static const struct command_default daytona_defaults[] = { { "env", "daytona" },
     { "timeout", "60" }, { "repo-timeout", "60" }, { 0 } };
 
 #define DETAILS                                                                                    \
-    "Starts a sandbox, with a repository in it if one is given, and runs two cells\n"              \
+    "Starts a sandbox, with the repository of --repo in it, and runs two cells\n"                  \
     "that share a variable, to check that the environment works from here. No model\n"             \
     "is called. Prints one JSON object, on standard error if something failed: repo,\n"            \
     "ref, commit, environment, sandbox_id, workspace_path, persisted_state_value (5),\n"           \
@@ -282,7 +282,7 @@ const struct command command_smoke = {
     .examples = "  droste smoke --env docker\n"
                 "  droste smoke --repo https://github.com/your-org/your-repo\n"
                 "  droste smoke --repo file:///srv/git/project.git --ref v1.2 --isolation full\n",
-    .settings = true,
+    .settings = SETTINGS_SANDBOX,
     .defaults = defaults,
     .run = smoke_run,
 };
@@ -293,7 +293,7 @@ const struct command command_daytona_smoke = {
     .summary = "smoke with the defaults of fleet-rlm's daytona-smoke",
     .details = DETAILS,
     .examples = "  droste daytona-smoke --repo https://github.com/your-org/your-repo --ref main\n",
-    .settings = true,
+    .settings = SETTINGS_SANDBOX,
     .defaults = daytona_defaults,
     .run = smoke_run,
 };

@@ -1,4 +1,4 @@
-/* cli/volume.c: droste volume: directories that outlive sandboxes, from outside of them. */
+/* cli/volume.c: droste volume: manages directories that outlive sandboxes. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -30,7 +30,7 @@ static const char *volume_word(const struct request *r, size_t i)
     return i < r->count ? r->words[i] : NULL;
 }
 
-/* ---- what there is to do. `v` is open as the verb's row says, or NULL ---- */
+/* ---- the verbs; `v` is open as the verb's row requires, or NULL ---- */
 
 static int cli_volume_create(droste_volume *v, const struct request *r, struct error *err)
 {
@@ -38,7 +38,7 @@ static int cli_volume_create(droste_volume *v, const struct request *r, struct e
     const char *root = droste_volume_root(r->d, &why);
     int rc = root ? droste_volume_create(r->d, r->words[1], &why) : -why.code;
     if (rc == 0)
-        printf("made the volume %s at %s/%s\n", r->words[1], root, r->words[1]);
+        printf("created the volume %s at %s/%s\n", r->words[1], root, r->words[1]);
     return cli_inner(rc, &why, err);
 }
 
@@ -80,7 +80,7 @@ static bool is_directory(const char *path)
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-/* On a terminal, which what a guest has written must not act on. */
+/* Escapes a guest's text for the terminal. */
 static int show_file(droste_volume *v, const char *path, struct error *err)
 {
     enum { PIECE = 65536, CUT = 4 };
@@ -105,7 +105,7 @@ static int show_file(droste_volume *v, const char *path, struct error *err)
     return rc;
 }
 
-/* Says how much an operation has copied. */
+/* Prints how much an operation has copied. */
 static int volume_copied(int rc, const char *did, const droste_volume_count *count,
     const struct request *r, const droste_error *why, struct error *err)
 {
@@ -114,26 +114,26 @@ static int volume_copied(int rc, const char *did, const droste_volume_count *cou
     return cli_inner(rc, why, err);
 }
 
-/* A directory that exists gets it under its own name. */
+/* Copies into an existing directory under the source's own name. */
 static int cli_volume_get(droste_volume *v, const struct request *r, struct error *err)
 {
     cleanup_buf struct buf to = { 0 };
     droste_volume_count count;
     droste_error why;
-    const char *given = volume_word(r, 3) ? volume_word(r, 3) : ".";
-    if (strcmp(given, "-") == 0 && isatty(STDOUT_FILENO))
+    const char *target = volume_word(r, 3) ? volume_word(r, 3) : ".";
+    if (strcmp(target, "-") == 0 && isatty(STDOUT_FILENO))
         return show_file(v, r->words[2], err);
-    if (strcmp(given, "-") == 0)
+    if (strcmp(target, "-") == 0)
         return cli_inner(droste_volume_read(v, r->words[2], STDOUT_FILENO, &why), &why, err);
-    buf_puts(&to, given);
-    if (is_directory(given)) {
+    buf_puts(&to, target);
+    if (is_directory(target)) {
         buf_putc(&to, '/');
         put_last_name(r->words[2], &to);
         if (to.data && to.data[to.len - 1] == '/')
             buf_puts(&to, droste_volume_name(v));
-    } else if (given[0] && given[strlen(given) - 1] == '/') {
+    } else if (target[0] && target[strlen(target) - 1] == '/') {
         return error_set(err, ERROR_NOT_FOUND,
-            "there is no directory %.150s; make it, or leave out the slash at the end", given);
+            "there is no directory %.150s; create it, or leave out the slash at the end", target);
     }
     if (buf_failed(&to))
         return error_memory(err);
@@ -141,7 +141,7 @@ static int cli_volume_get(droste_volume *v, const struct request *r, struct erro
         &count, r, &why, err);
 }
 
-/* What is put, open, and its path in the volume. */
+/* Opens the source of `put`, and finds its path in the volume. */
 static int volume_open_source(const struct request *r, int *fd, struct buf *to, struct error *err)
 {
     const char *source = r->words[2];
@@ -156,7 +156,8 @@ static int volume_open_source(const struct request *r, int *fd, struct buf *to, 
     if (buf_failed(to))
         return error_memory(err);
     if (to->len == 0 || strcmp(buf_text(to), ".") == 0)
-        return error_set(err, ERROR_ARGUMENT, "give what is put a path in the volume");
+        return error_set(
+            err, ERROR_ARGUMENT, "put: the source has no name; add its path in the volume");
     return 0;
 }
 
@@ -172,7 +173,7 @@ static int cli_volume_put(droste_volume *v, const struct request *r, struct erro
                         &count, r, &why, err);
 }
 
-/* Of one of these: the volume, a snapshot, paths. */
+/* Removes the volume, a snapshot, or paths. */
 static int volume_rm(droste_volume *v, const struct request *r, struct error *err)
 {
     droste_error why;
@@ -212,7 +213,7 @@ static int cli_volume_limit(droste_volume *v, const struct request *r, struct er
     return rc < 0 ? cli_inner(rc, &why, err) : volume_print_usage(v, r->json, err);
 }
 
-/* ---- the words and flags ---- */
+/* ---- arguments and flags ---- */
 
 enum {
     CREATE = 1,
@@ -233,7 +234,7 @@ static const struct volume_verb {
     enum opening opening;
     const char *words;
     int (*run)(droste_volume *v, const struct request *r, struct error *err);
-    bool remote; /* also for a volume that the environment's provider keeps */
+    bool remote; /* also works on a provider's volume */
 } verbs[] = {
     { { "create", CREATE, 1, 1 }, NOT_OPEN, "NAME", cli_volume_create },
     { { "ls", LS, 0, 2 }, NOT_OPEN, "[NAME [PATH]]", volume_ls, true },
@@ -262,14 +263,13 @@ static int volume_check_flags(
     return verb_check_flags(self, verb, flags, array_length(flags));
 }
 
-/* -1 to go on. */
+/* -1 to continue. */
 static int volume_check(
     const struct command *self, struct request *r, const struct volume_verb *row)
 {
     size_t behind = r->count ? r->count - 1 : 0;
     if (!row)
-        return cli_usage(
-            self, "use create, ls, tree, get, put, rm, snapshot, restore, du or limit");
+        return verb_refuse(self, r->count > 0 ? r->words[0] : NULL);
     if (behind < row->verb.least || behind > row->verb.most)
         return cli_usage(self, "volume %s takes %s", row->verb.name, row->words);
     r->levels = DEPTH;
@@ -279,9 +279,9 @@ static int volume_check(
     if (r->limit && !cli_count(r->limit, 1, &r->most))
         return cli_usage(self, "--limit takes a number of entries, 1 or more");
     if (r->snapshots && behind != 1)
-        return cli_usage(self, "--snapshots takes a volume, and no path");
+        return cli_usage(self, "--snapshots takes a volume, and no path; leave the path out");
     if (r->snapshot && behind != 1)
-        return cli_usage(self, "--snapshot takes a volume, and no path");
+        return cli_usage(self, "--snapshot takes a volume, and no path; leave the path out");
     return volume_check_flags(self, r, &row->verb);
 }
 
@@ -293,11 +293,11 @@ static int volume_check_remote(
     const char *env = droste_get(r->d, "env");
     if (!row->remote || r->snapshots)
         return error_set(err, ERROR_UNSUPPORTED,
-            "volumes of %s are its own: %s is for volumes of this machine (--env local)", env,
-            r->snapshots ? "--snapshots" : row->verb.name);
+            "volumes of %s do not support %s; use it with volumes of this machine (--env local)",
+            env, r->snapshots ? "--snapshots" : row->verb.name);
     if (!volume_word(r, 1))
         return error_set(err, ERROR_UNSUPPORTED,
-            "which volumes there are at %s is shown by its own tools; name one", env);
+            "volumes of %s cannot be listed here: name one, or use the provider's own tools", env);
     return 0;
 }
 
@@ -318,7 +318,7 @@ static int do_it(const struct request *r, const struct volume_verb *row)
     if (rc == 0)
         rc = row->run(v, r, &err);
     droste_volume_close(v);
-    return cli_end(rc, &err, "what was asked for");
+    return cli_end(rc, &err, "the output");
 }
 
 static int volume_run(const struct command *self, droste *d, int argc, char **argv)
@@ -391,5 +391,7 @@ const struct command command_volume = {
         "  droste volume tree my-data --depth 2\n"
         "  droste volume get my-data artifacts/report.json -\n"
         "  droste volume snapshot my-data before-cleanup\n",
+    .verbs = { verbs, array_length(verbs), sizeof *verbs },
+    .arguments = "VOLUME FILE",
     .run = volume_run,
 };

@@ -11,7 +11,7 @@
 #include "cli/cli.h"
 #include "cli/fields.h"
 
-/* On one line, whatever is in it. */
+/* Escapes a name so that it stays on one line. */
 static void put_name(struct buf *out, const char *name)
 {
     for (size_t n; *name; name += n) {
@@ -80,7 +80,7 @@ static void put_in_tree(struct buf *out, const droste_volume_entry *e)
         buf_printf(out, "%s)\n", kind_of(e->mode)->name);
 }
 
-/* What is not UTF-8 is told again in hexadecimal digits, by which it can be found. */
+/* A name that is not UTF-8 also appears in hexadecimal digits, which identify it. */
 static void volume_print_put_json(struct buf *out, const droste_volume_entry *e)
 {
     size_t len = strlen(e->path);
@@ -132,7 +132,7 @@ int volume_print_list(droste_volume *v, const char *path, unsigned depth, size_t
     if (rc == 0)
         print_buf(&p.out);
     if (rc == 0 && more > 0 && style != STYLE_JSON)
-        cli_fail(0, "note: there are more than %zu; name a directory of it, or give --limit", most);
+        cli_fail(0, "note: there are more than %zu; name a directory, or raise --limit", most);
     buf_free(&p.out);
     return rc;
 }
@@ -158,14 +158,14 @@ static void volume_print_put_usage(
 
 struct names_printing {
     droste *d;
-    const droste_volume *v; /* whose snapshots these are */
+    const droste_volume *v; /* the owner of the snapshots */
     bool json;
     struct buf out;
     int rc;
     struct error *err;
 };
 
-/* One that cannot be opened does not hide the others. */
+/* A volume that cannot be opened does not hide the others. */
 static int volume_print_put_volume(void *arg, const char *name)
 {
     struct names_printing *p = arg;
@@ -252,7 +252,7 @@ static int volume_print_put_snapshot(void *arg, const char *name)
     return p->rc;
 }
 
-/* Behind what it holds come its snapshots, which are no part of its quota. */
+/* Prints its own usage, then its snapshots, which do not count toward its quota. */
 int volume_print_usage(const droste_volume *v, bool json, struct error *err)
 {
     struct names_printing p = { .v = v, .json = json, .err = err };
@@ -289,7 +289,7 @@ void volume_print_count(const char *did, const droste_volume_count *count, bool 
         buf_printf(&out, "%s %llu file%s, %llu bytes", did, (unsigned long long)count->files,
             count->files == 1 ? "" : "s", (unsigned long long)count->bytes);
         if (count->left_out > 0)
-            buf_printf(&out, "; left out: %llu links, FIFOs, sockets or devices",
+            buf_printf(&out, "; omitted: %llu links, FIFOs, sockets or devices",
                 (unsigned long long)count->left_out);
         buf_putc(&out, '\n');
     }

@@ -23,16 +23,14 @@
 
 #include "base/cleanup.h"
 
-#ifndef MAP_32BIT
-#define MAP_32BIT 0x40
-#endif
-
-/* Introduced in Linux … */
+/* Introduced in Linux …, or of one machine. */
 enum {
     MAP_DROPPABLE_ = 0x08,         /* 6.11 */
     MADV_COLLAPSE_ = 25,           /* 6.1 */
     MADV_GUARD_INSTALL_ = 102,     /* 6.13 */
     MADV_GUARD_REMOVE_ = 103,      /* 6.13 */
+    PROT_BTI_ = 0x10,              /* 5.8, arm64 */
+    PR_SVE_GET_VL_ = 51,           /* 4.15, arm64 */
     MFD_NOEXEC_SEAL_ = 0x08,       /* 6.3 */
     MFD_EXEC_ = 0x10,              /* 6.3 */
     SO_PASSPIDFD_ = 76,            /* 6.5 */
@@ -118,7 +116,7 @@ const struct call_group call_groups[] = {
     { "acct adjtimex chroot clock_adjtime clock_settime delete_module finit_module fsconfig "
       "fsmount fsopen fspick init_module ioperm iopl kexec_file_load kexec_load modify_ldt "
       "name_to_handle_at open_by_handle_at open_tree pivot_root quotactl quotactl_fd "
-      "reboot setdomainname setns settimeofday swapoff swapon syslog umount umount2 unshare "
+      "reboot setdomainname settimeofday swapoff swapon syslog umount2 unshare "
       "vhangup",
         EPERM, CALL_ANYWHERE, "the machine's, or a sandbox's own making" },
     { 0 },
@@ -174,6 +172,9 @@ static const struct call_value prctls[] = {
     VALUE(PR_GET_TID_ADDRESS, "asks"),
     VALUE(PR_SET_THP_DISABLE, "gives huge pages up"),
     VALUE(PR_GET_THP_DISABLE, "asks"),
+#ifdef __aarch64__
+    NAMED("PR_SVE_GET_VL", PR_SVE_GET_VL_, "asks: the length of vectors, for OpenBLAS"),
+#endif
     REFUSED(PR_SET_SECCOMP, "a filter is a program from a pool that all users share"),
     { 0 },
 };
@@ -274,6 +275,9 @@ static const struct call_value protections[] = {
     VALUE(PROT_READ, ""),
     VALUE(PROT_WRITE, ""),
     VALUE(PROT_EXEC, "compilers at run time; it may bring programs of its own anyway"),
+#ifdef __aarch64__
+    NAMED("PROT_BTI", PROT_BTI_, "code with branch targets: ld.so, for libraries built so"),
+#endif
     { 0 },
 };
 
@@ -281,6 +285,9 @@ static const struct call_value changed_protections[] = {
     VALUE(PROT_READ, ""),
     VALUE(PROT_WRITE, ""),
     VALUE(PROT_EXEC, "as with mmap"),
+#ifdef __aarch64__
+    NAMED("PROT_BTI", PROT_BTI_, "as with mmap"),
+#endif
     VALUE(PROT_GROWSDOWN, "glibc, for a library that asks for an executable stack"),
     { 0 },
 };
@@ -291,7 +298,9 @@ static const struct call_value maps[] = {
     NAMED("MAP_DROPPABLE", MAP_DROPPABLE_, "glibc's random numbers"),
     VALUE(MAP_FIXED, "where in its own memory"),
     VALUE(MAP_FIXED_NOREPLACE, "where in its own memory"),
+#ifdef MAP_32BIT /* x86 */
     VALUE(MAP_32BIT, "where in its own memory"),
+#endif
     VALUE(MAP_ANONYMOUS, ""),
     VALUE(MAP_DENYWRITE, "the kernel ignores it; loaders pass it"),
     VALUE(MAP_EXECUTABLE, "the kernel ignores it"),
@@ -317,7 +326,7 @@ static const struct call_value memory_files[] = {
 static const struct call_value pipes[] = {
     VALUE(O_CLOEXEC, ""),
     VALUE(O_NONBLOCK, ""),
-    NAMED("O_DIRECT", 040000, "packets"),
+    VALUE(O_DIRECT, "packets"),
     REFUSED_AS("O_NOTIFICATION_PIPE", O_NOTIFICATION_PIPE_, "notes of keys and mounts"),
     { 0 },
 };
@@ -462,6 +471,7 @@ const struct call_group call_set_up[] = {
     { "mount_setattr move_mount", EPERM, CALL_ANYWHERE, NULL },
     { "setfsgid", EPERM, CALL_ANYWHERE, "a clone into a cgroup as a sandbox's user" },
     { "sethostname", EPERM, CALL_ANYWHERE, NULL },
+    { "setns", EPERM, CALL_ANYWHERE, "a process beside a sandbox, in its namespaces" },
     { "capset", EPERM, CALL_ANYWHERE, NULL },
     { "seccomp", EPERM, CALL_ANYWHERE, "a filter is a program from a pool that all users share" },
     { "clone3", ENOSYS, CALL_ANYWHERE, "its flags are in memory: libraries fall back to clone" },

@@ -126,7 +126,7 @@ static int compile_begin_domain(
     struct landlock_ruleset all = landlock_everything(abi);
     if (isolation == ISOLATION_LANDLOCK && abi < LANDLOCK_SCOPE_ABI)
         return error_set(err, ERROR_UNSUPPORTED,
-            "it needs Landlock of ABI %d (Linux 6.12), and this kernel has %s %d",
+            "it needs Landlock with ABI %d (Linux 6.12), but this kernel has %s %d",
             LANDLOCK_SCOPE_ABI, abi ? "ABI" : "none:", abi);
     if (abi == 0)
         return 0;
@@ -281,8 +281,8 @@ static void make_private_mounts(struct builder *b, const struct jail_plan *zygot
         (unsigned long long)limits->tmp_size,
         (unsigned long long)(limits->tmp_size / 4096 < 1024 ? 1024 : limits->tmp_size / 4096));
     plan_add(b, JAIL_MAP_SELF, NULL, NULL, JAIL_INSIDE_UID, JAIL_INSIDE_UID);
-    mount_volume(b, &place->volume, 0, layout_paths(place->layout)->volume);
-    mount_volume(b, &place->workspace, 1, layout_paths(place->layout)->workspace);
+    mount_volume(b, &place->volume, 0, layout_of(place->layout)->volume);
+    mount_volume(b, &place->workspace, 1, layout_of(place->layout)->workspace);
     make_tmp(b, zygote, size);
     plan_add_mount(b, "tmpfs", "/dev/shm", size, MS_NOSUID | MS_NODEV | MS_NOEXEC);
     plan_add_mount(b, "proc", "/proc", NULL, MS_NOSUID | MS_NODEV | MS_NOEXEC);
@@ -345,12 +345,14 @@ static void compile_confine(struct builder *b, bool own_root, const struct jail_
     }
     if (!own_root)
         plan_add_rule(b, place->workdir, LANDLOCK_OWN);
-    allow_volume(b, own_root, &place->volume, layout_paths(place->layout)->volume[0]);
-    allow_volume(b, own_root, &place->workspace, layout_paths(place->layout)->workspace[0]);
+    allow_volume(b, own_root, &place->volume, layout_of(place->layout)->volume[0]);
+    allow_volume(b, own_root, &place->workspace, layout_of(place->layout)->workspace[0]);
     plan_add(b, JAIL_CONFINE, NULL, NULL, 0, 0);
 }
 
-int jail_compile_sandbox(enum isolation isolation, const struct jail_plan *zygote,
+/* `beside`: in the namespaces of a sandbox that exists. The guest has the same uid there: what is
+ * beside it hides before it gives up its capabilities, because its filter comes later. */
+static int compile_in(enum isolation isolation, bool beside, const struct jail_plan *zygote,
     const struct jail_limits *limits, const struct jail_mount *place, struct jail_plan **out,
     struct error *err)
 {
@@ -359,12 +361,16 @@ int jail_compile_sandbox(enum isolation isolation, const struct jail_plan *zygot
     struct builder b;
     plan_begin(&b);
     b.stage = JAIL_KEEPER;
-    if (own_root)
+    if (own_root && beside)
+        plan_add(&b, JAIL_JOIN, NULL, NULL, spaces, 0);
+    else if (own_root)
         make_private_mounts(&b, zygote, limits, place, spaces);
     plan_add(&b, JAIL_DROP_BOUND, NULL, NULL, 0, 0);
     if (!own_root && landlock_abi() >= LANDLOCK_SCOPE_ABI)
         keep_signals_in(&b);
     b.stage = JAIL_WORKER;
+    if (beside)
+        plan_add(&b, JAIL_HIDE, NULL, NULL, 0, 0);
     plan_add(&b, place->shares_session ? JAIL_GROUP : JAIL_SESSION, NULL, NULL, 0, 0);
     plan_add(&b, JAIL_NO_NEW_PRIVS, NULL, NULL, 0, 0);
     compile_confine(&b, own_root, zygote, place);
@@ -376,7 +382,21 @@ int jail_compile_sandbox(enum isolation isolation, const struct jail_plan *zygot
     plan_add(&b, JAIL_NO_NEW_PRIVS, NULL, NULL, 0, 0);
     plan_add(&b, JAIL_DROP_CAPS, NULL, NULL, 0, 0);
     const struct jail_plan head = {
-        .clone_flags = spaces, .user = place->user, .group = place->user
+        .clone_flags = beside ? 0 : spaces, .user = place->user, .group = place->user
     };
     return plan_finish(&b, &head, out, err);
+}
+
+int jail_compile_sandbox(enum isolation isolation, const struct jail_plan *zygote,
+    const struct jail_limits *limits, const struct jail_mount *place, struct jail_plan **out,
+    struct error *err)
+{
+    return compile_in(isolation, false, zygote, limits, place, out, err);
+}
+
+int jail_compile_beside(enum isolation isolation, const struct jail_plan *zygote,
+    const struct jail_limits *limits, const struct jail_mount *place, struct jail_plan **out,
+    struct error *err)
+{
+    return compile_in(isolation, true, zygote, limits, place, out, err);
 }

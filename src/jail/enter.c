@@ -30,10 +30,10 @@ static struct state {
     /* Ids of the zygote and of its child outside, read before a namespace hides them. */
     uid_t own_uid, uid;
     gid_t own_gid, gid;
-    bool files_as_zygote;    /* the child still accesses files with the zygote's group */
-    int mounts[JAIL_MOUNTS]; /* passed with the request */
-    int ruleset;             /* the Landlock domain under construction */
-    uint64_t handled;        /* the rights that it controls */
+    bool files_as_zygote; /* the child still accesses files with the zygote's group */
+    int lent[JAIL_LENT];  /* descriptors that were passed with the request */
+    int ruleset;          /* the Landlock domain under construction */
+    uint64_t handled;     /* the rights that it controls */
 } state;
 
 static int enter_write_file(const char *path, int flags, mode_t mode, const char *text, size_t len)
@@ -181,7 +181,7 @@ static int attach_mount(uint64_t which, const char *target)
         return -1;
     }
     return (int)syscall(
-        SYS_move_mount, state.mounts[which], "", AT_FDCWD, target, MOVE_MOUNT_F_EMPTY_PATH);
+        SYS_move_mount, state.lent[which], "", AT_FDCWD, target, MOVE_MOUNT_F_EMPTY_PATH);
 }
 
 static int make_read_only(const char *target)
@@ -290,9 +290,9 @@ int jail_take_user_back(const struct jail_plan *plan)
     return enter_be(state.own_uid, state.own_gid);
 }
 
-void jail_lend_mounts(const int mounts[JAIL_MOUNTS])
+void jail_lend(const int descriptors[JAIL_LENT])
 {
-    memcpy(state.mounts, mounts, sizeof state.mounts);
+    memcpy(state.lent, descriptors, sizeof state.lent);
 }
 
 /* In the child: sets the ids as they are named in its namespace. */
@@ -327,10 +327,10 @@ static int enter_add_rule(const char *path, uint64_t rights, uint64_t inode)
     struct stat st;
     if (rule.parent < 0)
         return -1;
-    int known = fstat(rule.parent, &st);
-    if (known == 0 && !S_ISDIR(st.st_mode))
+    int stat_rc = fstat(rule.parent, &st);
+    if (stat_rc == 0 && !S_ISDIR(st.st_mode))
         rule.rights &= LANDLOCK_OF_FILES;
-    if (inode != 0 && (known < 0 || st.st_ino != inode)) {
+    if (inode != 0 && (stat_rc < 0 || st.st_ino != inode)) {
         close(rule.parent);
         errno = ESTALE;
         return -1;
@@ -375,6 +375,8 @@ static int carry_out(const struct jail_plan *plan, const struct jail_op *op)
         return bind_volume(t0, t1, jail_plan_text(plan, op, 2), op);
     case JAIL_ATTACH:
         return attach_mount(op->a, t1);
+    case JAIL_JOIN:
+        return setns(state.lent[JAIL_JOINED], (int)op->a);
     case JAIL_READ_ONLY:
         return make_read_only(t0);
     case JAIL_DIRECTORY:
@@ -397,6 +399,8 @@ static int carry_out(const struct jail_plan *plan, const struct jail_op *op)
         return setsid() < 0 ? -1 : 0;
     case JAIL_GROUP:
         return setpgid(0, 0);
+    case JAIL_HIDE:
+        return prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
     case JAIL_DROP_BOUND:
         return drop_bound();
     case JAIL_DROP_CAPS:

@@ -92,16 +92,21 @@ enum limit_means limit_means(
 /* "cgroup", "rlimit", "mount", or "host" (measured periodically); NULL for LIMIT_BY_NOTHING. */
 const char *limit_means_name(enum limit_means means);
 
-/* The guest's names for its volume and workspace: Droste's, or additionally those of Daytona's
- * sandboxes, for programs written for them. */
-enum layout { LAYOUT_DROSTE, LAYOUT_DAYTONA };
-
-/* The paths of a layout, in a private root. */
-struct layout_paths {
-    const char *volume[2];    /* the second is an alias; NULL: none */
+/* The guest's names for its volume and workspace. Providers declare layouts for the programs that
+ * were written for their sandboxes (struct environment_kind). */
+struct layout {
+    const char *name;
+    const char *volume[2];    /* in a private root; the second is an alias; NULL: none */
     const char *workspace[2]; /* of the directory prepared for its session (volume/workspace.h) */
+    /* that an empty volume gets, parents first; NULL after the last; NULL: none */
+    const char *const *directories;
 };
-const struct layout_paths *layout_paths(enum layout layout);
+extern const struct layout default_layout;
+/* NULL in the structures below stands for the default. */
+static inline const struct layout *layout_of(const struct layout *layout)
+{
+    return layout ? layout : &default_layout;
+}
 
 /* What the interpreter needs, as reported by itself, and who starts it. */
 struct jail_host {
@@ -119,7 +124,7 @@ struct jail_host {
     const char *volumes;
     bool has_volume, has_workspace;
     bool lends_users; /* as root: each sandbox may be another user (struct jail_mount) */
-    enum layout layout;
+    const struct layout *layout;
 };
 
 enum {
@@ -139,7 +144,7 @@ struct jail_volume {
 /* What belongs to this sandbox only. */
 struct jail_mount {
     struct jail_volume volume, workspace;
-    enum layout layout;
+    const struct layout *layout;
     bool shares_session; /* uses its zygote's session, which has no terminal, instead of its own */
     uint32_t user;       /* uid and gid outside, of a zygote with lends_users; 0: the zygote's */
     /* without a private root: */
@@ -152,6 +157,12 @@ int jail_compile_zygote(enum isolation isolation, const struct jail_host *host,
     struct jail_plan **out, struct error *err);
 /* `zygote` is the plan of the zygote that it is cloned from. */
 int jail_compile_sandbox(enum isolation isolation, const struct jail_plan *zygote,
+    const struct jail_limits *limits, const struct jail_mount *place, struct jail_plan **out,
+    struct error *err);
+
+/* The plan of a process beside a sandbox: with its limits and rights, in its namespaces. The
+ * request has the pidfd of its keeper (JAIL_JOIN). */
+int jail_compile_beside(enum isolation isolation, const struct jail_plan *zygote,
     const struct jail_limits *limits, const struct jail_mount *place, struct jail_plan **out,
     struct error *err);
 

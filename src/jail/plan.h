@@ -24,7 +24,9 @@ enum jail_op_kind {
     /* text 0: directory, 1: path below it without links, 2: mount point; a, b: the device and inode
      * that it must have */
     JAIL_VOLUME,
-    JAIL_ATTACH,    /* text 1: mount point; a: index of the mount that came with the request */
+    JAIL_ATTACH, /* text 1: mount point; a: index of the mount that came with the request */
+    /* a: CLONE_NEW… flags: the namespaces of the sandbox that came with the request as a pidfd */
+    JAIL_JOIN,
     JAIL_READ_ONLY, /* text 0: mount point; only this mount, not those below it */
     JAIL_DIRECTORY, /* text 0: path, created with its parents; a: mode */
     JAIL_FILE,      /* text 0: path, 1: contents; a: mode */
@@ -37,6 +39,7 @@ enum jail_op_kind {
     JAIL_LIMIT,
     JAIL_SESSION,      /* its own session and process group */
     JAIL_GROUP,        /* its own process group, in the zygote's session */
+    JAIL_HIDE,         /* the process's memory and files are hidden from others of its user */
     JAIL_DROP_BOUND,   /* drops the capability bounding set */
     JAIL_DROP_CAPS,    /* drops all other capability sets, including ambient */
     JAIL_NO_NEW_PRIVS, /* set-user-id and file capabilities have no effect */
@@ -91,9 +94,10 @@ static inline const char *jail_plan_text(
 int jail_lend_user(const struct jail_plan *plan, int in_cgroup);
 int jail_take_user_back(const struct jail_plan *plan);
 
-/* Sets the descriptors for JAIL_ATTACH (-1: none), before the keeper's stage. */
-enum { JAIL_MOUNTS = 2 };
-void jail_lend_mounts(const int mounts[JAIL_MOUNTS]);
+/* Sets the descriptors for JAIL_ATTACH, and the pidfd for JAIL_JOIN (-1: none), before the keeper's
+ * stage. */
+enum { JAIL_MOUNTS = 2, JAIL_JOINED = JAIL_MOUNTS, JAIL_LENT };
+void jail_lend(const int descriptors[JAIL_LENT]);
 
 /* Executes one stage. 0, or -1 with errno and the operation's index in *failed. */
 int jail_enter(const struct jail_plan *plan, enum jail_stage stage, uint32_t *failed);

@@ -18,6 +18,7 @@ static const char *const op_names[JAIL_OP_COUNT] = {
     [JAIL_BIND] = "bind",
     [JAIL_VOLUME] = "volume",
     [JAIL_ATTACH] = "idmapped volume",
+    [JAIL_JOIN] = "join",
     [JAIL_READ_ONLY] = "make read-only",
     [JAIL_DIRECTORY] = "directory",
     [JAIL_FILE] = "file",
@@ -29,6 +30,7 @@ static const char *const op_names[JAIL_OP_COUNT] = {
     [JAIL_LIMIT] = "limit",
     [JAIL_SESSION] = "new session",
     [JAIL_GROUP] = "new process group",
+    [JAIL_HIDE] = "hide",
     [JAIL_DROP_BOUND] = "drop the bounding set",
     [JAIL_DROP_CAPS] = "drop all capabilities",
     [JAIL_NO_NEW_PRIVS] = "no new privileges",
@@ -79,6 +81,7 @@ static void print_numbers(const struct jail_op *op, struct buf *out)
     unsigned long long a = op->a, b = op->b;
     switch ((enum jail_op_kind)op->kind) {
     case JAIL_UNSHARE:
+    case JAIL_JOIN:
         print_namespaces(out, op->a);
         break;
     case JAIL_MAP_SELF:

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/text.h"
 #include "jail/landlock.h"
 
 enum {
@@ -15,17 +16,11 @@ enum {
 
 /* ---- host paths ---- */
 
-static bool is_below(const char *path, const char *directory)
-{
-    size_t n = strlen(directory);
-    return strncmp(path, directory, n) == 0 && (path[n] == '/' || path[n] == '\0');
-}
-
 static bool is_system(const char *path)
 {
     static const char *const system_directories[] = { "/usr", "/bin", "/sbin", "/lib", "/lib64" };
     for (size_t i = 0; i < array_length(system_directories); i++)
-        if (is_below(path, system_directories[i]))
+        if (text_below(path, system_directories[i]))
             return true;
     return false;
 }
@@ -134,15 +129,9 @@ static void show_make_devices(struct builder *b)
     plan_add(b, JAIL_DIRECTORY, "/new/dev/shm", NULL, 0755, 0);
 }
 
-const struct layout_paths *layout_paths(enum layout layout)
-{
-    static const struct layout_paths all[] = {
-        [LAYOUT_DROSTE] = { { "/data", NULL }, { "/workspace", NULL } },
-        [LAYOUT_DAYTONA] = { { "/data", "/home/daytona/memory" },
-            { "/home/daytona/workspace", "/workspace" } },
-    };
-    return &all[layout];
-}
+const struct layout default_layout = {
+    .name = "droste", .volume = { "/data" }, .workspace = { "/workspace" }
+};
 
 static void show_make_mount_point(struct builder *b, const char *path)
 {
@@ -162,7 +151,7 @@ static void show_volumes(struct builder *b, const struct jail_host *host)
     buf_printf(&source, "/old%s", host->volumes);
     plan_add(
         b, JAIL_BIND, buf_text(&source), "/new/dev/shm", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, 0);
-    const struct layout_paths *paths = layout_paths(host->layout);
+    const struct layout *paths = layout_of(host->layout);
     for (size_t i = 0; i < array_length(paths->volume); i++) {
         if (host->has_volume)
             show_make_mount_point(b, paths->volume[i]);
@@ -265,10 +254,10 @@ void show_rules(struct builder *b, const struct jail_host *host)
 static const char *find_hidden(const struct jail_host *host, const char *place)
 {
     for (size_t i = 0; i < host->prefix_count; i++)
-        if (is_below(host->prefixes[i], place))
+        if (text_below(host->prefixes[i], place))
             return host->prefixes[i];
     for (size_t i = 0; i < host->read_path_count; i++)
-        if (is_below(host->read_paths[i], place) || is_below(place, host->read_paths[i]))
+        if (text_below(host->read_paths[i], place) || text_below(place, host->read_paths[i]))
             return host->read_paths[i];
     return NULL;
 }
@@ -279,10 +268,10 @@ static int check_own(const char *path, struct error *err)
     static const char *const own[] = { "/dev", "/proc", "/tmp" };
     for (size_t i = 0; i < array_length(own); i++) {
         bool is_tmp = strcmp(own[i], "/tmp") == 0;
-        if (!path[1] || is_below(own[i], path) || (!is_tmp && is_below(path, own[i])))
+        if (!path[1] || text_below(own[i], path) || (!is_tmp && text_below(path, own[i])))
             return error_set(err, ERROR_ARGUMENT,
-                "--read '%.80s' cannot be had: the sandbox has a %s of its own; name what is "
-                "needed of it that lies elsewhere",
+                "--read '%.80s' is not possible: the sandbox has its own %s; name files outside "
+                "of that directory",
                 path, own[i]);
     }
     return 0;
@@ -290,7 +279,7 @@ static int check_own(const char *path, struct error *err)
 
 int show_check_mount_points(const struct jail_host *host, struct error *err)
 {
-    const struct layout_paths *paths = layout_paths(host->layout);
+    const struct layout *paths = layout_of(host->layout);
     const struct {
         bool there;
         const char *what, *const *places;
@@ -304,8 +293,8 @@ int show_check_mount_points(const struct jail_host *host, struct error *err)
         const char *hidden = all[i / 2].there && place ? find_hidden(host, place) : NULL;
         if (hidden)
             return error_set(err, ERROR_ARGUMENT,
-                "the %s's place, %s, is taken: the sandbox is to be shown '%.80s' of this machine; "
-                "move that, or do without one of them",
+                "the %s is mounted at %s, but --read '%.80s' uses this path too; move that "
+                "directory, or leave one of them out",
                 all[i / 2].what, place, hidden);
     }
     return 0;

@@ -15,7 +15,7 @@ enum {
     ZYGOTE_KEEPER_FD = 6,  /* the keeper, a program */
     ZYGOTE_CHANNEL_FD = 3, /* in a worker: the stream of frames */
     ZYGOTE_MESSAGE_MAX = 128 * 1024,
-    ZYGOTE_ABI = 4, /* detects a helper and a library from different builds */
+    ZYGOTE_ABI = 5, /* detects a helper and a library from different builds */
 };
 
 enum zygote_request_kind {
@@ -25,8 +25,15 @@ enum zygote_request_kind {
     ZYGOTE_CLONE = 2,
 };
 
-/* Optional descriptors: the sandbox's cgroup directory, and mounts to attach (JAIL_ATTACH). */
-enum zygote_extra { ZYGOTE_CGROUP, ZYGOTE_VOLUME, ZYGOTE_WORKSPACE, ZYGOTE_EXTRA_COUNT };
+/* Optional descriptors: the sandbox's cgroup directory, mounts to attach (JAIL_ATTACH), and the
+ * pidfd of the keeper of the sandbox to join (JAIL_JOIN). */
+enum zygote_extra {
+    ZYGOTE_CGROUP,
+    ZYGOTE_VOLUME,
+    ZYGOTE_WORKSPACE,
+    ZYGOTE_JOINED,
+    ZYGOTE_EXTRA_COUNT
+};
 enum { ZYGOTE_CLONE_FDS = 4, ZYGOTE_CLONE_FDS_MAX = ZYGOTE_CLONE_FDS + ZYGOTE_EXTRA_COUNT };
 
 struct zygote_request {
@@ -43,7 +50,17 @@ enum zygote_event_kind {
     ZYGOTE_FAILED = 4,  /* an operation of the zygote's plan, or the clone itself, failed */
 };
 
-enum { ZYGOTE_NO_OP = 0xFFFFFFFF }; /* `op` of a failure outside any operation */
+enum {
+    ZYGOTE_NO_OP = 0xFFFFFFFF,  /* `op` of a failure outside any operation */
+    ZYGOTE_FORKED = 0xFFFFFFFE, /* `op` of the first record of a fork: its keeper exists */
+};
+
+/* The keeper's name in /proc/PID/comm once it has executed its part of the plan. */
+#define KEEPER_NAME "keeper"
+
+/* What the host sends through the status socket of a fork: channel, stdout, stderr, and the keeper
+ * program, with one byte. */
+enum { ZYGOTE_FORK_FDS = 4 };
 
 struct zygote_event {
     uint32_t kind;

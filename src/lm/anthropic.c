@@ -104,7 +104,7 @@ static int write_messages(
     }
     if (written == 0)
         return error_set(err, ERROR_ARGUMENT,
-            "Anthropic's models need a message whose role is user, beside the system's");
+            "Anthropic's models need a message with the role user, besides the system message");
     return 0;
 }
 
@@ -213,7 +213,7 @@ static int anthropic_whole(struct model_answer *a, const struct reply_where *whe
         return reply_broke_off(a, where, root, json, len, err);
     struct json_object *content = json_get_typed(root, "content", json_type_array);
     if (!content)
-        return reply_shape_error(where, "its answer has no content", err);
+        return reply_shape_error(where, "the answer has no content", err);
     for (size_t i = 0; i < json_object_array_length(content); i++)
         anthropic_take_block(a, json_object_array_get_idx(content, i), "text");
     anthropic_take_finish(a, root);

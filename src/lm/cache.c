@@ -12,7 +12,7 @@
 #include "base/os/file.h"
 #include "lm/record.h"
 
-struct replay_match {
+struct cache_entry {
     char key[HASH_TEXT_SIZE];
     off_t at;
     size_t len;            /* of its line; 0: no line */
@@ -54,20 +54,20 @@ void shared_answer_drop(struct shared_answer *a)
 
 static int cache_compare(const void *a, const void *b)
 {
-    return strcmp(((const struct replay_match *)a)->key, ((const struct replay_match *)b)->key);
+    return strcmp(((const struct cache_entry *)a)->key, ((const struct cache_entry *)b)->key);
 }
 
-static struct replay_match *cache_find_entry(struct cache *cache, const char *key)
+static struct cache_entry *cache_find_entry(struct cache *cache, const char *key)
 {
-    struct replay_match wanted = { 0 };
+    struct cache_entry wanted = { 0 };
     snprintf(wanted.key, sizeof wanted.key, "%s", key);
-    struct replay_match **found = tfind(&wanted, &cache->entries, cache_compare);
+    struct cache_entry **found = tfind(&wanted, &cache->entries, cache_compare);
     return found ? *found : NULL;
 }
 
-static struct replay_match *cache_make_entry(struct cache *cache, const char *key)
+static struct cache_entry *cache_make_entry(struct cache *cache, const char *key)
 {
-    struct replay_match *entry = cache_find_entry(cache, key);
+    struct cache_entry *entry = cache_find_entry(cache, key);
     if (entry)
         return entry;
     entry = calloc(1, sizeof *entry);
@@ -95,11 +95,13 @@ static int cache_add_line(void *arg, const struct line *line, struct error *err)
             line->number, why.text);
     const char *key = json_get_string(o, "key", "");
     if (strlen(key) != HASH_TEXT_SIZE - 1 || !json_get_string(o, "content", NULL))
-        return error_set(err, ERROR_ARGUMENT, "the cache %.90s, line %zu: it is no recorded call",
+        return error_set(err, ERROR_ARGUMENT,
+            "the cache %.90s, line %zu: the line is not a "
+            "recorded call; remove it",
             cache->path, line->number);
     if (json_get_typed(o, "error", json_type_object))
         return 0;
-    struct replay_match *entry = cache_make_entry(cache, key);
+    struct cache_entry *entry = cache_make_entry(cache, key);
     if (!entry)
         return error_memory(err);
     entry->at = line->at;
@@ -152,7 +154,7 @@ void cache_close(struct cache *cache)
 struct shared_answer *cache_find(struct cache *cache, const char *key)
 {
     static const struct error none = { 0 };
-    const struct replay_match *entry = cache_find_entry(cache, key);
+    const struct cache_entry *entry = cache_find_entry(cache, key);
     cleanup_json struct json_object *o = NULL;
     struct json_object *content = NULL;
     if (!entry || entry->len == 0)
@@ -172,7 +174,7 @@ struct shared_answer *cache_find(struct cache *cache, const char *key)
 void cache_keep(
     struct cache *cache, const char *key, const struct lm_call *call, const struct lm_reply *reply)
 {
-    struct replay_match *entry = cache->record ? cache_make_entry(cache, key) : NULL;
+    struct cache_entry *entry = cache->record ? cache_make_entry(cache, key) : NULL;
     off_t at = 0;
     size_t len = 0;
     if (!entry)
@@ -189,14 +191,14 @@ void cache_keep(
 
 struct lm_call *cache_asker(struct cache *cache, const char *key)
 {
-    const struct replay_match *entry = cache_find_entry(cache, key);
+    const struct cache_entry *entry = cache_find_entry(cache, key);
     return entry ? entry->asker : NULL;
 }
 
 /* An entry without an asker or an answer can be removed. */
 static void forget_asker(struct cache *cache, const char *key)
 {
-    struct replay_match *entry = cache_find_entry(cache, key);
+    struct cache_entry *entry = cache_find_entry(cache, key);
     if (!entry)
         return;
     entry->asker = NULL;
@@ -212,7 +214,7 @@ int cache_set_asker(struct cache *cache, const char *key, struct lm_call *call, 
         forget_asker(cache, key);
         return 0;
     }
-    struct replay_match *entry = cache_make_entry(cache, key);
+    struct cache_entry *entry = cache_make_entry(cache, key);
     if (!entry)
         return error_memory(err);
     entry->asker = call;

@@ -257,12 +257,12 @@ static void chat_release(struct lm_call *call)
 }
 
 /* The same for each attempt, so that a server that supports the header answers a call once. */
-static int make_idempotency(const char *given, char out[IDEMPOTENCY_SIZE], struct error *err)
+static int make_idempotency(const char *wanted, char out[IDEMPOTENCY_SIZE], struct error *err)
 {
     char made[LM_KEY_SIZE];
-    int rc = given ? 0 : lm_key(made, err);
+    int rc = wanted ? 0 : lm_key(made, err);
     if (rc == 0)
-        snprintf(out, IDEMPOTENCY_SIZE, "Idempotency-Key: %.32s", given ? given : made);
+        snprintf(out, IDEMPOTENCY_SIZE, "Idempotency-Key: %.32s", wanted ? wanted : made);
     return rc;
 }
 
@@ -342,7 +342,7 @@ static int make_azure_path(const struct lm_options *options, struct buf *path, s
     const char *version = options->azure_version;
     if (version[strspn(version, "0123456789abcdefghijklmnopqrstuvwxyz-")] != '\0')
         return error_set(err, ERROR_CONFIG,
-            "'%.40s' is no version of Azure's interface: one is like 2024-10-21", version);
+            "'%.40s' is not a version of Azure's API: it looks like 2024-10-21", version);
     buf_printf(path, "/openai/deployments/{}/chat/completions?api-version=%s", version);
     return 0;
 }
@@ -391,10 +391,10 @@ static int refuse_without_key(
 {
     const char *base_url = options->openai.base_url;
     bool other = p->account != offsetof(struct lm_options, openai) && base_url && base_url[0];
-    return error_set(err, ERROR_CONFIG, "no key for %s: set %s%s", p->title, p->key_variable,
-        other ? ", or write openai/ before the name for a model of base-url's server"
+    return error_set(err, ERROR_CONFIG, "no API key for %s: set %s%s", p->title, p->key_variable,
+        other ? ", or put openai/ before the name to use the server at base-url"
         : p->account == offsetof(struct lm_options, openai)
-            ? ", or a base URL of a server that needs none"
+            ? ", or the base URL of a server that needs no key"
             : "");
 }
 
@@ -411,7 +411,8 @@ static int chat_take_key(struct server *s, const char *key, bool needed,
     for (const unsigned char *c = (const unsigned char *)s->key; *c; c++)
         if (*c <= ' ' || *c >= 0x7F)
             return error_set(err, ERROR_CONFIG,
-                "the API key holds a space or an odd character: check %s", p->key_variable);
+                "the API key contains a space or a character that keys do not have: check %s",
+                p->key_variable);
     cleanup_buf struct buf header = { 0 };
     buf_printf(&header, "%s%s", p->key_header, s->key);
     s->key_header = buf_steal(&header);
@@ -452,7 +453,7 @@ static int chat_fill(
     int rc;
     if (!account.base_url[0] && !p->url)
         return error_set(err, ERROR_CONFIG,
-            "no server for %s: set %s, like https://NAME.openai."
+            "no server for %s: set %s, as in https://NAME.openai."
             "azure.com",
             p->title, p->url_variable);
     s->url = strdup(account.base_url[0] ? account.base_url : p->url);

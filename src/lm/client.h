@@ -44,7 +44,7 @@ struct lm_call {
     char cache_key[HASH_TEXT_SIZE];     /* "": no cache */
     /* the call that a follower waits for; a leader's is itself */
     struct lm_call *leader;
-    struct shared_answer *given;
+    struct shared_answer *shared_answer;
     size_t input_bytes;
     unsigned attempts;
     uint64_t started_ns;

@@ -45,6 +45,6 @@ void dialect_append_system(struct buf *out, const struct lm_request *request)
 int dialect_refuse_part(const struct lm_part *part, const char *takes, struct error *err)
 {
     return error_set(err, ERROR_UNSUPPORTED,
-        "this model's provider takes no content of the type %.60s: it takes text, %s",
+        "this model's provider does not accept content of the type %.60s: it accepts text, %s",
         part->media_type, takes);
 }

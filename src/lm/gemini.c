@@ -84,7 +84,7 @@ static int gemini_write(const struct lm_call *call, const struct lm_request *req
     buf_puts(b, "{\"contents\":[");
     if (write_contents(b, request, &system) == 0)
         return error_set(err, ERROR_ARGUMENT,
-            "Gemini's models need a message whose role is user, beside the system's");
+            "Gemini's models need a message with the role user, besides the system message");
     buf_putc(b, ']');
     if (system) {
         buf_puts(b, ",\"systemInstruction\":{\"parts\":[{\"text\":");
@@ -159,7 +159,7 @@ static int gemini_take_reply(struct model_answer *a, const struct reply_where *w
     if (json_length(candidates) > 0)
         take_candidate(a, json_object_array_get_idx(candidates, 0));
     else if (whole && !a->finished)
-        return reply_shape_error(where, "its answer has no candidates", err);
+        return reply_shape_error(where, "the answer has no candidates", err);
     a->finished = a->finished || whole;
     return buf_failed(&a->text) || buf_failed(&a->refusal) ? error_memory(err) : 0;
 }

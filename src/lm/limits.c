@@ -135,7 +135,7 @@ static void learn_one(
     };
 }
 
-bool limits_are_told(limits_header_fn *header, void *arg)
+bool limits_are_reported(limits_header_fn *header, void *arg)
 {
     for (size_t i = 0; i < array_length(sources); i++)
         if (header(arg, sources[i].left))

@@ -37,7 +37,7 @@ struct limits {
 typedef const char *limits_header_fn(void *arg, const char *name);
 
 /* Whether these headers report limits. */
-bool limits_are_told(limits_header_fn *header, void *arg);
+bool limits_are_reported(limits_header_fn *header, void *arg);
 /* `sent_since`: what was requested after this response's request, and may not be counted in it. */
 void limits_learn(struct limits *l, limits_header_fn *header, void *arg,
     const struct limits_need *sent_since, uint64_t now_ns);

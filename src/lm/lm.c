@@ -43,8 +43,8 @@ struct lm {
     unsigned concurrency, model_concurrency, retries;
     struct lm_queue *line; /* calls waiting for their turn */
     struct lm_call_list queue, flight, owed;
-    struct lm_call_list aside; /* followers, and calls with a known answer */
-    unsigned depth;            /* nesting of lm_enter */
+    struct lm_call_list unqueued; /* followers, and calls with a known answer */
+    unsigned depth;               /* nesting of lm_enter */
     bool closed;
 };
 
@@ -95,7 +95,7 @@ static int bare_model(const struct lm *lm, const char *model, const char **out, 
     *out = named && !strange && !as_it_is ? strchr(model, '/') + 1 : model;
     if (strange && !lm->has_vendors)
         return error_set(err, ERROR_ARGUMENT,
-            "'%.60s' is a model of %s, and this model's provider is %s: name one of its models",
+            "'%.60s' is a model of %s, but calls of this run go to %s: name one of its models",
             model, named->title, lm->provider->title);
     return 0;
 }
@@ -120,7 +120,7 @@ static void lm_call_free(struct lm_call *call)
     timer_free(call->deadline);
     timer_free(call->backoff);
     timer_free(call->give);
-    shared_answer_drop(call->given);
+    shared_answer_drop(call->shared_answer);
     if (call->lm->ops->release)
         call->lm->ops->release(call);
     buf_free(&call->body);
@@ -151,7 +151,7 @@ static struct lm_call_list *list_of(const struct lm_call *call)
         return &lm->queue;
     case CALL_FOLLOWS:
     case CALL_SHARED_VALUE:
-        return &lm->aside;
+        return &lm->unqueued;
     case CALL_ATTEMPT:
     case CALL_BACKOFF:
         return &lm->flight;
@@ -168,7 +168,7 @@ static int call_join(struct lm_call *call, struct error *err);
 static void take_lead(struct lm *lm, struct lm_call *call)
 {
     struct error err = { 0 };
-    TAILQ_REMOVE(&lm->aside, call, link);
+    TAILQ_REMOVE(&lm->unqueued, call, link);
     call->state = CALL_QUEUED;
     TAILQ_INSERT_TAIL(&lm->queue, call, link);
     call->leader = call;
@@ -178,7 +178,7 @@ static void take_lead(struct lm *lm, struct lm_call *call)
         return;
     struct shared_answer *failure = shared_answer_new(&err, "", 0, "");
     TAILQ_REMOVE(&lm->queue, call, link);
-    TAILQ_INSERT_TAIL(&lm->aside, call, link);
+    TAILQ_INSERT_TAIL(&lm->unqueued, call, link);
     if (failure)
         call_give(call, failure);
     shared_answer_drop(failure);
@@ -191,7 +191,7 @@ static void hand_on_lead(struct lm *lm, struct lm_call *leader)
     struct lm_call *call, *next, *heir = NULL;
     cache_set_asker(lm->cache, leader->cache_key, NULL, NULL);
     leader->leader = NULL;
-    for (call = TAILQ_FIRST(&lm->aside); call && !lm->closed; call = next) {
+    for (call = TAILQ_FIRST(&lm->unqueued); call && !lm->closed; call = next) {
         next = TAILQ_NEXT(call, link);
         if (call->leader != leader)
             continue;
@@ -213,7 +213,7 @@ static void share_outcome(struct lm_call *leader, const struct lm_reply *reply)
         cache_keep(lm->cache, leader->cache_key, leader, reply);
     if (reply->error.code == ERROR_TIMEOUT)
         return;
-    for (call = TAILQ_FIRST(&lm->aside); call; call = next) {
+    for (call = TAILQ_FIRST(&lm->unqueued); call; call = next) {
         next = TAILQ_NEXT(call, link);
         if (call->state != CALL_FOLLOWS || call->leader != leader)
             continue;
@@ -315,13 +315,14 @@ static void call_finish(struct lm_call *call, const struct lm_outcome *outcome, 
 static void give_now(void *arg)
 {
     struct lm_call *call = arg;
-    const struct shared_answer *given = call->given;
-    struct lm_outcome outcome = { .error = given->error,
-        .text = buf_text(&given->text),
-        .len = given->text.len,
-        .finish = given->finish };
+    const struct shared_answer *shared_answer = call->shared_answer;
+    struct lm_outcome outcome = { .error = shared_answer->error,
+        .text = buf_text(&shared_answer->text),
+        .len = shared_answer->text.len,
+        .finish = shared_answer->finish };
     call->started_ns = clock_ns();
-    if (given->error.code == ERROR_NONE && !lm_attempt_delta(call, outcome.text, outcome.len))
+    if (shared_answer->error.code == ERROR_NONE &&
+        !lm_attempt_delta(call, outcome.text, outcome.len))
         return;
     call_finish(call, &outcome, false);
 }
@@ -330,7 +331,7 @@ static void give_now(void *arg)
 static void call_give(struct lm_call *call, struct shared_answer *answer)
 {
     answer->holders++;
-    call->given = answer;
+    call->shared_answer = answer;
     call->leader = NULL;
     call->state = CALL_SHARED_VALUE;
     timer_start(call->give, 0, 0);
@@ -352,7 +353,19 @@ static void backoff_over(void *arg)
     call_attempt(arg);
 }
 
-/* True if another attempt was scheduled. */
+/* The caller may end the call in it. */
+static void call_tell_retry(struct lm_call *call, const struct error *why, double pause)
+{
+    struct lm *lm = call->lm;
+    const struct lm_retry retry = { why, pause, call->attempts + 1, lm->retries + 1 };
+    if (!call->request.retry)
+        return;
+    lm_enter(lm);
+    call->request.retry(call->arg, &retry);
+    lm_leave(lm);
+}
+
+/* True if another attempt was scheduled; the call must then not be touched. */
 static bool call_retry(struct lm_call *call, const struct lm_outcome *outcome)
 {
     struct lm *lm = call->lm;
@@ -369,6 +382,7 @@ static bool call_retry(struct lm_call *call, const struct lm_outcome *outcome)
         return false;
     call->state = CALL_BACKOFF;
     timer_start_seconds(call->backoff, pause);
+    call_tell_retry(call, &outcome->error, pause);
     return true;
 }
 
@@ -415,7 +429,7 @@ static void deadline_passed(void *arg)
     struct lm_call *call = arg;
     bool answer_owed;
     struct lm_outcome outcome = { .usage = call_abort(call, &answer_owed) };
-    error_set(&outcome.error, ERROR_TIMEOUT, "no whole answer from %.100s within %g s",
+    error_set(&outcome.error, ERROR_TIMEOUT, "no complete answer from %.100s within %g s",
         call->model ? call->model : call->lm->name, call->request.timeout);
     call_finish(call, &outcome, answer_owed);
 }
@@ -504,10 +518,10 @@ static int make_cache_key(struct lm_call *call, struct error *err)
                               : record_key(call, scope.data, call->cache_key, err);
 }
 
-static void call_set_aside(struct lm_call *call, enum call_state state)
+static void call_leave_queue(struct lm_call *call, enum call_state state)
 {
     call->state = state;
-    TAILQ_INSERT_TAIL(&call->lm->aside, call, link);
+    TAILQ_INSERT_TAIL(&call->lm->unqueued, call, link);
 }
 
 /* 1: the call need not ask; 0: it asks. */
@@ -522,14 +536,14 @@ static int look_in_cache(struct lm_call *call, struct error *err)
         return error_memory(err);
     struct shared_answer *known = cache_find(lm->cache, call->cache_key);
     if (known) {
-        call_set_aside(call, CALL_SHARED_VALUE);
+        call_leave_queue(call, CALL_SHARED_VALUE);
         call_give(call, known);
         shared_answer_drop(known);
         return 1;
     }
     call->leader = cache_asker(lm->cache, call->cache_key);
     if (call->leader) {
-        call_set_aside(call, CALL_FOLLOWS);
+        call_leave_queue(call, CALL_FOLLOWS);
         return 1;
     }
     call->leader = call;
@@ -643,7 +657,7 @@ void lm_close(struct lm *lm)
     lm->closed = true;
     struct lm_call *call;
     while ((call = TAILQ_FIRST(&lm->flight)) || (call = TAILQ_FIRST(&lm->queue)) ||
-           (call = TAILQ_FIRST(&lm->aside)))
+           (call = TAILQ_FIRST(&lm->unqueued)))
         lm_cancel(call, NULL);
     while ((call = TAILQ_FIRST(&lm->owed))) {
         TAILQ_REMOVE(&lm->owed, call, link);
@@ -686,7 +700,7 @@ static int take_sampling(struct lm *lm, const struct lm_options *options, struct
     const struct provider *p = lm->provider;
     if (lm->ops == &lm_callback && options->sampling && options->sampling->count > 0)
         return error_set(err, ERROR_CONFIG,
-            "sampling '%.60s': a model that is a function chooses its words itself",
+            "sampling '%.60s': a model that is a function has no sampling parameters",
             options->sampling->items[0]);
     return sampling_parse(options->sampling, p ? p->dialect->sampling : SAMPLING_OPENAI,
         p ? p->title : options->model, &lm->sampling, err);
@@ -700,7 +714,7 @@ static int lm_fill(struct lm *lm, const struct lm_options *options, struct error
     if (rc < 0)
         return rc;
     if (rest[0] == '\0')
-        return error_set(err, ERROR_CONFIG, "'%.64s' names no model", options->model);
+        return error_set(err, ERROR_CONFIG, "'%.64s' is not the name of a model", options->model);
     if (lm->provider)
         buf_printf(&name, "%s/%s", lm->provider->name, rest);
     else
@@ -725,20 +739,23 @@ static int lm_fill(struct lm *lm, const struct lm_options *options, struct error
     return rc;
 }
 
-static struct lm_options with_defaults(const struct lm_options *given)
+static struct lm_options with_defaults(const struct lm_options *requested)
 {
-    struct lm_options o = *given;
+    struct lm_options o = *requested;
     o.concurrency = o.concurrency ? o.concurrency : 64;
     o.connect_timeout = o.connect_timeout > 0 ? o.connect_timeout : 10;
     o.stall_timeout = o.stall_timeout > 0 ? o.stall_timeout : 60;
     return o;
 }
 
-int lm_open(struct loop *loop, const struct lm_options *given, struct lm **out, struct error *err)
+int lm_open(
+    struct loop *loop, const struct lm_options *requested, struct lm **out, struct error *err)
 {
-    struct lm_options options = with_defaults(given);
+    struct lm_options options = with_defaults(requested);
     if (!options.model || options.model[0] == '\0')
-        return error_set(err, ERROR_CONFIG, "no model: name one, as in --model gpt-5-mini");
+        return error_set(err, ERROR_CONFIG,
+            "no model is configured: name one, as in --model "
+            "gpt-5-mini");
     struct lm *lm = calloc(1, sizeof *lm);
     if (!lm)
         return error_memory(err);
@@ -749,7 +766,7 @@ int lm_open(struct loop *loop, const struct lm_options *given, struct lm **out, 
     TAILQ_INIT(&lm->queue);
     TAILQ_INIT(&lm->flight);
     TAILQ_INIT(&lm->owed);
-    TAILQ_INIT(&lm->aside);
+    TAILQ_INIT(&lm->unqueued);
     int rc = lm_fill(lm, &options, err);
     if (rc < 0) {
         lm_free(lm);

@@ -39,6 +39,15 @@ struct lm_message {
     size_t part_count;
 };
 
+/* The pause before another attempt of a call. */
+struct lm_retry {
+    const struct error *why;    /* of the attempt that failed */
+    double pause;               /* seconds until the next one */
+    unsigned attempt, attempts; /* the number of the next one, and of the last that is allowed */
+};
+/* May do what `delta` may. */
+typedef void lm_retry_fn(void *arg, const struct lm_retry *retry);
+
 struct lm_request {
     const char *model; /* overrides the opened model; NULL: no */
     const struct lm_message *messages;
@@ -49,6 +58,7 @@ struct lm_request {
     double temperature;   /* negative: from the model's sampling parameters */
     const char *sampling; /* set by lm.c, not by callers: members of JSON, each after a comma */
     const char *key;      /* an idempotency key from lm_key; NULL: generated */
+    lm_retry_fn *retry;   /* is told of each pause, with the `arg` of lm_start; may be NULL */
 };
 
 struct lm_usage {

@@ -116,8 +116,8 @@ static int openai_take_reply(struct model_answer *a, const struct reply_where *w
         take_choice(a, choice, member);
     else if (strcmp(member, "message") == 0)
         return reply_shape_error(where,
-            json_span_is(choices, '[') ? "its list of choices is empty"
-                                       : "its answer has no choices",
+            json_span_is(choices, '[') ? "the answer's list of choices is empty"
+                                       : "the answer has no choices",
             err);
     return buf_failed(&a->text) || buf_failed(&a->refusal) ? error_memory(err) : 0;
 }

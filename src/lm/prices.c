@@ -18,7 +18,7 @@ struct price {
 
 /* As of October 2026, without models whose price depends on the length of the prompt: an unknown
  * price is better than a wrong one. */
-static const struct replay_match {
+static const struct built_in_price {
     const char *model;
     struct price price;
 } built_in_prices[] = {
@@ -214,9 +214,9 @@ static const struct price *find_built_in(const char *model)
 {
     size_t n = undated_length(model);
     for (size_t i = 0; i < array_length(built_in_prices); i++) {
-        const struct replay_match *known = &built_in_prices[i];
-        if (strncmp(known->model, model, n) == 0 && known->model[n] == '\0')
-            return &known->price;
+        const struct built_in_price *row = &built_in_prices[i];
+        if (strncmp(row->model, model, n) == 0 && row->model[n] == '\0')
+            return &row->price;
     }
     return NULL;
 }

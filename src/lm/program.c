@@ -112,7 +112,9 @@ static void program_died(struct program *p, const struct error *why)
         error_set(&err, ERROR_MODEL_SERVER, "exec:%.80s was ended by signal %d%s", p->path,
             WTERMSIG(status), words);
     else
-        error_set(&err, ERROR_MODEL_SERVER, "exec:%.80s ended (exit status %d) with calls open%s",
+        error_set(&err, ERROR_MODEL_SERVER,
+            "exec:%.80s ended (exit status %d) before it answered "
+            "all calls%s",
             p->path, WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), words);
     fail_all(p, p->life, &err, !why && WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
@@ -135,7 +137,7 @@ static void program_take_error(
     cleanup_buf struct buf seen = { 0 };
     const char *text = json_object_is_type(error, json_type_string)
                            ? json_object_get_string(error)
-                           : json_get_string(error, "message", "it did not say why");
+                           : json_get_string(error, "message", "it gave no reason");
     enum error_code code = error_code_named(json_get_string(error, "code", ""), ERROR_MODEL);
     text_append_visible(&seen, text, strlen(text));
     size_t n = text_utf8_floor(buf_text(&seen), seen.len, WORDS_MOST);
@@ -173,10 +175,10 @@ static int program_take_line(struct program *p, const char *line, size_t len, st
     struct json_object *error = NULL, *text = NULL;
     if (json_parse(line, len, &json_limits_large, &o, NULL) < 0 ||
         !json_object_is_type(o, json_type_object))
-        return program_wrong_line(p, "is no JSON object", line, len, err);
+        return program_wrong_line(p, "is not a JSON object", line, len, err);
     int64_t id = json_get_int(o, "id", -1);
     if (id < 0 || (uint64_t)id >= p->next_id)
-        return program_wrong_line(p, "answers no request (its id)", line, len, err);
+        return program_wrong_line(p, "has an id that belongs to no request", line, len, err);
     json_object_object_get_ex(o, "error", &error);
     json_object_object_get_ex(o, "text", &text);
     if (!error && !json_object_is_type(text, json_type_string))
@@ -239,7 +241,7 @@ static bool program_read_output(struct program *p, struct error *err)
     if (memchr(p->line.data + before, '\n', (size_t)n))
         return program_take_lines(p, err) == 0;
     if (p->line.len > LINE_LIMIT) {
-        error_set(err, ERROR_MODEL_REPLY, "exec:%.80s wrote a line of over %zu bytes", p->path,
+        error_set(err, ERROR_MODEL_REPLY, "exec:%.80s wrote a line of more than %zu bytes", p->path,
             LINE_LIMIT);
         return false;
     }
@@ -367,7 +369,7 @@ static int program_open(struct loop *loop, const struct lm_options *options, con
 {
     if (strchr(model, '/') && access(model, X_OK) < 0)
         return error_set_errno(err, errno == ENOENT ? ERROR_NOT_FOUND : ERROR_CONFIG,
-            "the model exec:%.100s cannot be run", model);
+            "the model exec:%.100s could not be started", model);
     struct program *p = calloc(1, sizeof *p);
     if (!p || !(p->path = strdup(model))) {
         free(p);

@@ -53,7 +53,7 @@ const struct provider *provider_named(const char *model)
     return NULL;
 }
 
-static bool is_given(const char *text)
+static bool is_nonempty(const char *text)
 {
     return text && text[0];
 }
@@ -67,7 +67,7 @@ static int refuse_provider(const char *model, const char *slash, struct error *e
     }
     int word = slash - model < 32 ? (int)(slash - model) : 32;
     return error_set(err, ERROR_CONFIG,
-        "'%.*s' is not a provider: the name of a model begins with %s, or base-url names the "
+        "'%.*s' is not a provider: begin the name of a model with %s, or set base-url to your "
         "server",
         word, model, names);
 }
@@ -80,7 +80,7 @@ int provider_find(const struct lm_options *options, const char *model, const str
     *rest = *out ? slash + 1 : model;
     if (*out)
         return 0;
-    if (slash && !is_given(options->openai.base_url))
+    if (slash && !is_nonempty(options->openai.base_url))
         return refuse_provider(model, slash, err);
     *out = &providers[0];
     return 0;
@@ -88,7 +88,8 @@ int provider_find(const struct lm_options *options, const char *model, const str
 
 bool provider_has_vendors(const struct provider *p, const struct lm_options *options)
 {
-    return p->has_vendors || (p->account == ACCOUNT(openai) && is_given(options->openai.base_url));
+    return p->has_vendors ||
+           (p->account == ACCOUNT(openai) && is_nonempty(options->openai.base_url));
 }
 
 void lm_list_needs(struct buf *out)
@@ -104,11 +105,11 @@ void lm_list_needs(struct buf *out)
 
 struct lm_account provider_account(const struct provider *p, const struct lm_options *options)
 {
-    const struct lm_account *given = (const void *)((const char *)options + p->account);
+    const struct lm_account *own = (const void *)((const char *)options + p->account);
     /* vLLM servers can also be configured through `base-url`. */
-    if (p->account == ACCOUNT(vllm) && !is_given(given->base_url) &&
-        is_given(options->openai.base_url))
-        given = &options->openai;
-    return (struct lm_account){ is_given(given->base_url) ? given->base_url : "",
-        is_given(given->api_key) ? given->api_key : "" };
+    if (p->account == ACCOUNT(vllm) && !is_nonempty(own->base_url) &&
+        is_nonempty(options->openai.base_url))
+        own = &options->openai;
+    return (struct lm_account){ is_nonempty(own->base_url) ? own->base_url : "",
+        is_nonempty(own->api_key) ? own->api_key : "" };
 }

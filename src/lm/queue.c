@@ -266,7 +266,7 @@ void queue_learn(struct lm_call *call, limits_header_fn *header, void *arg)
     struct limits_need since = { 0 };
     struct lm_call *later = call;
     /* most servers report nothing, and there may be many calls */
-    if (!limits_are_told(header, arg))
+    if (!limits_are_reported(header, arg))
         return;
     while ((later = TAILQ_NEXT(later, lane_link))) {
         struct limits_need need = need_of(later);

@@ -109,12 +109,12 @@ static int check_end(int fd, const char *path, struct error *err)
     struct stat st;
     char last = '\n';
     if (fstat(fd, &st) < 0)
-        return error_set_errno(err, ERROR_IO, "looking at the recording %.100s", path);
+        return error_set_errno(err, ERROR_IO, "inspecting the recording %.100s", path);
     if (S_ISREG(st.st_mode) && st.st_size > 0 && pread(fd, &last, 1, st.st_size - 1) != 1)
         return error_set_errno(err, ERROR_IO, "reading the recording %.100s", path);
     if (last != '\n')
         return error_set(err, ERROR_PROTOCOL,
-            "the recording %.100s ends in the middle of a line: delete that line", path);
+            "the recording %.100s ends with an incomplete line: delete that line", path);
     return 0;
 }
 

@@ -27,7 +27,7 @@ struct reply_line {
     char *contains; /* must occur in the last message; NULL: any */
     char *content, *finish;
     size_t len;
-    bool usage_known;
+    bool has_usage;
     struct lm_usage usage;
     struct error error;
     uint64_t delay_ms;
@@ -97,11 +97,11 @@ static int find_recorded(
     struct replay *r, struct lm_call *call, struct reply_line **out, struct error *err)
 {
     char key[HASH_TEXT_SIZE];
-    bool known = false;
+    bool served = false;
     for (unsigned m = 0; call->model && m < r->model_count; m++)
-        known = known || strcmp(r->models[m], call->model) == 0;
+        served = served || strcmp(r->models[m], call->model) == 0;
     for (unsigned m = 0; m < r->model_count && !*out; m++) {
-        if (known && strcmp(r->models[m], call->model) != 0)
+        if (served && strcmp(r->models[m], call->model) != 0)
             continue;
         int rc = record_key(call, r->models[m], key, err);
         if (rc < 0)
@@ -120,7 +120,7 @@ static void say_no_line_fits(
         used += r->lines[i].depth == request->depth && r->lines[i].used;
     }
     error_set(err, ERROR_MODEL_REPLAY,
-        "%.90s has no answer for this call at depth %u (%zu of its %zu lines of that depth are "
+        "%.90s has no answer for this call at depth %u (%zu of the %zu lines for that depth are "
         "used): record the run again with --record, or add a line",
         r->path, request->depth, used, of);
 }
@@ -144,7 +144,7 @@ static void answer_now(void *arg)
         outcome.finish = l->finish;
     }
     if (l)
-        outcome.usage = l->usage_known ? l->usage : lm_usage_estimate(a->call, l->len);
+        outcome.usage = l->has_usage ? l->usage : lm_usage_estimate(a->call, l->len);
     lm_attempt_done(a->call, &outcome);
 }
 
@@ -201,7 +201,7 @@ static void take_outcome(struct reply_line *l, struct json_object *o)
     struct json_object *usage = json_get_typed(o, "usage", json_type_object);
     struct json_object *error = json_get_typed(o, "error", json_type_object);
     if (usage) {
-        l->usage_known = true;
+        l->has_usage = true;
         l->usage.input_tokens = json_get_int(usage, "input_tokens", 0);
         l->usage.output_tokens = json_get_int(usage, "output_tokens", 0);
         l->usage.estimated = json_get_bool(usage, "estimated", false);
@@ -220,16 +220,16 @@ static const char *check_line(struct json_object *o)
         enum json_type type;
         const char *wrong;
     } members[] = {
-        { "v", json_type_int, "'v' is no number" },
-        { "key", json_type_string, "'key' is no string" },
-        { "depth", json_type_int, "'depth' is no whole number" },
-        { "content", json_type_string, "'content' is no string" },
-        { "contains", json_type_string, "'contains' is no string" },
-        { "repeat", json_type_boolean, "'repeat' is neither true nor false" },
-        { "delay_ms", json_type_int, "'delay_ms' is no whole number" },
+        { "v", json_type_int, "'v' is not a number" },
+        { "key", json_type_string, "'key' is not a string" },
+        { "depth", json_type_int, "'depth' is not a whole number" },
+        { "content", json_type_string, "'content' is not a string" },
+        { "contains", json_type_string, "'contains' is not a string" },
+        { "repeat", json_type_boolean, "'repeat' must be true or false" },
+        { "delay_ms", json_type_int, "'delay_ms' is not a whole number" },
     };
     if (!json_object_is_type(o, json_type_object))
-        return "it is no JSON object";
+        return "it is not a JSON object";
     for (size_t i = 0; i < array_length(members); i++) {
         struct json_object *v = NULL;
         if (json_object_object_get_ex(o, members[i].key, &v) &&

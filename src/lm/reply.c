@@ -21,17 +21,21 @@ static const struct meaning {
     bool retry;
     const char *cure, *cure_end;
 } meanings[] = {
-    { 0, "insufficient_quota", ERROR_MODEL_RATE, false, "the account's quota is used up", NULL },
-    { 0, "billing_error", ERROR_MODEL_RATE, false, "the account has a problem with its bill",
-        NULL },
+    { 0, "insufficient_quota", ERROR_MODEL_RATE, false, "the account has used up its quota", NULL },
+    { 0, "billing_error", ERROR_MODEL_RATE, false, "the account has a billing problem", NULL },
     { 0, "model_not_found", ERROR_MODEL_UNKNOWN, false, "check --model", NULL },
     { 0, "DeploymentNotFound", ERROR_MODEL_UNKNOWN, false, "check --model", NULL },
-    { 0, "authentication_error", ERROR_MODEL_AUTH, false, "set ", " to a key that it accepts" },
-    { 0, "API_KEY_INVALID", ERROR_MODEL_AUTH, false, "set ", " to a key that it accepts" },
-    { 0, "permission_error", ERROR_MODEL_AUTH, false, "set ", " to a key that may do this" },
-    { 401, NULL, ERROR_MODEL_AUTH, false, "set ", " to a key that it accepts" },
-    { 402, NULL, ERROR_MODEL_RATE, false, "the account's credit is used up", NULL },
-    { 403, NULL, ERROR_MODEL_AUTH, false, "set ", " to a key that may do this" },
+    { 0, "authentication_error", ERROR_MODEL_AUTH, false, "set ",
+        " to a key that the provider "
+        "accepts" },
+    { 0, "API_KEY_INVALID", ERROR_MODEL_AUTH, false, "set ",
+        " to a key that the provider accepts" },
+    { 0, "permission_error", ERROR_MODEL_AUTH, false, "set ",
+        " to a key that has permission for "
+        "this" },
+    { 401, NULL, ERROR_MODEL_AUTH, false, "set ", " to a key that the provider accepts" },
+    { 402, NULL, ERROR_MODEL_RATE, false, "the account has used up its credit", NULL },
+    { 403, NULL, ERROR_MODEL_AUTH, false, "set ", " to a key that has permission for this" },
     { 404, NULL, ERROR_MODEL_UNKNOWN, false, "check --model and the base URL", NULL },
     { 0, "not_found_error", ERROR_MODEL_UNKNOWN, false, "check --model and the base URL", NULL },
     { 408, NULL, ERROR_MODEL_SERVER, true, "try again later", NULL },
@@ -199,7 +203,7 @@ int reply_broke_off(struct model_answer *a, const struct reply_where *where,
     /* Nothing was charged or shown before the first word. */
     a->retry = m->retry && a->text.len == 0;
     return error_set(err, m->code == ERROR_MODEL ? ERROR_MODEL_SERVER : m->code,
-        "%.60s broke off with an error: %s", where->peer, words);
+        "%.60s stopped with an error: %s", where->peer, words);
 }
 
 int reply_shape_error(const struct reply_where *where, const char *what, struct error *err)
@@ -213,8 +217,8 @@ static int no_json(const struct reply_where *where, const char *json, size_t len
     const struct error *why, struct error *err)
 {
     if (!text_is_utf8(json, len, NULL))
-        return reply_shape_error(where, "its answer is not UTF-8", err);
-    return error_set(err, ERROR_MODEL_REPLY, "%.80s: its answer is no JSON (%.90s); %s",
+        return reply_shape_error(where, "the answer is not UTF-8", err);
+    return error_set(err, ERROR_MODEL_REPLY, "%.80s: the answer is not JSON (%.90s); %s",
         where->peer, why->text, "is the base URL right?");
 }
 

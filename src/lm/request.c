@@ -34,18 +34,19 @@ static int check_part(
                          "a text of message %zu is not UTF-8 at byte %zu", message, bad);
     if (strcmp(role, "user") != 0)
         return error_set(err, ERROR_ARGUMENT,
-            "message %zu has the role '%s': only a user's may hold images and documents", message,
-            role);
+            "message %zu has the role '%s', but only messages of the user may contain images and "
+            "documents",
+            message, role);
     if (!is_media_type(part->media_type))
         return error_set(err, ERROR_ARGUMENT,
-            "message %zu: '%.40s' is no media type: one is like image/png", message,
+            "message %zu: '%.40s' is not a media type: it looks like image/png", message,
             part->media_type ? part->media_type : "");
     if (part->kind == LM_PART_IMAGE && strncmp(part->media_type, "image/", 6) != 0)
         return error_set(
-            err, ERROR_ARGUMENT, "message %zu: %.60s is no image", message, part->media_type);
+            err, ERROR_ARGUMENT, "message %zu: %.60s is not an image", message, part->media_type);
     return part->len > 0 ? 0
-                         : error_set(err, ERROR_ARGUMENT, "message %zu holds an empty %s", message,
-                               part->kind == LM_PART_IMAGE ? "image" : "document");
+                         : error_set(err, ERROR_ARGUMENT, "message %zu contains an empty %s",
+                               message, part->kind == LM_PART_IMAGE ? "image" : "document");
 }
 
 static int check_message(const struct lm_message *m, size_t index, struct error *err)
@@ -66,7 +67,7 @@ static int check_message(const struct lm_message *m, size_t index, struct error 
 int request_check(const struct lm_request *request, struct error *err)
 {
     if (request->message_count == 0)
-        return error_set(err, ERROR_ARGUMENT, "a model call without messages");
+        return error_set(err, ERROR_ARGUMENT, "the call of the model has no messages");
     if (request->model && !text_is_utf8(request->model, strlen(request->model), NULL))
         return error_set(err, ERROR_ARGUMENT, "the model's name is not UTF-8");
     int rc = 0;
@@ -75,15 +76,11 @@ int request_check(const struct lm_request *request, struct error *err)
     return rc;
 }
 
-/* Images are scaled before they are read, so their size says little: this is what a megapixel
- * costs at the large providers. */
-#define IMAGE_TOKENS 1600
-
 static size_t message_weight(const struct lm_message *m)
 {
     size_t bytes = m->part_count == 0 ? m->len : 0;
     for (size_t k = 0; k < m->part_count; k++)
-        bytes += m->parts[k].kind == LM_PART_IMAGE ? 4 * IMAGE_TOKENS : m->parts[k].len;
+        bytes += m->parts[k].kind == LM_PART_IMAGE ? LM_IMAGE_WEIGHT : m->parts[k].len;
     return bytes;
 }
 

@@ -27,16 +27,16 @@ static const struct {
     const char *name, *instead;
 } refused[] = {
     { "model", "model says it" },
-    { "messages", "they are the run's" },
-    { "stream", "the setting stream says it" },
-    { "stream_options", "the setting stream says it" },
-    { "max_tokens", "the setting max-tokens says it" },
-    { "max_completion_tokens", "the setting max-tokens says it" },
+    { "messages", "the run sets them" },
+    { "stream", "use the setting stream" },
+    { "stream_options", "use the setting stream" },
+    { "max_tokens", "use the setting max-tokens" },
+    { "max_completion_tokens", "use the setting max-tokens" },
     { "n", "a call has one answer" },
     { "tools", "code calls tools, not the model" },
     { "tool_choice", "code calls tools, not the model" },
     { "functions", "code calls tools, not the model" },
-    { "logprobs", "an answer is a text" },
+    { "logprobs", "an answer must be text" },
 };
 
 static const struct parameter *find_parameter(const char *name)
@@ -69,7 +69,7 @@ static int own_name(const char *name, enum sampling_names names, const char *tit
     if (*out)
         return 0;
     return error_set(
-        err, ERROR_CONFIG, "sampling: %s has no parameter '%.60s': take it out", title, name);
+        err, ERROR_CONFIG, "sampling: %s has no parameter '%.60s': remove it", title, name);
 }
 
 static bool is_json(const char *text)
@@ -79,10 +79,10 @@ static bool is_json(const char *text)
 
 static void append_value(struct buf *out, const char *value, bool in_list)
 {
-    bool wrapped = in_list && value[0] != '[';
+    bool json = is_json(value), wrapped = in_list && !(json && value[0] == '[');
     if (wrapped)
         buf_putc(out, '[');
-    if (is_json(value))
+    if (json)
         buf_puts(out, value);
     else
         json_append_string(out, value, strlen(value));
@@ -96,7 +96,7 @@ static int take_temperature(const char *value, double *out, struct error *err)
     *out = text_to_double(value, &end);
     if (value[0] < '0' || value[0] > '9' || *end || !(*out <= 100))
         return error_set(err, ERROR_CONFIG,
-            "sampling: temperature=%.40s: write a number from 0 on, as in 0.2", value);
+            "sampling: temperature=%.40s: write a number of at least 0, as in 0.2", value);
     return 0;
 }
 
@@ -108,6 +108,8 @@ static int take_one(struct sampling *s, const char *text, enum sampling_names na
     if (!name)
         return error_memory(err);
     int rc = sampling_check_name(equals ? name : "", err);
+    if (rc == 0 && !text_is_utf8(equals + 1, strlen(equals + 1), NULL))
+        rc = error_set(err, ERROR_CONFIG, "sampling: the value of '%.60s' is not UTF-8", name);
     if (rc == 0 && strcmp(name, "temperature") == 0)
         return take_temperature(equals + 1, &s->temperature, err);
     if (rc == 0)
@@ -120,12 +122,23 @@ static int take_one(struct sampling *s, const char *text, enum sampling_names na
     return 0;
 }
 
+/* Of several settings of one parameter the last counts, as of other settings. */
+static bool is_set_later(const struct list *given, size_t index)
+{
+    const char *text = given->items[index];
+    size_t len = strcspn(text, "=");
+    for (size_t i = index + 1; i < given->count; i++)
+        if (strcspn(given->items[i], "=") == len && strncmp(given->items[i], text, len) == 0)
+            return true;
+    return false;
+}
+
 int sampling_parse(const struct list *given, enum sampling_names names, const char *title,
     struct sampling *out, struct error *err)
 {
     *out = (struct sampling){ .temperature = -1 };
     for (size_t i = 0; given && i < given->count; i++) {
-        int rc = take_one(out, given->items[i], names, title, err);
+        int rc = is_set_later(given, i) ? 0 : take_one(out, given->items[i], names, title, err);
         if (rc < 0)
             return rc;
     }

@@ -72,7 +72,7 @@ static void read_error(struct json_object *o, struct connect_result *result)
 {
     cleanup_buf struct buf words = { 0 };
     const char *name = json_get_string(o, "code", NULL);
-    const char *text = json_get_string(o, "message", "it does not say why");
+    const char *text = json_get_string(o, "message", "it gave no reason");
     result->code = code_of_name(name);
     text_append_visible(&words, text, strnlen(text, WORDS_MOST));
     error_set(&result->error, codes[result->code].error, "%s: %s",
@@ -183,15 +183,15 @@ void connect_cancel(struct connect_call *c)
 
 static void connect_finish(struct connect_call *c, const struct connect_result *result)
 {
-    struct connect_result told = *result;
+    struct connect_result copy = *result;
     struct connect_handler handler = c->handler;
     void *arg = c->arg;
     connect_call_free(c);
-    handler.done(arg, &told);
+    handler.done(arg, &copy);
 }
 
 /* The stream has reported its outcome; the rest of the response does not matter. */
-static void told_late(void *arg)
+static void connect_report_late(void *arg)
 {
     struct connect_call *c = arg;
     rest_cancel(steal(&c->request));
@@ -263,7 +263,7 @@ static int call_open(struct rest *service, struct rest_ask *ask,
     if (!c)
         return error_memory(err);
     *c = (struct connect_call){ .handler = *handler, .arg = arg, .is_stream = ask->piece != NULL };
-    c->late = timer_new(rest_loop(service), told_late, c);
+    c->late = timer_new(rest_loop(service), connect_report_late, c);
     ask->method = "POST";
     ask->done = connect_on_done;
     ask->arg = c;

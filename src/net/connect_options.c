@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <stddef.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/os/file.h"
@@ -29,6 +30,27 @@ int connect_options_check(const struct connect_options *connect_options, struct 
     return 0;
 }
 
+/* A libcurl that was built for every system (make wheel) has no path of certificates of its own:
+ * returns the first of the usual ones that exists, as Go's crypto/x509 lists them. NULL where
+ * libcurl has one, or none exists. */
+static const char *system_certificates(void)
+{
+    static const char *const files[] = {
+        "/etc/ssl/certs/ca-certificates.crt",                /* Debian, Ubuntu, Arch, NixOS */
+        "/etc/pki/tls/certs/ca-bundle.crt",                  /* Fedora, Red Hat 6 and later */
+        "/etc/ssl/ca-bundle.pem",                            /* openSUSE */
+        "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem", /* CentOS, Red Hat 7 */
+        "/etc/ssl/cert.pem",                                 /* Alpine */
+    };
+    const curl_version_info_data *about = curl_version_info(CURLVERSION_NOW);
+    if (about->age < CURLVERSION_SEVENTH || about->cainfo || about->capath)
+        return NULL;
+    for (size_t i = 0; i < array_length(files); i++)
+        if (access(files[i], R_OK) == 0)
+            return files[i];
+    return NULL;
+}
+
 void connect_options_apply(CURL *easy, const struct connect_options *connect_options)
 {
     if (connect_options->unix_path) {
@@ -42,5 +64,9 @@ void connect_options_apply(CURL *easy, const struct connect_options *connect_opt
     if (connect_options->ca_file) {
         curl_easy_setopt(easy, CURLOPT_CAINFO, connect_options->ca_file);
         curl_easy_setopt(easy, CURLOPT_CAPATH, NULL); /* instead of the system's, not beside them */
+        return;
     }
+    const char *found = system_certificates();
+    if (found)
+        curl_easy_setopt(easy, CURLOPT_CAINFO, found);
 }

@@ -244,8 +244,8 @@ static void transfer_fail(struct http_transfer *t, CURLcode curl)
             "%.80s: the answer is larger than %zu bytes", peer, t->http->options.response_limit);
     else if (trouble == TROUBLE_CUT)
         error_set(&result.error, code,
-            "%.80s: the connection was cut after %zu bytes of answer: %.90s", peer, t->received,
-            words);
+            "%.80s: the connection was lost after %zu bytes of the answer: %.90s", peer,
+            t->received, words);
     else if (curl == CURLE_PEER_FAILED_VERIFICATION)
         error_set(&result.error, code,
             "%.80s: its certificate is not trusted (%.90s): see --ca-file", peer, words);
@@ -409,8 +409,8 @@ static bool end_one_stalled(struct http *http)
         }
         struct http_result result = { 0 };
         error_set(&result.error, http->options.codes.stall,
-            "%.80s: nothing came for %g s, after %zu bytes of answer", http->options.peer, limit,
-            t->received);
+            "%.80s: no data arrived for %g s, after %zu bytes of the answer", http->options.peer,
+            limit, t->received);
         transfer_finish(t, &result);
         return true;
     }
@@ -548,10 +548,10 @@ static bool transfer_set_url(struct http_transfer *t, const char *url)
     struct http *http = t->http;
     if (!http->url)
         parse_first_url(http, url);
-    bool known = http->parsed_url && strcmp(url, http->url) == 0;
-    if (known && t->parsed)
+    bool is_same = http->parsed_url && strcmp(url, http->url) == 0;
+    if (is_same && t->parsed)
         return true;
-    t->parsed = known && t->fresh;
+    t->parsed = is_same && t->fresh;
     t->fresh = false;
     if (t->parsed)
         return curl_easy_setopt(t->easy, CURLOPT_CURLU, http->parsed_url) == CURLE_OK;
@@ -682,7 +682,7 @@ int http_open(
     if (rc < 0)
         return rc;
     if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK)
-        return error_set(err, ERROR_IO, "libcurl cannot be started");
+        return error_set(err, ERROR_IO, "libcurl could not be initialised");
     struct http *http = calloc(1, sizeof *http);
     if (!http) {
         curl_global_cleanup();

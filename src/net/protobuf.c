@@ -82,11 +82,6 @@ int protobuf_next(struct protobuf_reader *r, struct protobuf_field *field, struc
     return rc < 0 ? rc : 1;
 }
 
-int64_t protobuf_signed(uint64_t value)
-{
-    return (int64_t)(value >> 1) ^ -(int64_t)(value & 1);
-}
-
 static void put_varint(struct buf *out, uint64_t value)
 {
     for (; value >= 0x80; value >>= 7)

@@ -30,8 +30,6 @@ struct protobuf_field {
 
 /* Returns 1 for a field, 0 at the end, or ERROR_PROTOCOL. */
 int protobuf_next(struct protobuf_reader *r, struct protobuf_field *field, struct error *err);
-/* Decodes a sint32 or sint64. */
-int64_t protobuf_signed(uint64_t value);
 
 void protobuf_put_number(struct buf *out, uint32_t number, uint64_t value);
 void protobuf_put_bytes(struct buf *out, uint32_t number, const void *data, size_t len);

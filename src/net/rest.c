@@ -48,7 +48,7 @@ struct rest_request {
     unsigned tries;
     struct timer *deadline, *pause; /* deadline: NULL without one */
     struct http_transfer *transfer; /* NULL during a pause */
-    bool told_some;                 /* a piece was delivered */
+    bool delivered_some;            /* a piece was delivered */
     bool telling, cancelled;        /* if cancelled from within `piece`, it is freed afterwards */
 };
 TAILQ_HEAD(request_list, rest_request);
@@ -96,7 +96,7 @@ static void rest_explain_status(const struct rest *r, long status, struct json_o
     if (text && text[0])
         text_append_visible(&words, text, strnlen(text, WORDS_MOST * 2));
     else
-        buf_puts(&words, "it does not say why");
+        buf_puts(&words, "it gave no reason");
     /* Masks before truncating, which could leave half of a secret. */
     if (r->secret && words.data)
         text_mask(words.data, words.len, r->secret);
@@ -108,14 +108,16 @@ static void rest_explain_status(const struct rest *r, long status, struct json_o
     const char *said = words.data ? words.data : "";
     int n = (int)words.len;
     if (status == 401)
-        error_set(err, ERROR_PERMISSION, "%s does not take the key: check %s: %.*s", r->name,
+        error_set(err, ERROR_PERMISSION, "%s rejects the key: check %s: %.*s", r->name,
             r->key_variable, n, said);
     else if (status == 402 || status == 403)
-        error_set(err, ERROR_PERMISSION, "%s refuses (%ld): %.*s", r->name, status, n, said);
+        error_set(
+            err, ERROR_PERMISSION, "%s refused the request (%ld): %.*s", r->name, status, n, said);
     else if (status == 404)
         error_set(err, ERROR_NOT_FOUND, "%s: %.*s", r->name, n, said);
     else
-        error_set(err, ERROR_ENVIRONMENT, "%s says %ld: %.*s", r->name, status, n, said);
+        error_set(
+            err, ERROR_ENVIRONMENT, "%s answered with status %ld: %.*s", r->name, status, n, said);
 }
 
 /* ---- a request's life ---- */
@@ -181,7 +183,7 @@ static double pause_before_next(const struct rest_request *q, const struct http_
         may |= q->again && result->error.code == ERROR_NONE && result->status == passing[i];
     bool answered = result->error.code == ERROR_NONE;
     unsigned most = answered || q->rest->tries < TRIES_UNHEARD ? q->rest->tries : TRIES_UNHEARD;
-    if (!may || result->hopeless || q->told_some || q->tries >= most)
+    if (!may || result->hopeless || q->delivered_some || q->tries >= most)
         return -1;
     double left = q->deadline ? q->seconds - clock_seconds_since(q->begun_ns) : INFINITY;
     return retry_pause_seconds(q->tries, result->retry_after, left);
@@ -204,7 +206,7 @@ static void rest_on_data(void *arg, const char *data, size_t len)
         buf_append(&q->in, data, len < room ? len : room);
         return;
     }
-    q->told_some = q->telling = true;
+    q->delivered_some = q->telling = true;
     q->piece(q->arg, data, len);
     q->telling = false;
     if (q->cancelled)
@@ -340,8 +342,8 @@ static int check_secret(const struct rest *r, struct error *err)
     for (const char *c = r->secret; c && *c; c++)
         if (*c <= ' ' || *c >= 0x7F)
             return error_set(err, ERROR_CONFIG,
-                "the key of %s holds a space or an odd character: check %s", r->name,
-                r->key_variable);
+                "the key of %s contains a space or a character that keys do not have: check %s",
+                r->name, r->key_variable);
     return 0;
 }
 

@@ -328,7 +328,7 @@ int stream_open(struct loop *loop, const struct stream_options *options,
     if (rc < 0)
         return rc;
     if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK)
-        return error_set(err, ERROR_IO, "libcurl cannot be started");
+        return error_set(err, ERROR_IO, "libcurl could not be initialised");
     struct stream *s = calloc(1, sizeof *s);
     if (!s) {
         curl_global_cleanup();

@@ -34,13 +34,12 @@ static int url_check(CURLU *url, const char *text, const char *key, struct error
         scheme = url_part(url, CURLUPART_SCHEME, 0);
     if (!scheme || (strcmp(scheme, "http") != 0 && strcmp(scheme, "https") != 0))
         return error_set(err, ERROR_CONFIG,
-            "the base URL '%.100s' is none: it must be like http://host:port/v1 or https://host/v1",
-            text);
+            "the base URL '%.100s' is not a URL like http://host:port/v1 or https://host/v1", text);
     user = url_part(url, CURLUPART_USER, 0);
     password = url_part(url, CURLUPART_PASSWORD, 0);
     if (user || password)
         return error_set(err, ERROR_CONFIG,
-            "the base URL must hold no user and no password: give the key as %s", key);
+            "the base URL must not contain a user or a password: give the key as %s", key);
     return 0;
 }
 

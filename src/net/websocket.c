@@ -180,7 +180,8 @@ static void websocket_stream_closed(void *arg, const struct error *why)
     struct websocket_end end = { .http = ws->http, .reason = "", .error = *why };
     ws->depth++;
     if (why->code == ERROR_NONE)
-        error_set(&end.error, ws->code, "%.80s: the connection ended without a word", ws->peer);
+        error_set(&end.error, ws->code, "%.80s: the connection ended without a closing message",
+            ws->peer);
     websocket_tell_closed(ws, &end);
     websocket_leave(ws);
 }
@@ -275,7 +276,7 @@ static int make_request(
     cleanup_buf struct buf key = { 0 };
     const char *host = strstr(o->url, "://");
     if (!host || !fits_a_line(o->url) || strchr(o->url, ' '))
-        return error_set(err, ERROR_ARGUMENT, "%.80s: its address is no URL", o->peer);
+        return error_set(err, ERROR_ARGUMENT, "%.80s: the address is not a URL", o->peer);
     host += 3;
     int rc = random_bytes(random, sizeof random, err);
     if (rc < 0)
@@ -288,7 +289,7 @@ static int make_request(
         host[n] == '/' ? "" : "/", host + n, (int)n, host, buf_text(&key));
     for (size_t i = 0; i < o->header_count; i++) {
         if (!fits_a_line(o->headers[i]))
-            return error_set(err, ERROR_ARGUMENT, "a header of the request has a line break");
+            return error_set(err, ERROR_ARGUMENT, "a header of the request contains a line break");
         buf_printf(out, "%s\r\n", o->headers[i]);
     }
     buf_puts(out, "\r\n");

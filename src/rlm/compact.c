@@ -14,6 +14,7 @@
 #include "base/json/json.h"
 #include "base/text.h"
 #include "lm/context_window.h"
+#include "lm/request.h"
 #include "rlm/prompt.h"
 #include "rlm/run.h"
 
@@ -27,7 +28,7 @@ static int64_t tokens_now(const struct rlm_run *r)
 {
     size_t bytes = 0;
     for (size_t i = r->counted; i < r->message_count; i++)
-        bytes += r->messages[i].len;
+        bytes += r->messages[i].len + LM_IMAGE_WEIGHT * r->messages[i].images.count;
     return r->counted_tokens + (int64_t)(bytes / 4);
 }
 
@@ -137,7 +138,7 @@ static size_t bytes_between(const struct rlm_run *r, size_t from, size_t to)
 {
     size_t bytes = 0;
     for (size_t i = from; i < to; i++)
-        bytes += r->messages[i].len;
+        bytes += r->messages[i].len + LM_IMAGE_WEIGHT * r->messages[i].images.count;
     return bytes;
 }
 
@@ -149,11 +150,11 @@ static int put_summary(struct rlm_run *r, size_t last, struct buf *text, struct 
     if (!summary)
         return error_memory(err);
     for (size_t i = FIRST; i < last; i++)
-        free(r->messages[i].text);
+        message_free(&r->messages[i]);
     /* Cannot fail: a message was removed before. */
     memmove(r->messages + FIRST + 1, r->messages + last,
         (r->message_count - last) * sizeof *r->messages);
-    r->messages[FIRST] = (struct message){ "user", summary, len };
+    r->messages[FIRST] = (struct message){ .role = "user", .text = summary, .len = len };
     r->message_count -= last - FIRST - 1;
     r->summaries++;
     return 0;
@@ -173,7 +174,7 @@ static int cut_outputs(struct rlm_run *r, size_t last, struct error *err)
         char *cut = buf_steal(&text);
         if (!cut)
             return error_memory(err);
-        free(m->text);
+        message_free(m);
         m->text = cut;
         m->len = len;
     }
@@ -221,7 +222,7 @@ void compact_take_summary(struct rlm_run *r, const char *said, size_t len)
 {
     struct error err = { 0 };
     r->compacting = false;
-    free(r->messages[--r->message_count].text); /* the question for it */
+    message_free(&r->messages[--r->message_count]); /* the question for it */
     int64_t before = tokens_now(r);
     int rc = compact_shorten(r, said, len, &err);
     if (rc == 0)

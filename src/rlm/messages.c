@@ -16,8 +16,14 @@ int message_add(struct rlm_run *r, const char *role, char *text, size_t len, str
         return error_memory(err);
     }
     r->messages = messages;
-    r->messages[r->message_count++] = (struct message){ role, text, len };
+    r->messages[r->message_count++] = (struct message){ .role = role, .text = text, .len = len };
     return 0;
+}
+
+void message_free(struct message *m)
+{
+    free(m->text);
+    images_free(&m->images);
 }
 
 int message_add_buf(struct rlm_run *r, const char *role, struct buf *text, struct error *err)
@@ -66,6 +72,7 @@ int message_add_first(struct rlm_run *r, struct error *err)
         .helpers = !r->tree->o.session.no_helpers,
         .literal_grep = r->tree->o.session.literal_grep,
         .about = session_about(r->session),
+        .images = images_most(r) > 0,
         .prepared = &r->prepared,
         .contexts = r->place.contexts };
     prompt_system(&text, &session);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/cleanup.h"
+#include "lm/request.h"
 #include "rlm/run.h"
 
 /* Reserves a call: the root's turns are bounded by their number, a child's count as calls of its
@@ -54,6 +55,12 @@ static void model_replied(void *arg, const struct lm_reply *reply)
         turn_take_reply(r, reply);
 }
 
+static void model_retried(void *arg, const struct lm_retry *retry)
+{
+    const struct rlm_run *r = arg;
+    run_tell_retry(arg, 0, r->model, retry);
+}
+
 /* Returns the messages that are new to the model. */
 static void tell_request(struct rlm_run *r)
 {
@@ -68,6 +75,7 @@ static int start_call(
     struct rlm_run *r, const struct lm_request *request, size_t bytes, struct error *err)
 {
     struct lm_request keyed = *request;
+    keyed.retry = model_retried;
     char key[LM_KEY_SIZE];
     bool streamed = r->tree->o.event && !r->place.parent && !r->compacting;
     const struct budget_call call = { .model = r->model ? r->model : lm_name(r->lm),
@@ -123,14 +131,24 @@ int model_call_begin(struct rlm_run *r, struct error *err)
     int rc = r->resume ? replay_next_call(r, &known, err) : 0;
     if (rc < 0)
         return rc;
+    size_t part_count = 0;
+    for (size_t i = 0; i < r->message_count; i++)
+        part_count += r->messages[i].images.count > 0 ? 1 + r->messages[i].images.count : 0;
     cleanup_free struct lm_message *messages = calloc(r->message_count, sizeof *messages);
-    if (!messages)
+    cleanup_free struct lm_part *parts = calloc(part_count + 1, sizeof *parts);
+    if (!messages || !parts)
         return error_memory(err);
+    struct lm_part *next = parts;
     for (size_t i = 0; i < r->message_count; i++) {
         messages[i] = (struct lm_message){
             .role = r->messages[i].role, .text = r->messages[i].text, .len = r->messages[i].len
         };
-        bytes += r->messages[i].len;
+        if (r->messages[i].images.count > 0) {
+            messages[i].parts = next;
+            messages[i].part_count = images_parts(&r->messages[i], next);
+            next += messages[i].part_count;
+        }
+        bytes += r->messages[i].len + LM_IMAGE_WEIGHT * r->messages[i].images.count;
     }
     struct lm_request request = { .model = r->model,
         .messages = messages,

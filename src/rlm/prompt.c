@@ -33,7 +33,7 @@ void prompt_fill(struct buf *out, const char *text, const struct prompt_value *v
         const struct prompt_value *value = *at == '{' ? placeholder_at(values, at) : NULL;
         size_t len = value ? strlen(value->name) + 2 : strcspn(at + 1, "{") + 1;
         bool alone = value && (at == text || (at > text + 1 && at[-1] == '\n' && at[-2] == '\n')) &&
-            at[len] == '\n';
+                     at[len] == '\n';
         if (value)
             buf_puts(out, value->text);
         else
@@ -134,6 +134,8 @@ static void put_guest(struct buf *out, const struct prompt_session *s)
         put_point(out, PROMPT_SESSION_CHILDREN);
     put_point(out, PROMPT_SESSION_BUFFERS);
     prompt_helpers(out, s);
+    if (s->images)
+        put_point(out, PROMPT_SESSION_IMAGES);
     if (s->volume)
         prompt_put_volume(out, s->volume, s->workspace);
     if (s->workspace)
@@ -188,8 +190,9 @@ void prompt_system(struct buf *out, const struct prompt_session *s)
         { "tools", buf_text(&tools) },
         { 0 },
     };
-    const char *text = s->system && s->system[0] ? s->system
-        : prompt_text(s->about ? PROMPT_SYSTEM_CUSTOM : PROMPT_SYSTEM);
+    const char *text = s->system && s->system[0]
+                           ? s->system
+                           : prompt_text(s->about ? PROMPT_SYSTEM_CUSTOM : PROMPT_SYSTEM);
     prompt_fill(out, text, values);
     drop_last_newlines(out);
     buf_putc(out, '\n');
@@ -332,8 +335,7 @@ void prompt_summary(struct buf *out, const char *said, size_t len, bool history)
 
 void prompt_shortened(struct buf *out, const char *text, size_t len, size_t max, bool history)
 {
-    PROMPT_FILL(
-        out, PROMPT_SHORTENED, { "history", history ? prompt_text(PROMPT_HISTORY) : "" });
+    PROMPT_FILL(out, PROMPT_SHORTENED, { "history", history ? prompt_text(PROMPT_HISTORY) : "" });
     buf_putc(out, '\n');
     put_shortened(out, text, len, max);
 }

@@ -39,21 +39,23 @@ struct prompt_session {
     const char *model;                 /* its name */
     const char *instructions;          /* NULL or "": none */
     const struct schema *answer;       /* the type of the answer; NULL: any */
+    bool images;                       /* the model sees images of results */
     const char *volume;                /* where it is; NULL: none */
     const struct workspace *workspace; /* NULL: none */
     bool rules, no_standard_imports, children;
     bool several; /* contexts, not one or none */
     bool helpers, literal_grep;
-    const char *
-        about; /* nothing of guest/python is there: what else is, "" for nothing; NULL: it is there */
+    /* For a guest without guest/python: a description of what it offers, "" for nothing. NULL: the
+     * guest has guest/python. */
+    const char *about;
     /* The tools and values, whose names go before those of the helpers; NULL: none. */
     const struct prepare *prepared;
     const struct contexts *contexts;
 };
 
 /* How to work and what there is to work with. Each name that Droste's own text mentions exists in
- * the guest and does what the text says (tests/e2e/test_prompt.py). The schema, the instructions and
- * the tools are appended to a text of the user's that has no placeholder for them. */
+ * the guest and does what the text says (tests/e2e/test_prompt.py). The schema, the instructions
+ * and the tools are appended to a user's text that does not name a place for them. */
 void prompt_system(struct buf *out, const struct prompt_session *session);
 
 /* The part of it that is about the helpers. */

@@ -45,6 +45,7 @@ void prompt_next_question(struct buf *out, const struct prompt_next *next)
     PROMPT_FILL(out, PROMPT_QUESTION_NEXT, { "answer", buf_text(&answer) },
         { "question", next->question }, { "contexts", buf_text(&contexts) }, { "turns", turns },
         { "count", count },
-        { "session", prompt_text(next->lost ? PROMPT_QUESTION_SESSION_LOST : PROMPT_QUESTION_SESSION_KEPT) });
+        { "session", prompt_text(next->lost ? PROMPT_QUESTION_SESSION_LOST
+                                            : PROMPT_QUESTION_SESSION_KEPT) });
     out->failed |= answer.failed || contexts.failed;
 }

@@ -69,7 +69,7 @@ static int take_gone(struct rlm_run *r, struct error *err)
     return rc;
 }
 
-static int take_past(struct rlm_run *r, struct error *err)
+static int replay_take_stored_run(struct rlm_run *r, struct error *err)
 {
     bool again = r->tree->o.again; /* then no time has passed, and the session itself is needed */
     uint64_t ns = again ? 0 : (uint64_t)(resume_seconds(r->resume) * 1e9);
@@ -92,7 +92,7 @@ int replay_open(struct rlm_run *r, struct error *err)
     int rc = resume_open(o->store, r->place.resume, o->again, &r->resume, err);
     if (rc == 0) {
         snprintf(r->result.run, sizeof r->result.run, "%s", r->place.resume);
-        rc = take_past(r, err);
+        rc = replay_take_stored_run(r, err);
     }
     /* Does not report a failure to a parent whose child merely could not be replayed. */
     return rc < 0 && r->place.parent ? replay_diverge(r, rc, err) : rc;
@@ -152,7 +152,7 @@ static int replace_messages(struct rlm_run *r, struct json_object *list, struct 
     size_t count = json_length(list);
     int rc = 0;
     while (r->message_count > r->recorded)
-        free(r->messages[--r->message_count].text);
+        message_free(&r->messages[--r->message_count]);
     for (size_t i = 0; rc == 0 && i < count; i++) {
         struct json_object *m = json_object_array_get_idx(list, i), *content = NULL;
         const char *role = lm_role(json_get_string(m, "role", NULL));
@@ -160,6 +160,9 @@ static int replace_messages(struct rlm_run *r, struct json_object *list, struct 
         size_t len = content ? (size_t)json_object_get_string_len(content) : 0;
         rc = message_add(
             r, role ? role : "user", text_copy(json_get_string(m, "content", ""), len), len, err);
+        if (rc == 0)
+            rc = images_recall(
+                m, resume_recorded(r->resume), &r->messages[r->message_count - 1].images, err);
     }
     return rc;
 }

@@ -48,6 +48,7 @@ int resume_count(
     struct recorded_run *run;
     int rc = 0;
     budget_count_record(budget, replay_log_bytes(r->recorded));
+    budget->result_bytes += (int64_t)replay_log_result_bytes(r->recorded);
     for (size_t i = 0; rc == 0 && (call = replay_log_call_at(r->recorded, i)); i++) {
         resume_count_place(call, budget);
         rc = count_call(call, budget, account, err);
@@ -154,7 +155,7 @@ int resume_next_call(struct resume *r, int64_t turn, struct recorded_call **out,
         return 0;
     if ((*out)->turn != turn)
         return error_set(err, ERROR_MODEL_REPLAY,
-            "turn %lld: the loop asks the model, which the record says it did in turn %lld only; "
+            "turn %lld: the loop asks the model, but in the record it did so only in turn %lld; "
             "the run cannot be resumed",
             (long long)turn, (long long)(*out)->turn);
     replay_log_take(r->recorded, *out);
@@ -173,8 +174,8 @@ int resume_next_cell(struct resume *r, int64_t turn, const char *code, size_t le
         return rc;
     if ((*out)->turn != turn || strcmp((*out)->code.hash, hash) != 0)
         return error_set(err, ERROR_MODEL_REPLAY,
-            "turn %lld: the code that comes next is not that of cell %lld of turn %lld in the "
-            "record; the run cannot be resumed",
+            "turn %lld: the next code differs from cell %lld of turn %lld in the record; the run "
+            "cannot be resumed",
             (long long)turn, (long long)(*out)->number, (long long)(*out)->turn);
     (*out)->begun = true;
     return 0;
@@ -228,18 +229,18 @@ int resume_check_cell(struct resume *r, const struct recorded_cell *cell,
     struct recorded_run *run = replay_log_unasked_run(r->recorded, cell->id);
     if (cell->ended && strcmp(status, cell->status) != 0)
         return error_set(err, ERROR_MODEL_REPLAY,
-            "turn %lld, cell %lld: it ended as '%s', and '%.20s' is what the record says; the run "
-            "cannot be resumed",
+            "turn %lld, cell %lld: it ended as '%s', but the record says '%.20s'; the run cannot "
+            "be resumed",
             (long long)cell->turn, (long long)cell->number, status, cell->status);
     if (unasked && result->alive)
         return error_set(err, ERROR_MODEL_REPLAY,
-            "turn %lld, cell %lld, call %lld: the code did not ask what the record says that it "
-            "asked; the run cannot be resumed",
+            "turn %lld, cell %lld, call %lld: the code did not make this recorded call; the run "
+            "cannot be resumed",
             (long long)cell->turn, (long long)cell->number, (long long)unasked->number);
     if (run && result->alive)
         return error_set(err, ERROR_MODEL_REPLAY,
-            "turn %lld, cell %lld: the code did not ask for child run %.64s, for which the record "
-            "says that it asked; the run cannot be resumed",
+            "turn %lld, cell %lld: the code did not start the recorded child run %.64s; the run "
+            "cannot be resumed",
             (long long)cell->turn, (long long)cell->number, run->id);
     return 0;
 }

@@ -9,8 +9,8 @@
 #ifndef DROSTE_RLM_RLM_H
 #define DROSTE_RLM_RLM_H
 
-#include "broker/broker.h"
 #include "broker/budget.h"
+#include "broker/options.h"
 #include "broker/tools.h"
 #include "lm/lm.h"
 #include "session/context.h"
@@ -38,9 +38,11 @@ enum rlm_event_kind {
     RLM_EVENT_REPLY,   /* text: the whole reply */
     RLM_EVENT_CELL,    /* text: the code that runs next */
     RLM_EVENT_OUTPUT,  /* text: a piece of its output; `stream` 1 or 2 */
+    RLM_EVENT_DISPLAY, /* results->latest: a rich result that the running cell shows */
     RLM_EVENT_RESULT,  /* cell: how it ended */
     RLM_EVENT_CALLS,   /* a call ended, except the root's own; see the budget */
     RLM_EVENT_NOTICE,  /* text: a notice for the user */
+    RLM_EVENT_RETRY,   /* text: why an attempt failed; `retry`. Of code's calls with all_events */
     /* Only with `all_events`: */
     RLM_EVENT_REQUEST,  /* text: the new messages for the model, as JSON */
     RLM_EVENT_CALL,     /* code calls a model; text: the prompt */
@@ -57,6 +59,7 @@ struct rlm_event {
     const char *text;
     size_t len;
     const struct cell_result *cell;
+    const struct bundles *results; /* of the cell, so far */
     const struct budget *budget;
     unsigned run, depth; /* the run of the event; 0: the root */
     uint64_t call;       /* number of the run's call, or of the tree's child */
@@ -65,6 +68,7 @@ struct rlm_event {
     double seconds;      /* of an end */
     int64_t used_calls;
     const struct lm_usage *used; /* of an end: by the call, or by the child's tree */
+    const struct lm_retry *retry;
 };
 
 struct rlm_options {
@@ -92,6 +96,8 @@ struct rlm_options {
     unsigned child_iterations; /* of each run below the root */
     double compaction;         /* fill level that triggers compaction; 0: never */
     int64_t window;            /* context window in tokens; 0: from lm/context_window.h */
+    unsigned max_images;       /* of a turn's results that the model sees … */
+    bool images_of_all;        /* … also if it is not known to read images (lm/vision.h) */
     size_t max_output_chars;   /* bytes of a cell's output for the model */
     struct store *store;       /* NULL: no record */
     const char *resume;        /* recorded run to resume; NULL: a new one */
@@ -109,12 +115,15 @@ struct rlm_options {
     const char *system_prompt; /* replaces Droste's system prompt; NULL or "": none */
     void (*event)(void *arg, const struct rlm_event *event); /* may be NULL */
     bool all_events; /* events of child runs and of each call, too */
+    unsigned values; /* of the root: typed values up to this version (wire/values.h); 0: JSON */
     void *arg;
 };
 
 struct rlm_result {
     enum rlm_status status;
-    char *answer;       /* JSON, or NULL */
+    char *answer; /* JSON, or NULL */
+    /* with the answer's typed values; NULL: without them, or not submitted in this process */
+    struct submission *submit;
     struct error error; /* why there is no answer, or no complete one */
     char run[STORE_RUN_ID_SIZE];
     unsigned iterations;

@@ -4,10 +4,10 @@
  *        ▲                               ▲                        │
  *        │ (the sandbox died)            └── feed the output back ┘─► an answer ─► end
  *
- * Each arrow is a callback from a lower layer. A session must not be closed within its own callback,
- * so a zero-delay timer replaces a dead one. `run_end` is the only end: it ends the child runs,
- * closes the record and calls the caller, once. run_session.c leads to the first turn, turn.c has
- * the turns.
+ * Each arrow is a callback from a lower layer. A session must not be closed within its own
+ * callback, so a zero-delay timer replaces a dead one. `run_end` is the only end: it ends the child
+ * runs, closes the record and calls the caller, once. run_session.c leads to the first turn, turn.c
+ * has the turns.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +16,7 @@
 #include "base/cleanup.h"
 #include "base/text.h"
 #include "rlm/run.h"
+#include "session/submission.h"
 
 static const char *const status_names[] = { "answered", "exhausted", "budget", "timeout",
     "cancelled", "error", "interrupted" };
@@ -53,8 +54,25 @@ void run_calls_changed(void *arg)
     run_tell(r->tree->root, RLM_EVENT_CALLS, "", 0);
 }
 
+void run_tell_retry(
+    struct rlm_run *r, uint64_t call, const char *model, const struct lm_retry *retry)
+{
+    struct rlm_event event = { .kind = RLM_EVENT_RETRY,
+        .call = call,
+        .model = model,
+        .text = retry->why->text,
+        .len = strlen(retry->why->text),
+        .status = error_code_name(retry->why->code),
+        .retry = retry };
+    run_tell_event(r, &event);
+}
+
 void run_tell_call(void *arg, const struct broker_told *told)
 {
+    if (told->retry) {
+        run_tell_retry(arg, told->id, told->model, told->retry);
+        return;
+    }
     const struct lm_reply *reply = told->reply;
     struct rlm_event event = { .kind = reply ? RLM_EVENT_CALLED : RLM_EVENT_CALL,
         .call = told->id,
@@ -79,7 +97,7 @@ void run_tell_call(void *arg, const struct broker_told *told)
 static void give_up_waiting(struct rlm_run *r)
 {
     struct error why = { 0 };
-    error_set(&why, ERROR_CANCELLED, "the run in which this was asked has ended");
+    error_set(&why, ERROR_CANCELLED, "the run that made this call has ended");
     broker_give_up(r->broker, r->session, &why);
 }
 
@@ -245,6 +263,8 @@ static int begin_chat(struct rlm_run *r, struct error *err)
     for (size_t i = 0; rc == 0 && i < last->message_count; i++) {
         const struct message *m = &last->messages[i];
         rc = message_add(r, m->role, text_copy(m->text, m->len), m->len, err);
+        if (rc == 0)
+            rc = images_copy(&r->messages[r->message_count - 1].images, &m->images, err);
     }
     r->recorded = r->inherited = r->message_count;
     return rc;
@@ -339,11 +359,13 @@ void run_free(struct rlm_run *r)
     timer_free(r->step);
     resume_free(r->resume);
     for (size_t i = 0; i < r->message_count; i++)
-        free(r->messages[i].text);
+        message_free(&r->messages[i]);
     free(r->messages);
+    images_drop(r);
     free(r->question);
     free(r->model);
     free(r->result.answer);
+    submission_free(r->result.submit);
     free(r->result.resumed);
     json_object_put(r->variables);
     buf_free(&r->reply);

@@ -9,7 +9,10 @@
 
 #include <sys/queue.h>
 
+#include "base/hash.h"
 #include "broker/broker.h"
+#include "broker/shared_value.h"
+#include "broker/replay/replay_log.h"
 #include "rlm/chat.h"
 #include "rlm/parse.h"
 #include "rlm/resume.h"
@@ -46,10 +49,23 @@ struct run_place {
     bool reserved;                   /* its first call is, in the budget */
 };
 
+struct image {
+    const char *type; /* "image/png" or "image/jpeg" */
+    char *data;
+    size_t len;
+    char hash[HASH_TEXT_SIZE];
+};
+
+struct images {
+    struct image *items;
+    size_t count, cap;
+};
+
 struct message {
     const char *role;
     char *text;
     size_t len;
+    struct images images; /* of a user's: what the model sees besides the text */
 };
 
 struct rlm_run {
@@ -99,6 +115,8 @@ struct rlm_run {
     unsigned errors; /* turns in a row of which that is true */
     int64_t cell_record;
     struct buf feedback;
+    struct images images;   /* of this turn, which go with the feedback */
+    size_t images_left_out; /* of this turn */
 
     struct resume *resume;           /* NULL: a new run */
     struct recorded_call *known;     /* whose reply comes next */
@@ -133,6 +151,9 @@ void run_tell_event(struct rlm_run *run, struct rlm_event *event);
 void run_calls_changed(void *run);
 /* The broker's `told`. */
 void run_tell_call(void *run, const struct broker_told *told);
+/* `call` is 0 of the run's own. */
+void run_tell_retry(
+    struct rlm_run *r, uint64_t call, const char *model, const struct lm_retry *retry);
 /* The run whose conversation this one goes on with; NULL: it begins one. */
 struct rlm_run *run_before(const struct rlm_run *run);
 
@@ -152,6 +173,31 @@ int message_add_buf(struct rlm_run *r, const char *role, struct buf *text, struc
 int message_add_reply(struct rlm_run *r, const char *text, size_t len, struct error *err);
 /* What the model is told before its first turn: all, or the next question of a conversation. */
 int message_add_first(struct rlm_run *r, struct error *err);
+
+void message_free(struct message *m);
+
+/* images.c: images of rich results that the model sees. */
+void images_free(struct images *images);
+int images_add(
+    struct images *images, const char *type, const char *data, size_t len, struct error *err);
+int images_copy(struct images *to, const struct images *from, struct error *err);
+/* How many images of a turn the run's model sees. */
+size_t images_most(const struct rlm_run *r);
+/* Takes those of a cell into r->images. */
+int images_take(struct rlm_run *r, const struct bundles *results, struct error *err);
+/* Whether this is one of them, which the record then needs. */
+bool images_have(const struct rlm_run *r, const struct bundle_item *item);
+/* Says that they follow the text. */
+void images_tell(const struct rlm_run *r, struct buf *out);
+/* Moves them to the last message. */
+void images_attach(struct rlm_run *r);
+void images_drop(struct rlm_run *r);
+/* In a recorded request: a member `images` with types, sizes and hashes. */
+void images_put_json(const struct images *images, struct buf *out);
+int images_recall(struct json_object *message, struct replay_log *recorded, struct images *images,
+    struct error *err);
+/* A message's text and images as parts, 1 + images.count of them. */
+size_t images_parts(const struct message *m, struct lm_part *parts);
 
 /* model_call.c: asks the model; turn_take_reply gets the reply. */
 int model_call_begin(struct rlm_run *r, struct error *err);

@@ -1,9 +1,12 @@
 /* rlm/run_record.c: writes a run to the record. */
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/cleanup.h"
 #include "base/json/json.h"
 #include "base/text.h"
+#include "broker/model_call.h"
 #include "rlm/run.h"
 
 #ifndef DROSTE_VERSION
@@ -101,7 +104,7 @@ static int keep_contexts(
 
 /* Reserves space for the start of a run. A child's question was requested by its parent's code,
  * which reserved the space; everything else is small. */
-static int reserve_begin(struct rlm_run *r, const struct store_run_begin *begin, struct error *err)
+static int reserve_begin(struct rlm_run *r, const droste_record_run *begin, struct error *err)
 {
     struct budget *budget = &r->tree->budget;
     size_t bytes = begin->context.len + begin->limits.len + begin->tools.len + begin->settings.len +
@@ -122,7 +125,7 @@ int run_record_begin(struct rlm_run *r, struct error *err)
     if (!store || rc < 0)
         return rc;
     cleanup_free char *limits = limits_json(r);
-    struct store_run_begin begin = {
+    droste_record_run begin = {
         .parent = above,
         .parent_cell = r->place.parent_cell,
         .previous = parent ? NULL : r->tree->o.previous,
@@ -146,17 +149,17 @@ int run_record_begin(struct rlm_run *r, struct error *err)
 /* Ends a run of an earlier process that does not continue in this one. */
 static int run_record_take_over(struct rlm_run *r)
 {
-    struct resume *past = NULL;
+    struct resume *stored = NULL;
     struct store *store = r->tree->o.store;
-    int rc = resume_open(store, r->place.resume, false, &past, NULL);
+    int rc = resume_open(store, r->place.resume, false, &stored, NULL);
     if (rc < 0)
         return rc;
     snprintf(r->result.run, sizeof r->result.run, "%s", r->place.resume);
-    r->result.iterations = (unsigned)replay_log_turns(resume_recorded(past));
-    r->result.seconds = resume_seconds(past);
-    resume_count_child(past, &r->account);
-    resume_leave(past, store);
-    resume_free(past);
+    r->result.iterations = (unsigned)replay_log_turns(resume_recorded(stored));
+    r->result.seconds = resume_seconds(stored);
+    resume_count_child(stored, &r->account);
+    resume_leave(stored, store);
+    resume_free(stored);
     return 0;
 }
 
@@ -184,7 +187,7 @@ void run_record_end(struct rlm_run *r)
 {
     struct rlm_result *result = &r->result;
     const struct spent *spent = &r->account.spent;
-    struct store_run_end end = {
+    droste_record_run end = {
         .status = rlm_status_name(result->status),
         .error = result->error.code ? result->error.text : NULL,
         .code = result->error.code ? error_code_name(result->error.code) : NULL,
@@ -231,6 +234,8 @@ void run_record_messages(const struct rlm_run *r, struct buf *out)
         buf_printf(out, "%s{\"role\":\"%s\",\"content\":", i > r->recorded ? "," : "",
             r->messages[i].role);
         json_append_string(out, r->messages[i].text, r->messages[i].len);
+        if (r->messages[i].images.count > 0)
+            images_put_json(&r->messages[i].images, out);
         buf_putc(out, '}');
     }
     buf_putc(out, ']');
@@ -244,7 +249,7 @@ int run_record_call(struct rlm_run *r, const char *key, struct error *err)
     if (r->call_record) /* started by an earlier process */
         return store_call_repeat(r->tree->o.store, r->call_record, err);
     run_record_messages(r, &request);
-    struct store_call_begin begin = {
+    droste_record_call begin = {
         .run = r->result.run,
         .turn = r->turn,
         .depth = r->place.depth,
@@ -259,7 +264,7 @@ int run_record_call(struct rlm_run *r, const char *key, struct error *err)
 
 int run_record_call_end(struct rlm_run *r, const struct lm_reply *reply, struct error *err)
 {
-    struct store_call_end end = broker_call_end(reply);
+    droste_record_call end = model_call_end(reply);
     int64_t record = r->call_record;
     r->call_record = 0;
     if (!record)
@@ -270,19 +275,75 @@ int run_record_call_end(struct rlm_run *r, const struct lm_reply *reply, struct 
 
 int run_record_cell(struct rlm_run *r, const char *code, size_t len, struct error *err)
 {
-    struct store_cell_begin begin = {
-        .run = r->result.run, .turn = r->turn, .code = { code, len }
-    };
+    droste_record_cell begin = { .run = r->result.run, .turn = r->turn, .code = { code, len } };
     struct store *store = r->tree->o.store;
     int rc = store ? budget_reserve_record(&r->tree->budget, len, err) : 0;
     return store && rc == 0 ? store_cell_begin(store, &begin, &r->cell_record, err) : rc;
 }
 
+/* The rich results of a cell for the record. */
+struct kept_results {
+    droste_record_media *items;
+    size_t count;
+    char note[160]; /* in place of what was left out */
+};
+
+static void free_kept(struct kept_results *kept)
+{
+    free(kept->items);
+}
+#define cleanup_kept __attribute__((cleanup(free_kept)))
+
+static void kept_add(struct kept_results *kept, size_t result, const struct bundle_item *item)
+{
+    kept->items[kept->count++] = (droste_record_media){ .result = (int64_t)result,
+        .type = item->type,
+        .form = media_form_name(item->form),
+        .value = { item->data ? item->data : "", item->len } };
+}
+
+/* Chooses what the record keeps; a text says what it does not. */
+static int keep_results(
+    struct rlm_run *r, const struct bundles *results, struct kept_results *kept, struct error *err)
+{
+    size_t all = 0, left_out = 0, bytes = 0;
+    for (size_t i = 0; i < results->count; i++)
+        all += results->items[i].count;
+    if (all == 0)
+        return 0;
+    if (!(kept->items = calloc(all + 1, sizeof *kept->items)))
+        return error_memory(err);
+    for (size_t i = 0; i < results->count; i++) {
+        for (size_t j = 0; j < results->items[i].count; j++) {
+            const struct bundle_item *item = &results->items[i].items[j];
+            /* What the model sees is needed to resume the run, whatever room results have. */
+            bool seen = images_have(r, item);
+            if (seen && budget_reserve_record(&r->tree->budget, item->len, err) < 0)
+                return -(int)err->code;
+            if (seen || budget_reserve_result(&r->tree->budget, item->len)) {
+                kept_add(kept, i, item);
+                continue;
+            }
+            left_out++;
+            bytes += item->len;
+        }
+    }
+    if (left_out == 0)
+        return 0;
+    snprintf(kept->note, sizeof kept->note,
+        "[%zu form%s of results, %zu bytes, not recorded: results may take a quarter of the record "
+        "(max-record-size)]",
+        left_out, text_plural((int64_t)left_out), bytes);
+    const struct bundle_item note = { "text/plain", MEDIA_TEXT, kept->note, strlen(kept->note) };
+    kept_add(kept, results->count, &note);
+    return 0;
+}
+
 /* Reserves space for the result of a cell. Without it, the record has only the cell's status,
  * and the run ends. */
-static int reserve_cell_end(struct rlm_run *r, struct store_cell_end *end, struct error *err)
+static int reserve_cell_end(struct rlm_run *r, droste_record_cell *end, struct error *err)
 {
-    struct store_value none = { 0 };
+    droste_value none = { 0 };
     int rc = budget_reserve_record(&r->tree->budget,
         end->standard_output.len + end->standard_error.len + end->submit.len + end->error.len +
             end->variables.len,
@@ -296,6 +357,7 @@ static int reserve_cell_end(struct rlm_run *r, struct store_cell_end *end, struc
 int run_record_cell_end(struct rlm_run *r, const struct cell_result *c, struct error *err)
 {
     cleanup_json struct json_object *e = json_object_new_object();
+    cleanup_kept struct kept_results kept = { 0 };
     size_t submit_len = 0;
     if (!r->tree->o.store)
         return 0;
@@ -307,7 +369,7 @@ int run_record_cell_end(struct rlm_run *r, const struct cell_result *c, struct e
         json_put_text(e, "message", c->error.message);
         json_put_text(e, "traceback", c->error.traceback);
     }
-    struct store_cell_end end = {
+    droste_record_cell end = {
         .status = cell_status_name(c->status),
         .killed = c->killed[0] ? c->killed : NULL,
         .standard_output = { buf_text(&c->out), c->out.len },
@@ -320,6 +382,10 @@ int run_record_cell_end(struct rlm_run *r, const struct cell_result *c, struct e
     };
     int64_t cell = r->cell_record;
     int room = reserve_cell_end(r, &end, err);
+    if (room == 0 && keep_results(r, &c->results, &kept, err) < 0)
+        return -(int)err->code;
+    end.media = kept.items;
+    end.media_count = kept.count;
     r->cell_record = 0;
     int rc = store_cell_end(r->tree->o.store, cell, &end, room < 0 ? NULL : err);
     return room < 0 ? room : rc;
@@ -327,7 +393,7 @@ int run_record_cell_end(struct rlm_run *r, const struct cell_result *c, struct e
 
 void run_record_cell_lost(struct rlm_run *r, const char *by)
 {
-    struct store_cell_end end = { .status = cell_status_name(CELL_KILLED), .killed = by };
+    droste_record_cell end = { .status = cell_status_name(CELL_KILLED), .killed = by };
     if (r->cell_record)
         store_cell_end(r->tree->o.store, r->cell_record, &end, NULL);
     r->cell_record = 0;

@@ -34,8 +34,16 @@ static void run_session_guest_output(
         run_tell_event(r, &event);
 }
 
+static void run_session_guest_display(void *arg, struct session *s, const struct bundles *results)
+{
+    struct rlm_run *r = arg;
+    struct rlm_event event = { .kind = RLM_EVENT_DISPLAY, .text = "", .results = results };
+    if (!r->finished && r->in_cell)
+        run_tell_event(r, &event);
+}
+
 static const struct session_events guest_events = { run_session_guest_call,
-    run_session_guest_call_dropped, run_session_guest_output };
+    run_session_guest_call_dropped, run_session_guest_output, run_session_guest_display };
 
 static int run_session_open_session(struct rlm_run *r, struct error *err)
 {

@@ -6,12 +6,14 @@
  * A run that is resumed does the same; where the record has the next step already, it comes from
  * there (replay.c).
  */
+#include "base/cleanup.h"
 #include "base/json/json.h"
 #include "base/text.h"
 #include "rlm/parse.h"
 #include "rlm/prompt.h"
 #include "rlm/run.h"
 #include "session/answer.h"
+#include "session/submission.h"
 
 enum {
     RESTARTS_MAX = 5,
@@ -90,12 +92,15 @@ void turn_finish(struct rlm_run *r)
         run_fail(r, &err);
         return;
     }
+    images_tell(r, &r->feedback);
     if (r->turn < r->place.iterations)
         buf_printf(&r->feedback, "\nTurn %u of %u.", r->turn + 1, r->place.iterations);
-    if (message_add_buf(r, "user", &r->feedback, &err) < 0)
+    if (message_add_buf(r, "user", &r->feedback, &err) < 0) {
         run_fail(r, &err);
-    else
-        turn_next(r);
+        return;
+    }
+    images_attach(r);
+    turn_next(r);
 }
 
 /* Takes an answer of the right type; otherwise tells the model what is wrong. */
@@ -181,13 +186,19 @@ static void cell_done(void *arg, struct cell_result *c)
     bool late = c->status == CELL_TIMEOUT;
     const char *complaint = cell_complaint(c);
     struct rlm_event event = {
-        .kind = RLM_EVENT_RESULT, .cell = c, .text = complaint, .len = strlen(complaint)
+        .kind = RLM_EVENT_RESULT,
+        .cell = c,
+        .results = &c->results,
+        .text = complaint,
+        .len = strlen(complaint),
     };
     if (r->finished) {
         cell_result_free(c);
         return;
     }
-    int rc = cell_is_over(r, c, &err);
+    int rc = submitted ? 0 : images_take(r, &c->results, &err);
+    if (rc == 0)
+        rc = cell_is_over(r, c, &err);
     run_tell_event(r, &event);
     r->failed |= c->status != CELL_OK && !submitted;
     prompt_result(&r->feedback, c, r->block, r->tree->o.max_output_chars);
@@ -198,6 +209,8 @@ static void cell_done(void *arg, struct cell_result *c)
     }
     if (late)
         broker_deadline(r->broker, r->session, c->error.message);
+    if (submitted && submission_values(c->submit, NULL))
+        r->result.submit = steal(&c->submit);
     cell_result_free(c);
     if (rc < 0)
         run_fail(r, &err);
@@ -206,7 +219,8 @@ static void cell_done(void *arg, struct cell_result *c)
     else if (alive)
         turn_next_block(r);
     else if (++r->restarts > RESTARTS_MAX) {
-        error_set(&err, ERROR_LOST, "the sandbox died %u times; the run was given up", r->restarts);
+        error_set(
+            &err, ERROR_LOST, "the sandbox died %u times, so the run was given up", r->restarts);
         run_fail(r, &err);
     } else {
         timer_start(r->later, 0, 0);
@@ -215,7 +229,12 @@ static void cell_done(void *arg, struct cell_result *c)
 
 static int run_block(struct rlm_run *r, const struct reply_block *block, struct error *err)
 {
-    struct session_cell cell = { .code = block->code, .len = block->len, .execute_timeout = -1 };
+    struct session_cell cell = { .code = block->code,
+        .len = block->len,
+        .results = true,
+        .prints = true, /* for the model, which reads the output */
+        .values = r->place.parent ? 0 : r->tree->o.values,
+        .execute_timeout = -1 };
     run_tell(r, RLM_EVENT_CELL, block->code, block->len);
     int rc = r->same_cell ? 0 : run_record_cell(r, block->code, block->len, err);
     if (r->same_cell)
@@ -323,6 +342,7 @@ void turn_take_reply(struct rlm_run *r, const struct lm_reply *reply)
     buf_clear(&r->reply);
     buf_append(&r->reply, reply->text, reply->len);
     buf_clear(&r->feedback);
+    images_drop(r);
     r->at = 0;
     r->block = 0;
     r->failed = false;

@@ -28,6 +28,7 @@ static const struct {
     { "bytes", VALUE_BYTES },
     { "json", VALUE_JSON },
     { "jsonl", VALUE_JSONL },
+    { "values", VALUE_TYPED },
 };
 
 int context_kind_parse(const char *word, enum value_kind *out, struct error *err)
@@ -39,7 +40,7 @@ int context_kind_parse(const char *word, enum value_kind *out, struct error *err
         return 0;
     }
     return error_set(err, ERROR_ARGUMENT,
-        "context type '%.40s' is not one of auto, text, bytes, json, jsonl", word);
+        "context type '%.40s' is not one of auto, text, bytes, json, jsonl, values", word);
 }
 
 static bool ends_with(const char *path, const char *end)
@@ -138,13 +139,14 @@ static int cannot_read(const char *path, struct error *err)
     enum error_code code = errno == EINTR    ? ERROR_CANCELLED
                            : errno == EACCES ? ERROR_PERMISSION
                                              : ERROR_IO;
-    return error_set_errno(err, code, "the context %.100s cannot be read", path);
+    return error_set_errno(err, code, "the context %.100s could not be read", path);
 }
 
 static int context_too_large(const char *name, uint64_t most, struct error *err)
 {
     return error_set(err, ERROR_ARGUMENT,
-        "the context %.100s is larger than the %.6g MiB that context-size allows: raise that, or give less",
+        "the context %.100s is larger than the %.6g MiB that context-size allows: raise it, or "
+        "give a smaller context",
         name, (double)most / (1 << 20));
 }
 
@@ -158,7 +160,7 @@ static int context_interrupted(
     (void)!poll(fds, array_length(fds), from < 0 ? 0 : -1);
     if (!fds[0].revents)
         return 0;
-    return error_set(err, ERROR_CANCELLED, "interrupted while the context %.100s was read", name);
+    return error_set(err, ERROR_CANCELLED, "interrupted while reading the context %.100s", name);
 }
 
 /* Copies in the kernel where possible (files), otherwise with read and write. */
@@ -197,10 +199,18 @@ static int copy_all(int from, int to, const char *name, const struct context_fil
 int context_from_memory(
     const void *data, size_t len, enum value_kind kind, struct context **out, struct error *err)
 {
+    struct session_part part = { data, len };
+    return context_from_parts(&part, 1, kind, out, err);
+}
+
+int context_from_parts(const struct session_part *parts, size_t count, enum value_kind kind,
+    struct context **out, struct error *err)
+{
     __attribute__((cleanup(cleanup_context))) struct context *c = NULL;
     int rc = context_new("memory", kind, &c, err);
-    if (rc == 0 && file_write_all(c->fd, data, len) < 0)
-        rc = error_set_errno(err, ERROR_IO, "keeping the context in memory");
+    for (size_t i = 0; rc == 0 && i < count; i++)
+        if (file_write_all(c->fd, parts[i].data, parts[i].len) < 0)
+            rc = error_set_errno(err, ERROR_IO, "keeping the context in memory");
     if (rc == 0)
         rc = context_seal(c, err);
     if (rc == 0)
@@ -271,7 +281,7 @@ static int take_file(struct context *c, const FTSENT *entry, size_t root_len,
     off_t so_far = lseek(c->fd, 0, SEEK_CUR);
     struct stat st;
     if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode)) {
-        context_leave_out(c, name, "not a file any more");
+        context_leave_out(c, name, "no longer a file");
         return 0;
     }
     if (so_far < 0 || (uint64_t)so_far + (uint64_t)st.st_size > most)
@@ -336,8 +346,8 @@ static int load_directory(
     fts_close(tree);
     if (rc == 0 && c->files == 0)
         return error_set(err, ERROR_ARGUMENT,
-            "the directory %.80s has no text files%s%.80s; give one that has, or a single file "
-            "with --context-type bytes",
+            "the directory %.80s has no text files%s%.80s; give a directory with text files, or a "
+            "single file with --context-type bytes",
             path, c->first_left_out ? ": first left out: " : "",
             c->first_left_out ? c->first_left_out : "");
     count = htole32((uint32_t)c->files);
@@ -358,7 +368,7 @@ static int open_context(const char *path, uint64_t most, struct stat *st, struct
     if (fd < 0)
         return fd;
     if (fstat(fd, st) < 0)
-        return error_set_errno(err, ERROR_IO, "the context %.100s cannot be read", path);
+        return error_set_errno(err, ERROR_IO, "the context %.100s could not be read", path);
     if (S_ISREG(st->st_mode) && (uint64_t)st->st_size > most)
         return context_too_large(path, most, err);
     return steal_fd(&fd);
@@ -433,7 +443,7 @@ char *context_notice(const struct context *c)
     struct buf text = { 0 };
     if (c->left_out == 0)
         return NULL;
-    buf_printf(&text, "%llu of %llu files are not in the context, the first: %.200s",
+    buf_printf(&text, "%llu of %llu files were left out of the context, the first: %.200s",
         (unsigned long long)c->left_out, (unsigned long long)(c->left_out + c->files),
         c->first_left_out ? c->first_left_out : "?");
     return buf_steal(&text);
@@ -444,15 +454,14 @@ int context_set(const struct context *c, struct session *s, const char *const *n
 {
     int fd = c->len > 0 ? fcntl(c->fd, F_DUPFD_CLOEXEC, 3) : -1;
     if (c->len > 0 && fd < 0)
-        return error_set_errno(err, ERROR_IO, "handing the context over");
+        return error_set_errno(err, ERROR_IO, "passing the context to the guest");
     return session_set(s, names, name_count, c->kind, "", c->len, fd, done, arg, err);
 }
 
 int context_hides_tool(const char *name, struct error *err)
 {
     return error_set(err, ERROR_ARGUMENT,
-        "the context '%.64s' would hide the tool or tool-data of this name: rename one of them",
-        name);
+        "the context '%.64s' has the same name as a tool or tool-data: rename one of them", name);
 }
 
 int context_refused(
@@ -461,7 +470,7 @@ int context_refused(
     const struct cell_error *e = &result->error;
     if (e->type)
         return error_set(err, ERROR_ARGUMENT,
-            "the context %.100s cannot be read as asked; give another --context-type (%s: %s)",
+            "the context %.100s is not of the requested type; give another --context-type (%s: %s)",
             context ? context->source : "(none)", e->type, e->message);
     if (err)
         *err = result->reason;

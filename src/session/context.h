@@ -47,6 +47,9 @@ int context_load(const char *path, enum value_kind kind, const struct context_fi
 int context_look(const char *path, const struct context_filter *filter, struct error *err);
 int context_from_memory(
     const void *data, size_t len, enum value_kind kind, struct context **out, struct error *err);
+/* The same of parts, which follow each other. */
+int context_from_parts(const struct session_part *parts, size_t count, enum value_kind kind,
+    struct context **out, struct error *err);
 void context_free(struct context *context);
 
 /* The contexts of a session, in order. */

@@ -65,7 +65,7 @@ void session_interrupt(struct session *s)
     struct error why = { 0 };
     if (s->finished) {
         error_set(&why, ERROR_CANCELLED,
-            "interrupted while the volume was written back; whether that succeeds is not known");
+            "interrupted while the volume was written back; it may be incomplete");
         session_tell_finished(s, &why);
     }
     if (s->operation && s->rings == 0 && !s->dead)

@@ -10,7 +10,41 @@
 
 static void name_signal(int signal, char *out, size_t size)
 {
-    const char *name = sigabbrev_np(signal);
+    /* sigabbrev_np() of glibc 2.32 is too new for the systems on which wheels run. */
+    static const char *const names[] = {
+        [SIGHUP] = "HUP",
+        [SIGINT] = "INT",
+        [SIGQUIT] = "QUIT",
+        [SIGILL] = "ILL",
+        [SIGTRAP] = "TRAP",
+        [SIGABRT] = "ABRT",
+        [SIGBUS] = "BUS",
+        [SIGFPE] = "FPE",
+        [SIGKILL] = "KILL",
+        [SIGUSR1] = "USR1",
+        [SIGSEGV] = "SEGV",
+        [SIGUSR2] = "USR2",
+        [SIGPIPE] = "PIPE",
+        [SIGALRM] = "ALRM",
+        [SIGTERM] = "TERM",
+        [SIGSTKFLT] = "STKFLT",
+        [SIGCHLD] = "CHLD",
+        [SIGCONT] = "CONT",
+        [SIGSTOP] = "STOP",
+        [SIGTSTP] = "TSTP",
+        [SIGTTIN] = "TTIN",
+        [SIGTTOU] = "TTOU",
+        [SIGURG] = "URG",
+        [SIGXCPU] = "XCPU",
+        [SIGXFSZ] = "XFSZ",
+        [SIGVTALRM] = "VTALRM",
+        [SIGPROF] = "PROF",
+        [SIGWINCH] = "WINCH",
+        [SIGIO] = "POLL",
+        [SIGPWR] = "PWR",
+        [SIGSYS] = "SYS",
+    };
+    const char *name = signal > 0 && (size_t)signal < array_length(names) ? names[signal] : NULL;
     snprintf(out, size, "signal %d%s%s", signal, name ? " SIG" : "", name ? name : "");
 }
 
@@ -47,21 +81,21 @@ static bool explain_limit(struct session *s)
     snprintf(s->killed, sizeof s->killed, "%s", limit_name(limit));
     if (limit == LIMIT_WORKSPACE_SIZE || limit == LIMIT_WORKSPACE_FILES) {
         error_set(&s->death, ERROR_LOST,
-            "the sandbox was killed, because what is in its workspace is over the limit of %s "
-            "(%s); its variables are gone; --%s raises it",
+            "the sandbox was killed because its workspace exceeded the limit of %s (%s); its "
+            "variables are gone; raise it with --%s",
             limit_name(limit), buf_text(&value), limit_option(limit));
         return true;
     }
     if (usage.means[limit] == LIMIT_BY_HOST && limit != LIMIT_MEMORY) {
         error_set(&s->death, ERROR_LOST,
-            "the sandbox was killed, because what is in its volume is over the limit of %s (%s); "
-            "its variables are gone; remove files with `droste volume rm`, or raise it with "
+            "the sandbox was killed because its volume exceeded the limit of %s (%s); its "
+            "variables are gone; remove files with `droste volume rm`, or raise the limit with "
             "`droste volume limit`",
             limit_name(limit), buf_text(&value));
         return true;
     }
     error_set(&s->death, ERROR_LOST,
-        "%s reached the limit of %s (%s) and was killed; its variables are gone; --%s raises it",
+        "%s reached the limit of %s (%s) and was killed; its variables are gone; raise it with --%s",
         usage.means[limit] == LIMIT_BY_RLIMIT ? "the guest's process" : "the sandbox as a whole",
         limit_name(limit), buf_text(&value), limit_option(limit));
     return true;
@@ -80,12 +114,14 @@ void session_explain_death(struct session *s)
         return;
     if (how->known && WIFSIGNALED(how->wait_status)) {
         name_signal(WTERMSIG(how->wait_status), s->killed, sizeof s->killed);
-        error_set(&s->death, ERROR_LOST, "the guest's process died of %s; its variables are gone",
+        error_set(&s->death, ERROR_LOST,
+            "the guest's process was killed by %s; its variables are "
+            "gone",
             s->killed);
     } else if (how->known) {
         snprintf(s->killed, sizeof s->killed, "exit %d", WEXITSTATUS(how->wait_status));
         error_set(&s->death, ERROR_LOST,
-            "the guest's process ended itself with status %d; its variables are gone",
+            "the guest's process exited with status %d; its variables are gone",
             WEXITSTATUS(how->wait_status));
     } else {
         error_set(&s->death, ERROR_LOST, "the sandbox is gone; the cell's outcome is unknown");

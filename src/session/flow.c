@@ -27,7 +27,7 @@ int session_flow_check(const struct session *s, size_t len, struct error *err)
     if (len <= REPLY_SMALL || flow_unread(s) <= UNREAD_MOST)
         return 0;
     return error_set(err, ERROR_BUDGET,
-        "answers of %d MiB wait for this code to read them; this one was dropped",
+        "%d MiB of answers wait for this code to read them, so this one was dropped",
         UNREAD_MOST >> 20);
 }
 
@@ -71,7 +71,8 @@ void session_stalled(void *arg)
         return;
     }
     error_set(&why, ERROR_PROTOCOL,
-        "the guest read nothing for %g s while %zu KiB of answers waited for it, and was ended",
+        "the guest was ended because it read nothing for %g s while %zu KiB of answers waited for "
+        "it",
         s->stall_limit, flow_unread(s) >> 10);
     session_end_sandbox(s, "protocol", &why);
 }

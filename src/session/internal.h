@@ -5,6 +5,8 @@
 #include "session/capture.h"
 #include "session/session.h"
 
+enum { SESSION_BLOB_MAX = 256 << 20 }; /* of one message from the guest */
+
 struct session {
     struct environment *env;
     const struct environment_ops *ops;
@@ -33,6 +35,9 @@ struct session {
     double limit;   /* seconds of this operation, 0: none */
     unsigned rings; /* number of interrupts sent */
     bool deadline_passed;
+    bool collects; /* the cell's rich results are wanted */
+    struct bundles results;
+    size_t results_limit; /* bytes of a cell's rich results */
     bool describes_tools; /* what the cell submits is the guest's list of tools, no answer */
     unsigned calls;
     session_done_fn *done;
@@ -44,9 +49,11 @@ struct session {
     size_t open_count, open_cap;
     struct timer *deadline, *lifetime, *partial;
     bool partial_running;
-    uint64_t partial_bytes; /* received since the timer started */
-    bool held;              /* flow.c */
-    double stall_limit;     /* seconds */
+    uint64_t partial_bytes;     /* received since the timer started */
+    bool held;                  /* flow.c */
+    struct file_service *files; /* files.c; NULL until it is used */
+    char *directory;            /* in which cells start; NULL: the sandbox's default */
+    double stall_limit;         /* seconds */
     struct timer *stall;
 };
 
@@ -72,6 +79,7 @@ int session_send_blob(struct session *s, uint8_t type, uint64_t id, const char *
 void session_receive_begin(struct session *s);
 /* The callback of sandbox_events: returns true while a frame is incomplete. */
 bool session_receive(void *session, const char *data, size_t len);
+void session_take_fd(void *session, int fd);
 void session_partial_too_long(void *session); /* the timer's */
 void session_watch_partial(struct session *s);
 /* Handles frames that were kept while the session was held. */
@@ -85,6 +93,11 @@ void session_flow_sent(struct session *s);
 /* The callback of sandbox_events. */
 void session_room(void *session);
 void session_stalled(void *session); /* the timer's */
+
+/* files.c */
+/* Ends the file service with its open calls: before the end of the sandbox, or after it. */
+void session_files_end(struct session *s, const struct error *why);
+void session_files_free(struct session *s);
 
 /* calls.c: calls of the guest that have no reply yet. */
 int session_call_open(struct session *s, uint64_t id, struct error *err);

@@ -63,12 +63,12 @@ int guest_name_check(const char *name, const char *what, struct error *err)
 {
     if (!text_is_identifier(name))
         return error_set(err, ERROR_ARGUMENT,
-            "%s '%.64s': a name that Python can have is needed (letters, digits and '_', at most "
-            "64, no keyword, no digit first)",
+            "%s '%.64s': use a name that is valid in Python (at most 64 letters, digits and '_', "
+            "no keyword, no digit first)",
             what, name);
     if (guest_name_is_ours(name) || guest_name_is_python(name))
         return error_set(err, ERROR_ARGUMENT,
-            "%s '%.64s': this name is %s own in the guest; take another", what, name,
+            "%s '%.64s' is one of %s names in the guest; choose another", what, name,
             guest_name_is_ours(name) ? "Droste's" : "Python's");
     return 0;
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/text.h"
 #include "base/json/json.h"
 
 void session_options_init(struct session_options *o)
@@ -15,6 +16,7 @@ void session_options_init(struct session_options *o)
         .grace = 2,
         .stall = 60, /* C code that holds the GIL is slow, not hostile */
         .output_limit = 1u << 20,
+        .results_limit = BUNDLES_BYTES,
     };
 }
 
@@ -24,12 +26,12 @@ int session_check_timeout(double seconds, double cap, struct error *err)
         return 0;
     if (seconds > 0)
         return error_set(err, ERROR_ARGUMENT,
-            "execute-timeout is %g s, but execute-timeout-cap allows no more than %g s; lower the "
-            "one or raise the other",
+            "execute-timeout is %g s, but execute-timeout-cap allows at most %g s; change one of "
+            "them",
             seconds, cap);
     return error_set(err, ERROR_ARGUMENT,
-        "execute-timeout is 0, no limit, but execute-timeout-cap allows no more than %g s; give a "
-        "limit, or execute-timeout-cap 0",
+        "execute-timeout is 0 (no limit), but execute-timeout-cap allows at most %g s; give a "
+        "limit, or set execute-timeout-cap to 0",
         cap);
 }
 
@@ -53,8 +55,8 @@ int session_check_custom(
     for (size_t i = 0; i < array_length(of_the_guest); i++)
         if (of_the_guest[i].asked)
             return error_set(err, ERROR_UNSUPPORTED,
-                "the environment '%.40s' executes code by itself and cannot have '%s'; the program "
-                "that has registered it can give its code what it needs",
+                "the environment '%.40s' executes code itself and does not support '%s'; the "
+                "program that registered it must provide what its code needs",
                 environment, of_the_guest[i].setting);
     return 0;
 }
@@ -169,4 +171,12 @@ void session_write_hello(
         return;
     }
     buf_putc(head, '}');
+}
+
+char *session_directory(const struct session_options *o, const char *workspace)
+{
+    const char *repo = workspace ? workspace_staged(o->spec.workspace)->repo : NULL;
+    if (!workspace)
+        return NULL;
+    return repo ? text_printf("%s/%s", workspace, repo) : strdup(workspace);
 }

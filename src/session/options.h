@@ -15,4 +15,7 @@ void session_write_fields(const struct schema *answer, struct buf *head);
 void session_write_hello(const struct session_options *options, const char *volume,
     const char *workspace, struct buf *head);
 
+/* The directory in which cells start, allocated; NULL: the sandbox's default. */
+char *session_directory(const struct session_options *o, const char *workspace);
+
 #endif

@@ -113,7 +113,7 @@ static int take_tools(struct prepare *p, const struct cell_result *r, struct err
     size_t len;
     const char *json = submission_json(r->submit, &len);
     if (!json || json_parse(json, len, &json_limits_large, &o, err) < 0)
-        return error_set(err, ERROR_PROTOCOL, "the guest does not say what its tools are");
+        return error_set(err, ERROR_PROTOCOL, "the guest did not describe its tools");
     struct json_object *tools = json_get_typed(o, "tools", json_type_array);
     if (!tools || json_object_array_length(tools) > TOOLS_MAX)
         return error_set(err, ERROR_CONFIG, "there are more than %d tools", TOOLS_MAX);

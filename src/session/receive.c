@@ -19,7 +19,7 @@ static int receive_on_result(struct session *s, const struct frame *frame, struc
 {
     struct cell_result r;
     if (!s->ready || !s->operation || s->settling || frame->id != s->operation)
-        return error_set(err, ERROR_PROTOCOL, "a result for an operation that is not under way");
+        return error_set(err, ERROR_PROTOCOL, "a result for an operation that is not active");
     int rc = result_read(s, frame, &r, err);
     if (rc < 0)
         return rc;
@@ -51,10 +51,10 @@ static int on_call(struct session *s, const struct frame *frame, struct error *e
     cleanup_json struct json_object *head = NULL;
     struct session_call call = { .id = frame->id };
     if (!s->ready)
-        return error_set(err, ERROR_PROTOCOL, "a call before READY");
+        return error_set(err, ERROR_PROTOCOL, "a call arrived before READY");
     int rc = json_parse(frame->head, frame->head_len, &call_limits, &head, err);
     if (rc == 0 && !json_object_is_type(head, json_type_object))
-        rc = error_set(err, ERROR_PROTOCOL, "a call's head is no object");
+        rc = error_set(err, ERROR_PROTOCOL, "the head of a call is not an object");
     if (rc == 0)
         rc = frame_parts_open(frame->blob, frame->blob_len, PARTS_MAX, &call.parts, err);
     if (rc == 0)
@@ -77,6 +77,21 @@ static int on_cancel(struct session *s, const struct frame *frame, struct error 
     return 0;
 }
 
+/* A thread may show something while its cell ends: that is late, and is dropped. */
+static int on_display(struct session *s, const struct frame *frame, struct error *err)
+{
+    if (!s->ready || frame->id > s->last_id)
+        return error_set(err, ERROR_PROTOCOL, "a rich result of no cell");
+    if (!s->operation || frame->id != s->operation || s->settling)
+        return 0;
+    if (!s->collects)
+        return error_set(err, ERROR_PROTOCOL, "a rich result that was not asked for");
+    int rc = bundles_take(&s->results, frame, err);
+    if (rc == 0 && s->results.latest >= 0 && s->events.display)
+        s->events.display(s->arg, s, &s->results);
+    return rc;
+}
+
 static const struct {
     uint8_t type;
     int (*handle)(struct session *s, const struct frame *frame, struct error *err);
@@ -85,13 +100,13 @@ static const struct {
     { FRAME_CALL, on_call },
     { FRAME_RESULT, receive_on_result },
     { FRAME_CANCEL, on_cancel },
+    { FRAME_DISPLAY, on_display },
 };
 
 static const struct frame_rule rules[] = {
-    { FRAME_READY, 4096, 0 },
-    { FRAME_CALL, HEAD_MAX, 256u << 20 },
-    { FRAME_RESULT, HEAD_MAX, 256u << 20 },
-    { FRAME_CANCEL, 0, 0 },
+    { FRAME_READY, 4096, 0, false }, { FRAME_CALL, HEAD_MAX, SESSION_BLOB_MAX, true },
+    { FRAME_RESULT, HEAD_MAX, SESSION_BLOB_MAX, true }, { FRAME_CANCEL, 0, 0, false },
+    { FRAME_DISPLAY, BUNDLES_HEAD_MAX, BUNDLES_BYTES + 4096, false }, /* and the table of parts */
 };
 
 static int receive_on_frame(void *arg, const struct frame *frame, struct error *err)
@@ -123,6 +138,12 @@ static void end_for(struct session *s, struct error *why)
 {
     error_wrap(why, "the guest broke the protocol and was ended");
     session_end_sandbox(s, "protocol", why);
+}
+
+void session_take_fd(void *arg, int fd)
+{
+    struct session *s = arg;
+    frame_take_fd(&s->decoder, fd);
 }
 
 bool session_receive(void *arg, const char *data, size_t len)
@@ -163,13 +184,14 @@ void session_partial_too_long(void *arg)
         return;
     }
     error_set(&why, ERROR_PROTOCOL,
-        "the guest began a message and did not end it within %d s, and was ended",
+        "the guest was ended because it did not complete a message within %d s",
         PARTIAL_FRAME_MS / 1000);
     session_end_sandbox(s, "protocol", &why);
 }
 
 void session_receive_begin(struct session *s)
 {
+    s->decoder.total = sealed_total_new(); /* NULL: values come in the stream */
     s->decoder.rules = rules;
     s->decoder.rule_count = array_length(rules);
 }

@@ -25,6 +25,7 @@ void cell_result_free(struct cell_result *r)
     buf_free(&r->err);
     submission_free(r->submit);
     free(r->echo);
+    bundles_free(&r->results);
     free(r->error.type);
     free(r->error.message);
     free(r->error.traceback);
@@ -77,7 +78,7 @@ static char *result_take_text(
 static void refuse_answer(struct cell_result *r, const struct error *why)
 {
     char text[sizeof why->text + 80];
-    snprintf(text, sizeof text, "the answer was not accepted, it does not fit its schema: %s",
+    snprintf(text, sizeof text, "the answer was rejected because it does not match its schema: %s",
         why->text);
     set_cell_error(&r->error, "AnswerError", text);
     free(r->error.traceback);
@@ -101,7 +102,7 @@ static int take_submit(struct session *s, struct json_object *head, const struct
     const struct frame_parts *parts, struct cell_result *r, struct error *err)
 {
     struct error why = { 0 };
-    int rc = submission_read(head, parts, frame->body, &r->submit, &why);
+    int rc = submission_read(head, parts, frame, &r->submit, &why);
     if (rc < 0 && rc != -(int)ERROR_ARGUMENT) {
         *err = why;
         return rc;
@@ -150,12 +151,12 @@ static int check_result(struct json_object *head, const struct frame *frame,
     *parts = (struct frame_parts){ 0 };
     if (!json_object_is_type(head, json_type_object) ||
         !is_known_status(json_get_string(head, "status", NULL)))
-        return error_set(err, ERROR_PROTOCOL, "a result without a known status");
+        return error_set(err, ERROR_PROTOCOL, "a result with an unknown status");
     int rc = frame->blob_len > 0 ? frame_parts_open(frame->blob, frame->blob_len,
-                                       SUBMISSION_TEXTS_MAX + 2, parts, err)
+                                       SUBMISSION_TEXTS_MAX + SUBMISSION_VALUES_MAX + 2, parts, err)
                                  : 0;
     if (rc == 0 && json_get_int(head, "echo", -1) >= (int64_t)parts->count)
-        return error_set(err, ERROR_PROTOCOL, "a result names a part that is not there");
+        return error_set(err, ERROR_PROTOCOL, "a result refers to a part that does not exist");
     return rc;
 }
 
@@ -186,6 +187,8 @@ int result_read(
     out->echo = result_take_text(head, "echo", &parts);
     rc = take_submit(
         s, head, frame, &parts, out, err); /* last, because it may take ownership of the parts */
+    if (rc == 0 && s->collects)
+        rc = bundles_end(&s->results, out->echo, err);
     if (rc < 0)
         cell_result_free(out);
     else

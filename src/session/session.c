@@ -6,6 +6,7 @@
  *
  * What the guest sends is held against this state in receive.c.
  */
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,6 +16,8 @@
 #include "env/common/embedded.h"
 #include "session/internal.h"
 #include "session/options.h"
+
+enum { FORK_SECONDS = 30 }; /* for the guest to copy itself, however large */
 
 /* ---- the end of an operation ---- */
 
@@ -27,6 +30,8 @@ void session_deliver(struct session *s, struct cell_result *r)
     r->err_left_out = capture_take(&s->err, &r->err);
     r->seconds = clock_seconds_since(s->started_ns);
     r->calls = s->calls;
+    r->results = s->results;
+    s->results = (struct bundles){ 0 };
     r->alive = !s->dead;
     s->ops->usage(s->sandbox, &r->usage);
     r->variables = s->variables ? json_object_get(s->variables) : NULL;
@@ -62,6 +67,7 @@ static void sandbox_ended(void *arg, const struct sandbox_exit *how)
     if (!s->ready && how->error.code == ERROR_LOST)
         s->how.error.code = ERROR_ENVIRONMENT;
     session_explain_death(s);
+    session_files_end(s, &s->death);
     timer_stop(s->lifetime);
     timer_stop(s->partial);
     timer_stop(s->stall);
@@ -108,6 +114,7 @@ static int session_begin(struct session *s, session_done_fn *done, void *arg, st
     s->rings = 0;
     s->deadline_passed = false;
     s->calls = 0;
+    s->collects = false;
     s->done = done;
     s->done_arg = arg;
     s->ops->begin_operation(s->sandbox);
@@ -123,15 +130,42 @@ static int take_back(struct session *s, int rc)
     return rc;
 }
 
+/* How large a memory file the cell may send, and how much memory its sandbox has. The files are
+ * charged to the sandbox as long as the host uses them, so together they get a quarter of it. */
+static void write_files(struct buf *head, const struct session *s)
+{
+    uint64_t memory = s->limits.sandbox.memory, most = SESSION_BLOB_MAX;
+    uint64_t used = sealed_total_bytes(s->decoder.total);
+    if (!(s->ops->traits & TRAIT_MEMFD) || !s->decoder.total)
+        return;
+    if (memory > 0 && memory / 4 < most)
+        most = memory / 4;
+    if (used < most)
+        buf_printf(head, ",\"files\":[%" PRIu64 ",%" PRIu64 "]", most - used, memory);
+}
+
 /* Omits an empty head, so that the guest need not decode it. */
-static void write_exec_head(struct buf *head, const struct session_cell *cell)
+static void write_exec_head(
+    struct buf *head, const struct session *s, const struct session_cell *cell)
 {
     if (cell->echo)
         buf_puts(head, "{\"echo\":true");
+    if (cell->results)
+        buf_printf(head, "%s\"results\":%zu", head->len ? "," : "{", s->results_limit);
+    if (cell->results && cell->prints)
+        buf_puts(head, ",\"print\":true");
     if (cell->tools)
         buf_puts(head, head->len ? ",\"tools\":true" : "{\"tools\":true");
     if (cell->each)
         buf_puts(head, head->len ? ",\"each\":true" : "{\"each\":true");
+    if (cell->values) {
+        buf_printf(head, "%s\"values\":%u", head->len ? "," : "{", cell->values);
+        write_files(head, s);
+    }
+    if (cell->only_values)
+        buf_puts(head, head->len ? ",\"only\":true" : "{\"only\":true");
+    if (cell->script)
+        buf_printf(head, "%s\"script\":%s", head->len ? "," : "{", cell->script);
     if (cell->name) {
         buf_puts(head, head->len ? ",\"name\":" : "{\"name\":");
         json_append_string(head, cell->name, strlen(cell->name));
@@ -153,9 +187,11 @@ int session_exec(struct session *s, const struct session_cell *cell, session_don
     if (rc < 0)
         return rc;
     cleanup_buf struct buf head = { 0 };
-    write_exec_head(&head, cell);
+    write_exec_head(&head, s, cell);
     s->limit = limit;
     s->is_cell = true;
+    s->collects = cell->results;
+    s->results.limit = s->results_limit;
     s->describes_tools = cell->tools;
     session_deadline_begin(s);
     struct session_part code = { cell->code, cell->len };
@@ -192,6 +228,7 @@ static const char *const kind_names[] = {
     [VALUE_AUTO] = "auto",
     [VALUE_JSON] = "json",
     [VALUE_JSONL] = "jsonl",
+    [VALUE_TYPED] = "values",
     [VALUE_FILES] = "files",
 };
 
@@ -265,6 +302,7 @@ static int session_greet(struct session *s, const struct session_options *o, str
     cleanup_buf struct buf head = { 0 };
     struct session_part rules_source = { (const char *)embedded_rules, embedded_rules_size };
     session_write_hello(o, session_volume(s), session_workspace(s), &head);
+    s->directory = session_directory(o, session_workspace(s));
     if (buf_failed(&head))
         return error_memory(err);
     return session_send_blob(s, FRAME_HELLO, 0, head.data, head.len, &rules_source, o->rules, err);
@@ -284,51 +322,117 @@ static void sandbox_finished(void *arg, const struct error *why)
 }
 
 static const struct sandbox_events sandbox_handlers = { session_receive, sandbox_output,
-    sandbox_ended, sandbox_settled, session_room, sandbox_finished };
+    sandbox_ended, sandbox_settled, session_room, sandbox_finished, session_take_fd };
 
-int session_open(struct environment *env, const struct session_options *options,
-    const struct session_events *events, void *arg, struct session **out, struct error *err)
+/* A session without a sandbox, with the settings of `like`. */
+static struct session *session_new(
+    const struct session *like, const struct session_events *events, void *arg)
 {
-    struct loop *loop = ((struct environment_base *)env)->loop;
-    if (session_check_timeout(options->execute_timeout, options->execute_timeout_cap, err) < 0)
-        return -(int)ERROR_ARGUMENT;
-    int rc = environment_check(env, &options->spec, err);
-    if (rc == 0 && environment_ops_of(env)->about)
-        rc = session_check_custom(options, environment_ops_of(env)->name, err);
-    struct session *s = rc == 0 ? calloc(1, sizeof *s) : NULL;
+    struct session *s = calloc(1, sizeof *s);
     if (!s)
-        return rc < 0 ? rc : error_memory(err);
-    *s = (struct session){
-        .env = env,
-        .ops = environment_ops_of(env),
-        .events = *events,
-        .arg = arg,
-        .execute_timeout_cap = options->execute_timeout_cap,
-        .limits = { options->spec.limits, options->timeout, options->execute_timeout,
-            options->output_limit },
-        .grace = options->grace,
-        .stall_limit = options->stall,
-        .answer = schema_hold(options->answer),
-        .out = { .limit = options->output_limit },
-        .err = { .limit = options->output_limit },
-    };
+        return NULL;
+    *s = *like;
+    s->events = *events;
+    s->arg = arg;
+    s->answer = schema_hold(like->answer);
+    struct loop *loop = ((struct environment_base *)s->env)->loop;
     session_receive_begin(s);
     s->deadline = timer_new(loop, session_deadline_reached, s);
     s->lifetime = timer_new(loop, session_lifetime_over, s);
     s->partial = timer_new(loop, session_partial_too_long, s);
     s->stall = timer_new(loop, session_stalled, s);
-    rc = s->deadline && s->lifetime && s->partial && s->stall ? 0 : error_memory(err);
-    if (rc == 0)
-        rc = s->ops->open(env, &options->spec, &sandbox_handlers, s, &s->sandbox, err);
+    if (s->deadline && s->lifetime && s->partial && s->stall)
+        return s;
+    session_close(s);
+    return NULL;
+}
+
+static void session_begin_life(struct session *s)
+{
+    if (s->limits.timeout > 0)
+        timer_start(s->lifetime, (uint64_t)(s->limits.timeout * 1000), 0);
+}
+
+int session_open(struct environment *env, const struct session_options *options,
+    const struct session_events *events, void *arg, struct session **out, struct error *err)
+{
+    if (session_check_timeout(options->execute_timeout, options->execute_timeout_cap, err) < 0)
+        return -(int)ERROR_ARGUMENT;
+    int rc = environment_check(env, &options->spec, err);
+    if (rc == 0 && environment_ops_of(env)->about)
+        rc = session_check_custom(options, environment_ops_of(env)->name, err);
+    const struct session settings = {
+        .env = env,
+        .ops = environment_ops_of(env),
+        .execute_timeout_cap = options->execute_timeout_cap,
+        .limits = { options->spec.limits, options->timeout, options->execute_timeout,
+            options->output_limit },
+        .results_limit = options->results_limit,
+        .grace = options->grace,
+        .stall_limit = options->stall,
+        .answer = options->answer,
+        .out = { .limit = options->output_limit },
+        .err = { .limit = options->output_limit },
+    };
+    struct session *s = rc == 0 ? session_new(&settings, events, arg) : NULL;
+    if (!s)
+        return rc < 0 ? rc : error_memory(err);
+    rc = s->ops->open(env, &options->spec, &sandbox_handlers, s, &s->sandbox, err);
     if (rc == 0)
         rc = session_greet(s, options, err);
     if (rc < 0) {
         session_close(s);
         return rc;
     }
-    if (options->timeout > 0)
-        timer_start(s->lifetime, (uint64_t)(options->timeout * 1000), 0);
+    session_begin_life(s);
     *out = s;
+    return 0;
+}
+
+/* ---- forks ---- */
+
+static int session_ask_fork(struct session *s, struct session *fork, struct error *err)
+{
+    unsigned char header[FRAME_HEADER_SIZE];
+    struct frame frame = { .type = FRAME_FORK, .flags = FRAME_FD, .id = s->operation };
+    struct iovec iov = { header, sizeof header };
+    frame_write_header(header, &frame);
+    return s->ops->fork(s->sandbox, &iov, 1, &sandbox_handlers, fork, &fork->sandbox, err);
+}
+
+int session_fork(struct session *s, const struct session_events *events, void *events_arg,
+    session_done_fn *done, void *arg, struct session **out, struct error *err)
+{
+    if (!s->ops->fork)
+        return error_set(err, ERROR_UNSUPPORTED,
+            "the environment '%s' cannot fork sessions; local sandboxes can", s->ops->name);
+    const struct session settings = {
+        .env = s->env,
+        .ops = s->ops,
+        .execute_timeout_cap = s->execute_timeout_cap,
+        .limits = s->limits,
+        .results_limit = s->results_limit,
+        .grace = s->grace,
+        .stall_limit = s->stall_limit,
+        .answer = s->answer,
+        .out = { .limit = s->out.limit },
+        .err = { .limit = s->err.limit },
+        .last_id = s->last_id + 1, /* cells keep numbers that are unique in tracebacks */
+    };
+    int rc = session_begin(s, done, arg, err);
+    if (rc < 0)
+        return rc;
+    struct session *fork = session_new(&settings, events, events_arg);
+    rc = fork ? session_ask_fork(s, fork, err) : error_memory(err);
+    if (rc < 0) {
+        session_close(fork);
+        return take_back(s, rc);
+    }
+    fork->variables = s->variables ? json_object_get(s->variables) : NULL;
+    session_begin_life(fork);
+    s->limit = FORK_SECONDS;
+    session_deadline_begin(s);
+    *out = fork;
     return 0;
 }
 
@@ -338,6 +442,7 @@ bool session_finish(struct session *s, session_finished_fn *done, void *arg)
         return false;
     s->finished = done;
     s->finished_arg = arg;
+    session_files_free(s);
     if (!s->dead && s->death.code == ERROR_NONE)
         error_set(&s->death, ERROR_LOST, "the session was ended");
     s->dead = true;
@@ -347,6 +452,7 @@ bool session_finish(struct session *s, session_finished_fn *done, void *arg)
     timer_stop(s->lifetime);
     timer_stop(s->partial);
     drop_settled(s);
+    bundles_free(&s->results);
     session_calls_drop(s);
     return true;
 }
@@ -355,6 +461,7 @@ void session_close(struct session *s)
 {
     if (!s)
         return;
+    session_files_free(s);
     if (s->sandbox)
         s->ops->close(s->sandbox);
     drop_settled(s);
@@ -364,11 +471,14 @@ void session_close(struct session *s)
     timer_free(s->partial);
     timer_free(s->stall);
     frame_decoder_free(&s->decoder);
+    sealed_total_drop(s->decoder.total);
     capture_free(&s->out);
     capture_free(&s->err);
+    bundles_free(&s->results);
     json_object_put(s->variables);
     schema_drop(s->answer);
     free(s->open_calls);
+    free(s->directory);
     free(s);
 }
 

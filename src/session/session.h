@@ -18,6 +18,7 @@
 #include "base/json/json.h"
 #include "base/json/schema.h"
 #include "env/common/environment.h"
+#include "session/bundles.h"
 #include "session/submission.h"
 #include "wire/frame.h"
 
@@ -48,6 +49,7 @@ struct cell_result {
     uint64_t out_left_out, err_left_out; /* bytes */
     struct submission *submit;           /* submission.h; NULL: nothing */
     char *echo;                          /* repr of the last expression, or NULL */
+    struct bundles results;              /* rich results; empty unless the cell asked for them */
     struct cell_error error;
     char killed[64];     /* "timeout", "memory", "signal 11", "exit 3", "protocol"…, or "" */
     struct error reason; /* for KILLED and LOST: the reason, in one line */
@@ -76,6 +78,8 @@ struct session_events {
     void (*call_dropped)(void *arg, struct session *s, uint64_t id);
     /* Output as it arrives, for live display; may be NULL. */
     void (*output)(void *arg, struct session *s, int stream, const char *data, size_t len);
+    /* A rich result of the current cell was added or replaced: results->latest. May be NULL. */
+    void (*display)(void *arg, struct session *s, const struct bundles *results);
 };
 
 /* Limits of a session: of its sandbox, and those that the host enforces. */
@@ -104,6 +108,7 @@ struct session_options {
     double execute_timeout_cap;       /* upper bound of execute_timeout; 0: none */
     double grace;                     /* seconds from the interrupt to the kill */
     double stall;                     /* seconds without reading any pending reply; 0: no limit */
+    size_t results_limit;             /* bytes of a cell's rich results; at most BUNDLES_BYTES */
     size_t output_limit;              /* bytes to keep of each output stream of a cell */
     struct schema *answer;            /* type of submissions (answer.h); NULL: any */
     const struct list *variables;     /* NAME=VALUE for its processes; NULL: none */
@@ -151,10 +156,15 @@ typedef void session_done_fn(void *arg, struct cell_result *result);
 struct session_cell {
     const char *code; /* UTF-8 */
     size_t len;
-    const char *name;       /* as tracebacks show it; NULL: "<cell N>" */
-    bool echo;              /* give the repr of a last expression */
-    bool tools;             /* its functions become tools; it submits what the guest has of them */
-    bool each;              /* once it has run, it runs again before each cell without a name */
+    const char *name;   /* as tracebacks show it; NULL: "<cell N>" */
+    const char *script; /* JSON: {"file": its name (optional), "argv": […]}; NULL: no script */
+    bool echo;          /* give the repr of a last expression */
+    bool results;       /* collect rich results; otherwise display() prints a text */
+    bool prints;        /* with `results`: display() prints the text, too */
+    bool tools;         /* its functions become tools; it submits what the guest has of them */
+    unsigned values;    /* typed values (wire/values.h) up to this version; 0: only JSON */
+    bool only_values;   /* a submission needs no JSON */
+    bool each;          /* once it has run, it runs again before each cell without a name */
     double execute_timeout; /* seconds; negative: the session's */
 };
 
@@ -170,6 +180,7 @@ enum value_kind {
     VALUE_AUTO, /* str if it is UTF-8, else bytes */
     VALUE_JSON,
     VALUE_JSONL, /* a list, a value a line */
+    VALUE_TYPED, /* a container (wire/values.h) */
     VALUE_FILES, /* {path: text}; guest/python/core/variables.py, decode_files, has the format */
 };
 
@@ -184,6 +195,15 @@ int session_expect(struct session *s, struct schema *answer, struct error *err);
 int session_set(struct session *s, const char *const *names, size_t name_count,
     enum value_kind kind, const void *data, size_t len, int fd, session_done_fn *done, void *arg,
     struct error *err);
+
+/* Forks the session between two operations: *out has copies of all variables, and its own output,
+ * deadlines, random seeds and calls, which go to `events` with `events_arg`. It belongs to the same
+ * sandbox: files, processes, user and network are shared (docs/fork.md). Operations on it may
+ * follow at once. `done` comes later with CELL_OK, or with CELL_ERROR if the guest refused, because
+ * threads or asyncio tasks would be lost; then *out is dead. ERROR_UNSUPPORTED if the environment
+ * cannot fork; otherwise as for session_exec. */
+int session_fork(struct session *s, const struct session_events *events, void *events_arg,
+    session_done_fn *done, void *arg, struct session **out, struct error *err);
 
 /* Interrupts the current operation like Ctrl-C. Keeps the state if the guest reacts within the
  * grace period; otherwise ends the session. Reports a `session_finish` as cancelled at once,

@@ -1,5 +1,5 @@
 /* session/submission.c: stores submissions. Copies the outline, as most are small and have no
- * texts; the texts stay in the memory of the frame.
+ * texts; the texts stay in the memory of the frame, or in the memory file that it came in.
  */
 #include "session/submission.h"
 
@@ -8,6 +8,7 @@
 
 #include "base/cleanup.h"
 #include "base/text.h"
+#include "wire/values.h"
 
 struct text {
     const char *data;
@@ -16,12 +17,17 @@ struct text {
 };
 
 struct submission {
+    unsigned owners; /* besides the first */
     char *outline;
     size_t outline_len;
     struct text *texts;
     size_t count;
-    char *memory; /* holds the texts */
-    char *json;   /* assembled on first use */
+    const char *values;
+    size_t values_len;
+    /* one of both holds the texts and the values */
+    char *memory;
+    struct sealed mapped;
+    char *json; /* assembled on first use */
     size_t json_len;
 };
 
@@ -32,13 +38,21 @@ static void cleanup_submission(struct submission **s)
 
 void submission_free(struct submission *s)
 {
-    if (!s)
+    if (!s || s->owners-- > 0)
         return;
     free(s->outline);
     free(s->texts);
     free(s->memory);
+    sealed_unmap(&s->mapped);
     free(s->json);
     free(s);
+}
+
+struct submission *submission_hold(struct submission *s)
+{
+    if (s)
+        s->owners++;
+    return s;
 }
 
 static int take_texts(
@@ -51,7 +65,7 @@ static int take_texts(
         struct text *text = &s->texts[s->count];
         frame_parts_next(parts, &text->data, &text->len);
         if (!text_is_utf8(text->data, text->len, NULL))
-            return error_set(err, ERROR_PROTOCOL, "a text of a result is not UTF-8");
+            return error_set(err, ERROR_PROTOCOL, "a text in a result is not UTF-8");
     }
     return 0;
 }
@@ -90,17 +104,49 @@ static int check_outline(struct submission *s, struct error *err)
         return error_set(
             err, ERROR_PROTOCOL, "a result with %zu texts and places for %zu", s->count, count);
     if (s->outline[0] != '{')
-        return error_set(err, ERROR_ARGUMENT, "SUBMIT takes an object");
+        return error_set(err, ERROR_ARGUMENT, "SUBMIT needs an object");
     for (size_t i = 0; i < count; i++)
         s->texts[i].hole = holes[i];
     if (is_too_large(s))
-        return error_set(err, ERROR_ARGUMENT, "what was submitted is over %zu MiB as JSON",
+        return error_set(err, ERROR_ARGUMENT, "the submitted value is larger than %zu MiB as JSON",
             json_limits_large.bytes >> 20);
     return 0;
 }
 
-int submission_read(struct json_object *head, const struct frame_parts *parts, struct buf *body,
-    struct submission **out, struct error *err)
+/* The parts of a container follow each other, so together they are one. */
+static int take_values(struct submission *s, struct json_object *head,
+    const struct frame_parts *parts, struct error *err)
+{
+    int64_t first = json_get_int(head, "values", -1), pieces = json_get_int(head, "pieces", 0);
+    int64_t count = (int64_t)parts->count;
+    if (first < 0)
+        return 0;
+    if (first >= count || pieces < 1 || pieces > count - first)
+        return error_set(err, ERROR_PROTOCOL, "a result names a part that is not there");
+    struct frame_parts at = *parts;
+    const char *data = NULL;
+    size_t len = 0;
+    for (int64_t i = 0; i < first + pieces; i++) {
+        frame_parts_next(&at, &data, &len);
+        if (i == first)
+            s->values = data;
+        s->values_len += i >= first ? len : 0;
+    }
+    return values_check(s->values, s->values_len, err);
+}
+
+static void submission_take_memory(struct submission *s, const struct frame *frame)
+{
+    if (frame->mapped && frame->mapped->data) {
+        s->mapped = *frame->mapped;
+        *frame->mapped = (struct sealed){ 0 };
+    } else {
+        s->memory = buf_steal(frame->body);
+    }
+}
+
+int submission_read(struct json_object *head, const struct frame_parts *parts,
+    const struct frame *frame, struct submission **out, struct error *err)
 {
     int64_t first = json_get_int(head, "submitted", -1), texts = json_get_int(head, "texts", 0);
     int64_t count = (int64_t)parts->count;
@@ -111,7 +157,7 @@ int submission_read(struct json_object *head, const struct frame_parts *parts, s
     if (first < 0)
         return 0;
     if (first >= count || texts < 0 || texts >= count - first)
-        return error_set(err, ERROR_PROTOCOL, "a result names a part that is not there");
+        return error_set(err, ERROR_PROTOCOL, "a result refers to a part that does not exist");
     for (int64_t i = 0; i <= first; i++)
         frame_parts_next(&at, &outline, &len);
     __attribute__((cleanup(cleanup_submission))) struct submission *s = calloc(1, sizeof *s);
@@ -121,10 +167,12 @@ int submission_read(struct json_object *head, const struct frame_parts *parts, s
     int rc = take_texts(s, (size_t)texts, &at, err);
     if (rc == 0)
         rc = check_outline(s, err);
+    if (rc == 0)
+        rc = take_values(s, head, parts, err);
     if (rc < 0)
         return rc;
-    if (s->count > 0)
-        s->memory = buf_steal(body);
+    if (s->count > 0 || s->values)
+        submission_take_memory(s, frame);
     *out = steal(&s);
     return 0;
 }
@@ -170,4 +218,11 @@ const char *submission_text(const struct submission *s, size_t index, size_t *le
     if (len)
         *len = known ? s->texts[index].len : 0;
     return known ? s->texts[index].data : NULL;
+}
+
+const char *submission_values(const struct submission *s, size_t *len)
+{
+    if (len)
+        *len = s ? s->values_len : 0;
+    return s ? s->values : NULL;
 }

@@ -25,7 +25,7 @@ static int is_known(struct store *store, const char *hash, bool *known, struct e
 }
 
 /* NULL if compression gains nothing; `value` is then stored as it is. */
-static void *blob_compress(struct store *store, struct store_value value, size_t *len)
+static void *blob_compress(struct store *store, droste_value value, size_t *len)
 {
     if (value.len <= COMPRESS_FROM)
         return NULL;
@@ -41,8 +41,7 @@ static void *blob_compress(struct store *store, struct store_value value, size_t
     return packed;
 }
 
-int blob_write(
-    struct store *store, struct store_value value, char hash[static 65], struct error *err)
+int blob_write(struct store *store, droste_value value, char hash[static 65], struct error *err)
 {
     if (value.len > STORE_VALUE_MAX)
         return error_set(err, ERROR_STORE,

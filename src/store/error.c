@@ -11,7 +11,7 @@ static const struct {
     { SQLITE_FULL, ERROR_STORE,
         "the disk is full; free some space, or set DROSTE_HOME to a directory on another disk" },
     { SQLITE_NOTADB, ERROR_STORE,
-        "this is not a database; move the file away, or set DROSTE_HOME to another directory" },
+        "the file is not a database; move it away, or set DROSTE_HOME to another directory" },
     { SQLITE_CORRUPT, ERROR_STORE,
         "the database is damaged; move it away (sqlite3's .recover may save its runs)" },
     { SQLITE_READONLY, ERROR_STORE,
@@ -20,10 +20,11 @@ static const struct {
         "you may not open it; set DROSTE_HOME to a directory that you can write" },
     { SQLITE_CANTOPEN, ERROR_STORE,
         "it cannot be opened; set DROSTE_HOME to a directory that you can write" },
-    { SQLITE_BUSY, ERROR_STORE, "another process has kept it locked for ten seconds" },
-    { SQLITE_TOOBIG, ERROR_STORE, "a value is too large for it" },
+    { SQLITE_BUSY, ERROR_STORE,
+        "another process has locked it for more than ten seconds; try again" },
+    { SQLITE_TOOBIG, ERROR_STORE, "a value is too large for the database" },
     { SQLITE_CONSTRAINT, ERROR_ARGUMENT,
-        "the step names a run, turn or cell that is not there, or leaves out what it must have" },
+        "the step refers to a missing run, turn or cell, or lacks a required value" },
 };
 
 static bool disk_is_full(struct store *store, int rc)

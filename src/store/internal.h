@@ -36,6 +36,7 @@ enum statement {
     STATEMENT_CALL_END,
     STATEMENT_CELL_BEGIN,
     STATEMENT_CELL_END,
+    STATEMENT_RESULT_INSERT,
     STATEMENT_RUN_READ,
     STATEMENT_RUNS,
     STATEMENT_RUNS_BY_PARENT,
@@ -44,8 +45,10 @@ enum statement {
     STATEMENT_ORDER,
     STATEMENT_CALL_READ,
     STATEMENT_CELL_READ,
+    STATEMENT_RESULTS_READ,
     STATEMENT_TREE_RUNNING,
     STATEMENT_TREE_CALLS_REMOVE,
+    STATEMENT_TREE_RESULTS_REMOVE,
     STATEMENT_TREE_CELLS_REMOVE,
     STATEMENT_TREE_TURNS_REMOVE,
     STATEMENT_TREE_RUNS_REMOVE,
@@ -110,8 +113,7 @@ int query_run(struct store *store, enum statement which, struct error *err);
 void query_rollback(struct store *store);
 
 /* blob.c: values, within the caller's transaction. */
-int blob_write(
-    struct store *store, struct store_value value, char hash[static 65], struct error *err);
+int blob_write(struct store *store, droste_value value, char hash[static 65], struct error *err);
 int blob_size(struct store *store, const char *hash, size_t *size, struct error *err);
 /* Reads the first `max` bytes in pieces; only a complete read verifies the value. */
 int blob_read(struct store *store, const char *hash, size_t max, store_piece_fn *fn, void *arg,

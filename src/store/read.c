@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/array.h"
 #include "base/text.h"
 #include "store/internal.h"
 
@@ -52,9 +53,9 @@ static int read_whole(
     return 0;
 }
 
-static struct store_value read_take_value(struct query *q, struct values *values)
+static droste_value read_take_value(struct query *q, struct values *values)
 {
-    struct store_value value = { 0 };
+    droste_value value = { 0 };
     char *data = NULL;
     const char *hash = take_text(q);
     if (!hash || q->error.code != ERROR_NONE)
@@ -76,8 +77,8 @@ int store_append_piece(void *arg, const char *data, size_t len, struct error *er
     return buf_failed(arg) ? error_memory(err) : 0;
 }
 
-int store_value_read(struct store *store, const struct store_value *value, size_t max,
-    store_piece_fn *fn, void *arg, struct error *err)
+int store_value_read(struct store *store, const droste_value *value, size_t max, store_piece_fn *fn,
+    void *arg, struct error *err)
 {
     size_t len = value->len < max ? value->len : max;
     if (value->data)
@@ -101,90 +102,97 @@ static int close_snapshot(struct store *store, int rc)
 /* ---- the kinds of rows ---- */
 
 static int read_take_run(
-    struct query *q, struct store_run *run, struct values *values, struct error *err)
+    struct query *q, droste_record_run *run, struct values *values, struct error *err)
 {
     struct owner owner;
-    run->begin.id = take_text(q);
-    run->begin.parent = take_text(q);
-    run->begin.parent_cell = take_int(q);
-    run->begin.depth = take_int(q);
-    run->begin.model = take_text(q);
-    run->begin.environment = take_text(q);
-    run->begin.isolation = take_text(q);
-    run->begin.version = take_text(q);
-    run->begin.question = read_take_value(q, values);
-    run->begin.context = read_take_value(q, values);
-    run->begin.limits = read_take_value(q, values);
+    run->id = take_text(q);
+    run->parent = take_text(q);
+    run->parent_cell = take_int(q);
+    run->depth = take_int(q);
+    run->model = take_text(q);
+    run->environment = take_text(q);
+    run->isolation = take_text(q);
+    run->version = take_text(q);
+    run->question = read_take_value(q, values);
+    run->context = read_take_value(q, values);
+    run->limits = read_take_value(q, values);
     run->started_ms = take_int(q);
     take_owner(q, &owner);
-    run->end.status = shown_status(take_text(q), !owner_is_gone(&owner, &q->store->owner));
-    run->end.error = take_text(q);
-    run->end.answer = read_take_value(q, values);
-    run->end.iterations = take_int(q);
-    run->end.calls = take_int(q);
-    run->end.input_tokens = take_int(q);
-    run->end.output_tokens = take_int(q);
-    run->end.cost = take_real(q);
-    run->end.seconds = take_real(q);
+    run->status = shown_status(take_text(q), !owner_is_gone(&owner, &q->store->owner));
+    run->error = take_text(q);
+    run->answer = read_take_value(q, values);
+    run->iterations = take_int(q);
+    run->calls = take_int(q);
+    run->input_tokens = take_int(q);
+    run->output_tokens = take_int(q);
+    run->cost = take_real(q);
+    run->seconds = take_real(q);
     run->ended_ms = take_int(q);
-    run->end.code = take_text(q);
-    run->begin.previous = take_text(q);
+    run->code = take_text(q);
+    run->previous = take_text(q);
     run->seq = take_int(q);
     /* Only resuming a run needs these, and a context may be large. */
     struct values unread = { .lazy = true };
-    run->begin.settings = read_take_value(q, &unread);
-    run->begin.context_data = read_take_value(q, &unread);
-    run->begin.batch = take_text(q);
-    run->begin.task = take_text(q);
-    run->begin.tools = read_take_value(q, values);
+    run->settings = read_take_value(q, &unread);
+    run->context_data = read_take_value(q, &unread);
+    run->batch = take_text(q);
+    run->task = take_text(q);
+    run->tools = read_take_value(q, values);
     return query_check(q, err);
 }
 
+/* Whether the loop itself made the call. */
+static bool is_loop_call(const char *kind)
+{
+    return kind && (strcmp(kind, "root") == 0 || strcmp(kind, "summary") == 0);
+}
+
 static int read_take_call(
-    struct query *q, struct store_call *call, struct values *values, bool alive, struct error *err)
+    struct query *q, droste_record_call *call, struct values *values, bool alive, struct error *err)
 {
     call->id = take_int(q);
-    call->begin.run = take_text(q);
-    call->begin.turn = take_int(q);
-    call->begin.cell = take_int(q);
-    call->begin.depth = take_int(q);
-    call->begin.kind = take_text(q);
-    call->begin.model = take_text(q);
-    call->begin.request = read_take_value(q, values);
+    call->run = take_text(q);
+    call->turn = take_int(q);
+    call->cell = take_int(q);
+    call->depth = take_int(q);
+    call->kind = take_text(q);
+    call->from_loop = is_loop_call(call->kind);
+    call->model = take_text(q);
+    call->request = read_take_value(q, values);
     call->started_ms = take_int(q);
-    call->end.status = shown_status(take_text(q), alive);
-    call->end.error = take_text(q);
-    call->end.finish = take_text(q);
-    call->end.reply = read_take_value(q, values);
-    call->end.input_tokens = take_int(q);
-    call->end.output_tokens = take_int(q);
-    call->end.estimated = take_int(q) != 0;
-    call->end.cost = take_real(q);
-    call->end.attempts = take_int(q);
-    call->end.seconds = take_real(q);
+    call->status = shown_status(take_text(q), alive);
+    call->error = take_text(q);
+    call->finish = take_text(q);
+    call->reply = read_take_value(q, values);
+    call->input_tokens = take_int(q);
+    call->output_tokens = take_int(q);
+    call->estimated = take_int(q) != 0;
+    call->cost = take_real(q);
+    call->attempts = take_int(q);
+    call->seconds = take_real(q);
     call->ended_ms = take_int(q);
-    call->begin.key = take_text(q);
+    call->key = take_text(q);
     call->repeated = take_int(q);
     return query_check(q, err);
 }
 
 static int read_take_cell(
-    struct query *q, struct store_cell *cell, struct values *values, bool alive, struct error *err)
+    struct query *q, droste_record_cell *cell, struct values *values, bool alive, struct error *err)
 {
     cell->id = take_int(q);
-    cell->begin.run = take_text(q);
-    cell->begin.turn = take_int(q);
-    cell->begin.code = read_take_value(q, values);
+    cell->run = take_text(q);
+    cell->turn = take_int(q);
+    cell->code = read_take_value(q, values);
     cell->started_ms = take_int(q);
-    cell->end.status = shown_status(take_text(q), alive);
-    cell->end.killed = take_text(q);
-    cell->end.standard_output = read_take_value(q, values);
-    cell->end.standard_error = read_take_value(q, values);
-    cell->end.submit = read_take_value(q, values);
-    cell->end.error = read_take_value(q, values);
-    cell->end.variables = read_take_value(q, values);
-    cell->end.calls = take_int(q);
-    cell->end.seconds = take_real(q);
+    cell->status = shown_status(take_text(q), alive);
+    cell->killed = take_text(q);
+    cell->standard_output = read_take_value(q, values);
+    cell->standard_error = read_take_value(q, values);
+    cell->submit = read_take_value(q, values);
+    cell->error = read_take_value(q, values);
+    cell->variables = read_take_value(q, values);
+    cell->calls = take_int(q);
+    cell->seconds = take_real(q);
     cell->ended_ms = take_int(q);
     return query_check(q, err);
 }
@@ -211,7 +219,7 @@ static int visit_run(struct visit *v, const struct place *at, store_run_fn *fn, 
 {
     cleanup_query struct query q = query_open(v->store, STATEMENT_RUN_READ);
     cleanup_values struct values values = { .lazy = v->visitor->lazy };
-    struct store_run run = { 0 };
+    droste_record_run run = { 0 };
     bool row;
     bind_text(&q, at->run);
     int rc = query_step(&q, &row, err);
@@ -232,7 +240,7 @@ static int visit_run_end(struct visit *v, const struct place *at, struct error *
 
 static int visit_turn(struct visit *v, const struct place *at, struct error *err)
 {
-    struct store_turn turn = { at->run, at->number, at->started_ms };
+    droste_record_turn turn = { at->run, at->number, at->started_ms };
     return v->visitor->turn ? v->visitor->turn(v->arg, &turn, err) : 0;
 }
 
@@ -259,7 +267,7 @@ static int visit_call(struct visit *v, const struct place *at, struct error *err
 {
     cleanup_query struct query q = query_open(v->store, STATEMENT_CALL_READ);
     cleanup_values struct values values = { .lazy = v->visitor->lazy };
-    struct store_call call = { 0 };
+    droste_record_call call = { 0 };
     bool row;
     if (!v->visitor->call)
         return 0;
@@ -272,11 +280,69 @@ static int visit_call(struct visit *v, const struct place *at, struct error *err
     return rc < 0 ? rc : v->visitor->call(v->arg, &call, err);
 }
 
+/* The forms of the rich results of a cell. */
+struct media_list {
+    droste_record_media *items;
+    size_t count, cap;
+};
+
+static void free_media(struct media_list *list)
+{
+    for (size_t i = 0; i < list->count; i++) {
+        free((void *)(uintptr_t)list->items[i].type);
+        free((void *)(uintptr_t)list->items[i].value.hash);
+    }
+    free(list->items);
+}
+#define cleanup_media __attribute__((cleanup(free_media)))
+
+/* A row's texts are gone with the next row, so they are copied. */
+static int read_take_media(struct query *q, struct media_list *list, struct error *err)
+{
+    static const char *const forms[] = { "text", "json", "bytes" };
+    struct values unread = { .lazy = true };
+    droste_record_media media = { .result = take_int(q) };
+    const char *type = take_text(q), *form = take_text(q);
+    media.value = read_take_value(q, &unread);
+    int rc = query_check(q, err);
+    if (rc < 0)
+        return rc;
+    for (size_t i = 0; form && i < array_length(forms); i++)
+        if (strcmp(form, forms[i]) == 0)
+            media.form = forms[i];
+    if (!media.form || !type || !media.value.hash)
+        return error_set(err, ERROR_STORE, "a rich result in the record is damaged");
+    droste_record_media *items = array_grow(list->items, list->count, &list->cap, sizeof *items);
+    if (!items)
+        return error_memory(err);
+    list->items = items;
+    media.type = strdup(type);
+    media.value.hash = strdup(media.value.hash);
+    list->items[list->count++] = media;
+    return media.type && media.value.hash ? 0 : error_memory(err);
+}
+
+static int read_media(struct store *store, int64_t cell, struct media_list *list, struct error *err)
+{
+    cleanup_query struct query q = query_open(store, STATEMENT_RESULTS_READ);
+    bind_int(&q, cell);
+    for (;;) {
+        bool row;
+        int rc = query_step(&q, &row, err);
+        if (rc < 0 || !row)
+            return rc;
+        rc = read_take_media(&q, list, err);
+        if (rc < 0)
+            return rc;
+    }
+}
+
 static int visit_cell(struct visit *v, const struct place *at, struct error *err)
 {
+    cleanup_media struct media_list media = { 0 };
     cleanup_query struct query q = query_open(v->store, STATEMENT_CELL_READ);
     cleanup_values struct values values = { .lazy = v->visitor->lazy };
-    struct store_cell cell = { 0 };
+    droste_record_cell cell = { 0 };
     bool row;
     if (!v->visitor->cell)
         return 0;
@@ -286,6 +352,10 @@ static int visit_cell(struct visit *v, const struct place *at, struct error *err
         rc = query_step(&q, &row, err);
     if (rc == 0)
         rc = read_take_cell(&q, &cell, &values, v->alive, err);
+    if (rc == 0)
+        rc = read_media(v->store, cell.id, &media, err);
+    cell.media = media.items;
+    cell.media_count = media.count;
     return rc < 0 ? rc : v->visitor->cell(v->arg, &cell, err);
 }
 
@@ -331,18 +401,18 @@ int store_run_visit(struct store *store, const char *run, const struct store_vis
 
 /* Only a run's owner reveals whether it is `interrupted`, so the statement also returns runs
  * that are recorded as running. */
-static bool is_wanted(const struct store_filter *filter, const struct store_run *run)
+static bool is_wanted(const droste_record_filter *filter, const droste_record_run *run)
 {
-    return !filter->status || strcmp(run->end.status, filter->status) == 0;
+    return !filter->status || strcmp(run->status, filter->status) == 0;
 }
 
-static int list_rows(struct query *q, const struct store_filter *filter, store_run_fn *fn,
+static int list_rows(struct query *q, const droste_record_filter *filter, store_run_fn *fn,
     void *arg, struct error *err)
 {
     int64_t left = filter->limit > 0 ? filter->limit : INT64_MAX;
     while (left > 0) {
         cleanup_values struct values values = { 0 };
-        struct store_run run = { 0 };
+        droste_record_run run = { 0 };
         bool row;
         int rc = query_step(q, &row, err);
         if (rc < 0 || !row)
@@ -358,7 +428,7 @@ static int list_rows(struct query *q, const struct store_filter *filter, store_r
     return 0;
 }
 
-static int list_runs(struct store *store, const struct store_filter *filter, store_run_fn *fn,
+static int list_runs(struct store *store, const droste_record_filter *filter, store_run_fn *fn,
     void *arg, struct error *err)
 {
     cleanup_query struct query q =
@@ -372,7 +442,7 @@ static int list_runs(struct store *store, const struct store_filter *filter, sto
     return list_rows(&q, filter, fn, arg, err);
 }
 
-int store_run_list(struct store *store, const struct store_filter *filter, store_run_fn *fn,
+int store_run_list(struct store *store, const droste_record_filter *filter, store_run_fn *fn,
     void *arg, struct error *err)
 {
     int rc = query_run(store, STATEMENT_BEGIN_READ, err);
@@ -436,7 +506,8 @@ int store_run_find(
     struct candidates found;
     char names[160];
     if (!text_is_name(prefix))
-        return error_set(err, ERROR_ARGUMENT, "'%.64s' is not the beginning of a run's id", prefix);
+        return error_set(
+            err, ERROR_ARGUMENT, "'%.64s' cannot be the beginning of a run's id", prefix);
     int rc = find_candidates(store, prefix, &found, err);
     if (rc < 0)
         return rc;

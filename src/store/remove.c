@@ -71,10 +71,11 @@ static int find_living(struct store *store, const char *run, char id[STORE_RUN_I
 
 /* Removes the run, its descendants, and what belongs to them. */
 static int remove_tree(
-    struct store *store, const char *run, struct store_freed *freed, struct error *err)
+    struct store *store, const char *run, droste_record_freed *freed, struct error *err)
 {
     static const enum statement steps[] = { STATEMENT_TREE_CALLS_REMOVE,
-        STATEMENT_TREE_CELLS_REMOVE, STATEMENT_TREE_TURNS_REMOVE, STATEMENT_TREE_RUNS_REMOVE };
+        STATEMENT_TREE_RESULTS_REMOVE, STATEMENT_TREE_CELLS_REMOVE, STATEMENT_TREE_TURNS_REMOVE,
+        STATEMENT_TREE_RUNS_REMOVE };
     int rc = 0;
     for (size_t i = 0; i < array_length(steps) && rc == 0; i++) {
         cleanup_query struct query q = query_open(store, steps[i]);
@@ -105,13 +106,13 @@ static int list_references(struct store *store, struct buf *out, struct error *e
 
 static int count_values(void *arg, int columns, char **values, char **names)
 {
-    struct store_freed *freed = arg;
+    droste_record_freed *freed = arg;
     freed->values++;
     freed->value_bytes += values[0] ? strtoll(values[0], NULL, 10) : 0;
     return 0;
 }
 
-static int remove_values(struct store *store, struct store_freed *freed, struct error *err)
+static int remove_values(struct store *store, droste_record_freed *freed, struct error *err)
 {
     cleanup_buf struct buf sql = { 0 };
     buf_puts(&sql, "DELETE FROM blobs WHERE hash NOT IN (SELECT value FROM (SELECT '' AS value");
@@ -126,7 +127,7 @@ static int remove_values(struct store *store, struct store_freed *freed, struct 
 }
 
 static int remove_run(
-    struct store *store, const char *run, struct store_freed *freed, struct error *err)
+    struct store *store, const char *run, droste_record_freed *freed, struct error *err)
 {
     char living[STORE_RUN_ID_SIZE];
     struct owner owner;
@@ -135,16 +136,16 @@ static int remove_run(
         return rc;
     if (living[0])
         return error_set(err, ERROR_ARGUMENT,
-            "run '%.64s' is still being run by process %lld; stop that first", living,
+            "run '%.64s' is still active in process %lld; stop that process first", living,
             (long long)owner.pid);
     return remove_tree(store, run, freed, err);
 }
 
 int store_run_remove(
-    struct store *store, const char *run, struct store_freed *freed, struct error *err)
+    struct store *store, const char *run, droste_record_freed *freed, struct error *err)
 {
     struct store *own = NULL;
-    *freed = (struct store_freed){ 0 };
+    *freed = (droste_record_freed){ 0 };
     int rc = remove_begin(store, &own, err);
     if (rc == 0)
         rc = remove_run(own, run, freed, err);
@@ -158,7 +159,7 @@ int store_run_remove(
 /* ---- the garbage collector ---- */
 
 /* Ends the running runs whose process is gone, with the totals of their steps. */
-static int finish_orphans(struct store *store, struct store_freed *freed, struct error *err)
+static int finish_orphans(struct store *store, droste_record_freed *freed, struct error *err)
 {
     cleanup_query struct query q = query_open(store, STATEMENT_RUNS_RUNNING);
     for (;;) {
@@ -183,7 +184,7 @@ typedef char run_id[STORE_RUN_ID_SIZE];
 
 /* The ids of the roots that are neither among the newest nor young. */
 static int choose_old(
-    struct store *store, const struct store_keep *keep, struct buf *ids, struct error *err)
+    struct store *store, const droste_record_keep *keep, struct buf *ids, struct error *err)
 {
     cleanup_query struct query q = query_open(store, STATEMENT_ROOTS_OLD);
     bind_int(&q, keep->newest);
@@ -203,8 +204,8 @@ static int choose_old(
 }
 
 /* Keeps trees in which something may still be in progress. */
-static int remove_old(struct store *store, const struct store_keep *keep, struct store_freed *freed,
-    struct error *err)
+static int remove_old(struct store *store, const droste_record_keep *keep,
+    droste_record_freed *freed, struct error *err)
 {
     cleanup_buf struct buf ids = { 0 };
     int rc = choose_old(store, keep, &ids, err);
@@ -218,8 +219,8 @@ static int remove_old(struct store *store, const struct store_keep *keep, struct
     return rc;
 }
 
-static int remove_collect(struct store *store, const struct store_keep *keep,
-    struct store_freed *freed, struct error *err)
+static int remove_collect(struct store *store, const droste_record_keep *keep,
+    droste_record_freed *freed, struct error *err)
 {
     struct store *own = NULL;
     int rc = remove_begin(store, &own, err);
@@ -243,11 +244,11 @@ static int remove_measure(struct store *store, int64_t *bytes, struct error *err
     return rc;
 }
 
-int store_collect(struct store *store, const struct store_keep *keep, struct store_freed *freed,
+int store_collect(struct store *store, const droste_record_keep *keep, droste_record_freed *freed,
     struct error *err)
 {
     int64_t before = 0, after = 0;
-    *freed = (struct store_freed){ 0 };
+    *freed = (droste_record_freed){ 0 };
     int rc = remove_measure(store, &before, err);
     if (rc == 0)
         rc = remove_collect(store, keep, freed, err);

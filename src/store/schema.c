@@ -12,7 +12,7 @@
 
 enum {
     APPLICATION = 0x44726f73, /* "Dros" */
-    SCHEMA_VERSION = 6,
+    SCHEMA_VERSION = 7,
 };
 
 static const char *const steps[SCHEMA_VERSION] = {
@@ -127,6 +127,17 @@ static const char *const steps[SCHEMA_VERSION] = {
 
     /* Hashes of the tools, compared when the run is resumed. */
     "ALTER TABLE runs ADD COLUMN tools TEXT REFERENCES blobs (hash);",
+
+    /* The forms of the rich results of cells. */
+    "CREATE TABLE results ("
+    "  cell INTEGER NOT NULL REFERENCES cells (id),"
+    "  result INTEGER NOT NULL,"
+    "  form INTEGER NOT NULL,"
+    "  type TEXT NOT NULL,"
+    "  encoding TEXT NOT NULL CHECK (encoding IN ('text', 'json', 'bytes')),"
+    "  data TEXT NOT NULL REFERENCES blobs (hash),"
+    "  PRIMARY KEY (cell, result, form)"
+    ") STRICT, WITHOUT ROWID;",
 };
 
 struct found {
@@ -161,11 +172,12 @@ static int store_schema_check(struct store *store, const struct found *found, st
         return 0;
     if (found->application != APPLICATION || found->version < 1)
         return error_set(err, ERROR_STORE,
-            "record %.120s: another program's database; set DROSTE_HOME to another directory",
+            "record %.120s: the file is the database of another program; set DROSTE_HOME to "
+            "another directory",
             store->path);
     if (found->version > SCHEMA_VERSION)
         return error_set(err, ERROR_STORE,
-            "record %.120s: written by a newer Droste (version %lld, this one knows %d); upgrade, "
+            "record %.120s: a newer Droste wrote it (version %lld, supported up to %d); upgrade, "
             "or set DROSTE_HOME",
             store->path, (long long)found->version, SCHEMA_VERSION);
     return 0;
@@ -198,8 +210,8 @@ static int use_wal(struct store *store, struct error *err)
         return store_error(store, rc, err);
     if (strcmp(mode, "wal") != 0)
         return error_set(err, ERROR_STORE,
-            "record %.120s: this file system cannot share memory (WAL); set DROSTE_HOME to a "
-            "directory on a local disk",
+            "record %.120s: this file system does not support shared memory (WAL); set "
+            "DROSTE_HOME to a directory on a local disk",
             store->path);
     return 0;
 }

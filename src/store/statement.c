@@ -106,6 +106,8 @@ static const char *const texts[STATEMENT_COUNT] = {
         "UPDATE cells SET status = ?, killed = ?, standard_output = ?, standard_error = ?,"
         " submit = ?, error = ?, variables = ?, calls = ?, seconds = ?, ended_ms = ?"
         " WHERE id = ? AND status = 'running' RETURNING id",
+    [STATEMENT_RESULT_INSERT] = "INSERT INTO results (cell, result, form, type, encoding, data)"
+                                " VALUES (?, ?, ?, ?, ?, ?)",
 
     [STATEMENT_RUN_READ] = RUN_COLUMNS "WHERE id = ?",
     [STATEMENT_RUNS] = RUN_COLUMNS "WHERE " WANTED " ORDER BY seq DESC",
@@ -124,10 +126,14 @@ static const char *const texts[STATEMENT_COUNT] = {
     [STATEMENT_CELL_READ] =
         "SELECT id, run, turn, code, started_ms, status, killed, standard_output, standard_error,"
         " submit, error, variables, calls, seconds, ended_ms FROM cells WHERE id = ?",
+    [STATEMENT_RESULTS_READ] = "SELECT result, type, encoding, data FROM results"
+                               " WHERE cell = ? ORDER BY result, form",
 
     [STATEMENT_TREE_RUNNING] =
         TREE "SELECT id, " OWNER " FROM runs WHERE id IN tree AND status = 'running'",
     [STATEMENT_TREE_CALLS_REMOVE] = TREE "DELETE FROM calls WHERE run IN tree",
+    [STATEMENT_TREE_RESULTS_REMOVE] =
+        TREE "DELETE FROM results WHERE cell IN (SELECT id FROM cells WHERE run IN tree)",
     [STATEMENT_TREE_CELLS_REMOVE] = TREE "DELETE FROM cells WHERE run IN tree",
     [STATEMENT_TREE_TURNS_REMOVE] = TREE "DELETE FROM turns WHERE run IN tree",
     [STATEMENT_TREE_RUNS_REMOVE] = TREE "DELETE FROM runs WHERE id IN tree",

@@ -33,8 +33,8 @@ static int store_make_file(const char *path, struct error *err)
     if (mknod(path, S_IFREG | 0600, 0) == 0 || errno == EEXIST)
         return 0;
     bool full = errno == ENOSPC || errno == EDQUOT;
-    return error_set_errno(err, ERROR_STORE, "making the record %.100s (%s, or set DROSTE_HOME)",
-        path, full ? "free some space" : "see that you can write its directory");
+    return error_set_errno(err, ERROR_STORE, "creating the record %.100s (%s, or set DROSTE_HOME)",
+        path, full ? "free some space" : "make sure that you can write its directory");
 }
 
 static int store_configure(struct store *store, struct error *err)

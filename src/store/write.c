@@ -30,7 +30,7 @@ static int store_write_open(
     return 0;
 }
 
-static void bind_value(struct write *w, struct store_value value)
+static void bind_value(struct write *w, droste_value value)
 {
     struct query *q = &w->query;
     char *hash = NULL;
@@ -102,7 +102,7 @@ static int make_id(char id[STORE_RUN_ID_SIZE], struct error *err)
     return random_hex(id + used, 6, err);
 }
 
-static int insert_run(struct store *store, const struct store_run_begin *begin, const char *id,
+static int insert_run(struct store *store, const droste_record_run *begin, const char *id,
     bool *inserted, struct error *err)
 {
     struct write w = { 0 };
@@ -132,8 +132,8 @@ static int insert_run(struct store *store, const struct store_run_begin *begin, 
     return write_close(&w, inserted, &seq, err);
 }
 
-int store_run_begin(struct store *store, const struct store_run_begin *begin,
-    char id[STORE_RUN_ID_SIZE], struct error *err)
+int store_run_begin(struct store *store, const droste_record_run *begin, char id[STORE_RUN_ID_SIZE],
+    struct error *err)
 {
     bool inserted = false;
     if (begin->id && !text_is_name(begin->id))
@@ -150,9 +150,9 @@ int store_run_begin(struct store *store, const struct store_run_begin *begin,
         if (rc < 0)
             return rc;
         if (!inserted && begin->id)
-            return error_set(err, ERROR_ARGUMENT, "there is a run '%s' already", id);
+            return error_set(err, ERROR_ARGUMENT, "a run '%s' already exists", id);
     }
-    return inserted ? 0 : error_set(err, ERROR_STORE, "no free id for a run was found");
+    return inserted ? 0 : error_set(err, ERROR_STORE, "no unused id for a run was found");
 }
 
 /* For updates of a run by its id; a run that does not match is an error. */
@@ -179,7 +179,7 @@ int store_run_note_isolation(
 }
 
 int store_run_end(
-    struct store *store, const char *run, const struct store_run_end *end, struct error *err)
+    struct store *store, const char *run, const droste_record_run *end, struct error *err)
 {
     struct write w = { 0 };
     int rc = check_status(end->status, err);
@@ -234,7 +234,7 @@ static int check_adoptable(struct store *store, const char *run, struct error *e
             err, ERROR_ARGUMENT, "run '%.64s' has ended: %.32s", run, status ? status : "");
     take_owner(&q, &owner);
     if (!owner_is_gone(&owner, &store->owner))
-        return error_set(err, ERROR_ARGUMENT, "run '%.64s' is still being run by process %lld", run,
+        return error_set(err, ERROR_ARGUMENT, "run '%.64s' is still active in process %lld", run,
             (long long)owner.pid);
     return 0;
 }
@@ -281,12 +281,12 @@ int store_turn_begin(struct store *store, const char *run, int64_t turn, struct 
     rc = write_close(&w, &done, &id, err);
     if (rc == 0 && !done)
         return error_set(
-            err, ERROR_ARGUMENT, "run '%.64s' has a turn %lld already", run, (long long)turn);
+            err, ERROR_ARGUMENT, "run '%.64s' already has a turn %lld", run, (long long)turn);
     return rc;
 }
 
 int store_call_begin(
-    struct store *store, const struct store_call_begin *begin, int64_t *call, struct error *err)
+    struct store *store, const droste_record_call *begin, int64_t *call, struct error *err)
 {
     struct write w = { 0 };
     bool done;
@@ -330,12 +330,12 @@ int store_call_repeat(struct store *store, int64_t call, struct error *err)
     bind_int(&w.query, call);
     rc = write_close(&w, &done, &same, err);
     if (rc == 0 && !done)
-        return error_set(err, ERROR_ARGUMENT, "call %lld is not under way", (long long)call);
+        return error_set(err, ERROR_ARGUMENT, "call %lld is not active", (long long)call);
     return rc;
 }
 
 int store_call_end(
-    struct store *store, int64_t call, const struct store_call_end *end, struct error *err)
+    struct store *store, int64_t call, const droste_record_call *end, struct error *err)
 {
     struct write w = { 0 };
     int rc = check_status(end->status, err);
@@ -357,7 +357,7 @@ int store_call_end(
 }
 
 int store_cell_begin(
-    struct store *store, const struct store_cell_begin *begin, int64_t *cell, struct error *err)
+    struct store *store, const droste_record_cell *begin, int64_t *cell, struct error *err)
 {
     struct write w = { 0 };
     bool done;
@@ -371,8 +371,29 @@ int store_cell_begin(
     return write_close(&w, &done, cell, err);
 }
 
+/* Stores the forms of a cell's rich results, within its transaction. */
+static void write_media(
+    struct store *store, int64_t cell, const droste_record_cell *end, struct error *err)
+{
+    for (size_t i = 0; i < end->media_count && err->code == ERROR_NONE; i++) {
+        const droste_record_media *media = &end->media[i];
+        cleanup_query struct query q = query_open(store, STATEMENT_RESULT_INSERT);
+        char hash[HASH_TEXT_SIZE];
+        bool row;
+        if (blob_write(store, media->value, hash, err) < 0)
+            return;
+        bind_int(&q, cell);
+        bind_int(&q, media->result);
+        bind_int(&q, (int64_t)i);
+        bind_text(&q, media->type);
+        bind_text(&q, media->form);
+        bind_text(&q, hash);
+        query_step(&q, &row, err);
+    }
+}
+
 int store_cell_end(
-    struct store *store, int64_t cell, const struct store_cell_end *end, struct error *err)
+    struct store *store, int64_t cell, const droste_record_cell *end, struct error *err)
 {
     struct write w = { 0 };
     int rc = check_status(end->status, err);
@@ -389,5 +410,7 @@ int store_cell_end(
     bind_value(&w, end->variables);
     bind_int(&w.query, end->calls);
     bind_real(&w.query, end->seconds);
+    if (w.query.error.code == ERROR_NONE)
+        write_media(store, cell, end, &w.query.error);
     return close_step(&w, "cell", cell, err);
 }

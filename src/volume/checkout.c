@@ -36,7 +36,7 @@ struct state {
     struct buf list;
     struct entry *entries;
     size_t entry_count, entry_room;
-    struct volume_count *count;
+    droste_volume_count *count;
     /* what git says of the contents */
     size_t at; /* the entry whose contents come next, or are being read */
     bool inside, newline;
@@ -51,14 +51,14 @@ static int checkout_refuse(const char *path, const char *why, struct error *err)
 {
     cleanup_buf struct buf shown = { 0 };
     text_append_visible(&shown, path, strnlen(path, 80));
-    return error_set(err, ERROR_PROTOCOL, "the repository's file '%s' is not written: %s",
+    return error_set(err, ERROR_PROTOCOL, "the repository's file '%s' was not written: %s",
         buf_text(&shown), why);
 }
 
 static int checkout_failed(const struct state *s, const char *path, struct error *err)
 {
     if (errno == EEXIST || errno == ELOOP || errno == ENOTDIR)
-        return checkout_refuse(path, "something else has the same name", err);
+        return checkout_refuse(path, "another file has the same name", err);
     if (errno == ENAMETOOLONG)
         return checkout_refuse(path, "its path is too long", err);
     return volume_failed(s->v, "writing", path, err);
@@ -68,7 +68,7 @@ static int checkout_too_large(const struct state *s, struct error *err)
 {
     const struct volume_limits *limits = volume_limits_of(s->v);
     return error_set(err, ERROR_ARGUMENT,
-        "the repository is larger than a workspace may be (%llu bytes, %llu files); raise "
+        "the repository is larger than the workspace may be (%llu bytes, %llu files); raise "
         "--workspace-size or --workspace-files",
         (unsigned long long)limits->size, (unsigned long long)limits->files);
 }
@@ -107,11 +107,11 @@ static int take_entry(struct state *s, char *line, struct error *err)
             continue;
         *path++ = '\0';
         if (!is_fine(path))
-            return checkout_refuse(path, "no file may have this name", err);
+            return checkout_refuse(path, "this name is not allowed", err);
         s->entries[s->entry_count++] = (struct entry){ path, line + n, kinds[i].kind };
         return s->entry_count > volume_limits_of(s->v)->files ? checkout_too_large(s, err) : 0;
     }
-    return error_set(err, ERROR_PROTOCOL, "the repository has something of an unknown kind in it");
+    return error_set(err, ERROR_PROTOCOL, "the repository contains an object of an unknown kind");
 }
 
 static int checkout_read_list(
@@ -170,7 +170,9 @@ static int begin_file(struct state *s, const struct entry *e, struct error *err)
 {
     if (e->kind == 'l') {
         buf_clear(&s->link);
-        return s->left > LINK_MAX ? checkout_refuse(e->path, "its link is too long", err) : 0;
+        return s->left > LINK_MAX
+                   ? checkout_refuse(e->path, "the target of the link is too long", err)
+                   : 0;
     }
     s->file =
         open_beneath(s->top, e->path, O_WRONLY | O_CREAT | O_EXCL, e->kind == 'x' ? 0755 : 0644);
@@ -190,7 +192,7 @@ static int make_link(struct state *s, const char *path, struct error *err)
     if (!parent || buf_failed(&s->link))
         return error_memory(err);
     if (s->link.len == 0 || strlen(s->link.data) != s->link.len)
-        return checkout_refuse(path, "its link leads nowhere", err);
+        return checkout_refuse(path, "the link has no target", err);
     cleanup_fd int at = open_beneath(s->top, parent, O_PATH | O_DIRECTORY, 0);
     const char *name = slash ? slash + 1 : path;
     if (at < 0 || symlinkat(s->link.data, at, name) < 0)
@@ -221,8 +223,8 @@ static int checkout_take_line(struct state *s, struct error *err)
     s->line_len = 0;
     if (strncmp(s->line, e->id, n) != 0 || strncmp(s->line + n, " blob ", 6) != 0)
         return error_set(err, ERROR_PROTOCOL,
-            "the repository's files are not all there: the host did not send them, or the cache is "
-            "damaged; it is fetched anew the next time");
+            "some of the repository's files are missing: the host did not send them, or the cache "
+            "is damaged; the next attempt fetches it again");
     s->left = strtoull(s->line + n + 6, &end, 10);
     if (*end != '\0')
         return error_set(err, ERROR_PROTOCOL, "git sent an invalid file size");
@@ -313,11 +315,11 @@ static int read_contents(
 }
 
 int checkout(const struct volume *v, const char *name, const struct repository *r,
-    const struct git_bounds *bounds, struct volume_count *count, struct error *err)
+    const struct git_bounds *bounds, droste_volume_count *count, struct error *err)
 {
     struct state s = { .v = v, .owner = volume_owner(v), .top = volume_data(v), .file = -1 };
     s.count = count;
-    *count = (struct volume_count){ 0 };
+    *count = (droste_volume_count){ 0 };
     int rc = checkout_make_directory(&s, name, err);
     s.top = rc < 0 ? -1 : open_beneath(volume_data(v), name, O_RDONLY | O_DIRECTORY, 0);
     if (rc == 0 && s.top < 0)

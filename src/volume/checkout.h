@@ -11,6 +11,6 @@
  * submodules are empty directories. ERROR_ARGUMENT if it exceeds the volume's limits,
  * ERROR_PROTOCOL for invalid names ("..", ".git", duplicates). */
 int checkout(const struct volume *v, const char *name, const struct repository *r,
-    const struct git_bounds *bounds, struct volume_count *count, struct error *err);
+    const struct git_bounds *bounds, droste_volume_count *count, struct error *err);
 
 #endif

@@ -26,11 +26,11 @@ static int too_much(const struct copying *c, struct error *err)
 {
     if (c->v->ephemeral)
         return error_set(err, ERROR_ARGUMENT,
-            "it is larger than a workspace may be (%llu bytes); raise --workspace-size",
+            "it is larger than the workspace may be (%llu bytes); raise --workspace-size",
             (unsigned long long)c->most_bytes);
     return error_set(err, ERROR_ARGUMENT,
-        "volume '%s': copying would take more than its quota: files have many names, or it is over "
-        "its quota; remove some, or raise it with `droste volume limit %s`",
+        "volume '%s': copying would exceed its quota: it has files with many names, or is over "
+        "its quota already; remove files, or raise the quota with `droste volume limit %s`",
         c->v->name, c->v->name);
 }
 
@@ -259,6 +259,9 @@ int copy_tree(struct copying *c, int from, int to, struct error *err)
         rc = volume_failed(c->v, "making", "the copy", err);
     close_fd(&cur.to);
     return rc < 0 && err && err->sys == ESTALE
-               ? error_wrap(err, "volume '%s' changes while it is copied", c->v->name)
+               ? error_wrap(err,
+                     "volume '%s' changed while it was copied; try again when no "
+                     "session writes to it",
+                     c->v->name)
                : rc;
 }

@@ -21,18 +21,11 @@
 
 /* ---- paths ---- */
 
-/* Where guests see it; see volume.h. */
-static const char *const seen[] = { "/data", "/home/daytona/memory" };
-
 /* Relative to the data; "" is the data itself. NULL: outside of the volume. */
 static const char *files_relative(const char *path)
 {
-    for (size_t i = 0; i < array_length(seen); i++) {
-        size_t n = strlen(seen[i]);
-        if (strncmp(path, seen[i], n) == 0 && (path[n] == '/' || path[n] == '\0'))
-            return path + n + strspn(path + n, "/");
-    }
-    return path[0] == '/' ? NULL : path;
+    const char *below = text_below(path, "/data");
+    return below ? below : path[0] == '/' ? NULL : path;
 }
 
 /* A path split in two. */
@@ -54,7 +47,7 @@ static int files_place_of(
     const char *inside = files_relative(path);
     if (!inside)
         return error_set(err, ERROR_ARGUMENT,
-            "volume '%s': paths in it are relative, or begin with /data", v->name);
+            "volume '%s': a path must be relative, or begin with /data", v->name);
     size_t len;
     const char *name = text_last_name(inside, &len);
     out->name = strndup(name, len);
@@ -62,7 +55,7 @@ static int files_place_of(
     if (!out->name || !out->directory)
         return error_memory(err);
     if (strcmp(out->name, "..") == 0)
-        return error_set(err, ERROR_ARGUMENT, "volume '%s': a path ends with a name", v->name);
+        return error_set(err, ERROR_ARGUMENT, "volume '%s': a path must end with a name", v->name);
     if (strcmp(out->name, ".") == 0)
         out->name[0] = '\0';
     return 0;
@@ -98,7 +91,7 @@ static int files_open_source(const struct volume *v, const struct place *p, cons
     }
     if (!S_ISREG(st->st_mode) && !S_ISDIR(st->st_mode))
         return error_set(err, ERROR_ARGUMENT,
-            "volume '%s': the path is a %s; only files and directories are read", v->name,
+            "volume '%s': the path is a %s; only files and directories can be read", v->name,
             S_ISLNK(st->st_mode)    ? "link"
             : S_ISFIFO(st->st_mode) ? "FIFO"
             : S_ISSOCK(st->st_mode) ? "socket"
@@ -123,7 +116,7 @@ int volume_read(const struct volume *v, const char *path, int out, struct error 
         return rc < 0 ? rc : from;
     if (S_ISDIR(st.st_mode))
         return error_set(err, ERROR_ARGUMENT,
-            "volume '%s': the path is a directory; say where to with a path", v->name);
+            "volume '%s': the path is a directory; give a path to copy it to", v->name);
     struct copying c = copying_out(v);
     c.most_bytes = UINT64_MAX;
     c.behind = true;
@@ -156,7 +149,7 @@ static int files_settle(const struct volume *v, int directory, const char *name,
     return 0;
 }
 
-int volume_get(const struct volume *v, const char *path, const char *to, struct volume_count *count,
+int volume_get(const struct volume *v, const char *path, const char *to, droste_volume_count *count,
     struct error *err)
 {
     cleanup_place struct place p = { 0 };
@@ -222,12 +215,12 @@ static int check_target(const struct volume *v, int directory, const struct plac
     if (S_ISREG(st.st_mode) && !S_ISDIR(mode))
         return 0;
     return error_set(err, ERROR_ARGUMENT,
-        "volume '%s': there is %s of this name, which is not replaced; remove it first with "
-        "`droste volume rm`",
+        "volume '%s': %s of this name exists and is not replaced; remove it first with `droste "
+        "volume rm`",
         v->name, S_ISDIR(st.st_mode) ? "a directory" : "something else");
 }
 
-int volume_put(const struct volume *v, int source, const char *path, struct volume_count *count,
+int volume_put(const struct volume *v, int source, const char *path, droste_volume_count *count,
     struct error *err)
 {
     cleanup_place struct place p = { 0 };
@@ -238,7 +231,7 @@ int volume_put(const struct volume *v, int source, const char *path, struct volu
     if (rc == 0 && fstat(source, &st) < 0)
         rc = error_set_errno(err, ERROR_IO, "looking at what is to be put");
     if (rc == 0 && !p.name[0])
-        rc = error_set(err, ERROR_ARGUMENT, "volume '%s': give what is put a name", v->name);
+        rc = error_set(err, ERROR_ARGUMENT, "volume '%s': give a name for the new file", v->name);
     cleanup_fd int staging = rc < 0 ? -1 : atomic_replace_open(v, err);
     cleanup_fd int directory = staging < 0 ? -1 : make_directory_of(v, &p, path, err);
     if (directory < 0)
@@ -267,7 +260,7 @@ int volume_remove_path(const struct volume *v, const char *path, struct error *e
     int rc = files_place_of(v, path, &p, err);
     if (rc == 0 && !p.name[0])
         rc = error_set(err, ERROR_ARGUMENT,
-            "volume '%s': name what is to be removed; without a path all of the volume is",
+            "volume '%s': give the path to remove; without a path the whole volume is removed",
             v->name);
     cleanup_fd int staging = rc < 0 ? -1 : atomic_replace_open(v, err);
     cleanup_fd int directory = staging < 0 ? -1 : open_directory_of(v, &p, path, err);
@@ -360,7 +353,7 @@ static int tell_found(const struct listing *l, volume_entry_fn *fn, void *arg, s
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < l->count; i++) {
         const struct found *f = &l->items[i];
-        struct volume_entry entry = { .path = f->path,
+        droste_volume_entry entry = { .path = f->path,
             .mode = f->st.st_mode,
             .size = (uint64_t)f->st.st_size,
             .mtime = f->st.st_mtim.tv_sec };

@@ -202,7 +202,7 @@ int git_keep(void *arg, const char *data, size_t len, struct error *err)
     struct buf *out = arg;
     if (out->len + len > KEEP_MAX)
         return error_set(err, ERROR_ARGUMENT,
-            "the repository is too large: the list of its files or refs alone has more than %d MiB",
+            "the repository is too large: the list of its files or refs alone is larger than %d MiB",
             KEEP_MAX >> 20);
     buf_append(out, data, len);
     return buf_failed(out) ? error_memory(err) : 0;
@@ -236,19 +236,21 @@ static const struct meaning {
     { "Connection timed out", ERROR_IO, "the host does not answer; check the network" },
     { "certificate", ERROR_PERMISSION, "the host's certificate is not trusted" },
     { "Host key verification failed", ERROR_PERMISSION,
-        "ssh does not know the host; connect to it once by hand" },
+        "ssh does not know the host's key; connect to it once by hand" },
     { "could not read Username", ERROR_PERMISSION,
         "the host requires authentication: put a token into ~/.netrc, or use ssh://; or there is "
         "no such repository" },
-    { "Authentication failed", ERROR_PERMISSION, "the host refuses the token in ~/.netrc" },
+    { "Authentication failed", ERROR_PERMISSION, "the host rejects the token in ~/.netrc" },
     { "Permission denied (", ERROR_PERMISSION,
-        "the host refuses your ssh key; add one to the agent" },
+        "the host rejects your ssh key; add an accepted key to the agent" },
     { "dubious ownership", ERROR_PERMISSION,
-        "the directory belongs to another user; use it as that user, or a copy" },
+        "the directory belongs to another user; run as that user, or use a copy" },
     { "does not appear to be a git repository", ERROR_NOT_FOUND, "there is no git repository" },
     { "epository not found", ERROR_NOT_FOUND, "there is no such repository" },
     { "' not found", ERROR_NOT_FOUND, "there is no such repository" },
-    { "not allow", ERROR_PERMISSION, "the host does not give this to everybody" },
+    { "not allow", ERROR_PERMISSION,
+        "the host denies access to the repository; check the URL and "
+        "your permissions" },
     { "not our ref", ERROR_NOT_FOUND, "the repository has no such commit" },
 };
 

@@ -64,7 +64,7 @@ struct copying {
     bool behind; /* the target is not an empty regular file */
     mode_t mask; /* the umask(2) for copies outside of volumes; 0 within */
     uint64_t most_bytes; /* limit of copied data */
-    struct volume_count count;
+    droste_volume_count count;
 };
 /* Copies everything below a directory into an empty one, but skips the volume itself if it is
  * there. */

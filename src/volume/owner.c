@@ -22,7 +22,8 @@ static int give_entry(
                  (S_ISDIR(place->st->st_mode) || place->st->st_nlink == 1);
     if (whole && fchownat(place->at, place->name, uid, uid, AT_SYMLINK_NOFOLLOW) < 0 &&
         errno != ENOENT)
-        return error_set_errno(err, ERROR_IO, "giving its files to the guest's user");
+        return error_set_errno(
+            err, ERROR_IO, "changing the owner of its files to the guest's user");
     return 0;
 }
 
@@ -31,7 +32,7 @@ static int owner_give_all(struct volume *v, uid_t uid, struct error *err)
 {
     int rc = tree_walk(v->data, give_entry, &uid, err);
     if (rc == 0 && fchown(v->data, uid, uid) < 0)
-        rc = error_set_errno(err, ERROR_IO, "giving its files to the guest's user");
+        rc = error_set_errno(err, ERROR_IO, "changing the owner of its files to the guest's user");
     if (rc == 0)
         v->owner = uid;
     return rc;
@@ -46,9 +47,9 @@ int volume_give(struct volume *v, uid_t uid, struct error *err)
     int rc = flock(v->lock, LOCK_EX | LOCK_NB) == 0
                  ? owner_give_all(v, uid, err)
                  : error_set(err, ERROR_ARGUMENT,
-                       "it is in use by sessions whose guests are another user (root's are, at "
+                       "sessions whose guests run as another user are using it (as root's do, at "
                        "isolation `process`); wait until they have ended");
     if (flock(v->lock, LOCK_SH | LOCK_NB) < 0 && rc == 0)
-        rc = error_set(err, ERROR_ARGUMENT, "it is being changed as a whole; try again");
+        rc = error_set(err, ERROR_ARGUMENT, "another process is changing all of it; try again");
     return rc < 0 ? error_wrap(err, "volume '%s'", v->name) : 0;
 }

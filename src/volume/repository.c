@@ -45,7 +45,7 @@ static int check_host(const char *scheme, const char *host, size_t len, struct e
     size_t name_len = len - (size_t)(name - host);
     if (user && (memchr(user, ':', (size_t)(at - user)) || is_token(scheme, (size_t)(at - user))))
         return error_set(err, ERROR_ARGUMENT,
-            "the repo-url has a password or token in it, which records would keep: put it into "
+            "the repo-url contains a password or token, which the record would keep: put it into "
             "~/.netrc");
     if (name_len == 0 || name[0] == '-' || (user && user[0] == '-'))
         return error_set(err, ERROR_ARGUMENT, "the repo-url has no host");
@@ -65,18 +65,18 @@ static int check_url(const char *url, struct error *err)
             return error_set(err, ERROR_ARGUMENT, "the repo-url is longer than %d bytes", URL_MAX);
         if (has_strange_bytes(url))
             return error_set(err, ERROR_ARGUMENT,
-                "the repo-url '%s' has bytes that no URL has; write them as %%20",
+                "the repo-url '%s' contains bytes that are not allowed in a URL; write them in "
+                "the form %%20",
                 buf_text(&shown));
         if (strcmp(schemes[i], "file://") != 0)
             return check_host(schemes[i], url + n, strcspn(url + n, "/"), err);
         if (url[n] != '/')
             return error_set(err, ERROR_ARGUMENT,
-                "the repo-url '%s' must have a whole path: file:///...", buf_text(&shown));
+                "the repo-url '%s' must have an absolute path: file:///...", buf_text(&shown));
         return 0;
     }
     return error_set(err, ERROR_ARGUMENT,
-        "the repo-url '%s' must begin with https://, ssh:// or file:///; other ways are not used",
-        buf_text(&shown));
+        "the repo-url '%s' must begin with https://, ssh:// or file:///", buf_text(&shown));
 }
 
 /* As git-check-ref-format(1), without other abbreviations. */
@@ -100,7 +100,7 @@ int repository_check(const char *url, const char *ref, struct error *err)
         return rc;
     text_append_visible(&shown, ref, strnlen(ref, 80));
     return error_set(err, ERROR_ARGUMENT,
-        "the repo-ref '%s' is no name of a branch or tag, and no commit id", buf_text(&shown));
+        "the repo-ref '%s' is not the name of a branch or tag, or a commit id", buf_text(&shown));
 }
 
 void repository_name(const char *url, char out[65])
@@ -295,8 +295,8 @@ static int no_such_ref(const char *ref, struct error *err)
 {
     if (!ref)
         return error_set(err, ERROR_NOT_FOUND, "the repository is empty: it has no commit");
-    return error_set(
-        err, ERROR_NOT_FOUND, "it has no branch, tag or commit '%.80s'; see `git ls-remote`", ref);
+    return error_set(err, ERROR_NOT_FOUND,
+        "it has no branch, tag or commit '%.80s'; `git ls-remote` lists them", ref);
 }
 
 /* ---- fetching ---- */

@@ -2,7 +2,7 @@
  *
  *   $XDG_CACHE_HOME/droste/repos/HASH/git    what was fetched from one URL, bare
  *                                    /lock   shared by readers, exclusive for fetching
- *                                    /busy   exists during a fetch: if it is left over, the cache is
+ *                                    /busy exists during a fetch: if it is left over, the cache is
  *                                            rebuilt
  *                                    /url
  *

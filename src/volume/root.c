@@ -19,19 +19,20 @@
 
 enum { WAIT_MS = 10000 }; /* for locks that are held only briefly */
 
-int volume_root(const char *given, char **out, struct error *err)
+int volume_root(const char *configured, char **out, struct error *err)
 {
     struct buf path = { 0 };
     cleanup_free char *before = NULL;
     int rc = 0;
-    bool whole = given && given[0] == '/';
-    if (!given)
+    bool whole = configured && configured[0] == '/';
+    if (!configured)
         rc = file_data_home(&before, err);
     else if (!whole && !(before = getcwd(NULL, 0)))
         rc = error_set_errno(err, ERROR_IO, "finding the working directory");
     if (rc < 0)
         return rc;
-    buf_printf(&path, "%s%s%s", whole ? "" : before, whole ? "" : "/", given ? given : "volumes");
+    buf_printf(&path, "%s%s%s", whole ? "" : before, whole ? "" : "/",
+        configured ? configured : "volumes");
     *out = buf_steal(&path);
     return *out ? 0 : error_memory(err);
 }

@@ -43,7 +43,7 @@ int volume_snapshots(const struct volume *v, struct list *names, struct error *e
 
 /* Copies a tree to a directory in `aside` and syncs it. */
 static int copy_staged(const struct volume *v, int from, int staging, const char *name,
-    struct volume_count *count, struct error *err)
+    droste_volume_count *count, struct error *err)
 {
     struct copying c = { .v = v, .owner = v->owner, .links = true, .most_bytes = v->limits.size };
     if (mkdirat(staging, name, 0700) < 0)
@@ -57,7 +57,7 @@ static int copy_staged(const struct volume *v, int from, int staging, const char
 }
 
 int volume_snapshot(
-    const struct volume *v, const char *name, struct volume_count *count, struct error *err)
+    const struct volume *v, const char *name, droste_volume_count *count, struct error *err)
 {
     char fresh[ATOMIC_REPLACE_NAME];
     int rc = volume_check_name("snapshot", name, err);
@@ -69,7 +69,7 @@ int volume_snapshot(
         return all < 0 ? all : staging;
     if (faccessat(all, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
         return error_set(err, ERROR_ARGUMENT,
-            "volume '%s' has a snapshot '%s' already; give another name, or remove it", v->name,
+            "volume '%s' already has a snapshot '%s'; give another name, or remove it", v->name,
             name);
     rc = atomic_replace_name(fresh, err);
     if (rc < 0)
@@ -96,7 +96,7 @@ static int volume_reopen_data(struct volume *v, struct error *err)
 }
 
 int volume_restore(
-    struct volume *v, const char *name, struct volume_count *count, struct error *err)
+    struct volume *v, const char *name, droste_volume_count *count, struct error *err)
 {
     char fresh[ATOMIC_REPLACE_NAME];
     cleanup_fd int from = snapshot_open(v, name, err),

@@ -48,7 +48,7 @@ static int read_exactly(struct unpacking *u, void *to, size_t len, struct error 
 {
     char *at = to;
     if (len > u->left)
-        return unpack_broken(u, "it ends in the middle", err);
+        return unpack_broken(u, "the data ends in the middle of an entry", err);
     u->left -= len;
     while (len > 0) {
         ssize_t n = read(u->file, at, len);
@@ -101,12 +101,12 @@ static int read_entry(struct unpacking *u, struct error *err)
     if (rc < 0)
         return rc;
     if (e->kind < PACK_DIRECTORY || e->kind > PACK_KEEP)
-        return unpack_broken(u, "an entry of no kind", err);
+        return unpack_broken(u, "an entry of an unknown kind", err);
     bool has_data = e->kind == PACK_FILE || e->kind == PACK_LINK;
     if ((!has_data && e->len > 0) || (e->kind == PACK_LINK && e->len > PACK_PATH_MAX))
-        return unpack_broken(u, "data where there are none", err);
+        return unpack_broken(u, "data for an entry that has none", err);
     if (e->kind == PACK_END ? path >= PACK_SUM_SIZE : !unpack_is_path(e->path, path))
-        return unpack_broken(u, "a path that is none", err);
+        return unpack_broken(u, "an invalid path", err);
     return 0;
 }
 
@@ -122,7 +122,7 @@ static int from_the_beginning(struct unpacking *u, struct error *err)
 static int skip_data(struct unpacking *u, struct error *err)
 {
     if (u->entry.len > u->left)
-        return unpack_broken(u, "it ends in the middle", err);
+        return unpack_broken(u, "the data ends in the middle of an entry", err);
     u->left -= u->entry.len;
     if (lseek(u->file, (off_t)u->entry.len, SEEK_CUR) < 0)
         return volume_failed(u->v, "reading", "what was sent of it", err);

@@ -28,16 +28,6 @@ enum {
     OPEN_TRIES = 10,     /* another process keeps removing and creating it */
 };
 
-/* The directories that skills for Daytona's sandboxes expect. */
-static const char *const seeds[] = { "artifacts", "buffers", "knowledge", "knowledge/ingested",
-    "knowledge/summaries", "logs", "memories", "memory", "meta", "sessions", "skills",
-    "skills/system", "skills/user", "uploads", "workspace" };
-
-const char *volume_seed(size_t i)
-{
-    return i < array_length(seeds) ? seeds[i] : NULL;
-}
-
 int volume_check_name(const char *what, const char *name, struct error *err)
 {
     cleanup_buf struct buf shown = { 0 };
@@ -45,8 +35,8 @@ int volume_check_name(const char *what, const char *name, struct error *err)
         return 0;
     text_append_visible(&shown, name, strnlen(name, 80));
     return error_set(err, ERROR_ARGUMENT,
-        "%s name '%.80s': use letters, digits, '.', '_' and '-', no '.' or '-' in front, at most "
-        "64",
+        "%s name '%.80s': use at most 64 letters, digits, '.', '_' and '-', and no '.' or '-' in "
+        "front",
         what, buf_text(&shown));
 }
 
@@ -76,15 +66,15 @@ static bool is_empty(int data)
     return empty;
 }
 
-int volume_seed_empty(struct volume *v, struct error *err)
+int volume_fill_empty(struct volume *v, const char *const *names, struct error *err)
 {
     if (!is_empty(v->data))
         return 0;
-    for (size_t i = 0; i < array_length(seeds); i++)
-        if ((mkdirat(v->data, seeds[i], 0700) < 0 && errno != EEXIST) ||
-            give_to_guest(v->data, seeds[i]) < 0)
+    for (size_t i = 0; names[i]; i++)
+        if ((mkdirat(v->data, names[i], 0700) < 0 && errno != EEXIST) ||
+            give_to_guest(v->data, names[i]) < 0)
             return error_set_errno(
-                err, ERROR_IO, "making the directories of the volume '%s'", volume_name(v));
+                err, ERROR_IO, "creating the directories of the volume '%s'", volume_name(v));
     return 0;
 }
 
@@ -114,8 +104,9 @@ static int volume_make(
                  ? error_set_errno(err, ERROR_IO, "making its directory")
                  : volume_fill(directory, limits, err);
     if (rc == 0 && atomic_replace_move(root, fresh, root, name, RENAME_NOREPLACE) < 0)
-        rc = errno == EEXIST ? error_set(err, ERROR_ARGUMENT, "there is a volume of this name")
-                             : error_set_errno(err, ERROR_IO, "giving it its name");
+        rc = errno == EEXIST
+                 ? error_set(err, ERROR_ARGUMENT, "a volume of this name exists already")
+                 : error_set_errno(err, ERROR_IO, "giving it its name");
     if (rc < 0)
         tree_remove(root, fresh);
     return rc;
@@ -135,7 +126,7 @@ int volume_create(
         return root_failed(root, "locking", err);
     root_sweep(directory);
     rc = volume_make(directory, name, limits, err);
-    return rc < 0 ? error_wrap(err, "making the volume '%s'", name) : 0;
+    return rc < 0 ? error_wrap(err, "creating the volume '%s'", name) : 0;
 }
 
 /* ---- opening ---- */
@@ -146,21 +137,21 @@ int volume_failed(const struct volume *v, const char *what, const char *path, st
         int sys;
         enum error_code code;
         const char *text;
-    } known[] = {
+    } texts[] = {
         { ENOENT, ERROR_NOT_FOUND, "there is no such file" },
-        { ELOOP, ERROR_PERMISSION, "a link is in the way, and links are not followed here" },
+        { ELOOP, ERROR_PERMISSION, "the path contains a link, and links are not followed here" },
         { EXDEV, ERROR_PERMISSION, "it leads out of the volume" },
-        { ENOTDIR, ERROR_ARGUMENT, "a part of the path is no directory" },
+        { ENOTDIR, ERROR_ARGUMENT, "a part of the path is not a directory" },
         { ENOSPC, ERROR_IO, "the disk is full; free some space" },
         { EDQUOT, ERROR_IO, "the disk quota is used up; free some space" },
         { EACCES, ERROR_PERMISSION, "you may not" },
     };
     cleanup_buf struct buf shown = { 0 };
     text_append_visible(&shown, path, strnlen(path, 100));
-    for (size_t i = 0; i < array_length(known); i++)
-        if (known[i].sys == errno)
-            return error_set(err, known[i].code, "volume '%s': %s %s: %s", v->name, what,
-                buf_text(&shown), known[i].text);
+    for (size_t i = 0; i < array_length(texts); i++)
+        if (texts[i].sys == errno)
+            return error_set(err, texts[i].code, "volume '%s': %s %s: %s", v->name, what,
+                buf_text(&shown), texts[i].text);
     return error_set_errno(err, ERROR_IO, "volume '%s': %s %s", v->name, what, buf_text(&shown));
 }
 
@@ -170,13 +161,13 @@ static int open_directories(struct volume *v, int root, struct error *err)
     v->directory = open_beneath(root, v->name, O_RDONLY | O_DIRECTORY, 0);
     if (root < 0 || (v->directory < 0 && errno == ENOENT))
         return error_set(err, ERROR_NOT_FOUND,
-            "there is no volume '%s' at %.120s; `droste volume create %s` makes it", v->name,
+            "there is no volume '%s' at %.120s; create it with `droste volume create %s`", v->name,
             v->root, v->name);
     if (v->directory >= 0)
         v->data = open_beneath(v->directory, "data", O_RDONLY | O_DIRECTORY, 0);
     if (v->data < 0 && (errno == ELOOP || errno == ENOTDIR))
         return error_set(err, ERROR_PERMISSION,
-            "volume '%s' is no directory any more: a link or a file has replaced it at %.100s",
+            "volume '%s' is no longer a directory: a link or a file has replaced it at %.100s",
             v->name, v->root);
     if (v->data < 0 || fstat(v->data, &st) < 0)
         return volume_failed(v, "opening", "it", err);
@@ -185,7 +176,7 @@ static int open_directories(struct volume *v, int root, struct error *err)
     v->owner = st.st_uid;
     if (st.st_uid != geteuid() && st.st_uid != owner_of_new()) /* root may own both kinds */
         return error_set(err, ERROR_PERMISSION,
-            "volume '%s' belongs to the user %u; use it as that user", v->name, st.st_uid);
+            "volume '%s' belongs to the user %u; run as that user", v->name, st.st_uid);
     return 0;
 }
 
@@ -198,7 +189,8 @@ static int in_use(struct volume *v, enum volume_use use, struct error *err)
         return error_set(err, ERROR_ARGUMENT,
             "volume '%s' is in use by %s; wait until its sessions have ended", v->name, who);
     return error_set(err, ERROR_ARGUMENT,
-        "volume '%s' is being changed as a whole by %s; try again when that is done", v->name, who);
+        "volume '%s' is locked for a change as a whole by %s; try again when that is done", v->name,
+        who);
 }
 
 /* With exclusive access, everything in `aside` is left over. */
@@ -297,8 +289,10 @@ int volume_open(
         rc = open_once(v, directory, use, err);
     }
     if (rc == 1)
-        rc =
-            error_set(err, ERROR_IO, "volume '%s' is removed and created again all the time", name);
+        rc = error_set(err, ERROR_IO,
+            "volume '%s' is removed and created again repeatedly by "
+            "other processes; try again later",
+            name);
     if (rc < 0)
         volume_release(v);
     else
@@ -383,11 +377,6 @@ const char *volume_path(const struct volume *v)
 int volume_data(const struct volume *v)
 {
     return v->data;
-}
-
-int volume_directory(const struct volume *v)
-{
-    return v->directory;
 }
 
 dev_t volume_device(const struct volume *v)

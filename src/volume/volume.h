@@ -19,6 +19,7 @@
 
 #include "base/buf.h"
 #include "base/error.h"
+#include "droste/volume.h"
 #include "base/list.h"
 
 enum {
@@ -35,7 +36,7 @@ struct volume_limits {
 
 /* Their directory: the given path, made absolute, or `volumes` in Droste's data directory. The
  * caller frees it. */
-int volume_root(const char *given, char **out, struct error *err);
+int volume_root(const char *configured, char **out, struct error *err);
 /* The sorted names; none if there is no root. */
 int volume_names(const char *root, struct list *names, struct error *err);
 /* ERROR_ARGUMENT unless it is a valid name: letters, digits, '.', '_' and '-', at most 64,
@@ -50,11 +51,8 @@ enum volume_use {
 };
 
 struct volume;
-/* The directories that programs for Daytona's sandboxes expect, parents first; NULL after the
- * last. */
-const char *volume_seed(size_t i);
-/* Creates those in an empty volume. */
-int volume_seed_empty(struct volume *v, struct error *err);
+/* Creates directories in an empty volume: parents first, NULL after the last. */
+int volume_fill_empty(struct volume *v, const char *const *names, struct error *err);
 /* Creates an empty volume; ERROR_ARGUMENT if it exists. */
 int volume_create(
     const char *root, const char *name, const struct volume_limits *limits, struct error *err);
@@ -80,8 +78,7 @@ const char *volume_name(const struct volume *v);
 /* The paths of the root, and of the data. */
 const char *volume_root_of(const struct volume *v);
 const char *volume_path(const struct volume *v);
-int volume_data(const struct volume *v);      /* the data directory's descriptor, borrowed */
-int volume_directory(const struct volume *v); /* the volume's own directory */
+int volume_data(const struct volume *v); /* the data directory's descriptor, borrowed */
 dev_t volume_device(const struct volume *v);
 ino_t volume_inode(const struct volume *v); /* of the data */
 uid_t volume_owner(const struct volume *v); /* of the data, and of what is put there */
@@ -113,18 +110,8 @@ void volume_measuring_close(struct volume_measuring *m);
 
 /* Files of a volume. Paths are relative, or begin with a directory in which guests see it. */
 
-struct volume_count {
-    uint64_t files, bytes;
-    uint64_t left_out; /* links, FIFOs, sockets and devices */
-};
-
-struct volume_entry {
-    const char *path; /* any bytes except NUL */
-    mode_t mode;
-    uint64_t size;
-    int64_t mtime; /* seconds since 1970 */
-};
-typedef int volume_entry_fn(void *arg, const struct volume_entry *entry, struct error *err);
+/* The entry is valid during the call. A negative result ends the listing. */
+typedef int volume_entry_fn(void *arg, const droste_volume_entry *entry, struct error *err);
 /* Lists a directory in order, `depth` levels deep, at most `max` entries; *more if there are
  * others. A file is listed alone. */
 int volume_list(const struct volume *v, const char *path, unsigned depth, size_t most,
@@ -132,11 +119,11 @@ int volume_list(const struct volume *v, const char *path, unsigned depth, size_t
 
 /* Stores an open file, pipe or directory as `path`, atomically, creating parent directories. A
  * file replaces another file; ERROR_ARGUMENT if anything else exists there. */
-int volume_put(const struct volume *v, int source, const char *path, struct volume_count *count,
+int volume_put(const struct volume *v, int source, const char *path, droste_volume_count *count,
     struct error *err);
-/* A file or directory becomes the file or directory `to` of this machine, whole, or not at all; a file takes
- * the place of another one. */
-int volume_get(const struct volume *v, const char *path, const char *to, struct volume_count *count,
+/* A file or directory becomes the file or directory `to` of this machine, whole, or not at all; a
+ * file takes the place of another one. */
+int volume_get(const struct volume *v, const char *path, const char *to, droste_volume_count *count,
     struct error *err);
 /* A file's data to a descriptor. ERROR_ARGUMENT if it is no file. */
 int volume_read(const struct volume *v, const char *path, int out, struct error *err);
@@ -148,10 +135,10 @@ int volume_remove_path(const struct volume *v, const char *path, struct error *e
 int volume_snapshots(const struct volume *v, struct list *names, struct error *err);
 /* ERROR_ARGUMENT if the name exists. */
 int volume_snapshot(
-    const struct volume *v, const char *name, struct volume_count *count, struct error *err);
+    const struct volume *v, const char *name, droste_volume_count *count, struct error *err);
 /* Replaces the data by a snapshot; the current data are lost. */
 int volume_restore(
-    struct volume *v, const char *name, struct volume_count *count, struct error *err);
+    struct volume *v, const char *name, droste_volume_count *count, struct error *err);
 int volume_snapshot_remove(const struct volume *v, const char *name, struct error *err);
 int volume_snapshot_measure(
     const struct volume *v, const char *name, struct volume_usage *out, struct error *err);

@@ -68,7 +68,7 @@ const struct staged *workspace_staged(const struct workspace *w)
     return &w->staged;
 }
 
-static void add_count(struct workspace *w, const struct volume_count *count)
+static void add_count(struct workspace *w, const droste_volume_count *count)
 {
     w->staged.count.files += count->files;
     w->staged.count.bytes += count->bytes;
@@ -80,7 +80,7 @@ int workspace_add_repository(struct workspace *w, const char *url, const char *r
 {
     struct staged *s = &w->staged;
     struct repository r;
-    struct volume_count count;
+    droste_volume_count count;
     char name[65];
     int rc = repository_open(url, ref, bounds, &r, err);
     if (rc < 0)
@@ -107,7 +107,9 @@ static int last_name(const char *path, char **out, struct error *err)
         return error_set_errno(
             err, errno == ENOENT ? ERROR_NOT_FOUND : ERROR_IO, "the context-path %.150s", path);
     if (!slash[1])
-        return error_set(err, ERROR_ARGUMENT, "the context-path / is all of this machine");
+        return error_set(err, ERROR_ARGUMENT,
+            "the context-path / would copy all of this machine; "
+            "name a directory");
     *out = strdup(slash + 1);
     return *out ? 0 : error_memory(err);
 }
@@ -122,7 +124,7 @@ static bool workspace_is_taken(const struct workspace *w, const char *path)
 
 int workspace_add_path(struct workspace *w, const char *path, struct error *err)
 {
-    struct volume_count count;
+    droste_volume_count count;
     cleanup_free char *name = NULL;
     cleanup_buf struct buf to = { 0 };
     int rc = last_name(path, &name, err);

@@ -21,7 +21,7 @@ struct staged {
     char *url, *ref;
     char commit[COMMIT_SIZE];  /* "": none */
     struct list paths;         /* in the workspace, in the given order */
-    struct volume_count count; /* in total; `left_out`: links and devices, which are not copied */
+    droste_volume_count count; /* in total; `left_out`: links and devices, which are not copied */
 };
 
 struct workspace;

@@ -3,22 +3,10 @@
 
 #include <endian.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
-
-static uint64_t frame_get64(const void *p)
-{
-    uint64_t v;
-    memcpy(&v, p, sizeof v);
-    return le64toh(v);
-}
-
-static uint32_t frame_get32(const void *p)
-{
-    uint32_t v;
-    memcpy(&v, p, sizeof v);
-    return le32toh(v);
-}
+#include "wire/little_endian.h"
 
 void frame_write_header(unsigned char out[FRAME_HEADER_SIZE], const struct frame *frame)
 {
@@ -41,17 +29,46 @@ static const struct frame_rule *find_rule(const struct frame_decoder *d, uint8_t
     return NULL;
 }
 
+void frame_take_fd(struct frame_decoder *d, int fd)
+{
+    if (d->fd_count < FRAME_FDS_MAX)
+        d->fds[d->fd_count++] = fd;
+    else
+        close(fd);
+}
+
+/* Closes descriptors that no frame has announced. */
+static void frame_drop_fds(struct frame_decoder *d)
+{
+    while (d->fd_count > 0)
+        close(d->fds[--d->fd_count]);
+}
+
+/* Maps the blob from the first descriptor: they come in the order of their frames. */
+static int frame_map(
+    struct frame_decoder *d, const struct frame_rule *rule, size_t len, struct error *err)
+{
+    if (!rule->by_fd)
+        return error_set(err, ERROR_PROTOCOL, "frame of type %u with a descriptor", rule->type);
+    if (d->fd_count == 0)
+        return error_set(err, ERROR_PROTOCOL, "frame without the descriptor that it announces");
+    cleanup_fd int fd = d->fds[0];
+    memmove(d->fds, d->fds + 1, --d->fd_count * sizeof *d->fds);
+    return sealed_map(fd, len, d->total, &d->mapped, err);
+}
+
 /* The header is complete: decides whether its body is allowed. */
 static int check_header(struct frame_decoder *d, struct error *err)
 {
     const unsigned char *h = d->header;
     const struct frame_rule *rule = find_rule(d, h[1]);
-    uint64_t head = frame_get32(h + 4), blob = frame_get64(h + 16);
+    uint64_t head = wire_get32(h + 4), blob = wire_get64(h + 16);
+    unsigned flags = h[2] | (unsigned)h[3] << 8;
     if (h[0] != FRAME_VERSION)
         return error_set(err, ERROR_PROTOCOL, "frame of version %u, not %u", h[0], FRAME_VERSION);
     if (!rule)
         return error_set(err, ERROR_PROTOCOL, "frame of unexpected type %u", h[1]);
-    if (h[2] != 0 || h[3] != 0)
+    if (flags & ~(unsigned)FRAME_FD)
         return error_set(err, ERROR_PROTOCOL, "frame with unknown flags");
     if (head > rule->head_max || blob > rule->blob_max)
         return error_set(err, ERROR_PROTOCOL,
@@ -59,21 +76,23 @@ static int check_header(struct frame_decoder *d, struct error *err)
             (unsigned long long)head, (unsigned long long)blob, rule->head_max, rule->blob_max);
     d->head_len = (size_t)head;
     d->blob_len = (size_t)blob;
-    return 0;
+    return flags & FRAME_FD ? frame_map(d, rule, (size_t)blob, err) : 0;
 }
 
 static int frame_deliver(struct frame_decoder *d, frame_fn *fn, void *arg, struct error *err)
 {
     struct frame frame = {
         .type = d->header[1],
-        .id = frame_get64(d->header + 8),
+        .id = wire_get64(d->header + 8),
         .head = buf_text(&d->body),
         .head_len = d->head_len,
-        .blob = buf_text(&d->body) + d->head_len,
+        .blob = d->mapped.data ? d->mapped.data : buf_text(&d->body) + d->head_len,
         .blob_len = d->blob_len,
         .body = &d->body,
+        .mapped = &d->mapped,
     };
     int rc = fn(arg, &frame, err);
+    sealed_unmap(&d->mapped);
     d->header_len = 0;
     /* Keeps the memory of small frames for the next one, and frees that of a large one. */
     if (d->body.cap > 4 * FRAME_MEMFD_MIN)
@@ -92,8 +111,8 @@ static int keep_for_later(struct frame_decoder *d, const char *data, size_t len,
     return buf_failed(&d->later) ? error_memory(err) : 0;
 }
 
-int frame_feed(struct frame_decoder *d, const char *data, size_t len, frame_fn *fn, void *arg,
-    struct error *err)
+static int frame_feed_all(struct frame_decoder *d, const char *data, size_t len, frame_fn *fn,
+    void *arg, struct error *err)
 {
     while (len > 0) {
         if (d->held)
@@ -112,7 +131,7 @@ int frame_feed(struct frame_decoder *d, const char *data, size_t len, frame_fn *
             if (rc < 0)
                 return rc;
         }
-        size_t want = d->head_len + d->blob_len - d->body.len;
+        size_t want = d->head_len + (d->mapped.data ? 0 : d->blob_len) - d->body.len;
         size_t n = want < len ? want : len;
         buf_append(&d->body, data, n);
         if (buf_failed(&d->body))
@@ -126,6 +145,15 @@ int frame_feed(struct frame_decoder *d, const char *data, size_t len, frame_fn *
             return rc;
     }
     return 0;
+}
+
+int frame_feed(struct frame_decoder *d, const char *data, size_t len, frame_fn *fn, void *arg,
+    struct error *err)
+{
+    int rc = frame_feed_all(d, data, len, fn, arg, err);
+    if (rc < 0 || (d->header_len == 0 && d->later.len == 0))
+        frame_drop_fds(d);
+    return rc;
 }
 
 void frame_hold(struct frame_decoder *d)
@@ -150,6 +178,8 @@ void frame_decoder_free(struct frame_decoder *d)
 {
     buf_free(&d->body);
     buf_free(&d->later);
+    sealed_unmap(&d->mapped);
+    frame_drop_fds(d);
     d->header_len = 0;
 }
 
@@ -168,7 +198,7 @@ int frame_parts_open(
 {
     if (len < 4)
         return error_set(err, ERROR_PROTOCOL, "a list of parts without its count");
-    size_t count = frame_get32(blob);
+    size_t count = wire_get32(blob);
     if (count > max || count > (len - 4) / 8)
         return error_set(
             err, ERROR_PROTOCOL, "a list of %zu parts in %zu bytes, at most %zu", count, len, max);
@@ -179,7 +209,7 @@ int frame_parts_open(
     };
     size_t left = len - 4 - 8 * count;
     for (size_t i = 0; i < count; i++) {
-        uint64_t part = frame_get64(parts->lengths + 8 * i);
+        uint64_t part = wire_get64(parts->lengths + 8 * i);
         if (part > left)
             return error_set(err, ERROR_PROTOCOL, "part %zu is longer than its frame", i);
         left -= (size_t)part;
@@ -194,7 +224,7 @@ bool frame_parts_next(struct frame_parts *parts, const char **data, size_t *len)
     if (parts->at >= parts->count)
         return false;
     *data = parts->data;
-    *len = (size_t)frame_get64(parts->lengths + 8 * parts->at);
+    *len = (size_t)wire_get64(parts->lengths + 8 * parts->at);
     parts->data += *len;
     parts->at++;
     return true;

@@ -11,8 +11,9 @@
  * then head and blob; all numbers little-endian. Several values in one blob are *parts*: a 32-bit
  * count, that many 64-bit lengths, then the bytes one after the other.
  *
- * The guest is hostile. The decoder looks at a header before it allocates anything, grows with what
- * really arrives, and never takes a descriptor.
+ * The guest is hostile. The decoder looks at a header before it allocates anything, and grows with
+ * what really arrives. It takes a descriptor only for a frame that announces one, and maps it only
+ * if the file cannot change any more (base/os/sealed.h).
  */
 #ifndef DROSTE_WIRE_FRAME_H
 #define DROSTE_WIRE_FRAME_H
@@ -23,12 +24,16 @@
 
 #include "base/buf.h"
 #include "base/error.h"
+#include "base/os/sealed.h"
 
 enum {
     FRAME_VERSION = 1,
     FRAME_HEADER_SIZE = 24,
-    FRAME_FD = 1,            /* flag: the blob travels as a memfd; host to guest only */
+    FRAME_FD = 1,            /* flag: the blob travels as a memfd */
     FRAME_MEMFD_MIN = 65536, /* larger blobs to a local guest travel that way */
+    /* Descriptors that wait for their frames. An honest guest's second one may come while the
+     * first one's header is incomplete. */
+    FRAME_FDS_MAX = 4,
     /* A sender that is told to stop still has bytes in flight: a cloud's some MiB, a local one
      * none. */
     FRAME_LATER_MAX = 16 << 20,
@@ -44,11 +49,15 @@ enum frame_type {
     FRAME_INTERRUPT = 5, /* stop the operation with this id */
     FRAME_CLOSE = 7,     /* end in an orderly way */
     FRAME_OFFER = 8,     /* tools and answer fields from now on; not answered */
+    FRAME_FILE = 9,      /* a request of the file service; answered by FILED (session/files.h) */
+    FRAME_FORK = 10,     /* with FRAME_FD: the fork's status socket; answered by RESULT */
     /* guest to host */
     FRAME_READY = 17,
     FRAME_CALL = 19,
     FRAME_RESULT = 20,
-    FRAME_CANCEL = 21, /* the CALL with this id needs no answer any more */
+    FRAME_CANCEL = 21,  /* the CALL with this id needs no answer any more */
+    FRAME_DISPLAY = 22, /* a rich result of the cell with this id; session/bundles.h */
+    FRAME_FILED = 23,
 };
 
 struct frame {
@@ -59,8 +68,10 @@ struct frame {
     size_t head_len;
     const char *blob;
     size_t blob_len;
-    struct buf
-        *body; /* the buffer of a received frame, with head and blob; the receiver may take it */
+    /* of a received frame: the buffer with the head and, unless it is mapped, the blob; the
+     * receiver may take both */
+    struct buf *body;
+    struct sealed *mapped;
 };
 
 /* Writes a header of FRAME_HEADER_SIZE bytes. */
@@ -71,6 +82,7 @@ struct frame_rule {
     uint8_t type;
     size_t head_max;
     size_t blob_max;
+    bool by_fd; /* the blob may travel as a memfd */
 };
 
 struct frame_decoder {
@@ -80,8 +92,12 @@ struct frame_decoder {
     size_t header_len; /* bytes of the header received so far */
     struct buf body;   /* head and blob of the incomplete frame */
     size_t head_len, blob_len;
-    bool held;        /* by frame_hold */
-    struct buf later; /* what came while held */
+    struct sealed mapped; /* the blob of the incomplete frame, if it is a memfd */
+    int fds[FRAME_FDS_MAX];
+    size_t fd_count;
+    struct sealed_total *total; /* counts what is mapped; NULL: nothing does */
+    bool held;                  /* by frame_hold */
+    struct buf later;           /* what came while held */
 };
 
 /* Called for each complete frame, which is valid during the call. A negative return stops. */
@@ -91,6 +107,9 @@ typedef int frame_fn(void *arg, const struct frame *frame, struct error *err);
  * is unusable: ERROR_PROTOCOL, ERROR_MEMORY, or what `fn` returned. */
 int frame_feed(struct frame_decoder *d, const char *data, size_t len, frame_fn *fn, void *arg,
     struct error *err);
+/* Takes a descriptor that came with the bytes that are fed next. If they do not announce it, it is
+ * closed. */
+void frame_take_fd(struct frame_decoder *d, int fd);
 /* Buffers everything after the current frame, up to FRAME_LATER_MAX bytes; more is
  * ERROR_PROTOCOL. */
 void frame_hold(struct frame_decoder *d);

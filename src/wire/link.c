@@ -40,12 +40,12 @@ struct link {
     uint64_t acked, next, top;
     uint64_t repeated; /* bytes sent again at the other side's request */
 
-    uint64_t received; /* everything before this offset has arrived */
-    uint64_t told;     /* the offset last acknowledged to the other side */
-    uint64_t asked;    /* `received` when a resend was requested, or ASKED_NOTHING */
-    uint64_t gaps;     /* number of those requests */
-    struct buf in;     /* the incomplete record or line */
-    bool in_line;      /* LINK_TEXT: the mark was read */
+    uint64_t received;     /* everything before this offset has arrived */
+    uint64_t acked_offset; /* the offset last acknowledged to the other side */
+    uint64_t asked;        /* `received` when a resend was requested, or ASKED_NOTHING */
+    uint64_t gaps;         /* number of those requests */
+    struct buf in;         /* the incomplete record or line */
+    bool in_line;          /* LINK_TEXT: the mark was read */
 };
 
 #define ASKED_NOTHING UINT64_MAX
@@ -92,7 +92,7 @@ static void put_record(
         crc = crc32_z(crc, (const Bytef *)payload, len);
     uint32_t sum = htole32((uint32_t)crc);
     memcpy(header + 24, &sum, 4);
-    l->told = l->received;
+    l->acked_offset = l->received;
     if (l->options.form == LINK_TEXT) {
         link_put_line(l, header, payload, len);
         return;
@@ -155,7 +155,7 @@ static int ask_again(struct link *l, bool once, struct error *err)
         return 0;
     /* Each costs this side a record, which piles up if the guest does not read. */
     if (++l->gaps > GAPS_FREE + l->received / (l->options.receive_window / 4))
-        return link_broken(err, "it asks to be asked again without end");
+        return link_broken(err, "it keeps requesting a new request");
     l->asked = l->received;
     put_record(l, LINK_ACK, LINK_RESEND, NULL, 0);
     return 0;
@@ -164,7 +164,7 @@ static int ask_again(struct link *l, bool once, struct error *err)
 static int link_take_data(struct link *l, const struct record *r, struct error *err)
 {
     if (r->len == 0)
-        return link_broken(err, "a record of data without data");
+        return link_broken(err, "an empty data record");
     if (r->seq > l->received)
         return ask_again(l, true, err);
     uint64_t known = l->received - r->seq;
@@ -173,7 +173,8 @@ static int link_take_data(struct link *l, const struct record *r, struct error *
     l->received += r->len - known;
     l->asked = ASKED_NOTHING;
     int rc = l->events.bytes(l->arg, r->payload + known, r->len - (size_t)known, err);
-    if (rc == 0 && l->state == STATE_LIVE && l->received - l->told >= l->options.receive_window / 4)
+    if (rc == 0 && l->state == STATE_LIVE &&
+        l->received - l->acked_offset >= l->options.receive_window / 4)
         put_record(l, LINK_ACK, 0, NULL, 0);
     return rc;
 }
@@ -201,7 +202,7 @@ static int take_resend(struct link *l, const struct record *r, struct error *err
     l->repeated += l->next - r->ack;
     /* Within one attachment, only noise on a terminal loses anything. */
     if (!l->options.answers && l->repeated > 4 * l->options.send_window + l->acked)
-        return link_broken(err, "it wants everything again and again");
+        return link_broken(err, "it requests the same data again and again");
     link_go_back(l, r->ack);
     return 0;
 }
@@ -217,7 +218,7 @@ static int take_resume(struct link *l, const struct record *r, struct error *err
                            : l->state != STATE_RESUMING || nonce != l->nonce)
         return 0; /* the answer to a duplicate, or an echo */
     if (r->ack < l->acked || r->ack > l->top)
-        return link_broken(err, "it wants what is gone, or what was never sent");
+        return link_broken(err, "it requests data that was discarded, or never sent");
     take_ack(l, r->ack);
     link_go_back(l, r->ack);
     l->asked = ASKED_NOTHING;
@@ -234,7 +235,7 @@ static int take_live(struct link *l, const struct record *r, struct error *err)
     bool asked_for = r->kind == LINK_PING || r->flags & LINK_ANSWER;
     int rc = 0;
     if (r->ack > l->top)
-        return link_broken(err, "it acknowledges what was never sent");
+        return link_broken(err, "it acknowledges data that was never sent");
     if (r->seq > l->received + l->options.receive_window)
         return link_broken(err, "it sends more than the window allows");
     take_ack(l, r->ack);

@@ -15,9 +15,9 @@
  *
  *   DATA    bytes of the stream
  *   ACK     only its ack; with LINK_RESEND: something is missing, send again from there
- *   RESUME  the first of an attachment; the payload is a nonce of eight bytes. The host sends it, the
- *           other side answers with the same nonce (LINK_ANSWER), and both resend from the other's
- *           ack.
+ *   RESUME  the first of an attachment; the payload is a nonce of eight bytes. The host sends it,
+ *           the other side answers with the same nonce (LINK_ANSWER), and both resend from the
+ *           other's ack.
  *   PING    requests an ACK (with LINK_ANSWER)
  *
  * There are two encodings. LINK_BARE sends plain records over an 8-bit clean transport. LINK_TEXT

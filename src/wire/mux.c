@@ -51,7 +51,7 @@ static int open_header(struct mux_decoder *d, struct error *err)
     const struct rule *rule = rule_of(d->message.kind);
     if (!rule || d->left > rule->max || rule->of_worker != (d->message.worker != 0) ||
         (d->message.kind == MUX_OUTPUT && d->message.stream != 1 && d->message.stream != 2))
-        return error_set(err, ERROR_PROTOCOL, "the supervisor sent a message that makes no sense");
+        return error_set(err, ERROR_PROTOCOL, "the supervisor sent an invalid message");
     return 0;
 }
 

@@ -34,7 +34,8 @@ enum {
 enum mux_kind {
     /* host to supervisor */
     MUX_START =
-        /* JSON: "limits", names of rlimits with their values; "preload", names of modules. Or:
+        /* JSON: "limits", names of rlimits with their values; "preload", names of modules;
+         * "beside", the worker whose directory it uses. Or:
          * "files", a directory to receive an archive (volume/pack.h), removed with the worker if
          * it is "ephemeral"; with "since" and "sum" the supervisor reports changes to it instead */
     1,

@@ -13,6 +13,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from .frames import CHANNEL_FD, plain
+from .hooks import hook_libraries
 from .link import Link, on_interrupt
 from .session import Session
 from .state import state
@@ -170,6 +171,7 @@ def lay_session() -> None:
     things: tuple[Any, ...] = PUBLIC + HELPERS
     for thing in things:
         setattr(builtins, thing.__name__, thing)
+    hook_libraries()
     state.session = Session()
     state.session.start()
 
@@ -177,7 +179,7 @@ def lay_session() -> None:
 def boot(control: int, helper: int, keeper: int, preload: list[str]) -> None:
     """Runs the zygote. In each clone zygote_serve() returns, and the clone becomes a worker."""
     import ctypes
-    library = ctypes.PyDLL("/proc/self/fd/%d" % helper)
+    library = state.library = ctypes.PyDLL("/proc/self/fd/%d" % helper)
     with ForkHooks() as hooks:
         for name in PRELOAD:
             importlib.import_module(name)
@@ -201,7 +203,7 @@ def boot(control: int, helper: int, keeper: int, preload: list[str]) -> None:
     told = json.dumps(facts()).encode()
     rc = library.zygote_hello(control, keeper, told, len(told), hooks.wanted)
     if rc < 0:
-        sys.stderr.write("the zygote cannot work here: %s\n" % os.strerror(-rc))
+        sys.stderr.write("the zygote could not start: %s\n" % os.strerror(-rc))
         os._exit(1)
     learn_pages(library)
     became = library.zygote_serve()

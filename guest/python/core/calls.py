@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Callable
 from .errors import BudgetExceeded, FailedReply, LLMError, LLMTimeout
 from .session import to_json
 from .state import state
+from droste._encoding.codec import encode_value, is_plain_json
+from droste._encoding.marks import Refused
 
 if TYPE_CHECKING:
     from .aliases import Blob, Head, Parts
@@ -36,8 +38,8 @@ def media_type(data: bytes) -> str:
             return name
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
         return "image/webp"
-    raise ValueError("bytes that begin with %r are of no type that is known here; give "
-                     "{'type': 'image' or 'document', 'media_type': …, 'data': bytes}" % data[:8])
+    raise ValueError("bytes that begin with %r are of an unknown type; give {'type': 'image' or "
+                     "'document', 'media_type': …, 'data': bytes}" % data[:8])
 
 
 def bytes_part(data: bytes, media: str | None = None, kind: int | None = None) -> Head:
@@ -50,7 +52,8 @@ def bytes_part(data: bytes, media: str | None = None, kind: int | None = None) -
 def url_part(url: str) -> Head:
     """Converts an OpenAI `image_url`; data: URLs only, because the sandbox has no network."""
     if not url.startswith("data:") or ";base64," not in url:
-        raise ValueError("an image_url is a data: URL with base64; the sandbox has no network")
+        raise ValueError("an image_url must be a data: URL with base64, because the sandbox has "
+                         "no network")
     media, _, data = url[5:].partition(";base64,")
     return {"type": "image" if media.startswith("image/") else "document", "media_type": media,
             "data": data}
@@ -75,15 +78,15 @@ def encode_part(part: Any) -> Head:
     if isinstance(part, dict) and part.get("type") == "image_url":
         url = part.get("image_url")
         return url_part(str(url.get("url") if isinstance(url, dict) else url))
-    raise TypeError("a part of a prompt is a str, bytes, {'text': str}, or {'type': 'image' or "
-                    "'document', 'media_type': …, 'data': bytes}, not %s" % describe_part(part))
+    raise TypeError("a part of a prompt must be a str, bytes, {'text': str}, or {'type': 'image' "
+                    "or 'document', 'media_type': …, 'data': bytes}, not %s" % describe_part(part))
 
 
 def encode_message(message: Any) -> Head:
     content = message.get("content")
     if not isinstance(content, str):
         if not isinstance(content, (list, tuple)) or not content:
-            raise TypeError("the content of a message is a str or a list of parts, not %s"
+            raise TypeError("the content of a message must be a str or a list of parts, not %s"
                             % type(content).__name__)
         content = [encode_part(part) for part in content]
     return {"role": message["role"], "content": content}
@@ -104,8 +107,8 @@ def encode_prompt(prompt: Any) -> tuple[bytes, bool]:
             return to_json([encode_message(m) for m in prompt]), True
         if not any(isinstance(m, dict) and "role" in m for m in prompt):
             return to_json([encode_message({"role": "user", "content": prompt})]), True
-    raise TypeError("a prompt is a str, a list of {'role': …, 'content': …} messages, or a list of "
-                    "str and bytes, not %s" % type(prompt).__name__)
+    raise TypeError("a prompt must be a str, a list of {'role': …, 'content': …} messages, or a "
+                    "list of str and bytes, not %s" % type(prompt).__name__)
 
 
 class Question:
@@ -114,7 +117,7 @@ class Question:
     def __init__(self, name: str, model: str, parts: list[bytes], decode: Callable[[str], Any],
                  **head: Any) -> None:
         if model is not None and not isinstance(model, str):
-            raise TypeError("model is a str or None, not %s" % type(model).__name__)
+            raise TypeError("model must be a str or None, not %s" % type(model).__name__)
         if model:
             head["model"] = model
         self.head, self.parts, self.decode = dict(head, name=name), parts, decode
@@ -150,10 +153,11 @@ PROMPTS_MAX = 20000
 
 def check_list(prompts: Any) -> list[Any]:
     if isinstance(prompts, (str, bytes, dict)):
-        raise TypeError("prompts is a list of prompts, not one %s" % type(prompts).__name__)
+        raise TypeError("prompts must be a list of prompts, not one %s" % type(prompts).__name__)
     prompts = list(prompts)
     if len(prompts) > PROMPTS_MAX:      # broker/broker.c
-        raise ValueError("%d prompts in one call: at most %d; make several calls of them"
+        raise ValueError("%d prompts in one call, but at most %d are allowed; split them over "
+                         "several calls"
                          % (len(prompts), PROMPTS_MAX))
     return prompts
 
@@ -164,7 +168,7 @@ OUTCOMES = {"mark": lambda replies: list(map(mark_failed, replies)), "return": l
 
 def outcome_of(errors: Any) -> Callable[[list[Any]], list[Any]]:
     if errors not in OUTCOMES:
-        raise ValueError("errors is 'mark' or 'return', not %r" % (errors,))
+        raise ValueError("errors must be 'mark' or 'return', not %r" % (errors,))
     return OUTCOMES[errors]
 
 
@@ -194,6 +198,11 @@ def encode_context(value: Any) -> tuple[str, bytes]:
         return "text", value.encode("utf-8", "replace")
     if isinstance(value, (bytes, bytearray)):
         return "bytes", bytes(value)
+    if not is_plain_json(value):
+        try:
+            return "values", b"".join(encode_value(value))
+        except Refused:
+            pass        # to_json() says what is wrong
     return "json", to_json(value, at="context")
 
 
@@ -206,10 +215,11 @@ def about_runs(prompts: Any, context: Any, model: str) -> Question:
         if isinstance(prompt, dict):
             prompt, own = prompt.get("prompt", prompt.get("query")), prompt.get("context", context)
         if not isinstance(prompt, str):
-            raise TypeError("a prompt of a child run is a str, not %s" % type(prompt).__name__)
+            raise TypeError("the prompt of a child run must be a str, not %s"
+                            % type(prompt).__name__)
         texts.append(prompt.encode("utf-8", "replace"))
-        given = own is not None and not (isinstance(own, str) and not own)
-        of.append(values.setdefault(id(own), (len(values), own))[0] if given else -1)
+        has_own = own is not None and not (isinstance(own, str) and not own)
+        of.append(values.setdefault(id(own), (len(values), own))[0] if has_own else -1)
     encoded = [encode_context(value) for _, value in values.values()]
     return Question("rlm_query", model, texts + [data for _, data in encoded], json.loads,
                     kinds=[kind for kind, _ in encoded], of=of)

@@ -8,17 +8,21 @@ import linecache
 import os
 import re
 import signal
+import sys
 import traceback
 import types
 from typing import TYPE_CHECKING, Any
 
+from .display import show_main
 from .errors import Submitted
 from .frames import MESSAGE, plain, RESULT, shorten, TRACEBACK, type_name
+from .hooks import flush_figures
 from .link import on_interrupt
 from .output import flush_output
-from .session import name_values, to_parts, variables_if_changed
+from .session import name_values, Showing, submit_fields, variables_if_changed
 from .state import state
 from .tools import finish_tools
+from droste._encoding.container import ALIGNMENT
 from ..helpers.programs import log_execution
 
 if TYPE_CHECKING:
@@ -112,7 +116,7 @@ def set_up() -> None:
         try:
             run_code(state.session.setup)
         except Submitted:
-            state.session.submitted = None
+            state.session.submitted = state.session.values = None
     state.session.is_set_up = False
 
 
@@ -121,7 +125,7 @@ def run_cell(ident: int, name: str, code: str, echo: bool, tools: bool = False,
     """Runs a cell; returns its exception and echo. An interrupt raises while `running` is set."""
     failure = value = None
     before = dict(state.session.namespace) if tools else None
-    state.session.submitted = None
+    state.session.submitted = state.session.values = None
     state.session.was_interrupted = False
     state.session.namespace.pop(ECHO, None)     # an interrupt may have kept the last cell from it
     try:
@@ -138,9 +142,15 @@ def run_cell(ident: int, name: str, code: str, echo: bool, tools: bool = False,
                 if found is not None:
                     state.session.builtins._ = found  # type: ignore[attr-defined]
                     # A repr() that raises fails the cell; there is no echo then.
-                    value = shorten(plain(repr(found)), MESSAGE)
+                    text = plain(repr(found))
+                    value = shorten(text, MESSAGE)
+                    show_main(found, text)
             if tools:
                 finish_tools(before)
+            flush_figures()
+        except (Submitted, Exception):
+            flush_figures()     # an interrupted cell leaves its figures to the next one
+            raise
         finally:
             state.session.running = None
     except Submitted:
@@ -211,13 +221,29 @@ def keep_source(name: str, code: str) -> None:
         linecache.cache.pop(state.session.sources.pop(0), None)
 
 
+def begin_script(script: dict[str, Any]) -> str | None:
+    """Sets what `python FILE ARGUMENTS` sets; returns the name for tracebacks."""
+    sys.argv = list(script["argv"])
+    if "file" not in script:
+        return None
+    state.session.namespace["__file__"] = name = str(script["file"])
+    return name
+
+
 def execute(ident: int, head: Head, blob: Blob) -> None:
     code = ("raise OSError(24, 'too many open files to receive the code')" if blob is None
             else bytes(blob).decode("utf-8"))
     name = head.get("name") or "<cell %d>" % ident
+    if "script" in head:
+        name = begin_script(head["script"]) or name
+    state.session.typed = head.get("values", 0)
+    state.session.only_values = head.get("only", False)
+    most, memory = head.get("files", (0, 0))
+    state.link.files = most, memory
     keep_source(name, code)
     if _signal.getsignal(_signal.SIGINT) is not on_interrupt:
         signal.signal(signal.SIGINT, on_interrupt)
+    state.session.showing = Showing(head)
     own = not head.get("name")      # a cell of the user's, not setup code or tools
     failure, value = run_cell(ident, name, code, head.get("echo"), head.get("tools"),
                               own and state.session.setup is not None)
@@ -234,10 +260,11 @@ def execute(ident: int, head: Head, blob: Blob) -> None:
 def finish_cell(ident: int, failure: BaseException | None, value: str | None) -> None:
     result: Head = {"status": "ok"}
     parts = []
+    refusal = None
+    if state.session.submitted is None:
+        refusal = submit_answer()
     submitted = state.session.submitted
-    if submitted is None:
-        submitted, refusal = answer_field()
-        failure = failure or refusal
+    failure = failure or refusal
     if failure is not None:
         result["status"] = "interrupted" if state.session.was_interrupted else "error"
         result["error"] = error_of(failure)
@@ -247,6 +274,9 @@ def finish_cell(ident: int, failure: BaseException | None, value: str | None) ->
         if submitted[1:]:
             result["texts"] = len(submitted) - 1
         parts += submitted
+        if state.session.values is not None:
+            add_values(result, parts, state.session.values, value is not None)
+            state.session.values = None
     if value is not None:
         result["echo"] = len(parts)
         parts.append(value.encode())
@@ -255,30 +285,42 @@ def finish_cell(ident: int, failure: BaseException | None, value: str | None) ->
     if changed is not None:
         result["variables"] = changed
     flush_output()
-    state.link.send(RESULT, ident, json.dumps(result).encode(), parts)
+    text = json.dumps(result).encode()
+    # Aligned, as the parts are: the host uses arrays in the memory in which they arrive.
+    state.link.send(RESULT, ident, text + b" " * (-len(text) % ALIGNMENT), parts)
 
 
-def answer_field() -> tuple[list[bytes] | None, Exception | None]:
+def add_values(result: Head, parts: list[Any], values: list[Any], echo: bool) -> None:
+    """Adds the pieces of a container, and pads the outline so that the container is aligned."""
+    result["values"], result["pieces"] = len(parts), len(values)
+    count = len(parts) + len(values) + echo
+    parts[0] += b" " * (-(4 + 8 * count + sum(map(len, parts))) % ALIGNMENT)
+    parts += values
+
+
+def submit_answer() -> Exception | None:
     """Submits `answer["content"]` if `answer["ready"]` is true, and resets `ready`.
 
-    Returns the submission or None, and the reason why the content cannot be submitted or None. The
-    values are the user's, so every operation on them may raise.
+    Returns the reason why the content cannot be submitted, or None. The values are the user's, so
+    every operation on them may raise.
     """
     answer = state.session.namespace.get("answer")
     if type(answer) is not dict:
-        return None, None
+        return None
     try:
         if not answer.get("ready"):
-            return None, None
+            return None
     except BaseException:
-        return None, None
+        return None
     answer["ready"] = False
     content = answer.get("content", "")
     names = state.session.output_fields
     try:
-        return to_parts(name_values(names, (content,), {}) if names else {"answer": content}), None
+        submit_fields(name_values(names, (content,), {}) if names else {"answer": content})
+        return None
     except Exception as e:
-        return None, e
+        return e
     except BaseException as e:
-        return None, TypeError("answer['content'] is a value of type %s, which raises %s"
-                               % (plain(type_name(type(content))), plain(type_name(type(e)))))
+        return TypeError("answer['content'] is a value of type %s, whose conversion to str "
+                         "raises %s"
+                         % (plain(type_name(type(content))), plain(type_name(type(e)))))

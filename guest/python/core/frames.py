@@ -17,8 +17,8 @@ if hasattr(select, "epoll"):
 VERSION = 1
 HEADER = struct.Struct("<BBHIQQ")
 FLAG_FD = 1
-HELLO, SET, EXEC, REPLY, INTERRUPT, CLOSE, OFFER = 1, 2, 3, 4, 5, 7, 8
-READY, CALL, RESULT, CANCEL = 17, 19, 20, 21
+HELLO, SET, EXEC, REPLY, INTERRUPT, CLOSE, OFFER, FILE, FORK = 1, 2, 3, 4, 5, 7, 8, 9, 10
+READY, CALL, RESULT, CANCEL, DISPLAY, FILED = 17, 19, 20, 21, 22, 23
 CHANNEL_FD = 3
 
 PREVIEW = 80        # characters of a variable's preview

@@ -4,6 +4,7 @@ from __future__ import annotations
 import _socket
 import _thread
 import errno
+import fcntl
 import itertools
 import json
 import mmap
@@ -14,7 +15,8 @@ import struct
 import time
 from typing import TYPE_CHECKING, Any, Callable
 
-from .frames import CALL, CANCEL, FLAG_FD, HEADER, INTERRUPT, REPLY, split_parts, table_of, VERSION
+from .frames import (
+    CALL, CANCEL, DISPLAY, FLAG_FD, FORK, HEADER, INTERRUPT, REPLY, split_parts, table_of, VERSION)
 from .output import flush_output
 from .state import state
 
@@ -26,9 +28,16 @@ if TYPE_CHECKING:
 # longer anyway.
 SOON, LOOK = 150e-6, 60e-6
 SMALL = 65536                   # parts up to so many bytes are copied into one buffer
+FILE_MIN = 262144               # bytes of a blob that goes in a memory file, if the host takes one
 READER_MS = 20                  # interval at which a writer checks whether a thread still reads
 TOGETHER = 1000                 # buffers per sendmsg() call (IOV_MAX is 1024)
 
+
+# fcntl(2): F_ADD_SEALS, and the seals against sealing, shrinking, growing and writing.
+ADD_SEALS, SEALS = 1033, 15
+
+# The head of a SET whose arrays are used in place, which cells may change.
+VALUES_HEAD = b'"kind":"values"'
 
 # States of the main thread when an interrupt arrives; see Link.
 OUTSIDE, INSIDE, BLOCKED = range(3)
@@ -52,6 +61,60 @@ def nudge(waiter: Waiter) -> bool:
         return True
     except RuntimeError:
         return False
+
+
+class WithFile(bytes):
+    """The header and head of a frame whose blob travels as a memory file."""
+    fd: int
+
+    def __new__(cls, data: bytes, fd: int) -> WithFile:
+        self = super().__new__(cls, data)
+        self.fd = fd
+        return self
+
+    def inline(self) -> list[Any]:
+        """The same frame in the stream, if the kernel refuses to pass the file."""
+        version, kind, _, head_len, ident, size = HEADER.unpack_from(self)
+        data = mmap.mmap(self.fd, size, mmap.MAP_SHARED, mmap.PROT_READ)
+        os.close(self.fd)
+        return [HEADER.pack(version, kind, 0, head_len, ident, size) + self[HEADER.size:], data]
+
+
+def next_message(pieces: list[Any], at: int) -> tuple[list[Any], list[Any]]:
+    """Returns the buffers of the next sendmsg() call, and what goes with its first byte."""
+    if type(pieces[at]) is WithFile:
+        return pieces[at:at + 1], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS,
+                                    struct.pack("i", pieces[at].fd))]
+    group = pieces[at:at + TOGETHER]
+    files = [i for i, piece in enumerate(group) if type(piece) is WithFile]
+    return group[:files[0]] if files else group, []
+
+
+def write_memfd(pieces: Parts) -> int:
+    """Returns a sealed memory file with these contents, or -1 if there can be none."""
+    try:
+        fd = os.memfd_create("droste-value", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    except (OSError, AttributeError):
+        return -1
+    try:
+        for piece in pieces:
+            view = memoryview(piece).cast("B")
+            while view:
+                view = view[os.write(fd, view):]
+        fcntl.fcntl(fd, ADD_SEALS, SEALS)
+        return fd
+    except OSError:
+        os.close(fd)
+        return -1
+
+
+def resident() -> int:
+    """Bytes of memory that this process uses, with what it shares with the zygote."""
+    try:
+        with open("/proc/self/statm", "rb") as f:
+            return int(f.read().split()[1]) * mmap.PAGESIZE
+    except OSError:
+        return 0
 
 
 class Link:
@@ -99,6 +162,8 @@ class Link:
         self.is_late = False        # send READY at once: the host measures time from it
         self.send_queue: list[Any] = []  # buffers of frames, in order, for the thread that writes
         self.soon = False           # the last wait was shorter than SOON
+        # How large a memory file the host takes, and how much memory the sandbox may use (0: any).
+        self.files: tuple[int, int] = (0, 0)
 
     # -- interrupts, and critical sections of the main thread
 
@@ -149,17 +214,29 @@ class Link:
             raise RuntimeError("a forked process has no channel to the host")
         table, parts = (b"", ()) if parts is None else (table_of(parts), parts)
         lengths = [len(part) for part in parts]
-        header = HEADER.pack(VERSION, kind, 0, len(head), ident, len(table) + sum(lengths))
-        pieces = [header + head + table, *parts]
+        size = len(table) + sum(lengths)
         self.enter()
         try:
-            if max(lengths, default=0) <= SMALL:
-                self.send_queue.append(b"".join(pieces))    # a batch has thousands of parts
+            # The host keeps rich results in memory, so it takes no files for them.
+            may = kind != DISPLAY and size >= FILE_MIN and self.has_room(size)
+            fd = write_memfd([table, *parts]) if may else -1
+            if fd >= 0:
+                header = HEADER.pack(VERSION, kind, FLAG_FD, len(head), ident, size)
+                self.send_queue.append(WithFile(header + head, fd))
             else:
+                header = HEADER.pack(VERSION, kind, 0, len(head), ident, size)
+                pieces = [header + head + table, *parts]
+                if max(lengths, default=0) <= SMALL:    # a batch has thousands of parts
+                    pieces = [b"".join(pieces)]
                 self.send_queue.extend(pieces)      # atomic: frames must not interleave
             self.flush()
         finally:
             self.leave()
+
+    def has_room(self, size: int) -> bool:
+        """Whether the host takes such a memory file, which counts as memory of the sandbox."""
+        most, memory = self.files
+        return size <= most and (not memory or resident() + size <= memory)
 
     def flush(self) -> None:
         """Writes the send_queue, unless another thread is doing so; one thread writes for all."""
@@ -176,11 +253,19 @@ class Link:
             at = 0
             while at < len(pieces):
                 # One call for many buffers: the host waits for the rest of a partial frame.
+                group, ancillary = next_message(pieces, at)
                 try:
-                    sent = self.sock.sendmsg(pieces[at:at + TOGETHER], (), _socket.MSG_DONTWAIT)
+                    sent = self.sock.sendmsg(group, ancillary, _socket.MSG_DONTWAIT)
                 except BlockingIOError:
                     self.make_room()
                     continue
+                except OSError as e:
+                    if not ancillary or e.errno not in (errno.ETOOMANYREFS, errno.EPERM):
+                        raise
+                    pieces[at:at + 1] = group[0].inline()
+                    continue
+                if ancillary:
+                    os.close(group[0].fd)
                 while at < len(pieces) and sent >= len(pieces[at]):
                     sent -= len(pieces[at])
                     at += 1
@@ -225,8 +310,10 @@ class Link:
                 break
             split = at + HEADER.size + head_len
             head = bytes(self.buffer[at + HEADER.size:split])
-            if flags & FLAG_FD:
-                blob: Blob = self.take_memfd(blob_len)
+            if kind == FORK:
+                blob: Blob = self.fds.pop(0)
+            elif flags & FLAG_FD:
+                blob = self.take_memfd(blob_len, VALUES_HEAD in head)
             else:
                 with memoryview(self.buffer) as view:       # avoids a second copy
                     blob = bytes(view[split:end])
@@ -234,12 +321,17 @@ class Link:
             at = end
         del self.buffer[:at]
 
-    def take_memfd(self, length: int) -> mmap.mmap | None:
-        """Maps a memfd, or returns None if the user's code has used up its descriptors."""
+    def take_memfd(self, length: int, private: bool) -> mmap.mmap | None:
+        """Maps a memfd, or returns None if the user's code has used up its descriptors.
+
+        A private mapping is writable; the pages that are written to are copied.
+        """
         fd = self.fds.pop(0)
         if fd is None:
             return None
         try:
+            if private:
+                return mmap.mmap(fd, length, mmap.MAP_PRIVATE, mmap.PROT_READ | mmap.PROT_WRITE)
             return mmap.mmap(fd, length, mmap.MAP_SHARED, mmap.PROT_READ)
         except OSError:
             return None

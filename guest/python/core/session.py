@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import builtins
 import json
-import os
 import re
 import sys
 import types
@@ -12,12 +11,31 @@ from typing import TYPE_CHECKING, Any, Callable, Iterable, NoReturn
 from .errors import Submitted
 from .frames import plain, PREVIEW, shorten, SUMMARY, type_name
 from .state import state
+from droste._encoding.codec import encode_value, is_plain_json, project_value
+from droste._encoding.container import text_bytes
+from droste._encoding.marks import Refused, write_path
 
 if TYPE_CHECKING:
     from .aliases import Head
 
 # The suffix of context_0, context_1...: the host restores them together with `context`.
 NUMBER = re.compile(r"_[0-9]+$")
+
+
+RESULTS_BYTES = 64 << 20    # of all bundles of a cell; src/session/bundles.h
+RESULTS_MAX = 1000          # bundles of a cell
+
+
+class Showing:
+    """What the current cell has shown, and how much it may still show."""
+
+    def __init__(self, head: Head) -> None:
+        self.collects = bool(head.get("results"))
+        self.prints = not self.collects or bool(head.get("print"))
+        # An integer is the cell's limit in bytes; earlier hosts send true.
+        told = head.get("results")
+        self.limit = min(told, RESULTS_BYTES) if type(told) is int else RESULTS_BYTES
+        self.room, self.count = self.limit, 0
 
 
 class Session:
@@ -27,6 +45,9 @@ class Session:
         self.running: int | None = None
         self.was_interrupted = False
         self.submitted: list[bytes] | None = None
+        self.values: list[Any] | None = None    # the fields that JSON does not keep
+        self.typed = 0              # version of typed values that the host reads; 0: none
+        self.only_values = False    # the host needs no JSON of what is submitted
         self.output_fields: list[str] | None = None
         self.summary: list[Head] | None = None
         self.buffers: dict[str, list[Any]] = {}
@@ -36,6 +57,7 @@ class Session:
         self.tools: dict[str, Callable[..., Any]] = {}
         self.programs: dict[str, Any] = {}
         self.executions: list[Head] = []
+        self.showing = Showing({})
         self.sources: list[str] = []
         self.event_loop: Any = None
         self.setup: types.CodeType | None = None       # code that runs before each cell
@@ -106,7 +128,7 @@ def to_json(value: Any, beside: list[bytes] | None = None, at: str = "") -> byte
             return dump_json(v)
         if beside is None:
             return quote_long(v)
-        beside.append(v.encode("utf-8"))
+        beside.append(text_bytes(v) if v.isascii() else v.encode("utf-8"))
         return ELSEWHERE
     try:
         if type(value) is not dict or not any(type(v) is str and len(v) > LONG
@@ -115,8 +137,10 @@ def to_json(value: Any, beside: list[bytes] | None = None, at: str = "") -> byte
         members = [dump_json({name: None})[1:-5] + write(v) for name, v in value.items()]
         return b"{" + b", ".join(members) + b"}"
     except UnicodeEncodeError:
-        raise ValueError("a lone surrogate is not text; encode the bytes another way, "
-                         "for example base64") from None
+        raise ValueError("a lone surrogate is not text; encode the bytes in another way, for "
+                         "example as base64") from None
+    except Refused as e:
+        raise TypeError(find_refused(value, at) or not_json(e)) from None
     except TypeError as e:
         raise TypeError(find_refused(value, at) or str(e)) from None
 
@@ -131,7 +155,7 @@ def find_refused(value: Any, at: str = "") -> str | None:
     if isinstance(value, dict):
         odd = next((key for key in value if not isinstance(key, JSON_KEYS)), None)
         if odd is not None:
-            return "%s has a key of type %s; keys of JSON are str" % (
+            return "%s has a key of type %s; keys in JSON must be str" % (
                 at or "the value", type(odd).__name__)
         parts = [("%s[%r]" % (at, shorten(k, 60) if isinstance(k, str) else k) if at else str(k), v)
                  for k, v in value.items()]
@@ -139,9 +163,11 @@ def find_refused(value: Any, at: str = "") -> str | None:
         parts = [("%s[%d]" % (at, i), v) for i, v in enumerate(value)]
     else:
         try:
-            return find_refused(simplify(value), at)
-        except TypeError as e:
-            return "%s: %s" % (at, e) if at else str(e)
+            simplify(value)
+            return None
+        except Refused as e:
+            at = write_path(e.path, at)
+            return "%s: %s" % (at, not_json(e)) if at else not_json(e)
     return next(filter(None, (find_refused(v, k) for k, v in parts)), None)
 
 
@@ -161,17 +187,47 @@ def dump_json(value: Any) -> bytes:
     return text.encode("utf-8")
 
 
+PROJECTED = 100000      # elements of an array that go as JSON beside the typed value
+
+
 def simplify(value: Any) -> Any:
-    """Converts values that json rejects but that have a JSON form: sets, numpy values, paths."""
-    if isinstance(value, (set, frozenset)):
-        return list(value)
-    for method in ("tolist", "item"):
-        if hasattr(value, method) and type(value).__module__.split(".")[0] in ("numpy", "array"):
-            return getattr(value, method)()
-    if isinstance(value, os.PathLike):
-        return os.fspath(value)
-    raise TypeError("a value of type %s is not JSON; submit str, int, float, bool, None, list or "
-                    "dict" % type(value).__name__)
+    """Projects a value that json rejects; raises Refused if it has no JSON form."""
+    return project_value(value, PROJECTED if state.session.typed else None)
+
+
+def not_json(refused: Refused) -> str:
+    return ("a value %s is not JSON; submit str, int, float, bool, None, list or dict, or a type "
+            "of docs/values.md" % refused.problem)
+
+
+def encode_values(fields: dict[str, Any]) -> list[Any]:
+    try:
+        return encode_value(fields)
+    except Refused as e:
+        where = write_path(e.path, "")      # begins with the name of the field, as a key
+        raise TypeError("%s is %s, which cannot leave the sandbox" % (
+            where[2:].replace("']", "", 1), e.problem)) from None
+
+
+def encode_odd(fields: dict[str, Any]) -> list[Any] | None:
+    """Encodes the fields that JSON does not keep; None if it keeps all, or the host wants none."""
+    if not state.session.typed:
+        return None
+    odd = {name: value for name, value in fields.items() if not is_plain_json(value)}
+    return encode_values(odd) if odd else None
+
+
+def submit_fields(fields: dict[str, Any]) -> None:
+    """Sets what the cell submits."""
+    state.session.submitted = state.session.values = None
+    if state.session.only_values:
+        values = encode_values(fields)
+        state.session.submitted = [b"{}"]
+    else:
+        submitted = to_parts(fields)
+        values = encode_odd(fields)
+        state.session.submitted = submitted
+    state.session.values = values
 
 
 def SUBMIT(*values: Any, **fields: Any) -> NoReturn:
@@ -189,7 +245,7 @@ def SUBMIT(*values: Any, **fields: Any) -> NoReturn:
         fields = {"output": values[0] if len(values) == 1 else list(values)}
     elif not fields:
         fields = {"output": []}
-    state.session.submitted = to_parts(fields)
+    submit_fields(fields)
     raise Submitted
 
 

@@ -12,6 +12,7 @@ class State:
     """The channel and session of this process, and what the zygote prepared for clones."""
     link: Link = None
     session: Session = None
+    library: Any = None                                 # guest/zygote/zygote.c, by ctypes
     seeds: Sequence[Callable[[], Any]] = ()             # functions that reseed random generators
     prctl: Callable[[int, int], bool] | None = None     # prctl(2) with one argument, or None
 

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, Callable, Iterable
 from .calls import failure
 from .errors import NOT_GIVEN, ToolError
 from .frames import plain, shorten
-from .session import to_json, to_parts
+from .session import encode_odd, to_json, to_parts
 from .state import state
+from droste._encoding.codec import decode_value
 from ..helpers.public import HELPERS, PUBLIC
 
 if TYPE_CHECKING:
@@ -39,14 +40,22 @@ def tool_failure(error: Head) -> Exception:
     return ToolError(message if name == "ToolError" else "%s: %s" % (name, message), name)
 
 
-def call_tool(name: str, given: dict[str, Any], more: dict[str, Any] | None = None) -> Any:
-    """Calls a tool; `given` has the schema's parameters by name, `more` any additional ones."""
-    arguments = {key: value for key, value in given.items() if value is not NOT_GIVEN}
+def call_tool(name: str, keywords: dict[str, Any], more: dict[str, Any] | None = None) -> Any:
+    """Calls a tool; `keywords` has the schema's parameters by name, `more` any additional ones."""
+    arguments = {key: value for key, value in keywords.items() if value is not NOT_GIVEN}
     arguments.update(more or {})
-    reply, parts = state.link.call({"name": "tool", "tool": name}, [to_json(arguments)])
+    head: Head = {"name": "tool", "tool": name}
+    encoded: list[Any] = [to_json(arguments)]
+    values = encode_odd(arguments)
+    if values is not None:
+        head["pieces"] = len(values)
+        encoded += values
+    reply, parts = state.link.call(head, encoded)
     error = reply.get("error") or reply.get("errors", {}).get("0")
     if error:
         raise tool_failure(error)
+    if len(parts) > 1:      # a copy: aligned, and writable
+        return decode_value(bytearray(parts[1]))
     return json.loads(str(parts[0], "utf-8"))
 
 
@@ -162,7 +171,7 @@ def adopt_tools(before: dict[str, Any]) -> None:
         if not is_own_tool(name, value) or before.get(name) is value:
             continue
         if name in before or not is_free(name):
-            raise ValueError("the name '%s' is taken; give the tool another" % name)
+            raise ValueError("the name '%s' is already in use; give the tool another name" % name)
         del state.session.namespace[name]
         offer_tool(name, value)
 

@@ -11,6 +11,7 @@ from .frames import plain, PREVIEW, RESULT
 from .link import check_arrived
 from .session import describe
 from .state import state
+from droste._encoding.codec import decode_value
 
 if TYPE_CHECKING:
     from .aliases import Blob, Head
@@ -45,6 +46,7 @@ DECODERS: dict[str, Callable[[Any], Any]] = {
     "jsonl": lambda blob: [json.loads(line) for line in str(blob, "utf-8").split("\n")
                            if line.strip()],
     "files": decode_files,
+    "values": lambda blob: decode_value(bytearray(blob) if type(blob) is bytes else blob),
 }
 
 
@@ -63,6 +65,7 @@ def samples(value: Any) -> Head:
 
 def set_variable(ident: int, head: Head, blob: Blob) -> None:
     """Decodes and binds a variable, and reports its type and size."""
+    before = [state.session.namespace.get(name) for name in head["names"]]   # freed afterwards
     try:
         check_arrived(blob)
         value = DECODERS[head["kind"]](blob)
@@ -73,3 +76,4 @@ def set_variable(ident: int, head: Head, blob: Blob) -> None:
     except BaseException as e:
         result = {"status": "error", "error": error_of(e)}
     state.link.send(RESULT, ident, json.dumps(result).encode())
+    del before      # to free a large value takes as long as to copy it

@@ -11,9 +11,11 @@ import types
 from typing import TYPE_CHECKING, Any, Callable
 
 from .cell import execute
-from .frames import CLOSE, EXEC, HEADER, HELLO, OFFER, READY, SET, VERSION
+from .forking import fork_session
+from .frames import CLOSE, EXEC, FILE, FORK, HEADER, HELLO, OFFER, READY, SET, VERSION
 from .link import Link
 from .output import flush_output
+from .serve_files import files_of_host
 from .session import Session
 from .state import state
 from .tools import define_tools, withdraw_tool
@@ -149,6 +151,10 @@ def serve(kind: int, ident: int, head: bytes, blob: Blob) -> None:
             state.link.flush()
     elif kind == OFFER:
         take_offer(told)
+    elif kind == FILE:
+        files_of_host.serve(ident, told, blob)
+    elif kind == FORK:
+        fork_session(ident, blob)
     elif kind == CLOSE:
         flush_output()
         os._exit(0)

@@ -62,7 +62,7 @@ def start_background_process(id: Any, cmd: str | list[str]) -> str:
     name = str(id)
     program = state.session.programs.get(name)
     if program and program.ended() is None:
-        return "[error: the process %r is running already]" % name
+        return "[error: the process %r is already running]" % name
     try:
         program = state.session.programs[name] = Program(cmd)
     except (OSError, ValueError) as e:
@@ -102,12 +102,12 @@ def log_execution(code: Any, result: Any, metadata: dict[str, Any] | None = None
 
     `result` is a dict with `stdout`, `stderr` and `final`, or the output as text.
     """
-    told = result if isinstance(result, dict) else {"stdout": "" if result is None else result}
+    outcome = result if isinstance(result, dict) else {"stdout": "" if result is None else result}
     state.session.executions.append({
         "timestamp": time.time(), "code_preview": preview(code),
-        "stdout_preview": preview(told.get("stdout") or ""),
-        "stderr_preview": preview(told.get("stderr") or ""),
-        "had_final": told.get("final") is not None,
+        "stdout_preview": preview(outcome.get("stdout") or ""),
+        "stderr_preview": preview(outcome.get("stderr") or ""),
+        "had_final": outcome.get("final") is not None,
         "metadata": dict(metadata or {})})
     del state.session.executions[:-EXECUTIONS]
 

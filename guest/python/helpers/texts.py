@@ -29,7 +29,7 @@ def find_value(value: Any) -> Any:
     if value is not CONTEXT:
         return value
     if "context" not in state.session.namespace:
-        raise NameError("this session has no `context`; say what to look into")
+        raise NameError("this session has no `context`; pass the text to search")
     return state.session.namespace["context"]
 
 
@@ -38,19 +38,19 @@ def describe_kind(value: Any) -> str:
     kind = type(value).__name__
     if isinstance(value, dict):
         keys = [key for key, _ in zip(value, range(3))]
-        return "a %s of %d keys%s; give one of its values" % (
+        return "a %s of %d keys%s; pass one of its values" % (
             kind, len(value), ", such as %s" % ", ".join(map(repr, keys)) if keys else "")
     if isinstance(value, (bytes, bytearray)):
         return "%s; give value.decode(errors='replace')" % kind
     if isinstance(value, (list, tuple)):
-        return "a %s of %d; give one of its items, or a str made of them" % (kind, len(value))
+        return "a %s of %d; pass one of its items, or a str made of them" % (kind, len(value))
     return "a value of type %s" % kind
 
 
 def find_text(value: Any, function: str) -> str:
     value = find_value(value)
     if not isinstance(value, str):
-        raise TypeError("%s takes a str, not %s" % (function, describe_kind(value)))
+        raise TypeError("%s needs a str, not %s" % (function, describe_kind(value)))
     return value
 
 
@@ -60,7 +60,7 @@ def cut(value: Any, start: int, end: int | None, function: str) -> Any:
     except (TypeError, KeyError):       # a slice can be a key from 3.12 on
         if isinstance(value, (str, bytes, list, tuple)):
             raise       # the bounds are wrong, not the value
-        raise TypeError("%s takes what can be sliced, a str or a list, not %s"
+        raise TypeError("%s needs a str or a list, not %s"
                         % (function, describe_kind(value))) from None
 
 
@@ -90,11 +90,12 @@ def compile_pattern(pattern: Any, regex: bool, ignore_case: bool) -> re.Pattern[
     if isinstance(pattern, re.Pattern):
         pattern, flags = pattern.pattern, flags | pattern.flags
     if not isinstance(pattern, str):
-        raise TypeError("grep takes a pattern of type str, not %s" % type(pattern).__name__)
+        raise TypeError("grep needs a pattern of type str, not %s" % type(pattern).__name__)
     try:
         return re.compile(pattern if regex else re.escape(pattern), flags)
     except re.error as e:
-        raise ValueError("%r is no regular expression: %s; for plain text give regex=False"
+        raise ValueError("%r is not a regular expression: %s; to search for plain text, pass "
+                         "regex=False"
                          % (shorten(pattern, 200), e)) from None
 
 
@@ -207,8 +208,8 @@ def named_texts(value: Any) -> list[tuple[str, str]]:
     for name, text in value.items() if isinstance(value, dict) else enumerate(value):
         if not isinstance(text, str):
             raise TypeError(
-                "grep searches a str, or a dict or list of them, but at %r there is a value of "
-                "type %s; give the texts in it, or json.dumps(…) of it" % (name, type(text).__name__))
+                "grep searches a str, or a dict or list of them, but %r is a value of type %s; "
+                "pass the texts in it, or json.dumps(…) of it" % (name, type(text).__name__))
         found.append(("%s: " % (name,), text))
     return found
 
@@ -223,7 +224,7 @@ def grep(text: Any = CONTEXT, pattern: Any = NOT_GIVEN, *, context: int = 0, reg
     """
     if pattern is NOT_GIVEN:
         if text is CONTEXT or (isinstance(text, str) and len(text) > 1000):
-            raise TypeError("grep(text, pattern): there is no pattern")
+            raise TypeError("grep(text, pattern): the pattern is missing")
         text, pattern = CONTEXT, text
     search = choose_search(pattern, regex, ignore_case)
     lines: list[str] = []

@@ -22,7 +22,8 @@ VOLUME, MEMORY = "/data", "/home/daytona/memory"    # layout_paths, src/jail/sho
 def enter_volume(place: str) -> None:
     state.session.volume = place
     os.environ["DROSTE_VOLUME"] = place
-    builtins.MEMORY_ROOT = os.environ["MEMORY_ROOT"] = volume_places()[-1]  # type: ignore[attr-defined]
+    root = os.environ["MEMORY_ROOT"] = volume_places()[-1]
+    builtins.MEMORY_ROOT = root  # type: ignore[attr-defined]
 
 
 def volume_places() -> list[str]:
@@ -98,24 +99,24 @@ def save(full: str, content: Any) -> str:
     data = encode(content)
     directory = os.path.dirname(full)
     os.makedirs(directory, exist_ok=True)
-    aside = os.path.join(directory, ".%d-%s.part" % (os.getpid(), os.urandom(8).hex()))
+    temporary = os.path.join(directory, ".%d-%s.part" % (os.getpid(), os.urandom(8).hex()))
     try:
-        with open(aside, "xb") as f:
+        with open(temporary, "xb") as f:
             f.write(data)
             f.flush()
             os.fsync(f.fileno())
         try:
-            os.replace(aside, full)
+            os.replace(temporary, full)
         except OSError as e:
             if e.errno not in NOT_THERE:
                 raise
             with open(full, "wb") as f:     # before unlink: empty directories vanish from a bucket
                 f.write(data)
-            os.unlink(aside)
+            os.unlink(temporary)
             return full
     except BaseException:
-        if os.path.lexists(aside):
-            os.unlink(aside)
+        if os.path.lexists(temporary):
+            os.unlink(temporary)
         raise
     held = os.open(directory, os.O_RDONLY)
     try:

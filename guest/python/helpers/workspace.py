@@ -14,12 +14,13 @@ if TYPE_CHECKING:
 WORKSPACE, DAYTONA_WORKSPACE = "/workspace", "/home/daytona/workspace"
 
 
-def enter_workspace(told: Head) -> None:
+def enter_workspace(head: Head) -> None:
     """Publishes the paths of the workspace; the host has set the current directory already."""
-    state.session.workspace, state.session.repo = told["root"], told["repo"]
-    builtins.WORKSPACE_ROOT = os.environ["WORKSPACE_ROOT"] = told["root"]  # type: ignore[attr-defined]
-    builtins.REPO_PATH = os.environ["REPO_PATH"] = told["repo"]  # type: ignore[attr-defined]
-    builtins.CONTEXT_PATHS = list(told["paths"])  # type: ignore[attr-defined]
+    state.session.workspace, state.session.repo = head["root"], head["repo"]
+    root = os.environ["WORKSPACE_ROOT"] = head["root"]
+    builtins.WORKSPACE_ROOT = root  # type: ignore[attr-defined]
+    builtins.REPO_PATH = os.environ["REPO_PATH"] = head["repo"]  # type: ignore[attr-defined]
+    builtins.CONTEXT_PATHS = list(head["paths"])  # type: ignore[attr-defined]
 
 
 def workspace_places() -> list[str]:

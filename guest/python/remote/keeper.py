@@ -105,7 +105,7 @@ def make_home() -> str:
         except OSError as e:
             failure = e
     raise OSError(failure.errno,
-                  "no directory can be written to, such as /tmp: " + failure.strerror)
+                  "no directory is writable, not even /tmp: " + failure.strerror)
 
 
 def remove_tree(path: str) -> None:
@@ -141,7 +141,7 @@ class Keeper:
         control(PR_SET_PDEATHSIG, signal.SIGTERM)
         control(PR_SET_CHILD_SUBREAPER, 1)
         if os.getppid() != supervisor:
-            remove_tree(self.home)
+            self.remove_home()
             os._exit(1)
         keeper = os.getpid()
         try:
@@ -155,10 +155,14 @@ class Keeper:
             os.close(fd)
         self.watch()
         self.report(self.end_tree())
-        remove_tree(self.home)
+        self.remove_home()
         if self.options.get("ephemeral"):
             remove_tree(self.options["files"])
         os._exit(0)
+
+    def remove_home(self) -> None:
+        if "beside" not in self.options:
+            remove_tree(self.home)
 
     def reap(self, how: int) -> bool:
         """Reaps a child. Returns false if none has ended; raises ChildProcessError without any."""
@@ -242,7 +246,8 @@ class Keeper:
     def settle_in(self, keeper: int) -> None:
         os.setsid()
         control(PR_SET_PDEATHSIG, signal.SIGKILL)
-        control(PR_SET_DUMPABLE, 1)     # gives the worker access to its own files in /proc
+        # Gives the worker access to its own files in /proc, and others of its user access to it.
+        control(PR_SET_DUMPABLE, int("beside" not in self.options))
         if os.getppid() != keeper:
             os._exit(1)
         self.arrange_descriptors()

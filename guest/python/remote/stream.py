@@ -31,7 +31,7 @@ class Stream:
         self.live = True
         self.queue = bytearray()
         self.acked = self.next = 0      # offsets: start of `queue`, next byte to send
-        self.received = self.told = 0
+        self.received = self.acknowledged = 0
         self.asked: int | None = None
         self.inbox = bytearray()
         self.in_line = False
@@ -59,7 +59,7 @@ class Stream:
     def put(self, kind: int, flags: int = 0, payload: bytes = b"") -> None:
         header = RECORD.pack(RECORD_MAGIC, kind, flags, len(payload), self.next, self.received)
         total = RECORD_SUM.pack(binascii.crc32(payload, binascii.crc32(header)))
-        self.told = self.received
+        self.acknowledged = self.received
         if self.text:
             self.out += MARK + binascii.b2a_base64(b"".join((header, total, payload)))
         else:
@@ -156,7 +156,7 @@ class Stream:
         self.received += len(payload)
         self.asked = None
         self.deliver(payload)
-        if self.received - self.told >= TO_GUEST // 4:
+        if self.received - self.acknowledged >= TO_GUEST // 4:
             self.put(RECORD_ACK)
 
     def ask_again(self, once: bool) -> None:

@@ -117,9 +117,10 @@ def kill_all(pids: Iterable[int], alone: bool) -> None:
 class Worker:
     """The supervisor's view of a worker: its keeper, channel and pipes."""
 
-    def __init__(self, number: int, home: str) -> None:
+    def __init__(self, number: int, home: str, beside: bool = False) -> None:
         self.number = number
         self.home = home            # the keeper removes it if it can
+        self.beside = beside        # it is another worker's directory, and serves files there
         self.keeper: int | None = None
         self.channel: _socket.socket | None = None     # the supervisor's end
         self.pipes: dict[int, int] = {}             # {1 or 2: descriptor}
@@ -211,7 +212,7 @@ class Supervisor:
             times.append(self.heard + self.lease)
         if self.sweeping:
             times.append(time.monotonic() + SWEEP_SECONDS)
-        if len(self.workers) == 1 and self.memory.fd is not None:
+        if self.memory.fd is not None and self.only_guest() is not None:
             times.append(self.memory.looked + MEMORY_SECONDS)
         if self.preparing is not None:
             return 0
@@ -248,8 +249,14 @@ class Supervisor:
                     self.close_all(worker)
         if self.sweeping:
             self.sweep()
-        if len(self.workers) == 1 and now - self.memory.looked >= MEMORY_SECONDS:
-            self.look_at_memory(*self.workers.values())
+        guest = self.only_guest()
+        if guest is not None and now - self.memory.looked >= MEMORY_SECONDS:
+            self.look_at_memory(guest)
+
+    def only_guest(self) -> Worker | None:
+        """Returns the worker that runs code, unless there are several."""
+        guests = [worker for worker in self.workers.values() if not worker.beside]
+        return guests[0] if len(guests) == 1 else None
 
     def facts(self) -> Head:
         return {
@@ -371,7 +378,10 @@ class Supervisor:
             self.say(MUX_EXIT, number, json.dumps({"error": str(e)}).encode())
 
     def fork_keeper(self, number: int, options: Head) -> Worker:
-        worker = Worker(number, make_home())
+        other = self.workers.get(options.get("beside", 0))
+        if "beside" in options and other is None:
+            raise OSError("the session has ended")
+        worker = Worker(number, other.home, True) if other else Worker(number, make_home())
         worker.channel, channel = _socket.socketpair()
         pipes = [os.pipe() for _ in range(3)]
         signal.pthread_sigmask(signal.SIG_BLOCK, ALL_SIGNALS)
@@ -385,7 +395,8 @@ class Supervisor:
         except OSError:
             for near, _ in pipes:
                 os.close(near)
-            os.rmdir(worker.home)
+            if not worker.beside:
+                os.rmdir(worker.home)
             raise
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, ())
@@ -468,7 +479,7 @@ class Supervisor:
 
         A local sandbox does the same with memory.oom.group.
         """
-        if len(self.workers) == 1 and self.memory.struck():
+        if worker is self.only_guest() and self.memory.struck():
             worker.starved = True
             self.obey(MUX_KILL, worker.number, b"")
 
@@ -527,7 +538,7 @@ class Supervisor:
             return
         if worker.channel is not None or worker.pipes:
             return
-        if os.path.isdir(worker.home):
+        if not worker.beside and os.path.isdir(worker.home):
             remove_tree(worker.home)
         del self.workers[worker.number]
         self.say(MUX_EXIT, worker.number, json.dumps(self.judge(worker)).encode())

@@ -1,15 +1,15 @@
-"""Other systems' names for what Droste does: those of rlm, fleet-rlm and
-agentic-codebase-navigator.
+"""The names of rlm, fleet-rlm and agentic-codebase-navigator, implemented with Droste.
 
     import droste.compat
-    droste.compat.activate()        # from here on, `from fleet_rlm import ModalInterpreter` is
-    Droste's
+    droste.compat.activate()
+    from fleet_rlm import ModalInterpreter          # Droste's
 
 Two layers. Below `droste.rlm` are translations of arguments and the values that these systems
 return (`arguments`, `environment_kwargs`, `custom_tools`, `daytona`, `modal`, `routing`,
 `rlm_types`, `rlm_errors`, `rlm_logger`, `trajectory`, `wire`). Above it are their classes
 (`providers`, `adapters`, `config`, `navigator`, `clients`, `comms`, `repl`), and `modules`, the
-table of the modules that `activate` lends. So this file imports none of them before somebody asks.
+table of the modules that `activate` lends. This file therefore imports each of them only on first
+use.
 """
 from __future__ import annotations
 
@@ -20,9 +20,11 @@ from typing import Any, Dict, List, Optional
 
 #: names that programs import from here, and the modules that have them
 NAMES: Dict[str, str] = {
-    "ModalInterpreter": "providers", "DaytonaInterpreter": "providers", "ExecutionProfile": "providers",
+    "ModalInterpreter": "providers", "DaytonaInterpreter": "providers",
+    "ExecutionProfile": "providers",
     "configure_planner_from_env": "providers",
-    "RLMConfig": "config", "LLMConfig": "config", "EnvironmentConfig": "config", "LoggerConfig": "config",
+    "RLMConfig": "config", "LLMConfig": "config", "EnvironmentConfig": "config",
+    "LoggerConfig": "config",
     "create_rlm": "navigator", "create_rlm_from_config": "navigator", "MockLLMAdapter": "navigator",
     "LocalEnvironmentAdapter": "adapters", "DockerEnvironmentAdapter": "adapters",
     "RLMLogger": "rlm_logger",
@@ -42,9 +44,10 @@ def __dir__() -> List[str]:
 
 
 def _refuse(module: str) -> Any:
-    """A module's __getattr__: what is not there is refused by name."""
+    """Returns a module's __getattr__, which refuses missing names with an explanation."""
     def missing(name: str) -> Any:
-        raise AttributeError("Droste has no %s.%s; docs/compatibility.md lists the names that it has" % (module, name))
+        raise AttributeError("Droste has no %s.%s; docs/compatibility.md lists the names that it "
+                             "has" % (module, name))
 
     return missing
 
@@ -52,10 +55,15 @@ def _refuse(module: str) -> Any:
 _before: Dict[str, Optional[types.ModuleType]] = {}
 
 
-def activate() -> List[str]:
-    """Has the names of other runtimes mean Droste's; the names of the modules. A real package of
-    the name is hidden until `deactivate`."""
-    lent = importlib.import_module("droste.compat.modules").MODULES
+def activate(*packages: str) -> List[str]:
+    """Has the names of other runtimes mean Droste's; returns the names of the modules.
+
+    With arguments, only the modules of these top-level packages ("rlm", "fleet_rlm"). A real
+    package of the name is hidden until `deactivate`.
+    """
+    lent = {name: contents
+            for name, contents in importlib.import_module("droste.compat.modules").MODULES.items()
+            if not packages or name.partition(".")[0] in packages}
     for name, contents in lent.items():
         if name in _before:
             continue
@@ -73,7 +81,7 @@ def activate() -> List[str]:
 
 
 def deactivate() -> None:
-    """Takes that back."""
+    """Removes these modules again."""
     for name, module in _before.items():
         if module is None:
             sys.modules.pop(name, None)

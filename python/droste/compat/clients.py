@@ -1,5 +1,5 @@
-"""rlm's clients (rlm.clients): a model that is asked by itself. The library's own client asks, with
-its retries, limits and keys."""
+"""rlm's clients (rlm.clients), which call a model without a run. The library's own client asks,
+with its retries, limits and keys."""
 from __future__ import annotations
 
 import abc
@@ -10,7 +10,8 @@ from ..errors import ArgumentError, named
 from ..rlm import RLM
 from .rlm_types import ModelUsageSummary, UsageSummary
 
-__all__ = ["BaseLM", "get_client", "OpenAIClient", "PortkeyClient", "AnthropicClient", "GeminiClient", "AzureOpenAIClient"]
+__all__ = ["BaseLM", "get_client", "OpenAIClient", "PortkeyClient", "AnthropicClient",
+           "GeminiClient", "AzureOpenAIClient"]
 
 #: what the root of such a run says: the question goes to the model, its reply is the answer, or why
 #: there is none
@@ -24,7 +25,7 @@ SUBMIT(answer=said)
 
 
 class BaseLM(abc.ABC):
-    """What a client does; programs write their own as well."""
+    """The interface of a client; programs may implement their own."""
 
     def __init__(self, model_name: Optional[str] = None, timeout: float = 300.0, **kwargs: Any):
         self.model_name, self.timeout, self.kwargs = model_name, timeout, kwargs
@@ -49,7 +50,8 @@ class BaseLM(abc.ABC):
 class _Client(BaseLM):
     _backend = ""
 
-    def __init__(self, api_key: Optional[str] = None, model_name: Optional[str] = None, base_url: Optional[str] = None,
+    def __init__(self, api_key: Optional[str] = None, model_name: Optional[str] = None,
+                 base_url: Optional[str] = None,
                  timeout: float = 300.0, **kwargs: Any):
         super().__init__(model_name, timeout, **kwargs)
         self._lock = threading.Lock()
@@ -64,10 +66,12 @@ class _Client(BaseLM):
         if not named:
             raise ValueError("Model name is required for %s." % type(self).__name__)
         other = {"model_name": named, **self._given}
-        return RLM(lambda messages: ASK, other_backends=[self._backend], other_backend_kwargs=[other], max_iterations=1)
+        return RLM(lambda messages: ASK, other_backends=[self._backend],
+                   other_backend_kwargs=[other], max_iterations=1)
 
     def _take(self, model: Optional[str], done: Any) -> str:
-        used = next((one for name, one in done.usage_summary.model_usage_summaries.items() if name == (model or self.model_name)),
+        used = next((one for name, one in done.usage_summary.model_usage_summaries.items()
+                     if name == (model or self.model_name)),
                     ModelUsageSummary())
         with self._lock:
             self._last = used
@@ -81,7 +85,8 @@ class _Client(BaseLM):
 
     @staticmethod
     def _checked(prompt: Any) -> Any:
-        if not isinstance(prompt, str) and not (isinstance(prompt, list) and all(isinstance(one, dict) for one in prompt)):
+        if not isinstance(prompt, str) and not (isinstance(prompt, list)
+                                                and all(isinstance(one, dict) for one in prompt)):
             raise ValueError("Invalid prompt type: %s" % type(prompt))
         return prompt
 
@@ -139,7 +144,8 @@ class _VercelClient(_Client):
     _backend = "vercel"
 
 
-CLIENTS = {kind._backend: kind for kind in (OpenAIClient, PortkeyClient, AnthropicClient, GeminiClient, AzureOpenAIClient,
+CLIENTS = {kind._backend: kind for kind in (OpenAIClient, PortkeyClient, AnthropicClient,
+                                            GeminiClient, AzureOpenAIClient,
                                             _OpenRouterClient, _VllmClient, _VercelClient)}
 
 

@@ -19,7 +19,8 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from .rlm_types import ModelUsageSummary, RLMChatCompletion, UsageSummary
 
-__all__ = ["LMRequest", "LMResponse", "LMHandler", "socket_send", "socket_recv", "send_lm_request", "send_lm_request_batched"]
+__all__ = ["LMRequest", "LMResponse", "LMHandler", "socket_send", "socket_recv", "send_lm_request",
+           "send_lm_request_batched"]
 
 Address = Tuple[str, int]
 MESSAGE_MOST = 1 << 30      # bytes: what one message of another process may have us allocate
@@ -28,7 +29,7 @@ TIMEOUT = 300.0             # seconds, as rlm's
 
 @dataclasses.dataclass
 class LMRequest:
-    """What is asked: a prompt, or several at once."""
+    """A request: one prompt, or several at once."""
     prompt: Any = None
     prompts: Optional[List[Any]] = None
     model: Optional[str] = None
@@ -43,7 +44,8 @@ class LMRequest:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "LMRequest":
-        return cls(data.get("prompt"), data.get("prompts"), data.get("model"), data.get("depth", -1))
+        return cls(data.get("prompt"), data.get("prompts"), data.get("model"),
+                   data.get("depth", -1))
 
 
 @dataclasses.dataclass
@@ -65,8 +67,10 @@ class LMResponse:
         one, many, error = self.chat_completion, self.chat_completions, self.error
         if one is None and many is None and error is None:
             error = "No chat completion or error provided."
-        return {"error": error, "chat_completion": one.to_dict() if one is not None and error is None else None,
-                "chat_completions": [c.to_dict() for c in many] if many is not None and error is None else None}
+        return {"error": error, "chat_completion": one.to_dict()
+                if one is not None and error is None else None,
+                "chat_completions": [c.to_dict() for c in many]
+                if many is not None and error is None else None}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "LMResponse":
@@ -104,13 +108,14 @@ def _receive(connection: socket.socket, count: int) -> bytes:
 
 
 def socket_recv(connection: socket.socket) -> Any:
-    """Receives one message; {} where the connection ends before one."""
+    """Receives one message; returns {} if the connection ends before it."""
     first = connection.recv(1)
     if not first:
         return {}
     length = struct.unpack(">I", first + _receive(connection, 3))[0]
     if length > MESSAGE_MOST:
-        raise ValueError("a message of %d bytes is more than the %d that are taken" % (length, MESSAGE_MOST))
+        raise ValueError("a message of %d bytes is more than the %d that are taken"
+                         % (length, MESSAGE_MOST))
     return json.loads(_receive(connection, length))
 
 
@@ -123,20 +128,24 @@ def _ask(address: Address, request: LMRequest, timeout: float) -> LMResponse:
         return LMResponse.error_response("Request failed: %s" % e)
 
 
-def send_lm_request(address: Address, request: LMRequest, timeout: float = TIMEOUT, depth: Optional[int] = None) -> LMResponse:
+def send_lm_request(address: Address, request: LMRequest, timeout: float = TIMEOUT,
+                    depth: Optional[int] = None) -> LMResponse:
     """Asks a handler; a failure is a response with an error."""
-    return _ask(address, request if depth is None else dataclasses.replace(request, depth=depth), timeout)
+    return _ask(address, request if depth is None else dataclasses.replace(request, depth=depth),
+                timeout)
 
 
-def send_lm_request_batched(address: Address, prompts: List[Any], model: Optional[str] = None, timeout: float = TIMEOUT,
+def send_lm_request_batched(address: Address, prompts: List[Any], model: Optional[str] = None,
+                            timeout: float = TIMEOUT,
                             depth: int = 0) -> List[LMResponse]:
-    """A response for each prompt, in their order."""
+    """Returns a response for each prompt, in the same order."""
     if not prompts:
         return []
-    told = _ask(address, LMRequest(prompts=prompts, model=model, depth=depth), timeout)
-    if told.chat_completions is None:
-        return [LMResponse.error_response(told.error or "No completions returned")] * len(prompts)
-    return [LMResponse(error=c.error, chat_completion=c) for c in told.chat_completions]
+    received = _ask(address, LMRequest(prompts=prompts, model=model, depth=depth), timeout)
+    if received.chat_completions is None:
+        return [LMResponse.error_response(received.error
+                                          or "No completions returned")] * len(prompts)
+    return [LMResponse(error=c.error, chat_completion=c) for c in received.chat_completions]
 
 
 class _Connection(socketserver.BaseRequestHandler):
@@ -144,7 +153,8 @@ class _Connection(socketserver.BaseRequestHandler):
         handler: LMHandler = self.server.lm_handler     # type: ignore
         try:
             asked = socket_recv(self.request)
-            response = handler.answer(LMRequest.from_dict(asked)) if isinstance(asked, dict) else LMResponse.error_response(
+            response = handler.answer(LMRequest.from_dict(asked)) if isinstance(
+                asked, dict) else LMResponse.error_response(
                 "Request must be a JSON object")
         except OSError:         # the other side is gone
             return
@@ -162,9 +172,10 @@ class _Server(socketserver.ThreadingTCPServer):
 
 
 def _usage(client: Any, model: str) -> UsageSummary:
-    """Of the last call; clients give it for the model, or in a summary."""
+    """Returns the usage of the last call, which clients report directly or in a summary."""
     last = client.get_last_usage()
-    return last if isinstance(last, UsageSummary) else UsageSummary({model: last} if isinstance(last, ModelUsageSummary) else {})
+    return (last if isinstance(last, UsageSummary)
+            else UsageSummary({model: last} if isinstance(last, ModelUsageSummary) else {}))
 
 
 class LMHandler:
@@ -172,7 +183,8 @@ class LMHandler:
     named, for depth 1 by `other_backend_client`, else by the first. Any local process can ask it
     while it runs."""
 
-    def __init__(self, client: Any, host: str = "127.0.0.1", port: int = 0, other_backend_client: Any = None,
+    def __init__(self, client: Any, host: str = "127.0.0.1", port: int = 0,
+                 other_backend_client: Any = None,
                  batch_max_concurrent: int = 16):
         self.default_client, self.other_backend_client = client, other_backend_client
         self.host, self._port, self.batch_max_concurrent = host, port, batch_max_concurrent
@@ -181,14 +193,15 @@ class LMHandler:
         self.register_client(client.model_name, client)
 
     def register_client(self, model_name: str, client: Any) -> None:
-        """Requests that name this model go to this client."""
+        """Sends requests for this model to this client."""
         self.clients[model_name] = client
 
     def get_client(self, model: Optional[str] = None, depth: int = 0) -> Any:
-        """Which client answers."""
+        """Returns the client for a model and depth."""
         if model and model in self.clients:
             return self.clients[model]
-        return self.other_backend_client if depth == 1 and self.other_backend_client is not None else self.default_client
+        return (self.other_backend_client if depth == 1 and self.other_backend_client is not None
+                else self.default_client)
 
     @property
     def port(self) -> int:
@@ -199,15 +212,16 @@ class LMHandler:
         return self.host, self.port
 
     def start(self) -> Address:
-        """Listens; the address."""
+        """Starts to listen; returns the address."""
         if self._server is None:
             self._server = _Server((self.host, self._port), _Connection)
             self._server.lm_handler = self      # type: ignore
-            threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+            threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05},
+                             daemon=True).start()
         return self.address
 
     def stop(self) -> None:
-        """Listens no more."""
+        """Stops listening."""
         server, self._server = self._server, None
         if server is not None:
             server.shutdown()
@@ -221,11 +235,11 @@ class LMHandler:
         self.stop()
 
     def completion(self, prompt: Any, model: Optional[str] = None) -> str:
-        """Asks in this process."""
+        """Calls the client within this process."""
         return self.get_client(model).completion(prompt)
 
     def answer(self, request: LMRequest) -> LMResponse:
-        """The response to a request."""
+        """Returns the response to a request."""
         if not request.prompt and not request.is_batched:
             return LMResponse.error_response("Missing 'prompt' or 'prompts' in request.")
         client = self.get_client(request.model, request.depth)
@@ -238,8 +252,10 @@ class LMHandler:
         answers = asyncio.run(self._ask_all(client, prompts))
         seconds = (time.perf_counter() - began) / len(prompts)
         return LMResponse.batched_success_response([
-            RLMChatCompletion(model, prompt, "", UsageSummary(), 0.0, error="llm() call failed - %s" % said)
-            if isinstance(said, BaseException) else RLMChatCompletion(model, prompt, said, _usage(client, model), seconds)
+            RLMChatCompletion(model, prompt, "", UsageSummary(), 0.0, error="llm() call failed - "
+                                                                            "%s" % said)
+            if isinstance(said, BaseException)
+            else RLMChatCompletion(model, prompt, said, _usage(client, model), seconds)
             for prompt, said in zip(prompts, answers)])
 
     async def _ask_all(self, client: Any, prompts: List[Any]) -> List[Any]:
@@ -252,7 +268,7 @@ class LMHandler:
         return await asyncio.gather(*map(ask, prompts), return_exceptions=True)
 
     def get_usage_summary(self) -> UsageSummary:
-        """What all clients used; of several with the same model, together."""
+        """Returns the usage of all clients; clients of the same model are added up."""
         found = UsageSummary()
         clients = [self.default_client, self.other_backend_client, *self.clients.values()]
         for client in {id(c): c for c in clients if c is not None}.values():

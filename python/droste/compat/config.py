@@ -29,24 +29,26 @@ class EnvironmentConfig:
 
 @dataclasses.dataclass
 class LoggerConfig:
-    """Who is told of the turns: `none`, `jsonl` (lines of JSON in `log_dir`, as RLMLogger writes
-    them), or `console`."""
+    """The logger of turns: `none`, `jsonl` (JSON lines in `log_dir`, as from RLMLogger), or
+    `console`."""
     logger: str = "none"
     logger_kwargs: Dict[str, Any] = dataclasses.field(default_factory=dict)
 
     def made(self) -> Any:
-        """The logger; None where there is none."""
+        """Returns the logger, or None."""
         if self.logger == "jsonl":
             return RLMLogger(**{"log_dir": ".", **self.logger_kwargs})
         if self.logger not in ("none", "console") or self.logger_kwargs:
-            raise ArgumentError("LoggerConfig.logger is none, jsonl (with log_dir and file_name) or console, not %r with %r" % (
+            raise ArgumentError("LoggerConfig.logger must be none, jsonl (with log_dir and "
+                                "file_name) or console, not %r with %r" % (
                 self.logger, self.logger_kwargs))
         return None
 
 
 @dataclasses.dataclass
 class RLMConfig:
-    """All of it. `rlm_kwargs` are further arguments of `RLM`, which only Droste has."""
+    """The whole configuration. `rlm_kwargs` are further arguments of `RLM`, an addition of
+    Droste."""
     llm: Optional[LLMConfig] = None
     other_llms: List[LLMConfig] = dataclasses.field(default_factory=list)
     env: EnvironmentConfig = dataclasses.field(default_factory=EnvironmentConfig)

@@ -14,13 +14,15 @@ from typing import Any, Callable, Dict, Mapping, Optional, Tuple
 from .._values import check_name, to_json
 from ..errors import ArgumentError, UnsupportedError
 
-#: names that rlm keeps for itself
-RESERVED = frozenset(("llm_query", "llm_query_batched", "rlm_query", "rlm_query_batched", "SHOW_VARS", "answer", "context", "history"))
+#: names that rlm reserves
+RESERVED = frozenset(("llm_query", "llm_query_batched", "rlm_query", "rlm_query_batched",
+                      "SHOW_VARS", "answer", "context", "history"))
 
 
 def _module(name: str, thing: types.ModuleType) -> str:
     if thing.__name__ == "__main__":
-        raise UnsupportedError("custom_tools has %r, the program itself, which a sandbox cannot import" % name)
+        raise UnsupportedError("custom_tools has %r, the running program, which a sandbox cannot "
+                               "import" % name)
     return "%s = __import__('importlib').import_module(%r)" % (name, thing.__name__)
 
 
@@ -30,13 +32,14 @@ def _pattern(name: str, thing: Any) -> str:
 
 def _class(name: str, thing: type) -> str:
     if thing.__module__ == "__main__" or "<locals>" in thing.__qualname__:
-        raise UnsupportedError("custom_tools has %r, a class of this program, which a sandbox cannot import; give its source as "
-                               "tool_source, or a function that does what the code needs of it" % name)
+        raise UnsupportedError("custom_tools has %r, a class of this program, which a sandbox "
+                               "cannot import; pass its source as tool_source, or a function that "
+                               "does the work" % name)
     return "%s = __import__('functools').reduce(getattr, %r, __import__('importlib').import_module(%r))" % (
         name, thing.__qualname__.split("."), thing.__module__)
 
 
-#: what a sandbox makes for itself: how, and what the model is told that it is
+#: objects that the sandbox creates itself: the source, and the description for the model
 MADE: Tuple[Tuple[type, Callable[[str, Any], str], Callable[[Any], str]], ...] = (
     (types.ModuleType, _module, lambda thing: "the module `%s`" % thing.__name__),
     (re.Pattern, _pattern, lambda thing: "a compiled pattern of `re`, %r" % thing.pattern),
@@ -45,23 +48,25 @@ MADE: Tuple[Tuple[type, Callable[[str, Any], str], Callable[[Any], str]], ...] =
 
 
 def _made(name: str, thing: Any) -> Optional[Tuple[str, str]]:
-    """(its source, what it is) of what a sandbox makes for itself."""
+    """Returns (source, description) of a tool that the sandbox creates itself."""
     for kind, source, about in MADE:
         if isinstance(thing, kind):
             return source(check_name(name), thing), about(thing)
     return None
 
 
-def take(given: Mapping[str, Any]) -> Tuple[Dict[str, Any], Dict[str, Any], Dict[str, str], str]:
-    """(functions, values, sources, what the model is told of the latter two)."""
+def take(tools_given: Mapping[str, Any]) -> Tuple[Dict[str, Any], Dict[str, Any], Dict[str, str],
+                                                  str]:
+    """Returns (functions, values, sources, a description of the latter two for the model)."""
     tools: Dict[str, Any] = {}
     data: Dict[str, Any] = {}
     source: Dict[str, str] = {}
-    told = []
-    taken = sorted(RESERVED.intersection(given))
+    lines = []
+    taken = sorted(RESERVED.intersection(tools_given))
     if taken:
-        raise ArgumentError("Custom tools cannot override reserved REPL functions: %s. Reserved names: %s" % (taken, sorted(RESERVED)))
-    for name, value in given.items():
+        raise ArgumentError("Custom tools cannot override reserved REPL functions: %s. Reserved "
+                            "names: %s" % (taken, sorted(RESERVED)))
+    for name, value in tools_given.items():
         wrapped = isinstance(value, Mapping) and "tool" in value
         thing = value["tool"] if wrapped else value
         about = value.get("description") if wrapped else None
@@ -76,13 +81,13 @@ def take(given: Mapping[str, Any]) -> Tuple[Dict[str, Any], Dict[str, Any], Dict
             _check(name, thing)
             data[name] = thing
         if about:
-            told.append("- `%s`: %s" % (name, about))
-    return tools, data, source, "The session also has:\n%s" % "\n".join(told) if told else ""
+            lines.append("- `%s`: %s" % (name, about))
+    return tools, data, source, "The session also has:\n%s" % "\n".join(lines) if lines else ""
 
 
 def _check(name: str, thing: Any) -> None:
     try:
         to_json(thing)
     except (TypeError, ValueError) as e:
-        raise UnsupportedError("custom_tools has %r, which cannot go into a sandbox: %s; give a function that does what the code "
-                               "needs of it" % (name, e)) from None
+        raise UnsupportedError("custom_tools has %r, which cannot be sent to a sandbox: %s; pass "
+                               "a function that does the work" % (name, e)) from None

@@ -1,5 +1,5 @@
-"""What programs for Modal name, as settings: the parameters of fleet-rlm's ModalInterpreter and
-alexzhang13/rlm's ModalREPL."""
+"""Translates the parameters of programs for Modal into settings: those of fleet-rlm's
+ModalInterpreter and alexzhang13/rlm's ModalREPL."""
 from __future__ import annotations
 
 from typing import Any, Dict
@@ -8,24 +8,27 @@ from ..errors import UnsupportedError
 
 
 def take(kwargs: Dict[str, Any]) -> None:
-    """Names that Modal's own programs have, as settings, in place. Secrets stay where they are:
-    models are asked by the host."""
+    """Replaces the parameters of Modal's programs by settings. Secrets are not passed on, because
+    the host calls the models."""
     app = kwargs.pop("app", None)
     if app is not None:
         kwargs["app_name"] = app if isinstance(app, str) else app.name
     if kwargs.pop("secrets", None):
-        raise UnsupportedError("secrets are not put into a sandbox: models are asked by the host; what the code needs goes into env_var")
+        raise UnsupportedError("secrets are not sent to a sandbox, because the host calls the "
+                               "models; pass variables for the code as env_var")
     kwargs.pop("secret_name", None)
     for word, setting in (("cpu", "cpus"), ("gpu", "gpus")):
         if word in kwargs:
             kwargs[setting] = kwargs.pop(word)
 
 
-def interpreter(given: Dict[str, Any], settings: Dict[str, Any]) -> None:
-    """The parameters of a ModalInterpreter: into the settings."""
-    wanted = {name: given[name] for name in ("app", "app_name", "secrets", "idle_timeout") if given[name] is not None}
-    wanted["image"] = given["image"]
+def interpreter(arguments: Dict[str, Any], settings: Dict[str, Any]) -> None:
+    """Adds the parameters of a ModalInterpreter to the settings."""
+    wanted = {name: arguments[name] for name in ("app", "app_name", "secrets", "idle_timeout")
+              if arguments[name] is not None}
+    wanted["image"] = arguments["image"]
     if wanted["image"] is None:
-        wanted["image"] = "slim:%s:%s" % (given["image_python_version"], ",".join(given["image_pip_packages"]))
+        wanted["image"] = "slim:%s:%s" % (arguments["image_python_version"],
+                                          ",".join(arguments["image_pip_packages"]))
     take(wanted)
     settings.update(wanted)

@@ -1,4 +1,4 @@
-"""Names that can be imported and not used: what stands in their place is said when they are."""
+"""Names that can be imported but not used: using one raises an error that names the replacement."""
 from __future__ import annotations
 
 from typing import Any, Type
@@ -7,8 +7,8 @@ from ..errors import UnsupportedError
 
 
 def refused(name: str, instead: str) -> Type[Any]:
-    """A class of that name, which cannot be made."""
+    """Returns a class of that name, whose construction fails with an explanation."""
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
-        raise UnsupportedError("%s is not in Droste: %s" % (name, instead))
+        raise UnsupportedError("Droste has no %s: %s" % (name, instead))
 
     return type(name, (), {"__init__": __init__, "__doc__": "Not in Droste: %s." % instead})

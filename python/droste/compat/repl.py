@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Callable, Dict, FrozenSet, List, Mapping, Optional, Protocol, Tuple, runtime_checkable
 
 from ..errors import UnsupportedError
-from ..interpreter import Interpreter
+from ..interpreter import ECHO, Interpreter, PRINT, RESULTS
 from . import arguments, environment_kwargs
 from .refused import refused
 from .rlm_types import REPLResult, RLMChatCompletion
@@ -28,7 +28,7 @@ RESERVED_TOOL_NAMES: FrozenSet[str] = frozenset(arguments.RESERVED)
 
 @dataclasses.dataclass
 class ToolInfo:
-    """A tool as a program gives it: a function, or a value that the code has as a variable."""
+    """A tool of a program: a function, or a value that the code sees as a variable."""
     name: str
     value: Any
     description: Optional[str] = None
@@ -47,33 +47,36 @@ def parse_tool_entry(name: str, entry: Any) -> ToolInfo:
 
 
 def parse_custom_tools(custom_tools: Optional[Mapping[str, Any]]) -> List[ToolInfo]:
-    """All of them."""
+    """Parses all entries."""
     return [parse_tool_entry(name, entry) for name, entry in (custom_tools or {}).items()]
 
 
 def extract_tool_value(entry: Any) -> Any:
-    """The value of an entry."""
+    """Returns the value of an entry."""
     return parse_tool_entry("", entry).value
 
 
 def format_tools_for_prompt(custom_tools: Optional[Mapping[str, Any]]) -> Optional[str]:
-    """A Markdown list of them; None where there are none."""
+    """Returns a Markdown list of the tools, or None if there are none."""
     lines = ["- `%s`: %s" % (tool.name, tool.description or (
-        "A custom function" if tool.is_callable else "A custom %s value" % type(tool.value).__name__))
+        "A custom function" if tool.is_callable
+        else "A custom %s value" % type(tool.value).__name__))
         for tool in parse_custom_tools(custom_tools)]
     return "\n".join(lines) or None
 
 
 def validate_custom_tools(custom_tools: Optional[Mapping[str, Any]]) -> None:
-    """ValueError for a name that the code has already."""
+    """Raises ValueError for a reserved name."""
     taken = sorted(set(custom_tools or ()) & RESERVED_TOOL_NAMES)
     if taken:
-        raise ValueError("Custom tools cannot override reserved REPL functions: %s. Reserved names: %s" % (
+        raise ValueError("Custom tools cannot override reserved REPL functions: %s. Reserved "
+                         "names: %s" % (
             taken, sorted(RESERVED_TOOL_NAMES)))
 
 
 def _source_of(name: str, value: Any) -> Optional[str]:
-    """Code that defines the tool, as rlm's containers take it; None where the text is a text."""
+    """Returns code that defines the tool, as rlm's containers accept it, or None if the text is not
+    code."""
     if not isinstance(value, str):
         return None
     try:
@@ -82,7 +85,8 @@ def _source_of(name: str, value: Any) -> Optional[str]:
         return None
     if len(tree) == 1 and isinstance(tree[0], ast.Expr) and isinstance(tree[0].value, ast.Lambda):
         return "%s = %s" % (name, value)
-    defined = [node.name for node in tree if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))]
+    defined = [node.name for node in tree
+               if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))]
     return value if name in defined else None
 
 
@@ -91,15 +95,17 @@ def _source_of(name: str, value: Any) -> Optional[str]:
 # -- what an environment is
 
 class BaseEnv(abc.ABC):
-    """What an environment does; programs write their own as well."""
+    """The interface of an environment; programs may implement their own."""
 
-    def __init__(self, persistent: bool = False, depth: int = 1, max_concurrent_subcalls: int = 4, **kwargs: Any):
-        self.persistent, self.depth, self.max_concurrent_subcalls = persistent, depth, max_concurrent_subcalls
+    def __init__(self, persistent: bool = False, depth: int = 1, max_concurrent_subcalls: int = 4,
+                 **kwargs: Any):
+        self.persistent, self.depth, self.max_concurrent_subcalls = (persistent, depth,
+                                                                     max_concurrent_subcalls)
         self.kwargs = kwargs
 
     @abc.abstractmethod
     def setup(self) -> None:
-        """Makes it ready."""
+        """Prepares the environment."""
 
     @abc.abstractmethod
     def load_context(self, context_payload: Any) -> None:
@@ -111,11 +117,11 @@ class BaseEnv(abc.ABC):
 
 
 class IsolatedEnv(BaseEnv):
-    """One on another machine."""
+    """An environment on another machine."""
 
 
 class NonIsolatedEnv(BaseEnv):
-    """One on this machine."""
+    """An environment on this machine."""
 
 
 @runtime_checkable
@@ -126,7 +132,7 @@ class SupportsCustomTools(Protocol):
 
 @runtime_checkable
 class SupportsPersistence(Protocol):
-    """An environment that stays from question to question."""
+    """An environment that keeps its session from question to question."""
 
     def update_handler_address(self, address: Tuple[str, int]) -> None: ...
 
@@ -134,7 +140,8 @@ class SupportsPersistence(Protocol):
 
     def get_context_count(self) -> int: ...
 
-    def add_history(self, message_history: List[Dict[str, Any]], history_index: Optional[int] = None) -> int: ...
+    def add_history(self, message_history: List[Dict[str, Any]],
+                    history_index: Optional[int] = None) -> int: ...
 
     def get_history_count(self) -> int: ...
 
@@ -143,10 +150,12 @@ class SupportsPersistence(Protocol):
 
 class _Session(Interpreter):
     _kind = "REPL"
+    _flags = ECHO | RESULTS | PRINT     # its callers read the output only
+    _typed = False              # JSON values, as in rlm
     _may_be_async = False       # its results are there when the call is back
 
 
-#: the values of variables, where JSON has them, else how they show themselves
+#: the values of variables: as JSON if possible, else their repr
 COLLECT = """def _droste_value(value):
     import json
     try:
@@ -158,20 +167,25 @@ SUBMIT(values={name: _droste_value(globals()[name]) for name in %r if name in gl
 
 
 class _REPL(NonIsolatedEnv):
-    """A session; `env` is Droste's word for where it is."""
+    """A session; `env` is the name of Droste's environment."""
     _env: Optional[str] = None
     _takes_source = False
     _stays = True       # from question to question, where that is asked for
 
-    def __init__(self, lm_handler_address: Optional[Tuple[str, int]] = None, context_payload: Any = None,
+    def __init__(self, lm_handler_address: Optional[Tuple[str, int]] = None,
+                 context_payload: Any = None,
                  setup_code: Optional[str] = None, persistent: bool = False, depth: int = 1,
-                 subcall_fn: Optional[Callable[..., RLMChatCompletion]] = None, custom_tools: Optional[Dict[str, Any]] = None,
-                 custom_sub_tools: Optional[Dict[str, Any]] = None, compaction: bool = False, max_concurrent_subcalls: int = 4,
+                 subcall_fn: Optional[Callable[..., RLMChatCompletion]] = None,
+                 custom_tools: Optional[Dict[str, Any]] = None,
+                 custom_sub_tools: Optional[Dict[str, Any]] = None, compaction: bool = False,
+                 max_concurrent_subcalls: int = 4,
                  **kwargs: Any):
         if persistent and not self._stays:
-            raise UnsupportedError("%s(persistent=True): as in rlm, only local environments and containers stay" % type(self).__name__)
+            raise UnsupportedError("%s(persistent=True): as in rlm, only local and docker "
+                                   "environments can be persistent" % type(self).__name__)
         super().__init__(persistent, depth, max_concurrent_subcalls, **kwargs)
-        self.lm_handler_address, self.subcall_fn, self.compaction = lm_handler_address, subcall_fn, compaction
+        self.lm_handler_address, self.subcall_fn, self.compaction = (lm_handler_address, subcall_fn,
+                                                                     compaction)
         self.custom_tools: Dict[str, Any] = custom_tools or {}
         self.custom_sub_tools = self.custom_tools if custom_sub_tools is None else custom_sub_tools
         validate_custom_tools(self.custom_tools)
@@ -191,8 +205,10 @@ class _REPL(NonIsolatedEnv):
     def setup(self) -> None:
         """Opens the session."""
         name = arguments.environment_name(self._env)
-        tools: Dict[str, Any] = {"llm_query": self._llm_query, "llm_query_batched": self._llm_query_batched,
-                                 "rlm_query": self._rlm_query, "rlm_query_batched": self._rlm_query_batched}
+        tools: Dict[str, Any] = {"llm_query": self._llm_query,
+                                 "llm_query_batched": self._llm_query_batched,
+                                 "rlm_query": self._rlm_query,
+                                 "rlm_query_batched": self._rlm_query_batched}
         sources, values = [self._setup_code or ""], {}
         for tool in parse_custom_tools(self.custom_tools):
             source = _source_of(tool.name, tool.value) if self._takes_source else None
@@ -202,16 +218,18 @@ class _REPL(NonIsolatedEnv):
                 tools[tool.name] = tool.value
             else:
                 values[tool.name] = tool.value
-        settings: Dict[str, Any] = {"env": name, "restore-name": [*arguments.RESERVED, *tools], **environment_kwargs.take(self._env, name, self.kwargs)}
+        settings: Dict[str, Any] = {"env": name, "restore-name": [*arguments.RESERVED, *tools],
+                                    **environment_kwargs.take(self._env, name, self.kwargs)}
         code = "\n".join(filter(None, sources))
-        self._session = _Session(tools=tools, tool_threads=True, **({"setup_code": code} if code else {}), **settings)
+        self._session = _Session(tools=tools, tool_threads=True,
+                                 **({"setup_code": code} if code else {}), **settings)
         self._session.start()
         for name, value in values.items():
             self._set(name, value)
 
     def _open(self) -> _Session:
         if self._session is None:
-            raise RuntimeError("%s: cleanup() was called; make a new one" % type(self).__name__)
+            raise RuntimeError("%s: cleanup() was called; create a new one" % type(self).__name__)
         return self._session
 
     def _set(self, name: str, value: Any) -> None:
@@ -224,32 +242,34 @@ class _REPL(NonIsolatedEnv):
         self.add_context(context_payload, 0)
 
     def execute_code(self, code: str) -> REPLResult:
-        """Runs code; what it raises is the end of `stderr`."""
+        """Runs code; an exception is appended to `stderr`."""
         self._calls = calls = []
         result = self._open().execute(code)
         error = result.error
-        stderr = result.stderr + (error.traceback or "\n%s: %s" % (error.type, error.message) if error is not None else "")
+        stderr = result.stderr + (error.traceback or "\n%s: %s" % (error.type, error.message)
+                                  if error is not None else "")
         final = answer_text(result.fields) if result.status == "submitted" else None
         if result.variables:
             self._names = [variable["name"] for variable in result.variables]
-        return REPLResult(result.stdout, stderr, self.locals if result.alive else {}, result.seconds, calls, final)
+        return REPLResult(result.stdout, stderr, self.locals if result.alive else {},
+                          result.seconds, calls, final)
 
     @property
     def locals(self) -> Dict[str, Any]:
         """The variables of the session: what JSON has as it is, everything else as its repr."""
         if self._session is None or not self._session.alive:
             return {}
-        known = {"context_%d" % i: value for i, value in self._contexts.items()}
+        bound = {"context_%d" % i: value for i, value in self._contexts.items()}
         if 0 in self._contexts:
-            known["context"] = self._contexts[0]
-        wanted = [name for name in self._names if name not in known and not name.startswith("_")]
-        told = self._session.execute(COLLECT % (wanted,)).raise_for_status().fields["values"]
-        return {**known, **{name: value for name, (_, value) in told.items()}}
+            bound["context"] = self._contexts[0]
+        wanted = [name for name in self._names if name not in bound and not name.startswith("_")]
+        found = self._session.execute(COLLECT % (wanted,)).raise_for_status().fields["values"]
+        return {**bound, **{name: value for name, (_, value) in found.items()}}
 
     # -- what stays from question to question
 
     def update_handler_address(self, address: Tuple[str, int]) -> None:
-        """Calls of models go there from now on."""
+        """Sends further calls of models to this address."""
         self.lm_handler_address = address
 
     def add_context(self, context_payload: Any, context_index: Optional[int] = None) -> int:
@@ -262,10 +282,11 @@ class _REPL(NonIsolatedEnv):
         return index
 
     def get_context_count(self) -> int:
-        """How many contexts there are."""
+        """Returns the number of contexts."""
         return len(self._contexts)
 
-    def add_history(self, message_history: List[Dict[str, Any]], history_index: Optional[int] = None) -> int:
+    def add_history(self, message_history: List[Dict[str, Any]],
+                    history_index: Optional[int] = None) -> int:
         """Binds `history_N`, a copy; the first is `history`, too."""
         index = len(self._histories) if history_index is None else history_index
         self._set("history_%d" % index, message_history)
@@ -275,7 +296,7 @@ class _REPL(NonIsolatedEnv):
         return index
 
     def get_history_count(self) -> int:
-        """How many histories there are."""
+        """Returns the number of histories."""
         return len(self._histories)
 
     def append_compaction_entry(self, entry: Any) -> None:
@@ -295,31 +316,35 @@ class _REPL(NonIsolatedEnv):
         """Asks a language model; a failure is a text that begins with Error."""
         if self.lm_handler_address is None:
             return "Error: No LM handler configured"
-        told = send_lm_request(self.lm_handler_address, LMRequest(prompt=prompt, model=model, depth=self.depth))
-        return self._keep(told.chat_completion, told.error)
+        response = send_lm_request(self.lm_handler_address,
+                                   LMRequest(prompt=prompt, model=model, depth=self.depth))
+        return self._keep(response.chat_completion, response.error)
 
     def _llm_query_batched(self, prompts: List[Any], model: Optional[str] = None) -> List[str]:
         """The same for several at once."""
         if self.lm_handler_address is None:
             return ["Error: No LM handler configured"] * len(prompts)
-        return [self._keep(told.chat_completion, told.error) for told in send_lm_request_batched(
+        return [self._keep(response.chat_completion, response.error)
+                for response in send_lm_request_batched(
             self.lm_handler_address, list(prompts), model, depth=self.depth)]
 
-    def _subcall(self, prompt: Any, model: Optional[str]) -> Tuple[Optional[RLMChatCompletion], Optional[str]]:
-        """A child run, in any thread, or why there is none."""
+    def _subcall(self, prompt: Any,
+                 model: Optional[str]) -> Tuple[Optional[RLMChatCompletion], Optional[str]]:
+        """Starts a child run, in any thread; returns its answer, or the reason why it could not
+        start."""
         try:
             return self.subcall_fn(prompt, model), None     # type: ignore
         except Exception as e:
             return None, "RLM query failed - %s" % e
 
     def _rlm_query(self, prompt: Any, model: Optional[str] = None) -> str:
-        """Begins a child run, where there is one to be had; else as llm_query."""
+        """Starts a child run if the depth allows one; else calls the model like llm_query."""
         if self.subcall_fn is None:
             return self._llm_query(prompt, model)
         return self._keep(*self._subcall(prompt, model))
 
     def _rlm_query_batched(self, prompts: List[Any], model: Optional[str] = None) -> List[str]:
-        """The same for several, of which max_concurrent_subcalls are under way at once."""
+        """The same for several prompts; at most max_concurrent_subcalls run at once."""
         if self.subcall_fn is None:
             return self._llm_query_batched(prompts, model)
         with ThreadPoolExecutor(max(1, min(self.max_concurrent_subcalls, len(prompts)))) as threads:
@@ -344,7 +369,7 @@ class _REPL(NonIsolatedEnv):
 
     @property
     def sandbox_id(self) -> Optional[str]:
-        """What the provider calls the sandbox; None of a local one."""
+        """The provider's id of the sandbox; None for a local one."""
         return self._open().sandbox_id
 
     @property
@@ -354,7 +379,7 @@ class _REPL(NonIsolatedEnv):
 
     @property
     def broker_url(self) -> None:
-        """None: there is no broker with an address; calls go over the sandbox's own stream."""
+        """None: there is no broker with an address; calls use the sandbox's own stream."""
         return None
 
 
@@ -388,13 +413,15 @@ class E2BREPL(_REPL):
     _env, _stays = "e2b", False
 
 
-IPythonREPL = refused("IPythonREPL", "use LocalREPL, whose variables stay as well")
-ENVIRONMENTS = {"local": LocalREPL, "ipython": IPythonREPL, "docker": DockerREPL, "modal": ModalREPL, "daytona": DaytonaREPL,
+IPythonREPL = refused("IPythonREPL", "use LocalREPL, which keeps variables too")
+ENVIRONMENTS = {"local": LocalREPL, "ipython": IPythonREPL, "docker": DockerREPL,
+                "modal": ModalREPL, "daytona": DaytonaREPL,
                 "prime": PrimeREPL, "e2b": E2BREPL}
 
 
 def get_environment(environment: str, environment_kwargs: Optional[Dict[str, Any]] = None) -> Any:
     """The environment of that name."""
     if environment not in ENVIRONMENTS:
-        raise ValueError("Unknown environment: %s. Supported: %s" % (environment, list(ENVIRONMENTS)))
+        raise ValueError("Unknown environment: %s. Supported: %s"
+                         % (environment, list(ENVIRONMENTS)))
     return ENVIRONMENTS[environment](**(environment_kwargs or {}))

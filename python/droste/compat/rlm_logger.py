@@ -24,29 +24,32 @@ class RLMLogger:
         if log_dir is not None:
             os.makedirs(log_dir, exist_ok=True)
             self.log_file_path = os.path.join(log_dir, "%s_%s_%s.jsonl" % (
-                file_name, datetime.datetime.now().strftime("%Y-%m-%d_%H-%M-%S"), uuid.uuid4().hex[:8]))
+                file_name, datetime.datetime.now().strftime("%Y-%m-%d_%H-%M-%S"),
+                uuid.uuid4().hex[:8]))
         self._metadata: Optional[Dict[str, Any]] = None
         self._iterations: List[Dict[str, Any]] = []
 
     def log_metadata(self, metadata: RLMMetadata) -> None:
-        """How the runs are asked for; the first time counts."""
+        """Stores the configuration of the runs; only the first call has an effect."""
         if self._metadata is None:
             self._metadata = metadata.to_dict()
             self._write({"type": "metadata", **self._stamp(), **self._metadata})
 
     def log(self, iteration: RLMIteration) -> None:
-        """One turn, which is over."""
-        entry = {"type": "iteration", "iteration": len(self._iterations) + 1, **self._stamp(), **iteration.to_dict()}
+        """Stores a finished turn."""
+        entry = {"type": "iteration", "iteration": len(self._iterations) + 1, **self._stamp(),
+                 **iteration.to_dict()}
         self._iterations.append(entry)
         self._write(entry)
 
     def clear_iterations(self) -> None:
-        """Another run begins."""
+        """Starts a new run."""
         self._iterations = []
 
     def get_trajectory(self) -> Optional[Dict[str, Any]]:
         """`run_metadata` and the `iterations` of the run; None until there is one."""
-        return None if self._metadata is None else {"run_metadata": self._metadata, "iterations": list(self._iterations)}
+        return (None if self._metadata is None
+                else {"run_metadata": self._metadata, "iterations": list(self._iterations)})
 
     @property
     def iteration_count(self) -> int:

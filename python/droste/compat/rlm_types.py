@@ -6,12 +6,13 @@ import json
 import types
 from typing import Any, Dict, List, Literal, Mapping, Optional
 
-ClientBackend = Literal["openai", "portkey", "openrouter", "vercel", "vllm", "anthropic", "azure_openai", "gemini"]
+ClientBackend = Literal["openai", "portkey", "openrouter", "vercel", "vllm", "anthropic",
+                        "azure_openai", "gemini"]
 EnvironmentType = Literal["local", "ipython", "docker", "modal", "prime", "daytona", "e2b"]
 
 
 def _serialize_value(value: Any) -> Any:
-    """A value as JSON has it; what JSON has not is named."""
+    """Returns a value that JSON can represent; others are replaced by a description."""
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, Mapping):
@@ -28,13 +29,14 @@ def _serialize_value(value: Any) -> Any:
         return "<%s>" % type(value).__name__
 
 
-def _without_none(given: Dict[str, Any], *names: str) -> Dict[str, Any]:
-    return {name: value for name, value in given.items() if value is not None or name not in names}
+def _without_none(members: Dict[str, Any], *names: str) -> Dict[str, Any]:
+    return {name: value for name, value in members.items()
+            if value is not None or name not in names}
 
 
 @dataclasses.dataclass
 class ModelUsageSummary:
-    """What the calls of one model used; the cost is in dollars, or None where nobody knows it."""
+    """The usage of one model; the cost is in dollars, or None if it is unknown."""
     total_calls: int = 0
     total_input_tokens: int = 0
     total_output_tokens: int = 0
@@ -50,11 +52,11 @@ class ModelUsageSummary:
 
 @dataclasses.dataclass
 class UsageSummary:
-    """What all calls used, by model."""
+    """The usage of all calls, by model."""
     model_usage_summaries: Dict[str, ModelUsageSummary] = dataclasses.field(default_factory=dict)
 
     def add(self, model: str, used: ModelUsageSummary) -> None:
-        """More that a model used."""
+        """Adds usage of a model."""
         known = self.model_usage_summaries.setdefault(model, ModelUsageSummary())
         known.total_calls += used.total_calls
         known.total_input_tokens += used.total_input_tokens
@@ -67,7 +69,7 @@ class UsageSummary:
 
     @property
     def total_cost(self) -> Optional[float]:
-        """Dollars, of the models whose cost is known; None where it is of none."""
+        """The cost of the models with a known price, in dollars; None if there are none."""
         known = any(one.total_cost is not None for one in self.model_usage_summaries.values())
         return self._sum("total_cost") if known else None
 
@@ -85,11 +87,13 @@ class UsageSummary:
 
     def to_dict(self) -> Dict[str, Any]:
         summaries = {name: one.to_dict() for name, one in self.model_usage_summaries.items()}
-        return _without_none({"model_usage_summaries": summaries, "total_cost": self.total_cost}, "total_cost")
+        return _without_none({"model_usage_summaries": summaries, "total_cost": self.total_cost},
+                             "total_cost")
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "UsageSummary":
-        return cls({name: ModelUsageSummary.from_dict(one) for name, one in (data.get("model_usage_summaries") or {}).items()})
+        return cls({name: ModelUsageSummary.from_dict(one)
+                    for name, one in (data.get("model_usage_summaries") or {}).items()})
 
 
 @dataclasses.dataclass
@@ -104,7 +108,8 @@ class RLMChatCompletion:
     error: Optional[str] = None
 
     def to_dict(self) -> Dict[str, Any]:
-        return _without_none({**vars(self), "usage_summary": self.usage_summary.to_dict()}, "metadata", "error")
+        return _without_none({**vars(self), "usage_summary": self.usage_summary.to_dict()},
+                             "metadata", "error")
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "RLMChatCompletion":
@@ -114,15 +119,19 @@ class RLMChatCompletion:
 
 
 class REPLResult:
-    """What a piece of code came to."""
+    """The result of executing code."""
 
-    def __init__(self, stdout: str, stderr: str, locals: Dict[str, Any], execution_time: Optional[float] = None,
-                 rlm_calls: Optional[List[RLMChatCompletion]] = None, final_answer: Optional[str] = None):
+    def __init__(self, stdout: str, stderr: str, locals: Dict[str, Any],
+                 execution_time: Optional[float] = None,
+                 rlm_calls: Optional[List[RLMChatCompletion]] = None,
+                 final_answer: Optional[str] = None):
         self.stdout, self.stderr, self.locals = stdout, stderr, locals
-        self.execution_time, self.rlm_calls, self.final_answer = execution_time, rlm_calls or [], final_answer
+        self.execution_time, self.rlm_calls, self.final_answer = (execution_time, rlm_calls or [],
+                                                                  final_answer)
 
     def to_dict(self) -> Dict[str, Any]:
-        return {**vars(self), "locals": _serialize_value(self.locals), "rlm_calls": [call.to_dict() for call in self.rlm_calls]}
+        return {**vars(self), "locals": _serialize_value(self.locals),
+                "rlm_calls": [call.to_dict() for call in self.rlm_calls]}
 
     def __repr__(self) -> str:
         return "REPLResult(stdout=%s, stderr=%s, locals=%s, execution_time=%s, rlm_calls=%d)" % (
@@ -131,7 +140,7 @@ class REPLResult:
 
 @dataclasses.dataclass
 class CodeBlock:
-    """A block of code, and what it came to."""
+    """A block of code and its result."""
     code: str
     result: REPLResult
 
@@ -141,7 +150,7 @@ class CodeBlock:
 
 @dataclasses.dataclass
 class RLMIteration:
-    """A turn: what the model was told, what it said, what its code came to."""
+    """A turn: the prompt, the reply, and the results of its code."""
     prompt: Any
     response: str
     code_blocks: List[CodeBlock]
@@ -154,7 +163,7 @@ class RLMIteration:
 
 @dataclasses.dataclass
 class RLMMetadata:
-    """How a run was asked for."""
+    """The configuration of a run."""
     root_model: str
     max_depth: int
     max_iterations: int
@@ -173,13 +182,16 @@ def _length(value: Any) -> int:
 
 
 class QueryMetadata:
-    """How large a context is, and of what type: str, dict or list."""
+    """The size of a context, and its type: str, dict or list."""
 
     def __init__(self, prompt: Any):
         if not isinstance(prompt, (str, dict, list)):
             raise ValueError("Invalid prompt type: %s" % type(prompt))
-        self.context_type = next(kind.__name__ for kind in (str, dict, list) if isinstance(prompt, kind))
-        pieces = [prompt] if isinstance(prompt, str) else list(prompt.values()) if isinstance(prompt, dict) else prompt or [""]
-        self.context_lengths = [_length(one["content"] if isinstance(prompt, list) and isinstance(one, dict) and "content" in one
+        self.context_type = next(kind.__name__ for kind in (str, dict, list)
+                                 if isinstance(prompt, kind))
+        pieces = ([prompt] if isinstance(prompt, str) else list(prompt.values())
+                  if isinstance(prompt, dict) else prompt or [""])
+        self.context_lengths = [_length(one["content"] if isinstance(prompt, list)
+                                        and isinstance(one, dict) and "content" in one
                                         else one) for one in pieces]
         self.context_total_length = sum(self.context_lengths)

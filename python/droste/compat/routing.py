@@ -20,7 +20,7 @@ from .rlm_types import RLMChatCompletion
 
 @dataclasses.dataclass
 class LLMRequest:
-    """What an adapter is asked."""
+    """A request to an adapter."""
     prompt: Any
     model: Optional[str] = None
     tools: Optional[List[Any]] = None
@@ -36,8 +36,7 @@ class BatchedLLMRequest:
 
 @dataclasses.dataclass
 class ChatCompletion(RLMChatCompletion):
-    """What an adapter answers; `tool_calls` are {"name", "arguments"} where it wants tools to be
-    called."""
+    """An adapter's answer; `tool_calls` are {"name", "arguments"} of tools to call."""
     tool_calls: Optional[List[Dict[str, Any]]] = None
     finish_reason: Optional[str] = None
 
@@ -47,7 +46,7 @@ class RLMError(Exception):
 
 
 class ValidationError(RLMError):
-    """An argument makes no sense."""
+    """An argument is invalid."""
 
 
 class ExecutionError(RLMError):
@@ -55,7 +54,7 @@ class ExecutionError(RLMError):
 
 
 class BrokerError(RLMError):
-    """The way to the models failed."""
+    """A request could not be passed to a model."""
 
 
 class LLMError(RLMError):
@@ -63,7 +62,7 @@ class LLMError(RLMError):
 
 
 class ToolNotFoundError(RLMError):
-    """The model asked for a tool that is not there."""
+    """The model asked for a tool that does not exist."""
 
 
 class ToolExecutionError(RLMError):
@@ -73,14 +72,15 @@ class ToolExecutionError(RLMError):
 # -- tools
 
 def tool(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Marks a function as a tool, which any function can be."""
+    """Marks a function as a tool; any function can be one."""
     return function
 
 
 class NativeToolAdapter:
     """A function as a tool."""
 
-    def __init__(self, function: Callable[..., Any], *, name: Optional[str] = None, description: Optional[str] = None):
+    def __init__(self, function: Callable[..., Any], *, name: Optional[str] = None,
+                 description: Optional[str] = None):
         self.function, self.name = function, name or function.__name__
         self.description = description
 
@@ -95,36 +95,39 @@ class InMemoryToolRegistry:
         self._tools: Dict[str, Any] = {}
 
     def register(self, tool: Any) -> None:
-        """One more."""
+        """Adds a tool."""
         name = getattr(tool, "name", None) or getattr(tool, "__name__", None)
         if not name or name in self._tools:
-            raise ValidationError("the tool %r has no name, or that of another one" % (tool,))
+            raise ValidationError("the tool %r has no name, or the same name as another one"
+                                  % (tool,))
         self._tools[name] = tool
 
     def __iter__(self) -> Any:
         return iter(self._tools.values())
 
 
-def _tool(given: Any) -> Any:
-    return given.tool() if isinstance(given, NativeToolAdapter) else given
+def _tool(tool: Any) -> Any:
+    return tool.tool() if isinstance(tool, NativeToolAdapter) else tool
 
 
 # -- RLMs
 
-#: arguments of navigator's that have nothing to do here
+#: arguments of navigator without an effect here
 REFUSED = {
-    "broker_factory": "calls of models go over the sandbox's own stream, without a broker",
-    "environment_factory": "register a class with droste.registry, and name it as the environment",
-    "nested_call_policy": "max_depth says where llm_query ends and child runs begin (rlm_query)",
-    "nested_call_handler": "give llm an object of your own, which is asked for every call",
-    "stopping_policy": "max_iterations, max_total_tokens, max_cost and timeout end a run",
-    "context_compressor": "compaction shortens a conversation",
-    "output_type": "answer_schema is the type of the answer",
+    "broker_factory": "calls of models use the sandbox's own stream, without a broker",
+    "environment_factory": "register a class with droste.registry, and pass its name as the "
+                           "environment",
+    "nested_call_policy": "max_depth decides whether rlm_query starts a child run",
+    "nested_call_handler": "pass your own object as llm; Droste asks it for every call",
+    "stopping_policy": "use max_iterations, max_total_tokens, max_cost and timeout",
+    "context_compressor": "use compaction to shorten a conversation",
+    "output_type": "use answer_schema to set the type of the answer",
 }
 
 
 class _Asker:
-    """The model function of navigator's adapters: the one that the code names, else the first."""
+    """The model function of navigator's adapters: calls the adapter that the code names, else the
+    first."""
 
     def __init__(self, llms: List[Any], root: bool, tools: Optional[Mapping[str, Any]]):
         self._llms = {llm.model_name: llm for llm in llms}
@@ -133,51 +136,58 @@ class _Asker:
 
     def __call__(self, messages: List[Dict[str, Any]], model: Optional[str] = None) -> str:
         if model is not None and model not in self._llms:
-            raise ValidationError("there is no model %r; there are %s" % (model, ", ".join(self._llms)))
+            raise ValidationError("unknown model %r; use one of %s"
+                                  % (model, ", ".join(self._llms)))
         llm = self._first if model is None else self._llms[model]
         if not self._root:
             alone = len(messages) == 1 and isinstance(messages[0]["content"], str)
             return llm.complete(LLMRequest(messages[0]["content"] if alone else messages)).response
         if self._tools is None:
             return llm.complete(LLMRequest(messages)).response
-        definitions = [{"name": one.name, "description": one.description or "", "parameters": one.schema or {}}
+        definitions = [{"name": one.name, "description": one.description or "",
+                        "parameters": one.schema or {}}
                        for one in self._tools.values()]
         return _as_code(llm.complete(LLMRequest(messages, tools=definitions, tool_choice="auto")))
 
 
 def _as_code(said: ChatCompletion) -> str:
-    """A reply of function calling as code: each call prints what it gives; a text without code is
+    """Converts a function-calling reply into code that prints each result; a text without code is
     the answer."""
-    lines = ["print(%s(**%r))" % (call["name"], json.loads(call["arguments"]) if isinstance(call["arguments"], str) else
+    lines = ["print(%s(**%r))" % (call["name"], json.loads(call["arguments"])
+                                  if isinstance(call["arguments"], str) else
                                   dict(call["arguments"])) for call in said.tool_calls or ()]
     if not lines and "```" in said.response:
         return said.response
-    return "%s\n```repl\n%s\n```" % (said.response if lines else "", "\n".join(lines) or "SUBMIT(answer=%r)" % said.response)
+    return "%s\n```repl\n%s\n```" % (said.response if lines else "",
+                                     "\n".join(lines) or "SUBMIT(answer=%r)" % said.response)
 
 
-def arguments(llm: Any, given: Dict[str, Any]) -> Tuple[Any, Any, Any]:
+def arguments(llm: Any, options: Dict[str, Any]) -> Tuple[Any, Any, Any]:
     """The model, the sub-model and the tools of an RLM whose model is an adapter; the other
     arguments change in place."""
     for name, why in REFUSED.items():
-        if given.pop(name, None) is not None:
+        if options.pop(name, None) is not None:
             raise UnsupportedError("RLM(%s=…) is not in Droste: %s" % (name, why))
-    others, mode = list(given.pop("other_llms", None) or ()), given.pop("agent_mode", "code")
+    others, mode = list(options.pop("other_llms", None) or ()), options.pop("agent_mode", "code")
     if mode not in ("code", "tools"):
-        raise ArgumentError("agent_mode is 'code' or 'tools', not %r" % (mode,))
-    tools = given.pop("tools", None)
-    tools = [_tool(one) for one in tools] if tools is not None and not isinstance(tools, Mapping) else tools
+        raise ArgumentError("agent_mode must be 'code' or 'tools', not %r" % (mode,))
+    tools = options.pop("tools", None)
+    tools = ([_tool(one) for one in tools] if tools is not None and not isinstance(tools, Mapping)
+             else tools)
     if mode == "tools" and not tools:
         raise ValidationError("agent_mode='tools' needs tools")
-    given.setdefault("max_depth", 1)
-    given.setdefault("_navigator", True)
-    prompt = given.pop("system_prompt", None)
+    options.setdefault("max_depth", 1)
+    options.setdefault("_navigator", True)
+    prompt = options.pop("system_prompt", None)
     if prompt is not None:
-        given["custom_system_prompt"] = prompt
+        options["custom_system_prompt"] = prompt
     for other in others:
-        if not hasattr(other, "complete") or [o.model_name for o in [llm, *others]].count(other.model_name) > 1:
-            raise ValidationError("other_llms is a list of adapters with different names: %r" % (other,))
+        if (not hasattr(other, "complete")
+            or [o.model_name for o in [llm, *others]].count(other.model_name) > 1):
+            raise ValidationError("other_llms must be a list of adapters with different names, "
+                                  "not %r" % (other,))
     if hasattr(llm, "backend_kwargs") and not others:     # Droste asks it by itself
-        given.update(backend=llm.backend, backend_kwargs=llm.backend_kwargs())
+        options.update(backend=llm.backend, backend_kwargs=llm.backend_kwargs())
         return None, None, tools
     calling = _tools.collect(tools) if mode == "tools" else None
     return _Asker([llm], True, calling), _Asker([llm, *others], False, None), tools

@@ -19,7 +19,7 @@ PREVIEW = 80        # characters of a child's prompt that a callback is told
 
 @dataclasses.dataclass
 class Wishes:
-    """The arguments of RLM that are about this."""
+    """The arguments of RLM for loggers and callbacks."""
     logger: Any = None
     persistent: bool = False
     on_subcall_start: Optional[Callable[..., Any]] = None
@@ -40,12 +40,13 @@ class Wishes:
             self.metadata.root_model = self.models[0]
 
     def are_there(self) -> bool:
-        return any((self.logger, self.on_subcall_start, self.on_subcall_complete, self.on_iteration_start,
+        return any((self.logger, self.on_subcall_start, self.on_subcall_complete,
+                    self.on_iteration_start,
                     self.on_iteration_complete))
 
 
 def _quietly(function: Optional[Callable[..., Any]], *arguments: Any) -> None:
-    """A callback that raises does not end the run, as in rlm."""
+    """Calls a callback; as in rlm, an exception in it does not end the run."""
     if function is not None:
         try:
             function(*arguments)
@@ -54,7 +55,7 @@ def _quietly(function: Optional[Callable[..., Any]], *arguments: Any) -> None:
 
 
 class _Level:
-    """The root's loop, or that of a child run."""
+    """The loop of the root or of a child run."""
 
     def __init__(self, wishes: Wishes, depth: int, logger: Any):
         self.wishes, self.depth, self.logger = wishes, depth, logger
@@ -84,16 +85,19 @@ class _Level:
         if self.iteration is not None:
             self.iteration.code_blocks.append(CodeBlock(code, REPLResult("", "", {})))
 
-    def result(self, told: Dict[str, Any], seconds: float) -> None:
+    def result(self, outcome: Dict[str, Any], seconds: float) -> None:
         if self.iteration is None or not self.iteration.code_blocks:
             return
         result = self.iteration.code_blocks[-1].result
         result.execution_time = seconds
-        result.stdout, error = told["stdout"] or "", told["error"] or {}
-        result.stderr = (told["stderr"] or "") + (error.get("traceback") or ("\n%(type)s: %(message)s" % error if error else ""))
-        result.locals = {v["name"]: v.get("preview", "<%s>" % v.get("type")) for v in told["variables"] or ()}
-        if told["submit"] is not None:
-            result.final_answer = answer_text(told["submit"])
+        result.stdout, error = outcome["stdout"] or "", outcome["error"] or {}
+        result.stderr = (outcome["stderr"] or "") + (error.get("traceback") or ("\n%(type)s: "
+                                                                             "%(message)s" % error
+                                                                                if error else ""))
+        result.locals = {v["name"]: v.get("preview", "<%s>" % v.get("type"))
+                         for v in outcome["variables"] or ()}
+        if outcome["submit"] is not None:
+            result.final_answer = answer_text(outcome["submit"])
 
     def add(self, number: int, model: str, prompt: str) -> None:
         self.calls[number] = RLMChatCompletion(model, prompt, "", UsageSummary(), 0.0)
@@ -102,7 +106,7 @@ class _Level:
             self.iteration.code_blocks[-1].result.rlm_calls.append(self.calls[number])
 
     def end(self, answer: Optional[str] = None) -> None:
-        """The turn under way is over."""
+        """Ends the current turn."""
         iteration, self.iteration = self.iteration, None
         if iteration is None:
             return
@@ -110,7 +114,8 @@ class _Level:
         iteration.final_answer = answer
         if self.logger is not None:
             self.logger.log(iteration)
-        _quietly(self.wishes.on_iteration_complete, self.depth, self.count, iteration.iteration_time)
+        _quietly(self.wishes.on_iteration_complete, self.depth, self.count,
+                 iteration.iteration_time)
 
     def trajectory(self) -> Optional[Dict[str, Any]]:
         get = getattr(self.logger, "get_trajectory", None)
@@ -118,7 +123,7 @@ class _Level:
 
 
 def answer_text(submitted: Any) -> str:
-    """What is submitted as the text of an answer: the value of a single field, else all as JSON."""
+    """Returns a submission as text: the value of a single field, else all fields as JSON."""
     value = submitted
     if isinstance(value, dict) and len(value) == 1 and next(iter(value)) in ("answer", "output"):
         value = next(iter(value.values()))
@@ -126,7 +131,7 @@ def answer_text(submitted: Any) -> str:
 
 
 class Observer:
-    """Is told of the events of one run and of those below it."""
+    """Receives the events of one run and its descendants."""
 
     def __init__(self, wishes: Wishes, names: Dict[str, str], said: List[Dict[str, Any]]):
         """`said` are the messages of a conversation so far; this run's are added to it."""
@@ -186,10 +191,12 @@ class Observer:
             child.end(text if answered else None)
             level.calls[event.call].metadata = child.trajectory()
         call = self._finish(level, event.call, event, text, answered)
-        _quietly(self.wishes.on_subcall_complete, level.depth + 1, self._model(event), call.execution_time,
+        _quietly(self.wishes.on_subcall_complete, level.depth + 1, self._model(event),
+                 call.execution_time,
                  None if answered else event.text)
 
-    def _finish(self, level: _Level, number: int, event: Any, text: str, ended_well: Optional[bool] = None) -> RLMChatCompletion:
+    def _finish(self, level: _Level, number: int, event: Any, text: str,
+                ended_well: Optional[bool] = None) -> RLMChatCompletion:
         call = level.calls.pop(number)
         well = event.status == "ok" if ended_well is None else ended_well
         call.response, call.error = (text, None) if well else ("Error: " + text, text)
@@ -199,9 +206,10 @@ class Observer:
         return call
 
     def ended(self, answer: Optional[str]) -> Optional[Dict[str, Any]]:
-        """The run is over; its trajectory, where there is a logger."""
+        """Ends the run; returns its trajectory if there is a logger."""
         root = self._levels[0]
-        last = [{"role": "assistant", "content": root.iteration.response}] if root.iteration is not None else []
+        last = ([{"role": "assistant", "content": root.iteration.response}]
+                if root.iteration is not None else [])
         self._said[:] = root.messages + last
         root.end(answer)
         return root.trajectory()

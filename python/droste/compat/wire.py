@@ -28,12 +28,13 @@ from ..errors import ArgumentError, Error
 FRAME_MOST = 10_000_000     # bytes, as navigator has it
 CONNECTIONS_MOST = 64       # at once; further ones wait in the kernel's queue
 SECONDS_MOST = 60.0         # for a frame to come
-SECONDS_TO_FINISH = 2.0     # for the other side to have read its answer, where it said more than asked
+# for the peer to read its answer, if it sent more than the request
+SECONDS_TO_FINISH = 2.0
 KEYS = {"correlation_id", "model", "prompt", "prompts"}
 
 
 def receive(connection: socket.socket) -> Optional[Dict[str, Any]]:
-    """The object of one frame; None where the other side has closed before it."""
+    """Returns the object of one frame, or None if the peer closed the connection before it."""
     head = _exactly(connection, 4)
     if not head:
         return None
@@ -51,8 +52,8 @@ def receive(connection: socket.socket) -> Optional[Dict[str, Any]]:
 
 
 def _exactly(connection: socket.socket, length: int) -> bytes:
-    """So many bytes, or none where nothing comes at all; the memory grows with what has come. All
-    of it has SECONDS_MOST."""
+    """Reads exactly so many bytes within SECONDS_MOST, or none if the connection ends before the
+    first. Memory grows with the received bytes."""
     found, end = bytearray(), time.monotonic() + SECONDS_MOST
     while len(found) < length:
         connection.settimeout(max(0.001, end - time.monotonic()))
@@ -65,8 +66,8 @@ def _exactly(connection: socket.socket, length: int) -> bytes:
     return bytes(found)
 
 
-def send(connection: socket.socket, told: Dict[str, Any]) -> None:
-    data = json.dumps(told, ensure_ascii=False).encode("utf-8", "replace")
+def send(connection: socket.socket, message: Dict[str, Any]) -> None:
+    data = json.dumps(message, ensure_ascii=False).encode("utf-8", "replace")
     connection.settimeout(SECONDS_MOST)
     connection.sendall(struct.pack(">I", len(data)) + data)
 
@@ -84,22 +85,26 @@ def finish(connection: socket.socket) -> None:
         left -= len(piece)
 
 
-def is_prompt(given: Any) -> bool:
-    return isinstance(given, str) or (isinstance(given, list) and bool(given) and all(isinstance(m, dict) for m in given))
+def is_prompt(value: Any) -> bool:
+    return isinstance(value, str) or (isinstance(value, list) and bool(value)
+                                      and all(isinstance(m, dict) for m in value))
 
 
 def check(request: Dict[str, Any], secret: str) -> List[Any]:
-    """The prompts of a request that may be answered."""
+    """Returns the prompts of a valid request."""
     unknown = sorted(set(request) - KEYS)
     if unknown:
         raise ArgumentError("Unknown keys in WireRequest: %r" % unknown)
-    given = request.get("correlation_id")
-    if not isinstance(given, str) or not hmac.compare_digest(given.encode("utf-8", "replace"), secret.encode()):
-        raise ArgumentError("Invalid correlation_id: a request has that of its run")
+    value = request.get("correlation_id")
+    if not isinstance(value, str) or not hmac.compare_digest(value.encode("utf-8", "replace"),
+                                                             secret.encode()):
+        raise ArgumentError("Invalid correlation_id: a request must have the correlation_id of "
+                            "its run")
     if request.get("model") is not None and not isinstance(request["model"], str):
         raise ArgumentError("Invalid model")
     if ("prompt" in request) == ("prompts" in request):
-        raise ArgumentError("WireRequest must include only one of 'prompt' or 'prompts'" if "prompt" in request
+        raise ArgumentError("WireRequest must include only one of 'prompt' or 'prompts'"
+                            if "prompt" in request
                             else "WireRequest missing 'prompt' or 'prompts'")
     prompts = [request["prompt"]] if "prompt" in request else request["prompts"]
     if not isinstance(prompts, list) or not prompts:
@@ -110,7 +115,7 @@ def check(request: Dict[str, Any], secret: str) -> List[Any]:
 
 
 class Server:
-    """Answers for one run, by its broker, until it is closed."""
+    """Answers requests of one run through its broker, until closed."""
 
     def __init__(self, broker: Any, correlation_id: str):
         self._broker, self._secret = broker, correlation_id
@@ -121,7 +126,7 @@ class Server:
         threading.Thread(target=self._accept, name="droste-broker", daemon=True).start()
 
     def close(self) -> None:
-        """Nobody is answered any more."""
+        """Stops answering."""
         self._closed = True
         try:
             self._listening.shutdown(socket.SHUT_RDWR)      # which wakes the thread that accepts
@@ -143,18 +148,18 @@ class Server:
             threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
     def _serve(self, connection: socket.socket) -> None:
-        told: Dict[str, Any] = {"correlation_id": None, "error": None, "results": None}
+        reply: Dict[str, Any] = {"correlation_id": None, "error": None, "results": None}
         try:
             with connection:
                 try:
                     request = receive(connection)
                     if request is None:
                         return
-                    told["results"] = self._answer(request)
-                    told["correlation_id"] = request["correlation_id"]
+                    reply["results"] = self._answer(request)
+                    reply["correlation_id"] = request["correlation_id"]
                 except ArgumentError as e:
-                    told["error"] = str(e)
-                send(connection, told)
+                    reply["error"] = str(e)
+                send(connection, reply)
                 finish(connection)
         except OSError:
             pass        # the other side is gone, or took too long
@@ -170,7 +175,8 @@ class Server:
         def ask(at: int) -> None:
             results[at] = self._one(prompts[at], model)
 
-        threads = [threading.Thread(target=ask, args=(at,), daemon=True) for at in range(len(prompts))]
+        threads = [threading.Thread(target=ask, args=(at,), daemon=True)
+                   for at in range(len(prompts))]
         for begin in range(0, len(threads), CONNECTIONS_MOST):
             some = threads[begin:begin + CONNECTIONS_MOST]
             for thread in some:
@@ -188,22 +194,24 @@ class Server:
         except Exception:       # its words may be about what is no business of a client's
             return {"error": "Internal broker error", "chat_completion": None}
         return {"error": None, "chat_completion": {
-            "root_model": model or "", "prompt": prompt, "response": said, "usage_summary": {"model_usage_summaries": {}},
+            "root_model": model or "", "prompt": prompt, "response": said,
+            "usage_summary": {"model_usage_summaries": {}},
             "execution_time": time.monotonic() - begun}}
 
 
-def ask(address: Tuple[str, int], correlation_id: str, prompt: Any, model: Optional[str] = None) -> str:
-    """A client: the answer to one prompt."""
+def ask(address: Tuple[str, int], correlation_id: str, prompt: Any,
+        model: Optional[str] = None) -> str:
+    """The client side: returns the answer to one prompt."""
     request: Dict[str, Any] = {"correlation_id": correlation_id, "prompt": prompt}
     if model is not None:
         request["model"] = model
     with socket.create_connection(address, timeout=SECONDS_MOST) as connection:
         send(connection, request)
-        # a model may think for long; the caller has a deadline of its own
+        # a model may take long; the caller has its own deadline
         connection.settimeout(None)
         found = _exactly_without_limit(connection)
     if found.get("error") or not found.get("results"):
-        raise Error(found.get("error") or "the broker said nothing")
+        raise Error(found.get("error") or "the broker closed the connection without an answer")
     result = found["results"][0]
     if result["error"]:
         raise Error(result["error"])
@@ -211,7 +219,7 @@ def ask(address: Tuple[str, int], correlation_id: str, prompt: Any, model: Optio
 
 
 def _exactly_without_limit(connection: socket.socket) -> Dict[str, Any]:
-    """The answer, of any length: it comes from the host."""
+    """Reads an answer of any length, because it comes from the host."""
     with connection.makefile("rb") as stream:
         head = stream.read(4)
         if len(head) < 4:

@@ -66,7 +66,7 @@ static bool scan_unicode_escape(struct scan *s)
 {
     int code = s->end - s->p >= 4 ? parse_hex4(s->p) : -1;
     if (code < 0)
-        return scan_fail(s, "a bad \\u escape");
+        return scan_fail(s, "an invalid \\u escape");
     s->p += 4;
     if (code >= 0xDC00 && code <= 0xDFFF)
         return scan_fail(s, "a lone surrogate");
@@ -110,7 +110,7 @@ static bool scan_string(struct scan *s)
             return scan_fail(s, "a bad escape");
         }
     }
-    return scan_fail(s, "a string without end");
+    return scan_fail(s, "an unterminated string");
 }
 
 static size_t scan_digits(struct scan *s)
@@ -142,7 +142,7 @@ static bool scan_number(struct scan *s)
         if (scan_digits(s) == 0)
             return scan_fail(s, "a bad number");
     }
-    return s->p - from <= NUMBER_MOST || scan_fail(s, "a number of over 4400 characters");
+    return s->p - from <= NUMBER_MOST || scan_fail(s, "a number of more than 4400 characters");
 }
 
 static bool scan_word(struct scan *s, const char *word)
@@ -347,14 +347,14 @@ static bool scan_scalar(struct scan *s)
 static bool scan_key(struct scan *s)
 {
     if (s->p >= s->end || *s->p != '"')
-        return scan_fail(s, "no key in an object");
+        return scan_fail(s, "an object member without a key");
     if (!scan_string(s))
         return false;
     if (s->build)
         build_key(s);
     scan_space(s);
     if (s->p >= s->end || *s->p != ':')
-        return scan_fail(s, "no ':' after a key");
+        return scan_fail(s, "a key without ':' after it");
     s->p++;
     scan_space(s);
     return true;
@@ -367,7 +367,7 @@ static bool scan_after_value(struct scan *s, const char *stack, unsigned *depth)
     while (*depth > 0) {
         scan_space(s);
         if (s->p >= s->end)
-            return scan_fail(s, "an array or object without end");
+            return scan_fail(s, "an unterminated array or object");
         char open = stack[*depth - 1], c = *s->p++;
         if (c == (open == '[' ? ']' : '}')) {
             --*depth;
@@ -376,7 +376,7 @@ static bool scan_after_value(struct scan *s, const char *stack, unsigned *depth)
             continue;
         }
         if (c != ',')
-            return scan_fail(s, "no ',' between values");
+            return scan_fail(s, "a missing ',' between values");
         scan_space(s);
         return open == '[' || scan_key(s);
     }
@@ -390,13 +390,13 @@ static bool scan_value(struct scan *s, const struct json_limits *limits)
     do {
         scan_space(s);
         if (s->p >= s->end)
-            return scan_fail(s, "nothing where a value should be");
+            return scan_fail(s, "a missing value");
         if (++s->nodes > limits->nodes)
             return scan_fail(s, "too many values");
         char c = *s->p;
         if (c == '[' || c == '{') {
             if (depth >= limits->depth || depth >= JSON_DEPTH_MAX)
-                return scan_fail(s, "too deep a nesting");
+                return scan_fail(s, "too many nested arrays or objects");
             if (s->build)
                 build_open(s->build, c);
             stack[depth++] = c;
@@ -415,7 +415,7 @@ static bool scan_value(struct scan *s, const struct json_limits *limits)
             return false;
     } while (depth > 0);
     scan_space(s);
-    return s->p == s->end || scan_fail(s, "something after the value");
+    return s->p == s->end || scan_fail(s, "text after the value");
 }
 
 static int parse_scan(struct scan *s, const struct json_limits *limits, struct error *err)
@@ -423,11 +423,11 @@ static int parse_scan(struct scan *s, const struct json_limits *limits, struct e
     size_t bad = 0, len = (size_t)(s->end - s->start);
     if (len > limits->bytes)
         return error_set(
-            err, ERROR_PROTOCOL, "JSON of %zu bytes, over the limit of %zu", len, limits->bytes);
+            err, ERROR_PROTOCOL, "JSON of %zu bytes exceeds the limit of %zu", len, limits->bytes);
     if (!text_is_utf8(s->start, len, &bad))
         return error_set(err, ERROR_PROTOCOL, "JSON is not UTF-8 at byte %zu", bad);
     if (!scan_value(s, limits))
-        return error_set(err, ERROR_PROTOCOL, "JSON is wrong at byte %zu: %s",
+        return error_set(err, ERROR_PROTOCOL, "JSON is invalid at byte %zu: %s",
             (size_t)(s->p - s->start), s->wrong);
     return 0;
 }
@@ -467,7 +467,7 @@ int json_parse_within(const char *text, size_t len, struct json_limits *limits,
     struct build build = { 0 };
     *out = NULL;
     if (len > INT32_MAX)
-        return error_set(err, ERROR_PROTOCOL, "JSON of %zu bytes is too large to build", len);
+        return error_set(err, ERROR_PROTOCOL, "JSON of %zu bytes is too large to parse", len);
     struct scan s = scan_of(text, len);
     s.build = &build;
     int rc = parse_scan(&s, limits, err);

@@ -117,7 +117,7 @@ bool schema_fits(struct check *c, struct json_object *schema, struct json_object
     if (!schema_step(c, 1))
         return false;
     if (json_object_is_type(schema, json_type_boolean))
-        return json_object_get_boolean(schema) || schema_fail(c, "nothing is meant to be here");
+        return json_object_get_boolean(schema) || schema_fail(c, "no value is allowed here");
     c->endless |= c->depth >= DEPTH_MAX;
     c->gave_up |= c->endless;
     if (c->gave_up)
@@ -144,13 +144,14 @@ int schema_check(const struct schema *schema, struct json_object *value, struct 
     if (failed)
         return error_memory(err);
     if (c.endless)
-        return error_set(err, ERROR_ARGUMENT, "the schema refers to itself without end");
+        return error_set(err, ERROR_ARGUMENT, "the schema refers to itself endlessly");
     if (c.why.code != ERROR_NONE) {
         if (err)
             *err = c.why;
         return -(int)c.why.code;
     }
     if (c.gave_up)
-        return error_set(err, ERROR_ARGUMENT, "it takes too long to say whether it fits");
+        return error_set(
+            err, ERROR_ARGUMENT, "checking the value against the schema takes too long");
     return fits ? 0 : error_set(err, ERROR_ARGUMENT, "%s", c.mismatch.text);
 }

@@ -173,7 +173,7 @@ static bool fits_const(KEYWORD_ARGS)
 
 static bool fits_enum(KEYWORD_ARGS)
 {
-    char text[64], given[64];
+    char text[64], actual[64];
     cleanup_buf struct buf list = { 0 };
     for (size_t i = 0; i < json_object_array_length(says); i++) {
         struct json_object *one = json_object_array_get_idx(says, i);
@@ -183,7 +183,7 @@ static bool fits_enum(KEYWORD_ARGS)
             buf_printf(&list, "%s%s", i ? ", " : "", schema_keywords_shown(one, text));
     }
     return schema_fail(
-        c, "expected one of %.100s, not %s", buf_text(&list), schema_keywords_shown(value, given));
+        c, "expected one of %.100s, not %s", buf_text(&list), schema_keywords_shown(value, actual));
 }
 
 static bool fits_all_of(KEYWORD_ARGS)
@@ -208,15 +208,15 @@ static size_t count_fits(struct check *c, struct json_object *list, struct json_
 
 static bool fits_any_of(KEYWORD_ARGS)
 {
-    return count_fits(c, says, value) > 0 || schema_fail(c, "fits no alternative of anyOf");
+    return count_fits(c, says, value) > 0 || schema_fail(c, "matches no alternative of anyOf");
 }
 
 static bool fits_one_of(KEYWORD_ARGS)
 {
     size_t count = count_fits(c, says, value);
     if (count > 1)
-        return schema_fail(c, "fits %zu alternatives of oneOf, which must be one", count);
-    return count == 1 || schema_fail(c, "fits no alternative of oneOf");
+        return schema_fail(c, "matches %zu alternatives of oneOf instead of exactly one", count);
+    return count == 1 || schema_fail(c, "matches no alternative of oneOf");
 }
 
 static bool fits_not(KEYWORD_ARGS)
@@ -225,7 +225,8 @@ static bool fits_not(KEYWORD_ARGS)
     bool fits = schema_fits(c, says, value);
     char text[64];
     c->mismatch = before;
-    return !fits || schema_fail(c, "is what `not` forbids: %s", schema_keywords_shown(says, text));
+    return !fits || schema_fail(c, "matches the schema that `not` forbids: %s",
+                        schema_keywords_shown(says, text));
 }
 
 static bool fits_ref(KEYWORD_ARGS)
@@ -287,7 +288,7 @@ static bool fits_additional(KEYWORD_ARGS)
         if (is_named(c, schema, name))
             continue;
         if (none)
-            return schema_fail(c, "has '%.60s', which the schema does not know", name);
+            return schema_fail(c, "has the unknown member '%.60s'", name);
         if (!schema_fits_at(c, says, member, name))
             return false;
     }
@@ -335,7 +336,7 @@ static bool fits_items(KEYWORD_ARGS)
     size_t count = json_object_array_length(value);
     if (json_object_is_type(says, json_type_boolean) && !json_object_get_boolean(says))
         return count <= first ||
-               schema_fail(c, "has %zu items, at most %zu are meant", count, first);
+               schema_fail(c, "has %zu items, more than the %zu allowed", count, first);
     bool fits = true;
     for (size_t i = first; fits && i < count; i++)
         fits = schema_fits_item(c, says, value, i);
@@ -349,7 +350,7 @@ static bool fits_unique_items(KEYWORD_ARGS)
         for (size_t k = 0; k < i && !c->gave_up; k++)
             if (schema_keywords_equal(
                     c, json_object_array_get_idx(value, i), json_object_array_get_idx(value, k)))
-                return schema_fail(c, "items %zu and %zu are the same", k, i);
+                return schema_fail(c, "items %zu and %zu are equal", k, i);
     return true;
 }
 
@@ -399,9 +400,9 @@ static bool fits_pattern(KEYWORD_ARGS)
 static bool out_of_bounds(
     struct check *c, const char *words, struct json_object *says, struct json_object *value)
 {
-    char expected[64], given[64];
+    char expected[64], actual[64];
     return schema_fail(c, "expected a number %s %s, not %s", words,
-        schema_keywords_shown(says, expected), schema_keywords_shown(value, given));
+        schema_keywords_shown(says, expected), schema_keywords_shown(value, actual));
 }
 
 static bool fits_minimum(KEYWORD_ARGS)

@@ -10,7 +10,7 @@
 static const struct json_limits limits = { SCHEMA_BYTES_MAX, 64, 50000 };
 static const char dialect[] = "https://json-schema.org/draft/2020-12/schema";
 
-struct known_pattern {
+struct compiled_pattern {
     const void *key; /* position in the schema */
     struct pattern *pattern;
 };
@@ -20,7 +20,7 @@ struct schema {
     struct json_object *root;
     const char **names;
     size_t name_count;
-    struct known_pattern *patterns;
+    struct compiled_pattern *patterns;
     size_t pattern_count, pattern_room;
     struct json_object **seen; /* subschemas seen while parsing */
     size_t seen_count, seen_room;
@@ -126,8 +126,7 @@ static int schema_parse_read_schema(struct reader *r, struct json_object *schema
 
 static int schema_parse_wrong(struct reader *r, const char *what)
 {
-    return error_set(
-        r->err, ERROR_ARGUMENT, "the schema's '%.60s' needs %s behind it", r->keyword, what);
+    return error_set(r->err, ERROR_ARGUMENT, "the schema's '%.60s' must be %s", r->keyword, what);
 }
 
 static int schema_parse_read_list(struct reader *r, struct json_object *list)
@@ -143,14 +142,14 @@ static int schema_parse_read_list(struct reader *r, struct json_object *list)
 static int read_pattern(struct reader *r, const void *key, const char *text, size_t len)
 {
     struct schema *s = r->s;
-    struct known_pattern *patterns =
+    struct compiled_pattern *patterns =
         array_grow(s->patterns, s->pattern_count, &s->pattern_room, sizeof *patterns);
     if (!patterns)
         return error_memory(r->err);
     s->patterns = patterns;
-    struct known_pattern *known = &s->patterns[s->pattern_count];
-    *known = (struct known_pattern){ .key = key };
-    int rc = pattern_compile(text, len, &known->pattern, r->err);
+    struct compiled_pattern *compiled = &s->patterns[s->pattern_count];
+    *compiled = (struct compiled_pattern){ .key = key };
+    int rc = pattern_compile(text, len, &compiled->pattern, r->err);
     if (rc < 0)
         return error_wrap(r->err, "the schema's pattern %.60s", text);
     s->pattern_count++;
@@ -193,7 +192,7 @@ static int read_type(struct reader *r, struct json_object *says)
                     : are_strings(says, schema_is_type) && json_object_array_length(says) > 0;
     return fine ? 0
                 : schema_parse_wrong(r,
-                      "a name of a JSON type, or a list of such (string, integer, number, "
+                      "the name of a JSON type, or a list of names (string, integer, number, "
                       "boolean, array, object, null)");
 }
 
@@ -203,7 +202,8 @@ static int read_ref(struct reader *r, struct json_object *says)
     const char *ref =
         json_object_is_type(says, json_type_string) ? json_object_get_string(says) : "";
     bool local = ref[0] == '#' && (ref[1] == '/' || ref[1] == '\0');
-    return local ? 0 : schema_parse_wrong(r, "a place in the schema itself (\"#/$defs/NAME\")");
+    return local ? 0
+                 : schema_parse_wrong(r, "a reference into the schema itself (\"#/$defs/NAME\")");
 }
 
 static bool schema_parse_is_number(struct json_object *o)
@@ -219,7 +219,7 @@ static int schema_parse_read_number(struct reader *r, enum shape shape, struct j
     if (shape == SHAPE_POSITIVE)
         return n > 0 ? 0 : schema_parse_wrong(r, "a number above 0");
     bool whole = n >= 0 && n < 1e15 && n == (double)(int64_t)n;
-    return whole ? 0 : schema_parse_wrong(r, "a whole number from 0 on");
+    return whole ? 0 : schema_parse_wrong(r, "a whole number of at least 0");
 }
 
 static int read_dialect(struct reader *r, struct json_object *says)
@@ -227,8 +227,8 @@ static int read_dialect(struct reader *r, struct json_object *says)
     const char *name =
         json_object_is_type(says, json_type_string) ? json_object_get_string(says) : "";
     size_t n = strlen(dialect);
-    bool known = strncmp(name, dialect, n) == 0 && (!name[n] || strcmp(name + n, "#") == 0);
-    return known ? 0 : schema_parse_wrong(r, "draft 2020-12, the only one that is supported,");
+    bool is_supported = strncmp(name, dialect, n) == 0 && (!name[n] || strcmp(name + n, "#") == 0);
+    return is_supported ? 0 : schema_parse_wrong(r, "draft 2020-12, the only supported one");
 }
 
 static int read_pattern_of(struct reader *r, struct json_object *says)
@@ -276,9 +276,7 @@ static int read_keyword(
     case SHAPE_DIALECT:
         return read_dialect(r, says);
     case SHAPE_ID: /* below the root, it would change the meaning of $ref */
-        return schema == r->s->root
-                   ? 0
-                   : schema_parse_wrong(r, "to be at the root, with nothing like it");
+        return schema == r->s->root ? 0 : schema_parse_wrong(r, "at the root, and the only one");
     }
     return 0;
 }
@@ -297,7 +295,8 @@ static int note_seen(struct reader *r, struct json_object *schema)
 static int refuse_keyword(struct reader *r, const char *name)
 {
     return error_set(r->err, ERROR_ARGUMENT,
-        "the schema's keyword '%.60s' is not supported (docs/answers.md has those that are)", name);
+        "the schema's keyword '%.60s' is not supported; docs/answers.md lists the supported ones",
+        name);
 }
 
 static int schema_parse_read_schema(struct reader *r, struct json_object *schema)
@@ -336,7 +335,7 @@ static int check_refs(const struct schema *s, struct error *err)
         const char *ref = json_get_string(s->seen[i], "$ref", NULL);
         if (ref && !is_seen(s, schema_resolve(s, ref)))
             return error_set(
-                err, ERROR_ARGUMENT, "the schema's $ref '%.100s' leads to no schema", ref);
+                err, ERROR_ARGUMENT, "the schema's $ref '%.100s' does not lead to a schema", ref);
     }
     return 0;
 }

@@ -2,6 +2,7 @@
 #ifndef DROSTE_BASE_OS_ANCILLARY_H
 #define DROSTE_BASE_OS_ANCILLARY_H
 
+#include <errno.h>
 #include <stdbool.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -45,6 +46,27 @@ static inline size_t ancillary_take(struct msghdr *m, int *fds, size_t most)
         }
     }
     return taken;
+}
+
+/* Receives one message and up to `most` descriptors, close-on-exec, whose number goes to `count`.
+ * Returns the length, 0 at the end, or -1 with errno. */
+static inline ssize_t ancillary_receive(
+    int from, void *data, size_t size, int flags, int *fds, int most, int *count)
+{
+    ANCILLARY(8) room;
+    struct iovec iov = { data, size };
+    struct msghdr m = {
+        .msg_iov = &iov,
+        .msg_iovlen = 1,
+        .msg_control = room.bytes,
+        .msg_controllen = sizeof room.bytes,
+    };
+    ssize_t n;
+    do
+        n = recvmsg(from, &m, MSG_CMSG_CLOEXEC | flags);
+    while (n < 0 && errno == EINTR);
+    *count = n > 0 ? (int)ancillary_take(&m, fds, (size_t)most) : 0;
+    return n;
 }
 
 #endif

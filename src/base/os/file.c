@@ -137,7 +137,7 @@ static int file_make_directory(const char *path)
 int file_make_directories(const char *path, struct error *err)
 {
     if (path[0] == '\0')
-        return error_set(err, ERROR_IO, "the empty path is no directory");
+        return error_set(err, ERROR_IO, "an empty path is not a directory");
     cleanup_free char *copy = strdup(path);
     if (!copy)
         return error_memory(err);
@@ -147,7 +147,7 @@ int file_make_directories(const char *path, struct error *err)
         char was = *p;
         *p = '\0';
         if (file_make_directory(copy) < 0)
-            return error_set_errno(err, ERROR_IO, "making the directory %s", copy);
+            return error_set_errno(err, ERROR_IO, "creating the directory %s", copy);
         *p = was;
         if (was == '\0')
             return 0;
@@ -199,7 +199,7 @@ int file_memfd(const char *name, struct error *err)
     if (fd < 0 && errno == EINVAL)
         fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0)
-        return error_set_errno(err, ERROR_IO, "making a memory file");
+        return error_set_errno(err, ERROR_IO, "creating a memory file");
     return fd;
 }
 

@@ -148,7 +148,7 @@ int process_start(struct process *p, struct loop *loop, const char *path, const 
     int rc = 0;
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, in) < 0 || pipe2(out, O_CLOEXEC) < 0 ||
         (!p->aloud && pipe2(complaints, O_CLOEXEC) < 0))
-        rc = error_set_errno(err, ERROR_IO, "making pipes for %.60s%.100s", what, path);
+        rc = error_set_errno(err, ERROR_IO, "creating pipes for %.60s%.100s", what, path);
     const int ends[] = { in[1], out[1], p->aloud ? STDERR_FILENO : complaints[1] };
     if (rc == 0)
         rc = spawn_with_words(p, path, what, ends, err);

@@ -166,7 +166,7 @@ static int tree_leave(struct tree_walk *w, struct error *err)
         return 0;
     }
     errno = ESTALE;
-    return error_set_errno(err, ERROR_IO, "a directory was moved while it was looked at");
+    return error_set_errno(err, ERROR_IO, "a directory was moved while it was being read");
 }
 
 int tree_walk_step(struct tree_walk *w, size_t entries, struct error *err)

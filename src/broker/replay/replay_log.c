@@ -21,12 +21,13 @@ struct replay_log {
     struct recorded_cell *cells;
     size_t cell_count, cell_room, next_cell;
     int64_t turns;
-    size_t bytes; /* bytes of all values */
+    size_t bytes;        /* bytes of all values */
+    size_t result_bytes; /* of rich results */
 };
 
 /* ---- reading the record ---- */
 
-static struct recorded_value replay_log_take_value(const struct store_value *value)
+static struct recorded_value replay_log_take_value(const droste_value *value)
 {
     struct recorded_value v = { .len = value->len };
     if (value->hash)
@@ -34,7 +35,7 @@ static struct recorded_value replay_log_take_value(const struct store_value *val
     return v;
 }
 
-static int take_turn(void *arg, const struct store_turn *turn, struct error *err)
+static int take_turn(void *arg, const droste_record_turn *turn, struct error *err)
 {
     struct replay_log *r = arg;
     if (strcmp(turn->run, r->run) == 0)
@@ -51,8 +52,8 @@ static size_t find_below(const struct replay_log *r, const char *id)
     return r->run_count;
 }
 
-static int replay_log_take_context(struct replay_log *r, const struct store_value *value,
-    struct recorded_run *run, struct error *err)
+static int replay_log_take_context(
+    struct replay_log *r, const droste_value *value, struct recorded_run *run, struct error *err)
 {
     cleanup_buf struct buf text = { 0 };
     cleanup_json struct json_object *o = NULL;
@@ -67,7 +68,7 @@ static int replay_log_take_context(struct replay_log *r, const struct store_valu
 }
 
 /* Older records lack the kind of a run's error; uses its status. */
-static enum error_code run_error_code(const struct store_run_end *end)
+static enum error_code run_error_code(const droste_record_run *end)
 {
     if (end->code)
         return error_code_named(end->code, ERROR_MODEL);
@@ -78,21 +79,20 @@ static enum error_code run_error_code(const struct store_run_end *end)
 }
 
 /* Sets the error for a child's parent; a child that the parent ended has no reason. */
-static void take_run_error(struct recorded_run *to, const struct store_run_end *end)
+static void take_run_error(struct recorded_run *to, const droste_record_run *end)
 {
     error_set(&to->error, run_error_code(end), "%s", end->error);
     if (strcmp(end->status, "timeout") != 0 && strcmp(end->status, "cancelled") != 0)
         error_wrap(&to->error, "child run %s", to->id);
 }
 
-static int replay_replay_log_take_run(void *arg, const struct store_run *run, struct error *err)
+static int replay_replay_log_take_run(void *arg, const droste_record_run *run, struct error *err)
 {
     struct replay_log *r = arg;
-    const struct store_run_begin *b = &run->begin;
-    const char *status = run->end.status, *parent = b->parent ? b->parent : "";
-    r->bytes += b->question.len + b->context.len + b->limits.len + b->tools.len + b->settings.len +
-                b->context_data.len + run->end.answer.len;
-    if (strcmp(b->id, r->run) == 0)
+    const char *status = run->status, *parent = run->parent ? run->parent : "";
+    r->bytes += run->question.len + run->context.len + run->limits.len + run->tools.len +
+                run->settings.len + run->context_data.len + run->answer.len;
+    if (strcmp(run->id, r->run) == 0)
         return 0;
     void *runs = array_grow(r->runs, r->run_count, &r->run_room, sizeof *r->runs);
     if (!runs)
@@ -103,19 +103,19 @@ static int replay_replay_log_take_run(void *arg, const struct store_run *run, st
     *to = (struct recorded_run){ .own = strcmp(parent, r->run) == 0,
         .top = up < r->run_count ? r->runs[up].top : r->run_count,
         .seq = run->seq,
-        .cell = b->parent_cell,
-        .depth = (unsigned)b->depth,
+        .cell = run->parent_cell,
+        .depth = (unsigned)run->depth,
         .ended = strcmp(status, "running") != 0 && strcmp(status, "interrupted") != 0,
-        .model = strdup(b->model),
-        .question = replay_log_take_value(&b->question),
-        .answer = replay_log_take_value(&run->end.answer),
+        .model = strdup(run->model),
+        .question = replay_log_take_value(&run->question),
+        .answer = replay_log_take_value(&run->answer),
         .started_ms = run->started_ms,
         .ended_ms = run->ended_ms };
-    snprintf(to->id, sizeof to->id, "%s", b->id);
+    snprintf(to->id, sizeof to->id, "%s", run->id);
     r->run_count++;
-    if (to->ended && run->end.error)
-        take_run_error(to, &run->end);
-    return to->model ? replay_log_take_context(r, &b->context, to, err) : error_memory(err);
+    if (to->ended && run->error)
+        take_run_error(to, run);
+    return to->model ? replay_log_take_context(r, &run->context, to, err) : error_memory(err);
 }
 
 /* Adds a call of the run or of a child run; NULL without memory. */
@@ -131,78 +131,80 @@ static struct recorded_call *add_call(struct replay_log *r, bool own)
     return &(*list)[(*count)++];
 }
 
-static int replay_log_take_call(void *arg, const struct store_call *call, struct error *err)
+static int replay_log_take_call(void *arg, const droste_record_call *call, struct error *err)
 {
     struct replay_log *r = arg;
-    const struct store_call_end *e = &call->end;
-    bool own = strcmp(call->begin.run, r->run) == 0;
-    size_t run = own ? 0 : find_below(r, call->begin.run);
-    r->bytes += call->begin.request.len + e->reply.len;
+    bool own = strcmp(call->run, r->run) == 0;
+    size_t run = own ? 0 : find_below(r, call->run);
+    r->bytes += call->request.len + call->reply.len;
     if (!own && run == r->run_count)
-        return error_set(err, ERROR_STORE, "the record has calls of a run that it does not have");
+        return error_set(err, ERROR_STORE, "the record has calls of a run that is missing from it");
     struct recorded_call *c = add_call(r, own);
     if (!c)
         return error_memory(err);
     *c = (struct recorded_call){ .id = call->id,
         .run = run,
-        .turn = call->begin.turn,
-        .cell = call->begin.cell,
-        .root = store_is_loop_call(call->begin.kind),
-        .summary = strcmp(call->begin.kind, "summary") == 0,
-        .tool = strcmp(call->begin.kind, "tool") == 0,
+        .turn = call->turn,
+        .cell = call->cell,
+        .root = call->from_loop,
+        .summary = strcmp(call->kind, "summary") == 0,
+        .tool = strcmp(call->kind, "tool") == 0,
         .ended = call->ended_ms != 0,
-        .model = strdup(call->begin.model),
-        .request = replay_log_take_value(&call->begin.request),
-        .reply = replay_log_take_value(&e->reply),
-        .finish = strdup(e->finish ? e->finish : ""),
-        .depth = (unsigned)call->begin.depth,
-        .cost = e->cost,
-        .usage = { .input_tokens = e->input_tokens,
-            .output_tokens = e->output_tokens,
-            .estimated = e->estimated },
-        .attempts = (unsigned)e->attempts,
-        .seconds = e->seconds,
+        .model = strdup(call->model),
+        .request = replay_log_take_value(&call->request),
+        .reply = replay_log_take_value(&call->reply),
+        .finish = strdup(call->finish ? call->finish : ""),
+        .depth = (unsigned)call->depth,
+        .cost = call->cost,
+        .usage = { .input_tokens = call->input_tokens,
+            .output_tokens = call->output_tokens,
+            .estimated = call->estimated },
+        .attempts = (unsigned)call->attempts,
+        .seconds = call->seconds,
         .started_ms = call->started_ms,
         .ended_ms = call->ended_ms };
-    snprintf(c->key, sizeof c->key, "%s", call->begin.key ? call->begin.key : "");
+    snprintf(c->key, sizeof c->key, "%s", call->key ? call->key : "");
     if (!own && c->root)
         r->runs[run].begun = true;
-    if (c->ended && strcmp(e->status, "ok") != 0)
-        error_set(&c->error, error_code_named(e->status, ERROR_MODEL), "%s",
-            e->error ? e->error : e->status);
+    if (c->ended && strcmp(call->status, "ok") != 0)
+        error_set(&c->error, error_code_named(call->status, ERROR_MODEL), "%s",
+            call->error ? call->error : call->status);
     return c->model && c->finish ? 0 : error_memory(err);
 }
 
-static int replay_log_take_cell(void *arg, const struct store_cell *cell, struct error *err)
+static int replay_log_take_cell(void *arg, const droste_record_cell *cell, struct error *err)
 {
     struct replay_log *r = arg;
-    const struct store_cell_end *e = &cell->end;
-    r->bytes += cell->begin.code.len + e->standard_output.len + e->standard_error.len +
-                e->submit.len + e->error.len + e->variables.len;
-    if (strcmp(cell->begin.run, r->run) != 0)
+    r->bytes += cell->code.len + cell->standard_output.len + cell->standard_error.len +
+                cell->submit.len + cell->error.len + cell->variables.len;
+    for (size_t i = 0; i < cell->media_count; i++) {
+        r->bytes += cell->media[i].value.len;
+        r->result_bytes += cell->media[i].value.len;
+    }
+    if (strcmp(cell->run, r->run) != 0)
         return 0;
     void *cells = array_grow(r->cells, r->cell_count, &r->cell_room, sizeof *r->cells);
     if (!cells)
         return error_memory(err);
     r->cells = cells;
     struct recorded_cell *c = &r->cells[r->cell_count++];
-    bool first = r->cell_count == 1 || c[-1].turn != cell->begin.turn;
+    bool first = r->cell_count == 1 || c[-1].turn != cell->turn;
     *c = (struct recorded_cell){ .id = cell->id,
-        .turn = cell->begin.turn,
+        .turn = cell->turn,
         .number = first ? 1 : c[-1].number + 1,
         .ended = cell->ended_ms != 0,
-        .status = strdup(e->status),
-        .killed = e->killed ? strdup(e->killed) : NULL,
-        .code = replay_log_take_value(&cell->begin.code),
-        .out = replay_log_take_value(&e->standard_output),
-        .err = replay_log_take_value(&e->standard_error),
-        .submit = replay_log_take_value(&e->submit),
-        .error = replay_log_take_value(&e->error),
-        .seconds = e->seconds,
+        .status = strdup(cell->status),
+        .killed = cell->killed ? strdup(cell->killed) : NULL,
+        .code = replay_log_take_value(&cell->code),
+        .out = replay_log_take_value(&cell->standard_output),
+        .err = replay_log_take_value(&cell->standard_error),
+        .submit = replay_log_take_value(&cell->submit),
+        .error = replay_log_take_value(&cell->error),
+        .seconds = cell->seconds,
         .started_ms = cell->started_ms,
         .ended_ms = cell->ended_ms };
-    c->died = c->ended && (e->killed || strcmp(e->status, "lost") == 0);
-    return c->status && (!e->killed || c->killed) ? 0 : error_memory(err);
+    c->died = c->ended && (cell->killed || strcmp(cell->status, "lost") == 0);
+    return c->status && (!cell->killed || c->killed) ? 0 : error_memory(err);
 }
 
 /* Whether the cell cannot have received the answer: it was past its deadline or had dropped the
@@ -291,7 +293,7 @@ void replay_log_free(struct replay_log *r)
 int replay_log_read(
     struct replay_log *r, const struct recorded_value *value, struct buf *out, struct error *err)
 {
-    struct store_value stored = { .hash = value->hash, .len = value->len };
+    droste_value stored = { .hash = value->hash, .len = value->len };
     if (!value->hash[0])
         return 0;
     return store_value_read(r->store, &stored, SIZE_MAX, store_append_piece, out, err);
@@ -307,6 +309,11 @@ int64_t replay_log_turns(const struct replay_log *r)
 size_t replay_log_bytes(const struct replay_log *r)
 {
     return r->bytes;
+}
+
+size_t replay_log_result_bytes(const struct replay_log *r)
+{
+    return r->result_bytes;
 }
 
 struct recorded_call *replay_log_call_at(struct replay_log *r, size_t index)
@@ -413,8 +420,8 @@ void replay_log_untake(struct replay_log *r, struct recorded_call *call)
 
 struct recorded_call *replay_log_unasked(struct replay_log *r, int64_t cell)
 {
-    struct recorded_cell *known = replay_log_cell_find(r, cell);
-    for (size_t i = 0; known && known->calls > 0 && i < r->call_count; i++)
+    struct recorded_cell *found = replay_log_cell_find(r, cell);
+    for (size_t i = 0; found && found->calls > 0 && i < r->call_count; i++)
         if (replay_log_is_open(&r->calls[i]) && r->calls[i].cell == cell)
             return &r->calls[i];
     return NULL;
@@ -485,17 +492,17 @@ struct recorded_run *replay_log_unasked_run(struct replay_log *r, int64_t cell)
 
 int64_t replay_log_unasked_ms(struct replay_log *r, int64_t cell)
 {
-    const struct recorded_cell *known = replay_log_cell_find(r, cell);
-    int64_t last_ms = known ? known->started_ms : 0;
-    for (size_t i = 0; known && i < r->call_count; i++)
+    const struct recorded_cell *found = replay_log_cell_find(r, cell);
+    int64_t last_ms = found ? found->started_ms : 0;
+    for (size_t i = 0; found && i < r->call_count; i++)
         if (replay_log_is_open(&r->calls[i]) && r->calls[i].cell == cell &&
             r->calls[i].started_ms > last_ms)
             last_ms = r->calls[i].started_ms;
-    for (size_t i = 0; known && i < r->run_count; i++)
+    for (size_t i = 0; found && i < r->run_count; i++)
         if (r->runs[i].own && !r->runs[i].asked && r->runs[i].cell == cell &&
             r->runs[i].started_ms > last_ms)
             last_ms = r->runs[i].started_ms;
-    return known ? last_ms - known->started_ms : 0;
+    return found ? last_ms - found->started_ms : 0;
 }
 
 struct lm_reply replay_log_spent(const struct recorded_call *call)

@@ -83,6 +83,8 @@ void replay_log_free(struct replay_log *r);
 int64_t replay_log_turns(const struct replay_log *r);
 /* Bytes of all values of the run and its child runs; counts duplicates twice. */
 size_t replay_log_bytes(const struct replay_log *r);
+/* Of them, bytes of rich results. */
+size_t replay_log_result_bytes(const struct replay_log *r);
 /* Returns the steps in order of their start; NULL after the last. */
 struct recorded_call *replay_log_call_at(struct replay_log *r, size_t index);
 struct recorded_cell *replay_log_cell_at(struct replay_log *r, size_t index);

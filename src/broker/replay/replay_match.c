@@ -12,13 +12,20 @@
  * run. While it is idle, one of its threads may be sleeping, but for no longer than the others took
  * originally; after that no call will come, and the run has diverged.
  */
+#include "broker/replay/replay_match.h"
+
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/hash.h"
+#include "base/loop.h"
 #include "base/text.h"
-#include "broker/internal.h"
+#include "broker/ask.h"
+#include "broker/replay/replay_log.h"
+#include "session/session.h"
 
 enum {
     LOOK_MS = 250,         /* interval of checks on a guest with due calls */
@@ -37,9 +44,10 @@ int replay_match_find_call(struct item *item, const char *text, size_t len, stru
     if (rc < 0)
         return rc;
     const char *fallback = b->options.lm ? lm_name(b->options.lm) : "";
-    item->known = replay_log_find(r, b->cell, item->ask->is_tool, item->ask->model, fallback, hash);
-    if (item->known)
-        replay_log_take(r, item->known);
+    item->replay_call =
+        replay_log_find(r, b->cell, item->ask->is_tool, item->ask->model, fallback, hash);
+    if (item->replay_call)
+        replay_log_take(r, item->replay_call);
     return 0;
 }
 
@@ -52,29 +60,44 @@ int replay_match_find_run(
     int rc = hash_sha256(question, len, hash, err);
     if (rc < 0)
         return rc;
-    item->replay_match_run =
+    item->replay_run =
         replay_log_find_run(r, b->cell, item->ask->model, lm_name(b->options.lm), hash, context);
-    if (item->replay_match_run)
-        replay_log_take_run(r, item->replay_match_run);
+    if (item->replay_run)
+        replay_log_take_run(r, item->replay_run);
     return 0;
 }
 
 void replay_match_forget(struct item *item)
 {
-    if (item->known)
-        replay_log_untake(item->ask->broker->options.recorded, steal(&item->known));
-    if (item->replay_match_run)
-        replay_log_untake_run(item->ask->broker->options.recorded, steal(&item->replay_match_run));
+    if (item->replay_call)
+        replay_log_untake(item->ask->broker->options.recorded, steal(&item->replay_call));
+    if (item->replay_run)
+        replay_log_untake_run(item->ask->broker->options.recorded, steal(&item->replay_run));
 }
 
 /* ---- recorded requests ---- */
+
+static void keep_tool_call(struct item *item, const struct recorded_call *call)
+{
+    struct replay_log *r = item->ask->broker->options.recorded;
+    cleanup_buf struct buf text = { 0 };
+    item->error = (struct error){ 0 };
+    if (!call->reply.hash[0])
+        item->error = call->error; /* cancelled, or not an exception of the tool */
+    else if (replay_log_read(r, &call->reply, &text, &item->error) < 0)
+        return;
+    else if (call->error.code == ERROR_NONE)
+        item_keep_text(item, buf_text(&text), text.len, false);
+    else
+        item_keep_failure(item, buf_steal(&text));
+}
 
 static void keep_call(struct item *item, const struct recorded_call *call)
 {
     struct broker *b = item->ask->broker;
     cleanup_buf struct buf text = { 0 };
     if (call->tool) {
-        tool_keep_recorded(item, call);
+        keep_tool_call(item, call);
         return;
     }
     item->error = call->error;
@@ -97,69 +120,64 @@ static void keep_run(struct item *item, const struct recorded_run *run)
 }
 
 /* Empty if not recorded. */
-static void keep_known(struct item *item)
+static void replay_match_keep(struct item *item)
 {
-    if (item->known)
-        keep_call(item, item->known);
-    else if (item->replay_match_run)
-        keep_run(item, item->replay_match_run);
+    if (item->replay_call)
+        keep_call(item, item->replay_call);
+    else if (item->replay_run)
+        keep_run(item, item->replay_run);
 }
 
 /* Sets the recorded answer; returns 1 or an error. */
-static int give_known(struct item *item, bool late)
+static int replay_match_answer(struct item *item, bool late)
 {
     if (late) {
         item->waits = WAITS_FOR_CELL;
         return 1;
     }
-    keep_known(item);
+    replay_match_keep(item);
     item_over(item);
     return 1;
 }
 
 /* Makes a recording skip the line that it answered then. */
-static int skip_recorded_known(struct broker *b, const struct recorded_call *known,
+static int replay_match_skip(struct broker *b, const struct recorded_call *match,
     struct lm_request *request, struct error *err)
 {
     struct lm *lm = b->options.lm;
-    return replay_log_is_of(known, lm, b->options.asks_nobody) ? lm_skip_recorded(lm, request, err)
+    return replay_log_is_of(match, lm, b->options.asks_nobody) ? lm_skip_recorded(lm, request, err)
                                                                : 0;
 }
 
-static int take_known(struct item *item, struct lm_request *request, const struct budget_call *call,
-    const char *text, size_t len, struct error *err)
+/* Repeats an open call with its key: the provider may have been paid for it. */
+static int replay_match_call(struct item *item, struct lm_request *request, struct error *err)
 {
-    struct broker *b = item->ask->broker;
-    struct recorded_call *known = item->known;
-    if (!known->ended) {
-        item->record = known->id;
-        request->key = known->key[0] ? known->key : NULL;
-        int rc = model_begin(item, request, call, text, len, err);
-        return rc < 0 ? rc : 1;
+    struct recorded_call *match = item->replay_call;
+    if (!match->ended) {
+        item->record = match->id;
+        request->key = match->key[0] ? match->key : NULL;
+        return 0;
     }
-    int rc = skip_recorded_known(b, known, request, err);
-    return rc < 0 ? rc : give_known(item, known->late);
+    int rc = replay_match_skip(item->ask->broker, match, request, err);
+    return rc < 0 ? rc : replay_match_answer(item, match->late);
 }
 
-static int take_known_run(struct item *item, const char *prompt, size_t len, struct error *err)
+static int replay_match_run(struct item *item, struct error *err)
 {
     struct broker_options *o = &item->ask->broker->options;
-    struct recorded_run *known = item->replay_match_run;
-    if (!known->ended) {
-        int rc = child_begin(item, prompt, len, known, err);
-        known->on = rc == 0;
-        return rc < 0 ? rc : 1;
-    }
-    int rc = o->children->pass(o->children_arg, known, err);
-    return rc < 0 ? rc : give_known(item, known->late);
+    struct recorded_run *match = item->replay_run;
+    if (!match->ended)
+        return 0;
+    int rc = o->children->pass(o->children_arg, match, err);
+    return rc < 0 ? rc : replay_match_answer(item, match->late);
 }
 
 /* Repeats an open call, whose outcome is unknown. */
-static int take_known_tool(struct item *item)
+static int replay_match_tool(struct item *item)
 {
-    if (item->known->ended)
-        return give_known(item, item->known->late);
-    item->record = item->known->id;
+    if (item->replay_call->ended)
+        return replay_match_answer(item, item->replay_call->late);
+    item->record = item->replay_call->id;
     return 0;
 }
 
@@ -191,8 +209,8 @@ static void replay_match_diverge(const struct item *item, const char *text, size
         if (shown.data[i] == '\n')
             shown.data[i] = ' ';
     error_set(&why, ERROR_MODEL_REPLAY,
-        "turn %lld, cell %lld, call %lld: the code asks %sfor '%.80s%s', which is not what the "
-        "record says; the run cannot be resumed",
+        "turn %lld, cell %lld, call %lld: the code asks %sfor '%.80s%s', which differs from the "
+        "record; the run cannot be resumed",
         (long long)b->turn, (long long)(cell ? cell->number : 0),
         (long long)(unasked ? unasked->number : replay_log_asked(r, b->cell) + 1),
         item->is_run ? "a child run " : "", buf_text(&shown), n < len ? "…" : "");
@@ -246,21 +264,20 @@ static int start_unknown(struct item *item, const struct budget_call *call, stru
 }
 
 int replay_match_start(struct item *item, struct lm_request *request,
-    const struct budget_call *call, const char *text, size_t len, struct error *err)
+    const struct budget_call *call, struct error *err)
 {
-    return item->known ? take_known(item, request, call, text, len, err)
-                       : start_unknown(item, call, err);
+    return item->replay_call ? replay_match_call(item, request, err)
+                             : start_unknown(item, call, err);
 }
 
-int replay_match_start_run(struct item *item, const char *prompt, size_t len, struct error *err)
+int replay_match_start_run(struct item *item, struct error *err)
 {
-    return item->replay_match_run ? take_known_run(item, prompt, len, err)
-                                  : start_unknown(item, NULL, err);
+    return item->replay_run ? replay_match_run(item, err) : start_unknown(item, NULL, err);
 }
 
 int replay_match_start_tool(struct item *item, struct error *err)
 {
-    return item->known ? take_known_tool(item) : start_unknown(item, NULL, err);
+    return item->replay_call ? replay_match_tool(item) : start_unknown(item, NULL, err);
 }
 
 int replay_match_may_ask(struct item *item, struct error *err)
@@ -269,7 +286,7 @@ int replay_match_may_ask(struct item *item, struct error *err)
     if (!o->asks_nobody)
         return 0;
     replay_match_diverge(item, item->asked, item->asked_len);
-    return error_set(err, ERROR_MODEL_REPLAY, "no model is called while a run is replayed");
+    return error_set(err, ERROR_MODEL_REPLAY, "models are not called while a run is replayed");
 }
 
 /* ---- waiting requests ---- */
@@ -277,7 +294,7 @@ int replay_match_may_ask(struct item *item, struct error *err)
 void replay_match_cancel(struct item *item)
 {
     if (item->waits == WAITS_FOR_CELL)
-        keep_known(item);
+        replay_match_keep(item);
     item->waits = WAITS_NOT;
 }
 

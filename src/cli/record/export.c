@@ -1,7 +1,7 @@
 /* cli/record/export.c: see export.h.
  *
- * The record hands out what a tree of runs did in its order; each step becomes a line as it comes,
- * with values in pieces, so that memory does not grow with the record.
+ * The record visits the steps of a tree of runs in order. Each step is written as a line at once,
+ * with its values in pieces, so that memory does not grow with the record.
  */
 #include "cli/record/export.h"
 
@@ -18,7 +18,7 @@
 
 /* ---- lines ---- */
 
-/* How much of a value a page has, by how large the page is already: a run of any size opens. */
+/* Limits the values of a page by its size so far, so that a browser can open a run of any size. */
 static size_t page_cut(int64_t written)
 {
     static const struct {
@@ -99,13 +99,13 @@ const droste_record_visitor export_visitor = { .run = export_write_run,
     .children = true,
     .lazy = true };
 
-static int export_write_lines(droste_record *record, const char (*ids)[DROSTE_RUN_ID_SIZE],
-    size_t count, FILE *file, droste_error *err)
+static int export_write_lines(
+    droste_record *record, const struct page_runs *runs, FILE *file, droste_error *err)
 {
     cleanup_steps struct steps_out o = { .record = record, .file = file };
     int rc = 0;
-    for (size_t i = 0; i < count && rc == 0; i++)
-        rc = droste_record_visit(record, ids[i], &export_visitor, &o, err);
+    for (size_t i = 0; i < runs->count && rc == 0; i++)
+        rc = droste_record_visit(record, runs->ids[i], &export_visitor, &o, err);
     return rc;
 }
 
@@ -113,11 +113,11 @@ static int export_write_lines(droste_record *record, const char (*ids)[DROSTE_RU
 
 struct target {
     const char *path; /* NULL: standard output */
-    char *draft;      /* what becomes `path` at the end; NULL: it is written itself */
+    char *draft;      /* renamed to `path` at the end; NULL: writes to `path` */
     FILE *file;
 };
 
-/* Beside what it becomes, for its owner only. */
+/* In the same directory as the target, readable by its owner only. */
 static int open_draft(struct target *t, droste_error *err)
 {
     struct buf name = { 0 };
@@ -163,17 +163,17 @@ static int close_target(struct target *t, int rc, droste_error *err)
     return rc;
 }
 
-int export_runs(droste_record *record, const char (*ids)[DROSTE_RUN_ID_SIZE], size_t count,
-    enum export_format format, const char *out, droste_error *err)
+int export_runs(droste_record *record, const struct page_runs *runs, enum export_format format,
+    const char *out, droste_error *err)
 {
     struct target target;
     int rc = open_target(&target, out, err);
     if (rc < 0)
         return rc;
     if (format == EXPORT_HTML)
-        rc = page_write(record, ids[0], target.file, err);
+        rc = page_write(record, runs, target.file, err);
     else
-        rc = export_write_lines(record, ids, count, target.file, err);
+        rc = export_write_lines(record, runs, target.file, err);
     rc = close_target(&target, rc, err);
     return rc < 0 && target.path
                ? cli_set_error(err, err->code, "exporting to %.80s: %s", target.path, err->text)

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "droste.h"
+#include "cli/record/page.h"
 #include "cli/record/steps.h"
 
 enum export_format { EXPORT_JSONL, EXPORT_HTML };
@@ -13,9 +14,9 @@ enum export_format { EXPORT_JSONL, EXPORT_HTML };
 enum { EXPORT_SCHEMA = 1 };
 
 /* Writes the runs to the file `out`, or to standard output where it is NULL or "-". A file appears
- * when it is whole, or not at all. `ids`: DROSTE_RUN_ID_SIZE bytes each. A page is of one run. */
-int export_runs(droste_record *record, const char (*ids)[DROSTE_RUN_ID_SIZE], size_t count,
-    enum export_format format, const char *out, droste_error *err);
+ * when it is whole, or not at all. */
+int export_runs(droste_record *record, const struct page_runs *runs, enum export_format format,
+    const char *out, droste_error *err);
 
 /* A visitor that writes each step as a line to its argument, a struct steps_out. */
 extern const droste_record_visitor export_visitor;

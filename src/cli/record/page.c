@@ -1,9 +1,9 @@
 /* cli/record/page.c: see page.h.
  *
- * The page is web/, with three places to fill: its title, the facts of the run, and the record's
- * lines. The facts are plain HTML, for whoever reads without JavaScript; the rest is drawn from the
- * lines by the page's own script. Everything that comes from the record is the text of strangers:
- * here it is escaped, and there no '<' of it is ever written.
+ * The page is web/, with three places to fill: its title, the facts of each run, and the record's
+ * lines. The facts are plain HTML, for readers without JavaScript; the rest is drawn from the lines
+ * by the page's own script. Texts of the record are escaped in the facts, and in the lines no '<'
+ * of them is ever written.
  */
 #include "cli/record/page.h"
 
@@ -16,6 +16,7 @@
 #include "cli/cli.h"
 #include "cli/embedded.h"
 #include "cli/record/export.h"
+#include "cli/record/grades.h"
 #include "cli/record/show.h"
 
 enum {
@@ -23,6 +24,7 @@ enum {
     QUESTION_MOST = 8 << 10, /* bytes */
     ANSWER_MOST = 64 << 10,
     CONTEXT_MOST = 64 << 10,
+    SEVERAL_MOST = 4 << 10, /* of a question or an answer, if there are several runs */
 };
 
 /* ---- text into HTML ---- */
@@ -61,9 +63,15 @@ static void append_html_text(struct buf *out, const char *text)
 
 struct page {
     droste_record *record;
+    const struct page_runs *runs;
     FILE *file;
     struct buf title, facts;
 };
+
+static size_t page_most(const struct page *p, size_t most)
+{
+    return p->runs->count > 1 ? SEVERAL_MOST : most;
+}
 
 static void add_fact(struct buf *out, const char *name, const char *text)
 {
@@ -83,6 +91,23 @@ __attribute__((format(printf, 3, 4))) static void add_fact_f(
     buf_vprintf(&text, format, args);
     va_end(args);
     add_fact(out, name, buf_text(&text));
+}
+
+static void add_count(struct buf *out, const char *name, int64_t number)
+{
+    cleanup_buf struct buf text = { 0 };
+    text_append_grouped(&text, number);
+    add_fact(out, name, buf_text(&text));
+}
+
+static void add_tokens(struct buf *out, const droste_record_run *run)
+{
+    cleanup_buf struct buf text = { 0 };
+    text_append_grouped(&text, run->input_tokens);
+    buf_puts(&text, " in, ");
+    text_append_grouped(&text, run->output_tokens);
+    buf_puts(&text, " out");
+    add_fact(out, "tokens", buf_text(&text));
 }
 
 static void add_cost(struct buf *out, const droste_record_run *run)
@@ -124,10 +149,9 @@ static int add_facts(struct page *p, const droste_record_run *run, droste_error 
     add_fact(out, "environment", run->environment);
     add_fact(out, "isolation", run->isolation ? run->isolation : "not known");
     if (run->ended_ms) {
-        add_fact_f(out, "turns", "%lld", (long long)run->iterations);
-        add_fact_f(out, "model calls", "%lld", (long long)run->calls);
-        add_fact_f(out, "tokens", "%lld in, %lld out", (long long)run->input_tokens,
-            (long long)run->output_tokens);
+        add_count(out, "turns", run->iterations);
+        add_count(out, "model calls", run->calls);
+        add_tokens(out, run);
         add_fact_f(out, "time", "%.2f s", run->seconds);
     }
     add_cost(out, run);
@@ -137,7 +161,7 @@ static int add_facts(struct page *p, const droste_record_run *run, droste_error 
     return rc;
 }
 
-/* The beginning of a value, with a word where there is more. */
+/* The beginning of a value, and its size if it was cut. */
 static int page_add_value(
     struct page *p, struct buf *out, const droste_value *value, size_t most, droste_error *err)
 {
@@ -153,19 +177,20 @@ static int page_add_value(
 static int add_answer(struct page *p, const droste_record_run *run, droste_error *err)
 {
     const droste_value *answer = &run->answer;
+    size_t most = page_most(p, ANSWER_MOST);
     cleanup_json struct json_object *o = NULL;
     cleanup_buf struct buf text = { 0 };
     int rc = 0;
     if (!answer->hash)
         return 0;
     buf_puts(&p->facts, "<pre>");
-    if (answer->len <= ANSWER_MOST)
+    if (answer->len <= most)
         rc = droste_record_read(p->record, answer, SIZE_MAX, steps_append_piece, &text, err);
     if (rc == 0 && json_parse(buf_text(&text), text.len, &json_limits_large, &o, NULL) == 0 &&
         json_object_is_type(o, json_type_string))
         append_html(&p->facts, json_object_get_string(o), (size_t)json_object_get_string_len(o));
     else if (rc == 0)
-        rc = page_add_value(p, &p->facts, answer, ANSWER_MOST, err);
+        rc = page_add_value(p, &p->facts, answer, most, err);
     buf_puts(&p->facts, "</pre>");
     return rc;
 }
@@ -175,7 +200,7 @@ static int add_outcome(struct page *p, const droste_record_run *run, droste_erro
     const char *status = run->status;
     buf_printf(
         &p->facts, "<div class=\"answer%s\">\n<span class=\"pill", run->answer.hash ? "" : " none");
-    if (text_is_name(status)) /* else it is no word of ours, and no class */
+    if (text_is_name(status)) /* anything else is not safe as a class */
         buf_printf(&p->facts, " %s", status);
     buf_puts(&p->facts, "\">");
     append_html_text(&p->facts, status);
@@ -204,12 +229,14 @@ static int add_title(struct page *p, const droste_record_run *run, droste_error 
 static int page_take_run(void *arg, const droste_record_run *run, droste_error *err)
 {
     struct page *p = arg;
-    int rc = add_title(p, run, err);
-    buf_puts(&p->facts, "<header>\n<div class=\"soft\">Droste run <span class=\"mono\">");
+    int rc = p->runs->count == 1 ? add_title(p, run, err) : 0;
+    buf_puts(&p->facts, "<header data-run=\"");
+    append_html_text(&p->facts, run->id);
+    buf_puts(&p->facts, "\">\n<div class=\"soft\">Droste run <span class=\"mono\">");
     append_html_text(&p->facts, run->id);
     buf_puts(&p->facts, "</span></div>\n<h1>");
     if (rc == 0)
-        rc = page_add_value(p, &p->facts, &run->question, QUESTION_MOST, err);
+        rc = page_add_value(p, &p->facts, &run->question, page_most(p, QUESTION_MOST), err);
     buf_puts(&p->facts, "</h1>\n");
     if (rc == 0)
         rc = add_outcome(p, run, err);
@@ -230,44 +257,69 @@ static int write_buf(struct page *p, const struct buf *text, droste_error *err)
     return cli_set_errno(err, DROSTE_ERROR_IO, "writing the page");
 }
 
-static int write_title(struct page *p, const char *run, droste_error *err)
+/* Of several runs: what they are. */
+static void add_summary(struct page *p)
+{
+    cleanup_buf struct buf name = { 0 };
+    const char *batch = p->runs->batch, *slash = batch ? strrchr(batch, '/') : NULL;
+    text_append_grouped(&name, (int64_t)p->runs->count);
+    buf_puts(&name, " runs");
+    if (batch)
+        buf_printf(&name, " of %s", slash ? slash + 1 : batch);
+    append_html(&p->title, buf_text(&name), name.len);
+    buf_puts(&p->title, " · Droste");
+    buf_puts(&p->facts, "<header id=\"summary\">\n<div class=\"soft\">Droste</div>\n<h1>");
+    append_html(&p->facts, buf_text(&name), name.len);
+    buf_puts(&p->facts, "</h1>\n</header>\n");
+}
+
+static int write_title(struct page *p, droste_error *err)
 {
     static const droste_record_visitor visitor = { .run = page_take_run, .lazy = true };
-    int rc = droste_record_visit(p->record, run, &visitor, p, err);
+    int rc = 0;
+    if (p->runs->count != 1)
+        add_summary(p);
+    for (size_t i = 0; i < p->runs->count && rc == 0; i++)
+        rc = droste_record_visit(p->record, p->runs->ids[i], &visitor, p, err);
     return rc < 0 ? rc : write_buf(p, &p->title, err);
 }
 
-static int write_facts(struct page *p, const char *run, droste_error *err)
+static int write_facts(struct page *p, droste_error *err)
 {
     return write_buf(p, &p->facts, err);
 }
 
-static int page_write_lines(struct page *p, const char *run, droste_error *err)
+static int page_write_lines(struct page *p, droste_error *err)
 {
     cleanup_steps struct steps_out o = { .record = p->record, .file = p->file, .in_page = true };
-    return droste_record_visit(p->record, run, &export_visitor, &o, err);
+    int rc = 0;
+    for (size_t i = 0; i < p->runs->count && rc == 0; i++)
+        rc = droste_record_visit(p->record, p->runs->ids[i], &export_visitor, &o, err);
+    return rc == 0 && p->runs->batch ? grades_write(p->runs->batch, &o, err) : rc;
 }
 
-/* The places of web/page.html, in their order, and what stands there. */
+/* The places of web/page.html, in their order, and what is written there. */
 static const struct {
     const char *mark;
-    int (*write)(struct page *p, const char *run, droste_error *err);
+    int (*write)(struct page *p, droste_error *err);
 } places[] = {
     { "<!--title-->", write_title },
     { "<!--facts-->", write_facts },
     { "<!--lines-->", page_write_lines },
 };
 
-static int write_all(struct page *p, const char *run, droste_error *err)
+static int write_all(struct page *p, droste_error *err)
 {
     const char *at = (const char *)embedded_page, *end = at + embedded_page_size;
     for (size_t i = 0; i < array_length(places); i++) {
         size_t len = strlen(places[i].mark);
         const char *mark = memmem(at, (size_t)(end - at), places[i].mark, len);
         if (!mark)
-            return cli_set_error(err, DROSTE_ERROR_IO, "the page has no place %s", places[i].mark);
+            return cli_set_error(err, DROSTE_ERROR_IO,
+                "the page's template lacks the mark %s; this build is incomplete, rebuild it",
+                places[i].mark);
         fwrite(at, 1, (size_t)(mark - at), p->file);
-        int rc = places[i].write(p, run, err);
+        int rc = places[i].write(p, err);
         if (rc < 0)
             return rc;
         at = mark + len;
@@ -276,10 +328,10 @@ static int write_all(struct page *p, const char *run, droste_error *err)
     return ferror(p->file) ? cli_set_errno(err, DROSTE_ERROR_IO, "writing the page") : 0;
 }
 
-int page_write(droste_record *record, const char *run, FILE *file, droste_error *err)
+int page_write(droste_record *record, const struct page_runs *runs, FILE *file, droste_error *err)
 {
-    struct page p = { .record = record, .file = file };
-    int rc = write_all(&p, run, err);
+    struct page p = { .record = record, .runs = runs, .file = file };
+    int rc = write_all(&p, err);
     buf_free(&p.title);
     buf_free(&p.facts);
     return rc;

@@ -1,7 +1,7 @@
 /* cli/record/show.c: see show.h.
  *
- * The record hands out a run's steps in the order in which they began: a turn, the model's call,
- * the cells of its reply, each followed by the calls that it made. They are printed as they come.
+ * The record visits a run's steps in the order in which they began: a turn, the model's call, the
+ * cells of its reply, each followed by its calls. Each is printed at once.
  */
 #include "cli/record/show.h"
 
@@ -105,7 +105,7 @@ static bool show_is_blank(char c)
     return c == ' ' || c == '\t' || c == '\n' || c == '\r';
 }
 
-/* The first bytes of a text (four are enough for a character) with blanks in place of all space. */
+/* The first bytes of a text (at most four per character), with each white space as a blank. */
 static void show_collapse(struct buf *line, droste_value text, size_t max_bytes)
 {
     const char *p = text.data;
@@ -135,7 +135,7 @@ void show_one_line(struct buf *out, droste_value text, size_t max)
         buf_puts(out, "…");
 }
 
-/* The lines of a text, each behind a mark; all of them if `full`. */
+/* The lines of a text, each after a mark; all of them if `full`. */
 static void show_print_lines(const char *mark, const char *text, size_t len, bool full)
 {
     for (unsigned lines = 0; len > 0; lines++) {
@@ -178,12 +178,20 @@ static void show_one(struct buf *out, struct json_object *o)
 {
     const char *name = json_get_string(o, "name", NULL);
     int64_t files = json_get_int(o, "files", 0), left_out = json_get_int(o, "left_out", 0);
-    buf_printf(out, "%s%s%s, %lld bytes", name ? name : "", name ? " = " : "",
-        json_get_string(o, "source", "?"), (long long)json_get_int(o, "bytes", 0));
-    if (files > 0)
-        buf_printf(out, " in %lld files", (long long)files);
-    if (left_out > 0)
-        buf_printf(out, " (%lld more were left out)", (long long)left_out);
+    buf_printf(
+        out, "%s%s%s, ", name ? name : "", name ? " = " : "", json_get_string(o, "source", "?"));
+    text_append_grouped(out, json_get_int(o, "bytes", 0));
+    buf_puts(out, " bytes");
+    if (files > 0) {
+        buf_puts(out, " in ");
+        text_append_grouped(out, files);
+        buf_puts(out, " files");
+    }
+    if (left_out > 0) {
+        buf_puts(out, " (");
+        text_append_grouped(out, left_out);
+        buf_puts(out, " more omitted)");
+    }
 }
 
 void show_context(struct buf *out, const char *json, size_t len)
@@ -256,8 +264,9 @@ struct text_show {
     bool full;
     const char *run;
     struct child children[CHILDREN]; /* the first ones, in the order in which they began */
-    int64_t child_count;             /* of all */
-    int64_t cell, calls;             /* whose calls are being printed, and how many there were */
+    int64_t child_count;             /* of all children */
+    int64_t turn, in_turn;           /* of the last cell, and its number there */
+    int64_t cell, calls;             /* the current cell, and the number of its calls */
     struct timeline timeline;
 };
 
@@ -290,8 +299,8 @@ static void print_child(const char *mark, const struct child *c)
     putchar('\n');
 }
 
-/* The tree below a run, each run under its parent, of which each has one: the recursion ends even where a
- * file claims that runs are each other's parents, because those are below no run that is shown. */
+/* Prints the tree below a run. Each run has one parent, so the recursion ends even if a damaged
+ * file claims that two runs are each other's parents: neither is below a run that is shown. */
 static void print_children_below(const struct text_show *s, const char *parent, int in)
 {
     for (int64_t i = 0; i < s->child_count && i < CHILDREN; i++) {
@@ -322,8 +331,8 @@ static void print_children_of(const struct text_show *s, int64_t cell)
 
 /* ---- the run and its steps ---- */
 
-/* The volume and the repository that it had. */
-static void print_given(droste_value limits)
+/* Its volume and repository. */
+static void print_limits(droste_value limits)
 {
     cleanup_json struct json_object *o = NULL;
     cleanup_buf struct buf repo = { 0 };
@@ -352,7 +361,7 @@ static int text_run(void *arg, const droste_record_run *run, droste_error *err)
     print_fact("model", run->model);
     print_context(run->context);
     print_fact("where", buf_text(&where));
-    print_given(run->limits);
+    print_limits(run->limits);
     print_started(run->started_ms);
     print_fact("status", run->status);
     show_print_answer(run->answer);
@@ -362,7 +371,7 @@ static int text_run(void *arg, const droste_record_run *run, droste_error *err)
     return 0;
 }
 
-/* Behind the calls of a cell: how many of them were left out. */
+/* After the calls of a cell: the number of those omitted. */
 static void end_calls(struct text_show *s)
 {
     if (s->calls > CALLS && !s->full)
@@ -390,14 +399,14 @@ static void print_call_end(const droste_record_call *call)
     if (call->attempts > 1)
         printf(", %lld attempts", (long long)call->attempts);
     if (call->repeated > 0)
-        printf(", made again after a kill");
+        printf(", repeated after the process was killed");
     if (call->error)
         printf(": ");
     cli_print(stdout, call->error ? call->error : "", call->error ? strlen(call->error) : 0);
     putchar('\n');
 }
 
-/* Where the line begins that ends just before `at`: the fence above a block's code. */
+/* The start of the line that ends just before `at`: the fence above a block's code. */
 static size_t line_before(const char *text, size_t at)
 {
     if (at > 0)
@@ -407,7 +416,7 @@ static size_t line_before(const char *text, size_t at)
     return at;
 }
 
-/* The reply; its code comes again as cells, so that here a word stands in for it. */
+/* The reply, with [code] for each block of code, because cells show the code. */
 static void print_reply(droste_value reply, bool full)
 {
     const char *text = reply.data, *code;
@@ -447,7 +456,7 @@ static void print_short(const char *mark, droste_value text)
     putchar('\n');
 }
 
-/* A call of the cell's: of a model, or of a tool. */
+/* A cell's call of a model or a tool. */
 static void print_sub_call(const droste_record_call *call, bool full)
 {
     if (strcmp(call->kind, "tool") == 0) {
@@ -498,6 +507,58 @@ static void print_cell_error(droste_value error, bool full)
         show_print_lines("  ! ", message, strlen(message), full);
 }
 
+/* What a terminal can show of a rich result: its text, or else another form that is text. */
+static const droste_record_media *text_form(const droste_record_media *media, size_t count)
+{
+    const droste_record_media *found = NULL;
+    for (size_t i = 0; i < count && media[i].result == media[0].result; i++) {
+        if (strcmp(media[i].type, "text/plain") == 0)
+            return &media[i];
+        if (!found && strcmp(media[i].form, "bytes") != 0)
+            found = &media[i];
+    }
+    return found;
+}
+
+static int put_result(const struct text_show *s, const droste_record_media *media, size_t count,
+    struct buf *line, droste_error *err)
+{
+    cleanup_buf struct buf text = { 0 };
+    const droste_record_media *form = text_form(media, count);
+    for (size_t i = 0; i < count && media[i].result == media[0].result; i++)
+        buf_printf(line, "%s%s %zu byte%s", i ? ", " : "", media[i].type, media[i].value.len,
+            text_plural((int64_t)media[i].value.len));
+    if (!form)
+        return 0;
+    buf_puts(line, ": ");
+    int rc = droste_record_read(
+        s->record, &form->value, 4 * CALL_CHARACTERS + 8, steps_append_piece, &text, err);
+    droste_value value = { .data = buf_text(&text), .len = text.len };
+    show_one_line(line, value, CALL_CHARACTERS);
+    return rc;
+}
+
+/* A line for each rich result: its name (as --save-results has it), types, sizes and a text. */
+static int print_results(struct text_show *s, const droste_record_cell *cell, droste_error *err)
+{
+    s->in_turn = cell->turn == s->turn ? s->in_turn + 1 : 1;
+    s->turn = cell->turn;
+    for (size_t i = 0; i < cell->media_count; i++) {
+        cleanup_buf struct buf line = { 0 };
+        const droste_record_media *media = &cell->media[i];
+        if (i > 0 && media->result == media[-1].result)
+            continue;
+        int rc = put_result(s, media, cell->media_count - i, &line, err);
+        if (rc < 0)
+            return rc;
+        printf("  * %lld.%lld.%lld ", (long long)s->turn, (long long)s->in_turn,
+            (long long)media->result + 1);
+        cli_print(stdout, buf_text(&line), line.len);
+        putchar('\n');
+    }
+    return 0;
+}
+
 static int text_cell(void *arg, const droste_record_cell *cell, droste_error *err)
 {
     struct text_show *s = arg;
@@ -509,6 +570,8 @@ static int text_cell(void *arg, const droste_record_cell *cell, droste_error *er
     show_print_value("  | ", cell->standard_output, full);
     show_print_value("  |!", cell->standard_error, full);
     print_cell_error(cell->error, full);
+    if (print_results(s, cell, err) < 0)
+        return -(int)err->code;
     show_print_value("  = ", cell->submit, full);
     printf("  %s", cell->status);
     if (cell->killed)

@@ -1,9 +1,9 @@
-/* cli/record/steps.c: see record.h.
+/* cli/record/steps.c: see steps.h.
  *
- * Members are put together in a buffer, which goes to the file when it has grown; a value goes
- * through it piece by piece, made well-formed UTF-8 and escaped on the way. What the record keeps as
- * JSON is checked and then copied; for that it must be in memory as a whole, so that beyond some
- * size it is given as a string, and `as_text` says so.
+ * Members are collected in a buffer, which is flushed to the file as it grows. Values pass through
+ * it in pieces, converted to well-formed UTF-8 and escaped. JSON from the record is checked in
+ * memory and then copied; beyond JSON_MOST it is written as a string instead and listed in
+ * `as_text`.
  */
 #include "cli/record/steps.h"
 
@@ -17,7 +17,7 @@
 #include "cli/fields.h"
 
 enum {
-    JSON_MOST = 16 << 20, /* bytes of JSON that are checked and copied */
+    JSON_MOST = 16 << 20, /* bytes of JSON to check and copy */
     DRAIN_FROM = 64 << 10,
 };
 
@@ -50,7 +50,7 @@ static void steps_put(struct steps_out *o, const char *data, size_t len)
     steps_note(o, &err);
 }
 
-/* In a page no '<' comes from a record. In JSON it can stand in strings only, where \u003c is it. */
+/* In a page, no '<' comes from a record: JSON has it in strings only, where \u003c is the same. */
 static void steps_put_all(struct steps_out *o, const char *data, size_t len)
 {
     cleanup_buf struct buf visible = { 0 };
@@ -72,7 +72,7 @@ static void steps_put_all(struct steps_out *o, const char *data, size_t len)
     steps_put(o, data, len);
 }
 
-/* All but the last byte, or character, by which the next member sees whether it needs a comma. */
+/* Flushes all but the last character: the next member needs it to decide about its comma. */
 static void steps_drain(struct steps_out *o)
 {
     if (!o->file || o->text.len < 2)
@@ -110,10 +110,10 @@ void steps_free(struct steps_out *o)
 
 struct cleaning {
     struct steps_out *o;
-    struct buf raw; /* a character's beginning, whose rest may be in the next piece */
+    struct buf raw; /* the first bytes of a character split between pieces */
 };
 
-/* How many bytes at the end are the beginning of a character. */
+/* The number of bytes at the end that begin an incomplete character. */
 static size_t steps_unfinished(const char *data, size_t len)
 {
     for (size_t back = 1; back <= 3 && back <= len; back++) {
@@ -173,7 +173,7 @@ static void steps_add_text(struct steps_out *o, const char *key, const droste_va
     buf_putc(&o->text, '"');
     if (droste_record_read(o->record, value, cut ? o->most : SIZE_MAX, clean_piece, &c, &err) < 0)
         steps_note(o, &err);
-    if (!cut) /* else a character that was cut in two is left out */
+    if (!cut) /* otherwise drop a character that was cut */
         append_escaped(o, buf_text(&c.raw), c.raw.len);
     buf_putc(&o->text, '"');
     buf_free(&c.raw);
@@ -181,7 +181,7 @@ static void steps_add_text(struct steps_out *o, const char *key, const droste_va
         buf_printf(&o->cut, "%s\"%s\":%zu", o->cut.len ? "," : "", key, value->len);
 }
 
-/* On one line: outside of strings a line's end means nothing, and in them none can stand. */
+/* Puts JSON on one line: newlines can occur only between tokens, where they mean nothing. */
 static void append_json(struct steps_out *o, const char *key, struct buf *json)
 {
     for (size_t i = 0; i < json->len; i++)
@@ -212,6 +212,87 @@ static void steps_add_json(struct steps_out *o, const char *key, const droste_va
         buf_printf(&o->as_text, "%s\"%s\"", o->as_text.len ? "," : "", key);
 }
 
+/* ---- rich results ---- */
+
+struct base64_piece {
+    struct steps_out *o;
+    char rest[3]; /* bytes that do not make a group of three yet */
+    size_t len;
+};
+
+static int add_base64_piece(void *arg, const char *data, size_t len)
+{
+    struct base64_piece *b = arg;
+    while (b->len > 0 && b->len < sizeof b->rest && len > 0) {
+        b->rest[b->len++] = *data++;
+        len--;
+    }
+    if (b->len == sizeof b->rest) {
+        json_append_base64(&b->o->text, b->rest, b->len);
+        b->len = 0;
+    }
+    if (b->len > 0)
+        return 0;
+    size_t whole = len - len % 3;
+    json_append_base64(&b->o->text, data, whole);
+    memcpy(b->rest, data + whole, len - whole);
+    b->len = len - whole;
+    if (b->o->text.len >= DRAIN_FROM)
+        steps_drain(b->o);
+    return b->o->error.code != DROSTE_ERROR_NONE;
+}
+
+static void steps_add_base64(struct steps_out *o, const char *key, const droste_value *value)
+{
+    struct base64_piece b = { .o = o };
+    droste_error err = { 0 };
+    field_key(&o->text, key);
+    buf_putc(&o->text, '"');
+    if (droste_record_read(o->record, value, SIZE_MAX, add_base64_piece, &b, &err) < 0)
+        steps_note(o, &err);
+    json_append_base64(&o->text, b.rest, b.len);
+    buf_putc(&o->text, '"');
+}
+
+/* Images in a page may be larger than texts there, and are whole or absent. */
+static bool media_is_cut(const struct steps_out *o, const droste_record_media *media)
+{
+    size_t most = o->most * (strncmp(media->type, "image/", 6) == 0 ? 16 : 1);
+    return o->most > 0 && media->value.len > most;
+}
+
+static void add_media(struct steps_out *o, const droste_record_media *media)
+{
+    bool cut = media_is_cut(o, media);
+    if (cut) {
+        buf_printf(&o->cut, "%s\"results.%lld.", o->cut.len ? "," : "", (long long)media->result);
+        buf_printf(&o->cut, "%s\":%zu", media->type, media->value.len);
+        field_string(&o->text, media->type, NULL);
+    } else if (strcmp(media->form, "bytes") == 0) {
+        steps_add_base64(o, media->type, &media->value);
+    } else if (strcmp(media->form, "json") == 0) {
+        steps_add_json(o, media->type, &media->value);
+    } else {
+        size_t most = o->most;
+        o->most = 0;
+        steps_add_text(o, media->type, &media->value);
+        o->most = most;
+    }
+}
+
+static void steps_results(struct steps_out *o, const droste_record_media *media, size_t count)
+{
+    field_open(&o->text, "results", '[');
+    for (size_t i = 0; i < count; i++) {
+        if (i == 0 || media[i].result != media[i - 1].result)
+            field_open(&o->text, NULL, '{');
+        add_media(o, &media[i]);
+        if (i + 1 == count || media[i].result != media[i + 1].result)
+            field_close(&o->text, '}');
+    }
+    field_close(&o->text, ']');
+}
+
 /* ---- members ---- */
 
 static void add_null(struct steps_out *o, const char *key)
@@ -219,7 +300,7 @@ static void add_null(struct steps_out *o, const char *key)
     field_string(&o->text, key, NULL);
 }
 
-/* What only the end says. */
+/* The members that are set when the run ends. */
 static void add_int(struct steps_out *o, const char *key, int64_t value, bool known)
 {
     if (known)
@@ -319,6 +400,7 @@ void steps_cell(struct steps_out *o, const droste_record_cell *cell)
     steps_add_json(o, "submit", &cell->submit);
     steps_add_json(o, "error", &cell->error);
     steps_add_json(o, "variables", &cell->variables);
+    steps_results(o, cell->media, cell->media_count);
     field_string(&o->text, "killed", cell->killed);
     add_int(o, "calls", cell->calls, ended);
     add_real(o, "seconds", cell->seconds, ended);

@@ -6,7 +6,7 @@
 
 enum { WIDTH = 48 };
 
-/* The one that is given up for a longer one. */
+/* The bar to replace with a longer one. */
 static size_t find_shortest(const struct timeline *t)
 {
     size_t shortest = 0;
@@ -25,21 +25,21 @@ static void timeline_drop(struct timeline *t, size_t which)
 void timeline_add(struct timeline *t, int64_t turn, const char *what, int64_t started_ms,
     double seconds, int64_t calls)
 {
-    /* What a file says may be anything: a bar longer than a year is none. */
+    /* The file is not trusted: ignore a bar longer than a year. */
     bool ended = seconds >= 0;
-    double known = ended && seconds < 3e7 ? seconds : 0;
-    int64_t ended_ms = started_ms + (int64_t)(known * 1000);
+    double bounded = ended && seconds < 3e7 ? seconds : 0;
+    int64_t ended_ms = started_ms + (int64_t)(bounded * 1000);
     if (t->all == 0)
         t->first_ms = started_ms;
     if (t->all++ == 0 || ended_ms > t->last_ms)
         t->last_ms = ended_ms;
     if (t->count == TIMELINE_BARS) {
         size_t shortest = find_shortest(t);
-        if (t->bars[shortest].seconds >= known)
+        if (t->bars[shortest].seconds >= bounded)
             return;
         timeline_drop(t, shortest);
     }
-    t->bars[t->count++] = (struct timeline_bar){ turn, started_ms, calls, what, known, ended };
+    t->bars[t->count++] = (struct timeline_bar){ turn, started_ms, calls, what, bounded, ended };
 }
 
 static int timeline_column(const struct timeline *t, double ms)

@@ -1,4 +1,4 @@
-/* cli/record/timeline.h: where the time of a run went, as lines of text. */
+/* cli/record/timeline.h: shows the longest steps of a run as bars of text. */
 #ifndef DROSTE_CLI_RECORD_TIMELINE_H
 #define DROSTE_CLI_RECORD_TIMELINE_H
 
@@ -8,7 +8,7 @@
 
 enum { TIMELINE_BARS = 24 };
 
-/* Zeroed, it is empty. Of more bars than there is room for, the longest stay. */
+/* Empty if zeroed. Keeps the longest bars. */
 struct timeline {
     struct timeline_bar {
         int64_t turn, started_ms, calls;
@@ -16,16 +16,16 @@ struct timeline {
         double seconds;
         bool ended;
     } bars[TIMELINE_BARS];
-    size_t count; /* of those */
-    size_t all;   /* that were added */
+    size_t count; /* of the bars kept */
+    size_t all;   /* bars added */
     int64_t first_ms, last_ms;
 };
 
-/* A step, in the order of their beginnings; `what` must last. Negative seconds: it has not
- * ended. */
+/* Adds a step; call it in the order in which they began. `what` is not copied. Negative seconds:
+ * the step has not ended. */
 void timeline_add(struct timeline *t, int64_t turn, const char *what, int64_t started_ms,
     double seconds, int64_t calls);
-/* Prints nothing where there is nothing to compare. */
+/* Prints nothing if there are too few bars to compare. */
 void timeline_print(const struct timeline *t);
 
 #endif

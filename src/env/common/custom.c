@@ -18,11 +18,11 @@
 struct custom {
     struct environment_base base;
     struct environment_ops ops; /* a copy, with this environment's name */
-    const struct custom_ops *custom_ops;
+    const droste_custom_environment *custom_ops;
     void *arg;
 };
 
-struct custom_sandbox {
+struct droste_custom_sandbox {
     struct sandbox_base base;
     struct custom *env;
     struct sandbox_events events;
@@ -37,15 +37,15 @@ struct custom_sandbox {
     struct error reason; /* of the end; ERROR_NONE: the session knows it */
 };
 
-static struct custom_sandbox *custom_of(struct sandbox *s)
+static struct droste_custom_sandbox *custom_of(struct sandbox *s)
 {
-    return (struct custom_sandbox *)(void *)s;
+    return (struct droste_custom_sandbox *)(void *)s;
 }
 
 /* ---- frames to the session ---- */
 
-static int custom_send_frame(struct custom_sandbox *s, uint8_t type, uint64_t id, const char *head,
-    size_t head_len, const struct iovec *parts, size_t count, struct error *err)
+static int custom_send_frame(struct droste_custom_sandbox *s, uint8_t type, uint64_t id,
+    const char *head, size_t head_len, const struct iovec *parts, size_t count, struct error *err)
 {
     unsigned char header[FRAME_HEADER_SIZE];
     cleanup_buf struct buf blob = { 0 }, all = { 0 };
@@ -69,12 +69,12 @@ static int custom_send_frame(struct custom_sandbox *s, uint8_t type, uint64_t id
     return 0;
 }
 
-static bool custom_is_over(const struct custom_sandbox *s)
+static bool custom_is_over(const struct droste_custom_sandbox *s)
 {
     return s->ending || s->ended;
 }
 
-void custom_output(struct custom_sandbox *s, int stream, const char *data, size_t len)
+void custom_output(struct droste_custom_sandbox *s, int stream, const char *data, size_t len)
 {
     if (!custom_is_over(s) && len > 0)
         s->events.output(s->arg, stream == 2 ? 2 : 1, data, len);
@@ -85,14 +85,15 @@ static int read_object(const char *json, size_t len, const struct json_limits *l
 {
     struct error why = { 0 };
     if (json_parse(json, len, limits, out, &why) < 0)
-        return error_set(err, ERROR_ARGUMENT, "a result or call of an environment: %s", why.text);
+        return error_set(err, ERROR_ARGUMENT,
+            "the custom environment sent an invalid result or call: %s", why.text);
     return json_object_is_type(*out, json_type_object)
                ? 0
-               : error_set(
-                     err, ERROR_ARGUMENT, "a result or call of an environment is a JSON object");
+               : error_set(err, ERROR_ARGUMENT,
+                     "the custom environment sent a result or call that is not a JSON object");
 }
 
-int custom_result(struct custom_sandbox *s, uint64_t operation, const char *json, size_t len,
+int custom_result(struct droste_custom_sandbox *s, uint64_t operation, const char *json, size_t len,
     const char *submit, size_t submit_len, struct error *err)
 {
     cleanup_json struct json_object *head = NULL;
@@ -101,9 +102,8 @@ int custom_result(struct custom_sandbox *s, uint64_t operation, const char *json
     if (custom_is_over(s))
         return 0;
     if (operation == 0 || operation != s->operation)
-        return error_set(err, ERROR_ARGUMENT,
-            "environment '%.40s': operation %llu is not under way", s->env->ops.name,
-            (unsigned long long)operation);
+        return error_set(err, ERROR_ARGUMENT, "environment '%.40s': operation %llu is not active",
+            s->env->ops.name, (unsigned long long)operation);
     int rc = read_object(json, len, &json_limits_small, &head, err);
     if (rc < 0)
         return rc;
@@ -145,7 +145,7 @@ static int add_texts(struct call_parts *parts, struct json_object *list, struct 
 }
 
 int custom_call(
-    struct custom_sandbox *s, uint64_t call, const char *json, size_t len, struct error *err)
+    struct droste_custom_sandbox *s, uint64_t call, const char *json, size_t len, struct error *err)
 {
     cleanup_json struct json_object *head = NULL;
     size_t head_len = 0;
@@ -157,7 +157,7 @@ int custom_call(
     struct json_object *prompts = json_get_typed(head, "prompts", json_type_array);
     struct json_object *contexts = json_get_typed(head, "contexts", json_type_array);
     if (!prompts)
-        return error_set(err, ERROR_ARGUMENT, "a call of a custom environment has no prompts");
+        return error_set(err, ERROR_ARGUMENT, "the custom environment sent a call without prompts");
     size_t most = json_length(prompts) + json_length(contexts);
     cleanup_free struct iovec *room = calloc(most + 1, sizeof *room);
     cleanup_json struct json_object *messages = json_object_new_array();
@@ -183,7 +183,7 @@ int custom_call(
                : custom_send_frame(s, FRAME_CALL, call, text, head_len, parts.at, parts.count, err);
 }
 
-void custom_cancel(struct custom_sandbox *s, uint64_t call)
+void custom_cancel(struct droste_custom_sandbox *s, uint64_t call)
 {
     if (!custom_is_over(s))
         custom_send_frame(s, FRAME_CANCEL, call, "", 0, NULL, 0, NULL);
@@ -191,13 +191,13 @@ void custom_cancel(struct custom_sandbox *s, uint64_t call)
 
 /* ---- the end of a sandbox ---- */
 
-static void end_soon(struct custom_sandbox *s)
+static void end_soon(struct droste_custom_sandbox *s)
 {
     s->ending = true;
     timer_start(s->step, 0, 0);
 }
 
-void custom_end(struct custom_sandbox *s, const char *why)
+void custom_end(struct droste_custom_sandbox *s, const char *why)
 {
     if (custom_is_over(s))
         return;
@@ -207,7 +207,8 @@ void custom_end(struct custom_sandbox *s, const char *why)
 
 /* ---- frames to the program ---- */
 
-static int custom_on_hello(struct custom_sandbox *s, const struct frame *frame, struct error *err)
+static int custom_on_hello(
+    struct droste_custom_sandbox *s, const struct frame *frame, struct error *err)
 {
     static const char ready[] = "{}";
     int rc = custom_send_frame(s, FRAME_READY, 0, ready, sizeof ready - 1, NULL, 0, err);
@@ -218,7 +219,7 @@ static int custom_on_hello(struct custom_sandbox *s, const struct frame *frame, 
     return rc;
 }
 
-static int on_set(struct custom_sandbox *s, const struct frame *frame, struct error *err)
+static int on_set(struct droste_custom_sandbox *s, const struct frame *frame, struct error *err)
 {
     cleanup_json struct json_object *head = NULL;
     int rc = json_parse(frame->head, frame->head_len, &json_limits_small, &head, err);
@@ -233,14 +234,15 @@ static int on_set(struct custom_sandbox *s, const struct frame *frame, struct er
     return 0;
 }
 
-static int on_exec(struct custom_sandbox *s, const struct frame *frame, struct error *err)
+static int on_exec(struct droste_custom_sandbox *s, const struct frame *frame, struct error *err)
 {
     s->operation = frame->id;
     s->env->custom_ops->execute(s->own, frame->id, frame->blob, frame->blob_len);
     return 0;
 }
 
-static int on_interrupt(struct custom_sandbox *s, const struct frame *frame, struct error *err)
+static int on_interrupt(
+    struct droste_custom_sandbox *s, const struct frame *frame, struct error *err)
 {
     if (s->operation == frame->id)
         s->env->custom_ops->interrupt(s->own, frame->id);
@@ -248,7 +250,8 @@ static int on_interrupt(struct custom_sandbox *s, const struct frame *frame, str
 }
 
 /* Either {"error": …} for the whole call, or {"errors": {"0": …}, "replies": […]}. */
-static int custom_on_reply(struct custom_sandbox *s, const struct frame *frame, struct error *err)
+static int custom_on_reply(
+    struct droste_custom_sandbox *s, const struct frame *frame, struct error *err)
 {
     struct frame_parts parts = { 0 };
     cleanup_buf struct buf json = { 0 };
@@ -274,14 +277,14 @@ static int custom_on_reply(struct custom_sandbox *s, const struct frame *frame, 
     return 0;
 }
 
-static int on_nothing(struct custom_sandbox *s, const struct frame *frame, struct error *err)
+static int on_nothing(struct droste_custom_sandbox *s, const struct frame *frame, struct error *err)
 {
     return 0;
 }
 
 static const struct {
     uint8_t type;
-    int (*handle)(struct custom_sandbox *s, const struct frame *frame, struct error *err);
+    int (*handle)(struct droste_custom_sandbox *s, const struct frame *frame, struct error *err);
 } handlers[] = {
     { FRAME_HELLO, custom_on_hello },
     { FRAME_SET, on_set },
@@ -305,7 +308,7 @@ static const struct frame_rule rules[] = {
 
 static int custom_on_frame(void *arg, const struct frame *frame, struct error *err)
 {
-    struct custom_sandbox *s = arg;
+    struct droste_custom_sandbox *s = arg;
     for (size_t i = 0; i < array_length(handlers) && !custom_is_over(s); i++)
         if (handlers[i].type == frame->type)
             return handlers[i].handle(s, frame, err);
@@ -314,7 +317,7 @@ static int custom_on_frame(void *arg, const struct frame *frame, struct error *e
 
 static void custom_look(void *arg)
 {
-    struct custom_sandbox *s = arg;
+    struct droste_custom_sandbox *s = arg;
     struct error err = { 0 };
     cleanup_buf struct buf came = s->inbox;
     s->inbox = (struct buf){ 0 };
@@ -336,7 +339,7 @@ static void custom_look(void *arg)
 
 static void custom_close(struct sandbox *sandbox)
 {
-    struct custom_sandbox *s = sandbox ? custom_of(sandbox) : NULL;
+    struct droste_custom_sandbox *s = sandbox ? custom_of(sandbox) : NULL;
     if (!s)
         return;
     if (s->opened)
@@ -351,10 +354,12 @@ static int custom_start(struct environment *env, const struct sandbox_spec *spec
     const struct sandbox_events *events, void *arg, struct sandbox **out, struct error *err)
 {
     struct custom *c = (struct custom *)(void *)env;
-    struct custom_sandbox *s = calloc(1, sizeof *s);
+    struct droste_custom_sandbox *s = calloc(1, sizeof *s);
     if (!s)
         return error_memory(err);
-    *s = (struct custom_sandbox){ .base = { &c->ops }, .env = c, .events = *events, .arg = arg };
+    *s = (struct droste_custom_sandbox){
+        .base = { &c->ops }, .env = c, .events = *events, .arg = arg
+    };
     s->decoder.rules = rules;
     s->decoder.rule_count = array_length(rules);
     s->step = timer_new(c->base.loop, custom_look, s);
@@ -369,7 +374,7 @@ static int custom_start(struct environment *env, const struct sandbox_spec *spec
 static int custom_send(
     struct sandbox *sandbox, const struct iovec *iov, int count, int fd_given, struct error *err)
 {
-    struct custom_sandbox *s = custom_of(sandbox);
+    struct droste_custom_sandbox *s = custom_of(sandbox);
     cleanup_fd int fd = fd_given;
     if (custom_is_over(s))
         return 0;
@@ -383,7 +388,7 @@ static int custom_send(
 
 static void custom_kill(struct sandbox *sandbox)
 {
-    struct custom_sandbox *s = custom_of(sandbox);
+    struct droste_custom_sandbox *s = custom_of(sandbox);
     if (!custom_is_over(s))
         end_soon(s);
 }
@@ -413,11 +418,11 @@ static void custom_free(struct environment *env)
     free(env);
 }
 
-static const struct features custom_features = { { [0] = { false, NULL } } };
+static const struct feature_state custom_features[FEATURE_COUNT];
 
 static const struct environment_ops custom_environment = {
     .traits = TRAIT_LATE,
-    .features = &custom_features,
+    .features = custom_features,
     .open = custom_start,
     .send = custom_send,
     .begin_operation = custom_nothing,
@@ -431,8 +436,8 @@ static const struct environment_ops custom_environment = {
     .free = custom_free,
 };
 
-int custom_open(struct loop *loop, const char *name, const struct custom_ops *ops, void *arg,
-    struct environment **out, struct error *err)
+int custom_open(struct loop *loop, const char *name, const droste_custom_environment *ops,
+    void *arg, struct environment **out, struct error *err)
 {
     struct custom *c = calloc(1, sizeof *c);
     if (!c)

@@ -8,36 +8,22 @@
 #ifndef DROSTE_ENV_COMMON_CUSTOM_H
 #define DROSTE_ENV_COMMON_CUSTOM_H
 
+#include "droste/environment.h"
 #include "env/common/environment.h"
 
-struct custom_sandbox;
-
-/* droste_custom_environment in droste.h documents these functions. */
-struct custom_ops {
-    size_t size;
-    const char *about;
-    int (*open)(void *arg, struct custom_sandbox *s, void **own);
-    void (*set)(void *own, uint64_t operation, const char *name, const char *kind, const void *data,
-        size_t len);
-    void (*execute)(void *own, uint64_t operation, const char *code, size_t len);
-    void (*interrupt)(void *own, uint64_t operation);
-    void (*reply)(void *own, uint64_t call, const char *json, size_t len);
-    void (*close)(void *own);
-};
-
-/* The name, the functions and `about` must outlive the environment. */
-int custom_open(struct loop *loop, const char *name, const struct custom_ops *ops, void *arg,
-    struct environment **out, struct error *err);
+/* The name, the table and its `about` must outlive the environment. */
+int custom_open(struct loop *loop, const char *name, const droste_custom_environment *ops,
+    void *arg, struct environment **out, struct error *err);
 
 /* Reports from the program, on the loop's thread. Ignored after the sandbox's end. */
-void custom_output(struct custom_sandbox *s, int stream, const char *data, size_t len);
+void custom_output(droste_custom_sandbox *s, int stream, const char *data, size_t len);
 /* ERROR_ARGUMENT: the operation is not running, or the JSON is not an object. `submit` may be
  * NULL. */
-int custom_result(struct custom_sandbox *s, uint64_t operation, const char *json, size_t len,
+int custom_result(droste_custom_sandbox *s, uint64_t operation, const char *json, size_t len,
     const char *submit, size_t submit_len, struct error *err);
 int custom_call(
-    struct custom_sandbox *s, uint64_t call, const char *json, size_t len, struct error *err);
-void custom_cancel(struct custom_sandbox *s, uint64_t call);
-void custom_end(struct custom_sandbox *s, const char *why);
+    droste_custom_sandbox *s, uint64_t call, const char *json, size_t len, struct error *err);
+void custom_cancel(droste_custom_sandbox *s, uint64_t call);
+void custom_end(droste_custom_sandbox *s, const char *why);
 
 #endif

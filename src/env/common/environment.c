@@ -9,89 +9,72 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/hash.h"
+#include "base/text.h"
 #include "env/remote/bridge.h"
-#include "env/clouds/daytona/daytona.h"
-#include "env/docker/docker.h"
-#include "env/clouds/vm/e2b.h"
-#include "env/local/local.h"
-#include "env/clouds/modal.h"
-#include "env/clouds/vm/prime.h"
+
+#define BRIDGE "bridge:" /* the user's own, with the path of a program behind it */
 
 enum { SETTLE_SECONDS = 10 };
 
-typedef int open_fn(struct loop *loop, const struct environment_options *options,
-    struct environment **out, struct error *err);
+static const struct environment_kind *const kinds[] = { &local_environment, &docker_environment,
+    &daytona_environment, &prime_environment, &e2b_environment, &modal_environment };
 
-/* The user's own, by a path behind the prefix. */
-static const struct {
-    const char *prefix;
-    int (*open)(struct loop *loop, const char *path, const struct environment_options *options,
-        struct environment **out, struct error *err);
-} kinds[] = {
-    { "bridge:", bridge_open },
-};
-
-static const struct {
-    const char *name;
-    open_fn *open;
-    const struct features *features;
-    int (*configured)(struct error *err); /* NULL: it needs nothing */
-    const char *about;                    /* what its sandboxes are */
-    const char *variables;                /* that it reads of the process when it is opened */
-} environments[] = {
-    { "local", local_open, &local_features, NULL,
-        "processes of this machine, behind its kernel's walls", "" },
-    { "docker", docker_open, &docker_features, docker_configured,
-        "containers of a Docker daemon (DOCKER_HOST)",
-        "DOCKER_HOST DOCKER_TLS_VERIFY DOCKER_CERT_PATH" },
-    { "daytona", daytona_open, &daytona_features, daytona_configured,
-        "sandboxes of Daytona's cloud (DAYTONA_API_KEY)",
-        "DAYTONA_API_KEY DAYTONA_JWT_TOKEN DAYTONA_ORGANIZATION_ID DAYTONA_API_URL "
-        "DAYTONA_API_BASE_URL DAYTONA_TARGET" },
-    { "prime", prime_open, &prime_features, prime_configured,
-        "virtual machines of Prime Intellect (PRIME_API_KEY)",
-        "PRIME_API_KEY PRIME_TEAM_ID PRIME_API_BASE_URL PRIME_BASE_URL" },
-    { "e2b", e2b_open, &e2b_features, e2b_configured, "sandboxes of E2B (E2B_API_KEY)",
-        "E2B_API_KEY E2B_DOMAIN E2B_API_URL E2B_SANDBOX_URL" },
-    { "modal", modal_open, &modal_features, modal_configured,
-        "sandboxes of Modal, over its own SDK (MODAL_TOKEN_ID)",
-        "DROSTE_MODAL_PYTHON MODAL_TOKEN_ID MODAL_TOKEN_SECRET MODAL_SERVER_URL MODAL_PROFILE "
-        "MODAL_ENVIRONMENT MODAL_CONFIG_PATH" },
-};
-
-const char *environment_name(size_t i)
+const struct environment_kind *environment_at(size_t i)
 {
-    return i < array_length(environments) ? environments[i].name : NULL;
+    return i < array_length(kinds) ? kinds[i] : NULL;
 }
 
-const char *environment_about(size_t i)
+const struct environment_kind *environment_named(const char *name)
 {
-    return environments[i].about;
+    for (size_t i = 0; i < array_length(kinds); i++)
+        if (strcmp(kinds[i]->name, name) == 0)
+            return kinds[i];
+    return NULL;
 }
 
-int environment_configured(size_t i, struct error *err)
+/* The i-th layout, of which some are NULL; the default comes first. */
+enum { LAYOUTS = array_length(kinds) + 1 };
+static const struct layout *layout_at(size_t i)
 {
-    return environments[i].configured ? environments[i].configured(err) : 0;
+    return i == 0 ? &default_layout : kinds[i - 1]->layout;
 }
 
-static const char *variables_of(const char *name)
+int environment_layout(const char *name, const struct layout **out, struct error *err)
 {
-    for (size_t i = 0; i < array_length(environments); i++)
-        if (strcmp(environments[i].name, name) == 0)
-            return environments[i].variables;
-    return "";
+    cleanup_buf struct buf names = { 0 };
+    *out = &default_layout;
+    for (size_t i = 0; name && i < LAYOUTS; i++) {
+        const struct layout *layout = layout_at(i);
+        if (layout && strcmp(layout->name, name) == 0) {
+            *out = layout;
+            return 0;
+        }
+        if (layout)
+            buf_printf(&names, "%s%s", names.len ? ", " : "", layout->name);
+    }
+    return name ? error_set(err, ERROR_ARGUMENT, "layout '%.40s' is not one of %s", name,
+                      buf_text(&names))
+                : 0;
 }
 
-const char *environment_variables(size_t i)
+const char *environment_volume_path(const char *path)
 {
-    return environments[i].variables;
+    for (size_t i = 0; i < LAYOUTS; i++)
+        for (size_t k = 0; layout_at(i) && k < array_length(layout_at(i)->volume); k++) {
+            const char *volume = layout_at(i)->volume[k];
+            const char *below = volume ? text_below(path, volume) : NULL;
+            if (below)
+                return below;
+        }
+    return path;
 }
 
 int environment_circumstances(
     const char *name, char out[ENVIRONMENT_CIRCUMSTANCES_SIZE], struct error *err)
 {
     cleanup_buf struct buf all = { 0 };
-    const char *at = variables_of(name);
+    const struct environment_kind *kind = environment_named(name);
+    const char *at = kind ? kind->variables : "";
     for (size_t n; *at; at += n + (at[n] == ' ')) {
         char variable[64];
         n = strcspn(at, " ");
@@ -102,28 +85,19 @@ int environment_circumstances(
     return buf_failed(&all) ? error_memory(err) : hash_sha256(all.data, all.len, out, err);
 }
 
-const struct features *environment_features(const char *name)
-{
-    for (size_t i = 0; i < array_length(environments); i++)
-        if (strcmp(environments[i].name, name) == 0)
-            return environments[i].features;
-    return NULL;
-}
-
 int environment_open(const char *name, struct loop *loop, const struct environment_options *options,
     struct environment **out, struct error *err)
 {
     static const struct environment_options none = { 0 };
     if (!options)
         options = &none;
-    for (size_t i = 0; i < array_length(kinds); i++)
-        if (strncmp(name, kinds[i].prefix, strlen(kinds[i].prefix)) == 0)
-            return kinds[i].open(loop, name + strlen(kinds[i].prefix), options, out, err);
-    for (size_t i = 0; i < array_length(environments); i++)
-        if (strcmp(environments[i].name, name) == 0)
-            return environments[i].open(loop, options, out, err);
+    const struct environment_kind *kind = environment_named(name);
+    if (kind)
+        return kind->open(loop, options, out, err);
+    if (strncmp(name, BRIDGE, strlen(BRIDGE)) == 0)
+        return bridge_open(loop, name + strlen(BRIDGE), options, out, err);
     return error_set(err, ERROR_ARGUMENT,
-        "environment '%.40s' is not known; `droste env ls` lists those that are", name);
+        "unknown environment '%.40s'; `droste env ls` lists the available ones", name);
 }
 
 int environment_check(

@@ -64,7 +64,7 @@ struct sandbox_spec {
     struct volume *volume; /* open; referenced as long as the sandbox lives; NULL: none */
     /* referenced likewise; in the same store as the volume; NULL: none */
     struct workspace *workspace;
-    enum layout layout;                     /* the guest's names for its volume and workspace */
+    const struct layout *layout;            /* NULL: the default */
     const struct container_spec *container; /* NULL: the defaults */
     /* as root, each sandbox gets its own id of this range; sandboxes with a volume or workspace
      * share one where it cannot be id-mapped */
@@ -107,6 +107,9 @@ struct sandbox_events {
     /* The shutdown that `finish` started is complete, or failed with `why`. NULL for callers that
      * do not use `finish`. */
     void (*finished)(void *arg, const struct error *why);
+    /* With TRAIT_MEMFD: a descriptor that came with the bytes which `bytes` gets next; the receiver
+     * takes it. NULL for callers that want none. */
+    void (*descriptor)(void *arg, int fd);
 };
 
 struct sandbox; /* defined by each environment; its first member is: */
@@ -115,7 +118,7 @@ struct sandbox_base {
 };
 
 enum sandbox_trait {
-    TRAIT_MEMFD = 1,   /* can pass file descriptors to the guest */
+    TRAIT_MEMFD = 1,   /* passes file descriptors in both directions */
     TRAIT_SIGNAL = 2,  /* `interrupt` reaches a guest that is not reading */
     TRAIT_LATE = 4,    /* starts asynchronously; opening a session waits for READY */
     TRAIT_VOLUMES = 8, /* has its own named volumes; otherwise volumes are on this machine */
@@ -128,9 +131,18 @@ typedef void environment_collected_fn(void *arg, unsigned removed, const struct 
 struct environment_ops {
     const char *name;
     uint32_t traits;
-    const struct features *features;
+    const struct feature_state *features; /* indexed by enum feature */
     /* Starts a guest. Bytes can be sent at once. No event fires within the call. */
     int (*open)(struct environment *env, const struct sandbox_spec *spec,
+        const struct sandbox_events *events, void *arg, struct sandbox **out, struct error *err);
+    /* Starts a guest beside a sandbox: a process of its own with the same files, user and limits,
+     * which ends with it at the latest and must be closed first. NULL: not supported. */
+    int (*open_beside)(struct sandbox *of, const struct sandbox_events *events, void *arg,
+        struct sandbox **out, struct error *err);
+    /* Sends `frame`, which asks the guest to copy itself, with the descriptor that it needs, and
+     * makes the sandbox of the copy. If the guest then refuses, that sandbox is only to be closed.
+     * NULL: not supported. */
+    int (*fork)(struct sandbox *s, const struct iovec *frame, int count,
         const struct sandbox_events *events, void *arg, struct sandbox **out, struct error *err);
     /* Queues bytes; takes ownership of `fd` (or -1), which travels with the first byte. Does
      * nothing after the guest's end, which `ended` reports. */
@@ -203,26 +215,44 @@ struct environment_base {
     void *notice_arg;
 };
 
-/* Names of the built-in environments, in order; NULL after the last. */
-const char *environment_name(size_t i);
-/* One line about its sandboxes. */
-const char *environment_about(size_t i);
-/* The environment variables that it reads when it is opened, separated by spaces. */
-const char *environment_variables(size_t i);
-/* A digest of the current values of these variables, without revealing keys. An environment that is
- * already open can be reused while the digest is unchanged. */
-enum { ENVIRONMENT_CIRCUMSTANCES_SIZE = 65 };
-int environment_circumstances(
-    const char *name, char out[ENVIRONMENT_CIRCUMSTANCES_SIZE], struct error *err);
-/* Whether it is configured (a key, a socket); sends nothing. The error says what to set. */
-int environment_configured(size_t i, struct error *err);
-/* Features of an environment by name, without opening it; NULL if they are not known. */
-const struct features *environment_features(const char *name);
-
 /* Strings are copied. */
 struct environment_options {
     const char *ca_file; /* certificates to trust instead of the system's; NULL: the system's */
 };
+
+/* What a built-in environment declares about itself, in its own directory. */
+struct environment_kind {
+    const char *name;
+    const char *about; /* one line about its sandboxes */
+    /* the environment variables that it reads when it is opened, separated by spaces */
+    const char *variables;
+    const struct feature_state *features; /* indexed by enum feature */
+    const struct layout *layout;          /* for programs written for its sandboxes; NULL: none */
+    bool keeps_volumes;                   /* TRAIT_VOLUMES */
+    /* Whether it is configured (a key, a socket); sends nothing. The error says what to set. NULL:
+     * it always is. */
+    int (*configured)(struct error *err);
+    int (*open)(struct loop *loop, const struct environment_options *options,
+        struct environment **out, struct error *err);
+};
+extern const struct environment_kind local_environment, docker_environment, daytona_environment,
+    prime_environment, e2b_environment, modal_environment;
+
+/* The built-in environments, in order; NULL after the last. */
+const struct environment_kind *environment_at(size_t i);
+/* NULL: there is none of this name. */
+const struct environment_kind *environment_named(const char *name);
+/* NULL stands for the default. ERROR_ARGUMENT if there is no such layout. */
+int environment_layout(const char *name, const struct layout **out, struct error *err);
+/* A path in a volume as any layout names it, relative to the volume: "/data/a" is "a". Other paths
+ * are returned as they are. */
+const char *environment_volume_path(const char *path);
+/* A digest of the current values of its variables, without revealing keys. An environment that is
+ * already open can be reused while the digest is unchanged. */
+enum { ENVIRONMENT_CIRCUMSTANCES_SIZE = 65 };
+int environment_circumstances(
+    const char *name, char out[ENVIRONMENT_CIRCUMSTANCES_SIZE], struct error *err);
+
 /* Opens an environment by its name, or as bridge:PATH. */
 int environment_open(const char *name, struct loop *loop, const struct environment_options *options,
     struct environment **out, struct error *err);

@@ -18,6 +18,7 @@ static const struct {
     [FEATURE_PULL] = { "pull", "pull" },
     [FEATURE_VOLUME] = { "volume", "volume-name" },
     [FEATURE_WORKSPACE] = { "staged files", "repo-url context-path" },
+    [FEATURE_FILES] = { "files", "" },
     [FEATURE_READ] = { "this machine's files", "read" },
     [FEATURE_NETWORK] = { "network policy", "network" },
     [FEATURE_ALLOW] = { "allow list", "network-allow" },
@@ -73,17 +74,17 @@ static void name_settings(const char *settings, struct buf *out)
     }
 }
 
-int features_check(
-    const struct features *features, const char *environment, uint64_t asked, struct error *err)
+int features_check(const struct feature_state features[FEATURE_COUNT], const char *environment,
+    uint64_t asked, struct error *err)
 {
     for (enum feature p = 0; p < FEATURE_COUNT; p++) {
-        const struct feature_state *state = &features->of[p];
+        const struct feature_state *state = &features[p];
         cleanup_buf struct buf settings = { 0 };
         if (!(asked & (uint64_t)1 << p) || state->given)
             continue;
         name_settings(table[p].settings, &settings);
         return error_set(err, ERROR_UNSUPPORTED,
-            "the environment '%.40s' cannot give %s (%s)%s%.100s", environment, table[p].name,
+            "the environment '%.40s' does not support %s (%s)%s%.100s", environment, table[p].name,
             buf_text(&settings), state->text ? ": " : "", state->text ? state->text : "");
     }
     return 0;

@@ -21,6 +21,7 @@ enum feature {
     FEATURE_PULL,
     FEATURE_VOLUME,    /* a directory that outlives sessions */
     FEATURE_WORKSPACE, /* staged repositories and files */
+    FEATURE_FILES,     /* files are read and written while a cell runs */
     FEATURE_READ,      /* host paths visible in the sandbox */
     FEATURE_NETWORK,   /* network access on request, none by default */
     FEATURE_ALLOW,     /* network access restricted to listed destinations */
@@ -55,11 +56,6 @@ struct feature_state {
         false, text                                                                                \
     }
 
-/* Indexed by enum feature. */
-struct features {
-    struct feature_state of[FEATURE_COUNT];
-};
-
 /* For example "network policy". */
 const char *feature_name(enum feature p);
 /* The settings that ask for the feature, separated by spaces; "": none does. */
@@ -68,7 +64,7 @@ const char *feature_settings(enum feature p);
 enum feature feature_of_setting(const char *setting);
 /* ERROR_UNSUPPORTED, naming the first setting that asks for an unsupported feature. `asked` has bit
  * 1 << p for each feature p that was set explicitly. */
-int features_check(
-    const struct features *features, const char *environment, uint64_t asked, struct error *err);
+int features_check(const struct feature_state features[FEATURE_COUNT], const char *environment,
+    uint64_t asked, struct error *err);
 
 #endif

@@ -17,7 +17,7 @@ int isolation_error(enum isolation isolation, struct error *err)
     if (!err)
         return -(int)ERROR_UNSUPPORTED;
     struct error why = *err;
-    error_set(err, ERROR_UNSUPPORTED, "isolation '%s' cannot be had here: %s",
+    error_set(err, ERROR_UNSUPPORTED, "isolation '%s' is not available here: %s",
         isolation_name(isolation), why.text);
     size_t len = strlen(err->text);
     if (len + sizeof cure <= sizeof err->text)
@@ -52,7 +52,7 @@ static void put_reason(
 /* A sentence for each reason; if they are too long together, each is shortened. */
 int isolation_error_all(const struct error why[ISOLATION_AUTO_LEVELS], struct error *err)
 {
-    static const char begin[] = "no isolation can be had here.";
+    static const char begin[] = "no isolation level is available here.";
     static const char end[] = " See `droste doctor`; for trusted code: --isolation process";
     enum { ROOM = sizeof err->text - sizeof begin - sizeof end };
     cleanup_buf struct buf text = { 0 };

@@ -11,7 +11,7 @@
 void mounts_hold(struct mounts *p, enum isolation isolation, const struct sandbox_spec *spec)
 {
     p->isolation = isolation;
-    p->layout = spec ? spec->layout : LAYOUT_DROSTE;
+    p->layout = spec ? spec->layout : NULL;
     p->volume = spec ? volume_hold(spec->volume) : NULL;
     p->workspace = spec ? workspace_hold(spec->workspace) : NULL;
     p->mounts[0] = p->mounts[1] = -1;
@@ -55,9 +55,9 @@ static int check_path(
     if (!barrier || guest == geteuid())
         return 0;
     return error_set(err, ERROR_ENVIRONMENT,
-        "at isolation '%s' the guest is the user nobody, who cannot search %.60s on the way to the "
-        "volume or workspace; choose a --volume-root that all users can reach, or run as an "
-        "ordinary user",
+        "at isolation '%s' the guest runs as the user nobody, which may not enter %.60s, a "
+        "directory above the volume or workspace; choose a --volume-root that all users can "
+        "reach, or run as an ordinary user",
         isolation_name(p->isolation), barrier);
 }
 
@@ -107,7 +107,7 @@ const char *mounts_volume(const struct mounts *p)
 {
     if (!p->volume)
         return NULL;
-    return isolation_has_own_root(p->isolation) ? layout_paths(p->layout)->volume[0]
+    return isolation_has_own_root(p->isolation) ? layout_of(p->layout)->volume[0]
                                                 : volume_path(p->volume);
 }
 
@@ -115,7 +115,7 @@ const char *mounts_workspace(const struct mounts *p)
 {
     if (!p->workspace)
         return NULL;
-    return isolation_has_own_root(p->isolation) ? layout_paths(p->layout)->workspace[0]
+    return isolation_has_own_root(p->isolation) ? layout_of(p->layout)->workspace[0]
                                                 : volume_path(workspace_volume(p->workspace));
 }
 

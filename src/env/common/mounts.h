@@ -15,7 +15,7 @@ struct mounts {
     enum isolation isolation;
     struct volume *volume;       /* NULL: none */
     struct workspace *workspace; /* NULL: none */
-    enum layout layout;
+    const struct layout *layout;
     struct quota_user quota, workspace_quota;
     struct buf volume_path, workspace_path; /* as named in the plan */
     int mounts[2]; /* idmapped mounts of the volume and the workspace; -1: none */

@@ -16,12 +16,12 @@ void orphans_end(struct orphans *o, const struct error *why)
     environment_collected_fn *done = o->done;
     void *arg = o->done_arg;
     unsigned removed = o->removed;
-    struct error told = *why;
+    struct error cause = *why;
     if (!o->ops)
         return;
     orphans_cancel(o);
     if (done)
-        done(arg, removed, &told);
+        done(arg, removed, &cause);
 }
 
 void orphans_note(struct orphans *o, const char *id, const char *owner, const char *machine)
@@ -72,7 +72,7 @@ int orphans_collect(struct orphans *o, const struct orphans_ops *ops, void *arg,
 {
     if (o->done)
         return error_set(
-            err, ERROR_ARGUMENT, "sandboxes of hosts that are gone are being removed already");
+            err, ERROR_ARGUMENT, "another process is already removing sandboxes of dead hosts");
     bool active = o->ops;
     o->done = done;
     o->done_arg = done_arg;

@@ -26,7 +26,7 @@ struct quota {
     struct volume *volume;
     struct volume_measuring *measuring;
     struct timer *timer;
-    bool under_way, known;
+    bool under_way, is_measured;
     struct volume_usage used; /* at the last measurement */
     struct statfs then;       /* the disk's figures before it */
     uint64_t began_ns;
@@ -70,7 +70,7 @@ static void quota_measure(struct quota *q, size_t entries)
     timer_start(q->timer, q->under_way ? PIECE_MS : LOOK_MS, 0);
     if (q->under_way)
         return;
-    q->known = true;
+    q->is_measured = true;
     q->used = used;
     q->looks = 0;
     q->seldom = SELDOM + (unsigned)(SELDOM * clock_seconds_since(q->began_ns) * 1000 / LOOK_MS);
@@ -162,13 +162,14 @@ static int too_full(const struct quota *q, struct error *err)
     const char *name = volume_name(q->volume);
     if (name[0] == '.') /* a workspace */
         return error_set(err, ERROR_ENVIRONMENT,
-            "the workspace holds %llu bytes in %llu files and may hold %llu in %llu: raise "
-            "--workspace-size or --workspace-files",
+            "the workspace holds %llu bytes in %llu files, but only %llu bytes in %llu files are "
+            "allowed: raise --workspace-size or --workspace-files",
             (unsigned long long)q->used.size, (unsigned long long)q->used.files,
             (unsigned long long)limits->size, (unsigned long long)limits->files);
     return error_set(err, ERROR_ENVIRONMENT,
-        "volume '%s' holds %llu bytes in %llu files and may hold %llu in %llu: remove some with "
-        "`droste volume rm %s PATH`, or raise them with `droste volume limit %s`",
+        "volume '%s' holds %llu bytes in %llu files, but only %llu bytes in %llu files are "
+        "allowed: remove files with `droste volume rm %s PATH`, or raise the limits with `droste "
+        "volume limit %s`",
         name, (unsigned long long)q->used.size, (unsigned long long)q->used.files,
         (unsigned long long)limits->size, (unsigned long long)limits->files, name, name);
 }
@@ -182,7 +183,7 @@ int quotas_join(
         return rc;
     if (LIST_EMPTY(&q->users))
         quota_measure(q, FIRST_PIECE);
-    if (q->known && limit_over(q) != LIMIT_NONE) {
+    if (q->is_measured && limit_over(q) != LIMIT_NONE) {
         rc = too_full(q, err);
         if (LIST_EMPTY(&q->users))
             quota_free(q);

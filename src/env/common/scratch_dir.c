@@ -85,8 +85,8 @@ static int scratch_dir_give(
         return 0;
     if (errno == EINVAL) /* a user namespace without this id */
         return error_set(err, ERROR_UNSUPPORTED,
-            "this root has no other user to run the guest as; run as an ordinary user");
-    return error_set_errno(err, ERROR_ENVIRONMENT, "giving the guest its directory");
+            "this user namespace has no other user to run the guest as; run as an ordinary user");
+    return error_set_errno(err, ERROR_ENVIRONMENT, "making the guest the owner of its directory");
 }
 
 int scratch_dir_new(bool nobody, struct scratch_dir **out, struct error *err)
@@ -111,7 +111,7 @@ int scratch_dir_new(bool nobody, struct scratch_dir **out, struct error *err)
     int rc = scratch_dir_give(scratch_dir, made, JAIL_NOBODY, err);
     if (rc == 0 && nobody &&
         chmod(made, 0711) < 0) /* each guest, a different user, must reach its own */
-        rc = error_set_errno(err, ERROR_ENVIRONMENT, "giving the guest its directory");
+        rc = error_set_errno(err, ERROR_ENVIRONMENT, "making the guest the owner of its directory");
     if (rc < 0)
         scratch_dir_release(scratch_dir);
     else

@@ -126,7 +126,7 @@ int send_queue_send(struct send_queue *box, int socket, const struct iovec *iov,
         n = send_piece(socket, iov, count, fd);
         if (n < 0 && errno == ETOOMANYREFS)
             return error_set(err, ERROR_UNSUPPORTED,
-                "too many descriptors of this user are on their way through sockets");
+                "too many descriptors of this user are in flight through sockets; try again later");
         if (n < 0 && !is_full(n))
             return 0;
         if (n < 0)

@@ -72,9 +72,8 @@ int user_range_parse(const char *text, struct user_range *out, struct error *err
     const struct user_range range = { (uint32_t)first, (uint32_t)last };
     if (geteuid() == 0 && !can_give(&range))
         return error_set(err, ERROR_ARGUMENT,
-            "sandbox-users '%.40s': this user namespace does not have these ids "
-            "(/proc/self/uid_map); "
-            "give some that it has, or shared",
+            "sandbox-users '%.40s': this user namespace does not map these ids "
+            "(/proc/self/uid_map); give ids that it maps, or shared",
             text);
     if (geteuid() == 0)
         *out = range;
@@ -158,8 +157,8 @@ static int users_begin(struct users *u, struct error *err)
     u->fd = open_locks();
     if (u->fd < 0)
         return error_set(err, ERROR_ENVIRONMENT,
-            "giving each sandbox a user of its own: neither /run, /dev/shm nor /tmp has room for a "
-            "file of root's, droste-users; or give --sandbox-users shared");
+            "assigning a user to the sandbox: root cannot create the file droste-users in /run, "
+            "/dev/shm or /tmp; make room there, or give --sandbox-users shared");
     return random_bytes(&u->next, sizeof u->next, err);
 }
 
@@ -180,12 +179,11 @@ int users_take(struct users *u, const struct user_range *range, uint32_t *out, s
         *out = id;
         return 0;
     }
-    return rc < 0
-               ? rc
-               : error_set(err, ERROR_ENVIRONMENT,
-                     "all of the users %u to %u have a sandbox; end some, or give a larger range "
-                     "with --sandbox-users",
-                     range->first, range->last);
+    return rc < 0 ? rc
+                  : error_set(err, ERROR_ENVIRONMENT,
+                        "each of the users %u to %u already has a sandbox; end some, or give a "
+                        "larger range with --sandbox-users",
+                        range->first, range->last);
 }
 
 void users_give_back(struct users *u, uint32_t id)

@@ -22,14 +22,14 @@
 #include "net/url.h"
 
 enum {
-    SHORT_SECONDS = 60,    /* for requests that create, start or remove */
+    SHORT_SECONDS = 60, /* for requests that create, start or remove */
     /* from the end of the connection until the container's end must be known */
     EPILOGUE_MS = 3000,
     AGAIN_MS = 500,        /* between inspections of a container whose connection was lost */
     PATIENCE_SECONDS = 60, /* for a daemon that does not answer in this state */
     /* without a message over TCP: the only way to end it if the host is gone */
     LEASE_SECONDS = 86400,
-    NOISE_MAX = 2000,      /* bytes of its standard error to keep */
+    NOISE_MAX = 2000, /* bytes of its standard error to keep */
     ID_MAX = 128,
     KILL_GRACE_MS = 5000, /* for the supervisor to end its workers */
 };
@@ -109,8 +109,8 @@ static void docker_container_judge(struct container *c)
     add_noise(c, &said);
     if (!c->exited)
         error_set(&why, ERROR_LOST,
-            "the connection to the container was lost, and nothing is known of it any more; the "
-            "cell's outcome is unknown");
+            "the connection to the container was lost and could not be restored; the cell's "
+            "outcome is unknown");
     else if (!c->booted)
         error_set(&why, ERROR_ENVIRONMENT, "image %.60s: its python ended with status %lld%.120s",
             c->image, (long long)c->status, buf_text(&said));
@@ -359,19 +359,19 @@ static int docker_container_attach(struct container *c)
 /* ---- creating ---- */
 
 /* Adds advice to those of the daemon's errors that have a remedy. */
-static void say_why_not(struct container *c, const char *what, const struct error *told)
+static void say_why_not(struct container *c, const char *what, const struct error *cause)
 {
-    struct error why = *told;
-    const char *program = strstr(told->text, "exec:");
-    if (strstr(told->text, "no space left"))
+    struct error why = *cause;
+    const char *program = strstr(cause->text, "exec:");
+    if (strstr(cause->text, "no space left"))
         error_set(&why, ERROR_ENVIRONMENT,
             "the Docker daemon's disk is full: make room with `docker system prune`: %.100s",
-            told->text);
+            cause->text);
     else if (program && (strstr(program, "executable file not found") ||
                             strstr(program, "no such file or directory")))
         error_set(&why, ERROR_ENVIRONMENT,
-            "image %.80s has no such Python (%.90s): name one with --python, or take another "
-            "--image",
+            "image %.80s does not contain this Python (%.90s): name one with --python, or use "
+            "another --image",
             c->image, program);
     else
         error_wrap(&why, "%s a container of %.60s", what, c->image);
@@ -460,15 +460,15 @@ static void docker_container_pull(struct container *c)
     }
 }
 
-static void say_why_not_created(struct container *c, const struct error *told)
+static void say_why_not_created(struct container *c, const struct error *cause)
 {
     struct error why = { 0 };
-    if (told->code != ERROR_NOT_FOUND) {
-        say_why_not(c, "making", told);
+    if (cause->code != ERROR_NOT_FOUND) {
+        say_why_not(c, "making", cause);
         return;
     }
     error_set(&why, ERROR_ENVIRONMENT,
-        "there is no image %.80s here: fetch it with `docker pull`, or use --pull missing",
+        "the daemon has no image %.80s: fetch it with `docker pull`, or use --pull missing",
         c->image);
     set_error(c, &why);
 }
@@ -494,7 +494,8 @@ static void docker_container_created(void *arg, const struct engine_answer *answ
     if (c->may_drop_filter && docker_refused_filter(c, &answer->error) && !c->leaving) {
         c->may_drop_filter = false;
         docker_drop_profile(c->body);
-        c->events.notice(c->arg, "this daemon takes no system call filter: its own stays");
+        c->events.notice(c->arg, "this daemon accepts no system call filter, so its own stays in "
+                                 "use");
         docker_container_create(c);
         return;
     }
@@ -513,7 +514,7 @@ static void docker_container_created(void *arg, const struct engine_answer *answ
     }
     if (c->id[0] == '\0') {
         struct error why = { 0 };
-        error_set(&why, ERROR_PROTOCOL, "the Docker daemon gives a container no id");
+        error_set(&why, ERROR_PROTOCOL, "the Docker daemon returned no id for the container");
         docker_container_fail(c, &why);
         return;
     }

@@ -64,9 +64,8 @@ int docker_check(const struct sandbox_spec *spec, bool local, struct error *err)
         return error_set(err, ERROR_ARGUMENT, "python is empty");
     if (!local && (spec->volume || spec->workspace || spec->read_path_count > 0))
         return error_set(err, ERROR_UNSUPPORTED,
-            "%s needs a Docker daemon that sees this machine's files, and DOCKER_HOST is another "
-            "one's; use a "
-            "unix:// address",
+            "%s needs a Docker daemon that can access this machine's files, but DOCKER_HOST names "
+            "another machine; use a unix:// address",
             spec->volume      ? "a volume (--volume-name)"
             : spec->workspace ? "a repository or context path"
                               : "--read");
@@ -146,7 +145,7 @@ static struct json_object *make_mounts(const struct docker_create *c)
     const struct sandbox_spec *spec = c->spec;
     struct json_object *mounts = json_object_new_array();
     bool ok = mounts != NULL;
-    const struct layout_paths *paths = layout_paths(spec->layout);
+    const struct layout *paths = layout_of(spec->layout);
     for (size_t i = 0; i < array_length(paths->volume); i++) {
         if (ok && c->volume && paths->volume[i])
             ok = add_mount(mounts, c->volume, paths->volume[i], false);

@@ -9,7 +9,6 @@
  * The first sandbox of each environment starts the removal of containers of dead hosts
  * (env/common/orphans.h).
  */
-#include "env/docker/docker.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -306,6 +305,14 @@ static void docker_close(struct sandbox *s)
     leave_if_empty(h);
 }
 
+static int docker_open_beside(struct sandbox *of, const struct sandbox_events *events, void *arg,
+    struct sandbox **out, struct error *err)
+{
+    int rc = remote_open_beside(of, events, arg, out, err);
+    docker_slot_of(of)->sandboxes += rc == 0;
+    return rc;
+}
+
 static enum isolation docker_isolation(const struct sandbox *s)
 {
     return ISOLATION_CONTAINER;
@@ -366,43 +373,41 @@ static void docker_free(struct environment *base)
     free(env);
 }
 
-const struct features
-    docker_features = { .of = {
-                            [FEATURE_STREAM] = FEATURE_YES("the container's attached streams"),
-                            [FEATURE_REATTACH] = FEATURE_YES("over TCP, for a minute"),
-                            [FEATURE_SNAPSHOT] =
-                                FEATURE_NO("commit a container to an image, and name that"),
-                            [FEATURE_RESUME] = FEATURE_NO("a container ends with its session"),
-                            [FEATURE_IDLE] = FEATURE_NO("a container ends with its session"),
-                            [FEATURE_IMAGE] = FEATURE_YES("any with CPython 3.8 or newer"),
-                            [FEATURE_PULL] = FEATURE_YES("missing, always, never"),
-                            [FEATURE_VOLUME] = FEATURE_YES("at /data, from this machine"),
-                            [FEATURE_WORKSPACE] = FEATURE_YES("at /workspace"),
-                            [FEATURE_READ] = FEATURE_YES("mounted at their own paths"),
-                            [FEATURE_NETWORK] = FEATURE_YES(
-                                "none by default; host, bridge, or one of the daemon's"),
-                            [FEATURE_ALLOW] = FEATURE_NO(
-                                "make a network of the daemon's that allows no more, and name that"),
-                            [FEATURE_MEMORY] = FEATURE_YES("of the container as a whole"),
-                            [FEATURE_PROCESSES] = FEATURE_YES("of the container as a whole"),
-                            [FEATURE_CPUS] = FEATURE_YES("of the container as a whole"),
-                            [FEATURE_DISK] = FEATURE_YES("where the daemon's storage can limit it"),
-                            [FEATURE_GPUS] = FEATURE_YES("all, a number, or device=ID,..."),
-                            [FEATURE_USER] =
-                                FEATURE_YES("nobody's if you are root, else yours; or another"),
-                            [FEATURE_SECCOMP] = FEATURE_YES("Droste's own, by default"),
-                            [FEATURE_READ_ONLY] = FEATURE_YES("the image's files, by default"),
-                            [FEATURE_LABELS] = FEATURE_YES("the container's"),
-                            [FEATURE_REUSE] = FEATURE_YES("container"),
-                            [FEATURE_ISOLATION] = FEATURE_NO("the wall is the container"),
-                            [FEATURE_PRELOAD] = FEATURE_YES("in the worker, before the session"),
-                        } };
+static const struct feature_state docker_features[FEATURE_COUNT] = {
+    [FEATURE_STREAM] = FEATURE_YES("the container's attached streams"),
+    [FEATURE_REATTACH] = FEATURE_YES("over TCP, for a minute"),
+    [FEATURE_SNAPSHOT] = FEATURE_NO("commit a container to an image, and name that"),
+    [FEATURE_RESUME] = FEATURE_NO("a container ends with its session"),
+    [FEATURE_IDLE] = FEATURE_NO("a container ends with its session"),
+    [FEATURE_IMAGE] = FEATURE_YES("any with CPython 3.8 or newer"),
+    [FEATURE_PULL] = FEATURE_YES("missing, always, never"),
+    [FEATURE_VOLUME] = FEATURE_YES("at /data, from this machine"),
+    [FEATURE_WORKSPACE] = FEATURE_YES("at /workspace"),
+    [FEATURE_FILES] = FEATURE_YES("a process beside the guest"),
+    [FEATURE_READ] = FEATURE_YES("mounted at their own paths"),
+    [FEATURE_NETWORK] = FEATURE_YES("none by default; host, bridge, or one of the daemon's"),
+    [FEATURE_ALLOW] =
+        FEATURE_NO("make a network of the daemon's that allows no more, and name that"),
+    [FEATURE_MEMORY] = FEATURE_YES("of the container as a whole"),
+    [FEATURE_PROCESSES] = FEATURE_YES("of the container as a whole"),
+    [FEATURE_CPUS] = FEATURE_YES("of the container as a whole"),
+    [FEATURE_DISK] = FEATURE_YES("where the daemon's storage can limit it"),
+    [FEATURE_GPUS] = FEATURE_YES("all, a number, or device=ID,..."),
+    [FEATURE_USER] = FEATURE_YES("nobody's if you are root, else yours; or another"),
+    [FEATURE_SECCOMP] = FEATURE_YES("Droste's own, by default"),
+    [FEATURE_READ_ONLY] = FEATURE_YES("the image's files, by default"),
+    [FEATURE_LABELS] = FEATURE_YES("the container's"),
+    [FEATURE_REUSE] = FEATURE_YES("container"),
+    [FEATURE_ISOLATION] = FEATURE_NO("the wall is the container"),
+    [FEATURE_PRELOAD] = FEATURE_YES("in the worker, before the session"),
+};
 
 static const struct environment_ops docker_ops = {
     .name = "docker",
     .traits = TRAIT_SIGNAL | TRAIT_LATE,
-    .features = &docker_features,
+    .features = docker_features,
     .open = docker_open_sandbox,
+    .open_beside = docker_open_beside,
     .send = remote_send,
     .unread = remote_unread,
     .hold = remote_hold_channel,
@@ -423,12 +428,7 @@ static const struct environment_ops docker_ops = {
     .free = docker_free,
 };
 
-int docker_configured(struct error *err)
-{
-    return engine_configured(err);
-}
-
-int docker_open(struct loop *loop, const struct environment_options *options,
+static int docker_open(struct loop *loop, const struct environment_options *options,
     struct environment **out, struct error *err)
 {
     struct docker *env = calloc(1, sizeof *env);
@@ -450,3 +450,12 @@ int docker_open(struct loop *loop, const struct environment_options *options,
     *out = (struct environment *)env;
     return 0;
 }
+
+const struct environment_kind docker_environment = {
+    .name = "docker",
+    .about = "containers of a Docker daemon (DOCKER_HOST)",
+    .variables = "DOCKER_HOST DOCKER_TLS_VERIFY DOCKER_CERT_PATH",
+    .features = docker_features,
+    .configured = engine_configured,
+    .open = docker_open,
+};

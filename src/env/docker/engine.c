@@ -91,7 +91,7 @@ static int parse_tcp(struct engine *e, const char *address, struct error *err)
     if (colon)
         n = (size_t)(colon - where);
     if (n == 0 || port > 65535)
-        return error_set(err, ERROR_CONFIG, "DOCKER_HOST '%.100s' names no host", address);
+        return error_set(err, ERROR_CONFIG, "DOCKER_HOST '%.100s' contains no host", address);
     e->url = text_printf("%s://%.*s:%u", tls ? "https" : "http", (int)n, where, port);
     if (!e->url)
         return error_memory(err);
@@ -100,8 +100,8 @@ static int parse_tcp(struct engine *e, const char *address, struct error *err)
 
 static int parse_address(struct engine *e, struct error *err)
 {
-    const char *given = getenv("DOCKER_HOST");
-    const char *address = given && given[0] ? given : "unix://" DEFAULT_SOCKET;
+    const char *variable = getenv("DOCKER_HOST");
+    const char *address = variable && variable[0] ? variable : "unix://" DEFAULT_SOCKET;
     e->address = strdup(address);
     if (!e->address)
         return error_memory(err);
@@ -109,7 +109,9 @@ static int parse_address(struct engine *e, struct error *err)
         return parse_tcp(e, address, err);
     if (strncmp(address, "unix://", 7) != 0 || address[7] != '/')
         return error_set(err, ERROR_CONFIG,
-            "DOCKER_HOST '%.100s' is neither unix:///PATH nor tcp://HOST:PORT", address);
+            "DOCKER_HOST '%.100s' is not an address that is supported: use unix:///PATH or "
+            "tcp://HOST:PORT",
+            address);
     e->socket = strdup(address + 7);
     e->url = strdup("http://docker");
     return e->socket && e->url ? 0 : error_memory(err);
@@ -351,8 +353,8 @@ static void docker_engine_pinged(void *arg, const struct engine_answer *answer)
     refused.body = NULL;
     if (answer->error.code == ERROR_NONE && e->version < VERSION_OLDEST) {
         error_set(&refused.error, ERROR_ENVIRONMENT,
-            "the daemon at %.80s speaks the Engine API 1.%u; 1.%u is needed, which Docker 20.10 "
-            "has",
+            "the daemon at %.80s supports the Engine API up to 1.%u, but 1.%u is needed: use "
+            "Docker 20.10 or newer",
             e->address, e->version, VERSION_OLDEST);
         e->version = 0;
     }

@@ -75,14 +75,15 @@ enum cgroup_refusal {
 };
 
 static const char *const refusals[] = {
-    [REFUSED_GONE] = "this process's cgroup cannot be opened",
-    [REFUSED_CONTROLLERS] = "it has no memory and pids controllers for this process (version 1 may "
-                            "hold them: boot with systemd.unified_cgroup_hierarchy=1)",
-    [REFUSED_READ_ONLY] = "it is mounted read-only, as in a container that was not given a cgroup",
-    [REFUSED_OWNER] = "no cgroup that this process is in belongs to this user: start it with "
-                      "`systemd-run --user --scope`, or as root",
-    [REFUSED_BUSY] = "the cgroups of this user hold processes themselves and cannot be divided: "
-                     "start it in a child of a delegated one, as with `systemd-run --user --scope`",
+    [REFUSED_GONE] = "the cgroup of this process could not be opened",
+    [REFUSED_CONTROLLERS] = "this process has no memory and pids controllers there (they may be "
+                            "bound to version 1: boot with systemd.unified_cgroup_hierarchy=1)",
+    [REFUSED_READ_ONLY] = "it is mounted read-only, as in a container without its own cgroup",
+    [REFUSED_OWNER] = "this user owns no cgroup of this process: start it with `systemd-run "
+                      "--user --scope`, or as root",
+    [REFUSED_BUSY] = "the cgroups of this user contain processes, so child cgroups cannot get "
+                     "controllers: start droste in a child of a delegated cgroup, as with "
+                     "`systemd-run --user --scope`",
 };
 
 static bool cgroup_gives(int dir, const char *file)
@@ -182,7 +183,7 @@ int cgroups_open(struct loop *loop, int root, struct cgroups **out, struct error
         group_sweep(c->parent, &self);
         size_t len = strlen(c->path);
         if (group_make(c->parent, &self, c->name, sizeof c->name) < 0 || cgroup_furnish(c) < 0)
-            rc = error_set_errno(err, ERROR_UNSUPPORTED, "making a cgroup in %.120s", c->path);
+            rc = error_set_errno(err, ERROR_UNSUPPORTED, "creating a cgroup in %.120s", c->path);
         snprintf(c->path + len, sizeof c->path - len, "%s", c->name);
     }
     if (rc < 0) {
@@ -239,11 +240,11 @@ int cgroups_adopt(struct cgroups *c, pid_t zygote, struct error *err)
  * little. */
 static bool switch_cpu_on(struct cgroups *c)
 {
-    char given[512];
+    char controllers_here[512];
     if (c->cpu)
         return true;
-    group_get(c->parent, "cgroup.subtree_control", given, sizeof given);
-    c->cpu = (group_has_word(given, "cpu") ||
+    group_get(c->parent, "cgroup.subtree_control", controllers_here, sizeof controllers_here);
+    c->cpu = (group_has_word(controllers_here, "cpu") ||
                  group_put(c->parent, "cgroup.subtree_control", "+cpu") == 0) &&
              group_put(c->home, "cgroup.subtree_control", "+cpu") == 0;
     return c->cpu;

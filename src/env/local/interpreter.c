@@ -37,7 +37,8 @@ static int find_in_path(const char *name, char **out, struct error *err)
         p += n + (p[n] == ':');
     }
     return error_set(err, ERROR_NOT_FOUND,
-        "no '%.80s' in PATH: install python3, or give an interpreter with --python PATH", name);
+        "'%.80s' was not found in PATH: install python3, or give an interpreter with --python PATH",
+        name);
 }
 
 static bool is_script(const char *path)

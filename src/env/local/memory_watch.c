@@ -65,6 +65,7 @@ struct memory_watch {
     uint64_t headroom;          /* at its last measurement */
     uint64_t earliest_ns, latest_ns;
     bool busy, over;
+    int unread;        /* the channel, while the host does not read it; -1 */
     ino_t *host_files; /* files from the host */
     size_t host_file_count;
 };
@@ -148,12 +149,28 @@ static void process_list_children(struct process_list *list, pid_t pid, const ch
         fclose(f);
 }
 
-/* Lists the keeper and all its descendants. The list is also the queue of the search. */
-static void process_list_read(struct process_list *list, pid_t keeper)
+static bool is_fork_of(const struct memory_watch *w, pid_t pid)
 {
-    process_list_add(list, keeper);
+    struct memory_watch *other;
+    if (!w->options.forks || *w->options.forks == 0 || pid == w->keeper)
+        return false;
+    TAILQ_FOREACH(other, &w->all->queue, link)
+    if (other != w && other->keeper == pid)
+        return true;
+    return false;
+}
+
+/* Lists the keeper and all its descendants, without those of forks. The list is also the queue of
+ * the search. */
+static void process_list_read(struct process_list *list, const struct memory_watch *w)
+{
+    process_list_add(list, w->keeper);
     for (size_t i = 0; i < list->count; i++) {
         char path[48];
+        if (is_fork_of(w, list->pids[i])) {
+            list->pids[i--] = list->pids[--list->count];
+            continue;
+        }
         struct dirent *entry;
         snprintf(path, sizeof path, "/proc/%d/task", (int)list->pids[i]);
         DIR *threads = opendir(path);
@@ -334,6 +351,13 @@ static uint64_t read_proportional(pid_t pid)
     return kilobytes_of(text, "RssAnon") + kilobytes_of(text, "VmSwap");
 }
 
+static bool holds_unread_files(const struct memory_watch *w)
+{
+    char fd[12];
+    snprintf(fd, sizeof fd, "%d", w->unread);
+    return w->unread >= 0 && socket_holds_files(getpid(), fd);
+}
+
 static uint64_t measure_shared(
     struct memory_watch *w, const struct process_list *list, const struct machine *now)
 {
@@ -343,6 +367,8 @@ static uint64_t measure_shared(
     for (size_t i = 0; i < list->count; i++)
         add_maps(w, list->pids[i], &shared);
     free(shared.files);
+    if (holds_unread_files(w))
+        shared.unseen = UINT64_MAX;
     if (w->options.own_root)
         shared.bytes +=
             file_system_used(w->keeper, "/tmp") + file_system_used(w->keeper, "/dev/shm");
@@ -354,7 +380,7 @@ static uint64_t measure_shared(
 static uint64_t measure(struct memory_watch *w, const struct machine *now)
 {
     struct process_list list = { 0 };
-    process_list_read(&list, w->keeper);
+    process_list_read(&list, w);
     struct private_memory own = read_private(&list);
     uint64_t sum = own.most + now->shared;
     if (sum > w->options.limit && own.tables <= w->options.limit) {
@@ -428,6 +454,12 @@ void memory_watch_busy(struct memory_watch *w, bool busy)
         set_interval(w->all, BUSY_TICK_MS);
 }
 
+void memory_watch_unread(struct memory_watch *w, int channel)
+{
+    if (w)
+        w->unread = channel;
+}
+
 /* If memory runs out, the file counts as the guest's. */
 void memory_watch_exclude(struct memory_watch *w, int fd)
 {
@@ -477,7 +509,7 @@ int memory_watch_open(struct memory_watches *all, const struct memory_watch_opti
     struct memory_watch *w = calloc(1, sizeof *w);
     if (!w)
         return error_memory(err);
-    *w = (struct memory_watch){ .all = all, .options = *options };
+    *w = (struct memory_watch){ .all = all, .options = *options, .unread = -1 };
     w->first = w->then = read_machine();
     w->headroom = options->limit;
     w->latest_ns = clock_ns() + IDLE_LOOK_MS * UINT64_C(1000000);

@@ -24,7 +24,9 @@ typedef void memory_over_fn(void *arg);
 
 struct memory_watch_options {
     uint64_t limit; /* bytes */
-    bool own_root;  /* its /tmp and /dev/shm are private file systems in memory */
+    /* how many forks its sandbox has, each with a watch of its own; NULL: none */
+    const unsigned *forks;
+    bool own_root; /* its /tmp and /dev/shm are private file systems in memory */
     memory_over_fn *over;
     void *arg;
 };
@@ -42,6 +44,9 @@ void memory_watch_begin(struct memory_watch *w, pid_t keeper);
 void memory_watch_busy(struct memory_watch *w, bool busy);
 /* A memory file of the host goes to the guest and is not counted as the guest's. NULL is fine. */
 void memory_watch_exclude(struct memory_watch *w, int fd);
+/* The host stops reading this channel, or goes on (-1): memory files that wait in it count as the
+ * guest's. NULL is fine. */
+void memory_watch_unread(struct memory_watch *w, int channel);
 /* NULL is fine. */
 void memory_watch_close(struct memory_watch *w);
 

@@ -44,8 +44,8 @@ static char *zygote_spec_key(const struct sandbox_spec *spec)
     zygote_key_add(&b, spec->read_paths, spec->read_path_count);
     buf_printf(&b, "%u-%u\n", spec->users.first, spec->users.last);
     if (zygote_volumes_of(spec))
-        buf_printf(&b, "%s%s%s %d\n", zygote_volumes_of(spec), spec->volume ? " volume" : "",
-            spec->workspace ? " workspace" : "", (int)spec->layout);
+        buf_printf(&b, "%s%s%s %s\n", zygote_volumes_of(spec), spec->volume ? " volume" : "",
+            spec->workspace ? " workspace" : "", layout_of(spec->layout)->name);
     return buf_steal(&b);
 }
 
@@ -108,22 +108,9 @@ void zygote_describe(const struct zygote *z, struct buf *out)
 
 ssize_t zygote_receive(int control, void *data, size_t size, int *fd)
 {
-    ANCILLARY(1) room;
-    struct iovec iov = { data, size };
-    struct msghdr m = {
-        .msg_iov = &iov,
-        .msg_iovlen = 1,
-        .msg_control = room.bytes,
-        .msg_controllen = sizeof room.bytes,
-    };
-    ssize_t n;
-    do
-        n = recvmsg(control, &m, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
-    while (n < 0 && errno == EINTR);
+    int count;
     *fd = -1;
-    if (n > 0)
-        ancillary_take(&m, fd, 1);
-    return n;
+    return ancillary_receive(control, data, size, MSG_DONTWAIT, fd, 1, &count);
 }
 
 static void free_pending(struct zygote_pending *p)
@@ -220,7 +207,7 @@ static void zygote_send_waiting(struct zygote *z)
     }
 }
 
-static void zygote_told(struct zygote *z, const struct zygote_event *event, int fd)
+static void zygote_on_event(struct zygote *z, const struct zygote_event *event, int fd)
 {
     struct zygote_answer what = { .pidfd = fd, .pid = event->pid, .sys = event->sys };
     if (event->kind != ZYGOTE_STARTED && event->kind != ZYGOTE_FAILED) {
@@ -255,7 +242,7 @@ static void read_events(struct zygote *z)
             zygote_died(z);
             return;
         }
-        zygote_told(z, &event, fd);
+        zygote_on_event(z, &event, fd);
     }
 }
 
@@ -337,7 +324,9 @@ int zygote_clone(struct zygote *z, const struct jail_plan *plan, int fds[ZYGOTE_
     const int extra[ZYGOTE_EXTRA_COUNT], zygote_fn *fn, void *arg, uint32_t *id, struct error *err)
 {
     if (z->dead)
-        return error_set(err, ERROR_ENVIRONMENT, "the zygote of this sandbox has died");
+        return error_set(err, ERROR_ENVIRONMENT,
+            "the zygote that starts this kind of sandbox has "
+            "died");
     struct zygote_pending *p = calloc(1, sizeof *p);
     if (!p)
         return error_memory(err);

@@ -54,6 +54,9 @@ int zygote_clone(struct zygote *z, const struct jail_plan *plan, int fds[ZYGOTE_
     const int extra[ZYGOTE_EXTRA_COUNT], zygote_fn *fn, void *arg, uint32_t *id, struct error *err);
 void zygote_forget(struct zygote *z, uint32_t id);
 
+/* A new descriptor of the keeper program (guest/zygote/keeper.c); negative: an error. */
+int zygote_keeper_program(struct error *err);
+
 /* Ends it and all its sandboxes. */
 void zygote_stop(struct zygote *z);
 

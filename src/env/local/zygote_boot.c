@@ -32,10 +32,15 @@ enum {
 
 /* ---- the process ---- */
 
-/* Runs the embedded guest as a module: in the form precompiled for this version or, if there is
- * none, from its source (scripts/precompile). */
+/* Closes what the host's program left inheritable (posix_spawn has an action for that since glibc
+ * 2.34), and runs the embedded guest as a module: in the form precompiled for this version or, if
+ * there is none, from its source (scripts/precompile). */
 static const char loader[] =
     "import marshal,os,sys\n"
+    "for n in os.listdir('/proc/self/fd'):\n"
+    " if int(n)>6:\n"
+    "  try: os.close(int(n))\n"
+    "  except OSError: pass\n"
     "from _frozen_importlib_external import MAGIC_NUMBER as magic\n"
     "with os.fdopen(4,'rb') as f:\n"
     " while 1:\n"
@@ -59,8 +64,13 @@ static int memfd_with(const char *name, const void *data, size_t len, struct err
     if (fd < 0 && errno == EINVAL)
         fd = memfd_create(name, MFD_CLOEXEC);
     if (fd < 0 || file_write_all(fd, data, len) < 0 || lseek(fd, 0, SEEK_SET) < 0)
-        return error_set_errno(err, ERROR_ENVIRONMENT, "making the memory file '%s'", name);
+        return error_set_errno(err, ERROR_ENVIRONMENT, "creating the memory file '%s'", name);
     return steal_fd(&fd);
+}
+
+int zygote_keeper_program(struct error *err)
+{
+    return memfd_with("keeper", embedded_keeper, embedded_keeper_size, err);
 }
 
 struct start_fds {
@@ -107,7 +117,6 @@ static int spawn_process(
     posix_spawn_file_actions_adddup2(&actions, fds->source, ZYGOTE_SOURCE_FD);
     posix_spawn_file_actions_adddup2(&actions, fds->helper, ZYGOTE_HELPER_FD);
     posix_spawn_file_actions_adddup2(&actions, fds->keeper, ZYGOTE_KEEPER_FD);
-    posix_spawn_file_actions_addclosefrom_np(&actions, ZYGOTE_KEEPER_FD + 1);
     posix_spawnattr_init(&attributes);
     posix_spawnattr_setflags(
         &attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSID);
@@ -132,12 +141,12 @@ static int zygote_boot_spawn(struct zygote *z, const struct sandbox_spec *spec, 
     int rc = 0;
     fds.source = memfd_with("guest.py", embedded_guest, embedded_guest_size, err);
     fds.helper = memfd_with("zygote.so", embedded_helper, embedded_helper_size, err);
-    fds.keeper = memfd_with("keeper", embedded_keeper, embedded_keeper_size, err);
+    fds.keeper = zygote_keeper_program(err);
     if (fds.source < 0 || fds.helper < 0 || fds.keeper < 0) {
         rc = -(int)ERROR_ENVIRONMENT;
     } else if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0 ||
                pipe2(ends, O_CLOEXEC) < 0) {
-        rc = error_set_errno(err, ERROR_ENVIRONMENT, "making the zygote's channels");
+        rc = error_set_errno(err, ERROR_ENVIRONMENT, "creating the zygote's channels");
     } else {
         z->control = pair[0];
         z->errors = ends[0];
@@ -147,7 +156,7 @@ static int zygote_boot_spawn(struct zygote *z, const struct sandbox_spec *spec, 
     if (rc == 0 && (zygote_boot_lift(&fds.control) < 0 || zygote_boot_lift(&fds.source) < 0 ||
                        zygote_boot_lift(&fds.helper) < 0 || zygote_boot_lift(&fds.keeper) < 0 ||
                        zygote_boot_lift(&fds.errors) < 0))
-        rc = error_set_errno(err, ERROR_ENVIRONMENT, "making the zygote's channels");
+        rc = error_set_errno(err, ERROR_ENVIRONMENT, "creating the zygote's channels");
     if (rc == 0)
         rc = spawn_process(z, spec, &fds, err);
     close_start_fds(&fds);
@@ -238,12 +247,12 @@ static int check_preload(const struct zygote *z, struct json_object *facts, stru
     const char *module = json_get_string(refused, "module", "?");
     if (threads > 0)
         return error_set(err, ERROR_ENVIRONMENT,
-            "preload '%.40s': importing it starts %d thread%s, which a copy of the process would "
+            "preload '%.40s': importing it starts %d thread%s, which clones of the process would "
             "not have; leave it out, and import it in the code or in setup-code",
             module, (int)threads, threads == 1 ? "" : "s");
     return error_set(err, ERROR_ENVIRONMENT,
         "preload '%.40s': '%.50s' cannot import it: %.60s; install it for that interpreter, or "
-        "give another with --python PATH",
+        "choose another with --python PATH",
         module, z->executable, json_get_string(refused, "error", ""));
 }
 
@@ -287,8 +296,8 @@ static int check_reach(const struct zygote *z, const struct jail_host *host, str
         for (size_t i = 0; i < counts[list]; i++)
             if (!others_can_reach(lists[list][i]))
                 return error_set(err, ERROR_UNSUPPORTED,
-                    "as root, the guest runs as nobody, who cannot read '%.80s'; make it readable "
-                    "for all users, or run as an ordinary user",
+                    "as root, the guest runs as the user nobody, which cannot read '%.80s'; make "
+                    "it readable for all users, or run as an ordinary user",
                     lists[list][i]);
     return 0;
 }
@@ -319,7 +328,7 @@ static int zygote_boot_set_up(
     if (rc < 0)
         return rc;
     if (sizeof(struct zygote_request) + z->plan->size > ZYGOTE_MESSAGE_MAX)
-        return error_set(err, ERROR_ARGUMENT, "%zu read paths are too many for one sandbox",
+        return error_set(err, ERROR_ARGUMENT, "too many --read paths for one sandbox: %zu",
             spec->read_path_count);
     struct zygote_request request = { .kind = ZYGOTE_SETUP };
     struct iovec iov[2] = { { &request, sizeof request }, { z->plan, z->plan->size } };

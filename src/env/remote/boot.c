@@ -126,8 +126,7 @@ static int boot_refuse(const char *why, size_t len, struct error *err)
     cleanup_buf struct buf shown = { 0 };
     text_append_visible(&shown, why, len);
     return error_set(err, ERROR_ENVIRONMENT,
-        "python3 there cannot be the guest's: %.100s; it needs "
-        "CPython 3.8 or newer",
+        "the sandbox's python3 cannot run the guest: %.100s; use an image with CPython 3.8 or newer",
         buf_text(&shown));
 }
 

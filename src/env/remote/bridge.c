@@ -51,7 +51,7 @@ struct bridge {
     struct bridge_program program;
     char *path; /* of a user's bridge; else NULL */
     char title[TITLE_MAX];
-    struct features features; /* as declared in the greeting */
+    struct feature_state features[FEATURE_COUNT]; /* as declared in the greeting */
     bool heard, can_collect, swept;
     struct process process;
     struct buf line; /* the incomplete line of its output */
@@ -87,15 +87,15 @@ static void bridge_closed(struct bridge_sandbox *c, const struct error *why)
 {
     struct transport *transport = c->transport;
     struct environment_base *base = (struct environment_base *)c->bridge->env;
-    struct error told = *why;
+    struct error cause = *why;
     c->has_volume = false;
     timer_stop(c->patience);
     if (transport) {
-        transport_finished(transport, &told);
+        transport_finished(transport, &cause);
         return;
     }
-    if (told.code != ERROR_NONE && base->notice)
-        base->notice(base->notice_arg, told.text);
+    if (cause.code != ERROR_NONE && base->notice)
+        base->notice(base->notice_arg, cause.text);
     bridge_forget(c);
 }
 
@@ -103,8 +103,8 @@ static void not_closed_in_time(void *arg)
 {
     struct bridge_sandbox *c = arg;
     struct error why = { 0 };
-    error_set(
-        &why, ERROR_TIMEOUT, "%s does not say that the volume was written back", c->bridge->title);
+    error_set(&why, ERROR_TIMEOUT, "%s did not confirm that the volume was written back",
+        c->bridge->title);
     bridge_closed(c, &why);
 }
 
@@ -114,7 +114,7 @@ static void not_closed_in_time(void *arg)
 static void bridge_give_up(struct bridge *b, const struct error *why)
 {
     struct bridge_sandbox *c, *next;
-    struct error told = *why;
+    struct error cause = *why;
     if (b->process.pid > 0)
         process_end(&b->process, 0);
     process_forget(&b->process);
@@ -126,11 +126,11 @@ static void bridge_give_up(struct bridge *b, const struct error *why)
     for (c = LIST_FIRST(&b->sandboxes); c; c = next) {
         next = LIST_NEXT(c, link);
         if (c->closing && c->has_volume)
-            bridge_closed(c, &told);
+            bridge_closed(c, &cause);
         else if (!c->closing)
-            transport_ended(c->transport, &told);
+            transport_ended(c->transport, &cause);
     }
-    collecting_end(&b->collecting, &told);
+    collecting_end(&b->collecting, &cause);
 }
 
 static void bridge_refuse(struct bridge *b, const char *what)
@@ -191,14 +191,14 @@ static void bridge_check_needs(struct bridge *b)
     struct bridge_sandbox *c;
     struct error why = { 0 };
     LIST_FOREACH(c, &b->sandboxes, link)
-    if (!c->closing && features_check(&b->features, b->program.name, c->needs, &why) < 0)
+    if (!c->closing && features_check(b->features, b->program.name, c->needs, &why) < 0)
         transport_ended(c->transport, &why);
 }
 
 static void cannot_collect(struct bridge *b)
 {
     struct error why = { 0 };
-    error_set(&why, ERROR_UNSUPPORTED, "%s does not say that it can list its sandboxes", b->title);
+    error_set(&why, ERROR_UNSUPPORTED, "%s does not support listing its sandboxes", b->title);
     collecting_end(&b->collecting, &why);
 }
 
@@ -209,9 +209,9 @@ static bool take_greeting(struct bridge *b, struct json_object *o)
     bool greets = id_in(o, "bridge") > 0;
     b->heard = true;
     b->can_collect = greets && json_get_bool(o, "collect", false);
-    b->features = *b->program.features;
-    if (b->program.features == &bridge_features)
-        bridge_spec_take_features(&b->features, greets ? said : NULL);
+    memcpy(b->features, b->program.features, sizeof b->features);
+    if (b->program.features == bridge_features)
+        bridge_spec_take_features(b->features, greets ? said : NULL);
     bridge_check_needs(b);
     if (b->collecting.orphans.ops && !b->can_collect)
         cannot_collect(b);
@@ -262,7 +262,7 @@ static void bridge_take_line(struct bridge *b)
     int rc = json_parse(b->line.data, b->line.len, &json_limits_small, &o, NULL);
     buf_clear(&b->line);
     if (rc < 0 || !json_object_is_type(o, json_type_object) || !bridge_take_message(b, o))
-        bridge_refuse(b, "says what is no message");
+        bridge_refuse(b, "sent a line that is not a message");
 }
 
 static void bridge_take(struct bridge *b, const char *data, size_t len)
@@ -281,7 +281,7 @@ static void bridge_take(struct bridge *b, const char *data, size_t len)
             buf_append(&b->line, data, n);
             if (buf_failed(&b->line) ||
                 b->line.len > (b->heard ? (size_t)LONG_LINE_LIMIT : LINE_LIMIT))
-                bridge_refuse(b, "says a line without an end");
+                bridge_refuse(b, "sent a line that is too long");
             else if (newline)
                 bridge_take_line(b);
         }
@@ -378,9 +378,8 @@ static int bridge_run_program(struct bridge *b, struct error *err)
     if (b->process.pid > 0)
         return 0;
     b->process.words = b->program.words;
-    int rc = process_start(&b->process, b->loop, b->program.path,
-        b->path ? "bridge:" : "the bridge for modal: ", bridge_output_ready, bridge_program_ended,
-        b, err);
+    int rc = process_start(&b->process, b->loop, b->program.path, b->program.label,
+        bridge_output_ready, bridge_program_ended, b, err);
     if (rc < 0 || !b->program.source)
         return rc;
     buf_append(&b->process.to_send, b->program.source, b->program.source_len);
@@ -480,15 +479,14 @@ static int open_program(struct loop *loop, const struct bridge_program *program,
         free(path);
         return error_memory(err);
     }
-    *b = (struct bridge){
-        .loop = loop, .program = *program, .path = path, .features = *program->features
-    };
+    *b = (struct bridge){ .loop = loop, .program = *program, .path = path };
+    memcpy(b->features, program->features, sizeof b->features);
     process_init(&b->process);
     LIST_INIT(&b->sandboxes);
     snprintf(b->title, sizeof b->title, "%s%s%s", program->name, path ? ":" : "", path ? path : "");
     b->collecting.title = b->title;
     b->ops = (struct transport_ops){ .name = program->name,
-        .features = &b->features,
+        .features = b->features,
         .traits = program->keeps_volumes ? TRAIT_VOLUMES : 0,
         .start = bridge_start,
         .write = bridge_write,
@@ -512,9 +510,11 @@ int bridge_open(struct loop *loop, const char *path, const struct environment_op
     char *own = strdup(path);
     if (!own)
         return error_memory(err);
-    struct bridge_program program = {
-        .name = "bridge", .path = own, .features = &bridge_features, .goodbye_ms = GOODBYE_MS
-    };
+    struct bridge_program program = { .name = "bridge",
+        .label = "bridge:",
+        .path = own,
+        .features = bridge_features,
+        .goodbye_ms = GOODBYE_MS };
     return open_program(loop, &program, own, out, err);
 }
 

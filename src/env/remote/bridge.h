@@ -1,5 +1,5 @@
 /* env/remote/bridge.h: environments that are programs, in any language: the user's bridge:PROGRAM,
- * and Modal (env/clouds/modal.h).
+ * and built-in ones (env/clouds/modal.c).
  *
  * The program starts with the first sandbox and serves all of them over its standard input and
  * output. A message is a JSON object on one line, whose first member is its type; if it has
@@ -39,14 +39,15 @@
 /* A built-in bridge. The pointers must outlive the environment. */
 struct bridge_program {
     const char *name;            /* of the environment, also in errors */
+    const char *label;           /* in front of errors about the program */
     const char *path;            /* of the program, looked up in PATH */
     const char *const *words;    /* its arguments */
     const unsigned char *source; /* written to its standard input before all messages */
     size_t source_len;
-    const struct features *features;
-    bool keeps_volumes; /* TRAIT_VOLUMES; it answers "close" with "closed" */
-    bool sweeps;        /* the first sandbox triggers the removal of dead hosts' sandboxes */
-    int goodbye_ms;     /* time for it to end everything */
+    const struct feature_state *features; /* indexed by enum feature */
+    bool keeps_volumes;                   /* TRAIT_VOLUMES; it answers "close" with "closed" */
+    bool sweeps;    /* the first sandbox triggers the removal of dead hosts' sandboxes */
+    int goodbye_ms; /* time for it to end everything */
 };
 
 int bridge_open_program(struct loop *loop, const struct bridge_program *program,

@@ -26,7 +26,7 @@ static void too_long(void *arg)
 {
     struct collecting *c = arg;
     struct error why = { 0 };
-    error_set(&why, ERROR_TIMEOUT, "%s does not say which sandboxes there are", c->title);
+    error_set(&why, ERROR_TIMEOUT, "%s did not list its sandboxes", c->title);
     collecting_end(c, &why);
 }
 

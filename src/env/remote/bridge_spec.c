@@ -6,37 +6,37 @@
 #include "base/cleanup.h"
 #include "env/common/owner_labels.h"
 
-#define IF_IT_SAYS FEATURE_YES("if the program says that it can")
+/* Of an optional feature, which is recognised by this text's address. */
+static const char if_declared[] = "if the program declares support for it";
+#define IF_DECLARED FEATURE_YES(if_declared)
 
-const struct features
-    bridge_features = { .of = {
-                            [FEATURE_STREAM] = FEATURE_YES("its standard streams"),
-                            [FEATURE_REATTACH] = FEATURE_YES("if it says that it is joined again"),
-                            [FEATURE_MEMORY] = FEATURE_YES("of each process"),
-                            [FEATURE_PROCESSES] = FEATURE_YES("it is told"),
-                            [FEATURE_WORKSPACE] = FEATURE_YES("sent at the start"),
-                            [FEATURE_PRELOAD] = FEATURE_YES("in the worker, before the session"),
-                            [FEATURE_IMAGE] = IF_IT_SAYS,
-                            [FEATURE_SNAPSHOT] = IF_IT_SAYS,
-                            [FEATURE_NETWORK] = IF_IT_SAYS,
-                            [FEATURE_ALLOW] = IF_IT_SAYS,
-                            [FEATURE_CPUS] = IF_IT_SAYS,
-                            [FEATURE_GPUS] = IF_IT_SAYS,
-                            [FEATURE_DISK] = IF_IT_SAYS,
-                            [FEATURE_LABELS] = IF_IT_SAYS,
-                            [FEATURE_IDLE] = IF_IT_SAYS,
-                            [FEATURE_REGION] = IF_IT_SAYS,
-                            [FEATURE_APP] = IF_IT_SAYS,
-                            [FEATURE_RESUME] = IF_IT_SAYS,
-                            [FEATURE_VOLUME] = FEATURE_YES(
-                                "a copy of this machine's, brought back after each cell"),
-                        } };
+const struct feature_state bridge_features[FEATURE_COUNT] = {
+    [FEATURE_STREAM] = FEATURE_YES("its standard streams"),
+    [FEATURE_REATTACH] = FEATURE_YES("if the program reports the new connection"),
+    [FEATURE_MEMORY] = FEATURE_YES("of each process"),
+    [FEATURE_PROCESSES] = FEATURE_YES("it is told"),
+    [FEATURE_WORKSPACE] = FEATURE_YES("sent at the start"),
+    [FEATURE_FILES] = FEATURE_YES("a process beside the guest"),
+    [FEATURE_PRELOAD] = FEATURE_YES("in the worker, before the session"),
+    [FEATURE_IMAGE] = IF_DECLARED,
+    [FEATURE_SNAPSHOT] = IF_DECLARED,
+    [FEATURE_NETWORK] = IF_DECLARED,
+    [FEATURE_ALLOW] = IF_DECLARED,
+    [FEATURE_CPUS] = IF_DECLARED,
+    [FEATURE_GPUS] = IF_DECLARED,
+    [FEATURE_DISK] = IF_DECLARED,
+    [FEATURE_LABELS] = IF_DECLARED,
+    [FEATURE_IDLE] = IF_DECLARED,
+    [FEATURE_REGION] = IF_DECLARED,
+    [FEATURE_APP] = IF_DECLARED,
+    [FEATURE_RESUME] = IF_DECLARED,
+    [FEATURE_VOLUME] = FEATURE_YES("a copy of this machine's, brought back after each cell"),
+};
 
 /* Optional features, which depend on the program. */
 static bool is_optional(enum feature p)
 {
-    const char *text = bridge_features.of[p].text;
-    return text && strstr(text, "says that it can");
+    return bridge_features[p].text == if_declared;
 }
 
 uint64_t bridge_spec_needs(const struct sandbox_spec *spec)
@@ -137,9 +137,10 @@ static void write_volume(struct buf *out, const struct sandbox_spec *spec)
     if (c->volume_there)
         buf_puts(out, ",\"volume-there\":true");
     buf_puts(out, ",\"directories\":[");
-    for (size_t i = 0; spec->layout == LAYOUT_DAYTONA && volume_seed(i); i++) {
+    const char *const *directories = layout_of(spec->layout)->directories;
+    for (size_t i = 0; directories && directories[i]; i++) {
         buf_puts(out, i ? "," : "");
-        json_append_string(out, volume_seed(i), strlen(volume_seed(i)));
+        json_append_string(out, directories[i], strlen(directories[i]));
     }
     buf_putc(out, ']');
 }
@@ -166,10 +167,10 @@ void bridge_spec_write(struct buf *out, int64_t id, const struct sandbox_spec *s
 
 /* ---- the greeting ---- */
 
-void bridge_spec_take_features(struct features *table, struct json_object *said)
+void bridge_spec_take_features(struct feature_state table[FEATURE_COUNT], struct json_object *said)
 {
     static const struct feature_state silent =
-        FEATURE_NO("the program does not say that it can (docs/environments.md)");
+        FEATURE_NO("the program does not declare support for it (docs/environments.md)");
     uint64_t can = 0;
     if (json_object_is_type(said, json_type_object)) {
         json_object_object_foreach(said, setting, value)
@@ -182,5 +183,5 @@ void bridge_spec_take_features(struct features *table, struct json_object *said)
     }
     for (enum feature p = 0; p < FEATURE_COUNT; p++)
         if (is_optional(p) && !(can & (uint64_t)1 << p))
-            table->of[p] = silent;
+            table[p] = silent;
 }

@@ -13,7 +13,7 @@
 #include "env/common/environment.h"
 
 /* What a bridge may support; assumed until it has sent its greeting. */
-extern const struct features bridge_features;
+extern const struct feature_state bridge_features[FEATURE_COUNT];
 
 /* The features that such a specification needs from the program: bits, 1 << enum feature. */
 uint64_t bridge_spec_needs(const struct sandbox_spec *spec);
@@ -22,6 +22,6 @@ void bridge_spec_write(struct buf *out, int64_t id, const struct sandbox_spec *s
     const char *const *words, bool keeps_volumes);
 /* Updates the table with the features that the program declares; all other optional features become
  * unsupported. NULL: it declares none. */
-void bridge_spec_take_features(struct features *table, struct json_object *said);
+void bridge_spec_take_features(struct feature_state table[FEATURE_COUNT], struct json_object *said);
 
 #endif

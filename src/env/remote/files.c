@@ -94,7 +94,7 @@ static bool changes_came(void *arg, const char *data, size_t len)
     } else if (!d->failed && file_write_all(d->file, data, len) < 0) {
         d->failed = true;
         error_set_errno(&d->how.error, ERROR_IO,
-            "volume '%s': keeping what the sandbox sends of it", volume_name(d->volume));
+            "volume '%s': storing the files that the sandbox sends", volume_name(d->volume));
         remote_kill(d->worker);
     }
     timer_start(d->silent, SILENT_MS, 0);
@@ -130,8 +130,8 @@ static void files_explain(struct delivery *d, const char *what, const struct san
     if (how->error.code != ERROR_NONE)
         error_wrap(&d->how.error, "%s %.80s", what, d->to);
     else if (!went_well(how))
-        error_set(&d->how.error, ERROR_ENVIRONMENT, "%s %.80s failed there: %.120s", what, d->to,
-            shown.len ? buf_text(&shown) : "it was ended");
+        error_set(&d->how.error, ERROR_ENVIRONMENT, "%s %.80s failed in the sandbox: %.120s", what,
+            d->to, shown.len ? buf_text(&shown) : "it was ended");
 }
 
 static void deliverer_ended(void *arg, const struct sandbox_exit *how)

@@ -69,7 +69,8 @@ struct sandbox {
     size_t credit;       /* bytes that the supervisor accepts */
     struct fifo waiting; /* bytes beyond the credit */
     int source;          /* a file whose content follows; -1: none */
-    struct buf start;    /* the content of START, while it waits for remote_release */
+    struct jail_limits limits;
+    struct buf start; /* the content of START, while it waits for remote_release */
     struct timer *kill_timer;
     bool wants_kill, ended;
     bool rings_late; /* interrupt again once nothing waits */
@@ -110,7 +111,7 @@ static int send_source(struct sandbox *s, struct error *err)
     while (rc == 0 && n > 0 && s->source >= 0 && s->credit > 0) {
         n = read(s->source, piece, s->credit < PIECE ? s->credit : PIECE);
         if (n < 0)
-            return error_set_errno(err, ERROR_IO, "reading what is to be sent");
+            return error_set_errno(err, ERROR_IO, "reading the data to send");
         rc = send_message(s->remote, MUX_BYTES, s->id, piece, (size_t)n, err);
         s->credit -= (size_t)n;
     }
@@ -124,7 +125,7 @@ int remote_send(
     if (s->ended)
         return 0;
     if (fd >= 0)
-        return error_set(err, ERROR_UNSUPPORTED, "a remote guest takes no descriptors");
+        return error_set(err, ERROR_UNSUPPORTED, "a remote guest cannot receive descriptors");
     for (int i = 0; i < count; i++)
         fifo_add(&s->waiting, iov[i].iov_base, iov[i].iov_len);
     return fifo_failed(&s->waiting) ? error_memory(err) : remote_send_waiting(s, err);
@@ -186,7 +187,7 @@ static int parse_object(const struct mux_message *m, struct json_object **out, s
     static const struct json_limits limits = { MUX_JSON_MAX, 8, 5000 };
     int rc = json_parse(m->data, m->len, &limits, out, err);
     if (rc == 0 && !json_object_is_type(*out, json_type_object))
-        return error_set(err, ERROR_PROTOCOL, "the supervisor's JSON is no object");
+        return error_set(err, ERROR_PROTOCOL, "the supervisor sent JSON that is not an object");
     return rc;
 }
 
@@ -195,7 +196,7 @@ static int remote_on_hello(
 {
     cleanup_json struct json_object *facts = NULL;
     if (r->state != STATE_BOOTING)
-        return error_set(err, ERROR_PROTOCOL, "the supervisor says HELLO twice");
+        return error_set(err, ERROR_PROTOCOL, "the supervisor sent HELLO twice");
     int rc = parse_object(m, &facts, err);
     if (rc < 0)
         return rc;
@@ -229,7 +230,7 @@ static int on_credit(
     memcpy(&more, m->data, sizeof more);
     more = le32toh(more);
     if (more > MUX_CREDIT - s->credit)
-        return error_set(err, ERROR_PROTOCOL, "the supervisor took more than it was sent");
+        return error_set(err, ERROR_PROTOCOL, "the supervisor acknowledged more than it was sent");
     s->credit += more;
     size_t unread = fifo_len(&s->waiting);
     int rc = send_source(s, err);
@@ -291,9 +292,9 @@ static int remote_on_message(void *arg, const struct mux_message *m, struct erro
     struct remote *r = arg;
     struct sandbox *s = NULL;
     if (r->state == STATE_BOOTING && m->kind != MUX_HELLO)
-        return error_set(err, ERROR_PROTOCOL, "the supervisor does not begin with HELLO");
+        return error_set(err, ERROR_PROTOCOL, "the first message of the supervisor is not HELLO");
     if (m->worker > r->last_id)
-        return error_set(err, ERROR_PROTOCOL, "the supervisor names a worker that was not started");
+        return error_set(err, ERROR_PROTOCOL, "the supervisor named a worker that was not started");
     if (m->worker)
         s = find_sandbox(r, m->worker);
     if (m->worker && (!s || s->ended))
@@ -318,7 +319,7 @@ static void link_write(void *arg, const struct iovec *iov, int count)
     if (!r->events.waiting || r->events.waiting(r->arg) <= TRANSPORT_MAX)
         return;
     error_set(&why, ERROR_PROTOCOL,
-        "the supervisor acknowledges what it does not read: %d MiB wait for it",
+        "the supervisor acknowledges data that it does not read: %d MiB wait for it",
         TRANSPORT_MAX >> 20);
     remote_fail(r, &why);
 }
@@ -405,7 +406,7 @@ static void boot_too_long(void *arg)
     struct error why = { 0 };
     cleanup_buf struct buf noise = { 0 };
     remote_noise(r, &noise);
-    error_set(&why, ERROR_ENVIRONMENT, "python3 there did not start within %d s%s%.120s",
+    error_set(&why, ERROR_ENVIRONMENT, "python3 in the sandbox did not start within %d s%s%.120s",
         BOOT_MS / 1000, noise.len ? ": " : "", buf_text(&noise));
     remote_fail(r, &why);
 }
@@ -663,7 +664,7 @@ static int worker_new(struct remote *r, const struct environment_ops *ops, int s
 {
     cleanup_fd int source = source_given;
     if (remote_is_over(r))
-        return error_set(err, ERROR_LOST, "what the sandbox was to run in is gone");
+        return error_set(err, ERROR_LOST, "the remote machine or container of the sandbox is gone");
     struct sandbox *s = calloc(1, sizeof *s);
     if (!s)
         return error_memory(err);
@@ -704,6 +705,7 @@ int remote_open_sandbox(struct remote *r, const struct environment_ops *ops,
     int rc = worker_new(r, ops, -1, events, arg, &s, err);
     if (rc < 0)
         return rc;
+    s->limits = spec->limits;
     for (enum limit l = LIMIT_NONE + 1; l < LIMIT_COUNT; l++)
         if (limit_value(l, &spec->limits) > 0)
             s->usage.means[l] = r->options.means[l];
@@ -720,6 +722,18 @@ int remote_open_sandbox(struct remote *r, const struct environment_ops *ops,
     }
     *out = s;
     return 0;
+}
+
+int remote_open_beside(struct sandbox *of, const struct sandbox_events *events, void *arg,
+    struct sandbox **out, struct error *err)
+{
+    cleanup_buf struct buf json = { 0 };
+    if (of->ended || of->start.len > 0)
+        return error_set(err, ERROR_LOST, "the sandbox has ended, or has not started yet");
+    buf_printf(&json, "{\"beside\":%u,", of->id);
+    write_limits(of->remote, &of->limits, &json);
+    buf_putc(&json, '}');
+    return remote_open_worker(of->remote, of->base.ops, &json, -1, events, arg, out, err);
 }
 
 void remote_hold(struct remote *r)

@@ -68,6 +68,9 @@ void remote_free(struct remote *r);
 int remote_open_sandbox(struct remote *r, const struct environment_ops *ops,
     const struct sandbox_spec *spec, const struct sandbox_events *events, void *arg,
     struct sandbox **out, struct error *err);
+/* Opens a worker beside another, in its directory and with its limits (open_beside). */
+int remote_open_beside(struct sandbox *of, const struct sandbox_events *events, void *arg,
+    struct sandbox **out, struct error *err);
 int remote_send(struct sandbox *s, const struct iovec *iov, int count, int fd, struct error *err);
 size_t remote_unread(const struct sandbox *s);
 void remote_hold_channel(struct sandbox *s, bool on);

@@ -276,8 +276,10 @@ static void close_sandbox(struct sandbox *s)
     if (!s)
         return;
     struct transport *c = remote_arg(remote_of(s));
+    bool beside = s != c->sandbox;
     remote_close_sandbox(s);
-    transport_free(c);
+    if (!beside)
+        transport_free(c);
 }
 
 static enum isolation isolation_of(const struct sandbox *s)
@@ -336,17 +338,16 @@ static void free_environment(struct environment *base)
 }
 
 /* For transports that receive nothing of the specification but the program to start. */
-static const struct features
-    plain_features = { .of = {
-                           [FEATURE_STREAM] = FEATURE_YES("its standard streams"),
-                           [FEATURE_REATTACH] = FEATURE_YES("if it says that it is joined again"),
-                           [FEATURE_VOLUME] = FEATURE_YES(
-                               "a copy of this machine's, brought back after each cell"),
-                           [FEATURE_WORKSPACE] = FEATURE_YES("sent at the start"),
-                           [FEATURE_MEMORY] = FEATURE_YES("of each process"),
-                           [FEATURE_PROCESSES] = FEATURE_YES("it is told"),
-                           [FEATURE_PRELOAD] = FEATURE_YES("in the worker, before the session"),
-                       } };
+static const struct feature_state plain_features[FEATURE_COUNT] = {
+    [FEATURE_STREAM] = FEATURE_YES("its standard streams"),
+    [FEATURE_REATTACH] = FEATURE_YES("if it reports the new connection"),
+    [FEATURE_VOLUME] = FEATURE_YES("a copy of this machine's, brought back after each cell"),
+    [FEATURE_WORKSPACE] = FEATURE_YES("sent at the start"),
+    [FEATURE_FILES] = FEATURE_YES("a process beside the guest"),
+    [FEATURE_MEMORY] = FEATURE_YES("of each process"),
+    [FEATURE_PROCESSES] = FEATURE_YES("it is told"),
+    [FEATURE_PRELOAD] = FEATURE_YES("in the worker, before the session"),
+};
 
 int stdio_env_open(struct loop *loop, const struct transport_ops *ops, void *arg,
     struct environment **out, struct error *err)
@@ -363,8 +364,9 @@ int stdio_env_open(struct loop *loop, const struct transport_ops *ops, void *arg
     env->ops = (struct environment_ops){
         .name = ops->name,
         .traits = TRAIT_SIGNAL | TRAIT_LATE | ops->traits,
-        .features = ops->features ? ops->features : &plain_features,
+        .features = ops->features ? ops->features : plain_features,
         .open = open_sandbox,
+        .open_beside = remote_open_beside,
         .send = remote_send,
         .unread = remote_unread,
         .hold = remote_hold_channel,

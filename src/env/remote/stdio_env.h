@@ -15,9 +15,9 @@ struct transport; /* the standard streams of one supervisor */
 struct transport_ops {
     const char *name;
     /* NULL: those of a transport that uses nothing of the specification */
-    const struct features *features;
-    enum link_form form; /* the link's encoding on this transport */
-    uint32_t traits;     /* TRAIT_VOLUMES; the others are set here */
+    const struct feature_state *features; /* indexed by enum feature */
+    enum link_form form;                  /* the link's encoding on this transport */
+    uint32_t traits;                      /* TRAIT_VOLUMES; the others are set here */
     /* seconds without a message after which the supervisor ends itself; 0: it ends with its
      * input */
     double lease;

@@ -25,8 +25,8 @@ int daytona_account_check(struct error *err)
     bool key = daytona_account_variable("DAYTONA_API_KEY"),
          token = daytona_account_variable("DAYTONA_JWT_TOKEN");
     if (daytona_account_variable("DAYTONA_API_BASE_URL"))
-        return error_set(
-            err, ERROR_CONFIG, "DAYTONA_API_BASE_URL is an old name: rename it to DAYTONA_API_URL");
+        return error_set(err, ERROR_CONFIG,
+            "DAYTONA_API_BASE_URL is the old name: rename it to DAYTONA_API_URL");
     if (!key && !token)
         return error_set(err, ERROR_CONFIG,
             "the environment 'daytona' needs a key: set DAYTONA_API_KEY (or DAYTONA_JWT_TOKEN and "
@@ -99,7 +99,7 @@ int daytona_account_reach(
 {
     if (strncmp(a->url, "https:", 6) == 0 && strncmp(url, "https:", 6) != 0)
         return error_set(err, ERROR_PROTOCOL,
-            "Daytona names an address without TLS, where the key must not go: %.100s", url);
+            "Daytona named an address without TLS, to which the key must not be sent: %.100s", url);
     return open_rest(a, url, out, err);
 }
 

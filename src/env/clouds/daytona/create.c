@@ -49,12 +49,13 @@ static int check_resources(const struct sandbox_spec *spec, struct error *err)
     const struct container_spec *c = container_of(spec);
     const char *gpus = is_set(c->gpus) ? c->gpus : "1";
     if (gpus[strspn(gpus, "0123456789")] != '\0' || atoi(gpus) <= 0 || strlen(gpus) > 3)
-        return error_set(err, ERROR_ARGUMENT, "gpus '%.60s': Daytona gives a number of them", gpus);
+        return error_set(
+            err, ERROR_ARGUMENT, "gpus '%.60s': for Daytona, give a number of GPUs", gpus);
     for (size_t i = 0; !is_set(c->image) && i < array_length(rows); i++)
         if (is_asked(spec, rows[i].feature))
             return error_set(err, ERROR_UNSUPPORTED,
-                "the environment 'daytona' gives --%s to a sandbox that is made from an image "
-                "alone: name one with --image; a snapshot has its own",
+                "the environment 'daytona' applies --%s only to a sandbox made from an image: "
+                "name one with --image (a snapshot has its own)",
                 rows[i].setting);
     return 0;
 }
@@ -64,16 +65,17 @@ int daytona_check(const struct sandbox_spec *spec, struct error *err)
     const struct container_spec *c = container_of(spec);
     if (is_set(c->image) && is_set(c->snapshot))
         return error_set(err, ERROR_ARGUMENT,
-            "a sandbox is made from an image or from a snapshot: name one of --image and "
-            "--snapshot");
+            "a sandbox is made from an image or from a snapshot: give --image or --snapshot, not "
+            "both");
     if (is_set(c->image) && c->image[strcspn(c->image, " \t\r\n")])
-        return error_set(err, ERROR_ARGUMENT, "image '%.80s' is no name of an image", c->image);
+        return error_set(
+            err, ERROR_ARGUMENT, "image '%.80s' is not the name of an image", c->image);
     if (is_set(c->network) && strcmp(c->network, "none") != 0 && strcmp(c->network, "open") != 0)
         return error_set(err, ERROR_ARGUMENT,
-            "network '%.40s': the environment 'daytona' has none and open", c->network);
+            "network '%.40s': the environment 'daytona' supports none and open", c->network);
     if (is_set(c->network) && strcmp(c->network, "open") == 0 && c->allow && c->allow->count > 0)
         return error_set(err, ERROR_ARGUMENT,
-            "a network is open, or open to what --network-allow names; not both");
+            "--network open and --network-allow exclude each other: give one of them");
     if (is_set(c->volume_subpath) && !is_set(c->volume))
         return error_set(err, ERROR_ARGUMENT, "--volume-subpath is of a volume: --volume-name");
     int rc = is_set(c->volume) ? volume_check_name("volume", c->volume, err) : 0;

@@ -5,7 +5,13 @@
 #include "base/json/json.h"
 #include "env/common/environment.h"
 
-#define DAYTONA_MEMORY "/home/daytona/memory" /* where a volume is mounted */
+/* Where a volume is mounted, and where programs written for Daytona's sandboxes expect staged
+ * files. */
+#define DAYTONA_MEMORY    "/home/daytona/memory"
+#define DAYTONA_WORKSPACE "/home/daytona/workspace"
+
+/* The names above, beside Droste's. */
+extern const struct layout daytona_layout;
 
 struct daytona_create {
     const struct sandbox_spec *spec;

@@ -6,7 +6,6 @@
  * The first sandbox of each environment, and `droste env gc`, remove the sandboxes of dead hosts,
  * identified by labels. Others end by the limits with which they were created (create.c).
  */
-#include "env/clouds/daytona/daytona.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -30,8 +29,17 @@ enum {
     LIST_SECONDS = 60,
 };
 
-/* Where programs written for Daytona's sandboxes expect staged files. */
-#define WORKSPACE "/home/daytona/workspace"
+/* The directories of a volume that skills for Daytona's sandboxes expect. */
+static const char *const memory_directories[] = { "artifacts", "buffers", "knowledge",
+    "knowledge/ingested", "knowledge/summaries", "logs", "memories", "memory", "meta", "sessions",
+    "skills", "skills/system", "skills/user", "uploads", "workspace", NULL };
+
+const struct layout daytona_layout = {
+    .name = "daytona",
+    .volume = { "/data", DAYTONA_MEMORY },
+    .workspace = { DAYTONA_WORKSPACE, "/workspace" },
+    .directories = memory_directories,
+};
 
 struct daytona_entry {
     TAILQ_ENTRY(daytona_entry) link;
@@ -228,44 +236,39 @@ static void daytona_free(void *arg)
     free(env);
 }
 
-const struct features
-    daytona_features = { .of = {
-                             [FEATURE_STREAM] = FEATURE_YES("a terminal, over a WebSocket"),
-                             [FEATURE_REATTACH] =
-                                 FEATURE_YES("for a minute; what was lost is sent again"),
-                             [FEATURE_SNAPSHOT] =
-                                 FEATURE_YES("the account's, by name; by default its own"),
-                             [FEATURE_RESUME] = FEATURE_YES(
-                                 "by id, with its files; variables end with their session"),
-                             [FEATURE_IDLE] = FEATURE_YES("15 min, from when its host is gone"),
-                             [FEATURE_IMAGE] = FEATURE_YES("built by the service when it is new"),
-                             [FEATURE_PULL] = FEATURE_NO("the service fetches images as it likes"),
-                             [FEATURE_VOLUME] = FEATURE_YES("Daytona's own, at " DAYTONA_MEMORY),
-                             [FEATURE_WORKSPACE] = FEATURE_YES("sent at the start, to " WORKSPACE),
-                             [FEATURE_READ] = FEATURE_NO("the sandbox is on another machine"),
-                             [FEATURE_NETWORK] = FEATURE_YES("none, or open"),
-                             [FEATURE_ALLOW] = FEATURE_YES("address ranges and domains"),
-                             [FEATURE_MEMORY] =
-                                 FEATURE_YES("of each process; with an image of the sandbox too"),
-                             [FEATURE_PROCESSES] = FEATURE_NO("the service has no such limit"),
-                             [FEATURE_CPUS] = FEATURE_YES("with an image; whole ones"),
-                             [FEATURE_DISK] = FEATURE_YES("with an image; whole gigabytes"),
-                             [FEATURE_GPUS] = FEATURE_YES("with an image; a number"),
-                             [FEATURE_USER] = FEATURE_YES("a name of the image's"),
-                             [FEATURE_SECCOMP] = FEATURE_NO("the provider has its own"),
-                             [FEATURE_READ_ONLY] =
-                                 FEATURE_NO("its user can change what the image lets them change"),
-                             [FEATURE_LABELS] = FEATURE_YES(NULL),
-                             [FEATURE_REUSE] = FEATURE_NO("each session has a sandbox of its own"),
-                             [FEATURE_REGION] = FEATURE_YES("DAYTONA_TARGET, where none is named"),
-                             [FEATURE_APP] = FEATURE_NO(NULL),
-                             [FEATURE_ISOLATION] = FEATURE_NO("the wall is Daytona's"),
-                             [FEATURE_PRELOAD] = FEATURE_YES("in the worker, before the session"),
-                         } };
+static const struct feature_state daytona_features[FEATURE_COUNT] = {
+    [FEATURE_STREAM] = FEATURE_YES("a terminal, over a WebSocket"),
+    [FEATURE_REATTACH] = FEATURE_YES("for a minute; what was lost is sent again"),
+    [FEATURE_SNAPSHOT] = FEATURE_YES("the account's, by name; by default its own"),
+    [FEATURE_RESUME] = FEATURE_YES("by id, with its files; variables end with their session"),
+    [FEATURE_IDLE] = FEATURE_YES("15 min, from when its host is gone"),
+    [FEATURE_IMAGE] = FEATURE_YES("built by the service when it is new"),
+    [FEATURE_PULL] = FEATURE_NO("the service fetches images as it likes"),
+    [FEATURE_VOLUME] = FEATURE_YES("Daytona's own, at " DAYTONA_MEMORY),
+    [FEATURE_WORKSPACE] = FEATURE_YES("sent at the start, to " DAYTONA_WORKSPACE),
+    [FEATURE_FILES] = FEATURE_YES("a process beside the guest"),
+    [FEATURE_READ] = FEATURE_NO("the sandbox is on another machine"),
+    [FEATURE_NETWORK] = FEATURE_YES("none, or open"),
+    [FEATURE_ALLOW] = FEATURE_YES("address ranges and domains"),
+    [FEATURE_MEMORY] = FEATURE_YES("of each process; with an image of the sandbox too"),
+    [FEATURE_PROCESSES] = FEATURE_NO("the service has no such limit"),
+    [FEATURE_CPUS] = FEATURE_YES("with an image; whole ones"),
+    [FEATURE_DISK] = FEATURE_YES("with an image; whole gigabytes"),
+    [FEATURE_GPUS] = FEATURE_YES("with an image; a number"),
+    [FEATURE_USER] = FEATURE_YES("a name of the image's"),
+    [FEATURE_SECCOMP] = FEATURE_NO("the provider has its own"),
+    [FEATURE_READ_ONLY] = FEATURE_NO("its user can change what the image lets them change"),
+    [FEATURE_LABELS] = FEATURE_YES(NULL),
+    [FEATURE_REUSE] = FEATURE_NO("each session has a sandbox of its own"),
+    [FEATURE_REGION] = FEATURE_YES("DAYTONA_TARGET, where none is named"),
+    [FEATURE_APP] = FEATURE_NO(NULL),
+    [FEATURE_ISOLATION] = FEATURE_NO("the wall is Daytona's"),
+    [FEATURE_PRELOAD] = FEATURE_YES("in the worker, before the session"),
+};
 
 static const struct transport_ops daytona_ops = {
     .name = "daytona",
-    .features = &daytona_features,
+    .features = daytona_features,
     .form = LINK_TEXT,
     .traits = TRAIT_VOLUMES,
     .lease = LEASE_SECONDS,
@@ -275,7 +278,7 @@ static const struct transport_ops daytona_ops = {
     .pause = daytona_pause,
     .end = daytona_end,
     .volume = daytona_volume,
-    .workspace = WORKSPACE,
+    .workspace = DAYTONA_WORKSPACE,
     .id = daytona_id,
     .settling = daytona_settling,
     .collect = daytona_collect,
@@ -283,12 +286,7 @@ static const struct transport_ops daytona_ops = {
     .free = daytona_free,
 };
 
-int daytona_configured(struct error *err)
-{
-    return daytona_account_check(err);
-}
-
-int daytona_open(struct loop *loop, const struct environment_options *options,
+static int daytona_open(struct loop *loop, const struct environment_options *options,
     struct environment **out, struct error *err)
 {
     struct daytona *env = calloc(1, sizeof *env);
@@ -303,3 +301,15 @@ int daytona_open(struct loop *loop, const struct environment_options *options,
     }
     return stdio_env_open(loop, &daytona_ops, env, out, err);
 }
+
+const struct environment_kind daytona_environment = {
+    .name = "daytona",
+    .about = "sandboxes of Daytona's cloud (DAYTONA_API_KEY)",
+    .variables = "DAYTONA_API_KEY DAYTONA_JWT_TOKEN DAYTONA_ORGANIZATION_ID DAYTONA_API_URL "
+                 "DAYTONA_API_BASE_URL DAYTONA_TARGET",
+    .features = daytona_features,
+    .layout = &daytona_layout,
+    .keeps_volumes = true,
+    .configured = daytona_account_check,
+    .open = daytona_open,
+};

@@ -77,7 +77,7 @@ static void remove_it(struct daytona_sandbox *s);
 
 static void daytona_sandbox_finish_end(struct daytona_sandbox *s, const struct error *why)
 {
-    struct error told = *why;
+    struct error cause = *why;
     if (s->stage == STAGE_OVER)
         return;
     s->stage = STAGE_OVER;
@@ -85,15 +85,15 @@ static void daytona_sandbox_finish_end(struct daytona_sandbox *s, const struct e
     rest_cancel(steal(&s->request));
     terminal_close(steal(&s->terminal));
     if (s->transport)
-        transport_ended(s->transport, &told);
+        transport_ended(s->transport, &cause);
 }
 
 static void daytona_sandbox_end_with(
     struct daytona_sandbox *s, const struct error *why, const char *what)
 {
-    struct error told = *why;
-    error_wrap(&told, "%s", what);
-    daytona_sandbox_finish_end(s, &told);
+    struct error cause = *why;
+    error_wrap(&cause, "%s", what);
+    daytona_sandbox_finish_end(s, &cause);
 }
 
 static void tell_state(struct daytona_sandbox *s, const char *state)
@@ -195,11 +195,11 @@ static void terminal_ended(void *arg, const struct error *why)
 }
 
 /* An empty volume gets the standard directories. */
-static void write_seeds(struct buf *out)
+static void write_directories(struct buf *out)
 {
     buf_puts(out, "cd " DAYTONA_MEMORY " && [ -z \"$(ls -A)\" ] && mkdir -p");
-    for (size_t i = 0; volume_seed(i); i++)
-        buf_printf(out, " %s", volume_seed(i));
+    for (size_t i = 0; daytona_layout.directories[i]; i++)
+        buf_printf(out, " %s", daytona_layout.directories[i]);
     buf_puts(out, "; cd; ");
 }
 
@@ -214,7 +214,7 @@ static void daytona_sandbox_run(struct daytona_sandbox *s, const char *toolbox)
         &base, "%.*s/", (int)(strlen(toolbox) - (toolbox[strlen(toolbox) - 1] == '/')), toolbox);
     url_escape(&base, s->id);
     if (s->volume)
-        write_seeds(&first);
+        write_directories(&first);
     int rc = buf_failed(&base) || buf_failed(&first)
                  ? error_memory(&err)
                  : terminal_open(s->account, base.data, buf_text(&first),
@@ -232,7 +232,7 @@ static void daytona_sandbox_toolbox_found(void *arg, const struct rest_answer *a
     s->request = NULL;
     const char *url = json_get_string(answer->body, "url", "");
     if (answer->error.code == ERROR_NONE && !url[0])
-        error_set(&err, ERROR_PROTOCOL, "Daytona does not say where the sandbox's toolbox is");
+        error_set(&err, ERROR_PROTOCOL, "Daytona sent no address of the sandbox's toolbox");
     else
         err = answer->error;
     if (err.code != ERROR_NONE)
@@ -343,7 +343,7 @@ static void take_state(struct daytona_sandbox *s, struct json_object *o)
     struct error why = { 0 };
     const char *state = json_get_string(o, "state", ""), *id = json_get_string(o, "id", "");
     if (!text_is_name(id)) {
-        error_set(&why, ERROR_PROTOCOL, "Daytona's answer is no sandbox's");
+        error_set(&why, ERROR_PROTOCOL, "Daytona's answer does not describe a sandbox");
         daytona_sandbox_finish_end(s, &why);
         return;
     }

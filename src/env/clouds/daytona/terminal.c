@@ -72,12 +72,12 @@ struct terminal {
 
 static void daytona_terminal_finish(struct terminal *t, const struct error *why)
 {
-    struct error told = *why;
+    struct error cause = *why;
     t->stage = STAGE_OVER;
     timer_stop(t->timer);
     rest_cancel(steal(&t->request));
     websocket_close(steal(&t->socket));
-    t->events.ended(t->arg, &told);
+    t->events.ended(t->arg, &cause);
 }
 
 /* The end of the shell's output on one line, without its `exit`. */
@@ -278,8 +278,8 @@ static void socket_closed(void *arg, const struct websocket_end *end)
     }
     t->gone = end->http == 404;
     if (end->http == 401 || end->http == 403)
-        error_set(&why, ERROR_PERMISSION, "Daytona does not take the key any more: check %s",
-            t->account->key_variable);
+        error_set(
+            &why, ERROR_PERMISSION, "Daytona rejects the key: check %s", t->account->key_variable);
     else if (end->error.code == ERROR_NONE)
         error_set(
             &why, ERROR_LOST, "the terminal was closed (%u): %.100s", end->status, end->reason);
@@ -374,7 +374,7 @@ static void daytona_terminal_beat(struct terminal *t)
         websocket_ping(t->socket);
         return;
     }
-    error_set(&why, ERROR_LOST, "Daytona has not been heard of for %d s", BEATS * BEAT_MS / 1000);
+    error_set(&why, ERROR_LOST, "no message from Daytona for %d s", BEATS * BEAT_MS / 1000);
     daytona_terminal_cut(t, &why);
 }
 
@@ -411,10 +411,12 @@ static void daytona_terminal_quote(struct buf *out, const char *word)
     buf_putc(out, '\'');
 }
 
-/* A shell that cannot execute the program exits, so the failure is noticed. */
+/* A shell that cannot execute the program exits, so the failure is noticed. The space in front is
+ * for zsh, which takes one key to answer its questions if its user has no ~/.zshrc. */
 static int write_line(
     struct terminal *t, const char *first, const char *const *words, struct error *err)
 {
+    buf_putc(&t->line, ' ');
     buf_puts(&t->line, first);
     buf_puts(&t->line, "exec");
     for (size_t i = 0; words[i]; i++) {

@@ -4,7 +4,6 @@
  * extended as long as its session lives, so it ends soon after its host has died. The service
  * inside (envd) is behind a proxy, with a token that is valid as long as the sandbox exists.
  */
-#include "env/clouds/vm/e2b.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -26,6 +25,8 @@ enum {
     STAYS = 3,          /* extensions within this time */
     LISTED = 100,
 };
+
+enum { OWN_DOMAIN, SANDBOX_URL }; /* of the provider's settings */
 
 /* Providers that serve all sandboxes under one host name. */
 static const char *const one_name[] = { "e2b.app", "e2b.dev", "e2b.pro" };
@@ -102,7 +103,7 @@ static int set_times(struct vm *vm, const struct container_spec *c, struct error
     vm->begun_ns = clock_ns();
     vm->stay_seconds = (idle < vm->life ? idle : vm->life) / STAYS;
     if (c->life > LIFE_MOST)
-        return error_set(err, ERROR_UNSUPPORTED, "a sandbox of E2B lives for a day at most");
+        return error_set(err, ERROR_UNSUPPORTED, "a sandbox of E2B can run for at most one day");
     vm->life = vm->life < LIFE_MOST ? vm->life : LIFE_MOST;
     return 0;
 }
@@ -197,7 +198,7 @@ static int e2b_read(struct vm *vm, struct json_object *o, struct vm_facts *facts
     const char *id = json_get_string(o, "sandboxID", NULL);
     const char *state = json_get_string(o, "state", "running");
     if (!id || strlen(id) >= sizeof facts->id)
-        return error_set(err, ERROR_PROTOCOL, "E2B's answer is no sandbox");
+        return error_set(err, ERROR_PROTOCOL, "E2B's answer does not describe a sandbox");
     snprintf(facts->id, sizeof facts->id, "%s", id);
     facts->health = strcmp(state, "running") == 0 ? VM_RUNS : VM_GONE;
     if (facts->health == VM_GONE)
@@ -215,9 +216,11 @@ static bool is_behind_one_name(const char *domain)
 
 static void put_url(const struct vm *vm, struct buf *out)
 {
-    const char *domain = vm->domain ? vm->domain : vm->env->domain ? vm->env->domain : DOMAIN;
-    if (vm->env->sandbox_url)
-        buf_puts(out, vm->env->sandbox_url);
+    const char *domain = vm->domain                      ? vm->domain
+                         : vm->env->settings[OWN_DOMAIN] ? vm->env->settings[OWN_DOMAIN]
+                                                         : DOMAIN;
+    if (vm->env->settings[SANDBOX_URL])
+        buf_puts(out, vm->env->settings[SANDBOX_URL]);
     else if (is_behind_one_name(domain))
         buf_printf(out, "https://sandbox.%s", domain);
     else
@@ -259,46 +262,48 @@ static bool e2b_more(const struct rest_answer *answer, struct buf *cursor)
 
 /* ---- the environment ---- */
 
-const struct features
-    e2b_features = { .of = {
-                         [FEATURE_STREAM] = FEATURE_YES("a process of envd's, by E2B's proxy"),
-                         [FEATURE_REATTACH] = FEATURE_YES("for a minute"),
-                         [FEATURE_SNAPSHOT] = FEATURE_YES("one of E2B's, by its id"),
-                         [FEATURE_RESUME] =
-                             FEATURE_YES("one that is kept is paused with its files; "
-                                         "another session goes on in it"),
-                         [FEATURE_IDLE] = FEATURE_YES(
-                             "900 s by default, from when its host was last there; it is ended"),
-                         [FEATURE_IMAGE] = FEATURE_YES("a template of E2B's, base by default"),
-                         [FEATURE_PULL] = FEATURE_NO("templates are built before"),
-                         [FEATURE_VOLUME] =
-                             FEATURE_YES("a copy of this machine's, brought back after each cell"),
-                         [FEATURE_WORKSPACE] = FEATURE_YES("sent at the start"),
-                         [FEATURE_READ] =
-                             FEATURE_NO("the sandbox does not see this machine's files"),
-                         [FEATURE_NETWORK] = FEATURE_YES("none by default; open"),
-                         [FEATURE_ALLOW] = FEATURE_YES("domains and addresses (CIDR)"),
-                         [FEATURE_MEMORY] =
-                             FEATURE_YES("of each process; the sandbox has what its template says"),
-                         [FEATURE_PROCESSES] = FEATURE_NO("nothing but the machine bounds them"),
-                         [FEATURE_CPUS] = FEATURE_NO("the template says how many"),
-                         [FEATURE_DISK] = FEATURE_NO("the template says how much"),
-                         [FEATURE_GPUS] = FEATURE_NO("E2B has none"),
-                         [FEATURE_USER] = FEATURE_NO("it is the template's"),
-                         [FEATURE_SECCOMP] = FEATURE_NO("the machine has a kernel of its own"),
-                         [FEATURE_READ_ONLY] = FEATURE_NO("the sandbox's files can be written to"),
-                         [FEATURE_LABELS] = FEATURE_YES("the sandbox's metadata"),
-                         [FEATURE_REUSE] = FEATURE_NO("a sandbox has one session"),
-                         [FEATURE_REGION] = FEATURE_NO("the account says where"),
-                         [FEATURE_ISOLATION] =
-                             FEATURE_NO("the wall is the sandbox, a virtual machine"),
-                         [FEATURE_PRELOAD] = FEATURE_YES("in the worker, before the session"),
-                     } };
+static const struct feature_state e2b_features[FEATURE_COUNT] = {
+    [FEATURE_STREAM] = FEATURE_YES("a process of envd's, by E2B's proxy"),
+    [FEATURE_REATTACH] = FEATURE_YES("for a minute"),
+    [FEATURE_SNAPSHOT] = FEATURE_YES("one of E2B's, by its id"),
+    [FEATURE_RESUME] =
+        FEATURE_YES("one that is kept is paused with its files; another session goes on in it"),
+    [FEATURE_IDLE] =
+        FEATURE_YES("900 s by default, from when its host was last there; it is ended"),
+    [FEATURE_IMAGE] = FEATURE_YES("a template of E2B's, base by default"),
+    [FEATURE_PULL] = FEATURE_NO("templates are built before"),
+    [FEATURE_VOLUME] = FEATURE_YES("a copy of this machine's, brought back after each cell"),
+    [FEATURE_WORKSPACE] = FEATURE_YES("sent at the start"),
+    [FEATURE_FILES] = FEATURE_YES("a process beside the guest"),
+    [FEATURE_READ] = FEATURE_NO("the sandbox does not see this machine's files"),
+    [FEATURE_NETWORK] = FEATURE_YES("none by default; open"),
+    [FEATURE_ALLOW] = FEATURE_YES("domains and addresses (CIDR)"),
+    [FEATURE_MEMORY] = FEATURE_YES("of each process; the sandbox has what its template says"),
+    [FEATURE_PROCESSES] = FEATURE_NO("nothing but the machine bounds them"),
+    [FEATURE_CPUS] = FEATURE_NO("the template says how many"),
+    [FEATURE_DISK] = FEATURE_NO("the template says how much"),
+    [FEATURE_GPUS] = FEATURE_NO("E2B has none"),
+    [FEATURE_USER] = FEATURE_NO("it is the template's"),
+    [FEATURE_SECCOMP] = FEATURE_NO("the machine has a kernel of its own"),
+    [FEATURE_READ_ONLY] = FEATURE_NO("the sandbox's files can be written to"),
+    [FEATURE_LABELS] = FEATURE_YES("the sandbox's metadata"),
+    [FEATURE_REUSE] = FEATURE_NO("a sandbox has one session"),
+    [FEATURE_REGION] = FEATURE_NO("the account says where"),
+    [FEATURE_ISOLATION] = FEATURE_NO("the wall is the sandbox, a virtual machine"),
+    [FEATURE_PRELOAD] = FEATURE_YES("in the worker, before the session"),
+};
+
+const struct process_dialect e2b_process = {
+    .path = "/process.Process", .start_key = 3, .selector_key = 2
+};
 
 static const struct vm_provider e2b = { .name = "e2b",
     .title = "E2B",
-    .features = &e2b_features,
-    .dialect = &process_of_e2b,
+    .key_variable = "E2B_API_KEY",
+    .key_header = "X-API-KEY: ",
+    .settings = { [OWN_DOMAIN] = "E2B_DOMAIN", [SANDBOX_URL] = "E2B_SANDBOX_URL" },
+    .features = e2b_features,
+    .dialect = &e2b_process,
     .ask = e2b_ask,
     .read = e2b_read,
     .enter = e2b_enter,
@@ -306,45 +311,26 @@ static const struct vm_provider e2b = { .name = "e2b",
     .more = e2b_more,
     .cursor_header = "x-next-token" };
 
-/* The value of a variable; NULL if it is empty, or out of memory. */
-static char *e2b_variable(const char *name)
+static int e2b_configured(struct error *err)
 {
-    const char *value = getenv(name);
-    return value && value[0] ? strdup(value) : NULL;
+    return vm_configured(&e2b, err);
 }
 
-int e2b_configured(struct error *err)
+static int e2b_open(struct loop *loop, const struct environment_options *options,
+    struct environment **out, struct error *err)
 {
-    const char *key = getenv("E2B_API_KEY");
-    return key && key[0] ? 0 : error_set(err, ERROR_CONFIG, "E2B needs a key: set E2B_API_KEY");
-}
-
-int e2b_open(struct loop *loop, const struct environment_options *options, struct environment **out,
-    struct error *err)
-{
-    const char *key = getenv("E2B_API_KEY"), *domain = getenv("E2B_DOMAIN");
-    cleanup_free char *url = e2b_variable("E2B_API_URL"),
-                      *header = text_printf("X-API-KEY: %s", key ? key : "");
-    struct vms *env = NULL;
-    int rc = e2b_configured(err);
-    if (rc < 0)
-        return rc;
+    const char *domain = getenv("E2B_DOMAIN");
+    cleanup_free char *url = vm_variable("E2B_API_URL");
     if (!url)
         url = text_printf("https://api.%s", domain && domain[0] ? domain : DOMAIN);
-    if (!url || !header)
-        return error_memory(err);
-    const char *headers[] = { header };
-    struct rest_options api = { .base_url = url,
-        .name = "E2B",
-        .key_variable = "E2B_API_KEY",
-        .secret = key,
-        .headers = headers,
-        .header_count = 1,
-        .ca_file = options->ca_file };
-    rc = vms_open(loop, &e2b, &api, &env, err);
-    if (rc < 0)
-        return rc;
-    env->domain = e2b_variable("E2B_DOMAIN");
-    env->sandbox_url = e2b_variable("E2B_SANDBOX_URL");
-    return vms_carry(env, out, err);
+    return vms_open(loop, &e2b, url, options, out, err);
 }
+
+const struct environment_kind e2b_environment = {
+    .name = "e2b",
+    .about = "sandboxes of E2B (E2B_API_KEY)",
+    .variables = "E2B_API_KEY E2B_DOMAIN E2B_API_URL E2B_SANDBOX_URL",
+    .features = e2b_features,
+    .configured = e2b_configured,
+    .open = e2b_open,
+};

@@ -4,7 +4,6 @@
  * gateway, with a token that expires and is renewed. Prime's container sandboxes have no process
  * streams and are rejected with an error.
  */
-#include "env/clouds/vm/prime.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -26,6 +25,8 @@ enum {
     IDLE_SECONDS = 900,
     LISTED = 100,
 };
+
+enum { TEAM }; /* of the provider's settings */
 
 /* ---- requests ---- */
 
@@ -129,7 +130,7 @@ static int prime_make_body(const struct vm *vm, const struct sandbox_spec *spec,
         prime_put_network(o, c) && put_limits_in_time(o, c) &&
         json_put(o, "labels", prime_make_labels(c)) &&
         (!c->region || json_put_text(o, "region", c->region)) &&
-        (!vm->env->team || json_put_text(o, "team_id", vm->env->team))) {
+        (!vm->env->settings[TEAM] || json_put_text(o, "team_id", vm->env->settings[TEAM]))) {
         *out = o;
         return 0;
     }
@@ -141,7 +142,7 @@ static int prime_ask_create(
     const struct vm *vm, const struct sandbox_spec *spec, struct vm_ask *ask, struct error *err)
 {
     if (vm_container(spec)->life > LIFE_MOST)
-        return error_set(err, ERROR_UNSUPPORTED, "a sandbox of Prime lives for a day at most");
+        return error_set(err, ERROR_UNSUPPORTED, "a sandbox of Prime can run for at most one day");
     ask->method = "POST";
     buf_puts(&ask->path, API);
     return prime_make_body(vm, spec, &ask->body, err);
@@ -152,9 +153,9 @@ static void ask_list(const struct vm *vm, struct vm_ask *ask)
     ask->method = "GET";
     buf_printf(&ask->path, API "?labels=" VM_LABEL "&is_active=true&page=%s&per_page=%d",
         ask->cursor ? ask->cursor : "1", LISTED);
-    if (vm->env->team) {
+    if (vm->env->settings[TEAM]) {
         buf_puts(&ask->path, "&team_id=");
-        url_escape(&ask->path, vm->env->team);
+        url_escape(&ask->path, vm->env->settings[TEAM]);
     }
 }
 
@@ -224,7 +225,7 @@ static int prime_read(
     const char *status = json_get_string(o, "status", NULL);
     const char *id = json_get_string(o, "id", NULL);
     if (!status || !id || strlen(id) >= sizeof facts->id)
-        return error_set(err, ERROR_PROTOCOL, "Prime's answer is no sandbox");
+        return error_set(err, ERROR_PROTOCOL, "Prime's answer does not describe a sandbox");
     snprintf(facts->id, sizeof facts->id, "%s", id);
     facts->health = strcmp(status, "RUNNING") == 0 ? VM_RUNS : VM_STARTS;
     for (size_t i = 0; i < array_length(ended); i++)
@@ -233,12 +234,12 @@ static int prime_read(
     if (facts->health == VM_STARTS && json_get_string(o, "pendingImageBuildId", NULL)) {
         facts->health = VM_BUILDS;
         snprintf(facts->words, sizeof facts->words,
-            "Prime makes a machine of the image, which takes minutes the first time");
+            "Prime is building a virtual machine from the image; the first time this takes minutes");
     }
     if (facts->health == VM_RUNS && !json_get_bool(o, "vm", false))
         return error_set(err, ERROR_UNSUPPORTED,
-            "it is a container, in which no program can be fed: Prime's virtual machines are "
-            "needed");
+            "it is a container, which offers no standard input for a program: use one of Prime's "
+            "virtual machines");
     return 0;
 }
 
@@ -263,9 +264,11 @@ static int prime_enter(struct vm *vm, struct json_object *o, struct error *err)
     const char *job = json_get_string(o, "job_id", NULL);
     const char *token = json_get_string(o, "token", NULL);
     if (!gateway || !space || !job || !token)
-        return error_set(err, ERROR_PROTOCOL, "Prime's answer is no way into a sandbox");
+        return error_set(err, ERROR_PROTOCOL,
+            "Prime's answer does not say how to connect to the "
+            "sandbox");
     if (strncmp(rest_base(vm->env->api), "https:", 6) == 0 && strncmp(gateway, "https:", 6) != 0)
-        return error_set(err, ERROR_PROTOCOL, "Prime's gateway is not behind TLS");
+        return error_set(err, ERROR_PROTOCOL, "Prime's gateway has an address without TLS");
     size_t len = strlen(gateway);
     while (len > 0 && gateway[len - 1] == '/')
         len--;
@@ -317,47 +320,47 @@ static bool prime_more(const struct rest_answer *answer, struct buf *cursor)
 
 /* ---- the environment ---- */
 
-const struct features
-    prime_features = { .of = {
-                           [FEATURE_STREAM] =
-                               FEATURE_YES("a command session of the machine's, by its gateway"),
-                           [FEATURE_REATTACH] = FEATURE_YES("for a minute"),
-                           [FEATURE_SNAPSHOT] = FEATURE_NO("name an image instead"),
-                           [FEATURE_RESUME] =
-                               FEATURE_YES("a machine that runs; one that is kept runs "
-                                           "on, until its limits in time"),
-                           [FEATURE_IDLE] =
-                               FEATURE_YES("900 s by default; it is ended, in whole minutes"),
-                           [FEATURE_IMAGE] =
-                               FEATURE_YES("any of a registry's with CPython 3.8 or newer"),
-                           [FEATURE_PULL] = FEATURE_NO("Prime decides when an image is fetched"),
-                           [FEATURE_VOLUME] = FEATURE_YES(
-                               "a copy of this machine's, brought back after each cell"),
-                           [FEATURE_WORKSPACE] = FEATURE_YES("sent at the start"),
-                           [FEATURE_READ] = FEATURE_NO("the machine does not see this one's files"),
-                           [FEATURE_NETWORK] = FEATURE_YES("none by default; open"),
-                           [FEATURE_ALLOW] =
-                               FEATURE_YES("domains, also *.example.org, and IPv4 addresses"),
-                           [FEATURE_MEMORY] = FEATURE_YES("of the machine, in whole GiB"),
-                           [FEATURE_PROCESSES] = FEATURE_NO("nothing but the machine bounds them"),
-                           [FEATURE_CPUS] = FEATURE_YES("of the machine"),
-                           [FEATURE_DISK] = FEATURE_YES("of the machine, in whole GiB"),
-                           [FEATURE_GPUS] = FEATURE_YES("TYPE or TYPE:COUNT, as H100_80GB:1"),
-                           [FEATURE_USER] = FEATURE_NO("they are the image's"),
-                           [FEATURE_SECCOMP] = FEATURE_NO("the provider has its own"),
-                           [FEATURE_READ_ONLY] =
-                               FEATURE_NO("the machine's files can be written to"),
-                           [FEATURE_LABELS] = FEATURE_YES("the machine's"),
-                           [FEATURE_REUSE] = FEATURE_NO("a machine has one session"),
-                           [FEATURE_REGION] = FEATURE_YES("one of Prime's"),
-                           [FEATURE_ISOLATION] = FEATURE_NO("the wall is the machine"),
-                           [FEATURE_PRELOAD] = FEATURE_YES("in the worker, before the session"),
-                       } };
+static const struct feature_state prime_features[FEATURE_COUNT] = {
+    [FEATURE_STREAM] = FEATURE_YES("a command session of the machine's, by its gateway"),
+    [FEATURE_REATTACH] = FEATURE_YES("for a minute"),
+    [FEATURE_SNAPSHOT] = FEATURE_NO("name an image instead"),
+    [FEATURE_RESUME] =
+        FEATURE_YES("a machine that runs; one that is kept runs on, until its limits in time"),
+    [FEATURE_IDLE] = FEATURE_YES("900 s by default; it is ended, in whole minutes"),
+    [FEATURE_IMAGE] = FEATURE_YES("any of a registry's with CPython 3.8 or newer"),
+    [FEATURE_PULL] = FEATURE_NO("Prime decides when an image is fetched"),
+    [FEATURE_VOLUME] = FEATURE_YES("a copy of this machine's, brought back after each cell"),
+    [FEATURE_WORKSPACE] = FEATURE_YES("sent at the start"),
+    [FEATURE_FILES] = FEATURE_YES("a process beside the guest"),
+    [FEATURE_READ] = FEATURE_NO("the machine does not see this one's files"),
+    [FEATURE_NETWORK] = FEATURE_YES("none by default; open"),
+    [FEATURE_ALLOW] = FEATURE_YES("domains, also *.example.org, and IPv4 addresses"),
+    [FEATURE_MEMORY] = FEATURE_YES("of the machine, in whole GiB"),
+    [FEATURE_PROCESSES] = FEATURE_NO("nothing but the machine bounds them"),
+    [FEATURE_CPUS] = FEATURE_YES("of the machine"),
+    [FEATURE_DISK] = FEATURE_YES("of the machine, in whole GiB"),
+    [FEATURE_GPUS] = FEATURE_YES("TYPE or TYPE:COUNT, as H100_80GB:1"),
+    [FEATURE_USER] = FEATURE_NO("they are the image's"),
+    [FEATURE_SECCOMP] = FEATURE_NO("the provider has its own"),
+    [FEATURE_READ_ONLY] = FEATURE_NO("the machine's files can be written to"),
+    [FEATURE_LABELS] = FEATURE_YES("the machine's"),
+    [FEATURE_REUSE] = FEATURE_NO("a machine has one session"),
+    [FEATURE_REGION] = FEATURE_YES("one of Prime's"),
+    [FEATURE_ISOLATION] = FEATURE_NO("the wall is the machine"),
+    [FEATURE_PRELOAD] = FEATURE_YES("in the worker, before the session"),
+};
+
+const struct process_dialect prime_process = {
+    .path = "/command_session.CommandSession", .start_key = 5, .selector_key = 3, .keyed = true
+};
 
 static const struct vm_provider prime = { .name = "prime",
     .title = "Prime",
-    .features = &prime_features,
-    .dialect = &process_of_prime,
+    .key_variable = "PRIME_API_KEY",
+    .key_header = "Authorization: Bearer ",
+    .settings = { [TEAM] = "PRIME_TEAM_ID" },
+    .features = prime_features,
+    .dialect = &prime_process,
     .ask = prime_ask,
     .read = prime_read,
     .enter = prime_enter,
@@ -381,35 +384,23 @@ static char *base_url(void)
     return text_copy(text, len);
 }
 
-int prime_configured(struct error *err)
+static int prime_configured(struct error *err)
 {
-    const char *key = getenv("PRIME_API_KEY");
-    return key && key[0] ? 0 : error_set(err, ERROR_CONFIG, "Prime needs a key: set PRIME_API_KEY");
+    return vm_configured(&prime, err);
 }
 
-int prime_open(struct loop *loop, const struct environment_options *options,
+static int prime_open(struct loop *loop, const struct environment_options *options,
     struct environment **out, struct error *err)
 {
-    const char *key = getenv("PRIME_API_KEY"), *team = getenv("PRIME_TEAM_ID");
-    cleanup_free char *url = base_url(),
-                      *header = text_printf("Authorization: Bearer %s", key ? key : "");
-    struct vms *env = NULL;
-    int rc = prime_configured(err);
-    if (rc < 0)
-        return rc;
-    if (!url || !header)
-        return error_memory(err);
-    const char *headers[] = { header };
-    struct rest_options api = { .base_url = url,
-        .name = "Prime",
-        .key_variable = "PRIME_API_KEY",
-        .secret = key,
-        .headers = headers,
-        .header_count = 1,
-        .ca_file = options->ca_file };
-    rc = vms_open(loop, &prime, &api, &env, err);
-    if (rc < 0)
-        return rc;
-    env->team = team && team[0] ? strdup(team) : NULL;
-    return vms_carry(env, out, err);
+    cleanup_free char *url = base_url();
+    return vms_open(loop, &prime, url, options, out, err);
 }
+
+const struct environment_kind prime_environment = {
+    .name = "prime",
+    .about = "virtual machines of Prime Intellect (PRIME_API_KEY)",
+    .variables = "PRIME_API_KEY PRIME_TEAM_ID PRIME_API_BASE_URL PRIME_BASE_URL",
+    .features = prime_features,
+    .configured = prime_configured,
+    .open = prime_open,
+};

@@ -104,20 +104,20 @@ static void vm_free(struct vm *vm)
 /* Reports the end, unless the session is over. */
 static void vm_finish(struct vm *vm, const struct error *why)
 {
-    struct error told = *why;
+    struct error cause = *why;
     if (vm->phase == PHASE_OVER || !vm->transport)
         return;
     set_phase(vm, PHASE_OVER);
     timer_stop(vm->timer);
     timer_stop(vm->stay);
-    transport_ended(vm->transport, &told);
+    transport_ended(vm->transport, &cause);
 }
 
 static void vm_fail(struct vm *vm, const struct error *why, const char *what)
 {
-    struct error told = *why;
-    error_wrap(&told, "%s%s%.40s", what, vm->id[0] ? " " : "", vm->id);
-    vm_finish(vm, &told);
+    struct error cause = *why;
+    error_wrap(&cause, "%s%s%.40s", what, vm->id[0] ? " " : "", vm->id);
+    vm_finish(vm, &cause);
 }
 
 static void fail_gone(struct vm *vm, const struct vm_facts *facts)
@@ -327,7 +327,7 @@ static void vm_enter(struct vm *vm)
     int rc = vm_ask_provider(
         vm, VM_ENTER, NULL, true, ANSWER_SECONDS, vm_token_answered, &vm->request, &err);
     if (rc == 0 && vm->process)
-        rc = error_set(&err, ERROR_PERMISSION, "the token is not taken any more");
+        rc = error_set(&err, ERROR_PERMISSION, "the token is no longer accepted");
     if (rc < 0)
         vm_fail(vm, &err, step_name(VM_ENTER));
     else if (rc == 0)
@@ -382,7 +382,8 @@ static void take_facts(struct vm *vm, struct json_object *answer, const char *wh
     if (facts.id[0] && vm->id[0] == '\0')
         memcpy(vm->id, facts.id, sizeof vm->id);
     if (rc == 0 && vm->id[0] == '\0')
-        rc = error_set(&err, ERROR_PROTOCOL, "%s does not say its id", vm->env->provider->title);
+        rc = error_set(
+            &err, ERROR_PROTOCOL, "%s did not send the sandbox's id", vm->env->provider->title);
     if (!vm->transport) {
         leave_now(vm);
     } else if (rc < 0) {
@@ -393,9 +394,9 @@ static void take_facts(struct vm *vm, struct json_object *answer, const char *wh
         set_phase(vm, PHASE_ENTERING);
         vm_enter(vm);
     } else {
-        if (facts.health == VM_BUILDS && !vm->notice_told)
+        if (facts.health == VM_BUILDS && !vm->notice_sent)
             transport_notice(vm->transport, facts.words);
-        vm->notice_told |= facts.health == VM_BUILDS;
+        vm->notice_sent |= facts.health == VM_BUILDS;
         if (vm->phase != PHASE_WAITING)
             set_phase(vm, PHASE_WAITING);
         start_looking(vm);
@@ -416,9 +417,9 @@ static void vm_look(struct vm *vm)
 {
     struct error err = { 0 };
     double seconds = clock_seconds_since(vm->since_ns);
-    int most = vm->notice_told ? BUILD_SECONDS : START_SECONDS;
+    int most = vm->notice_sent ? BUILD_SECONDS : START_SECONDS;
     if (seconds > most)
-        error_set(&err, ERROR_TIMEOUT, "it does not run after %d s", most);
+        error_set(&err, ERROR_TIMEOUT, "it was not running after %d s", most);
     else
         vm_ask_provider(vm, VM_LOOK, NULL, true, ANSWER_SECONDS, vm_looked, &vm->request, &err);
     if (err.code != ERROR_NONE)
@@ -430,7 +431,7 @@ static void start_looking(struct vm *vm)
     unsigned ms = LOOK_FIRST_MS << (vm->looks < 5 ? vm->looks : 5);
     vm->looks++;
     timer_start(vm->timer,
-        vm->notice_told        ? BUILD_LOOK_MS
+        vm->notice_sent        ? BUILD_LOOK_MS
         : ms < LOOK_LONGEST_MS ? ms
                                : LOOK_LONGEST_MS,
         0);
@@ -471,8 +472,8 @@ int vm_check_network(const struct vms *env, const struct sandbox_spec *spec, str
     if (!network || strcmp(network, "none") == 0 || strcmp(network, "open") == 0)
         return 0;
     return error_set(err, ERROR_UNSUPPORTED,
-        "%s has no network '%.40s': use none or open, or say with --network-allow what may be "
-        "reached",
+        "%s has no network '%.40s': use none or open, or list the allowed destinations with "
+        "--network-allow",
         env->provider->title, network);
 }
 
@@ -490,7 +491,7 @@ static int vm_fill(
     vm->keep = c->keep;
     vm->resumed = c->resume != NULL;
     if (rc == 0 && c->resume && strlen(c->resume) >= sizeof vm->id)
-        rc = error_set(err, ERROR_ARGUMENT, "'%.40s...' is no sandbox's id", c->resume);
+        rc = error_set(err, ERROR_ARGUMENT, "'%.40s...' is not the id of a sandbox", c->resume);
     if (rc == 0 && c->resume)
         snprintf(vm->id, sizeof vm->id, "%s", c->resume);
     if (rc == 0 && (!vm->timer || !vm->stay))
@@ -566,20 +567,17 @@ static bool vm_settling(const void *arg)
 
 /* ---- the environment ---- */
 
-void vms_free(struct vms *env)
+static void vms_free(struct vms *env)
 {
     struct vm *vm;
-    if (!env)
-        return;
     rest_cancel(steal(&env->collecting));
     orphans_cancel(&env->orphans);
     while ((vm = LIST_FIRST(&env->all)))
         vm_free(vm);
     rest_close(env->api);
     free(env->ca_file);
-    free(env->team);
-    free(env->domain);
-    free(env->sandbox_url);
+    for (size_t i = 0; i < VM_SETTINGS; i++)
+        free(env->settings[i]);
     free(env);
 }
 
@@ -594,29 +592,57 @@ static void vms_wait_for_deletions(void *arg)
     vms_free(env);
 }
 
-int vms_open(struct loop *loop, const struct vm_provider *provider, const struct rest_options *api,
-    struct vms **out, struct error *err)
+char *vm_variable(const char *name)
 {
+    const char *value = getenv(name);
+    return value && value[0] ? strdup(value) : NULL;
+}
+
+int vm_configured(const struct vm_provider *provider, struct error *err)
+{
+    const char *key = getenv(provider->key_variable);
+    return key && key[0] ? 0
+                         : error_set(err, ERROR_CONFIG, "%s needs a key: set %s", provider->title,
+                               provider->key_variable);
+}
+
+static int vms_reach(struct vms *env, const char *url, struct error *err)
+{
+    const struct vm_provider *provider = env->provider;
+    const char *key = getenv(provider->key_variable);
+    cleanup_free char *header = text_printf("%s%s", provider->key_header, key);
+    const char *headers[] = { header };
+    struct rest_options api = { .base_url = url,
+        .name = provider->title,
+        .key_variable = provider->key_variable,
+        .secret = key,
+        .headers = headers,
+        .header_count = 1,
+        .ca_file = env->ca_file };
+    return header ? rest_open(env->loop, &api, &env->api, err) : error_memory(err);
+}
+
+int vms_open(struct loop *loop, const struct vm_provider *provider, const char *url,
+    const struct environment_options *options, struct environment **out, struct error *err)
+{
+    int rc = vm_configured(provider, err);
+    if (rc < 0)
+        return rc;
     struct vms *env = calloc(1, sizeof *env);
     if (!env)
         return error_memory(err);
     *env = (struct vms){ .loop = loop, .provider = provider };
     LIST_INIT(&env->all);
-    env->ca_file = api->ca_file ? strdup(api->ca_file) : NULL;
-    int rc =
-        api->ca_file && !env->ca_file ? error_memory(err) : rest_open(loop, api, &env->api, err);
+    env->ca_file = options->ca_file ? strdup(options->ca_file) : NULL;
+    for (size_t i = 0; i < VM_SETTINGS && provider->settings[i]; i++)
+        env->settings[i] = vm_variable(provider->settings[i]);
+    rc = !url || (options->ca_file && !env->ca_file) ? error_memory(err) : vms_reach(env, url, err);
     if (rc < 0) {
         vms_free(env);
         return rc;
     }
-    *out = env;
-    return 0;
-}
-
-int vms_carry(struct vms *env, struct environment **out, struct error *err)
-{
-    env->ops = (struct transport_ops){ .name = env->provider->name,
-        .features = env->provider->features,
+    env->ops = (struct transport_ops){ .name = provider->name,
+        .features = provider->features,
         .form = LINK_BARE,
         .lease = LEASE_SECONDS,
         .start = vm_start,
@@ -628,5 +654,5 @@ int vms_carry(struct vms *env, struct environment **out, struct error *err)
         .collect = vm_collect,
         .describe = vm_describe,
         .free = vms_wait_for_deletions };
-    return stdio_env_open(env->loop, &env->ops, env, out, err);
+    return stdio_env_open(loop, &env->ops, env, out, err);
 }

@@ -1,7 +1,7 @@
 /* env/clouds/vm/vm.h: sandboxes that are virtual machines of a provider, shared by Prime and E2B.
  *
  * The provider has an HTTP API for the life of machines, and a process service inside each
- * (env/remote/process_service.h). prime.c and e2b.c build the request of each step and interpret
+ * (env/clouds/vm/process_service.h). prime.c and e2b.c build the request of each step and interpret
  * the answer; vm.c has the order of the steps, the waiting, the recovery and the shutdown.
  */
 #ifndef DROSTE_ENV_CLOUDS_VM_VM_H
@@ -14,10 +14,10 @@
 #include "base/os/random.h"
 #include "env/common/orphans.h"
 #include "env/remote/stdio_env.h"
-#include "env/remote/process_service.h"
+#include "env/clouds/vm/process_service.h"
 #include "net/rest.h"
 
-enum { VM_ID_SIZE = 80 };
+enum { VM_ID_SIZE = 80, VM_SETTINGS = 2 };
 
 /* Requests to the API. A provider may have no request for an optional step. */
 enum vm_step {
@@ -56,7 +56,11 @@ struct vms; /* the environment */
 
 struct vm_provider {
     const char *name, *title; /* "prime", "Prime" */
-    const struct features *features;
+    const char *key_variable; /* has the key of its API */
+    const char *key_header;   /* of requests with it: "X-API-KEY: " */
+    /* further variables, whose values are read once */
+    const char *settings[VM_SETTINGS];
+    const struct feature_state *features; /* indexed by enum feature */
     const struct process_dialect *dialect;
     /* `spec` is given for VM_CREATE and VM_RESUME only. */
     int (*ask)(struct vm *vm, enum vm_step step, const struct sandbox_spec *spec,
@@ -81,11 +85,14 @@ struct vms {
     const struct vm_provider *provider;
     struct transport_ops ops;
     struct rest *api;
-    char *ca_file, *team, *domain, *sandbox_url; /* NULL: not set */
+    char *ca_file;               /* NULL: not set */
+    char *settings[VM_SETTINGS]; /* the values of the provider's; NULL: not set */
     LIST_HEAD(vm_list, vm) all;
     struct orphans orphans;
     struct rest_request *collecting; /* for orphans; NULL: none */
 };
+
+extern const struct process_dialect prime_process, e2b_process;
 
 /* The labels by which Droste identifies its machines. */
 #define VM_LABEL "droste"
@@ -107,7 +114,7 @@ struct vm {
     char key[UUID_SIZE];  /* idempotency key of its creation */
     char *token, *domain; /* for the process service, if the first answer has them; else NULL */
     bool keep, resumed;
-    bool notice_told;
+    bool notice_sent;
     uint64_t begun_ns;         /* start of its life, if the provider counts it */
     double life, stay_seconds; /* stay_seconds: interval of VM_STAY; 0: none */
     struct list words;
@@ -129,13 +136,13 @@ struct vm {
 int vm_gate(struct vm *vm, const char *base_url, const char *secret, const char *const *headers,
     size_t header_count, double seconds, struct error *err);
 
-/* `api` has the options of the API client. The provider fills the remaining fields. */
-int vms_open(struct loop *loop, const struct vm_provider *provider, const struct rest_options *api,
-    struct vms **out, struct error *err);
-/* Turns it into an environment, which takes ownership, also on failure. */
-int vms_carry(struct vms *env, struct environment **out, struct error *err);
-/* Frees one that did not become an environment. NULL is fine. */
-void vms_free(struct vms *env);
+/* The value of an environment variable (free); NULL if it is empty. */
+char *vm_variable(const char *name);
+/* ERROR_CONFIG if the provider's key is not set. */
+int vm_configured(const struct vm_provider *provider, struct error *err);
+/* Opens the environment. `url` is the base URL of the provider's API. */
+int vms_open(struct loop *loop, const struct vm_provider *provider, const char *url,
+    const struct environment_options *options, struct environment **out, struct error *err);
 
 /* Checks the network policy: "none", "open", or a list of destinations. */
 int vm_check_network(const struct vms *env, const struct sandbox_spec *spec, struct error *err);

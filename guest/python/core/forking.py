@@ -1,0 +1,129 @@
+"""Forks the session: guest/zygote/fork.c copies this process between two operations."""
+from __future__ import annotations
+
+import errno
+import json
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from .cell import error_of
+from .frames import HEADER, plain, READY, RESULT, VERSION
+from .output import flush_output
+from .state import state
+
+if TYPE_CHECKING:
+    from .aliases import Blob, Head
+
+NAMED = 5       # threads and tasks that a refusal names
+
+
+class ForkRefused(RuntimeError):
+    """The session cannot be forked now; the message says what has to end first."""
+
+
+def some(names: list[str]) -> str:
+    more = ", and %d more" % (len(names) - NAMED) if len(names) > NAMED else ""
+    return ", ".join(plain(name) for name in names[:NAMED]) + more
+
+
+def thread_names() -> list[str]:
+    """Returns the names of the threads beside the main one; those of C code have no name here."""
+    names = []
+    threading = sys.modules.get("threading")
+    if threading is not None:
+        names = [thread.name for thread in threading.enumerate()
+                 if thread is not threading.main_thread()]
+    try:
+        count = len(os.listdir("/proc/self/task")) - 1
+    except OSError:         # not visible at this isolation level
+        import _thread
+        count = _thread._count()
+    return names + ["a thread of a library"] * (count - len(names))
+
+
+def task_names() -> list[str]:
+    loop = state.session.event_loop
+    if loop is None or loop.is_closed():
+        return []
+    import asyncio
+    return [task.get_name() for task in asyncio.all_tasks(loop)]
+
+
+def refuse_what_would_vanish() -> None:
+    """A copy of a process has only the thread that made it (fork(2))."""
+    names = thread_names()
+    if state.link.waiters:
+        raise ForkRefused("the session cannot be forked while its calls to the host are open; wait "
+                          "for their results first")
+    if names:
+        raise ForkRefused("the session cannot be forked while threads run: %s; join them first"
+                          % some(names))
+    tasks = task_names()
+    if tasks:
+        raise ForkRefused("the session cannot be forked while asyncio tasks are pending: %s; await "
+                          "them first" % some(tasks))
+
+
+def why_not(number: int) -> str:
+    if number == errno.EAGAIN:
+        return ("forking the session: its sandbox and the forks have as many processes as they may; "
+                "close some, or raise --processes")
+    if number == errno.ENOMEM:
+        return "forking the session: there is no memory for a copy; close forks, or raise --memory"
+    return "forking the session: %s" % os.strerror(number)
+
+
+def drop_event_loop() -> None:
+    """The parent's event loop wakes up through a socket that the fork would share."""
+    loop, state.session.event_loop = state.session.event_loop, None
+    if loop is not None and not loop.is_closed():
+        import asyncio
+        loop.close()
+        asyncio.set_event_loop(None)
+
+
+def begin_fork() -> None:
+    """In the fork: the channel is its own, with nothing sent or received so far."""
+    link = state.link
+    link.owner = os.getpid()
+    link.fds.clear()
+    link.buffer.clear()
+    link.inbox.clear()
+    link.interrupted = None
+    link.noted = False
+    for seed in state.seeds:
+        seed()
+    drop_event_loop()
+    link.send_queue.append(HEADER.pack(VERSION, READY, 0, 0, 0, 0))
+    link.flush()
+
+
+def fork_session(ident: int, status: Blob) -> None:
+    """Handles FORK. Two processes return: the parent has answered, the fork waits for operations.
+
+    `status` is a socket, from which zygote_fork takes the fork's descriptors.
+    """
+    result: Head = {"status": "ok"}
+    link = state.link
+    try:
+        if status is None:
+            raise OSError(24, "too many open files to fork the session")
+        try:
+            refuse_what_would_vanish()
+        except BaseException:
+            os.close(status)
+            raise
+        flush_output()
+        link.flush()            # READY may wait for the first answer
+        owner, link.owner = link.owner, None        # os.register_at_fork: the channel stays open
+        rc = state.library.zygote_fork(status)
+        if rc == 1:
+            begin_fork()
+            return
+        link.owner = owner
+        if rc < 0:
+            raise ForkRefused(why_not(-rc))
+    except BaseException as e:
+        result = {"status": "error", "error": error_of(e)}
+    link.send(RESULT, ident, json.dumps(result).encode())

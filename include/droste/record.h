@@ -1,0 +1,187 @@
+/* droste/record.h: the record of runs, step by step. */
+#ifndef DROSTE_RECORD_H
+#define DROSTE_RECORD_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "droste/base.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The file of the record, which need not exist; "none": recording is turned off. NULL with *err.
+ * Valid until the next call. */
+DROSTE_API const char *droste_record_path(droste *d, droste_error *err);
+
+/* An open record (docs/record.md). Other processes may write to it at the same time. */
+typedef struct droste_record droste_record;
+/* Opens the record that the settings name. *out is NULL if there is none yet; it is not created.
+ * ERROR_CONFIG if recording is turned off. */
+DROSTE_API int droste_record_open(droste *d, droste_record **out, droste_error *err);
+/* NULL is allowed. */
+DROSTE_API void droste_record_close(droste_record *record);
+
+enum { DROSTE_RUN_ID_SIZE = 65 }; /* with the terminating NUL */
+
+/* Bytes. `data` and `hash` NULL mean no value, unlike an empty one. `data` is followed by a NUL
+ * that `len` does not count. */
+typedef struct droste_value {
+    const void *data;
+    size_t len;
+    const char *hash; /* of a value that a lazy visitor left in the file: see droste_record_read */
+} droste_value;
+
+/* Steps. Texts may be NULL where a comment says so. Times are milliseconds since 1970. A step that
+ * has not ended has the status "running", or "interrupted" if its process is gone; its `ended_ms`
+ * is 0, and the members after `status` are empty. */
+
+typedef struct droste_record_run {
+    const char *id, *parent;         /* the run that started it; NULL: a root */
+    int64_t parent_cell;             /* the cell that started it; 0: none */
+    const char *previous;            /* the run of the previous question; NULL: none */
+    const char *batch, *task;        /* both or none */
+    int64_t depth;                   /* 0 for a root */
+    const char *model, *environment; /* "openai/gpt-5", "local" */
+    const char *isolation;           /* NULL: not yet known */
+    const char *version;             /* of Droste */
+    droste_value question;
+    droste_value context;      /* JSON: names, types and sizes, not the context itself */
+    droste_value limits;       /* JSON */
+    droste_value tools;        /* JSON: names and hashes */
+    droste_value settings;     /* JSON; always left in the file, as the next */
+    droste_value context_data; /* the context, if it cannot be read again */
+    int64_t seq;               /* increases with each run in the record */
+    int64_t started_ms, ended_ms;
+    const char *status;  /* a result's, "running" or "interrupted" */
+    const char *error;   /* NULL: none */
+    const char *code;    /* the error's name; NULL: none, or recorded by an older version */
+    droste_value answer; /* JSON */
+    int64_t iterations;
+    int64_t calls, input_tokens, output_tokens; /* including child runs */
+    double cost;                                /* US dollars; negative: unknown */
+    double seconds;
+} droste_record_run;
+
+typedef struct droste_record_turn {
+    const char *run;
+    int64_t turn; /* from 1 */
+    int64_t started_ms;
+} droste_record_turn;
+
+typedef struct droste_record_call {
+    int64_t id;
+    const char *run;
+    int64_t turn, cell, depth; /* cell 0: a call of the loop */
+    /* "root": the loop's; "summary": the loop's, to shorten its conversation; "sub": a cell's;
+     * "plain": in place of a child run; "tool": of a tool on the host */
+    const char *kind;
+    int from_loop;     /* its kind is "root" or "summary" */
+    const char *model; /* for a tool, its name */
+    droste_value request;
+    const char *key; /* the provider's idempotency key; NULL: none */
+    int64_t started_ms, ended_ms;
+    const char *status;
+    const char *error, *finish; /* NULL: none, unknown */
+    droste_value reply;
+    int64_t input_tokens, output_tokens;
+    int estimated; /* the provider did not report the tokens */
+    double cost;   /* US dollars; negative: unknown */
+    int64_t attempts;
+    int64_t repeated; /* how often resuming processes have repeated it */
+    double seconds;
+} droste_record_call;
+
+/* One form of a rich result of a cell (docs/rich-results.md). The forms of a result follow each
+ * other, and the results of a cell are in their order. */
+typedef struct droste_record_media {
+    int64_t result;     /* which result of the cell, from 0 */
+    const char *type;   /* "image/png" */
+    const char *form;   /* "text" (UTF-8), "json" or "bytes" */
+    droste_value value; /* always left in the file: see droste_record_read */
+} droste_record_media;
+
+typedef struct droste_record_cell {
+    int64_t id;
+    const char *run;
+    int64_t turn;
+    droste_value code;
+    int64_t started_ms, ended_ms;
+    const char *status;
+    const char *killed; /* the limit that ended the sandbox; NULL: none */
+    droste_value standard_output, standard_error;
+    droste_value submit, error, variables; /* JSON */
+    int64_t calls;                         /* model calls that it made */
+    double seconds;
+    const droste_record_media *media; /* rich results, form by form */
+    size_t media_count;
+} droste_record_cell;
+
+/* Receive one step, valid during the call, in which only droste_record_read may be called. A
+ * negative result, with *err filled in, ends the visit with that error. */
+typedef int droste_record_run_fn(void *arg, const droste_record_run *run, droste_error *err);
+typedef struct droste_record_visitor {
+    droste_record_run_fn *run; /* each of these functions may be NULL */
+    int (*turn)(void *arg, const droste_record_turn *turn, droste_error *err);
+    int (*call)(void *arg, const droste_record_call *call, droste_error *err);
+    int (*cell)(void *arg, const droste_record_cell *cell, droste_error *err);
+    droste_record_run_fn *end; /* the run again, after all its steps */
+    int children;              /* include the run's descendants */
+    int lazy;                  /* values have a length and a hash, but no data */
+} droste_record_visitor;
+/* Visits a snapshot of one run in the order in which its steps began. */
+DROSTE_API int droste_record_visit(droste_record *record, const char *run,
+    const droste_record_visitor *visitor, void *arg, droste_error *err);
+
+typedef struct droste_record_filter {
+    const char *parent; /* only this run's children; NULL: roots */
+    int children;       /* roots and children; `parent` is ignored */
+    const char *status; /* only runs with this status; NULL, as in the following: any */
+    const char *model;  /* only runs whose model's name contains this */
+    const char *batch;  /* only runs of batches whose name contains this */
+    const char *task;   /* only runs of this task */
+    int64_t limit;      /* 0: all */
+} droste_record_filter;
+/* Lists runs, the newest first. */
+DROSTE_API int droste_record_list(droste_record *record, const droste_record_filter *filter,
+    droste_record_run_fn *fn, void *arg, droste_error *err);
+/* Finds the one run whose id is `prefix` or begins with it. ERROR_NOT_FOUND; ERROR_ARGUMENT:
+ * several. */
+DROSTE_API int droste_record_find(
+    droste_record *record, const char *prefix, char id[DROSTE_RUN_ID_SIZE], droste_error *err);
+
+/* Returns 0 to continue. */
+typedef int droste_piece_fn(void *arg, const char *data, size_t len);
+/* Reads a value of the current step in pieces, up to its first `max` bytes. */
+DROSTE_API int droste_record_read(droste_record *record, const droste_value *value, size_t max,
+    droste_piece_fn *fn, void *arg, droste_error *err);
+
+typedef struct droste_record_freed {
+    int64_t runs, values;
+    int64_t value_bytes; /* as stored */
+    int64_t interrupted; /* runs whose process was gone, ended as interrupted */
+    int64_t file_bytes;  /* by which the file shrank */
+} droste_record_freed;
+/* Removes a run and its descendants. ERROR_ARGUMENT for a run that may be active. */
+DROSTE_API int droste_record_remove(
+    droste_record *record, const char *run, droste_record_freed *freed, droste_error *err);
+typedef struct droste_record_keep {
+    int64_t newest;   /* keeps this many roots, and */
+    int64_t older_ms; /* those that began less than this many milliseconds ago */
+} droste_record_keep;
+/* Ends runs whose process is gone, removes the trees that are not kept (NULL: keeps all), and
+ * compacts the file. *freed is filled in also after an error. */
+DROSTE_API int droste_record_collect(droste_record *record, const droste_record_keep *keep,
+    droste_record_freed *freed, droste_error *err);
+
+/* Finds the next block of code in a model's reply, from *at, which moves behind it. False: there is
+ * none. */
+DROSTE_API int droste_reply_next_code(
+    const char *text, size_t len, size_t *at, const char **code, size_t *code_len);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

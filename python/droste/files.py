@@ -1,0 +1,613 @@
+"""`Interpreter.files` and `Interpreter.afiles`: the files of an open session's sandbox.
+
+    with droste.Interpreter() as interp:
+        interp.files.write("data.csv", "a,b\\n1,2\\n")
+        interp.execute("import shutil; shutil.copy('data.csv', 'copy.csv')")
+        print([entry.name for entry in interp.files.list()], interp.files.read("copy.csv"))
+
+A process beside the session's serves the files, so no call waits for a running cell: use another
+thread, or `await interp.afiles.read(...)`. Paths are resolved in the sandbox with the code's
+rights; relative ones begin where cells start. docs/files.md has the details.
+
+Each operation is a generator of requests (`_Steps`); `Files` blocks for the answers, and
+`AsyncFiles` awaits them.
+"""
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import io
+import itertools
+import os
+import stat as _stat
+import threading
+from typing import (Any, AsyncIterator, Callable, Dict, Generator, Iterator, List, NamedTuple,
+                    Optional, Union)
+
+from . import _engine, _library, errors
+from ._library import lib, quick
+
+
+__all__ = ["Files", "AsyncFiles", "FileInfo"]
+
+PIECE = 1 << 20             # DROSTE_FILE_PIECE
+FOLLOW, PARENTS, RECURSIVE = 1, 2, 4
+READ_MOST = 256 << 20       # bytes that read() returns unless `limit` says otherwise
+LOOK_SECONDS = 0.02         # until a caller looks whether it has to run the loop itself
+Path = Union[str, bytes, "os.PathLike[str]"]
+Data = Union[bytes, bytearray, memoryview, str]
+
+
+class FileInfo(NamedTuple):
+    """A file, directory or link in a sandbox."""
+    #: the path below the directory that was listed; invalid UTF-8 as with os.fsdecode()
+    name: str
+    #: bytes
+    size: int
+    #: type and permissions, as in os.stat_result.st_mode
+    mode: int
+    #: nanoseconds since 1970
+    mtime_ns: int
+
+    @property
+    def is_dir(self) -> bool:
+        """Whether it is a directory."""
+        return _stat.S_ISDIR(self.mode)
+
+    @property
+    def is_file(self) -> bool:
+        """Whether it is a regular file."""
+        return _stat.S_ISREG(self.mode)
+
+    @property
+    def is_link(self) -> bool:
+        """Whether it is a symbolic link."""
+        return _stat.S_ISLNK(self.mode)
+
+    @property
+    def mtime(self) -> float:
+        """Seconds since 1970."""
+        return self.mtime_ns / 1e9
+
+
+class _Answer(NamedTuple):
+    handle: int
+    data: bytes
+    entries: List[FileInfo]
+    more: bool
+
+
+def _bytes_of(path: Path) -> bytes:
+    data = os.fsencode(path)
+    if not data or b"\0" in data:
+        raise ValueError("a path is empty, or has a NUL")
+    return data
+
+
+def _failure(error: Any, path: Optional[bytes]) -> Exception:
+    """Creates the exception that pathlib would raise, or the library's own."""
+    if error.sys and path is not None:
+        text = error.text.decode("utf-8", "replace")
+        reason = text.partition("in the sandbox: ")[2] or text
+        return OSError(error.sys, reason, os.fsdecode(path))
+    return errors.of(error)
+
+
+def _answer_of(reply: Any) -> _Answer:
+    entries = [FileInfo(os.fsdecode(e.name), e.size, e.mode, e.mtime_ns)
+               for e in itertools.islice(reply.entries, reply.count)] if reply.count else []
+    return _Answer(reply.handle, _library.bytes_at(reply.data, reply.len) if reply.len else b"",
+                   entries, bool(reply.more))
+
+
+class _Request:
+    """A request of the C library, and its end."""
+
+    def __init__(self, op: str, path: Optional[bytes] = None, **fields: Any):
+        self.path = path
+        self.fields = dict(fields, op=op.encode(), path=path)
+        self.answer: Optional[_Answer] = None
+        self.failure: Optional[Exception] = None
+        self.told: Callable[[], None] = lambda: None
+        self.id = next(_engine.ids)
+
+    def start(self, owner: Any) -> None:
+        """Starts it in the engine's thread."""
+        error = _library.Error()
+        if owner._session is None or owner._engine.handle is None:
+            self.fail(errors.Cancelled("the interpreter was shut down"))
+            return
+        _requests[self.id] = self
+        made = _library.FileRequest(**self.fields)
+        if quick.droste_file_start(owner._session, ctypes.byref(made), _on_answer, self.id,
+                                   ctypes.byref(error)) < 0:
+            _requests.pop(self.id, None)
+            self.fail(_failure(error, self.path))
+        owner._engine.kick()
+
+    def fail(self, failure: Exception) -> None:
+        self.failure = failure
+        self.told()
+
+    def result(self) -> _Answer:
+        if self.failure is not None:
+            raise self.failure
+        assert self.answer is not None
+        return self.answer
+
+
+_requests: Dict[int, _Request] = {}
+
+
+@_library.FileFn
+def _on_answer(arg: int, reply: Any, error: Any) -> None:
+    request = _requests.pop(arg, None)
+    if request is None:
+        return
+    try:
+        if error:
+            request.failure = _failure(error.contents, request.path)
+        else:
+            request.answer = _answer_of(reply.contents)
+    except Exception as e:      # without memory
+        request.failure = e
+    request.told()
+
+
+Steps = Generator[_Request, _Answer, Any]
+
+
+# -- the operations, as generators of requests
+
+def _stat_of(path: Path, follow: bool = True) -> Steps:
+    answer = yield _Request("stat", _bytes_of(path), flags=FOLLOW if follow else 0)
+    return answer.entries[0]._replace(name=os.path.basename(os.fsdecode(path)))
+
+
+def _exists(path: Path) -> Steps:
+    try:
+        yield from _stat_of(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
+
+
+def _list(path: Path, depth: int, limit: int, op: str = "list") -> Steps:
+    answer = yield _Request(op, _bytes_of(path), depth=depth, most=limit)
+    if answer.more:
+        raise errors.ArgumentError(
+            "%s has more than %d entries; raise `limit` (100,000 at most), or "
+            "list parts of it" % (os.fsdecode(path), len(answer.entries)))
+    return answer.entries
+
+
+def _closing(handle: int, steps: Steps) -> Steps:
+    """Closes the file after `steps`, whose exception counts more than that of closing."""
+    try:
+        found = yield from steps
+    except GeneratorExit:
+        raise
+    except BaseException:
+        try:
+            yield _Request("close", handle=handle)
+        except (OSError, errors.Error):
+            pass
+        raise
+    yield _Request("close", handle=handle)
+    return found
+
+
+def _pieces(handle: int, offset: int, end: Optional[int], take: Callable[[bytes], Any]) -> Steps:
+    while end is None or offset < end:
+        length = PIECE if end is None else min(PIECE, end - offset)
+        answer = yield _Request("read", handle=handle, offset=offset, length=length)
+        if not answer.data:
+            break
+        take(answer.data)
+        offset += len(answer.data)
+    return None
+
+
+def _end_of(info: FileInfo, offset: int, length: Optional[int]) -> Optional[int]:
+    """Returns where reading ends: a file that grows is read up to the size that it had.
+
+    None for a file in /proc, which has the size 0 and contents.
+    """
+    end = info.size or None
+    if length is None:
+        return end
+    return offset + length if end is None else min(end, offset + length)
+
+
+def _read_into(path: Path, offset: int, length: Optional[int], limit: int,
+               take: Callable[[bytes], Any]) -> Steps:
+    if offset < 0 or (length is not None and length < 0):
+        raise errors.ArgumentError("offset and length must not be negative")
+    answer = yield _Request("open", _bytes_of(path), mode=b"r")
+    count = 0
+
+    def counted(piece: bytes) -> None:
+        nonlocal count
+        count += len(piece)
+        if max(count, (end or 0) - offset) > limit:
+            raise errors.ArgumentError("%s has more than %d bytes; raise `limit`, read a range, or "
+                                       "use download()" % (os.fsdecode(path), limit))
+        take(piece)
+
+    end = _end_of(answer.entries[0], offset, length)
+    yield from _closing(answer.handle, _pieces(answer.handle, offset, end, counted))
+    return count
+
+
+def _read(path: Path, offset: int, length: Optional[int], limit: int) -> Steps:
+    found = bytearray()
+    yield from _read_into(path, offset, length, limit, found.extend)
+    return bytes(found)
+
+
+def _write(path: Path, pieces: Iterator[Any], mode: str) -> Steps:
+    answer = yield _Request("open", _bytes_of(path), mode=mode.encode())
+
+    def steps() -> Steps:
+        offset = -1 if mode == "a" else 0
+        total = 0
+        for piece in pieces:
+            view = memoryview(piece)
+            for at in range(0, len(view), PIECE):
+                part = bytes(view[at:at + PIECE])
+                yield _Request("write", handle=answer.handle, offset=offset, data=part,
+                               len=len(part))
+                offset = offset if offset < 0 else offset + len(part)
+                total += len(part)
+        return total
+    return (yield from _closing(answer.handle, steps()))
+
+
+def _mode(append: bool, exclusive: bool) -> str:
+    if append and exclusive:
+        raise errors.ArgumentError("append and exclusive exclude each other")
+    return "a" if append else "x" if exclusive else "w"
+
+
+def _write_data(path: Path, data: Data, append: bool, exclusive: bool) -> Steps:
+    content = data.encode() if isinstance(data, str) else data
+    return (yield from _write(path, iter([content]), _mode(append, exclusive)))
+
+
+def _remove(path: Path, recursive: bool, missing_ok: bool) -> Steps:
+    try:
+        yield _Request("remove", _bytes_of(path), flags=RECURSIVE if recursive else 0)
+    except FileNotFoundError:
+        if not missing_ok:
+            raise
+
+
+def _move(source: Path, target: Path) -> Steps:
+    yield _Request("rename", _bytes_of(source), to=_bytes_of(target))
+
+
+def _make_dir(path: Path, parents: bool) -> Steps:
+    yield _Request("mkdir", _bytes_of(path), flags=PARENTS if parents else 0)
+
+
+def _file_pieces(file: Any) -> Iterator[bytes]:
+    return iter(lambda: file.read(PIECE), b"")
+
+
+def _upload(local: Path, path: Path) -> Steps:
+    if not os.path.isdir(local):
+        with open(local, "rb") as file:
+            return (yield from _write(path, _file_pieces(file), "w"))
+    total = 0
+    yield from _make_dir(path, True)
+    for directory, names, files in os.walk(os.fsencode(local)):
+        below = os.path.relpath(directory, os.fsencode(local))
+        far = os.path.normpath(os.path.join(_bytes_of(path), below))
+        for name in sorted(names):
+            yield from _make_dir(os.path.join(far, name), True)
+        for name in sorted(files):
+            near = os.path.join(directory, name)
+            if os.path.isfile(near):
+                with open(near, "rb") as file:
+                    total += yield from _write(os.path.join(far, name), _file_pieces(file), "w")
+    return total
+
+
+def _download_file(path: Path, local: Any, limit: int) -> Steps:
+    """Writes beside the target and renames, so that the target is complete or unchanged."""
+    target = os.fsencode(local)
+    beside = b"%s.%s.part" % (target, os.urandom(4).hex().encode())
+    try:
+        with open(beside, "xb") as file:
+            count = yield from _read_into(path, 0, None, limit, file.write)
+        os.replace(beside, target)
+        return count
+    except BaseException:
+        try:
+            os.unlink(beside)
+        except OSError:
+            pass
+        raise
+
+
+def _download(path: Path, local: Path, limit: int) -> Steps:
+    info = yield from _stat_of(path)
+    if not info.is_dir:
+        return (yield from _download_file(path, local, limit))
+    total = 0
+    os.makedirs(local, exist_ok=True)
+    for entry in (yield from _list(path, 64, 100000)):
+        near = os.path.join(os.fsencode(local), os.fsencode(entry.name))
+        if entry.is_dir:
+            os.makedirs(near, exist_ok=True)
+        elif entry.is_file:
+            far = os.path.join(_bytes_of(path), os.fsencode(entry.name))
+            total += yield from _download_file(far, near, limit - total)
+    return total
+
+
+class _Base:
+    def __init__(self, owner: Any):
+        self._owner = owner
+
+    def _begin(self) -> Any:
+        owner = self._owner
+        if owner._session is None:
+            raise errors.Error("the session is not open; use `with`, or call start()")
+        owner._engine.alive()
+        return owner
+
+
+class Files(_Base):
+    """The files of a session, with calls that block. Wrong paths raise as in pathlib."""
+
+    def _ask(self, request: _Request) -> _Answer:
+        owner = self._begin()
+        engine, done = owner._engine, threading.Event()
+        request.told = done.set
+        loop = engine.loop
+        if loop is not None and asyncio._get_running_loop() is not loop and loop.is_running():
+            loop.call_soon_threadsafe(request.start, owner)
+            done.wait()
+        elif not self._run(request, done, True):
+            engine.post(lambda: request.start(owner))
+            while not done.wait(LOOK_SECONDS):      # for the thread that runs the loop
+                self._run(request, done, False)
+        return request.result()
+
+    def _run(self, request: _Request, done: threading.Event, starts: bool) -> bool:
+        """Runs the loop until the end of the request; returns false if another thread does."""
+        owner, engine = self._owner, self._owner._engine
+        lock = owner._lock._lock if engine.loop is None else engine.lock    # as operations do
+        if not lock.acquire(False):
+            return False
+        try:
+            if engine.inside:           # the lock is reentrant
+                raise errors.Error("a callback of the engine (a tool, on_output) cannot wait for a "
+                                   "file; use another thread")
+            if starts:
+                request.start(owner)
+            self._turn(engine, done)
+        finally:
+            lock.release()
+        if not done.is_set():
+            request.fail(errors.Cancelled("the interpreter was shut down"))
+        return True
+
+    def _turn(self, engine: _engine.Engine, done: threading.Event) -> None:
+        error = _library.Error()
+        try:
+            engine.inside, engine.held_up = True, engine.loop is not None
+            while not done.is_set() and engine.handle is not None:
+                errors.check(lib.droste_turn(engine.handle, _engine.SLICE_MS, ctypes.byref(error)),
+                             error)
+                engine.drain()
+        finally:
+            engine.inside = engine.held_up = False
+            engine.kick()
+
+    def _do(self, steps: Steps) -> Any:
+        try:
+            request = next(steps)
+            while True:
+                try:
+                    answer = self._ask(request)
+                except Exception as e:
+                    request = steps.throw(e)
+                else:
+                    request = steps.send(answer)
+        except StopIteration as e:
+            return e.value
+        finally:
+            steps.close()
+
+    def read(self, path: Path, *, offset: int = 0, length: Optional[int] = None,
+             limit: int = READ_MOST) -> bytes:
+        """Returns a file's contents, or `length` bytes from `offset`.
+
+        Raises ArgumentError if that is more than `limit` bytes. A file that grows meanwhile is read
+        up to the size that it had.
+        """
+        return self._do(_read(path, offset, length, limit))
+
+    def read_text(self, path: Path, encoding: str = "utf-8", errors: str = "strict", *,
+                  limit: int = READ_MOST) -> str:
+        """Returns a file's contents as text."""
+        return self.read(path, limit=limit).decode(encoding, errors)
+
+    def write(self, path: Path, data: Data, *, append: bool = False,
+              exclusive: bool = False) -> int:
+        """Creates a file or replaces its contents; text becomes UTF-8. Returns the bytes' number.
+
+        With `append`, adds to it. With `exclusive`, raises FileExistsError if it exists.
+        """
+        return self._do(_write_data(path, data, append, exclusive))
+
+    def stream(self, path: Path, *, offset: int = 0,
+               length: Optional[int] = None) -> Iterator[bytes]:
+        """Yields the contents in pieces, for files that do not fit in memory."""
+        answer = self._ask(_Request("open", _bytes_of(path), mode=b"r"))
+        end = _end_of(answer.entries[0], offset, length)
+        try:
+            while end is None or offset < end:
+                piece = self._ask(_Request("read", handle=answer.handle, offset=offset,
+                                           length=PIECE if end is None
+                                           else min(PIECE, end - offset)))
+                if not piece.data:
+                    return
+                offset += len(piece.data)
+                yield piece.data
+        finally:
+            if self._owner._session is not None:
+                self._ask(_Request("close", handle=answer.handle))
+
+    def write_stream(self, path: Path, pieces: Any, *, append: bool = False) -> int:
+        """Writes what an iterable of bytes, or an open binary file, yields."""
+        source = _file_pieces(pieces) if isinstance(pieces, io.IOBase) else iter(pieces)
+        return self._do(_write(path, source, _mode(append, False)))
+
+    def stat(self, path: Path, *, follow: bool = True) -> FileInfo:
+        """Describes a file or directory; without `follow`, a link itself."""
+        return self._do(_stat_of(path, follow))
+
+    def exists(self, path: Path) -> bool:
+        """Whether there is a file or directory; False for a broken link."""
+        return self._do(_exists(path))
+
+    def list(self, path: Path = ".", *, depth: int = 1, limit: int = 10000) -> List[FileInfo]:
+        """Lists a directory, in order, and `depth` - 1 levels of directories in it.
+
+        Links are not followed. Raises ArgumentError if there are more than `limit` entries.
+        """
+        return self._do(_list(path, depth, limit))
+
+    def glob(self, pattern: Path, *, limit: int = 10000) -> "List[FileInfo]":
+        """Lists the regular files that match a pattern; `**` stands for any directories."""
+        return self._do(_list(pattern, 1, limit, "glob"))
+
+    def remove(self, path: Path, *, recursive: bool = False, missing_ok: bool = False) -> None:
+        """Removes a file, a link or an empty directory; with `recursive`, its contents, too."""
+        self._do(_remove(path, recursive, missing_ok))
+
+    def move(self, source: Path, target: Path) -> None:
+        """Renames a file or directory; replaces a file that has the new name."""
+        self._do(_move(source, target))
+
+    def make_dir(self, path: Path, *, parents: bool = True) -> None:
+        """Creates a directory; with `parents`, those above, and it may exist."""
+        self._do(_make_dir(path, parents))
+
+    def upload(self, local: Path, path: Path) -> int:
+        """Copies a file or directory of this machine to `path`. Returns the number of bytes.
+
+        In a directory, links to directories are left out.
+        """
+        return self._do(_upload(local, path))
+
+    def download(self, path: Path, local: Path, *, limit: int = 1 << 40) -> int:
+        """Copies a file or directory to `local` on this machine. Returns the number of bytes.
+
+        A file there is complete or unchanged. In a directory, only regular files and directories
+        are copied, with this program's usual permissions.
+        """
+        return self._do(_download(path, local, limit))
+
+
+class AsyncFiles(_Base):
+    """The same as coroutines, for a session on this event loop."""
+
+    async def _ask(self, request: _Request) -> _Answer:
+        owner = self._begin()
+        loop = asyncio.get_running_loop()
+        if owner._engine.loop is not loop:
+            raise errors.Error("afiles belongs to sessions of this event loop; use files")
+        future: "asyncio.Future[None]" = loop.create_future()
+        request.told = lambda: None if future.done() else future.set_result(None)
+        request.start(owner)
+        await future
+        return request.result()
+
+    async def _do(self, steps: Steps) -> Any:
+        try:
+            request = next(steps)
+            while True:
+                try:
+                    answer = await self._ask(request)
+                except Exception as e:
+                    request = steps.throw(e)
+                else:
+                    request = steps.send(answer)
+        except StopIteration as e:
+            return e.value
+        finally:
+            steps.close()
+
+    async def read(self, path: Path, *, offset: int = 0, length: Optional[int] = None,
+                   limit: int = READ_MOST) -> bytes:
+        """As `Files.read`."""
+        return await self._do(_read(path, offset, length, limit))
+
+    async def read_text(self, path: Path, encoding: str = "utf-8", errors: str = "strict", *,
+                        limit: int = READ_MOST) -> str:
+        """As `Files.read_text`."""
+        return (await self.read(path, limit=limit)).decode(encoding, errors)
+
+    async def write(self, path: Path, data: Data, *, append: bool = False,
+                    exclusive: bool = False) -> int:
+        """As `Files.write`."""
+        return await self._do(_write_data(path, data, append, exclusive))
+
+    async def stream(self, path: Path, *, offset: int = 0,
+                     length: Optional[int] = None) -> AsyncIterator[bytes]:
+        """As `Files.stream`."""
+        answer = await self._ask(_Request("open", _bytes_of(path), mode=b"r"))
+        end = _end_of(answer.entries[0], offset, length)
+        try:
+            while end is None or offset < end:
+                piece = await self._ask(_Request("read", handle=answer.handle, offset=offset,
+                                                 length=PIECE if end is None
+                                                 else min(PIECE, end - offset)))
+                if not piece.data:
+                    return
+                offset += len(piece.data)
+                yield piece.data
+        finally:
+            if self._owner._session is not None:
+                await self._ask(_Request("close", handle=answer.handle))
+
+    async def stat(self, path: Path, *, follow: bool = True) -> FileInfo:
+        """As `Files.stat`."""
+        return await self._do(_stat_of(path, follow))
+
+    async def exists(self, path: Path) -> bool:
+        """As `Files.exists`."""
+        return await self._do(_exists(path))
+
+    async def list(self, path: Path = ".", *, depth: int = 1, limit: int = 10000) -> List[FileInfo]:
+        """As `Files.list`."""
+        return await self._do(_list(path, depth, limit))
+
+    async def glob(self, pattern: Path, *, limit: int = 10000) -> "List[FileInfo]":
+        """As `Files.glob`."""
+        return await self._do(_list(pattern, 1, limit, "glob"))
+
+    async def remove(self, path: Path, *, recursive: bool = False,
+                     missing_ok: bool = False) -> None:
+        """As `Files.remove`."""
+        await self._do(_remove(path, recursive, missing_ok))
+
+    async def move(self, source: Path, target: Path) -> None:
+        """As `Files.move`."""
+        await self._do(_move(source, target))
+
+    async def make_dir(self, path: Path, *, parents: bool = True) -> None:
+        """As `Files.make_dir`."""
+        await self._do(_make_dir(path, parents))
+
+    async def upload(self, local: Path, path: Path) -> int:
+        """As `Files.upload`."""
+        return await self._do(_upload(local, path))
+
+    async def download(self, path: Path, local: Path, *, limit: int = 1 << 40) -> int:
+        """As `Files.download`."""
+        return await self._do(_download(path, local, limit))

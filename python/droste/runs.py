@@ -1,0 +1,201 @@
+"""The record of runs, as `droste runs` has it: list, read, remove. docs/record.md has the details.
+
+    for run in droste.runs.ls(limit=10):
+        print(run.id, run.status, run.question, run.answer)
+    for step in droste.runs.steps(run.id):
+        print(step.kind, step.fields)
+
+`RLM(...).resume(run.id)` goes on with a run. Each function takes `database`, a path; by default the
+record that the settings name.
+"""
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
+
+from . import _library
+from ._handle import Handle
+from ._library import lib
+from .errors import NotFoundError
+
+__all__ = ["Run", "Step", "ls", "find", "get", "steps", "remove"]
+
+
+class Run(NamedTuple):
+    """A recorded run. Times are seconds since 1970."""
+    id: str
+    #: the run that started it, or None
+    parent: Optional[str]
+    #: the run of the conversation's previous question, or None
+    previous: Optional[str]
+    batch: Optional[str]
+    task: Optional[str]
+    #: 0 for a root
+    depth: int
+    model: str
+    environment: str
+    isolation: Optional[str]
+    #: of Droste
+    version: str
+    question: str
+    started: float
+    #: None if it has not ended
+    ended: Optional[float]
+    #: a result's, "running" or "interrupted"
+    status: str
+    #: the message of its error, or None
+    error: Optional[str]
+    #: the name of its error, or None
+    code: Optional[str]
+    answer: Any
+    iterations: int
+    #: these three include child runs
+    calls: int
+    input_tokens: int
+    output_tokens: int
+    #: US dollars; None if unknown
+    cost: Optional[float]
+    seconds: float
+
+
+class Step(NamedTuple):
+    """A step of a run: a turn, a call of a model or tool, or a cell."""
+    #: "turn", "call" or "cell"
+    kind: str
+    #: the members of droste/record.h: texts, numbers, decoded JSON
+    fields: Dict[str, Any]
+
+
+def _text(data: Optional[bytes]) -> Optional[str]:
+    return None if data is None else data.decode("utf-8", "replace")
+
+
+def _of_value(value: Any) -> Optional[str]:
+    return _library.text_at(value.data, value.len) if value.data else None
+
+
+def _json_of(value: Any) -> Any:
+    text = _of_value(value)
+    try:
+        return None if text is None else json.loads(text)
+    except ValueError:
+        return text
+
+
+def _run_of(r: Any) -> Run:
+    return Run(_text(r.id) or "", _text(r.parent), _text(r.previous), _text(r.batch), _text(r.task), r.depth,
+               _text(r.model) or "", _text(r.environment) or "", _text(r.isolation), _text(r.version) or "",
+               _of_value(r.question) or "", r.started_ms / 1000, r.ended_ms / 1000 if r.ended_ms else None,
+               _text(r.status) or "", _text(r.error), _text(r.code), _json_of(r.answer), r.iterations,
+               r.calls, r.input_tokens, r.output_tokens, None if r.cost < 0 else r.cost, r.seconds)
+
+
+#: members that are JSON
+_JSON = ("submit", "error", "variables", "request")
+
+
+def _fields_of(struct: Any, kind: str) -> Dict[str, Any]:
+    found: Dict[str, Any] = {}
+    for name, *_ in struct._fields_:
+        value = getattr(struct, name)
+        if isinstance(value, _library.Value):
+            value = _json_of(value) if name in _JSON else _of_value(value)
+        elif isinstance(value, bytes):
+            value = _text(value)
+        elif name in ("media", "media_count"):
+            continue
+        elif name.endswith("_ms"):
+            name, value = name[:-3], value / 1000 if value else None
+        found[name] = value
+    return found
+
+
+@contextlib.contextmanager
+def _record(database: Any) -> Iterator[Tuple[Handle, Any]]:
+    """Yields the handle and the open record; None if there is none yet."""
+    with Handle({"database": database} if database is not None else {}) as handle:
+        record = ctypes.c_void_p()
+        handle.check(lib.droste_record_open(handle.d, ctypes.byref(record), handle.err))
+        try:
+            yield handle, record if record.value else None
+        finally:
+            lib.droste_record_close(record)
+
+
+def _calling(handle: Handle, work: Any) -> Any:
+    """A callback of the library that keeps exceptions for Handle.check."""
+    def call(arg: Any, pointer: Any, err: Any) -> int:
+        try:
+            work(pointer.contents)
+            return 0
+        except BaseException as e:
+            handle.pending.append(e)
+            return -1
+    return call
+
+
+def ls(*, limit: int = 0, parent: Optional[str] = None, children: bool = False,
+       status: Optional[str] = None, model: Optional[str] = None, batch: Optional[str] = None,
+       task: Optional[str] = None, database: Any = None) -> List[Run]:
+    """Lists runs, the newest first: roots, or the children of `parent`, or all with `children`.
+
+    `status` and `task` are exact; `model` and `batch` are parts of names. `limit` 0: all.
+    """
+    found: List[Run] = []
+    with _record(database) as (handle, record):
+        texts = [None if text is None else text.encode() for text in (parent, status, model, batch, task)]
+        made = _library.RecordFilter(texts[0], children, *texts[1:], limit)
+        add = _library.RecordRunFn(_calling(handle, lambda run: found.append(_run_of(run))))
+        if record is not None:
+            handle.check(lib.droste_record_list(record, ctypes.byref(made), add, None, handle.err))
+    return found
+
+
+def _find(handle: Handle, record: Any, prefix: str) -> bytes:
+    if record is None:
+        raise NotFoundError("there is no record of runs yet")
+    found = ctypes.create_string_buffer(65)
+    handle.check(lib.droste_record_find(record, prefix.encode(), found, handle.err))
+    return found.value
+
+
+def find(prefix: str, *, database: Any = None) -> str:
+    """Returns the id of the one run whose id begins with `prefix`; NotFoundError, ArgumentError."""
+    with _record(database) as (handle, record):
+        return _find(handle, record, prefix).decode()
+
+
+def _visit(prefix: str, children: bool, database: Any) -> Tuple[List[Run], List[Step]]:
+    runs: List[Run] = []
+    found: List[Step] = []
+    with _record(database) as (handle, record):
+        def adding(kind: str) -> Any:
+            return _calling(handle, lambda struct: found.append(Step(kind, _fields_of(struct, kind))))
+        visitor = _library.RecordVisitor(
+            _library.RecordRunFn(_calling(handle, lambda run: runs.append(_run_of(run)))),
+            _library.RecordTurnFn(adding("turn")), _library.RecordCallFn(adding("call")),
+            _library.RecordCellFn(adding("cell")), _library.RecordRunFn(), children, 0)
+        run = _find(handle, record, prefix)
+        handle.check(lib.droste_record_visit(record, run, ctypes.byref(visitor), None, handle.err))
+    return runs, found
+
+
+def get(run: str, *, database: Any = None) -> Run:
+    """Returns a run by its id or the beginning of it."""
+    return _visit(run, False, database)[0][0]
+
+
+def steps(run: str, *, children: bool = False, database: Any = None) -> List[Step]:
+    """Returns the steps of a run in order; with `children`, those of its child runs, too."""
+    return _visit(run, children, database)[1]
+
+
+def remove(run: str, *, database: Any = None) -> int:
+    """Removes a run with its child runs; returns how many. ArgumentError for an active run."""
+    with _record(database) as (handle, record):
+        freed = _library.RecordFreed()
+        handle.check(lib.droste_record_remove(record, _find(handle, record, run), ctypes.byref(freed),
+                                              handle.err))
+        return int(freed.runs)

@@ -1,0 +1,22 @@
+/* api/tool_api.h: the tools of the program and of the settings. */
+#ifndef DROSTE_API_TOOL_API_H
+#define DROSTE_API_TOOL_API_H
+
+#include <stdbool.h>
+
+#include "base/buf.h"
+#include "base/error.h"
+#include "droste.h"
+
+struct settings;
+struct tools;
+
+/* All tools, which the caller frees (tools_free); NULL: none. Appends to `facts` what identifies
+ * them when a run is resumed (tool_facts.h). */
+int api_tools(
+    droste *d, const struct settings *s, struct tools **out, struct buf *facts, struct error *err);
+/* Adds a function of the program; `replaces` as in tool_spec. */
+int tool_api_add(struct tools *tools, const char *name, const char *description,
+    const char *parameters, bool replaces, droste_tool_fn *fn, void *arg, struct error *err);
+
+#endif

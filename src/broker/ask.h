@@ -1,0 +1,132 @@
+/* broker/ask.h: a guest's call (an ask) and its prompts (items), from their start to the reply.
+ *
+ * broker.c starts the items of an ask; model_call.c, child_run.c, tool_call.c or the record
+ * (replay/replay_match.c) end them. The reply goes out when the last item has ended.
+ */
+#ifndef DROSTE_BROKER_ASK_H
+#define DROSTE_BROKER_ASK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/json/json.h"
+#include "broker/budget.h"
+#include "broker/options.h"
+#include "lm/lm.h"
+
+struct ask;
+struct child;
+struct frame_parts;
+struct item;
+struct recorded_call;
+struct recorded_run;
+struct session;
+struct shared_value;
+struct timer;
+struct tool_call;
+
+/* A function that guests may call. */
+struct broker_function {
+    const char *name;
+    /* Parses the rest of the head; `rest` are the parts after the prompts. */
+    int (*take)(
+        struct ask *ask, struct json_object *head, struct frame_parts *rest, struct error *err);
+    /* Looks for an item in the record. */
+    int (*find)(struct item *item, const char *text, size_t len, struct error *err);
+    /* Returns the bytes that the request needs in the record. */
+    size_t (*record_bytes)(const struct item *item, size_t len);
+    int (*start)(struct item *item, const char *text, size_t len, struct error *err);
+    bool needs_model;
+};
+
+/* What an item of a resumed run waits for. */
+enum waits {
+    WAITS_NOT,
+    WAITS_FOR_OTHERS, /* this call is not recorded, and recorded calls of the cell are still due */
+    WAITS_FOR_CELL,   /* when recorded, its answer came after the end of the cell */
+};
+
+struct item {
+    struct ask *ask;
+    struct lm_call *call; /* at most one of these three is open; NULL: not started, or ended */
+    struct child *child;
+    struct tool_call *tool;
+    int64_t record;  /* id in the record; 0: none */
+    uint64_t notice; /* its broker_told.id; 0: its start was not reported */
+    struct budget_hold hold;
+    int64_t reserved;  /* calls reserved in the budget */
+    size_t unrecorded; /* bytes reserved in the record and not yet written */
+    char *text;        /* the answer */
+    size_t len;
+    char *values; /* of a tool's answer: the typed value (wire/values.h); NULL: JSON is all */
+    size_t values_len;
+    char *failure; /* a tool's exception: {"type", "message"} */
+    bool is_messages;
+    bool is_run;                  /* its answer is JSON */
+    struct shared_value *context; /* of a child run: one of the ask's, or NULL */
+    struct error error;
+    const char *asked; /* the prompt, valid while the item is started */
+    size_t asked_len;
+
+    struct recorded_call *replay_call; /* its step in the record; NULL: none */
+    struct recorded_run *replay_run;
+    enum waits waits;
+    char *kept; /* the prompt of an item that waits for others */
+};
+
+struct ask {
+    struct ask *next;
+    struct broker *broker;
+    struct session *session;
+    uint64_t id;
+    const struct broker_function *function;
+    char *model; /* the requested model, or NULL; for a tool its name */
+    bool is_tool;
+    char *values; /* of a tool: the arguments that JSON does not keep; NULL: none */
+    size_t values_len;
+    struct shared_value **contexts;
+    size_t context_count;
+    size_t count, done;
+    uint64_t spent_ns;         /* processor time of the host for its answers */
+    size_t bytes;              /* of its prompts */
+    struct json_limits limits; /* what is left for its lists of messages */
+    char key[LM_KEY_SIZE];     /* prefix of its items' keys; "": not needed yet */
+    bool starting;             /* items are being started: the reply waits for the end of that */
+    struct timer *patience;    /* ends the ask without an answer; NULL: no limit */
+    struct item items[];
+};
+
+struct broker {
+    struct broker_options options;
+    uint64_t notices; /* calls reported to options.told */
+    int64_t turn, cell;
+    size_t under_way; /* bytes of prompts in `asks` */
+    struct ask *asks;
+    struct timer *doubt;       /* checks items that wait for others; NULL: nothing is recorded */
+    bool parked;               /* there may be such items */
+    uint64_t seen_ns, busy_ns; /* the last check, and the guest's processor time at that moment */
+    uint64_t idle_ms;          /* how long the guest has been idle since the last call */
+};
+
+/* Starts an item with its function. A failure ends the item. */
+void item_start(struct item *item, const char *text, size_t len);
+/* Sets the text of an answer, as a JSON string if `quote`. Without memory the item has an error. */
+void item_keep_text(struct item *item, const char *text, size_t len, bool quote);
+/* Takes a tool's exception; NULL: out of memory. */
+void item_keep_failure(struct item *item, char *json);
+/* Ends an item that has its answer or error; the last one of an ask sends the reply. */
+void item_over(struct item *item);
+/* The request is in the record now, or will be: its reserved bytes are used. */
+void item_recorded(struct item *item);
+
+/* Replies, also for items without an answer, and frees the ask. */
+void ask_reply(struct ask *ask);
+void ask_refuse(struct session *s, uint64_t id, const struct error *why);
+void ask_unlink(struct ask *ask);
+void ask_free(struct ask *ask);
+
+/* Reports that a call has ended. */
+void broker_tell_changed(struct broker *b);
+
+#endif

@@ -1,0 +1,84 @@
+/* broker/options.h: what a broker is opened with, and how it starts child runs. */
+#ifndef DROSTE_BROKER_OPTIONS_H
+#define DROSTE_BROKER_OPTIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+
+struct account;
+struct budget;
+struct lm;
+struct lm_reply;
+struct loop;
+struct recorded_run;
+struct replay_log;
+struct shared_value;
+struct store;
+struct tools;
+struct child; /* handle of the implementation of child runs */
+
+/* A child run that a guest requests. Pointers are valid during `start`. */
+struct broker_child {
+    const char *prompt; /* UTF-8 */
+    size_t len;
+    struct shared_value *context; /* NULL: none */
+    const char *model;            /* as in lm_request; NULL: the default of its depth */
+    int64_t cell;                 /* id of the calling cell in the record; 0: none */
+    const char *resume;           /* recorded run to continue; NULL: a new one */
+    bool reserved;                /* one call is reserved; the child takes it over */
+};
+
+/* The end of a child run: its answer as JSON, an error, or both (the last output). */
+typedef void broker_child_fn(void *arg, const char *json, size_t len, const struct error *error);
+
+/* Runs child runs; implemented by the layer above. */
+struct broker_children {
+    /* Starts or continues a run. Calls `done` later, from the loop, unless it is cancelled
+     * first; after either, the handle is invalid. */
+    int (*start)(void *arg, const struct broker_child *child, broker_child_fn *done, void *done_arg,
+        struct child **out, struct error *err);
+    void (*cancel)(struct child *child, const struct error *why);
+    /* The record has the end of this run; reports it without starting the run. */
+    int (*pass)(void *arg, const struct recorded_run *run, struct error *err);
+};
+
+/* A model call of the guest's code: its start or its end. */
+struct broker_told {
+    uint64_t id; /* number within this broker, from 1 */
+    const char *model;
+    const char *text; /* the prompt, at the start */
+    size_t len;
+    const struct lm_reply *reply; /* NULL: the start, or a pause */
+    const struct lm_retry *retry; /* the pause before another attempt; NULL: none */
+};
+
+struct broker_options {
+    struct lm *lm;                          /* for model calls; NULL: all fail with `no_model` */
+    const struct broker_children *children; /* NULL: no child runs */
+    void *children_arg;
+    const struct tools *tools; /* tools for guests; NULL: none */
+    struct budget *budget;
+    struct account *account; /* charged account; may be NULL */
+    double call_timeout;     /* seconds per model call; 0: no limit */
+    struct loop *loop;
+    double answer_timeout;       /* seconds per guest call; 0: no limit */
+    double tool_timeout;         /* seconds per tool call; 0: no limit */
+    int64_t max_tokens;          /* tokens per answer; 0: the provider's default */
+    unsigned depth;              /* depth of the calls made here */
+    struct store *store;         /* NULL: no record */
+    const char *run;             /* run id in the record; must outlive the broker */
+    bool asks_nobody;            /* stop the run, as `diverged`, for unrecorded calls */
+    struct replay_log *recorded; /* log of a resumed run; NULL: a new run */
+    /* Called if a guest's call differs from the record, possibly within broker_call, so it must
+     * not close the broker. NULL if nothing is recorded. */
+    void (*diverged)(void *arg, const struct error *why);
+    void (*changed)(void *arg); /* called after each call; may be NULL */
+    void (*told)(
+        void *arg, const struct broker_told *told); /* may be NULL; must not close anything */
+    void *arg;
+};
+
+#endif

@@ -1,0 +1,348 @@
+/* cli/completion.c: droste completion: the shells' scripts, and the candidates that they ask for.
+ *
+ * A script passes the words of the command line to `droste completion words`, which runs the
+ * named command up to cli_parse. There the command's flags are at hand, and instead of reading the
+ * words completion_answer prints the candidates for the last one. So the candidates come
+ * from the same tables as the help. Each is a line: the word, a tab, a description. The line
+ * `:files` asks the shell for names of files.
+ */
+#include "cli/completion.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "cli/embedded.h"
+#include "cli/flags.h"
+#include "cli/record/show.h"
+#include "cli/verbs.h"
+
+enum { RUNS_OFFERED = 50, QUESTION_ROOM = 60 };
+
+static bool completing;
+
+bool completion_is_wanted(void)
+{
+    return completing;
+}
+
+/* ---- candidates ---- */
+
+struct offer {
+    droste *d;
+    const char *before; /* what precedes each candidate in its word: "--env=", or "" */
+    const char *typed;  /* the rest of the word, as typed so far */
+};
+
+static void offer_word(const struct offer *o, const char *word, size_t len, const char *about)
+{
+    size_t typed = strlen(o->typed);
+    if (len >= typed && strncmp(word, o->typed, typed) == 0)
+        printf("%s%.*s\t%s\n", o->before, (int)len, word, about);
+}
+
+static int offer_run(void *arg, const droste_record_run *run, droste_error *err)
+{
+    cleanup_buf struct buf question = { 0 };
+    (void)err;
+    show_one_line(&question, run->question, QUESTION_ROOM);
+    offer_word(arg, run->id, strlen(run->id), buf_text(&question));
+    return 0;
+}
+
+static void offer_runs(struct offer *o)
+{
+    droste_record *record = NULL;
+    droste_error err;
+    const droste_record_filter filter = { .limit = RUNS_OFFERED };
+    if (droste_record_open(o->d, &record, &err) == 0 && record)
+        droste_record_list(record, &filter, offer_run, o, &err);
+    droste_record_close(record);
+}
+
+static int offer_volume(void *arg, const char *name)
+{
+    offer_word(arg, name, strlen(name), "volume");
+    return 0;
+}
+
+/* Asking a provider over the network would take too long for a key press. */
+static void offer_volumes(struct offer *o)
+{
+    droste_error err;
+    if (!droste_volumes_are_remote(o->d))
+        droste_volume_names(o->d, offer_volume, o, &err);
+}
+
+static void offer_environments(struct offer *o)
+{
+    const char *name, *about;
+    for (size_t i = 0; (name = droste_environment_at(i, &about)); i++)
+        offer_word(o, name, strlen(name), about);
+}
+
+static void offer_prompts(struct offer *o)
+{
+    const char *name, *about;
+    for (size_t i = 0; droste_prompt_at(i, &name, &about); i++)
+        offer_word(o, name, strlen(name), about);
+}
+
+static void offer_files(struct offer *o)
+{
+    (void)o;
+    puts(":files");
+}
+
+static void offer_commands(struct offer *o)
+{
+    const struct command *command;
+    for (size_t i = 0; (command = cli_command_at(i)); i++)
+        offer_word(o, command->name, strlen(command->name), command->summary);
+}
+
+/* The kinds of values and arguments, as help shows them. */
+static const struct {
+    const char *name;
+    void (*offer)(struct offer *o);
+} kinds[] = {
+    { "RUN", offer_runs },
+    { "VOLUME", offer_volumes },
+    { "ENVIRONMENT", offer_environments },
+    { "PROMPT", offer_prompts },
+    { "FILE", offer_files },
+    { "PATH", offer_files },
+    { "[NAME=]PATH", offer_files },
+    { "COMMAND", offer_commands },
+};
+
+/* Flags and settings whose help shows a kind that has more meanings. */
+static const struct {
+    const char *flag, *kind;
+} narrower[] = {
+    { "env", "ENVIRONMENT" },
+    { "volume-name", "VOLUME" },
+    { "isolation", "auto|full|light|landlock|process" },
+    { "pull", "missing|always|never" },
+    { "format", "jsonl|html" },
+    { "status", "running|interrupted|answered|exhausted|budget|timeout|cancelled|error" },
+};
+
+static void offer_alternatives(struct offer *o, const char *words)
+{
+    for (; *words; words += strcspn(words, "|"), words += *words == '|')
+        offer_word(o, words, strcspn(words, "|"), "");
+}
+
+static void offer_kind(struct offer *o, const char *kind, size_t len)
+{
+    for (size_t i = 0; i < array_length(kinds); i++)
+        if (strlen(kinds[i].name) == len && strncmp(kinds[i].name, kind, len) == 0)
+            kinds[i].offer(o);
+    if (memchr(kind, '|', len)) {
+        cleanup_free char *words = strndup(kind, len);
+        offer_alternatives(o, words ? words : "");
+    }
+}
+
+static void offer_value(struct offer *o, const char *flag, const char *kind)
+{
+    for (size_t i = 0; i < array_length(narrower); i++)
+        if (strcmp(narrower[i].flag, flag) == 0)
+            kind = narrower[i].kind;
+    offer_kind(o, kind, strlen(kind));
+}
+
+/* ---- the line ---- */
+
+struct line {
+    const struct command *self;
+    const struct flag *flags;
+    droste *d;
+};
+
+struct known_flag {
+    const char *name, *value; /* value NULL: it takes none */
+};
+
+static bool find_known_flag(const struct line *l, const char *word, struct known_flag *out)
+{
+    const char *name = word + (word[1] == '-' ? 2 : 1);
+    size_t len = strcspn(name, "=");
+    const struct flag *flag = flag_find(l->flags, name, len);
+    const droste_option *option = !flag && l->self->settings ? flag_find_option(name, len) : NULL;
+    if (flag)
+        *out = (struct known_flag){ flag->name, flag->value };
+    if (option)
+        *out = (struct known_flag){ option->name, option->value };
+    return flag || option;
+}
+
+static void offer_flag(struct offer *o, const char *name, const char *about)
+{
+    cleanup_buf struct buf word = { 0 };
+    buf_printf(&word, "%s%s", name[1] ? "--" : "-", name);
+    offer_word(o, buf_text(&word), word.len, about);
+}
+
+static void offer_flags(const struct line *l, struct offer *o)
+{
+    const droste_option *option;
+    size_t at = 0;
+    for (const struct flag *f = l->flags; f->name; f++)
+        offer_flag(o, f->name, f->help);
+    while (l->self->settings && (option = flag_next_option(l->flags, &at)))
+        offer_flag(o, option->name, option->help);
+    offer_flag(o, "help", "Show help.");
+}
+
+/* Opens the record and the volumes that the line's own flags name. */
+static void set_places(const struct line *l, const char *name, const char *value)
+{
+    static const char *const places[] = { "database", "volume-root", "env" };
+    droste_error err;
+    for (size_t i = 0; i < array_length(places); i++)
+        if (strcmp(places[i], name) == 0)
+            (void)droste_set(l->d, name, value, &err);
+}
+
+/* Counts the words before the last one that are neither flags nor their values, and keeps the
+ * first. */
+static size_t read_words(const struct line *l, int argc, char **argv, const char **first)
+{
+    size_t count = 0;
+    struct known_flag flag;
+    for (int i = 1; i < argc - 1; i++) {
+        if (argv[i][0] != '-' || !argv[i][1]) {
+            *first = count++ == 0 ? argv[i] : *first;
+            continue;
+        }
+        const char *equals = strchr(argv[i], '=');
+        if (!find_known_flag(l, argv[i], &flag) || !flag.value)
+            continue;
+        const char *value = equals ? equals + 1 : argv[i + 1];
+        i += !equals && i + 1 < argc - 1;
+        set_places(l, flag.name, value);
+    }
+    return count;
+}
+
+/* The kind of the argument at `index`, of those that `arguments` names; the last one repeats. */
+static void offer_argument(struct offer *o, const char *arguments, size_t index)
+{
+    const char *kind = arguments;
+    for (const char *next; index > 0 && (next = strchr(kind, ' ')); index--)
+        kind = next + 1;
+    offer_kind(o, kind, strcspn(kind, " "));
+}
+
+static void offer_arguments(const struct line *l, struct offer *o, size_t count, const char *first)
+{
+    const struct command *self = l->self;
+    const char *rows = self->verbs.rows;
+    size_t before = self->verbs.count > 0;
+    const struct verb *verb =
+        before && count > 0 ? verb_find(rows, self->verbs.count, self->verbs.size, first) : NULL;
+    for (size_t i = 0; before && count == 0 && i < self->verbs.count; i++) {
+        verb = (const void *)(rows + i * self->verbs.size);
+        offer_word(o, verb->name, strlen(verb->name), "");
+    }
+    if (count < before || !self->arguments || (before && (!verb || count - before >= verb->most)))
+        return;
+    offer_argument(o, self->arguments, count - before);
+}
+
+int completion_answer(
+    const struct command *self, const struct flag *flags, droste *d, int argc, char **argv)
+{
+    struct line l = { self, flags, d };
+    struct known_flag flag;
+    const char *last = argv[argc - 1], *previous = argv[argc - 2], *first = NULL;
+    const char *equals = last[0] == '-' ? strchr(last, '=') : NULL;
+    cleanup_free char *before = strndup(last, equals ? (size_t)(equals + 1 - last) : 0);
+    struct offer o = { d, before ? before : "", equals ? equals + 1 : last };
+    droste_error err;
+    if (d)
+        (void)droste_configure(d, getenv("DROSTE_CONFIG"), &err);
+    size_t count = read_words(&l, argc, argv, &first);
+    if (equals && find_known_flag(&l, last, &flag) && flag.value)
+        offer_value(&o, flag.name, flag.value);
+    else if (argc > 2 && previous[0] == '-' && !strchr(previous, '=') &&
+             find_known_flag(&l, previous, &flag) && flag.value)
+        offer_value(&o, flag.name, flag.value);
+    else if (last[0] == '-')
+        offer_flags(&l, &o);
+    else
+        offer_arguments(&l, &o, count, first);
+    return cli_finish(EXIT_FINE, "the candidates");
+}
+
+/* ---- the command ---- */
+
+/* `words` are those after "droste", the last one as typed so far. */
+static int print_candidates(droste *d, char **words, size_t count)
+{
+    struct offer o = { d, "", words[count - 1] };
+    bool is_help = count == 2 && strcmp(words[0], "help") == 0;
+    const struct command *command = count > 1 ? cli_command_find(words[0]) : NULL;
+    if (count == 1)
+        offer_word(&o, "help", strlen("help"), "show the help of a command");
+    if (count == 1 || is_help)
+        offer_commands(&o);
+    if (!command)
+        return cli_finish(EXIT_FINE, "the candidates");
+    completing = true;
+    int status = command->run(command, d, (int)count, words);
+    completing = false;
+    return status;
+}
+
+static const struct {
+    const char *shell;
+    const unsigned char *text;
+    const size_t *size;
+} scripts[] = {
+    { "bash", embedded_bash, &embedded_bash_size },
+    { "zsh", embedded_zsh, &embedded_zsh_size },
+    { "fish", embedded_fish, &embedded_fish_size },
+};
+
+static int completion_run(const struct command *self, droste *d, int argc, char **argv)
+{
+    static const struct flag flags[] = { { 0 } };
+    cleanup_free const char **words = calloc((size_t)argc, sizeof *words);
+    size_t count = 0;
+    if (!words)
+        return cli_fail(EXIT_ENVIRONMENT, "out of memory");
+    int status = cli_parse(self, argc, argv, flags, NULL, words, (size_t)argc, &count);
+    if (status >= 0)
+        return status;
+    if (count > 1 && strcmp(words[0], "words") == 0)
+        return print_candidates(d, argv + argc - (count - 1), count - 1);
+    for (size_t i = 0; count == 1 && i < array_length(scripts); i++)
+        if (strcmp(scripts[i].shell, words[0]) == 0) {
+            fwrite(scripts[i].text, 1, *scripts[i].size, stdout);
+            return cli_finish(EXIT_FINE, "the script");
+        }
+    return cli_usage(self, "name a shell: bash, zsh or fish");
+}
+
+const struct command command_completion = {
+    .name = "completion",
+    .synopsis = "bash | zsh | fish | words -- WORD...",
+    .summary = "print a shell's completion script",
+    .details =
+        "The script completes commands, flags, settings, and the names of runs, volumes and\n"
+        "environments. `make install` and the packages install it; load it by hand with\n"
+        "  bash   source <(droste completion bash)\n"
+        "  zsh    source <(droste completion zsh)\n"
+        "  fish   droste completion fish | source\n"
+        "\n"
+        "`words` prints the candidates for the last WORD, each as a line of the candidate, a\n"
+        "tab and a description; the line `:files` stands for names of files.\n",
+    .examples = "  droste completion bash > ~/.local/share/bash-completion/completions/droste\n"
+                "  droste completion words -- exec --is\n",
+    .arguments = "bash|zsh|fish",
+    .run = completion_run,
+};

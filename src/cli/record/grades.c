@@ -1,0 +1,64 @@
+/* cli/record/grades.c: see grades.h. */
+#include "cli/record/grades.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/json/json.h"
+#include "base/line_reader.h"
+#include "cli/cli.h"
+#include "cli/fields.h"
+
+struct grades {
+    struct steps_out *o;
+    droste_error *err;
+};
+
+static void grades_put(struct steps_out *o, const char *run, struct json_object *grade)
+{
+    struct json_object *passed = json_object_object_get(grade, "passed");
+    field_open(&o->text, NULL, '{');
+    field_string(&o->text, "type", "grade");
+    field_string(&o->text, "run", run);
+    field_string(&o->text, "grader", json_get_string(grade, "grader", NULL));
+    if (json_object_is_type(passed, json_type_boolean))
+        field_bool(&o->text, "passed", json_object_get_boolean(passed));
+    else
+        field_string(&o->text, "passed", NULL);
+    field_real(&o->text, "score", json_get_double(grade, "score", 0));
+    field_string(&o->text, "error", json_get_string(grade, "error", NULL));
+    field_close(&o->text, '}');
+    buf_putc(&o->text, '\n');
+}
+
+static int grades_take_line(void *arg, const struct line *line, struct error *err)
+{
+    struct grades *g = arg;
+    cleanup_json struct json_object *o = NULL;
+    if (line_is_blank(line) ||
+        json_parse(line->text, line->len, &json_limits_large, &o, NULL) < 0 ||
+        !json_object_is_type(o, json_type_object))
+        return 0;
+    const char *run = json_get_string(o, "run", NULL);
+    struct json_object *grade = json_object_object_get(o, "grade");
+    if (!run || !json_object_is_type(grade, json_type_object))
+        return 0;
+    grades_put(g->o, run, grade);
+    return steps_flush(g->o, g->err) < 0 ? error_set(err, ERROR_IO, "%s", g->err->text) : 0;
+}
+
+int grades_write(const char *path, struct steps_out *o, droste_error *err)
+{
+    struct grades g = { .o = o, .err = err };
+    struct error why = { 0 };
+    cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 && errno == ENOENT)
+        return 0;
+    if (fd < 0)
+        return cli_set_errno(err, DROSTE_ERROR_IO, "opening %.160s", path);
+    if (line_reader_read(fd, path, grades_take_line, &g, &why) < 0)
+        return cli_set_error(err, (int)why.code, "%s", why.text);
+    return 0;
+}

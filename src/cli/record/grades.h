@@ -1,0 +1,12 @@
+/* cli/record/grades.h: the grades of a batch, which its results have and the record does not. */
+#ifndef DROSTE_CLI_RECORD_GRADES_H
+#define DROSTE_CLI_RECORD_GRADES_H
+
+#include "cli/record/steps.h"
+
+/* Writes a line with the grade of each run that the results in `path` name (docs/batch.md). Lines
+ * that are no results are left out: a batch may be writing the file. A file that does not exist has
+ * no grades. */
+int grades_write(const char *path, struct steps_out *o, droste_error *err);
+
+#endif

@@ -1,0 +1,203 @@
+/* env/local/fork.c: forks of a sandbox: further workers in its namespaces, with its memory.
+ *
+ * The guest copies itself (guest/zygote/fork.c); the host only lends descriptors. A fork has a
+ * keeper and ports like any sandbox, and belongs to the *family* of the sandbox that was first: it
+ * shares its namespaces, user, cgroup, files and mounts, which therefore stay until the last member
+ * is closed. The first sandbox's keeper is told to stay when its worker ends.
+ *
+ * Nothing that arrives is trusted more than the guest itself. The kernel adds the pid of the sender
+ * to the first record on the status socket, so a guest can at most name a process of its own
+ * sandbox, and have that one interrupted and killed.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/os/ancillary.h"
+#include "env/local/sandbox.h"
+
+#ifndef SO_PASSRIGHTS
+#define SO_PASSRIGHTS 83
+#endif
+
+enum { PARENTS_MAX = 8 }; /* between a fork's keeper and the first one, while it starts */
+
+/* The parent of a process as this process sees it; 0 if there is none. */
+static pid_t fork_parent_of(pid_t pid)
+{
+    char path[48], text[512];
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+    if (n <= 0)
+        return 0;
+    text[n] = '\0';
+    int parent = 0;
+    const char *after = strrchr(text, ')'); /* the name may contain anything, proc(5) */
+    return after && sscanf(after, ") %*c %d", &parent) == 1 ? parent : 0;
+}
+
+/* Walks up to this process. *broken: a process on the way has ended, and its children have another
+ * parent now. */
+static bool fork_descends(pid_t pid, pid_t from, bool *broken)
+{
+    *broken = false;
+    for (int i = 0; i < PARENTS_MAX && pid > 1; i++) {
+        pid_t parent = fork_parent_of(pid);
+        if (parent == from)
+            return true;
+        *broken = i > 0 && parent == 0;
+        pid = parent;
+    }
+    return false;
+}
+
+/* Whether the process is in the sandbox of this keeper. */
+static bool fork_is_within(pid_t pid, pid_t keeper)
+{
+    bool broken = true;
+    for (int i = 0; i < PARENTS_MAX && broken; i++)
+        if (fork_descends(pid, keeper, &broken))
+            return true;
+    return false;
+}
+
+/* Takes the pid that the kernel has added; it may have ended, and the number reused, so the check
+ * comes after the pidfd. */
+static void fork_take_keeper(struct sandbox *s, pid_t pid)
+{
+    cleanup_fd int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+    s->keeper = pid;
+    if (pidfd < 0 || !fork_is_within(pid, s->family->keeper))
+        return;
+    s->pidfd = steal_fd(&pidfd);
+    memory_watch_begin(s->memory_watch, pid);
+    if (!s->family->cgroup || !s->env->weighs)
+        cpu_priority_open(s->env->base.loop, pid, NULL, &s->env->sandboxes, &s->cpu_priority, NULL);
+    if (s->wants_kill)
+        local_kill(s);
+    else if (s->wants_interrupt)
+        local_interrupt(s);
+}
+
+enum status_read fork_read_status(struct sandbox *s, struct zygote_status *out)
+{
+    union {
+        char bytes[CMSG_SPACE(sizeof(struct ucred))];
+        struct cmsghdr align;
+    } room;
+    struct iovec iov = { out, sizeof *out };
+    struct msghdr m = { .msg_iov = &iov,
+        .msg_iovlen = 1,
+        .msg_control = room.bytes,
+        .msg_controllen = sizeof room.bytes };
+    struct ucred sender = { 0 };
+    ssize_t n;
+    do
+        n = recvmsg(s->fds[PORT_STATUS], &m, MSG_CMSG_CLOEXEC);
+    while (n < 0 && errno == EINTR);
+    if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+        return STATUS_PENDING;
+    if (n != (ssize_t)sizeof *out)
+        return STATUS_ENDED;
+    struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+    if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_CREDENTIALS)
+        memcpy(&sender, CMSG_DATA(c), sizeof sender);
+    if (out->op != ZYGOTE_FORKED)
+        return STATUS_RECORD;
+    /* A second one comes from a guest that keeps the socket, and could come without end. */
+    if (s->keeper || sender.pid <= 0)
+        return STATUS_ENDED;
+    fork_take_keeper(s, sender.pid);
+    return STATUS_PENDING;
+}
+
+/* The socket on which the fork's keeper reports, in place of a sandbox's status pipe. It first
+ * carries the fork's descriptors. */
+static int fork_make_status(struct sandbox *s, int theirs[PORT_COUNT], struct error *err)
+{
+    int pair[2];
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+        return error_set_errno(err, ERROR_ENVIRONMENT, "making a socket for the fork");
+    s->fds[PORT_STATUS] = pair[0];
+    theirs[PORT_STATUS] = pair[1];
+    if (fcntl(pair[0], F_SETFL, O_NONBLOCK) < 0 ||
+        setsockopt(pair[0], SOL_SOCKET, SO_PASSCRED, &(int){ 1 }, sizeof(int)) < 0)
+        return error_set_errno(err, ERROR_ENVIRONMENT, "preparing a socket for the fork");
+    /* The host would have to close what is sent. Not possible before Linux 6.16. */
+    (void)!setsockopt(pair[0], SOL_SOCKET, SO_PASSRIGHTS, &(int){ 0 }, sizeof(int));
+    return 0;
+}
+
+static int fork_lend(struct sandbox *s, const int theirs[PORT_COUNT], struct error *err)
+{
+    cleanup_fd int keeper = zygote_keeper_program(err);
+    if (keeper < 0)
+        return keeper;
+    int fds[ZYGOTE_FORK_FDS] = { theirs[PORT_CHANNEL], theirs[PORT_OUT], theirs[PORT_ERR], keeper };
+    ANCILLARY(ZYGOTE_FORK_FDS) room = { { 0 } };
+    struct iovec iov = { (char[]){ 0 }, 1 };
+    struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1 };
+    ancillary_put(&m, &room, fds, ZYGOTE_FORK_FDS);
+    if (sendmsg(s->fds[PORT_STATUS], &m, MSG_NOSIGNAL) < 0)
+        return error_set_errno(err, ERROR_ENVIRONMENT, "lending descriptors to the fork");
+    return 0;
+}
+
+static int fork_watch_memory(struct sandbox *s, struct error *err)
+{
+    return s->family->cgroup ? 0 : local_watch_memory(s, s->family->memory_limit, err);
+}
+
+static int fork_start(struct sandbox *s, struct sandbox *parent, const struct iovec *frame,
+    int count, struct error *err)
+{
+    int theirs[PORT_COUNT] = { -1, -1, -1, -1 };
+    int rc = fork_watch_memory(s, err);
+    if (rc == 0)
+        rc = ports_make(s, theirs, err);
+    if (rc == 0)
+        rc = fork_make_status(s, theirs, err);
+    if (rc == 0)
+        rc = fork_lend(s, theirs, err);
+    if (rc == 0)
+        rc = ports_watch(s, err);
+    if (rc == 0)
+        rc = ports_send(parent, frame, count, steal_fd(&theirs[PORT_STATUS]), err);
+    for (enum port p = 0; p < PORT_COUNT; p++)
+        close_fd(&theirs[p]);
+    return rc;
+}
+
+int local_fork(struct sandbox *parent, const struct iovec *frame, int count,
+    const struct sandbox_events *events, void *arg, struct sandbox **out, struct error *err)
+{
+    struct sandbox *first = parent->family ? parent->family : parent;
+    struct sandbox *s = local_sandbox_new(parent->env, parent->zygote, events, arg);
+    if (!s)
+        return error_memory(err);
+    s->isolation = parent->isolation;
+    s->family = first;
+    first->forks++;
+    s->next_fork = first->next_fork;
+    first->next_fork = s;
+    memcpy(s->usage.means, first->usage.means, sizeof s->usage.means);
+    s->in_use = true;
+    s->env->sandboxes++;
+    if (!first->has_forked)
+        local_announce_forks(first);
+    int rc = fork_start(s, parent, frame, count, err);
+    if (rc < 0) {
+        local_close(s);
+        return rc;
+    }
+    *out = s;
+    return 0;
+}

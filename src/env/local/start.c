@@ -1,0 +1,463 @@
+/* env/local/start.c: opens and closes sandboxes. */
+#include <errno.h>
+#include <fcntl.h>
+#include <malloc.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/os/tree.h"
+#include "env/local/sandbox.h"
+
+enum {
+    KEEPER_END_MS = 2000, /* for killed processes to disappear; milliseconds in practice */
+};
+
+/* ---- signals and limits ---- */
+
+static void local_signal_keeper(struct sandbox *s, int signal)
+{
+    if (s->pidfd >= 0)
+        syscall(SYS_pidfd_send_signal, s->pidfd, signal, NULL, 0);
+}
+
+void local_interrupt(struct sandbox *s)
+{
+    s->wants_interrupt = s->pidfd < 0;
+    local_signal_keeper(s, SIGUSR1);
+}
+
+const struct jail_plan *local_plan(const struct sandbox *s)
+{
+    return s->family ? s->family->plan : s->plan;
+}
+
+void local_announce_forks(struct sandbox *s)
+{
+    s->has_forked = true;
+    local_signal_keeper(s, SIGUSR2); /* or later, when it is known */
+}
+
+/* A fork's keeper ends the fork's process group. The host does not wait for its report, because a
+ * hostile guest may keep the socket open. */
+static void local_kill_fork(struct sandbox *s)
+{
+    local_signal_keeper(s, SIGTERM);
+    local_signal_keeper(s, SIGCONT);
+    shutdown(s->fds[PORT_STATUS], SHUT_RDWR);
+}
+
+/* Ends the sandbox and all its processes, forks included. */
+static void local_kill_family(struct sandbox *s)
+{
+    if (!s->plan)
+        return; /* not started yet */
+    local_signal_keeper(s, s->plan->clone_flags ? SIGKILL : SIGTERM);
+    if (!s->plan->clone_flags)
+        local_signal_keeper(s, SIGCONT);
+}
+
+void local_kill(struct sandbox *s)
+{
+    s->wants_kill = true;
+    if (s->family) {
+        local_kill_fork(s);
+        return;
+    }
+    if (s->forks > 0) {
+        local_signal_keeper(s, SIGHUP); /* only the worker */
+        local_signal_keeper(s, SIGCONT);
+        return;
+    }
+    /* A pid namespace dies with its first process. Without one, the keeper must kill the tree, and
+     * the guest may have stopped the keeper. */
+    local_kill_family(s);
+}
+
+void local_read_cgroup(const struct sandbox *s, struct sandbox_usage *out, bool *out_of_memory)
+{
+    struct cgroup_usage used;
+    if (!s->cgroup)
+        return;
+    cgroup_read(s->cgroup, &used);
+    if (used.memory_peak)
+        out->memory_peak = used.memory_peak;
+    if (used.cpu_seconds > 0)
+        out->cpu_seconds = used.cpu_seconds;
+    *out_of_memory = used.out_of_memory;
+}
+
+void local_explain_failure(struct sandbox *s, uint32_t op, int sys)
+{
+    cleanup_buf struct buf what = { 0 };
+    if (op == ZYGOTE_NO_OP && sys == ENOSYS && s->cgroup) {
+        error_set(&s->how.error, ERROR_ENVIRONMENT,
+            "starting a sandbox in a cgroup: the system call clone3 is forbidden here; allow it "
+            "in the container's seccomp profile, or run the container without its own cgroup");
+        return;
+    }
+    jail_print_op(local_plan(s), op, &what);
+    error_set(&s->how.error, ERROR_ENVIRONMENT,
+        "starting a sandbox with isolation '%s': %.80s: %s; see `droste doctor`",
+        isolation_name(s->isolation), buf_text(&what), strerror(sys));
+}
+
+/* The host found a limit exceeded. */
+static void local_end_for_limit(struct sandbox *s, enum limit limit)
+{
+    if (s->ended || s->wants_kill)
+        return;
+    s->over = limit;
+    local_kill(s);
+}
+
+static void local_end_for_memory(void *arg)
+{
+    local_end_for_limit(arg, LIMIT_MEMORY);
+}
+
+/* A volume or workspace is the family's. Only the receivers of events, which run later, change the
+ * list. */
+static void local_end_for_files(void *arg, enum limit limit)
+{
+    struct sandbox *first = arg;
+    for (struct sandbox *s = first; s; s = s->next_fork)
+        local_end_for_limit(s, limit);
+}
+
+int local_watch_memory(struct sandbox *s, uint64_t limit, struct error *err)
+{
+    const struct memory_watch_options options = { .limit = limit,
+        .forks = &s->forks,
+        .own_root = isolation_has_own_root(s->isolation),
+        .over = local_end_for_memory,
+        .arg = s };
+    if (limit == 0 || s->cgroup)
+        return 0;
+    s->memory_limit = limit;
+    return memory_watch_open(s->env->memory_watches, &options, &s->memory_watch, err);
+}
+
+static void local_clone_answered(void *arg, struct zygote_answer *answer);
+
+/* The guest's uid outside the sandbox. */
+static uid_t local_guest_uid(const struct sandbox *s)
+{
+    bool other = geteuid() == 0 && s->isolation != ISOLATION_PROCESS;
+    if (!other)
+        return geteuid();
+    return s->user ? s->user : JAIL_NOBODY;
+}
+
+/* Clones a process that has the cgroup, user, directory and mounts of the one that it is beside. */
+static int local_clone_beside(struct sandbox *s, struct error *err)
+{
+    const struct sandbox *of = s->beside;
+    bool joins = isolation_has_own_root(s->isolation);
+    const int extra[ZYGOTE_EXTRA_COUNT] = { of->cgroup ? cgroup_fd(of->cgroup) : -1, -1, -1,
+        joins ? of->pidfd : -1 };
+    struct jail_mount place = of->place;
+    if (of->pidfd < 0)
+        return error_set(err, ERROR_LOST, "the sandbox could not be started");
+    if (s->isolation == ISOLATION_LANDLOCK)
+        place.user_processes = users_count_processes(local_guest_uid(of));
+    int rc = jail_compile_beside(
+        s->isolation, zygote_plan(s->zygote), &of->limits, &place, &s->plan, err);
+    if (rc == 0)
+        rc = zygote_clone(
+            s->zygote, s->plan, s->theirs, extra, local_clone_answered, s, &s->clone_id, err);
+    for (enum port p = 0; p < PORT_COUNT; p++)
+        close_fd(&s->theirs[p]);
+    return rc;
+}
+
+/* Whether the keeper has mounted everything and become its program. A process that joined the
+ * namespaces earlier would see the files of the host. */
+static bool local_is_set_up(const struct sandbox *s)
+{
+    char path[48], name[sizeof KEEPER_NAME] = "";
+    snprintf(path, sizeof path, "/proc/%d/comm", (int)s->keeper);
+    cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC);
+    return fd >= 0 && read(fd, name, sizeof name) == (ssize_t)sizeof name &&
+           memcmp(name, KEEPER_NAME, sizeof name - 1) == 0 && name[sizeof name - 1] == '\n';
+}
+
+static void local_try_beside(void *arg)
+{
+    struct sandbox *s = arg;
+    const struct sandbox *of = s->beside;
+    if (of->pidfd >= 0 && !of->ended && isolation_has_own_root(of->isolation) &&
+        !local_is_set_up(of))
+        timer_start(s->retry, 1, 0);
+    else if (local_clone_beside(s, &s->how.error) < 0)
+        ports_finish(s);
+}
+
+static void local_clone_answered(void *arg, struct zygote_answer *answer)
+{
+    struct sandbox *s = arg;
+    s->clone_id = 0;
+    s->pidfd = answer->pidfd;
+    s->keeper = answer->pid;
+    struct sandbox *waits = steal(&s->waits);
+    if (waits)
+        timer_start(waits->retry, 0, 0);
+    if (s->has_forked)
+        local_announce_forks(s);
+    if (s->pidfd >= 0)
+        memory_watch_begin(s->memory_watch, answer->pid);
+    if (s->pidfd >= 0 && !s->beside)
+        cpu_priority_open(s->env->base.loop, answer->pid, s->env->weighs ? s->cgroup : NULL,
+            &s->env->sandboxes, &s->cpu_priority, NULL);
+    if (s->pidfd < 0) {
+        local_explain_failure(s, ZYGOTE_NO_OP, answer->sys);
+        ports_finish(s);
+        return;
+    }
+    if (s->wants_kill)
+        local_kill(s);
+    else if (s->wants_interrupt)
+        local_interrupt(s);
+    if (!s->watches[PORT_STATUS]) /* it has ended already */
+        ports_finish(s);
+}
+
+static int local_make_workdir(struct sandbox *s, struct jail_mount *place, struct error *err)
+{
+    s->scratch_dir = scratch_dir_hold(zygote_scratch_dir(s->zygote));
+    int rc = scratch_dir_add(s->scratch_dir, local_guest_uid(s), &s->workdir, err);
+    place->workdir = s->workdir;
+    if (rc == 0 && s->isolation == ISOLATION_LANDLOCK)
+        place->user_processes = users_count_processes(local_guest_uid(s));
+    return rc;
+}
+
+/* The keeper ends last. After it no process can create files during removal or write to the
+ * volume. */
+static void local_wait_for_keeper(const struct sandbox *s)
+{
+    struct pollfd keeper = { .fd = s->pidfd, .events = POLLIN };
+    if (s->pidfd >= 0 && (s->workdir || mounts_any(&s->mounts)))
+        poll(&keeper, 1, KEEPER_END_MS);
+}
+
+static void local_remove_workdir(struct sandbox *s)
+{
+    if (s->workdir)
+        tree_remove(AT_FDCWD, s->workdir);
+    free(steal(&s->workdir));
+    scratch_dir_release(steal(&s->scratch_dir));
+}
+
+/* The allocator keeps memory of the buffers for many simultaneous sandboxes. Returns it to the
+ * system once half of them have gone. */
+static void give_memory_back(struct local *env)
+{
+    enum { FEW = 8 };
+    if (env->most < FEW || env->sandboxes > env->most / 2)
+        return;
+    malloc_trim(0);
+    env->most = env->sandboxes;
+}
+
+/* Ends the process; its channel is closed. */
+static void local_end(struct sandbox *s)
+{
+    bool was_running = !s->ended;
+    s->ended = true;
+    if (s->clone_id)
+        zygote_forget(s->zygote, s->clone_id);
+    if (was_running && (s->pidfd >= 0 || s->family))
+        local_kill(s);
+    ports_close(s);
+    cpu_priority_close(steal(&s->cpu_priority));
+    memory_watch_close(steal(&s->memory_watch));
+}
+
+/* Ends what remains of a sandbox whose worker and forks have ended. */
+static void local_end_family(struct sandbox *s)
+{
+    if (s->has_forked)
+        local_kill_family(s);
+    local_wait_for_keeper(s);
+    mounts_leave(&s->mounts);
+    local_remove_workdir(s);
+    cgroup_free(s->cgroup);
+    users_give_back(s->env->users, s->user);
+    close_fd(&s->pidfd);
+    free(s->plan);
+    give_memory_back(s->env);
+    free(s);
+}
+
+static void local_close_beside(struct sandbox *s)
+{
+    if (s->beside->waits == s)
+        s->beside->waits = NULL;
+    for (enum port p = 0; p < PORT_COUNT; p++)
+        close_fd(&s->theirs[p]);
+    close_fd(&s->pidfd);
+    timer_free(s->retry);
+    free(s->plan);
+    free(s);
+}
+
+static void local_close_fork(struct sandbox *s)
+{
+    struct sandbox *first = s->family, *at = first;
+    while (at->next_fork != s)
+        at = at->next_fork;
+    at->next_fork = s->next_fork;
+    close_fd(&s->pidfd);
+    free(s);
+    if (--first->forks == 0 && first->closed)
+        local_end_family(first);
+}
+
+void local_close(struct sandbox *s)
+{
+    if (!s)
+        return;
+    local_end(s);
+    if (s->beside) {
+        local_close_beside(s);
+        return;
+    }
+    s->env->sandboxes -= s->in_use;
+    if (s->family) {
+        local_close_fork(s);
+        return;
+    }
+    s->closed = true;
+    if (s->forks == 0)
+        local_end_family(s);
+}
+
+struct sandbox *local_sandbox_new(
+    struct local *env, struct zygote *z, const struct sandbox_events *events, void *arg)
+{
+    struct sandbox *s = calloc(1, sizeof *s);
+    if (!s)
+        return NULL;
+    *s = (struct sandbox){
+        .base = { env->base.ops },
+        .env = env,
+        .zygote = z,
+        .isolation = zygote_isolation(z),
+        .events = *events,
+        .arg = arg,
+        .pidfd = -1,
+    };
+    for (enum port p = 0; p < PORT_COUNT; p++)
+        s->theirs[p] = -1;
+    ports_init(s);
+    return s;
+}
+
+/* Sets limits of the whole sandbox. Without cgroups, limits that have no rlimit are an error. */
+static int local_make_cgroup(
+    struct sandbox *s, const struct local *env, const struct jail_limits *limits, struct error *err)
+{
+    if (env->groups)
+        return cgroup_new(env->groups, limits, &s->cgroup, err);
+    if (limits->cpus > 0)
+        return error_set(
+            err, ERROR_UNSUPPORTED, "--cpus needs a cgroup: %.180s", env->no_cgroups.text);
+    return 0;
+}
+
+/* Data that several sessions share belongs to the user `nobody`. A sandbox with a volume or
+ * workspace therefore gets its own user only if the mount can be id-mapped. */
+static int local_take_user(struct sandbox *s, const struct user_range *users, struct error *err)
+{
+    int rc = users_take(s->env->users, users, &s->user, err);
+    if (rc < 0 || s->user == 0 || !mounts_any(&s->mounts) || mounts_map(&s->mounts, s->user))
+        return rc;
+    users_give_back(s->env->users, s->user);
+    s->user = 0;
+    return 0;
+}
+
+static int local_start(
+    struct sandbox *s, struct zygote *z, const struct jail_limits *limits, struct error *err)
+{
+    int theirs[PORT_COUNT] = { -1, -1, -1, -1 };
+    struct jail_mount place = { .shares_session = cpu_priority_can_raise() };
+    s->limits = *limits;
+    int rc = local_make_cgroup(s, s->env, limits, err);
+    if (rc == 0)
+        rc = local_watch_memory(s, limits->memory, err);
+    if (rc == 0)
+        rc = local_take_user(s, zygote_users(z), err);
+    place.user = s->user;
+    if (rc == 0 && !isolation_has_own_root(s->isolation))
+        rc = local_make_workdir(s, &place, err);
+    if (rc == 0)
+        rc = mounts_enter(&s->mounts, s->env->quotas, s->user ? JAIL_NOBODY : local_guest_uid(s),
+            local_end_for_files, s, &place, err);
+    s->place = place;
+    if (rc == 0)
+        rc = jail_compile_sandbox(s->isolation, zygote_plan(z), limits, &place, &s->plan, err);
+    for (enum limit l = LIMIT_NONE + 1; rc == 0 && l < LIMIT_COUNT; l++)
+        s->usage.means[l] = limit_means(l, limits, s->plan, s->cgroup != NULL);
+    if (rc == 0)
+        rc = ports_make(s, theirs, err);
+    const int extra[ZYGOTE_EXTRA_COUNT] = { s->cgroup ? cgroup_fd(s->cgroup) : -1,
+        s->mounts.mounts[0], s->mounts.mounts[1], -1 };
+    if (rc == 0)
+        rc = zygote_clone(z, s->plan, theirs, extra, local_clone_answered, s, &s->clone_id, err);
+    if (rc == 0) /* while the zygote works */
+        rc = ports_watch(s, err);
+    for (enum port p = 0; p < PORT_COUNT; p++)
+        close_fd(&theirs[p]);
+    return rc;
+}
+
+int local_make(struct local *env, struct zygote *z, const struct jail_limits *limits,
+    const struct sandbox_spec *spec, const struct sandbox_events *events, void *events_arg,
+    struct sandbox **out, struct error *err)
+{
+    struct sandbox *s = local_sandbox_new(env, z, events, events_arg);
+    if (!s)
+        return error_memory(err);
+    mounts_hold(&s->mounts, s->isolation, spec);
+    int rc = local_start(s, z, limits, err);
+    if (rc < 0) {
+        local_close(s);
+        return rc;
+    }
+    *out = s;
+    return 0;
+}
+
+int local_make_beside(struct sandbox *of, const struct sandbox_events *events, void *arg,
+    struct sandbox **out, struct error *err)
+{
+    struct sandbox *first = of->family ? of->family : of;
+    if (of->ended || first->waits)
+        return error_set(err, ERROR_LOST, "the sandbox has ended");
+    struct sandbox *s = local_sandbox_new(of->env, of->zygote, events, arg);
+    if (!s)
+        return error_memory(err);
+    s->beside = first;
+    s->mounts.mounts[0] = s->mounts.mounts[1] = -1;
+    int rc = ports_make(s, s->theirs, err);
+    if (rc == 0)
+        rc = ports_watch(s, err);
+    if (rc == 0 && !(s->retry = timer_new(of->env->base.loop, local_try_beside, s)))
+        rc = error_memory(err);
+    if (rc == 0 && first->clone_id)
+        first->waits = s;
+    else if (rc == 0)
+        timer_start(s->retry, 0, 0);
+    if (rc < 0) {
+        local_close(s);
+        return rc;
+    }
+    *out = s;
+    return 0;
+}

@@ -1,0 +1,239 @@
+/* rlm/images.c: images of rich results, which the model sees with the next message.
+ *
+ * They are chosen when their cell ends, in the same way when a run is resumed: PNG and JPEG whose
+ * headers are sound, within what all providers accept (below). The record has them with the results
+ * of the cell; a request names them by their hash.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "base/cleanup.h"
+#include "base/text.h"
+#include "lm/vision.h"
+#include "rlm/prompt.h"
+#include "rlm/run.h"
+
+/* Anthropic: 5 MB of base64 and 8000 pixels for an image, from 21 images on 2000 pixels; Gemini:
+ * 20 MB for a request. */
+enum {
+    IMAGE_BYTES = 3 << 20,
+    IMAGE_PIXELS = 8000,     /* of a side */
+    IMAGES_OF_RUN = 20,      /* of the messages that the model sees */
+    IMAGES_BYTES = 12 << 20, /* of them */
+};
+
+void images_free(struct images *images)
+{
+    for (size_t i = 0; i < images->count; i++)
+        free(images->items[i].data);
+    free(images->items);
+    *images = (struct images){ 0 };
+}
+
+int images_add(
+    struct images *images, const char *type, const char *data, size_t len, struct error *err)
+{
+    struct image image = { .type = type, .data = malloc(len + 1), .len = len };
+    struct image *items = array_grow(images->items, images->count, &images->cap, sizeof *items);
+    if (items)
+        images->items = items;
+    if (!items || !image.data) {
+        free(image.data);
+        return error_memory(err);
+    }
+    memcpy(image.data, data, len);
+    int rc = hash_sha256(data, len, image.hash, err);
+    if (rc < 0) {
+        free(image.data);
+        return rc;
+    }
+    images->items[images->count++] = image;
+    return 0;
+}
+
+int images_copy(struct images *to, const struct images *from, struct error *err)
+{
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < from->count; i++) {
+        const struct image *image = &from->items[i];
+        rc = images_add(to, image->type, image->data, image->len, err);
+    }
+    return rc;
+}
+
+/* ---- which ones ---- */
+
+size_t images_most(const struct rlm_run *r)
+{
+    const struct rlm_options *o = &r->tree->o;
+    bool sees = o->images_of_all || lm_sees_images(r->model ? r->model : lm_name(r->lm));
+    return sees ? o->max_images : 0;
+}
+
+static bool is_side(unsigned pixels)
+{
+    return pixels >= 1 && pixels <= IMAGE_PIXELS;
+}
+
+static unsigned big_endian(const unsigned char *at, size_t bytes)
+{
+    unsigned value = 0;
+    for (size_t i = 0; i < bytes; i++)
+        value = value << 8 | at[i];
+    return value;
+}
+
+/* The signature and IHDR (PNG specification, sections 5.2 and 11.2.2). */
+static bool is_png(const unsigned char *data, size_t len)
+{
+    static const char head[] = "\x89PNG\r\n\x1a\n\0\0\0\rIHDR";
+    return len >= 33 && memcmp(data, head, sizeof head - 1) == 0 &&
+           is_side(big_endian(data + 16, 4)) && is_side(big_endian(data + 20, 4));
+}
+
+/* Looks for the frame header, SOF0 to SOF15 without DHT, JPG and DAC (ITU T.81, table B.1). */
+static bool is_jpeg(const unsigned char *data, size_t len)
+{
+    size_t at = 2;
+    if (len < 4 || data[0] != 0xFF || data[1] != 0xD8)
+        return false;
+    while (at + 9 <= len && data[at] == 0xFF) {
+        unsigned mark = data[at + 1];
+        if (mark >= 0xC0 && mark <= 0xCF && mark != 0xC4 && mark != 0xC8 && mark != 0xCC)
+            return is_side(big_endian(data + at + 5, 2)) && is_side(big_endian(data + at + 7, 2));
+        at += 2 + (mark == 0xFF ? 0 : big_endian(data + at + 2, 2));
+    }
+    return false;
+}
+
+static const struct bundle_item *find_image(const struct bundle *b, const char **type)
+{
+    static const char png[] = "image/png", jpeg[] = "image/jpeg";
+    const struct bundle_item *item = bundle_find(b, png);
+    if (item && item->form == MEDIA_BYTES && is_png((const unsigned char *)item->data, item->len)) {
+        *type = png;
+        return item;
+    }
+    item = bundle_find(b, jpeg);
+    *type = jpeg;
+    return item && item->form == MEDIA_BYTES &&
+                   is_jpeg((const unsigned char *)item->data, item->len)
+               ? item
+               : NULL;
+}
+
+static void images_count(const struct images *images, size_t *count, size_t *bytes)
+{
+    *count += images->count;
+    for (size_t i = 0; i < images->count; i++)
+        *bytes += images->items[i].len;
+}
+
+static bool image_fits(const struct rlm_run *r, size_t len)
+{
+    size_t count = 0, bytes = 0;
+    for (size_t i = 0; i < r->message_count; i++)
+        images_count(&r->messages[i].images, &count, &bytes);
+    images_count(&r->images, &count, &bytes);
+    return len <= IMAGE_BYTES && r->images.count < images_most(r) && count < IMAGES_OF_RUN &&
+           bytes + len <= IMAGES_BYTES;
+}
+
+int images_take(struct rlm_run *r, const struct bundles *results, struct error *err)
+{
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && images_most(r) > 0 && i < results->count; i++) {
+        const char *type;
+        const struct bundle_item *item = find_image(&results->items[i], &type);
+        if (!item)
+            continue;
+        if (image_fits(r, item->len))
+            rc = images_add(&r->images, type, item->data, item->len, err);
+        else
+            r->images_left_out++;
+    }
+    return rc;
+}
+
+bool images_have(const struct rlm_run *r, const struct bundle_item *item)
+{
+    for (size_t i = 0; i < r->images.count; i++) {
+        const struct image *image = &r->images.items[i];
+        if (item->form == MEDIA_BYTES && image->len == item->len &&
+            memcmp(image->data, item->data, item->len) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* ---- in messages ---- */
+
+void images_tell(const struct rlm_run *r, struct buf *out)
+{
+    if (r->images.count > 0)
+        buf_printf(out, "\n[%zu image%s that this code showed: below, in order]\n", r->images.count,
+            text_plural((int64_t)r->images.count));
+    if (r->images_left_out > 0)
+        buf_printf(out, "\n[%zu further image%s not shown to you: too many or too large]\n",
+            r->images_left_out, r->images_left_out == 1 ? " is" : "s are");
+}
+
+void images_attach(struct rlm_run *r)
+{
+    r->messages[r->message_count - 1].images = r->images;
+    r->images = (struct images){ 0 };
+    r->images_left_out = 0;
+}
+
+void images_drop(struct rlm_run *r)
+{
+    images_free(&r->images);
+    r->images_left_out = 0;
+}
+
+void images_put_json(const struct images *images, struct buf *out)
+{
+    buf_puts(out, ",\"images\":[");
+    for (size_t i = 0; i < images->count; i++)
+        buf_printf(out, "%s{\"type\":\"%s\",\"bytes\":%zu,\"sha256\":\"%s\"}", i ? "," : "",
+            images->items[i].type, images->items[i].len, images->items[i].hash);
+    buf_putc(out, ']');
+}
+
+static int image_recall(
+    struct json_object *o, struct replay_log *recorded, struct images *images, struct error *err)
+{
+    cleanup_buf struct buf data = { 0 };
+    const char *type = json_get_string(o, "type", ""), *hash = json_get_string(o, "sha256", "");
+    int64_t len = json_get_int(o, "bytes", 0);
+    struct recorded_value value = { .len = len > 0 ? (size_t)len : 0 };
+    snprintf(value.hash, sizeof value.hash, "%s", hash);
+    int rc = replay_log_read(recorded, &value, &data, err);
+    return rc < 0 ? rc
+                  : images_add(images, strcmp(type, "image/png") == 0 ? "image/png" : "image/jpeg",
+                        buf_text(&data), data.len, err);
+}
+
+int images_recall(struct json_object *message, struct replay_log *recorded, struct images *images,
+    struct error *err)
+{
+    struct json_object *list = json_get_typed(message, "images", json_type_array);
+    size_t count = json_length(list);
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < count && i < IMAGES_OF_RUN; i++)
+        rc = image_recall(json_object_array_get_idx(list, i), recorded, images, err);
+    return rc;
+}
+
+size_t images_parts(const struct message *m, struct lm_part *parts)
+{
+    size_t count = 0;
+    parts[count++] = (struct lm_part){ .kind = LM_PART_TEXT, .data = m->text, .len = m->len };
+    for (size_t i = 0; i < m->images.count; i++)
+        parts[count++] = (struct lm_part){ .kind = LM_PART_IMAGE,
+            .media_type = m->images.items[i].type,
+            .data = m->images.items[i].data,
+            .len = m->images.items[i].len };
+    return count;
+}

@@ -1,0 +1,23 @@
+/* wire/little_endian.h: reads numbers of the wire, which is little-endian, at any address. */
+#ifndef DROSTE_WIRE_LITTLE_ENDIAN_H
+#define DROSTE_WIRE_LITTLE_ENDIAN_H
+
+#include <endian.h>
+#include <stdint.h>
+#include <string.h>
+
+static inline uint64_t wire_get64(const void *p)
+{
+    uint64_t v;
+    memcpy(&v, p, sizeof v);
+    return le64toh(v);
+}
+
+static inline uint32_t wire_get32(const void *p)
+{
+    uint32_t v;
+    memcpy(&v, p, sizeof v);
+    return le32toh(v);
+}
+
+#endif
