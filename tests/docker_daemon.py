@@ -3,7 +3,8 @@
     with Daemon() as daemon: ... daemon.environment ...     # DOCKER_HOST and DROSTE_TEST_IMAGE
     python3 tests/docker_daemon.py COMMAND...               # runs a command beside one
 
-Needs root and dockerd; `missing()` says what is not there. The image is scripts/docker-image's: Debian with Python.
+Needs root and dockerd; `missing()` says what is not there. The image is scripts/docker-image's:
+Debian with Python.
 """
 import json
 import os
@@ -72,7 +73,8 @@ class Daemon:
     def docker(self, *words, check=True):
         """The CLI, for what a user would do with it."""
         return subprocess.run(["docker", "--host", self.host, *words], check=check, text=True,
-                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE)
 
     def containers(self):
         """All there are, running or not, as `docker inspect` shows them."""

@@ -7,8 +7,8 @@
 
 
 def attack():
-    """Two sandboxes with sockets, at the other levels: siblings_cannot_meet_over_abstract_sockets in
-    tests/unit/session/test_wall.c."""
+    """Two sandboxes with sockets, at the other levels: siblings_cannot_meet_over_abstract_sockets
+    in tests/unit/session/test_wall.c."""
     return seen(lambda: socket.socket(socket.AF_UNIX).bind("\0droste-attack%d" % os.getpid()))
 
 

@@ -1,4 +1,5 @@
-# attack: leaves processes whose parent is the one that watches over it (CLONE_PARENT), some with a signal for it at their end
+# attack: leaves processes whose parent is the one that watches over it (CLONE_PARENT), some with a
+#     signal for it at their end
 # rows: 52
 # expect: DENY(EPERM)
 # isolation: full light landlock
@@ -20,9 +21,11 @@ def leave(flags, then):
 def attack():
     """Were it allowed, that none of them outlives the sandbox is what the driver would look at."""
     saw = {"asleep": leave(CLONE_PARENT | signal.SIGCHLD, lambda: time.sleep(1000)),
-           "of another session": leave(CLONE_PARENT | signal.SIGCHLD, lambda: (os.setsid(), time.sleep(1000))),
-           "deaf": leave(CLONE_PARENT, lambda: (signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 64)),
-                                                time.sleep(1000)))}
+           "of another session": leave(CLONE_PARENT | signal.SIGCHLD,
+                                       lambda: (os.setsid(), time.sleep(1000))),
+           "deaf":
+           leave(CLONE_PARENT, lambda: (signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 64)),
+                                        time.sleep(1000)))}
     for number in (signal.SIGKILL, signal.SIGUSR1, signal.SIGSTOP, 0):
         saw["ends with %d" % number] = leave(CLONE_PARENT | number, lambda: None)
     return saw

@@ -19,7 +19,8 @@ def attack(kind):
         def ask():
             replies.extend(llm_query_batched(["x"] * 10 ** 5))
         word = seen(ask)
-        return word if word != "success" else "refused" if all(r.error for r in replies) else "success"
+        return (word if word != "success" else "refused" if all(r.error for r in replies)
+                else "success")
     return seen(llm_query, "x" * (300 << 20))
 
 

@@ -1,4 +1,5 @@
-# attack: has a tool of the host's open files of the host's, by its function and by calls of its own making
+# attack: has a tool of the host's open files of the host's, by its function and by calls of its own
+#     making
 # rows: 95
 # expect: DENY(TypeError|ValueError)
 # isolation: full light landlock
@@ -26,15 +27,18 @@ def attack(kind):
     if kind == "type":
         return {"list": seen(read_page, ["index"]), "none": seen(read_page, None)}
     if kind == "more":
-        return {"second": seen(read_page, "index", secret), "named": seen(read_page, "index", path=secret)}
+        return {"second": seen(read_page, "index", secret),
+                "named": seen(read_page, "index", path=secret)}
     if kind == "forged":
         return {"path": forge("read_page", b'{"page": "%s"}' % secret.encode()),
                 "twice": forge("read_page", b'{"page": "%s", "page": "index"}' % secret.encode()),
                 "more": forge("read_page", b'{"page": "index", "path": "%s"}' % secret.encode()),
-                "line": forge("read_page", b'{"page": "index"}\n{"arguments": {"page": "%s"}}' % secret.encode())}
+                "line": forge("read_page", b'{"page": "index"}\n{"arguments": {"page": "%s"}}'
+                              % secret.encode())}
     if kind == "nested":
         return forge("read_page", b'{"arguments": {"page": "%s"}}' % secret.encode())
-    return {"program": forge("/bin/cat", b'{"page": "index"}'), "name": forge("read_page/../x", b'{"page": "index"}')}
+    return {"program": forge("/bin/cat", b'{"page": "index"}'),
+            "name": forge("read_page/../x", b'{"page": "index"}')}
 
 
 def twin():

@@ -1,4 +1,5 @@
-# attack: dies so that a core file is written, or a program started on the host for it; sets the limit for that first
+# attack: dies so that a core file is written, or a program started on the host for it; sets the
+#     limit for that first
 # rows: 50
 # expect: DENY(none|kept)
 # isolation: full light landlock
@@ -14,14 +15,16 @@ def crash():
 
 
 def change(value):
-    """With a limit of 1 the kernel neither writes a core file nor starts the program of core_pattern;
-    with 0 it does start it (core(5)). tests/vm/test_limits.py has such a program."""
+    """With a limit of 1 the kernel neither writes a core file nor starts the program of
+    core_pattern; with 0 it does start it (core(5)). tests/vm/test_limits.py has such a program."""
     import resource
     before = resource.getrlimit(resource.RLIMIT_CORE)
     both = (ctypes.c_uint64 * 2)(value, value)
-    for call in ((302, 0, 4, both, None), (160, 4, both), (302, os.getpid(), 4 | 1 << 32, both, None)):
+    for call in ((302, 0, 4, both, None), (160, 4, both),
+                 (302, os.getpid(), 4 | 1 << 32, both, None)):
         raw(*call)
-    return "kept" if resource.getrlimit(resource.RLIMIT_CORE) == before and before[0] < 2 else "changed"
+    return ("kept" if resource.getrlimit(resource.RLIMIT_CORE) == before and before[0] < 2
+            else "changed")
 
 
 def attack():
@@ -30,7 +33,8 @@ def attack():
     if pid == 0:
         crash()
     _, status = os.waitpid(pid, 0)
-    return {"crash": "success" if os.WCOREDUMP(status) else "none" if os.WTERMSIG(status) == signal.SIGSEGV else "?",
+    return {"crash": "success" if os.WCOREDUMP(status) else "none"
+            if os.WTERMSIG(status) == signal.SIGSEGV else "?",
             **{"to %d" % value: in_child(change, value) for value in (0, 2, 1 << 40)}}
 
 

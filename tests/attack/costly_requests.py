@@ -1,4 +1,5 @@
-# attack: makes requests that are cheap for a guest and dear for the host: very many tiny prompts, lists of very many values, a long name
+# attack: makes requests that are cheap for a guest and dear for the host: very many tiny prompts,
+#     lists of very many values, a long name
 # rows: 117
 # expect: DENY(argument|budget_calls)
 # expect head: KILL(protocol)

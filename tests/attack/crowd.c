@@ -49,7 +49,8 @@ static const struct crowd_attack attacks[] = {
         "for i in range(8): _thread.start_new_thread(ask, ())\nask()",
         false },
     { "batch flood", "while True: llm_query_batched(['x'] * 1000)", false },
-    /* As many prompts as a call may have, and as many values: what one message can cost the host. */
+    /* As many prompts as a call may have, and as many values: what one message can cost the
+     * host. */
     { "most prompts", "x = ['x'] * 20000\nwhile True: llm_query_batched(x)", false },
     { "most values",
         FRAME "g, n = f.f_globals, 0\n"

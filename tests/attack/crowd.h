@@ -9,6 +9,8 @@
 #define DROSTE_TESTS_CROWD_H
 
 #include "broker/broker.h"
+#include "broker/budget.h"
+#include "lm/lm.h"
 #include "session/session.h"
 
 struct crowd_attack {
@@ -44,9 +46,9 @@ struct crowd {
     uint64_t calls; /* that the model refused */
 };
 
-/* Opens `count` sandboxes; each runs an empty cell and then its attack (the one named `only`, if not
- * NULL). With `again` an attacker whose cell has ended attacks again, in a new sandbox where the old
- * one is gone. */
+/* Opens `count` sandboxes; each runs an empty cell and then its attack (the one named `only`, if
+ * not NULL). With `again` an attacker whose cell has ended attacks again, in a new sandbox where
+ * the old one is gone. */
 int crowd_open(struct crowd *c, struct loop *loop, struct environment *env,
     const struct session_options *options, size_t count, const char *only, bool again,
     struct error *err);

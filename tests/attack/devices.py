@@ -7,7 +7,8 @@
 
 def attack():
     saw = {}
-    for name, mode, number in (("disk", 0o60666, 0xfe00), ("mem", 0o20666, 0x101), ("null", 0o20666, 0x103),
+    for name, mode, number in (("disk", 0o60666, 0xfe00), ("mem", 0o20666, 0x101),
+                               ("null", 0o20666, 0x103),
                                ("kmsg", 0o20666, 0x10b), ("console", 0o20666, 0x501)):
         path = TMP + "/droste-attack-node%d" % os.getpid()
         saw[name] = raw("mknod", path.encode(), mode, number)

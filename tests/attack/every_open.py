@@ -8,7 +8,8 @@
 AT_FDCWD = -100
 
 # Landlock lets it learn that a file is there, and how large it is.
-NOT_CLAIMED = ("open path", "stat", "lstat", "newfstatat", "access", "faccessat2", "statx", "getxattr")
+NOT_CLAIMED = ("open path", "stat", "lstat", "newfstatat", "access", "faccessat2", "statx",
+               "getxattr")
 
 
 def calls(path):
@@ -27,13 +28,15 @@ def calls(path):
             "stat": raw(4, name, space), "lstat": raw(6, name, space),
             "newfstatat": raw(262, AT_FDCWD, name, space, 0), "access": raw(21, name, 4),
             "faccessat2": raw(439, AT_FDCWD, name, 4, 0),
-            "statx": raw(332, AT_FDCWD, name, 0, 0xfff, space), "readlink": raw(89, name, space, 4096),
+            "statx": raw(332, AT_FDCWD, name, 0, 0xfff, space),
+            "readlink": raw(89, name, space, 4096),
             "truncate": raw(76, name, 0), "rename": raw(82, name, stolen),
             "renameat2": raw(316, AT_FDCWD, name, AT_FDCWD, stolen, 0),
             "link": raw(86, name, stolen), "unlink": raw(87, name),
             "linkat": raw(265, AT_FDCWD, name, AT_FDCWD, stolen, 0x400),
             "chmod": raw(90, name, 0o777), "chown": raw(92, name, os.getuid(), -1),
-            "utimensat": raw(280, AT_FDCWD, name, None, 0), "getxattr": raw(191, name, b"user.x", space, 100),
+            "utimensat": raw(280, AT_FDCWD, name, None, 0),
+            "getxattr": raw(191, name, b"user.x", space, 100),
             "setxattr": raw(188, name, b"user.x", b"x", 1, 0),
             "name_to_handle_at": raw(303, AT_FDCWD, name, space, space, 0),
             "open_by_handle_at": raw(304, root, space, os.O_RDONLY),

@@ -8,7 +8,8 @@
 
 
 def attack(kind):
-    ident = {"next": running() + 1, "past": max(running() - 1, 0), "zero": 0, "huge": 2 ** 64 - 1}[kind]
+    ident = {"next": running() + 1, "past": max(running() - 1, 0), "zero": 0,
+             "huge": 2 ** 64 - 1}[kind]
     say(frame(RESULT, ident, b'{"status": "ok"}'))
     wait_to_be_killed()
 

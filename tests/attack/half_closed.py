@@ -16,7 +16,8 @@ def attack(kind):
         os.closerange(4, 200)
     else:
         with socket.socket(fileno=os.dup(3)) as channel:
-            channel.shutdown({"read": socket.SHUT_RD, "write": socket.SHUT_WR, "both": socket.SHUT_RDWR}[kind])
+            channel.shutdown({"read": socket.SHUT_RD, "write": socket.SHUT_WR,
+                              "both": socket.SHUT_RDWR}[kind])
     seen(llm_query, "x")
     return "went on"
 

@@ -1,4 +1,5 @@
-# attack: reads the host's secrets: /etc/shadow, root's home, this user's files, the configuration, sockets
+# attack: reads the host's secrets: /etc/shadow, root's home, this user's files, the configuration,
+#     sockets
 # rows: 1
 # expect: DENY(ENOENT|EACCES)
 # isolation: full light landlock

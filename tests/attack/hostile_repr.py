@@ -1,6 +1,7 @@
 # attack: leaves values whose __repr__, __len__, __class__ and names hang, raise or lie
 # rows: 89
-# expect: CONTAIN(success|TimeoutError|RuntimeError|SystemExit|KeyboardInterrupt) or KILL(timeout|exit)
+# expect: CONTAIN(success|TimeoutError|RuntimeError|SystemExit|KeyboardInterrupt) or
+#     KILL(timeout|exit)
 # isolation: full light landlock
 # variants: hang raise exit large die
 # settings: --execute-timeout 1 --grace 0.3 --memory 1G

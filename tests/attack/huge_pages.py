@@ -1,4 +1,5 @@
-# attack: takes pages out of the pool that the host keeps for others: huge ones, by mmap and by memory files
+# attack: takes pages out of the pool that the host keeps for others: huge ones, by mmap and by
+#     memory files
 # rows: 54
 # expect: DENY(EPERM)
 # isolation: full light landlock
@@ -20,7 +21,8 @@ def attack():
 
 
 def twin():
-    """Memory and memory files of usual pages, and the advice to make them large where that costs nobody."""
+    """Memory and memory files of usual pages, and the advice to make them large where that costs
+    nobody."""
     import mmap
     own = mmap.mmap(-1, 4 << 20)
     own.madvise(mmap.MADV_HUGEPAGE)

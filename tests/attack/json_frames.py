@@ -8,7 +8,8 @@
 # expect head_trailing: KILL(protocol)
 # expect head_nul: KILL(protocol)
 # isolation: full light landlock
-# variants: deep open nan infinity utf8 bom trailing empty nul comment surrogate exponent number keys head_deep head_nan head_utf8 head_trailing head_nul
+# variants: deep open nan infinity utf8 bom trailing empty nul comment surrogate exponent number
+#     keys head_deep head_nan head_utf8 head_trailing head_nul
 # alike: what a guest writes to its channel is judged by the host, which looks at no level there
 # unconfined: unsafe
 

@@ -2,7 +2,7 @@
 # rows: 86
 # expect: DENY(ValueError|TypeError|RecursionError|OverflowError|MemoryError) or KILL(protocol)
 # isolation: full light landlock
-# variants: deep nan infinity surrogate bytes object cycle digits keys
+# variants: deep nan infinity surrogate generator object cycle digits keys
 # alike: what a guest writes to its channel is judged by the host, which looks at no level there
 # unconfined: unsafe
 
@@ -16,7 +16,8 @@ def deep(n):
 
 def attack(kind):
     value = {"deep": lambda: deep(10 ** 5), "nan": lambda: float("nan"), "infinity": lambda: 1e999,
-             "surrogate": lambda: "\ud800", "bytes": lambda: b"\xff", "object": lambda: object(),
+             "surrogate": lambda: "\ud800", "generator": lambda: iter(()),
+             "object": lambda: object(),
              "cycle": lambda: (lambda a: a.append(a) or a)([]), "digits": lambda: 10 ** 5000,
              "keys": lambda: {(1, 2): 3}}[kind]()
     SUBMIT(attack=value)

@@ -1,4 +1,5 @@
-# attack: takes limits and priority from the process that watches over it, then ends: its end must be told as it was
+# attack: takes limits and priority from the process that watches over it, then ends: its end must
+#     be told as it was
 # rows: 65
 # expect: DENY(EPERM|ENOSYS)
 # expect end: KILL(exit 5)

@@ -1,4 +1,5 @@
-# attack: writes to what steers the kernel: sysrq, core_pattern, modprobe, uevent_helper, binfmt_misc
+# attack: writes to what steers the kernel: sysrq, core_pattern, modprobe, uevent_helper,
+#     binfmt_misc
 # rows: 43
 # expect: DENY(ENOENT|EACCES|EPERM|EROFS|EIO|EINVAL)
 # isolation: full light landlock

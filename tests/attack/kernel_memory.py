@@ -1,4 +1,5 @@
-# attack: has the kernel keep memory for it: page tables, full pipes, full sockets, memory files, many children
+# attack: has the kernel keep memory for it: page tables, full pipes, full sockets, memory files,
+#     many children
 # rows: 54
 # expect: DENY(MemoryError|ENOMEM|EMFILE|ENFILE|EAGAIN|ENOSPC|EFBIG|EPERM|bounded)
 # expect memfds: DENY(EFBIG|EMFILE) or KILL(memory)
@@ -22,7 +23,8 @@ def tables():
 
 
 def pipes():
-    """The kernel's own limit on the pipes of a user is 64 MiB of full size (pipe-user-pages-soft)."""
+    """The kernel's own limit on the pipes of a user is 64 MiB of full size
+    (pipe-user-pages-soft)."""
     import fcntl
     held = 0
     while held < 1 << 30:
@@ -61,7 +63,8 @@ def memfds():
 
 
 def children():
-    """A thousand children of 100 MB each. Only so many at once; each of them within its own limit."""
+    """A thousand children of 100 MB each. Only so many at once; each of them within its own
+    limit."""
     started = 0
     pids = []
     try:

@@ -1,4 +1,5 @@
-# attack: has the kernel keep things that no limit of memory names: epolls, attributes, leases, queues
+# attack: has the kernel keep things that no limit of memory names: epolls, attributes, leases,
+#     queues
 # rows: 54
 # expect: DENY(ELOOP|ENOSPC|EMFILE|ENOSYS|EPERM|EACCES|E2BIG|EINVAL|EOPNOTSUPP)
 # isolation: full light landlock
@@ -8,9 +9,12 @@
 
 
 def epolls():
-    """The kernel counts their watches for each user; a program that gets no more of them may end."""
-    return {"epoll_create": raw(213, 1), "epoll_create1": raw(291, 0), "epoll_ctl": raw(233, 3, 1, 0, None),
-            "epoll_wait": raw(232, 3, None, 1, 0), "epoll_pwait2": raw(441, 3, None, 1, None, None, 8)}
+    """The kernel counts their watches for each user; a program that gets no more of them may
+    end."""
+    return {"epoll_create": raw(213, 1), "epoll_create1": raw(291, 0),
+            "epoll_ctl": raw(233, 3, 1, 0, None),
+            "epoll_wait": raw(232, 3, None, 1, 0),
+            "epoll_pwait2": raw(441, 3, None, 1, None, None, 8)}
 
 
 def attributes():
@@ -30,8 +34,10 @@ def leases():
 
 def queues():
     """POSIX queues, watches of files and listeners for page faults, none of which a guest needs."""
-    names = {"mq_open": (240, b"x", 0o102, 0o600, None), "inotify": (253,), "inotify_init1": (294, 0),
-             "fanotify": (300, 0, 0), "userfaultfd": (323, 1), "memfd_secret": (447, 0), "io_uring": (425, 8, None)}
+    names = {"mq_open": (240, b"x", 0o102, 0o600, None), "inotify": (253,),
+             "inotify_init1": (294, 0),
+             "fanotify": (300, 0, 0), "userfaultfd": (323, 1), "memfd_secret": (447, 0),
+             "io_uring": (425, 8, None)}
     return {name: raw(*arguments) for name, arguments in names.items()}
 
 

@@ -2,8 +2,8 @@
 
 An attack tells what it saw: a word, or {"what was tried": word, …}. The words are the name of an
 errno or of an exception, `success` where the thing was done, and words of the attack's own that its
-header names. HOST (a dict that the driver adds) says what there is outside to be reached; its `level` is the
-isolation, None without the wall.
+header names. HOST (a dict that the driver adds) says what there is outside to be reached; its
+`level` is the isolation, None without the wall.
 """
 import ctypes
 import errno
@@ -14,7 +14,8 @@ import struct
 import sys
 import time
 
-TMP = os.environ["TMPDIR"]      # where it may write: /tmp in the sandbox, a place of the driver's outside
+# where it may write: /tmp in the sandbox, a place of the driver's outside
+TMP = os.environ["TMPDIR"]
 libc = ctypes.CDLL(None, use_errno=True)
 
 # x86_64; by number, so that no wrapper of libc stands between.

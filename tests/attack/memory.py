@@ -1,4 +1,5 @@
-# attack: asks for more memory than there is: at once, slowly, as files in /tmp and /dev/shm, as many maps
+# attack: asks for more memory than there is: at once, slowly, as files in /tmp and /dev/shm, as
+#     many maps
 # rows: 54
 # expect: DENY(MemoryError|ENOSPC|ENOMEM)
 # isolation: full light landlock

@@ -1,9 +1,10 @@
-# attack: takes memory that no limit of a process counts: memory files, also mapped, sent and closed; shared maps; page tables; many processes
+# attack: takes memory that no limit of a process counts: memory files, also mapped, sent and
+#     closed; shared maps; page tables; many processes
 # rows: 54
 # expect: KILL(memory)
 # isolation: full light landlock
 # alone: full light landlock
-# variants: files mapped sent shared tables processes
+# variants: files mapped sent held shared tables processes
 # settings: --memory 64M --processes 64 --tmp-size 16M
 # unconfined: unsafe
 import mmap
@@ -45,8 +46,33 @@ def sent():
     return kept
 
 
+def held():
+    """They wait in the channel, which the host does not read while too many replies are unread."""
+    greet()
+    channel = socket.socket(fileno=os.dup(3))
+    for ident in range(1 << 40, (1 << 40) + 10 ** 6, 100):
+        channel.sendall(b"".join(frame(CALL, ident + i, b'{"name": "none"}', parts(b"{}")) for i in range(100)))
+        until = time.monotonic() + 2
+        while unsent(channel) and time.monotonic() < until:
+            time.sleep(0.001)
+        if unsent(channel):
+            break
+    for _ in range(MOST // (16 * MIB)):
+        fd = memory_file(16 * MIB)
+        socket.send_fds(channel, [frame(21, 1)], [fd])
+        os.close(fd)
+    return channel
+
+
+def unsent(channel):
+    """Bytes that the host has not received: SIOCOUTQ, unix(7)."""
+    import fcntl
+    return struct.unpack("i", fcntl.ioctl(channel, 0x5411, b"\0" * 4))[0]
+
+
 def shared():
-    """A page that was let go of (MADV_DONTNEED) is in no process's resident memory, and still there."""
+    """A page that was let go of (MADV_DONTNEED) is in no process's resident memory, and still
+    there."""
     kept = mmap.mmap(-1, MOST)
     for at in range(0, MOST, MIB):
         kept[at:at + MIB] = b"x" * MIB
@@ -75,8 +101,8 @@ def processes():
 
 
 def attack(kind):
-    kept = {"files": files, "mapped": mapped, "sent": sent, "shared": shared, "tables": tables,
-            "processes": processes}[kind]()
+    kept = {"files": files, "mapped": mapped, "sent": sent, "held": held, "shared": shared,
+            "tables": tables, "processes": processes}[kind]()
     time.sleep(5)
     return "success"
 

@@ -1,4 +1,5 @@
-# attack: remounts the read-only root, binds over it, unmounts it, mounts proc; old and new interface
+# attack: remounts the read-only root, binds over it, unmounts it, mounts proc; old and new
+#     interface
 # rows: 15
 # expect: DENY(EPERM|EINVAL|ENOSYS|EBADF|EROFS)
 # isolation: full light landlock

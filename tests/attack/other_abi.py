@@ -1,4 +1,5 @@
-# attack: enters the kernel by the doors that the filter was not written for: int 0x80, and the numbers of x32
+# attack: enters the kernel by the doors that the filter was not written for: int 0x80, and the
+#     numbers of x32
 # rows: 37
 # expect: CONTAIN(signal 31)
 # isolation: full light landlock
@@ -24,7 +25,8 @@ def of_32_bits(number):
 
 
 def attack():
-    """getpid, and for 32 bits mount (21) and ptrace (26), which the list refuses by their 64-bit numbers."""
+    """getpid, and for 32 bits mount (21) and ptrace (26), which the list refuses by their 64-bit
+    numbers."""
     return {**{"int 0x80, %d" % n: in_child(of_32_bits, n) for n in (20, 21, 26)},
             **{"x32, %d" % n: in_child(raw, X32 + n) for n in (39, 101, 165)}}
 

@@ -1,4 +1,5 @@
-# attack: looks for the other volumes, and for what the host keeps beside its own: upwards, under what covers them, by other roots
+# attack: looks for the other volumes, and for what the host keeps beside its own: upwards, under
+#     what covers them, by other roots
 # rows: 2
 # expect: DENY(ENOENT|EACCES|EPERM|EROFS|ENOTDIR|ENOSYS|EINVAL|EBUSY|covered)
 # isolation: full light landlock
@@ -8,9 +9,12 @@
 
 def attack():
     here = os.environ["DROSTE_VOLUME"]
-    saw = {"limits": seen(read, here + "/../limits"), "beside": seen(read, here + "/../../v/limits"),
-           "by its name": seen(read, HOST["place"] + "/volumes/v/limits"), "all": seen(os.listdir, HOST["place"] + "/volumes"),
-           "lock": seen(append, here + "/../lock"), "snapshots": seen(os.mkdir, here + "/../snapshots/mine")}
+    saw = {"limits": seen(read, here + "/../limits"),
+           "beside": seen(read, here + "/../../v/limits"),
+           "by its name": seen(read, HOST["place"] + "/volumes/v/limits"),
+           "all": seen(os.listdir, HOST["place"] + "/volumes"),
+           "lock": seen(append, here + "/../lock"),
+           "snapshots": seen(os.mkdir, here + "/../snapshots/mine")}
     for root in ("", "/proc/self/root", "/proc/1/root", "/proc/self/cwd/..", here + "/.."):
         try:
             found = os.listdir(root + "/dev/shm")

@@ -38,7 +38,8 @@ def attack():
     """No new privileges (39), a filter (21), no capabilities: as before."""
     status, said = run_from_memory("/usr/bin/cat", HOST["secret"])
     word = "success" if status == 0 else "ENOENT" if b"No such file" in said else "EACCES"
-    held = run_from_memory(sys.executable, "-I", "-c", LOOK)[1].split() == [b"1", b"2", b"0", b"False"]
+    held = run_from_memory(sys.executable, "-I", "-c",
+                           LOOK)[1].split() == [b"1", b"2", b"0", b"False"]
     return {"secret": word, "status": "confined" if held else "free"}
 
 

@@ -1,4 +1,5 @@
-# attack: uses up what the kernel holds for its user in signals and timers, so that others have none; pins memory
+# attack: uses up what the kernel holds for its user in signals and timers, so that others have
+#     none; pins memory
 # rows: 47
 # expect: DENY(bounded)
 # isolation: full light landlock
@@ -15,7 +16,8 @@ def signals():
     number = signal.SIGRTMIN
     signal.pthread_sigmask(signal.SIG_BLOCK, [number])
     info = (ctypes.c_int * 32)(int(number), 0, -1)
-    return all(raw("rt_sigqueueinfo", os.getpid(), int(number), info) == "success" for _ in range(MANY))
+    return all(raw("rt_sigqueueinfo", os.getpid(), int(number), info) == "success"
+               for _ in range(MANY))
 
 
 def timers():
@@ -33,7 +35,8 @@ def memory():
 
 
 def attack(kind):
-    return in_child(lambda: "without end" if {"signals": signals, "timers": timers, "memory": memory}[kind]()
+    return in_child(lambda: "without end" if {"signals": signals, "timers": timers,
+                                              "memory": memory}[kind]()
                     else "bounded")
 
 
@@ -45,5 +48,6 @@ def twin():
         import mmap
         place = mmap.mmap(-1, 4096)
         at = ctypes.addressof(ctypes.c_char.from_buffer(place))
-        return "success" if signals() and timers() and raw("mlock", at, 4096) == "success" else "refused"
+        return ("success" if signals() and timers() and raw("mlock", at, 4096) == "success"
+                else "refused")
     return in_child(some)

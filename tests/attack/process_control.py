@@ -8,7 +8,8 @@
 
 def attack():
     return {"no_new_privs off": raw("prctl", 38, 0, 0, 0, 0) if HOST["level"] else "success",
-            "dumpable": raw("prctl", 4, 1, 0, 0, 0), "ptracer": raw("prctl", 0x59616d61, -1, 0, 0, 0),
+            "dumpable": raw("prctl", 4, 1, 0, 0, 0),
+            "ptracer": raw("prctl", 0x59616d61, -1, 0, 0, 0),
             "mm": raw("prctl", 35, 1, 4096, 0, 0), "securebits": raw("prctl", 28, 0, 0, 0, 0)}
 
 

@@ -1,4 +1,5 @@
-# attack: the escapes from CPython's own sandboxes: subclasses, frames, code objects, gc, ctypes, loaders
+# attack: the escapes from CPython's own sandboxes: subclasses, frames, code objects, gc, ctypes,
+#     loaders
 # rows: 1
 # expect: DENY(FileNotFoundError|ENOENT|EACCES|PermissionError|nothing|deceived)
 # isolation: full light landlock
@@ -76,7 +77,8 @@ def attack():
         except Exception as e:
             said = e.stderr if type(e).__name__ == "CalledProcessError" else b""
             return "FileNotFoundError" if b"No such file" in said \
-                else "PermissionError" if b"Permission denied" in said else "%s: %s" % (type(e).__name__, e)
+                else "PermissionError" if b"Permission denied" in said else "%s: %s" % (
+                type(e).__name__, e)
     return {way.__name__: tried(way) for way in (subclasses, warped_globals, host_frames, heap,
                                                  own_code, library, stream, program)}
 

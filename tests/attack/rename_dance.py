@@ -7,7 +7,8 @@
 
 
 def attack():
-    here = "/usr" if HOST["level"] else HOST["home"] + "/a"     # outside, root must not do it to /usr
+    # outside, root must not do it to /usr
+    here = "/usr" if HOST["level"] else HOST["home"] + "/a"
     if not HOST["level"]:
         os.mkdir(here)
 

@@ -1,4 +1,5 @@
-# attack: says a valid message once more: a call that is open, one that is answered, a result of before
+# attack: says a valid message once more: a call that is open, one that is answered, a result of
+#     before
 # rows: 79
 # expect: KILL(protocol)
 # expect result: INERT(ok)
@@ -12,7 +13,7 @@
 def attack(kind):
     call = frame(CALL, 7000, b'{"name": "llm_query"}', parts(b"x"))
     if kind == "answered":
-        """Each is a new call, counted and answered; nobody here waits for the answers."""
+        """Each is a new call, counted and answered; this code does not wait for the answers."""
         for _ in range(20):
             say(call)
             time.sleep(0.02)

@@ -6,8 +6,9 @@
 
 
 def send(fds):
-    """With a byte of what the guest says anyway: that it is ready. A kernel before Linux 6.16 cannot refuse
-    them; then they are dropped, and the host's table of descriptors is what the driver looks at."""
+    """With a byte of what the guest says anyway: that it is ready. A kernel before Linux 6.16
+    cannot refuse them; then they are dropped, and the host's table of descriptors is what the
+    driver looks at."""
     link = guest()["state"].link
     with socket.socket(fileno=os.dup(3)) as channel:
         try:

@@ -1,4 +1,5 @@
-# attack: makes programs of its own that would run as their owner or with capabilities, by every call that sets modes
+# attack: makes programs of its own that would run as their owner or with capabilities, by every
+#     call that sets modes
 # rows: 19
 # expect: INERT(unchanged|EPERM|EACCES|ENOTSUP|EINVAL)
 # isolation: full light landlock
@@ -20,7 +21,8 @@ def make(path, how):
     if how == "chmod":
         os.chmod(path, 0o6755)
     if how == "capabilities":       # all of them, permitted and effective: struct vfs_cap_data
-        os.setxattr(path, "security.capability", struct.pack("<5I", 0x02000001, 0xffffffff, 0, 0xffffffff, 0))
+        os.setxattr(path, "security.capability",
+                    struct.pack("<5I", 0x02000001, 0xffffffff, 0, 0xffffffff, 0))
 
 
 def run(how):
@@ -36,7 +38,8 @@ def run(how):
 
 
 def attack():
-    """Its owner is the guest itself: that the bits are worth nothing shows where they would be somebody else's."""
+    """The guest owns the file itself; the other attack shows that the bits have no effect on files
+    of another owner."""
     return {how: run(how) for how in ("open", "chmod", "capabilities")}
 
 

@@ -1,4 +1,5 @@
-# attack: takes from what the kernel keeps for all users of the machine: pipes' sizes, merged pages, huge pages, notes, filters
+# attack: takes from what the kernel keeps for all users of the machine: pipes' sizes, merged pages,
+#     huge pages, notes, filters
 # rows: 114
 # expect: DENY(EPERM|ENOSYS|bounded)
 # isolation: full light landlock
@@ -22,13 +23,16 @@ def attack():
     page = (ctypes.addressof(place) + 4095) & ~4095
     ret = (ctypes.c_uint64 * 1)(0x6 | 0x7fff0000 << 32)
     program = (ctypes.c_uint64 * 2)(1, ctypes.addressof(ret))
-    return {"pipe's size": pipes(), "vmsplice": raw(278, writer, vector, 1, 0), "tee": raw(276, reader, writer, 1, 2),
+    return {"pipe's size": pipes(), "vmsplice": raw(278, writer, vector, 1, 0),
+            "tee": raw(276, reader, writer, 1, 2),
             "notes in a pipe": raw(293, place, 0o200), "merged pages": raw(28, page, 4096, 12),
-            "paged out": raw(28, page, 4096, 21), "huge pages": raw("mmap", 0, 2 << 20, 3, 0x40022, -1, 0),
+            "paged out": raw(28, page, 4096, 21),
+            "huge pages": raw("mmap", 0, 2 << 20, 3, 0x40022, -1, 0),
             "huge file": raw("memfd_create", b"x", 4), "all processors": raw(324, 1, 0, 0),
             "interrupts": raw(324, 2, 0, 0), "own filter": in_child(raw, "seccomp", 1, 0, program),
             "own filter, prctl": in_child(raw, "prctl", 22, 2, program, 0, 0),
-            "names of maps": raw("prctl", 0x53564d41, 0, page, 4096, b"x"), "aio": raw(206, 8, place),
+            "names of maps": raw("prctl", 0x53564d41, 0, page, 4096, b"x"),
+            "aio": raw(206, 8, place),
             "lease": raw(72, reader, 1024, 0), "notes of files": raw(72, reader, 1026, 1),
             "clone, parent": raw("clone", 0x8000 | 17, None, None, None, None),
             "clone, io": raw("clone", 0x80000000 | 17, None, None, None, None)}
@@ -42,7 +46,8 @@ def fork_and_share():
     if subprocess.run(["/bin/sh", "-c", "exit 3"], stdin=subprocess.DEVNULL).returncode != 3:
         return "no subprocess"
     ours, theirs = multiprocessing.get_context("fork").Pipe()
-    child = multiprocessing.get_context("fork").Process(target=lambda: (shared.__setitem__(0, 7), theirs.send("x")))
+    child = multiprocessing.get_context("fork").Process(
+        target=lambda: (shared.__setitem__(0, 7), theirs.send("x")))
     child.start()
     heard = ours.recv()
     child.join()
@@ -77,7 +82,8 @@ def wait_for_things():
     async def run():
         process = await asyncio.create_subprocess_exec("/bin/cat", stdin=-1, stdout=-1)
         out, _ = await process.communicate(b"hello")
-        return out, await asyncio.to_thread(threading.get_ident) if sys.version_info >= (3, 9) else 1
+        return (out, await asyncio.to_thread(threading.get_ident) if sys.version_info >= (3, 9)
+                else 1)
     one, two = socket.socketpair()
     two.send(b"x")
     with selectors.DefaultSelector() as selector:
@@ -96,9 +102,11 @@ def packages():
         return None
     array = numpy.ones(4 << 20)
     frame = pandas.DataFrame({"a": [1, 2, 1], "b": [1.0, 2.0, 3.0]})
-    return None if array.sum() == 4 << 20 and frame.groupby("a").b.sum()[1] == 4 else "numbers are wrong"
+    return (None if array.sum() == 4 << 20 and frame.groupby("a").b.sum()[1] == 4
+            else "numbers are wrong")
 
 
 def twin():
     """What the standard library and the usual packages do with the same calls."""
-    return next(filter(None, (part() for part in (fork_and_share, files_and_locks, wait_for_things, packages))), "success")
+    return next(filter(None, (part() for part in (fork_and_share, files_and_locks, wait_for_things,
+                                                  packages))), "success")

@@ -1,4 +1,5 @@
-# attack: sends storms of signals to itself, stops itself, stops and kills the process that watches over it
+# attack: sends storms of signals to itself, stops itself, stops and kills the process that watches
+#     over it
 # rows: 65
 # expect: KILL(timeout|signal)
 # expect init: DENY(EPERM) or KILL(SandboxLost)

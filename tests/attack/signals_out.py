@@ -1,4 +1,5 @@
-# attack: sends signals out of the sandbox in every way there is: kill, queues, pidfds, SIGIO of a socket, timers, groups
+# attack: sends signals out of the sandbox in every way there is: kill, queues, pidfds, SIGIO of a
+#     socket, timers, groups
 # rows: 65
 # expect: DENY(EPERM|ESRCH|EINVAL|ENOSYS|unheard)
 # isolation: full light landlock
@@ -39,13 +40,17 @@ def attack():
         event[4] = pid
         saw.update({
             "kill %d" % pid: raw(62, pid, SIGKILL), "its group %d" % pid: raw(62, -pid, SIGKILL),
-            "tkill %d" % pid: raw(200, pid, SIGKILL), "tgkill %d" % pid: raw(234, pid, pid, SIGKILL),
+            "tkill %d" % pid: raw(200, pid, SIGKILL),
+            "tgkill %d" % pid: raw(234, pid, pid, SIGKILL),
             "queue %d" % pid: raw("rt_sigqueueinfo", pid, SIGKILL, info),
             "thread's queue %d" % pid: raw(297, pid, pid, SIGKILL, info),
             "timer %d" % pid: raw("timer_create", 1, event, ctypes.byref(ctypes.c_int())),
-            "pidfd %d" % pid: by_pidfd(pid), "limit %d" % pid: raw(302, pid, 0, (ctypes.c_uint64 * 2)(), None),
-            "socket %d" % pid: by_socket(pid, None), "socket's group %d" % pid: by_socket(-pid, None),
-            "socket's thread %d" % pid: by_socket(pid, 0), "socket's process %d" % pid: by_socket(pid, 1)})
+            "pidfd %d" % pid: by_pidfd(pid),
+            "limit %d" % pid: raw(302, pid, 0, (ctypes.c_uint64 * 2)(), None),
+            "socket %d" % pid: by_socket(pid, None),
+            "socket's group %d" % pid: by_socket(-pid, None),
+            "socket's thread %d" % pid: by_socket(pid, 0),
+            "socket's process %d" % pid: by_socket(pid, 1)})
     return saw
 
 

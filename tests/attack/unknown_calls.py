@@ -7,7 +7,8 @@
 
 
 def attack():
-    return {str(number): raw(number, 0, 0, 0, 0, 0, 0) for number in [*range(475, 601), 1000, 100000]}
+    return {str(number): raw(number, 0, 0, 0, 0, 0, 0)
+            for number in [*range(475, 601), 1000, 100000]}
 
 
 def twin():

@@ -17,7 +17,8 @@ def attack():
     waits = select.poll()
     waits.register(channel, select.POLLOUT)
     for ident in range(1 << 40, (1 << 40) + CALLS, 100):
-        rest = b"".join(frame(CALL, ident + i, b'{"name": "none"}', parts(b"{}")) for i in range(100))
+        rest = b"".join(frame(CALL, ident + i, b'{"name": "none"}', parts(b"{}"))
+                        for i in range(100))
         while rest:
             if not waits.poll(SILENCE_MS):
                 return "held"
@@ -36,4 +37,5 @@ def twin():
         link.begin(ident, waiter, {"name": "none"}, [b"x"])
     for waiter in waiters.values():
         link.wait(waiter, lambda: waiter.frame is not None)
-    return "success" if all(b"no function" in waiter.frame[0] for waiter in waiters.values()) else "none"
+    return ("success" if all(b"no function" in waiter.frame[0] for waiter in waiters.values())
+            else "none")

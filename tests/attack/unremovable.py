@@ -1,4 +1,5 @@
-# attack: leaves directories that are hard to remove: deeper than a path is long, not to be listed, with hostile names
+# attack: leaves directories that are hard to remove: deeper than a path is long, not to be listed,
+#     with hostile names
 # rows: 23
 # expect: CONTAIN(left)
 # isolation: full light landlock
@@ -7,7 +8,8 @@
 
 
 def deep():
-    """2,000 below each other: no path leads to the last, and few processes may have as many descriptors."""
+    """2,000 below each other: no path leads to the last, and few processes may have as many
+    descriptors."""
     for _ in range(2000):
         os.mkdir("d" * 60, 0o700)
         os.chdir("d" * 60)
@@ -24,8 +26,8 @@ def modes():
 
 
 def names():
-    """As a program that reads names line by line, or as words, would not want them; numbers are what the
-    host may want for itself."""
+    """As a program that reads names line by line, or as words, would not want them; numbers are
+    what the host may want for itself."""
     for name in (b"-rf", b"a\nb", b"\xff\xfe", b" ", b"*", b"$(id)", b"x" * 255, b"1", b"2", b"3"):
         os.makedirs(os.path.join(name, b"inner", name))
         write(os.path.join(name, b"inner", b"file"))

@@ -20,7 +20,8 @@ def message(text):
 def every_call(fd, other, flags):
     sent, got, many = message(b"x"), message(b""), message(b"x")
     space = ctypes.create_string_buffer(8)
-    return {"sendto": raw("sendto", fd, b"x", 1, flags, None, 0), "sendmsg": raw("sendmsg", fd, sent[0], flags),
+    return {"sendto": raw("sendto", fd, b"x", 1, flags, None, 0),
+            "sendmsg": raw("sendmsg", fd, sent[0], flags),
             "sendmmsg": raw("sendmmsg", fd, many[0], 1, flags),
             "recvfrom": raw("recvfrom", other, space, 1, flags, None, None),
             "recvmsg": raw("recvmsg", other, got[0], flags),

@@ -12,7 +12,8 @@ def attack():
 
     def clone():
         libc.syscall.restype = ctypes.c_long
-        pid = libc.syscall(ctypes.c_long(NR["clone"]), ctypes.c_long(0x10000000 | 17), None, None, None, None)
+        pid = libc.syscall(ctypes.c_long(NR["clone"]), ctypes.c_long(0x10000000 | 17), None, None,
+                           None, None)
         if pid == 0:
             os._exit(0)
         return "success" if pid > 0 else errno.errorcode[ctypes.get_errno()]

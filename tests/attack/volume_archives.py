@@ -28,9 +28,11 @@ def host(tool):
     for name in ("bomb.zip", "out.tar.gz"):
         word = tool("get", "v", name)
         got = os.path.join(tool.to, name)
-        saw[name] = "a file" if word == "success" and os.path.getsize(got) < 1 << 20 and sorted(os.listdir(tool.to)) == [name] else word
+        saw[name] = ("a file" if word == "success" and os.path.getsize(got) < 1 << 20
+                     and sorted(os.listdir(tool.to)) == [name] else word)
         os.unlink(got)
-    for words in (("snapshot", "v", "s"), ("restore", "v", "s"), ("put", "v", "/etc/hostname", "again.zip")):
+    for words in (("snapshot", "v", "s"), ("restore", "v", "s"),
+                  ("put", "v", "/etc/hostname", "again.zip")):
         saw[words[0]] = "allowed" if tool(*words) == "success" else "broken"
     return saw
 

@@ -16,9 +16,11 @@ def attack():
 
 
 def host(tool):
-    saw = {path: tool("get", "v", path, "-") for path in ("artifacts/report.json", "fifo", "socket")}
+    saw = {path: tool("get", "v", path, "-")
+           for path in ("artifacts/report.json", "fifo", "socket")}
     saw["put"] = tool("put", "v", "/etc/hostname", "fifo")
-    for words in (("get", "v", "artifacts", "got"), ("tree", "v"), ("du", "v"), ("snapshot", "v", "s"), ("restore", "v", "s"), ("rm", "v")):
+    for words in (("get", "v", "artifacts", "got"), ("tree", "v"), ("du", "v"),
+                  ("snapshot", "v", "s"), ("restore", "v", "s"), ("rm", "v")):
         saw[" ".join(words)] = "allowed" if tool(*words) == "success" else "broken"
     return saw
 

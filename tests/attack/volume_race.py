@@ -1,4 +1,5 @@
-# attack: exchanges a directory of its volume for a link to the host's, again and again, while the host walks, reads, copies and writes there
+# attack: exchanges a directory of its volume for a link to the host's, again and again, while the
+#     host walks, reads, copies and writes there
 # rows: 5
 # expect: DENY(made|refused|failed|allowed)
 # isolation: full light landlock
@@ -23,7 +24,8 @@ def attack():
 def meanwhile(tool):
     """Any of these may fail, or do what they do to the directory; none touches the other."""
     saw = {}
-    for words in (("get", "v", "d/secret", "-"), ("get", "v", "d", "got%d" % time_ns()), ("put", "v", "/etc/hostname", "d/new"),
+    for words in (("get", "v", "d/secret", "-"), ("get", "v", "d", "got%d" % time_ns()),
+                  ("put", "v", "/etc/hostname", "d/new"),
                   ("tree", "v"), ("du", "v"), ("rm", "v", "d/new")):
         word = tool(*words)
         saw[words[0]] = "allowed" if word == "success" else word

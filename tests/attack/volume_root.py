@@ -1,4 +1,4 @@
-# attack: replaces the root of its volume by a link; then somebody outside does (CVE-2024-42472)
+# attack: replaces the root of its volume by a link; then a program outside does (CVE-2024-42472)
 # rows: 6
 # expect: DENY(EBUSY|EROFS|EACCES|EPERM|EXDEV|ENOTEMPTY|EEXIST|refused|allowed)
 # isolation: full light landlock
@@ -9,8 +9,10 @@
 
 def attack():
     here = os.environ["DROSTE_VOLUME"]
-    saw = {"rename": seen(os.rename, here, here + "-other"), "rename up": seen(os.rename, here, os.path.dirname(here) + "/other"),
-           "rmdir": seen(os.rmdir, here), "symlink": seen(os.symlink, os.path.dirname(HOST["secret"]), here),
+    saw = {"rename": seen(os.rename, here, here + "-other"),
+           "rename up": seen(os.rename, here, os.path.dirname(here) + "/other"),
+           "rmdir": seen(os.rmdir, here), "symlink":
+           seen(os.symlink, os.path.dirname(HOST["secret"]), here),
            "into itself": raw("mount", (TMP).encode(), here.encode(), None, 0x1000, None)}
     if here == "/data":         # the same, bound at a second place
         saw["memory"] = seen(os.rename, "/home/daytona/memory", "/home/daytona/other")
@@ -22,16 +24,20 @@ def host(tool):
     place = os.path.join(tool.root, "v")
     os.rename(place, place + "-kept")
     os.symlink(os.path.join(os.path.dirname(tool.root), "home"), place)
-    saw = {"exec": tool("-c", "1", "--volume-name", "v", command="exec"), "ls": tool("ls", "v"), "get": tool("get", "v", "secret", "-"),
-           "put": tool("put", "v", "/etc/hostname", "x"), "rm": tool("rm", "v"), "snapshot": tool("snapshot", "v", "s")}
+    saw = {"exec": tool("-c", "1", "--volume-name", "v", command="exec"), "ls": tool("ls", "v"),
+           "get": tool("get", "v", "secret", "-"),
+           "put": tool("put", "v", "/etc/hostname", "x"), "rm": tool("rm", "v"),
+           "snapshot": tool("snapshot", "v", "s")}
     os.unlink(place)
     os.rename(place + "-kept", place)
     os.rename(place + "/data", place + "/kept")
     os.symlink(os.path.join(os.path.dirname(tool.root), "home"), place + "/data")
-    saw.update({"exec of data": tool("-c", "1", "--volume-name", "v", command="exec"), "ls of data": tool("ls", "v")})
+    saw.update({"exec of data": tool("-c", "1", "--volume-name", "v", command="exec"),
+                "ls of data": tool("ls", "v")})
     os.unlink(place + "/data")
     os.rename(place + "/kept", place + "/data")
-    saw["as it was"] = "allowed" if tool("-c", "1", "--volume-name", "v", command="exec") == "success" else "broken"
+    saw["as it was"] = "allowed" if tool("-c", "1", "--volume-name", "v",
+                                         command="exec") == "success" else "broken"
     return saw
 
 

@@ -19,7 +19,7 @@ def attack():
 
 
 def meanwhile(tool):
-    """It may be shorter than it was, or gone; nobody dies of it (SIGBUS), nor waits."""
+    """The file may be shorter than before, or gone; no reader dies of it (SIGBUS) or blocks."""
     saw = {}
     for words in (("get", "v", "f"), ("get", "v", ".", "all"), ("du", "v")):
         word = tool(*words)

@@ -1,4 +1,5 @@
-# attack: names volumes, snapshots and paths so that they lead elsewhere, run something or are not what they look like
+# attack: names volumes, snapshots and paths so that they lead elsewhere, run something or are not
+#     what they look like
 # rows: 98
 # expect: DENY(refused|allowed|none|error)
 # isolation: full light landlock
@@ -17,13 +18,15 @@ def attack():
         except OSError:
             text = "[error: too long]"
         saw["save %.20r" % path] = "error" if text.startswith("[error: ") else text
-        saw["workspace %.20r" % path] = "error" if path == "x" * 5000 or workspace_write(path, "x").startswith("[error: ") else "written"
+        saw["workspace %.20r" % path] = "error" if path == "x" * 5000 or workspace_write(
+            path, "x").startswith("[error: ") else "written"
     return saw
 
 
 def host(tool):
     import os
-    wrong = ["../x", "a/b", ".hidden", "-x", "%n", ";rm -rf .", "$(id)", "v\u0430", "x" * 10000, "a b", "v\n", "..", "."]
+    wrong = ["../x", "a/b", ".hidden", "-x", "%n", ";rm -rf .", "$(id)", "v\u0430", "x" * 10000,
+             "a b", "v\n", "..", "."]
     before, saw = sorted(os.listdir(tool.root)), {}
     for name in wrong:
         saw["exec %.12r" % name] = tool("-c", "1", "--volume-name=" + name, command="exec")
@@ -32,7 +35,8 @@ def host(tool):
         saw["rm %.12r" % name] = tool("rm", "--", name)
     saw["no name"] = tool("create", "")
     saw["made"] = "none" if sorted(os.listdir(tool.root)) == before else str(os.listdir(tool.root))
-    saw["a name"] = "allowed" if tool("create", "A-1_b.c") == "success" and tool("rm", "A-1_b.c") == "success" else "broken"
+    saw["a name"] = ("allowed" if tool("create", "A-1_b.c") == "success"
+                     and tool("rm", "A-1_b.c") == "success" else "broken")
     return saw
 
 

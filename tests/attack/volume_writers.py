@@ -1,4 +1,5 @@
-# attack: writes a volume beside another session that is killed (-9) in the middle of it, while the host exchanges files, and wants all of it
+# attack: writes a volume beside another session that is killed (-9) in the middle of it, while the
+#     host exchanges files, and wants all of it
 # rows: 30
 # expect: CONTAIN(made|refused|allowed|whole)
 # isolation: full light landlock
@@ -35,11 +36,13 @@ def meanwhile(tool):
     level = "full" if os.geteuid() == 0 else "auto"
     other = tool.start(WRITER, "--isolation", level)
     time.sleep(0.1)
-    saw = {"snapshot": tool("snapshot", "v", "s"), "restore": tool("restore", "v", "nothing"), "rm": tool("rm", "v")}
+    saw = {"snapshot": tool("snapshot", "v", "s"), "restore": tool("restore", "v", "nothing"),
+           "rm": tool("rm", "v")}
     os.kill(other.pid, signal.SIGKILL)
     other.wait()
     other.stdout.close()
-    saw["put"] = "allowed" if tool("put", "v", "/etc/hostname", "hostname") == "success" else "broken"
+    saw["put"] = ("allowed" if tool("put", "v", "/etc/hostname", "hostname") == "success"
+                  else "broken")
     return saw
 
 
@@ -54,8 +57,10 @@ def host(tool):
     tool("get", "v", "shared", "-")
     text = tool.out.decode()
     first = text.split(" ", 1)[0]
-    return {"snapshot": "allowed" if word == "success" else word, "the file": "whole" if text == (first + " ") * 30000 else "half"}
+    return {"snapshot": "allowed" if word == "success" else word,
+            "the file": "whole" if text == (first + " ") * 30000 else "half"}
 
 
 def twin():
-    return "success" if save_to_volume("mine", "x") == os.environ["DROSTE_VOLUME"] + "/mine" else "denied"
+    return ("success" if save_to_volume("mine", "x") == os.environ["DROSTE_VOLUME"] + "/mine"
+            else "denied")

@@ -1,4 +1,5 @@
-# attack: watches what others do with the shared /usr and with devices: inotify, dnotify, fanotify, leases, handles
+# attack: watches what others do with the shared /usr and with devices: inotify, dnotify, fanotify,
+#     leases, handles
 # rows: 28
 # expect: DENY(EPERM|EACCES|ENOSYS|EINVAL|nothing|EAGAIN)
 # isolation: full light landlock

@@ -1,4 +1,5 @@
-"""Adapters of the conformance suite for Prime and E2B: each starts the fake of its provider, and says what the provider has not."""
+"""Adapters of the conformance suite for Prime and E2B: each starts the fake of its provider, and
+says what the provider has not."""
 import atexit
 import os
 
@@ -11,14 +12,17 @@ FILES = "the machine does not see this one's files"
 LACKS = {
     "read": FILES,
     "processes": "nothing but the machine bounds them",
-    "with host": "the far end does not know whose host is gone; its limits in time end it, or droste env gc",
+    "with host":
+    "the far end does not know whose host is gone; its limits in time end it, or droste env gc",
     "files": WALL,
     "memory together": "the provider's machine is the bound, which is none of ours",
     "volume at once": "each session has a copy of its own, which is brought back after each cell",
     "volume watch": "a volume is measured when it is brought back",
     "workspace size": "the machine's disk is the bound of what is made of staged files",
     "tmp size": "the machine's disk is the bound",
-    "whole": "the machine is what ends all at once; on the fake's a process that is killed alone leaves the others",
+    "whole":
+    "the machine is what ends all at once; on the fake's a process that is killed alone leaves the "
+    "others",
 }
 
 
@@ -36,11 +40,13 @@ class Machine(Adapter):
             os.environ.update(Machine.fake.environment)
         super().__init__(text, settings)
         if os.geteuid() != 0:
-            self.lacks = {**self.lacks, "network": "only root can give the fake's sandboxes a network of their own"}
+            self.lacks = {**self.lacks, "network":
+                          "only root can give the fake's sandboxes a network of their own"}
 
 
 def register(name):
     lacks = dict(LACKS)
     if name == "e2b":
         lacks["cpus"] = "the template says how many"
-    ADAPTERS.register(type(name.title(), (Machine,), {"name": name, "word": "image", "lacks": lacks}))
+    ADAPTERS.register(type(name.title(), (Machine,),
+                           {"name": name, "word": "image", "lacks": lacks}))

@@ -1,5 +1,5 @@
-"""The fakes of Prime and E2B (tests/fakes) as programs of a test's own, and the environments of Python's in which the vendors' SDKs are
-(scripts/setup clouds)."""
+"""The fakes of Prime and E2B (tests/fakes) as programs of a test's own, and the environments of
+Python's in which the vendors' SDKs are (scripts/setup clouds)."""
 import json
 import os
 import subprocess
@@ -33,7 +33,8 @@ class Fake:
         return {"E2B_API_KEY": self.key, "E2B_API_URL": self.url, "E2B_SANDBOX_URL": self.url}
 
     def order(self, **asked):
-        request = urllib.request.Request(self.url + "/_fake", json.dumps(asked).encode(), method="POST")
+        request = urllib.request.Request(self.url + "/_fake", json.dumps(asked).encode(),
+                                         method="POST")
         with urllib.request.urlopen(request) as answer:
             return json.load(answer)
 
@@ -62,15 +63,19 @@ def missing():
 
 
 def run_sdk(name, fake):
-    """Runs sdk_NAME.py with the vendor's SDK against a fake; what it says. Skips by name where there is no SDK."""
+    """Runs sdk_NAME.py with the vendor's SDK against a fake; what it says. Skips by name where
+    there is no SDK."""
     place = os.path.join(ROOT, BUILD, "clouds-e2b" if name == "e2b" else "clouds")
     if not os.path.exists(place + "/bin/python"):
         pytest.skip("the SDK of %s could not be had (scripts/setup clouds)" % name)
     home = os.path.join(ROOT, BUILD)
     script = os.path.join(ROOT, "tests", "clouds", "sdk_%s.py" % name)
-    done = subprocess.run(["timeout", "-s", "ABRT", "480", place + "/bin/python", "-X", "faulthandler", script], text=True,
-                          capture_output=True, env={"PATH": "/usr/bin:/bin", "HOME": home, **fake.environment})
-    assert done.returncode == 0, "%s%s\nand the fake heard: %s" % (done.stdout, done.stderr[-4000:], fake.state()["requests"][-40:])
+    done = subprocess.run(["timeout", "-s", "ABRT", "480", place + "/bin/python", "-X",
+                           "faulthandler", script], text=True,
+                          capture_output=True,
+                          env={"PATH": "/usr/bin:/bin", "HOME": home, **fake.environment})
+    assert done.returncode == 0, "%s%s\nand the fake heard: %s" % (done.stdout, done.stderr[-4000:],
+                                                                   fake.state()["requests"][-40:])
     return done.stdout
 
 

@@ -1,4 +1,5 @@
-"""Daytona for the conformance suite: pytest tests/session --adapter=tests/clouds/daytona_adapter.py --environment daytona
+"""Daytona for the conformance suite: pytest tests/session --adapter=tests/clouds/daytona_adapter.py
+--environment daytona
 
 Starts the fake (tests/fakes/daytona.py) with the first session, and ends it with the process."""
 import os
@@ -31,10 +32,13 @@ class Daytona(Adapter):
         "volume links": "Daytona's volumes are buckets, which hold files alone",
         "workspace size": "Daytona bounds the disk of a sandbox alone",
         "read": "the sandbox is on another machine",
-        "memory together": "Daytona gives a sandbox its memory by the gigabyte, and an image it is for",
+        "memory together":
+        "Daytona gives a sandbox its memory by the gigabyte, and an image it is for",
         "processes": "Daytona has no limit for processes",
         "cpus": "Daytona gives a sandbox whole processors, and an image they are for",
-        "with host": "the far end does not know whose host is gone; its limits end it, or the next session's host",
+        "with host":
+        "the far end does not know whose host is gone; its limits end it, or the next session's "
+        "host",
         "tmp size": "Daytona bounds the disk of a sandbox alone",
     }
 

@@ -1,5 +1,5 @@
-"""The fake of Daytona (tests/fakes/daytona.py) as a program of a test's own, and the environment of Python's in which the
-vendor's SDK is (scripts/setup clouds)."""
+"""The fake of Daytona (tests/fakes/daytona.py) as a program of a test's own, and the environment of
+Python's in which the vendor's SDK is (scripts/setup clouds)."""
 import atexit
 import json
 import os
@@ -16,8 +16,10 @@ SDK = os.path.join(ROOT, os.environ.get("BUILD", "build"), "clouds", "bin", "pyt
 
 def missing():
     """Why the fake cannot run here; None where it can."""
-    tried = subprocess.run(["/usr/bin/python3", "-c", "import aiohttp, sys; sys.path.insert(0, %r)\n"
-                            "import daytona_sandbox; print(daytona_sandbox.missing() or '')" % os.path.dirname(FAKE)],
+    tried = subprocess.run(["/usr/bin/python3", "-c",
+                            "import aiohttp, sys; sys.path.insert(0, %r)\n"
+                            "import daytona_sandbox; print(daytona_sandbox.missing() or '')"
+                            % os.path.dirname(FAKE)],
                            capture_output=True, text=True)
     if tried.returncode != 0:
         return "aiohttp is not installed (scripts/setup tests)"
@@ -26,7 +28,8 @@ def missing():
 
 def sdk_missing():
     """Why the vendor's SDK is not here; None where it is."""
-    found = os.path.exists(SDK) and subprocess.run([SDK, "-c", "import daytona"], capture_output=True).returncode == 0
+    found = os.path.exists(SDK) and subprocess.run([SDK, "-c", "import daytona"],
+                                                   capture_output=True).returncode == 0
     return None if found else "the package daytona could not be had (scripts/setup clouds)"
 
 
@@ -34,7 +37,8 @@ class Fake:
     """A fake that runs, and what it is told to do wrong."""
 
     def __init__(self, *options):
-        self.process = subprocess.Popen(["/usr/bin/python3", FAKE, *options], text=True, stdin=subprocess.PIPE,
+        self.process = subprocess.Popen(["/usr/bin/python3", FAKE, *options], text=True,
+                                        stdin=subprocess.PIPE,
                                         stdout=subprocess.PIPE)
         self.url = self.process.stdout.readline().strip()
         assert self.url, "the fake of Daytona does not start"
@@ -46,7 +50,8 @@ class Fake:
         return {"DAYTONA_API_URL": self.url + "/api", "DAYTONA_API_KEY": KEY}
 
     def order(self, what, body):
-        request = urllib.request.Request("%s/_fake/%s" % (self.url, what), json.dumps(body).encode(), method="POST")
+        request = urllib.request.Request("%s/_fake/%s" % (self.url, what),
+                                         json.dumps(body).encode(), method="POST")
         with urllib.request.urlopen(request) as answer:
             return json.load(answer)
 

@@ -1,4 +1,5 @@
-"""The conformance suite on E2B, against the fake: pytest tests/session --adapter=tests/clouds/e2b_adapter.py --environment e2b"""
+"""The conformance suite on E2B, against the fake: pytest tests/session
+--adapter=tests/clouds/e2b_adapter.py --environment e2b"""
 import os
 import sys
 

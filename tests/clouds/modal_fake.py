@@ -1,5 +1,6 @@
-"""The fake Modal (tests/fakes/modal_server.py) as an object: started, given orders, ended. It and the SDK need the environment
-of Python's that `scripts/setup clouds` makes; without it, what needs one is skipped by name."""
+"""The fake Modal (tests/fakes/modal_server.py) as an object: started, given orders, ended. It and
+the SDK need the environment of Python's that `scripts/setup clouds` makes; without it, what needs
+one is skipped by name."""
 import functools
 import json
 import os
@@ -18,7 +19,8 @@ def missing():
     if not os.path.exists(PYTHON):
         return "scripts/setup clouds has not got the package modal"
     found = subprocess.run([PYTHON, "-c", "import modal"], capture_output=True, text=True)
-    return None if found.returncode == 0 else "the package modal cannot be imported: " + found.stderr.strip()[-200:]
+    return (None if found.returncode == 0 else "the package modal cannot be imported: "
+            + found.stderr.strip()[-200:])
 
 
 class Fake:
@@ -26,16 +28,19 @@ class Fake:
 
     def __init__(self):
         self.directory = tempfile.mkdtemp(prefix="droste-modal-")
-        self.process = subprocess.Popen([PYTHON, os.path.join(ROOT, "tests", "fakes", "modal_server.py"), self.directory],
-                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(
+            [PYTHON, os.path.join(ROOT, "tests", "fakes", "modal_server.py"), self.directory],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         said = json.loads(self.process.stdout.readline())
         self.server, self.router, self.isolated = said["server"], said["router"], said["isolated"]
 
     @property
     def environment(self):
         """The variables by which the SDK finds it, and nothing of the user's own configuration."""
-        return {"MODAL_SERVER_URL": "http://127.0.0.1:%d" % self.server, "MODAL_TOKEN_ID": TOKEN, "MODAL_TOKEN_SECRET": SECRET,
-                "MODAL_CONFIG_PATH": os.path.join(self.directory, "none.toml"), "DROSTE_MODAL_PYTHON": PYTHON}
+        return {"MODAL_SERVER_URL": "http://127.0.0.1:%d" % self.server, "MODAL_TOKEN_ID": TOKEN,
+                "MODAL_TOKEN_SECRET": SECRET,
+                "MODAL_CONFIG_PATH": os.path.join(self.directory, "none.toml"),
+                "DROSTE_MODAL_PYTHON": PYTHON}
 
     def __getattr__(self, name):
         if name.startswith("_"):
@@ -43,8 +48,10 @@ class Fake:
 
         def order(*words, **more):
             if words:
-                more = {**dict(zip({"fail": ["name"], "cut_after": ["numbers"], "finish": ["status", "exception"],
-                                    "router_at": ["url"], "tokens": ["seconds"], "commits": ["seconds"]}.get(name, []), words)), **more}
+                more = {**dict(zip({"fail": ["name"], "cut_after": ["numbers"],
+                                    "finish": ["status", "exception"],
+                                    "router_at": ["url"], "tokens": ["seconds"],
+                                    "commits": ["seconds"]}.get(name, []), words)), **more}
             self.process.stdin.write(json.dumps({"do": name, **more}) + "\n")
             self.process.stdin.flush()
             reply = json.loads(self.process.stdout.readline())

@@ -1,4 +1,5 @@
-"""The conformance suite on Prime, against the fake: pytest tests/session --adapter=tests/clouds/prime_adapter.py --environment prime"""
+"""The conformance suite on Prime, against the fake: pytest tests/session
+--adapter=tests/clouds/prime_adapter.py --environment prime"""
 import os
 import sys
 

@@ -1,9 +1,11 @@
-"""Drives the fake Daytona through a sandbox's whole life by the vendor's own SDK. Runs in the environment of Python's that
-has the SDK (scripts/setup clouds); DAYTONA_API_URL and DAYTONA_API_KEY say where. Fails by an assertion."""
+"""Drives the fake Daytona through a sandbox's whole life by the vendor's own SDK. Runs in the
+environment of Python's that has the SDK (scripts/setup clouds); DAYTONA_API_URL and DAYTONA_API_KEY
+say where. Fails by an assertion."""
 import json
 import sys
 
-from daytona import (CreateSandboxFromImageParams, CreateSandboxFromSnapshotParams, Daytona, DaytonaConfig, DaytonaError,
+from daytona import (CreateSandboxFromImageParams, CreateSandboxFromSnapshotParams, Daytona,
+                     DaytonaConfig, DaytonaError,
                      ListSandboxesQuery, Resources, VolumeMount)
 from daytona.common.pty import PtySize
 
@@ -20,7 +22,8 @@ def refused(status, call):
 def terminal(sandbox):
     """A shell on a real terminal, by both ways to it."""
     said = bytearray()
-    pty = sandbox.process.create_pty_session("one", cwd="/tmp", envs={"WORD": "stays"}, pty_size=PtySize(rows=30, cols=100))
+    pty = sandbox.process.create_pty_session("one", cwd="/tmp", envs={"WORD": "stays"},
+                                             pty_size=PtySize(rows=30, cols=100))
     assert "one" in [s.id for s in sandbox.process.list_pty_sessions()]
     assert sandbox.process.get_pty_session_info("one").active
     pty.send_input("stty size; tty; echo $WORD $PWD\n")
@@ -45,7 +48,8 @@ def files(sandbox):
     sandbox.fs.create_folder("deep/er", "755")
     sandbox.fs.upload_file(data, "deep/er/all.bin")
     assert sandbox.fs.download_file("deep/er/all.bin") == data
-    assert [(f.name, f.size, f.is_dir) for f in sandbox.fs.list_files("deep/er")] == [("all.bin", len(data), False)]
+    assert [(f.name, f.size, f.is_dir)
+            for f in sandbox.fs.list_files("deep/er")] == [("all.bin", len(data), False)]
     assert sandbox.fs.get_file_info("deep/er/all.bin").size == len(data)
     sandbox.fs.delete_file("deep", recursive=True)
     assert sandbox.process.exec("ls deep").exit_code != 0
@@ -56,15 +60,20 @@ def life(daytona):
     while daytona.volume.get("kept").state != "ready":
         pass
     params = CreateSandboxFromImageParams(
-        name="by-sdk", image="python:3.12-slim", labels={"of": "sdk"}, env_vars={"SHOWN": "yes"}, auto_stop_interval=5,
-        auto_delete_interval=-1, ttl_minutes=60, network_block_all=True, resources=Resources(cpu=2, memory=2, disk=5),
-        volumes=[VolumeMount(volume_id=volume.id, mount_path="/home/daytona/memory", subpath="part")])
+        name="by-sdk", image="python:3.12-slim", labels={"of": "sdk"}, env_vars={"SHOWN": "yes"},
+        auto_stop_interval=5,
+        auto_delete_interval=-1, ttl_minutes=60, network_block_all=True,
+        resources=Resources(cpu=2, memory=2, disk=5),
+        volumes=[VolumeMount(volume_id=volume.id, mount_path="/home/daytona/memory",
+                             subpath="part")])
     sandbox = daytona.create(params, timeout=0)       # the SDK would wait for a minute
     assert sandbox.state == "started" and (sandbox.cpu, sandbox.memory, sandbox.disk) == (2, 2, 5)
     refused(409, lambda: daytona.create(params))
     assert sandbox.get_work_dir() == "/home/daytona"
-    done = sandbox.process.exec("echo $SHOWN; id -u; ls -d /home/*; wc -l </proc/net/dev; echo kept > memory/file")
-    assert done.exit_code == 0 and done.result.split() == ["yes", "21000", "/home/daytona", "3"], done.result
+    done = sandbox.process.exec(
+        "echo $SHOWN; id -u; ls -d /home/*; wc -l </proc/net/dev; echo kept > memory/file")
+    assert done.exit_code == 0 and done.result.split() == ["yes", "21000", "/home/daytona",
+                                                           "3"], done.result
     terminal(sandbox)
     files(sandbox)
     assert daytona.get("by-sdk").id == sandbox.id

@@ -1,5 +1,5 @@
-"""The whole life of a sandbox by E2B's own SDK (e2b): run by test_e2b.py against tests/fakes/e2b.py, which so has what the SDK asks for and
-not what our client would like."""
+"""The whole life of a sandbox by E2B's own SDK (e2b): run by test_e2b.py against
+tests/fakes/e2b.py, which so has what the SDK asks for and not what our client would like."""
 import json
 import os
 import urllib.request
@@ -9,10 +9,12 @@ from e2b.exceptions import AuthenticationException, SandboxException, SandboxNot
 
 
 def order(**asked):
-    urllib.request.urlopen(urllib.request.Request(os.environ["E2B_API_URL"] + "/_fake", json.dumps(asked).encode(), method="POST"))
+    urllib.request.urlopen(urllib.request.Request(os.environ["E2B_API_URL"] + "/_fake",
+                                                  json.dumps(asked).encode(), method="POST"))
 
 
-box = Sandbox.create("base", timeout=3600, request_timeout=600, metadata={"who": "sdk"}, allow_internet_access=False, envs={"A": "b"})
+box = Sandbox.create("base", timeout=3600, request_timeout=600, metadata={"who": "sdk"},
+                     allow_internet_access=False, envs={"A": "b"})
 assert box.is_running()
 assert box.commands.run("echo out; echo err >&2").stdout == "out\n"
 try:
@@ -20,7 +22,8 @@ try:
     raise SystemExit("a failure that was none")
 except CommandExitException as e:
     assert e.exit_code == 3
-live = box.commands.run("echo begun; read line; echo got $line; cat >/dev/null; exit 0", background=True, stdin=True, timeout=0)     # no limit in time
+live = box.commands.run("echo begun; read line; echo got $line; cat >/dev/null; exit 0",
+                        background=True, stdin=True, timeout=0)
 events = iter(live)
 
 
@@ -57,7 +60,8 @@ try:
 except SandboxNotRunningException:
     pass
 assert box.kill() and not box.kill()
-for wrong, error in ((dict(template="nothing"), SandboxException), (dict(template="base", api_key="e2b_" + "1" * 40), AuthenticationException)):
+for wrong, error in ((dict(template="nothing"), SandboxException),
+                     (dict(template="base", api_key="e2b_" + "1" * 40), AuthenticationException)):
     try:
         Sandbox.create(**wrong)
         raise SystemExit("%s was taken" % wrong)

@@ -1,5 +1,5 @@
-"""The whole life of a sandbox by Prime's own SDK (prime-sandboxes): run by test_prime.py against tests/fakes/prime.py, which so has what
-the SDK asks for and not what our client would like."""
+"""The whole life of a sandbox by Prime's own SDK (prime-sandboxes): run by test_prime.py against
+tests/fakes/prime.py, which so has what the SDK asks for and not what our client would like."""
 import asyncio
 import json
 import os
@@ -16,11 +16,13 @@ HANGS = 200         # seconds: nothing here takes so long on a busy machine
 
 
 def order(**asked):
-    urllib.request.urlopen(urllib.request.Request(os.environ["PRIME_API_BASE_URL"] + "/_fake", json.dumps(asked).encode(), method="POST"))
+    urllib.request.urlopen(urllib.request.Request(os.environ["PRIME_API_BASE_URL"] + "/_fake",
+                                                  json.dumps(asked).encode(), method="POST"))
 
 
 def request(name, **more):
-    return CreateSandboxRequest(name=name, docker_image="python:3.12-slim", network_allowlist=[], timeout_minutes=60,
+    return CreateSandboxRequest(name=name, docker_image="python:3.12-slim", network_allowlist=[],
+                                timeout_minutes=60,
                                 idle_timeout_minutes=30, labels=["sdk"], **more)
 
 
@@ -36,7 +38,8 @@ def life():
     assert client.get_network(box.id).policy.allowlist == []
     order(expire=True)      # the SDK gets another token
     assert client.execute_command(box.id, "pwd").exit_code == 0
-    assert [b.id for b in client.list(labels=["sdk"], exclude_terminated=True).sandboxes] == [box.id]
+    assert [b.id for b in client.list(labels=["sdk"],
+                                      exclude_terminated=True).sandboxes] == [box.id]
     client.delete(box.id)
     assert client.get(box.id).status == "TERMINATED"
     try:
@@ -84,7 +87,8 @@ async def process():
     async with AsyncSandboxClient() as client:
         box = await client.create(request("live"))
         await client.wait_for_creation(box.id, max_attempts=PATIENCE)
-        live = await client.open_process(box.id, "echo begun; read a; echo got $a; read b; echo got $b; read c; exit 7")
+        live = await client.open_process(
+            box.id, "echo begun; read a; echo got $a; read b; echo got $b; read c; exit 7")
         assert await line_of(live.stdout) == b"begun\n"
         await live.write_stdin(b"one\n")
         assert await line_of(live.stdout) == b"got one\n"
@@ -92,7 +96,8 @@ async def process():
         await attached()
         await live.write_stdin(b"two\n")
         assert await line_of(live.stdout) == b"got two\n"
-        order(cut=True)                 # the end is told whether it comes before the SDK is attached again or after
+        # the end is told whether it comes before the SDK is attached again or after
+        order(cut=True)
         await live.write_stdin(b"three\n")
         assert await live.wait() == 7
         again = await client.open_process(box.id, "sleep 1000")
@@ -104,8 +109,9 @@ async def process():
 
 
 async def process_or_exit():
-    """A failure and a wait without end are told with where they are. The SDK takes the cancellation of a live process for a
-    lost stream and attaches again, so asyncio.run() would never come to the end of either."""
+    """A failure and a wait without end are told with where they are. The SDK takes the cancellation
+    of a live process for a lost stream and attaches again, so asyncio.run() would never come to the
+    end of either."""
     task = asyncio.ensure_future(process())
     await asyncio.wait([task], timeout=HANGS)
     if not task.done():

@@ -1,4 +1,5 @@
-"""The environment e2b against its fake, which the vendor's own SDK drives through the same life in the same run."""
+"""The environment e2b against its fake, which the vendor's own SDK drives through the same life in
+the same run."""
 import pytest
 
 import connect_fake
@@ -16,15 +17,19 @@ def test_the_fake_is_driven_by_the_vendors_own_sdk(fake):
 
 
 def test_the_sandbox_is_what_was_asked_for(fake, opened):
-    """Each setting reaches what it names; the network is blocked unless it is asked for, and a limit in time is always set."""
+    """Each setting reaches what it names; the network is blocked unless it is asked for, and a
+    limit in time is always set."""
     interp = opened()
     asked = box_of(fake)[1]["asked"]
-    assert asked["templateID"] == "base" and asked["allow_internet_access"] is False and asked["timeout"] == 900
+    assert asked["templateID"] == "base" and asked["allow_internet_access"] is False and asked[
+        "timeout"] == 900
     assert asked["metadata"]["droste"] == "1"
     interp.shutdown()
-    interp = opened(image="code-interpreter-v1", label=["who=me"], network_allow=["example.org"], idle_timeout=60)
+    interp = opened(image="code-interpreter-v1", label=["who=me"], network_allow=["example.org"],
+                    idle_timeout=60)
     asked = box_of(fake)[1]["asked"]
-    assert asked["templateID"] == "code-interpreter-v1" and asked["metadata"]["who"] == "me" and asked["timeout"] == 60
+    assert asked["templateID"] == "code-interpreter-v1" and asked["metadata"][
+        "who"] == "me" and asked["timeout"] == 60
     assert asked["network"] == {"allowOut": ["example.org"], "denyOut": ["0.0.0.0/0"]}
     interp.shutdown()
     opened(network="open")
@@ -43,7 +48,8 @@ def test_a_template_that_is_none_says_so(fake):
 
 
 def test_a_sandbox_that_is_kept_is_found_again(fake, opened):
-    """It is paused with its files, and another session goes on in it by its id; the program of the first one is gone."""
+    """It is paused with its files, and another session goes on in it by its id; the program of the
+    first one is gone."""
     interp = opened(on_close="stop")
     assert interp.execute("open('/tmp/kept', 'w').write('kept')").ok
     count = "import os\nprint(sum(b'supervise' in open('/proc/%s/cmdline' % p, 'rb').read() for p in os.listdir('/proc') if p.isdigit()))"

@@ -1,5 +1,6 @@
-"""The Python package on --env modal: images of Modal's as objects. It runs in the environment that has the SDK: so the bridge does
-too, without being told. (tests/seeds runs the pages' Modal examples.)"""
+"""The Python package on --env modal: images of Modal's as objects. It runs in the environment that
+has the SDK: so the bridge does too, without being told. (tests/seeds runs the pages' Modal
+examples.)"""
 import os
 import subprocess
 
@@ -19,10 +20,12 @@ def fake():
 
 def python(fake, code, place, **more):
     """What it prints, by the Python that has the SDK."""
-    environment = {**os.environ, **fake.environment, "PYTHONPATH": os.path.join(modal_fake.ROOT, "python"), "DROSTE_DATABASE": "none",
+    environment = {**os.environ, **fake.environment,
+                   "PYTHONPATH": os.path.join(modal_fake.ROOT, "python"), "DROSTE_DATABASE": "none",
                    "DROSTE_HOME": str(place), "XDG_CONFIG_HOME": str(place), **more}
     environment.pop("DROSTE_MODAL_PYTHON")
-    done = subprocess.run([modal_fake.PYTHON, "-c", code], env=environment, cwd=place, capture_output=True, text=True, timeout=120)
+    done = subprocess.run([modal_fake.PYTHON, "-c", code], env=environment, cwd=place,
+                          capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -41,7 +44,8 @@ print(done.answer, done.status)
 """
     assert python(fake, code, tmp_path) == "12 answered\n"
     made = fake.sandboxes()[-1]
-    assert made["image"][-1].endswith("humanize") and made["definition"]["timeoutSecs"] == 77 and "own" in fake.apps()
+    assert made["image"][-1].endswith("humanize") and made["definition"][
+        "timeoutSecs"] == 77 and "own" in fake.apps()
 
 
 def test_one_that_was_built_within_asyncio(fake, tmp_path):
@@ -90,7 +94,8 @@ except droste.UnsupportedError as e:
 
 
 def test_an_image_and_an_app_of_modals_own_reach_an_interpreter(fake, tmp_path):
-    """ModalInterpreter(image=modal.Image…, app=modal.App…), beside which image_python_version and image_pip_packages do not count."""
+    """ModalInterpreter(image=modal.Image…, app=modal.App…), beside which image_python_version and
+    image_pip_packages do not count."""
     code = """
 import droste.compat, modal
 image = modal.Image.debian_slim(python_version="3.11").pip_install("colorama")
@@ -101,4 +106,5 @@ with droste.compat.ModalInterpreter(app="of-mine-by-name") as interp:
 """
     assert python(fake, code, tmp_path) == "1\n2\n"
     assert {"of-mine", "of-mine-by-name"} <= set(fake.apps())
-    assert fake.sandboxes()[-2]["image"][-1].endswith("colorama") and "pandas" in " ".join(fake.sandboxes()[-1]["image"])
+    assert fake.sandboxes()[-2]["image"][-1].endswith("colorama") and "pandas" in " ".join(
+        fake.sandboxes()[-1]["image"])

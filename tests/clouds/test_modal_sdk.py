@@ -1,4 +1,5 @@
-"""The fake Modal is what Modal's own SDK takes it for: the whole life of a sandbox, without a line of ours."""
+"""The fake Modal is what Modal's own SDK takes it for: the whole life of a sandbox, without a line
+of ours."""
 import json
 import os
 import subprocess
@@ -19,8 +20,10 @@ def fake():
 
 @pytest.fixture(scope="module")
 def seen(fake):
-    done = subprocess.run([modal_fake.PYTHON, os.path.join(os.path.dirname(__file__), "sdk_modal.py")], text=True, capture_output=True, timeout=480,
-                          env={**os.environ, **fake.environment, **({"ISOLATED": "1"} if fake.isolated else {})})
+    done = subprocess.run([modal_fake.PYTHON, os.path.join(
+        os.path.dirname(__file__), "sdk_modal.py")], text=True, capture_output=True, timeout=480,
+                          env={**os.environ, **fake.environment,
+                               **({"ISOLATED": "1"} if fake.isolated else {})})
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -47,14 +50,16 @@ def test_both_kinds_of_sandboxes_work(seen):
 
 
 def test_failures_have_the_names_that_the_sdk_gives_them(seen):
-    """A time that is over, a build that fails, a sandbox that is not there, a token that is wrong."""
+    """A time that is over, a build that fails, a sandbox that is not there, a token that is
+    wrong."""
     assert (seen["timeout"], seen["build"], seen["missing"], seen["wrong token"]) == (
         "SandboxTimeoutError", "ImageBuildError", "NotFoundError", "AuthError")
 
 
 def test_volumes_and_the_network_are_what_was_asked_for(seen, fake):
-    """/data is the volume as it was when the sandbox was made: what `sync` has committed before is there, what it has not is not, and
-    an earlier sandbox sees it after a reload. Where the network is blocked there is only the loopback."""
+    """/data is the volume as it was when the sandbox was made: what `sync` has committed before is
+    there, what it has not is not, and an earlier sandbox sees it after a reload. Where the network
+    is blocked there is only the loopback."""
     if not fake.isolated:
         pytest.skip("only root can give the fake's sandboxes mounts and a network of their own")
     assert seen["kept"] == seen["reloaded"] == "kept" and seen["network"] == 1

@@ -7,7 +7,8 @@ import pytest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
-sys.path[:0] = [os.path.join(ROOT, "tests"), os.path.join(ROOT, "tests", "e2e"), os.path.join(ROOT, "python")]
+sys.path[:0] = [os.path.join(ROOT, "tests"), os.path.join(ROOT, "tests", "e2e"),
+                os.path.join(ROOT, "python")]
 os.environ["DROSTE_DATABASE"] = "none"
 
 import docker_daemon    # noqa: E402

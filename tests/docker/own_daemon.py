@@ -30,7 +30,8 @@ def a_daemon(*options):
         try:
             own.start()
         except (RuntimeError, subprocess.CalledProcessError) as e:
-            pytest.skip("no Docker daemon can be had here: " + str(e).strip().splitlines()[-1][:300])
+            pytest.skip("no Docker daemon can be had here: "
+                        + str(e).strip().splitlines()[-1][:300])
         yield own
     finally:
         own.close()
@@ -43,12 +44,14 @@ class Program:
         self.home, self.daemon = home, daemon
 
     def environment(self, **more):
-        return droste_cli.environment(self.home, **{**self.daemon.environment, "DROSTE_DATABASE": "none", **more})
+        return droste_cli.environment(self.home, **{**self.daemon.environment,
+                                                    "DROSTE_DATABASE": "none", **more})
 
     def __call__(self, *words, env="docker", image=IMAGE, **more):
         flags = ["--env", env] + (["--image", image] if env == "docker" else [])
-        return droste_cli.droste(self.home, words[0], *flags, *words[1:], **{**self.daemon.environment,
-                                                                            "DROSTE_DATABASE": "none", **more})
+        return droste_cli.droste(self.home, words[0], *flags, *words[1:],
+                                 **{**self.daemon.environment,
+                                   "DROSTE_DATABASE": "none", **more})
 
     def cell(self, code, *flags, **more):
         return self("exec", "--json", *flags, "-c", code, **more)

@@ -1,4 +1,5 @@
-"""A registry of images at 127.0.0.1, as the distribution specification has it for those who fetch: one image, in one layer."""
+"""A registry of images at 127.0.0.1, as the distribution specification has it for those who fetch:
+one image, in one layer."""
 import gzip
 import hashlib
 import http.server
@@ -21,10 +22,13 @@ class Registry:
                              "rootfs": {"type": "layers", "diff_ids": [digest(plain)]}}).encode()
         self.manifest = json.dumps({
             "schemaVersion": 2, "mediaType": MANIFEST,
-            "config": {"mediaType": "application/vnd.docker.container.image.v1+json", "size": len(config), "digest": digest(config)},
-            "layers": [{"mediaType": "application/vnd.docker.image.rootfs.diff.tar.gzip", "size": len(layer),
-                        "digest": digest(layer)}]}).encode()
-        self.blobs = {digest(config): config, digest(layer): layer, digest(self.manifest): self.manifest}
+            "config": {"mediaType": "application/vnd.docker.container.image.v1+json",
+                       "size": len(config), "digest": digest(config)},
+            "layers":
+            [{"mediaType": "application/vnd.docker.image.rootfs.diff.tar.gzip", "size": len(layer),
+              "digest": digest(layer)}]}).encode()
+        self.blobs = {digest(config): config, digest(layer): layer,
+                      digest(self.manifest): self.manifest}
         self.asked = []
         self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), self.handler())
         self.image = "127.0.0.1:%d/team/python" % self.server.server_address[1]

@@ -1,4 +1,5 @@
-"""Podman's socket for Docker's programs: the same environment, as far as it goes. Skipped by name without podman."""
+"""Podman's socket for Docker's programs: the same environment, as far as it goes. Skipped by name
+without podman."""
 import json
 import os
 import shutil
@@ -11,19 +12,23 @@ import docker_daemon
 import droste_cli
 from own_daemon import wait_until
 
-pytestmark = pytest.mark.skipif(not shutil.which("podman") or not shutil.which("runc"), reason="needs podman and runc")
+pytestmark = pytest.mark.skipif(not shutil.which("podman") or not shutil.which("runc"),
+                                reason="needs podman and runc")
 
 
 @pytest.fixture(scope="module")
 def podman():
     place = tempfile.mkdtemp(prefix="podman-", dir="/tmp")
     host = "unix://%s/s" % place
-    words = ["podman", "--runtime", "runc", "--cgroup-manager", "cgroupfs", "--root", place + "/root", "--runroot", place + "/run"]
-    server = subprocess.Popen([*words, "system", "service", "--time=0", host], stdin=subprocess.DEVNULL,
+    words = ["podman", "--runtime", "runc", "--cgroup-manager", "cgroupfs", "--root",
+             place + "/root", "--runroot", place + "/run"]
+    server = subprocess.Popen([*words, "system", "service", "--time=0", host],
+                              stdin=subprocess.DEVNULL,
                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         assert wait_until(lambda: os.path.exists(place + "/s"))
-        subprocess.run(["docker", "--host", host, "import", docker_daemon.make_image(), "droste-test:latest"], check=True,
+        subprocess.run(["docker", "--host", host, "import", docker_daemon.make_image(),
+                        "droste-test:latest"], check=True,
                        capture_output=True)
         yield host
     finally:
@@ -41,7 +46,8 @@ def podman():
     ("while True: pass", ("--execute-timeout", "1"), "timeout", ""),
 ], ids=["answer", "death", "memory", "deadline"])
 def test_cells_end_as_in_docker(podman, tmp_path, code, flags, status, killed):
-    result = droste_cli.droste(tmp_path, "exec", "--json", "--env", "docker", "--image", "droste-test:latest", *flags, "-c", code,
+    result = droste_cli.droste(tmp_path, "exec", "--json", "--env", "docker", "--image",
+                               "droste-test:latest", *flags, "-c", code,
                                DOCKER_HOST=podman, DROSTE_DATABASE="none")
     cell = json.loads(result.stdout)
     assert cell["status"] == status and (cell["killed"] or "") == killed, cell
@@ -49,4 +55,5 @@ def test_cells_end_as_in_docker(podman, tmp_path, code, flags, status, killed):
 
 def test_nothing_is_left(podman):
     left = subprocess.run(["docker", "--host", podman, "ps", "-aq"], capture_output=True, text=True)
-    assert wait_until(lambda: not subprocess.run(["docker", "--host", podman, "ps", "-aq"], capture_output=True).stdout), left
+    assert wait_until(lambda: not subprocess.run(["docker", "--host", podman, "ps", "-aq"],
+                                                 capture_output=True).stdout), left

@@ -8,7 +8,8 @@ import pytest
 
 from model_servers import serve, servers  # noqa: F401: fixtures
 
-pytest.register_assert_rewrite("harness", "lives")  # so that a failure shows both sides, as in the tests
+# so that a failure shows both sides, as in the tests
+pytest.register_assert_rewrite("harness", "lives")
 
 from harness import BUILD, CANARY, NOBODY, Droste, repl, write_replay  # noqa: E402
 
@@ -36,7 +37,8 @@ def replay(tmp_path):
 def ask(droste, replay):
     """Runs a question over scripted turns: ask(turns, flags...)."""
     def run(turns, *flags, **options):
-        return droste("run", "--question", "What is it?", "--model", replay(*turns), "--json", *flags,
+        return droste("run", "--question", "What is it?", "--model", replay(*turns), "--json",
+                      *flags,
                       **options)
     return run
 
@@ -69,7 +71,8 @@ def tree(droste, serve):
     """tree(script, flags…): a run whose depths 0, 1, 2, 3 ask scripted-root, -one, -two, -three."""
     def flags(script, *more):
         server = serve(script=script)
-        return server, ["run", "--question", "q", "--json", "--base-url", server.url, "--model", "scripted-root",
+        return server, ["run", "--question", "q", "--json", "--base-url", server.url, "--model",
+                        "scripted-root",
                         "--depth-model", "1=scripted-one", "--depth-model", "2=scripted-two",
                         "--depth-model", "3=scripted-three", *map(str, more)]
 

@@ -23,8 +23,10 @@ def environment(home, **more):
     """Nothing of the caller's settings, and all that lasts below `home`."""
     kept = {name: value for name, value in os.environ.items()
             if not name.startswith((
-                "DROSTE_", "OPENAI_", "ANTHROPIC_", "GEMINI_", "GOOGLE_", "AZURE_", "OPENROUTER_", "VLLM_", "XDG_")) and name != "VIRTUAL_ENV"}
-    kept.update(HOME=str(home), DROSTE_HOME=str(home / "data"), XDG_CONFIG_HOME=str(home / "config"),
+                "DROSTE_", "OPENAI_", "ANTHROPIC_", "GEMINI_", "GOOGLE_", "AZURE_", "OPENROUTER_",
+                "VLLM_", "XDG_")) and name != "VIRTUAL_ENV"}
+    kept.update(HOME=str(home), DROSTE_HOME=str(home / "data"),
+                XDG_CONFIG_HOME=str(home / "config"),
                 TERM="xterm", LC_ALL="C.UTF-8")
     kept.update(more)
     return kept
@@ -49,7 +51,8 @@ def fill(home, *words):
     """Writes into the record below `home` what no run of today makes (tests/e2e/fill_record.c)."""
     data = os.path.join(home, "data")
     os.makedirs(data, exist_ok=True)
-    subprocess.run([FILL, os.path.join(data, "runs.db"), *map(str, words)], check=True, timeout=PATIENCE)
+    subprocess.run([FILL, os.path.join(data, "runs.db"), *map(str, words)], check=True,
+                   timeout=PATIENCE)
 
 
 def lines(result):

@@ -6,6 +6,7 @@
  *   hostile     a run in which every text tries to get out of a page, and to fetch the URL NUMBER
  *   many        a run with NUMBER calls in one cell
  *   large       a run with an output of NUMBER MiB
+ *   long        a run with NUMBER turns, each with an output of 100 KiB
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,7 +34,7 @@ static void pass(long ms)
 static void begin(const char *id, const char *parent, int64_t cell, int64_t depth, const char *what)
 {
     char made[STORE_RUN_ID_SIZE];
-    struct store_run_begin run = { .id = id,
+    droste_record_run run = { .id = id,
         .parent = parent,
         .parent_cell = cell,
         .depth = depth,
@@ -50,7 +51,7 @@ static void begin(const char *id, const char *parent, int64_t cell, int64_t dept
 
 static void end(const char *id, const char *answer, int64_t calls, double cost)
 {
-    struct store_run_end run = { .status = answer ? "answered" : "error",
+    droste_record_run run = { .status = answer ? "answered" : "error",
         .error = answer ? NULL : "the model did not answer",
         .answer = store_text(answer),
         .iterations = 1,
@@ -65,13 +66,13 @@ static void end(const char *id, const char *answer, int64_t calls, double cost)
 static void ask(const char *run, int64_t cell, const char *request, const char *reply)
 {
     int64_t call;
-    struct store_call_begin b = { .run = run,
+    droste_record_call b = { .run = run,
         .turn = 1,
         .cell = cell,
         .kind = cell ? "sub" : "root",
         .model = cell ? "openai/gpt-5-nano" : "openai/gpt-5-mini",
         .request = store_text(request) };
-    struct store_call_end e = { .status = reply ? "ok" : "error",
+    droste_record_call e = { .status = reply ? "ok" : "error",
         .error = reply ? NULL : "model_rate: again later",
         .finish = "stop",
         .reply = store_text(reply),
@@ -86,14 +87,14 @@ static void ask(const char *run, int64_t cell, const char *request, const char *
 static int64_t begin_cell(const char *run, const char *code)
 {
     int64_t cell;
-    struct store_cell_begin b = { .run = run, .turn = 1, .code = store_text(code) };
+    droste_record_cell b = { .run = run, .turn = 1, .code = store_text(code) };
     must(store_cell_begin(store, &b, &cell, &why));
     return cell;
 }
 
 static void end_cell(int64_t cell, const char *output, const char *submit, int64_t calls)
 {
-    struct store_cell_end e = { .status = submit ? "submitted" : "ok",
+    droste_record_cell e = { .status = submit ? "submitted" : "ok",
         .standard_output = store_text(output),
         .submit = store_text(submit),
         .variables = store_text("[{\"name\":\"parts\",\"type\":\"list\",\"length\":3}]"),
@@ -175,7 +176,7 @@ static void fill_hostile(const char *url)
     int64_t cell = begin_cell("hostile", out("code = '''", url));
     ask("hostile", cell, out("subprompt", url), out("subreply", url));
     ask("hostile", cell, out("failed", url), NULL);
-    struct store_cell_end e = { .status = out("status", url),
+    droste_record_cell e = { .status = out("status", url),
         .killed = out("killed", url),
         .standard_output = store_text(out("output", url)),
         .standard_error = store_text(out("stderr", url)),
@@ -187,7 +188,7 @@ static void fill_hostile(const char *url)
         .calls = 2,
         .seconds = 1 };
     must(store_cell_end(store, cell, &e, &why));
-    struct store_run_end run = { .status = "answered",
+    droste_record_run run = { .status = "answered",
         .error = out("error", url),
         .answer = store_text(out("answer", url)),
         .cost = -1,
@@ -219,10 +220,41 @@ static void fill_large(long mib)
         data[i] = (char)(i % 80 == 79 ? '\n' : 'a' + i % 26);
     begin("large", NULL, 0, 0, "How large?");
     int64_t cell = begin_cell("large", "print(text)");
-    struct store_cell_end e = { .status = "ok", .standard_output = { data, len }, .seconds = 1 };
+    droste_record_cell e = { .status = "ok", .standard_output = { data, len }, .seconds = 1 };
     must(store_cell_end(store, cell, &e, &why));
     end("large", "{}", 0, -1);
     free(data);
+}
+
+static void fill_long(long turns)
+{
+    enum { LONG_OUTPUT = 100 << 10 };
+    static char data[LONG_OUTPUT];
+    begin("long", NULL, 0, 0, "How long?");
+    for (long i = 1; i <= turns; i++) {
+        char code[64];
+        int64_t call, cell;
+        if (i > 1)
+            must(store_turn_begin(store, "long", i, &why));
+        for (size_t j = 0; j < sizeof data; j++)
+            data[j] = (char)(j % 80 == 79 ? '\n' : 'a' + (j * 31 + (size_t)i * 7 + j / 26) % 26);
+        snprintf(code, sizeof code, "print(text)  # turn number %ld", i);
+        droste_record_call b = { .run = "long",
+            .turn = i,
+            .kind = "root",
+            .model = "openai/gpt-5-mini",
+            .request = store_text("[]") };
+        droste_record_call e = { .status = "ok", .reply = store_text("I look."), .seconds = 0.1 };
+        must(store_call_begin(store, &b, &call, &why));
+        must(store_call_end(store, call, &e, &why));
+        droste_record_cell c = { .run = "long", .turn = i, .code = store_text(code) };
+        droste_record_cell ended = {
+            .status = "ok", .standard_output = { data, sizeof data }, .seconds = 0.1
+        };
+        must(store_cell_begin(store, &c, &cell, &why));
+        must(store_cell_end(store, cell, &ended, &why));
+    }
+    end("long", "{}", turns, -1);
 }
 
 int main(int argc, char **argv)
@@ -241,6 +273,8 @@ int main(int argc, char **argv)
         fill_many(number);
     else if (strcmp(argv[2], "large") == 0)
         fill_large(number);
+    else if (strcmp(argv[2], "long") == 0)
+        fill_long(number);
     store_close(store);
     return 0;
 }

@@ -36,7 +36,8 @@ class Result:
     def complaint(self):
         """The one line with which a failure is explained."""
         lines = self.err.splitlines()
-        assert len(lines) == 1 and lines[0].startswith("droste"), "expected one line, not %r" % self.err
+        assert len(lines) == 1 and lines[0].startswith(
+            "droste"), "expected one line, not %r" % self.err
         return lines[0]
 
     def __repr__(self):
@@ -55,7 +56,8 @@ class Droste:
 
     def start(self, *args, env=None, **options):
         """Starts the program and leaves it running."""
-        options = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE,
+        options = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE,
+                   "stderr": subprocess.PIPE,
                    "cwd": self.home, "start_new_session": True, **options}
         return subprocess.Popen([*self.prefix, self.program, *map(str, args)],
                                 env={**self.env, **(env or {})}, **options)
@@ -96,7 +98,8 @@ def finish(process, timeout=60, input=None):
         kill_tree(process.pid)
         out, err = process.communicate()
         pytest.fail("droste did not end within %d s; stderr: %.2000r" % (timeout, err))
-    return Result(process, (out or b"").decode(errors="replace"), (err or b"").decode(errors="replace"))
+    return Result(process, (out or b"").decode(errors="replace"),
+                  (err or b"").decode(errors="replace"))
 
 
 class Record:
@@ -217,7 +220,8 @@ def told_at_first(droste):
 
 def at(depth, content, contains="", **more):
     """A line of a replay file, for calls of this depth."""
-    return {"depth": depth, "content": content, **({"contains": contains} if contains else {}), **more}
+    return {"depth": depth, "content": content, **({"contains": contains} if contains else {}),
+            **more}
 
 
 def line(model, content="", contains="", **more):

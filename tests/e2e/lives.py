@@ -1,4 +1,5 @@
-"""Runs that die and are resumed, against a server that counts requests and tokens by idempotency key."""
+"""Runs that die and are resumed, against a server that counts requests and tokens by idempotency
+key."""
 import os
 import signal
 import sqlite3
@@ -23,7 +24,8 @@ class Life:
         self.context.write_text("needle\n" * 100)
 
     def start(self, *flags):
-        return self.droste.start("run", "--question", "q", "--json", "--model", "turns", "--sub-model", "digest",
+        return self.droste.start("run", "--question", "q", "--json", "--model", "turns",
+                                 "--sub-model", "digest",
                                  "--context", self.context, *self.flags, *flags, env=self.env)
 
     def whole(self, *flags):
@@ -46,13 +48,15 @@ class Life:
 
 
 class Gate:
-    """A file that code waits for: `code` holds a cell up while the gate is shut. It goes to --read."""
+    """A file that code waits for: `code` holds a cell up while the gate is shut. It goes to
+    --read."""
 
     def __init__(self, directory):
         self.directory, self.file = directory, directory / "open"
         directory.mkdir()
         directory.chmod(0o755)
-        self.code = "import os, time\nwhile not os.path.exists(%r): time.sleep(0.01)\n" % str(self.file)
+        self.code = "import os, time\nwhile not os.path.exists(%r): time.sleep(0.01)\n" % str(
+            self.file)
         self.flags = ["--read", directory]
         self.open()
 
@@ -91,7 +95,8 @@ def measure(reference, life):
 
 
 def kill_at_random(life, chance, expected):
-    """Kills the run one to three times, and lets it end; the keys that were in flight at each kill of it."""
+    """Kills the run one to three times, and lets it end; the keys that were in flight at each kill
+    of it."""
     process, killed, result = life.start(), [], None
     for _ in range(chance.choice([1, 1, 2, 3])):
         time.sleep(chance.uniform(0, expected["seconds"]))
@@ -111,12 +116,14 @@ def kill_at_random(life, chance, expected):
 
 
 def check_told(life, result, killed):
-    """A resumed run lists the calls that the last kill had left in flight, no more, and counts the others."""
+    """A resumed run lists the calls that the last kill had left in flight, no more, and counts the
+    others."""
     if not killed:
         assert result["resumed"] is None
         return
     repeated = result["resumed"]["repeated"]
-    assert len(repeated) == len({tuple(sorted(r.items())) for r in repeated}) == len(killed[-1]), (repeated, killed)
+    assert len(repeated) == len({tuple(sorted(r.items()))
+                                 for r in repeated}) == len(killed[-1]), (repeated, killed)
     calls = {c["id"]: c for c in life.droste.record.calls}
     runs = {c["run"] for c in calls.values() if c["key"] in killed[-1]}
     assert {r.get("run", life.id) for r in repeated} == runs
@@ -128,7 +135,8 @@ def check_usage(usage, calls):
 
     def check(told, these):
         assert [told[name] for name in names] == \
-            [len(these), sum(c["input_tokens"] for c in these), sum(c["output_tokens"] for c in these)]
+            [len(these), sum(c["input_tokens"] for c in these),
+             sum(c["output_tokens"] for c in these)]
         known = None not in [c["cost"] for c in these]
         assert told["cost"] == (pytest.approx(sum(c["cost"] for c in these)) if known else None)
 
@@ -153,7 +161,8 @@ def check_paid_once(life, expected, killed):
     allowed = {c["key"]: 1 + sum(c["key"] in keys for keys in killed) for c in record.calls}
     assert set(stats["idempotency"]) == set(allowed)
     for call in record.calls:
-        assert stats["idempotency"][call["key"]] <= 1 + call["repeated"] <= allowed[call["key"]], call
+        assert stats["idempotency"][call["key"]] <= 1 + call["repeated"] <= allowed[
+            call["key"]], call
     assert {c["key"] for c in record.calls if c["repeated"]} >= (killed[-1] if killed else set())
     # The tokens of each call once, as the server counts them.
     told = [stats["tokens"][c["key"]] for c in record.calls]
@@ -171,7 +180,9 @@ def settle(droste, statement):
 
 def take_back(droste, *more):
     """The process died before it could end the run, and before `more`."""
-    settle(droste, "UPDATE runs SET status = 'running', answer = NULL, ended_ms = NULL, owner_pid = 999999999,"
+    settle(droste,
+           "UPDATE runs SET status = 'running', answer = NULL, ended_ms = NULL, owner_pid = "
+           "999999999,"
                    " owner_start = 1;" + ";".join(more))
 
 

@@ -7,7 +7,8 @@ import urllib.request
 
 import pytest
 
-SERVER = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "fakes", "model_server.py")
+SERVER = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "fakes",
+                      "model_server.py")
 
 
 class Server:
@@ -27,7 +28,8 @@ class Server:
 @pytest.fixture(scope="session")
 def servers():
     """servers(flags…): starts a server, and says what it said of itself."""
-    process = subprocess.Popen(["/usr/bin/python3", SERVER, "--many"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    process = subprocess.Popen(["/usr/bin/python3", SERVER, "--many"], stdin=subprocess.PIPE,
+                               stdout=subprocess.PIPE)
 
     def start(*flags):
         process.stdin.write(json.dumps(flags).encode() + b"\n")

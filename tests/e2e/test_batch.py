@@ -23,7 +23,8 @@ def tasks(droste, *lines, name="tasks.jsonl"):
 
 
 def some(count, **more):
-    return [{"id": "t%d" % i, "question": "How long?", "context_text": "x" * i, "expected": i, **more}
+    return [{"id": "t%d" % i, "question": "How long?", "context_text": "x" * i, "expected": i,
+             **more}
             for i in range(count)]
 
 
@@ -47,8 +48,10 @@ def batch(droste, replay):
 # Two turns, and a call in each: four calls a run. The second turn takes its time.
 def slow_model(path, ms=100):
     return write_replay(path,
-                        {"content": repl("a = llm_query('one ' + context)"), "contains": "How long", "repeat": True},
-                        {"content": repl("SUBMIT(answer=a + llm_query('two ' + context))"), "repeat": True,
+                        {"content": repl("a = llm_query('one ' + context)"), "contains": "How long",
+                         "repeat": True},
+                        {"content": repl("SUBMIT(answer=a + llm_query('two ' + context))"),
+                         "repeat": True,
                          "delay_ms": ms},
                         {"content": "1", "depth": 1, "contains": "one", "repeat": True},
                         {"content": "2", "depth": 1, "repeat": True, "delay_ms": ms})
@@ -83,7 +86,8 @@ def test_every_task_has_a_result_with_its_run_and_usage(droste, batch):
     runs = {run["id"]: run for run in droste.record.runs}
     for line in lines.values():
         assert runs[line["run"]]["task"] == line["id"]
-        assert runs[line["run"]]["batch"] == os.path.realpath(os.path.join(droste.home, "results.jsonl"))
+        assert runs[line["run"]]["batch"] == os.path.realpath(
+            os.path.join(droste.home, "results.jsonl"))
     assert r.json["calls"] == 5 and r.json["input_tokens"] == sum(
         line["usage"]["input_tokens"] for line in lines.values())
 
@@ -97,12 +101,13 @@ def test_results_come_in_the_order_of_completion(droste, batch, tmp_path):
     assert [line["id"] for line in results(droste)] == ["fast", "slow"]
 
 
-def test_ids_are_given_back_as_they_came(droste, batch):
+def test_ids_are_returned_unchanged(droste, batch):
     """A number stays a number, a text a text; a task without an id has its line's number."""
     tasks(droste, {"id": 7, "question": "?"}, {"id": "8", "question": "?"}, "", {"question": "?"},
           {"id": 'q"\u00e9', "question": "?"})
     assert batch().status == 0
-    assert sorted(map(repr, (line["id"] for line in results(droste)))) == sorted(map(repr, [7, "8", 4, 'q"\u00e9']))
+    assert sorted(map(repr, (line["id"] for line in results(droste)))) == sorted(
+        map(repr, [7, "8", 4, 'q"\u00e9']))
 
 
 def test_contexts_of_all_kinds(droste, batch, replay):
@@ -114,7 +119,8 @@ def test_contexts_of_all_kinds(droste, batch, replay):
           {"id": "text", "question": "?", "context_text": "given"},
           {"id": "json", "question": "?", "context_json": {"a": [1, 2]}},
           {"id": "none", "question": "?"}, name="data/tasks.jsonl")
-    model = replay({"content": repl("SUBMIT(answer=[type(context).__name__, context])"), "repeat": True})
+    model = replay({"content": repl("SUBMIT(answer=[type(context).__name__, context])"),
+                    "repeat": True})
     r = droste("batch", "data/tasks.jsonl", "--out", "results.jsonl", "--model", model)
     assert r.status == 0, r
     assert {line["id"]: line["answer"] for line in results(droste)} == {
@@ -123,69 +129,80 @@ def test_contexts_of_all_kinds(droste, batch, replay):
 
 
 def test_a_task_has_contexts_by_name_and_those_of_the_command(droste, batch, replay):
-    """Its own first, then the named ones as seen from the file of tasks, then the command's; each task its own."""
+    """Its own first, then the named ones as seen from the file of tasks, then the command's; each
+    task its own."""
     os.mkdir(os.path.join(droste.home, "data"))
     for name in ("own.txt", "old.txt", "shared.txt"):
         with open(os.path.join(droste.home, "data", name), "w") as f:
             f.write(name[:-4])
-    tasks(droste, {"id": "a", "question": "?", "context": "own.txt", "contexts": {"old": "old.txt"}},
-          {"id": "b", "question": "?", "context_text": "text"}, {"id": "c", "question": "?"}, name="data/tasks.jsonl")
-    model = replay({"content": repl("SUBMIT([globals().get(n) for n in ('context', 'context_1', 'context_2', 'old', 'shared')])"), "repeat": True})
+    tasks(droste, {"id": "a", "question": "?", "context": "own.txt",
+                   "contexts": {"old": "old.txt"}},
+          {"id": "b", "question": "?", "context_text": "text"}, {"id": "c", "question": "?"},
+          name="data/tasks.jsonl")
+    model = replay({"content": repl(
+        "SUBMIT([globals().get(n) for n in ('context', 'context_1', 'context_2', 'old', 'shared')])"), "repeat": True})
     words = ["batch", "data/tasks.jsonl", "--out", "results.jsonl", "--model", model, "--context"]
     r = droste(*words, "shared=data/shared.txt")
     assert r.status == 0, r
     assert {line["id"]: line["answer"] for line in results(droste)} == {
-        "a": ["own", "old", "shared", "old", "shared"], "b": ["text", "shared", None, None, "shared"],
+        "a": ["own", "old", "shared", "old", "shared"],
+        "b": ["text", "shared", None, None, "shared"],
         "c": ["shared", None, None, None, "shared"]}
 
 
 @pytest.mark.parametrize("flags, said", [
-    (["--context", "-"], "standard input can be read once"), (["--context", "missing"], "missing"),
+    (["--context", "-"], "standard input can be read only once"),
+    (["--context", "missing"], "missing"),
     (["--context", "x=t.jsonl", "--context", "x=t.jsonl"], "two contexts are called 'x'"),
-    (["--tool", "x=./missing"], "./missing"), (["--tool-data", "x=t.jsonl", "--context", "x=t.jsonl"], "would hide"),
+    (["--tool", "x=./missing"], "./missing"),
+    (["--tool-data", "x=t.jsonl", "--context", "x=t.jsonl"], "same name as a tool"),
 ])
 def test_what_all_tasks_share_is_judged_once(droste, batch, flags, said):
     """Before a task begins; no line is written for any. (Twin: the test before.)"""
     tasks(droste, *some(3))
     tasks(droste, "1", name="t.jsonl")
     r = batch(*flags)
-    assert r.status == 2 and said in r.complaint and not os.path.exists(os.path.join(droste.home, "results.jsonl")), r
+    assert r.status == 2 and said in r.complaint and not os.path.exists(
+        os.path.join(droste.home, "results.jsonl")), r
 
 
 @pytest.mark.parametrize("line, said", [
-    ("{", "no JSON"), ("[]", "not a JSON object"), ('{"id": 1}', "needs a `question`"),
+    ("{", "JSON is invalid at byte 1: "), ("[]", "not a JSON object"),
+    ('{"id": 1}', "needs a `question`"),
     ('{"question": ""}', "needs a `question`"), ('{"question": "a\\u0000b"}', "needs a `question`"),
     ('{"question": "?", "id": ""}', "`id`"), ('{"question": "?", "id": 1.5}', "`id`"),
     ('{"question": "?", "id": null}', "`id`"),
-    ('{"question": "?", "contxt": "x"}', "no `contxt`"),
-    ('{"question": "?", "context": "x", "context_text": "y"}', "only one of"),
+    ('{"question": "?", "contxt": "x"}', "unknown member `contxt`"),
+    ('{"question": "?", "context": "x", "context_text": "y"}', "exclude each other"),
     ('{"question": "?", "context": "missing.txt"}', "missing.txt"),
-    ('{"question": "?", "context_text": 1}', "is a string"),
+    ('{"question": "?", "context_text": 1}', "must be a string"),
     ('{"question": "?", "contexts": ["a.txt"]}', "object of names and paths"),
     ('{"question": "?", "contexts": {"x": "missing.txt"}}', "missing.txt"),
-    ('{"question": "?", "contexts": {"print": "tasks.jsonl"}}', "Python's own"),
-    ('{"question": "?", "contexts": {"a b": "tasks.jsonl"}}', "a name that Python can have"),
-    ('{"question": "?", "contexts": {"x": 1}}', "a context is a path"),
+    ('{"question": "?", "contexts": {"print": "tasks.jsonl"}}', "Python's names"),
+    ('{"question": "?", "contexts": {"a b": "tasks.jsonl"}}', "a name that is valid in Python"),
+    ('{"question": "?", "contexts": {"x": 1}}', "a context must be a path"),
     ('{"question": "?", "grader": "nose"}', "'nose'"),
     ('{"question": "?", "grader": "exact"}', "expected"),
-    ('{"question": "?", "grader": "program:/bin/true", "expected": 1}', "cannot name a program"),
+    ('{"question": "?", "grader": "program:/bin/true", "expected": 1}',
+     "cannot choose the program"),
     ('{"question": "?", "settings": {"isolation": "process"}}', "cannot set 'isolation'"),
     ('{"question": "?", "settings": {"base-url": "http://127.0.0.1"}}', "cannot set 'base-url'"),
     ('{"question": "?", "settings": {"read": ["/etc"]}}', "cannot set 'read'"),
     ('{"question": "?", "settings": {"model": "exec:/bin/sh"}}', "cannot name a program"),
     ('{"question": "?", "settings": {"depth-model": ["1=exec:/bin/sh"]}}', "cannot name a program"),
     ('{"question": "?", "settings": {"instructions": "@/etc/passwd"}}', "not the name of a file"),
-    ('{"question": "?", "settings": {"max-iterations": 0}}', "0 is too small; the minimum is 1"),
+    ('{"question": "?", "settings": {"max-iterations": 0}}', "0 is too small; use 1 to 1,000,000"),
     ('{"question": "?", "settings": {"answer-schema": "schema.json"}}', "not the name of a file"),
     ('{"question": "?", "settings": {"answer-schema": {"properties": 1}}}', "answer-schema: "),
     ('{"question": "?", "settings": {"answer-schema": {"if": {}}}}', "'if'"),
     ('{"question": "?", "settings": {"answer-field": ["two words"]}}', "answer-field 'two words'"),
-    ('{"question": "?", "settings": {"answer-field": "a", "answer-schema": {}}}', "use one of them"),
-    ('{"question": "?", "settings": {"compaction": 2}}', "2 is too large; the maximum is 1"),
-    ('{"question": "?", "settings": {"model": {"a": 1}}}', "'model' has no such value"),
+    ('{"question": "?", "settings": {"answer-field": "a", "answer-schema": {}}}',
+     "use one of them"),
+    ('{"question": "?", "settings": {"compaction": 2}}', "2 is too large; use 0 to 1"),
+    ('{"question": "?", "settings": {"model": {"a": 1}}}', "invalid value for the setting 'model'"),
     ('{"question": "?", "settings": {"tool": ["x=/bin/sh"]}}', "cannot set 'tool'"),
     ('{"question": "?", "settings": {"memory": "64G"}}', "cannot set 'memory'"),
-    ('{"question": "?", "id": "t0"}', "has the id 't0', too"),
+    ('{"question": "?", "id": "t0"}', "already has the id 't0'"),
 ])
 def test_a_bad_line_is_named_before_anything_is_paid(droste, batch, line, said):
     """With its number, in one line; no run began and no file was made. (Twin: the next test.)"""
@@ -198,38 +215,45 @@ def test_a_bad_line_is_named_before_anything_is_paid(droste, batch, line, said):
 
 def test_a_task_may_set_what_is_its_own(droste, batch, replay):
     """Limits of a run, and what the model is told; data of the user's own are passed over."""
-    tasks(droste, {"question": "a?", "settings": {"max-iterations": 1, "max-llm-calls": "0"}, "meta": {"x": 1}},
+    tasks(droste, {"question": "a?", "settings": {"max-iterations": 1, "max-llm-calls": "0"},
+                   "meta": {"x": 1}},
           {"question": "b?", "settings": {"depth-model": ["1=callback"][:0], "include": ["*.py"]}})
     r = batch(model=replay({"content": repl("SUBMIT(answer=1)"), "contains": "b?"},
                            {"content": "Hm.", "repeat": True}))
     assert r.status == 1, r
-    assert {line["id"]: line["status"] for line in results(droste)} == {1: "exhausted", 2: "answered"}
+    assert {line["id"]: line["status"] for line in results(droste)} == {1: "exhausted",
+                                                                        2: "answered"}
 
 
 NUMBER = {"properties": {"total": {"type": "integer"}}, "required": ["total"]}
 
 
 @pytest.mark.parametrize("settings, answer", [
-    ({"answer-schema": NUMBER}, {"total": 7}), ({"answer-schema": json.dumps(NUMBER)}, {"total": 7}),
+    ({"answer-schema": NUMBER}, {"total": 7}),
+    ({"answer-schema": json.dumps(NUMBER)}, {"total": 7}),
     ({"answer-field": ["total:integer"]}, {"total": 7}), ({"answer-schema": ""}, [1]), ({}, "[1]"),
 ])
 def test_a_task_has_a_type_of_answer_of_its_own(droste, batch, replay, settings, answer):
-    """As a schema, its text, or fields, in the place of the command's; or taken back. What does not fit is given
-    back to the model, which then says what the task, or else the command, wants."""
-    tasks(droste, {"id": "own", "question": "?", "settings": settings}, {"id": "other", "question": "?"})
+    """As a schema, its text, or fields, in the place of the command's; or taken back. What does not
+    fit is given back to the model, which then says what the task, or else the command, wants."""
+    tasks(droste, {"id": "own", "question": "?", "settings": settings},
+          {"id": "other", "question": "?"})
     r = batch("--answer-schema", '{"type": "string"}', model=replay(
         {"content": repl("SUBMIT(total=7)"), "contains": "at /total", "repeat": True},
-        {"content": repl("SUBMIT('[1]')"), "contains": "not accepted", "repeat": True},
+        {"content": repl("SUBMIT('[1]')"), "contains": "was rejected", "repeat": True},
         {"content": repl("SUBMIT([1])"), "repeat": True}))
     assert r.status == 0, r
-    assert {line["id"]: line["answer"] for line in results(droste)} == {"own": answer, "other": "[1]"}
+    assert {line["id"]: line["answer"] for line in results(droste)} == {"own": answer,
+                                                                        "other": "[1]"}
 
 
-def test_a_tasks_fields_take_the_place_of_the_commands(droste, batch, replay):
-    """Of a list the task's own; a single value is one more; the command's schema gives way to them."""
+def test_a_tasks_fields_replace_those_of_the_command(droste, batch, replay):
+    """Of a list the task's own; a single value is one more; the command's schema gives way to
+    them."""
     tasks(droste, {"id": "list", "question": "a?", "settings": {"answer-field": ["b:string"]}},
           {"id": "more", "question": "c?", "settings": {"answer-field": "b:string"}},
-          {"id": "schema", "question": "a?", "settings": {"answer-schema": {"type": "object", "required": ["b"]}}})
+          {"id": "schema", "question": "a?",
+           "settings": {"answer-schema": {"type": "object", "required": ["b"]}}})
     model = replay({"content": repl("SUBMIT(b='x')"), "contains": "a?", "repeat": True},
                    {"content": repl("SUBMIT(a=1, b='x')"), "contains": "c?", "repeat": True})
     r = batch("--answer-field", "a:integer", model=model)
@@ -239,24 +263,30 @@ def test_a_tasks_fields_take_the_place_of_the_commands(droste, batch, replay):
 
 
 def test_a_task_is_shortened_as_it_says(droste, batch, replay):
-    """compaction and model-window of a task are its own: one conversation has a summary, the other none."""
-    tasks(droste, {"id": "short", "question": "?", "settings": {"compaction": 0.8, "model-window": 5000}},
+    """compaction and model-window of a task are its own: one conversation has a summary, the other
+    none."""
+    tasks(droste, {"id": "short", "question": "?",
+                   "settings": {"compaction": 0.8, "model-window": 5000}},
           {"id": "whole", "question": "?"})
-    r = batch(model=replay({"content": repl("SUBMIT('ok')"), "contains": "Turn 3 of", "repeat": True},
+    r = batch(model=replay({"content": repl("SUBMIT('ok')"), "contains": "Turn 3 of",
+                            "repeat": True},
                            {"content": "a was loud", "contains": "Write a summary", "repeat": True},
                            {"content": repl("print('a' * 8000)"), "repeat": True}))
     assert r.status == 0, r
     kinds = {run["task"]: [c["kind"] for c in droste.record.calls if c["run"] == run["id"]]
              for run in droste.record.runs}
-    assert kinds == {"short": ["root", "root", "summary", "root"], "whole": ["root", "root", "root"]}
+    assert kinds == {"short": ["root", "root", "summary", "root"],
+                     "whole": ["root", "root", "root"]}
 
 
 def test_a_killed_task_goes_on_with_its_own_type_of_answer(droste, batch, tmp_path):
-    """The record has it: a run that was under way is resumed, and its answer is of the task's type."""
+    """The record has it: a run that was under way is resumed, and its answer is of the task's
+    type."""
     tasks(droste, {"id": "t", "question": "?", "settings": {"answer-field": ["total:integer"]}})
     def model(ms):
         return write_replay(tmp_path / "m", {"content": repl("a = llm_query('x')")},
-                            {"content": "7", "depth": 1}, {"content": repl("SUBMIT(total=int(a))"), "delay_ms": ms})
+                            {"content": "7", "depth": 1},
+                            {"content": repl("SUBMIT(total=int(a))"), "delay_ms": ms})
     process = batch("--answer-schema", '{"type": "string"}', model=model(30000), start=True)
     wait_until(lambda: turns(droste, 2), what="the second turn")
     process.kill()
@@ -279,7 +309,8 @@ def test_a_task_that_cannot_be_answered_does_not_stop_the_others(droste, batch, 
 
 
 def test_what_is_wrong_with_the_settings_is_said_once(droste, batch):
-    """A mistake of the whole batch is one complaint before the first task, and no file of results begins."""
+    """A mistake of the whole batch is one complaint before the first task, and no file of results
+    begins."""
     tasks(droste, *some(3))
     r = batch(model="nowhere/model")
     assert r.status == 2 and not os.path.exists(os.path.join(droste.home, "results.jsonl")), r
@@ -289,8 +320,8 @@ def test_what_is_wrong_with_the_settings_is_said_once(droste, batch):
 # ---- the record ----
 
 def test_the_record_tells_the_batch_and_the_task(droste, batch, replay):
-    """`runs ls`, `runs show` and both exports have them for the runs of a batch, and null for others; the table
-    has a column for them only where there is something in it."""
+    """`runs ls`, `runs show` and both exports have them for the runs of a batch, and null for
+    others; the table has a column for them only where there is something in it."""
     def column():
         return "BATCH:TASK" in droste("runs", "ls").out
     assert droste("run", "--question", "?", "--model", replay(repl("SUBMIT(1)"))).status == 0
@@ -298,8 +329,10 @@ def test_the_record_tells_the_batch_and_the_task(droste, batch, replay):
     tasks(droste, {"id": "first", "question": "?"}, {"id": "<b>&", "question": "?"})
     assert batch().status == 0 and column()
     path = os.path.realpath(os.path.join(droste.home, "results.jsonl"))
-    listed = {run["run"]: (run["batch"], run["task"]) for run in droste("runs", "ls", "--json").json}
-    assert sorted(map(repr, listed.values())) == sorted(map(repr, [(None, None), (path, "first"), (path, "<b>&")]))
+    listed = {run["run"]: (run["batch"], run["task"])
+              for run in droste("runs", "ls", "--json").json}
+    assert sorted(map(repr, listed.values())) == sorted(
+        map(repr, [(None, None), (path, "first"), (path, "<b>&")]))
     assert {line["run"]: (line["batch"], line["task"]) for line in droste.lines("run")} == listed
     for run, (of, task) in listed.items():
         shown = droste("runs", "show", run).out
@@ -309,13 +342,16 @@ def test_the_record_tells_the_batch_and_the_task(droste, batch, replay):
         if task:
             escaped = task.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
             assert "\nbatch     %s\ntask      %s\n" % (of, task) in shown
-            assert "<dt>batch</dt><dd>%s</dd>" % of in page and "<dt>task</dt><dd>%s</dd>" % escaped in page
+            assert ("<dt>batch</dt><dd>%s</dd>" % of in page
+                    and "<dt>task</dt><dd>%s</dd>" % escaped in page)
         else:
-            assert "\nbatch " not in shown and "<dt>batch</dt>" not in page and "<dt>task</dt>" not in page
+            assert ("\nbatch " not in shown and "<dt>batch</dt>" not in page
+                    and "<dt>task</dt>" not in page)
 
 
 def test_the_runs_of_a_batch_can_be_listed(droste, batch):
-    """By its file of results, as seen from here or a part of its path, and by a task; what fits none is said."""
+    """By its file of results, as seen from here or a part of its path, and by a task; what fits
+    none is said."""
     tasks(droste, *some(2))
     assert batch().status == 0
     assert batch("--out", "other.jsonl").status == 0
@@ -328,7 +364,7 @@ def test_the_runs_of_a_batch_can_be_listed(droste, batch):
     r = droste("runs", "ls", "--batch", "third.jsonl")
     assert r.status == 0 and r.out == "" and "no such runs" in r.complaint
     r = droste("runs", "gc", "--batch", "results.jsonl")
-    assert r.status == 2 and "--batch is not for `runs gc`" in r.err
+    assert r.status == 2 and "--batch does not apply to `runs gc`" in r.err
 
 
 # ---- going on ----
@@ -368,8 +404,8 @@ def test_again_asks_only_what_has_no_answer(droste, batch, replay):
 
 
 def test_a_killed_batch_goes_on_and_pays_for_nothing_twice(droste, batch, tmp_path):
-    """Killed when some runs have ended and some are in their second turn: each task has one run and one
-    line, each run its four calls, and only those that were under way were made again."""
+    """Killed when some runs have ended and some are in their second turn: each task has one run and
+    one line, each run its four calls, and only those that were under way were made again."""
     tasks(droste, *[{**t, "expected": "12"} for t in some(10)])
     model = slow_model(tmp_path / "m", 300)
     process = batch("--concurrency", "4", model=model, start=True)
@@ -414,7 +450,7 @@ def test_a_torn_last_line_is_cut_off_and_said(droste, batch):
     with open(path, "w") as f:
         f.write(text[:-30])
     r = batch()
-    assert r.status == 0 and "was torn and is cut off" in r.err, r
+    assert r.status == 0 and "removed the incomplete last line of" in r.err, r
     assert sorted(line["id"] for line in results(droste)) == ["t0", "t1", "t2"]
     assert len(droste.record.runs) == 3
 
@@ -437,7 +473,7 @@ def test_what_is_no_file_of_results_is_left_alone(droste, batch):
     r = droste("batch", "tasks.jsonl", "--out", "tasks.jsonl", "--model", "callback")
     assert r.status == 2
     r = batch("--out", "tasks.jsonl")
-    assert r.status == 2 and "line 1: this is no result" in r.complaint, r
+    assert r.status == 2 and "line 1: this is not a result" in r.complaint, r
     assert open(path).read() == before
 
 
@@ -462,7 +498,7 @@ def test_a_task_that_is_asked_otherwise_begins_anew(droste, batch, tmp_path):
     finish(process)
     tasks(droste, {**some(1)[0], "question": "What else?"})
     r = batch()
-    assert r.status == 0 and "t0 begins anew: run" in r.err and "another question" in r.err, r
+    assert r.status == 0 and "t0 starts again: run" in r.err and "another question" in r.err, r
     assert len(droste.record.runs) == 2 and r.json["resumed"] == 0
 
 
@@ -471,13 +507,15 @@ def test_without_a_record_tasks_begin_anew(droste, batch, replay):
     tasks(droste, *some(2))
     r = batch("--database", "none")
     assert r.status == 0 and all(line["run"] is None for line in results(droste)), r
-    assert batch("--database", "none", model=replay({"content": "x", "contains": "never"})).json["earlier"] == 2
+    assert batch("--database", "none",
+                 model=replay({"content": "x", "contains": "never"})).json["earlier"] == 2
 
 
 # ---- stopping ----
 
-def test_an_interrupt_puts_runs_aside(droste, batch, tmp_path):
-    """Ctrl-C: no line for what did not end, `interrupted` in the record, and the same command goes on."""
+def test_an_interrupt_suspends_runs(droste, batch, tmp_path):
+    """Ctrl-C: no line for what did not end, `interrupted` in the record, and the same command goes
+    on."""
     tasks(droste, *some(6))
     model = slow_model(tmp_path / "m", 400)
     process = batch("--concurrency", "3", model=model, start=True)
@@ -492,14 +530,15 @@ def test_an_interrupt_puts_runs_aside(droste, batch, tmp_path):
 
 
 def test_the_calls_of_the_batch_are_limited_to_the_call(droste, batch, tmp_path):
-    """No more calls than allowed are made, however many runs ask; with more allowed it goes on with them,
-    and what was answered before counts. (What was under way counts when it is made again.)"""
+    """No more calls than allowed are made, however many runs ask; with more allowed it goes on with
+    them, and what was answered before counts. (What was under way counts when it is made again.)"""
     def answered():
         return len([call for call in droste.record.calls if call["status"] == "ok"])
     tasks(droste, *some(6))
     model = slow_model(tmp_path / "m", 30)
     r = batch("--concurrency", "3", "--batch-max-calls", "10", model=model)
-    assert r.status == 3 and r.json["stopped"] == "budget" and "call limit exceeded" in r.json["why"], r
+    assert r.status == 3 and r.json["stopped"] == "budget" and "call limit exceeded" in r.json[
+        "why"], r
     assert 5 < answered() <= len(droste.record.calls) <= 10
     assert r.json["left"] > 0 and all(line["status"] == "answered" for line in results(droste))
     assert "budget" not in [run["status"] for run in droste.record.runs]
@@ -511,18 +550,20 @@ def test_the_calls_of_the_batch_are_limited_to_the_call(droste, batch, tmp_path)
 
 @pytest.mark.parametrize("code", ["SUBMIT(answer=1)", "SUBMIT(answer=len(llm_query('one')))"])
 def test_a_call_under_way_that_does_not_fit_stays_under_way(droste, batch, tmp_path, code):
-    """Killed in the middle of a call, of the loop or of its code, and gone on with where the limit is reached: the
-    record is as it was, and with more allowed that call is made again."""
+    """Killed in the middle of a call, of the loop or of its code, and gone on with where the limit
+    is reached: the record is as it was, and with more allowed that call is made again."""
     tasks(droste, {"id": "t", "question": "?"}, {"id": "spent", "question": "!"})
     slow = {"delay_ms": 30000, "repeat": True}
     lines = [{"content": repl(code), "repeat": True}, {"content": "1", "depth": 1, "repeat": True}]
     lines["llm" in code].update(slow)
     process = batch("--concurrency", "1", model=write_replay(tmp_path / "m", *lines), start=True)
-    wait_until(lambda: turns(droste, 1) and len(droste.record.calls) == 1 + ("llm" in code), what="the call")
+    wait_until(lambda: turns(droste, 1) and len(droste.record.calls) == 1 + ("llm" in code),
+               what="the call")
     process.kill()
     finish(process)
     with open(os.path.join(droste.home, "results.jsonl"), "a") as f:
-        f.write(json.dumps({"id": "spent", "status": "answered", "usage": {"calls": 9, "cost": None}}) + "\n")
+        f.write(json.dumps({"id": "spent", "status": "answered",
+                            "usage": {"calls": 9, "cost": None}}) + "\n")
     for line in lines:
         line.pop("delay_ms", None)
     model, before = write_replay(tmp_path / "m", *lines), droste.record.calls[-1]
@@ -539,27 +580,34 @@ def test_money_and_tokens_of_the_batch_are_limited(droste, batch, tmp_path, repl
     """The sums over all tasks end the batch; a price must be known for that."""
     tasks(droste, *some(6))
     r = batch("--batch-max-tokens", "4000", "--concurrency", "1")
-    assert r.status == 3 and "total token limit" in r.json["why"] and 0 < len(results(droste)) < 6, r
+    assert r.status == 3 and "total token limit" in r.json["why"] and 0 < len(
+        results(droste)) < 6, r
     assert r.json["input_tokens"] + r.json["output_tokens"] <= 4000
     r = batch("--batch-max-cost", "1")
     assert r.status == 2 and "the price of" in r.complaint
     prices = tmp_path / "prices"
-    model = replay({"content": LENGTH, "repeat": True, "usage": {"input_tokens": 100000, "output_tokens": 0}})
+    model = replay({"content": LENGTH, "repeat": True,
+                    "usage": {"input_tokens": 100000, "output_tokens": 0}})
     prices.write_text("* 1 1\n")
-    r = batch("--batch-max-cost", "0.25", "--concurrency", "1", "--prices", prices, "--out", "other.jsonl", model=model)
-    assert r.status == 3 and "cost limit" in r.json["why"] and r.json["cost"] == pytest.approx(0.3), r
+    r = batch("--batch-max-cost", "0.25", "--concurrency", "1", "--prices", prices, "--out",
+              "other.jsonl", model=model)
+    assert r.status == 3 and "cost limit" in r.json["why"] and r.json["cost"] == pytest.approx(
+        0.3), r
 
 
 def test_a_budget_of_a_task_ends_that_task_alone(droste, batch, tmp_path):
     """--max-llm-calls holds for each: its line says `budget` or what the code made of it."""
-    tasks(droste, {**some(1)[0], "settings": {"max-total-tokens": 5}}, {"id": "free", "question": "How long?"})
+    tasks(droste, {**some(1)[0], "settings": {"max-total-tokens": 5}},
+          {"id": "free", "question": "How long?"})
     r = batch()
     assert r.status == 1 and r.json["stopped"] is None, r
-    assert {line["id"]: line["status"] for line in results(droste)} == {"t0": "budget", "free": "answered"}
+    assert {line["id"]: line["status"] for line in results(droste)} == {"t0": "budget",
+                                                                        "free": "answered"}
 
 
 def test_the_time_of_the_batch_is_limited(droste, batch, tmp_path):
-    """What has begun by then is put aside, and nothing has a result; without the limit it goes on."""
+    """What has begun by then is put aside, and nothing has a result; without the limit it goes
+    on."""
     tasks(droste, *some(2))
     r = batch("--batch-timeout", "1s", model=slow_model(tmp_path / "m", 30000))
     assert r.status == 3 and r.json["stopped"] == "timeout" and r.json["left"] == 2, r
@@ -589,7 +637,7 @@ def test_more_runs_than_descriptors_are_refused(droste, batch):
         resource.setrlimit(resource.RLIMIT_NOFILE, (140, 140))
     tasks(droste, *some(20))
     r = batch("--concurrency", "20", preexec_fn=few)
-    assert r.status == 2 and "at most 5 fit" in r.complaint, r
+    assert r.status == 2 and "run at most 5 at once" in r.complaint, r
     assert batch("--concurrency", "5", preexec_fn=few).status == 0
 
 
@@ -604,18 +652,21 @@ def grader(droste, name, text):
 
 
 def test_a_program_grades(droste, batch):
-    """It is told the id, the question, what was expected and the answer; it says passed and a score."""
+    """It is told the id, the question, what was expected and the answer; it says passed and a
+    score."""
     tasks(droste, *some(4))
     program = grader(droste, "g", "import json, sys\nt = json.loads(sys.stdin.readline())\n"
                      "assert t['question'] == 'How long?' and t['id'] == 't%d' % t['expected']\n"
                      "print(json.dumps({'passed': t['answer'] % 2 == 0, 'score': t['answer'] / 4}))")
     r = batch("--grader", program)
-    assert r.status == 0 and (r.json["graded"], r.json["passed"], r.json["score"]) == (4, 2, 0.375), r
+    assert r.status == 0 and (r.json["graded"], r.json["passed"],
+                              r.json["score"]) == (4, 2, 0.375), r
     assert {line["id"]: line["grade"] for line in results(droste)}["t3"] == {
         "grader": "program", "passed": False, "score": 0.75}
 
 
-@pytest.mark.parametrize("started_by", [[], ["env", "--ignore-signal=CHLD"]], ids=["", "who-ignores-children"])
+@pytest.mark.parametrize("started_by", [[], ["env", "--ignore-signal=CHLD"]],
+                         ids=["", "who-ignores-children"])
 def test_a_programs_status_is_a_grade_too(droste, batch, started_by):
     """A grader that prints nothing says it by its status: 0 is passed, 1 is not."""
     tasks(droste, *some(4))
@@ -627,7 +678,8 @@ def test_a_programs_status_is_a_grade_too(droste, batch, started_by):
 
 @pytest.mark.parametrize("text, said", [
     ("import sys; sys.exit(9)", "status 9"), ("import os; os.kill(os.getpid(), 9)", "signal 9"),
-    ("print('good')", "not a grade: good"), ("print('{\"passed\": 1}')", "not a grade"),
+    ("print('good')", "did not print a grade: good"),
+    ("print('{\"passed\": 1}')", "did not print a grade"),
     ("import time; time.sleep(60)", "more than 0.5 s"),
 ])
 def test_a_program_that_fails_is_no_grade(droste, batch, text, said):
@@ -636,13 +688,16 @@ def test_a_program_that_fails_is_no_grade(droste, batch, text, said):
     r = batch("--grader", grader(droste, "g", text), "--grader-timeout", "500ms")
     assert r.status == 0 and (r.json["graded"], r.json["ungraded"]) == (0, 1), r
     (line,) = results(droste)
-    assert line["answer"] == 0 and line["grade"]["passed"] is None and said in line["grade"]["error"]
+    assert line["answer"] == 0 and line["grade"]["passed"] is None and said in line["grade"][
+        "error"]
 
 
 def test_graders_of_tasks_come_before_the_batchs(droste, batch):
     """A task without `expected` has no grade."""
-    tasks(droste, {"id": "a", "question": "?", "context_text": "xx", "expected": "2.1", "grader": "numeric:0.2"},
-          {"id": "b", "question": "?", "context_text": "xx", "expected": "2.1"}, {"id": "c", "question": "?"})
+    tasks(droste, {"id": "a", "question": "?", "context_text": "xx", "expected": "2.1",
+                   "grader": "numeric:0.2"},
+          {"id": "b", "question": "?", "context_text": "xx", "expected": "2.1"},
+          {"id": "c", "question": "?"})
     batch("--grader", "exact")
     grades = {line["id"]: line["grade"] for line in results(droste)}
     assert grades["a"]["passed"] is True and grades["b"]["passed"] is False and grades["c"] is None
@@ -651,19 +706,23 @@ def test_graders_of_tasks_come_before_the_batchs(droste, batch):
 def test_no_answer_is_not_passed(droste, batch, replay):
     """A task whose run failed is graded as not passed, without a grader being asked."""
     tasks(droste, {"question": "?", "expected": "x"})
-    r = batch("--grader", "contains", model=replay({"error": {"code": "model_auth", "message": "no"}}))
+    r = batch("--grader", "contains",
+              model=replay({"error": {"code": "model_auth", "message": "no"}}))
     assert (r.json["graded"], r.json["passed"]) == (1, 0), r
 
 
 @pytest.mark.parametrize("flags", [
-    ("--grader", "nose"), ("--grader", "program:./missing"), ("--concurrency", "0"), ("--concurrency", "x"),
-    ("--batch-max-calls", "0"), ("--batch-max-cost", "-1"), ("--batch-timeout", "soon"), ("--grader-timeout", "0"),
+    ("--grader", "nose"), ("--grader", "program:./missing"), ("--concurrency", "0"),
+    ("--concurrency", "x"),
+    ("--batch-max-calls", "0"), ("--batch-max-cost", "-1"), ("--batch-timeout", "soon"),
+    ("--grader-timeout", "0"),
 ])
 def test_a_wrong_flag_is_explained(droste, batch, flags):
     """It is named, nothing begins, and the record is not even made."""
     tasks(droste, *some(1))
     r = batch(*flags)
-    assert r.status == 2 and flags[0].strip("-") in r.err and not os.path.exists(droste.record.path), r
+    assert r.status == 2 and flags[0].strip("-") in r.err and not os.path.exists(
+        droste.record.path), r
     assert batch().status == 0
 
 
@@ -686,8 +745,10 @@ def test_a_terminal_shows_one_line_and_then_the_summary(droste, replay):
     """Progress is one line that is written over; what stays is the summary."""
     tasks(droste, *some(3))
     master, slave = pty.openpty()
-    process = droste.start("batch", "tasks.jsonl", "--out", "results.jsonl", "--grader", "numeric", "--model",
-                           replay({"content": LENGTH, "repeat": True, "delay_ms": 500}), stderr=slave)
+    process = droste.start("batch", "tasks.jsonl", "--out", "results.jsonl", "--grader", "numeric",
+                           "--model",
+                           replay({"content": LENGTH, "repeat": True, "delay_ms": 500}),
+                           stderr=slave)
     os.close(slave)
     seen = b""
     while True:
@@ -700,11 +761,12 @@ def test_a_terminal_shows_one_line_and_then_the_summary(droste, replay):
         seen += piece
     out = process.communicate()[0].decode()
     os.close(master)
-    assert b"0/3" in seen and b"3 running" in seen and seen.endswith(b"\r\x1b[K") and b"\n" not in seen
+    assert b"0/3" in seen and b"3 running" in seen and seen.endswith(
+        b"\r\x1b[K") and b"\n" not in seen
     assert "3 tasks: 3 answered\n3 of 3 passed (100.0 %), mean score 1\n3 calls, " in out
 
 
-def test_a_pipe_is_told_of_results_where_that_is_asked_for(droste, replay):
+def test_a_pipe_receives_results_on_request(droste, replay):
     """Nothing by default; with --verbose each line as it stands in the file."""
     tasks(droste, *some(2))
     words = ["batch", "tasks.jsonl", "--model", replay({"content": LENGTH, "repeat": True})]
@@ -713,7 +775,7 @@ def test_a_pipe_is_told_of_results_where_that_is_asked_for(droste, replay):
     assert [json.loads(line) for line in told.splitlines()] == results(droste, "b.jsonl")
 
 
-def test_results_are_nobody_elses(droste, batch):
+def test_only_the_owner_can_read_results(droste, batch):
     """They hold answers: only their owner reads them; a file that was there keeps its mode."""
     tasks(droste, *some(1))
     batch()
@@ -728,5 +790,6 @@ def test_nothing_is_left_running(droste, batch):
     tasks(droste, *some(30))
     process = batch("--concurrency", "10", start=True)
     assert finish(process).status == 0
-    left = subprocess.run(["ps", "-o", "pid=", "-s", str(process.pid)], stdout=subprocess.PIPE, text=True).stdout
+    left = subprocess.run(["ps", "-o", "pid=", "-s", str(process.pid)], stdout=subprocess.PIPE,
+                          text=True).stdout
     assert left.strip() == ""

@@ -33,7 +33,8 @@ def gigabyte(tmp_path_factory):
 
 
 def run_measured(droste, *args):
-    """(result, the largest resident memory of droste itself in bytes); its children do not count."""
+    """(result, the largest resident memory of droste itself in bytes); its children do not
+    count."""
     process = droste.start(*args)
     out, err = process.stdout.read(), process.stderr.read()
     _, status, usage = os.wait4(process.pid, 0)
@@ -46,7 +47,8 @@ def run_measured(droste, *args):
 
 def test_gigabyte_in_exec(droste, gigabyte):
     """exec counts the lines of a gigabyte; the host's memory stays under 1.2 times the file."""
-    out, peak = run_measured(droste, "exec", "-c", "SUBMIT(context.count('\\n'))", "--context", gigabyte)
+    out, peak = run_measured(droste, "exec", "-c", "SUBMIT(context.count('\\n'))", "--context",
+                             gigabyte)
     assert out == '{"output": %d}\n' % LINES
     assert peak < 1.2 * SIZE
 
@@ -54,7 +56,8 @@ def test_gigabyte_in_exec(droste, gigabyte):
 def test_gigabyte_in_a_run(droste, gigabyte, tmp_path):
     """A run over the same file answers the same, within the same memory."""
     model = write_replay(tmp_path / "r.jsonl", repl("SUBMIT(context.count('\\n'))"))
-    out, peak = run_measured(droste, "run", "--question", "q", "--context", gigabyte, "--model", model)
+    out, peak = run_measured(droste, "run", "--question", "q", "--context", gigabyte, "--model",
+                             model)
     assert out == "%d\n" % LINES
     assert peak < 1.2 * SIZE
 

@@ -26,21 +26,25 @@ def submitted(result):
 
 WAYS = {
     "futures": "from concurrent.futures import as_completed\n"
-               "replies = [f.result() for f in as_completed([llm_submit('gated %d' % i) for i in range(8)])]",
+               "replies = [f.result() for f in as_completed([llm_submit('gated %d' % i) for i in "
+               "range(8)])]",
     "tasks": "import asyncio\n"
              "replies = await asyncio.gather(*[llm_query_async('gated %d' % i) for i in range(8)])",
     "threads": "from concurrent.futures import ThreadPoolExecutor\n"
                "with ThreadPoolExecutor(8) as pool:\n"
                "    replies = list(pool.map(llm_query, ['gated %d' % i for i in range(8)]))",
     "a batch of tasks": "import asyncio\n"
-                        "replies = sum(await asyncio.gather(*[llm_query_batched_async(['gated %d %d' % (i, k)\n"
+                        "replies = sum(await asyncio.gather(*[llm_query_batched_async(['gated %d "
+                        "%d' % (i, k)\n"
                         "          for k in range(4)]) for i in range(2)]), [])",
     "all at once": "import asyncio, threading\n"
                    "replies = []\n"
-                   "thread = threading.Thread(target=lambda: replies.append(llm_query('gated t')))\n"
+                   "thread = threading.Thread(target=lambda: replies.append(llm_query('gated "
+                   "t')))\n"
                    "thread.start()\n"
                    "futures = [llm_submit('gated %d' % i) for i in range(3)]\n"
-                   "replies += await asyncio.gather(*[llm_query_async('gated %d' % i) for i in range(4)])\n"
+                   "replies += await asyncio.gather(*[llm_query_async('gated %d' % i) for i in "
+                   "range(4)])\n"
                    "replies += [f.result() for f in futures]\n"
                    "thread.join()",
 }
@@ -49,7 +53,8 @@ WAYS = {
 @pytest.mark.parametrize("isolation", ["full", "landlock"])
 @pytest.mark.parametrize("way", WAYS)
 def test_calls_are_under_way_at_once(droste, sub, way, isolation):
-    """The server answers nobody before eight requests are open: one after the other would never end."""
+    """The server answers nobody before eight requests are open: one after the other would never
+    end."""
     server, flags = sub
     result = droste.cell(WAYS[way] + "\nSUBMIT(replies=replies)", "--isolation", isolation, *flags)
     assert submitted(result) == {"replies": ["in"] * 8}
@@ -62,15 +67,18 @@ def test_answers_go_to_who_asked(droste, serve):
     code = ("import asyncio, threading\n"
             "async def ask(i):\n    return i, await llm_query_async('task %d' % i)\n"
             "got = []\n"
-            "threads = [threading.Thread(target=lambda i=i: got.append((i, llm_query('task %d' % i))))\n"
+            "threads = [threading.Thread(target=lambda i=i: got.append((i, llm_query('task %d' % "
+            "i))))\n"
             "           for i in range(1200, 1220)]\n"
             "for t in threads: t.start()\n"
             "futures = [(i, llm_submit('task %d' % i)) for i in range(1000)]\n"
             "got += await asyncio.gather(*[ask(i) for i in range(1000, 1200)])\n"
             "got += [(i, f.result()) for i, f in futures]\n"
             "for t in threads: t.join()\n"
-            "SUBMIT(count=len(got), wrong=[g for g in got if g[1] != '%d:task %d' % (len('task %d' % g[0]), g[0])])")
-    result = droste.cell(code, "--base-url", server.url, "--model", "echo", "--max-llm-calls", "2000")
+            "SUBMIT(count=len(got), wrong=[g for g in got if g[1] != '%d:task %d' % (len('task %d' "
+            "% g[0]), g[0])])")
+    result = droste.cell(code, "--base-url", server.url, "--model", "echo", "--max-llm-calls",
+                         "2000")
     assert submitted(result) == {"count": 1220, "wrong": []}
     stats = server.stats()
     assert stats["requests"] == 1220 and set(stats["idempotency"].values()) == {1}
@@ -78,8 +86,8 @@ def test_answers_go_to_who_asked(droste, serve):
 
 @pytest.mark.parametrize("deduplicate, requests", [("no", 8), ("yes", 1)])
 def test_identical_calls_are_each_asked_or_one(droste, sub, deduplicate, requests):
-    """Several answers to one question are several calls, each paid; where it is said, those that are under way at
-    the same time are one. What is asked afterwards is asked again."""
+    """Several answers to one question are several calls, each paid; where it is said, those that
+    are under way at the same time are one. What is asked afterwards is asked again."""
     server, flags = sub
     code = "SUBMIT(a=llm_query_batched(['What is it?'] * 8), b=llm_query_batched(['What else?', 'What is it?']))"
     said = droste.cell(code, *flags, "--deduplicate", deduplicate)
@@ -89,12 +97,15 @@ def test_identical_calls_are_each_asked_or_one(droste, sub, deduplicate, request
 
 def test_a_run_pays_for_one_of_identical_calls(tree, droste):
     """The record has them all, and the tokens of the one that was sent."""
-    script = [line("root", repl("SUBMIT(llm_query_batched(['same'] * 4))")), line("one", "fine", repeat=True)]
+    script = [line("root", repl("SUBMIT(llm_query_batched(['same'] * 4))")),
+              line("one", "fine", repeat=True)]
     result, server = tree(script, "--deduplicate", "yes")
-    assert result.json["answer"] == ["fine"] * 4 and server.stats()["models"]["scripted-one"] == 1, result
+    assert result.json["answer"] == ["fine"] * 4 and server.stats()["models"][
+        "scripted-one"] == 1, result
     calls = [c for c in droste.record.calls if c["kind"] == "sub"]
     assert len(calls) == 4 and sorted(c["attempts"] for c in calls) == [0, 0, 0, 1]
-    assert result.json["usage"]["depths"][1]["input_tokens"] == sum(c["input_tokens"] for c in calls) == \
+    assert result.json["usage"]["depths"][1]["input_tokens"] == sum(c["input_tokens"]
+                                                                    for c in calls) == \
         server.stats()["told"]["scripted-one"][0]
 
 
@@ -105,20 +116,24 @@ CANCELLED = {
               "await asyncio.sleep(0)\n%s\ntask.cancel()\n"
               "try:\n    await task\nexcept asyncio.CancelledError: pass",
     "a time limit": "import asyncio\n"
-                    "try:\n    await asyncio.wait_for(llm_query_async('hang'), 1)\nexcept asyncio.TimeoutError: pass\n#%s",
+                    "try:\n    await asyncio.wait_for(llm_query_async('hang'), 1)\nexcept "
+                    "asyncio.TimeoutError: pass\n#%s",
     "an exception of a signal": "import signal\n"
                                 "def ring(*_): raise InterruptedError\n"
-                                "signal.signal(signal.SIGALRM, ring); signal.setitimer(signal.ITIMER_REAL, 1)\n"
+                                "signal.signal(signal.SIGALRM, ring); "
+                                "signal.setitimer(signal.ITIMER_REAL, 1)\n"
                                 "try:\n    llm_query('hang')\nexcept InterruptedError: pass\n#%s",
 }
 
 
 @pytest.mark.parametrize("how", CANCELLED)
-def test_a_call_that_nobody_waits_for_any_more_is_cancelled(droste, sub, how):
-    """The server sees its client go while the session lives on and asks again; the record says so."""
+def test_an_abandoned_call_is_cancelled(droste, sub, how):
+    """The server sees its client go while the session lives on and asks again; the record says
+    so."""
     server, flags = sub
     wait = "while llm_query('fine') != 'fine': pass"    # the other call is under way by then
-    code = CANCELLED[how] % wait + "\nimport time\nfor _ in range(3): llm_query('fine')\nSUBMIT(llm_query('fine'))"
+    code = CANCELLED[
+        how] % wait + "\nimport time\nfor _ in range(3): llm_query('fine')\nSUBMIT(llm_query('fine'))"
     assert submitted(droste.cell(code, *flags)) == {"output": "fine"}
     wait_until(lambda: server.stats()["cancelled"] == 1, what="the end of the request")
     assert server.stats()["idempotency"] and server.stats()["requests"] in (5, 6)
@@ -139,20 +154,24 @@ AFTER_IT = "thread.join()\nSUBMIT(said)"
 
 
 def test_at_its_deadline_a_cell_gives_up_its_call_and_its_threads_time_out(tree, droste):
-    """The cell's own thread is interrupted, and its call is `cancelled`; that of another is a `timeout`, for the
-    guest and in the record."""
-    script = [line("root", repl(AT_THE_DEADLINE), "Turn 1 of"), line("root", repl(AFTER_IT), "longer than"),
+    """The cell's own thread is interrupted, and its call is `cancelled`; that of another is a
+    `timeout`, for the guest and in the record."""
+    script = [line("root", repl(AT_THE_DEADLINE), "Turn 1 of"),
+              line("root", repl(AFTER_IT), "longer than"),
               line("one", hang=True, repeat=True)]
     result, _ = tree(script, "--execute-timeout", "1")
-    assert result.status == 0 and result.json["answer"] == ["KeyboardInterrupt", ["LLMTimeout", "timeout", True]], result
-    calls = {call["request"]: call["status"] for call in droste.lines("call") if call["kind"] == "sub"}
+    assert result.status == 0 and result.json["answer"] == ["KeyboardInterrupt",
+                                                            ["LLMTimeout", "timeout", True]], result
+    calls = {call["request"]: call["status"] for call in droste.lines("call")
+             if call["kind"] == "sub"}
     assert calls == {"hang own": "cancelled", "hang thread": "timeout"}
 
 
 def test_a_session_has_the_same_at_a_deadline(droste, sub):
     """`droste repl`: the next cell finds its thread's call over, and asks again."""
     server, flags = sub
-    cells = AT_THE_DEADLINE + "\n\n" + AFTER_IT.replace("SUBMIT(said)", "print(said, llm_query('fine'))") + "\n"
+    cells = AT_THE_DEADLINE + "\n\n" + AFTER_IT.replace("SUBMIT(said)",
+                                                        "print(said, llm_query('fine'))") + "\n"
     result = droste("repl", *flags, "--execute-timeout", "1", input=cells)
     assert "['KeyboardInterrupt', ['LLMTimeout', 'timeout', True]] fine" in result.out, result
 
@@ -167,11 +186,14 @@ def test_a_future_outlives_its_cell(droste, replay):
 
 
 def test_exceptions_reach_futures_and_tasks(droste, sub):
-    """As they would reach a plain call: what the server refused, what is no prompt, what the budget has no room for."""
+    """As they would reach a plain call: what the server refused, what is no prompt, what the budget
+    has no room for."""
     _, flags = sub
     code = ("import asyncio\n"
-            "def name(f):\n    try: return f()\n    except Exception as e: return type(e).__name__, getattr(e, 'code', '')\n"
-            "found = [name(llm_submit('broken').result), name(lambda: llm_submit('')), name(lambda: llm_submit(3)),\n"
+            "def name(f):\n    try: return f()\n    except Exception as e: return "
+            "type(e).__name__, getattr(e, 'code', '')\n"
+            "found = [name(llm_submit('broken').result), name(lambda: llm_submit('')), "
+            "name(lambda: llm_submit(3)),\n"
             "         name(llm_submit('fine').result)]\n"
             "try: await llm_query_async('broken')\n"
             "except LLMError as e: found.append(e.code)\n"
@@ -189,31 +211,39 @@ def test_a_failed_item_is_a_text_or_an_exception_by_choice(droste, sub):
             "b = llm_query_batched(['x', 'broken', 'y'], errors='return')\n"
             "try: llm_query_batched(['x'], errors='never')\n"
             "except ValueError as e: word = str(e)\n"
-            "SUBMIT(a=[a[0], a[1][:8], a[1].error.code, a[2]], b=[b[0], type(b[1]).__name__, b[1].code, b[2]], word=word)")
+            "SUBMIT(a=[a[0], a[1][:8], a[1].error.code, a[2]], b=[b[0], type(b[1]).__name__, "
+            "b[1].code, b[2]], word=word)")
     found = submitted(droste.cell(code, *flags))
     assert found["a"] == ["fine", "[ERROR] ", "model", "fine"]
     assert found["b"] == ["fine", "LLMError", "model", "fine"]
-    assert found["word"] == "errors is 'mark' or 'return', not 'never'"
+    assert found["word"] == "errors must be 'mark' or 'return', not 'never'"
     assert server.stats()["requests"] == 6
 
 
-PNG = "b'\\x89PNG\\r\\n\\x1a\\n' + bytes(20)"
+# The smallest image that services accept: one grey pixel.
+PIXEL = ("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR42mNg"
+         "AAAAAgAB5Sfe/AAAAABJRU5ErkJggg==")
+PNG = "__import__('base64').b64decode(%r)" % PIXEL
 PROMPTS = {
     "bytes beside a text": "['what is it?', %s]" % PNG,
     "bytes in a message": "[{'role': 'user', 'content': ['what is it?', %s]}]" % PNG,
     "a part with its type": "[{'role': 'user', 'content': [{'type': 'text', 'text': 'what is it?'},"
                             " {'type': 'image', 'media_type': 'image/png', 'data': %s}]}]" % PNG,
-    "as OpenAI spells it": "[{'role': 'user', 'content': [{'type': 'text', 'text': 'what is it?'}, {'type': 'image_url',"
-                           " 'image_url': {'url': 'data:image/png;base64,' + __import__('base64').b64encode(%s).decode()}}]}]" % PNG,
+    "as OpenAI spells it":
+    "[{'role': 'user', 'content': [{'type': 'text', 'text': 'what is it?'}, {'type': 'image_url',"
+                           " 'image_url': {'url': 'data:image/png;base64,' + "
+                           "__import__('base64').b64encode(%s).decode()}}]}]" % PNG,
 }
-URL = "data:image/png;base64,iVBORw0KGgoAAAAAAAAAAAAAAAAAAAAAAAAAAA=="
+URL = "data:image/png;base64," + PIXEL
 
 
 @pytest.mark.parametrize("prompt", PROMPTS)
 def test_an_image_reaches_the_model(droste, serve, prompt):
-    """However it is given, the server gets one message with the text and the image as parts of it."""
+    """However it is given, the server gets one message with the text and the image as parts of
+    it."""
     server = serve()
-    result = droste.cell("SUBMIT(llm_query(%s))" % PROMPTS[prompt], "--base-url", server.url, "--model", "ok")
+    result = droste.cell("SUBMIT(llm_query(%s))" % PROMPTS[prompt], "--base-url", server.url,
+                         "--model", "ok")
     assert submitted(result) == {"output": "The answer is ⟨42⟩."}
     (message,) = server.stats()["last"]["body"]["messages"]
     assert message["content"] == [{"type": "text", "text": "what is it?"},
@@ -221,15 +251,21 @@ def test_an_image_reaches_the_model(droste, serve, prompt):
 
 
 def test_what_is_no_part_is_refused_before_it_is_asked(droste, serve):
-    """Twins of the images: unknown bytes, an image from the net, nothing, a number, and an image of the model's side."""
+    """Twins of the images: unknown bytes, an image from the net, nothing, a number, and an image of
+    the model's side."""
     server = serve()
-    code = ("def why(p):\n    try: return llm_query(p)\n    except (ValueError, TypeError) as e: return type(e).__name__, str(e)[:40]\n"
-            "SUBMIT([why([b'what?']), why([]), why(['x', 3]), why([{'role': 'user', 'content': []}]),\n"
-            "  why([{'role': 'user', 'content': [{'type': 'image_url', 'image_url': 'http://a/b.png'}]}]),\n"
-            "  why([{'role': 'assistant', 'content': [%s]}]), why([{'role': 'user', 'content': [{'type': 'image',\n"
-            "  'media_type': 'nonsense', 'data': b'x'}]}])])" % PNG)
+    code = (
+        "def why(p):\n    try: return llm_query(p)\n    except (ValueError, TypeError) as e: "
+        "return type(e).__name__, str(e)[:40]\n"
+        "SUBMIT([why([b'what?']), why([]), why(['x', 3]), why([{'role': 'user', 'content': []}]),\n"
+        "  why([{'role': 'user', 'content': [{'type': 'image_url', 'image_url': "
+        "'http://a/b.png'}]}]),\n"
+        "  why([{'role': 'assistant', 'content': [%s]}]), why([{'role': 'user', 'content': "
+        "[{'type': 'image',\n"
+        "  'media_type': 'nonsense', 'data': b'x'}]}])])" % PNG)
     found = submitted(droste.cell(code, "--base-url", server.url, "--model", "ok"))["output"]
-    assert [kind for kind, _ in found] == ["ValueError", "TypeError", "TypeError", "TypeError", "ValueError",
+    assert [kind for kind, _ in found] == ["ValueError", "TypeError", "TypeError", "TypeError",
+                                           "ValueError",
                                            "ValueError", "ValueError"], found
     assert server.stats()["requests"] == 0
 
@@ -238,6 +274,7 @@ def test_a_prompt_of_100_mb(droste, serve):
     """It arrives whole, and the next call works too."""
     server = serve()
     code = "n = 100 * 1000 * 1000\nSUBMIT([llm_query('x' * n), llm_query('short')])"
-    result = droste.cell(code, "--base-url", server.url, "--model", "echo", "--memory", "2G", "--timeout", "60")
+    result = droste.cell(code, "--base-url", server.url, "--model", "echo", "--memory", "2G",
+                         "--timeout", "60")
     assert submitted(result)["output"] == ["100000000:" + "x" * 32, "5:short"]
     assert server.stats()["bytes_in"] > 100 * 1000 * 1000

@@ -30,7 +30,8 @@ def test_a_context_arrives_to_the_byte(ask, tmp_path, what):
     (tmp_path / "c.txt").write_bytes(CONTEXTS[what])
     sha = "__import__('hashlib').sha256(context if type(context) is bytes else context.encode()).hexdigest()"
     digest = hashlib.sha256(CONTEXTS[what]).hexdigest()
-    answered(ask([repl("SUBMIT(%s, rlm_query('q', context))" % sha), at(1, repl("SUBMIT(%s)" % sha))],
+    answered(ask([repl("SUBMIT(%s, rlm_query('q', context))" % sha),
+                  at(1, repl("SUBMIT(%s)" % sha))],
                  "--context", tmp_path / "c.txt"), [digest, digest])
 
 
@@ -40,13 +41,15 @@ def promised(messages):
 
 
 @pytest.mark.parametrize("isolation", LEVELS)
-def test_what_the_model_is_told_is_there(droste, replay, isolation):
+def test_what_the_prompt_names_exists(droste, replay, isolation):
     """There: one prompt for all environments, of which four lack functions that it speaks of.
     Here: each name in what the model of the root and that of the deepest run are told can be
     called, at each isolation."""
     look = "names = {**vars(__builtins__), **globals()}\nSUBMIT(%ssorted(n for n in names if callable(names[n])))"
-    result = droste("run", "--question", "q", "--json", "--isolation", isolation, "--max-recursion-depth", "1",
-                    "--model", replay(repl("deep = rlm_query('q')"), at(1, repl(look % "")), repl(look % "deep, ")))
+    result = droste("run", "--question", "q", "--json", "--isolation", isolation,
+                    "--max-recursion-depth", "1",
+                    "--model", replay(repl("deep = rlm_query('q')"), at(1, repl(look % "")),
+                                      repl(look % "deep, ")))
     assert result.status == 0, result
     deep, root = result.json["answer"]
     first = {call["depth"]: call["request"] for call in droste.lines("call") if call["turn"] == 1}
@@ -70,8 +73,10 @@ def test_tools_of_the_host_are_there_at_each_isolation(droste, tmp_path, isolati
     (tmp_path / "data.json").write_text(json.dumps(data))
     (tmp_path / "echo").write_text(ECHO)
     (tmp_path / "echo").chmod(0o755)
-    result = droste.cell("SUBMIT(echo(n=[1, None]), text, 'f' in globals())", "--isolation", isolation,
-                         "--tool", "echo=%s" % (tmp_path / "echo"), "--tool-data", "text=%s" % (tmp_path / "data.json"))
+    result = droste.cell("SUBMIT(echo(n=[1, None]), text, 'f' in globals())", "--isolation",
+                         isolation,
+                         "--tool", "echo=%s" % (tmp_path / "echo"), "--tool-data",
+                         "text=%s" % (tmp_path / "data.json"))
     assert result["submit"]["output"] == [{"home": droste.home, "n": [1, None]}, data, False]
 
 
@@ -96,10 +101,12 @@ def test_an_answer_that_is_ready_is_seen(ask, way):
     answered(ask([repl(READY[way])]), "x")
 
 
-def test_an_answer_is_given_once(droste):
+def test_an_answer_is_submitted_once(droste):
     """There: `ready` stays from one question to the next. Here: the cell after is not taken for an
     answer."""
-    result = droste("repl", input="answer.update(content='x', ready=True)\nanswer['ready']\nanswer['content'] = 'y'\n")
+    result = droste("repl",
+                    input="answer.update(content='x', "
+                          "ready=True)\nanswer['ready']\nanswer['content'] = 'y'\n")
     assert result.out == 'submitted: {"answer": "x"}\nFalse\n'
 
 
@@ -109,8 +116,9 @@ def test_a_context_is_a_value_and_no_path(ask, droste, tmp_path):
     secret = str(tmp_path / "secret")
     with open(secret, "w") as f:
         f.write("the host's")
-    answered(ask([repl("p = %r\nSUBMIT(rlm_query('@' + p, p), rlm_query('q', {'path': p}))" % secret),
-                  at(1, repl("SUBMIT(context)"), repeat=True)]), [secret, {"path": secret}])
+    answered(
+        ask([repl("p = %r\nSUBMIT(rlm_query('@' + p, p), rlm_query('q', {'path': p}))" % secret),
+             at(1, repl("SUBMIT(context)"), repeat=True)]), [secret, {"path": secret}])
     assert b"the host's" not in droste.record.bytes()
 
 
@@ -124,22 +132,25 @@ def test_words_of_the_engine_in_a_text_are_words(ask, tmp_path):
     (tmp_path / "c.txt").write_text(MARKERS)
     turns = [repl("print(context)\nx = context"),
              repl("SUBMIT(x == context, rlm_query('q', context), llm_query('say'))"),
-             at(1, repl("print(context)\nSUBMIT(len(context))"), "Question: q"), at(1, "FINAL(wrong)")]
+             at(1, repl("print(context)\nSUBMIT(len(context))"), "Question: q"),
+             at(1, "FINAL(wrong)")]
     answered(ask(turns, "--context", tmp_path / "c.txt"), [True, len(MARKERS), "FINAL(wrong)"])
 
 
 @pytest.mark.parametrize("value", ["float('nan')", "[float('inf')]", "{'a': {'b': -float('inf')}}",
-                                   "__import__('decimal').Decimal('NaN')"])
+                                   "[float('nan'), __import__('decimal').Decimal(1)]"])
 def test_a_result_is_strict_json(ask, value):
     """There: NaN goes out as a word that JSON does not have. Here: it is an error in the cell,
     which says what to do, and what is submitted instead can be read by anybody."""
     result = ask([repl("try: SUBMIT(%s)\n"
-                       "except (ValueError, TypeError) as e: SUBMIT(['submit' in str(e), None])" % value)])
+                       "except (ValueError, TypeError) as e: SUBMIT(['submit' in str(e), None])"
+                       % value)])
     answered(result, [True, None])
     json.loads(result.out, parse_constant=lambda word: pytest.fail("%s is not JSON" % word))
 
 
-@pytest.mark.parametrize("catch, goes_on", [("except Exception", False), ("except (ValueError, RuntimeError)", False),
+@pytest.mark.parametrize("catch, goes_on", [("except Exception", False),
+                                            ("except (ValueError, RuntimeError)", False),
                                             ("finally", False), ("except BaseException", True)])
 def test_a_submission_is_not_swallowed(droste, catch, goes_on):
     """There: `except Exception` catches it, and the code goes on after its answer. Here: it ends

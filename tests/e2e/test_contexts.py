@@ -1,5 +1,5 @@
-"""Several contexts: their values and names in the guest, what the model is told of them, and what the
-record keeps."""
+"""Several contexts: their values and names in the guest, what the model is told of them, and what
+the record keeps."""
 import json
 import os
 
@@ -24,7 +24,8 @@ def files(tmp_path):
 
 
 def three(files):
-    return ["--context", files / "a.txt", "--context", "numbers=%s" % (files / "b.json"), "--context", "folder=%s" % (files / "d")]
+    return ["--context", files / "a.txt", "--context", "numbers=%s" % (files / "b.json"),
+            "--context", "folder=%s" % (files / "d")]
 
 
 ALL = [["alpha"] * 2, [[1, 2]] * 2, [{"f.txt": "in d"}] * 2]
@@ -38,15 +39,19 @@ def test_guest_has_each_under_its_names(ask, files):
 
 def test_one_context_has_both_names(ask, files):
     """As before, and there is no context_1."""
-    answered(ask([repl("SUBMIT([context, context_0, 'context_1' in globals()])")], "--context", files / "a.txt"),
+    answered(ask([repl("SUBMIT([context, context_0, 'context_1' in globals()])")], "--context",
+                 files / "a.txt"),
              ["alpha", "alpha", False])
 
 
-def test_model_is_told_of_each_and_shown_none(ask, files, droste):
-    """Name, type, size and source; the text of a file that is longer than its preview is not there."""
+def test_the_prompt_names_each_context_and_contains_none(ask, files, droste):
+    """Name, type, size and source; the text of a file that is longer than its preview is not
+    there."""
     (files / "a.txt").write_text("alpha " * 50 + "omega")
-    answered(ask([told("There are 3 contexts:\n- `context_0`, also `context`, is a str of 305 characters, from ",
-                       repl("SUBMIT(1)"))], *three(files)), 1)
+    answered(
+        ask([told(
+        "There are 3 contexts:\n- `context_0`, also `context`, is a str of 305 characters, from ",
+        repl("SUBMIT(1)"))], *three(files)), 1)
     system = told_at_first(droste)[0]
     assert "`context_0`, `context_1` and so on" in system
     exported = droste("runs", "export", "--all").out
@@ -55,9 +60,10 @@ def test_model_is_told_of_each_and_shown_none(ask, files, droste):
     assert "omega" not in exported and "in d" not in exported
 
 
-def test_model_of_one_context_is_told_of_no_others(ask, files, droste):
+def test_the_prompt_of_one_context_names_no_others(ask, files, droste):
     """The twin: with one, there is no word of numbers."""
-    answered(ask([told("`context`, also `a`, is a str", repl("SUBMIT(a)"))], "--context", "a=%s" % (files / "a.txt")), "alpha")
+    answered(ask([told("`context`, also `a`, is a str", repl("SUBMIT(a)"))], "--context",
+                 "a=%s" % (files / "a.txt")), "alpha")
     assert "context_" not in told_at_first(droste)[0]
 
 
@@ -65,22 +71,27 @@ def test_file_with_that_name_wins(ask, files):
     """NAME=PATH is a file where there is one that is called so; else it names one."""
     (files / "x=y.txt").write_text("file")
     (files / "y.txt").write_text("named")
-    answered(ask([repl("SUBMIT([context, 'x' in globals()])")], "--context", "x=y.txt", cwd=files), ["file", False])
+    answered(ask([repl("SUBMIT([context, 'x' in globals()])")], "--context", "x=y.txt", cwd=files),
+             ["file", False])
     (files / "x=y.txt").unlink()
-    answered(ask([repl("SUBMIT([context, x])")], "--context", "x=y.txt", cwd=files), ["named", "named"])
+    answered(ask([repl("SUBMIT([context, x])")], "--context", "x=y.txt", cwd=files),
+             ["named", "named"])
 
 
 def test_standard_input_may_be_one_of_them(droste, replay, files):
     """With a name or without; twice it is refused."""
     model = replay(repl("SUBMIT([context, piped])"))
-    result = droste("run", "--question", "q", "--json", "--model", model, "--context", files / "a.txt",
+    result = droste("run", "--question", "q", "--json", "--model", model, "--context",
+                    files / "a.txt",
                     "--context", "piped=-", input="from a pipe")
     answered(result, ["alpha", "from a pipe"])
-    twice = droste("run", "--question", "q", "--model", model, "--context", "-", "--context", "p=-", input="x")
+    twice = droste("run", "--question", "q", "--model", model, "--context", "-", "--context", "p=-",
+                   input="x")
     assert twice.status == 2 and "one context only" in twice.complaint
 
 
-@pytest.mark.parametrize("name", ["context", "context_7", "history", "answer", "_x", "1a", "a-b", "class", "é"])
+@pytest.mark.parametrize("name", ["context", "context_7", "history", "answer", "_x", "1a", "a-b",
+                                  "class", "é"])
 def test_name_that_cannot_be_is_refused(ask, files, name, droste):
     """By name, before anything is run; a path that only looks so is one that does not exist."""
     result = ask([repl("SUBMIT(1)")], "--context", "%s=%s" % (name, files / "a.txt"))
@@ -89,44 +100,57 @@ def test_name_that_cannot_be_is_refused(ask, files, name, droste):
 
 
 def test_every_name_of_the_guest_is_reserved(ask, files, droste):
-    """What Droste itself puts into the guest cannot be the name of a context; but those of the helpers can."""
+    """What Droste itself puts into the guest cannot be the name of a context; but those of the
+    helpers can."""
     code = ("import builtins\nSUBMIT(names=[n for n, v in vars(builtins).items()\n"
             "                    if getattr(v, '__module__', '') == 'droste_guest'])")
     names = droste.cell(code, "--helpers", "no")["submit"]["names"]
     helpers = set(droste.cell(code)["submit"]["names"]) - set(names)
     assert len(names) > 10 and len(helpers) > 5
     for name in names:
-        assert "Droste's own" in ask(["x"], "--context", "%s=%s" % (name, files / "a.txt")).complaint
+        assert "Droste's names" in ask(["x"], "--context",
+                                       "%s=%s" % (name, files / "a.txt")).complaint
     for name in helpers:
-        assert droste.cell("SUBMIT(x=%s)" % name, "--context", "%s=%s" % (name, files / "a.txt"))["submit"] == {"x": "alpha"}
+        assert droste.cell("SUBMIT(x=%s)" % name, "--context",
+                           "%s=%s" % (name, files / "a.txt"))["submit"] == {"x": "alpha"}
 
 
 def test_two_of_one_name_are_refused(ask, files):
     """And so is a path that is not there; both say which."""
     path = files / "a.txt"
-    assert "called 'x'" in ask(["x"], "--context", "x=%s" % path, "--context", "x=%s" % path).complaint
+    assert "called 'x'" in ask(["x"], "--context", "x=%s" % path, "--context",
+                               "x=%s" % path).complaint
     assert "missing.txt" in ask(["x"], "--context", path, "--context", "x=missing.txt").complaint
 
 
 def test_new_session_has_all_again(ask, files):
     """After the death of a sandbox, under all names."""
-    answered(ask([repl("import os; os._exit(1)"), told("is there again", repl("SUBMIT(%s)" % NAMES))], *three(files)), ALL)
+    answered(ask([repl("import os; os._exit(1)"),
+                  told("the contexts are there again", repl("SUBMIT(%s)" % NAMES))], *three(files)),
+             ALL)
 
 
 def test_children_have_their_own(ask, files):
-    """A child's context is what its parent gives, a list or a dict too; of the parent's it has none."""
+    """A child's context is what its parent gives, a list or a dict too; of the parent's it has
+    none."""
     code = "SUBMIT([rlm_query('q', context=[context_1, {'a': context}]), rlm_query('q')])"
-    child = repl("SUBMIT([context, context_0 if context else '', 'context_1' in globals(), 'numbers' in globals()])")
-    answered(ask([repl(code), {"content": child, "depth": 1}, {"content": child, "depth": 1}], *three(files)),
+    child = repl(
+        "SUBMIT([context, context_0 if context else '', 'context_1' in globals(), 'numbers' in "
+        "globals()])")
+    answered(ask([repl(code), {"content": child, "depth": 1}, {"content": child, "depth": 1}],
+                 *three(files)),
              [[[[1, 2], {"a": "alpha"}]] * 2 + [False, False], ["", "", False, False]])
 
 
 def test_questions_of_a_conversation_bring_theirs(ask, droste, tmp_path, files):
     """The next numbers are theirs, with their names; those of the question before are there too."""
-    first = answered(ask([repl("SUBMIT(1)")], "--context", files / "a.txt", "--context", "numbers=%s" % (files / "b.json")), 1)
+    first = answered(ask([repl("SUBMIT(1)")], "--context", files / "a.txt", "--context",
+                         "numbers=%s" % (files / "b.json")), 1)
     told_then = "There is one more context, `context_2`, also `folder`: a dict of 1 keys"
-    result = droste("run", "--continue", first["run"], "--question", "And now?", "--json", "--context", "folder=%s" % (files / "d"),
-                    "--model", write_replay(tmp_path / "next.jsonl", told(told_then, repl("SUBMIT(%s)" % NAMES))))
+    result = droste("run", "--continue", first["run"], "--question", "And now?", "--json",
+                    "--context", "folder=%s" % (files / "d"),
+                    "--model", write_replay(tmp_path / "next.jsonl",
+                                            told(told_then, repl("SUBMIT(%s)" % NAMES))))
     answered(result, ALL)
 
 
@@ -137,7 +161,8 @@ def test_exec_has_them(droste, files):
 
 def test_repl_has_them(droste, files):
     """And a new session in the place of one that died has them again."""
-    result = droste("repl", *three(files), input="import os\nprint(%s)\nos._exit(1)\nprint(numbers, context_2)\n" % NAMES)
+    result = droste("repl", *three(files),
+                    input="import os\nprint(%s)\nos._exit(1)\nprint(numbers, context_2)\n" % NAMES)
     assert result.out == "%s\n[1, 2] {'f.txt': 'in d'}\n" % ALL
     assert "loaded again" in result.err
 
@@ -147,25 +172,29 @@ def test_record_has_each(ask, files, droste):
     answered(ask([repl("SUBMIT(1)")], *three(files)), 1)
     run = droste.record.run["id"]
     line = json.loads(droste("runs", "export", run).out.splitlines()[0])
-    assert [(c.get("name"), c["bytes"]) for c in line["context"]] == [(None, 5), ("numbers", 6), ("folder", 25)]
+    assert [(c.get("name"), c["bytes"]) for c in line["context"]] == [(None, 5), ("numbers", 6),
+                                                                      ("folder", 25)]
     assert len({c["sha256"] for c in line["context"]}) == 3
     assert "numbers = " in droste("runs", "show", run).out
 
 
 @pytest.fixture
 def interrupted(droste, serve, files):
-    """A run that was killed while its code waited for `hang`, with its own contexts and one from a pipe."""
+    """A run that was killed while its code waited for `hang`, with its own contexts and one from a
+    pipe."""
     server = serve(turns=[repl("llm_query('hang')\nSUBMIT([%s, context_3, piped])" % NAMES)])
     env = {"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": server.url}
     pipe = files / "pipe"
     pipe.write_text("from a pipe")
     with open(pipe) as f:
-        process = droste.start("run", "--question", "q", "--json", "--model", "turns", "--sub-model", "digest",
+        process = droste.start("run", "--question", "q", "--json", "--model", "turns",
+                               "--sub-model", "digest",
                                *three(files), "--context", "piped=-", env=env, stdin=f)
     wait_until(lambda: server.stats()["requests"] == 2, what="the call")
     process.kill()
     process.communicate()
-    return lambda: droste("runs", "resume", droste.record.run["id"], "--json", env={"OPENAI_API_KEY": "k"})
+    return lambda: droste("runs", "resume", droste.record.run["id"], "--json",
+                          env={"OPENAI_API_KEY": "k"})
 
 
 def test_resumed_run_has_all_again(interrupted):
@@ -177,7 +206,7 @@ def test_resumed_run_wants_each_as_it_was(interrupted, files, droste):
     """One that changed is named, and the run stays as it is; when it is back, the run goes on."""
     (files / "b.json").write_text("[3]")
     result = interrupted()
-    assert result.status == 2 and "b.json" in result.complaint and "not what it was" in result.complaint
+    assert result.status == 2 and "b.json" in result.complaint and "has changed" in result.complaint
     (files / "b.json").write_text("[1, 2]")
     answered(interrupted(), [ALL, "from a pipe", "from a pipe"])
 
@@ -186,19 +215,21 @@ def test_resumed_run_wants_each_as_it_was(interrupted, files, droste):
 
 @pytest.mark.parametrize("command", ["exec", "run", "batch"])
 def test_a_pipe_or_a_device_is_no_context(droste, replay, tmp_path, command):
-    """A FIFO would be waited for, for ever where nobody writes, and /dev/zero read until the memory ends: both are refused by
-    name, and in a batch only the task that names one."""
+    """A FIFO would be waited for, for ever where nobody writes, and /dev/zero read until the memory
+    ends: both are refused by name, and in a batch only the task that names one."""
     os.mkfifo(tmp_path / "fifo")
     (tmp_path / "good.txt").write_text("good")
     model = ["--model", replay({"content": repl("SUBMIT(context[:4])"), "repeat": True})]
     for path in (tmp_path / "fifo", "/dev/zero"):
         if command == "batch":
             (tmp_path / "tasks").write_text("".join(
-                json.dumps({"id": id, "question": "q", "context": str(p)}) + "\n" for id, p in (("bad", path), ("ok", tmp_path / "good.txt"))))
+                json.dumps({"id": id, "question": "q", "context": str(p)}) + "\n"
+                for id, p in (("bad", path), ("ok", tmp_path / "good.txt"))))
             out = tmp_path / ("out-%s" % os.path.basename(path))
             droste("batch", tmp_path / "tasks", "--out", out, *model)
             lines = {line["id"]: line for line in map(json.loads, out.read_text().splitlines())}
-            assert lines["ok"]["answer"] == "good" and "give a regular file" in json.dumps(lines["bad"])
+            assert lines["ok"]["answer"] == "good" and "give a regular file" in json.dumps(
+                lines["bad"])
             continue
         words = ["-c", "1"] if command == "exec" else ["--question", "q"]
         result = droste(command, *words, "--context", path, *model)
@@ -212,8 +243,9 @@ def test_standard_input_may_be_a_pipe(droste):
 
 
 def test_a_context_has_a_size(droste, tmp_path):
-    """A sparse file of a terabyte is refused before any of it is read, and so is standard input where it becomes too long, or the
-    sum of the files of a directory; what is just small enough goes."""
+    """A sparse file of a terabyte is refused before any of it is read, and so is standard input
+    where it becomes too long, or the sum of the files of a directory; what is just small enough
+    goes."""
     (tmp_path / "d").mkdir()
     for name in ("a", "b"):
         (tmp_path / "d" / name).write_bytes(b"x" * 3000)

@@ -24,7 +24,8 @@ def said_by(tmp_path, *words):
 @pytest.mark.parametrize("code", ["print({0!a})", "SUBMIT(x={0!a})", "raise ValueError({0!a})"])
 def test_json_of_a_cell_is_json_and_harmless(tmp_path, code):
     """Whatever field it comes in, it is escaped, and a reader of JSON gets what the guest wrote."""
-    said = said_by(tmp_path, "exec", "--json", "--python", "/usr/bin/python3", "-c", code.format(NASTY))
+    said = said_by(tmp_path, "exec", "--json", "--python", "/usr/bin/python3", "-c",
+                   code.format(NASTY))
     assert not DANGEROUS & set(said)
     result = json.loads(said)
     assert NASTY in json.dumps(result, ensure_ascii=False) or repr(NASTY)[1:-1] in str(result)
@@ -33,7 +34,8 @@ def test_json_of_a_cell_is_json_and_harmless(tmp_path, code):
 def test_json_of_a_run_and_its_record_are_harmless(tmp_path):
     """The answer, the record's list, one run of it and its export."""
     model = write_replay(tmp_path / "replay.jsonl", "```repl\nSUBMIT(%a)\n```" % NASTY)
-    said = said_by(tmp_path, "run", "--json", "--quiet", "--question", NASTY, "--model", model, "--python", "/usr/bin/python3")
+    said = said_by(tmp_path, "run", "--json", "--quiet", "--question", NASTY, "--model", model,
+                   "--python", "/usr/bin/python3")
     assert not DANGEROUS & set(said) and json.loads(said.splitlines()[-1])
     for words in (["runs", "ls", "--json"], ["runs", "export", "--all"]):
         said = said_by(tmp_path, *words)

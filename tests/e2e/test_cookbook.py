@@ -73,8 +73,10 @@ def shell_calls(source):
         with open(os.path.join(source, name), encoding="utf-8") as file:
             text = file.read()
         for node in ast.walk(ast.parse(text)):
-            called = re.match(r"os\.(system|popen)|subprocess\.", ast.unparse(node)) if isinstance(node, ast.Call) else None
-            if called and (called[1] or "shell=True" in ast.unparse(node)) and not isinstance(node.args[0], ast.Constant):
+            called = (re.match(r"os\.(system|popen)|subprocess\.", ast.unparse(node))
+                      if isinstance(node, ast.Call) else None)
+            if (called and (called[1] or "shell=True" in ast.unparse(node))
+                and not isinstance(node.args[0], ast.Constant)):
                 found.add((name, node.lineno))
     return found
 
@@ -82,8 +84,10 @@ def shell_calls(source):
 def test_a_question_about_a_code_base(follow):
     """The run finds the calls that a reading by other means finds, with the model's reasons."""
     answer = follow("codebase.md")
-    assert {(site["path"], site["line"]) for site in answer} == shell_calls(sysconfig.get_path("stdlib"))
-    assert answer and all("pager" in site["reason"] or "mailcap" in site["reason"] for site in answer)
+    assert {(site["path"], site["line"])
+            for site in answer} == shell_calls(sysconfig.get_path("stdlib"))
+    assert answer and all("pager" in site["reason"] or "mailcap" in site["reason"]
+                          for site in answer)
 
 
 def test_an_incident_in_logs(follow):
@@ -96,7 +100,8 @@ def test_a_report_with_citations(follow, tmp_path):
     answer = follow("report.md")
     for citation in answer["citations"]:
         assert citation["quote"] in (tmp_path / "minutes" / citation["path"]).read_text()
-    assert "encrypted" in (tmp_path / "model.jsonl").read_text() and "encrypted" not in json.dumps(answer)
+    assert "encrypted" in (tmp_path / "model.jsonl").read_text() and "encrypted" not in json.dumps(
+        answer)
 
 
 def test_data_analysis_with_pandas(follow):

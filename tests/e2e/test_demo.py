@@ -66,7 +66,8 @@ def test_another_context_gives_another_answer(tmp_path):
     """The twin: over a library without those modules the same recording cannot give that answer."""
     small = tmp_path / "small"
     small.mkdir()
-    (small / "imaplib.py").write_text('"""IMAP4 client."""\nclass Tiny:\n    def only(self): pass\n')
+    (small / "imaplib.py").write_text(
+        '"""IMAP4 client."""\nclass Tiny:\n    def only(self): pass\n')
     done = demo(tmp_path, str(small), "--json")
     result = json.loads([line for line in done.stdout.splitlines() if line.startswith("{")][0])
     assert result["answer"] == {"modules": ["imaplib.py"], "class": "Tiny", "module": "imaplib.py",

@@ -22,12 +22,13 @@ def environments(home):
     return [line.split()[0] for line in droste(home, "env", "ls").stdout.splitlines()[1:]]
 
 
-def test_environments_elsewhere_are_told(tmp_path):
+def test_remote_environments_are_listed(tmp_path):
     """Whether each is configured; what to do where it is not. Nothing is sent."""
     there = tmp_path / "docker.sock"
     there.touch()
     found, _ = checks(tmp_path, DOCKER_HOST="unix://%s" % there)
-    assert found["docker"]["state"] == "ok" and "droste smoke --env docker" in found["docker"]["text"]
+    assert found["docker"]["state"] == "ok" and "droste smoke --env docker" in found["docker"][
+        "text"]
     found, _ = checks(tmp_path, DOCKER_HOST="unix://%s/none" % tmp_path)
     assert found["docker"]["state"] == "note" and "install Docker" in found["docker"]["text"]
     found, _ = checks(tmp_path, DOCKER_HOST="http://x")
@@ -38,17 +39,20 @@ def test_everything_is_looked_at(tmp_path):
     """One line a check, and a last one in words; the exit status says whether sandboxes work."""
     r = droste(tmp_path, "doctor")
     names = [line[:13].rstrip() for line in r.stdout.splitlines() if line[:1].strip()][:-1]
-    assert names == ["droste", "kernel", "python", "full", "light", "landlock", "process", "auto", "seccomp",
-                     "Landlock", "cgroup v2", "users", "model", "configuration", "data", "record", "volumes",
+    assert names == ["droste", "kernel", "python", "full", "light", "landlock", "process", "auto",
+                     "seccomp",
+                     "Landlock", "cgroup v2", "users", "model", "configuration", "data", "record",
+                     "volumes",
                      *environments(tmp_path)]
     works = "Sandboxes work here." in r.stdout
     assert r.returncode == (0 if works else 4) and r.stderr == ""
 
 
-def test_whose_processes_sandboxes_count_as_is_told(tmp_path):
-    """An ordinary user's count as that user's: what does not fit in the limit is a note with what to do. Root gives
-    each another user, or says that it does not."""
-    user = ["setpriv", "--reuid=61184", "--regid=61184", "--clear-groups", "--"] if os.geteuid() == 0 else []
+def test_the_user_whose_processes_count_is_named(tmp_path):
+    """An ordinary user's count as that user's: what does not fit in the limit is a note with what
+    to do. Root gives each another user, or says that it does not."""
+    user = (["setpriv", "--reuid=61184", "--regid=61184", "--clear-groups", "--"]
+            if os.geteuid() == 0 else [])
     os.chmod(tmp_path, 0o777)
     wide = [*user, "prlimit", "--nproc=4000:4000"]
     if subprocess.run([*wide, "true"], capture_output=True).returncode:
@@ -63,7 +67,7 @@ def test_whose_processes_sandboxes_count_as_is_told(tmp_path):
     if found["users"]["state"] == "ok":
         assert "1900000000 to 1900065535" in found["users"]["text"]
         found, _ = checks(tmp_path, "--sandbox-users", "70000-70100")
-        assert "another user, 70000 to 70100" in found["users"]["text"]
+        assert "a user of its own, 70000 to 70100" in found["users"]["text"]
     found, _ = checks(tmp_path, "--sandbox-users", "shared")
     assert found["users"]["state"] == "note" and "65534" in found["users"]["text"]
 
@@ -79,8 +83,8 @@ def test_the_states_are_three(tmp_path):
     if found["landlock"]["state"] == "ok":
         assert found["Landlock"]["state"] == "ok" and "ABI" in found["Landlock"]["text"]
     works = [name for name in ("full", "light", "landlock") if found[name]["state"] == "ok"]
-    assert found["auto"]["text"] == "takes `%s` here" % works[0]
-    whole, each = "for each sandbox as a whole", "the host adds up the memory of each sandbox"
+    assert found["auto"]["text"] == "selects `%s` here" % works[0]
+    whole, each = "for each sandbox as a whole", "the host measures the memory of each sandbox"
     assert (whole if found["cgroup v2"]["state"] == "ok" else each) in found["cgroup v2"]["text"]
 
 
@@ -105,13 +109,14 @@ def test_a_kernel_without_user_namespaces_is_explained(tmp_path):
     still works, and `auto` is `landlock`, or the exit status is 4."""
     off = ["unshare", "--user", "--map-user=1000", "--keep-caps", "sh", "-c",
            'echo 0 >/proc/sys/user/max_user_namespaces && exec "$@"', "sh"]
-    if not shutil.which("unshare") or subprocess.run([*off, "true"], capture_output=True).returncode:
+    if not shutil.which("unshare") or subprocess.run([*off, "true"],
+                                                     capture_output=True).returncode:
         pytest.skip("user namespaces cannot be switched off for one process here")
     os.chmod(tmp_path, 0o777)
     found, status = checks(tmp_path, prefix=off)
     assert status == (0 if found["landlock"]["state"] == "ok" else 4)
     if status == 0:
-        assert found["auto"]["text"] == "takes `landlock` here"
+        assert found["auto"]["text"] == "selects `landlock` here"
     for name in ("full", "light"):
         assert found[name]["state"] == "missing" and "unshare user" in found[name]["text"]
         assert "sysctl -w user.max_user_namespaces=" in found[name]["cure"]
@@ -123,11 +128,13 @@ def test_the_model_is_checked_and_its_key_is_not_shown(tmp_path):
     found, _ = checks(tmp_path)
     assert found["model"]["state"] == "note" and "DROSTE_MODEL" in found["model"]["cure"]
     # What each provider needs.
-    for variable in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "AZURE_OPENAI_API_KEY",
+    for variable in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_API_KEY", "GEMINI_API_KEY",
+                     "AZURE_OPENAI_API_KEY",
                      "AZURE_OPENAI_ENDPOINT", "OPENROUTER_API_KEY", "VLLM_BASE_URL"):
         assert variable in found["model"]["cure"], variable
     asked = droste(tmp_path, "run", "--question", "?")
-    assert asked.returncode == 2 and "PROVIDER/MODEL" in asked.stderr and "droste doctor" in asked.stderr
+    assert (asked.returncode == 2 and "PROVIDER/MODEL" in asked.stderr
+            and "droste doctor" in asked.stderr)
     found, _ = checks(tmp_path, DROSTE_MODEL="gpt-5-mini")
     assert found["model"]["state"] == "missing" and "OPENAI_API_KEY" in found["model"]["text"]
     # Port 9 answers nobody: the check would fail if it called.
@@ -157,8 +164,9 @@ def test_the_configuration_is_found(tmp_path):
 
 def test_the_record_is_measured(tmp_path):
     """Where it will be, then how large it is; or that it is turned off or cannot be made."""
-    assert "made by the first run" in checks(tmp_path)[0]["record"]["text"]
-    droste(tmp_path, "run", "--question", "q", "--model", recording(tmp_path, "```repl\nSUBMIT(1)\n```"))
+    assert "created by the first run" in checks(tmp_path)[0]["record"]["text"]
+    droste(tmp_path, "run", "--question", "q", "--model",
+           recording(tmp_path, "```repl\nSUBMIT(1)\n```"))
     record = checks(tmp_path)[0]["record"]
     assert record["state"] == "ok"
     assert re.fullmatch(r".*/data/runs\.db, [\d.]+ [KM]iB", record["text"])
@@ -181,15 +189,18 @@ def test_the_plan_is_printed_with_numbers(tmp_path):
 
 
 def test_the_plan_says_which_system_calls_there_are_and_why(tmp_path):
-    """--plan ends with the filter's tables, each row with its answer and its reason; `process` has no filter."""
+    """--plan ends with the filter's tables, each row with its answer and its reason; `process` has
+    no filter."""
     r = droste(tmp_path, "doctor", "--plan", "--isolation", "process")
     assert r.returncode == 0 and "system calls of a guest" not in r.stdout
     if droste(tmp_path, "doctor").returncode == 0:
-        calls = droste(tmp_path, "doctor", "--plan").stdout.partition("\nsystem calls of a guest")[2]
+        calls = droste(tmp_path, "doctor",
+                       "--plan").stdout.partition("\nsystem calls of a guest")[2]
         assert re.search(r"^    setsockopt, getsockopt$", calls, re.M)
         assert re.search(r"^        EPERM        SO_ATTACH_FILTER: .*bpf_jit_limit", calls, re.M)
         assert re.search(r"^        allowed      SO_KEEPALIVE: .", calls, re.M)
-        assert re.search(r"^    ENOSYS: watches are counted by user.*\n        epoll_create ", calls, re.M)
+        assert re.search(r"^    ENOSYS: watches are counted by user.*\n        epoll_create ",
+                         calls, re.M)
 
 
 def test_usage_is_explained(tmp_path):

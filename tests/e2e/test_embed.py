@@ -1,4 +1,5 @@
-"""examples/embed.c: builds as a user would build it, does what it says, and is what docs/embedding.md shows."""
+"""examples/embed.c and inspect.c: build as a user would, and do what they say; the former
+is what docs/embedding.md shows."""
 import glob
 import json
 import os
@@ -11,13 +12,17 @@ BUILD = os.path.join(ROOT, os.environ.get("BUILD", "build"))
 SOURCE = os.path.join(ROOT, "examples", "embed.c")
 
 
-@pytest.fixture(scope="module")
-def embed(tmp_path_factory):
-    program = str(tmp_path_factory.mktemp("embed") / "embed")
-    subprocess.run(["cc", "-std=c11", "-Wall", "-Wextra", "-Wno-unused-parameter", "-Werror", SOURCE,
+def compile_example(source, program):
+    subprocess.run(["cc", "-std=c11", "-Wall", "-Wextra", "-Wno-unused-parameter", "-Werror",
+                    source,
                     "-o", program, "-I", os.path.join(ROOT, "include"), "-L", BUILD, "-ldroste",
                     "-Wl,-rpath," + BUILD], check=True, timeout=60)
     return program
+
+
+@pytest.fixture(scope="module")
+def embed(tmp_path_factory):
+    return compile_example(SOURCE, str(tmp_path_factory.mktemp("embed") / "embed"))
 
 
 def run(embed, *args):
@@ -38,18 +43,50 @@ def test_the_example_explains_a_context_that_is_missing(embed):
     assert result.stderr.startswith("embed: the context /nowhere does not exist")
 
 
+def test_inspecting_shows_environments_volumes_and_runs(embed, tmp_path):
+    """The second example lists a volume and a recorded run with its call, and nothing where nothing
+    was made."""
+    program = compile_example(os.path.join(ROOT, "examples", "inspect.c"),
+                              str(tmp_path / "inspect"))
+    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    droste = os.path.join(BUILD, "droste")
+
+    def inspect():
+        result = subprocess.run([program], capture_output=True, text=True, timeout=120, env=env)
+        assert result.returncode == 0, result.stderr
+        return result.stdout.splitlines()
+
+    empty = inspect()
+    assert "local has no GPU" in empty and any(line.startswith("full: ") for line in empty)
+    assert not [line for line in empty if line.startswith(("volume ", "run "))]
+
+    replies = tmp_path / "replies.jsonl"
+    replies.write_text(json.dumps({"content": "```repl\nSUBMIT(answer=1)\n```"}) + "\n")
+    subprocess.run([droste, "volume", "create", "notes"], check=True, timeout=60, env=env)
+    subprocess.run([droste, "run", "Is it one?", "--model", f"replay:{replies}"], check=True,
+                   timeout=60, env=env, capture_output=True)
+    lines = inspect()
+    assert "volume notes: " in "\n".join(lines)
+    (run,) = [line for line in lines if line.startswith("run ") and line.endswith("1 calls")][:1]
+    assert run.split(": ")[1].startswith("answered")
+    assert f"  root asks replay:{replies}: ok" in lines
+
+
 def test_the_page_shows_the_example():
     with open(SOURCE) as source, open(os.path.join(ROOT, "docs", "embedding.md")) as page:
         assert "```c\n%s```" % source.read() in page.read()
 
 
 def test_an_installed_library_is_where_the_machine_looks():
-    """The recipe of the page needs no path: pkg-config and the loader search the directories of `make install`."""
-    told = json.loads(subprocess.run(["meson", "introspect", "--buildoptions", BUILD], check=True, capture_output=True,
+    """The recipe of the page needs no path: pkg-config and the loader search the directories of
+    `make install`."""
+    told = json.loads(subprocess.run(["meson", "introspect", "--buildoptions", BUILD], check=True,
+                                     capture_output=True,
                                      text=True, timeout=60).stdout)
     where = {option["name"]: option["value"] for option in told}
     library = os.path.join(where["prefix"], where["libdir"])
-    searched = subprocess.run(["pkg-config", "--variable", "pc_path", "pkg-config"], check=True, capture_output=True, text=True)
+    searched = subprocess.run(["pkg-config", "--variable", "pc_path", "pkg-config"], check=True,
+                              capture_output=True, text=True)
     assert library + "/pkgconfig" in searched.stdout.strip().split(":")
     loader = "".join(open(path).read() for path in glob.glob("/etc/ld.so.conf.d/*.conf"))
     assert library in loader.splitlines()
@@ -59,7 +96,8 @@ def test_an_installed_library_is_found_by_pkg_config(tmp_path):
     subprocess.run(["meson", "install", "-C", BUILD, "--no-rebuild", "--quiet", "--destdir",
                     str(tmp_path)], check=True, timeout=60, stdout=subprocess.DEVNULL)
     (found,) = tmp_path.rglob("droste.pc")
-    env = {**os.environ, "PKG_CONFIG_PATH": str(found.parent), "PKG_CONFIG_SYSROOT_DIR": str(tmp_path)}
+    env = {**os.environ, "PKG_CONFIG_PATH": str(found.parent),
+           "PKG_CONFIG_SYSROOT_DIR": str(tmp_path)}
     flags = subprocess.run(["pkg-config", "--cflags", "--libs", "droste"], env=env, check=True,
                            capture_output=True, text=True).stdout.split()
     subprocess.run(["cc", SOURCE, "-o", str(tmp_path / "embed"), *flags], check=True, timeout=60)

@@ -26,7 +26,8 @@ def home(tmp_path_factory):
     home = tmp_path_factory.mktemp("home")
     (home / "c.txt").write_text("x" * 1234)
     model = recording(home, *TURNS, {"content": "said", "depth": 1})
-    assert droste(home, "run", "--question", "What?", "--context", "c.txt", "--model", model).returncode == 0
+    assert droste(home, "run", "--question", "What?", "--context", "c.txt", "--model",
+                  model).returncode == 0
     model = recording(home, "no code", name="short.jsonl")
     assert droste(home, "run", "--question", "Unanswered?", "--model", model).returncode == 1
     return home
@@ -65,10 +66,12 @@ def test_every_line_follows_the_schema(which, request):
 
 
 def test_the_schema_refuses_what_is_no_line(home):
-    """A member too many, one too few, one of another type: the schema is not satisfied by anything."""
+    """A member too many, one too few, one of another type: the schema is not satisfied by
+    anything."""
     rules = schema()
     good = lines(droste(home, "runs", "export", ids(home)[0]))[0]
-    for bad in ({**good, "more": 1}, {k: v for k, v in good.items() if k != "model"}, {**good, "depth": "0"},
+    for bad in ({**good, "more": 1}, {k: v for k, v in good.items() if k != "model"},
+                {**good, "depth": "0"},
                 {**good, "schema": 2}, {**good, "type": "step"}):
         assert not rules.is_valid(bad)
     assert rules.is_valid(good)
@@ -92,7 +95,8 @@ def test_the_lines_are_what_show_has(home):
     run = ids(home)[0]
     shown = json.loads(droste(home, "runs", "show", run, "--json").stdout)
     exported = lines(droste(home, "runs", "export", run))
-    assert [line["type"] for line in exported] == ["run", "turn", "call", "cell", "call", "turn", "call", "cell", "cell",
+    assert [line["type"] for line in exported] == ["run", "turn", "call", "cell", "call", "turn",
+                                                   "call", "cell", "cell",
                                                    "end"]
     for line in (exported[0], exported[-1]):
         for member in set(line) - {"schema", "type"}:
@@ -107,7 +111,8 @@ def test_the_lines_are_what_show_has(home):
 
 
 def test_children_come_between_the_steps_of_their_parents(filled):
-    """Each line names what came before it: its run, its turn, its cell; and ends come innermost first."""
+    """Each line names what came before it: its run, its turn, its cell; and ends come innermost
+    first."""
     exported = lines(droste(filled, "runs", "export", "root"))
     begun, cells, ended = set(), set(), []
     for line in exported:
@@ -132,7 +137,8 @@ def test_several_runs_are_exported_as_they_are_named(home):
     """One behind the other; --all begins with the oldest."""
     older, newer = ids(home)
     def order(*words):
-        return [line["run"] for line in lines(droste(home, "runs", "export", *words)) if line["type"] == "run"]
+        return [line["run"] for line in lines(droste(home, "runs", "export", *words))
+                if line["type"] == "run"]
     assert order(newer, older) == [newer, older]
     assert order("--all") == [older, newer]
 
@@ -141,19 +147,22 @@ def test_broken_values_become_good_lines(filled):
     """What is no UTF-8 is replaced, what is no JSON is a string and is said to be one."""
     exported = lines(droste(filled, "runs", "export", "hostile"))
     end = exported[-1]
-    assert end["as_text"] == ["answer"] and end["answer"].startswith("answer </script>") and "\ufffd" in end["answer"]
+    assert end["as_text"] == ["answer"] and end["answer"].startswith(
+        "answer </script>") and "\ufffd" in end["answer"]
     call = next(line for line in exported if line["type"] == "call")
     assert call["as_text"] == ["request"] and "\x1b[31m" in call["reply"]
 
 
 @pytest.mark.parametrize("character", ["é", "€", "🦊"])
 def test_characters_are_whole_where_pieces_meet(tmp_path, character):
-    """A long text of characters of several bytes comes out as it went in, wherever it is cut for reading."""
+    """A long text of characters of several bytes comes out as it went in, wherever it is cut for
+    reading."""
     reply = "ab" + character * 70001
     model = recording(tmp_path, reply)
     droste(tmp_path, "run", "--question", "q", "--model", model)
     (run,) = ids(tmp_path)
-    call = next(line for line in lines(droste(tmp_path, "runs", "export", run)) if line["type"] == "call")
+    call = next(line for line in lines(droste(tmp_path, "runs", "export", run))
+                if line["type"] == "call")
     assert call["reply"] == reply
     page = droste(tmp_path, "runs", "export", run, "--format", "html").stdout
     call = next(json.loads(line) for line in page.splitlines() if '"type":"call"' in line)
@@ -165,13 +174,16 @@ def test_what_has_not_ended_is_null(tmp_path):
     """In a run that was broken off, the end's members are null and not 0."""
     fill(tmp_path, "tree")
     with sqlite3.connect(tmp_path / "data" / "runs.db") as db:
-        db.execute("UPDATE runs SET status = 'running', ended_ms = NULL, owner_start = 1 WHERE id = 'root'")
+        db.execute(
+            "UPDATE runs SET status = 'running', ended_ms = NULL, owner_start = 1 WHERE id = 'root'")
         db.execute("UPDATE cells SET status = 'running', ended_ms = NULL WHERE run = 'root'")
     exported = lines(droste(tmp_path, "runs", "export", "root"))
     cell = next(line for line in exported if line["type"] == "cell" and line["run"] == "root")
-    assert (cell["status"], cell["ended"], cell["seconds"], cell["calls"]) == ("interrupted", None, None, None)
+    assert (cell["status"], cell["ended"], cell["seconds"],
+            cell["calls"]) == ("interrupted", None, None, None)
     end = exported[-1]
-    assert end["status"] == "interrupted" and end["ended"] is None and set(end["usage"].values()) == {None}
+    assert end["status"] == "interrupted" and end["ended"] is None and set(
+        end["usage"].values()) == {None}
     for line in exported:
         schema().validate(line)
 
@@ -194,12 +206,14 @@ def test_a_damaged_record_leaves_the_old_file(tmp_path):
     """Where a value is damaged, the export fails and what was there stays."""
     fill(tmp_path, "tree")
     with sqlite3.connect(tmp_path / "data" / "runs.db") as db:
-        db.execute("UPDATE blobs SET data = x'00' WHERE hash = (SELECT reply FROM calls WHERE id = 3)")
+        db.execute(
+            "UPDATE blobs SET data = x'00' WHERE hash = (SELECT reply FROM calls WHERE id = 3)")
     out = tmp_path / "out.jsonl"
     out.write_text("old")
     for words in (["--out", out], ["--out", out, "--format", "html"], []):
         r = droste(tmp_path, "runs", "export", "root", *words)
-        assert r.returncode == 1 and "is damaged or missing" in r.stderr and len(r.stderr.splitlines()) == 1
+        assert r.returncode == 1 and "is damaged or missing" in r.stderr and len(
+            r.stderr.splitlines()) == 1
     assert out.read_text() == "old"
     assert sorted(os.listdir(tmp_path)) == ["data", "out.jsonl"]
 
@@ -223,7 +237,8 @@ def test_memory_does_not_grow_with_a_value(tmp_path, format):
     def limit():
         resource.setrlimit(resource.RLIMIT_AS, (160 << 20, 160 << 20))
     out = tmp_path / "out"
-    r = subprocess.run([DROSTE, "runs", "export", "large", "--format", format, "--out", out], env=environment(tmp_path),
+    r = subprocess.run([DROSTE, "runs", "export", "large", "--format", format, "--out", out],
+                       env=environment(tmp_path),
                        capture_output=True, text=True, timeout=PATIENCE, preexec_fn=limit)
     assert r.returncode == 0, r.stderr
     if format == "html":
@@ -240,13 +255,16 @@ def test_memory_does_not_grow_with_a_value(tmp_path, format):
 
 def test_usage_is_explained(home):
     """What is missing, too much, or makes no sense."""
-    older, newer = ids(home)
-    for words, says in (([], "name the runs"), ([older, "--all"], "name the runs"), ([older, "--format", "xml"], "jsonl or html"),
-                        ([older, newer, "--format", "html"], "a page shows one run"),
-                        (["--all", "--format", "html"], "a page shows one run"), ([older, "--limit", "3"], "--limit"),
+    older = ids(home)[0]
+    for words, says in (([], "name the runs"), ([older, "--all"], "name the runs"),
+                        ([older, "--format", "xml"], "jsonl or html"),
+                        ([older, "--batch", "results.jsonl"], "name the runs"),
+                        (["--all", "--batch", "results.jsonl"], "name the runs"),
+                        ([older, "--limit", "3"], "--limit"),
                         ([older, "--full"], "--full")):
         r = droste(home, "runs", "export", *words)
         assert r.returncode == 2 and r.stdout == "" and says in r.stderr
     r = droste(home, "runs", "export", "nosuch")
     assert r.returncode == 2 and "no run begins with" in r.stderr
-    assert json.loads(droste(home, "runs", "export", older[:-1]).stdout.splitlines()[0])["run"] == older
+    assert json.loads(droste(home, "runs", "export",
+                             older[:-1]).stdout.splitlines()[0])["run"] == older

@@ -1,4 +1,5 @@
-"""A disk that is full: the record says so, and what was written is there when there is room again."""
+"""A disk that is full: the record says so, and what was written is there when there is room
+again."""
 import json
 import os
 import subprocess
@@ -13,14 +14,17 @@ LOUD = repl("import os\nx = os.urandom(40000).hex()\nprint(x)")
 ASKS = repl("SUBMIT(answer=[len(x), llm_query('n')])")
 TASKS = 12
 
-pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="only root can mount a file system of its own")
+pytestmark = pytest.mark.skipif(os.getuid() != 0,
+                                reason="only root can mount a file system of its own")
 
 
 @pytest.fixture
 def small(droste):
-    """The record's directory is a disk of its own, of 1100 KiB; small(KiB) makes it another size."""
+    """The record's directory is a disk of its own, of 1100 KiB; small(KiB) makes it another
+    size."""
     os.makedirs(droste.data)
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1100k", "tmpfs", droste.data], capture_output=True, text=True)
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1100k", "tmpfs", droste.data],
+                             capture_output=True, text=True)
     if mounted.returncode != 0:
         pytest.skip("no file system can be mounted here: %s" % mounted.stderr.strip())
 
@@ -32,8 +36,10 @@ def small(droste):
 
 @pytest.fixture
 def model(tmp_path):
-    return write_replay(tmp_path / "m.jsonl", {"content": LOUD, "contains": "Turn 1 of", "repeat": True},
-                        {"content": ASKS, "repeat": True}, {"content": "2", "depth": 1, "repeat": True})
+    return write_replay(tmp_path / "m.jsonl",
+                        {"content": LOUD, "contains": "Turn 1 of", "repeat": True},
+                        {"content": ASKS, "repeat": True},
+                        {"content": "2", "depth": 1, "repeat": True})
 
 
 def results(droste):
@@ -50,31 +56,38 @@ def steps(droste):
 def is_said(result, droste):
     """Where, what and what to do, on one line at the end."""
     last = result.err.splitlines()[-1]
-    return "record %s" % os.path.join(droste.data, "runs.db") in last and "the disk is full; free some space" in last
+    return ("record %s" % os.path.join(droste.data, "runs.db") in last
+            and "the disk is full; free some space" in last)
 
 
 def test_a_batch_stops_and_goes_on_when_there_is_room(droste, small, model):
-    """No task gets a line for what could not be recorded: those under way are put aside, as the record has them,
-    and the same command ends them all, and makes no call again whose answer was recorded."""
+    """No task gets a line for what could not be recorded: those under way are put aside, as the
+    record has them, and the same command ends them all, and makes no call again whose answer was
+    recorded."""
     with open(os.path.join(droste.home, "tasks.jsonl"), "w") as f:
         f.writelines(json.dumps({"id": i, "question": "q %d" % i}) + "\n" for i in range(TASKS))
-    words = ["batch", "tasks.jsonl", "--out", "r.jsonl", "--json", "--model", model, "--concurrency", "3"]
+    words = ["batch", "tasks.jsonl", "--out", "r.jsonl", "--json", "--model", model,
+             "--concurrency", "3"]
     stopped = droste(*words)
-    assert stopped.status == 1 and stopped.json["stopped"] == "error" and is_said(stopped, droste), stopped
+    assert stopped.status == 1 and stopped.json["stopped"] == "error" and is_said(stopped,
+                                                                                  droste), stopped
     before = results(droste)
     assert 0 < len(before) < TASKS and {line["status"] for line in before} == {"answered"}
     assert stopped.json["left"] == TASKS - len(before) and stopped.json["interrupted"] >= 1
-    assert droste.record.is_whole and {run["status"] for run in droste.record.runs} <= {"answered", "running", "interrupted"}
+    assert droste.record.is_whole and {run["status"] for run in droste.record.runs} <= {
+        "answered", "running", "interrupted"}
     ended = steps(droste)
     small(20 << 10)
     whole = droste(*words)
-    assert whole.status == 0 and whole.json["earlier"] == len(before) and whole.json["resumed"] >= 1, whole
+    assert whole.status == 0 and whole.json["earlier"] == len(before) and whole.json[
+        "resumed"] >= 1, whole
     assert results(droste)[:len(before)] == before
     assert sorted(line["id"] for line in results(droste)) == list(range(TASKS))
     assert {tuple(line["answer"]) for line in results(droste)} == {(80000, "2")}
     now = steps(droste)
     assert {key: now[key] for key in ended} == ended
-    assert len(droste.record.runs) == TASKS and {run["status"] for run in droste.record.runs} == {"answered"}
+    assert len(droste.record.runs) == TASKS and {run["status"]
+                                                 for run in droste.record.runs} == {"answered"}
     assert len(droste.record.calls) == 3 * TASKS == whole.json["calls"]
 
 
@@ -89,23 +102,29 @@ def fill(droste):
 
 
 def test_a_run_stays_interrupted_and_is_resumed(droste, small, serve):
-    """Full in the middle of a run, in a child of it: it ends with the error, the record has all of it up to there,
-    and once there is room it goes on from there, with nothing asked twice whose answer was recorded."""
-    server = serve(turns={"": [repl("a = rlm_query('child', model='turns-child')"), repl("SUBMIT(a)")],
+    """Full in the middle of a run, in a child of it: it ends with the error, the record has all of
+    it up to there, and once there is room it goes on from there, with nothing asked twice whose
+    answer was recorded."""
+    server = serve(turns={"": [repl("a = rlm_query('child', model='turns-child')"),
+                               repl("SUBMIT(a)")],
                           "child": [repl("a = llm_query('a', model='digest')"),
-                                    repl("import time\nwhile not __import__('os').path.exists('%s'): time.sleep(0.05)\n"
-                                         "print('x' * 200000)\nSUBMIT(a + llm_query('b', model='digest'))"
-                                         % os.path.join(droste.home, "shown", "go"))]})
+                                    repl(
+        "import time\nwhile not __import__('os').path.exists('%s'): time.sleep(0.05)\n"
+        "print('x' * 200000)\nSUBMIT(a + llm_query('b', model='digest'))"
+        % os.path.join(droste.home, "shown", "go"))]})
     env = {"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": server.url}
     shown = os.path.join(droste.home, "shown")
     os.mkdir(shown)
-    process = droste.start("run", "--question", "q", "--json", "--model", "turns", "--read", shown, env=env)
-    wait_until(lambda: begun(droste) and len(droste.record.cells) == 3, what="the child's second cell")
+    process = droste.start("run", "--question", "q", "--json", "--model", "turns", "--read", shown,
+                           env=env)
+    wait_until(lambda: begun(droste) and len(droste.record.cells) == 3,
+               what="the child's second cell")
     fill(droste)
     ended = steps(droste)
     open(os.path.join(shown, "go"), "w").close()
     result = finish(process)
-    assert result.status == 1 and result.json["status"] == "error" and result.json["error"]["type"] == "store", result
+    assert result.status == 1 and result.json["status"] == "error" and result.json["error"][
+        "type"] == "store", result
     assert "the disk is full; free some space" in result.json["error"]["message"]
     os.unlink(os.path.join(droste.data, "filler"))
     small(20 << 10)
@@ -114,7 +133,8 @@ def test_a_run_stays_interrupted_and_is_resumed(droste, small, serve):
     assert {key: steps(droste)[key] for key in ended} == ended and droste.record.is_whole
     again = droste("runs", "resume", runs[0], "--json", env=env)
     assert again.status == 0 and len(again.json["answer"]) == 24, again
-    assert {run["status"] for run in droste.record.runs} == {"answered"} and len(droste.record.runs) == 2
+    assert {run["status"]
+            for run in droste.record.runs} == {"answered"} and len(droste.record.runs) == 2
     stats = server.stats()["idempotency"]
     assert all(count == 1 for key, count in stats.items()
                if key in {row["key"] for (table, _), row in ended.items() if table == "calls"})
@@ -127,6 +147,7 @@ def test_a_record_that_cannot_be_made_is_said_before_anything_is_asked(droste, s
     fill(droste)
     words = ["run", "--question", "q", "--json", "--model", "turns"]
     result = droste(*words, env=env)
-    assert result.status == 1 and is_said(result, droste) and server.stats()["requests"] == 0, result
+    assert result.status == 1 and is_said(result,
+                                          droste) and server.stats()["requests"] == 0, result
     os.unlink(os.path.join(droste.data, "filler"))
     assert droste(*words, env=env).json["answer"] == 1

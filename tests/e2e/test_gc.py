@@ -1,4 +1,5 @@
-"""What `runs rm` and `runs gc` leave of real runs with children: everything of the others, and nothing of theirs."""
+"""What `runs rm` and `runs gc` leave of real runs with children: everything of the others, and
+nothing of theirs."""
 import json
 
 import pytest
@@ -6,8 +7,8 @@ import pytest
 from harness import finish, repl, wait_until
 from lives import Life, begun, kill
 
-# A root, two children with a context that is also the root's, and a child of each; their values are those of every
-# other such run.
+# A root, two children with a context that is also the root's, and a child of each; their values are
+# those of every other such run.
 TREE = {
     "": [repl("a = rlm_query_batched(['child', 'child'], context=context, model='turns-child')"),
          repl("SUBMIT([a, llm_query('end', model='digest')])")],
@@ -38,51 +39,65 @@ def tree_of(droste, root):
 
 def left_of(droste, ids):
     """Rows that belong to one of these runs."""
-    return [row for table, column in TABLES for row in droste.record.rows("SELECT %s AS run FROM %s" % (column, table))
+    return [row for table, column in TABLES
+            for row in droste.record.rows("SELECT %s AS run FROM %s" % (column, table))
             if row["run"] in ids]
 
 
 def unreferenced(droste):
     """Values that no row refers to, whichever columns there are."""
     record = droste.record
-    columns = record.rows("SELECT m.name AS own, f.\"from\" AS at FROM sqlite_schema m, pragma_foreign_key_list(m.name) f"
-                          " WHERE m.type = 'table' AND f.\"table\" = 'blobs'")
+    columns = record.rows(
+        "SELECT m.name AS own, f.\"from\" AS at FROM sqlite_schema m, "
+        "pragma_foreign_key_list(m.name) f"
+        " WHERE m.type = 'table' AND f.\"table\" = 'blobs'")
     assert len(columns) > 10
-    used = {row["v"] for c in columns for row in record.rows("SELECT %s AS v FROM %s" % (c["at"], c["own"]))}
+    used = {row["v"] for c in columns
+            for row in record.rows("SELECT %s AS v FROM %s" % (c["at"], c["own"]))}
     return [row["hash"] for row in record.rows("SELECT hash FROM blobs") if row["hash"] not in used]
 
 
 def test_a_removed_tree_takes_its_own_and_leaves_what_others_share(droste, lives):
-    """Three runs with the same texts: one is removed with its children, the second stays as it was to the byte,
-    the third can still be gone on with; then the collector takes the second, too."""
+    """Three runs with the same texts: one is removed with its children, the second stays as it was
+    to the byte, the third can still be gone on with; then the collector takes the second, too."""
     first, second = (lives.whole().json["run"] for _ in range(2))
     assert len(tree_of(droste, first)) == RUNS
     before, own = exported(droste, second), tree_of(droste, first)
     blobs = {row["hash"] for row in droste.record.rows("SELECT hash FROM blobs")}
     removed = droste("runs", "rm", first, "--json").json
     assert removed["runs"] == RUNS and left_of(droste, own) == []
-    assert exported(droste, second) == before and droste.record.is_whole and unreferenced(droste) == []
+    assert exported(droste,
+                    second) == before and droste.record.is_whole and unreferenced(droste) == []
     gone = blobs - {row["hash"] for row in droste.record.rows("SELECT hash FROM blobs")}
-    assert len(gone) == removed["values"] < len(blobs) / 2      # nearly all are the second's as well
+    # nearly all are the second's as well
+    assert len(gone) == removed["values"] < len(blobs) / 2
     third = lives.whole().json["run"]
     own = tree_of(droste, second)
     collected = droste("runs", "gc", "--keep", "1", "--json").json
     assert collected["runs"] == RUNS and left_of(droste, own) == [] and unreferenced(droste) == []
-    assert tree_of(droste, third) == {run["id"] for run in droste.record.runs} and droste.record.is_whole
+    assert tree_of(droste, third) == {run["id"]
+                                      for run in droste.record.runs} and droste.record.is_whole
 
 
 def test_a_run_that_can_go_on_keeps_what_it_needs(droste, serve, tmp_path):
-    """Killed in a child, with a context from a pipe: the collector ends it and its children as interrupted, takes
-    the run beside it with the same texts, and it is resumed all the same, paying for nothing twice."""
-    turns = {"": [repl("a = rlm_query('child', context=context, model='turns-child')\nSUBMIT([a, context])")],
-             "child": [repl("SUBMIT([context, llm_query('once', model='digest'), len(llm_query('hang', model='digest'))])")]}
+    """Killed in a child, with a context from a pipe: the collector ends it and its children as
+    interrupted, takes the run beside it with the same texts, and it is resumed all the same, paying
+    for nothing twice."""
+    turns = {"": [
+        repl("a = rlm_query('child', context=context, model='turns-child')\nSUBMIT([a, context])")],
+             "child":
+             [
+        repl(
+        "SUBMIT([context, llm_query('once', model='digest'), len(llm_query('hang', "
+        "model='digest'))])")]}
     server = serve(turns=turns)
     env = {"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": server.url}
     prices = tmp_path / "prices"
     prices.write_text("* 1 1\n")
     pipe = tmp_path / "pipe"
     pipe.write_text("from a pipe")
-    words = ["run", "--question", "q", "--json", "--model", "turns", "--context", "-", "--prices", prices]
+    words = ["run", "--question", "q", "--json", "--model", "turns", "--context", "-", "--prices",
+             prices]
 
     def begin():
         with open(pipe) as f:
@@ -90,7 +105,8 @@ def test_a_run_that_can_go_on_keeps_what_it_needs(droste, serve, tmp_path):
 
     def in_flight(runs):
         return begun(droste) and len(droste.record.runs) == runs and droste.record.calls and \
-            droste.record.calls[-1]["status"] == "running" and len(droste.record.calls) == 4 * runs // 2
+            droste.record.calls[-1]["status"] == "running" and len(
+            droste.record.calls) == 4 * runs // 2
 
     process = begin()
     wait_until(lambda: in_flight(2), what="the first")
@@ -108,14 +124,17 @@ def test_a_run_that_can_go_on_keeps_what_it_needs(droste, serve, tmp_path):
     assert [run["status"] for run in ended] == ["interrupted"] * 2 and unreferenced(droste) == []
     assert [run["calls"] for run in ended] == [4, 3] and droste.record.is_whole
     result = droste("runs", "resume", second, "--json", env=env)
-    assert result.status == 0 and result.json["answer"][1] == "from a pipe" and result.json["answer"][0][2] == 12, result
+    assert result.status == 0 and result.json["answer"][1] == "from a pipe" and result.json[
+        "answer"][0][2] == 12, result
     assert server.stats()["requests"] == before + 1 and len(result.json["resumed"]["repeated"]) == 1
 
 
 def test_what_goes_on_is_kept_with_all_its_children(droste, serve):
-    """A child that is at work keeps the whole tree, whose other children have ended; afterwards it goes."""
-    server = serve(turns={"": [repl("a = rlm_query('child', model='turns-child')\nb = llm_query('hang')\nSUBMIT(1)")],
-                          "child": [repl("SUBMIT(1)")]})
+    """A child that is at work keeps the whole tree, whose other children have ended; afterwards it
+    goes."""
+    server = serve(turns={
+        "": [repl("a = rlm_query('child', model='turns-child')\nb = llm_query('hang')\nSUBMIT(1)")],
+        "child": [repl("SUBMIT(1)")]})
     env = {"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": server.url}
     process = droste.start("run", "--question", "q", "--model", "turns", env=env)
     wait_until(lambda: begun(droste) and len(droste.record.calls) == 3, what="the call")

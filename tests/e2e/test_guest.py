@@ -57,6 +57,7 @@ def test_helpers_work_on_a_directory_that_is_the_context(tmp_path):
     """A dict of texts: grep says in which file, and what takes one text names some keys."""
     (tmp_path / "a.txt").write_text("one\ntwo\n")
     (tmp_path / "b.txt").write_text("two\n")
-    result = cell("try: peek()\nexcept TypeError as e: SUBMIT(hits=grep('two'), said=str(e))", "--context", str(tmp_path))
+    result = cell("try: peek()\nexcept TypeError as e: SUBMIT(hits=grep('two'), said=str(e))",
+                  "--context", str(tmp_path))
     assert result["submit"]["hits"] == ["a.txt: two", "b.txt: two"]
     assert "2 keys, such as 'a.txt', 'b.txt'" in result["submit"]["said"]

@@ -5,10 +5,15 @@ Each docstring says first what other runtimes for recursive language models (ale
 dspy.RLM, verifiers, fleet-rlm, agentic-codebase-navigator) do there, then what is right here.
 """
 
+import base64
+
 import pytest
 
 from harness import answered, at, line, repl, wait_until
 
+# The smallest image that services accept: one grey pixel.
+PIXEL = ("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR42mNgAAAAAgAB5Sfe/AAAAABJRU5ErkJg"
+         "gg==")
 TEXTS = ["Error: LM query failed - x", "[ERROR] x", "Error: None", "None", ""]
 
 
@@ -16,15 +21,19 @@ def test_an_error_is_no_text_and_a_text_no_error(droste, serve):
     """There: failures come back as texts that begin with `Error:`, as a model's reply may, and an
     empty reply becomes `Error: None`. Here: replies are what they are, also an empty one; a
     failure raises, and in a batch has its own type."""
-    server = serve(script=[line("sub", text, "say %d" % n, repeat=True) for n, text in enumerate(TEXTS)]
+    server = serve(script=[line("sub", text, "say %d" % n, repeat=True)
+                           for n, text in enumerate(TEXTS)]
                    + [line("sub", contains="fail", status=400, repeat=True)])
     code = ("def name(p, m=None):\n    try: return llm_query(p, model=m)\n"
             "    except Exception as e: return [type(e).__name__, getattr(e, 'code', '')]\n"
             "r = llm_query_batched(['say %d' % n for n in range(5)] + ['fail'])\n"
-            "SUBMIT([type(x).__name__ for x in r], r[:5], name('say 1'), name('fail'), name('x', 'nullcontent'),\n"
+            "SUBMIT([type(x).__name__ for x in r], r[:5], name('say 1'), name('fail'), name('x', "
+            "'nullcontent'),\n"
             "       name(''))")
-    result = droste.cell(code, "--base-url", server.url, "--model", "scripted-sub", "--retries", "0")
-    assert result["submit"]["output"] == [["str"] * 5 + ["FailedReply"], TEXTS, "[ERROR] x", ["LLMError", "model"],
+    result = droste.cell(code, "--base-url", server.url, "--model", "scripted-sub", "--retries",
+                         "0")
+    assert result["submit"]["output"] == [["str"] * 5 + ["FailedReply"], TEXTS, "[ERROR] x",
+                                          ["LLMError", "model"],
                                           ["LLMError", "model_reply"], ["ValueError", ""]]
 
 
@@ -33,9 +42,11 @@ def test_256_threads_ask_at_once(droste, serve):
     have their calls open at the same time, more than which the server would not answer, over one
     channel."""
     server = serve(script=[line("sub", "in", gate=256, repeat=True)])
-    code = ("from concurrent.futures import ThreadPoolExecutor\nwith ThreadPoolExecutor(256) as pool:\n"
-            "    r = list(pool.map(llm_query, map(str, range(256))))\nSUBMIT(r == ['in'] * 256)")
-    flags = ["--base-url", server.url, "--model", "scripted-sub", "--concurrency", "256", "--max-llm-calls", "256",
+    code = (
+        "from concurrent.futures import ThreadPoolExecutor\nwith ThreadPoolExecutor(256) as pool:\n"
+        "    r = list(pool.map(llm_query, map(str, range(256))))\nSUBMIT(r == ['in'] * 256)")
+    flags = ["--base-url", server.url, "--model", "scripted-sub", "--concurrency", "256",
+             "--max-llm-calls", "256",
              "--processes", "512"]
     assert droste.cell(code, *flags)["submit"] == {"output": True}
 
@@ -49,7 +60,8 @@ def sub(droste, serve):
     server)."""
     def run(code, script, *flags):
         server = serve(script=script)
-        return droste.cell(code, "--base-url", server.url, "--model", "scripted-sub", *flags), server
+        return droste.cell(code, "--base-url", server.url, "--model", "scripted-sub",
+                           *flags), server
     return run
 
 
@@ -57,7 +69,8 @@ def test_a_call_that_waits_for_its_turn_loses_no_time(sub):
     """There: a batch is asked one by one, and the wait counts against the time of each call, so
     that half of them fail. Here: where one at a time is what was set, the last waits longer than a
     call may take, and is answered."""
-    result, server = sub("SUBMIT(llm_query_batched(['x'] * 6))", [line("sub", "in", delay_ms=500, repeat=True)],
+    result, server = sub("SUBMIT(llm_query_batched(['x'] * 6))",
+                         [line("sub", "in", delay_ms=500, repeat=True)],
                          "--concurrency", "1", "--llm-call-timeout", "2", "--retries", "0")
     assert result["submit"] == {"output": ["in"] * 6} and server.stats()["max_in_flight"] == 1
 
@@ -66,10 +79,12 @@ def test_a_long_call_is_made_once(sub):
     """There: a call that takes longer than its lease is given out again, and its answer is
     refused. Here: it is one request, whose answer is taken, while eight short ones come and go."""
     code = "slow = llm_submit('slow')\nfor i in range(8): llm_query('fast')\nSUBMIT(slow.result())"
-    result, server = sub(code, [line("sub", "at last", "slow", delay_ms=1000), line("sub", "in", "fast", repeat=True)])
+    result, server = sub(code, [line("sub", "at last", "slow", delay_ms=1000),
+                                line("sub", "in", "fast", repeat=True)])
     assert result["submit"] == {"output": "at last"}
     stats = server.stats()
-    assert stats["requests"] == 9 and set(stats["idempotency"].values()) == {1} and stats["cancelled"] == 0
+    assert stats["requests"] == 9 and set(stats["idempotency"].values()) == {1} and stats[
+        "cancelled"] == 0
 
 
 REPLIES = ["[1, 2]", '{"error": "x"}', "null", "1", "true", '"quoted"', " spaces \n", "{"]
@@ -97,14 +112,17 @@ def test_a_tools_answer_is_the_value_and_its_error_an_exception(droste, tmp_path
     (tmp_path / "tool").write_text(TOOL)
     (tmp_path / "tool").chmod(0o755)
     code = ("try: tool(say='')\nexcept RuntimeError as e: why = str(e)\n"
-            "SUBMIT([tool(say='\"[1, 2]\"'), tool(say='[1, 2]'), tool(say='{\"error\": \"x\"}'), why])")
+            "SUBMIT([tool(say='\"[1, 2]\"'), tool(say='[1, 2]'), tool(say='{\"error\": \"x\"}'), "
+            "why])")
     result = droste.cell(code, "--tool", "tool=%s" % (tmp_path / "tool"))
-    assert result["submit"]["output"] == ["[1, 2]", [1, 2], {"error": "x"}, "tool ended with exit status 1: no"]
+    assert result["submit"]["output"] == ["[1, 2]", [1, 2], {"error": "x"},
+                                          "tool ended with exit status 1: no"]
 
 
 ALIASES = {
     "another name": "f = llm_query\nr = f('a')", "map": "r = list(map(llm_query, ['a']))[0]",
-    "partial": "import functools\nr = functools.partial(llm_query, 'a')()", "eval": "r = eval('llm_' 'query')('a')",
+    "partial": "import functools\nr = functools.partial(llm_query, 'a')()",
+    "eval": "r = eval('llm_' 'query')('a')",
     "getattr": "import builtins\nr = getattr(builtins, 'llm' + '_query')('a')",
     "a method": "class A:\n    ask = staticmethod(llm_query)\nr = A.ask('a')",
     "a list": "def g(x): return [f(x) for f in (llm_query,)]\nr = g('a')[0]",
@@ -115,7 +133,8 @@ ALIASES = {
 def test_a_call_is_a_call_by_any_name(droste, replay, way):
     """There: calls work only where the text of the cell holds `llm_query(`. Here: it is a
     function."""
-    assert droste.cell(ALIASES[way] + "\nSUBMIT(r)", "--model", replay(at(1, "said")))["submit"] == {"output": "said"}
+    assert droste.cell(ALIASES[way] + "\nSUBMIT(r)", "--model",
+                       replay(at(1, "said")))["submit"] == {"output": "said"}
 
 
 def test_deadlines_hold_while_the_host_waits_for_a_model(sub):
@@ -123,10 +142,12 @@ def test_deadlines_hold_while_the_host_waits_for_a_model(sub):
     is not used. Here: both end the wait, the cell catches the one, and the server sees its clients
     go."""
     script = [line("sub", hang=True, repeat=True)]
-    result, server = sub("try: llm_query('a')\nexcept LLMTimeout as e: SUBMIT(str(e))", script, "--broker-timeout", "1")
+    result, server = sub("try: llm_query('a')\nexcept LLMTimeout as e: SUBMIT(str(e))", script,
+                         "--broker-timeout", "1")
     assert "broker-timeout" in result["submit"]["output"]
     wait_until(lambda: server.stats()["cancelled"] == 1, what="the end of the request")
-    result, server = sub("print('asks')\nllm_query_batched(['b', 'c'])", script, "--execute-timeout", "2")
+    result, server = sub("print('asks')\nllm_query_batched(['b', 'c'])", script,
+                         "--execute-timeout", "2")
     assert (result["status"], result["stdout"], result["alive"]) == ("timeout", "asks\n", True)
     wait_until(lambda: server.stats()["cancelled"] == 2, what="the end of the requests")
 
@@ -137,7 +158,8 @@ def test_calls_need_no_network_in_the_sandbox(droste, serve, isolation):
     connect to the model's server is answered by it, at each isolation; only `process` can."""
     server = serve()
     code = ("import socket\ntry: socket.create_connection(('127.0.0.1', %s), 2); met = True\n"
-            "except OSError: met = False\nSUBMIT(met, llm_query('x'))" % server.url.split(":")[2].split("/")[0])
+            "except OSError: met = False\nSUBMIT(met, llm_query('x'))"
+            % server.url.split(":")[2].split("/")[0])
     result = droste.cell(code, "--base-url", server.url, "--model", "ok", "--isolation", isolation)
     assert result["submit"] == {"output": [isolation == "process", "The answer is ⟨42⟩."]}
 
@@ -153,9 +175,11 @@ def test_batches_fail_alike(sub, isolation):
     exception, and none of it where it does not fit."""
     asks = [call % p for call in BATCHES for p in ("p", "p, errors='return'")]
     code = ("p = ['x', 'broken', 'y']\nr = [%s]\n"
-            "SUBMIT([[type(x).__name__ for x in one] for one in r], [one[0] for one in r])" % ", ".join(asks))
+            "SUBMIT([[type(x).__name__ for x in one] for one in r], [one[0] for one in r])"
+            % ", ".join(asks))
     script = [line("sub", contains="broken", status=400, repeat=True),
-              line("sub", repl("SUBMIT('in')"), contains="Turn 1 of", repeat=True), line("sub", "in", repeat=True)]
+              line("sub", repl("SUBMIT('in')"), contains="Turn 1 of", repeat=True),
+              line("sub", "in", repeat=True)]
     result, _ = sub(code, script, "--isolation", isolation, "--retries", "0")
     kinds = [["str", "FailedReply", "str"], ["str", "LLMError", "str"]] * len(BATCHES)
     assert result["submit"]["output"] == [kinds, ["in"] * len(kinds)]
@@ -168,7 +192,9 @@ def test_batches_fail_alike(sub, isolation):
 def test_each_call_may_name_its_model_and_go_deeper(tree):
     """There: one model for all calls of code, and no recursion. Here: a run below a run below the
     root, each call to the model that it names."""
-    script = [line("root", repl("SUBMIT(rlm_query('a', model='scripted-x'), llm_query('b', model='scripted-y'))")),
+    script = [line("root",
+                   repl(
+        "SUBMIT(rlm_query('a', model='scripted-x'), llm_query('b', model='scripted-y'))")),
               line("x", repl("SUBMIT(rlm_query('c'))"), "Question: a"),
               line("two", repl("SUBMIT('deep')"), "Question: c"),
               line("y", "flat")]
@@ -177,15 +203,15 @@ def test_each_call_may_name_its_model_and_go_deeper(tree):
     assert server.stats()["models"] == {"scripted-" + name: 1 for name in ("root", "x", "two", "y")}
 
 
-def test_more_than_text_is_asked_and_given(droste, serve, tmp_path):
+def test_a_context_of_bytes_is_sent_as_an_image(droste, serve, tmp_path):
     """There: texts only. Here: a context of bytes, sent to a model as the image that it is."""
-    (tmp_path / "c.png").write_bytes(b"\x89PNG\r\n\x1a\n\0\xff" + bytes(20))
+    (tmp_path / "c.png").write_bytes(base64.b64decode(PIXEL))
     server = serve()
     result = droste.cell("SUBMIT(type(context).__name__, llm_query(['what?', context]))",
                          "--context", tmp_path / "c.png", "--base-url", server.url, "--model", "ok")
     assert result["submit"]["output"] == ["bytes", "The answer is ⟨42⟩."]
     (message,) = server.stats()["last"]["body"]["messages"]
-    assert message["content"][1]["image_url"]["url"].startswith("data:image/png;base64,iVBORw0KGgoA/w")
+    assert message["content"][1]["image_url"]["url"] == "data:image/png;base64," + PIXEL
 
 
 def test_an_awaited_call_lets_other_tasks_go_on(droste, serve):
@@ -210,11 +236,12 @@ def test_a_batch_is_as_wide_as_it_is_allowed_to_be(droste, serve):
     assert result["submit"] == {"output": ["in"]}
 
 
-def test_an_answer_ends_the_calls_that_nobody_needs(tree):
+def test_an_answer_ends_the_calls_in_flight(tree):
     """Wanted: cancellation when the answer is there. Here: the run ends, and the server sees the
     client of a call that a future still waited for go."""
     root = repl("f = llm_submit('hang')\nwhile llm_query('fine') != 'fine': pass\nSUBMIT('done')")
-    result, server = tree([line("root", root), line("one", hang=True, contains="hang"), line("one", "fine", gate=2)])
+    result, server = tree([line("root", root), line("one", hang=True, contains="hang"),
+                           line("one", "fine", gate=2)])
     answered(result, "done")
     wait_until(lambda: server.stats()["cancelled"] == 1, what="the end of the request")
 

@@ -4,6 +4,7 @@ neither the host's secrets nor another session is within its reach.
 Each docstring says first what other runtimes for recursive language models (alexzhang13/rlm,
 dspy.RLM, verifiers, fleet-rlm, agentic-codebase-navigator) do there, then what is right here.
 """
+import base64
 import hashlib
 import json
 import os
@@ -26,7 +27,8 @@ def listening(root):
     for table in ("tcp", "tcp6", "udp", "udp6"):
         with open("/proc/%d/net/%s" % (root, table)) as lines:
             rows = [row.split() for row in list(lines)[1:]]
-        found += [row[1] for row in rows if row[3] in ("0A", "07") and "socket:[%s]" % row[9] in sockets]
+        found += [row[1] for row in rows if row[3] in ("0A", "07")
+                  and "socket:[%s]" % row[9] in sockets]
     return found
 
 
@@ -37,7 +39,8 @@ def test_nothing_listens_for_calls(droste, serve, isolation):
     does, is the twin."""
     server = serve(script=[line("sub", hang=True)])
     assert len(listening(server.pid)) == 2
-    process = droste.start("exec", "-c", "llm_query('x')", "--isolation", isolation, "--base-url", server.url,
+    process = droste.start("exec", "-c", "llm_query('x')", "--isolation", isolation, "--base-url",
+                           server.url,
                            "--model", "scripted-sub")
     wait_until(lambda: server.stats()["requests"] == 1, what="the call")
     found = listening(process.pid)
@@ -50,7 +53,8 @@ def test_each_sandbox_has_limits(droste):
     are in force where nobody set any, and the result names who enforces them."""
     limits = droste.cell("x = 1")["resources"]["limits"]
     for name in ("memory", "processes", "open-files", "file-size", "tmp-size", "output-limit"):
-        assert limits[name]["value"] > 0 and limits[name]["by"] in ("cgroup", "rlimit", "mount", "host"), name
+        assert limits[name]["value"] > 0 and limits[name]["by"] in ("cgroup", "rlimit", "mount",
+                                                                    "host"), name
 
 
 @pytest.mark.parametrize("isolation", LEVELS)
@@ -69,9 +73,13 @@ def test_a_level_is_what_it_says(droste, isolation):
 
 # The channel, spoken by hand as in src/wire/frame.h. The guest's own message, that it is ready,
 # goes first.
-FRAME = ("import os, struct\nlink = SUBMIT.__globals__['state'].link\nrunning = SUBMIT.__globals__['state'].session.running\n"
-         "def say(kind, ident, head=b'', blob=b''):\n    held = b''.join(link.send_queue)\n    link.send_queue.clear()\n"
-         "    os.write(3, held + struct.pack('<BBHIQQ', 1, kind, 0, len(head), ident, len(blob)) + head + blob)\n")
+FRAME = (
+    "import os, struct\nlink = SUBMIT.__globals__['state'].link\nrunning = "
+    "SUBMIT.__globals__['state'].session.running\n"
+    "def say(kind, ident, head=b'', blob=b''):\n    held = b''.join(link.send_queue)\n    "
+    "link.send_queue.clear()\n"
+    "    os.write(3, held + struct.pack('<BBHIQQ', 1, kind, 0, len(head), ident, len(blob)) + head "
+    "+ blob)\n")
 
 
 class Bomb:
@@ -82,25 +90,26 @@ class Bomb:
         return os.mkdir, (self.mark,)
 
 
-CARRIERS = {
+TRANSPORTS = {
     "on the channel": "os.write(3, bomb)", "as the head of a call": "say(19, 9, bomb)",
     "in a result": "say(20, running, b'{\"status\": \"ok\", \"submitted\": 0}',"
                    " struct.pack('<IQ', 1, len(bomb)) + bomb)",
-    "on standard output": "os.write(1, bomb)", "submitted": "try: SUBMIT(bomb)\nexcept TypeError: pass",
+    "on standard output": "os.write(1, bomb)", "submitted": "SUBMIT(bomb)",
     "as a prompt": "try: llm_query([bomb])\nexcept ValueError: pass",
 }
 
 
-@pytest.mark.parametrize("carrier", CARRIERS)
-def test_the_host_unpickles_nothing(session, tmp_path, carrier):
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_the_host_unpickles_nothing(session, tmp_path, transport):
     """There: code runs in the host's process, and the host unpickles what it sends. Here: whatever
     carries the bytes, the host makes nothing of them, and the run goes on, in a new sandbox if
     need be; unpickled by this test, they act."""
     mark = str(tmp_path / "mark")
     bomb = pickle.dumps(Bomb(mark))
-    result, _ = session(FRAME + "bomb = %r\n%s" % (bomb, CARRIERS[carrier]), *["SUBMIT('went on')"] * 2,
+    result, _ = session(FRAME + "bomb = %r\n%s" % (bomb, TRANSPORTS[transport]),
+                        *["SUBMIT('went on')"] * 2,
                         replies=[at(1, "x", repeat=True)])
-    answered(result, "went on")
+    answered(result, base64.b64encode(bomb).decode() if transport == "submitted" else "went on")
     assert not os.path.exists(mark)
     pickle.loads(bomb)
     assert os.path.isdir(mark)
@@ -118,9 +127,10 @@ def test_code_runs_in_another_process(droste, isolation):
 
 
 FORGED = {  # what a guest says before its own result, and what then becomes of its cell
-    "forged": ("b = b'{\"output\": \"FORGED\"}'\nsay(20, running, b'{\"status\": \"ok\", \"submitted\": 0}',"
-               " struct.pack('<IQ', 1, len(b)) + b)",
-               ("submitted", {"output": "FORGED"})),
+    "forged": (
+    "b = b'{\"output\": \"FORGED\"}'\nsay(20, running, b'{\"status\": \"ok\", \"submitted\": 0}',"
+    " struct.pack('<IQ', 1, len(b)) + b)",
+    ("submitted", {"output": "FORGED"})),
     "empty": ("say(20, running, b'{\"status\": \"ok\"}')", ("ok", None)),
     "broken": ("say(20, running, b'{\"status\": \"ok\", \"submitted\": 0}',"
                " struct.pack('<IQ', 1, 5) + b'{\"a\":')", ("error", None)),
@@ -140,10 +150,10 @@ def test_a_forged_result_shifts_nothing(droste, how):
     result = droste("repl", input="exec(%r)\n'two'\n'three'\n'four'\n" % (cell % 0.5))
     shown = result.out.replace("submitted: %s\n" % json.dumps(outcome[1]), "")
     assert shown in ("'two'\n'three'\n'four'\n", "'three'\n'four'\n")
-    assert result.err.count("a new session") == 1
+    assert result.err.count("new session: the variables are lost") == 1
 
 
-def test_a_fork_answers_for_nobody(droste):
+def test_a_fork_cannot_answer_for_its_parent(droste):
     """There: a forked child sends results too, and all later calls are off by one. Here: it has no
     channel; it ends where the cell ends, and what it prints is the cell's."""
     result = droste("repl", input="import os; pid = os.fork(); print('one', flush=True)\n"
@@ -158,8 +168,10 @@ def test_what_escapes_the_rules_finds_no_key_and_no_network(droste, serve):
     server = serve()
     code = ("import pathlib, random, typing\n"
             "classes = {c.__name__: c for c in ().__class__.__base__.__subclasses__()}\n"
-            "ways = [pathlib.os, random._os, typing.sys.modules['os'], print.__self__.__import__('os'),\n"
-            "  llm_query.__globals__['sys'].modules['os'], classes['_wrap_close'].__init__.__globals__]\n"
+            "ways = [pathlib.os, random._os, typing.sys.modules['os'], "
+            "print.__self__.__import__('os'),\n"
+            "  llm_query.__globals__['sys'].modules['os'], "
+            "classes['_wrap_close'].__init__.__globals__]\n"
             "os = ways[0]\nkeys = [n for n in os.environ if 'KEY' in n or 'DROSTE' in n]\n"
             "try: import socket; net = socket.create_connection(('127.0.0.1', %s), 2) and True\n"
             "except (ImportError, OSError): net = False\n"
@@ -168,7 +180,8 @@ def test_what_escapes_the_rules_finds_no_key_and_no_network(droste, serve):
             % (server.url.split(":")[2].split("/")[0], droste.home))
     result = droste.cell(code, "--base-url", server.url, "--model", "ok", "--isolation", "full",
                          env={"OPENAI_API_KEY": CANARY})
-    assert result["submit"] == {"n": 6, "keys": [], "net": False, "home": None, "said": "The answer is ⟨42⟩."}
+    assert result["submit"] == {"n": 6, "keys": [], "net": False, "home": None,
+                                "said": "The answer is ⟨42⟩."}
 
 
 def named(name):
@@ -189,7 +202,8 @@ def test_a_grandchild_in_a_session_of_its_own_ends_too(droste, isolation):
     is the child of."""
     name = "droste-orphan-%d-%s" % (os.getpid(), isolation)
     code = ("import os\nif os.fork() == 0:\n    os.setsid()\n"
-            "    os.fork() or os.execv('/bin/sleep', [%r, '600'])\n    os._exit(0)\nos.wait()" % name)
+            "    os.fork() or os.execv('/bin/sleep', [%r, '600'])\n    os._exit(0)\nos.wait()"
+            % name)
     process = droste.start("repl", "--isolation", isolation, stdin=subprocess.PIPE)
     process.stdin.write(b"exec(%a)\n" % code)
     process.stdin.flush()
@@ -201,11 +215,13 @@ def test_a_grandchild_in_a_session_of_its_own_ends_too(droste, isolation):
 ODD = [   # a cell, and the type of its error
     ("raise SystemExit", "SystemExit"), ("raise KeyboardInterrupt", "KeyboardInterrupt"),
     ("raise GeneratorExit", "GeneratorExit"), ("class E(BaseException): pass\nraise E", "E"),
-    ("import sys\nsys.stdout = sys.__stdout__\nsys.exit('bye')", "SystemExit"), ("def f(): f()\nf()", "RecursionError"),
+    ("import sys\nsys.stdout = sys.__stdout__\nsys.exit('bye')", "SystemExit"),
+       ("def f(): f()\nf()", "RecursionError"),
     ("l = []; l.append(l); d = {}; d['d'] = d", None), ("x = 10 ** 10000", None),
     ("class R:\n    def __repr__(self): raise SystemExit\n    __str__ = __len__ = __repr__\nr = R()", None),
     ("class X(Exception):\n    def __str__(self): raise KeyboardInterrupt\nraise X", "X"),
-    ("SUBMIT(object())", "TypeError"), ("SUBMIT(l)", "ValueError"), ("SUBMIT(float('nan'))", "ValueError"),
+    ("SUBMIT(object())", "TypeError"), ("SUBMIT(l)", "ValueError"),
+       ("SUBMIT(float('nan'))", "ValueError"),
     ("SUBMIT({'a': [1, -float('inf')]})", "ValueError"), ("SUBMIT('\\ud800')", "ValueError"),
     ("import sys\nsys.stdout = sys.stderr = None", None), ("del __builtins__.print", None),
 ]
@@ -217,7 +233,8 @@ def test_nothing_odd_ends_a_worker(session):
     what is submitted at last is strict JSON."""
     result, cells = session("kept = 41", *[code for code, _ in ODD], "SUBMIT([kept, {1}, (2,)])")
     answered(result, [41, [1], [2]])
-    assert [(cell["error"] or {}).get("type") for cell in cells] == [None, *[kind for _, kind in ODD], None]
+    assert [(cell["error"] or {}).get("type")
+            for cell in cells] == [None, *[kind for _, kind in ODD], None]
 
 
 @pytest.mark.parametrize("isolation", ["full", "light", "landlock"])
@@ -235,9 +252,11 @@ def test_a_last_line_is_no_result(droste):
     """There: the host reads a result from the last line, also that of a process that ended itself.
     Here: its end is its end."""
     forged = json.dumps({"status": "ok", "submit": {"output": 1}, "stdout": "", "alive": True})
-    result = droste("exec", "--json", "-c", "import os\nprint(%r, flush=True)\nos._exit(0)" % forged)
+    result = droste("exec", "--json", "-c", "import os\nprint(%r, flush=True)\nos._exit(0)"
+                    % forged)
     cell = result.json
-    assert (result.status, cell["status"], cell["killed"], cell["submit"]) == (3, "killed", "exit 0", None)
+    assert (result.status, cell["status"], cell["killed"],
+            cell["submit"]) == (3, "killed", "exit 0", None)
     assert cell["stdout"] == forged + "\n"
 
 
@@ -257,15 +276,18 @@ def test_a_key_is_not_in_the_guests_memory(droste, serve):
             "        except (OSError, ValueError, OverflowError): continue\n"
             "        for key in re.findall(made[:10].encode() + b'.{%d}', data, re.S):\n"
             "            seen.add(hashlib.sha256(key).hexdigest())\n"
-            "SUBMIT(said=said, found=[h in seen for h in %r])" % (CANARY[:10], len(made) - 10, len(made) - 10, hashes))
-    result = droste.cell(code, "--base-url", server.url, "--model", "ok", env={"OPENAI_API_KEY": CANARY})
+            "SUBMIT(said=said, found=[h in seen for h in %r])"
+            % (CANARY[:10], len(made) - 10, len(made) - 10, hashes))
+    result = droste.cell(code, "--base-url", server.url, "--model", "ok",
+                         env={"OPENAI_API_KEY": CANARY})
     assert result["submit"] == {"said": "The answer is ⟨42⟩.", "found": [False, True]}
 
 
 def test_input_takes_nothing_of_the_channel(droste):
     """There: `input()` eats lines of the protocol. Here: it is at its end, and later cells get
     their results."""
-    result = droste("repl", input="input()\nimport sys, os; sys.stdin.read(), os.read(0, 100)\n'three'\n")
+    result = droste("repl",
+                    input="input()\nimport sys, os; sys.stdin.read(), os.read(0, 100)\n'three'\n")
     assert "EOFError" in result.err and result.out == "('', b'')\n'three'\n"
 
 
@@ -273,9 +295,11 @@ def test_a_child_process_inherits_no_channel(droste):
     """There: any process in the sandbox can take a call and answer it. Here: a program that code
     starts has the standard descriptors alone, also where it asks to keep all; the guest itself,
     the twin, has the channel."""
-    code = ("import os, subprocess\nlook = ['/bin/sh', '-c', 'for fd in /proc/$$/fd/*; do readlink $fd; done']\n"
-            "theirs = subprocess.run(look, capture_output=True, text=True, close_fds=False).stdout\n"
-            "SUBMIT(channel=os.readlink('/proc/self/fd/3'), theirs=theirs)")
+    code = (
+        "import os, subprocess\nlook = ['/bin/sh', '-c', 'for fd in /proc/$$/fd/*; do readlink "
+        "$fd; done']\n"
+        "theirs = subprocess.run(look, capture_output=True, text=True, close_fds=False).stdout\n"
+        "SUBMIT(channel=os.readlink('/proc/self/fd/3'), theirs=theirs)")
     told = droste.cell(code)["submit"]
     assert told["channel"].startswith("socket:") and len(told["theirs"].split("\n")) >= 3
     assert "socket:" not in told["theirs"]
@@ -283,7 +307,8 @@ def test_a_child_process_inherits_no_channel(droste):
 
 def outside(droste):
     """The files below the home of a user."""
-    return sorted(os.path.join(place, name) for place, _, names in os.walk(droste.home) for name in names)
+    return sorted(os.path.join(place, name) for place, _, names in os.walk(droste.home)
+                  for name in names)
 
 
 @needs_root
@@ -293,8 +318,10 @@ def test_a_wall_needs_nothing_but_python(ordinary_user):
     installed or left in the home."""
     ordinary_user.prefix = ["unshare", "--net", *ordinary_user.prefix]
     before = outside(ordinary_user)
-    result = ordinary_user.cell("import os\nSUBMIT(sorted(os.listdir('/home')) if os.path.exists('/home') else [])")
-    assert (result["status"], result["isolation"], result["submit"]) == ("submitted", "full", {"output": []})
+    result = ordinary_user.cell(
+        "import os\nSUBMIT(sorted(os.listdir('/home')) if os.path.exists('/home') else [])")
+    assert (result["status"], result["isolation"],
+            result["submit"]) == ("submitted", "full", {"output": []})
     assert outside(ordinary_user) == before
 
 
@@ -307,7 +334,9 @@ def test_native_code_runs_behind_the_wall(droste, tmp_path):
     subprocess.run(["cc", "-shared", "-fPIC", "-o", place / "own.so", "-x", "c", "-"], check=True,
                    input=b"int twice(int n) { return 2 * n; }")
     code = ("import ctypes, subprocess, threading\nr = []\n"
-            "t = threading.Thread(target=lambda: r.append(ctypes.CDLL(%r).twice(21))); t.start(); t.join()\n"
-            "SUBMIT(r + [subprocess.check_output(['/bin/echo', 'hi'], text=True)])" % str(place / "own.so"))
+            "t = threading.Thread(target=lambda: r.append(ctypes.CDLL(%r).twice(21))); t.start(); "
+            "t.join()\n"
+            "SUBMIT(r + [subprocess.check_output(['/bin/echo', 'hi'], text=True)])"
+            % str(place / "own.so"))
     result = droste.cell(code, "--isolation", "full", "--read", place)
     assert result["submit"] == {"output": [42, "hi\n"]}

@@ -23,14 +23,15 @@ def prices(tmp_path):
     ("llm_query('a' * 400000)", ["--max-record-size", "100K"], "record"),
     ("rlm_query('never')", ["--delegate-max-iterations", "1"], "turns"),
     ("rlm_query('never')", ["--max-errors", "1"], "errors")])
-def test_the_guest_is_told_which_limit(ask, prices, code, flags, limit):
+def test_the_guest_learns_which_limit_was_reached(ask, prices, code, flags, limit):
     """As `BudgetExceeded.limit`, and in `code`."""
     child = [{"content": repl("1 / 0"), "depth": 1, "repeat": True}]
-    answered(ask([repl(WHICH % code), *child], *prices, *flags), {"code": "budget_" + limit, "limit": limit})
+    answered(ask([repl(WHICH % code), *child], *prices, *flags),
+             {"code": "budget_" + limit, "limit": limit})
 
 
 @pytest.mark.parametrize("code", ["llm_query('a')", "rlm_query('b')"])
-def test_without_limits_it_is_told_of_none(ask, prices, code):
+def test_without_limits_the_prompt_names_none(ask, prices, code):
     """The twin: the same calls where there is room."""
     child = [{"content": repl("SUBMIT(1)"), "depth": 1, "repeat": True}]
     answered(ask([repl(WHICH % code), *child], *prices), {"code": "none", "limit": None})
@@ -48,9 +49,12 @@ def test_a_run_that_ends_of_a_limit_says_which(ask, flags, limit):
 def test_the_code_is_the_same_after_a_resume(droste, ask):
     """A child run that was refused is answered from the record, with its limit."""
     code = "try: rlm_query('never')\nexcept BudgetExceeded as e: first = e.limit\nprint(first)"
-    turns = [repl(code), repl("SUBMIT(first)"), {"content": repl("1 / 0"), "depth": 1, "repeat": True}]
+    turns = [repl(code), repl("SUBMIT(first)"),
+             {"content": repl("1 / 0"), "depth": 1, "repeat": True}]
     run = answered(ask(turns, "--max-errors", "1"), "errors")["run"]
-    settle(droste, "UPDATE runs SET status = 'running', answer = NULL, ended_ms = NULL, owner_pid = 999999999, owner_start = 1"
+    settle(droste,
+           "UPDATE runs SET status = 'running', answer = NULL, ended_ms = NULL, owner_pid = "
+           "999999999, owner_start = 1"
                    " WHERE id = '%s'; DELETE FROM cells WHERE run = '%s'" % (run, run))
     again = answered(droste("runs", "resume", run, "--json"), "errors")
     # it was not begun again

@@ -14,8 +14,10 @@ ANSWER = repl("SUBMIT(output=1)")
 def place(tmp_path, droste):
     """A directory with a FIFO that has no writer, and one valid file of each kind."""
     os.mkfifo(tmp_path / "fifo")
-    files = {"code.py": "print(6 * 7)\n", "schema": '{"type": "object", "properties": {"output": {"type": "integer"}}}',
-             "tools.py": 'def one():\n    "One."\n    return 1\n', "data": "[1]", "prices": "test 1 2\n", "empty": "",
+    files = {"code.py": "print(6 * 7)\n", "schema":
+             '{"type": "object", "properties": {"output": {"type": "integer"}}}',
+             "tools.py": 'def one():\n    "One."\n    return 1\n', "data": "[1]",
+             "prices": "test 1 2\n", "empty": "",
              "tasks": '{"id": "a", "question": "q"}\n', "config": "timeout = 30\n"}
     for name, text in files.items():
         (tmp_path / name).write_text(text)
@@ -48,7 +50,8 @@ NAMED = {  # the arguments with a path for PATH; a file that is good there
 
 
 def arguments(words, place, path):
-    names = {"PATH": str(path), "MODEL": str(place / "model"), "OUT": str(place / "out"), "TASKS": str(place / "tasks")}
+    names = {"PATH": str(path), "MODEL": str(place / "model"), "OUT": str(place / "out"),
+             "TASKS": str(place / "tasks")}
     for name, value in names.items():
         words = [word.replace(name, value) for word in words]
     return words
@@ -61,7 +64,8 @@ def test_a_fifo_is_refused_and_a_file_is_read(droste, place, name):
     words, good = NAMED[name]
     refused = droste(*arguments(words, place, place / "fifo"))
     assert refused.status in (1, 2) and str(place / "fifo") in refused.err, refused
-    assert name in ("interpreter", "tool") or "is a pipe: give a regular file" in refused.err, refused
+    assert name in ("interpreter",
+                    "tool") or "is a pipe: give a regular file" in refused.err, refused
     read = droste(*arguments(words, place, place / good))
     assert read.status == 0, read
 
@@ -78,8 +82,10 @@ def test_the_configuration_may_be_dev_null(droste, place):
 def test_a_client_of_a_server_reads_files_only(droste, place, flag):
     """A FIFO as the cache, or as certificates (libcurl would wait for it on the loop's thread), is
     refused before anything connects; with a file, connecting fails: nothing listens on the port."""
-    words = ["run", "--question", "q", "--model", "openai:m", "--base-url", "https://127.0.0.1:9", "--retries", "0"]
-    for path, complaint in (("fifo", "is a pipe: give a regular file"), ("empty", "Failed to connect")):
+    words = ["run", "--question", "q", "--model", "openai:m", "--base-url", "https://127.0.0.1:9",
+             "--retries", "0"]
+    for path, complaint in (("fifo", "is a pipe: give a regular file"),
+                            ("empty", "Failed to connect")):
         result = droste(*words, flag, place / path, env={"OPENAI_API_KEY": "k"})
         assert result.status != 0 and complaint in result.err, result
 
@@ -88,20 +94,23 @@ def test_the_description_of_a_tool_is_a_file(droste, place):
     """The JSON beside a tool's program is read by the same rule."""
     os.mkfifo(place / "program.json")
     refused = droste(*EXEC, "--tool", "t=%s" % (place / "program"))
-    assert refused.status == 2 and "program.json is a pipe: give a regular file" in refused.err, refused
+    assert refused.status == 2 and "program.json is a pipe: give a regular file" in refused.err, (
+        refused)
     os.unlink(place / "program.json")
     (place / "program.json").write_text('{"description": "One."}')
     assert droste(*EXEC, "--tool", "t=%s" % (place / "program")).status == 0
 
 
-@pytest.mark.parametrize("name", ["code", "setup-code", "answer-schema", "tools", "tool-data", "prices", "tasks", "context", "volume put"])
+@pytest.mark.parametrize("name", ["code", "setup-code", "answer-schema", "tools", "tool-data",
+                                  "prices", "tasks", "context", "volume put"])
 def test_process_substitution_is_read(droste, place, name):
     """On the command line, `<(program)` is a pipe that has a writer. It is read to its end before
     the command begins, also where the library reads a path more than once."""
     words, good = NAMED[name]
     line = " ".join('"%s"' % word.replace("PATH", '"<(cat "%s")"' % (place / good))
                     for word in arguments(words, place, "PATH"))
-    done = subprocess.run(["bash", "-c", '"%s" %s' % (droste.program, line)], env={**droste.env}, cwd=place,
+    done = subprocess.run(["bash", "-c", '"%s" %s' % (droste.program, line)], env={**droste.env},
+                          cwd=place,
                           stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=40)
     assert done.returncode == 0, done
     if name == "tasks":

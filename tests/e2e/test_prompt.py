@@ -1,8 +1,8 @@
-"""What the model is told of its session is true: every name in backquotes is there and does what is said,
-with whatever settings; and of what is off there is no word.
+"""What the model is told of its session is true: every name in backquotes is there and does what is
+said, with whatever settings; and of what is off there is no word.
 
-The prompt is taken from the record of a run; each thing in backquotes is then evaluated by a model that was
-told it, in a run with the same settings.
+The prompt is taken from the record of a run; each thing in backquotes is then evaluated by a model
+that was told it, in a run with the same settings.
 """
 import itertools
 import json
@@ -13,17 +13,22 @@ import pytest
 from harness import repl
 
 LLM, CHILD = "llm_query", "rlm_query"
-SCHEMA = json.dumps({"type": "object", "properties": {"city": {"type": "string"}, "size": {"type": "integer"}},
+SCHEMA = json.dumps({"type": "object", "properties":
+                     {"city": {"type": "string"}, "size": {"type": "integer"}},
                      "required": ["city"]})
 
 # What may be off: the flags that turn it on, and words that only then may be there.
 PARTS = {
     "children": ([], ["--max-recursion-depth", "0"], ["`rlm_query", "a child run"]),
-    "contexts": (["--context", "{a}", "--context", "mail={b}"], [], ["`context_0`", "`context_1`", "`mail`", "There are"]),
-    "schema": (["--answer-schema", SCHEMA], [], ["JSON Schema", "`SUBMIT(value)`", "`SUBMIT(city=value, size=value)`"]),
+    "contexts": (["--context", "{a}", "--context", "mail={b}"], [],
+                 ["`context_0`", "`context_1`", "`mail`", "There are"]),
+    "schema": (["--answer-schema", SCHEMA], [],
+               ["JSON Schema", "`SUBMIT(value)`", "`SUBMIT(city=value, size=value)`"]),
     "rules": (["--rules", "yes"], [], ["has rules", "`eval`", "`exec`", "`compile`", "`input`"]),
-    "helpers": ([], ["--helpers", "no"], ["`grep(", "`peek(", "`chunk_by_size(", "`chunk_by_headers(", "`chunk_by_timestamps(",
-                                          "`chunk_by_json_keys(", "`list_files(", "`find_files(", "`read_file("]),
+    "helpers": ([], ["--helpers", "no"], ["`grep(", "`peek(", "`chunk_by_size(",
+                                          "`chunk_by_headers(", "`chunk_by_timestamps(",
+                                          "`chunk_by_json_keys(", "`list_files(", "`find_files(",
+                                          "`read_file("]),
     "compaction": (["--compaction", "0.6", "--model-window", "1000"], [], ["`history`", "summary"]),
 }
 
@@ -38,9 +43,11 @@ TRIALS = {
     "llm_query(prompt)": "assert llm_query('say') == 'said'",
     "llm_query_batched(prompts)": "assert llm_query_batched(['say', 'say']) == ['said', 'said']",
     "llm_query_batched": "assert llm_query_batched([]) == []",
-    "rlm_query(prompt, context=value)": "assert rlm_query('task', context={'k': [1]}) == {'k': [1]}",
+    "rlm_query(prompt, context=value)":
+    "assert rlm_query('task', context={'k': [1]}) == {'k': [1]}",
     "rlm_query_batched(prompts, context=value)":
-        "assert rlm_query_batched(['task', {'prompt': 'task', 'context': 'own'}], context=[1]) == [[1], 'own']",
+        "assert rlm_query_batched(['task', {'prompt': 'task', 'context': 'own'}], context=[1]) == "
+        "[[1], 'own']",
     "add_buffer(name, value)": "add_buffer('b', 1)",
     "get_buffer(name)": "add_buffer('g', 1); assert get_buffer('g') == [1]",
     "clear_buffer(name)": "add_buffer('c', 1); clear_buffer('c'); assert get_buffer('c') == []",
@@ -48,16 +55,23 @@ TRIALS = {
         "assert grep('a1\\nb\\na2', r'A\\d$', context=1, ignore_case=True, limit=1) == ['a1\\nb']; "
         "assert grep({'k': 'a\\nb'}, 'b') == ['k: b'] and grep(['b'], 'b') == ['0: b']",
     "grep(text, pattern, context=0, ignore_case=True, limit=None)":
-        "assert grep('a.c\\nabc\\nA.C', 'a.C', limit=1) == ['a.c'] and grep('a\\nA', 'A', ignore_case=False) == ['A']; "
-        "assert grep({'k': 'a\\nb'}, 'B') == ['k: b'] and grep('a\\nb', 'B', context=1) == ['a\\nb']",
+        "assert grep('a.c\\nabc\\nA.C', 'a.C', limit=1) == ['a.c'] and grep('a\\nA', 'A', "
+        "ignore_case=False) == ['A']; "
+        "assert grep({'k': 'a\\nb'}, 'B') == ['k: b'] and grep('a\\nb', 'B', context=1) == "
+        "['a\\nb']",
     "peek(text, start, length)": "assert peek('abcdef', 2, 3) == 'cde'",
     "chunk_by_size(text, size)": "assert chunk_by_size('abcde', 2) == ['ab', 'cd', 'e']",
-    "chunk_by_headers(text)": "assert [c['content'] for c in chunk_by_headers('# A\\nx\\n## B\\ny')] == ['x', 'y']",
+    "chunk_by_headers(text)":
+    "assert [c['content'] for c in chunk_by_headers('# A\\nx\\n## B\\ny')] == ['x', 'y']",
     "chunk_by_timestamps(text)":
-        "two = ['2024-01-02 a', '2024-01-03T b']; assert [c['content'] for c in chunk_by_timestamps('\\n'.join(two))] == two",
-    "chunk_by_json_keys(text)": "assert [c['content'] for c in chunk_by_json_keys('{\"a\": 1, \"b\": \"x\"}')] == ['1', '\"x\"']",
+        "two = ['2024-01-02 a', '2024-01-03T b']; assert [c['content'] for c in "
+        "chunk_by_timestamps('\\n'.join(two))] == two",
+    "chunk_by_json_keys(text)":
+    "assert [c['content'] for c in chunk_by_json_keys('{\"a\": 1, \"b\": \"x\"}')] == ['1', "
+    "'\"x\"']",
     "list_files(path)": "made = write_file('l.txt'); assert made in list_files('.')",
-    "find_files(path, \"**/*.txt\")": "made = write_file('deep/f.txt'); assert made in find_files('.', '**/*.txt')",
+    "find_files(path, \"**/*.txt\")":
+    "made = write_file('deep/f.txt'); assert made in find_files('.', '**/*.txt')",
     "read_file(path)": "assert read_file(write_file('r.txt')) == 'text'",
     "run(command)": "done = run('echo out; exit 3'); "
                     "assert done == {'exit_code': 3, 'stdout': 'out\\n', 'stderr': '', 'ok': False}",
@@ -74,14 +88,17 @@ TRIALS = {
     "compile": "raises(lambda: compile('1', 'x', 'eval'))",
     "input": "raises(lambda: input())",
     "/data": "import os; assert os.path.isdir('/data')",
-    "workspace": "workspace_write('in', 'x'); import os; assert os.path.isfile('/data/workspace/in')",
+    "workspace":
+    "workspace_write('in', 'x'); import os; assert os.path.isfile('/data/workspace/in')",
     "save_to_volume(path, text)": "assert save_to_volume('s', 'x') == '/data/s'",
     "load_from_volume(path)": "save_to_volume('l', 'x'); assert load_from_volume('l') == 'x'",
     "workspace_write(path, text)": "assert workspace_write('w', 'x') == '/data/workspace/w'",
     "workspace_append(path, text)": "workspace_append('a', 'x')",
     "workspace_read(path)": "workspace_write('r', 'x'); assert workspace_read('r') == 'x'",
     "workspace_list(pattern)": "workspace_write('p', 'x'); assert workspace_list('p') == ['p']",
-    "history": "assert [sorted(m) for m in history] == [['content', 'role']] * len(history) and len(history) >= 5",
+    "history":
+    "assert [sorted(m) for m in history] == [['content', 'role']] * len(history) and len(history) "
+    ">= 5",
 }
 
 TOOLS = """def write_file(name):
@@ -140,7 +157,8 @@ def said_to(droste):
     run = droste.record.rows("SELECT id FROM runs WHERE parent IS NULL ORDER BY seq DESC")[0]["id"]
     lines = [json.loads(line) for line in droste("runs", "export", run).out.splitlines()]
     return "\n".join(m["content"] for line in lines if line["type"] == "call" and line["depth"] == 0
-                     for m in line["request"] if m["role"] != "assistant" and "print(" not in m["content"][:6])
+                     for m in line["request"]
+                     if m["role"] != "assistant" and "print(" not in m["content"][:6])
 
 
 @pytest.fixture
@@ -179,7 +197,8 @@ def test_what_the_prompt_names_is_there_and_works(ask, droste, files, chosen):
     assert failed == []
     for name, (_, _, words) in PARTS.items():
         for word in words:
-            assert (word in text) == (name in chosen), "%r in what is said, with %s" % (word, chosen)
+            assert (word in text) == (name in chosen), "%r in what is said, with %s" % (word,
+                                                                                        chosen)
 
 
 def told_of_run(ask, droste, *flags):
@@ -187,7 +206,7 @@ def told_of_run(ask, droste, *flags):
     return "`run(command)`" in said_to(droste)
 
 
-def test_run_is_told_of_where_processes_may_be_started(ask, droste):
+def test_the_prompt_names_processes_if_they_are_allowed(ask, droste):
     """Neither under rules nor without helpers."""
     assert told_of_run(ask, droste)
     assert not told_of_run(ask, droste, "--rules", "yes")
@@ -197,7 +216,8 @@ def test_run_is_told_of_where_processes_may_be_started(ask, droste):
 def test_the_prompt_says_how_grep_searches(ask, droste, files):
     """With literal-grep it says so in the place of what it says without, and that is what grep
     does."""
-    patterns, words = ("grep(text, pattern, context=0, ignore_case=%s, limit=None)" % case for case in (False, True))
+    patterns, words = ("grep(text, pattern, context=0, ignore_case=%s, limit=None)" % case
+                       for case in (False, True))
     assert converse(ask, ["helpers"], files, [TRIALS[patterns]]).status == 0
     assert patterns in backquoted(said_to(droste)) and words not in backquoted(said_to(droste))
     assert converse(ask, ["helpers"], files, [TRIALS[words]], ["--literal-grep", "yes"]).status == 0
@@ -205,10 +225,11 @@ def test_the_prompt_says_how_grep_searches(ask, droste, files):
     assert [c for c in droste.record.cells if c["status"] == "error"] == []
 
 
-def test_helpers_whose_names_are_taken_are_not_told_of(ask, droste, files, tmp_path):
+def test_the_prompt_omits_helpers_whose_names_are_taken(ask, droste, files, tmp_path):
     """A context, a tool or a value of the same name is there instead, and what the prompt says is
     still true."""
-    (tmp_path / "tools.py").write_text("def read_file(path):\n    'Reads from elsewhere.'\n    return 'mine'\n")
+    (tmp_path / "tools.py").write_text(
+        "def read_file(path):\n    'Reads from elsewhere.'\n    return 'mine'\n")
     (tmp_path / "data.json").write_text("[1]")
     code = "SUBMIT([grep, read_file('x'), run, peek('abc', 1, 1)])"
     result = ask([repl(code)], "--context", "grep=" + files["a"], "--tools", tmp_path / "tools.py",
@@ -234,9 +255,11 @@ def test_what_the_prompt_names_of_a_volume_is_there_and_works(ask, droste, files
 
 def test_each_trial_can_fail(ask, droste, files):
     """The twin: with everything off, what would have been on is not there."""
-    off = ["context_1", "rlm_query(prompt, context=value)", "SUBMIT(city=value, size=value)", "eval", "history"]
+    off = ["context_1", "rlm_query(prompt, context=value)", "SUBMIT(city=value, size=value)",
+           "eval", "history"]
     assert converse(ask, [], files, [TRIALS[name] for name in off[:1] + off[3:]]).status == 0
-    assert [c["status"] for c in droste.record.cells if c["status"] != "submitted"].count("error") == 3
+    assert [c["status"] for c in droste.record.cells
+            if c["status"] != "submitted"].count("error") == 3
 
 
 ORDERS = """2025-03-01 order 1041 customer=ada total=19.90
@@ -258,7 +281,8 @@ def examples(ask, droste, files):
 
 def test_first_block_of_the_prompt_runs(ask, examples, files):
     """It is a block by the rules of the loop, and prints what it says."""
-    result = ask([examples[0], {"content": repl("SUBMIT(1)"), "contains": "<class 'str'> 5"}], "--context", files["a"])
+    result = ask([examples[0], {"content": repl("SUBMIT(1)"), "contains": "<class 'str'> 5"}],
+                 "--context", files["a"])
     assert result.status == 0, result
 
 
@@ -268,7 +292,8 @@ def test_example_of_searching_runs(ask, examples, tmp_path, rules):
     rules."""
     (tmp_path / "orders").write_text(ORDERS)
     look, submit = examples[1]
-    result = ask([look, {"content": submit, "contains": "2 customers; [('ada', 34.9), ('bob', 30.0)]"}],
+    result = ask([look,
+                  {"content": submit, "contains": "2 customers; [('ada', 34.9), ('bob', 30.0)]"}],
                  "--context", tmp_path / "orders", *rules)
     assert result.json["answer"] == "ada", result
 
@@ -278,17 +303,21 @@ def test_example_of_mapping_runs(ask, examples, tmp_path, rules):
     """Three prompts are sent, their replies are combined, and the answer is right."""
     (tmp_path / "reviews").write_text(REVIEWS)
     look, submit = examples[2]
-    reads = [{"content": "7", "depth": 1, "contains": "\n\n0: Good."}, {"content": "160", "depth": 1, "contains": "100: "},
+    reads = [{"content": "7", "depth": 1, "contains": "\n\n0: Good."},
+             {"content": "160", "depth": 1, "contains": "100: "},
              {"content": "NONE", "depth": 1, "contains": "200: "}]
     said = "3 prompts, 0 failed; 2 reviews: [7, 160]\n7 Came late."
-    result = ask([look, *reads, {"content": submit, "contains": said}], "--context", tmp_path / "reviews", *rules)
+    result = ask([look, *reads, {"content": submit, "contains": said}], "--context",
+                 tmp_path / "reviews", *rules)
     assert result.json["answer"] == 2, result
 
 
 def test_prompts_are_listed_and_printed(droste):
-    """Each name of the list has a text; a name that is none is refused with a pointer to the list."""
+    """Each name of the list has a text; a name that is none is refused with a pointer to the
+    list."""
     listed = re.findall(r"^([a-z0-9-]+) +\S", droste("prompts").out, re.M)
-    assert {"system", "model-qwen", "session-rules", "no-code", "history"} <= set(listed) and len(set(listed)) == len(listed)
+    assert {"system", "model-qwen", "session-rules", "no-code",
+            "history"} <= set(listed) and len(set(listed)) == len(listed)
     texts = [droste("prompts", name).out for name in ("system", "no-code", "model-qwen")]
     assert all(text.strip() for text in texts) and "{session}" in texts[0] and "```repl" in texts[1]
     refused = droste("prompts", "sytsem")
@@ -299,21 +328,25 @@ def system_prompt(droste):
     """What the root's model got as its system prompt, in the run that is the newest."""
     run = droste.record.rows("SELECT id FROM runs WHERE parent IS NULL ORDER BY seq DESC")[0]["id"]
     calls = [json.loads(line) for line in droste("runs", "export", run).out.splitlines()]
-    (first, *_) = [call["request"] for call in calls if call["type"] == "call" and call["depth"] == 0]
+    (first, *_) = [call["request"] for call in calls
+                   if call["type"] == "call" and call["depth"] == 0]
     assert first[0]["role"] == "system"
     return first[0]["content"]
 
 
 def test_the_system_prompt_can_be_replaced(ask, droste, tmp_path):
-    """With a text, also in child runs: placeholders are filled, other braces stay. Twin: Droste's."""
+    """With a text, also in child runs: placeholders are filled, other braces stay. Twin:
+    Droste's."""
     child = {"content": repl("SUBMIT(1)"), "depth": 1, "contains": "Question: q"}
     assert ask([repl("SUBMIT(rlm_query('q'))"), child], "--system-prompt",
                "Mine: {'a': {b}} {no}.\n\n{session}\n\n{rules}\n\nEnd.").status == 0
     said = system_prompt(droste)
-    assert said.startswith("Mine: {'a': {b}} {no}.\n\n- `context`: ") and said.endswith("is not.\n\nEnd.\n")
+    assert said.startswith("Mine: {'a': {b}} {no}.\n\n- `context`: ") and said.endswith(
+        "is not.\n\nEnd.\n")
     assert "Example 1" not in said and "{session}" not in said
     lines = [json.loads(line) for line in droste("runs", "export", "--all").out.splitlines()]
-    assert [line["request"][0]["content"][:5] for line in lines if line["type"] == "call"] == ["Mine:"] * 2
+    assert [line["request"][0]["content"][:5] for line in lines
+            if line["type"] == "call"] == ["Mine:"] * 2
     assert ask([repl("SUBMIT(1)")]).status == 0 and "Example 1" in system_prompt(droste)
 
 
@@ -328,13 +361,16 @@ def test_the_prompt_that_is_printed_is_the_default(ask, droste, tmp_path):
     assert system_prompt(droste) == default and "Be {brief}." in default
 
 
-def test_what_the_user_gave_is_in_a_prompt_without_its_places(ask, droste, tmp_path):
+def test_a_prompt_without_placeholders_is_completed(ask, droste, tmp_path):
     """Schema, instructions and tools follow a text without placeholders for them; none is twice."""
     (tmp_path / "tools.py").write_text("def lookup(key):\n    'Looks a key up.'\n    return key\n")
-    flags = ["--answer-schema", SCHEMA, "--instructions", "Be brief.", "--tools", tmp_path / "tools.py"]
-    assert ask([repl("SUBMIT(city='Oslo')")], *flags, "--system-prompt", "{instructions}\nMine.").status == 0
+    flags = ["--answer-schema", SCHEMA, "--instructions", "Be brief.", "--tools",
+             tmp_path / "tools.py"]
+    assert ask([repl("SUBMIT(city='Oslo')")], *flags, "--system-prompt",
+               "{instructions}\nMine.").status == 0
     said = system_prompt(droste)
-    assert said.startswith("Instructions for this task:\nBe brief.\nMine.\n\nThe answer must fit this JSON Schema:\n")
+    assert said.startswith(
+        "Instructions for this task:\nBe brief.\nMine.\n\nThe answer must fit this JSON Schema:\n")
     assert said.count("Be brief.") == 1 and "Looks a key up." in said and "llm_query" not in said
 
 
@@ -359,21 +395,24 @@ def test_answer_dict_answers_as_the_prompt_says(ask):
 
 def test_child_sees_only_what_the_prompt_says(ask):
     """A session of its own: none of the parent's variables, the prompt and the context."""
-    child = {"content": repl("SUBMIT(['secret' in globals(), context])"), "depth": 1, "contains": "Question: the task"}
-    result = ask([repl("secret = 1\nSUBMIT(rlm_query('the task', context=b'bytes'.decode()))"), child])
+    child = {"content": repl("SUBMIT(['secret' in globals(), context])"), "depth": 1,
+             "contains": "Question: the task"}
+    result = ask([repl("secret = 1\nSUBMIT(rlm_query('the task', context=b'bytes'.decode()))"),
+                  child])
     assert result.json["answer"] == [False, "bytes"]
 
 
-def test_child_that_may_start_no_others_is_told_of_none(ask, droste):
+def test_the_prompt_omits_child_runs_at_the_last_depth(ask, droste):
     """The deepest child's prompt has no word of child runs; its parent's has."""
     child = {"content": repl("SUBMIT(1)"), "depth": 1}
     assert ask([repl("SUBMIT(rlm_query('q'))"), child], "--max-recursion-depth", "1").status == 0
     lines = [json.loads(line) for line in droste("runs", "export", "--all").out.splitlines()]
-    systems = {line["depth"]: line["request"][0]["content"] for line in lines if line["type"] == "call"}
+    systems = {line["depth"]: line["request"][0]["content"] for line in lines
+               if line["type"] == "call"}
     assert "rlm_query" in systems[0] and "rlm_query" not in systems[1]
 
 
-def test_custom_instructions_are_told_as_they_are(ask, droste):
+def test_custom_instructions_are_in_the_prompt_unchanged(ask, droste):
     """At the end of the system prompt, also where they are full of format marks; without them
     there is no word."""
     text = "Answer in French: 100%s {of} `it`."

@@ -20,7 +20,7 @@ def check(*arguments, cwd=ROOT):
     ("a.md", WIDE), ("a.c", "/* %s\n */\n" % WIDE), ("a.c", "int x; // %s\n" % WIDE),
     ("a.h", "/*\n * %s\n */\n" % WIDE), ("a.py", '"""%s"""\n' % WIDE), ("a.py", "# %s\n" % WIDE),
     ("a.md", HIDDEN), ("a.c", "/* %s */\n" % HIDDEN), ("a.py", "# %s\n" % HIDDEN),
-    ("a.md", ENGINE)])
+    ("a.md", ENGINE), ("a.c", "static int pa" + "ce_set(void);\n")])
 def test_prose_that_does_not_conform_is_found(name, text, tmp_path):
     """Wide lines, hidden actors and private words, in Markdown and in comments."""
     (tmp_path / name).write_text(text)
@@ -33,7 +33,8 @@ def test_prose_that_does_not_conform_is_found(name, text, tmp_path):
     ("a.md", "[a link](https://example.org/%s)\n" % ("x" * 100)),
     ("a.c", 'const char *s = "%s";\n' % WIDE), ("a.py", "x = '%s'\n" % WIDE),
     ("a.md", "Who opens a file? The reader does."), ("a.md", "`Who` is a name, who knows."),
-    ("a.md", "The engine that is idle is used again.")])
+    ("a.md", "The engine that is idle is used again."),
+    ("a.c", 'static int space; /* at its own pace */ const char *s = "pace";\n')])
 def test_tables_code_and_plain_sentences_are_left_alone(name, text, tmp_path):
     """The twins: what looks alike and is allowed."""
     (tmp_path / name).write_text(text)
@@ -41,37 +42,31 @@ def test_tables_code_and_plain_sentences_are_left_alone(name, text, tmp_path):
     assert done.returncode == 0, done.stdout
 
 
-@pytest.fixture
-def repository(tmp_path):
-    """A repository with the script, one file with an exception, and one without."""
+def test_every_file_of_the_repository_is_checked(tmp_path):
+    """Without arguments: tracked files and new ones, but not those that git ignores."""
     (tmp_path / "scripts").mkdir()
     shutil.copy(os.path.join(ROOT, "scripts", "check-prose"), tmp_path / "scripts")
-    (tmp_path / "old.md").write_text(WIDE + "\n" + WIDE + "\n")
     (tmp_path / "new.md").write_text("A plain line.\n")
-    (tmp_path / "scripts" / "prose-exceptions").write_text("# The list.\n   2 old.md\n")
+    (tmp_path / "ignored.md").write_text(WIDE)
+    (tmp_path / ".gitignore").write_text("ignored.md\n")
     subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
-    return tmp_path
+    assert check(cwd=str(tmp_path)).returncode == 0
+    (tmp_path / "new.md").write_text(WIDE)
+    done = check(cwd=str(tmp_path))
+    assert done.returncode == 1 and "new.md:1: " in done.stdout and "ignored" not in done.stdout
 
 
-def test_exceptions_may_only_shrink(repository):
-    """A listed file may keep its findings; one more fails, as does a file that is not listed."""
-    assert check(cwd=str(repository)).returncode == 0
-    (repository / "old.md").write_text((WIDE + "\n") * 3)
-    assert check(cwd=str(repository)).returncode == 1
-    (repository / "old.md").write_text("")
-    (repository / "new.md").write_text(WIDE)
-    assert check(cwd=str(repository)).returncode == 1
-
-
-def test_an_update_lowers_and_never_raises(repository):
-    """--update follows a file that moved, keeps what is left, and adds nothing."""
-    listed = repository / "scripts" / "prose-exceptions"
-    (repository / "below").mkdir()
-    os.rename(repository / "old.md", repository / "below" / "old.md")
-    (repository / "below" / "old.md").write_text(WIDE)
-    (repository / "new.md").write_text(WIDE)
-    assert check("--update", cwd=str(repository)).returncode == 1
-    assert listed.read_text() == "# The list.\n   1 below/old.md\n"
+@pytest.mark.parametrize("text, wide", [
+    ("x = [%s]\n" % ("1, " * 40), True), ("x = 1  # %s\n" % WIDE, True),
+    ('def f():\n    """%s"""\n' % WIDE, True),
+    ("x = '%s'\n" % ("x" * 100), True), ("x = [1, 2]\n", False),
+    ('x = """\n%s\n"""\n' % WIDE, False), ("# https://example.org/%s\n" % ("x" * 100), True)])
+def test_wide_lines_of_python_are_found(text, wide, tmp_path):
+    """Code, comments and docstrings, but not the lines of a string of several lines."""
+    (tmp_path / "a.py").write_text(text)
+    done = subprocess.run([os.path.join(ROOT, "scripts", "check-width"), str(tmp_path)],
+                          capture_output=True, text=True, timeout=60)
+    assert done.returncode == wide and ("a.py:" in done.stdout) == wide, done.stdout
 
 
 def test_the_formatter_is_asked(tmp_path):
@@ -82,12 +77,9 @@ def test_the_formatter_is_asked(tmp_path):
         (tmp_path / directory).mkdir()
     for name in ("scripts/check-format", ".clang-format"):
         shutil.copy(os.path.join(ROOT, name), tmp_path / name)
-    (tmp_path / "scripts" / "format-exceptions").write_text("# The list.\nsrc/listed.c\n")
-    (tmp_path / "src" / "listed.c").write_text("int   x ;\n")
     (tmp_path / "src" / "a.c").write_text("int x;\n")
     program = [str(tmp_path / "scripts" / "check-format")]
     assert subprocess.run(program, capture_output=True, timeout=60).returncode == 0
     (tmp_path / "src" / "a.c").write_text("int  x ;\n")
     done = subprocess.run(program, capture_output=True, text=True, timeout=60)
     assert done.returncode == 1 and "src/a.c: not formatted" in done.stdout
-    assert "listed" not in done.stdout

@@ -1,7 +1,7 @@
 """What one run may add to the record: --max-record-size, for all that a guest can make it keep.
 
-The bound counts every value that a row of the record refers to, so the tests add those up from the file
-and hold the sum against what the error said was used.
+The bound counts every value that a row of the record refers to, so the tests add those up from the
+file and hold the sum against what the error said was used.
 """
 import re
 
@@ -15,8 +15,9 @@ BOUND = ("--max-record-size", "1M", "--max-llm-calls", "100")
 UNBOUND = ("--max-record-size", "0", "--max-llm-calls", "100")
 ROUNDS = 20
 SAID = re.compile(r"record size exceeded: (\d+) \+ (\d+) > %d bytes \(max-record-size\)$" % LIMIT)
-REFUSED = re.compile(r"record size exceeded: (\d+) \+ (\d+) > %d bytes \(15/16 of max-record-size\)$"
-                     % (LIMIT - LIMIT // 16))
+REFUSED = re.compile(
+    r"record size exceeded: (\d+) \+ (\d+) > %d bytes \(15/16 of max-record-size\)$"
+    % (LIMIT - LIMIT // 16))
 
 # Submits how often the call was made, and what it was refused with; "" where it never was.
 CODE = """n = 0
@@ -48,13 +49,16 @@ CALLS = {
 
 def size_of(droste, table, column, where="1"):
     """Bytes of the values of a column, each counted as often as a row has it."""
-    return int(droste.record.rows("SELECT total(b.size) AS n FROM %s t JOIN blobs b ON b.hash = t.%s WHERE %s"
-                                  % (table, column, where))[0]["n"])
+    return int(droste.record.rows(
+        "SELECT total(b.size) AS n FROM %s t JOIN blobs b ON b.hash = t.%s WHERE %s"
+        % (table, column, where))[0]["n"])
 
 
 def total(droste):
-    return sum(size_of(droste, table, key["from"]) for table in ("runs", "calls", "cells")
-               for key in droste.record.rows("PRAGMA foreign_key_list(%s)" % table) if key["table"] == "blobs")
+    return sum(size_of(droste, table, key["from"])
+               for table in ("runs", "calls", "cells", "results")
+               for key in droste.record.rows("PRAGMA foreign_key_list(%s)" % table)
+               if key["table"] == "blobs")
 
 
 def total_at_refusal(droste):
@@ -75,15 +79,16 @@ def bounded(droste, replay, tmp_path):
     def run(kind, *flags):
         call, reply, more = CALLS[kind]
         turns = [repl(CODE % call)] + [at(1, reply) for _ in range(2 * ROUNDS)]
-        return droste("run", "--question", "q", "--json", "--model", replay(*turns), *more, *flags, cwd=tmp_path,
+        return droste("run", "--question", "q", "--json", "--model", replay(*turns), *more, *flags,
+                      cwd=tmp_path,
                       timeout=120)
     return run
 
 
 @pytest.mark.parametrize("kind", CALLS)
 def test_what_code_asks_for_has_room_or_is_refused(droste, bounded, kind):
-    """A call is refused once the record has no room for it, which the code can catch; what was counted is what
-    is in the record, to the byte, and there is room for the answer."""
+    """A call is refused once the record has no room for it, which the code can catch; what was
+    counted is what is in the record, to the byte, and there is room for the answer."""
     n, said = bounded(kind, *BOUND).json["answer"]
     used, more = map(int, REFUSED.search(said).groups())
     assert 5 <= n < ROUNDS
@@ -107,12 +112,15 @@ def test_without_a_record_there_is_no_bound(bounded):
     ("print('x' * 900000)", "print('y' * 900000)", "SUBMIT(1)"), ("SUBMIT('x' * 2000000)",)],
     ids=["output", "submission"])
 def test_a_cell_without_room_ends_the_run(droste, session, cells):
-    """The run ends with `budget` and an error that names the setting; of the cell's values nothing is kept."""
+    """The run ends with `budget` and an error that names the setting; of the cell's values nothing
+    is kept."""
     result, lines = session(*cells, flags=BOUND)
-    assert result.status == 3 and result.json["status"] == "budget" and result.json["answer"] is None, result
+    assert result.status == 3 and result.json["status"] == "budget" and result.json[
+        "answer"] is None, result
     assert SAID.search(result.json["error"]["message"])
     last = lines[-1]
-    assert last["code"] and [last[name] for name in ("stdout", "stderr", "submit", "error")] == [None] * 4
+    assert last["code"] and [last[name] for name in ("stdout", "stderr", "submit",
+                                                     "error")] == [None] * 4
     assert total(droste) <= LIMIT and droste.record.run["status"] == "budget"
 
 
@@ -123,7 +131,7 @@ def test_the_same_cells_have_room_by_default(session):
     assert [len(cell["stdout"] or "") for cell in lines] == [900001, 900001, 0]
 
 
-def test_a_run_that_has_no_room_to_ask_asks_nobody(droste, ask):
+def test_a_run_without_room_in_the_record_sends_no_request(droste, ask):
     """What the model would be told has no room: the run ends before anything is paid for."""
     result = ask([repl("SUBMIT(1)")], "--max-record-size", "4K")
     assert result.status == 3 and result.json["status"] == "budget", result
@@ -141,16 +149,18 @@ def test_child_runs_of_a_session_have_a_bound(droste, replay):
 
 
 def test_what_is_recorded_counts_again_when_a_run_goes_on(droste, replay, tmp_path):
-    """A run is killed when it has used up its bound, and resumed: what was refused is refused again, what was
-    answered is not asked again, and nothing that has no room then is made."""
+    """A run is killed when it has used up its bound, and resumed: what was refused is refused
+    again, what was answered is not asked again, and nothing that has no room then is made."""
     place = Place(tmp_path)
     call = "try: look(fail=str(n) + 'x' * 100000)\n        except BudgetExceeded: raise\n        except RuntimeError: pass"
     code = (CODE % call).replace("SUBMIT(answer=[n, said])", """look(wait='go')
 try: look(fail='x' * 100000)
 except BudgetExceeded as e: SUBMIT(answer=[n, said, str(e)])""")
-    process = droste.start("run", "--question", "q", "--json", "--model", replay(repl(code)), *place.flags, *BOUND,
+    process = droste.start("run", "--question", "q", "--json", "--model", replay(repl(code)),
+                           *place.flags, *BOUND,
                            cwd=tmp_path)
-    wait_until(lambda: place.calls and "wait" in place.calls[-1], what="the call behind those that were refused")
+    wait_until(lambda: place.calls and "wait" in place.calls[-1],
+               what="the call behind those that were refused")
     process.kill()
     finish(process)
     made = len(place.calls) - 1

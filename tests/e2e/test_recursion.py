@@ -1,8 +1,8 @@
 """Runs below runs: rlm_query and its kin, the one budget of a tree, and the end of all of it.
 
 Models are recordings written by hand where the order of things does not matter, and the fake server
-(tests/fakes/model_server.py) where it must count: the calls that reach it, how many are open at once, the
-tokens that it told.
+(tests/fakes/model_server.py) where it must count: the calls that reach it, how many are open at
+once, the tokens that it told.
 """
 import json
 import os
@@ -15,7 +15,8 @@ from harness import answered, at, descendants, finish, line, repl, still_alive, 
 
 def attempt(call):
     """Code that submits what the call gives, or the type and code of what it raises."""
-    return repl("try: r = %s\nexcept LLMError as e: r = [type(e).__name__, e.code]\nSUBMIT(r)" % call)
+    return repl("try: r = %s\nexcept LLMError as e: r = [type(e).__name__, e.code]\nSUBMIT(r)"
+                % call)
 
 
 def runs(droste, depth=None):
@@ -34,18 +35,22 @@ def assert_closed(droste):
 
 @pytest.mark.parametrize("name", ["rlm_query", "sub_rlm"])
 def test_child_run_computes_over_its_context(ask, name):
-    """A child has a session of its own with the context that it was given; what it submits is the value."""
+    """A child has a session of its own with the context that it was given; what it submits is the
+    value."""
     answered(ask([repl("x = 1\nSUBMIT(%s('Add it up', context=[1, 2, 3]))" % name),
-                  at(1, repl("SUBMIT({'sum': sum(context), 'own': 'x' not in globals()})"), "Question: Add it up")]),
+                  at(1, repl("SUBMIT({'sum': sum(context), 'own': 'x' not in globals()})"),
+                     "Question: Add it up")]),
              {"sum": 6, "own": True})
 
 
 @pytest.mark.parametrize("value, is_there", [
-    ("'täxt'", "'täxt'"), ("b'\\x00\\xff'", "b'\\x00\\xff'"), ("{'a': [None, 1.5]}", "{'a': [None, 1.5]}"),
+    ("'täxt'", "'täxt'"), ("b'\\x00\\xff'", "b'\\x00\\xff'"),
+    ("{'a': [None, 1.5]}", "{'a': [None, 1.5]}"),
     ("None", "''"), ("''", "''"), ("0", "0"), ("[]", "[]")])
 def test_context_of_a_child_is_the_value(ask, value, is_there):
     """A str, bytes and all that is JSON arrive as they are; nothing is an empty str."""
-    answered(ask([repl("SUBMIT(rlm_query('q?', %s))" % value), at(1, repl("SUBMIT(context == %s)" % is_there))]), True)
+    answered(ask([repl("SUBMIT(rlm_query('q?', %s))" % value),
+                  at(1, repl("SUBMIT(context == %s)" % is_there))]), True)
 
 
 @pytest.mark.parametrize("name", ["rlm_query_batched", "sub_rlm_batched"])
@@ -53,28 +58,34 @@ def test_batch_of_children_keeps_its_order(ask, name):
     """Each prompt has its child; a dict gives one a context of its own."""
     lines = [at(1, repl("SUBMIT(%s + len(context))" % n), "Question: %s" % p, delay_ms=ms)
              for p, n, ms in (("slow", 10, 200), ("fast", 20, 0), ("own", 30, 0))]
-    answered(ask([repl("SUBMIT(%s(['slow', 'fast', {'prompt': 'own', 'context': 'abc'}], context='x'))" % name),
-                  *lines]), [11, 21, 33])
+    answered(
+        ask([repl("SUBMIT(%s(['slow', 'fast', {'prompt': 'own', 'context': 'abc'}], context='x'))"
+                  % name),
+             *lines]), [11, 21, 33])
 
 
-def test_empty_batch_asks_nobody(ask):
+def test_an_empty_batch_sends_no_request(ask):
     """No prompts, no children."""
     assert answered(ask([repl("SUBMIT(rlm_query_batched([]))")]), [])["usage"]["calls"] == 1
 
 
 @pytest.mark.parametrize("call, kind", [
-    ("rlm_query('')", "ValueError"), ("rlm_query(7)", "TypeError"), ("rlm_query('x', object())", "TypeError"),
+    ("rlm_query('')", "ValueError"), ("rlm_query(7)", "TypeError"),
+    ("rlm_query('x', object())", "TypeError"),
     ("rlm_query('x', model=7)", "TypeError"), ("rlm_query_batched('x')", "TypeError"),
     ("rlm_query_batched([{'context': 1}])", "TypeError"), ("rlm_query('a\\0b')", "ValueError")])
 def test_what_is_no_task_is_refused(ask, call, kind):
     """A prompt that is no task raises, costs nothing and gives its place back."""
-    run = answered(ask([repl("try: %s\nexcept Exception as e: r = type(e).__name__\nSUBMIT(r, rlm_query('y'))" % call),
-                        at(1, repl("SUBMIT(1)"))], "--max-llm-calls", "1"), [kind, 1])
+    run = answered(
+        ask([repl("try: %s\nexcept Exception as e: r = type(e).__name__\nSUBMIT(r, rlm_query('y'))"
+                  % call),
+             at(1, repl("SUBMIT(1)"))], "--max-llm-calls", "1"), [kind, 1])
     assert run["usage"]["calls"] == 2
 
 
 def test_prompt_that_would_fill_the_model_becomes_the_context(ask):
-    """A long prompt without a context is the child's `context`, and its model is told to read it."""
+    """A long prompt without a context is the child's `context`, and its model is told to read
+    it."""
     answered(ask([repl("SUBMIT(rlm_query('Count these: ' + 'z' * 50000))"),
                   at(1, repl("SUBMIT(context.count('z'))"), "too long to be shown")]), 50000)
 
@@ -96,16 +107,20 @@ def test_setup_and_rules_hold_in_a_child(ask):
 # ---- how deep ----
 
 def test_record_is_a_tree(ask, droste):
-    """Each run names its parent, the cell that asked and its depth; totals of a run include those below it."""
+    """Each run names its parent, the cell that asked and its depth; totals of a run include those
+    below it."""
     answered(ask([repl("SUBMIT(rlm_query('a'))"), at(1, repl("SUBMIT(rlm_query('b', 'ctx'))")),
                   at(2, repl("SUBMIT(llm_query('c'))")), at(3, "deep")]), "deep")
     root, child, grandchild = runs(droste)
     assert [run["depth"] for run in (root, child, grandchild)] == [0, 1, 2]
-    assert (root["parent"], child["parent"], grandchild["parent"]) == (None, root["id"], child["id"])
+    assert (root["parent"], child["parent"],
+            grandchild["parent"]) == (None, root["id"], child["id"])
     cells = {cell["run"]: cell["id"] for cell in droste.record.cells}
-    assert child["parent_cell"] == cells[root["id"]] and grandchild["parent_cell"] == cells[child["id"]]
+    assert child["parent_cell"] == cells[root["id"]] and grandchild["parent_cell"] == cells[
+        child["id"]]
     assert [run["calls"] for run in (root, child, grandchild)] == [4, 3, 2]
-    assert [(c["kind"], c["depth"]) for c in droste.record.calls] == [("root", 0), ("root", 1), ("root", 2), ("sub", 3)]
+    assert [(c["kind"], c["depth"]) for c in droste.record.calls] == [("root", 0), ("root", 1),
+                                                                      ("root", 2), ("sub", 3)]
     assert_closed(droste)
     shown = droste("runs", "show", root["id"])
     assert shown.status == 0 and child["id"] in shown.out
@@ -113,33 +128,44 @@ def test_record_is_a_tree(ask, droste):
 
 @pytest.mark.parametrize("limit", [0, 1])
 def test_at_the_depth_limit_a_model_is_asked(ask, droste, limit):
-    """Where no child may begin, a plain call stands in: it sees prompt and context, and the record says so."""
-    turns = [repl("SUBMIT(rlm_query('Q?', {'k': 5}))"), at(1, repl("SUBMIT(rlm_query('Q?', {'k': 5}))"))][:limit + 1]
-    answered(ask([*turns, at(limit + 1, "plain", 'Q?\n\nContext:\n{"k": 5}')], "--max-recursion-depth", limit), "plain")
+    """Where no child may begin, a plain call stands in: it sees prompt and context, and the record
+    says so."""
+    turns = [repl("SUBMIT(rlm_query('Q?', {'k': 5}))"),
+             at(1, repl("SUBMIT(rlm_query('Q?', {'k': 5}))"))][:limit + 1]
+    answered(ask([*turns, at(limit + 1, "plain", 'Q?\n\nContext:\n{"k": 5}')],
+                 "--max-recursion-depth", limit), "plain")
     assert len(runs(droste)) == limit + 1
     last = droste.record.calls[-1]
-    assert (last["kind"], last["depth"], last["run"]) == ("plain", limit + 1, runs(droste)[-1]["id"])
+    assert (last["kind"], last["depth"], last["run"]) == ("plain", limit + 1,
+                                                          runs(droste)[-1]["id"])
 
 
 def test_bytes_need_a_child(ask):
     """At the depth limit a context that is no text is a ValueError, not a garbled prompt."""
-    answered(ask([repl("try: rlm_query('q', b'\\xff')\nexcept ValueError as e: SUBMIT('child run' in str(e))")],
-                 "--max-recursion-depth", "0"), True)
+    answered(
+        ask([repl(
+        "try: rlm_query('q', b'\\xff')\nexcept ValueError as e: SUBMIT('child run' in str(e))")],
+            "--max-recursion-depth", "0"), True)
 
 
-def test_model_is_told_of_children_where_there_may_be_some(droste, serve):
-    """The system prompt speaks of rlm_query while there is depth left, and not at the deepest run."""
+def test_the_prompt_names_child_runs_if_they_are_allowed(droste, serve):
+    """The system prompt speaks of rlm_query while there is depth left, and not at the deepest
+    run."""
     for depth, told in ((0, False), (1, True)):
         server = serve(script=[repl("SUBMIT(1)")])
-        answered(droste("run", "--question", "q", "--json", "--model", "scripted", "--base-url", server.url,
+        answered(droste("run", "--question", "q", "--json", "--model", "scripted", "--base-url",
+                        server.url,
                         "--max-recursion-depth", depth), 1)
         assert ("rlm_query" in json.dumps(server.stats()["last"]["body"]["messages"][0])) == told
 
 
 def test_models_by_depth(tree):
     """Each depth asks its own model, of which a call may name another."""
-    script = [line("root", repl("SUBMIT(rlm_query('a'), rlm_query('b', model='scripted-named'), llm_query('c'))")),
-              line("one", repl("SUBMIT(rlm_query('d'))"), "Question: a"), line("named", repl("SUBMIT(llm_query('e'))")),
+    script = [line("root",
+                   repl(
+        "SUBMIT(rlm_query('a'), rlm_query('b', model='scripted-named'), llm_query('c'))")),
+              line("one", repl("SUBMIT(rlm_query('d'))"), "Question: a"),
+              line("named", repl("SUBMIT(llm_query('e'))")),
               line("two", repl("SUBMIT(llm_query('f'))"), "Question: d"), line("two", "E", "e"),
               line("three", "F"), line("one", "C", "c")]
     result, server = tree(script)
@@ -152,9 +178,11 @@ def test_models_by_depth(tree):
 
 def test_sub_model_is_that_of_all_depths_below_the_root(droste, serve):
     """--sub-model writes the code of children and answers theirs."""
-    server = serve(script=[line("root", repl("SUBMIT(rlm_query('a'))")), line("sub", repl("SUBMIT(llm_query('b'))"), "n: a"),
+    server = serve(script=[line("root", repl("SUBMIT(rlm_query('a'))")),
+                           line("sub", repl("SUBMIT(llm_query('b'))"), "n: a"),
                            line("sub", "B")])
-    answered(droste("run", "--question", "q", "--json", "--base-url", server.url, "--model", "scripted-root",
+    answered(droste("run", "--question", "q", "--json", "--base-url", server.url, "--model",
+                    "scripted-root",
                     "--sub-model", "scripted-sub"), "B")
 
 
@@ -170,17 +198,22 @@ def test_depth_model_that_is_none(ask, value):
 def test_child_that_crashes_is_an_error_in_the_guest(ask, droste):
     """A child whose sandboxes all die is an LLMError `lost`; its siblings are answered."""
     code = ("r = rlm_query_batched(['dies', 'lives'])\n"
-            "SUBMIT([isinstance(r[0], FailedReply), type(r[0].error).__name__, r[0].error.code, r[1]])")
+            "SUBMIT([isinstance(r[0], FailedReply), type(r[0].error).__name__, r[0].error.code, "
+            "r[1]])")
     dies = repl("import os; os._exit(9)")
-    answered(ask([repl(code), at(1, dies, "Question: dies"), at(1, dies, "A new one was started", repeat=True),
-                  at(1, repl("SUBMIT('well')"), "Question: lives")]), [True, "LLMError", "lost", "well"])
+    answered(ask([repl(code), at(1, dies, "Question: dies"),
+                  at(1, dies, "A new one was started", repeat=True),
+                  at(1, repl("SUBMIT('well')"), "Question: lives")]),
+             [True, "LLMError", "lost", "well"])
     assert sorted(run["status"] for run in runs(droste, 1)) == ["answered", "error"]
 
 
 def test_child_without_turns_left_gives_its_last_words(ask, droste):
-    """A child that does not submit in --delegate-max-iterations raises; `.answer` has what it said last."""
+    """A child that does not submit in --delegate-max-iterations raises; `.answer` has what it said
+    last."""
     code = "try: rlm_query('q')\nexcept BudgetExceeded as e: SUBMIT(e.answer, '2 turns' in str(e), e.code)"
-    answered(ask([repl(code), at(1, repl("x = 1")), at(1, repl("x = 2")), at(1, "About two.", "no more code")],
+    answered(ask([repl(code), at(1, repl("x = 1")), at(1, repl("x = 2")),
+                  at(1, "About two.", "no more code")],
                  "--delegate-max-iterations", "2"), ["About two.", True, "budget_turns"])
     (child,) = runs(droste, 1)
     assert child["status"] == "exhausted" and child["iterations"] == 2
@@ -197,21 +230,26 @@ def test_child_whose_model_fails(ask):
 # ---- the budget of the tree ----
 
 def test_exactly_as_many_calls_as_allowed_reach_the_server(tree, droste):
-    """64 children at once, theirs, and what those ask: of all the calls below the root exactly N are made, and
-    each that is refused is a BudgetExceeded in the guest that asked. The server's count, tokens included, is ours."""
+    """64 children at once, theirs, and what those ask: of all the calls below the root exactly N
+    are made, and each that is refused is a BudgetExceeded in the guest that asked. The server's
+    count, tokens included, is ours."""
     attempt_two = "try: SUBMIT(rlm_query('two'))\nexcept BudgetExceeded as e: SUBMIT('refused ' + e.code)"
     attempt_three = "try: SUBMIT(llm_query('three'))\nexcept BudgetExceeded as e: SUBMIT('refused ' + e.code)"
     script = [line("root", repl("r = rlm_query_batched(['one %d' % i for i in range(64)])\n"
                                 "SUBMIT({str(x): r.count(x) for x in set(r)})")),
-              line("one", repl(attempt_two), gate=64, repeat=True), line("two", repl(attempt_three), repeat=True),
+              line("one", repl(attempt_two), gate=64, repeat=True),
+              line("two", repl(attempt_three), repeat=True),
               line("three", "said", repeat=True)]
     result, server = tree(script, "--max-llm-calls", 100, "--max-children", 64, "--concurrency", 64)
     assert result.status == 0, result
     stats, usage = server.stats(), result.json["usage"]
-    assert set(result.json["answer"]) <= {"said", "refused budget_calls"} and sum(result.json["answer"].values()) == 64
-    assert result.json["answer"]["refused budget_calls"] >= 28      # the children of whom no child could begin
+    assert set(result.json["answer"]) <= {"said", "refused budget_calls"} and sum(
+        result.json["answer"].values()) == 64
+    # the children of whom no child could begin
+    assert result.json["answer"]["refused budget_calls"] >= 28
     assert stats["requests"] == 101 and stats["models"]["scripted-root"] == 1
-    assert stats["max_in_flight"] == 64                       # all of the first generation at the same time
+    # all of the first generation at the same time
+    assert stats["max_in_flight"] == 64
     assert usage["calls"] == usage["attempts"] == 101
     assert [d["calls"] for d in usage["depths"]][:2] == [1, 64]
     assert sum(d["calls"] for d in usage["depths"]) == 101
@@ -219,14 +257,17 @@ def test_exactly_as_many_calls_as_allowed_reach_the_server(tree, droste):
         told = stats["told"][name.rpartition("/")[2]]
         assert [of_model["input_tokens"], of_model["output_tokens"]] == told, name
         assert of_model["calls"] == stats["models"][name.rpartition("/")[2]]
-    assert usage["input_tokens"] == sum(i for i, _ in stats["told"].values()) and not usage["estimated"]
+    assert usage["input_tokens"] == sum(i for i, _ in stats["told"].values()) and not usage[
+        "estimated"]
     assert_closed(droste)
-    (sums,) = droste.record.rows("SELECT count(*) n, sum(input_tokens) i, sum(output_tokens) o FROM calls")
+    (sums,) = droste.record.rows(
+        "SELECT count(*) n, sum(input_tokens) i, sum(output_tokens) o FROM calls")
     assert (sums["n"], sums["i"], sums["o"]) == (101, usage["input_tokens"], usage["output_tokens"])
 
 
 def test_batch_of_children_over_the_limit_is_refused_whole(ask, droste):
-    """Each child needs a call at least: a batch that does not fit begins none, one that fits is answered."""
+    """Each child needs a call at least: a batch that does not fit begins none, one that fits is
+    answered."""
     code = "try: rlm_query_batched(['a', 'b', 'c'])\nexcept BudgetExceeded as e: x = str(e)\n" \
            "SUBMIT(x[:34], rlm_query_batched(['a', 'b']))"
     answered(ask([repl(code), at(1, repl("SUBMIT(1)"), repeat=True)], "--max-llm-calls", "2"),
@@ -235,16 +276,21 @@ def test_batch_of_children_over_the_limit_is_refused_whole(ask, droste):
 
 
 def test_child_out_of_calls_ends(ask, droste):
-    """A child whose next turn is over the limit ends as `budget`, and its parent gets BudgetExceeded."""
-    answered(ask([attempt("rlm_query('q')"), at(1, repl("x = 1"), repeat=True)], "--max-llm-calls", "3"),
+    """A child whose next turn is over the limit ends as `budget`, and its parent gets
+    BudgetExceeded."""
+    answered(ask([attempt("rlm_query('q')"), at(1, repl("x = 1"), repeat=True)], "--max-llm-calls",
+                 "3"),
              ["BudgetExceeded", "budget_calls"])
     (child,) = runs(droste, 1)
     assert child["status"] == "budget" and child["calls"] == 3
 
 
 def test_usage_counts_failed_and_retried_calls(tree):
-    """A call that is tried again is one call of two attempts, one that fails counts as what it was."""
-    script = [line("root", repl("r = llm_query_batched(['again', 'never', 'fine'])\nSUBMIT([x[:7] for x in r])")),
+    """A call that is tried again is one call of two attempts, one that fails counts as what it
+    was."""
+    script = [line("root",
+                   repl(
+        "r = llm_query_batched(['again', 'never', 'fine'])\nSUBMIT([x[:7] for x in r])")),
               line("one", status=503, contains="again"), line("one", "at last", "again"),
               line("one", status=404, contains="never"), line("one", "at once", "fine")]
     result, server = tree(script)
@@ -257,9 +303,11 @@ def test_usage_counts_failed_and_retried_calls(tree):
 
 @pytest.mark.parametrize("stream", ["yes", "no"])
 def test_cost_is_that_of_all_calls(tree, droste, tmp_path, stream):
-    """With prices, usage has dollars: in all, by model, by depth, and in the record of each call."""
+    """With prices, usage has dollars: in all, by model, by depth, and in the record of each
+    call."""
     (tmp_path / "prices").write_text("scripted-root 1000 2000\nscripted-* 100 0\n")
-    script = [line("root", repl("SUBMIT(rlm_query('a'))")), line("one", repl("SUBMIT(llm_query('b'))")), line("two", "B")]
+    script = [line("root", repl("SUBMIT(rlm_query('a'))")),
+              line("one", repl("SUBMIT(llm_query('b'))")), line("two", "B")]
     result, server = tree(script, "--prices", tmp_path / "prices", "--stream", stream)
     usage = answered(result, "B")["usage"]
     told = server.stats()["told"]
@@ -273,24 +321,28 @@ def test_cost_is_that_of_all_calls(tree, droste, tmp_path, stream):
     assert runs(droste, 1)[0]["cost"] == pytest.approx(of_rest)
 
 
-def test_cost_without_a_price_is_not_known(ask):
+def test_cost_without_a_price_is_null(ask):
     """A model that nobody knows the price of costs null, which is not zero."""
     usage = answered(ask([repl("SUBMIT(1)")]), 1)["usage"]
     assert usage["cost"] is None and usage["depths"][0]["cost"] is None
 
 
 def test_money_is_limited(tree, tmp_path):
-    """--max-cost refuses the call that does not fit: BudgetExceeded in the guest, nothing at the server."""
+    """--max-cost refuses the call that does not fit: BudgetExceeded in the guest, nothing at the
+    server."""
     (tmp_path / "prices").write_text("scripted-root 0 0\nscripted-* 1000000 0\n")
-    script = [line("root", repl("a = llm_query('x' * 40)\ntry: llm_query('y' * 400)\nexcept BudgetExceeded as e: "
-                                "SUBMIT(a, str(e)[:19])")), line("one", "cheap", "x")]
+    script = [line("root",
+                   repl(
+        "a = llm_query('x' * 40)\ntry: llm_query('y' * 400)\nexcept BudgetExceeded as e: "
+        "SUBMIT(a, str(e)[:19])")), line("one", "cheap", "x")]
     result, server = tree(script, "--prices", tmp_path / "prices", "--max-cost", "50")
     usage = answered(result, ["cheap", "cost limit exceeded"])["usage"]
     assert server.stats()["models"]["scripted-one"] == 1 and 0 < usage["cost"] <= 50
 
 
 def test_money_cannot_be_limited_without_a_price(tree):
-    """--max-cost with a model of no known price is refused before anything is paid, with the cure."""
+    """--max-cost with a model of no known price is refused before anything is paid, with the
+    cure."""
     result, server = tree([line("root", repl("SUBMIT(1)"))], "--max-cost", "1")
     assert result.status == 2 and "--prices" in result.json["error"]["message"]
     assert server.stats()["requests"] == 0
@@ -310,7 +362,8 @@ def test_so_many_children_are_at_work_at_once(tree):
 def test_waiting_parents_do_not_block_their_children(ask):
     """With one child at a time at each depth, children of children still come to their turn."""
     answered(ask([repl("SUBMIT(rlm_query_batched(['a', 'b', 'c']))"),
-                  at(1, repl("SUBMIT(rlm_query_batched(['d', 'e']))"), repeat=True), at(2, repl("SUBMIT(1)"), repeat=True)],
+                  at(1, repl("SUBMIT(rlm_query_batched(['d', 'e']))"), repeat=True),
+                  at(2, repl("SUBMIT(1)"), repeat=True)],
                  "--max-children", "1"), [[1, 1]] * 3)
 
 
@@ -320,10 +373,13 @@ CHILDREN = 6
 
 
 def ends_in(where):
-    """A script whose root has six children that are all stuck in `where`, each below a child of its own."""
-    stuck = {"hang": True} if where == "model" else {"content": repl("import time\nwhile True: time.sleep(0.01)")}
+    """A script whose root has six children that are all stuck in `where`, each below a child of its
+    own."""
+    stuck = ({"hang": True} if where == "model"
+             else {"content": repl("import time\nwhile True: time.sleep(0.01)")})
     return [line("root", repl("rlm_query_batched(['q'] * %d)" % CHILDREN)),
-            line("one", repl("rlm_query('deeper')"), "Question: q", repeat=True), {**line("two", repeat=True), **stuck}]
+            line("one", repl("rlm_query('deeper')"), "Question: q", repeat=True),
+            {**line("two", repeat=True), **stuck}]
 
 
 def begun(server, droste, where):
@@ -332,13 +388,15 @@ def begun(server, droste, where):
         return server.stats()["models"].get("scripted-two") == CHILDREN
     if server.stats()["models"].get("scripted-two") != CHILDREN:
         return False
-    cells = droste.record.rows("SELECT * FROM cells c JOIN runs r ON c.run = r.id WHERE r.depth = 2")
+    cells = droste.record.rows(
+        "SELECT * FROM cells c JOIN runs r ON c.run = r.id WHERE r.depth = 2")
     return len(cells) == CHILDREN
 
 
 @pytest.mark.parametrize("where", ["model", "cell"])
 def test_interrupt_ends_the_whole_tree(tree, droste, where):
-    """Ctrl-C ends every run of a tree: no sandbox is left, no call is open, each is `cancelled` in the record."""
+    """Ctrl-C ends every run of a tree: no sandbox is left, no call is open, each is `cancelled` in
+    the record."""
     process, server = tree.start(ends_in(where))
     wait_until(lambda: begun(server, droste, where), 30, "the children of the children")
     below = descendants(process.pid)
@@ -360,7 +418,8 @@ def test_time_of_the_run_ends_the_whole_tree(tree, droste):
     assert result.status == 3 and result.json["status"] == "timeout"
     assert {run["status"] for run in runs(droste)} <= {"timeout", "cancelled"}
     assert_closed(droste)
-    wait_until(lambda: server.stats()["cancelled"] == server.stats()["models"].get("scripted-two", 0), 5, "the end of the calls")
+    wait_until(lambda: server.stats()["cancelled"]
+               == server.stats()["models"].get("scripted-two", 0), 5, "the end of the calls")
 
 
 GOES_ON = line("root", repl("SUBMIT('went on')"), "Turn 2")
@@ -368,15 +427,18 @@ GOES_ON = line("root", repl("SUBMIT('went on')"), "Turn 2")
 
 @pytest.mark.parametrize("code, flags, told, status", [
     ("rlm_query_batched(['q'] * 6)", ["--execute-timeout", "4"], "longer than 4 s", "cancelled"),
-    ("import os, threading, time\nthreading.Thread(target=rlm_query_batched, args=(['q'] * 6,)).start()\n"
+    ("import os, threading, time\nthreading.Thread(target=rlm_query_batched, args=(['q'] * "
+     "6,)).start()\n"
      "time.sleep(4)\nos._exit(7)", [], "status 7", "cancelled"),
-    ("r = rlm_query_batched(['q'] * 6)\nprint({type(x.error).__name__ for x in r})", ["--broker-timeout", "4"],
+    ("r = rlm_query_batched(['q'] * 6)\nprint({type(x.error).__name__ for x in r})",
+     ["--broker-timeout", "4"],
      "{'LLMTimeout'}", "timeout"),
 ], ids=["deadline of the cell", "death of the parent", "broker-timeout"])
 def test_who_stops_waiting_stops_its_children(tree, droste, code, flags, told, status):
-    """A cell at its deadline, a guest that dies, a call that waited too long: its children end, with their calls
-    and sandboxes; the run goes on."""
-    script = [line("root", repl(code), "Turn 1 of"), {**GOES_ON, "contains": told}, line("one", hang=True, repeat=True)]
+    """A cell at its deadline, a guest that dies, a call that waited too long: its children end,
+    with their calls and sandboxes; the run goes on."""
+    script = [line("root", repl(code), "Turn 1 of"), {**GOES_ON, "contains": told},
+              line("one", hang=True, repeat=True)]
     result, server = tree(script, *flags)
     answered(result, "went on")
     assert [run["status"] for run in runs(droste, 1)] == [status] * 6
@@ -386,20 +448,26 @@ def test_who_stops_waiting_stops_its_children(tree, droste, code, flags, told, s
 
 
 def test_children_that_wait_for_their_turn_are_cancelled_too(tree, droste):
-    """Of a batch that is given up, those that had not begun never do: the record has their end, and no call counts."""
-    script = [line("root", repl("rlm_query_batched(['q'] * 10)"), "Turn 1 of"), {**GOES_ON, "contains": "longer than"},
+    """Of a batch that is given up, those that had not begun never do: the record has their end, and
+    no call counts."""
+    script = [line("root", repl("rlm_query_batched(['q'] * 10)"), "Turn 1 of"),
+              {**GOES_ON, "contains": "longer than"},
               line("one", hang=True, repeat=True)]
-    result, server = tree(script, "--execute-timeout", "4", "--max-children", "2", "--max-llm-calls", "10")
+    result, server = tree(script, "--execute-timeout", "4", "--max-children", "2",
+                          "--max-llm-calls", "10")
     answered(result, "went on")
     assert sorted(run["calls"] for run in runs(droste, 1)) == [0] * 8 + [1] * 2
-    assert {run["status"] for run in runs(droste, 1)} == {"cancelled"} and server.stats()["models"]["scripted-one"] == 2
+    assert {run["status"] for run in runs(droste, 1)} == {"cancelled"} and server.stats()["models"][
+        "scripted-one"] == 2
     assert result.json["usage"]["depths"][1]["calls"] == 2
 
 
-def test_submission_ends_children_that_nobody_waits_for(tree, droste):
+def test_a_submission_ends_children_in_flight(tree, droste):
     """A run that has its answer ends the children that its threads still wait for."""
-    script = [line("root", repl("import threading, time\nthreading.Thread(target=rlm_query, args=('q',)).start()\n"
-                                "time.sleep(1)\nSUBMIT('done')")), line("one", hang=True)]
+    script = [line("root",
+                   repl(
+        "import threading, time\nthreading.Thread(target=rlm_query, args=('q',)).start()\n"
+        "time.sleep(1)\nSUBMIT('done')")), line("one", hang=True)]
     result, server = tree(script)
     answered(result, "done")
     assert [run["status"] for run in runs(droste, 1)] == ["cancelled"]
@@ -409,18 +477,22 @@ def test_submission_ends_children_that_nobody_waits_for(tree, droste):
 # ---- recorded ----
 
 def test_recorded_tree_is_answered_again(tree, droste, tmp_path):
-    """--record keeps the calls of all depths, and --model replay: gives the whole tree its answers again."""
+    """--record keeps the calls of all depths, and --model replay: gives the whole tree its answers
+    again."""
     script = [line("root", repl("SUBMIT(rlm_query_batched(['a', 'b'], [1, 2]))")),
-              line("one", repl("SUBMIT([llm_query('c'), len(context)])"), repeat=True), line("two", "C", repeat=True)]
+              line("one", repl("SUBMIT([llm_query('c'), len(context)])"), repeat=True),
+              line("two", "C", repeat=True)]
     answer = [["C", 2], ["C", 2]]
     answered(tree(script, "--record", tmp_path / "calls.jsonl")[0], answer)
-    again = droste("run", "--question", "q", "--json", "--model", "replay:%s" % (tmp_path / "calls.jsonl"))
+    again = droste("run", "--question", "q", "--json", "--model",
+                   "replay:%s" % (tmp_path / "calls.jsonl"))
     assert answered(again, answer)["usage"]["calls"] == 5
 
 
 def test_tree_is_removed_whole(ask, droste):
     """`runs rm` of the root removes what was below it, and the record stays whole."""
-    answered(ask([repl("SUBMIT(rlm_query('a'))"), at(1, repl("SUBMIT(rlm_query('b'))")), at(2, repl("SUBMIT(1)"))]), 1)
+    answered(ask([repl("SUBMIT(rlm_query('a'))"), at(1, repl("SUBMIT(rlm_query('b'))")),
+                  at(2, repl("SUBMIT(1)"))]), 1)
     assert droste("runs", "rm", runs(droste, 0)[0]["id"]).status == 0
     assert runs(droste) == [] and droste.record.cells == [] and droste.record.is_whole
 
@@ -428,13 +500,16 @@ def test_tree_is_removed_whole(ask, droste):
 # ---- without a run ----
 
 def test_session_without_a_run_starts_child_runs(droste, replay):
-    """The code of `droste exec` starts runs as that of a run does: with their contexts, below each other, recorded."""
-    script = [at(1, repl("SUBMIT([context * 2, rlm_query('deeper', context=context)])"), "Question: q"),
+    """The code of `droste exec` starts runs as that of a run does: with their contexts, below each
+    other, recorded."""
+    script = [at(1, repl("SUBMIT([context * 2, rlm_query('deeper', context=context)])"),
+                 "Question: q"),
               at(2, repl("SUBMIT(len(context))"), "Question: deeper")]
     cell = droste.cell("SUBMIT(got=rlm_query('q', 'abc'))", "--model", replay(*script))
     assert cell["submit"] == {"got": ["abcabc", 3]}, cell
     outer, inner = runs(droste)
-    assert (outer["parent"], inner["parent"]) == (None, outer["id"]) and (outer["depth"], inner["depth"]) == (1, 2)
+    assert (outer["parent"],
+            inner["parent"]) == (None, outer["id"]) and (outer["depth"], inner["depth"]) == (1, 2)
     assert outer["calls"] == 2 and outer["status"] == inner["status"] == "answered"
     assert_closed(droste)
     shown = droste("runs", "show", outer["id"])
@@ -444,22 +519,29 @@ def test_session_without_a_run_starts_child_runs(droste, replay):
 
 
 def test_depth_of_a_session_without_a_run(droste, replay):
-    """--max-recursion-depth says how deep they may stand; where none may begin, a plain call stands in."""
+    """--max-recursion-depth says how deep they may stand; where none may begin, a plain call stands
+    in."""
     script = [at(1, "plain", "q\n\nContext:\nabc")]
-    cell = droste.cell("SUBMIT(rlm_query('q', 'abc'))", "--model", replay(*script), "--max-recursion-depth", "0")
+    cell = droste.cell("SUBMIT(rlm_query('q', 'abc'))", "--model", replay(*script),
+                       "--max-recursion-depth", "0")
     assert cell["submit"] == {"output": "plain"}, cell
-    script = [at(1, repl("SUBMIT(rlm_query('deeper', 'abc'))"), "Question: q"), at(2, "plain", "deeper\n\nContext:\nabc")]
-    cell = droste.cell("SUBMIT(rlm_query('q'))", "--model", replay(*script), "--max-recursion-depth", "1")
+    script = [at(1, repl("SUBMIT(rlm_query('deeper', 'abc'))"), "Question: q"),
+              at(2, "plain", "deeper\n\nContext:\nabc")]
+    cell = droste.cell("SUBMIT(rlm_query('q'))", "--model", replay(*script),
+                       "--max-recursion-depth", "1")
     assert cell["submit"] == {"output": "plain"} and len(runs(droste)) == 1, cell
 
 
 @pytest.mark.parametrize("options, code, limit", [
-    (["--max-llm-calls", "2"], "rlm_query('q')", "calls"), (["--delegate-max-iterations", "2"], "rlm_query('q')", "turns"),
+    (["--max-llm-calls", "2"], "rlm_query('q')", "calls"),
+    (["--delegate-max-iterations", "2"], "rlm_query('q')", "turns"),
     (["--max-llm-calls", "2"], "rlm_query('q', 'abc'); llm_query('more')", "calls")])
 def test_limits_of_a_session_without_a_run(droste, replay, options, code, limit):
-    """Turns of child runs are calls of the session's one budget, and have a number of their own; in that of exec, too."""
+    """Turns of child runs are calls of the session's one budget, and have a number of their own; in
+    that of exec, too."""
     script = replay(*[at(1, repl("1")) for _ in range(5)], at(1, "the last words"))
-    cell = droste.cell("try: %s\nexcept BudgetExceeded as e: SUBMIT(why=e.limit)" % code, "--model", script, *options)
+    cell = droste.cell("try: %s\nexcept BudgetExceeded as e: SUBMIT(why=e.limit)" % code, "--model",
+                       script, *options)
     assert cell["submit"] == {"why": limit}, cell
     assert_closed(droste)
 
@@ -474,4 +556,5 @@ def test_repl_starts_child_runs(droste, replay):
 def test_session_without_a_model_says_so(droste):
     """The refusal names what to give; nothing is recorded."""
     cell = droste.cell("try: rlm_query('q')\nexcept LLMError as e: SUBMIT(str(e))")
-    assert "no model is configured" in cell["submit"]["output"] and not os.path.exists(droste.record.path)
+    assert "no model is configured" in cell["submit"]["output"] and not os.path.exists(
+        droste.record.path)

@@ -11,7 +11,8 @@ import pytest
 
 from droste_cli import droste
 
-ODD = ["../x", "", "x" * 10000, "%n%s%n", ";rm -rf /", "a/b", "-c", ".", "..", "a b", "a\nb", "\x1b[31mred",
+ODD = ["../x", "", "x" * 10000, "%n%s%n", ";rm -rf /", "a/b", "-c", ".", "..", "a b", "a\nb",
+       "\x1b[31mred",
        "o\u200bs", "\u0455ys", "$(id)", "'\"", "\u202eos"]
 
 
@@ -33,7 +34,7 @@ def test_runs_are_not_found_by_odd_names(tmp_path, name):
 
 
 @pytest.mark.parametrize("name", ODD)
-def test_environments_of_odd_names_are_not_known(tmp_path, name):
+def test_environments_of_odd_names_are_unknown(tmp_path, name):
     if name == "":
         pytest.skip("an empty --env is the default")
     assert_refused(droste(tmp_path, "exec", "--env", name, "-c", "print(1)"))
@@ -51,7 +52,8 @@ def test_isolations_of_odd_names_are_refused(tmp_path, name):
 
 
 def test_right_names_are_taken(tmp_path):
-    result = droste(tmp_path, "exec", "--env", "local", "--preload", "os.path", "--isolation", "auto",
+    result = droste(tmp_path, "exec", "--env", "local", "--preload", "os.path", "--isolation",
+                    "auto",
                     "-c", "print(1)")
     assert (result.returncode, result.stdout) == (0, "1\n"), result.stderr
 
@@ -59,32 +61,34 @@ def test_right_names_are_taken(tmp_path):
 # ---- machines that do not have what it takes ----
 
 def assert_named(result, asked="full"):
-    """The level that cannot be had and what was refused, for `auto` of each that was tried; nothing ran, least of
-    all without a wall."""
+    """The level that cannot be had and what was refused, for `auto` of each that was tried; nothing
+    ran, least of all without a wall."""
     assert_refused(result, (4,))
     assert "droste doctor" in result.stderr and "--isolation process" in result.stderr
     if asked == "auto":
-        assert "no isolation can be had here. full" in result.stderr
+        assert "no isolation level is available here. full" in result.stderr
         said = re.findall(r"(?:^|[.,] )(full|light|landlock)(?=[:,])", result.stderr)
         assert said == ["full", "light", "landlock"], result.stderr
     else:
-        assert "isolation '%s' cannot be had here: " % asked in result.stderr
+        assert "isolation '%s' is not available here: " % asked in result.stderr
 
 
 ONE_USER = ["unshare", "-Ur"]
 
 
 @pytest.mark.parametrize("level", ["auto", "full", "light", "landlock"])
-def test_root_of_a_namespace_with_one_user_is_told_why_of_each_level(tmp_path, level):
-    """The guest of root is another user, and there is none. Where several levels lack the same, it is said once."""
-    if not shutil.which("unshare") or subprocess.run([*ONE_USER, "true"], capture_output=True).returncode:
+def test_root_of_a_namespace_with_one_user_gets_the_reason_for_each_level(tmp_path, level):
+    """The guest of root is another user, and there is none. Where several levels lack the same, it
+    is said once."""
+    if not shutil.which("unshare") or subprocess.run([*ONE_USER, "true"],
+                                                     capture_output=True).returncode:
         pytest.skip("user namespaces cannot be made here")
     result = droste(tmp_path, "exec", "--isolation", level, "-c", "print(1)", prefix=ONE_USER)
     assert_named(result, level)
     if level == "auto":
         assert "full, light: become uid 65534 gid 65534: Operation not permitted. landlock: " in result.stderr
     if level in ("auto", "landlock"):
-        assert "this root has no other user to run the guest as; run as an ordinary user. " in result.stderr
+        assert "this user namespace has no other user to run the guest as; run as an ordinary user. " in result.stderr
     twin = droste(tmp_path, "exec", "--isolation", "process", "-c", "print(1)", prefix=ONE_USER)
     assert (twin.returncode, twin.stdout) == (0, "1\n")
 

@@ -19,7 +19,8 @@ def terminal(tmp_path):
 
 def test_a_pipe_runs_cell_by_cell(tmp_path):
     """Cells end where Python says so; the last expression of each is echoed, without prompts."""
-    r = droste(tmp_path, "repl", stdin="x = 6\nx * 7\ndef f():\n    return x\n\nf()\nprint('out')\n")
+    r = droste(tmp_path, "repl",
+               stdin="x = 6\nx * 7\ndef f():\n    return x\n\nf()\nprint('out')\n")
     assert (r.stdout, r.stderr, r.returncode) == ("42\n6\nout\n", "", 0)
 
 
@@ -53,7 +54,7 @@ async with c() as v:
     assert (r.stdout, r.stderr, r.returncode) == ("5\n", "", 0)
 
 
-def test_a_syntax_error_is_told_by_the_run(tmp_path):
+def test_a_syntax_error_is_reported_by_the_run(tmp_path):
     """What can never become complete is run, so that Python says what is wrong with it."""
     r = droste(tmp_path, "repl", stdin="x = )\nprint('after')\n")
     assert "SyntaxError" in r.stderr
@@ -67,14 +68,14 @@ def test_the_status_is_of_the_last_cell_that_failed(tmp_path):
                   stdin="1/0\nwhile True: pass\n\n1\n").returncode == 3
 
 
-def test_a_death_is_told_and_a_new_session_goes_on(tmp_path):
+def test_a_death_is_reported_and_a_new_session_follows(tmp_path):
     """Why the sandbox died, that the variables are gone, and that `context` is there again."""
     (tmp_path / "c.txt").write_text("some context")
     r = droste(tmp_path, "repl", "--context", "c.txt",
                stdin="x = 1\nimport os; os._exit(3)\n'x' in globals()\ncontext\n")
     assert r.stdout == "False\n'some context'\n"
-    assert "ended itself with status 3" in r.stderr
-    assert "the variables are gone, `context` was loaded again" in r.stderr
+    assert "exited with status 3" in r.stderr
+    assert "the variables are lost, `context` was loaded again" in r.stderr
     assert r.returncode == 3
 
 
@@ -90,6 +91,27 @@ def test_submissions_are_shown(tmp_path):
     """SUBMIT ends its cell and shows what was submitted."""
     r = droste(tmp_path, "repl", stdin="SUBMIT(a=1); print('not reached')\n")
     assert (r.stdout, r.returncode) == ('submitted: {"a": 1}\n', 0)
+
+
+def test_images_are_saved_and_named(tmp_path):
+    """Each image of a cell becomes a file with a name of the host's; other forms are their text."""
+    code = ("display({'text/plain': 'a plot', 'image/png': b'PNG', 'image/svg+xml': '<svg/>'}, raw=True)\n"
+            "class Drawing:\n    def _repr_svg_(self): return '<svg>2</svg>'\n"
+            "    def __repr__(self): return 'a drawing'\n\nDrawing()\n"
+            "display({'text/plain': 'a table', 'text/html': '<table>'}, raw=True)\n")
+    r = droste(tmp_path, "repl", stdin=code, TMPDIR=str(tmp_path))
+    directory, = tmp_path.glob("droste-results-*")
+    assert stat.S_IMODE(directory.stat().st_mode) == 0o700
+    assert {path.name: path.read_bytes() for path in directory.iterdir()} == {"1.png": b"PNG", "2.svg": b"<svg>2</svg>"}
+    assert r.stdout.splitlines() == [
+        "a plot", "[image/png, 3 bytes: %s/1.png]" % directory,
+        "a drawing", "[image/svg+xml, 12 bytes: %s/2.svg]" % directory, "a table"]
+    assert r.returncode == 0
+
+
+def test_an_image_that_cannot_be_saved_is_no_failure_of_the_cell(tmp_path):
+    r = droste(tmp_path, "repl", stdin="display({'image/png': b'x'}, raw=True)\n1 + 1\n", TMPDIR="/proc/none")
+    assert "an image was not saved" in r.stderr and r.stdout.endswith("2\n") and r.returncode == 0
 
 
 def test_llm_query_answers_with_a_model(tmp_path):
@@ -174,7 +196,7 @@ def test_a_cell_that_cannot_be_interrupted_is_killed(tmp_path):
         t.expect("go 1\n")
         t.type("\x03")
         said = t.expect(">>> ")
-        assert "did not stop within" in said and "this is a new session" in said
+        assert "did not stop within" in said and "new session: the variables are lost" in said
         assert t.line("'signal' in globals()").strip() == "False"
 
 
@@ -194,7 +216,7 @@ def test_a_hangup_leaves_in_order(terminal, tmp_path):
 
 
 def test_the_history_outlives_the_program(terminal, tmp_path):
-    """The last program's lines come back with the arrow key; nobody else can read them."""
+    """The last program's lines come back with the arrow key; other users cannot read them."""
     terminal.line("earlier = 'line'")
     terminal.type("\x04")
     assert terminal.status() == 0

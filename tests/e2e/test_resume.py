@@ -12,7 +12,8 @@ import signal
 import pytest
 
 from harness import finish, repl, wait_until, write_replay
-from lives import (KILLS, SEED, Gate, Life, begun, check_paid_once, in_flight, kill, kill_at_random, measure, settle,
+from lives import (KILLS, SEED, Gate, Life, begun, check_paid_once, in_flight, kill, kill_at_random,
+                   measure, settle,
                    take_back)
 
 # Three turns with batches, calls one by one, and calls of threads; what one finds the next needs.
@@ -20,10 +21,12 @@ TURNS = [
     repl("a = llm_query_batched(['a%d' % i for i in range(12)])\nprint(len(context), a[0])",
          "b = [llm_query('b%d after %s' % (i, a[i])) for i in range(3)]\nprint(b[-1])"),
     repl("from concurrent.futures import ThreadPoolExecutor\n"
-         "with ThreadPoolExecutor(4) as pool: c = list(pool.map(llm_query, ['c%d' % (i // 2) for i in range(8)]))\n"
+         "with ThreadPoolExecutor(4) as pool: c = list(pool.map(llm_query, ['c%d' % (i // 2) for i "
+         "in range(8)]))\n"
          "print(c)"),
     repl("d = llm_query_batched(['d' + x for x in c])"),
-    repl("import hashlib\nSUBMIT(hashlib.sha256(repr((context, a, b, c, d)).encode()).hexdigest())"),
+    repl(
+    "import hashlib\nSUBMIT(hashlib.sha256(repr((context, a, b, c, d)).encode()).hexdigest())"),
 ]
 CALLS = len(TURNS) + 12 + 3 + 8 + 8
 
@@ -41,8 +44,9 @@ def reference():
 
 @pytest.mark.parametrize("number", range(KILLS))
 def test_killed_at_random_it_ends_as_if_it_had_not_been(droste, serve, tmp_path, reference, number):
-    """`kill -9` at a random instant, and of some the resumed run too: the same answer, no call whose answer
-    was recorded is made again, those in flight are made again with their keys, the usage is the server's."""
+    """`kill -9` at a random instant, and of some the resumed run too: the same answer, no call
+    whose answer was recorded is made again, those in flight are made again with their keys, the
+    usage is the server's."""
     expected = measure(reference, Life(droste, serve(turns=TURNS), tmp_path))
     assert expected["calls"] == CALLS
     life = Life(droste, serve(turns=TURNS), tmp_path)
@@ -58,20 +62,22 @@ DIED_BEFORE = pytest.mark.parametrize("more, requests", [
     (["UPDATE calls SET status = 'running', ended_ms = NULL, reply = NULL WHERE kind = 'root'",
       "DELETE FROM calls WHERE kind = 'sub'", "DELETE FROM cells"], 2),
     (["DELETE FROM calls WHERE kind = 'sub'", "DELETE FROM cells"], 1),
-    (["DELETE FROM calls WHERE kind = 'sub'", "UPDATE cells SET status = 'running', ended_ms = NULL, submit = NULL"],
+    (["DELETE FROM calls WHERE kind = 'sub'",
+      "UPDATE cells SET status = 'running', ended_ms = NULL, submit = NULL"],
      1),
     (["UPDATE calls SET status = 'running', ended_ms = NULL, reply = NULL WHERE kind = 'sub'",
       "UPDATE cells SET status = 'running', ended_ms = NULL, submit = NULL"], 1),
     (["UPDATE cells SET status = 'running', ended_ms = NULL, submit = NULL"], 0),
     ([], 0),
-], ids=["first turn", "first call", "first answer", "first cell", "call of the cell", "its answer", "end of the cell",
+], ids=["first turn", "first call", "first answer", "first cell", "call of the cell", "its answer",
+        "end of the cell",
         "end of the run"])
 
 
 @DIED_BEFORE
 def test_each_step_can_be_the_one_that_is_missing(droste, serve, tmp_path, more, requests):
-    """Killed before any one step of a run, the first and the last among them: it ends with its answer, and only
-    what is not in the record is asked."""
+    """Killed before any one step of a run, the first and the last among them: it ends with its
+    answer, and only what is not in the record is asked."""
     life = Life(droste, serve(turns=[repl("SUBMIT(llm_query('x') + context[:6])")]), tmp_path)
     answer = life.whole().json["answer"]
     before = life.server.stats()["requests"]
@@ -92,7 +98,7 @@ def killed_in(droste, life, prompt="hang", flags=()):
     def hangs():
         assert process.poll() is None, finish(process)
         return life.server.stats()["last"] and \
-            life.server.stats()["last"]["body"]["messages"][-1]["content"].startswith(prompt)
+            str(life.server.stats()["last"]["body"]["messages"][-1]["content"]).startswith(prompt)
 
     wait_until(hangs, what="the call")
     kill(process)
@@ -114,18 +120,19 @@ def refused(result, *words):
         assert word in result.complaint
 
 
-def test_call_in_flight_is_made_again_with_its_key_and_told(interrupted, droste):
+def test_a_call_in_flight_is_repeated_with_its_key_and_reported(interrupted, droste):
     """The result and the record list what was made again; the server saw one key twice."""
     life = interrupted(repl("x = llm_query('a')\ny = llm_query('hang')\nSUBMIT(len(x + y))"))
     key, = in_flight(droste.record)
     result = life.resume()
     assert result.json["answer"] == 24
-    assert result.json["resumed"] == {"replayed": 2, "repeated": [{"turn": 1, "cell": 1, "call": 2}]}
+    assert result.json["resumed"] == {"replayed": 2,
+                                      "repeated": [{"turn": 1, "cell": 1, "call": 2}]}
     assert life.server.stats()["idempotency"][key] == 2
     assert [c["repeated"] for c in droste.record.calls] == [0, 0, 1]
     lines = [json.loads(line) for line in droste("runs", "export", life.id).out.splitlines()]
     assert [line["repeated"] for line in lines if line["type"] == "call"] == [0, 0, 1]
-    assert droste("runs", "show", life.id).out.count("made again after a kill") == 1
+    assert droste("runs", "show", life.id).out.count("repeated after the process was killed") == 1
 
 
 def test_run_that_goes_on_is_not_taken(droste, serve, tmp_path):
@@ -135,7 +142,7 @@ def test_run_that_goes_on_is_not_taken(droste, serve, tmp_path):
     life = Life(droste, serve(turns=[repl(gate.code + "SUBMIT(1)")]), tmp_path, *gate.flags)
     process = life.start()
     wait_until(lambda: begun(droste), what="the run")
-    refused(life.resume(), "still being run by process %d" % process.pid)
+    refused(life.resume(), "still active in process %d" % process.pid)
     gate.open()
     assert finish(process).json["answer"] == 1
 
@@ -152,7 +159,7 @@ def test_run_that_is_not_there(droste, serve, tmp_path):
     life = Life(droste, serve(turns=[repl("SUBMIT(1)")]), tmp_path)
     life.whole()
     refused(droste("runs", "resume", "nonsense"), "nonsense")
-    assert "resume which run" in droste("runs", "resume").err
+    assert "resume needs the id of a run" in droste("runs", "resume").err
     settle(droste, "UPDATE runs SET id = 'one'")
     refused(droste("runs", "resume", "on"), "'one' has ended")
 
@@ -175,8 +182,10 @@ def test_settings_are_those_of_the_run(interrupted, droste, tmp_path):
 def test_type_of_the_answer_is_that_of_the_run(interrupted, tmp_path):
     """The schema comes from the record, and an answer that was not taken is not taken again."""
     schema = tmp_path / "s.json"
-    schema.write_text('{"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}')
-    life = interrupted(repl("SUBMIT(n='1')", "llm_query('hang')"), repl("SUBMIT(n='2')", "SUBMIT({'n': 3})"),
+    schema.write_text(
+        '{"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}')
+    life = interrupted(repl("SUBMIT(n='1')", "llm_query('hang')"),
+                       repl("SUBMIT(n='2')", "SUBMIT({'n': 3})"),
                        flags=["--answer-schema", schema])
     schema.unlink()
     result = life.resume()
@@ -197,7 +206,7 @@ def test_context_that_changed_is_refused(interrupted, droste):
     life = interrupted(repl("llm_query('hang')\nSUBMIT(len(context))"))
     text = life.context.read_text()
     life.context.write_text("something else")
-    refused(life.resume(), "c.txt", "not what it was")
+    refused(life.resume(), "c.txt", "has changed")
     assert droste("runs", "show", life.id, "--json").json["status"] == "interrupted"
     life.context.write_text(text)
     assert life.resume().json["answer"] == 700
@@ -207,7 +216,8 @@ def test_context_from_a_pipe_is_in_the_record(droste, serve, tmp_path):
     """What came from standard input cannot be read again, and is kept."""
     life = Life(droste, serve(turns=[repl("llm_query('hang')\nSUBMIT(context)")]), tmp_path)
     with open(life.context) as f:
-        process = droste.start("run", "--question", "q", "--json", "--model", "turns", "--sub-model", "digest",
+        process = droste.start("run", "--question", "q", "--json", "--model", "turns",
+                               "--sub-model", "digest",
                                "--context", "-", env=life.env, stdin=f)
     wait_until(lambda: life.server.stats()["requests"] == 2, what="the call")
     kill(process)
@@ -223,7 +233,7 @@ def test_context_of_a_directory(droste, serve, tmp_path):
     life.context = tmp_path / "d"
     killed_in(droste, life)
     (tmp_path / "d" / "b.py").write_text("b = 1\n")
-    refused(life.resume(), "not what it was")
+    refused(life.resume(), "has changed")
     (tmp_path / "d" / "b.py").unlink()
     assert life.resume().json["answer"] == {"a.py": "a = 1\n"}
 
@@ -239,10 +249,11 @@ def test_run_of_an_older_record_is_refused(interrupted, droste):
 # ---- a replay that leaves the path ----
 
 def test_code_that_asks_something_else_stops_the_run(interrupted, droste):
-    """A prompt that is not the recorded one ends the replay with turn, cell and call; nothing is asked, and the
-    run stays as it was."""
-    life = interrupted(repl("print(1)"), repl("pass", "import os\nllm_query('a')\nllm_query('b' + os.urandom(4).hex())\n"
-                                              "llm_query('hang')"))
+    """A prompt that is not the recorded one ends the replay with turn, cell and call; nothing is
+    asked, and the run stays as it was."""
+    life = interrupted(repl("print(1)"), repl(
+        "pass", "import os\nllm_query('a')\nllm_query('b' + os.urandom(4).hex())\n"
+        "llm_query('hang')"))
     before, calls = life.server.stats()["requests"], droste.record.calls
     result = life.resume()
     assert result.status == 1 and result.json["status"] == "error"
@@ -254,13 +265,15 @@ def test_code_that_asks_something_else_stops_the_run(interrupted, droste):
 
 @pytest.fixture
 def changed(tmp_path, interrupted):
-    """changed(code): a run whose first cell is this code, in which CHANGED was False and is True when it is resumed."""
+    """changed(code): a run whose first cell is this code, in which CHANGED was False and is True
+    when it is resumed."""
     def make(code):
         shown = tmp_path / "shown"
         shown.mkdir()
         shown.chmod(0o755)
         looks = "__import__('os').path.exists(%r)" % str(shown / "flag")
-        life = interrupted(repl(code.replace("CHANGED", looks)), repl("llm_query('hang')\nSUBMIT(1)"),
+        life = interrupted(repl(code.replace("CHANGED", looks)),
+                           repl("llm_query('hang')\nSUBMIT(1)"),
                            flags=["--read", shown])
         (shown / "flag").touch()
         return life
@@ -269,13 +282,14 @@ def changed(tmp_path, interrupted):
 
 @pytest.mark.parametrize("code, words", [
     ("for i in range(1 + CHANGED): llm_query('x%d' % i)", "call 2: the code asks for 'x1'"),
-    ("for i in range(2 - CHANGED): llm_query('x%d' % i)", "call 2: the code did not ask"),
+    ("for i in range(2 - CHANGED): llm_query('x%d' % i)", "call 2: the code did not make"),
     ("llm_query('x%d' % CHANGED)", "call 1: the code asks for 'x1'"),
     ("llm_query_batched(['a', 'b%d' % CHANGED])", "call 2: the code asks for 'b1'"),
-    ("assert not CHANGED", "it ended as 'error', and 'ok'"),
+    ("assert not CHANGED", "it ended as 'error', but the record says 'ok'"),
 ], ids=["more", "less", "other", "in a batch", "raises"])
 def test_finished_cell_that_does_otherwise_stops_the_run(changed, code, words):
-    """A cell that had ended asks more, less or something else, or ends otherwise: the place is named."""
+    """A cell that had ended asks more, less or something else, or ends otherwise: the place is
+    named."""
     life = changed(code)
     before = life.server.stats()["requests"]
     result = life.resume()
@@ -285,13 +299,15 @@ def test_finished_cell_that_does_otherwise_stops_the_run(changed, code, words):
 
 def test_finished_cell_that_does_the_same_goes_on(changed):
     """With the same file there, code that does not mind goes on."""
-    assert changed("for i in range(1 + 0 * CHANGED): llm_query('x%d' % i)").resume().json["answer"] == 1
+    assert changed("for i in range(1 + 0 * CHANGED): llm_query('x%d' % i)").resume().json[
+        "answer"] == 1
 
 
 SLOW = {
     "computes": "t = time.process_time()\nwhile time.process_time() < t + 3: pass",
     "sleeps": "time.sleep(3)",
-    "waits for a program": "subprocess.run([sys.executable, '-c', 'import time\\nwhile time.process_time() < 3: pass'])",
+    "waits for a program":
+    "subprocess.run([sys.executable, '-c', 'import time\\nwhile time.process_time() < 3: pass'])",
 }
 ANOTHER_ORDER = """import subprocess, sys, threading, time
 said = []
@@ -308,12 +324,13 @@ SUBMIT(len(said))"""
 
 @pytest.mark.parametrize("way", SLOW)
 def test_a_thread_may_take_as_long_as_it_did(droste, serve, tmp_path, way):
-    """One whose answer is there at once this time asks something new, while another one that came first is still
-    on its way: that is another order, and no other path."""
+    """One whose answer is there at once this time asks something new, while another one that came
+    first is still on its way: that is another order, and no other path."""
     slow = "\n".join("    " + line for line in SLOW[way].split("\n"))
     life = Life(droste, serve(turns=[repl(ANOTHER_ORDER % slow)]), tmp_path)
     process = life.start()
-    wait_until(lambda: begun(droste) and len([c for c in droste.record.calls if c["status"] == "ok"]) == 2,
+    wait_until(lambda: begun(droste)
+               and len([c for c in droste.record.calls if c["status"] == "ok"]) == 2,
                60, what="its call")
     kill(process)
     assert [c["status"] for c in droste.record.calls] == ["ok", "running", "ok"]
@@ -322,20 +339,25 @@ def test_a_thread_may_take_as_long_as_it_did(droste, serve, tmp_path, way):
     assert result.json["resumed"]["replayed"] == 2 and len(droste.record.calls) == 4
 
 
-@pytest.mark.parametrize("waits", ["thread.join()", "while thread.is_alive(): time.sleep(0.05)"], ids=["asleep", "looking"])
+@pytest.mark.parametrize("waits", ["thread.join()", "while thread.is_alive(): time.sleep(0.05)"],
+                         ids=["asleep", "looking"])
 def test_threads_that_never_come_stop_the_run(changed, waits):
-    """Nobody computes, and one only looks from time to time: what the record has will not be asked any more."""
+    """Nobody computes, and one only looks from time to time: what the record has will not be asked
+    any more."""
     life = changed("import threading, time\ndef ask():\n    llm_query('x%d' % CHANGED)\n"
-                   "    llm_query('y')\nthread = threading.Thread(target=ask)\nthread.start()\n" + waits)
+                   "    llm_query('y')\nthread = threading.Thread(target=ask)\nthread.start()\n"
+                   + waits)
     before = life.server.stats()["requests"]
     result = life.resume()
-    assert result.status == 1 and "call 1: the code asks for 'x1'" in result.json["error"]["message"], result
+    assert result.status == 1 and "call 1: the code asks for 'x1'" in result.json["error"][
+        "message"], result
     assert life.server.stats()["requests"] == before
 
 
 def test_what_is_printed_may_differ(interrupted, droste):
     """Other output is no other path: the model keeps what it was told, and a note says so."""
-    life = interrupted(repl("import os\nprint(os.urandom(4).hex())"), repl("SUBMIT(len(llm_query('hang')))"))
+    life = interrupted(repl("import os\nprint(os.urandom(4).hex())"),
+                       repl("SUBMIT(len(llm_query('hang')))"))
     told = [c["request"] for c in droste.record.calls]
     result = life.resume("--verbose")
     assert result.json["answer"] == 12 and "output differs from the recorded one" in result.err
@@ -345,7 +367,8 @@ def test_what_is_printed_may_differ(interrupted, droste):
 # ---- cells that died, and deadlines ----
 
 def test_cells_of_a_dead_sandbox_are_not_run_again(interrupted, droste):
-    """What a sandbox did that died later is not done again: the run begins with the one after it."""
+    """What a sandbox did that died later is not done again: the run begins with the one after
+    it."""
     life = interrupted(repl("print(llm_query('a'))", "import os; os._exit(3)"),
                        repl("x = 'x' in globals()\nllm_query('hang')\nSUBMIT([x, len(context)])"))
     result = life.resume()
@@ -354,9 +377,10 @@ def test_cells_of_a_dead_sandbox_are_not_run_again(interrupted, droste):
 
 
 def test_deadline_in_a_call_is_reached_again(droste, serve, tmp_path):
-    """A cell that ran into its deadline while it waited for a model does so again, though it is known by now what
-    became of the call."""
-    life = Life(droste, serve(turns=[repl("x = 5\nllm_query('q', model='slow-60000')"), repl("SUBMIT(x)")]), tmp_path)
+    """A cell that ran into its deadline while it waited for a model does so again, though it is
+    known by now what became of the call."""
+    life = Life(droste, serve(turns=[repl("x = 5\nllm_query('q', model='slow-60000')"),
+                                     repl("SUBMIT(x)")]), tmp_path)
     flags = ["--execute-timeout", "1"]
     assert life.whole(*flags).json["answer"] == 5
     take_back(droste, "DELETE FROM cells WHERE turn = 2")
@@ -367,35 +391,44 @@ def test_deadline_in_a_call_is_reached_again(droste, serve, tmp_path):
 
 def test_failed_call_fails_again(interrupted, droste):
     """An error that the code was given is given again, and not tried anew."""
-    life = interrupted(repl("try: llm_query('x', model='no-such-model')\nexcept LLMError as e: kind = type(e).__name__"),
-                       repl("llm_query('hang')\nSUBMIT(kind)"))
+    life = interrupted(
+        repl(
+        "try: llm_query('x', model='no-such-model')\nexcept LLMError as e: kind = type(e).__name__"),
+        repl("llm_query('hang')\nSUBMIT(kind)"))
     before = life.server.stats()["models"]["no-such-model"]
     assert life.resume().json["answer"] == "LLMError"
     assert life.server.stats()["models"]["no-such-model"] == before
 
 
 def test_limit_on_calls_counts_both_lives(interrupted, droste):
-    """What the first life was refused the second is, too, and together they may not ask more than one run."""
-    code = ("llm_query('a')\nllm_query('hang')\ntry: llm_query('c')\nexcept BudgetExceeded: SUBMIT('refused')")
+    """What the first life was refused the second is, too, and together they may not ask more than
+    one run."""
+    code = (
+        "llm_query('a')\nllm_query('hang')\ntry: llm_query('c')\nexcept BudgetExceeded: "
+        "SUBMIT('refused')")
     life = interrupted(repl(code), flags=["--max-llm-calls", "2"])
     assert life.resume().json["answer"] == "refused"
 
 
 def test_refusal_in_a_finished_cell_is_no_other_path(interrupted, droste):
     """A call that was refused is not in the record; asked for again it is refused again."""
-    life = interrupted(repl("llm_query('a')\ntry: llm_query_batched(['b'] * 9)\nexcept BudgetExceeded: x = 1"),
-                       repl("llm_query('hang')\nSUBMIT(x)"), flags=["--max-llm-calls", "3"])
+    life = interrupted(
+        repl("llm_query('a')\ntry: llm_query_batched(['b'] * 9)\nexcept BudgetExceeded: x = 1"),
+        repl("llm_query('hang')\nSUBMIT(x)"), flags=["--max-llm-calls", "3"])
     assert life.resume().json["answer"] == 1
 
 
 # ---- with a recording ----
 
 def test_recording_goes_on_where_it_was(droste, replay):
-    """A run over `replay:FILE` goes on behind the lines that were used, and --record holds each call once."""
-    model = replay(repl("a = llm_query_batched(['x', 'x'])"), repl("import os, time\nSUBMIT([a, llm_query('x')])"),
+    """A run over `replay:FILE` goes on behind the lines that were used, and --record holds each
+    call once."""
+    model = replay(repl("a = llm_query_batched(['x', 'x'])"),
+                   repl("import os, time\nSUBMIT([a, llm_query('x')])"),
                    {"content": "A", "depth": 1}, {"content": "B", "depth": 1},
                    {"content": "C", "depth": 1, "delay_ms": 1500})
-    process = droste.start("run", "--question", "q", "--json", "--model", model, "--record", "calls.jsonl")
+    process = droste.start("run", "--question", "q", "--json", "--model", model, "--record",
+                           "calls.jsonl")
     wait_until(lambda: begun(droste) and len(droste.record.calls) == 5, what="the call")
     kill(process)
     result = droste("runs", "resume", droste.record.run["id"], "--json")
@@ -415,7 +448,8 @@ def test_recording_goes_on_where_it_was(droste, replay):
     ([repl("1 / 0"), repl("1 / 0")], ["--max-errors", "2"], "budget", None),
 ], ids=["last words", "words", "a variable", "errors"])
 def test_other_ends_are_the_same_again(droste, serve, tmp_path, turns, flags, status, answer):
-    """Killed before the end of a run that ends otherwise than by SUBMIT: it ends so again, and asks nothing."""
+    """Killed before the end of a run that ends otherwise than by SUBMIT: it ends so again, and asks
+    nothing."""
     life = Life(droste, serve(turns=turns), tmp_path)
     first = life.whole(*flags).json
     assert first["status"] == status and answer in (None, first["answer"])
@@ -449,18 +483,21 @@ def test_only_one_takes_the_run(interrupted, droste, tmp_path):
     life = interrupted(repl(gate.code + "SUBMIT(len(llm_query('hang')))"), flags=gate.flags)
     gate.shut()
     both = [life.start_again() for _ in range(2)]
-    wait_until(lambda: any(process.poll() is not None for process in both), what="the one that is told")
+    wait_until(lambda: any(process.poll() is not None for process in both),
+               what="the one that is told")
     gate.open()
     results = sorted((finish(process) for process in both), key=lambda r: r.status)
     assert [r.status for r in results] == [0, 2] and results[0].json["answer"] == 12
-    assert "still being run by process" in results[1].complaint
+    assert "still active in process" in results[1].complaint
 
 
 def test_anybody_resumes_their_run(anybody):
     """As root and as an ordinary user, behind the full wall."""
     place = os.path.dirname(anybody.home)
-    model = write_replay(os.path.join(place, "r.jsonl"), repl("x = llm_query('a')"), repl("SUBMIT(x + llm_query('b'))"),
-                         {"content": "A", "depth": 1}, {"content": "B", "depth": 1, "delay_ms": 2000})
+    model = write_replay(os.path.join(place, "r.jsonl"), repl("x = llm_query('a')"),
+                         repl("SUBMIT(x + llm_query('b'))"),
+                         {"content": "A", "depth": 1},
+                         {"content": "B", "depth": 1, "delay_ms": 2000})
     os.chmod(os.path.join(place, "r.jsonl"), 0o644)
     process = anybody.start("run", "--question", "q", "--model", model)
     wait_until(lambda: begun(anybody) and len(anybody.record.calls) == 4, what="the call")

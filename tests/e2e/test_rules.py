@@ -1,5 +1,5 @@
-"""Rules over what cells import, call and open, the setup code, and the limits that come with them: as
-a user meets them, in isolation full and process. $RULES_PYTHON names another interpreter."""
+"""Rules over what cells import, call and open, the setup code, and the limits that come with them:
+as a user meets them, in isolation full and process. $RULES_PYTHON names another interpreter."""
 import os
 
 import pytest
@@ -49,7 +49,8 @@ def test_the_result_says_whether_rules_are_in_force(cell):
     ("import pathlib\npathlib.Path('/dev/shm/x').mkdir()", "PermissionError"),
     ("open(3)", "PermissionError")])
 def test_what_the_rules_refuse_is_there_without_them(cell, code, kind):
-    """open(3) is the channel and input() ends at once: without rules they fail in their own words."""
+    """open(3) is the channel and input() ends at once: without rules they fail in their own
+    words."""
     error = refused(cell(code), kind)
     assert "<droste>" not in error["traceback"] and "<cell 1>" in error["traceback"]
     without = cell(code, rules="no")["error"]
@@ -59,14 +60,16 @@ def test_what_the_rules_refuse_is_there_without_them(cell, code, kind):
 def test_ordinary_work_is_not_disturbed(cell):
     """Libraries that import, open and write what they need, in the session's directory."""
     submitted(cell(
-        "import asyncio, collections, csv, dataclasses, datetime, json, logging, pathlib, re, shutil\n"
+        "import asyncio, collections, csv, dataclasses, datetime, json, logging, pathlib, re, "
+        "shutil\n"
         "import sqlite3, statistics, tempfile, threading, urllib.parse, zipfile\n"
         "@dataclasses.dataclass\nclass Row:\n    x: int\n"
         "Point = collections.namedtuple('Point', 'x y')\n"
         "async def two():\n    await asyncio.sleep(0)\n    return 2\n"
         "with open('t.csv', 'w') as f:\n    csv.writer(f).writerow([1, 2])\n"
         "with zipfile.ZipFile('t.zip', 'w') as z:\n    z.write('t.csv')\n"
-        "place = pathlib.Path(tempfile.mkdtemp())\n(place / 'x').write_text('y')\nshutil.rmtree(place)\n"
+        "place = pathlib.Path(tempfile.mkdtemp())\n(place / "
+        "'x').write_text('y')\nshutil.rmtree(place)\n"
         "sqlite3.connect('db').execute('create table t (a)')\n"
         "try:\n    json.loads('{')\nexcept ValueError:\n    logging.exception('not JSON')\n"
         "SUBMIT(a=await two(), b=datetime.datetime.strptime('2024', '%Y').year, c=Row(3).x,\n"
@@ -95,10 +98,12 @@ def test_allowed_modules_and_directories_are_imported(cell, tmp_path):
 
 
 def test_only_what_is_named_is_imported_without_the_standard_library(cell, tmp_path):
-    """standard-imports no: the names of allow-import are all there is; what these import themselves they have."""
+    """standard-imports no: the names of allow-import are all there is; what these import themselves
+    they have."""
     flags = ["--standard-imports", "no", "--allow-import", "json"]
     submitted(cell("import json\nSUBMIT(x=json.loads('[1]'))", *flags), x=[1])
-    assert refused(cell("import math", *flags), "ImportError")["message"].endswith("--allow-import math")
+    assert refused(cell("import math", *flags),
+                   "ImportError")["message"].endswith("--allow-import math")
     submitted(cell("import json, math\nSUBMIT(x=math.floor(1.5))", *flags[2:]), x=1)
 
 
@@ -130,7 +135,8 @@ def test_the_context_is_there(droste, isolation, tmp_path):
 def test_temporary_files_are_the_sessions_own_and_go_with_it(cell, isolation):
     result = cell("import tempfile, pathlib\nmade = pathlib.Path(tempfile.mkdtemp())\n"
                   "(made / 'x').write_text('x')\n"
-                  "SUBMIT(made=str(made), here=str(pathlib.Path.cwd()), home=str(pathlib.Path.home()))")
+                  "SUBMIT(made=str(made), here=str(pathlib.Path.cwd()), "
+                  "home=str(pathlib.Path.home()))")
     made, here = result["submit"]["made"], result["submit"]["here"]
     assert os.path.dirname(made) == here == result["submit"]["home"]
     assert here == "/tmp" if isolation == "full" else "/droste-" in os.path.dirname(here)
@@ -145,7 +151,8 @@ def test_rules_hold_in_a_sandbox_that_was_kept_ready(droste, isolation):
 
 
 def test_an_ordinary_user_has_rules_too(ordinary_user):
-    refused(ordinary_user("exec", "--rules", "yes", "--json", "-c", "import os").json, "ImportError")
+    refused(ordinary_user("exec", "--rules", "yes", "--json", "-c", "import os").json,
+            "ImportError")
     submitted(ordinary_user("exec", "--rules", "yes", "--json", "-c", NUMBERS).json, x=2)
 
 
@@ -168,7 +175,9 @@ def test_an_escape_from_the_rules_gains_nothing_that_the_wall_denies(droste, tmp
     secret = tmp_path / "secret"
     secret.write_text("the host's")
     secret.chmod(0o644)
-    code = (ESCAPES[way] + "\nout = o['popen']('id -u; cat %s; echo changed > %s; ls /home; head -c1 /etc/shadow; "
+    code = (ESCAPES[way]
+            + "\nout = o['popen']('id -u; cat %s; echo changed > %s; ls /home; head -c1 "
+              "/etc/shadow; "
             "grep -vc Iface /proc/net/route').read().split()\nSUBMIT(out=out)" % (secret, secret))
     flags = ["--rules", "yes", "--isolation", "full"]
     result = droste.cell(code, *flags, *(["--python", PYTHON] if PYTHON else []))
@@ -182,7 +191,8 @@ def test_an_escape_from_the_rules_gains_nothing_that_the_wall_denies(droste, tmp
 
 def test_setup_code_runs_before_everything_else(droste, isolation, tmp_path):
     setup = tmp_path / "setup.py"
-    setup.write_text("import os\nseen = 'context' in globals()\ndef pid():\n    return os.getpid()\n")
+    setup.write_text(
+        "import os\nseen = 'context' in globals()\ndef pid():\n    return os.getpid()\n")
     for given in ("@%s" % setup, setup.read_text()):
         result = droste("exec", "--setup-code", given, "--isolation", isolation, "--context", "-",
                         "--json", "-c", "SUBMIT(seen=seen, c=context, pid=pid() > 0)", input="text")
@@ -200,7 +210,7 @@ def test_setup_code_is_free_of_the_rules_and_cells_are_not(cell):
     ("x = 1\n1 / 0", 2, "the setup code failed in line 2: ZeroDivisionError: division by zero"),
     ("@/no/such/file", 2, "reading the setup code"),
     ("while True: pass", 3, "the setup code failed in line 1: TimeoutError"),
-    ("import os; os._exit(3)", 4, "running the setup code: the guest's process ended itself")])
+    ("import os; os._exit(3)", 4, "running the setup code: the guest's process exited")])
 def test_setup_code_that_fails_is_named_and_no_cell_runs(droste, isolation, setup, status, words):
     result = droste("exec", "--setup-code", setup, "--isolation", isolation, "--execute-timeout",
                     "0.5", "-c", "print('ran')")
@@ -208,14 +218,16 @@ def test_setup_code_that_fails_is_named_and_no_cell_runs(droste, isolation, setu
 
 
 def test_setup_code_runs_before_each_cell_where_that_is_asked_for(droste, isolation):
-    """What a cell did to its names is undone, its output belongs to the cell, and a cell of its own is not counted; without
-    setup-each it runs once."""
+    """What a cell did to its names is undone, its output belongs to the cell, and a cell of its own
+    is not counted; without setup-each it runs once."""
     setup = "runs = globals().get('runs', 0) + 1\nx = 1"
     cells = "print(runs, x); x = 5\nprint(runs, x)\n"
     flags = ["--setup-code", setup, "--isolation", isolation]
-    assert droste("repl", "--setup-each", "yes", *flags, input=cells).out.split() == ["1", "1", "2", "1"]
+    assert droste("repl", "--setup-each", "yes", *flags,
+                  input=cells).out.split() == ["1", "1", "2", "1"]
     assert droste("repl", *flags, input=cells).out.split() == ["1", "1", "1", "5"]
-    result = droste("repl", "--setup-each", "yes", "--setup-code", "SUBMIT(print('set up'))", input="print(1)\nprint(2)\n")
+    result = droste("repl", "--setup-each", "yes", "--setup-code", "SUBMIT(print('set up'))",
+                    input="print(1)\nprint(2)\n")
     assert result.out.split("\n") == ["1", "set up", "2", ""]
 
 
@@ -229,7 +241,8 @@ def test_setup_code_before_each_cell_that_fails_is_the_cells_error(droste):
 
 def test_setup_code_that_fails_ends_a_run_and_a_repl_with_its_error(droste, ask):
     result = ask([repl("SUBMIT(1)")], "--setup-code", "1 / 0")
-    assert result.json["status"] == "error" and "line 1: ZeroDivisionError" in result.err + result.out
+    assert result.json[
+        "status"] == "error" and "line 1: ZeroDivisionError" in result.err + result.out
     assert droste.record.run["status"] == "error" and droste.record.is_whole
     result = droste("repl", "--setup-code", "1 / 0", input="print('ran')\n")
     assert result.out == "" and "line 1: ZeroDivisionError" in result.complaint
@@ -250,7 +263,7 @@ def test_setup_code_and_rules_reach_a_repl(droste, isolation):
 
 # ---- runs ----
 
-def test_a_run_has_rules_and_its_model_is_told(droste, serve):
+def test_the_prompt_of_a_run_has_its_rules(droste, serve):
     server = serve(script=[repl("import os"), {"contains": "ImportError: the rules of this session",
                    "content": repl("import math\nSUBMIT(answer=math.floor(2.5))")}])
     flags = ["--model", "scripted", "--base-url", server.url, "--question", "?", "--json"]
@@ -273,7 +286,8 @@ def test_more_time_than_the_cap_is_refused_by_both_names(droste):
                   ["--rules", "yes", "--execute-timeout", "0"]):
         result = droste("exec", "-c", NUMBERS, *flags)
         assert result.status == 2 and result.out == ""
-        assert "execute-timeout is" in result.complaint and "execute-timeout-cap" in result.complaint
+        assert ("execute-timeout is" in result.complaint
+                and "execute-timeout-cap" in result.complaint)
     assert droste("exec", "-c", NUMBERS, "--execute-timeout-cap", "5", "--execute-timeout",
                   "5").status == 0
     assert droste("exec", "-c", NUMBERS, "--rules", "yes", "--execute-timeout", "301",
@@ -290,7 +304,8 @@ def test_a_call_of_the_guest_waits_only_so_long(droste, serve):
     server = serve(script=[{"content": "late", "delay_ms": 30000}, "in time"])
     code = ("try:\n    llm_query('a')\nexcept LLMTimeout as e:\n    first = str(e)\n"
             "SUBMIT(first=first, second=llm_query('b'))")
-    result = droste.cell(code, "--broker-timeout", "1", "--model", "scripted", "--base-url", server.url,
+    result = droste.cell(code, "--broker-timeout", "1", "--model", "scripted", "--base-url",
+                         server.url,
                          env={"OPENAI_API_KEY": "k"})
     submitted(result, second="in time",
               first="no answer within 1 s (broker-timeout); the call was cancelled")

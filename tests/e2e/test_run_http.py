@@ -1,5 +1,5 @@
-"""droste run over real HTTP, against a server that speaks the OpenAI protocol: what reaches it, what is tried again,
-what fails, and where the key is."""
+"""droste run over real HTTP, against a server that speaks the OpenAI protocol: what reaches it,
+what is tried again, what fails, and where the key is."""
 import os
 
 import pytest
@@ -10,7 +10,8 @@ from harness import CANARY, answered, refused, repl, told
 @pytest.mark.parametrize("stream", ["yes", "no"])
 def test_run_over_http(online, stream):
     """A run with sub-calls over a real server, streamed or not: each call is made once."""
-    result, server = online([repl("x = llm_query('sub')\nprint(x)"), "SUB", told("SUB", repl("SUBMIT(x)"))],
+    result, server = online([repl("x = llm_query('sub')\nprint(x)"), "SUB",
+                             told("SUB", repl("SUBMIT(x)"))],
                             "--stream", stream)
     run = answered(result, "SUB")
     assert run["usage"]["calls"] == 3 and server.stats()["requests"] == 3
@@ -20,7 +21,8 @@ def test_run_over_http(online, stream):
 def test_run_over_tls(droste, serve):
     """--ca-file makes a private certificate trusted."""
     server = serve(script=[repl("SUBMIT('tls')")])
-    result = droste("run", "--question", "q", "--json", "--model", "scripted", "--base-url", server.tls_url,
+    result = droste("run", "--question", "q", "--json", "--model", "scripted", "--base-url",
+                    server.tls_url,
                     "--ca-file", server.ca_file)
     answered(result, "tls")
 
@@ -51,16 +53,19 @@ def test_unknown_certificate_is_refused(droste, serve):
     ("badutf8", []),
 ])
 def test_failure_of_a_provider_is_one_clear_line(droste, serve, model, words):
-    """Each way in which a provider fails is exit status 1 and one line, with the provider's own words."""
+    """Each way in which a provider fails is exit status 1 and one line, with the provider's own
+    words."""
     server = serve()
-    result = droste("run", "--question", "q", "--model", model, "--base-url", server.url, "--retries", "0")
+    result = droste("run", "--question", "q", "--model", model, "--base-url", server.url,
+                    "--retries", "0")
     refused(result, 1, *words)
     assert server.stats()["requests"] == 1
 
 
-def test_stalled_stream_is_given_up(droste, serve):
+def test_a_stalled_stream_is_cancelled(droste, serve):
     """A stream that stops in the middle ends after --stall-timeout."""
-    result = droste("run", "--question", "q", "--model", "stall", "--base-url", serve().url, "--retries", "0",
+    result = droste("run", "--question", "q", "--model", "stall", "--base-url", serve().url,
+                    "--retries", "0",
                     "--stall-timeout", "0.5")
     refused(result, 1, "0.5 s")
 
@@ -68,7 +73,8 @@ def test_stalled_stream_is_given_up(droste, serve):
 def test_failure_that_passes_is_tried_again(droste, serve):
     """Two 500s and then an answer: the run goes on, and the attempts are in the record."""
     server = serve()
-    result = droste("run", "--question", "q", "--model", "500-2", "--base-url", server.url, "--json",
+    result = droste("run", "--question", "q", "--model", "500-2", "--base-url", server.url,
+                    "--json",
                     "--max-iterations", "1", "--retries", "5")
     assert result.json["status"] == "exhausted"
     assert droste.record.calls[0]["attempts"] == 3
@@ -83,7 +89,7 @@ def test_wrong_key(droste, serve):
     assert CANARY not in result.err and CANARY[10:] not in result.err
 
 
-def test_nobody_listens(droste):
+def test_a_port_without_a_listener(droste):
     """A server that is not there is named with its address."""
     result = droste("run", "--question", "q", "--model", "m", "--base-url", "http://127.0.0.1:9/v1",
                     "--retries", "0")
@@ -103,7 +109,8 @@ def test_key_is_nowhere(online, droste, tmp_path):
             "    try: found += open(p, errors='replace').read()\n"
             "    except OSError: pass\n"
             "SUBMIT('canary' in found)")
-    result, server = online([repl("print(llm_query('x'))"), "SUB", repl(look)], "--verbose", "--record",
+    result, server = online([repl("print(llm_query('x'))"), "SUB", repl(look)], "--verbose",
+                            "--record",
                             tmp_path / "calls.jsonl")
     answered(result, False)
     recorded = (tmp_path / "calls.jsonl").read_bytes()
@@ -113,8 +120,10 @@ def test_key_is_nowhere(online, droste, tmp_path):
 
 
 def test_key_that_a_server_repeats_is_nowhere(online, droste, tmp_path):
-    """A server that says the key back does not get it into the output, the record or the recording."""
-    result, server = online(None, "--verbose", "--record", tmp_path / "calls.jsonl", "--max-iterations", "1",
+    """A server that says the key back does not get it into the output, the record or the
+    recording."""
+    result, server = online(None, "--verbose", "--record", tmp_path / "calls.jsonl",
+                            "--max-iterations", "1",
                             model="leak")
     assert result.status == 3
     for place in (result.out.encode(), result.err.encode(), (tmp_path / "calls.jsonl").read_bytes(),
@@ -124,7 +133,8 @@ def test_key_that_a_server_repeats_is_nowhere(online, droste, tmp_path):
 
 def test_recording_replays_the_same_run(online, droste, tmp_path):
     """--record FILE, then --model replay:FILE: the same answer and usage, without a server."""
-    script = [repl("parts = llm_query_batched(['a', 'b'])\nprint(parts)"), "A", "B", repl("SUBMIT(parts)")]
+    script = [repl("parts = llm_query_batched(['a', 'b'])\nprint(parts)"), "A", "B",
+              repl("SUBMIT(parts)")]
     result, server = online(script, "--record", tmp_path / "calls.jsonl", "--concurrency", "1")
     first = answered(result, ["A", "B"])
     again = answered(droste("run", "--question", "q", "--json", "--model",
@@ -135,17 +145,19 @@ def test_recording_replays_the_same_run(online, droste, tmp_path):
 
 
 def test_recording_is_its_owners(online, tmp_path):
-    """A recording has prompts in it: nobody else may read it."""
+    """A recording contains prompts, so other users cannot read it."""
     online([repl("SUBMIT(1)")], "--record", tmp_path / "calls.jsonl")
     assert os.stat(tmp_path / "calls.jsonl").st_mode & 0o077 == 0
 
 
 def test_thousand_calls_on_few_connections(droste, serve, replay):
-    """1,000 batched calls, 64 at a time on reused connections: none lost, none doubled, in order."""
+    """1,000 batched calls, 64 at a time on reused connections: none lost, none doubled, in
+    order."""
     server = serve()
     code = ("r = llm_query_batched(['%04d' % i for i in range(1000)])\n"
             "SUBMIT(r == ['4:%04d' % i for i in range(1000)])")
-    result = droste("run", "--question", "q", "--json", "--model", replay(repl(code)), "--sub-model", "echo",
+    result = droste("run", "--question", "q", "--json", "--model", replay(repl(code)),
+                    "--sub-model", "echo",
                     "--base-url", server.url, "--max-llm-calls", "1000", "--concurrency", "64")
     run = answered(result, True)
     stats = server.stats()

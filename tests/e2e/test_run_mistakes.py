@@ -13,14 +13,16 @@ def test_missing_context(droste, replay):
 def test_empty_directory(droste, replay, tmp_path):
     """A directory without texts is refused."""
     (tmp_path / "empty").mkdir()
-    refused(droste("run", "--question", "q", "--context", tmp_path / "empty", "--model", replay("x")), 2,
+    refused(droste("run", "--question", "q", "--context", tmp_path / "empty", "--model",
+                   replay("x")), 2,
             "no text files")
 
 
 def test_json_that_is_none(droste, replay, tmp_path):
     """A .json file that is not JSON is refused before a model is asked, with the way out."""
     (tmp_path / "c.json").write_text("{oops")
-    result = droste("run", "--question", "q", "--context", tmp_path / "c.json", "--model", replay("x"))
+    result = droste("run", "--question", "q", "--context", tmp_path / "c.json", "--model",
+                    replay("x"))
     refused(result, 2, "c.json", "--context-type")
     assert droste.record.calls == []
 
@@ -28,7 +30,8 @@ def test_json_that_is_none(droste, replay, tmp_path):
 def test_unreadable_context(ordinary_user):
     """A context that this user may not read is named with the reason."""
     model = write_replay(os.path.join(os.path.dirname(ordinary_user.home), "r.jsonl"), "x")
-    refused(ordinary_user("run", "--question", "q", "--context", "/etc/shadow", "--model", model), 2,
+    refused(ordinary_user("run", "--question", "q", "--context", "/etc/shadow", "--model", model),
+            2,
             "/etc/shadow", "Permission denied")
 
 
@@ -36,7 +39,8 @@ def test_run_as_anybody(anybody):
     """A whole run works as root and as an ordinary user, behind the full wall."""
     model = write_replay(os.path.join(os.path.dirname(anybody.home), "r.jsonl"), repl("SUBMIT(1)"))
     os.chmod(os.path.join(os.path.dirname(anybody.home), "r.jsonl"), 0o644)
-    assert answered(anybody("run", "--question", "q", "--model", model, "--json"), 1)["isolation"] == "full"
+    assert answered(anybody("run", "--question", "q", "--model", model, "--json"),
+                    1)["isolation"] == "full"
 
 
 def test_no_model(droste):
@@ -47,7 +51,7 @@ def test_no_model(droste):
 def test_no_question(droste):
     """A run without a question is a usage mistake."""
     result = droste("run", "--model", "x")
-    assert result.status == 2 and "--question" in result.err
+    assert result.status == 2 and "droste run 'QUESTION'" in result.err
 
 
 def test_no_key(droste):

@@ -91,7 +91,7 @@ def test_the_list_can_be_narrowed(home):
 def test_a_run_is_shown_turn_by_turn(home):
     """Question, answer and use; then replies, code, output, errors and calls, in their order."""
     r = droste(home, "runs", "show", runs(home)[1]["run"])
-    wanted = ["question  What is", "model     replay:model.jsonl", "context   c.txt, 1234 bytes",
+    wanted = ["question  What is", "model     replay:model.jsonl", "context   c.txt, 1,234 bytes",
               "status    answered", "answer    the answer", "usage     2 turns, 3 calls",
               "turn 1", "  I look first.", "  [code]", "  Then I answer.", "  > print(len(context))",
               "  | 1234", "  ok in ", ", 1 call", "  call of the cell: ok", "    < Say this: ab ab",
@@ -175,7 +175,7 @@ def test_a_prefix_names_a_run(home):
     newer = runs(home)[0]["run"]
     assert newer in droste(home, "runs", "show", newer[:-1]).stdout
     for prefix, words in (("nosuch", "no run begins with 'nosuch'"), ("2", "more than one run"),
-                          ("../x", "is not the beginning of a run's id")):
+                          ("../x", "cannot be the beginning of a run's id")):
         r = droste(home, "runs", "show", prefix)
         assert r.returncode == 2 and r.stdout == ""
         assert len(r.stderr.splitlines()) == 1 and words in r.stderr
@@ -306,7 +306,7 @@ def test_the_collector_gives_space_back(tmp_path):
     assert told == {"runs": 0, "interrupted": 0, "values": 0, "value_bytes": 0, "file_bytes": 0}
 
 
-def test_the_collector_keeps_what_it_is_told(tmp_path):
+def test_the_collector_keeps_what_was_requested(tmp_path):
     """--older and --keep, alone and together: what neither keeps goes."""
     for kind in ("tree", "hostile", "large"):
         fill(tmp_path, kind)
@@ -338,11 +338,11 @@ def test_a_run_without_a_process_is_ended(tmp_path):
         told = json.loads(droste(tmp_path, "runs", "gc", "--keep", "0", "--json").stdout)
         assert told["runs"] == told["interrupted"] == 0 and runs(tmp_path)[0]["status"] == "running"
         r = droste(tmp_path, "runs", "rm", "2")
-        assert r.returncode == 2 and "still being run by process %d" % process.pid in r.stderr
+        assert r.returncode == 2 and "still active in process %d" % process.pid in r.stderr
     finally:
         process.send_signal(signal.SIGKILL)
         process.wait()
-    assert "ended 1 run whose process is gone" in droste(tmp_path, "runs", "gc").stdout
+    assert "marked 1 run as interrupted, whose process is gone" in droste(tmp_path, "runs", "gc").stdout
     (run,) = runs(tmp_path)
     assert run["status"] == "interrupted" and run["ended"] and run["iterations"] == 1 and run["usage"]["calls"] == 1
     assert droste(tmp_path, "runs", "rm", "2").returncode == 0 and runs(tmp_path) == []
@@ -355,7 +355,8 @@ def commands(run):
 
 
 def test_a_locked_record_is_an_error(tmp_path):
-    """Whoever keeps the file is waited for ten seconds, then named as the reason; and nothing is lost."""
+    """Whoever keeps the file is waited for ten seconds, then named as the reason; and nothing is
+    lost."""
     fill(tmp_path, "tree")
     db = sqlite3.connect(tmp_path / "data" / "runs.db", isolation_level=None)
     db.execute("PRAGMA locking_mode = EXCLUSIVE")
@@ -364,7 +365,7 @@ def test_a_locked_record_is_an_error(tmp_path):
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for words in commands("root")]
     for process in waiting:
         out, said = process.communicate(timeout=PATIENCE)
-        assert process.returncode == 1 and out == "" and "another process has kept it locked" in said
+        assert process.returncode == 1 and out == "" and "another process has locked it" in said
         assert len(said.splitlines()) == 1
     db.execute("ROLLBACK")
     db.close()
@@ -408,7 +409,7 @@ def test_a_record_of_a_newer_version_is_refused(tmp_path):
     before = path.read_bytes()
     for words in commands("root"):
         r = droste(tmp_path, "runs", *words)
-        assert r.returncode == 1 and "newer Droste (version 99, this one knows %d)" % ours in r.stderr
+        assert r.returncode == 1 and "newer Droste wrote it (version 99, supported up to %d)" % ours in r.stderr
     assert path.read_bytes() == before
 
 

@@ -55,7 +55,8 @@ def test_the_site_needs_no_other_server(site):
             if name.endswith(".html"):
                 with open(os.path.join(place, name), encoding="utf-8") as page:
                     text = page.read()
-                assert not re.search(r"<(?:script|img|link)[^>]+(?:src|href)=\"(?:https?:)?//", text), name
+                assert not re.search(r"<(?:script|img|link)[^>]+(?:src|href)=\"(?:https?:)?//",
+                                     text), name
 
 
 @pytest.mark.parametrize("link, works", [
@@ -65,7 +66,8 @@ def test_a_broken_link_fails_the_build(tmp_path, site, link, works):
     """Links to a page and to a heading, each with its twin that leads nowhere."""
     source = tmp_path / "source"
     (source / "docs").mkdir(parents=True)
-    (source / "docs" / "index.md").write_text("# Start\n\n[a link](%s)\n\n```{toctree}\nother\n```\n" % link)
+    (source / "docs" / "index.md").write_text(
+        "# Start\n\n[a link](%s)\n\n```{toctree}\nother\n```\n" % link)
     (source / "docs" / "other.md").write_text("# Other\n\n## A heading\n\nText.\n")
     done = build(tmp_path / "site", source)
     assert (done.returncode == 0) == works, done.stderr

@@ -20,12 +20,14 @@ def test_usage_of_a_tree_is_the_servers_own_count(droste, serve):
     server = serve(script=[line("m", root, "Question: q"),
                            line("m", repl("SUBMIT(llm_query('w' * 800))"), "Question: go"),
                            line("m", "said", repeat=True)])
-    result = droste("run", "--question", "q", "--json", "--base-url", server.url, "--model", "scripted-m")
+    result = droste("run", "--question", "q", "--json", "--base-url", server.url, "--model",
+                    "scripted-m")
     usage = answered(result, ["said", ["said"] * 3])["usage"]
     told = server.stats()["told"]["scripted-m"]
     assert usage["calls"] == server.stats()["requests"] == 6
     assert [usage["input_tokens"], usage["output_tokens"]] == told and not usage["estimated"]
-    of_prompts = sorted(call["input_tokens"] for call in droste.lines("call") if call["kind"] == "sub")
+    of_prompts = sorted(call["input_tokens"] for call in droste.lines("call")
+                        if call["kind"] == "sub")
     assert of_prompts == [0, 100, 200, 1000]
 
 
@@ -33,14 +35,17 @@ def test_money_is_bounded_over_the_whole_tree(tree, tmp_path):
     """There: what children spent is forgotten after each turn, and a run goes over its budget
     without saying so. Here: four children ask until they are refused, and all of them together
     stay below the limit."""
-    (tmp_path / "prices").write_text("scripted-two 1000000 0\nscripted-* 0 0\n")    # a dollar an input token
+    # a dollar an input token
+    (tmp_path / "prices").write_text("scripted-two 1000000 0\nscripted-* 0 0\n")
     child = ("n = 0\ntry:\n    while True:\n        llm_query('x' * 400)\n        n += 1\n"
              "except BudgetExceeded: SUBMIT(n)")
     result, server = tree([line("root", repl("SUBMIT(sum(rlm_query_batched(['go'] * 4)))")),
                            line("one", repl(child), repeat=True), line("two", "said", repeat=True)],
-                          "--prices", tmp_path / "prices", "--max-cost", "750", "--max-llm-calls", "1000")
+                          "--prices", tmp_path / "prices", "--max-cost", "750", "--max-llm-calls",
+                          "1000")
     assert result.status == 0, result
-    calls, (tokens, _) = server.stats()["models"]["scripted-two"], server.stats()["told"]["scripted-two"]
+    calls, (tokens,
+            _) = server.stats()["models"]["scripted-two"], server.stats()["told"]["scripted-two"]
     assert result.json["answer"] == calls > 1 and tokens == calls * 100
     assert result.json["usage"]["cost"] == pytest.approx(tokens) and tokens <= 750
 
@@ -48,9 +53,11 @@ def test_money_is_bounded_over_the_whole_tree(tree, tmp_path):
 def test_a_result_has_one_shape_at_every_depth(ask):
     """There: at the depth limit a bare text comes back where elsewhere an object does. Here: the
     same members, and the calls at the limit are in the usage."""
-    turns = [repl("SUBMIT(rlm_query('q'))"), at(1, repl("SUBMIT('deep')"), "Question: q"), at(1, "deep")]
+    turns = [repl("SUBMIT(rlm_query('q'))"), at(1, repl("SUBMIT('deep')"), "Question: q"),
+             at(1, "deep")]
     with_child, without = (answered(ask(turns, "--max-recursion-depth", n), "deep") for n in (1, 0))
-    assert set(with_child) == set(without) and with_child["usage"]["calls"] == without["usage"]["calls"] == 2
+    assert set(with_child) == set(without) and with_child["usage"]["calls"] == without["usage"][
+        "calls"] == 2
 
 
 def test_progress_and_results_can_be_looked_at(droste, replay):
@@ -58,12 +65,15 @@ def test_progress_and_results_can_be_looked_at(droste, replay):
     printed. Here: each turn, its code and output are told as they come, and the run can be shown
     afterwards."""
     result = droste("run", "--question", "q", "--verbose", "--model",
-                    replay(repl("print(llm_query('x'), 1 + 1)"), at(1, "sub said"), repl("SUBMIT('end')")))
-    told = ["turn 1 of", "> print(llm_query('x'), 1 + 1)", "| sub said 2", "turn 2 of", "> SUBMIT('end')"]
+                    replay(repl("print(llm_query('x'), 1 + 1)"), at(1, "sub said"),
+                           repl("SUBMIT('end')")))
+    told = ["turn 1 of", "> print(llm_query('x'), 1 + 1)", "| sub said 2", "turn 2 of",
+            "> SUBMIT('end')"]
     assert re.search(".*".join(map(re.escape, told)), result.err, re.S), result.err
     (run,) = droste.record.runs
     shown = droste("runs", "show", run["id"])
-    assert shown.status == 0 and "print(llm_query('x'), 1 + 1)" in shown.out and "sub said 2" in shown.out
+    assert (shown.status == 0 and "print(llm_query('x'), 1 + 1)" in shown.out
+            and "sub said 2" in shown.out)
 
 
 def test_a_record_holds_a_context_once(droste, replay):
@@ -73,7 +83,8 @@ def test_a_record_holds_a_context_once(droste, replay):
     context = os.urandom(2 << 20).hex()
     turns = [repl("copy%d = context + '.'\nprint(len(copy%d))" % (n, n)) for n in range(5)]
     result = droste("run", "--question", "q", "--json", "--context", "-", "--model", replay(
-        *turns, repl("SUBMIT(rlm_query('q', context))"), at(1, repl("SUBMIT(len(context))"))), input=context)
+        *turns, repl("SUBMIT(rlm_query('q', context))"), at(1, repl("SUBMIT(len(context))"))),
+                    input=context)
     answered(result, len(context))
     assert len(context) / 2 < len(droste.record.bytes()) < 0.9 * len(context)
 
@@ -82,11 +93,14 @@ def test_children_share_what_is_left(droste, serve):
     """There: each child gets the whole remaining budget, four times over. Here: eight children,
     and theirs, ask until they are refused, and as many calls as were allowed reach the server."""
     asks = "n = %s\ntry:\n    while True: n += llm_query('more') == 'in'\nexcept BudgetExceeded: SUBMIT(n)"
-    server = serve(script=[line("m", repl("SUBMIT(sum(rlm_query_batched(['child'] * 8)))"), "Question: q"),
-                           line("m", repl(asks % "rlm_query('grandchild')"), "Question: child", repeat=True),
+    server = serve(script=[line("m", repl("SUBMIT(sum(rlm_query_batched(['child'] * 8)))"),
+                                "Question: q"),
+                           line("m", repl(asks % "rlm_query('grandchild')"), "Question: child",
+                                repeat=True),
                            line("m", repl(asks % 0), "Question: grandchild", repeat=True),
                            line("m", "in", repeat=True)])
-    result = droste("run", "--question", "q", "--json", "--base-url", server.url, "--model", "scripted-m",
+    result = droste("run", "--question", "q", "--json", "--base-url", server.url, "--model",
+                    "scripted-m",
                     "--max-llm-calls", "60")
     assert answered(result, 60 - 16)["usage"]["calls"] == server.stats()["requests"] == 61
 
@@ -116,6 +130,7 @@ def test_a_tree_is_replayed_from_its_recording(tree, droste, tmp_path):
     result, server = tree(script, "--record", tmp_path / "calls.jsonl")
     answered(result, [7, "B"])
     first = [(cell["code"], cell["submit"]) for cell in droste.lines("cell")]
-    answered(droste("run", "--question", "q", "--json", "--model", "replay:%s" % (tmp_path / "calls.jsonl")), [7, "B"])
+    answered(droste("run", "--question", "q", "--json", "--model",
+                    "replay:%s" % (tmp_path / "calls.jsonl")), [7, "B"])
     assert [(cell["code"], cell["submit"]) for cell in droste.lines("cell")] == first * 2
     assert server.stats()["requests"] == 3

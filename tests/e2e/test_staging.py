@@ -1,5 +1,5 @@
-"""Staging: a repository's files and copies of paths are in the sandbox, nothing of a stranger's runs on the host,
-and what the guest does to them stays in it. docs/staging.md says so."""
+"""Staging: a repository's files and copies of paths are in the sandbox, nothing of a stranger's
+runs on the host, and what the guest does to them stays in it. docs/staging.md says so."""
 import fcntl
 import json
 import os
@@ -16,13 +16,16 @@ import pytest
 from harness import NOBODY, finish, process_stat, refused, repl, wait_until
 
 LEVELS = ("full", "light", "landlock", "process")
-GIT = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": "/dev/null",
-       "GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a@b", "GIT_COMMITTER_NAME": "a", "GIT_COMMITTER_EMAIL": "a@b"}
+GIT = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "GIT_CONFIG_NOSYSTEM": "1",
+       "GIT_CONFIG_GLOBAL": "/dev/null",
+       "GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a@b", "GIT_COMMITTER_NAME": "a",
+       "GIT_COMMITTER_EMAIL": "a@b"}
 
 
 def git(where, *words, input=None):
     """Git, as the one who made the repository uses it."""
-    return subprocess.run(["git", "-C", where, *words], env=GIT, input=input, capture_output=True, check=True).stdout.decode().strip()
+    return subprocess.run(["git", "-C", where, *words], env=GIT, input=input, capture_output=True,
+                          check=True).stdout.decode().strip()
 
 
 class Repo:
@@ -51,9 +54,12 @@ class Repo:
 
     def tree(self, *lines):
         """A commit of a tree that git itself would not make: lines of (mode, name, object)."""
-        raw = b"".join(b"%s %s\0%s" % (mode.encode(), name.encode(), bytes.fromhex(oid)) for mode, name, oid in lines)
-        tree = git(self.path, "hash-object", "-t", "tree", "-w", "--stdin", "--literally", input=raw)
-        git(self.path, "update-ref", "refs/heads/evil", git(self.path, "commit-tree", "-m", "evil", tree))
+        raw = b"".join(b"%s %s\0%s" % (mode.encode(), name.encode(), bytes.fromhex(oid))
+                       for mode, name, oid in lines)
+        tree = git(self.path, "hash-object", "-t", "tree", "-w", "--stdin", "--literally",
+                   input=raw)
+        git(self.path, "update-ref", "refs/heads/evil",
+            git(self.path, "commit-tree", "-m", "evil", tree))
         return "evil"
 
     def blob(self, text):
@@ -114,16 +120,19 @@ def staged(droste, code, *flags, **options):
 
 def text_of(droste, url, ref=None, *flags, **options):
     more = ("--repo-ref", ref) if ref else ()
-    return staged(droste, "SUBMIT(text=read_file('README.md'))", "--repo-url", url, *more, *flags, **options)
+    return staged(droste, "SUBMIT(text=read_file('README.md'))", "--repo-url", url, *more, *flags,
+                  **options)
 
 
 def packs(place):
     """Those of all caches."""
-    return [os.path.join(at, name) for at, _, names in os.walk(os.path.join(place, "cache")) for name in names if name.endswith(".pack")]
+    return [os.path.join(at, name) for at, _, names in os.walk(os.path.join(place, "cache"))
+            for name in names if name.endswith(".pack")]
 
 
 def left(place):
-    return [name for name in os.listdir(os.path.join(place, "volumes")) if name.startswith(".session-")]
+    return [name for name in os.listdir(os.path.join(place, "volumes"))
+            if name.startswith(".session-")]
 
 
 # ---- what is there ----
@@ -139,7 +148,8 @@ SUBMIT(cwd=os.getcwd(), repo=REPO_PATH, root=WORKSPACE_ROOT, env=os.environ["REP
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_the_files_of_a_commit_are_in_the_workspace(any_user, repo, level):
-    """At every isolation, for root as for others and whatever the umask is; and the guest may write there."""
+    """At every isolation, for root as for others and whatever the umask is; and the guest may write
+    there."""
     if any_user.prefix:     # git looks at who owns a repository
         subprocess.run(["chown", "-R", "%d:%d" % (NOBODY, NOBODY), repo.path], check=True)
     mask = os.umask(0o077)
@@ -153,13 +163,15 @@ def test_the_files_of_a_commit_are_in_the_workspace(any_user, repo, level):
     assert (got["text"], got["through"], got["link"]) == ("# second\n", "# second\n", "README.md")
     assert got["ran"] == "ran\n" and got["size"] == 0 and got["mode"] == "0o644"
     assert got["deep"] == [got["repo"] + "/src/deep/code.py"]
-    assert got["written"] == got["repo"] + "/notes/a.txt" and got["read"] == "mine" and "notes/a.txt" in got["all"]
+    assert got["written"] == got["repo"] + "/notes/a.txt" and got[
+        "read"] == "mine" and "notes/a.txt" in got["all"]
     assert got["out"].startswith("[error: invalid workspace path")
     assert len(result["repo"]["commit"]) == 40 and result["repo"]["url"] == repo.url
 
 
-def test_the_workspace_goes_with_its_session_and_is_nobody_elses(own, repo, place):
-    """Two at once have their own; what one writes is neither in the other nor in a later one, nor in the cache."""
+def test_the_workspace_is_private_and_ends_with_its_session(own, repo, place):
+    """Two at once have their own; what one writes is neither in the other nor in a later one, nor
+    in the cache."""
     code = "open('README.md', 'w').write('mine'); open('new', 'w'); import os, time; open('/data/%s', 'w')\n" \
            "while len([n for n in os.listdir('/data') if n in 'ab']) < 2: time.sleep(0.01)\nSUBMIT(names=os.listdir('.'), text=read_file('README.md'))"
     own("volume", "create", "v")
@@ -175,17 +187,23 @@ def test_the_workspace_goes_with_its_session_and_is_nobody_elses(own, repo, plac
 def test_with_daytonas_layout_they_have_its_names(own, repo):
     """On request, and the workspace is at /workspace too."""
     code = "import os; SUBMIT(cwd=os.getcwd(), w=workspace_write('b', 'y'), too=open('/workspace/project/b').read(), m=MEMORY_ROOT)"
-    got = staged(own, code, "--repo-url", repo.url, "--volume-name", "v", "--layout", "daytona")["submit"]
-    assert got == {"cwd": "/home/daytona/workspace/project", "w": "/home/daytona/workspace/project/b", "too": "y",
+    got = staged(own, code, "--repo-url", repo.url, "--volume-name", "v", "--layout",
+                 "daytona")["submit"]
+    assert got == {"cwd": "/home/daytona/workspace/project",
+                   "w": "/home/daytona/workspace/project/b", "too": "y",
                    "m": "/home/daytona/memory"}
 
 
 def test_the_workspace_and_the_volume_have_their_own_names(own, repo):
     """Droste's."""
-    got = staged(own, "import os; SUBMIT(memory=MEMORY_ROOT, env=os.environ['MEMORY_ROOT'], saved=save_to_volume('a', 'x'), w=workspace_write('b', 'y'))",
+    got = staged(own,
+                 "import os; SUBMIT(memory=MEMORY_ROOT, env=os.environ['MEMORY_ROOT'], "
+                 "saved=save_to_volume('a', 'x'), w=workspace_write('b', 'y'))",
                  "--repo-url", repo.url, "--volume-name", "v")["submit"]
-    assert got == {"memory": "/data", "env": "/data", "saved": "/data/a", "w": "/workspace/project/b"}
-    kept = staged(own, "import os; SUBMIT(a=load_from_volume('a'), b=workspace_read('b'))", "--volume-name", "v")["submit"]
+    assert got == {"memory": "/data", "env": "/data", "saved": "/data/a",
+                   "w": "/workspace/project/b"}
+    kept = staged(own, "import os; SUBMIT(a=load_from_volume('a'), b=workspace_read('b'))",
+                  "--volume-name", "v")["submit"]
     assert kept["a"] == "x" and kept["b"].startswith("[error: file not found")
 
 
@@ -197,8 +215,10 @@ def test_without_staging_nothing_of_it_is_there(own):
 
 def test_rules_let_cells_write_to_the_workspace_and_to_the_temporary_directory(own, repo):
     code = "open('mine', 'w').write('x'); open(%s, 'w').write('y'); SUBMIT(text=open('README.md').read())"
-    assert staged(own, code % "'/tmp/a'", "--repo-url", repo.url, "--rules", "yes")["submit"]["text"] == "# second\n"
-    assert own.cell(code % "'/dev/shm/a'", "--repo-url", repo.url, "--rules", "yes")["error"]["type"] == "PermissionError"
+    assert staged(own, code % "'/tmp/a'", "--repo-url", repo.url, "--rules",
+                  "yes")["submit"]["text"] == "# second\n"
+    assert own.cell(code % "'/dev/shm/a'", "--repo-url", repo.url, "--rules",
+                    "yes")["error"]["type"] == "PermissionError"
 
 
 # ---- which commit ----
@@ -209,7 +229,8 @@ def test_branches_and_tags_are_found(own, repo, ref):
     git(repo.path, "tag", "topic/one", "main")
     result = text_of(own, repo.url, ref)
     assert result["submit"]["text"] == "# first\n"
-    assert result["repo"] == {"url": repo.url, "ref": ref, "commit": git(repo.path, "rev-parse", "v1^{commit}")}
+    assert result["repo"] == {"url": repo.url, "ref": ref,
+                              "commit": git(repo.path, "rev-parse", "v1^{commit}")}
 
 
 @pytest.mark.parametrize("digits", [40, 12, 7])
@@ -225,16 +246,19 @@ def test_a_branch_is_looked_for_each_time_and_a_cached_commit_never(own, repo, p
     third = repo.commit(README_md="# third\n")
     assert text_of(own, repo.url, "main")["submit"]["text"] == "# third\n"
     cache = os.path.dirname(os.path.dirname(packs(place)[0]))
-    assert git(os.path.dirname(cache), "rev-list", "--all").split() in ([second, third], [third, second])
+    assert git(os.path.dirname(cache), "rev-list",
+               "--all").split() in ([second, third], [third, second])
     shutil.rmtree(repo.path)
     for commit in (second, third):
         assert text_of(own, repo.url, commit)["repo"]["commit"] == commit
-    refused(own("exec", "-c", "1", "--repo-url", repo.url, "--repo-ref", "main"), 2, "there is no git repository")
+    refused(own("exec", "-c", "1", "--repo-url", repo.url, "--repo-ref", "main"), 2,
+            "there is no git repository")
 
 
-def test_a_run_records_its_commit_and_the_model_is_told(own, repo, replay):
+def test_a_run_records_its_commit_and_the_prompt_names_it(own, repo, replay):
     """A run that is resumed gets the same commit, wherever the branch is by then."""
-    result = own("run", "--question", "q", "--json", "--model", replay(repl("SUBMIT(read_file('README.md'))")), "--repo-url", repo.url)
+    result = own("run", "--question", "q", "--json", "--model",
+                 replay(repl("SUBMIT(read_file('README.md'))")), "--repo-url", repo.url)
     assert result.json["answer"] == "# second\n" and result.json["repo"]["commit"] == repo.head
     (run,) = own.lines("run")
     assert run["limits"]["repo"] == {"url": repo.url, "ref": None, "commit": repo.head}
@@ -244,7 +268,8 @@ def test_a_run_records_its_commit_and_the_model_is_told(own, repo, replay):
 
 
 def test_the_next_question_of_a_conversation_finds_its_files(own, repo, replay):
-    """The session is gone over again on the commit of then, and nothing is fetched from the branch of now."""
+    """The session is gone over again on the commit of then, and nothing is fetched from the branch
+    of now."""
     turn = repl("open('kept', 'w').write('1')\nSUBMIT('a')")
     first = own("run", "--question", "q", "--json", "--model", replay(turn), "--repo-url", repo.url)
     repo.commit(README_md="# third\n")
@@ -254,17 +279,24 @@ def test_the_next_question_of_a_conversation_finds_its_files(own, repo, replay):
 
 
 def test_children_of_a_run_have_their_parents_files(own, repo, replay):
-    """What a child writes its parent sees; and the current directory of both is the repository's."""
-    child = {"content": repl("open('of-child', 'w').write('c')\nSUBMIT(read_file('of-root') + read_file('README.md'))"), "depth": 1}
+    """What a child writes its parent sees; and the current directory of both is the
+    repository's."""
+    child = {"content":
+             repl(
+        "open('of-child', 'w').write('c')\nSUBMIT(read_file('of-root') + read_file('README.md'))"),
+             "depth": 1}
     result = own("run", "--question", "q", "--json", "--repo-url", repo.url, "--model",
-                 replay(repl("open('of-root', 'w').write('r ')\nSUBMIT([rlm_query('q'), read_file('of-child')])"), child))
+                 replay(
+        repl("open('of-root', 'w').write('r ')\nSUBMIT([rlm_query('q'), read_file('of-child')])"),
+        child))
     assert result.json["answer"] == ["r # second\n", "c"], result
 
 
-def test_a_sandbox_that_takes_the_place_of_a_dead_one_finds_the_files(own, repo, replay):
+def test_a_replacement_sandbox_has_the_staged_files(own, repo, replay):
     """Variables are gone, and what was written is not."""
     result = own("run", "--question", "q", "--json", "--repo-url", repo.url, "--model",
-                 replay(repl("open('kept', 'w').write('k')\nimport os; os._exit(3)"), repl("SUBMIT(read_file('kept'))")))
+                 replay(repl("open('kept', 'w').write('k')\nimport os; os._exit(3)"),
+                        repl("SUBMIT(read_file('kept'))")))
     assert result.json["answer"] == "k", result
 
 
@@ -274,9 +306,11 @@ def test_tasks_of_a_batch_have_repositories_of_their_own(own, repo, replay, plac
     other.commit(README_md="# other\n")
     with open(os.path.join(own.home, "tasks.jsonl"), "w") as f:
         for url, ref in ((repo.url, "v1"), (other.url, "main"), (repo.url, "main")):
-            f.write(json.dumps({"question": url + ref, "settings": {"repo-url": url, "repo-ref": ref}}) + "\n")
+            f.write(json.dumps({"question": url + ref,
+                                "settings": {"repo-url": url, "repo-ref": ref}}) + "\n")
     line = {"content": repl("open('mine', 'x')\nSUBMIT(read_file('README.md'))"), "repeat": True}
-    result = own("batch", "tasks.jsonl", "--out", "results.jsonl", "--model", replay(line), "--concurrency", "3")
+    result = own("batch", "tasks.jsonl", "--out", "results.jsonl", "--model", replay(line),
+                 "--concurrency", "3")
     assert result.status == 0, result
     with open(os.path.join(own.home, "results.jsonl")) as f:
         answers = sorted(json.loads(text)["answer"] for text in f if "answer" in text)
@@ -286,7 +320,8 @@ def test_tasks_of_a_batch_have_repositories_of_their_own(own, repo, replay, plac
 # ---- paths of this machine ----
 
 def test_context_paths_are_copies(own, place):
-    """Files and directories, under their last names; links in them are not followed, and the originals stay."""
+    """Files and directories, under their last names; links in them are not followed, and the
+    originals stay."""
     source = os.path.join(place, "notes")
     os.makedirs(source + "/deep")
     for name in ("a.txt", "deep/b.txt"):
@@ -300,7 +335,8 @@ SUBMIT(paths=CONTEXT_PATHS, cwd=os.getcwd(), a=read_file(one + "/a.txt"), b=read
        link=os.path.lexists(one + "/link"))"""
     got = staged(own, code, "--context-path", source, "--context-path", source + "/a.txt")["submit"]
     base = "/workspace"
-    assert got == {"paths": [base + "/context/notes", base + "/context/a.txt"], "cwd": base, "a": "a.txt!",
+    assert got == {"paths": [base + "/context/notes", base + "/context/a.txt"], "cwd": base,
+                   "a": "a.txt!",
                    "b": "deep/b.txt", "two": "a.txt", "link": False}
     assert open(source + "/a.txt").read() == "a.txt"
 
@@ -309,16 +345,20 @@ def test_context_paths_that_cannot_be_staged_are_refused(own, place):
     os.mkfifo(place + "/pipe")
     for name in ("x", "y"):
         os.makedirs(os.path.join(place, name, "same"))
-    for path, why in ((place + "/none", "No such file"), (place + "/pipe", "is a pipe: give a regular file or a directory"), ("/", "all of this machine")):
+    for path, why in ((place + "/none", "No such file"),
+                      (place + "/pipe", "is a pipe: give a regular file or a directory"),
+                      ("/", "all of this machine")):
         refused(own("exec", "-c", "1", "--context-path", path), 2, why)
-    refused(own("exec", "-c", "1", "--context-path", place + "/x/same", "--context-path", place + "/y/same"), 2, "same last name")
+    refused(own("exec", "-c", "1", "--context-path", place + "/x/same", "--context-path",
+                place + "/y/same"), 2, "same last name")
     assert not left(place)
 
 
 # ---- strangers ----
 
 def test_nothing_of_the_repository_runs_on_the_host(own, repo, place):
-    """Hooks, filters and a fsmonitor are there and would leave a mark; with git's own checkout they do."""
+    """Hooks, filters and a fsmonitor are there and would leave a mark; with git's own checkout they
+    do."""
     mark = os.path.join(place, "mark")
     script = "#!/bin/sh\ntouch %s\ncat\n" % mark
     for hook in ("post-checkout", "post-merge", "reference-transaction", "fsmonitor-watchman"):
@@ -328,18 +368,22 @@ def test_nothing_of_the_repository_runs_on_the_host(own, repo, place):
     repo.commit()
     config = os.path.join(place, "gitconfig")
     with open(config, "w") as f:
-        f.write("[filter \"evil\"]\nsmudge = %s/evil.sh\nrequired = true\n[core]\nfsmonitor = %s/evil.sh\nhooksPath = %s/.git/hooks\n"
-                % (repo.path, repo.path, repo.path))
+        f.write(
+            "[filter \"evil\"]\nsmudge = %s/evil.sh\nrequired = true\n[core]\nfsmonitor = "
+            "%s/evil.sh\nhooksPath = %s/.git/hooks\n"
+            % (repo.path, repo.path, repo.path))
     os.makedirs(own.home, exist_ok=True)
     shutil.copy(config, os.path.join(own.home, ".gitconfig"))
     if os.path.exists(mark):
         os.unlink(mark)
-    hostile = {"GIT_CONFIG_GLOBAL": config, "GIT_TEMPLATE_DIR": repo.path + "/.git", "GIT_SSH_COMMAND": repo.path + "/evil.sh",
+    hostile = {"GIT_CONFIG_GLOBAL": config, "GIT_TEMPLATE_DIR": repo.path + "/.git",
+               "GIT_SSH_COMMAND": repo.path + "/evil.sh",
                "GIT_DIR": repo.path + "/.git", "GIT_EXTERNAL_DIFF": repo.path + "/evil.sh"}
     assert text_of(own, repo.url, env=hostile)["submit"]["text"] == "# second\n"
     assert not os.path.exists(mark)
     clone = {**GIT, "GIT_CONFIG_GLOBAL": config}
-    subprocess.run(["git", "clone", "-q", repo.url, os.path.join(place, "clone")], env=clone, check=True, capture_output=True)
+    subprocess.run(["git", "clone", "-q", repo.url, os.path.join(place, "clone")], env=clone,
+                   check=True, capture_output=True)
     assert os.path.exists(mark), "the trap does not work"
 
 
@@ -348,7 +392,8 @@ def test_a_submodule_is_an_empty_directory(own, repo, place):
     other.commit(secret_txt="x")
     git(repo.path, "-c", "protocol.file.allow=always", "submodule", "add", "-q", other.url, "sub")
     repo.commit()
-    assert staged(own, "SUBMIT(sub=list_files('sub'), text=read_file('.gitmodules'))", "--repo-url", repo.url)["submit"]["sub"] == []
+    assert staged(own, "SUBMIT(sub=list_files('sub'), text=read_file('.gitmodules'))", "--repo-url",
+                  repo.url)["submit"]["sub"] == []
 
 
 @pytest.mark.parametrize("name", ["..", ".", ".git", ".GIT"])
@@ -358,27 +403,34 @@ def test_names_that_no_file_may_have_are_refused(own, repo, place, name):
     repo.tree(("100644", name, blob))
     inner = git(repo.path, "rev-parse", "evil^{tree}")
     for outer in (name, "fine"):
-        repo.tree(("40000", outer, inner if outer == "fine" else git(repo.path, "rev-parse", "v1:src")))
-        refused(own("exec", "-c", "1", "--repo-url", repo.url, "--repo-ref", "evil"), 1, "no file may have this name")
+        repo.tree(("40000", outer, inner if outer == "fine"
+                   else git(repo.path, "rev-parse", "v1:src")))
+        refused(own("exec", "-c", "1", "--repo-url", repo.url, "--repo-ref", "evil"), 1,
+                "this name is not allowed")
     repo.tree(("100644", name + "x", blob))
-    got = staged(own, "SUBMIT(text=read_file(%r))" % (name + "x"), "--repo-url", repo.url, "--repo-ref", "evil")
+    got = staged(own, "SUBMIT(text=read_file(%r))" % (name + "x"), "--repo-url", repo.url,
+                 "--repo-ref", "evil")
     assert got["submit"]["text"] == "evil\n"
     assert not left(place)
 
 
 def test_a_link_and_a_directory_of_one_name_write_nowhere_else(own, repo, place):
-    """The link comes first; what is below the directory would be written through it. Nor are there two files of one name."""
+    """The link comes first; what is below the directory would be written through it. Nor are there
+    two files of one name."""
     outside = os.path.join(place, "outside")
     os.mkdir(outside)
     repo.tree(("100644", "owned", repo.blob("evil\n")))
     inner = git(repo.path, "rev-parse", "evil^{tree}")
     repo.tree(("120000", "d", repo.blob(outside)), ("40000", "d", inner))
-    refused(own("exec", "-c", "1", "--repo-url", repo.url, "--repo-ref", "evil"), 1, "something else has the same name")
+    refused(own("exec", "-c", "1", "--repo-url", repo.url, "--repo-ref", "evil"), 1,
+            "another file has the same name")
     assert os.listdir(outside) == []
     repo.tree(("100644", "d", repo.blob("one")), ("100644", "d", repo.blob("two")))
-    refused(own("exec", "-c", "1", "--repo-url", repo.url, "--repo-ref", "evil"), 1, "something else has the same name")
+    refused(own("exec", "-c", "1", "--repo-url", repo.url, "--repo-ref", "evil"), 1,
+            "another file has the same name")
     repo.tree(("40000", "d", inner), ("120000", "e", repo.blob(outside)))
-    assert staged(own, "SUBMIT(text=read_file('d/owned'))", "--repo-url", repo.url, "--repo-ref", "evil")["submit"]["text"] == "evil\n"
+    assert staged(own, "SUBMIT(text=read_file('d/owned'))", "--repo-url", repo.url, "--repo-ref",
+                  "evil")["submit"]["text"] == "evil\n"
 
 
 def test_a_link_that_leads_outside_leads_to_the_sandboxs_own(own, repo, place):
@@ -387,9 +439,12 @@ def test_a_link_that_leads_outside_leads_to_the_sandboxs_own(own, repo, place):
     with open(secret, "w") as f:
         f.write("canary")
     repo.tree(("120000", "out", repo.blob(secret)), ("120000", "passwd", repo.blob("/etc/passwd")))
-    got = staged(own, "import os; SUBMIT(out=os.path.exists('out'), link=os.readlink('out'), passwd=open('passwd').read())",
+    got = staged(own,
+                 "import os; SUBMIT(out=os.path.exists('out'), link=os.readlink('out'), "
+                 "passwd=open('passwd').read())",
                  "--repo-url", repo.url, "--repo-ref", "evil")["submit"]
-    for target, why in (("x" * 4096, "its link is too long"), ("a\0b", "its link leads nowhere")):
+    for target, why in (("x" * 4096, "the target of the link is too long"),
+                        ("a\0b", "the link has no target")):
         repo.tree(("120000", "out", repo.blob(target)))
         refused(own("exec", "-c", "1", "--repo-url", repo.url, "--repo-ref", "evil"), 1, why)
     assert got["out"] is False and got["link"] == secret and "guest:x:1000" in got["passwd"]
@@ -399,15 +454,18 @@ def test_odd_names_are_written_as_they_are(own, repo):
     blob = repo.blob("x")
     names = ["-rf", "a b", "new\nline", "'\"`$(touch x)", "\u00e4", "C:\\x"]
     repo.tree(*sorted(("100644", name, blob) for name in names))
-    got = staged(own, "import os; SUBMIT(names=sorted(os.listdir('.')))", "--repo-url", repo.url, "--repo-ref", "evil")
+    got = staged(own, "import os; SUBMIT(names=sorted(os.listdir('.')))", "--repo-url", repo.url,
+                 "--repo-ref", "evil")
     assert got["submit"]["names"] == sorted(names)
 
 
 # ---- what is refused ----
 
 @pytest.mark.parametrize("url", [
-    "ext::sh -c touch% /tmp/x", "http://127.0.0.1/x", "git://127.0.0.1/x", "fd::1", "file://relative/x", "/abs/path", "-u", "--upload-pack=x",
-    "ssh://-oProxyCommand=x/y", "https://user:secret@127.0.0.1/x", "https:///x", "https://h/a b", "https://h/\x01", "user@host:path"])
+    "ext::sh -c touch% /tmp/x", "http://127.0.0.1/x", "git://127.0.0.1/x", "fd::1",
+    "file://relative/x", "/abs/path", "-u", "--upload-pack=x",
+    "ssh://-oProxyCommand=x/y", "https://user:secret@127.0.0.1/x", "https:///x", "https://h/a b",
+    "https://h/\x01", "user@host:path"])
 def test_urls_that_are_refused(own, url, place):
     """Before git is started, and before anything is made. The twins are all the other tests."""
     result = own("exec", "-c", "1", "--repo-url", url)
@@ -415,7 +473,8 @@ def test_urls_that_are_refused(own, url, place):
     assert "secret@" not in result.err and not os.listdir(os.path.join(place, "cache"))
 
 
-@pytest.mark.parametrize("ref", ["-x", "--upload-pack=touch", "a..b", "a b", "HEAD~1", "main^", "a:b", "@{1}", "x.lock", "/x", "x/", "*", "a\\b", "@"])
+@pytest.mark.parametrize("ref", ["-x", "--upload-pack=touch", "a..b", "a b", "HEAD~1", "main^",
+                                 "a:b", "@{1}", "x.lock", "/x", "x/", "*", "a\\b", "@"])
 def test_refs_that_are_refused(own, repo, ref):
     refused(own("exec", "-c", "1", "--repo-url", repo.url, "--repo-ref=" + ref), 2, "repo-ref")
 
@@ -439,35 +498,47 @@ def test_each_failure_says_what_to_do(own, repo, place):
 
 
 def test_what_is_too_large_is_refused(own, repo, place):
-    """By what git would keep, by size and by number; a size that holds it is the twin. The cache is whole afterwards."""
+    """By what git would keep, by size and by number; a size that holds it is the twin. The cache is
+    whole afterwards."""
     repo.write("random", os.urandom(600000).hex())
     repo.write("big", "".join(map(str, range(300000))))
     for i in range(60):
         repo.write("many/%d" % i)
     repo.commit()
-    refused(own("exec", "-c", "1", "--repo-url", repo.url, "--workspace-size", "1M"), 2, "--workspace-size, or name a whole commit id")
-    refused(own("exec", "-c", "1", "--repo-url", repo.url, "--workspace-size", "2M"), 2, "larger than a workspace may be")
-    refused(own("exec", "-c", "1", "--repo-url", repo.url, "--workspace-files", "40"), 2, "--workspace-files")
-    assert text_of(own, repo.url, None, "--workspace-size", "4M", "--workspace-files", "100")["status"] == "submitted"
+    refused(own("exec", "-c", "1", "--repo-url", repo.url, "--workspace-size", "1M"), 2,
+            "--workspace-size, or name a whole commit id")
+    refused(own("exec", "-c", "1", "--repo-url", repo.url, "--workspace-size", "2M"), 2,
+            "larger than the workspace may be")
+    refused(own("exec", "-c", "1", "--repo-url", repo.url, "--workspace-files", "40"), 2,
+            "--workspace-files")
+    assert text_of(own, repo.url, None, "--workspace-size", "4M", "--workspace-files",
+                   "100")["status"] == "submitted"
     with open(place + "/paths", "w") as f:
         f.write("x" * 100000)
-    refused(own("exec", "-c", "1", "--context-path", place + "/paths", "--workspace-size", "64K"), 2, "--workspace-size")
+    refused(own("exec", "-c", "1", "--context-path", place + "/paths", "--workspace-size", "64K"),
+            2, "--workspace-size")
     assert not left(place)
 
 
-@pytest.mark.parametrize("limit, value, code", [("size", "8M", "f = open('fill', 'wb')\nwhile True: f.write(bytes(1 << 20))"),
-                                                ("files", "50", "import time\nfor i in range(99): open('f%d' % i, 'w')\ntime.sleep(30)")])
+@pytest.mark.parametrize("limit, value, code",
+                         [("size", "8M",
+                           "f = open('fill', 'wb')\nwhile True: f.write(bytes(1 << 20))"),
+                          (
+    "files", "50", "import time\nfor i in range(99): open('f%d' % i, 'w')\ntime.sleep(30)")])
 def test_a_guest_that_fills_its_workspace_is_ended(own, repo, place, limit, value, code):
     """By its own limits, also beside a volume, which has others."""
-    result = own.cell(code, "--repo-url", repo.url, "--workspace-" + limit, value, "--volume-name", "v")
-    assert result["killed"] == "workspace " + limit and result["resources"]["limits"]["workspace-" + limit]["by"] == "host", result
+    result = own.cell(code, "--repo-url", repo.url, "--workspace-" + limit, value, "--volume-name",
+                      "v")
+    assert result["killed"] == "workspace " + limit and result["resources"]["limits"][
+        "workspace-" + limit]["by"] == "host", result
     assert not left(place)
 
 
 def test_a_full_disk_is_said(own, repo, place):
     root = os.path.join(place, "small")
     os.mkdir(root)
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", root], capture_output=True)
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", root],
+                             capture_output=True)
     if mounted.returncode != 0:
         pytest.skip("no file system can be mounted here")
     try:
@@ -512,27 +583,32 @@ def ends(pid):
     wait_until(lambda: (process_stat(pid) or "X")[0] in "ZX", what="the end of git")
 
 
-def test_a_host_that_does_not_answer_is_given_up(slow, repo, place):
-    refused(slow("exec", "-c", "1", "--repo-url", repo.url, "--repo-timeout", "1"), 3, "--repo-timeout")
+def test_a_host_that_does_not_answer_times_out(slow, repo, place):
+    refused(slow("exec", "-c", "1", "--repo-url", repo.url, "--repo-timeout", "1"), 3,
+            "--repo-timeout")
     assert not left(place)
     open(place + "/go", "w").close()
     assert text_of(slow, repo.url)["status"] == "submitted"
 
 
 def test_an_interrupt_ends_staging(slow, repo, place, replay):
-    process = slow.start("run", "--question", "q", "--model", replay(repl("SUBMIT(1)")), "--repo-url", repo.url)
+    process = slow.start("run", "--question", "q", "--model", replay(repl("SUBMIT(1)")),
+                         "--repo-url", repo.url)
     asked = waits(place)
     process.send_signal(signal.SIGINT)
     result = finish(process)
     ends(asked)
-    assert result.status == 130 and "interrupted while the repository was staged" in result.err and not left(place)
+    assert (result.status == 130 and "interrupted while the repository was staged" in result.err
+            and not left(place))
 
 
 def test_other_tasks_of_a_batch_end_while_one_is_staged(slow, repo, place, replay):
-    """They are runs of one process and one loop, and the repository's host says nothing all the while; an interrupt puts
-    aside the task that waits for it, with no line and nothing left, and the batch goes on with it."""
+    """They are runs of one process and one loop, and the repository's host says nothing all the
+    while; an interrupt puts aside the task that waits for it, with no line and nothing left, and
+    the batch goes on with it."""
     with open(os.path.join(slow.home, "tasks.jsonl"), "w") as f:
-        f.write(json.dumps({"id": "waits", "question": "q", "settings": {"repo-url": repo.url}}) + "\n")
+        f.write(json.dumps({"id": "waits", "question": "q", "settings": {"repo-url": repo.url}})
+                + "\n")
         for i in range(4):
             f.write(json.dumps({"id": "t%d" % i, "question": "q"}) + "\n")
     words = ("batch", "tasks.jsonl", "--out", "results.jsonl", "--concurrency", "2", "--model",
@@ -543,7 +619,8 @@ def test_other_tasks_of_a_batch_end_while_one_is_staged(slow, repo, place, repla
     def lines():
         with open(os.path.join(slow.home, "results.jsonl")) as f:
             return [json.loads(line)["id"] for line in f if '"answer"' in line]
-    wait_until(lambda: os.path.exists(os.path.join(slow.home, "results.jsonl")) and len(lines()) == 4, what="the others' results")
+    wait_until(lambda: os.path.exists(os.path.join(slow.home, "results.jsonl"))
+               and len(lines()) == 4, what="the others' results")
     assert process_stat(asked) and left(place)
     process.send_signal(signal.SIGINT)
     finish(process)
@@ -565,7 +642,8 @@ def test_a_git_that_is_killed_is_an_error_and_leaves_nothing(slow, repo, place):
 
 
 def test_a_host_that_is_killed_leaves_a_cache_that_is_whole_or_made_anew(slow, repo, place):
-    """It is killed in the middle of a fetch; git dies with it, and what it has begun is not taken for the whole."""
+    """It is killed in the middle of a fetch; git dies with it, and what it has begun is not taken
+    for the whole."""
     commit = repo.head
     process = slow.start("exec", "-c", "1", "--repo-url", repo.url, "--repo-ref", commit)
     asked = waits(place)
@@ -575,7 +653,8 @@ def test_a_host_that_is_killed_leaves_a_cache_that_is_whole_or_made_anew(slow, r
     process.kill()
     finish(process)
     ends(asked)
-    for lock in ("shallow.lock", "refs/droste/%s.lock" % commit):   # as a git that was killed leaves them
+    # as a git that was killed leaves them
+    for lock in ("shallow.lock", "refs/droste/%s.lock" % commit):
         os.makedirs(os.path.dirname(os.path.join(cache, "git", lock)), exist_ok=True)
         open(os.path.join(cache, "git", lock), "w").close()
     open(place + "/go", "w").close()
@@ -595,13 +674,16 @@ def test_a_host_that_is_killed_while_it_writes_files_leaves_nothing_for_long(own
         process.kill()
         finish(process)
     assert left(place)
-    got = staged(own, "SUBMIT(count=len(list_files('many')))", "--repo-url", repo.url, "--repo-ref", commit)
+    got = staged(own, "SUBMIT(count=len(list_files('many')))", "--repo-url", repo.url, "--repo-ref",
+                 commit)
     assert got["submit"]["count"] == 3000 and not left(place)
 
 
 def test_a_workspace_in_use_is_not_swept(own, repo, place):
     """The twin of the one above: another session begins while one is at work."""
-    process = own.start("exec", "-c", "import os, time\nwhile not os.path.exists('/data/go'): time.sleep(0.02)\nSUBMIT(text=read_file('README.md'))",
+    process = own.start("exec", "-c",
+                        "import os, time\nwhile not os.path.exists('/data/go'): "
+                        "time.sleep(0.02)\nSUBMIT(text=read_file('README.md'))",
                         "--repo-url", repo.url, "--volume-name", "v", "--json")
     wait_until(lambda: left(place), what="a workspace")
     text_of(own, repo.url)
@@ -622,7 +704,8 @@ def test_many_sessions_at_once_fetch_once(slow, repo, place):
     (cache,) = os.listdir(os.path.join(place, "cache/droste/repos"))
     with open(os.path.join(place, "cache/droste/repos", cache, "lock")) as lock:
         fcntl.flock(lock, fcntl.LOCK_SH)    # they may look, and not fetch
-        processes = [slow.start("exec", "-c", "SUBMIT(text=read_file('README.md'))", "--repo-url", repo.url, "--repo-ref", repo.head, "--json")
+        processes = [slow.start("exec", "-c", "SUBMIT(text=read_file('README.md'))", "--repo-url",
+                                repo.url, "--repo-ref", repo.head, "--json")
                      for _ in range(5)]
         wait_until(lambda: asked("rev-parse") == looked + 5, what="the looks")
     for process in processes:
@@ -644,8 +727,8 @@ def test_a_damaged_cache_is_made_anew(own, repo, place):
 
 
 def test_a_cache_that_lacks_a_file_is_made_anew(own, repo, place):
-    """All but one object is there: the session says so, and the next one has all files. Where a fetch was killed
-    that is not even tried."""
+    """All but one object is there: the session says so, and the next one has all files. Where a
+    fetch was killed that is not even tried."""
     commit = text_of(own, repo.url)["repo"]["commit"]
 
     def lose_a_file():
@@ -654,7 +737,8 @@ def test_a_cache_that_lacks_a_file_is_made_anew(own, repo, place):
         with open(pack, "rb") as f:
             packed = f.read()
         os.unlink(pack)
-        subprocess.run(["git", "--git-dir", cache, "unpack-objects", "-q"], env=GIT, input=packed, check=True)
+        subprocess.run(["git", "--git-dir", cache, "unpack-objects", "-q"], env=GIT, input=packed,
+                       check=True)
         blob = git(repo.path, "rev-parse", "HEAD:README.md")
         os.unlink(os.path.join(cache, "objects", blob[:2], blob[2:]))
         return os.path.dirname(cache)
@@ -662,23 +746,27 @@ def test_a_cache_that_lacks_a_file_is_made_anew(own, repo, place):
     open(os.path.join(lose_a_file(), "busy"), "w").close()
     assert text_of(own, repo.url, commit)["submit"]["text"] == "# second\n"
     lose_a_file()
-    refused(own("exec", "-c", "1", "--repo-url", repo.url, "--repo-ref", commit), 1, "fetched anew the next time")
+    refused(own("exec", "-c", "1", "--repo-url", repo.url, "--repo-ref", commit), 1,
+            "the next attempt fetches it again")
     assert text_of(own, repo.url, commit)["submit"]["text"] == "# second\n"
 
 
 # ---- the smoke test ----
 
-PHASES = ["config", "sandbox_create", "repo_clone", "driver_start", "exec_step_1", "exec_step_2", "cleanup"]
+PHASES = ["config", "sandbox_create", "repo_clone", "driver_start", "exec_step_1", "exec_step_2",
+          "cleanup"]
 
 
 def test_daytona_smoke_tests_nothing_else(own, repo):
-    """Without a key it fails in its first phase, wherever the machine's own sandboxes are; another environment is refused by name
-    (tests/clouds and tests/seeds run it on a fake of Daytona)."""
+    """Without a key it fails in its first phase, wherever the machine's own sandboxes are; another
+    environment is refused by name (tests/clouds and tests/seeds run it on a fake of Daytona)."""
     report = json.loads(own("daytona-smoke", "--repo", repo.url).err)
-    assert report["environment"] == "daytona" and "DAYTONA_API_KEY" in report["error_message"], report
+    assert report["environment"] == "daytona" and "DAYTONA_API_KEY" in report[
+        "error_message"], report
     for flags, more in ((["--env", "local"], {}), ([], {"env": {"DROSTE_ENVIRONMENT": "local"}})):
         result = own("daytona-smoke", "--repo", repo.url, *flags, **more)
-        assert result.status == 1 and "daytona-smoke is a test of daytona" in json.loads(result.err)["error_message"]
+        assert result.status == 1 and "daytona-smoke is a test of daytona" in json.loads(
+            result.err)["error_message"]
 
 
 def test_a_smoke_test_that_passes(own, repo):
@@ -687,9 +775,12 @@ def test_a_smoke_test_that_passes(own, repo):
     report = json.loads(result.out)
     assert list(report["phase_timings_ms"]) == PHASES
     assert all(isinstance(ms, int) and ms >= 0 for ms in report.pop("phase_timings_ms").values())
-    assert report == {"repo": repo.url, "ref": "v1", "commit": git(repo.path, "rev-parse", "v1"), "environment": "local", "sandbox_id": None,
-                      "workspace_path": "/workspace/project", "persisted_state_value": 5, "driver_started": True,
-                      "finalization_mode": "SUBMIT", "termination_phase": "completed", "error_category": None, "error_message": None}
+    assert report == {"repo": repo.url, "ref": "v1", "commit": git(repo.path, "rev-parse", "v1"),
+                      "environment": "local", "sandbox_id": None,
+                      "workspace_path": "/workspace/project", "persisted_state_value": 5,
+                      "driver_started": True,
+                      "finalization_mode": "SUBMIT", "termination_phase": "completed",
+                      "error_category": None, "error_message": None}
 
 
 def test_a_smoke_test_that_fails_says_in_which_phase(own, repo, place):
@@ -700,9 +791,12 @@ def test_a_smoke_test_that_fails_says_in_which_phase(own, repo, place):
     blank.commit(README_md=" \n")
     for flags, phase, category, why in (
             (("--repo", "http://h/x"), "config", "config_error", "must begin with https://"),
-            (("--repo", repo.url, "--env", "nowhere"), "config", "config_error", "environment 'nowhere'"),
-            (("--repo", repo.url, "--ref", "none"), "repo_clone", "sandbox_create_clone_error", "'none'"),
-            (("--repo", repo.url, "--python", "/bin/true"), "sandbox_create", "sandbox_create_clone_error", ""),
+            (("--repo", repo.url, "--env", "nowhere"), "config", "config_error",
+             "environment 'nowhere'"),
+            (("--repo", repo.url, "--ref", "none"), "repo_clone", "sandbox_create_clone_error",
+             "'none'"),
+            (("--repo", repo.url, "--python", "/bin/true"), "sandbox_create",
+             "sandbox_create_clone_error", ""),
             (("--repo", other.url), "exec_step_1", "driver_execution_error", "README.md"),
             (("--repo", blank.url), "exec_step_1", "driver_execution_error", "README.md is empty")):
         result = own("smoke", *flags)
@@ -711,24 +805,28 @@ def test_a_smoke_test_that_fails_says_in_which_phase(own, repo, place):
         assert (report["termination_phase"], report["error_category"]) == (phase, category), report
         assert why in report["error_message"] and report["finalization_mode"] is None
     plain = json.loads(own("smoke").out)
-    assert (plain["termination_phase"], plain["repo"], plain["workspace_path"]) == ("completed", None, None)
+    assert (plain["termination_phase"], plain["repo"],
+            plain["workspace_path"]) == ("completed", None, None)
     assert not left(place)
 
 
 def test_run_basic_is_run_with_the_limits_of_then(own, replay):
-    """Here in a local sandbox, as it is told to; unless it is told so, it is a run on Modal (tests/seeds)."""
-    result = own("run-basic", "--question", "Calculate factorial of 20", "--volume-name", "my-data", "--full-output", "--model",
+    """Here in a local sandbox, as it is told to; unless it is told so, it is a run on Modal
+    (tests/seeds)."""
+    result = own("run-basic", "--question", "Calculate factorial of 20", "--volume-name", "my-data",
+                 "--full-output", "--model",
                  replay(repl("import math; SUBMIT(math.factorial(20))")), "--env", "local")
     assert result.status == 0 and result.json["answer"] == 2432902008176640000
     (run,) = own.lines("run")
-    assert (run["limits"]["max_iterations"], run["limits"]["max_llm_calls"], run["limits"]["seconds"]) == (15, 30, 600)
+    assert (run["limits"]["max_iterations"], run["limits"]["max_llm_calls"],
+            run["limits"]["seconds"]) == (15, 30, 600)
     flags = ["--question", "?", "--full-output", "--model", replay(repl("SUBMIT(5)"))]
     assert own("run-basic", *flags, env={"DROSTE_ENVIRONMENT": "local"}).json["answer"] == 5
     nowhere = {"DROSTE_MODAL_PYTHON": "/nowhere/python3"}
     assert "bridge for modal: /nowhere" in str(own("run-basic", *flags, env=nowhere))
 
 
-def test_a_refusal_names_the_setting_that_was_given(own):
+def test_a_refusal_names_the_setting(own):
     """on-close and sandbox are one thing that an environment may lack: the refusal has both."""
     refused(own("exec", "--on-close", "stop", "-c", "1"), 4, "--on-close")
     refused(own("exec", "--sandbox", "x", "-c", "1"), 4, "--sandbox")
@@ -745,7 +843,8 @@ sys.exit(status)
 
 
 def test_gits_memory_is_bounded(own, repo, tmp_path):
-    """A pack of some hundred KiB can hold a file of many hundred MiB: it is staged all the same, piece by piece."""
+    """A pack of some hundred KiB can hold a file of many hundred MiB: it is staged all the same,
+    piece by piece."""
     size = 400 << 20
     with open(os.path.join(repo.path, "large"), "wb") as f:
         f.truncate(size)
@@ -753,6 +852,7 @@ def test_gits_memory_is_bounded(own, repo, tmp_path):
     os.unlink(os.path.join(repo.path, "large"))
     git(repo.path, "gc", "-q")
     own.prefix = [sys.executable, "-c", MEASURED, str(tmp_path / "peak")]
-    result = own.cell("import os\nSUBMIT(os.path.getsize('large'))", "--repo-url", repo.url, "--workspace-size", "1G", timeout=120)
+    result = own.cell("import os\nSUBMIT(os.path.getsize('large'))", "--repo-url", repo.url,
+                      "--workspace-size", "1G", timeout=120)
     assert result["submit"] == {"output": size}
     assert int((tmp_path / "peak").read_text()) < 250 << 10

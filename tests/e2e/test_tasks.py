@@ -1,7 +1,8 @@
-"""The generators of examples/tasks: what they expect is what their contexts say, read by somebody else.
+"""The generators of examples/tasks: what they expect is what their contexts say, read by somebody
+else.
 
-Each task is solved in a sandbox by code that knows the question and the context only, written here without a look
-at how the answer was made; `droste batch` runs and grades it.
+Each task is solved in a sandbox by code that knows the question and the context only, written here
+without a look at how the answer was made; `droste batch` runs and grades it.
 """
 import json
 import os
@@ -55,7 +56,8 @@ SOLVERS = {"needle": NEEDLE, "oolong": OOLONG, "multihop": MULTIHOP}
 
 
 def generate(name, out, *flags):
-    subprocess.run([PYTHON, "-B", os.path.join(ROOT, "examples", "tasks", name + ".py"), "--out", str(out), *flags],
+    subprocess.run([PYTHON, "-B", os.path.join(ROOT, "examples", "tasks", name + ".py"), "--out",
+                    str(out), *flags],
                    check=True, stdout=subprocess.DEVNULL)
     with open(os.path.join(str(out), "tasks.jsonl")) as f:
         return [json.loads(line) for line in f]
@@ -63,13 +65,16 @@ def generate(name, out, *flags):
 
 @pytest.mark.parametrize("name", SOLVERS)
 def test_what_is_expected_is_what_the_context_says(droste, tmp_path, name):
-    """All are solved by reading; and one that is changed in the context is not what was expected any more."""
+    """All are solved by reading; and one that is changed in the context is not what was expected
+    any more."""
     tasks = generate(name, tmp_path / "made", "--count", "20", "--size", "20000", "--seed", "5")
     assert len(tasks) == 20 and len({task["question"] for task in tasks}) > 5
     model = write_replay(tmp_path / "model", *[
-        {"content": repl("question = %r\n%s" % (task["question"], SOLVERS[name])), "contains": task["question"],
+        {"content": repl("question = %r\n%s" % (task["question"], SOLVERS[name])),
+         "contains": task["question"],
          "repeat": True} for task in tasks])
-    r = droste("batch", tmp_path / "made" / "tasks.jsonl", "--out", "results.jsonl", "--model", model, "--json")
+    r = droste("batch", tmp_path / "made" / "tasks.jsonl", "--out", "results.jsonl", "--model",
+               model, "--json")
     assert r.status == 0 and (r.json["graded"], r.json["passed"]) == (20, 20), r
     for task in tasks:
         size = os.path.getsize(tmp_path / "made" / task["context"])
@@ -80,8 +85,10 @@ def test_what_is_expected_is_what_the_context_says(droste, tmp_path, name):
 def test_a_wrong_answer_does_not_pass(droste, tmp_path, name):
     """What the generated tasks expect is no text that anything passes for."""
     generate(name, tmp_path / "made", "--count", "4", "--size", "5000")
-    model = write_replay(tmp_path / "model", {"content": repl("SUBMIT(answer='nobody knows -1')"), "repeat": True})
-    r = droste("batch", tmp_path / "made" / "tasks.jsonl", "--out", "results.jsonl", "--model", model, "--json")
+    model = write_replay(tmp_path / "model",
+                         {"content": repl("SUBMIT(answer='nobody knows -1')"), "repeat": True})
+    r = droste("batch", tmp_path / "made" / "tasks.jsonl", "--out", "results.jsonl", "--model",
+               model, "--json")
     assert r.status == 0 and (r.json["graded"], r.json["passed"]) == (4, 0), r
 
 
@@ -89,8 +96,10 @@ def test_a_wrong_answer_does_not_pass(droste, tmp_path, name):
 def test_the_same_seed_makes_the_same_files(tmp_path, name):
     """And another one others, of another answer."""
     flags = ["--count", "3", "--size", "3000", "--seed"]
-    made = [generate(name, tmp_path / str(i), *flags, seed) for i, seed in enumerate(["7", "7", "8"])]
-    text = [[(tmp_path / str(i) / task["context"]).read_bytes() for task in made[i]] for i in range(3)]
+    made = [generate(name, tmp_path / str(i), *flags, seed)
+            for i, seed in enumerate(["7", "7", "8"])]
+    text = [[(tmp_path / str(i) / task["context"]).read_bytes() for task in made[i]]
+            for i in range(3)]
     assert made[0] == made[1] and text[0] == text[1]
     assert made[0] != made[2] and text[0] != text[2]
 

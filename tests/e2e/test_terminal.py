@@ -1,4 +1,5 @@
-"""What people see: progress and its colours, whole messages, input that would be lost, and how to leave."""
+"""What people see: progress and its colours, whole messages, input that would be lost, and how to
+leave."""
 import http.server
 import json
 import threading
@@ -6,7 +7,7 @@ import threading
 import pytest
 
 from harness import refused, repl, write_replay
-from droste_cli import Terminal
+from droste_cli import plain, Terminal
 
 FAILS = repl("def inner():\n    raise KeyError('the cause')\ninner()")
 
@@ -22,7 +23,8 @@ def show(tmp_path, *turns, **env):
 # ---- progress ----
 
 def test_a_failing_turn_shows_its_exception(tmp_path):
-    """The last lines of the traceback, under the code that raised; a turn that went well has none."""
+    """The last lines of the traceback, under the code that raised; a turn that went well has
+    none."""
     said = show(tmp_path, FAILS, repl("SUBMIT(1)"))
     at = said.index("turn 2 of")
     assert "KeyError: 'the cause'" in said[:at] and "in inner" in said[:at] and "error" in said[:at]
@@ -38,29 +40,35 @@ def test_of_a_long_traceback_the_end_is_shown(tmp_path):
 
 
 @pytest.mark.parametrize("env, paints, moves", [
-    ({}, True, True), ({"NO_COLOR": "1"}, False, True), ({"NO_COLOR": ""}, True, True), ({"TERM": "dumb"}, False, False)])
+    ({}, True, True), ({"NO_COLOR": "1"}, False, True), ({"NO_COLOR": ""}, True, True),
+    ({"TERM": "dumb"}, False, False)])
 def test_colours_are_left_out_where_they_are_not_wanted(tmp_path, env, paints, moves):
-    """NO_COLOR takes the colours away, TERM=dumb also the line that is rewritten in place; the words stay."""
+    """NO_COLOR takes the colours away, TERM=dumb also the line that is rewritten in place; the
+    words stay."""
     said = show(tmp_path, repl("print('out')\nSUBMIT(1)"), **env)
     assert ("\x1b[1m" in said) == paints and ("\x1b[K" in said) == moves, said
-    assert "turn 1 of" in said and "| out" in said and "answered after 1 turn, 1 call," in said
+    for words in ("turn 1 of", "> print('out')", "| out", "answered after 1 turn, 1 call,"):
+        assert words in plain(said)
     assert paints or moves or "\x1b" not in said
 
 
 # ---- messages ----
 
-LONG = "The organization 'example' has no quota: " + " ".join("reason%d" % i for i in range(120)) + ". Ask billing."
+LONG = "The organization 'example' has no quota: " + " ".join(
+    "reason%d" % i for i in range(120)) + ". Ask billing."
 
 
 @pytest.fixture
 def refuses():
-    """refuses(message): the flags of a run whose provider answers every request with this message."""
+    """refuses(message): the flags of a run whose provider answers every request with this
+    message."""
     servers = []
 
     def start(message):
         class Refuses(http.server.BaseHTTPRequestHandler):
             def do_POST(self):
-                body = json.dumps({"error": {"message": message, "type": "invalid_request_error"}}).encode()
+                body = json.dumps({"error": {"message": message,
+                                             "type": "invalid_request_error"}}).encode()
                 self.send_response(400)
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
@@ -70,7 +78,8 @@ def refuses():
                 pass
         servers.append(http.server.HTTPServer(("127.0.0.1", 0), Refuses))
         threading.Thread(target=servers[-1].serve_forever, daemon=True).start()
-        return ["run", "--question", "q", "--model", "m", "--base-url", "http://127.0.0.1:%d/v1" % servers[-1].server_port]
+        return ["run", "--question", "q", "--model", "m", "--base-url",
+                "http://127.0.0.1:%d/v1" % servers[-1].server_port]
 
     yield start
     for server in servers:
@@ -87,7 +96,8 @@ def test_a_message_of_a_provider_is_whole(droste, refuses):
 
 
 def test_a_message_that_is_cut_says_so(droste, refuses):
-    """What is longer than any message should be ends with an ellipsis, on the screen and in the record."""
+    """What is longer than any message should be ends with an ellipsis, on the screen and in the
+    record."""
     complaint = droste(*refuses(5 * LONG)).complaint
     assert LONG in complaint and 5 * LONG not in complaint and complaint.endswith("…")
     assert droste.record.run["error"].endswith("…")
@@ -97,10 +107,21 @@ def test_a_message_of_a_program_that_is_cut_says_so(droste, tmp_path):
     """The same of a model that is a program."""
     program = tmp_path / "model.py"
     program.write_text("#!/usr/bin/python3\nimport json, sys\nfor line in sys.stdin:\n"
-                       "    print(json.dumps({'id': json.loads(line)['id'], 'error': 'long ' * 1000}), flush=True)\n")
+                       "    print(json.dumps({'id': json.loads(line)['id'], 'error': 'long ' * "
+                       "1000}), flush=True)\n")
     program.chmod(0o755)
     complaint = droste("run", "--question", "q", "--model", "exec:%s" % program).complaint
     assert "long long" in complaint and complaint.endswith("…")
+
+
+@pytest.mark.parametrize("words, best", [
+    (["exce"], "exec"), (["runs", "sohw", "x"], "show"), (["volume", "craete", "v"], "create"), (["env", "shwo"], "show")])
+def test_a_mistyped_word_gets_a_suggestion(droste, words, best):
+    """Commands and their verbs; what resembles none of them gets the list."""
+    result = droste(*words)
+    assert result.status == 2 and "did you mean %s?" % best in result.err
+    result = droste("runs", "elephant")
+    assert result.status == 2 and "expected one of: ls, show, " in result.err
 
 
 # ---- standard input ----
@@ -109,7 +130,8 @@ ANSWERS = repl("SUBMIT(len(context))")
 
 
 def test_input_that_nothing_reads_is_a_mistake(droste, replay, tmp_path):
-    """A pipe or a file on standard input without --context -: nothing is asked, and the message says what to do."""
+    """A pipe or a file on standard input without --context -: nothing is asked, and the message
+    says what to do."""
     (tmp_path / "text").write_text("some text\n")
     for options in ({"input": "some text\n"}, {"stdin": open(tmp_path / "text")}):
         result = droste("run", "--question", "q", "--model", replay(ANSWERS), **options)
@@ -120,7 +142,8 @@ def test_input_that_nothing_reads_is_a_mistake(droste, replay, tmp_path):
 
 def test_input_that_is_asked_for_is_read(droste, replay):
     """The twin: with --context - it is the context."""
-    result = droste("run", "--question", "q", "--model", replay(ANSWERS), "--context", "-", input="some text\n")
+    result = droste("run", "--question", "q", "--model", replay(ANSWERS), "--context", "-",
+                    input="some text\n")
     assert (result.status, result.out) == (0, "10\n")
 
 
@@ -134,13 +157,17 @@ def test_no_input_is_no_mistake(droste, replay, options):
 def test_input_beside_a_context_is_noted(droste, replay, tmp_path):
     """`while read` loops are fine: the run goes on with the context that was given."""
     (tmp_path / "c.txt").write_text("abc")
-    result = droste("run", "--question", "q", "--model", replay(ANSWERS), "--context", tmp_path / "c.txt", input="more\n")
-    assert (result.status, result.out) == (0, "3\n") and "standard input is not read" in result.complaint
+    result = droste("run", "--question", "q", "--model", replay(ANSWERS), "--context",
+                    tmp_path / "c.txt", input="more\n")
+    assert (result.status,
+            result.out) == (0, "3\n") and "standard input is not read" in result.complaint
 
 
 def test_an_empty_pipe_is_not_paid_for(droste, replay):
-    """--context - with nothing in it: the command before the pipe has failed, and no model is asked."""
-    result = droste("run", "--question", "q", "--model", replay(ANSWERS), "--context", "-", input="")
+    """--context - with nothing in it: the command before the pipe has failed, and no model is
+    asked."""
+    result = droste("run", "--question", "q", "--model", replay(ANSWERS), "--context", "-",
+                    input="")
     refused(result, 2, "standard input is empty")
 
 
@@ -154,7 +181,8 @@ def test_leaving_a_chat_costs_nothing(droste, tmp_path, word):
     assert (result.status, result.out) == (0, "1\n") and len(droste.record.runs) == 1
 
 
-@pytest.mark.parametrize("cell, status", [("exit()", 0), ("import sys; sys.exit(3)", 3), ("raise SystemExit('bye')", 1)])
+@pytest.mark.parametrize("cell, status", [("exit()", 0), ("import sys; sys.exit(3)", 3),
+                                          ("raise SystemExit('bye')", 1)])
 def test_exit_leaves_a_repl(tmp_path, cell, status):
     """exit() and sys.exit() end it with their status, on a terminal and from a pipe."""
     with Terminal(tmp_path, "repl") as t:

@@ -28,13 +28,17 @@ def place(tmp_path):
     return tmp_path
 
 
-@pytest.mark.parametrize("command, expected", [pytest.param(*found, id=found[0][:50]) for found in CONSOLE.findall(text())])
+@pytest.mark.parametrize("command, expected", [pytest.param(*found, id=found[0][:50])
+                                               for found in CONSOLE.findall(text())])
 def test_a_command_prints_what_the_page_shows(place, command, expected):
     """Standard output and error together, word for word."""
-    env = {"PATH": "%s:/usr/bin:/bin" % (place / "bin"), "HOME": str(place), "LANG": "C.UTF-8", "DROSTE_PYTHON": PYTHON,
-           "PYTHONPATH": os.path.join(ROOT, "python"), "DROSTE_LIBRARY": os.path.join(BUILD, "libdroste.so")}
+    env = {"PATH": "%s:/usr/bin:/bin" % (place / "bin"), "HOME": str(place), "LANG": "C.UTF-8",
+           "DROSTE_PYTHON": PYTHON,
+           "PYTHONPATH": os.path.join(ROOT, "python"),
+           "DROSTE_LIBRARY": os.path.join(BUILD, "libdroste.so")}
     done = subprocess.run(["sh", "-c", command], cwd=place, env=env, text=True, timeout=60,
-                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT)
     assert done.stdout == expected
 
 

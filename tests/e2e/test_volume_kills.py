@@ -1,4 +1,5 @@
-"""kill -9 at any instant of what writes to a volume: what had finished is there, the rest is whole or absent.
+"""kill -9 at any instant of what writes to a volume: what had finished is there, the rest is whole
+or absent.
 
 DROSTE_VOLUME_KILLS=500 for as many; by default some of each kind.
 """
@@ -18,8 +19,8 @@ BIG = 3 << 20
 
 
 class Life:
-    """A volume and what must be in it. The model of it changes where a command has surely succeeded, and has two
-    states where a command was killed."""
+    """A volume and what must be in it. The model of it changes where a command has surely
+    succeeded, and has two states where a command was killed."""
 
     def __init__(self, droste, random_state):
         self.droste, self.random, self.round = droste, random_state, 0
@@ -41,7 +42,8 @@ class Life:
             for name in names:
                 path = os.path.join(directory, name)
                 with open(path, "rb") as f:
-                    found[os.path.relpath(path, os.path.join(self.place, below))] = hashlib.sha256(f.read()).hexdigest()
+                    found[os.path.relpath(path, os.path.join(self.place, below))] = hashlib.sha256(
+                        f.read()).hexdigest()
         return found
 
     def begin(self, *words, **options):
@@ -110,11 +112,13 @@ def put_tree(life):
     source, name = write_tree(life, b"round %d " % life.round), "d%d" % life.round
     done = life.begin("volume", "put", "v", source, name)
     there = {p for p in life.digest("data") if p.startswith(name + "/")}
-    assert len(there) == FILES or (not done and not os.path.exists(os.path.join(life.place, "data", name)))
+    assert len(there) == FILES or (not done
+                                   and not os.path.exists(os.path.join(life.place, "data", name)))
     if there:
         done = life.begin("volume", "rm", "v", name)
         left = os.path.join(life.place, "data", name)
-        assert not os.path.exists(left) or (not done and len([p for p in life.digest("data") if p.startswith(name + "/")]) == FILES)
+        assert not os.path.exists(left) or (
+            not done and len([p for p in life.digest("data") if p.startswith(name + "/")]) == FILES)
         life.droste("volume", "rm", "v", name)
 
 
@@ -136,7 +140,8 @@ def restore(life):
     """The data of before or those of the snapshot, whole."""
     kept = life.digest("data")
     assert life.droste("volume", "snapshot", "v", "r%d" % life.round).status == 0
-    life.droste("volume", "put", "v", write_tree(life, b"since %d " % life.round), "since%d" % life.round)
+    life.droste("volume", "put", "v", write_tree(life, b"since %d " % life.round),
+                "since%d" % life.round)
     now = life.digest("data")
     done = life.begin("volume", "restore", "v", "r%d" % life.round)
     became = life.digest("data")
@@ -156,8 +161,10 @@ for i in range(200):
 
 
 def session(life):
-    """What a session said that it had written is there, and what it saved is one of its texts, whole."""
-    process = life.droste.start("exec", "-c", SESSION % {"round": life.round}, "--volume-name", "v", "--isolation", "full")
+    """What a session said that it had written is there, and what it saved is one of its texts,
+    whole."""
+    process = life.droste.start("exec", "-c", SESSION % {"round": life.round}, "--volume-name", "v",
+                                "--isolation", "full")
     wanted = life.random.randrange(20)
     said = -1
     for line in process.stdout:
@@ -193,9 +200,11 @@ def make_and_remove(life):
         assert life.droste("volume", "put", name, write_tree(life, b"x"), "t").status == 0
         done = life.begin("volume", "rm", name)
         left = os.path.isdir(os.path.join(root, name))
-        assert not left or (not done and life.droste("volume", "get", name, "t/f0", "-").out == "x" * 1000)
+        assert not left or (not done and life.droste("volume", "get", name, "t/f0", "-").out
+                            == "x" * 1000)
         life.droste("volume", "rm", name)
-    assert life.droste("volume", "create", "z").status == 0 and life.droste("volume", "rm", "z").status == 0
+    assert life.droste("volume", "create",
+                       "z").status == 0 and life.droste("volume", "rm", "z").status == 0
     assert not [n for n in os.listdir(root) if n.startswith((".new", ".gone"))]
 
 

@@ -1,18 +1,22 @@
-"""A bucket that is mounted as Daytona mounts one (`mount-s3 --allow-delete --allow-overwrite`), by FUSE's own protocol on
-/dev/fuse: what that program refuses is refused by the kernel here, to every program in a sandbox.
+"""A bucket that is mounted as Daytona mounts one (`mount-s3 --allow-delete --allow-overwrite`), by
+FUSE's own protocol on /dev/fuse: what that program refuses is refused by the kernel here, to every
+program in a sandbox.
 
-    python3 bucket.py DIRECTORY MOUNTPOINT      serves DIRECTORY at MOUNTPOINT; says "+" once it does
+    python3 bucket.py DIRECTORY MOUNTPOINT serves DIRECTORY at MOUNTPOINT; says "+" once it does
 
 From Mountpoint's document of its semantics:
 
-- A file is written once, from its beginning to its end, in order. What is written is an object, whole, when its writer
-  closes it; before that it cannot be read. A write anywhere else than at its end is EINVAL.
-- A file that exists can be written anew (O_TRUNC), not changed, and not while it is written by another.
-- There is no rename, no link of either kind, no mode, owner, size or attribute to be set, and no device or pipe.
-- A descriptor's close completes the upload, unless nothing is written yet or another process closes its copy; then the last
-  close does. fsync completes it too; nothing can be written after it.
-- A directory is a common beginning of names. A new one is this mount's own until a file is in it, and one whose last file is
-  removed is gone.
+- A file is written once, from its beginning to its end, in order. What is written is an object,
+  whole, when its writer closes it; before that it cannot be read. A write anywhere else than at its
+  end is EINVAL.
+- A file that exists can be written anew (O_TRUNC), not changed, and not while it is written by
+  another.
+- There is no rename, no link of either kind, no mode, owner, size or attribute to be set, and no
+  device or pipe.
+- A descriptor's close completes the upload, unless nothing is written yet or another process closes
+  its copy; then the last close does. fsync completes it too; nothing can be written after it.
+- A directory is a common beginning of names. A new one is this mount's own until a file is in it,
+  and one whose last file is removed is gone.
 
 What stands here of the bucket itself is a directory with its objects.
 """
@@ -26,7 +30,8 @@ import sys
 ENTRY, ATTR = struct.Struct("<QQQQII"), struct.Struct("<6Q10I")
 HEAD = struct.Struct("<IIQQIIII")
 MAX_WRITE = 1 << 17
-REFUSED = {6: errno.ENOSYS, 5: errno.EINVAL, 8: errno.EINVAL, 12: errno.ENOSYS, 13: errno.ENOSYS, 21: errno.ENOTSUP, 22: errno.ENOTSUP, 23: errno.ENOTSUP,
+REFUSED = {6: errno.ENOSYS, 5: errno.EINVAL, 8: errno.EINVAL, 12: errno.ENOSYS, 13: errno.ENOSYS,
+           21: errno.ENOTSUP, 22: errno.ENOTSUP, 23: errno.ENOTSUP,
            24: errno.ENOTSUP, 43: errno.ENOTSUP, 45: errno.ENOSYS}
 SETS_MORE_THAN_TIMES = 1 | 2 | 4 | 8        # mode, uid, gid, size
 ATOMIC_O_TRUNC = 1 << 3
@@ -53,8 +58,10 @@ class Upload:
     """A file that is being written."""
 
     def __init__(self, bucket, path, pid):
-        self.bucket, self.path, self.pid, self.size, self.done = bucket, path, process_of(pid), 0, False
-        self.place = os.path.join(bucket.uploads, str(len(os.listdir(bucket.uploads))) + "-%x" % id(self))
+        self.bucket, self.path, self.pid, self.size, self.done = bucket, path, process_of(
+            pid), 0, False
+        self.place = os.path.join(bucket.uploads,
+                                  str(len(os.listdir(bucket.uploads))) + "-%x" % id(self))
         self.fd = os.open(self.place, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
 
     def write(self, offset, data):
@@ -106,14 +113,17 @@ class Bucket:
 
     def attributes(self, path):
         if path in self.writing:
-            mode, size, when = stat.S_IFREG | 0o666, self.writing[path].size, os.stat(self.writing[path].place).st_mtime_ns
+            mode, size, when = stat.S_IFREG | 0o666, self.writing[path].size, os.stat(
+                self.writing[path].place).st_mtime_ns
         elif path in self.local and not os.path.isdir(self.place(path)):
             mode, size, when = stat.S_IFDIR | 0o777, 0, os.stat(self.directory).st_mtime_ns
         else:
             s = os.lstat(self.place(path))
-            mode, size, when = (stat.S_IFDIR | 0o777, 0, s.st_mtime_ns) if stat.S_ISDIR(s.st_mode) else (stat.S_IFREG | 0o666, s.st_size, s.st_mtime_ns)
+            mode, size, when = ((stat.S_IFDIR | 0o777, 0, s.st_mtime_ns) if stat.S_ISDIR(s.st_mode)
+                                else (stat.S_IFREG | 0o666, s.st_size, s.st_mtime_ns))
         seconds, rest = divmod(when, 10**9)
-        return ATTR.pack(self.node(path), size, (size + 511) // 512, seconds, seconds, seconds, rest, rest, rest, mode,
+        return ATTR.pack(self.node(path), size, (size + 511) // 512, seconds, seconds, seconds,
+                         rest, rest, rest, mode,
                          2 if stat.S_ISDIR(mode) else 1, 0, 0, 0, 4096, 0)
 
     def entry(self, path):
@@ -128,7 +138,8 @@ class Bucket:
 
     def init(self, node, data, pid):
         major, minor, readahead = struct.unpack_from("<III", data)
-        return struct.pack("<IIIIHHIIHHI32x", 7, 31, readahead, ATOMIC_O_TRUNC, 12, 9, MAX_WRITE, 1, 0, 0, 0)[:64]
+        return struct.pack("<IIIIHHIIHHI32x", 7, 31, readahead, ATOMIC_O_TRUNC, 12, 9, MAX_WRITE, 1,
+                           0, 0, 0)[:64]
 
     def lookup(self, node, data, pid):
         path = self.below(node, data)
@@ -143,7 +154,8 @@ class Bucket:
         return struct.pack("<QII", 0, 0, 0) + self.attributes(path)
 
     def setattr(self, node, data, pid):
-        if struct.unpack_from("<I", data)[0] & SETS_MORE_THAN_TIMES or self.paths[node] not in self.writing:
+        if (struct.unpack_from("<I", data)[0] & SETS_MORE_THAN_TIMES
+            or self.paths[node] not in self.writing):
             refuse(errno.ENOTSUP)
         return self.getattr(node, data, pid)
 
@@ -189,7 +201,8 @@ class Bucket:
             refuse(errno.EPERM)
         if not self.exists(path):
             refuse(errno.ENOENT)
-        if flags & os.O_ACCMODE == os.O_RDONLY or (flags & os.O_ACCMODE == os.O_RDWR and not flags & (os.O_TRUNC | os.O_APPEND)):
+        if (flags & os.O_ACCMODE == os.O_RDONLY
+            or (flags & os.O_ACCMODE == os.O_RDWR and not flags & (os.O_TRUNC | os.O_APPEND))):
             return self.handle(os.open(self.place(path), os.O_RDONLY))
         if not flags & os.O_TRUNC:
             refuse(errno.EPERM)
@@ -212,7 +225,8 @@ class Bucket:
 
     def flush(self, node, data, pid):
         what = self.handles[struct.unpack_from("<Q", data)[0]]
-        # Neither a child's copy of a descriptor ends it, nor a shell's that has moved its own and written nothing yet.
+        # Neither a child's copy of a descriptor ends it, nor a shell's that has moved its own and
+        # written nothing yet.
         if isinstance(what, Upload) and what.size and what.pid == process_of(pid):
             what.complete()
 
@@ -230,11 +244,13 @@ class Bucket:
 
     def names(self, path):
         found = set(os.listdir(self.place(path))) if os.path.isdir(self.place(path)) else set()
-        return sorted(found | {os.path.basename(p) for p in [*self.local, *self.writing] if os.path.dirname(p) == path})
+        return sorted(found | {os.path.basename(p) for p in [*self.local, *self.writing]
+                               if os.path.dirname(p) == path})
 
     def opendir(self, node, data, pid):
         path = self.paths[node]
-        names = [(name, self.node(os.path.join(path, name)), self.is_directory(os.path.join(path, name))) for name in self.names(path)]
+        names = [(name, self.node(os.path.join(path, name)),
+                  self.is_directory(os.path.join(path, name))) for name in self.names(path)]
         return self.handle([(".", node, True), ("..", 1, True)] + names)
 
     def is_directory(self, path):
@@ -245,7 +261,8 @@ class Bucket:
         out = b""
         for at, (name, inode, directory) in enumerate(self.handles[number][offset:], offset + 1):
             raw = os.fsencode(name)
-            one = struct.pack("<QQII", inode, at, len(raw), stat.S_IFDIR >> 12 if directory else stat.S_IFREG >> 12) + raw
+            one = struct.pack("<QQII", inode, at, len(raw),
+                              stat.S_IFDIR >> 12 if directory else stat.S_IFREG >> 12) + raw
             one += b"\0" * (-len(one) % 8)
             if len(out) + len(one) > size:
                 break
@@ -256,13 +273,16 @@ class Bucket:
         del self.handles[struct.unpack_from("<Q", data)[0]]
 
     def statfs(self, node, data, pid):
-        return struct.pack("<5Q4I24x", 1 << 40, 1 << 40, 1 << 40, 1 << 30, 1 << 30, 4096, 255, 4096, 0)
+        return struct.pack("<5Q4I24x", 1 << 40, 1 << 40, 1 << 40, 1 << 30, 1 << 30, 4096, 255, 4096,
+                           0)
 
     def nothing(self, node, data, pid):
         return b""
 
-    METHODS = {1: lookup, 3: getattr, 4: setattr, 9: mkdir, 10: unlink, 11: rmdir, 14: open, 15: read, 16: write, 17: statfs, 18: release,
-               20: fsync, 25: flush, 26: init, 27: opendir, 28: readdir, 29: releasedir, 30: nothing, 34: nothing, 35: create}
+    METHODS = {1: lookup, 3: getattr, 4: setattr, 9: mkdir, 10: unlink, 11: rmdir, 14: open,
+               15: read, 16: write, 17: statfs, 18: release,
+               20: fsync, 25: flush, 26: init, 27: opendir, 28: readdir, 29: releasedir,
+               30: nothing, 34: nothing, 35: create}
     UNANSWERED = {2, 36, 42}        # forget, interrupt
 
     def answer(self, raw):
@@ -294,7 +314,8 @@ def possible():
 def own_mounts():
     """From now on this process's mounts are its own, and end with it."""
     libc = ctypes.CDLL(None, use_errno=True)
-    if libc.unshare(0x20000) or libc.mount(b"none", b"/", None, 1 << 18 | 1 << 14, None):      # CLONE_NEWNS; MS_PRIVATE | MS_REC
+    # CLONE_NEWNS; MS_PRIVATE | MS_REC
+    if libc.unshare(0x20000) or libc.mount(b"none", b"/", None, 1 << 18 | 1 << 14, None):
         e = ctypes.get_errno()
         raise OSError(e, os.strerror(e))
 
@@ -302,7 +323,8 @@ def own_mounts():
 def mount(fd, target):
     libc = ctypes.CDLL(None, use_errno=True)
     options = b"fd=%d,rootmode=40000,user_id=0,group_id=0,allow_other,default_permissions" % fd
-    if libc.mount(b"mountpoint-s3", os.fsencode(target), b"fuse", 2 | 4, options):      # no suid, no devices
+    # no suid, no devices
+    if libc.mount(b"mountpoint-s3", os.fsencode(target), b"fuse", 2 | 4, options):
         e = ctypes.get_errno()
         raise OSError(e, os.strerror(e), target)
 

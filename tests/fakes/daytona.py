@@ -1,27 +1,34 @@
-"""A Daytona that runs on this machine: the API, the toolbox of each sandbox, and terminals with real shells in them.
+"""A Daytona that runs on this machine: the API, the toolbox of each sandbox, and terminals with
+real shells in them.
 
     python3 tests/fakes/daytona.py [--port N] [--certificate FILE --key FILE]
 
 says its address on a line, and runs until its standard input ends. All is gone with it.
 
-A sandbox is a space of processes and mounts of its own (daytona_sandbox.py): its directory is /home/daytona, a volume is a
-bucket's mount (bucket.py), which is bound into it, and with networkBlockAll it has no network. That needs root; without
-/dev/fuse a volume is a plain directory, and the state says so.
+A sandbox is a space of processes and mounts of its own (daytona_sandbox.py): its directory is
+/home/daytona, a volume is a bucket's mount (bucket.py), which is bound into it, and with
+networkBlockAll it has no network. That needs root; without /dev/fuse a volume is a plain directory,
+and the state says so.
 
-Which routes are whose: tests/clouds/sdk_daytona.py drives all that the vendor's own SDK uses, from 0.226 on, and so
-keeps them what they are: /sandbox, /sandbox/{id}[/start|/stop|/ttl/N|/autostop/N], /volumes, /process/execute,
-/process/pty (list, look, resize, delete), /process/pty/create-connect and …/{id}/connect with its subprotocol, /files. Older
-SDKs and our client make a terminal with POST /process/pty, and connect without a subprotocol: then its end is told by the
-close frame alone. What a reader cannot see from an SDK is from the open source of v0.190: a message of more than 64 KiB closes
-with 1009, a client that does not read with 1008, and what is said while nobody is attached is lost.
+Which routes are whose: tests/clouds/sdk_daytona.py drives all that the vendor's own SDK uses, from
+0.226 on, and so keeps them what they are: /sandbox, /sandbox/{id}[/start|/stop|/ttl/N|/autostop/N],
+/volumes, /process/execute, /process/pty (list, look, resize, delete), /process/pty/create-connect
+and …/{id}/connect with its subprotocol, /files. Older SDKs and our client make a terminal with POST
+/process/pty, and connect without a subprotocol: then its end is told by the close frame alone. What
+a reader cannot see from an SDK is from the open source of v0.190: a message of more than 64 KiB
+closes with 1009, a client that does not read with 1008, and what is said while nobody is attached
+is lost.
 
 Faults come by POST /_fake/…, which no service has:
 
-    fail     {"method", "path" (a regular expression), "status", "times", "retry_after", "how": "before"|"after"|"drop"}
-             answers so, before or after the work was done, or ends the connection after it without an answer
-    cuts     [{"out": N} | {"in": N} | {"frames": N, "part": 0..1}, …]: one for each terminal's connection that comes
+    fail     {"method", "path" (a regular expression), "status", "times", "retry_after", "how":
+             "before"|"after"|"drop"} answers so, before or after the work was done, or ends the
+             connection after it without an answer
+    cuts     [{"out": N} | {"in": N} | {"frames": N, "part": 0..1}, …]: one for each terminal's
+             connection that comes
     cut      all connections of terminals, now
-    sandbox  {"id", "do": "stop"|"kill"|"destroy"|"error"|"pty"}: as idleness, the machine, an administrator would
+    sandbox  {"id", "do": "stop"|"kill"|"destroy"|"error"|"pty"}: as idleness, the machine, an
+             administrator would
     delay    {"states": seconds}: how long each state of a start lasts
     minute   {"seconds": N}: how long a minute of autoStopInterval and ttlMinutes lasts
     shell    {"shell": PATH}: of sandboxes that start from now on
@@ -59,7 +66,8 @@ USUAL = "daytona-small"
 PAGE = 2
 STATE_SECONDS, MINUTE_SECONDS = 0.05, 60
 IDLE_MINUTES = 15       # where autoStopInterval is not given; 0 is never
-INTERVALS = {"autostop": "autoStopInterval", "autoarchive": "autoArchiveInterval", "autodelete": "autoDeleteInterval",
+INTERVALS = {"autostop": "autoStopInterval", "autoarchive": "autoArchiveInterval",
+             "autodelete": "autoDeleteInterval",
              "ttl": "ttlMinutes"}
 
 
@@ -68,7 +76,8 @@ reached_at = contextvars.ContextVar("reached_at", default="")
 
 
 def now():
-    return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="milliseconds").replace(
+        "+00:00", "Z")
 
 
 class Refused(Exception):
@@ -79,7 +88,8 @@ class Refused(Exception):
         self.status, self.message, self.error, self.headers = status, message, error, headers or {}
 
     def answer(self, path):
-        words = {400: "Bad Request", 401: "Unauthorized", 403: "Forbidden", 404: "Not Found", 409: "Conflict",
+        words = {400: "Bad Request", 401: "Unauthorized", 403: "Forbidden", 404: "Not Found",
+                 409: "Conflict",
                  429: "Too Many Requests", 503: "Service Unavailable"}
         body = {"path": path, "timestamp": now(), "statusCode": self.status,
                 "error": self.error or words.get(self.status, "Error"), "message": self.message}
@@ -110,13 +120,18 @@ class Sandbox:
             await asyncio.sleep(self.service.delay)
             self.state = state
             if state == "building_snapshot" and "no-such" in content:
-                self.state, self.reason = "build_failed", "pull access denied for no-such, repository does not exist"
+                self.state, self.reason = ("build_failed",
+                                           "pull access denied for no-such, repository does not "
+                                           "exist")
                 return
         await asyncio.sleep(self.service.delay)
         try:
-            volumes = [(await self.service.directory_of(v), v["mountPath"]) for v in self.asked.get("volumes") or []]
-            self.machine = await daytona_sandbox.start(self.directory, volumes, bool(self.asked.get("networkBlockAll")),
-                                                       self.asked.get("env") or {}, self.service.shell)
+            volumes = [(await self.service.directory_of(v), v["mountPath"])
+                       for v in self.asked.get("volumes") or []]
+            self.machine = await daytona_sandbox.start(self.directory, volumes,
+                                                       bool(self.asked.get("networkBlockAll")),
+                                                       self.asked.get("env") or {},
+                                                       self.service.shell)
             self.state, self.active = "started", time.monotonic()
             asyncio.ensure_future(self.limits())
         except OSError as e:
@@ -131,9 +146,11 @@ class Sandbox:
                 self.active = time.monotonic()
             idle, life = self.intervals["autoStopInterval"], self.intervals["ttlMinutes"]
             idle = IDLE_MINUTES if idle is None else idle
-            if self.state == "started" and life and time.monotonic() - self.born > life * self.service.minute:
+            if (self.state == "started" and life
+                and time.monotonic() - self.born > life * self.service.minute):
                 await self.halt("destroyed")
-            elif self.state == "started" and idle and time.monotonic() - self.active > idle * self.service.minute:
+            elif (self.state == "started" and idle
+                  and time.monotonic() - self.active > idle * self.service.minute):
                 await self.halt("stopped")
 
     async def halt(self, state):
@@ -156,15 +173,22 @@ class Sandbox:
 
     def dto(self):
         asked = self.asked
-        out = {"id": self.id, "organizationId": ORGANIZATION, "name": self.name, "snapshot": asked.get("snapshot", USUAL),
-               "user": "daytona", "env": asked.get("env") or {}, "labels": self.labels, "public": bool(asked.get("public")),
-               "networkBlockAll": bool(asked.get("networkBlockAll")), "kvm": False, "target": asked.get("target") or "us",
-               "cpu": asked.get("cpu") or 1, "gpu": asked.get("gpu") or 0, "memory": asked.get("memory") or 1,
-               "disk": asked.get("disk") or 3, "state": self.state, "desiredState": "started", "backupState": "None",
-               "volumes": asked.get("volumes") or [], "createdAt": self.created, "updatedAt": now(), "runnerId": "runner-1",
+        out = {"id": self.id, "organizationId": ORGANIZATION, "name": self.name,
+               "snapshot": asked.get("snapshot", USUAL),
+               "user": "daytona", "env": asked.get("env") or {}, "labels": self.labels,
+               "public": bool(asked.get("public")),
+               "networkBlockAll": bool(asked.get("networkBlockAll")), "kvm": False,
+               "target": asked.get("target") or "us",
+               "cpu": asked.get("cpu") or 1, "gpu": asked.get("gpu") or 0,
+               "memory": asked.get("memory") or 1,
+               "disk": asked.get("disk") or 3, "state": self.state, "desiredState": "started",
+               "backupState": "None",
+               "volumes": asked.get("volumes") or [], "createdAt": self.created, "updatedAt": now(),
+               "runnerId": "runner-1",
                "toolboxProxyUrl": reached_at.get() + "/toolbox", "class": "small"}
         if asked.get("buildInfo"):
-            out["buildInfo"] = {**asked["buildInfo"], "snapshotRef": "ref", "createdAt": self.created, "updatedAt": self.created}
+            out["buildInfo"] = {**asked["buildInfo"], "snapshotRef": "ref",
+                                "createdAt": self.created, "updatedAt": self.created}
             del out["snapshot"]
         for key in ("networkAllowList", "domainAllowList"):
             if asked.get(key):
@@ -183,13 +207,14 @@ class Service:
     def __init__(self, root):
         self.root, self.shell = root, "/bin/bash"
         self.sandboxes, self.volumes = {}, {}
-        self.buckets, self.mounts = bucket.possible(), {}       # the processes that serve volumes, by the volumes' ids
+        # the processes that serve volumes, by the volumes' ids
+        self.buckets, self.mounts = bucket.possible(), {}
         self.keys, self.faults, self.cuts = set(KEYS), [], collections.deque()
         self.delay, self.minute, self.asked = STATE_SECONDS, MINUTE_SECONDS, collections.Counter()
         self.created = 0
         self.bodies = []
 
-    # -- who may
+    # -- authentication
 
     def check(self, request):
         given = request.headers.get("Authorization", "")
@@ -218,10 +243,13 @@ class Service:
             if any(body.get(key) is not None for key in ("cpu", "memory", "disk", "gpu")):
                 raise Refused(400, "Cannot specify Sandbox resources when using a snapshot")
             if body.get("snapshot", USUAL) not in SNAPSHOTS:
-                raise Refused(400, "Snapshot %s not found. Did you add it through the Daytona Dashboard?" % body["snapshot"])
+                raise Refused(400,
+                              "Snapshot %s not found. Did you add it through the Daytona Dashboard?"
+                              % body["snapshot"])
         elif not re.match(r"FROM \S+\n", body["buildInfo"].get("dockerfileContent", "")):
             raise Refused(400, "dockerfileContent must begin with FROM")
-        if body.get("networkBlockAll") and (body.get("networkAllowList") or body.get("domainAllowList")):
+        if body.get("networkBlockAll") and (body.get("networkAllowList")
+                                            or body.get("domainAllowList")):
             raise Refused(400, "networkBlockAll and an allow list exclude each other")
         for v in body.get("volumes") or []:
             self.volume_ready(v)
@@ -230,18 +258,23 @@ class Service:
         s = Sandbox(self, body)
         self.created += 1
         self.sandboxes[s.id] = s
-        s.begin(["pending_build", "building_snapshot", "starting"] if body.get("buildInfo") else ["creating", "starting"])
-        if not body.get("buildInfo"):       # the service itself waits for these, for up to half a minute
+        s.begin(["pending_build", "building_snapshot", "starting"] if body.get("buildInfo")
+                else ["creating", "starting"])
+        # the service itself waits for these, for up to half a minute
+        if not body.get("buildInfo"):
             await asyncio.wait([s.task], timeout=30)
         return web.json_response(s.dto())
 
     async def list(self, request):
         wanted = json.loads(request.query.get("labels") or "{}")
-        found = [s for s in self.sandboxes.values() if all(s.labels.get(k) == v for k, v in wanted.items())]
-        limit = min(int(request.query.get("limit") or 100), PAGE)       # a page may have fewer than were asked for
+        found = [s for s in self.sandboxes.values()
+                 if all(s.labels.get(k) == v for k, v in wanted.items())]
+        # a page may have fewer than were asked for
+        limit = min(int(request.query.get("limit") or 100), PAGE)
         at = int(request.query.get("cursor") or 0)
         more = str(at + limit) if len(found) > at + limit else None
-        return web.json_response({"items": [s.dto() for s in found[at:at + limit]], "nextCursor": more})
+        return web.json_response({"items": [s.dto() for s in found[at:at + limit]],
+                                  "nextCursor": more})
 
     async def look(self, request):
         return web.json_response(self.sandbox(request).dto())
@@ -298,7 +331,8 @@ class Service:
         if ident not in self.mounts:
             os.makedirs(target)
             self.mounts[ident] = asyncio.ensure_future(asyncio.create_subprocess_exec(
-                sys.executable, "-I", bucket.__file__, directory, target, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                sys.executable, "-I", bucket.__file__, directory, target, stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
                 preexec_fn=daytona_sandbox.dies_with_us))
             said = await (await self.mounts[ident]).stdout.readline()
             assert said, "the bucket cannot be mounted"
@@ -311,13 +345,15 @@ class Service:
             process = await self.mounts.pop(ident)
             process.kill()
             await process.wait()
-            await (await asyncio.create_subprocess_exec("umount", "-l", os.path.join(self.root, "mounts", ident))).wait()
+            await (await asyncio.create_subprocess_exec(
+                "umount", "-l", os.path.join(self.root, "mounts", ident))).wait()
 
     def volume_ready(self, mount):
         for v in self.volumes.values():
             if mount["volumeId"] in (v["id"], v["name"]):
                 if v["state"] != "ready":
-                    raise Refused(400, "Volume '%s' is not in a ready state. Current state: %s" % (v["name"], v["state"]))
+                    raise Refused(400, "Volume '%s' is not in a ready state. Current state: %s"
+                                  % (v["name"], v["state"]))
                 return v
         raise Refused(404, "Volume '%s' not found" % mount["volumeId"])
 
@@ -325,10 +361,12 @@ class Service:
         name = (await request.json())["name"]
         if any(v["name"] == name for v in self.volumes.values()):
             raise Refused(409, "Volume with name %s already exists" % name)
-        v = {"id": str(uuid.uuid4()), "name": name, "organizationId": ORGANIZATION, "state": "pending_create",
+        v = {"id": str(uuid.uuid4()), "name": name, "organizationId": ORGANIZATION,
+             "state": "pending_create",
              "createdAt": now(), "updatedAt": now(), "errorReason": None}
         self.volumes[v["id"]] = v
-        asyncio.get_running_loop().call_later(max(self.delay, 0.02), lambda: v.update(state="ready"))
+        asyncio.get_running_loop().call_later(max(self.delay, 0.02),
+                                              lambda: v.update(state="ready"))
         return web.json_response(dict(v))
 
     async def volume_list(self, request):
@@ -359,7 +397,8 @@ class Service:
         s = self.sandbox(request)
         s.active = time.monotonic()
         if s.state != "started":
-            raise Refused(400, "failed to get runner info: no IP address found. Is the Sandbox started?")
+            raise Refused(400,
+                          "failed to get runner info: no IP address found. Is the Sandbox started?")
         return s
 
     async def directory(self, request):
@@ -368,7 +407,8 @@ class Service:
 
     async def execute(self, request):
         s, body = self.running(request), await request.json()
-        code, output = await s.machine.run(body["command"], body.get("cwd"), body.get("envs"), body.get("timeout") or 360)
+        code, output = await s.machine.run(body["command"], body.get("cwd"), body.get("envs"),
+                                           body.get("timeout") or 360)
         return web.json_response({"exitCode": code, "result": output})
 
     # -- faults
@@ -378,8 +418,10 @@ class Service:
         if what == "state":
             return web.json_response({
                 "sandboxes": [{**s.dto(), "intervals": s.intervals, "terminals": list(s.terminals),
-                               "init": s.machine.init if s.machine else None} for s in self.sandboxes.values()],
-                "volumes": list(self.volumes.values()), "asked": dict(self.asked), "created": self.created,
+                               "init": s.machine.init if s.machine else None}
+                              for s in self.sandboxes.values()],
+                "volumes": list(self.volumes.values()), "asked": dict(self.asked),
+                "created": self.created,
                 "bodies": self.bodies, "cuts": len(self.cuts), "buckets": self.buckets})
         body = await request.json()
         if what == "fail":
@@ -399,7 +441,8 @@ class Service:
         elif what == "keys":
             self.keys = set(body["keys"])
         elif what == "calm":
-            self.keys, self.faults, self.delay, self.shell = set(KEYS), [], STATE_SECONDS, "/bin/bash"
+            self.keys, self.faults, self.delay, self.shell = set(
+                KEYS), [], STATE_SECONDS, "/bin/bash"
             self.minute = MINUTE_SECONDS
             self.cuts.clear()
         elif what == "sandbox":
@@ -423,7 +466,8 @@ class Service:
 
     def fault_of(self, request):
         for f in self.faults:
-            if f["times"] > 0 and re.fullmatch(f["method"], request.method) and re.search(f["path"], request.path):
+            if (f["times"] > 0 and re.fullmatch(f["method"], request.method)
+                and re.search(f["path"], request.path)):
                 f["times"] -= 1
                 return f
         return None
@@ -434,18 +478,21 @@ class Service:
         reached_at.set("%s://%s" % (request.scheme, request.host))
         if request.path.startswith("/_fake/"):
             return await handler(request)
-        self.asked["%s %s" % (request.method, re.sub(r"[0-9a-f]{8}-[0-9a-f-]{27}|droste-[\w-]+", "ID", request.path))] += 1
+        self.asked["%s %s" % (request.method, re.sub(r"[0-9a-f]{8}-[0-9a-f-]{27}|droste-[\w-]+",
+                                                     "ID", request.path))] += 1
         fault = self.fault_of(request)
         try:
             if fault and fault["how"] == "before":
                 raise Refused(fault["status"], fault.get("message", "try again later"),
-                              headers={"Retry-After": str(fault["retry_after"])} if "retry_after" in fault else {})
+                              headers={"Retry-After": str(fault["retry_after"])}
+                              if "retry_after" in fault else {})
             self.check(request)
             answer = await handler(request)
         except Refused as e:
             answer = e.answer(request.path)
         except web.HTTPNotFound:
-            answer = Refused(404, "Cannot %s %s" % (request.method, request.path)).answer(request.path)
+            answer = Refused(404, "Cannot %s %s"
+                             % (request.method, request.path)).answer(request.path)
         if fault and fault["how"] == "drop":
             request.transport.abort()
         if fault and fault["how"] == "after":
@@ -460,16 +507,21 @@ class Service:
         app.add_routes([
             web.post("/api/sandbox", self.create), web.get("/api/sandbox", self.list),
             web.get("/api/sandbox/{id}", self.look), web.delete("/api/sandbox/{id}", self.delete),
-            web.post("/api/sandbox/{id}/start", self.start), web.post("/api/sandbox/{id}/stop", self.stop),
+            web.post("/api/sandbox/{id}/start", self.start),
+            web.post("/api/sandbox/{id}/stop", self.stop),
             web.put("/api/sandbox/{id}/labels", self.relabel),
             web.get("/api/sandbox/{id}/toolbox-proxy-url", self.toolbox_address),
-            web.post("/api/sandbox/{id}/{what:autostop|autoarchive|autodelete|ttl}/{minutes}", self.interval),
+            web.post("/api/sandbox/{id}/{what:autostop|autoarchive|autodelete|ttl}/{minutes}",
+                     self.interval),
             web.get("/api/volumes", self.volume_list), web.post("/api/volumes", self.make_volume),
-            web.get("/api/volumes/by-name/{name}", self.volume_named), web.get("/api/volumes/{id}", self.volume),
+            web.get("/api/volumes/by-name/{name}", self.volume_named),
+            web.get("/api/volumes/{id}", self.volume),
             web.delete("/api/volumes/{id}", self.remove_volume),
-            web.get(box + "/work-dir", self.directory), web.get(box + "/user-home-dir", self.directory),
+            web.get(box + "/work-dir", self.directory),
+            web.get(box + "/user-home-dir", self.directory),
             web.post(box + "/process/execute", self.execute),
-            web.route("*", "/_fake/{what}", self.fault)] + terminals.routes(box) + files.routes(box))
+            web.route("*", "/_fake/{what}", self.fault)] + terminals.routes(box)
+                       + files.routes(box))
         app.on_shutdown.append(self.close)
         return app
 

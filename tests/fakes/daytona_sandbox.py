@@ -1,7 +1,9 @@
-"""The fake Daytona's machines: a sandbox is a space of processes, mounts and (where it is blocked) network of its own.
+"""The fake Daytona's machines: a sandbox is a space of processes, mounts and (where it is blocked)
+network of its own.
 
-Its first process, `INIT` below, makes the mounts, says its process id, and waits for orphans; its death takes all others
-with it, as that of a container's does. Whatever else runs there comes in by nsenter(1), as a user who is nobody on this machine.
+Its first process, `INIT` below, makes the mounts, says its process id, and waits for orphans; its
+death takes all others with it, as that of a container's does. Whatever else runs there comes in by
+nsenter(1), as a user who is nobody on this machine.
 """
 import asyncio
 import ctypes
@@ -63,9 +65,11 @@ def missing():
         return "the fake service's sandboxes have mounts of their own, which needs root"
     if any(shutil.which(p) is None for p in ("unshare", "nsenter", "setpriv", "setsid", "bash")):
         return "util-linux is not here"
-    tried = subprocess.run(["unshare", "--mount", "--pid", "--net", "--fork", "--propagation", "private", "true"],
+    tried = subprocess.run(["unshare", "--mount", "--pid", "--net", "--fork", "--propagation",
+                            "private", "true"],
                            capture_output=True, text=True)
-    return None if tried.returncode == 0 else "no namespaces can be made here: " + tried.stderr.strip()
+    return (None if tried.returncode == 0 else "no namespaces can be made here: "
+            + tried.stderr.strip())
 
 
 def give(path):
@@ -81,7 +85,8 @@ class Machine:
 
     def __init__(self, process, init, variables, blocked, shell):
         self.process, self.init, self.blocked = process, init, blocked
-        self.variables = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": HOME, "USER": "daytona", "SHELL": shell,
+        self.variables = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": HOME, "USER": "daytona",
+                          "SHELL": shell,
                           "LANG": "C.UTF-8", **variables}
 
     def words(self, *words, cwd=None):
@@ -95,7 +100,8 @@ class Machine:
         return "/proc/%d/root%s" % (self.init, os.path.normpath(os.path.join(HOME, path)))
 
     async def run(self, command, cwd, variables, timeout):
-        p = await asyncio.create_subprocess_exec(*self.words("bash", "-c", command, cwd=cwd), stdin=subprocess.DEVNULL,
+        p = await asyncio.create_subprocess_exec(*self.words("bash", "-c", command, cwd=cwd),
+                                                 stdin=subprocess.DEVNULL,
                                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                                  env={**self.variables, **(variables or {})})
         try:
@@ -120,9 +126,12 @@ async def start(directory, volumes, blocked, variables, shell):
         give(place)
     mounts = [path for pair in volumes for path in pair]
     process = await asyncio.create_subprocess_exec(
-        "unshare", "--mount", "--pid", "--fork", "--kill-child=KILL", "--propagation", "private", *(["--net"] if blocked else []),
-        "/usr/bin/python3", "-I", "-c", INIT, HOME, directory, str(int(blocked)), *mounts, stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=dies_with_us, env={"PATH": os.environ["PATH"]})
+        "unshare", "--mount", "--pid", "--fork", "--kill-child=KILL", "--propagation", "private",
+        *(["--net"] if blocked else []),
+        "/usr/bin/python3", "-I", "-c", INIT, HOME, directory, str(int(blocked)), *mounts,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=dies_with_us,
+        env={"PATH": os.environ["PATH"]})
     said = await process.stdout.readline()
     if not said:
         why = await process.stderr.read()
@@ -137,9 +146,11 @@ class Files:
         self.service = service
 
     def routes(self, box):
-        return [web.post(box + "/files/bulk-upload", self.upload), web.post(box + "/files/bulk-download", self.download_many),
+        return [web.post(box + "/files/bulk-upload", self.upload),
+                web.post(box + "/files/bulk-download", self.download_many),
                 web.get(box + "/files/download", self.download), web.get(box + "/files", self.list),
-                web.get(box + "/files/info", self.info), web.post(box + "/files/folder", self.folder),
+                web.get(box + "/files/info", self.info),
+                web.post(box + "/files/folder", self.folder),
                 web.delete(box + "/files", self.remove)]
 
     def place(self, request, path=None):
@@ -164,7 +175,8 @@ class Files:
     async def download(self, request):
         path, place = self.place(request)
         if not os.path.isfile(place):
-            return web.json_response({"statusCode": 404, "message": "file not found: " + path}, status=404)
+            return web.json_response({"statusCode": 404, "message": "file not found: " + path},
+                                     status=404)
         return web.FileResponse(place)
 
     async def download_many(self, request):
@@ -177,28 +189,36 @@ class Files:
                 kind = "file"
             else:
                 kind, head = "error", "application/json"
-                data = json.dumps({"message": "file not found: " + path, "statusCode": 404, "code": "FILE_NOT_FOUND"}).encode()
-            body += ('--%s\r\nContent-Disposition: form-data; name="%s"; filename="%s"\r\nContent-Type: %s\r\n\r\n'
-                     % (boundary, kind, path, head)).encode() + data + b"\r\n"
+                data = json.dumps({"message": "file not found: " + path, "statusCode": 404,
+                                   "code": "FILE_NOT_FOUND"}).encode()
+            body += (
+                '--%s\r\nContent-Disposition: form-data; name="%s"; filename="%s"\r\nContent-Type: '
+                '%s\r\n\r\n'
+                % (boundary, kind, path, head)).encode() + data + b"\r\n"
         body += ("--%s--\r\n" % boundary).encode()
-        return web.Response(body=body, headers={"Content-Type": "multipart/form-data; boundary=" + boundary})
+        return web.Response(body=body,
+                            headers={"Content-Type": "multipart/form-data; boundary=" + boundary})
 
     def about(self, path, place):
         s = os.stat(place)
         when = datetime.datetime.fromtimestamp(s.st_mtime, datetime.timezone.utc)
-        return {"name": os.path.basename(path), "path": path, "size": s.st_size, "isDir": stat.S_ISDIR(s.st_mode),
-                "mode": stat.filemode(s.st_mode), "permissions": "%o" % (s.st_mode & 0o777), "owner": str(s.st_uid),
+        return {"name": os.path.basename(path), "path": path, "size": s.st_size,
+                "isDir": stat.S_ISDIR(s.st_mode),
+                "mode": stat.filemode(s.st_mode), "permissions": "%o" % (s.st_mode & 0o777),
+                "owner": str(s.st_uid),
                 "group": str(s.st_gid), "modTime": str(when), "modifiedAt": when.isoformat()}
 
     async def info(self, request):
         path, place = self.place(request)
         if not os.path.exists(place):
-            return web.json_response({"statusCode": 404, "message": "file not found: " + path}, status=404)
+            return web.json_response({"statusCode": 404, "message": "file not found: " + path},
+                                     status=404)
         return web.json_response(self.about(path, place))
 
     async def list(self, request):
         path, place = self.place(request)
-        return web.json_response([self.about(os.path.join(path, n), os.path.join(place, n)) for n in sorted(os.listdir(place))])
+        return web.json_response([self.about(os.path.join(path, n), os.path.join(place, n))
+                                  for n in sorted(os.listdir(place))])
 
     async def folder(self, request):
         _, place = self.place(request)

@@ -1,7 +1,8 @@
 """The fake Daytona's terminals: shells on real pseudo-terminals, and the WebSockets that show them.
 
-What the real daemon does and ours has to live with: what is said while nobody is attached is lost; a client that does not
-read is closed with 1008 after some megabytes; a message of more than 64 KiB is closed with 1009; any number may be attached.
+What the real daemon does and ours has to live with: what is said while nobody is attached is lost;
+a client that does not read is closed with 1008 after some megabytes; a message of more than 64 KiB
+is closed with 1009; any number may be attached.
 """
 import asyncio
 import base64
@@ -18,7 +19,8 @@ from aiohttp import WSCloseCode, WSMsgType, web
 
 MESSAGE_MAX = 65536
 PIECE = 32768
-UNREAD_MAX = 4 << 20        # the real one has 256 pieces of what a terminal says, and the socket's buffers
+# the real one has 256 pieces of what a terminal says, and the socket's buffers
+UNREAD_MAX = 4 << 20
 EXIT_CONTROL = "X-Daytona-Pty-Exit-Control"
 ENVS = "X-Daytona-Pty-Envs~"
 
@@ -35,9 +37,11 @@ class Terminal:
 
     async def start(self):
         self.master, slave = os.openpty()
-        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("4H", self.info["rows"], self.info["cols"], 0, 0))
+        fcntl.ioctl(slave, termios.TIOCSWINSZ,
+                    struct.pack("4H", self.info["rows"], self.info["cols"], 0, 0))
         machine = self.sandbox.machine
-        words = machine.words("setsid", "--ctty", machine.variables["SHELL"], "-i", "-l", cwd=self.info["cwd"])
+        words = machine.words("setsid", "--ctty", machine.variables["SHELL"], "-i", "-l",
+                              cwd=self.info["cwd"])
         try:
             self.process = await asyncio.create_subprocess_exec(
                 *words, stdin=slave, stdout=slave, stderr=slave, start_new_session=True,
@@ -55,7 +59,7 @@ class Terminal:
             data = os.read(self.master, PIECE)
         except BlockingIOError:
             return False
-        except OSError as e:            # EIO: nobody has it open any more
+        except OSError as e:            # EIO: no process has it open any more
             assert e.errno == errno.EIO, e
             data = b""
         if not data:
@@ -131,11 +135,12 @@ class Client:
     """One WebSocket that is attached."""
 
     def __init__(self, terminal, socket, request, wants_control):
-        self.terminal, self.socket, self.request, self.wants_control = terminal, socket, request, wants_control
+        self.terminal, self.socket, self.request, self.wants_control = (terminal, socket, request,
+                                                                        wants_control)
         self.leaver = None
 
     def offer(self, data):
-        """Sends it at once; who has not read for too long is closed."""
+        """Sends it at once; closes a client that has not read for too long."""
         transport = self.socket._writer.transport
         if transport.is_closing():
             return
@@ -149,7 +154,8 @@ class Client:
         code = 137 if code is None else code        # it was ended from outside
         reason = '{"exitCode":%d%s}' % (code, ',"exitReason":"process exited"' if code else "")
         self.leave(1011 if code else 1000, reason.encode(),
-                   {"type": "control", "status": "exited", "exitCode": code} if self.wants_control else None)
+                   {"type": "control", "status": "exited", "exitCode": code} if self.wants_control
+                   else None)
 
     def leave(self, code, reason, word=None):
         self.terminal.clients.discard(self)
@@ -186,8 +192,8 @@ class Client:
 
 
 class Cut:
-    """Ends a connection after so many bytes or frames: {"out": bytes} or {"frames": n, "part": p} from the service, {"in":
-    bytes} to it. It stands where the transport was."""
+    """Ends a connection after so many bytes or frames: {"out": bytes} or {"frames": n, "part": p}
+    from the service, {"in": bytes} to it. It stands where the transport was."""
 
     def __init__(self, transport, protocol, plan):
         self.transport, self.plan = transport, dict(plan)
@@ -240,17 +246,22 @@ class Routes:
 
     def routes(self, box):
         pty = box + "/process/pty"
-        return [web.get(pty, self.list), web.post(pty, self.make), web.get(pty + "/create-connect", self.make_and_connect),
+        return [web.get(pty, self.list), web.post(pty, self.make),
+                web.get(pty + "/create-connect", self.make_and_connect),
                 web.get(pty + "/{name}", self.look), web.delete(pty + "/{name}", self.delete),
-                web.get(pty + "/{name}/connect", self.connect), web.post(pty + "/{name}/resize", self.resize)]
+                web.get(pty + "/{name}/connect", self.connect),
+                web.post(pty + "/{name}/resize", self.resize)]
 
     def new(self, request, asked):
         s = self.service.running(request)
         if asked["id"] in s.terminals:
-            raise web.HTTPConflict(text='{"error":"PTY session with ID \'%s\' already exists"}' % asked["id"],
+            raise web.HTTPConflict(text='{"error":"PTY session with ID \'%s\' already exists"}'
+                                   % asked["id"],
                                    content_type="application/json")
-        info = {"id": asked["id"], "cwd": asked.get("cwd") or "/home/daytona", "envs": asked.get("envs") or {},
-                "cols": int(asked.get("cols") or 80), "rows": int(asked.get("rows") or 24), "active": False,
+        info = {"id": asked["id"], "cwd": asked.get("cwd") or "/home/daytona",
+                "envs": asked.get("envs") or {},
+                "cols": int(asked.get("cols") or 80), "rows": int(asked.get("rows") or 24),
+                "active": False,
                 "lazyStart": bool(asked.get("lazyStart")), "createdAt": "2026-08-01T00:00:00Z"}
         terminal = s.terminals[asked["id"]] = Terminal(s, asked["id"], info)
         return terminal
@@ -259,7 +270,8 @@ class Routes:
         s = self.service.running(request)
         name = request.match_info["name"]
         if name not in s.terminals:
-            raise web.HTTPNotFound(text='{"error":"PTY session %s not found"}' % name, content_type="application/json")
+            raise web.HTTPNotFound(text='{"error":"PTY session %s not found"}' % name,
+                                   content_type="application/json")
         return s.terminals[name]
 
     async def list(self, request):
@@ -288,7 +300,8 @@ class Routes:
         terminal, asked = await self.started(request), await request.json()
         terminal.info.update(cols=asked["cols"], rows=asked["rows"])
         if terminal.master >= 0:
-            fcntl.ioctl(terminal.master, termios.TIOCSWINSZ, struct.pack("4H", asked["rows"], asked["cols"], 0, 0))
+            fcntl.ioctl(terminal.master, termios.TIOCSWINSZ,
+                        struct.pack("4H", asked["rows"], asked["cols"], 0, 0))
         return web.json_response(terminal.info)
 
     async def make_and_connect(self, request):
@@ -301,7 +314,8 @@ class Routes:
 
     async def attach(self, request, terminal):
         wants = EXIT_CONTROL in request.headers.get("Sec-WebSocket-Protocol", "")
-        socket = web.WebSocketResponse(max_msg_size=MESSAGE_MAX, compress=False, protocols=(EXIT_CONTROL,) if wants else ())
+        socket = web.WebSocketResponse(max_msg_size=MESSAGE_MAX, compress=False,
+                                       protocols=(EXIT_CONTROL,) if wants else ())
         await socket.prepare(request)
         if self.service.cuts:
             plan = self.service.cuts.popleft()

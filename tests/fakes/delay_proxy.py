@@ -1,9 +1,11 @@
-"""A proxy that makes a way longer: whatever comes goes on after half of a round trip, in order, in either direction.
+"""A proxy that makes a way longer: whatever comes goes on after half of a round trip, in order, in
+either direction.
 
     python3 tests/fakes/delay_proxy.py --to HOST:PORT --ms 40 [--port N]
 
-says its own address on a line, and runs until its standard input ends. A connection through it takes the same time to be made
-as one that is as far: nothing goes on before half of a round trip is over. Bandwidth has no limit.
+says its own address on a line, and runs until its standard input ends. A connection through it
+takes the same time to be made as one that is as far: nothing goes on before half of a round trip is
+over. Bandwidth has no limit.
 """
 import argparse
 import asyncio
@@ -61,7 +63,8 @@ async def serve(to, delay, reader, writer):
         return
     for w in (writer, far_writer):
         w.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    await asyncio.gather(move(reader, Line(loop, delay, far_writer)), move(far_reader, Line(loop, delay, writer)))
+    await asyncio.gather(move(reader, Line(loop, delay, far_writer)),
+                         move(far_reader, Line(loop, delay, writer)))
 
 
 async def main():
@@ -72,7 +75,8 @@ async def main():
     options = parser.parse_args()
     host, _, port = options.to.rpartition(":")
     to, delay = (host, int(port)), options.ms / 2000
-    server = await asyncio.start_server(lambda r, w: serve(to, delay, r, w), "127.0.0.1", options.port, limit=PIECE)
+    server = await asyncio.start_server(lambda r, w: serve(to, delay, r, w), "127.0.0.1",
+                                        options.port, limit=PIECE)
     print("127.0.0.1:%d" % server.sockets[0].getsockname()[1], flush=True)
     await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
 

@@ -1,13 +1,14 @@
 #!/usr/bin/python3
-"""E2B's sandboxes: the routes of its API for their life, and envd's process service behind its proxy.
+"""E2B's sandboxes: the routes of its API for their life, and envd's process service behind its
+proxy.
 
     E2B_FAKE_KEY=KEY e2b.py
 
 Says its address, which is that of the API (E2B_API_URL) and of the proxy to all sandboxes
 (E2B_SANDBOX_URL), which are told apart by the header E2b-Sandbox-Id. POST /_fake makes faults
-(process_service.Faults), and also {"kill": ID}, {"idle": ID} (its timeout comes), {"fail": true} (the
-next one is refused), {"lag": N} (the proxy refuses so many requests for a new one, which it does not
-know yet). GET says what there is.
+(process_service.Faults), and also {"kill": ID}, {"idle": ID} (its timeout comes), {"fail": true}
+(the next one is refused), {"lag": N} (the proxy refuses so many requests for a new one, which it
+does not know yet). GET says what there is.
 """
 import asyncio
 import datetime
@@ -56,18 +57,23 @@ class Box(ps.Sandbox):
             self.end()
 
     def created(self):
-        return {"templateID": self.asked["templateID"], "sandboxID": self.id, "clientID": "client", "envdVersion": "0.6.4",
+        return {"templateID": self.asked["templateID"], "sandboxID": self.id, "clientID": "client",
+                "envdVersion": "0.6.4",
                 "envdAccessToken": self.token, "domain": None}
 
     def listed(self):
-        return {"templateID": self.asked["templateID"], "sandboxID": self.id, "clientID": "client", "envdVersion": "0.6.4",
-                "startedAt": self.started.isoformat(), "endAt": self.end_at.isoformat(), "cpuCount": 2, "memoryMB": 512, "diskSizeMB": 1024,
-                "state": "paused" if self.paused else "running", "metadata": self.asked.get("metadata", {})}
+        return {"templateID": self.asked["templateID"], "sandboxID": self.id, "clientID": "client",
+                "envdVersion": "0.6.4",
+                "startedAt": self.started.isoformat(), "endAt": self.end_at.isoformat(),
+                "cpuCount": 2, "memoryMB": 512, "diskSizeMB": 1024,
+                "state": "paused" if self.paused else "running",
+                "metadata": self.asked.get("metadata", {})}
 
 
 @web.middleware
 async def authorized(request, handler):
-    if not request.path.startswith(("/process.", "/health", "/_fake")) and request.headers.get("X-API-KEY") != KEY:
+    if (not request.path.startswith(("/process.", "/health", "/_fake"))
+        and request.headers.get("X-API-KEY") != KEY):
         return refusal(401, "Invalid API key")
     return await handler(request)
 
@@ -95,21 +101,26 @@ def found(handler):
     async def handle(request):
         box = boxes.get(request.match_info["id"])
         if box is None:
-            return refusal(404, "sandbox %s doesn't exist or you don't have access to it" % request.match_info["id"])
+            return refusal(404, "sandbox %s doesn't exist or you don't have access to it"
+                           % request.match_info["id"])
         return await handler(request, box)
     return handle
 
 
 async def show(request, box):
-    return web.json_response({**box.listed(), "envdAccessToken": box.token, "allowInternetAccess": box.asked.get("allow_internet_access", True)})
+    return web.json_response({**box.listed(), "envdAccessToken": box.token,
+                              "allowInternetAccess": box.asked.get("allow_internet_access", True)})
 
 
 async def listing(request):
     wanted = dict(urllib.parse.parse_qsl(request.query.get("metadata", "")))
     wanted = {urllib.parse.unquote(k): urllib.parse.unquote(v) for k, v in wanted.items()}
-    states = [s for given in request.query.getall("state", []) for s in given.split(",")] or ["running", "paused"]
-    chosen = [b.listed() for b in boxes.values() if wanted.items() <= b.asked.get("metadata", {}).items()]
-    shown, at = [b for b in chosen if b["state"] in states], int(request.query.get("nextToken") or 0)
+    states = ([s for given in request.query.getall("state", []) for s in given.split(",")]
+              or ["running", "paused"])
+    chosen = [b.listed() for b in boxes.values()
+              if wanted.items() <= b.asked.get("metadata", {}).items()]
+    shown, at = [b for b in chosen
+                 if b["state"] in states], int(request.query.get("nextToken") or 0)
     size = min(int(request.query.get("limit", 100)), orders.get("page", 100))
     more = {"x-next-token": str(at + size)} if at + size < len(shown) else {}
     return web.json_response(shown[at:at + size], headers=more)
@@ -151,14 +162,18 @@ def behind_proxy(request):
     if box and box.lag > 0:
         box.lag, box = box.lag - 1, None
     if box is None or box.paused:
-        raise web.HTTPBadGateway(text='{"sandboxId":"%s","message":"The sandbox was not found","code":502}' % ident,
-                                 content_type="application/json")
+        raise web.HTTPBadGateway(
+            text='{"sandboxId":"%s","message":"The sandbox was not found","code":502}' % ident,
+            content_type="application/json")
     if request.headers.get("E2b-Sandbox-Port") != "49983":
-        raise web.HTTPBadGateway(text='{"sandboxId":"%s","message":"The sandbox is running but port is not open","code":502}' % ident,
-                                 content_type="application/json")
+        raise web.HTTPBadGateway(
+            text='{"sandboxId":"%s","message":"The sandbox is running but port is not '
+                 'open","code":502}' % ident,
+            content_type="application/json")
     if request.headers.get("X-Access-Token") != box.token:
-        raise web.HTTPUnauthorized(text='{"code":401,"message":"unauthorized access, please provide a valid access token"}',
-                                   content_type="application/json")
+        raise web.HTTPUnauthorized(
+            text='{"code":401,"message":"unauthorized access, please provide a valid access token"}',
+            content_type="application/json")
     return box
 
 
@@ -178,7 +193,8 @@ def order(asked):
 
 
 def state():
-    return {"sandboxes": {i: {"status": "paused" if b.paused else "running", "alive": b.alive, "asked": b.asked, "programs": len(b.programs)}
+    return {"sandboxes": {i: {"status": "paused" if b.paused else "running", "alive": b.alive,
+                              "asked": b.asked, "programs": len(b.programs)}
                           for i, b in boxes.items()}, "lag": orders["lag"]}
 
 
@@ -192,9 +208,12 @@ def main():
     app["order"] = order
     one = "/sandboxes/{id}"
     app.add_routes([
-        web.post("/v2/sandboxes", create), web.get("/v2/sandboxes", listing), web.get(one, found(show)), web.delete(one, found(delete)),
-        web.post(one + "/timeout", found(timeout)), web.post(one + "/pause", found(pause)), web.post("/v2" + one + "/connect", found(connect)),
-        web.get("/health", health), *ps.Service(faults, behind_proxy, keepalive=90).routes("/process.Process")])
+        web.post("/v2/sandboxes", create), web.get("/v2/sandboxes", listing),
+        web.get(one, found(show)), web.delete(one, found(delete)),
+        web.post(one + "/timeout", found(timeout)), web.post(one + "/pause", found(pause)),
+        web.post("/v2" + one + "/connect", found(connect)),
+        web.get("/health", health), *ps.Service(faults, behind_proxy,
+                                                keepalive=90).routes("/process.Process")])
     ps.serve(app, faults, state, end)
 
 

@@ -1,37 +1,38 @@
-"""A Modal on this machine: the control plane and the task command router, as far as sandboxes need them, over gRPC in
-plain HTTP/2 on loopback, with the messages and stubs that come with the package `modal`.
+"""A Modal on this machine: the control plane and the task command router, as far as sandboxes need
+them, over gRPC in plain HTTP/2 on loopback, with the messages and stubs that come with the package
+`modal`.
 
     python modal_server.py DIRECTORY      (a Python that has `modal`)
 
-A sandbox is a first process in spaces of its own (processes, mounts, and the network where that is blocked), in whose
-root there are this machine's programs, empty directories, and its volumes; what is executed in it is really started
-there, with pipes. Who is not root gets plain processes.
+A sandbox is a first process in spaces of its own (processes, mounts, and the network where that is
+blocked), in whose root there are this machine's programs, empty directories, and its volumes;
+programs really run there, with pipes. Without root, they are plain processes.
 
-A volume in a sandbox is a view as of the sandbox's creation. What is written there is in the volume, and seen by sandboxes that
-are made from then on, after a commit, which takes its time: `sync PATH` in the sandbox waits for one (volumes of the second version); one more comes
-some time after the sandbox's end, unless it ended by a failure of the machine's. A sandbox that runs sees what others
-have committed after TaskReloadVolumes.
+A volume in a sandbox is a view as of the sandbox's creation. What is written there is in the
+volume, and seen by sandboxes that are made from then on, after a commit, which takes its time:
+`sync PATH` in the sandbox waits for one (volumes of the second version); one more comes some time
+after the sandbox's end, unless it ended by a failure of the machine's. A sandbox that runs sees
+what others have committed after TaskReloadVolumes.
 
 It prints a line of JSON with its addresses; then each line of
 its input is a command (class Control), answered by a line. At the end of its input all ends.
 
-What is simplified: images are not built (a build that names `no-such-package` fails, with a log), and resources are
-only remembered.
+What is simplified: images are not built (a build that names `no-such-package` fails, with a log),
+and resources are only remembered.
 """
 import asyncio
-import base64
 import collections
-import itertools
 import json
 import os
 import re
 import shutil
 import signal
-import stat
 import sys
 import time
 
-sys.path[:] = [path for path in sys.path if path and not path.endswith("fakes")]
+# Other fakes here are called as the packages that they stand for, which come first therefore.
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:] = [*(path for path in sys.path if path and path != HERE), HERE]
 
 from google.protobuf import json_format                     # noqa: E402
 from grpclib import GRPCError, Status                       # noqa: E402
@@ -43,335 +44,26 @@ from modal_proto import task_command_router_pb2 as router   # noqa: E402
 from modal_proto.api_grpc import ModalClientBase            # noqa: E402
 from modal_proto.task_command_router_grpc import TaskCommandRouterBase  # noqa: E402
 
+from modal_sandbox import RESULT, Sandbox, token_of  # noqa: E402
+
 TOKEN = ("ak-known", "as-canary-7b1f")
-RESULT = api.GenericResult
-PIECE = 65536
 PAGE = 1                    # sandboxes of a list: its client has to ask for more
-AHEAD = 4 << 20             # bytes of output that are kept for a reader who is behind
-
-# The first process of a sandbox: it makes the root, says so, and buries whoever dies.
-INIT = r'''
-import os, signal, subprocess, sys
-root, home, place, volumes = sys.argv[1], sys.argv[2], sys.argv[3], sys.argv[4:]
-run = lambda *words: subprocess.run(words, check=True)
-run("mount", "--make-rprivate", "/")
-run("mount", "-t", "tmpfs", "tmpfs", root)
-for name in ("usr", "bin", "sbin", "lib", "lib64", "etc", "opt"):
-    if os.path.islink("/" + name):
-        os.symlink(os.readlink("/" + name), root + "/" + name)
-    elif os.path.isdir("/" + name):
-        os.mkdir(root + "/" + name)
-        run("mount", "--bind", "/" + name, root + "/" + name)
-for name in ("tmp", "root", "proc", "dev", "dev/shm", "var", "var/tmp", "home", "run"):
-    os.mkdir(root + "/" + name)
-os.chmod(root + "/tmp", 0o1777)
-for name in ("null", "zero", "full", "random", "urandom", "tty"):
-    open(root + "/dev/" + name, "w").close()
-    run("mount", "--bind", "/dev/" + name, root + "/dev/" + name)
-os.symlink("/proc/self/fd", root + "/dev/fd")
-run("mount", "-t", "proc", "proc", root + "/proc")
-run("mount", "-t", "tmpfs", "tmpfs", root + "/dev/shm")
-run("mount", "--bind", home, root + "/root")
-run("mount", "--bind", place + "/run", root + "/run")
-run("mount", "--bind", place + "/sync", root + os.path.realpath("/usr/bin/sync"))
-for place, source in zip(volumes[::2], volumes[1::2]):
-    os.makedirs(root + place, exist_ok=True)
-    run("mount", "--bind", source, root + place)
-os.chroot(root)
-os.chdir("/root")
-signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
-os.write(1, b"+")
-while True:
-    signal.sigwait([signal.SIGCHLD])
-    try:
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
-    except ChildProcessError:
-        pass
-'''
-
-
-# In the place of sync(1): a commit of the volumes at these paths (of all, where none is named), which it waits for.
-SYNC = r"""#!/usr/bin/python3 -S
-import os, socket, sys
-with socket.socket(socket.AF_UNIX) as s:
-    s.connect("/run/volumes.sock")
-    s.sendall("".join(os.path.abspath(path) + "\n" for path in sys.argv[1:]).encode() + b"\n")
-    said = s.makefile().read()
-if said != "done\n":
-    sys.exit("sync: error syncing: " + said.strip())
-"""
-
-
-def seen_in(directory):
-    """What is in there: by each path what tells whether it was changed."""
-    found = {}
-    for at, directories, files in os.walk(directory):
-        for name in directories + files:
-            s = os.lstat(os.path.join(at, name))
-            what = (s.st_ino, s.st_size, s.st_mtime_ns, s.st_ctime_ns) if stat.S_ISREG(s.st_mode) else s.st_ino
-            found[os.path.relpath(os.path.join(at, name), directory)] = (stat.S_IFMT(s.st_mode), what)
-    return found
-
-
-def remove(path):
-    shutil.rmtree(path) if os.path.isdir(path) and not os.path.islink(path) else os.path.lexists(path) and os.unlink(path)
-
-
-def copy(source, target):
-    if os.path.isdir(source) and not os.path.islink(source):
-        os.makedirs(target, exist_ok=True)
-    elif os.path.islink(source) or os.path.isfile(source):
-        remove(target)
-        shutil.copy2(source, target + ".new", follow_symlinks=False)
-        os.rename(target + ".new", target)
-
-
-class View:
-    """A volume as a sandbox sees it."""
-
-    def __init__(self, cloud, mount, directory):
-        self.cloud, self.path, self.directory = cloud, mount.mount_path, directory
-        self.volume, self.read_only = cloud.volume_path(mount.volume_id, mount.sub_path), mount.read_only
-        self.name = next(name for name, volume in cloud.volumes.items() if volume == mount.volume_id)
-        shutil.copytree(self.volume, directory, symlinks=True)
-        self.base, self.lock = seen_in(directory), asyncio.Lock()
-
-    async def commit(self):
-        """What was changed here is changed in the volume; the last one to commit a file wins."""
-        async with self.lock:
-            await asyncio.sleep(self.cloud.commit_seconds)
-            await self.cloud.fault("commit", volume=self.name)
-            now = seen_in(self.directory)
-            for path in sorted(now):
-                if self.base.get(path) != now[path] and not self.read_only:
-                    copy(os.path.join(self.directory, path), os.path.join(self.volume, path))
-            for path in sorted(set(self.base) - set(now)):
-                remove(os.path.join(self.volume, path))
-            self.base = now
-            self.cloud.counts["committed"] += 1
-
-    async def reload(self):
-        """What others have committed is seen here; what was changed here is committed first."""
-        await self.commit()
-        for name in os.listdir(self.directory):
-            remove(os.path.join(self.directory, name))
-        shutil.copytree(self.volume, self.directory, symlinks=True, dirs_exist_ok=True)
-        self.base = seen_in(self.directory)
-
-
-def token_of(words, seconds=1200):
-    """Three words in base64 with points between them, of which the second says until when it is good."""
-    parts = ({"alg": "none"}, {**words, "exp": time.time() + seconds}, {})
-    return ".".join(base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in parts)
-
-
-class Output:
-    """One stream of a program: kept, so that it can be read again from any offset that a reader may still ask for."""
-
-    def __init__(self, pipe):
-        self.pipe, self.data, self.start, self.ended = pipe, bytearray(), 0, False
-        self.changed, self.read_to = asyncio.Condition(), 0
-        self.task = asyncio.create_task(self.hear())
-
-    async def hear(self):
-        while True:
-            async with self.changed:
-                await self.changed.wait_for(lambda: self.start + len(self.data) - self.read_to < AHEAD)
-            data = await self.pipe.read(PIECE)
-            async with self.changed:
-                self.data += data
-                self.ended = not data
-                drop = self.read_to - AHEAD - self.start
-                if drop > AHEAD:
-                    del self.data[:drop]
-                    self.start += drop
-                self.changed.notify_all()
-            if not data:
-                return
-
-    async def after(self, offset):
-        """What there is from that offset on, at least a byte; b"" at the end."""
-        if offset < self.start:
-            raise GRPCError(Status.OUT_OF_RANGE, "the output before offset %d is not kept any more" % self.start)
-        async with self.changed:
-            self.read_to = max(self.read_to, offset)
-            self.changed.notify_all()
-            await self.changed.wait_for(lambda: self.ended or self.start + len(self.data) > offset)
-            return bytes(self.data[offset - self.start:offset - self.start + PIECE])
-
-
-class Program:
-    """What was executed in a sandbox."""
-
-    def __init__(self, process):
-        self.process = process
-        self.outputs = [Output(process.stdout), Output(process.stderr)]
-        self.written, self.closed, self.lock = 0, False, asyncio.Lock()
-
-    async def write(self, offset, data, eof):
-        """Once for each offset, in whatever order and number the requests come."""
-        async with self.lock:
-            if offset > self.written:
-                raise GRPCError(Status.FAILED_PRECONDITION, "stdin offset %d is beyond %d" % (offset, self.written))
-            data = data[self.written - offset:]
-            if data and self.closed:
-                raise GRPCError(Status.FAILED_PRECONDITION, "stdin is closed")
-            try:
-                self.process.stdin.write(data)
-                await self.process.stdin.drain()
-            except ConnectionError:
-                pass
-            self.written += len(data)
-            if eof:
-                self.closed = True
-                self.process.stdin.close()
-
-
-class Sandbox:
-    numbers = itertools.count(1)
-
-    def __init__(self, cloud, app_id, definition, tags, second):
-        number = next(Sandbox.numbers)
-        self.cloud, self.app_id, self.definition, self.second = cloud, app_id, definition, second
-        self.tags = {tag.tag_name: tag.tag_value for tag in tags}
-        # The two kinds are told from one another by how their ids look.
-        self.id = "sb-01FAKE%020d" % number if second else "sb-%022d" % number
-        self.task_id = "ta-%020d%s" % (number, "V" if second else "")
-        self.created, self.result, self.programs, self.init = time.time(), None, {}, None
-        self.place = os.path.join(cloud.directory, self.id)
-        self.changed, self.last_active = asyncio.Condition(), time.monotonic()
-        self.tokens = {}        # and until when each is good
-        self.views, self.sync, self.over = [], None, asyncio.Event()
-
-    def new_token(self):
-        token = token_of({"task": self.task_id, "serial": len(self.tokens)}, self.cloud.token_seconds)
-        self.tokens[token] = time.time() + self.cloud.token_seconds
-        return token
-
-    async def start(self):
-        os.makedirs(os.path.join(self.place, "home"))
-        os.mkdir(os.path.join(self.place, "root"))
-        await asyncio.sleep(self.cloud.start_seconds)
-        if self.cloud.isolated:
-            await self.mount_volumes()
-            blocked = self.definition.network_access.network_access_type == api.NetworkAccess.BLOCKED
-            volumes = [word for view in self.views for word in (view.path, view.directory)]
-            words = ["unshare", "--mount", "--pid", "--fork", "--kill-child", *(["--net"] if blocked else []),
-                     "/usr/bin/python3", "-S", "-c", INIT, self.place + "/root", self.place + "/home", self.place, *volumes]
-            self.init = await asyncio.create_subprocess_exec(*words, stdout=asyncio.subprocess.PIPE, stdin=asyncio.subprocess.DEVNULL,
-                                                             start_new_session=True)
-            if await self.init.stdout.read(1) != b"+":
-                raise GRPCError(Status.INTERNAL, "the sandbox could not be made")
-            with open("/proc/%d/task/%d/children" % (self.init.pid, self.init.pid)) as children:
-                self.first = int(children.read().split()[0])
-        self.watch = asyncio.create_task(self.limits())
-
-    async def mount_volumes(self):
-        """The views, and what commits them."""
-        os.mkdir(os.path.join(self.place, "run"))
-        with open(os.path.join(self.place, "sync"), "w") as file:
-            file.write(SYNC)
-        os.chmod(file.name, 0o755)
-        for number, mount in enumerate(self.definition.volume_mounts):
-            self.views.append(View(self.cloud, mount, os.path.join(self.place, "view-%d" % number)))
-        self.sync = await asyncio.start_unix_server(self.asked_to_sync, os.path.join(self.place, "run", "volumes.sock"))
-
-    async def asked_to_sync(self, reader, writer):
-        said, paths = "done", []
-        while (line := (await reader.readline()).decode().strip()):
-            paths.append(line)
-        try:
-            for view in self.views:
-                if not paths or view.path.rstrip("/") in paths:
-                    await view.commit()
-        except (GRPCError, OSError) as e:
-            said = getattr(e, "message", None) or str(e)
-        writer.write(said.encode() + b"\n")
-        writer.close()
-
-    async def commit_at_the_end(self):
-        """After its processes have ended; what it held goes then."""
-        try:
-            if self.result.status in (RESULT.GENERIC_STATUS_TERMINATED, RESULT.GENERIC_STATUS_TIMEOUT, RESULT.GENERIC_STATUS_IDLE_TIMEOUT):
-                for view in self.views:
-                    await view.commit()
-        except (GRPCError, OSError):
-            pass            # nobody is told
-        shutil.rmtree(self.place, ignore_errors=True)
-        self.over.set()
-
-    async def limits(self):
-        """Its time, and the time that nothing may be executed in it."""
-        end, idle = time.monotonic() + self.definition.timeout_secs, self.definition.idle_timeout_secs
-        while self.result is None:
-            await asyncio.sleep(0.05)
-            if any(p.process.returncode is None for p in self.programs.values()):
-                self.last_active = time.monotonic()
-            if time.monotonic() > end:
-                await self.finish(RESULT.GENERIC_STATUS_TIMEOUT)
-            elif idle and time.monotonic() > self.last_active + idle:
-                await self.finish(RESULT.GENERIC_STATUS_IDLE_TIMEOUT)
-
-    async def execute(self, request):
-        if request.exec_id in self.programs:
-            return
-        environment = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/root", "LANG": "C.UTF-8", **dict(request.env)}
-        words, cwd = list(request.command_args), request.workdir or None
-        if self.cloud.isolated:
-            if request.workdir:
-                words = ["sh", "-c", 'cd "$0" && exec "$@"', request.workdir, *words]
-            words = ["nsenter", "-t", str(self.first), "-m", "-p", "-n", "-r", "-w", "--", *words]
-            cwd = None
-        else:
-            environment["HOME"] = cwd = cwd or os.path.join(self.place, "home")
-        pipe = asyncio.subprocess.PIPE
-        process = await asyncio.create_subprocess_exec(*words, stdin=pipe, stdout=pipe, stderr=pipe, env=environment, cwd=cwd,
-                                                       start_new_session=True)
-        self.programs[request.exec_id] = Program(process)
-
-    async def finish(self, status, exception=""):
-        """It is over, with all that runs in it."""
-        if self.result is not None:
-            return
-        self.result = RESULT(status=status, exception=exception, exitcode=137)
-        for process in [self.init] + [p.process for p in self.programs.values()]:
-            if process is not None and process.returncode is None:
-                try:
-                    os.killpg(process.pid, signal.SIGKILL)
-                except ProcessLookupError:
-                    pass
-        for program in self.programs.values():
-            await program.process.wait()
-        if self.init:
-            await self.init.wait()
-        if self.sync:
-            self.sync.close()
-        self.last = asyncio.create_task(self.commit_at_the_end())
-        async with self.changed:
-            self.changed.notify_all()
-
-    async def ended(self, seconds):
-        """Its result, if that is there in time."""
-        try:
-            async with self.changed:
-                await asyncio.wait_for(self.changed.wait_for(lambda: self.result is not None), seconds or 0.001)
-        except asyncio.TimeoutError:
-            pass
-        return self.result
 
 
 class Cloud:
     """All that the two services know, and the faults that are to happen."""
 
     def __init__(self, directory):
-        self.directory, self.isolated = directory, os.geteuid() == 0 and bool(shutil.which("nsenter"))
+        self.directory, self.isolated = (directory,
+                                         os.geteuid() == 0 and bool(shutil.which("nsenter")))
         self.apps, self.images, self.volumes, self.sandboxes, self.requests = {}, {}, {}, {}, []
         self.token = token_of({"serial": 0})
         self.router_url, self.faults, self.connections = None, collections.defaultdict(list), set()
-        self.cut_after = []         # numbers of bytes of stdout, in turn, after which the connection is cut
+        # numbers of bytes of stdout, in turn, after which the connection is cut
+        self.cut_after = []
         self.counts, self.token_seconds = collections.Counter(), 1200
-        self.commit_seconds, self.start_seconds = 0.2, 0.05     # as long as a commit takes, and the start of a sandbox
+        # as long as a commit takes, and the start of a sandbox
+        self.commit_seconds, self.start_seconds = 0.2, 0.05
 
     def volume_path(self, volume_id, below=""):
         path = os.path.join(self.directory, "volumes", volume_id, below.strip("/"))
@@ -390,9 +82,11 @@ class Cloud:
         return found
 
     async def fault(self, name, **about):
-        """Raises what was ordered for the next requests of that name (and, where the order says so, about this volume)."""
+        """Raises what was ordered for the next requests of that name (and, where the order says so,
+        about this volume)."""
         self.counts[name] += 1
-        fault = next((f for f in self.faults[name] if all(f.get(k, v) == v for k, v in about.items())), None)
+        fault = next((f for f in self.faults[name]
+                      if all(f.get(k, v) == v for k, v in about.items())), None)
         if fault is None:
             return
         fault["times"] -= 1
@@ -400,8 +94,10 @@ class Cloud:
             self.faults[name].remove(fault)
         await asyncio.sleep(fault.get("delay", 0))
         if fault.get("status"):
-            policy = [api.RPCRetryPolicy(retry_after_secs=fault["retry_after"])] if "retry_after" in fault else None
-            raise GRPCError(Status[fault["status"]], fault.get("message", "a fault that was ordered"), policy)
+            policy = ([api.RPCRetryPolicy(retry_after_secs=fault["retry_after"])]
+                      if "retry_after" in fault else None)
+            raise GRPCError(Status[fault["status"]],
+                            fault.get("message", "a fault that was ordered"), policy)
 
 
 def unimplemented(name):
@@ -445,8 +141,10 @@ class ControlPlane(ModalClientBase):
         if said.get("x-modal-client-type") != str(api.CLIENT_TYPE_CLIENT):
             raise GRPCError(Status.FAILED_PRECONDITION, "Unknown client type")
         if (said.get("x-modal-token-id"), said.get("x-modal-token-secret")) != TOKEN:
-            raise GRPCError(Status.UNAUTHENTICATED, "Token ID is malformed, or the token was revoked")
-        if (name.endswith("V2") or name == "SandboxGetCommandRouterAccess") and said.get("x-modal-auth-token") != self.cloud.token:
+            raise GRPCError(Status.UNAUTHENTICATED,
+                            "Token ID is malformed, or the token was revoked")
+        if ((name.endswith("V2") or name == "SandboxGetCommandRouterAccess")
+            and said.get("x-modal-auth-token") != self.cloud.token):
             raise GRPCError(Status.UNAUTHENTICATED, "the auth token is not valid")
 
     @answers
@@ -460,29 +158,36 @@ class ControlPlane(ModalClientBase):
     @answers
     async def AppGetOrCreate(self, request):
         apps = self.cloud.apps
-        if request.app_name not in apps and request.object_creation_type != api.OBJECT_CREATION_TYPE_CREATE_IF_MISSING:
+        if (request.app_name not in apps and request.object_creation_type
+            != api.OBJECT_CREATION_TYPE_CREATE_IF_MISSING):
             raise GRPCError(Status.NOT_FOUND, "App '%s' not found" % request.app_name)
-        return api.AppGetOrCreateResponse(app_id=apps.setdefault(request.app_name, "ap-%022d" % (len(apps) + 1)))
+        return api.AppGetOrCreateResponse(app_id=apps.setdefault(request.app_name,
+                                                                 "ap-%022d" % (len(apps) + 1)))
 
     @answers
     async def EnvironmentGetOrCreate(self, request):
         settings = api.EnvironmentSettings(image_builder_version="2025.06")
-        return api.EnvironmentGetOrCreateResponse(environment_id="en-1", metadata=api.EnvironmentMetadata(
+        return api.EnvironmentGetOrCreateResponse(environment_id="en-1",
+                                                  metadata=api.EnvironmentMetadata(
             name=request.deployment_name or "main", settings=settings))
 
     @answers
     async def ImageGetOrCreate(self, request):
         whole = request.image.SerializeToString()
         images = self.cloud.images
-        found = next((name for name, image in images.items() if image.SerializeToString() == whole), None)
+        found = next((name for name, image in images.items() if image.SerializeToString() == whole),
+                     None)
         name = found or "im-%022d" % (len(images) + 1)
         images[name] = request.image
-        return api.ImageGetOrCreateResponse(image_id=name, metadata=api.ImageMetadata(image_builder_version="2025.06"))
+        return api.ImageGetOrCreateResponse(image_id=name,
+                                            metadata=api.ImageMetadata(
+            image_builder_version="2025.06"))
 
     def log_of(self, image_id):
         """What its build said, and whether it failed."""
         fails = "no-such-package" in "\n".join(self.cloud.images[image_id].dockerfile_commands)
-        said = ["=> Step 1\n", "ERROR: No matching distribution found for no-such-package\n"] if fails else []
+        said = (["=> Step 1\n", "ERROR: No matching distribution found for no-such-package\n"]
+                if fails else [])
         return ["Building image %s\n" % image_id, *said], fails
 
     async def ImageJoinStreaming(self, stream):
@@ -491,23 +196,29 @@ class ControlPlane(ModalClientBase):
         lines, fails = self.log_of(request.image_id)
         status, why = RESULT.GENERIC_STATUS_SUCCESS, ""
         if fails:
-            status, why = RESULT.GENERIC_STATUS_FAILURE, "Image build for %s failed with the exception:\ntask exited with failure" % request.image_id
+            status, why = (RESULT.GENERIC_STATUS_FAILURE,
+                           "Image build for %s failed with the exception:\ntask exited with failure"
+                           % request.image_id)
         await stream.send_message(api.ImageJoinStreamingResponse(entry_id="1", task_logs=[
             api.TaskLogs(data=line, file_descriptor=api.FILE_DESCRIPTOR_STDOUT) for line in lines]))
-        await stream.send_message(api.ImageJoinStreamingResponse(result=RESULT(status=status, exception=why), entry_id="2", eof=True))
+        await stream.send_message(api.ImageJoinStreamingResponse(
+            result=RESULT(status=status, exception=why), entry_id="2", eof=True))
 
     @answers
     async def ImageBuildChainGet(self, request):
-        step = api.ImageBuildStep(image_id=request.image_id, builder_app_id="ap-builder", builder_task_id=request.image_id)
+        step = api.ImageBuildStep(image_id=request.image_id, builder_app_id="ap-builder",
+                                  builder_task_id=request.image_id)
         step.started_at.FromSeconds(int(time.time()) - 60)
         step.finished_at.FromSeconds(int(time.time()))
         return api.ImageBuildChainGetResponse(build_steps=[step])
 
     @answers
     async def AppFetchLogs(self, request):
-        items = [api.TaskLogs(data=line, timestamp=time.time(), file_descriptor=api.FILE_DESCRIPTOR_STDOUT)
+        items = [api.TaskLogs(data=line, timestamp=time.time(),
+                              file_descriptor=api.FILE_DESCRIPTOR_STDOUT)
                  for line in self.log_of(request.task_id)[0]]
-        return api.AppFetchLogsResponse(batches=[api.TaskLogsBatch(task_id=request.task_id, items=items[-request.limit:])])
+        return api.AppFetchLogsResponse(
+            batches=[api.TaskLogsBatch(task_id=request.task_id, items=items[-request.limit:])])
 
     @answers
     async def ImageFromId(self, request):
@@ -518,10 +229,12 @@ class ControlPlane(ModalClientBase):
     @answers
     async def VolumeGetOrCreate(self, request):
         volumes = self.cloud.volumes
-        if request.deployment_name not in volumes and request.object_creation_type != api.OBJECT_CREATION_TYPE_CREATE_IF_MISSING:
+        if (request.deployment_name not in volumes
+            and request.object_creation_type != api.OBJECT_CREATION_TYPE_CREATE_IF_MISSING):
             raise GRPCError(Status.NOT_FOUND, "Volume '%s' not found" % request.deployment_name)
         name = volumes.setdefault(request.deployment_name, "vo-%022d" % (len(volumes) + 1))
-        return api.VolumeGetOrCreateResponse(volume_id=name, version=request.version, metadata=api.VolumeMetadata(
+        return api.VolumeGetOrCreateResponse(volume_id=name, version=request.version,
+                                             metadata=api.VolumeMetadata(
             name=request.deployment_name, version=request.version))
 
     async def create(self, request, second):
@@ -531,10 +244,12 @@ class ControlPlane(ModalClientBase):
         if definition.image_id not in self.cloud.images:
             raise GRPCError(Status.NOT_FOUND, "Image %s not found" % definition.image_id)
         if not 1 <= definition.timeout_secs <= 24 * 3600:
-            raise GRPCError(Status.INVALID_ARGUMENT, "timeout must be between 1 second and 24 hours")
+            raise GRPCError(Status.INVALID_ARGUMENT,
+                            "timeout must be between 1 second and 24 hours")
         live = [s for s in self.cloud.sandboxes.values() if s.app_id == app and s.result is None]
         if definition.name and any(s.definition.name == definition.name for s in live):
-            raise GRPCError(Status.ALREADY_EXISTS, "Sandbox with name '%s' already exists" % definition.name)
+            raise GRPCError(Status.ALREADY_EXISTS,
+                            "Sandbox with name '%s' already exists" % definition.name)
         made = Sandbox(self.cloud, app, definition, request.tags, second)
         self.cloud.sandboxes[made.id] = made
         await made.start()
@@ -544,20 +259,25 @@ class ControlPlane(ModalClientBase):
     async def SandboxCreateV2(self, request):
         made = await self.create(request, True)
         return api.SandboxCreateV2Response(
-            sandbox_id=made.id, task_id=made.task_id, metadata=api.SandboxHandleMetadata(app_id=made.app_id),
-            command_router_access=api.CommandRouterAccess(url=self.cloud.router_url, jwt=made.new_token()))
+            sandbox_id=made.id, task_id=made.task_id,
+            metadata=api.SandboxHandleMetadata(app_id=made.app_id),
+            command_router_access=api.CommandRouterAccess(url=self.cloud.router_url,
+                                                          jwt=made.new_token()))
 
     @answers
     async def SandboxCreate(self, request):
         made = await self.create(request, False)
-        return api.SandboxCreateResponse(sandbox_id=made.id, metadata=api.SandboxHandleMetadata(app_id=made.app_id))
+        return api.SandboxCreateResponse(sandbox_id=made.id,
+                                         metadata=api.SandboxHandleMetadata(app_id=made.app_id))
 
     @answers
     async def SandboxGetFromNameV2(self, request):
         app = self.cloud.apps.get(request.app_name)
         for one in self.cloud.sandboxes.values():
-            if one.second and one.app_id == app and one.result is None and one.definition.name == request.sandbox_name:
-                return api.SandboxGetFromNameResponse(sandbox_id=one.id, metadata=api.SandboxHandleMetadata(app_id=app))
+            if (one.second and one.app_id == app and one.result is None
+                and one.definition.name == request.sandbox_name):
+                return api.SandboxGetFromNameResponse(
+                    sandbox_id=one.id, metadata=api.SandboxHandleMetadata(app_id=app))
         raise GRPCError(Status.NOT_FOUND, "Sandbox with name '%s' not found" % request.sandbox_name)
 
     async def task_id(self, request):
@@ -567,7 +287,8 @@ class ControlPlane(ModalClientBase):
     async def wait(self, request):
         one = self.cloud.sandbox(request.sandbox_id)
         result = await one.ended(request.timeout)
-        return api.SandboxWaitResponse(result=result, metadata=api.SandboxHandleMetadata(app_id=one.app_id, result=result))
+        return api.SandboxWaitResponse(result=result, metadata=api.SandboxHandleMetadata(
+            app_id=one.app_id, result=result))
 
     async def terminate(self, request):
         one = self.cloud.sandbox(request.sandbox_id)
@@ -578,30 +299,39 @@ class ControlPlane(ModalClientBase):
     async def list(self, request):
         wanted = {tag.tag_name: tag.tag_value for tag in request.tags}
         found = [
-            api.SandboxInfo(id=s.id, created_at=s.created, app_id=s.app_id, tags=[api.SandboxTag(tag_name=k, tag_value=v) for k, v in s.tags.items()])
+            api.SandboxInfo(id=s.id, created_at=s.created, app_id=s.app_id,
+                            tags=[api.SandboxTag(tag_name=k, tag_value=v)
+                                  for k, v in s.tags.items()])
             for s in self.cloud.sandboxes.values()
-            if (request.include_finished or s.result is None) and (not request.before_timestamp or s.created < request.before_timestamp)
-            and (not request.app_id or s.app_id == request.app_id) and wanted.items() <= s.tags.items()]
-        return api.SandboxListResponse(sandboxes=sorted(found, key=lambda one: -one.created_at)[:PAGE])     # the next page begins before its last
+            if (request.include_finished or s.result is None)
+            and (not request.before_timestamp or s.created < request.before_timestamp)
+            and (not request.app_id or s.app_id == request.app_id)
+            and wanted.items() <= s.tags.items()]
+        return api.SandboxListResponse(sandboxes=sorted(found,
+                                                        key=lambda one: -one.created_at)[:PAGE])
 
     async def tags(self, request):
         one = self.cloud.sandbox(request.sandbox_id)
-        return api.SandboxTagsGetResponse(tags=[api.SandboxTag(tag_name=k, tag_value=v) for k, v in one.tags.items()])
+        return api.SandboxTagsGetResponse(tags=[api.SandboxTag(tag_name=k, tag_value=v)
+                                                for k, v in one.tags.items()])
 
     async def access(self, request):
         ids = {name: getattr(request, name, "") for name in ("sandbox_id", "task_id")}
-        one = self.cloud.sandbox(ids["sandbox_id"]) if ids["sandbox_id"] else self.cloud.of_task(ids["task_id"])
+        one = (self.cloud.sandbox(ids["sandbox_id"]) if ids["sandbox_id"]
+               else self.cloud.of_task(ids["task_id"]))
         if one.result is not None:
             raise GRPCError(Status.FAILED_PRECONDITION, "Sandbox has already completed")
         return one
 
     @answers
     async def SandboxGetCommandRouterAccess(self, request):
-        return api.SandboxGetCommandRouterAccessResponse(url=self.cloud.router_url, jwt=(await self.access(request)).new_token())
+        return api.SandboxGetCommandRouterAccessResponse(
+            url=self.cloud.router_url, jwt=(await self.access(request)).new_token())
 
     @answers
     async def TaskGetCommandRouterAccess(self, request):
-        return api.TaskGetCommandRouterAccessResponse(url=self.cloud.router_url, jwt=(await self.access(request)).new_token())
+        return api.TaskGetCommandRouterAccessResponse(url=self.cloud.router_url,
+                                                      jwt=(await self.access(request)).new_token())
 
 
 def named(name, method):
@@ -627,7 +357,8 @@ class Router(TaskCommandRouterBase):
 
     async def check(self, event: RecvRequest):
         kind, _, token = event.metadata.get("authorization", "").partition(" ")
-        if kind != "Bearer" or all(one.tokens.get(token, 0) < time.time() for one in self.cloud.sandboxes.values()):
+        if kind != "Bearer" or all(one.tokens.get(token, 0) < time.time()
+                                   for one in self.cloud.sandboxes.values()):
             raise GRPCError(Status.UNAUTHENTICATED, "the token is not valid")
 
     def program(self, request):
@@ -739,18 +470,21 @@ class Control:
             await one.finish(getattr(RESULT, "GENERIC_STATUS_" + status), exception)
 
     async def sandboxes(self):
-        return [{"id": s.id, "live": s.result is None, "tags": s.tags, "definition": json_format.MessageToDict(s.definition),
-                 "status": s.result.status if s.result else 0, "image": list(self.cloud.images[s.definition.image_id].dockerfile_commands),
+        return [{"id": s.id, "live": s.result is None, "tags": s.tags,
+                 "definition": json_format.MessageToDict(s.definition),
+                 "status": s.result.status if s.result else 0,
+                 "image": list(self.cloud.images[s.definition.image_id].dockerfile_commands),
                  "place": s.place, "programs": len(s.programs)}
                 for s in self.cloud.sandboxes.values()]
 
     async def forget(self):
-        """Sandboxes that have ended, counts and requests, as if they had never been. Their last commits come first: one that came
-        later would take a fault that is ordered for another."""
+        """Sandboxes that have ended, counts and requests, as if they had never been. Their last
+        commits come first: one that came later would take a fault that is ordered for another."""
         for one in list(self.cloud.sandboxes.values()):
             if one.result is not None:
                 await one.over.wait()
-        self.cloud.sandboxes = {name: s for name, s in self.cloud.sandboxes.items() if s.result is None}
+        self.cloud.sandboxes = {name: s for name, s in self.cloud.sandboxes.items()
+                                if s.result is None}
         self.cloud.faults.clear()
         self.cloud.counts.clear()
         self.cloud.requests.clear()
@@ -785,14 +519,16 @@ async def obey(control):
 
 async def main(directory):
     cloud = Cloud(directory)
-    servers = [Server([service(cloud)], status_details_codec=custom_detail_codec) for service in (ControlPlane, Router)]
+    servers = [Server([service(cloud)], status_details_codec=custom_detail_codec)
+               for service in (ControlPlane, Router)]
     ports = []
     for server, service in zip(servers, (ControlPlane(cloud), Router(cloud))):
         listen(server, RecvRequest, service.check)
         await server.start("127.0.0.1", 0)
         ports.append(server._server.sockets[0].getsockname()[1])
     cloud.router_url = "http://127.0.0.1:%d" % ports[1]
-    print(json.dumps({"server": ports[0], "router": ports[1], "isolated": cloud.isolated}), flush=True)
+    print(json.dumps({"server": ports[0], "router": ports[1], "isolated": cloud.isolated}),
+          flush=True)
     control = Control(cloud)
     await obey(control)
     await control.finish()

@@ -2,8 +2,8 @@
 """A model program (`exec:PROGRAM`) that behaves as each request's last message says.
 
 One request a line of JSON, one answer a line. The first word of the last message decides: `echo`
-answers "N:TEXT" with the number of requests so far and the text; `hold` answers when `release` comes,
-last first; the others misbehave.
+answers "N:TEXT" with the number of requests so far and the text; `hold` answers when `release`
+comes, last first; the others misbehave.
 """
 import json
 import os
@@ -26,7 +26,8 @@ for line in sys.stdin:
     if word == "echo":
         answer(request, "%d:%s" % (count, content))
     elif word == "fields":
-        answer(request, json.dumps({k: v for k, v in request.items() if k != "messages"}, sort_keys=True))
+        answer(request, json.dumps({k: v for k, v in request.items() if k != "messages"},
+                                   sort_keys=True))
     elif word == "long":
         answer(request, "%d" % len(content))
     elif word == "usage":
@@ -34,7 +35,8 @@ for line in sys.stdin:
     elif word == "error":
         print(json.dumps({"id": request["id"], "error": "I will not.\nNever."}), flush=True)
     elif word == "rate":
-        print(json.dumps({"id": request["id"], "error": {"code": "model_rate", "message": "slow down"}}), flush=True)
+        print(json.dumps({"id": request["id"],
+                          "error": {"code": "model_rate", "message": "slow down"}}), flush=True)
     elif word == "hold":
         held.append(request)
     elif word == "release":

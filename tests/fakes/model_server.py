@@ -5,32 +5,35 @@
     model_server.py --many
 
 Listens on 127.0.0.1, plain and TLS (a certificate made at start for localhost and 127.0.0.1), and
-prints one JSON line {"port":…, "tls_port":…, "ca_file":…, "pid":…}; exits when its standard input closes.
-With --many, each line of its standard input is a JSON list of the flags above, for which it starts such
-a server without starting another interpreter; a signal ends one of them, its own end ends all.
-POST behaves as the request's *model* says (see BEHAVIOURS and `numbered`), in the dialect that the
-path names: OpenAI's (/v1/chat/completions, also in Azure's shapes), Anthropic's (/v1/messages) or
-Gemini's (/v1beta/models/MODEL:generateContent). A request for a stream is answered by an event stream
-wherever that makes sense.
+prints one JSON line {"port":…, "tls_port":…, "ca_file":…, "pid":…}; exits when its standard input
+closes. With --many, each line of its standard input is a JSON list of the flags above, for which it
+starts such a server without starting another interpreter; a signal ends one of them, its own end
+ends all. POST behaves as the request's *model* says (see BEHAVIOURS and `numbered`), in the dialect
+that the path names: OpenAI's (/v1/chat/completions, also in Azure's shapes), Anthropic's
+(/v1/messages) or Gemini's (/v1beta/models/MODEL:generateContent). A request for a stream is
+answered by an event stream wherever that makes sense.
 
 With --key, every other key is refused with 401, and the refusal repeats the wrong key, as real
 servers do. With --script, the model `scripted` answers the texts of a JSON list in order; an item
-may also be {"content": TEXT, "contains": TEXT that the last message must hold, "delay_ms": N}. The models
-`scripted-NAME` answer in any order: the first item of the list with "model": NAME whose "contains" fits, which is
-then used up unless it has "repeat": true. Such an item may also have "gate": N (it waits until so many requests
-have been open at once), "hang": true (it never answers) and "status": N (it fails with that).
+may also be {"content": TEXT, "contains": TEXT that the last message must hold, "delay_ms": N}. The
+models `scripted-NAME` answer in any order: the first item of the list with "model": NAME whose
+"contains" fits, which is then used up unless it has "repeat": true. Such an item may also have
+"gate": N (it waits until so many requests have been open at once), "hang": true (it never answers)
+and "status": N (it fails with that).
 
-With --turns, the model `turns` answers the text of a JSON list that comes next in the conversation, and
-`digest` a short hash of the last message, each after some milliseconds: what they say follows from what
-they are asked alone, however often and in whichever order. The file may also be an object of such lists:
-`turns-NAME` answers from the one of that name, `turns` from that of the name "". A last message that begins
-with `hang` gets no answer when its idempotency key comes for the first time.
+With --turns, the model `turns` answers the text of a JSON list that comes next in the conversation,
+and `digest` a short hash of the last message, each after some milliseconds: what they say follows
+from what they are asked alone, however often and in whichever order. The file may also be an object
+of such lists: `turns-NAME` answers from the one of that name, `turns` from that of the name "". A
+last message that begins with `hang` gets no answer when its idempotency key comes for the first
+time.
 
 GET /stats says what was seen, so that a test can prove that no call was lost or doubled:
-requests, connections (that brought one), max_in_flight, bytes_in, models {name: count}, idempotency {key: count},
-seconds {name: [arrival of each request]}, told {name: [input tokens, output tokens]} (as OpenAI's dialect said
-them), tokens {key: [input, output] of the answer}, cancelled (requests whose client went away), last (the last
-request: its path, its headers without the key, its body if that is small), refused (by the model `limited`).
+requests, connections (that brought one), max_in_flight, bytes_in, models {name: count}, idempotency
+{key: count}, seconds {name: [arrival of each request]}, told {name: [input tokens, output tokens]}
+(as OpenAI's dialect said them), tokens {key: [input, output] of the answer}, cancelled (requests
+whose client went away), last (the last request: its path, its headers without the key, its body if
+that is small), refused (by the model `limited`).
 """
 
 import argparse
@@ -57,6 +60,7 @@ class Stats:
         self.bytes_in = self.cancelled = 0
         self.models, self.idempotency, self.seconds, self.told, self.tokens = {}, {}, {}, {}, {}
         self.last = None
+        self.images = []  # (type, base64) of each message, for each request that has some
         self.refused = 0
         self.level = {}  # (dialect, model) -> what it may have now
         self.tries = {}  # (model, last message) -> requests so far
@@ -72,7 +76,8 @@ class Stats:
         self.seconds.setdefault(request.model, []).append(time.monotonic())
         key = request.headers.get("idempotency-key", "")
         self.idempotency[key] = self.idempotency.get(key, 0) + 1
-        request.nth = self.tries[request.model, request.last] = self.tries.get((request.model, request.last), 0) + 1
+        request.nth = self.tries[request.model, request.last] = self.tries.get(
+            (request.model, request.last), 0) + 1
 
     def public(self):
         hidden = ("tries", "in_flight", "level")
@@ -101,7 +106,8 @@ class Request:
 
     def public(self):
         keys = ("authorization", "api-key", "x-api-key", "x-goog-api-key")
-        return {"path": self.path, "headers": {k: v for k, v in self.headers.items() if k not in keys},
+        return {"path": self.path, "headers":
+                {k: v for k, v in self.headers.items() if k not in keys},
                 "body": self.json if self.size < 65536 else None}
 
 
@@ -109,7 +115,8 @@ class Gone(Exception):
     """The behaviour has closed the connection."""
 
 
-REASONS = {200: "OK", 400: "Bad Request", 401: "Unauthorized", 404: "Not Found", 429: "Too Many Requests"}
+REASONS = {200: "OK", 400: "Bad Request", 401: "Unauthorized", 404: "Not Found",
+           429: "Too Many Requests"}
 
 
 class Connection:
@@ -138,7 +145,8 @@ class Connection:
             body = json.dumps(body)
         if isinstance(body, str):
             body = body.encode()
-        lines = ["HTTP/1.1 %d %s" % (status, REASONS.get(status, "Status")), "Content-Type: " + content_type,
+        lines = ["HTTP/1.1 %d %s" % (status, REASONS.get(status, "Status")),
+                 "Content-Type: " + content_type,
                  "Content-Length: %d" % (len(body) if length is None else length), *extra, "", ""]
         await self.send("\r\n".join(lines).encode() + body)
 
@@ -154,7 +162,8 @@ class Connection:
     def event_of(self, value):
         """The bytes of an event, with the ends of lines that the dialect has."""
         named = "event: %s\n" % value["type"] if isinstance(value, dict) and "type" in value else ""
-        text = "%sdata: %s\n\n" % (named, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+        text = "%sdata: %s\n\n" % (named, value if isinstance(value, str)
+                                   else json.dumps(value, ensure_ascii=False))
         return text.replace("\n", self.line_end).encode()
 
     async def event(self, value):
@@ -249,13 +258,17 @@ async def parts(c, r):
 
 
 async def dribble(c, r):
-    """A correct stream that arrives byte by byte, with CRLF, comments, fields and no space after the colon."""
+    """A correct stream that arrives byte by byte, with CRLF, comments, fields and no space after
+    the colon."""
     d = r.dialect
     begin = [json.dumps(event, ensure_ascii=False) for event in d.begin(r)[:2]]
-    told = [*begin, *(json.dumps(d.piece(text), ensure_ascii=False) for text in ("dribb", "léd ", "⟨🙂⟩"))]
-    end = [event if isinstance(event, str) else json.dumps(event) for event in d.end(r, "", usage=False)]
+    told = [*begin,
+            *(json.dumps(d.piece(text), ensure_ascii=False) for text in ("dribb", "léd ", "⟨🙂⟩"))]
+    end = [event if isinstance(event, str) else json.dumps(event)
+           for event in d.end(r, "", usage=False)]
     await c.begin_stream()
-    text = ": hello\r\n\r\nevent: chunk\r\nid: 1\r\n" + ": still there\r\n".join("data:%s\r\n\r\n" % t for t in told + end)
+    text = ": hello\r\n\r\nevent: chunk\r\nid: 1\r\n" + ": still there\r\n".join(
+        "data:%s\r\n\r\n" % t for t in told + end)
     r.counts = False
     for byte in text.encode():
         await c.chunk(bytes([byte]))
@@ -324,7 +337,8 @@ async def stream_overloaded(c, r):
     if r.nth > 1:
         return await ok(c, r)
     await c.begin_stream()
-    await c.event(r.dialect.error({"Anthropic": 529, "Gemini": 503}.get(type(r.dialect).__name__, 500), "too many people"))
+    await c.event(r.dialect.error({"Anthropic": 529, "Gemini":
+                                   503}.get(type(r.dialect).__name__, 500), "too many people"))
     await c.end_stream()
 
 
@@ -391,11 +405,13 @@ async def emptychoices(c, r):
 
 async def emptycontent(c, r):
     words = {"Anthropic": "max_tokens", "Gemini": "MAX_TOKENS"}
-    await c.answer(200, r.dialect.whole(r, "", finish=words.get(type(r.dialect).__name__, "length")))
+    await c.answer(200, r.dialect.whole(r, "",
+                                        finish=words.get(type(r.dialect).__name__, "length")))
 
 
 async def nullcontent(c, r):
-    await c.answer(200, r.dialect.whole(r, "", finish="tool_calls", message={"role": "assistant", "content": None}))
+    await c.answer(200, r.dialect.whole(r, "", finish="tool_calls",
+                                        message={"role": "assistant", "content": None}))
 
 
 async def refusal(c, r):
@@ -416,11 +432,13 @@ async def notfound(c, r):
 
 
 async def auth(c, r):
-    await refuse(c, r, r.dialect.wrong_key, "Incorrect API key provided: %s." % r.key, "invalid_api_key")
+    await refuse(c, r, r.dialect.wrong_key, "Incorrect API key provided: %s." % r.key,
+                 "invalid_api_key")
 
 
 async def context(c, r):
-    await refuse(c, r, 400, "This model's maximum context length is 8192 tokens", "context_length_exceeded")
+    await refuse(c, r, 400, "This model's maximum context length is 8192 tokens",
+                 "context_length_exceeded")
 
 
 async def quota(c, r):
@@ -435,13 +453,15 @@ async def nothing(c, r):
 async def stopped(c, r):
     """Anthropic's and Gemini's ways to give no answer."""
     if isinstance(r.dialect, Anthropic):
-        return await c.answer(200, {"type": "message", "content": [], "stop_reason": "refusal", "usage": {}})
+        return await c.answer(200, {"type": "message", "content": [], "stop_reason": "refusal",
+                                    "usage": {}})
     await c.answer(200, {"candidates": [{"finishReason": "SAFETY", "safetyRatings": []}]})
 
 
 async def blocked(c, r):
     """Gemini's prompt that gets no candidate at all."""
-    reply = {"promptFeedback": {"blockReason": "PROHIBITED_CONTENT"}, "usageMetadata": {"promptTokenCount": 9}}
+    reply = {"promptFeedback": {"blockReason": "PROHIBITED_CONTENT"},
+             "usageMetadata": {"promptTokenCount": 9}}
     if not r.stream:
         return await c.answer(200, reply)
     await c.begin_stream()
@@ -455,8 +475,8 @@ async def tool(c, r):
 
 
 async def limited(c, r):
-    """Takes 3 requests at once and 10 a second, and says so in the dialect's headers; refuses more. `limited-silent`
-    does the same and says nothing."""
+    """Takes 3 requests at once and 10 a second, and says so in the dialect's headers; refuses more.
+    `limited-silent` does the same and says nothing."""
     stats, now, most, rate = c.server.stats, time.monotonic(), 3, 10
     level, at = stats.level.get((r.dialect, r.model), (most, now))
     level = min(most, level + (now - at) * rate)
@@ -486,20 +506,28 @@ async def redirect(c, r):
 
 BEHAVIOURS = {
     "ok": ok, "echo": echo, "nousage": nousage, "leak": leak, "json": as_json, "parts": parts,
-    "dribble": dribble, "nothing": nothing, "limited": limited, "limited-silent": limited, "stopped": stopped,
-    "blocked": blocked, "tool": tool, "stream-overloaded": stream_overloaded, "stream-cut": stream_cut, "stream-end": stream_end, "stream-error": stream_error,
-    "stream-cut-inside": stream_cut_inside, "stream-end-inside": stream_end_inside, "stream-bad-later": stream_bad_later,
-    "stream-waits": stream_waits, "stream-bad": stream_bad, "done-then-cut": done_then_cut, "stall": stall, "hang": hang,
-    "cut-before": cut_before, "cut-reused": cut_reused, "cut-body": cut_body, "badjson": badjson, "html": html,
-    "nochoices": nochoices, "emptychoices": emptychoices, "emptycontent": emptycontent, "nullcontent": nullcontent,
-    "refusal": refusal, "error200": error200, "badutf8": badutf8, "notfound": notfound, "auth": auth,
+    "dribble": dribble, "nothing": nothing, "limited": limited, "limited-silent": limited,
+    "stopped": stopped,
+    "blocked": blocked, "tool": tool, "stream-overloaded": stream_overloaded,
+    "stream-cut": stream_cut, "stream-end": stream_end, "stream-error": stream_error,
+    "stream-cut-inside": stream_cut_inside, "stream-end-inside": stream_end_inside,
+    "stream-bad-later": stream_bad_later,
+    "stream-waits": stream_waits, "stream-bad": stream_bad, "done-then-cut": done_then_cut,
+    "stall": stall, "hang": hang,
+    "cut-before": cut_before, "cut-reused": cut_reused, "cut-body": cut_body, "badjson": badjson,
+    "html": html,
+    "nochoices": nochoices, "emptychoices": emptychoices, "emptycontent": emptycontent,
+    "nullcontent": nullcontent,
+    "refusal": refusal, "error200": error200, "badutf8": badutf8, "notfound": notfound,
+    "auth": auth,
     "context": context, "quota": quota, "redirect": redirect,
 }
 
 
 async def numbered(c, r):
-    """slow-MS, slow-first-MS (headers and signs of life come at once), big-BYTES, STATUS-N (the first N requests with a last message fail, 429 says Retry-After: 1),
-    429-date-N (Retry-After as a date two seconds ahead)."""
+    """slow-MS, slow-first-MS (headers and signs of life come at once), big-BYTES, STATUS-N (the
+    first N requests with a last message fail, 429 says Retry-After: 1), 429-date-N (Retry-After as
+    a date two seconds ahead)."""
     found = re.fullmatch(r"(slow|slow-first|big|429-date|[45]\d\d)-(\d+)", r.model)
     if not found:
         return await notfound(c, r)
@@ -546,7 +574,8 @@ class Server:
         item = self.script.pop(0)
         item = item if isinstance(item, dict) else {"content": item}
         if item.get("contains", "") not in r.last:
-            return await refuse(c, r, 400, "the script expected %r in the last message" % item["contains"])
+            return await refuse(c, r, 400, "the script expected %r in the last message"
+                                % item["contains"])
         await asyncio.sleep(item.get("delay_ms", 0) / 1000)
         await say(c, r, item["content"])
 
@@ -556,7 +585,8 @@ class Server:
             if item.get("model") == name and item.get("contains", "") in r.last:
                 break
         else:
-            return await refuse(c, r, 400, "the script has nothing for %s about %r" % (r.model, r.last[:200]))
+            return await refuse(c, r, 400, "the script has nothing for %s about %r"
+                                % (r.model, r.last[:200]))
         if not item.get("repeat"):
             self.script.remove(item)
         if item.get("hang"):
@@ -586,6 +616,11 @@ class Server:
     async def chat(self, c, r):
         if self.key is not None and r.key != self.key:
             return await auth(c, r)
+        images, wrong = r.dialect.images(r.json)
+        if any(images):
+            self.stats.images.append(images)
+        if wrong:
+            return await refuse(c, r, 400, wrong)
         own = {"scripted": self.scripted, "turns": self.determined, "digest": self.determined}
         behaviour = own.get(r.model) or BEHAVIOURS.get(r.model, numbered)
         if r.model.startswith("scripted-"):
@@ -612,10 +647,12 @@ class Server:
 
 def make_certificate(directory):
     certificate, key = os.path.join(directory, "cert.pem"), os.path.join(directory, "key.pem")
-    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt",
+                    "ec_paramgen_curve:prime256v1", "-nodes",
                     "-keyout", key, "-out", certificate, "-days", "2", "-subj", "/CN=localhost",
                     "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"],
-                   check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                   check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                   stderr=subprocess.DEVNULL)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
     return certificate, context
@@ -626,8 +663,10 @@ async def serve(options, certificate, context, until_closed):
     server = Server(options)
     limit = 1 << 20
     plain = await asyncio.start_server(server.connected, "127.0.0.1", 0, limit=limit, backlog=2000)
-    tls = await asyncio.start_server(server.connected, "127.0.0.1", 0, limit=limit, backlog=2000, ssl=context)
-    print(json.dumps({"port": plain.sockets[0].getsockname()[1], "tls_port": tls.sockets[0].getsockname()[1],
+    tls = await asyncio.start_server(server.connected, "127.0.0.1", 0, limit=limit, backlog=2000,
+                                     ssl=context)
+    print(json.dumps({"port": plain.sockets[0].getsockname()[1],
+                      "tls_port": tls.sockets[0].getsockname()[1],
                       "ca_file": certificate, "pid": os.getpid()}), flush=True)
     await asyncio.get_running_loop().run_in_executor(None, until_closed.read)
 
@@ -649,7 +688,8 @@ def serve_many(certificate, context):
             os.close(held)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             random.seed()
-            asyncio.run(serve(read_options(json.loads(line)), certificate, context, os.fdopen(alive, "rb")))
+            asyncio.run(serve(read_options(json.loads(line)), certificate, context,
+                              os.fdopen(alive, "rb")))
             os._exit(0)
 
 

@@ -1,10 +1,11 @@
-"""What the fakes of Prime and E2B share: sandboxes of this machine's processes, the process service by which both
-start and feed programs in them (Connect RPC; the messages of `command_session.CommandSession` and `process.Process`
-differ in names, in the selector and in few fields), and faults on demand.
+"""What the fakes of Prime and E2B share: sandboxes of this machine's processes, the process service
+by which both start and feed programs in them (Connect RPC; the messages of
+`command_session.CommandSession` and `process.Process` differ in names, in the selector and in few
+fields), and faults on demand.
 
-A sandbox is a directory, which is the home of its programs, and, where root runs this, spaces of process ids and mounts
-of its own: all of it ends with the first process in there. Programs have real pipes. Output that comes while nobody
-is attached is gone, as in both services.
+A sandbox is a directory, which is the home of its programs, and, where root runs this, spaces of
+process ids and mounts of its own: all of it ends with the first process in there. Programs have
+real pipes. Output that comes while nobody is attached is gone, as in both services.
 """
 import asyncio
 import base64
@@ -20,21 +21,26 @@ import tempfile
 
 from aiohttp import web
 
-# ---- messages: field number -> (name, kind); a kind is a scalar, a message's name, `*` before what is repeated
+# ---- messages: field number -> (name, kind); a kind is a scalar, a message's name, `*` before what
+# is repeated
 
 COMMON = {
-    "Start": {1: ("program", "Program"), 2: ("pty", "Pty"), 3: ("tag", "string"), 4: ("stdin", "bool"),
+    "Start": {1: ("program", "Program"), 2: ("pty", "Pty"), 3: ("tag", "string"),
+              4: ("stdin", "bool"),
               5: ("uuid", "string")},
-    "Program": {1: ("cmd", "string"), 2: ("args", "*string"), 3: ("envs", "*Pair"), 4: ("cwd", "string"),
+    "Program": {1: ("cmd", "string"), 2: ("args", "*string"), 3: ("envs", "*Pair"),
+                4: ("cwd", "string"),
                 5: ("user", "string")},
     "Pair": {1: ("key", "string"), 2: ("value", "string")},
     "Pty": {1: ("size", "Size")},
     "Size": {1: ("cols", "uint32"), 2: ("rows", "uint32")},
     "Event": {1: ("event", "Moment")},
-    "Moment": {1: ("start", "Pid"), 2: ("data", "Data"), 3: ("end", "End"), 4: ("keepalive", "Nothing")},
+    "Moment": {1: ("start", "Pid"), 2: ("data", "Data"), 3: ("end", "End"),
+               4: ("keepalive", "Nothing")},
     "Pid": {1: ("pid", "uint32")},
     "Data": {1: ("stdout", "bytes"), 2: ("stderr", "bytes"), 3: ("pty", "bytes")},
-    "End": {1: ("exitCode", "sint32"), 2: ("exited", "bool"), 3: ("status", "string"), 4: ("error", "string")},
+    "End": {1: ("exitCode", "sint32"), 2: ("exited", "bool"), 3: ("status", "string"),
+            4: ("error", "string")},
     "Nothing": {},
     "Input": {1: ("session", "Selector"), 2: ("input", "Fed"), 3: ("uuid", "string")},
     "Fed": {1: ("stdin", "bytes"), 2: ("pty", "bytes")},
@@ -42,7 +48,8 @@ COMMON = {
     "Connect": {1: ("session", "Selector")},
     "List": {},
     "Listed": {1: ("sessions", "*Session")},
-    "Session": {1: ("program", "Program"), 2: ("pid", "uint32"), 3: ("tag", "string"), 4: ("uuid", "string")},
+    "Session": {1: ("program", "Program"), 2: ("pid", "uint32"), 3: ("tag", "string"),
+                4: ("uuid", "string")},
     "Selector": {1: ("pid", "uint32"), 2: ("tag", "string"), 3: ("uuid", "string")},
 }
 #: how JSON calls what is called otherwise here; only E2B's SDK speaks it
@@ -72,13 +79,16 @@ def read_varint(data, at):
 def encode(kind, value):
     out = bytearray()
     for number, (name, sort) in COMMON[kind].items():
-        for item in (value.get(name, []) if sort[0] == "*" else [value[name]] if name in value else []):
+        for item in (value.get(name, []) if sort[0] == "*" else [value[name]] if name in value
+                     else []):
             sort_ = sort.lstrip("*")
             if sort_ in ("uint32", "bool", "sint32"):
                 n = int(item)
-                out += varint(number << 3) + varint(((n << 1) ^ (n >> 31)) & 0xFFFFFFFF if sort_ == "sint32" else n)
+                out += varint(number << 3) + varint(((n << 1) ^ (n >> 31)) & 0xFFFFFFFF
+                                                    if sort_ == "sint32" else n)
                 continue
-            raw = item.encode() if sort_ == "string" else item if sort_ == "bytes" else encode(sort_, item)
+            raw = (item.encode() if sort_ == "string" else item if sort_ == "bytes"
+                   else encode(sort_, item))
             out += varint(number << 3 | 2) + varint(len(raw)) + raw
     return bytes(out)
 
@@ -124,7 +134,8 @@ def to_json(kind, value):
         if sort == "*Pair":
             out[called] = {p["key"]: p["value"] for p in item}
         elif sort.lstrip("*") in COMMON:
-            out[called] = [to_json(sort[1:], i) for i in item] if sort[0] == "*" else to_json(sort, item)
+            out[called] = ([to_json(sort[1:], i) for i in item] if sort[0] == "*"
+                           else to_json(sort, item))
         else:
             out[called] = base64.b64encode(item).decode() if sort == "bytes" else item
     return out
@@ -139,7 +150,8 @@ def from_json(kind, data):
         if sort == "*Pair":
             item = [{"key": k, "value": v} for k, v in item.items()]
         elif sort.lstrip("*") in COMMON:
-            item = [from_json(sort[1:], i) for i in item] if sort[0] == "*" else from_json(sort, item)
+            item = ([from_json(sort[1:], i) for i in item] if sort[0] == "*"
+                    else from_json(sort, item))
         elif sort == "bytes":
             item = base64.b64decode(item)
         elif name == "signal" and isinstance(item, str):
@@ -157,9 +169,11 @@ class Sandbox:
     """A directory, and programs in it. `alive` until it is ended."""
 
     def __init__(self, ident, keyed):
-        # Prime's has keys of idempotency, and tells the end of a program also to who attaches later; E2B's has tags.
+        # Prime's has keys of idempotency, and tells the end of a program also to who attaches
+        # later; E2B's has tags.
         self.id, self.keyed = ident, keyed
-        self.home = tempfile.mkdtemp(prefix="sandbox-", dir="/var/tmp")     # /tmp is each one's own, where root runs this
+        # /tmp is each one's own, where root runs this
+        self.home = tempfile.mkdtemp(prefix="sandbox-", dir="/var/tmp")
         self.programs, self.init, self.alive, self.paused = [], None, True, False
         self.inputs = set()                         # the keys of what was written already
         self.network = True
@@ -169,9 +183,12 @@ class Sandbox:
             os.mkdir(self.home + "/.tmp", 0o1777)
             os.chmod(self.home + "/.tmp", 0o1777)
             self.init = await asyncio.create_subprocess_exec(
-                "unshare", *([] if self.network else ["--net"]), "--pid", "--mount", "--fork", "--kill-child", "--mount-proc", "sh", "-c",
-                'mount --bind "$1/.tmp" /tmp && exec "$2" -ISc "$3"', "sh", self.home, sys.executable, INIT,
-                stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, start_new_session=True,
+                "unshare", *([] if self.network else ["--net"]), "--pid", "--mount", "--fork",
+                "--kill-child", "--mount-proc", "sh", "-c",
+                'mount --bind "$1/.tmp" /tmp && exec "$2" -ISc "$3"', "sh", self.home,
+                sys.executable, INIT,
+                stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
+                start_new_session=True,
                 env={"PATH": "/usr/bin:/bin:/usr/sbin:/sbin"})
             await self.init.stdout.readline()
 
@@ -191,7 +208,8 @@ class Sandbox:
     def find(self, selector):
         for program in reversed(self.programs):
             if (not program.over or self.keyed) and any(
-                    selector.get(k) and selector[k] == getattr(program, k) for k in ("pid", "uuid" if self.keyed else "tag")):
+                    selector.get(k) and selector[k] == getattr(program, k)
+                    for k in ("pid", "uuid" if self.keyed else "tag")):
                 return program
         return None
 
@@ -225,20 +243,25 @@ class Program:
         environment = {"PATH": os.environ["PATH"], "HOME": self.sandbox.home, "LANG": "C.UTF-8"}
         environment.update((p["key"], p.get("value", "")) for p in asked.get("envs", []))
         if not shutil.which(asked["cmd"], path=environment["PATH"]):
-            raise Refused("invalid_argument", 'exec: "%s": executable file not found in $PATH' % asked["cmd"])
+            raise Refused("invalid_argument",
+                          'exec: "%s": executable file not found in $PATH' % asked["cmd"])
         stdin = asyncio.subprocess.PIPE if self.message.get("stdin") else asyncio.subprocess.DEVNULL
         self.process = await asyncio.create_subprocess_exec(
-            *self.sandbox.words(), asked["cmd"], *asked.get("args", []), stdin=stdin, stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE, cwd=asked.get("cwd") or self.sandbox.home, env=environment,
+            *self.sandbox.words(), asked["cmd"], *asked.get("args", []), stdin=stdin,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE, cwd=asked.get("cwd") or self.sandbox.home,
+            env=environment,
             start_new_session=True)
         self.pid = self.process.pid
         self.task = asyncio.ensure_future(self.attend())
 
     async def attend(self):
-        await asyncio.gather(self.read("stdout", self.process.stdout), self.read("stderr", self.process.stderr))
+        await asyncio.gather(self.read("stdout", self.process.stdout),
+                             self.read("stderr", self.process.stderr))
         code = await self.process.wait()
         end = {"exitCode": code if code >= 0 else -1, "exited": code >= 0,
-               "status": "exit status %d" % code if code >= 0 else "signal: " + signal.Signals(-code).name}
+               "status": "exit status %d" % code if code >= 0
+               else "signal: " + signal.Signals(-code).name}
         if code < 0:
             end["error"] = end["status"]
         self.over = {"event": {"end": end}}
@@ -268,9 +291,12 @@ class Program:
 
 class Refused(Exception):
     """A Connect error, or an answer of the proxy before the service: (status, object)."""
-    STATUS = {"canceled": 499, "unknown": 500, "invalid_argument": 400, "deadline_exceeded": 504, "not_found": 404,
-              "already_exists": 409, "permission_denied": 403, "resource_exhausted": 429, "failed_precondition": 400,
-              "aborted": 409, "unimplemented": 501, "internal": 500, "unavailable": 503, "unauthenticated": 401}
+    STATUS = {"canceled": 499, "unknown": 500, "invalid_argument": 400, "deadline_exceeded": 504,
+              "not_found": 404,
+              "already_exists": 409, "permission_denied": 403, "resource_exhausted": 429,
+              "failed_precondition": 400,
+              "aborted": 409, "unimplemented": 501, "internal": 500, "unavailable": 503,
+              "unauthenticated": 401}
 
     def __init__(self, code, message):
         super().__init__(message)
@@ -280,10 +306,12 @@ class Refused(Exception):
 # ---- faults
 
 class Faults:
-    """What goes wrong, as tests ask for it by POST /_fake: {"cut": true} all streams now; {"cut_after": BYTES} of all
-    streams from now; {"cut_each": [LEAST, MOST], "times": N, "seed": S} again and again after so many frames, at their boundary and
-    in their middle in turns; {"answer": {"match": REGEX of "METHOD PATH", "times": N, "status": S, "body": O, "headers": {}, "acted": BOOL}};
-    {"drop": {"match": REGEX, "times": N, "acted": BOOL}} closes the connection before or after acting."""
+    """What goes wrong, as tests ask for it by POST /_fake: {"cut": true} all streams now;
+    {"cut_after": BYTES} of all streams from now; {"cut_each": [LEAST, MOST], "times": N, "seed": S}
+    again and again after so many frames, at their boundary and in their middle in turns; {"answer":
+    {"match": REGEX of "METHOD PATH", "times": N, "status": S, "body": O, "headers": {}, "acted":
+    BOOL}}; {"drop": {"match": REGEX, "times": N, "acted": BOOL}} closes the connection before or
+    after acting."""
 
     def __init__(self):
         self.streams, self.rules = set(), []
@@ -328,7 +356,8 @@ class Faults:
         """A frame of a stream; False if it was cut in it or behind it."""
         cut = None
         if self.left is not None:
-            cut, self.left = (self.left, None) if self.left <= len(frame) else (None, self.left - len(frame))
+            cut, self.left = ((self.left, None) if self.left <= len(frame)
+                              else (None, self.left - len(frame)))
         if cut is None and self.frames is not None:
             self.frames -= 1
             if self.frames <= 0:
@@ -352,11 +381,13 @@ def faulty(faults):
         rule = faults.rule(request)
         if rule is None:
             return await handler(request)
-        await request.read()        # else aiohttp hears the next request on this connection as the rest of this one
+        # else aiohttp hears the next request on this connection as the rest of this one
+        await request.read()
         if rule.get("acted"):
             await handler(request)
         if rule["kind"] == "answer":
-            body = rule.get("body", {"message": "as the test asked", "detail": "as the test asked", "code": rule["status"]})
+            body = rule.get("body", {"message": "as the test asked", "detail": "as the test asked",
+                                     "code": rule["status"]})
             return web.json_response(body, status=rule["status"], headers=rule.get("headers"))
         request.transport.abort()
         return web.Response(status=500)
@@ -370,8 +401,8 @@ def envelope(data, flags=0):
 
 
 class Service:
-    """The routes of the process service below a prefix. `find` gives the sandbox of a request, or raises Refused or an
-    HTTP error of web's."""
+    """The routes of the process service below a prefix. `find` gives the sandbox of a request, or
+    raises Refused or an HTTP error of web's."""
 
     def __init__(self, faults, find, keepalive=90):
         self.faults, self.find, self.keepalive = faults, find, keepalive
@@ -380,14 +411,16 @@ class Service:
         unary = {"SendInput": self.send_input, "SendSignal": self.send_signal, "List": self.list,
                  "CloseStdin": self.close_stdin}
         for name, handler in unary.items():
-            yield web.post(prefix + "/" + name, self.unary(handler, {"SendInput": "Input", "SendSignal": "Signal",
-                                                                    "List": "List", "CloseStdin": "Connect"}[name]))
+            yield web.post(prefix + "/" + name,
+                           self.unary(handler, {"SendInput": "Input", "SendSignal": "Signal",
+                                               "List": "List", "CloseStdin": "Connect"}[name]))
         yield web.post(prefix + "/Start", self.stream(self.start, "Start"))
         yield web.post(prefix + "/Connect", self.stream(self.connect, "Connect"))
 
     def unary(self, handler, kind):
         async def handle(request):
-            sort = request.headers.get("Content-Type", "").partition(";")[0]    # request.content_type takes a tenth of all its time
+            # request.content_type takes a tenth of all its time
+            sort = request.headers.get("Content-Type", "").partition(";")[0]
             js = sort == "application/json"
             try:
                 if not js and sort != "application/proto":
@@ -400,9 +433,11 @@ class Service:
                 raw = json.dumps(to_json(kind_, answer)).encode() if js else encode(kind_, answer)
                 return web.Response(body=raw, headers={"Content-Type": sort})
             except Refused as e:
-                return web.json_response({"code": e.code, "message": e.text}, status=Refused.STATUS[e.code])
+                return web.json_response({"code": e.code, "message": e.text},
+                                         status=Refused.STATUS[e.code])
             except (ValueError, KeyError) as e:
-                return web.json_response({"code": "invalid_argument", "message": str(e)}, status=400)
+                return web.json_response({"code": "invalid_argument", "message": str(e)},
+                                         status=400)
         return handle
 
     def stream(self, handler, kind):
@@ -411,7 +446,8 @@ class Service:
             if not js and request.content_type != "application/connect+proto":
                 return web.Response(status=415)
             if request.headers.get("Connect-Protocol-Version") != "1":
-                return web.json_response({"code": "invalid_argument", "message": "missing Connect-Protocol-Version"}, status=400)
+                return web.json_response({"code": "invalid_argument", "message":
+                                          "missing Connect-Protocol-Version"}, status=400)
             body = await request.read()
             response = web.StreamResponse(headers={"Content-Type": request.content_type})
             transport, queue, program = request.transport, asyncio.Queue(64), None
@@ -451,7 +487,8 @@ class Service:
         every = float(request.headers.get("Keepalive-Ping-Interval", self.keepalive))
         timeout = request.headers.get("Connect-Timeout-Ms")
         if timeout:     # of the program itself, as in both services
-            asyncio.get_running_loop().call_later(int(timeout) / 1000, program.signal, signal.SIGKILL)
+            asyncio.get_running_loop().call_later(int(timeout) / 1000, program.signal,
+                                                  signal.SIGKILL)
         beat = asyncio.ensure_future(self.keep_alive(queue, every))
         try:
             return await self.tell(response, request.transport, program, queue, js)
@@ -477,7 +514,8 @@ class Service:
             event = await queue.get()
             if event is None:
                 return {"error": {"code": "unavailable", "message":
-                                  "the connection to sandbox %s ended before the stream completed" % program.sandbox.id}}
+                                  "the connection to sandbox %s ended before the stream completed"
+                                  % program.sandbox.id}}
 
     # -- methods
 
@@ -486,7 +524,8 @@ class Service:
             known = sandbox.find({"uuid": message["uuid"]})
             if known:
                 if known.message != message:
-                    raise Refused("failed_precondition", "session_uuid is in use by another command")
+                    raise Refused("failed_precondition",
+                                  "session_uuid is in use by another command")
                 return known
         if "program" not in message:
             raise Refused("invalid_argument", "no command")
@@ -529,7 +568,8 @@ class Service:
         program.signal(message["signal"])
 
     async def list(self, sandbox, message):
-        return {"sessions": [{"program": p.message["program"], "pid": p.pid, **{k: getattr(p, k) for k in ("tag", "uuid") if getattr(p, k)}}
+        return {"sessions": [{"program": p.message["program"], "pid": p.pid,
+                              **{k: getattr(p, k) for k in ("tag", "uuid") if getattr(p, k)}}
                              for p in sandbox.programs if not p.over]}
 
 
@@ -539,7 +579,8 @@ def serve(application, faults, state, end):
     """Runs until its standard input ends or it is told to stop; says its address first."""
     async def fake(request):
         if request.method == "GET":
-            return web.json_response({**state(), "cuts": faults.cuts, "requests": faults.requests, "streams": len(faults.streams)})
+            return web.json_response({**state(), "cuts": faults.cuts, "requests": faults.requests,
+                                      "streams": len(faults.streams)})
         asked = await request.json()
         faults.order(asked)
         answer = request.app["order"](asked) if "order" in request.app else None

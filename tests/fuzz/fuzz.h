@@ -1,5 +1,6 @@
 /* tests/fuzz/fuzz.h: what every target shares. A target reads an input as a script for one part of
- * the library and aborts where that part breaks a promise of its header; the sanitizers see the rest.
+ * the library and aborts where that part breaks a promise of its header; the sanitizers see the
+ * rest.
  */
 #ifndef DROSTE_FUZZ_H
 #define DROSTE_FUZZ_H

@@ -1,6 +1,7 @@
-/* What a model server answers. Byte 0 chooses the dialect and what is read: events of a stream (each
- * ended by a line of its own), a whole reply, or the body of a refusal. Texts are UTF-8, numbers are
- * none that a sum could not take, and what is wrong is said on one line, without the key.
+/* What a model server answers. Byte 0 chooses the dialect and what is read: events of a stream
+ * (each ended by a line of its own), a whole reply, or the body of a refusal. Texts are UTF-8,
+ * numbers are none that a sum could not take, and what is wrong is said on one line, without the
+ * key.
  */
 #include "fuzz.h"
 

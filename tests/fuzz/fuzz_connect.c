@@ -1,5 +1,6 @@
-/* The streams of Connect and the protocol buffers in them: byte 0 is the size of the pieces in which the rest, what a server says, is
- * fed. Messages and end are those of the stream fed at once; each message is read as one, and the messages in it, three deep.
+/* The streams of Connect and the protocol buffers in them: byte 0 is the size of the pieces in
+ * which the rest, what a server says, is fed. Messages and end are those of the stream fed at once;
+ * each message is read as one, and the messages in it, three deep.
  */
 #include "fuzz.h"
 

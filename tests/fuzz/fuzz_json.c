@@ -1,5 +1,5 @@
-/* JSON from strangers: byte 0 picks the limits, the rest is the text. What json_check lets through is
- * built, within the limits, as json-c's own reader builds it, and what is written of that is let
+/* JSON from strangers: byte 0 picks the limits, the rest is the text. What json_check lets through
+ * is built, within the limits, as json-c's own reader builds it, and what is written of that is let
  * through again.
  */
 #include "fuzz.h"
@@ -43,8 +43,8 @@ static void look_up(struct json_object *o)
     json_get_typed(o, "a", json_type_array);
 }
 
-/* json-c's reader knows no integers of more than 64 bits, and loses some characters that are written as
- * two surrogates. */
+/* json-c's reader knows no integers of more than 64 bits, and loses some characters that are
+ * written as two surrogates. */
 static bool json_c_errs(const char *text, size_t len)
 {
     size_t digits = 0;

@@ -1,7 +1,8 @@
-/* A link, and the messages in it, under a hostile guest. The input is a script; each step begins with a byte that says what
- * happens: raw bytes of the guest's; a record of its with a right sum, whose fields are the input's; the
- * host sends, pings, or has the carrier cut and joined. What comes out of the link are bytes that the guest said under
- * the right offset, each once; what the host writes stays within what the guest can have honestly.
+/* A link, and the messages in it, under a hostile guest. The input is a script; each step begins
+ * with a byte that says what happens: raw bytes of the guest's; a record of its with a right sum,
+ * whose fields are the input's; the host sends, pings, or has the transport cut and joined. What
+ * comes out of the link are bytes that the guest said under the right offset, each once; what the
+ * host writes stays within what the guest can have honestly.
  */
 #include "fuzz.h"
 
@@ -23,7 +24,8 @@ struct host {
     bool refused;
 };
 
-/* Each byte of the guest's stream is known by its offset, so that one in the wrong place is seen. */
+/* Each byte of the guest's stream is known by its offset, so that one in the wrong place is
+ * seen. */
 static char byte_at(uint64_t offset)
 {
     return (char)(offset * 11400714819323198485u >> 56);

@@ -1,5 +1,5 @@
-/* A schema and a value, with a zero byte between them. What is wrong with either is said on a line; a
- * schema that is read is written so that it can be read again and means the same.
+/* A schema and a value, with a zero byte between them. What is wrong with either is said on a line;
+ * a schema that is read is written so that it can be read again and means the same.
  */
 #include "fuzz.h"
 

@@ -187,6 +187,7 @@ static void start_cell(struct world *w)
     struct session_cell cell = { .code = code,
         .len = len,
         .echo = true,
+        .results = true,
         .name = "<fuzz>",
         .execute_timeout = input_byte(&w->in) % 2 ? 0.0001 : 0 };
     w->begun++;
@@ -325,7 +326,7 @@ static void end(struct world *w, uint8_t how)
 
 static void act(struct world *w, struct loop *loop)
 {
-    uint8_t what = input_byte(&w->in) % 14;
+    uint8_t what = input_byte(&w->in) % 16;
     if (what == 0)
         start_cell(w);
     else if (what == 1)
@@ -352,6 +353,10 @@ static void act(struct world *w, struct loop *loop)
         send_output(w);
     else if (what == 11)
         send_frame(w, FRAME_CANCEL, input_byte(&w->in), 1);
+    else if (what == 14)
+        send_frame(w, FRAME_DISPLAY, input_byte(&w->in), 1);
+    else if (what == 15)
+        send_frame(w, FRAME_DISPLAY, input_byte(&w->in), PARTS);
     else if (what == 13)
         send_frame(w, FRAME_RESULT, input_byte(&w->in), PARTS);
     else

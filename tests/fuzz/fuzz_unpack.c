@@ -1,5 +1,6 @@
-/* What a sandbox sends of its copy of a volume (volume/pack.h). Broken or not, nothing outside of the volume changes, and with the stream that
- * says that nothing is there any more all of it goes. */
+/* What a sandbox sends of its copy of a volume (volume/pack.h). Broken or not, nothing outside of
+ * the volume changes, and with the stream that says that nothing is there any more all of it
+ * goes. */
 #include "fuzz.h"
 
 #include <dirent.h>

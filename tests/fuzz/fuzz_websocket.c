@@ -1,5 +1,6 @@
-/* A server's WebSocket frames: byte 0 is the limit of a message, byte 1 the size of the pieces in which the rest arrives. What
- * comes out must be what comes of the stream that arrives at once, within the limit, and a refusal has its status.
+/* A server's WebSocket frames: byte 0 is the limit of a message, byte 1 the size of the pieces in
+ * which the rest arrives. What comes out must be what comes of the stream that arrives at once,
+ * within the limit, and a refusal has its status.
  */
 #include "fuzz.h"
 

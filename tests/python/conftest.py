@@ -1,4 +1,5 @@
-"""What the tests of the Python package share: the package of this checkout, and no record of runs."""
+"""What the tests of the Python package share: the package of this checkout, and no record of
+runs."""
 import os
 import sys
 

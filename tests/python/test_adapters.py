@@ -1,4 +1,5 @@
-"""Environments as agentic-codebase-navigator has them, over Droste's sandboxes; and the address at which models are asked."""
+"""Environments as agentic-codebase-navigator has them, over Droste's sandboxes; and the address at
+which models are asked."""
 import json
 import socket
 import struct
@@ -48,7 +49,8 @@ def exchange(server, request, raw=None):
 
 
 def test_an_answer_arrives_though_more_was_sent(server):
-    """A refusal is read whole by a client that goes on to send: the connection is not reset before."""
+    """A refusal is read whole by a client that goes on to send: the connection is not reset
+    before."""
     for _ in range(50):
         with socket.create_connection(server.address, timeout=60) as connection:
             connection.sendall(struct.pack(">I", 0xFFFFFFFF) + b"x" * 200000)
@@ -64,16 +66,20 @@ def test_code_runs_and_state_stays():
     with LocalEnvironmentAdapter(correlation_id="mine") as adapter:
         adapter.load_context({"a": [1, 2]})
         first = adapter.execute_code("n = len(context['a'])\nprint(n)")
-        assert (first.stdout, first.stderr, first.correlation_id, first.locals["n"]) == ("2\n", "", "mine", "2")
+        assert (first.stdout, first.stderr, first.correlation_id,
+                first.locals["n"]) == ("2\n", "", "mine", "2")
         assert adapter.execute_code("print(n + 1)").stdout == "3\n" and first.execution_time > 0
         assert isinstance(adapter, droste.EnvironmentPort)
 
 
 def test_the_end_of_the_time_stands_in_stderr():
-    """As `TimeoutError`, behind what the code has written there; what it printed is kept, and the session goes on."""
+    """As `TimeoutError`, behind what the code has written there; what it printed is kept, and the
+    session goes on."""
     with LocalEnvironmentAdapter(execute_timeout_s=0.5) as adapter:
-        late = adapter.execute_code("import sys\nprint('out')\nprint('err', file=sys.stderr)\nwhile True: pass")
-        assert late.stdout == "out\n" and late.stderr.startswith("err\n\nTimeoutError: the cell ran longer than 0.5 s")
+        late = adapter.execute_code(
+            "import sys\nprint('out')\nprint('err', file=sys.stderr)\nwhile True: pass")
+        assert late.stdout == "out\n" and late.stderr.startswith(
+            "err\n\nTimeoutError: the cell ran longer than 0.5 s")
         assert adapter.execute_code("print(1)").stdout == "1\n"
 
 
@@ -84,39 +90,50 @@ def test_what_code_raises_stands_in_stderr():
 
 
 def test_parameters_are_those_of_the_environment():
-    """setup_code before each execution, allowed_import_roots, execute_timeout_cap_s, broker_timeout_s."""
-    with LocalEnvironmentAdapter(setup_code="x = 1", allowed_import_roots={"math"}, execute_timeout_s=20.0,
+    """setup_code before each execution, allowed_import_roots, execute_timeout_cap_s,
+    broker_timeout_s."""
+    with LocalEnvironmentAdapter(setup_code="x = 1", allowed_import_roots={"math"},
+                                 execute_timeout_s=20.0,
                                  execute_timeout_cap_s=25.0, broker_timeout_s=7.0) as adapter:
         adapter.execute_code("x = 2")
         assert adapter.execute_code("import math\nprint(x)").stdout == "1\n"
         assert "json" in adapter.execute_code("import json").stderr
         pairs = dict(adapter._interpreter._pairs)
-        assert (pairs["execute-timeout"], pairs["execute-timeout-cap"], pairs["broker-timeout"]) == ("20", "25", "7")
+        assert (pairs["execute-timeout"], pairs["execute-timeout-cap"],
+                pairs["broker-timeout"]) == ("20", "25", "7")
 
 
 @pytest.mark.parametrize("by", ["broker", "broker_address"])
 def test_models_are_asked_by_the_broker_or_at_its_address(by, server):
     given = {"broker": server.broker} if by == "broker" else {"broker_address": server.address}
     with LocalEnvironmentAdapter(correlation_id="the run's own", **given) as adapter:
-        done = adapter.execute_code("print(llm_query('a'), llm_query('b', model='other'))\nprint(llm_query_batched(['c', 'd']))")
+        done = adapter.execute_code(
+            "print(llm_query('a'), llm_query('b', model='other'))\nprint(llm_query_batched(['c', "
+            "'d']))")
         assert done.stdout == "said a said b\n['said c', 'said d']\n"
-        assert [call["prompt"] for call in done.rlm_calls[:2]] == ["a", "b"] and ("b", "other") in server.broker.asked
+        assert [call["prompt"] for call in done.rlm_calls[:2]] == ["a", "b"] and (
+            "b", "other") in server.broker.asked
         failed = adapter.execute_code("llm_query('fail')")
         assert "no more calls" in failed.stderr
 
 
 def test_parameters_of_dockers_environment(monkeypatch, server):
-    """DockerEnvironmentAdapter: image, subprocess_timeout_s, proxy_http_timeout_s are settings of the container (tests/seeds/test_docker_page.py
-    runs one); setup_code, broker, broker_address and correlation_id are as in the local one, which here takes its place."""
+    """DockerEnvironmentAdapter: image, subprocess_timeout_s, proxy_http_timeout_s are settings of
+    the container (tests/seeds/test_docker_page.py runs one); setup_code, broker, broker_address and
+    correlation_id are as in the local one, which here takes its place."""
     monkeypatch.delenv("DROSTE_ENVIRONMENT", raising=False)
-    pairs = dict(DockerEnvironmentAdapter(image="mine:1", subprocess_timeout_s=9.0, proxy_http_timeout_s=8.0)._interpreter._pairs)
-    assert (pairs["env"], pairs["image"], pairs["execute-timeout"], pairs["broker-timeout"]) == ("docker", "mine:1", "9", "8")
+    pairs = dict(DockerEnvironmentAdapter(image="mine:1", subprocess_timeout_s=9.0,
+                                          proxy_http_timeout_s=8.0)._interpreter._pairs)
+    assert (pairs["env"], pairs["image"], pairs["execute-timeout"],
+            pairs["broker-timeout"]) == ("docker", "mine:1", "9", "8")
     monkeypatch.setenv("DROSTE_ENVIRONMENT", "local")
-    with DockerEnvironmentAdapter(setup_code="x = 1", broker=Broker(), correlation_id="mine") as adapter:
+    with DockerEnvironmentAdapter(setup_code="x = 1", broker=Broker(),
+                                  correlation_id="mine") as adapter:
         adapter.execute_code("x = 2")
         done = adapter.execute_code("print(x, llm_query('a'))")
         assert (done.stdout, done.correlation_id) == ("1 said a\n", "mine")
-    with DockerEnvironmentAdapter(broker_address=server.address, correlation_id="the run's own") as adapter:
+    with DockerEnvironmentAdapter(broker_address=server.address,
+                                  correlation_id="the run's own") as adapter:
         assert adapter.execute_code("print(llm_query('a'))").stdout == "said a\n"
 
 
@@ -125,7 +142,8 @@ def test_an_environment_of_ones_own_may_use_one():
     droste.registry.register("mine", LocalEnvironmentAdapter)
     turns = ["```repl\nn = len(context)\nprint(n, llm_query('half?'))\n```", "FINAL(done)"]
     try:
-        rlm = droste.RLM(lambda messages: "sub" if messages[-1]["content"] == "half?" else turns.pop(0), environment="mine",
+        rlm = droste.RLM(lambda messages: "sub" if messages[-1]["content"] == "half?"
+                         else turns.pop(0), environment="mine",
                          environment_kwargs={"execute_timeout_s": 20.0})
         assert rlm.run("How long?", "abcd").answer == "done"
     finally:
@@ -156,8 +174,10 @@ class InAProcess:
         pass
 
     def execute_code(self, code):
-        done = subprocess.run([sys.executable, "-c", CLIENT, self.address[0], str(self.address[1]), self.secret], capture_output=True, text=True)
-        return droste.ReplResult(stdout=done.stdout, stderr=done.stderr, final_answer=done.stdout.strip() or None)
+        done = subprocess.run([sys.executable, "-c", CLIENT, self.address[0], str(self.address[1]),
+                               self.secret], capture_output=True, text=True)
+        return droste.ReplResult(stdout=done.stdout, stderr=done.stderr,
+                                 final_answer=done.stdout.strip() or None)
 
     def cleanup(self):
         pass
@@ -168,7 +188,8 @@ def test_an_environments_processes_ask_at_its_address():
     droste.registry.register("process", InAProcess)
     InAProcess.seen.clear()
     try:
-        rlm = droste.RLM(lambda messages: "```repl\nask()\n```", environment="process", sub_model=lambda messages: "re: " + messages[-1]["content"])
+        rlm = droste.RLM(lambda messages: "```repl\nask()\n```", environment="process",
+                         sub_model=lambda messages: "re: " + messages[-1]["content"])
         done = rlm.run("q")
         assert done.answer == "['re: half?', 're: FINAL(no)']" and done.usage["calls"] == 3
     finally:
@@ -183,27 +204,33 @@ def test_an_environments_processes_ask_at_its_address():
 def test_a_request_is_answered(server):
     told = exchange(server, {"correlation_id": "the run's own", "prompt": "a", "model": "m"})
     (result,) = told["results"]
-    assert told["correlation_id"] == "the run's own" and told["error"] is None and result["error"] is None
-    assert result["chat_completion"]["response"] == "said a" and result["chat_completion"]["root_model"] == "m"
+    assert told["correlation_id"] == "the run's own" and told["error"] is None and result[
+        "error"] is None
+    assert result["chat_completion"]["response"] == "said a" and result["chat_completion"][
+        "root_model"] == "m"
 
 
 def test_several_are_answered_in_their_order_and_fail_alone(server):
     """A failure of the broker's is told by its words, one of the host's is not."""
-    told = exchange(server, {"correlation_id": "the run's own", "prompts": ["a", "fail", [{"role": "user", "content": "x"}], "break"]})
+    told = exchange(server, {"correlation_id": "the run's own",
+                             "prompts": ["a", "fail", [{"role": "user", "content": "x"}], "break"]})
     errors = [result["error"] for result in told["results"]]
     assert errors == [None, "no more calls", None, "Internal broker error"]
     assert told["results"][0]["chat_completion"]["response"] == "said a"
 
 
 @pytest.mark.parametrize("request_, why", [
-    ({"prompt": "a"}, "Invalid correlation_id"), ({"correlation_id": "another's", "prompt": "a"}, "Invalid correlation_id"),
-    ({"correlation_id": 123, "prompt": "a"}, "Invalid correlation_id"), ({"correlation_id": "the run's own"}, "missing 'prompt'"),
+    ({"prompt": "a"}, "Invalid correlation_id"),
+    ({"correlation_id": "another's", "prompt": "a"}, "Invalid correlation_id"),
+    ({"correlation_id": 123, "prompt": "a"}, "Invalid correlation_id"),
+    ({"correlation_id": "the run's own"}, "missing 'prompt'"),
     ({"correlation_id": "the run's own", "prompt": "a", "prompts": ["b"]}, "only one of"),
     ({"correlation_id": "the run's own", "prompts": []}, "must not be empty"),
     ({"correlation_id": "the run's own", "prompts": "nope"}, "must not be empty"),
     ({"correlation_id": "the run's own", "prompt": 5}, "valid Prompt"),
     ({"correlation_id": "the run's own", "prompt": "a", "model": 5}, "Invalid model"),
-    ({"correlation_id": "the run's own", "prompt": "a", "odd": 1}, "Unknown keys in WireRequest: ['odd']"),
+    ({"correlation_id": "the run's own", "prompt": "a", "odd": 1},
+     "Unknown keys in WireRequest: ['odd']"),
     (["not", "an", "object"], "must be an object")])
 def test_what_is_no_request_of_the_run_is_refused(server, request_, why):
     """With a reason, and nothing of a traceback; no model is asked."""
@@ -214,8 +241,10 @@ def test_what_is_no_request_of_the_run_is_refused(server, request_, why):
 
 @pytest.mark.parametrize("raw, why", [
     (struct.pack(">I", 10_000_001), "Frame too large: 10000001 bytes (max 10000000)"),
-    (struct.pack(">I", 0xFFFFFFFF) + b"x", "Frame too large"), (struct.pack(">I", 4) + b"nope", "Invalid JSON payload"),
-    (struct.pack(">I", 2) + b"\xff\xfe", "Invalid JSON payload"), (struct.pack(">I", 40000) + b"[" * 40000, "Invalid JSON payload"),
+    (struct.pack(">I", 0xFFFFFFFF) + b"x", "Frame too large"),
+    (struct.pack(">I", 4) + b"nope", "Invalid JSON payload"),
+    (struct.pack(">I", 2) + b"\xff\xfe", "Invalid JSON payload"),
+    (struct.pack(">I", 40000) + b"[" * 40000, "Invalid JSON payload"),
     (b"", None), (struct.pack(">I", 10) + b"{}", None), (b"\0", None)])
 def test_frames_that_are_none_end_their_connection_alone(server, raw, why):
     """The next one is answered."""
@@ -224,7 +253,7 @@ def test_frames_that_are_none_end_their_connection_alone(server, raw, why):
     assert exchange(server, {"correlation_id": "the run's own", "prompt": "a"})["error"] is None
 
 
-def test_connections_that_say_nothing_hold_nobody_up_for_long(server, monkeypatch):
+def test_silent_connections_do_not_delay_others(server, monkeypatch):
     """As many as there may be at once; each has its time, and then the next are served."""
     monkeypatch.setattr(_wire, "SECONDS_MOST", 0.2)
     silent = [socket.create_connection(server.address) for _ in range(_wire.CONNECTIONS_MOST + 5)]
@@ -233,7 +262,8 @@ def test_connections_that_say_nothing_hold_nobody_up_for_long(server, monkeypatc
         connection.close()
 
 
-def test_nobody_is_answered_after_the_end(server):
+def test_no_request_is_answered_after_the_end(server):
     server.close()
     with pytest.raises(OSError):
-        socket.create_connection(server.address, timeout=5).recv(1) or (_ for _ in ()).throw(ConnectionError())
+        socket.create_connection(server.address,
+                                 timeout=5).recv(1) or (_ for _ in ()).throw(ConnectionError())

@@ -36,7 +36,8 @@ def test_every_call_may_be_awaited():
 
 
 def test_many_sessions_run_at_once():
-    """Two hundred sessions, each of which waits in a tool for all others: none could, one after the other."""
+    """Two hundred sessions, each of which waits in a tool for all others: none could, one after the
+    other."""
     async def main():
         count, there, all_there = 200, [0], asyncio.Event()
 
@@ -65,14 +66,14 @@ def test_operations_of_one_session_take_their_turn():
     run(main())
 
 
-def test_a_result_waits_where_nobody_awaited_it():
+def test_a_result_that_was_not_awaited_is_kept():
     """As in a notebook, whose cells run within a loop; also what was started before."""
     async def main():
         interp = Interpreter()
         interp.execute("x = 20")
         pending = interp.execute("import time; time.sleep(0.2); x += 1")
         result = interp.execute("SUBMIT(x=x * 2)")
-        assert not pending.done and repr(pending).startswith("<Result: under way; await it")
+        assert not pending.done and repr(pending).startswith("<Result: running; await it")
         assert result.x == 42 and pending.done
         interp.shutdown()
     run(main())
@@ -80,7 +81,8 @@ def test_a_result_waits_where_nobody_awaited_it():
 
 @pytest.mark.parametrize("code", ["f()", "later()", "llm_query('q')", "coroutine('q')"])
 def test_a_result_that_holds_up_the_loop_has_its_tools_and_models(code):
-    """What code calls is answered while somebody waits without `await` in the loop's own thread: in threads."""
+    """What code calls is answered while somebody waits without `await` in the loop's own thread: in
+    threads."""
     async def later():
         await asyncio.sleep(0.01)
         return "said"
@@ -90,7 +92,8 @@ def test_a_result_that_holds_up_the_loop_has_its_tools_and_models(code):
 
     async def main():
         with Interpreter(tools={"f": lambda: "said", "later": later}, execute_timeout=20,
-                         model=answer if code.startswith("c") else lambda messages: "said") as interp:
+                         model=answer if code.startswith("c")
+                         else lambda messages: "said") as interp:
             assert interp.execute(code.replace("coroutine", "llm_query")).echo == "'said'"
             assert (await interp.execute(code.replace("coroutine", "llm_query"))).echo == "'said'"
     run(main())
@@ -117,7 +120,8 @@ def test_files_are_loaded_after_what_was_started(tmp_path):
             first = interp.execute("import time; time.sleep(0.2); n = 1")
             second = interp.execute("n += 1")
             interp.load("v", tmp_path / "f")
-            assert first.done and second.done and (await interp.execute("v, n")).echo == "('text', 2)"
+            assert first.done and second.done and (
+                await interp.execute("v, n")).echo == "('text', 2)"
     run(main())
 
 
@@ -127,7 +131,8 @@ def test_a_tool_cannot_wait_for_its_own_session():
         async def again():
             return (await interp.execute("1")).echo
 
-        async with Interpreter(tools={"again": again, "f": lambda: interp.execute("1").echo}, execute_timeout=20) as interp:
+        async with Interpreter(tools={"again": again, "f": lambda: interp.execute("1").echo},
+                               execute_timeout=20) as interp:
             for code in ("again()", "f()"):
                 error = (await interp.execute(code)).error
                 assert error.type == "ToolError" and "each would wait" in error.message
@@ -165,7 +170,8 @@ def test_no_cell_runs_after_setup_code_that_failed_or_was_cancelled():
             await cell
         interp.shutdown()
 
-        async with Interpreter(setup_code="import time; time.sleep(0.2)", tools=[ran.append]) as interp:
+        async with Interpreter(setup_code="import time; time.sleep(0.2)",
+                               tools=[ran.append]) as interp:
             await interp.execute("append('allowed')")
         assert ran == ["allowed"]
     run(main())
@@ -199,7 +205,8 @@ def test_sync_tools_do_not_stop_the_loop():
 
 
 def test_tools_and_models_have_the_context_of_their_cell():
-    """Of whoever asked for that cell, also where others were asked for meanwhile; and runs that of theirs."""
+    """Of whoever asked for that cell, also where others were asked for meanwhile; and runs that of
+    theirs."""
     import contextvars
     variable = contextvars.ContextVar("variable", default="none")
 
@@ -214,7 +221,8 @@ def test_tools_and_models_have_the_context_of_their_cell():
 
     async def main():
         tools = {"f": variable.get, "later": later}
-        async with Interpreter(tools=tools, model=model, sub_model=in_thread) as interp, Interpreter(model=model) as other:
+        async with Interpreter(tools=tools, model=model,
+                               sub_model=in_thread) as interp, Interpreter(model=model) as other:
             await interp.execute("1")
             results = []
             for name in ("first", "second"):
@@ -223,7 +231,8 @@ def test_tools_and_models_have_the_context_of_their_cell():
                 results.append(other.execute("llm_query('q')"))
             variable.set("third")
             assert [(await result).echo for result in results] == [
-                "('first', 'first', 'first')", "'first'", "('second', 'second', 'second')", "'second'"]
+                "('first', 'first', 'first')", "'first'", "('second', 'second', 'second')",
+                "'second'"]
 
         async def root(messages):
             return "```repl\nSUBMIT(answer=[%r, f(), llm_query('q')])\n```" % variable.get()
@@ -236,7 +245,7 @@ def test_tools_and_models_have_the_context_of_their_cell():
     run(main())
 
 
-def test_async_tools_are_cancelled_when_nobody_waits():
+def test_abandoned_async_tools_are_cancelled():
     async def main():
         cancelled = asyncio.Event()
 
@@ -268,7 +277,7 @@ def test_errors_of_a_session_are_raised_by_await():
     run(main())
 
 
-def test_setup_code_that_has_failed_at_once_is_told(monkeypatch):
+def test_setup_code_that_fails_at_once_is_reported(monkeypatch):
     """Its end may be there before anybody waits for it."""
     from droste import interpreter
 
@@ -306,14 +315,15 @@ def test_a_loops_interpreter_is_no_other_loops():
         async with Interpreter() as interp:
             def elsewhere():
                 for use in (interp.execute, lambda code: interp.shutdown()):
-                    with pytest.raises(droste.Error, match="another event loop"):
+                    with pytest.raises(droste.Error, match="another running event loop"):
                         use("1")
             await asyncio.get_running_loop().run_in_executor(None, elsewhere)
     run(main())
 
 
 def test_a_session_without_a_loop_works_beside_one():
-    """Opened before the loop runs, it stays one that waits; its results may be awaited all the same."""
+    """Opened before the loop runs, it stays one that waits; its results may be awaited all the
+    same."""
     async def main():
         assert (await interp.execute("1")).echo == "1"
     with Interpreter() as interp:
@@ -329,7 +339,7 @@ def test_a_loop_that_is_gone_leaves_a_session_that_can_be_closed():
         await kept[0].execute("x = 1")
 
     run(main())
-    with pytest.raises(droste.Error, match="is closed; make a new one"):
+    with pytest.raises(droste.Error, match="is closed; create a new interpreter"):
         kept[0].execute("x")
     kept[0].shutdown()
 
@@ -372,7 +382,8 @@ def test_a_harness_has_its_backend():
         assert await backend.load_context({"rows": [1, 2]}, 0) == 0
         await backend.load_context("second", 1)
         await backend.bootstrap("def double(x): return 2 * x")
-        got = await backend.execute("print(double(len(context['rows'])), context_1, llm_query('hi'))")
+        got = await backend.execute(
+            "print(double(len(context['rows'])), context_1, llm_query('hi'))")
         assert got.stdout == "4 second /rollout/r7/llm_query: hi\n" and got.final_answer is None
         assert "context_1" in got.locals_keys and got.execution_time >= 0
         got = await backend.execute("print('before'); 1 / 0")
@@ -399,7 +410,8 @@ def test_a_harness_has_its_backend():
 
 @pytest.fixture
 def silent_git():
-    """A server that accepts git's connection and says nothing, until it is closed, and the settings that stage from it."""
+    """A server that accepts git's connection and says nothing, until it is closed, and the settings
+    that stage from it."""
     with socket.socket() as server:
         server.bind(("127.0.0.1", 0))
         server.listen()
@@ -408,8 +420,8 @@ def silent_git():
 
 
 def test_other_sessions_run_while_one_is_staged(silent_git, tmp_path):
-    """git's host accepts and says nothing: cells of another session of the loop end before the staging does, which ends
-    with the connection, and with git's error."""
+    """git's host accepts and says nothing: cells of another session of the loop end before the
+    staging does, which ends with the connection, and with git's error."""
     server, settings = silent_git
 
     async def main():
@@ -430,7 +442,7 @@ def test_other_sessions_run_while_one_is_staged(silent_git, tmp_path):
 
 
 @pytest.mark.parametrize("how", ["shutdown", "interrupt"])
-def test_a_session_can_be_given_up_while_it_is_staged(silent_git, tmp_path, how):
+def test_a_session_can_be_cancelled_while_it_is_staged(silent_git, tmp_path, how):
     """git is killed, which closes its connection, and nothing of the workspace is left."""
     server, settings = silent_git
 

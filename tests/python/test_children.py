@@ -1,4 +1,5 @@
-"""Child runs of sessions: `rlm_query` in an interpreter starts runs, under the interpreter's limits."""
+"""Child runs of sessions: `rlm_query` in an interpreter starts runs, under the interpreter's
+limits."""
 import asyncio
 import sqlite3
 import threading
@@ -11,11 +12,13 @@ from droste.compat import DaytonaInterpreter, ModalInterpreter
 
 
 def model(messages):
-    """Plain prompts get an answer; a child run doubles its context, and asks for more where it is told to."""
+    """Plain prompts get an answer; a child run doubles its context, and asks for more where it is
+    told to."""
     if len(messages) == 1:
         return "plain"
     question = messages[1]["content"]
-    return "```repl\n%s\n```" % ("SUBMIT(rlm_query('leaf', context))" if "go on" in question else "SUBMIT(context * 2)")
+    return "```repl\n%s\n```" % ("SUBMIT(rlm_query('leaf', context))" if "go on" in question
+                                 else "SUBMIT(context * 2)")
 
 
 def lm(prompt=None, messages=None):
@@ -70,7 +73,8 @@ def test_how_many_turns_they_have(locally):
         return ["```repl\n1\n```"]
 
     with DaytonaInterpreter(sub_lm=never, delegate_max_iterations=3) as interp:
-        result = interp.execute("try: rlm_query('q')\nexcept BudgetExceeded as e: SUBMIT(why=str(e))")
+        result = interp.execute(
+            "try: rlm_query('q')\nexcept BudgetExceeded as e: SUBMIT(why=str(e))")
     assert "within 3 turns" in result.why and len(seen) == 4        # and its last words
 
 
@@ -78,25 +82,29 @@ def test_their_calls_are_the_sessions(locally):
     """max_llm_calls holds for what the code asks and for the turns of child runs together."""
     with ModalInterpreter(sub_lm=lm, max_llm_calls=3) as interp:
         assert interp.execute("llm_query('x')\nSUBMIT(got=rlm_query('go on', 'a'))").got == "aa"
-        result = interp.execute("try: rlm_query('q')\nexcept BudgetExceeded as e: SUBMIT(code=e.code, limit=e.limit)")
+        result = interp.execute(
+            "try: rlm_query('q')\nexcept BudgetExceeded as e: SUBMIT(code=e.code, limit=e.limit)")
         assert (result.code, result["limit"]) == ("budget_calls", "calls")
 
 
 def test_they_are_recorded_as_runs(tmp_path):
-    """Where a database is on: with their calls and cells, and one below the other. A session that starts none does not open it."""
+    """Where a database is on: with their calls and cells, and one below the other. A session that
+    starts none does not open it."""
     path = tmp_path / "runs.db"
     with Interpreter(model=model, database=path) as interp:
         assert interp.execute("SUBMIT(got=llm_query('x'))").got == "plain" and not path.exists()
         assert interp.execute("SUBMIT(got=rlm_query('go on', 'a'))").got == "aa"
     with sqlite3.connect(str(path)) as record:
-        outer, inner = record.execute("select id, parent, depth, status, calls from runs order by seq").fetchall()
+        outer, inner = record.execute(
+            "select id, parent, depth, status, calls from runs order by seq").fetchall()
         assert outer[1:] == (None, 1, "answered", 2) and inner[1:] == (outer[0], 2, "answered", 1)
-        assert record.execute("select count(*) from cells where status = 'submitted'").fetchone() == (2,)
+        assert record.execute(
+            "select count(*) from cells where status = 'submitted'").fetchone() == (2,)
     with pytest.raises(droste.UnsupportedError, match="started by the code of a session"):
         droste.RLM(model, database=path).resume(outer[0])
 
 
-def test_a_record_that_cannot_be_written_is_told_to_the_code(tmp_path):
+def test_a_record_that_cannot_be_written_is_an_exception(tmp_path):
     """The child does not begin, and the session goes on."""
     (tmp_path / "a file").write_text("")
     with Interpreter(model=model, database=tmp_path / "a file" / "runs.db") as interp:
@@ -110,12 +118,14 @@ def test_tools_are_theirs_too():
         return "```repl\ntry: got = double(context)\nexcept NameError: got = None\nSUBMIT(got)\n```"
 
     for sub_tools, got in ((True, 6), (False, None)):
-        with Interpreter(model=child, tools={"double": lambda n: n * 2}, sub_tools=sub_tools) as interp:
+        with Interpreter(model=child, tools={"double": lambda n: n * 2},
+                         sub_tools=sub_tools) as interp:
             assert interp.execute("SUBMIT(got=rlm_query('q', 3))").got == got
 
 
 def test_a_cell_that_ends_ends_its_child_runs(tmp_path):
-    """At its deadline, and with the interpreter: the record says that they were cancelled; the session goes on."""
+    """At its deadline, and with the interpreter: the record says that they were cancelled; the
+    session goes on."""
     asked, go = threading.Event(), threading.Event()
 
     def slow(messages):
@@ -128,10 +138,13 @@ def test_a_cell_that_ends_ends_its_child_runs(tmp_path):
         result = interp.execute("rlm_query('q')", timeout=4)
         assert result.status == "timeout" and interp.execute("SUBMIT(x=1)").x == 1
         assert asked.is_set()
-        interp.execute("import threading\nthreading.Thread(target=rlm_query, args=('r',), daemon=True).start()\nimport time; time.sleep(0.3)")
+        interp.execute(
+            "import threading\nthreading.Thread(target=rlm_query, args=('r',), "
+            "daemon=True).start()\nimport time; time.sleep(0.3)")
     go.set()
     with sqlite3.connect(str(path)) as record:
-        assert not record.execute("select * from runs where status not in ('cancelled', 'timeout')").fetchall()
+        assert not record.execute(
+            "select * from runs where status not in ('cancelled', 'timeout')").fetchall()
         assert record.execute("select count(*) from runs").fetchone()[0] >= 1
 
 

@@ -1,5 +1,6 @@
-"""The conformance suite (tests/session) finds what is wrong with an environment: each of tests/session/wrong.py has
-one defect, and the tests that are to find it fail there, by name. A test that has nothing to do with it passes.
+"""The conformance suite (tests/session) finds what is wrong with an environment: each of
+tests/session/wrong.py has one defect, and the tests that are to find it fail there, by name. A test
+that has nothing to do with it passes.
 """
 import os
 import re
@@ -22,7 +23,8 @@ def files():
     found = {}
     for file in filter(re.compile(r"test_\w+\.py").fullmatch, sorted(os.listdir(SUITE))):
         with open(os.path.join(SUITE, file), encoding="utf-8") as text:
-            found.update((name, "tests/session/" + file) for name in re.findall(r"^def (test_\w+)\(", text.read(), re.M))
+            found.update((name, "tests/session/" + file)
+                         for name in re.findall(r"^def (test_\w+)\(", text.read(), re.M))
     return found
 
 
@@ -31,8 +33,10 @@ FILES = files()
 
 def suite(tmp_path, *words):
     """What pytest says of the suite with these words."""
-    return subprocess.run([sys.executable, "-B", "-m", "pytest", "-q", "-rA", "--tb=no", "-p", "no:cacheprovider", "-p", "no:xdist",
-                           "--basetemp", str(tmp_path / "tmp"), *words], cwd=ROOT, capture_output=True, text=True, timeout=120).stdout
+    return subprocess.run([sys.executable, "-B", "-m", "pytest", "-q", "-rA", "--tb=no", "-p",
+                           "no:cacheprovider", "-p", "no:xdist",
+                           "--basetemp", str(tmp_path / "tmp"), *words], cwd=ROOT,
+                          capture_output=True, text=True, timeout=120).stdout
 
 
 def outcomes(environment, names, tmp_path):
@@ -40,10 +44,12 @@ def outcomes(environment, names, tmp_path):
     nodes = {}      # as pytest names them
     for name in names:
         test, _, case = name.rstrip("]").partition("[")
-        nodes["%s::%s" % (FILES[test], test) + ("[%s-%s]" % (environment, case) if case else "")] = name
+        nodes["%s::%s" % (FILES[test], test)
+              + ("[%s-%s]" % (environment, case) if case else "")] = name
     said = suite(tmp_path, "--environment", environment, *nodes)
     found = {}
-    for status, node in re.findall(r"^(PASSED|FAILED|ERROR) (\S+::\w+\[.*?\])(?: - .*)?$", said, re.M):
+    for status, node in re.findall(r"^(PASSED|FAILED|ERROR) (\S+::\w+\[.*?\])(?: - .*)?$", said,
+                                   re.M):
         found.setdefault(nodes.get(node) or nodes[node.partition("[")[0]], set()).add(status)
     assert set(names) == set(found), said
     return found
@@ -51,8 +57,8 @@ def outcomes(environment, names, tmp_path):
 
 @pytest.mark.parametrize("defect", wrong.DEFECTS)
 def test_a_defect_is_found_by_the_test_of_its_sentence(defect, tmp_path):
-    """Every test that is named fails in the wrong environment, and the control passes. The twin is the suite itself,
-    which is run without a defect."""
+    """Every test that is named fails in the wrong environment, and the control passes. The twin is
+    the suite itself, which is run without a defect."""
     found = outcomes("wrong:" + defect, [*wrong.DEFECTS[defect].found_by, CONTROL], tmp_path)
     assert found.pop(CONTROL) == {"PASSED"}
     assert {name: statuses for name, statuses in found.items() if "FAILED" not in statuses} == {}
@@ -78,20 +84,26 @@ def test_an_adapter_of_ones_own_declares_what_is_skipped(tmp_path):
     said = suite(tmp_path, "--adapter=%s" % (tmp_path / "mine.py"), "--environment", "mine:process",
                  *("%s::%s" % (FILES[name], name) for name in (CONTROL, "test_volumes_stay_apart")))
     assert "PASSED tests/session/test_output.py::%s[mine:process]" % CONTROL in said
-    assert re.search(r"^SKIPPED .*mine:process has not got the feature 'volume' .*: sandboxes of mine keep nothing", said, re.M), said
+    assert re.search(
+        r"^SKIPPED .*mine:process has not got the feature 'volume' .*: sandboxes of mine keep "
+        r"nothing", said, re.M), said
 
 
 def test_an_environment_that_was_named_and_cannot_be_opened_fails(tmp_path):
     """The twin of what is skipped where nobody has named it."""
-    said = suite(tmp_path, "--environment", "local:no-such-isolation", "%s::%s" % (FILES[CONTROL], CONTROL))
-    assert re.search(r"^(ERROR|FAILED) tests/session/test_output.py::%s" % CONTROL, said, re.M), said
+    said = suite(tmp_path, "--environment", "local:no-such-isolation",
+                 "%s::%s" % (FILES[CONTROL], CONTROL))
+    assert re.search(r"^(ERROR|FAILED) tests/session/test_output.py::%s" % CONTROL, said,
+                     re.M), said
 
 
-def test_the_page_has_the_powers_and_files_of_the_suite():
-    """docs/environments.md lists what an environment may lack, in the suite's own words, and each file."""
+def test_the_page_has_the_features_and_files_of_the_suite():
+    """docs/environments.md lists what an environment may lack, in the suite's own words, and each
+    file."""
     import adapters
     with open(os.path.join(ROOT, "docs", "environments.md"), encoding="utf-8") as text:
         page = text.read()
     table = page.partition("| feature | |\n| --- | --- |\n")[2].partition("\n\n")[0]
     assert dict(re.findall(r"^\| `(.+?)` \| (.+) \|$", table, re.M)) == adapters.FEATURES
-    assert set(re.findall(r"`(test_\w+\.py)`", page)) >= {os.path.basename(file) for file in FILES.values()}
+    assert set(re.findall(r"`(test_\w+\.py)`", page)) >= {os.path.basename(file)
+                                                          for file in FILES.values()}

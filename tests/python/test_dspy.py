@@ -1,5 +1,5 @@
-"""droste.dspy under the real dspy, with scripted language models: the contract of its CodeInterpreter, and
-the four modules that use one."""
+"""droste.dspy under the real dspy, with scripted language models: the contract of its
+CodeInterpreter, and the four modules that use one."""
 import collections
 import dataclasses
 import datetime
@@ -12,7 +12,8 @@ import uuid
 
 import pytest
 
-dspy = pytest.importorskip("dspy", reason="dspy is not installed in this interpreter (scripts/setup dspy)")
+dspy = pytest.importorskip("dspy",
+                           reason="dspy is not installed in this interpreter (scripts/setup dspy)")
 
 from dspy.primitives.code_interpreter import (CodeExecutionError, CodeInterpreter,  # noqa: E402
                                               CodeInterpreterError, FinalOutput)
@@ -29,8 +30,10 @@ def interp():
         yield made
 
 
-newer = pytest.mark.skipif(not hasattr(dspy.primitives.code_interpreter, "resolve_interpreter_factory"),
-                           reason="this dspy has no configured factory and no predictors in RLM's code (3.4 has)")
+newer = pytest.mark.skipif(not hasattr(dspy.primitives.code_interpreter,
+                                       "resolve_interpreter_factory"),
+                           reason="this dspy has no configured factory and no predictors in RLM's "
+                                  "code (3.4 has)")
 
 
 def scripted(*answers):
@@ -82,26 +85,30 @@ class Listener:
         told = []
 
         def start(what):
-            return lambda self, call_id, instance, inputs: told.append((what, call_id, ACTIVE_CALL_ID.get(), inputs))
+            return lambda self, call_id, instance, inputs: told.append(
+                (what, call_id, ACTIVE_CALL_ID.get(), inputs))
 
         def end(what):
-            return lambda self, call_id, outputs, exception=None: told.append(("end of " + what, call_id, outputs, exception))
+            return lambda self, call_id, outputs, exception=None: told.append(
+                ("end of " + what, call_id, outputs, exception))
 
-        methods = {"on_interpreter_%s_%s" % (what, when): make(what) for what in ("startup", "execute", "tool_call", "shutdown")
+        methods = {"on_interpreter_%s_%s" % (what, when): make(what)
+                   for what in ("startup", "execute", "tool_call", "shutdown")
                    for when, make in (("start", start), ("end", end))}
         listener = type("Told", (BaseCallback,), methods)()
         listener.told = told
         return listener
 
 
-def test_callbacks_are_told_of_a_lazy_start_within_the_first_cell():
-    """The session opens once, inside the first execute, not in `with` and not with each cell; a tool's call belongs to the
-    cell that made it, async tools' too."""
+def test_callbacks_see_a_lazy_start_within_the_first_cell():
+    """The session opens once, inside the first execute, not in `with` and not with each cell; a
+    tool's call belongs to the cell that made it, async tools' too."""
     async def later(n: int) -> int:
         return n + 2
 
     listener = Listener()
-    with DrosteInterpreter(tools={"f": lambda n: n + 1, "later": later}, callbacks=[listener]) as interp:
+    with DrosteInterpreter(tools={"f": lambda n: n + 1, "later": later},
+                           callbacks=[listener]) as interp:
         assert not listener.told
         assert interp.execute("f(1)", {"v": 1}) == 2
         assert interp.execute("later(1)") == 3
@@ -112,11 +119,13 @@ def test_callbacks_are_told_of_a_lazy_start_within_the_first_cell():
     assert cell[2] is None and cell[3] == {"code": "f(1)", "variables": {"v": 1}}
     assert startup[2] == call[2] == cell[1] == end[1] and startup[3] == {}
     assert call[3] == {"tool_name": "f", "kwargs": {"n": 1}} and answer[2:] == (2, None)
-    assert listener.told[7][3] == {"tool_name": "later", "kwargs": {"n": 1}} and listener.told[8][2:] == (3, None)
+    assert listener.told[7][3] == {"tool_name": "later",
+                                   "kwargs": {"n": 1}} and listener.told[8][2:] == (3, None)
 
 
-def test_an_explicit_start_and_a_second_shutdown_are_told_each_time():
-    """As dspy's own interpreter has it; a failure is told with its exception, which goes on to the caller."""
+def test_callbacks_see_each_explicit_start_and_shutdown():
+    """As dspy's own interpreter has it; a failure is told with its exception, which goes on to the
+    caller."""
     listener = Listener()
     interp = DrosteInterpreter(callbacks=[listener])
     interp.start()
@@ -126,12 +135,14 @@ def test_an_explicit_start_and_a_second_shutdown_are_told_each_time():
     interp.shutdown()
     interp.shutdown()
     kinds = [what for what, *_ in listener.told]
-    assert [kinds.count(what) for what in ("startup", "end of startup", "execute", "shutdown", "end of shutdown")] == [2, 2, 1, 2, 2]
+    assert [kinds.count(what) for what in ("startup", "end of startup", "execute", "shutdown",
+                                           "end of shutdown")] == [2, 2, 1, 2, 2]
     assert next(t for t in listener.told if t[0] == "end of execute")[2:] == (None, raised.value)
 
 
 def test_invoke_tool_gives_what_the_tool_gives():
-    """`invoke_tool(name, kwargs)`: the raw result, the raw exception; an unknown tool is a CodeInterpreterError."""
+    """`invoke_tool(name, kwargs)`: the raw result, the raw exception; an unknown tool is a
+    CodeInterpreterError."""
     raw, failure, listener = object(), RuntimeError("failed"), Listener()
 
     def fail():
@@ -140,7 +151,8 @@ def test_invoke_tool_gives_what_the_tool_gives():
     async def later(n: int) -> int:
         return n + 1
 
-    interp = DrosteInterpreter(tools={"raw": lambda: raw, "fail": fail, "later": later}, callbacks=[listener])
+    interp = DrosteInterpreter(tools={"raw": lambda: raw, "fail": fail, "later": later},
+                               callbacks=[listener])
     assert interp.invoke_tool("raw", {}) is raw and interp.invoke_tool("later", {"n": 1}) == 2
     with pytest.raises(RuntimeError) as raised:
         interp.invoke_tool("fail", {})
@@ -163,26 +175,31 @@ def test_a_tool_cannot_execute_in_its_own_interpreter(interp):
 # -- where the code runs
 
 def test_the_guest_is_the_hosts_python(interp):
-    """The version and the packages of the interpreter that dspy runs in, whatever PATH has; the model is told so."""
+    """The version and the packages of the interpreter that dspy runs in, whatever PATH has; the
+    model is told so."""
     import sys
     here = list(sys.version_info[:3]), __import__("pydantic").__version__
-    assert interp.execute("import sys, pydantic\n(list(sys.version_info[:3]), pydantic.__version__)") == list(here)
+    assert interp.execute(
+        "import sys, pydantic\n(list(sys.version_info[:3]), pydantic.__version__)") == list(here)
     assert "CPython %d.%d" % sys.version_info[:2] in DrosteInterpreter.execution_instructions
     assert "packages of the host's Python environment" in interp.execution_instructions
 
 
 def test_the_instructions_are_true_of_other_settings(monkeypatch):
-    """Of another interpreter, and of an environment elsewhere, the model is not told that it is the host's."""
+    """Of another interpreter, and of an environment elsewhere, the model is not told that it is the
+    host's."""
     import sys
     for settings in ({"python": "/usr/bin/python3"}, {"env": "docker"}):
         for told in (DrosteInterpreter.factory(**settings).execution_instructions,
                      DrosteInterpreter(**settings).execution_instructions):
             assert "host's Python environment" not in told and "CPython" in told
     assert "docker" in DrosteInterpreter.factory(env="docker").execution_instructions
-    assert DrosteInterpreter(python="/usr/bin/python3")._inner._session._pairs == [("python", "/usr/bin/python3")]
+    assert DrosteInterpreter(python="/usr/bin/python3")._inner._session._pairs == [
+        ("python", "/usr/bin/python3")]
     assert ("python", sys.executable) in DrosteInterpreter()._inner._session._pairs
     monkeypatch.setenv("DROSTE_PYTHON", "/usr/bin/python3")
-    assert not DrosteInterpreter()._inner._session._pairs and "host's Python" not in DrosteInterpreter.execution_instructions
+    assert (not DrosteInterpreter()._inner._session._pairs
+            and "host's Python" not in DrosteInterpreter.execution_instructions)
     monkeypatch.setenv("DROSTE_ENVIRONMENT", "docker")
     assert "docker" in DrosteInterpreter.execution_instructions
 
@@ -211,7 +228,8 @@ def test_errors_of_code_leave_the_session(interp):
 
 
 def test_a_dead_session_is_never_silently_another(interp):
-    """A sandbox that is gone is a terminal error, for this cell, the next, and start(); shutdown is final."""
+    """A sandbox that is gone is a terminal error, for this cell, the next, and start(); shutdown is
+    final."""
     with pytest.raises(CodeInterpreterError) as ended:
         interp.execute("import os; os._exit(3)")
     assert not isinstance(ended.value, CodeExecutionError)
@@ -234,8 +252,10 @@ def test_a_deadline_is_recoverable():
 
 def test_variables_are_bound_before_each_cell(interp):
     """All kinds; what the code did to its name is undone by the next cell's variables."""
-    values = {"t": "x" * 100000, "n": None, "f": float("inf"), "d": {"k": [1, 2.5, True]}, "s": {1}, "u": (1, 2)}
-    assert interp.execute("(len(t), n, f > 1, d, s, u)", values) == [100000, None, True, {"k": [1, 2.5, True]}, [1], [1, 2]]
+    values = {"t": "x" * 100000, "n": None, "f": float("inf"), "d": {"k": [1, 2.5, True]}, "s": {1},
+              "u": (1, 2)}
+    assert interp.execute("(len(t), n, f > 1, d, s, u)",
+                          values) == [100000, None, True, {"k": [1, 2.5, True]}, [1], [1, 2]]
     interp.execute("t = 'gone'", values)
     assert interp.execute("len(t)", values) == 100000
     with pytest.raises(CodeInterpreterError, match="Invalid variable name: 'not a name'"):
@@ -267,11 +287,16 @@ Pair = collections.namedtuple("Pair", "a b")
 LATE = datetime.datetime(2026, 1, 2, 3, 4, 5)
 
 VALUES = [
-    (Colour.RED, "red"), (LATE, "2026-01-02T03:04:05"), (LATE.replace(tzinfo=datetime.timezone.utc), "2026-01-02T03:04:05Z"),
-    (LATE.date(), "2026-01-02"), (datetime.timedelta(days=1, hours=2, seconds=3.5), "P1DT2H3.5S"), (collections.deque([1, 2]), [1, 2]),
-    ({3, 1, 2}, [1, 2, 3]), (Point(1, Uncopyable([Colour.RED])), {"x": 1, "tags": ["red"]}), (1 + 2j, "1+2j"),
-    (Model(id=1, value=LATE), {"id": 1, "value": "2026-01-02T03:04:05"}), (uuid.UUID(int=1), "0" * 8 + "-0000-0000-0000-000000000001"),
-    (decimal.Decimal("1.50"), "1.50"), ({LATE.date(): Colour.RED}, {"2026-01-02": "red"}), (re.compile("a.b"), "a.b"),
+    (Colour.RED, "red"), (LATE, "2026-01-02T03:04:05"),
+    (LATE.replace(tzinfo=datetime.timezone.utc), "2026-01-02T03:04:05Z"),
+    (LATE.date(), "2026-01-02"), (datetime.timedelta(days=1, hours=2, seconds=3.5), "P1DT2H3.5S"),
+    (collections.deque([1, 2]), [1, 2]),
+    ({3, 1, 2}, [1, 2, 3]), (Point(1, Uncopyable([Colour.RED])), {"x": 1, "tags": ["red"]}),
+    (1 + 2j, "1+2j"),
+    (Model(id=1, value=LATE), {"id": 1, "value": "2026-01-02T03:04:05"}),
+    (uuid.UUID(int=1), "0" * 8 + "-0000-0000-0000-000000000001"),
+    (decimal.Decimal("1.50"), "1.50"), ({LATE.date(): Colour.RED}, {"2026-01-02": "red"}),
+    (re.compile("a.b"), "a.b"),
 ]
 
 
@@ -279,14 +304,17 @@ VALUES = [
 def test_values_are_what_dspys_own_interpreter_has(interp, value, seen):
     """As a variable, within others, and as a tool's result."""
     interp.tools["f"] = lambda: {"r": [value]}
-    assert interp.execute("(v, [w['k'] for w in ws], f())", {"v": value, "ws": [{"k": value}]}) == [seen, [seen], {"r": [seen]}]
-    assert dspy.PythonInterpreter._serialize_value(object.__new__(dspy.PythonInterpreter), value) == repr(seen)
+    assert interp.execute("(v, [w['k'] for w in ws], f())",
+                          {"v": value, "ws": [{"k": value}]}) == [seen, [seen], {"r": [seen]}]
+    assert dspy.PythonInterpreter._serialize_value(object.__new__(dspy.PythonInterpreter),
+                                                   value) == repr(seen)
 
 
 def test_a_tools_namedtuple_keeps_its_names(interp):
     """As a variable it is a list; both as in dspy."""
     interp.tools["f"] = lambda: [Pair(1, Pair(2, Colour.RED))]
-    assert interp.execute("f(), v", {"v": Pair(1, 2)}) == [[{"a": 1, "b": {"a": 2, "b": "red"}}], [1, 2]]
+    assert interp.execute("f(), v", {"v": Pair(1, 2)}) == [[{"a": 1, "b": {"a": 2, "b": "red"}}],
+                                                           [1, 2]]
 
 
 class Doc:
@@ -294,17 +322,22 @@ class Doc:
 
 
 @pytest.mark.parametrize("value, words", [
-    (Doc(), r"{} is of type \S*Doc"), ([{"doc": Doc()}], r"{}\[0\]\['doc'\] is of type \S*Doc"), (Doc, "{} is the class Doc"),
-    (Point(1, threading.Lock()), "{}.tags is of type _thread.lock"), ({(1, 2): 3}, "{} has a key that is of type tuple"),
-    (Model(id=1, value=Doc()), "{}: Unable to serialize Model as JSON"), ([b"\xff"], r"{}\[0\] is bytes"),
+    (Doc(), r"{} is of type \S*Doc"), ([{"doc": Doc()}], r"{}\[0\]\['doc'\] is of type \S*Doc"),
+    (Doc, "{} is the class Doc"),
+    (Point(1, threading.Lock()), "{}.tags is of type _thread.lock"),
+    ({(1, 2): 3}, "{} has a key that is of type tuple"),
+    (Model(id=1, value=Doc()), "{}: Unable to serialize Model as JSON"),
+    ([b"\xff"], r"{}\[0\] is bytes"),
 ], ids=lambda value: type(value).__name__)
 def test_what_cannot_go_into_the_sandbox_is_refused_by_its_path(value, words):
-    """As a variable before anything is started, as a tool's result in the code; never as its repr."""
+    """As a variable before anything is started, as a tool's result in the code; never as its
+    repr."""
     with DrosteInterpreter(tools={"f": lambda: value, "fine": lambda: [1]}) as interp:
         with pytest.raises(CodeInterpreterError, match="^" + words.format("v")) as refused:
             interp.execute("v", {"v": value})
         assert type(refused.value) is CodeInterpreterError and "not started" in repr(interp._inner)
-        with pytest.raises(CodeExecutionError, match="^RuntimeError: CodeInterpreterError: " + words.format(r"what f\(\) returned")):
+        with pytest.raises(CodeExecutionError, match="^RuntimeError: CodeInterpreterError: "
+                           + words.format(r"what f\(\) returned")):
             interp.execute("f()")
         assert interp.execute("fine(), v", {"v": {"k": 1}}) == [[1], {"k": 1}]
 
@@ -329,7 +362,8 @@ def test_large_variables_are_sent_once(interp):
 
 
 def test_tools_are_live_and_take_names_only(interp):
-    """Tools that come later are there; calls by order reach them by name; async ones are awaited."""
+    """Tools that come later are there; calls by order reach them by name; async ones are
+    awaited."""
     seen = []
 
     def add(a: int, b: int = 2) -> int:
@@ -365,7 +399,8 @@ def test_a_tools_exception_is_a_runtime_error_in_the_code(interp):
     interp.tools["fails"] = fails
     with pytest.raises(CodeExecutionError, match="RuntimeError: KeyError: 'nothing'"):
         interp.execute("fails()")
-    assert interp.execute("try: fails()\nexcept RuntimeError as e: print(e)") == "KeyError: 'nothing'\n"
+    assert interp.execute(
+        "try: fails()\nexcept RuntimeError as e: print(e)") == "KeyError: 'nothing'\n"
 
 
 def test_threads_of_the_code_are_answered_at_once(interp):
@@ -384,10 +419,11 @@ def test_threads_of_the_code_are_answered_at_once(interp):
 # -- the modules
 
 def test_rlm_with_tools_typed_outputs_and_sub_queries():
-    """dspy.RLM over several steps: an error that the model sees, llm_query with dspy's counter, a tool, and
-    typed fields."""
+    """dspy.RLM over several steps: an error that the model sees, llm_query with dspy's counter, a
+    tool, and typed fields."""
     steps = scripted({"reasoning": "look", "code": "print(len(context), nowhere)"},
-                     {"reasoning": "ask", "code": "replies = llm_query_batched(['a', 'b'])\nprint(replies, upper('x'))"},
+                     {"reasoning": "ask", "code":
+                      "replies = llm_query_batched(['a', 'b'])\nprint(replies, upper('x'))"},
                      {"reasoning": "end", "code": "SUBMIT(len(context), [r for r in replies])"})
 
     def upper(text: str) -> str:
@@ -402,7 +438,8 @@ def test_rlm_with_tools_typed_outputs_and_sub_queries():
             return ["reply to " + (prompt or messages[-1]["content"])]
 
     with dspy.context(lm=steps):
-        rlm = dspy.RLM("context: str, question: str -> length: int, replies: list[str]", tools=[upper], sub_lm=Sub(),
+        rlm = dspy.RLM("context: str, question: str -> length: int, replies: list[str]",
+                       tools=[upper], sub_lm=Sub(),
                        interpreter_factory=DrosteInterpreter)
         found = rlm(context="z" * 50000, question="how long?")
     assert found.length == 50000 and sorted(found.replies) == ["reply to a", "reply to b"]
@@ -445,9 +482,11 @@ def test_program_of_thought_with_an_interpreter_of_the_callers(interp):
 
 def test_code_act_runs_the_tools_own_source():
     """dspy.CodeAct defines its tools in the sandbox, and later code calls them."""
-    lm = scripted({"generated_code": "print(triple(14))", "finished": "True"}, {"reasoning": "r", "answer": "42"})
+    lm = scripted({"generated_code": "print(triple(14))", "finished": "True"},
+                  {"reasoning": "r", "answer": "42"})
     with dspy.context(lm=lm):
-        act = dspy.CodeAct("question -> answer", tools=[triple], interpreter_factory=DrosteInterpreter)
+        act = dspy.CodeAct("question -> answer", tools=[triple],
+                           interpreter_factory=DrosteInterpreter)
         found = act(question="3 * 14?")
     assert found.answer == "42" and "42" in json.dumps(found.trajectory)
 
@@ -476,13 +515,16 @@ def named(request, monkeypatch):
 
 
 def test_a_submission_by_another_name_is_a_final_output(named):
-    """Sync and awaited; with the fields as attributes, as fleet-rlm's pages read them. What submits nothing is none."""
+    """Sync and awaited; with the fields as attributes, as fleet-rlm's pages read them. What submits
+    nothing is none."""
     import asyncio
     with named() as interp:
         assert isinstance(interp, CodeInterpreter)
         result = interp.execute("SUBMIT(answer=6 * 7, items=[1])")
-        assert isinstance(result, FinalOutput) and result.answer == 42 and result["items"] == [1] and result.status == "submitted"
-        assert result == FinalOutput({"answer": 42, "items": [1]}) and result != FinalOutput({"answer": 41})
+        assert isinstance(result, FinalOutput) and result.answer == 42 and result["items"] == [
+            1] and result.status == "submitted"
+        assert result == FinalOutput({"answer": 42,
+                                      "items": [1]}) and result != FinalOutput({"answer": 41})
         assert not isinstance(interp.execute("print(1)"), FinalOutput)
 
     async def main():
@@ -490,12 +532,14 @@ def test_a_submission_by_another_name_is_a_final_output(named):
             return await interp.execute("SUBMIT(answer=42)")
 
     awaited = asyncio.run(main())
-    assert isinstance(awaited, FinalOutput) and awaited.answer == 42 and awaited.output == {"answer": 42}
+    assert isinstance(awaited,
+                      FinalOutput) and awaited.answer == 42 and awaited.output == {"answer": 42}
 
 
 @pytest.mark.parametrize("way", ["sync", "async"])
 def test_rlm_sees_what_is_submitted_under_another_name(named, way):
-    """dspy.RLM over several steps: an error that the model sees, a tool, and its SUBMIT, which ends the run."""
+    """dspy.RLM over several steps: an error that the model sees, a tool, and its SUBMIT, which ends
+    the run."""
     import asyncio
 
     def upper(text: str) -> str:
@@ -506,7 +550,9 @@ def test_rlm_sees_what_is_submitted_under_another_name(named, way):
                      {"reasoning": "print", "code": "print(upper('shown'))"},
                      {"reasoning": "end", "code": "SUBMIT(answer=kept)"})
     with dspy.context(lm=steps):
-        rlm = dspy.RLM("context: str -> answer: int", tools=[upper], interpreter_factory=named, max_iters=5)
-        found = rlm(context="z" * 5000) if way == "sync" else asyncio.run(rlm.acall(context="z" * 5000))
+        rlm = dspy.RLM("context: str -> answer: int", tools=[upper], interpreter_factory=named,
+                       max_iters=5)
+        found = (rlm(context="z" * 5000) if way == "sync"
+                 else asyncio.run(rlm.acall(context="z" * 5000)))
     assert found.answer == 5000 and len(found.trajectory) == 3
     assert "NameError" in found.trajectory[0]["output"] and "SHOWN" in found.trajectory[1]["output"]

@@ -1,7 +1,8 @@
 """Every keyword of every compatibility class and function has an effect or is refused by name.
 
 `SHOWN` names the test that shows it for each; the test below walks over the signatures of all that
-`droste.compat` lends, and over rlm's list of its RLM's arguments, and demands one. The first part of this file are the tests that had no other place.
+`droste.compat` lends, and over rlm's list of its RLM's arguments, and demands one. The first part
+of this file are the tests that had no other place.
 """
 import ast
 import dataclasses
@@ -18,8 +19,10 @@ import droste.compat
 from droste.compat import config, modules
 
 TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-FILES = {"names": "python/test_names.py", "kwargs": "python/test_environment_kwargs.py", "adapters": "python/test_adapters.py",
-         "rlm": "python/test_rlm.py", "peers": "python/test_peers.py", "here": "python/test_keywords.py",
+FILES = {"names": "python/test_names.py", "kwargs": "python/test_environment_kwargs.py",
+         "adapters": "python/test_adapters.py",
+         "rlm": "python/test_rlm.py", "peers": "python/test_peers.py",
+         "here": "python/test_keywords.py",
          "modal": "clouds/test_modal_python.py", "daytona": "clouds/test_daytona.py"}
 
 
@@ -51,30 +54,37 @@ def told(**arguments):
 
 def test_prompts_of_the_program_are_told_to_the_model():
     """custom_system_prompt and user_prologue, also together."""
-    assert "Be brief." in told(custom_system_prompt="Be brief.") and "Look first." in told(user_prologue="Look first.")
-    both = told(custom_system_prompt="Be brief.", user_prologue="Look first.", instructions="And kind.")
+    assert "Be brief." in told(custom_system_prompt="Be brief.") and "Look first." in told(
+        user_prologue="Look first.")
+    both = told(custom_system_prompt="Be brief.", user_prologue="Look first.",
+                instructions="And kind.")
     assert all(text in both for text in ("Be brief.", "Look first.", "And kind."))
     assert "Be brief." not in told()
 
 
 def test_the_system_prompt_can_be_replaced():
-    """system_prompt replaces it, with its placeholders; custom_system_prompt, rlm's name, adds to it."""
+    """system_prompt replaces it, with its placeholders; custom_system_prompt, rlm's name, adds to
+    it."""
     mine = told(system_prompt="Mine.\n\n{session}", custom_system_prompt="Be brief.")
-    assert mine.startswith("Mine.\n\n- `context`: ") and "Be brief." in mine and "Example 1" not in mine
+    assert mine.startswith(
+        "Mine.\n\n- `context`: ") and "Be brief." in mine and "Example 1" not in mine
     assert "Example 1" in told(custom_system_prompt="Be brief.")
 
 
 def test_models_are_functions_or_names():
     """model writes the code, sub_model answers what that asks."""
-    rlm = droste.RLM(model=lambda messages: "```repl\nSUBMIT(llm_query('x'))\n```", sub_model=lambda messages: "said " + messages[-1]["content"])
+    rlm = droste.RLM(model=lambda messages: "```repl\nSUBMIT(llm_query('x'))\n```",
+                     sub_model=lambda messages: "said " + messages[-1]["content"])
     assert rlm.run("q").answer == "said x"
     pairs = dict(droste.RLM(model="openai/a", sub_model="openai/b")._pairs)
     assert (pairs["model"], pairs["sub-model"]) == ("openai/a", "openai/b")
 
 
 def test_a_logger_is_configured(tmp_path):
-    """LoggerConfig: `logger` says which, `logger_kwargs` where it writes; a place for none is refused."""
-    made = config.LoggerConfig(logger="jsonl", logger_kwargs={"log_dir": str(tmp_path), "file_name": "mine"}).made()
+    """LoggerConfig: `logger` says which, `logger_kwargs` where it writes; a place for none is
+    refused."""
+    made = config.LoggerConfig(logger="jsonl",
+                               logger_kwargs={"log_dir": str(tmp_path), "file_name": "mine"}).made()
     droste.RLM(lambda messages: "FINAL(1)", logger=made).completion("q")
     assert [path.name.startswith("mine_") for path in tmp_path.iterdir()] == [True]
     assert config.LoggerConfig().made() is None
@@ -84,9 +94,11 @@ def test_a_logger_is_configured(tmp_path):
 
 def test_compaction_threshold_pct_is_the_share():
     """With compaction=True; without, there is none."""
-    assert dict(droste.RLM("m", compaction=True, compaction_threshold_pct=0.5)._pairs)["compaction"] == "0.5"
+    assert dict(droste.RLM("m", compaction=True,
+                           compaction_threshold_pct=0.5)._pairs)["compaction"] == "0.5"
     assert dict(droste.RLM("m", compaction=True)._pairs)["compaction"] == "0.85"
-    assert "compaction" not in dict(droste.RLM("m", compaction=False, compaction_threshold_pct=0.5)._pairs)
+    assert "compaction" not in dict(droste.RLM("m", compaction=False,
+                                               compaction_threshold_pct=0.5)._pairs)
 
 
 @pytest.mark.parametrize("word, given, usual", [("depth", 1, 0), ("orchestrator", False, True)])
@@ -99,8 +111,10 @@ def test_what_means_nothing_to_a_run_is_refused(word, given, usual):
 def test_custom_sub_tools_are_all_or_none():
     """{} gives children none; others than the root's are refused."""
     tools = {"f": len, "data": [1]}
-    assert dict(droste.RLM("m", custom_tools=tools, custom_sub_tools={})._pairs)["sub-tools"] == "no"
-    assert "sub-tools" not in dict(droste.RLM("m", custom_tools=tools, custom_sub_tools=dict(tools))._pairs)
+    assert dict(droste.RLM("m", custom_tools=tools,
+                           custom_sub_tools={})._pairs)["sub-tools"] == "no"
+    assert "sub-tools" not in dict(droste.RLM("m", custom_tools=tools,
+                                              custom_sub_tools=dict(tools))._pairs)
     with pytest.raises(droste.UnsupportedError, match="custom_sub_tools"):
         droste.RLM("m", custom_tools=tools, custom_sub_tools={"g": len})
 
@@ -114,7 +128,8 @@ def test_tools_run_in_threads_where_that_is_asked_for():
         seen.append(threading.current_thread() is threading.main_thread())
 
     for threads in (False, True):
-        droste.RLM(lambda messages: "```repl\nwhere()\nSUBMIT(1)\n```", tools=[where], tool_threads=threads).run("q")
+        droste.RLM(lambda messages: "```repl\nwhere()\nSUBMIT(1)\n```", tools=[where],
+                   tool_threads=threads).run("q")
     assert seen == [True, False]
 
 
@@ -148,16 +163,20 @@ class Client:
 
 
 def test_the_depth_says_which_client_answers(lent):
-    """Depth 1 has the handler's other_backend_client; so an environment's `depth` has an effect, and that of a request."""
+    """Depth 1 has the handler's other_backend_client; so an environment's `depth` has an effect,
+    and that of a request."""
     from rlm.core.comms_utils import LMRequest, send_lm_request, send_lm_request_batched
     from rlm.core.lm_handler import LMHandler
     from rlm.environments import LocalREPL
-    with LMHandler(Client(), host="127.0.0.1", port=0, other_backend_client=Client("other")) as handler:
+    with LMHandler(Client(), host="127.0.0.1", port=0,
+                   other_backend_client=Client("other")) as handler:
         for depth, name in ((1, "other"), (2, "own")):
             with LocalREPL(lm_handler_address=handler.address, depth=depth) as env:
                 assert env.execute_code("print(llm_query('x'))").stdout == name + ": x\n"
-            assert send_lm_request(handler.address, LMRequest(prompt="x"), timeout=60, depth=depth).chat_completion.response == name + ": x"
-            (told,) = send_lm_request_batched(handler.address, ["x"], model=None, timeout=60, depth=depth)
+            assert send_lm_request(handler.address, LMRequest(prompt="x"), timeout=60,
+                                   depth=depth).chat_completion.response == name + ": x"
+            (told,) = send_lm_request_batched(handler.address, ["x"], model=None, timeout=60,
+                                              depth=depth)
             assert told.chat_completion.response == name + ": x"
         (told,) = send_lm_request_batched(handler.address, ["x"], model="own", depth=1)
         assert told.chat_completion.response == "own: x"
@@ -174,7 +193,8 @@ def test_a_batch_asks_only_so_many_at_once(lent):
 
 
 def test_an_environments_children_are_only_so_many_at_once(lent):
-    """max_concurrent_subcalls of a REPL: with 2, both of two are under way together, and no third."""
+    """max_concurrent_subcalls of a REPL: with 2, both of two are under way together, and no
+    third."""
     from rlm.core.types import RLMChatCompletion, UsageSummary
     from rlm.environments import LocalREPL
     both, now, most = threading.Barrier(2, timeout=60), [], []
@@ -187,22 +207,27 @@ def test_an_environments_children_are_only_so_many_at_once(lent):
         return RLMChatCompletion("m", prompt, "c", UsageSummary({}), 0.0)
 
     with LocalREPL(subcall_fn=child, max_concurrent_subcalls=2) as env:
-        assert env.execute_code("print(rlm_query_batched(['a', 'b', 'c', 'd']))").stdout == "['c', 'c', 'c', 'c']\n"
+        assert env.execute_code(
+            "print(rlm_query_batched(['a', 'b', 'c', 'd']))").stdout == "['c', 'c', 'c', 'c']\n"
     assert max(most) == 2
 
 
 def test_flags_of_an_environment(lent):
-    """compaction: `history` is there and grows; custom_sub_tools is what children are to have, by default the same tools."""
+    """compaction: `history` is there and grows; custom_sub_tools is what children are to have, by
+    default the same tools."""
     from rlm.environments import LocalREPL
     with LocalREPL(compaction=True, custom_tools={"RATE": 3}) as env:
         env.append_compaction_entry({"type": "summary", "content": "so far"})
-        assert env.execute_code("print(history[0]['content'], RATE)").stdout == "so far 3\n" and env.custom_sub_tools == {"RATE": 3}
+        assert env.execute_code(
+            "print(history[0]['content'], RATE)").stdout == "so far 3\n" and env.custom_sub_tools == {"RATE":
+                3}
     with LocalREPL(custom_tools={"RATE": 3}, custom_sub_tools={}) as env:
         assert env.custom_sub_tools == {} and "NameError" in env.execute_code("history").stderr
 
 
 def test_persistent_environments_are_local_ones(lent):
-    """As in rlm: persistent=True says that one stays from question to question, which those of providers do not."""
+    """As in rlm: persistent=True says that one stays from question to question, which those of
+    providers do not."""
     import rlm.environments
     with rlm.environments.LocalREPL(persistent=True, context_payload="one") as env:
         env.execute_code("x = 1")
@@ -213,32 +238,40 @@ def test_persistent_environments_are_local_ones(lent):
             getattr(rlm.environments, name)(persistent=True)
 
 
-@pytest.mark.parametrize("name", ["LocalREPL", "DockerREPL", "ModalREPL", "DaytonaREPL", "PrimeREPL", "E2BREPL"])
+@pytest.mark.parametrize("name", ["LocalREPL", "DockerREPL", "ModalREPL", "DaytonaREPL",
+                                  "PrimeREPL", "E2BREPL"])
 def test_other_arguments_of_an_environment_are_refused(lent, name):
     """What is neither rlm's nor a setting."""
     import rlm.environments
     with pytest.raises(droste.ArgumentError, match="no_such_thing"):
         getattr(rlm.environments, name)(no_such_thing=1)
     with pytest.raises(droste.ArgumentError, match="no_such_thing"):
-        rlm.environments.get_environment(name.replace("REPL", "").lower(), environment_kwargs={"no_such_thing": 1})
+        rlm.environments.get_environment(name.replace("REPL", "").lower(),
+                                         environment_kwargs={"no_such_thing": 1})
 
 
 def test_arguments_of_clients(lent):
-    """api_key, base_url and timeout are settings of the model's, for each provider; get_client takes them as backend_kwargs."""
+    """api_key, base_url and timeout are settings of the model's, for each provider; get_client
+    takes them as backend_kwargs."""
     from rlm.clients import AnthropicClient, AzureOpenAIClient, GeminiClient, OpenAIClient, PortkeyClient, get_client
-    for kind, word in ((OpenAIClient, ""), (PortkeyClient, "portkey-"), (AnthropicClient, "anthropic-"), (GeminiClient, "gemini-")):
-        pairs = dict(kind(api_key="k", model_name="m", base_url="http://127.0.0.1:1/v1", timeout=7.0)._rlm(None)._pairs)
-        assert (pairs[word + "api-key"], pairs[word + "base-url"], pairs["llm-call-timeout"]) == ("k", "http://127.0.0.1:1/v1", "7")
+    for kind, word in ((OpenAIClient, ""), (PortkeyClient, "portkey-"),
+                       (AnthropicClient, "anthropic-"), (GeminiClient, "gemini-")):
+        pairs = dict(kind(api_key="k", model_name="m", base_url="http://127.0.0.1:1/v1",
+                          timeout=7.0)._rlm(None)._pairs)
+        assert (pairs[word + "api-key"], pairs[word + "base-url"],
+                pairs["llm-call-timeout"]) == ("k", "http://127.0.0.1:1/v1", "7")
         assert pairs["sub-model"].endswith("/m")
         with pytest.raises(droste.ArgumentError, match="no_such_thing"):
             kind(model_name="m", no_such_thing=1)
-    assert dict(AzureOpenAIClient(api_key="k", model_name="m")._rlm(None)._pairs)["azure-api-key"] == "k"
+    assert dict(AzureOpenAIClient(api_key="k",
+                                  model_name="m")._rlm(None)._pairs)["azure-api-key"] == "k"
     client = get_client("openai", backend_kwargs={"api_key": "k", "model_name": "m"})
     assert dict(client._rlm(None)._pairs)["api-key"] == "k" and client.model_name == "m"
 
 
 def test_arguments_of_a_base_client_and_environment(lent):
-    """What a program's own class hands to its base is kept there: model_name, timeout; persistent, depth, max_concurrent_subcalls."""
+    """What a program's own class hands to its base is kept there: model_name, timeout; persistent,
+    depth, max_concurrent_subcalls."""
     from rlm.clients.base_lm import BaseLM
     from rlm.environments import BaseEnv
 
@@ -248,7 +281,8 @@ def test_arguments_of_a_base_client_and_environment(lent):
     class Env(BaseEnv):
         setup = load_context = execute_code = None
 
-    own, env = Own(model_name="m", timeout=5.0, more=1), Env(persistent=True, depth=2, max_concurrent_subcalls=3)
+    own, env = Own(model_name="m", timeout=5.0,
+                   more=1), Env(persistent=True, depth=2, max_concurrent_subcalls=3)
     assert (own.model_name, own.timeout, own.kwargs) == ("m", 5.0, {"more": 1})
     assert (env.persistent, env.depth, env.max_concurrent_subcalls) == (True, 2, 3)
 
@@ -256,18 +290,25 @@ def test_arguments_of_a_base_client_and_environment(lent):
 # ---- navigator's adapters
 
 def test_arguments_of_adapters(lent):
-    """model, api_key, base_url and default_request_kwargs reach the model; retry_config is refused by name."""
+    """model, api_key, base_url and default_request_kwargs reach the model; retry_config is refused
+    by name."""
     from rlm import create_rlm
     from rlm.adapters.llm import AnthropicAdapter, AzureOpenAIAdapter, GeminiAdapter, OpenAIAdapter, PortkeyAdapter
-    for kind, word in ((OpenAIAdapter, ""), (AnthropicAdapter, "anthropic-"), (GeminiAdapter, "gemini-"), (PortkeyAdapter, "portkey-")):
-        llm = kind(model="m", api_key="k", base_url="http://127.0.0.1:1/v1", default_request_kwargs={"max_tokens": 5})
+    for kind, word in ((OpenAIAdapter, ""), (AnthropicAdapter, "anthropic-"),
+                       (GeminiAdapter, "gemini-"), (PortkeyAdapter, "portkey-")):
+        llm = kind(model="m", api_key="k", base_url="http://127.0.0.1:1/v1",
+                   default_request_kwargs={"max_tokens": 5})
         pairs = dict(create_rlm(llm)._pairs)
-        assert (pairs[word + "api-key"], pairs[word + "base-url"], pairs["max-tokens"]) == ("k", "http://127.0.0.1:1/v1", "5")
+        assert (pairs[word + "api-key"], pairs[word + "base-url"],
+                pairs["max-tokens"]) == ("k", "http://127.0.0.1:1/v1", "5")
         assert pairs["model"].endswith("/m")
         with pytest.raises(droste.UnsupportedError, match="retry_config"):
             kind(model="m", retry_config={"attempts": 1})
-    pairs = dict(create_rlm(AzureOpenAIAdapter(deployment="d", api_key="k", endpoint="https://x.example", api_version="2024-10-21"))._pairs)
-    assert (pairs["model"], pairs["azure-api-key"], pairs["azure-endpoint"], pairs["azure-api-version"]) == (
+    pairs = dict(create_rlm(AzureOpenAIAdapter(deployment="d", api_key="k",
+                                               endpoint="https://x.example",
+                                               api_version="2024-10-21"))._pairs)
+    assert (pairs["model"], pairs["azure-api-key"], pairs["azure-endpoint"],
+            pairs["azure-api-version"]) == (
         "azure/d", "k", "https://x.example", "2024-10-21")
 
 
@@ -276,7 +317,8 @@ def test_arguments_of_a_scripted_model_and_of_tools(lent):
     from rlm.adapters.llm import MockLLMAdapter
     from rlm.adapters.tools import NativeToolAdapter
     from rlm.domain.models import LLMRequest
-    assert MockLLMAdapter(max_prompt_preview_chars=3).complete(LLMRequest("abcdef")).response == "Mock response to: abc"
+    assert MockLLMAdapter(max_prompt_preview_chars=3).complete(
+        LLMRequest("abcdef")).response == "Mock response to: abc"
     tool = NativeToolAdapter(len, name="count", description="Counts.").tool()
     assert (tool.name, tool.description) == ("count", "Counts.")
 
@@ -290,7 +332,8 @@ RLM_ARGUMENTS = """backend backend_kwargs environment environment_kwargs depth m
     sampling_args sub_sampling_args orchestrator user_prologue""".split()
 
 _REPL = {
-    "peers::test_an_environment_asks_the_handler_of_its_address": "lm_handler_address context_payload setup_code",
+    "peers::test_an_environment_asks_the_handler_of_its_address":
+    "lm_handler_address context_payload setup_code",
     "peers::test_an_environment_has_custom_tools_and_children": "subcall_fn custom_tools",
     "here::test_the_depth_says_which_client_answers": "depth",
     "here::test_flags_of_an_environment": "custom_sub_tools compaction",
@@ -298,11 +341,14 @@ _REPL = {
     "here::test_an_environments_children_are_only_so_many_at_once": "max_concurrent_subcalls",
 }
 _CLIENT = {"here::test_arguments_of_clients": "api_key model_name base_url timeout"}
-_BASE = {"here::test_arguments_of_a_base_client_and_environment": "persistent depth max_concurrent_subcalls"}
-_ADAPTER = {"here::test_arguments_of_adapters": "api_key base_url default_request_kwargs retry_config"}
+_BASE = {"here::test_arguments_of_a_base_client_and_environment":
+         "persistent depth max_concurrent_subcalls"}
+_ADAPTER = {"here::test_arguments_of_adapters":
+            "api_key base_url default_request_kwargs retry_config"}
 _REFUSED = "names::test_a_parameter_that_would_do_nothing_is_refused"
 _BOTH = {
-    "names::test_parameters_and_their_defaults_are_fleets": "timeout execute_timeout max_llm_calls sub_lm volume_name",
+    "names::test_parameters_and_their_defaults_are_fleets":
+    "timeout execute_timeout max_llm_calls sub_lm volume_name",
     "names::test_limits_of_calls_are_fleets": "llm_call_timeout",
     "names::test_an_execution_profile_says_which_helpers_a_cell_has": "default_execution_profile",
     "names::test_async_execute_says_whether_results_may_be_awaited": "async_execute",
@@ -314,18 +360,25 @@ SHOWN = {
     "ModalInterpreter": {
         **_BOTH, _REFUSED: "secrets secret_name",
         "modal::test_an_image_and_an_app_of_modals_own_reach_an_interpreter": "image app",
-        "modal::test_the_parameters_of_modal_interpreter": "idle_timeout app_name image_python_version image_pip_packages",
+        "modal::test_the_parameters_of_modal_interpreter":
+        "idle_timeout app_name image_python_version image_pip_packages",
         "names::test_a_volume_is_where_it_is": "volume_mount_path",
-        "names::test_a_result_as_text_is_what_fleet_returns": "summarize_stdout stdout_summary_threshold stdout_summary_prefix_len",
+        "names::test_a_result_as_text_is_what_fleet_returns":
+        "summarize_stdout stdout_summary_threshold stdout_summary_prefix_len",
     },
     "DaytonaInterpreter": {
         **_BOTH,
-        _REFUSED: "runtime owns_runtime rlm_max_iterations delegate_max_calls_per_turn delegate_result_truncation_chars delegate_adapter "
-                  "child_isolation_mode child_fork_fallback broker_health_timeout broker_start_retries",
+        _REFUSED:
+        "runtime owns_runtime rlm_max_iterations delegate_max_calls_per_turn "
+        "delegate_result_truncation_chars delegate_adapter "
+                  "child_isolation_mode child_fork_fallback broker_health_timeout "
+                  "broker_start_retries",
         "names::test_a_repository_and_paths_are_staged": "repo_url repo_ref context_paths",
-        "names::test_limits_of_calls_are_fleets": "llm_call_timeout max_recursion_depth delegate_max_iterations delegate_execution_timeout "
+        "names::test_limits_of_calls_are_fleets":
+        "llm_call_timeout max_recursion_depth delegate_max_iterations delegate_execution_timeout "
                                                   "broker_tool_call_timeout",
-        "daytona::test_each_parameter_of_an_interpreter_reaches_what_it_names": "volume_subpath sandbox_spec sandbox_labels delete_session_on_shutdown",
+        "daytona::test_each_parameter_of_an_interpreter_reaches_what_it_names":
+        "volume_subpath sandbox_spec sandbox_labels delete_session_on_shutdown",
         "daytona::test_variables_end_with_their_session_in_any_case": "delete_context_on_shutdown",
     },
     "ModalInterpreter.execute": {
@@ -336,8 +389,11 @@ SHOWN = {
         "names::test_an_execution_profile_says_which_helpers_a_cell_has": "execution_profile"},
     "configure_planner_from_env": {"names::test_the_planner_comes_from_variables": "env_file"},
     "RLM": {
-        "rlm::test_rlms_arguments_are_settings": "backend backend_kwargs other_backends other_backend_kwargs max_depth max_iterations max_budget "
-            "max_timeout max_tokens max_errors compaction max_concurrent_subcalls custom_tools sampling_args",
+        "rlm::test_rlms_arguments_are_settings":
+        "backend backend_kwargs other_backends other_backend_kwargs max_depth max_iterations "
+        "max_budget "
+            "max_timeout max_tokens max_errors compaction max_concurrent_subcalls custom_tools "
+            "sampling_args",
         "kwargs::test_two_that_say_different_things_are_refused": "environment environment_kwargs",
         "rlm::test_a_run_answers": "tools tool_data",
         "here::test_models_are_functions_or_names": "model sub_model",
@@ -347,47 +403,63 @@ SHOWN = {
         "names::test_a_configurations_limits_are_the_rlms": "verbose",
         "peers::test_a_loggers_trajectory_is_the_metadata": "logger",
         "peers::test_a_persistent_rlm_keeps_its_session": "persistent",
-        "peers::test_callbacks_are_told_of_children_and_turns": "on_subcall_start on_subcall_complete on_iteration_start on_iteration_complete",
+        "peers::test_callbacks_are_told_of_children_and_turns":
+        "on_subcall_start on_subcall_complete on_iteration_start on_iteration_complete",
         "peers::test_sampling_arguments_are_in_the_requests": "sub_sampling_args",
-        "here::test_prompts_of_the_program_are_told_to_the_model": "custom_system_prompt user_prologue",
+        "here::test_prompts_of_the_program_are_told_to_the_model":
+        "custom_system_prompt user_prologue",
         "here::test_compaction_threshold_pct_is_the_share": "compaction_threshold_pct",
         "here::test_what_means_nothing_to_a_run_is_refused": "depth orchestrator",
         "here::test_custom_sub_tools_are_all_or_none": "custom_sub_tools",
         "here::test_tools_run_in_threads_where_that_is_asked_for": "tool_threads",
     },
     "RLMConfig": {
-        "names::test_a_configurations_limits_are_the_rlms": "llm max_depth max_iterations verbose rlm_kwargs",
+        "names::test_a_configurations_limits_are_the_rlms":
+        "llm max_depth max_iterations verbose rlm_kwargs",
         "names::test_a_configuration_makes_an_rlm": "env",
         "peers::test_a_configuration_has_loggers_and_other_models": "other_llms logger",
         "peers::test_agent_mode_tools_calls_functions_of_the_program": "agent_mode"},
     "LLMConfig": {
-        "names::test_a_configuration_makes_an_rlm": "backend model_name", "names::test_a_configurations_limits_are_the_rlms": "backend_kwargs"},
-    "EnvironmentConfig": {"names::test_a_configuration_makes_an_rlm": "environment environment_kwargs"},
+        "names::test_a_configuration_makes_an_rlm": "backend model_name",
+        "names::test_a_configurations_limits_are_the_rlms": "backend_kwargs"},
+    "EnvironmentConfig": {"names::test_a_configuration_makes_an_rlm":
+                          "environment environment_kwargs"},
     "LoggerConfig": {"here::test_a_logger_is_configured": "logger logger_kwargs"},
-    "create_rlm_from_config": {"peers::test_a_configuration_has_loggers_and_other_models": "tools llm"},
+    "create_rlm_from_config": {"peers::test_a_configuration_has_loggers_and_other_models":
+                               "tools llm"},
     "LocalEnvironmentAdapter": {
-        "adapters::test_parameters_are_those_of_the_environment": "execute_timeout_s execute_timeout_cap_s broker_timeout_s allowed_import_roots setup_code",
-        "adapters::test_models_are_asked_by_the_broker_or_at_its_address": "broker broker_address correlation_id"},
+        "adapters::test_parameters_are_those_of_the_environment":
+        "execute_timeout_s execute_timeout_cap_s broker_timeout_s allowed_import_roots setup_code",
+        "adapters::test_models_are_asked_by_the_broker_or_at_its_address":
+        "broker broker_address correlation_id"},
     "DockerEnvironmentAdapter": {
         "adapters::test_parameters_of_dockers_environment":
-            "image subprocess_timeout_s proxy_http_timeout_s setup_code broker broker_address correlation_id"},
-    **{name: _REPL for name in ("LocalREPL", "DockerREPL", "ModalREPL", "DaytonaREPL", "PrimeREPL", "E2BREPL")},
+            "image subprocess_timeout_s proxy_http_timeout_s setup_code broker broker_address "
+            "correlation_id"},
+    **{name: _REPL for name in ("LocalREPL", "DockerREPL", "ModalREPL", "DaytonaREPL", "PrimeREPL",
+                                "E2BREPL")},
     **{name: _BASE for name in ("BaseEnv", "IsolatedEnv", "NonIsolatedEnv")},
-    "get_environment": {"here::test_other_arguments_of_an_environment_are_refused": "environment_kwargs"},
+    "get_environment": {"here::test_other_arguments_of_an_environment_are_refused":
+                        "environment_kwargs"},
     "BaseLM": {"here::test_arguments_of_a_base_client_and_environment": "model_name timeout"},
-    **{name: _CLIENT for name in ("OpenAIClient", "PortkeyClient", "AnthropicClient", "GeminiClient", "AzureOpenAIClient")},
+    **{name: _CLIENT for name in ("OpenAIClient", "PortkeyClient", "AnthropicClient",
+                                  "GeminiClient", "AzureOpenAIClient")},
     "get_client": {"here::test_arguments_of_clients": "backend_kwargs"},
     "LMHandler": {
         "here::test_the_depth_says_which_client_answers": "host port other_backend_client",
         "here::test_a_batch_asks_only_so_many_at_once": "batch_max_concurrent"},
     "send_lm_request": {"here::test_the_depth_says_which_client_answers": "timeout depth"},
-    "send_lm_request_batched": {"here::test_the_depth_says_which_client_answers": "model timeout depth"},
+    "send_lm_request_batched": {"here::test_the_depth_says_which_client_answers":
+                                "model timeout depth"},
     "RLMLogger": {"peers::test_a_loggers_trajectory_is_the_metadata": "log_dir file_name"},
     "MockLLMAdapter": {
-        "peers::test_a_scripted_model_answers": "model script", "here::test_arguments_of_a_scripted_model_and_of_tools": "max_prompt_preview_chars"},
-    **{name: _ADAPTER for name in ("OpenAIAdapter", "AnthropicAdapter", "GeminiAdapter", "PortkeyAdapter")},
+        "peers::test_a_scripted_model_answers": "model script",
+        "here::test_arguments_of_a_scripted_model_and_of_tools": "max_prompt_preview_chars"},
+    **{name: _ADAPTER for name in ("OpenAIAdapter", "AnthropicAdapter", "GeminiAdapter",
+                                   "PortkeyAdapter")},
     "AzureOpenAIAdapter": {"here::test_arguments_of_adapters": "api_key endpoint api_version"},
-    "NativeToolAdapter": {"here::test_arguments_of_a_scripted_model_and_of_tools": "name description"},
+    "NativeToolAdapter": {"here::test_arguments_of_a_scripted_model_and_of_tools":
+                          "name description"},
 }
 #: records of what was: their fields are what a program is told, and not asked of it
 RECORDS = ("REPLResult", "QueryMetadata")
@@ -395,17 +467,20 @@ ARGUMENTS = (config.RLMConfig, config.LLMConfig, config.EnvironmentConfig, confi
 
 
 def is_record(name, thing):
-    return name in RECORDS or (dataclasses.is_dataclass(thing) and thing not in ARGUMENTS and name != "MockLLMAdapter")
+    return name in RECORDS or (dataclasses.is_dataclass(thing) and thing not in ARGUMENTS
+                               and name != "MockLLMAdapter")
 
 
 def lent_things():
-    """All that `droste.compat` lends and that takes arguments, by name: no exceptions, enumerations, protocols, records, and none of
-    what is refused whole."""
+    """All that `droste.compat` lends and that takes arguments, by name: no exceptions,
+    enumerations, protocols, records, and none of what is refused whole."""
     found = {}
     for contents in modules.MODULES.values():
         for name, thing in contents.items():
-            own = getattr(thing, "__module__", "").startswith("droste.") and not thing.__module__.endswith(".refused")
-            kind = isinstance(thing, type) and (issubclass(thing, (BaseException, enum.Enum)) or getattr(thing, "_is_protocol", False))
+            own = (getattr(thing, "__module__", "").startswith("droste.")
+                   and not thing.__module__.endswith(".refused"))
+            kind = (isinstance(thing, type) and (issubclass(thing, (BaseException, enum.Enum))
+                                                 or getattr(thing, "_is_protocol", False)))
             if callable(thing) and own and not kind and not is_record(name, thing):
                 found.setdefault(id(thing), (name, thing))
     for name in ("ModalInterpreter", "DaytonaInterpreter"):
@@ -416,7 +491,8 @@ def lent_things():
 def keywords_of(name, thing):
     """Its arguments that may be left out; those that may not have an effect in every call."""
     parameters = [p for p in inspect.signature(thing).parameters.values() if p.name != "self"]
-    return [p.name for p in parameters if p.default is not p.empty] + (RLM_ARGUMENTS if name == "RLM" else [])
+    return [p.name for p in parameters
+            if p.default is not p.empty] + (RLM_ARGUMENTS if name == "RLM" else [])
 
 
 def source_of(test):
@@ -432,12 +508,14 @@ def source_of(test):
 
 
 def test_every_keyword_has_a_test_of_its_effect_or_its_refusal():
-    """Nothing that a program can say is accepted and dropped: each keyword is in the table above, and the test that stands there is
-    there and has its name."""
+    """Nothing that a program can say is accepted and dropped: each keyword is in the table above,
+    and the test that stands there is there and has its name."""
     missing, things = [], lent_things()
     for name, thing in things.items():
-        tests = {word: test for test, words in SHOWN.get(name, {}).items() for word in words.split()}
-        missing += ["%s(%s)" % (name, word) for word in keywords_of(name, thing) if word not in tests]
+        tests = {word: test for test, words in SHOWN.get(name, {}).items()
+                 for word in words.split()}
+        missing += ["%s(%s)" % (name, word) for word in keywords_of(name, thing)
+                    if word not in tests]
         for word, test in tests.items():
             source = source_of(test)
             assert source is not None, "there is no test %s" % test

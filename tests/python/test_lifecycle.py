@@ -1,4 +1,5 @@
-"""How sessions begin and end: again after a shutdown, and within asyncio only after what was submitted."""
+"""How sessions begin and end: again after a shutdown, and within asyncio only after what was
+submitted."""
 import asyncio
 import os
 import subprocess
@@ -31,13 +32,16 @@ def run(coroutine):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_start_after_a_shutdown_is_a_fresh_session(kind):
-    """With the same settings, tools and fields, and without the variables; texts of the old one are sent again."""
+    """With the same settings, tools and fields, and without the variables; texts of the old one are
+    sent again."""
     printed, big = [], "x" * 100000
-    interp = kind(tools={"f": lambda: 7}, model=lambda messages: "said", on_output=lambda stream, text: printed.append(text),
+    interp = kind(tools={"f": lambda: 7}, model=lambda messages: "said", on_output=lambda stream,
+                  text: printed.append(text),
                   output_fields=["a"], setup_code="import math")
     for _ in range(3):
         interp.start()
-        assert interp.execute("SUBMIT(a=[len(big), f(), llm_query('q'), math.pi > 3])", {"big": big}).a == [100000, 7, "said", True]
+        assert interp.execute("SUBMIT(a=[len(big), f(), llm_query('q'), math.pi > 3])",
+                              {"big": big}).a == [100000, 7, "said", True]
         interp.output_fields = None
         assert interp.execute("print('here', flush=True); 'old' in globals()").echo == "False"
         interp.output_fields = ["a"]
@@ -78,7 +82,8 @@ def test_a_cell_does_not_open_a_session_again():
     interp = Interpreter()
     interp.start()
     interp.shutdown()
-    for use in (lambda: interp.execute("1"), lambda: interp.set("x", 1), lambda: interp.get("x"), lambda: interp.load("x", __file__)):
+    for use in (lambda: interp.execute("1"), lambda: interp.set("x", 1), lambda: interp.get("x"),
+                lambda: interp.load("x", __file__)):
         with pytest.raises(droste.Error, match=r"was shut down; start\(\) opens a fresh session"):
             use()
     assert not interp.alive
@@ -93,7 +98,8 @@ exec %s "$@"
 
 @pytest.fixture
 def shim(tmp_path):
-    """A script in an interpreter's place, as version managers have it, which waits until it is told to go on."""
+    """A script in an interpreter's place, as version managers have it, which waits until it is told
+    to go on."""
     path = tmp_path / "python3"
     path.write_text(SHIM % os.path.realpath(sys.executable))
     path.chmod(0o755)
@@ -102,13 +108,16 @@ def shim(tmp_path):
 
 
 def test_the_first_start_does_not_hold_up_the_loop(shim):
-    """The script waits for a coroutine of the loop that starts sessions with it; it is asked once, for all of them."""
+    """The script waits for a coroutine of the loop that starts sessions with it; it is asked once,
+    for all of them."""
     async def main():
         sessions = [Interpreter(python=str(shim)) for _ in range(5)]
         opening = asyncio.gather(*[session.astart() for session in sessions])
-        await asyncio.get_running_loop().run_in_executor(None, (shim.parent / "python3.fifo").write_text, "go on\n")
+        await asyncio.get_running_loop().run_in_executor(
+            None, (shim.parent / "python3.fifo").write_text, "go on\n")
         await opening
-        assert [(await session.execute("%d" % n)).echo for n, session in enumerate(sessions)] == list("01234")
+        assert [(await session.execute("%d" % n)).echo
+                for n, session in enumerate(sessions)] == list("01234")
         assert len({id(session._engine) for session in sessions}) == 1
         for session in sessions:
             await session.shutdown()
@@ -135,7 +144,8 @@ SLOW = "import time; time.sleep(0.3); open('/data/%s', 'a').write('%s')"
 
 
 def test_leaving_with_finishes_what_was_submitted():
-    """In order, and the session is open until then; the next one on the volume begins after it, opened either way."""
+    """In order, and the session is open until then; the next one on the volume begins after it,
+    opened either way."""
     async def main():
         with ModalInterpreter(volume_name="v") as interp:
             interp.execute(SLOW % ("f", "1"))
@@ -156,7 +166,8 @@ def test_leaving_with_finishes_what_was_submitted():
 
 
 def test_leaving_with_does_not_stop_the_loop():
-    """Its last cell waits for a coroutine of the loop, and a session without that volume opens meanwhile."""
+    """Its last cell waits for a coroutine of the loop, and a session without that volume opens
+    meanwhile."""
     async def main():
         asked, say = asyncio.Event(), asyncio.Event()
 
@@ -224,20 +235,24 @@ def test_cancelling_who_awaits_the_end_cancels_the_cells():
 
 
 def script(code, tmp_path):
-    return subprocess.run([sys.executable, "-c", "import asyncio, droste\nfrom droste import Interpreter\n" + code],
-                          env={**os.environ, "PYTHONPATH": os.path.join(ROOT, "python")}, cwd=str(tmp_path),
+    return subprocess.run([sys.executable, "-c",
+                           "import asyncio, droste\nfrom droste import Interpreter\n" + code],
+                          env={**os.environ, "PYTHONPATH": os.path.join(ROOT, "python")},
+                          cwd=str(tmp_path),
                           capture_output=True, text=True, timeout=60)
 
 
-@pytest.mark.parametrize("then", ["", "with Interpreter(volume_name='v') as interp: interp.execute('1')\nprint(text())",
-                                  "with Interpreter() as interp: interp.execute('1')\nprint(text())"],
-                         ids=["the end of the process", "a session on the volume", "a session"])
+@pytest.mark.parametrize(
+    "then", ["", "with Interpreter(volume_name='v') as interp: interp.execute('1')\nprint(text())",
+             "with Interpreter() as interp: interp.execute('1')\nprint(text())"],
+    ids=["the end of the process", "a session on the volume", "a session"])
 @pytest.mark.parametrize("loop", ["asyncio.run(main())\nprint(text())",
-                                  "l = asyncio.new_event_loop(); l.run_until_complete(main()); l.close()"],
+                                  "l = asyncio.new_event_loop(); l.run_until_complete(main()); "
+                                  "l.close()"],
                          ids=["asyncio.run", "closed without its tasks"])
 def test_the_end_of_a_loop_loses_nothing(loop, then, tmp_path):
-    """asyncio.run() returns when all is done; where a loop is closed at once, the next session or the end of the process
-    finishes it. Nothing is printed about it."""
+    """asyncio.run() returns when all is done; where a loop is closed at once, the next session or
+    the end of the process finishes it. Nothing is printed about it."""
     done = script("""
 import glob
 def text():
@@ -287,7 +302,8 @@ def test_failures_that_nobody_read_are_warned_about():
     said = run(main())
     assert len(said) == 3, said
     assert "ZeroDivisionError: division by zero (the cell: '1 / 0  # here')" in said[0]
-    assert all(any(words in text for text in said[1:]) for words in ("os._exit(3)", "the cell: '2'")), said
+    assert all(any(words in text for text in said[1:])
+               for words in ("os._exit(3)", "the cell: '2'")), said
 
 
 # -- reading without await
@@ -298,7 +314,8 @@ def test_print_shows_the_result_and_repr_does_not_wait():
         with Interpreter() as interp:
             pending = interp.execute("1 + 1")
             assert "await it" in repr(pending) and not pending.done
-            assert str(pending) == repr(pending) == "<Result: ok, 2>" and "%s" % interp.execute("2 + 1") == "<Result: ok, 3>"
+            assert str(pending) == repr(pending) == "<Result: ok, 2>" and "%s" % interp.execute(
+                "2 + 1") == "<Result: ok, 3>"
     run(main())
 
 
@@ -321,7 +338,8 @@ def test_reading_what_a_coroutine_of_this_loop_is_awaited_for_is_refused(code):
         await asked.wait()
         interp.shutdown()
         for use in (lambda: result.said, lambda: str(result), interp.start):
-            with pytest.raises(droste.Error, match="waits for the tool 'tool'" if "tool" in code else "waits for the model 'model'") as refused:
+            with pytest.raises(droste.Error, match="waits for the tool 'tool'" if "tool" in code
+                               else "waits for the model 'model'") as refused:
                 use()
             assert "await the result" in str(refused.value)
         say.set()

@@ -66,7 +66,8 @@ def test_imports_form_no_cycle():
     known = modules()
     needs = {name: set(imported(name, tree, known)) for name, tree in known.items()}
     # they are seen at all
-    assert "droste._library" in needs["droste.errors"] and "droste.rlm" in needs["droste.compat.navigator"]
+    assert "droste._library" in needs["droste.errors"] and "droste.rlm" in needs[
+        "droste.compat.navigator"]
     assert cycle(needs) is None
 
 
@@ -81,18 +82,23 @@ def test_a_cycle_is_found():
 def test_droste_does_not_need_the_classes_of_other_systems():
     """`import droste` loads the translations of arguments, and none of the peers' interpreters,
     adapters and configurations."""
-    done = subprocess.run([sys.executable, "-c", "import sys, droste\nprint(sorted(n for n in sys.modules if n.startswith('droste.compat.')))"],
-                          env={**os.environ, "PYTHONPATH": os.path.dirname(PACKAGE)}, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c",
+                           "import sys, droste\nprint(sorted(n for n in sys.modules if "
+                           "n.startswith('droste.compat.')))"],
+                          env={**os.environ, "PYTHONPATH": os.path.dirname(PACKAGE)},
+                          capture_output=True, text=True, timeout=60)
     loaded = ast.literal_eval(done.stdout)
     assert "droste.compat.arguments" in loaded
-    assert not {"droste.compat." + name for name in ("providers", "config", "navigator", "adapters", "repl", "modules")} & set(loaded)
+    assert not {"droste.compat." + name for name in ("providers", "config", "navigator", "adapters",
+                                                     "repl", "modules")} & set(loaded)
 
 
 # ---- names that nothing uses
 
 def used_names(tree):
     names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-    quoted = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str))
+    quoted = (node.value for node in ast.walk(tree)
+              if isinstance(node, ast.Constant) and isinstance(node.value, str))
     # annotations, __all__
     return names | {word for text in quoted if len(text) < 200 for word in re.findall(r"\w+", text)}
 
@@ -101,7 +107,8 @@ def unused_imports(tree):
     """The names that a module imports and has no use for."""
     used = used_names(tree)
     for node in ast.walk(tree):
-        if isinstance(node, (ast.Import, ast.ImportFrom)) and getattr(node, "module", "") != "__future__":
+        if (isinstance(node, (ast.Import, ast.ImportFrom))
+            and getattr(node, "module", "") != "__future__"):
             for each in node.names:
                 name = (each.asname or each.name).partition(".")[0]
                 if name not in used:
@@ -113,11 +120,14 @@ def unused_variables(tree):
     for function in ast.walk(tree):
         if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
             nodes = list(ast.walk(function))
-            read = {n.id for n in nodes if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Store)}
-            outer = {name for n in nodes if isinstance(n, (ast.Global, ast.Nonlocal)) for name in n.names}
+            read = {n.id for n in nodes if isinstance(n, ast.Name)
+                    and not isinstance(n.ctx, ast.Store)}
+            outer = {name for n in nodes if isinstance(n, (ast.Global, ast.Nonlocal))
+                     for name in n.names}
             for node in nodes:
                 if isinstance(node, ast.Assign):
-                    yield from (t.id for t in node.targets if isinstance(t, ast.Name) and t.id not in read | outer)
+                    yield from (t.id for t in node.targets
+                                if isinstance(t, ast.Name) and t.id not in read | outer)
 
 
 @pytest.mark.parametrize("name", sorted(modules()))
@@ -129,7 +139,9 @@ def test_every_name_is_used(name):
 
 def test_unused_names_are_found():
     """The check above sees an import and a variable without use, and no others."""
-    tree = ast.parse("import a, b\nfrom c import d as e\nx: 'e' = b\ndef f():\n    unused = 1\n    used = 2\n    return used\n")
+    tree = ast.parse(
+        "import a, b\nfrom c import d as e\nx: 'e' = b\ndef f():\n    unused = 1\n    used = 2\n   "
+        " return used\n")
     assert (list(unused_imports(tree)), list(unused_variables(tree))) == (["a"], ["unused"])
 
 
@@ -139,7 +151,8 @@ def test_the_top_level_has_drostes_own_names():
     """None of another system; those that were there say where they are."""
     import droste
     import droste.compat
-    assert not {"ModalInterpreter", "RLMConfig"} & set(droste.__all__) and {"Interpreter", "RLM", "Result", "Completion"} <= set(droste.__all__)
+    assert not {"ModalInterpreter", "RLMConfig"} & set(droste.__all__) and {
+        "Interpreter", "RLM", "Result", "Completion"} <= set(droste.__all__)
     with pytest.warns(DeprecationWarning, match="droste.compat.ModalInterpreter"):
         assert droste.ModalInterpreter is droste.compat.ModalInterpreter
     for name in droste.compat.__all__:

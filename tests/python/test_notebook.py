@@ -37,26 +37,33 @@ def execute(tmp_path):
         pytest.skip("there is no %s: run `scripts/setup notebook`" % PYTHON)
 
     def run(*cells):
-        done = subprocess.run([PYTHON, "-c", EXECUTE], input=json.dumps([BEGIN, *cells]), text=True, capture_output=True,
-                              timeout=120, env={**os.environ, "BUILD": BUILD, "HOME": str(tmp_path), "DROSTE_DATABASE": "none"})
+        done = subprocess.run([PYTHON, "-c", EXECUTE], input=json.dumps([BEGIN, *cells]), text=True,
+                              capture_output=True,
+                              timeout=120, env={**os.environ, "BUILD": BUILD, "HOME": str(tmp_path),
+                                                "DROSTE_DATABASE": "none"})
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout.splitlines()[-1])[1:]
     return run
 
 
 def progress(outputs):
-    return [o["data"]["text/html"] for o in outputs if "<progress" in o.get("data", {}).get("text/html", "")]
+    return [o["data"]["text/html"] for o in outputs
+            if "<progress" in o.get("data", {}).get("text/html", "")]
 
 
 def test_progress_of_a_cell_is_told_to_its_end(execute):
     """One output, which ends with the state of the whole run."""
-    shown, = progress(execute("go_on.set(); await droste.RLM(model, progress=True).arun('q', 'c')")[0])
+    shown, = progress(execute("go_on.set(); await droste.RLM(model, progress=True).arun('q', 'c')")[
+        0])
     assert "turn 1 of 30, answered, 1 call, " in shown
 
 
 def test_progress_goes_on_when_its_cell_has_ended(execute):
-    """A run that one cell begins and a later one waits for: the first cell's output shows its end as well."""
-    first, later = execute("run = asyncio.ensure_future(droste.RLM(model, progress=True).arun('q', 'c')); await begun.wait()",
-                           "go_on.set(); answer = (await run).answer; print(answer)")
+    """A run that one cell begins and a later one waits for: the first cell's output shows its end
+    as well."""
+    first, later = execute(
+        "run = asyncio.ensure_future(droste.RLM(model, progress=True).arun('q', 'c')); await "
+        "begun.wait()",
+        "go_on.set(); answer = (await run).answer; print(answer)")
     shown, = progress(first)
     assert "turn 1 of 30, answered, 1 call, " in shown and later[0]["text"] == "1\n"

@@ -1,4 +1,5 @@
-"""The page about the package: its examples run, and print what their comments say; its names are there."""
+"""The page about the package: its examples run, and print what their comments say; its names are
+there."""
 import os
 import re
 import subprocess
@@ -36,6 +37,8 @@ def test_the_page_names_what_results_have():
     from droste import Completion, Result
     with open(os.path.join(ROOT, "docs", "python.md")) as page:
         text = page.read()
-    names = [n for kind in (Result,) for n in vars(kind) if not n.startswith("_")] + ["answer", "response", "status", "cost"]
-    missing = [n for n in names if "`%s`" % n not in text and "`%s()`" % n not in text and n != "done"]
+    names = [n for kind in (Result,) for n in vars(kind)
+             if not n.startswith("_")] + ["answer", "response", "status", "cost"]
+    missing = [n for n in names if "`%s`" % n not in text and "`%s()`" % n not in text
+               and n != "done"]
     assert not missing and Completion.__doc__

@@ -12,18 +12,20 @@ import droste
 from droste import Interpreter
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-# Who starts the tests in the background has Ctrl-C ignored, which processes inherit.
+# A shell that starts the tests in the background ignores Ctrl-C, and processes inherit that.
 CTRL_C = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
 ENV = {**os.environ, "PYTHONPATH": os.path.join(ROOT, "python"), "PYTHONUNBUFFERED": "1"}
 
 
 def script(code, **kwargs):
-    return subprocess.run([sys.executable, "-W", "error", "-c", code], env=ENV, capture_output=True, text=True,
+    return subprocess.run([sys.executable, "-W", "error", "-c", code], env=ENV, capture_output=True,
+                          text=True,
                           timeout=60, **kwargs)
 
 
 def descriptors():
-    """But for the directories of control groups: a host has up to four, and nothing comes through them."""
+    """But for the directories of control groups: a host has up to four, and nothing comes through
+    them."""
     links = []
     for name in os.listdir("/proc/self/fd"):
         try:
@@ -54,7 +56,8 @@ def test_threads_share_an_interpreter():
     """Calls take their turn; none is lost."""
     with Interpreter() as interp:
         interp.execute("n = 0")
-        threads = [threading.Thread(target=lambda: [interp.execute("n += 1") for _ in range(20)]) for _ in range(5)]
+        threads = [threading.Thread(target=lambda: [interp.execute("n += 1") for _ in range(20)])
+                   for _ in range(5)]
         [t.start() for t in threads]
         [t.join(50) for t in threads]
         assert interp.get("n") == 100
@@ -73,7 +76,8 @@ def test_a_thread_that_ended_leaves_a_warm_engine():
 
 
 def test_idle_engines_are_so_many(monkeypatch):
-    """The one that has been idle for longest is ended; the number is the one that docs/python.md says."""
+    """The one that has been idle for longest is ended; the number is the one that docs/python.md
+    says."""
     from droste import _engine
     assert _engine.IDLE_MAX == 16
     monkeypatch.setattr(_engine, "IDLE_MAX", 2)
@@ -82,13 +86,15 @@ def test_idle_engines_are_so_many(monkeypatch):
     engines = [interp._engine for interp in interpreters]
     for interp in interpreters:
         interp.shutdown()
-    assert _engine._idle == engines[1:] and [e.handle is None for e in engines] == [True, False, False]
+    assert _engine._idle == engines[1:] and [e.handle is None
+                                             for e in engines] == [True, False, False]
     droste.close_idle_engines()
     assert all(e.handle is None for e in engines)
 
 
 def test_an_engine_serves_those_of_its_kind(monkeypatch):
-    """The same kind of sandbox in the same environment of variables; others get one of their own."""
+    """The same kind of sandbox in the same environment of variables; others get one of their
+    own."""
     droste.close_idle_engines()
 
     def engine(**settings):
@@ -108,8 +114,8 @@ def test_an_engine_serves_those_of_its_kind(monkeypatch):
 
 
 def test_the_child_of_a_fork_harms_nothing_and_may_open_its_own():
-    """The parent's session goes on; the child has none of its descriptors, is told so where it uses it, and
-    works with an interpreter of its own."""
+    """The parent's session goes on; the child has none of its descriptors, is told so where it uses
+    it, and works with an interpreter of its own."""
     droste.close_idle_engines()
     gc.collect()
     before = descriptors()
@@ -119,7 +125,7 @@ def test_the_child_of_a_fork_harms_nothing_and_may_open_its_own():
         if pid == 0:
             code = 1
             try:
-                with pytest.raises(droste.Error, match="forked"):
+                with pytest.raises(droste.Error, match="parent process of a fork"):
                     interp.execute("x")
                 interp.shutdown()
                 own = descriptors() - before
@@ -128,7 +134,8 @@ def test_the_child_of_a_fork_harms_nothing_and_may_open_its_own():
                 droste.close_idle_engines()
             finally:
                 os._exit(code)
-        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0 if hasattr(os, "waitstatus_to_exitcode") else True
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0 if hasattr(
+            os, "waitstatus_to_exitcode") else True
         assert interp.execute("x").echo == "1"
 
 
@@ -147,7 +154,7 @@ with droste.Interpreter(tools={"told": running.set}) as interp:
             interp.execute("1")
         except droste.Error as e:
             interp.shutdown()
-            os._exit(3 if "forked" in str(e) else 4)
+            os._exit(3 if "parent process of a fork" in str(e) else 4)
     print(os.waitpid(pid, 0)[1] >> 8)
     thread.join()
 """)
@@ -185,7 +192,8 @@ with droste.Interpreter(tools=[tool]) as interp:
 
 @pytest.mark.parametrize("code", ["while True: pass", "import time; time.sleep(60)", "tool()"])
 def test_ctrl_c_stops_the_cell_and_raises(code):
-    """In a loop, in a sleep, and in a tool of this program; the session goes on with its variables."""
+    """In a loop, in a sleep, and in a tool of this program; the session goes on with its
+    variables."""
     done = script(CTRL_C + INTERRUPTED % ("import time\ndef tool():\n    time.sleep(60)", code))
     assert done.stdout == "interrupted 1\n", done.stderr
 
@@ -262,8 +270,8 @@ def memory_kb():
 
 
 def test_sessions_leave_nothing_behind():
-    """Descriptors and memory are what they were after 150 more sessions with tools, values, models and
-    results; bench/python takes ten thousand."""
+    """Descriptors and memory are what they were after 150 more sessions with tools, values, models
+    and results; bench/python takes ten thousand."""
     def some(n):
         for _ in range(n):
             with Interpreter(tools={"f": lambda: 1}, model=lambda messages: "m") as interp:

@@ -25,28 +25,34 @@ SUBMIT = "```repl\nSUBMIT(answer=len(context))\n```"
 
 
 def test_a_run_answers():
-    """Code over a context, a sub-query, a tool and a value; the completion has the answer and what it took."""
+    """Code over a context, a sub-query, a tool and a value; the completion has the answer and what
+    it took."""
     def triple(n: int) -> int:
         """Three times."""
         return 3 * n
 
     root = scripted("First I look.\n```repl\nx = llm_query('2 + 2')\nprint(len(context), x)\n```",
                     "```repl\nSUBMIT(answer={'n': triple(len(context)) + base, 'x': x})\n```")
-    rlm = RLM(root, sub_model=lambda messages: "four", tools=[triple], tool_data={"base": 1}, max_llm_calls=5)
+    rlm = RLM(root, sub_model=lambda messages: "four", tools=[triple], tool_data={"base": 1},
+              max_llm_calls=5)
     done = rlm.run("How long?", "hello")
     assert done.answer == {"n": 16, "x": "four"} and done.ok and done.status == "answered"
     assert done.iterations == 2 and done.usage["calls"] == 3 and done.error is None
-    assert "triple" in root.seen[0][0]["content"] and "5 four" in root.seen[1][-1]["content"] + root.seen[1][-2]["content"]
+    assert "triple" in root.seen[0][0]["content"] and "5 four" in root.seen[1][-1][
+        "content"] + root.seen[1][-2]["content"]
     assert '"n": 16' in done.response and done.raise_for_status() is done
-    assert [step.kind for step in done.steps] == ["reply", "cell", "output", "result", "reply", "cell", "result"]
-    assert done.cost is None and done.json["isolation"] and done.metadata is None and str(done) == done.response
+    assert [step.kind for step in done.steps] == ["reply", "cell", "output", "result", "reply",
+                                                  "cell", "result"]
+    assert done.cost is None and done.json["isolation"] and done.metadata is None and str(
+        done) == done.response
     page = done._repr_html_()
     assert "How long" not in page and "triple(len(context))" in page
 
 
 def test_contexts_of_all_kinds(tmp_path):
     (tmp_path / "f.txt").write_text("four")
-    for context, length in (("text", 4), (b"\x00\xff", 2), ([1, 2, 3], 3), ({"a": 1}, 1), (tmp_path / "f.txt", 4),
+    for context, length in (("text", 4), (b"\x00\xff", 2), ([1, 2, 3], 3), ({"a": 1}, 1),
+                            (tmp_path / "f.txt", 4),
                             (pathlib.Path(tmp_path), 1)):
         assert RLM(scripted(SUBMIT)).run("q", context).answer == length
 
@@ -63,7 +69,8 @@ def test_who_comes_to_no_answer_says_why():
         raise ValueError("words")
 
     done = RLM(broken, retries=0).run("q")
-    assert done.status == "error" and isinstance(done.error, droste.ModelError) and "words" in str(done.error)
+    assert done.status == "error" and isinstance(done.error,
+                                                 droste.ModelError) and "words" in str(done.error)
     with pytest.raises(droste.ConfigError, match="no model"):
         RLM().run("q")
 
@@ -71,12 +78,37 @@ def test_who_comes_to_no_answer_says_why():
 def test_events_are_told_as_they_happen():
     """In order, to a listener and to a stream, whose last has the completion."""
     told = []
-    events = list(RLM(scripted("```repl\nprint('out')\n```", SUBMIT), on_event=told.append).stream("q", "abc"))
+    events = list(RLM(scripted("```repl\nprint('out')\n```", SUBMIT),
+                      on_event=told.append).stream("q", "abc"))
     kinds = [e.kind for e in events]
     assert kinds[0] == "started" and kinds[-1] == "end" and events[-1].completion.answer == 3
-    assert kinds.index("turn") < kinds.index("reply") < kinds.index("cell") < kinds.index("output") < kinds.index("result")
+    assert kinds.index("turn") < kinds.index("reply") < kinds.index("cell") < kinds.index(
+        "output") < kinds.index("result")
     assert [e.kind for e in told] == kinds
     assert next(e for e in events if e.kind == "output").text == "out\n"
+
+
+def test_rich_results_of_cells_are_told():
+    """As they are shown, in events, and with the end of their cell, in events and steps; the model
+    reads their text. A cell without results has none."""
+    class Seen(list):
+        def __call__(self, event):
+            self.append((event.kind, [dict(result.bundle) for result in event.results]))
+
+    seen = Seen()
+    root = scripted("""```repl
+handle = display({"text/plain": "first", "image/png": b"\\x89PNG"}, raw=True, display_id="d")
+handle.update({"text/plain": "second", "image/svg+xml": "<svg/>"}, raw=True)
+```""", SUBMIT)
+    done = RLM(root, on_event=seen).run("q", "hello")
+    png, text = {"text/plain": "first", "image/png":
+                 b"\x89PNG"}, {"text/plain": "second", "image/svg+xml": "<svg/>"}
+    assert [event for event in seen if event[0] in ("display", "result")] == [
+        ("display", [png]), ("display", [text]), ("result", [text]), ("result", [])]
+    assert [[r.text for r in step.results] for step in done.steps
+            if step.kind == "result"] == [["second"], []]
+    assert "first\nsecond" in root.seen[1][-1]["content"] and done.answer == 5
+    assert "data:image/svg+xml;base64,PHN2Zy8+" in done._repr_html_()
 
 
 def test_a_listener_that_raises_ends_the_run():
@@ -112,7 +144,8 @@ def test_who_stops_listening_cancels_the_run():
 
 
 def test_runs_within_asyncio():
-    """Many at once with coroutines as models; a cancelled one asks nothing more; events there too."""
+    """Many at once with coroutines as models; a cancelled one asks nothing more; events there
+    too."""
     async def main():
         met, all_met = [0], asyncio.Event()
 
@@ -150,8 +183,10 @@ def test_runs_within_asyncio():
 
 
 def test_a_runs_tools_are_no_other_sessions():
-    """Neither of one that begins beside it on the loop's engine, nor of the next one on an engine that is used again."""
-    given = {"tools": {"secret": lambda: 5}, "tool_data": {"value": 1}, "tool_source": {"more": 'def helper():\n    "H."\n    return 2\n'}}
+    """Neither of one that begins beside it on the loop's engine, nor of the next one on an engine
+    that is used again."""
+    given = {"tools": {"secret": lambda: 5}, "tool_data": {"value": 1},
+             "tool_source": {"more": 'def helper():\n    "H."\n    return 2\n'}}
     code = "[n for n in ('secret', 'value', 'helper') if n in globals() or n in dir(__builtins__)]"
     cell = "```repl\nSUBMIT(answer=[secret(), value, helper()])\n```"
 
@@ -197,7 +232,8 @@ def test_runs_are_recorded_and_resumed(tmp_path):
         assert record.execute("select id, status from runs").fetchall() == [(done.run, "answered")]
     with pytest.raises(droste.Error, match="ended|answered"):
         RLM(scripted(SUBMIT), database=database).resume(done.run)
-    assert RLM(scripted(SUBMIT)).run("q", "abc").run is None        # the twin: the variable says `none`
+    # the twin: the variable says `none`
+    assert RLM(scripted(SUBMIT)).run("q", "abc").run is None
 
 
 def test_a_run_whose_process_was_killed_goes_on(tmp_path):
@@ -215,7 +251,8 @@ def model(messages):
         os._exit(9)
     return "```repl\\nx = add(len(context))\\nprint('x is', x)\\n```"
 RLM(model, database=sys.argv[1], tools={"add": lambda n: n + 1}).run("How long?", "abc")
-""", str(tmp_path / "runs.db")], env={**os.environ, "PYTHONPATH": os.path.join(root, "python")}, timeout=60)
+""", str(tmp_path / "runs.db")], env={**os.environ, "PYTHONPATH": os.path.join(root, "python")},
+                          timeout=60)
     assert done.returncode == 9
     ((run,),) = sqlite3.connect(tmp_path / "runs.db").execute("select id from runs").fetchall()
     model = scripted("```repl\nSUBMIT(answer=[x, add(x)])\n```")
@@ -246,7 +283,8 @@ def test_progress_is_for_who_looks(monkeypatch):
     assert progress.listener(None) is progress.listener(False) is None
     assert isinstance(progress.listener(True), progress.OnTerminal)
     monkeypatch.setattr("sys.stderr", Screen())
-    assert isinstance(progress.listener(None), progress.OnTerminal) and progress.listener(False) is None
+    assert isinstance(progress.listener(None),
+                      progress.OnTerminal) and progress.listener(False) is None
 
 
 def test_progress_is_shown_in_a_notebook():
@@ -278,7 +316,8 @@ def test_completion_takes_a_prompt_and_a_root_prompt():
     done = RLM(model).completion("abcdef", root_prompt="How long is it?")
     assert done.answer == 6 and done.response == "6" and done.root_model == "model"
     assert "How long is it?" in "".join(m["content"] for m in model.seen[0])
-    assert done.usage_summary.model_usage_summaries["model"].total_calls == 1 and done.execution_time > 0
+    assert done.usage_summary.model_usage_summaries[
+        "model"].total_calls == 1 and done.execution_time > 0
 
 
 def test_what_a_run_cost_is_told():
@@ -287,23 +326,32 @@ def test_what_a_run_cost_is_told():
         "calls": 2, "input_tokens": 3, "output_tokens": 4, "cost": 0.25, "seconds": 1.5,
         "models": {"m": {"calls": 2, "input_tokens": 3, "output_tokens": 4, "cost": 0.25}}}}
     done = droste.Completion(told, "p", "m", [])
-    assert (done.cost, done.execution_time, done.response, str(done)) == (0.25, 1.5, "[1]", "[1]") and "$0.2500" in done._repr_html_()
+    assert (done.cost, done.execution_time, done.response,
+            str(done)) == (0.25, 1.5, "[1]", "[1]") and "$0.2500" in done._repr_html_()
     assert done.usage_summary.to_dict() == {"total_cost": 0.25, "model_usage_summaries": {
-        "m": {"total_calls": 2, "total_input_tokens": 3, "total_output_tokens": 4, "total_cost": 0.25}}}
+        "m": {"total_calls": 2, "total_input_tokens": 3, "total_output_tokens": 4,
+              "total_cost": 0.25}}}
 
 
 def test_rlms_arguments_are_settings():
-    rlm = RLM(backend="anthropic", backend_kwargs={"model_name": "claude-x", "api_key": "k", "sampling_args": {"max_tokens": 5}},
-              other_backends=["openai"], other_backend_kwargs=[{"model_name": "small"}], max_depth=1, max_iterations=7,
-              max_budget=1.5, max_timeout=60, max_tokens=1000, max_errors=3, compaction=True, max_concurrent_subcalls=2,
-              custom_tools={"f": {"tool": len, "description": "Counts."}, "d": [1]}, custom_sub_tools={}, verbose=False)
+    rlm = RLM(backend="anthropic", backend_kwargs={"model_name": "claude-x", "api_key": "k",
+                                                   "sampling_args": {"max_tokens": 5}},
+              other_backends=["openai"], other_backend_kwargs=[{"model_name": "small"}],
+              max_depth=1, max_iterations=7,
+              max_budget=1.5, max_timeout=60, max_tokens=1000, max_errors=3, compaction=True,
+              max_concurrent_subcalls=2,
+              custom_tools={"f": {"tool": len, "description": "Counts."}, "d": [1]},
+              custom_sub_tools={}, verbose=False)
     assert dict(rlm._pairs) == {
-        "model": "anthropic/claude-x", "sub-model": "openai/small", "anthropic-api-key": "k", "max-tokens": "5",
-        "max-recursion-depth": "0", "max-iterations": "7", "max-cost": "1.5", "timeout": "60", "max-total-tokens": "1000",
+        "model": "anthropic/claude-x", "sub-model": "openai/small", "anthropic-api-key": "k",
+        "max-tokens": "5",
+        "max-recursion-depth": "0", "max-iterations": "7", "max-cost": "1.5", "timeout": "60",
+        "max-total-tokens": "1000",
         "max-errors": "3", "compaction": "0.85", "max-children": "2", "sub-tools": "no",
         "sub-sampling": "", "sub-max-tokens": "0", "restore-name": "f"}
     assert [value for name, value in rlm._pairs if name == "restore-name"] == [
-        "llm_query", "llm_query_batched", "rlm_query", "rlm_query_batched", "SHOW_VARS", "answer", "context", "history", "f"]
+        "llm_query", "llm_query_batched", "rlm_query", "rlm_query_batched", "SHOW_VARS", "answer",
+        "context", "history", "f"]
     assert list(rlm._tools) == ["f"] and rlm._tool_data == {"d": b"[1]"}
 
 
@@ -316,6 +364,6 @@ def test_rlms_arguments_are_settings():
     ({"environment": "local", "environment_kwargs": {"odd": 1}}, "odd"),
     ({"nonsense": 1}, "nonsense"),
 ])
-def test_what_is_not_known_is_refused_by_name(arguments, words):
+def test_unknown_arguments_are_refused_by_name(arguments, words):
     with pytest.raises(droste.Error, match=words):
         RLM(**arguments)

@@ -11,7 +11,8 @@ import pytest
 
 import droste
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, who alone can give a sandbox another user")
+pytestmark = pytest.mark.skipif(os.geteuid() != 0,
+                                reason="needs root, who alone can give a sandbox another user")
 PYTHON = "/usr/bin/python3"     # at landlock root's guest reads what everybody can
 LEVELS = ("full", "light", "landlock")
 NOBODY = 65534
@@ -54,9 +55,11 @@ def test_each_sandbox_is_another_user(level):
     """Of one host and of two: four sandboxes at once are four users, none of them nobody or
     root."""
     code = ("import sys, droste\nwith droste.Interpreter(isolation=%r, python=%r) as i:\n"
-            "    print(i.execute(%r).user, flush=True)\n    sys.stdin.read()" % (level, PYTHON, OUTSIDE))
+            "    print(i.execute(%r).user, flush=True)\n    sys.stdin.read()"
+            % (level, PYTHON, OUTSIDE))
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    other = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env)
+    other = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE,
+                             stdout=subprocess.PIPE, env=env)
     try:
         with session(level) as one, session(level) as two, session(level) as three:
             users = [user_of(one), user_of(two), user_of(three), int(other.stdout.readline())]
@@ -67,7 +70,8 @@ def test_each_sandbox_is_another_user(level):
 
 def test_the_ids_are_a_setting():
     """A range of one's own, and `shared`, with which all are nobody."""
-    with session("full", sandbox_users="70000-70001") as one, session("full", sandbox_users="70000-70001") as two:
+    with session("full", sandbox_users="70000-70001") as one, session(
+        "full", sandbox_users="70000-70001") as two:
         assert {user_of(one), user_of(two)} == {70000, 70001}
     with session("full", sandbox_users="shared") as one:
         assert user_of(one) == NOBODY
@@ -86,7 +90,8 @@ def test_processes_are_not_shared():
     """At landlock, without a namespace, the limit is the sandbox's own: what a neighbour has
     started does not count."""
     fork = ("import os, time\ncount = 0\ntry:\n    while count < 100:\n        if os.fork() == 0:\n"
-            "            time.sleep(1000)\n        count += 1\nexcept BlockingIOError:\n    pass\nSUBMIT(count=count)")
+            "            time.sleep(1000)\n        count += 1\nexcept BlockingIOError:\n    "
+            "pass\nSUBMIT(count=count)")
     with session("landlock", processes=40) as one, session("landlock", processes=40) as two:
         assert one.execute(fork).count == two.execute(fork).count < 40
 
@@ -105,10 +110,11 @@ def owners(directory):
 
 def volumes_can_be_mapped(root):
     """As `droste doctor` has it."""
-    found = subprocess.run([DROSTE, "doctor", "--json", "--volume-root", str(root)], text=True, stdout=subprocess.PIPE)
+    found = subprocess.run([DROSTE, "doctor", "--json", "--volume-root", str(root)], text=True,
+                           stdout=subprocess.PIPE)
     text = {check["name"]: check for check in json.loads(found.stdout)["checks"]}["users"]["text"]
-    assert ("idmapped" in text) != ("share the user" in text), text
-    return "idmapped" in text
+    assert ("(ID-mapped mounts)" in text) != ("share user" in text), text
+    return "(ID-mapped mounts)" in text
 
 
 @pytest.fixture
@@ -151,7 +157,8 @@ def test_sandboxes_that_share_a_user_share_a_volume(place):
 def test_at_landlock_a_volume_is_nobodys(place):
     """Without mounts of its own a sandbox has the volume as it is: those of one volume share a
     user, without they do not."""
-    with session("landlock", **place) as one, session("landlock", **place) as two, session("landlock") as without:
+    with session("landlock", **place) as one, session("landlock", **place) as two, session(
+        "landlock") as without:
         assert user_of(one) == user_of(two) == NOBODY != user_of(without)
         at = place["volume_root"] + "/v/data"
         assert add(one, "1", at).x == "1"
@@ -201,15 +208,18 @@ def test_a_sandbox_cannot_reach_another_of_its_volume(level, place):
         assert processes
         one.execute(REACH)
         for pid in processes:
-            saw = one.execute("SUBMIT(saw=tries(%d) if %d != os.getpid() else None)" % (pid, pid)).saw
+            saw = one.execute("SUBMIT(saw=tries(%d) if %d != os.getpid() else None)"
+                              % (pid, pid)).saw
             assert saw is None or set(saw.values()) <= OF_OTHER[level], saw
         assert two.execute("SUBMIT(x=x + 1)").x == 42
-        assert one.execute("pid = os.fork()\nif pid == 0:\n    signal.pause()\nos.kill(pid, signal.SIGKILL)\n"
-                           "SUBMIT(ended=os.waitpid(pid, 0)[1])").ended == 9
+        assert one.execute(
+            "pid = os.fork()\nif pid == 0:\n    signal.pause()\nos.kill(pid, signal.SIGKILL)\n"
+            "SUBMIT(ended=os.waitpid(pid, 0)[1])").ended == 9
 
 
 def processes_of(interpreter, level):
-    """Their ids on this machine. At landlock they are the guest's own; else its user has no others."""
+    """Their ids on this machine. At landlock they are the guest's own; else its user has no
+    others."""
     if level == "landlock":
         return [interpreter.execute("import os\nSUBMIT(pid=os.getpid())").pid]
     user = user_of(interpreter)

@@ -61,26 +61,29 @@ class Pydantic:
 
 
 @pytest.mark.parametrize("value, seen", [
-    (Colour.RED, "red"), (Count.TWO, 2), (bytearray(b"\xff\0"), b"\xff\0"), (memoryview(b"ab"), b"ab"),
-    (bytearray(b"\xfe" * 20000), b"\xfe" * 20000), ((1, (2,)), [1, [2]]), (frozenset([3]), [3]),
-    (pathlib.Path("/x"), "/x"), ({"k": {1: None, 2.5: True}}, {"k": {1: None, 2.5: True}}),
-    (Point(1, [Point(2)]), {"x": 1, "inner": [{"x": 2, "inner": None}]}), (Pydantic(), {"mode": "json"}),
-    (array.array("d", [1.5, 2]), [1.5, 2.0]), (decimal.Decimal("1.50"), "1.50"), (collections.deque([1]), [1]),
-    (Plain.KIND, "kind"), (datetime.datetime(2026, 1, 2, 3), "2026-01-02T03:00:00"), (datetime.date(2026, 1, 2), "2026-01-02"),
-    (datetime.timedelta(days=1, hours=2, seconds=3.5), "P1DT2H3.5S"), (-datetime.timedelta(seconds=1), "-PT1S"),
-    (datetime.timedelta(0), "PT0S"), (uuid.UUID(int=1), "00000000-0000-0000-0000-000000000001"), ({3, 1, 2}, [1, 2, 3]),
-    (types.MappingProxyType({"k": 1}), {"k": 1}), ({}.keys(), []), (range(3), [0, 1, 2]), ([b"\xff"], [b"\xff"]),
-    (Point(1, Uncopyable([2])), {"x": 1, "inner": [2]}), (Pair(1, 2), [1, 2]),
-    (10 ** 5000, 10 ** 5000), (-(10 ** 5000), -(10 ** 5000)), (-math.inf, -math.inf), ("\ud800", "\ud800"),
+    (Colour.RED, "red"), (Count.TWO, 2), (memoryview(b"ab"), b"ab"),
+    ({"k": {1: None, 2.5: True}}, {"k": {1: None, 2.5: True}}),
+    (Point(1, [Point(2)]), {"x": 1, "inner": [{"x": 2, "inner": None}]}),
+    (Pydantic(), {"mode": "python"}),
+    (collections.deque([1]), [1]), (Plain.KIND, "kind"),
+    (types.MappingProxyType({"k": 1}), {"k": 1}), ({}.keys(), []),
+    ([b"\xff"], [b"\xff"]), (Point(1, Uncopyable([2])), {"x": 1, "inner": [2]}),
+    (Pair(1, 2), (1, 2)),
+    (10 ** 5000, 10 ** 5000), (-(10 ** 5000), -(10 ** 5000)), (-math.inf, -math.inf),
+    ("\ud800", "\ud800"),
 ], ids=lambda value: "")
 @pytest.mark.parametrize("padding", [0, 20000, 2000000])
 def test_a_value_is_what_it_was(interp, value, seen, padding):
     """Subclasses of str and int, bytes of every kind, keys that are no str, numbers of any length:
     alone, and in a list of any size, where it goes in another way."""
-    text = hex(seen) if isinstance(seen, int) else "float('%s')" % seen if isinstance(seen, float) else repr(seen)
-    assert interp.execute("type(v) is type(%s) and v == %s" % (text, text), {"v": value}).echo == "True"
+    text = (hex(seen) if isinstance(seen, int) else "float('%s')" % seen if isinstance(seen, float)
+            else repr(seen))
+    assert interp.execute("type(v) is type(%s) and v == %s" % (text, text),
+                          {"v": value}).echo == "True"
     whole = {"v": [value, "p" * padding, {"within": {"it": value}}]}
-    result = interp.execute("[type(one) is type(%s) and one == %s for one in (v[0], v[2]['within']['it'])], len(v[1])" % (text, text), whole)
+    result = interp.execute(
+        "[type(one) is type(%s) and one == %s for one in (v[0], v[2]['within']['it'])], len(v[1])"
+        % (text, text), whole)
     assert result.echo == "([True, True], %d)" % padding, result
     assert interp.execute("[name for name in globals() if 'marked' in name]").echo == "[]"
 
@@ -89,17 +92,20 @@ def test_a_value_is_what_it_was(interp, value, seen, padding):
 def test_a_mark_of_the_programs_own_is_a_value(interp, padding):
     """A dict that looks as what Droste writes in the place of a value is a dict."""
     own = {"$droste": ["bytes", "00"]}
-    assert interp.execute("v[0] == %r, v[1]" % own, {"v": [own, b"\xff", padding]}).echo == "(True, b'\\xff')"
+    assert interp.execute("v[0] == %r, v[1]" % own,
+                          {"v": [own, b"\xff", padding]}).echo == "(True, b'\\xff')"
 
 
 REFUSED = {
     "an object": (Doc(), r"{} is of type [\w.]*Doc, "), "a class": (Doc, r"{} is the class Doc"),
     "within": ({"rows": [1, {"doc": Doc()}]}, r"{}\['rows'\]\[1\]\['doc'\] is of type [\w.]*Doc"),
     "an attribute": ([Point(1, Point(2, Doc()))], r"{}\[0\].inner.inner is of type [\w.]*Doc"),
-    "a function": ([len], r"{}\[0\] is of type builtin_function"), "a module": ([math], r"{}\[0\] is the module math"),
-    "a pattern": ([re.compile("x")], r"{}\[0\] is of type re.Pattern"), "an exception": ([ValueError("x")], r"{}\[0\] is of type ValueError"),
-    "a generator": ((i for i in "ab"), r"{} is of type generator"), "a key": ([{(1, 2): 3}], r"{}\[0\] has a key that is of type tuple"),
-    "bytes": (["x" * 20000, b"\xff"], r"{}\[1\] is bytes that are no UTF-8"),
+    "a function": ([len], r"{}\[0\] is of type builtin_function"),
+    "a module": ([math], r"{}\[0\] is the module math"),
+    "a pattern": ([re.compile("x")], r"{}\[0\] is of type re.Pattern"),
+    "an exception": ([ValueError("x")], r"{}\[0\] is of type ValueError"),
+    "a generator": ((i for i in "ab"), r"{} is of type generator"),
+    "a key": ([{(1, Doc()): 3}], r"{}\[0\] (is a dict with|has) a key that is of type "),
 }
 
 
@@ -114,9 +120,8 @@ def test_what_means_nothing_in_the_sandbox_is_refused_by_its_path(interp, what):
         asked.append(messages)
         return "FINAL(1)"
 
-    if what != "bytes":     # a cell's variables have them
-        with pytest.raises(droste.ArgumentError, match="^" + words.format("v")):
-            interp.execute("v", {"v": value})
+    with pytest.raises(droste.ArgumentError, match="^" + words.format("v")):
+        interp.execute("v", {"v": value})
     with pytest.raises(droste.ArgumentError, match="^" + words.format("v")):
         interp.set("v", value)
     with pytest.raises(droste.ArgumentError, match="^" + words.format("context")):
@@ -129,9 +134,17 @@ def test_what_means_nothing_in_the_sandbox_is_refused_by_its_path(interp, what):
         RLM(model, tool_data={"data": value})
     interp.tools["f"] = lambda: value
     result = interp.execute("f()")
-    assert result.status == "error" and re.search(words.format(r"what f\(\) returned"), result.error.message), result.error
+    assert result.status == "error" and re.search(words.format(r"what f\(\) returned"),
+                                                  result.error.message), result.error
     del interp.tools["f"]
     assert interp.execute("1 + 1").echo == "2" and not asked
+
+
+def test_bytes_in_the_data_of_tools_are_refused():
+    """That data is JSON; the twin is text."""
+    RLM("replay:x", tool_data={"data": ["text"]})
+    with pytest.raises(droste.ArgumentError, match=r"data\[0\] is bytes that are not UTF-8"):
+        RLM("replay:x", tool_data={"data": [b"\xff"]})
 
 
 def test_a_completion_and_a_rollout_refuse_it_too():
@@ -172,29 +185,21 @@ def test_code_hears_what_it_cannot_submit_or_give(interp, code, words):
     """By its path and type, as an error of the cell; the same of JSON is taken."""
     interp.tools["f"] = lambda rows: len(rows)
     result = interp.execute("class D: pass\n" + code)
-    assert result.status == "error" and result.error.type == "TypeError" and re.search(words, result.error.message), result.error
-    assert interp.execute("f(rows=[1, 2])").echo == "2" and interp.execute("SUBMIT(rows=[{'d': 1}])").rows == [{"d": 1}]
+    assert result.status == "error" and result.error.type == "TypeError" and re.search(
+        words, result.error.message), result.error
+    assert interp.execute("f(rows=[1, 2])").echo == "2" and interp.execute(
+        "SUBMIT(rows=[{'d': 1}])").rows == [{"d": 1}]
     del interp.tools["f"]
 
 
-def test_numpy_and_pandas_are_lists_and_dicts(interp):
-    np = pytest.importorskip("numpy", reason="numpy is not installed for this interpreter")
-    pd = pytest.importorskip("pandas", reason="pandas is not installed for this interpreter")
-    assert interp.execute("v", {"v": [np.float64(1.5), np.int8(2), np.array([[1], [2]])]}).echo == "[1.5, 2, [[1], [2]]]"
-    assert interp.execute("v", {"v": pd.DataFrame({"a": [1]})}).echo == "{'a': {0: 1}}"
-    interp.set("v", {"n": np.array([math.nan])})
-    assert interp.get("v") == {"n": ["nan"]}
-    interp.tools["f"] = lambda: np.array([1, 2])
-    assert interp.execute("f()").echo == "[1, 2]"
-
-
-def test_nan_is_a_number_where_python_writes_it_and_text_in_json(interp):
+def test_nan_is_a_number(interp):
+    """As a variable of a cell, and where it is set and fetched."""
     assert interp.execute("[v != v for v in vs]", {"vs": [math.nan]}).echo == "[True]"
     interp.set("vs", [math.nan, math.inf])
-    assert interp.get("vs") == ["nan", "inf"]
+    assert math.isnan(interp.get("vs")[0]) and interp.get("vs")[1] == math.inf
 
 
-def test_a_large_value_is_as_it_was_given(interp):
+def test_a_large_value_arrives_unchanged(interp):
     """Also where the code has changed it meanwhile, or the program has; a text that was sent is
     sent again when there is another, and when the guest has lost it."""
     rows = {"rows": list(range(20000))}
@@ -228,8 +233,8 @@ def test_what_is_nested_deeply(interp):
             interp.execute("1", {"v": value})
         with pytest.raises(droste.ArgumentError, match="nested too deeply"):
             interp.set("v", value)
-    with pytest.raises(droste.ArgumentError, match="as JSON"):
-        interp.set("v", 10 ** 5000)
+    interp.set("v", 10 ** 5000)
+    assert interp.get("v") == 10 ** 5000
     assert interp.execute("1").ok
 
 
@@ -238,11 +243,11 @@ def test_texts_that_end_early_for_the_library_are_refused(tmp_path):
     (tmp_path / "a").write_text("x")
     with Interpreter() as interp:
         interp.load("v", tmp_path / "a")       # the twin
-        with pytest.raises(droste.ArgumentError, match="a path cannot have a NUL"):
+        with pytest.raises(droste.ArgumentError, match="a path cannot contain a NUL"):
             interp.load("v", "%s/a\0.json" % tmp_path)
-    with pytest.raises(droste.ArgumentError, match="'setup-code' cannot have a NUL"):
+    with pytest.raises(droste.ArgumentError, match="'setup-code' cannot contain a NUL"):
         Interpreter(setup_code="a = 1\0").start()
-    with pytest.raises(droste.ArgumentError, match="question cannot have a NUL"):
+    with pytest.raises(droste.ArgumentError, match="question cannot contain a NUL"):
         RLM(lambda messages: "").run("a\0b")
 
 
@@ -284,14 +289,16 @@ def test_a_text_of_any_length_comes_back(interp, piece, length):
     text = (piece * length)[:length]
     interp.set("v", text)
     assert interp.get("v") == text
-    assert interp.execute("import zlib; zlib.crc32(v.encode())").echo == str(zlib.crc32(text.encode()))
+    assert interp.execute("import zlib; zlib.crc32(v.encode())").echo == str(
+        zlib.crc32(text.encode()))
 
 
 def test_long_texts_anywhere(interp):
     """As fields, within them, of many kinds at once; as items, attributes and in `json` the
     same."""
     value = {"long": "é" * 70000, "n": 1.5, "NaN": "NaN", "more": "x" * 70000,
-             "within": [{"long": "y" * 70000}, None, True, "NaN"], "": "z" * BORDER, "last": '"\\' * 50000}
+             "within": [{"long": "y" * 70000}, None, True, "NaN"], "": "z" * BORDER,
+             "last": '"\\' * 50000}
     interp.set("value", value)
     result = interp.execute("SUBMIT(**value)")
     assert result.fields == value and list(result.fields) == list(value)
@@ -320,7 +327,8 @@ def test_long_texts_are_themselves_among_threads_calls(interp):
     interp.tools["f"] = lambda text: text[::-1]
     code = ("from concurrent.futures import ThreadPoolExecutor\n"
             "with ThreadPoolExecutor(4) as pool:\n"
-            "    answers = list(pool.map(f, [chr(97 + n) * (50000 + 10000 * (n % 4)) for n in range(16)]))\n"
+            "    answers = list(pool.map(f, [chr(97 + n) * (50000 + 10000 * (n % 4)) for n in "
+            "range(16)]))\n"
             "SUBMIT(**{'a%d' % n: a for n, a in enumerate(answers)})")
     fields = interp.execute(code).fields
     assert fields == {"a%d" % n: chr(97 + n) * (50000 + 10000 * (n % 4)) for n in range(16)}
@@ -329,14 +337,15 @@ def test_long_texts_are_themselves_among_threads_calls(interp):
 @pytest.mark.parametrize("length", [1, BORDER, BORDER + 1])
 def test_what_is_no_text(interp, length):
     """A lone surrogate is refused in a submission, whatever its length, and a question mark on the
-    way in; bytes come back as no JSON does."""
+    way in; bytes come back as bytes."""
     result = interp.execute("SUBMIT(a='x', v='\\ud800' * %d)" % length)
-    assert result.error.type == "ValueError" and "surrogate" in result.error.message and result.fields is None
+    assert (result.error.type == "ValueError" and "surrogate" in result.error.message
+            and result.fields is None)
     interp.set("v", "\ud800" * length)
     assert interp.get("v") == "?" * length
     interp.set("v", b"\xff" * length)
     assert interp.execute("v == b'\\xff' * %d" % length).echo == "True"
-    assert interp.execute("SUBMIT(v=v)").error.type == "TypeError"
+    assert interp.execute("SUBMIT(v=v)").v == b"\xff" * length
     assert interp.execute("SUBMIT(x='x' * 70000, v=float('nan'))").error.type == "ValueError"
 
 
@@ -358,7 +367,8 @@ def test_a_subclass_of_str_is_its_text(interp, text):
 
 
 def test_long_texts_have_the_types_that_are_asked_for():
-    with Interpreter(output_fields=[{"name": "n", "type": "int"}, {"name": "text", "type": "str"}]) as interp:
+    with Interpreter(output_fields=[{"name": "n", "type": "int"},
+                                    {"name": "text", "type": "str"}]) as interp:
         assert interp.execute("SUBMIT(1, 'é' * 70000)").fields == {"n": 1, "text": "é" * 70000}
         assert interp.execute("SUBMIT('é' * 70000, 'x' * 70000)").error.type == "AnswerError"
         assert interp.execute("SUBMIT(2, '')").fields == {"n": 2, "text": ""}

@@ -48,11 +48,15 @@ def find(version):
 
 @pytest.mark.parametrize("version", ["3.9", "3.10", "3.11", "3.12", "3.13"])
 def test_the_package_works_with(version):
-    """Sessions, tools, models, asyncio, runs, forks, without a warning; the guest is this machine's Python."""
+    """Sessions, tools, models, asyncio, runs, forks, without a warning; the guest is this machine's
+    Python."""
     python = find(version)
     if python is None or subprocess.run([python, "-c", "import ctypes, asyncio"]).returncode != 0:
         pytest.skip("there is no Python %s here" % version)
-    ignore = ["-W", "ignore:This process:DeprecationWarning"]       # 3.12 warns of every fork with threads
-    done = subprocess.run([python, "-W", "error", *ignore, "-c", SMOKE], capture_output=True, text=True, timeout=60, env={
-        **os.environ, "PYTHONPATH": os.path.join(ROOT, "python"), "DROSTE_PYTHON": "/usr/bin/python3"})
+    # 3.12 warns of every fork with threads
+    ignore = ["-W", "ignore:This process:DeprecationWarning"]
+    done = subprocess.run([python, "-W", "error", *ignore, "-c", SMOKE], capture_output=True,
+                          text=True, timeout=60, env={
+        **os.environ, "PYTHONPATH": os.path.join(ROOT, "python"),
+        "DROSTE_PYTHON": "/usr/bin/python3"})
     assert done.returncode == 0 and done.stdout.startswith("fine on " + version), done.stderr

@@ -1,4 +1,5 @@
-"""The package of this checkout, no record of runs and nothing of the user's own; the fakes that the pages run against."""
+"""The package of this checkout, no record of runs and nothing of the user's own; the fakes that the
+pages run against."""
 import json
 import os
 import subprocess
@@ -74,8 +75,8 @@ def model():
 
 @pytest.fixture(scope="session")
 def reader(tmp_path_factory, model):
-    """reader(page, mode, blocks, python, **environment): what became of them, run in a directory such as the pages expect one: it has
-    a local file to execute."""
+    """reader(page, mode, blocks, python, **environment): what became of them, run in a directory
+    such as the pages expect one: it has a local file to execute."""
     def run(page, mode, blocks, python, **environment):
         place = tmp_path_factory.mktemp("page-%s-%s" % (page, mode))
         (place / "scripts").mkdir()

@@ -1,8 +1,10 @@
-"""The pages of the seeds, read as a reader reads them: their blocks of code in order, and the rows of their tables and lists.
+"""The pages of the seeds, read as a reader reads them: their blocks of code in order, and the rows
+of their tables and lists.
 
-Two pages (000 and 004) are Markdown. The others lost their fences when they were copied, and one of them (001) its indentation, too:
-there a block is found by how it begins and ends, and indentation, which Python cannot do without, is put back. Nothing else of a block
-is changed, but for lines that say `...`: they stand for arguments that the page leaves to its reader, and no Python can read them
+Two pages (000 and 004) are Markdown. The others lost their fences when they were copied, and one of
+them (001) its indentation, too: there a block is found by how it begins and ends, and indentation,
+which Python cannot do without, is put back. Nothing else of a block is changed, but for lines that
+say `...`: they stand for arguments that the page leaves to its reader, and no Python can read them
 behind keywords. `Block.printed` is what the page has, `Block.code` what is run.
 """
 import glob
@@ -35,7 +37,8 @@ class Block(typing.NamedTuple):
 
 
 class Row(typing.NamedTuple):
-    """Of a table or list: where it stands, its first cell or its beginning, and all of its cells."""
+    """Of a table or list: where it stands, its first cell or its beginning, and all of its
+    cells."""
     page: str
     section: str
     name: str
@@ -58,7 +61,8 @@ def read(page):
 # ---- blocks
 
 def without_ellipsis(text):
-    """`...` alone on a line among keyword arguments is no Python; it stands for what the reader has there."""
+    """`...` alone on a line among keyword arguments is no Python; it stands for what the reader has
+    there."""
     return re.sub(r"^ *\.\.\.\n", "", text, flags=re.MULTILINE)
 
 
@@ -71,7 +75,8 @@ def fenced(text):
 
 
 def unfenced(text):
-    """(heading, language, lines) of each block of a page that has no fences: from how one begins to how it ends."""
+    """(heading, language, lines) of each block of a page that has no fences: from how one begins to
+    how it ends."""
     heading, code, quoted = "", [], False
     for line in text.splitlines():
         if not code and not BEGINS.match(line):
@@ -97,8 +102,9 @@ def unfenced(text):
 
 
 def indent(lines):
-    """The lines of a block of page 001 with their indentation, which that page has lost. Bodies of `try` reach to `finally`; all others
-    on this page (`with`, `finally`) are one line. What stands in a string of several lines is a program of its own."""
+    """The lines of a block of page 001 with their indentation, which that page has lost. Bodies of
+    `try` reach to `finally`; all others on this page (`with`, `finally`) are one line. What stands
+    in a string of several lines is a program of its own."""
     out, depth, quoted, body = [], 0, False, False
     for line in lines:
         if line == "finally:":

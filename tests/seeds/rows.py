@@ -1,5 +1,5 @@
-"""Which test shows which row of the pages' tables and lists: `@shows(page, section, name, …)` on a test claims rows by the beginning of
-their section and of their name."""
+"""Which test shows which row of the pages' tables and lists: `@shows(page, section, name, …)` on a
+test claims rows by the beginning of their section and of their name."""
 import typing
 
 CLAIMS: typing.List[typing.Tuple[str, str, str, str]] = []      # page, section, name, test

@@ -1,10 +1,13 @@
-"""Runs the blocks of a page, one after the other, in one namespace, as its reader would; says what became of each.
+"""Runs the blocks of a page, one after the other, in one namespace, as its reader would who has
+installed droste-compat; says what became of each.
 
-    run_page.py MODE    with [{"code": …, "name": …, "look": [expression, …]}, …] as JSON on standard input
+    run_page.py MODE with [{"code": …, "name": …, "look": [expression, …]}, …] as JSON on standard
+    input
 
-MODE is `script`: the blocks follow each other as in a script, and one that awaits at its top level is run by a loop of its own, as
-`python -m asyncio` would; or `loop`: each is a cell of a notebook, whose event loop runs all the time. After a block, expressions are
-evaluated in its namespace, where it ran. Prints {"results": [{"out", "error", "looks"}, …], "warnings": […]} as JSON.
+MODE is `script`: the blocks follow each other as in a script, and one that awaits at its top level
+is run by a loop of its own, as `python -m asyncio` would; or `loop`: each is a cell of a notebook,
+whose event loop runs all the time. After a block, expressions are evaluated in its namespace, where
+it ran. Prints {"results": [{"out", "error", "looks"}, …], "warnings": […]} as JSON.
 """
 import ast
 import asyncio
@@ -12,18 +15,21 @@ import contextlib
 import inspect
 import io
 import json
+import os
+import site
 import sys
 import traceback
 import warnings
 
+#: droste-compat, as pip installs it: a .pth file and a module
+COMPAT = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "python", "compat")
 #: what a page takes for granted: page 003 is a part of a longer manual, and imports nothing
 GIVEN = {"003": "from rlm import RLM"}
 
 
 class Page:
     def __init__(self, page):
-        import droste.compat
-        droste.compat.activate()
+        site.addsitedir(COMPAT)
         self.names = {"__name__": "__main__"}
         exec(GIVEN.get(page, ""), self.names)
 

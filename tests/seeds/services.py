@@ -1,7 +1,8 @@
-"""What stands in for the world outside on the pages: a model's provider, and the host of the repository that they name.
+"""What stands in for the world outside on the pages: a model's provider, and the host of the
+repository that they name.
 
-Both speak the real protocol, and hold a client to it: the provider refuses a wrong key, and the repository's host is reached over
-HTTPS, by its own name, through a proxy.
+Both speak the real protocol, and hold a client to it: the provider refuses a wrong key, and the
+repository's host is reached over HTTPS, by its own name, through a proxy.
 """
 import http.server
 import json
@@ -41,7 +42,8 @@ class Quiet(http.server.BaseHTTPRequestHandler):
 
 
 class Model:
-    """An OpenAI-compatible server; `answer(model, messages)` is what it says, and `asked` what it was asked."""
+    """An OpenAI-compatible server; `answer(model, messages)` is what it says, and `asked` what it
+    was asked."""
 
     def __init__(self, answer):
         self.asked = []
@@ -72,8 +74,8 @@ class Model:
 
 
 class RepositoryHost:
-    """https://github.com/your-org/your-repo, through a proxy (`https_proxy`): git's own server program behind a certificate that
-    the client is told of."""
+    """https://github.com/your-org/your-repo, through a proxy (`https_proxy`): git's own server
+    program behind a certificate that the client is told of."""
 
     def __init__(self, directory, files):
         self.directory = directory

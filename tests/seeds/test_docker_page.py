@@ -1,5 +1,5 @@
-"""Page 004's blocks about Docker, with a daemon of the tests' own. Its images have the page's names: they are the tests' image with
-what the page installs from the network (`requests`)."""
+"""Page 004's blocks about Docker, with a daemon of the tests' own. Its images have the page's
+names: they are the tests' image with what the page installs from the network (`requests`)."""
 import glob
 import os
 import subprocess
@@ -51,7 +51,8 @@ def make_images(own):
 
 @pytest.fixture
 def here(daemon, tmp_path, monkeypatch, model):
-    """This process as the page's reader: Docker is that daemon, and OpenAI the server of the tests."""
+    """This process as the page's reader: Docker is that daemon, and OpenAI the server of the
+    tests."""
     for name, value in {**daemon.environment, **model.environment, "DROSTE_HOME": str(tmp_path)}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("DROSTE_ENVIRONMENT", raising=False)
@@ -70,7 +71,8 @@ def wait_until(condition, seconds=30):
 
 
 def names_of(*blocks):
-    """The namespace behind these blocks of the page. A path of its first block is on no machine, which is told."""
+    """The namespace behind these blocks of the page. A path of its first block is on no machine,
+    which is told."""
     names = {}
     for one in blocks:
         if one == "004-python-1":
@@ -92,7 +94,8 @@ def completed(names, replies, **more):
 @shows("004", "Docker Environment / Options", "image", "subprocess_timeout_s", "proxy_http_timeout_s", "setup_code")
 @shows("004", "Docker Environment / Container Lifecycle", "Start", "Load Context", "Execute", "Cleanup")
 def test_the_configuration_of_docker_runs(here):
-    """Page 004, block 2: its setup code is there in each execution, its limits hold, and the container is gone."""
+    """Page 004, block 2: its setup code is there in each execution, its limits hold, and the
+    container is gone."""
     if pages.read("004") is None:
         pytest.skip(pages.MISSING)
     names = names_of("004-python-1", "004-python-2")
@@ -141,7 +144,8 @@ def test_the_time_of_an_execution_in_a_container(here):
 
 @shows("004", "Troubleshooting / Docker Environment", "Ensure RLM_DOCKER_USE_HOST_NETWORK=1")
 def test_the_hosts_network_where_the_page_asks_for_it(here, monkeypatch):
-    """`export RLM_DOCKER_USE_HOST_NETWORK=1` gives the container the host's network; without it there is none."""
+    """`export RLM_DOCKER_USE_HOST_NETWORK=1` gives the container the host's network; without it
+    there is none."""
     export = block("004-bash-2").code.split()
     assert export[0] == "export"
     code = "import os\nprint(sorted(os.listdir('/sys/class/net')))"
@@ -154,7 +158,8 @@ def test_the_hosts_network_where_the_page_asks_for_it(here, monkeypatch):
 
 @shows("004", "Troubleshooting / Docker Environment", "Container not starting")
 def test_the_checks_of_the_page_find_daemon_and_image(here):
-    """`docker info`, `docker images | grep python`: what the page tells its reader to look at. (`docker pull` needs the network.)"""
+    """`docker info`, `docker images | grep python`: what the page tells its reader to look at.
+    (`docker pull` needs the network.)"""
     for line in block("004-bash-4").code.splitlines():
         if line.startswith("docker") and not line.startswith("docker pull"):
             found = subprocess.run(["sh", "-ec", line], capture_output=True, text=True)
@@ -175,7 +180,8 @@ def test_the_manual_cleanup_removes_what_is_left(here):
 
 
 def test_a_daemon_that_is_not_there_is_an_environments_error(here, monkeypatch, tmp_path):
-    """Container not starting: the message names the address and what to do, and no session is lost, as there was none."""
+    """Container not starting: the message names the address and what to do, and no session is lost,
+    as there was none."""
     monkeypatch.setenv("DOCKER_HOST", "unix://%s/nobody" % tmp_path)
     with pytest.raises(droste.EnvironmentFailed, match="there is no Docker daemon at .*nobody: install Docker"):
         droste.Interpreter(env="docker").start()

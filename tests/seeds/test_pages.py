@@ -1,8 +1,10 @@
-"""Every block of Python in the five pages, unmodified and in the pages' order, against the fakes: as a script, and in a notebook, in
-which an event loop runs all the time (its cells may await; run_page.py).
+"""Every block of Python in the five pages, unmodified and in the pages' order, against the fakes:
+as a script, and in a notebook, in which an event loop runs all the time (its cells may await;
+run_page.py).
 
-A page's blocks share a namespace, as its reader's would. What a comment behind a `print` says is what must be printed. Nothing is
-inserted: `droste.compat.activate()` lends the names, and pages.py says what is put back that the pages have lost in copying.
+A page's blocks share a namespace, as its reader's would. What a comment behind a `print` says is
+what must be printed. Nothing is inserted: droste-compat lends the names, and pages.py says what
+is put back that the pages have lost in copying.
 """
 import ast
 import os
@@ -35,8 +37,9 @@ LOOKS = {
     "004-python-6": [("config.env.environment", "'prime'")],
     "004-python-7": [("CustomEnvironmentAdapter.__name__", "'CustomEnvironmentAdapter'")],
 }
-#: what a page itself gives reason to: `open(...).read()`, and a directory of modules that is not on this machine
-OF_THE_PAGES = ("unclosed file <_io.TextIOWrapper name='scripts/analysis.py'", "there is no such directory")
+#: what a page itself gives reason to: `open(...).read()`, and a directory of modules that is not on
+#this machine
+OF_THE_PAGES = ("unclosed file <_io.TextIOWrapper name='scripts/analysis.py'", "but this directory does not exist")
 #: blocks that are no program of the host's; other tests run them, where they belong
 ELSEWHERE = {"004-python-3": "test_the_block_inside_the_container", "004-python-8": "test_the_piece_of_the_registry"}
 
@@ -48,17 +51,28 @@ def program(block):
 @pytest.fixture(scope="session")
 def run(request, reader):
     """run(page, mode): what became of its blocks; each page runs once in each mode."""
-    done = {}
+    done, fakes = {}, {}
+
+    def fake_of(name):
+        # Requesting a skipped fixture again is a recursive dependency to pytest.
+        if name not in fakes:
+            try:
+                fakes[name] = request.getfixturevalue(name)
+            except pytest.skip.Exception as skipped:
+                fakes[name] = skipped
+        if isinstance(fakes[name], pytest.skip.Exception):
+            raise fakes[name]
+        return fakes[name]
 
     def once(page, mode):
         if (page, mode) in done:
             return done[page, mode]
         python, environment = sys.executable, {}
         if page in ("000", "003"):
-            fake = request.getfixturevalue("modal")
+            fake = fake_of("modal")
             python, environment = modal_fake.PYTHON, dict(fake.environment)
         if page in ("001", "002"):
-            fake = request.getfixturevalue("daytona")
+            fake = fake_of("daytona")
             environment = {**fake.environment, **request.getfixturevalue("repository_host").environment}
         blocks = [block for block in pages.python_blocks(page) if block.name not in ELSEWHERE]
         result = reader(page, mode, [program(block) for block in blocks], python, **environment)
@@ -81,8 +95,8 @@ def test_the_pages_are_there():
 
 @pytest.mark.parametrize("block", BLOCKS, ids=[block.name for block in BLOCKS])
 def test_only_what_was_lost_is_put_back(block):
-    """Page 001 lost its indentation: without that, its lines are the page's. Elsewhere a block is what the page has, but for lines
-    that say `...`, which no Python can compile behind keywords."""
+    """Page 001 lost its indentation: without that, its lines are the page's. Elsewhere a block is
+    what the page has, but for lines that say `...`, which no Python can compile behind keywords."""
     words = [line.strip() for line in block.code.splitlines()]
     printed = [line.strip() for line in block.printed.splitlines()]
     if block.code == block.printed:
@@ -95,7 +109,8 @@ def test_only_what_was_lost_is_put_back(block):
 
 
 def test_only_what_a_page_imports_nowhere_is_lent():
-    """Page 003 is a part of a manual whose earlier pages import RLM; all others get no name but what they import."""
+    """Page 003 is a part of a manual whose earlier pages import RLM; all others get no name but
+    what they import."""
     if pages.read("003") is None:
         pytest.skip(pages.MISSING)
     assert run_page.GIVEN == {"003": "from rlm import RLM"} and "import RLM" not in pages.read("003")
@@ -104,7 +119,8 @@ def test_only_what_a_page_imports_nowhere_is_lent():
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("block", RUN, ids=[block.name for block in RUN])
 def test_a_block_does_what_it_says(block, mode, run):
-    """It ends without an exception and prints what the page says; what it leaves behind is what a reader finds."""
+    """It ends without an exception and prints what the page says; what it leaves behind is what a
+    reader finds."""
     done = run(block.page, mode)["of"][block.name]
     assert done["error"] is None, done["error"]
     wanted = PRINTS.get(block.name) or pages.expected(block.code)
@@ -113,8 +129,9 @@ def test_a_block_does_what_it_says(block, mode, run):
 
 
 def test_the_piece_of_the_registry(monkeypatch):
-    """Page 004's last block is a piece of a function of navigator's, a `case` of a `match` (Python 3.10). Within such a function, registered,
-    and with the class of the block before it in the module that the page names, it makes the environment of a run."""
+    """Page 004's last block is a piece of a function of navigator's, a `case` of a `match` (Python
+    3.10). Within such a function, registered, and with the class of the block before it in the
+    module that the page names, it makes the environment of a run."""
     piece = next((block for block in BLOCKS if block.name == "004-python-8"), None)
     if piece is None:
         pytest.skip(pages.MISSING)
@@ -159,7 +176,8 @@ def value(text):
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("page", pages.NUMBERS)
 def test_a_page_leaves_nothing_behind(page, mode, run):
-    """No warning of something that was never awaited, read or shut down, and nothing on standard error."""
+    """No warning of something that was never awaited, read or shut down, and nothing on standard
+    error."""
     if pages.read(page) is None:
         pytest.skip(pages.MISSING)
     done = run(page, mode)
@@ -168,7 +186,8 @@ def test_a_page_leaves_nothing_behind(page, mode, run):
 
 @pytest.mark.parametrize("page", ["000", "001", "002", "003"])
 def test_the_pages_ran_where_they_say(page, run, request):
-    """In sandboxes of the provider that they name, all of which are gone; those of Modal's have what the page says."""
+    """In sandboxes of the provider that they name, all of which are gone; those of Modal's have
+    what the page says."""
     if pages.read(page) is None:
         pytest.skip(pages.MISSING)
     if page in ("001", "002"):

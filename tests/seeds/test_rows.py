@@ -1,5 +1,6 @@
-"""The rows of the pages' tables and lists, each shown by a test, on the fakes of the providers that they are about. docs/compatibility.md
-has the rest, with the reason; test_every_row_is_shown_or_explained holds the two together."""
+"""The rows of the pages' tables and lists, each shown by a test, on the fakes of the providers that
+they are about. docs/compatibility.md has the rest, with the reason;
+test_every_row_is_shown_or_explained holds the two together."""
 import asyncio
 import importlib
 import inspect
@@ -60,7 +61,8 @@ def default_of(page, section, name):
 # ---- the document and the tests together
 
 def explained():
-    """The rows of the document: (page, section, name) from its tables, whose headings name the pages."""
+    """The rows of the document: (page, section, name) from its tables, whose headings name the
+    pages."""
     found, page = [], None
     with open(os.path.join(pages.ROOT, "docs", "compatibility.md"), encoding="utf-8") as file:
         for line in file:
@@ -76,7 +78,8 @@ def explained():
 
 
 def test_every_row_is_shown_or_explained():
-    """Each row of the pages has a test or a line of the document that says why not, none has both, and neither claims what is no row."""
+    """Each row of the pages has a test or a line of the document that says why not, none has both,
+    and neither claims what is no row."""
     if pages.read("000") is None:
         pytest.skip(pages.MISSING)
     for name in OTHERS:
@@ -149,7 +152,8 @@ def test_what_is_not_serializable_is_refused(on_daytona):
 @shows("002", "Buffer Pattern", "add_buffer(name, value)", "Persist named lists", "Buffers are session-scoped")
 @shows("002", "DaytonaInterpreter", "volume_name")
 def test_only_the_volume_of_daytona_persists(on_daytona):
-    """Its directories are there from the start; what is written beside it, and in buffers, is gone with the session."""
+    """Its directories are there from the start; what is written beside it, and in buffers, is gone
+    with the session."""
     with DaytonaInterpreter(volume_name="rows") as interp:
         interp.execute("import os; open('%s/buffers/x', 'w').write('kept'); open(os.path.expanduser('~/beside'), 'w').write('x')" % MEMORY)
         interp.execute("add_buffer('b', 1)")
@@ -165,7 +169,8 @@ def test_only_the_volume_of_daytona_persists(on_daytona):
 @shows("001", "Key Points", "Always call interp.shutdown", "Set timeout")
 @shows("002", "DaytonaInterpreter", "timeout", "execute_timeout")
 def test_times_of_daytona(on_daytona):
-    """A sandbox lives for 900 seconds, unless another time is said, and so may a cell; it is gone after shutdown()."""
+    """A sandbox lives for 900 seconds, unless another time is said, and so may a cell; it is gone
+    after shutdown()."""
     for name in ("timeout", "execute_timeout"):
         assert str(inspect.signature(DaytonaInterpreter).parameters[name].default) == default_of("002", "DaytonaInterpreter", name)[1]
     for given, life, cell in (({}, 900, 900), ({"timeout": 600}, 600, 600), ({"timeout": 600, "execute_timeout": 20}, 600, 20)):
@@ -189,7 +194,8 @@ def test_the_defaults_of_daytona_are_the_pages():
 
 @shows("002", "DaytonaInterpreter", "repo_url", "repo_ref", "context_paths")
 def test_what_is_staged_on_daytona(on_daytona, tmp_path):
-    """The repository that the pages name, at a branch, and files of this machine; a branch that is not there is said."""
+    """The repository that the pages name, at a branch, and files of this machine; a branch that is
+    not there is said."""
     (tmp_path / "notes.txt").write_text("a note")
     given = {"repo_url": "https://github.com/your-org/your-repo", "context_paths": [str(tmp_path / "notes.txt")]}
     with DaytonaInterpreter(repo_ref="master", **given) as interp:
@@ -227,8 +233,8 @@ def nested(messages):
 
 @pytest.mark.parametrize("depth, answer", [(1, 1), (2, 2)])
 def test_child_runs_are_only_so_deep(on_daytona, depth, answer):
-    """max_recursion_depth: the code of the session starts a child, whose code may start one, and so on down to that depth; below it
-    a child's rlm_query asks the model alone."""
+    """max_recursion_depth: the code of the session starts a child, whose code may start one, and so
+    on down to that depth; below it a child's rlm_query asks the model alone."""
     with DaytonaInterpreter(max_recursion_depth=depth, model=nested) as interp:
         found, levels = interp.execute("SUBMIT(x=rlm_query('1'))").x, 0
         while isinstance(found, list):
@@ -238,7 +244,8 @@ def test_child_runs_are_only_so_deep(on_daytona, depth, answer):
 
 @pytest.mark.parametrize("turns", [2, 3])
 def test_a_child_run_has_only_so_many_turns(on_daytona, turns):
-    """delegate_max_iterations: a child whose model never answers is asked so often, and once more for what it has."""
+    """delegate_max_iterations: a child whose model never answers is asked so often, and once more
+    for what it has."""
     asked = []
 
     def model(messages):
@@ -277,7 +284,8 @@ def counted(**kwargs):
 @shows("003", "Arguments", "app_name", "timeout", "image", "setup_code")
 @shows("003", "Default Image", "Includes")
 def test_arguments_of_modal(on_modal):
-    """Their defaults are the page's, and another value reaches what it names. The setup code runs once, when the session begins."""
+    """Their defaults are the page's, and another value reaches what it names. The setup code runs
+    once, when the session begins."""
     assert counted() == "said xxx"
     made = on_modal.sandboxes()[-1]
     assert made["definition"]["timeoutSecs"] == int(default_of("003", "Arguments", "timeout")[2]) == 600
@@ -291,8 +299,9 @@ def test_arguments_of_modal(on_modal):
 
 
 @shows("003", "Arguments", "context_payload", "lm_handler_address")
-def test_what_rlm_sets_is_not_given_by_hand():
-    """The page says "set by RLM": given by hand it is refused by name. What RLM is given as the prompt is the code's `context`."""
+def test_arguments_that_rlm_sets_are_refused():
+    """The page says "set by RLM": given by hand it is refused by name. What RLM is given as the
+    prompt is the code's `context`."""
     for word, value in (("context_payload", "text"), ("lm_handler_address", ("127.0.0.1", 1))):
         assert default_of("003", "Arguments", word)[2] == "Auto"
         with pytest.raises(droste.UnsupportedError, match=word):
@@ -308,7 +317,8 @@ def test_calls_from_modal_are_answered_by_the_host(on_modal):
 # ---- page 004: agentic-codebase-navigator
 
 def configured(cells, environment="local", **kwargs):
-    """A run by navigator's configuration, whose model writes these cells; `shown` is what it was shown of them."""
+    """A run by navigator's configuration, whose model writes these cells; `shown` is what it was
+    shown of them."""
     turns, shown = ["```repl\n%s\n```" % cell for cell in cells], []
 
     def root(messages):
@@ -350,7 +360,8 @@ def test_the_defaults_of_navigator_are_the_pages():
 
 @shows("004", "Local Environment / Options", "execute_timeout_s", "execute_timeout_cap_s", "broker_timeout_s")
 def test_times_of_the_local_environment():
-    """By default those of the page, also of an RLM of the configuration; another one counts, and none beyond the cap."""
+    """By default those of the page, also of an RLM of the configuration; another one counts, and
+    none beyond the cap."""
     pairs = dict(create_rlm_from_config(RLMConfig())._pairs)
     for name, setting in (("execute_timeout_s", "execute-timeout"), ("execute_timeout_cap_s", "execute-timeout-cap"), ("broker_timeout_s", "broker-timeout")):
         assert float(pairs[setting]) == float(default_of("004", "Local Environment / Options", name)[2])
@@ -376,8 +387,8 @@ class Slow:
 @shows("004", "Local Environment / Security Model", "Import Restrictions")
 @shows("004", "Troubleshooting / Local Environment", "Import errors", "Check allowed_import_roots", "Ensure packages are installed")
 def test_imports_of_the_local_environment(tmp_path):
-    """The standard library by default; directories come to it; modules' names are all there is. What is refused is named. Packages
-    are those of the Python that runs the program."""
+    """The standard library by default; directories come to it; modules' names are all there is.
+    What is refused is named. Packages are those of the Python that runs the program."""
     tmp_path.chmod(0o755)
     (tmp_path / "of_mine.py").write_text("value = 5\n")
     done = configured(["import os", "import of_mine", "import json, math, sys\nSUBMIT(answer=list(sys.version_info[:3]))"])
@@ -396,7 +407,8 @@ def test_the_setup_code_of_the_local_environment():
 @shows("004", "Local Environment / Security Model", "Process Isolation", "File I/O Restrictions", "Temporary Directory")
 @shows("004", "Environment Comparison / Security", "Local")
 def test_what_code_in_the_local_environment_cannot_reach():
-    """It is in a process of its own; open() writes below the session's own directory alone, which no other session has."""
+    """It is in a process of its own; open() writes below the session's own directory alone, which
+    no other session has."""
     with LocalEnvironmentAdapter(setup_code="import os") as adapter:
         assert adapter.execute_code("print(os.getpid())").stdout != "%d\n" % os.getpid()
         for code in ("open('/etc/passwd')", "open('/etc/own', 'w')", "open(0)"):
@@ -407,14 +419,16 @@ def test_what_code_in_the_local_environment_cannot_reach():
     with socket.create_server(("127.0.0.1", 0)) as here, LocalEnvironmentAdapter(setup_code="import socket") as adapter:
         socket.create_connection(here.getsockname(), 5).close()
         tried = adapter.execute_code("socket.create_connection(%r, 5)" % (here.getsockname(),))
-        if adapter._interpreter.isolation in ("full", "light"):     # the page has no such wall: "Network Isolation: No"
+        # the page has no such wall: "Network Isolation: No"
+        if adapter._interpreter.isolation in ("full", "light"):
             assert "Error" in tried.stderr
 
 
 @shows("004", "Local Environment / Security Model", "Builtins Filtering")
 @pytest.mark.parametrize("code", ["eval('1')", "exec('1')", "compile('1', 'x', 'eval')", "__import__('os')"])
 def test_builtins_that_the_page_calls_dangerous(code):
-    """Each is refused, as the session's rule; the import statement, which needs __import__, is not."""
+    """Each is refused, as the session's rule; the import statement, which needs __import__, is
+    not."""
     with LocalEnvironmentAdapter() as adapter:
         assert "rules of this session" in adapter.execute_code(code).stderr
         assert adapter.execute_code("import math\nprint(math.floor(1.5))").stdout == "1\n"
@@ -422,7 +436,8 @@ def test_builtins_that_the_page_calls_dangerous(code):
 
 @shows("004", "Local Environment / Timeout Behavior", "Returns TimeoutError", "Worker process is killed")
 def test_the_end_of_the_time():
-    """TimeoutError stands in stderr. Code that takes the interrupt for itself is killed, with its worker; the run goes on."""
+    """TimeoutError stands in stderr. Code that takes the interrupt for itself is killed, with its
+    worker; the run goes on."""
     with LocalEnvironmentAdapter(execute_timeout_s=0.5) as adapter:
         assert adapter.execute_code("while True: pass").stderr.startswith("\nTimeoutError: ")
         deaf = "while True:\n    try:\n        while True: pass\n    except BaseException: pass"
@@ -450,7 +465,8 @@ def test_times_hold_in_every_thread():
 
 @shows("004", "Environment Comparison / Feature Support", "llm_query()", "llm_query_batched()", "Custom packages")
 def test_features_of_the_local_environment():
-    """llm_query and llm_query_batched, and the packages of the system's Python (tests/seeds/test_docker_page.py has those of an image)."""
+    """llm_query and llm_query_batched, and the packages of the system's Python
+    (tests/seeds/test_docker_page.py has those of an image)."""
     done = configured(["SUBMIT(answer=[llm_query('1'), *llm_query_batched(['2', '3'])])"])
     assert done.answer == ["said 1", "said 2", "said 3"]
     found = configured(["SUBMIT(answer=pytest.__version__)"], setup_code="import pytest").answer

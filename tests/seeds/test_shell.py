@@ -1,15 +1,23 @@
-"""The command lines of the pages, in a shell. `uv run` and `fleet-rlm` are two programs of a line in PATH: how Droste is installed by
-those names is no business of the pages. Lines that install packages or need Docker's registry are in docs/compatibility.md."""
+"""The command lines of the pages, in a shell. `uv run` is a program of a line in PATH;
+`fleet-rlm` is the command that droste-compat installs. Lines that install packages or need Docker's
+registry are in docs/compatibility.md."""
 import json
 import os
 import subprocess
+import sys
 
 import pytest
 
 import pages
 
 ROOT = pages.ROOT
-DROSTE = os.path.join(ROOT, os.environ.get("BUILD", "build"), "droste")
+#: what pip writes for the entry point of droste-compat
+FLEET_RLM = """#!%s
+import sys
+sys.path[:0] = [%r, %r]
+import _droste_compat
+sys.exit(_droste_compat.fleet_rlm())
+""" % (sys.executable, os.path.join(ROOT, "python"), os.path.join(ROOT, "python", "compat"))
 
 
 def block(name):
@@ -26,8 +34,8 @@ def shell(tmp_path, model):
     """shell(text, **environment): what a shell that ends at the first failure makes of it."""
     programs = tmp_path / "bin"
     programs.mkdir()
-    for name, text in (("uv", 'shift\nexec "$@"'), ("fleet-rlm", 'exec "%s" "$@"' % DROSTE)):
-        (programs / name).write_text("#!/bin/sh\n%s\n" % text)
+    for name, text in (("uv", '#!/bin/sh\nshift\nexec "$@"\n'), ("fleet-rlm", FLEET_RLM)):
+        (programs / name).write_text(text)
         (programs / name).chmod(0o755)
 
     def run(text, **environment):
@@ -40,7 +48,8 @@ def shell(tmp_path, model):
 
 
 def test_run_basic_runs_on_modal(shell, modal):
-    """Both lines of page 000: each answers, in a sandbox of Modal's of its own, and the second has its volume."""
+    """Both lines of page 000: each answers, in a sandbox of Modal's of its own, and the second has
+    its volume."""
     before = len(modal.sandboxes())
     done = shell(block("000-bash-1").code, **modal.environment)
     assert done.returncode == 0, done.stderr
@@ -50,7 +59,8 @@ def test_run_basic_runs_on_modal(shell, modal):
 
 
 def filled(line, ref, **names):
-    """A line of usage with what its reader puts into it: `<name>`, and `[what may be left out <name>]`."""
+    """A line of usage with what its reader puts into it: `<name>`, and `[what may be left out
+    <name>]`."""
     line = line.replace("[", "").replace("]", "") if ref else line[:line.index(" [")] + "\n"
     for name, value in names.items():
         line = line.replace("<%s>" % name, value)
@@ -60,7 +70,8 @@ def filled(line, ref, **names):
 
 @pytest.mark.parametrize("ref", [True, False])
 def test_daytona_smoke_is_a_test_of_daytona(shell, daytona, repository_host, ref):
-    """Page 002's line, with the reader's repository; all phases end well, in a sandbox of Daytona's."""
+    """Page 002's line, with the reader's repository; all phases end well, in a sandbox of
+    Daytona's."""
     before = daytona.state()["created"]
     line = filled(block("002-bash-1").code, ref, url="https://github.com/your-org/your-repo", branch="master")
     done = shell(line, **daytona.environment, **repository_host.environment)

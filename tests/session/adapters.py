@@ -1,8 +1,10 @@
-"""Environments under test: how sessions are opened in one, what it has not, and what only it knows of the host.
+"""Environments under test: how sessions are opened in one, what it has not, and what only it knows
+of the host.
 
-All that the suite knows of an environment is here; a test sees an `Adapter`, and nothing of pids, paths or
-files of the host. `--environment NAME[:WORD][,SETTING=VALUE…]` names one. An environment that no class below
-knows is opened by its name with its settings, as `Adapter` does it: for most that is enough.
+All that the suite knows of an environment is here; a test sees an `Adapter`, and nothing of pids,
+paths or files of the host. `--environment NAME[:WORD][,SETTING=VALUE…]` names one. An environment
+that no class below knows is opened by its name with its settings, as `Adapter` does it: for most
+that is enough.
 
 One that needs more is a class in a file of its own, `--adapter=FILE`, which registers itself:
 
@@ -46,7 +48,8 @@ FEATURES = {
     "semaphores": "named semaphores and shared memory, which multiprocessing's pools need",
     "whole": "a sandbox that is killed from outside takes all its processes with it",
     "with host": "a sandbox whose host is killed ends at once",
-    "outside": "somebody on this machine can see and end the guest's processes",
+    "alone": "no process of another session is in the sandbox",
+    "outside": "other processes on this machine can see and end the guest's processes",
 }
 
 
@@ -102,14 +105,15 @@ class Adapter:
     # -- the host
 
     def place(self):
-        """A new directory of the host's that the environment can show to its guests; the caller removes it."""
+        """A new directory of the host's that the environment can show to its guests; the caller
+        removes it."""
         place = tempfile.mkdtemp(prefix="droste-suite-")
         os.chmod(place, 0o755)      # the guest of root is another user
         return place
 
     def mark(self, interp):
-        """What the processes of this session are, as kill() and left() know them: plain JSON. The session must be
-        idle. A process of the guest's stays behind in it."""
+        """What the processes of this session are, as kill() and left() know them: plain JSON. The
+        session must be idle. A process of the guest's stays behind in it."""
         word = new_word()
         made = interp.execute("import subprocess as _s; _p = _s.Popen(['sleep', %r])" % word)
         assert made.ok, made.error
@@ -117,11 +121,13 @@ class Adapter:
         return {"top": top, "all": family(top[0])}
 
     def processes_of(self, word):
-        """The processes on this machine that have a word of new_word() in their command line, as guests sleep for so long."""
+        """The processes on this machine that have a word of new_word() in their command line, as
+        guests sleep for so long."""
         return [pid for pid in everybody() if word.encode() in command_of(pid)]
 
     def guest_of(self, pid):
-        """[(pid, start)…] from a process up to the guest's first: it and those above it in another space of pids."""
+        """[(pid, start)…] from a process up to the guest's first: it and those above it in another
+        space of pids."""
         inside = [p for p in ancestors(pid) if is_inside(p[0])]
         assert inside, "no process of the guest's is seen from here: the adapter of %s must say how to find it" % self
         return inside
@@ -150,8 +156,9 @@ class Adapter:
                 pass
 
     def holdings(self):
-        """How much of the host this process has: numbers by name. Nothing of it may grow with the number of sessions
-        that were closed. The suite has a directory of its own for temporary files (conftest.py)."""
+        """How much of the host this process has: numbers by name. Nothing of it may grow with the
+        number of sessions that were closed. The suite has a directory of its own for temporary
+        files (conftest.py)."""
         droste.close_idle_engines()
         return {"descriptors": len(os.listdir("/proc/self/fd")),
                 "processes": len(family(os.getpid())) - 1,
@@ -189,6 +196,44 @@ class Local(Adapter):
         chain, host = ancestors(pid), [p for p, _ in ancestors(os.getpid())]
         own = [p for p in chain if p[0] not in host]
         return own[:-1]
+
+
+@ADAPTERS.register
+class Forked(Local):
+    """Sessions that are forks of a local one, which is closed before the test uses the fork."""
+    name = "forked"
+    lacks = {"whole": "processes that a fork's code has moved to a session of their own stay until "
+                      "the last fork is closed",
+             "alone": "the fork's keeper is in the sandbox of the first session"}
+    operations = 1
+
+    def __init__(self, text, settings):
+        super().__init__(text, {**settings, "env": "local"})
+
+    def guest_of(self, pid):
+        """Up to the fork's keeper, below that of the first session."""
+        return super().guest_of(pid)[:-1]
+
+    def open(self, **settings):
+        interp = super().open(**settings)
+        try:
+            return interp.fork()
+        finally:
+            interp.shutdown()
+
+
+@ADAPTERS.register
+class RolledBack(Forked):
+    """Sessions that have lost what they did after a checkpoint."""
+    name = "rolled-back"
+    operations = 2
+
+    def open(self, **settings):
+        interp = Local.open(self, **settings)
+        checkpoint = interp.checkpoint()
+        interp.execute("import os; os._exit(1)")
+        interp.rollback(checkpoint)
+        return interp
 
 
 @ADAPTERS.register

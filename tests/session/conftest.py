@@ -2,9 +2,10 @@
 
     pytest tests/session --environment local:full --environment docker:image=python:3.12-slim
 
-Each test runs once in each environment. A test that needs a feature says so, `@needs("volume")`: where the
-adapter (adapters.py) says that the environment has not got it, the test is skipped with that reason.
-Without the option it is every local isolation, and those that cannot be had here are skipped by name.
+Each test runs once in each environment. A test that needs a feature says so, `@needs("volume")`:
+where the adapter (adapters.py) says that the environment has not got it, the test is skipped with
+that reason. Without the option it is every local isolation, and those that is not available here
+are skipped by name.
 """
 import os
 import runpy
@@ -25,18 +26,22 @@ import adapters                 # noqa: E402: the paths are set above
 import droste                   # noqa: E402
 import wrong                    # noqa: E402, F401: registers the environments that are wrong
 
-EVERY_LOCAL = ["local:full", "local:light", "local:landlock", "local:process"]
+EVERY_LOCAL = ["local:full", "local:light", "local:landlock", "local:process", "forked:full",
+               "rolled-back:landlock"]
 
 
 def pytest_addoption(parser):
     parser.addoption("--environment", action="append", metavar="NAME[:SETTING=VALUE,...]",
-                     help="an environment that the suite is for; may be repeated (default: every local isolation)")
+                     help="an environment that the suite is for; may be repeated (default: every "
+                          "local isolation)")
     parser.addoption("--adapter", action="append", default=[], metavar="FILE",
-                     help="Python that registers adapters of other environments (tests/session/adapters.py)")
+                     help="Python that registers adapters of other environments "
+                          "(tests/session/adapters.py)")
 
 
 def pytest_configure(config):
-    config.addinivalue_line("markers", "needs(*features): skipped in an environment that declares not to have them")
+    config.addinivalue_line(
+        "markers", "needs(*features): skipped in an environment that declares not to have them")
     for path in config.getoption("--adapter"):
         runpy.run_path(path)
 
@@ -53,7 +58,8 @@ def nobodys_home(tmp_path_factory):
     home, before = tempfile.mkdtemp(prefix="droste-suite-"), dict(os.environ)
     os.chmod(home, 0o755)       # guests of root are another user
     os.mkdir(os.path.join(home, "tmp"), 0o755)
-    os.environ.update(XDG_CONFIG_HOME=os.path.join(home, "config"), XDG_CACHE_HOME=os.path.join(home, "cache"),
+    os.environ.update(XDG_CONFIG_HOME=os.path.join(home, "config"),
+                      XDG_CACHE_HOME=os.path.join(home, "cache"),
                       DROSTE_HOME=os.path.join(home, "home"), TMPDIR=os.path.join(home, "tmp"))
     tempfile.tempdir = None
     yield
@@ -73,7 +79,7 @@ def environment(request, nobodys_home):
     except droste.UnsupportedError as e:
         if request.config.getoption("--environment"):
             raise
-        pytest.skip("%s cannot be had here: %s" % (adapter.id, e))
+        pytest.skip("%s is not available here: %s" % (adapter.id, e))
     return adapter
 
 
@@ -87,8 +93,9 @@ def declared(request):
     for feature in features:
         assert feature in adapters.FEATURES, "there is no feature %r" % feature
         if feature in adapter.lacks:
-            pytest.skip("%s has not got the feature %r (%s): %s" % (adapter.id, feature, adapters.FEATURES[feature],
-                                                                 adapter.lacks[feature]))
+            pytest.skip("%s has not got the feature %r (%s): %s"
+                        % (adapter.id, feature, adapters.FEATURES[feature],
+                        adapter.lacks[feature]))
 
 
 class Shared:
@@ -111,14 +118,16 @@ class Shared:
     def ready(self):
         if self.interp is None or not self.interp.alive:
             self.close()
-            self.interp = self.adapter.open(model=self.model, retries=0, max_llm_calls=100000, grace=30)
+            self.interp = self.adapter.open(model=self.model, retries=0, max_llm_calls=100000,
+                                            grace=30)
             self.names = self.interp.execute("sorted(globals())").echo
         return self.interp
 
     def clear(self):
         """The session is as new, for the next test."""
         self.interp.tools.clear()
-        code = "for _n in [n for n in globals() if n not in %s]: del globals()[_n]\nclear_buffer()" % self.names
+        code = ("for _n in [n for n in globals() if n not in %s]: del globals()[_n]\nclear_buffer()"
+                % self.names)
         if not (self.interp.alive and self.interp.execute(code).ok):
             self.close()
 
@@ -137,8 +146,8 @@ def sharing(environment):
 
 @pytest.fixture
 def session(sharing):
-    """A session with nothing in it, in which a test leaves everything as it was but its variables. Its model says
-    `re: ` and the question."""
+    """A session with nothing in it, in which a test leaves everything as it was but its variables.
+    Its model says `re: ` and the question."""
     interp = sharing.ready()
     yield interp
     sharing.clear()
@@ -153,8 +162,8 @@ def asked(session, sharing):
 
 @pytest.fixture
 def opened(environment):
-    """opened(setting=value…): a session of the test's own. Where an interrupt is to be heard, a busy machine has time for
-    that; where it is to become a kill, tests say `grace=SOON`."""
+    """opened(setting=value…): a session of the test's own. Where an interrupt is to be heard, a
+    busy machine has time for that; where it is to become a kill, tests say `grace=SOON`."""
     made = []
 
     def open_one(**settings):
@@ -168,7 +177,8 @@ def opened(environment):
 
 @pytest.fixture
 def marked(environment):
-    """marked(session): its processes, as the adapter knows them; none is left behind by the test."""
+    """marked(session): its processes, as the adapter knows them; none is left behind by the
+    test."""
     marks = []
 
     def mark(interp):
@@ -183,8 +193,8 @@ def marked(environment):
 
 @pytest.fixture(scope="session")
 def volume_root(environment):
-    """Where the volumes and workspaces of all tests are: another place would be another kind of sandbox, and each kind
-    takes a start of its own."""
+    """Where the volumes and workspaces of all tests are: another place would be another kind of
+    sandbox, and each kind takes a start of its own."""
     made = environment.place()
     yield os.path.join(made, "volumes")
     droste.close_idle_engines()

@@ -1,6 +1,7 @@
-"""DESIGN.md: "Deadlines belong to the host: at the soft one the guest is interrupted and the state is kept; after the
-grace it is killed." No test asserts how long something took: a deadline that did not hold would hold the test up
-until its own limit, and cells sleep for a minute where they must be ended before.
+"""DESIGN.md: "Deadlines belong to the host: at the soft one the guest is interrupted and the state
+is kept; after the grace it is killed." No test asserts how long something took: a deadline that did
+not hold would hold the test up until its own limit, and cells sleep for a minute where they must be
+ended before.
 """
 import threading
 
@@ -13,10 +14,11 @@ SOON = 0.1
 
 @pytest.fixture(autouse=True)
 def kept(request):
-    """Every session has a variable, to see whether its state is kept, and its modules: an import that a deadline stops
-    half-way is half a module for ever, as in any Python."""
+    """Every session has a variable, to see whether its state is kept, and its modules: an import
+    that a deadline stops half-way is half a module for ever, as in any Python."""
     if "session" in request.fixturenames:
-        request.getfixturevalue("session").execute("kept = 41\nimport asyncio, os, queue, signal, subprocess, threading, time")
+        request.getfixturevalue("session").execute(
+            "kept = 41\nimport asyncio, os, queue, signal, subprocess, threading, time")
 
 
 def still_there(interp):
@@ -28,7 +30,9 @@ WAYS_TO_LAST = {
     "a sleep": "import time; time.sleep(60)",
     "a lock": "import threading; l = threading.Lock(); l.acquire(); l.acquire()",
     "an event": "import threading; threading.Event().wait()",
-    "a thread that is joined": "import threading; t = threading.Thread(target=threading.Event().wait, daemon=True); t.start(); t.join()",
+    "a thread that is joined":
+    "import threading; t = threading.Thread(target=threading.Event().wait, daemon=True); "
+    "t.start(); t.join()",
     "a queue": "import queue; queue.Queue().get()",
     "a program": "import subprocess; subprocess.run(['sleep', '60'])",
     "a pipe": "import os; r, w = os.pipe(); os.read(r, 1)",
@@ -42,14 +46,16 @@ WAYS_TO_LAST = {
 
 @pytest.mark.parametrize("way", WAYS_TO_LAST)
 def test_the_soft_deadline_keeps_the_state(session, way):
-    """At the soft deadline the guest is interrupted and the state is kept, whatever it waits for."""
+    """At the soft deadline the guest is interrupted and the state is kept, whatever it waits
+    for."""
     result = session.execute(WAYS_TO_LAST[way], timeout=SOON)
     assert (result.status, result.error.type, result.alive) == ("timeout", "TimeoutError", True)
     assert still_there(session)
 
 
 def test_a_call_that_waits_for_its_answer_is_interrupted(opened):
-    """The code that waits in llm_query stops; the next question gets its own answer, and not the late one."""
+    """The code that waits in llm_query stops; the next question gets its own answer, and not the
+    late one."""
     go = threading.Event()
 
     def model(messages):
@@ -61,21 +67,26 @@ def test_a_call_that_waits_for_its_answer_is_interrupted(opened):
     interp.execute("kept = 41")
     assert interp.execute("llm_query('slow')", timeout=SOON).status == "timeout"
     threading.Timer(0.1, go.set).start()
-    assert interp.execute("[llm_query('q%d' % n) for n in range(3)]").echo == "['re: q0', 're: q1', 're: q2']"
+    assert interp.execute(
+        "[llm_query('q%d' % n) for n in range(3)]").echo == "['re: q0', 're: q1', 're: q2']"
     go.set()
     assert still_there(interp)
 
 
 ESCAPES = {
-    "an ignored signal": "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nwhile True: pass",
-    "a signal handler": "import signal\nsignal.signal(signal.SIGINT, lambda *a: None)\nwhile True: pass",
-    "a blocked signal": "import signal\nsignal.pthread_sigmask(signal.SIG_BLOCK, range(1, 64))\nwhile True: pass",
+    "an ignored signal":
+    "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nwhile True: pass",
+    "a signal handler":
+    "import signal\nsignal.signal(signal.SIGINT, lambda *a: None)\nwhile True: pass",
+    "a blocked signal":
+    "import signal\nsignal.pthread_sigmask(signal.SIG_BLOCK, range(1, 64))\nwhile True: pass",
     "code in C": "sum(range(10 ** 15))",
     "a stopped process": "import os, signal\nos.kill(os.getpid(), signal.SIGSTOP)",
 }
 # What an interrupt may reach all the same, as the host does not ask only once.
 HIDING_PLACES = {
-    "except BaseException": "while True:\n    try:\n        while True: pass\n    except BaseException: pass",
+    "except BaseException":
+    "while True:\n    try:\n        while True: pass\n    except BaseException: pass",
     "finally": "import time\ntry: time.sleep(60)\nfinally: time.sleep(60)",
     "a __del__": "class D:\n    def __del__(self):\n        while True: pass\nd = D()\ndel d",
 }
@@ -86,7 +97,8 @@ def test_no_code_escapes_the_kill(opened, way):
     """After the grace it is killed: nothing that the code does about interrupts makes it last."""
     interp = opened(execute_timeout=SOON, grace=SOON)
     result = interp.execute(ESCAPES[way])
-    assert (result.status, result.error.type, result.killed, result.alive) == ("timeout", "TimeoutError", "timeout", False)
+    assert (result.status, result.error.type, result.killed,
+            result.alive) == ("timeout", "TimeoutError", "timeout", False)
     with pytest.raises(droste.TimedOut):
         interp.execute("1")
 
@@ -108,8 +120,9 @@ def test_no_code_hides_from_the_deadline(opened, place):
 def test_threads_that_spin_do_not_keep_the_deadline_away(opened):
     """The main thread is interrupted while others have the processor, and other threads go on."""
     interp = opened()
-    interp.execute("kept, stop = 41, False\nimport threading\ndef spin():\n    while not stop: pass\n"
-                   "for _ in range(4): threading.Thread(target=spin, daemon=True).start()")
+    interp.execute(
+        "kept, stop = 41, False\nimport threading\ndef spin():\n    while not stop: pass\n"
+        "for _ in range(4): threading.Thread(target=spin, daemon=True).start()")
     assert interp.execute("import time; time.sleep(60)", timeout=SOON).status == "timeout"
     assert interp.execute("stop = True\nSUBMIT(n=kept + 1)").n == 42
 
@@ -134,14 +147,20 @@ def test_an_interrupted_loop_of_asyncio_can_be_used_again(session):
 def test_what_was_interrupted_in_an_await_does_not_go_on_later(session):
     """The rest of the cell is not run by the next one that awaits; its `finally` was."""
     session.execute("import asyncio\nseen, go = [], asyncio.Event()")
-    assert session.execute("try:\n    await go.wait()\n    seen.append('went on')\nfinally:\n    seen.append('finally')", timeout=SOON).status == "timeout"
-    assert session.execute("go.set()\nfor _ in range(5): await asyncio.sleep(0)\nseen").echo == "['finally']"
+    assert session.execute(
+        "try:\n    await go.wait()\n    seen.append('went on')\nfinally:\n    "
+        "seen.append('finally')", timeout=SOON).status == "timeout"
+    assert session.execute(
+        "go.set()\nfor _ in range(5): await asyncio.sleep(0)\nseen").echo == "['finally']"
 
 
 def test_a_late_cell_may_still_submit(session):
     """What is submitted within the grace counts, and the result says that it was late."""
-    result = session.execute("import time\ntry: time.sleep(60)\nexcept KeyboardInterrupt: SUBMIT(late=True)", timeout=SOON)
-    assert (result.status, result.fields) == ("submitted", {"late": True}) and result.json["error"]["type"] == "TimeoutError"
+    result = session.execute(
+        "import time\ntry: time.sleep(60)\nexcept KeyboardInterrupt: SUBMIT(late=True)",
+        timeout=SOON)
+    assert (result.status, result.fields) == ("submitted", {"late": True}) and result.json["error"][
+        "type"] == "TimeoutError"
 
 
 def test_the_sessions_own_deadline_ends_it(environment, opened):
@@ -165,9 +184,11 @@ def interrupt_when_told(opened, code, **settings):
     return interp, result
 
 
-@pytest.mark.parametrize("code", ["told()\nwhile True: pass", "import time\ntold()\ntime.sleep(60)"])
+@pytest.mark.parametrize("code", ["told()\nwhile True: pass",
+                                  "import time\ntold()\ntime.sleep(60)"])
 def test_an_interrupt_stops_the_cell_and_keeps_the_state(opened, code):
-    """Interpreter.interrupt, the way of Ctrl-C: KeyboardInterrupt in the cell, and the session goes on."""
+    """Interpreter.interrupt, the way of Ctrl-C: KeyboardInterrupt in the cell, and the session goes
+    on."""
     interp, result = interrupt_when_told(opened, code)
     assert (result.status, result.error.type, result.alive) == ("error", "KeyboardInterrupt", True)
     assert still_there(interp)
@@ -176,7 +197,8 @@ def test_an_interrupt_stops_the_cell_and_keeps_the_state(opened, code):
 def test_an_interrupt_that_is_caught_is_the_codes(opened):
     """As in Python: the handler runs, and the cell ends well."""
     interp, result = interrupt_when_told(
-        opened, "import time\ntry:\n    told()\n    time.sleep(60)\nexcept KeyboardInterrupt: caught = True")
+        opened,
+        "import time\ntry:\n    told()\n    time.sleep(60)\nexcept KeyboardInterrupt: caught = True")
     assert result.status == "ok" and interp.execute("caught").echo == "True"
 
 

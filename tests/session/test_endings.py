@@ -1,7 +1,7 @@
 """SECURITY.md's table "How a cell can end", row by row, and what its notes say.
 
-Each row names what happens; CODE has a cell that makes it happen. The rest of the row is what the result must say,
-and what the next call gets.
+Each row names what happens; CODE has a cell that makes it happen. The rest of the row is what the
+result must say, and what the next call gets.
 """
 import json
 import os
@@ -18,7 +18,8 @@ import droste
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 HEAD = "| what happens |"
 
-# They call `begun` when somebody may disturb them; who waits in a call hears of an interrupt whatever is ignored.
+# They call `begun` when the disturbance may come. A call that waits sees an interrupt, even if the
+# code ignores the signal.
 IGNORE = ("import signal, threading\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n"
           "threading.Thread(target=begun, daemon=True).start()\nwhile True: pass")
 SLEEP = "import time\nbegun()\ntime.sleep(60)"
@@ -26,20 +27,25 @@ CATCH = "import time\ntry:\n    begun()\n    time.sleep(60)\nexcept KeyboardInte
 
 WRITE = "with open('big', 'wb') as f:\n    f.write(bytes(2 << 20))\n"
 TOGETHER = ("import os, time\nfor _ in range(6):\n    if os.fork() == 0:\n"
-            "        x = b'x' * (30 << 20)\n        time.sleep(60)\n        os._exit(0)\ntime.sleep(60)")
+            "        x = b'x' * (30 << 20)\n        time.sleep(60)\n        "
+            "os._exit(0)\ntime.sleep(60)")
 VOLUME = "import os, time\nwith open(os.environ['DROSTE_VOLUME'] + '/big', 'wb') as f:\n    f.write(bytes(2 << 20))\ntime.sleep(60)"
 WORKSPACE = "import time\nwith open(WORKSPACE_ROOT + '/big', 'wb') as f:\n    f.write(bytes(2 << 20))\ntime.sleep(60)"
 
-# What happens: (the cell, settings, what somebody does to it meanwhile, what the environment must have for it).
+# What happens: (the cell, settings, what somebody does to it meanwhile, what the environment must
+# have for it).
 CODE = {
     "it runs to its end": ("x = 1", {}, None),
     "it raises": ("x = 1\n1 / 0", {}, None),
     "it calls `sys.exit()`": ("import sys\nsys.exit(3)", {}, None),
     "`SUBMIT`, `FINAL`, or `answer` is ready": ("SUBMIT(a=1)", {}, None),
     "it submits what is not JSON": ("SUBMIT(a=object)", {}, None),
-    "it submits what does not fit `answer-schema`": ("SUBMIT('41')", {"answer_schema": '{"type": "integer"}'}, None),
-    "it reaches its deadline and stops when interrupted": (SLEEP, {"execute_timeout": 0.2, "grace": 30}, None),
-    "it reaches its deadline and submits all the same": (CATCH + "SUBMIT(late=True)", {"execute_timeout": 0.2, "grace": 30}, None),
+    "it submits what does not fit `answer-schema`":
+    ("SUBMIT('41')", {"answer_schema": '{"type": "integer"}'}, None),
+    "it reaches its deadline and stops when interrupted":
+    (SLEEP, {"execute_timeout": 0.2, "grace": 30}, None),
+    "it reaches its deadline and submits all the same":
+    (CATCH + "SUBMIT(late=True)", {"execute_timeout": 0.2, "grace": 30}, None),
     "it reaches its deadline and does not stop": (IGNORE, {"execute_timeout": 0.2}, None),
     "it is interrupted and stops": (SLEEP, {"grace": 30}, "interrupt"),
     "it is interrupted, catches that, and ends": (CATCH, {"grace": 30}, "interrupt"),
@@ -47,24 +53,27 @@ CODE = {
     "`os._exit(3)`": ("import os\nos._exit(3)", {}, None),
     "it crashes, or a signal kills it": ("import ctypes\nctypes.string_at(0)", {}, None),
     "no memory is left": ("b = bytearray(1 << 30)", {"memory": "128M"}, None, "memory"),
-    "all of it together uses up the memory": (TOGETHER, {"memory": "96M"}, None, "memory together"),
+    "the sandbox as a whole exceeds its memory": (TOGETHER, {"memory": "96M"}, None, "memory together"),
     "it uses up its processor time": ("while True: pass", {"cpu_time": 1}, None, "cpu time"),
-    "it ignores that its processor time is used up":
-        ("import signal\nsignal.signal(signal.SIGXCPU, signal.SIG_IGN)\nwhile True: pass", {"cpu_time": 1}, None, "cpu time"),
-    "it writes more than a file may have": (WRITE, {"file_size": "1M"}, None, "file size"),
+    "it uses up its processor time and ignores SIGXCPU":
+        ("import signal\nsignal.signal(signal.SIGXCPU, signal.SIG_IGN)\nwhile True: pass",
+         {"cpu_time": 1}, None, "cpu time"),
+    "it writes beyond `--file-size`": (WRITE, {"file_size": "1M"}, None, "file size"),
     "it does so without ignoring SIGXFSZ, as C programs do":
-        ("import signal\nsignal.signal(signal.SIGXFSZ, signal.SIG_DFL)\n" + WRITE, {"file_size": "1M"}, None, "file size"),
-    "what is in its volume is over the volume's limits":
+        ("import signal\nsignal.signal(signal.SIGXFSZ, signal.SIG_DFL)\n" + WRITE,
+         {"file_size": "1M"}, None, "file size"),
+    "its volume exceeds the volume's limits":
         (VOLUME, {"volume_name": "full", "volume_size": "1M"}, None, "volume watch"),
-    "what is in its workspace is over `--workspace-size` or `--workspace-files`":
+    "its workspace exceeds `--workspace-size` or `--workspace-files`":
         (WORKSPACE, {"context_path": [__file__], "workspace_size": "1M"}, None, "workspace size"),
-    "it breaks the protocol": ("raw(b'\\0' * 24)\nimport time\ntime.sleep(60)", {}, None),
-    "somebody outside kills the sandbox": (SLEEP, {}, "kill", "outside"),
+    "it violates the protocol": ("raw(b'\\0' * 24)\nimport time\ntime.sleep(60)", {}, None),
+    "it is killed from outside": (SLEEP, {}, "kill", "outside"),
     "the session's time is over": (SLEEP, {"timeout": 1}, None),
 }
 
 # The library's codes, by which the table names what the next call gets.
-NEXT = {"timeout": droste.TimedOut, "cancelled": droste.Cancelled, "lost": droste.LostError, "protocol": droste.ProtocolError}
+NEXT = {"timeout": droste.TimedOut, "cancelled": droste.Cancelled, "lost": droste.LostError,
+        "protocol": droste.ProtocolError}
 
 
 def table():
@@ -87,12 +96,14 @@ def test_every_row_has_a_cell_and_every_cell_a_row():
 
 def rows():
     for row, (_, _, _, *features) in CODE.items():
-        yield pytest.param(row, id=re.sub(r"[^\w ]", "", row), marks=[pytest.mark.needs(*features)] if features else [])
+        yield pytest.param(row, id=re.sub(r"[^\w ]", "", row),
+                           marks=[pytest.mark.needs(*features)] if features else [])
 
 
 @pytest.fixture
 def ending(environment, volume_root, marked):
-    """ending(row): the session and the result of the row's cell, run as its settings and its disturbance have it."""
+    """ending(row): the session and the result of the row's cell, run as its settings and its
+    disturbance have it."""
     made = []
 
     def end(row):
@@ -125,11 +136,13 @@ def ending(environment, volume_root, marked):
 
 @pytest.mark.parametrize("row", rows())
 def test_a_cell_ends_as_the_table_says(ending, row):
-    """Status, error, what killed it, whether the session goes on with its variables, and what the next call gets."""
+    """Status, error, what killed it, whether the session goes on with its variables, and what the
+    next call gets."""
     status, kind, killed, alive, afterwards = table()[row]
     interp, result = ending(row)
     told = result.json
-    assert (told["status"], (told["error"] or {}).get("type", "")) == (status, kind.split(",")[0]), told
+    assert (told["status"], (told["error"] or {}).get("type",
+                                                      "")) == (status, kind.split(",")[0]), told
     assert (told["killed"] or "") == killed.split(",")[0], told
     assert (told["alive"], result.alive, interp.alive) == (alive == "yes",) * 3, told
     if result.alive:
@@ -144,8 +157,10 @@ def test_a_cell_ends_as_the_table_says(ending, row):
 
 
 @pytest.mark.parametrize("way, killed", [
-    ("os.kill(os.getpid(), 9)", "signal 9 SIGKILL"), ("os.abort()", "signal 6 SIGABRT"), ("os._exit(0)", "exit 0"), ("os._exit(255)", "exit 255"),
-    ("os.kill(os.getpid(), signal.SIGTERM)", "signal 15 SIGTERM"), ("threading.Thread(target=os._exit, args=(7,)).start(); time.sleep(60)", "exit 7")])
+    ("os.kill(os.getpid(), 9)", "signal 9 SIGKILL"), ("os.abort()", "signal 6 SIGABRT"),
+    ("os._exit(0)", "exit 0"), ("os._exit(255)", "exit 255"),
+    ("os.kill(os.getpid(), signal.SIGTERM)", "signal 15 SIGTERM"),
+    ("threading.Thread(target=os._exit, args=(7,)).start(); time.sleep(60)", "exit 7")])
 def test_how_the_guest_ended_is_named(opened, way, killed):
     """killed: the guest's own exit status or signal, from whatever thread."""
     result = opened().execute("import os, signal, threading, time\n" + way)
@@ -154,8 +169,8 @@ def test_how_the_guest_ended_is_named(opened, way, killed):
 
 @pytest.mark.needs("outside")
 def test_what_a_cell_of_a_lost_sandbox_did_is_not_known(ending):
-    """Somebody outside has killed it in the middle: nobody claims to know how far it came."""
-    _, result = ending("somebody outside kills the sandbox")
+    """A sandbox was killed from outside in the middle of a cell: the cell's status is unknown."""
+    _, result = ending("it is killed from outside")
     assert result.status == "lost" and "the cell's outcome is unknown" in result.error.message
 
 
@@ -170,16 +185,19 @@ def test_a_sandbox_that_dies_between_cells_is_not_replaced(environment, opened, 
     assert adapters.wait_for(lambda: environment.is_gone(mark))
     with pytest.raises(droste.LostError):
         result = interp.execute("x")
-        assert (result.status, result.alive) == ("lost", False)     # where the end is noticed while it is sent
+        # where the end is noticed while it is sent
+        assert (result.status, result.alive) == ("lost", False)
         interp.execute("x")
     assert not interp.alive
     assert other.execute("kept").echo == "41"
 
 
 def test_a_thread_that_ends_the_guest_between_cells_is_told_to_the_next(opened):
-    """SECURITY.md: the next cell is then not run, and has its status; or the call is told at once."""
+    """SECURITY.md: the next cell is then not run, and has its status; or the call is told at
+    once."""
     interp = opened()
-    interp.execute("import os, threading, time\nt = threading.Timer(0.05, os._exit, (5,))\nt.start()")
+    interp.execute(
+        "import os, threading, time\nt = threading.Timer(0.05, os._exit, (5,))\nt.start()")
     try:
         result = interp.execute("time.sleep(60)")
         assert (result.status, result.killed, result.alive) == ("killed", "exit 5", False)
@@ -211,7 +229,8 @@ interp.execute("import time\\nwhile True: time.sleep(0.01)")
 @pytest.mark.needs("outside", "with host")
 def test_a_host_that_is_killed_leaves_nothing(environment, marked):
     """If the host is killed, its sandboxes are killed, with all that they started."""
-    host = subprocess.Popen([sys.executable, "-c", HOST % ([os.path.dirname(adapters.__file__), os.path.join(ROOT, "python")], environment.id)],
+    host = subprocess.Popen([sys.executable, "-c", HOST % (
+        [os.path.dirname(adapters.__file__), os.path.join(ROOT, "python")], environment.id)],
                             stdout=subprocess.PIPE, text=True)
     try:
         mark = json.loads(host.stdout.readline())
@@ -224,7 +243,8 @@ def test_a_host_that_is_killed_leaves_nothing(environment, marked):
 
 
 def test_a_transport_that_is_lost_ends_the_session(environment, opened):
-    """Where the channel is closed in the middle of a cell, nobody waits for a result for ever, and none is made up."""
+    """Where the channel is closed in the middle of a cell, nobody waits for a result for ever, and
+    none is made up."""
     interp = opened(execute_timeout=5)
     result = interp.execute("x = 1\n" + environment.cut)
     assert result.status in ("killed", "lost") and (result.alive, result.fields) == (False, None)
@@ -257,11 +277,13 @@ def test_bytes_behind_the_guests_back_end_that_sandbox_only(environment, opened,
 
 
 def test_a_forged_result_ends_the_sandbox_at_the_next_call(environment, opened):
-    """SECURITY.md: it ends the cell with what it says; the real one comes after it, for an operation that is over."""
+    """SECURITY.md: it ends the cell with what it says; the real one comes after it, for an
+    operation that is over."""
     interp = opened()
     interp.execute("x = 1\n" + environment.raw)
     forged = interp.execute("import struct\nhead = b'{\"status\":\"ok\"}'\n"
-                            "raw(struct.pack('<BBHIQQ', 1, 20, 0, len(head), %d, 0) + head)\nx = 2" % (environment.operations + 2))
+                            "raw(struct.pack('<BBHIQQ', 1, 20, 0, len(head), %d, 0) + head)\nx = 2"
+                            % (environment.operations + 2))
     assert forged.status == "ok"
     with pytest.raises(droste.ProtocolError):
         after = interp.execute("SUBMIT(x)")

@@ -1,5 +1,6 @@
-"""DESIGN.md: "stdout and stderr are captured at the descriptor level as well as in Python, so that subprocesses and C
-extensions are heard; each is capped, head and tail are kept, and the number of bytes left out is said."
+"""DESIGN.md: "stdout and stderr are captured at the descriptor level as well as in Python, so that
+subprocesses and C extensions are heard; each is capped, head and tail are kept, and the number of
+bytes left out is said."
 """
 import re
 
@@ -15,29 +16,39 @@ def test_the_two_streams_stay_apart(session):
 
 
 def test_subprocesses_are_heard(session):
-    """Captured at the descriptor level: what programs print that the cell starts is the cell's output."""
-    result = session.execute("import subprocess\nx = subprocess.run(['sh', '-c', 'echo out; echo err >&2'])")
+    """Captured at the descriptor level: what programs print that the cell starts is the cell's
+    output."""
+    result = session.execute(
+        "import subprocess\nx = subprocess.run(['sh', '-c', 'echo out; echo err >&2'])")
     assert (result.stdout, result.stderr) == ("out\n", "err\n")
 
 
 def test_forks_are_heard(session):
     """What a child of the guest's own prints is the cell's output."""
-    result = session.execute("import os\npid = os.fork()\nif pid == 0:\n    print('child')\nelse:\n    x = os.waitpid(pid, 0)")
+    result = session.execute(
+        "import os\npid = os.fork()\nif pid == 0:\n    print('child')\nelse:\n    x = "
+        "os.waitpid(pid, 0)")
     assert result.stdout == "child\n"
 
 
 def test_c_extensions_are_heard(session):
-    """Captured at the descriptor level: what C code writes, by write(2) and by stdio, is the cell's output."""
-    result = session.execute("import ctypes, os\nlibc = ctypes.CDLL(None)\nos.write(1, b'raw\\n')\nos.write(2, b'err\\n')\n"
-                             "x = libc.puts(b'stdio')\nx = libc.fflush(None)")
+    """Captured at the descriptor level: what C code writes, by write(2) and by stdio, is the cell's
+    output."""
+    result = session.execute(
+        "import ctypes, os\nlibc = ctypes.CDLL(None)\nos.write(1, b'raw\\n')\nos.write(2, "
+        "b'err\\n')\n"
+        "x = libc.puts(b'stdio')\nx = libc.fflush(None)")
     assert (result.stdout, result.stderr) == ("raw\nstdio\n", "err\n")
 
 
 def test_output_is_in_the_order_in_which_it_was_written(session):
     """Python's, C's and subprocesses' lines in one stream: none overtakes another."""
-    result = session.execute("import os, subprocess\nfor n in range(5):\n    print('python', n)\n    x = os.write(1, b'C %d\\n' % n)\n"
-                             "    x = subprocess.run(['echo', 'program', str(n)])")
-    assert result.stdout.splitlines() == ["%s %d" % (who, n) for n in range(5) for who in ("python", "C", "program")]
+    result = session.execute(
+        "import os, subprocess\nfor n in range(5):\n    print('python', n)\n    x = os.write(1, "
+        "b'C %d\\n' % n)\n"
+        "    x = subprocess.run(['echo', 'program', str(n)])")
+    assert result.stdout.splitlines() == ["%s %d" % (who, n) for n in range(5)
+                                          for who in ("python", "C", "program")]
 
 
 def test_output_without_a_newline_is_whole(session):
@@ -56,14 +67,18 @@ def test_a_cell_has_its_own_output(session):
 
 def test_a_thread_that_prints_after_its_cell_is_heard_in_a_later_one(session):
     """Nothing that a thread prints between cells is lost."""
-    session.execute("import threading\ngo = threading.Event()\nt = threading.Thread(target=lambda: (go.wait(), print('late')))\nt.start()")
+    session.execute(
+        "import threading\ngo = threading.Event()\nt = threading.Thread(target=lambda: (go.wait(), "
+        "print('late')))\nt.start()")
     heard = session.execute("go.set()").stdout + session.execute("t.join()").stdout
     assert heard == "late\n"
 
 
 def test_a_program_that_prints_after_its_cell_is_heard_in_a_later_one(session):
     """The same for a subprocess in the background."""
-    session.execute("import subprocess\np = subprocess.Popen(['sh', '-c', 'read x; echo late'], stdin=subprocess.PIPE)")
+    session.execute(
+        "import subprocess\np = subprocess.Popen(['sh', '-c', 'read x; echo late'], "
+        "stdin=subprocess.PIPE)")
     assert session.execute("x = p.communicate(b'go\\n')").stdout == "late\n"
 
 
@@ -81,18 +96,23 @@ def test_what_was_printed_before_the_end_of_the_guest_is_there(opened):
 
 def test_redirected_output_goes_where_it_is_sent(session):
     """contextlib.redirect_stdout and a sys.stdout of the code's own work as in Python."""
-    result = session.execute("import contextlib, io, sys\nwith contextlib.redirect_stdout(io.StringIO()) as f: print('caught')\n"
-                             "print('heard')\nSUBMIT(caught=f.getvalue())")
+    result = session.execute(
+        "import contextlib, io, sys\nwith contextlib.redirect_stdout(io.StringIO()) as f: "
+        "print('caught')\n"
+        "print('heard')\nSUBMIT(caught=f.getvalue())")
     assert (result.caught, result.stdout) == ("caught\n", "heard\n")
 
 
 @pytest.mark.parametrize("code, seen", [
-    ("print('é €  \U0001f600')", "é €  \U0001f600\n"), ("print('a\\0b')", "a\0b\n"), ("print('a\\r\\nb\\rc')", "a\r\nb\rc\n"),
+    ("print('é €  \U0001f600')", "é €  \U0001f600\n"), ("print('a\\0b')", "a\0b\n"),
+    ("print('a\\r\\nb\\rc')", "a\r\nb\rc\n"),
     ("print('\\x1b[31mred')", "\x1b[31mred\n"), ("print('\\ufeffbom')", "\ufeffbom\n"),
-    ("import os; x = os.write(1, b'a\\xffb\\xc3')", "a\ufffdb\ufffd"), ("print('\\ud800')", "\\ud800\n"),
+    ("import os; x = os.write(1, b'a\\xffb\\xc3')", "a\ufffdb\ufffd"),
+    ("print('\\ud800')", "\\ud800\n"),
 ], ids=["unicode", "NUL", "line ends", "escapes", "BOM", "no UTF-8", "lone surrogate"])
 def test_output_is_text_whatever_is_in_it(session, code, seen):
-    """Characters come as they were printed; bytes that are no UTF-8 are U+FFFD, lone surrogates are escapes."""
+    """Characters come as they were printed; bytes that are no UTF-8 are U+FFFD, lone surrogates are
+    escapes."""
     assert session.execute(code).stdout == seen
 
 
@@ -112,7 +132,8 @@ def test_long_output_keeps_head_and_tail_and_says_how_much_is_left_out(capped):
 
 def test_each_stream_has_a_cap_of_its_own(capped):
     """What one stream is flooded with takes nothing from the other."""
-    result = capped.execute("import os, sys\nprint('whole')\nfor _ in range(50): os.write(2, b'x' * 1000)")
+    result = capped.execute(
+        "import os, sys\nprint('whole')\nfor _ in range(50): os.write(2, b'x' * 1000)")
     assert result.stdout == "whole\n" and result.json["left_out"] == {"stdout": 0, "stderr": 48000}
 
 
@@ -134,7 +155,9 @@ def test_characters_are_not_cut_apart(capped):
 
 def test_a_flood_does_not_hold_the_guest_up(capped):
     """Much more than any buffer: the cell ends, and both ends are there."""
-    result = capped.execute("import sys\nprint('first')\nfor _ in range(300): x = sys.stdout.write('y' * 65536)\nprint('last')")
+    result = capped.execute(
+        "import sys\nprint('first')\nfor _ in range(300): x = sys.stdout.write('y' * "
+        "65536)\nprint('last')")
     assert result.stdout.startswith("first\nyyy") and result.stdout.endswith("yyylast\n")
     assert result.json["left_out"]["stdout"] == 300 * 65536 + 11 - 2000
 
@@ -150,4 +173,5 @@ def test_output_is_told_as_it_comes(opened):
 
     interp = opened(on_output=listen)
     result = interp.execute("import time\nprint('go on', flush=True)\ntime.sleep(60)")
-    assert (1, "go on\n") in told and result.error.type == "KeyboardInterrupt" and result.stdout == "go on\n"
+    assert (1,
+            "go on\n") in told and result.error.type == "KeyboardInterrupt" and result.stdout == "go on\n"

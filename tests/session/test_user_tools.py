@@ -1,4 +1,5 @@
-"""DESIGN.md: "and the user's tools": functions of the host's program that code in the sandbox calls across the wall."""
+"""DESIGN.md: "and the user's tools": functions of the host's program that code in the sandbox calls
+across the wall."""
 import asyncio
 import threading
 
@@ -15,8 +16,10 @@ def test_a_tool_is_called_with_what_the_code_gave(session):
         return {"name": name, "found": [limit, None, 1.5]}
 
     session.tools["lookup"] = lookup
-    result = session.execute("SUBMIT(a=lookup('a'), b=lookup('b', limit=1, deep=True), doc=lookup.__doc__[:6])")
-    assert result.fields == {"a": {"name": "a", "found": [3, None, 1.5]}, "b": {"name": "b", "found": [1, None, 1.5]}, "doc": "Finds."}
+    result = session.execute(
+        "SUBMIT(a=lookup('a'), b=lookup('b', limit=1, deep=True), doc=lookup.__doc__[:6])")
+    assert result.fields == {"a": {"name": "a", "found": [3, None, 1.5]},
+                             "b": {"name": "b", "found": [1, None, 1.5]}, "doc": "Finds."}
     assert calls == [("a", 3, False), ("b", 1, True)]
 
 
@@ -32,7 +35,8 @@ def test_keyword_only_parameters_are_so_in_the_guest(session):
     assert session.execute("tool(name='a')").echo == "'a'" and calls == ["a"]
 
 
-@pytest.mark.parametrize("call", ["tool()", "tool('text')", "tool(1, 2)", "tool(n=1, m=2)", "tool(n=None)", "tool(object())"])
+@pytest.mark.parametrize("call", ["tool()", "tool('text')", "tool(1, 2)", "tool(n=1, m=2)",
+                                  "tool(n=None)", "tool(object())"])
 def test_wrong_arguments_are_a_type_error_before_anything_is_called(session, call):
     """The host holds each call to the signature."""
     calls = []
@@ -55,7 +59,9 @@ def test_coroutines_are_tools(session):
     assert session.execute("[later(n) for n in range(3)]").echo == "[1, 2, 3]"
 
 
-@pytest.mark.parametrize("kind, caught", [(KeyError, "KeyError"), (ValueError, "ValueError"), (OSError, "OSError"), (ZeroDivisionError, "ZeroDivisionError"),
+@pytest.mark.parametrize("kind, caught", [(KeyError, "KeyError"), (ValueError, "ValueError"),
+                                          (OSError, "OSError"),
+                                          (ZeroDivisionError, "ZeroDivisionError"),
                                           (type("Own", (Exception,), {}), "ToolError")])
 def test_what_a_tool_raises_reaches_the_code(session, kind, caught):
     """By its own type, where Python has it; the code may catch it, and the session goes on."""
@@ -63,14 +69,16 @@ def test_what_a_tool_raises_reaches_the_code(session, kind, caught):
         raise kind("some words")
 
     session.tools["fail"] = fail
-    result = session.execute("try: fail()\nexcept Exception as e: SUBMIT(kind=type(e).__name__, said=str(e))")
+    result = session.execute(
+        "try: fail()\nexcept Exception as e: SUBMIT(kind=type(e).__name__, said=str(e))")
     assert result.kind == caught and "some words" in result.said
     assert session.execute("fail()").error.type == caught
     assert session.execute("1").ok
 
 
 def test_tools_come_and_go_between_cells(session):
-    """What is added is there for the next cell, another of the same name takes its place, and what is removed is gone."""
+    """What is added is there for the next cell, another of the same name takes its place, and what
+    is removed is gone."""
     session.tools["f"] = lambda: 1
     assert session.execute("f()").echo == "1"
     session.tools["f"] = lambda: 2
@@ -94,8 +102,10 @@ def test_threads_of_the_code_call_tools_at_once(opened):
         return n
 
     interp = opened(tools=[meet], tool_threads=True)
-    assert interp.execute("from concurrent.futures import ThreadPoolExecutor\nwith ThreadPoolExecutor(2) as p: got = list(p.map(meet, [1, 2]))\n"
-                          "SUBMIT(got=got)").got == [1, 2]
+    assert interp.execute(
+        "from concurrent.futures import ThreadPoolExecutor\nwith ThreadPoolExecutor(2) as p: got = "
+        "list(p.map(meet, [1, 2]))\n"
+        "SUBMIT(got=got)").got == [1, 2]
 
 
 def test_a_tool_that_lasts_is_a_timeout_for_the_code(opened):
@@ -111,13 +121,16 @@ def test_the_calls_of_tools_are_bounded(opened):
     """max_tool_calls: BudgetExceeded, and the tool is not called again."""
     calls = []
     interp = opened(tools={"f": lambda: calls.append(1)}, max_tool_calls=2)
-    assert interp.execute("f(); f()\ntry: f()\nexcept BudgetExceeded as e: SUBMIT(said=str(e))").said and len(calls) == 2
+    assert interp.execute(
+        "f(); f()\ntry: f()\nexcept BudgetExceeded as e: SUBMIT(said=str(e))").said and len(
+        calls) == 2
 
 
 def test_large_arguments_and_answers(session):
     """2 MiB each way, as they were."""
     session.tools["echo"] = lambda text: text + "!"
-    assert session.execute("t = ('x' * 100 + '\\U0001f600\\0\\r\\n') * 20_000\nSUBMIT(same=echo(t) == t + '!')").same is True
+    assert session.execute(
+        "t = ('x' * 100 + '\\U0001f600\\0\\r\\n') * 20_000\nSUBMIT(same=echo(t) == t + '!')").same is True
 
 
 def test_tools_cannot_take_the_names_of_pythons_own(session):
@@ -136,7 +149,8 @@ def test_a_guest_that_dies_in_a_tool_call_harms_nobody(opened):
     import droste
     asked = threading.Event()
     interp = opened(tools={"f": asked.set})
-    result = interp.execute("import threading, os, time\nthreading.Thread(target=f).start()\nos._exit(3)")
+    result = interp.execute(
+        "import threading, os, time\nthreading.Thread(target=f).start()\nos._exit(3)")
     assert (result.status, result.killed) == ("killed", "exit 3")
     with pytest.raises(droste.LostError):
         interp.execute("1")

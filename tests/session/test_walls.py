@@ -1,5 +1,6 @@
-"""What does not reach the guest: the host's environment variables, descriptors, files and network. And limits, each
-with the name under which the result says that it was hit, and a twin that is within it.
+"""What does not reach the guest: the host's environment variables, descriptors, files and network.
+And limits, each with the name under which the result says that it was hit, and a twin that is
+within it.
 """
 import contextlib
 import os
@@ -21,7 +22,9 @@ def test_the_hosts_environment_variables_do_not_reach_the_guest(environment, ope
     for name in ("SUITE_SECRET", "OPENAI_API_KEY", "LD_PRELOAD_OF_NOBODY", "PYTHONPATH_OF_NOBODY"):
         monkeypatch.setenv(name, SECRET)
     droste.close_idle_engines()        # also not by what was started before
-    result = opened().execute("import os, subprocess\nSUBMIT(mine=dict(os.environ), programs=subprocess.run(['env'], capture_output=True, text=True).stdout)")
+    result = opened().execute(
+        "import os, subprocess\nSUBMIT(mine=dict(os.environ), programs=subprocess.run(['env'], "
+        "capture_output=True, text=True).stdout)")
     assert SECRET not in str(result.fields) and "PATH" in result.mine
 
 
@@ -33,8 +36,10 @@ def test_the_hosts_descriptors_do_not_reach_the_guest(opened, tmp_path):
         os.set_inheritable(held.fileno(), True)
         droste.close_idle_engines()
         made = os.fstat(held.fileno())
-        result = opened().execute("import os\nfound = []\nfor fd in range(256):\n    try: s = os.fstat(fd)\n    except OSError: continue\n"
-                                  "    found.append([s.st_dev, s.st_ino])\nSUBMIT(found=found)")
+        result = opened().execute(
+            "import os\nfound = []\nfor fd in range(256):\n    try: s = os.fstat(fd)\n    except "
+            "OSError: continue\n"
+            "    found.append([s.st_dev, s.st_ino])\nSUBMIT(found=found)")
         assert result.found and [made.st_dev, made.st_ino] not in result.found
 
 
@@ -45,8 +50,10 @@ def test_the_hosts_files_do_not_reach_the_guest(session, place):
     with open(path, "w") as f:
         f.write(SECRET)
     os.chmod(path, 0o666)
-    for code in ("open(%r).read()", "open(%r, 'w')", "import os; os.remove(%r)", "import shutil; shutil.copy(%r, '.')"):
-        assert session.execute(code % path).error.type in ("FileNotFoundError", "PermissionError", "OSError")
+    for code in ("open(%r).read()", "open(%r, 'w')", "import os; os.remove(%r)",
+                 "import shutil; shutil.copy(%r, '.')"):
+        assert session.execute(code % path).error.type in ("FileNotFoundError", "PermissionError",
+                                                           "OSError")
     with open(path) as f:
         assert f.read() == SECRET
 
@@ -65,9 +72,11 @@ def test_what_is_shown_can_be_read(environment, opened, place):
 
 def test_the_guest_has_files_of_its_own(session):
     """The current directory and the temporary one can be written, by Python and by programs."""
-    result = session.execute("import os, subprocess, tempfile\nwith open('mine', 'w') as f: x = f.write('a')\n"
-                             "with tempfile.NamedTemporaryFile('w+') as t: x = t.write('b'); t.seek(0); b = t.read()\n"
-                             "subprocess.run('echo c > c', shell=True, check=True)\nSUBMIT(all=[read_file('mine'), b, read_file('c')])")
+    result = session.execute(
+        "import os, subprocess, tempfile\nwith open('mine', 'w') as f: x = f.write('a')\n"
+        "with tempfile.NamedTemporaryFile('w+') as t: x = t.write('b'); t.seek(0); b = t.read()\n"
+        "subprocess.run('echo c > c', shell=True, check=True)\nSUBMIT(all=[read_file('mine'), b, "
+        "read_file('c')])")
     assert result.fields == {"all": ["a", "b", "c\n"]}
 
 
@@ -128,34 +137,48 @@ def test_there_is_no_network(session, server):
     """Neither the host's services nor anybody else's names and addresses."""
     for address in addresses():
         error = session.execute(CONNECT % (address, server.port)).error
-        assert error is not None and error.type in ("OSError", "ConnectionRefusedError", "PermissionError", "TimeoutError"), (address, error)
+        assert error is not None and error.type in ("OSError", "ConnectionRefusedError",
+                                                    "PermissionError",
+                                                    "TimeoutError"), (address, error)
     assert session.execute("import socket\nsocket.getaddrinfo('example.org', 80)").error is not None
     assert server.came == 0
 
 
 def test_where_there_is_a_network_that_is_said(environment, session, server):
-    """The twin: an environment that declares no wall there has none, and it is the code's own sockets that work."""
-    assert session.execute("import socket\na, b = socket.socketpair()\nx = a.send(b'x')\nb.recv(1)").echo == "b'x'"
+    """The twin: an environment that declares no wall there has none, and it is the code's own
+    sockets that work."""
+    assert session.execute(
+        "import socket\na, b = socket.socketpair()\nx = a.send(b'x')\nb.recv(1)").echo == "b'x'"
     if "network" in environment.lacks:
         assert session.execute(CONNECT % ("127.0.0.1", server.port)).ok
 
 
 # -- limits: (feature, setting, code that is over it, code that is within, what the error is)
 
-THREADS = ("import threading\nstop, ts = threading.Event(), []\ntry:\n    for _ in range(%d):\n        t = threading.Thread(target=stop.wait)\n"
-           "        t.start()\n        ts.append(t)\nfinally:\n    stop.set()\n    [t.join() for t in ts]")
+THREADS = (
+    "import threading\nstop, ts = threading.Event(), []\ntry:\n    for _ in range(%d):\n        t "
+    "= threading.Thread(target=stop.wait)\n"
+    "        t.start()\n        ts.append(t)\nfinally:\n    stop.set()\n    [t.join() for t in ts]")
 LIMITS = {
-    "memory": ({"memory": "256M"}, "x = bytearray(400 << 20)", "x = bytearray(64 << 20)\ndel x", "MemoryError"),
-    "open files": ({"open_files": 40}, "fs = [open('/dev/null') for _ in range(100)]", "fs = [open('/dev/null') for _ in range(20)]\n[f.close() for f in fs]", "OSError"),
-    "file size": ({"file_size": "1M"}, "with open('f', 'wb') as f: f.write(bytes(2 << 20))", "with open('g', 'wb') as f: f.write(bytes(1 << 19))", "OSError"),
-    "tmp size": ({"tmp_size": "4M"}, "import tempfile\nwith tempfile.TemporaryFile() as f: f.write(bytes(6 << 20))",
-                 "import tempfile\nwith tempfile.TemporaryFile() as f: f.write(bytes(2 << 20))", "OSError"),
-    # Where the kernel counts all processes of a user, others of that user come and go meanwhile: there is much room.
+    "memory": ({"memory": "256M"}, "x = bytearray(400 << 20)", "x = bytearray(64 << 20)\ndel x",
+               "MemoryError"),
+    "open files": ({"open_files": 40}, "fs = [open('/dev/null') for _ in range(100)]",
+                   "fs = [open('/dev/null') for _ in range(20)]\n[f.close() for f in fs]",
+                   "OSError"),
+    "file size": ({"file_size": "1M"}, "with open('f', 'wb') as f: f.write(bytes(2 << 20))",
+                  "with open('g', 'wb') as f: f.write(bytes(1 << 19))", "OSError"),
+    "tmp size": ({"tmp_size": "4M"},
+                 "import tempfile\nwith tempfile.TemporaryFile() as f: f.write(bytes(6 << 20))",
+                 "import tempfile\nwith tempfile.TemporaryFile() as f: f.write(bytes(2 << 20))",
+                 "OSError"),
+    # Where the kernel counts all processes of a user, others of that user come and go meanwhile:
+    # there is much room.
     "processes": ({"processes": 60}, THREADS % 110, THREADS % 4, "RuntimeError"),
 }
 
 
-@pytest.mark.parametrize("feature", [pytest.param(feature, marks=pytest.mark.needs(feature)) for feature in LIMITS])
+@pytest.mark.parametrize("feature", [pytest.param(feature, marks=pytest.mark.needs(feature))
+                                     for feature in LIMITS])
 def test_what_is_over_a_limit_is_refused_to_the_code(opened, feature):
     """The code gets an error, what is within is given, and the session lives with its variables."""
     settings, over, within, kind = LIMITS[feature]
@@ -181,7 +204,8 @@ LATER = ("import os, threading, time\n"
 
 @pytest.mark.needs("memory together")
 def test_what_takes_too_much_memory_between_cells_is_ended_too(opened):
-    """A sandbox whose cell is over still has its limit as a whole; beside it one that takes a little lives."""
+    """A sandbox whose cell is over still has its limit as a whole; beside it one that takes a
+    little lives."""
     greedy, modest = opened(memory="96M"), opened(memory="96M")
     for interp, size in ((modest, 1), (greedy, 40)):
         interp.execute("kept = 41")
@@ -195,21 +219,28 @@ def test_what_takes_too_much_memory_between_cells_is_ended_too(opened):
 
 
 def test_the_limits_in_force_are_in_the_result_and_no_others(environment, opened):
-    """resources.limits: each with its value and what enforces it. What an environment has not got is not claimed."""
-    names = {"memory": "memory", "processes": "processes", "open files": "open-files", "file size": "file-size", "tmp size": "tmp-size", "cpu time": "cpu-time"}
+    """resources.limits: each with its value and what enforces it. What an environment has not got
+    is not claimed."""
+    names = {"memory": "memory", "processes": "processes", "open files": "open-files",
+             "file size": "file-size", "tmp size": "tmp-size", "cpu time": "cpu-time"}
     some = {} if "processes" in environment.lacks else {"processes": 64}     # else it is refused
-    interp = opened(**some, memory="512M", open_files=100, file_size="2M", tmp_size="8M", cpu_time=30, execute_timeout=50, output_limit="5000")
+    interp = opened(**some, memory="512M", open_files=100, file_size="2M", tmp_size="8M",
+                    cpu_time=30, execute_timeout=50, output_limit="5000")
     limits = interp.execute("1").resources["limits"]
     for feature, name in names.items():
         assert (name in limits) == (feature not in environment.lacks), (feature, limits)
-    assert {name: limits[name]["value"] for name in ("memory", "open-files", "file-size", "execute-timeout", "output-limit")} == {
-        "memory": 512 << 20, "open-files": 100, "file-size": 2 << 20, "execute-timeout": 50, "output-limit": 5000}
+    assert {name: limits[name]["value"] for name in ("memory", "open-files", "file-size",
+                                                     "execute-timeout", "output-limit")} == {
+        "memory": 512 << 20, "open-files": 100, "file-size": 2 << 20, "execute-timeout": 50,
+        "output-limit": 5000}
     assert all(limit["by"] for limit in limits.values())
 
 
-def test_what_cannot_be_given_is_refused_by_name(environment):
-    """DESIGN.md: a spec that asks for what an environment cannot give is refused by name; nothing is dropped silently."""
-    asked = {"volume": {"volume_name": "v"}, "workspace": {"context_path": [__file__]}, "cpus": {"cpus": 0.5}, "preload": {"preload": ["csv"]}, "read": {"read": ["/usr"]}}
+def test_unsupported_options_are_refused_by_name(environment):
+    """DESIGN.md: a spec that asks for what an environment cannot give is refused by name; nothing
+    is dropped silently."""
+    asked = {"volume": {"volume_name": "v"}, "workspace": {"context_path": [__file__]},
+             "cpus": {"cpus": 0.5}, "preload": {"preload": ["csv"]}, "read": {"read": ["/usr"]}}
     for feature, settings in asked.items():
         if feature in environment.lacks:
             with pytest.raises(droste.Error, match=list(settings)[0].replace("_", ".")):

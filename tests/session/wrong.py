@@ -1,10 +1,12 @@
-"""Environments that are wrong on purpose: local sandboxes, each with one defect, to see that the suite finds it.
+"""Environments that are wrong on purpose: local sandboxes, each with one defect, to see that the
+suite finds it.
 
     pytest tests/session --environment wrong:deaf
 
-Each is a real session behind a thin interpreter that spoils one thing, in the host or by what it does to the guest first.
-`found_by` names tests that must fail there, with `[…]` for one of several cases; tests/python/test_conformance.py runs them.
-A defect that no test finds is a hole in the suite.
+Each is a real session behind a thin interpreter that spoils one thing, in the host or by what it
+does to the guest first. `found_by` names tests that must fail there, with `[…]` for one of several
+cases; tests/python/test_conformance.py runs them. A defect that no test finds is a hole in the
+suite.
 """
 import os
 import re
@@ -63,12 +65,17 @@ class Spoilt(droste.Interpreter):
         return settings
 
 
-@defect("deaf", "test_subprocesses_are_heard", "test_c_extensions_are_heard", "test_forks_are_heard")
+@defect("deaf", "test_subprocesses_are_heard", "test_c_extensions_are_heard",
+        "test_forks_are_heard")
 class Deaf(Spoilt):
     """Hears what Python prints, and loses what subprocesses and C code write."""
-    first = ("import os, sys\nfor _fd, _name in ((1, 'stdout'), (2, 'stderr')):\n    _kept = os.dup(_fd)\n    os.set_inheritable(_kept, False)\n"
-             "    os.dup2(os.open(os.devnull, os.O_WRONLY), _fd)\n    setattr(sys, _name, os.fdopen(_kept, 'w', buffering=1))\n"
-             "    os.register_at_fork(after_in_child=lambda fd=_kept: os.dup2(1, fd))\ndel os, sys, _fd, _name, _kept")
+    first = (
+        "import os, sys\nfor _fd, _name in ((1, 'stdout'), (2, 'stderr')):\n    _kept = "
+        "os.dup(_fd)\n    os.set_inheritable(_kept, False)\n"
+        "    os.dup2(os.open(os.devnull, os.O_WRONLY), _fd)\n    setattr(sys, _name, "
+        "os.fdopen(_kept, 'w', buffering=1))\n"
+        "    os.register_at_fork(after_in_child=lambda fd=_kept: os.dup2(1, fd))\ndel os, sys, "
+        "_fd, _name, _kept")
 
 
 @defect("one stream", "test_the_two_streams_stay_apart", "test_each_stream_has_a_cap_of_its_own")
@@ -85,11 +92,13 @@ class Forgetful(Spoilt):
         before = super().execute("sorted(globals())").echo
         result = super().execute(code, *more, **options)
         if result.status == "error":
-            super().execute("for _n in [n for n in globals() if n not in %s]: del globals()[_n]" % before)
+            super().execute("for _n in [n for n in globals() if n not in %s]: del globals()[_n]"
+                            % before)
         return result
 
 
-@defect("timeouts are ok", "test_the_soft_deadline_keeps_the_state[a sleep]", "test_no_code_escapes_the_kill[an ignored signal]")
+@defect("timeouts are ok", "test_the_soft_deadline_keeps_the_state[a sleep]",
+        "test_no_code_escapes_the_kill[an ignored signal]")
 class NothingHappened(Spoilt):
     """Reports cells that ran into their deadline as ok."""
 
@@ -111,7 +120,8 @@ class Hasty(Spoilt):
         return result
 
 
-@defect("fields without names", "test_a_field_may_have_any_name[items]", "test_fields_are_attributes_items_and_output")
+@defect("fields without names", "test_a_field_may_have_any_name[items]",
+        "test_fields_are_attributes_items_and_output")
 class Nameless(Spoilt):
     """Keeps the values that were submitted, and drops their names."""
 
@@ -119,10 +129,12 @@ class Nameless(Spoilt):
         @property
         def fields(self):
             fields = Result.fields.fget(self)
-            return fields and {"output": list(fields.values())[0] if len(fields) == 1 else list(fields.values())}
+            return fields and {"output": list(fields.values())[0] if len(fields) == 1
+                               else list(fields.values())}
 
 
-@defect("answers in order of arrival", "test_answers_go_to_who_asked[threads]", "test_answers_go_to_who_asked[asyncio]", "test_answers_go_to_who_asked[a batch]")
+@defect("answers in order of arrival", "test_answers_go_to_who_asked[threads]",
+        "test_answers_go_to_who_asked[asyncio]", "test_answers_go_to_who_asked[a batch]")
 class Exchanged(Spoilt):
     """The first answer goes to whoever asked first, and so on."""
 
@@ -146,22 +158,27 @@ class Exchanged(Spoilt):
         return {**settings, "model": exchange}
 
 
-@defect("two namespaces", "test_functions_call_themselves", "test_comprehensions_and_class_bodies_see_the_namespace",
+@defect("two namespaces", "test_functions_call_themselves",
+        "test_comprehensions_and_class_bodies_see_the_namespace",
         "test_the_value_of_a_last_expression_is_returned")
 class TwoNamespaces(Spoilt):
     """Runs cells by exec with a dictionary of locals that is merged afterwards."""
 
     def execute(self, code, *more, **options):
-        return super().execute("_locals = {}\ntry: exec(%r, globals(), _locals)\nfinally: globals().update(_locals)" % code, *more, **options)
+        return super().execute(
+            "_locals = {}\ntry: exec(%r, globals(), _locals)\nfinally: globals().update(_locals)"
+            % code, *more, **options)
 
 
-@defect("no module", "test_objects_of_own_classes_can_be_pickled", "test_the_namespace_is_the_module_main")
+@defect("no module", "test_objects_of_own_classes_can_be_pickled",
+        "test_the_namespace_is_the_module_main")
 class NoModule(Spoilt):
     """The namespace is a dictionary, and no module has it."""
     first = "import sys, types\nsys.modules['__main__'] = types.ModuleType('__main__')\ndel sys, types"
 
 
-@defect("lines from elsewhere", "test_an_error_has_the_cells_own_line_numbers", "test_a_syntax_error_has_the_cells_line")
+@defect("lines from elsewhere", "test_an_error_has_the_cells_own_line_numbers",
+        "test_a_syntax_error_has_the_cells_line")
 class Shifted(Spoilt):
     """Wraps cells in code of its own, so that lines are others."""
 
@@ -169,8 +186,9 @@ class Shifted(Spoilt):
         return super().execute("pass\n" + code, *more, **options)
 
 
-@defect("rises from the dead", "test_a_cell_ends_as_the_table_says[os_exit3]", "test_a_cell_ends_as_the_table_says[it breaks the protocol]",
-        "test_a_cell_ends_as_the_table_says[somebody outside kills the sandbox]")
+@defect("rises from the dead", "test_a_cell_ends_as_the_table_says[os_exit3]",
+        "test_a_cell_ends_as_the_table_says[it violates the protocol]",
+        "test_a_cell_ends_as_the_table_says[it is killed from outside]")
 class Resurrected(Spoilt):
     """Puts another sandbox in the place of one that died, and says nothing."""
 
@@ -198,10 +216,12 @@ class Universal(Spoilt):
     """Reads what is set as a text file with universal line ends."""
 
     def set(self, name, value):
-        return super().set(name, value.replace("\r\n", "\n").replace("\r", "\n") if isinstance(value, str) else value)
+        return super().set(name, value.replace("\r\n", "\n").replace("\r", "\n")
+                           if isinstance(value, str) else value)
 
 
-@defect("shares the host's variables", "test_the_hosts_environment_variables_do_not_reach_the_guest")
+@defect("shares the host's variables",
+        "test_the_hosts_environment_variables_do_not_reach_the_guest")
 class Sharing(Spoilt):
     """The guest inherits the host's environment."""
 
@@ -217,7 +237,8 @@ class NoWall(Spoilt):
     settings = {"isolation": "process"}
 
 
-@defect("drops limits", "test_what_is_over_a_limit_is_refused_to_the_code[memory]", "test_what_is_over_a_limit_is_refused_to_the_code[processes]",
+@defect("drops limits", "test_what_is_over_a_limit_is_refused_to_the_code[memory]",
+        "test_what_is_over_a_limit_is_refused_to_the_code[processes]",
         "test_the_limits_in_force_are_in_the_result_and_no_others")
 class Boundless(Spoilt):
     """Takes limits and forgets them."""
@@ -225,7 +246,8 @@ class Boundless(Spoilt):
     @staticmethod
     def change(settings, number):
         return {name: value for name, value in settings.items()
-                if name not in ("memory", "processes", "open_files", "file_size", "tmp_size", "cpu_time")}
+                if name not in ("memory", "processes", "open_files", "file_size", "tmp_size",
+                                "cpu_time")}
 
 
 @defect("forgets volumes", "test_what_is_written_is_there_in_the_next_session")
@@ -234,7 +256,8 @@ class Washed(Spoilt):
 
     @staticmethod
     def change(settings, number):
-        return {**settings, "volume_name": "%s-%d" % (settings["volume_name"], number)} if "volume_name" in settings else settings
+        return ({**settings, "volume_name": "%s-%d" % (settings["volume_name"], number)}
+                if "volume_name" in settings else settings)
 
 
 @defect("leaks", "test_sessions_leave_nothing_behind")
@@ -246,7 +269,8 @@ class Leaking(Spoilt):
         return super().start()
 
 
-@defect("interrupts the next cell", "test_a_cell_within_its_deadline_is_not_disturbed", "test_an_interrupt_while_nothing_runs_is_nobodys")
+@defect("interrupts the next cell", "test_a_cell_within_its_deadline_is_not_disturbed",
+        "test_an_interrupt_while_nothing_runs_is_nobodys")
 class Late(Spoilt):
     """Keeps an interrupt that came too late for its cell, and gives it to the next one."""
     kept = False

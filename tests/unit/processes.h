@@ -1,4 +1,5 @@
-/* What there is on the machine while a test runs: processes, as /proc shows them, and what this one holds. */
+/* What there is on the machine while a test runs: processes, as /proc shows them, and what this one
+ * holds. */
 #ifndef DROSTE_TEST_PROCESSES_H
 #define DROSTE_TEST_PROCESSES_H
 

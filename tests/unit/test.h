@@ -32,4 +32,15 @@
             fail_msg("%s gave %d (%s), not %s", #call, rc_, err_.text, error_code_name(expected)); \
     } while (0)
 
+/* The same, and its text contains these words. */
+#define assert_fails_saying(expected, words, call)                                                 \
+    do {                                                                                           \
+        struct error err_ = { 0 };                                                                 \
+        struct error *err = &err_;                                                                 \
+        int rc_ = (call);                                                                          \
+        if (rc_ != -(int)(expected) || err_.code != (expected) || !strstr(err_.text, (words)))     \
+            fail_msg("%s gave %d (%s), not %s: %s", #call, rc_, err_.text,                         \
+                error_code_name(expected), (words));                                               \
+    } while (0)
+
 #endif

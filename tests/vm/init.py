@@ -78,7 +78,8 @@ def run(title, command, user, cgroup, **more):
 
 
 def run_all(who, user, cgroup):
-    run("limits, " + who, ["/usr/bin/python3", "-B", "-m", "pytest", "-q", "-rs", "--color=no", "-p",
+    run("limits, " + who, ["/usr/bin/python3", "-B", "-m", "pytest", "-q", "-rs", "--color=no",
+                           "-p",
                            "no:cacheprovider", "/droste/tests/vm"], user, cgroup)
     for name in sorted(os.listdir("/droste/build/tests")):
         if user and name == ONCE:

@@ -147,7 +147,8 @@ for i in range(500):
 @both
 def test_threads_are_counted_and_refused(level):
     r = run(THREADS, level, "--processes", "20")
-    assert r["error"]["type"] == "RuntimeError" and "can't start new thread" in r["error"]["message"]
+    assert r["error"]["type"] == "RuntimeError" and "can't start new thread" in r["error"][
+        "message"]
     assert r["alive"] is True
 
 
@@ -173,7 +174,8 @@ def test_keeper_and_worker_are_in_it_and_the_zygote_is_beside_it(level, sleeping
     _, sandbox = sleeping(level)
     inside = read(sandbox, "cgroup.procs").split()
     beside = read(os.path.dirname(sandbox), "zygotes/cgroup.procs").split()
-    assert len(inside) == 2 and 1 <= len(beside) <= 2 and not set(beside) & set(inside)      # the zygote, and its standby
+    # the zygote, and its standby
+    assert len(inside) == 2 and 1 <= len(beside) <= 2 and not set(beside) & set(inside)
     parents = {read("/proc/%s/stat" % pid).rsplit(")", 1)[1].split()[1] for pid in inside}
     assert set(beside) & parents
 
@@ -284,8 +286,9 @@ LOWER = "import resource\n    try: resource.setrlimit(resource.RLIMIT_CORE, (0, 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root says what is done with crashes")
 @pytest.mark.parametrize("first", ["pass", LOWER], ids=["plain", "with the limit lowered"])
 def test_a_crash_in_a_sandbox_starts_no_program_on_the_host(tmp_path, first):
-    """core_pattern may be a program, which the kernel runs as root for each crash, limit of 0 or not. Crashes outside
-    of a sandbox, before and after, are its twins: they are handled, and nothing between them."""
+    """core_pattern may be a program, which the kernel runs as root for each crash, limit of 0 or
+    not. Crashes outside of a sandbox, before and after, are its twins: they are handled, and
+    nothing between them."""
     handler, handled = tmp_path / "handler", tmp_path / "handled"
     handler.write_text("#!/bin/sh\necho $1 >> %s\nexec cat > /dev/null\n" % handled)
     handler.chmod(0o755)

@@ -76,7 +76,8 @@ def pools():
     """Programs of the kernel's own machine (a page each), keys, and requests of asynchronous
     I/O."""
     return {"programs": lines_of("/proc/vmallocinfo", "bpf_prog_alloc"),
-            "keys": sum(int(re.split(r"[ /:]+", line.strip())[2]) for line in open("/proc/key-users")),
+            "keys": sum(int(re.split(r"[ /:]+", line.strip())[2])
+                        for line in open("/proc/key-users")),
             "aio": int(read("/proc/sys/fs/aio-nr")), "queues": lines_of("/proc/sysvipc/msg", " "),
             "segments": lines_of("/proc/sysvipc/shm", " ")}
 
@@ -89,7 +90,8 @@ def attack():
 
     def begin(*words):
         code = TAKE.replace("CHILDREN", str(FILTERS // 400))
-        host = subprocess.Popen([DROSTE, "exec", "--isolation", "full", "-c", code, *words], stdout=subprocess.PIPE, text=True)
+        host = subprocess.Popen([DROSTE, "exec", "--isolation", "full", "-c", code, *words],
+                                stdout=subprocess.PIPE, text=True)
         hosts.append(host)
         return json.loads(host.stdout.readline())
 
@@ -131,7 +133,8 @@ def test_the_kernels_pools_are_as_before(attack):
     before = pools()
     attack()
     during = pools()
-    assert during["programs"] < before["programs"] + 20     # the filters of its own and its zygote's processes
+    # the filters of its own and its zygote's processes
+    assert during["programs"] < before["programs"] + 20
     assert {**during, "programs": 0, "keys": 0} == {**before, "programs": 0, "keys": 0}
     assert during["keys"] <= before["keys"] + 8
     attack.end()
@@ -139,7 +142,8 @@ def test_the_kernels_pools_are_as_before(attack):
     sockets = [socket.socketpair() for _ in range(100)]
     place = ctypes.create_string_buffer(struct.pack("HBBI", 6, 0, 0, 0x7fff0000))
     for one, _ in sockets:
-        one.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, struct.pack("HL", 1, ctypes.addressof(place)))
+        one.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER,
+                       struct.pack("HL", 1, ctypes.addressof(place)))
     assert pools()["programs"] >= before["programs"] + 100
     for pair in sockets:
         for end in pair:

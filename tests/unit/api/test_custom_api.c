@@ -176,7 +176,7 @@ static void its_failure_is_the_environments(void **state)
         droste_session_exec(f.session, "end", 3, 0, &r, &f.err), -DROSTE_ERROR_ENVIRONMENT);
     assert_string_equal(f.err.text, "environment 'mine': the machine is gone");
     assert_false(droste_session_is_alive(f.session));
-    /* What is told after the end counts for nothing. */
+    /* Output after the end is ignored. */
     droste_custom_output(f.sandbox, 1, "late", 4);
     assert_fine(droste_custom_result(f.sandbox, 99, "{}", 2, NULL, 0, &f.err));
 }

@@ -1,5 +1,4 @@
-/* What the public interface says of environments and of this machine, and workspaces that are
- * staged first. */
+/* The public interface: descriptions of environments and of this machine, and staged workspaces. */
 #include "../test.h"
 
 #include <stdlib.h>

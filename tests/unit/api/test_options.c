@@ -1,9 +1,10 @@
-/* What the settings come to for a session: limits that rules bring, imports, the setup code. */
+/* From settings to options of a session: limits of rules, imports, the setup code. */
 #include "../test.h"
 
 #include <unistd.h>
 
 #include "api/api.h"
+#include "api/options.h"
 #include "base/cleanup.h"
 #include "base/os/file.h"
 
@@ -67,7 +68,7 @@ static void rules_bring_limits_of_their_own(void **state)
     assert_true(api_broker_timeout(&d->settings) == 30);
 }
 
-static void what_somebody_has_set_wins_over_the_rules(void **state)
+static void explicit_settings_win_over_the_rules(void **state)
 {
     set("rules", "yes");
     set("execute-timeout", "7");
@@ -96,7 +97,7 @@ static void more_than_the_cap_is_refused_with_both_names(void **state)
 {
     set("execute-timeout-cap", "20");
     set("execute-timeout", "21");
-    assert_refused("execute-timeout is 21 s, but execute-timeout-cap allows no more than 20 s");
+    assert_refused("execute-timeout is 21 s, but execute-timeout-cap allows at most 20 s");
     set("execute-timeout", "0");
     assert_refused("execute-timeout-cap");
     set("execute-timeout", "20");
@@ -136,7 +137,7 @@ static void what_was_made_of_settings_does_not_change_with_them(void **state)
     assert_int_equal(o.allow_import_count, 1);
     assert_string_equal(o.allow_imports[0], "/m");
     assert_string_equal(o.spec.python, "/p");
-    assert_true(settings_given(&copy, "python"));
+    assert_true(settings_is_set(&copy, "python"));
     session_parts_free(&parts);
     settings_free(&copy);
 }
@@ -151,7 +152,7 @@ static void a_relative_directory_is_refused(void **state)
     assert_int_equal(options().allow_import_count, 1);
 }
 
-static void setup_code_is_given_or_read_from_a_file(void **state)
+static void setup_code_is_a_text_or_a_file(void **state)
 {
     char path[] = "/tmp/droste-setup-XXXXXX", at[64];
     int fd = mkstemp(path);
@@ -175,18 +176,32 @@ static void setup_code_is_given_or_read_from_a_file(void **state)
 
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
+/* A label is NAME=VALUE in UTF-8, because daemons and providers receive it as JSON. */
+static void a_label_is_a_pair_in_utf8(void **state)
+{
+    set("env", "docker");
+    set("label", "team=\xC3\xA9");
+    (void)options();
+    set("label", "x=\xC3");
+    assert_refused("label 2 is not UTF-8");
+    set("label", "");
+    set("label", "team");
+    assert_refused("label 'team': expected NAME=VALUE");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         T(without_rules_nothing_is_limited),
+        T(a_label_is_a_pair_in_utf8),
         T(rules_bring_limits_of_their_own),
-        T(what_somebody_has_set_wins_over_the_rules),
+        T(explicit_settings_win_over_the_rules),
         T(a_default_bows_to_the_cap),
         T(more_than_the_cap_is_refused_with_both_names),
         T(allowed_directories_are_shown_and_what_is_preloaded_may_be_imported),
         T(what_was_made_of_settings_does_not_change_with_them),
         T(a_relative_directory_is_refused),
-        T(setup_code_is_given_or_read_from_a_file),
+        T(setup_code_is_a_text_or_a_file),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* The record through the public interface: what a run left there, and removing it. */
+/* The record through the public interface: reading and removing runs. */
 #include "../test.h"
 
 #include <stdlib.h>

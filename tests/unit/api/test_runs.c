@@ -1,4 +1,4 @@
-/* Runs that are started and not waited for. */
+/* Runs that are started without waiting for their end. */
 #include "../test.h"
 
 #include <stdbool.h>
@@ -114,7 +114,8 @@ static void turn_until(unsigned told)
     }
 }
 
-/* Whatever it is told of: the run ends when the receiver has come back, and its neighbour goes on. */
+/* Whatever it is told of: the run ends when the receiver has come back, and its neighbour goes
+ * on. */
 static void a_run_can_be_ended_from_within_its_events(void **state)
 {
     static const char *const kinds[] = { "turn", "reply", "cell" };
@@ -134,8 +135,8 @@ static void a_run_can_be_ended_from_within_its_events(void **state)
     }
 }
 
-/* All are under way at the same time: the model answers none before it has heard of all. Each has its
- * own answer, and is told of once. */
+/* All are under way at the same time: the model answers none before it has heard of all. Each has
+ * its own answer, and is told of once. */
 static void many_runs_are_under_way_at_once(void **state)
 {
     f.keep = RUNS;
@@ -228,7 +229,7 @@ static void each_run_has_its_settings(void **state)
     assert_string_equal(f.status[0], "exhausted");
 }
 
-static void what_cannot_begin_is_not_told(void **state)
+static void a_run_that_cannot_begin_has_no_events(void **state)
 {
     droste_request q = { .question = "?", .context = "/nowhere", .done = done, .arg = &ones[0] };
     assert_int_equal(droste_start(f.d, &q, NULL, &f.err), -DROSTE_ERROR_NOT_FOUND);
@@ -269,7 +270,8 @@ static void ask_next(droste_chat *chat, unsigned n, const char *context, int exp
     assert_int_equal(droste_start(f.d, &q, &f.running[n], &f.err), expected);
 }
 
-/* In one session, whose `context` stays the first one; one at a time, and one that cannot begin is none. */
+/* In one session, whose `context` stays the first one; one at a time, and one that cannot begin is
+ * none. */
 static void questions_of_a_conversation_follow_one_another(void **state)
 {
     droste_chat *chat = NULL;
@@ -280,7 +282,7 @@ static void questions_of_a_conversation_follow_one_another(void **state)
     assert_int_equal(droste_start(f.d, &without, NULL, &f.err), -DROSTE_ERROR_ARGUMENT);
     ask_next(chat, 0, "xxx", 0);
     ask_next(chat, 1, "y", -DROSTE_ERROR_ARGUMENT);
-    assert_non_null(strstr(f.err.text, "under way"));
+    assert_non_null(strstr(f.err.text, "is active"));
     while (f.kept_count < 1)
         assert_fine(droste_turn(f.d, -1, &f.err));
     droste_answer(f.kept[0], code, sizeof code - 1);
@@ -309,8 +311,9 @@ static void asking_model(void *arg, const droste_message *m, size_t count, drost
     droste_answer(call, count == 1 ? "that" : asks, count == 1 ? 4 : sizeof asks - 1);
 }
 
-/* Each call of the code, and what a model is told, are events where they are asked for, and only there. */
-static void all_events_are_told_where_they_are_wanted(void **state)
+/* Each call of the code, and what a model is told, are events where they are asked for, and only
+ * there. */
+static void all_events_are_delivered_on_request(void **state)
 {
     droste_set_model(f.d, asking_model, NULL);
     for (int all = 0; all < 2; all++) {
@@ -354,8 +357,8 @@ static const char *print_much(const char *database, const char *size)
     return f.status[0];
 }
 
-/* What came of the cell has no room: the run ends, and its model is not asked again. With more room,
- * without a limit or without a record it answers. */
+/* What came of the cell has no room: the run ends, and its model is not asked again. With more
+ * room, without a limit or without a record it answers. */
 static void what_cannot_be_recorded_ends_a_run(void **state)
 {
     char place[] = "/tmp/droste-record-XXXXXX", path[64];
@@ -377,7 +380,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(
             questions_of_a_conversation_follow_one_another, setup, teardown),
-        cmocka_unit_test_setup_teardown(all_events_are_told_where_they_are_wanted, setup, teardown),
+        cmocka_unit_test_setup_teardown(all_events_are_delivered_on_request, setup, teardown),
         cmocka_unit_test_setup_teardown(many_runs_are_under_way_at_once, setup, teardown),
         cmocka_unit_test_setup_teardown(a_run_can_be_ended_from_within_its_events, setup, teardown),
         cmocka_unit_test_setup_teardown(one_is_cancelled_and_the_other_goes_on, setup, teardown),
@@ -385,7 +388,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_callback_may_not_wait, setup, teardown),
         cmocka_unit_test_setup_teardown(without_runs_a_turn_ends, setup, teardown),
         cmocka_unit_test_setup_teardown(each_run_has_its_settings, setup, teardown),
-        cmocka_unit_test_setup_teardown(what_cannot_begin_is_not_told, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_run_that_cannot_begin_has_no_events, setup, teardown),
         cmocka_unit_test_setup_teardown(a_context_ends_with_runs_under_way, setup, teardown),
         cmocka_unit_test_setup_teardown(what_cannot_be_recorded_ends_a_run, setup, teardown),
     };

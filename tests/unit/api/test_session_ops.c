@@ -1,5 +1,5 @@
-/* Sessions without waiting: operations that are started, whose ends are told or waited for; tools and
- * types of a session that is open; a droste within another loop. */
+/* Asynchronous operations of sessions, whose ends are reported or awaited; tools and types of an
+ * open session; a droste within another event loop. */
 #include "../test.h"
 
 #include <fcntl.h>
@@ -82,7 +82,8 @@ static void the_daemon_is_where_it_is_said_now(void **state)
     unsetenv("DOCKER_HOST");
 }
 
-/* A wait of some time ends before the cell does, which goes on; its end is there for the next wait. */
+/* A wait of some time ends before the cell does, which goes on; its end is there for the next
+ * wait. */
 static void a_wait_may_end_before_the_cell(void **state)
 {
     droste_result *r = NULL;
@@ -127,7 +128,8 @@ static void a_value_may_fail(void **state)
     expect_echo(session, "2", "2");
 }
 
-/* What could not be started is not under way; nor is anything in a session whose sandbox is gone. */
+/* What could not be started is not under way; nor is anything in a session whose sandbox is
+ * gone. */
 static void what_did_not_start_is_not_waited_for(void **state)
 {
     open_session();
@@ -144,8 +146,8 @@ static void what_did_not_start_is_not_waited_for(void **state)
             droste_session_exec_start(session, "1", 1, 0, -1, &err), -DROSTE_ERROR_LOST);
 }
 
-/* Settings of one session are those of no other. What they have it begin with may fail, which its first wait
- * says. */
+/* Settings of one session are those of no other. What they have it begin with may fail, which its
+ * first wait says. */
 static void a_session_has_settings_of_its_own(void **state)
 {
     const char *const settings[] = { "setup-code", "here = 1", NULL };
@@ -182,7 +184,7 @@ static void is_told(void *arg, droste_session *s, droste_result *r, const droste
     }
 }
 
-/* Who waits has the end, and nobody else is told. */
+/* A waiting caller gets the end of a cell; no callback reports it a second time. */
 static void an_end_is_taken_once(void **state)
 {
     open_session();
@@ -235,9 +237,9 @@ static void run_two(droste_session_done_fn *fn)
     assert_int_equal(told, 1);
 }
 
-/* Whoever is told of one end may close a session that has ended too, or have nobody told of it: its end is
- * there for who waits. */
-static void an_end_that_was_to_be_told_may_be_given_up(void **state)
+/* The callback of one end may close another session that has ended too, or remove its callback: a
+ * caller that waits still gets that session's end. */
+static void a_callback_may_close_another_session_that_ended(void **state)
 {
     run_two(closes_the_other);
     run_two(silences_the_other);
@@ -245,8 +247,8 @@ static void an_end_that_was_to_be_told_may_be_given_up(void **state)
     expect_echo(pair[0], "3", "3");
 }
 
-/* Many sessions run at once, driven by poll on one descriptor; each end is told once, and whoever is told
- * may close the session. */
+/* Many sessions run at once, driven by poll on one descriptor; each end is told once, and whoever
+ * is told may close the session. */
 static void many_sessions_within_another_loop(void **state)
 {
     enum { SESSIONS = 20 };
@@ -322,7 +324,8 @@ static void answer_seven(void *arg, droste_tool_call *call, const char *json, si
     droste_tool_answer(call, "7", 1);
 }
 
-/* A tool that comes while the session is open is there for the next cell, and gone once it was removed. */
+/* A tool that comes while the session is open is there for the next cell, and gone once it was
+ * removed. */
 static void tools_come_and_go(void **state)
 {
     open_session();
@@ -337,8 +340,8 @@ static void tools_come_and_go(void **state)
     assert_int_equal(droste_session_tool_remove(session, "seven", &err), -DROSTE_ERROR_NOT_FOUND);
 }
 
-/* A tool may take the place of one of the guest's own functions, which is back once it is gone; names of
- * Python's may not be taken. */
+/* A tool may take the place of one of the guest's own functions, which is back once it is gone;
+ * names of Python's may not be taken. */
 static void a_tool_may_replace_the_guests_own(void **state)
 {
     open_session();
@@ -388,7 +391,8 @@ static void the_type_of_the_answer_may_change(void **state)
     droste_result_free(r);
 }
 
-/* Long texts come in pieces, or together, in either order, and are the same; also where a type is asked for. */
+/* Long texts come in pieces, or together, in either order, and are the same; also where a type is
+ * asked for. */
 static void long_texts_come_in_pieces_or_together(void **state)
 {
     static const char type[] =
@@ -436,8 +440,8 @@ static size_t sockets(void)
     return count;
 }
 
-/* A child that forgets the droste leaves the parent's sandbox as it is, and keeps nothing by which that or
- * its zygote would take the child for their host. */
+/* A child that forgets the droste leaves the parent's sandbox as it is, and keeps nothing by which
+ * that or its zygote would take the child for their host. */
 static void a_forked_child_harms_nothing(void **state)
 {
     open_session();
@@ -472,7 +476,7 @@ static droste_session *open_with_volume(void)
     return s;
 }
 
-static void make_place(void)
+static void make_directory(void)
 {
     snprintf(place, sizeof place, "/tmp/droste-session-XXXXXX");
     assert_non_null(mkdtemp(place));
@@ -482,7 +486,7 @@ static void make_place(void)
 /* Every session of a volume that is full is ended, not only the one that has filled it. */
 static void a_full_volume_ends_all_its_sessions(void **state)
 {
-    make_place();
+    make_directory();
     droste_session *idle = open_with_volume(), *busy = open_with_volume();
     start(idle, "import time; time.sleep(30)");
     start(busy, "import os\nf = open(os.environ['DROSTE_VOLUME'] + '/f', 'wb')\n"
@@ -499,12 +503,12 @@ static void a_full_volume_ends_all_its_sessions(void **state)
     assert_true(tree_remove(AT_FDCWD, place));
 }
 
-/* Once a session is closed nothing of it is left that would use its volume. What it holds in memory takes a
- * moment to go. */
+/* Once a session is closed nothing of it is left that would use its volume. What it holds in memory
+ * takes a moment to go. */
 static void a_closed_session_has_let_go_of_its_volume(void **state)
 {
     char path[100];
-    make_place();
+    make_directory();
     droste_session *s = open_with_volume();
     expect_echo(s,
         "import os, fcntl; f = open(os.environ['DROSTE_VOLUME'] + '/held', 'w'); "
@@ -563,7 +567,7 @@ int main(void)
         T(a_session_has_settings_of_its_own),
         T(a_setting_without_a_value_is_refused),
         T(an_end_is_taken_once),
-        T(an_end_that_was_to_be_told_may_be_given_up),
+        T(a_callback_may_close_another_session_that_ended),
         T(many_sessions_within_another_loop),
         T(a_deadline_wakes_another_loop),
         T(another_thread_wakes_the_wait),

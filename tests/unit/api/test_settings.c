@@ -1,4 +1,4 @@
-/* Settings: defaults, the order of the sources, units, and what is said of a bad value. */
+/* Settings: defaults, precedence of the sources, units, and errors for invalid values. */
 #include "../test.h"
 
 #include <unistd.h>
@@ -93,15 +93,15 @@ static void takes_sources_in_rising_order(void **state)
 }
 
 /* A default is not something that somebody has set; the same value by any other way is. */
-static void knows_what_was_given(void **state)
+static void explicit_settings_are_distinguished_from_defaults(void **state)
 {
     struct settings *s = fresh();
-    assert_false(settings_given(s, "execute-timeout"));
+    assert_false(settings_is_set(s, "execute-timeout"));
     assert_ok(settings_set(s, "execute-timeout", "0", "--execute-timeout", err));
-    assert_true(settings_given(s, "execute-timeout"));
-    assert_false(settings_given(s, "grace"));
+    assert_true(settings_is_set(s, "execute-timeout"));
+    assert_false(settings_is_set(s, "grace"));
     assert_ok(read_text(s, "grace = 2\n", err));
-    assert_true(settings_given(s, "grace"));
+    assert_true(settings_is_set(s, "grace"));
     settings_free(s);
 }
 
@@ -213,10 +213,10 @@ static void explains_bad_values(void **state)
         { "retries", "-1", "(N)" },
         { "retries", "1.5", "(N)" },
         { "retries", "5K", "(N)" },
-        { "retries", "101", "101 is too large; the maximum is 100" },
+        { "retries", "101", "101 is too large; use 0 to 100" },
         { "memory", "4X", "(SIZE)" },
         { "memory", "4 G", "(SIZE)" },
-        { "memory", "1M", "1M is too small; the minimum is 32M" },
+        { "memory", "1M", "1M is too small; use 32 MiB to 1 PiB" },
         { "memory", "nan", "(SIZE)" },
         { "timeout", "1w", "(SECONDS)" },
         { "timeout", "inf", "(SECONDS)" },
@@ -247,7 +247,10 @@ static void refuses_unknown_names(void **state)
     struct settings *s = fresh();
     struct error err = { 0 };
     assert_int_equal(settings_set(s, "modle", "m", "--modle", &err), -(int)ERROR_ARGUMENT);
-    assert_says(&err, "there is no setting 'modle'");
+    assert_says(&err, "there is no setting 'modle'; did you mean model?");
+    assert_int_equal(settings_set(s, "frobnicate", "m", "test", &err), -(int)ERROR_ARGUMENT);
+    assert_says(&err, "there is no setting 'frobnicate'");
+    assert_null(strstr(err.text, "did you mean"));
     settings_free(s);
 }
 
@@ -257,9 +260,9 @@ static void prints_bounds_as_people_write_them(void **state)
     static const struct {
         const char *name, *value, *words;
     } bad[] = {
-        { "memory", "10M", "10M is too small; the minimum is 32M" },
-        { "memory", "2000T", "2000T is too large; the maximum is 1024T" },
-        { "output-limit", "1", "1 is too small; the minimum is 1K" },
+        { "memory", "10M", "10M is too small; use 32 MiB to 1 PiB" },
+        { "memory", "2000T", "2000T is too large; use 32 MiB to 1 PiB" },
+        { "output-limit", "1", "1 is too small; use 1 KiB to 1 GiB" },
     };
     struct settings *s = fresh();
     for (size_t i = 0; i < array_length(bad); i++) {
@@ -418,8 +421,8 @@ static void documents_every_setting(void **state)
         fail_msg("configuration.md lacks '%s'", droste_option_at(at)->name);
 }
 
-/* docs/batch.md names the settings that a task may have, all of them and no others; among them is nothing
- * that says where keys go, what is shown or what is run. */
+/* docs/batch.md names the settings that a task may have, all of them and no others; among them is
+ * nothing that says where keys go, what is shown or what is run. */
 static void documents_what_tasks_may_set(void **state)
 {
     static const char *const never[] = { "base-url", "api-key", "isolation", "read", "setup-code",
@@ -445,7 +448,8 @@ static void documents_what_tasks_may_set(void **state)
     assert_null(settings_option("nothing"));
 }
 
-/* A schema that is made of fields is saved as the fields, also where another schema was taken back. */
+/* A schema that is made of fields is saved as the fields, also where another schema was taken
+ * back. */
 static void saves_fields_as_fields(void **state)
 {
     struct settings *s = fresh(), then;
@@ -463,8 +467,8 @@ static void saves_fields_as_fields(void **state)
     settings_free(s);
 }
 
-/* What was set comes back, and is set; what was not keeps its default. Keys and the place of the record
- * stay behind, and come from where they are known. */
+/* What was set comes back, and is set; what was not keeps its default. Keys and the place of the
+ * record stay behind, and come from where they are known. */
 static void saves_and_restores(void **state)
 {
     struct settings *s = fresh(), then;
@@ -487,8 +491,8 @@ static void saves_and_restores(void **state)
     assert_false(then.stream);
     assert_int_equal(then.include.count, 2);
     assert_string_equal(then.setup_code, "\n@decorator\ndef f(): pass");
-    assert_true(settings_given(&then, "retries"));
-    assert_false(settings_given(&then, "grace"));
+    assert_true(settings_is_set(&then, "retries"));
+    assert_false(settings_is_set(&then, "grace"));
     assert_null(then.api_key);
     assert_null(then.database);
     assert_ok(settings_take_secrets(&then, s, err));
@@ -558,7 +562,8 @@ int main(void)
         cmocka_unit_test_setup(texts_can_be_asked_for, clear_environment),
         cmocka_unit_test_setup(has_its_defaults, clear_environment),
         cmocka_unit_test_setup(takes_sources_in_rising_order, clear_environment),
-        cmocka_unit_test_setup(knows_what_was_given, clear_environment),
+        cmocka_unit_test_setup(
+            explicit_settings_are_distinguished_from_defaults, clear_environment),
         cmocka_unit_test_setup(knows_the_weaker_of_two_variables, clear_environment),
         cmocka_unit_test_setup(passes_over_empty_variables, clear_environment),
         cmocka_unit_test_setup(knows_units, clear_environment),

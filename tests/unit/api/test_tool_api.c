@@ -206,7 +206,7 @@ static void errors_are_the_exceptions_that_the_tool_named(void **state)
         "{\"found\": [\"ValueError\", \"KeyError\", \"TypeError\", \"RuntimeError\", \"OSError\", "
         "\"ToolError\", \"ToolError\", \"ToolError\", \"ToolError\"], \"odd\": [\"ToolError\", "
         "\"Strange: it is so\", true], \"key\": \"'it is so'\", \"own\": \"it is so\"}");
-    submits("try: lie()\nexcept RuntimeError as e: SUBMIT(said='no JSON' in str(e))",
+    submits("try: lie()\nexcept RuntimeError as e: SUBMIT(said='not JSON' in str(e))",
         "{\"said\": true}");
 }
 
@@ -321,7 +321,8 @@ static void a_call_of_a_session_that_closes_is_cancelled(void **state)
     "    error = reply.get('error') or reply.get('errors', {}).get('0')\n"                         \
     "    return (error['message'] if error else 'answered')[:60]\n"
 
-/* Whatever the guest sends, the tool is called with an object that fits its schema, or not at all. */
+/* Whatever the guest sends, the tool is called with an object that fits its schema, or not at
+ * all. */
 static void forged_calls_are_refused_by_the_host(void **state)
 {
     static const struct {
@@ -330,17 +331,17 @@ static void forged_calls_are_refused_by_the_host(void **state)
         { "forge('nothing', b'{}')", "no tool 'nothing'" },
         { "forge('', b'{}')", "no tool ''" },
         { "forge(['search'], b'{}')", "no tool ''" },
-        { "forge('search')", "a call without a prompt" },
-        { "forge('search', b'{}', b'{}')", "its arguments and no more" },
-        { "forge('search', b'')", "search(): JSON is wrong" },
-        { "forge('search', b'[]')", "search(): the arguments are no JSON object" },
-        { "forge('search', b'null')", "search(): the arguments are no JSON object" },
-        { "forge('search', b'{\"query\": \"x\"} ;')", "search(): JSON is wrong" },
-        { "forge('search', b'{\"query\": NaN}')", "search(): JSON is wrong" },
+        { "forge('search')", "the call has no prompt" },
+        { "forge('search', b'{}', b'{}')", "must consist of its arguments" },
+        { "forge('search', b'')", "search(): JSON is invalid" },
+        { "forge('search', b'[]')", "search(): the arguments are not a JSON object" },
+        { "forge('search', b'null')", "search(): the arguments are not a JSON object" },
+        { "forge('search', b'{\"query\": \"x\"} ;')", "search(): JSON is invalid" },
+        { "forge('search', b'{\"query\": NaN}')", "search(): JSON is invalid" },
         { "forge('search', b'{\"query\": \"\\xff\"}')", "search(): JSON is" },
         { "forge('anything', b'{\"a\": 1, \"a\": 1}')", "an argument is given twice" },
         { "forge('search', b'{\"query\": \"/etc\", \"qu\\\\u0065ry\": \"x\"}')", "given twice" },
-        { "forge('search', b'{\"query\\\\u0000\": \"x\"}')", "has a zero in it" },
+        { "forge('search', b'{\"query\\\\u0000\": \"x\"}')", "contains a zero byte" },
         { "forge('search', b'{}')", "'query' is missing" },
         { "forge('search', b'{\"query\": 1}')", "'query' must be of type string" },
         { "forge('search', b'{\"query\": \"\", \"path\": \"/etc/passwd\"}')",
@@ -348,7 +349,7 @@ static void forged_calls_are_refused_by_the_host(void **state)
         { "forge('anything', b'{\"a\":' + b'[' * 10**6)", "anything(): JSON" },
         { "forge('anything', b'{\"a\":[' + b'1,' * 300000 + b'1]}')", "anything(): JSON" },
         { "forge('anything', b'{\"a\":\"' + b'x' * (20 << 20) + b'\"}')", "anything(): JSON" },
-        { "forge('anything', b'{}', kinds=['text'])", "a call without a prompt" },
+        { "forge('anything', b'{}', kinds=['text'])", "the call has no prompt" },
     };
     open_session();
     droste_result_free(run(FORGE, "ok"));
@@ -479,7 +480,7 @@ static void suspend_one(void)
     f.wait_for = 1;
 }
 
-static void remove_place(void)
+static void remove_directory(void)
 {
     static const char *const ends[] = { "", "-wal", "-shm" };
     char path[64];
@@ -500,8 +501,9 @@ static void refuses_to_resume(const char *says)
         fail_msg("'%s' does not say '%s'", f.err.text, says);
 }
 
-/* Another program than the one that began a run must have the same values and source, and functions of the
- * same names; what lacks or differs is named, and the run can be gone on with by one that has all. */
+/* Another program than the one that began a run must have the same values and source, and functions
+ * of the same names; what lacks or differs is named, and the run can be gone on with by one that
+ * has all. */
 static void a_run_is_resumed_with_its_tools_only(void **state)
 {
     static const char twice[] = "def double(n):\n    'Twice.'\n    return 2 * n\n";
@@ -511,24 +513,25 @@ static void a_run_is_resumed_with_its_tools_only(void **state)
     begin_life("40", twice, true);
     suspend_one();
     begin_life("41", twice, true);
-    refuses_to_resume("tool-data 'base' is not what it was when run '");
+    refuses_to_resume("tool-data 'base' has changed since run '");
     begin_life(NULL, twice, true);
-    refuses_to_resume("tool-data 'base' that run '");
+    refuses_to_resume("tool-data 'base' of run '");
     begin_life("40", thrice, true);
-    refuses_to_resume("the source of tools 's.py' is not what it was");
+    refuses_to_resume("the source of tools 's.py' has changed");
     begin_life("40", twice, false);
-    refuses_to_resume("the tool 'hold' that run '");
+    refuses_to_resume("the tool 'hold' of run '");
     begin_life("40", twice, true);
     assert_fine(droste_tool_data(f.d, "one_more", "1", 1, &f.err));
     assert_fine(droste_resume(f.d, f.last, NULL, NULL, &r, &f.err));
     assert_string_equal(droste_result_answer(r, NULL), "[40,2,1]");
     droste_result_free(r);
-    remove_place();
+    remove_directory();
 }
 
 /* ---- contexts beside them ---- */
 
-/* A name of both is refused, in sessions and in runs, whichever was there first; another one is fine. */
+/* A name of both is refused, in sessions and in runs, whichever was there first; another one is
+ * fine. */
 static void no_context_hides_a_tool(void **state)
 {
     static const char code[] = "def double(n):\n    'Twice.'\n    return 2 * n\n";
@@ -544,14 +547,14 @@ static void no_context_hides_a_tool(void **state)
         snprintf(context, sizeof context, "%s=/etc/passwd", names[i]);
         assert_fine(droste_context_add(f.d, context, &f.err));
         assert_int_equal(droste_session_load_contexts(f.session, &f.err), -DROSTE_ERROR_ARGUMENT);
-        assert_non_null(strstr(f.err.text, "would hide the tool"));
+        assert_non_null(strstr(f.err.text, "has the same name as a tool"));
         if (i < 2) { /* what a source defines is known once it has run */
             assert_int_equal(
                 droste_run(f.d, "q", NULL, NULL, NULL, &r, &f.err), -DROSTE_ERROR_ARGUMENT);
             assert_non_null(strstr(f.err.text, names[i]));
         } else {
             assert_fine(droste_run(f.d, "q", NULL, NULL, NULL, &r, &f.err));
-            assert_non_null(strstr(droste_result_json(r, NULL), "would hide the tool"));
+            assert_non_null(strstr(droste_result_json(r, NULL), "has the same name as a tool"));
             droste_result_free(r);
         }
         droste_context_clear(f.d);
@@ -579,16 +582,17 @@ static void names_and_schemas_that_make_no_sense_are_refused(void **state)
         "rlm_query_batched", "context", "context_3", "SUBMIT", "answer", "history", "_x",
         "__import__", "ToolError", "ExceptionGroup" };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        refuses(names[i], NULL, "is no name for a tool");
+        refuses(names[i], NULL, "is not a valid name for a tool");
     for (size_t i = 0; i < sizeof reserved / sizeof *reserved; i++)
         refuses(reserved[i], NULL, "is reserved");
-    refuses("x", "[]", "no JSON schema of an object");
-    refuses("x", "{\"type\": \"array\"}", "no JSON schema of an object");
-    refuses("x", "{\"properties\": []}", "properties are no object");
-    refuses("x", "{\"properties\": {\"a\": 1}}", "'a' is no schema");
-    refuses("x", "{\"properties\": {\"a\": {\"type\": \"str\"}}}", "'a' has a type");
-    refuses("x", "{\"properties\": {\"a\": {\"type\": [\"string\", 1]}}}", "'a' has a type");
-    refuses("x", "{\"required\": \"a\"}", "required is no array");
+    refuses("x", "[]", "must be a JSON schema of an object");
+    refuses("x", "{\"type\": \"array\"}", "must be a JSON schema of an object");
+    refuses("x", "{\"properties\": []}", "`properties` must be an object");
+    refuses("x", "{\"properties\": {\"a\": 1}}", "'a' is not a schema");
+    refuses("x", "{\"properties\": {\"a\": {\"type\": \"str\"}}}", "'a' has an unknown type");
+    refuses(
+        "x", "{\"properties\": {\"a\": {\"type\": [\"string\", 1]}}}", "'a' has an unknown type");
+    refuses("x", "{\"required\": \"a\"}", "`required` must be an array");
     refuses("x", "{oh", "JSON is");
     assert_fine(droste_tool_add(f.d, "x", NULL, "{}", echo, NULL, &f.err));
     refuses("x", NULL, "two tools with the name 'x'");

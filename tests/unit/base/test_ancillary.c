@@ -1,4 +1,4 @@
-/* Descriptors that go along with messages. */
+/* Descriptors that are sent with messages. */
 #include "../test.h"
 
 #include <fcntl.h>
@@ -27,8 +27,8 @@ static size_t pass_two(int fds[2], size_t most)
     return taken;
 }
 
-/* The room for one has place for two: what was not asked for is neither written behind the caller's array nor
- * left open; its twin asks for both and has them. */
+/* The room for one has place for two: what was not asked for is neither written behind the caller's
+ * array nor left open; its twin asks for both and has them. */
 static void what_is_too_many_is_closed(void **state)
 {
     int next = dup(0), fds[2] = { -1, -1 };

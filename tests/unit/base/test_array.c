@@ -1,4 +1,4 @@
-/* base/array.h: what is in an array stays, however often it grows. */
+/* base/array.h: an array keeps its elements, however often it grows. */
 #include "../test.h"
 
 #include "base/array.h"

@@ -1,4 +1,4 @@
-/* Opening files below a directory that strangers write to: nothing leads out of it. */
+/* Opening files below a directory that untrusted code writes to: no path leads out of it. */
 #include "../test.h"
 
 #include <errno.h>

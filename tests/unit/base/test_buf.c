@@ -1,4 +1,5 @@
-/* The growing buffer: what goes in comes out, a NUL follows it, and failure sticks. */
+/* The growing buffer: it returns what was appended, followed by a NUL, and a failure is
+ * permanent. */
 #include "../test.h"
 
 #include "base/buf.h"

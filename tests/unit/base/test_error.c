@@ -40,7 +40,7 @@ static void wrapping_adds_in_front(void **state)
     assert_string_equal(err.text, "opening volume 'x': writing: Permission denied");
 }
 
-/* Who does not care why passes NULL, and still gets a failure. */
+/* A caller that needs no reason passes NULL and still gets a failure. */
 static void no_error_is_wanted(void **state)
 {
     assert_int_equal(error_set(NULL, ERROR_LOST, "x"), -ERROR_LOST);

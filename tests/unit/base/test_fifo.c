@@ -44,7 +44,7 @@ static void an_empty_one_can_be_used_again(void **state)
 }
 
 /* What a large value took is not kept. */
-static void memory_is_given_back(void **state)
+static void memory_is_released(void **state)
 {
     enum { LARGE = 8 << 20 };
     struct fifo f = { 0 };
@@ -63,7 +63,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bytes_come_out_in_their_order),
         cmocka_unit_test(an_empty_one_can_be_used_again),
-        cmocka_unit_test(memory_is_given_back),
+        cmocka_unit_test(memory_is_released),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

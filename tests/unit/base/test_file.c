@@ -1,4 +1,4 @@
-/* Files: whole reads under a limit, directories, the places for data, and memory that is sealed. */
+/* Files: bounded reads, directories, data directories, and sealed memory files. */
 #include "../test.h"
 
 #include <errno.h>
@@ -18,7 +18,7 @@
 
 static char place[64];
 
-static int make_place(void **state)
+static int make_directory(void **state)
 {
     snprintf(place, sizeof place, "/tmp/droste-file-XXXXXX");
     return mkdtemp(place) ? 0 : -1;
@@ -29,12 +29,12 @@ static int remove_entry(const char *path, const struct stat *st, int type, struc
     return remove(path);
 }
 
-static int remove_place(void **state)
+static int remove_directory(void **state)
 {
     return nftw(place, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
 }
 
-#define file_test(f) cmocka_unit_test_setup_teardown(f, make_place, remove_place)
+#define file_test(f) cmocka_unit_test_setup_teardown(f, make_directory, remove_directory)
 
 /* The path of a name in it, valid until the next but three. */
 static const char *at(const char *name)

@@ -1,4 +1,4 @@
-/* SHA-256: the standard's own answers (FIPS 180-4, appendix B of 180-2), and bytes of any kind. */
+/* SHA-256: the standard's examples (FIPS 180-4, appendix B of 180-2), and arbitrary bytes. */
 #include "../test.h"
 
 #include <unistd.h>

@@ -1,4 +1,5 @@
-/* The JSON scanner: what RFC 8259 allows passes, everything else is refused with its place. */
+/* The JSON scanner: it accepts what RFC 8259 allows, and refuses everything else with its
+ * position. */
 #include "../test.h"
 
 #include <locale.h>
@@ -31,7 +32,8 @@ static void refuses_what_it_does_not(void **state)
     }
 }
 
-/* Whatever stands wherever in a string: what is not itself there is found at each place, beside each neighbour. */
+/* Whatever stands wherever in a string: what is not itself there is found at each place, beside
+ * each neighbour. */
 static void each_byte_of_a_string_is_looked_at(void **state)
 {
     static const char neighbours[] = { ' ', '!', '#', '[', ']', 'a', 0x7f };
@@ -131,8 +133,9 @@ static void strings_are_written_so_that_they_read_back(void **state)
 }
 
 /* The vectors of RFC 4648, section 10, and a byte of each kind of bits. */
-/* Strings are written and counted in blocks: each character at each place of one, and after the last. */
-static void the_length_of_a_string_is_known_before(void **state)
+/* Strings are written and counted in blocks: each character at each place of one, and after the
+ * last. */
+static void the_predicted_length_of_a_string_is_right(void **state)
 {
     char text[300];
     for (unsigned c = 0; c < 0x80; c++)
@@ -151,8 +154,8 @@ static void the_length_of_a_string_is_known_before(void **state)
     assert_int_equal(json_string_length(text, sizeof text), 2 + 6 * sizeof text);
 }
 
-/* A hole stands for a value: where one may not be, it is as wrong as elsewhere. Those that nobody asked for
- * are counted. */
+/* A hole stands for a value: where one may not be, it is as wrong as elsewhere. Those that nobody
+ * asked for are counted. */
 static void holes_are_found_where_values_may_be(void **state)
 {
     static const char outline[] = "{\"a\": NaN, \"NaN\": [\"NaN\",NaN]}";
@@ -214,7 +217,8 @@ static void what_is_no_base64_gives_nothing(void **state)
     }
 }
 
-/* Also where the program speaks a language in which one and a half is 1,5, if the machine has one. */
+/* Also where the program speaks a language in which one and a half is 1,5, if the machine has
+ * one. */
 static void numbers_are_written_as_json_has_them(void **state)
 {
     static const char *const names[] = { "de_DE.UTF-8", "de_DE.utf8", "fr_FR.UTF-8", "C" };
@@ -260,7 +264,7 @@ int main(void)
         cmocka_unit_test(pairs_of_surrogates_are_one_character),
         cmocka_unit_test(integers_of_any_length_keep_their_digits),
         cmocka_unit_test(strings_are_written_so_that_they_read_back),
-        cmocka_unit_test(the_length_of_a_string_is_known_before),
+        cmocka_unit_test(the_predicted_length_of_a_string_is_right),
         cmocka_unit_test(holes_are_found_where_values_may_be),
         cmocka_unit_test(bytes_are_written_as_base64),
         cmocka_unit_test(base64_gives_the_bytes_back),

@@ -1,4 +1,4 @@
-/* What json_span.h finds in a text is what is in the tree of it. */
+/* json_span.h finds the same values in a text as a parser. */
 #include "../test.h"
 
 #include "base/cleanup.h"

@@ -1,4 +1,4 @@
-/* Lines of a file, one at a time, wherever they are cut while they are read. */
+/* Reading a file line by line, wherever the reads split the lines. */
 #include "../test.h"
 
 #include <unistd.h>
@@ -25,7 +25,7 @@ static int note(void *arg, const struct line *line, struct error *err)
     return 0;
 }
 
-static void every_line_has_its_number_and_place(void **state)
+static void every_line_has_its_number_and_offset(void **state)
 {
     static const char text[] = "a\n\nbc\nrest";
     cleanup_buf struct buf seen = { 0 };
@@ -115,7 +115,7 @@ static int stop_at_two(void *arg, const struct line *line, struct error *err)
     return line->number == 2 ? error_set(err, ERROR_ARGUMENT, "enough") : 0;
 }
 
-static void whoever_is_told_may_stop(void **state)
+static void a_callback_may_stop_the_reader(void **state)
 {
     size_t seen = 0;
     int fd = file_of("a\nb\nc\n", 6);
@@ -127,12 +127,12 @@ static void whoever_is_told_may_stop(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_line_has_its_number_and_place),
+        cmocka_unit_test(every_line_has_its_number_and_offset),
         cmocka_unit_test(lines_come_from_a_pipe),
         cmocka_unit_test(a_line_of_blanks_is_blank),
         cmocka_unit_test(an_empty_file_has_no_line),
         cmocka_unit_test(lines_of_all_lengths_are_whole),
-        cmocka_unit_test(whoever_is_told_may_stop),
+        cmocka_unit_test(a_callback_may_stop_the_reader),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

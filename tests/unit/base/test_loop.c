@@ -1,5 +1,5 @@
-/* The loop: things happen when they should and not after they were called off; what is forgotten
- * is freed (the address sanitizer is half of these tests). */
+/* The event loop: callbacks run when they should and never after they were cancelled, and
+ * everything is freed (which the address sanitizer checks). */
 #include "../test.h"
 
 #include <fcntl.h>
@@ -162,7 +162,8 @@ static void count_turn(uv_prepare_t *prepare)
     ++*(unsigned *)prepare->data;
 }
 
-/* Before the guest is there, and while a server is waited for, the host does not go round and round. */
+/* Before the guest is there, and while a server is waited for, the host does not go round and
+ * round. */
 static void what_is_far_is_slept_for(void **state)
 {
     static const bool soon[] = { false, true };
@@ -189,8 +190,8 @@ static void what_is_far_is_slept_for(void **state)
     loop_run_ready(scene->loop);
 }
 
-/* Whoever was not looked for, because he is far, was not looked for in vain: the next who is near is looked for at
- * once. Where it was in vain, it is remembered. */
+/* A watch that was skipped because it is far away does not count as a failed search: the next one
+ * that is near is searched for at once. A search that failed is remembered. */
 static void what_is_far_is_not_in_vain(void **state)
 {
     static const bool soon = true;
@@ -267,8 +268,8 @@ static void write_byte(void *arg)
     assert_int_equal(write(scene->ends[1], "x", 1), 1);
 }
 
-/* What would block the loop for ever ends by a timer of the same loop: the job is in another thread, and its end in
- * the loop's, which waits for it although nothing else is left. */
+/* What would block the loop for ever ends by a timer of the same loop: the job is in another
+ * thread, and its end in the loop's, which waits for it although nothing else is left. */
 static void a_job_leaves_the_loop_going(void **state)
 {
     struct scene *scene = *state;
@@ -297,8 +298,8 @@ static void closing_waits_for_jobs(void **state)
 
 static void note_event(void *arg, int status, int events);
 
-/* What was freed, what was stopped and what goes on: nothing of it fires later or keeps the loop from being closed. That
- * their memory goes is for the address sanitizer. */
+/* What was freed, what was stopped and what goes on: nothing of it fires later or keeps the loop
+ * from being closed. That their memory goes is for the address sanitizer. */
 static void closing_frees_what_is_left(void **state)
 {
     struct scene *scene = *state;

@@ -1,4 +1,4 @@
-/* A process is gone only if that is certain. */
+/* A process counts as dead only if that is certain. */
 #include "../store/fixture.h"
 
 #include <signal.h>

@@ -1,4 +1,4 @@
-/* Patterns: what they match, character by character, what is refused, and that time is bounded. */
+/* Patterns: matches, refused syntax, and bounded time. */
 #include "../test.h"
 
 #include "base/pattern.h"

@@ -1,4 +1,4 @@
-/* A program that is spoken with over its standard streams. */
+/* Communicating with a program over its standard streams. */
 #include "../test.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* Random bytes, and the names that are made of them. */
+/* Random bytes, and names generated from them. */
 #include "../test.h"
 
 #include <ctype.h>

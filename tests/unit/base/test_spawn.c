@@ -25,8 +25,9 @@ static void a_status_is_the_programs(void **state)
     assert_int_equal(WEXITSTATUS(status_of("/bin/false")), 1);
 }
 
-/* Where the kernel keeps no status, because SIGCHLD is ignored, nothing is said to have gone well. */
-static void an_end_that_is_not_known_is_no_success(void **state)
+/* Where the kernel keeps no status, because SIGCHLD is ignored, nothing is said to have gone
+ * well. */
+static void an_unknown_exit_status_is_no_success(void **state)
 {
     signal(SIGCHLD, SIG_IGN);
     int status = status_of("/bin/true");
@@ -49,7 +50,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_status_is_the_programs),
-        cmocka_unit_test(an_end_that_is_not_known_is_no_success),
+        cmocka_unit_test(an_unknown_exit_status_is_no_success),
         cmocka_unit_test(a_missing_program_is_an_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* UTF-8 and text from strangers. */
+/* UTF-8, and untrusted text. */
 #include "../test.h"
 
 #include "base/cleanup.h"
@@ -65,7 +65,8 @@ static void each_code_point_but_surrogates_is_well_formed(void **state)
     }
 }
 
-/* As many sequences of a first byte that is not ASCII are well-formed as there are code points: so no other is. */
+/* As many sequences of a first byte that is not ASCII are well-formed as there are code points: so
+ * no other is. */
 static void nothing_else_is_well_formed(void **state)
 {
     static const unsigned char second[] = { 0x00, 0x7F, 0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF, 0xC0,
@@ -90,7 +91,7 @@ static void nothing_else_is_well_formed(void **state)
 }
 
 /* Text is looked at in blocks; what lies across their borders is seen as what lies within. */
-static void the_place_of_a_character_does_not_matter(void **state)
+static void characters_across_block_borders_are_recognised(void **state)
 {
     static const char *const pieces[] = { "\xC3\xA9", "\xE2\x82\xAC", "\xF0\x9F\x98\x80" };
     char text[200];
@@ -126,7 +127,8 @@ static void text_cannot_act_on_a_terminal(void **state)
     assert_string_equal(buf_text(&out), "a\\x1b[2J\\x0d\tb\n\\x7f\\x9b\\u202e");
 }
 
-/* What does so and JSON does not escape: as a reader of JSON reads it. All that changes the direction of text. */
+/* What does so and JSON does not escape: as a reader of JSON reads it. All that changes the
+ * direction of text. */
 static void json_cannot_act_on_a_terminal_and_stays_json(void **state)
 {
     static const char in[] =
@@ -194,15 +196,31 @@ static void last_names_are_found(void **state)
     }
 }
 
+/* A comma before every third digit from the right; none behind a sign. */
+static void digits_are_in_groups(void **state)
+{
+    static const struct {
+        int64_t number;
+        const char *text;
+    } all[] = { { 0, "0" }, { 999, "999" }, { 1000, "1,000" }, { 1234567, "1,234,567" },
+        { -999, "-999" }, { -1000, "-1,000" }, { INT64_MIN, "-9,223,372,036,854,775,808" } };
+    for (size_t i = 0; i < array_length(all); i++) {
+        cleanup_buf struct buf out = { 0 };
+        text_append_grouped(&out, all[i].number);
+        assert_string_equal(buf_text(&out), all[i].text);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(last_names_are_found),
+        cmocka_unit_test(digits_are_in_groups),
         cmocka_unit_test(malformed_bytes_become_replacement_characters),
         cmocka_unit_test(the_first_bad_byte_is_named),
         cmocka_unit_test(each_code_point_but_surrogates_is_well_formed),
         cmocka_unit_test(nothing_else_is_well_formed),
-        cmocka_unit_test(the_place_of_a_character_does_not_matter),
+        cmocka_unit_test(characters_across_block_borders_are_recognised),
         cmocka_unit_test(malformed_bytes_among_many_are_replaced_one_by_one),
         cmocka_unit_test(text_cannot_act_on_a_terminal),
         cmocka_unit_test(json_cannot_act_on_a_terminal_and_stays_json),

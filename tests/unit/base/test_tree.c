@@ -1,4 +1,4 @@
-/* Trees that strangers made: walked without following anything, and removed whatever they are like. */
+/* Untrusted directory trees: walked without following links, and removed whatever they contain. */
 #include "../test.h"
 
 #include <errno.h>
@@ -17,7 +17,7 @@
 static char place[64];
 static int top = -1;
 
-static int make_place(void **state)
+static int make_directory(void **state)
 {
     snprintf(place, sizeof place, "/tmp/droste-tree-XXXXXX");
     if (!mkdtemp(place))
@@ -31,13 +31,13 @@ static int make_place(void **state)
     return top < 0 ? -1 : 0;
 }
 
-static int remove_place(void **state)
+static int remove_directory(void **state)
 {
     close_fd(&top);
     return tree_remove(AT_FDCWD, place) ? 0 : -1;
 }
 
-#define tree_test(f) cmocka_unit_test_setup_teardown(f, make_place, remove_place)
+#define tree_test(f) cmocka_unit_test_setup_teardown(f, make_directory, remove_directory)
 
 static bool is_there(const char *path)
 {
@@ -147,7 +147,7 @@ static int stay_out(
     return 1;
 }
 
-/* Who is told of a directory can have it left out. */
+/* The callback for a directory can leave it out. */
 static void a_directory_can_be_left_out(void **state)
 {
     struct seen s = { 0 };
@@ -186,8 +186,8 @@ static int move_out(
     return see(arg, visit, at, err);
 }
 
-/* A directory that is moved away while the walk is in it: the walk ends, it does not go up to where that
- * stands now. */
+/* A directory that is moved away while the walk is in it: the walk ends, it does not go up to where
+ * that stands now. */
 static void a_walk_does_not_leave_with_what_is_moved(void **state)
 {
     struct seen s = { 0 };
@@ -221,7 +221,7 @@ static void everything_is_removed_and_nothing_else(void **state)
     assert_true(is_there("outside/secret"));
 }
 
-/* Who keeps putting more into it does not keep who removes it: so many entries are looked at. */
+/* A writer that keeps adding entries cannot keep the removal busy: it visits a bounded number. */
 static void a_removal_is_bounded(void **state)
 {
     mkdirat(top, "a", 0700);
@@ -248,7 +248,8 @@ static void a_link_is_removed_as_a_link(void **state)
 
 /* ---- opening ---- */
 
-/* What a path became meanwhile is not followed and not waited for; the owner's own closed file is opened. */
+/* What a path became meanwhile is not followed and not waited for; the owner's own closed file is
+ * opened. */
 static void opening_neither_follows_nor_waits(void **state)
 {
     struct stat st;

@@ -1,4 +1,4 @@
-/* Whether an answer is what was expected, by each of the built-in rules. */
+/* Grading answers by each of the built-in graders. */
 #include "../test.h"
 
 #include "base/cleanup.h"
@@ -77,7 +77,7 @@ static void the_last_number_counts(void **state)
     assert_false(passes("numeric", "3", "\"3 apples and 4 pears\""));
 }
 
-static void a_percentage_may_be_meant_either_way(void **state)
+static void a_percentage_may_be_a_fraction_or_a_number(void **state)
 {
     assert_true(passes("numeric", "0.125", "\"12.5 %\""));
     assert_true(passes("numeric", "12.5", "\"12.5%\""));
@@ -143,7 +143,7 @@ int main(void)
         cmocka_unit_test(contains_looks_for_the_text),
         cmocka_unit_test(numbers_are_read_as_people_write_them),
         cmocka_unit_test(the_last_number_counts),
-        cmocka_unit_test(a_percentage_may_be_meant_either_way),
+        cmocka_unit_test(a_percentage_may_be_a_fraction_or_a_number),
         cmocka_unit_test(tolerance_is_absolute_or_a_part),
         cmocka_unit_test(what_is_no_grader_is_refused),
         cmocka_unit_test(a_task_names_no_program),

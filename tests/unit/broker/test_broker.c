@@ -3,6 +3,14 @@
 
 #include "base/cleanup.h"
 #include "broker/broker.h"
+#include "broker/budget.h"
+#include "broker/replay/replay_log.h"
+#include "broker/shared_value.h"
+#include "broker/tool_call.h"
+#include "broker/tools.h"
+#include "lm/lm.h"
+#include "session/session.h"
+#include "store/store.h"
 
 enum { CALLS_MAX = 64 };
 
@@ -23,7 +31,7 @@ struct fixture {
     unsigned changes;
     double answer_timeout;
     bool keep_first; /* the first call is never answered */
-    /* who runs children: they wait here until a test ends them */
+    /* children that were started: they wait here until a test ends them */
     bool has_children;
     struct child {
         struct fixture *f;
@@ -368,8 +376,8 @@ static void prompts_that_wait_for_answers_are_bounded(void **state)
         "for i in (8001, 8002): send(19, i, b'{\"name\": \"llm_query\"}', [b'x' * (40 << 20)])\n"
         "try: llm_query('q')\n"
         "except BudgetExceeded as e: SUBMIT(a=str(e))",
-        "{\"a\": \"prompts of 80 MiB wait for their answers already; ask again when some have "
-        "come\"}");
+        "{\"a\": \"80 MiB of prompts already wait for answers; ask again when some answers have "
+        "arrived\"}");
     assert_int_equal(f->budget.open, 2);
     while (f->open > 0)
         answer_latest(f);
@@ -378,7 +386,7 @@ static void prompts_that_wait_for_answers_are_bounded(void **state)
     assert_submits(f, "SUBMIT(a=llm_query('q'))", "{\"a\": \"q\"}");
 }
 
-static void without_a_model_the_guest_is_told(void **state)
+static void without_a_model_a_call_fails_clearly(void **state)
 {
     struct fixture *f = *state;
     open_with(f, (struct budget_limits){ .calls = -1 }, NULL);
@@ -444,8 +452,9 @@ static void children_get_their_contexts_and_give_values(void **state)
     assert_int_equal(f->started, 0);
 }
 
-/* What a child said all the same comes with its error; one that never began gives its place back. */
-static void failed_children_are_errors_in_their_places(void **state)
+/* What a child said all the same comes with its error; one that never began gives its place
+ * back. */
+static void failed_children_are_errors_in_order(void **state)
 {
     struct fixture *f = *state;
     f->has_children = true;
@@ -533,10 +542,10 @@ int main(void)
         T(a_call_waits_only_so_long),
         T(a_batch_that_waited_too_long_keeps_what_has_come),
         T(prompts_that_wait_for_answers_are_bounded),
-        T(without_a_model_the_guest_is_told),
+        T(without_a_model_a_call_fails_clearly),
         T(a_prompt_may_be_messages),
         T(children_get_their_contexts_and_give_values),
-        T(failed_children_are_errors_in_their_places),
+        T(failed_children_are_errors_in_order),
         T(giving_up_cancels_children_and_tells_the_guest),
         T(closing_cancels_children),
         T(a_forged_call_for_children_is_refused_or_harmless),

@@ -1,4 +1,4 @@
-/* What may be spent: exact to the call and the token. */
+/* Budgets: exact to the call and the token. */
 #include "../test.h"
 
 #include <unistd.h>
@@ -172,7 +172,7 @@ static void without_a_limit_there_is_time(void **state)
 }
 
 /* A place that was given back is there again; the limit holds for the rest. */
-static void what_was_never_called_is_given_back(void **state)
+static void an_unused_reservation_is_released(void **state)
 {
     struct budget b = budget_of((struct budget_limits){ .calls = 3 });
     assert_ok(budget_reserve(&b, 3, err));
@@ -181,8 +181,9 @@ static void what_was_never_called_is_given_back(void **state)
     assert_ok(budget_reserve(&b, 2, err));
 }
 
-/* The sums by model and by depth are the whole, and a run's account has what those below it spent. */
-static void what_was_spent_is_told_by_model_depth_and_run(void **state)
+/* The sums by model and by depth are the whole, and a run's account has what those below it
+ * spent. */
+static void spending_is_reported_by_model_depth_and_run(void **state)
 {
     static const char *const models[] = { "a", "b" };
     struct budget b = budget_of((struct budget_limits){ 0 });
@@ -227,7 +228,7 @@ static void what_was_spent_is_told_by_model_depth_and_run(void **state)
 }
 
 /* A guest names what it likes: the table of models stays small, and nothing is lost. */
-static void models_are_told_apart_up_to_a_number(void **state)
+static void models_are_counted_separately_up_to_a_number(void **state)
 {
     struct budget b = budget_of((struct budget_limits){ 0 });
     int64_t calls = 0;
@@ -269,8 +270,8 @@ static void note(void *arg)
     ++*(int *)arg;
 }
 
-/* What one part spends or holds is not there for another; a refusal is told once, leaves both as they
- * were, and names the larger budget. */
+/* What one part spends or holds is not there for another; a refusal is told once, leaves both as
+ * they were, and names the larger budget. */
 static void parts_share_a_larger_budget(void **state)
 {
     int told = 0;
@@ -295,7 +296,7 @@ static void parts_share_a_larger_budget(void **state)
     struct budget before = a;
     assert_int_equal(told, 0);
     assert_int_equal(hold_bytes(&a, 40, &holds[3], &why), -(int)ERROR_BUDGET_CALLS);
-    assert_string_equal(why.text, "the batch: call limit exceeded: 3 made or under way + 1 > 3");
+    assert_string_equal(why.text, "the batch: call limit exceeded: 3 made or in progress + 1 > 3");
     assert_same(&a, &before);
     assert_fails(ERROR_BUDGET_CALLS, hold_bytes(&b, 40, &holds[3], err));
     assert_int_equal(told, 1);
@@ -328,8 +329,8 @@ static void a_part_has_limits_of_its_own(void **state)
     budget_free(&a);
 }
 
-/* A call of an earlier life counts for its model, depth and account as one that is settled, and leaves
- * what is held and reserved alone. */
+/* A call of an earlier life counts for its model, depth and account as one that is settled, and
+ * leaves what is held and reserved alone. */
 static void a_recalled_call_counts_as_a_settled_one(void **state)
 {
     struct budget_limits limits = { .calls = -1 };
@@ -387,6 +388,24 @@ static void requests_leave_room_in_the_record(void **state)
     assert_fails(ERROR_BUDGET_RECORD, budget_reserve_record(&b, 1, err));
 }
 
+/* The rest stays for the steps of the runs. */
+static void results_have_a_quarter_of_the_record(void **state)
+{
+    struct budget b = budget_of((struct budget_limits){ .record_bytes = 160 });
+    assert_true(budget_reserve_result(&b, 30));
+    assert_false(budget_reserve_result(&b, 11));
+    assert_true(budget_reserve_result(&b, 10));
+    assert_int_equal(b.record_bytes, 40);
+    budget_count_record(&b, 120);
+    assert_true(budget_reserve_result(&b, 0));
+    b.result_bytes = 0;
+    assert_false(budget_reserve_result(&b, 1)); /* the record itself is full */
+    budget_free(&b);
+    b = budget_of((struct budget_limits){ 0 });
+    assert_true(budget_reserve_result(&b, 1u << 30));
+    budget_free(&b);
+}
+
 /* A reply is counted whatever its size; then not even an empty request has room. */
 static void what_is_recorded_anyway_leaves_less_room(void **state)
 {
@@ -420,15 +439,16 @@ int main(void)
         cmocka_unit_test(the_total_counts_both_ways),
         cmocka_unit_test(after_the_time_nothing_is_reserved),
         cmocka_unit_test(without_a_limit_there_is_time),
-        cmocka_unit_test(what_was_never_called_is_given_back),
-        cmocka_unit_test(what_was_spent_is_told_by_model_depth_and_run),
-        cmocka_unit_test(models_are_told_apart_up_to_a_number),
+        cmocka_unit_test(an_unused_reservation_is_released),
+        cmocka_unit_test(spending_is_reported_by_model_depth_and_run),
+        cmocka_unit_test(models_are_counted_separately_up_to_a_number),
         cmocka_unit_test(money_is_not_limited_without_a_price),
         cmocka_unit_test(parts_share_a_larger_budget),
         cmocka_unit_test(a_part_has_limits_of_its_own),
         cmocka_unit_test(a_recalled_call_counts_as_a_settled_one),
         cmocka_unit_test(the_record_has_room_up_to_the_limit),
         cmocka_unit_test(requests_leave_room_in_the_record),
+        cmocka_unit_test(results_have_a_quarter_of_the_record),
         cmocka_unit_test(what_is_recorded_anyway_leaves_less_room),
         cmocka_unit_test(without_a_limit_the_record_has_room),
     };

@@ -131,8 +131,8 @@ static void assert_ended_in_order(struct attacker *a)
     }
 }
 
-/* The processes of closed sandboxes are killed, which takes them a moment, and the zygote's answer to
- * a request that nobody waits for any more may still be under way. */
+/* The processes of closed sandboxes are killed, which takes them a moment, and the zygote's answer
+ * to a request that nobody waits for any more may still be under way. */
 static void look_when_they_are_gone(
     struct fixture *f, const struct crowd_host *before, struct crowd_host *after)
 {
@@ -249,8 +249,8 @@ static unsigned heard_least(const struct caller *callers)
     return least;
 }
 
-/* Guests that call all the time have the host one after the other, and it looks at everybody else in between: in a
- * round of its loop one of them is heard, and all in time. */
+/* Guests that call all the time have the host one after the other, and it looks at everybody else
+ * in between: in a round of its loop one of them is heard, and all in time. */
 static void who_calls_without_end_leaves_the_host_to_others(void **state)
 {
     static const struct session_events events = { answer_slowly, no_call_is_dropped, NULL };

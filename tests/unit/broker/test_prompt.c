@@ -1,4 +1,4 @@
-/* What a guest asks, as messages for a model: texts, lists of messages, parts. */
+/* Converting a guest's prompts into messages for a model: texts, lists of messages, parts. */
 #include "../test.h"
 
 #include "base/cleanup.h"
@@ -64,18 +64,20 @@ static void what_is_no_prompt_is_refused_in_words(void **state)
         { "{}", "1 to 10000 messages" },
         { "[]", "1 to 10000 messages" },
         { "[1]", "the role of message 0 is ''" },
-        { "[{\"role\":\"user\"}]", "neither a text nor a list" },
-        { "[{\"role\":\"user\",\"content\":{}}]", "neither a text nor a list" },
+        { "[{\"role\":\"user\"}]", "must be a text or a list" },
+        { "[{\"role\":\"user\",\"content\":{}}]", "must be a text or a list" },
         { "[{\"role\":\"tool\",\"content\":\"x\"}]", "the role of message 0 is 'tool'" },
         { "[{\"role\":\"user\",\"content\":[]}]", "has no parts" },
-        { "[{\"role\":\"user\",\"content\":[[]]}]", "a part of the type ''" },
-        { "[{\"role\":\"user\",\"content\":[{\"type\":\"text\"}]}]", "without a text" },
+        { "[{\"role\":\"user\",\"content\":[[]]}]", "the unknown type ''" },
+        { "[{\"role\":\"user\",\"content\":[{\"type\":\"text\"}]}]", "has no text" },
         { "[{\"role\":\"user\",\"content\":[{\"type\":\"audio\"}]}]", "'audio'" },
-        { "[{\"role\":\"user\",\"content\":[{\"type\":\"image\",\"data\":\"A\"}]}]", "not base64" },
-        { "[{\"role\":\"user\",\"content\":[{\"type\":\"image\",\"data\":7}]}]", "not base64" },
+        { "[{\"role\":\"user\",\"content\":[{\"type\":\"image\",\"data\":\"A\"}]}]",
+            "not valid base64" },
+        { "[{\"role\":\"user\",\"content\":[{\"type\":\"image\",\"data\":7}]}]",
+            "not valid base64" },
         { "[{\"role\":\"user\",\"content\":[{\"type\":\"image\",\"data\":\"AAAA\"},"
           "{\"type\":\"image\"}]}]",
-            "not base64" },
+            "not valid base64" },
     };
     for (size_t i = 0; i < array_length(wrong); i++) {
         struct error why = { 0 };
@@ -87,7 +89,8 @@ static void what_is_no_prompt_is_refused_in_words(void **state)
     assert_fails(ERROR_ARGUMENT, open_text("\xff", false, err));
 }
 
-/* A list of so many messages that each hold a list of junk, which is passed over but has to be built. */
+/* A list of so many messages that each hold a list of junk, which is passed over but has to be
+ * built. */
 static void write_list(struct buf *out, unsigned messages, unsigned junk)
 {
     for (unsigned i = 0; i < messages; i++) {
@@ -100,8 +103,8 @@ static void write_list(struct buf *out, unsigned messages, unsigned junk)
     buf_putc(out, ']');
 }
 
-/* What the lists of one call have is bounded for all of them together, whatever they have; as many messages as a list may have
- * fit. */
+/* What the lists of one call have is bounded for all of them together, whatever they have; as many
+ * messages as a list may have fit. */
 static void values_are_bounded_for_all_lists_of_a_call(void **state)
 {
     cleanup_buf struct buf most = { 0 }, half = { 0 }, over = { 0 };

@@ -1,67 +1,53 @@
-/* Which call of the record answers what a replayed cell asks. */
-#include "../store/fixture.h"
+/* Finding the recorded call that answers a call of a replayed cell. */
+#include "../store/stored_run.h"
 
 #include "base/cleanup.h"
 #include "broker/replay/replay_log.h"
 
-struct past {
-    struct place *place;
-    struct store *store;
+/* One turn of run "a" with two cells. */
+struct log_fixture {
+    struct stored_run_file file;
     struct replay_log *recorded;
     int64_t cells[2];
 };
 
 static int64_t add_call(
-    struct past *p, int cell, const char *model, const char *text, const char *reply)
+    struct log_fixture *p, int cell, const char *model, const char *text, const char *reply)
 {
-    int64_t call = 0;
-    struct store_call_begin begin = { .run = "a",
-        .turn = 1,
-        .cell = p->cells[cell],
-        .depth = 1,
-        .kind = "sub",
-        .model = model,
-        .request = store_text(text),
-        .key = "00112233445566778899aabbccddeeff" };
-    assert_ok(store_call_begin(p->store, &begin, &call, err));
+    int64_t call = stored_run_begin_call(&p->file, p->cells[cell], model, text);
     if (reply)
-        end_call(p->store, call, reply);
+        end_call(p->file.store, call, reply);
     return call;
 }
 
-static int past_make(void **state)
+static int log_setup(void **state)
 {
-    static struct past past;
-    void *place;
-    past = (struct past){ 0 };
-    if (place_make(&place) < 0)
+    static struct log_fixture fixture;
+    fixture = (struct log_fixture){ 0 };
+    if (stored_run_make(&fixture.file) < 0)
         return -1;
-    past.place = place;
-    past.store = open_store(past.place->file);
-    begin_run(past.store, "a");
-    assert_ok(store_turn_begin(past.store, "a", 1, err));
     for (int i = 0; i < 2; i++)
-        past.cells[i] = begin_cell(past.store, "a", store_text("code"));
-    *state = &past;
+        fixture.cells[i] = begin_cell(fixture.file.store, "a", store_text("code"));
+    *state = &fixture;
     return 0;
 }
 
-static int past_remove(void **state)
+static int log_teardown(void **state)
 {
-    struct past *p = *state;
-    void *place = p->place;
+    struct log_fixture *p = *state;
     replay_log_free(p->recorded);
-    store_close(p->store);
-    return place_remove(&place);
+    return stored_run_remove(&p->file);
 }
 
-static void load(struct past *p)
+#define log_test(f) cmocka_unit_test_setup_teardown(f, log_setup, log_teardown)
+
+static void load(struct log_fixture *p)
 {
-    assert_ok(replay_log_load(p->store, "a", &p->recorded, err));
+    assert_ok(replay_log_load(p->file.store, "a", &p->recorded, err));
 }
 
 /* The id of the call that answers, which is taken; 0: none does. */
-static int64_t asks(struct past *p, int cell, const char *model, const char *text)
+static int64_t asks(struct log_fixture *p, int cell, const char *model, const char *text)
 {
     char hash[HASH_TEXT_SIZE];
     assert_ok(hash_sha256(text, strlen(text), hash, err));
@@ -75,7 +61,7 @@ static int64_t asks(struct past *p, int cell, const char *model, const char *tex
 /* Calls may come in any order; the same request gets its calls in the order of the record. */
 static void the_order_of_a_batch_does_not_matter(void **state)
 {
-    struct past *p = *state;
+    struct log_fixture *p = *state;
     int64_t a = add_call(p, 0, "m", "a", "A"), b = add_call(p, 0, "m", "b", "B"),
             again = add_call(p, 0, "m", "a", "A2");
     load(p);
@@ -86,10 +72,11 @@ static void the_order_of_a_batch_does_not_matter(void **state)
     assert_int_equal(asks(p, 0, NULL, "c"), 0);
 }
 
-/* A cell's own call comes before an older one of another cell, which is taken where there is none. */
+/* A cell's own call comes before an older one of another cell, which is taken where there is
+ * none. */
 static void a_cell_gets_its_own_calls_first(void **state)
 {
-    struct past *p = *state;
+    struct log_fixture *p = *state;
     int64_t other = add_call(p, 0, "m", "a", "A"), own = add_call(p, 1, "m", "a", "A2");
     load(p);
     assert_int_equal(asks(p, 1, NULL, "a"), own);
@@ -100,7 +87,7 @@ static void a_cell_gets_its_own_calls_first(void **state)
  * first. */
 static void a_named_model_is_part_of_the_call(void **state)
 {
-    struct past *p = *state;
+    struct log_fixture *p = *state;
     int64_t named = add_call(p, 0, "x", "a", "A"), plain = add_call(p, 0, "m", "a", "A");
     load(p);
     assert_int_equal(asks(p, 0, "y", "a"), 0);
@@ -111,7 +98,7 @@ static void a_named_model_is_part_of_the_call(void **state)
 /* What is taken back is there again. */
 static void what_is_taken_back_can_be_asked_again(void **state)
 {
-    struct past *p = *state;
+    struct log_fixture *p = *state;
     int64_t a = add_call(p, 0, "m", "a", "A");
     load(p);
     assert_int_equal(asks(p, 0, NULL, "a"), a);
@@ -122,7 +109,7 @@ static void what_is_taken_back_can_be_asked_again(void **state)
 /* The first call that nobody asked for is named by its number in the cell. */
 static void unasked_calls_are_found(void **state)
 {
-    struct past *p = *state;
+    struct log_fixture *p = *state;
     add_call(p, 0, "m", "a", "A");
     int64_t b = add_call(p, 0, "m", "b", NULL);
     load(p);
@@ -137,16 +124,16 @@ static void unasked_calls_are_found(void **state)
     assert_null(replay_log_unasked(p->recorded, p->cells[1]));
 }
 
-/* What is still to come tells how long it took to come, from the beginning of its cell; what was asked does
- * not count any more, and neither does a clock that went back. */
-static void the_time_of_what_is_to_come_is_known(void **state)
+/* What is still to come tells how long it took to come, from the beginning of its cell; what was
+ * asked does not count any more, and neither does a clock that went back. */
+static void a_recorded_call_has_its_time_in_the_cell(void **state)
 {
-    struct past *p = *state;
+    struct log_fixture *p = *state;
     add_call(p, 0, "m", "a", "A");
     add_call(p, 0, "m", "b", "B");
-    ask(p->place->file, "UPDATE cells SET started_ms = 10000");
-    ask(p->place->file, "UPDATE calls SET started_ms = 10500");
-    ask(p->place->file,
+    ask(p->file.place->file, "UPDATE cells SET started_ms = 10000");
+    ask(p->file.place->file, "UPDATE calls SET started_ms = 10500");
+    ask(p->file.place->file,
         "UPDATE calls SET started_ms = 13000 WHERE id = (SELECT max(id) FROM calls)");
     load(p);
     assert_int_equal(replay_log_unasked_ms(p->recorded, p->cells[0]), 3000);
@@ -156,7 +143,7 @@ static void the_time_of_what_is_to_come_is_known(void **state)
     assert_int_equal(replay_log_unasked_ms(p->recorded, p->cells[0]), 0);
     assert_int_equal(replay_log_unasked_ms(p->recorded, p->cells[1]), 0);
     replay_log_free(p->recorded);
-    ask(p->place->file, "UPDATE cells SET started_ms = 20000");
+    ask(p->file.place->file, "UPDATE cells SET started_ms = 20000");
     load(p);
     assert_int_equal(replay_log_unasked_ms(p->recorded, p->cells[0]), 0);
 }
@@ -164,7 +151,7 @@ static void the_time_of_what_is_to_come_is_known(void **state)
 /* Replies come back as they were, a reply of nothing included. */
 static void replies_are_read_back(void **state)
 {
-    struct past *p = *state;
+    struct log_fixture *p = *state;
     cleanup_buf struct buf text = { 0 };
     add_call(p, 0, "m", "a", "the answer");
     add_call(p, 0, "m", "b", "");
@@ -179,31 +166,31 @@ static void replies_are_read_back(void **state)
 /* ---- child runs ---- */
 
 /* A child of the run, begun in this cell; `hash` is of its context, or NULL. */
-static void add_run(struct past *p, int cell, const char *id, const char *parent,
+static void add_run(struct log_fixture *p, int cell, const char *id, const char *parent,
     const char *question, const char *hash)
 {
     char kept[STORE_RUN_ID_SIZE], context[128];
-    struct store_run_begin begin = plain_run(id);
+    droste_record_run begin = plain_run(id);
     snprintf(context, sizeof context, "{\"sha256\":\"%s\"}", hash ? hash : "");
     begin.parent = parent;
     begin.parent_cell = p->cells[cell];
     begin.depth = 1;
     begin.question = store_text(question);
     begin.context = store_text(hash ? context : NULL);
-    assert_ok(store_run_begin(p->store, &begin, kept, err));
+    assert_ok(store_run_begin(p->file.store, &begin, kept, err));
 }
 
-static void close_run(struct past *p, const char *id, const char *status, const char *code)
+static void close_run(struct log_fixture *p, const char *id, const char *status, const char *code)
 {
-    struct store_run_end end = {
+    droste_record_run end = {
         .status = status, .error = code ? "why" : NULL, .code = code, .answer = store_text("[1]")
     };
-    assert_ok(store_run_end(p->store, id, &end, err));
+    assert_ok(store_run_end(p->file.store, id, &end, err));
 }
 
 /* The run that answers, which is taken; NULL: none does. */
 static struct recorded_run *asks_run(
-    struct past *p, int cell, const char *question, const char *context)
+    struct log_fixture *p, int cell, const char *question, const char *context)
 {
     char hash[HASH_TEXT_SIZE];
     assert_ok(hash_sha256(question, strlen(question), hash, err));
@@ -223,7 +210,7 @@ static void assert_is_run(const struct recorded_run *run, const char *id)
 /* Question and context tell children apart; the same ones come in the order in which they began. */
 static void children_are_found_by_what_they_are_asked(void **state)
 {
-    struct past *p = *state;
+    struct log_fixture *p = *state;
     add_run(p, 0, "one", "a", "q", NULL);
     add_run(p, 0, "two", "a", "q", NULL);
     add_run(p, 0, "with", "a", "q", "00ff");
@@ -239,7 +226,7 @@ static void children_are_found_by_what_they_are_asked(void **state)
 /* A run below a child is its child's, not one that this run's code can ask for. */
 static void runs_further_down_are_not_asked_for(void **state)
 {
-    struct past *p = *state;
+    struct log_fixture *p = *state;
     add_run(p, 0, "child", "a", "q", NULL);
     add_run(p, 0, "grandchild", "child", "g", NULL);
     load(p);
@@ -253,9 +240,9 @@ static void runs_further_down_are_not_asked_for(void **state)
 }
 
 /* What had ended has its answer or its error, under its name; what had not goes on. */
-static void the_end_of_a_child_is_known(void **state)
+static void a_recorded_child_ends_as_it_did(void **state)
 {
-    struct past *p = *state;
+    struct log_fixture *p = *state;
     add_run(p, 0, "well", "a", "1", NULL);
     add_run(p, 0, "badly", "a", "2", NULL);
     add_run(p, 0, "older", "a", "3", NULL);
@@ -276,7 +263,7 @@ static void the_end_of_a_child_is_known(void **state)
 /* A child that nobody asked for is named, and can be asked for again when it is taken back. */
 static void unasked_children_are_found(void **state)
 {
-    struct past *p = *state;
+    struct log_fixture *p = *state;
     add_run(p, 0, "child", "a", "q", NULL);
     load(p);
     assert_is_run(replay_log_unasked_run(p->recorded, p->cells[0]), "child");
@@ -289,22 +276,20 @@ static void unasked_children_are_found(void **state)
     assert_is_run(asks_run(p, 0, "q", ""), "child");
 }
 
-#define past_test(f) cmocka_unit_test_setup_teardown(f, past_make, past_remove)
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        past_test(the_order_of_a_batch_does_not_matter),
-        past_test(a_cell_gets_its_own_calls_first),
-        past_test(a_named_model_is_part_of_the_call),
-        past_test(what_is_taken_back_can_be_asked_again),
-        past_test(unasked_calls_are_found),
-        past_test(the_time_of_what_is_to_come_is_known),
-        past_test(replies_are_read_back),
-        past_test(children_are_found_by_what_they_are_asked),
-        past_test(runs_further_down_are_not_asked_for),
-        past_test(the_end_of_a_child_is_known),
-        past_test(unasked_children_are_found),
+        log_test(the_order_of_a_batch_does_not_matter),
+        log_test(a_cell_gets_its_own_calls_first),
+        log_test(a_named_model_is_part_of_the_call),
+        log_test(what_is_taken_back_can_be_asked_again),
+        log_test(unasked_calls_are_found),
+        log_test(a_recorded_call_has_its_time_in_the_cell),
+        log_test(replies_are_read_back),
+        log_test(children_are_found_by_what_they_are_asked),
+        log_test(runs_further_down_are_not_asked_for),
+        log_test(a_recorded_child_ends_as_it_did),
+        log_test(unasked_children_are_found),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* Values for child runs: kept once, and a file only while it is used. */
+/* Values for child runs: stored once, and with a file only while it is used. */
 #include "../test.h"
 
 #include <dirent.h>

@@ -1,4 +1,4 @@
-/* JSON objects that commands print, member by member. */
+/* The members of JSON objects that commands print. */
 #include "../test.h"
 
 #include <math.h>

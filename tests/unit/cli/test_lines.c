@@ -118,7 +118,7 @@ static void a_signal_is_an_event_and_takes_no_line(void **state)
 }
 
 /* A signal while the library works is told when that is over; without one there is none. */
-static void a_signal_during_work_is_told_behind_it(void **state)
+static void a_signal_during_work_is_delivered_after_it(void **state)
 {
     lines_busy(lines, NULL);
     assert_int_equal(lines_busy_end(lines), LINES_LINE);
@@ -136,7 +136,7 @@ int main(void)
         lines_test(a_last_newline_begins_no_line),
         lines_test(a_line_may_be_long),
         lines_test(a_signal_is_an_event_and_takes_no_line),
-        lines_test(a_signal_during_work_is_told_behind_it),
+        lines_test(a_signal_during_work_is_delivered_after_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -64,7 +64,7 @@ static void add_run(
     const char *id, const char *question, const char *batch, const char *task, bool ended)
 {
     char made[STORE_RUN_ID_SIZE];
-    struct store_run_begin begin = plain_run(id);
+    droste_record_run begin = plain_run(id);
     begin.question = store_text(question);
     begin.batch = batch;
     begin.task = task;
@@ -132,7 +132,7 @@ static void nothing_is_explained(void **state)
     add_run("r1", "q", NULL, NULL, true);
     buf_clear(&said);
     print_table(&narrow, &out, &said);
-    assert_string_equal(buf_text(&said), "droste: no such runs in runs.db\n");
+    assert_string_equal(buf_text(&said), "droste: no such runs in runs.db; use fewer filters\n");
     assert_int_equal(out.len, 0);
 }
 

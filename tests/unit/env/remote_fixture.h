@@ -1,4 +1,4 @@
-/* tests/unit/env/remote_fixture.h: sessions over a real supervisor at the far end of a carrier. */
+/* tests/unit/env/remote_fixture.h: sessions of a real supervisor, over a transport. */
 #ifndef DROSTE_TEST_ENV_REMOTE_FIXTURE_H
 #define DROSTE_TEST_ENV_REMOTE_FIXTURE_H
 

@@ -1,5 +1,5 @@
-/* Finding a cgroup that may be divided, in trees made of plain files: what a kernel does with the
- * limits is tested in a virtual machine (scripts/check-vm). */
+/* Finding a cgroup that may be divided, in trees of plain files. A virtual machine tests the
+ * kernel's part (scripts/check-vm). */
 #include "../test.h"
 
 #include "base/cleanup.h"
@@ -128,9 +128,10 @@ static void a_hybrid_machine_has_no_controllers(void **state)
     struct fixture *f = *state;
     make_proc(f, "/", "/sys/fs/cgroup/unified", "/");
     make_cgroup(f, "sys/fs/cgroup/unified", "", true);
-    assert_reason(f, "/sys/fs/cgroup/unified: it has no memory and pids controllers");
+    assert_reason(
+        f, "/sys/fs/cgroup/unified: this process has no memory and pids controllers there");
     make_cgroup(f, "sys/fs/cgroup/unified", "cpu pids memory_not\n", true);
-    assert_reason(f, "it has no memory and pids controllers");
+    assert_reason(f, "this process has no memory and pids controllers there");
 }
 
 static void a_cgroup_outside_the_namespace_is_refused(void **state)
@@ -155,7 +156,7 @@ static void a_mount_of_the_own_part_is_used(void **state)
     struct fixture *f = *state;
     make_proc(f, "/box", "/my\\040groups", "/box/own");
     make_cgroup(f, "my groups/own", "memory pids", true);
-    assert_reason(f, "making a cgroup in /my groups/own/:");
+    assert_reason(f, "creating a cgroup in /my groups/own/:");
 }
 
 static void a_kernel_without_version_2_is_refused(void **state)
@@ -175,7 +176,7 @@ static void the_own_cgroup_comes_first(void **state)
     make_cgroup(f, "sys/fs/cgroup", "cpu memory pids", true);
     make_cgroup(f, "sys/fs/cgroup/user.slice", "cpu memory pids", true);
     make_cgroup(f, "sys/fs/cgroup/user.slice/app.slice", "memory pids", true);
-    assert_reason(f, "making a cgroup in /sys/fs/cgroup/user.slice/app.slice/:");
+    assert_reason(f, "creating a cgroup in /sys/fs/cgroup/user.slice/app.slice/:");
 }
 
 /* The own one holds this process, so that it cannot be divided; its parent has other work. */
@@ -187,7 +188,7 @@ static void the_nearest_that_can_be_divided_is_taken(void **state)
     make_cgroup(f, "sys/fs/cgroup/user.slice", "cpu memory pids", true);
     make_cgroup(f, "sys/fs/cgroup/user.slice/app.slice", "pids", true);
     make_cgroup(f, "sys/fs/cgroup/user.slice/app.slice/run.scope", "memory pids", false);
-    assert_reason(f, "making a cgroup in /sys/fs/cgroup/user.slice/:");
+    assert_reason(f, "creating a cgroup in /sys/fs/cgroup/user.slice/:");
 }
 
 static void the_root_is_the_last(void **state)
@@ -196,7 +197,7 @@ static void the_root_is_the_last(void **state)
     make_proc(f, "/", "/sys/fs/cgroup", "/a/b");
     make_cgroup(f, "sys/fs/cgroup", "cpu memory pids", true);
     make_cgroup(f, "sys/fs/cgroup/a/b", "memory pids", false);
-    assert_reason(f, "making a cgroup in /sys/fs/cgroup/:");
+    assert_reason(f, "creating a cgroup in /sys/fs/cgroup/:");
 }
 
 static void where_all_hold_processes_the_reason_says_so(void **state)
@@ -204,7 +205,7 @@ static void where_all_hold_processes_the_reason_says_so(void **state)
     struct fixture *f = *state;
     make_proc(f, "/", "/sys/fs/cgroup", "/");
     make_cgroup(f, "sys/fs/cgroup", "cpu memory pids", false);
-    assert_reason(f, "hold processes themselves");
+    assert_reason(f, "contain processes");
 }
 
 static void where_all_belong_to_others_the_reason_says_so(void **state)

@@ -123,7 +123,7 @@ static void a_standby_serves_once_and_is_replaced(void **state)
     }
 }
 
-/* The loop has not run since: nobody has told the environment that its zygote is dead. */
+/* The loop has not run since, so the environment does not know yet that its zygote is dead. */
 static void an_open_right_after_the_zygotes_death_works(void **state)
 {
     struct fixture *f = *state;
@@ -153,7 +153,7 @@ static void dead_zygotes_do_not_pile_up(void **state)
     assert_in_range(count_zombies(getpid()), 0, 2);
 }
 
-static void kill_is_told_and_leaves_no_process(void **state)
+static void a_kill_is_reported_and_leaves_no_process(void **state)
 {
     struct fixture *f = *state;
     for (size_t i = 0; i < level_count(); i++) {
@@ -173,7 +173,7 @@ static void kill_is_told_and_leaves_no_process(void **state)
     }
 }
 
-static void how_a_worker_ended_is_told(void **state)
+static void the_end_of_a_worker_is_reported(void **state)
 {
     struct fixture *f = *state;
     for (size_t i = 0; i < level_count(); i++) {
@@ -192,8 +192,8 @@ static void how_a_worker_ended_is_told(void **state)
     }
 }
 
-/* The keeper and the guest are the same user there, and only Landlock is between them (ABI 6). It may be
- * given up before the host knows of it. */
+/* The keeper and the guest are the same user there, and only Landlock is between them (ABI 6). It
+ * may be given up before the host knows of it. */
 static void a_guest_that_stops_its_keeper_is_killed_all_the_same(void **state)
 {
     struct fixture *f = *state;
@@ -214,7 +214,7 @@ static void a_guest_that_stops_its_keeper_is_killed_all_the_same(void **state)
     }
 }
 
-/* The cell is in the channel already when the sandbox is given up; nobody would end it. */
+/* The cell is in the channel already when the sandbox is given up; nothing else would end it. */
 static void a_sandbox_closed_before_it_started_does_not_run_on(void **state)
 {
     struct fixture *f = *state;
@@ -248,8 +248,8 @@ int main(void)
         T(an_open_right_after_the_zygotes_death_works),
         T(a_standby_serves_once_and_is_replaced),
         T(dead_zygotes_do_not_pile_up),
-        T(kill_is_told_and_leaves_no_process),
-        T(how_a_worker_ended_is_told),
+        T(a_kill_is_reported_and_leaves_no_process),
+        T(the_end_of_a_worker_is_reported),
         T(a_guest_that_stops_its_keeper_is_killed_all_the_same),
         T(a_sandbox_closed_before_it_started_does_not_run_on),
     };

@@ -1,5 +1,6 @@
-/* What a daemon is told: everything of a spec is in it, or refused by name. What cannot be had here, as GPUs, is seen
- * here alone; tests/docker has the rest from a daemon. */
+/* Requests to a Docker daemon: each part of a specification is in them, or refused by name. Only
+ * these tests cover what test machines lack, such as GPUs; tests/docker uses a real daemon for the
+ * rest. */
 #include "../test.h"
 
 #include <unistd.h>
@@ -79,7 +80,7 @@ static void test_the_filter_of_system_calls_is_chosen(void **state)
     }
 }
 
-static void test_every_wish_is_told(void **state)
+static void test_every_option_is_sent(void **state)
 {
     char label[] = "team=blue=2", *labels[] = { label };
     const char *paths[] = { "/shared" };
@@ -158,7 +159,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_without_wishes_nothing_is_open),
-        cmocka_unit_test(test_every_wish_is_told),
+        cmocka_unit_test(test_every_option_is_sent),
         cmocka_unit_test(test_the_filter_of_system_calls_is_chosen),
         cmocka_unit_test(test_gpus_are_asked_for_as_docker_run_does),
         cmocka_unit_test(test_what_cannot_be_had_is_refused_by_name),

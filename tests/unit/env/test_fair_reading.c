@@ -1,4 +1,5 @@
-/* Who waits for its turn, and how many come at once. */
+/* Fair reading: which sandboxes are deferred, and how many are read in one iteration of the
+ * loop. */
 #include "../test.h"
 
 #include "base/clock.h"
@@ -84,8 +85,8 @@ static void large_pieces_wait_only_in_a_crowd(void **state)
     assert_true(fair_reading_wait(f->fair_reading, &f->turn[0], LARGE));
 }
 
-/* What the kernel has queued ends where it ends: the rest of it, right after a large piece, is no sign that more is
- * being written slowly. Another small one is. */
+/* What the kernel has queued ends where it ends: the rest of it, right after a large piece, is no
+ * sign that more is being written slowly. Another small one is. */
 static void the_rest_of_a_large_piece_does_not_wait(void **state)
 {
     struct fixture *f = *state;
@@ -126,8 +127,8 @@ static void take(struct fixture *f, unsigned from, unsigned to, uint64_t ns)
         fair_reading_add_use(f->fair_reading, &f->turn[i], ns, ns);
 }
 
-/* Who has taken much of the host's time is put off, where many have; who has taken little is not, beside however
- * many; and where few have, nobody is. */
+/* Among many sandboxes, one that used much of the host's time is deferred, and one that used little
+ * is not. Among few, none is deferred. */
 static void who_takes_much_comes_later_in_a_crowd(void **state)
 {
     struct fixture *f = *state;
@@ -144,8 +145,8 @@ static void who_takes_much_comes_later_in_a_crowd(void **state)
     assert_false(f->turn[0].waits);
 }
 
-/* Between those that were put off the others are looked at: in one round of the loop only some are heard, in their
- * order, and then all. */
+/* Between those that were put off the others are looked at: in one round of the loop only some are
+ * heard, in their order, and then all. */
 static void who_was_put_off_leaves_room_for_others(void **state)
 {
     struct fixture *f = *state;
@@ -165,8 +166,9 @@ static void who_was_put_off_leaves_room_for_others(void **state)
         assert_int_equal(f->order[i], i);
 }
 
-/* What the last of them says may be what somebody waits for: the loop does not sleep on it until something else comes. */
-static void nobody_sleeps_on_what_was_heard(void **state)
+/* What the last of them says may be what somebody waits for: the loop does not sleep on it until
+ * something else comes. */
+static void no_port_sleeps_on_received_bytes(void **state)
 {
     struct fixture *f = *state;
     struct timer *later = timer_new(f->loop, has_slept, f);
@@ -179,8 +181,8 @@ static void nobody_sleeps_on_what_was_heard(void **state)
     timer_free(later);
 }
 
-/* A port whose message took the host long rests four times as long, while another one is heard; it does not keep that one
- * waiting, and its own messages are heard one after the other. */
+/* A port whose message took the host long rests four times as long, while another one is heard; it
+ * does not keep that one waiting, and its own messages are heard one after the other. */
 static void who_took_long_rests_while_others_are_heard(void **state)
 {
     enum { LONG = 20000000 };
@@ -220,8 +222,8 @@ static uint64_t rests_for(struct fixture *f)
     return clock_ns() - begun;
 }
 
-/* What the host spends on answers, later, counts as what it spent on the message. One port rests 16 times
- * as long, so that another one keeps most of the host's time. */
+/* What the host spends on answers, later, counts as what it spent on the message. One port rests 16
+ * times as long, so that another one keeps most of the host's time. */
 static void answers_that_took_long_are_charged_to_who_asked(void **state)
 {
     enum { LONG = 5000000 };
@@ -274,7 +276,7 @@ int main(void)
         T(who_left_is_not_called),
         T(who_takes_much_comes_later_in_a_crowd),
         T(who_was_put_off_leaves_room_for_others),
-        T(nobody_sleeps_on_what_was_heard),
+        T(no_port_sleeps_on_received_bytes),
         T(who_took_long_rests_while_others_are_heard),
         T(answers_that_took_long_are_charged_to_who_asked),
         T(who_is_alone_does_not_rest),

@@ -1,4 +1,4 @@
-/* What environments can do: every setting asks for one feature, and what is missing is refused. */
+/* Features of environments: every setting needs one feature, and missing features are refused. */
 #include "../test.h"
 
 #include "base/cleanup.h"
@@ -40,30 +40,31 @@ static void parts_of_names_find_nothing(void **state)
 }
 
 /* What was not asked for may be missing, and what is there may be asked for. */
-static void what_is_there_is_given(void **state)
+static void supported_features_may_be_requested(void **state)
 {
-    struct features some = { 0 };
-    some.of[FEATURE_IMAGE] = (struct feature_state)FEATURE_YES("any image");
-    assert_ok(features_check(&some, "x", 0, err));
-    assert_ok(features_check(&some, "x", bit(FEATURE_IMAGE), err));
+    struct feature_state some[FEATURE_COUNT] = { 0 };
+    some[FEATURE_IMAGE] = (struct feature_state)FEATURE_YES("any image");
+    assert_ok(features_check(some, "x", 0, err));
+    assert_ok(features_check(some, "x", bit(FEATURE_IMAGE), err));
 }
 
 /* What is missing is refused by the names of environment, feature and all its settings, with the
  * reason where there is one. */
 static void what_is_missing_is_refused_by_name(void **state)
 {
-    struct features some = { 0 };
+    struct feature_state some[FEATURE_COUNT] = { 0 };
     struct error err = { 0 };
-    some.of[FEATURE_IMAGE] = (struct feature_state)FEATURE_YES("any image");
-    some.of[FEATURE_GPUS] = (struct feature_state)FEATURE_NO("it has none");
+    some[FEATURE_IMAGE] = (struct feature_state)FEATURE_YES("any image");
+    some[FEATURE_GPUS] = (struct feature_state)FEATURE_NO("it has none");
     uint64_t asked = bit(FEATURE_IMAGE) | bit(FEATURE_RESUME);
-    assert_int_equal(features_check(&some, "cloudy", asked, &err), -ERROR_UNSUPPORTED);
+    assert_int_equal(features_check(some, "cloudy", asked, &err), -ERROR_UNSUPPORTED);
     assert_string_equal(
-        err.text, "the environment 'cloudy' cannot give resume (--sandbox, --on-close)");
-    assert_int_equal(features_check(&some, "cloudy", bit(FEATURE_GPUS), &err), -ERROR_UNSUPPORTED);
-    assert_string_equal(err.text, "the environment 'cloudy' cannot give GPU (--gpus): it has none");
+        err.text, "the environment 'cloudy' does not support resume (--sandbox, --on-close)");
+    assert_int_equal(features_check(some, "cloudy", bit(FEATURE_GPUS), &err), -ERROR_UNSUPPORTED);
+    assert_string_equal(
+        err.text, "the environment 'cloudy' does not support GPU (--gpus): it has none");
     asked = bit(FEATURE_PRELOAD); /* the last one, too */
-    assert_int_equal(features_check(&some, "cloudy", asked, &err), -ERROR_UNSUPPORTED);
+    assert_int_equal(features_check(some, "cloudy", asked, &err), -ERROR_UNSUPPORTED);
 }
 
 int main(void)
@@ -71,7 +72,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_setting_finds_its_feature),
         cmocka_unit_test(parts_of_names_find_nothing),
-        cmocka_unit_test(what_is_there_is_given),
+        cmocka_unit_test(supported_features_may_be_requested),
         cmocka_unit_test(what_is_missing_is_refused_by_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
-/* A directory of one owner as another user's, by a mount that is attached nowhere. As root; where
- * the file system of the temporary directory cannot do it, the tests are skipped. */
+/* Showing a directory with another owner through a detached idmapped mount. The tests need root,
+ * and are skipped if the temporary directory's file system does not support such mounts. */
 #include "../test.h"
 
 #include <errno.h>
@@ -18,7 +18,7 @@ enum { OWNER = 65534, USER = 1900070001, OTHER = 1900070002 };
 
 static char place[64];
 
-static int open_place(void)
+static int open_directory(void)
 {
     snprintf(place, sizeof place, "/tmp/droste-idmap-XXXXXX");
     assert_non_null(mkdtemp(place));
@@ -59,7 +59,7 @@ static int make_file_as(int directory, const char *name, uid_t user)
 static void files_are_the_owners_on_disk(void **state)
 {
     struct stat disk, seen;
-    cleanup_fd int directory = open_place();
+    cleanup_fd int directory = open_directory();
     cleanup_fd int mount = mount_or_skip(directory, USER);
     assert_int_equal(make_file_as(mount, "x", USER), 0);
     assert_int_equal(fstatat(directory, "x", &disk, 0), 0);
@@ -77,7 +77,7 @@ static void files_are_the_owners_on_disk(void **state)
 /* Two at once, of one directory: each user finds the other's files its own. */
 static void two_users_share_a_directory(void **state)
 {
-    cleanup_fd int directory = open_place();
+    cleanup_fd int directory = open_directory();
     cleanup_fd int one = mount_or_skip(directory, USER);
     cleanup_fd int two = idmap_mount(directory, OWNER, OTHER);
     assert_true(two >= 0);
@@ -90,7 +90,7 @@ static void two_users_share_a_directory(void **state)
 /* The process that the namespace was made with is gone, and is nobody's child to wait for. */
 static void nothing_is_left_to_wait_for(void **state)
 {
-    cleanup_fd int directory = open_place();
+    cleanup_fd int directory = open_directory();
     cleanup_fd int mount = mount_or_skip(directory, USER);
     assert_int_equal(waitpid(-1, NULL, WNOHANG | __WALL), -1);
     assert_int_equal(errno, ECHILD);
@@ -98,7 +98,7 @@ static void nothing_is_left_to_wait_for(void **state)
 }
 
 /* /proc cannot be mounted so: the caller is told, and has no descriptor. */
-static void a_file_system_that_cannot_is_told(void **state)
+static void a_file_system_without_support_is_reported(void **state)
 {
     cleanup_fd int proc = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     assert_int_equal(idmap_mount(proc, OWNER, USER), -1);
@@ -115,7 +115,7 @@ int main(void)
         cmocka_unit_test(files_are_the_owners_on_disk),
         cmocka_unit_test(two_users_share_a_directory),
         cmocka_unit_test(nothing_is_left_to_wait_for),
-        cmocka_unit_test(a_file_system_that_cannot_is_told),
+        cmocka_unit_test(a_file_system_without_support_is_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

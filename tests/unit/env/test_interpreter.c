@@ -1,4 +1,5 @@
-/* Which Python is meant: PATH, a virtual environment, wrapper scripts, and what is none. */
+/* Finding the Python interpreter: PATH, a virtual environment, wrapper scripts, and invalid
+ * ones. */
 #include "../test.h"
 
 #include "base/cleanup.h"

@@ -1,4 +1,4 @@
-/* Local sandboxes through the seam: starting, refusing, and leaving nothing behind. */
+/* Local sandboxes through the interface of environments: starting, refusing, and cleaning up. */
 #include "fixture.h"
 
 #include <errno.h>
@@ -187,7 +187,7 @@ static int try_clones_that_fail(void)
 }
 
 /* The end of its status pipe may be seen before the zygote's answer, and says nothing. */
-static void why_a_clone_failed_is_told_each_time(void **state)
+static void the_reason_of_a_failed_clone_is_reported_each_time(void **state)
 {
     int status;
     fflush(NULL);
@@ -212,7 +212,8 @@ static bool forbid_clone3(void)
     return done;
 }
 
-/* The child's part: 0 if a sandbox works, or if it was in a cgroup and says that it needs clone3. */
+/* The child's part: 0 if a sandbox works, or if it was in a cgroup and says that it needs
+ * clone3. */
 static int start_without_clone3(enum isolation isolation)
 {
     struct fixture *f;
@@ -228,8 +229,9 @@ static int start_without_clone3(enum isolation isolation)
     bool cgroup = usage.means[LIMIT_MEMORY] == LIMIT_BY_CGROUP;
     bool refused = b.ended && strstr(b.how.error.text, "clone3 is forbidden here");
     if (refused != cgroup)
-        print_message("# level %d, %s, %s: %s\n", isolation, cgroup ? "in a cgroup" : "no cgroup",
-            b.ended ? "ended" : "runs", b.ended ? b.how.error.text : "");
+        print_message("# level %d, %s, %s: %s\n", isolation,
+            cgroup ? "in a cgroup" : "without its own cgroup", b.ended ? "ended" : "runs",
+            b.ended ? b.how.error.text : "");
     close_box(&b);
     teardown((void **)&f);
     return refused == cgroup ? 0 : 2;
@@ -271,7 +273,7 @@ static void cpus_are_refused_by_name_without_a_cgroup(void **state)
 
 /* Three descriptors leave no room for the channel: the keeper or the worker cannot carry on, after
  * the zygote has said already that the sandbox is there. */
-static void why_a_sandbox_could_not_start_is_told(void **state)
+static void the_reason_of_a_failed_start_is_reported(void **state)
 {
     struct fixture *f = *state;
     for (size_t i = 0; i < level_count(); i++) {
@@ -332,8 +334,8 @@ static void a_hundred_sandboxes_leave_nothing(void **state)
     }
 }
 
-/* As what many sandboxes have sent: small blocks that are free again, all but the one behind the others, for
- * whose sake the allocator keeps their room. */
+/* As what many sandboxes have sent: small blocks that are free again, all but the one behind the
+ * others, for whose sake the allocator keeps their room. */
 static void *leave_holes(void)
 {
     enum { BLOCKS = 16 << 10, SIZE = 1000 };
@@ -350,8 +352,8 @@ static void *leave_holes(void)
     return blocks[last];
 }
 
-/* Asked for in one go, without the loop running in between: neither side may wait for the other. When half of
- * them have gone, what the host has room for and does not use goes too. */
+/* Asked for in one go, without the loop running in between: neither side may wait for the other.
+ * When half of them have gone, what the host has room for and does not use goes too. */
 static void many_sandboxes_can_be_asked_for_at_once(void **state)
 {
     enum { MANY = 400 };
@@ -467,8 +469,8 @@ static size_t take(int socket, char *to, size_t room, unsigned *descriptors)
     return n > 0 ? (size_t)n : 0;
 }
 
-/* What a socket takes only in pieces, of several parts, in several sendings and with descriptors, arrives as
- * it was, and each descriptor once; nothing is left of what is dropped. */
+/* What a socket takes only in pieces, of several parts, in several sendings and with descriptors,
+ * arrives as it was, and each descriptor once; nothing is left of what is dropped. */
 static void what_waits_to_be_sent_arrives_in_order(void **state)
 {
     enum { PART = 150001, SENDINGS = 3 };
@@ -533,10 +535,10 @@ int main(void)
         T(environments_of_other_versions_are_refused_by_name),
         T(read_paths_must_be_absolute_and_fit),
         cmocka_unit_test(without_user_namespaces_auto_takes_landlock_and_the_others_say_why_not),
-        cmocka_unit_test(why_a_clone_failed_is_told_each_time),
+        cmocka_unit_test(the_reason_of_a_failed_clone_is_reported_each_time),
         cmocka_unit_test(without_clone3_sandboxes_start_where_there_is_no_cgroup),
         T(cpus_are_refused_by_name_without_a_cgroup),
-        T(why_a_sandbox_could_not_start_is_told),
+        T(the_reason_of_a_failed_start_is_reported),
         T(few_descriptors_are_enough),
         T(a_hundred_sandboxes_leave_nothing),
         T(many_sandboxes_can_be_asked_for_at_once),

@@ -1,5 +1,5 @@
-/* The memory of a whole sandbox, where no cgroup counts it. A keeper here is a process whose child holds memory in
- * one way or another; nothing is busy, so that these are sandboxes between their cells. */
+/* Measuring the memory of a whole sandbox without a cgroup. Here, a keeper is a process whose child
+ * holds memory of some kind; all are idle, like sandboxes between cells. */
 #include "../test.h"
 
 #include <signal.h>
@@ -62,6 +62,19 @@ static void hold_in_many(void)
         if (fork() == 0) {
             prctl(PR_SET_PDEATHSIG, SIGKILL);
             memset(malloc(HELD / 6), 1, HELD / 6);
+            for (;;)
+                pause();
+        }
+}
+
+/* One mapping, which all forks inherit. */
+static void hold_shared_in_many(void)
+{
+    char *p = mmap(NULL, HELD, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    memset(p, 1, HELD);
+    for (int i = 0; i < 3; i++)
+        if (fork() == 0) {
+            prctl(PR_SET_PDEATHSIG, SIGKILL);
             for (;;)
                 pause();
         }
@@ -131,7 +144,7 @@ static void wait_for(struct fixture *f, const bool *over)
     assert_true(*over);
 }
 
-/* Whatever it is that is held: a limit below it is exceeded, and one above it is not. */
+/* Memory of every kind: a limit below it is exceeded, and one above it is not. */
 static void everything_counts(void **state)
 {
     static void (*const kinds[])(
@@ -153,37 +166,103 @@ static void everything_counts(void **state)
     }
 }
 
-static int given = -1;
-
-static void hold_what_was_given(void)
+static pid_t child_of(pid_t parent)
 {
-    mmap(NULL, HELD, PROT_READ, MAP_SHARED | MAP_POPULATE, given, 0);
+    char path[64];
+    int child = 0;
+    snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)parent, (int)parent);
+    FILE *list = fopen(path, "re");
+    assert_non_null(list);
+    assert_int_equal(fscanf(list, "%d", &child), 1);
+    fclose(list);
+    return child;
 }
 
-/* A context that the host has sent is not the guest's memory; to a watch that was not told it is. */
-static void what_the_host_gave_does_not_count(void **state)
+/* A fork has a watch and a limit of its own: what is below its keeper does not count for the first
+ * sandbox. The watch that knows of no forks counts it, and shows that all of them were measured. */
+static void a_forks_memory_is_its_own(void **state)
+{
+    struct fixture f;
+    bool first_over = false, fork_over = false, whole_over = false;
+    const unsigned forks = 1;
+    const struct memory_watch_options options = {
+        .limit = HELD - 8 * MIB, .forks = &forks, .over = is_over, .arg = &first_over
+    };
+    struct memory_watch *first = NULL;
+    set_up(&f);
+    /* The newest is measured first, so `whole` tells that the others were. */
+    struct memory_watch *whole = watch_new_one(&f, HELD - 8 * MIB, &whole_over);
+    struct memory_watch *fork = watch_new_one(&f, HELD - 8 * MIB, &fork_over);
+    assert_ok(memory_watch_open(f.all, &options, &first, err));
+    start_keeper(&f, hold_in_many);
+    memory_watch_begin(first, f.keeper);
+    memory_watch_begin(fork, child_of(f.keeper));
+    memory_watch_begin(whole, f.keeper);
+    wait_for(&f, &whole_over);
+    wait_for(&f, &fork_over);
+    assert_false(first_over);
+    memory_watch_close(whole);
+    memory_watch_close(fork);
+    memory_watch_close(first);
+    tear_down(&f);
+}
+
+/* Forks share a mapping, so it counts once for all of them, also while the shared memory of other
+ * programs grows. An ordinary user's host sees only the extent of the mapping. */
+static void a_shared_mapping_counts_once_for_all_forks(void **state)
+{
+    struct fixture f;
+    bool over = false, above = false;
+    set_up(&f);
+    /* The first in the queue is measured first. */
+    struct memory_watch *high = watch_new_one(&f, 2 * HELD, &above);
+    struct memory_watch *low = watch_new_one(&f, HELD - 8 * MIB, &over);
+    start_keeper(&f, hold_shared_in_many);
+    int others = memfd_create("others", 0);
+    for (int i = 0; i < 3; i++)
+        fill(others);
+    memory_watch_begin(high, f.keeper);
+    memory_watch_begin(low, f.keeper);
+    wait_for(&f, &over);
+    assert_false(above);
+    memory_watch_close(low);
+    memory_watch_close(high);
+    tear_down(&f);
+    close(others);
+}
+
+static int context = -1;
+
+static void hold_context(void)
+{
+    mmap(NULL, HELD, PROT_READ, MAP_SHARED | MAP_POPULATE, context, 0);
+}
+
+/* A context that the host has sent is not the guest's memory; without memory_watch_exclude() it
+ * would be. */
+static void a_context_from_the_host_does_not_count(void **state)
 {
     struct fixture f;
     bool over = false, own = false;
     set_up(&f);
-    struct memory_watch *told = watch_new_one(&f, HELD - 8 * MIB, &over);
-    struct memory_watch *untold = watch_new_one(&f, HELD - 8 * MIB, &own);
-    given = memfd_create("given", 0);
-    fill(given);
-    memory_watch_exclude(told, given);
-    start_keeper(&f, hold_what_was_given);
-    memory_watch_begin(told, f.keeper);
-    memory_watch_begin(untold, f.keeper);
+    struct memory_watch *excluded = watch_new_one(&f, HELD - 8 * MIB, &over);
+    struct memory_watch *counted = watch_new_one(&f, HELD - 8 * MIB, &own);
+    context = memfd_create("context", 0);
+    fill(context);
+    memory_watch_exclude(excluded, context);
+    start_keeper(&f, hold_context);
+    memory_watch_begin(excluded, f.keeper);
+    memory_watch_begin(counted, f.keeper);
     wait_for(&f, &own);
     assert_false(over);
-    memory_watch_close(told);
-    memory_watch_close(untold);
+    memory_watch_close(excluded);
+    memory_watch_close(counted);
     tear_down(&f);
-    close(given);
+    close(context);
 }
 
-/* One that does not run yet is left alone, and so is one without anything. */
-static void what_is_small_goes_on(void **state)
+/* A sandbox that does not run yet is left alone, and so is one that holds nothing. */
+static void a_small_sandbox_goes_on(void **state)
 {
     struct fixture f;
     bool small = false, over = false, waits = false;
@@ -210,8 +289,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(everything_counts),
-        cmocka_unit_test(what_the_host_gave_does_not_count),
-        cmocka_unit_test(what_is_small_goes_on),
+        cmocka_unit_test(a_forks_memory_is_its_own),
+        cmocka_unit_test(a_shared_mapping_counts_once_for_all_forks),
+        cmocka_unit_test(a_context_from_the_host_does_not_count),
+        cmocka_unit_test(a_small_sandbox_goes_on),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

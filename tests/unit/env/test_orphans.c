@@ -132,7 +132,7 @@ static void a_lost_service_ends_it(void **state)
 
 /* A collection that nobody asked for is told to the one who asks meanwhile; two askers are one too
  * many. A cancelled one is not told. */
-static void one_caller_at_a_time_is_told(void **state)
+static void one_caller_at_a_time_is_notified(void **state)
 {
     static const struct error none = { 0 };
     struct scene s = { 0 };
@@ -156,7 +156,7 @@ int main(void)
         cmocka_unit_test(only_those_of_dead_hosts_are_removed),
         cmocka_unit_test(a_failure_keeps_none_of_the_others),
         cmocka_unit_test(a_lost_service_ends_it),
-        cmocka_unit_test(one_caller_at_a_time_is_told),
+        cmocka_unit_test(one_caller_at_a_time_is_notified),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

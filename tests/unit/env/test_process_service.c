@@ -1,5 +1,6 @@
-/* A program behind a process service, whose server is this test itself: its stream is cut behind each byte, and the program is joined
- * again and not started again; what is no event ends it; what it is to read comes in order.
+/* A program behind a process service, whose server is this test itself: its stream is cut behind
+ * each byte, and the program is joined again and not started again; what is no event ends it; what
+ * it is to read comes in order.
  */
 #include "../test.h"
 
@@ -9,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "env/remote/process_service.h"
+#include "env/clouds/vm/vm.h"
 #include "net/protobuf.h"
 
 enum {
@@ -256,8 +257,9 @@ static void wait_for_end(struct scene *s)
     assert_true(s->ended);
 }
 
-/* A stream that is cut behind each of its bytes: once the program's number was told, it is joined by name and never started again;
- * before that, it is started again where the service knows the key, and asked for by name where it does not. */
+/* A stream that is cut behind each of its bytes: once the program's number was told, it is joined
+ * by name and never started again; before that, it is started again where the service knows the
+ * key, and asked for by name where it does not. */
 static void is_cut_behind_each_byte(const struct process_dialect *dialect)
 {
     cleanup_buf struct buf life = { 0 }, started = { 0 };
@@ -284,12 +286,12 @@ static void is_cut_behind_each_byte(const struct process_dialect *dialect)
 
 static void is_cut_behind_each_byte_at_e2b(void **state)
 {
-    is_cut_behind_each_byte(&process_of_e2b);
+    is_cut_behind_each_byte(&e2b_process);
 }
 
 static void is_cut_behind_each_byte_at_prime(void **state)
 {
-    is_cut_behind_each_byte(&process_of_prime);
+    is_cut_behind_each_byte(&prime_process);
 }
 
 /* An envelope in which there is no message ends it with ERROR_PROTOCOL; it is not tried again. */
@@ -304,7 +306,7 @@ static void ends_with_what_is_no_event(void **state)
         put_started(&s.first);
         buf_puts(&message, bad[i]);
         put_envelope(&s.first, 0, &message);
-        scene_open(&s, &process_of_prime);
+        scene_open(&s, &prime_process);
         wait_for_end(&s);
         assert_int_equal(s.end.code, ERROR_PROTOCOL);
         assert_int_equal(s.started + s.joined_by_name, 1);
@@ -312,7 +314,8 @@ static void ends_with_what_is_no_event(void **state)
     }
 }
 
-/* What the program says on its standard error is heard until it has said something on the other stream. */
+/* What the program says on its standard error is heard until it has said something on the other
+ * stream. */
 static void hears_complaints_until_it_speaks(void **state)
 {
     struct scene s = { 0 };
@@ -322,7 +325,7 @@ static void hears_complaints_until_it_speaks(void **state)
     put_said(&s.first, 1, "but now");
     put_said(&s.first, 2, "nobody hears this");
     put_event(&s.first, 3, &nothing);
-    scene_open(&s, &process_of_e2b);
+    scene_open(&s, &e2b_process);
     wait_for_end(&s);
     assert_string_equal(buf_text(&s.heard), "why not but now");
     scene_close(&s);
@@ -335,7 +338,7 @@ static void says_what_cannot_be_started(void **state)
     cleanup_buf struct buf end = { 0 };
     buf_puts(&end, "{\"error\":{\"code\":\"invalid_argument\",\"message\":\"no python3 here\"}}");
     put_envelope(&s.first, 2, &end);
-    scene_open(&s, &process_of_e2b);
+    scene_open(&s, &e2b_process);
     wait_for_end(&s);
     assert_int_equal(s.end.code, ERROR_ENVIRONMENT);
     assert_string_equal(s.end.text, "invalid_argument: no python3 here");
@@ -351,7 +354,7 @@ static void waits_for_another_token(void **state)
     buf_puts(&end, "{\"error\":{\"code\":\"unauthenticated\",\"message\":\"expired\"}}");
     put_envelope(&s.first, 2, &end);
     put_life(&s.stream);
-    scene_open(&s, &process_of_prime);
+    scene_open(&s, &prime_process);
     for (int i = 0; i < TURNS && s.refused == 0; i++)
         turn(&s);
     for (int i = 0; i < 100; i++)
@@ -364,14 +367,14 @@ static void waits_for_another_token(void **state)
     scene_close(&s);
 }
 
-/* What it is to read comes whole and in order, also where the service is busy at first, and what was said in one turn of the loop
- * goes together. */
+/* What it is to read comes whole and in order, also where the service is busy at first, and what
+ * was said in one turn of the loop goes together. */
 static void is_fed_in_order(void **state)
 {
     struct scene s = { .refuse_inputs = 2, .stays = true };
     cleanup_buf struct buf all = { 0 };
     put_started(&s.first);
-    scene_open(&s, &process_of_e2b);
+    scene_open(&s, &e2b_process);
     for (int i = 0; i < TURNS && s.joined == 0; i++)
         turn(&s);
     assert_int_equal(s.joined, 1);
@@ -393,7 +396,7 @@ static void open_reader(struct scene *s)
 {
     s->stays = true;
     put_started(&s->first);
-    scene_open(s, &process_of_prime);
+    scene_open(s, &prime_process);
     for (int i = 0; i < TURNS && s->joined == 0; i++)
         turn(s);
     assert_int_equal(s->joined, 1);
@@ -466,7 +469,8 @@ static void sends_nothing_behind_a_long_one(void **state)
     scene_close(&s);
 }
 
-/* What was refused with its token is sent once there is another; what was taken meanwhile is not sent again. */
+/* What was refused with its token is sent once there is another; what was taken meanwhile is not
+ * sent again. */
 static void sends_again_what_was_refused(void **state)
 {
     struct scene s = { .expired = true };

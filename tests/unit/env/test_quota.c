@@ -23,7 +23,7 @@ static int scene_open(void **state)
 {
     struct error err;
     scene = (struct scene){ 0 };
-    if (make_place(state) < 0 || loop_open(&scene.loop, &err) < 0 ||
+    if (make_directory(state) < 0 || loop_open(&scene.loop, &err) < 0 ||
         quotas_open(scene.loop, &scene.quotas, &err) < 0)
         return -1;
     scene.volume = new_volume();
@@ -35,7 +35,7 @@ static int scene_close(void **state)
     volume_release(scene.volume);
     quotas_close(scene.quotas);
     loop_close(scene.loop);
-    return remove_place(state);
+    return remove_directory(state);
 }
 
 #define quota_test(f) cmocka_unit_test_setup_teardown(f, scene_open, scene_close)
@@ -64,7 +64,7 @@ static void fill_with(size_t bytes)
 }
 
 /* All users of a volume share one measuring, learn of its end, and none of another volume's. */
-static void all_users_of_a_full_volume_are_told(void **state)
+static void all_users_of_a_full_volume_are_notified(void **state)
 {
     struct guest one, two, elsewhere;
     struct volume *other = NULL;
@@ -95,7 +95,7 @@ static void guest_leaves(void *arg, enum limit limit)
 }
 
 /* A user may leave when it is told, also the last one, with which the measuring ends. */
-static void a_user_may_leave_when_it_is_told(void **state)
+static void a_user_may_leave_when_it_is_notified(void **state)
 {
     struct guest g = { .user = { .over = guest_leaves, .arg = &g } };
     assert_ok(quotas_join(scene.quotas, scene.volume, &g.user, err));
@@ -180,8 +180,8 @@ static void a_volume_is_named_as_the_guest_sees_it(void **state)
         mounts_hold(&m, levels[i], &spec);
         assert_true(mounts_any(&m));
         assert_ok(mounts_enter(&m, scene.quotas, geteuid(), mounts_full, &limit, &out, err));
-        assert_string_equal(mounts_volume(&m),
-            own ? layout_paths(LAYOUT_DROSTE)->volume[0] : volume_path(scene.volume));
+        assert_string_equal(
+            mounts_volume(&m), own ? default_layout.volume[0] : volume_path(scene.volume));
         assert_string_equal(out.volume.path, own ? "v/data" : volume_path(scene.volume));
         assert_int_equal(out.volume.inode, volume_inode(scene.volume));
         assert_false(out.volume.mapped);
@@ -197,8 +197,8 @@ static void a_volume_is_named_as_the_guest_sees_it(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        quota_test(all_users_of_a_full_volume_are_told),
-        quota_test(a_user_may_leave_when_it_is_told),
+        quota_test(all_users_of_a_full_volume_are_notified),
+        quota_test(a_user_may_leave_when_it_is_notified),
         quota_test(files_are_counted),
         quota_test(a_full_volume_is_refused),
         quota_test(no_mounts_are_no_work),

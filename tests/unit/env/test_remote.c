@@ -1,4 +1,4 @@
-/* Sessions over a real supervisor at the far end of a carrier: what they mean is what they mean locally. */
+/* Sessions through a real supervisor at the far end of a transport: they behave like local ones. */
 #include "remote_fixture.h"
 
 static void a_cell_runs_and_variables_stay(void **state)
@@ -243,7 +243,8 @@ static void what_is_no_interpreter_is_heard_too(void **state)
     assert_string_equal(buf_text(&noise), "no python \\x1b[1mhere");
 }
 
-/* A directory with a module `ctypes` that cannot be imported, as where Python was built without it. */
+/* A directory with a module `ctypes` that cannot be imported, as where Python was built without
+ * it. */
 static char *without_ctypes(void)
 {
     char *path = strdup("/tmp/droste-test-XXXXXX");
@@ -347,9 +348,10 @@ static void it_says_what_it_is(void **state)
     "    data = struct.pack('<BBHIQQ', 1, 19, 0, 2, n, len(blob)) + b'{}' + blob\n"                \
     "    while data: data = data[os.write(3, data):]\n"
 
-/* A guest far away that reads none of the replies to its calls is not heard any more when a MiB of them waits here beside the
- * one that is on its way, and is ended; another one in the same place goes on. */
-static void replies_that_nobody_reads_are_bounded(void **state)
+/* A guest far away that reads none of the replies to its calls is not heard any more when a MiB of
+ * them waits here beside the one that is on its way, and is ended; another one in the same place
+ * goes on. */
+static void unread_replies_are_bounded(void **state)
 {
     struct fixture *f = *state;
     struct session_options options = side_options();
@@ -372,8 +374,8 @@ static void replies_that_nobody_reads_are_bounded(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        B(replies_that_nobody_reads_are_bounded),
-        T(replies_that_nobody_reads_are_bounded),
+        B(unread_replies_are_bounded),
+        T(unread_replies_are_bounded),
         B(it_says_what_it_is),
         B(a_cell_runs_and_variables_stay),
         T(a_cell_runs_and_variables_stay),

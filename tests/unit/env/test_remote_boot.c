@@ -1,5 +1,5 @@
-/* What the loader says, however its bytes come: noise before it, cut anywhere, the start of a word that was cut before the
- * word was said again. */
+/* Reading the loader's messages however their bytes arrive: after noise, split anywhere, or
+ * repeated after an incomplete message. */
 #include "../test.h"
 
 #include "base/cleanup.h"
@@ -11,7 +11,8 @@
 
 static const struct remote_options options = { .form = LINK_TEXT };
 
-/* The pieces one after the other; how many bytes of the last one were taken. The guest is sent once. */
+/* The pieces one after the other; how many bytes of the last one were taken. The guest is sent
+ * once. */
 static size_t feed(const char *first, size_t cut, const char *all, size_t len)
 {
     struct remote_boot b = { 0 };
@@ -33,7 +34,8 @@ static size_t feed(const char *first, size_t cut, const char *all, size_t len)
     return used;
 }
 
-/* With a shell's noise before it and the link's bytes behind: cut at every byte, just the word is taken. */
+/* With a shell's noise before it and the link's bytes behind: cut at every byte, just the word is
+ * taken. */
 static void test_a_word_in_two_pieces(void **state)
 {
     static const char said[] = "$ exec python3\r\n" WORD "\x1e"
@@ -43,7 +45,7 @@ static void test_a_word_in_two_pieces(void **state)
         assert_int_equal(feed(NULL, cut, said, sizeof said - 1), word);
 }
 
-/* So much of it came, then the carrier was cut, and the loader was asked to say it again. */
+/* So much of it came, then the transport was cut, and the loader was asked to say it again. */
 static void test_a_word_that_was_cut_and_said_again(void **state)
 {
     for (size_t n = 1; n < sizeof WORD - 1; n++) {
@@ -53,7 +55,8 @@ static void test_a_word_that_was_cut_and_said_again(void **state)
     }
 }
 
-/* A Python that cannot be the guest's says why; so is a word that is none refused, and one without an end. */
+/* A Python that cannot be the guest's says why; so is a word that is none refused, and one without
+ * an end. */
 static void test_what_is_no_word_is_refused(void **state)
 {
     static const char *const rows[] = { "\x1e"

@@ -1,10 +1,10 @@
-/* Sessions over a real supervisor at the far end of a carrier: how they end, several side by side, and what happens when the carrier is cut at
- * any time. Nothing is left at the end. */
+/* Sessions through a real supervisor at the far end of a transport: how they end, several at the
+ * same time, and with a transport that is cut at any time. Nothing is left behind. */
 #include "remote_fixture.h"
 
 /* ---- how sessions end ---- */
 
-static void the_end_of_a_worker_is_told_as_it_was(void **state)
+static void the_end_of_a_worker_is_reported_exactly(void **state)
 {
     static const struct {
         const char *code, *killed;
@@ -114,7 +114,8 @@ static void who_stops_its_keeper_can_be_killed(void **state)
     wait_until(f, count_left(f) == 0);
 }
 
-/* A test runs it as any process; in a container it is the first one, which nobody there can kill. */
+/* A test runs it as any process; in a container it is the first one, which nobody there can
+ * kill. */
 static void the_end_of_the_supervisor_is_the_end_of_all(void **state)
 {
     struct fixture *f = *state;
@@ -232,8 +233,9 @@ static void neither_a_flood_nor_deafness_stops_the_others(void **state)
     wait_until(f, count_left(f) == 0);
 }
 
-/* As in a container. Processes that fork and end without a pause outrun whoever looks for them one by one; the
- * supervisor has the kernel kill all at once. Nobody there can kill it. */
+/* As in a container. Processes that fork and end without a pause outrun a search that kills them
+ * one by one; the supervisor has the kernel kill all at once. The guest cannot kill the
+ * supervisor. */
 static void as_the_first_process_it_outruns_all(void **state)
 {
     static const char *const program[] = { "unshare", "--pid", "--fork", "--mount-proc",
@@ -464,7 +466,7 @@ static void a_kill_is_heard_after_a_cut(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        B(the_end_of_a_worker_is_told_as_it_was),
+        B(the_end_of_a_worker_is_reported_exactly),
         B(what_was_said_last_is_heard),
         B(daemons_live_as_long_as_their_session),
         B(a_fork_bomb_ends_with_its_session),

@@ -1,4 +1,4 @@
-/* What a hostile supervisor may say, without one: the host's side is fed its bytes. */
+/* A hostile supervisor: the tests feed its bytes to the host's side. */
 #include "../test.h"
 
 #include <zlib.h>
@@ -13,7 +13,7 @@ struct host {
     struct remote *remote;
     struct sandbox *sandbox;
     size_t written;
-    size_t unsent;   /* of that, as its carrier says */
+    size_t unsent;   /* of that, as its transport says */
     struct buf last; /* what was written last */
     uint64_t said;   /* bytes of the guest's stream */
     uint64_t acked;  /* those of the host's that it says it has */
@@ -254,7 +254,8 @@ static void no_more_than_the_credit_is_sent(void **state)
     assert_fails(ERROR_UNSUPPORTED, remote_send(h->sandbox, &iov, 1, dup(0), err));
 }
 
-/* It says that it has taken what still waits to be sent to it: credit for more would have the host keep all of that. */
+/* It says that it has taken what still waits to be sent to it: credit for more would have the host
+ * keep all of that. */
 static void credit_for_what_was_not_read_ends_it(void **state)
 {
     enum { LEN = MUX_CREDIT };
@@ -270,11 +271,11 @@ static void credit_for_what_was_not_read_ends_it(void **state)
     h->acked = MUX_CREDIT / 2;
     say_message(h, MUX_CREDIT_MORE, 1, "\0\0\1", 4);
     assert_failed(h);
-    assert_non_null(strstr(h->why.text, "acknowledges what it does not read"));
+    assert_non_null(strstr(h->why.text, "acknowledges data that it does not read"));
 }
 
 /* While a session holds its guest, the supervisor is told so, once for each time. */
-static void a_worker_that_is_held_is_told_of(void **state)
+static void a_worker_that_is_stopped_is_reported(void **state)
 {
     struct host *h = *state;
     say_hello(h);
@@ -325,7 +326,8 @@ static void words_that_are_none_are_refused(void **state)
     }
 }
 
-/* A supervisor that does not say EXIT when it is told to: ten seconds later the worker counts as gone. */
+/* A supervisor that does not say EXIT when it is told to: ten seconds later the worker counts as
+ * gone. */
 static void a_kill_that_is_not_answered_is_taken_as_done(void **state)
 {
     struct host *h = *state;
@@ -366,7 +368,7 @@ int main(void)
         T(what_a_closed_worker_says_is_passed_over),
         T(no_more_than_the_credit_is_sent),
         T(credit_for_what_was_not_read_ends_it),
-        T(a_worker_that_is_held_is_told_of),
+        T(a_worker_that_is_stopped_is_reported),
         T(noise_is_bounded_and_shown),
         cmocka_unit_test(words_that_are_none_are_refused),
         T(a_kill_that_is_not_answered_is_taken_as_done),

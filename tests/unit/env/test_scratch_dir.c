@@ -1,4 +1,5 @@
-/* The temporary directories of zygotes: one that a killed host has left is removed by the next, and nothing else is. */
+/* The temporary directories of zygotes: one that a killed host has left is removed by the next, and
+ * nothing else is. */
 #include "../test.h"
 
 #include <fcntl.h>
@@ -26,7 +27,7 @@ static int teardown(void **state)
     return tree_remove(AT_FDCWD, place) ? 0 : -1;
 }
 
-static const char *in_place(const char *name)
+static const char *in_directory(const char *name)
 {
     static char path[128];
     snprintf(path, sizeof path, "%s/%s", place, name);
@@ -35,13 +36,13 @@ static const char *in_place(const char *name)
 
 static void make(const char *name)
 {
-    assert_int_equal(mkdir(in_place(name), 0700), 0);
+    assert_int_equal(mkdir(in_directory(name), 0700), 0);
 }
 
 static bool is_there(const char *name)
 {
     struct stat st;
-    return lstat(in_place(name), &st) == 0;
+    return lstat(in_directory(name), &st) == 0;
 }
 
 static void open_and_close_one(void)
@@ -62,7 +63,7 @@ static void one_that_is_left_is_removed(void **state)
     assert_false(is_there("droste-aB3dE6"));
 }
 
-static void one_that_somebody_has_stays(void **state)
+static void a_directory_in_use_stays(void **state)
 {
     struct scratch_dir *scratch_dir = NULL, *second = NULL;
     assert_ok(scratch_dir_new(false, &scratch_dir, err));
@@ -84,7 +85,7 @@ static void what_is_no_scratch_dir_or_not_empty_stays(void **state)
     make(names[3]);
     make("droste-bbbbbb/work");
     make("elsewhere");
-    assert_int_equal(symlink("elsewhere", in_place(names[4])), 0);
+    assert_int_equal(symlink("elsewhere", in_directory(names[4])), 0);
     open_and_close_one();
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         assert_true(is_there(names[i]));
@@ -98,15 +99,15 @@ static void another_users_stays(void **state)
         skip();
     }
     make("droste-dddddd");
-    assert_int_equal(chown(in_place("droste-dddddd"), 12345, 12345), 0);
+    assert_int_equal(chown(in_directory("droste-dddddd"), 12345, 12345), 0);
     open_and_close_one();
     assert_true(is_there("droste-dddddd"));
 }
 
-static void a_place_that_is_none_is_said(void **state)
+static void a_missing_directory_is_reported(void **state)
 {
     struct scratch_dir *scratch_dir = NULL;
-    setenv("TMPDIR", in_place("not-there"), 1);
+    setenv("TMPDIR", in_directory("not-there"), 1);
     assert_fails(ERROR_ENVIRONMENT, scratch_dir_new(false, &scratch_dir, err));
     setenv("TMPDIR", place, 1);
 }
@@ -117,10 +118,10 @@ int main(void)
 {
     static const struct CMUnitTest tests[] = {
         T(one_that_is_left_is_removed),
-        T(one_that_somebody_has_stays),
+        T(a_directory_in_use_stays),
         T(what_is_no_scratch_dir_or_not_empty_stays),
         T(another_users_stays),
-        T(a_place_that_is_none_is_said),
+        T(a_missing_directory_is_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* Each sandbox is a user of its own: who gets which id, and that no two hosts give the same. The locks are real
- * ones; they need root, and are skipped without. */
+/* Each sandbox runs as a user of its own: which id it gets, and that no two hosts use the same one.
+ * The locks are real and need root; without root the tests are skipped. */
 #include "../test.h"
 
 #include <fcntl.h>
@@ -48,8 +48,8 @@ static void without_a_range_there_is_no_user(void **state)
     users_free(u);
 }
 
-/* Two hosts at once, as two open files: three ids are given to them together, once each, and a fourth is
- * refused; one that is given back can be had by the other. */
+/* Two hosts at once, as two open files: three ids are given to them together, once each, and a
+ * fourth is refused; one that is given back can be had by the other. */
 static void two_hosts_never_give_the_same(void **state)
 {
     needs_root();

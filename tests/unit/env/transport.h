@@ -1,6 +1,7 @@
-/* A real environment behind a link, for tests: one supervisor, run by a Python of this machine over two pipes
- * (LINK_BARE) or a terminal (LINK_TEXT), and a carrier in between that can be cut and joined again. While
- * it is cut, what the supervisor says is lost, and so is what was not written to it.
+/* A real environment behind a link, for tests: one supervisor, run by a Python of this machine over
+ * two pipes (LINK_BARE) or a terminal (LINK_TEXT), and a transport in between that can be cut and
+ * joined again. While it is cut, what the supervisor says is lost, and so is what was not written
+ * to it.
  */
 #ifndef DROSTE_TEST_ENV_TRANSPORT_H
 #define DROSTE_TEST_ENV_TRANSPORT_H
@@ -114,7 +115,7 @@ static inline void transport_write(void *arg, const struct iovec *iov, int count
     c->wrote = true;
     for (int i = 0; i < count; i++)
         fifo_add(&c->to_write, iov[i].iov_base, iov[i].iov_len);
-    /* Not at once: a cut from within the remote's own functions is not what a real carrier does. */
+    /* Later: a real transport does not report a cut from within the remote's own functions. */
     transport_look(c);
 }
 
@@ -227,7 +228,7 @@ static inline void transport_free(struct environment *env)
 static inline const struct environment_ops *transport_ops(void)
 {
     static const struct environment_ops ops = {
-        .name = "carrier",
+        .name = "transport",
         .traits = TRAIT_SIGNAL | TRAIT_LATE,
         .open = transport_open_sandbox,
         .send = remote_send,
@@ -289,7 +290,7 @@ static inline void transport_spawn(struct transport *c, char *const argv[])
     fcntl(c->in, F_SETFL, O_NONBLOCK);
     fcntl(c->out, F_SETFL, O_NONBLOCK);
     signal(SIGPIPE,
-        SIG_IGN); /* its process may end while it is written to; real carriers have sockets */
+        SIG_IGN); /* its process may end while it is written to; real transports have sockets */
 }
 
 static inline void transport_watch(struct transport *c)
@@ -300,7 +301,8 @@ static inline void transport_watch(struct transport *c)
     transport_look(c);
 }
 
-/* With the program and the arguments before `-u -c LOADER` (NULL: DROSTE_TEST_PYTHON, or python3). */
+/* With the program and the arguments before `-u -c LOADER` (NULL: DROSTE_TEST_PYTHON, or
+ * python3). */
 static inline void transport_open(struct loop *loop, const struct remote_options *options,
     const char *const *program, struct environment **out)
 {

@@ -25,7 +25,8 @@ def flatten(tmp_path, **modules):
 
 def test_modules_are_joined_in_the_order_of_their_imports(tmp_path):
     """A module stands behind those that it imports, wherever the build lists it."""
-    status, _, names = flatten(tmp_path, last='"""Doc."""\nimport os\n\nfrom .first import ONE\n\nTWO = ONE + 1\nHERE = os.sep\n',
+    status, _, names = flatten(tmp_path,
+                               last='"""Doc."""\nimport os\n\nfrom .first import ONE\n\nTWO = ONE + 1\nHERE = os.sep\n',
                                first="import os\n\nONE = 1\n")
     assert status == 0 and (names["ONE"], names["TWO"], names["HERE"]) == (1, 2, "/")
 

@@ -32,7 +32,8 @@ def test_importing_threading_is_left_to_user_code():
 
 # ---- parts ----
 
-@pytest.mark.parametrize("parts", [[], [b""], [b"one"], [b"", b"a", b""], [b"x" * 100000, b"\0\xff"]])
+@pytest.mark.parametrize("parts", [[], [b""], [b"one"], [b"", b"a", b""],
+                                   [b"x" * 100000, b"\0\xff"]])
 def test_parts_come_out_as_they_went_in(guest, parts):
     assert [bytes(p) for p in guest.split_parts(guest.table_of(parts) + b"".join(parts))] == parts
 
@@ -54,7 +55,8 @@ def test_json_of_plain_values(guest, value, text):
     assert guest.to_json(value) == text.encode()
 
 
-@pytest.mark.parametrize("character", ["a", "é", '"', "\\", "\n", "\t", "\r", "\0", "\x1f", "\x7f", "\u2028"])
+@pytest.mark.parametrize("character", ["a", "é", '"', "\\", "\n", "\t", "\r", "\0", "\x1f", "\x7f",
+                                       "\u2028"])
 def test_a_long_text_is_written_as_json_writes_it(guest, character):
     """The faster way for it, with each character that is written otherwise; beside short values."""
     value = {"first": 1, "long": character * (guest.LONG + 1), 'a "name"': [character]}
@@ -65,15 +67,16 @@ def test_a_long_text_is_written_as_json_writes_it(guest, character):
 
 @pytest.mark.parametrize("character", ["a", "é", "\0"])
 def test_a_long_text_is_submitted_beside_the_json(guest, character):
-    """In the order of the fields; one of the border's length, one in a list and one that is of another type are
-    within."""
+    """In the order of the fields; one of the border's length, one in a list and one that is of
+    another type are within."""
     text, other = character * (guest.LONG + 1), character * (2 * guest.LONG)
     within = {"b": character * guest.LONG, "l": [text], "s": type("Own", (str,), {})(text)}
     submitted = guest.to_parts({"long": text, **within, 1: other})
     assert submitted[1:] == [text.encode(), other.encode()]
     holes = []
     outline = json.loads(submitted[0], parse_constant=lambda name: holes.append(name) or len(holes))
-    assert outline == {"long": 1, **within, "1": 2} and list(outline) == ["long", "b", "l", "s", "1"]
+    assert outline == {"long": 1, **within, "1":
+                       2} and list(outline) == ["long", "b", "l", "s", "1"]
     assert holes == ["NaN"] * 2
     with pytest.raises(ValueError, match="surrogate"):
         guest.to_parts({"long": "\ud800" * (guest.LONG + 1)})
@@ -86,20 +89,29 @@ def test_what_is_short_is_json_alone(guest):
 
 
 @pytest.mark.parametrize("values, fields, named", [
-    ((1, 2), {}, {"a": 1, "b": 2}), ((1,), {"b": 2}, {"a": 1, "b": 2}), ((), {"c": 3}, {"c": 3}), (({"a": 1},), {}, {"a": 1}),
-    (({"x": 1},), {}, {"a": {"x": 1}}), (({"a": 1}, 2), {}, {"a": {"a": 1}, "b": 2}), (({},), {}, {"a": {}})])
+    ((1, 2), {}, {"a": 1, "b": 2}), ((1,), {"b": 2}, {"a": 1, "b": 2}), ((), {"c": 3}, {"c": 3}),
+    (({"a": 1},), {}, {"a": 1}),
+    (({"x": 1},), {}, {"a": {"x": 1}}), (({"a": 1}, 2), {}, {"a": {"a": 1}, "b": 2}),
+    (({},), {}, {"a": {}})])
 def test_values_get_the_names_that_are_wanted(guest, values, fields, named):
     assert guest.name_values(["a", "b"], values, fields) == named
 
 
-@pytest.mark.parametrize("values, fields, said", [((1, 2, 3), {}, "takes the fields a, b, got 3 values"), ((1,), {"a": 2}, "two values for 'a'")])
+@pytest.mark.parametrize("values, fields, said", [
+    ((1, 2, 3), {}, "takes the fields a, b, got 3 values"), ((1,), {"a": 2}, "two values for 'a'")])
 def test_values_that_have_no_name_are_refused(guest, values, fields, said):
     with pytest.raises(TypeError, match=said):
         guest.name_values(["a", "b"], values, fields)
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), [float("-inf")], b"", object(), {"x": {1j}},
-                                   "\ud800", {"\udfff": 1}, {(1, 2): 3}])
+@pytest.mark.parametrize("value, form", [
+    (b"", ""), (b"bytes", "Ynl0ZXM="), (1j, [0.0, 1.0]), ({"x": {1j}}, {"x": [[0.0, 1.0]]})])
+def test_bytes_and_complex_numbers_have_a_form_in_json(guest, value, form):
+    assert json.loads(guest.to_json(value)) == form
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), [float("-inf")], object(),
+                                   {"x": {1j, object()}}, "\ud800", {"\udfff": 1}, {(1, 2): 3}])
 def test_what_is_not_json_is_refused(guest, value):
     with pytest.raises((ValueError, TypeError)) as e:
         guest.to_json(value)
@@ -140,7 +152,8 @@ class Named(metaclass=Meta):
     pass
 
 
-@pytest.mark.parametrize("make, name", [(Hostile, "Hostile"), (lambda: HostileStr("x"), "HostileStr"),
+@pytest.mark.parametrize("make, name", [(Hostile, "Hostile"),
+                                        (lambda: HostileStr("x"), "HostileStr"),
                                         (HostileDict, "HostileDict"), (lambda: Named(), "Named")],
                          ids=["object", "str", "dict", "metaclass"])
 def test_describe_never_calls_user_code(guest, make, name):
@@ -195,8 +208,10 @@ def run(guest, code, echo):
     return last and eval(last, space)
 
 
-@pytest.mark.parametrize("code, value", [("1 + 1", 2), ("x = 1\nx + 1", 2), ("x = 1", None), ("", None),
-                                         ("# nothing", None), ("1; 2", 2), ("def f(): return 3\nf()", 3)])
+@pytest.mark.parametrize("code, value", [("1 + 1", 2), ("x = 1\nx + 1", 2), ("x = 1", None),
+                                         ("", None),
+                                         ("# nothing", None), ("1; 2", 2),
+                                         ("def f(): return 3\nf()", 3)])
 def test_the_last_expression_is_echoed(guest, code, value):
     assert run(guest, code, True) == value
 
@@ -252,34 +267,44 @@ class NoText:
     __repr__ = __str__
 
 
+def answer_with(guest, content, ready=True):
+    """Submits an answer as a cell's end does: the JSON that is submitted, and the refusal."""
+    state = guest.state.session
+    state.submitted = state.values = None
+    state.namespace["answer"] = {"content": content, "ready": ready}
+    refusal = guest.submit_answer()
+    return state.submitted, refusal
+
+
 def test_an_answer_that_cannot_be_asked_is_none(guest):
     """A value whose truth cannot be asked is not ready."""
-    guest.state.session.namespace["answer"] = {"content": "x", "ready": NoTruth()}
-    assert guest.answer_field() == (None, None)
+    assert answer_with(guest, "x", NoTruth()) == (None, None)
+    assert answer_with(guest, "x")[0] is not None
 
 
 def test_an_answer_counts_once(guest):
     """It is submitted as it is, and not again by the next cell."""
     for content in ("x", 3, [None], {"k": 1.5}):
-        guest.state.session.namespace["answer"] = {"content": content, "ready": True}
-        submitted, refusal = guest.answer_field()
+        submitted, refusal = answer_with(guest, content)
         assert json.loads(b"".join(submitted)) == {"answer": content} and refusal is None
-        assert guest.answer_field() == (None, None)
+        guest.state.session.submitted = None
+        assert guest.submit_answer() is None and guest.state.session.submitted is None
 
 
 def test_an_answer_that_is_not_json_is_an_error_once(guest):
-    """It does not become its repr, whatever it is: the cell fails, and says of which type it was."""
+    """It does not become its repr, whatever it is: the cell fails, and says of which type it
+    was."""
     deep = []
     for _ in range(100000):
         deep = [deep]
-    refused = {"bytes": b"bytes", "NaN": float("nan"), "surrogate": "\ud800", "type NoText": NoText(), "recursion": deep,
+    refused = {"NaN": float("nan"), "surrogate": "\ud800", r"type \S*NoText": NoText(),
+               "recursion": deep,
                r"answer\['rows'\]\[1\]: a value of type object": {"rows": [1, object()]},
                "answer has a key of type tuple": {(1, 2): 3}}
     for words, content in refused.items():
-        guest.state.session.namespace["answer"] = {"content": content, "ready": True}
-        submitted, refusal = guest.answer_field()
+        submitted, refusal = answer_with(guest, content)
         assert submitted is None and re.search(words, str(refusal)), refusal
-        assert guest.answer_field() == (None, None)
+        assert guest.submit_answer() is None and guest.state.session.submitted is None
     while deep:
         deep = deep[0]
 
@@ -299,7 +324,8 @@ def test_flushing_passes_over_what_is_no_stream(guest, make):
 
     complaints = Stream("stderr")
     before = sys.stdout, sys.__stdout__, sys.stderr, sys.__stderr__
-    sys.stdout, sys.__stdout__, sys.stderr, sys.__stderr__ = make(), Stream("__stdout__"), complaints, complaints
+    sys.stdout, sys.__stdout__, sys.stderr, sys.__stderr__ = make(), Stream(
+        "__stdout__"), complaints, complaints
     try:
         guest.flush_output()
     finally:
@@ -338,7 +364,8 @@ def test_json_lines_may_hold_any_separator(guest):
     assert guest.DECODERS["jsonl"]('{"a": "\u2028"}\n\n[1]\n'.encode()) == [{"a": "\u2028"}, [1]]
 
 
-@pytest.mark.parametrize("prompt", ["", None, 3, [], [{}], [{"role": "user"}], {"role": 1, "content": "x"}])
+@pytest.mark.parametrize("prompt", ["", None, 3, [], [{}], [{"role": "user"}],
+                                    {"role": 1, "content": "x"}])
 def test_prompts_that_are_none_are_refused(guest, prompt):
     with pytest.raises((ValueError, TypeError)):
         guest.encode_prompt(prompt)
@@ -382,7 +409,8 @@ def test_hooks_from_before_the_start_are_run():
 def test_a_rehearsal_leaves_nothing_behind(guest, monkeypatch):
     import linecache
     monkeypatch.setattr(guest.signal, "signal", lambda *a: None)
-    before = guest.state.link, guest.state.session, sys.modules["__main__"], os.listdir("/proc/self/fd")
+    before = guest.state.link, guest.state.session, sys.modules["__main__"], os.listdir(
+        "/proc/self/fd")
     monkeypatch.setattr(linecache, "cache", {})
     guest.rehearse(3)
     assert before == (guest.state.link, guest.state.session, sys.modules["__main__"],
@@ -409,8 +437,8 @@ def frame(guest, kind, ident):
 
 
 def test_an_interrupt_while_the_first_frames_are_read_reads_none_twice(guest, monkeypatch):
-    """A clone is interrupted as early as it can be: between two frames of the first that it reads. Each
-    is there once, and the interrupt is known."""
+    """A clone is interrupted as early as it can be: between two frames of the first that it reads.
+    Each is there once, and the interrupt is known."""
     host, fd = socket.socketpair()
     link = guest.Link(fd.detach())
     monkeypatch.setattr(guest.state, "link", link)
@@ -428,7 +456,8 @@ def test_an_interrupt_while_the_first_frames_are_read_reads_none_twice(guest, mo
     try:
         host.sendall(frame(guest, guest.HELLO, 0) + frame(guest, guest.EXEC, 1))
         assert guest.begin()
-        assert [(kind, ident) for kind, ident, _, _ in link.inbox] == [(guest.HELLO, 0), (guest.EXEC, 1)]
+        assert [(kind, ident) for kind, ident, _, _ in link.inbox] == [(guest.HELLO, 0),
+                                                                       (guest.EXEC, 1)]
         assert link.interrupted == 1
     finally:
         signal.signal(signal.SIGINT, usual)
@@ -438,15 +467,15 @@ def test_an_interrupt_while_the_first_frames_are_read_reads_none_twice(guest, mo
 
 @pytest.mark.parametrize("name, stays", [("droste-1", False), ("other", True), ("droste", True)])
 def test_only_the_plans_own_directory_is_removed_at_the_end(guest, tmp_path, name, stays):
-    """The zygote's nest, and none that has another name; who has none removes nothing."""
-    nest = tmp_path / name
-    (nest / "a").mkdir(parents=True)
-    (nest / "a" / "file").write_text("x")
-    for given in (None, b"", os.fsencode(nest)):
+    """The zygote's scratch directory, and none of another name; without one, nothing is removed."""
+    scratch = tmp_path / name
+    (scratch / "a").mkdir(parents=True)
+    (scratch / "a" / "file").write_text("x")
+    for given in (None, b"", os.fsencode(scratch)):
         pid = os.fork()     # it ends all children of its process
         if pid == 0:
             guest.tidy_up(given)
             os._exit(0)
         assert os.waitpid(pid, 0)[1] == 0
-        assert nest.exists() or given
-    assert nest.exists() == stays
+        assert scratch.exists() or given
+    assert scratch.exists() == stays

@@ -16,7 +16,7 @@ TEXT = "one\ntwo\nthree\ntwo and two\n"
 
 # ---- the text that is meant ----
 
-def test_context_is_what_is_meant_where_no_text_is_given(guest):
+def test_helpers_read_the_context_by_default(guest):
     """In each helper that takes a text; grep's single argument is the pattern."""
     guest.state.session.namespace["context"] = "# A\n2024-01-02 b\n"
     assert guest.peek(length=3) == "# A"
@@ -28,33 +28,38 @@ def test_context_is_what_is_meant_where_no_text_is_given(guest):
     assert guest.chunk_by_json_keys()[0]["key"] == "k"
 
 
-@pytest.mark.parametrize("call", [lambda g: g.peek(), lambda g: g.grep("x"), lambda g: g.chunk_by_size(),
-                                  lambda g: g.chunk_by_json_keys()], ids=["peek", "grep", "size", "keys"])
+@pytest.mark.parametrize("call", [lambda g: g.peek(), lambda g: g.grep("x"),
+                                  lambda g: g.chunk_by_size(),
+                                  lambda g: g.chunk_by_json_keys()],
+                         ids=["peek", "grep", "size", "keys"])
 def test_without_a_context_the_text_is_asked_for(guest, call):
-    with pytest.raises(NameError, match="say what to look into"):
+    with pytest.raises(NameError, match="pass the text to search"):
         call(guest)
 
 
 def test_none_is_no_text(guest):
     """A variable that is None by mistake never means `context`."""
     guest.state.session.namespace["context"] = "secret"
-    for call in (guest.peek, guest.chunk_by_size, guest.chunk_by_headers, lambda x: guest.grep(x, "s")):
+    for call in (guest.peek, guest.chunk_by_size, guest.chunk_by_headers,
+                 lambda x: guest.grep(x, "s")):
         with pytest.raises(TypeError):
             call(None)
 
 
-@pytest.mark.parametrize("value, cure", [({"a.txt": "x"}, "1 keys, such as 'a.txt'; give one of its values"),
-                                         (b"x", "value.decode"), (["x"], "one of its items"), (3, "int")])
+@pytest.mark.parametrize("value, cure",
+                         [({"a.txt": "x"}, "1 keys, such as 'a.txt'; pass one of its values"),
+                          (b"x", "value.decode"), (["x"], "one of its items"), (3, "int")])
 def test_what_is_no_text_is_refused_with_what_to_do(guest, value, cure):
     with pytest.raises(TypeError) as e:
         guest.chunk_by_headers(value)
-    assert "chunk_by_headers takes a str, not " in str(e.value) and cure in str(e.value)
+    assert "chunk_by_headers needs a str, not " in str(e.value) and cure in str(e.value)
     assert guest.chunk_by_headers("x")[0]["content"] == "x"
 
 
 # ---- peek ----
 
-@pytest.mark.parametrize("arguments, part", [((), "abcdef"), ((2,), "cdef"), ((2, 3), "cde"), ((-5, 3), "abc"),
+@pytest.mark.parametrize("arguments, part", [((), "abcdef"), ((2,), "cdef"), ((2, 3), "cde"),
+                                             ((-5, 3), "abc"),
                                              ((9,), ""), ((0, -1), ""), ((4, 100), "ef")])
 def test_peek_is_a_part(guest, arguments, part):
     """A start before the beginning, as around an early match, is the beginning."""
@@ -67,7 +72,7 @@ def test_peek_shows_2000_characters_unless_asked(guest):
 
 def test_peek_looks_into_lists_and_bytes_and_no_dicts(guest):
     assert guest.peek([1, 2, 3], 1, 1) == [2] and guest.peek(b"abc", 1) == b"bc"
-    with pytest.raises(TypeError, match="such as 'a', 'b', 'c'; give one of its values"):
+    with pytest.raises(TypeError, match="such as 'a', 'b', 'c'; pass one of its values"):
         guest.peek(dict.fromkeys("abcd", ""))
 
 
@@ -92,9 +97,12 @@ def slow_grep(text, pattern, context=0, flags=0):
             if expression.search(line)]
 
 
-PATTERNS = ["a", "ab", "a b", "", "^", "$", "^$", "^a", "a$", "^a$", "^a|b$", "^.b", r"^\s*b", r"^(?:a|b)", r"a\s+b", r"\s+",
-            "a[^b]*b", "[^a]", r"\bab\b", "(?s)a.*b", r"a\Z", "a(?!b)", "a(?=b)", "(?<=a)b", r"\W", r"\D+", r"[\s\S]*b",
-            r"a\n", ".*", "(a|b)+$", r"\S+\s*$", "(?i)A", "^(?P<x>a)(?P=x)", "[A-b]", "a{2}", "^{a", "^{,a}"]
+PATTERNS = ["a", "ab", "a b", "", "^", "$", "^$", "^a", "a$", "^a$", "^a|b$", "^.b", r"^\s*b",
+            r"^(?:a|b)", r"a\s+b", r"\s+",
+            "a[^b]*b", "[^a]", r"\bab\b", "(?s)a.*b", r"a\Z", "a(?!b)", "a(?=b)", "(?<=a)b", r"\W",
+            r"\D+", r"[\s\S]*b",
+            r"a\n", ".*", "(a|b)+$", r"\S+\s*$", "(?i)A", "^(?P<x>a)(?P=x)", "[A-b]", "a{2}", "^{a",
+            "^{,a}"]
 
 
 @pytest.mark.parametrize("windows", [(1 << 16, 1 << 10), (3, 1)], ids=["large", "small"])
@@ -105,21 +113,26 @@ def test_grep_finds_what_a_loop_over_lines_finds(guest, windows, ends):
     choose = random.Random(7)
     hits = 0
     for _ in range(120):
-        text = "".join(choose.choice(["a", "a", "b", " ", ends, ends]) for _ in range(choose.randrange(24)))
+        text = "".join(choose.choice(["a", "a", "b", " ", ends, ends])
+                       for _ in range(choose.randrange(24)))
         for pattern, context, ignore in itertools.product(PATTERNS, (0, 1), (False, True)):
             wanted = slow_grep(text, pattern, context, re.IGNORECASE * ignore)
-            assert guest.grep(text, pattern, context=context, ignore_case=ignore) == wanted, (text, pattern, context)
+            assert guest.grep(text, pattern, context=context,
+                              ignore_case=ignore) == wanted, (text, pattern, context)
             hits += len(wanted)
     assert hits > 10000
 
 
 @pytest.mark.parametrize("pattern, options, found", [
     ("TWO", {}, []), ("TWO", {"ignore_case": True}, ["two", "two and two"]),
-    ("t.o", {}, ["two", "two and two"]), ("t.o", {"regex": False}, []), ("two", {"regex": False}, ["two", "two and two"]),
-    ("two", {"limit": 1}, ["two"]), ("two", {"limit": 0}, []), (re.compile("TWO$", re.I), {}, ["two", "two and two"]),
+    ("t.o", {}, ["two", "two and two"]), ("t.o", {"regex": False}, []),
+    ("two", {"regex": False}, ["two", "two and two"]),
+    ("two", {"limit": 1}, ["two"]), ("two", {"limit": 0}, []),
+    (re.compile("TWO$", re.I), {}, ["two", "two and two"]),
     ("two", {"context": 1}, ["one\ntwo\nthree", "three\ntwo and two"]),
     ("one", {"context": 9}, ["one\ntwo\nthree\ntwo and two"]),
-    ("one\ntwo", {"regex": False}, []), ("one\ntwo", {}, []), (re.compile("one.*two", re.S), {}, []),
+    ("one\ntwo", {"regex": False}, []), ("one\ntwo", {}, []),
+    (re.compile("one.*two", re.S), {}, []),
     (re.compile("o.*o$", re.S), {}, ["two and two"]),
 ])
 def test_grep_does_as_it_is_asked(guest, pattern, options, found):
@@ -136,9 +149,12 @@ def test_grep_of_many_texts_says_where(guest):
 
 
 @pytest.mark.parametrize("arguments, error, said", [
-    (("text", "("), ValueError, "is no regular expression: .*regex=False"), (("text", b"x"), TypeError, "pattern of type str"),
-    ((b"text", "x"), TypeError, "value.decode"), (([{"a": 1}], "x"), TypeError, "json.dumps"), ((), TypeError, "no pattern"),
-    (("x" * 2000,), TypeError, "no pattern"), ((3, "x"), TypeError, "not a value of type int"),
+    (("text", "("), ValueError, "is not a regular expression: .*regex=False"),
+    (("text", b"x"), TypeError, "pattern of type str"),
+    ((b"text", "x"), TypeError, "value.decode"), (([{"a": 1}], "x"), TypeError, "json.dumps"),
+    ((), TypeError, "pattern is missing"),
+    (("x" * 2000,), TypeError, "pattern is missing"),
+    ((3, "x"), TypeError, "not a value of type int"),
 ])
 def test_grep_says_what_it_cannot_search(guest, arguments, error, said):
     guest.state.session.namespace["context"] = "x"
@@ -160,7 +176,8 @@ def test_pieces_cover_the_text_with_their_overlap(guest):
         for overlap in range(size):
             pieces = guest.chunk_by_size(text, size, overlap)
             assert "".join([p[overlap if i else 0:] for i, p in enumerate(pieces)]) == text
-            assert all(len(p) == size for p in pieces[:-1]) and all(len(p) > overlap for p in pieces[1:])
+            assert all(len(p) == size
+                       for p in pieces[:-1]) and all(len(p) > overlap for p in pieces[1:])
 
 
 def test_pieces_have_200000_characters_unless_asked(guest):
@@ -171,8 +188,9 @@ def test_lists_are_cut_too(guest):
     assert guest.chunk_by_size([1, 2, 3], 2) == [[1, 2], [3]] and guest.chunk_by_size([]) == []
 
 
-@pytest.mark.parametrize("size, overlap, said", [(0, 0, "size must be positive"), (3, -1, "overlap must be non-negative"),
-                                                 (3, 3, "overlap must be less than size")])
+@pytest.mark.parametrize("size, overlap, said",
+                         [(0, 0, "size must be positive"), (3, -1, "overlap must be non-negative"),
+                          (3, 3, "overlap must be less than size")])
 def test_sizes_that_make_no_pieces_are_refused(guest, size, overlap, said):
     with pytest.raises(ValueError, match=said):
         guest.chunk_by_size("abc", size, overlap)
@@ -186,7 +204,8 @@ def headers(chunks):
     ("", []), ("  \n", [("", "", 0)]), (" no header ", [("", "no header", 0)]),
     ("# A\nx\n\n## B \ny\n", [("# A", "x", 0), ("## B", "y", 7)]),
     ("before\n# A", [("", "before", 0), ("# A", "", 7)]), ("\n\n# A\nx", [("# A", "x", 2)]),
-    ("# A\n# B\n", [("# A", "", 0), ("# B", "", 4)]), ("#### deep\n# A", [("", "#### deep", 0), ("# A", "", 10)]),
+    ("# A\n# B\n", [("# A", "", 0), ("# B", "", 4)]),
+    ("#### deep\n# A", [("", "#### deep", 0), ("# A", "", 10)]),
 ])
 def test_headers_begin_pieces(guest, text, chunks):
     assert headers(guest.chunk_by_headers(text)) == chunks
@@ -203,11 +222,13 @@ LOG = "start\n2024-01-02 a\n  more\n2024-01-03T00 b\n"
 
 @pytest.mark.parametrize("text, chunks", [
     ("", []), (" none ", [("", " none ", 0)]),
-    (LOG, [("", "start", 0), ("2024-01-02", "2024-01-02 a\n  more", 6), ("2024-01-03T", "2024-01-03T00 b", 26)]),
+    (LOG, [("", "start", 0), ("2024-01-02", "2024-01-02 a\n  more", 6),
+           ("2024-01-03T", "2024-01-03T00 b", 26)]),
     ("\n2024-01-02 a", [("2024-01-02", "2024-01-02 a", 1)]),
 ])
 def test_timestamps_begin_pieces(guest, text, chunks):
-    assert [(c["timestamp"], c["content"], c["start_pos"]) for c in guest.chunk_by_timestamps(text)] == chunks
+    assert [(c["timestamp"], c["content"], c["start_pos"])
+            for c in guest.chunk_by_timestamps(text)] == chunks
 
 
 @pytest.mark.parametrize("make", [json.dumps, lambda value: value], ids=["text", "dict"])
@@ -221,10 +242,12 @@ def test_keys_of_an_object_are_pieces(guest, make):
 def test_values_that_are_no_json_are_told_as_text(guest):
     """Of a dict that the code made; what is JSON is written as it is."""
     assert guest.chunk_by_json_keys({"p": pathlib.Path("/x"), "é": ["é"]}) == [
-        {"key": "p", "content": '"/x"', "value_type": "PosixPath"}, {"key": "é", "content": '[\n  "é"\n]', "value_type": "list"}]
+        {"key": "p", "content": '"/x"', "value_type": "PosixPath"},
+        {"key": "é", "content": '[\n  "é"\n]', "value_type": "list"}]
 
 
-@pytest.mark.parametrize("text, said", [("{", "Invalid JSON: "), ("[1]", "Expected JSON object, got list")])
+@pytest.mark.parametrize("text, said", [("{", "Invalid JSON: "),
+                                        ("[1]", "Expected JSON object, got list")])
 def test_what_is_no_object_has_no_keys(guest, text, said):
     with pytest.raises(ValueError, match=re.escape(said)):
         guest.chunk_by_json_keys(text)
@@ -238,7 +261,8 @@ def test_buffers_say_what_was_done(guest):
     assert guest.add_buffer(" ", 2) == {"status": "ok", "name": "default", "count": 1}
     assert guest.clear_buffer("b") == {"status": "ok", "scope": "single", "name": "b"}
     assert guest.get_buffer("b") == [] and guest.get_buffer("default") == [2]
-    assert guest.clear_buffer() == {"status": "ok", "scope": "all"} and guest.get_buffer("default") == []
+    assert guest.clear_buffer() == {"status": "ok",
+                                    "scope": "all"} and guest.get_buffer("default") == []
 
 
 # ---- files and commands ----
@@ -253,9 +277,11 @@ def place(tmp_path, monkeypatch):
 
 
 def test_files_are_listed_by_whole_paths(guest, place):
-    """They lead to the file wherever the code stands later; a directory that is not there has none."""
+    """They lead to the file wherever the code stands later; a directory that is not there has
+    none."""
     assert guest.list_files() == [str(place / name) for name in ("a[1].txt", "b.txt", "sub")]
-    assert guest.list_files("sub") == [str(place / "sub" / "deep")] and guest.list_files("none") == []
+    assert guest.list_files("sub") == [str(place / "sub" / "deep")] and guest.list_files(
+        "none") == []
 
 
 def test_files_are_found_by_pattern(guest, place):
@@ -282,13 +308,15 @@ def test_a_command_is_run(guest, place):
     """By a shell, where it is text; its input is empty."""
     assert guest.run("cat; cat b.txt; echo no >&2; exit 3") == {
         "exit_code": 3, "stdout": "café \ufffd\n", "stderr": "no\n", "ok": False}
-    assert guest.run(["echo", "$HOME"]) == {"exit_code": 0, "stdout": "$HOME\n", "stderr": "", "ok": True}
+    assert guest.run(["echo", "$HOME"]) == {"exit_code": 0, "stdout": "$HOME\n", "stderr": "",
+                                            "ok": True}
     assert guest.run("pwd", cwd="sub")["stdout"] == str(place / "sub") + "\n"
 
 
 def is_running(pid):
     try:
-        return pathlib.Path("/proc/%d/stat" % pid).read_text().rpartition(")")[2].split()[0] not in "ZX"
+        return pathlib.Path("/proc/%d/stat"
+                            % pid).read_text().rpartition(")")[2].split()[0] not in "ZX"
     except OSError:
         return False
 
@@ -313,7 +341,8 @@ def test_a_command_over_its_time_ends_with_all_that_it_started(guest, place):
     """The shell's child too. The more time is for a machine that is slow to start it."""
     for seconds in (0.5, 5, 50):
         with pytest.raises(subprocess.TimeoutExpired):
-            guest.run("sleep 1000 & echo $! > child.new && mv child.new child; wait", timeout=seconds)
+            guest.run("sleep 1000 & echo $! > child.new && mv child.new child; wait",
+                      timeout=seconds)
         if (place / "child").exists():
             break
     child = int((place / "child").read_text())
@@ -331,17 +360,21 @@ def test_a_path_is_below_the_repository(guest, place):
     """Where one was staged; else below the current directory. A whole path is itself."""
     assert guest.resolve_path("b.txt") == str(place / "b.txt")
     guest.state.session.repo = "/repo"
-    assert guest.resolve_path("src/x.py") == guest.resolve_path(pathlib.Path("src/x.py")) == "/repo/src/x.py"
+    assert guest.resolve_path("src/x.py") == guest.resolve_path(
+        pathlib.Path("src/x.py")) == "/repo/src/x.py"
     assert guest.resolve_path("/etc/x") == "/etc/x"
 
 
 def test_what_a_python_file_defines(guest, place):
     """Classes with their methods, and functions, in their order; nothing of what is within them."""
-    (place / "m.py").write_text("import os\nclass A:\n    'Doc.'\n    x = 1\n    def f(self): pass\n    async def g(self): pass\n"
-                                "def h():\n    %r\n    def inner(): pass\nasync def k(): pass\n" % ("d" * 300))
+    (place / "m.py").write_text(
+        "import os\nclass A:\n    'Doc.'\n    x = 1\n    def f(self): pass\n    async def g(self): "
+        "pass\n"
+        "def h():\n    %r\n    def inner(): pass\nasync def k(): pass\n" % ("d" * 300))
     assert json.loads(guest.extract_python_ast("m.py")) == [
         {"type": "Class", "name": "A", "methods": ["f", "g"], "doc": "Doc."},
-        {"type": "Function", "name": "h", "doc": "d" * 200}, {"type": "Function", "name": "k", "doc": ""}]
+        {"type": "Function", "name": "h", "doc": "d" * 200},
+        {"type": "Function", "name": "k", "doc": ""}]
     (place / "wrong.py").write_text("def")
     with pytest.raises(SyntaxError):
         guest.extract_python_ast("wrong.py")
@@ -360,11 +393,14 @@ def wait_for(condition):
 
 def test_a_program_runs_on_and_its_output_is_read(guest, place):
     """Of both streams, the last lines; then how it ended. A name may be given again after that."""
-    assert guest.start_background_process("a", "echo one; echo two >&2; cat b.txt; read x; exit 3").startswith(
+    assert guest.start_background_process("a",
+                                          "echo one; echo two >&2; cat b.txt; read x; exit 3").startswith(
         "the process 'a' was started, with pid ")
     wait_for(lambda: "exit" in guest.read_process_logs("a"))
     assert guest.read_process_logs("a") == "one\ntwo\ncafé \ufffd\n[exit code 3]"
-    assert guest.read_process_logs("a", 1) == "café \ufffd\n[exit code 3]" and guest.read_process_logs("a", 0) == "[exit code 3]"
+    assert guest.read_process_logs(
+        "a",
+        1) == "café \ufffd\n[exit code 3]" and guest.read_process_logs("a", 0) == "[exit code 3]"
     assert guest.kill_process("a") == "the process 'a' had ended, with exit code 3"
     assert "was started" in guest.start_background_process("a", ["echo", "$HOME"])
     wait_for(lambda: "exit" in guest.read_process_logs("a"))
@@ -373,7 +409,8 @@ def test_a_program_runs_on_and_its_output_is_read(guest, place):
 
 def test_a_program_is_killed_with_all_that_it_started(guest, place):
     guest.start_background_process(1, "sleep 1000 & echo $!; wait")
-    assert guest.start_background_process("1", "true") == "[error: the process '1' is running already]"
+    assert guest.start_background_process("1",
+                                          "true") == "[error: the process '1' is already running]"
     wait_for(lambda: guest.read_process_logs(1))
     child = int(guest.read_process_logs(1))
     assert is_running(child)
@@ -383,7 +420,8 @@ def test_a_program_is_killed_with_all_that_it_started(guest, place):
 
 
 def test_only_so_much_of_a_programs_output_is_kept(guest):
-    guest.start_background_process("long", "yes line | head -n 5000; head -c 25000 /dev/zero | tr '\\0' x")
+    guest.start_background_process("long",
+                                   "yes line | head -n 5000; head -c 25000 /dev/zero | tr '\\0' x")
     wait_for(lambda: "exit" in guest.read_process_logs("long"))
     lines = guest.read_process_logs("long", 10 ** 6).split("\n")
     assert len(lines) == 1001 and lines[0] == "line"
@@ -393,38 +431,46 @@ def test_only_so_much_of_a_programs_output_is_kept(guest):
 def test_what_is_wrong_with_a_program_is_said(guest):
     for answer in (guest.read_process_logs("x"), guest.kill_process("x")):
         assert answer == "[error: there is no process 'x']"
-    assert guest.start_background_process("x", ["/none/at/all"]).startswith("[error: the process 'x' did not start: ")
-    assert guest.start_background_process("x", "a\0b").startswith("[error: the process 'x' did not start: ")
+    assert guest.start_background_process("x", ["/none/at/all"]).startswith(
+        "[error: the process 'x' did not start: ")
+    assert guest.start_background_process("x", "a\0b").startswith(
+        "[error: the process 'x' did not start: ")
 
 
 # ---- what was executed ----
 
 def test_the_history_has_what_was_logged(guest):
     assert guest.get_session_history() == [] and guest.get_last_execution() is None
-    guest.log_execution("x" * 201, {"stdout": "out", "stderr": "e" * 300, "final": {"a": 1}}, {"n": 1})
+    guest.log_execution("x" * 201, {"stdout": "out", "stderr": "e" * 300, "final": {"a": 1}},
+                        {"n": 1})
     guest.log_execution("y", "said")
     first, last = guest.get_session_history()
     assert first.pop("timestamp") <= last["timestamp"]
-    assert first == {"code_preview": "x" * 200 + "...", "stdout_preview": "out", "stderr_preview": "e" * 200 + "...",
+    assert first == {"code_preview": "x" * 200 + "...", "stdout_preview": "out",
+                     "stderr_preview": "e" * 200 + "...",
                      "had_final": True, "metadata": {"n": 1}}
-    assert last == guest.get_last_execution() and (last["stdout_preview"], last["had_final"]) == ("said", False)
+    assert last == guest.get_last_execution() and (last["stdout_preview"],
+                                                   last["had_final"]) == ("said", False)
     guest.get_session_history().clear()
     assert len(guest.get_session_history()) == 2
     for n in range(2000):
         guest.log_execution(n, None)
-    assert [e["code_preview"] for e in guest.get_session_history()] == [str(n) for n in range(1000, 2000)]
+    assert [e["code_preview"]
+            for e in guest.get_session_history()] == [str(n) for n in range(1000, 2000)]
 
 
 # ---- whose names they are ----
 
 def test_grep_takes_plain_text_where_it_is_asked_to(guest):
-    """Then as fleet-rlm's grep in a sandbox of Modal's: the very characters, in upper or lower case. What a call says of it holds."""
+    """Then as fleet-rlm's grep in a sandbox of Modal's: the very characters, in upper or lower
+    case. What a call says of it holds."""
     text = "a.c\nabc\nA.C\n"
     assert guest.grep(text, "a.c") == ["a.c", "abc"]
     guest.search_plain_text()
     assert guest.grep(text, "a.c") == ["a.c", "A.C"] and guest.grep(text, "(") == []
     assert guest.grep(text, "AB", context=1) == ["a.c\nabc\nA.C"]
-    assert guest.grep(text, "a.c", ignore_case=False) == ["a.c"] and guest.grep(text, "A..", regex=True) == ["a.c", "abc", "A.C"]
+    assert guest.grep(text, "a.c", ignore_case=False) == ["a.c"] and guest.grep(
+        text, "A..", regex=True) == ["a.c", "abc", "A.C"]
 
 
 def test_helpers_are_documented_and_have_the_signatures_that_are_promised(guest):

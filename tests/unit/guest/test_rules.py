@@ -40,7 +40,8 @@ def run(home):
     """run(cell, allow=[…], read=[…], setup=…): what became of it, as a dict."""
     def start(cell, allow=(), read=(), setup=""):
         told = json.dumps({"allow": list(map(str, allow)), "read": list(map(str, read))})
-        r = subprocess.run([sys.executable, "-I", "-B", "-c", DRIVER, str(SOURCE), told, setup, cell],
+        r = subprocess.run([sys.executable, "-I", "-B", "-c", DRIVER, str(SOURCE), told, setup,
+                            cell],
                            cwd=str(home), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         assert r.returncode == 0, r.stderr
         return json.loads(r.stdout)
@@ -176,8 +177,10 @@ def test_what_lies_outside_is_not_read_unless_it_is_shown(run, tmp_path, code):
 
 WRITING = ["open({!r}, 'w')", "open({!r}, 'r+')", "open({!r}, 'a')", "open({!r}, 'x')",
            "import pathlib\npathlib.Path({!r}).write_text('')",
-           "import pathlib\npathlib.Path({!r}).unlink()", "import pathlib\npathlib.Path({!r}).mkdir()",
-           "import pathlib\npathlib.Path({!r}).touch()", "import pathlib\npathlib.Path({!r}).chmod(0)",
+           "import pathlib\npathlib.Path({!r}).unlink()",
+           "import pathlib\npathlib.Path({!r}).mkdir()",
+           "import pathlib\npathlib.Path({!r}).touch()",
+           "import pathlib\npathlib.Path({!r}).chmod(0)",
            "import pathlib\npathlib.Path({!r}).symlink_to('x')",
            "import pathlib\npathlib.Path('mine').rename({!r})",
            "import shutil\nshutil.rmtree({!r})", "import sqlite3\nsqlite3.connect({!r})",
@@ -221,13 +224,16 @@ def test_what_is_no_path_fails_as_everywhere(run):
 
 def test_a_refused_file_is_an_oserror_that_says_which(run):
     assert run("open('/etc/shadow')")["errno"] == 13
-    fine(run("try:\n    open('/etc/shadow')\nexcept OSError as e:\n    assert e.filename == '/etc/shadow'"))
+    fine(run(
+        "try:\n    open('/etc/shadow')\nexcept OSError as e:\n    assert e.filename == "
+        "'/etc/shadow'"))
 
 
 # ---- the setup code ----
 
 SETUP = ("import os, subprocess\n"
-         "def helper():\n    import socket\n    open('/etc/passwd').close()\n    return eval('1 + one')\n"
+         "def helper():\n    import socket\n    open('/etc/passwd').close()\n    return eval('1 + "
+         "one')\n"
          "one = eval('1')\nexec('two = 2')\n")
 
 

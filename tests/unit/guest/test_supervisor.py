@@ -78,7 +78,8 @@ def test_bytes_come_out_once_and_in_order(far, pieces):
 def test_what_is_missing_is_asked_for_once(far):
     far.hear(as_sent(far, record(DATA, 3, payload=b"d")) * 3)
     assert far.said() == [(ACK, RESEND, 0, 0, b"")]
-    far.hear(as_sent(far, record(DATA, 0, payload=b"abc")) + as_sent(far, record(DATA, 3, payload=b"d")))
+    far.hear(as_sent(far, record(DATA, 0, payload=b"abc"))
+             + as_sent(far, record(DATA, 3, payload=b"d")))
     assert far.got == b"abcd" and far.said() == []
 
 
@@ -145,7 +146,8 @@ def test_endless_lines_are_not_kept(guest):
 def test_descendants_are_found_and_spared(guest):
     """A child with a child of its own, which is below this process unless the child is spared."""
     child = subprocess.Popen([sys.executable, "-c", "import subprocess, sys\n"
-                              "p = subprocess.Popen(['sleep', '1000'])\nprint(p.pid, flush=True)\np.wait()"],
+                              "p = subprocess.Popen(['sleep', '1000'])\nprint(p.pid, "
+                              "flush=True)\np.wait()"],
                              stdout=subprocess.PIPE)
     try:
         grandchild = int(child.stdout.readline())
@@ -161,7 +163,8 @@ def test_descendants_are_found_and_spared(guest):
 def test_limits_of_a_cgroup_are_numbers_or_absent(guest, monkeypatch):
     files = {"/sys/fs/cgroup/memory.max": "1048576", "/sys/fs/cgroup/pids.max": "max",
              "/sys/fs/cgroup/cpu.max": "150000 100000"}
-    monkeypatch.setattr(guest, "read_first", lambda *paths: next((files[p] for p in paths if p in files), None))
+    monkeypatch.setattr(guest, "read_first",
+                        lambda *paths: next((files[p] for p in paths if p in files), None))
     assert guest.cgroup_limits() == {"memory": 1048576, "cpus": 1.5}
     files.clear()
     assert guest.cgroup_limits() == {}
@@ -183,7 +186,8 @@ def test_what_is_told_of_a_worker(guest):
     """Its keeper's report; that it ran out of memory only if it was killed while the count rose."""
     supervisor = guest.Supervisor.__new__(guest.Supervisor)
     worker = guest.Worker(1, "/none")
-    for status, before, after, oom in ((9, 0, 1, True), (9, 1, 1, False), (256, 1, 2, False), (-1, 2, 3, True)):
+    for status, before, after, oom in ((9, 0, 1, True), (9, 1, 1, False), (256, 1, 2, False),
+                                       (-1, 2, 3, True)):
         worker.report = b'{"left": false, "status": %d}\n' % status
         supervisor.memory = guest.OutOfMemory()
         supervisor.memory.seen, supervisor.memory.count = before, lambda: after
@@ -193,11 +197,13 @@ def test_what_is_told_of_a_worker(guest):
 
 @pytest.fixture
 def one_worker(guest, tmp_path, monkeypatch):
-    """(a supervisor of one worker, what it was told to do, what is to rise): it looks at a file of the kernel's form."""
+    """(a supervisor of one worker, what it was told to do, what is to rise): it looks at a file of
+    the kernel's form."""
     events = tmp_path / "memory.events"
     events.write_bytes(b"low 0\noom 0\noom_kill 0\n")
     supervisor = guest.Supervisor.__new__(guest.Supervisor)
-    supervisor.lease, supervisor.sweeping, supervisor.preparing, supervisor.over = 0, False, None, False
+    supervisor.lease, supervisor.sweeping, supervisor.preparing, supervisor.over = (0, False, None,
+                                                                                    False)
     supervisor.memory = guest.OutOfMemory()
     supervisor.memory.fd = os.open(events, os.O_RDONLY)
     supervisor.memory.seen = 0
@@ -214,7 +220,8 @@ def a_second_later(supervisor, guest):
 
 
 def test_memory_is_looked_at_while_nobody_speaks(guest, one_worker):
-    """It wakes by itself, and who has lost a process to the kernel since the last look is ended, once."""
+    """It wakes by itself, and who has lost a process to the kernel since the last look is ended,
+    once."""
     supervisor, told, events = one_worker
     assert 0 <= supervisor.patience() <= guest.MEMORY_SECONDS * 1000 + 1
     a_second_later(supervisor, guest)

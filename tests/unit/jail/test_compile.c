@@ -1,4 +1,4 @@
-/* The plans as data: what a jail is made of, and in which order. Needs no privileges. */
+/* Compiled plans as data: their operations and the order of these. Needs no privileges. */
 #include "../test.h"
 
 #include "base/cleanup.h"
@@ -144,8 +144,8 @@ static void root_becomes_nobody_last(void **state)
     }
 }
 
-/* A zygote that lends users is nobody too, and keeps what it takes; the sandbox's plan says who it is, and at each
- * level its worker and its keeper give up all that they got of the zygote. */
+/* A zygote that lends users is nobody too, and keeps what it takes; the sandbox's plan says who it
+ * is, and at each level its worker and its keeper give up all that they got of the zygote. */
 static void a_sandbox_may_be_a_user_of_its_own(void **state)
 {
     struct jail_host host = { .lends_users = true };
@@ -286,7 +286,7 @@ static void every_private_mount_is_limited(void **state)
 }
 
 /* A worker's last words before the guest's code, and all of a guard's: no way back up. */
-static void privileges_are_given_up_at_the_end(void **state)
+static void privileges_are_dropped_at_the_end(void **state)
 {
     for (enum isolation level = ISOLATION_FULL; level <= ISOLATION_PROCESS; level++) {
         cleanup_free struct jail_plan *plan = sandbox_plan(level);
@@ -462,6 +462,32 @@ static void a_prefix_below_tmp_is_shown_in_the_private_tmp(void **state)
     assert_null(strstr(buf_text(&out), "shm/tmpfoo"));
 }
 
+/* A process beside a sandbox joins its namespaces instead of making some, hides before it gives up
+ * its capabilities, and has the same limits, domain and filter. */
+static void what_is_beside_a_sandbox_has_its_walls(void **state)
+{
+    for (size_t i = 0; i < array_length(walls); i++) {
+        cleanup_free struct jail_plan *zygote = zygote_plan(walls[i], 0);
+        cleanup_free struct jail_plan *plan = NULL, *own = sandbox_plan(walls[i]);
+        assert_ok(jail_compile_beside(walls[i], zygote, &jail_default_limits, &place, &plan, err));
+        int join = find_stage(plan, JAIL_KEEPER, JAIL_JOIN, 0);
+        assert_int_equal(join >= 0, isolation_has_own_root(walls[i]));
+        if (join >= 0)
+            assert_int_equal(plan->ops[join].a, own->clone_flags);
+        assert_int_equal(plan->clone_flags, 0);
+        assert_int_equal(find_stage(plan, JAIL_KEEPER, JAIL_MOUNT, 0), -1);
+        int hide = find_stage(plan, JAIL_WORKER, JAIL_HIDE, 0);
+        assert_true(hide >= 0 && hide < find_stage(plan, JAIL_WORKER, JAIL_DROP_CAPS, 0));
+        assert_int_equal(find_stage(own, JAIL_WORKER, JAIL_HIDE, 0), -1);
+        int mine = 0, theirs = 0;
+        for (uint32_t k = 0; k < plan->count; k++)
+            mine += plan->ops[k].stage != JAIL_KEEPER && plan->ops[k].kind != JAIL_HIDE;
+        for (uint32_t k = 0; k < own->count; k++)
+            theirs += own->ops[k].stage != JAIL_KEEPER;
+        assert_int_equal(mine, theirs);
+    }
+}
+
 /* Without such a prefix nothing is bound in the sandbox: a start has no needless system call. */
 static void other_prefixes_cost_the_sandbox_nothing(void **state)
 {
@@ -614,8 +640,8 @@ static void isolations_have_names(void **state)
     assert_false(isolation_has_own_root(ISOLATION_LANDLOCK));
 }
 
-/* The volumes wait on /dev/shm, each sandbox gets its own from there, by what it must be and before a
- * private /tmp or /dev/shm goes over them, and may write to it; without one nothing is shown. */
+/* The volumes wait on /dev/shm, each sandbox gets its own from there, by what it must be and before
+ * a private /tmp or /dev/shm goes over them, and may write to it; without one nothing is shown. */
 static void a_volume_is_bound_before_what_covers_the_others(void **state)
 {
     static const char *const expected[] = { "keeper volume /dev/shm on v/data (/data)\n",
@@ -651,14 +677,20 @@ static void a_volume_is_bound_before_what_covers_the_others(void **state)
     assert_non_null(strstr(buf_text(&bare), "mount tmpfs on /dev/shm ("));
 }
 
-/* A workspace is bound in the same way, at its own places, beside a volume and without one; a zygote that
- * shows only one of them has no places for the other. */
+/* As of a provider whose sandboxes have other names, for the same directories. */
+static const struct layout layout_with_aliases = { .name = "cloud",
+    .volume = { "/data", "/home/cloud/memory" },
+    .workspace = { "/home/cloud/workspace", "/workspace" } };
+
+/* A workspace is bound in the same way, at its own places, beside a volume and without one; a
+ * zygote that shows only one of them has no places for the other. */
 static void a_workspace_is_bound_as_a_volume_is(void **state)
 {
     struct jail_host host = {
-        .volumes = "/srv/volumes", .has_workspace = true, .layout = LAYOUT_DAYTONA
+        .volumes = "/srv/volumes", .has_workspace = true, .layout = &layout_with_aliases
     };
-    struct jail_mount with = { .workspace = { ".session-1/data", 7, 8 }, .layout = LAYOUT_DAYTONA };
+    struct jail_mount with = { .workspace = { ".session-1/data", 7, 8 },
+        .layout = &layout_with_aliases };
     cleanup_free struct jail_plan *zygote = NULL, *plan = NULL;
     cleanup_buf struct buf made = { 0 }, out = { 0 };
     assert_ok(jail_compile_zygote(ISOLATION_FULL, &host, &zygote, err));
@@ -666,15 +698,15 @@ static void a_workspace_is_bound_as_a_volume_is(void **state)
         jail_compile_sandbox(ISOLATION_FULL, zygote, &jail_default_limits, &with, &plan, err));
     jail_print(zygote, &made);
     jail_print(plan, &out);
-    assert_non_null(strstr(buf_text(&made), "directory /new/home/daytona/workspace\n"));
+    assert_non_null(strstr(buf_text(&made), "directory /new/home/cloud/workspace\n"));
     assert_null(strstr(buf_text(&made), "/new/data"));
     const char *at =
-        strstr(buf_text(&out), "volume /dev/shm on .session-1/data (/home/daytona/workspace)\n");
+        strstr(buf_text(&out), "volume /dev/shm on .session-1/data (/home/cloud/workspace)\n");
     assert_non_null(at);
     assert_non_null(strstr(at, "volume /dev/shm on .session-1/data (/workspace)\n"));
     assert_non_null(strstr(at, "keeper mount tmpfs on /dev/shm ("));
     if (landlock_abi() > 0)
-        assert_non_null(strstr(at, "worker allow /home/daytona/workspace as its own\n"));
+        assert_non_null(strstr(at, "worker allow /home/cloud/workspace as its own\n"));
 }
 
 /* One that comes as a mount, of a sandbox that is a user of its own, is attached and not bound from
@@ -686,10 +718,10 @@ static void a_mapped_volume_is_attached(void **state)
         .has_volume = true,
         .has_workspace = true,
         .lends_users = true,
-        .layout = LAYOUT_DAYTONA };
+        .layout = &layout_with_aliases };
     struct jail_mount with = { .volume = { "v/data", 7, 8, .mapped = true },
         .workspace = { ".s/data", 7, 9, .mapped = true },
-        .layout = LAYOUT_DAYTONA,
+        .layout = &layout_with_aliases,
         .user = 70001 };
     cleanup_free struct jail_plan *zygote = NULL, *plan = NULL;
     cleanup_buf struct buf out = { 0 };
@@ -709,14 +741,16 @@ static void a_mapped_volume_is_attached(void **state)
 }
 
 /* By itself a sandbox has Droste's names only; another product's have to be asked for. */
-static void the_places_have_drostes_names(void **state)
+static void other_products_mount_names_are_opt_in(void **state)
 {
     struct jail_host host = { .volumes = "/v", .has_volume = true, .has_workspace = true };
     struct jail_mount with = { .volume = { "v/data", 7, 8 }, .workspace = { ".s/data", 7, 9 } };
-    for (int layout = LAYOUT_DROSTE; layout <= LAYOUT_DAYTONA; layout++) {
+    const struct layout *const layouts[] = { NULL, &default_layout, &layout_with_aliases };
+    for (size_t i = 0; i < array_length(layouts); i++) {
+        bool aliases = layouts[i] == &layout_with_aliases;
         cleanup_free struct jail_plan *zygote = NULL, *plan = NULL;
         cleanup_buf struct buf out = { 0 };
-        host.layout = with.layout = (enum layout)layout;
+        host.layout = with.layout = layouts[i];
         assert_ok(jail_compile_zygote(ISOLATION_FULL, &host, &zygote, err));
         assert_ok(
             jail_compile_sandbox(ISOLATION_FULL, zygote, &jail_default_limits, &with, &plan, err));
@@ -724,9 +758,9 @@ static void the_places_have_drostes_names(void **state)
         jail_print(plan, &out);
         assert_non_null(strstr(buf_text(&out), "on v/data (/data)\n"));
         assert_non_null(strstr(buf_text(&out), "on .s/data (/workspace)\n"));
-        assert_int_equal(strstr(buf_text(&out), "daytona") != NULL, layout == LAYOUT_DAYTONA);
-        assert_int_equal(strstr(buf_text(&out), "on v/data (/home/daytona/memory)\n") != NULL,
-            layout == LAYOUT_DAYTONA);
+        assert_int_equal(strstr(buf_text(&out), "cloud") != NULL, aliases);
+        assert_int_equal(
+            strstr(buf_text(&out), "on v/data (/home/cloud/memory)\n") != NULL, aliases);
     }
 }
 
@@ -746,7 +780,8 @@ static void what_a_workspace_would_hide_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_places_have_drostes_names),
+        cmocka_unit_test(what_is_beside_a_sandbox_has_its_walls),
+        cmocka_unit_test(other_products_mount_names_are_opt_in),
         cmocka_unit_test(a_mapped_volume_is_attached),
         cmocka_unit_test(a_workspace_is_bound_as_a_volume_is),
         cmocka_unit_test(what_a_workspace_would_hide_is_refused),
@@ -762,7 +797,7 @@ int main(void)
         cmocka_unit_test(everything_is_made_below_the_new_root),
         cmocka_unit_test(a_full_sandbox_has_namespaces_of_its_own),
         cmocka_unit_test(every_private_mount_is_limited),
-        cmocka_unit_test(privileges_are_given_up_at_the_end),
+        cmocka_unit_test(privileges_are_dropped_at_the_end),
         cmocka_unit_test(a_wall_has_both_parts_of_the_filter),
         cmocka_unit_test(a_wall_has_a_landlock_domain),
         cmocka_unit_test(only_the_guests_own_directories_are_writable),

@@ -1,4 +1,4 @@
-/* Plans carried out for real, each in a child of its own, because most cannot be undone. */
+/* Executing plans, each in its own child process, because most operations cannot be undone. */
 #include "../test.h"
 
 #include "base/cleanup.h"
@@ -93,7 +93,8 @@ static bool sees_the_volume(void)
     return statvfs(path, &st) == 0 && st.f_flag & ST_NOSUID && st.f_flag & ST_NODEV;
 }
 
-/* Mounts PATH below the volumes, in a mount namespace of its own, as the inode of v/data, or another. */
+/* Mounts PATH below the volumes, in a mount namespace of its own, as the inode of v/data, or
+ * another. */
 static struct report mount_volume(const char *path, uint64_t more)
 {
     char data[100], target[100];
@@ -110,8 +111,8 @@ static struct report mount_volume(const char *path, uint64_t more)
     return run(&h, sees_the_volume);
 }
 
-/* It must be the inode that the host looked at, and no link may be on the way: not as a volume, not in its
- * place, not upwards. Nothing in it is a program of another user's, or a device. */
+/* It must be the inode that the host looked at, and no link may be on the way: not as a volume, not
+ * in its place, not upwards. Nothing in it is a program of another user's, or a device. */
 static void a_volume_is_mounted_only_if_it_is_the_one(void **state)
 {
     static const char *const directories[] = { "v", "v/data", "v/data/inside", "at" };
@@ -167,7 +168,7 @@ static bool is_in_tmp(void)
     return getcwd(here, sizeof here) && strcmp(here, "/tmp") == 0;
 }
 
-static void what_follows_a_failure_is_not_carried_out(void **state)
+static void steps_after_a_failure_do_not_run(void **state)
 {
     struct hand h = { 0 };
     add(&h, JAIL_CHDIR, "/nonexistent-droste", NULL, 0, 0);
@@ -244,7 +245,7 @@ static bool has_cpu_limit(void)
     return cpu.rlim_cur == 1000 && cpu.rlim_max == 1001;
 }
 
-/* Who ignores SIGXCPU is killed a second later. */
+/* A process that ignores SIGXCPU is killed a second later. */
 static void the_hard_limit_of_processor_time_is_a_second_later(void **state)
 {
     struct hand h = { 0 };
@@ -302,7 +303,7 @@ static bool has_no_capabilities(void)
     for (size_t i = 0; i < array_length(sets); i++)
         if (status_line(sets[i]) != 0)
             return false;
-    /* Whoever may not drop from the bounding set had none to begin with. */
+    /* A process that may not drop from the bounding set had an empty one to begin with. */
     return geteuid() != 0 || status_line("CapBnd:") == 0;
 }
 
@@ -432,7 +433,8 @@ static bool writes_in_tmp_alone(void)
     return fd >= 0 && mkstemp(foreign) < 0 && errno == EACCES && open("/dev/null", O_WRONLY) >= 0;
 }
 
-/* The rules say all that the newest kernel controls; one with an older Landlock would refuse those. */
+/* The rules say all that the newest kernel controls; one with an older Landlock would refuse
+ * those. */
 static void rules_say_no_more_than_the_kernel_controls(void **state)
 {
     if (landlock_abi() == 0) {
@@ -454,7 +456,8 @@ static void rules_say_no_more_than_the_kernel_controls(void **state)
     }
 }
 
-/* What a rule is for may have been exchanged since the host looked at it: then it is for nothing. */
+/* What a rule is for may have been exchanged since the host looked at it: then it is for
+ * nothing. */
 static void a_rule_is_for_what_the_host_has_seen(void **state)
 {
     struct stat st;
@@ -480,7 +483,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_volume_is_mounted_only_if_it_is_the_one),
         cmocka_unit_test(a_failure_gives_its_index_and_errno),
-        cmocka_unit_test(what_follows_a_failure_is_not_carried_out),
+        cmocka_unit_test(steps_after_a_failure_do_not_run),
         cmocka_unit_test(an_optional_failure_is_passed_over),
         cmocka_unit_test(operations_of_other_stages_are_left_alone),
         cmocka_unit_test(an_unknown_operation_fails),

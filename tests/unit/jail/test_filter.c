@@ -1,5 +1,5 @@
-/* The system call filter as data: what it answers to a call, without a kernel. A small interpreter runs the
- * compiled programs, so that every number of an option can be asked and none is ever tried. */
+/* The system call filter as data, without a kernel. A small interpreter runs the compiled programs,
+ * so that the tests can check every number of an option without making the call. */
 #include "../test.h"
 
 #include "base/cleanup.h"
@@ -23,6 +23,9 @@
 #include <sys/socket.h>
 
 enum { ALLOWED = 0 };
+
+/* Since 2.5.5 and 2.5.4. */
+#define NEWER_THAN_LIBSECCOMP "fchmodat2 futex_waitv"
 
 /* The two programs that a guest is under. */
 struct wall {
@@ -93,7 +96,8 @@ static uint32_t run_program(const struct buf *program, const struct seccomp_data
     return 0;
 }
 
-/* ALLOWED, or the errno; -1: neither. seccomp(2): of several programs the strictest answer counts. */
+/* ALLOWED, or the errno; -1: neither. seccomp(2): of several programs the strictest answer
+ * counts. */
 static int answer(const struct wall *w, int number, const uint64_t args[6])
 {
     struct seccomp_data data = { .nr = number, .arch = seccomp_arch_native() };
@@ -111,7 +115,8 @@ static int answer(const struct wall *w, int number, const uint64_t args[6])
 
 /* ---- socket options ---- */
 
-/* What may be set, of SOL_SOCKET: written out, so that the table cannot allow one more by mistake. */
+/* What may be set, of SOL_SOCKET: written out, so that the table cannot allow one more by
+ * mistake. */
 static const int may_set[] = { SO_REUSEADDR, SO_REUSEPORT, SO_KEEPALIVE, SO_BROADCAST, SO_LINGER,
     SO_OOBINLINE, SO_RCVBUF, SO_SNDBUF, SO_RCVLOWAT, SO_RCVTIMEO, SO_SNDTIMEO, SO_PASSCRED,
     76 /* SO_PASSPIDFD */, 83 /* SO_PASSRIGHTS */ };
@@ -124,9 +129,9 @@ static bool is_in(int value, const int *list, size_t count)
     return false;
 }
 
-/* Every number that an option could have, so that those of later kernels are among them: no program can be
- * attached to a socket (SO_ATTACH_FILTER, SO_ATTACH_BPF, the reuse-port ones), which comes from
- * net.core.bpf_jit_limit, a pool that all users of the machine share. */
+/* Every number that an option could have, so that those of later kernels are among them: no program
+ * can be attached to a socket (SO_ATTACH_FILTER, SO_ATTACH_BPF, the reuse-port ones), which comes
+ * from net.core.bpf_jit_limit, a pool that all users of the machine share. */
 static void no_socket_option_but_those_of_the_list_can_be_set(void **state)
 {
     for (int own_root = 0; own_root <= 1; own_root++) {
@@ -139,7 +144,8 @@ static void no_socket_option_but_those_of_the_list_can_be_set(void **state)
     }
 }
 
-/* Attacks are told EPERM, with whatever the kernel does not look at in the upper half of an argument. */
+/* Attacks are told EPERM, with whatever the kernel does not look at in the upper half of an
+ * argument. */
 static void programs_on_sockets_are_refused_by_name(void **state)
 {
     static const int programs[] = { SO_ATTACH_FILTER, SO_ATTACH_BPF, SO_ATTACH_REUSEPORT_CBPF,
@@ -175,7 +181,8 @@ static void no_level_but_those_of_the_list_has_options(void **state)
 
 /* ---- the tables ---- */
 
-/* Each value of a table has the answer that stands there, and values around it that no row has are refused. */
+/* Each value of a table has the answer that stands there, and values around it that no row has are
+ * refused. */
 static void commands_are_allowed_by_value(void **state)
 {
     cleanup_wall struct wall w = make_wall(true);
@@ -283,7 +290,8 @@ static void sockets_are_allowed_by_family_type_and_protocol(void **state)
     assert_int_equal(ASK(&files, "socketpair", AF_UNIX, SOCK_STREAM, 0), ALLOWED);
 }
 
-/* Among the host's files the priorities and limits of others, and what files are like, stay as they are. */
+/* Among the host's files the priorities and limits of others, and what files are like, stay as they
+ * are. */
 static void a_guest_among_files_changes_itself_only(void **state)
 {
     cleanup_wall struct wall root = make_wall(true), files = make_wall(false);
@@ -307,9 +315,73 @@ static void all_else_is_as_if_it_were_not_there(void **state)
     assert_int_equal(ASK(&w, "sync", 0), 0);
 }
 
+/* ---- for other machines ---- */
+
+static bool filter_names_have(const char *names, const char *call)
+{
+    char name[64];
+    while (call_next_name(&names, name, sizeof name))
+        if (strcmp(name, call) == 0)
+            return true;
+    return false;
+}
+
+/* True if a row of any table, or a rule of jail/filter.c, is about this call. */
+static bool filter_decides(const char *call)
+{
+    for (const struct call_group *g = call_groups; g->names; g++)
+        if (filter_names_have(g->names, call))
+            return true;
+    for (const struct call_group *g = call_set_up; g->names; g++)
+        if (filter_names_have(g->names, call))
+            return true;
+    for (const struct call_rule *r = call_rules; r->names; r++)
+        if (filter_names_have(r->names, call))
+            return true;
+    return filter_names_have(
+        "clone setpriority prlimit64 socket socketpair setsockopt getsockopt", call);
+}
+
+/* A call that 64-bit ARM has, and that no row names, is one that x86-64 has too: the tables leave
+ * out the same calls there, and nothing that only ARM's C library needs. */
+static void the_tables_cover_what_arm_has(void **state)
+{
+    unsigned decided = 0;
+    for (int number = 0; number < 500; number++) {
+        char *call = seccomp_syscall_resolve_num_arch(SCMP_ARCH_AARCH64, number);
+        if (call && filter_decides(call))
+            decided++;
+        else if (call && seccomp_syscall_resolve_name_arch(SCMP_ARCH_X86_64, call) < 0)
+            fail_msg("64-bit ARM has %s (%d), which no table names", call, number);
+        free(call);
+    }
+    assert_true(decided > 200);
+}
+
+/* Each name is a call of one of the two machines: libseccomp skips unknown names silently, and a
+ * misspelt one would be denied. Versions of it may be older than a call. */
+static void every_name_is_a_call(void **state)
+{
+    char name[64];
+    for (const struct call_group *g = call_groups; g->names; g++)
+        for (const char *names = g->names; call_next_name(&names, name, sizeof name);)
+            if (seccomp_syscall_resolve_name_arch(SCMP_ARCH_X86_64, name) < 0 &&
+                seccomp_syscall_resolve_name_arch(SCMP_ARCH_AARCH64, name) < 0)
+                assert_true(filter_names_have(NEWER_THAN_LIBSECCOMP, name));
+}
+
+/* The flag has another number on 64-bit ARM. */
+static void pipes_may_have_packets(void **state)
+{
+    cleanup_wall struct wall w = make_wall(true);
+    assert_int_equal(ASK(&w, "pipe2", 0, O_DIRECT), ALLOWED);
+    assert_int_equal(ASK(&w, "pipe2", 0, O_EXCL), EPERM);
+}
+
 /* ---- for containers ---- */
 
-/* What a profile says of a call without conditions: an errno, 0 where it is allowed, -1: nothing. */
+/* What a profile says of a call without conditions: an errno, 0 where it is allowed, -1:
+ * nothing. */
 static int profile_answer(struct json_object *profile, const char *call)
 {
     struct json_object *calls = json_get_typed(profile, "syscalls", json_type_array);
@@ -325,7 +397,8 @@ static int profile_answer(struct json_object *profile, const char *call)
     return -1;
 }
 
-/* Every group of the table is in the profile with its answer, and epoll, which an image's programs need, is allowed. */
+/* Every group of the table is in the profile with its answer, and epoll, which an image's programs
+ * need, is allowed. */
 static void a_container_has_the_list(void **state)
 {
     cleanup_buf struct buf text = { 0 };
@@ -381,6 +454,9 @@ int main(void)
         cmocka_unit_test(sockets_are_allowed_by_family_type_and_protocol),
         cmocka_unit_test(a_guest_among_files_changes_itself_only),
         cmocka_unit_test(all_else_is_as_if_it_were_not_there),
+        cmocka_unit_test(the_tables_cover_what_arm_has),
+        cmocka_unit_test(every_name_is_a_call),
+        cmocka_unit_test(pipes_may_have_packets),
         cmocka_unit_test(a_container_has_the_list),
         cmocka_unit_test(every_row_says_why),
     };

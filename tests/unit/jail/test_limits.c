@@ -1,4 +1,4 @@
-/* Limits by name, and what enforces each: what the plan says, not what one would wish. */
+/* Limits by name, and the mechanism that enforces each, as reported from the plan. */
 #include "../test.h"
 
 #include "base/cleanup.h"

@@ -1,4 +1,4 @@
-/* The cache: what is given from it, what is not, and identical calls at the same time. */
+/* The cache: hits, misses, and identical concurrent calls. */
 #include "fixture.h"
 
 #include <signal.h>
@@ -13,7 +13,7 @@ struct place {
     bool deduplicate; /* instead of a cache */
 };
 
-static int with_place(void **state)
+static int with_directory(void **state)
 {
     struct place *p = calloc(1, sizeof *p);
     assert_ok(loop_open(&p->loop, err));
@@ -25,12 +25,12 @@ static int with_place(void **state)
 
 static int with_deduplication(void **state)
 {
-    int rc = with_place(state);
+    int rc = with_directory(state);
     ((struct place *)*state)->deduplicate = true;
     return rc;
 }
 
-static int without_place(void **state)
+static int without_directory(void **state)
 {
     struct place *p = *state;
     unlink(p->path);
@@ -87,7 +87,7 @@ static void says(
 #define THIRD  "answer 3 \"\xC3\xA9\"\n"
 
 /* The same call gets the same answer and costs nothing, also after the program was started anew. */
-static void a_known_answer_is_given_again(void **state)
+static void a_cached_answer_is_returned(void **state)
 {
     struct place *p = *state;
     struct lm *lm = open_model(p, p->path);
@@ -191,7 +191,8 @@ static void deduplication_keeps_nothing(void **state)
     assert_int_equal(access(p->path, F_OK), -1);
 }
 
-/* Neither is a default: each of many equal calls at the same time is asked, and has an answer of its own. */
+/* Neither is a default: each of many equal calls at the same time is asked, and has an answer of
+ * its own. */
 static void identical_calls_are_each_asked_unless_it_is_said(void **state)
 {
     struct place *p = *state;
@@ -303,7 +304,7 @@ static void the_file_is_a_recording(void **state)
     fclose(f);
     struct error err = { 0 };
     assert_int_equal(lm_open(p->loop, &options, &lm, &err), -ERROR_ARGUMENT);
-    assert_non_null(strstr(err.text, "line 2: it is no recorded call"));
+    assert_non_null(strstr(err.text, "line 2: the line is not a recorded call"));
 }
 
 /* Two programs that append to one file find their own lines, and each other's after a start. */
@@ -382,33 +383,33 @@ static void a_cached_run_is_recorded_whole(void **state)
     assert_null(strstr(lines.data, TEST_KEY));
 }
 
-#define place_test(f) cmocka_unit_test_setup_teardown(f, with_place, without_place)
+#define directory_test(f) cmocka_unit_test_setup_teardown(f, with_directory, without_directory)
 #define deduplication_test(name)                                                                   \
     {                                                                                              \
-#name ", without a cache", name, with_deduplication, without_place, NULL                   \
+#name ", without a cache", name, with_deduplication, without_directory, NULL               \
     }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        place_test(a_known_answer_is_given_again),
-        place_test(without_a_cache_the_same_call_is_asked_again),
-        place_test(other_parameters_are_another_call),
-        place_test(a_failure_is_asked_again),
-        place_test(identical_calls_in_flight_are_one),
-        place_test(identical_calls_share_a_failure),
-        place_test(the_next_asks_when_the_first_is_gone),
-        place_test(identical_calls_are_each_asked_unless_it_is_said),
+        directory_test(a_cached_answer_is_returned),
+        directory_test(without_a_cache_the_same_call_is_asked_again),
+        directory_test(other_parameters_are_another_call),
+        directory_test(a_failure_is_asked_again),
+        directory_test(identical_calls_in_flight_are_one),
+        directory_test(identical_calls_share_a_failure),
+        directory_test(the_next_asks_when_the_first_is_gone),
+        directory_test(identical_calls_are_each_asked_unless_it_is_said),
         deduplication_test(deduplication_keeps_nothing),
         deduplication_test(identical_calls_in_flight_are_one),
         deduplication_test(identical_calls_share_a_failure),
         deduplication_test(the_next_asks_when_the_first_is_gone),
-        place_test(closing_ends_those_that_wait),
-        place_test(the_file_is_a_recording),
-        place_test(a_file_may_be_shared),
-        place_test(a_full_disk_loses_no_answer),
-        place_test(a_device_is_no_cache),
-        place_test(a_cached_run_is_recorded_whole),
+        directory_test(closing_ends_those_that_wait),
+        directory_test(the_file_is_a_recording),
+        directory_test(a_file_may_be_shared),
+        directory_test(a_full_disk_loses_no_answer),
+        directory_test(a_device_is_no_cache),
+        directory_test(a_cached_run_is_recorded_whole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* What models can read, by their names. */
+/* The sizes of models' context windows, by name. */
 #include "../test.h"
 
 #include "lm/context_window.h"

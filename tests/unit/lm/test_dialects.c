@@ -1,4 +1,4 @@
-/* What holds for every dialect, and what is particular about Anthropic's and Gemini's, over real
+/* The common behaviour of all dialects, and particulars of Anthropic's and Gemini's, over real
  * sockets. */
 #include "fixture.h"
 
@@ -119,13 +119,13 @@ static void every_dialect_tells_bad_replies_apart(void **state)
         enum error_code code;
         const char *words;
     } cases[] = {
-        { "badjson", ERROR_MODEL_REPLY, "no JSON" },
-        { "html", ERROR_MODEL_REPLY, "no JSON" },
+        { "badjson", ERROR_MODEL_REPLY, "not JSON" },
+        { "html", ERROR_MODEL_REPLY, "not JSON" },
         { "badutf8", ERROR_MODEL_REPLY, "not UTF-8" },
-        { "nothing", ERROR_MODEL_REPLY, "its answer has no" },
+        { "nothing", ERROR_MODEL_REPLY, "the answer has no" },
         { "stream-error", ERROR_MODEL_SERVER, "engine overheated" },
-        { "stream-bad", ERROR_MODEL_REPLY, "no JSON" },
-        { "stream-bad-later", ERROR_MODEL_REPLY, "no JSON" },
+        { "stream-bad", ERROR_MODEL_REPLY, "not JSON" },
+        { "stream-bad-later", ERROR_MODEL_REPLY, "not JSON" },
         { "stream-end", ERROR_MODEL_CUT, "in the middle" },
         { "notfound", ERROR_MODEL_UNKNOWN, "'notfound': check --model" },
         { "context", ERROR_MODEL, "maximum context length is 8192 tokens" },
@@ -282,9 +282,19 @@ static const char *text_at(struct json_object *root, const char *pointer)
     return json_object_get_string(o);
 }
 
+/* The smallest image that providers accept: one grey pixel. */
+#define PNG                                                                                        \
+    "\x89\x50\x4e\x47\x0d\x0a\x1a\x0a\x00\x00\x00\x0d\x49\x48\x44\x52\x00\x00\x00\x01"             \
+    "\x00\x00\x00\x01\x08\x00\x00\x00\x00\x3a\x7e\x9b\x55\x00\x00\x00\x0a\x49\x44\x41"             \
+    "\x54\x78\xda\x63\x60\x00\x00\x00\x02\x00\x01\xe5\x27\xde\xfc\x00\x00\x00\x00\x49"             \
+    "\x45\x4e\x44\xae\x42\x60\x82"
+#define PNG_BASE64                                                                                 \
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR42mNgAAAAAgAB5Sfe"                     \
+    "/AAAAABJRU5ErkJggg=="
+
 static const struct lm_part parts[] = {
     { LM_PART_TEXT, NULL, "what is \"this\"?", 15 },
-    { LM_PART_IMAGE, "image/png", "\x89PNG", 4 },
+    { LM_PART_IMAGE, "image/png", PNG, sizeof PNG - 1 },
     { LM_PART_DOCUMENT, "application/pdf", "%PDF-", 5 },
 };
 static const struct lm_message conversation[] = {
@@ -338,7 +348,7 @@ static void openai_gets_parts_in_its_own_form(void **state)
         { "/body/messages/0/role", "system" },
         { "/body/messages/1/content", "hi" },
         { "/body/messages/4/content/0/text", "what is \"this\"?" },
-        { "/body/messages/4/content/1/image_url/url", "data:image/png;base64,iVBORw==" },
+        { "/body/messages/4/content/1/image_url/url", "data:image/png;base64," PNG_BASE64 },
         { "/body/messages/4/content/2/file/file_data", "data:application/pdf;base64,JVBERi0=" },
         { NULL, NULL },
     };
@@ -362,7 +372,7 @@ static void anthropic_gets_system_texts_apart_and_a_limit(void **state)
         { "/body/messages/2/content/0/text", "what is \"this\"?" },
         { "/body/messages/2/content/1/type", "image" },
         { "/body/messages/2/content/1/source/media_type", "image/png" },
-        { "/body/messages/2/content/1/source/data", "iVBORw==" },
+        { "/body/messages/2/content/1/source/data", PNG_BASE64 },
         { "/body/messages/2/content/2/type", "document" },
         { "/body/messages/2/content/2/source/data", "JVBERi0=" },
         { "/body/messages/3", NULL },
@@ -391,7 +401,7 @@ static void gemini_gets_the_model_in_the_url_and_roles_of_its_own(void **state)
         { "/body/contents/2/role", "user" },
         { "/body/contents/2/parts/0/text", "what is \"this\"?" },
         { "/body/contents/2/parts/1/inlineData/mimeType", "image/png" },
-        { "/body/contents/2/parts/1/inlineData/data", "iVBORw==" },
+        { "/body/contents/2/parts/1/inlineData/data", PNG_BASE64 },
         { "/body/contents/2/parts/2/inlineData/mimeType", "application/pdf" },
         { NULL, NULL },
     };

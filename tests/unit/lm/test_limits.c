@@ -1,4 +1,4 @@
-/* Limits: what is learned from headers, and who waits for whom in the queue. */
+/* Limits: information from headers, and the order of the queue. */
 #include "fixture.h"
 
 #include <math.h>
@@ -146,7 +146,7 @@ static void ask_twelve(struct fake *f, struct lm *lm)
 }
 
 /* A server that says what it takes never has to refuse; one that does not say it has to. */
-static void a_limit_that_is_told_is_not_run_into(void **state)
+static void an_announced_limit_is_respected(void **state)
 {
     struct fake *f = *state;
     for (size_t i = 0; i < array_length(limited_models); i++) {
@@ -283,7 +283,7 @@ int main(void)
         cmocka_unit_test(what_is_under_way_counts),
         cmocka_unit_test(each_kind_of_token_has_its_bucket),
         cmocka_unit_test(a_server_cannot_stop_us_for_long),
-        server_test(a_limit_that_is_told_is_not_run_into),
+        server_test(an_announced_limit_is_respected),
         server_test(waiting_for_a_limit_does_not_eat_the_timeout),
         server_test(a_refusal_holds_back_those_behind_it),
         server_test(models_of_one_host_share_its_limit),

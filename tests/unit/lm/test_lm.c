@@ -1,4 +1,4 @@
-/* What all clients have in common: queueing, cancelling, closing, and callback models. */
+/* The common parts of all clients: queueing, cancelling, closing, and callback models. */
 #include "fixture.h"
 
 /* A thousand calls, 64 at a time: none lost, none doubled, on connections that are used again. */

@@ -75,7 +75,7 @@ static void other_shapes_of_answers_are_understood(void **state)
 }
 
 /* Where the provider counts nothing, a token per 4 bytes, and it is said. */
-static void usage_is_estimated_where_it_is_not_given(void **state)
+static void usage_is_estimated_if_it_is_missing(void **state)
 {
     struct fake *f = *state;
     struct lm_options options = options_for(f, "nousage");
@@ -88,26 +88,26 @@ static void usage_is_estimated_where_it_is_not_given(void **state)
 }
 
 /* Each kind of bad reply has an error of its own, is not tried again, and names the server. */
-static void bad_replies_are_told_apart(void **state)
+static void bad_replies_are_distinguished(void **state)
 {
     static const struct {
         const char *model;
         enum error_code code;
         const char *words;
     } cases[] = {
-        { "badjson", ERROR_MODEL_REPLY, "no JSON" },
-        { "html", ERROR_MODEL_REPLY, "no JSON" },
+        { "badjson", ERROR_MODEL_REPLY, "not JSON" },
+        { "html", ERROR_MODEL_REPLY, "not JSON" },
         { "badutf8", ERROR_MODEL_REPLY, "not UTF-8" },
         { "nochoices", ERROR_MODEL_REPLY, "no choices" },
         { "emptychoices", ERROR_MODEL_REPLY, "choices is empty" },
         { "nullcontent", ERROR_MODEL_REPLY, "finish_reason 'tool_calls'" },
         { "refusal", ERROR_MODEL_REPLY, "refused to answer: I will not. Really." },
         { "stream-error", ERROR_MODEL_SERVER, "engine overheated" },
-        { "stream-bad", ERROR_MODEL_REPLY, "no JSON" },
+        { "stream-bad", ERROR_MODEL_REPLY, "not JSON" },
         { "stream-end", ERROR_MODEL_CUT, "in the middle" },
         { "notfound", ERROR_MODEL_UNKNOWN, "'notfound': check --model" },
         { "context", ERROR_MODEL, "maximum context length is 8192 tokens" },
-        { "quota", ERROR_MODEL_RATE, "quota is used up" },
+        { "quota", ERROR_MODEL_RATE, "has used up its quota" },
         { "redirect", ERROR_MODEL, "301" },
     };
     struct fake *f = *state;
@@ -221,13 +221,13 @@ static void wrong_options_are_refused_when_opening(void **state)
     } cases[] = {
         { NULL, NULL, NULL, NULL, "no model" },
         { "", NULL, NULL, NULL, "no model" },
-        { "openai/", NULL, TEST_KEY, NULL, "names no model" },
+        { "openai/", NULL, TEST_KEY, NULL, "is not the name of a model" },
         { "x", NULL, NULL, NULL, "OPENAI_API_KEY" },
         { "x", NULL, "", NULL, "OPENAI_API_KEY" },
-        { "x", "127.0.0.1:80/v1", TEST_KEY, NULL, "must be like http://" },
-        { "x", "ftp://host/v1", TEST_KEY, NULL, "must be like http://" },
-        { "x", "http://user:pw@host/v1", TEST_KEY, NULL, "no password" },
-        { "x", "http://host/v1", "two\r\nlines", NULL, "odd character" },
+        { "x", "127.0.0.1:80/v1", TEST_KEY, NULL, "is not a URL like http://" },
+        { "x", "ftp://host/v1", TEST_KEY, NULL, "is not a URL like http://" },
+        { "x", "http://user:pw@host/v1", TEST_KEY, NULL, "or a password" },
+        { "x", "http://host/v1", "two\r\nlines", NULL, "character that keys do not have" },
         { "x", "http://host/v1", TEST_KEY, "/nonexistent/ca.pem", "/nonexistent/ca.pem" },
         { "callback", NULL, NULL, NULL, "needs a function" },
     };
@@ -299,8 +299,8 @@ int main(void)
         server_test(a_streamed_answer_arrives_in_pieces),
         server_test(a_dribbling_stream_is_understood),
         server_test(other_shapes_of_answers_are_understood),
-        server_test(usage_is_estimated_where_it_is_not_given),
-        server_test(bad_replies_are_told_apart),
+        server_test(usage_is_estimated_if_it_is_missing),
+        server_test(bad_replies_are_distinguished),
         server_test(an_error_with_status_200_is_tried_again),
         server_test(a_prompt_of_ten_megabytes_arrives_whole),
         server_test(a_large_answer_arrives_whole),

@@ -1,4 +1,5 @@
-/* What a call costs: the built-in table, the user's before it, and what nobody knows. */
+/* The cost of a call: the built-in table, the user's table, which takes precedence, and unknown
+ * prices. */
 #include "fixture.h"
 
 #include <math.h>

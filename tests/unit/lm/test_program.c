@@ -1,4 +1,4 @@
-/* A model that is a program: many calls at once, and each way in which it may go wrong. */
+/* A program as a model: many calls at once, and each kind of failure. */
 #include "fixture.h"
 
 #include <signal.h>
@@ -141,14 +141,15 @@ static void a_program_that_ends_is_started_anew(void **state)
     cleanup_answer struct answer held = { 0 };
     start(p->lm, NULL, "hold", 4, 0, &held);
     fails(p, "exit", ERROR_MODEL_SERVER,
-        "exit status 3) with calls open: ValueError: something broke");
+        "exit status 3) before it answered all calls: ValueError: something broke");
     assert_failed(&held, ERROR_MODEL_SERVER, "something broke");
     says(p, "echo", "1:echo");
     fails(p, "signal", ERROR_MODEL_SERVER, "signal 11");
     says(p, "echo", "1:echo");
 }
 
-/* One that ends well after its answer leaves no call behind: what it did not answer is asked again. */
+/* One that ends well after its answer leaves no call behind: what it did not answer is asked
+ * again. */
 static void a_program_may_end_after_each_answer(void **state)
 {
     struct with_program *p = *state;
@@ -173,10 +174,10 @@ static void what_is_no_answer_ends_the_program(void **state)
     static const struct {
         const char *text, *words;
     } cases[] = {
-        { "garbage", "is no JSON object: Loading model\xE2\x80\xA6 done" },
-        { "foreign", "answers no request" },
+        { "garbage", "is not a JSON object: Loading model\xE2\x80\xA6 done" },
+        { "foreign", "belongs to no request" },
         { "neither", "neither a text nor an error" },
-        { "huge", "a line of over 67108864 bytes" },
+        { "huge", "a line of more than 67108864 bytes" },
     };
     struct with_program *p = *state;
     for (size_t i = 0; i < array_length(cases); i++) {
@@ -227,7 +228,7 @@ static void a_program_is_killed_with_its_children(void **state)
     unlink(path);
     pid_t group = (pid_t)strtol(buf_text(&pid), NULL, 10);
     assert_true(group > 1);
-    /* Whoever inherits a killed child may take a moment to bury it. */
+    /* The process that inherits a killed child may take a moment to reap it. */
     for (int i = 0; i < 5000 && kill(-group, 0) == 0; i++)
         usleep(1000);
     assert_int_equal(kill(-group, 0), -1);
@@ -267,7 +268,8 @@ static void done_may_close_the_program(void **state)
     }
 }
 
-/* What cannot be run is said with its name: at once where a path is given, else by the first call. */
+/* What cannot be run is said with its name: at once where a path is given, else by the first
+ * call. */
 static void a_program_that_is_not_there_is_named(void **state)
 {
     struct with_program *p = *state;

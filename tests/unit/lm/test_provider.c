@@ -1,4 +1,4 @@
-/* Whose model a name means, and which server and key go with it. */
+/* From a model's name to its provider, server and key. */
 #include "fixture.h"
 
 #define KEY "sk-of-its-own-0123"
@@ -83,7 +83,8 @@ static void a_missing_key_is_named(void **state)
     refuses(f->loop, &options, "AZURE_OPENAI_API_KEY");
 }
 
-/* The list for people has each provider with its key, and with its server where it has none of its own. */
+/* The list for people has each provider with its key, and with its server where it has none of its
+ * own. */
 static void the_needs_of_each_are_listed(void **state)
 {
     cleanup_buf struct buf list = { 0 };
@@ -101,8 +102,8 @@ static void an_unknown_provider_is_refused_with_the_list(void **state)
     struct fake *f = *state;
     struct lm_options options = { .model = "mistral/large", .openai = { NULL, KEY } };
     refuses(f->loop, &options,
-        "'mistral' is not a provider: the name of a model begins with openai, anthropic, gemini, "
-        "azure, openrouter, portkey, vllm, or base-url");
+        "'mistral' is not a provider: begin the name of a model with openai, anthropic, gemini, "
+        "azure, openrouter, portkey, vllm, or set base-url");
     options.openai.base_url = f->url;
     struct lm *lm = open_lm(f->loop, &options);
     assert_string_equal(lm_name(lm), "openai/mistral/large");
@@ -148,7 +149,7 @@ static void azure_is_asked_in_both_of_its_forms(void **state)
     assert_int_equal(b.error.code, ERROR_NONE);
     assert_path(f, "/openai/deployments/ok/chat/completions?api-version=2024-10-21");
     options.azure_version = "2024 &x=";
-    refuses(f->loop, &options, "no version of Azure's");
+    refuses(f->loop, &options, "not a version of Azure's");
 }
 
 /* A query in the base URL stays where it belongs. */

@@ -143,7 +143,7 @@ static void used_lines_answer_again_only_below_the_root(void **state)
     lm_close(lm);
     lm = open_replay(s);
     assert_non_null(strstr(said(s, lm, "root", 0), "answer \"1\""));
-    assert_non_null(strstr(said(s, lm, "root", 0), "depth 0 (1 of its 1 lines"));
+    assert_non_null(strstr(said(s, lm, "root", 0), "depth 0 (1 of the 1 lines"));
     assert_non_null(strstr(said(s, lm, "sub", 1), "answer \"2\""));
     assert_non_null(strstr(said(s, lm, "sub", 1), "answer \"3\""));
     assert_non_null(strstr(said(s, lm, "sub", 1), "answer \"2\""));
@@ -187,7 +187,7 @@ static void scripted_lines_are_matched_in_order(void **state)
     assert_string_equal(said(s, lm, "dog", 0), "slow");
     assert_string_equal(said(s, lm, "a cat", 0), "about cats");
     assert_string_equal(said(s, lm, "a cat", 0), "!model_rate: enough");
-    assert_non_null(strstr(said(s, lm, "a cat", 0), "4 of its 4 lines"));
+    assert_non_null(strstr(said(s, lm, "a cat", 0), "4 of the 4 lines"));
     lm_close(lm);
 }
 
@@ -213,9 +213,9 @@ static void a_malformed_line_is_named(void **state)
     static const struct {
         const char *text, *words;
     } cases[] = {
-        { "{\"content\":\"a\"}\n{\"content\":\n", "line 2: JSON is wrong" },
-        { "\n\n[1]\n", "line 3: it is no JSON object" },
-        { "{\"content\":7}\n", "line 1: 'content' is no string" },
+        { "{\"content\":\"a\"}\n{\"content\":\n", "line 2: JSON is invalid" },
+        { "\n\n[1]\n", "line 3: it is not a JSON object" },
+        { "{\"content\":7}\n", "line 1: 'content' is not a string" },
         { "{\"depth\":1}\n", "line 1: it has neither 'content' nor 'error'" },
         { "{\"v\":2,\"content\":\"a\"}\n", "line 1: its version" },
         { "{\"content\":\"a\",\"depth\":-1}\n", "line 1: it has a negative" },

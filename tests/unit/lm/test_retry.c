@@ -1,4 +1,4 @@
-/* Failures of the network and the server: what is tried again, what is not, and what is said. */
+/* Failures of the network and the server: which are retried, and how errors describe them. */
 #include "fixture.h"
 
 #include "base/clock.h"
@@ -114,7 +114,7 @@ static void a_server_that_keeps_failing_is_an_error(void **state)
 }
 
 /* A stream that stops is given up, not tried again, and what it may have cost is estimated. */
-static void a_stalled_stream_is_given_up(void **state)
+static void a_stalled_stream_is_cancelled(void **state)
 {
     struct fake *f = *state;
     struct lm_options options = options_for(f, "stall");
@@ -123,7 +123,7 @@ static void a_stalled_stream_is_given_up(void **state)
     options.retries = 3;
     options.stall_timeout = 0.3;
     ask_once(f->loop, &options, &a);
-    assert_failed(&a, ERROR_MODEL_STALL, "nothing came for 0.3 s");
+    assert_failed(&a, ERROR_MODEL_STALL, "no data arrived for 0.3 s");
     assert_string_equal(buf_text(&a.deltas), "a first word");
     assert_true(a.usage.estimated);
     assert_int_equal(a.usage.output_tokens, 3);
@@ -291,7 +291,7 @@ static void tls_works_with_the_servers_authority(void **state)
 }
 
 /* TLS with the system's authorities: the certificate is refused, nothing is sent. */
-static void tls_refuses_a_certificate_that_nobody_signed(void **state)
+static void tls_refuses_an_unsigned_certificate(void **state)
 {
     struct fake *f = *state;
     struct lm_options options = options_for(f, "ok");
@@ -360,7 +360,7 @@ int main(void)
         server_test(a_pause_past_the_deadline_is_not_begun),
         server_test(server_failures_are_tried_again),
         server_test(a_server_that_keeps_failing_is_an_error),
-        server_test(a_stalled_stream_is_given_up),
+        server_test(a_stalled_stream_is_cancelled),
         server_test(the_first_byte_has_a_limit_of_its_own),
         server_test(a_cut_answer_is_not_tried_again),
         server_test(a_cut_before_the_answer_is_an_error),
@@ -372,7 +372,7 @@ int main(void)
         server_test(a_proxy_of_the_environment_is_used),
         server_test(a_ca_file_without_certificates_is_a_config_error),
         server_test(tls_works_with_the_servers_authority),
-        server_test(tls_refuses_a_certificate_that_nobody_signed),
+        server_test(tls_refuses_an_unsigned_certificate),
         server_test(a_cut_over_tls_is_an_error),
         server_test(a_call_ends_at_its_deadline),
     };

@@ -1,4 +1,4 @@
-/* The event stream's parser: the same events however the bytes are cut. */
+/* The event stream's parser: the same events however the bytes are split. */
 #include "../test.h"
 
 #include "lm/sse.h"
@@ -73,7 +73,7 @@ static void only_data_counts(void **state)
 }
 
 /* An event without its empty line was cut off, and is none. */
-static void an_unfinished_event_is_not_given_out(void **state)
+static void an_unfinished_event_is_not_delivered(void **state)
 {
     assert_events("data: one\n\ndata: tw", "[one]");
     assert_events("data: one\n\ndata: two\n", "[one]");
@@ -109,7 +109,7 @@ int main(void)
         cmocka_unit_test(events_are_the_same_wherever_the_bytes_are_cut),
         cmocka_unit_test(events_survive_a_byte_at_a_time),
         cmocka_unit_test(only_data_counts),
-        cmocka_unit_test(an_unfinished_event_is_not_given_out),
+        cmocka_unit_test(an_unfinished_event_is_not_delivered),
         cmocka_unit_test(the_size_of_an_event_is_bounded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

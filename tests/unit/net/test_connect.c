@@ -1,4 +1,5 @@
-/* The envelopes of Connect's streams: the same messages and the same end, in whatever pieces they come; what is none ends them. */
+/* Envelopes of Connect streams: the same messages and the same end however the bytes are split; an
+ * invalid envelope ends the stream. */
 #include "../test.h"
 
 #include <arpa/inet.h>
@@ -32,7 +33,8 @@ static void put_text(struct buf *out, int flags, const char *text)
     put(out, flags, text, strlen(text));
 }
 
-/* At every split in two and byte by byte: three messages, one of them empty, and an end without an error. */
+/* At every split in two and byte by byte: three messages, one of them empty, and an end without an
+ * error. */
 static void is_the_same_at_every_split(void **state)
 {
     cleanup_buf struct buf in = { 0 };
@@ -61,8 +63,8 @@ static void is_the_same_at_every_split(void **state)
     buf_free(&d.in);
 }
 
-/* The end says what went wrong, by one of the protocol's names; another name is an unknown error, and no control character
- * reaches people. */
+/* The end says what went wrong, by one of the protocol's names; another name is an unknown error,
+ * and no control character reaches people. */
 static void says_how_it_ended(void **state)
 {
     static const struct {
@@ -74,12 +76,12 @@ static void says_how_it_ended(void **state)
         { "{\"error\":{\"code\":\"unauthenticated\",\"message\":\"expired\"}}",
             CONNECT_UNAUTHENTICATED, ERROR_PERMISSION, "unauthenticated: expired" },
         { "{\"error\":{\"code\":\"not_found\"}}", CONNECT_NOT_FOUND, ERROR_LOST,
-            "not_found: it does not say why" },
+            "not_found: it gave no reason" },
         { "{\"error\":{\"code\":\"odd\",\"message\":\"a\\u001bb\"},\"metadata\":{}}",
             CONNECT_UNKNOWN, ERROR_ENVIRONMENT, "unknown: a\\x1bb" },
-        { "{\"error\":{}}", CONNECT_UNKNOWN, ERROR_ENVIRONMENT, "unknown: it does not say why" },
+        { "{\"error\":{}}", CONNECT_UNKNOWN, ERROR_ENVIRONMENT, "unknown: it gave no reason" },
         { "{\"error\":{\"code\":\"\"}}", CONNECT_UNKNOWN, ERROR_ENVIRONMENT,
-            "unknown: it does not say why" },
+            "unknown: it gave no reason" },
         { "{\"error\":null}", CONNECT_OK, ERROR_NONE, "" },
     };
     for (size_t i = 0; i < array_length(cases); i++) {
@@ -95,8 +97,8 @@ static void says_how_it_ended(void **state)
     }
 }
 
-/* A message that is too large is refused before it comes; so are flags that nobody asked for, an end that is no JSON object, and
- * what comes behind the end. */
+/* A message that is too large is refused before it comes; so are flags that nobody asked for, an
+ * end that is no JSON object, and what comes behind the end. */
 static void refuses_what_is_none(void **state)
 {
     static const char *const raw[] = { "\x00\x00\x40\x00\x01", "\x00\xff\xff\xff\xff" };
@@ -137,7 +139,7 @@ static void takes_the_largest(void **state)
     buf_free(&d.in);
 }
 
-/* Who wants no more is told no more. */
+/* A receiver that ends the stream gets no further messages. */
 static void ends_within_a_message(void **state)
 {
     cleanup_buf struct buf in = { 0 };

@@ -1,5 +1,6 @@
-/* Requests over sockets, transfers and handles that are used again: nothing of the last request is seen in
- * the next, and a socket that nobody uses is looked at no more. The server is this test itself. */
+/* Requests over sockets, transfers and handles that are used again: nothing of the last request is
+ * seen in the next, and a socket that nobody uses is looked at no more. The server is this test
+ * itself. */
 #include "../test.h"
 
 #include <arpa/inet.h>
@@ -150,7 +151,8 @@ static const char good[] = "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc";
 static const char busy[] =
     "HTTP/1.1 429 No\r\nRetry-After: 7\r\nContent-Length: 2\r\nConnection: close\r\n\r\nno";
 
-/* Two requests one after the other go over one connection, and each has its own status and bytes. */
+/* Two requests one after the other go over one connection, and each has its own status and
+ * bytes. */
 static void a_connection_is_used_again(void **state)
 {
     struct scene *s = *state;
@@ -167,7 +169,8 @@ static void a_connection_is_used_again(void **state)
     assert_int_equal(s->accepted, 1);
 }
 
-/* The first URL is parsed once for all, and others go over the same handles: each is asked for as itself. */
+/* The first URL is parsed once for all, and others go over the same handles: each is asked for as
+ * itself. */
 static void each_url_is_asked_for_as_itself(void **state)
 {
     static const char *const paths[] = { "", "", "a", "", "b%20c?d=e", "a", "" };
@@ -200,9 +203,9 @@ static void a_server_that_closes_is_asked_again(void **state)
     assert_int_equal(s->accepted, 4);
 }
 
-/* A cancelled request's connection is closed while its answer may still come. The next one's descriptor has
- * its number, which the loop must not take for the old one. */
-static void a_connection_that_was_given_up_is_forgotten(void **state)
+/* A cancelled request's connection is closed while its answer may still come. The next one's
+ * descriptor has its number, which the loop must not take for the old one. */
+static void an_abandoned_connection_is_forgotten(void **state)
 {
     struct scene *s = *state;
     for (int i = 0; i < 4; i++) {
@@ -221,8 +224,8 @@ static void a_connection_that_was_given_up_is_forgotten(void **state)
     assert_int_equal(s->accepted, 5);
 }
 
-/* After an answer with a status and a pause, a request that cannot even be sent has neither; it is as unsent
- * as the first one of its handle would be. */
+/* After an answer with a status and a pause, a request that cannot even be sent has neither; it is
+ * as unsent as the first one of its handle would be. */
 static void a_failure_tells_nothing_of_the_answer_before_it(void **state)
 {
     struct scene *s = *state;
@@ -240,7 +243,8 @@ static void a_failure_tells_nothing_of_the_answer_before_it(void **state)
     assert_int_equal(s->got.len, 0);
 }
 
-/* Nobody is asked before the request can have left: then the handle still has the last one's answer. */
+/* The handle is not read before the request can have left: until then it has the previous request's
+ * answer. */
 static void before_it_leaves_a_request_has_no_status(void **state)
 {
     struct scene *s = *state;
@@ -257,8 +261,8 @@ static void never(void *arg)
     fail_msg("the timer came");
 }
 
-/* An idle connection that the server closes is heard of once: a descriptor that is readable for ever would
- * keep the loop from sleeping. */
+/* An idle connection that the server closes is heard of once: a descriptor that is readable for
+ * ever would keep the loop from sleeping. */
 static void an_idle_connection_that_ends_is_heard_once(void **state)
 {
     struct scene *s = *state;
@@ -288,7 +292,7 @@ int main(void)
         T(a_connection_is_used_again),
         T(each_url_is_asked_for_as_itself),
         T(a_server_that_closes_is_asked_again),
-        T(a_connection_that_was_given_up_is_forgotten),
+        T(an_abandoned_connection_is_forgotten),
         T(a_failure_tells_nothing_of_the_answer_before_it),
         T(before_it_leaves_a_request_has_no_status),
         T(an_idle_connection_that_ends_is_heard_once),

@@ -1,5 +1,5 @@
-/* Requests to a service: what is tried again and what is not, what errors say, and what they never say. The server is this
- * test itself: it answers the requests in turn by a list. */
+/* Requests to a service: what is tried again and what is not, what errors say, and what they never
+ * say. The server is this test itself: it answers the requests in turn by a list. */
 #include "../test.h"
 
 #include <arpa/inet.h>
@@ -168,7 +168,7 @@ static const char broken[] = ANSWER("503 Service Unavailable", "{}", "2");
 static const struct rest_ask get = { .method = "GET", .again = true };
 static const struct rest_ask post = { .method = "POST" };
 
-static void an_answer_is_told(void **state)
+static void an_answer_is_delivered(void **state)
 {
     struct scene *s = *state;
     cleanup_json struct json_object *body = json_object_new_object();
@@ -185,8 +185,9 @@ static void an_answer_is_told(void **state)
     assert_non_null(strstr(buf_text(&s->all), "\"name\""));
 }
 
-/* The one of its headers that was asked for, whatever its case; of the last answer, where it was tried again. */
-static void a_header_of_the_answer_is_told(void **state)
+/* The one of its headers that was asked for, whatever its case; of the last answer, where it was
+ * tried again. */
+static void a_header_of_the_answer_is_delivered(void **state)
 {
     static const char paged[] = ANSWER("200 OK\r\nX-Next-Token: page 2", "{}", "2");
     static const char wrong[] = ANSWER("503 Busy\r\nX-Next-Token: none of it", "{}", "2");
@@ -274,18 +275,20 @@ static void each_refusal_is_of_its_kind(void **state)
         { ANSWER("401 Unauthorized", "{\"message\":\"no\"}", "16"), ERROR_PERMISSION,
             "check MOON_API_KEY: no" },
         { ANSWER("402 Payment", "{\"detail\":\"pay\"}", "16"), ERROR_PERMISSION,
-            "refuses (402): pay" },
+            "refused the request (402): pay" },
         { ANSWER("404 Not Found", "{\"error\":{\"message\":\"gone\"}}", "28"), ERROR_NOT_FOUND,
             "Moon: gone" },
         { ANSWER("400 Bad", "{\"message\":[\"one\",\"two\"]}", "25"), ERROR_ENVIRONMENT,
-            "says 400: one" },
+            "answered with status 400: one" },
         { ANSWER("409 Conflict", "{\"detail\":[{\"msg\":\"taken\"}]}", "28"), ERROR_ENVIRONMENT,
-            "says 409: taken" },
-        { ANSWER("500 Oh", "plain\nwords", "11"), ERROR_ENVIRONMENT, "says 500: plain words" },
-        { ANSWER("500 Oh", "", "0"), ERROR_ENVIRONMENT, "does not say why" },
+            "answered with status 409: taken" },
+        { ANSWER("500 Oh", "plain\nwords", "11"), ERROR_ENVIRONMENT,
+            "answered with status 500: plain words" },
+        { ANSWER("500 Oh", "", "0"), ERROR_ENVIRONMENT, "gave no reason" },
         { ANSWER("500 Oh", "your key " SECRET "!", "23"), ERROR_ENVIRONMENT,
             "your key *************!" },
-        { ANSWER("500 Oh", "\x1b[31mred", "8"), ERROR_ENVIRONMENT, "says 500: \\x1b[31mred" },
+        { ANSWER("500 Oh", "\x1b[31mred", "8"), ERROR_ENVIRONMENT,
+            "answered with status 500: \\x1b[31mred" },
     };
     struct scene *s = *state;
     for (size_t i = 0; i < array_length(rows); i++) {
@@ -326,7 +329,7 @@ static void a_stream_can_be_ended_from_within(void **state)
     assert_int_equal(s->status, 0); /* `done` was not told */
 }
 
-static void who_never_answers_is_told_of(void **state)
+static void a_server_that_never_answers_is_reported(void **state)
 {
     struct scene *s = *state;
     struct rest_ask hurried = get;
@@ -385,8 +388,8 @@ int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, scene_open, scene_close)
     const struct CMUnitTest tests[] = {
-        TEST(an_answer_is_told),
-        TEST(a_header_of_the_answer_is_told),
+        TEST(an_answer_is_delivered),
+        TEST(a_header_of_the_answer_is_delivered),
         TEST(what_may_pass_is_tried_again),
         TEST(a_service_with_one_try_is_asked_once),
         TEST(requests_go_to_a_unix_socket),
@@ -394,7 +397,7 @@ int main(void)
         TEST(each_refusal_is_of_its_kind),
         TEST(an_answer_that_is_too_large_is_an_error),
         TEST(a_stream_can_be_ended_from_within),
-        TEST(who_never_answers_is_told_of),
+        TEST(a_server_that_never_answers_is_reported),
         TEST(a_pause_that_is_too_long_is_an_error),
         TEST(a_token_can_be_renewed),
         TEST(what_cannot_be_is_refused_at_once),

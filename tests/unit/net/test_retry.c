@@ -1,4 +1,4 @@
-/* How long a client waits before it tries again. */
+/* The delay before a retry. */
 #include "../test.h"
 
 #include <math.h>

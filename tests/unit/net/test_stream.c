@@ -1,5 +1,6 @@
-/* A stream to a server: bytes both ways in order and whole, however slow the other side is; who is not there,
- * or goes, is told once. The server is this test itself. */
+/* A stream to a server: bytes arrive complete and in order in both directions, however slow the
+ * other side is; a server that is missing, or disconnects, is reported once. The test itself is the
+ * server. */
 #include "../test.h"
 
 #include <arpa/inet.h>
@@ -177,7 +178,7 @@ static void test_a_paused_stream_does_not_read(void **state)
     assert_string_equal(buf_text(&s->got), "held");
 }
 
-static void test_an_end_in_order_is_told_after_the_bytes(void **state)
+static void test_an_orderly_end_follows_the_bytes(void **state)
 {
     struct scene *s = *state;
     connect_stream(s);
@@ -233,8 +234,8 @@ static void answer_upgrade(struct scene *s, const char *const *pieces)
     }
 }
 
-/* However the answer is cut, what is behind its head is the first of the stream, and what was to be sent
- * goes only now. */
+/* However the answer is cut, what is behind its head is the first of the stream, and what was to be
+ * sent goes only now. */
 static void test_an_upgrade_that_is_agreed_to(void **state)
 {
     static const char *const pieces[] = { "HTTP/1.1 101 UPGRADED\r\nUpgra", "de: tcp\r\n\r",
@@ -282,7 +283,7 @@ int main(void)
         TEST(bytes_go_both_ways),
         TEST(what_is_not_taken_waits),
         TEST(a_paused_stream_does_not_read),
-        TEST(an_end_in_order_is_told_after_the_bytes),
+        TEST(an_orderly_end_follows_the_bytes),
         TEST(who_is_not_there_is_an_error),
         TEST(it_may_be_closed_by_its_own_events),
         TEST(an_upgrade_that_is_agreed_to),

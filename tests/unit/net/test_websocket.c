@@ -1,5 +1,5 @@
-/* A WebSocket to a server, which is this test itself: the handshake is checked, messages go both ways however the
- * connection cuts them, pings are answered, and how it ended is told once. */
+/* A WebSocket to a server, which is this test itself: the handshake is checked, messages go both
+ * ways however the connection cuts them, pings are answered, and how it ended is told once. */
 #include "../test.h"
 
 #include <sys/socket.h>
@@ -179,7 +179,8 @@ static void hear(struct scene *s, char *data, size_t len)
     }
 }
 
-/* A frame of the client's, of at most 125 bytes: its first byte, and its payload without the mask. */
+/* A frame of the client's, of at most 125 bytes: its first byte, and its payload without the
+ * mask. */
 static unsigned char hear_frame(struct scene *s, char *text)
 {
     char head[6];
@@ -257,7 +258,7 @@ static void test_messages_go_and_pings_are_answered(void **state)
 }
 
 /* Its close frame is answered, and told with status and words. */
-static void test_a_close_is_told(void **state)
+static void test_a_close_is_reported(void **state)
 {
     struct scene *s = *state;
     char text[200];
@@ -298,7 +299,8 @@ static void test_a_wrong_frame_ends_it(void **state)
     assert_int_equal(s->texts.len, 0);
 }
 
-/* Within an event it can be closed; what came behind is not told any more, and the server hears goodbye. */
+/* Within an event it can be closed; what came behind is not told any more, and the server hears
+ * goodbye. */
 static void test_it_can_be_closed_from_within(void **state)
 {
     struct scene *s = *state;
@@ -315,7 +317,7 @@ static void test_it_can_be_closed_from_within(void **state)
 }
 
 /* A server that says no has its status and its words told. */
-static void test_a_refusal_is_told(void **state)
+static void test_a_refusal_is_reported(void **state)
 {
     struct scene *s = *state;
     ask(s);
@@ -379,11 +381,11 @@ int main(void)
         scene_test(test_the_request),
         scene_test(test_messages_come_a_byte_at_a_time),
         scene_test(test_messages_go_and_pings_are_answered),
-        scene_test(test_a_close_is_told),
+        scene_test(test_a_close_is_reported),
         scene_test(test_an_end_without_a_word_is_a_loss),
         scene_test(test_a_wrong_frame_ends_it),
         scene_test(test_it_can_be_closed_from_within),
-        scene_test(test_a_refusal_is_told),
+        scene_test(test_a_refusal_is_reported),
         scene_test(test_a_wrong_answer_is_refused),
         scene_test(test_a_header_is_one_line),
     };

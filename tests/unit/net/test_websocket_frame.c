@@ -1,5 +1,5 @@
-/* WebSocket frames: what a server says means the same however its bytes are cut; what RFC 6455 forbids is refused with
- * the status that it names; what is sent is masked and can be read back. */
+/* WebSocket frames: what a server says means the same however its bytes are cut; what RFC 6455
+ * forbids is refused with the status that it names; what is sent is masked and can be read back. */
 #include "../test.h"
 
 #include <stdlib.h>
@@ -62,8 +62,8 @@ static void test_any_cut_means_the_same(void **state)
     }
 }
 
-/* Who has seen enough gets nothing more, of the same bytes too. */
-static void test_it_stops_where_it_is_told(void **state)
+/* A receiver that stops gets nothing more, not even from the same bytes. */
+static void test_it_stops_on_request(void **state)
 {
     struct websocket_decoder d = { .message_max = 1000 };
     struct seen seen = { .stops = true };
@@ -157,7 +157,8 @@ static void test_a_close_frame_is_read(void **state)
     }
 }
 
-/* A frame of ours, of a length in each of the three forms, is masked, whole, and reads back as it was. */
+/* A frame of ours, of a length in each of the three forms, is masked, whole, and reads back as it
+ * was. */
 static void test_what_is_sent_is_masked(void **state)
 {
     static const size_t lengths[] = { 0, 1, 125, 126, 65535, 65536 },
@@ -184,7 +185,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_any_cut_means_the_same),
-        cmocka_unit_test(test_it_stops_where_it_is_told),
+        cmocka_unit_test(test_it_stops_on_request),
         cmocka_unit_test(test_what_is_forbidden_is_refused),
         cmocka_unit_test(test_a_message_of_the_limit_comes),
         cmocka_unit_test(test_a_close_frame_is_read),

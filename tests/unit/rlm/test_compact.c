@@ -1,4 +1,4 @@
-/* What a run and its model have said to each other, and when that becomes too long. */
+/* Shortening a conversation that has become too long. */
 #include "../test.h"
 
 #include "base/cleanup.h"

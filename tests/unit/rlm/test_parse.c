@@ -1,4 +1,4 @@
-/* What a reply asks for: which lines are code, and what FINAL says. */
+/* Parsing a reply: which lines are code, and the value of FINAL. */
 #include "../test.h"
 
 #include "base/buf.h"
@@ -30,7 +30,7 @@ static void blocks_come_in_order(void **state)
     assert_blocks("```repl\n```\n", "[]");
 }
 
-static void code_is_known_by_its_language(void **state)
+static void code_is_recognised_by_its_language(void **state)
 {
     static const char *const code[] = { "repl", "python", "python3", "py", "REPL", "Python",
         " repl", "repl ", "python title=x", "python{.line}" };
@@ -250,7 +250,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(blocks_come_in_order),
-        cmocka_unit_test(code_is_known_by_its_language),
+        cmocka_unit_test(code_is_recognised_by_its_language),
         cmocka_unit_test(blocks_within_others_are_passed_over),
         cmocka_unit_test(shorter_fences_stay_in_the_code),
         cmocka_unit_test(fences_within_strings_stay_in_the_code),

@@ -45,7 +45,7 @@ static void every_name_of_the_prompt_is_there(void **state)
 }
 
 /* Of child runs the model is told where there may be some, and of nothing less where not. */
-static void the_model_is_told_of_child_runs_where_there_may_be_some(void **state)
+static void the_prompt_names_child_runs_if_they_are_allowed(void **state)
 {
     cleanup_buf struct buf with = { 0 }, without = { 0 };
     prompt_system(&with, &(struct prompt_session){ .children = true });
@@ -60,9 +60,9 @@ static void the_model_is_told_of_child_runs_where_there_may_be_some(void **state
     assert_memory_equal(after, without.data + (children - with.data), strlen(after));
 }
 
-/* A line for the helpers that are there: not for `run` where rules forbid processes, nor where the name is
- * a context's or a tool's. */
-static void the_model_is_told_of_helpers_that_are_there(void **state)
+/* A line for the helpers that are there: not for `run` where rules forbid processes, nor where the
+ * name is a context's or a tool's. */
+static void the_prompt_names_helpers_that_exist(void **state)
 {
     static const struct {
         bool rules, taken, grep, run, files;
@@ -184,7 +184,7 @@ static void no_placeholder_is_left(void **state)
     }
 }
 
-static void the_model_is_told_of_rules_where_there_are_some(void **state)
+static void the_prompt_names_rules_if_there_are_some(void **state)
 {
     cleanup_buf struct buf with = { 0 }, without = { 0 };
     prompt_system(&without, &(struct prompt_session){ 0 });
@@ -246,7 +246,7 @@ static void a_dead_session_is_said(void **state)
     error_set(&r.reason, ERROR_LOST, "it exited");
     prompt_result(&text, &r, 1, 1000);
     assert_non_null(strstr(buf_text(&text), "The session ended: it exited."));
-    assert_non_null(strstr(buf_text(&text), "there again, your\nvariables are not."));
+    assert_non_null(strstr(buf_text(&text), "there again, but your variables\nare gone."));
 }
 
 int main(void)
@@ -257,10 +257,10 @@ int main(void)
         cmocka_unit_test(placeholders_are_filled),
         cmocka_unit_test(a_family_of_models_has_its_own_advice),
         cmocka_unit_test(no_placeholder_is_left),
-        cmocka_unit_test(the_model_is_told_of_helpers_that_are_there),
-        cmocka_unit_test(the_model_is_told_of_child_runs_where_there_may_be_some),
+        cmocka_unit_test(the_prompt_names_helpers_that_exist),
+        cmocka_unit_test(the_prompt_names_child_runs_if_they_are_allowed),
         cmocka_unit_test(instructions_follow_the_system_prompt),
-        cmocka_unit_test(the_model_is_told_of_rules_where_there_are_some),
+        cmocka_unit_test(the_prompt_names_rules_if_there_are_some),
         cmocka_unit_test(the_context_is_described_and_not_shown),
         cmocka_unit_test(long_output_keeps_both_ends_and_whole_characters),
         cmocka_unit_test(silence_is_said),

@@ -1,4 +1,4 @@
-/* What the answer of a submission is, with a type and without, and of words. */
+/* The answer of a submission, with and without a schema, and of plain text. */
 #include "../test.h"
 
 #include "base/cleanup.h"

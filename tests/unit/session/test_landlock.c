@@ -1,5 +1,5 @@
-/* What isolation `landlock` holds back, where the guest stands among the host's files and processes.
- * A deny has its allowed twin, which is often the host itself doing the same. */
+/* What isolation `landlock` holds back, where the guest stands among the host's files and
+ * processes. A deny has its allowed twin, which is often the host itself doing the same. */
 #include "fixture.h"
 
 #include <fcntl.h>
@@ -222,8 +222,8 @@ static void no_socket_can_be_made_but_a_pair(void **state)
     unlink(address.sun_path);
 }
 
-/* Without a user namespace the kernel counts the user's other processes too, and others of this check may
- * start while the bomb grows: it tries again until it has got some. */
+/* Without a user namespace the kernel counts the user's other processes too, and others of this
+ * check may start while the bomb grows: it tries again until it has got some. */
 static void a_fork_bomb_stops_at_about_the_limit(void **state)
 {
     CONFINED(f);
@@ -248,8 +248,9 @@ static void a_fork_bomb_stops_at_about_the_limit(void **state)
         "{\"output\": 0}");
 }
 
-/* There is no pid namespace to end it with, and each process forks as fast as it can while it is being
- * killed; how the sandbox ended is told only when none is left. The user's other processes live on. */
+/* There is no pid namespace to end it with, and each process forks as fast as it can while it is
+ * being killed; how the sandbox ended is told only when none is left. The user's other processes
+ * live on. */
 static void a_fork_bomb_ends_with_its_sandbox(void **state)
 {
     CONFINED(f);
@@ -291,7 +292,7 @@ static void privileges_are_gone_and_do_not_come_back(void **state)
 
 /* As root the guest is nobody, who cannot read what only root can: said at once, not as an import
  * that fails in the middle of a cell. */
-static void an_interpreter_that_nobody_can_read_is_refused(void **state)
+static void an_unreadable_interpreter_is_refused(void **state)
 {
     struct fixture *f = *state;
     struct session_options options = fixture_options();
@@ -339,7 +340,7 @@ int main(void)
         T(a_fork_bomb_stops_at_about_the_limit),
         T(a_fork_bomb_ends_with_its_sandbox),
         T(privileges_are_gone_and_do_not_come_back),
-        AROUND_FILE(an_interpreter_that_nobody_can_read_is_refused),
+        AROUND_FILE(an_unreadable_interpreter_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* What a session is opened with: the cap of its cells' time, rules, and the setup code. */
+/* Options of a session: the cap of cell time limits, rules, and the setup code. */
 #include "fixture.h"
 
 #include "session/options.h"
@@ -232,8 +232,8 @@ static void what_fails_in_a_source_of_tools_is_named(void **state)
     } cases[] = {
         { "x = 1\n1 / 0", "the tools failed in line 2 of <tools t.py>: ZeroDivisionError" },
         { "def f(:", "line 1 of <tools t.py>: SyntaxError" },
-        { "def print(x):\n  'Mine.'\n", "ValueError: the name 'print' is taken" },
-        { "def given():\n  'Mine.'\n", "ValueError: the name 'given' is taken" },
+        { "def print(x):\n  'Mine.'\n", "ValueError: the name 'print' is already in use" },
+        { "def given():\n  'Mine.'\n", "ValueError: the name 'given' is already in use" },
     };
     static const struct session_datum data[] = { { "given", "1", 1 } };
     struct fixture *f = *state;

@@ -1,4 +1,4 @@
-/* What was submitted, from parts that a guest could have sent. */
+/* Reading a submission from parts that a hostile guest may have sent. */
 #include "../test.h"
 
 #include "base/cleanup.h"
@@ -11,7 +11,8 @@ struct parts {
     size_t len[PARTS], count;
 };
 
-/* A blob of these parts, as a frame has it, and what the head says of them. `left` is what was not taken of it. */
+/* A blob of these parts, as a frame has it, and what the head says of them. `left` is what was not
+ * taken of it. */
 static int read_parts(const struct parts *given, const char *head, struct submission **out,
     struct buf *left, struct error *err)
 {
@@ -22,7 +23,7 @@ static int read_parts(const struct parts *given, const char *head, struct submis
         buf_append(left, given->data[i], given->len[i]);
     assert_int_equal(json_parse(head, strlen(head), &json_limits_small, &o, NULL), 0);
     assert_int_equal(frame_parts_open(left->data, left->len, PARTS, &parts, NULL), 0);
-    return submission_read(o, &parts, left, out, err);
+    return submission_read(o, &parts, &(struct frame){ .body = left }, out, err);
 }
 
 static int read_texts(const char *head, const char *outline, const char *one, const char *two,
@@ -64,7 +65,7 @@ static void nothing_may_be_submitted(void **state)
 }
 
 /* A text with what JSON writes otherwise, and an empty one, within lists and beside them. */
-static void texts_are_where_their_places_are(void **state)
+static void texts_replace_their_references(void **state)
 {
     struct submission *s;
     size_t len;
@@ -143,8 +144,8 @@ static void what_is_no_object_is_the_cells_error(void **state)
                                      err)); /* without texts it is no JSON */
 }
 
-/* Quoted, 50 MiB of control characters are 300: as JSON that is too much, as it would be had the guest quoted
- * them. Of other characters it is not. */
+/* Quoted, 50 MiB of control characters are 300: as JSON that is too much, as it would be had the
+ * guest quoted them. Of other characters it is not. */
 static void what_is_too_large_as_json_is_refused(void **state)
 {
     enum { SIZE = 50 << 20 };
@@ -165,7 +166,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_has_no_texts_is_its_outline),
         cmocka_unit_test(nothing_may_be_submitted),
-        cmocka_unit_test(texts_are_where_their_places_are),
+        cmocka_unit_test(texts_replace_their_references),
         cmocka_unit_test(the_memory_of_texts_is_taken_over),
         cmocka_unit_test(what_does_not_hold_together_is_refused),
         cmocka_unit_test(what_is_no_object_is_the_cells_error),

@@ -486,8 +486,8 @@ static void a_daemon_dies_with_its_session(void **state)
     }
 }
 
-/* The processes whose parent is `parent`, but for a zygote's standby: how many they are, the last of them in *child, and
- * in *user whose it is, in all four of its ids. */
+/* The processes whose parent is `parent`, but for a zygote's standby: how many they are, the last
+ * of them in *child, and in *user whose it is, in all four of its ids. */
 static unsigned children_of(pid_t parent, pid_t *child, uid_t *user)
 {
     unsigned count = 0;
@@ -520,8 +520,8 @@ static unsigned children_of(pid_t parent, pid_t *child, uid_t *user)
 }
 
 /* From outside: the zygote, its keeper and the worker. */
-/* Where the host lowers processes, all are of one session: between sessions that have autogroups their
- * policies would not count (sched(7)). */
+/* Where the host lowers processes, all are of one session: between sessions that have autogroups
+ * their policies would not count (sched(7)). */
 static void a_guest_has_a_session_of_its_own_only_where_that_is_needed(void **state)
 {
     struct fixture *f = *state;
@@ -541,7 +541,8 @@ static void a_guest_runs_below_its_host(void **state)
     assert_submits(f, "SUBMIT(os.getpriority(os.PRIO_PROCESS, 0))", expected);
 }
 
-/* The zygote is nobody; its keeper and the guest's process are one user, who is no other sandbox's. */
+/* The zygote is nobody; its keeper and the guest's process are one user, who is no other
+ * sandbox's. */
 /* The only child, once the standby copy has its name: it takes it after the clone. */
 static void find_only_child(pid_t parent, pid_t *child, uid_t *user)
 {

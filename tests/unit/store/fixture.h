@@ -51,9 +51,9 @@ static inline struct store *open_store(const char *path)
 }
 
 /* A run with nothing remarkable about it; `id` may be NULL. */
-static inline struct store_run_begin plain_run(const char *id)
+static inline droste_record_run plain_run(const char *id)
 {
-    return (struct store_run_begin){ .id = id,
+    return (droste_record_run){ .id = id,
         .model = "replay:demo",
         .environment = "local",
         .version = "0.1.0",
@@ -63,20 +63,20 @@ static inline struct store_run_begin plain_run(const char *id)
 static inline void begin_run(struct store *store, const char *id)
 {
     char made[STORE_RUN_ID_SIZE];
-    struct store_run_begin begin = plain_run(id);
+    droste_record_run begin = plain_run(id);
     assert_ok(store_run_begin(store, &begin, made, err));
 }
 
 static inline void end_run(struct store *store, const char *id)
 {
-    struct store_run_end end = { .status = "done", .answer = store_text("{}") };
+    droste_record_run end = { .status = "done", .answer = store_text("{}") };
     assert_ok(store_run_end(store, id, &end, err));
 }
 
 static inline int64_t begin_call(struct store *store, const char *run, const char *prompt)
 {
     int64_t call = 0;
-    struct store_call_begin begin = {
+    droste_record_call begin = {
         .run = run, .turn = 1, .kind = "root", .model = "m", .request = store_text(prompt)
     };
     assert_ok(store_call_begin(store, &begin, &call, err));
@@ -85,21 +85,21 @@ static inline int64_t begin_call(struct store *store, const char *run, const cha
 
 static inline void end_call(struct store *store, int64_t call, const char *reply)
 {
-    struct store_call_end end = { .status = "ok", .reply = store_text(reply) };
+    droste_record_call end = { .status = "ok", .reply = store_text(reply) };
     assert_ok(store_call_end(store, call, &end, err));
 }
 
-static inline int64_t begin_cell(struct store *store, const char *run, struct store_value code)
+static inline int64_t begin_cell(struct store *store, const char *run, droste_value code)
 {
     int64_t cell = 0;
-    struct store_cell_begin begin = { .run = run, .turn = 1, .code = code };
+    droste_record_cell begin = { .run = run, .turn = 1, .code = code };
     assert_ok(store_cell_begin(store, &begin, &cell, err));
     return cell;
 }
 
-static inline void end_cell(struct store *store, int64_t cell, struct store_value output)
+static inline void end_cell(struct store *store, int64_t cell, droste_value output)
 {
-    struct store_cell_end end = { .status = "ok", .standard_output = output };
+    droste_record_cell end = { .status = "ok", .standard_output = output };
     assert_ok(store_cell_end(store, cell, &end, err));
 }
 

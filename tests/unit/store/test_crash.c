@@ -99,26 +99,26 @@ struct statuses {
     int seen;
 };
 
-static int check_run(void *arg, const struct store_run *run, struct error *err)
+static int check_run(void *arg, const droste_record_run *run, struct error *err)
 {
     struct statuses *statuses = arg;
-    assert_string_equal(run->end.status, statuses->run);
+    assert_string_equal(run->status, statuses->run);
     statuses->seen++;
     return 0;
 }
 
-static int check_call(void *arg, const struct store_call *call, struct error *err)
+static int check_call(void *arg, const droste_record_call *call, struct error *err)
 {
     struct statuses *statuses = arg;
-    assert_string_equal(call->end.status, statuses->call);
+    assert_string_equal(call->status, statuses->call);
     statuses->seen++;
     return 0;
 }
 
-static int check_cell(void *arg, const struct store_cell *cell, struct error *err)
+static int check_cell(void *arg, const droste_record_cell *cell, struct error *err)
 {
     struct statuses *statuses = arg;
-    assert_string_equal(cell->end.status, statuses->cell);
+    assert_string_equal(cell->status, statuses->cell);
     statuses->seen++;
     return 0;
 }
@@ -126,7 +126,7 @@ static int check_cell(void *arg, const struct store_cell *cell, struct error *er
 static void assert_reads(struct store *store, struct statuses statuses, int steps)
 {
     struct store_visitor visitor = { .run = check_run, .call = check_call, .cell = check_cell };
-    struct store_filter all = { .children = true };
+    droste_record_filter all = { .children = true };
     assert_ok(store_run_visit(store, "a", &visitor, &statuses, err));
     assert_int_equal(statuses.seen, steps);
     assert_ok(store_run_list(store, &all, check_run, &statuses, err));
@@ -180,7 +180,7 @@ static void an_interrupted_run_can_be_adopted(void **state)
 
 /* A run that was taken over and given back is interrupted, and can be taken over again; a call that
  * was under way can be made once more until it has ended. */
-static void a_run_can_be_given_back(void **state)
+static void a_run_can_be_released(void **state)
 {
     struct place *place = *state;
     die_after(place->file, STEPS - 1);
@@ -205,7 +205,7 @@ int main(void)
         store_test(a_dead_process_has_interrupted_its_run),
         store_test(a_living_process_is_running_its_run),
         store_test(an_interrupted_run_can_be_adopted),
-        store_test(a_run_can_be_given_back),
+        store_test(a_run_can_be_released),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

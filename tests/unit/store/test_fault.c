@@ -92,12 +92,12 @@ static void install_faults(void)
 
 /* ---- the work that is disturbed ---- */
 
-static int see_call(void *arg, const struct store_call *call, struct error *err)
+static int see_call(void *arg, const droste_record_call *call, struct error *err)
 {
     return 0;
 }
 
-static int see_run(void *arg, const struct store_run *run, struct error *err)
+static int see_run(void *arg, const droste_record_run *run, struct error *err)
 {
     return 0;
 }
@@ -106,17 +106,17 @@ static int do_steps(struct store *store, struct error *err)
 {
     static char text[20000];
     memset(text, 'x', sizeof text);
-    struct store_run_begin run = plain_run(NULL);
+    droste_record_run run = plain_run(NULL);
     struct store_visitor visitor = { .run = see_run, .call = see_call };
-    struct store_filter some = { .children = true, .limit = 3 };
-    struct store_call_end call_end = { .status = "ok", .reply = { text, sizeof text } };
-    struct store_run_end run_end = { .status = "done", .answer = store_text("{}") };
+    droste_record_filter some = { .children = true, .limit = 3 };
+    droste_record_call call_end = { .status = "ok", .reply = { text, sizeof text } };
+    droste_record_run run_end = { .status = "done", .answer = store_text("{}") };
     char id[STORE_RUN_ID_SIZE];
     int64_t call;
     int rc = store_run_begin(store, &run, id, err);
     if (rc == 0)
         rc = store_turn_begin(store, id, 1, err);
-    struct store_call_begin begin = {
+    droste_record_call begin = {
         .run = id, .turn = 1, .kind = "root", .model = "m", .request = store_text(id)
     };
     if (rc == 0)
@@ -158,8 +158,8 @@ static bool survives(const char *file, struct fault *fault, struct fault set)
 
 static int do_removal(struct store *store, const char *run, struct error *err)
 {
-    struct store_keep keep = { .newest = 2, .older_ms = -1 };
-    struct store_freed freed;
+    droste_record_keep keep = { .newest = 2, .older_ms = -1 };
+    droste_record_freed freed;
     int rc = store_collect(store, &keep, &freed, err);
     return rc < 0 ? rc : store_run_remove(store, run, &freed, err);
 }
@@ -170,7 +170,7 @@ static bool survives_removal(const char *file, struct fault *fault, struct fault
     struct error why = { 0 };
     struct store *store = open_store(file);
     char id[STORE_RUN_ID_SIZE];
-    struct store_run_begin begin = plain_run(NULL);
+    droste_record_run begin = plain_run(NULL);
     for (int i = 0; i < 3; i++) {
         assert_ok(do_steps(store, err));
         assert_ok(store_run_begin(store, &begin, id, err));
@@ -224,8 +224,8 @@ static void disturb(void **state, const char *name(const char *, long), struct f
     disturb_with(survives, state, name, fault, lasts, stride);
 }
 
-/* Making the tables takes thousands of allocations and hundreds of writes, the work on them fewer: not
- * every one is tried, but the strides share no factor with what repeats. */
+/* Making the tables takes thousands of allocations and hundreds of writes, the work on them fewer:
+ * not every one is tried, but the strides share no factor with what repeats. */
 static void an_allocation_fails(void **state)
 {
     disturb(state, name_new, &memory, false, 97);

@@ -1,4 +1,4 @@
-/* What was written comes back: every field, every byte, in order; and runs are found again. */
+/* Reading the record: every field and byte, in order; and finding runs. */
 #include "fixture.h"
 
 /* What a visit saw, one letter a step ("R t1 c1 ..."), and copies of what a test asks about. */
@@ -14,14 +14,14 @@ static void see(struct seen *seen, const char *what, int64_t id)
         (long long)id);
 }
 
-static int see_turn(void *arg, const struct store_turn *turn, struct error *err)
+static int see_turn(void *arg, const droste_record_turn *turn, struct error *err)
 {
     assert_true(turn->started_ms > 1600000000000);
     see(arg, "turn", turn->turn);
     return 0;
 }
 
-static int see_call(void *arg, const struct store_call *call, struct error *err)
+static int see_call(void *arg, const droste_record_call *call, struct error *err)
 {
     struct seen *seen = arg;
     see(arg, "call", call->id);
@@ -30,7 +30,7 @@ static int see_call(void *arg, const struct store_call *call, struct error *err)
     return 0;
 }
 
-static int see_cell(void *arg, const struct store_cell *cell, struct error *err)
+static int see_cell(void *arg, const droste_record_cell *cell, struct error *err)
 {
     see(arg, "cell", cell->id);
     return 0;
@@ -38,7 +38,7 @@ static int see_cell(void *arg, const struct store_cell *cell, struct error *err)
 
 static const struct store_visitor order = { .turn = see_turn, .call = see_call, .cell = see_cell };
 
-static void assert_value(struct store_value value, struct store_value expected)
+static void assert_value(droste_value value, droste_value expected)
 {
     assert_int_equal(value.data != NULL, expected.data != NULL);
     assert_int_equal(value.len, expected.len);
@@ -51,30 +51,30 @@ static void assert_value(struct store_value value, struct store_value expected)
 /* ---- round trips ---- */
 
 static const char odd_bytes[] = "a\0b\xff\xfe\xc3(\n\0";
-#define ODD ((struct store_value){ odd_bytes, sizeof odd_bytes - 1 })
+#define ODD ((droste_value){ odd_bytes, sizeof odd_bytes - 1 })
 
-static int check_run(void *arg, const struct store_run *run, struct error *err)
+static int check_run(void *arg, const droste_record_run *run, struct error *err)
 {
-    assert_string_equal(run->begin.id, "child");
-    assert_string_equal(run->begin.parent, "parent");
-    assert_int_equal(run->begin.parent_cell, *(int64_t *)arg);
-    assert_int_equal(run->begin.depth, 1);
-    assert_string_equal(run->begin.model, "openai/gpt-5-mini");
-    assert_string_equal(run->begin.environment, "docker");
-    assert_string_equal(run->begin.isolation, "light");
-    assert_string_equal(run->begin.version, "0.1.0");
-    assert_value(run->begin.question, ODD);
-    assert_value(run->begin.context, store_text("{\"type\":\"str\"}"));
-    assert_value(run->begin.limits, store_text(""));
-    assert_string_equal(run->end.status, "done");
-    assert_string_equal(run->end.error, "model_rate: again later");
-    assert_value(run->end.answer, store_text("{\"x\":1}"));
-    assert_int_equal(run->end.iterations, 7);
-    assert_int_equal(run->end.calls, 8);
-    assert_int_equal(run->end.input_tokens, INT64_C(9000000000));
-    assert_int_equal(run->end.output_tokens, 10);
-    assert_true(run->end.cost == 0.25);
-    assert_true(run->end.seconds == 12.5);
+    assert_string_equal(run->id, "child");
+    assert_string_equal(run->parent, "parent");
+    assert_int_equal(run->parent_cell, *(int64_t *)arg);
+    assert_int_equal(run->depth, 1);
+    assert_string_equal(run->model, "openai/gpt-5-mini");
+    assert_string_equal(run->environment, "docker");
+    assert_string_equal(run->isolation, "light");
+    assert_string_equal(run->version, "0.1.0");
+    assert_value(run->question, ODD);
+    assert_value(run->context, store_text("{\"type\":\"str\"}"));
+    assert_value(run->limits, store_text(""));
+    assert_string_equal(run->status, "done");
+    assert_string_equal(run->error, "model_rate: again later");
+    assert_value(run->answer, store_text("{\"x\":1}"));
+    assert_int_equal(run->iterations, 7);
+    assert_int_equal(run->calls, 8);
+    assert_int_equal(run->input_tokens, INT64_C(9000000000));
+    assert_int_equal(run->output_tokens, 10);
+    assert_true(run->cost == 0.25);
+    assert_true(run->seconds == 12.5);
     assert_true(run->started_ms > 1600000000000 && run->ended_ms >= run->started_ms);
     return 0;
 }
@@ -88,7 +88,7 @@ static void a_run_comes_back_whole(void **state)
     begin_run(store, "parent");
     assert_ok(store_turn_begin(store, "parent", 1, err));
     int64_t cell = begin_cell(store, "parent", store_text("rlm_query('?')"));
-    struct store_run_begin begin = { .id = "child",
+    droste_record_run begin = { .id = "child",
         .parent = "parent",
         .parent_cell = cell,
         .depth = 1,
@@ -98,7 +98,7 @@ static void a_run_comes_back_whole(void **state)
         .question = ODD,
         .context = store_text("{\"type\":\"str\"}"),
         .limits = store_text("") };
-    struct store_run_end end = { .status = "done",
+    droste_record_run end = { .status = "done",
         .error = "model_rate: again later",
         .answer = store_text("{\"x\":1}"),
         .iterations = 7,
@@ -116,44 +116,60 @@ static void a_run_comes_back_whole(void **state)
     store_close(store);
 }
 
-static int check_call(void *arg, const struct store_call *call, struct error *err)
+static int check_call(void *arg, const droste_record_call *call, struct error *err)
 {
     const int64_t *cell = arg;
-    assert_string_equal(call->begin.run, "a");
-    assert_int_equal(call->begin.turn, 1);
-    assert_int_equal(call->begin.cell, *cell);
-    assert_int_equal(call->begin.depth, 2);
-    assert_string_equal(call->begin.kind, "sub");
-    assert_string_equal(call->begin.model, "m");
-    assert_value(call->begin.request, ODD);
-    assert_string_equal(call->end.status, "error");
-    assert_string_equal(call->end.error, "cut");
-    assert_string_equal(call->end.finish, "length");
-    assert_value(call->end.reply, store_text("half"));
-    assert_int_equal(call->end.input_tokens, 11);
-    assert_int_equal(call->end.output_tokens, 12);
-    assert_true(call->end.estimated);
-    assert_true(call->end.cost == 0.125);
-    assert_int_equal(call->end.attempts, 3);
-    assert_true(call->end.seconds == 0.5);
+    assert_string_equal(call->run, "a");
+    assert_int_equal(call->turn, 1);
+    assert_int_equal(call->cell, *cell);
+    assert_int_equal(call->depth, 2);
+    assert_string_equal(call->kind, "sub");
+    assert_string_equal(call->model, "m");
+    assert_value(call->request, ODD);
+    assert_string_equal(call->status, "error");
+    assert_string_equal(call->error, "cut");
+    assert_string_equal(call->finish, "length");
+    assert_value(call->reply, store_text("half"));
+    assert_int_equal(call->input_tokens, 11);
+    assert_int_equal(call->output_tokens, 12);
+    assert_true(call->estimated);
+    assert_true(call->cost == 0.125);
+    assert_int_equal(call->attempts, 3);
+    assert_true(call->seconds == 0.5);
     assert_true(call->started_ms > 1600000000000 && call->ended_ms >= call->started_ms);
     return 0;
 }
 
-static int check_cell(void *arg, const struct store_cell *cell, struct error *err)
+/* Two rich results of a cell, the first in two forms. */
+static const droste_record_media shown[] = {
+    { 0, "text/plain", "text", { "a table", 7, NULL } },
+    { 0, "image/png", "bytes", { "\x89PNG\0", 5, NULL } },
+    { 4, "application/json", "json", { "[]", 2, NULL } },
+};
+
+static int check_cell(void *arg, const droste_record_cell *cell, struct error *err)
 {
-    assert_string_equal(cell->begin.run, "a");
-    assert_int_equal(cell->begin.turn, 1);
-    assert_value(cell->begin.code, store_text("llm_query('?')"));
-    assert_string_equal(cell->end.status, "killed");
-    assert_string_equal(cell->end.killed, "memory");
-    assert_value(cell->end.standard_output, ODD);
-    assert_value(cell->end.standard_error, store_text("err"));
-    assert_value(cell->end.submit, store_text("{}"));
-    assert_value(cell->end.error, store_text("{\"type\":\"MemoryError\"}"));
-    assert_value(cell->end.variables, store_text("[]"));
-    assert_int_equal(cell->end.calls, 1);
-    assert_true(cell->end.seconds == 1.5);
+    assert_string_equal(cell->run, "a");
+    assert_int_equal(cell->turn, 1);
+    assert_value(cell->code, store_text("llm_query('?')"));
+    assert_string_equal(cell->status, "killed");
+    assert_string_equal(cell->killed, "memory");
+    assert_value(cell->standard_output, ODD);
+    assert_value(cell->standard_error, store_text("err"));
+    assert_value(cell->submit, store_text("{}"));
+    assert_value(cell->error, store_text("{\"type\":\"MemoryError\"}"));
+    assert_value(cell->variables, store_text("[]"));
+    assert_int_equal(cell->calls, 1);
+    assert_true(cell->seconds == 1.5);
+    assert_int_equal(cell->media_count, 3);
+    for (size_t i = 0; i < 3; i++) {
+        assert_int_equal(cell->media[i].result, shown[i].result);
+        assert_string_equal(cell->media[i].type, shown[i].type);
+        assert_string_equal(cell->media[i].form, shown[i].form);
+        assert_int_equal(cell->media[i].value.len, shown[i].value.len);
+        assert_null(cell->media[i].value.data);
+        assert_int_equal(strlen(cell->media[i].value.hash), 64);
+    }
     assert_true(cell->started_ms > 1600000000000 && cell->ended_ms >= cell->started_ms);
     return 0;
 }
@@ -167,10 +183,10 @@ static void steps_come_back_whole(void **state)
     begin_run(store, "a");
     assert_ok(store_turn_begin(store, "a", 1, err));
     int64_t cell = begin_cell(store, "a", store_text("llm_query('?')"));
-    struct store_call_begin begin = {
+    droste_record_call begin = {
         .run = "a", .turn = 1, .cell = cell, .depth = 2, .kind = "sub", .model = "m", .request = ODD
     };
-    struct store_call_end end = { .status = "error",
+    droste_record_call end = { .status = "error",
         .error = "cut",
         .finish = "length",
         .reply = store_text("half"),
@@ -180,7 +196,7 @@ static void steps_come_back_whole(void **state)
         .cost = 0.125,
         .attempts = 3,
         .seconds = 0.5 };
-    struct store_cell_end cell_end = { .status = "killed",
+    droste_record_cell cell_end = { .status = "killed",
         .killed = "memory",
         .standard_output = ODD,
         .standard_error = store_text("err"),
@@ -188,7 +204,9 @@ static void steps_come_back_whole(void **state)
         .error = store_text("{\"type\":\"MemoryError\"}"),
         .variables = store_text("[]"),
         .calls = 1,
-        .seconds = 1.5 };
+        .seconds = 1.5,
+        .media = shown,
+        .media_count = 3 };
     struct store_visitor visitor = { .call = check_call, .cell = check_cell };
     assert_ok(store_call_begin(store, &begin, &call, err));
     assert_ok(store_call_end(store, call, &end, err));
@@ -197,23 +215,23 @@ static void steps_come_back_whole(void **state)
     store_close(store);
 }
 
-static int check_open_run(void *arg, const struct store_run *run, struct error *err)
+static int check_open_run(void *arg, const droste_record_run *run, struct error *err)
 {
-    assert_string_equal(run->end.status, "running");
-    assert_null(run->begin.parent);
-    assert_null(run->begin.isolation);
-    assert_null(run->begin.context.data);
-    assert_null(run->end.answer.data);
-    assert_null(run->end.error);
-    assert_true(run->end.cost < 0);
+    assert_string_equal(run->status, "running");
+    assert_null(run->parent);
+    assert_null(run->isolation);
+    assert_null(run->context.data);
+    assert_null(run->answer.data);
+    assert_null(run->error);
+    assert_true(run->cost < 0);
     assert_int_equal(run->ended_ms, 0);
     return 0;
 }
 
-static int check_open_cell(void *arg, const struct store_cell *cell, struct error *err)
+static int check_open_cell(void *arg, const droste_record_cell *cell, struct error *err)
 {
-    assert_string_equal(cell->end.status, "running");
-    assert_null(cell->end.standard_output.data);
+    assert_string_equal(cell->status, "running");
+    assert_null(cell->standard_output.data);
     assert_int_equal(cell->ended_ms, 0);
     return 0;
 }
@@ -231,14 +249,14 @@ static void absent_is_not_empty(void **state)
     store_close(store);
 }
 
-static int check_large(void *arg, const struct store_cell *cell, struct error *err)
+static int check_large(void *arg, const droste_record_cell *cell, struct error *err)
 {
-    assert_value(cell->begin.code, *(struct store_value *)arg);
-    assert_value(cell->end.standard_output, *(struct store_value *)arg);
+    assert_value(cell->code, *(droste_value *)arg);
+    assert_value(cell->standard_output, *(droste_value *)arg);
     return 0;
 }
 
-static void write_and_read_back(const char *file, struct store_value value)
+static void write_and_read_back(const char *file, droste_value value)
 {
     struct store *store = open_store(file);
     struct store_visitor visitor = { .cell = check_large };
@@ -260,7 +278,7 @@ static void a_large_value_that_shrinks(void **state)
     char *data = malloc(LARGE);
     for (size_t i = 0; i < LARGE; i++)
         data[i] = (char)(i % 251);
-    write_and_read_back(place->file, (struct store_value){ data, LARGE });
+    write_and_read_back(place->file, (droste_value){ data, LARGE });
     assert_int_equal(
         ask(place->file, "SELECT encoding = 'zstd' FROM blobs WHERE size = 5242880"), 1);
     free(data);
@@ -278,13 +296,13 @@ static void a_large_value_that_does_not(void **state)
         x ^= x << 17;
         data[i] = (unsigned char)(x >> 32);
     }
-    write_and_read_back(place->file, (struct store_value){ data, LARGE });
+    write_and_read_back(place->file, (droste_value){ data, LARGE });
     assert_int_equal(
         ask(place->file, "SELECT encoding = 'raw' FROM blobs WHERE size = 5242880"), 1);
     free(data);
 }
 
-static int look_away(void *arg, const struct store_run *run, struct error *err)
+static int look_away(void *arg, const droste_record_run *run, struct error *err)
 {
     return 0;
 }
@@ -331,14 +349,14 @@ static int add_piece(void *arg, const char *data, size_t len, struct error *err)
     return 0;
 }
 
-static int read_code(void *arg, const struct store_cell *cell, struct error *err)
+static int read_code(void *arg, const droste_record_cell *cell, struct error *err)
 {
     struct pieces *p = arg;
-    assert_null(cell->begin.code.data);
-    assert_non_null(cell->begin.code.hash);
-    assert_int_equal(cell->begin.code.len, LARGE);
-    assert_null(cell->end.standard_output.hash);
-    return store_value_read(p->store, &cell->begin.code, p->max, add_piece, p, err);
+    assert_null(cell->code.data);
+    assert_non_null(cell->code.hash);
+    assert_int_equal(cell->code.len, LARGE);
+    assert_null(cell->standard_output.hash);
+    return store_value_read(p->store, &cell->code, p->max, add_piece, p, err);
 }
 
 /* A lazy reader gets a value in small pieces, all of it or its beginning. */
@@ -352,7 +370,7 @@ static void a_lazy_value_comes_in_pieces(void **state)
     struct store_visitor visitor = { .cell = read_code, .lazy = true };
     begin_run(store, "a");
     assert_ok(store_turn_begin(store, "a", 1, err));
-    begin_cell(store, "a", (struct store_value){ data, LARGE });
+    begin_cell(store, "a", (droste_value){ data, LARGE });
     struct pieces all = { .store = store, .max = SIZE_MAX },
                   some = { .store = store, .max = 70001 };
     assert_ok(store_run_visit(store, "a", &visitor, &all, err));
@@ -391,15 +409,15 @@ static void steps_come_in_the_order_in_which_they_began(void **state)
     store_close(store);
 }
 
-static int see_begin(void *arg, const struct store_run *run, struct error *err)
+static int see_begin(void *arg, const droste_record_run *run, struct error *err)
 {
-    see(arg, run->begin.id, run->begin.depth);
+    see(arg, run->id, run->depth);
     return 0;
 }
 
-static int see_end(void *arg, const struct store_run *run, struct error *err)
+static int see_end(void *arg, const droste_record_run *run, struct error *err)
 {
-    see(arg, "end", run->begin.depth);
+    see(arg, "end", run->depth);
     return 0;
 }
 
@@ -414,7 +432,7 @@ static void begin_child(
     struct store *store, const char *id, const char *parent, int64_t cell, int64_t depth)
 {
     char made[STORE_RUN_ID_SIZE];
-    struct store_run_begin begin = plain_run(id);
+    droste_record_run begin = plain_run(id);
     begin.parent = parent;
     begin.parent_cell = cell;
     begin.depth = depth;
@@ -470,7 +488,8 @@ static void a_branch_is_visited_alone(void **state)
     store_close(store);
 }
 
-/* Runs that claim to be each other's parents, as only a file from elsewhere does, come once each. */
+/* Runs that claim to be each other's parents, as only a file from elsewhere does, come once
+ * each. */
 static void a_circle_of_parents_ends(void **state)
 {
     struct place *place = *state;
@@ -503,9 +522,9 @@ static void a_visitor_can_stop(void **state)
     store_close(store);
 }
 
-static int write_within(void *arg, const struct store_run *run, struct error *err)
+static int write_within(void *arg, const droste_record_run *run, struct error *err)
 {
-    return store_turn_begin(arg, run->begin.id, 1, err);
+    return store_turn_begin(arg, run->id, 1, err);
 }
 
 /* Writing from within a visit is an error, and harms neither. */
@@ -522,14 +541,14 @@ static void writing_within_a_visit_is_refused(void **state)
 
 /* ---- lists and prefixes ---- */
 
-static int see_run(void *arg, const struct store_run *run, struct error *err)
+static int see_run(void *arg, const droste_record_run *run, struct error *err)
 {
     char *names = arg;
-    strcat(strcat(names, run->begin.id), " ");
+    strcat(strcat(names, run->id), " ");
     return 0;
 }
 
-static void assert_lists(struct store *store, struct store_filter filter, const char *expected)
+static void assert_lists(struct store *store, droste_record_filter filter, const char *expected)
 {
     char names[256] = "";
     assert_ok(store_run_list(store, &filter, see_run, names, err));
@@ -541,22 +560,22 @@ static void lists_are_filtered(void **state)
 {
     struct place *place = *state;
     struct store *store = open_store(place->file);
-    assert_lists(store, (struct store_filter){ 0 }, "");
+    assert_lists(store, (droste_record_filter){ 0 }, "");
     static const struct {
         const char *id, *parent;
     } runs[] = { { "b", NULL }, { "b1", "b" }, { "a", NULL }, { "b2", "b" }, { "b11", "b1" } };
     for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
         char id[STORE_RUN_ID_SIZE];
-        struct store_run_begin begin = plain_run(runs[i].id);
+        droste_record_run begin = plain_run(runs[i].id);
         begin.parent = runs[i].parent;
         assert_ok(store_run_begin(store, &begin, id, err));
     }
-    assert_lists(store, (struct store_filter){ 0 }, "a b ");
-    assert_lists(store, (struct store_filter){ .limit = 1 }, "a ");
-    assert_lists(store, (struct store_filter){ .parent = "b" }, "b2 b1 ");
-    assert_lists(store, (struct store_filter){ .parent = "a" }, "");
-    assert_lists(store, (struct store_filter){ .children = true }, "b11 b2 a b1 b ");
-    assert_lists(store, (struct store_filter){ .children = true, .limit = 2 }, "b11 b2 ");
+    assert_lists(store, (droste_record_filter){ 0 }, "a b ");
+    assert_lists(store, (droste_record_filter){ .limit = 1 }, "a ");
+    assert_lists(store, (droste_record_filter){ .parent = "b" }, "b2 b1 ");
+    assert_lists(store, (droste_record_filter){ .parent = "a" }, "");
+    assert_lists(store, (droste_record_filter){ .children = true }, "b11 b2 a b1 b ");
+    assert_lists(store, (droste_record_filter){ .children = true, .limit = 2 }, "b11 b2 ");
     store_close(store);
 }
 
@@ -573,13 +592,13 @@ static void lists_are_filtered_by_status_and_model(void **state)
     end_run(store, "done2");
     ask(place->file, "UPDATE runs SET owner_start = 1 WHERE id = 'gone'");
     ask(place->file, "UPDATE runs SET model = 'openai/o9' WHERE id = 'done2'");
-    assert_lists(store, (struct store_filter){ .status = "done" }, "done2 done1 ");
-    assert_lists(store, (struct store_filter){ .status = "done", .limit = 1 }, "done2 ");
-    assert_lists(store, (struct store_filter){ .status = "running" }, "live ");
-    assert_lists(store, (struct store_filter){ .status = "interrupted", .limit = 1 }, "gone ");
-    assert_lists(store, (struct store_filter){ .model = "o9" }, "done2 ");
-    assert_lists(store, (struct store_filter){ .model = "replay", .status = "done" }, "done1 ");
-    assert_lists(store, (struct store_filter){ .model = "O9" }, "");
+    assert_lists(store, (droste_record_filter){ .status = "done" }, "done2 done1 ");
+    assert_lists(store, (droste_record_filter){ .status = "done", .limit = 1 }, "done2 ");
+    assert_lists(store, (droste_record_filter){ .status = "running" }, "live ");
+    assert_lists(store, (droste_record_filter){ .status = "interrupted", .limit = 1 }, "gone ");
+    assert_lists(store, (droste_record_filter){ .model = "o9" }, "done2 ");
+    assert_lists(store, (droste_record_filter){ .model = "replay", .status = "done" }, "done1 ");
+    assert_lists(store, (droste_record_filter){ .model = "O9" }, "");
     store_close(store);
 }
 
@@ -593,19 +612,19 @@ static void lists_are_filtered_by_batch_and_task(void **state)
     begin_run(store, "none");
     for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
         char id[STORE_RUN_ID_SIZE];
-        struct store_run_begin begin = plain_run(runs[i][0]);
+        droste_record_run begin = plain_run(runs[i][0]);
         begin.batch = runs[i][1];
         begin.task = runs[i][2];
         assert_ok(store_run_begin(store, &begin, id, err));
     }
-    assert_lists(store, (struct store_filter){ .batch = "/x/a.jsonl" }, "a2 a1 ");
-    assert_lists(store, (struct store_filter){ .batch = "jsonl", .limit = 2 }, "b1 a2 ");
-    assert_lists(store, (struct store_filter){ .task = "t1" }, "b1 a1 ");
+    assert_lists(store, (droste_record_filter){ .batch = "/x/a.jsonl" }, "a2 a1 ");
+    assert_lists(store, (droste_record_filter){ .batch = "jsonl", .limit = 2 }, "b1 a2 ");
+    assert_lists(store, (droste_record_filter){ .task = "t1" }, "b1 a1 ");
     assert_lists(
-        store, (struct store_filter){ .batch = "a.", .task = "t1", .children = true }, "a1 ");
-    assert_lists(store, (struct store_filter){ .task = "t" }, "");
-    assert_lists(store, (struct store_filter){ .batch = "c.jsonl" }, "");
-    assert_lists(store, (struct store_filter){ 0 }, "b1 a2 a1 none ");
+        store, (droste_record_filter){ .batch = "a.", .task = "t1", .children = true }, "a1 ");
+    assert_lists(store, (droste_record_filter){ .task = "t" }, "");
+    assert_lists(store, (droste_record_filter){ .batch = "c.jsonl" }, "");
+    assert_lists(store, (droste_record_filter){ 0 }, "b1 a2 a1 none ");
     store_close(store);
 }
 
@@ -648,8 +667,8 @@ static void a_wrong_prefix_names_candidates(void **state)
     begin_run(store, "r4");
     begin_run(store, "r5");
     assert_find_says(store, "r", ERROR_ARGUMENT, "r5, r4, r3, r2, ...");
-    assert_find_says(store, "", ERROR_ARGUMENT, "not the beginning");
-    assert_find_says(store, "r%", ERROR_ARGUMENT, "not the beginning");
+    assert_find_says(store, "", ERROR_ARGUMENT, "cannot be the beginning");
+    assert_find_says(store, "r%", ERROR_ARGUMENT, "cannot be the beginning");
     store_close(store);
 }
 
@@ -669,7 +688,7 @@ static void the_newest_run_of_a_task_is_found(void **state)
     struct store *store = open_store(place->file);
     struct store_found found;
     char id[STORE_RUN_ID_SIZE];
-    struct store_run_begin begin = {
+    droste_record_run begin = {
         .model = "m", .environment = "local", .version = "0", .batch = "/r.jsonl", .task = "t"
     };
     begin.id = "first";

@@ -5,7 +5,7 @@
 static void begin_child(struct store *store, const char *id, const char *parent, int64_t cell)
 {
     char made[STORE_RUN_ID_SIZE];
-    struct store_run_begin begin = plain_run(id);
+    droste_record_run begin = plain_run(id);
     begin.parent = parent;
     begin.parent_cell = cell;
     begin.depth = 1;
@@ -38,14 +38,41 @@ static void lose_owner(struct place *place, const char *id)
 static int64_t rows(struct place *place)
 {
     return ask(place->file, "SELECT (SELECT count(*) FROM runs) + (SELECT count(*) FROM turns)"
-                            " + (SELECT count(*) FROM calls) + (SELECT count(*) FROM cells)");
+                            " + (SELECT count(*) FROM calls) + (SELECT count(*) FROM cells)"
+                            " + (SELECT count(*) FROM results)");
 }
 
-static int read_all(void *arg, const struct store_cell *cell, struct error *err)
+static int read_all(void *arg, const droste_record_cell *cell, struct error *err)
 {
     *(int *)arg += 1;
-    assert_string_equal(cell->begin.code.data, "shared");
+    assert_string_equal(cell->code.data, "shared");
     return 0;
+}
+
+/* The rich results of a run go with it, and so do their values; those of another run stay. */
+static void results_go_with_their_run(void **state)
+{
+    static const droste_record_media media[] = {
+        { 0, "image/png", "bytes", { "PNG", 3, NULL } },
+        { 1, "text/html", "text", { "<b>", 3, NULL } },
+    };
+    struct place *place = *state;
+    struct store *store = open_store(place->file);
+    droste_record_freed freed;
+    droste_record_cell end = { .status = "ok", .media = media };
+    for (int i = 0; i < 2; i++) {
+        begin_run(store, i ? "b" : "a");
+        end.media_count = (size_t)(2 - i);
+        int64_t cell = begin_steps(store, i ? "b" : "a", "same");
+        assert_ok(store_cell_end(store, cell, &end, err));
+        end_run(store, i ? "b" : "a");
+    }
+    assert_int_equal(ask(place->file, "SELECT count(*) FROM results"), 3);
+    assert_ok(store_run_remove(store, "a", &freed, err));
+    assert_int_equal(ask(place->file, "SELECT count(*) FROM results"), 1);
+    assert_int_equal(freed.values, 1);
+    assert_intact(place->file);
+    store_close(store);
 }
 
 /* A tree goes with its steps and children; another run keeps all of its own, shared values too. */
@@ -53,7 +80,7 @@ static void a_tree_goes_and_nothing_else(void **state)
 {
     struct place *place = *state;
     struct store *store = open_store(place->file);
-    struct store_freed freed;
+    droste_record_freed freed;
     int cells = 0;
     struct store_visitor visitor = { .cell = read_all };
     begin_run(store, "root");
@@ -80,7 +107,7 @@ static void a_child_goes_alone(void **state)
 {
     struct place *place = *state;
     struct store *store = open_store(place->file);
-    struct store_freed freed;
+    droste_record_freed freed;
     begin_run(store, "root");
     begin_child(store, "child", "root", begin_steps(store, "root", "code"));
     end_run(store, "child");
@@ -96,7 +123,7 @@ static void what_still_runs_is_refused(void **state)
 {
     struct place *place = *state;
     struct store *store = open_store(place->file);
-    struct store_freed freed;
+    droste_record_freed freed;
     begin_run(store, "root");
     begin_child(store, "child", "root", begin_steps(store, "root", "code"));
     end_run(store, "root");
@@ -114,7 +141,7 @@ static void an_unknown_run_is_not_removed(void **state)
 {
     struct place *place = *state;
     struct store *store = open_store(place->file);
-    struct store_freed freed;
+    droste_record_freed freed;
     begin_run(store, "a");
     assert_fails(ERROR_NOT_FOUND, store_run_remove(store, "b", &freed, err));
     assert_fails(ERROR_ARGUMENT, store_turn_begin(store, "b", 1, err));
@@ -124,15 +151,15 @@ static void an_unknown_run_is_not_removed(void **state)
 
 /* ---- the collector ---- */
 
-static int check_interrupted(void *arg, const struct store_run *run, struct error *err)
+static int check_interrupted(void *arg, const droste_record_run *run, struct error *err)
 {
-    assert_string_equal(run->end.status, "interrupted");
-    assert_int_equal(run->end.iterations, 1);
-    assert_int_equal(run->end.calls, 1);
-    assert_int_equal(run->end.input_tokens, 7);
+    assert_string_equal(run->status, "interrupted");
+    assert_int_equal(run->iterations, 1);
+    assert_int_equal(run->calls, 1);
+    assert_int_equal(run->input_tokens, 7);
     assert_true(run->ended_ms >= run->started_ms);
-    assert_true(run->end.seconds >= 0 && run->end.seconds < 3600);
-    assert_true(run->end.cost == 0.25);
+    assert_true(run->seconds >= 0 && run->seconds < 3600);
+    assert_true(run->cost == 0.25);
     return 0;
 }
 
@@ -143,14 +170,14 @@ static void a_run_without_a_process_is_ended(void **state)
     struct place *place = *state;
     struct store *store = open_store(place->file);
     struct store_visitor visitor = { .run = check_interrupted };
-    struct store_call_end end = { .status = "ok", .input_tokens = 7, .cost = 0.25 };
-    struct store_freed freed;
+    droste_record_call end = { .status = "ok", .input_tokens = 7, .cost = 0.25 };
+    droste_record_freed freed;
     begin_run(store, "lives");
     begin_run(store, "gone");
     assert_ok(store_turn_begin(store, "gone", 1, err));
     assert_ok(store_call_end(store, begin_call(store, "gone", "p"), &end, err));
     int64_t tool;
-    struct store_call_begin of_tool = {
+    droste_record_call of_tool = {
         .run = "gone", .turn = 1, .kind = "tool", .model = "look", .request = store_text("{}")
     };
     assert_ok(store_call_begin(store, &of_tool, &tool, err)); /* which has no price, and no end */
@@ -171,7 +198,7 @@ static void what_nothing_refers_to_goes(void **state)
 {
     struct place *place = *state;
     struct store *store = open_store(place->file);
-    struct store_freed freed;
+    droste_record_freed freed;
     whole_run(store, "a", "code");
     int64_t before = ask(place->file, "SELECT count(*) FROM blobs");
     ask(place->file, "INSERT INTO blobs SELECT 'waste', 1000000, 'raw', randomblob(1000000)");
@@ -187,9 +214,9 @@ static void what_nothing_refers_to_goes(void **state)
     store_close(store);
 }
 
-static void assert_kept(struct place *place, struct store_keep keep, const char *ids)
+static void assert_kept(struct place *place, droste_record_keep keep, const char *ids)
 {
-    struct store_freed freed;
+    droste_record_freed freed;
     char sql[160];
     struct store *store = open_store(place->file);
     assert_ok(store_collect(store, &keep, &freed, err));
@@ -214,16 +241,17 @@ static void what_is_to_be_kept_stays(void **state)
     whole_run(store, "young2", "code");
     store_close(store);
     ask(place->file, "UPDATE runs SET started_ms = started_ms - 7200000 WHERE id LIKE 'old%'");
-    assert_kept(place, (struct store_keep){ 0, 8000000 }, "old1 old2 old3 young1 child young2");
-    assert_kept(place, (struct store_keep){ 4, 3600000 }, "old2 old3 young1 young2");
-    assert_kept(place, (struct store_keep){ 0, 3600000 }, "old3 young1 young2");
-    assert_kept(place, (struct store_keep){ 1, -1 }, "old3 young2");
+    assert_kept(place, (droste_record_keep){ 0, 8000000 }, "old1 old2 old3 young1 child young2");
+    assert_kept(place, (droste_record_keep){ 4, 3600000 }, "old2 old3 young1 young2");
+    assert_kept(place, (droste_record_keep){ 0, 3600000 }, "old3 young1 young2");
+    assert_kept(place, (droste_record_keep){ 1, -1 }, "old3 young2");
     assert_intact(place->file);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        store_test(results_go_with_their_run),
         store_test(a_tree_goes_and_nothing_else),
         store_test(a_child_goes_alone),
         store_test(what_still_runs_is_refused),

@@ -49,8 +49,8 @@ static void values_are_compressed_where_it_helps(void **state)
     memset(letters, 'x', sizeof letters);
     begin_run(store, "a");
     assert_ok(store_turn_begin(store, "a", 1, err));
-    begin_cell(store, "a", (struct store_value){ letters, 1024 });
-    begin_cell(store, "a", (struct store_value){ letters, sizeof letters });
+    begin_cell(store, "a", (droste_value){ letters, 1024 });
+    begin_cell(store, "a", (droste_value){ letters, sizeof letters });
     assert_int_equal(ask(place->file, "SELECT encoding = 'raw' FROM blobs WHERE size = 1024"), 1);
     assert_int_equal(
         ask(place->file,
@@ -64,8 +64,8 @@ static void refuses_a_value_that_is_too_large(void **state)
 {
     struct place *place = *state;
     struct store *store = open_store(place->file);
-    struct store_value huge = { "x", (size_t)STORE_VALUE_MAX + 1 };
-    struct store_cell_begin begin = { .run = "a", .turn = 1, .code = huge };
+    droste_value huge = { "x", (size_t)STORE_VALUE_MAX + 1 };
+    droste_record_cell begin = { .run = "a", .turn = 1, .code = huge };
     int64_t cell;
     begin_run(store, "a");
     assert_ok(store_turn_begin(store, "a", 1, err));
@@ -81,7 +81,7 @@ static void ids_are_readable_and_unique(void **state)
     struct place *place = *state;
     struct store *store = open_store(place->file);
     char id[STORE_RUN_ID_SIZE];
-    struct store_run_begin begin = plain_run(NULL);
+    droste_record_run begin = plain_run(NULL);
     for (int i = 0; i < 200; i++) {
         int end = 0;
         assert_ok(store_run_begin(store, &begin, id, err));
@@ -104,8 +104,8 @@ static void refuses_steps_of_nothing(void **state)
     struct store *store = open_store(place->file);
     char id[STORE_RUN_ID_SIZE];
     int64_t step;
-    struct store_run_begin orphan = plain_run(NULL);
-    struct store_run_begin bare = { .environment = "local", .version = "1" };
+    droste_record_run orphan = plain_run(NULL);
+    droste_record_run bare = { .environment = "local", .version = "1" };
     orphan.parent = "nobody";
     assert_fails(ERROR_ARGUMENT, store_run_begin(store, &orphan, id, err));
     assert_fails(ERROR_ARGUMENT, store_run_begin(store, &bare, id, err));
@@ -113,7 +113,7 @@ static void refuses_steps_of_nothing(void **state)
     assert_fails(ERROR_ARGUMENT, store_run_note_isolation(store, "nobody", "full", err));
 
     begin_run(store, "a");
-    struct store_call_begin call = { .run = "a", .turn = 1, .kind = "root", .model = "m" };
+    droste_record_call call = { .run = "a", .turn = 1, .kind = "root", .model = "m" };
     assert_fails(ERROR_ARGUMENT, store_call_begin(store, &call, &step, err)); /* no such turn */
     assert_fails(ERROR_ARGUMENT, store_turn_begin(store, "a", 0, err));
     assert_ok(store_turn_begin(store, "a", 1, err));
@@ -130,9 +130,9 @@ static void an_end_needs_its_beginning(void **state)
 {
     struct place *place = *state;
     struct store *store = open_store(place->file);
-    struct store_run_end run = { .status = "running" };
-    struct store_call_end call = { .status = "ok" };
-    struct store_cell_end cell = { .status = "ok" };
+    droste_record_run run = { .status = "running" };
+    droste_record_call call = { .status = "ok" };
+    droste_record_cell cell = { .status = "ok" };
     begin_run(store, "a");
     assert_fails(ERROR_ARGUMENT, store_run_end(store, "a", &run, err));
     run.status = "interrupted";
@@ -151,15 +151,15 @@ static void an_end_needs_its_beginning(void **state)
 static void write_many(const char *file, const char *run, int steps)
 {
     struct store *store = NULL;
-    struct store_run_begin begin = plain_run(run);
+    droste_record_run begin = plain_run(run);
     char id[STORE_RUN_ID_SIZE];
     int64_t cell;
     if (store_open(file, &store, NULL) < 0 || store_run_begin(store, &begin, id, NULL) < 0 ||
         store_turn_begin(store, run, 1, NULL) < 0)
         _exit(1);
     for (int i = 0; i < steps; i++) {
-        struct store_cell_begin code = { .run = run, .turn = 1, .code = store_text(run) };
-        struct store_cell_end end = { .status = "ok", .standard_output = store_text("same") };
+        droste_record_cell code = { .run = run, .turn = 1, .code = store_text(run) };
+        droste_record_cell end = { .status = "ok", .standard_output = store_text("same") };
         if (store_cell_begin(store, &code, &cell, NULL) < 0 ||
             store_cell_end(store, cell, &end, NULL) < 0)
             _exit(1);

@@ -26,7 +26,7 @@ static const struct volume_limits limits = { 8 << 20, 1000 };
 static char place[64], root[80];
 static char asked[64]; /* of the disk; see below */
 
-static inline int make_place(void **state)
+static inline int make_directory(void **state)
 {
     snprintf(place, sizeof place, "/tmp/droste-volume-XXXXXX");
     if (!mkdtemp(place))
@@ -36,12 +36,12 @@ static inline int make_place(void **state)
     return 0;
 }
 
-static inline int remove_place(void **state)
+static inline int remove_directory(void **state)
 {
     return tree_remove(AT_FDCWD, place) ? 0 : -1;
 }
 
-#define volume_test(f) cmocka_unit_test_setup_teardown(f, make_place, remove_place)
+#define volume_test(f) cmocka_unit_test_setup_teardown(f, make_directory, remove_directory)
 
 static inline const char *at(const char *name)
 {
@@ -82,11 +82,16 @@ static inline struct volume *new_volume(void)
     return open_volume(VOLUME_SHARED);
 }
 
-/* The same with the directories that programs for Daytona's sandboxes expect: 15 of them. */
+/* A layout's directories. */
+static const char *const expected_directories[] = { "artifacts", "buffers", "knowledge",
+    "knowledge/ingested", "knowledge/summaries", "logs", "memories", "memory", "meta", "sessions",
+    "skills", "skills/system", "skills/user", "uploads", "workspace", NULL };
+
+/* The same with these 15 directories. */
 static inline struct volume *seeded_volume(void)
 {
     struct volume *v = new_volume();
-    assert_ok(volume_seed_empty(v, err));
+    assert_ok(volume_fill_empty(v, expected_directories, err));
     return v;
 }
 
@@ -100,7 +105,7 @@ static inline void write_inside(const struct volume *v, const char *path, const 
 
 static inline void put_text(const struct volume *v, const char *path, const char *text)
 {
-    struct volume_count count;
+    droste_volume_count count;
     cleanup_fd int fd = open(at("source"), O_CREAT | O_TRUNC | O_RDWR | O_CLOEXEC, 0600);
     assert_int_equal(file_write_all(fd, text, strlen(text)), 0);
     assert_ok(volume_put(v, fd, path, &count, err));

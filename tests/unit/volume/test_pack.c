@@ -1,13 +1,17 @@
-/* A volume as a stream, and a sandbox's stream as a volume: what is sent is what is there, and nothing that a stranger sends is followed out of
- * it, or changes anything before all of it was looked through. */
+/* Sending a volume as a stream and receiving one from a sandbox: the stream is complete, paths in a
+ * received stream cannot leave the volume, and nothing changes before the whole stream is
+ * checked. */
 #include "../test.h"
 
 #include <fcntl.h>
+#include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/os/file.h"
 #include "base/os/tree.h"
 #include "volume/pack.h"
 
@@ -180,7 +184,8 @@ static void every_cut_is_noticed(void **state)
     assert_true(is_there(s, "a"));
 }
 
-/* A link that came, or stands there, leads nowhere: what is below it is refused, what has its name takes its place. */
+/* A link that came, or stands there, leads nowhere: what is below it is refused, what has its name
+ * takes its place. */
 static void links_are_not_followed(void **state)
 {
     struct scene *s = *state;
@@ -218,6 +223,109 @@ static void more_than_the_limits_is_not_taken(void **state)
     assert_false(is_there(s, "f0"));
 }
 
+/* ---- packing ---- */
+
+static int make_file(int at, const char *name, const char *text, mode_t mode)
+{
+    cleanup_fd int fd = openat(at, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    return fd < 0 ? -1 : file_write_all(fd, text, strlen(text)) + fchmod(fd, mode);
+}
+
+/* Packs the scene's volume and keeps the stream. */
+static void pack(struct scene *s, struct list *paths)
+{
+    cleanup_fd int file = -1;
+    assert_ok(volume_pack(s->v, &file, paths, err));
+    buf_clear(&s->stream);
+    assert_ok(file_read_fd(file, "the stream", 1 << 20, &s->stream, err));
+}
+
+/* What is packed and taken by another volume is the same tree: texts, modes, times, links. */
+static void what_is_packed_is_what_was_there(void **state)
+{
+    struct scene *s = *state;
+    struct list paths = { 0 };
+    const struct timespec old[2] = { { 1000000000, 0 }, { 1000000000, 0 } };
+    struct stat st;
+    int data = volume_data(s->v);
+    assert_int_equal(mkdirat(data, "d", 0755), 0);
+    assert_int_equal(mkdirat(data, "d/empty", 0755), 0);
+    assert_int_equal(make_file(data, "d/script", "#!/bin/sh\n", 0755), 0);
+    assert_int_equal(make_file(data, "none", "", 0600), 0);
+    assert_int_equal(symlinkat("/nowhere/else", data, "link"), 0);
+    assert_int_equal(utimensat(data, "none", old, 0), 0);
+    pack(s, &paths);
+    assert_int_equal(paths.count, 5);
+    list_clear(&paths);
+
+    struct volume *first = s->v;
+    struct volume_limits limits = { .size = 1 << 20, .files = 60 };
+    assert_ok(volume_open_or_create(s->dir, "w", &limits, &s->v, err));
+    assert_ok(unpack(s, err));
+    volume_release(first);
+    assert_string_equal(text_of(s, "d/script"), "#!/bin/sh\n");
+    assert_true(is_there(s, "d/empty"));
+    assert_int_equal(fstatat(volume_data(s->v), "d/script", &st, 0), 0);
+    assert_int_equal(st.st_mode & 0777, 0755);
+    assert_int_equal(fstatat(volume_data(s->v), "none", &st, 0), 0);
+    assert_int_equal(st.st_mode & 0777, 0600);
+    assert_int_equal(st.st_mtime, 1000000000);
+    assert_int_equal(st.st_size, 0);
+    char target[32];
+    ssize_t n = readlinkat(volume_data(s->v), "link", target, sizeof target);
+    assert_int_equal(n, strlen("/nowhere/else"));
+    assert_memory_equal(target, "/nowhere/else", (size_t)n);
+}
+
+/* FIFOs and sockets are passed over; files without permissions are not, where they can be read. */
+static void only_files_directories_and_links_are_packed(void **state)
+{
+    struct scene *s = *state;
+    struct list paths = { 0 };
+    int data = volume_data(s->v);
+    assert_int_equal(mkfifoat(data, "fifo", 0600), 0);
+    assert_int_equal(make_file(data, "file", "x", 0644), 0);
+    pack(s, &paths);
+    assert_int_equal(paths.count, 1);
+    assert_string_equal(paths.items[0], "file");
+    list_clear(&paths);
+}
+
+/* A volume without files is a stream of its end alone. */
+static void nothing_is_packed_as_an_end(void **state)
+{
+    struct scene *s = *state;
+    pack(s, NULL);
+    assert_int_equal(s->stream.len, PACK_HEADER_SIZE);
+    assert_int_equal(s->stream.data[0], PACK_END);
+}
+
+/* A disk that is full ends it with the volume's name, and leaves nothing. A limit of the file's
+ * size cuts writes as a full disk does. */
+static void a_full_disk_ends_the_packing(void **state)
+{
+    struct scene *s = *state;
+    struct rlimit before, small;
+    cleanup_free char *large = malloc(70001);
+    memset(large, 'x', 70000);
+    large[70000] = '\0';
+    assert_int_equal(make_file(volume_data(s->v), "large", large, 0644), 0);
+    getrlimit(RLIMIT_FSIZE, &before);
+    signal(SIGXFSZ, SIG_IGN);
+    for (rlim_t room = 0; room < 70000; room += 9999) {
+        struct error err = { 0 };
+        int file = -1;
+        small = (struct rlimit){ room, before.rlim_max };
+        assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+        int rc = volume_pack(s->v, &file, NULL, &err);
+        assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+        assert_true(rc < 0 && file == -1);
+        assert_non_null(strstr(err.text, "volume 'v'"));
+    }
+    pack(s, NULL);
+    assert_int_equal(s->stream.len, 2 * PACK_HEADER_SIZE + strlen("large") + 70000);
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, scene_open, scene_close)
@@ -229,6 +337,10 @@ int main(void)
         TEST(every_cut_is_noticed),
         TEST(links_are_not_followed),
         TEST(more_than_the_limits_is_not_taken),
+        TEST(what_is_packed_is_what_was_there),
+        TEST(only_files_directories_and_links_are_packed),
+        TEST(nothing_is_packed_as_an_end),
+        TEST(a_full_disk_ends_the_packing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

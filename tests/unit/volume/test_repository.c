@@ -1,4 +1,5 @@
-/* Repositories: what may be asked for, and git's end. What is staged of one, tests/e2e/test_staging.py tries. */
+/* Repositories: accepted URLs and refs, and how git ends. tests/e2e/test_staging.py covers the
+ * staged files. */
 #include "../test.h"
 
 #include <fcntl.h>
@@ -96,7 +97,8 @@ static void git_is_heard(void **state)
     assert_true(end.quiet && end.status == 1);
 }
 
-/* A host that ignores its children's ends cannot know how git's was: that is never taken for a success. */
+/* A host that ignores its children's ends cannot know how git's was: that is never taken for a
+ * success. */
 static void an_unknown_end_is_none(void **state)
 {
     static const char *const fails[] = { "no-such-command", NULL };
@@ -136,10 +138,10 @@ static void a_host_without_streams_hears_git(void **state)
     assert_string_equal(buf_text(&said), "f3a34851d44d6b97c90fbb99dd3d18c261b9a237\n");
 }
 
-/* git, its helpers and what it starts get of our environment what reaches the network, and no keys; no
- * configuration of the user's; files no larger than is said; and a lock that lasts as long as they do. (That the machine's configuration is not read
- * could be tried only by writing one.) */
-static void git_knows_only_what_it_is_told(void **state)
+/* git, its helpers and what it starts get of our environment what reaches the network, and no keys;
+ * no configuration of the user's; files no larger than is said; and a lock that lasts as long as
+ * they do. (That the machine's configuration is not read could be tried only by writing one.) */
+static void git_ignores_the_users_configuration(void **state)
 {
     static const char *const words[] = { "-c",
         "alias.e=!env; echo \"limit $(ulimit -f)\"; git config --list; "
@@ -187,7 +189,8 @@ static void git_knows_only_what_it_is_told(void **state)
         unsetenv("HOME");
 }
 
-/* Transports that a redirect, or whoever else, may lead to are refused by git too. The twin finds nobody. */
+/* Transports that a redirect, or whoever else, may lead to are refused by git too. The twin finds
+ * nobody. */
 static void git_speaks_few_protocols(void **state)
 {
     static const char *const refused[] = { "http://127.0.0.1:1/x", "git://127.0.0.1:1/x",
@@ -219,7 +222,7 @@ static int refuse(void *arg, const char *data, size_t len, struct error *err)
     return error_set(err, ERROR_BUDGET, "enough");
 }
 
-/* Who takes what it prints may end it. */
+/* The callback that takes git's output may end git. */
 static void git_is_ended_by_who_takes(void **state)
 {
     static const char *const says[] = { "version", NULL };
@@ -257,7 +260,7 @@ int main(void)
         cmocka_unit_test(git_is_heard),
         cmocka_unit_test(an_unknown_end_is_none),
         cmocka_unit_test(a_host_without_streams_hears_git),
-        cmocka_unit_test(git_knows_only_what_it_is_told),
+        cmocka_unit_test(git_ignores_the_users_configuration),
         cmocka_unit_test(what_git_prints_is_bounded),
         cmocka_unit_test(git_speaks_few_protocols),
         cmocka_unit_test(git_is_ended_by_who_takes),

@@ -1,4 +1,4 @@
-/* What a volume holds, its limits on disk, and its locks. */
+/* The usage of a volume, its stored limits, and its locks. */
 #include "fixture.h"
 
 #include "volume/internal.h"

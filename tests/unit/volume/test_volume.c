@@ -1,4 +1,5 @@
-/* Volumes: made, opened, shared, limited, snapshot and removed, with strangers' files in them. */
+/* Volumes with untrusted files: created, opened, shared, limited, copied as snapshots and
+ * removed. */
 #include "fixture.h"
 
 /* ---- names ---- */
@@ -46,8 +47,8 @@ static void a_new_volume_is_whole(void **state)
     volume_release(v);
 }
 
-/* Where they are asked for, an empty one gets the directories that other programs expect; one that holds something is
- * left as it is, and they are the guest's. */
+/* Where they are asked for, an empty one gets the directories that other programs expect; one that
+ * holds something is left as it is, and they are the guest's. */
 static void an_empty_volume_is_seeded(void **state)
 {
     struct volume *v = seeded_volume();
@@ -57,7 +58,7 @@ static void an_empty_volume_is_seeded(void **state)
     assert_int_equal(stat(at("volumes/v/data/artifacts"), &st), 0);
     assert_int_equal(st.st_uid, geteuid() == 0 ? VOLUME_GUEST : geteuid());
     assert_int_equal(unlinkat(volume_data(v), "artifacts", AT_REMOVEDIR), 0);
-    assert_ok(volume_seed_empty(v, err));
+    assert_ok(volume_fill_empty(v, expected_directories, err));
     assert_false(is_there("volumes/v/data/artifacts"));
     volume_release(v);
 }
@@ -75,8 +76,8 @@ static void there_is_one_of_a_name(void **state)
     volume_release(v);
 }
 
-/* A link in the place of a volume, or of its data, is refused, wherever it leads; the same as a directory
- * is not. */
+/* A link in the place of a volume, or of its data, is refused, wherever it leads; the same as a
+ * directory is not. */
 static void a_link_is_no_volume(void **state)
 {
     struct volume *v = new_volume();
@@ -106,7 +107,8 @@ static void move_away(void)
     assert_int_equal(rename(at("volumes/v"), at("volumes/w")), 0);
 }
 
-/* What is exchanged or removed after it was found and before there is a lock on it is not what is had. */
+/* What is exchanged or removed after it was found and before there is a lock on it is not what is
+ * had. */
 static void an_opening_has_what_is_there_now(void **state)
 {
     struct volume *v = new_volume();
@@ -138,7 +140,8 @@ static void a_volume_of_another_user_is_refused(void **state)
     volume_release(open_volume(VOLUME_SHARED));
 }
 
-/* Any number share it; who wants it alone is told who has it; and nobody has it beside him. */
+/* Any number of holders share a volume. An exclusive request is refused with the holder's name, and
+ * an exclusive holder excludes all others. */
 static void it_is_shared_or_had_alone(void **state)
 {
     struct volume *a = new_volume(), *b = open_volume(VOLUME_SHARED), *alone = NULL;
@@ -153,7 +156,8 @@ static void it_is_shared_or_had_alone(void **state)
     volume_release(open_volume(VOLUME_ALONE));
 }
 
-/* What a killed process has left is removed by the next one that is alone, and not while others are there. */
+/* What a killed process has left is removed by the next one that is alone, and not while others are
+ * there. */
 static void leftovers_are_swept(void **state)
 {
     struct volume *v = new_volume();
@@ -169,7 +173,8 @@ static void leftovers_are_swept(void **state)
     assert_false(is_there("volumes/.new-volume") || is_there("volumes/.gone-1"));
 }
 
-/* Where the volumes are is the user's own to say, by a link too: those that are made there are listed there. */
+/* Where the volumes are is the user's own to say, by a link too: those that are made there are
+ * listed there. */
 static void a_root_may_be_a_link(void **state)
 {
     struct list names = { 0 };
@@ -196,8 +201,8 @@ static void limits_last(void **state)
     volume_release(v);
 }
 
-/* Damaged ones are said, with the volume that they are of: one of many, to who lists them all. What nobody
- * can count with is damage, too. */
+/* Damaged limits are reported with their volume's name, also in a listing of all volumes. Limits
+ * that cannot be computed with are damaged, too. */
 static void damaged_limits_are_said(void **state)
 {
     static const char *const damaged[] = { "", "size x\nfiles 1\n", "size 1000\nfiles -1\n",
@@ -225,7 +230,7 @@ static void damaged_limits_are_said(void **state)
 static void a_snapshot_is_restored(void **state)
 {
     struct volume *v = new_volume();
-    struct volume_count count;
+    droste_volume_count count;
     struct list names = { 0 };
     volume_release(v);
     v = open_volume(VOLUME_ALONE);
@@ -258,11 +263,12 @@ static void a_snapshot_is_restored(void **state)
     volume_release(v);
 }
 
-/* Files of many names would become more than the volume may hold: that is said, and nothing is kept. */
+/* Files of many names would become more than the volume may hold: that is said, and nothing is
+ * kept. */
 static void a_snapshot_is_bounded(void **state)
 {
     struct volume *v = seeded_volume();
-    struct volume_count count;
+    droste_volume_count count;
     struct list names = { 0 };
     char name[16];
     cleanup_free char *big = calloc(1, (1 << 20) + 1);
@@ -309,9 +315,9 @@ static void a_volume_is_removed(void **state)
 
 /* ---- owners ---- */
 
-/* Root's guests are different users in turn: all becomes the next one's, but what has a second name, which
- * may be elsewhere, or is what a link leads to, and never while another uses it. */
-static void files_are_given_to_the_guest(void **state)
+/* Root's guests are different users in turn: all becomes the next one's, but what has a second
+ * name, which may be elsewhere, or is what a link leads to, and never while another uses it. */
+static void files_belong_to_the_guest(void **state)
 {
     if (geteuid() != 0) {
         print_message("skipped: giving files to others needs root\n");
@@ -335,7 +341,8 @@ static void files_are_given_to_the_guest(void **state)
     volume_release(v);
 }
 
-/* Who is refused the files still has the volume: it cannot be removed under him, and can once he has let go. */
+/* A holder whose request for the files was refused still holds the volume: it cannot be removed
+ * before the holder has released it. */
 static void a_refusal_keeps_the_lock(void **state)
 {
     struct volume *v = new_volume(), *other = open_volume(VOLUME_SHARED);
@@ -358,7 +365,8 @@ static void a_barrier_is_found(void **state)
     volume_release(v);
 }
 
-/* One of a session: with data, as large as it is said, listed by nobody, and gone with its last holder. */
+/* One of a session: with data, as large as it is said, listed by nobody, and gone with its last
+ * holder. */
 static void a_session_s_own_passes(void **state)
 {
     struct list names = { 0 };
@@ -425,7 +433,7 @@ int main(void)
         volume_test(a_snapshot_is_restored),
         volume_test(a_snapshot_is_bounded),
         volume_test(a_volume_is_removed),
-        volume_test(files_are_given_to_the_guest),
+        volume_test(files_belong_to_the_guest),
         volume_test(a_refusal_keeps_the_lock),
         volume_test(a_barrier_is_found),
     };

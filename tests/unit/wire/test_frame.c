@@ -4,12 +4,15 @@
 #include "wire/frame.h"
 
 #include <endian.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 enum { TYPE_A = 19, TYPE_B = 20, HEAD_LIMIT = 1000, BLOB_LIMIT = 1 << 20 };
 
 static const struct frame_rule rules[] = {
-    { TYPE_A, HEAD_LIMIT, BLOB_LIMIT },
-    { TYPE_B, 16, 0 },
+    { TYPE_A, HEAD_LIMIT, BLOB_LIMIT, true },
+    { TYPE_B, 16, 0, false },
 };
 
 /* What came out of a decoder: each frame written down in full, one after the other. */
@@ -107,7 +110,7 @@ static void empty_heads_and_blobs_are_frames_too(void **state)
 }
 
 /* An empty frame is told when its header is complete, not when the next bytes come. */
-static void an_empty_frame_is_told_at_once(void **state)
+static void an_empty_frame_is_delivered_at_once(void **state)
 {
     struct fixture *f = *state;
     add_frame(&f->stream, TYPE_A, 1, "", "");
@@ -214,7 +217,7 @@ static void memory_grows_with_what_arrives(void **state)
     assert_true(f->decoder.body.cap < 4096);
 }
 
-static void the_memory_of_a_large_frame_is_given_back(void **state)
+static void the_memory_of_a_large_frame_is_released(void **state)
 {
     struct fixture *f = *state;
     char *large = malloc(BLOB_LIMIT);
@@ -410,7 +413,8 @@ static int take_and_hold(void *arg, const struct frame *frame, struct error *err
     return take(&f->taken, frame, err);
 }
 
-/* Nothing behind the frame at which it is held is looked at; later it goes on where it stopped, a frame at a time. */
+/* Nothing behind the frame at which it is held is looked at; later it goes on where it stopped, a
+ * frame at a time. */
 static void a_held_decoder_keeps_what_comes(void **state)
 {
     struct fixture *f = *state;
@@ -439,6 +443,124 @@ static void what_a_held_decoder_keeps_is_bounded(void **state)
     assert_int_equal(f->taken.count, 0);
 }
 
+/* ---- blobs in memory files ---- */
+
+/* A sealed file with this text; its number is kept to see whether it is closed. */
+static int sealed_file(const char *text)
+{
+    int fd = memfd_create("test", MFD_ALLOW_SEALING | MFD_CLOEXEC);
+    assert_int_equal(write(fd, text, strlen(text)), strlen(text));
+    assert_int_equal(
+        fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL), 0);
+    return fd;
+}
+
+static void add_fd_frame(struct buf *out, uint8_t type, uint64_t id, const char *head, size_t len)
+{
+    unsigned char header[FRAME_HEADER_SIZE];
+    struct frame frame = {
+        .type = type, .flags = FRAME_FD, .id = id, .head_len = strlen(head), .blob_len = len
+    };
+    frame_write_header(header, &frame);
+    buf_append(out, header, sizeof header);
+    buf_puts(out, head);
+}
+
+static bool is_open(int fd)
+{
+    return fcntl(fd, F_GETFD) >= 0;
+}
+
+/* In pieces of any size: the first byte of the header comes with the descriptor. */
+static void a_blob_may_come_in_a_memory_file(void **state)
+{
+    struct fixture *f = *state;
+    add_fd_frame(&f->stream, TYPE_A, 1, "a", 3);
+    add_frame(&f->stream, TYPE_A, 2, "b", "two");
+    for (size_t step = 1; step <= f->stream.len; step++) {
+        int fd = sealed_file("one");
+        buf_clear(&f->taken.text);
+        frame_take_fd(&f->decoder, fd);
+        for (size_t at = 0; at < f->stream.len; at += step)
+            assert_ok(feed(f, f->stream.data + at,
+                step < f->stream.len - at ? step : f->stream.len - at, err));
+        assert_string_equal(buf_text(&f->taken.text), "<19 1 a|one><19 2 b|two>");
+        assert_false(is_open(fd));
+    }
+}
+
+/* The second one's descriptor comes while the first one's header is incomplete. */
+static void memory_files_belong_to_their_frames_in_order(void **state)
+{
+    struct fixture *f = *state;
+    add_fd_frame(&f->stream, TYPE_A, 1, "a", 3);
+    add_fd_frame(&f->stream, TYPE_A, 2, "b", 4);
+    frame_take_fd(&f->decoder, sealed_file("one"));
+    assert_ok(feed(f, f->stream.data, 5, err));
+    frame_take_fd(&f->decoder, sealed_file("two2"));
+    assert_ok(feed(f, f->stream.data + 5, f->stream.len - 5, err));
+    assert_string_equal(buf_text(&f->taken.text), "<19 1 a|one><19 2 b|two2>");
+}
+
+static void a_descriptor_that_no_frame_announces_is_closed(void **state)
+{
+    struct fixture *f = *state;
+    int fds[FRAME_FDS_MAX + 1];
+    add_frame(&f->stream, TYPE_A, 1, "a", "one");
+    for (int i = 0; i <= FRAME_FDS_MAX; i++) {
+        fds[i] = sealed_file("x");
+        frame_take_fd(&f->decoder, fds[i]);
+    }
+    assert_false(is_open(fds[FRAME_FDS_MAX])); /* more than may wait */
+    assert_ok(feed(f, f->stream.data, f->stream.len, err));
+    for (int i = 0; i <= FRAME_FDS_MAX; i++)
+        assert_false(is_open(fds[i]));
+    assert_string_equal(buf_text(&f->taken.text), "<19 1 a|one>");
+}
+
+static void a_memory_file_is_refused_where_none_is_expected(void **state)
+{
+    struct fixture *f = *state;
+    int fd = sealed_file("12345678");
+    add_fd_frame(&f->stream, TYPE_B, 1, "", 0);
+    frame_take_fd(&f->decoder, fd);
+    assert_fails(ERROR_PROTOCOL, feed(f, f->stream.data, f->stream.len, err));
+    assert_false(is_open(fd));
+}
+
+static void an_announced_memory_file_must_have_come(void **state)
+{
+    struct fixture *f = *state;
+    add_fd_frame(&f->stream, TYPE_A, 1, "a", 3);
+    assert_fails(ERROR_PROTOCOL, feed(f, f->stream.data, f->stream.len, err));
+}
+
+/* The limit of the type holds for the file, too, before it is mapped. */
+static void a_memory_file_is_bounded_like_other_blobs(void **state)
+{
+    struct fixture *f = *state;
+    add_fd_frame(&f->stream, TYPE_A, 1, "a", BLOB_LIMIT + 1);
+    frame_take_fd(&f->decoder, sealed_file("x"));
+    assert_fails(ERROR_PROTOCOL, feed(f, f->stream.data, f->stream.len, err));
+}
+
+/* Ended in the middle of a frame, the decoder leaves no descriptor and no mapping. */
+static void what_waits_is_freed_with_the_decoder(void **state)
+{
+    struct fixture *f = *state;
+    int one = sealed_file("one"), two = sealed_file("two");
+    f->decoder.total = sealed_total_new();
+    add_fd_frame(&f->stream, TYPE_A, 1, "a", 3);
+    frame_take_fd(&f->decoder, one);
+    assert_ok(feed(f, f->stream.data, f->stream.len - 1, err));
+    assert_int_equal(sealed_total_bytes(f->decoder.total), 3);
+    frame_take_fd(&f->decoder, two);
+    frame_decoder_free(&f->decoder);
+    assert_int_equal(sealed_total_bytes(f->decoder.total), 0);
+    assert_false(is_open(two));
+    sealed_total_drop(f->decoder.total);
+}
+
 int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -446,13 +568,20 @@ int main(void)
         T(a_frame_comes_out_as_it_went_in),
         T(the_header_has_the_documented_bytes),
         T(empty_heads_and_blobs_are_frames_too),
-        T(an_empty_frame_is_told_at_once),
+        T(an_empty_frame_is_delivered_at_once),
+        T(a_blob_may_come_in_a_memory_file),
+        T(memory_files_belong_to_their_frames_in_order),
+        T(a_descriptor_that_no_frame_announces_is_closed),
+        T(a_memory_file_is_refused_where_none_is_expected),
+        T(an_announced_memory_file_must_have_come),
+        T(a_memory_file_is_bounded_like_other_blobs),
+        T(what_waits_is_freed_with_the_decoder),
         T(the_stream_may_be_cut_at_every_byte),
         T(the_stream_may_come_byte_by_byte),
         T(lengths_up_to_the_rule_pass),
         T(bad_headers_are_refused_before_anything_is_allocated),
         T(memory_grows_with_what_arrives),
-        T(the_memory_of_a_large_frame_is_given_back),
+        T(the_memory_of_a_large_frame_is_released),
         T(what_the_receiver_returns_ends_the_feeding),
         T(parts_come_out_as_they_went_in),
         T(no_parts_are_a_list_too),

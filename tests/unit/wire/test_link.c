@@ -1,4 +1,5 @@
-/* The link: two ends over a carrier that loses, cuts and adds, in both forms; and what a hostile guest may say.
+/* The link: two ends over a transport that loses, cuts and adds, in both forms; and what a hostile
+ * guest may say.
  */
 #include "../test.h"
 
@@ -27,7 +28,7 @@ struct pair {
     struct end ends[2];
     enum link_form form;
     uint64_t nonce;
-    long until_cut[2]; /* bytes that side still gets across before the carrier is cut; NEVER */
+    long until_cut[2]; /* bytes that side still gets across before the transport is cut; NEVER */
     unsigned cuts;
 };
 
@@ -91,7 +92,8 @@ static void join(struct pair *p)
     link_resume(p->ends[HOST].link, ++p->nonce);
 }
 
-/* Carries at most `most` bytes of what this side has written. True if the carrier was cut on the way. */
+/* Carries at most `most` bytes of what this side has written. True if the transport was cut on the
+ * way. */
 static bool carry(struct pair *p, enum side from, size_t most)
 {
     struct end *e = &p->ends[from], *to = &p->ends[!from];
@@ -113,7 +115,7 @@ static bool carry(struct pair *p, enum side from, size_t most)
     return cuts;
 }
 
-/* Until nobody has anything to say; joins again when the carrier is cut. */
+/* Until nobody has anything to say; joins again when the transport is cut. */
 static void run(struct pair *p, size_t piece)
 {
     while (fifo_len(&p->ends[HOST].wire) || fifo_len(&p->ends[GUEST].wire))
@@ -204,7 +206,7 @@ enum { CUT_STEP = 7 };
 enum { CUT_STEP = 1 };
 #endif
 
-/* The carrier is cut after each of the bytes of a conversation. */
+/* The transport is cut after each of the bytes of a conversation. */
 static void check_each_cut(enum link_form form, enum side from, size_t piece)
 {
     struct pair p;
@@ -300,7 +302,7 @@ static void what_is_said_while_it_is_cut_is_said_again(void **state)
     }
 }
 
-static void no_more_is_under_way_than_the_window(void **state)
+static void the_window_bounds_frames_in_flight(void **state)
 {
     enum { LEN = 3 << 20 };
     cleanup_free char *data = pattern(LEN, 3);
@@ -628,7 +630,8 @@ static void a_guest_cannot_have_itself_asked_again_and_again(void **state)
     victim_close(&v);
 }
 
-/* The host does not answer pings: nothing of it would be needed, and it could be flooded. The guest does. */
+/* The host does not answer pings: nothing of it would be needed, and it could be flooded. The guest
+ * does. */
 static void only_the_guest_answers_pings(void **state)
 {
     struct victim v;
@@ -641,8 +644,8 @@ static void only_the_guest_answers_pings(void **state)
     victim_close(&v);
 }
 
-/* Beginnings of the largest records, none of which is one: were each followed by a look at all the bytes that
- * it claims, this would take hours; were all kept, the memory would show it. */
+/* Beginnings of the largest records, none of which is one: were each followed by a look at all the
+ * bytes that it claims, this would take hours; were all kept, the memory would show it. */
 static void garbage_costs_one_look_at_each_byte(void **state)
 {
     enum { LEN = 4 << 20, TIMES = 16 };
@@ -721,7 +724,7 @@ int main(void)
         cmocka_unit_test(a_cut_while_it_resumes_is_mended_too),
         cmocka_unit_test(large_records_survive_cuts),
         cmocka_unit_test(what_is_said_while_it_is_cut_is_said_again),
-        cmocka_unit_test(no_more_is_under_way_than_the_window),
+        cmocka_unit_test(the_window_bounds_frames_in_flight),
         cmocka_unit_test(a_lost_record_is_asked_for),
         cmocka_unit_test(a_lost_last_record_is_found_by_a_ping),
         cmocka_unit_test(a_lost_resume_is_sent_again),

@@ -35,7 +35,8 @@ static void a_header_has_the_documented_bytes(void **state)
     assert_memory_equal(header, expected, sizeof expected);
 }
 
-/* In pieces of every size: what is short comes whole, bytes and output come as they come, and none is lost. */
+/* In pieces of every size: what is short comes whole, bytes and output come as they come, and none
+ * is lost. */
 static void messages_come_out_of_any_pieces(void **state)
 {
     cleanup_buf struct buf stream = { 0 };

@@ -1,4 +1,5 @@
-"""Whose names the places in a sandbox have: Droste's, and another product's where a program for that product asks."""
+"""Whose names the places in a sandbox have: Droste's, and another product's where a program for
+that product asks."""
 import pytest
 
 from droste import Interpreter, RLM
@@ -25,13 +26,15 @@ def test_interpreters_for_another_product_have_its_names(kind):
     """The paths that its pages name; and the volume is readable with Droste's names afterwards."""
     with kind(volume_name="v", async_execute=False) as interp:
         seen = interp.execute(LOOK).fields
-        assert seen["memory"] == "/home/daytona/memory" and seen["there"] and {"artifacts", "buffers"} <= set(seen["names"])
+        assert seen["memory"] == "/home/daytona/memory" and seen["there"] and {
+            "artifacts", "buffers"} <= set(seen["names"])
         interp.execute("open('/home/daytona/memory/buffers/a', 'w').write('kept')")
     with Interpreter(volume_name="v") as interp:
         assert interp.execute("open('/data/buffers/a').read()").echo == "'kept'"
 
 
-@pytest.mark.parametrize("environment, memory", [("local", "/data"), (None, "/data"), ("daytona", "/home/daytona/memory")])
+@pytest.mark.parametrize("environment, memory",
+                         [("local", "/data"), (None, "/data"), ("daytona", "/home/daytona/memory")])
 def test_a_run_has_the_names_of_the_environment_that_it_names(environment, memory):
     """Also where it runs elsewhere than the program says."""
     named = {} if environment is None else {"environment": environment}

@@ -1,0 +1,213 @@
+"""What stands on a real terminal (tmux), at several widths and in locales with and without UTF-8.
+
+Clocks are not compared, and nothing is timed: a model answers when the test lets it.
+"""
+import re
+import threading
+
+import pytest
+
+from droste_cli import Terminal
+from harness import repl
+from terminals import TMUX, Model, Screen
+
+pytestmark = pytest.mark.skipif(TMUX is None, reason="tmux is not installed (apt-get install tmux)")
+
+STATUS = re.compile(r"^(turn \d+/\d+|starting)\b.* s$|^(turn \d+/\d+|starting)", re.M)
+KEY = {"OPENAI_API_KEY": "sk-test-0123456789"}
+
+
+class Story:
+    """A run with a pause, a streamed reply, a cell that fails, and child runs."""
+
+    def __init__(self):
+        self.words, self.code, self.children = threading.Event(), threading.Event(), threading.Event()
+        child = "```repl\nSUBMIT('summary of %s')\n```"
+        self.model = Model(
+            ("Who", 503, "The engine is overloaded \x1b]0;owned\x07", {"Retry-After": "1"}),
+            ("Who", "I look at the text first.\n\nWide: 日本語. " + "Many words follow here. " * 8 + "\n", self.words,
+             "```repl\ndef inner():\n    raise KeyError('the cause')  # red\n", self.code, "inner()\n```\n"),
+            ("KeyError", repl("print(rlm_query_batched(['Read chapter one', 'Read chapter two']))")),
+            ("chapter one", self.children, child % "one"), ("chapter two", self.children, child % "two"),
+            ("", repl("SUBMIT('The whale \\x1b[31m did it')")))
+
+    def screen(self, home, **options):
+        return Screen(home, "run", "Who did it?", *self.model.flags(), "--max-recursion-depth", "2", **KEY, **options)
+
+    def __enter__(self):
+        self.model.__enter__()
+        return self
+
+    def __exit__(self, *_):
+        for event in (self.words, self.code, self.children):
+            event.set()
+        self.model.__exit__()
+
+
+def statuses(text):
+    return len(STATUS.findall(text))
+
+
+def tree_is_shown(text):
+    return len(re.findall(r"turn 1/8 asks", text)) == 2
+
+
+@pytest.mark.parametrize("columns", [40, 80, 200])
+@pytest.mark.parametrize("locale", ["C", "C.UTF-8"])
+def test_a_run_fits_the_terminal(tmp_path, columns, locale):
+    """The pause with its reason, the words, the code, the exception and the tree come in this
+    order; one line of state is rewritten, without copies of it, and no text acts on the
+    terminal."""
+    utf8 = locale != "C"
+    with Story() as story, story.screen(tmp_path, columns=columns, locale=locale) as screen:
+        text = screen.wait("attempt 2 of 6 in")
+        assert "overloaded" in text and "\\x1b]0;owned\\x07" in text.replace("\n", "")
+        screen.wait("I look at the text first.")
+        assert statuses(screen.text()) == 1
+        story.words.set()
+        text = screen.wait("raise KeyError")
+        assert statuses(text) == 1 and "> def inner():" in text and "Traceback" not in text
+        story.code.set()
+        text = screen.wait(tree_is_shown)
+        assert statuses(text) == 1 and "! KeyError: 'the cause'" in text
+        assert ("├─" in text, "└─" in text) == (utf8, utf8) and utf8 or "`- " in text
+        story.children.set()
+        assert screen.left() == 0
+        text = screen.text(scrollback=True)
+        assert statuses(text) == 0 and text.count("answered in") == 2
+        assert "The whale \\x1b[31m did it" in text and "answered after 3 turns" in text
+
+
+def test_a_resize_leaves_no_copies(tmp_path):
+    """While the lines at the bottom are rewritten, the terminal gets narrower and wider."""
+    with Story() as story, story.screen(tmp_path, columns=120) as screen:
+        story.words.set()
+        story.code.set()
+        screen.wait(tree_is_shown)
+        for columns in (44, 100, 30, 60):
+            screen.resize(columns)
+            screen.wait(lambda text: statuses(text) == 1 and text.count("Read chapter one") <= 2)
+            text = screen.wait(lambda text: len(re.findall("[├|]", text)) >= 1)
+            assert len(re.findall("asks the", text)) == 2
+        story.children.set()
+        assert screen.left() == 0
+        assert screen.text(scrollback=True).count("answered in") == 2
+
+
+def test_an_interrupt_leaves_a_clean_screen(tmp_path):
+    """Ctrl-C ends the run; the lines that were rewritten are gone, and the status is 130."""
+    with Story() as story, story.screen(tmp_path) as screen:
+        screen.wait("I look at the text first.")
+        screen.type("C-c")
+        assert screen.left() == 130
+        text = screen.text()
+        assert statuses(text) == 0 and "cancelled after" in text
+
+
+def test_clocks_move_while_the_model_is_silent(tmp_path):
+    """The line of state is drawn again although nothing comes."""
+    with Story() as story, story.screen(tmp_path) as screen:
+        first = screen.wait("I look at the text first.").splitlines()[-1]
+        screen.wait(lambda text: text.splitlines()[-1] != first and statuses(text) == 1)
+
+
+@pytest.mark.parametrize("env, colours", [({}, True), ({"NO_COLOR": "1"}, False)])
+def test_colours_on_a_real_terminal(tmp_path, env, colours):
+    """Keywords and errors are coloured, unless NO_COLOR is set."""
+    with Story() as story, story.screen(tmp_path, **env) as screen:
+        for event in (story.words, story.code, story.children):
+            event.set()
+        assert screen.left() == 0
+        text = screen.text(colours=True, scrollback=True)
+        assert ("\x1b[35mraise" in text) == colours and ("\x1b[31m" in text) == colours
+        assert colours or not re.search(r"\x1b\[[0-9;]*[1-9][0-9;]*m", text)
+
+
+def test_a_dumb_terminal_gets_lines_only(tmp_path):
+    """Not one escape is written; child runs are told one by one."""
+    with Story() as story:
+        for event in (story.words, story.code, story.children):
+            event.set()
+        with Terminal(tmp_path, "run", "Who did it?", *story.model.flags(), "--max-recursion-depth", "2",
+                      TERM="dumb", **KEY) as terminal:
+            assert terminal.status() == 0
+            assert "\x1b" not in terminal.said and "child run 2 answered in" in terminal.said
+
+
+def test_a_repl_on_a_real_terminal(tmp_path):
+    """Ctrl-C stops the cell and keeps the variables; Ctrl-D leaves."""
+    with Screen(tmp_path, "repl", columns=60) as screen:
+        screen.wait(lambda text: text.endswith(">>>"))
+        screen.line("x = 41; print('on')")
+        screen.wait("\non\n>>>")
+        screen.line("print('wa' + 'its'); import time; time.sleep(1000)")
+        screen.wait("\nwaits")
+        screen.type("C-c")
+        screen.wait("kept")
+        screen.line("x + 1")
+        screen.wait("\n42\n>>>")
+        screen.type("C-d")
+        assert screen.left() == 0
+
+
+def test_tab_completes_names(tmp_path):
+    """Names of the session, attributes of its values, and a list where several fit. What a name
+    from the sandbox may do to the terminal is nothing, and no variable is left behind."""
+    with Screen(tmp_path, "repl", columns=80) as screen:
+        screen.wait(lambda text: text.endswith(">>>"))
+        screen.line("whale_count = 41; whale_name = 'Moby'; globals()['whale\\x1b[31m'] = 1; 'bo' + 'und'")
+        screen.wait("'bound'\n>>>")
+        screen.line("before = set(globals()); 'se' + 't'")
+        screen.wait("'set'\n>>>")
+        screen.type("-l", "whale_c")
+        screen.type("Tab")
+        screen.wait(">>> whale_count")
+        screen.line(" + 1")
+        screen.wait("\n42\n>>>")
+        screen.type("-l", "wh")
+        screen.type("Tab")
+        text = screen.wait("whale_count  whale_name\n>>> wh")
+        assert "x1b" not in text.split("42")[-1]
+        screen.type("-l", "ale_name.upp")
+        screen.type("Tab")
+        text = screen.wait(">>> whale_name.upper(")
+        screen.line("" if text.endswith("()") else ")")     # Python 3.11 closes it
+        screen.wait("'MOBY'\n>>>")
+        screen.line("set(globals()) - before")
+        screen.wait("{'before'}")
+
+
+def test_a_block_is_one_entry_of_the_history(tmp_path):
+    """Up brings the whole block, in the next session, too; others cannot read the file."""
+    for session in range(2):
+        with Screen(tmp_path, "repl", columns=80) as screen:
+            screen.wait(lambda text: text.endswith(">>>"))
+            if session == 0:
+                screen.line("for i in range(2):")
+                screen.wait("\n...")
+                screen.line("    print('row', i)")
+                screen.wait("print('row', i)\n...")
+            else:
+                screen.type("Up")
+                screen.wait("for i in range(2):\n    print('row', i)")
+                screen.type("Enter")
+                screen.wait("\n...")
+            screen.type("Enter")
+            screen.wait("row 0\nrow 1\n>>>")
+            screen.type("C-d")
+            assert screen.left() == 0
+    assert (tmp_path / "data" / "history").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_chat_on_a_real_terminal(tmp_path):
+    """An answer, a command, and a way out; the prompt stands alone below each."""
+    with Model(("one?", "Let me see.\n```repl\nSUBMIT('first answer')\n```")) as model:
+        with Screen(tmp_path, "chat", *model.flags(), columns=60, **KEY) as screen:
+            screen.wait(lambda text: text.endswith("\n?"))
+            screen.line("one?")
+            text = screen.wait("first answer\n?")
+            assert statuses(text) == 0 and "Let me see." in text
+            screen.line("/cost")
+            screen.wait("1 question, 1 call, 1000 + 100 tokens")
+            screen.line("/quit")
+            assert screen.left() == 0

@@ -1,0 +1,163 @@
+"""Completion in the real shells, by the scripts that the command prints."""
+import json
+import os
+import pty
+import re
+import select
+import shutil
+import subprocess
+import time
+
+import pytest
+from installed import BUILD, DROSTE, ROOT, commands, run
+
+PATIENCE = 60
+
+
+@pytest.fixture
+def home(tmp_path):
+    """With a run and two volumes in it."""
+    env = {"PATH": BUILD + ":/usr/bin:/bin", "HOME": str(tmp_path),
+           "DROSTE_HOME": str(tmp_path / "data"),
+           "LC_ALL": "C.UTF-8", "TERM": "dumb"}
+    (tmp_path / "model.jsonl").write_text(json.dumps({"content": "```repl\nSUBMIT(answer=1)\n```"})
+                                          + "\n")
+    run(DROSTE, "run", "How many?", "--model", "replay:model.jsonl", cwd=tmp_path, env=env,
+        stdin=subprocess.DEVNULL)
+    for name in ("results", "sources"):
+        run(DROSTE, "volume", "create", name, cwd=tmp_path, env=env)
+    for shell in ("bash", "zsh", "fish"):
+        (tmp_path / ("droste." + shell)).write_text(run(DROSTE, "completion", shell, env=env))
+    return tmp_path, env
+
+
+def run_id(home):
+    place, env = home
+    (found,) = json.loads(run(DROSTE, "runs", "ls", "--json", cwd=place, env=env))
+    return found["id"] if "id" in found else found["run"]
+
+
+def bash(home, line):
+    """What bash makes of the line's last word."""
+    place, env = home
+    words = re.findall(r"[^\s=]+|=|(?<=\s)$", line)
+    script = ('source droste.bash; COMP_WORDBREAKS=$\' \\t\\n"\\\'><=;|&(:\'; COMP_WORDS=("$@"); '
+              'COMP_CWORD=$(($# - 1)); _droste; printf "%s\\n" "${COMPREPLY[@]}"')
+    return run("bash", "--norc", "-c", script, "bash", *words, cwd=place, env=env).split()
+
+
+def fish(home, line):
+    if not shutil.which("fish"):
+        pytest.skip("fish is not installed")
+    place, env = home
+    said = run("fish", "--no-config", "-c", "source droste.fish; complete -C \"$argv[1]\"", line,
+               cwd=place, env=env)
+    return [row.split("\t")[0].rpartition("=")[2] for row in said.splitlines()]
+
+
+def zsh(home, line):
+    """Types the line and a tab on a terminal; gives what was listed, or the completed last word."""
+    if not shutil.which("zsh"):
+        pytest.skip("zsh is not installed")
+    place, env = home
+    pid, fd = pty.fork()
+    if pid == 0:
+        os.chdir(place)
+        os.execve("/usr/bin/zsh", ["zsh", "-f", "-i"], {**env, "ZDOTDIR": str(place)})
+    said = ""
+    try:
+        os.write(fd,
+                 b"PROMPT='rea''dy> '; autoload -U compinit; compinit -u -D; source ./droste.zsh; "
+                 b"LISTMAX=10000\n")
+        said = read_until(fd, said, "ready> ")
+        os.write(fd, line.encode() + b"\x04\x05\x15print -r E''ND\n")    # ^D lists the matches
+        listed = read_until(fd, said, "END").partition(line.strip())[2].partition("ready> ")[0]
+        return [word for row in listed.splitlines()
+                for word in re.findall(r"[^\s=]+", row.partition(" -- ")[0])]
+    finally:
+        os.close(fd)
+        os.waitpid(pid, 0)
+
+
+def read_until(fd, said, text):
+    """Adds to what was said until the text is in it."""
+    deadline = time.monotonic() + PATIENCE
+    while text not in said:
+        assert time.monotonic() < deadline, said
+        if select.select([fd], [], [], 1)[0]:
+            said = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]|\r| \x08", "",
+                          said + os.read(fd, 65536).decode("utf-8", "replace"))
+    return said
+
+
+@pytest.mark.parametrize("shell", [bash, zsh, fish])
+@pytest.mark.parametrize("line, offered, missing", [
+    ("droste ex", "exec", "run"),
+    ("droste exec --isol", "--isolation", "--memory"),
+    ("droste exec --isolation ", "landlock", "exec"),
+    ("droste exec --env=do", "docker", "local"),
+    ("droste env show mo", "modal", "docker"),
+    ("droste runs ", "resume", "answered"),
+    ("droste runs show ", "RUN", "resume"),
+    ("droste run --continue ", "RUN", "results"),
+    ("droste volume tree ", "results", "RUN"),
+    ("droste exec --volume-name so", "sources", "results"),
+    ("droste exec mod", "model.jsonl", "exec"),
+], ids=lambda value: value if isinstance(value, str) and " " in value else "")
+def test_the_shell_completes(home, shell, line, offered, missing):
+    """Commands, flags, fixed words, environments, verbs, runs, volumes and files."""
+    known = run_id(home)
+    found = shell(home, line)
+    assert (known if offered == "RUN" else offered) in found, found
+    assert (known if missing == "RUN" else missing) not in found, found
+
+
+def test_every_command_and_flag_is_a_candidate(home):
+    """Those of the help, and no secret ones."""
+    place, env = home
+    offered = run(DROSTE, "completion", "words", "--", "", env=env)
+    assert {row.split("\t")[0] for row in offered.splitlines()} == {"help", *commands()}
+    for command in commands():
+        shown = set(re.findall(r"^  (--?[a-z-]+) ", run(DROSTE, command, "--help", "all", env=env),
+                               re.M))
+        offered = run(DROSTE, "completion", "words", "--", command, "-", env=env, cwd=place)
+        assert {row.split("\t")[0] for row in offered.splitlines()} == shown | {"--help"}, command
+
+
+def test_fixed_words_are_those_of_the_settings(home):
+    """What is offered for a setting is named by its help, and taken."""
+    place, env = home
+    for setting in ("isolation", "pull"):
+        words = [row.split("\t")[0] for row in
+                 run(DROSTE, "completion", "words", "--", "exec", "--" + setting, "",
+                     env=env).splitlines()]
+        (row,) = re.findall(r"^  --%s .*" % setting, run(DROSTE, "exec", "--help", "all", env=env),
+                            re.M)
+        assert len(words) >= 3 and all(word in row for word in words)
+
+
+def test_completion_says_nothing_where_it_knows_nothing(home):
+    """No error may land on the command line: an unknown command, a damaged configuration."""
+    place, env = home
+    config = place / "config.ini"
+    config.write_text("garbage\n")
+    for words in (["frobnicate", ""], ["exec", "--env", ""]):
+        done = subprocess.run([DROSTE, "completion", "words", "--", *words], capture_output=True,
+                              text=True, timeout=60,
+                              env={**env, "DROSTE_CONFIG": str(config)})
+        assert done.returncode == 0 and done.stderr == ""
+
+
+@pytest.mark.parametrize("words", [[], ["tcsh"], ["bash", "zsh"]])
+def test_a_shell_that_is_not_known_is_refused(words):
+    """With those that are."""
+    done = subprocess.run([DROSTE, "completion", *words], capture_output=True, text=True,
+                          timeout=60)
+    assert done.returncode == 2 and "bash, zsh or fish" in done.stderr
+
+
+def test_the_installed_scripts_are_those_that_the_command_prints():
+    """One source each."""
+    for shell in ("bash", "zsh", "fish"):
+        with open(os.path.join(ROOT, "src", "cli", "completion", "droste." + shell)) as file:
+            assert file.read() == run(DROSTE, "completion", shell)

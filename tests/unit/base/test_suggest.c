@@ -1,0 +1,53 @@
+/* Suggestions: a typing mistake finds its word, and another word finds nothing. */
+#include "../test.h"
+
+#include "base/cleanup.h"
+#include "base/suggest.h"
+
+static const char *suggest(const char *typed)
+{
+    static const char *const words[] = { "model", "sub-model", "memory", "runs", "run",
+        "max-cost" };
+    struct suggestion s = { .typed = typed, .len = strlen(typed) };
+    for (size_t i = 0; i < array_length(words); i++)
+        suggestion_consider(&s, words[i]);
+    return suggestion_best(&s);
+}
+
+/* A letter that is swapped, missing, doubled or wrong. */
+static void mistakes_find_their_word(void **state)
+{
+    static const struct {
+        const char *typed, *meant;
+    } cases[] = { { "modle", "model" }, { "mdel", "model" }, { "modell", "model" },
+        { "memary", "memory" }, { "memroy", "memory" }, { "rnu", "run" }, { "rnus", "runs" },
+        { "maxcost", "max-cost" }, { "sub-modle", "sub-model" } };
+    for (size_t i = 0; i < array_length(cases); i++)
+        assert_string_equal(suggest(cases[i].typed), cases[i].meant);
+}
+
+static void another_word_finds_nothing(void **state)
+{
+    static const char *const others[] = { "frobnicate", "x", "", "cost", "mmmmm",
+        "a-word-that-is-longer-than-any-flag-or-setting-could-ever-be" };
+    for (size_t i = 0; i < array_length(others); i++)
+        assert_null(suggest(others[i]));
+}
+
+/* The typed word may be followed by its value. */
+static void the_typed_word_may_go_on(void **state)
+{
+    struct suggestion s = { .typed = "modle=gpt", .len = 5 };
+    suggestion_consider(&s, "model");
+    assert_string_equal(suggestion_best(&s), "model");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(mistakes_find_their_word),
+        cmocka_unit_test(another_word_finds_nothing),
+        cmocka_unit_test(the_typed_word_may_go_on),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
