@@ -1,9 +1,9 @@
 /* bench/prompts.c: many prompts in one llm_query_batched, beside curl's own multi client:
  * prompts SLOW_MODEL [PROMPTS]
  *
- * Both send the same number of the same requests, to the same server in the same run, in turns, over as many
- * connections. Ours are made and sent out of a sandbox, recorded nowhere, and their answers are read, checked and
- * compared; curl throws its answers away.
+ * Both send the same number of the same requests, to the same server in the same run, in turns,
+ * over as many connections. Ours are made and sent out of a sandbox, recorded nowhere, and their
+ * answers are read, checked and compared; curl throws its answers away.
  */
 #include <curl/curl.h>
 #include <stdbool.h>

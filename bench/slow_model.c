@@ -2,11 +2,11 @@
  *
  *     slow_model MILLISECONDS CALLS
  *
- * It speaks as much of OpenAI's chat completions over HTTP/1.1 as bench/batch needs: whole answers on
- * connections that stay. Who comes with a system message is a run, and gets code that asks CALLS times
- * and submits the sum of what it was told; everybody else is told "1". As all wait equally long, answers
- * leave in the order in which the requests came: a queue is all its clockwork. It prints its port, and
- * at the end of its standard input its figures.
+ * It speaks as much of OpenAI's chat completions over HTTP/1.1 as bench/batch needs: whole answers
+ * on connections that stay. A request with a system message comes from a run; its answer is code
+ * that asks CALLS times and submits the sum of the answers. Every other request is answered with
+ * "1". All requests wait equally long, so a queue is enough to schedule the answers. The program
+ * prints its port at the start, and its figures when its standard input ends.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -197,7 +197,7 @@ static void raise_descriptors(void)
     setrlimit(RLIMIT_NOFILE, &files);
 }
 
-/* Milliseconds until the next answer is due; -1: nobody waits. */
+/* Milliseconds until the next answer is due; -1 if no request waits. */
 static int pause_ms(void)
 {
     uint64_t now = now_ns();
