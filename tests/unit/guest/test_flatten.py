@@ -8,19 +8,32 @@ import pytest
 SCRIPT = pathlib.Path(__file__).resolve().parents[3] / "scripts" / "flatten-guest"
 
 
-def flatten(tmp_path, **modules):
-    """(status, error text, what the joined module defines)."""
+def flatten(tmp_path, shared=(), **modules):
+    """(status, error text, what the joined module defines); `shared` are modules of droste."""
     package, out = tmp_path / "package", tmp_path / "out.py"
+    (tmp_path / "shared" / "droste").mkdir(parents=True)
     package.mkdir()
-    for name, text in modules.items():
-        (package / (name + ".py")).write_text(text)
-    paths = [str(package / (name + ".py")) for name in modules]
-    done = subprocess.run([sys.executable, str(SCRIPT), str(out), str(package), *paths],
+    paths = []
+    for place, texts in ((package, modules), (tmp_path / "shared" / "droste", dict(shared))):
+        for name, text in texts.items():
+            paths.append(str(place / (name + ".py")))
+            (place / (name + ".py")).write_text(text)
+    done = subprocess.run([sys.executable, str(SCRIPT), str(out), str(package),
+                           str(tmp_path / "shared"), *paths],
                           stderr=subprocess.PIPE, text=True, timeout=60)
     names = {}
     if done.returncode == 0:
         exec(compile(out.read_text(), str(out), "exec"), names)
     return done.returncode, done.stderr, names
+
+
+def test_a_module_of_the_hosts_package_is_joined_by_its_whole_name(tmp_path):
+    """The codec of values lies in the package droste, and the guest has it, too."""
+    status, error, names = flatten(
+        tmp_path, shared={"codec": "from .marks import MARK\n\nCODEC = MARK + 1\n",
+                          "marks": "MARK = 1\n"},
+        cell="from droste.codec import CODEC\n\nCELL = CODEC + 1\n")
+    assert status == 0 and (names["MARK"], names["CODEC"], names["CELL"]) == (1, 2, 3), error
 
 
 def test_modules_are_joined_in_the_order_of_their_imports(tmp_path):
