@@ -9,7 +9,7 @@ A process beside the session's serves the files, so no call waits for a running 
 thread, or `await interp.afiles.read(...)`. Paths are resolved in the sandbox with the code's
 rights; relative ones begin where cells start. docs/files.md has the details.
 
-Each operation is a generator of requests (`_Steps`); `Files` blocks for the answers, and
+Each operation is a generator of requests (`Steps`); `Files` blocks for the answers, and
 `AsyncFiles` awaits them.
 """
 from __future__ import annotations
@@ -108,7 +108,7 @@ class _Request:
         self.fields = dict(fields, op=op.encode(), path=path)
         self.answer: Optional[_Answer] = None
         self.failure: Optional[Exception] = None
-        self.told: Callable[[], None] = lambda: None
+        self.on_end: Callable[[], None] = lambda: None
         self.id = next(_engine.ids)
 
     def start(self, owner: Any) -> None:
@@ -127,7 +127,7 @@ class _Request:
 
     def fail(self, failure: Exception) -> None:
         self.failure = failure
-        self.told()
+        self.on_end()
 
     def result(self) -> _Answer:
         if self.failure is not None:
@@ -151,7 +151,7 @@ def _on_answer(arg: int, reply: Any, error: Any) -> None:
             request.answer = _answer_of(reply.contents)
     except Exception as e:      # without memory
         request.failure = e
-    request.told()
+    request.on_end()
 
 
 Steps = Generator[_Request, _Answer, Any]
@@ -189,23 +189,29 @@ def _closing(handle: int, steps: Steps) -> Steps:
         raise
     except BaseException:
         try:
-            yield _Request("close", handle=handle)
+            yield from _close(handle)
         except (OSError, errors.Error):
             pass
         raise
-    yield _Request("close", handle=handle)
+    yield from _close(handle)
     return found
 
 
+def _piece(handle: int, offset: int, end: Optional[int]) -> Steps:
+    """Reads what follows `offset`; returns b"" at the end."""
+    if end is not None and offset >= end:
+        return b""
+    length = PIECE if end is None else min(PIECE, end - offset)
+    answer = yield _Request("read", handle=handle, offset=offset, length=length)
+    return answer.data
+
+
 def _pieces(handle: int, offset: int, end: Optional[int], take: Callable[[bytes], Any]) -> Steps:
-    while end is None or offset < end:
-        length = PIECE if end is None else min(PIECE, end - offset)
-        answer = yield _Request("read", handle=handle, offset=offset, length=length)
-        if not answer.data:
-            break
-        take(answer.data)
-        offset += len(answer.data)
-    return None
+    piece = yield from _piece(handle, offset, end)
+    while piece:
+        take(piece)
+        offset += len(piece)
+        piece = yield from _piece(handle, offset, end)
 
 
 def _end_of(info: FileInfo, offset: int, length: Optional[int]) -> Optional[int]:
@@ -219,11 +225,21 @@ def _end_of(info: FileInfo, offset: int, length: Optional[int]) -> Optional[int]
     return offset + length if end is None else min(end, offset + length)
 
 
+def _open_range(path: Path, offset: int, length: Optional[int]) -> Steps:
+    """Opens a file to read. Returns its handle, and where reading ends."""
+    answer = yield _Request("open", _bytes_of(path), mode=b"r")
+    return answer.handle, _end_of(answer.entries[0], offset, length)
+
+
+def _close(handle: int) -> Steps:
+    yield _Request("close", handle=handle)
+
+
 def _read_into(path: Path, offset: int, length: Optional[int], limit: int,
                take: Callable[[bytes], Any]) -> Steps:
     if offset < 0 or (length is not None and length < 0):
         raise errors.ArgumentError("offset and length must not be negative")
-    answer = yield _Request("open", _bytes_of(path), mode=b"r")
+    handle, end = yield from _open_range(path, offset, length)
     count = 0
 
     def counted(piece: bytes) -> None:
@@ -234,8 +250,7 @@ def _read_into(path: Path, offset: int, length: Optional[int], limit: int,
                                        "use download()" % (os.fsdecode(path), limit))
         take(piece)
 
-    end = _end_of(answer.entries[0], offset, length)
-    yield from _closing(answer.handle, _pieces(answer.handle, offset, end, counted))
+    yield from _closing(handle, _pieces(handle, offset, end, counted))
     return count
 
 
@@ -357,6 +372,25 @@ class _Base:
         owner._engine.alive()
         return owner
 
+    async def _answer(self, request: _Request) -> _Answer:
+        raise NotImplementedError
+
+    async def _answer_all(self, steps: Steps) -> Any:
+        """Answers the requests of `steps`; returns its value."""
+        try:
+            request = next(steps)
+            while True:
+                try:
+                    answer = await self._answer(request)
+                except Exception as e:
+                    request = steps.throw(e)
+                else:
+                    request = steps.send(answer)
+        except StopIteration as e:
+            return e.value
+        finally:
+            steps.close()
+
 
 class Files(_Base):
     """The files of a session, with calls that block. Wrong paths raise as in pathlib."""
@@ -364,7 +398,7 @@ class Files(_Base):
     def _ask(self, request: _Request) -> _Answer:
         owner = self._begin()
         engine, done = owner._engine, threading.Event()
-        request.told = done.set
+        request.on_end = done.set
         loop = engine.loop
         if loop is not None and asyncio._get_running_loop() is not loop and loop.is_running():
             loop.call_soon_threadsafe(request.start, owner)
@@ -406,20 +440,15 @@ class Files(_Base):
             engine.inside = engine.held_up = False
             engine.kick()
 
+    async def _answer(self, request: _Request) -> _Answer:
+        return self._ask(request)
+
     def _do(self, steps: Steps) -> Any:
         try:
-            request = next(steps)
-            while True:
-                try:
-                    answer = self._ask(request)
-                except Exception as e:
-                    request = steps.throw(e)
-                else:
-                    request = steps.send(answer)
+            self._answer_all(steps).send(None)      # never waits: `_answer` blocks
         except StopIteration as e:
             return e.value
-        finally:
-            steps.close()
+        raise AssertionError("a blocking operation waits")
 
     def read(self, path: Path, *, offset: int = 0, length: Optional[int] = None,
              limit: int = READ_MOST) -> bytes:
@@ -446,20 +475,17 @@ class Files(_Base):
     def stream(self, path: Path, *, offset: int = 0,
                length: Optional[int] = None) -> Iterator[bytes]:
         """Yields the contents in pieces, for files that do not fit in memory."""
-        answer = self._ask(_Request("open", _bytes_of(path), mode=b"r"))
-        end = _end_of(answer.entries[0], offset, length)
+        handle, end = self._do(_open_range(path, offset, length))
         try:
-            while end is None or offset < end:
-                piece = self._ask(_Request("read", handle=answer.handle, offset=offset,
-                                           length=PIECE if end is None
-                                           else min(PIECE, end - offset)))
-                if not piece.data:
+            while True:
+                piece = self._do(_piece(handle, offset, end))
+                if not piece:
                     return
-                offset += len(piece.data)
-                yield piece.data
+                offset += len(piece)
+                yield piece
         finally:
             if self._owner._session is not None:
-                self._ask(_Request("close", handle=answer.handle))
+                self._do(_close(handle))
 
     def write_stream(self, path: Path, pieces: Any, *, append: bool = False) -> int:
         """Writes what an iterable of bytes, or an open binary file, yields."""
@@ -516,36 +542,21 @@ class Files(_Base):
 class AsyncFiles(_Base):
     """The same as coroutines, for a session on this event loop."""
 
-    async def _ask(self, request: _Request) -> _Answer:
+    async def _answer(self, request: _Request) -> _Answer:
         owner = self._begin()
         loop = asyncio.get_running_loop()
         if owner._engine.loop is not loop:
             raise errors.Error("afiles belongs to sessions of this event loop; use files")
         future: "asyncio.Future[None]" = loop.create_future()
-        request.told = lambda: None if future.done() else future.set_result(None)
+        request.on_end = lambda: None if future.done() else future.set_result(None)
         request.start(owner)
         await future
         return request.result()
 
-    async def _do(self, steps: Steps) -> Any:
-        try:
-            request = next(steps)
-            while True:
-                try:
-                    answer = await self._ask(request)
-                except Exception as e:
-                    request = steps.throw(e)
-                else:
-                    request = steps.send(answer)
-        except StopIteration as e:
-            return e.value
-        finally:
-            steps.close()
-
     async def read(self, path: Path, *, offset: int = 0, length: Optional[int] = None,
                    limit: int = READ_MOST) -> bytes:
         """As `Files.read`."""
-        return await self._do(_read(path, offset, length, limit))
+        return await self._answer_all(_read(path, offset, length, limit))
 
     async def read_text(self, path: Path, encoding: str = "utf-8", errors: str = "strict", *,
                         limit: int = READ_MOST) -> str:
@@ -555,59 +566,56 @@ class AsyncFiles(_Base):
     async def write(self, path: Path, data: Data, *, append: bool = False,
                     exclusive: bool = False) -> int:
         """As `Files.write`."""
-        return await self._do(_write_data(path, data, append, exclusive))
+        return await self._answer_all(_write_data(path, data, append, exclusive))
 
     async def stream(self, path: Path, *, offset: int = 0,
                      length: Optional[int] = None) -> AsyncIterator[bytes]:
         """As `Files.stream`."""
-        answer = await self._ask(_Request("open", _bytes_of(path), mode=b"r"))
-        end = _end_of(answer.entries[0], offset, length)
+        handle, end = await self._answer_all(_open_range(path, offset, length))
         try:
-            while end is None or offset < end:
-                piece = await self._ask(_Request("read", handle=answer.handle, offset=offset,
-                                                 length=PIECE if end is None
-                                                 else min(PIECE, end - offset)))
-                if not piece.data:
+            while True:
+                piece = await self._answer_all(_piece(handle, offset, end))
+                if not piece:
                     return
-                offset += len(piece.data)
-                yield piece.data
+                offset += len(piece)
+                yield piece
         finally:
             if self._owner._session is not None:
-                await self._ask(_Request("close", handle=answer.handle))
+                await self._answer_all(_close(handle))
 
     async def stat(self, path: Path, *, follow: bool = True) -> FileInfo:
         """As `Files.stat`."""
-        return await self._do(_stat_of(path, follow))
+        return await self._answer_all(_stat_of(path, follow))
 
     async def exists(self, path: Path) -> bool:
         """As `Files.exists`."""
-        return await self._do(_exists(path))
+        return await self._answer_all(_exists(path))
 
     async def list(self, path: Path = ".", *, depth: int = 1, limit: int = 10000) -> List[FileInfo]:
         """As `Files.list`."""
-        return await self._do(_list(path, depth, limit))
+        return await self._answer_all(_list(path, depth, limit))
 
     async def glob(self, pattern: Path, *, limit: int = 10000) -> "List[FileInfo]":
         """As `Files.glob`."""
-        return await self._do(_list(pattern, 1, limit, "glob"))
+        return await self._answer_all(_list(pattern, 1, limit, "glob"))
 
     async def remove(self, path: Path, *, recursive: bool = False,
                      missing_ok: bool = False) -> None:
         """As `Files.remove`."""
-        await self._do(_remove(path, recursive, missing_ok))
+        await self._answer_all(_remove(path, recursive, missing_ok))
 
     async def move(self, source: Path, target: Path) -> None:
         """As `Files.move`."""
-        await self._do(_move(source, target))
+        await self._answer_all(_move(source, target))
 
     async def make_dir(self, path: Path, *, parents: bool = True) -> None:
         """As `Files.make_dir`."""
-        await self._do(_make_dir(path, parents))
+        await self._answer_all(_make_dir(path, parents))
 
     async def upload(self, local: Path, path: Path) -> int:
         """As `Files.upload`."""
-        return await self._do(_upload(local, path))
+        return await self._answer_all(_upload(local, path))
 
     async def download(self, path: Path, local: Path, *, limit: int = 1 << 40) -> int:
         """As `Files.download`."""
-        return await self._do(_download(path, local, limit))
+        return await self._answer_all(_download(path, local, limit))
