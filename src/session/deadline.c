@@ -15,7 +15,7 @@ static void deadline_ring(struct session *s)
     s->rings++;
     session_send(s, FRAME_INTERRUPT, s->operation, "", 0, NULL, 0, NULL);
     s->ops->interrupt(s->sandbox);
-    timer_start(s->deadline, (uint64_t)(s->grace * 1000 / RINGS), 0);
+    timer_start(s->deadline, (uint64_t)(s->settings.grace * 1000 / RINGS), 0);
 }
 
 /* An asynchronous start has its own limit; this limit is for guests that never send READY. */
@@ -42,12 +42,12 @@ void session_deadline_reached(void *arg)
         error_set(&why, ERROR_TIMEOUT,
             "the cell ran longer than %g s, did not stop within %g s of the interrupt, and was "
             "killed; its variables are gone",
-            s->limit, s->grace);
+            s->limit, s->settings.grace);
     else
         error_set(&why, ERROR_CANCELLED,
             "the cell did not stop within %g s of the interrupt and was killed; its variables are "
             "gone",
-            s->grace);
+            s->settings.grace);
     session_end_sandbox(s, s->deadline_passed ? "timeout" : "interrupt", &why);
 }
 

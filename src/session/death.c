@@ -63,7 +63,7 @@ static enum limit limit_that_ended(const struct session *s, const struct sandbox
         if (signals[i].signal == signal && usage->means[signals[i].limit] != LIMIT_BY_NOTHING)
             return signals[i].limit;
     /* The kernel sends SIGKILL one second after an ignored SIGXCPU. */
-    double cpu_time = limit_value(LIMIT_CPU_TIME, &s->limits.sandbox);
+    double cpu_time = limit_value(LIMIT_CPU_TIME, &s->settings.limits.sandbox);
     bool spent = signal == SIGKILL && cpu_time > 0 && usage->cpu_seconds >= cpu_time;
     return spent ? LIMIT_CPU_TIME : LIMIT_NONE;
 }
@@ -77,7 +77,7 @@ static bool explain_limit(struct session *s)
     enum limit limit = limit_that_ended(s, &usage);
     if (limit == LIMIT_NONE)
         return false;
-    limit_print(limit, &s->limits.sandbox, &value);
+    limit_print(limit, &s->settings.limits.sandbox, &value);
     snprintf(s->killed, sizeof s->killed, "%s", limit_name(limit));
     if (limit == LIMIT_WORKSPACE_SIZE || limit == LIMIT_WORKSPACE_FILES) {
         error_set(&s->death, ERROR_LOST,

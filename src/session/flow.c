@@ -33,8 +33,8 @@ int session_flow_check(const struct session *s, size_t len, struct error *err)
 
 static void wait_for_room(struct session *s)
 {
-    if (s->stall_limit > 0)
-        timer_start(s->stall, (uint64_t)(s->stall_limit * 1000 + 0.5), 0);
+    if (s->settings.stall_limit > 0)
+        timer_start(s->stall, (uint64_t)(s->settings.stall_limit * 1000 + 0.5), 0);
 }
 
 void session_flow_sent(struct session *s)
@@ -73,6 +73,6 @@ void session_stalled(void *arg)
     error_set(&why, ERROR_PROTOCOL,
         "the guest was ended because it read nothing for %g s while %zu KiB of answers waited for "
         "it",
-        s->stall_limit, flow_unread(s) >> 10);
+        s->settings.stall_limit, flow_unread(s) >> 10);
     session_end_sandbox(s, "protocol", &why);
 }

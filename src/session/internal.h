@@ -7,15 +7,22 @@
 
 enum { SESSION_BLOB_MAX = 256 << 20 }; /* of one message from the guest */
 
+/* What a fork inherits. */
+struct session_settings {
+    struct session_limits limits;
+    double execute_timeout_cap, grace;
+    double stall_limit;    /* seconds */
+    size_t results_limit;  /* bytes of a cell's rich results */
+    struct schema *answer; /* type of submissions; NULL: any */
+};
+
 struct session {
     struct environment *env;
     const struct environment_ops *ops;
     struct sandbox *sandbox;
     struct session_events events;
     void *arg;
-    struct session_limits limits;
-    double execute_timeout_cap, grace;
-    struct schema *answer; /* NULL: any */
+    struct session_settings settings;
 
     bool ready, dead;
     struct error death; /* the reason, once dead */
@@ -37,7 +44,6 @@ struct session {
     bool deadline_passed;
     bool collects; /* the cell's rich results are wanted */
     struct bundles results;
-    size_t results_limit; /* bytes of a cell's rich results */
     bool describes_tools; /* what the cell submits is the guest's list of tools, no answer */
     unsigned calls;
     session_done_fn *done;
@@ -53,7 +59,6 @@ struct session {
     bool held;                  /* flow.c */
     struct file_service *files; /* files.c; NULL until it is used */
     char *directory;            /* in which cells start; NULL: the sandbox's default */
-    double stall_limit;         /* seconds */
     struct timer *stall;
 };
 

@@ -90,10 +90,10 @@ static void refuse_answer(struct cell_result *r, const struct error *why)
 static int check_answer(struct session *s, struct submission *submit, struct error *err)
 {
     size_t len;
-    if (!s->answer || s->describes_tools)
+    if (!s->settings.answer || s->describes_tools)
         return 0;
     const char *json = submission_json(submit, &len);
-    return json ? answer_check(s->answer, json, len, err) : error_memory(err);
+    return json ? answer_check(s->settings.answer, json, len, err) : error_memory(err);
 }
 
 /* Checks a submission: an object of strict JSON with the session's type. Otherwise it becomes

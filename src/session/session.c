@@ -134,7 +134,7 @@ static int take_back(struct session *s, int rc)
  * charged to the sandbox as long as the host uses them, so together they get a quarter of it. */
 static void write_files(struct buf *head, const struct session *s)
 {
-    uint64_t memory = s->limits.sandbox.memory, most = SESSION_BLOB_MAX;
+    uint64_t memory = s->settings.limits.sandbox.memory, most = SESSION_BLOB_MAX;
     uint64_t used = sealed_total_bytes(s->decoder.total);
     if (!(s->ops->traits & TRAIT_MEMFD) || !s->decoder.total)
         return;
@@ -151,7 +151,7 @@ static void write_exec_head(
     if (cell->echo)
         buf_puts(head, "{\"echo\":true");
     if (cell->results)
-        buf_printf(head, "%s\"results\":%zu", head->len ? "," : "{", s->results_limit);
+        buf_printf(head, "%s\"results\":%zu", head->len ? "," : "{", s->settings.results_limit);
     if (cell->results && cell->prints)
         buf_puts(head, ",\"print\":true");
     if (cell->tools)
@@ -180,8 +180,9 @@ int session_exec(struct session *s, const struct session_cell *cell, session_don
     size_t bad = 0;
     if (!text_is_utf8(cell->code, cell->len, &bad))
         return error_set(err, ERROR_ARGUMENT, "the code is not UTF-8 at byte %zu", bad);
-    double limit = cell->execute_timeout < 0 ? s->limits.execute_timeout : cell->execute_timeout;
-    int rc = session_check_timeout(limit, s->execute_timeout_cap, err);
+    double limit =
+        cell->execute_timeout < 0 ? s->settings.limits.execute_timeout : cell->execute_timeout;
+    int rc = session_check_timeout(limit, s->settings.execute_timeout_cap, err);
     if (rc == 0)
         rc = session_begin(s, done, arg, err);
     if (rc < 0)
@@ -191,7 +192,7 @@ int session_exec(struct session *s, const struct session_cell *cell, session_don
     s->limit = limit;
     s->is_cell = true;
     s->collects = cell->results;
-    s->results.limit = s->results_limit;
+    s->results.limit = s->settings.results_limit;
     s->describes_tools = cell->tools;
     session_deadline_begin(s);
     struct session_part code = { cell->code, cell->len };
@@ -217,8 +218,8 @@ int session_expect(struct session *s, struct schema *answer, struct error *err)
     if (buf_failed(&head))
         return error_memory(err);
     schema_hold(answer);
-    schema_drop(s->answer);
-    s->answer = answer;
+    schema_drop(s->settings.answer);
+    s->settings.answer = answer;
     return session_offer(s, head.data, head.len, err);
 }
 
@@ -324,17 +325,20 @@ static void sandbox_finished(void *arg, const struct error *why)
 static const struct sandbox_events sandbox_handlers = { session_receive, sandbox_output,
     sandbox_ended, sandbox_settled, session_room, sandbox_finished, session_take_fd };
 
-/* A session without a sandbox, with the settings of `like`. */
-static struct session *session_new(
-    const struct session *like, const struct session_events *events, void *arg)
+/* A session without a sandbox. */
+static struct session *session_new(struct environment *env, const struct session_settings *settings,
+    const struct session_events *events, void *arg)
 {
     struct session *s = calloc(1, sizeof *s);
     if (!s)
         return NULL;
-    *s = *like;
+    s->env = env;
+    s->ops = environment_ops_of(env);
+    s->settings = *settings;
+    s->settings.answer = schema_hold(settings->answer);
+    s->out.limit = s->err.limit = settings->limits.output;
     s->events = *events;
     s->arg = arg;
-    s->answer = schema_hold(like->answer);
     struct loop *loop = ((struct environment_base *)s->env)->loop;
     session_receive_begin(s);
     s->deadline = timer_new(loop, session_deadline_reached, s);
@@ -349,8 +353,8 @@ static struct session *session_new(
 
 static void session_begin_life(struct session *s)
 {
-    if (s->limits.timeout > 0)
-        timer_start(s->lifetime, (uint64_t)(s->limits.timeout * 1000), 0);
+    if (s->settings.limits.timeout > 0)
+        timer_start(s->lifetime, (uint64_t)(s->settings.limits.timeout * 1000), 0);
 }
 
 int session_open(struct environment *env, const struct session_options *options,
@@ -361,20 +365,16 @@ int session_open(struct environment *env, const struct session_options *options,
     int rc = environment_check(env, &options->spec, err);
     if (rc == 0 && environment_ops_of(env)->about)
         rc = session_check_custom(options, environment_ops_of(env)->name, err);
-    const struct session settings = {
-        .env = env,
-        .ops = environment_ops_of(env),
-        .execute_timeout_cap = options->execute_timeout_cap,
+    const struct session_settings settings = {
         .limits = { options->spec.limits, options->timeout, options->execute_timeout,
             options->output_limit },
-        .results_limit = options->results_limit,
+        .execute_timeout_cap = options->execute_timeout_cap,
         .grace = options->grace,
         .stall_limit = options->stall,
+        .results_limit = options->results_limit,
         .answer = options->answer,
-        .out = { .limit = options->output_limit },
-        .err = { .limit = options->output_limit },
     };
-    struct session *s = rc == 0 ? session_new(&settings, events, arg) : NULL;
+    struct session *s = rc == 0 ? session_new(env, &settings, events, arg) : NULL;
     if (!s)
         return rc < 0 ? rc : error_memory(err);
     rc = s->ops->open(env, &options->spec, &sandbox_handlers, s, &s->sandbox, err);
@@ -406,28 +406,16 @@ int session_fork(struct session *s, const struct session_events *events, void *e
     if (!s->ops->fork)
         return error_set(err, ERROR_UNSUPPORTED,
             "the environment '%s' cannot fork sessions; local sandboxes can", s->ops->name);
-    const struct session settings = {
-        .env = s->env,
-        .ops = s->ops,
-        .execute_timeout_cap = s->execute_timeout_cap,
-        .limits = s->limits,
-        .results_limit = s->results_limit,
-        .grace = s->grace,
-        .stall_limit = s->stall_limit,
-        .answer = s->answer,
-        .out = { .limit = s->out.limit },
-        .err = { .limit = s->err.limit },
-        .last_id = s->last_id + 1, /* cells keep numbers that are unique in tracebacks */
-    };
     int rc = session_begin(s, done, arg, err);
     if (rc < 0)
         return rc;
-    struct session *fork = session_new(&settings, events, events_arg);
+    struct session *fork = session_new(s->env, &s->settings, events, events_arg);
     rc = fork ? session_ask_fork(s, fork, err) : error_memory(err);
     if (rc < 0) {
         session_close(fork);
         return take_back(s, rc);
     }
+    fork->last_id = s->last_id; /* cells keep numbers that are unique in tracebacks */
     fork->variables = s->variables ? json_object_get(s->variables) : NULL;
     session_begin_life(fork);
     s->limit = FORK_SECONDS;
@@ -476,7 +464,7 @@ void session_close(struct session *s)
     capture_free(&s->err);
     bundles_free(&s->results);
     json_object_put(s->variables);
-    schema_drop(s->answer);
+    schema_drop(s->settings.answer);
     free(s->open_calls);
     free(s->directory);
     free(s);
@@ -540,7 +528,7 @@ void session_charge(struct session *s, uint64_t ns)
 
 const struct session_limits *session_limits_of(const struct session *s)
 {
-    return &s->limits;
+    return &s->settings.limits;
 }
 
 void session_describe(const struct session *s, struct buf *out)
