@@ -41,7 +41,7 @@ FEATURES = {
 
 
 class Failed(Exception):
-    """What is told of the end of a sandbox: a kind (those of errors), and a text that says what to
+    """The end of a sandbox, as reported: a kind (those of errors), and a text that says what to
     do."""
 
     def __init__(self, kind, text):
@@ -110,7 +110,7 @@ def masked(text):
 
 
 def judged(error):
-    """What is told of an error of the SDK's."""
+    """Returns the error to report for one of the SDK's."""
     from modal import exception as its
     text = " ".join(str(error).split()) or type(error).__name__
     if isinstance(error, Failed):

@@ -76,20 +76,20 @@ class Completion:
     another process.
     """
 
-    def __init__(self, told: Dict[str, Any], prompt: Any, root_model: str, steps: List[Event],
+    def __init__(self, result: Dict[str, Any], prompt: Any, root_model: str, steps: List[Event],
                  metadata: Optional[Dict[str, Any]] = None,
                  names: Optional[Mapping[str, str]] = None):
-        self.json = told
+        self.json = result
         self.prompt = prompt
         self.root_model = root_model
         self.steps = steps
         self._typed: Optional[bytearray] = None     # fields of the answer that JSON does not keep
         #: "answered", "exhausted", "budget", "timeout", "cancelled", "error" or "interrupted"
-        self.status: str = told["status"]
+        self.status: str = result["status"]
         #: the name of the run in the record, or None
-        self.run: Optional[str] = told["run"]
-        self.iterations: int = told["iterations"]
-        self.usage: Dict[str, Any] = told["usage"]
+        self.run: Optional[str] = result["run"]
+        self.iterations: int = result["iterations"]
+        self.usage: Dict[str, Any] = result["usage"]
         #: the trajectory, if the RLM has a logger
         self.metadata = metadata
         self._names = names or {}
@@ -103,16 +103,17 @@ class Completion:
     def answer(self) -> Any:
         """The answer, or None. Raises `MissingLibrary` for a value of a library that is missing."""
         if "answer" not in self._kept:
-            told = self.json["answer"]
-            self._kept["answer"] = told if self._typed is None else _typed.type_answer(
-                told, self._typed)
+            answer = self.json["answer"]
+            self._kept["answer"] = answer if self._typed is None else _typed.type_answer(
+                answer, self._typed)
         return self._kept["answer"]
 
     @property
     def response(self) -> str:
-        told = self.json["answer"]
-        return told if isinstance(told, str) else "" if told is None else json.dumps(
-            told, ensure_ascii=False)
+        answer = self.json["answer"]
+        if answer is None:
+            return ""
+        return answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)
 
     @property
     def error(self) -> Optional[Error]:
@@ -313,8 +314,8 @@ class _Run:
         self.handle = None
         length = ctypes.c_size_t()
         address = quick.droste_result_json(result, ctypes.byref(length))
-        told = json.loads(_library.text_at(address, length.value))
-        if told["status"] == "error" and not quick.droste_result_began(result):
+        outcome = json.loads(_library.text_at(address, length.value))
+        if outcome["status"] == "error" and not quick.droste_result_began(result):
             error = _library.Error()
             quick.droste_result_error(result, ctypes.byref(error))
             self.failure = self.failure or of(error)
@@ -323,15 +324,16 @@ class _Run:
         quick.droste_result_free(result)
         wishes, metadata = self.rlm._wishes, None
         if self.observer is not None:
-            answer = told["answer"]
+            answer = outcome["answer"]
             metadata = self.observer.ended(
                 answer if answer is None or isinstance(answer, str) else json.dumps(answer))
-        self.completion = Completion(told, self.context, wishes.models[0] or self.rlm.model_name,
-                                     self.steps, metadata, self.names)
+        root_model = wishes.models[0] or self.rlm.model_name
+        self.completion = Completion(outcome, self.context, root_model, self.steps, metadata,
+                                     self.names)
         self.completion._typed = typed
         self.release()
         if self.listen is not None and self.failure is None:
-            used = told["usage"]
+            used = outcome["usage"]
             self.tell_safely(Event("end", calls=used["calls"], input_tokens=used["input_tokens"],
                                    output_tokens=used["output_tokens"],
                                    completion=self.completion))

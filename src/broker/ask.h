@@ -53,7 +53,7 @@ struct item {
     struct child *child;
     struct tool_call *tool;
     int64_t record;  /* id in the record; 0: none */
-    uint64_t notice; /* its broker_told.id; 0: its start was not reported */
+    uint64_t notice; /* its broker_call_event.id; 0: its start was not reported */
     struct budget_hold hold;
     int64_t reserved;  /* calls reserved in the budget */
     size_t unrecorded; /* bytes reserved in the record and not yet written */
@@ -99,7 +99,7 @@ struct ask {
 
 struct broker {
     struct broker_options options;
-    uint64_t notices; /* calls reported to options.told */
+    uint64_t notices; /* calls reported to options.call_event */
     int64_t turn, cell;
     size_t under_way; /* bytes of prompts in `asks` */
     struct ask *asks;

@@ -57,12 +57,12 @@ static void model_call_tell(
     struct item *item, const char *text, size_t len, const struct lm_reply *reply)
 {
     struct broker *b = item->ask->broker;
-    if (!b->options.told || (reply && !item->notice))
+    if (!b->options.call_event || (reply && !item->notice))
         return;
     if (!reply)
         item->notice = ++b->notices;
-    struct broker_told told = { item->notice, model_of(item), text, len, reply, NULL };
-    b->options.told(b->options.arg, &told);
+    struct broker_call_event event = { item->notice, model_of(item), text, len, reply, NULL };
+    b->options.call_event(b->options.arg, &event);
     if (reply)
         item->notice = 0;
 }
@@ -71,9 +71,11 @@ static void model_call_retried(void *arg, const struct lm_retry *retry)
 {
     struct item *item = arg;
     struct broker *b = item->ask->broker;
-    const struct broker_told told = { .id = item->notice, .model = model_of(item), .retry = retry };
-    if (b->options.told)
-        b->options.told(b->options.arg, &told);
+    const struct broker_call_event event = {
+        .id = item->notice, .model = model_of(item), .retry = retry
+    };
+    if (b->options.call_event)
+        b->options.call_event(b->options.arg, &event);
 }
 
 static void item_done(void *arg, const struct lm_reply *r)

@@ -42,11 +42,11 @@ struct broker_children {
         struct child **out, struct error *err);
     void (*cancel)(struct child *child, const struct error *why);
     /* The record has the end of this run; reports it without starting the run. */
-    int (*pass)(void *arg, const struct recorded_run *run, struct error *err);
+    int (*skip)(void *arg, const struct recorded_run *run, struct error *err);
 };
 
 /* A model call of the guest's code: its start or its end. */
-struct broker_told {
+struct broker_call_event {
     uint64_t id; /* number within this broker, from 1 */
     const char *model;
     const char *text; /* the prompt, at the start */
@@ -76,8 +76,8 @@ struct broker_options {
      * not close the broker. NULL if nothing is recorded. */
     void (*diverged)(void *arg, const struct error *why);
     void (*changed)(void *arg); /* called after each call; may be NULL */
-    void (*told)(
-        void *arg, const struct broker_told *told); /* may be NULL; must not close anything */
+    /* May be NULL; must not close anything. */
+    void (*call_event)(void *arg, const struct broker_call_event *event);
     void *arg;
 };
 

@@ -263,7 +263,7 @@ static void on_retry(struct progress *p, const droste_event *e)
     log_line(p, "\x1b[33m", mark, e->text, e->len);
 }
 
-/* Without lines that are rewritten, the beginnings and ends of child runs are told one by one. */
+/* On a terminal without rewritten lines, each start and end of a child run is a line. */
 static void log_child(struct progress *p, const droste_event *e)
 {
     bool ends = strcmp(e->kind, "child_end") == 0;

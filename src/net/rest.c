@@ -1,6 +1,6 @@
 /* net/rest.c: requests with retries.
  *
- *   sent ── an answer, or none ──► told
+ *   sent ── an answer, or none ──► answered
  *     ▲            └─ may pass ──► waiting ──┐
  *     └──────────────────────────────────────┘
  */

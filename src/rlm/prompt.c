@@ -1,4 +1,4 @@
-/* rlm/prompt.c: what the model is told. The texts are in rlm/prompts/; here their placeholders are
+/* rlm/prompt.c: fills the prompts. The texts are in rlm/prompts/; here their placeholders are
  * filled with what a session has. */
 #include "rlm/prompt.h"
 

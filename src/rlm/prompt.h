@@ -1,4 +1,4 @@
-/* rlm/prompt.h: what the model is told. */
+/* rlm/prompt.h: the texts that the model gets. */
 #ifndef DROSTE_RLM_PROMPT_H
 #define DROSTE_RLM_PROMPT_H
 
@@ -33,7 +33,7 @@ void prompt_fill(struct buf *out, const char *text, const struct prompt_value *v
  * NAME that is in it, in upper or lower case; "": nothing. */
 const char *prompt_for_model(const char *model);
 
-/* What a session has; the model is told of nothing else. */
+/* What a session has; the prompt describes nothing else. */
 struct prompt_session {
     const char *system;                /* replaces the system prompt; NULL or "": Droste's */
     const char *model;                 /* its name */

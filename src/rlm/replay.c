@@ -109,7 +109,7 @@ int replay_skip_child(void *arg, const struct recorded_run *run, struct error *e
 static bool left_behind(struct rlm_run *r, enum rlm_status status)
 {
     return r->resume && status != RLM_ANSWERED && status != RLM_EXHAUSTED &&
-           (r->turn == 0 || r->same_cell || r->known || resume_is_behind(r->resume));
+           (r->turn == 0 || r->same_cell || r->replayed || resume_is_behind(r->resume));
 }
 
 bool replay_goes_back(struct rlm_run *r, enum rlm_status status)
@@ -195,20 +195,20 @@ int replay_next_call(struct rlm_run *r, struct recorded_call **out, struct error
     return rc < 0 ? replay_diverge(r, rc, err) : 0;
 }
 
-int replay_reply(struct rlm_run *r, struct recorded_call *known, const struct lm_request *request,
+int replay_reply(struct rlm_run *r, struct recorded_call *call, const struct lm_request *request,
     struct error *err)
 {
     r->recorded = r->message_count;
-    r->known = known;
+    r->replayed = call;
     timer_start(r->step, 0, 0);
-    return replay_log_is_of(known, r->lm, r->tree->o.again) ? lm_skip_recorded(r->lm, request, err)
-                                                            : 0;
+    return replay_log_is_of(call, r->lm, r->tree->o.again) ? lm_skip_recorded(r->lm, request, err)
+                                                           : 0;
 }
 
 void replay_step(void *arg)
 {
     struct rlm_run *r = arg;
-    struct recorded_call *call = steal(&r->known);
+    struct recorded_call *call = steal(&r->replayed);
     cleanup_buf struct buf text = { 0 };
     if (r->diverged.code) {
         run_end(r, RLM_ERROR, &r->diverged);

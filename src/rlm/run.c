@@ -67,18 +67,18 @@ void run_tell_retry(
     run_tell_event(r, &event);
 }
 
-void run_tell_call(void *arg, const struct broker_told *told)
+void run_tell_call(void *arg, const struct broker_call_event *call)
 {
-    if (told->retry) {
-        run_tell_retry(arg, told->id, told->model, told->retry);
+    if (call->retry) {
+        run_tell_retry(arg, call->id, call->model, call->retry);
         return;
     }
-    const struct lm_reply *reply = told->reply;
+    const struct lm_reply *reply = call->reply;
     struct rlm_event event = { .kind = reply ? RLM_EVENT_CALLED : RLM_EVENT_CALL,
-        .call = told->id,
-        .model = told->model,
-        .text = told->text,
-        .len = told->len };
+        .call = call->id,
+        .model = call->model,
+        .text = call->text,
+        .len = call->len };
     if (reply) {
         bool failed = reply->error.code != ERROR_NONE;
         event.text = failed ? reply->error.text : reply->text;
@@ -211,7 +211,7 @@ static int open_broker(struct rlm_run *r, struct error *err)
         .recorded = r->resume ? resume_recorded(r->resume) : NULL,
         .diverged = run_diverged,
         .changed = run_calls_changed,
-        .told = o->event && o->all_events ? run_tell_call : NULL,
+        .call_event = o->event && o->all_events ? run_tell_call : NULL,
         .arg = r,
     };
     return broker_open(&broker, &r->broker, err);

@@ -119,7 +119,7 @@ struct rlm_run {
     size_t images_left_out; /* of this turn */
 
     struct resume *resume;           /* NULL: a new run */
-    struct recorded_call *known;     /* whose reply comes next */
+    struct recorded_call *replayed;  /* whose reply comes next */
     struct recorded_cell *same_cell; /* that runs again */
     struct buf submitted;            /* the answer, where only the end of the run is missing */
     struct error diverged;           /* the root's: why the whole tree stops */
@@ -129,7 +129,7 @@ struct rlm_run {
     uint64_t start_ns;
     bool finished;
     struct rlm_result result;
-    session_finished_fn *written_back; /* told at the end of rlm_finish */
+    session_finished_fn *written_back; /* called at the end of rlm_finish */
     void *written_back_arg;
 };
 
@@ -149,8 +149,8 @@ struct schema *run_answer_type(const struct rlm_run *run);
 void run_tell(struct rlm_run *run, enum rlm_event_kind kind, const char *text, size_t len);
 void run_tell_event(struct rlm_run *run, struct rlm_event *event);
 void run_calls_changed(void *run);
-/* The broker's `told`. */
-void run_tell_call(void *run, const struct broker_told *told);
+/* The broker's `call_event`. */
+void run_tell_call(void *run, const struct broker_call_event *event);
 /* `call` is 0 of the run's own. */
 void run_tell_retry(
     struct rlm_run *r, uint64_t call, const char *model, const struct lm_retry *retry);
@@ -171,7 +171,7 @@ int message_add(struct rlm_run *r, const char *role, char *text, size_t len, str
 int message_add_buf(struct rlm_run *r, const char *role, struct buf *text, struct error *err);
 /* What the model said, copied. */
 int message_add_reply(struct rlm_run *r, const char *text, size_t len, struct error *err);
-/* What the model is told before its first turn: all, or the next question of a conversation. */
+/* What the model gets before its first turn: all, or the next question of a conversation. */
 int message_add_first(struct rlm_run *r, struct error *err);
 
 void message_free(struct message *m);
@@ -234,10 +234,10 @@ bool replay_goes_back(struct rlm_run *r, enum rlm_status status);
 void replay_go_back(struct rlm_run *r);
 /* At its end: what of it was replayed, for whoever resumed the tree. */
 void replay_tell(struct rlm_run *r);
-/* The call that comes next, with what the model was told then; NULL: it is a new one. */
+/* The call that comes next, with the messages that the model got; NULL: it is a new one. */
 int replay_next_call(struct rlm_run *r, struct recorded_call **out, struct error *err);
 /* The reply to a call that had ended comes from the record, soon. */
-int replay_reply(struct rlm_run *r, struct recorded_call *known, const struct lm_request *request,
+int replay_reply(struct rlm_run *r, struct recorded_call *call, const struct lm_request *request,
     struct error *err);
 /* The cell that comes next. 1: it needs not run, and what follows it has begun; 0: it is to run,
  * as r->same_cell if it is not new. */

@@ -56,7 +56,7 @@ static enum limit limit_that_ended(const struct session *s, const struct sandbox
         enum limit limit;
     } signals[] = { { SIGXCPU, LIMIT_CPU_TIME }, { SIGXFSZ, LIMIT_FILE_SIZE } };
     const struct sandbox_exit *how = &s->how;
-    if (how->limit != LIMIT_NONE || !how->known || !WIFSIGNALED(how->wait_status))
+    if (how->limit != LIMIT_NONE || !how->has_status || !WIFSIGNALED(how->wait_status))
         return how->limit;
     int signal = WTERMSIG(how->wait_status);
     for (size_t i = 0; i < array_length(signals); i++)
@@ -112,13 +112,13 @@ void session_explain_death(struct session *s)
     }
     if (explain_limit(s))
         return;
-    if (how->known && WIFSIGNALED(how->wait_status)) {
+    if (how->has_status && WIFSIGNALED(how->wait_status)) {
         name_signal(WTERMSIG(how->wait_status), s->killed, sizeof s->killed);
         error_set(&s->death, ERROR_LOST,
             "the guest's process was killed by %s; its variables are "
             "gone",
             s->killed);
-    } else if (how->known) {
+    } else if (how->has_status) {
         snprintf(s->killed, sizeof s->killed, "exit %d", WEXITSTATUS(how->wait_status));
         error_set(&s->death, ERROR_LOST,
             "the guest's process exited with status %d; its variables are gone",

@@ -25,7 +25,7 @@
 
 enum { KEEP_MAX = 64 << 20, TAIL_MAX = 4096, PIECE = 65536, NO_EXEC = 127, MEMORY_MAX = 512 << 20 };
 
-/* ---- what it is told ---- */
+/* ---- arguments and environment of git ---- */
 
 /* The allowed transports, whatever a redirect or a repository requests. */
 #define PROTOCOLS "https:ssh:file"

@@ -312,7 +312,7 @@ static void send_output(struct world *w)
 
 static void end(struct world *w, uint8_t how)
 {
-    struct sandbox_exit exit = { .known = how & 1,
+    struct sandbox_exit exit = { .has_status = how & 1,
         .wait_status = (how & 2) ? 11 : (how >> 2) << 8,
         .limit = how % LIMIT_COUNT };
     if ((how & 7) == 4)

@@ -161,8 +161,8 @@ def preload_all(names: list[str]) -> Head | None:
 
 
 def refuse_preload(library: Any, control: int, keeper: int, refused: Head) -> None:
-    told = json.dumps(dict(facts(), refused=refused)).encode()
-    library.zygote_hello(control, keeper, told, len(told), False)
+    greeting = json.dumps(dict(facts(), refused=refused)).encode()
+    library.zygote_hello(control, keeper, greeting, len(greeting), False)
     os._exit(1)
 
 
@@ -200,8 +200,8 @@ def boot(control: int, helper: int, keeper: int, preload: list[str]) -> None:
     rehearse(REHEARSALS)
     gc.collect()
     gc.freeze()
-    told = json.dumps(facts()).encode()
-    rc = library.zygote_hello(control, keeper, told, len(told), hooks.wanted)
+    greeting = json.dumps(facts()).encode()
+    rc = library.zygote_hello(control, keeper, greeting, len(greeting), hooks.wanted)
     if rc < 0:
         sys.stderr.write("the zygote could not start: %s\n" % os.strerror(-rc))
         os._exit(1)

@@ -102,9 +102,9 @@ MORE = ("def {0}({1}):\n    __all__ = __given__()\n    __more__ = __all__.pop('m
         "    return __call__({0!r}, __all__, __more__)\n")
 
 
-def make_tool(told: Head) -> Callable[..., Any]:
+def make_tool(tool: Head) -> Callable[..., Any]:
     """Creates a function from {"name", "description", "parameters": JSON schema or null}."""
-    schema: Any = told.get("parameters")
+    schema: Any = tool.get("parameters")
     defaults: list[Any] = []
     parameters = find_parameters(schema)
     words, form = [], OPEN
@@ -114,10 +114,10 @@ def make_tool(told: Head) -> Callable[..., Any]:
         form = MORE if more else CLOSED
     names: dict[str, Any] = {"__call__": call_tool, "__open__": call_open_tool, "__given__": locals,
              "__d__": defaults}
-    exec(compile(form.format(told["name"], ", ".join(words)), __file__, "exec"), names)
-    function = names[told["name"]]
+    exec(compile(form.format(tool["name"], ", ".join(words)), __file__, "exec"), names)
+    function = names[tool["name"]]
     function.__module__ = "__main__"
-    function.__doc__ = describe_parameters(told.get("description") or "", parameters or [])
+    function.__doc__ = describe_parameters(tool.get("description") or "", parameters or [])
     return function
 
 
@@ -128,8 +128,8 @@ def describe_parameters(text: str, parameters: list[Parameter]) -> str:
 
 
 def define_tools(list_of_tools: Iterable[Head]) -> None:
-    for told in list_of_tools:
-        offer_tool(told["name"], make_tool(told))
+    for tool in list_of_tools:
+        offer_tool(tool["name"], make_tool(tool))
 
 
 def offer_tool(name: str, function: Callable[..., Any]) -> None:
@@ -179,15 +179,16 @@ def adopt_tools(before: dict[str, Any]) -> None:
 def describe_tools() -> list[Head]:
     """Describes the tools for the model's prompt."""
     import inspect
-    told = []
+    described = []
     for name, function in state.session.tools.items():
         try:
             signature = str(inspect.signature(function))
         except (TypeError, ValueError):
             signature = "(...)"
-        told.append({"name": name, "signature": shorten(plain(signature), TEXT),
-                     "description": shorten(plain(inspect.cleandoc(function.__doc__ or "")), TEXT)})
-    return told
+        text = inspect.cleandoc(function.__doc__ or "")
+        described.append({"name": name, "signature": shorten(plain(signature), TEXT),
+                          "description": shorten(plain(text), TEXT)})
+    return described
 
 
 def finish_tools(before: dict[str, Any]) -> None:

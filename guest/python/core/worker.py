@@ -137,22 +137,22 @@ def rehearse(rounds: int) -> None:
             stage.host.recv(65536)
 
 
-def serve(kind: int, ident: int, head: bytes, blob: Blob) -> None:
-    told = json.loads(head) if head else {}
+def serve(kind: int, ident: int, text: bytes, blob: Blob) -> None:
+    head = json.loads(text) if text else {}
     if kind == EXEC:
-        execute(ident, told, blob)
+        execute(ident, head, blob)
     elif kind == SET:
-        set_variable(ident, told, blob)
+        set_variable(ident, head, blob)
     elif kind == HELLO:
-        if told:
-            apply_hello(told, blob)
+        if head:
+            apply_hello(head, blob)
         state.link.send_queue.append(READY_FRAME)
         if state.link.is_late:
             state.link.flush()
     elif kind == OFFER:
-        take_offer(told)
+        take_offer(head)
     elif kind == FILE:
-        files_of_host.serve(ident, told, blob)
+        files_of_host.serve(ident, head, blob)
     elif kind == FORK:
         fork_session(ident, blob)
     elif kind == CLOSE:

@@ -14,7 +14,7 @@ __all__ = ["RLMLogger"]
 
 
 class RLMLogger:
-    """Given as `RLM(logger=…)`, it is told of each turn when that is over; `get_trajectory()` is
+    """Given as `RLM(logger=…)`, it gets each turn when that is over; `get_trajectory()` is
     also the `metadata` of the completion. With `log_dir` each is also a line of a file there:
     `{"type": "metadata", …}`, then `{"type": "iteration", …}`."""
 

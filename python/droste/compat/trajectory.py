@@ -1,7 +1,7 @@
-"""What rlm's programs are told of a run: the turns of its loop and of those below it, for a logger,
+"""What rlm's programs get of a run: the turns of its loop and of those below it, for a logger,
 and callbacks.
 
-An observer is made for each run, and told of all its events (droste_request.all_events). The turns
+An observer is made for each run, and gets all its events (droste_request.all_events). The turns
 of a child run are the `metadata` of the call that began it, as a tree of any depth.
 """
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 from .rlm_logger import RLMLogger
 from .rlm_types import CodeBlock, ModelUsageSummary, REPLResult, RLMChatCompletion, RLMIteration, RLMMetadata, UsageSummary
 
-PREVIEW = 80        # characters of a child's prompt that a callback is told
+PREVIEW = 80        # characters of a child's prompt that a callback gets
 
 
 @dataclasses.dataclass

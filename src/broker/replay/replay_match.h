@@ -11,7 +11,7 @@ struct budget_call;
 struct item;
 struct lm_request;
 
-/* Finds the recorded call with this request and marks it as used: item->known. */
+/* Finds the recorded call with this request and marks it as used: item->replay_call. */
 int replay_match_find_call(struct item *item, const char *text, size_t len, struct error *err);
 /* The same for a child run: item->replay_match_run. `context` is the hash of its context, or "". */
 int replay_match_find_run(

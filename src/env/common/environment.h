@@ -77,8 +77,8 @@ struct sandbox_spec {
 
 /* How a sandbox ended. */
 struct sandbox_exit {
-    bool known;         /* false: it was killed from outside, or the machine did not report it */
-    int wait_status;    /* the worker's, as from waitpid(2); valid if `known` */
+    bool has_status;    /* false: it was killed from outside, or the machine did not report it */
+    int wait_status;    /* the worker's, as from waitpid(2); valid if `has_status` */
     enum limit limit;   /* the limit that ended it, if the environment knows; LIMIT_NONE: none */
     struct error error; /* ERROR_ENVIRONMENT if it could not start */
 };

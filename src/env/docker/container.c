@@ -261,8 +261,9 @@ static void docker_container_inspected(void *arg, const struct engine_answer *an
         c->exited = true;
         c->status = json_get_int(state, "ExitCode", 0);
         if (json_get_bool(state, "OOMKilled", false))
-            c->how =
-                (struct sandbox_exit){ .known = true, .wait_status = 9, .limit = LIMIT_MEMORY };
+            c->how = (struct sandbox_exit){
+                .has_status = true, .wait_status = 9, .limit = LIMIT_MEMORY
+            };
     }
     docker_container_end(c);
 }

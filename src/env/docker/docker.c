@@ -338,7 +338,7 @@ static void docker_describe(
     const struct environment *base, const struct sandbox *s, struct buf *out)
 {
     const struct docker_slot *h = docker_slot_of(s);
-    buf_printf(out, "a container of the daemon at %s%s%s, which was told:\n",
+    buf_printf(out, "a container of the daemon at %s%s%s, created with:\n",
         engine_address(((const struct docker *)base)->engine),
         container_id(h->container)[0] ? ": " : "", container_id(h->container));
     container_describe(h->container, out);

@@ -162,7 +162,7 @@ static enum status_read ports_read_status(struct sandbox *s)
         local_explain_failure(s, status.op, status.sys);
         return found;
     }
-    s->how.known = !s->wants_kill && status.wait_status != -1;
+    s->how.has_status = !s->wants_kill && status.wait_status != -1;
     s->how.wait_status = status.wait_status;
     s->usage.memory_peak = (uint64_t)status.max_rss_kib * 1024;
     s->usage.cpu_seconds = (double)status.cpu_us / 1e6;

@@ -119,7 +119,7 @@ static void output_came(void *arg, int stream, const char *data, size_t len)
 
 static bool went_well(const struct sandbox_exit *how)
 {
-    return how->known && WIFEXITED(how->wait_status) && WEXITSTATUS(how->wait_status) == 0;
+    return how->has_status && WIFEXITED(how->wait_status) && WEXITSTATUS(how->wait_status) == 0;
 }
 
 static void files_explain(struct delivery *d, const char *what, const struct sandbox_exit *how)

@@ -260,8 +260,8 @@ static int on_exit_(
         return rc;
     int64_t status = json_get_int(o, "status", -1);
     const char *why = json_get_string(o, "error", NULL);
-    s->how.known = !s->wants_kill && status >= 0 && status <= 0xFFFF;
-    s->how.wait_status = s->how.known ? (int)status : 0;
+    s->how.has_status = !s->wants_kill && status >= 0 && status <= 0xFFFF;
+    s->how.wait_status = s->how.has_status ? (int)status : 0;
     s->usage.memory_peak = (uint64_t)(number_between(o, "rss", 1e12) * 1024);
     s->usage.cpu_seconds = number_between(o, "cpu", 1e12);
     if (json_get_bool(o, "oom", false) && !s->wants_kill)

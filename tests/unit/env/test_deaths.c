@@ -73,7 +73,7 @@ static void a_killed_zygote_ends_its_sandboxes_and_is_replaced(void **state)
         open_working(f, levels[i], &b);
         kill(zygote_pid(), SIGKILL);
         wait_until(f, b.ended);
-        assert_false(b.how.known);
+        assert_false(b.how.has_status);
         open_working(f, levels[i], &next);
         close_box(&next);
         close_box(&b);
@@ -165,7 +165,7 @@ static void a_kill_is_reported_and_leaves_no_process(void **state)
         assert_true(count_sandboxed(zygote) >= 3);
         sandbox_ops_of(b.sandbox)->kill(b.sandbox);
         wait_until(f, b.ended);
-        assert_false(b.how.known);
+        assert_false(b.how.has_status);
         wait_until(f, count_sandboxed(zygote) == 0);
         close_box(&b);
         environment_close(f->env);
@@ -181,7 +181,7 @@ static void the_end_of_a_worker_is_reported(void **state)
         open_at(f, levels[i], &b);
         exec_in(&b, "sum(range(10**6)); x = b'x' * (8 << 20); import os; os._exit(9)");
         wait_until(f, b.ended);
-        assert_true(b.how.known);
+        assert_true(b.how.has_status);
         assert_true(WIFEXITED(b.how.wait_status));
         assert_int_equal(WEXITSTATUS(b.how.wait_status), 9);
         struct sandbox_usage usage;

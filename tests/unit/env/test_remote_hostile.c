@@ -160,7 +160,7 @@ static void an_honest_one_is_heard(void **state)
     say_text(h, MUX_OUTPUT, 1, "said");
     assert_string_equal(buf_text(&h->output), "said");
     say_text(h, MUX_EXIT, 1, "{\"status\": 256, \"rss\": 1000, \"cpu\": 2.5}");
-    assert_true(h->ended && h->how.known);
+    assert_true(h->ended && h->how.has_status);
     assert_int_equal(h->how.wait_status, 256);
     struct sandbox_usage usage;
     remote_usage(h->sandbox, &usage);
@@ -212,7 +212,7 @@ static void figures_of_nowhere_are_none(void **state)
     say_hello(h);
     say_text(h, MUX_EXIT, 1, "{\"status\": 99999999, \"rss\": -5, \"cpu\": 1e300, \"oom\": 7}");
     assert_true(h->ended);
-    assert_false(h->how.known);
+    assert_false(h->how.has_status);
     assert_int_equal(h->how.limit, LIMIT_NONE);
     remote_usage(h->sandbox, &usage);
     assert_int_equal(usage.memory_peak, 0);
@@ -335,7 +335,7 @@ static void a_kill_that_is_not_answered_is_taken_as_done(void **state)
     remote_kill(h->sandbox);
     assert_false(h->ended);
     assert_ok(loop_run_until(h->loop, &h->ended, err));
-    assert_false(h->how.known);
+    assert_false(h->how.has_status);
     say_text(h, MUX_EXIT, 1, "{\"status\": 9}");
     assert_false(h->failed);
 }

@@ -244,7 +244,7 @@ static void answers_that_are_malformed_end_the_service_alone(void **state)
 /* A handle of a service that has ended means nothing to the next one. */
 static void handles_end_with_their_service(void **state)
 {
-    static const struct sandbox_exit how = { .known = true };
+    static const struct sandbox_exit how = { .has_status = true };
     char data[64];
     assert_ok(ask(FILE_OPEN, 0, err));
     answer_with(FRAME_FILED, 1, "{\"handle\":1}", data, entry(data, 0, "", 0), 1);

@@ -620,8 +620,8 @@ const char *daytona_sandbox_volume(const struct daytona_sandbox *s)
 
 void daytona_sandbox_describe(const struct daytona_sandbox *s, struct buf *out)
 {
-    buf_printf(out, "a sandbox of Daytona's%s%s, which was told:\n%s\n", s->id[0] ? ": " : "",
-        s->id, json_text(s->body, NULL));
+    buf_printf(out, "a sandbox of Daytona's%s%s, created with:\n%s\n", s->id[0] ? ": " : "", s->id,
+        json_text(s->body, NULL));
 }
 
 /* ---- the end ---- */

@@ -551,7 +551,7 @@ static const char *vm_id(void *own)
 static void vm_describe(void *own, struct buf *out)
 {
     const struct vm *vm = own;
-    buf_printf(out, "a virtual machine of %s%s%s, which was told:\n%s\n", vm->env->provider->title,
+    buf_printf(out, "a virtual machine of %s%s%s, created with:\n%s\n", vm->env->provider->title,
         vm->id[0] ? ": " : "", vm->id, vm->request_text ? vm->request_text : "nothing");
 }
 
