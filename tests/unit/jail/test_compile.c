@@ -1,61 +1,13 @@
 /* Compiled plans as data: their operations and the order of these. Needs no privileges. */
-#include "../test.h"
+#include "plans.h"
 
-#include "base/cleanup.h"
-#include "jail/jail.h"
 #include "jail/landlock.h"
 
 #include <linux/mount.h>
 #include <sched.h>
 #include <sys/resource.h>
 
-static const char *const prefixes[] = { "/home/ann/venv", "/usr", "/home/ann/venv",
-    "/opt/python-3.12", "relative", "/" };
-static const char *const read_paths[] = { "/data/set" };
-
-static const struct jail_mount place = { .workdir = "/work", .user_processes = 500 };
 static const enum isolation walls[] = { ISOLATION_FULL, ISOLATION_LIGHT, ISOLATION_LANDLOCK };
-
-static struct jail_plan *zygote_plan(enum isolation isolation, uid_t uid)
-{
-    struct jail_host host = { .uid = uid,
-        .gid = uid,
-        .prefixes = prefixes,
-        .prefix_count = array_length(prefixes),
-        .read_paths = read_paths,
-        .read_path_count = 1 };
-    struct jail_plan *plan = NULL;
-    assert_ok(jail_compile_zygote(isolation, &host, &plan, err));
-    return plan;
-}
-
-static struct jail_plan *sandbox_plan(enum isolation isolation)
-{
-    cleanup_free struct jail_plan *zygote = zygote_plan(isolation, 0);
-    struct jail_plan *plan = NULL;
-    assert_ok(jail_compile_sandbox(isolation, zygote, &jail_default_limits, &place, &plan, err));
-    return plan;
-}
-
-/* The index of the first operation of a kind at or after `from`, of a stage; -1: there is none. */
-static int find_stage(
-    const struct jail_plan *plan, enum jail_stage stage, enum jail_op_kind kind, int from)
-{
-    for (uint32_t i = (uint32_t)from; i < plan->count; i++)
-        if (plan->ops[i].kind == kind && plan->ops[i].stage == stage)
-            return (int)i;
-    return -1;
-}
-
-static int find(const struct jail_plan *plan, enum jail_op_kind kind, int from)
-{
-    return find_stage(plan, JAIL_ZYGOTE, kind, from);
-}
-
-static const char *text(const struct jail_plan *plan, int index, int i)
-{
-    return jail_plan_text(plan, &plan->ops[index], i);
-}
 
 /* The operation of a kind on a target (text 1); it must be there. */
 static int find_on(const struct jail_plan *plan, enum jail_op_kind kind, const char *target)
@@ -640,151 +592,10 @@ static void isolations_have_names(void **state)
     assert_false(isolation_has_own_root(ISOLATION_LANDLOCK));
 }
 
-/* The volumes wait on /dev/shm, each sandbox gets its own from there, by what it must be and before
- * a private /tmp or /dev/shm goes over them, and may write to it; without one nothing is shown. */
-static void a_volume_is_bound_before_what_covers_the_others(void **state)
-{
-    static const char *const expected[] = { "keeper volume /dev/shm on v/data (/data)\n",
-        "keeper mount tmpfs on /tmp (", "keeper mount tmpfs on /dev/shm (",
-        "worker allow /data as its own\n", "worker enter the Landlock domain" };
-    struct jail_host host = { .volumes = "/srv/volumes", .has_volume = true };
-    struct jail_mount with = { .volume = { "v/data", 7, 8 } };
-    cleanup_free struct jail_plan *zygote = NULL, *plan = NULL, *none = NULL;
-    cleanup_buf struct buf made = { 0 }, out = { 0 }, bare = { 0 };
-    assert_ok(jail_compile_zygote(ISOLATION_FULL, &host, &zygote, err));
-    assert_ok(
-        jail_compile_sandbox(ISOLATION_FULL, zygote, &jail_default_limits, &with, &plan, err));
-    assert_ok(
-        jail_compile_sandbox(ISOLATION_FULL, zygote, &jail_default_limits, &place, &none, err));
-    jail_print(zygote, &made);
-    jail_print(plan, &out);
-    jail_print(none, &bare);
-    assert_non_null(strstr(buf_text(&made), "bind /old/srv/volumes on /new/dev/shm\n"));
-    int bind = find(zygote, JAIL_BIND, 0);
-    while (strcmp(text(zygote, bind, 1), "/new/dev/shm") != 0)
-        bind = find(zygote, JAIL_BIND, bind + 1);
-    assert_int_equal(zygote->ops[bind].a, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
-    const char *at = buf_text(&out);
-    for (size_t i = 0; i < array_length(expected); i++) {
-        if (i == 3 && landlock_abi() == 0)
-            break;
-        at = strstr(at, expected[i]);
-        if (!at)
-            fail_msg("%s does not come where it should", expected[i]);
-    }
-    assert_null(strstr(buf_text(&bare), "volume"));
-    assert_null(strstr(buf_text(&bare), "/data"));
-    assert_non_null(strstr(buf_text(&bare), "mount tmpfs on /dev/shm ("));
-}
-
-/* As of a provider whose sandboxes have other names, for the same directories. */
-static const struct layout layout_with_aliases = { .name = "cloud",
-    .volume = { "/data", "/home/cloud/memory" },
-    .workspace = { "/home/cloud/workspace", "/workspace" } };
-
-/* A workspace is bound in the same way, at its own places, beside a volume and without one; a
- * zygote that shows only one of them has no places for the other. */
-static void a_workspace_is_bound_as_a_volume_is(void **state)
-{
-    struct jail_host host = {
-        .volumes = "/srv/volumes", .has_workspace = true, .layout = &layout_with_aliases
-    };
-    struct jail_mount with = { .workspace = { ".session-1/data", 7, 8 },
-        .layout = &layout_with_aliases };
-    cleanup_free struct jail_plan *zygote = NULL, *plan = NULL;
-    cleanup_buf struct buf made = { 0 }, out = { 0 };
-    assert_ok(jail_compile_zygote(ISOLATION_FULL, &host, &zygote, err));
-    assert_ok(
-        jail_compile_sandbox(ISOLATION_FULL, zygote, &jail_default_limits, &with, &plan, err));
-    jail_print(zygote, &made);
-    jail_print(plan, &out);
-    assert_non_null(strstr(buf_text(&made), "directory /new/home/cloud/workspace\n"));
-    assert_null(strstr(buf_text(&made), "/new/data"));
-    const char *at =
-        strstr(buf_text(&out), "volume /dev/shm on .session-1/data (/home/cloud/workspace)\n");
-    assert_non_null(at);
-    assert_non_null(strstr(at, "volume /dev/shm on .session-1/data (/workspace)\n"));
-    assert_non_null(strstr(at, "keeper mount tmpfs on /dev/shm ("));
-    if (landlock_abi() > 0)
-        assert_non_null(strstr(at, "worker allow /home/cloud/workspace as its own\n"));
-}
-
-/* One that comes as a mount, of a sandbox that is a user of its own, is attached and not bound from
- * among the others, and its second name is the same mount again. Without a mount it is bound (the
- * tests above). */
-static void a_mapped_volume_is_attached(void **state)
-{
-    struct jail_host host = { .volumes = "/v",
-        .has_volume = true,
-        .has_workspace = true,
-        .lends_users = true,
-        .layout = &layout_with_aliases };
-    struct jail_mount with = { .volume = { "v/data", 7, 8, .mapped = true },
-        .workspace = { ".s/data", 7, 9, .mapped = true },
-        .layout = &layout_with_aliases,
-        .user = 70001 };
-    cleanup_free struct jail_plan *zygote = NULL, *plan = NULL;
-    cleanup_buf struct buf out = { 0 };
-    assert_ok(jail_compile_zygote(ISOLATION_FULL, &host, &zygote, err));
-    assert_ok(
-        jail_compile_sandbox(ISOLATION_FULL, zygote, &jail_default_limits, &with, &plan, err));
-    int volume = find_stage(plan, JAIL_KEEPER, JAIL_ATTACH, 0);
-    int workspace = find_stage(plan, JAIL_KEEPER, JAIL_ATTACH, volume + 1);
-    assert_int_equal(plan->ops[volume].a, 0);
-    assert_string_equal(text(plan, volume, 1), "/data");
-    assert_string_equal(text(plan, volume + 1, 0), "/data");
-    assert_int_equal(plan->ops[volume + 1].a, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
-    assert_int_equal(plan->ops[workspace].a, 1);
-    jail_print(plan, &out);
-    assert_non_null(strstr(buf_text(&out), "idmapped volume on /data\n"));
-    assert_null(strstr(buf_text(&out), "volume /dev/shm"));
-}
-
-/* By itself a sandbox has Droste's names only; another product's have to be asked for. */
-static void other_products_mount_names_are_opt_in(void **state)
-{
-    struct jail_host host = { .volumes = "/v", .has_volume = true, .has_workspace = true };
-    struct jail_mount with = { .volume = { "v/data", 7, 8 }, .workspace = { ".s/data", 7, 9 } };
-    const struct layout *const layouts[] = { NULL, &default_layout, &layout_with_aliases };
-    for (size_t i = 0; i < array_length(layouts); i++) {
-        bool aliases = layouts[i] == &layout_with_aliases;
-        cleanup_free struct jail_plan *zygote = NULL, *plan = NULL;
-        cleanup_buf struct buf out = { 0 };
-        host.layout = with.layout = layouts[i];
-        assert_ok(jail_compile_zygote(ISOLATION_FULL, &host, &zygote, err));
-        assert_ok(
-            jail_compile_sandbox(ISOLATION_FULL, zygote, &jail_default_limits, &with, &plan, err));
-        jail_print(zygote, &out);
-        jail_print(plan, &out);
-        assert_non_null(strstr(buf_text(&out), "on v/data (/data)\n"));
-        assert_non_null(strstr(buf_text(&out), "on .s/data (/workspace)\n"));
-        assert_int_equal(strstr(buf_text(&out), "cloud") != NULL, aliases);
-        assert_int_equal(
-            strstr(buf_text(&out), "on v/data (/home/cloud/memory)\n") != NULL, aliases);
-    }
-}
-
-/* What is to be shown of this machine at a workspace's place is refused; elsewhere it is shown. */
-static void what_a_workspace_would_hide_is_refused(void **state)
-{
-    const char *inside[] = { "/workspace/data" }, *beside[] = { "/workspaces" };
-    struct jail_host host = {
-        .volumes = "/srv/volumes", .has_workspace = true, .read_paths = inside, .read_path_count = 1
-    };
-    cleanup_free struct jail_plan *zygote = NULL;
-    assert_fails(ERROR_ARGUMENT, jail_compile_zygote(ISOLATION_FULL, &host, &zygote, err));
-    host.read_paths = beside;
-    assert_ok(jail_compile_zygote(ISOLATION_FULL, &host, &zygote, err));
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_beside_a_sandbox_has_its_walls),
-        cmocka_unit_test(other_products_mount_names_are_opt_in),
-        cmocka_unit_test(a_mapped_volume_is_attached),
-        cmocka_unit_test(a_workspace_is_bound_as_a_volume_is),
-        cmocka_unit_test(what_a_workspace_would_hide_is_refused),
         cmocka_unit_test(root_needs_no_user_namespace_for_the_zygote),
         cmocka_unit_test(anyone_else_starts_with_a_user_namespace),
         cmocka_unit_test(mounts_are_private_before_the_first_mount),
@@ -806,7 +617,6 @@ int main(void)
         cmocka_unit_test(landlock_has_no_mounts_and_no_namespaces),
         cmocka_unit_test(process_has_no_mounts_and_no_namespaces),
         cmocka_unit_test(a_prefix_below_tmp_is_shown_in_the_private_tmp),
-        cmocka_unit_test(a_volume_is_bound_before_what_covers_the_others),
         cmocka_unit_test(other_prefixes_cost_the_sandbox_nothing),
         cmocka_unit_test(limits_become_operations),
         cmocka_unit_test(stages_come_in_their_order),

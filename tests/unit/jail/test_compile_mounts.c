@@ -1,0 +1,155 @@
+/* Compiled plans of sandboxes with a volume or a workspace. Needs no privileges. */
+#include "plans.h"
+
+#include "jail/landlock.h"
+
+#include <linux/mount.h>
+
+/* The volumes wait on /dev/shm, each sandbox gets its own from there, by what it must be and before
+ * a private /tmp or /dev/shm goes over them, and may write to it; without one nothing is shown. */
+static void a_volume_is_bound_before_what_covers_the_others(void **state)
+{
+    static const char *const expected[] = { "keeper volume /dev/shm on v/data (/data)\n",
+        "keeper mount tmpfs on /tmp (", "keeper mount tmpfs on /dev/shm (",
+        "worker allow /data as its own\n", "worker enter the Landlock domain" };
+    struct jail_host host = { .volumes = "/srv/volumes", .has_volume = true };
+    struct jail_mount with = { .volume = { "v/data", 7, 8 } };
+    cleanup_free struct jail_plan *zygote = NULL, *plan = NULL, *none = NULL;
+    cleanup_buf struct buf made = { 0 }, out = { 0 }, bare = { 0 };
+    assert_ok(jail_compile_zygote(ISOLATION_FULL, &host, &zygote, err));
+    assert_ok(
+        jail_compile_sandbox(ISOLATION_FULL, zygote, &jail_default_limits, &with, &plan, err));
+    assert_ok(
+        jail_compile_sandbox(ISOLATION_FULL, zygote, &jail_default_limits, &place, &none, err));
+    jail_print(zygote, &made);
+    jail_print(plan, &out);
+    jail_print(none, &bare);
+    assert_non_null(strstr(buf_text(&made), "bind /old/srv/volumes on /new/dev/shm\n"));
+    int bind = find(zygote, JAIL_BIND, 0);
+    while (strcmp(text(zygote, bind, 1), "/new/dev/shm") != 0)
+        bind = find(zygote, JAIL_BIND, bind + 1);
+    assert_int_equal(zygote->ops[bind].a, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
+    const char *at = buf_text(&out);
+    for (size_t i = 0; i < array_length(expected); i++) {
+        if (i == 3 && landlock_abi() == 0)
+            break;
+        at = strstr(at, expected[i]);
+        if (!at)
+            fail_msg("%s does not come where it should", expected[i]);
+    }
+    assert_null(strstr(buf_text(&bare), "volume"));
+    assert_null(strstr(buf_text(&bare), "/data"));
+    assert_non_null(strstr(buf_text(&bare), "mount tmpfs on /dev/shm ("));
+}
+
+/* As of a provider whose sandboxes have other names, for the same directories. */
+static const struct layout layout_with_aliases = { .name = "cloud",
+    .volume = { "/data", "/home/cloud/memory" },
+    .workspace = { "/home/cloud/workspace", "/workspace" } };
+
+/* A workspace is bound in the same way, at its own places, beside a volume and without one; a
+ * zygote that shows only one of them has no places for the other. */
+static void a_workspace_is_bound_as_a_volume_is(void **state)
+{
+    struct jail_host host = {
+        .volumes = "/srv/volumes", .has_workspace = true, .layout = &layout_with_aliases
+    };
+    struct jail_mount with = { .workspace = { ".session-1/data", 7, 8 },
+        .layout = &layout_with_aliases };
+    cleanup_free struct jail_plan *zygote = NULL, *plan = NULL;
+    cleanup_buf struct buf made = { 0 }, out = { 0 };
+    assert_ok(jail_compile_zygote(ISOLATION_FULL, &host, &zygote, err));
+    assert_ok(
+        jail_compile_sandbox(ISOLATION_FULL, zygote, &jail_default_limits, &with, &plan, err));
+    jail_print(zygote, &made);
+    jail_print(plan, &out);
+    assert_non_null(strstr(buf_text(&made), "directory /new/home/cloud/workspace\n"));
+    assert_null(strstr(buf_text(&made), "/new/data"));
+    const char *at =
+        strstr(buf_text(&out), "volume /dev/shm on .session-1/data (/home/cloud/workspace)\n");
+    assert_non_null(at);
+    assert_non_null(strstr(at, "volume /dev/shm on .session-1/data (/workspace)\n"));
+    assert_non_null(strstr(at, "keeper mount tmpfs on /dev/shm ("));
+    if (landlock_abi() > 0)
+        assert_non_null(strstr(at, "worker allow /home/cloud/workspace as its own\n"));
+}
+
+/* One that comes as a mount, of a sandbox that is a user of its own, is attached and not bound from
+ * among the others, and its second name is the same mount again. Without a mount it is bound (the
+ * tests above). */
+static void a_mapped_volume_is_attached(void **state)
+{
+    struct jail_host host = { .volumes = "/v",
+        .has_volume = true,
+        .has_workspace = true,
+        .lends_users = true,
+        .layout = &layout_with_aliases };
+    struct jail_mount with = { .volume = { "v/data", 7, 8, .mapped = true },
+        .workspace = { ".s/data", 7, 9, .mapped = true },
+        .layout = &layout_with_aliases,
+        .user = 70001 };
+    cleanup_free struct jail_plan *zygote = NULL, *plan = NULL;
+    cleanup_buf struct buf out = { 0 };
+    assert_ok(jail_compile_zygote(ISOLATION_FULL, &host, &zygote, err));
+    assert_ok(
+        jail_compile_sandbox(ISOLATION_FULL, zygote, &jail_default_limits, &with, &plan, err));
+    int volume = find_stage(plan, JAIL_KEEPER, JAIL_ATTACH, 0);
+    int workspace = find_stage(plan, JAIL_KEEPER, JAIL_ATTACH, volume + 1);
+    assert_int_equal(plan->ops[volume].a, 0);
+    assert_string_equal(text(plan, volume, 1), "/data");
+    assert_string_equal(text(plan, volume + 1, 0), "/data");
+    assert_int_equal(plan->ops[volume + 1].a, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
+    assert_int_equal(plan->ops[workspace].a, 1);
+    jail_print(plan, &out);
+    assert_non_null(strstr(buf_text(&out), "idmapped volume on /data\n"));
+    assert_null(strstr(buf_text(&out), "volume /dev/shm"));
+}
+
+/* By itself a sandbox has Droste's names only; another product's have to be asked for. */
+static void other_products_mount_names_are_opt_in(void **state)
+{
+    struct jail_host host = { .volumes = "/v", .has_volume = true, .has_workspace = true };
+    struct jail_mount with = { .volume = { "v/data", 7, 8 }, .workspace = { ".s/data", 7, 9 } };
+    const struct layout *const layouts[] = { NULL, &default_layout, &layout_with_aliases };
+    for (size_t i = 0; i < array_length(layouts); i++) {
+        bool aliases = layouts[i] == &layout_with_aliases;
+        cleanup_free struct jail_plan *zygote = NULL, *plan = NULL;
+        cleanup_buf struct buf out = { 0 };
+        host.layout = with.layout = layouts[i];
+        assert_ok(jail_compile_zygote(ISOLATION_FULL, &host, &zygote, err));
+        assert_ok(
+            jail_compile_sandbox(ISOLATION_FULL, zygote, &jail_default_limits, &with, &plan, err));
+        jail_print(zygote, &out);
+        jail_print(plan, &out);
+        assert_non_null(strstr(buf_text(&out), "on v/data (/data)\n"));
+        assert_non_null(strstr(buf_text(&out), "on .s/data (/workspace)\n"));
+        assert_int_equal(strstr(buf_text(&out), "cloud") != NULL, aliases);
+        assert_int_equal(
+            strstr(buf_text(&out), "on v/data (/home/cloud/memory)\n") != NULL, aliases);
+    }
+}
+
+/* What is to be shown of this machine at a workspace's place is refused; elsewhere it is shown. */
+static void what_a_workspace_would_hide_is_refused(void **state)
+{
+    const char *inside[] = { "/workspace/data" }, *beside[] = { "/workspaces" };
+    struct jail_host host = {
+        .volumes = "/srv/volumes", .has_workspace = true, .read_paths = inside, .read_path_count = 1
+    };
+    cleanup_free struct jail_plan *zygote = NULL;
+    assert_fails(ERROR_ARGUMENT, jail_compile_zygote(ISOLATION_FULL, &host, &zygote, err));
+    host.read_paths = beside;
+    assert_ok(jail_compile_zygote(ISOLATION_FULL, &host, &zygote, err));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_volume_is_bound_before_what_covers_the_others),
+        cmocka_unit_test(a_workspace_is_bound_as_a_volume_is),
+        cmocka_unit_test(a_mapped_volume_is_attached),
+        cmocka_unit_test(other_products_mount_names_are_opt_in),
+        cmocka_unit_test(what_a_workspace_would_hide_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
