@@ -162,3 +162,11 @@ class Browser:
             os.close(self.reader)
             os.close(self.writer)
             self.errors.close()
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    """A browser for the tests of one file."""
+    browser = Browser(tmp_path_factory.mktemp("browser"))
+    yield browser
+    browser.close()

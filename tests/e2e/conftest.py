@@ -6,6 +6,7 @@ import tempfile
 
 import pytest
 
+from browser import browser  # noqa: F401: a fixture
 from model_servers import serve, servers  # noqa: F401: fixtures
 
 # so that a failure shows both sides, as in the tests

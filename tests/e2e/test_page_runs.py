@@ -2,7 +2,7 @@
 import json
 
 import pytest
-from browser import Browser, needs_browser
+from browser import needs_browser
 from droste_cli import droste, fill, recording
 
 pytestmark = needs_browser
@@ -41,12 +41,11 @@ def tree(home):
     return home
 
 
-@pytest.fixture(scope="module")
-def browser(home):
-    browser = Browser(home)
-    yield browser
+@pytest.fixture(scope="module", autouse=True)
+def no_errors(browser):
+    """No page of this file reports an error or breaks its policy."""
+    yield
     assert browser.said == []
-    browser.close()
 
 
 def page_of(home, *words):

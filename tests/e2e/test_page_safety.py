@@ -60,13 +60,6 @@ def home(tmp_path_factory):
     return home
 
 
-@pytest.fixture(scope="module")
-def browser(home):
-    browser = Browser(home)
-    yield browser
-    browser.close()
-
-
 @pytest.fixture
 def page(home, browser):
     browser.said.clear()

@@ -4,7 +4,7 @@ import json
 import re
 
 import pytest
-from browser import Browser, needs_browser
+from browser import needs_browser
 from droste_cli import droste, fill, recording
 
 pytestmark = needs_browser
@@ -45,13 +45,6 @@ def home(tmp_path_factory):
     assert done.returncode == 0, done.stderr
     fill(home, "tree")
     return home
-
-
-@pytest.fixture(scope="module")
-def browser(home):
-    browser = Browser(home)
-    yield browser
-    browser.close()
 
 
 @pytest.fixture
