@@ -8,8 +8,8 @@ from __future__ import annotations
 import ctypes
 import itertools
 import os
-from ctypes import (CFUNCTYPE, POINTER, Structure, c_char_p, c_double, c_int, c_int64, c_long, c_size_t,
-                    c_uint, c_uint32, c_uint64, c_void_p)
+from ctypes import (CFUNCTYPE, POINTER, Structure, c_char_p, c_double, c_int, c_int64, c_long,
+                    c_size_t, c_uint, c_uint32, c_uint64, c_void_p)
 from typing import Iterator, List, Optional
 
 __all__ = ["lib", "quick", "Error", "Option", "Event", "Request", "options", "text_at"]
@@ -99,11 +99,11 @@ SessionDoneFn = CFUNCTYPE(None, c_void_p, c_void_p, c_void_p, POINTER(Error))
 
 
 class Request(Structure):
-    _fields_ = [("question", c_char_p), ("context", c_char_p), ("data", c_char_p), ("len", c_size_t),
-                ("kind", c_char_p), ("contexts", POINTER(c_char_p)), ("settings", POINTER(c_char_p)),
-                ("batch", c_char_p), ("task", c_char_p), ("resume", c_char_p), ("event", EventFn),
-                ("done", DoneFn), ("arg", c_void_p), ("all_events", c_int), ("chat", c_void_p),
-                ("values", c_int)]
+    _fields_ = [("question", c_char_p), ("context", c_char_p), ("data", c_char_p),
+                ("len", c_size_t), ("kind", c_char_p), ("contexts", POINTER(c_char_p)),
+                ("settings", POINTER(c_char_p)), ("batch", c_char_p), ("task", c_char_p),
+                ("resume", c_char_p), ("event", EventFn), ("done", DoneFn), ("arg", c_void_p),
+                ("all_events", c_int), ("chat", c_void_p), ("values", c_int)]
 
 
 class FileEntry(Structure):
@@ -129,15 +129,15 @@ class Value(Structure):
 
 
 class RecordRun(Structure):
-    _fields_ = [("id", c_char_p), ("parent", c_char_p), ("parent_cell", c_int64), ("previous", c_char_p),
-                ("batch", c_char_p), ("task", c_char_p), ("depth", c_int64), ("model", c_char_p),
-                ("environment", c_char_p), ("isolation", c_char_p), ("version", c_char_p),
-                ("question", Value), ("context", Value), ("limits", Value), ("tools", Value),
-                ("settings", Value), ("context_data", Value), ("seq", c_int64), ("started_ms", c_int64),
-                ("ended_ms", c_int64), ("status", c_char_p), ("error", c_char_p), ("code", c_char_p),
-                ("answer", Value), ("iterations", c_int64), ("calls", c_int64),
-                ("input_tokens", c_int64), ("output_tokens", c_int64), ("cost", c_double),
-                ("seconds", c_double)]
+    _fields_ = [("id", c_char_p), ("parent", c_char_p), ("parent_cell", c_int64),
+                ("previous", c_char_p), ("batch", c_char_p), ("task", c_char_p), ("depth", c_int64),
+                ("model", c_char_p), ("environment", c_char_p), ("isolation", c_char_p),
+                ("version", c_char_p), ("question", Value), ("context", Value), ("limits", Value),
+                ("tools", Value), ("settings", Value), ("context_data", Value), ("seq", c_int64),
+                ("started_ms", c_int64), ("ended_ms", c_int64), ("status", c_char_p),
+                ("error", c_char_p), ("code", c_char_p), ("answer", Value), ("iterations", c_int64),
+                ("calls", c_int64), ("input_tokens", c_int64), ("output_tokens", c_int64),
+                ("cost", c_double), ("seconds", c_double)]
 
 
 class RecordTurn(Structure):
@@ -147,10 +147,11 @@ class RecordTurn(Structure):
 class RecordCall(Structure):
     _fields_ = [("id", c_int64), ("run", c_char_p), ("turn", c_int64), ("cell", c_int64),
                 ("depth", c_int64), ("kind", c_char_p), ("from_loop", c_int), ("model", c_char_p),
-                ("request", Value), ("key", c_char_p), ("started_ms", c_int64), ("ended_ms", c_int64),
-                ("status", c_char_p), ("error", c_char_p), ("finish", c_char_p), ("reply", Value),
-                ("input_tokens", c_int64), ("output_tokens", c_int64), ("estimated", c_int),
-                ("cost", c_double), ("attempts", c_int64), ("repeated", c_int64), ("seconds", c_double)]
+                ("request", Value), ("key", c_char_p), ("started_ms", c_int64),
+                ("ended_ms", c_int64), ("status", c_char_p), ("error", c_char_p),
+                ("finish", c_char_p), ("reply", Value), ("input_tokens", c_int64),
+                ("output_tokens", c_int64), ("estimated", c_int), ("cost", c_double),
+                ("attempts", c_int64), ("repeated", c_int64), ("seconds", c_double)]
 
 
 class RecordCell(Structure):
@@ -162,8 +163,8 @@ class RecordCell(Structure):
 
 
 class RecordFilter(Structure):
-    _fields_ = [("parent", c_char_p), ("children", c_int), ("status", c_char_p), ("model", c_char_p),
-                ("batch", c_char_p), ("task", c_char_p), ("limit", c_int64)]
+    _fields_ = [("parent", c_char_p), ("children", c_int), ("status", c_char_p),
+                ("model", c_char_p), ("batch", c_char_p), ("task", c_char_p), ("limit", c_int64)]
 
 
 class RecordFreed(Structure):
@@ -200,8 +201,9 @@ VolumeEntryFn = CFUNCTYPE(c_int, c_void_p, POINTER(VolumeEntry))
 
 
 class CustomEnvironment(Structure):
-    _fields_ = [("size", c_size_t), ("about", c_char_p), ("open", CustomOpenFn), ("set", CustomSetFn),
-                ("execute", CustomExecuteFn), ("interrupt", CustomInterruptFn), ("reply", CustomReplyFn),
+    _fields_ = [("size", c_size_t), ("about", c_char_p), ("open", CustomOpenFn),
+                ("set", CustomSetFn), ("execute", CustomExecuteFn),
+                ("interrupt", CustomInterruptFn), ("reply", CustomReplyFn),
                 ("close", CustomCloseFn)]
 
 
@@ -232,14 +234,16 @@ _WAITING = {
     "droste_volume_open": (c_int, [c_void_p, c_char_p, c_int, POINTER(c_void_p), ERR]),
     "droste_volume_close": (None, [c_void_p]),
     "droste_volume_measure": (c_int, [c_void_p, POINTER(VolumeUsage), ERR]),
-    "droste_volume_list": (c_int, [c_void_p, c_char_p, c_uint, c_size_t, VolumeEntryFn, c_void_p, ERR]),
+    "droste_volume_list": (c_int,
+                           [c_void_p, c_char_p, c_uint, c_size_t, VolumeEntryFn, c_void_p, ERR]),
     "droste_volume_get": (c_int, [c_void_p, c_char_p, c_char_p, POINTER(VolumeCount), ERR]),
     "droste_volume_read": (c_int, [c_void_p, c_char_p, c_int, ERR]),
     "droste_volume_put": (c_int, [c_void_p, c_int, c_char_p, POINTER(VolumeCount), ERR]),
     "droste_volume_delete": (c_int, [c_void_p, c_char_p, ERR]),
     "droste_cancel": (None, [c_void_p]),
     "droste_custom_output": (None, [c_void_p, c_int, c_char_p, c_size_t]),
-    "droste_custom_result": (c_int, [c_void_p, c_uint64, c_char_p, c_size_t, c_char_p, c_size_t, ERR]),
+    "droste_custom_result": (c_int,
+                             [c_void_p, c_uint64, c_char_p, c_size_t, c_char_p, c_size_t, ERR]),
     "droste_custom_call": (c_int, [c_void_p, c_uint64, c_char_p, c_size_t, ERR]),
     "droste_custom_cancel": (None, [c_void_p, c_uint64]),
     "droste_custom_end": (None, [c_void_p, c_char_p]),
@@ -273,7 +277,8 @@ _QUICK = {
     "droste_tool_post_answer": (c_int, [c_void_p, c_void_p, c_char_p, c_size_t, ERR]),
     "droste_tool_post_failure": (c_int, [c_void_p, c_void_p, c_char_p, c_char_p, ERR]),
     "droste_tool_on_cancel": (None, [c_void_p, CancelFn, c_void_p]),
-    "droste_session_tool_add": (c_int, [c_void_p, c_char_p, c_char_p, c_char_p, ToolFn, c_void_p, ERR]),
+    "droste_session_tool_add": (c_int,
+                                [c_void_p, c_char_p, c_char_p, c_char_p, ToolFn, c_void_p, ERR]),
     "droste_session_tool_remove": (c_int, [c_void_p, c_char_p, ERR]),
     "droste_session_expect": (c_int, [c_void_p, c_char_p, ERR]),
     "droste_session_exec_start": (c_int, [c_void_p, c_char_p, c_size_t, c_int, c_double, ERR]),
@@ -320,7 +325,8 @@ _keep = ctypes.PYFUNCTYPE(ctypes.py_object, c_void_p, ctypes.c_ssize_t)
 bytes_at = _keep(("PyBytes_FromStringAndSize", ctypes.pythonapi))
 _decode = ctypes.PYFUNCTYPE(ctypes.py_object, c_void_p, ctypes.c_ssize_t, c_char_p)(
     ("PyUnicode_DecodeUTF8", ctypes.pythonapi))
-_encoded = ctypes.PYFUNCTYPE(c_void_p, ctypes.py_object, c_void_p)(("PyUnicode_AsUTF8AndSize", ctypes.pythonapi))
+_encoded = ctypes.PYFUNCTYPE(c_void_p, ctypes.py_object,
+                             c_void_p)(("PyUnicode_AsUTF8AndSize", ctypes.pythonapi))
 
 
 def text_at(address: Optional[int], length: int) -> str:
@@ -344,7 +350,8 @@ def _list_options() -> Iterator[Option]:
 options = {option.name.decode(): option for option in _list_options()}
 #: environment variables that affect settings
 variables = tuple(o.environment.decode() for o in options.values() if o.environment) + (
-    "GOOGLE_API_KEY", "DROSTE_CONFIG", "XDG_CONFIG_HOME", "HOME", "VIRTUAL_ENV", "PATH", "DROSTE_HOME") + tuple(
+    "GOOGLE_API_KEY", "DROSTE_CONFIG", "XDG_CONFIG_HOME", "HOME", "VIRTUAL_ENV", "PATH",
+    "DROSTE_HOME") + tuple(
     name for at in itertools.takewhile(quick.droste_environment_variables_at, itertools.count())
     for name in quick.droste_environment_variables_at(at).decode().split())
 version = quick.droste_version().decode()

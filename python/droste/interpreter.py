@@ -14,7 +14,8 @@ from asyncio import _get_running_loop  # type: ignore
 from typing import (Any, Callable, Dict, Generator, List, Mapping, MutableMapping, Optional,
                     Sequence, Tuple, Type, TYPE_CHECKING, Union)
 
-from . import _closing, _engine, _forks, _library, _models, _reentry, _settings, _tools, _typed, _warm
+from . import (_closing, _engine, _forks, _library, _models, _reentry, _settings, _tools, _typed,
+               _warm)
 from ._library import lib, quick
 from ._operations import Done, ELSEWHERE, free_result, Operation, Operations
 from ._values import c_text, check_name, exact, literal, to_json
@@ -73,7 +74,8 @@ class Interpreter(Operations):
     #: whether values keep types that JSON does not have; else they are lists, dicts and text
     _typed = True
 
-    def __init__(self, *, tools: _tools.Tools = None, model: Union[None, str, Callable[..., Any]] = None,
+    def __init__(self, *, tools: _tools.Tools = None,
+                 model: Union[None, str, Callable[..., Any]] = None,
                  sub_model: Union[None, str, Callable[..., Any]] = None,
                  output_fields: Optional[Sequence[Any]] = None,
                  on_output: Optional[Callable[[int, str], None]] = None, tool_threads: bool = False,
@@ -88,7 +90,8 @@ class Interpreter(Operations):
         self._offered: Dict[str, Tuple[Any, _tools.Bound]] = {}
         self.output_fields = output_fields
         self._expected: Optional[bytes] = None
-        self._functions = {name: function for name, function in (("model", model), ("sub_model", sub_model))
+        self._functions = {name: function
+                           for name, function in (("model", model), ("sub_model", sub_model))
                            if callable(function)}
         self._numbers: List[int] = []
         names = {name: text for name, text in (("model", model), ("sub_model", sub_model))
@@ -149,8 +152,8 @@ class Interpreter(Operations):
             pairs.append((name.replace("_", "-"), "callback:%d" % number))
         session = ctypes.c_void_p()
         with engine.lock:
-            check(lib.droste_session_start(engine.alive(), _settings.words(engine.settings(pairs)), ctypes.byref(session),
-                                           self._err), self._error)
+            check(lib.droste_session_start(engine.alive(), _settings.words(engine.settings(pairs)),
+                                           ctypes.byref(session), self._err), self._error)
             self._session = session.value
             self._id = next(_engine.ids)
             self._listen()
@@ -158,7 +161,8 @@ class Interpreter(Operations):
                 free_result(self._finish_here())      # the setup code, if any
                 return
             self._tell_ends()
-            if check(lib.droste_session_wait(self._session, 0, self._out_ref, self._err), self._error) == 1:
+            if check(lib.droste_session_wait(self._session, 0, self._out_ref, self._err),
+                     self._error) == 1:
                 self._opening = self._current = Operation(self, [])     # ends with the setup code
                 self._current.future.add_done_callback(lambda f: f.cancelled() or f.exception())
             else:
@@ -293,7 +297,8 @@ class Interpreter(Operations):
         """Reports a failure while leaving `with`, as a warning if the block itself raised."""
         if raised is None:
             raise failure
-        warnings.warn("error while leaving the %s: %s" % (self._kind, failure), RuntimeWarning, stacklevel=3)
+        warnings.warn("error while leaving the %s: %s" % (self._kind, failure), RuntimeWarning,
+                      stacklevel=3)
 
     async def astart(self) -> "Interpreter":
         """Coroutine version of `start`; never blocks the loop."""
@@ -318,7 +323,8 @@ class Interpreter(Operations):
             self.shutdown()
             return
         # The loop's thread may be within the library; close later, without a reference to self.
-        engine, session, offered, numbers = self._engine, self._session, self._offered, self._numbers
+        engine, session, offered, numbers = (self._engine, self._session, self._offered,
+                                             self._numbers)
         family = self._family
         self._tell_no_more()
         _listeners.pop(self._id, None)
@@ -406,7 +412,8 @@ class Interpreter(Operations):
             if self.output_fields is not None or self._expected is not None:
                 self._expect_fields()
             steps = self._variable_steps(variables) if variables else []
-            return self._run_cell(code, data, limit, steps, self._flags | (VALUES if self._typed else 0))
+            return self._run_cell(code, data, limit, steps,
+                                  self._flags | (VALUES if self._typed else 0))
 
     def _run_cell(self, code: str, data: bytes, limit: float, steps: List[Callable[[], int]],
                   flags: int) -> Result:
@@ -666,15 +673,16 @@ class Interpreter(Operations):
 
     def _offer_tools(self) -> None:
         """Registers tools that were added, changed or removed since the last cell."""
-        for name in [n for n, (given, _) in self._offered.items() if self.tools.get(n) is not given]:
+        for name in [n for n, (given, _) in self._offered.items()
+                     if self.tools.get(n) is not given]:
             check(quick.droste_session_tool_remove(self._session, name.encode(), self._err),
                   self._error)
             self._offered.pop(name)[1].release()
         for name, given in self.tools.items():
             if name in self._offered:
                 continue
-            bound = _tools.Bound(_tools.make(name, given), self._engine, self._tool_threads, self._id,
-                                 self._typed)
+            bound = _tools.Bound(_tools.make(name, given), self._engine, self._tool_threads,
+                                 self._id, self._typed)
             try:
                 check(quick.droste_session_tool_add(self._session, *bound.texts(), _tools.on_tool,
                                                     bound.id, self._err), self._error)
@@ -691,7 +699,8 @@ class Interpreter(Operations):
             self._expected = schema
 
 
-def _close(engine: "_engine.Engine", session: Optional[int], offered: Dict[str, Tuple[Any, _tools.Bound]],
+def _close(engine: "_engine.Engine", session: Optional[int],
+           offered: Dict[str, Tuple[Any, _tools.Bound]],
            numbers: List[int], family: "Optional[_forks.Family]") -> None:
     """Ends a session; the last one of a family releases its models and returns its engine."""
     if engine.handle is not None and session is not None:
@@ -721,7 +730,8 @@ def seconds(timeout: Optional[float]) -> float:
     except (TypeError, ValueError, OverflowError):
         given = math.nan
     if not given >= 0:
-        raise ArgumentError("a timeout must be a number of seconds, or 0 for none, not %r" % (timeout,))
+        raise ArgumentError("a timeout must be a number of seconds, or 0 for none, not %r"
+                            % (timeout,))
     return given if given < math.inf else 0.0
 
 

@@ -156,7 +156,8 @@ class Completion:
 
     def __repr__(self) -> str:
         return "<Completion: %s, %s, %s, %s>" % (
-            self.status, _short(repr(self.json["answer"]), 80), _progress.count_of(self.iterations, "turn"),
+            self.status, _short(repr(self.json["answer"]), 80),
+            _progress.count_of(self.iterations, "turn"),
             _progress.count_of(self.usage["calls"], "call"))
 
     def _repr_html_(self) -> str:

@@ -85,11 +85,12 @@ def _json_of(value: Any) -> Any:
 
 
 def _run_of(r: Any) -> Run:
-    return Run(_text(r.id) or "", _text(r.parent), _text(r.previous), _text(r.batch), _text(r.task), r.depth,
-               _text(r.model) or "", _text(r.environment) or "", _text(r.isolation), _text(r.version) or "",
-               _of_value(r.question) or "", r.started_ms / 1000, r.ended_ms / 1000 if r.ended_ms else None,
-               _text(r.status) or "", _text(r.error), _text(r.code), _json_of(r.answer), r.iterations,
-               r.calls, r.input_tokens, r.output_tokens, None if r.cost < 0 else r.cost, r.seconds)
+    return Run(_text(r.id) or "", _text(r.parent), _text(r.previous), _text(r.batch), _text(r.task),
+               r.depth, _text(r.model) or "", _text(r.environment) or "", _text(r.isolation),
+               _text(r.version) or "", _of_value(r.question) or "", r.started_ms / 1000,
+               r.ended_ms / 1000 if r.ended_ms else None, _text(r.status) or "", _text(r.error),
+               _text(r.code), _json_of(r.answer), r.iterations, r.calls, r.input_tokens,
+               r.output_tokens, None if r.cost < 0 else r.cost, r.seconds)
 
 
 #: members that are JSON
@@ -145,7 +146,8 @@ def ls(*, limit: int = 0, parent: Optional[str] = None, children: bool = False,
     """
     found: List[Run] = []
     with _record(database) as (handle, record):
-        texts = [None if text is None else text.encode() for text in (parent, status, model, batch, task)]
+        texts = [None if text is None else text.encode()
+                 for text in (parent, status, model, batch, task)]
         made = _library.RecordFilter(texts[0], children, *texts[1:], limit)
         add = _library.RecordRunFn(_calling(handle, lambda run: found.append(_run_of(run))))
         if record is not None:
@@ -172,7 +174,8 @@ def _visit(prefix: str, children: bool, database: Any) -> Tuple[List[Run], List[
     found: List[Step] = []
     with _record(database) as (handle, record):
         def adding(kind: str) -> Any:
-            return _calling(handle, lambda struct: found.append(Step(kind, _fields_of(struct, kind))))
+            return _calling(handle,
+                            lambda struct: found.append(Step(kind, _fields_of(struct, kind))))
         visitor = _library.RecordVisitor(
             _library.RecordRunFn(_calling(handle, lambda run: runs.append(_run_of(run)))),
             _library.RecordTurnFn(adding("turn")), _library.RecordCallFn(adding("call")),
@@ -196,6 +199,6 @@ def remove(run: str, *, database: Any = None) -> int:
     """Removes a run with its child runs; returns how many. ArgumentError for an active run."""
     with _record(database) as (handle, record):
         freed = _library.RecordFreed()
-        handle.check(lib.droste_record_remove(record, _find(handle, record, run), ctypes.byref(freed),
-                                              handle.err))
+        handle.check(lib.droste_record_remove(record, _find(handle, record, run),
+                                              ctypes.byref(freed), handle.err))
         return int(freed.runs)

@@ -37,7 +37,8 @@ class Usage(NamedTuple):
 def _volume(name: str, settings: Any) -> Iterator[Tuple[Handle, Any]]:
     with Handle(settings) as handle:
         volume = ctypes.c_void_p()
-        handle.check(lib.droste_volume_open(handle.d, name.encode(), 0, ctypes.byref(volume), handle.err))
+        handle.check(lib.droste_volume_open(handle.d, name.encode(), 0, ctypes.byref(volume),
+                                            handle.err))
         try:
             yield handle, volume
         finally:
@@ -76,7 +77,8 @@ def usage(name: str, **settings: Any) -> Usage:
         return Usage(found.size, found.files, found.size_limit, found.files_limit)
 
 
-def ls(name: str, path: Path = "", *, depth: int = 1, limit: int = 10000, **settings: Any) -> List[FileInfo]:
+def ls(name: str, path: Path = "", *, depth: int = 1, limit: int = 10000,
+       **settings: Any) -> List[FileInfo]:
     """Lists a directory of a volume; ArgumentError if there are more than `limit` entries."""
     found: List[FileInfo] = []
 

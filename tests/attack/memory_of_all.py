@@ -51,7 +51,8 @@ def held():
     greet()
     channel = socket.socket(fileno=os.dup(3))
     for ident in range(1 << 40, (1 << 40) + 10 ** 6, 100):
-        channel.sendall(b"".join(frame(CALL, ident + i, b'{"name": "none"}', parts(b"{}")) for i in range(100)))
+        channel.sendall(b"".join(frame(CALL, ident + i, b'{"name": "none"}', parts(b"{}"))
+                                 for i in range(100)))
         until = time.monotonic() + 2
         while unsent(channel) and time.monotonic() < until:
             time.sleep(0.001)

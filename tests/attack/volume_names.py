@@ -35,8 +35,8 @@ def host(tool):
              for e in entries}
     saw["json"] = "the same" if found == set(NAMES) else "others"
     for name in NAMES:
-        saw["get %r" % name[:10]] = "the same" if tool("get", "v", "odd/" + os.fsdecode(name),
-                                                       "-") == "success" and tool.out == name else "other"
+        got = tool("get", "v", "odd/" + os.fsdecode(name), "-") == "success"
+        saw["get %r" % name[:10]] = "the same" if got and tool.out == name else "other"
     saw["get all"] = "the same" if tool("get", "v", "odd", "got") == "success" and \
         set(os.listdir(os.fsencode(tool.to) + b"/got")) == set(NAMES) else "other"
     for name in NAMES:

@@ -64,7 +64,8 @@ async def main():
         early = await modal.Sandbox.create.aio(app=app, image=image, timeout=LONG,
                                                volumes={"/data": volume})
         await (await box.exec.aio("sh", "-c",
-                                  "echo kept > /data/a; sync /data; echo later > /data/b")).wait.aio()
+                                  "echo kept > /data/a; sync /data; echo later > "
+                                  "/data/b")).wait.aio()
         other = await modal.Sandbox.create.aio(app=app, image=image, timeout=LONG,
                                                volumes={"/data": volume})
         seen["kept"] = (await (await other.exec.aio("cat", "/data/a")).stdout.read.aio()).strip()

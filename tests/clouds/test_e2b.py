@@ -52,7 +52,8 @@ def test_a_sandbox_that_is_kept_is_found_again(fake, opened):
     first one is gone."""
     interp = opened(on_close="stop")
     assert interp.execute("open('/tmp/kept', 'w').write('kept')").ok
-    count = "import os\nprint(sum(b'supervise' in open('/proc/%s/cmdline' % p, 'rb').read() for p in os.listdir('/proc') if p.isdigit()))"
+    count = ("import os\nprint(sum(b'supervise' in open('/proc/%s/cmdline' % p, "
+             "'rb').read() for p in os.listdir('/proc') if p.isdigit()))")
     before = interp.execute(count).stdout
     ident, _ = box_of(fake)
     interp.shutdown()

@@ -141,7 +141,8 @@ def test_a_volume_is_modals_own(isolated):
     assert os.listdir(isolated.volumes()["kept"]) == ["a"]
     with opened(volume_name="kept", layout="daytona") as interp:
         assert interp.execute(
-            "SUBMIT(a=open(MEMORY_ROOT + '/a').read(), b=load_from_volume('a'), m=MEMORY_ROOT)").fields == {
+            "SUBMIT(a=open(MEMORY_ROOT + '/a').read(), b=load_from_volume('a'), "
+            "m=MEMORY_ROOT)").fields == {
             "a": "b", "b": "b", "m": "/home/daytona/memory"}
     assert os.path.isdir(os.path.join(isolated.volumes()["kept"], "artifacts"))
     synced = isolated.sandboxes()[0]["programs"]

@@ -12,11 +12,13 @@ import warnings
 import pytest
 
 import modal_fake
-from test_modal import answering, cloud, droste, fake, isolated, opened, run, wait_until  # noqa: F401
+from test_modal import (  # noqa: F401
+    answering, cloud, droste, fake, isolated, opened, run, wait_until)
 
 SLOW = 1.0      # seconds of a commit: longer than anything that does not wait for it
 
-WRITE = "import json\nwith open('/data/results.json', 'w') as f:\n    json.dump({'count': %d}, f)\nSUBMIT(status='saved')"
+WRITE = ("import json\nwith open('/data/results.json', 'w') as f:\n"
+         "    json.dump({'count': %d}, f)\nSUBMIT(status='saved')")
 READ = "import json\nwith open('/data/results.json') as f:\n    SUBMIT(count=json.load(f)['count'])"
 
 pytestmark = pytest.mark.skipif(modal_fake.missing() is not None, reason=str(modal_fake.missing()))
@@ -293,7 +295,8 @@ def test_nothing_is_seen_before_it_is_committed(isolated):      # noqa: F811
         assert late.execute(READ).count == 1
 
 
-def test_a_fault_that_is_ordered_is_not_taken_by_a_sandbox_that_was_forgotten(isolated):     # noqa: F811
+def test_a_fault_that_is_ordered_is_not_taken_by_a_sandbox_that_was_forgotten(
+        isolated):      # noqa: F811
     """The commit after a sandbox's end comes when nobody waits for it any more. What the cloud
     forgets has made it; else the fault that the next test orders would be gone before its own
     commit."""

@@ -47,7 +47,9 @@ class Registry:
                 elif "/blobs/" in self.path and name in registry.blobs:
                     body, kind = registry.blobs[name], "application/octet-stream"
                 elif self.path != "/v2/":
-                    body, status = b'{"errors":[{"code":"MANIFEST_UNKNOWN","message":"manifest unknown"}]}', 404
+                    body, status = (
+                        b'{"errors":[{"code":"MANIFEST_UNKNOWN","message":"manifest unknown"}]}',
+                        404)
                 self.send_response(status)
                 self.send_header("Content-Type", kind)
                 self.send_header("Content-Length", str(len(body)))

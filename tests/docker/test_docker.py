@@ -402,7 +402,9 @@ def test_what_is_of_containers_is_refused_elsewhere(program):
     assert (result.returncode == 4 and "does not support GPU (--gpus)" in result.stdout
             + result.stderr)
     result = program.cell("1", "--isolation", "light")
-    assert result.returncode == 4 and "does not support isolation (--isolation): the wall is the container" in result.stdout + result.stderr
+    assert result.returncode == 4
+    assert ("does not support isolation (--isolation): the wall is the container" in result.stdout
+            + result.stderr)
     assert told(program.cell("1", "--isolation", "auto"))["status"] == "ok"
 
 

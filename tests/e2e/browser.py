@@ -16,8 +16,9 @@ from droste_cli import PATIENCE
 
 CHROMIUM = shutil.which("chromium")
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-         "--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
-         "--disable-extensions", "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"]
+         "--disable-background-networking", "--disable-component-update", "--disable-sync",
+         "--disable-dev-shm-usage", "--disable-extensions",
+         "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"]
 
 needs_browser = pytest.mark.skipif(not CHROMIUM, reason="chromium is not installed")
 
@@ -37,9 +38,10 @@ class Browser:
 
         self.errors = open(os.path.join(str(place), "chromium.log"), "wb")
         self.process = subprocess.Popen(
-            [CHROMIUM, *FLAGS, "--remote-debugging-pipe", "--user-data-dir=%s" % os.path.join(str(place), "driven"), "about:blank"],
-            preexec_fn=pipes, close_fds=False, stdin=subprocess.DEVNULL, stdout=self.errors, stderr=self.errors,
-            env={**os.environ, "HOME": str(place)})
+            [CHROMIUM, *FLAGS, "--remote-debugging-pipe",
+             "--user-data-dir=%s" % os.path.join(str(place), "driven"), "about:blank"],
+            preexec_fn=pipes, close_fds=False, stdin=subprocess.DEVNULL, stdout=self.errors,
+            stderr=self.errors, env={**os.environ, "HOME": str(place)})
         os.close(theirs_in)
         os.close(theirs_out)
         self.reader, self.writer, self.rest, self.count = ours_in, ours_out, b"", 0
@@ -56,17 +58,20 @@ class Browser:
         """To the page that the browser has at first."""
         targets = self.call("Target.getTargets")["targetInfos"]
         target = next(t["targetId"] for t in targets if t["type"] == "page")
-        self.session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        self.session = self.call("Target.attachToTarget", targetId=target,
+                                 flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Network", "Log"):
             self.call(domain + ".enable")
         self.resize(width, height)
-        self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}])
+        self.call("Emulation.setEmulatedMedia",
+                  features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}])
 
     def take(self, message):
         """Notes what the console said and which addresses were asked for."""
         method, params = message.get("method"), message.get("params", {})
         if method == "Runtime.exceptionThrown":
-            self.said.append(params["exceptionDetails"].get("exception", {}).get("description") or params["exceptionDetails"]["text"])
+            self.said.append(params["exceptionDetails"].get("exception", {}).get("description")
+                             or params["exceptionDetails"]["text"])
         elif method == "Log.entryAdded":
             self.said.append(params["entry"]["text"])
         elif method == "Runtime.consoleAPICalled":
@@ -90,14 +95,16 @@ class Browser:
                     return answer["result"]
                 self.take(answer)
             left = deadline - time.monotonic()
-            assert left > 0 and select.select([self.reader], [], [], left)[0], method + ": no answer"
+            assert left > 0 and select.select([self.reader], [], [],
+                                              left)[0], method + ": no answer"
             data = os.read(self.reader, 1 << 20)
             assert data, "the browser has ended"
             self.rest += data
 
     def js(self, text):
         """The value of an expression, or of a promise of it."""
-        answer = self.call("Runtime.evaluate", expression=text, returnByValue=True, awaitPromise=True)
+        answer = self.call("Runtime.evaluate", expression=text, returnByValue=True,
+                           awaitPromise=True)
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
 
@@ -114,7 +121,8 @@ class Browser:
         self.call("Page.navigate", url="about:blank")
         self.wait("location.href === 'about:blank' && document.readyState === 'complete'")
         self.call("Page.navigate", url=address)
-        self.wait("document.documentElement && document.documentElement.dataset.drawn === 'yes' && document.readyState === 'complete'")
+        self.wait("document.documentElement && document.documentElement.dataset.drawn === 'yes' && "
+                  "document.readyState === 'complete'")
         return self
 
     def idle(self):
@@ -130,13 +138,17 @@ class Browser:
 
     def frame(self):
         """Until the page was drawn once more."""
-        self.js("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))")
+        self.js(
+            "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => "
+            "done(true))))")
 
     def press(self, key, shift=False):
         codes = {"Enter": 13, "Escape": 27, "Tab": 9, " ": 32}
         text = {"Enter": "\r", "Escape": "", "Tab": ""}.get(key, key)
-        common = {"key": key, "modifiers": 8 if shift else 0, "windowsVirtualKeyCode": codes.get(key, ord(key.upper()[0]))}
-        self.call("Input.dispatchKeyEvent", type="keyDown" if text else "rawKeyDown", text=text, **common)
+        common = {"key": key, "modifiers": 8 if shift else 0,
+                  "windowsVirtualKeyCode": codes.get(key, ord(key.upper()[0]))}
+        self.call("Input.dispatchKeyEvent", type="keyDown" if text else "rawKeyDown", text=text,
+                  **common)
         self.call("Input.dispatchKeyEvent", type="keyUp", **common)
         self.frame()
 
@@ -144,7 +156,8 @@ class Browser:
         self.call("Input.insertText", text=text)
 
     def resize(self, width, height):
-        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600)
+        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height,
+                  deviceScaleFactor=1, mobile=width < 600)
 
     def picture(self, path):
         data = self.call("Page.captureScreenshot", format="png")["data"]

@@ -26,18 +26,22 @@ class Screen:
         assignments = " ".join("%s=%s" % (name, shlex.quote(kept[name])) for name in (
             "HOME", "DROSTE_HOME", "XDG_CONFIG_HOME", "LC_ALL", *env))
         line = command or " ".join(shlex.quote(str(word)) for word in [DROSTE, *words])
-        script = "trap : INT; cd %s; export %s; %s; echo \"[left with $?]\"; exec cat" % (shlex.quote(str(home)), assignments, line)
+        script = "trap : INT; cd %s; export %s; %s; echo \"[left with $?]\"; exec cat" % (
+            shlex.quote(str(home)), assignments, line)
         self.base = [TMUX, "-S", self.socket, "-f", "/dev/null", *utf8]
-        subprocess.run([*self.base, "new-session", "-d", "-x", str(columns), "-y", str(rows), "sh", "-c", script],
+        subprocess.run([*self.base, "new-session", "-d", "-x", str(columns), "-y", str(rows), "sh",
+                        "-c", script],
                        check=True, env=kept, timeout=PATIENCE)
 
     def tmux(self, *words):
-        return subprocess.run([*self.base, *words], check=True, capture_output=True, timeout=PATIENCE).stdout.decode(
+        return subprocess.run([*self.base, *words], check=True, capture_output=True,
+                              timeout=PATIENCE).stdout.decode(
             "utf-8", "replace")
 
     def text(self, colours=False, scrollback=False):
         """The lines of the screen, without empty ones at the end."""
-        words = ["capture-pane", "-p"] + (["-e"] if colours else []) + (["-S", "-"] if scrollback else [])
+        words = ["capture-pane",
+                 "-p"] + (["-e"] if colours else []) + (["-S", "-"] if scrollback else [])
         return self.tmux(*words).rstrip()
 
     def wait(self, condition):
@@ -104,7 +108,8 @@ class Model:
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
     def flags(self):
-        return ["--model", "openai/gpt-5-mini", "--base-url", "http://127.0.0.1:%d/v1" % self.server.server_port]
+        return ["--model", "openai/gpt-5-mini", "--base-url",
+                "http://127.0.0.1:%d/v1" % self.server.server_port]
 
     def answer(self, handler, last):
         with self.lock:

@@ -140,7 +140,8 @@ def test_a_task_has_contexts_by_name_and_those_of_the_command(droste, batch, rep
           {"id": "b", "question": "?", "context_text": "text"}, {"id": "c", "question": "?"},
           name="data/tasks.jsonl")
     model = replay({"content": repl(
-        "SUBMIT([globals().get(n) for n in ('context', 'context_1', 'context_2', 'old', 'shared')])"), "repeat": True})
+        "SUBMIT([globals().get(n) for n in ('context', 'context_1', 'context_2', 'old', "
+        "'shared')])"), "repeat": True})
     words = ["batch", "data/tasks.jsonl", "--out", "results.jsonl", "--model", model, "--context"]
     r = droste(*words, "shared=data/shared.txt")
     assert r.status == 0, r
@@ -657,7 +658,8 @@ def test_a_program_grades(droste, batch):
     tasks(droste, *some(4))
     program = grader(droste, "g", "import json, sys\nt = json.loads(sys.stdin.readline())\n"
                      "assert t['question'] == 'How long?' and t['id'] == 't%d' % t['expected']\n"
-                     "print(json.dumps({'passed': t['answer'] % 2 == 0, 'score': t['answer'] / 4}))")
+                     "print(json.dumps({'passed': t['answer'] % 2 == 0, 'score': "
+                     "t['answer'] / 4}))")
     r = batch("--grader", program)
     assert r.status == 0 and (r.json["graded"], r.json["passed"],
                               r.json["score"]) == (4, 2, 0.375), r

@@ -89,7 +89,8 @@ def test_identical_calls_are_each_asked_or_one(droste, sub, deduplicate, request
     """Several answers to one question are several calls, each paid; where it is said, those that
     are under way at the same time are one. What is asked afterwards is asked again."""
     server, flags = sub
-    code = "SUBMIT(a=llm_query_batched(['What is it?'] * 8), b=llm_query_batched(['What else?', 'What is it?']))"
+    code = ("SUBMIT(a=llm_query_batched(['What is it?'] * 8), b=llm_query_batched(['What else?', "
+            "'What is it?']))")
     said = droste.cell(code, *flags, "--deduplicate", deduplicate)
     assert submitted(said) == {"a": ["fine"] * 8, "b": ["fine"] * 2}
     assert server.stats()["requests"] == requests + 2
@@ -132,8 +133,8 @@ def test_an_abandoned_call_is_cancelled(droste, sub, how):
     so."""
     server, flags = sub
     wait = "while llm_query('fine') != 'fine': pass"    # the other call is under way by then
-    code = CANCELLED[
-        how] % wait + "\nimport time\nfor _ in range(3): llm_query('fine')\nSUBMIT(llm_query('fine'))"
+    code = CANCELLED[how] % wait + ("\nimport time\nfor _ in range(3): llm_query('fine')\n"
+                                    "SUBMIT(llm_query('fine'))")
     assert submitted(droste.cell(code, *flags)) == {"output": "fine"}
     wait_until(lambda: server.stats()["cancelled"] == 1, what="the end of the request")
     assert server.stats()["idempotency"] and server.stats()["requests"] in (5, 6)

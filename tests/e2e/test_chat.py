@@ -263,8 +263,9 @@ def test_a_chat_goes_on_after_a_question_that_failed(droste, place):
 
 def test_a_sandbox_that_dies_in_a_later_question_is_replaced(droste, place):
     """All contexts and the history are bound again."""
-    result = talk(droste, place, "/context one\nq\n/context two\nr\n", repl("x = 1\nSUBMIT(answer=1)"),
-                  repl("import os\nos._exit(1)"), repl("SUBMIT(answer=['x' in globals(), context, context_1, len(history)])"))
+    result = talk(droste, place, "/context one\nq\n/context two\nr\n",
+                  repl("x = 1\nSUBMIT(answer=1)"), repl("import os\nos._exit(1)"),
+                  repl("SUBMIT(answer=['x' in globals(), context, context_1, len(history)])"))
     assert result.out == '1\n[false,"one\\n","two\\n",2]\n'
 
 
@@ -297,12 +298,14 @@ def test_a_question_that_is_interrupted_ends_alone(tmp_path):
 def test_commands_ask_no_model(droste, place):
     """/help, /context and /cost print to standard error, /quit leaves, and none of them is a
     run."""
-    typed = ["/help", "/context", "/context one", "/context", "q", "/context", "/cost", "/quit", "no"]
+    typed = ["/help", "/context", "/context one", "/context", "q", "/context", "/cost", "/quit",
+             "no"]
     result = talk(droste, place, "\n".join(typed), repl("SUBMIT(answer=context)"))
     assert (result.status, result.out, len(droste.record.runs)) == (0, "one\n\n", 1)
     lines = result.err.splitlines()
     for words in ("  /context [PATH]   give the next question a context, or list the contexts",
-                  "no context; /context PATH gives the next question one", "of the next question: one", "context: one"):
+                  "no context; /context PATH gives the next question one",
+                  "of the next question: one", "context: one"):
         assert words in lines
     assert any(line.startswith("1 question, 1 call, ") for line in lines)
 
@@ -319,10 +322,12 @@ def test_an_error_keeps_the_conversation(tmp_path):
     provider's text is on the screen."""
     prices = tmp_path / "prices"
     prices.write_text("gpt-5-mini 1 10\n")
-    with Model(("one?", repl("x = 41\nSUBMIT(answer=1)")), ("two?", 401, "No such key, ask billing"),
+    with Model(("one?", repl("x = 41\nSUBMIT(answer=1)")),
+               ("two?", 401, "No such key, ask billing"),
                ("three?", repl("SUBMIT(answer=x + 1)"))) as model:
         result = subprocess.run([DROSTE, "chat", *model.flags(), "--prices", prices], text=True,
-                                input="one?\ntwo?\nthree?\n/cost\n", capture_output=True, timeout=PATIENCE,
+                                input="one?\ntwo?\nthree?\n/cost\n", capture_output=True,
+                                timeout=PATIENCE,
                                 env=environment(tmp_path, OPENAI_API_KEY="sk-test"))
     assert result.stdout == "1\n42\n" and "No such key, ask billing" in result.stderr
     assert "3 questions, 3 calls, 2000 + 200 tokens, $0.0040" in result.stderr

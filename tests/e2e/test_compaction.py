@@ -76,7 +76,8 @@ def test_guest_has_the_history(ask):
 
 def test_history_grows_with_each_summary(ask, droste):
     """A second summary takes in the first; history has each message once, and no summary."""
-    code = "SUBMIT([len(history), [m['content'].count('z' * 9) for m in history].count(0), 'S1' in str(history)])"
+    code = ("SUBMIT([len(history), [m['content'].count('z' * 9) for m in history].count(0), "
+            "'S1' in str(history)])")
     turns = [loud("a"), loud("b"), told(ASKED, "S1"), loud("c"), told(ASKED, "S2"), repl(code)]
     answered(ask(turns, *SMALL), [7, 7, False])
     last = requests(droste)[-1][1]
@@ -151,7 +152,8 @@ def test_conversation_goes_on_from_a_summary(ask, droste, tmp_path):
     followed."""
     first = answered(ask([loud("a"), loud("b"), told(ASKED, "s"), repl("SUBMIT('one')")], *SMALL),
                      "one")
-    code = "SUBMIT([len(history), 'a' * 8000 in history[2]['content'], history[-2]['content'], history[-1]['content']])"
+    code = ("SUBMIT([len(history), 'a' * 8000 in history[2]['content'], history[-2]['content'], "
+            "history[-1]['content']])")
     second = droste("run", "--continue", first["run"], "--question", "And now?", "--json",
                     "--model",
                     write_replay(tmp_path / "next.jsonl", told("`history` is a list", repl(code))))

@@ -28,7 +28,9 @@ def test_a_context_arrives_to_the_byte(ask, tmp_path, what):
     it and 45 KB are the most, or goes through a text file that changes its line ends. Here: root
     and child have what the file has."""
     (tmp_path / "c.txt").write_bytes(CONTEXTS[what])
-    sha = "__import__('hashlib').sha256(context if type(context) is bytes else context.encode()).hexdigest()"
+    sha = (
+        "__import__('hashlib').sha256(context if type(context) is bytes else "
+        "context.encode()).hexdigest()")
     digest = hashlib.sha256(CONTEXTS[what]).hexdigest()
     answered(ask([repl("SUBMIT(%s, rlm_query('q', context))" % sha),
                   at(1, repl("SUBMIT(%s)" % sha))],
@@ -45,7 +47,8 @@ def test_what_the_prompt_names_exists(droste, replay, isolation):
     """There: one prompt for all environments, of which four lack functions that it speaks of.
     Here: each name in what the model of the root and that of the deepest run are told can be
     called, at each isolation."""
-    look = "names = {**vars(__builtins__), **globals()}\nSUBMIT(%ssorted(n for n in names if callable(names[n])))"
+    look = ("names = {**vars(__builtins__), **globals()}\n"
+            "SUBMIT(%ssorted(n for n in names if callable(names[n])))")
     result = droste("run", "--question", "q", "--json", "--isolation", isolation,
                     "--max-recursion-depth", "1",
                     "--model", replay(repl("deep = rlm_query('q')"), at(1, repl(look % "")),

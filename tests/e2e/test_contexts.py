@@ -56,7 +56,8 @@ def test_the_prompt_names_each_context_and_contains_none(ask, files, droste):
     assert "`context_0`, `context_1` and so on" in system
     exported = droste("runs", "export", "--all").out
     assert "- `context_1`, also `numbers`, is a list of 2 items, from " in exported
-    assert "- `context_2`, also `folder`, is a dict of 1 keys whose values have 4 characters in all, from " in exported
+    assert ("- `context_2`, also `folder`, is a dict of 1 keys whose values have 4 characters in "
+            "all, from ") in exported
     assert "omega" not in exported and "in d" not in exported
 
 
@@ -233,7 +234,8 @@ def test_a_pipe_or_a_device_is_no_context(droste, replay, tmp_path, command):
             continue
         words = ["-c", "1"] if command == "exec" else ["--question", "q"]
         result = droste(command, *words, "--context", path, *model)
-        assert result.status == 2 and "give a regular file or a directory, or - for standard input" in result.err
+        assert result.status == 2
+        assert "give a regular file or a directory, or - for standard input" in result.err
 
 
 def test_standard_input_may_be_a_pipe(droste):
@@ -253,7 +255,8 @@ def test_a_context_has_a_size(droste, tmp_path):
     with open(tmp_path / "sparse", "wb") as f:
         f.truncate(1 << 40)
     refused = droste("exec", "-c", "1", "--context", tmp_path / "sparse")
-    assert refused.status == 2 and "larger than the 4096 MiB that context-size allows" in refused.err
+    assert refused.status == 2
+    assert "larger than the 4096 MiB that context-size allows" in refused.err
     small = ["exec", "-c", "SUBMIT(len(context))", "--json", "--context-size", "4K", "--context"]
     assert json.loads(droste(*small, tmp_path / "just").out)["submit"] == {"output": 4096}
     assert json.loads(droste(*small, "-", input="x" * 4096).out)["submit"] == {"output": 4096}

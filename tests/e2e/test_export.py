@@ -175,7 +175,8 @@ def test_what_has_not_ended_is_null(tmp_path):
     fill(tmp_path, "tree")
     with sqlite3.connect(tmp_path / "data" / "runs.db") as db:
         db.execute(
-            "UPDATE runs SET status = 'running', ended_ms = NULL, owner_start = 1 WHERE id = 'root'")
+            "UPDATE runs SET status = 'running', ended_ms = NULL, "
+            "owner_start = 1 WHERE id = 'root'")
         db.execute("UPDATE cells SET status = 'running', ended_ms = NULL WHERE run = 'root'")
     exported = lines(droste(tmp_path, "runs", "export", "root"))
     cell = next(line for line in exported if line["type"] == "cell" and line["run"] == "root")

@@ -218,7 +218,8 @@ ODD = [   # a cell, and the type of its error
     ("import sys\nsys.stdout = sys.__stdout__\nsys.exit('bye')", "SystemExit"),
        ("def f(): f()\nf()", "RecursionError"),
     ("l = []; l.append(l); d = {}; d['d'] = d", None), ("x = 10 ** 10000", None),
-    ("class R:\n    def __repr__(self): raise SystemExit\n    __str__ = __len__ = __repr__\nr = R()", None),
+    ("class R:\n    def __repr__(self): raise SystemExit\n    __str__ = __len__ = __repr__\n"
+     "r = R()", None),
     ("class X(Exception):\n    def __str__(self): raise KeyboardInterrupt\nraise X", "X"),
     ("SUBMIT(object())", "TypeError"), ("SUBMIT(l)", "ValueError"),
        ("SUBMIT(float('nan'))", "ValueError"),

@@ -6,7 +6,8 @@ from harness import answered, repl
 from lives import settle
 
 PRICES = "* 1 1\n"
-WHICH = "try: %s\nexcept BudgetExceeded as e: SUBMIT(code=e.code, limit=e.limit)\nelse: SUBMIT(code='none', limit=None)"
+WHICH = ("try: %s\nexcept BudgetExceeded as e: SUBMIT(code=e.code, limit=e.limit)\n"
+         "else: SUBMIT(code='none', limit=None)")
 
 
 @pytest.fixture

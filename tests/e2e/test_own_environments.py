@@ -113,7 +113,8 @@ def test_cells_end_as_locally(tmp_path, code, flags, status, killed):
 def test_nothing_is_left(tmp_path):
     """What a cell has started ends with the session."""
     mark = "left-%d" % os.getpid()
-    code = "import subprocess; subprocess.Popen(['sh', '-c', 'sleep 1000; : %s'], start_new_session=True); print('started')" % mark
+    code = ("import subprocess; subprocess.Popen(['sh', '-c', 'sleep 1000; : %s'], "
+            "start_new_session=True); print('started')" % mark)
     assert told(cell(tmp_path, BRIDGE, code))["stdout"] == "started\n"
     assert still_running("[;] : " + mark) == ""
 

@@ -48,7 +48,8 @@ def test_interpreter_that_the_build_did_not_know_reads_the_source(droste, tmp_pa
     (site,) = (tmp_path / "other").glob("lib/python3*/site-packages")
     (site / "other.pth").write_text(
         "import _frozen_importlib_external as m; m.MAGIC_NUMBER = b'none'\n")
-    code = "import _frozen_importlib_external as m\nSUBMIT(magic=m.MAGIC_NUMBER.decode(), six=len(chunk_by_size('abcdef', 1)))"
+    code = ("import _frozen_importlib_external as m\n"
+            "SUBMIT(magic=m.MAGIC_NUMBER.decode(), six=len(chunk_by_size('abcdef', 1)))")
     result = droste.cell(code, "--python", tmp_path / "other" / "bin" / "python3", "--isolation",
                          "process")
     assert result["submit"] == {"magic": "none", "six": 6}, result
@@ -100,7 +101,9 @@ def test_clones_draw_other_numbers_of_numpy_and_random(ask, venv):
     child = repl("import drawn, numpy, random\n"
                  "SUBMIT([drawn.value, drawn.own.random(), float(numpy.random.rand()), "
                  "random.random()])")
-    code = "seen = list(zip(*rlm_query_batched(['q'] * 4)))\nSUBMIT([len(set(values)) for values in seen])"
+    code = (
+        "seen = list(zip(*rlm_query_batched(['q'] * 4)))\n"
+        "SUBMIT([len(set(values)) for values in seen])")
     answered(ask([repl(code), {"content": child, "depth": 1, "repeat": True}], "--python", venv,
                  "--preload", "numpy,drawn"), [1, 1, 4, 4])
 

@@ -385,7 +385,8 @@ def test_a_script_that_got_in_would_not_run(home, listener):
     """The page's own policy allows its script, its style and images in itself, and nothing else."""
     page = write_page(home, "root")
     text = page.read_text()
-    bad = "<script>document.title='owned'</script><img src='%sx' onerror=\"document.title='owned'\">" % listener.url
+    bad = ("<script>document.title='owned'</script><img src='%sx' "
+           "onerror=\"document.title='owned'\">" % listener.url)
     page.write_text(text.replace("<main>", bad + "<main>"))
     drawn, said = browse(home, "file://%s" % page)
     assert drawn.one("title").text != "owned" and listener.seen == []

@@ -87,8 +87,11 @@ def test_a_batch_can_be_exported_as_lines(home):
     done = droste(home, "runs", "export", "--batch", "results.jsonl")
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     assert [line["task"] for line in lines if line["type"] == "run"] == ["t1", "t2", "t3"]
-    done = droste(home, "runs", "export", "--batch", "nosuch.jsonl", "--format", "html", "--out", home / "none.html")
-    assert done.returncode == 2 and "no run of batch nosuch.jsonl" in done.stderr and not (home / "none.html").exists()
+    done = droste(home, "runs", "export", "--batch", "nosuch.jsonl", "--format", "html", "--out",
+                  home / "none.html")
+    assert done.returncode == 2
+    assert "no run of batch nosuch.jsonl" in done.stderr
+    assert not (home / "none.html").exists()
 
 
 def test_a_grade_of_a_hostile_file_is_text(home, browser):
@@ -113,7 +116,8 @@ def test_a_grade_of_a_hostile_file_is_text(home, browser):
 
 def test_the_table_is_sorted_and_filtered(batch):
     """By a column, both ways; by words, and by grade."""
-    sort = "[...document.querySelectorAll('.runs th button')].find((b) => b.textContent.startsWith('question')).click()"
+    sort = ("[...document.querySelectorAll('.runs th button')].find((b) => "
+            "b.textContent.startsWith('question')).click()")
     batch.js(sort)
     assert column(batch, ".question") == sorted(task["question"] for task in TASKS)
     assert batch.js(
@@ -158,7 +162,8 @@ def test_search_and_errors_go_through_all_runs(batch):
     batch.type("SUBMIT(answer='3')")
     batch.wait("document.documentElement.dataset.searched")
     assert batch.js("document.getElementById('found').textContent") == "1 match"
-    assert batch.js("document.querySelector('header.of-view h1').textContent") == TASKS[1]["question"]
+    assert batch.js("document.querySelector('header.of-view h1').textContent") == TASKS[1][
+        "question"]
     batch.press("Enter")
     assert batch.js("document.getElementById('found').textContent") == "1 of 1"
     assert batch.js("document.querySelector('header.of-view h1').textContent") == TASKS[0][
@@ -179,7 +184,8 @@ def test_two_runs_are_compared_turn_by_turn(batch):
     assert batch.js("[...document.querySelectorAll('.same')].map((p) => p.textContent)") == [
         "Turn 1: the same code", ""]
     sides = batch.js(
-        """[...document.querySelectorAll(".pair > .turn")].map((t) => { const box = t.getBoundingClientRect(); return [box.left, box.top]; })""")
+        "[...document.querySelectorAll('.pair > .turn')].map((t) => t.getBoundingClientRect())"
+        ".map((box) => [box.left, box.top])")
     assert len(sides) == 4 and sides[0][1] == sides[1][1] and sides[0][0] < sides[1][0] and sides[
         2][1] == sides[3][1]
 
@@ -205,8 +211,10 @@ def test_a_run_and_its_child_that_are_both_named_are_there_once(tree, browser):
         browser.open(page_of(tree, *words))
         assert browser.js("document.querySelectorAll('ul.tree li').length") == 4
         browser.idle()
-        assert browser.js("document.querySelectorAll('[data-run=child-one] [data-turn]').length") >= 1
-        assert browser.js("[...document.querySelectorAll('.turn')].filter((t) => t.dataset.turn === 'child-one 1').length") == 1
+        assert browser.js(
+            "document.querySelectorAll('[data-run=child-one] [data-turn]').length") >= 1
+        assert browser.js("[...document.querySelectorAll('.turn')].filter((t) => "
+                          "t.dataset.turn === 'child-one 1').length") == 1
 
 
 def test_a_run_that_is_named_twice_is_one(home):

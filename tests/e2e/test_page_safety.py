@@ -29,10 +29,12 @@ ATTACKS = [
     "| <b>nu</b> | x |\n|---|---|\n| <img src=x onerror=%s> | y |" % OWN,
     "# <style>body{display:none}</style> xi",
     "- <form action=javascript:%s><button id=search>omicron</button></form>" % OWN,
-    "<base href=https://evil.test/> <meta http-equiv=refresh content='0;url=https://evil.test/'> pi",
+    "<base href=https://evil.test/> <meta http-equiv=refresh content='0;url=https://evil.test/'> "
+    "pi",
     "https://evil.test/<script>%s</script> rho" % OWN,
     "</script></style></pre></title></noscript><script>%s</script> sigma" % OWN]
-BIDI = "abc\u202egnp.exe\u202c \u2066hidden\u2069 \u200bzero\u200b \u200f \ufeff \U000e0041 \x1b[31m"
+BIDI = (
+    "abc\u202egnp.exe\u202c \u2066hidden\u2069 \u200bzero\u200b \u200f \ufeff \U000e0041 \x1b[31m")
 SAFE = "[good](https://good.test/path?q=1) and https://also.test/x, **strong** `code`"
 
 
@@ -127,7 +129,8 @@ def test_invisible_and_direction_characters_are_shown(page):
         "document.getElementById('run').textContent + document.querySelector('header').textContent "
         "+ document.title")
     assert not re.search(
-        "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069\ufeff\U000e0000-\U000e007f]", text)
+        "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069\ufeff"
+        "\U000e0000-\U000e007f]", text)
     for mark in ("\\u202e", "\\u2066", "\\u200b", "\\ufeff", "\\ue0041", "\\x1b"):
         assert mark in text, mark
 

@@ -132,7 +132,8 @@ def test_errors_are_visited_and_filtered(find):
     assert places == ["50", "100", "50"]
     page.js("document.getElementById('only-errors').click()")
     assert page.js(
-        "[...document.querySelectorAll('.turn')].map((t) => t.dataset.turn.split(' ')[1]).join()") == "50,100"
+        "[...document.querySelectorAll('.turn')].map((t) => "
+        "t.dataset.turn.split(' ')[1]).join()") == "50,100"
     assert page.js("document.getElementById('only-errors').getAttribute('aria-pressed')") == "true"
     look_for(page, "step 7")        # a turn without an error: the filter goes off
     assert marked(page)[1] and page.js(
@@ -191,7 +192,8 @@ def test_keys_do_what_the_buttons_do(find):
         assert page.js("document.activeElement.closest('.turn').dataset.turn.split(' ')[1]") == turn
     page.press("?")
     assert page.js(
-        "document.getElementById('help').open && document.querySelectorAll('#help kbd').length") == 10
+        "document.getElementById('help').open && document.querySelectorAll('#help "
+        "kbd').length") == 10
     page.press("Escape")
     assert not page.js("document.getElementById('help').open")
 
@@ -201,7 +203,10 @@ def test_every_turn_says_what_it_did(find):
     page = find("Where is the needle?")
     first, second, third = page.js(
         "[...document.querySelectorAll('.turn > summary')].map((s) => s.textContent)")
-    assert "Turn 1" in first and "First I look at the rows" in first and "rows = [1, 2]" in first and "import json" not in first
+    assert "Turn 1" in first
+    assert "First I look at the rows" in first
+    assert "rows = [1, 2]" in first
+    assert "import json" not in first
     assert "1 call" in first and re.search(r' · (< )?[\d.]+ m?s ',
                                            first) and "tokens" in first and "error" not in first
     assert "value = {}['needle']" in second and "1 error: KeyError" in second

@@ -74,7 +74,8 @@ TRIALS = {
     "made = write_file('deep/f.txt'); assert made in find_files('.', '**/*.txt')",
     "read_file(path)": "assert read_file(write_file('r.txt')) == 'text'",
     "run(command)": "done = run('echo out; exit 3'); "
-                    "assert done == {'exit_code': 3, 'stdout': 'out\\n', 'stderr': '', 'ok': False}",
+                    "assert done == {'exit_code': 3, 'stdout': 'out\\n', 'stderr': '', 'ok': "
+                    "False}",
     "SHOW_VARS()": "x_marks = 1; assert \"'x_marks': 'int'\" in SHOW_VARS()",
     "SUBMIT(answer=value)": "submits(lambda: SUBMIT(answer=value))",
     "SUBMIT(value)": "submits(lambda: SUBMIT(value))",
@@ -321,7 +322,8 @@ def test_prompts_are_listed_and_printed(droste):
     texts = [droste("prompts", name).out for name in ("system", "no-code", "model-qwen")]
     assert all(text.strip() for text in texts) and "{session}" in texts[0] and "```repl" in texts[1]
     refused = droste("prompts", "sytsem")
-    assert refused.status == 2 and "there is no prompt 'sytsem'; `droste prompts` lists them" in refused.err
+    assert refused.status == 2
+    assert "there is no prompt 'sytsem'; `droste prompts` lists them" in refused.err
 
 
 def system_prompt(droste):

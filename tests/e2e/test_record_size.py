@@ -152,7 +152,8 @@ def test_what_is_recorded_counts_again_when_a_run_goes_on(droste, replay, tmp_pa
     """A run is killed when it has used up its bound, and resumed: what was refused is refused
     again, what was answered is not asked again, and nothing that has no room then is made."""
     place = Place(tmp_path)
-    call = "try: look(fail=str(n) + 'x' * 100000)\n        except BudgetExceeded: raise\n        except RuntimeError: pass"
+    call = ("try: look(fail=str(n) + 'x' * 100000)\n        except BudgetExceeded: raise\n"
+            "        except RuntimeError: pass")
     code = (CODE % call).replace("SUBMIT(answer=[n, said])", """look(wait='go')
 try: look(fail='x' * 100000)
 except BudgetExceeded as e: SUBMIT(answer=[n, said, str(e)])""")

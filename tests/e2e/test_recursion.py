@@ -211,7 +211,9 @@ def test_child_that_crashes_is_an_error_in_the_guest(ask, droste):
 def test_child_without_turns_left_gives_its_last_words(ask, droste):
     """A child that does not submit in --delegate-max-iterations raises; `.answer` has what it said
     last."""
-    code = "try: rlm_query('q')\nexcept BudgetExceeded as e: SUBMIT(e.answer, '2 turns' in str(e), e.code)"
+    code = (
+        "try: rlm_query('q')\nexcept BudgetExceeded as e: SUBMIT(e.answer, '2 turns' in str(e), "
+        "e.code)")
     answered(ask([repl(code), at(1, repl("x = 1")), at(1, repl("x = 2")),
                   at(1, "About two.", "no more code")],
                  "--delegate-max-iterations", "2"), ["About two.", True, "budget_turns"])
@@ -233,8 +235,10 @@ def test_exactly_as_many_calls_as_allowed_reach_the_server(tree, droste):
     """64 children at once, theirs, and what those ask: of all the calls below the root exactly N
     are made, and each that is refused is a BudgetExceeded in the guest that asked. The server's
     count, tokens included, is ours."""
-    attempt_two = "try: SUBMIT(rlm_query('two'))\nexcept BudgetExceeded as e: SUBMIT('refused ' + e.code)"
-    attempt_three = "try: SUBMIT(llm_query('three'))\nexcept BudgetExceeded as e: SUBMIT('refused ' + e.code)"
+    attempt_two = (
+        "try: SUBMIT(rlm_query('two'))\nexcept BudgetExceeded as e: SUBMIT('refused ' + e.code)")
+    attempt_three = (
+        "try: SUBMIT(llm_query('three'))\nexcept BudgetExceeded as e: SUBMIT('refused ' + e.code)")
     script = [line("root", repl("r = rlm_query_batched(['one %d' % i for i in range(64)])\n"
                                 "SUBMIT({str(x): r.count(x) for x in set(r)})")),
               line("one", repl(attempt_two), gate=64, repeat=True),

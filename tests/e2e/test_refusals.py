@@ -86,9 +86,11 @@ def test_root_of_a_namespace_with_one_user_gets_the_reason_for_each_level(tmp_pa
     result = droste(tmp_path, "exec", "--isolation", level, "-c", "print(1)", prefix=ONE_USER)
     assert_named(result, level)
     if level == "auto":
-        assert "full, light: become uid 65534 gid 65534: Operation not permitted. landlock: " in result.stderr
+        assert ("full, light: become uid 65534 gid 65534: Operation not permitted. landlock: "
+                in result.stderr)
     if level in ("auto", "landlock"):
-        assert "this user namespace has no other user to run the guest as; run as an ordinary user. " in result.stderr
+        assert ("this user namespace has no other user to run the guest as; run as an ordinary "
+                "user. " in result.stderr)
     twin = droste(tmp_path, "exec", "--isolation", "process", "-c", "print(1)", prefix=ONE_USER)
     assert (twin.returncode, twin.stdout) == (0, "1\n")
 

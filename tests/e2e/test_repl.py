@@ -95,14 +95,17 @@ def test_submissions_are_shown(tmp_path):
 
 def test_images_are_saved_and_named(tmp_path):
     """Each image of a cell becomes a file with a name of the host's; other forms are their text."""
-    code = ("display({'text/plain': 'a plot', 'image/png': b'PNG', 'image/svg+xml': '<svg/>'}, raw=True)\n"
+    code = (
+        "display({'text/plain': 'a plot', 'image/png': b'PNG', 'image/svg+xml': '<svg/>'}, "
+        "raw=True)\n"
             "class Drawing:\n    def _repr_svg_(self): return '<svg>2</svg>'\n"
             "    def __repr__(self): return 'a drawing'\n\nDrawing()\n"
             "display({'text/plain': 'a table', 'text/html': '<table>'}, raw=True)\n")
     r = droste(tmp_path, "repl", stdin=code, TMPDIR=str(tmp_path))
     directory, = tmp_path.glob("droste-results-*")
     assert stat.S_IMODE(directory.stat().st_mode) == 0o700
-    assert {path.name: path.read_bytes() for path in directory.iterdir()} == {"1.png": b"PNG", "2.svg": b"<svg>2</svg>"}
+    assert {path.name: path.read_bytes()
+            for path in directory.iterdir()} == {"1.png": b"PNG", "2.svg": b"<svg>2</svg>"}
     assert r.stdout.splitlines() == [
         "a plot", "[image/png, 3 bytes: %s/1.png]" % directory,
         "a drawing", "[image/svg+xml, 12 bytes: %s/2.svg]" % directory, "a table"]
@@ -110,7 +113,8 @@ def test_images_are_saved_and_named(tmp_path):
 
 
 def test_an_image_that_cannot_be_saved_is_no_failure_of_the_cell(tmp_path):
-    r = droste(tmp_path, "repl", stdin="display({'image/png': b'x'}, raw=True)\n1 + 1\n", TMPDIR="/proc/none")
+    r = droste(tmp_path, "repl", stdin="display({'image/png': b'x'}, raw=True)\n1 + 1\n",
+               TMPDIR="/proc/none")
     assert "an image was not saved" in r.stderr and r.stdout.endswith("2\n") and r.returncode == 0
 
 

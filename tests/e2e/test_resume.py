@@ -393,7 +393,8 @@ def test_failed_call_fails_again(interrupted, droste):
     """An error that the code was given is given again, and not tried anew."""
     life = interrupted(
         repl(
-        "try: llm_query('x', model='no-such-model')\nexcept LLMError as e: kind = type(e).__name__"),
+        "try: llm_query('x', model='no-such-model')\n"
+        "except LLMError as e: kind = type(e).__name__"),
         repl("llm_query('hang')\nSUBMIT(kind)"))
     before = life.server.stats()["models"]["no-such-model"]
     assert life.resume().json["answer"] == "LLMError"

@@ -10,7 +10,8 @@ import signal
 import pytest
 
 from harness import finish, repl, wait_until
-from lives import KILLS, SEED, Gate, Life, begun, check_paid_once, in_flight, kill, kill_at_random, measure
+from lives import (KILLS, SEED, Gate, Life, begun, check_paid_once, in_flight, kill, kill_at_random,
+                   measure)
 
 # The root starts children in a batch and from threads; each has children of its own, and those have
 # theirs, whose rlm_query finds no more depth and asks a model.

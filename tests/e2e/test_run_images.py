@@ -12,16 +12,20 @@ from test_resume import Life, killed_in
 def png(width, height=1, fill=0):
     """A whole PNG file, in shades of gray."""
     def chunk(kind, data):
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        return struct.pack(">I",
+                           len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
     rows = (b"\0" + bytes([fill]) * width) * height
-    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0))
+    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR",
+                                         struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0))
             + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
 
 
-JPEG = (b"\xff\xd8\xff\xe0\0\x10JFIF\0\1\1\0\0\1\0\1\0\0" + b"\xff\xc0\0\x0b\x08\0\x02\0\x03\1\1\x11\0" + b"\xff\xd9")
+JPEG = (b"\xff\xd8\xff\xe0\0\x10JFIF\0\1\1\0\0\1\0\1\0\0"
+        + b"\xff\xc0\0\x0b\x08\0\x02\0\x03\1\1\x11\0" + b"\xff\xd9")
 
 
-ADDRESSES = {"openai": ("OPENAI", "OPENAI_BASE_URL", "/v1"), "anthropic": ("ANTHROPIC", "ANTHROPIC_BASE_URL", ""),
+ADDRESSES = {"openai": ("OPENAI", "OPENAI_BASE_URL", "/v1"),
+             "anthropic": ("ANTHROPIC", "ANTHROPIC_BASE_URL", ""),
              "gemini": ("GEMINI", "GOOGLE_GEMINI_BASE_URL", "")}
 
 
@@ -41,7 +45,8 @@ def shows(*images):
 def seen(server):
     """The images of each message of the last request that has some."""
     told = server.stats()["images"]
-    return [[(kind, base64.b64decode(data)) for kind, data in message] for message in told[-1]] if told else []
+    return [[(kind, base64.b64decode(data)) for kind, data in message]
+            for message in told[-1]] if told else []
 
 
 PNG = png(3)
@@ -51,12 +56,14 @@ PNG = png(3)
 def test_the_model_sees_images(droste, serve, provider):
     """PNG and JPEG go with the next message of the user, in order, after its text, and stay in the
     conversation; other forms and invalid files do not. The server refuses what services refuse."""
-    server = serve(script=[shows(("image/png", PNG), ("image/jpeg", JPEG), ("image/png", b"\x89PNG no image"),
-                                 ("image/png", png(9000)), ("image/gif", b"GIF89a")),
-                           {"content": repl("print(1)"), "contains": "[2 images that this code showed: below, in order]"},
-                           repl("SUBMIT(1)")])
-    result = droste("run", "--question", "q", "--json", "--model", provider + "/scripted", "--max-images", "4",
-                    env=variables(provider, server))
+    server = serve(
+        script=[shows(("image/png", PNG), ("image/jpeg", JPEG), ("image/png", b"\x89PNG no image"),
+                      ("image/png", png(9000)), ("image/gif", b"GIF89a")),
+                {"content": repl("print(1)"),
+                 "contains": "[2 images that this code showed: below, in order]"},
+                repl("SUBMIT(1)")])
+    result = droste("run", "--question", "q", "--json", "--model", provider + "/scripted",
+                    "--max-images", "4", env=variables(provider, server))
     answered(result, 1)
     messages = seen(server)
     assert [images for images in messages if images] == [[("image/png", PNG), ("image/jpeg", JPEG)]]
@@ -65,8 +72,10 @@ def test_the_model_sees_images(droste, serve, provider):
 
 def test_others_have_the_text(droste, serve):
     """A model that is not known to see images has only the text of the results."""
-    server = serve(script=[shows(("image/png", PNG)), {"content": repl("SUBMIT(1)"), "contains": "image 0"}])
-    answered(droste("run", "--question", "q", "--json", "--model", "scripted", "--base-url", server.url), 1)
+    server = serve(script=[shows(("image/png", PNG)),
+                           {"content": repl("SUBMIT(1)"), "contains": "image 0"}])
+    answered(droste("run", "--question", "q", "--json", "--model", "scripted", "--base-url",
+                    server.url), 1)
     assert seen(server) == []
 
 
@@ -78,16 +87,18 @@ def test_others_have_the_text(droste, serve):
 def test_their_number_is_bounded(droste, serve, flags, count, words):
     images = [("image/png", png(n + 1)) for n in range(3)]
     server = serve(script=[shows(*images), {"content": repl("SUBMIT(1)"), "contains": words}])
-    answered(droste("run", "--question", "q", "--json", "--model", "scripted", "--base-url", server.url, *flags), 1)
+    answered(droste("run", "--question", "q", "--json", "--model", "scripted", "--base-url",
+                    server.url, *flags), 1)
     assert [image for message in seen(server) for image in message] == images[:count]
 
 
 def test_a_run_has_twenty_images_at_most(droste, serve):
     """Of 25, five in each turn: the first 20 stay, no further ones come."""
     turns = [shows(*(("image/png", png(5 * t + n + 1)) for n in range(5))) for t in range(5)]
-    server = serve(script=[*turns, {"content": repl("SUBMIT(1)"), "contains": "[5 further images are not shown"}])
-    answered(droste("run", "--question", "q", "--json", "--model", "scripted", "--base-url", server.url,
-                    "--max-images", "20"), 1)
+    server = serve(script=[*turns, {"content": repl("SUBMIT(1)"),
+                                    "contains": "[5 further images are not shown"}])
+    answered(droste("run", "--question", "q", "--json", "--model", "scripted", "--base-url",
+                    server.url, "--max-images", "20"), 1)
     assert [len(message) for message in seen(server) if message] == [5, 5, 5, 5]
 
 
@@ -95,18 +106,20 @@ def test_the_record_names_the_images(droste, serve):
     """A request has their types, sizes and hashes; the bytes are in the results of their cell, also
     where there is no more room for results."""
     server = serve(script=[shows(("image/png", PNG)), repl("SUBMIT(1)")])
-    answered(droste("run", "--question", "q", "--json", "--model", "scripted", "--base-url", server.url,
-                    "--max-images", "1", "--max-record-size", "20K"), 1)
+    answered(droste("run", "--question", "q", "--json", "--model", "scripted", "--base-url",
+                    server.url, "--max-images", "1", "--max-record-size", "20K"), 1)
     lines = [json.loads(line) for line in droste("runs", "export", "--all").out.splitlines()]
     request = [line["request"] for line in lines if line["type"] == "call"][1]
     image, = request[-1]["images"]
     assert image["type"] == "image/png" and image["bytes"] == len(PNG)
-    assert droste.record.rows("SELECT data FROM results WHERE type = 'image/png'")[0]["data"] == image["sha256"]
+    assert droste.record.rows("SELECT data FROM results WHERE type = 'image/png'")[0][
+        "data"] == image["sha256"]
 
 
 def test_a_resumed_run_sends_the_same_images(droste, serve, tmp_path):
     """Its process was killed after the model saw an image; the next request has it once more."""
-    server = serve(turns=[shows(("image/png", PNG)), repl("x = llm_query('hang')\nprint(len(x))"), repl("SUBMIT(x)")])
+    server = serve(turns=[shows(("image/png", PNG)), repl("x = llm_query('hang')\nprint(len(x))"),
+                          repl("SUBMIT(x)")])
     life = Life(droste, server, tmp_path)
     killed_in(droste, life, flags=("--max-images", "2"))
     before = server.stats()["images"]

@@ -50,7 +50,8 @@ def test_the_list_has_the_newest_first(home):
     head, newer, older = r.stdout.splitlines()
     assert head.split() == ["RUN", "WHEN", "STATUS", "MODEL", "TURNS", "CALLS", "TOKENS", "SECONDS",
                             "QUESTION"]
-    assert newer.index("Unanswered?") == older.index("What is it, then? é") == head.index("QUESTION")
+    assert newer.index("Unanswered?") == older.index("What is it, then? é") == head.index(
+        "QUESTION")
     assert "  error  " in newer and "  answered  " in older and "replay:model.jsonl" in older
     assert older.endswith("…") and r.stderr == "" and r.returncode == 0
 
@@ -78,14 +79,16 @@ def test_the_list_can_be_limited(home):
 def test_the_list_can_be_narrowed(home):
     """--status and --model leave out what does not fit, before --limit counts."""
     def listed(*words):
-        return [run["question"][:5] for run in json.loads(droste(home, "runs", "ls", "--json", *words).stdout)]
+        return [run["question"][:5]
+                for run in json.loads(droste(home, "runs", "ls", "--json", *words).stdout)]
     assert listed("--status", "answered") == ["What "] and listed("--status", "error") == ["Unans"]
     assert listed("--status", "running") == [] and listed("--model", "short") == ["Unans"]
     assert listed("--model", "replay", "--limit", "1", "--status", "answered") == ["What "]
     r = droste(home, "runs", "ls", "--model", "gpt")
     assert r.returncode == 0 and r.stdout == "" and "no such runs" in r.stderr
     r = droste(home, "runs", "ls", "--status", "done")
-    assert r.returncode == 2 and "'done' is not a status; use running, interrupted, answered" in r.stderr
+    assert r.returncode == 2
+    assert "'done' is not a status; use running, interrupted, answered" in r.stderr
 
 
 def test_a_run_is_shown_turn_by_turn(home):
@@ -93,14 +96,16 @@ def test_a_run_is_shown_turn_by_turn(home):
     r = droste(home, "runs", "show", runs(home)[1]["run"])
     wanted = ["question  What is", "model     replay:model.jsonl", "context   c.txt, 1,234 bytes",
               "status    answered", "answer    the answer", "usage     2 turns, 3 calls",
-              "turn 1", "  I look first.", "  [code]", "  Then I answer.", "  > print(len(context))",
-              "  | 1234", "  ok in ", ", 1 call", "  call of the cell: ok", "    < Say this: ab ab",
-              "…", "    sub reply", "turn 2", "  > 1/0", "  |!warned", "ZeroDivisionError",
-              "  error in ", "  > SUBMIT(answer=", '  = {"answer":', "  submitted in "]
+              "turn 1", "  I look first.", "  [code]", "  Then I answer.",
+              "  > print(len(context))", "  | 1234", "  ok in ", ", 1 call",
+              "  call of the cell: ok", "    < Say this: ab ab", "…", "    sub reply", "turn 2",
+              "  > 1/0", "  |!warned", "ZeroDivisionError", "  error in ", "  > SUBMIT(answer=",
+              '  = {"answer":', "  submitted in "]
     at = 0
     for text in wanted:
         found = r.stdout.find(text, at)
-        assert found >= 0, "%r does not come after %r in\n%s" % (text, r.stdout[:at][-80:], r.stdout)
+        assert found >= 0, "%r does not come after %r in\n%s" % (text, r.stdout[:at][-80:],
+                                                                 r.stdout)
         at = found + len(text)
     assert "Say this: " + "ab " * 90 not in r.stdout
     assert r.returncode == 0
@@ -128,7 +133,8 @@ def test_children_are_shown(tmp_path):
     shown = droste(tmp_path, "runs", "show", "root").stdout
     head, _, turns = shown.partition("\nturn 1\n")
     assert re.findall(r"^( +)(child-one|grandchild|child-two), (\w+)", head, re.M) == [
-        ("  ", "child-one", "answered"), ("    ", "grandchild", "answered"), ("  ", "child-two", "error")]
+        ("  ", "child-one", "answered"), ("    ", "grandchild", "answered"),
+        ("  ", "child-two", "error")]
     assert re.findall(r"^  run of the cell: (\S+),", turns, re.M) == ["child-one", "child-two"]
 
 
@@ -152,7 +158,8 @@ def test_a_run_of_many_calls_stays_short(tmp_path):
     shown = droste(tmp_path, "runs", "show", "many").stdout
     assert shown.count("call of the cell: ok") == 10 and "… 490 more calls of the cell" in shown
     assert len(shown.splitlines()) < 80
-    assert droste(tmp_path, "runs", "show", "many", "--full").stdout.count("call of the cell: ok") == 500
+    assert droste(tmp_path, "runs", "show", "many",
+                  "--full").stdout.count("call of the cell: ok") == 500
 
 
 def test_a_run_as_json_has_every_step(home):
@@ -213,7 +220,8 @@ def test_a_file_that_is_no_record_is_an_error(tmp_path):
 
 def test_usage_is_explained(tmp_path):
     """What is missing or too much."""
-    for words in ([], ["show"], ["list"], ["ls", "x"], ["show", "a", "b"], ["ls", "--question", "q"]):
+    for words in ([], ["show"], ["list"], ["ls", "x"], ["show", "a", "b"],
+                  ["ls", "--question", "q"]):
         r = droste(tmp_path, "runs", *words)
         assert r.returncode == 2 and r.stdout == "" and "runs --help" in r.stderr
 
@@ -274,7 +282,9 @@ def test_runs_are_removed_with_their_children(tmp_path):
     for kind in ("tree", "hostile"):
         fill(tmp_path, kind)
     r = droste(tmp_path, "runs", "rm", "roo")
-    assert r.returncode == 0 and re.fullmatch(r"removed 4 runs and \d+ values of [\d.]+ MB; `droste runs gc` .*\n", r.stdout)
+    assert r.returncode == 0
+    assert re.fullmatch(r"removed 4 runs and \d+ values of [\d.]+ MB; `droste runs gc` .*\n",
+                        r.stdout)
     assert [run["run"] for run in runs(tmp_path)] == ["hostile"]
     r = droste(tmp_path, "runs", "rm", "nosuch")
     assert r.returncode == 2 and "no run begins with 'nosuch'" in r.stderr
@@ -321,7 +331,8 @@ def test_the_collector_keeps_what_was_requested(tmp_path):
     assert kept("--older", "1h", "--keep", "2") == ["large", "hostile"]
     assert kept("--older", "1h") == ["large"]
     assert kept("--keep", "1") == ["large"] and kept("--keep", "0") == []
-    for words in (["--older", "soon"], ["--keep", "-1"], ["--keep", "x"], ["--limit", "3"], ["word"]):
+    for words in (["--older", "soon"], ["--keep", "-1"], ["--keep", "x"], ["--limit", "3"],
+                  ["word"]):
         assert droste(tmp_path, "runs", "gc", *words).returncode == 2
 
 
@@ -329,7 +340,8 @@ def test_a_run_without_a_process_is_ended(tmp_path):
     """gc ends what was killed as interrupted; a run that goes on is neither ended nor removed."""
     model = recording(tmp_path, "```repl\nimport time; time.sleep(1000)\n```")
     process = subprocess.Popen([DROSTE, "run", "--question", "q", "--model", model], cwd=tmp_path,
-                               env=environment(tmp_path), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                               env=environment(tmp_path), stdout=subprocess.DEVNULL,
+                               stderr=subprocess.DEVNULL)
     try:
         deadline = time.monotonic() + PATIENCE
         while cells(tmp_path) < 1:
@@ -342,9 +354,13 @@ def test_a_run_without_a_process_is_ended(tmp_path):
     finally:
         process.send_signal(signal.SIGKILL)
         process.wait()
-    assert "marked 1 run as interrupted, whose process is gone" in droste(tmp_path, "runs", "gc").stdout
+    assert "marked 1 run as interrupted, whose process is gone" in droste(
+        tmp_path, "runs", "gc").stdout
     (run,) = runs(tmp_path)
-    assert run["status"] == "interrupted" and run["ended"] and run["iterations"] == 1 and run["usage"]["calls"] == 1
+    assert run["status"] == "interrupted"
+    assert run["ended"]
+    assert run["iterations"] == 1
+    assert run["usage"]["calls"] == 1
     assert droste(tmp_path, "runs", "rm", "2").returncode == 0 and runs(tmp_path) == []
 
 
@@ -362,7 +378,8 @@ def test_a_locked_record_is_an_error(tmp_path):
     db.execute("PRAGMA locking_mode = EXCLUSIVE")
     db.execute("BEGIN EXCLUSIVE")
     waiting = [subprocess.Popen([DROSTE, "runs", *words], env=environment(tmp_path), cwd=tmp_path,
-                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for words in commands("root")]
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+               for words in commands("root")]
     for process in waiting:
         out, said = process.communicate(timeout=PATIENCE)
         assert process.returncode == 1 and out == "" and "another process has locked it" in said
@@ -393,7 +410,8 @@ def test_a_damaged_record_is_an_error(tmp_path):
     path.write_bytes(data[:4096] + bytes(len(data) - 4096))
     for words in commands("root"):
         r = droste(tmp_path, "runs", *words)
-        assert r.returncode == 1 and "is damaged; move it away" in r.stderr and len(r.stderr.splitlines()) == 1, words
+        assert r.returncode == 1 and "is damaged; move it away" in r.stderr and len(
+            r.stderr.splitlines()) == 1, words
     path.write_bytes(data)
     assert len(runs(tmp_path)) == 1
 
@@ -409,7 +427,8 @@ def test_a_record_of_a_newer_version_is_refused(tmp_path):
     before = path.read_bytes()
     for words in commands("root"):
         r = droste(tmp_path, "runs", *words)
-        assert r.returncode == 1 and "newer Droste wrote it (version 99, supported up to %d)" % ours in r.stderr
+        assert r.returncode == 1
+        assert "newer Droste wrote it (version 99, supported up to %d)" % ours in r.stderr
     assert path.read_bytes() == before
 
 

@@ -21,18 +21,23 @@ class Story:
     """A run with a pause, a streamed reply, a cell that fails, and child runs."""
 
     def __init__(self):
-        self.words, self.code, self.children = threading.Event(), threading.Event(), threading.Event()
+        self.words, self.code, self.children = (threading.Event() for _ in range(3))
         child = "```repl\nSUBMIT('summary of %s')\n```"
         self.model = Model(
             ("Who", 503, "The engine is overloaded \x1b]0;owned\x07", {"Retry-After": "1"}),
-            ("Who", "I look at the text first.\n\nWide: 日本語. " + "Many words follow here. " * 8 + "\n", self.words,
-             "```repl\ndef inner():\n    raise KeyError('the cause')  # red\n", self.code, "inner()\n```\n"),
-            ("KeyError", repl("print(rlm_query_batched(['Read chapter one', 'Read chapter two']))")),
-            ("chapter one", self.children, child % "one"), ("chapter two", self.children, child % "two"),
+            ("Who", "I look at the text first.\n\nWide: 日本語. " + "Many words follow here. " * 8
+             + "\n", self.words,
+             "```repl\ndef inner():\n    raise KeyError('the cause')  # red\n", self.code,
+             "inner()\n```\n"),
+            ("KeyError",
+             repl("print(rlm_query_batched(['Read chapter one', 'Read chapter two']))")),
+            ("chapter one", self.children, child % "one"),
+            ("chapter two", self.children, child % "two"),
             ("", repl("SUBMIT('The whale \\x1b[31m did it')")))
 
     def screen(self, home, **options):
-        return Screen(home, "run", "Who did it?", *self.model.flags(), "--max-recursion-depth", "2", **KEY, **options)
+        return Screen(home, "run", "Who did it?", *self.model.flags(), "--max-recursion-depth", "2",
+                      **KEY, **options)
 
     def __enter__(self):
         self.model.__enter__()
@@ -128,7 +133,8 @@ def test_a_dumb_terminal_gets_lines_only(tmp_path):
     with Story() as story:
         for event in (story.words, story.code, story.children):
             event.set()
-        with Terminal(tmp_path, "run", "Who did it?", *story.model.flags(), "--max-recursion-depth", "2",
+        with Terminal(tmp_path, "run", "Who did it?", *story.model.flags(), "--max-recursion-depth",
+                      "2",
                       TERM="dumb", **KEY) as terminal:
             assert terminal.status() == 0
             assert "\x1b" not in terminal.said and "child run 2 answered in" in terminal.said
@@ -155,7 +161,8 @@ def test_tab_completes_names(tmp_path):
     from the sandbox may do to the terminal is nothing, and no variable is left behind."""
     with Screen(tmp_path, "repl", columns=80) as screen:
         screen.wait(lambda text: text.endswith(">>>"))
-        screen.line("whale_count = 41; whale_name = 'Moby'; globals()['whale\\x1b[31m'] = 1; 'bo' + 'und'")
+        screen.line(
+            "whale_count = 41; whale_name = 'Moby'; globals()['whale\\x1b[31m'] = 1; 'bo' + 'und'")
         screen.wait("'bound'\n>>>")
         screen.line("before = set(globals()); 'se' + 't'")
         screen.wait("'set'\n>>>")

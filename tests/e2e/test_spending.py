@@ -92,7 +92,9 @@ def test_a_record_holds_a_context_once(droste, replay):
 def test_children_share_what_is_left(droste, serve):
     """There: each child gets the whole remaining budget, four times over. Here: eight children,
     and theirs, ask until they are refused, and as many calls as were allowed reach the server."""
-    asks = "n = %s\ntry:\n    while True: n += llm_query('more') == 'in'\nexcept BudgetExceeded: SUBMIT(n)"
+    asks = (
+        "n = %s\ntry:\n    while True: n += llm_query('more') == 'in'\n"
+        "except BudgetExceeded: SUBMIT(n)")
     server = serve(script=[line("m", repl("SUBMIT(sum(rlm_query_batched(['child'] * 8)))"),
                                 "Question: q"),
                            line("m", repl(asks % "rlm_query('grandchild')"), "Question: child",

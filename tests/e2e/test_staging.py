@@ -51,8 +51,10 @@ def test_the_files_of_a_commit_are_in_the_workspace(any_user, repo, level):
 def test_the_workspace_is_private_and_ends_with_its_session(own, repo, place):
     """Two at once have their own; what one writes is neither in the other nor in a later one, nor
     in the cache."""
-    code = "open('README.md', 'w').write('mine'); open('new', 'w'); import os, time; open('/data/%s', 'w')\n" \
-           "while len([n for n in os.listdir('/data') if n in 'ab']) < 2: time.sleep(0.01)\nSUBMIT(names=os.listdir('.'), text=read_file('README.md'))"
+    code = ("open('README.md', 'w').write('mine'); open('new', 'w')\n"
+            "import os, time; open('/data/%s', 'w')\n"
+            "while len([n for n in os.listdir('/data') if n in 'ab']) < 2: time.sleep(0.01)\n"
+            "SUBMIT(names=os.listdir('.'), text=read_file('README.md'))")
     own("volume", "create", "v")
     flags = ("--repo-url", repo.url, "--volume-name", "v", "--json")
     both = [own.start("exec", "-c", code % name, *flags) for name in "ab"]
@@ -65,7 +67,8 @@ def test_the_workspace_is_private_and_ends_with_its_session(own, repo, place):
 
 def test_with_daytonas_layout_they_have_its_names(own, repo):
     """On request, and the workspace is at /workspace too."""
-    code = "import os; SUBMIT(cwd=os.getcwd(), w=workspace_write('b', 'y'), too=open('/workspace/project/b').read(), m=MEMORY_ROOT)"
+    code = ("import os; SUBMIT(cwd=os.getcwd(), w=workspace_write('b', 'y'), "
+            "too=open('/workspace/project/b').read(), m=MEMORY_ROOT)")
     got = staged(own, code, "--repo-url", repo.url, "--volume-name", "v", "--layout",
                  "daytona")["submit"]
     assert got == {"cwd": "/home/daytona/workspace/project",
@@ -87,13 +90,16 @@ def test_the_workspace_and_the_volume_have_their_own_names(own, repo):
 
 
 def test_without_staging_nothing_of_it_is_there(own):
-    code = "import os; SUBMIT(names=[n for n in ('REPO_PATH', 'WORKSPACE_ROOT', 'CONTEXT_PATHS', 'MEMORY_ROOT') if n in dir(__builtins__)], there=os.path.exists('/workspace'))"
+    code = ("import os; SUBMIT(names=[n for n in ('REPO_PATH', 'WORKSPACE_ROOT', 'CONTEXT_PATHS', "
+            "'MEMORY_ROOT') if n in dir(__builtins__)], there=os.path.exists('/workspace'))")
     result = staged(own, code)
     assert result["submit"] == {"names": [], "there": False} and result["repo"] is None
 
 
 def test_rules_let_cells_write_to_the_workspace_and_to_the_temporary_directory(own, repo):
-    code = "open('mine', 'w').write('x'); open(%s, 'w').write('y'); SUBMIT(text=open('README.md').read())"
+    code = (
+        "open('mine', 'w').write('x'); open(%s, 'w').write('y'); "
+        "SUBMIT(text=open('README.md').read())")
     assert staged(own, code % "'/tmp/a'", "--repo-url", repo.url, "--rules",
                   "yes")["submit"]["text"] == "# second\n"
     assert own.cell(code % "'/dev/shm/a'", "--repo-url", repo.url, "--rules",

@@ -33,7 +33,8 @@ def test_a_failing_turn_shows_its_exception(tmp_path):
 
 def test_of_a_long_traceback_the_end_is_shown(tmp_path):
     """Where it was raised counts; the frames before that are in `runs show`."""
-    deep = "def f(n):\n    return g(n)\ndef g(n):\n    if n == 0:\n        raise OSError('at the end')\n    return f(n - 1)\nf(20)"
+    deep = ("def f(n):\n    return g(n)\ndef g(n):\n    if n == 0:\n"
+            "        raise OSError('at the end')\n    return f(n - 1)\nf(20)")
     said = show(tmp_path, repl(deep), repl("SUBMIT(1)"))
     complaint = [line for line in said.splitlines() if "  ! " in line]
     assert len(complaint) == 8 and "OSError: at the end" in complaint[-1]
@@ -115,7 +116,8 @@ def test_a_message_of_a_program_that_is_cut_says_so(droste, tmp_path):
 
 
 @pytest.mark.parametrize("words, best", [
-    (["exce"], "exec"), (["runs", "sohw", "x"], "show"), (["volume", "craete", "v"], "create"), (["env", "shwo"], "show")])
+    (["exce"], "exec"), (["runs", "sohw", "x"], "show"), (["volume", "craete", "v"], "create"),
+    (["env", "shwo"], "show")])
 def test_a_mistyped_word_gets_a_suggestion(droste, words, best):
     """Commands and their verbs; what resembles none of them gets the list."""
     result = droste(*words)

@@ -92,7 +92,8 @@ def test_a_session_has_them_all(droste, place):
     said = cell(droste, place, "import inspect\n"
                                "SUBMIT(v=prices, g=grep('two'), l=look(n=3), "
                                "s=str(inspect.signature(look)),\n"
-                               "       d=look.__doc__, vars=[n for n in globals() if n[0] != '_'])")["submit"]
+                               "       d=look.__doc__, vars=[n for n in globals() if n[0] != "
+                               "'_'])")["submit"]
     assert said["v"] == {"a": 1.5, "b": [None]} and said["g"] == ["two", "three two"]
     assert said["l"] == {"n": 3, "calls": 1} and said["s"] == "(n: int = ..., wait=..., fail=...)"
     assert said["d"] == "Looks it up.\nSlowly.\n\nArguments:\n  n: Which one."
@@ -268,7 +269,8 @@ def test_calls_are_in_the_record_and_shown(droste, place, replay):
                          [("yes", [2, ["two", "three two"], 1.5]), ("no", "none")])
 def test_children_have_the_tools_of_their_parents(droste, place, replay, sub_tools, answer):
     """Unless it is said that they have none: then their models are not told of them either."""
-    child = "try: SUBMIT(answer=[look(n=2)['n'], grep('two'), prices['a']])\nexcept NameError: SUBMIT(answer='none')"
+    child = ("try: SUBMIT(answer=[look(n=2)['n'], grep('two'), prices['a']])\n"
+             "except NameError: SUBMIT(answer='none')")
     result = run(droste, place, replay(repl("SUBMIT(answer=rlm_query('q', context=context))"),
                                        {"content": repl(child), "depth": 1}), "--sub-tools",
                  sub_tools)
@@ -279,7 +281,8 @@ def test_children_have_the_tools_of_their_parents(droste, place, replay, sub_too
 
 def test_calls_are_counted_for_the_whole_tree(droste, place, replay):
     """A child's calls are the run's."""
-    code = "n = 0\ntry:\n    while True: look(n=n); n += 1\nexcept BudgetExceeded as e: SUBMIT(answer=[n, str(e)])"
+    code = ("n = 0\ntry:\n    while True: look(n=n); n += 1\n"
+            "except BudgetExceeded as e: SUBMIT(answer=[n, str(e)])")
     result = run(droste, place, replay(repl("look(n=0)\nSUBMIT(answer=rlm_query('q'))"),
                                        {"content": repl(code), "depth": 1}), "--max-tool-calls",
                  "4")

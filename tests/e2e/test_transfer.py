@@ -28,18 +28,21 @@ def read(*path):
 
 
 def files_below(path):
-    return sorted(os.path.relpath(os.path.join(at, name), path) for at, _, names in os.walk(path) for name in names)
+    return sorted(os.path.relpath(os.path.join(at, name), path) for at, _, names in os.walk(path)
+                  for name in names)
 
 
 def test_files_go_in_before_the_code_and_out_after_it(droste, home):
     """Artifacts are regular files by pattern, each once; a single file goes where it is told."""
     result = droste("exec", "-c", CODE, "--put", "data.csv:in.csv", "--get", "out/a.txt:taken.txt",
-                    "--artifacts", "out/**/*.png", "--artifacts", "out/a*", "--artifacts-dir", "saved/here")
+                    "--artifacts", "out/**/*.png", "--artifacts", "out/a*", "--artifacts-dir",
+                    "saved/here")
     assert result.status == 0, result
     assert read(home, "taken.txt") == "not wanted"
     found = files_below(os.path.join(home, "saved/here"))
     # The sandbox has a passwd of its own, which the link shows.
-    assert [name for name in found if "link" not in name] == ["out/a.png", "out/a.txt", "out/deep/b.png"]
+    assert [name for name in found
+            if "link" not in name] == ["out/a.png", "out/a.txt", "out/deep/b.png"]
     assert read(home, "saved/here/out/deep/b.png") == "1,2\n" * 3
     assert "saved saved/here/out/deep/b.png (12 bytes)\n" in result.err
     for name in found:
@@ -48,7 +51,8 @@ def test_files_go_in_before_the_code_and_out_after_it(droste, home):
 
 def test_artifacts_of_code_that_raises_are_saved(droste, home):
     """The exit status is that of the code."""
-    result = droste("exec", "-c", CODE + "1 / 0", "--put", "data.csv:in.csv", "--artifacts", "/tmp/out/a.png")
+    result = droste("exec", "-c", CODE + "1 / 0", "--put", "data.csv:in.csv", "--artifacts",
+                    "/tmp/out/a.png")
     assert result.status == 1
     assert files_below(os.path.join(home, "artifacts")) == ["tmp/out/a.png"]
 

@@ -86,7 +86,9 @@ def test_a_volume_has_drostes_names(volumes, level):
     """A new one is empty, at /data alone; no other product's path is in the sandbox unless its
     layout is asked for, and then an empty volume gets that one's directories, while one that holds
     something stays as it is."""
-    code = "import os; SUBMIT(names=os.listdir('/data'), root=MEMORY_ROOT, other=os.path.exists('/home'))"
+    code = (
+        "import os; SUBMIT(names=os.listdir('/data'), root=MEMORY_ROOT, "
+        "other=os.path.exists('/home'))")
     assert cell(volumes, code, "--isolation", level) == {"names": [], "root": "/data",
                                                          "other": False}
     cell(volumes, "save_to_volume('/home/daytona/memory/kept', 'x')", "--isolation", level)

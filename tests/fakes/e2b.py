@@ -172,7 +172,8 @@ def behind_proxy(request):
             content_type="application/json")
     if request.headers.get("X-Access-Token") != box.token:
         raise web.HTTPUnauthorized(
-            text='{"code":401,"message":"unauthorized access, please provide a valid access token"}',
+            text='{"code":401,"message":"unauthorized access, '
+                 'please provide a valid access token"}',
             content_type="application/json")
     return box
 

@@ -30,7 +30,8 @@ def image_size(data, kind):
     at = 2
     while at + 9 <= len(data) and data[at] == 0xFF:
         if data[at + 1] in (0xC0, 0xC1, 0xC2):
-            return int.from_bytes(data[at + 7:at + 9], "big"), int.from_bytes(data[at + 5:at + 7], "big")
+            return int.from_bytes(data[at + 7:at + 9],
+                                  "big"), int.from_bytes(data[at + 5:at + 7], "big")
         at += 2 + int.from_bytes(data[at + 2:at + 4], "big")
     return None
 
@@ -82,7 +83,8 @@ class OpenAI:
                 return found, wrong
         return found, None
 
-    paths = (r"/v1/chat/completions", r"/openai/v1/chat/completions", r"/openai/deployments/(?P<model>[^/]+)/chat/completions")
+    paths = (r"/v1/chat/completions", r"/openai/v1/chat/completions",
+             r"/openai/deployments/(?P<model>[^/]+)/chat/completions")
 
     def key(self, headers):
         return (headers.get("api-key") or headers.get("x-portkey-api-key")
@@ -137,8 +139,10 @@ class Anthropic:
         found = []
         for m in body.get("messages") or []:
             content = m.get("content")
-            parts = [p for p in content if p.get("type") == "image"] if isinstance(content, list) else []
-            if not all(set(p) == {"type", "source"} and set(p["source"]) == {"type", "media_type", "data"}
+            parts = [p for p in content
+                     if p.get("type") == "image"] if isinstance(content, list) else []
+            if not all(set(p) == {"type", "source"}
+                       and set(p["source"]) == {"type", "media_type", "data"}
                        and p["source"]["type"] == "base64" for p in parts):
                 return found, "messages.content.image.source: Field required"
             images = [(p["source"]["media_type"], p["source"]["data"]) for p in parts]
@@ -215,7 +219,8 @@ class Gemini:
             if wrong:
                 return found, wrong
         total = sum(len(text) for images in found for _, text in images)
-        return found, "request payload size exceeds the limit: 20971520 bytes" if total > 20 << 20 else None
+        return (found, "request payload size exceeds the limit: 20971520 bytes" if total > 20 << 20
+                else None)
 
     paths = (r"/v1beta/models/(?P<model>[^/]+):(generateContent|streamGenerateContent)",)
     words = {400: "INVALID_ARGUMENT", 401: "UNAUTHENTICATED", 404: "NOT_FOUND",

@@ -162,7 +162,8 @@ def from_json(kind, data):
 
 # ---- sandboxes and their programs
 
-INIT = "import signal; signal.signal(signal.SIGCHLD, signal.SIG_IGN); print(flush=True)\nwhile True: signal.pause()"
+INIT = ("import signal; signal.signal(signal.SIGCHLD, signal.SIG_IGN); print(flush=True)\n"
+        "while True: signal.pause()")
 
 
 class Sandbox:

@@ -12,4 +12,5 @@ with droste.Interpreter(tools={"double": lambda n: 2 * n}) as interp:
     result = interp.execute("import sys; x = double(21); SUBMIT(at=sys.prefix, x=x)")
     assert result.x == 42 and result.at == sys.prefix
     print(result.at)
-print(droste.RLM("replay:recorded.jsonl", database="none").run("How many lines?", "one\ntwo\n").answer)
+print(droste.RLM("replay:recorded.jsonl",
+                 database="none").run("How many lines?", "one\ntwo\n").answer)

@@ -30,7 +30,8 @@ export DROSTE_DATABASE=none
 exec /files/bin/droste run q --model scripted --base-url "$3"
 """
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="another place for the certificates needs root")
+pytestmark = pytest.mark.skipif(os.geteuid() != 0,
+                                reason="another place for the certificates needs root")
 
 
 @pytest.fixture
@@ -49,7 +50,8 @@ def ask(serve, tmp_path):
         source = "/files/private.pem" if trusted else "/files/public.pem"
         shutil.copy("/etc/ssl/certs/ca-certificates.crt", tmp_path / "files" / "public.pem")
         script = ("export SSL_CERT_FILE=%s\n" % variable if variable else "") + ASK
-        done = subprocess.run([os.path.join(ROOT, "scripts", "in-root"), "--bind", str(tmp_path / "files"), "/files", "/",
+        done = subprocess.run([os.path.join(ROOT, "scripts", "in-root"), "--bind",
+                               str(tmp_path / "files"), "/files", "/",
                                "bash", "-c", script, "ask", place, source, server.tls_url],
                               capture_output=True, text=True, timeout=120)
         return done, server.stats()["requests"]

@@ -101,9 +101,11 @@ def test_the_tarball_runs_from_anywhere(user):
     found = glob.glob(os.path.join(ROOT, "dist", "droste-*-linux-%s.tar.gz" % os.uname().machine))
     root = os.path.join(os.environ.get("XDG_CACHE_HOME") or "/var/tmp", "droste-root-trixie")
     if not found or not os.path.isdir(root) or os.geteuid() != 0:
-        pytest.skip("needs root, dist/ with the archive of make tarball, and a root of make check-wheel")
-    said = run(os.path.join(ROOT, "scripts", "in-root"), *user, "--bind", os.path.join(ROOT, "dist"), "/dist", root,
-               "bash", "-c", TARBALL % os.path.basename(found[0]))
+        pytest.skip(
+            "needs root, dist/ with the archive of make tarball, and a root of make check-wheel")
+    said = run(os.path.join(ROOT, "scripts", "in-root"), *user, "--bind",
+               os.path.join(ROOT, "dist"), "/dist", root, "bash", "-c",
+               TARBALL % os.path.basename(found[0]))
     assert said == "42\n42\n"
 
 

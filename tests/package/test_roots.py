@@ -37,7 +37,8 @@ droste run 'How many lines?' --context two.txt --model replay:recorded.jsonl --d
 def root(request):
     place = os.path.join(CACHE, "droste-root-" + request.param)
     if not os.path.isdir(place):
-        done = subprocess.run([os.path.join(ROOT, "scripts", "debian-root"), place, "python3,python3-venv", request.param],
+        done = subprocess.run([os.path.join(ROOT, "scripts", "debian-root"), place,
+                               "python3,python3-venv", request.param],
                               capture_output=True, text=True, timeout=1800)
         if done.returncode:
             pytest.skip(done.stderr.strip().splitlines()[-1])
@@ -49,9 +50,12 @@ def test_the_wheel_works_in(root, user):
     """pip installs it with nothing else; command, module, package, and a run with a recorded
     model."""
     path = wheel_of(HERE)
-    done = subprocess.run([os.path.join(ROOT, "scripts", "in-root"), *user, "--bind", os.path.dirname(path), "/dist",
-                           "--bind", os.path.dirname(os.path.abspath(__file__)), "/tests", root,
-                           "bash", "-c", VISIT % os.path.basename(path)], capture_output=True, text=True, timeout=600)
+    done = subprocess.run([os.path.join(ROOT, "scripts", "in-root"), *user, "--bind",
+                           os.path.dirname(path), "/dist", "--bind",
+                           os.path.dirname(os.path.abspath(__file__)), "/tests", root,
+                           "bash", "-c", VISIT % os.path.basename(path)], capture_output=True,
+                          text=True, timeout=600)
     home = "/home/stranger" if user else "/root"
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.splitlines() == [home + "/v 42", "2", home + "/v", "2", "2"], done.stdout + done.stderr
+    assert done.stdout.splitlines() == [home + "/v 42", "2", home + "/v", "2",
+                                        "2"], done.stdout + done.stderr

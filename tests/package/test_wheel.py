@@ -183,8 +183,10 @@ def test_compat_lends_the_names_and_yields_to_real_ones(installed_with, tmp_path
     recording.write_text('{"content": "```repl\\nSUBMIT(answer=len([context]))\\n```"}\n')
     assert call(here + "python", "-c", COMPAT, str(recording)) == "rlm fleet_rlm\n"
     assert "run-basic" in call(here + "fleet-rlm", "run-basic", "--help")
-    assert "has the commands run-basic and daytona-smoke" in call(here + "fleet-rlm", "other", status=1)
-    site = call(here + "python", "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip()
+    assert "has the commands run-basic and daytona-smoke" in call(
+        here + "fleet-rlm", "other", status=1)
+    site = call(here + "python", "-c",
+                "import sysconfig; print(sysconfig.get_path('purelib'))").strip()
     pretend(site, "rlms")
     assert "does not replace rlms 9.1" in call(here + "python", "-c", "import rlm", status=1)
     pretend(site, "fleet-rlm", "fleet_rlm")

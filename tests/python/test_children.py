@@ -26,7 +26,8 @@ def lm(prompt=None, messages=None):
     return [model(messages or [{"role": "user", "content": prompt}])]
 
 
-CODE = "SUBMIT(got=[rlm_query('q', 'ab'), sub_rlm('go on', [1]), llm_query('x'), rlm_query_batched(['q', 'q'], 3)])"
+CODE = ("SUBMIT(got=[rlm_query('q', 'ab'), sub_rlm('go on', [1]), llm_query('x'), "
+        "rlm_query_batched(['q', 'q'], 3)])")
 GOT = ["abab", [1, 1], "plain", [6, 6]]
 
 

@@ -412,7 +412,8 @@ def test_threads_of_the_code_are_answered_at_once(interp):
         return n
 
     interp.tools["meet"] = meet
-    code = "from concurrent.futures import ThreadPoolExecutor as T\nwith T(2) as t: print(sorted(t.map(meet, [1, 2])))"
+    code = ("from concurrent.futures import ThreadPoolExecutor as T\n"
+            "with T(2) as t: print(sorted(t.map(meet, [1, 2])))")
     assert interp.execute(code) == "[1, 2]\n"
 
 

@@ -19,7 +19,8 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 
 class Here:
     """Executes code in a namespace of this process."""
-    instructions = "- `llm_query(prompt)`: asks a model.\n- `rlm_query(prompt, context)`: asks a worker."
+    instructions = (
+        "- `llm_query(prompt)`: asks a model.\n- `rlm_query(prompt, context)`: asks a worker.")
     made = []
 
     def __init__(self, *, broker, broker_address, correlation_id, **options):

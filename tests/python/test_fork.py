@@ -32,7 +32,8 @@ def pid_of(interp):
 
 def is_there(interp, pid):
     return interp.execute("import os\ntry: os.kill(%d, 0); found = True\n"
-                          "except ProcessLookupError: found = False\nSUBMIT(found=found)" % pid).found
+                          "except ProcessLookupError: found = False\nSUBMIT(found=found)"
+                          % pid).found
 
 
 def wait_until_gone(interp, pid):
@@ -51,7 +52,8 @@ def test_a_fork_has_the_state_and_its_own_future(level):
         interp.execute("import math\nitems = [1, {'a': 2}]\ndef twice(x): return 2 * x")
         with interp.fork() as fork:
             assert fork.isolation == level and fork.alive
-            assert fork.execute("items[1]['a'] = 3; SUBMIT(v=[items, twice(21), math.pi > 3])").v == [
+            assert fork.execute(
+                "items[1]['a'] = 3; SUBMIT(v=[items, twice(21), math.pi > 3])").v == [
                 [1, {"a": 3}], 42, True]
             assert interp.execute("SUBMIT(v=items)").v == [1, {"a": 2}]
             interp.execute("del items")
@@ -105,12 +107,16 @@ def test_models_answer_forks_from_one_budget():
 # -- what a fork refuses
 
 @pytest.mark.parametrize("begin, named, end", [
-    ("import threading; e = threading.Event(); t = threading.Thread(target=e.wait, name='worker-7'); t.start()",
+    ("import threading; e = threading.Event(); t = threading.Thread(target=e.wait, "
+     "name='worker-7'); t.start()",
      "threads run: worker-7", "e.set(); t.join()"),
-    ("import _thread; lock = _thread.allocate_lock(); lock.acquire(); _thread.start_new_thread(lock.acquire, ())",
-     "threads run: a thread of a library", "import os, time; lock.release()\nwhile len(os.listdir('/proc/self/task')) > 1: "
+    ("import _thread; lock = _thread.allocate_lock(); lock.acquire(); "
+     "_thread.start_new_thread(lock.acquire, ())",
+     "threads run: a thread of a library",
+     "import os, time; lock.release()\nwhile len(os.listdir('/proc/self/task')) > 1: "
      "time.sleep(0.01)"),
-    ("import asyncio; t = asyncio.create_task(asyncio.sleep(1000), name='sleeper'); await asyncio.sleep(0)",
+    ("import asyncio; t = asyncio.create_task(asyncio.sleep(1000), name='sleeper'); "
+     "await asyncio.sleep(0)",
      "asyncio tasks are pending: sleeper", "t.cancel(); await asyncio.sleep(0)"),
 ])
 def test_what_a_copy_would_lose_is_named(interp, begin, named, end):
@@ -212,7 +218,8 @@ def test_a_volume_is_the_familys(tmp_path, monkeypatch):
     interp.execute("open('/data/a', 'w').write('first')")
     fork = interp.fork()
     interp.shutdown()
-    assert fork.execute("open('/data/b', 'w').write('fork'); SUBMIT(a=open('/data/a').read())").a == "first"
+    assert fork.execute(
+        "open('/data/b', 'w').write('fork'); SUBMIT(a=open('/data/a').read())").a == "first"
     fork.shutdown()
     with Interpreter(volume_name="shared") as again:
         assert again.execute("SUBMIT(b=open('/data/b').read())").b == "fork"
@@ -234,7 +241,9 @@ def test_a_fork_that_was_only_claimed_ends_at_its_deadline(level, what):
     the others do not notice, and a true fork works afterwards."""
     with Interpreter(isolation=level, grace=1) as interp:
         assert interp.execute(
-            PATCH + "import os, struct\nkept = state.library\nclass Claim:\n    def zygote_fork(self, status):\n"
+            PATCH
+            + "import os, struct\nkept = state.library\nclass Claim:\n"
+              "    def zygote_fork(self, status):\n"
             "        %s\n        return 0\nstate.library = Claim()" % what).ok
         fork = interp.fork()
         try:
@@ -251,8 +260,10 @@ def test_a_fork_that_was_only_claimed_ends_at_its_deadline(level, what):
 def test_a_guest_that_says_it_is_the_keeper_is_treated_as_one(level):
     """Only itself is interrupted and ended; a session that has nothing to do with it goes on."""
     with Interpreter(isolation=level, grace=1) as interp, Interpreter(isolation=level) as other:
-        interp.execute(PATCH + "import os, struct\nclass Claim:\n    def zygote_fork(self, status):\n"
-                       "        os.write(status, struct.pack('<iIi4xqq', 0, 0xFFFFFFFE, -1, 0, 0))\n"
+        interp.execute(PATCH
+                       + "import os, struct\nclass Claim:\n    def zygote_fork(self, status):\n"
+                       "        os.write(status, struct.pack('<iIi4xqq', 0, 0xFFFFFFFE, -1, 0, "
+                       "0))\n"
                        "        return 0\nstate.library = Claim()")
         fork = interp.fork()
         try:
@@ -298,7 +309,8 @@ def test_rolling_back_restores_variables(interp):
         assert beside.execute("SUBMIT(x=x)").x == [1, 2]
     assert interp.execute("SUBMIT(x=x)").x == [1, 3]
     interp.forget(second)
-    with pytest.raises(droste.ArgumentError, match="there is no checkpoint 'no'; there are: " + first):
+    with pytest.raises(droste.ArgumentError,
+                       match="there is no checkpoint 'no'; there are: " + first):
         interp.rollback("no")
 
 
@@ -322,7 +334,8 @@ def test_forks_run_at_the_same_time_within_asyncio():
             await interp.execute("import os, time")
             forks = await interp.fork(3)
             code = ("open('/tmp/%d', 'w').close()\n"
-                    "while not all(os.path.exists('/tmp/%%d' %% n) for n in range(3)): time.sleep(0.01)\nSUBMIT(n=%d)")
+                    "while not all(os.path.exists('/tmp/%%d' %% n) for n in range(3)): "
+                    "time.sleep(0.01)\nSUBMIT(n=%d)")
             results = await asyncio.gather(*(f.execute(code % (n, n)) for n, f in enumerate(forks)))
             for fork in forks:
                 await fork.ashutdown()
@@ -333,7 +346,8 @@ def test_forks_run_at_the_same_time_within_asyncio():
 def test_a_refused_fork_within_asyncio_raises():
     async def main():
         async with Interpreter() as interp:
-            await interp.execute("import threading; e = threading.Event(); threading.Thread(target=e.wait).start()")
+            await interp.execute(
+                "import threading; e = threading.Event(); threading.Thread(target=e.wait).start()")
             with pytest.raises(droste.ArgumentError, match="threads run"):
                 await interp.fork()
             await interp.execute("e.set()")

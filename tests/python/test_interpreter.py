@@ -193,7 +193,8 @@ def test_a_tool_takes_its_own_default(interp):
     assert interp.execute(
         "text() + text(None) + text(x=None) + text('a')").echo == "[None, None, None, 'a']"
     assert interp.execute(
-        "number() + number(0.5) + number(2) + flag() + flag('auto') + flag(True)").echo == "[0.5, 0.5, 2, 'auto', 'auto', True]"
+        "number() + number(0.5) + number(2) + flag() + flag('auto') + "
+        "flag(True)").echo == "[0.5, 0.5, 2, 'auto', 'auto', True]"
     assert interp.execute("many(), many(None, (), None), many([1], {}, 't'), odd()").echo == (
         "([None, (), None], [None, (), None], [[1], {}, 't'], [True])")
     assert interp.execute(

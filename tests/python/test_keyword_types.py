@@ -24,7 +24,8 @@ droste.RLM("openai/gpt-5-mini", max_iterations=3, max_cost=0.5, sampling={"tempe
 droste.RLM(backend="openai", backend_kwargs={"model_name": "gpt-5-mini"}, max_depth=1, verbose=True)
 '''
 WRONG = {
-    'droste.Interpreter(isolatoin="full")': "isolatoin", 'droste.RLM("m", max_iteration=3)': "max_iteration",
+    'droste.Interpreter(isolatoin="full")': "isolatoin",
+    'droste.RLM("m", max_iteration=3)': "max_iteration",
     'droste.Interpreter(memory=["512M"])': "memory", 'droste.Interpreter(rules=0.5)': "rules",
     'droste.Interpreter(isolation=5)': "isolation", 'droste.RLM("m", max_cost=[1])': "max_cost",
     'droste.RLM("m", api_key=5)': "api_key",
@@ -41,8 +42,10 @@ def check(tmp_path_factory):
         path = directory / "program.py"
         path.write_text(code)
         env = {**os.environ, "MYPYPATH": os.path.join(ROOT, "python")}
-        words = ["--follow-imports=silent", "--cache-dir=%s" % (directory / "cache"), "--no-color-output"]
-        version = subprocess.run([CHECKER, "-m", "mypy", "--version"], stdout=subprocess.PIPE).stdout.split()[1]
+        words = ["--follow-imports=silent", "--cache-dir=%s" % (directory / "cache"),
+                 "--no-color-output"]
+        version = subprocess.run([CHECKER, "-m", "mypy", "--version"],
+                                 stdout=subprocess.PIPE).stdout.split()[1]
         if tuple(map(int, version.split(b".")[:2])) < (1, 7):
             words.append("--enable-incomplete-feature=Unpack")
         done = subprocess.run([CHECKER, "-m", "mypy", *words, str(path)], stdout=subprocess.PIPE,
@@ -56,7 +59,8 @@ def test_right_keywords_pass_and_wrong_ones_are_refused(check):
     said = check(RIGHT + "\n".join(WRONG) + "\n")
     first = RIGHT.count("\n") + 1
     errors = [line for line in said.splitlines() if ": error:" in line]
-    assert [int(line.split(":")[1]) for line in errors] == list(range(first, first + len(WRONG))), said
+    assert [int(line.split(":")[1])
+            for line in errors] == list(range(first, first + len(WRONG))), said
     for error, keyword in zip(errors, WRONG.values()):
         assert keyword in error
 
@@ -71,12 +75,14 @@ def test_every_setting_is_a_keyword():
 
 
 def test_the_file_is_current():
-    subprocess.run([sys.executable, os.path.join(ROOT, "scripts", "settings-types"), "--check"], check=True)
+    subprocess.run([sys.executable, os.path.join(ROOT, "scripts", "settings-types"), "--check"],
+                   check=True)
 
 
 def test_nothing_is_imported_for_types():
     """typing_extensions belongs to the type checker: the package runs without it."""
-    code = "import sys; sys.modules['typing_extensions'] = None; import droste; assert 'droste._keywords' not in sys.modules"
+    code = ("import sys; sys.modules['typing_extensions'] = None; import droste; "
+            "assert 'droste._keywords' not in sys.modules")
     subprocess.run([sys.executable, "-c", code], check=True,
                    env={**os.environ, "PYTHONPATH": os.path.join(ROOT, "python")})
     assert typing.TYPE_CHECKING is False

@@ -219,8 +219,8 @@ def test_flags_of_an_environment(lent):
     with LocalREPL(compaction=True, custom_tools={"RATE": 3}) as env:
         env.append_compaction_entry({"type": "summary", "content": "so far"})
         assert env.execute_code(
-            "print(history[0]['content'], RATE)").stdout == "so far 3\n" and env.custom_sub_tools == {"RATE":
-                3}
+            "print(history[0]['content'], RATE)").stdout == "so far 3\n"
+        assert env.custom_sub_tools == {"RATE": 3}
     with LocalREPL(custom_tools={"RATE": 3}, custom_sub_tools={}) as env:
         assert env.custom_sub_tools == {} and "NameError" in env.execute_code("history").stderr
 
@@ -253,7 +253,8 @@ def test_other_arguments_of_an_environment_are_refused(lent, name):
 def test_arguments_of_clients(lent):
     """api_key, base_url and timeout are settings of the model's, for each provider; get_client
     takes them as backend_kwargs."""
-    from rlm.clients import AnthropicClient, AzureOpenAIClient, GeminiClient, OpenAIClient, PortkeyClient, get_client
+    from rlm.clients import (AnthropicClient, AzureOpenAIClient, GeminiClient, OpenAIClient,
+                             PortkeyClient, get_client)
     for kind, word in ((OpenAIClient, ""), (PortkeyClient, "portkey-"),
                        (AnthropicClient, "anthropic-"), (GeminiClient, "gemini-")):
         pairs = dict(kind(api_key="k", model_name="m", base_url="http://127.0.0.1:1/v1",
@@ -293,7 +294,8 @@ def test_arguments_of_adapters(lent):
     """model, api_key, base_url and default_request_kwargs reach the model; retry_config is refused
     by name."""
     from rlm import create_rlm
-    from rlm.adapters.llm import AnthropicAdapter, AzureOpenAIAdapter, GeminiAdapter, OpenAIAdapter, PortkeyAdapter
+    from rlm.adapters.llm import (AnthropicAdapter, AzureOpenAIAdapter, GeminiAdapter,
+                                  OpenAIAdapter, PortkeyAdapter)
     for kind, word in ((OpenAIAdapter, ""), (AnthropicAdapter, "anthropic-"),
                        (GeminiAdapter, "gemini-"), (PortkeyAdapter, "portkey-")):
         llm = kind(model="m", api_key="k", base_url="http://127.0.0.1:1/v1",

@@ -5,7 +5,8 @@ import pytest
 from droste import Interpreter, RLM
 from droste.compat import DaytonaInterpreter, ModalInterpreter
 
-LOOK = "import os\nSUBMIT(memory=MEMORY_ROOT, there=os.path.exists('/home/daytona'), names=os.listdir('/data'))"
+LOOK = ("import os\nSUBMIT(memory=MEMORY_ROOT, there=os.path.exists('/home/daytona'), "
+        "names=os.listdir('/data'))")
 
 
 @pytest.fixture(autouse=True)

@@ -449,7 +449,8 @@ def test_an_environment_says_what_code_came_to():
         "context_1"] == "more"
     assert env.add_history([{"role": "user", "content": "q"}]) == 0 and env.get_history_count() == 1
     assert env.execute_code(
-        "print(history[0]['content'], history_0 == history, context is not None)").stdout == "q True True\n"
+        "print(history[0]['content'], history_0 == history, "
+        "context is not None)").stdout == "q True True\n"
     env.cleanup()
     assert env.locals == {}
     with pytest.raises(RuntimeError, match="cleanup"):
@@ -462,8 +463,10 @@ def test_an_environment_restores_what_code_overwrites():
     from rlm.environments import LocalREPL
     with LocalREPL(context_payload={"a": [1]}, custom_tools={"twice": lambda n: 2 * n}) as env:
         env.execute_code(
-            "kept = context; llm_query = SHOW_VARS = twice = context = context_0 = answer = own = 5")
-        look = "print(context is kept, context_0, llm_query('hi'), SHOW_VARS() != 5, twice(4), type(answer).__name__, own)"
+            "kept = context; llm_query = SHOW_VARS = twice = context = context_0 = answer = own = "
+            "5")
+        look = ("print(context is kept, context_0, llm_query('hi'), SHOW_VARS() != 5, twice(4), "
+                "type(answer).__name__, own)")
         assert env.execute_code(
             look).stdout == "True {'a': [1]} Error: No LM handler configured True 8 dict 5\n"
         assert env.add_context("more") == 1
@@ -496,7 +499,8 @@ def test_an_environment_has_custom_tools_and_children():
 def test_the_handlers_protocol_is_rlms():
     """Four bytes of length and JSON; what makes no sense is an error, and the next request is
     answered."""
-    from rlm.core.comms_utils import LMRequest, LMResponse, send_lm_request, send_lm_request_batched, socket_recv, socket_send
+    from rlm.core.comms_utils import (LMRequest, LMResponse, send_lm_request,
+                                      send_lm_request_batched, socket_recv, socket_send)
     from rlm.core.lm_handler import LMHandler
     with LMHandler(own_client()) as handler:
         for nonsense in (["list"], {"model": "own"}):
@@ -569,7 +573,8 @@ def test_a_call_goes_to_the_model_that_it_names():
     from rlm import create_rlm
     from rlm.adapters.llm.mock import MockLLMAdapter
     root = repl("a = llm_query('x', model='sub')\nb = llm_query('y')\n"
-                "try: llm_query('z', model='nobody')\nexcept Exception as e: print(e)") + "\nFINAL_VAR('a')"
+                "try: llm_query('z', model='nobody')\n"
+                "except Exception as e: print(e)") + "\nFINAL_VAR('a')"
     seen = []
 
     class Own:
@@ -632,7 +637,8 @@ def test_an_adapter_of_a_provider_is_that_model(serve):
 
 def test_a_configuration_has_loggers_and_other_models(tmp_path):
     """LoggerConfig, other_llms, the backend mock, and tools that come with the call."""
-    from rlm.api import EnvironmentConfig, LLMConfig, LoggerConfig, RLMConfig, create_rlm_from_config
+    from rlm.api import (EnvironmentConfig, LLMConfig, LoggerConfig, RLMConfig,
+                         create_rlm_from_config)
     script = [repl("x = llm_query('x', model='sub') + str(double(4))") + "\nFINAL_VAR('x')"]
     config = RLMConfig(llm=LLMConfig(backend="mock", model_name="root",
                                      backend_kwargs={"script": script}),
@@ -726,7 +732,8 @@ def test_a_whole_program_runs_as_a_script(serve, tmp_path):
 def test_utils_of_trajectories():
     """Code in replies, outputs as messages, contexts as values or texts."""
     from rlm.core.types import CodeBlock, REPLResult, RLMIteration
-    from rlm.utils.parsing import convert_context_for_repl, find_code_blocks, format_execution_result, format_iteration
+    from rlm.utils.parsing import (convert_context_for_repl, find_code_blocks,
+                                   format_execution_result, format_iteration)
     assert find_code_blocks("a\n```repl\nx = 1\n```\n```python\ny\n```") == ["x = 1"]
     result = REPLResult("out", "bad", {"x": 1, "_y": 2, "f": len})
     assert format_execution_result(result) == "\nout\n\n\nbad\n\nREPL variables: ['x']\n"

@@ -37,7 +37,8 @@ def test_runs_are_those_of_the_command_line(database):
     assert [run.question for run in found] == ["second\nline?", "first?"]
     assert [run.id for run in found] == [one["run"] if "run" in one else one["id"] for one in told]
     for run, one in zip(found, told):
-        assert (run.status, run.model, run.question) == (one["status"], one["model"], one["question"])
+        assert (run.status, run.model,
+                run.question) == (one["status"], one["model"], one["question"])
         assert run.answer == [1, "é"] and run.status == "answered" and run.ended >= run.started > 0
     assert [run.id for run in droste.runs.ls(limit=1, database=database)] == [found[0].id]
     assert droste.runs.ls(status="error", database=database) == []
@@ -79,7 +80,8 @@ def test_volumes_are_those_of_the_command_line(tmp_path):
     assert [(one.name, one.size) for one in found if one.is_file] == [("d/a", 5), ("d/b", 5)]
     assert volumes.get("mine", "d", tmp_path / "copy", **root) == 10
     assert sorted(os.listdir(tmp_path / "copy")) == ["a", "b"]
-    assert volumes.usage("mine", **root).files >= 3 and volumes.usage("mine", **root).size_limit == 10 << 30
+    assert volumes.usage("mine", **root).files >= 3
+    assert volumes.usage("mine", **root).size_limit == 10 << 30
     volumes.delete("mine", "d", **root)
     assert volumes.ls("mine", **root) == [] and volumes.names(**root) == ["mine"]
     with pytest.raises(droste.NotFoundError):

@@ -243,7 +243,8 @@ def test_a_run_has_a_typed_context():
 
 
 def run_once(code, **options):
-    return droste.RLM(lambda messages: "```repl\n%s\n```" % code, **options).run("q").raise_for_status()
+    return droste.RLM(lambda messages: "```repl\n%s\n```" % code,
+                      **options).run("q").raise_for_status()
 
 
 def test_the_answer_of_a_run_has_its_types():
@@ -264,18 +265,20 @@ def test_an_answer_with_a_schema_has_its_types():
     """The schema sees the JSON form."""
     schema = {"type": "object", "properties": {"when": {"type": "string"}}, "required": ["when"]}
     code = "import datetime; SUBMIT(when=datetime.date(2026, 1, 2))"
-    assert run_once(code, answer_schema=json.dumps(schema)).answer == {"when": datetime.date(2026, 1, 2)}
+    assert run_once(code,
+                    answer_schema=json.dumps(schema)).answer == {"when": datetime.date(2026, 1, 2)}
 
 
 def test_tools_of_a_run_take_typed_arguments(tmp_path):
     """The record has their JSON form."""
     seen = []
     database = str(tmp_path / "record.db")
-    done = run_once("import decimal; SUBMIT(n=keep(decimal.Decimal('1.50'), b=(1, b'x')))", database=database,
-                    tools={"keep": lambda a, b: seen.append((a, b)) or 7})
+    done = run_once("import decimal; SUBMIT(n=keep(decimal.Decimal('1.50'), b=(1, b'x')))",
+                    database=database, tools={"keep": lambda a, b: seen.append((a, b)) or 7})
     assert done.answer == {"n": 7} and seen == [(decimal.Decimal("1.50"), (1, b"x"))]
     program = os.path.join(os.environ.get("BUILD", "build"), "droste")
-    shown = subprocess.run([program, "runs", "show", done.run, "--json", "--database", database], check=True,
+    shown = subprocess.run([program, "runs", "show", done.run, "--json", "--database", database],
+                           check=True,
                            stdout=subprocess.PIPE).stdout
     steps = [step for turn in json.loads(shown)["turns"] for step in turn["steps"]]
     call = next(step for step in steps if step.get("kind") == "tool")

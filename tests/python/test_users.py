@@ -96,7 +96,8 @@ def test_processes_are_not_shared():
         assert one.execute(fork).count == two.execute(fork).count < 40
 
 
-ADD = "open('%s/x', 'a').write('%s')\nSUBMIT(x=open('%s/x').read(), mine=__import__('os').stat('%s/x').st_uid)"
+ADD = ("open('%s/x', 'a').write('%s')\nSUBMIT(x=open('%s/x').read(), "
+       "mine=__import__('os').stat('%s/x').st_uid)")
 
 
 def add(interpreter, text, at="/data"):

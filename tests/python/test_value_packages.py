@@ -13,7 +13,8 @@ CASES = ("pandas", "series", "polars", "polars series", "arrow", "chunked", "pyd
 def python():
     if not os.path.exists(PYTHON):
         pytest.skip("there is no build/rich (scripts/setup rich)")
-    if subprocess.run([PYTHON, "-c", "import pandas, polars, pyarrow, pydantic"], stderr=subprocess.PIPE).returncode:
+    if subprocess.run([PYTHON, "-c", "import pandas, polars, pyarrow, pydantic"],
+                      stderr=subprocess.PIPE).returncode:
         pytest.skip("build/rich lacks pandas, polars, pyarrow or pydantic")
     return PYTHON
 

@@ -45,14 +45,18 @@ def chunked(size):
 
 
 CASES = {
-    "pandas": (lambda size: pd.DataFrame(columns(size)), "pandas.DataFrame", lambda a, b: a.equals(b)),
-    "series": (lambda size: pd.Series(np.arange(size) / 2, name="s"), "pandas.Series", lambda a, b: a.equals(b)),
-    "polars": (lambda size: pl.DataFrame(columns(size)), "polars.dataframe.frame.DataFrame", lambda a, b: a.equals(b)),
+    "pandas": (lambda size: pd.DataFrame(columns(size)), "pandas.DataFrame", lambda a,
+               b: a.equals(b)),
+    "series": (lambda size: pd.Series(np.arange(size) / 2, name="s"), "pandas.Series", lambda a,
+               b: a.equals(b)),
+    "polars": (lambda size: pl.DataFrame(columns(size)), "polars.dataframe.frame.DataFrame",
+               lambda a, b: a.equals(b)),
     "polars series": (lambda size: pl.Series("s", np.arange(size)), "polars.series.series.Series",
                       lambda a, b: a.equals(b, check_names=True)),
     "arrow": (arrow, "pyarrow.lib.Table", lambda a, b: a.equals(b) and a.schema == b.schema),
     "chunked": (chunked, "pyarrow.lib.ChunkedArray", lambda a, b: a.equals(b)),
-    "pydantic": (lambda size: [Row(name="é", when=datetime.date(2026, 1, 2), price="1.50", tags={1})] * min(size, 1000),
+    "pydantic": (lambda size: [Row(name="é", when=datetime.date(2026, 1, 2), price="1.50",
+                                   tags={1})] * min(size, 1000),
                  "builtins.list", lambda a, b: [row.model_dump() for row in a] == b),
 }
 

@@ -8,7 +8,8 @@ import sys
 import pytest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-sys.path[:0] = [os.path.join(ROOT, "python"), os.path.join(ROOT, "tests"), os.path.join(ROOT, "tests", "clouds")]
+sys.path[:0] = [os.path.join(ROOT, "python"), os.path.join(ROOT, "tests"),
+                os.path.join(ROOT, "tests", "clouds")]
 os.environ["DROSTE_DATABASE"] = "none"
 for name in ("DROSTE_MODEL", "DROSTE_CONFIG", "DROSTE_ENVIRONMENT", "OPENAI_API_KEY"):
     os.environ.pop(name, None)
@@ -53,7 +54,8 @@ def daytona():
 
 @pytest.fixture(scope="session")
 def repository_host(tmp_path_factory):
-    one = services.RepositoryHost(str(tmp_path_factory.mktemp("github.com")), {"README.md": "the page's repository\n"})
+    one = services.RepositoryHost(str(tmp_path_factory.mktemp("github.com")),
+                                  {"README.md": "the page's repository\n"})
     yield one
     one.close()
 
@@ -81,9 +83,11 @@ def reader(tmp_path_factory, model):
         place = tmp_path_factory.mktemp("page-%s-%s" % (page, mode))
         (place / "scripts").mkdir()
         (place / "scripts" / "analysis.py").write_text("SUBMIT(total=sum(range(5)))\n")
-        given = {**os.environ, **model.environment, "PYTHONPATH": os.path.join(ROOT, "python"), "DROSTE_HOME": str(place / "home"),
-                 "XDG_CONFIG_HOME": str(place / "config"), "XDG_CACHE_HOME": str(place / "cache"), **environment}
-        done = subprocess.run([python, os.path.join(HERE, "run_page.py"), mode], input=json.dumps({"page": page, "blocks": blocks}),
+        given = {**os.environ, **model.environment, "PYTHONPATH": os.path.join(ROOT, "python"),
+                 "DROSTE_HOME": str(place / "home"), "XDG_CONFIG_HOME": str(place / "config"),
+                 "XDG_CACHE_HOME": str(place / "cache"), **environment}
+        done = subprocess.run([python, os.path.join(HERE, "run_page.py"), mode],
+                              input=json.dumps({"page": page, "blocks": blocks}),
                               env=given, cwd=place, capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, done.stderr
         return {**json.loads(done.stdout), "stderr": done.stderr}

@@ -18,7 +18,8 @@ NUMBERS = ("000", "001", "002", "003", "004")
 MISSING = "the folder shared/seeds is not beside this checkout"
 
 FENCE = re.compile(r"^```(\w*)[ \t]*\n(.*?)^```[ \t]*$", re.DOTALL | re.MULTILINE)
-BEGINS = re.compile(r"(from \S+ import|import \w+$|interp(reter)? = |interp\.start|# Read local|rlm = RLM|uv run|uv pip)")
+BEGINS = re.compile(r"(from \S+ import|import \w+$|interp(reter)? = |interp\.start|# Read "
+                    r"local|rlm = RLM|uv run|uv pip)")
 ENDS = re.compile(r"\s*(await )?interp(reter)?\.shutdown\(\)")
 SHELL = re.compile(r"(uv|pip|modal|docker) ")
 
@@ -94,7 +95,8 @@ def unfenced(text):
                 yield heading, "bash", code
                 code = []
             continue
-        ends = ENDS.match(line) or (line == ")" and any(begun.startswith("rlm = RLM(") for begun in code))
+        ends = ENDS.match(line) or (line == ")"
+                                    and any(begun.startswith("rlm = RLM(") for begun in code))
         if ends and not quoted:
             yield heading, "python", code
             code = []
@@ -136,13 +138,15 @@ def blocks(page):
     if "```" in text:
         found = [(heading, language, body) for heading, language, body in fenced(text) if language]
     else:
-        found = [(heading, language, "\n".join(lines) + "\n") for heading, language, lines in unfenced(text)]
+        found = [(heading, language, "\n".join(lines) + "\n")
+                 for heading, language, lines in unfenced(text)]
     made, counts = [], {}
     for heading, language, printed in found:
         counts[language] = counts.get(language, 0) + 1
         code = printed
         if language == "python":
-            code = "\n".join(indent(printed.splitlines())) + "\n" if page == "001" else without_ellipsis(printed)
+            code = "\n".join(
+                indent(printed.splitlines())) + "\n" if page == "001" else without_ellipsis(printed)
         made.append(Block(page, counts[language], heading, language, printed, code))
     return made
 
@@ -166,7 +170,8 @@ def rows(page):
     text = read(page)
     if text is None:
         return []
-    found = {"000": markdown_rows, "001": points_of_001, "002": rows_of_002, "003": rows_of_003, "004": markdown_rows}[page]
+    found = {"000": markdown_rows, "001": points_of_001, "002": rows_of_002, "003": rows_of_003,
+             "004": markdown_rows}[page]
     return [Row(page, section, name_of(words), cells) for section, words, cells in found(text)]
 
 
@@ -195,7 +200,8 @@ def markdown_rows(text):
         section = " / ".join(h for n, h in sorted(above.items()) if n > 1)
         if any(h.startswith(ADVICE) for h in above.values()):
             continue
-        cells = tuple(plain(cell) for cell in line.strip().strip("|").split("|")) if line.startswith("|") else ()
+        cells = tuple(plain(cell) for cell in line.strip().strip("|").split(
+            "|")) if line.startswith("|") else ()
         if not cells:
             head = False
         elif not head:
@@ -214,7 +220,8 @@ def shortened(words):
 
 def points_of_001(text):
     """The list has lost its line ends, and one of its marks."""
-    part = re.search(r"^Key Points\n(.*?)^Multi-Step Pipeline", text, re.DOTALL | re.MULTILINE).group(1)
+    part = re.search(r"^Key Points\n(.*?)^Multi-Step Pipeline", text,
+                     re.DOTALL | re.MULTILINE).group(1)
     joined = part.replace("\n", " ").replace('notresult["field"] ', 'not result["field"]\n- ')
     joined = re.sub(r" ?- (?=[A-Z])", "\n- ", joined).strip()
     for line in joined.splitlines():
@@ -243,7 +250,8 @@ def rows_of_002(text):
             section = "rows"
 
 
-ARGUMENT = re.compile(r"(\w+?)(str \| dict \| list|modal\.Image|str|int|tuple)(\"[^\"]*\"|\d+|Auto|None)([A-Z].*)$")
+ARGUMENT = re.compile(
+    r"(\w+?)(str \| dict \| list|modal\.Image|str|int|tuple)(\"[^\"]*\"|\d+|Auto|None)([A-Z].*)$")
 
 
 def rows_of_003(text):

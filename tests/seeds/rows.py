@@ -7,7 +7,8 @@ CLAIMS: typing.List[typing.Tuple[str, str, str, str]] = []      # page, section,
 
 def shows(page, section, *names):
     def claim(test):
-        CLAIMS.extend((page, section, name, "%s::%s" % (test.__module__, test.__name__)) for name in names)
+        CLAIMS.extend((page, section, name, "%s::%s" % (test.__module__, test.__name__))
+                      for name in names)
         return test
     return claim
 

@@ -22,7 +22,8 @@ import traceback
 import warnings
 
 #: droste-compat, as pip installs it: a .pth file and a module
-COMPAT = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "python", "compat")
+COMPAT = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))),
+                      "python", "compat")
 #: what a page takes for granted: page 003 is a part of a longer manual, and imports nothing
 GIVEN = {"003": "from rlm import RLM"}
 
@@ -34,7 +35,8 @@ class Page:
         exec(GIVEN.get(page, ""), self.names)
 
     def compile(self, block):
-        return compile(block["code"], "<%s>" % block["name"], "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        return compile(block["code"], "<%s>" % block["name"], "exec",
+                       ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
 
     @contextlib.contextmanager
     def watch(self, block, found):
@@ -80,11 +82,13 @@ def main():
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         page = Page(given["page"])
-        results = page.script(given["blocks"]) if mode == "script" else asyncio.run(page.notebook(given["blocks"]))
+        results = page.script(given["blocks"]) if mode == "script" else asyncio.run(
+            page.notebook(given["blocks"]))
         page.names.clear()
         import gc
         gc.collect()
-    said = [str(w.message) for w in caught if issubclass(w.category, (ResourceWarning, RuntimeWarning)) or "droste" in str(w.filename)]
+    said = [str(w.message) for w in caught if issubclass(
+        w.category, (ResourceWarning, RuntimeWarning)) or "droste" in str(w.filename)]
     json.dump({"results": results, "warnings": said}, sys.stdout)
 
 

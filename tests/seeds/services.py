@@ -53,11 +53,14 @@ class Model:
             def do_POST(self):
                 asked = json.loads(self.body())
                 if self.headers.get("Authorization") != "Bearer " + KEY:
-                    return self.send(401, [], b'{"error": {"message": "Incorrect API key provided", "type": "invalid_request_error"}}')
+                    return self.send(401, [],
+                                     b'{"error": {"message": "Incorrect API key provided", "type": '
+                                     b'"invalid_request_error"}}')
                 outer.asked.append(asked)
                 reply = {"id": "c", "object": "chat.completion", "model": asked["model"],
                          "choices": [{"index": 0, "finish_reason": "stop",
-                                      "message": {"role": "assistant", "content": answer(asked["model"], asked["messages"])}}],
+                                      "message": {"role": "assistant", "content": answer(
+                                          asked["model"], asked["messages"])}}],
                          "usage": {"prompt_tokens": 10, "completion_tokens": 2, "total_tokens": 12}}
                 self.send(200, [("Content-Type", "application/json")], json.dumps(reply).encode())
 
@@ -66,7 +69,8 @@ class Model:
 
     @property
     def environment(self):
-        return {"OPENAI_BASE_URL": "http://127.0.0.1:%d/v1" % self.server.server_port, "OPENAI_API_KEY": KEY}
+        return {"OPENAI_BASE_URL": "http://127.0.0.1:%d/v1" % self.server.server_port,
+                "OPENAI_API_KEY": KEY}
 
     def close(self):
         self.server.shutdown()
@@ -84,10 +88,14 @@ class RepositoryHost:
         for name, text in files.items():
             with open(os.path.join(work, name), "w") as file:
                 file.write(text)
-        subprocess.run("git init -q && git add . && git -c user.name=n -c user.email=e commit -qm first", shell=True, check=True, cwd=work)
-        self.certificate, key = os.path.join(directory, "cert.pem"), os.path.join(directory, "key.pem")
-        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", key,
-                        "-out", self.certificate, "-days", "2", "-subj", "/CN=github.com", "-addext", "subjectAltName=DNS:github.com"],
+        subprocess.run("git init -q && git add . && git -c user.name=n -c user.email=e commit -qm "
+                       "first", shell=True, check=True, cwd=work)
+        self.certificate, key = os.path.join(directory,
+                                             "cert.pem"), os.path.join(directory, "key.pem")
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt",
+                        "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", key,
+                        "-out", self.certificate, "-days", "2", "-subj", "/CN=github.com",
+                        "-addext", "subjectAltName=DNS:github.com"],
                        check=True, capture_output=True)
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self.context.load_cert_chain(self.certificate, key)
@@ -98,12 +106,16 @@ class RepositoryHost:
 
             def serve(self):
                 path, _, query = self.path.partition("?")
-                given = {"GIT_PROJECT_ROOT": outer.directory, "GIT_HTTP_EXPORT_ALL": "1", "PATH_INFO": path, "QUERY_STRING": query,
-                         "REQUEST_METHOD": self.command, "CONTENT_TYPE": self.headers.get("Content-Type", ""),
-                         "HTTP_CONTENT_ENCODING": self.headers.get("Content-Encoding", ""), "REMOTE_ADDR": "127.0.0.1",
-                         "GIT_PROTOCOL": self.headers.get("Git-Protocol", ""), "PATH": os.environ["PATH"],
-                         "GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "safe.directory", "GIT_CONFIG_VALUE_0": "*"}
-                done = subprocess.run(["git", "http-backend"], input=self.body(), env=given, capture_output=True)
+                given = {"GIT_PROJECT_ROOT": outer.directory, "GIT_HTTP_EXPORT_ALL": "1",
+                         "PATH_INFO": path, "QUERY_STRING": query, "REQUEST_METHOD": self.command,
+                         "CONTENT_TYPE": self.headers.get("Content-Type", ""),
+                         "HTTP_CONTENT_ENCODING": self.headers.get("Content-Encoding", ""),
+                         "REMOTE_ADDR": "127.0.0.1",
+                         "GIT_PROTOCOL": self.headers.get("Git-Protocol", ""),
+                         "PATH": os.environ["PATH"], "GIT_CONFIG_COUNT": "1",
+                         "GIT_CONFIG_KEY_0": "safe.directory", "GIT_CONFIG_VALUE_0": "*"}
+                done = subprocess.run(["git", "http-backend"], input=self.body(), env=given,
+                                      capture_output=True)
                 head, _, data = done.stdout.partition(b"\r\n\r\n")
                 headers = [tuple(line.split(": ", 1)) for line in head.decode().splitlines()]
                 status = next((int(value[:3]) for name, value in headers if name == "Status"), 200)
@@ -131,8 +143,8 @@ class RepositoryHost:
 
     @property
     def environment(self):
-        return {"https_proxy": "http://127.0.0.1:%d" % self.server.server_port, "no_proxy": "127.0.0.1,localhost",
-                "GIT_SSL_CAINFO": self.certificate}
+        return {"https_proxy": "http://127.0.0.1:%d" % self.server.server_port,
+                "no_proxy": "127.0.0.1,localhost", "GIT_SSL_CAINFO": self.certificate}
 
     def close(self):
         self.server.shutdown()

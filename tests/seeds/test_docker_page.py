@@ -30,7 +30,8 @@ def daemon():
             own.start()
             make_images(own)
         except (RuntimeError, subprocess.CalledProcessError) as e:
-            pytest.skip("no Docker daemon can be had here: " + str(e).strip().splitlines()[-1][:300])
+            pytest.skip("no Docker daemon can be had here: "
+                        + str(e).strip().splitlines()[-1][:300])
         yield own
     finally:
         own.close()
@@ -39,11 +40,13 @@ def daemon():
 def make_images(own):
     """By the names that the page has."""
     container = own.docker("create", docker_daemon.IMAGE, "true").stdout.strip()
-    (packages,) = glob.glob(os.path.join(pages.ROOT, os.environ.get("BUILD", "build"), "clouds", "lib", "python3*", "site-packages")) or [None]
+    (packages,) = glob.glob(os.path.join(pages.ROOT, os.environ.get("BUILD", "build"), "clouds",
+                                         "lib", "python3*", "site-packages")) or [None]
     if packages is None:
         pytest.skip("the packages that the page imports are not here (scripts/setup clouds)")
     for name in PACKAGES:
-        own.docker("cp", os.path.join(packages, name), container + ":/usr/lib/python3/dist-packages/" + name)
+        own.docker("cp", os.path.join(packages, name),
+                   container + ":/usr/lib/python3/dist-packages/" + name)
     for name in ("python:3.12-slim", "my-rlm-env:latest"):
         own.docker("commit", container, name)
     own.docker("rm", container)
@@ -53,7 +56,8 @@ def make_images(own):
 def here(daemon, tmp_path, monkeypatch, model):
     """This process as the page's reader: Docker is that daemon, and OpenAI the server of the
     tests."""
-    for name, value in {**daemon.environment, **model.environment, "DROSTE_HOME": str(tmp_path)}.items():
+    for name, value in {**daemon.environment, **model.environment,
+                        "DROSTE_HOME": str(tmp_path)}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("DROSTE_ENVIRONMENT", raising=False)
     droste.compat.activate()
@@ -79,7 +83,8 @@ def names_of(*blocks):
             with pytest.warns(UserWarning, match="/custom/modules"):
                 exec(block(one).code, names)
         else:
-            exec(compile(next(b for b in pages.python_blocks("004") if b.name == one).code, one, "exec"), names)
+            exec(compile(next(b for b in pages.python_blocks("004") if b.name == one).code, one,
+                         "exec"), names)
     return names
 
 
@@ -87,22 +92,27 @@ def completed(names, replies, **more):
     """The page's configuration, asked by a model that says these things."""
     replies = list(replies)
     config = names["config"]
-    config.rlm_kwargs = {"model": lambda messages: replies.pop(0), "sub_model": lambda messages: "said " + messages[-1]["content"], **more}
+    config.rlm_kwargs = {"model": lambda messages: replies.pop(0),
+                         "sub_model": lambda messages: "said " + messages[-1]["content"], **more}
     return names["create_rlm_from_config"](config).completion("c" * 12)
 
 
-@shows("004", "Docker Environment / Options", "image", "subprocess_timeout_s", "proxy_http_timeout_s", "setup_code")
-@shows("004", "Docker Environment / Container Lifecycle", "Start", "Load Context", "Execute", "Cleanup")
+@shows("004", "Docker Environment / Options", "image", "subprocess_timeout_s",
+       "proxy_http_timeout_s", "setup_code")
+@shows("004", "Docker Environment / Container Lifecycle", "Start", "Load Context", "Execute",
+       "Cleanup")
 def test_the_configuration_of_docker_runs(here):
     """Page 004, block 2: its setup code is there in each execution, its limits hold, and the
     container is gone."""
     if pages.read("004") is None:
         pytest.skip(pages.MISSING)
     names = names_of("004-python-1", "004-python-2")
-    done = completed(names, ["```repl\nrequests.name, name = 'changed', requests.__name__\n```", "```repl\nSUBMIT(answer=[name, len(context)])\n```"])
+    done = completed(names, ["```repl\nrequests.name, name = 'changed', requests.__name__\n```",
+                             "```repl\nSUBMIT(answer=[name, len(context)])\n```"])
     assert done.answer == ["requests", 12], done.error
     pairs = dict(names["create_rlm_from_config"](names["config"])._pairs)
-    assert (pairs["image"], pairs["execute-timeout"], pairs["broker-timeout"], pairs["setup-each"]) == ("python:3.12-slim", "120", "60", "yes")
+    assert (pairs["image"], pairs["execute-timeout"], pairs["broker-timeout"],
+            pairs["setup-each"]) == ("python:3.12-slim", "120", "60", "yes")
     assert wait_until(lambda: not here.containers())
 
 
@@ -112,7 +122,8 @@ def test_the_block_inside_the_container(here):
     if code is None:
         pytest.skip(pages.MISSING)
     names = names_of("004-python-1", "004-python-2")
-    done = completed(names, ["```repl\n%s```" % code, "```repl\nSUBMIT(answer=[response, responses])\n```"])
+    done = completed(names, ["```repl\n%s```" % code,
+                             "```repl\nSUBMIT(answer=[response, responses])\n```"])
     assert done.answer == ["said What is 2+2?", ["said Q1", "said Q2", "said Q3"]], done.error
 
 
@@ -131,14 +142,17 @@ def test_what_a_container_cannot_reach(here):
     with DockerEnvironmentAdapter() as adapter:
         mark = "open(%r)" % os.path.abspath(__file__)
         assert "FileNotFoundError" in adapter.execute_code(mark).stderr
-        assert adapter.execute_code("import os\nprint(os.listdir('/sys/class/net'), os.getppid() < 100)").stdout == "['lo'] True\n"
+        assert adapter.execute_code(
+            "import os\nprint(os.listdir('/sys/class/net'), "
+            "os.getppid() < 100)").stdout == "['lo'] True\n"
 
 
 @shows("004", "Docker Environment / Options", "subprocess_timeout_s")
 def test_the_time_of_an_execution_in_a_container(here):
     """TimeoutError in stderr, and the container goes on."""
     with DockerEnvironmentAdapter(subprocess_timeout_s=0.5) as adapter:
-        assert "\nTimeoutError: the cell ran longer than 0.5 s" in adapter.execute_code("while True: pass").stderr
+        assert "\nTimeoutError: the cell ran longer than 0.5 s" in adapter.execute_code(
+            "while True: pass").stderr
         assert adapter.execute_code("print(1)").stdout == "1\n"
 
 
@@ -183,5 +197,6 @@ def test_a_daemon_that_is_not_there_is_an_environments_error(here, monkeypatch, 
     """Container not starting: the message names the address and what to do, and no session is lost,
     as there was none."""
     monkeypatch.setenv("DOCKER_HOST", "unix://%s/nobody" % tmp_path)
-    with pytest.raises(droste.EnvironmentFailed, match="there is no Docker daemon at .*nobody: install Docker"):
+    with pytest.raises(droste.EnvironmentFailed,
+                       match="there is no Docker daemon at .*nobody: install Docker"):
         droste.Interpreter(env="docker").start()

@@ -31,7 +31,8 @@ LOOKS = {
     "003-python-1": [(ASK, "'[12, \"said Q0\"]'")],
     "003-python-2": [(ASK, "'[12, \"said Q0\"]'")],
     "004-python-1": [(ASK, "'[12, \"said Q0\"]'"), ("config.env.environment", "'local'")],
-    "004-python-2": [("config.env.environment", "'docker'"), ("create_rlm_from_config(config).environment", "None")],
+    "004-python-2": [("config.env.environment", "'docker'"),
+                     ("create_rlm_from_config(config).environment", "None")],
     "004-python-4": [("config.env.environment_kwargs", "{'image': 'my-rlm-env:latest'}")],
     "004-python-5": [("config.env.environment_kwargs", "{}")],
     "004-python-6": [("config.env.environment", "'prime'")],
@@ -39,13 +40,16 @@ LOOKS = {
 }
 #: what a page itself gives reason to: `open(...).read()`, and a directory of modules that is not on
 #this machine
-OF_THE_PAGES = ("unclosed file <_io.TextIOWrapper name='scripts/analysis.py'", "but this directory does not exist")
+OF_THE_PAGES = ("unclosed file <_io.TextIOWrapper name='scripts/analysis.py'",
+                "but this directory does not exist")
 #: blocks that are no program of the host's; other tests run them, where they belong
-ELSEWHERE = {"004-python-3": "test_the_block_inside_the_container", "004-python-8": "test_the_piece_of_the_registry"}
+ELSEWHERE = {"004-python-3": "test_the_block_inside_the_container",
+             "004-python-8": "test_the_piece_of_the_registry"}
 
 
 def program(block):
-    return {"code": block.code, "name": block.name, "look": [look for look, _ in LOOKS.get(block.name, ())]}
+    return {"code": block.code, "name": block.name,
+            "look": [look for look, _ in LOOKS.get(block.name, ())]}
 
 
 @pytest.fixture(scope="session")
@@ -73,10 +77,12 @@ def run(request, reader):
             python, environment = modal_fake.PYTHON, dict(fake.environment)
         if page in ("001", "002"):
             fake = fake_of("daytona")
-            environment = {**fake.environment, **request.getfixturevalue("repository_host").environment}
+            environment = {**fake.environment,
+                           **request.getfixturevalue("repository_host").environment}
         blocks = [block for block in pages.python_blocks(page) if block.name not in ELSEWHERE]
         result = reader(page, mode, [program(block) for block in blocks], python, **environment)
-        done[page, mode] = {**result, "of": dict(zip([block.name for block in blocks], result["results"]))}
+        done[page, mode] = {**result,
+                            "of": dict(zip([block.name for block in blocks], result["results"]))}
         return done[page, mode]
     return once
 
@@ -113,7 +119,8 @@ def test_only_what_a_page_imports_nowhere_is_lent():
     what they import."""
     if pages.read("003") is None:
         pytest.skip(pages.MISSING)
-    assert run_page.GIVEN == {"003": "from rlm import RLM"} and "import RLM" not in pages.read("003")
+    assert run_page.GIVEN == {"003": "from rlm import RLM"}
+    assert "import RLM" not in pages.read("003")
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -144,12 +151,14 @@ def test_the_piece_of_the_registry(monkeypatch):
         exec(next(block.code for block in BLOCKS if block.name == "004-python-7"), custom.__dict__)
         monkeypatch.setitem(sys.modules, custom.__name__, custom)
         names = {}
-        around = "def build(environment, broker, broker_address, correlation_id, env_kwargs):\n    match environment:\n"
+        around = ("def build(environment, broker, broker_address, correlation_id, env_kwargs):\n"
+                  "    match environment:\n")
         exec(around + "".join("        %s\n" % line for line in piece.code.splitlines()), names)
         made = []
 
         def factory(*, broker, broker_address, correlation_id, **env_kwargs):
-            made.append(names["build"]("custom", broker, broker_address, correlation_id, env_kwargs))
+            made.append(names["build"]("custom", broker, broker_address, correlation_id,
+                                       env_kwargs))
             return made[-1]
 
         droste.registry.register("custom", factory)
@@ -159,13 +168,17 @@ def test_the_piece_of_the_registry(monkeypatch):
             shown.append(messages[-1]["content"])
             return replies.pop(0)
 
-        done = droste.RLM(model, environment="custom", environment_kwargs={"custom_option": "mine"}).completion("text", root_prompt="q")
+        done = droste.RLM(model, environment="custom", environment_kwargs={
+            "custom_option": "mine"}).completion("text", root_prompt="q")
     finally:
         droste.registry.unregister("custom")
         droste.compat.deactivate()
     (adapter,) = made
-    assert done.answer == "done" and "output" in shown[1] and isinstance(adapter, custom.CustomEnvironmentAdapter)
-    assert (adapter._custom_option, adapter._context) == ("mine", "text") and adapter._broker_address[0] == "127.0.0.1"
+    assert done.answer == "done"
+    assert "output" in shown[1]
+    assert isinstance(adapter, custom.CustomEnvironmentAdapter)
+    assert (adapter._custom_option, adapter._context) == ("mine", "text")
+    assert adapter._broker_address[0] == "127.0.0.1"
 
 
 def value(text):
@@ -181,7 +194,9 @@ def test_a_page_leaves_nothing_behind(page, mode, run):
     if pages.read(page) is None:
         pytest.skip(pages.MISSING)
     done = run(page, mode)
-    assert [said for said in done["warnings"] if not any(word in said for word in OF_THE_PAGES)] == [] and done["stderr"] == ""
+    assert [said for said in done["warnings"]
+            if not any(word in said for word in OF_THE_PAGES)] == []
+    assert done["stderr"] == ""
 
 
 @pytest.mark.parametrize("page", ["000", "001", "002", "003"])

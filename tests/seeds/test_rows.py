@@ -17,7 +17,8 @@ import rows
 from rows import shows
 
 import droste
-from droste.compat import DaytonaInterpreter, EnvironmentConfig, ModalInterpreter, RLMConfig, create_rlm_from_config
+from droste.compat import (DaytonaInterpreter, EnvironmentConfig, ModalInterpreter, RLMConfig,
+                           create_rlm_from_config)
 from droste.compat.adapters import DockerEnvironmentAdapter, LocalEnvironmentAdapter
 
 OTHERS = ("test_docker_page", "test_pages", "test_shell")     # modules whose tests show rows, too
@@ -52,7 +53,8 @@ def on_daytona(daytona, repository_host, monkeypatch):
 
 def default_of(page, section, name):
     """What a table of the page says of a name."""
-    found = [row for row in pages.rows(page) if row.section.startswith(section) and row.name == name]
+    found = [row for row in pages.rows(page) if row.section.startswith(section)
+             and row.name == name]
     if not found:
         pytest.skip(pages.MISSING)
     return found[0].cells
@@ -70,7 +72,8 @@ def explained():
             if heading or line.startswith("## "):
                 page = heading.group(1) if heading else None
             cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", line.strip().strip("|"))]
-            if page and line.startswith("|") and len(cells) == 3 and ":" in cells[0] and not set(cells[0]) <= set("-: "):
+            if page and line.startswith("|") and len(cells) == 3 and ":" in cells[0] and not set(
+                    cells[0]) <= set("-: "):
                 section, _, name = cells[0].replace("`", "").partition(": ")
                 found.append((page, section, name))
                 assert len(cells[2]) > 10, "no reason: " + line
@@ -86,8 +89,10 @@ def test_every_row_is_shown_or_explained():
         importlib.import_module(name)
     every = [row for page in pages.NUMBERS for row in pages.rows(page)]
     assert len(every) == len({row.key for row in every}) == 93
-    shown = {row.key: test for page, section, name, test in rows.CLAIMS for row in every if rows.fits(row, page, section, name)}
-    written = {row.key for page, section, name in explained() for row in every if rows.fits(row, page, section, name)}
+    shown = {row.key: test for page, section, name, test in rows.CLAIMS for row in every
+             if rows.fits(row, page, section, name)}
+    written = {row.key for page, section, name in explained() for row in every
+               if rows.fits(row, page, section, name)}
     assert [row.key for row in every if row.key not in shown and row.key not in written] == []
     assert sorted(written & set(shown)) == []
     idle = [claim for claim in rows.CLAIMS if not any(rows.fits(row, *claim[:3]) for row in every)]
@@ -101,7 +106,8 @@ def test_every_row_is_shown_or_explained():
 def test_results_of_modal_are_attributes(on_modal):
     with ModalInterpreter() as interp:
         result = interp.execute("SUBMIT(answer=1, items=[2], status='saved')")
-        assert (result.answer, result.items, result.status, result["answer"]) == (1, [2], "saved", 1)
+        assert (result.answer, result.items, result.status,
+                result["answer"]) == (1, [2], "saved", 1)
 
 
 @shows("000", "Key Points", "Data in /data/ persists", "Buffers")
@@ -121,7 +127,8 @@ def test_a_sandbox_of_modal_ends_with_its_session(on_modal):
         interp.execute("1")
         assert [s["definition"]["timeoutSecs"] for s in on_modal.live()] == [1234]
     interp = ModalInterpreter()
-    assert interp.execute("SUBMIT(x=1)").x == 1 and [s["definition"]["timeoutSecs"] for s in on_modal.live()] == [600]
+    assert interp.execute("SUBMIT(x=1)").x == 1
+    assert [s["definition"]["timeoutSecs"] for s in on_modal.live()] == [600]
     interp.shutdown()
     droste.close_idle_engines()
     assert not on_modal.live()
@@ -134,7 +141,8 @@ def test_a_sandbox_of_modal_ends_with_its_session(on_modal):
 def test_results_of_daytona_are_attributes(on_daytona):
     with DaytonaInterpreter() as interp:
         result = interp.execute("SUBMIT(answer=1, items=[2], status='saved')")
-        assert (result.answer, result.items, result.status, result["answer"]) == (1, [2], "saved", 1)
+        assert (result.answer, result.items, result.status,
+                result["answer"]) == (1, [2], "saved", 1)
         assert interp.execute("x = 1").fields is None
 
 
@@ -147,19 +155,24 @@ def test_what_is_not_serializable_is_refused(on_daytona):
         assert interp.execute("SUBMIT(a=object())").error.type in ("TypeError", "ValueError")
 
 
-@shows("001", "Key Points", "/home/daytona/memory/buffers/is", "Data in /home/daytona/memory/", "Buffers")
+@shows("001", "Key Points", "/home/daytona/memory/buffers/is", "Data in /home/daytona/memory/",
+       "Buffers")
 @shows("002", "Volume Root", "Durable volume at", "Live workspace")
-@shows("002", "Buffer Pattern", "add_buffer(name, value)", "Persist named lists", "Buffers are session-scoped")
+@shows("002", "Buffer Pattern", "add_buffer(name, value)", "Persist named lists",
+       "Buffers are session-scoped")
 @shows("002", "DaytonaInterpreter", "volume_name")
 def test_only_the_volume_of_daytona_persists(on_daytona):
     """Its directories are there from the start; what is written beside it, and in buffers, is gone
     with the session."""
     with DaytonaInterpreter(volume_name="rows") as interp:
-        interp.execute("import os; open('%s/buffers/x', 'w').write('kept'); open(os.path.expanduser('~/beside'), 'w').write('x')" % MEMORY)
+        interp.execute("import os; open('%s/buffers/x', 'w').write('kept'); "
+                       "open(os.path.expanduser('~/beside'), 'w').write('x')" % MEMORY)
         interp.execute("add_buffer('b', 1)")
         assert interp.execute("SUBMIT(b=get_buffer('b'))").b == [1]
     with DaytonaInterpreter(volume_name="rows") as interp:
-        result = interp.execute("import os\nSUBMIT(x=open('%s/buffers/x').read(), b=get_buffer('b'), beside=os.path.exists("
+        result = interp.execute(
+            "import os\nSUBMIT(x=open('%s/buffers/x').read(), b=get_buffer('b'), "
+            "beside=os.path.exists("
                                 "os.path.expanduser('~/beside')))" % MEMORY)
         assert (result.x, result.b, result.beside) == ("kept", [], False)
     with DaytonaInterpreter(volume_name="another") as interp:
@@ -172,8 +185,10 @@ def test_times_of_daytona(on_daytona):
     """A sandbox lives for 900 seconds, unless another time is said, and so may a cell; it is gone
     after shutdown()."""
     for name in ("timeout", "execute_timeout"):
-        assert str(inspect.signature(DaytonaInterpreter).parameters[name].default) == default_of("002", "DaytonaInterpreter", name)[1]
-    for given, life, cell in (({}, 900, 900), ({"timeout": 600}, 600, 600), ({"timeout": 600, "execute_timeout": 20}, 600, 20)):
+        assert str(inspect.signature(DaytonaInterpreter).parameters[name].default) == default_of(
+            "002", "DaytonaInterpreter", name)[1]
+    for given, life, cell in (({}, 900, 900), ({"timeout": 600}, 600, 600),
+                              ({"timeout": 600, "execute_timeout": 20}, 600, 20)):
         interp = DaytonaInterpreter(**given)
         limits = interp.execute("1").resources["limits"]
         assert (limits["timeout"]["value"], limits["execute-timeout"]["value"]) == (life, cell)
@@ -189,7 +204,9 @@ def test_the_defaults_of_daytona_are_the_pages():
     if not found:
         pytest.skip(pages.MISSING)
     parameters = inspect.signature(DaytonaInterpreter).parameters
-    assert {row.name: row.cells[1] for row in found} == {row.name: str(parameters[row.name].default) for row in found} and len(found) == 11
+    assert {row.name: row.cells[1] for row in found} == {row.name: str(parameters[row.name].default)
+                                                         for row in found}
+    assert len(found) == 11
 
 
 @shows("002", "DaytonaInterpreter", "repo_url", "repo_ref", "context_paths")
@@ -197,9 +214,11 @@ def test_what_is_staged_on_daytona(on_daytona, tmp_path):
     """The repository that the pages name, at a branch, and files of this machine; a branch that is
     not there is said."""
     (tmp_path / "notes.txt").write_text("a note")
-    given = {"repo_url": "https://github.com/your-org/your-repo", "context_paths": [str(tmp_path / "notes.txt")]}
+    given = {"repo_url": "https://github.com/your-org/your-repo",
+             "context_paths": [str(tmp_path / "notes.txt")]}
     with DaytonaInterpreter(repo_ref="master", **given) as interp:
-        result = interp.execute("SUBMIT(text=read_file('README.md'), note=read_file(CONTEXT_PATHS[0]))")
+        result = interp.execute(
+            "SUBMIT(text=read_file('README.md'), note=read_file(CONTEXT_PATHS[0]))")
         assert (result.text, result.note) == ("the page's repository\n", "a note")
     with pytest.raises(droste.Error, match="no-such-branch"):
         DaytonaInterpreter(repo_ref="no-such-branch", **given).start()
@@ -210,8 +229,10 @@ def test_calls_of_models_are_bounded(on_daytona):
     """By their number, and each by its time; the code goes on."""
     ended = threading.Event()
     with DaytonaInterpreter(max_llm_calls=1, sub_lm=lambda prompt: ["re: " + prompt]) as interp:
-        assert interp.execute("try: SUBMIT(x=[llm_query('a'), llm_query('b')])\nexcept BudgetExceeded: SUBMIT(x='no more')").x == "no more"
-    with DaytonaInterpreter(llm_call_timeout=0.5, sub_lm=lambda prompt: ended.wait(60) and ["late"]) as interp:
+        assert interp.execute("try: SUBMIT(x=[llm_query('a'), llm_query('b')])\n"
+                              "except BudgetExceeded: SUBMIT(x='no more')").x == "no more"
+    with DaytonaInterpreter(llm_call_timeout=0.5, sub_lm=lambda prompt: ended.wait(60)
+                            and ["late"]) as interp:
         why = interp.execute("try: llm_query('a')\nexcept LLMError as e: SUBMIT(x=str(e))").x
         ended.set()
         assert "0.5 s" in why
@@ -221,14 +242,18 @@ def test_calls_of_models_are_bounded(on_daytona):
 def test_limits_of_child_runs_are_the_pages():
     """They are the session's own, by default as the page has them."""
     pairs = dict(DaytonaInterpreter()._pairs)
-    for name, setting in (("max_recursion_depth", "max-recursion-depth"), ("delegate_max_iterations", "delegate-max-iterations")):
+    for name, setting in (("max_recursion_depth", "max-recursion-depth"),
+                          ("delegate_max_iterations", "delegate-max-iterations")):
         assert pairs[setting] == default_of("002", "DaytonaInterpreter", name)[1]
 
 
 def nested(messages):
     """A model that asks a child for everything, as deep as it gets, and says how deep that was."""
-    task = int(re.search(r"Question: (\d+)|^(\d+)$", "\n".join(m["content"] for m in messages if m["role"] == "user"), re.M).group(0).split()[-1])
-    return "```repl\ntry: SUBMIT(answer=[%d, rlm_query('%d')])\nexcept Exception as e: SUBMIT(answer=[%d, type(e).__name__])\n```" % (task, task + 1, task)
+    task = int(re.search(r"Question: (\d+)|^(\d+)$", "\n".join(
+        m["content"] for m in messages if m["role"] == "user"), re.M).group(0).split()[-1])
+    return ("```repl\ntry: SUBMIT(answer=[%d, rlm_query('%d')])\n"
+            "except Exception as e: SUBMIT(answer=[%d, type(e).__name__])\n```"
+            % (task, task + 1, task))
 
 
 @pytest.mark.parametrize("depth, answer", [(1, 1), (2, 2)])
@@ -274,8 +299,8 @@ def test_results_may_be_awaited_unless_that_is_switched_off(on_daytona):
 def counted(**kwargs):
     """What an RLM on Modal with these environment_kwargs answers."""
     turns = ["```repl\n%s\n```" % kwargs.pop("code", "SUBMIT(answer=llm_query('x' * 3))")]
-    rlm = droste.RLM(lambda messages: turns.pop(0), sub_model=lambda messages: "said " + messages[-1]["content"], environment="modal",
-                     environment_kwargs=kwargs)
+    rlm = droste.RLM(lambda messages: turns.pop(0), sub_model=lambda messages: "said "
+                     + messages[-1]["content"], environment="modal", environment_kwargs=kwargs)
     done = rlm.run("q", "context")
     assert done.ok, done.error
     return done.answer
@@ -288,14 +313,20 @@ def test_arguments_of_modal(on_modal):
     once, when the session begins."""
     assert counted() == "said xxx"
     made = on_modal.sandboxes()[-1]
-    assert made["definition"]["timeoutSecs"] == int(default_of("003", "Arguments", "timeout")[2]) == 600
-    assert "rlm-sandbox" == default_of("003", "Arguments", "app_name")[2].strip('"') and "rlm-sandbox" in on_modal.apps()
+    assert made["definition"]["timeoutSecs"] == int(
+        default_of("003", "Arguments", "timeout")[2]) == 600
+    assert "rlm-sandbox" == default_of("003", "Arguments", "app_name")[2].strip('"')
+    assert "rlm-sandbox" in on_modal.apps()
     packages = [row for row in pages.rows("003") if row.name == "Includes"][0].cells
-    assert set(packages) <= set(re.split(r"[\s,]+", " ".join(made["image"]))) and len(packages) == 10
+    assert set(packages) <= set(re.split(r"[\s,]+", " ".join(made["image"])))
+    assert len(packages) == 10
     setup = "n = globals().get('n', 0) + 1"
-    assert counted(app_name="rows", timeout=77, image="python:3.13-slim", setup_code=setup, code="SUBMIT(answer=n)") == 1
+    assert counted(app_name="rows", timeout=77, image="python:3.13-slim", setup_code=setup,
+                   code="SUBMIT(answer=n)") == 1
     made = on_modal.sandboxes()[-1]
-    assert made["definition"]["timeoutSecs"] == 77 and "rows" in on_modal.apps() and "python:3.13-slim" in " ".join(made["image"])
+    assert made["definition"]["timeoutSecs"] == 77
+    assert "rows" in on_modal.apps()
+    assert "python:3.13-slim" in " ".join(made["image"])
 
 
 @shows("003", "Arguments", "context_payload", "lm_handler_address")
@@ -311,7 +342,9 @@ def test_arguments_that_rlm_sets_are_refused():
 @shows("003", "How It Works", "llm_query() POSTs", "Host forwards requests", "Broker unblocks")
 def test_calls_from_modal_are_answered_by_the_host(on_modal):
     """The code waits, the host asks the model, and the code goes on with the answer."""
-    assert counted(code="a = llm_query('1')\nSUBMIT(answer=[a] + llm_query_batched(['2', '3']))") == ["said 1", "said 2", "said 3"]
+    assert counted(
+        code="a = llm_query('1')\nSUBMIT(answer=[a] + llm_query_batched(['2', '3']))") == [
+            "said 1", "said 2", "said 3"]
 
 
 # ---- page 004: agentic-codebase-navigator
@@ -326,14 +359,16 @@ def configured(cells, environment="local", **kwargs):
         return turns.pop(0)
 
     config = RLMConfig(env=EnvironmentConfig(environment, kwargs),
-                       rlm_kwargs={"model": root, "sub_model": lambda messages: "said " + messages[-1]["content"]})
+                       rlm_kwargs={"model": root,
+                                   "sub_model": lambda messages: "said " + messages[-1]["content"]})
     done = create_rlm_from_config(config).completion("context")
     done.shown = "\n".join(shown)
     return done
 
 
 @shows("004", "Overview", "Local", "Docker", "Modal", "Prime")
-@pytest.mark.parametrize("environment, needs", [("local", None), ("docker", "DOCKER_HOST"), ("modal", "DROSTE_MODAL_PYTHON"), ("prime", "PRIME_API_KEY")])
+@pytest.mark.parametrize("environment, needs", [("local", None), ("docker", "DOCKER_HOST"), (
+    "modal", "DROSTE_MODAL_PYTHON"), ("prime", "PRIME_API_KEY")])
 def test_what_an_environment_requires_is_said(environment, needs, monkeypatch, tmp_path):
     """Local needs nothing; the others say what is missing, by its name, when they are opened."""
     monkeypatch.setenv("DOCKER_HOST", "unix://%s/none" % tmp_path)
@@ -348,23 +383,29 @@ def test_what_an_environment_requires_is_said(environment, needs, monkeypatch, t
 
 def test_the_defaults_of_navigator_are_the_pages():
     """All of both tables of options."""
-    for section, adapter in (("Local Environment / Options", LocalEnvironmentAdapter), ("Docker Environment / Options", DockerEnvironmentAdapter)):
+    for section, adapter in (("Local Environment / Options", LocalEnvironmentAdapter),
+                             ("Docker Environment / Options", DockerEnvironmentAdapter)):
         found = {row.name: row.cells[2] for row in pages.rows("004") if row.section == section}
         if not found:
             pytest.skip(pages.MISSING)
         parameters = inspect.signature(adapter).parameters
         told = {name: str(parameters[name].default) for name in found}
-        told = {name: "Standard library" if name == "allowed_import_roots" and value == "None" else value for name, value in told.items()}
+        told = {name: "Standard library" if name == "allowed_import_roots" and value == "None"
+                else value for name, value in told.items()}
         assert told == found
 
 
-@shows("004", "Local Environment / Options", "execute_timeout_s", "execute_timeout_cap_s", "broker_timeout_s")
+@shows("004", "Local Environment / Options", "execute_timeout_s", "execute_timeout_cap_s",
+       "broker_timeout_s")
 def test_times_of_the_local_environment():
     """By default those of the page, also of an RLM of the configuration; another one counts, and
     none beyond the cap."""
     pairs = dict(create_rlm_from_config(RLMConfig())._pairs)
-    for name, setting in (("execute_timeout_s", "execute-timeout"), ("execute_timeout_cap_s", "execute-timeout-cap"), ("broker_timeout_s", "broker-timeout")):
-        assert float(pairs[setting]) == float(default_of("004", "Local Environment / Options", name)[2])
+    for name, setting in (("execute_timeout_s", "execute-timeout"),
+                          ("execute_timeout_cap_s", "execute-timeout-cap"),
+                          ("broker_timeout_s", "broker-timeout")):
+        assert float(pairs[setting]) == float(default_of("004", "Local Environment / Options",
+                                                         name)[2])
     done = configured(["while True: pass", "SUBMIT(answer=1)"], execute_timeout_s=0.5)
     assert done.answer == 1 and "TimeoutError: the cell ran longer than 0.5 s" in done.shown
     with pytest.raises(droste.ArgumentError, match="execute_timeout_cap_s"):
@@ -385,16 +426,22 @@ class Slow:
 
 @shows("004", "Local Environment / Options", "allowed_import_roots")
 @shows("004", "Local Environment / Security Model", "Import Restrictions")
-@shows("004", "Troubleshooting / Local Environment", "Import errors", "Check allowed_import_roots", "Ensure packages are installed")
+@shows("004", "Troubleshooting / Local Environment", "Import errors", "Check allowed_import_roots",
+       "Ensure packages are installed")
 def test_imports_of_the_local_environment(tmp_path):
     """The standard library by default; directories come to it; modules' names are all there is.
     What is refused is named. Packages are those of the Python that runs the program."""
     tmp_path.chmod(0o755)
     (tmp_path / "of_mine.py").write_text("value = 5\n")
-    done = configured(["import os", "import of_mine", "import json, math, sys\nSUBMIT(answer=list(sys.version_info[:3]))"])
-    assert done.answer == list(sys.version_info[:3]) and "module 'os'" in done.shown and "module 'of_mine'" in done.shown
-    assert configured(["import json, of_mine\nSUBMIT(answer=of_mine.value)"], allowed_import_roots={str(tmp_path)}).answer == 5
-    done = configured(["import json", "import math\nSUBMIT(answer=1)"], allowed_import_roots={"math"})
+    done = configured(["import os", "import of_mine",
+                       "import json, math, sys\nSUBMIT(answer=list(sys.version_info[:3]))"])
+    assert done.answer == list(sys.version_info[:3])
+    assert "module 'os'" in done.shown
+    assert "module 'of_mine'" in done.shown
+    assert configured(["import json, of_mine\nSUBMIT(answer=of_mine.value)"],
+                      allowed_import_roots={str(tmp_path)}).answer == 5
+    done = configured(["import json", "import math\nSUBMIT(answer=1)"],
+                      allowed_import_roots={"math"})
     assert done.answer == 1 and "module 'json'" in done.shown
 
 
@@ -404,7 +451,8 @@ def test_the_setup_code_of_the_local_environment():
     assert configured(["x = 2", "SUBMIT(answer=x)"], setup_code="x = 1").answer == 1
 
 
-@shows("004", "Local Environment / Security Model", "Process Isolation", "File I/O Restrictions", "Temporary Directory")
+@shows("004", "Local Environment / Security Model", "Process Isolation", "File I/O Restrictions",
+       "Temporary Directory")
 @shows("004", "Environment Comparison / Security", "Local")
 def test_what_code_in_the_local_environment_cannot_reach():
     """It is in a process of its own; open() writes below the session's own directory alone, which
@@ -413,10 +461,12 @@ def test_what_code_in_the_local_environment_cannot_reach():
         assert adapter.execute_code("print(os.getpid())").stdout != "%d\n" % os.getpid()
         for code in ("open('/etc/passwd')", "open('/etc/own', 'w')", "open(0)"):
             assert "PermissionError" in adapter.execute_code(code).stderr, code
-        assert adapter.execute_code("open('x', 'w').write('mine')\nprint(open('x').read())").stdout == "mine\n"
+        assert adapter.execute_code(
+            "open('x', 'w').write('mine')\nprint(open('x').read())").stdout == "mine\n"
         with LocalEnvironmentAdapter() as other:
             assert "FileNotFoundError" in other.execute_code("open('x')").stderr
-    with socket.create_server(("127.0.0.1", 0)) as here, LocalEnvironmentAdapter(setup_code="import socket") as adapter:
+    with socket.create_server(("127.0.0.1", 0)) as here, LocalEnvironmentAdapter(
+            setup_code="import socket") as adapter:
         socket.create_connection(here.getsockname(), 5).close()
         tried = adapter.execute_code("socket.create_connection(%r, 5)" % (here.getsockname(),))
         # the page has no such wall: "Network Isolation: No"
@@ -425,7 +475,8 @@ def test_what_code_in_the_local_environment_cannot_reach():
 
 
 @shows("004", "Local Environment / Security Model", "Builtins Filtering")
-@pytest.mark.parametrize("code", ["eval('1')", "exec('1')", "compile('1', 'x', 'eval')", "__import__('os')"])
+@pytest.mark.parametrize("code", ["eval('1')", "exec('1')", "compile('1', 'x', 'eval')",
+                                  "__import__('os')"])
 def test_builtins_that_the_page_calls_dangerous(code):
     """Each is refused, as the session's rule; the import statement, which needs __import__, is
     not."""
@@ -434,7 +485,8 @@ def test_builtins_that_the_page_calls_dangerous(code):
         assert adapter.execute_code("import math\nprint(math.floor(1.5))").stdout == "1\n"
 
 
-@shows("004", "Local Environment / Timeout Behavior", "Returns TimeoutError", "Worker process is killed")
+@shows("004", "Local Environment / Timeout Behavior", "Returns TimeoutError",
+       "Worker process is killed")
 def test_the_end_of_the_time():
     """TimeoutError stands in stderr. Code that takes the interrupt for itself is killed, with its
     worker; the run goes on."""
@@ -448,7 +500,8 @@ def test_the_end_of_the_time():
 
 
 @shows("004", "Local Environment / Timeout Behavior", "Falls back to SIGALRM")
-@shows("004", "Troubleshooting / Local Environment", "Timeout not working", "SIGALRM only works", "Use Docker for reliable")
+@shows("004", "Troubleshooting / Local Environment", "Timeout not working", "SIGALRM only works",
+       "Use Docker for reliable")
 def test_times_hold_in_every_thread():
     """Nothing of them depends on SIGALRM or on the program's main thread."""
     found = []
@@ -463,7 +516,8 @@ def test_times_hold_in_every_thread():
     assert found and "TimeoutError" in found[0]
 
 
-@shows("004", "Environment Comparison / Feature Support", "llm_query()", "llm_query_batched()", "Custom packages")
+@shows("004", "Environment Comparison / Feature Support", "llm_query()", "llm_query_batched()",
+       "Custom packages")
 def test_features_of_the_local_environment():
     """llm_query and llm_query_batched, and the packages of the system's Python
     (tests/seeds/test_docker_page.py has those of an image)."""

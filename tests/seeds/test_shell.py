@@ -39,10 +39,12 @@ def shell(tmp_path, model):
         (programs / name).chmod(0o755)
 
     def run(text, **environment):
-        given = {**os.environ, **model.environment, "DROSTE_MODEL": "openai/gpt-5-mini", "DROSTE_HOME": str(tmp_path / "home"),
-                 "XDG_CONFIG_HOME": str(tmp_path / "config"), "XDG_CACHE_HOME": str(tmp_path / "cache"),
+        given = {**os.environ, **model.environment, "DROSTE_MODEL": "openai/gpt-5-mini",
+                 "DROSTE_HOME": str(tmp_path / "home"), "XDG_CONFIG_HOME": str(tmp_path / "config"),
+                 "XDG_CACHE_HOME": str(tmp_path / "cache"),
                  "PATH": "%s:%s" % (programs, os.environ["PATH"]), **environment}
-        return subprocess.run(["sh", "-ec", text], env={k: v for k, v in given.items() if v is not None}, cwd=tmp_path,
+        return subprocess.run(["sh", "-ec", text],
+                              env={k: v for k, v in given.items() if v is not None}, cwd=tmp_path,
                               stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300)
     return run
 
@@ -73,7 +75,8 @@ def test_daytona_smoke_is_a_test_of_daytona(shell, daytona, repository_host, ref
     """Page 002's line, with the reader's repository; all phases end well, in a sandbox of
     Daytona's."""
     before = daytona.state()["created"]
-    line = filled(block("002-bash-1").code, ref, url="https://github.com/your-org/your-repo", branch="master")
+    line = filled(block("002-bash-1").code, ref, url="https://github.com/your-org/your-repo",
+                  branch="master")
     done = shell(line, **daytona.environment, **repository_host.environment)
     assert done.returncode == 0, done.stdout + done.stderr
     assert json.loads(done.stdout)["termination_phase"] == "completed"
@@ -82,7 +85,8 @@ def test_daytona_smoke_is_a_test_of_daytona(shell, daytona, repository_host, ref
 
 def test_daytona_smoke_fails_without_a_key(shell):
     """It does not test something else instead."""
-    done = shell(filled(block("002-bash-1").code, False, url="https://github.com/your-org/your-repo"), DAYTONA_API_KEY=None)
+    done = shell(filled(block("002-bash-1").code, False,
+                        url="https://github.com/your-org/your-repo"), DAYTONA_API_KEY=None)
     assert done.returncode != 0 and "DAYTONA_API_KEY" in done.stdout + done.stderr
 
 

@@ -129,7 +129,8 @@ class Adapter:
         """[(pid, start)…] from a process up to the guest's first: it and those above it in another
         space of pids."""
         inside = [p for p in ancestors(pid) if is_inside(p[0])]
-        assert inside, "no process of the guest's is seen from here: the adapter of %s must say how to find it" % self
+        assert inside, ("no process of the guest's is seen from here: "
+                        "the adapter of %s must say how to find it" % self)
         return inside
 
     def kill(self, mark):
@@ -171,9 +172,11 @@ class Local(Adapter):
     name = "local"
     word = "isolation"
 
-    ORPHANS = "without a space of pids, what the guest has started outlives the process that keeps it"
+    ORPHANS = (
+        "without a space of pids, what the guest has started outlives the process that keeps it")
     LACKS = {
-        "landlock": {"whole": ORPHANS, "tmp size": "temporary files are the host's, bounded by file_size alone",
+        "landlock": {"whole": ORPHANS,
+                     "tmp size": "temporary files are the host's, bounded by file_size alone",
                      "semaphores": "/dev/shm is the host's, and closed"},
         "process": {
             "whole": ORPHANS,

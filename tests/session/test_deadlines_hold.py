@@ -198,7 +198,8 @@ def test_an_interrupt_that_is_caught_is_the_codes(opened):
     """As in Python: the handler runs, and the cell ends well."""
     interp, result = interrupt_when_told(
         opened,
-        "import time\ntry:\n    told()\n    time.sleep(60)\nexcept KeyboardInterrupt: caught = True")
+        "import time\ntry:\n    told()\n    time.sleep(60)\n"
+        "except KeyboardInterrupt: caught = True")
     assert result.status == "ok" and interp.execute("caught").echo == "True"
 
 

@@ -29,8 +29,10 @@ WRITE = "with open('big', 'wb') as f:\n    f.write(bytes(2 << 20))\n"
 TOGETHER = ("import os, time\nfor _ in range(6):\n    if os.fork() == 0:\n"
             "        x = b'x' * (30 << 20)\n        time.sleep(60)\n        "
             "os._exit(0)\ntime.sleep(60)")
-VOLUME = "import os, time\nwith open(os.environ['DROSTE_VOLUME'] + '/big', 'wb') as f:\n    f.write(bytes(2 << 20))\ntime.sleep(60)"
-WORKSPACE = "import time\nwith open(WORKSPACE_ROOT + '/big', 'wb') as f:\n    f.write(bytes(2 << 20))\ntime.sleep(60)"
+VOLUME = ("import os, time\nwith open(os.environ['DROSTE_VOLUME'] + '/big', 'wb') as f:\n"
+          "    f.write(bytes(2 << 20))\ntime.sleep(60)")
+WORKSPACE = ("import time\nwith open(WORKSPACE_ROOT + '/big', 'wb') as f:\n"
+             "    f.write(bytes(2 << 20))\ntime.sleep(60)")
 
 # What happens: (the cell, settings, what somebody does to it meanwhile, what the environment must
 # have for it).
@@ -53,7 +55,8 @@ CODE = {
     "`os._exit(3)`": ("import os\nos._exit(3)", {}, None),
     "it crashes, or a signal kills it": ("import ctypes\nctypes.string_at(0)", {}, None),
     "no memory is left": ("b = bytearray(1 << 30)", {"memory": "128M"}, None, "memory"),
-    "the sandbox as a whole exceeds its memory": (TOGETHER, {"memory": "96M"}, None, "memory together"),
+    "the sandbox as a whole exceeds its memory": (TOGETHER, {"memory": "96M"}, None,
+                                                  "memory together"),
     "it uses up its processor time": ("while True: pass", {"cpu_time": 1}, None, "cpu time"),
     "it uses up its processor time and ignores SIGXCPU":
         ("import signal\nsignal.signal(signal.SIGXCPU, signal.SIG_IGN)\nwhile True: pass",

@@ -30,7 +30,8 @@ PROOFS = {
     "SUBMIT(proof=await llm_query_batched_async(['a', 'b']) == ['re: a', 're: b'])",
     "rlm_query_async": "SUBMIT(proof=(await rlm_query_async('a')).startswith('re: a'))",
     "rlm_query_batched_async":
-    "SUBMIT(proof=[r[:5] for r in await rlm_query_batched_async(['a', 'b'])] == ['re: a', 're: b'])",
+    "SUBMIT(proof=[r[:5] for r in await rlm_query_batched_async(['a', 'b'])] == ['re: a', 're: "
+    "b'])",
     "llm_submit": "SUBMIT(proof=llm_submit('a').result() == 're: a')",
     "rlm_submit": "SUBMIT(proof=rlm_submit('a').result().startswith('re: a'))",
     "SUBMIT": "SUBMIT(proof=True)",
@@ -53,7 +54,8 @@ PROOFS = {
     "chunk_by_size":
     "SUBMIT(proof=chunk_by_size('abcdefg', size=4, overlap=1) == ['abcd', 'defg'])",
     "chunk_by_headers":
-    "SUBMIT(proof=[p['header'] for p in chunk_by_headers('# A\\nx\\n## B\\ny')] == ['# A', '## B'])",
+    "SUBMIT(proof=[p['header'] for p in chunk_by_headers('# A\\nx\\n## B\\ny')] == ['# A', "
+    "'## B'])",
     "chunk_by_timestamps": LOG + "SUBMIT(proof=len(chunk_by_timestamps(text)) == 2)",
     "chunk_by_json_keys":
     "SUBMIT(proof=[p['key'] for p in chunk_by_json_keys('{\"a\": 1, \"b\": []}')] == ['a', 'b'])",
@@ -227,5 +229,6 @@ def test_preloaded_modules_are_there_and_are_the_sessions_own(opened):
     """`preload`: imported once, and what one session does to its copy another does not see."""
     one, two = opened(preload=["calendar"]), opened(preload=["calendar"])
     assert one.execute(
-        "import sys\nthere = 'calendar' in sys.modules\nimport calendar\ncalendar.mine = 1\nthere").echo == "True"
+        "import sys\nthere = 'calendar' in sys.modules\nimport calendar\ncalendar.mine = 1\n"
+        "there").echo == "True"
     assert two.execute("import calendar\nhasattr(calendar, 'mine')").echo == "False"

@@ -33,7 +33,8 @@ def test_classes_stay_and_know_their_module(session):
 def test_the_namespace_is_the_module_main(session):
     """`__main__`: `import __main__` has the variables, and `globals()` is its dictionary."""
     assert run(session, "x = 1", "import __main__\n__main__.y = 2",
-               "SUBMIT(s=[x, y, __name__, vars(__main__) is globals(), globals() is locals()])").s == [
+               "SUBMIT(s=[x, y, __name__, vars(__main__) is globals(), "
+               "globals() is locals()])").s == [
         1, 2, "__main__", True, True]
 
 
@@ -61,7 +62,8 @@ def test_imports_stay(session):
     assert run(session,
                "import os.path, json as j\nfrom math import factorial as f\nfrom collections "
                "import *",
-               "SUBMIT(s=[os.path.basename('/a/b'), j.dumps([1]), f(4), Counter('aa')['a']])").s == ["b", "[1]", 24, 2]
+               "SUBMIT(s=[os.path.basename('/a/b'), j.dumps([1]), f(4), "
+               "Counter('aa')['a']])").s == ["b", "[1]", 24, 2]
 
 
 HOSTS = ["context", "answer", "llm_query", "SHOW_VARS", "history", "twice"]
@@ -129,7 +131,8 @@ def test_without_it_names_are_pythons(guarded):
     interp = guarded()
     run(interp, OVERWRITE)
     assert run(interp,
-               "SUBMIT(seen=[context, context_0, answer, llm_query, SHOW_VARS(), twice(2)])").seen == ["mine"] * 6
+               "SUBMIT(seen=[context, context_0, answer, llm_query, SHOW_VARS(), "
+               "twice(2)])").seen == ["mine"] * 6
 
 
 def test_only_names_are_restored(opened):
@@ -144,7 +147,8 @@ def test_comprehensions_and_class_bodies_see_the_namespace(session):
     assert run(session, "xs = [1, 2]\ndef f(n): return n + len(xs)\n"
                         "class C:\n    ys = [f(x) for x in xs]\n    def g(self): return [f(y) for "
                         "y in self.ys]\n"
-                        "SUBMIT(s=[[f(x) for x in xs], C().g(), list(map(lambda x: f(x), xs))])").s == [
+                        "SUBMIT(s=[[f(x) for x in xs], C().g(), list(map(lambda x: f(x), "
+                        "xs))])").s == [
         [3, 4], [5, 6], [3, 4]]
 
 

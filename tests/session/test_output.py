@@ -173,5 +173,5 @@ def test_output_is_told_as_it_comes(opened):
 
     interp = opened(on_output=listen)
     result = interp.execute("import time\nprint('go on', flush=True)\ntime.sleep(60)")
-    assert (1,
-            "go on\n") in told and result.error.type == "KeyboardInterrupt" and result.stdout == "go on\n"
+    assert (1, "go on\n") in told
+    assert result.error.type == "KeyboardInterrupt" and result.stdout == "go on\n"

@@ -149,9 +149,12 @@ def test_the_limit_is_a_setting(opened):
     """results-limit bounds a cell, each anew; what fits is kept."""
     interp = opened(results_limit="10K")
     for _ in range(2):
-        fits, not_any_more = interp.execute("""display({"image/png": b"x" * 9000}, raw=True)\ndisplay({"image/png": b"x" * 2000}, raw=True)""").results
+        fits, not_any_more = interp.execute(
+            "display({'image/png': b'x' * 9000}, raw=True)\n"
+            "display({'image/png': b'x' * 2000}, raw=True)").results
         assert len(fits.png) == 9000 and not_any_more.bundle == {
-            "text/plain": "[image/png of 2000 bytes left out: the results of a cell may have 10240 bytes]"}
+            "text/plain": "[image/png of 2000 bytes left out: "
+                          "the results of a cell may have 10240 bytes]"}
 
 
 def test_more_than_a_thousand_results_are_left_out(session):

@@ -116,7 +116,8 @@ def test_errors_are_those_of_pathlib(session, here):
 
 def test_files_do_not_wait_for_a_running_cell(session, here):
     """The cell runs until the host, which has seen its file, writes another one."""
-    code = "open(here + '/begun', 'w').write('1')\nwhile not os.path.exists(here + '/stop'):\n    pass\nprint('over')"
+    code = ("open(here + '/begun', 'w').write('1')\nwhile not os.path.exists(here + '/stop'):\n"
+            "    pass\nprint('over')")
     results = []
     cell = threading.Thread(target=lambda: results.append(session.execute(code)))
     cell.start()
@@ -329,4 +330,5 @@ def test_files_leave_nothing_on_the_host(environment):
         before = environment.holdings()
         for _ in range(3):
             use(code)
-        assert adapters.wait_for(lambda: all(now <= before[name] for name, now in environment.holdings().items()), 5)
+        assert adapters.wait_for(lambda: all(now <= before[name]
+                                             for name, now in environment.holdings().items()), 5)

@@ -67,7 +67,8 @@ def test_the_originals_are_not_touched(staged, files):
     """All of it is a copy, which the guest may change, and which is gone with the session."""
     interp = staged(context_path=[str(files / "plan.md")])
     assert interp.execute(
-        "with open(CONTEXT_PATHS[0], 'w') as f: f.write('changed')\nread_file(CONTEXT_PATHS[0])").echo == "'changed'"
+        "with open(CONTEXT_PATHS[0], 'w') as f: f.write('changed')\n"
+        "read_file(CONTEXT_PATHS[0])").echo == "'changed'"
     interp.shutdown()
     assert (files / "plan.md").read_text() == "the plan"
     assert staged(context_path=[str(files / "plan.md")]).execute(

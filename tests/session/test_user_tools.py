@@ -130,7 +130,8 @@ def test_large_arguments_and_answers(session):
     """2 MiB each way, as they were."""
     session.tools["echo"] = lambda text: text + "!"
     assert session.execute(
-        "t = ('x' * 100 + '\\U0001f600\\0\\r\\n') * 20_000\nSUBMIT(same=echo(t) == t + '!')").same is True
+        "t = ('x' * 100 + '\\U0001f600\\0\\r\\n') * 20_000\n"
+        "SUBMIT(same=echo(t) == t + '!')").same is True
 
 
 def test_tools_cannot_take_the_names_of_pythons_own(session):

@@ -166,7 +166,8 @@ def test_what_is_changed_and_removed_is_so_in_the_next_session(volume):
         "import os\nos.chdir(MEMORY_ROOT)\nos.makedirs('d/e')\nfor name in ('d/e/f', 'x', 'gone', "
         "b'\\xff\\n'):\n    open(name, 'w').write('old')").ok
     assert first.execute(
-        "import shutil\nos.unlink('gone')\nos.unlink('x')\nos.mkdir('x')\nshutil.rmtree('d')\nopen('d', 'w').write('new')\n"
+        "import shutil\nos.unlink('gone')\nos.unlink('x')\nos.mkdir('x')\nshutil.rmtree('d')\n"
+        "open('d', 'w').write('new')\n"
         "open(b'\\xff\\n', 'w').write('new')\nos.symlink('d', 'l')").ok
     first.shutdown()
     result = volume().execute(

@@ -174,7 +174,8 @@ class TwoNamespaces(Spoilt):
         "test_the_namespace_is_the_module_main")
 class NoModule(Spoilt):
     """The namespace is a dictionary, and no module has it."""
-    first = "import sys, types\nsys.modules['__main__'] = types.ModuleType('__main__')\ndel sys, types"
+    first = (
+        "import sys, types\nsys.modules['__main__'] = types.ModuleType('__main__')\ndel sys, types")
 
 
 @defect("lines from elsewhere", "test_an_error_has_the_cells_own_line_numbers",

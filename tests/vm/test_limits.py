@@ -279,8 +279,10 @@ def test_without_a_cgroup_of_ones_own_the_host_and_rlimits_are_left():
     assert "systemd-run --user --scope" in asked.stderr
 
 
-CRASH = "import os\npid = os.fork()\nif pid == 0:\n    %s\n    os.kill(os.getpid(), 11)\nSUBMIT(os.waitpid(pid, 0)[1] & 127)"
-LOWER = "import resource\n    try: resource.setrlimit(resource.RLIMIT_CORE, (0, 0))\n    except OSError: pass"
+CRASH = ("import os\npid = os.fork()\nif pid == 0:\n    %s\n    os.kill(os.getpid(), 11)\n"
+         "SUBMIT(os.waitpid(pid, 0)[1] & 127)")
+LOWER = ("import resource\n    try: resource.setrlimit(resource.RLIMIT_CORE, (0, 0))\n"
+         "    except OSError: pass")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root says what is done with crashes")

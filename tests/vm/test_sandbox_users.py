@@ -38,7 +38,8 @@ def test_sandboxes_that_share_a_user_are_in_cgroups_too(level, sleeping):  # noq
 @pytest.mark.parametrize("level", LEVELS)
 def test_a_users_files_of_the_cgroup_are_out_of_its_reach(level):
     """The guest's group is not the zygote's, by which the clone may be put into the cgroup."""
-    code = "import os; SUBMIT(groups=[os.getgid()] + os.getgroups(), seen=os.path.exists('/sys/fs/cgroup/cgroup.procs'))"
+    code = ("import os; SUBMIT(groups=[os.getgid()] + os.getgroups(), "
+            "seen=os.path.exists('/sys/fs/cgroup/cgroup.procs'))")
     submitted = run(code, level)["submit"]
     assert submitted == {"groups": [1000], "seen": False}
 

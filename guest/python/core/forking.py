@@ -67,8 +67,8 @@ def refuse_what_would_vanish() -> None:
 
 def why_not(number: int) -> str:
     if number == errno.EAGAIN:
-        return ("forking the session: its sandbox and the forks have as many processes as they may; "
-                "close some, or raise --processes")
+        return ("forking the session: its sandbox and the forks have as many processes as they "
+                "may; close some, or raise --processes")
     if number == errno.ENOMEM:
         return "forking the session: there is no memory for a copy; close forks, or raise --memory"
     return "forking the session: %s" % os.strerror(number)

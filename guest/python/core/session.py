@@ -33,8 +33,8 @@ class Showing:
         self.collects = bool(head.get("results"))
         self.prints = not self.collects or bool(head.get("print"))
         # An integer is the cell's limit in bytes; earlier hosts send true.
-        limit_of_host = head.get("results")
-        self.limit = min(limit_of_host, RESULTS_BYTES) if type(limit_of_host) is int else RESULTS_BYTES
+        limit = head.get("results")
+        self.limit = min(limit, RESULTS_BYTES) if type(limit) is int else RESULTS_BYTES
         self.room, self.count = self.limit, 0
 
 

@@ -35,8 +35,9 @@ def _class(name: str, thing: type) -> str:
         raise UnsupportedError("custom_tools has %r, a class of this program, which a sandbox "
                                "cannot import; pass its source as tool_source, or a function that "
                                "does the work" % name)
-    return "%s = __import__('functools').reduce(getattr, %r, __import__('importlib').import_module(%r))" % (
-        name, thing.__qualname__.split("."), thing.__module__)
+    return ("%s = __import__('functools').reduce(getattr, %r, "
+            "__import__('importlib').import_module(%r))"
+            % (name, thing.__qualname__.split("."), thing.__module__))
 
 
 #: objects that the sandbox creates itself: the source, and the description for the model

@@ -5,7 +5,8 @@ import types
 from typing import Any, Dict
 
 from .. import rlm
-from . import adapters, arguments, clients, comms, navigator, parsing, prompts, providers, repl, rlm_errors, rlm_logger, rlm_types
+from . import (adapters, arguments, clients, comms, navigator, parsing, prompts, providers, repl,
+               rlm_errors, rlm_logger, rlm_types)
 from .refused import refused
 
 

@@ -90,7 +90,8 @@ KEPT = ("llm_query", "llm_query_batched")
 RESTORED = ("llm_query", "llm_query_batched", "SUBMIT")
 
 #: the answers to several prompts, or the exception of the first failed one
-BATCHED = "[r if isinstance(r, str) else (_ for _ in ()).throw(r) for r in llm_query_batched(%s, errors='return')]"
+BATCHED = ("[r if isinstance(r, str) else (_ for _ in ()).throw(r) for r in llm_query_batched(%s, "
+           "errors='return')]")
 
 SWITCH = '''
 def _profile(names=%r, profile=%r):

@@ -11,7 +11,8 @@ import ast
 import dataclasses
 import types
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Callable, Dict, FrozenSet, List, Mapping, Optional, Protocol, Tuple, runtime_checkable
+from typing import (Any, Callable, Dict, FrozenSet, List, Mapping, Optional, Protocol, Tuple,
+                    runtime_checkable)
 
 from ..errors import UnsupportedError
 from ..interpreter import ECHO, Interpreter, PRINT, RESULTS

@@ -12,7 +12,8 @@ import time
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from .rlm_logger import RLMLogger
-from .rlm_types import CodeBlock, ModelUsageSummary, REPLResult, RLMChatCompletion, RLMIteration, RLMMetadata, UsageSummary
+from .rlm_types import (CodeBlock, ModelUsageSummary, REPLResult, RLMChatCompletion, RLMIteration,
+                        RLMMetadata, UsageSummary)
 
 PREVIEW = 80        # characters of a child's prompt that a callback gets
 

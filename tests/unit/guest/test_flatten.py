@@ -39,7 +39,8 @@ def test_a_module_of_the_hosts_package_is_joined_by_its_whole_name(tmp_path):
 def test_modules_are_joined_in_the_order_of_their_imports(tmp_path):
     """A module stands behind those that it imports, wherever the build lists it."""
     status, _, names = flatten(tmp_path,
-                               last='"""Doc."""\nimport os\n\nfrom .first import ONE\n\nTWO = ONE + 1\nHERE = os.sep\n',
+                               last='"""Doc."""\nimport os\n\nfrom .first import ONE\n\n'
+                                    'TWO = ONE + 1\nHERE = os.sep\n',
                                first="import os\n\nONE = 1\n")
     assert status == 0 and (names["ONE"], names["TWO"], names["HERE"]) == (1, 2, "/")
 

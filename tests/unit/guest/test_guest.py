@@ -26,7 +26,8 @@ def test_the_grammar_check_can_fail():
 
 def test_importing_threading_is_left_to_user_code():
     """Its at-fork hooks cost more than a clone."""
-    code = "import runpy, sys; runpy.run_path(%r, run_name='g'); sys.exit('threading' in sys.modules)"
+    code = (
+        "import runpy, sys; runpy.run_path(%r, run_name='g'); sys.exit('threading' in sys.modules)")
     assert subprocess.run([sys.executable, "-I", "-S", "-c", code % str(SOURCE)]).returncode == 0
 
 

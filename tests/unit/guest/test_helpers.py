@@ -394,7 +394,8 @@ def wait_for(condition):
 def test_a_program_runs_on_and_its_output_is_read(guest, place):
     """Of both streams, the last lines; then how it ended. A name may be given again after that."""
     assert guest.start_background_process("a",
-                                          "echo one; echo two >&2; cat b.txt; read x; exit 3").startswith(
+                                          "echo one; echo two >&2; cat b.txt; read x; "
+                                          "exit 3").startswith(
         "the process 'a' was started, with pid ")
     wait_for(lambda: "exit" in guest.read_process_logs("a"))
     assert guest.read_process_logs("a") == "one\ntwo\ncafé \ufffd\n[exit code 3]"

@@ -103,7 +103,8 @@ def test_what_lies_below_an_allowed_directory_is_imported_with_all_that_it_impor
     (modules / "package" / "__init__.py").write_text("import os\nfrom . import part\n")
     (modules / "package" / "part.py").write_text("here = True\n")
     (modules / "single.py").write_text("import subprocess\nvalue = 5\n")
-    cell = "import package, single\nfrom package import part\nassert part.here and single.value == 5"
+    cell = (
+        "import package, single\nfrom package import part\nassert part.here and single.value == 5")
     fine(run(cell, allow=[modules]))
     refused(run(cell), "ImportError")
     refused(run("import os", allow=[modules]), "ImportError")
