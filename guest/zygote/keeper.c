@@ -1,12 +1,14 @@
-/* guest/zygote/keeper.c: the process that supervises a sandbox: keeper WORKER [p|d|f]
+/* guest/zygote/keeper.c: the process that supervises a sandbox: keeper WORKER p|d|f|'' TAG
  *
  * The process that was cloned into the sandbox's namespaces (guest/zygote/zygote.c) executes this
- * program. Its arguments are the pid of the worker, and "p" if it is pid 1 of a pid namespace, or
- * "d" if it is in a Landlock domain that blocks outgoing signals, "f" if the worker is a fork
- * (guest/zygote/fork.c) in another keeper's sandbox. It reaps processes and forwards interrupts.
- * When the worker ends, it reports the exit status on the status pipe (descriptor 0) and exits. A
- * pid namespace ends with it; otherwise it kills what is left of its domain, its tree, or the
- * fork's process group. After SIGUSR2 it stays until SIGTERM, for the sandbox's forks.
+ * program. Its arguments are the pid of the worker; "p" if it is pid 1 of a pid namespace, "d" if
+ * it is in a Landlock domain that blocks outgoing signals, "f" if the worker is a fork
+ * (guest/zygote/fork.c) in another keeper's sandbox; and the tag of its report. It reaps processes
+ * and forwards interrupts. When the worker ends, it reports the exit status on descriptor 0 and
+ * exits. It holds the sandbox's standard error as descriptor 2, whose end of file therefore means
+ * that it has ended. A pid namespace ends with it; otherwise it kills what is left of its domain,
+ * its tree, or the fork's process group. After SIGUSR2 it stays until SIGTERM, for the sandbox's
+ * forks.
  *
  * It is a separate program so that a sandbox does not hold a second copy of the interpreter's
  * memory, and does not use the C library so that it needs a few pages only and starts at once. All
@@ -193,7 +195,8 @@ void keep(const long *stack)
     const char *const *argv = (const char *const *)(stack + 1);
     struct keeper k = { .worker = stack[0] > 1 ? keeper_number(argv[1]) : 0,
         .mark = stack[0] > 2 ? argv[2][0] : '\0',
-        .status = { .wait_status = -1 } };
+        .status = {
+            .tag = stack[0] > 3 ? (uint64_t)keeper_number(argv[3]) : 0, .wait_status = -1 } };
     uint64_t wanted = keeper_bit(SIGCHLD) | keeper_bit(SIGUSR1) | keeper_bit(SIGUSR2) |
                       keeper_bit(SIGHUP) | keeper_bit(SIGTERM);
     static const char name[] = KEEPER_NAME; /* tells the host that the plan is complete */

@@ -92,10 +92,10 @@ static void zygote_say(uint32_t kind, uint32_t id, int sys, uint32_t op)
     send_event(zygote.control, &event, -1);
 }
 
-/* The zygote may have reported the clone already, so its failure is reported on the status pipe. */
+/* The zygote may have reported the clone already, so its failure is reported as its status. */
 __attribute__((noreturn)) static void fail(const struct clone_job *job, uint32_t op)
 {
-    struct zygote_status status = { .sys = errno, .op = op, .wait_status = -1 };
+    struct zygote_status status = { .tag = job->tag, .sys = errno, .op = op, .wait_status = -1 };
     (void)!write(job->status, &status, sizeof status);
     _exit(125);
 }
@@ -113,31 +113,39 @@ static char *mark_of(const struct jail_plan *plan)
 }
 
 /* The descriptor table is this process's own; only the memory is shared. The program gets the
- * status pipe and the end of `settled`; the program file's own descriptor closes on exec. */
+ * status descriptor, the end of `settled` and, only to hold it, standard error; the program file's
+ * own descriptor closes on exec. */
 void zygote_exec_keeper(const struct clone_job *job, int keeper, pid_t worker, char *mark)
 {
     static char name[] = "keeper";
-    char pid[16];
-    char *argv[] = { name, pid, mark, NULL };
+    static char none[] = "";
+    char pid[16], tag[24];
+    char *argv[] = { name, pid, mark ? mark : none, tag, NULL };
     char *envp[] = { NULL };
     snprintf(pid, sizeof pid, "%d", (int)worker);
+    snprintf(tag, sizeof tag, "%llu", (unsigned long long)job->tag);
     int program = fcntl(keeper, F_DUPFD_CLOEXEC, 3); /* RLIMIT_NOFILE may be low */
     int settled = fcntl(job->settled[1], F_DUPFD_CLOEXEC, 3);
-    if (program >= 0 && settled >= 0 && dup2(job->status, 0) == 0 && dup2(settled, 1) == 1 &&
-        syscall(SYS_close_range, 2, (unsigned)program - 1, 0) == 0 &&
+    int err = fcntl(job->err, F_DUPFD_CLOEXEC, 3);
+    if (program >= 0 && settled >= 0 && err >= 0 && dup2(job->status, 0) == 0 &&
+        dup2(settled, 1) == 1 && dup2(err, 2) == 2 &&
+        (program == 3 || syscall(SYS_close_range, 3, (unsigned)program - 1, 0) == 0) &&
         syscall(SYS_close_range, (unsigned)program + 1, ~0U, 0) == 0)
         syscall(SYS_execveat, program, "", argv, envp, AT_EMPTY_PATH);
 }
 
-/* In the keeper, after the fork: everything but the status pipe is the worker's. A small program
- * (guest/zygote/keeper.c) replaces this process and releases the memory shared with the zygote. */
+/* In the keeper, after the fork: everything but the status descriptor is the worker's. A small
+ * program (guest/zygote/keeper.c) replaces this process and releases the memory shared with the
+ * zygote. */
 __attribute__((noreturn)) static void keep(const struct clone_job *job, pid_t worker)
 {
     uint32_t failed = 0;
     if (jail_enter(job->plan, JAIL_GUARD, &failed) < 0)
         fail(job, failed);
     zygote_exec_keeper(job, zygote.keeper, worker, mark_of(job->plan));
-    struct zygote_status status = { .sys = errno, .op = ZYGOTE_NO_OP, .wait_status = -1 };
+    struct zygote_status status = {
+        .tag = job->tag, .sys = errno, .op = ZYGOTE_NO_OP, .wait_status = -1
+    };
     (void)!write(0, &status, sizeof status);
     _exit(125);
 }
@@ -375,6 +383,7 @@ static bool read_clone(size_t len, const int *fds, int fd_count, struct clone_jo
         fd_count < ZYGOTE_CLONE_FDS)
         return false;
     out->id = request.id;
+    out->tag = request.tag;
     out->plan = (const void *)(message + sizeof request);
     out->channel = fds[0];
     out->out = fds[1];

@@ -29,6 +29,7 @@ extern struct zygote {
 
 struct clone_job {
     uint32_t id;
+    uint64_t tag;
     const struct jail_plan *plan;
     int channel, out, err, status;
     int extra[ZYGOTE_EXTRA_COUNT]; /* -1: it has none */

@@ -15,7 +15,7 @@ enum {
     ZYGOTE_KEEPER_FD = 6,  /* the keeper, a program */
     ZYGOTE_CHANNEL_FD = 3, /* in a worker: the stream of frames */
     ZYGOTE_MESSAGE_MAX = 128 * 1024,
-    ZYGOTE_ABI = 5, /* detects a helper and a library from different builds */
+    ZYGOTE_ABI = 6, /* detects a helper and a library from different builds */
 };
 
 enum zygote_request_kind {
@@ -40,6 +40,7 @@ struct zygote_request {
     uint32_t kind;
     uint32_t id;     /* repeated in the events about this request */
     uint32_t extras; /* 1 << enum zygote_extra */
+    uint64_t tag;    /* repeated in the status record */
     /* followed by a struct jail_plan */
 };
 
@@ -71,10 +72,12 @@ struct zygote_event {
     uint32_t abi; /* in HELLO */
 };
 
-/* A record on the status pipe; the first one counts. The keeper writes it when the worker has
- * ended; before that, the keeper or the worker does if it cannot execute its part of the plan. End
- * of file without a record means that the keeper itself was killed. */
+/* A record on the status descriptor, a pipe or a socket; the first one counts. The keeper writes it
+ * when the worker has ended; before that, the keeper or the worker does if it cannot execute its
+ * part of the plan. The keeper also holds the sandbox's standard error: its end of file, or that of
+ * a status pipe, without a record means that the keeper itself was killed. */
 struct zygote_status {
+    uint64_t tag;        /* of the request */
     int32_t sys;         /* errno of the failed operation; 0: none failed */
     uint32_t op;         /* its index */
     int32_t wait_status; /* of the worker; -1: it was killed on request */

@@ -1,9 +1,11 @@
 /* env/local/local.c: the environment `local`.
  *
- * A sandbox consists of a keeper and a worker (guest/zygote/zygote.c) and four descriptors in the
- * host: the channel, the read ends of standard output and error, and the status pipe, on which the
- * keeper reports how the worker ended. End of file on the status pipe is the end of the sandbox:
- * the host reads what is left in the other three and then calls `ended`.
+ * A sandbox consists of a keeper and a worker (guest/zygote/zygote.c) and three descriptors in the
+ * host: the channel, and the read ends of standard output and error. The keeper reports how the
+ * worker ended, on a socket that it shares with other keepers (env/local/reports.h). Without a pid
+ * namespace, processes can outlive their keeper, so the host has two more descriptors: a pidfd and
+ * a status pipe, whose end of file is the end of the sandbox. The host then reads what is left in
+ * the others and calls `ended`.
  *
  * Each sandbox has its own cgroup if cgroups are available; otherwise the host measures its memory
  * (env/local/memory_watch.c). There is one zygote per kind of sandbox, which lives as long as the
@@ -191,6 +193,7 @@ static void local_free(struct environment *base)
     fair_reading_close(env->fair_reading);
     quotas_close(env->quotas);
     memory_watches_close(env->memory_watches);
+    reports_close(env->reports);
     users_free(env->users);
     for (size_t i = 0; i < env->zygote_count; i++)
         zygote_stop(env->zygotes[i]);
@@ -232,6 +235,7 @@ static const struct feature_state local_features[FEATURE_COUNT] = {
 static void local_forked(struct environment *base)
 {
     users_forked(((struct local *)base)->users);
+    reports_forked(((struct local *)base)->reports);
 }
 
 static const struct environment_ops local_ops = {
@@ -279,7 +283,10 @@ static int local_open(struct loop *loop, const struct environment_options *optio
         rc = quotas_open(loop, &env->quotas, err);
     if (rc == 0)
         rc = memory_watches_open(loop, &env->memory_watches, err);
+    if (rc == 0)
+        rc = reports_open(loop, ports_reported, &env->reports, err);
     if (rc < 0) {
+        memory_watches_close(env->memory_watches);
         pool_close(env->pool);
         fair_reading_close(env->fair_reading);
         quotas_close(env->quotas);

@@ -1,7 +1,6 @@
 /* env/local/ports.c: reads what a sandbox sends, and writes its messages.
  *
- * End of file on the status pipe is the end of the sandbox: what is left in the other ports is read
- * before the end is reported.
+ * What is left in the ports is read before the end of the sandbox is reported.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -98,6 +97,18 @@ void ports_forget_use(struct sandbox *s)
         fair_reading_begin(s->env->fair_reading, &s->waiting[p]);
 }
 
+/* Without a status port, end of file on standard error is the end: the keeper holds it open, and
+ * has reported before it ended, if at all. */
+static void port_closed(struct sandbox *s, enum port port)
+{
+    port_unwatch(s, port);
+    if (port != PORT_ERR || !s->report_tag)
+        return;
+    reports_read(s->env->reports);
+    if (!s->clone_id)
+        ports_finish(s);
+}
+
 static void port_ready(struct sandbox *s, enum port port)
 {
     struct fair_reader *turn = &s->waiting[port];
@@ -111,7 +122,7 @@ static void port_ready(struct sandbox *s, enum port port)
     if (!s->watches[port])
         return;
     if (n < 0)
-        port_unwatch(s, port);
+        port_closed(s, port);
     else if (more && fair_reading_wait(s->env->fair_reading, turn, (size_t)n))
         port_watch(s, port);
 }
@@ -147,6 +158,18 @@ static void ports_err_ready(void *arg, int status, int events)
     port_readable(arg, PORT_ERR);
 }
 
+static void ports_take_status(struct sandbox *s, const struct zygote_status *status)
+{
+    if (status->sys != 0) {
+        local_explain_failure(s, status->op, status->sys);
+        return;
+    }
+    s->how.has_status = !s->wants_kill && status->wait_status != -1;
+    s->how.wait_status = status->wait_status;
+    s->usage.memory_peak = (uint64_t)status->max_rss_kib * 1024;
+    s->usage.cpu_seconds = (double)status->cpu_us / 1e6;
+}
+
 /* STATUS_ENDED: the keeper itself was killed or never began. */
 static enum status_read ports_read_status(struct sandbox *s)
 {
@@ -156,16 +179,8 @@ static enum status_read ports_read_status(struct sandbox *s)
         found = fork_read_status(s, &status);
     else if (read(s->fds[PORT_STATUS], &status, sizeof status) != sizeof status)
         found = STATUS_ENDED;
-    if (found != STATUS_RECORD)
-        return found;
-    if (status.sys != 0) {
-        local_explain_failure(s, status.op, status.sys);
-        return found;
-    }
-    s->how.has_status = !s->wants_kill && status.wait_status != -1;
-    s->how.wait_status = status.wait_status;
-    s->usage.memory_peak = (uint64_t)status.max_rss_kib * 1024;
-    s->usage.cpu_seconds = (double)status.cpu_us / 1e6;
+    if (found == STATUS_RECORD)
+        ports_take_status(s, &status);
     return found;
 }
 
@@ -198,6 +213,15 @@ void ports_finish(struct sandbox *s)
     s->events.ended(s->arg, &s->how);
 }
 
+void ports_reported(void *sandbox, const struct zygote_status *status)
+{
+    struct sandbox *s = sandbox;
+    if (s->ended)
+        return;
+    ports_take_status(s, status);
+    ports_finish(s);
+}
+
 /* The end of a failed clone may be seen before the zygote's reason: a standby closes the pipe while
  * its report is being forwarded (guest/zygote/zygote.c). */
 static void ports_status_ready(void *arg, int status, int events)
@@ -208,6 +232,11 @@ static void ports_status_ready(void *arg, int status, int events)
         ports_finish(s);
     else if (found == STATUS_ENDED)
         port_unwatch(s, PORT_STATUS);
+}
+
+bool ports_saw_end(const struct sandbox *s)
+{
+    return !s->watches[s->report_tag ? PORT_ERR : PORT_STATUS];
 }
 
 /* ---- messages to the guest ---- */
@@ -274,13 +303,15 @@ int ports_make(struct sandbox *s, int theirs[PORT_COUNT], struct error *err)
         return error_set_errno(err, ERROR_ENVIRONMENT, "making a channel");
     mine[PORT_CHANNEL] = pair[0];
     theirs[PORT_CHANNEL] = pair[1];
-    enum port most = s->family ? PORT_STATUS : PORT_COUNT;
+    enum port most = s->family || s->report_tag ? PORT_STATUS : PORT_COUNT;
     for (enum port p = PORT_OUT; p < most; p++) {
         if (pipe2(pair, O_CLOEXEC) < 0)
             return error_set_errno(err, ERROR_ENVIRONMENT, "making a pipe");
         mine[p] = pair[0];
         theirs[p] = pair[1];
     }
+    if (s->report_tag && (theirs[PORT_STATUS] = reports_share(s->env->reports)) < 0)
+        return error_set_errno(err, ERROR_ENVIRONMENT, "sharing the socket for reports");
     for (enum port p = 0; p < most; p++)
         if (fcntl(mine[p], F_SETFL, O_NONBLOCK) < 0)
             return error_set_errno(err, ERROR_ENVIRONMENT, "making a channel");
@@ -292,6 +323,8 @@ int ports_watch(struct sandbox *s, struct error *err)
     static watch_fn *const handlers[PORT_COUNT] = { ports_channel_ready, ports_out_ready,
         ports_err_ready, ports_status_ready };
     for (enum port p = 0; p < PORT_COUNT; p++) {
+        if (s->fds[p] < 0)
+            continue;
         s->watches[p] = watch_new(s->env->base.loop, s->fds[p], handlers[p], s);
         if (!s->watches[p])
             return error_memory(err);
@@ -306,6 +339,7 @@ void ports_close(struct sandbox *s)
         port_unwatch(s, p);
         close_fd(&s->fds[p]);
     }
+    reports_forget(s->env->reports, s->report_tag);
     ports_forget_use(s);
     send_queue_drop(&s->send_queue);
 }

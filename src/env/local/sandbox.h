@@ -13,6 +13,7 @@
 #include "env/local/cgroup.h"
 #include "env/local/cpu_priority.h"
 #include "env/local/memory_watch.h"
+#include "env/local/reports.h"
 #include "env/local/zygote.h"
 
 enum { LOCAL_ZYGOTES_MAX = 16 };
@@ -27,6 +28,7 @@ struct local {
     struct fair_reading *fair_reading;
     struct quotas *quotas;
     struct memory_watches *memory_watches;
+    struct reports *reports;
     struct users *users;
     bool weighs;        /* cgroups have weights */
     unsigned sandboxes; /* in use */
@@ -67,8 +69,10 @@ struct sandbox {
     int fds[PORT_COUNT];
     struct watch *watches[PORT_COUNT];
     struct fair_reader waiting[PORT_STATUS]; /* of the ports with unbounded output */
+    uint64_t report_tag;                     /* 0: its keeper reports on a status port of its own */
+    /* Of the keeper. With a report_tag it is opened when it is needed, and -1 otherwise. */
     int pidfd;
-    pid_t keeper;                      /* the process of `pidfd` */
+    pid_t keeper;                      /* 0: not known yet */
     struct cpu_priority *cpu_priority; /* NULL until the clone exists */
     bool wants_kill, wants_interrupt;  /* requested before the pidfd was known */
     bool in_use;                       /* not in the pool */
@@ -84,6 +88,8 @@ struct sandbox {
 /* A sandbox without ports; NULL: no memory. */
 struct sandbox *local_sandbox_new(
     struct local *env, struct zygote *z, const struct sandbox_events *events, void *arg);
+/* Its keeper is known and can be signalled. */
+bool local_has_keeper(const struct sandbox *s);
 /* Has the host watch the memory of its processes; 0: no limit. */
 int local_watch_memory(struct sandbox *s, uint64_t limit, struct error *err);
 /* Its keeper, and the sandbox, stay as long as there are forks. */
@@ -133,6 +139,10 @@ int ports_watch(struct sandbox *s, struct error *err);
 void ports_close(struct sandbox *s);
 /* An operation begins, for which earlier use of the host's time does not count. */
 void ports_forget_use(struct sandbox *s);
+/* A report_fn. */
+void ports_reported(void *sandbox, const struct zygote_status *status);
+/* The end was seen, but not reported because the clone is not answered yet. */
+bool ports_saw_end(const struct sandbox *s);
 /* The guest has ended: reads what is left, and reports the end. */
 void ports_finish(struct sandbox *s);
 /* For the operations of the environment. */

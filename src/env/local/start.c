@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <malloc.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,15 +20,40 @@ enum {
 
 /* ---- signals and limits ---- */
 
-static void local_signal_keeper(struct sandbox *s, int signal)
+bool local_has_keeper(const struct sandbox *s)
 {
-    if (s->pidfd >= 0)
-        syscall(SYS_pidfd_send_signal, s->pidfd, signal, NULL, 0);
+    return s->pidfd >= 0 || (s->report_tag && s->keeper > 0);
+}
+
+/* Opens a pidfd of the keeper. The keeper holds the sandbox's standard error until it dies, and its
+ * pid cannot be reused before: if it is still open afterwards, the descriptor is the keeper's. */
+static int local_open_keeper(const struct sandbox *s)
+{
+    struct pollfd life = { .fd = s->fds[PORT_ERR] };
+    if (!s->report_tag || s->keeper <= 0 || life.fd < 0)
+        return -1;
+    cleanup_fd int pidfd = (int)syscall(SYS_pidfd_open, s->keeper, 0);
+    return pidfd >= 0 && poll(&life, 1, 0) == 0 ? steal_fd(&pidfd) : -1;
+}
+
+/* Opens it for as long as the sandbox exists. */
+static void local_keep_pidfd(struct sandbox *s)
+{
+    if (s->pidfd < 0)
+        s->pidfd = local_open_keeper(s);
+}
+
+static void local_signal_keeper(const struct sandbox *s, int signal)
+{
+    cleanup_fd int opened = s->pidfd < 0 ? local_open_keeper(s) : -1;
+    int pidfd = s->pidfd < 0 ? opened : s->pidfd;
+    if (pidfd >= 0)
+        syscall(SYS_pidfd_send_signal, pidfd, signal, NULL, 0);
 }
 
 void local_interrupt(struct sandbox *s)
 {
-    s->wants_interrupt = s->pidfd < 0;
+    s->wants_interrupt = !local_has_keeper(s);
     local_signal_keeper(s, SIGUSR1);
 }
 
@@ -39,6 +65,7 @@ const struct jail_plan *local_plan(const struct sandbox *s)
 void local_announce_forks(struct sandbox *s)
 {
     s->has_forked = true;
+    local_keep_pidfd(s);
     local_signal_keeper(s, SIGUSR2); /* or later, when it is known */
 }
 
@@ -156,8 +183,9 @@ static uid_t local_guest_uid(const struct sandbox *s)
 /* Clones a process that has the cgroup, user, directory and mounts of the one that it is beside. */
 static int local_clone_beside(struct sandbox *s, struct error *err)
 {
-    const struct sandbox *of = s->beside;
+    struct sandbox *of = s->beside;
     bool joins = isolation_has_own_root(s->isolation);
+    local_keep_pidfd(of);
     const int extra[ZYGOTE_EXTRA_COUNT] = { of->cgroup ? cgroup_fd(of->cgroup) : -1, -1, -1,
         joins ? of->pidfd : -1 };
     struct jail_mount place = of->place;
@@ -169,7 +197,7 @@ static int local_clone_beside(struct sandbox *s, struct error *err)
         s->isolation, zygote_plan(s->zygote), &of->limits, &place, &s->plan, err);
     if (rc == 0)
         rc = zygote_clone(
-            s->zygote, s->plan, s->theirs, extra, local_clone_answered, s, &s->clone_id, err);
+            s->zygote, s->plan, s->theirs, extra, 0, local_clone_answered, s, &s->clone_id, err);
     for (enum port p = 0; p < PORT_COUNT; p++)
         close_fd(&s->theirs[p]);
     return rc;
@@ -190,11 +218,17 @@ static void local_try_beside(void *arg)
 {
     struct sandbox *s = arg;
     const struct sandbox *of = s->beside;
-    if (of->pidfd >= 0 && !of->ended && isolation_has_own_root(of->isolation) &&
+    if (local_has_keeper(of) && !of->ended && isolation_has_own_root(of->isolation) &&
         !local_is_set_up(of))
         timer_start(s->retry, 1, 0);
     else if (local_clone_beside(s, &s->how.error) < 0)
         ports_finish(s);
+}
+
+/* For processes whose end the host waits for, or that may stay longer than standard error. */
+static bool local_needs_pidfd(const struct sandbox *s)
+{
+    return !s->report_tag || s->has_forked || mounts_any(&s->mounts);
 }
 
 static void local_clone_answered(void *arg, struct zygote_answer *answer)
@@ -203,17 +237,20 @@ static void local_clone_answered(void *arg, struct zygote_answer *answer)
     s->clone_id = 0;
     s->pidfd = answer->pidfd;
     s->keeper = answer->pid;
+    bool started = s->pidfd >= 0;
+    if (!local_needs_pidfd(s))
+        close_fd(&s->pidfd);
     struct sandbox *waits = steal(&s->waits);
     if (waits)
         timer_start(waits->retry, 0, 0);
     if (s->has_forked)
         local_announce_forks(s);
-    if (s->pidfd >= 0)
+    if (started)
         memory_watch_begin(s->memory_watch, answer->pid);
-    if (s->pidfd >= 0 && !s->beside)
+    if (started && !s->beside)
         cpu_priority_open(s->env->base.loop, answer->pid, s->env->weighs ? s->cgroup : NULL,
             &s->env->sandboxes, &s->cpu_priority, NULL);
-    if (s->pidfd < 0) {
+    if (!started) {
         local_explain_failure(s, ZYGOTE_NO_OP, answer->sys);
         ports_finish(s);
         return;
@@ -222,7 +259,7 @@ static void local_clone_answered(void *arg, struct zygote_answer *answer)
         local_kill(s);
     else if (s->wants_interrupt)
         local_interrupt(s);
-    if (!s->watches[PORT_STATUS]) /* it has ended already */
+    if (ports_saw_end(s))
         ports_finish(s);
 }
 
@@ -271,7 +308,7 @@ static void local_end(struct sandbox *s)
     s->ended = true;
     if (s->clone_id)
         zygote_forget(s->zygote, s->clone_id);
-    if (was_running && (s->pidfd >= 0 || s->family))
+    if (was_running && (local_has_keeper(s) || s->family))
         local_kill(s);
     ports_close(s);
     cpu_priority_close(steal(&s->cpu_priority));
@@ -404,12 +441,15 @@ static int local_start(
         rc = jail_compile_sandbox(s->isolation, zygote_plan(z), limits, &place, &s->plan, err);
     for (enum limit l = LIMIT_NONE + 1; rc == 0 && l < LIMIT_COUNT; l++)
         s->usage.means[l] = limit_means(l, limits, s->plan, s->cgroup != NULL);
+    if (rc == 0 && s->plan->clone_flags & CLONE_NEWPID)
+        rc = reports_expect(s->env->reports, s, &s->report_tag, err);
     if (rc == 0)
         rc = ports_make(s, theirs, err);
     const int extra[ZYGOTE_EXTRA_COUNT] = { s->cgroup ? cgroup_fd(s->cgroup) : -1,
         s->mounts.mounts[0], s->mounts.mounts[1], -1 };
     if (rc == 0)
-        rc = zygote_clone(z, s->plan, theirs, extra, local_clone_answered, s, &s->clone_id, err);
+        rc = zygote_clone(
+            z, s->plan, theirs, extra, s->report_tag, local_clone_answered, s, &s->clone_id, err);
     if (rc == 0) /* while the zygote works */
         rc = ports_watch(s, err);
     for (enum port p = 0; p < PORT_COUNT; p++)

@@ -155,7 +155,7 @@ static void local_zygote_answer(struct zygote *z, uint32_t id, struct zygote_ans
 
 int zygote_send_clone(struct zygote *z, struct zygote_pending *p)
 {
-    struct zygote_request request = { .kind = ZYGOTE_CLONE, .id = p->id };
+    struct zygote_request request = { .kind = ZYGOTE_CLONE, .id = p->id, .tag = p->tag };
     size_t count = ZYGOTE_CLONE_FDS;
     struct iovec iov[2] = { { &request, sizeof request },
         { (void *)(uintptr_t)p->plan, p->plan->size } };
@@ -321,7 +321,8 @@ int zygote_start(struct loop *loop, const struct sandbox_spec *spec, struct cgro
 }
 
 int zygote_clone(struct zygote *z, const struct jail_plan *plan, int fds[ZYGOTE_CLONE_FDS],
-    const int extra[ZYGOTE_EXTRA_COUNT], zygote_fn *fn, void *arg, uint32_t *id, struct error *err)
+    const int extra[ZYGOTE_EXTRA_COUNT], uint64_t tag, zygote_fn *fn, void *arg, uint32_t *id,
+    struct error *err)
 {
     if (z->dead)
         return error_set(err, ERROR_ENVIRONMENT,
@@ -330,7 +331,9 @@ int zygote_clone(struct zygote *z, const struct jail_plan *plan, int fds[ZYGOTE_
     struct zygote_pending *p = calloc(1, sizeof *p);
     if (!p)
         return error_memory(err);
-    *p = (struct zygote_pending){ .id = ++z->last_id, .fn = fn, .arg = arg, .plan = plan };
+    *p = (struct zygote_pending){
+        .id = ++z->last_id, .tag = tag, .fn = fn, .arg = arg, .plan = plan
+    };
     memcpy(p->fds, fds, sizeof p->fds);
     memcpy(p->extra, extra, sizeof p->extra);
     if (z->under_way < UNDER_WAY_MAX && zygote_send_clone(z, p) < 0 && !will_have_room(z)) {

@@ -47,11 +47,13 @@ const struct user_range *zygote_users(const struct zygote *z);
 void zygote_describe(const struct zygote *z, struct buf *out);
 
 /* Requests a clone with these descriptors, which are consumed on success, and with these optional
- * others, each of them or -1. `fn` is called later, from the loop, unless zygote_forget is called
- * first. The plan and the optional descriptors must live until then. *id identifies the request. A
- * clone that is forgotten while in progress is killed once it exists. */
+ * others, each of them or -1. `tag` is for the status record. `fn` is called later, from the loop,
+ * unless zygote_forget is called first. The plan and the optional descriptors must live until then.
+ * *id identifies the request. A clone that is forgotten while in progress is killed once it
+ * exists. */
 int zygote_clone(struct zygote *z, const struct jail_plan *plan, int fds[ZYGOTE_CLONE_FDS],
-    const int extra[ZYGOTE_EXTRA_COUNT], zygote_fn *fn, void *arg, uint32_t *id, struct error *err);
+    const int extra[ZYGOTE_EXTRA_COUNT], uint64_t tag, zygote_fn *fn, void *arg, uint32_t *id,
+    struct error *err);
 void zygote_forget(struct zygote *z, uint32_t id);
 
 /* A new descriptor of the keeper program (guest/zygote/keeper.c); negative: an error. */

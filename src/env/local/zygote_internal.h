@@ -10,6 +10,7 @@
 struct zygote_pending {
     struct zygote_pending *next;
     uint32_t id;
+    uint64_t tag;
     zygote_fn *fn;
     void *arg;
     const struct jail_plan *plan;

@@ -352,6 +352,66 @@ static void *leave_holes(void)
     return blocks[last];
 }
 
+/* With a pid namespace: its channel, its two outputs, and its cgroup if it has one. The keeper can
+ * be signalled nevertheless. */
+static void a_sandbox_costs_three_descriptors(void **state)
+{
+    struct fixture *f = *state;
+    struct box b[2];
+    struct sandbox_usage usage;
+    open_working(f, ISOLATION_FULL, &b[0]);
+    sandbox_ops_of(b[0].sandbox)->usage(b[0].sandbox, &usage);
+    size_t own = usage.means[LIMIT_MEMORY] == LIMIT_BY_CGROUP ? 4 : 3;
+    size_t before = count_entries("/proc/self/fd");
+    open_working(f, ISOLATION_FULL, &b[1]);
+    assert_int_equal(count_entries("/proc/self/fd"), before + own);
+    exec_in(&b[1], "import time; time.sleep(1000)");
+    sandbox_ops_of(b[1].sandbox)->kill(b[1].sandbox);
+    wait_until(f, b[1].ended);
+    close_box(&b[1]);
+    assert_int_equal(count_entries("/proc/self/fd"), before);
+    close_box(&b[0]);
+}
+
+/* All keepers share a socket: each end reaches its own sandbox, with its own status. */
+static void each_end_is_reported_to_its_sandbox(void **state)
+{
+    enum { COUNT = 6 };
+    struct fixture *f = *state;
+    struct box b[COUNT];
+    char code[64];
+    for (int i = 0; i < COUNT; i++)
+        open_working(f, ISOLATION_FULL, &b[i]);
+    for (int i = COUNT - 1; i > 0; i--) {
+        snprintf(code, sizeof code, "import os; os._exit(%d)", 10 + i);
+        exec_in(&b[i], code);
+    }
+    for (int i = 1; i < COUNT; i++) {
+        wait_until(f, b[i].ended);
+        assert_true(b[i].how.has_status);
+        assert_int_equal(WEXITSTATUS(b[i].how.wait_status), 10 + i);
+        close_box(&b[i]);
+    }
+    exec_in(&b[0], "x = 1");
+    wait_until(f, b[0].results == 2 || b[0].ended);
+    assert_false(b[0].ended);
+    close_box(&b[0]);
+}
+
+/* A guest that closes its standard error has not ended. */
+static void closing_standard_error_is_no_end(void **state)
+{
+    struct fixture *f = *state;
+    struct box b;
+    open_working(f, ISOLATION_FULL, &b);
+    exec_in(&b, "import os; os.close(1); os.close(2)");
+    wait_until(f, b.results == 2 || b.ended);
+    exec_in(&b, "x = 1");
+    wait_until(f, b.results == 3 || b.ended);
+    assert_false(b.ended);
+    close_box(&b);
+}
+
 /* Asked for in one go, without the loop running in between: neither side may wait for the other.
  * When half of them have gone, what the host has room for and does not use goes too. */
 static void many_sandboxes_can_be_asked_for_at_once(void **state)
@@ -526,6 +586,7 @@ static void what_a_slow_guest_takes_later_arrives_whole(void **state)
     assert_false(b.ended);
     close_box(&b);
 }
+
 int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -541,6 +602,9 @@ int main(void)
         T(the_reason_of_a_failed_start_is_reported),
         T(few_descriptors_are_enough),
         T(a_hundred_sandboxes_leave_nothing),
+        T(a_sandbox_costs_three_descriptors),
+        T(each_end_is_reported_to_its_sandbox),
+        T(closing_standard_error_is_no_end),
         T(many_sandboxes_can_be_asked_for_at_once),
         T(the_working_directory_of_process_is_removed),
         T(what_a_deaf_guest_does_not_take_is_freed),
