@@ -62,6 +62,7 @@ typedef struct droste_record_run {
     int64_t calls, input_tokens, output_tokens; /* including child runs */
     double cost;                                /* US dollars; negative: unknown */
     double seconds;
+    const char *parent_fork; /* like `fork` of a call; NULL: the cell itself started it */
 } droste_record_run;
 
 typedef struct droste_record_turn {
@@ -91,6 +92,9 @@ typedef struct droste_record_call {
     int64_t attempts;
     int64_t repeated; /* how often resuming processes have repeated it */
     double seconds;
+    /* The fork of a fork_map that made it: "1:3" is item 3 of the cell's first fork_map, "1:3/1:0"
+     * the first item of a fork_map in that fork. NULL: the cell itself */
+    const char *fork;
 } droste_record_call;
 
 /* One form of a rich result of a cell (docs/rich-results.md). The forms of a result follow each

@@ -137,7 +137,7 @@ class RecordRun(Structure):
                 ("started_ms", c_int64), ("ended_ms", c_int64), ("status", c_char_p),
                 ("error", c_char_p), ("code", c_char_p), ("answer", Value), ("iterations", c_int64),
                 ("calls", c_int64), ("input_tokens", c_int64), ("output_tokens", c_int64),
-                ("cost", c_double), ("seconds", c_double)]
+                ("cost", c_double), ("seconds", c_double), ("parent_fork", c_char_p)]
 
 
 class RecordTurn(Structure):
@@ -151,7 +151,8 @@ class RecordCall(Structure):
                 ("ended_ms", c_int64), ("status", c_char_p), ("error", c_char_p),
                 ("finish", c_char_p), ("reply", Value), ("input_tokens", c_int64),
                 ("output_tokens", c_int64), ("estimated", c_int), ("cost", c_double),
-                ("attempts", c_int64), ("repeated", c_int64), ("seconds", c_double)]
+                ("attempts", c_int64), ("repeated", c_int64), ("seconds", c_double),
+                ("fork", c_char_p)]
 
 
 class RecordCell(Structure):

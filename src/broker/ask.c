@@ -76,6 +76,8 @@ void ask_free(struct ask *ask)
     for (size_t i = 0; i < ask->context_count; i++)
         shared_value_drop(ask->contexts[i]);
     free(ask->contexts);
+    ask->broker->map_bytes -= ask->map.bytes;
+    json_object_put(ask->map.outputs);
     for (size_t i = 0; i < ask->count; i++) {
         if (ask->items[i].unrecorded > 0)
             give_record_back(&ask->items[i]);
@@ -89,17 +91,24 @@ void ask_free(struct ask *ask)
     free(ask);
 }
 
-/* Builds {"errors": {"3": {…}}}; without errors an answer has no head. */
-static int reply_head(const struct ask *ask, struct json_object **out, struct error *err)
+/* Builds {"errors": {"3": {…}}}, and {"outputs": …} of a fork_map; an answer without both has no
+ * head. */
+static int reply_head(struct ask *ask, struct json_object **out, struct error *err)
 {
     struct json_object *errors = NULL;
+    if (ask->map.outputs) {
+        *out = json_object_new_object();
+        if (!*out || !json_put(*out, "outputs", steal(&ask->map.outputs)))
+            return error_memory(err);
+    }
     for (size_t i = 0; i < ask->count; i++) {
         char key[24];
         struct json_object *error = item_error(&ask->items[i]);
         if (!error)
             continue;
-        if (!*out) {
+        if (!*out)
             *out = json_object_new_object();
+        if (!errors) {
             errors = json_object_new_object();
             if (!*out || !errors || !json_put(*out, "errors", errors))
                 return error_memory(err);

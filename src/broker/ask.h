@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/queue.h>
 
 #include "base/json/json.h"
 #include "broker/budget.h"
@@ -19,6 +20,7 @@ struct ask;
 struct child;
 struct frame_parts;
 struct item;
+struct map_fork;
 struct recorded_call;
 struct recorded_run;
 struct session;
@@ -37,21 +39,23 @@ struct broker_function {
     /* Returns the bytes that the request needs in the record. */
     size_t (*record_bytes)(const struct item *item, size_t len);
     int (*start)(struct item *item, const char *text, size_t len, struct error *err);
-    bool needs_model;
+    bool needs_model, is_free; /* is_free: is not a call of the budget */
 };
 
-/* What an item of a resumed run waits for. */
+/* What an item waits for; all but the last only in a resumed run. */
 enum waits {
     WAITS_NOT,
     WAITS_FOR_OTHERS, /* this call is not recorded, and recorded calls of the cell are still due */
     WAITS_FOR_CELL,   /* when recorded, its answer came after the end of the cell */
+    WAITS_FOR_FORK,   /* an item of fork_map, until others have ended */
 };
 
 struct item {
     struct ask *ask;
-    struct lm_call *call; /* at most one of these three is open; NULL: not started, or ended */
+    struct lm_call *call; /* at most one of these four is open; NULL: not started, or ended */
     struct child *child;
     struct tool_call *tool;
+    struct map_fork *fork;
     int64_t record;  /* id in the record; 0: none */
     uint64_t notice; /* its broker_call_event.id; 0: its start was not reported */
     struct budget_hold hold;
@@ -75,6 +79,17 @@ struct item {
     char *kept; /* the prompt of an item that waits for others */
 };
 
+/* A call of fork_map. */
+struct fork_map {
+    unsigned most; /* forks at once; 0: the call is another one */
+    unsigned depth, number, running;
+    size_t next;    /* items before this one have begun */
+    double timeout; /* seconds of each item; negative: the session's */
+    size_t output_left;
+    size_t bytes;                /* of the values that are there */
+    struct json_object *outputs; /* {"3": [standard output, standard error]}; NULL: none */
+};
+
 struct ask {
     struct ask *next;
     struct broker *broker;
@@ -93,7 +108,8 @@ struct ask {
     struct json_limits limits; /* what is left for its lists of messages */
     char key[LM_KEY_SIZE];     /* prefix of its items' keys; "": not needed yet */
     bool starting;             /* items are being started: the reply waits for the end of that */
-    struct timer *patience;    /* ends the ask without an answer; NULL: no limit */
+    struct fork_map map;
+    struct timer *patience; /* ends the ask without an answer; NULL: no limit */
     struct item items[];
 };
 
@@ -103,6 +119,11 @@ struct broker {
     int64_t turn, cell;
     size_t under_way; /* bytes of prompts in `asks` */
     struct ask *asks;
+    const struct session_events *fork_events; /* of forks, to the broker */
+    LIST_HEAD(, map_fork) forks;              /* fork_map.c */
+    unsigned forks_at[3];                     /* by their depth */
+    unsigned maps;                            /* calls of fork_map in this cell */
+    size_t map_bytes;                         /* of all values in the maps of `asks` */
     struct timer *doubt;       /* checks items that wait for others; NULL: nothing is recorded */
     bool parked;               /* there may be such items */
     uint64_t seen_ns, busy_ns; /* the last check, and the guest's processor time at that moment */

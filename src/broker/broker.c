@@ -9,7 +9,8 @@
  * `messages`, the indices of prompts that are JSON lists of messages. rlm_query has `kinds`, the
  * kinds of the contexts that follow the prompts, and `of`, for each prompt the index of its context
  * or -1; its answers are JSON. tool has `tool`, the name, and one part, the arguments as a JSON
- * object (tool_call.c).
+ * object (tool_call.c). fork_map has `workers` and `timeout`, and an empty part for each item; its
+ * answers are containers (fork_map.c).
  */
 #include "broker/broker.h"
 
@@ -21,6 +22,7 @@
 #include "base/loop.h"
 #include "broker/ask.h"
 #include "broker/child_run.h"
+#include "broker/fork_map.h"
 #include "broker/model_call.h"
 #include "broker/prompt.h"
 #include "broker/replay/replay_match.h"
@@ -33,12 +35,26 @@ enum {
     MODEL_NAME_MAX = 256,     /* bytes; kept for each open call, and recorded */
 };
 
+static void broker_fork_called(void *arg, struct session *s, const struct session_call *call)
+{
+    broker_call(arg, s, call);
+}
+
+static void broker_fork_dropped_call(void *arg, struct session *s, uint64_t id)
+{
+    broker_drop(arg, s, id);
+}
+
+static const struct session_events fork_events = { .call = broker_fork_called,
+    .call_dropped = broker_fork_dropped_call };
+
 int broker_open(const struct broker_options *options, struct broker **out, struct error *err)
 {
     struct broker *b = calloc(1, sizeof *b);
     if (!b)
         return error_memory(err);
     b->options = *options;
+    b->fork_events = &fork_events;
     if (options->recorded && !(b->doubt = timer_new(options->loop, replay_match_doubt, b))) {
         free(b);
         return error_memory(err);
@@ -56,6 +72,7 @@ void broker_place(struct broker *b, int64_t turn, int64_t cell)
 {
     b->turn = turn;
     b->cell = cell;
+    b->maps = 0;
 }
 
 /* ---- one call of a guest ---- */
@@ -67,9 +84,10 @@ static size_t prompt_bytes(const struct item *item, size_t len)
 
 /* The functions that guests may call. */
 static const struct broker_function functions[] = {
-    { "llm_query", model_take, model_find, prompt_bytes, model_start, true },
-    { "rlm_query", child_take, child_find, child_record_bytes, child_start, true },
-    { "tool", tool_take, tool_find, prompt_bytes, tool_start, false },
+    { "llm_query", model_take, model_find, prompt_bytes, model_start, true, false },
+    { "rlm_query", child_take, child_find, child_record_bytes, child_start, true, false },
+    { "tool", tool_take, tool_find, prompt_bytes, tool_start, false, false },
+    { "fork_map", fork_map_take, fork_map_find, prompt_bytes, fork_map_start, false, true },
 };
 
 static const struct broker_function *find_function(const char *name)
@@ -121,7 +139,7 @@ static int broker_check_call(struct broker *b, const struct session_call *call, 
 
 static bool broker_is_open(const struct item *item)
 {
-    return item->call || item->child || item->tool || item->waits != WAITS_NOT;
+    return item->call || item->child || item->tool || item->fork || item->waits != WAITS_NOT;
 }
 
 /* Cancels an item and settles its costs. */
@@ -134,6 +152,8 @@ static void cancel_item(struct item *item, const struct error *why)
         child_cancel(item, why);
     else if (item->tool)
         tool_cancel(item);
+    else if (item->fork)
+        fork_map_cancel(item);
     else
         model_cancel(item, why);
 }
@@ -174,9 +194,12 @@ static bool waits_for_tool(const struct ask *ask)
            (o->answer_timeout <= 0 || o->tool_timeout < o->answer_timeout);
 }
 
+/* What the forks of fork_map ask for has limits of its own. */
 static double seconds_for(const struct ask *ask)
 {
     const struct broker_options *o = &ask->broker->options;
+    if (ask->map.most > 0)
+        return 0;
     return waits_for_tool(ask) ? o->tool_timeout : o->answer_timeout;
 }
 
@@ -244,7 +267,8 @@ static int broker_reserve(struct ask *ask, struct frame_parts parts, struct erro
         struct item *item = &ask->items[i];
         item->ask = ask;
         rc = o->recorded ? ask->function->find(item, text, len, err) : 0;
-        item->reserved = item->replay_call || item->replay_run ? 0 : 1;
+        bool known = item->replay_call || item->replay_run;
+        item->reserved = known || ask->function->is_free ? 0 : 1;
         fresh += item->reserved;
         if (o->store && item->reserved)
             item->unrecorded = ask->function->record_bytes(item, len);

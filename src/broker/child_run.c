@@ -10,6 +10,7 @@
 #include "base/hash.h"
 #include "base/text.h"
 #include "broker/ask.h"
+#include "broker/fork_map.h"
 #include "broker/model_call.h"
 #include "broker/prompt.h"
 #include "broker/replay/replay_log.h"
@@ -151,6 +152,7 @@ static int child_begin(struct item *item, const char *prompt, size_t len, struct
         .context = large ? large : item->context,
         .model = item->ask->model,
         .cell = b->cell,
+        .fork = fork_map_path(b, item->ask->session),
         .resume = recorded ? recorded->id : NULL,
         .reserved = !recorded || !recorded->begun };
     if (is_large(item, len) && !large)

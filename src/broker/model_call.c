@@ -10,6 +10,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "broker/ask.h"
+#include "broker/fork_map.h"
 #include "broker/prompt.h"
 #include "broker/replay/replay_match.h"
 #include "lm/request.h"
@@ -139,6 +140,7 @@ static int record_begin(struct item *item, const char *model, const char *key, c
         .run = b->options.run,
         .turn = b->turn,
         .cell = b->cell,
+        .fork = fork_map_path(b, item->ask->session),
         .depth = b->options.depth,
         .kind = item->is_run ? "plain" : "sub",
         .model = model,

@@ -27,6 +27,7 @@ struct broker_child {
     struct shared_value *context; /* NULL: none */
     const char *model;            /* as in lm_request; NULL: the default of its depth */
     int64_t cell;                 /* id of the calling cell in the record; 0: none */
+    const char *fork;             /* of a fork_map that calls (fork_map.h); NULL: none */
     const char *resume;           /* recorded run to continue; NULL: a new one */
     bool reserved;                /* one call is reserved; the child takes it over */
 };

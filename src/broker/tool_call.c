@@ -15,6 +15,7 @@
 #include "base/loop.h"
 #include "base/text.h"
 #include "broker/ask.h"
+#include "broker/fork_map.h"
 #include "broker/replay/replay_match.h"
 #include "broker/tool_schema.h"
 #include "broker/tools.h"
@@ -267,6 +268,7 @@ static int record_tool_begin(struct item *item, const char *text, size_t len, st
     droste_record_call tool_call_begin = { .run = b->options.run,
         .turn = b->turn,
         .cell = b->cell,
+        .fork = fork_map_path(b, item->ask->session),
         .depth = b->options.depth,
         .kind = "tool",
         .model = item->ask->model,

@@ -17,8 +17,8 @@ struct child {
     TAILQ_ENTRY(child) link;
     struct tree *tree;
     struct rlm_run *parent;
-    unsigned depth, number;        /* the number: 0 until it begins */
-    char *prompt, *model, *resume; /* the last two may be NULL */
+    unsigned depth, number;               /* the number: 0 until it begins */
+    char *prompt, *model, *resume, *fork; /* all but the first may be NULL */
     bool reserved;
     struct shared_value *context;
     const struct context *used; /* NULL: none is in use */
@@ -39,6 +39,7 @@ static void free_child(struct child *c)
     free(c->prompt);
     free(c->model);
     free(c->resume);
+    free(c->fork);
     free(c);
 }
 
@@ -126,6 +127,7 @@ static struct run_place child_place_of(const struct child *c)
 {
     return (struct run_place){ .parent = c->parent,
         .parent_cell = c->cell,
+        .parent_fork = c->fork,
         .depth = c->depth,
         .number = c->number,
         .iterations = c->tree->o.child_iterations,
@@ -206,10 +208,12 @@ static int child_start_child(void *arg, const struct broker_child *ask, broker_c
         .context = shared_value_hold(ask->context),
         .cell = ask->cell,
         .resume = ask->resume ? strdup(ask->resume) : NULL,
+        .fork = ask->fork ? strdup(ask->fork) : NULL,
         .reserved = ask->reserved,
         .done = done,
         .done_arg = done_arg };
-    if (!c->prompt || (ask->model && !c->model) || (ask->resume && !c->resume)) {
+    if (!c->prompt || (ask->model && !c->model) || (ask->resume && !c->resume) ||
+        (ask->fork && !c->fork)) {
         free_child(c);
         return error_memory(err);
     }

@@ -39,6 +39,7 @@ struct tree {
 struct run_place {
     struct rlm_run *parent; /* NULL: the root */
     int64_t parent_cell;
+    const char *parent_fork; /* as broker_child has it */
     unsigned depth, iterations;
     unsigned number; /* of a child, from 1; 0: the root */
     const char *question;

@@ -128,6 +128,7 @@ int run_record_begin(struct rlm_run *r, struct error *err)
     droste_record_run begin = {
         .parent = above,
         .parent_cell = r->place.parent_cell,
+        .parent_fork = r->place.parent_fork,
         .previous = parent ? NULL : r->tree->o.previous,
         .depth = r->place.depth,
         .model = r->place.model ? r->place.model : lm_name(r->lm),

@@ -2,6 +2,8 @@
 #ifndef DROSTE_SESSION_INTERNAL_H
 #define DROSTE_SESSION_INTERNAL_H
 
+#include <sys/queue.h>
+
 #include "session/capture.h"
 #include "session/session.h"
 
@@ -60,6 +62,12 @@ struct session {
     struct file_service *files; /* files.c; NULL until it is used */
     char *directory;            /* in which cells start; NULL: the sandbox's default */
     struct timer *stall;
+
+    /* call_forks.c */
+    LIST_HEAD(, session) call_forks; /* forks for calls of this session, closed with it */
+    LIST_ENTRY(session) call_fork;   /* of `origin`, if there is one */
+    struct session *origin;
+    struct timer *retired; /* closes a fork for a call; NULL: another session */
 };
 
 /* session.c */
@@ -69,6 +77,18 @@ void session_deliver(struct session *s, struct cell_result *r);
 void session_tell_finished(struct session *s, const struct error *why);
 /* Ends the sandbox for this reason; its end is reported later. */
 void session_end_sandbox(struct session *s, const char *killed, const struct error *why);
+
+/* A session for a fork of `s`, which has no sandbox yet; NULL without memory. */
+struct session *session_new_fork(
+    const struct session *s, const struct session_events *events, void *arg);
+/* Asks the guest of `s` to become `fork`, too; `id` and `head` are those of the frame FORK. */
+int session_ask_fork(struct session *s, struct session *fork, uint64_t id, const char *head,
+    size_t head_len, struct error *err);
+/* Starts what counts from the beginning of a session: its life time. */
+void session_begin_life(struct session *s);
+
+/* call_forks.c */
+void session_call_forks_close(struct session *s);
 
 /* send.c: frames to the guest. */
 int session_send(struct session *s, uint8_t type, uint64_t id, const char *head, size_t head_len,

@@ -45,8 +45,9 @@ bool guest_name_is_ours(const char *name)
 {
     static const char *const ours[] = { "context", "history", "answer", "SUBMIT", "FINAL",
         "FINAL_VAR", "SHOW_VARS", "add_buffer", "get_buffer", "clear_buffer", "LLMError",
-        "BudgetExceeded", "LLMTimeout", "FailedReply", "ToolError", "RuleError", "save_to_volume",
-        "load_from_volume", "REPO_PATH", "WORKSPACE_ROOT", "CONTEXT_PATHS", "MEMORY_ROOT" };
+        "BudgetExceeded", "LLMTimeout", "FailedReply", "ToolError", "ForkError", "fork_map",
+        "RuleError", "save_to_volume", "load_from_volume", "REPO_PATH", "WORKSPACE_ROOT",
+        "CONTEXT_PATHS", "MEMORY_ROOT" };
     /* Prefixes of names that the guest uses or may use in the future. */
     static const char *const beginnings[] = { "llm_", "rlm_", "sub_rlm", "context_", "history_",
         "workspace_", "_" };

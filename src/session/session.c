@@ -162,6 +162,8 @@ static void write_exec_head(
         buf_printf(head, "%s\"values\":%u", head->len ? "," : "{", cell->values);
         write_files(head, s);
     }
+    if (cell->item)
+        buf_puts(head, head->len ? ",\"item\":true" : "{\"item\":true");
     if (cell->only_values)
         buf_puts(head, head->len ? ",\"only\":true" : "{\"only\":true");
     if (cell->script)
@@ -351,7 +353,7 @@ static struct session *session_new(struct environment *env, const struct session
     return NULL;
 }
 
-static void session_begin_life(struct session *s)
+void session_begin_life(struct session *s)
 {
     if (s->settings.limits.timeout > 0)
         timer_start(s->lifetime, (uint64_t)(s->settings.limits.timeout * 1000), 0);
@@ -391,13 +393,26 @@ int session_open(struct environment *env, const struct session_options *options,
 
 /* ---- forks ---- */
 
-static int session_ask_fork(struct session *s, struct session *fork, struct error *err)
+int session_ask_fork(struct session *s, struct session *fork, uint64_t id, const char *head,
+    size_t head_len, struct error *err)
 {
     unsigned char header[FRAME_HEADER_SIZE];
-    struct frame frame = { .type = FRAME_FORK, .flags = FRAME_FD, .id = s->operation };
-    struct iovec iov = { header, sizeof header };
+    struct frame frame = { .type = FRAME_FORK, .flags = FRAME_FD, .id = id, .head_len = head_len };
+    struct iovec iov[] = { { header, sizeof header }, { (void *)(uintptr_t)head, head_len } };
     frame_write_header(header, &frame);
-    return s->ops->fork(s->sandbox, &iov, 1, &sandbox_handlers, fork, &fork->sandbox, err);
+    return s->ops->fork(
+        s->sandbox, iov, array_length(iov), &sandbox_handlers, fork, &fork->sandbox, err);
+}
+
+struct session *session_new_fork(
+    const struct session *s, const struct session_events *events, void *arg)
+{
+    struct session *fork = session_new(s->env, &s->settings, events, arg);
+    if (!fork)
+        return NULL;
+    fork->last_id = s->last_id; /* cells keep numbers that are unique in tracebacks */
+    fork->variables = s->variables ? json_object_get(s->variables) : NULL;
+    return fork;
 }
 
 int session_fork(struct session *s, const struct session_events *events, void *events_arg,
@@ -409,14 +424,12 @@ int session_fork(struct session *s, const struct session_events *events, void *e
     int rc = session_begin(s, done, arg, err);
     if (rc < 0)
         return rc;
-    struct session *fork = session_new(s->env, &s->settings, events, events_arg);
-    rc = fork ? session_ask_fork(s, fork, err) : error_memory(err);
+    struct session *fork = session_new_fork(s, events, events_arg);
+    rc = fork ? session_ask_fork(s, fork, s->operation, NULL, 0, err) : error_memory(err);
     if (rc < 0) {
         session_close(fork);
         return take_back(s, rc);
     }
-    fork->last_id = s->last_id; /* cells keep numbers that are unique in tracebacks */
-    fork->variables = s->variables ? json_object_get(s->variables) : NULL;
     session_begin_life(fork);
     s->limit = FORK_SECONDS;
     session_deadline_begin(s);
@@ -449,6 +462,7 @@ void session_close(struct session *s)
 {
     if (!s)
         return;
+    session_call_forks_close(s);
     session_files_free(s);
     if (s->sandbox)
         s->ops->close(s->sandbox);

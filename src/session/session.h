@@ -165,6 +165,7 @@ struct session_cell {
     unsigned values;    /* typed values (wire/values.h) up to this version; 0: only JSON */
     bool only_values;   /* a submission needs no JSON */
     bool each;          /* once it has run, it runs again before each cell without a name */
+    bool item;          /* in a fork for a call: no code, but one item of that call */
     double execute_timeout; /* seconds; negative: the session's */
 };
 
@@ -204,6 +205,15 @@ int session_set(struct session *s, const char *const *names, size_t name_count,
  * cannot fork; otherwise as for session_exec. */
 int session_fork(struct session *s, const struct session_events *events, void *events_arg,
     session_done_fn *done, void *arg, struct session **out, struct error *err);
+
+/* Forks the session while its guest waits for the reply to `call`, to work on one item of it. The
+ * fork runs one cell, with `item` set, and is closed by session_retire, or with `s`. Its answers
+ * have no type. If the guest does not fork, the fork is dead, which its cell reports. */
+int session_fork_for_call(struct session *s, uint64_t call, size_t item,
+    const struct session_events *events, void *events_arg, struct session **out, struct error *err);
+/* Ends such a fork: its calls are dropped and its sandbox is killed at once, and it is closed soon.
+ * Its cell gets no result, and `fork` must not be used any more. May be called within callbacks. */
+void session_retire(struct session *fork);
 
 /* Interrupts the current operation like Ctrl-C. Keeps the state if the guest reacts within the
  * grace period; otherwise ends the session. Reports a `session_finish` as cancelled at once,

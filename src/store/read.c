@@ -138,6 +138,7 @@ static int read_take_run(
     run->batch = take_text(q);
     run->task = take_text(q);
     run->tools = read_take_value(q, values);
+    run->parent_fork = take_text(q);
     return query_check(q, err);
 }
 
@@ -173,6 +174,7 @@ static int read_take_call(
     call->ended_ms = take_int(q);
     call->key = take_text(q);
     call->repeated = take_int(q);
+    call->fork = take_text(q);
     return query_check(q, err);
 }
 

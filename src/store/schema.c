@@ -12,7 +12,7 @@
 
 enum {
     APPLICATION = 0x44726f73, /* "Dros" */
-    SCHEMA_VERSION = 7,
+    SCHEMA_VERSION = 8,
 };
 
 static const char *const steps[SCHEMA_VERSION] = {
@@ -138,6 +138,10 @@ static const char *const steps[SCHEMA_VERSION] = {
     "  data TEXT NOT NULL REFERENCES blobs (hash),"
     "  PRIMARY KEY (cell, result, form)"
     ") STRICT, WITHOUT ROWID;",
+
+    /* The fork of a fork_map that made a call or began a child run. */
+    ("ALTER TABLE calls ADD COLUMN fork TEXT;"
+     "ALTER TABLE runs ADD COLUMN parent_fork TEXT;"),
 };
 
 struct found {

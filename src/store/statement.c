@@ -8,11 +8,12 @@
     "(SELECT 1 + max((SELECT coalesce(max(id), 0) FROM calls),"                                    \
     " (SELECT coalesce(max(id), 0) FROM cells)))"
 
-#define RUN_COLUMNS                                                                                \
-    "SELECT id, parent, parent_cell, depth, model, environment, isolation, version, question,"     \
-    " context, limits, started_ms, owner_pid, owner_start, owner_space, owner_boot, status,"       \
-    " error, answer, iterations, calls, input_tokens, output_tokens, coalesce(cost, -1), seconds," \
-    " ended_ms, error_code, previous, seq, settings, context_data, batch, task, tools FROM runs "
+#define RUN_COLUMNS                                                                                 \
+    "SELECT id, parent, parent_cell, depth, model, environment, isolation, version, question,"      \
+    " context, limits, started_ms, owner_pid, owner_start, owner_space, owner_boot, status,"        \
+    " error, answer, iterations, calls, input_tokens, output_tokens, coalesce(cost, -1), seconds,"  \
+    " ended_ms, error_code, previous, seq, settings, context_data, batch, task, tools, parent_fork" \
+    " FROM runs "
 
 #define WANTED                                                                                     \
     "(?1 IS NULL OR status = ?1 OR (?1 = 'interrupted' AND status = 'running'))"                   \
@@ -73,8 +74,8 @@ static const char *const texts[STATEMENT_COUNT] = {
     [STATEMENT_RUN_BEGIN] =
         "INSERT INTO runs (id, parent, parent_cell, depth, model, environment, isolation, version,"
         " question, context, limits, previous, settings, context_data, owner_pid, owner_start,"
-        " owner_space, owner_boot, started_ms, batch, task, tools)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+        " owner_space, owner_boot, started_ms, batch, task, tools, parent_fork)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
         " ON CONFLICT (id) DO NOTHING RETURNING seq",
     [STATEMENT_RUN_NOTE_ISOLATION] = "UPDATE runs SET isolation = ? WHERE id = ? RETURNING seq",
     [STATEMENT_RUN_END] =
@@ -92,8 +93,8 @@ static const char *const texts[STATEMENT_COUNT] = {
     [STATEMENT_TURN_BEGIN] = "INSERT INTO turns (run, turn, started_ms) VALUES (?, ?, ?)"
                              " ON CONFLICT DO NOTHING RETURNING turn",
     [STATEMENT_CALL_BEGIN] =
-        "INSERT INTO calls (id, run, turn, cell, depth, kind, model, request, key, started_ms)"
-        " VALUES (" NEXT_STEP ", ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id",
+        "INSERT INTO calls (id, run, turn, cell, depth, kind, model, request, key, started_ms,"
+        " fork) VALUES (" NEXT_STEP ", ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id",
     [STATEMENT_CALL_REPEAT] = "UPDATE calls SET repeated = repeated + 1"
                               " WHERE id = ? AND status = 'running' RETURNING id",
     [STATEMENT_CALL_END] =
@@ -122,7 +123,7 @@ static const char *const texts[STATEMENT_COUNT] = {
     [STATEMENT_CALL_READ] =
         "SELECT id, run, turn, cell, depth, kind, model, request, started_ms, status, error,"
         " finish, reply, input_tokens, output_tokens, estimated, coalesce(cost, -1), attempts,"
-        " seconds, ended_ms, key, repeated FROM calls WHERE id = ?",
+        " seconds, ended_ms, key, repeated, fork FROM calls WHERE id = ?",
     [STATEMENT_CELL_READ] =
         "SELECT id, run, turn, code, started_ms, status, killed, standard_output, standard_error,"
         " submit, error, variables, calls, seconds, ended_ms FROM cells WHERE id = ?",

@@ -129,6 +129,7 @@ static int insert_run(struct store *store, const droste_record_run *begin, const
     bind_text(&w.query, begin->batch);
     bind_text(&w.query, begin->task);
     bind_value(&w, begin->tools);
+    bind_text(&w.query, begin->parent_fork);
     return write_close(&w, inserted, &seq, err);
 }
 
@@ -302,6 +303,7 @@ int store_call_begin(
     bind_value(&w, begin->request);
     bind_text(&w.query, begin->key);
     bind_int(&w.query, clock_wall_ms());
+    bind_text(&w.query, begin->fork);
     return write_close(&w, &done, call, err);
 }
 

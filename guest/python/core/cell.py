@@ -9,13 +9,13 @@ import os
 import re
 import signal
 import sys
-import traceback
 import types
 from typing import TYPE_CHECKING, Any
 
 from .display import show_main
 from .errors import Submitted
-from .frames import MESSAGE, plain, RESULT, shorten, TRACEBACK, type_name
+from .failures import error_of
+from .frames import MESSAGE, plain, RESULT, shorten, type_name
 from .hooks import flush_figures
 from .link import on_interrupt
 from .output import flush_output
@@ -121,7 +121,7 @@ def set_up() -> None:
 
 
 def run_cell(ident: int, name: str, code: str, echo: bool, tools: bool = False,
-             setup: bool = False) -> tuple[BaseException | None, str | None]:
+             setup: bool = False, item: bool = False) -> tuple[BaseException | None, str | None]:
     """Runs a cell; returns its exception and echo. An interrupt raises while `running` is set."""
     failure = value = None
     before = dict(state.session.namespace) if tools else None
@@ -137,6 +137,8 @@ def run_cell(ident: int, name: str, code: str, echo: bool, tools: bool = False,
                 set_up()
             if body is not NOTHING:
                 run_code(body)
+            if item:
+                state.session.item()
             if echo:
                 found = run_code(last) if last else state.session.namespace.pop(ECHO, None)
                 if found is not None:
@@ -159,48 +161,6 @@ def run_cell(ident: int, name: str, code: str, echo: bool, tools: bool = False,
         state.session.running = None  # an interrupt may arrive during the line above
         failure = e
     return failure, value
-
-
-def without_ours(tb: types.TracebackType | None) -> types.TracebackType | None:
-    """Removes the frames of the guest and of its rules from a traceback."""
-    while tb is not None and tb.tb_frame.f_code.co_filename == __file__:
-        tb = tb.tb_next
-    at = tb
-    while at is not None:
-        while at.tb_next is not None and at.tb_next.tb_frame.f_code.co_filename == __file__:
-            at.tb_next = at.tb_next.tb_next
-        at = at.tb_next
-    return tb
-
-
-def error_of(e: BaseException) -> Head:
-    """Describes an exception for RESULT; the traceback has only frames of the user's code."""
-    try:
-        message = plain(str(e))
-    except BaseException:
-        message = "<str() of the exception failed>"
-    name = plain(type_name(type(e))[:200])
-    tb = without_ours(e.__traceback__)
-    try:
-        text = plain("".join(traceback.format_exception(type(e), e, tb)))
-    except BaseException:
-        text = "%s: %s\n" % (name, message)
-    error: Head = {"type": name, "message": shorten(message, MESSAGE),
-             "traceback": shorten(text, TRACEBACK)}
-    if isinstance(e, SystemExit):
-        error["exit"] = exit_status(e)
-    return error
-
-
-def exit_status(e: SystemExit) -> int:
-    """Returns the exit status: https://docs.python.org/3/library/sys.html#sys.exit"""
-    try:
-        code: Any = e.code
-    except BaseException:       # a subclass may define `code` as anything
-        return 1
-    if code is None:
-        return 0
-    return code & 0xFF if type(code) in (int, bool) else 1
 
 
 def source_lines(code: str) -> list[str]:
@@ -246,7 +206,7 @@ def execute(ident: int, head: Head, blob: Blob) -> None:
     state.session.showing = Showing(head)
     own = not head.get("name")      # a cell of the user's, not setup code or tools
     failure, value = run_cell(ident, name, code, head.get("echo"), head.get("tools"),
-                              own and state.session.setup is not None)
+                              own and state.session.setup is not None, "item" in head)
     if os.getpid() != state.link.owner:       # a process that the cell forked also returns here
         flush_output()
         os._exit(1 if failure else 0)

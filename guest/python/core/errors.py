@@ -57,6 +57,10 @@ class ToolError(RuntimeError):
         self.type = type
 
 
+class ForkError(RuntimeError):
+    """A fork of fork_map could not start, died, or raised what cannot be passed on."""
+
+
 class NotGiven:
     """The type of NOT_GIVEN, the default of optional parameters without one."""
 

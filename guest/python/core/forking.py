@@ -7,8 +7,8 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from .cell import error_of
-from .frames import HEADER, plain, READY, RESULT, VERSION
+from .failures import error_of
+from .frames import FORK, HEADER, plain, READY, RESULT, VERSION
 from .output import flush_output
 from .state import state
 
@@ -87,9 +87,15 @@ def begin_fork() -> None:
     """In the fork: the channel is its own, with nothing sent or received so far."""
     link = state.link
     link.owner = os.getpid()
+    for kind, _, _, status in link.inbox:
+        if kind == FORK and status is not None:
+            os.close(status)        # for another fork
+    for fd in filter(None, link.fds):
+        os.close(fd)
     link.fds.clear()
     link.buffer.clear()
     link.inbox.clear()
+    link.waiters.clear()
     link.interrupted = None
     link.noted = False
     for seed in state.seeds:
@@ -99,13 +105,29 @@ def begin_fork() -> None:
     link.flush()
 
 
-def fork_session(ident: int, status: Blob) -> None:
-    """Handles FORK. Two processes return: the parent has answered, the fork waits for operations.
+def fork_process(status: int) -> bool:
+    """Copies this process. Returns whether this is the copy.
 
     `status` is a socket, from which zygote_fork takes the fork's descriptors.
     """
-    result: Head = {"status": "ok"}
     link = state.link
+    flush_output()
+    link.flush()            # READY may wait for the first answer
+    owner, link.owner = link.owner, None        # os.register_at_fork: the channel stays open
+    rc = state.library.zygote_fork(status)
+    if rc == 1:
+        begin_fork()
+        return True
+    link.owner = owner
+    if rc < 0:
+        raise ForkRefused(why_not(-rc))
+    return False
+
+
+def fork_session(ident: int, status: Blob) -> None:
+    """Handles FORK. Two processes return: the parent has answered, the fork waits for operations.
+    """
+    result: Head = {"status": "ok"}
     try:
         if status is None:
             raise OSError(24, "too many open files to fork the session")
@@ -114,16 +136,8 @@ def fork_session(ident: int, status: Blob) -> None:
         except BaseException:
             os.close(status)
             raise
-        flush_output()
-        link.flush()            # READY may wait for the first answer
-        owner, link.owner = link.owner, None        # os.register_at_fork: the channel stays open
-        rc = state.library.zygote_fork(status)
-        if rc == 1:
-            begin_fork()
+        if fork_process(status):
             return
-        link.owner = owner
-        if rc < 0:
-            raise ForkRefused(why_not(-rc))
     except BaseException as e:
         result = {"status": "error", "error": error_of(e)}
-    link.send(RESULT, ident, json.dumps(result).encode())
+    state.link.send(RESULT, ident, json.dumps(result).encode())

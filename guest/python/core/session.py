@@ -61,6 +61,7 @@ class Session:
         self.sources: list[str] = []
         self.event_loop: Any = None
         self.setup: types.CodeType | None = None       # code that runs before each cell
+        self.item: Callable[[], None] | None = None     # in a fork of fork_map: handles its item
         self.is_set_up = False  # the setup code has run since the last cell
         # Names that restore() binds again after each cell, and their values.
         self.restored: Iterable[str] = ()

@@ -14,6 +14,7 @@ class State:
     session: Session = None
     library: Any = None                                 # guest/zygote/zygote.c, by ctypes
     seeds: Sequence[Callable[[], Any]] = ()             # functions that reseed random generators
+    serve: Callable[..., None] = None                   # handles an operation: worker.py
     prctl: Callable[[int, int], bool] | None = None     # prctl(2) with one argument, or None
 
 

@@ -6,7 +6,7 @@ import os
 import struct
 from typing import TYPE_CHECKING, Any, Callable
 
-from .cell import error_of
+from .failures import error_of
 from .frames import plain, PREVIEW, RESULT
 from .link import check_arrived
 from .session import describe

@@ -11,6 +11,7 @@ import types
 from typing import TYPE_CHECKING, Any, Callable
 
 from .cell import execute
+from .fork_map import close_status
 from .forking import fork_session
 from .frames import CLOSE, EXEC, FILE, FORK, HEADER, HELLO, OFFER, READY, SET, VERSION
 from .link import Link
@@ -153,8 +154,10 @@ def serve(kind: int, ident: int, text: bytes, blob: Blob) -> None:
         take_offer(head)
     elif kind == FILE:
         files_of_host.serve(ident, head, blob)
-    elif kind == FORK:
+    elif kind == FORK and not head:
         fork_session(ident, blob)
+    elif kind == FORK:
+        close_status(blob)      # for a call that has been given up
     elif kind == CLOSE:
         flush_output()
         os._exit(0)
@@ -163,6 +166,7 @@ def serve(kind: int, ident: int, text: bytes, blob: Blob) -> None:
 def begin() -> bool:
     """Starts a clone. Returns false if the host has not sent anything yet."""
     state.link.owner = os.getpid()
+    state.serve = serve
     for seed in state.seeds:
         seed()
     state.link.enter()                    # an interrupt must not start a nested read

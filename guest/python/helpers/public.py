@@ -12,7 +12,9 @@ from .volume import (
 from ..core.calls import (
     llm_query, llm_query_batched, rlm_query, rlm_query_batched, sub_rlm, sub_rlm_batched)
 from ..core.display import display
-from ..core.errors import BudgetExceeded, FailedReply, LLMError, LLMTimeout, ToolError
+from ..core.errors import (
+    BudgetExceeded, FailedReply, ForkError, LLMError, LLMTimeout, ToolError)
+from ..core.fork_map import fork_map
 from ..core.futures import (
     llm_query_async, llm_query_batched_async, llm_submit, rlm_query_async,
     rlm_query_batched_async, rlm_submit)
@@ -24,7 +26,7 @@ PUBLIC = (SUBMIT, FINAL, FINAL_VAR, SHOW_VARS, llm_query, llm_query_batched, rlm
           llm_query_batched_async, rlm_query_async, rlm_query_batched_async, add_buffer,
           get_buffer, clear_buffer, save_to_volume, load_from_volume, workspace_write,
           workspace_append, workspace_read, workspace_list, LLMError, BudgetExceeded, LLMTimeout,
-          FailedReply, ToolError)
+          FailedReply, ToolError, fork_map, ForkError)
 
 # Conveniences. A tool or a context may have the same name as one, and replaces it.
 HELPERS = (peek, grep, chunk_by_size, chunk_by_headers, chunk_by_timestamps, chunk_by_json_keys,

@@ -107,6 +107,7 @@ static int replay_replay_log_take_run(void *arg, const droste_record_run *run, s
         .depth = (unsigned)run->depth,
         .ended = strcmp(status, "running") != 0 && strcmp(status, "interrupted") != 0,
         .model = strdup(run->model),
+        .fork = run->parent_fork ? strdup(run->parent_fork) : NULL,
         .question = replay_log_take_value(&run->question),
         .answer = replay_log_take_value(&run->answer),
         .started_ms = run->started_ms,
@@ -115,7 +116,9 @@ static int replay_replay_log_take_run(void *arg, const droste_record_run *run, s
     r->run_count++;
     if (to->ended && run->error)
         take_run_error(to, run);
-    return to->model ? replay_log_take_context(r, &run->context, to, err) : error_memory(err);
+    return to->model && (to->fork || !run->parent_fork)
+               ? replay_log_take_context(r, &run->context, to, err)
+               : error_memory(err);
 }
 
 /* Adds a call of the run or of a child run; NULL without memory. */
@@ -151,6 +154,7 @@ static int replay_log_take_call(void *arg, const droste_record_call *call, struc
         .tool = strcmp(call->kind, "tool") == 0,
         .ended = call->ended_ms != 0,
         .model = strdup(call->model),
+        .fork = call->fork ? strdup(call->fork) : NULL,
         .request = replay_log_take_value(&call->request),
         .reply = replay_log_take_value(&call->reply),
         .finish = strdup(call->finish ? call->finish : ""),
@@ -169,7 +173,7 @@ static int replay_log_take_call(void *arg, const droste_record_call *call, struc
     if (c->ended && strcmp(call->status, "ok") != 0)
         error_set(&c->error, error_code_named(call->status, ERROR_MODEL), "%s",
             call->error ? call->error : call->status);
-    return c->model && c->finish ? 0 : error_memory(err);
+    return c->model && c->finish && (c->fork || !call->fork) ? 0 : error_memory(err);
 }
 
 static int replay_log_take_cell(void *arg, const droste_record_cell *cell, struct error *err)
@@ -268,6 +272,7 @@ static void free_calls(struct recorded_call *calls, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         free(calls[i].model);
+        free(calls[i].fork);
         free(calls[i].finish);
     }
     free(calls);
@@ -279,8 +284,10 @@ void replay_log_free(struct replay_log *r)
         return;
     free_calls(r->calls, r->call_count);
     free_calls(r->below, r->below_count);
-    for (size_t i = 0; i < r->run_count; i++)
+    for (size_t i = 0; i < r->run_count; i++) {
         free(r->runs[i].model);
+        free(r->runs[i].fork);
+    }
     for (size_t i = 0; i < r->cell_count; i++) {
         free(r->cells[i].status);
         free(r->cells[i].killed);
@@ -371,27 +378,35 @@ static bool replay_log_is_open(const struct recorded_call *call)
     return !call->root && !call->asked;
 }
 
+/* Threads may ask in another cell than before; forks end with theirs. */
+static bool is_place_of(const struct replay_place *at, int64_t cell, const char *fork)
+{
+    if (!at->fork || !fork)
+        return !at->fork && !fork;
+    return at->cell == cell && strcmp(at->fork, fork) == 0;
+}
+
 /* Rates a match: 0 for none. The cell counts more than the model's name, which may differ if the
  * guest named none (a recording replayed from another directory). */
-static int replay_log_fit(const struct recorded_call *call, int64_t cell, bool tool,
-    const char *model, const char *fallback, const char *hash)
+static int replay_log_fit(const struct recorded_call *call, const struct replay_place *at,
+    bool tool, const char *model, const char *fallback, const char *hash)
 {
     bool same = strcmp(call->model, model ? model : fallback) == 0;
     if (!replay_log_is_open(call) || call->tool != tool || (model && !same) ||
-        strcmp(call->request.hash, hash) != 0)
+        strcmp(call->request.hash, hash) != 0 || !is_place_of(at, call->cell, call->fork))
         return 0;
-    return 1 + same + 2 * (call->cell == cell);
+    return 1 + same + 2 * (call->cell == at->cell);
 }
 
-struct recorded_call *replay_log_find(struct replay_log *r, int64_t cell, bool tool,
-    const char *model, const char *fallback, const char hash[HASH_TEXT_SIZE])
+struct recorded_call *replay_log_find(struct replay_log *r, const struct replay_place *at,
+    bool tool, const char *model, const char *fallback, const char hash[HASH_TEXT_SIZE])
 {
     struct recorded_call *best = NULL;
     int most = 0;
     while (r->first_sub < r->call_count && !replay_log_is_open(&r->calls[r->first_sub]))
         r->first_sub++;
     for (size_t i = r->first_sub; i < r->call_count && most < 4; i++) {
-        int fits = replay_log_fit(&r->calls[i], cell, tool, model, fallback, hash);
+        int fits = replay_log_fit(&r->calls[i], at, tool, model, fallback, hash);
         if (fits > most)
             best = &r->calls[i];
         most = fits > most ? fits : most;
@@ -438,24 +453,24 @@ int64_t replay_log_asked(const struct replay_log *r, int64_t cell)
 /* ---- child runs of guest code ---- */
 
 /* Like fit() for calls. */
-static int fit_run(const struct recorded_run *run, int64_t cell, const char *model,
+static int fit_run(const struct recorded_run *run, const struct replay_place *at, const char *model,
     const char *fallback, const char *question, const char *context)
 {
     bool same = strcmp(run->model, model ? model : fallback) == 0;
     if (!run->own || run->asked || (model && !same) || strcmp(run->question.hash, question) != 0 ||
-        strcmp(run->context, context) != 0)
+        strcmp(run->context, context) != 0 || !is_place_of(at, run->cell, run->fork))
         return 0;
-    return 1 + same + 2 * (run->cell == cell);
+    return 1 + same + 2 * (run->cell == at->cell);
 }
 
-struct recorded_run *replay_log_find_run(struct replay_log *r, int64_t cell, const char *model,
-    const char *fallback, const char *question, const char *context)
+struct recorded_run *replay_log_find_run(struct replay_log *r, const struct replay_place *at,
+    const char *model, const char *fallback, const char *question, const char *context)
 {
     struct recorded_run *best = NULL;
     int most = 0;
     for (size_t i = 0; i < r->run_count; i++) {
         struct recorded_run *run = &r->runs[i];
-        int fits = fit_run(run, cell, model, fallback, question, context);
+        int fits = fit_run(run, at, model, fallback, question, context);
         if (fits == 0 || fits < most || (fits == most && run->seq > best->seq))
             continue;
         best = run;

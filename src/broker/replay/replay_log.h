@@ -5,8 +5,9 @@
  * record. A call is matched by its cell and the hash of its request; of several matches the first
  * unused one, so that calls of a batch or of threads may come in any order. If the call's own cell
  * has no match, one of another cell is used: a thread that outlives its cell may be faster or
- * slower than before. Child runs are matched in the same way, by the hashes of their question and
- * context.
+ * slower than before. A fork of a fork_map (broker/fork_map.h) only gets the answers of the fork
+ * that had its place, so it does not matter in which order forks ask. Child runs are matched in
+ * the same way, by the hashes of their question and context.
  *
  * Values are read from the record on demand. Nothing here writes.
  */
@@ -27,10 +28,10 @@ struct recorded_call {
     size_t run;                     /* for a child run: its index, as in replay_log_run_at */
     bool root, summary;             /* a call of the loop; one that compacts the conversation */
     bool tool;
-    bool ended; /* otherwise open when the process died, and repeated */
-    bool asked; /* in this life */
-    bool late;  /* the guest got no answer: dropped, or its cell was over */
-    char *model;
+    bool ended;         /* otherwise open when the process died, and repeated */
+    bool asked;         /* in this life */
+    bool late;          /* the guest got no answer: dropped, or its cell was over */
+    char *model, *fork; /* fork NULL: of the cell itself */
     char key[LM_KEY_SIZE];
     struct recorded_value request, reply;
     char *finish;
@@ -66,7 +67,7 @@ struct recorded_run {
     bool asked; /* in this life; so with `on`: it goes on in it */
     bool on;
     bool late; /* the cell's deadline passed before it ended */
-    char *model;
+    char *model, *fork;
     struct recorded_value question, answer;
     char context[HASH_TEXT_SIZE]; /* "": it has none */
     struct error error;
@@ -98,17 +99,23 @@ struct recorded_cell *replay_log_cell_find(struct replay_log *r, int64_t id);
 struct recorded_call *replay_log_next_root(struct replay_log *r);
 struct recorded_cell *replay_log_next_cell(struct replay_log *r);
 
+/* Where a request of a guest comes from. */
+struct replay_place {
+    int64_t cell;
+    const char *fork; /* fork_map_path; NULL: the cell itself */
+};
+
 /* Finds the guest's call with this request; NULL: none. `model` is the name that the guest gave,
  * or NULL, and then `fallback` answers; or it is a tool's name. Does not mark it as used: see
  * replay_log_take. */
-struct recorded_call *replay_log_find(struct replay_log *r, int64_t cell, bool tool,
-    const char *model, const char *fallback, const char hash[HASH_TEXT_SIZE]);
+struct recorded_call *replay_log_find(struct replay_log *r, const struct replay_place *at,
+    bool tool, const char *model, const char *fallback, const char hash[HASH_TEXT_SIZE]);
 void replay_log_take(struct replay_log *r, struct recorded_call *call);
 /* Marks it as unused again. */
 void replay_log_untake(struct replay_log *r, struct recorded_call *call);
 /* The same for child runs, by both hashes; `context` is "" for none. */
-struct recorded_run *replay_log_find_run(struct replay_log *r, int64_t cell, const char *model,
-    const char *fallback, const char *question, const char *context);
+struct recorded_run *replay_log_find_run(struct replay_log *r, const struct replay_place *at,
+    const char *model, const char *fallback, const char *question, const char *context);
 void replay_log_take_run(struct replay_log *r, struct recorded_run *run);
 void replay_log_untake_run(struct replay_log *r, struct recorded_run *run);
 /* Counts the cell's calls that were requested again. */

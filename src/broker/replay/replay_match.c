@@ -24,6 +24,7 @@
 #include "base/loop.h"
 #include "base/text.h"
 #include "broker/ask.h"
+#include "broker/fork_map.h"
 #include "broker/replay/replay_log.h"
 #include "session/session.h"
 
@@ -43,9 +44,10 @@ int replay_match_find_call(struct item *item, const char *text, size_t len, stru
     int rc = hash_sha256(text, len, hash, err);
     if (rc < 0)
         return rc;
+    const struct replay_place at = { b->cell, fork_map_path(b, item->ask->session) };
     const char *fallback = b->options.lm ? lm_name(b->options.lm) : "";
     item->replay_call =
-        replay_log_find(r, b->cell, item->ask->is_tool, item->ask->model, fallback, hash);
+        replay_log_find(r, &at, item->ask->is_tool, item->ask->model, fallback, hash);
     if (item->replay_call)
         replay_log_take(r, item->replay_call);
     return 0;
@@ -60,8 +62,9 @@ int replay_match_find_run(
     int rc = hash_sha256(question, len, hash, err);
     if (rc < 0)
         return rc;
+    const struct replay_place at = { b->cell, fork_map_path(b, item->ask->session) };
     item->replay_run =
-        replay_log_find_run(r, b->cell, item->ask->model, lm_name(b->options.lm), hash, context);
+        replay_log_find_run(r, &at, item->ask->model, lm_name(b->options.lm), hash, context);
     if (item->replay_run)
         replay_log_take_run(r, item->replay_run);
     return 0;
@@ -227,15 +230,10 @@ static int is_refused(struct item *item, const struct budget_call *call, struct 
     return rc;
 }
 
-static struct session *guest_of(const struct broker *b)
-{
-    return b->asks ? b->asks->session : NULL;
-}
-
 static void begin_doubt(struct broker *b)
 {
     b->seen_ns = clock_ns();
-    b->busy_ns = guest_of(b) ? session_busy_ns(guest_of(b)) : 0;
+    b->busy_ns = fork_map_busy_ns(b);
     b->idle_ms = 0;
     timer_start(b->doubt, LOOK_MS, LOOK_MS);
 }
@@ -333,7 +331,7 @@ static struct item *replay_match_first_waiting(struct broker *b)
  * does not count. */
 static bool was_idle(struct broker *b, uint64_t *ms)
 {
-    uint64_t now = clock_ns(), busy = session_busy_ns(guest_of(b));
+    uint64_t now = clock_ns(), busy = fork_map_busy_ns(b);
     uint64_t passed = now - b->seen_ns, used = busy > b->busy_ns ? busy - b->busy_ns : 0;
     bool ended = busy < b->busy_ns; /* a process has ended, so the total decreased */
     b->seen_ns = now;

@@ -322,6 +322,8 @@ void steps_run_begin(struct steps_out *o, const droste_record_run *run)
     field_string(&o->text, "run", run->id);
     field_string(&o->text, "parent", run->parent);
     add_int(o, "parent_cell", run->parent_cell, run->parent_cell != 0);
+    if (run->parent_fork)
+        field_string(&o->text, "parent_fork", run->parent_fork);
     field_string(&o->text, "previous", run->previous);
     field_string(&o->text, "batch", run->batch);
     field_string(&o->text, "task", run->task);
@@ -366,6 +368,8 @@ void steps_call(struct steps_out *o, const droste_record_call *call)
     field_string(&o->text, "kind", call->kind);
     field_int(&o->text, "id", call->id);
     add_int(o, "cell", call->cell, call->cell != 0);
+    if (call->fork)
+        field_string(&o->text, "fork", call->fork);
     field_int(&o->text, "depth", call->depth);
     field_string(&o->text, "model", call->model);
     field_time(&o->text, "started", call->started_ms);

@@ -1,0 +1,53 @@
+"""Describes exceptions of the user's code for the host."""
+from __future__ import annotations
+
+import traceback
+import types
+from typing import TYPE_CHECKING, Any
+
+from .frames import MESSAGE, plain, shorten, TRACEBACK, type_name
+
+if TYPE_CHECKING:
+    from .aliases import Head
+
+
+def without_ours(tb: types.TracebackType | None) -> types.TracebackType | None:
+    """Removes the frames of the guest and of its rules from a traceback."""
+    while tb is not None and tb.tb_frame.f_code.co_filename == __file__:
+        tb = tb.tb_next
+    at = tb
+    while at is not None:
+        while at.tb_next is not None and at.tb_next.tb_frame.f_code.co_filename == __file__:
+            at.tb_next = at.tb_next.tb_next
+        at = at.tb_next
+    return tb
+
+
+def error_of(e: BaseException) -> Head:
+    """Describes an exception for RESULT; the traceback has only frames of the user's code."""
+    try:
+        message = plain(str(e))
+    except BaseException:
+        message = "<str() of the exception failed>"
+    name = plain(type_name(type(e))[:200])
+    tb = without_ours(e.__traceback__)
+    try:
+        text = plain("".join(traceback.format_exception(type(e), e, tb)))
+    except BaseException:
+        text = "%s: %s\n" % (name, message)
+    error: Head = {"type": name, "message": shorten(message, MESSAGE),
+             "traceback": shorten(text, TRACEBACK)}
+    if isinstance(e, SystemExit):
+        error["exit"] = exit_status(e)
+    return error
+
+
+def exit_status(e: SystemExit) -> int:
+    """Returns the exit status: https://docs.python.org/3/library/sys.html#sys.exit"""
+    try:
+        code: Any = e.code
+    except BaseException:       # a subclass may define `code` as anything
+        return 1
+    if code is None:
+        return 0
+    return code & 0xFF if type(code) in (int, bool) else 1
