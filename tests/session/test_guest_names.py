@@ -34,6 +34,8 @@ PROOFS = {
     "b'])",
     "llm_submit": "SUBMIT(proof=llm_submit('a').result() == 're: a')",
     "rlm_submit": "SUBMIT(proof=rlm_submit('a').result().startswith('re: a'))",
+    "fork_map": "n = 1\nSUBMIT(proof=fork_map(lambda x: x + n, [1, 2]) == [2, 3] and n == 1)",
+    "ForkError": "import os\ntry: fork_map(os._exit, [1])\nexcept ForkError: SUBMIT(proof=True)",
     "SUBMIT": "SUBMIT(proof=True)",
     "FINAL": "try: FINAL(1)\nexcept BaseException as e: SUBMIT(proof=not isinstance(e, Exception))",
     "FINAL_VAR":
