@@ -184,8 +184,12 @@ static int map_begin(struct item *item, struct error *err)
     if (!fork)
         return error_memory(err);
     *fork = (struct map_fork){ .broker = b, .item = item, .depth = ask->map.depth };
-    snprintf(fork->path, sizeof fork->path, "%s%s%u:%zu", above ? above : "", above ? "/" : "",
-        ask->map.number, index);
+    int len = snprintf(fork->path, sizeof fork->path, "%s%s%u:%zu", above ? above : "",
+        above ? "/" : "", ask->map.number, index);
+    if (len < 0 || (size_t)len >= sizeof fork->path) {
+        free(fork);
+        return error_set(err, ERROR_ARGUMENT, "this cell calls fork_map too often");
+    }
     int rc =
         session_fork_for_call(ask->session, ask->id, index, b->fork_events, b, &fork->session, err);
     if (rc == 0 && (rc = session_exec(fork->session, &cell, map_done, fork, err)) < 0)

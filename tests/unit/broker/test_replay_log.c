@@ -51,8 +51,8 @@ static int64_t asks(struct log_fixture *p, int cell, const char *model, const ch
 {
     char hash[HASH_TEXT_SIZE];
     assert_ok(hash_sha256(text, strlen(text), hash, err));
-    struct recorded_call *call =
-        replay_log_find(p->recorded, p->cells[cell], false, model, "m", hash);
+    const struct replay_place at = { .cell = p->cells[cell] };
+    struct recorded_call *call = replay_log_find(p->recorded, &at, false, model, "m", hash);
     if (call)
         replay_log_take(p->recorded, call);
     return call ? call->id : 0;
@@ -194,8 +194,9 @@ static struct recorded_run *asks_run(
 {
     char hash[HASH_TEXT_SIZE];
     assert_ok(hash_sha256(question, strlen(question), hash, err));
+    const struct replay_place at = { .cell = p->cells[cell] };
     struct recorded_run *run =
-        replay_log_find_run(p->recorded, p->cells[cell], NULL, plain_run("x").model, hash, context);
+        replay_log_find_run(p->recorded, &at, NULL, plain_run("x").model, hash, context);
     if (run)
         replay_log_take_run(p->recorded, run);
     return run;

@@ -102,7 +102,8 @@ static void a_cell_that_asks_less_than_recorded_is_refused(void **state)
     assert_fails(ERROR_MODEL_REPLAY, resume_check_cell(p->resume, cell, &alive, err));
     assert_ok(resume_check_cell(p->resume, cell, &dead, err));
     assert_ok(hash_sha256("prompt", strlen("prompt"), hash, err));
-    call = replay_log_find(resume_recorded(p->resume), p->cell, false, NULL, "m", hash);
+    call = replay_log_find(resume_recorded(p->resume), &(struct replay_place){ p->cell, NULL },
+        false, NULL, "m", hash);
     assert_non_null(call);
     replay_log_take(resume_recorded(p->resume), call);
     assert_ok(resume_check_cell(p->resume, cell, &alive, err));
@@ -176,7 +177,8 @@ static void repeated_calls_are_reported(void **state)
     assert_ok(resume_next_call(p->resume, 1, &call, err));
     take_cell(p, "x = 1");
     assert_ok(hash_sha256("prompt", strlen("prompt"), hash, err));
-    call = replay_log_find(resume_recorded(p->resume), p->cell, false, NULL, "m", hash);
+    call = replay_log_find(resume_recorded(p->resume), &(struct replay_place){ p->cell, NULL },
+        false, NULL, "m", hash);
     replay_log_take(resume_recorded(p->resume), call);
     resume_tell(p->resume, "a", &replayed, &repeated);
     assert_int_equal(replayed, 1);

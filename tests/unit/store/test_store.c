@@ -221,7 +221,7 @@ static void check_brought_up_to_date(struct place *place, int64_t call)
     assert_int_equal(ask(place->file, "SELECT count(*) FROM runs WHERE error_code IS NULL"), 1);
     assert_int_equal(ask(place->file, "SELECT count(*) FROM runs WHERE batch IS NULL"), 1);
     assert_int_equal(ask(place->file, "SELECT count(*) FROM runs WHERE tools IS NULL"), 1);
-    assert_int_equal(ask(place->file, "PRAGMA user_version"), 7);
+    assert_int_equal(ask(place->file, "PRAGMA user_version"), 8);
     assert_intact(place->file);
     store_close(store);
 }
