@@ -178,20 +178,35 @@ static int next_shown(const struct children *c, int at)
     return at;
 }
 
-/* "│  ├─ " before a node, from the branches of its parents. */
-static size_t put_branch(
-    const struct children *c, const struct screen *s, struct buf *out, int at, bool is_last)
+struct drawing {
+    const struct children *c;
+    const struct screen *s;
+    size_t columns;
+    children_line_fn *fn;
+    void *arg;
+    bool others; /* a line follows the tree */
+};
+
+/* Whether a line of the same parent follows. */
+static bool has_next(const struct drawing *d, int at)
 {
+    const struct child_node *node = &d->c->nodes[at];
+    return next_shown(d->c, node->next) != NO_NODE || (d->others && node->parent == NO_NODE);
+}
+
+/* "│  ├─ " before a node, from the branches of its parents. */
+static size_t put_branch(const struct drawing *d, struct buf *out, int at)
+{
+    const struct children *c = d->c;
+    const struct screen *s = d->s;
     int path[CHILD_DEPTH];
     size_t depth = 0;
     for (int up = c->nodes[at].parent; up != NO_NODE && depth < CHILD_DEPTH;
          up = c->nodes[up].parent)
         path[depth++] = up;
-    for (size_t i = depth; i > 0; i--) {
-        bool more = next_shown(c, c->nodes[path[i - 1]].next) != NO_NODE;
-        buf_puts(out, more ? screen_mark(s, "│  ", "|  ") : "   ");
-    }
-    buf_puts(out, is_last ? screen_mark(s, "└─ ", "`- ") : screen_mark(s, "├─ ", "|- "));
+    for (size_t i = depth; i > 0; i--)
+        buf_puts(out, has_next(d, path[i - 1]) ? screen_mark(s, "│  ", "|  ") : "   ");
+    buf_puts(out, has_next(d, at) ? screen_mark(s, "├─ ", "|- ") : screen_mark(s, "└─ ", "`- "));
     return 3 * (depth + 1);
 }
 
@@ -206,26 +221,15 @@ static void put_state(const struct child_node *node, struct buf *out)
     buf_printf(out, "%s, %.1f s: %s", node->doing, clock_seconds_since(node->start_ns), node->text);
 }
 
-struct drawing {
-    const struct children *c;
-    const struct screen *s;
-    size_t columns;
-    children_line_fn *fn;
-    void *arg;
-    bool others; /* a line follows the tree */
-};
-
 static void draw_node(const struct drawing *d, int at)
 {
     const struct child_node *node = &d->c->nodes[at];
     cleanup_buf struct buf line = { 0 }, state = { 0 };
-    bool is_last =
-        next_shown(d->c, node->next) == NO_NODE && !(d->others && node->parent == NO_NODE);
     bool failed = node->status[0] && strcmp(node->status, "answered") != 0;
     size_t used = 2;
     buf_puts(&line, "  ");
     buf_puts(&line, screen_paint(d->s, "\x1b[2m"));
-    used += put_branch(d->c, d->s, &line, at, is_last);
+    used += put_branch(d, &line, at);
     buf_puts(&line, screen_paint(d->s, "\x1b[0m"));
     buf_puts(&line, screen_paint(d->s, failed ? "\x1b[31m" : node->status[0] ? "\x1b[2m" : ""));
     put_state(node, &state);
