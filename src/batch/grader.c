@@ -68,6 +68,8 @@ static void grader_explain(const struct grading *g, int status, struct grade *gr
 {
     cleanup_buf struct buf shown = { 0 };
     size_t n = g->said.len < SHOWN_MAX ? g->said.len : SHOWN_MAX;
+    while (n > 0 && strchr(" \t\r\n", g->said.data[n - 1]))
+        n--;
     if (WIFSIGNALED(status)) {
         snprintf(
             grade->why, sizeof grade->why, "the grader was ended by signal %d", WTERMSIG(status));
