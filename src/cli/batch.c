@@ -202,22 +202,12 @@ static int batch_exit_status(const droste_batch_state *s)
 
 /* ---- the command ---- */
 
-/* Each run has descriptors of its own: as many as this process may have. */
-static void raise_descriptors(void)
-{
-    struct rlimit files;
-    if (getrlimit(RLIMIT_NOFILE, &files) < 0)
-        return;
-    files.rlim_cur = files.rlim_max;
-    setrlimit(RLIMIT_NOFILE, &files);
-}
-
 static int cli_batch_run_batch(
     droste *d, const droste_batch_options *o, struct show *show, bool json)
 {
     droste_batch_state state;
     droste_error err;
-    raise_descriptors();
+    cli_raise_descriptors();
     cli_catch_interrupts(d);
     int rc = droste_batch(d, o, on_event, show, &state, &err);
     if (show->out)

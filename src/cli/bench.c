@@ -17,25 +17,16 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "cli/cli.h"
+#include "cli/bench.h"
 
 enum { ROUNDS = 10, SAMPLES_MAX = 100000 };
 
-/* Times of one thing, in microseconds. */
-struct series {
-    const char *name;
-    const char *limit; /* the promised bound, in words; NULL: none */
-    double *times;
-    size_t count;
-    const char *skipped; /* why nothing was measured */
-};
-
-static void add_time(struct series *s, double microseconds)
+void bench_add(struct series *s, double value)
 {
     if (!s->times)
         s->times = calloc(SAMPLES_MAX, sizeof *s->times);
     if (s->times && s->count < SAMPLES_MAX)
-        s->times[s->count++] = microseconds;
+        s->times[s->count++] = value;
 }
 
 static int by_value(const void *a, const void *b)
@@ -49,7 +40,7 @@ static double bench_percentile(const struct series *s, double p)
     return s->count ? s->times[(size_t)((double)(s->count - 1) * p)] : 0;
 }
 
-static double elapsed_us(uint64_t start_ns)
+double bench_elapsed_us(uint64_t start_ns)
 {
     return (double)(clock_ns() - start_ns) / 1e3;
 }
@@ -100,7 +91,7 @@ static char fork_script[] =
     "    os.waitpid(pid,0)\n"
     "    print((time.perf_counter()-t)*1e6)\n";
 
-static void bare_forks(struct series *s, char *python, unsigned n)
+void bench_bare_forks(struct series *s, char *python, unsigned n)
 {
     char count[16], isolated[] = "-I", command[] = "-c";
     cleanup_buf struct buf out = { 0 };
@@ -113,7 +104,7 @@ static void bare_forks(struct series *s, char *python, unsigned n)
         double t = strtod(p, &end);
         if (end == p)
             break;
-        add_time(s, t);
+        bench_add(s, t);
         p = end + strspn(end, "\n");
     }
 }
@@ -125,7 +116,7 @@ static void fresh_interpreters(struct series *s, char *python, unsigned n)
     for (unsigned i = 0; i < n; i++) {
         uint64_t start = clock_ns();
         if (bench_run_program(argv, NULL) == 0)
-            add_time(s, elapsed_us(start));
+            bench_add(s, bench_elapsed_us(start));
     }
 }
 
@@ -144,7 +135,7 @@ static void bench_bubblewraps(struct series *s, char *python, unsigned n)
     for (unsigned i = 0; i < n && !s->skipped; i++) {
         uint64_t start = clock_ns();
         if (bench_run_program(argv, NULL) == 0)
-            add_time(s, elapsed_us(start));
+            bench_add(s, bench_elapsed_us(start));
         else
             s->skipped = "bwrap is not installed or does not work here";
     }
@@ -162,7 +153,7 @@ static int one_start(droste *d, struct series *s, droste_error *err)
     if (rc == 0)
         rc = droste_session_exec(session, code, sizeof code - 1, 0, &r, err);
     if (rc == 0)
-        add_time(s, elapsed_us(start));
+        bench_add(s, bench_elapsed_us(start));
     droste_result_free(r);
     droste_session_close(session);
     return rc;
@@ -182,8 +173,9 @@ static int let_it_fill(droste *d, droste_error *err)
     return rc;
 }
 
-/* --python: of the sandboxes and of their baselines. */
+/* --python: of the sandboxes and of their baselines. --sessions: of density; 0: its own number. */
 static const char *chosen_python;
+static unsigned chosen_sessions;
 
 /* In the order of the series. */
 static const struct {
@@ -225,7 +217,7 @@ static int bench_start(droste *d, struct series *s, unsigned n, droste_error *er
             else if (rc < 0)
                 return rc;
         }
-        bare_forks(&s[STARTS], python, n / ROUNDS);
+        bench_bare_forks(&s[STARTS], python, n / ROUNDS);
         fresh_interpreters(&s[STARTS + 1], python, n / ROUNDS / 4 + 1);
         bench_bubblewraps(&s[STARTS + 2], python, n / ROUNDS / 4 + 1);
     }
@@ -241,7 +233,7 @@ static int bench_exec(droste *d, struct series *s, unsigned n, droste_error *err
         uint64_t start = clock_ns();
         rc = droste_session_exec(session, "", 0, 0, &r, err);
         if (rc == 0 && i >= 50)
-            add_time(s, elapsed_us(start));
+            bench_add(s, bench_elapsed_us(start));
         droste_result_free(r);
     }
     droste_session_close(session);
@@ -265,7 +257,7 @@ static void add_submitted(struct series *s, const char *submit, unsigned skip)
         if (end == p + 1)
             break;
         if (i >= skip)
-            add_time(s, t);
+            bench_add(s, t);
         p = *end == ',' ? end : NULL;
     }
 }
@@ -379,7 +371,7 @@ static int bench_run(droste *d, struct series *s, unsigned n, droste_error *err)
         uint64_t start = clock_ns();
         rc = droste_run(d, "How long is it?", NULL, NULL, NULL, &r, err);
         if (rc == 0 && i >= 5)
-            add_time(s, elapsed_us(start));
+            bench_add(s, bench_elapsed_us(start));
         droste_result_free(r);
     }
     if (made)
@@ -396,23 +388,31 @@ static const struct bench {
     struct series series[9];
 } benches[] = {
     { "start", 200, bench_start,
-        { { "start and first cell, full", "at most 2.2 bare forks, 0.3 bubblewraps", NULL, 0,
-              NULL },
-            { "start and first cell, light", "at most 1.6 bare forks", NULL, 0, NULL },
-            { "start and first cell, landlock", NULL, NULL, 0, NULL },
-            { "start and first cell, process", NULL, NULL, 0, NULL },
-            { "start and first cell, full, one ready", NULL, NULL, 0, NULL },
-            { "bare os.fork() with the same modules", NULL, NULL, 0, NULL },
-            { "fresh python3 -I -c", NULL, NULL, 0, NULL },
-            { "bubblewrap + python3 -I -c", NULL, NULL, 0, NULL } } },
-    { "exec", 5000, bench_exec, { { "empty cell", "under 80 µs", NULL, 0, NULL } } },
+        { { .name = "start and first cell, full",
+              .limit = "at most 2.2 bare forks, 0.3 bubblewraps" },
+            { .name = "start and first cell, light", .limit = "at most 1.6 bare forks" },
+            { .name = "start and first cell, landlock" },
+            { .name = "start and first cell, process" },
+            { .name = "start and first cell, full, one ready" },
+            { .name = "bare os.fork() with the same modules" }, { .name = "fresh python3 -I -c" },
+            { .name = "bubblewrap + python3 -I -c" } } },
+    { "exec", 5000, bench_exec, { { .name = "empty cell", .limit = "under 80 µs" } } },
     { "llm", 5000, bench_llm,
-        { { "llm_query answered by a callback", "under 60 µs", NULL, 0, NULL },
-            { "llm_query of 64 threads at once", "p99 under 2 ms", NULL, 0, NULL },
-            { "llm_query of 64 threads at a barrier", NULL, NULL, 0, NULL },
-            { "64 threads at a barrier hand over a lock", NULL, NULL, 0, NULL } } },
+        { { .name = "llm_query answered by a callback", .limit = "under 60 µs" },
+            { .name = "llm_query of 64 threads at once", .limit = "p99 under 2 ms" },
+            { .name = "llm_query of 64 threads at a barrier" },
+            { .name = "64 threads at a barrier hand over a lock" } } },
     { "run", 100, bench_run,
-        { { "whole run with an instant model", "under 15 ms", NULL, 0, NULL } } },
+        { { .name = "whole run with an instant model", .limit = "under 15 ms" } } },
+    { "churn", 2000, bench_churn,
+        { { .name = "start, use and close, sustained", .limit = "at most 1.33 bare forks" },
+            { .name = "bare os.fork(), exit and reap" } } },
+    { "density", 1000, bench_density,
+        { { .name = "sessions open at once", .unit = "" },
+            { .name = "open one more and run a cell" },
+            { .name = "memory of a session, its share", .limit = "at most 2 MB", .unit = "MiB" },
+            { .name = "memory of a session, of the machine", .unit = "MiB" },
+            { .name = "close them all", .limit = "5,000 in 5 s", .unit = "s" } } },
 };
 
 static void bench_print_text(const struct bench *b, const struct series *s)
@@ -420,13 +420,16 @@ static void bench_print_text(const struct bench *b, const struct series *s)
     double first = bench_percentile(&s[0], 0.5);
     for (; s->name; s++) {
         if (s->skipped) {
-            printf("%-6s %-40s skipped: %s\n", b->name, s->name, s->skipped);
+            printf("%-7s %-40s skipped: %s\n", b->name, s->name, s->skipped);
             continue;
         }
         double p50 = bench_percentile(s, 0.5);
-        printf("%-6s %-40s p50 %9.1f µs  p90 %9.1f  p99 %9.1f  n %zu", b->name, s->name, p50,
-            bench_percentile(s, 0.9), bench_percentile(s, 0.99), s->count);
-        if (b->series[1].name && p50 > 0)
+        if (s->unit)
+            printf("%-7s %-40s     %9.2f %s", b->name, s->name, p50, s->unit);
+        else
+            printf("%-7s %-40s p50 %9.1f µs  p90 %9.1f  p99 %9.1f  n %zu", b->name, s->name, p50,
+                bench_percentile(s, 0.9), bench_percentile(s, 0.99), s->count);
+        if (b->series[1].name && p50 > 0 && !s->unit && !b->series[0].unit)
             printf("  ×%.2f of the first", p50 / first);
         printf("%s%s\n", s->limit ? "  promised: " : "", s->limit ? s->limit : "");
     }
@@ -435,12 +438,13 @@ static void bench_print_text(const struct bench *b, const struct series *s)
 static void bench_print_json(const struct bench *b, const struct series *s, bool *any)
 {
     for (; s->name; s++) {
-        printf("%s\n  {\"bench\":\"%s\",\"name\":\"%s\",\"unit\":\"us\",\"n\":%zu,\"p50\":%.2f,"
+        printf("%s\n  {\"bench\":\"%s\",\"name\":\"%s\",\"unit\":\"%s\",\"n\":%zu,\"p50\":%.2f,"
                "\"p90\":%.2f,\"p99\":%.2f,\"min\":%.2f,\"limit\":%s%s%s,\"skipped\":%s%s%s}",
-            *any ? "," : "", b->name, s->name, s->count, bench_percentile(s, 0.5),
-            bench_percentile(s, 0.9), bench_percentile(s, 0.99), bench_percentile(s, 0),
-            s->limit ? "\"" : "", s->limit ? s->limit : "null", s->limit ? "\"" : "",
-            s->skipped ? "\"" : "", s->skipped ? s->skipped : "null", s->skipped ? "\"" : "");
+            *any ? "," : "", b->name, s->name, s->unit ? s->unit : "us", s->count,
+            bench_percentile(s, 0.5), bench_percentile(s, 0.9), bench_percentile(s, 0.99),
+            bench_percentile(s, 0), s->limit ? "\"" : "", s->limit ? s->limit : "null",
+            s->limit ? "\"" : "", s->skipped ? "\"" : "", s->skipped ? s->skipped : "null",
+            s->skipped ? "\"" : "");
         *any = true;
     }
 }
@@ -450,7 +454,8 @@ static int run_bench(const struct bench *b, droste *d, bool json, bool *any)
     struct series s[array_length(benches[0].series)];
     droste_error err;
     memcpy(s, b->series, sizeof s);
-    int rc = b->run(d, s, b->samples, &err);
+    int rc = b->run(
+        d, s, chosen_sessions && b->run == bench_density ? chosen_sessions : b->samples, &err);
     for (size_t i = 0; s[i].name; i++)
         if (s[i].times)
             qsort(s[i].times, s[i].count, sizeof *s[i].times, by_value);
@@ -486,20 +491,26 @@ static int run_chosen(droste *d, const struct bench *only, bool json)
 
 static int cli_bench_run(const struct command *self, droste *d, int argc, char **argv)
 {
-    const char *which = NULL;
+    const char *which = NULL, *sessions = NULL;
     bool json = false;
     size_t count = 0;
     const struct flag flags[] = {
         { "json", NULL, "Print a JSON array of the figures.", NULL, &json },
         { "python", "PATH", "The interpreter of the sandboxes and of the baselines.",
             &chosen_python, NULL },
+        { "sessions", "N", "density: how many sessions to open (default: 1000).", &sessions, NULL },
         { 0 },
     };
     int status = cli_parse(self, argc, argv, flags, d, &which, 1, &count);
     if (status < 0 && which && !find_bench(which))
-        status = cli_usage(self, "'%s' is not one of start, exec, llm, run", which);
+        status = cli_usage(self, "'%s' is not one of start, exec, llm, run, churn, density", which);
+    int64_t n = 0;
+    if (status < 0 && sessions && !cli_count(sessions, 1, &n))
+        status = cli_usage(self, "--sessions: '%s' is not a number from 1 on", sessions);
+    chosen_sessions = n < 1000000 ? (unsigned)n : 1000000;
     if (status < 0)
         status = cli_set(d, "python", chosen_python);
+    cli_raise_descriptors();
     if (status < 0)
         status = run_chosen(d, which ? find_bench(which) : NULL, json);
     return status;
@@ -507,12 +518,14 @@ static int cli_bench_run(const struct command *self, droste *d, int argc, char *
 
 const struct command command_bench = {
     .name = "bench",
-    .synopsis = "[start | exec | llm | run] [--json] [--SETTING VALUE ...]",
-    .summary = "measure starts, cells, model calls and runs on this machine",
+    .synopsis =
+        "[start | exec | llm | run | churn | density] [--sessions N] [--json] [--SETTING VALUE ...]",
+    .summary = "measure starts, cells, model calls, runs and many sessions on this machine",
     .details = "Quote the medians and their ratios, measured on an otherwise idle machine.\n",
     .examples =
-        "  droste bench\n  droste bench start --json\n  droste bench exec --isolation process\n",
+        "  droste bench\n  droste bench start --json\n  droste bench exec --isolation process\n"
+        "  droste bench density --sessions 5000\n",
     .settings = SETTINGS_SANDBOX,
-    .arguments = "start|exec|llm|run",
+    .arguments = "start|exec|llm|run|churn|density",
     .run = cli_bench_run,
 };

@@ -131,6 +131,9 @@ bool cli_count(const char *text, int64_t least, int64_t *out);
 
 /* From now on Ctrl-C and SIGTERM interrupt the operation of `d`. */
 void cli_catch_interrupts(droste *d);
+/* Allows this process as many descriptors as it may have, for commands with many sandboxes. The
+ * library leaves the limits of its process alone. */
+void cli_raise_descriptors(void);
 /* True if a signal came since the last call. */
 bool cli_was_interrupted(void);
 

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -288,6 +289,15 @@ static void main_on_signal(int signal)
         _exit(EXIT_INTERRUPTED);
     interrupts++;
     droste_interrupt(interruptible);
+}
+
+void cli_raise_descriptors(void)
+{
+    struct rlimit files;
+    if (getrlimit(RLIMIT_NOFILE, &files) < 0)
+        return;
+    files.rlim_cur = files.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &files);
 }
 
 void cli_catch_interrupts(droste *d)

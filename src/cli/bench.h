@@ -1,0 +1,33 @@
+/* cli/bench.h: what the measurements of `droste bench` share. */
+#ifndef DROSTE_CLI_BENCH_H
+#define DROSTE_CLI_BENCH_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "cli/cli.h"
+
+/* Figures of one thing, mostly times in microseconds. */
+struct series {
+    const char *name;
+    const char *limit; /* the promised bound, in words; NULL: none */
+    double *times;
+    size_t count;
+    const char *skipped; /* why nothing was measured */
+    const char *unit;    /* NULL: microseconds */
+};
+
+void bench_add(struct series *s, double value);
+double bench_elapsed_us(uint64_t start_ns);
+/* Adds the times of n bare os.fork() of this interpreter that run a cell, exit and are reaped. */
+void bench_bare_forks(struct series *s, char *python, unsigned n);
+
+/* ---- bench_density.c ---- */
+
+/* Opens n sessions that each run a cell and stay, measures their memory, and closes them. Fewer if
+ * this machine has no room for as many. */
+int bench_density(droste *d, struct series *s, unsigned n, droste_error *err);
+/* Starts, uses and closes sessions, several at a time. */
+int bench_churn(droste *d, struct series *s, unsigned n, droste_error *err);
+
+#endif
