@@ -307,6 +307,8 @@ int droste_file_put(
     uint64_t handle = 0, total = 0;
     droste_file_entry entry = { 0 };
     cleanup_free char *piece = malloc(FILES_PIECE);
+    if (copied)
+        *copied = 0;
     int rc = piece ? files_api_open(s, path, "w", &entry, &handle, err)
                    : files_api_io(err, "writing a file");
     if (rc < 0)
