@@ -92,7 +92,13 @@ double resume_seconds(struct resume *r)
 
 bool resume_is_gone_cell(const struct resume *r, int64_t cell)
 {
-    return cell <= r->gone;
+    const struct recorded_cell *at;
+    if (cell <= r->gone)
+        return true;
+    for (size_t i = 0; (at = replay_log_cell_at(r->recorded, i)); i++)
+        if (at->id == cell)
+            return at->undone;
+    return false;
 }
 
 int resume_open(
@@ -203,6 +209,7 @@ int resume_cell_result(
             out->status = (enum cell_status)s;
     out->seconds = cell->seconds;
     snprintf(out->killed, sizeof out->killed, "%s", cell->killed ? cell->killed : "");
+    out->rolled_back = cell->undone;
     error_set(&out->reason, ERROR_LOST, "the sandbox was ended (%s)",
         cell->killed ? cell->killed : cell->status);
     int rc = replay_log_read(r->recorded, &cell->out, &out->out, err);
