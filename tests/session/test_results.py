@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-MEMBERS = {"status", "submit", "stdout", "stderr", "left_out", "error", "echo", "killed", "alive",
+MEMBERS = {"status", "submit", "stdout", "stderr", "left_out", "error", "echo", "killed", "alive", "rolled_back",
            "calls", "seconds",
            "isolation", "rules", "repo", "resources", "results", "main_result", "variables"}
 
