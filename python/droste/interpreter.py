@@ -739,7 +739,8 @@ def seconds(timeout: Optional[float]) -> float:
 
 def exact_id(checkpoint: Any) -> int:
     if type(checkpoint) is not int or not 0 <= checkpoint < 2**32:
-        raise ArgumentError("a checkpoint is the int that checkpoint() returned, not %r" % (checkpoint,))
+        raise ArgumentError("a checkpoint is the int that checkpoint() returned, not %r"
+                            % (checkpoint,))
     return checkpoint
 
 
