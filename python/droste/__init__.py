@@ -13,6 +13,7 @@ import warnings
 from typing import Any
 
 from . import runs, volumes
+from ._batch import abatch, Batch, batch, Grade, TaskResult
 from ._engine import close_idle_engines
 from ._library import version as __version__
 from ._tools import Tool
@@ -37,7 +38,7 @@ __all__ = ["__version__", "Interpreter", "Result", "RichResult", "CellError", "R
            "Cancelled", "IOFailed", "OutOfMemory", "StoreError", "ModelError", "ModelAuthError",
            "ModelUnknownError", "ModelRateError", "ModelServerError", "ModelConnectError",
            "ModelStallError", "ModelCutError", "ModelReplyError", "ModelReplayError", "CellFailed",
-           "RunFailed", "runs", "volumes"]
+           "RunFailed", "runs", "volumes", "batch", "abatch", "Batch", "Grade", "TaskResult"]
 
 #: names that have moved to `droste.compat`
 _MOVED = ("ModalInterpreter", "DaytonaInterpreter", "ExecutionProfile",

@@ -290,6 +290,26 @@ class InterpreterSettings(Settings, total=False):
     tool_data: Texts
 
 
+class BatchSettings(Settings, total=False):
+    """Keywords of batch() and abatch(); `concurrency` is the number of tasks at once."""
+    model: Text
+    sub_model: Text
+    tools: Texts
+    tool_data: Texts
+    grader: Text
+    grader_timeout: Optional[float]
+    again: bool
+    context: Optional[Union[str, "os.PathLike[str]", Sequence[Union[str, "os.PathLike[str]"]],
+                            Mapping[str, Union[str, "os.PathLike[str]"]]]]
+    batch_max_calls: Optional[int]
+    batch_max_tokens: Optional[int]
+    batch_max_cost: Optional[float]
+    batch_timeout: Optional[float]
+    on_result: Optional[Callable[[Any], Any]]
+    on_state: Optional[Callable[[Any], Any]]
+    on_notice: Optional[Callable[[str], Any]]
+
+
 class RLMSettings(Settings, total=False):
     """Keywords of RLM, beside its parameters: settings, and arguments of alexzhang13/rlm."""
     backend: Optional[str]

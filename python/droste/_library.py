@@ -178,6 +178,33 @@ class RecordFreed(Structure):
                 ("interrupted", c_int64), ("file_bytes", c_int64)]
 
 
+class RecordKeep(Structure):
+    _fields_ = [("newest", c_int64), ("older_ms", c_int64)]
+
+
+class BatchOptions(Structure):
+    _fields_ = [("tasks", c_char_p), ("results", c_char_p), ("concurrency", c_uint),
+                ("grader", c_char_p), ("grader_timeout", c_double), ("again", c_int),
+                ("max_calls", c_int64), ("max_tokens", c_int64), ("max_cost", c_double),
+                ("timeout", c_double)]
+
+
+class BatchState(Structure):
+    _fields_ = ([(name, c_size_t) for name in (
+        "tasks", "earlier", "running", "answered", "exhausted", "budget", "timeout", "cancelled",
+        "error", "resumed", "interrupted", "graded", "passed", "ungraded")] + [
+            ("score", c_double), ("calls", c_int64), ("input_tokens", c_int64),
+            ("output_tokens", c_int64), ("cost", c_double), ("seconds", c_double),
+            ("stopped", c_char_p), ("why", ctypes.c_char * 2048)])
+
+
+class BatchEvent(Structure):
+    _fields_ = [("kind", c_char_p), ("text", c_void_p), ("len", c_size_t),
+                ("state", POINTER(BatchState))]
+
+
+BatchFn = CFUNCTYPE(None, c_void_p, POINTER(BatchEvent))
+PieceFn = CFUNCTYPE(c_int, c_void_p, c_void_p, c_size_t)
 RecordRunFn = CFUNCTYPE(c_int, c_void_p, POINTER(RecordRun), POINTER(Error))
 RecordTurnFn = CFUNCTYPE(c_int, c_void_p, POINTER(RecordTurn), POINTER(Error))
 RecordCallFn = CFUNCTYPE(c_int, c_void_p, POINTER(RecordCall), POINTER(Error))
@@ -235,6 +262,17 @@ _WAITING = {
     "droste_record_list": (c_int, [c_void_p, POINTER(RecordFilter), RecordRunFn, c_void_p, ERR]),
     "droste_record_find": (c_int, [c_void_p, c_char_p, c_char_p, ERR]),
     "droste_record_remove": (c_int, [c_void_p, c_char_p, POINTER(RecordFreed), ERR]),
+    "droste_record_read": (c_int, [c_void_p, POINTER(Value), c_size_t, PieceFn, c_void_p, ERR]),
+    "droste_record_collect": (c_int,
+                              [c_void_p, POINTER(RecordKeep), POINTER(RecordFreed), ERR]),
+    "droste_batch": (c_int, [c_void_p, POINTER(BatchOptions), BatchFn, c_void_p,
+                             POINTER(BatchState), ERR]),
+    "droste_volume_limit": (c_int, [c_void_p, c_char_p, c_char_p, ERR]),
+    "droste_volume_snapshots": (c_int, [c_void_p, NameFn, c_void_p, ERR]),
+    "droste_volume_snapshot_measure": (c_int, [c_void_p, c_char_p, POINTER(VolumeUsage), ERR]),
+    "droste_volume_snapshot": (c_int, [c_void_p, c_char_p, POINTER(VolumeCount), ERR]),
+    "droste_volume_restore": (c_int, [c_void_p, c_char_p, POINTER(VolumeCount), ERR]),
+    "droste_volume_snapshot_remove": (c_int, [c_void_p, c_char_p, ERR]),
     "droste_volume_names": (c_int, [c_void_p, NameFn, c_void_p, ERR]),
     "droste_volume_create": (c_int, [c_void_p, c_char_p, ERR]),
     "droste_volume_remove": (c_int, [c_void_p, c_char_p, ERR]),
@@ -266,6 +304,8 @@ _QUICK = {
     "droste_environment_variables_at": (c_char_p, [c_size_t]),
     "droste_fd": (c_int, [c_void_p, ERR]),
     "droste_wake": (None, [c_void_p]),
+    "droste_interrupt": (None, [c_void_p]),
+    "droste_context_add": (c_int, [c_void_p, c_char_p, ERR]),
     "droste_forked": (None, [c_void_p]),
     "droste_set_model": (None, [c_void_p, ModelFn, c_void_p]),
     "droste_call_opened": (c_char_p, [c_void_p]),

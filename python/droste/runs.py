@@ -1,26 +1,31 @@
-"""The record of runs, as `droste runs` has it: list, read, remove. docs/record.md has the details.
+"""The record of runs, as `droste runs` has it: list, read, follow, remove, collect.
 
     for run in droste.runs.ls(limit=10):
         print(run.id, run.status, run.question, run.answer)
     for step in droste.runs.steps(run.id):
         print(step.kind, step.fields)
+    for step in droste.runs.follow(run.id):     # of a run in progress, until it ends
+        print(step.kind, step.fields.get("status"))
 
-`RLM(...).resume(run.id)` goes on with a run. Each function takes `database`, a path; by default the
-record that the settings name.
+docs/record.md has the details. `RLM(...).resume(run.id)` goes on with a run. Each function takes
+`database`, a path; by default the record that the settings name.
 """
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import ctypes
 import json
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
+import time
+from typing import Any, AsyncIterator, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from . import _library
 from ._handle import Handle
 from ._library import lib
-from .errors import NotFoundError
+from .errors import ArgumentError, NotFoundError
 
-__all__ = ["Run", "Step", "ls", "find", "get", "steps", "remove"]
+__all__ = ["Run", "Step", "Collected", "ls", "find", "get", "steps", "follow", "afollow", "remove",
+           "gc"]
 
 
 class Run(NamedTuple):
@@ -66,6 +71,18 @@ class Step(NamedTuple):
     kind: str
     #: the members of droste/record.h: texts, numbers, decoded JSON
     fields: Dict[str, Any]
+
+
+class Collected(NamedTuple):
+    """What `gc` has removed."""
+    runs: int
+    #: runs whose process was gone, now ended as interrupted
+    interrupted: int
+    #: prompts, outputs and other data that no run needs
+    values: int
+    value_bytes: int
+    #: by which the file shrank
+    file_bytes: int
 
 
 def _text(data: Optional[bytes]) -> Optional[str]:
@@ -202,3 +219,126 @@ def remove(run: str, *, database: Any = None) -> int:
         handle.check(lib.droste_record_remove(record, _find(handle, record, run),
                                               ctypes.byref(freed), handle.err))
         return int(freed.runs)
+
+
+# -- runs in progress
+
+class _Follower:
+    """Returns the steps of a run that have begun or ended since the last look."""
+
+    def __init__(self, handle: Handle, record: Any, run: bytes, children: bool):
+        self._handle, self._record, self._run = handle, record, run
+        self._seen: Dict[Any, Any] = {}
+        self._found: List[Step] = []
+        self.ended = False
+        self._visitor = _library.RecordVisitor(
+            _library.RecordRunFn(), *(fn(_calling(handle, self._taking(kind))) for kind, fn in (
+                ("turn", _library.RecordTurnFn), ("call", _library.RecordCallFn),
+                ("cell", _library.RecordCellFn))),
+            _library.RecordRunFn(_calling(handle, self._take_end)), children, 1)
+
+    def _read(self, value: Any) -> None:
+        """Fetches a value that the lazy visitor left in the file."""
+        if value.data or not value.hash:
+            return
+        pieces: List[bytes] = []
+
+        def add(arg: Any, data: int, length: int) -> int:
+            pieces.append(_library.bytes_at(data, length) if length else b"")
+            return 0
+        self._handle.check(lib.droste_record_read(self._record, ctypes.byref(value),
+                                                  ctypes.c_size_t(-1).value, _library.PieceFn(add),
+                                                  None, self._handle.err))
+        buffer = ctypes.create_string_buffer(b"".join(pieces))
+        self._buffers.append(buffer)
+        value.data, value.len = ctypes.addressof(buffer), len(buffer) - 1
+
+    def _fetch(self, struct: Any) -> None:
+        self._buffers: List[Any] = []
+        for name, *_ in struct._fields_:
+            value = getattr(struct, name)
+            if isinstance(value, _library.Value):
+                self._read(value)
+
+    def _taking(self, kind: str) -> Any:
+        def take(struct: Any) -> None:
+            key = (kind, struct.run, getattr(struct, "id", struct.turn))
+            status = getattr(struct, "status", b"")
+            if self._seen.get(key) != status:
+                self._seen[key] = status
+                self._fetch(struct)
+                self._found.append(Step(kind, _fields_of(struct, kind)))
+        return take
+
+    def _take_end(self, struct: Any) -> None:
+        if struct.id == self._run and struct.status != b"running":
+            self._fetch(struct)
+            self.ended = True
+            self._found.append(Step("end", _run_of(struct)._asdict()))
+
+    def look(self) -> List[Step]:
+        self._found = []
+        self._handle.check(lib.droste_record_visit(self._record, self._run,
+                                                   ctypes.byref(self._visitor), None,
+                                                   self._handle.err))
+        return self._found
+
+
+@contextlib.contextmanager
+def _following(prefix: str, children: bool, interval: float, database: Any) -> Iterator[_Follower]:
+    if not interval > 0:
+        raise ArgumentError("interval is the time between two looks in seconds, such as 0.2")
+    with _record(database) as (handle, record):
+        yield _Follower(handle, record, _find(handle, record, prefix), children)
+
+
+def follow(run: str, *, children: bool = False, interval: float = 0.2,
+           database: Any = None) -> Iterator[Step]:
+    """Yields the steps of a run as they begin and as they end, and last a step of the kind "end".
+
+    A call or cell in progress has the status "running", and comes again with its result. The end
+    has the members of `Run`; its status is "interrupted" if the run's process is gone. Another
+    process may run it; the record is read every `interval` seconds.
+    """
+    with _following(run, children, interval, database) as follower:
+        while True:
+            yield from follower.look()
+            if follower.ended:
+                return
+            time.sleep(interval)
+
+
+async def afollow(run: str, *, children: bool = False, interval: float = 0.2,
+                  database: Any = None) -> AsyncIterator[Step]:
+    """Yields the same as `follow`, without blocking the event loop between two looks."""
+    with _following(run, children, interval, database) as follower:
+        while True:
+            for step in follower.look():
+                yield step
+            if follower.ended:
+                return
+            await asyncio.sleep(interval)
+
+
+# -- collecting
+
+def gc(*, older: Optional[float] = None, keep: Optional[int] = None,
+       database: Any = None) -> Collected:
+    """Removes old runs with their child runs and unneeded data, and shrinks the file.
+
+    `older`: runs that began more than so many seconds ago. `keep`: all but the newest runs. With
+    both, those that neither keeps; with neither, no run is removed. Runs whose process is gone end
+    as interrupted; an active run is never removed.
+    """
+    if (older is not None and not older >= 0) or (keep is not None and keep < 0):
+        raise ArgumentError("older is a number of seconds, and keep a number of runs, 0 or more")
+    # Without `older`, age keeps no run, not even one that began in this millisecond.
+    kept = _library.RecordKeep(keep or 0, -1000 if older is None else int(older * 1000))
+    freed = _library.RecordFreed()
+    with _record(database) as (handle, record):
+        if record is not None:
+            chosen = None if older is None and keep is None else ctypes.byref(kept)
+            handle.check(lib.droste_record_collect(record, chosen, ctypes.byref(freed),
+                                                   handle.err))
+    return Collected(freed.runs, freed.interrupted, freed.values, freed.value_bytes,
+                     freed.file_bytes)

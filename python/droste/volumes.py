@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
-from typing import Any, Iterator, List, NamedTuple, Tuple
+from typing import Any, Callable, Iterator, List, NamedTuple, Optional, Tuple, Union
 
 from . import _library
 from ._handle import Handle
@@ -20,7 +20,10 @@ from ._library import lib
 from .errors import ArgumentError
 from .files import FileInfo, Path
 
-__all__ = ["Usage", "names", "create", "remove", "usage", "ls", "read", "get", "put", "delete"]
+__all__ = ["Usage", "Snapshot", "names", "create", "remove", "usage", "limit", "ls", "read", "get",
+           "put", "delete", "snapshots", "snapshot", "restore", "remove_snapshot"]
+
+ALONE = 1       # DROSTE_VOLUME_ALONE
 
 
 class Usage(NamedTuple):
@@ -33,11 +36,20 @@ class Usage(NamedTuple):
     files_limit: int
 
 
+class Snapshot(NamedTuple):
+    """A complete copy of a volume."""
+    name: str
+    #: bytes on disk
+    size: int
+    #: files of all kinds, with directories
+    files: int
+
+
 @contextlib.contextmanager
-def _volume(name: str, settings: Any) -> Iterator[Tuple[Handle, Any]]:
+def _volume(name: str, settings: Any, flags: int = 0) -> Iterator[Tuple[Handle, Any]]:
     with Handle(settings) as handle:
         volume = ctypes.c_void_p()
-        handle.check(lib.droste_volume_open(handle.d, name.encode(), 0, ctypes.byref(volume),
+        handle.check(lib.droste_volume_open(handle.d, name.encode(), flags, ctypes.byref(volume),
                                             handle.err))
         try:
             yield handle, volume
@@ -45,15 +57,18 @@ def _volume(name: str, settings: Any) -> Iterator[Tuple[Handle, Any]]:
             lib.droste_volume_close(volume)
 
 
-def names(**settings: Any) -> List[str]:
-    """Returns the names of the volumes, in order."""
-    found: List[str] = []
-
+def _collecting(found: List[str]) -> Any:
     def add(arg: Any, name: bytes) -> int:
         found.append(name.decode())
         return 0
+    return _library.NameFn(add)
+
+
+def names(**settings: Any) -> List[str]:
+    """Returns the names of the volumes, in order."""
+    found: List[str] = []
     with Handle(settings) as handle:
-        handle.check(lib.droste_volume_names(handle.d, _library.NameFn(add), None, handle.err))
+        handle.check(lib.droste_volume_names(handle.d, _collecting(found), None, handle.err))
     return found
 
 
@@ -75,6 +90,22 @@ def usage(name: str, **settings: Any) -> Usage:
         found = _library.VolumeUsage()
         handle.check(lib.droste_volume_measure(volume, ctypes.byref(found), handle.err))
         return Usage(found.size, found.files, found.size_limit, found.files_limit)
+
+
+def _limit_of(value: Union[None, int, str]) -> Optional[bytes]:
+    return None if value is None else str(value).encode()
+
+
+def limit(name: str, *, size: Union[None, int, str] = None, files: Optional[int] = None,
+          **settings: Any) -> Usage:
+    """Sets the limits of a volume, `size` in bytes or as "2G"; returns its usage.
+
+    None leaves a limit as it is.
+    """
+    with _volume(name, settings) as (handle, volume):
+        handle.check(lib.droste_volume_limit(volume, _limit_of(size), _limit_of(files),
+                                             handle.err))
+    return usage(name, **settings)
 
 
 def ls(name: str, path: Path = "", *, depth: int = 1, limit: int = 10000,
@@ -130,3 +161,45 @@ def delete(name: str, path: Path, **settings: Any) -> None:
     """Removes a file, or a directory with its contents."""
     with _volume(name, settings) as (handle, volume):
         handle.check(lib.droste_volume_delete(volume, os.fsencode(path), handle.err))
+
+
+# -- snapshots, which need the volume for themselves: ArgumentError while a session uses it
+
+def snapshots(name: str, **settings: Any) -> List[Snapshot]:
+    """Returns the snapshots of a volume, in order of their names."""
+    found: List[str] = []
+    sizes: List[Snapshot] = []
+    with _volume(name, settings) as (handle, volume):
+        handle.check(lib.droste_volume_snapshots(volume, _collecting(found), None, handle.err))
+        for one in found:
+            measured = _library.VolumeUsage()
+            handle.check(lib.droste_volume_snapshot_measure(volume, one.encode(),
+                                                            ctypes.byref(measured), handle.err))
+            sizes.append(Snapshot(one, measured.size, measured.files))
+    return sizes
+
+
+def _copy(function: Callable[..., int], name: str, which: str, settings: Any) -> int:
+    with _volume(name, settings, ALONE) as (handle, volume):
+        count = _library.VolumeCount()
+        handle.check(function(volume, which.encode(), ctypes.byref(count), handle.err))
+        return int(count.bytes)
+
+
+def snapshot(name: str, snapshot: str, **settings: Any) -> int:
+    """Copies the volume to a new snapshot; returns the number of bytes.
+
+    ArgumentError if there is a snapshot of this name.
+    """
+    return _copy(lib.droste_volume_snapshot, name, snapshot, settings)
+
+
+def restore(name: str, snapshot: str, **settings: Any) -> int:
+    """Replaces the contents of the volume by those of a snapshot; returns the number of bytes."""
+    return _copy(lib.droste_volume_restore, name, snapshot, settings)
+
+
+def remove_snapshot(name: str, snapshot: str, **settings: Any) -> None:
+    """Removes a snapshot; the volume stays as it is."""
+    with _volume(name, settings, ALONE) as (handle, volume):
+        handle.check(lib.droste_volume_snapshot_remove(volume, snapshot.encode(), handle.err))

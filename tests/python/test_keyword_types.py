@@ -22,6 +22,13 @@ droste.Interpreter(isolation="full", memory="512M", timeout=3, execute_timeout=0
                    database=pathlib.Path("runs.db"), tool_data="a=a.json", model="openai/gpt-5-mini")
 droste.RLM("openai/gpt-5-mini", max_iterations=3, max_cost=0.5, sampling={"temperature": 0}, tools=[len])
 droste.RLM(backend="openai", backend_kwargs={"model_name": "gpt-5-mini"}, max_depth=1, verbose=True)
+done = droste.batch([{"question": "?"}], "results.jsonl", grader="exact", model="openai/gpt-5-mini",
+                    concurrency=32, batch_max_cost=2.5, again=True, on_result=print, max_cost=0.5)
+passed: int = done.passed
+answers = [result.grade.score if result.grade else result.answer for result in done.results]
+older: int = droste.runs.gc(older=3600, keep=10).runs
+kinds = [step.kind for step in droste.runs.follow("20261120", interval=1)]
+names = [one.name for one in droste.volumes.snapshots("data", volume_root="/srv")]
 '''
 WRONG = {
     'droste.Interpreter(isolatoin="full")': "isolatoin",
@@ -29,6 +36,9 @@ WRONG = {
     'droste.Interpreter(memory=["512M"])': "memory", 'droste.Interpreter(rules=0.5)': "rules",
     'droste.Interpreter(isolation=5)': "isolation", 'droste.RLM("m", max_cost=[1])': "max_cost",
     'droste.RLM("m", api_key=5)': "api_key",
+    'droste.batch([], "r.jsonl", garder="exact")': "garder",
+    'droste.batch([], "r.jsonl", batch_max_calls="2")': "batch_max_calls",
+    'droste.runs.gc(keep="2")': "gc",
 }
 
 

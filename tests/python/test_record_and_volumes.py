@@ -88,3 +88,120 @@ def test_volumes_are_those_of_the_command_line(tmp_path):
         volumes.read("other", "a", **root)
     volumes.remove("mine", **root)
     assert volumes.names(**root) == []
+
+
+def test_snapshots_and_limits_are_those_of_the_command_line(tmp_path):
+    """Made by one and seen by the other; restored, removed, and refused under a name in use."""
+    root, volumes = {"volume_root": tmp_path / "volumes"}, droste.volumes
+    where = ("--volume-root", root["volume_root"])
+    (tmp_path / "a").write_bytes(b"12345")
+    volumes.create("mine", **root)
+    volumes.put("mine", tmp_path / "a", "a", **root)
+    assert volumes.snapshots("mine", **root) == []
+    assert volumes.snapshot("mine", "first", **root) == 5
+    cli("volume", "snapshot", "mine", "second", *where)
+    found = volumes.snapshots("mine", **root)
+    assert [one.name for one in found] == ["first", "second"]
+    assert all(one.size >= 5 and one.files >= 1 for one in found)
+    volumes.delete("mine", "a", **root)
+    assert volumes.restore("mine", "first", **root) == 5
+    assert volumes.read("mine", "a", **root) == b"12345"
+    with pytest.raises(droste.ArgumentError):
+        volumes.snapshot("mine", "first", **root)
+    with pytest.raises(droste.NotFoundError):
+        volumes.restore("mine", "third", **root)
+    volumes.remove_snapshot("mine", "first", **root)
+    assert [one.name for one in volumes.snapshots("mine", **root)] == ["second"]
+    with pytest.raises(droste.NotFoundError):
+        volumes.remove_snapshot("mine", "first", **root)
+    changed = volumes.limit("mine", size="1M", files=50, **root)
+    assert (changed.size_limit, changed.files_limit) == (1 << 20, 50)
+    assert volumes.limit("mine", files=60, **root)[2:] == (1 << 20, 60)
+    with pytest.raises(droste.ArgumentError):
+        volumes.limit("mine", size="much", **root)
+    assert volumes.usage("mine", **root).size_limit == 1 << 20
+
+
+def test_a_volume_in_use_makes_no_snapshot(tmp_path):
+    """A session holds it; afterwards the same call works."""
+    root = {"volume_root": tmp_path / "volumes"}
+    with droste.Interpreter(volume_name="mine", **root) as interp:
+        assert interp.execute("open('/data/a', 'w').write('1')").ok
+        with pytest.raises(droste.ArgumentError):
+            droste.volumes.snapshot("mine", "now", **root)
+    assert droste.volumes.snapshot("mine", "now", **root) == 1
+
+
+def test_a_run_in_progress_is_followed_to_its_end(tmp_path):
+    """Another thread runs it: its steps come while they are in progress, and again at their end."""
+    import threading
+    path, goes_on = tmp_path / "runs.db", threading.Event()
+
+    def model(messages):
+        if len(messages) > 1:
+            return "```repl\nprint(llm_query('é?'))\nSUBMIT(answer=[1, 'é'])\n```"
+        goes_on.wait(600)
+        return "answer"
+    started = []
+    thread = threading.Thread(target=lambda: [
+        started.append(event.text) for event in droste.RLM(model, database=path).stream(
+            "followed?", context="x") if event.kind == "started"])
+    thread.start()
+    try:
+        while not path.exists() or not droste.runs.ls(database=path):
+            thread.join(0.05)
+        seen = []
+        for step in droste.runs.follow(droste.runs.ls(database=path)[0].id, database=path):
+            seen.append(step)
+            if step.kind == "call" and step.fields["kind"] == "sub" and not goes_on.is_set():
+                assert step.fields["status"] == "running" and "é?" in str(step.fields["request"])
+                goes_on.set()
+    finally:
+        goes_on.set()
+        thread.join()
+    subs = [step.fields for step in seen if step.kind == "call" and step.fields["kind"] == "sub"]
+    assert [one["status"] for one in subs] == ["running", "ok"] and "answer" in subs[1]["reply"]
+    assert seen[-1].kind == "end" and seen[-1].fields["status"] == "answered"
+    assert seen[-1].fields["answer"] == [1, "é"]
+    cells = [step.fields for step in seen if step.kind == "cell"]
+    assert cells[-1]["standard_output"] == "answer\n"
+
+
+def test_a_run_that_has_ended_is_followed_once(database):
+    """Every step once, then the end: by both functions, and by the beginning of its id."""
+    import asyncio
+    run = droste.runs.ls(database=database)[0]
+    steps = droste.runs.steps(run.id, database=database)
+    found = list(droste.runs.follow(run.id, database=database))
+    assert found[:-1] == steps and found[-1] == droste.runs.Step("end", run._asdict())
+
+    async def all_of():
+        return [step async for step in droste.runs.afollow(run.id, database=database)]
+    assert asyncio.run(all_of()) == found
+
+
+def test_what_cannot_be_followed(database, tmp_path):
+    with pytest.raises(droste.NotFoundError):
+        next(droste.runs.follow("no-such-run", database=database))
+    with pytest.raises(droste.NotFoundError):
+        next(droste.runs.follow("any", database=tmp_path / "none.db"))
+    for interval in (0, -1, float("nan")):
+        with pytest.raises(droste.ArgumentError):
+            next(droste.runs.follow(droste.runs.ls(database=database)[0].id, interval=interval,
+                                    database=database))
+
+
+def test_old_runs_are_collected(database, tmp_path):
+    """By number and by age, as `droste runs gc` does; without either, no run goes."""
+    newest, oldest = droste.runs.ls(database=database)
+    assert droste.runs.gc(database=database).runs == 0
+    assert droste.runs.gc(older=3600, database=database).runs == 0
+    assert droste.runs.gc(older=0, keep=2, database=database).runs == 0
+    freed = droste.runs.gc(keep=1, database=database)
+    assert (freed.runs, freed.interrupted) == (1, 0)
+    assert [run.id for run in droste.runs.ls(database=database)] == [newest.id]
+    assert droste.runs.gc(keep=0, database=database).runs == 1
+    assert droste.runs.gc(database=tmp_path / "none.db").runs == 0
+    for wrong in ({"older": -1}, {"keep": -1}, {"older": float("nan")}):
+        with pytest.raises(droste.ArgumentError):
+            droste.runs.gc(database=database, **wrong)
