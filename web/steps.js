@@ -183,6 +183,7 @@ function cell_card(cell) {
   card.tabIndex = -1;
   const lines = code(cell.code === null ? "" : cell.code);
   mark_drawn("text " + cell.id + " code", lines.lastChild);
+  if (cell.candidate) part(card, "soft", "candidate " + number(cell.candidate));
   part(card, "code-part", lines, cut_note(cell, "code"));
   cell_outputs(card, cell);
   sub_calls(card, cell);
@@ -208,7 +209,8 @@ function model_call(call, has_cells) {
     box.append(said);
   }
   if (call.error) box.append(mark_drawn("text " + call.id + " error", element("p", "why", call.error)));
-  box.append(folded("soft", element("summary", "note", join(call.kind === "summary" ? "summary" : "model", call_facts(call))), (d) => {
+  box.append(folded("soft", element("summary", "note", join(call.kind === "summary" ? "summary" : call.kind === "select" ? "choice" : "model",
+    call.candidate ? "candidate " + number(call.candidate) : null, call_facts(call))), (d) => {
     const messages = Array.isArray(call.request) ? call.request : [{ role: "prompt", content: call.request }];
     const list = element("div", "exchange");
     for (const m of messages) {
@@ -241,6 +243,7 @@ function turn_summary(turn) {
   const summary = element("summary", "", element("h3", "", "Turn " + number(turn.turn)), did,
     element("span", "facts-line", wrong.length ? element("span", "failure", plural(wrong.length, "error") + ": " + one_line(error_name(wrong[0])).slice(0, 60)) : null,
       wrong.length ? " · " : null, turn_facts(turn)));
+  if (turn.kept) summary.append(element("span", "facts-line", "kept candidate " + number(turn.kept) + ": " + turn.reason));
   summary.append(" ", permalink("turn-" + turn.run + "/" + turn.turn, "this turn"));
   return summary;
 }

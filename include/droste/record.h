@@ -69,16 +69,21 @@ typedef struct droste_record_turn {
     const char *run;
     int64_t turn; /* from 1 */
     int64_t started_ms;
+    int64_t kept;        /* the candidate that was kept, from 1; 0: none, or none yet */
+    const char *reason;  /* why; NULL: none was kept */
+    const char *session; /* "kept"; "before": the candidate's died, and the run continued with the
+                          * one from before the turn; "lost": both died. NULL: none was kept */
 } droste_record_turn;
 
 typedef struct droste_record_call {
     int64_t id;
     const char *run;
     int64_t turn, cell, depth; /* cell 0: a call of the loop */
-    /* "root": the loop's; "summary": the loop's, to shorten its conversation; "sub": a cell's;
+    /* "root": the loop's; "summary": the loop's, to shorten its conversation;
+     * "select": the loop's, to choose a candidate; "sub": a cell's;
      * "plain": in place of a child run; "tool": of a tool on the host */
     const char *kind;
-    int from_loop;     /* its kind is "root" or "summary" */
+    int from_loop;     /* its kind is "root", "summary" or "select" */
     const char *model; /* for a tool, its name */
     droste_value request;
     const char *key; /* the provider's idempotency key; NULL: none */
@@ -95,6 +100,7 @@ typedef struct droste_record_call {
     /* The fork of a fork_map that made it: "1:3" is item 3 of the cell's first fork_map, "1:3/1:0"
      * the first item of a fork_map in that fork. NULL: the cell itself */
     const char *fork;
+    int64_t candidate; /* of the turn, from 1; 0: it has none */
 } droste_record_call;
 
 /* One form of a rich result of a cell (docs/rich-results.md). The forms of a result follow each
@@ -120,6 +126,7 @@ typedef struct droste_record_cell {
     double seconds;
     const droste_record_media *media; /* rich results, form by form */
     size_t media_count;
+    int64_t candidate; /* of the turn, from 1; 0: it has none */
 } droste_record_cell;
 
 /* Receive one step, valid during the call, in which only droste_record_read may be called. A

@@ -183,11 +183,6 @@ class Settings(TypedDict, total=False):
     broker_timeout: Number
     #: Time between the interrupt and the kill.
     grace: Number
-    #: auto: keep the state before each cell while it runs. If the cell is killed, for example at a
-    #: limit, the session goes on from that state.
-    checkpoint: Text
-    #: Memory that the checkpoints of a session may hold together; 0: as much as memory.
-    checkpoint_memory: Size
     #: Memory limit of the sandbox; without a cgroup, the limit of each process, and of their total
     #: as the host measures it.
     memory: Size
@@ -264,6 +259,12 @@ class Settings(TypedDict, total=False):
     #: The model's context window in tokens, for compaction; 0: built in for known models, else
     #: 128000.
     model_window: Number
+    #: How many replies the model gives in each turn; each runs in a fork of the session, and one is
+    #: kept.
+    candidates: Number
+    #: Which candidate is kept: first (to submit, or to end without an error), vote (the most common
+    #: answer or output), model (asks the model).
+    select: Text
     #: Consecutive turns with failing code after which the run ends; 0: no limit.
     max_errors: Number
     #: The type of the context: auto, text, bytes, json, jsonl.

@@ -312,16 +312,6 @@ static int set_container(const struct settings *s, struct session_parts *parts,
     return rc;
 }
 
-static int set_checkpoints(const struct settings *s, struct session_options *o, struct error *err)
-{
-    static const char *const words[] = { "no", "auto" };
-    size_t word = 0;
-    int rc = options_take_word("checkpoint", s->checkpoint, words, array_length(words), &word, err);
-    o->checkpoint_each = word == 1;
-    o->checkpoint_memory = (uint64_t)s->checkpoint_memory;
-    return rc;
-}
-
 /* ---- all of it ---- */
 
 int api_session_options(droste *d, const struct settings *s, struct session_parts *parts,
@@ -352,8 +342,6 @@ int api_session_options(droste *d, const struct settings *s, struct session_part
     o->no_helpers = !s->helpers;
     o->literal_grep = s->literal_grep;
     int rc = set_timeouts(s, o, err);
-    if (rc == 0)
-        rc = set_checkpoints(s, o, err);
     if (rc == 0)
         rc = set_restored(s, o, err);
     if (rc == 0)
@@ -407,8 +395,20 @@ struct rlm_options api_run_options(const struct settings *s)
         .max_output_chars = (size_t)s->max_output_chars,
         .max_images = (unsigned)s->max_images,
         .images_of_all = settings_is_set(s, "max-images"),
+        .candidates = (unsigned)s->candidates,
         .max_errors = (unsigned)s->max_errors,
     };
+}
+
+int api_select(const struct settings *s, struct rlm_options *o, struct error *err)
+{
+    int rc = rlm_select_parse(s->select ? s->select : "first", &o->select, err);
+    if (rc == 0 && o->candidates > 1 && !environment_ops_of(o->env)->fork)
+        rc = error_set(err, ERROR_UNSUPPORTED,
+            "candidates are forks of the session, which the environment '%s' cannot make; use "
+            "--env local, or --candidates 1",
+            environment_ops_of(o->env)->name);
+    return rc;
 }
 
 static int prose_setting(const char *value, const char *name, struct buf *out, struct error *err)

@@ -278,14 +278,6 @@ const struct setting settings_table[] = {
         TYPE_SECONDS, AT(broker_timeout), 0, 1e7 },
     { { "grace", "SECONDS", "2", NULL, "Time between the interrupt and the kill.", 0 },
         TYPE_SECONDS, AT(grace), 0, 1e6 },
-    { { "checkpoint", "WHEN", "no", NULL,
-          "auto: keep the state before each cell while it runs. If the cell is killed, for example "
-          "at a limit, the session goes on from that state.",
-          0 },
-        TYPE_TEXT, AT(checkpoint), 0, 0 },
-    { { "checkpoint-memory", "SIZE", "0", NULL,
-          "Memory that the checkpoints of a session may hold together; 0: as much as memory.", 0 },
-        TYPE_SIZE, AT(checkpoint_memory), 0, 1125899906842624 },
     { { "memory", "SIZE", "4G", NULL,
           "Memory limit of the sandbox; without a cgroup, the limit of each process, and of "
           "their total as the host measures it.",
@@ -404,6 +396,16 @@ const struct setting settings_table[] = {
           "else 128000.",
           0, .task = 1 },
         TYPE_NUMBER, AT(model_window), 0, 1e9 },
+    { { "candidates", "N", "1", NULL,
+          "How many replies the model gives in each turn; each runs in a fork of the session, and "
+          "one is kept.",
+          0, .task = 1 },
+        TYPE_NUMBER, AT(candidates), 1, 16 },
+    { { "select", "HOW", "first", NULL,
+          "Which candidate is kept: first (to submit, or to end without an error), vote (the most "
+          "common answer or output), model (asks the model).",
+          0, .task = 1 },
+        TYPE_TEXT, AT(select), 0, 0 },
     { { "max-errors", "N", "0", NULL,
           "Consecutive turns with failing code after which the run ends; 0: no limit.", 0,
           .task = 1 },

@@ -32,15 +32,14 @@ struct settings {
     bool rules, sub_tools, helpers, literal_grep, setup_each, standard_imports;
     char *setup_code;
     char *image, *snapshot, *network, *user, *gpus, *pull, *seccomp, *reuse, *region, *app_name,
-        *sandbox, *on_close, *checkpoint;
+        *sandbox, *on_close;
     struct list env_var, label, network_allow;
     double idle_timeout;
     bool read_only_root;
     int64_t disk_size;
     double timeout, execute_timeout, execute_timeout_cap, broker_timeout, grace, cpus, cpu_time,
         tool_timeout;
-    int64_t pool, checkpoint_memory, memory, processes, open_files, file_size, tmp_size,
-        output_limit, results_limit;
+    int64_t pool, memory, processes, open_files, file_size, tmp_size, output_limit, results_limit;
     char *layout;
     char *volume_name, *volume_root, *volume_subpath;
     int64_t volume_size, volume_files;
@@ -51,8 +50,9 @@ struct settings {
     /* runs */
     int64_t max_iterations, max_recursion_depth, delegate_max_iterations, max_children,
         max_llm_calls, max_input_tokens, max_output_tokens, max_total_tokens, max_output_chars,
-        max_images, max_errors, max_tool_calls, max_record_size, model_window;
+        max_images, candidates, max_errors, max_tool_calls, max_record_size, model_window;
     double max_cost, compaction;
+    char *select;
     char *context_type, *instructions, *system_prompt, *answer_schema, *database;
     /* which of them were set, by their index in the table */
     bool given[SETTINGS_MAX];

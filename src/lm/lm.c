@@ -514,6 +514,8 @@ static int make_cache_key(struct lm_call *call, struct error *err)
 {
     cleanup_buf struct buf scope = { 0 };
     buf_printf(&scope, "%s/%s", host_of(call->lm), call->model ? call->model : "");
+    if (call->request.sample > 1)
+        buf_printf(&scope, "#%u", call->request.sample);
     return buf_failed(&scope) ? error_memory(err)
                               : record_key(call, scope.data, call->cache_key, err);
 }

@@ -53,6 +53,7 @@ struct lm_request {
     const struct lm_message *messages;
     size_t message_count;
     unsigned depth;       /* of the asking run; kept in recordings */
+    unsigned sample;      /* two requests with different ones get answers of their own */
     double timeout;       /* seconds after leaving the queue; 0: none */
     int64_t max_tokens;   /* 0: the provider's default */
     double temperature;   /* negative: from the model's sampling parameters */

@@ -77,7 +77,7 @@ static int start_call(
     struct lm_request keyed = *request;
     keyed.retry = model_retried;
     char key[LM_KEY_SIZE];
-    bool streamed = r->tree->o.event && !r->place.parent && !r->compacting;
+    bool streamed = r->tree->o.event && !r->of && !r->place.parent && !r->compacting;
     const struct budget_call call = { .model = r->model ? r->model : lm_name(r->lm),
         .depth = r->place.depth,
         .prompt_bytes = bytes,
@@ -94,7 +94,7 @@ static int start_call(
         rc = run_record_call(r, keyed.key, err);
     if (rc == 0)
         tell_request(r);
-    r->recorded = r->message_count;
+    run_owner(r)->recorded = run_owner(r)->message_count;
     if (rc == 0)
         rc =
             lm_start(r->lm, &keyed, model_replied, streamed ? model_delta : NULL, r, &r->call, err);
@@ -126,34 +126,36 @@ static int begin_call(struct rlm_run *r, struct lm_request *request, size_t byte
 
 int model_call_begin(struct rlm_run *r, struct error *err)
 {
+    const struct rlm_run *owner = run_owner(r); /* has the conversation */
     struct recorded_call *known = NULL;
     size_t bytes = 0;
     int rc = r->resume ? replay_next_call(r, &known, err) : 0;
     if (rc < 0)
         return rc;
     size_t part_count = 0;
-    for (size_t i = 0; i < r->message_count; i++)
-        part_count += r->messages[i].images.count > 0 ? 1 + r->messages[i].images.count : 0;
-    cleanup_free struct lm_message *messages = calloc(r->message_count, sizeof *messages);
+    for (size_t i = 0; i < owner->message_count; i++)
+        part_count += owner->messages[i].images.count > 0 ? 1 + owner->messages[i].images.count : 0;
+    cleanup_free struct lm_message *messages = calloc(owner->message_count, sizeof *messages);
     cleanup_free struct lm_part *parts = calloc(part_count + 1, sizeof *parts);
     if (!messages || !parts)
         return error_memory(err);
     struct lm_part *next = parts;
-    for (size_t i = 0; i < r->message_count; i++) {
-        messages[i] = (struct lm_message){
-            .role = r->messages[i].role, .text = r->messages[i].text, .len = r->messages[i].len
-        };
-        if (r->messages[i].images.count > 0) {
+    for (size_t i = 0; i < owner->message_count; i++) {
+        messages[i] = (struct lm_message){ .role = owner->messages[i].role,
+            .text = owner->messages[i].text,
+            .len = owner->messages[i].len };
+        if (owner->messages[i].images.count > 0) {
             messages[i].parts = next;
-            messages[i].part_count = images_parts(&r->messages[i], next);
+            messages[i].part_count = images_parts(&owner->messages[i], next);
             next += messages[i].part_count;
         }
-        bytes += r->messages[i].len + LM_IMAGE_WEIGHT * r->messages[i].images.count;
+        bytes += owner->messages[i].len + LM_IMAGE_WEIGHT * owner->messages[i].images.count;
     }
     struct lm_request request = { .model = r->model,
         .messages = messages,
-        .message_count = r->message_count,
+        .message_count = owner->message_count,
         .depth = r->place.depth,
+        .sample = r->candidate,
         .timeout = r->tree->o.call_timeout,
         .max_tokens = r->place.parent ? r->tree->o.sub_max_tokens : r->tree->o.max_tokens,
         .temperature = -1 };

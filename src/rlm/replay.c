@@ -17,7 +17,7 @@
 
 void run_diverged(void *arg, const struct error *why)
 {
-    struct rlm_run *r = arg, *root = r->tree->root;
+    struct rlm_run *r = run_owner(arg), *root = r->tree->root;
     if (root->finished || root->diverged.code)
         return;
     root->diverged = *why;
@@ -55,7 +55,7 @@ static int take_gone(struct rlm_run *r, struct error *err)
     struct recorded_run *run;
     int rc = 0;
     for (size_t i = 0; rc == 0 && (call = replay_log_call_at(recorded, i)); i++) {
-        if (call->root || !resume_is_gone_cell(r->resume, call->cell))
+        if (call->root || call->asked || !resume_is_gone_cell(r->resume, call->cell))
             continue;
         replay_log_take(recorded, call);
         rc = call->ended ? skip_recorded_call(r->tree, recorded, call, err) : 0;
@@ -151,6 +151,7 @@ static int replace_messages(struct rlm_run *r, struct json_object *list, struct 
 {
     size_t count = json_length(list);
     int rc = 0;
+    r = run_owner(r);
     while (r->message_count > r->recorded)
         message_free(&r->messages[--r->message_count]);
     for (size_t i = 0; rc == 0 && i < count; i++) {
@@ -175,7 +176,7 @@ static int take_recorded_messages(
         "a cell's output differs from the recorded one, which the model has seen";
     cleanup_buf struct buf said = { 0 }, text = { 0 };
     cleanup_json struct json_object *list = NULL;
-    run_record_messages(r, &said);
+    run_record_messages(run_owner(r), &said);
     int rc = replay_log_read(resume_recorded(r->resume), &call->request, &text, err);
     if (rc < 0 || (said.len == text.len && memcmp(buf_text(&said), buf_text(&text), text.len) == 0))
         return rc;
@@ -189,7 +190,7 @@ static int take_recorded_messages(
 
 int replay_next_call(struct rlm_run *r, struct recorded_call **out, struct error *err)
 {
-    int rc = resume_next_call(r->resume, r->turn, out, err);
+    int rc = resume_next_call(r->resume, r->turn, r->candidate, out, err);
     if (rc == 0 && *out)
         rc = take_recorded_messages(r, *out, err);
     return rc < 0 ? replay_diverge(r, rc, err) : 0;
@@ -198,11 +199,15 @@ int replay_next_call(struct rlm_run *r, struct recorded_call **out, struct error
 int replay_reply(struct rlm_run *r, struct recorded_call *call, const struct lm_request *request,
     struct error *err)
 {
-    r->recorded = r->message_count;
+    bool is_of = replay_log_is_of(call, r->lm, r->tree->o.again);
+    size_t times = r->of || !r->candidate ? 1 : resume_replies(r->resume, r->turn);
+    int rc = 0;
+    run_owner(r)->recorded = run_owner(r)->message_count;
     r->replayed = call;
     timer_start(r->step, 0, 0);
-    return replay_log_is_of(call, r->lm, r->tree->o.again) ? lm_skip_recorded(r->lm, request, err)
-                                                           : 0;
+    while (is_of && rc == 0 && times-- > 0)
+        rc = lm_skip_recorded(r->lm, request, err);
+    return rc;
 }
 
 void replay_step(void *arg)
@@ -240,7 +245,10 @@ static int skip_recorded_block(
         return rc;
     r->failed |= result.status != CELL_OK;
     prompt_result(&r->feedback, &result, r->block, r->tree->o.max_output_chars);
-    cell_result_free(&result);
+    if (r->of)
+        candidate_note_cell(r, &result);
+    else
+        cell_result_free(&result);
     r->restarts += cell->died;
     if (cell->died)
         turn_finish(r);
@@ -252,7 +260,8 @@ static int skip_recorded_block(
 int replay_next_block(struct rlm_run *r, const struct reply_block *block, struct error *err)
 {
     struct recorded_cell *same = NULL;
-    int rc = resume_next_cell(r->resume, r->turn, block->code, block->len, &same, err);
+    int rc =
+        resume_next_cell(r->resume, r->turn, r->candidate, block->code, block->len, &same, err);
     if (rc < 0)
         return replay_diverge(r, rc, err);
     if (same && resume_is_gone(r->resume, same))

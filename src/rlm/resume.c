@@ -15,12 +15,27 @@ struct resume {
 
 /* ---- the beginning ---- */
 
-static void find_gone(struct resume *r)
+/* A fork that died before one was kept: none of its cells is repeated. */
+static void skip_candidate(struct resume *r, const struct recorded_cell *died)
 {
     struct recorded_cell *cell;
     for (size_t i = 0; (cell = replay_log_cell_at(r->recorded, i)); i++)
-        if (cell->died)
+        if (cell->turn == died->turn && cell->candidate == died->candidate)
+            cell->skipped = true;
+}
+
+static void find_gone(struct resume *r)
+{
+    struct recorded_cell *cell;
+    for (size_t i = 0; (cell = replay_log_cell_at(r->recorded, i)); i++) {
+        const struct recorded_turn *turn = replay_log_turn(r->recorded, cell->turn);
+        if (!cell->candidate ? cell->died : turn && turn->lost)
             r->gone = cell->id;
+        else if (cell->candidate && turn && turn->kept)
+            cell->skipped = turn->before && turn->kept == cell->candidate;
+        else if (cell->candidate && cell->died)
+            skip_candidate(r, cell);
+    }
 }
 
 /* A child's turns count as calls of its parent's guest; the root's do not count. */
@@ -92,13 +107,8 @@ double resume_seconds(struct resume *r)
 
 bool resume_is_gone_cell(const struct resume *r, int64_t cell)
 {
-    const struct recorded_cell *at;
-    if (cell <= r->gone)
-        return true;
-    for (size_t i = 0; (at = replay_log_cell_at(r->recorded, i)); i++)
-        if (at->id == cell)
-            return at->undone;
-    return false;
+    const struct recorded_cell *found = replay_log_cell_find(r->recorded, cell);
+    return cell <= r->gone || (found && found->skipped);
 }
 
 int resume_open(
@@ -146,17 +156,87 @@ bool resume_has_turn(const struct resume *r, int64_t turn)
 bool resume_submitted(struct resume *r, struct buf *out, struct error *err)
 {
     struct recorded_cell *cell, *last = NULL;
-    for (size_t i = 0; (cell = replay_log_cell_at(r->recorded, i)); i++)
-        last = cell;
+    for (size_t i = 0; (cell = replay_log_cell_at(r->recorded, i)); i++) {
+        const struct recorded_turn *turn = replay_log_turn(r->recorded, cell->turn);
+        bool open = cell->candidate && turn && !turn->kept;
+        if (open)
+            last = NULL;
+        else if (!cell->candidate || (turn && turn->kept == cell->candidate))
+            last = cell;
+    }
     return last && strcmp(last->status, "submitted") == 0 && last->submit.hash[0] &&
            replay_log_read(r->recorded, &last->submit, out, err) == 0;
 }
 
 /* ---- the loop's steps ---- */
 
-int resume_next_call(struct resume *r, int64_t turn, struct recorded_call **out, struct error *err)
+static bool is_kept(const struct recorded_turn *turn, unsigned candidate)
 {
-    *out = replay_log_next_root(r->recorded);
+    return turn->kept == candidate;
+}
+
+/* Marks what the other candidates did as done; all of them were sent the first one's messages. */
+static void pass_over_others(struct resume *r, const struct recorded_turn *turn)
+{
+    struct recorded_call *call, *kept = NULL, *first = NULL;
+    struct recorded_cell *cell;
+    for (size_t i = 0; (cell = replay_log_cell_at(r->recorded, i)); i++)
+        if (cell->turn == turn->turn && !is_kept(turn, cell->candidate))
+            cell->begun = true;
+    for (size_t i = 0; (call = replay_log_call_at(r->recorded, i)); i++) {
+        if (call->turn != turn->turn || call->asked)
+            continue;
+        cell = replay_log_cell_find(r->recorded, call->cell);
+        first = call->root && call->candidate && !first ? call : first;
+        kept = call->root && is_kept(turn, call->candidate) ? call : kept;
+        if (call->select || (call->root && !is_kept(turn, call->candidate)) ||
+            (cell && cell->begun))
+            replay_log_take(r->recorded, call);
+    }
+    if (kept && first)
+        kept->request = first->request;
+}
+
+enum resume_turn resume_candidates(struct resume *r, int64_t turn, unsigned *candidate)
+{
+    const struct recorded_turn *found = replay_log_turn(r->recorded, turn);
+    struct recorded_call *call;
+    if (found && found->kept) {
+        *candidate = found->kept;
+        pass_over_others(r, found);
+        return RESUME_TURN_KEPT;
+    }
+    for (size_t i = 0; (call = replay_log_call_at(r->recorded, i)); i++)
+        if (call->turn == turn && call->root && !call->summary && !call->select && !call->candidate)
+            return RESUME_TURN_ALONE;
+    return RESUME_TURN_NEW;
+}
+
+size_t resume_replies(struct resume *r, int64_t turn)
+{
+    struct recorded_call *call;
+    size_t count = 0;
+    for (size_t i = 0; (call = replay_log_call_at(r->recorded, i)); i++)
+        count += call->turn == turn && call->root && call->candidate && call->ended;
+    return count;
+}
+
+struct recorded_call *resume_next_select(struct resume *r, int64_t turn)
+{
+    struct recorded_call *call;
+    for (size_t i = 0; (call = replay_log_call_at(r->recorded, i)); i++) {
+        if (call->turn != turn || !call->select || call->asked)
+            continue;
+        replay_log_take(r->recorded, call);
+        return call;
+    }
+    return NULL;
+}
+
+int resume_next_call(struct resume *r, int64_t turn, unsigned candidate, struct recorded_call **out,
+    struct error *err)
+{
+    *out = replay_log_next_root_of(r->recorded, candidate);
     if (!*out)
         return 0;
     if ((*out)->turn != turn)
@@ -168,11 +248,11 @@ int resume_next_call(struct resume *r, int64_t turn, struct recorded_call **out,
     return 0;
 }
 
-int resume_next_cell(struct resume *r, int64_t turn, const char *code, size_t len,
-    struct recorded_cell **out, struct error *err)
+int resume_next_cell(struct resume *r, int64_t turn, unsigned candidate, const char *code,
+    size_t len, struct recorded_cell **out, struct error *err)
 {
     char hash[HASH_TEXT_SIZE];
-    *out = replay_log_next_cell(r->recorded);
+    *out = replay_log_next_cell_of(r->recorded, candidate);
     if (!*out)
         return 0;
     int rc = hash_sha256(code, len, hash, err);
@@ -209,7 +289,6 @@ int resume_cell_result(
             out->status = (enum cell_status)s;
     out->seconds = cell->seconds;
     snprintf(out->killed, sizeof out->killed, "%s", cell->killed ? cell->killed : "");
-    out->rolled_back = cell->undone;
     error_set(&out->reason, ERROR_LOST, "the sandbox was ended (%s)",
         cell->killed ? cell->killed : cell->status);
     int rc = replay_log_read(r->recorded, &cell->out, &out->out, err);

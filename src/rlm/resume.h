@@ -38,12 +38,25 @@ bool resume_has_turn(const struct resume *r, int64_t turn);
  * otherwise false. */
 bool resume_submitted(struct resume *r, struct buf *out, struct error *err);
 
+/* What the record says about the candidates of a turn. */
+enum resume_turn {
+    RESUME_TURN_NEW,   /* nothing, or that some have begun */
+    RESUME_TURN_ALONE, /* it has none: the session could not be forked */
+    RESUME_TURN_KEPT,  /* that `candidate` was kept; the others are passed over */
+};
+enum resume_turn resume_candidates(struct resume *r, int64_t turn, unsigned *candidate);
+/* How many candidates of the turn got a reply. */
+size_t resume_replies(struct resume *r, int64_t turn);
+/* The model's call that chooses one, if it is recorded. */
+struct recorded_call *resume_next_select(struct resume *r, int64_t turn);
+
 /* Takes the loop's next recorded call; NULL: a new one. An error if the recorded call is of
  * another turn. */
-int resume_next_call(struct resume *r, int64_t turn, struct recorded_call **out, struct error *err);
+int resume_next_call(struct resume *r, int64_t turn, unsigned candidate, struct recorded_call **out,
+    struct error *err);
 /* Returns the turn's next recorded cell; NULL: a new one. An error if its code differs. */
-int resume_next_cell(struct resume *r, int64_t turn, const char *code, size_t len,
-    struct recorded_cell **out, struct error *err);
+int resume_next_cell(struct resume *r, int64_t turn, unsigned candidate, const char *code,
+    size_t len, struct recorded_cell **out, struct error *err);
 /* Whether nothing of the cell's effects is left; then resume_cell_result is its result. */
 bool resume_is_gone(const struct resume *r, const struct recorded_cell *cell);
 int resume_cell_result(

@@ -14,8 +14,11 @@
 #include "broker/tools.h"
 #include "lm/lm.h"
 #include "session/context.h"
+#include "rlm/candidates.h"
 #include "session/session.h"
 #include "store/store.h"
+
+enum { RLM_CANDIDATES_MAX = 16 };
 
 enum rlm_status {
     RLM_ANSWERED,  /* submitted by the model */
@@ -92,6 +95,8 @@ struct rlm_options {
     int64_t max_tokens;    /* tokens per answer; 0: the provider's default */
     int64_t sub_max_tokens; /* tokens per answer for guests and child runs */
     unsigned max_iterations;
+    unsigned candidates;       /* replies to each turn of the root; 0 and 1: one */
+    enum rlm_select select;    /* which of them is kept */
     unsigned max_errors;       /* consecutive failed turns; 0: no limit */
     unsigned child_iterations; /* of each run below the root */
     double compaction;         /* fill level that triggers compaction; 0: never */

@@ -31,7 +31,7 @@ const char *rlm_status_name(enum rlm_status status)
 void run_tell_event(struct rlm_run *r, struct rlm_event *event)
 {
     const struct rlm_options *o = &r->tree->o;
-    if (!o->event || (r->place.parent && !o->all_events))
+    if (r->of || !o->event || (r->place.parent && !o->all_events))
         return;
     event->run = r->place.number;
     event->depth = r->place.depth;
@@ -115,6 +115,7 @@ void run_end(struct rlm_run *r, enum rlm_status status, const struct error *why)
     if (again || back)
         replay_go_back(r);
     model_call_cancel(r);
+    candidates_end(r, rlm_status_name(status));
     if (r->reserved)
         budget_unreserve(&r->tree->budget, 1);
     if (r->tree->o.keep && r->broker && r->session)
@@ -161,6 +162,10 @@ static void end_badly(struct rlm_run *r, const struct error *why)
 
 void run_fail(struct rlm_run *r, const struct error *why)
 {
+    if (r->of) {
+        candidate_failed(r, why);
+        return;
+    }
     if (why->code == ERROR_STORE && r->place.parent)
         run_unrecorded(r, why);
     if (!r->tree->root->diverged.code) /* that ends the whole tree */
@@ -189,30 +194,31 @@ size_t run_context_count(const struct rlm_run *r)
     return r->place.contexts ? r->place.contexts->count : 0;
 }
 
-static int open_broker(struct rlm_run *r, struct error *err)
+int run_open_broker(struct rlm_run *r, struct error *err)
 {
+    struct rlm_run *owner = run_owner(r); /* which keeps the broker, if the candidate is kept */
     const struct rlm_options *o = &r->tree->o;
     struct broker_options broker = {
         .tools = run_has_tools(r) ? o->tools : NULL,
         .tool_timeout = o->tool_timeout,
         .lm = tree_lm(r->tree, r->place.depth + 1),
         .children = run_may_have_children(r) ? &run_children : NULL,
-        .children_arg = r,
+        .children_arg = owner,
         .budget = &r->tree->budget,
-        .account = &r->account,
+        .account = &owner->account,
         .call_timeout = o->call_timeout,
         .loop = r->tree->loop,
         .answer_timeout = o->answer_timeout,
         .max_tokens = o->sub_max_tokens,
         .depth = r->place.depth + 1,
         .store = o->store,
-        .run = r->result.run,
+        .run = owner->result.run,
         .asks_nobody = o->again,
         .recorded = r->resume ? resume_recorded(r->resume) : NULL,
         .diverged = run_diverged,
         .changed = run_calls_changed,
         .call_event = o->event && o->all_events ? run_tell_call : NULL,
-        .arg = r,
+        .arg = owner,
     };
     return broker_open(&broker, &r->broker, err);
 }
@@ -284,7 +290,7 @@ static int run_set_up(struct rlm_run *r, struct error *err)
     if (rc == 0)
         rc = r->place.resume ? replay_open(r, err) : run_record_begin(r, err);
     if (rc == 0)
-        rc = open_broker(r, err);
+        rc = run_open_broker(r, err);
     if (rc < 0)
         return rc;
     run_tell(r, RLM_EVENT_STARTED, r->result.run, strlen(r->result.run));
@@ -351,6 +357,7 @@ void run_free(struct rlm_run *r)
 {
     if (!r)
         return;
+    candidates_free(r);
     session_close(r->session);
     prepare_free(&r->prepared);
     chat_free(&r->chat);

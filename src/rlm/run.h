@@ -69,8 +69,25 @@ struct message {
     struct images images; /* of a user's: what the model sees besides the text */
 };
 
+/* A cell of a candidate. */
+struct tried_cell {
+    char *code;
+    struct cell_result result;
+};
+
 struct rlm_run {
     struct tree *tree;
+    struct rlm_run *of; /* a candidate: the run whose turn it tries (candidates.h); NULL: a run */
+    unsigned candidate; /* its number, from 1; of a run, the one that it replays; 0: none */
+    struct candidates *candidates; /* of this turn; NULL: none */
+    /* Only of candidates: */
+    struct buf said; /* the reply */
+    char *code;      /* of the cell that runs */
+    struct tried_cell *tried;
+    size_t tried_count, tried_cap;
+    bool over;
+    unsigned order; /* in which they were over, from 1 */
+
     bool is_place;          /* a session's, which has child runs and is none */
     struct run_place place; /* its texts are the run's */
     char *question, *model;
@@ -141,6 +158,7 @@ int run_start(struct tree *tree, const struct run_place *place, rlm_done_fn *don
 void run_end(struct rlm_run *run, enum rlm_status status, const struct error *why);
 /* Ends it as the error says, but for a tree that has left the path of the record: it ends whole. */
 void run_fail(struct rlm_run *run, const struct error *why);
+int run_open_broker(struct rlm_run *r, struct error *err);
 /* Of one that has ended; not from within its callbacks. */
 void run_free(struct rlm_run *run);
 size_t run_context_count(const struct rlm_run *run);
@@ -160,6 +178,9 @@ struct rlm_run *run_before(const struct rlm_run *run);
 
 /* run_session.c: a run gets its session, and then has its first turn. */
 int run_session_start(struct rlm_run *r, struct error *err);
+/* Forks the run's session for a candidate. */
+int run_session_fork(
+    struct rlm_run *r, struct rlm_run *candidate, session_done_fn *done, struct error *err);
 void run_session_restart(void *run); /* the timer's: the sandbox died under a cell */
 
 /* tree.c: the model that answers calls of this depth. */
@@ -210,6 +231,8 @@ void turn_begin(struct rlm_run *r);      /* asks the model */
 void turn_next_block(struct rlm_run *r); /* of its reply */
 void turn_finish(struct rlm_run *r);     /* tells it what became of them */
 void turn_take_reply(struct rlm_run *r, const struct lm_reply *reply);
+/* Describes for events why a cell failed: the traceback, or the reason. */
+const char *cell_complaint(const struct cell_result *c);
 /* Ends the run with this answer, which it takes; NULL means lack of memory. */
 void turn_answered(struct rlm_run *r, char *json, enum rlm_status status);
 
@@ -278,6 +301,12 @@ int run_record_turn(struct rlm_run *r, struct error *err);
 void run_record_messages(const struct rlm_run *r, struct buf *out);
 /* A call, or another one under the same key where r->call_record is there already. */
 int run_record_call(struct rlm_run *r, const char *key, struct error *err);
+/* The call of the model that chooses a candidate. */
+int run_record_select(
+    struct rlm_run *r, const struct buf *prompt, const char *key, struct error *err);
+/* Which candidate of this turn is kept; the others are over. */
+int run_record_kept(struct rlm_run *r, unsigned candidate, const char *reason, const char *state,
+    struct error *err);
 int run_record_call_end(struct rlm_run *r, const struct lm_reply *reply, struct error *err);
 int run_record_cell(struct rlm_run *r, const char *code, size_t len, struct error *err);
 int run_record_cell_end(struct rlm_run *r, const struct cell_result *c, struct error *err);

@@ -249,10 +249,11 @@ int run_record_call(struct rlm_run *r, const char *key, struct error *err)
         return 0;
     if (r->call_record) /* started by an earlier process */
         return store_call_repeat(r->tree->o.store, r->call_record, err);
-    run_record_messages(r, &request);
+    run_record_messages(run_owner(r), &request);
     droste_record_call begin = {
         .run = r->result.run,
         .turn = r->turn,
+        .candidate = r->candidate,
         .depth = r->place.depth,
         .kind = r->compacting ? "summary" : "root",
         .model = model_name(r),
@@ -261,6 +262,38 @@ int run_record_call(struct rlm_run *r, const char *key, struct error *err)
     };
     int rc = budget_reserve_record(&r->tree->budget, request.len, err);
     return rc < 0 ? rc : store_call_begin(r->tree->o.store, &begin, &r->call_record, err);
+}
+
+int run_record_select(
+    struct rlm_run *r, const struct buf *prompt, const char *key, struct error *err)
+{
+    cleanup_buf struct buf request = { 0 };
+    if (!r->tree->o.store)
+        return 0;
+    if (r->call_record)
+        return store_call_repeat(r->tree->o.store, r->call_record, err);
+    buf_puts(&request, "[{\"role\":\"user\",\"content\":");
+    json_append_string(&request, buf_text(prompt), prompt->len);
+    buf_puts(&request, "}]");
+    droste_record_call begin = { .run = r->result.run,
+        .turn = r->turn,
+        .depth = r->place.depth,
+        .kind = "select",
+        .model = model_name(r),
+        .request = { buf_text(&request), request.len },
+        .key = key };
+    int rc = budget_reserve_record(&r->tree->budget, request.len, err);
+    return rc < 0 ? rc : store_call_begin(r->tree->o.store, &begin, &r->call_record, err);
+}
+
+int run_record_kept(
+    struct rlm_run *r, unsigned candidate, const char *reason, const char *state, struct error *err)
+{
+    const droste_record_turn turn = {
+        .run = r->result.run, .turn = r->turn, .kept = candidate, .reason = reason, .session = state
+    };
+    struct store *store = r->tree->o.store;
+    return store ? store_turn_keep(store, &turn, err) : 0;
 }
 
 int run_record_call_end(struct rlm_run *r, const struct lm_reply *reply, struct error *err)
@@ -276,7 +309,9 @@ int run_record_call_end(struct rlm_run *r, const struct lm_reply *reply, struct 
 
 int run_record_cell(struct rlm_run *r, const char *code, size_t len, struct error *err)
 {
-    droste_record_cell begin = { .run = r->result.run, .turn = r->turn, .code = { code, len } };
+    droste_record_cell begin = {
+        .run = r->result.run, .turn = r->turn, .candidate = r->candidate, .code = { code, len }
+    };
     struct store *store = r->tree->o.store;
     int rc = store ? budget_reserve_record(&r->tree->budget, len, err) : 0;
     return store && rc == 0 ? store_cell_begin(store, &begin, &r->cell_record, err) : rc;
@@ -355,16 +390,6 @@ static int reserve_cell_end(struct rlm_run *r, droste_record_cell *end, struct e
     return rc;
 }
 
-/* What ended the sandbox, and "; rolled back to cell 7". */
-static void run_record_killed(const struct cell_result *c, char *out, size_t size)
-{
-    char text[64] = "";
-    if (c->rolled_back)
-        cell_rolled_back_text(c, text, sizeof text);
-    const char *by = text[0] && !c->killed[0] ? "an unknown cause" : c->killed;
-    snprintf(out, size, "%s%s%s", by, text[0] ? "; " : "", text);
-}
-
 int run_record_cell_end(struct rlm_run *r, const struct cell_result *c, struct error *err)
 {
     cleanup_json struct json_object *e = json_object_new_object();
@@ -372,8 +397,6 @@ int run_record_cell_end(struct rlm_run *r, const struct cell_result *c, struct e
     size_t submit_len = 0;
     if (!r->tree->o.store)
         return 0;
-    char killed[sizeof c->killed + 80];
-    run_record_killed(c, killed, sizeof killed);
     const char *submit = submission_json(c->submit, &submit_len);
     if (c->submit && !submit)
         return error_memory(err);
@@ -384,7 +407,7 @@ int run_record_cell_end(struct rlm_run *r, const struct cell_result *c, struct e
     }
     droste_record_cell end = {
         .status = cell_status_name(c->status),
-        .killed = killed[0] ? killed : NULL,
+        .killed = c->killed[0] ? c->killed : NULL,
         .standard_output = { buf_text(&c->out), c->out.len },
         .standard_error = { buf_text(&c->err), c->err.len },
         .submit = { submit, submit_len },

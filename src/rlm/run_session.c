@@ -45,6 +45,12 @@ static void run_session_guest_display(void *arg, struct session *s, const struct
 static const struct session_events guest_events = { run_session_guest_call,
     run_session_guest_call_dropped, run_session_guest_output, run_session_guest_display };
 
+int run_session_fork(
+    struct rlm_run *r, struct rlm_run *candidate, session_done_fn *done, struct error *err)
+{
+    return session_fork(r->session, &guest_events, candidate, done, r, &candidate->session, err);
+}
+
 static int run_session_open_session(struct rlm_run *r, struct error *err)
 {
     const struct rlm_options *o = &r->tree->o;

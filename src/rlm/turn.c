@@ -6,6 +6,8 @@
  * A run that is resumed does the same; where the record has the next step already, it comes from
  * there (replay.c).
  */
+#include <stdlib.h>
+
 #include "base/cleanup.h"
 #include "base/json/json.h"
 #include "base/text.h"
@@ -26,6 +28,10 @@ void turn_answered(struct rlm_run *r, char *json, enum rlm_status status)
 {
     struct error err = { 0 };
     r->result.answer = json;
+    if (r->of && json) {
+        candidate_over(r);
+        return;
+    }
     if (!json) {
         error_memory(&err);
         run_fail(r, &err);
@@ -64,8 +70,10 @@ void turn_begin(struct rlm_run *r)
             rc = run_record_turn(r, &err);
         run_tell(r, RLM_EVENT_TURN, "", 0);
     }
+    r->candidate = 0;
+    bool several = r->tree->o.candidates > 1 && !r->place.parent && !r->last;
     if (rc == 0)
-        rc = model_call_begin(r, &err);
+        rc = several ? candidates_begin(r, &err) : model_call_begin(r, &err);
     if (rc < 0)
         run_fail(r, &err);
 }
@@ -88,10 +96,15 @@ static int count_errors(struct rlm_run *r, struct error *err)
 void turn_finish(struct rlm_run *r)
 {
     struct error err = { 0 };
+    if (r->of) {
+        candidate_over(r);
+        return;
+    }
     if (count_errors(r, &err) < 0) {
         run_fail(r, &err);
         return;
     }
+    r->candidate = 0;
     images_tell(r, &r->feedback);
     if (r->turn < r->place.iterations)
         buf_printf(&r->feedback, "\nTurn %u of %u.", r->turn + 1, r->place.iterations);
@@ -167,8 +180,7 @@ static char *submitted_answer(struct rlm_run *r, struct submission *submit)
     return json ? answer_of(json, len, run_answer_type(r)) : NULL;
 }
 
-/* Describes for events why a cell failed: the traceback, or the reason. */
-static const char *cell_complaint(const struct cell_result *c)
+const char *cell_complaint(const struct cell_result *c)
 {
     if (c->error.traceback)
         return c->error.traceback;
@@ -211,13 +223,18 @@ static void cell_done(void *arg, struct cell_result *c)
         broker_deadline(r->broker, r->session, c->error.message);
     if (submitted && submission_values(c->submit, NULL))
         r->result.submit = steal(&c->submit);
-    cell_result_free(c);
+    if (r->of)
+        candidate_note_cell(r, c);
+    else
+        cell_result_free(c);
     if (rc < 0)
         run_fail(r, &err);
     else if (submitted)
         turn_answered(r, answer, RLM_ANSWERED);
     else if (alive)
         turn_next_block(r);
+    else if (r->of)
+        turn_finish(r);
     else if (++r->restarts > RESTARTS_MAX) {
         error_set(
             &err, ERROR_LOST, "the sandbox died %u times, so the run was given up", r->restarts);
@@ -236,6 +253,10 @@ static int run_block(struct rlm_run *r, const struct reply_block *block, struct 
         .values = r->place.parent ? 0 : r->tree->o.values,
         .execute_timeout = -1 };
     run_tell(r, RLM_EVENT_CELL, block->code, block->len);
+    if (r->of) {
+        free(r->code);
+        r->code = text_copy(block->code, block->len);
+    }
     int rc = r->same_cell ? 0 : run_record_cell(r, block->code, block->len, err);
     if (r->same_cell)
         r->cell_record = r->same_cell->id;
@@ -327,7 +348,7 @@ void turn_take_reply(struct rlm_run *r, const struct lm_reply *reply)
         run_fail(r, &err);
         return;
     }
-    compact_count(r, &reply->usage);
+    compact_count(run_owner(r), &reply->usage);
     if (r->compacting) {
         compact_take_summary(r, reply->text, reply->len);
         return;
@@ -346,8 +367,13 @@ void turn_take_reply(struct rlm_run *r, const struct lm_reply *reply)
     r->at = 0;
     r->block = 0;
     r->failed = false;
-    int rc = buf_failed(&r->reply) ? error_memory(&err)
-                                   : message_add_reply(r, reply->text, reply->len, &err);
+    if (r->of)
+        buf_append(&r->said, reply->text, reply->len);
+    int rc = 0;
+    if (buf_failed(&r->reply) || buf_failed(&r->said))
+        rc = error_memory(&err);
+    else if (!r->of)
+        rc = message_add_reply(r, reply->text, reply->len, &err);
     if (rc < 0)
         run_fail(r, &err);
     else

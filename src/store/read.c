@@ -145,7 +145,8 @@ static int read_take_run(
 /* Whether the loop itself made the call. */
 static bool is_loop_call(const char *kind)
 {
-    return kind && (strcmp(kind, "root") == 0 || strcmp(kind, "summary") == 0);
+    return kind && (strcmp(kind, "root") == 0 || strcmp(kind, "summary") == 0 ||
+                       strcmp(kind, "select") == 0);
 }
 
 static int read_take_call(
@@ -175,6 +176,7 @@ static int read_take_call(
     call->key = take_text(q);
     call->repeated = take_int(q);
     call->fork = take_text(q);
+    call->candidate = take_int(q);
     return query_check(q, err);
 }
 
@@ -196,6 +198,7 @@ static int read_take_cell(
     cell->calls = take_int(q);
     cell->seconds = take_real(q);
     cell->ended_ms = take_int(q);
+    cell->candidate = take_int(q);
     return query_check(q, err);
 }
 
@@ -242,8 +245,21 @@ static int visit_run_end(struct visit *v, const struct place *at, struct error *
 
 static int visit_turn(struct visit *v, const struct place *at, struct error *err)
 {
-    droste_record_turn turn = { at->run, at->number, at->started_ms };
-    return v->visitor->turn ? v->visitor->turn(v->arg, &turn, err) : 0;
+    cleanup_query struct query q = query_open(v->store, STATEMENT_TURN_READ);
+    droste_record_turn turn = { .run = at->run, .turn = at->number, .started_ms = at->started_ms };
+    bool row;
+    if (!v->visitor->turn)
+        return 0;
+    bind_text(&q, at->run);
+    bind_int(&q, at->number);
+    int rc = query_step(&q, &row, err);
+    if (rc < 0)
+        return rc;
+    turn.kept = take_int(&q);
+    turn.reason = take_text(&q);
+    turn.session = take_text(&q);
+    rc = query_check(&q, err);
+    return rc < 0 ? rc : v->visitor->turn(v->arg, &turn, err);
 }
 
 /* Whether the run of the next step may still be in progress. */

@@ -12,7 +12,7 @@
 
 enum {
     APPLICATION = 0x44726f73, /* "Dros" */
-    SCHEMA_VERSION = 8,
+    SCHEMA_VERSION = 9,
 };
 
 static const char *const steps[SCHEMA_VERSION] = {
@@ -142,6 +142,13 @@ static const char *const steps[SCHEMA_VERSION] = {
     /* The fork of a fork_map that made a call or began a child run. */
     ("ALTER TABLE calls ADD COLUMN fork TEXT;"
      "ALTER TABLE runs ADD COLUMN parent_fork TEXT;"),
+
+    /* Candidates of a turn, from 1, and which one is kept. */
+    ("ALTER TABLE calls ADD COLUMN candidate INTEGER;"
+     "ALTER TABLE cells ADD COLUMN candidate INTEGER;"
+     "ALTER TABLE turns ADD COLUMN kept INTEGER;"
+     "ALTER TABLE turns ADD COLUMN reason TEXT;"
+     "ALTER TABLE turns ADD COLUMN session TEXT;"),
 };
 
 struct found {

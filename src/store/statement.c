@@ -92,17 +92,21 @@ static const char *const texts[STATEMENT_COUNT] = {
         "RETURNING seq",
     [STATEMENT_TURN_BEGIN] = "INSERT INTO turns (run, turn, started_ms) VALUES (?, ?, ?)"
                              " ON CONFLICT DO NOTHING RETURNING turn",
+    [STATEMENT_TURN_KEEP] = "UPDATE turns SET kept = ?, reason = ?, session = ?"
+                            " WHERE run = ? AND turn = ? AND kept IS NULL RETURNING turn",
+    [STATEMENT_TURN_READ] = "SELECT coalesce(kept, 0), reason, session FROM turns"
+                            " WHERE run = ? AND turn = ?",
     [STATEMENT_CALL_BEGIN] =
         "INSERT INTO calls (id, run, turn, cell, depth, kind, model, request, key, started_ms,"
-        " fork) VALUES (" NEXT_STEP ", ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id",
+        " fork, candidate) VALUES (" NEXT_STEP ", ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id",
     [STATEMENT_CALL_REPEAT] = "UPDATE calls SET repeated = repeated + 1"
                               " WHERE id = ? AND status = 'running' RETURNING id",
     [STATEMENT_CALL_END] =
         "UPDATE calls SET status = ?, error = ?, finish = ?, reply = ?, input_tokens = ?,"
         " output_tokens = ?, estimated = ?, cost = ?, attempts = ?, seconds = ?, ended_ms = ?"
         " WHERE id = ? AND status = 'running' RETURNING id",
-    [STATEMENT_CELL_BEGIN] = "INSERT INTO cells (id, run, turn, code, started_ms)"
-                             " VALUES (" NEXT_STEP ", ?, ?, ?, ?) RETURNING id",
+    [STATEMENT_CELL_BEGIN] = "INSERT INTO cells (id, run, turn, code, started_ms, candidate)"
+                             " VALUES (" NEXT_STEP ", ?, ?, ?, ?, ?) RETURNING id",
     [STATEMENT_CELL_END] =
         "UPDATE cells SET status = ?, killed = ?, standard_output = ?, standard_error = ?,"
         " submit = ?, error = ?, variables = ?, calls = ?, seconds = ?, ended_ms = ?"
@@ -123,10 +127,11 @@ static const char *const texts[STATEMENT_COUNT] = {
     [STATEMENT_CALL_READ] =
         "SELECT id, run, turn, cell, depth, kind, model, request, started_ms, status, error,"
         " finish, reply, input_tokens, output_tokens, estimated, coalesce(cost, -1), attempts,"
-        " seconds, ended_ms, key, repeated, fork FROM calls WHERE id = ?",
+        " seconds, ended_ms, key, repeated, fork, coalesce(candidate, 0) FROM calls WHERE id = ?",
     [STATEMENT_CELL_READ] =
         "SELECT id, run, turn, code, started_ms, status, killed, standard_output, standard_error,"
-        " submit, error, variables, calls, seconds, ended_ms FROM cells WHERE id = ?",
+        " submit, error, variables, calls, seconds, ended_ms, coalesce(candidate, 0) FROM cells"
+        " WHERE id = ?",
     [STATEMENT_RESULTS_READ] = "SELECT result, type, encoding, data FROM results"
                                " WHERE cell = ? ORDER BY result, form",
 

@@ -70,6 +70,8 @@ int store_run_release(struct store *store, const char *run, struct error *err);
 
 int store_turn_begin(struct store *store, const char *run, int64_t turn, struct error *err);
 
+/* Sets which candidate of the turn is kept, once. */
+int store_turn_keep(struct store *store, const droste_record_turn *turn, struct error *err);
 int store_call_begin(
     struct store *store, const droste_record_call *begin, int64_t *call, struct error *err);
 /* Repeats a call that began in a process that is gone, and did not end there. */

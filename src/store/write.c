@@ -286,6 +286,26 @@ int store_turn_begin(struct store *store, const char *run, int64_t turn, struct 
     return rc;
 }
 
+int store_turn_keep(struct store *store, const droste_record_turn *turn, struct error *err)
+{
+    struct write w = { 0 };
+    bool done = false;
+    int64_t same;
+    int rc = store_write_open(&w, store, STATEMENT_TURN_KEEP, err);
+    if (rc < 0)
+        return rc;
+    bind_int(&w.query, turn->kept);
+    bind_text(&w.query, turn->reason);
+    bind_text(&w.query, turn->session);
+    bind_text(&w.query, turn->run);
+    bind_int(&w.query, turn->turn);
+    rc = write_close(&w, &done, &same, err);
+    if (rc == 0 && !done)
+        return error_set(err, ERROR_ARGUMENT, "turn %lld of run '%.64s' has kept a candidate",
+            (long long)turn->turn, turn->run);
+    return rc;
+}
+
 int store_call_begin(
     struct store *store, const droste_record_call *begin, int64_t *call, struct error *err)
 {
@@ -304,6 +324,7 @@ int store_call_begin(
     bind_text(&w.query, begin->key);
     bind_int(&w.query, clock_wall_ms());
     bind_text(&w.query, begin->fork);
+    bind_id(&w.query, begin->candidate);
     return write_close(&w, &done, call, err);
 }
 
@@ -370,6 +391,7 @@ int store_cell_begin(
     bind_int(&w.query, begin->turn);
     bind_value(&w, begin->code);
     bind_int(&w.query, clock_wall_ms());
+    bind_id(&w.query, begin->candidate);
     return write_close(&w, &done, cell, err);
 }
 

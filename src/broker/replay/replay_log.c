@@ -8,7 +8,6 @@
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "base/json/json.h"
-#include "session/session.h"
 
 struct replay_log {
     struct store *store;
@@ -21,6 +20,8 @@ struct replay_log {
     size_t run_count, run_room;
     struct recorded_cell *cells;
     size_t cell_count, cell_room, next_cell;
+    struct recorded_turn *turn_list;
+    size_t turn_count, turn_room;
     int64_t turns;
     size_t bytes;        /* bytes of all values */
     size_t result_bytes; /* of rich results */
@@ -39,8 +40,17 @@ static struct recorded_value replay_log_take_value(const droste_value *value)
 static int take_turn(void *arg, const droste_record_turn *turn, struct error *err)
 {
     struct replay_log *r = arg;
-    if (strcmp(turn->run, r->run) == 0)
-        r->turns = turn->turn;
+    if (strcmp(turn->run, r->run) != 0)
+        return 0;
+    void *list = array_grow(r->turn_list, r->turn_count, &r->turn_room, sizeof *r->turn_list);
+    if (!list)
+        return error_memory(err);
+    r->turn_list = list;
+    r->turn_list[r->turn_count++] = (struct recorded_turn){ .turn = turn->turn,
+        .kept = (unsigned)turn->kept,
+        .before = turn->session && strcmp(turn->session, "before") == 0,
+        .lost = turn->session && strcmp(turn->session, "lost") == 0 };
+    r->turns = turn->turn;
     return 0;
 }
 
@@ -146,7 +156,10 @@ static int replay_log_take_call(void *arg, const droste_record_call *call, struc
     struct recorded_call *c = add_call(r, own);
     if (!c)
         return error_memory(err);
+    bool select = strcmp(call->kind, "select") == 0;
     *c = (struct recorded_call){ .id = call->id,
+        .candidate = (unsigned)call->candidate,
+        .select = select,
         .run = run,
         .turn = call->turn,
         .cell = call->cell,
@@ -195,6 +208,7 @@ static int replay_log_take_cell(void *arg, const droste_record_cell *cell, struc
     struct recorded_cell *c = &r->cells[r->cell_count++];
     bool first = r->cell_count == 1 || c[-1].turn != cell->turn;
     *c = (struct recorded_cell){ .id = cell->id,
+        .candidate = (unsigned)cell->candidate,
         .turn = cell->turn,
         .number = first ? 1 : c[-1].number + 1,
         .ended = cell->ended_ms != 0,
@@ -208,8 +222,7 @@ static int replay_log_take_cell(void *arg, const droste_record_cell *cell, struc
         .seconds = cell->seconds,
         .started_ms = cell->started_ms,
         .ended_ms = cell->ended_ms };
-    c->undone = cell->killed && strstr(cell->killed, CELL_ROLLED_BACK);
-    c->died = c->ended && !c->undone && (cell->killed || strcmp(cell->status, "lost") == 0);
+    c->died = c->ended && (cell->killed || strcmp(cell->status, "lost") == 0);
     return c->status && (!cell->killed || c->killed) ? 0 : error_memory(err);
 }
 
@@ -295,6 +308,7 @@ void replay_log_free(struct replay_log *r)
         free(r->cells[i].killed);
     }
     free(r->runs);
+    free(r->turn_list);
     free(r->cells);
     free(r);
 }
@@ -371,6 +385,34 @@ struct recorded_cell *replay_log_next_cell(struct replay_log *r)
     while (r->next_cell < r->cell_count && r->cells[r->next_cell].begun)
         r->next_cell++;
     return replay_log_cell_at(r, r->next_cell);
+}
+
+struct recorded_call *replay_log_next_root_of(struct replay_log *r, unsigned candidate)
+{
+    replay_log_next_root(r);
+    for (size_t i = r->next_root; i < r->call_count; i++) {
+        struct recorded_call *call = &r->calls[i];
+        if (call->root && !call->asked && !call->select && call->candidate == candidate)
+            return call;
+    }
+    return NULL;
+}
+
+struct recorded_cell *replay_log_next_cell_of(struct replay_log *r, unsigned candidate)
+{
+    replay_log_next_cell(r);
+    for (size_t i = r->next_cell; i < r->cell_count; i++)
+        if (!r->cells[i].begun && r->cells[i].candidate == candidate)
+            return &r->cells[i];
+    return NULL;
+}
+
+const struct recorded_turn *replay_log_turn(const struct replay_log *r, int64_t turn)
+{
+    for (size_t i = 0; i < r->turn_count; i++)
+        if (r->turn_list[i].turn == turn)
+            return &r->turn_list[i];
+    return NULL;
 }
 
 /* ---- calls of guest code ---- */

@@ -23,7 +23,16 @@ struct recorded_value {
     size_t len;
 };
 
+struct recorded_turn {
+    int64_t turn;
+    unsigned kept; /* candidate, from 1; 0: none, or none yet */
+    bool before,
+        lost; /* its session died: continued with that from before the turn, or with none */
+};
+
 struct recorded_call {
+    unsigned candidate;             /* of the turn, from 1; 0: it has none */
+    bool select;                    /* the loop's, to choose a candidate; not `root` */
     int64_t id, turn, cell, number; /* `number` counts the cell's calls from 1 */
     size_t run;                     /* for a child run: its index, as in replay_log_run_at */
     bool root, summary;             /* a call of the loop; one that compacts the conversation */
@@ -44,9 +53,10 @@ struct recorded_call {
 };
 
 struct recorded_cell {
+    unsigned candidate;
+    bool skipped;             /* nothing of its effects is left, as its candidate died */
     int64_t id, turn, number; /* `number` counts the turn's cells from 1 */
-    bool ended, died;         /* `died`: the sandbox died in this cell … */
-    bool undone;              /* … or was rolled back to the state before it */
+    bool ended, died;         /* `died`: the sandbox died in this cell */
     bool begun;               /* in this life */
     char *status, *killed;
     struct recorded_value code, out, err, submit, error;
@@ -99,6 +109,11 @@ struct recorded_cell *replay_log_cell_find(struct replay_log *r, int64_t id);
 /* The next call of the loop, or the next cell; NULL: not recorded. */
 struct recorded_call *replay_log_next_root(struct replay_log *r);
 struct recorded_cell *replay_log_next_cell(struct replay_log *r);
+/* The same for one candidate of a turn; 0: turns without candidates. */
+struct recorded_call *replay_log_next_root_of(struct replay_log *r, unsigned candidate);
+struct recorded_cell *replay_log_next_cell_of(struct replay_log *r, unsigned candidate);
+/* NULL: the turn is not recorded. */
+const struct recorded_turn *replay_log_turn(const struct replay_log *r, int64_t turn);
 
 /* Where a request of a guest comes from. */
 struct replay_place {

@@ -383,7 +383,13 @@ static void end_calls(struct text_show *s)
 static int text_turn(void *arg, const droste_record_turn *turn, droste_error *err)
 {
     end_calls(arg);
-    printf("\nturn %lld\n", (long long)turn->turn);
+    printf("\nturn %lld", (long long)turn->turn);
+    if (turn->kept) {
+        printf(", kept candidate %lld: ", (long long)turn->kept);
+        cli_print(
+            stdout, turn->reason ? turn->reason : "", turn->reason ? strlen(turn->reason) : 0);
+    }
+    putchar('\n');
     return 0;
 }
 
@@ -434,9 +440,16 @@ static void print_reply(droste_value reply, bool full)
     show_print_lines("  ", text + from, reply.len - from, full);
 }
 
+static void print_candidate(int64_t candidate)
+{
+    if (candidate)
+        printf("  candidate %lld:\n", (long long)candidate);
+}
+
 static void print_root_call(const droste_record_call *call, bool full)
 {
-    printf("  model ");
+    print_candidate(call->candidate);
+    printf(strcmp(call->kind, "select") == 0 ? "  choice of " : "  model ");
     cli_print(stdout, call->model, strlen(call->model));
     printf(": ");
     print_call_end(call);
@@ -566,6 +579,7 @@ static int text_cell(void *arg, const droste_record_cell *cell, droste_error *er
     end_calls(s);
     timeline_add(&s->timeline, cell->turn, "code", cell->started_ms,
         cell->ended_ms ? cell->seconds : -1, cell->calls);
+    print_candidate(cell->candidate);
     show_print_value("  > ", cell->code, full);
     show_print_value("  | ", cell->standard_output, full);
     show_print_value("  |!", cell->standard_error, full);

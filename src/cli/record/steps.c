@@ -360,6 +360,11 @@ void steps_turn(struct steps_out *o, const droste_record_turn *turn)
 {
     field_int(&o->text, "turn", turn->turn);
     field_time(&o->text, "started", turn->started_ms);
+    if (turn->kept) {
+        field_int(&o->text, "kept", turn->kept);
+        field_string(&o->text, "reason", turn->reason);
+        field_string(&o->text, "session", turn->session);
+    }
 }
 
 void steps_call(struct steps_out *o, const droste_record_call *call)
@@ -368,6 +373,8 @@ void steps_call(struct steps_out *o, const droste_record_call *call)
     field_string(&o->text, "kind", call->kind);
     field_int(&o->text, "id", call->id);
     add_int(o, "cell", call->cell, call->cell != 0);
+    if (call->candidate)
+        field_int(&o->text, "candidate", call->candidate);
     if (call->fork)
         field_string(&o->text, "fork", call->fork);
     field_int(&o->text, "depth", call->depth);
@@ -395,6 +402,8 @@ void steps_cell(struct steps_out *o, const droste_record_cell *cell)
 {
     bool ended = cell->ended_ms != 0;
     field_int(&o->text, "id", cell->id);
+    if (cell->candidate)
+        field_int(&o->text, "candidate", cell->candidate);
     field_time(&o->text, "started", cell->started_ms);
     field_time(&o->text, "ended", cell->ended_ms);
     field_string(&o->text, "status", cell->status);

@@ -47,7 +47,7 @@ static void take_over(struct resume_fixture *p)
 static struct recorded_cell *take_cell(struct resume_fixture *p, const char *code)
 {
     struct recorded_cell *cell = NULL;
-    assert_ok(resume_next_cell(p->resume, 1, code, strlen(code), &cell, err));
+    assert_ok(resume_next_cell(p->resume, 1, 0, code, strlen(code), &cell, err));
     return cell;
 }
 
@@ -59,11 +59,11 @@ static void recorded_steps_come_once_and_then_new_ones(void **state)
     assert_true(resume_is_behind(p->resume));
     assert_true(resume_has_turn(p->resume, 1));
     assert_false(resume_has_turn(p->resume, 2));
-    assert_ok(resume_next_call(p->resume, 1, &call, err));
+    assert_ok(resume_next_call(p->resume, 1, 0, &call, err));
     assert_int_equal(call->id, p->root);
     assert_int_equal(take_cell(p, "x = 1")->id, p->cell);
     assert_false(resume_is_behind(p->resume));
-    assert_ok(resume_next_call(p->resume, 2, &call, err));
+    assert_ok(resume_next_call(p->resume, 2, 0, &call, err));
     assert_null(call);
     assert_null(take_cell(p, "anything"));
 }
@@ -73,8 +73,8 @@ static void other_code_than_recorded_is_refused(void **state)
     struct resume_fixture *p = *state;
     struct recorded_cell *cell = NULL;
     take_over(p);
-    assert_fails(ERROR_MODEL_REPLAY, resume_next_cell(p->resume, 1, "x = 2", 5, &cell, err));
-    assert_fails(ERROR_MODEL_REPLAY, resume_next_cell(p->resume, 2, "x = 1", 5, &cell, err));
+    assert_fails(ERROR_MODEL_REPLAY, resume_next_cell(p->resume, 1, 0, "x = 2", 5, &cell, err));
+    assert_fails(ERROR_MODEL_REPLAY, resume_next_cell(p->resume, 2, 0, "x = 1", 5, &cell, err));
     assert_int_equal(take_cell(p, "x = 1")->id, p->cell);
 }
 
@@ -83,8 +83,8 @@ static void a_call_of_another_turn_is_refused(void **state)
     struct resume_fixture *p = *state;
     struct recorded_call *call = NULL;
     take_over(p);
-    assert_fails(ERROR_MODEL_REPLAY, resume_next_call(p->resume, 2, &call, err));
-    assert_ok(resume_next_call(p->resume, 1, &call, err));
+    assert_fails(ERROR_MODEL_REPLAY, resume_next_call(p->resume, 2, 0, &call, err));
+    assert_ok(resume_next_call(p->resume, 1, 0, &call, err));
     assert_int_equal(call->id, p->root);
 }
 
@@ -174,7 +174,7 @@ static void repeated_calls_are_reported(void **state)
     char hash[HASH_TEXT_SIZE];
     size_t replayed = 0;
     take_over(p);
-    assert_ok(resume_next_call(p->resume, 1, &call, err));
+    assert_ok(resume_next_call(p->resume, 1, 0, &call, err));
     take_cell(p, "x = 1");
     assert_ok(hash_sha256("prompt", strlen("prompt"), hash, err));
     call = replay_log_find(resume_recorded(p->resume), &(struct replay_place){ p->cell, NULL },

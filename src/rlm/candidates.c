@@ -1,0 +1,551 @@
+/* rlm/candidates.c: see candidates.h.
+ *
+ *   fork the session, once for each ─► ask the model, for all ─► execute each reply on its fork
+ *        ┌────────────── record which one is kept ◄── select ◄──────────┘ all are over
+ *        └─► its session becomes the run's, and its reply and output become the conversation's
+ *
+ * What is recorded decides: a resumed run executes the candidate that was kept, and no other. As
+ * long as none was kept, all candidates are replayed like turns of their own.
+ *
+ * A candidate that dies leaves the run's own session, which continues from before the turn.
+ */
+#include "rlm/candidates.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "base/cleanup.h"
+#include "base/text.h"
+#include "lm/request.h"
+#include "rlm/prompt.h"
+#include "rlm/run.h"
+#include "session/submission.h"
+
+enum { SHOWN_MAX = 8000 }; /* bytes of a candidate's code and of its output for the model */
+
+static const char *const select_names[SELECT_COUNT] = { "first", "vote", "model" };
+
+struct candidates {
+    struct rlm_run *items[RLM_CANDIDATES_MAX];
+    size_t count, over;
+    bool forked;
+    struct timer *step;
+    struct error refused; /* why the session could not be forked */
+    struct lm_call *call; /* of the selector */
+    struct recorded_call *known;
+};
+
+int rlm_select_parse(const char *name, enum rlm_select *out, struct error *err)
+{
+    for (enum rlm_select s = SELECT_FIRST; s < SELECT_COUNT; s++) {
+        if (strcmp(name, select_names[s]) == 0) {
+            *out = s;
+            return 0;
+        }
+    }
+    return error_set(err, ERROR_ARGUMENT, "select '%.40s': use first, vote or model", name);
+}
+
+struct rlm_run *run_owner(struct rlm_run *r)
+{
+    return r->of ? r->of : r;
+}
+
+/* ---- the end of candidates ---- */
+
+static void candidate_end(struct rlm_run *c, const char *by)
+{
+    c->finished = true;
+    timer_stop(c->step);
+    model_call_cancel(c);
+    broker_close(steal(&c->broker));
+    run_record_cell_lost(c, by);
+}
+
+void candidates_end(struct rlm_run *r, const char *by)
+{
+    struct candidates *all = r->candidates;
+    struct lm_reply cancelled = { 0 };
+    if (!all)
+        return;
+    timer_stop(all->step);
+    if (all->call) {
+        lm_cancel(steal(&all->call), &cancelled);
+        error_set(&cancelled.error, ERROR_CANCELLED, "the run ended");
+        budget_settle(&r->tree->budget, &r->hold, &cancelled);
+        run_record_call_end(r, &cancelled, NULL);
+    }
+    for (size_t i = 0; i < all->count; i++) {
+        if (r->tree->o.again || r->tree->back)
+            replay_go_back(all->items[i]);
+        candidate_end(all->items[i], by);
+    }
+}
+
+static void candidate_free(struct rlm_run *c)
+{
+    session_close(c->session);
+    for (size_t i = 0; i < c->tried_count; i++) {
+        free(c->tried[i].code);
+        cell_result_free(&c->tried[i].result);
+    }
+    free(c->tried);
+    free(c->code);
+    timer_free(c->step);
+    images_drop(c);
+    free(c->result.answer);
+    submission_free(c->result.submit);
+    buf_free(&c->reply);
+    buf_free(&c->said);
+    buf_free(&c->feedback);
+    free(c);
+}
+
+void candidates_free(struct rlm_run *r)
+{
+    struct candidates *all = steal(&r->candidates);
+    if (!all)
+        return;
+    for (size_t i = 0; i < all->count; i++) {
+        if (!all->items[i]->finished)
+            candidate_end(all->items[i], "not kept");
+        candidate_free(all->items[i]);
+    }
+    timer_free(all->step);
+    free(all);
+}
+
+/* ---- the one that is kept ---- */
+
+static bool is_usable(const struct rlm_run *c)
+{
+    return c->over && c->result.error.code == ERROR_NONE;
+}
+
+static bool has_submitted(const struct rlm_run *c)
+{
+    return is_usable(c) && c->result.answer;
+}
+
+static bool succeeded(const struct rlm_run *c)
+{
+    return is_usable(c) && !c->failed;
+}
+
+/* Events describe the candidate that is kept, as if it had been the only one. */
+static void tell_kept(struct rlm_run *r, struct rlm_run *c, const char *reason)
+{
+    cleanup_buf struct buf text = { 0 };
+    buf_printf(
+        &text, "candidate %u of %zu is kept: %s", c->candidate, r->candidates->count, reason);
+    run_tell(r, RLM_EVENT_NOTICE, buf_text(&text), text.len);
+    run_tell(r, RLM_EVENT_REPLY, buf_text(&c->said), c->said.len);
+    for (size_t i = 0; i < c->tried_count; i++) {
+        struct cell_result *result = &c->tried[i].result;
+        const char *why = cell_complaint(result);
+        struct rlm_event out = { .kind = RLM_EVENT_OUTPUT,
+            .stream = 1,
+            .text = buf_text(&result->out),
+            .len = result->out.len };
+        struct rlm_event ended = { .kind = RLM_EVENT_RESULT,
+            .cell = result,
+            .results = &result->results,
+            .text = why,
+            .len = strlen(why) };
+        run_tell(r, RLM_EVENT_CELL, c->tried[i].code, strlen(c->tried[i].code));
+        if (result->out.len > 0)
+            run_tell_event(r, &out);
+        out.stream = 2;
+        out.text = buf_text(&result->err);
+        out.len = result->err.len;
+        if (out.len > 0)
+            run_tell_event(r, &out);
+        run_tell_event(r, &ended);
+    }
+}
+
+/* Its session becomes the run's; a dead one leaves the session from before the turn. */
+static void take_session(struct rlm_run *r, struct rlm_run *c)
+{
+    if (!session_is_alive(c->session))
+        return;
+    broker_close(r->broker);
+    session_close(r->session);
+    r->session = steal(&c->session);
+    r->broker = steal(&c->broker);
+    session_hand_over(r->session, r);
+}
+
+static void take_turn(struct rlm_run *r, struct rlm_run *c)
+{
+    buf_free(&r->feedback);
+    r->feedback = c->feedback;
+    c->feedback = (struct buf){ 0 };
+    images_drop(r);
+    r->images = c->images;
+    r->images_left_out = c->images_left_out;
+    c->images = (struct images){ 0 };
+    r->block = c->block;
+    r->failed = c->failed;
+    r->result.submit = steal(&c->result.submit);
+}
+
+static void candidates_keep(struct rlm_run *r, struct rlm_run *c, const char *reason)
+{
+    struct error err = { 0 };
+    const char *state = session_is_alive(c->session)   ? "kept"
+                        : session_is_alive(r->session) ? "before"
+                                                       : "lost";
+    char *answer = steal(&c->result.answer);
+    int rc = run_record_kept(r, c->candidate, reason, state, &err);
+    if (rc == 0)
+        rc = message_add_reply(r, buf_text(&c->said), c->said.len, &err);
+    if (rc == 0) {
+        tell_kept(r, c, reason);
+        take_session(r, c);
+        take_turn(r, c);
+    }
+    candidates_free(r);
+    if (rc < 0) {
+        free(answer);
+        run_fail(r, &err);
+    } else if (answer) {
+        turn_answered(r, answer, RLM_ANSWERED);
+    } else if (!session_is_alive(r->session)) {
+        timer_start(r->later, 0, 0);
+    } else {
+        turn_finish(r);
+    }
+}
+
+/* ---- selectors ---- */
+
+static struct rlm_run *earliest(struct candidates *all, bool (*is)(const struct rlm_run *c))
+{
+    struct rlm_run *best = NULL;
+    for (size_t i = 0; i < all->count; i++)
+        if (is(all->items[i]) && (!best || all->items[i]->order < best->order))
+            best = all->items[i];
+    return best;
+}
+
+static void select_first(struct rlm_run *r)
+{
+    struct candidates *all = r->candidates;
+    struct rlm_run *best = earliest(all, has_submitted);
+    if (best) {
+        candidates_keep(r, best, "it was the first to submit an answer");
+    } else if ((best = earliest(all, succeeded))) {
+        candidates_keep(r, best, "it was the first whose code ended without an error");
+    } else {
+        candidates_keep(r, earliest(all, is_usable), "all failed, and it ended first");
+    }
+}
+
+/* What two candidates have to agree on. */
+static const char *vote_of(const struct rlm_run *c)
+{
+    return c->result.answer ? c->result.answer : buf_text(&c->feedback);
+}
+
+static void select_vote(struct rlm_run *r)
+{
+    struct candidates *all = r->candidates;
+    bool (*may)(const struct rlm_run *c) = earliest(all, has_submitted) ? has_submitted
+                                           : earliest(all, succeeded)   ? succeeded
+                                                                        : is_usable;
+    struct rlm_run *best = NULL;
+    unsigned most = 0, votes = 0;
+    char reason[80];
+    for (size_t i = 0; i < all->count; i++) {
+        unsigned same = 0;
+        if (!may(all->items[i]))
+            continue;
+        votes++;
+        for (size_t k = 0; k < all->count; k++)
+            same +=
+                may(all->items[k]) && strcmp(vote_of(all->items[i]), vote_of(all->items[k])) == 0;
+        if (same > most)
+            best = all->items[i];
+        most = same > most ? same : most;
+    }
+    snprintf(reason, sizeof reason, "%u of %u have the same %s", most, votes,
+        best->result.answer ? "answer" : "output");
+    candidates_keep(r, best, reason);
+}
+
+/* ---- the model as the selector ---- */
+
+static void choose_by_reply(struct rlm_run *r, const struct lm_reply *reply)
+{
+    struct candidates *all = r->candidates;
+    const char *at = reply->text;
+    struct rlm_run *best = earliest(all, is_usable);
+    while (*at && !isdigit((unsigned char)*at))
+        at++;
+    unsigned long number = strtoul(at, NULL, 10);
+    if (reply->error.code != ERROR_NONE) {
+        run_fail(r, &reply->error);
+    } else if (number >= 1 && number <= all->count && is_usable(all->items[number - 1])) {
+        candidates_keep(r, all->items[number - 1], "the model chose it");
+    } else {
+        candidates_keep(r, best, "the model named no candidate, and it ended first");
+    }
+}
+
+static void select_replied(void *arg, const struct lm_reply *reply)
+{
+    struct rlm_run *r = arg;
+    struct error err = { 0 };
+    r->candidates->call = NULL;
+    budget_settle(&r->tree->budget, &r->hold, reply);
+    if (run_record_call_end(r, reply, &err) < 0)
+        run_fail(r, &err);
+    else
+        choose_by_reply(r, reply);
+}
+
+static void show_candidate(struct rlm_run *r, const struct rlm_run *c, struct buf *out)
+{
+    size_t said = c->said.len < SHOWN_MAX
+                      ? c->said.len
+                      : text_utf8_floor(buf_text(&c->said), c->said.len, SHOWN_MAX);
+    size_t told = c->feedback.len < SHOWN_MAX
+                      ? c->feedback.len
+                      : text_utf8_floor(buf_text(&c->feedback), c->feedback.len, SHOWN_MAX);
+    buf_printf(out, "\n## Candidate %u\n\n", c->candidate);
+    buf_append(out, buf_text(&c->said), said);
+    buf_puts(out, "\n\nWhat it printed:\n");
+    buf_append(out, buf_text(&c->feedback), told);
+    if (c->result.answer)
+        buf_printf(out, "\nIt submits this answer: %.2000s\n", c->result.answer);
+}
+
+static int ask_model(struct rlm_run *r, const struct buf *prompt, struct error *err)
+{
+    const struct lm_message message = { .role = "user", .text = prompt->data, .len = prompt->len };
+    struct recorded_call *known = r->candidates->known;
+    char key[LM_KEY_SIZE];
+    struct lm_request request = { .model = r->model,
+        .messages = &message,
+        .message_count = 1,
+        .depth = r->place.depth,
+        .timeout = r->tree->o.call_timeout,
+        .max_tokens = r->tree->o.max_tokens,
+        .key = known && known->key[0] ? known->key : NULL,
+        .temperature = -1 };
+    const struct budget_call call = { .model = r->model ? r->model : lm_name(r->lm),
+        .depth = r->place.depth,
+        .prompt_bytes = prompt->len,
+        .max_tokens = request.max_tokens,
+        .lm = r->lm,
+        .lm_model = r->model,
+        .account = &r->account };
+    int rc = budget_hold(&r->tree->budget, &call, &r->hold, err);
+    if (rc == 0 && !request.key) {
+        rc = lm_key(key, err);
+        request.key = key;
+    }
+    r->call_record = known ? known->id : 0;
+    if (rc == 0)
+        rc = run_record_select(r, prompt, request.key, err);
+    if (rc == 0)
+        rc = lm_start(r->lm, &request, select_replied, NULL, r, &r->candidates->call, err);
+    if (rc < 0)
+        budget_release(&r->tree->budget, &r->hold);
+    return rc;
+}
+
+static void select_by_model(struct rlm_run *r)
+{
+    struct candidates *all = r->candidates;
+    struct error err = { 0 };
+    cleanup_buf struct buf prompt = { 0 }, text = { 0 };
+    size_t usable = 0;
+    for (size_t i = 0; i < all->count; i++)
+        usable += is_usable(all->items[i]);
+    if (usable == 1) {
+        candidates_keep(r, earliest(all, is_usable), "it is the only one with a reply");
+        return;
+    }
+    all->known = r->resume ? resume_next_select(r->resume, r->turn) : NULL;
+    if (all->known && all->known->ended) {
+        struct lm_reply reply = { .error = all->known->error };
+        if (reply.error.code == ERROR_NONE)
+            replay_log_read(resume_recorded(r->resume), &all->known->reply, &text, &reply.error);
+        reply.text = buf_text(&text);
+        reply.len = text.len;
+        choose_by_reply(r, &reply);
+        return;
+    }
+    buf_printf(&prompt,
+        "Several candidates have tried the next step of this task: %.4000s\n\n"
+        "Choose the one that is most likely to be right, and reply with its number only.\n",
+        r->question);
+    for (size_t i = 0; i < all->count; i++)
+        if (is_usable(all->items[i]))
+            show_candidate(r, all->items[i], &prompt);
+    if (buf_failed(&prompt))
+        error_memory(&err);
+    if (err.code != ERROR_NONE || ask_model(r, &prompt, &err) < 0)
+        run_fail(r, &err);
+}
+
+static void candidates_select(struct rlm_run *r)
+{
+    static void (*const selectors[SELECT_COUNT])(
+        struct rlm_run * r) = { select_first, select_vote, select_by_model };
+    struct candidates *all = r->candidates;
+    if (earliest(all, is_usable)) {
+        selectors[r->tree->o.select](r);
+        return;
+    }
+    struct error why = all->items[0]->result.error;
+    run_fail(r, &why);
+}
+
+/* ---- while they are at work ---- */
+
+void candidate_over(struct rlm_run *c)
+{
+    struct candidates *all = c->of->candidates;
+    if (c->over)
+        return;
+    c->over = true;
+    c->order = (unsigned)++all->over;
+    bool first = c->tree->o.select == SELECT_FIRST && has_submitted(c);
+    if (all->over == all->count || first)
+        timer_start(all->step, 0, 0);
+}
+
+void candidate_failed(struct rlm_run *c, const struct error *why)
+{
+    if (why->code == ERROR_STORE) {
+        run_fail(c->of, why);
+        return;
+    }
+    c->result.error = *why;
+    c->failed = true;
+    candidate_over(c);
+}
+
+void candidate_note_cell(struct rlm_run *c, struct cell_result *result)
+{
+    struct tried_cell *tried =
+        array_grow(c->tried, c->tried_count, &c->tried_cap, sizeof *c->tried);
+    if (!tried) {
+        cell_result_free(result);
+        return;
+    }
+    c->tried = tried;
+    c->tried[c->tried_count++] =
+        (struct tried_cell){ c->code ? steal(&c->code) : strdup(""), *result };
+    *result = (struct cell_result){ 0 };
+}
+
+/* ---- the beginning ---- */
+
+static struct rlm_run *candidate_new(struct rlm_run *r, unsigned number)
+{
+    struct rlm_run *c = calloc(1, sizeof *c);
+    if (!c)
+        return NULL;
+    *c = (struct rlm_run){ .tree = r->tree,
+        .of = r,
+        .candidate = number,
+        .place = r->place,
+        .question = r->question,
+        .model = r->model,
+        .lm = r->lm,
+        .account = { .up = &r->account },
+        .resume = r->resume,
+        .turn = r->turn,
+        .start_ns = r->start_ns,
+        .result = { .budget = r->result.budget } };
+    memcpy(c->result.run, r->result.run, sizeof c->result.run);
+    c->step = timer_new(r->tree->loop, replay_step, c);
+    if (c->step)
+        return c;
+    free(c);
+    return NULL;
+}
+
+/* One reply, on the session itself, which cannot be forked with what an earlier turn left. */
+static int begin_alone(struct rlm_run *r, const char *why, struct error *err)
+{
+    cleanup_buf struct buf text = { 0 };
+    buf_printf(&text, "this turn has one candidate: %.600s", why);
+    run_tell(r, RLM_EVENT_NOTICE, buf_text(&text), text.len);
+    candidates_free(r);
+    return model_call_begin(r, err);
+}
+
+static int ask_all(struct rlm_run *r, struct error *err)
+{
+    struct candidates *all = r->candidates;
+    for (size_t i = 0; i < all->count; i++) {
+        struct error why = { 0 };
+        if (run_open_broker(all->items[i], &why) < 0 || model_call_begin(all->items[i], &why) < 0)
+            candidate_failed(all->items[i], &why);
+    }
+    return 0;
+}
+
+static void candidate_forked(void *arg, struct cell_result *result)
+{
+    struct rlm_run *r = arg;
+    struct candidates *all = r->candidates;
+    if (!r->finished && all && result->status != CELL_OK)
+        error_set(&all->refused, ERROR_ARGUMENT, "%.400s",
+            result->error.message ? result->error.message : result->reason.text);
+    cell_result_free(result);
+    if (!r->finished && all)
+        timer_start(all->step, 0, 0);
+}
+
+static int fork_next(struct rlm_run *r, struct error *err)
+{
+    struct candidates *all = r->candidates;
+    if (all->count == r->tree->o.candidates) {
+        all->forked = true;
+        return ask_all(r, err);
+    }
+    struct rlm_run *c = candidate_new(r, (unsigned)all->count + 1);
+    if (!c)
+        return error_memory(err);
+    all->items[all->count++] = c;
+    return run_session_fork(r, c, candidate_forked, err);
+}
+
+static void candidates_step(void *arg)
+{
+    struct rlm_run *r = arg;
+    struct candidates *all = r->candidates;
+    struct error err = { 0 }, why;
+    int rc = 0;
+    if (r->finished || !all)
+        return;
+    if (all->forked) {
+        candidates_select(r);
+        return;
+    }
+    why = all->refused;
+    rc = why.code ? begin_alone(r, why.text, &err) : fork_next(r, &err);
+    if (rc < 0)
+        run_fail(r, &err);
+}
+
+int candidates_begin(struct rlm_run *r, struct error *err)
+{
+    enum resume_turn had =
+        r->resume ? resume_candidates(r->resume, r->turn, &r->candidate) : RESUME_TURN_NEW;
+    if (had == RESUME_TURN_ALONE || had == RESUME_TURN_KEPT)
+        return model_call_begin(r, err);
+    r->candidates = calloc(1, sizeof *r->candidates);
+    if (!r->candidates)
+        return error_memory(err);
+    r->candidates->step = timer_new(r->tree->loop, candidates_step, r);
+    return r->candidates->step ? fork_next(r, err) : error_memory(err);
+}
