@@ -226,7 +226,7 @@ class Settings(TypedDict, total=False):
     #: How much of a cell's output is kept, for each stream; the middle of longer output is left
     #: out.
     output_limit: Size
-    #: How much the rich results of a cell may have; a text takes the place of others.
+    #: Size limit of the rich results of a cell; a text replaces those beyond it.
     results_limit: Size
     #: Maximum turns of the model.
     max_iterations: Number

@@ -343,7 +343,7 @@ const struct setting settings_table[] = {
           0 },
         TYPE_SIZE, AT(output_limit), 1024, 1073741824.0 },
     { { "results-limit", "SIZE", "64M", NULL,
-          "How much the rich results of a cell may have; a text takes the place of others.", 0 },
+          "Size limit of the rich results of a cell; a text replaces those beyond it.", 0 },
         TYPE_SIZE, AT(results_limit), 1024, BUNDLES_BYTES },
 
     { { "max-iterations", "N", "30", NULL, "Maximum turns of the model.", 0, .task = 1 },
