@@ -111,7 +111,7 @@ def test_a_copy_that_runs_too_long_is_ended(interp):
     code = ("import signal, time\n"
             "def f(x):\n    if not x: return 'in time'\n"
             "    signal.signal(signal.SIGINT, signal.SIG_IGN)\n    while True: time.sleep(1)\n"
-            "found = fork_map(f, [0, 1], timeout=5, return_exceptions=True)\n"
+            "found = fork_map(f, [0, 1], timeout=15, return_exceptions=True)\n"
             "SUBMIT(v=[found[0], type(found[1]).__name__])")
     assert value_of(interp, code) == ["in time", "TimeoutError"]
 
@@ -203,7 +203,10 @@ def test_an_endless_fork_bomb_within_copies_stays_in_the_sandbox():
                 "found = fork_map(bomb, range(4), return_exceptions=True)\n"
                 "SUBMIT(v=sum(x for x in found if isinstance(x, int)))")
         assert 0 < value_of(interp, code) <= 160
-        assert value_of(interp, "SUBMIT(v=fork_map(str, [1]))") == ["1"]
+        # The end of their processes is not immediate; a wait that never ends runs into a limit.
+        code = ("import time\nfound = []\nwhile not found:\n    try: found = fork_map(str, [1])\n"
+                "    except ForkError: time.sleep(0.05)\nSUBMIT(v=found)")
+        assert value_of(interp, code) == ["1"]
 
 
 def test_forks_of_the_session_can_use_it(interp):
