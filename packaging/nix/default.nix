@@ -13,6 +13,7 @@ pkgs.stdenv.mkDerivation {
     curl
     json_c
     libedit
+    libmicrohttpd
     libseccomp
     libuv
     openssl

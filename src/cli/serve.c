@@ -1,0 +1,107 @@
+/* cli/serve.c: droste serve: sandboxes over HTTP. */
+#include "serve/serve.h"
+
+#include "base/cleanup.h"
+#include "base/error.h"
+#include "cli/cli.h"
+
+static void serve_print_address(void *arg, const char *address)
+{
+    printf("%s\n", address);
+    cli_flush(stdout);
+}
+
+static int serve_print_openapi(void)
+{
+    cleanup_buf struct buf out = { 0 };
+    serve_openapi(&out);
+    if (buf_failed(&out))
+        return cli_fail(EXIT_RAISED, "out of memory");
+    cli_print_json(buf_text(&out));
+    return cli_finish(EXIT_FINE, "the document");
+}
+
+/* Reads a flag's time; -1 to continue. */
+static int serve_seconds(
+    const struct command *self, const char *flag, const char *text, double *out)
+{
+    if (!text || (droste_parse_seconds(text, out) && *out > 0))
+        return -1;
+    return cli_usage(self, "--%s %s: expected a time such as 30, 10m or 2h", flag, text);
+}
+
+static int serve_count(const struct command *self, const char *flag, const char *text, size_t *out)
+{
+    int64_t n;
+    if (!text)
+        return -1;
+    if (!cli_count(text, 1, &n) || n > 1000000)
+        return cli_usage(self, "--%s %s: expected a number from 1 to 1000000", flag, text);
+    *out = (size_t)n;
+    return -1;
+}
+
+static int serve_command(const struct command *self, droste *d, int argc, char **argv)
+{
+    const char *words[1], *life = NULL, *idle = NULL, *request = NULL, *drain = NULL;
+    const char *sandboxes = NULL, *connections = NULL;
+    bool openapi = false;
+    size_t count;
+    struct error err = { 0 };
+    struct serve_options o = { .listen = "127.0.0.1:8710",
+        .life_seconds = 86400,
+        .idle_seconds = 3600,
+        .request_seconds = 10,
+        .drain_seconds = 30,
+        .max_sandboxes = 256,
+        .max_connections = 8192,
+        .ready = serve_print_address };
+    const struct flag flags[] = {
+        { "listen", "ADDRESS",
+            "127.0.0.1:PORT, [::1]:PORT or unix:PATH; port 0 is a free one (127.0.0.1:8710).",
+            &o.listen },
+        { "life", "TIME", "The longest life of a sandbox (1d).", &life },
+        { "idle", "TIME", "End sandboxes that are unused for so long (1h).", &idle },
+        { "max-sandboxes", "N", "Sandboxes at once (256).", &sandboxes },
+        { "max-connections", "N", "Connections at once (8192).", &connections },
+        { "request-timeout", "TIME", "For the head of a request to arrive (10).", &request },
+        { "drain", "TIME", "After SIGTERM, for requests to end (30).", &drain },
+        { "openapi", NULL, "Print the OpenAPI document and exit.", NULL, &openapi },
+        { 0 },
+    };
+    int status = cli_parse(self, argc, argv, flags, d, words, 0, &count);
+    if (status < 0)
+        status = serve_seconds(self, "life", life, &o.life_seconds);
+    if (status < 0)
+        status = serve_seconds(self, "idle", idle, &o.idle_seconds);
+    if (status < 0)
+        status = serve_seconds(self, "request-timeout", request, &o.request_seconds);
+    if (status < 0)
+        status = serve_seconds(self, "drain", drain, &o.drain_seconds);
+    if (status < 0)
+        status = serve_count(self, "max-sandboxes", sandboxes, &o.max_sandboxes);
+    if (status < 0)
+        status = serve_count(self, "max-connections", connections, &o.max_connections);
+    if (status >= 0)
+        return status;
+    if (openapi)
+        return serve_print_openapi();
+    return cli_end(serve_run(d, &o, &err), &err, "the address");
+}
+
+const struct command command_serve = {
+    .name = "serve",
+    .synopsis = "[--listen ADDRESS] [--life TIME] [--idle TIME] [--SETTING VALUE ...]",
+    .summary = "serve sandboxes over HTTP to programs on this machine",
+    .details = "Prints its address once it accepts requests. The settings are those of all\n"
+               "sandboxes. SIGTERM drains: requests that have begun may end. Only loopback and\n"
+               "unix sockets are served, by one process on one thread. GET /openapi.json\n"
+               "describes the interface, and docs/serve.md explains it.\n"
+               "\n"
+               "Exit status: 0 after a signal, 1 the address is in use, 2 usage error.\n",
+    .examples = "  droste serve\n"
+                "  droste serve --listen unix:/run/user/1000/droste.sock --memory 1G\n"
+                "  curl -X POST http://127.0.0.1:8710/v1/sandboxes\n",
+    .settings = SETTINGS_SANDBOX,
+    .run = serve_command,
+};

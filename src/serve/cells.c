@@ -1,0 +1,417 @@
+/* serve/cells.c: the routes that create, list, use and end sandboxes. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/text.h"
+#include "serve/server.h"
+
+/* ---- create ---- */
+
+static void create_reply(struct sandbox *sb, struct request *r)
+{
+    cleanup_free char *location = text_printf("/v1/sandboxes/%s", sb->id);
+    request_reply_json(r, 201, sandbox_json(sb));
+    if (location)
+        request_header(r, MHD_HTTP_HEADER_LOCATION, location);
+}
+
+/* The first cell, which is empty, tells whether the sandbox has started. */
+static void create_on_started(
+    struct sandbox *sb, struct request *r, droste_result *result, const droste_error *err)
+{
+    bool ok = !err && result && strcmp(droste_result_status(result), "ok") == 0;
+    if (ok && r) {
+        create_reply(sb, r);
+        return;
+    }
+    if (r && err)
+        request_fail(r, err);
+    else if (r)
+        request_refuse(r, 503, "environment", "the sandbox ended while it started: %s",
+            droste_result_status(result));
+    sandbox_close(sb); /* also that of a client which has gone: nothing else has its id */
+}
+
+static void create_on_prepared(
+    struct sandbox *sb, struct request *r, droste_result *result, const droste_error *err)
+{
+    droste_error why;
+    if (!r || err) {
+        if (r)
+            request_fail(r, err);
+        sandbox_close(sb);
+        return;
+    }
+    int rc = droste_session_exec_start(sb->session, "", 0, 0, -1, &why);
+    sandbox_await(sb, r, rc, &why, create_on_started);
+    if (rc < 0)
+        sandbox_close(sb);
+}
+
+static double create_limit(struct request *r, const char *name, double most)
+{
+    double asked = json_get_double(r->json, name, most);
+    return asked < most ? asked : most;
+}
+
+void handle_create(struct request *r)
+{
+    struct server *s = r->server;
+    droste_session *session = NULL;
+    droste_error err;
+    if (s->draining) {
+        request_refuse(r, 503, "draining", "the server is stopping; use another one");
+        return;
+    }
+    if (s->sandbox_count >= s->options->max_sandboxes) {
+        request_refuse(r, 429, "sandboxes",
+            "there are %zu sandboxes, which is the most; end some, or raise --max-sandboxes",
+            s->sandbox_count);
+        request_header(r, MHD_HTTP_HEADER_RETRY_AFTER, "1");
+        return;
+    }
+    if (droste_session_start(s->d, NULL, &session, &err) < 0) {
+        request_fail(r, &err);
+        return;
+    }
+    struct sandbox *sb = sandbox_add(s, session);
+    if (!sb) {
+        request_refuse(r, 503, "memory", "out of memory");
+        return;
+    }
+    sb->metadata = json_object_get(json_get_typed(r->json, "metadata", json_type_object));
+    sb->life_seconds = create_limit(r, "life_seconds", sb->life_seconds);
+    sb->idle_seconds = create_limit(r, "idle_seconds", sb->idle_seconds);
+    droste_result *none = NULL;
+    int rc = droste_session_wait(session, 0, &none, &err);
+    if (rc == 1)
+        sandbox_await(sb, r, 0, NULL, create_on_prepared);
+    else
+        create_on_prepared(sb, r, NULL, rc < 0 ? &err : NULL);
+}
+
+/* ---- list, describe, end ---- */
+
+void handle_list(struct request *r)
+{
+    struct json_object *o = json_object_new_object(), *list = json_object_new_array();
+    for (struct sandbox *sb = r->server->sandboxes; sb && list; sb = sb->next)
+        json_object_array_add(list, sandbox_json(sb));
+    if (o && json_put(o, "sandboxes", list))
+        request_reply_json(r, 200, o);
+    else
+        request_refuse(r, 503, "memory", "out of memory");
+}
+
+void handle_get(struct request *r)
+{
+    struct sandbox *sb = sandbox_find(r->server, r->id);
+    uint64_t used_ns = sb ? sb->used_ns : 0;
+    sb = sandbox_of(r);
+    if (!sb)
+        return;
+    sb->used_ns = used_ns; /* looking is no use */
+    request_reply_json(r, 200, sandbox_json(sb));
+}
+
+void handle_close(struct request *r)
+{
+    struct sandbox *sb = sandbox_of(r);
+    if (!sb)
+        return;
+    sandbox_close(sb);
+    request_reply(r, 204, NULL, NULL, 0);
+}
+
+void handle_interrupt(struct request *r)
+{
+    struct sandbox *sb = sandbox_of(r);
+    if (!sb)
+        return;
+    droste_session_interrupt(sb->session);
+    request_reply(r, 204, NULL, NULL, 0);
+}
+
+/* ---- execute ---- */
+
+/* A stream of server-sent events, and its end of output: at most three bytes of a character. */
+struct cell_stream {
+    struct request *r;
+    struct {
+        char data[4];
+        size_t len;
+    } rest[2];
+    uint64_t lost;
+};
+
+static void cell_event(struct request *r, const char *name, struct buf *data)
+{
+    cleanup_buf struct buf event = { 0 };
+    buf_printf(&event, "event: %s\ndata: ", name);
+    buf_append(&event, buf_text(data), data->len);
+    buf_puts(&event, "\n\n");
+    request_push(r, buf_text(&event), event.len);
+}
+
+static void cell_tell_lost(struct cell_stream *c)
+{
+    cleanup_buf struct buf data = { 0 };
+    if (c->lost == 0)
+        return;
+    buf_printf(&data, "{\"bytes\": %llu}", (unsigned long long)c->lost);
+    c->lost = 0;
+    cell_event(c->r, "lost", &data);
+}
+
+static void cell_tell_output(struct cell_stream *c, int stream, const char *text, size_t len)
+{
+    cleanup_buf struct buf data = { 0 }, valid = { 0 };
+    if (len == 0)
+        return;
+    text_append_utf8(&valid, text, len);
+    buf_printf(&data, "{\"stream\": \"%s\", \"text\": ", stream == 2 ? "stderr" : "stdout");
+    json_append_string(&data, buf_text(&valid), valid.len);
+    buf_puts(&data, "}");
+    cell_event(c->r, "output", &data);
+}
+
+/* The length without a character that has only begun. */
+static size_t cell_whole(const char *data, size_t len)
+{
+    for (size_t back = 1; back <= 3 && back <= len; back++) {
+        unsigned char c = (unsigned char)data[len - back];
+        if ((c & 0xC0) == 0x80)
+            continue;
+        size_t needed = c >= 0xF0 ? 4 : c >= 0xE0 ? 3 : c >= 0xC0 ? 2 : 1;
+        return needed > back ? len - back : len;
+    }
+    return len;
+}
+
+static void cell_on_output(void *arg, int stream, const char *data, size_t len)
+{
+    struct cell_stream *c = arg;
+    cleanup_buf struct buf text = { 0 };
+    int which = stream == 2;
+    if (request_unread(c->r) > SERVE_UNREAD_MAX) { /* it does not read: see docs/serve.md */
+        c->lost += len;
+        return;
+    }
+    cell_tell_lost(c);
+    buf_append(&text, c->rest[which].data, c->rest[which].len);
+    buf_append(&text, data, len);
+    size_t whole = cell_whole(buf_text(&text), text.len);
+    c->rest[which].len = text.len - whole;
+    memcpy(c->rest[which].data, buf_text(&text) + whole, text.len - whole);
+    cell_tell_output(c, stream, buf_text(&text), whole);
+}
+
+static void cell_on_free(struct request *r)
+{
+    if (r->sandbox)
+        droste_session_on_output(r->sandbox->session, NULL, NULL);
+    free(r->state);
+}
+
+static void cell_end_stream(struct sandbox *sb, struct request *r, const char *text, size_t len)
+{
+    struct cell_stream *c = r->state;
+    cleanup_buf struct buf data = { 0 };
+    droste_session_on_output(sb->session, NULL, NULL);
+    for (int i = 0; i < 2; i++)
+        cell_tell_output(c, i + 1, c->rest[i].data, c->rest[i].len);
+    cell_tell_lost(c);
+    buf_append(&data, text, len);
+    cell_event(r, "result", &data);
+    request_end(r);
+}
+
+static void cell_on_done(
+    struct sandbox *sb, struct request *r, droste_result *result, const droste_error *err)
+{
+    size_t len = 0;
+    const char *text = result ? droste_result_json(result, &len) : NULL;
+    if (!r) {
+        droste_session_on_output(sb->session, NULL, NULL);
+        return;
+    }
+    if (text && r->streaming)
+        cell_end_stream(sb, r, text, len);
+    else if (text)
+        request_reply(r, 200, "application/json", text, len);
+    else if (r->streaming)
+        request_cut(r);
+    else if (err)
+        request_fail(r, err);
+    else
+        request_refuse(r, 503, "memory", "out of memory");
+}
+
+/* Leaves before the sandbox does: its output has no reader then. */
+static void cell_on_gone(struct request *r)
+{
+    struct sandbox *sb = r->sandbox;
+    if (!sb)
+        return;
+    droste_session_on_output(sb->session, NULL, NULL);
+    droste_session_interrupt(sb->session);
+    sb->request = NULL;
+    r->sandbox = NULL;
+}
+
+void handle_execute(struct request *r)
+{
+    struct sandbox *sb = sandbox_idle_of(r);
+    droste_error err;
+    if (!sb)
+        return;
+    bool streams = json_get_bool(r->json, "stream", false);
+    struct json_object *code = json_get_typed(r->json, "code", json_type_string);
+    struct cell_stream *c = streams ? calloc(1, sizeof *c) : NULL;
+    if (streams && !c) {
+        request_refuse(r, 503, "memory", "out of memory");
+        return;
+    }
+    int rc = droste_session_exec_start(sb->session, json_object_get_string(code),
+        (size_t)json_object_get_string_len(code), DROSTE_ECHO | DROSTE_RESULTS | DROSTE_PRINT,
+        json_get_double(r->json, "timeout_seconds", -1), &err);
+    sandbox_await(sb, r, rc, &err, cell_on_done);
+    if (rc < 0 || !streams) {
+        free(c);
+        return;
+    }
+    c->r = r;
+    r->state = c;
+    r->on_gone = cell_on_gone;
+    r->on_free = cell_on_free;
+    droste_session_on_output(sb->session, cell_on_output, c);
+    request_stream(r, "text/event-stream");
+}
+
+/* ---- fork ---- */
+
+static void fork_on_done(
+    struct sandbox *sb, struct request *r, droste_result *result, const droste_error *err)
+{
+    droste_session *session = steal(&sb->forked);
+    if (!r || err) {
+        droste_session_close(session);
+        if (r)
+            request_fail(r, err);
+        return;
+    }
+    struct sandbox *copy = sandbox_add(sb->server, session);
+    if (!copy) {
+        request_refuse(r, 503, "memory", "out of memory");
+        return;
+    }
+    copy->metadata = json_object_get(sb->metadata);
+    copy->life_seconds = sb->life_seconds;
+    copy->idle_seconds = sb->idle_seconds;
+    create_reply(copy, r);
+}
+
+void handle_fork(struct request *r)
+{
+    struct sandbox *sb = sandbox_idle_of(r);
+    droste_error err;
+    if (!sb)
+        return;
+    if (r->server->sandbox_count >= r->server->options->max_sandboxes) {
+        request_refuse(r, 429, "sandboxes", "there are as many sandboxes as there may be");
+        return;
+    }
+    int rc = droste_session_fork_start(sb->session, &sb->forked, &err);
+    sandbox_await(sb, r, rc, &err, fork_on_done);
+}
+
+/* ---- variables ---- */
+
+static bool variable_is_named(struct request *r)
+{
+    if (text_is_identifier(r->name))
+        return true;
+    request_refuse(r, 400, "argument", "'%s' is not an identifier of Python", r->name);
+    return false;
+}
+
+static void variable_on_got(
+    struct sandbox *sb, struct request *r, droste_result *result, const droste_error *err)
+{
+    size_t len = 0;
+    cleanup_json struct json_object *o = NULL;
+    struct json_object *value = NULL;
+    if (!r)
+        return;
+    const char *text = result ? droste_result_submit(result, &len) : NULL;
+    if (text && json_parse(text, len, &json_limits_large, &o, NULL) == 0 &&
+        json_object_object_get_ex(o, "value", &value)) {
+        const char *json = json_object_to_json_string_ext(value, JSON_C_TO_STRING_PLAIN);
+        request_reply(r, 200, "application/json", json, strlen(json));
+        return;
+    }
+    const char *message = result ? droste_result_message(result) : NULL;
+    if (err)
+        request_fail(r, err);
+    else if (message && strstr(message, "is not defined"))
+        request_refuse(r, 404, "not_found", "there is no variable '%s'", r->name);
+    else
+        request_refuse(r, 422, "value", "'%s' cannot be given as JSON: %s", r->name,
+            message ? message : "it was not submitted");
+}
+
+void handle_variable_get(struct request *r)
+{
+    struct sandbox *sb;
+    droste_error err;
+    if (!variable_is_named(r) || !(sb = sandbox_idle_of(r)))
+        return;
+    cleanup_free char *code = text_printf("SUBMIT(value=%s)", r->name);
+    if (!code) {
+        request_refuse(r, 503, "memory", "out of memory");
+        return;
+    }
+    int rc = droste_session_exec_start(sb->session, code, strlen(code), 0, -1, &err);
+    sandbox_await(sb, r, rc, &err, variable_on_got);
+}
+
+static void variable_on_set(
+    struct sandbox *sb, struct request *r, droste_result *result, const droste_error *err)
+{
+    if (r && err)
+        request_fail(r, err);
+    else if (r)
+        request_reply(r, 204, NULL, NULL, 0);
+}
+
+/* The kind of a value, by the media type of the body. */
+static const char *variable_kind(const char *type)
+{
+    static const char *const kinds[][2] = { { "application/json", "json" },
+        { "text/plain", "text" }, { "application/octet-stream", "bytes" } };
+    for (size_t i = 0; type && i < array_length(kinds); i++) {
+        size_t n = strlen(kinds[i][0]);
+        if (strncasecmp(type, kinds[i][0], n) == 0 && strchr("; \t", type[n]))
+            return kinds[i][1];
+    }
+    return NULL;
+}
+
+void handle_variable_set(struct request *r)
+{
+    struct sandbox *sb;
+    droste_error err;
+    const char *kind = variable_kind(request_header_of(r, MHD_HTTP_HEADER_CONTENT_TYPE));
+    if (!variable_is_named(r) || !(sb = sandbox_idle_of(r)))
+        return;
+    if (!kind) {
+        request_refuse(r, 415, "media_type",
+            "send a Content-Type: application/json, text/plain or application/octet-stream");
+        return;
+    }
+    int rc =
+        droste_session_set_start(sb->session, r->name, kind, buf_text(&r->body), r->body.len, &err);
+    sandbox_await(sb, r, rc, &err, variable_on_set);
+}

@@ -1,0 +1,123 @@
+/* serve/request.h: a request from its head to the end of its answer, for the handlers of routes.
+ *
+ * Everything runs in the loop's thread. A handler answers at once, or later from a callback; in
+ * between, the connection is suspended, and nothing is read from its client.
+ */
+#ifndef DROSTE_SERVE_REQUEST_H
+#define DROSTE_SERVE_REQUEST_H
+
+#include <microhttpd.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <uv.h>
+
+#include "base/buf.h"
+#include "base/error.h"
+#include "base/json/json.h"
+#include "droste.h"
+
+struct server;
+struct sandbox;
+struct request;
+struct client;
+
+enum { SERVE_ID_SIZE = 33, SERVE_NAME_SIZE = 65 };
+/* A body that is held in memory: code, JSON, a variable. */
+enum { SERVE_BODY_MAX = 8 << 20 };
+/* Bytes of a stream that wait for a slow client. */
+enum { SERVE_UNREAD_MAX = 512 << 10 };
+
+enum body { BODY_NONE, BODY_JSON, BODY_BYTES, BODY_STREAM };
+
+/* One operation of the interface. The table of routes is also the OpenAPI document. */
+struct route {
+    const char *method, *path; /* {id}: of a sandbox; {name}: of a variable */
+    enum body body;
+    const char *schema; /* of BODY_JSON: requests are checked against it */
+    const char *query;  /* the query's parameters, as JSON schema properties; NULL: none */
+    int status;         /* of success */
+    const char *type;   /* the media type of the answer; NULL: it is empty */
+    const char *answer; /* the schema of a JSON answer; NULL: not JSON */
+    const char *summary;
+    /* Called with the whole body; of BODY_STREAM, with the head. */
+    void (*handle)(struct request *r);
+};
+
+const struct route *route_at(size_t index);
+/* NULL: none. *allowed: a method that the path has; NULL: there is no such path. */
+const struct route *route_find(const char *method, const char *path, char id[SERVE_ID_SIZE],
+    char name[SERVE_NAME_SIZE], const char **allowed);
+
+struct request {
+    struct server *server;
+    struct client *client;
+    struct MHD_Connection *connection;
+    const struct route *route;
+    char *target;          /* as sent */
+    const char *target_at; /* where the library has it */
+    char id[SERVE_ID_SIZE], name[SERVE_NAME_SIZE];
+    struct buf body;
+    struct json_object *json; /* of BODY_JSON; NULL: an empty body */
+    uint64_t began_ns;
+    uint64_t received; /* bytes of the body */
+    bool begun, complete, suspended, gone, close_after;
+    uv_poll_t *watch; /* sees a client that goes away meanwhile */
+
+    unsigned status;
+    struct MHD_Response *reply; /* ready to be sent */
+
+    /* A streamed answer. */
+    bool streaming, ended, cut;
+    struct buf unread;
+    size_t unread_at;
+
+    /* The handler's. */
+    struct sandbox *sandbox;
+    void *state;
+    void (*on_piece)(struct request *r, const char *data, size_t len); /* of BODY_STREAM */
+    void (*on_drained)(struct request *r);  /* the stream has nothing unread: produce more */
+    void (*on_complete)(struct request *r); /* of BODY_STREAM: the body has ended */
+    void (*on_gone)(struct request *r);     /* before the request is freed without its answer */
+    void (*on_free)(struct request *r);
+};
+
+/* ---- answers ---- */
+
+void request_reply(
+    struct request *r, unsigned status, const char *type, const void *data, size_t len);
+/* A JSON answer; takes the tree. */
+void request_reply_json(struct request *r, unsigned status, struct json_object *tree);
+/* {"error": {"code", "message"}} */
+void request_refuse(struct request *r, unsigned status, const char *code, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+/* The same for an error of the library. */
+void request_fail(struct request *r, const droste_error *err);
+void request_header(struct request *r, const char *name, const char *value);
+
+/* Begins a streamed answer; then request_push, and request_end. */
+void request_stream(struct request *r, const char *type);
+void request_push(struct request *r, const void *data, size_t len);
+size_t request_unread(const struct request *r);
+void request_end(struct request *r);
+/* Ends it so that the client sees that something is missing. */
+void request_cut(struct request *r);
+
+/* ---- input ---- */
+
+/* A parameter of the query; the fallback if it is absent. NULL: it is invalid, and the request
+ * was refused. */
+const char *request_query(struct request *r, const char *name, const char *fallback);
+/* A header's value; NULL: none. */
+const char *request_header_of(struct request *r, const char *name);
+
+/* ---- for the server ---- */
+
+/* Nothing is read from the client, and nothing sent, until request_resume. */
+void request_suspend(struct request *r);
+void request_resume(struct request *r);
+void request_free(struct request *r);
+
+/* head.c: refuses what RFC 9112 forbids and libmicrohttpd accepts, foreign hosts and origins. */
+bool head_check(struct request *r, const char *method, const char *version, bool any_host);
+
+#endif

@@ -1,0 +1,230 @@
+/* serve/routes.c: the table of routes, from which requests are checked and the OpenAPI document is
+ * made. */
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "serve/server.h"
+
+#define SANDBOX                                                                                    \
+    "{\"type\": \"object\", \"required\": [\"id\", \"state\"], \"properties\": {"                  \
+    "\"id\": {\"type\": \"string\"}, \"state\": {\"enum\": [\"idle\", \"executing\"]}, "           \
+    "\"created_ms\": {\"type\": \"integer\"}, \"age_seconds\": {\"type\": \"number\"}, "           \
+    "\"unused_seconds\": {\"type\": \"number\"}, \"life_seconds\": {\"type\": \"number\"}, "       \
+    "\"idle_seconds\": {\"type\": \"number\"}, \"isolation\": {\"type\": \"string\"}, "            \
+    "\"metadata\": {\"type\": \"object\"}}}"
+
+#define CREATE                                                                                     \
+    "{\"type\": \"object\", \"additionalProperties\": false, \"properties\": {"                    \
+    "\"life_seconds\": {\"type\": \"number\", \"exclusiveMinimum\": 0}, "                          \
+    "\"idle_seconds\": {\"type\": \"number\", \"exclusiveMinimum\": 0}, "                          \
+    "\"metadata\": {\"type\": \"object\", \"maxProperties\": 64, "                                 \
+    "\"additionalProperties\": {\"type\": \"string\", \"maxLength\": 1024}}}}"
+
+#define EXECUTE                                                                                    \
+    "{\"type\": \"object\", \"additionalProperties\": false, \"required\": [\"code\"], "           \
+    "\"properties\": {\"code\": {\"type\": \"string\"}, "                                          \
+    "\"timeout_seconds\": {\"type\": \"number\", \"exclusiveMinimum\": 0}, "                       \
+    "\"stream\": {\"type\": \"boolean\"}}}"
+
+#define RESULT                                                                                     \
+    "{\"type\": \"object\", \"required\": [\"status\"], \"properties\": {"                         \
+    "\"status\": {\"enum\": [\"ok\", \"submitted\", \"error\", \"timeout\", \"killed\", "          \
+    "\"lost\"]}}}"
+
+#define ENTRIES                                                                                    \
+    "{\"type\": \"object\", \"properties\": {\"more\": {\"type\": \"boolean\"}, \"entries\": "     \
+    "{\"type\": \"array\", \"items\": {\"type\": \"object\", \"properties\": {\"name\": "          \
+    "{\"type\": \"string\"}, \"kind\": {\"enum\": [\"file\", \"directory\", \"link\", "            \
+    "\"other\"]}, \"size\": {\"type\": \"integer\"}, \"mode\": {\"type\": \"integer\"}, "          \
+    "\"modified_ms\": {\"type\": \"integer\"}}}}}}"
+
+#define PATH     "\"path\": {\"type\": \"string\"}"
+#define STATUS   "{\"type\": \"object\", \"properties\": {\"status\": {\"type\": \"string\"}}}"
+#define JSON     "application/json"
+#define ANY_JSON "{}"
+
+static const struct route routes[] = {
+    { "GET", "/health", BODY_NONE, NULL, NULL, 200, JSON, STATUS, "the server answers",
+        handle_health },
+    { "GET", "/ready", BODY_NONE, NULL, NULL, 200, JSON, STATUS,
+        "it takes new work; 503 while it drains", handle_ready },
+    { "GET", "/openapi.json", BODY_NONE, NULL, NULL, 200, JSON, "{\"type\": \"object\"}",
+        "this document", handle_openapi },
+    { "POST", "/v1/sandboxes", BODY_JSON, CREATE, NULL, 201, JSON, SANDBOX,
+        "create a sandbox; the server's limits are the defaults and the most", handle_create },
+    { "GET", "/v1/sandboxes", BODY_NONE, NULL, NULL, 200, JSON,
+        "{\"type\": \"object\", \"properties\": {\"sandboxes\": {\"type\": \"array\", \"items\": " SANDBOX
+        "}}}",
+        "list the sandboxes, newest first", handle_list },
+    { "GET", "/v1/sandboxes/{id}", BODY_NONE, NULL, NULL, 200, JSON, SANDBOX, "describe a sandbox",
+        handle_get },
+    { "DELETE", "/v1/sandboxes/{id}", BODY_NONE, NULL, NULL, 204, NULL, NULL, "end a sandbox",
+        handle_close },
+    { "POST", "/v1/sandboxes/{id}/execute", BODY_JSON, EXECUTE, NULL, 200, JSON, RESULT,
+        "run a cell; with stream, the answer is a stream of server-sent events: 'output', 'lost' "
+        "and 'result'",
+        handle_execute },
+    { "POST", "/v1/sandboxes/{id}/interrupt", BODY_NONE, NULL, NULL, 204, NULL, NULL,
+        "interrupt the cell that runs; the sandbox keeps its variables", handle_interrupt },
+    { "POST", "/v1/sandboxes/{id}/fork", BODY_NONE, NULL, NULL, 201, JSON, SANDBOX,
+        "copy a sandbox with all variables", handle_fork },
+    { "GET", "/v1/sandboxes/{id}/variables/{name}", BODY_NONE, NULL, NULL, 200, JSON, ANY_JSON,
+        "the value of a variable, as JSON", handle_variable_get },
+    { "PUT", "/v1/sandboxes/{id}/variables/{name}", BODY_BYTES, NULL, NULL, 204, NULL, NULL,
+        "bind a variable: application/json, text/plain or application/octet-stream",
+        handle_variable_set },
+    { "GET", "/v1/sandboxes/{id}/files", BODY_NONE, NULL, PATH, 200, "application/octet-stream",
+        NULL, "read a file", handle_file_read },
+    { "PUT", "/v1/sandboxes/{id}/files", BODY_STREAM, NULL, PATH, 204, NULL, NULL,
+        "write a file of any size", handle_file_write },
+    { "DELETE", "/v1/sandboxes/{id}/files", BODY_NONE, NULL, PATH, 204, NULL, NULL,
+        "remove a file, or an empty directory", handle_file_remove },
+    { "GET", "/v1/sandboxes/{id}/directory", BODY_NONE, NULL, PATH, 200, JSON, ENTRIES,
+        "list a directory", handle_file_list },
+};
+
+const struct route *route_at(size_t index)
+{
+    return index < array_length(routes) ? &routes[index] : NULL;
+}
+
+/* Copies a component of a path; false if it does not fit. */
+static bool route_take(const char *from, size_t len, char *out, size_t size)
+{
+    if (len == 0 || len >= size)
+        return false;
+    memcpy(out, from, len);
+    out[len] = '\0';
+    return true;
+}
+
+static bool route_matches(
+    const char *pattern, const char *path, char id[SERVE_ID_SIZE], char name[SERVE_NAME_SIZE])
+{
+    while (*pattern) {
+        if (*pattern != '{') {
+            if (*pattern++ != *path++)
+                return false;
+            continue;
+        }
+        size_t n = strcspn(path, "/");
+        bool is_id = strncmp(pattern, "{id}", 4) == 0;
+        if (!route_take(path, n, is_id ? id : name, is_id ? SERVE_ID_SIZE : SERVE_NAME_SIZE))
+            return false;
+        path += n;
+        pattern = strchr(pattern, '}') + 1;
+    }
+    return *path == '\0';
+}
+
+const struct route *route_find(const char *method, const char *path, char id[SERVE_ID_SIZE],
+    char name[SERVE_NAME_SIZE], const char **allowed)
+{
+    for (size_t i = 0; i < array_length(routes); i++) {
+        if (!route_matches(routes[i].path, path, id, name))
+            continue;
+        if (strcmp(routes[i].method, method) == 0)
+            return &routes[i];
+        *allowed = routes[i].method;
+    }
+    return NULL;
+}
+
+/* ---- the document ---- */
+
+static void openapi_parameters(struct buf *out, const struct route *route)
+{
+    static const char *const places[] = { "id", "name" };
+    bool first = true;
+    buf_puts(out, ", \"parameters\": [");
+    for (size_t i = 0; i < array_length(places); i++) {
+        char word[16];
+        snprintf(word, sizeof word, "{%s}", places[i]);
+        if (!strstr(route->path, word))
+            continue;
+        buf_printf(out,
+            "%s{\"name\": \"%s\", \"in\": \"path\", \"required\": true, \"schema\": "
+            "{\"type\": \"string\"}}",
+            first ? "" : ", ", places[i]);
+        first = false;
+    }
+    if (route->query)
+        buf_printf(out,
+            "%s{\"name\": \"path\", \"in\": \"query\", \"required\": true, \"schema\": "
+            "{\"type\": \"string\"}}",
+            first ? "" : ", ");
+    buf_puts(out, "]");
+}
+
+static void openapi_body(struct buf *out, const struct route *route)
+{
+    if (route->body == BODY_NONE)
+        return;
+    buf_printf(out,
+        ", \"requestBody\": {\"required\": true, \"content\": {\"%s\": {\"schema\": %s}",
+        route->body == BODY_JSON ? JSON : "application/octet-stream",
+        route->schema ? route->schema : "{}");
+    if (route->body == BODY_BYTES)
+        buf_puts(out, ", \"application/json\": {\"schema\": {}}, \"text/plain\": {\"schema\": "
+                      "{\"type\": \"string\"}}");
+    buf_puts(out, "}}");
+}
+
+static void openapi_operation(struct buf *out, const struct route *route)
+{
+    cleanup_buf struct buf summary = { 0 };
+    json_append_string(&summary, route->summary, strlen(route->summary));
+    for (const char *p = route->method; *p; p++)
+        buf_putc(out, (char)(*p - 'A' + 'a'));
+    buf_printf(out, "\": {\"summary\": %s", buf_text(&summary));
+    openapi_parameters(out, route);
+    openapi_body(out, route);
+    buf_printf(out, ", \"responses\": {\"%d\": {\"description\": \"success\"", route->status);
+    if (route->type)
+        buf_printf(out, ", \"content\": {\"%s\": {\"schema\": %s}}", route->type,
+            route->answer ? route->answer : "{}");
+    buf_puts(out, "}, \"default\": {\"$ref\": \"#/components/responses/Error\"}}}");
+}
+
+void serve_openapi(struct buf *out)
+{
+    buf_printf(out,
+        "{\"openapi\": \"3.1.0\", \"info\": {\"title\": \"Droste\", \"version\": \"%s\"}, "
+        "\"paths\": {",
+        droste_version());
+    for (size_t i = 0; i < array_length(routes); i++) {
+        bool same = i > 0 && strcmp(routes[i - 1].path, routes[i].path) == 0;
+        if (same)
+            buf_puts(out, ", \"");
+        else
+            buf_printf(out, "%s\"%s\": {\"", i > 0 ? "}, " : "", routes[i].path);
+        openapi_operation(out, &routes[i]);
+    }
+    buf_puts(out, "}}, \"components\": {\"responses\": {\"Error\": {\"description\": "
+                  "\"an error\", \"content\": {\"application/json\": {\"schema\": {\"type\": "
+                  "\"object\", \"required\": [\"error\"], \"properties\": {\"error\": {\"type\": "
+                  "\"object\", \"required\": [\"code\", \"message\"], \"properties\": {\"code\": "
+                  "{\"type\": \"string\"}, \"message\": {\"type\": \"string\"}}}}}}}}}}}");
+}
+
+void handle_openapi(struct request *r)
+{
+    cleanup_buf struct buf out = { 0 };
+    serve_openapi(&out);
+    request_reply(r, 200, JSON, buf_text(&out), out.len);
+}
+
+void handle_health(struct request *r)
+{
+    static const char text[] = "{\"status\": \"ok\"}";
+    request_reply(r, 200, JSON, text, sizeof text - 1);
+}
+
+void handle_ready(struct request *r)
+{
+    static const char text[] = "{\"status\": \"ready\"}";
+    if (r->server->draining)
+        request_refuse(r, 503, "draining", "the server is stopping; use another one");
+    else
+        request_reply(r, 200, JSON, text, sizeof text - 1);
+}

@@ -1,0 +1,167 @@
+/* serve/sandbox.c: the sandboxes of a server, by id; what ends them, and who waits for them. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/os/random.h"
+#include "serve/server.h"
+
+struct sandbox *sandbox_find(struct server *s, const char *id)
+{
+    for (struct sandbox *sb = s->sandboxes; sb; sb = sb->next)
+        if (strcmp(sb->id, id) == 0)
+            return sb;
+    return NULL;
+}
+
+struct sandbox *sandbox_of(struct request *r)
+{
+    struct sandbox *sb = sandbox_find(r->server, r->id);
+    if (sb && !droste_session_is_alive(sb->session) && !sb->done) {
+        sandbox_close(sb);
+        sb = NULL;
+    }
+    if (!sb)
+        request_refuse(r, 404, "not_found", "there is no sandbox '%s'; it may have ended", r->id);
+    else
+        sb->used_ns = clock_ns();
+    return sb;
+}
+
+struct sandbox *sandbox_idle_of(struct request *r)
+{
+    struct sandbox *sb = sandbox_of(r);
+    if (!sb || !sb->done)
+        return sb;
+    request_refuse(r, 409, "busy", "the sandbox is executing; wait for it, or POST …/interrupt");
+    return NULL;
+}
+
+/* The code of a client that has gone has no reader. The session continues. */
+static void sandbox_on_gone(struct request *r)
+{
+    struct sandbox *sb = r->sandbox;
+    r->sandbox = NULL;
+    if (!sb)
+        return;
+    sb->request = NULL;
+    droste_session_interrupt(sb->session);
+}
+
+static void sandbox_on_done(
+    void *arg, droste_session *session, droste_result *result, const droste_error *err)
+{
+    struct sandbox *sb = arg;
+    struct request *r = sb->request;
+    sandbox_done_fn *done = sb->done;
+    sb->done = NULL;
+    sb->request = NULL;
+    sb->used_ns = clock_ns();
+    if (r) {
+        r->sandbox = NULL;
+        if (!r->streaming)
+            r->on_gone = NULL;
+    }
+    if (done)
+        done(sb, r, result, err);
+    droste_result_free(result);
+}
+
+void sandbox_await(
+    struct sandbox *sb, struct request *r, int rc, const droste_error *err, sandbox_done_fn *done)
+{
+    if (rc < 0) {
+        request_fail(r, err);
+        return;
+    }
+    sb->done = done;
+    sb->request = r;
+    r->sandbox = sb;
+    r->on_gone = sandbox_on_gone;
+}
+
+struct sandbox *sandbox_add(struct server *s, droste_session *session)
+{
+    struct sandbox *sb = calloc(1, sizeof *sb);
+    if (!sb || random_hex(sb->id, SERVE_ID_SIZE - 1, NULL) < 0) {
+        free(sb);
+        droste_session_close(session);
+        return NULL;
+    }
+    sb->server = s;
+    sb->session = session;
+    sb->created_ms = clock_wall_ms();
+    sb->created_ns = sb->used_ns = clock_ns();
+    sb->life_seconds = s->options->life_seconds;
+    sb->idle_seconds = s->options->idle_seconds;
+    sb->next = s->sandboxes;
+    s->sandboxes = sb;
+    s->sandbox_count++;
+    droste_session_on_done(session, sandbox_on_done, sb);
+    return sb;
+}
+
+void sandbox_close(struct sandbox *sb)
+{
+    struct server *s = sb->server;
+    for (struct sandbox **at = &s->sandboxes; *at; at = &(*at)->next)
+        if (*at == sb) {
+            *at = sb->next;
+            break;
+        }
+    s->sandbox_count--;
+    struct request *r = sb->request;
+    if (r) {
+        r->sandbox = NULL;
+        r->on_gone = NULL;
+        if (r->streaming)
+            request_cut(r);
+        else
+            request_refuse(r, 410, "closed", "the sandbox was closed meanwhile");
+    }
+    droste_session_on_output(sb->session, NULL, NULL);
+    droste_session_on_done(sb->session, NULL, NULL);
+    if (sb->forked)
+        droste_session_close(sb->forked);
+    droste_session_close(sb->session); /* answers the requests for files, too */
+    json_object_put(sb->metadata);
+    free(sb);
+}
+
+static bool sandbox_has_ended(const struct sandbox *sb, uint64_t now)
+{
+    bool working = sb->done || sb->transfers > 0;
+    double life = (double)(now - sb->created_ns) / 1e9, idle = (double)(now - sb->used_ns) / 1e9;
+    return life > sb->life_seconds || (!working && idle > sb->idle_seconds) ||
+           (!working && !droste_session_is_alive(sb->session));
+}
+
+void sandboxes_sweep(struct server *s, uint64_t now_ns)
+{
+    struct sandbox *next;
+    for (struct sandbox *sb = s->sandboxes; sb; sb = next) {
+        next = sb->next;
+        if (sandbox_has_ended(sb, now_ns))
+            sandbox_close(sb);
+    }
+}
+
+struct json_object *sandbox_json(const struct sandbox *sb)
+{
+    struct json_object *o = json_object_new_object();
+    double life = clock_seconds_since(sb->created_ns), idle = clock_seconds_since(sb->used_ns);
+    bool ok = o && json_put_text(o, "id", sb->id) &&
+              json_put_text(o, "state", sb->done ? "executing" : "idle") &&
+              json_put(o, "created_ms", json_object_new_int64(sb->created_ms)) &&
+              json_put(o, "age_seconds", json_object_new_double(life)) &&
+              json_put(o, "unused_seconds", json_object_new_double(sb->done ? 0 : idle)) &&
+              json_put(o, "life_seconds", json_object_new_double(sb->life_seconds)) &&
+              json_put(o, "idle_seconds", json_object_new_double(sb->idle_seconds)) &&
+              json_put_text(o, "isolation", droste_session_isolation(sb->session)) &&
+              json_put(o, "metadata",
+                  sb->metadata ? json_object_get(sb->metadata) : json_object_new_object());
+    if (ok)
+        return o;
+    json_object_put(o);
+    return NULL;
+}

@@ -1,0 +1,32 @@
+/* serve/serve.h: the HTTP server: sandboxes for programs in any language.
+ *
+ * The layer uses the public interface of the library, as the command line does. libmicrohttpd
+ * reads and writes HTTP; docs/internals/serve.md says why, and what is checked beyond it.
+ */
+#ifndef DROSTE_SERVE_SERVE_H
+#define DROSTE_SERVE_SERVE_H
+
+#include "base/buf.h"
+#include "base/error.h"
+#include "droste.h"
+
+struct serve_options {
+    const char *listen;     /* "127.0.0.1:8080", "[::1]:0", "unix:/run/droste.sock" */
+    double life_seconds;    /* the longest life of a sandbox, and the default */
+    double idle_seconds;    /* the longest time between uses, and the default */
+    double request_seconds; /* for the head of a request */
+    double drain_seconds;   /* after SIGTERM, for requests that have begun */
+    size_t max_sandboxes, max_connections;
+    /* Called once, when requests are accepted, with the server's address. */
+    void (*ready)(void *arg, const char *address);
+    void *arg;
+};
+
+/* Serves until SIGTERM or SIGINT, which drain: requests that have begun may end, new connections
+ * are refused. A second signal ends the drain. The settings of `d` are those of all sandboxes. */
+int serve_run(droste *d, const struct serve_options *options, struct error *err);
+
+/* Appends the OpenAPI document, generated from the table of routes. */
+void serve_openapi(struct buf *out);
+
+#endif

@@ -1,0 +1,420 @@
+/* serve/server.c: the loop: libmicrohttpd and the library in one libuv loop, limits, the end.
+ *
+ * Both have a descriptor to watch. libmicrohttpd calls server_on_access several times for each
+ * request: with the head, with each piece of the body, and with its end; again after a request
+ * was resumed. Time limits are checked four times a second.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "serve/listen.h"
+#include "serve/server.h"
+
+/* Memory for the head of a request, of each connection. */
+enum { SERVER_HEAD_MAX = 16 << 10 };
+/* A kept connection without a request, and one that moves nothing, end after so many seconds. */
+enum { SERVER_KEEP_SECONDS = 60 };
+/* A body arrives at this rate at least, after some seconds. */
+enum { SERVER_BODY_RATE = 1024, SERVER_BODY_SECONDS = 20 };
+enum { SERVER_BODIES_MAX = 128 << 20 };
+enum { SERVER_SWEEP_MS = 250 };
+
+/* ---- the head and the body ---- */
+
+static void *server_on_target(void *arg, const char *target, struct MHD_Connection *connection)
+{
+    struct request *r = calloc(1, sizeof *r);
+    if (!r)
+        return NULL;
+    r->server = arg;
+    r->connection = connection;
+    r->target = strdup(target);
+    r->target_at = target;
+    return r;
+}
+
+static void server_begin(
+    struct request *r, const char *path, const char *method, const char *version)
+{
+    struct server *s = r->server;
+    const union MHD_ConnectionInfo *socket =
+        MHD_get_connection_info(r->connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    const char *allowed = NULL;
+    r->begun = true;
+    s->requests++;
+    r->began_ns = clock_ns();
+    r->client = socket->socket_context;
+    r->client->request = r;
+    r->client->used = true;
+    if (!head_check(r, method, version, s->any_host))
+        return;
+    r->route = route_find(method, path, r->id, r->name, &allowed);
+    if (!r->route && allowed) {
+        request_refuse(r, 405, "method", "this path has no method %s", method);
+        request_header(r, MHD_HTTP_HEADER_ALLOW, allowed);
+        return;
+    }
+    if (!r->route) {
+        request_refuse(r, 404, "not_found", "there is no such path; GET /openapi.json has all");
+        return;
+    }
+    const char *length = request_header_of(r, MHD_HTTP_HEADER_CONTENT_LENGTH);
+    if (r->route->body != BODY_STREAM && length && strtoull(length, NULL, 10) > SERVE_BODY_MAX)
+        request_refuse(r, 413, "too_large", "the body is larger than 8 MiB; files have no limit");
+    else if (r->route->body == BODY_STREAM)
+        r->route->handle(r);
+}
+
+static void server_take_piece(struct request *r, const char *data, size_t len)
+{
+    struct server *s = r->server;
+    r->received += len;
+    if (r->reply)
+        return; /* the rest of a refused body */
+    if (r->on_piece) {
+        r->on_piece(r, data, len);
+        return;
+    }
+    if (r->body.len + len > SERVE_BODY_MAX || s->body_bytes + len > SERVER_BODIES_MAX) {
+        bool full = r->body.len + len <= SERVE_BODY_MAX;
+        r->close_after = true;
+        request_refuse(r, full ? 503 : 413, full ? "busy" : "too_large", "%s",
+            full ? "too many bodies at once; try again" : "the body is larger than 8 MiB");
+        return;
+    }
+    buf_append(&r->body, data, len);
+    s->body_bytes += len;
+}
+
+static bool server_parse_body(struct request *r)
+{
+    struct error why = { 0 };
+    struct schema *schema = NULL;
+    for (size_t i = 0; route_at(i); i++)
+        if (route_at(i) == r->route)
+            schema = r->server->schemas[i];
+    if (r->body.len > 0 &&
+        json_parse(buf_text(&r->body), r->body.len, &json_limits_large, &r->json, &why) < 0) {
+        request_refuse(r, 400, "json", "the body is not valid JSON: %s", why.text);
+        return false;
+    }
+    if (!r->json)
+        r->json = json_object_new_object();
+    if (schema && schema_check(schema, r->json, &why) < 0) {
+        request_refuse(r, 400, "schema", "the body does not fit its schema: %s", why.text);
+        return false;
+    }
+    return r->json != NULL;
+}
+
+static void server_complete(struct request *r)
+{
+    r->complete = true;
+    if (r->reply)
+        return;
+    if (r->route->body == BODY_STREAM) {
+        if (r->on_complete)
+            r->on_complete(r);
+        return;
+    }
+    if (buf_failed(&r->body))
+        r->gone = true;
+    else if (r->route->body != BODY_JSON || server_parse_body(r))
+        r->route->handle(r);
+}
+
+static enum MHD_Result server_on_access(void *arg, struct MHD_Connection *connection,
+    const char *path, const char *method, const char *version, const char *data, size_t *len,
+    void **state)
+{
+    struct request *r = *state;
+    if (!r || !r->target || r->gone)
+        return MHD_NO;
+    if (!r->begun) {
+        server_begin(r, path, method, version);
+        /* A refused request is answered without its body, and its connection ends. */
+        if (r->reply)
+            return MHD_queue_response(connection, r->status, r->reply);
+        return r->gone ? MHD_NO : MHD_YES;
+    }
+    if (*len > 0) {
+        size_t n = *len;
+        *len = 0;
+        server_take_piece(r, data, n);
+        return r->gone || (r->reply && r->close_after) ? MHD_NO : MHD_YES;
+    }
+    if (!r->complete)
+        server_complete(r);
+    if (r->gone)
+        return MHD_NO;
+    if (r->reply)
+        return MHD_queue_response(connection, r->status, r->reply);
+    request_suspend(r);
+    return MHD_YES;
+}
+
+static void server_on_completed(void *arg, struct MHD_Connection *connection, void **state,
+    enum MHD_RequestTerminationCode code)
+{
+    struct request *r = *state;
+    if (!r)
+        return;
+    if (r->client)
+        r->client->since_ns = clock_ns();
+    request_free(r);
+    *state = NULL;
+}
+
+/* ---- connections ---- */
+
+static void server_on_connection(void *arg, struct MHD_Connection *connection, void **context,
+    enum MHD_ConnectionNotificationCode code)
+{
+    struct server *s = arg;
+    struct client *c = *context;
+    if (code == MHD_CONNECTION_NOTIFY_STARTED) {
+        c = calloc(1, sizeof *c);
+        if (!c)
+            return;
+        c->server = s;
+        c->fd = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
+        c->since_ns = clock_ns();
+        c->next = s->clients;
+        c->link = &s->clients;
+        if (c->next)
+            c->next->link = &c->next;
+        s->clients = c;
+        *context = c;
+        return;
+    }
+    if (!c)
+        return;
+    *c->link = c->next;
+    if (c->next)
+        c->next->link = c->link;
+    free(c);
+    *context = NULL;
+    server_wake(s); /* at the limit of connections, the library listens again in its next turn */
+}
+
+/* Bytes that trickle in keep a connection from being idle, so that heads and bodies have deadlines
+ * of their own. */
+static bool server_client_is_late(const struct client *c, uint64_t now)
+{
+    const struct server *s = c->server;
+    const struct request *r = c->request;
+    double waited = (double)(now - c->since_ns) / 1e9;
+    if (!r)
+        return waited > (c->used ? SERVER_KEEP_SECONDS : s->options->request_seconds) ||
+               (s->draining && c->used);
+    if (r->complete || r->suspended || r->reply)
+        return false;
+    double body = (double)(now - r->began_ns) / 1e9;
+    return body > SERVER_BODY_SECONDS + (double)r->received / SERVER_BODY_RATE;
+}
+
+/* ---- the loop ---- */
+
+static void server_on_http_timer(uv_timer_t *timer);
+
+static void server_turn(struct server *s)
+{
+    MHD_UNSIGNED_LONG_LONG wait = 0;
+    s->woken = false;
+    MHD_run(s->daemon);
+    if (s->woken || MHD_get_timeout(s->daemon, &wait) == MHD_YES)
+        uv_timer_start(&s->http_timer, server_on_http_timer, wait, 0);
+    else
+        uv_timer_stop(&s->http_timer);
+}
+
+static void server_on_http_timer(uv_timer_t *timer)
+{
+    server_turn(timer->data);
+}
+
+void server_wake(struct server *s)
+{
+    s->woken = true;
+    if (!s->closing)
+        uv_timer_start(&s->http_timer, server_on_http_timer, 0, 0);
+}
+
+static void server_on_http(uv_poll_t *poll, int status, int events)
+{
+    server_turn(poll->data);
+}
+
+static void server_on_droste(uv_poll_t *poll, int status, int events)
+{
+    struct server *s = poll->data;
+    droste_dispatch(s->d, NULL);
+}
+
+/* After calls of the library, before waiting (droste.h). */
+static void server_on_prepare(uv_prepare_t *prepare)
+{
+    struct server *s = prepare->data;
+    droste_dispatch(s->d, NULL);
+}
+
+static void server_drain(struct server *s)
+{
+    if (s->draining) {
+        s->stopping = true;
+        return;
+    }
+    s->draining = true;
+    s->drain_ns = clock_ns();
+    int fd = MHD_quiesce_daemon(s->daemon);
+    if (fd >= 0)
+        close(fd);
+    s->listen_fd = -1;
+}
+
+static void server_on_signal(uv_signal_t *signal, int number)
+{
+    server_drain(signal->data);
+}
+
+static void server_on_sweep(uv_timer_t *timer)
+{
+    struct server *s = timer->data;
+    uint64_t now = clock_ns();
+    sandboxes_sweep(s, now);
+    for (struct client *c = s->clients; c; c = c->next)
+        if (server_client_is_late(c, now))
+            shutdown(c->fd, SHUT_RDWR);
+    double drained = (double)(now - s->drain_ns) / 1e9;
+    if (s->draining && (s->requests == 0 || drained > s->options->drain_seconds))
+        s->stopping = true;
+    if (s->stopping)
+        uv_stop(&s->loop);
+}
+
+/* ---- the beginning and the end ---- */
+
+static int server_start_http(struct server *s, struct error *err)
+{
+    const struct serve_options *o = s->options;
+    s->listen_fd = listen_open(o->listen, &s->any_host, err);
+    if (s->listen_fd < 0)
+        return -1;
+    s->listening = true;
+    s->daemon = MHD_start_daemon(MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL,
+        server_on_access, s, MHD_OPTION_LISTEN_SOCKET, s->listen_fd, MHD_OPTION_URI_LOG_CALLBACK,
+        server_on_target, s, MHD_OPTION_NOTIFY_COMPLETED, server_on_completed, s,
+        MHD_OPTION_NOTIFY_CONNECTION, server_on_connection, s, MHD_OPTION_STRICT_FOR_CLIENT, 1,
+        MHD_OPTION_CONNECTION_LIMIT, (unsigned)o->max_connections,
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)SERVER_HEAD_MAX, MHD_OPTION_CONNECTION_TIMEOUT,
+        (unsigned)SERVER_KEEP_SECONDS, MHD_OPTION_END);
+    if (!s->daemon)
+        return error_set_errno(err, ERROR_IO, "starting the HTTP server for %s", o->listen);
+    return 0;
+}
+
+static int server_watch(struct server *s, struct error *err)
+{
+    droste_error why;
+    int fd = droste_fd(s->d, &why);
+    if (fd < 0)
+        return error_set(err, ERROR_IO, "%s", why.text);
+    int http = MHD_get_daemon_info(s->daemon, MHD_DAEMON_INFO_EPOLL_FD)->epoll_fd;
+    if (uv_poll_init(&s->loop, &s->http_poll, http) < 0 ||
+        uv_poll_init(&s->loop, &s->droste_poll, fd) < 0)
+        return error_set(err, ERROR_IO, "watching the server's descriptors");
+    uv_prepare_init(&s->loop, &s->prepare);
+    uv_timer_init(&s->loop, &s->http_timer);
+    uv_timer_init(&s->loop, &s->sweep_timer);
+    uv_signal_init(&s->loop, &s->term);
+    uv_signal_init(&s->loop, &s->interrupt);
+    s->http_poll.data = s->droste_poll.data = s->prepare.data = s;
+    s->http_timer.data = s->sweep_timer.data = s->term.data = s->interrupt.data = s;
+    uv_poll_start(&s->http_poll, UV_READABLE, server_on_http);
+    uv_poll_start(&s->droste_poll, UV_READABLE, server_on_droste);
+    uv_prepare_start(&s->prepare, server_on_prepare);
+    uv_timer_start(&s->http_timer, server_on_http_timer, 0, 0);
+    uv_timer_start(&s->sweep_timer, server_on_sweep, SERVER_SWEEP_MS, SERVER_SWEEP_MS);
+    uv_signal_start(&s->term, server_on_signal, SIGTERM);
+    uv_signal_start(&s->interrupt, server_on_signal, SIGINT);
+    return 0;
+}
+
+static int server_parse_schemas(struct server *s, struct error *err)
+{
+    size_t count = 0;
+    while (route_at(count))
+        count++;
+    s->schemas = calloc(count, sizeof *s->schemas);
+    if (!s->schemas)
+        return error_memory(err);
+    for (size_t i = 0; i < count; i++) {
+        const char *text = route_at(i)->schema;
+        if (text && schema_parse(text, strlen(text), &s->schemas[i], err) < 0)
+            return error_wrap(err, "the schema of %s", route_at(i)->path);
+    }
+    return 0;
+}
+
+static void server_close_handle(uv_handle_t *handle, void *arg)
+{
+    if (!uv_is_closing(handle))
+        uv_close(handle, NULL);
+}
+
+/* libmicrohttpd ends only when no connection is suspended. */
+static void server_end_requests(struct server *s)
+{
+    while (s->sandboxes)
+        sandbox_close(s->sandboxes);
+    for (struct client *c = s->clients; c; c = c->next)
+        if (c->request) {
+            c->request->gone = true;
+            request_resume(c->request);
+        }
+    MHD_run(s->daemon);
+}
+
+static void server_close(struct server *s)
+{
+    s->closing = true;
+    if (s->daemon) {
+        server_end_requests(s);
+        MHD_stop_daemon(s->daemon);
+    } else if (s->listen_fd >= 0) {
+        close(s->listen_fd);
+    }
+    if (s->listening)
+        listen_remove(s->options->listen);
+    for (size_t i = 0; s->schemas && route_at(i); i++)
+        schema_drop(s->schemas[i]);
+    free(s->schemas);
+    uv_walk(&s->loop, server_close_handle, NULL);
+    uv_run(&s->loop, UV_RUN_DEFAULT);
+    uv_loop_close(&s->loop);
+}
+
+int serve_run(droste *d, const struct serve_options *options, struct error *err)
+{
+    struct server s = { .d = d, .options = options, .listen_fd = -1 };
+    cleanup_free char *address = NULL;
+    if (uv_loop_init(&s.loop) < 0)
+        return error_memory(err);
+    int rc = server_parse_schemas(&s, err);
+    if (rc == 0)
+        rc = server_start_http(&s, err);
+    if (rc == 0)
+        rc = server_watch(&s, err);
+    if (rc == 0)
+        rc = listen_address(s.listen_fd, options->listen, &address, err);
+    if (rc == 0) {
+        options->ready(options->arg, address);
+        uv_run(&s.loop, UV_RUN_DEFAULT);
+    }
+    server_close(&s);
+    return rc;
+}

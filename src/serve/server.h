@@ -1,0 +1,100 @@
+/* serve/server.h: what the files of the server share: the server, its clients and sandboxes. */
+#ifndef DROSTE_SERVE_SERVER_H
+#define DROSTE_SERVE_SERVER_H
+
+#include "base/json/schema.h"
+#include "serve/request.h"
+#include "serve/serve.h"
+
+/* A connection, from its acceptance on. */
+struct client {
+    struct server *server;
+    int fd;
+    struct request *request; /* NULL: a head is awaited */
+    uint64_t since_ns;       /* since when */
+    bool used;               /* for a request before */
+    struct client *next, **link;
+};
+
+struct server {
+    droste *d;
+    const struct serve_options *options;
+    uv_loop_t loop;
+    struct MHD_Daemon *daemon;
+    int listen_fd;
+    uv_poll_t http_poll, droste_poll;
+    uv_prepare_t prepare;
+    uv_timer_t http_timer, sweep_timer;
+    uv_signal_t term, interrupt;
+    bool any_host, listening, draining, stopping, closing, woken;
+    uint64_t drain_ns;
+    size_t requests;     /* begun and not answered */
+    uint64_t body_bytes; /* of all bodies in memory */
+    struct client *clients;
+    struct sandbox *sandboxes;
+    size_t sandbox_count;
+    struct schema **schemas; /* by route; NULL: none */
+};
+
+/* A connection was resumed or has ended: the library gets a turn soon, for which its descriptor
+ * does not ask. */
+void server_wake(struct server *s);
+
+/* ---- sandbox.c ---- */
+
+typedef void sandbox_done_fn(
+    struct sandbox *sb, struct request *r, droste_result *result, const droste_error *err);
+
+struct sandbox {
+    struct server *server;
+    char id[SERVE_ID_SIZE];
+    droste_session *session;
+    struct json_object *metadata;
+    int64_t created_ms;
+    uint64_t created_ns, used_ns;
+    double life_seconds, idle_seconds;
+    sandbox_done_fn *done;   /* of the operation under way; NULL: none */
+    struct request *request; /* that waits for it; NULL: its client has gone */
+    size_t transfers;        /* of files */
+    droste_session *forked;  /* by the operation under way */
+    struct sandbox *next;
+};
+
+/* NULL: there is none. */
+struct sandbox *sandbox_find(struct server *s, const char *id);
+/* The sandbox that the request's path names; NULL: the request was refused. */
+struct sandbox *sandbox_of(struct request *r);
+/* The same if no operation is under way. */
+struct sandbox *sandbox_idle_of(struct request *r);
+/* The request waits for the end of the operation that was just started (`rc`). */
+void sandbox_await(
+    struct sandbox *sb, struct request *r, int rc, const droste_error *err, sandbox_done_fn *done);
+/* Ends a sandbox and answers what waits for it. */
+void sandbox_close(struct sandbox *sb);
+/* Ends those whose time is up. */
+void sandboxes_sweep(struct server *s, uint64_t now_ns);
+/* A description, for an answer; NULL without memory. */
+struct json_object *sandbox_json(const struct sandbox *sb);
+/* Adds one; the session is taken. NULL without memory. */
+struct sandbox *sandbox_add(struct server *s, droste_session *session);
+
+/* ---- handlers of routes ---- */
+
+void handle_health(struct request *r);
+void handle_ready(struct request *r);
+void handle_openapi(struct request *r);
+void handle_create(struct request *r);
+void handle_list(struct request *r);
+void handle_get(struct request *r);
+void handle_close(struct request *r);
+void handle_execute(struct request *r);
+void handle_interrupt(struct request *r);
+void handle_fork(struct request *r);
+void handle_variable_get(struct request *r);
+void handle_variable_set(struct request *r);
+void handle_file_read(struct request *r);
+void handle_file_write(struct request *r);
+void handle_file_list(struct request *r);
+void handle_file_remove(struct request *r);
+
+#endif

@@ -1,0 +1,99 @@
+"""A server of its own for each module's tests, and clients: one of http.client, one of bytes."""
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+
+import pytest
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+DROSTE = os.path.join(ROOT, os.environ.get("BUILD", "build"), "droste")
+WAIT = 60   # generous: nothing here is about speed
+
+
+class Answer:
+    """A status, headers and a body."""
+
+    def __init__(self, response):
+        self.status, self.headers, self.body = response.status, response.headers, response.read()
+
+    @property
+    def json(self):
+        return json.loads(self.body)
+
+    @property
+    def code(self):
+        """The code of an error."""
+        return self.json["error"]["code"]
+
+
+class Server:
+    """A running `droste serve`."""
+
+    def __init__(self, home, *flags):
+        env = {"PATH": "/usr/bin:/bin", "HOME": str(home), "LANG": "C.UTF-8",
+               "DROSTE_HOME": os.path.join(str(home), "data")}
+        self.process = subprocess.Popen([DROSTE, "serve", "--listen", "127.0.0.1:0", *flags],
+                                        stdout=subprocess.PIPE, env=env, text=True)
+        self.address = self.process.stdout.readline().strip()
+        self.port = int(self.address.rpartition(":")[2])
+
+    def ask(self, method, path, body=None, headers=None):
+        """One request on a connection of its own; dicts are sent as JSON."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=WAIT)
+        if isinstance(body, dict):
+            body = json.dumps(body)
+        try:
+            connection.request(method, path, body, headers or {})
+            return Answer(connection.getresponse())
+        finally:
+            connection.close()
+
+    def connect(self):
+        return socket.create_connection(("127.0.0.1", self.port), timeout=WAIT)
+
+    def create(self, **body):
+        answer = self.ask("POST", "/v1/sandboxes", body)
+        assert answer.status == 201, answer.body
+        return "/v1/sandboxes/" + answer.json["id"]
+
+    def execute(self, sandbox, code, **more):
+        answer = self.ask("POST", sandbox + "/execute", {"code": code, **more})
+        assert answer.status == 200, answer.body
+        return answer.json
+
+    def stop(self):
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        status = self.process.wait(WAIT)
+        self.process.stdout.close()
+        return status
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    started = Server(tmp_path_factory.mktemp("serve"))
+    yield started
+    assert started.stop() == 0
+
+
+@pytest.fixture
+def start(tmp_path):
+    """start(flags…): a server of the test's own."""
+    servers = []
+
+    def run(*flags):
+        servers.append(Server(tmp_path, *flags))
+        return servers[-1]
+    yield run
+    for one in servers:
+        one.stop()
+
+
+@pytest.fixture
+def sandbox(server):
+    path = server.create()
+    yield path
+    server.ask("DELETE", path)
