@@ -191,10 +191,10 @@ DROSTE_API const char *droste_result_status(const droste_result *r);
 /* All of it as one JSON object, as `droste exec --json` and `droste run --json` print it; NULL
  * without memory. Of a cell, `killed` says what ended the sandbox: "timeout", "interrupt",
  * "protocol", a limit ("memory", "cpu time", "file size"), "signal 11 SIGSEGV", "exit 3"; null
- * if nothing did. `resources` has `memory_peak` (bytes) and `cpu_seconds` since the sandbox's
- * start, null where they are not known, and `limits`, by setting: {"memory": {"value":
- * 4294967296, "by": "cgroup"}, …}; `by` is what enforces it: cgroup (the sandbox as a whole),
- * rlimit (each process), mount or host. */
+ * if nothing did. `rolled_back` is droste_result_rolled_back, or null. `resources` has
+ * `memory_peak` (bytes) and `cpu_seconds` since the sandbox's start, null where they are not known,
+ * and `limits`, by setting: {"memory": {"value": 4294967296, "by": "cgroup"}, …}; `by` is what
+ * enforces it: cgroup (the sandbox as a whole), rlimit (each process), mount or host. */
 DROSTE_API const char *droste_result_json(const droste_result *r, size_t *len);
 /* The parts of a cell's result; NULL (or 0) if absent. `submit` is a JSON object; also NULL
  * without memory. */
@@ -243,6 +243,10 @@ DROSTE_API const char *droste_result_message(const droste_result *r);
 DROSTE_API int droste_result_exit_status(const droste_result *r);
 /* True if the session can continue after this cell. */
 DROSTE_API int droste_result_alive(const droste_result *r);
+/* With the setting `checkpoint` = "auto", the number of the cell to whose end the session was
+ * rolled back because this one was killed; 0: to before the first cell; -1: it was not rolled
+ * back. */
+DROSTE_API long long droste_result_rolled_back(const droste_result *r);
 /* A run's answer as JSON; NULL if there is none. */
 DROSTE_API const char *droste_result_answer(const droste_result *r, size_t *len);
 /* Why a cell was killed or lost, or why a run has no complete answer; code 0 otherwise. */
@@ -312,6 +316,31 @@ DROSTE_API int droste_session_script(
  * cannot fork. */
 DROSTE_API int droste_session_fork(droste_session *s, droste_session **out, droste_error *err);
 
+/* Checkpoints: kept states of the session, to continue from. Each costs a fork, and memory only for
+ * what changes afterwards. They belong to the session, form a tree, and end with it.
+ * ERROR_ARGUMENT if there are 1024, or if they hold more memory than `checkpoint-memory`; otherwise
+ * errors as for a fork. With the setting `checkpoint` = "auto", the session also keeps the state
+ * before each cell until that ends; if the cell is killed, the session continues from there, and
+ * droste_result_rolled_back tells. */
+typedef struct droste_checkpoint {
+    unsigned id;     /* from 1 */
+    unsigned parent; /* the one that the session had made or gone back to before; 0: none */
+    uint64_t cell;   /* the number, as in tracebacks, of the last cell before it; 0: none */
+    uint64_t memory; /* bytes; pages that are shared count in proportion; 0: not known */
+    int current;     /* 1: the session made it, or went back to it, last */
+} droste_checkpoint;
+DROSTE_API int droste_session_checkpoint(droste_session *s, unsigned *id, droste_error *err);
+/* The session, even if it is lost, continues from the checkpoint, which stays. Variables are as
+ * they were; files are not changed. */
+DROSTE_API int droste_session_rollback(droste_session *s, unsigned id, droste_error *err);
+/* As droste_session_fork, from the checkpoint. */
+DROSTE_API int droste_session_at(
+    droste_session *s, unsigned id, droste_session **out, droste_error *err);
+/* Fills `out` with up to `most`, in order of their ids; returns how many there are. */
+DROSTE_API size_t droste_session_checkpoints(
+    const droste_session *s, droste_checkpoint *out, size_t most);
+DROSTE_API int droste_session_forget(droste_session *s, unsigned id, droste_error *err);
+
 /* ---- the same without waiting ---- */
 
 /* Opens a session without waiting. It may still have to prepare its volume, workspace,
@@ -329,6 +358,12 @@ DROSTE_API int droste_session_exec_start(
  * this operation is an error, *out is dead and only to be closed. */
 DROSTE_API int droste_session_fork_start(
     droste_session *s, droste_session **out, droste_error *err);
+/* Start what the functions of these names do. *id is set at once, and valid if the operation
+ * succeeds. */
+DROSTE_API int droste_session_checkpoint_start(droste_session *s, unsigned *id, droste_error *err);
+DROSTE_API int droste_session_rollback_start(droste_session *s, unsigned id, droste_error *err);
+DROSTE_API int droste_session_at_start(
+    droste_session *s, unsigned id, droste_session **out, droste_error *err);
 /* Starts what droste_session_set does. The data is copied. */
 DROSTE_API int droste_session_set_start(droste_session *s, const char *name, const char *kind,
     const void *data, size_t len, droste_error *err);

@@ -1,12 +1,11 @@
 """Forks of a session: several `Interpreter`s that share one engine."""
 from __future__ import annotations
 
-from typing import Any, List, Optional
+from typing import Any, List, NamedTuple, Optional
 
-from . import _engine, _reentry
+from . import _engine, _library, _reentry
+from ._library import quick
 from ._operations import Operations
-
-CHECKPOINTS_MAX = 1024
 
 
 class Family:
@@ -45,7 +44,6 @@ def adopt(parent: Any, session: Optional[int]) -> Any:
     fork._offered = {name: (None, Inherited()) for name in parent._offered}  # type: ignore
     fork._numbers = []
     fork._sent = dict(parent._sent)
-    fork._checkpoints = {}
     if parent._family is None:
         parent._family = Family()
     fork._family = parent._family
@@ -60,6 +58,12 @@ def adopt(parent: Any, session: Optional[int]) -> Any:
     return fork
 
 
+async def checkpoint_of(operation: Any, made: Any) -> int:
+    """Waits for a checkpoint on a loop; returns its id."""
+    await operation.wait()
+    return made.value
+
+
 async def finish(operation: Any, forks: List[Any], count: Optional[int]) -> Any:
     """Waits for forks on a loop; closes them if one fails."""
     try:
@@ -71,15 +75,21 @@ async def finish(operation: Any, forks: List[Any], count: Optional[int]) -> Any:
     return forks if count is not None else forks[0]
 
 
-SWAPPED = ("_session", "_id", "_offered", "_sent", "_expected")
+class Checkpoint(NamedTuple):
+    """A kept state of a session, in the list that `checkpoints()` returns."""
+    id: int
+    #: the checkpoint that the session had made or gone back to before; 0: none
+    parent: int
+    #: the number, as in tracebacks, of the last cell before it; 0: none
+    cell: int
+    #: bytes; memory that is shared counts in proportion
+    memory: int
+    #: whether the session made it, or went back to it, last
+    current: bool
 
 
-def exchange(owner: Any, fork: Any) -> None:
-    """Makes the fork's session that of `owner`, and closes the session that `owner` had."""
-    with owner._lock, owner._engine.lock:
-        for name in SWAPPED:
-            old, new = getattr(owner, name), getattr(fork, name)
-            setattr(owner, name, new)
-            setattr(fork, name, old)
-        owner._listen()
-        fork._leave()
+def read_checkpoints(session: Optional[int]) -> List[Checkpoint]:
+    count = quick.droste_session_checkpoints(session, None, 0)
+    room = (_library.Checkpoint * count)()
+    quick.droste_session_checkpoints(session, room, count)
+    return [Checkpoint(c.id, c.parent, c.cell, c.memory, bool(c.current)) for c in room]

@@ -183,6 +183,11 @@ class Settings(TypedDict, total=False):
     broker_timeout: Number
     #: Time between the interrupt and the kill.
     grace: Number
+    #: auto: keep the state before each cell while it runs. If the cell is killed, for example at a
+    #: limit, the session goes on from that state.
+    checkpoint: Text
+    #: Memory that the checkpoints of a session may hold together; 0: as much as memory.
+    checkpoint_memory: Size
     #: Memory limit of the sandbox; without a cgroup, the limit of each process, and of their total
     #: as the host measures it.
     memory: Size

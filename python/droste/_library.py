@@ -9,7 +9,7 @@ import ctypes
 import itertools
 import os
 from ctypes import (CFUNCTYPE, POINTER, Structure, c_char_p, c_double, c_int, c_int64, c_long,
-                    c_size_t, c_uint, c_uint32, c_uint64, c_void_p)
+                    c_longlong, c_size_t, c_uint, c_uint32, c_uint64, c_void_p)
 from typing import Iterator, List, Optional
 
 __all__ = ["lib", "quick", "Error", "Option", "Event", "Request", "options", "text_at"]
@@ -122,6 +122,11 @@ class FileReply(Structure):
 
 
 FileFn = CFUNCTYPE(None, c_void_p, POINTER(FileReply), POINTER(Error))
+
+
+class Checkpoint(Structure):
+    _fields_ = [("id", c_uint), ("parent", c_uint), ("cell", c_uint64), ("memory", c_uint64),
+                ("current", c_int)]
 
 
 class Value(Structure):
@@ -252,6 +257,7 @@ _WAITING = {
                                                 c_size_t, ERR]),
     "droste_session_load": (c_int, [c_void_p, c_char_p, c_char_p, c_char_p, ERR]),
     "droste_session_close": (None, [c_void_p]),
+    "droste_session_forget": (c_int, [c_void_p, c_uint, ERR]),
     "droste_record_open": (c_int, [c_void_p, POINTER(c_void_p), ERR]),
     "droste_record_close": (None, [c_void_p]),
     "droste_record_visit": (c_int, [c_void_p, c_char_p, POINTER(RecordVisitor), c_void_p, ERR]),
@@ -326,6 +332,10 @@ _QUICK = {
     "droste_session_expect": (c_int, [c_void_p, c_char_p, ERR]),
     "droste_session_exec_start": (c_int, [c_void_p, c_char_p, c_size_t, c_int, c_double, ERR]),
     "droste_session_fork_start": (c_int, [c_void_p, POINTER(c_void_p), ERR]),
+    "droste_session_at_start": (c_int, [c_void_p, c_uint, POINTER(c_void_p), ERR]),
+    "droste_session_checkpoint_start": (c_int, [c_void_p, POINTER(c_uint), ERR]),
+    "droste_session_rollback_start": (c_int, [c_void_p, c_uint, ERR]),
+    "droste_session_checkpoints": (c_size_t, [c_void_p, POINTER(Checkpoint), c_size_t]),
     "droste_session_on_done": (None, [c_void_p, SessionDoneFn, c_void_p]),
     "droste_session_on_output": (None, [c_void_p, OutputFn, c_void_p]),
     "droste_session_interrupt": (None, [c_void_p]),
@@ -353,6 +363,7 @@ _QUICK = {
     "droste_result_metadata": (c_char_p, [c_void_p, c_size_t]),
     "droste_result_traceback": (c_char_p, [c_void_p]),
     "droste_result_alive": (c_int, [c_void_p]),
+    "droste_result_rolled_back": (c_longlong, [c_void_p]),
     "droste_result_error": (None, [c_void_p, ERR]),
     "droste_result_seconds": (c_double, [c_void_p]),
     "droste_result_free": (None, [c_void_p]),

@@ -102,7 +102,6 @@ class Interpreter(Operations):
         self._output_id = 0
         self._sent: Dict[str, Any] = {}
         self._family: Optional[_forks.Family] = None    # of a session with forks
-        self._checkpoints: Dict[str, Interpreter] = {}
         _engine.holders.add(self)
 
     # -- opening and closing
@@ -257,9 +256,6 @@ class Interpreter(Operations):
 
     def _leave(self) -> None:
         engine, session, self._session = self._engine, self._session, None
-        checkpoints, self._checkpoints = self._checkpoints, {}
-        for checkpoint in checkpoints.values():
-            checkpoint._leave()
         self._finishing = None
         self._tell_no_more()
         _listeners.pop(self._id, None)
@@ -515,85 +511,91 @@ class Interpreter(Operations):
         """
         if count is not None and (type(count) is not int or count < 1):
             raise ArgumentError("count must be a positive int, not %r" % (count,))
+        return self._make_forks(count, quick.droste_session_fork_start)
+
+    def _make_forks(self, count: Optional[int], start: Callable[..., int], *which: int) -> Any:
         self._refuse_own_tools()
+        forks: List[Interpreter] = []
+        steps = [functools.partial(self._start_fork, forks, start, which)] * (count or 1)
         with self._lock:
             self._begin()
             if self._engine.loop is not None:
-                return self._fork_on_loop(count)
-            forks: List[Interpreter] = []
+                return _forks.finish(self._enqueue(steps), forks, count)  # type: ignore
             try:
-                for _ in range(count or 1):
-                    forks.append(self._fork_here())
+                for step in steps:
+                    self._run(step)
             except BaseException:
                 for fork in forks:
                     fork._leave()
                 raise
         return forks if count is not None else forks[0]
 
-    def _start_fork(self, forks: "List[Interpreter]") -> int:
+    def _start_fork(self, forks: "List[Interpreter]", start: Callable[..., int],
+                    which: Tuple[int, ...]) -> int:
         session = ctypes.c_void_p()
-        started = quick.droste_session_fork_start(self._session, ctypes.byref(session), self._err)
+        started = start(self._session, *which, ctypes.byref(session), self._err)
         if started >= 0:
             forks.append(_forks.adopt(self, session.value))
         return started
 
-    def _fork_here(self) -> "Interpreter":
-        forks: List[Interpreter] = []
-        try:
-            self._run(functools.partial(self._start_fork, forks))
-        except BaseException:
-            for fork in forks:
-                fork._leave()
-            raise
-        return forks[0]
+    def checkpoint(self) -> Any:
+        """Keeps the session's state and returns its id, an int, for `rollback` and `at`.
 
-    def _fork_on_loop(self, count: Optional[int]) -> Any:
-        forks: List[Interpreter] = []
-        steps = [functools.partial(self._start_fork, forks) for _ in range(count or 1)]
-        return _forks.finish(self._enqueue(steps), forks, count)  # type: ignore
-
-    def checkpoint(self) -> str:
-        """Keeps the session's state and returns its id, for `rollback` and `at`.
-
-        A checkpoint costs one fork, and memory only for what changes afterwards. At most 1024 are
-        kept; `forget` drops one. They end with the session.
+        A checkpoint costs one fork, and memory only for what changes afterwards. Up to 1024 are
+        kept, within `checkpoint_memory`; `forget` drops one. They end with the session. Raises as
+        `fork` does. Within asyncio, the result must be awaited.
         """
-        if len(self._checkpoints) >= _forks.CHECKPOINTS_MAX:
-            raise ArgumentError("there are %d checkpoints already; forget() one first"
-                                % _forks.CHECKPOINTS_MAX)
-        self._refuse_on_loop("checkpoint")
-        fork = self.fork()
-        name = "checkpoint-%d" % fork._id
-        self._checkpoints[name] = fork
-        return name
+        made = ctypes.c_uint()
+        operation = self._run_step(functools.partial(
+            self._call, quick.droste_session_checkpoint_start, ctypes.byref(made)))
+        return made.value if operation is None else _forks.checkpoint_of(operation, made)
 
-    def rollback(self, checkpoint: str) -> None:
+    def rollback(self, checkpoint: int) -> Done[None]:
         """Continues from a checkpoint: variables are as they were then. Files are not changed.
 
-        Works also when the session has been lost, for example to a limit.
+        Works also when the session has been lost, for example to a limit. Within asyncio, the
+        result must be awaited.
         """
-        self._refuse_on_loop("rollback")
-        _forks.exchange(self, self._checkpoint(checkpoint).fork())
+        operation = self._run_step(functools.partial(self._start_rollback, exact_id(checkpoint)))
+        return Done(None) if operation is None else operation.future  # type: ignore
 
-    def at(self, checkpoint: str) -> "Interpreter":
-        """Returns a new session that continues from a checkpoint, beside this one."""
-        self._refuse_on_loop("at")
-        return self._checkpoint(checkpoint).fork()
+    def at(self, checkpoint: int) -> Any:
+        """Returns a new session that continues from a checkpoint, beside this one.
 
-    def forget(self, checkpoint: str) -> None:
-        """Drops a checkpoint."""
-        self._checkpoint(checkpoint)._leave()
-        del self._checkpoints[checkpoint]
+        Within asyncio, the result must be awaited.
+        """
+        return self._make_forks(None, quick.droste_session_at_start, exact_id(checkpoint))
 
-    def _checkpoint(self, name: str) -> "Interpreter":
-        if name not in self._checkpoints:
-            raise ArgumentError("there is no checkpoint %r; there are: %s"
-                                % (name, ", ".join(self._checkpoints) or "none"))
-        return self._checkpoints[name]
+    def checkpoints(self) -> "List[_forks.Checkpoint]":
+        """Returns the session's checkpoints in the order in which they were made."""
+        if self._session is None:
+            return []
+        with self._engine.lock:
+            return _forks.read_checkpoints(self._session)
 
-    def _refuse_on_loop(self, what: str) -> None:
-        if _get_running_loop() is not None:
-            raise Error("%s() blocks; within asyncio use fork()" % what)
+    def forget(self, checkpoint: int) -> None:
+        """Drops a checkpoint; those made after it become children of its parent."""
+        with self._lock:
+            self._begin()
+            with self._engine.lock:
+                check(self._call(lib.droste_session_forget, exact_id(checkpoint)), self._error)
+
+    def _call(self, function: Callable[..., int], *arguments: Any) -> int:
+        return function(self._session, *arguments, self._err)
+
+    def _start_rollback(self, checkpoint: int) -> int:
+        self._sent.clear()
+        return self._call(quick.droste_session_rollback_start, checkpoint)
+
+    def _run_step(self, step: Callable[[], int]) -> Optional[Operation]:
+        """Runs a step; on a loop, returns its operation."""
+        self._refuse_own_tools()
+        with self._lock:
+            self._begin()
+            if self._engine.loop is not None:
+                return self._enqueue([step])
+            self._run(step)
+        return None
 
     def interrupt(self) -> None:
         """Interrupts the running cell like Ctrl-C; keeps the variables. Safe in any thread."""
@@ -733,6 +735,13 @@ def seconds(timeout: Optional[float]) -> float:
         raise ArgumentError("a timeout must be a number of seconds, or 0 for none, not %r"
                             % (timeout,))
     return given if given < math.inf else 0.0
+
+
+def exact_id(checkpoint: Any) -> int:
+    if type(checkpoint) is not int or not 0 <= checkpoint < 2**32:
+        raise ArgumentError("a checkpoint is the int that checkpoint() returned, not %r"
+                            % (checkpoint,))
+    return checkpoint
 
 
 def schema_of_fields(fields: Optional[Sequence[Any]]) -> Optional[bytes]:

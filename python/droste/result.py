@@ -191,6 +191,14 @@ class Result:
         return bool(quick.droste_result_alive(self._get()))
 
     @property
+    def rolled_back(self) -> Optional[int]:
+        """The cell to whose end the session went back, with `checkpoint="auto"`, because this one
+        was killed; 0: to before the first cell; None: it did not go back.
+        """
+        cell = quick.droste_result_rolled_back(self._get())
+        return cell if cell >= 0 else None
+
+    @property
     def seconds(self) -> float:
         return quick.droste_result_seconds(self._get())
 

@@ -312,6 +312,16 @@ static int set_container(const struct settings *s, struct session_parts *parts,
     return rc;
 }
 
+static int set_checkpoints(const struct settings *s, struct session_options *o, struct error *err)
+{
+    static const char *const words[] = { "no", "auto" };
+    size_t word = 0;
+    int rc = options_take_word("checkpoint", s->checkpoint, words, array_length(words), &word, err);
+    o->checkpoint_each = word == 1;
+    o->checkpoint_memory = (uint64_t)s->checkpoint_memory;
+    return rc;
+}
+
 /* ---- all of it ---- */
 
 int api_session_options(droste *d, const struct settings *s, struct session_parts *parts,
@@ -342,6 +352,8 @@ int api_session_options(droste *d, const struct settings *s, struct session_part
     o->no_helpers = !s->helpers;
     o->literal_grep = s->literal_grep;
     int rc = set_timeouts(s, o, err);
+    if (rc == 0)
+        rc = set_checkpoints(s, o, err);
     if (rc == 0)
         rc = set_restored(s, o, err);
     if (rc == 0)

@@ -142,6 +142,10 @@ struct droste_result *result_of_cell(struct cell_result *cell, const struct sess
         buf_printf(out, ",\"main_result\":%ld", main_result);
     result_put_string(out, "killed", c->killed[0] ? c->killed : NULL);
     buf_printf(out, ",\"alive\":%s,\"calls\":%u", c->alive ? "true" : "false", c->calls);
+    if (c->rolled_back)
+        buf_printf(out, ",\"rolled_back\":%llu", (unsigned long long)c->rolled_back_to);
+    else
+        result_put_json(out, "rolled_back", NULL);
     put_seconds(out, "seconds", c->seconds);
     buf_printf(out, ",\"isolation\":\"%s\",\"rules\":%s",
         isolation_name(session_isolation(session)), rules ? "true" : "false");
@@ -407,6 +411,11 @@ const char *droste_result_message(const droste_result *r)
 int droste_result_exit_status(const droste_result *r)
 {
     return r->cell.error.exits ? r->cell.error.exit_status : -1;
+}
+
+long long droste_result_rolled_back(const droste_result *r)
+{
+    return r->cell.rolled_back ? (long long)r->cell.rolled_back_to : -1;
 }
 
 int droste_result_alive(const droste_result *r)

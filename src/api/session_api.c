@@ -190,6 +190,7 @@ static int session_api_set_up(droste_session *s, struct error *err)
         rc = tools_new(&s->tools, err); /* for droste_session_tool_add */
     if (s->plain) {
         options->rules = false;
+        options->checkpoint_each = false;
         options->setup = NULL;
         options->answer = NULL;
     }
@@ -362,7 +363,9 @@ static int session_api_new_fork(droste_session *of, droste_session **out, struct
     return rc;
 }
 
-static int start_fork(droste_session *s, droste_session **out, struct error *err)
+/* `checkpoint`: 0: of the session as it is. */
+static int start_fork(
+    droste_session *s, unsigned checkpoint, droste_session **out, struct error *err)
 {
     droste_session *fork = NULL;
     if (!s->session)
@@ -371,7 +374,8 @@ static int start_fork(droste_session *s, droste_session **out, struct error *err
     int rc = session_api_new_fork(s, &fork, err);
     if (rc < 0)
         return rc;
-    rc = session_api_fork(s, fork, &events, err);
+    rc = checkpoint ? session_api_at(s, checkpoint, fork, &events, err)
+                    : session_api_fork(s, fork, &events, err);
     if (rc < 0)
         droste_session_close(fork);
     else
@@ -382,20 +386,47 @@ static int start_fork(droste_session *s, droste_session **out, struct error *err
 int droste_session_fork_start(droste_session *s, droste_session **out, droste_error *err)
 {
     struct error why = { 0 };
-    return api_fail(err, &why, start_fork(s, out, &why));
+    return api_fail(err, &why, start_fork(s, 0, out, &why));
 }
 
-int droste_session_fork(droste_session *s, droste_session **out, droste_error *err)
+int droste_session_at_start(
+    droste_session *s, unsigned checkpoint, droste_session **out, droste_error *err)
 {
     struct error why = { 0 };
-    droste_session *fork = NULL;
-    api_forget_interrupt(s->d);
-    int rc = session_api_finish(s, start_fork(s, &fork, &why), NULL, &why);
+    if (checkpoint == 0)
+        return api_fail(
+            err, &why, error_set(&why, ERROR_NOT_FOUND, "checkpoints have numbers from 1"));
+    return api_fail(err, &why, start_fork(s, checkpoint, out, &why));
+}
+
+/* Waits for a fork that was started with result rc. */
+static int finish_fork(
+    droste_session *s, int rc, droste_session *fork, droste_session **out, droste_error *err)
+{
+    struct error why = { 0 };
+    if (rc < 0)
+        return rc;
+    rc = session_api_finish(s, 0, NULL, &why);
     if (rc < 0)
         droste_session_close(fork);
     else
         *out = fork;
     return api_fail(err, &why, rc);
+}
+
+int droste_session_fork(droste_session *s, droste_session **out, droste_error *err)
+{
+    droste_session *fork = NULL;
+    api_forget_interrupt(s->d);
+    return finish_fork(s, droste_session_fork_start(s, &fork, err), fork, out, err);
+}
+
+int droste_session_at(
+    droste_session *s, unsigned checkpoint, droste_session **out, droste_error *err)
+{
+    droste_session *fork = NULL;
+    api_forget_interrupt(s->d);
+    return finish_fork(s, droste_session_at_start(s, checkpoint, &fork, err), fork, out, err);
 }
 
 const char *droste_session_notice(const droste_session *s)

@@ -17,6 +17,7 @@
 #include "base/loop.h"
 #include "base/text.h"
 #include "broker/broker.h"
+#include "broker/tools.h"
 #include "session/context.h"
 #include "wire/values.h"
 
@@ -106,6 +107,20 @@ static int session_ops_take_fork(droste_session *s, struct error *err)
     return rc;
 }
 
+/* The guest has the tools of the checkpoint. */
+static int session_ops_take_rollback(droste_session *s, struct error *err)
+{
+    cleanup_buf struct buf json = { 0 };
+    struct session_options offered = { 0 };
+    int rc = session_ops_take_fork(s, err);
+    tools_offer(s->tools, &offered);
+    if (rc < 0 || !offered.tools)
+        return rc;
+    buf_printf(&json, "{\"tools\":%s}", offered.tools);
+    return buf_failed(&json) ? error_memory(err)
+                             : session_offer(s->session, json.data, json.len, err);
+}
+
 static int take_failure(droste_session *s, struct error *err)
 {
     *err = s->failure;
@@ -126,6 +141,8 @@ static int session_ops_take(droste_session *s, droste_result **out, struct error
         return session_ops_take_value(s, err);
     if (operation == OPERATION_FORK)
         return session_ops_take_fork(s, err);
+    if (operation == OPERATION_ROLLBACK)
+        return session_ops_take_rollback(s, err);
     return operation == OPERATION_NONE ? 0 : take_failure(s, err);
 }
 
@@ -298,6 +315,78 @@ int session_api_fork(
     return rc < 0 ? rc
                   : session_ops_began(s, session_fork(s->session, events, fork, operation_done, s,
                                              &fork->session, err));
+}
+
+/* ---- checkpoints ---- */
+
+static int start_checkpoint(droste_session *s, unsigned *id, struct error *err)
+{
+    int rc = session_ops_begin(s, OPERATION_FORK, err);
+    return rc < 0
+               ? rc
+               : session_ops_began(s, session_checkpoint(s->session, operation_done, s, id, err));
+}
+
+int droste_session_checkpoint_start(droste_session *s, unsigned *id, droste_error *err)
+{
+    struct error why = { 0 };
+    return api_fail(err, &why, start_checkpoint(s, id, &why));
+}
+
+int droste_session_checkpoint(droste_session *s, unsigned *id, droste_error *err)
+{
+    struct error why = { 0 };
+    api_forget_interrupt(s->d);
+    int rc = session_api_finish(s, start_checkpoint(s, id, &why), NULL, &why);
+    return api_fail(err, &why, rc);
+}
+
+static int start_rollback(droste_session *s, unsigned id, struct error *err)
+{
+    int rc = session_ops_begin(s, OPERATION_ROLLBACK, err);
+    return rc < 0 ? rc
+                  : session_ops_began(s, session_rollback(s->session, id, operation_done, s, err));
+}
+
+int droste_session_rollback_start(droste_session *s, unsigned id, droste_error *err)
+{
+    struct error why = { 0 };
+    return api_fail(err, &why, start_rollback(s, id, &why));
+}
+
+int droste_session_rollback(droste_session *s, unsigned id, droste_error *err)
+{
+    struct error why = { 0 };
+    api_forget_interrupt(s->d);
+    int rc = session_api_finish(s, start_rollback(s, id, &why), NULL, &why);
+    return api_fail(err, &why, rc);
+}
+
+int session_api_at(droste_session *s, unsigned id, droste_session *fork,
+    const struct session_events *events, struct error *err)
+{
+    int rc = session_ops_begin(s, OPERATION_FORK, err);
+    return rc < 0 ? rc
+                  : session_ops_began(s, session_at(s->session, id, events, fork, operation_done, s,
+                                             &fork->session, err));
+}
+
+size_t droste_session_checkpoints(const droste_session *s, droste_checkpoint *out, size_t most)
+{
+    cleanup_free struct checkpoint_info *all = calloc(most + 1, sizeof *all);
+    size_t count = s->session && all ? session_checkpoints(s->session, all, most) : 0;
+    for (size_t i = 0; i < count && i < most; i++)
+        out[i] = (droste_checkpoint){ all[i].id, all[i].parent, all[i].cell, all[i].memory,
+            all[i].current };
+    return count;
+}
+
+int droste_session_forget(droste_session *s, unsigned id, droste_error *err)
+{
+    struct error why = { 0 };
+    int rc = s->session ? session_forget(s->session, id, &why)
+                        : error_set(&why, ERROR_ARGUMENT, "the session did not open");
+    return api_fail(err, &why, rc);
 }
 
 /* ---- the end of the session ---- */

@@ -17,6 +17,7 @@ enum operation {
     OPERATION_CELL,
     OPERATION_VALUE,
     OPERATION_FORK,
+    OPERATION_ROLLBACK,
     OPERATION_FINISH
 };
 
@@ -77,6 +78,9 @@ int session_api_finish(droste_session *s, int rc, droste_result **out, struct er
 /* Starts a fork, whose session `fork` gets. */
 int session_api_fork(droste_session *s, droste_session *fork, const struct session_events *events,
     struct error *err);
+/* The same from a checkpoint. */
+int session_api_at(droste_session *s, unsigned id, droste_session *fork,
+    const struct session_events *events, struct error *err);
 /* The session that owns what forks share. */
 droste_session *session_api_origin(droste_session *s);
 

@@ -278,6 +278,14 @@ const struct setting settings_table[] = {
         TYPE_SECONDS, AT(broker_timeout), 0, 1e7 },
     { { "grace", "SECONDS", "2", NULL, "Time between the interrupt and the kill.", 0 },
         TYPE_SECONDS, AT(grace), 0, 1e6 },
+    { { "checkpoint", "WHEN", "no", NULL,
+          "auto: keep the state before each cell while it runs. If the cell is killed, for example "
+          "at a limit, the session goes on from that state.",
+          0 },
+        TYPE_TEXT, AT(checkpoint), 0, 0 },
+    { { "checkpoint-memory", "SIZE", "0", NULL,
+          "Memory that the checkpoints of a session may hold together; 0: as much as memory.", 0 },
+        TYPE_SIZE, AT(checkpoint_memory), 0, 1125899906842624 },
     { { "memory", "SIZE", "4G", NULL,
           "Memory limit of the sandbox; without a cgroup, the limit of each process, and of "
           "their total as the host measures it.",

@@ -32,14 +32,15 @@ struct settings {
     bool rules, sub_tools, helpers, literal_grep, setup_each, standard_imports;
     char *setup_code;
     char *image, *snapshot, *network, *user, *gpus, *pull, *seccomp, *reuse, *region, *app_name,
-        *sandbox, *on_close;
+        *sandbox, *on_close, *checkpoint;
     struct list env_var, label, network_allow;
     double idle_timeout;
     bool read_only_root;
     int64_t disk_size;
     double timeout, execute_timeout, execute_timeout_cap, broker_timeout, grace, cpus, cpu_time,
         tool_timeout;
-    int64_t pool, memory, processes, open_files, file_size, tmp_size, output_limit, results_limit;
+    int64_t pool, checkpoint_memory, memory, processes, open_files, file_size, tmp_size,
+        output_limit, results_limit;
     char *layout;
     char *volume_name, *volume_root, *volume_subpath;
     int64_t volume_size, volume_files;

@@ -131,10 +131,106 @@ static void repl_complete(void *arg, const char *word, size_t len, struct buf *o
     droste_result_free(result);
 }
 
-/* Starts a new session after one has ended and the user was notified. */
+/* ---- checkpoints ---- */
+
+static int repl_make_checkpoint(struct repl *r, unsigned unused, droste_error *err)
+{
+    unsigned id;
+    int rc = droste_session_checkpoint(r->session, &id, err);
+    if (rc == 0)
+        printf("checkpoint %u\n", id);
+    return rc;
+}
+
+static int repl_roll_back(struct repl *r, unsigned id, droste_error *err)
+{
+    int rc = droste_session_rollback(r->session, id, err);
+    if (rc == 0)
+        printf("back at checkpoint %u; files are as they were left\n", id);
+    return rc;
+}
+
+static int repl_forget(struct repl *r, unsigned id, droste_error *err)
+{
+    return droste_session_forget(r->session, id, err);
+}
+
+static int repl_list_checkpoints(struct repl *r, unsigned unused, droste_error *err)
+{
+    size_t count = droste_session_checkpoints(r->session, NULL, 0);
+    cleanup_free droste_checkpoint *all = calloc(count + 1, sizeof *all);
+    if (!all || count == 0) {
+        puts("no checkpoints; /checkpoint makes one");
+        return 0;
+    }
+    droste_session_checkpoints(r->session, all, count);
+    for (size_t i = 0; i < count; i++) {
+        char parent[24] = "";
+        if (all[i].parent)
+            snprintf(parent, sizeof parent, ", from %u", all[i].parent);
+        printf("%c %u  after cell %llu%s, %.1f MB\n", all[i].current ? '*' : ' ', all[i].id,
+            (unsigned long long)all[i].cell, parent, (double)all[i].memory / 1e6);
+    }
+    return 0;
+}
+
+static const struct {
+    const char *name;
+    bool takes_id;
+    int (*run)(struct repl *r, unsigned id, droste_error *err);
+} repl_commands[] = {
+    { "checkpoint", false, repl_make_checkpoint },
+    { "checkpoints", false, repl_list_checkpoints },
+    { "rollback", true, repl_roll_back },
+    { "forget", true, repl_forget },
+};
+
+/* A line that begins with a slash, which no Python code does. */
+static void repl_run_command(struct repl *r, const char *line)
+{
+    char name[16], rest;
+    unsigned id = 0;
+    droste_error err;
+    int words = sscanf(line, "/%15[a-z] %9u %c", name, &id, &rest);
+    for (size_t i = 0; i < array_length(repl_commands); i++) {
+        if (words < 1 || strcmp(repl_commands[i].name, name) != 0)
+            continue;
+        if (words == 1 + repl_commands[i].takes_id) {
+            if (repl_commands[i].run(r, id, &err) < 0)
+                r->status = cli_error(&err);
+            fflush(stdout);
+            return;
+        }
+    }
+    r->status = cli_fail(EXIT_USAGE,
+        "commands are /checkpoint, /checkpoints, /rollback ID and /forget ID; everything else is "
+        "Python");
+}
+
+/* ---- cells ---- */
+
+/* The checkpoint that the session made, or went back to, last; 0: none. */
+static unsigned repl_current_checkpoint(const struct repl *r)
+{
+    size_t count = droste_session_checkpoints(r->session, NULL, 0);
+    cleanup_free droste_checkpoint *all = calloc(count + 1, sizeof *all);
+    count = all ? droste_session_checkpoints(r->session, all, count) : 0;
+    for (size_t i = 0; i < count; i++)
+        if (all[i].current)
+            return all[i].id;
+    return 0;
+}
+
+/* After a session has ended and the user was notified: goes back to a checkpoint, or starts a new
+ * session. */
 static void repl_restart(struct repl *r)
 {
     droste_error err;
+    unsigned checkpoint = repl_current_checkpoint(r);
+    if (checkpoint && droste_session_rollback(r->session, checkpoint, &err) == 0) {
+        cli_fail(0, "back at checkpoint %u", checkpoint);
+        return;
+    }
     if (droste_session_finish(r->session, &err) < 0)
         cli_error(&err);
     droste_session_close(steal(&r->session));
@@ -183,6 +279,8 @@ static void repl_explain(struct repl *r, const droste_result *result, bool inter
         if (why.code != DROSTE_ERROR_NONE)
             cli_error(&why);
         repl_restart(r);
+    } else if (droste_result_rolled_back(result) >= 0) {
+        cli_error(&why);
     } else if (interrupted || late) {
         cli_fail(0, "%s; the session and its variables are kept",
             late ? "the cell reached its --execute-timeout" : "interrupted");
@@ -238,6 +336,11 @@ static void repl_take_line(struct repl *r, const struct buf *line, struct buf *c
 {
     if (cell->len == 0 && repl_is_blank(line))
         return;
+    if (cell->len == 0 && buf_text(line)[0] == '/') {
+        lines_remember(r->lines, line);
+        repl_run_command(r, buf_text(line));
+        return;
+    }
     if (cell->len > 0)
         buf_putc(cell, '\n');
     buf_append(cell, buf_text(line), line->len);
@@ -343,11 +446,18 @@ const struct command command_repl = {
                "new one replaces it, without the variables. Standard input may be a pipe; then\n"
                "there is no prompt. Images that a cell shows, such as figures, are saved to a new\n"
                "directory in $TMPDIR, and named.\n"
+               "\n"
+               "/checkpoint keeps the state of all variables and prints its number; /rollback ID\n"
+               "goes back to it; /checkpoints lists them, and /forget ID drops one. If a sandbox\n"
+               "dies, the session goes back to the last one, if there is any. With --checkpoint\n"
+               "auto, a cell that is killed is undone.\n"
+               "\n"
                "exit(N) leaves with status N. Otherwise, the exit status is 0 on a terminal. For\n"
                "a pipe, it is that of the last cell that failed: 1 exception, 3 limit or\n"
                "deadline, 4 environment failed. 2 is a usage error, 130 an interrupt.\n",
     .examples = "  droste repl\n"
                 "  droste repl --context big.txt --model gpt-5-mini\n"
+                "  droste repl --checkpoint auto --execute-timeout 10\n"
                 "  droste repl --python .venv/bin/python --preload numpy,pandas\n"
                 "  echo 'print(1 + 1)' | droste repl\n",
     .settings = SETTINGS_SANDBOX,

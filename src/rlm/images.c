@@ -102,7 +102,7 @@ static bool is_jpeg(const unsigned char *data, size_t len)
         unsigned mark = data[at + 1];
         if (mark >= 0xC0 && mark <= 0xCF && mark != 0xC4 && mark != 0xC8 && mark != 0xCC)
             return is_side(big_endian(data + at + 5, 2)) && is_side(big_endian(data + at + 7, 2));
-        at += 2 + (mark == 0xFF ? 0 : big_endian(data + at + 2, 2));
+        at += mark == 0xFF ? 1 : 2 + big_endian(data + at + 2, 2); /* 0xFF: a fill byte */
     }
     return false;
 }

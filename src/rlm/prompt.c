@@ -366,9 +366,9 @@ static void prompt_put_variables(struct buf *out, struct json_object *variables)
     buf_puts(out, count ? "\n" : "");
 }
 
-static void put_session_end(struct buf *out, const char *why)
+static void put_session_end(struct buf *out, enum prompt_name name, const char *why)
 {
-    PROMPT_FILL(out, PROMPT_SESSION_ENDED, { "why", why });
+    PROMPT_FILL(out, name, { "why", why });
     buf_putc(out, '\n');
 }
 
@@ -383,8 +383,10 @@ void prompt_result(struct buf *out, const struct cell_result *r, unsigned index,
     if (failure)
         put_section(out, "Error:\n", failure, strlen(failure), max_chars / 2);
     if (!r->alive)
-        put_session_end(out, r->reason.text);
-    if (r->out.len == 0 && r->err.len == 0 && !failure && r->alive)
+        put_session_end(out, PROMPT_SESSION_ENDED, r->reason.text);
+    else if (r->rolled_back)
+        put_session_end(out, PROMPT_SESSION_ROLLED_BACK, r->reason.text);
+    else if (r->out.len == 0 && r->err.len == 0 && !failure)
         put_point(out, PROMPT_NO_OUTPUT);
     if (r->alive)
         prompt_put_variables(out, r->variables);

@@ -108,7 +108,7 @@ double resume_seconds(struct resume *r)
 bool resume_is_gone_cell(const struct resume *r, int64_t cell)
 {
     const struct recorded_cell *found = replay_log_cell_find(r->recorded, cell);
-    return cell <= r->gone || (found && found->skipped);
+    return cell <= r->gone || (found && (found->skipped || found->undone));
 }
 
 int resume_open(
@@ -289,6 +289,7 @@ int resume_cell_result(
             out->status = (enum cell_status)s;
     out->seconds = cell->seconds;
     snprintf(out->killed, sizeof out->killed, "%s", cell->killed ? cell->killed : "");
+    out->rolled_back = cell->undone;
     error_set(&out->reason, ERROR_LOST, "the sandbox was ended (%s)",
         cell->killed ? cell->killed : cell->status);
     int rc = replay_log_read(r->recorded, &cell->out, &out->out, err);

@@ -390,6 +390,16 @@ static int reserve_cell_end(struct rlm_run *r, droste_record_cell *end, struct e
     return rc;
 }
 
+/* What ended the sandbox, and "; rolled back to cell 7". */
+static void run_record_killed(const struct cell_result *c, char *out, size_t size)
+{
+    char text[64] = "";
+    if (c->rolled_back)
+        cell_rolled_back_text(c, text, sizeof text);
+    const char *by = text[0] && !c->killed[0] ? "an unknown cause" : c->killed;
+    snprintf(out, size, "%s%s%s", by, text[0] ? "; " : "", text);
+}
+
 int run_record_cell_end(struct rlm_run *r, const struct cell_result *c, struct error *err)
 {
     cleanup_json struct json_object *e = json_object_new_object();
@@ -397,6 +407,8 @@ int run_record_cell_end(struct rlm_run *r, const struct cell_result *c, struct e
     size_t submit_len = 0;
     if (!r->tree->o.store)
         return 0;
+    char killed[sizeof c->killed + 80];
+    run_record_killed(c, killed, sizeof killed);
     const char *submit = submission_json(c->submit, &submit_len);
     if (c->submit && !submit)
         return error_memory(err);
@@ -407,7 +419,7 @@ int run_record_cell_end(struct rlm_run *r, const struct cell_result *c, struct e
     }
     droste_record_cell end = {
         .status = cell_status_name(c->status),
-        .killed = c->killed[0] ? c->killed : NULL,
+        .killed = killed[0] ? killed : NULL,
         .standard_output = { buf_text(&c->out), c->out.len },
         .standard_error = { buf_text(&c->err), c->err.len },
         .submit = { submit, submit_len },

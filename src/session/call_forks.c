@@ -19,6 +19,7 @@ static int session_prepare_call_fork(struct session *fork, struct error *err)
     struct loop *loop = ((struct environment_base *)fork->env)->loop;
     schema_drop(fork->settings.answer);
     fork->settings.answer = NULL;
+    fork->settings.keeps = false; /* it runs one cell */
     fork->retired = timer_new(loop, session_retired_enough, fork);
     return fork->retired ? 0 : error_memory(err);
 }

@@ -55,6 +55,7 @@ void session_lifetime_over(void *arg)
 {
     struct session *s = arg;
     struct error why = { 0 };
+    s->life_over = true;
     error_set(&why, ERROR_TIMEOUT,
         "the session reached the end of its time and was killed; its variables are gone");
     session_end_sandbox(s, "timeout", &why);

@@ -13,9 +13,11 @@ enum { SESSION_BLOB_MAX = 256 << 20 }; /* of one message from the guest */
 struct session_settings {
     struct session_limits limits;
     double execute_timeout_cap, grace;
-    double stall_limit;    /* seconds */
-    size_t results_limit;  /* bytes of a cell's rich results */
-    struct schema *answer; /* type of submissions; NULL: any */
+    double stall_limit;         /* seconds */
+    size_t results_limit;       /* bytes of a cell's rich results */
+    struct schema *answer;      /* type of submissions; NULL: any */
+    bool keeps;                 /* a checkpoint before each cell */
+    uint64_t checkpoint_memory; /* bytes of all checkpoints; 0: as much as the sandbox */
 };
 
 struct session {
@@ -35,7 +37,8 @@ struct session {
     /* the current operation */
     uint64_t operation; /* its id, 0: none */
     bool is_cell;
-    bool settling; /* ended; `settled` is reported when the volume is here */
+    bool is_numbered; /* a cell without a name */
+    bool settling;    /* ended; `settled` is reported when the volume is here */
     struct cell_result settled;
     session_finished_fn *finished; /* called at the end of session_finish; or NULL */
     void *finished_arg;
@@ -62,6 +65,10 @@ struct session {
     struct file_service *files; /* files.c; NULL until it is used */
     char *directory;            /* in which cells start; NULL: the sandbox's default */
     struct timer *stall;
+    uint64_t last_cell;    /* the last cell that ended, as tracebacks number them; 0: none */
+    uint64_t life_ends_ns; /* 0: without a limit */
+    bool life_over;        /* it was ended for that */
+    struct checkpoints *checkpoints; /* checkpoints.c; NULL until there was one */
 
     /* call_forks.c */
     LIST_HEAD(, session) call_forks; /* forks for calls of this session, closed with it */
@@ -89,6 +96,27 @@ void session_begin_life(struct session *s);
 
 /* call_forks.c */
 void session_call_forks_close(struct session *s);
+
+/* Starts a fork as the operation of this id. Its lifetime has not begun. */
+int session_make_fork(struct session *s, uint64_t operation, const struct session_events *events,
+    void *events_arg, struct session **out, struct error *err);
+/* The session's lifetime goes on. */
+void session_continue_life(struct session *s);
+
+/* checkpoints.c */
+/* Closes all checkpoints. */
+void session_checkpoints_free(struct session *s);
+/* Whether it is making a checkpoint or going back to one. */
+bool session_is_rolling(const struct session *s);
+/* Requests a checkpoint before the cell that is about to be sent, if the session keeps them. */
+void session_keep_before_cell(struct session *s);
+/* True if the RESULT answers that request; *rc is then the error of a malformed one. */
+bool session_take_kept(struct session *s, const struct frame *frame, int *rc, struct error *err);
+/* The operation has ended, and the sandbox is alive. */
+void session_end_cell(struct session *s);
+/* The sandbox has died in a cell: the session goes on from the checkpoint before it, if there is
+ * one, and the result says so. */
+void session_revive(struct session *s, struct cell_result *r);
 
 /* send.c: frames to the guest. */
 int session_send(struct session *s, uint8_t type, uint64_t id, const char *head, size_t head_len,

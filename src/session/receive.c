@@ -18,6 +18,9 @@ static const struct json_limits call_limits = { HEAD_MAX, 8, 65536 };
 static int receive_on_result(struct session *s, const struct frame *frame, struct error *err)
 {
     struct cell_result r;
+    int kept;
+    if (s->ready && session_take_kept(s, frame, &kept, err))
+        return kept;
     if (!s->ready || !s->operation || s->settling || frame->id != s->operation)
         return error_set(err, ERROR_PROTOCOL, "a result for an operation that is not active");
     int rc = result_read(s, frame, &r, err);

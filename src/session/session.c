@@ -32,8 +32,12 @@ void session_deliver(struct session *s, struct cell_result *r)
     r->calls = s->calls;
     r->results = s->results;
     s->results = (struct bundles){ 0 };
-    r->alive = !s->dead;
     s->ops->usage(s->sandbox, &r->usage);
+    if (s->dead)
+        session_revive(s, r);
+    else
+        session_end_cell(s);
+    r->alive = !s->dead;
     r->variables = s->variables ? json_object_get(s->variables) : NULL;
     s->operation = 0;
     s->done = NULL;
@@ -106,10 +110,10 @@ static int session_begin(struct session *s, session_done_fn *done, void *arg, st
             *err = s->death;
         return -(int)s->death.code;
     }
-    if (s->operation)
+    if (s->operation || session_is_rolling(s))
         return error_set(err, ERROR_ARGUMENT, "the session is busy with another operation");
     s->operation = ++s->last_id;
-    s->is_cell = false;
+    s->is_cell = s->is_numbered = false;
     s->started_ns = clock_ns();
     s->rings = 0;
     s->deadline_passed = false;
@@ -196,6 +200,8 @@ int session_exec(struct session *s, const struct session_cell *cell, session_don
     s->collects = cell->results;
     s->results.limit = s->settings.results_limit;
     s->describes_tools = cell->tools;
+    s->is_numbered = !cell->name;
+    session_keep_before_cell(s);
     session_deadline_begin(s);
     struct session_part code = { cell->code, cell->len };
     rc = buf_failed(&head)
@@ -355,8 +361,19 @@ static struct session *session_new(struct environment *env, const struct session
 
 void session_begin_life(struct session *s)
 {
-    if (s->settings.limits.timeout > 0)
-        timer_start(s->lifetime, (uint64_t)(s->settings.limits.timeout * 1000), 0);
+    s->life_over = false;
+    s->life_ends_ns = s->settings.limits.timeout > 0
+                          ? clock_ns() + (uint64_t)(s->settings.limits.timeout * 1e9)
+                          : 0;
+    session_continue_life(s);
+}
+
+void session_continue_life(struct session *s)
+{
+    uint64_t now_ns = clock_ns();
+    if (s->life_ends_ns > 0)
+        timer_start(s->lifetime,
+            s->life_ends_ns > now_ns ? (s->life_ends_ns - now_ns + 999999) / 1000000 : 0, 0);
 }
 
 int session_open(struct environment *env, const struct session_options *options,
@@ -375,7 +392,13 @@ int session_open(struct environment *env, const struct session_options *options,
         .stall_limit = options->stall,
         .results_limit = options->results_limit,
         .answer = options->answer,
+        .keeps = options->checkpoint_each,
+        .checkpoint_memory = options->checkpoint_memory,
     };
+    if (rc == 0 && options->checkpoint_each && !environment_ops_of(env)->fork)
+        return error_set(err, ERROR_UNSUPPORTED,
+            "--checkpoint auto: the environment '%s' cannot fork sessions; local sandboxes can",
+            environment_ops_of(env)->name);
     struct session *s = rc == 0 ? session_new(env, &settings, events, arg) : NULL;
     if (!s)
         return rc < 0 ? rc : error_memory(err);
@@ -411,8 +434,21 @@ struct session *session_new_fork(
     if (!fork)
         return NULL;
     fork->last_id = s->last_id; /* cells keep numbers that are unique in tracebacks */
+    fork->last_cell = s->last_cell;
     fork->variables = s->variables ? json_object_get(s->variables) : NULL;
     return fork;
+}
+
+int session_make_fork(struct session *s, uint64_t operation, const struct session_events *events,
+    void *events_arg, struct session **out, struct error *err)
+{
+    struct session *fork = session_new_fork(s, events, events_arg);
+    int rc = fork ? session_ask_fork(s, fork, operation, NULL, 0, err) : error_memory(err);
+    if (rc < 0)
+        session_close(fork);
+    else
+        *out = fork;
+    return rc;
 }
 
 int session_fork(struct session *s, const struct session_events *events, void *events_arg,
@@ -424,16 +460,12 @@ int session_fork(struct session *s, const struct session_events *events, void *e
     int rc = session_begin(s, done, arg, err);
     if (rc < 0)
         return rc;
-    struct session *fork = session_new_fork(s, events, events_arg);
-    rc = fork ? session_ask_fork(s, fork, s->operation, NULL, 0, err) : error_memory(err);
-    if (rc < 0) {
-        session_close(fork);
+    rc = session_make_fork(s, s->operation, events, events_arg, out, err);
+    if (rc < 0)
         return take_back(s, rc);
-    }
-    session_begin_life(fork);
+    session_begin_life(*out);
     s->limit = FORK_SECONDS;
     session_deadline_begin(s);
-    *out = fork;
     return 0;
 }
 
@@ -462,6 +494,7 @@ void session_close(struct session *s)
 {
     if (!s)
         return;
+    session_checkpoints_free(s);
     session_call_forks_close(s);
     session_files_free(s);
     if (s->sandbox)

@@ -51,8 +51,10 @@ struct cell_result {
     char *echo;                          /* repr of the last expression, or NULL */
     struct bundles results;              /* rich results; empty unless the cell asked for them */
     struct cell_error error;
-    char killed[64];     /* "timeout", "memory", "signal 11", "exit 3", "protocol"…, or "" */
-    struct error reason; /* for KILLED and LOST: the reason, in one line */
+    char killed[64];         /* "timeout", "memory", "signal 11", "exit 3", "protocol"…, or "" */
+    struct error reason;     /* for KILLED and LOST: the reason, in one line */
+    bool rolled_back;        /* the session goes on from the state before this cell: that … */
+    uint64_t rolled_back_to; /* … which this cell left; 0: before the first cell */
     struct json_object *variables; /* array of {name, type, length, preview}; may be NULL */
     struct json_object *variable;  /* of session_set: the new variable */
     double seconds;
@@ -61,6 +63,9 @@ struct cell_result {
 };
 
 void cell_result_free(struct cell_result *result);
+#define CELL_ROLLED_BACK "rolled back to "
+/* "rolled back to cell 7", for a result that was. */
+void cell_rolled_back_text(const struct cell_result *result, char *out, size_t size);
 
 /* A call of the guest. The head and parts are well-formed but otherwise unchecked, and valid
  * only during the callback. */
@@ -110,6 +115,8 @@ struct session_options {
     double stall;                     /* seconds without reading any pending reply; 0: no limit */
     size_t results_limit;             /* bytes of a cell's rich results; at most BUNDLES_BYTES */
     size_t output_limit;              /* bytes to keep of each output stream of a cell */
+    bool checkpoint_each;             /* keep the state before each cell, for when it is killed */
+    uint64_t checkpoint_memory;       /* bytes of all checkpoints; 0: as much as the sandbox */
     struct schema *answer;            /* type of submissions (answer.h); NULL: any */
     const struct list *variables;     /* NAME=VALUE for its processes; NULL: none */
     bool no_helpers;                  /* omit the helpers of guest/python/helpers */
@@ -214,6 +221,30 @@ int session_fork_for_call(struct session *s, uint64_t call, size_t item,
 /* Ends such a fork: its calls are dropped and its sandbox is killed at once, and it is closed soon.
  * Its cell gets no result, and `fork` must not be used any more. May be called within callbacks. */
 void session_retire(struct session *fork);
+
+/* Checkpoints: states to continue from. Each costs a fork, and memory for what changes afterwards.
+ * They belong to the session and end with it. `done` comes as for session_fork. */
+enum { CHECKPOINTS_MAX = 1024 };
+struct checkpoint_info {
+    unsigned id;
+    unsigned parent; /* the one that the session had made or gone back to before; 0: none */
+    uint64_t cell;   /* the last cell before it; 0: none */
+    uint64_t memory; /* bytes; pages that are shared count in proportion; 0: not known */
+    bool current;    /* the session made it, or went back to it, last */
+};
+int session_checkpoint(
+    struct session *s, session_done_fn *done, void *arg, unsigned *id, struct error *err);
+/* The session, which may have died, continues from the checkpoint, which stays. Calls of code that
+ * still ran are dropped. */
+int session_rollback(
+    struct session *s, unsigned id, session_done_fn *done, void *arg, struct error *err);
+/* As session_fork, from the checkpoint. */
+int session_at(struct session *s, unsigned id, const struct session_events *events,
+    void *events_arg, session_done_fn *done, void *arg, struct session **out, struct error *err);
+/* Fills `out` with up to `most`, in order; returns how many there are. */
+size_t session_checkpoints(const struct session *s, struct checkpoint_info *out, size_t most);
+/* Drops one; those made after it become children of its parent. */
+int session_forget(struct session *s, unsigned id, struct error *err);
 
 /* Interrupts the current operation like Ctrl-C. Keeps the state if the guest reacts within the
  * grace period; otherwise ends the session. Reports a `session_finish` as cancelled at once,

@@ -131,6 +131,15 @@ def test_new_session_has_all_again(ask, files):
              ALL)
 
 
+def test_a_rolled_back_session_has_them_still(ask, files):
+    """With checkpoint=auto, a block that kills the sandbox is undone: the model is told, and goes
+    on with what it had before."""
+    answered(ask([repl("x = 1", "x = 2; import os; os._exit(1)"),
+                  told("What it did to variables is undone", repl("SUBMIT([x, %s])" % NAMES))],
+                 "--checkpoint", "auto", *three(files)),
+             [1, ALL])
+
+
 def test_children_have_their_own(ask, files):
     """A child's context is what its parent gives, a list or a dict too; of the parent's it has
     none."""

@@ -79,6 +79,32 @@ def test_a_death_is_reported_and_a_new_session_follows(tmp_path):
     assert r.returncode == 3
 
 
+def test_checkpoints_are_made_listed_and_gone_back_to(tmp_path):
+    """What is typed wrongly is explained, and is no Python."""
+    r = droste(tmp_path, "repl", stdin="x = 1\n/checkpoint\nx = 2\n/checkpoint\n/rollback 1\nx\n"
+               "/checkpoints\n/forget 1\n/rollback 1\n/rollback\n/undo\nx\n")
+    lines = r.stdout.splitlines()
+    assert lines[:4] == ["checkpoint 1", "checkpoint 2",
+                         "back at checkpoint 1; files are as they were left", "1"]
+    assert lines[4].startswith("* 1  after cell 1, ")
+    assert lines[5].startswith("  2  after cell 3, from 1, ")
+    assert lines[6:] == ["1"]
+    assert "there is no checkpoint 1; there are: 2" in r.stderr
+    assert r.stderr.count("commands are /checkpoint, /checkpoints, /rollback ID and") == 2
+    assert r.returncode == 2
+
+
+def test_a_death_goes_back_to_the_last_checkpoint(tmp_path):
+    """By hand or before each cell."""
+    die = "import os; os._exit(3)\n"
+    r = droste(tmp_path, "repl", stdin="x = 1\n/checkpoint\nx = 2\n" + die + "x\n")
+    assert r.stdout == "checkpoint 1\n1\n"
+    assert "its variables are gone" in r.stderr and "back at checkpoint 1" in r.stderr
+    r = droste(tmp_path, "repl", "--checkpoint", "auto", stdin="x = 1\nx = 2; " + die + "x\n")
+    assert r.stdout == "1\n" and r.returncode == 3
+    assert "exited with status 3; rolled back to cell 1" in r.stderr
+
+
 def test_a_session_that_died_between_cells_is_replaced(tmp_path):
     """A cell that meets a dead session is not run in the new one by surprise."""
     r = droste(tmp_path, "repl", "--timeout", "1",

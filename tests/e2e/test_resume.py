@@ -376,6 +376,18 @@ def test_cells_of_a_dead_sandbox_are_not_run_again(interrupted, droste):
     assert [c["status"] for c in droste.record.cells] == ["ok", "killed", "submitted"]
 
 
+def test_a_cell_that_was_undone_is_not_run_again(interrupted, droste):
+    """With checkpoint=auto, the cells before and after it are, in one sandbox; its own call, which
+    was paid for, is not made again."""
+    life = interrupted(repl("x = [1]"), repl("x.append(llm_query('a')); import os; os._exit(3)"),
+                       repl("x.append(2)\nllm_query('hang')\nSUBMIT([x, len(context)])"),
+                       flags=["--checkpoint", "auto"])
+    result = life.resume()
+    assert result.json["answer"] == [[1, 2], 700]
+    assert [(c["status"], c["killed"]) for c in droste.record.cells] == [
+        ("ok", None), ("killed", "exit 3; rolled back to cell 2"), ("submitted", None)]
+
+
 def test_deadline_in_a_call_is_reached_again(droste, serve, tmp_path):
     """A cell that ran into its deadline while it waited for a model does so again, though it is
     known by now what became of the call."""

@@ -1,4 +1,4 @@
-"""Forks of a session, checkpoints, and what forks share."""
+"""Forks of a session, and what they share."""
 import asyncio
 import os
 
@@ -292,39 +292,6 @@ def test_a_flood_of_records_ends_the_fork_alone(level):
         assert interp.execute("state.library = kept; SUBMIT(x=1)").x == 1
 
 
-# -- checkpoints
-
-def test_rolling_back_restores_variables(interp):
-    """Several times, and in any order; unknown names are refused with those that there are."""
-    interp.execute("x = [1]")
-    first = interp.checkpoint()
-    interp.execute("x.append(2)")
-    second = interp.checkpoint()
-    interp.execute("x.clear()")
-    interp.rollback(second)
-    assert interp.execute("SUBMIT(x=x)").x == [1, 2]
-    interp.rollback(first)
-    interp.execute("x.append(3)")
-    with interp.at(second) as beside:
-        assert beside.execute("SUBMIT(x=x)").x == [1, 2]
-    assert interp.execute("SUBMIT(x=x)").x == [1, 3]
-    interp.forget(second)
-    with pytest.raises(droste.ArgumentError,
-                       match="there is no checkpoint 'no'; there are: " + first):
-        interp.rollback("no")
-
-
-def test_a_checkpoint_survives_what_kills_the_session(level):
-    """A kill at a deadline: the session continues from its checkpoint."""
-    with Interpreter(isolation=level, grace=0.1) as interp:
-        interp.execute("x = 1")
-        checkpoint = interp.checkpoint()
-        r = interp.execute(STUBBORN, timeout=0.1)
-        assert (r.status, r.alive) == ("timeout", False)
-        interp.rollback(checkpoint)
-        assert interp.execute("x += 1; SUBMIT(x=x)").x == 2
-
-
 # -- asyncio
 
 def test_forks_run_at_the_same_time_within_asyncio():
@@ -366,6 +333,7 @@ def test_nothing_is_left_behind():
         with Interpreter() as interp:
             forks = interp.fork(20)
             interp.checkpoint()
+            interp.rollback(interp.checkpoint())
             interp.shutdown()
             for fork in forks:
                 fork.shutdown()

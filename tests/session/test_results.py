@@ -9,8 +9,8 @@ import re
 import pytest
 
 MEMBERS = {"status", "submit", "stdout", "stderr", "left_out", "error", "echo", "killed", "alive",
-           "calls", "seconds",
-           "isolation", "rules", "repo", "resources", "results", "main_result", "variables"}
+           "rolled_back", "calls", "seconds", "isolation", "rules", "repo", "resources", "results",
+           "main_result", "variables"}
 
 
 def lines_of(traceback):

@@ -8,6 +8,7 @@
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "base/json/json.h"
+#include "session/session.h"
 
 struct replay_log {
     struct store *store;
@@ -222,7 +223,8 @@ static int replay_log_take_cell(void *arg, const droste_record_cell *cell, struc
         .seconds = cell->seconds,
         .started_ms = cell->started_ms,
         .ended_ms = cell->ended_ms };
-    c->died = c->ended && (cell->killed || strcmp(cell->status, "lost") == 0);
+    c->undone = cell->killed && strstr(cell->killed, CELL_ROLLED_BACK);
+    c->died = c->ended && !c->undone && (cell->killed || strcmp(cell->status, "lost") == 0);
     return c->status && (!cell->killed || c->killed) ? 0 : error_memory(err);
 }
 

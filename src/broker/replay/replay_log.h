@@ -56,7 +56,8 @@ struct recorded_cell {
     unsigned candidate;
     bool skipped;             /* nothing of its effects is left, as its candidate died */
     int64_t id, turn, number; /* `number` counts the turn's cells from 1 */
-    bool ended, died;         /* `died`: the sandbox died in this cell */
+    bool ended, died;         /* `died`: the sandbox died in this cell … */
+    bool undone;              /* … or was rolled back to the state before it */
     bool begun;               /* in this life */
     char *status, *killed;
     struct recorded_value code, out, err, submit, error;

@@ -144,6 +144,11 @@ struct environment_ops {
      * NULL: not supported. */
     int (*fork)(struct sandbox *s, const struct iovec *frame, int count,
         const struct sandbox_events *events, void *arg, struct sandbox **out, struct error *err);
+    /* Replaces the receiver of events. NULL if `fork` is. */
+    void (*rebind)(struct sandbox *s, void *arg);
+    /* Bytes of private memory of its processes; pages that they share with others count in
+     * proportion. NULL: not known. */
+    uint64_t (*memory)(const struct sandbox *s);
     /* Queues bytes; takes ownership of `fd` (or -1), which travels with the first byte. Does
      * nothing after the guest's end, which `ended` reports. */
     int (*send)(struct sandbox *s, const struct iovec *iov, int count, int fd, struct error *err);

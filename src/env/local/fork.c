@@ -201,3 +201,13 @@ int local_fork(struct sandbox *parent, const struct iovec *frame, int count,
     *out = s;
     return 0;
 }
+
+void local_rebind(struct sandbox *s, void *arg)
+{
+    s->arg = arg;
+}
+
+uint64_t local_memory(const struct sandbox *s)
+{
+    return s->family && s->pidfd >= 0 && !s->ended ? memory_of_fork(s->keeper) : 0;
+}

@@ -392,6 +392,20 @@ static uint64_t measure(struct memory_watch *w, const struct machine *now)
     return sum;
 }
 
+uint64_t memory_of_fork(pid_t keeper)
+{
+    const struct memory_watch w = { .keeper = keeper };
+    struct process_list list = { 0 };
+    uint64_t sum = 0;
+    if (keeper <= 0)
+        return 0;
+    process_list_read(&list, &w);
+    for (size_t i = 0; i < list.count; i++)
+        sum += read_proportional(list.pids[i]);
+    free(list.pids);
+    return sum;
+}
+
 /* ---- scheduling ---- */
 
 static void look(struct memory_watch *w, const struct machine *now)

@@ -47,6 +47,9 @@ void memory_watch_exclude(struct memory_watch *w, int fd);
 /* The host stops reading this channel, or goes on (-1): memory files that wait in it count as the
  * guest's. NULL is fine. */
 void memory_watch_unread(struct memory_watch *w, int channel);
+/* Bytes of private memory of a fork's processes; pages that they share with others count in
+ * proportion. */
+uint64_t memory_of_fork(pid_t keeper);
 /* NULL is fine. */
 void memory_watch_close(struct memory_watch *w);
 

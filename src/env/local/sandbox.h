@@ -119,6 +119,8 @@ void local_read_cgroup(const struct sandbox *s, struct sandbox_usage *out, bool 
 /* Sends `frame`, which asks the guest to fork, and makes the sandbox of the fork. */
 int local_fork(struct sandbox *parent, const struct iovec *frame, int count,
     const struct sandbox_events *events, void *arg, struct sandbox **out, struct error *err);
+void local_rebind(struct sandbox *s, void *arg);
+uint64_t local_memory(const struct sandbox *s);
 enum status_read {
     STATUS_RECORD,  /* how the worker has ended */
     STATUS_PENDING, /* nothing yet */
