@@ -208,6 +208,35 @@ def test_checkpoints_within_asyncio():
     assert asyncio.run(main()) == [2, 2, 3, 1]
 
 
+# -- a hostile guest
+
+@pytest.mark.parametrize("act", [
+    "os.write(3, b'?' * 64)",  # no frame at all
+    "os.write(3, struct.pack('<BBHIQQ', 1, 17, 0, 0, 0, 0))\n        "
+    "os.write(3, struct.pack('<BBHIQQ', 1, 19, 0, 2, 1, 0) + b'{}')",  # ready, then a call
+    "os._exit(0)",
+])
+def test_a_checkpoint_that_acts_is_lost_alone(level, act):
+    """Its code runs in it all the same, but the host hears only answers: the session and the other
+    checkpoints go on."""
+    with Interpreter(isolation=level) as interp:
+        interp.execute("import sys, os, struct, time\nx = 1\n"
+                       "state = sys.modules['droste_guest'].state\nkept = state.library")
+        good = interp.checkpoint()
+        interp.execute("class Acts:\n    def zygote_fork(self, status):\n"
+                       "        rc = kept.zygote_fork(status)\n        if rc != 1: return rc\n"
+                       "        %s\n        time.sleep(1000)\nstate.library = Acts()" % act)
+        bad = interp.checkpoint()
+        assert value(interp, "x") == 1
+        with pytest.raises(droste.Error):
+            for _ in range(1000):      # until the host has heard of it
+                interp.rollback(bad)
+                interp.execute("time.sleep(0.01)", timeout=1).raise_for_status()
+        interp.rollback(good)
+        interp.execute("x += 1")
+        assert value(interp, "x") == 2
+
+
 # -- before each cell
 
 def test_a_killed_cell_is_undone(level):
