@@ -15,6 +15,7 @@
  *   droste/volume.h        volumes
  *   droste/environment.h   environments: which there are, what works here, and those of a program
  *   droste/files.h         the files of a session's sandbox
+ *   droste/commands.h      programs in it
  *   droste/batch.h         many tasks from a file
  *
  * This header includes the others. */
@@ -26,6 +27,7 @@
 
 #include "droste/base.h"
 #include "droste/batch.h"
+#include "droste/commands.h"
 #include "droste/environment.h"
 #include "droste/files.h"
 #include "droste/record.h"

@@ -17,6 +17,7 @@ from ._batch import abatch, Batch, batch, Grade, TaskResult
 from ._engine import close_idle_engines
 from ._library import version as __version__
 from ._tools import Tool
+from .commands import CommandFailed, CommandResult
 from .environments import EnvironmentPort, ReplResult, registry
 from .errors import (ArgumentError, BudgetError, Cancelled, CellFailed, ConfigError,
                      EnvironmentFailed, Error, IOFailed, LostError, MissingLibrary, ModelAuthError,
@@ -38,7 +39,8 @@ __all__ = ["__version__", "Interpreter", "Result", "RichResult", "CellError", "R
            "Cancelled", "IOFailed", "OutOfMemory", "StoreError", "ModelError", "ModelAuthError",
            "ModelUnknownError", "ModelRateError", "ModelServerError", "ModelConnectError",
            "ModelStallError", "ModelCutError", "ModelReplyError", "ModelReplayError", "CellFailed",
-           "RunFailed", "runs", "volumes", "batch", "abatch", "Batch", "Grade", "TaskResult"]
+           "CommandFailed", "CommandResult", "RunFailed", "runs", "volumes", "batch", "abatch",
+           "Batch", "Grade", "TaskResult"]
 
 #: names that have moved to `droste.compat`
 _MOVED = ("ModalInterpreter", "DaytonaInterpreter", "ExecutionProfile",

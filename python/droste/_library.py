@@ -121,7 +121,21 @@ class FileReply(Structure):
                 ("entries", POINTER(FileEntry)), ("count", c_size_t), ("more", c_int)]
 
 
+class CommandRequest(Structure):
+    _fields_ = [("op", c_char_p), ("handle", c_uint64), ("argv", POINTER(c_char_p)),
+                ("env", POINTER(c_char_p)), ("cwd", c_char_p), ("flags", c_int),
+                ("length", c_size_t), ("data", c_char_p), ("len", c_size_t), ("signal", c_int),
+                ("timeout_ms", c_uint64)]
+
+
+class CommandReply(Structure):
+    _fields_ = [("handle", c_uint64), ("pid", c_int64), ("out", c_void_p), ("out_len", c_size_t),
+                ("err", c_void_p), ("err_len", c_size_t), ("ended", c_int), ("status", c_int),
+                ("timed_out", c_int)]
+
+
 FileFn = CFUNCTYPE(None, c_void_p, POINTER(FileReply), POINTER(Error))
+CommandFn = CFUNCTYPE(None, c_void_p, POINTER(CommandReply), POINTER(Error))
 
 
 class Checkpoint(Structure):
@@ -340,6 +354,7 @@ _QUICK = {
     "droste_session_on_output": (None, [c_void_p, OutputFn, c_void_p]),
     "droste_session_interrupt": (None, [c_void_p]),
     "droste_file_start": (c_int, [c_void_p, POINTER(FileRequest), FileFn, c_void_p, ERR]),
+    "droste_command_start": (c_int, [c_void_p, POINTER(CommandRequest), CommandFn, c_void_p, ERR]),
     "droste_session_finish_start": (c_int, [c_void_p]),
     "droste_session_is_alive": (c_int, [c_void_p]),
     "droste_result_began": (c_int, [c_void_p]),

@@ -14,18 +14,16 @@ Each operation is a generator of requests (`Steps`); `Files` blocks for the answ
 """
 from __future__ import annotations
 
-import asyncio
 import ctypes
 import io
 import itertools
 import os
 import stat as _stat
-import threading
-from typing import (Any, AsyncIterator, Callable, Dict, Generator, Iterator, List, NamedTuple,
-                    Optional, Union)
+from typing import Any, AsyncIterator, Callable, Iterator, List, NamedTuple, Optional, Union
 
-from . import _engine, _library, errors
-from ._library import lib, quick
+from . import _library, errors
+from ._library import quick
+from ._requests import Awaiting, Blocking, end, Request, Steps
 
 
 __all__ = ["Files", "AsyncFiles", "FileInfo"]
@@ -33,7 +31,6 @@ __all__ = ["Files", "AsyncFiles", "FileInfo"]
 PIECE = 1 << 20             # DROSTE_FILE_PIECE
 FOLLOW, PARENTS, RECURSIVE = 1, 2, 4
 READ_MOST = 256 << 20       # bytes that read() returns unless `limit` says otherwise
-LOOK_SECONDS = 0.02         # until a caller looks whether it has to run the loop itself
 Path = Union[str, bytes, "os.PathLike[str]"]
 Data = Union[bytes, bytearray, memoryview, str]
 
@@ -100,61 +97,25 @@ def _answer_of(reply: Any) -> _Answer:
                    entries, bool(reply.more))
 
 
-class _Request:
-    """A request of the C library, and its end."""
+class _Request(Request):
+    """A request for a file."""
 
     def __init__(self, op: str, path: Optional[bytes] = None, **fields: Any):
+        super().__init__()
         self.path = path
         self.fields = dict(fields, op=op.encode(), path=path)
-        self.answer: Optional[_Answer] = None
-        self.failure: Optional[Exception] = None
-        self.on_end: Callable[[], None] = lambda: None
-        self.id = next(_engine.ids)
 
-    def start(self, owner: Any) -> None:
-        """Starts it in the engine's thread."""
-        error = _library.Error()
-        if owner._session is None or owner._engine.handle is None:
-            self.fail(errors.Cancelled("the interpreter was shut down"))
-            return
-        _requests[self.id] = self
+    def send(self, session: Any, error: Any) -> int:
         made = _library.FileRequest(**self.fields)
-        if quick.droste_file_start(owner._session, ctypes.byref(made), _on_answer, self.id,
-                                   ctypes.byref(error)) < 0:
-            _requests.pop(self.id, None)
-            self.fail(_failure(error, self.path))
-        owner._engine.kick()
+        return quick.droste_file_start(session, ctypes.byref(made), _on_answer, self.id, error)
 
-    def fail(self, failure: Exception) -> None:
-        self.failure = failure
-        self.on_end()
-
-    def result(self) -> _Answer:
-        if self.failure is not None:
-            raise self.failure
-        assert self.answer is not None
-        return self.answer
-
-
-_requests: Dict[int, _Request] = {}
+    def failure_of(self, error: Any) -> Exception:
+        return _failure(error, self.path)
 
 
 @_library.FileFn
 def _on_answer(arg: int, reply: Any, error: Any) -> None:
-    request = _requests.pop(arg, None)
-    if request is None:
-        return
-    try:
-        if error:
-            request.failure = _failure(error.contents, request.path)
-        else:
-            request.answer = _answer_of(reply.contents)
-    except Exception as e:      # without memory
-        request.failure = e
-    request.on_end()
-
-
-Steps = Generator[_Request, _Answer, Any]
+    end(arg, reply, error, _answer_of)
 
 
 # -- the operations, as generators of requests
@@ -361,94 +322,8 @@ def _download(path: Path, local: Path, limit: int) -> Steps:
     return total
 
 
-class _Base:
-    def __init__(self, owner: Any):
-        self._owner = owner
-
-    def _begin(self) -> Any:
-        owner = self._owner
-        if owner._session is None:
-            raise errors.Error("the session is not open; use `with`, or call start()")
-        owner._engine.alive()
-        return owner
-
-    async def _answer(self, request: _Request) -> _Answer:
-        raise NotImplementedError
-
-    async def _answer_all(self, steps: Steps) -> Any:
-        """Answers the requests of `steps`; returns its value."""
-        try:
-            request = next(steps)
-            while True:
-                try:
-                    answer = await self._answer(request)
-                except Exception as e:
-                    request = steps.throw(e)
-                else:
-                    request = steps.send(answer)
-        except StopIteration as e:
-            return e.value
-        finally:
-            steps.close()
-
-
-class Files(_Base):
+class Files(Blocking):
     """The files of a session, with calls that block. Wrong paths raise as in pathlib."""
-
-    def _ask(self, request: _Request) -> _Answer:
-        owner = self._begin()
-        engine, done = owner._engine, threading.Event()
-        request.on_end = done.set
-        loop = engine.loop
-        if loop is not None and asyncio._get_running_loop() is not loop and loop.is_running():
-            loop.call_soon_threadsafe(request.start, owner)
-            done.wait()
-        elif not self._run(request, done, True):
-            engine.post(lambda: request.start(owner))
-            while not done.wait(LOOK_SECONDS):      # for the thread that runs the loop
-                self._run(request, done, False)
-        return request.result()
-
-    def _run(self, request: _Request, done: threading.Event, starts: bool) -> bool:
-        """Runs the loop until the end of the request; returns false if another thread does."""
-        owner, engine = self._owner, self._owner._engine
-        lock = owner._lock._lock if engine.loop is None else engine.lock    # as operations do
-        if not lock.acquire(False):
-            return False
-        try:
-            if engine.inside:           # the lock is reentrant
-                raise errors.Error("a callback of the engine (a tool, on_output) cannot wait for a "
-                                   "file; use another thread")
-            if starts:
-                request.start(owner)
-            self._turn(engine, done)
-        finally:
-            lock.release()
-        if not done.is_set():
-            request.fail(errors.Cancelled("the interpreter was shut down"))
-        return True
-
-    def _turn(self, engine: _engine.Engine, done: threading.Event) -> None:
-        error = _library.Error()
-        try:
-            engine.inside, engine.held_up = True, engine.loop is not None
-            while not done.is_set() and engine.handle is not None:
-                errors.check(lib.droste_turn(engine.handle, _engine.SLICE_MS, ctypes.byref(error)),
-                             error)
-                engine.drain()
-        finally:
-            engine.inside = engine.held_up = False
-            engine.kick()
-
-    async def _answer(self, request: _Request) -> _Answer:
-        return self._ask(request)
-
-    def _do(self, steps: Steps) -> Any:
-        try:
-            self._answer_all(steps).send(None)      # never waits: `_answer` blocks
-        except StopIteration as e:
-            return e.value
-        raise AssertionError("a blocking operation waits")
 
     def read(self, path: Path, *, offset: int = 0, length: Optional[int] = None,
              limit: int = READ_MOST) -> bytes:
@@ -539,24 +414,13 @@ class Files(_Base):
         return self._do(_download(path, local, limit))
 
 
-class AsyncFiles(_Base):
+class AsyncFiles(Awaiting):
     """The same as coroutines, for a session on this event loop."""
-
-    async def _answer(self, request: _Request) -> _Answer:
-        owner = self._begin()
-        loop = asyncio.get_running_loop()
-        if owner._engine.loop is not loop:
-            raise errors.Error("afiles belongs to sessions of this event loop; use files")
-        future: "asyncio.Future[None]" = loop.create_future()
-        request.on_end = lambda: None if future.done() else future.set_result(None)
-        request.start(owner)
-        await future
-        return request.result()
 
     async def read(self, path: Path, *, offset: int = 0, length: Optional[int] = None,
                    limit: int = READ_MOST) -> bytes:
         """As `Files.read`."""
-        return await self._answer_all(_read(path, offset, length, limit))
+        return await self._do(_read(path, offset, length, limit))
 
     async def read_text(self, path: Path, encoding: str = "utf-8", errors: str = "strict", *,
                         limit: int = READ_MOST) -> str:
@@ -566,56 +430,56 @@ class AsyncFiles(_Base):
     async def write(self, path: Path, data: Data, *, append: bool = False,
                     exclusive: bool = False) -> int:
         """As `Files.write`."""
-        return await self._answer_all(_write_data(path, data, append, exclusive))
+        return await self._do(_write_data(path, data, append, exclusive))
 
     async def stream(self, path: Path, *, offset: int = 0,
                      length: Optional[int] = None) -> AsyncIterator[bytes]:
         """As `Files.stream`."""
-        handle, end = await self._answer_all(_open_range(path, offset, length))
+        handle, end = await self._do(_open_range(path, offset, length))
         try:
             while True:
-                piece = await self._answer_all(_piece(handle, offset, end))
+                piece = await self._do(_piece(handle, offset, end))
                 if not piece:
                     return
                 offset += len(piece)
                 yield piece
         finally:
             if self._owner._session is not None:
-                await self._answer_all(_close(handle))
+                await self._do(_close(handle))
 
     async def stat(self, path: Path, *, follow: bool = True) -> FileInfo:
         """As `Files.stat`."""
-        return await self._answer_all(_stat_of(path, follow))
+        return await self._do(_stat_of(path, follow))
 
     async def exists(self, path: Path) -> bool:
         """As `Files.exists`."""
-        return await self._answer_all(_exists(path))
+        return await self._do(_exists(path))
 
     async def list(self, path: Path = ".", *, depth: int = 1, limit: int = 10000) -> List[FileInfo]:
         """As `Files.list`."""
-        return await self._answer_all(_list(path, depth, limit))
+        return await self._do(_list(path, depth, limit))
 
     async def glob(self, pattern: Path, *, limit: int = 10000) -> "List[FileInfo]":
         """As `Files.glob`."""
-        return await self._answer_all(_list(pattern, 1, limit, "glob"))
+        return await self._do(_list(pattern, 1, limit, "glob"))
 
     async def remove(self, path: Path, *, recursive: bool = False,
                      missing_ok: bool = False) -> None:
         """As `Files.remove`."""
-        await self._answer_all(_remove(path, recursive, missing_ok))
+        await self._do(_remove(path, recursive, missing_ok))
 
     async def move(self, source: Path, target: Path) -> None:
         """As `Files.move`."""
-        await self._answer_all(_move(source, target))
+        await self._do(_move(source, target))
 
     async def make_dir(self, path: Path, *, parents: bool = True) -> None:
         """As `Files.make_dir`."""
-        await self._answer_all(_make_dir(path, parents))
+        await self._do(_make_dir(path, parents))
 
     async def upload(self, local: Path, path: Path) -> int:
         """As `Files.upload`."""
-        return await self._answer_all(_upload(local, path))
+        return await self._do(_upload(local, path))
 
     async def download(self, path: Path, local: Path, *, limit: int = 1 << 40) -> int:
         """As `Files.download`."""
-        return await self._answer_all(_download(path, local, limit))
+        return await self._do(_download(path, local, limit))

@@ -19,6 +19,7 @@ from . import (_closing, _engine, _forks, _library, _models, _reentry, _settings
 from ._library import lib, quick
 from ._operations import Done, ELSEWHERE, free_result, Operation, Operations
 from ._values import c_text, check_name, exact, literal, to_json
+from .commands import AsyncCommands, Commands
 from .errors import ArgumentError, Cancelled, Error, check
 from .files import AsyncFiles, Files
 from .result import Result
@@ -344,6 +345,16 @@ class Interpreter(Operations):
     def afiles(self) -> AsyncFiles:
         """The same as coroutines, for a session on this event loop."""
         return AsyncFiles(self)
+
+    @property
+    def commands(self) -> Commands:
+        """Programs in the sandbox, started beside the session, whatever it executes."""
+        return Commands(self)
+
+    @property
+    def acommands(self) -> AsyncCommands:
+        """The same as coroutines, for a session on this event loop."""
+        return AsyncCommands(self)
 
     @property
     def isolation(self) -> Optional[str]:

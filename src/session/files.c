@@ -1,11 +1,4 @@
-/* session/files.c: calls of the file service of a sandbox.
- *
- *   none ── a call ──► open ── an end, a violation, or silence ──► ended ── a call ──► open
- *
- * Answers come in the order of the calls. The service runs beside the guest, which has the same
- * user and may stop or kill it: that fails the open calls, and the next one starts another.
- * Handles of an earlier service are refused.
- */
+/* session/files.c: calls for files, which the service of a sandbox answers (session/service.h). */
 #include "session/files.h"
 
 #include <endian.h>
@@ -13,47 +6,30 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/queue.h>
 #include <sys/stat.h>
 
 #include "base/cleanup.h"
 #include "base/text.h"
 #include "session/internal.h"
+#include "session/service.h"
 
 enum {
-    ANSWER_MS = 60000,  /* without an answer to the oldest call, */
-    REMOVE_MS = 600000, /* or, of a removal, which may be of many files */
+    ANSWER_MS = 60000,
+    REMOVE_MS = 600000, /* of many files */
     ENTRY_SIZE = 24,    /* of the fixed part of an entry */
     NOT_A_FILE = 4090,  /* in place of an errno: a FIFO, socket or device */
     ERRNO_MAX = 4095,
-    HEAD_MAX = 4096,
-    ANSWER_MAX = 6 << 20, /* bytes of an answer; a listing has up to 4 MiB and one entry */
-    OPEN_CALLS = 1024,
-    UNREAD_MAX = 64 << 20, /* bytes that wait for the service */
-    PATH_SHOWN = 250,      /* bytes in a message */
+    PATH_SHOWN = 250, /* bytes in a message */
 };
 
 struct file_pending {
-    TAILQ_ENTRY(file_pending) link;
-    uint64_t id;
+    struct service_request request; /* first */
+    struct session *session;
     enum file_op op;
     size_t length; /* that may be answered to a read */
     char *path;    /* for messages */
     file_done_fn *done;
     void *arg;
-};
-TAILQ_HEAD(file_list, file_pending);
-
-struct file_service {
-    struct session *session;
-    struct sandbox *sandbox; /* NULL: none */
-    struct frame_decoder decoder;
-    struct file_list pending;
-    size_t count;
-    uint64_t last_id;
-    uint64_t generation; /* of the handles, in their upper half */
-    struct timer *over, *silence;
-    struct error why; /* of the end */
 };
 
 /* ---- what it is called ---- */
@@ -180,27 +156,11 @@ static bool files_lists(enum file_op op)
 static int files_check_answer(
     const struct file_pending *p, const struct file_answer *answer, struct error *err)
 {
-    if (p->op == FILE_OPEN && (answer->handle == 0 || answer->handle > INT32_MAX))
-        return error_set(err, ERROR_PROTOCOL, "a file with an invalid handle");
     if (answer->lists)
         return files_check_entries(p, answer, err);
     if (answer->len > p->length)
         return error_set(err, ERROR_PROTOCOL, "more data than was asked for");
     return 0;
-}
-
-static void files_await(struct file_service *f)
-{
-    const struct file_pending *first = TAILQ_FIRST(&f->pending);
-    timer_stop(f->silence);
-    if (first)
-        timer_start(f->silence, first->op == FILE_REMOVE ? REMOVE_MS : ANSWER_MS, 0);
-}
-
-static void files_take(struct file_service *f, struct file_pending *p)
-{
-    TAILQ_REMOVE(&f->pending, p, link);
-    f->count--;
 }
 
 static void files_finish(
@@ -212,215 +172,44 @@ static void files_finish(
     free(p);
 }
 
-static int files_on_answer(
-    struct file_service *f, const struct frame *frame, struct json_object *head, struct error *err)
+static void files_fail(struct service_request *r, const struct error *why)
 {
-    struct file_pending *p = TAILQ_FIRST(&f->pending);
+    files_finish((struct file_pending *)r, NULL, why);
+}
+
+static int files_take(struct service_request *r, struct json_object *head,
+    const struct frame *frame, struct error *err)
+{
+    struct file_pending *p = (struct file_pending *)r;
     struct frame_parts parts;
     struct file_answer answer = { .more = json_get_bool(head, "more", false) };
     int64_t sys = json_get_int(head, "errno", 0), handle = json_get_int(head, "handle", 0);
     struct error why = { 0 };
-    if (!p || p->id != frame->id)
-        return error_set(err, ERROR_PROTOCOL, "an answer to no call");
     int rc = frame_parts_open(frame->blob, frame->blob_len, 1, &parts, err);
     if (rc < 0 || !frame_parts_next(&parts, &answer.data, &answer.len) || sys < 0 ||
-        sys > ERRNO_MAX || handle < 0)
+        sys > ERRNO_MAX || (p->op == FILE_OPEN && sys == 0 && !service_number_ok(handle)))
         return error_set(err, ERROR_PROTOCOL, "an answer that is malformed");
-    answer.handle = (uint64_t)handle;
     answer.lists = files_lists(p->op);
     if (sys == 0 && (rc = files_check_answer(p, &answer, err)) < 0)
         return rc;
     if (sys != 0)
         files_explain(&why, p->op, p->path, strlen(p->path), sys);
-    answer.handle |= f->generation << 32;
-    files_take(f, p);
-    files_await(f);
+    answer.handle = p->op == FILE_OPEN ? service_handle(p->session, handle) : 0;
     files_finish(p, sys ? NULL : &answer, sys ? &why : NULL);
     return 0;
 }
 
-static int files_on_frame(void *arg, const struct frame *frame, struct error *err)
-{
-    struct file_service *f = arg;
-    cleanup_json struct json_object *head = NULL;
-    if (frame->type == FRAME_READY || f->why.code != ERROR_NONE)
-        return 0;
-    int rc = json_parse(frame->head, frame->head_len, &json_limits_small, &head, err);
-    if (rc == 0 && !json_object_is_type(head, json_type_object))
-        rc = error_set(err, ERROR_PROTOCOL, "the head of an answer is not an object");
-    return rc < 0 ? rc : files_on_answer(f, frame, head, err);
-}
-
-/* ---- its end ---- */
-
-/* Ends the service from the loop: events of its sandbox may be under way. */
-static void files_fail(struct file_service *f, const struct error *why)
-{
-    if (f->why.code != ERROR_NONE)
-        return;
-    f->why = *why;
-    timer_start(f->over, 0, 0);
-}
-
-static void files_end(struct file_service *f)
-{
-    const struct error why = f->why;
-    struct file_list failed;
-    struct file_pending *p;
-    f->session->ops->close(steal(&f->sandbox));
-    frame_decoder_free(&f->decoder);
-    timer_stop(f->over);
-    timer_stop(f->silence);
-    TAILQ_INIT(&failed);
-    TAILQ_CONCAT(&failed, &f->pending, link);
-    f->count = 0;
-    f->why = (struct error){ 0 };
-    while ((p = TAILQ_FIRST(&failed))) {
-        TAILQ_REMOVE(&failed, p, link);
-        files_finish(p, NULL, &why);
-    }
-}
-
-static void files_over(void *arg)
-{
-    files_end(arg);
-}
-
-static void files_silent(void *arg)
-{
-    struct error why = { 0 };
-    error_set(&why, ERROR_TIMEOUT, "the sandbox did not answer a request for a file within %d s",
-        ANSWER_MS / 1000);
-    files_fail(arg, &why);
-}
-
-static bool files_bytes(void *arg, const char *data, size_t len)
-{
-    struct file_service *f = arg;
-    struct error why = { 0 };
-    if (f->why.code != ERROR_NONE)
-        return true;
-    if (frame_feed(&f->decoder, data, len, files_on_frame, f, &why) < 0) {
-        error_wrap(&why, "the file service of the sandbox broke the protocol and was ended");
-        files_fail(f, &why);
-        return true;
-    }
-    return frame_is_partial(&f->decoder);
-}
-
-static void files_output(void *arg, int stream, const char *data, size_t len)
-{
-}
-
-static void files_ended(void *arg, const struct sandbox_exit *how)
-{
-    struct error why = how->error;
-    if (why.code == ERROR_NONE)
-        error_set(
-            &why, ERROR_LOST, "the process that serves the sandbox's files was ended; try again");
-    files_fail(arg, &why);
-}
-
-void session_files_end(struct session *s, const struct error *why)
-{
-    if (!s->files || !s->files->sandbox)
-        return;
-    if (s->files->why.code == ERROR_NONE)
-        s->files->why = *why;
-    files_end(s->files);
-}
-
-void session_files_free(struct session *s)
-{
-    struct error why = { 0 };
-    if (!s->files)
-        return;
-    error_set(&why, ERROR_CANCELLED, "the session was closed");
-    session_files_end(s, &why);
-    timer_free(s->files->over);
-    timer_free(s->files->silence);
-    free(steal(&s->files));
-}
+static const struct service_request_ops files_request = { FRAME_FILE, FRAME_FILED, files_take,
+    files_fail };
 
 /* ---- a call ---- */
 
-static int files_send(struct file_service *f, uint8_t type, uint64_t id, const struct buf *head,
-    const struct iovec *blob, int count, struct error *err)
-{
-    unsigned char header[FRAME_HEADER_SIZE];
-    struct iovec iov[5] = { { header, sizeof header }, { head->data, head->len } };
-    struct frame frame = { .type = type, .id = id, .head_len = head->len };
-    for (int i = 0; i < count; i++) {
-        frame.blob_len += blob[i].iov_len;
-        iov[2 + i] = blob[i];
-    }
-    frame_write_header(header, &frame);
-    return f->session->ops->send(f->sandbox, iov, 2 + count, -1, err);
-}
-
-static int files_open_service(struct file_service *f, struct error *err)
-{
-    static const struct frame_rule rules[] = { { FRAME_READY, HEAD_MAX, 0 },
-        { FRAME_FILED, HEAD_MAX, ANSWER_MAX } };
-    static const struct sandbox_events events = { files_bytes, files_output, files_ended };
-    struct session *s = f->session;
-    cleanup_buf struct buf head = { 0 };
-    int rc = s->ops->open_beside(s->sandbox, &events, f, &f->sandbox, err);
-    if (rc < 0)
-        return rc;
-    f->decoder = (struct frame_decoder){ .rules = rules, .rule_count = array_length(rules) };
-    f->generation++;
-    if (!s->directory)
-        return 0;
-    buf_puts(&head, "{\"cwd\":");
-    json_append_string(&head, s->directory, strlen(s->directory));
-    buf_putc(&head, '}');
-    return buf_failed(&head) ? error_memory(err)
-                             : files_send(f, FRAME_HELLO, 0, &head, NULL, 0, err);
-}
-
-static struct file_service *files_new(struct session *s)
-{
-    struct loop *loop = ((struct environment_base *)s->env)->loop;
-    struct file_service *f = calloc(1, sizeof *f);
-    if (!f)
-        return NULL;
-    f->session = s;
-    TAILQ_INIT(&f->pending);
-    f->over = timer_new(loop, files_over, f);
-    f->silence = timer_new(loop, files_silent, f);
-    if (f->over && f->silence)
-        return f;
-    timer_free(f->over);
-    timer_free(f->silence);
-    free(f);
-    return NULL;
-}
-
-/* Starts the service if there is none. */
-static int files_ready(struct session *s, struct error *err)
-{
-    if (s->dead || s->death.code != ERROR_NONE) {
-        if (err)
-            *err = s->death;
-        return -(int)s->death.code;
-    }
-    if (!s->ops->open_beside)
-        return error_set(
-            err, ERROR_UNSUPPORTED, "the environment '%s' gives no access to files", s->ops->name);
-    if (!s->files && !(s->files = files_new(s)))
-        return error_memory(err);
-    if (s->files->why.code != ERROR_NONE)
-        files_end(s->files);
-    return s->files->sandbox ? 0 : files_open_service(s->files, err);
-}
-
-static void files_write_head(struct buf *head, const struct file_call *call)
+static void files_write_head(struct buf *head, const struct file_call *call, uint32_t number)
 {
     static const char *const truth[] = { "false", "true" };
     buf_printf(head, "{\"op\":\"%s\",\"handle\":%u,\"offset\":%lld,\"length\":%zu,\"depth\":%u,",
-        file_ops[call->op].name, (unsigned)(call->handle & UINT32_MAX), (long long)call->offset,
-        call->length, call->depth);
+        file_ops[call->op].name, (unsigned)number, (long long)call->offset, call->length,
+        call->depth);
     buf_printf(head, "\"limit\":%u,\"mode\":\"%s\",\"follow\":%s,\"parents\":%s,\"recursive\":%s}",
         call->limit, call->mode ? call->mode : "r", truth[call->follow], truth[call->parents],
         truth[call->recursive]);
@@ -432,7 +221,7 @@ static bool files_uses_handle(enum file_op op)
 }
 
 static int files_check_call(
-    const struct session *s, const struct file_call *call, struct error *err)
+    const struct session *s, const struct file_call *call, uint32_t *number, struct error *err)
 {
     static const char modes[] = "rwxa";
     bool by_path = !files_uses_handle(call->op);
@@ -449,16 +238,15 @@ static int files_check_call(
         return error_set(err, ERROR_ARGUMENT, "at most %d bytes in one piece", FILES_PIECE);
     if (call->offset < 0 && call->op == FILE_READ)
         return error_set(err, ERROR_ARGUMENT, "an offset is negative");
-    if (!by_path && (!s->files || call->handle >> 32 != s->files->generation)) {
-        error_set(err, ERROR_LOST, "the file is not open, or its service was ended; open it again");
-        if (err)
-            err->sys = EBADF;
-        return -(int)ERROR_LOST;
-    }
+    *number = 0;
+    if (!by_path)
+        return service_number(s, call->handle,
+            "the file is not open, or its service was ended; open it again", number, err);
     return 0;
 }
 
-static struct file_pending *files_pend(const struct file_call *call, file_done_fn *done, void *arg)
+static struct file_pending *files_pend(
+    struct session *s, const struct file_call *call, file_done_fn *done, void *arg)
 {
     struct file_pending *p = calloc(1, sizeof *p);
     char *path = p ? strndup(call->path ? call->path : "", call->path ? call->path_len : 0) : NULL;
@@ -466,7 +254,10 @@ static struct file_pending *files_pend(const struct file_call *call, file_done_f
         free(p);
         return NULL;
     }
-    *p = (struct file_pending){ .op = call->op,
+    *p = (struct file_pending){ .request = { .ops = &files_request,
+                                    .answer_ms = call->op == FILE_REMOVE ? REMOVE_MS : ANSWER_MS },
+        .session = s,
+        .op = call->op,
         .length = call->op == FILE_READ ? call->length : 0,
         .path = path,
         .done = done,
@@ -481,42 +272,34 @@ int session_file(struct session *s, const struct file_call *call, file_done_fn *
     struct iovec blob[3] = { { (void *)(uintptr_t)call->path, call->path_len },
         { (void *)(uintptr_t) "", 1 },
         { (void *)(uintptr_t)call->to, call->to ? strlen(call->to) : 0 } };
-    int rc = files_ready(s, err);
+    uint32_t number;
+    int rc = service_ready(s, "files", err);
     if (rc == 0)
-        rc = files_check_call(s, call, err);
+        rc = files_check_call(s, call, &number, err);
     if (rc < 0)
         return rc;
-    size_t unread = s->ops->unread ? s->ops->unread(s->files->sandbox) : 0;
-    if (s->files->count >= OPEN_CALLS || unread > UNREAD_MAX)
-        return error_set(err, ERROR_ARGUMENT,
-            "%zu requests for files are open, and %zu bytes wait for the sandbox; wait for answers",
-            s->files->count, unread);
     if (files_uses_handle(call->op))
         blob[0] = (struct iovec){ (void *)(uintptr_t)call->data, call->len };
-    files_write_head(&head, call);
-    struct file_pending *p = buf_failed(&head) ? NULL : files_pend(call, done, arg);
+    files_write_head(&head, call, number);
+    struct file_pending *p = buf_failed(&head) ? NULL : files_pend(s, call, done, arg);
     if (!p)
         return error_memory(err);
-    p->id = ++s->files->last_id;
-    TAILQ_INSERT_TAIL(&s->files->pending, p, link);
-    s->files->count++;
-    rc = files_send(s->files, FRAME_FILE, p->id, &head, blob, call->to ? 3 : 1, err);
+    rc = service_ask(s, &p->request, &head, blob, call->to ? 3 : 1, err);
     if (rc < 0) {
-        files_take(s->files, p);
         free(p->path);
         free(p);
-        return rc;
     }
-    files_await(s->files);
-    return 0;
+    return rc;
+}
+
+static void files_forget(struct service_request *r, const void *arg)
+{
+    struct file_pending *p = (struct file_pending *)r;
+    if (r->ops == &files_request && p->arg == arg)
+        p->done = NULL;
 }
 
 void session_file_forget(struct session *s, const void *arg)
 {
-    struct file_pending *p;
-    if (!s->files)
-        return;
-    TAILQ_FOREACH(p, &s->files->pending, link)
-    if (p->arg == arg)
-        p->done = NULL;
+    service_each(s, files_forget, arg);
 }

@@ -1,8 +1,5 @@
-/* session/files.h: the files of a session's sandbox, whatever its cells do.
- *
- * A process beside the guest serves them (guest/python/core/serve_files.py), with the guest's own
- * rights and limits: the host resolves no path. It starts with the first call and ends with the
- * session. What it answers is as untrusted as all that guests send.
+/* session/files.h: the files of a session's sandbox, whatever its cells do (session/service.h,
+ * guest/python/core/serve_files.py).
  */
 #ifndef DROSTE_SESSION_FILES_H
 #define DROSTE_SESSION_FILES_H
@@ -68,8 +65,8 @@ bool file_entry_next(const struct file_answer *answer, size_t *at, struct file_e
 /* Called once, with an answer, which is valid during the call, or an error. It may start calls. */
 typedef void file_done_fn(void *arg, const struct file_answer *answer, const struct error *why);
 
-/* Starts a call; calls are answered in order. ERROR_UNSUPPORTED if the environment has no files.
- * An error has the errno in `sys`. */
+/* Starts a call; calls for files are answered in order. ERROR_UNSUPPORTED if the environment has no
+ * files. An error has the errno in `sys`. */
 int session_file(struct session *s, const struct file_call *call, file_done_fn *done, void *arg,
     struct error *err);
 /* Drops the call with this argument: `done` is not called. */

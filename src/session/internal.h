@@ -60,10 +60,10 @@ struct session {
     size_t open_count, open_cap;
     struct timer *deadline, *lifetime, *partial;
     bool partial_running;
-    uint64_t partial_bytes;     /* received since the timer started */
-    bool held;                  /* flow.c */
-    struct file_service *files; /* files.c; NULL until it is used */
-    char *directory;            /* in which cells start; NULL: the sandbox's default */
+    uint64_t partial_bytes;  /* received since the timer started */
+    bool held;               /* flow.c */
+    struct service *service; /* service.c; NULL until it is used */
+    char *directory;         /* in which cells start; NULL: the sandbox's default */
     struct timer *stall;
     uint64_t last_cell;    /* the last cell that ended, as tracebacks number them; 0: none */
     uint64_t life_ends_ns; /* 0: without a limit */
@@ -147,10 +147,10 @@ void session_flow_sent(struct session *s);
 void session_room(void *session);
 void session_stalled(void *session); /* the timer's */
 
-/* files.c */
-/* Ends the file service with its open calls: before the end of the sandbox, or after it. */
-void session_files_end(struct session *s, const struct error *why);
-void session_files_free(struct session *s);
+/* service.c */
+/* Ends the service with its open requests: before the end of the sandbox, or after it. */
+void session_service_end(struct session *s, const struct error *why);
+void session_service_free(struct session *s);
 
 /* calls.c: calls of the guest that have no reply yet. */
 int session_call_open(struct session *s, uint64_t id, struct error *err);

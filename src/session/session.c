@@ -71,7 +71,7 @@ static void sandbox_ended(void *arg, const struct sandbox_exit *how)
     if (!s->ready && how->error.code == ERROR_LOST)
         s->how.error.code = ERROR_ENVIRONMENT;
     session_explain_death(s);
-    session_files_end(s, &s->death);
+    session_service_end(s, &s->death);
     timer_stop(s->lifetime);
     timer_stop(s->partial);
     timer_stop(s->stall);
@@ -475,7 +475,7 @@ bool session_finish(struct session *s, session_finished_fn *done, void *arg)
         return false;
     s->finished = done;
     s->finished_arg = arg;
-    session_files_free(s);
+    session_service_free(s);
     if (!s->dead && s->death.code == ERROR_NONE)
         error_set(&s->death, ERROR_LOST, "the session was ended");
     s->dead = true;
@@ -496,7 +496,7 @@ void session_close(struct session *s)
         return;
     session_checkpoints_free(s);
     session_call_forks_close(s);
-    session_files_free(s);
+    session_service_free(s);
     if (s->sandbox)
         s->ops->close(s->sandbox);
     drop_settled(s);

@@ -49,8 +49,9 @@ enum frame_type {
     FRAME_INTERRUPT = 5, /* stop the operation with this id */
     FRAME_CLOSE = 7,     /* end in an orderly way */
     FRAME_OFFER = 8,     /* tools and answer fields from now on; not answered */
-    FRAME_FILE = 9,      /* a request of the file service; answered by FILED (session/files.h) */
+    FRAME_FILE = 9,      /* of the service (session/service.h); answered by FILED */
     FRAME_FORK = 10,     /* with FRAME_FD: the fork's status socket; answered by RESULT */
+    FRAME_COMMAND = 11,  /* of the service; answered by COMMANDED */
     /* guest to host */
     FRAME_READY = 17,
     FRAME_CALL = 19,
@@ -58,6 +59,7 @@ enum frame_type {
     FRAME_CANCEL = 21,  /* the CALL with this id needs no answer any more */
     FRAME_DISPLAY = 22, /* a rich result of the cell with this id; session/bundles.h */
     FRAME_FILED = 23,
+    FRAME_COMMANDED = 24,
 };
 
 struct frame {

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, Callable
 from .cell import execute
 from .fork_map import close_status
 from .forking import fork_session
-from .frames import CLOSE, EXEC, FILE, FORK, HEADER, HELLO, OFFER, READY, SET, VERSION
+from .frames import CLOSE, COMMAND, EXEC, FILE, FORK, HEADER, HELLO, OFFER, READY, SET, VERSION
 from .link import Link
 from .output import flush_output
+from .serve_commands import commands_of_host
 from .serve_files import files_of_host
 from .session import Session
 from .state import state
@@ -154,6 +155,8 @@ def serve(kind: int, ident: int, text: bytes, blob: Blob) -> None:
         take_offer(head)
     elif kind == FILE:
         files_of_host.serve(ident, head, blob)
+    elif kind == COMMAND:
+        commands_of_host.serve(ident, head, blob)
     elif kind == FORK and not head:
         fork_session(ident, blob)
     elif kind == FORK:
@@ -184,4 +187,4 @@ def work() -> None:
     if not begin():
         rehearse(1)     # standby: the host has sent nothing yet
     while True:
-        serve(*state.link.next_operation())
+        serve(*commands_of_host.next_operation())

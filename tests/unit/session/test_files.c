@@ -1,94 +1,11 @@
 /* The host's side of a file service that is hostile: only well-formed answers to the oldest call
  * are taken; anything else ends the service, and the next call starts another. */
-#include "../test.h"
+#include "fake_service.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <sys/stat.h>
 
-#include "base/cleanup.h"
-#include "base/loop.h"
 #include "session/files.h"
-
-struct sandbox {
-    struct sandbox_base base;
-    struct sandbox_events events;
-    void *arg;
-};
-
-static struct {
-    struct sandbox guest, *service;
-    unsigned services;
-    struct session *session;
-    struct loop *loop;
-    /* of the last call */
-    unsigned calls;
-    struct error why;
-    uint64_t handle;
-    bool more;
-    char data[256];
-    size_t len;
-} fake;
-
-static int fake_open(struct environment *env, const struct sandbox_spec *spec,
-    const struct sandbox_events *events, void *arg, struct sandbox **out, struct error *err)
-{
-    fake.guest.events = *events;
-    fake.guest.arg = arg;
-    *out = &fake.guest;
-    return 0;
-}
-
-static int fake_open_beside(struct sandbox *of, const struct sandbox_events *events, void *arg,
-    struct sandbox **out, struct error *err)
-{
-    fake.service = calloc(1, sizeof *fake.service);
-    *fake.service = (struct sandbox){ of->base, *events, arg };
-    fake.services++;
-    *out = fake.service;
-    return 0;
-}
-
-static int fake_send(
-    struct sandbox *s, const struct iovec *iov, int count, int fd, struct error *err)
-{
-    return 0;
-}
-
-static void fake_close(struct sandbox *s)
-{
-    if (s == fake.service)
-        free(steal(&fake.service));
-}
-
-static const struct environment_ops fake_ops = { .name = "fake",
-    .open = fake_open,
-    .open_beside = fake_open_beside,
-    .send = fake_send,
-    .close = fake_close };
-static struct environment_base fake_environment = { .ops = &fake_ops };
-
-static int files_set_up(void **state)
-{
-    static const struct session_events events = { 0 };
-    struct session_options options;
-    memset(&fake, 0, sizeof fake);
-    fake.guest.base.ops = &fake_ops;
-    assert_ok(loop_open(&fake.loop, err));
-    fake_environment.loop = fake.loop;
-    session_options_init(&options);
-    assert_ok(session_open(
-        (struct environment *)&fake_environment, &options, &events, NULL, &fake.session, err));
-    return 0;
-}
-
-static int files_tear_down(void **state)
-{
-    session_close(fake.session);
-    loop_close(fake.loop);
-    assert_null(fake.service);
-    return 0;
-}
 
 static void files_done(void *arg, const struct file_answer *answer, const struct error *why)
 {
@@ -111,31 +28,6 @@ static int ask(enum file_op op, uint64_t handle, struct error *err)
         .depth = 1,
         .limit = 10 };
     return session_file(fake.session, &call, files_done, NULL, err);
-}
-
-static void answer_with(
-    uint8_t type, uint64_t id, const char *head, const void *data, size_t len, size_t parts)
-{
-    unsigned char header[FRAME_HEADER_SIZE];
-    cleanup_buf struct buf all = { 0 }, blob = { 0 };
-    size_t lengths[] = { len, 0 };
-    frame_parts_begin(&blob, lengths, parts);
-    buf_append(&blob, data, len);
-    const struct frame frame = {
-        .type = type, .id = id, .head_len = strlen(head), .blob_len = blob.len
-    };
-    frame_write_header(header, &frame);
-    buf_append(&all, (const char *)header, sizeof header);
-    buf_puts(&all, head);
-    buf_append(&all, blob.data, blob.len);
-    fake.service->events.bytes(fake.service->arg, all.data, all.len);
-}
-
-/* A failed service ends from the loop. */
-static void files_settle(void)
-{
-    for (unsigned calls = fake.calls; fake.calls == calls;)
-        assert_true(loop_turn(fake.loop, 1000, NULL) >= 0);
 }
 
 static size_t entry(char *out, uint64_t size, const char *name, size_t len)
@@ -233,7 +125,7 @@ static void answers_that_are_malformed_end_the_service_alone(void **state)
         assert_ok(ask(rows[i].op, fake.handle, err));
         size_t len = entry(data, 5, rows[i].name, rows[i].name_len) - rows[i].cut;
         answer_with(rows[i].type, ++id + rows[i].id, rows[i].head, data, len, rows[i].parts);
-        files_settle();
+        service_settle();
         if (fake.why.code != ERROR_PROTOCOL)
             fail_msg("row %zu: %s", i, fake.why.text);
         assert_true(session_is_alive(fake.session));
@@ -251,7 +143,7 @@ static void handles_end_with_their_service(void **state)
     uint64_t handle = fake.handle;
     assert_ok(ask(FILE_READ, handle, err));
     fake.service->events.ended(fake.service->arg, &how);
-    files_settle();
+    service_settle();
     assert_int_equal(fake.why.code, ERROR_LOST);
     assert_int_equal(ask(FILE_READ, handle, NULL), -(int)ERROR_LOST);
     assert_ok(ask(FILE_OPEN, 0, err));
@@ -286,7 +178,7 @@ static void calls_that_make_no_sense_are_refused(void **state)
 
 int main(void)
 {
-#define FILES(name) cmocka_unit_test_setup_teardown(name, files_set_up, files_tear_down)
+#define FILES(name) cmocka_unit_test_setup_teardown(name, service_set_up, service_tear_down)
     const struct CMUnitTest tests[] = {
         FILES(answers_that_are_well_formed_are_taken),
         FILES(errors_have_an_errno_and_name_the_path),

@@ -1,0 +1,232 @@
+/* session/commands.c: calls for commands, which the service of a sandbox answers. */
+#include "session/commands.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/text.h"
+#include "session/internal.h"
+#include "session/service.h"
+
+enum {
+    ANSWER_MS = 60000, /* of calls that do not wait for the command */
+    ERRNO_MAX = 4095,
+    PROGRAM_SHOWN = 250, /* bytes in a message */
+    STATUS_MAX = 255,
+    PID_MAX = 1 << 22,     /* the kernel's, PID_MAX_LIMIT */
+    TIMEOUT_MAX = 1 << 30, /* ms */
+};
+
+struct command_pending {
+    struct service_request request; /* first */
+    struct session *session;
+    enum command_op op;
+    size_t length;
+    char *program; /* COMMAND_START: for messages */
+    command_done_fn *done;
+    void *arg;
+};
+
+static const struct {
+    const char *name, *doing;
+    unsigned answer_ms;
+} command_ops[COMMAND_OP_COUNT] = {
+    [COMMAND_START] = { "start", "starting", ANSWER_MS },
+    [COMMAND_OUTPUT] = { "output", "reading the output of", 0 },
+    [COMMAND_INPUT] = { "input", "writing to", 0 },
+    [COMMAND_SIGNAL] = { "signal", "signalling", ANSWER_MS },
+    [COMMAND_RELEASE] = { "release", "ending", ANSWER_MS },
+};
+
+/* ---- an answer ---- */
+
+static void commands_explain(
+    const struct command_pending *p, int64_t sys, bool cwd, struct error *why)
+{
+    cleanup_buf struct buf clean = { 0 }, quoted = { 0 }, shown = { 0 };
+    const char *program = p->program ? p->program : "";
+    size_t len = strlen(program);
+    text_append_utf8(&clean, program, len < PROGRAM_SHOWN ? len : PROGRAM_SHOWN);
+    json_append_string(&quoted, buf_text(&clean), clean.len);
+    text_append_visible_json(&shown, buf_text(&quoted), quoted.len);
+    enum error_code code = sys == ENOENT                    ? ERROR_NOT_FOUND
+                           : sys == EACCES || sys == EPERM  ? ERROR_PERMISSION
+                           : sys == EAGAIN || sys == ENOMEM ? ERROR_IO
+                                                            : ERROR_ARGUMENT;
+    error_set(why, code, "%s %s in the sandbox: %s%s", command_ops[p->op].doing,
+        p->program ? buf_text(&shown) : "a command",
+        cwd ? "the directory in which to start it: " : "",
+        sys == EBADF ? "it has ended, or takes no input" : strerror((int)sys));
+    why->sys = (int)sys;
+}
+
+static void commands_finish(
+    struct command_pending *p, const struct command_answer *answer, const struct error *why)
+{
+    p->done(p->arg, answer, why);
+    free(p->program);
+    free(p);
+}
+
+static void commands_fail(struct service_request *r, const struct error *why)
+{
+    commands_finish((struct command_pending *)r, NULL, why);
+}
+
+static bool commands_answer_ok(const struct command_pending *p, const struct command_answer *a)
+{
+    size_t most = p->op == COMMAND_OUTPUT ? p->length : 0;
+    if (a->out_len > most || a->err_len > most)
+        return false;
+    if (p->op == COMMAND_START)
+        return a->pid > 0 && a->pid <= PID_MAX;
+    return a->status >= -COMMANDS_SIGNAL_MAX && a->status <= STATUS_MAX;
+}
+
+static int commands_take(struct service_request *r, struct json_object *head,
+    const struct frame *frame, struct error *err)
+{
+    struct command_pending *p = (struct command_pending *)r;
+    struct command_answer answer = { .pid = json_get_int(head, "pid", 0),
+        .ended = json_get_bool(head, "ended", false),
+        .timed_out = json_get_bool(head, "timed_out", false) };
+    int64_t sys = json_get_int(head, "errno", 0), number = json_get_int(head, "handle", 0);
+    int64_t status = json_get_int(head, "status", 0);
+    struct frame_parts parts;
+    struct error why = { 0 };
+    int rc = frame_parts_open(frame->blob, frame->blob_len, 2, &parts, err);
+    if (rc < 0 || !frame_parts_next(&parts, &answer.out, &answer.out_len) ||
+        !frame_parts_next(&parts, &answer.err, &answer.err_len) || sys < 0 || sys > ERRNO_MAX ||
+        status != (int)status)
+        return error_set(err, ERROR_PROTOCOL, "an answer that is malformed");
+    answer.status = (int)status;
+    if (sys != 0) {
+        commands_explain(p, sys, json_get_bool(head, "cwd", false), &why);
+        commands_finish(p, NULL, &why);
+        return 0;
+    }
+    if (!commands_answer_ok(p, &answer) || (p->op == COMMAND_START && !service_number_ok(number)))
+        return error_set(err, ERROR_PROTOCOL, "an answer of a command with invalid values");
+    answer.handle = p->op == COMMAND_START ? service_handle(p->session, number) : 0;
+    commands_finish(p, &answer, NULL);
+    return 0;
+}
+
+static const struct service_request_ops commands_request = { FRAME_COMMAND, FRAME_COMMANDED,
+    commands_take, commands_fail };
+
+/* ---- a call ---- */
+
+/* Appends the words, each with a NUL behind it. Returns how many there are. */
+static size_t commands_write_words(struct buf *out, const char *const *words)
+{
+    size_t n = 0;
+    for (; words && words[n] && out->len <= COMMANDS_WORDS_MAX; n++)
+        buf_append(out, words[n], strlen(words[n]) + 1);
+    return n;
+}
+
+static int commands_check(
+    const struct session *s, const struct command_call *call, uint32_t *number, struct error *err)
+{
+    *number = 0;
+    if (call->op == COMMAND_START && (!call->argv || !call->argv[0] || call->argv[0][0] == '\0'))
+        return error_set(err, ERROR_ARGUMENT, "a command has no program; give at least one word");
+    for (const char *const *e = call->env; e && *e; e++)
+        if (**e == '=' || !strchr(*e, '='))
+            return error_set(
+                err, ERROR_ARGUMENT, "an environment variable is not NAME=value: '%.80s'", *e);
+    if (call->len > COMMANDS_PIECE || call->length > COMMANDS_PIECE)
+        return error_set(err, ERROR_ARGUMENT, "at most %d bytes in one piece", COMMANDS_PIECE);
+    if (call->op == COMMAND_OUTPUT && call->length == 0)
+        return error_set(err, ERROR_ARGUMENT, "no bytes of output were asked for");
+    if (call->op == COMMAND_SIGNAL && (call->signal < 1 || call->signal > COMMANDS_SIGNAL_MAX))
+        return error_set(err, ERROR_ARGUMENT, "a signal is a number from 1 to %d, not %d",
+            COMMANDS_SIGNAL_MAX, call->signal);
+    if (call->timeout_ms > TIMEOUT_MAX)
+        return error_set(err, ERROR_ARGUMENT, "a time limit is at most %d s; give none for more",
+            TIMEOUT_MAX / 1000);
+    if (call->op == COMMAND_START)
+        return 0;
+    return service_number(s, call->handle,
+        "the command is not known, or the process that served it was ended", number, err);
+}
+
+/* Directory, arguments and environment. */
+static int commands_write_blob(
+    const struct command_call *call, struct buf *out, size_t *argc, struct error *err)
+{
+    const char *const directory[] = { call->cwd ? call->cwd : "", NULL };
+    if (call->op != COMMAND_START)
+        return 0;
+    commands_write_words(out, directory);
+    *argc = commands_write_words(out, call->argv);
+    commands_write_words(out, call->env);
+    if (out->len > COMMANDS_WORDS_MAX)
+        return error_set(err, ERROR_ARGUMENT,
+            "the arguments and the environment of a command may have %d bytes; write them to a file",
+            COMMANDS_WORDS_MAX);
+    return buf_failed(out) ? error_memory(err) : 0;
+}
+
+static unsigned commands_answer_ms(const struct command_call *call)
+{
+    if (call->op == COMMAND_OUTPUT && call->timeout_ms > 0)
+        return (unsigned)call->timeout_ms + ANSWER_MS;
+    return command_ops[call->op].answer_ms;
+}
+
+static struct command_pending *commands_pend(
+    struct session *s, const struct command_call *call, command_done_fn *done, void *arg)
+{
+    struct command_pending *p = calloc(1, sizeof *p);
+    if (!p)
+        return NULL;
+    *p = (struct command_pending){ .request = { .ops = &commands_request,
+                                       .answer_ms = commands_answer_ms(call) },
+        .session = s,
+        .op = call->op,
+        .length = call->length,
+        .done = done,
+        .arg = arg };
+    if (call->op == COMMAND_START && !(p->program = strdup(call->argv[0]))) {
+        free(p);
+        return NULL;
+    }
+    return p;
+}
+
+int session_command(struct session *s, const struct command_call *call, command_done_fn *done,
+    void *arg, struct error *err)
+{
+    static const char *const truth[] = { "false", "true" };
+    cleanup_buf struct buf head = { 0 }, words = { 0 };
+    uint32_t number;
+    size_t argc = 0;
+    int rc = service_ready(s, "commands", err);
+    if (rc == 0)
+        rc = commands_check(s, call, &number, err);
+    if (rc == 0)
+        rc = commands_write_blob(call, &words, &argc, err);
+    if (rc < 0)
+        return rc;
+    buf_printf(&head, "{\"op\":\"%s\",\"handle\":%u,\"argc\":%zu,\"length\":%zu,",
+        command_ops[call->op].name, (unsigned)number, argc, call->length);
+    buf_printf(&head, "\"signal\":%d,\"timeout\":%u,\"stdin\":%s,\"merge\":%s,\"eof\":%s}",
+        call->signal, (unsigned)call->timeout_ms, truth[call->input], truth[call->merge],
+        truth[call->eof]);
+    struct command_pending *p = buf_failed(&head) ? NULL : commands_pend(s, call, done, arg);
+    if (!p)
+        return error_memory(err);
+    const struct iovec blob = call->op == COMMAND_INPUT
+                                  ? (struct iovec){ (void *)(uintptr_t)call->data, call->len }
+                                  : (struct iovec){ words.data, words.len };
+    rc = service_ask(s, &p->request, &head, &blob, 1, err);
+    if (rc < 0) {
+        free(p->program);
+        free(p);
+    }
+    return rc;
+}
