@@ -229,10 +229,17 @@ DROSTE_API int droste_result_media(
 /* Rich results that an event or a callback tells of. */
 typedef struct droste_bundles droste_bundles;
 DROSTE_API size_t droste_bundles_count(const droste_bundles *bundles);
+DROSTE_API const droste_bundles *droste_result_shown(const droste_result *r);
 /* As droste_result_media. */
 DROSTE_API int droste_bundles_media(
     const droste_bundles *bundles, size_t bundle, size_t index, droste_media *media);
 DROSTE_API const char *droste_bundles_metadata(const droste_bundles *bundles, size_t bundle);
+/* The display_id that the code gave a bundle; NULL: none. */
+DROSTE_API const char *droste_bundles_display_id(const droste_bundles *bundles, size_t bundle);
+/* True if the bundle updates the result of its display_id, of this cell or an earlier one. */
+DROSTE_API int droste_bundles_is_update(const droste_bundles *bundles, size_t bundle);
+/* True if it is the value of the last expression. */
+DROSTE_API int droste_bundles_is_main(const droste_bundles *bundles, size_t bundle);
 /* The bundle that is the value of the last expression; -1 if there is none. */
 DROSTE_API long droste_result_main(const droste_result *r);
 /* What the value said about the bundle, as a JSON object; NULL if nothing. */
@@ -426,7 +433,7 @@ DROSTE_API void droste_on_notice(droste *d, droste_notice_fn *fn, void *arg);
 typedef void droste_output_fn(void *arg, int stream, const char *data, size_t len);
 DROSTE_API void droste_session_on_output(droste_session *s, droste_output_fn *fn, void *arg);
 /* Receives rich results of cells as they are shown: `result` is the bundle that is new, or that
- * replaces an earlier one. NULL removes it. */
+ * replaces an earlier one. No results: clear_output() removed them. NULL removes the function. */
 typedef void droste_display_fn(void *arg, const droste_bundles *results, size_t result);
 DROSTE_API void droste_session_on_display(droste_session *s, droste_display_fn *fn, void *arg);
 
@@ -463,7 +470,8 @@ typedef struct droste_event {
     uint64_t call;     /* of "call" and "called": which of that run; of "child" and "child_end": the
                             child's number */
     const char *model; /* of these: the one asked; NULL: the one of its depth */
-    /* Of "result": the cell's rich results; of "display": those so far. Valid during the call. */
+    /* Of "result": the cell's rich results; of "display": those so far, none after clear_output().
+     * Valid during the call. */
     const droste_bundles *results;
     size_t result; /* of "display": the bundle that is new, or replaced */
     /* Of all events: */

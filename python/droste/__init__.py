@@ -27,11 +27,11 @@ from .errors import (ArgumentError, BudgetError, Cancelled, CellFailed, ConfigEr
                      StoreError, TimedOut, UnsupportedError)
 from .interpreter import Interpreter
 from .result import CellError, Result
-from .rich import RichResult
+from .rich import RichResult, show
 from .rlm import RLM, Completion, Event
 
-__all__ = ["__version__", "Interpreter", "Result", "RichResult", "CellError", "RLM", "Completion",
-           "Event",
+__all__ = ["__version__", "Interpreter", "Result", "RichResult", "show", "CellError", "RLM",
+           "Completion", "Event",
            "Tool", "EnvironmentPort", "ReplResult", "registry", "close_idle_engines", "Error",
            "ArgumentError", "ConfigError", "NotFoundError", "PermissionDenied", "UnsupportedError",
            "MissingLibrary",

@@ -233,6 +233,8 @@ class Settings(TypedDict, total=False):
     output_limit: Size
     #: Size limit of the rich results of a cell; a text replaces those beyond it.
     results_limit: Size
+    #: Size limit of one of these results.
+    result_size: Size
     #: Maximum turns of the model.
     max_iterations: Number
     #: Maximum depth of child runs (rlm_query) below each other; 0: none.
@@ -253,6 +255,9 @@ class Settings(TypedDict, total=False):
     max_total_tokens: Number
     #: How much a run and its child runs may add to the database, before compression; 0: no limit.
     max_record_size: Size
+    #: How much of that the rich results of cells may take; 0: a quarter. A text takes the place of
+    #: others.
+    max_results_size: Size
     #: How many characters of a cell's output the model sees.
     max_output_chars: Number
     #: How many images of a turn's rich results the model sees; unless you set it, only models that

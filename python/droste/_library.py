@@ -87,6 +87,7 @@ ModelFn = CFUNCTYPE(None, c_void_p, POINTER(Message), c_size_t, c_void_p)
 ToolFn = CFUNCTYPE(None, c_void_p, c_void_p, c_void_p, c_size_t)
 CancelFn = CFUNCTYPE(None, c_void_p, c_void_p)
 OutputFn = CFUNCTYPE(None, c_void_p, c_int, c_void_p, c_size_t)
+DisplayFn = CFUNCTYPE(None, c_void_p, c_void_p, c_size_t)
 EventFn = CFUNCTYPE(None, c_void_p, POINTER(Event))
 DoneFn = CFUNCTYPE(None, c_void_p, c_void_p)
 CustomOpenFn = CFUNCTYPE(c_int, c_void_p, c_void_p, POINTER(c_void_p))
@@ -352,6 +353,7 @@ _QUICK = {
     "droste_session_checkpoints": (c_size_t, [c_void_p, POINTER(Checkpoint), c_size_t]),
     "droste_session_on_done": (None, [c_void_p, SessionDoneFn, c_void_p]),
     "droste_session_on_output": (None, [c_void_p, OutputFn, c_void_p]),
+    "droste_session_on_display": (None, [c_void_p, DisplayFn, c_void_p]),
     "droste_session_interrupt": (None, [c_void_p]),
     "droste_file_start": (c_int, [c_void_p, POINTER(FileRequest), FileFn, c_void_p, ERR]),
     "droste_command_start": (c_int, [c_void_p, POINTER(CommandRequest), CommandFn, c_void_p, ERR]),
@@ -372,9 +374,13 @@ _QUICK = {
     "droste_result_bundles": (c_size_t, [c_void_p]),
     "droste_result_media": (c_int, [c_void_p, c_size_t, c_size_t, POINTER(Media)]),
     "droste_result_main": (c_long, [c_void_p]),
+    "droste_result_shown": (c_void_p, [c_void_p]),
     "droste_bundles_count": (c_size_t, [c_void_p]),
     "droste_bundles_media": (c_int, [c_void_p, c_size_t, c_size_t, POINTER(Media)]),
     "droste_bundles_metadata": (c_char_p, [c_void_p, c_size_t]),
+    "droste_bundles_display_id": (c_char_p, [c_void_p, c_size_t]),
+    "droste_bundles_is_update": (c_int, [c_void_p, c_size_t]),
+    "droste_bundles_is_main": (c_int, [c_void_p, c_size_t]),
     "droste_result_metadata": (c_char_p, [c_void_p, c_size_t]),
     "droste_result_traceback": (c_char_p, [c_void_p]),
     "droste_result_alive": (c_int, [c_void_p]),

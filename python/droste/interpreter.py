@@ -14,8 +14,8 @@ from asyncio import _get_running_loop  # type: ignore
 from typing import (Any, Callable, Dict, Generator, List, Mapping, MutableMapping, Optional,
                     Sequence, Tuple, Type, TYPE_CHECKING, Union)
 
-from . import (_closing, _engine, _forks, _library, _models, _reentry, _settings, _tools, _typed,
-               _warm)
+from . import (_closing, _engine, _forks, _library, _listening, _models, _reentry, _settings,
+               _tools, _typed, _warm)
 from ._library import lib, quick
 from ._operations import Done, ELSEWHERE, free_result, Operation, Operations
 from ._values import c_text, check_name, exact, literal, to_json
@@ -23,6 +23,7 @@ from .commands import AsyncCommands, Commands
 from .errors import ArgumentError, Cancelled, Error, check
 from .files import AsyncFiles, Files
 from .result import Result
+from .rich import RichResult
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack    # of the type checker: no dependency
@@ -61,8 +62,9 @@ class Interpreter(Operations):
     `sub_model` answer `llm_query`: a name ("openai/gpt-5-mini") or a function of messages. Every
     setting of docs/configuration.md is a keyword, with `_` for `-`: `isolation`, `memory`,
     `timeout`, `execute_timeout`, `preload`, `read`, `setup_code`… `on_output` is called with
-    (stream, text) while a cell runs; stream is 1 or 2. With `tool_threads`, sync tools run in
-    threads even without asyncio.
+    (stream, text) while a cell runs; stream is 1 or 2. `on_result` is called with each rich result
+    as the cell shows it (see RichResult), and with None after clear_output(). With `tool_threads`,
+    sync tools run in threads even without asyncio.
 
     Leaving `with` completes submitted cells in order; if the block raises, it cancels them. After
     that, `start()` or another `with` opens a new session with the same settings.
@@ -79,8 +81,9 @@ class Interpreter(Operations):
                  model: Union[None, str, Callable[..., Any]] = None,
                  sub_model: Union[None, str, Callable[..., Any]] = None,
                  output_fields: Optional[Sequence[Any]] = None,
-                 on_output: Optional[Callable[[int, str], None]] = None, tool_threads: bool = False,
-                 **settings: "Unpack[InterpreterSettings]"):
+                 on_output: Optional[Callable[[int, str], None]] = None,
+                 on_result: Optional[Callable[[Optional[RichResult]], None]] = None,
+                 tool_threads: bool = False, **settings: "Unpack[InterpreterSettings]"):
         super().__init__()
         self._closed = False
         self._closing: Optional[_closing.Closing] = None
@@ -99,6 +102,7 @@ class Interpreter(Operations):
                  if not callable(text)}
         self._pairs = _settings.pairs({**settings, **names})
         self._on_output = on_output
+        self._on_result = on_result
         self._tool_threads = tool_threads
         self._output_id = 0
         self._sent: Dict[str, Any] = {}
@@ -170,9 +174,7 @@ class Interpreter(Operations):
             engine.kick()
 
     def _listen(self) -> None:
-        if self._on_output is not None:
-            _listeners[self._id] = self._on_output, self._engine
-            quick.droste_session_on_output(self._session, _on_output, self._id)
+        _listening.listen(self)
 
     def shutdown(self, *, cancel: bool = False) -> Union[Done[None], "_closing.Closing"]:
         """Ends the session; does nothing if it has ended. May be awaited.
@@ -259,7 +261,7 @@ class Interpreter(Operations):
         engine, session, self._session = self._engine, self._session, None
         self._finishing = None
         self._tell_no_more()
-        _listeners.pop(self._id, None)
+        _listening.forget(self._id)
         self._drop_operations(Cancelled("the interpreter was shut down"))
         _close(engine, session, self._offered, self._numbers, self._family)
         self._family = None
@@ -324,7 +326,7 @@ class Interpreter(Operations):
                                              self._numbers)
         family = self._family
         self._tell_no_more()
-        _listeners.pop(self._id, None)
+        _listening.forget(self._id)
 
         engine.post(lambda: _close(engine, session, offered, numbers, family))
 
@@ -769,17 +771,3 @@ def schema_of_fields(fields: Optional[Sequence[Any]]) -> Optional[bytes]:
 
 JSON_TYPES = {"str": "string", "int": "integer", "float": "number", "bool": "boolean",
               "list": "array", "dict": "object", "NoneType": "null"}
-
-_listeners: Dict[int, Tuple[Callable[[int, str], None], Any]] = {}
-
-
-@_library.OutputFn
-def _on_output(arg: int, stream: int, address: int, length: int) -> None:
-    found = _listeners.get(arg)
-    if found is None:
-        return
-    listener, engine = found
-    try:
-        listener(stream, _library.text_at(address, length))
-    except BaseException as e:
-        engine.failed(e)

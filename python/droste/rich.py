@@ -28,18 +28,23 @@ class RichResult:
     `text`, `html`, `markdown`, `svg`, `latex` and `javascript` are str; `png`, `jpeg` and `pdf`
     are bytes; `json`, `data` (a table's columns as lists) and `chart` are decoded JSON. Each is
     None if the value has no such form. `bundle` has all forms by media type, `extra` those without
-    an attribute. `is_main_result` is true for the value of the last expression.
+    an attribute. `is_main_result` is true for the value of the last expression. `display_id` is the
+    name under which code may update it, or None; `is_update` is true if it replaces the result of
+    that name.
 
     In a notebook, shows itself as the value would, except that code of the sandbox never runs
     there: HTML and SVG are shown without scripts and network, JavaScript is not shown.
     """
-    __slots__ = ("bundle", "metadata", "is_main_result")
+    __slots__ = ("bundle", "metadata", "is_main_result", "display_id", "is_update")
 
     def __init__(self, bundle: Dict[str, Any], metadata: Optional[Dict[str, Any]] = None,
-                 is_main_result: bool = False):
+                 is_main_result: bool = False, display_id: Optional[str] = None,
+                 is_update: bool = False):
         self.bundle = bundle
         self.metadata = metadata or {}
         self.is_main_result = is_main_result
+        self.display_id = display_id
+        self.is_update = is_update
 
     def __getattr__(self, name: str) -> Any:
         if name in TYPES:
@@ -135,26 +140,37 @@ def _decode(media: Any) -> Any:
     return json.loads(data) if media.form == b"json" else data.decode()
 
 
+def show(result: Optional[RichResult]) -> None:
+    """Shows a rich result in a notebook as it comes: Interpreter(on_result=droste.show).
+
+    Updates replace what was shown; None, after clear_output(), removes it.
+    """
+    from IPython.display import clear_output, display  # type: ignore
+    if result is None:
+        clear_output(wait=True)
+        return
+    words = {"display_id": result.display_id} if result.display_id else {}
+    display(result, **words, update=True) if result.is_update else display(result, **words)
+
+
 def read_results(handle: int) -> List[RichResult]:
     """Copies the rich results of a cell out of the library."""
-    main = quick.droste_result_main(handle)
-    return [_read(quick.droste_result_media, quick.droste_result_metadata, handle, i, i == main)
-            for i in range(quick.droste_result_bundles(handle))]
+    return read_bundles(quick.droste_result_shown(handle))
 
 
-def read_bundle(handle: int, index: int) -> RichResult:
-    """Copies a rich result that an event tells of."""
-    return _read(quick.droste_bundles_media, quick.droste_bundles_metadata, handle, index, False)
+def read_bundles(bundles: int) -> List[RichResult]:
+    return [read_bundle(bundles, i) for i in range(quick.droste_bundles_count(bundles))]
 
 
-def read_bundles(handle: int) -> List[RichResult]:
-    return [read_bundle(handle, i) for i in range(quick.droste_bundles_count(handle))]
-
-
-def _read(get: Any, about: Any, handle: int, index: int, main: bool) -> RichResult:
+def read_bundle(bundles: int, index: int) -> RichResult:
+    """Copies a rich result."""
     bundle: Dict[str, Any] = {}
     media = Media()
-    while get(handle, index, len(bundle), ctypes.byref(media)):
+    while quick.droste_bundles_media(bundles, index, len(bundle), ctypes.byref(media)):
         bundle[media.type.decode()] = _decode(media)
-    metadata = about(handle, index)
-    return RichResult(bundle, json.loads(metadata) if metadata else None, main)
+    metadata = quick.droste_bundles_metadata(bundles, index)
+    name = quick.droste_bundles_display_id(bundles, index)
+    return RichResult(bundle, json.loads(metadata) if metadata else None,
+                      bool(quick.droste_bundles_is_main(bundles, index)),
+                      name.decode() if name is not None else None,
+                      bool(quick.droste_bundles_is_update(bundles, index)))

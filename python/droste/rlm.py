@@ -42,9 +42,9 @@ class Event:
     `kind` is "started", "context", "turn", "delta", "reply", "cell", "output", "display", "result",
     "calls", "notice", "retry" or, for the last one with the `completion`, "end". `seconds` is the
     time of a cell or call, `stream` is 1 or 2, and `pending` counts calls in flight. `results` are
-    the rich results of a cell that has ended ("result"), or the one that it shows ("display").
-    `cost` is in dollars, and negative if a price is not known. A "retry" has the reason as its
-    text; after `seconds` comes attempt number `attempt` of at most `attempts`.
+    the rich results of a cell that has ended ("result"), or the one that it shows ("display"; none
+    after clear_output()). `cost` is in dollars, and negative if a price is not known. A "retry" has
+    the reason as its text; after `seconds` comes attempt number `attempt` of at most `attempts`.
     """
     kind: str
     text: str = ""
@@ -348,7 +348,9 @@ _runs: Dict[int, _Run] = {}
 def _results_of(e: Any) -> List[RichResult]:
     if not e.results:
         return []
-    return [read_bundle(e.results, e.result)] if e.kind == b"display" else read_bundles(e.results)
+    if e.kind == b"display" and quick.droste_bundles_count(e.results):
+        return [read_bundle(e.results, e.result)]
+    return read_bundles(e.results)
 
 
 @_library.EventFn

@@ -349,6 +349,7 @@ int api_session_options(droste *d, const struct settings *s, struct session_part
     };
     o->output_limit = (size_t)s->output_limit;
     o->results_limit = (size_t)s->results_limit;
+    o->result_size = (size_t)s->result_size;
     o->no_helpers = !s->helpers;
     o->literal_grep = s->literal_grep;
     int rc = set_timeouts(s, o, err);
@@ -387,6 +388,7 @@ struct rlm_options api_run_options(const struct settings *s)
             .calls = s->max_llm_calls,
             .tool_calls = s->max_tool_calls,
             .record_bytes = s->max_record_size,
+            .result_bytes = s->max_results_size,
             .input_tokens = s->max_input_tokens,
             .output_tokens = s->max_output_tokens,
             .total_tokens = s->max_total_tokens,

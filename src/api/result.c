@@ -372,6 +372,24 @@ const char *droste_bundles_metadata(const droste_bundles *bundles, size_t bundle
     return b ? b->metadata : NULL;
 }
 
+const char *droste_bundles_display_id(const droste_bundles *bundles, size_t bundle)
+{
+    const struct bundle *b = result_bundle(bundles, bundle);
+    return b ? b->id : NULL;
+}
+
+int droste_bundles_is_update(const droste_bundles *bundles, size_t bundle)
+{
+    const struct bundle *b = result_bundle(bundles, bundle);
+    return b && b->is_update;
+}
+
+int droste_bundles_is_main(const droste_bundles *bundles, size_t bundle)
+{
+    const struct bundle *b = result_bundle(bundles, bundle);
+    return b && b->is_main;
+}
+
 int droste_bundles_media(
     const droste_bundles *bundles, size_t bundle, size_t index, droste_media *media)
 {
@@ -381,6 +399,11 @@ int droste_bundles_media(
     const struct bundle_item *item = &b->items[index];
     *media = (droste_media){ item->type, media_form_name(item->form), item->data, item->len };
     return 1;
+}
+
+const droste_bundles *droste_result_shown(const droste_result *r)
+{
+    return result_bundles(&r->cell.results);
 }
 
 int droste_result_media(const droste_result *r, size_t bundle, size_t index, droste_media *media)

@@ -353,6 +353,8 @@ const struct setting settings_table[] = {
     { { "results-limit", "SIZE", "64M", NULL,
           "Size limit of the rich results of a cell; a text replaces those beyond it.", 0 },
         TYPE_SIZE, AT(results_limit), 1024, BUNDLES_BYTES },
+    { { "result-size", "SIZE", "64M", NULL, "Size limit of one of these results.", 0 }, TYPE_SIZE,
+        AT(result_size), 1024, BUNDLES_BYTES },
 
     { { "max-iterations", "N", "30", NULL, "Maximum turns of the model.", 0, .task = 1 },
         TYPE_NUMBER, AT(max_iterations), 1, 1e6 },
@@ -386,6 +388,11 @@ const struct setting settings_table[] = {
           "limit.",
           0 },
         TYPE_SIZE, AT(max_record_size), 0, 1125899906842624 },
+    { { "max-results-size", "SIZE", "0", NULL,
+          "How much of that the rich results of cells may take; 0: a quarter. A text takes the "
+          "place of others.",
+          0 },
+        TYPE_SIZE, AT(max_results_size), 0, 1125899906842624 },
     { { "max-output-chars", "N", "20000", NULL,
           "How many characters of a cell's output the model sees.", 0, .task = 1 },
         TYPE_NUMBER, AT(max_output_chars), 200, 1e9 },

@@ -13,7 +13,7 @@
 #include "base/list.h"
 #include "droste.h"
 
-enum { SETTINGS_MAX = 128 };
+enum { SETTINGS_MAX = 192 };
 
 struct settings {
     /* models */
@@ -40,7 +40,7 @@ struct settings {
     double timeout, execute_timeout, execute_timeout_cap, broker_timeout, grace, cpus, cpu_time,
         tool_timeout;
     int64_t pool, checkpoint_memory, memory, processes, open_files, file_size, tmp_size,
-        output_limit, results_limit;
+        output_limit, results_limit, result_size;
     char *layout;
     char *volume_name, *volume_root, *volume_subpath;
     int64_t volume_size, volume_files;
@@ -51,7 +51,8 @@ struct settings {
     /* runs */
     int64_t max_iterations, max_recursion_depth, delegate_max_iterations, max_children,
         max_llm_calls, max_input_tokens, max_output_tokens, max_total_tokens, max_output_chars,
-        max_images, candidates, max_errors, max_tool_calls, max_record_size, model_window;
+        max_images, candidates, max_errors, max_tool_calls, max_record_size, max_results_size,
+        model_window;
     double max_cost, compaction;
     char *select;
     char *context_type, *instructions, *system_prompt, *answer_schema, *database;

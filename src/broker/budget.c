@@ -322,8 +322,8 @@ int budget_reserve_request(struct budget *b, size_t bytes, struct error *err)
 
 bool budget_reserve_result(struct budget *b, size_t bytes)
 {
-    int64_t most = b->limits.record_bytes / 4;
-    if (b->limits.record_bytes > 0 && (int64_t)bytes > most - b->result_bytes)
+    int64_t most = b->limits.result_bytes ? b->limits.result_bytes : b->limits.record_bytes / 4;
+    if (most > 0 && (int64_t)bytes > most - b->result_bytes)
         return false;
     if (reserve_record(b, bytes, b->limits.record_bytes, "", NULL) < 0)
         return false;

@@ -45,6 +45,7 @@ struct budget_limits {
     unsigned children;  /* concurrently active runs per depth below the root */
     int64_t tool_calls; /* like `calls`, 0 allows none */
     int64_t record_bytes;
+    int64_t result_bytes; /* of them, of rich results; 0: a quarter */
 };
 
 /* Usage of completed calls. */

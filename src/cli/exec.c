@@ -60,7 +60,7 @@ struct exec_options {
     const char *file; /* NULL: the code has none */
     const char *const *argv;
     bool json;
-    const char *save; /* the directory for rich results; NULL: none */
+    struct result_files save; /* without a directory: not saved */
     struct transfer files;
 };
 
@@ -69,10 +69,10 @@ static int exec_flags(const struct exec_options *o)
 {
     if (o->json)
         return DROSTE_ECHO | DROSTE_RESULTS;
-    return o->save ? DROSTE_ECHO | DROSTE_RESULTS | DROSTE_PRINT : 0;
+    return o->save.dir ? DROSTE_ECHO | DROSTE_RESULTS | DROSTE_PRINT : 0;
 }
 
-static int run_code(droste *d, const struct buf *code, const struct exec_options *o)
+static int run_code(droste *d, const struct buf *code, struct exec_options *o)
 {
     droste_session *s = NULL;
     droste_result *r = NULL;
@@ -87,6 +87,8 @@ static int run_code(droste *d, const struct buf *code, const struct exec_options
         cli_catch_interrupts(d);
         if (!o->json)
             droste_session_on_output(s, exec_stream_output, NULL);
+        if (o->save.dir)
+            droste_session_on_display(s, cli_save_shown, &o->save);
         rc = droste_session_script(s, o->file, o->argv, &err);
     }
     if (rc == 0)
@@ -94,7 +96,7 @@ static int run_code(droste *d, const struct buf *code, const struct exec_options
     if (rc == 0)
         rc = droste_session_exec(s, buf_text(code), code->len, exec_flags(o), &r, &err);
     int status = rc < 0 ? cli_error(&err) : print_outcome(r, o->json);
-    int saved = r && o->save ? cli_save_results(r, o->save) : EXIT_FINE;
+    int saved = r && o->save.dir ? cli_save_results(&o->save, r) : EXIT_FINE;
     status = status == EXIT_FINE ? saved : status;
     int fetched = r && droste_result_alive(r) ? transfer_get(&o->files, s) : EXIT_FINE;
     status = status == EXIT_FINE ? fetched : status;
@@ -159,7 +161,7 @@ static int exec_run(const struct command *self, droste *d, int argc, char **argv
             "A file, a directory or - (standard input), bound as `context`; may be repeated."),
         { "json", NULL, "Print one JSON object instead of the output.", NULL, &o.json },
         { "save-results", "DIR", "Write rich results (images, tables, charts) to files there.",
-            &o.save },
+            &o.save.dir },
         { "put", "LOCAL:PATH", "Copy a file into the sandbox first; may be repeated.",
             .words = &o.files.puts },
         { "get", "PATH:LOCAL", "Copy a file out of the sandbox at the end; may be repeated.",
@@ -177,6 +179,7 @@ static int exec_run(const struct command *self, droste *d, int argc, char **argv
         status = cli_usage(self, "give the code with -c CODE, or a FILE (- for standard input)");
     status = status < 0 ? exec_code(d, text, words + 1, &o) : status;
     transfer_free(&o.files);
+    cli_save_end(&o.save);
     return status;
 }
 
@@ -196,7 +199,7 @@ const struct command command_exec = {
                "seconds, isolation, resources {memory_peak, cpu_seconds, limits}, and more.\n"
                "`results` has what display(), figures and the last expression show: a list of\n"
                "objects from media type to data, bytes as base64. --save-results writes each to\n"
-               "a file: 1.png, 1.html, 2.txt...\n"
+               "a file as soon as it is shown: 1.png, 1.html, 2.txt...\n"
                "\n"
                "--put copies files into the sandbox before the code, --get and --artifacts out of\n"
                "it afterwards, also if the code raised. Relative paths begin where it runs. Of\n"

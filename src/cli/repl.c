@@ -37,6 +37,24 @@ static void repl_stream_output(void *arg, int stream, const char *data, size_t l
         r->in_line = data[len - 1] != '\n';
 }
 
+static void repl_end_line(struct repl *r)
+{
+    if (r->in_line && lines_is_terminal(r->lines))
+        putchar('\n');
+    r->in_line = false;
+}
+
+/* The image of the last expression's value comes after its text, at the end of the cell. */
+static void repl_show_image(void *arg, const droste_bundles *results, size_t result)
+{
+    struct repl *r = arg;
+    if (droste_bundles_is_main(results, result) || !cli_has_image(results, result))
+        return;
+    repl_end_line(r);
+    cli_save_image(&r->images, results, result);
+    fflush(stdout);
+}
+
 /* ---- the reader ---- */
 
 /* codeop as in Python's own prompt, with top-level await, which sessions have. */
@@ -98,6 +116,7 @@ static int repl_open_session(struct repl *r, droste_error *err)
     if (rc < 0)
         return rc;
     droste_session_on_output(r->session, repl_stream_output, r);
+    droste_session_on_display(r->session, repl_show_image, r);
     return droste_session_load_contexts(r->session, err);
 }
 
@@ -249,14 +268,14 @@ static void repl_print_result(struct repl *r, const droste_result *result)
     bool exits = droste_result_exit_status(result) >= 0;
     const char *echo = droste_result_echo(result), *submit = droste_result_submit(result, &len);
     const char *traceback = droste_result_traceback(result);
-    if (r->in_line && lines_is_terminal(r->lines))
-        putchar('\n');
-    r->in_line = false;
+    repl_end_line(r);
     if (echo) {
         cli_print(stdout, echo, strlen(echo));
         putchar('\n');
     }
-    cli_save_images(&r->images, result);
+    long shown = droste_result_main(result);
+    if (shown >= 0)
+        cli_save_image(&r->images, droste_result_shown(result), (size_t)shown);
     if (submit) {
         fputs("submitted: ", stdout);
         cli_print(stdout, submit, len);

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/os/file.h"
@@ -73,20 +74,91 @@ static int write_media(const droste_media *media, const char *path, struct error
     return 0;
 }
 
-int cli_save_results(const droste_result *r, const char *dir)
+static int result_files_add(struct result_files *files, size_t bundle, char *path)
+{
+    struct result_file *more = realloc(files->items, (files->count + 1) * sizeof *more);
+    if (!more) {
+        free(path);
+        return -1;
+    }
+    files->items = more;
+    files->items[files->count++] = (struct result_file){ bundle, path };
+    return 0;
+}
+
+/* Removes the files of a result that is replaced; SIZE_MAX: of all. */
+static void result_files_remove(struct result_files *files, size_t bundle)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < files->count; i++) {
+        struct result_file *file = &files->items[i];
+        if (bundle != SIZE_MAX && file->bundle != bundle) {
+            files->items[kept++] = *file;
+            continue;
+        }
+        unlink(file->path);
+        free(file->path);
+    }
+    files->count = kept;
+}
+
+static int save_bundle(
+    struct result_files *files, const droste_bundles *bundles, size_t bundle, struct error *err)
+{
+    droste_media media;
+    result_files_remove(files, bundle);
+    for (size_t j = 0; droste_bundles_media(bundles, bundle, j, &media); j++) {
+        cleanup_buf struct buf path = { 0 };
+        buf_printf(&path, "%s/%zu", files->dir, bundle + 1);
+        put_name(&path, media.type, media.form, j);
+        if (buf_failed(&path))
+            return error_memory(err);
+        int rc = write_media(&media, path.data, err);
+        if (rc == 0 && result_files_add(files, bundle, buf_steal(&path)) < 0)
+            return error_memory(err);
+        if (rc < 0)
+            return rc;
+    }
+    files->next = bundle < files->next ? files->next : bundle + 1;
+    return 0;
+}
+
+void cli_save_shown(void *arg, const droste_bundles *results, size_t result)
+{
+    struct result_files *files = arg;
+    struct error err = { 0 };
+    if (files->failed)
+        return;
+    if (droste_bundles_count(results) == 0) {
+        result_files_remove(files, SIZE_MAX);
+        files->next = 0;
+        return;
+    }
+    int rc = file_make_directories(files->dir, &err);
+    if (rc == 0)
+        rc = save_bundle(files, results, result, &err);
+    files->failed = rc < 0 && cli_fail(EXIT_ENVIRONMENT, "--save-results: %s", err.text);
+}
+
+int cli_save_results(struct result_files *files, const droste_result *r)
 {
     struct error err = { 0 };
-    int rc = file_make_directories(dir, &err);
-    for (size_t i = 0; rc == 0 && i < droste_result_bundles(r); i++) {
-        droste_media media;
-        for (size_t j = 0; rc == 0 && droste_result_media(r, i, j, &media); j++) {
-            cleanup_buf struct buf path = { 0 };
-            buf_printf(&path, "%s/%zu", dir, i + 1);
-            put_name(&path, media.type, media.form, j);
-            rc = buf_failed(&path) ? error_memory(&err) : write_media(&media, path.data, &err);
-        }
-    }
+    const droste_bundles *bundles = droste_result_shown(r);
+    if (files->failed)
+        return EXIT_ENVIRONMENT;
+    int rc = file_make_directories(files->dir, &err);
+    for (size_t i = files->next; rc == 0 && i < droste_bundles_count(bundles); i++)
+        rc = save_bundle(files, bundles, i, &err);
     return rc < 0 ? cli_fail(EXIT_ENVIRONMENT, "--save-results: %s", err.text) : EXIT_FINE;
+}
+
+void cli_save_end(struct result_files *files)
+{
+    for (size_t i = 0; i < files->count; i++)
+        free(files->items[i].path);
+    free(files->items);
+    files->items = NULL;
+    files->count = 0;
 }
 
 /* ---- of a recorded run ---- */
@@ -185,28 +257,27 @@ static int save_image(struct image_files *files, const droste_media *media, stru
 }
 
 /* An image that viewers know; one form of each result is enough. */
-static bool find_image(const droste_result *r, size_t bundle, droste_media *media)
+static bool find_image(const droste_bundles *bundles, size_t bundle, droste_media *media)
 {
     static const char *const types[] = { "image/png", "image/jpeg", "image/svg+xml", "image/gif",
         "image/webp" };
     for (size_t i = 0; i < array_length(types); i++)
-        for (size_t j = 0; droste_result_media(r, bundle, j, media); j++)
+        for (size_t j = 0; droste_bundles_media(bundles, bundle, j, media); j++)
             if (strcmp(media->type, types[i]) == 0)
                 return true;
     return false;
 }
 
-bool cli_save_images(struct image_files *files, const droste_result *r)
+bool cli_has_image(const droste_bundles *bundles, size_t bundle)
+{
+    droste_media media;
+    return find_image(bundles, bundle, &media);
+}
+
+void cli_save_image(struct image_files *files, const droste_bundles *bundles, size_t bundle)
 {
     struct error err = { 0 };
-    for (size_t i = 0; i < droste_result_bundles(r); i++) {
-        droste_media media;
-        if (!find_image(r, i, &media))
-            continue;
-        if (save_image(files, &media, &err) < 0) {
-            cli_fail(0, "an image was not saved: %s", err.text);
-            return false;
-        }
-    }
-    return true;
+    droste_media media;
+    if (find_image(bundles, bundle, &media) && save_image(files, &media, &err) < 0)
+        cli_fail(0, "an image was not saved: %s", err.text);
 }

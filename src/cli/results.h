@@ -7,10 +7,27 @@
 
 #include "droste.h"
 
-/* Writes each form of each rich result to a file of its own in the directory, which is created:
- * 1.png, 1.html, 2.txt…, numbered by result. Returns EXIT_FINE, or prints why not and returns the
- * exit status. */
-int cli_save_results(const droste_result *r, const char *dir);
+struct result_file {
+    size_t bundle;
+    char *path;
+};
+
+/* The files of a cell's results. */
+struct result_files {
+    const char *dir; /* is created */
+    struct result_file *items;
+    size_t count;
+    size_t next; /* the first result without files */
+    bool failed; /* and was reported */
+};
+
+/* A droste_display_fn: writes each form of a rich result to a file of its own, 1.png, 1.html,
+ * 2.txt…, numbered by result; an update replaces them, clear_output() removes all. */
+void cli_save_shown(void *arg, const droste_bundles *results, size_t result);
+/* Writes those that remain at the end of the cell. Returns EXIT_FINE, or prints why not and returns
+ * the exit status. */
+int cli_save_results(struct result_files *files, const droste_result *r);
+void cli_save_end(struct result_files *files);
 /* The same for the cells of a recorded run: 1.2.3.png is of turn 1, its second cell, and the third
  * result of that cell. Negative with *err. */
 int cli_save_recorded(droste_record *record, const char *run, const char *dir, droste_error *err);
@@ -20,8 +37,9 @@ struct image_files {
     char *directory; /* NULL: none yet; the owner frees it */
     size_t count;    /* images so far */
 };
-/* Saves the images of a cell and prints the name of each on a line of its own. Prints why not, and
- * returns false, after a failure. */
-bool cli_save_images(struct image_files *files, const droste_result *r);
+bool cli_has_image(const droste_bundles *bundles, size_t bundle);
+/* Saves the image of a result, if it has one, and prints its name on a line of its own; or prints
+ * why not. */
+void cli_save_image(struct image_files *files, const droste_bundles *bundles, size_t bundle);
 
 #endif

@@ -367,8 +367,8 @@ static int keep_results(
     if (left_out == 0)
         return 0;
     snprintf(kept->note, sizeof kept->note,
-        "[%zu form%s of results, %zu bytes, not recorded: results may take a quarter of the record "
-        "(max-record-size)]",
+        "[%zu form%s of results, %zu bytes, not recorded: the record may have no more results "
+        "(max-results-size)]",
         left_out, text_plural((int64_t)left_out), bytes);
     const struct bundle_item note = { "text/plain", MEDIA_TEXT, kept->note, strlen(kept->note) };
     kept_add(kept, results->count, &note);

@@ -15,6 +15,7 @@ enum {
     COPIED_MAX = 64 << 10, /* a frame up to so many bytes is copied; its buffer may be larger */
     TYPE_MAX = 255,
     ID_MAX = 256,
+    REFUSAL_MAX = 160,
 };
 
 static const struct json_limits head_limits = { BUNDLES_HEAD_MAX, JSON_DEPTH_MAX, 65536 };
@@ -43,6 +44,15 @@ void bundles_free(struct bundles *bundles)
         bundle_free(&bundles->items[i]);
     free(bundles->items);
     *bundles = (struct bundles){ 0 };
+}
+
+/* The cell may show as much again. */
+static void bundles_clear(struct bundles *bundles)
+{
+    size_t limit = bundles->limit, each = bundles->each;
+    bundles_free(bundles);
+    bundles->limit = limit;
+    bundles->each = each;
 }
 
 const struct bundle_item *bundle_find(const struct bundle *bundle, const char *type)
@@ -147,6 +157,7 @@ static int marks_read(struct json_object *head, struct bundle *b, struct error *
     struct json_object *metadata = json_get_typed(head, "metadata", json_type_object);
     const char *id = json_get_string(head, "id", NULL);
     b->is_main = json_get_bool(head, "main", false);
+    b->is_update = id && json_get_bool(head, "update", false);
     if (id && strlen(id) > ID_MAX)
         return error_set(err, ERROR_PROTOCOL, "a result with an id of over %d bytes", ID_MAX);
     if (id && !(b->id = strdup(id)))
@@ -270,10 +281,9 @@ static int text_add(struct bundles *bundles, const char *text, bool is_main, str
 }
 
 /* The bundle that an update replaces; NULL if this cell has none of that id. */
-static struct bundle *find_updated(
-    const struct bundles *bundles, struct json_object *head, const struct bundle *b)
+static struct bundle *find_updated(const struct bundles *bundles, const struct bundle *b)
 {
-    if (!b->id || !json_get_bool(head, "update", false))
+    if (!b->is_update)
         return NULL;
     for (size_t i = bundles->count; i-- > 0;)
         if (bundles->items[i].id && strcmp(bundles->items[i].id, b->id) == 0)
@@ -300,26 +310,27 @@ static size_t bundles_limit(const struct bundles *bundles)
     return bundles->limit ? bundles->limit : BUNDLES_BYTES;
 }
 
-static int refuse_size(struct bundles *bundles, size_t len, bool is_main, struct error *err)
+/* Whether a bundle of this size exceeds a limit; tells which. */
+static bool is_refused(const struct bundles *bundles, size_t len, size_t replaced, char *text)
 {
-    char text[160];
-    snprintf(text, sizeof text,
-        "[a result of %zu bytes left out: the results of a cell may have %zu bytes]", len,
-        bundles_limit(bundles));
-    return text_add(bundles, text, is_main, err);
+    bool alone = bundles->each > 0 && len > bundles->each;
+    if (!alone && bundles->bytes - replaced + len <= bundles_limit(bundles))
+        return false;
+    snprintf(text, REFUSAL_MAX,
+        alone ? "[a result of %zu bytes left out: one result may have %zu bytes (result-size)]"
+              : "[a result of %zu bytes left out: the results of a cell may have %zu bytes "
+                "(results-limit)]",
+        len, alone ? bundles->each : bundles_limit(bundles));
+    return true;
 }
 
-int bundles_take(struct bundles *bundles, const struct frame *frame, struct error *err)
+static int bundles_take_one(
+    struct bundles *bundles, const struct frame *frame, struct json_object *head, struct error *err)
 {
-    cleanup_json struct json_object *head = NULL;
     cleanup_bundle struct bundle b = { 0 };
     struct frame_parts parts = { 0 };
-    bundles->latest = -1;
-    int rc = json_parse(frame->head, frame->head_len, &head_limits, &head, err);
-    if (rc == 0 && !json_object_is_type(head, json_type_object))
-        rc = error_set(err, ERROR_PROTOCOL, "a result's head is no object");
-    if (rc == 0)
-        rc = frame_parts_open(frame->blob, frame->blob_len, BUNDLES_TYPES_MAX, &parts, err);
+    char refusal[REFUSAL_MAX];
+    int rc = frame_parts_open(frame->blob, frame->blob_len, BUNDLES_TYPES_MAX, &parts, err);
     if (rc == 0)
         rc = items_read(head, &parts, &b, err);
     if (rc == 0)
@@ -328,17 +339,34 @@ int bundles_take(struct bundles *bundles, const struct frame *frame, struct erro
         rc = error_set(err, ERROR_PROTOCOL, "a second value of the last expression");
     if (rc < 0)
         return rc;
-    struct bundle *old = find_updated(bundles, head, &b);
+    struct bundle *old = find_updated(bundles, &b);
     if (!old && bundles->count >= BUNDLES_MAX) {
         bundles->left_out++;
         return 0;
     }
-    if (bundles->bytes - (old ? old->bytes : 0) + items_bytes(&b) > bundles_limit(bundles))
-        return refuse_size(bundles, items_bytes(&b), b.is_main, err);
+    if (is_refused(bundles, items_bytes(&b), old ? old->bytes : 0, refusal))
+        return text_add(bundles, refusal, b.is_main, err);
     rc = items_check(&b, err);
     if (rc == 0)
         rc = items_keep(&b, frame, err);
     return rc < 0 ? rc : bundles_put(bundles, old, &b, err);
+}
+
+int bundles_take(struct bundles *bundles, const struct frame *frame, struct error *err)
+{
+    cleanup_json struct json_object *head = NULL;
+    bundles->latest = -1;
+    int rc = json_parse(frame->head, frame->head_len, &head_limits, &head, err);
+    if (rc < 0)
+        return rc;
+    if (!json_object_is_type(head, json_type_object))
+        return error_set(err, ERROR_PROTOCOL, "a result's head is no object");
+    if (!json_get_bool(head, "clear", false))
+        return bundles_take_one(bundles, frame, head, err);
+    if (frame->blob_len > 0)
+        return error_set(err, ERROR_PROTOCOL, "a removal of results with data");
+    bundles_clear(bundles);
+    return 0;
 }
 
 int bundles_end(struct bundles *bundles, const char *text, struct error *err)

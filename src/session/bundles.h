@@ -3,7 +3,8 @@
  * A bundle arrives in a DISPLAY frame. Its head is {"types": [[TYPE, FORM], …], "metadata": {…},
  * "main": true, "id": ID, "update": true}, all but the types optional; its parts have the data, one
  * for each type. FORM is "text" (UTF-8), "json" or "bytes". `main` marks the value of the last
- * expression, `id` names a result that a later one with `update` replaces.
+ * expression, `id` names a result that a later one with `update` replaces. {"clear": true}, without
+ * parts, removes the cell's bundles.
  */
 #ifndef DROSTE_SESSION_BUNDLES_H
 #define DROSTE_SESSION_BUNDLES_H
@@ -36,6 +37,7 @@ struct bundle_item {
 
 struct bundle {
     bool is_main;
+    bool is_update; /* of a result with this id, of this cell or an earlier one */
     char *id;       /* NULL: none */
     char *metadata; /* a JSON object; NULL: none */
     struct bundle_item *items;
@@ -50,9 +52,11 @@ struct bundles {
     struct bundle *items;
     size_t count, cap;
     size_t limit;    /* of them, in bytes; 0: BUNDLES_BYTES, which is the most */
+    size_t each;     /* of one of them; 0: `limit` */
     size_t bytes;    /* of all bundles */
     size_t left_out; /* bundles after BUNDLES_MAX */
-    long latest;     /* the bundle that the last frame added or replaced; -1: it was left out */
+    long latest;     /* the bundle that the last frame added or replaced; -1: it was left out;
+                        0 without bundles: the frame removed them */
 };
 
 /* Adds the bundle of a DISPLAY frame, whose memory it may take. A text replaces what exceeds

@@ -15,6 +15,7 @@ struct session_settings {
     double execute_timeout_cap, grace;
     double stall_limit;         /* seconds */
     size_t results_limit;       /* bytes of a cell's rich results */
+    size_t result_size;         /* of one of them */
     struct schema *answer;      /* type of submissions; NULL: any */
     bool keeps;                 /* a checkpoint before each cell */
     uint64_t checkpoint_memory; /* bytes of all checkpoints; 0: as much as the sandbox */

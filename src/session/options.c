@@ -17,6 +17,7 @@ void session_options_init(struct session_options *o)
         .stall = 60, /* C code that holds the GIL is slow, not hostile */
         .output_limit = 1u << 20,
         .results_limit = BUNDLES_BYTES,
+        .result_size = BUNDLES_BYTES,
     };
 }
 

@@ -171,6 +171,17 @@ static void take_variables(struct session *s, struct json_object *head, struct c
     out->variable = variable ? json_object_get(variable) : NULL;
 }
 
+/* The text of the last expression is shown when the cell ends, unless a frame had it. */
+static int end_results(struct session *s, const char *echo, struct error *err)
+{
+    s->results.latest = -1;
+    int rc = bundles_end(&s->results, echo, err);
+    bool is_new = rc == 0 && echo && s->results.latest >= 0;
+    if (is_new && s->results.items[s->results.latest].is_main && s->events.display)
+        s->events.display(s->arg, s, &s->results);
+    return rc;
+}
+
 int result_read(
     struct session *s, const struct frame *frame, struct cell_result *out, struct error *err)
 {
@@ -188,7 +199,7 @@ int result_read(
     rc = take_submit(
         s, head, frame, &parts, out, err); /* last, because it may take ownership of the parts */
     if (rc == 0 && s->collects)
-        rc = bundles_end(&s->results, out->echo, err);
+        rc = end_results(s, out->echo, err);
     if (rc < 0)
         cell_result_free(out);
     else

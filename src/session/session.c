@@ -156,6 +156,8 @@ static void write_exec_head(
         buf_puts(head, "{\"echo\":true");
     if (cell->results)
         buf_printf(head, "%s\"results\":%zu", head->len ? "," : "{", s->settings.results_limit);
+    if (cell->results && s->settings.result_size < s->settings.results_limit)
+        buf_printf(head, ",\"result\":%zu", s->settings.result_size);
     if (cell->results && cell->prints)
         buf_puts(head, ",\"print\":true");
     if (cell->tools)
@@ -199,6 +201,7 @@ int session_exec(struct session *s, const struct session_cell *cell, session_don
     s->is_cell = true;
     s->collects = cell->results;
     s->results.limit = s->settings.results_limit;
+    s->results.each = s->settings.result_size;
     s->describes_tools = cell->tools;
     s->is_numbered = !cell->name;
     session_keep_before_cell(s);
@@ -391,6 +394,7 @@ int session_open(struct environment *env, const struct session_options *options,
         .grace = options->grace,
         .stall_limit = options->stall,
         .results_limit = options->results_limit,
+        .result_size = options->result_size,
         .answer = options->answer,
         .keeps = options->checkpoint_each,
         .checkpoint_memory = options->checkpoint_memory,

@@ -114,6 +114,7 @@ struct session_options {
     double grace;                     /* seconds from the interrupt to the kill */
     double stall;                     /* seconds without reading any pending reply; 0: no limit */
     size_t results_limit;             /* bytes of a cell's rich results; at most BUNDLES_BYTES */
+    size_t result_size;               /* bytes of one rich result */
     size_t output_limit;              /* bytes to keep of each output stream of a cell */
     bool checkpoint_each;             /* keep the state before each cell, for when it is killed */
     uint64_t checkpoint_memory;       /* bytes of all checkpoints; 0: as much as the sandbox */

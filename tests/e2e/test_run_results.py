@@ -1,9 +1,12 @@
 """Rich results of the cells of runs: in events, in the record, in its exports."""
 import base64
 import json
+import os
+import subprocess
 
 import pytest
-from droste_cli import droste, lines, recording
+from droste_cli import DROSTE, PATIENCE, droste, environment, lines, recording
+from harness import wait_until
 from test_export import schema
 
 PNG = base64.b64decode(
@@ -79,9 +82,23 @@ def test_results_leave_room_in_the_record(tmp_path):
     first, second, third, _ = (cell["results"] for cell in cells(tmp_path))
     assert len(first[0]["image/png"]) > 100000 and len(third[0]["image/png"]) > 100000
     assert second == [{"text/plain":
-                       "[1 form of results, 300000 bytes, not recorded: results may take a quarter "
-                       "of "
-                                     "the record (max-record-size)]"}]
+                       "[1 form of results, 300000 bytes, not recorded: the record may have no "
+                       "more results (max-results-size)]"}]
+
+
+@pytest.mark.parametrize("limit, kept", [("400000", 2), ("350000", 1)])
+def test_a_run_has_a_limit_of_its_own_for_results(tmp_path, limit, kept):
+    """max-results-size takes the place of the quarter: for all cells of a run together."""
+    model = recording(tmp_path, *["```repl\ndisplay({'image/png': bytes(200000)}, raw=True)\n```"] *
+                      2, SUBMIT)
+    done = droste(tmp_path, "run", "--question", "Show", "--model", model, "--max-record-size",
+                  "1M", "--max-results-size", limit)
+    assert done.returncode == 0, done.stderr
+    shown = [cell["results"] for cell in cells(tmp_path)[:2]]
+    assert sum("image/png" in one for results in shown for one in results) == kept
+    assert [one["text/plain"] for results in shown for one in results if "text/plain" in one] == [
+        "[1 form of results, 200000 bytes, not recorded: the record may have no more results "
+        "(max-results-size)]"] * (2 - kept)
 
 
 def test_the_page_has_images_whole_or_not_at_all(tmp_path):
@@ -130,3 +147,33 @@ def test_results_that_cannot_be_saved_are_an_error(home):
 def test_results_are_saved_by_show_only(home):
     done = droste(home, "runs", "ls", "--save-results", "out")
     assert done.returncode == 2 and "--save-results" in done.stderr
+
+
+def names(path):
+    return sorted(os.listdir(path))
+
+
+def test_exec_saves_results_as_they_are_shown(tmp_path):
+    """The cell waits for the file of its first result, so it was written before the cell ended; an
+    update and clear_output() replace and remove files."""
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    fifo = shared / "go"
+    os.mkfifo(fifo)
+    code = ("display({'image/png': b'x'}, raw=True, display_id='a')\n"
+            "open(%r).read()\nupdate_display({'text/html': 'y'}, raw=True, display_id='a')\n"
+            "open(%r).read()\nclear_output()\ndisplay(1)\n[2]" % (str(fifo), str(fifo)))
+    cell = subprocess.Popen([DROSTE, "exec", "--read", shared, "--save-results", "out", "-c",
+                             code], cwd=tmp_path, env=environment(tmp_path),
+                            stdout=subprocess.DEVNULL)
+    try:
+        for name in ("1.png", "1.html"):
+            wait_until(lambda: (tmp_path / "out").exists() and names(tmp_path / "out") == [
+                name], PATIENCE)
+            with open(fifo, "w"):
+                pass
+        assert cell.wait(PATIENCE) == 0
+    finally:
+        cell.kill()
+        cell.wait()
+    assert names(tmp_path / "out") == ["1.txt", "2.json", "2.txt"]

@@ -67,3 +67,23 @@ def test_progress_goes_on_when_its_cell_has_ended(execute):
         "go_on.set(); answer = (await run).answer; print(answer)")
     shown, = progress(first)
     assert "turn 1 of 30, answered, 1 call, " in shown and later[0]["text"] == "1\n"
+
+
+SHOWN = """
+session = droste.Interpreter(on_result=droste.show)
+async with session:
+    await session.execute(%r)
+None""" % """
+display("gone")
+clear_output()
+display({"text/html": "<b>old</b>"}, raw=True, display_id="x")
+display({"image/png": b"png"}, raw=True)
+update_display({"text/html": "<b>new</b>"}, raw=True, display_id="x")"""
+
+
+def test_rich_results_come_to_a_notebook_as_they_are_shown(execute):
+    """on_result=droste.show: updates replace, clear_output() removes, and pages are in a frame."""
+    shown, = execute(SHOWN)
+    page, image = (output["data"] for output in shown)
+    assert "&lt;b&gt;new&lt;/b&gt;" in page["text/html"] and "sandbox=" in page["text/html"]
+    assert image["image/png"].strip() == "cG5n" and "text/html" not in image

@@ -112,6 +112,8 @@ PROOFS = {
     "LLMTimeout": "SUBMIT(proof=issubclass(LLMTimeout, (LLMError, TimeoutError)))",
     "ToolError": "SUBMIT(proof=issubclass(ToolError, RuntimeError))",
     "display": "SUBMIT(proof=callable(display(1, display_id=True).update))",
+    "update_display": "SUBMIT(proof=update_display(1, display_id='a') is None)",
+    "clear_output": "SUBMIT(proof=clear_output(wait=True) is None)",
     "FailedReply":
     "r = llm_query_batched(['a', 'fail'])\nSUBMIT(proof=r[0] == 're: a' and isinstance(r[1], "
     "FailedReply) and r[1].startswith('[ERROR] '))",

@@ -140,7 +140,8 @@ display("small")''')
     first, second, third = result.results
     assert len(first.png) == 60 << 20 and second.png is None and third.text == "'small'"
     assert second.text == (
-        "five\n[image/png of 5.2 MB left out: the results of a cell may have 67.1 MB]")
+        "five\n[image/png of 5.2 MB left out: the results of a cell may have 67.1 MB "
+        "(results-limit)]")
     (whole,) = session.execute('display({"image/png": b"x" * (64 << 20)}, raw=True)').results
     assert len(whole.png) == 64 << 20
 
@@ -154,7 +155,80 @@ def test_the_limit_is_a_setting(opened):
             "display({'image/png': b'x' * 2000}, raw=True)").results
         assert len(fits.png) == 9000 and not_any_more.bundle == {
             "text/plain": "[image/png of 2000 bytes left out: "
-                          "the results of a cell may have 10240 bytes]"}
+                          "the results of a cell may have 10240 bytes (results-limit)]"}
+
+
+def test_one_result_has_a_limit(opened):
+    """result-size bounds each alone, with all its forms; the cell may show more of that size."""
+    interp = opened(result_size="10K")
+    first, second, large = interp.execute(
+        "for n in (9000, 9000, 11000):\n"
+        "    display({'image/png': b'x' * n, 'text/plain': 't'}, raw=True)").results
+    assert len(first.png) == len(second.png) == 9000
+    assert large.bundle == {"text/plain": "t\n[image/png of 11000 bytes left out: "
+                                          "one result may have 10240 bytes (result-size)]"}
+
+
+def test_a_forged_result_has_the_same_limit(opened):
+    """The host checks again what the guest should have left out."""
+    interp = opened(result_size="10K")
+    forge = FORGE + "forge(0, parts=(b'x' * %d,))"
+    assert len(interp.execute(forge % 10240).results[0].text) == 10240
+    (one,) = interp.execute(forge % 10241).results
+    assert one.text == ("[a result of 10241 bytes left out: one result may have 10240 bytes "
+                        "(result-size)]")
+
+
+@pytest.fixture
+def told(opened):
+    """A session, and what its listener is called with."""
+    seen = []
+    session = opened(on_result=seen.append)
+    session.told = seen
+    return session
+
+
+def test_results_arrive_while_the_cell_runs(opened):
+    """The listener interrupts a cell that would sleep on, so it was called before the end."""
+    def tell(result):
+        seen.append(result.text)
+        if result.text == "'ask'":
+            session.interrupt()
+    seen = []
+    session = opened(on_result=tell)
+    result = session.execute("display('first')\ndisplay('ask')\nimport time\ntime.sleep(600)")
+    assert seen == ["'first'", "'ask'"] and result.error.type == "KeyboardInterrupt"
+
+
+def test_a_listener_is_told_of_updates_and_of_the_last_expression(told):
+    """An update has the id of what it replaces, also in another cell; the main result comes last,
+    with its text and with its forms."""
+    told.execute("h = display('a', display_id='x')\nh.update('b')\n6 * 7").raise_for_status()
+    told.execute("update_display('c', display_id='x')\n[1]").raise_for_status()
+    assert [(r.text, r.display_id, r.is_update, r.is_main_result) for r in told.told] == [
+        ("'a'", "x", False, False), ("'b'", "x", True, False), ("42", None, False, True),
+        ("'c'", "x", True, False), ("[1]", None, False, True)]
+    assert told.told[-1].json == [1]
+
+
+def test_clear_output_removes_what_the_cell_has_shown(told):
+    """At once, or with the next result; the listener is called with None, and output stays."""
+    result = told.execute("display(1)\nclear_output()\ndisplay(2)\nclear_output(wait=True)\n"
+                          "print('out')\ndisplay(3)\nclear_output(wait=True)")
+    assert [r and r.text for r in told.told] == ["1", None, "2", None, "3"]
+    assert [r.text for r in result.results] == ["3"] and result.stdout == "out\n"
+
+
+def test_updates_take_the_place_of_what_they_replace(opened):
+    """Thousands of them are neither too many results nor too many bytes, and a cleared cell may
+    show as much again."""
+    interp = opened(results_limit="10K")
+    (one,) = interp.execute("h = display(0, display_id=True)\n"
+                            "for i in range(3000): h.update('x' * 3000 + str(i))").results
+    assert one.text == repr("x" * 3000 + "2999")
+    (one,) = interp.execute("for i in range(1500):\n    clear_output()\n"
+                            "    display({'text/plain': 'y' * 9000}, raw=True)").results
+    assert one.text == "y" * 9000
 
 
 def test_more_than_a_thousand_results_are_left_out(session):
@@ -195,6 +269,7 @@ def forge(shift, head=b'{"types": [["text/plain", "text"]]}', parts=(b"forged",)
     ('{"types": [["a/b", "text"], ["a/b", "text"]]}', ["a", "b"], "two items of one type"),
     ('{"types": [["text/html", "text"]]}', ["\\xff"], "not UTF-8"),
     ('[]', ["a"], "no object"),
+    ('{"clear": true}', ["a"], "a removal of results with data"),
     ('{"types": [["a/b", "text"]], "id": "%s"}' % ("x" * 300), ["a"], "an id of over")])
 def test_a_forged_result_ends_the_sandbox(session, head, parts, why):
     """The guest is hostile: what it sends is checked, and a violation ends this sandbox only."""

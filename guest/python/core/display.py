@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Callable, Iterable
 from .figures import figures_wait, FORMATS
 from .frames import DISPLAY, MESSAGE, plain, shorten
 from .output import flush_output
-from .session import RESULTS_MAX, Showing
+from .session import RESULTS_BYTES, RESULTS_MAX, Showing
 from .state import state
 
 if TYPE_CHECKING:
@@ -178,23 +178,31 @@ def size_text(size: int) -> str:
     return "%.1f MB" % (size / 1e6) if size >= 100000 else "%d bytes" % size
 
 
-def left_out(media: str, size: int) -> str:
-    return ("[%s of %s left out: the results of a cell may have %s]"
-            % (media, size_text(size), size_text(state.session.showing.limit)))
+def left_out(media: str, size: int, alone: int) -> str:
+    """Says why a form is left out: of one result, `alone` bytes may be left."""
+    showing = state.session.showing
+    if size > alone:
+        return ("[%s of %s left out: one result may have %s (result-size)]"
+                % (media, size_text(size), size_text(showing.one)))
+    return ("[%s of %s left out: the results of a cell may have %s (results-limit)]"
+            % (media, size_text(size), size_text(showing.limit)))
 
 
 def encode_bundle(bundle: dict[str, Any], room: int) -> list[tuple[str, str, bytes]]:
-    """Encodes what fits into `room` bytes; a text says what does not."""
+    """Encodes what fits into `room` bytes and into one result; a text says what does not."""
     items, notes = [], []
+    showing = state.session.showing
+    alone = showing.one if showing.one < showing.limit else RESULTS_BYTES
     for media, data in list(bundle.items())[:TYPES_MAX]:
         if not isinstance(media, str) or not MEDIA_TYPE.match(media):
             raise ValueError("display: %r is no media type; use a name such as 'text/html'"
                              % (media,))
         form, encoded = encode_form(str(media), data)
-        if len(encoded) > room:
-            notes.append(left_out(media, len(encoded)))
+        if len(encoded) > min(room, alone):
+            notes.append(left_out(media, len(encoded), alone))
             continue
         room -= len(encoded)
+        alone -= len(encoded)
         items.append((str(media), form, encoded))
     if notes:
         text = [item for item in items if item[0] == PLAIN_TEXT]
@@ -206,8 +214,12 @@ def encode_bundle(bundle: dict[str, Any], room: int) -> list[tuple[str, str, byt
 
 # -- sending
 
-def take_turn(showing: Showing) -> bool:
+def take_turn(showing: Showing, marks: Head) -> bool:
     """Whether one more bundle fits; the last one says that no more do."""
+    if showing.clear_waits:
+        send_clear(showing)
+    if marks.get("update") and marks["id"] in showing.sizes:
+        return True         # takes the place of another
     showing.count += 1
     if showing.count == RESULTS_MAX:
         send_bundle({PLAIN_TEXT: "[further results left out: a cell may have %d]" % RESULTS_MAX},
@@ -218,8 +230,14 @@ def take_turn(showing: Showing) -> bool:
 def send_bundle(bundle: dict[str, Any], about: Head, marks: Head) -> None:
     """Sends one bundle; `marks` are members of the head that say what it is."""
     showing = state.session.showing
+    name = marks.get("id")
+    if marks.get("update"):
+        showing.room += showing.sizes.pop(name, 0)
     items = encode_bundle(bundle, max(showing.room, 0))
-    showing.room -= sum(len(data) for _, _, data in items)
+    size = sum(len(data) for _, _, data in items)
+    showing.room -= size
+    if name is not None:
+        showing.sizes[name] = size
     head: Head = dict(marks, types=[[media, form] for media, form, _ in items])
     if about:
         encoded = encode_json(about)
@@ -228,6 +246,13 @@ def send_bundle(bundle: dict[str, Any], about: Head, marks: Head) -> None:
     flush_output()
     state.link.send(DISPLAY, state.session.running, json.dumps(head).encode(),
                     [data for _, _, data in items])
+
+
+def send_clear(showing: Showing) -> None:
+    showing.forget()
+    showing.clear_waits = False
+    flush_output()
+    state.link.send(DISPLAY, state.session.running, b'{"clear": true}')
 
 
 def can_send() -> bool:
@@ -243,7 +268,7 @@ def show_bundle(bundle: dict[str, Any], about: Head, marks: Head) -> None:
     if showing.prints or not sends:
         text = bundle.get(PLAIN_TEXT)
         print(text if isinstance(text, str) else "<%s>" % ", ".join(map(str, bundle)))
-    if sends and take_turn(showing):
+    if sends and take_turn(showing, marks):
         send_bundle(bundle, about, marks)
 
 
@@ -299,6 +324,8 @@ def display(*values: Any, include: Any = None, exclude: Any = None, metadata: An
     if display_id is not None and display_id is not False:
         display_id = os.urandom(8).hex() if display_id is True else plain(str(display_id))[:200]
         marks = {"id": display_id, "update": True} if update else {"id": display_id}
+    if clear:
+        clear_output(wait=True)
     for value in values:
         if not raw and not isinstance(value, type) and not hasattr(value, CANARY) and callable(
                 getattr(value, "_ipython_display_", None)):
@@ -307,6 +334,19 @@ def display(*values: Any, include: Any = None, exclude: Any = None, metadata: An
         bundle, about = full_bundle(value, raw)
         show_bundle(chosen(bundle, include, exclude), dict(about, **(metadata or {})), marks)
     return DisplayHandle(display_id) if marks and not update else None
+
+
+def update_display(value: Any, *, display_id: str, **words: Any) -> None:
+    """Replaces the result that display(..., display_id=...) has shown."""
+    display(value, display_id=display_id, **dict(words, update=True))
+
+
+def clear_output(wait: bool = False) -> None:
+    """Removes the results that the cell has shown; with `wait`, as soon as it shows another."""
+    if can_send():
+        state.session.showing.clear_waits = True
+        if not wait:
+            send_clear(state.session.showing)
 
 
 JSON_TEXT_MAX = 1 << 20     # characters of a list or dict that is also given as JSON
@@ -332,7 +372,8 @@ def show_main(value: Any, text: str) -> None:
         return
     else:
         bundle, about = describe_value(value)
-    if not bundle and figures_wait():
-        bundle[PLAIN_TEXT] = shorten(text, MESSAGE)     # before the figures, as in notebooks
-    if bundle and take_turn(state.session.showing):
+    # Without other forms, the text comes with RESULT, but after the figures.
+    if (bundle or figures_wait()) and PLAIN_TEXT not in bundle:
+        bundle = {PLAIN_TEXT: shorten(text, MESSAGE), **bundle}
+    if bundle and take_turn(state.session.showing, {}):
         send_bundle(bundle, about, {"main": True})

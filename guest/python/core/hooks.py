@@ -10,7 +10,7 @@ import os
 import sys
 from typing import Any, Callable
 
-from .display import can_send, complain, display
+from .display import can_send, clear_output, complain, display, update_display
 
 BACKEND = "droste_figures"      # the name under which matplotlib imports the backend
 MODULE_SPEC: Any = type(sys.__spec__)
@@ -68,6 +68,8 @@ def publish(data: Any, metadata: Any = None, *, transient: Any = None, **words: 
 
 def adjust_ipython(module: Any) -> None:
     module.display = display
+    module.update_display = update_display
+    module.clear_output = clear_output
     module.publish_display_data = publish
 
 

@@ -35,7 +35,15 @@ class Showing:
         # An integer is the cell's limit in bytes; earlier hosts send true.
         limit = head.get("results")
         self.limit = min(limit, RESULTS_BYTES) if type(limit) is int else RESULTS_BYTES
+        one = head.get("result")
+        self.one = min(one, self.limit) if type(one) is int else self.limit
+        self.clear_waits = False    # clear_output(wait=True): until the next result
+        self.forget()
+
+    def forget(self) -> None:
+        """Counts from zero again, after clear_output()."""
         self.room, self.count = self.limit, 0
+        self.sizes: dict[str, int] = {}     # bytes of the results that can be updated, by id
 
 
 class Session:

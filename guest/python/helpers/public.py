@@ -11,7 +11,7 @@ from .volume import (
     workspace_write)
 from ..core.calls import (
     llm_query, llm_query_batched, rlm_query, rlm_query_batched, sub_rlm, sub_rlm_batched)
-from ..core.display import display
+from ..core.display import clear_output, display, update_display
 from ..core.errors import (
     BudgetExceeded, FailedReply, ForkError, LLMError, LLMTimeout, ToolError)
 from ..core.fork_map import fork_map
@@ -30,6 +30,7 @@ PUBLIC = (SUBMIT, FINAL, FINAL_VAR, SHOW_VARS, llm_query, llm_query_batched, rlm
 
 # Conveniences. A tool or a context may have the same name as one, and replaces it.
 HELPERS = (peek, grep, chunk_by_size, chunk_by_headers, chunk_by_timestamps, chunk_by_json_keys,
-           display, list_files, find_files, read_file, run, resolve_path, extract_python_ast,
+           display, update_display, clear_output, list_files, find_files, read_file, run,
+           resolve_path, extract_python_ast,
            start_background_process, read_process_logs, kill_process,
            log_execution, get_session_history, get_last_execution)

@@ -36,7 +36,10 @@ static int save(struct bundle_item *items, size_t count, const char *out)
 {
     struct bundle bundle = { .items = items, .count = count };
     droste_result r = { .cell.results = { .items = &bundle, .count = 1 } };
-    return cli_save_results(&r, out);
+    struct result_files files = { .dir = out };
+    int rc = cli_save_results(&files, &r);
+    cli_save_end(&files);
+    return rc;
 }
 
 static void assert_file(const char *name, const char *text)

@@ -96,6 +96,21 @@ static void every_form_is_kept(void **state)
     assert_null(bundle_find(b, "image/gif"));
 }
 
+/* {"clear": true} removes all, and the limits begin again; with parts it is malformed. */
+static void a_clear_removes_all(void **state)
+{
+    static const char clear[] = "{\"clear\":true}";
+    struct frame frame = { .type = FRAME_DISPLAY, .head = clear, .head_len = strlen(clear) };
+    bundles.limit = bundles.each = 4;
+    assert_ok(take_text("", "1234", err));
+    assert_ok(bundles_take(&bundles, &frame, err));
+    assert_int_equal(bundles.latest, 0);
+    assert_json("[]");
+    assert_ok(take_text("", "5678", err));
+    assert_json("[{\"text/plain\":\"5678\"}]");
+    assert_fails_saying(ERROR_PROTOCOL, "a removal of results", take(clear, "x", err));
+}
+
 /* A large one keeps the frame's memory, a small one a copy; nothing refers to what was freed. */
 static void large_and_small_are_kept(void **state)
 {
@@ -284,6 +299,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         bundles_test(every_form_is_kept),
+        bundles_test(a_clear_removes_all),
         bundles_test(large_and_small_are_kept),
         bundles_test(the_main_value_has_a_text),
         bundles_test(a_value_without_a_bundle_is_its_text),
