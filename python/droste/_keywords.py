@@ -171,6 +171,9 @@ class Settings(TypedDict, total=False):
     standard_imports: Switch
     #: Sandboxes to keep ready for the next start; unless set, only after the first start.
     pool: Number
+    #: How long a local sandbox may wait for descriptors, memory or processes to become free,
+    #: instead of failing; 0: fail at once.
+    start_wait: Number
     #: Time limit of the session or of the run; 0: no limit.
     timeout: Number
     #: Time limit of one cell, which is then interrupted and keeps its state; 0: no limit. With

@@ -338,6 +338,7 @@ int api_session_options(droste *d, const struct settings *s, struct session_part
     /* A program that starts a second sandbox will probably start more. */
     o->spec.pool = settings_is_set(s, "pool") || d->started ? (unsigned)s->pool : 0;
     d->started = true;
+    o->spec.start_wait = s->start_wait;
     o->spec.limits = (struct jail_limits){
         .memory = (uint64_t)s->memory,
         .processes = (uint64_t)s->processes,

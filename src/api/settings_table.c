@@ -260,6 +260,11 @@ const struct setting settings_table[] = {
           "Sandboxes to keep ready for the next start; unless set, only after the first start.",
           0 },
         TYPE_NUMBER, AT(pool), 0, 10000 },
+    { { "start-wait", "SECONDS", "10", NULL,
+          "How long a local sandbox may wait for descriptors, memory or processes to become free, "
+          "instead of failing; 0: fail at once.",
+          0 },
+        TYPE_SECONDS, AT(start_wait), 0, 1e5 },
     { { "timeout", "SECONDS", "0", NULL, "Time limit of the session or of the run; 0: no limit.", 0,
           .task = 1 },
         TYPE_SECONDS, AT(timeout), 0, 1e7 },

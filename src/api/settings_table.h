@@ -37,8 +37,8 @@ struct settings {
     double idle_timeout;
     bool read_only_root;
     int64_t disk_size;
-    double timeout, execute_timeout, execute_timeout_cap, broker_timeout, grace, cpus, cpu_time,
-        tool_timeout;
+    double start_wait, timeout, execute_timeout, execute_timeout_cap, broker_timeout, grace, cpus,
+        cpu_time, tool_timeout;
     int64_t pool, checkpoint_memory, memory, processes, open_files, file_size, tmp_size,
         output_limit, results_limit, result_size;
     char *layout;

@@ -17,7 +17,7 @@
 #include "cli/bench.h"
 
 enum {
-    ROOM_KIB = 4096,      /* of memory for a session, and as much of it stays free for others */
+    ROOM_KIB = 2048,      /* of memory for a session, and as much stays free for others */
     OWN_DESCRIPTORS = 64, /* of the process and its zygote */
     SESSION_DESCRIPTORS = 3,
     SESSION_PROCESSES = 2,

@@ -30,6 +30,7 @@ struct session {
     struct session_settings settings;
 
     bool ready, dead;
+    bool late;          /* its sandbox starts some time after the session opens */
     struct error death; /* the reason, once dead */
     char killed[64];    /* the host's reason to end it, or "" */
     struct sandbox_exit how;

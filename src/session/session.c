@@ -407,8 +407,10 @@ int session_open(struct environment *env, const struct session_options *options,
     if (!s)
         return rc < 0 ? rc : error_memory(err);
     rc = s->ops->open(env, &options->spec, &sandbox_handlers, s, &s->sandbox, err);
-    if (rc == 0)
+    if (rc == 0) {
+        s->late = s->ops->traits & TRAIT_LATE || (s->ops->waits && s->ops->waits(s->sandbox));
         rc = session_greet(s, options, err);
+    }
     if (rc < 0) {
         session_close(s);
         return rc;
@@ -528,7 +530,7 @@ void session_hand_over(struct session *s, void *arg)
 
 bool session_is_late(const struct session *s)
 {
-    return (s->ops->traits & TRAIT_LATE) && !s->ready;
+    return s->late && !s->ready;
 }
 
 bool session_is_alive(const struct session *s)

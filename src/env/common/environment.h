@@ -72,6 +72,8 @@ struct sandbox_spec {
     /* 1 << enum feature for each feature that was set explicitly: an error if it is not
      * supported */
     uint64_t asked;
+    /* how long the sandbox may wait for room (descriptors, memory, processes) before it fails */
+    double start_wait;
     unsigned pool; /* sandboxes of this kind to keep ready after this one, if the environment can */
 };
 
@@ -178,6 +180,8 @@ struct environment_ops {
     void (*drain)(struct sandbox *s);
     enum isolation (*isolation)(const struct sandbox *s);
     void (*usage)(const struct sandbox *s, struct sandbox_usage *out);
+    /* It has not started yet because there is no room for it; see start_wait. NULL: never. */
+    bool (*waits)(const struct sandbox *s);
     /* Nanoseconds for which its processes ran or were ready to run; 0: not known. NULL: always
      * 0. */
     uint64_t (*busy_ns)(const struct sandbox *s);

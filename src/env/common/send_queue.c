@@ -122,7 +122,7 @@ int send_queue_send(struct send_queue *box, int socket, const struct iovec *iov,
     ssize_t n = 0;
     for (int i = 0; i < count; i++)
         total += iov[i].iov_len;
-    if (!box->first) {
+    if (!box->first && socket >= 0) {
         n = send_piece(socket, iov, count, fd);
         if (n < 0 && errno == ETOOMANYREFS)
             return error_set(err, ERROR_UNSUPPORTED,

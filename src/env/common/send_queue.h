@@ -16,9 +16,9 @@ struct send_queue {
 };
 
 /* Sends what the socket accepts and queues a copy of the rest. `fd` (-1: none) travels with the
- * first byte and is closed in any case. Does not report that the guest is gone. ERROR_UNSUPPORTED:
- * the kernel accepts no descriptor at present, and nothing was sent (ETOOMANYREFS in unix(7)). The
- * caller must limit the queue's size. */
+ * first byte and is closed in any case. Without a socket (-1) yet, queues everything. Does not
+ * report that the guest is gone. ERROR_UNSUPPORTED: the kernel accepts no descriptor at present,
+ * and nothing was sent (ETOOMANYREFS in unix(7)). The caller must limit the queue's size. */
 int send_queue_send(struct send_queue *box, int socket, const struct iovec *iov, int count, int fd,
     struct error *err);
 /* Call when the socket is writable: sends queued bytes. True when nothing is left. */

@@ -159,7 +159,7 @@ static const char *local_workspace(const struct sandbox *s)
 }
 
 /* A dead zygote may be freed before its sandboxes are closed. */
-static bool has_zygote(const struct local *env, const struct zygote *z)
+bool local_has_zygote(const struct local *env, const struct zygote *z)
 {
     for (size_t i = 0; i < env->zygote_count; i++)
         if (env->zygotes[i] == z)
@@ -169,7 +169,7 @@ static bool has_zygote(const struct local *env, const struct zygote *z)
 
 static void local_describe(const struct environment *env, const struct sandbox *s, struct buf *out)
 {
-    if (has_zygote((const struct local *)env, s->zygote)) {
+    if (local_has_zygote((const struct local *)env, s->zygote)) {
         buf_printf(out, "once, for all sandboxes of %s:\n", zygote_python(s->zygote));
         zygote_describe(s->zygote, out);
     }
@@ -180,7 +180,8 @@ static void local_describe(const struct environment *env, const struct sandbox *
     else if (s->memory_watch)
         buf_puts(out,
             "    no cgroup: the host adds up the memory of the sandbox as a whole, and ends it\n");
-    jail_print(local_plan(s), out);
+    if (local_plan(s))
+        jail_print(local_plan(s), out);
     if (s->isolation != ISOLATION_PROCESS)
         calls_print(
             isolation_has_own_root(s->isolation) ? CALL_IN_OWN_ROOT : CALL_AMONG_FILES, out);
@@ -194,6 +195,7 @@ static void local_free(struct environment *base)
     quotas_close(env->quotas);
     memory_watches_close(env->memory_watches);
     reports_close(env->reports);
+    room_close(env->room);
     users_free(env->users);
     for (size_t i = 0; i < env->zygote_count; i++)
         zygote_stop(env->zygotes[i]);
@@ -259,6 +261,7 @@ static const struct environment_ops local_ops = {
     .drain = ports_drain,
     .isolation = local_isolation,
     .usage = local_usage,
+    .waits = local_waits,
     .busy_ns = local_busy_ns,
     .volume = local_volume,
     .workspace = local_workspace,
@@ -287,7 +290,10 @@ static int local_open(struct loop *loop, const struct environment_options *optio
         rc = memory_watches_open(loop, &env->memory_watches, err);
     if (rc == 0)
         rc = reports_open(loop, ports_reported, &env->reports, err);
+    if (rc == 0)
+        rc = room_open(loop, local_start_waiting, &env->room, err);
     if (rc < 0) {
+        reports_close(env->reports);
         memory_watches_close(env->memory_watches);
         pool_close(env->pool);
         fair_reading_close(env->fair_reading);

@@ -14,6 +14,7 @@
 #include "env/local/cpu_priority.h"
 #include "env/local/memory_watch.h"
 #include "env/local/reports.h"
+#include "env/local/room.h"
 #include "env/local/zygote.h"
 
 enum { LOCAL_ZYGOTES_MAX = 16 };
@@ -29,6 +30,7 @@ struct local {
     struct quotas *quotas;
     struct memory_watches *memory_watches;
     struct reports *reports;
+    struct room *room;
     struct users *users;
     bool weighs;        /* cgroups have weights */
     unsigned sandboxes; /* in use */
@@ -83,6 +85,11 @@ struct sandbox {
     struct send_queue send_queue; /* for the channel */
 };
 
+/* ---- local.c ---- */
+
+/* False once a dead zygote has been freed. */
+bool local_has_zygote(const struct local *env, const struct zygote *z);
+
 /* ---- start.c ---- */
 
 /* A sandbox without ports; NULL: no memory. */
@@ -90,6 +97,8 @@ struct sandbox *local_sandbox_new(
     struct local *env, struct zygote *z, const struct sandbox_events *events, void *arg);
 /* Its keeper is known and can be signalled. */
 bool local_has_keeper(const struct sandbox *s);
+/* It waits for room, and has neither a plan nor ports. */
+bool local_waits(const struct sandbox *s);
 /* Has the host watch the memory of its processes; 0: no limit. */
 int local_watch_memory(struct sandbox *s, uint64_t limit, struct error *err);
 /* Its keeper, and the sandbox, stay as long as there are forks. */
@@ -97,7 +106,8 @@ void local_announce_forks(struct sandbox *s);
 /* The plan with which its sandbox was created. */
 const struct jail_plan *local_plan(const struct sandbox *s);
 
-/* Clones a sandbox from a zygote. `spec` has its volume and workspace; NULL: none. */
+/* Clones a sandbox from a zygote. `spec` has its volume and workspace; NULL: none, and it does not
+ * wait for room. */
 int local_make(struct local *env, struct zygote *z, const struct jail_limits *limits,
     const struct sandbox_spec *spec, const struct sandbox_events *events, void *events_arg,
     struct sandbox **out, struct error *err);
@@ -105,6 +115,8 @@ int local_make(struct local *env, struct zygote *z, const struct jail_limits *li
  * closed first. */
 int local_make_beside(struct sandbox *of, const struct sandbox_events *events, void *arg,
     struct sandbox **out, struct error *err);
+/* A room_fn: starts a sandbox that has waited. */
+void local_start_waiting(struct sandbox *s, const struct error *why);
 /* Kills it if it runs, removes what it leaves, and frees it. NULL is fine. */
 void local_close(struct sandbox *s);
 /* It could not start: an operation of its plan, or the clone itself, failed with this errno. */

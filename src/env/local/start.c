@@ -51,6 +51,11 @@ static void local_signal_keeper(const struct sandbox *s, int signal)
         syscall(SYS_pidfd_send_signal, pidfd, signal, NULL, 0);
 }
 
+bool local_waits(const struct sandbox *s)
+{
+    return room_has(s->env->room, s);
+}
+
 void local_interrupt(struct sandbox *s)
 {
     s->wants_interrupt = !local_has_keeper(s);
@@ -91,6 +96,7 @@ static void local_kill_family(struct sandbox *s)
 void local_kill(struct sandbox *s)
 {
     s->wants_kill = true;
+    room_cancel(s->env->room, s);
     if (s->family) {
         local_kill_fork(s);
         return;
@@ -225,6 +231,14 @@ static void local_try_beside(void *arg)
         ports_finish(s);
 }
 
+/* What waits beside this one goes on, or fails. */
+static void local_tell_beside(struct sandbox *s)
+{
+    struct sandbox *waits = steal(&s->waits);
+    if (waits)
+        timer_start(waits->retry, 0, 0);
+}
+
 /* For processes whose end the host waits for, or that may stay longer than standard error. */
 static bool local_needs_pidfd(const struct sandbox *s)
 {
@@ -240,9 +254,7 @@ static void local_clone_answered(void *arg, struct zygote_answer *answer)
     bool started = s->pidfd >= 0;
     if (!local_needs_pidfd(s))
         close_fd(&s->pidfd);
-    struct sandbox *waits = steal(&s->waits);
-    if (waits)
-        timer_start(waits->retry, 0, 0);
+    local_tell_beside(s);
     if (s->has_forked)
         local_announce_forks(s);
     if (started)
@@ -306,6 +318,7 @@ static void local_end(struct sandbox *s)
 {
     bool was_running = !s->ended;
     s->ended = true;
+    room_leave(s->env->room, s);
     if (s->clone_id)
         zygote_forget(s->zygote, s->clone_id);
     if (was_running && (local_has_keeper(s) || s->family))
@@ -365,6 +378,7 @@ void local_close(struct sandbox *s)
         return;
     }
     s->env->sandboxes -= s->in_use;
+    room_changed(s->env->room, s->env->sandboxes);
     if (s->family) {
         local_close_fork(s);
         return;
@@ -457,6 +471,39 @@ static int local_start(
     return rc;
 }
 
+void local_start_waiting(struct sandbox *s, const struct error *why)
+{
+    int rc = -1;
+    if (why)
+        s->how.error = *why;
+    else if (!local_has_zygote(s->env, s->zygote))
+        rc = error_set(&s->how.error, ERROR_ENVIRONMENT,
+            "the zygote died while this sandbox waited for room; open the session again");
+    else
+        rc = local_start(s, s->zygote, &s->limits, &s->how.error);
+    if (rc == 0)
+        return;
+    local_tell_beside(s);
+    ports_finish(s);
+}
+
+/* Others that wait come first. */
+static int local_start_or_wait(
+    struct sandbox *s, double seconds, const struct jail_limits *limits, struct error *err)
+{
+    struct room *room = s->env->room;
+    struct error why = { 0 };
+    int rc = room_check(room, s->env->sandboxes, &why);
+    if (rc == 0 && !(seconds > 0 && room_is_awaited(room)))
+        return local_start(s, s->zygote, limits, err);
+    s->limits = *limits;
+    if (seconds > 0)
+        return room_wait(room, s, seconds, err);
+    if (err)
+        *err = why;
+    return rc;
+}
+
 int local_make(struct local *env, struct zygote *z, const struct jail_limits *limits,
     const struct sandbox_spec *spec, const struct sandbox_events *events, void *events_arg,
     struct sandbox **out, struct error *err)
@@ -465,7 +512,7 @@ int local_make(struct local *env, struct zygote *z, const struct jail_limits *li
     if (!s)
         return error_memory(err);
     mounts_hold(&s->mounts, s->isolation, spec);
-    int rc = local_start(s, z, limits, err);
+    int rc = local_start_or_wait(s, spec ? spec->start_wait : 0, limits, err);
     if (rc < 0) {
         local_close(s);
         return rc;
@@ -490,7 +537,7 @@ int local_make_beside(struct sandbox *of, const struct sandbox_events *events, v
         rc = ports_watch(s, err);
     if (rc == 0 && !(s->retry = timer_new(of->env->base.loop, local_try_beside, s)))
         rc = error_memory(err);
-    if (rc == 0 && first->clone_id)
+    if (rc == 0 && (first->clone_id || local_waits(first)))
         first->waits = s;
     else if (rc == 0)
         timer_start(s->retry, 0, 0);
