@@ -226,6 +226,18 @@ DROSTE_API size_t droste_result_bundles(const droste_result *r);
 /* The items of a bundle by index, from 0; false (0) after the last. */
 DROSTE_API int droste_result_media(
     const droste_result *r, size_t bundle, size_t index, droste_media *media);
+/* A file that a run has saved, as the setting "artifacts" says. Valid as long as the result. */
+typedef struct droste_artifact {
+    const char *name;   /* in the sandbox: UTF-8 without control characters */
+    const char *path;   /* on this machine */
+    const char *sha256; /* in hexadecimal */
+    uint64_t size;
+} droste_artifact;
+/* By index, from 0; false (0) after the last. */
+DROSTE_API int droste_result_artifact(const droste_result *r, size_t index, droste_artifact *out);
+/* Why files that match were not saved; the code is DROSTE_ERROR_NONE if all were. Returns their
+ * number as far as it is known. */
+DROSTE_API size_t droste_result_artifacts_error(const droste_result *r, droste_error *err);
 /* Rich results that an event or a callback tells of. */
 typedef struct droste_bundles droste_bundles;
 DROSTE_API size_t droste_bundles_count(const droste_bundles *bundles);

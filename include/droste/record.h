@@ -37,6 +37,14 @@ typedef struct droste_value {
  * has not ended has the status "running", or "interrupted" if its process is gone; its `ended_ms`
  * is 0, and the members after `status` are empty. */
 
+/* A file that a run has saved when it ended (docs/files.md). */
+typedef struct droste_record_artifact {
+    const char *name; /* in the sandbox */
+    int64_t size;
+    const char *sha256;
+    droste_value value; /* always left in the file; no hash: contents not recorded */
+} droste_record_artifact;
+
 typedef struct droste_record_run {
     const char *id, *parent;         /* the run that started it; NULL: a root */
     int64_t parent_cell;             /* the cell that started it; 0: none */
@@ -63,6 +71,8 @@ typedef struct droste_record_run {
     double cost;                                /* US dollars; negative: unknown */
     double seconds;
     const char *parent_fork; /* like `fork` of a call; NULL: the cell itself started it */
+    const droste_record_artifact *artifacts; /* only of a visit; by name */
+    size_t artifact_count;
 } droste_record_run;
 
 typedef struct droste_record_turn {

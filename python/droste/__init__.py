@@ -28,10 +28,10 @@ from .errors import (ArgumentError, BudgetError, Cancelled, CellFailed, ConfigEr
 from .interpreter import Interpreter
 from .result import CellError, Result
 from .rich import RichResult, show
-from .rlm import RLM, Completion, Event
+from .rlm import RLM, Artifact, Completion, Event
 
 __all__ = ["__version__", "Interpreter", "Result", "RichResult", "show", "CellError", "RLM",
-           "Completion", "Event",
+           "Completion", "Event", "Artifact",
            "Tool", "EnvironmentPort", "ReplResult", "registry", "close_idle_engines", "Error",
            "ArgumentError", "ConfigError", "NotFoundError", "PermissionDenied", "UnsupportedError",
            "MissingLibrary",

@@ -295,6 +295,10 @@ class Settings(TypedDict, total=False):
     #: Instead of a schema: a field of the answer, of a JSON type (string, integer, number, boolean,
     #: array, object, null); may be repeated.
     answer_field: Texts
+    #: Save the sandbox's files that match, such as 'out/*.png', when a run ends; may be repeated.
+    artifacts: Texts
+    #: Where artifacts are saved; those of a batch in a directory for each task.
+    artifacts_dir: Path
     #: The database of runs; by default runs.db in the data directory.
     database: Path
 

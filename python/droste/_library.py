@@ -157,7 +157,8 @@ class RecordRun(Structure):
                 ("started_ms", c_int64), ("ended_ms", c_int64), ("status", c_char_p),
                 ("error", c_char_p), ("code", c_char_p), ("answer", Value), ("iterations", c_int64),
                 ("calls", c_int64), ("input_tokens", c_int64), ("output_tokens", c_int64),
-                ("cost", c_double), ("seconds", c_double), ("parent_fork", c_char_p)]
+                ("cost", c_double), ("seconds", c_double), ("parent_fork", c_char_p),
+                ("artifacts", c_void_p), ("artifact_count", c_size_t)]
 
 
 class RecordTurn(Structure):

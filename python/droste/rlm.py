@@ -36,6 +36,23 @@ QUESTION_MOST = 2000        # longest prompt in characters that is also the ques
 
 
 @dataclasses.dataclass(frozen=True)
+class Artifact:
+    """A file of the sandbox that a run has saved, as its setting `artifacts` says."""
+    #: in the sandbox
+    name: str
+    #: bytes
+    size: int
+    sha256: str
+    #: on this machine
+    path: str
+
+    def read_bytes(self) -> bytes:
+        """Returns the contents of the saved file."""
+        with open(self.path, "rb") as file:
+            return file.read()
+
+
+@dataclasses.dataclass(frozen=True)
 class Event:
     """An event of a run.
 
@@ -120,6 +137,16 @@ class Completion:
         """The reason why there is no complete answer, or None."""
         found = self.json.get("error")
         return named(found["type"], found["message"]) if found else None
+
+    @property
+    def artifacts(self) -> List[Artifact]:
+        """The files that were saved; `artifacts_error` says why others were not."""
+        return [Artifact(**found) for found in self.json.get("artifacts", ())]
+
+    @property
+    def artifacts_error(self) -> Optional[str]:
+        """The first reason why a file was not saved, or None."""
+        return self.json.get("artifacts_error")
 
     @property
     def cost(self) -> Optional[float]:

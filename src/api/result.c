@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "api/api.h"
+#include "api/artifacts_api.h"
 #include "base/cleanup.h"
 #include "session/submission.h"
 #include "volume/workspace.h"
@@ -239,10 +240,12 @@ struct droste_result *result_of_run(const struct rlm_result *run)
     result_put_json(out, "resumed", run->resumed);
     buf_puts(out, ",\"repo\":");
     workspace_put_repo(run->workspace, out);
+    artifacts_put_json(&run->artifacts, out);
     buf_printf(out, ",\"isolation\":\"%s\",\"rules\":%s,\"left_out\":%llu}",
         isolation_name(run->isolation), run->rules ? "true" : "false",
         (unsigned long long)run->left_out);
-    if (buf_failed(out) || (run->answer && !r->answer)) {
+    if (artifacts_copy(&r->artifacts, &run->artifacts) < 0 || buf_failed(out) ||
+        (run->answer && !r->answer)) {
         droste_result_free(r);
         return NULL;
     }
@@ -461,12 +464,28 @@ double droste_result_seconds(const droste_result *r)
     return r->seconds;
 }
 
+int droste_result_artifact(const droste_result *r, size_t index, droste_artifact *out)
+{
+    if (index >= r->artifacts.count)
+        return 0;
+    const struct artifact *item = &r->artifacts.items[index];
+    *out = (droste_artifact){ item->name, item->path, item->hash, item->size };
+    return 1;
+}
+
+size_t droste_result_artifacts_error(const droste_result *r, droste_error *err)
+{
+    api_fail(err, &r->artifacts.error, 0);
+    return r->artifacts.left_out;
+}
+
 void droste_result_free(droste_result *r)
 {
     if (!r)
         return;
     cell_result_free(&r->cell);
     free(r->answer);
+    artifact_list_free(&r->artifacts);
     buf_free(&r->json);
     free(r);
 }

@@ -20,6 +20,7 @@ struct droste_result {
     char *answer;            /* of a run */
     struct error error;
     double seconds;
+    struct artifact_list artifacts; /* of a run */
     struct buf json;
     /* Where the submission and the rich results are inserted into `json` on demand, because they
      * may be long; 0: there is none, or it is there. */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "api/api.h"
+#include "api/artifacts_api.h"
 #include "api/environment_api.h"
 #include "api/result.h"
 #include "api/running.h"
@@ -89,6 +90,10 @@ static int fill_options(droste_running *r, struct error *err)
     o->contexts = &r->contexts;
     o->batch = r->batch;
     o->task = r->task;
+    o->artifacts = &s->artifacts;
+    if (rc == 0)
+        rc = artifacts_directory(s->artifacts_dir, r->task, &r->artifacts_dir, err);
+    o->artifacts_dir = r->artifacts_dir;
     return rc;
 }
 

@@ -102,6 +102,7 @@ void running_free(droste_running *r)
     buf_free(&r->system_prompt);
     buf_free(&r->tool_facts);
     buf_free(&r->saved);
+    free(r->artifacts_dir);
     droste_result_free(r->result);
     free(r);
 }
@@ -135,12 +136,21 @@ static void run_finished(void *arg, const struct error *why)
 }
 
 /* The session of a conversation continues, and a suspended run is not waited for. */
+static void running_finish(void *arg)
+{
+    droste_running *r = arg;
+    r->saving = false;
+    if (r->kept || r->ends_suspended || !r->run || !rlm_finish(r->run, run_finished, r))
+        run_over(r, r->finishing);
+}
+
 void running_done(void *arg, const struct rlm_result *result)
 {
     droste_running *r = arg;
     r->finishing = result;
-    if (r->kept || r->ends_suspended || !r->run || !rlm_finish(r->run, run_finished, r))
-        run_over(r, result);
+    r->saving = !r->ends_suspended && r->run && rlm_save_artifacts(r->run, running_finish, r);
+    if (!r->saving)
+        running_finish(r);
 }
 
 static void end_staging(droste_running *r)
@@ -158,6 +168,8 @@ static void running_end(droste_running *r)
 {
     if (r->staging)
         end_staging(r);
+    else if (r->saving)
+        rlm_save_artifacts_cancel(r->run);
     else if (r->finishing)
         rlm_finish_cancel(r->run);
     else if (r->ends_suspended)

@@ -46,6 +46,7 @@ struct droste_running {
     char resume[STORE_RUN_ID_SIZE]; /* id of the run to continue; "": a new one */
     struct buf instructions, system_prompt;
     struct buf saved; /* the settings for the record */
+    char *artifacts_dir;
     droste_event_fn *event;
     bool all_events, values;
     droste_done_fn *done;
@@ -54,7 +55,8 @@ struct droste_running {
     unsigned telling;                   /* depth of calls of `event` */
     bool ends, ends_suspended;          /* ended from within `event`: cancelled or suspended */
     struct error why;                   /* of the suspension */
-    const struct rlm_result *finishing; /* it has ended, and its volume is being written back */
+    const struct rlm_result *finishing; /* it has ended; files are being saved, or its volume */
+    bool saving;                        /* the first of the two */
     bool over;                          /* it ended; `result` is NULL without memory */
     bool unbegun;                       /* it did not begin; the result says why */
     droste_result *result;

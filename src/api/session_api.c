@@ -204,10 +204,23 @@ static int session_api_set_up(droste_session *s, struct error *err)
     return open_staged(s, err);
 }
 
+/* Only runs have an end at which files are saved; ignoring the setting would lose them. */
+static int refuse_artifacts(const char *const *settings, struct error *err)
+{
+    for (; settings && settings[0]; settings += 2)
+        if (strcmp(settings[0], "artifacts") == 0 || strcmp(settings[0], "artifacts-dir") == 0)
+            return error_set(err, ERROR_ARGUMENT,
+                "%s: a session saves no artifacts, runs do; download its files instead",
+                settings[0]);
+    return 0;
+}
+
 static int session_api_take_settings(
     droste_session *s, const char *const *settings, struct error *err)
 {
-    int rc = settings_copy(&s->settings, &s->d->settings, err);
+    int rc = refuse_artifacts(settings, err);
+    if (rc == 0)
+        rc = settings_copy(&s->settings, &s->d->settings, err);
     return rc == 0 ? settings_set_all(&s->settings, settings, err) : rc;
 }
 

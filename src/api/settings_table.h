@@ -53,6 +53,8 @@ struct settings {
         max_llm_calls, max_input_tokens, max_output_tokens, max_total_tokens, max_output_chars,
         max_images, candidates, max_errors, max_tool_calls, max_record_size, max_results_size,
         model_window;
+    struct list artifacts;
+    char *artifacts_dir;
     double max_cost, compaction;
     char *select;
     char *context_type, *instructions, *system_prompt, *answer_schema, *database;

@@ -55,9 +55,23 @@ static void answer_print_result(const droste_result *r, bool json)
         answer_print_answer(answer, len);
 }
 
+/* Names what was saved; a file that was not is an error, unless the run failed already. */
+static int answer_print_artifacts(const droste_result *r, int status)
+{
+    droste_artifact artifact;
+    droste_error why;
+    for (size_t i = 0; droste_result_artifact(r, i, &artifact); i++)
+        cli_fail(0, "saved %s (%llu bytes)", artifact.path, (unsigned long long)artifact.size);
+    droste_result_artifacts_error(r, &why);
+    if (why.code == DROSTE_ERROR_NONE)
+        return status;
+    int failed = cli_error(&why);
+    return status == EXIT_FINE ? failed : status;
+}
+
 int answer_print(droste_result *r, bool json)
 {
-    int status = answer_exit_status(r);
+    int status = answer_print_artifacts(r, answer_exit_status(r));
     answer_print_result(r, json);
     droste_result_free(r);
     return cli_finish(status, "the answer");

@@ -222,6 +222,76 @@ int cli_save_recorded(droste_record *record, const char *run, const char *dir, d
     return droste_record_visit(record, run, &visitor, &s, err);
 }
 
+/* ---- artifacts of a recorded run ---- */
+
+struct artifacts_save {
+    droste_record *record;
+    const char *dir;
+    size_t missing; /* whose contents the record does not have */
+};
+
+/* The names came from a sandbox. The library has checked them, but a record may be changed. */
+static bool artifact_name_ok(const char *name)
+{
+    for (const char *at = name; at; at = strchr(at, '/')) {
+        at += *at == '/';
+        size_t len = strcspn(at, "/");
+        if (len == 0 || (len == 1 && at[0] == '.') || (len == 2 && at[0] == '.' && at[1] == '.'))
+            return false;
+    }
+    return true;
+}
+
+static int save_artifact(
+    struct artifacts_save *s, const droste_record_artifact *artifact, droste_error *err)
+{
+    cleanup_buf struct buf path = { 0 };
+    struct error inner = { 0 };
+    const char *name = artifact->name + (artifact->name[0] == '/');
+    if (!artifact_name_ok(name))
+        return cli_set_error(err, DROSTE_ERROR_STORE, "the record has a damaged artifact name");
+    buf_printf(&path, "%s/%s", s->dir, name);
+    char *last = buf_failed(&path) ? NULL : strrchr(path.data, '/');
+    if (!last)
+        return cli_set_memory(err);
+    *last = '\0';
+    int rc = file_make_directories(path.data, &inner);
+    *last = '/';
+    cleanup_fd int fd = rc < 0 ? -1
+                               : file_open(path.data, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, 0,
+                                     "the artifact", &inner);
+    if (fd < 0)
+        return cli_set_error(err, DROSTE_ERROR_IO, "%s", inner.text);
+    struct recorded_file file = { .fd = fd };
+    rc = droste_record_read(s->record, &artifact->value, SIZE_MAX, write_piece, &file, err);
+    errno = file.failed;
+    return file.failed ? cli_set_errno(err, DROSTE_ERROR_IO, "writing %.200s", path.data) : rc;
+}
+
+static int save_artifacts(void *arg, const droste_record_run *run, droste_error *err)
+{
+    struct artifacts_save *s = arg;
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < run->artifact_count; i++) {
+        if (run->artifacts[i].value.hash)
+            rc = save_artifact(s, &run->artifacts[i], err);
+        else
+            s->missing++;
+    }
+    return rc;
+}
+
+int cli_save_artifacts(droste_record *record, const char *run, const char *dir, droste_error *err)
+{
+    static const droste_record_visitor visitor = { .end = save_artifacts, .lazy = true };
+    struct artifacts_save s = { .record = record, .dir = dir };
+    int rc = droste_record_visit(record, run, &visitor, &s, err);
+    if (rc == 0 && s.missing > 0)
+        cli_fail(0, "%zu artifacts are not in the record: they did not fit (max-record-size)",
+            s.missing);
+    return rc;
+}
+
 /* ---- of a prompt ---- */
 
 static int image_directory(struct image_files *files, struct error *err)

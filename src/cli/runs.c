@@ -23,7 +23,7 @@ struct request {
     const char **words; /* the verb, then the beginnings of ids */
     size_t count;
     const char *limit, *status, *model, *batch, *task, *format, *out, *older, *keep, *database,
-        *save;
+        *save, *save_artifacts;
     char *batch_path; /* the absolute path of an existing file, as in the record */
     bool json, full, all, quiet, verbose;
     droste_record_filter filter;
@@ -58,6 +58,8 @@ static int runs_show(
     if (rc < 0)
         return rc;
     rc = r->save ? cli_save_recorded(record, id, r->save, err) : 0;
+    if (rc == 0 && r->save_artifacts)
+        rc = cli_save_artifacts(record, id, r->save_artifacts, err);
     if (rc < 0)
         return rc;
     return r->json ? show_as_json(record, id, err) : show_as_text(record, id, r->full, err);
@@ -222,6 +224,7 @@ static int runs_check_flags(
         { "batch", r->batch, LS | EXPORT },
         { "task", r->task, LS },
         { "save-results", r->save, SHOW },
+        { "save-artifacts", r->save_artifacts, SHOW },
         { "json", r->json, LS | SHOW | RM | GC | RESUME },
         { "quiet", r->quiet, RESUME },
         { "verbose", r->verbose, RESUME },
@@ -351,6 +354,8 @@ static int runs_run(const struct command *self, droste *d, int argc, char **argv
         { "full", NULL, "show: shorten nothing, and show prompts, too.", NULL, &r.full },
         { "save-results", "DIR",
             "show: write rich results (images, tables, charts) to files there.", &r.save, NULL },
+        { "save-artifacts", "DIR", "show: write the files that the run has saved there.",
+            &r.save_artifacts, NULL },
         { "format", "FORMAT", "export: jsonl or html [jsonl].", &r.format, NULL },
         { "out", "FILE", "export: the output file; - is standard output [-].", &r.out, NULL },
         { "all", NULL, "export: all runs.", NULL, &r.all },

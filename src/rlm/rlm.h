@@ -13,6 +13,7 @@
 #include "broker/options.h"
 #include "broker/tools.h"
 #include "lm/lm.h"
+#include "rlm/artifacts.h"
 #include "session/context.h"
 #include "rlm/candidates.h"
 #include "session/session.h"
@@ -113,11 +114,13 @@ struct rlm_options {
     /* With `resume`: replays a run that has ended, without calls or recording, in order to
      * continue from it. */
     bool again;
-    bool keep;                 /* keep the session at the end, for a following run */
-    const char *settings;      /* JSON for the record: how the run was requested; or NULL */
-    const char *batch, *task;  /* for the record: the batch it belongs to; or NULL */
-    const char *instructions;  /* added to the system prompt; NULL: none */
-    const char *system_prompt; /* replaces Droste's system prompt; NULL or "": none */
+    bool keep;                    /* keep the session at the end, for a following run */
+    const struct list *artifacts; /* patterns of files to save at the end; NULL: none */
+    const char *artifacts_dir;    /* where; like `artifacts`, valid as long as the run */
+    const char *settings;         /* JSON for the record: how the run was requested; or NULL */
+    const char *batch, *task;     /* for the record: the batch it belongs to; or NULL */
+    const char *instructions;     /* added to the system prompt; NULL: none */
+    const char *system_prompt;    /* replaces Droste's system prompt; NULL or "": none */
     void (*event)(void *arg, const struct rlm_event *event); /* may be NULL */
     bool all_events; /* events of child runs and of each call, too */
     unsigned values; /* of the root: typed values up to this version (wire/values.h); 0: JSON */
@@ -139,6 +142,7 @@ struct rlm_result {
     bool rules;
     uint64_t left_out; /* files of directories missing in the contexts */
     char *resumed;     /* JSON about a resumed run: replayed and repeated calls */
+    struct artifact_list artifacts;
 };
 
 struct rlm_run;
@@ -166,6 +170,12 @@ void rlm_cancel(struct rlm_run *run);
 /* Suspends the run: like cancelling, but the record is as if the process had been killed, with
  * the status `interrupted`, so rlm_start can resume it. `why` is the result's error. */
 void rlm_suspend(struct rlm_run *run, const struct error *why);
+/* Saves the files that `artifacts` names, after the run's end and before rlm_finish; `done` is
+ * called from the loop. False: there is nothing to wait for, also if nothing could be saved; the
+ * result says why. A failure does not change the run's status. */
+bool rlm_save_artifacts(struct rlm_run *run, void (*done)(void *arg), void *arg);
+/* Stops that; calls `done` before it returns. */
+void rlm_save_artifacts_cancel(struct rlm_run *run);
 /* Like session_finish, after the run's end and before rlm_close. A failure turns the reported
  * result into an error, in the record too; the answer stays. */
 bool rlm_finish(struct rlm_run *run, session_finished_fn *done, void *arg);

@@ -357,6 +357,8 @@ void run_free(struct rlm_run *r)
 {
     if (!r)
         return;
+    artifacts_free(r->artifacts);
+    artifact_list_free(&r->result.artifacts);
     candidates_free(r);
     session_close(r->session);
     prepare_free(&r->prepared);

@@ -147,6 +147,9 @@ struct rlm_run {
     uint64_t start_ns;
     bool finished;
     struct rlm_result result;
+    struct artifacts *artifacts;       /* NULL: none were asked for, or not yet */
+    void (*artifacts_done)(void *arg); /* called when they are saved */
+    void *artifacts_arg;
     session_finished_fn *written_back; /* called at the end of rlm_finish */
     void *written_back_arg;
 };

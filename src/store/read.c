@@ -220,8 +220,65 @@ struct place {
     int64_t started_ms;
 };
 
+/* The files that a run has saved. */
+struct artifact_rows {
+    droste_record_artifact *items;
+    size_t count, cap;
+};
+
+static void free_artifacts(struct artifact_rows *rows)
+{
+    for (size_t i = 0; i < rows->count; i++) {
+        free((void *)(uintptr_t)rows->items[i].name);
+        free((void *)(uintptr_t)rows->items[i].sha256);
+        free((void *)(uintptr_t)rows->items[i].value.hash);
+    }
+    free(rows->items);
+}
+#define cleanup_artifacts __attribute__((cleanup(free_artifacts)))
+
+/* A row's texts are gone with the next row, so they are copied. */
+static int take_artifact(struct query *q, struct artifact_rows *rows, struct error *err)
+{
+    struct values unread = { .lazy = true };
+    const char *name = take_text(q);
+    droste_record_artifact found = { .size = take_int(q) };
+    const char *hash = take_text(q);
+    found.value = read_take_value(q, &unread);
+    int rc = query_check(q, err);
+    if (rc < 0)
+        return rc;
+    droste_record_artifact *items = array_grow(rows->items, rows->count, &rows->cap, sizeof *items);
+    if (!items)
+        return error_memory(err);
+    rows->items = items;
+    bool has_value = found.value.hash;
+    found.name = name ? strdup(name) : NULL;
+    found.sha256 = hash ? strdup(hash) : NULL;
+    found.value.hash = has_value ? strdup(found.value.hash) : NULL;
+    rows->items[rows->count++] = found;
+    return found.name && found.sha256 && (!has_value || found.value.hash) ? 0 : error_memory(err);
+}
+
+static int read_artifacts(
+    struct store *store, const char *run, struct artifact_rows *rows, struct error *err)
+{
+    cleanup_query struct query q = query_open(store, STATEMENT_ARTIFACTS_READ);
+    bind_text(&q, run);
+    for (;;) {
+        bool row;
+        int rc = query_step(&q, &row, err);
+        if (rc < 0 || !row)
+            return rc;
+        rc = take_artifact(&q, rows, err);
+        if (rc < 0)
+            return rc;
+    }
+}
+
 static int visit_run(struct visit *v, const struct place *at, store_run_fn *fn, struct error *err)
 {
+    cleanup_artifacts struct artifact_rows artifacts = { 0 };
     cleanup_query struct query q = query_open(v->store, STATEMENT_RUN_READ);
     cleanup_values struct values values = { .lazy = v->visitor->lazy };
     droste_record_run run = { 0 };
@@ -230,6 +287,10 @@ static int visit_run(struct visit *v, const struct place *at, store_run_fn *fn, 
     int rc = query_step(&q, &row, err);
     if (rc == 0)
         rc = read_take_run(&q, &run, &values, err);
+    if (rc == 0)
+        rc = read_artifacts(v->store, at->run, &artifacts, err);
+    run.artifacts = artifacts.items;
+    run.artifact_count = artifacts.count;
     return rc < 0 ? rc : fn(v->arg, &run, err);
 }
 

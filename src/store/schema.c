@@ -12,7 +12,7 @@
 
 enum {
     APPLICATION = 0x44726f73, /* "Dros" */
-    SCHEMA_VERSION = 9,
+    SCHEMA_VERSION = 10,
 };
 
 static const char *const steps[SCHEMA_VERSION] = {
@@ -149,6 +149,16 @@ static const char *const steps[SCHEMA_VERSION] = {
      "ALTER TABLE turns ADD COLUMN kept INTEGER;"
      "ALTER TABLE turns ADD COLUMN reason TEXT;"
      "ALTER TABLE turns ADD COLUMN session TEXT;"),
+
+    /* Files that a run has saved; `data` is NULL where the record had no room for the contents. */
+    "CREATE TABLE artifacts ("
+    "  run TEXT NOT NULL REFERENCES runs (id),"
+    "  name TEXT NOT NULL,"
+    "  size INTEGER NOT NULL,"
+    "  sha256 TEXT NOT NULL,"
+    "  data TEXT REFERENCES blobs (hash),"
+    "  PRIMARY KEY (run, name)"
+    ") STRICT, WITHOUT ROWID;",
 };
 
 struct found {

@@ -114,6 +114,9 @@ static const char *const texts[STATEMENT_COUNT] = {
     [STATEMENT_RESULT_INSERT] = "INSERT INTO results (cell, result, form, type, encoding, data)"
                                 " VALUES (?, ?, ?, ?, ?, ?)",
 
+    [STATEMENT_ARTIFACT_ADD] = "INSERT OR REPLACE INTO artifacts (run, name, size, sha256, data)"
+                               " VALUES (?, ?, ?, ?, ?) RETURNING 1",
+
     [STATEMENT_RUN_READ] = RUN_COLUMNS "WHERE id = ?",
     [STATEMENT_RUNS] = RUN_COLUMNS "WHERE " WANTED " ORDER BY seq DESC",
     [STATEMENT_RUNS_BY_PARENT] = RUN_COLUMNS "WHERE " WANTED " AND parent IS ?5 ORDER BY seq DESC",
@@ -135,11 +138,15 @@ static const char *const texts[STATEMENT_COUNT] = {
     [STATEMENT_RESULTS_READ] = "SELECT result, type, encoding, data FROM results"
                                " WHERE cell = ? ORDER BY result, form",
 
+    [STATEMENT_ARTIFACTS_READ] = "SELECT name, size, sha256, data FROM artifacts"
+                                 " WHERE run = ? ORDER BY name",
+
     [STATEMENT_TREE_RUNNING] =
         TREE "SELECT id, " OWNER " FROM runs WHERE id IN tree AND status = 'running'",
     [STATEMENT_TREE_CALLS_REMOVE] = TREE "DELETE FROM calls WHERE run IN tree",
     [STATEMENT_TREE_RESULTS_REMOVE] =
         TREE "DELETE FROM results WHERE cell IN (SELECT id FROM cells WHERE run IN tree)",
+    [STATEMENT_TREE_ARTIFACTS_REMOVE] = TREE "DELETE FROM artifacts WHERE run IN tree",
     [STATEMENT_TREE_CELLS_REMOVE] = TREE "DELETE FROM cells WHERE run IN tree",
     [STATEMENT_TREE_TURNS_REMOVE] = TREE "DELETE FROM turns WHERE run IN tree",
     [STATEMENT_TREE_RUNS_REMOVE] = TREE "DELETE FROM runs WHERE id IN tree",

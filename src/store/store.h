@@ -68,6 +68,10 @@ int store_run_adopt(struct store *store, const char *run, struct error *err);
 /* Releases a run of this process as `interrupted`, with its recorded steps. */
 int store_run_release(struct store *store, const char *run, struct error *err);
 
+/* Adds a file that a run has saved at its end; its value may be none. */
+int store_artifact_add(struct store *store, const char *run, const droste_record_artifact *artifact,
+    struct error *err);
+
 int store_turn_begin(struct store *store, const char *run, int64_t turn, struct error *err);
 
 /* Sets which candidate of the turn is kept, once. */

@@ -266,6 +266,23 @@ int store_run_release(struct store *store, const char *run, struct error *err)
     return close_run(&w, run, err);
 }
 
+int store_artifact_add(
+    struct store *store, const char *run, const droste_record_artifact *artifact, struct error *err)
+{
+    struct write w = { 0 };
+    bool done = false;
+    int64_t one;
+    int rc = store_write_open(&w, store, STATEMENT_ARTIFACT_ADD, err);
+    if (rc < 0)
+        return rc;
+    bind_text(&w.query, run);
+    bind_text(&w.query, artifact->name);
+    bind_int(&w.query, artifact->size);
+    bind_text(&w.query, artifact->sha256);
+    bind_value(&w, artifact->value);
+    return write_close(&w, &done, &one, err);
+}
+
 /* ---- turns, calls, cells ---- */
 
 int store_turn_begin(struct store *store, const char *run, int64_t turn, struct error *err)

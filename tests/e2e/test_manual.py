@@ -17,7 +17,7 @@ def page():
 
 def test_the_manual_has_every_setting_in_order(tmp_path):
     """The flags under SETTINGS are those of the help, with their kinds of value."""
-    shown = droste(tmp_path, "exec", "--help", "all").stdout.partition("\nSettings")[2]
+    shown = droste(tmp_path, "run", "--help", "all").stdout.partition("\nSettings")[2]
     flags = re.findall(r"^  --([a-z-]+) (\S+) ", shown, re.M)
     settings = page().partition(".Sh SETTINGS")[2].partition(".Sh ENVIRONMENT")[0]
     assert len(flags) > 30

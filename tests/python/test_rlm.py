@@ -367,3 +367,14 @@ def test_rlms_arguments_are_settings():
 def test_unknown_arguments_are_refused_by_name(arguments, words):
     with pytest.raises(droste.Error, match=words):
         RLM(**arguments)
+
+
+def test_an_interpreter_refuses_artifacts_and_a_run_saves_them(tmp_path):
+    """A session has no end at which files are saved, so the setting is no keyword of it."""
+    with pytest.raises(droste.ArgumentError, match="a session saves no artifacts"):
+        droste.Interpreter(artifacts=["a.txt"]).start()
+    rlm = RLM(lambda messages: "```repl\nopen('a.txt', 'w').write('hello')\nSUBMIT(1)\n```",
+              artifacts=["a.txt"], artifacts_dir=tmp_path, database="none")
+    saved, = rlm.run("?").artifacts
+    assert (saved.name, saved.size, saved.read_bytes()) == ("a.txt", 5, b"hello")
+    assert saved.path == str(tmp_path / "a.txt")

@@ -599,13 +599,25 @@ static int text_cell(void *arg, const droste_record_cell *cell, droste_error *er
     return 0;
 }
 
+static int text_end(void *arg, const droste_record_run *run, droste_error *err)
+{
+    for (size_t i = 0; i < run->artifact_count; i++) {
+        const droste_record_artifact *artifact = &run->artifacts[i];
+        fputs(i ? "          " : "\nartifacts ", stdout);
+        cli_print(stdout, artifact->name, strlen(artifact->name));
+        printf(" (%lld bytes%s)\n", (long long)artifact->size,
+            artifact->value.hash ? "" : ", not in the record");
+    }
+    return 0;
+}
+
 int show_as_text(droste_record *record, const char *run, bool full, droste_error *err)
 {
     static const droste_record_visitor below = {
         .run = note_child, .children = true, .lazy = true
     };
     static const droste_record_visitor visitor = {
-        .run = text_run, .turn = text_turn, .call = text_call, .cell = text_cell
+        .run = text_run, .turn = text_turn, .call = text_call, .cell = text_cell, .end = text_end
     };
     struct text_show s = { .record = record, .full = full, .run = run };
     int rc = droste_record_visit(record, run, &below, &s, err);

@@ -339,6 +339,21 @@ void steps_run_begin(struct steps_out *o, const droste_record_run *run)
     steps_add_json(o, "tools", &run->tools);
 }
 
+static void steps_artifacts(struct steps_out *o, const droste_record_run *run)
+{
+    field_open(&o->text, "artifacts", '[');
+    for (size_t i = 0; i < run->artifact_count; i++) {
+        const droste_record_artifact *artifact = &run->artifacts[i];
+        field_open(&o->text, NULL, '{');
+        field_string(&o->text, "name", artifact->name);
+        field_int(&o->text, "size", artifact->size);
+        field_string(&o->text, "sha256", artifact->sha256);
+        field_bool(&o->text, "recorded", steps_is_there(&artifact->value));
+        field_close(&o->text, '}');
+    }
+    field_close(&o->text, ']');
+}
+
 void steps_run_end(struct steps_out *o, const droste_record_run *run)
 {
     bool ended = run->ended_ms != 0;
@@ -354,6 +369,8 @@ void steps_run_end(struct steps_out *o, const droste_record_run *run)
     add_real(o, "cost", run->cost, ended && run->cost >= 0);
     add_real(o, "seconds", run->seconds, ended);
     field_close(&o->text, '}');
+    if (run->artifact_count > 0)
+        steps_artifacts(o, run);
 }
 
 void steps_turn(struct steps_out *o, const droste_record_turn *turn)

@@ -64,7 +64,7 @@ static void an_existing_file_is_opened(void **state)
         store_close(store);
         assert_int_equal(ask(place->file, "SELECT count(*) FROM runs"), i + 1);
     }
-    assert_int_equal(ask(place->file, "PRAGMA user_version"), 9);
+    assert_int_equal(ask(place->file, "PRAGMA user_version"), 10);
 }
 
 /* Opening and closing a second store in this process does not drop the locks of the first, without
@@ -152,9 +152,9 @@ static void a_newer_version_is_refused(void **state)
 {
     struct place *place = *state;
     store_close(open_store(place->file));
+    run_sql(place->file, "PRAGMA user_version = 11");
+    assert_open_says(place->file, "newer Droste wrote it (version 11, supported up to 10)");
     run_sql(place->file, "PRAGMA user_version = 10");
-    assert_open_says(place->file, "newer Droste wrote it (version 10, supported up to 9)");
-    run_sql(place->file, "PRAGMA user_version = 9");
     store_close(open_store(place->file));
 }
 
@@ -166,6 +166,8 @@ static int check_no_cost(void *arg, const droste_record_call *call, struct error
 }
 
 /* What each version brought, and how to be without it. */
+static const char without_10[] = "DROP TABLE artifacts;"
+                                 "PRAGMA user_version = 9";
 static const char without_9[] =
     "ALTER TABLE calls DROP COLUMN candidate; ALTER TABLE cells DROP COLUMN candidate;"
     "ALTER TABLE turns DROP COLUMN kept; ALTER TABLE turns DROP COLUMN reason;"
@@ -203,6 +205,7 @@ static int64_t make_older_file(struct place *place)
     assert_ok(store_call_end(store, begin_call(store, "a", "p"), &end, err));
     int64_t call = begin_call(store, "a", "what?");
     store_close(store);
+    run_sql(place->file, without_10);
     run_sql(place->file, without_9);
     run_sql(place->file, without_8);
     run_sql(place->file, without_7);
@@ -227,7 +230,7 @@ static void check_brought_up_to_date(struct place *place, int64_t call)
     assert_int_equal(ask(place->file, "SELECT count(*) FROM runs WHERE error_code IS NULL"), 1);
     assert_int_equal(ask(place->file, "SELECT count(*) FROM runs WHERE batch IS NULL"), 1);
     assert_int_equal(ask(place->file, "SELECT count(*) FROM runs WHERE tools IS NULL"), 1);
-    assert_int_equal(ask(place->file, "PRAGMA user_version"), 9);
+    assert_int_equal(ask(place->file, "PRAGMA user_version"), 10);
     assert_intact(place->file);
     store_close(store);
 }
