@@ -39,11 +39,11 @@ const struct command command_prompts = {
     .name = "prompts",
     .synopsis = "[NAME]",
     .summary = "list the prompts that models get, or print one",
-    .details =
-        "{name} in a prompt is a placeholder. The setting system-prompt replaces the prompt `system`:\n"
-        "edit a copy, and give it as --system-prompt @FILE. Its placeholders: {session}, the list of\n"
-        "what the session has; {model_notes}, advice for the model's family; {rules}; {answer_schema};\n"
-        "{instructions}; {tools}. The last three are appended where the text lacks them.\n",
+    .details = "The setting system-prompt replaces the prompt `system`: edit a copy, and give it\n"
+               "as --system-prompt @FILE. Words in braces are placeholders: {session} is the\n"
+               "list of what the session has, {model_notes} advice for the model's family; the\n"
+               "others are {rules}, {answer_schema}, {instructions} and {tools}. If the text\n"
+               "lacks one of the last three, its content is appended.\n",
     .examples =
         "  droste prompts\n"
         "  droste prompts system > mine.txt\n"

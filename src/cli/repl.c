@@ -460,7 +460,7 @@ const struct command command_repl = {
     .synopsis = "[--context [NAME=]PATH ...] [--SETTING VALUE ...]",
     .summary = "start a Python prompt in a sandbox",
     .details = "A cell runs as soon as it is complete; a blank line ends a block. Tab completes\n"
-               "names, and indents. The history has each block as a whole. Ctrl-C clears\n"
+               "names, and indents. Up brings back a whole block for editing. Ctrl-C clears\n"
                "the line, or interrupts the cell and keeps the variables. If a sandbox dies, a\n"
                "new one replaces it, without the variables. Standard input may be a pipe; then\n"
                "there is no prompt. Images that a cell shows, such as figures, are saved to a new\n"
