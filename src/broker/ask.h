@@ -117,7 +117,8 @@ struct broker {
     struct broker_options options;
     uint64_t notices; /* calls reported to options.call_event */
     int64_t turn, cell;
-    size_t under_way; /* bytes of prompts in `asks` */
+    unsigned candidate; /* of the turn; 0: none */
+    size_t under_way;   /* bytes of prompts in `asks` */
     struct ask *asks;
     const struct session_events *fork_events; /* of forks, to the broker */
     LIST_HEAD(, map_fork) forks;              /* fork_map.c */

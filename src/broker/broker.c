@@ -68,9 +68,10 @@ void broker_abandon(struct broker *b)
     b->options.store = NULL;
 }
 
-void broker_place(struct broker *b, int64_t turn, int64_t cell)
+void broker_place(struct broker *b, int64_t turn, unsigned candidate, int64_t cell)
 {
     b->turn = turn;
+    b->candidate = candidate;
     b->cell = cell;
     b->maps = 0;
 }

@@ -35,7 +35,7 @@ void broker_deadline(struct broker *b, struct session *s, const char *message);
 void broker_abandon(struct broker *b);
 
 /* Sets the guest's position for the record; the previous cell is over. */
-void broker_place(struct broker *b, int64_t turn, int64_t cell);
+void broker_place(struct broker *b, int64_t turn, unsigned candidate, int64_t cell);
 
 /* The callbacks of a session whose `arg` is a broker. */
 void broker_call(struct broker *b, struct session *s, const struct session_call *call);

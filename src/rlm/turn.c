@@ -260,7 +260,7 @@ static int run_block(struct rlm_run *r, const struct reply_block *block, struct 
     int rc = r->same_cell ? 0 : run_record_cell(r, block->code, block->len, err);
     if (r->same_cell)
         r->cell_record = r->same_cell->id;
-    broker_place(r->broker, r->turn, r->cell_record);
+    broker_place(r->broker, r->turn, r->candidate, r->cell_record);
     if (rc < 0)
         return rc;
     if (session_is_alive(r->session)) {

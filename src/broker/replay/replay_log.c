@@ -424,9 +424,14 @@ static bool replay_log_is_open(const struct recorded_call *call)
     return !call->root && !call->asked;
 }
 
-/* Threads may ask in another cell than before; forks end with theirs. */
-static bool is_place_of(const struct replay_place *at, int64_t cell, const char *fork)
+/* Threads may ask in another cell than before, but not in one of another candidate, whose cells run
+ * at the same time; forks end with theirs. */
+static bool is_place_of(
+    struct replay_log *r, const struct replay_place *at, int64_t cell, const char *fork)
 {
+    const struct recorded_cell *of = replay_log_cell_find(r, cell);
+    if (of && of->candidate && of->turn == at->turn && of->candidate != at->candidate)
+        return false;
     if (!at->fork || !fork)
         return !at->fork && !fork;
     return at->cell == cell && strcmp(at->fork, fork) == 0;
@@ -434,12 +439,13 @@ static bool is_place_of(const struct replay_place *at, int64_t cell, const char 
 
 /* Rates a match: 0 for none. The cell counts more than the model's name, which may differ if the
  * guest named none (a recording replayed from another directory). */
-static int replay_log_fit(const struct recorded_call *call, const struct replay_place *at,
-    bool tool, const char *model, const char *fallback, const char *hash)
+static int replay_log_fit(struct replay_log *r, const struct recorded_call *call,
+    const struct replay_place *at, bool tool, const char *model, const char *fallback,
+    const char *hash)
 {
     bool same = strcmp(call->model, model ? model : fallback) == 0;
     if (!replay_log_is_open(call) || call->tool != tool || (model && !same) ||
-        strcmp(call->request.hash, hash) != 0 || !is_place_of(at, call->cell, call->fork))
+        strcmp(call->request.hash, hash) != 0 || !is_place_of(r, at, call->cell, call->fork))
         return 0;
     return 1 + same + 2 * (call->cell == at->cell);
 }
@@ -452,7 +458,7 @@ struct recorded_call *replay_log_find(struct replay_log *r, const struct replay_
     while (r->first_sub < r->call_count && !replay_log_is_open(&r->calls[r->first_sub]))
         r->first_sub++;
     for (size_t i = r->first_sub; i < r->call_count && most < 4; i++) {
-        int fits = replay_log_fit(&r->calls[i], at, tool, model, fallback, hash);
+        int fits = replay_log_fit(r, &r->calls[i], at, tool, model, fallback, hash);
         if (fits > most)
             best = &r->calls[i];
         most = fits > most ? fits : most;
@@ -499,12 +505,13 @@ int64_t replay_log_asked(const struct replay_log *r, int64_t cell)
 /* ---- child runs of guest code ---- */
 
 /* Like fit() for calls. */
-static int fit_run(const struct recorded_run *run, const struct replay_place *at, const char *model,
-    const char *fallback, const char *question, const char *context)
+static int fit_run(struct replay_log *r, const struct recorded_run *run,
+    const struct replay_place *at, const char *model, const char *fallback, const char *question,
+    const char *context)
 {
     bool same = strcmp(run->model, model ? model : fallback) == 0;
     if (!run->own || run->asked || (model && !same) || strcmp(run->question.hash, question) != 0 ||
-        strcmp(run->context, context) != 0 || !is_place_of(at, run->cell, run->fork))
+        strcmp(run->context, context) != 0 || !is_place_of(r, at, run->cell, run->fork))
         return 0;
     return 1 + same + 2 * (run->cell == at->cell);
 }
@@ -516,7 +523,7 @@ struct recorded_run *replay_log_find_run(struct replay_log *r, const struct repl
     int most = 0;
     for (size_t i = 0; i < r->run_count; i++) {
         struct recorded_run *run = &r->runs[i];
-        int fits = fit_run(run, at, model, fallback, question, context);
+        int fits = fit_run(r, run, at, model, fallback, question, context);
         if (fits == 0 || fits < most || (fits == most && run->seq > best->seq))
             continue;
         best = run;

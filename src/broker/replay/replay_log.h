@@ -32,7 +32,7 @@ struct recorded_turn {
 
 struct recorded_call {
     unsigned candidate;             /* of the turn, from 1; 0: it has none */
-    bool select;                    /* the loop's, to choose a candidate; not `root` */
+    bool select;                    /* the loop's, to choose a candidate */
     int64_t id, turn, cell, number; /* `number` counts the cell's calls from 1 */
     size_t run;                     /* for a child run: its index, as in replay_log_run_at */
     bool root, summary;             /* a call of the loop; one that compacts the conversation */
@@ -118,8 +118,9 @@ const struct recorded_turn *replay_log_turn(const struct replay_log *r, int64_t 
 
 /* Where a request of a guest comes from. */
 struct replay_place {
-    int64_t cell;
-    const char *fork; /* fork_map_path; NULL: the cell itself */
+    int64_t cell, turn;
+    unsigned candidate; /* of the turn; 0: none */
+    const char *fork;   /* fork_map_path; NULL: the cell itself */
 };
 
 /* Finds the guest's call with this request; NULL: none. `model` is the name that the guest gave,

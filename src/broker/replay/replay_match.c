@@ -36,6 +36,15 @@ enum {
     SHOWN_MAX = 40,        /* bytes of a prompt in an error */
 };
 
+static struct replay_place place_of(const struct item *item)
+{
+    const struct broker *b = item->ask->broker;
+    return (struct replay_place){ .cell = b->cell,
+        .turn = b->turn,
+        .candidate = b->candidate,
+        .fork = fork_map_path(b, item->ask->session) };
+}
+
 int replay_match_find_call(struct item *item, const char *text, size_t len, struct error *err)
 {
     struct broker *b = item->ask->broker;
@@ -44,7 +53,7 @@ int replay_match_find_call(struct item *item, const char *text, size_t len, stru
     int rc = hash_sha256(text, len, hash, err);
     if (rc < 0)
         return rc;
-    const struct replay_place at = { b->cell, fork_map_path(b, item->ask->session) };
+    const struct replay_place at = place_of(item);
     const char *fallback = b->options.lm ? lm_name(b->options.lm) : "";
     item->replay_call =
         replay_log_find(r, &at, item->ask->is_tool, item->ask->model, fallback, hash);
@@ -62,7 +71,7 @@ int replay_match_find_run(
     int rc = hash_sha256(question, len, hash, err);
     if (rc < 0)
         return rc;
-    const struct replay_place at = { b->cell, fork_map_path(b, item->ask->session) };
+    const struct replay_place at = place_of(item);
     item->replay_run =
         replay_log_find_run(r, &at, item->ask->model, lm_name(b->options.lm), hash, context);
     if (item->replay_run)

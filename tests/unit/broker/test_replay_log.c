@@ -83,6 +83,35 @@ static void a_cell_gets_its_own_calls_first(void **state)
     assert_int_equal(asks(p, 1, NULL, "a"), other);
 }
 
+static int64_t candidate_asks(struct log_fixture *p, const struct replay_place *at)
+{
+    char hash[HASH_TEXT_SIZE];
+    assert_ok(hash_sha256("a", 1, hash, err));
+    struct recorded_call *call = replay_log_find(p->recorded, at, false, NULL, "m", hash);
+    if (call)
+        replay_log_take(p->recorded, call);
+    return call ? call->id : 0;
+}
+
+/* Candidates of a turn run at once, and each needs what it was given; a thread that the kept one
+ * left may ask in a later turn. */
+static void a_candidate_gets_no_call_of_another(void **state)
+{
+    struct log_fixture *p = *state;
+    droste_record_cell begin = {
+        .run = "a", .turn = 1, .candidate = 1, .code = store_text("code")
+    };
+    assert_ok(store_cell_begin(p->file.store, &begin, &p->cells[0], err));
+    int64_t first = add_call(p, 0, "m", "a", "A"), second = add_call(p, 0, "m", "a", "A");
+    load(p);
+    struct replay_place at = { .cell = p->cells[1], .turn = 1, .candidate = 2 };
+    assert_int_equal(candidate_asks(p, &at), 0);
+    at.candidate = 1;
+    assert_int_equal(candidate_asks(p, &at), first);
+    at = (struct replay_place){ .cell = p->cells[1], .turn = 2, .candidate = 2 };
+    assert_int_equal(candidate_asks(p, &at), second);
+}
+
 /* A model that the guest named is part of what it asked; where it named none, that of the run comes
  * first. */
 static void a_named_model_is_part_of_the_call(void **state)
@@ -282,6 +311,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         log_test(the_order_of_a_batch_does_not_matter),
         log_test(a_cell_gets_its_own_calls_first),
+        log_test(a_candidate_gets_no_call_of_another),
         log_test(a_named_model_is_part_of_the_call),
         log_test(what_is_taken_back_can_be_asked_again),
         log_test(unasked_calls_are_found),
