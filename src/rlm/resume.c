@@ -342,13 +342,34 @@ void resume_leave(struct resume *r, struct store *store)
             store_run_release(store, run->id, NULL);
 }
 
+/* From 1; 0: the call belongs to no candidate. */
+static unsigned candidate_of(struct resume *r, const struct recorded_call *call)
+{
+    const struct recorded_cell *cell = replay_log_cell_find(r->recorded, call->cell);
+    return cell ? cell->candidate : call->candidate;
+}
+
+/* Open when the process died, and made again since. What died with a sandbox, or with a candidate
+ * that was not kept, is not made again. */
+static bool is_repeated(struct resume *r, const struct recorded_call *call)
+{
+    const struct recorded_turn *turn = replay_log_turn(r->recorded, call->turn);
+    unsigned candidate = candidate_of(r, call);
+    if (!call->asked || call->ended || (call->cell && resume_is_gone_cell(r, call->cell)))
+        return false;
+    return !candidate || !turn || !turn->kept || is_kept(turn, candidate);
+}
+
 static void tell_repeated(
     struct resume *r, const char *run, const struct recorded_call *call, struct buf *out)
 {
     struct recorded_cell *cell = replay_log_cell_find(r->recorded, call->cell);
+    unsigned candidate = candidate_of(r, call);
     buf_puts(out, out->len ? ",{" : "{");
     if (run)
         buf_printf(out, "\"run\":\"%s\",", run);
+    if (candidate)
+        buf_printf(out, "\"candidate\":%u,", candidate);
     buf_printf(out, "\"turn\":%lld,\"cell\":%lld,\"call\":%lld", (long long)call->turn,
         (long long)(cell ? cell->number : 0), (long long)call->number);
     if (call->tool) {
@@ -363,7 +384,7 @@ void resume_tell(struct resume *r, const char *run, size_t *replayed, struct buf
     struct recorded_call *call;
     for (size_t i = 0; (call = replay_log_call_at(r->recorded, i)); i++) {
         *replayed += call->asked && call->ended;
-        if (call->asked && !call->ended && !(call->cell && resume_is_gone_cell(r, call->cell)))
+        if (is_repeated(r, call))
             tell_repeated(r, run, call, repeated);
     }
     for (size_t i = 0; (call = replay_log_below_at(r->recorded, i)); i++) {

@@ -68,7 +68,7 @@ int resume_check_cell(struct resume *r, const struct recorded_cell *cell,
 /* Child runs that were active and were not requested again stay as they are. */
 void resume_leave(struct resume *r, struct store *store);
 /* Adds the number of replayed calls, and {"turn":…,"cell":…,"call":…} for each repeated one,
- * with a member `run` unless that is NULL. */
+ * with a member `run` unless that is NULL, and `candidate` if the call is of one. */
 void resume_tell(struct resume *r, const char *run, size_t *replayed, struct buf *repeated);
 
 #endif

@@ -102,7 +102,7 @@ static void a_cell_that_asks_less_than_recorded_is_refused(void **state)
     assert_fails(ERROR_MODEL_REPLAY, resume_check_cell(p->resume, cell, &alive, err));
     assert_ok(resume_check_cell(p->resume, cell, &dead, err));
     assert_ok(hash_sha256("prompt", strlen("prompt"), hash, err));
-    call = replay_log_find(resume_recorded(p->resume), &(struct replay_place){ p->cell, NULL },
+    call = replay_log_find(resume_recorded(p->resume), &(struct replay_place){ .cell = p->cell },
         false, NULL, "m", hash);
     assert_non_null(call);
     replay_log_take(resume_recorded(p->resume), call);
@@ -177,12 +177,80 @@ static void repeated_calls_are_reported(void **state)
     assert_ok(resume_next_call(p->resume, 1, 0, &call, err));
     take_cell(p, "x = 1");
     assert_ok(hash_sha256("prompt", strlen("prompt"), hash, err));
-    call = replay_log_find(resume_recorded(p->resume), &(struct replay_place){ p->cell, NULL },
+    call = replay_log_find(resume_recorded(p->resume), &(struct replay_place){ .cell = p->cell },
         false, NULL, "m", hash);
     replay_log_take(resume_recorded(p->resume), call);
     resume_tell(p->resume, "a", &replayed, &repeated);
     assert_int_equal(replayed, 1);
     assert_string_equal(buf_text(&repeated), "{\"run\":\"a\",\"turn\":1,\"cell\":1,\"call\":1}");
+}
+
+/* Begins the loop's call for a candidate, as the model gets it. */
+static int64_t ask_candidate(struct store *store, unsigned candidate)
+{
+    int64_t call = 0;
+    droste_record_call begin = { .run = "a",
+        .turn = 2,
+        .kind = "root",
+        .candidate = candidate,
+        .model = "m",
+        .request = store_text("[]") };
+    assert_ok(store_call_begin(store, &begin, &call, err));
+    return call;
+}
+
+/* Two of them in a second turn; returns the second one's call. */
+static int64_t begin_candidates(struct resume_fixture *p)
+{
+    struct store *store = p->file.store;
+    end_call(store, p->sub, "yes");
+    end_cell(store, p->cell, store_text(""));
+    assert_ok(store_turn_begin(store, "a", 2, err));
+    ask_candidate(store, 1);
+    return ask_candidate(store, 2);
+}
+
+/* They have the same turn, and differ by their numbers. */
+static void repeated_calls_of_candidates_are_told_apart(void **state)
+{
+    struct resume_fixture *p = *state;
+    struct recorded_call *call;
+    cleanup_buf struct buf repeated = { 0 };
+    size_t replayed = 0;
+    unsigned kept = 0;
+    begin_candidates(p);
+    take_over(p);
+    assert_ok(resume_next_call(p->resume, 1, 0, &call, err));
+    assert_int_equal(resume_candidates(p->resume, 2, &kept), RESUME_TURN_NEW);
+    for (unsigned candidate = 1; candidate <= 2; candidate++) {
+        assert_ok(resume_next_call(p->resume, 2, candidate, &call, err));
+        assert_int_equal(call->candidate, candidate);
+    }
+    resume_tell(p->resume, NULL, &replayed, &repeated);
+    assert_string_equal(buf_text(&repeated), "{\"candidate\":1,\"turn\":2,\"cell\":0,\"call\":0},"
+                                             "{\"candidate\":2,\"turn\":2,\"cell\":0,\"call\":0}");
+}
+
+/* Killed after one was kept, and before the other's call was cancelled: it is not made again. */
+static void calls_of_other_candidates_are_not_repeated(void **state)
+{
+    struct resume_fixture *p = *state;
+    struct recorded_call *call;
+    cleanup_buf struct buf repeated = { 0 };
+    size_t replayed = 0;
+    unsigned kept = 0;
+    end_call(p->file.store, begin_candidates(p), "reply");
+    const droste_record_turn turn = {
+        .run = "a", .turn = 2, .kept = 2, .reason = "first", .session = "kept"
+    };
+    assert_ok(store_turn_keep(p->file.store, &turn, err));
+    take_over(p);
+    assert_ok(resume_next_call(p->resume, 1, 0, &call, err));
+    assert_int_equal(resume_candidates(p->resume, 2, &kept), RESUME_TURN_KEPT);
+    assert_ok(resume_next_call(p->resume, 2, kept, &call, err));
+    resume_tell(p->resume, NULL, &replayed, &repeated);
+    assert_string_equal(buf_text(&repeated), "");
+    assert_int_equal(replayed, 2);
 }
 
 /* Killed between the last cell and the end of the run: the submission is in the record. */
@@ -228,6 +296,8 @@ int main(void)
         resume_test(a_dead_sandbox_leaves_its_results_only),
         resume_test(spending_is_counted_from_the_record),
         resume_test(repeated_calls_are_reported),
+        resume_test(repeated_calls_of_candidates_are_told_apart),
+        resume_test(calls_of_other_candidates_are_not_repeated),
         resume_test(a_submission_before_the_end_is_kept),
         resume_test(without_a_submission_the_run_goes_on),
         resume_test(a_run_that_ended_is_not_taken_over),
