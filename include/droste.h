@@ -12,6 +12,7 @@
  *   droste.h               settings, the loop, models and tools, results, sessions, runs
  *   droste/base.h          errors
  *   droste/record.h        the record of runs
+ *   droste/template.h      templates, from which sessions start
  *   droste/volume.h        volumes
  *   droste/environment.h   environments: which there are, what works here, and those of a program
  *   droste/files.h         the files of a session's sandbox
@@ -31,6 +32,7 @@
 #include "droste/environment.h"
 #include "droste/files.h"
 #include "droste/record.h"
+#include "droste/template.h"
 #include "droste/volume.h"
 
 #ifdef __cplusplus

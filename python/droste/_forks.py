@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from typing import Any, List, NamedTuple, Optional
 
-from . import _engine, _library, _reentry
+from . import _engine, _library, _models, _reentry
 from ._library import quick
 from ._operations import Operations
 
@@ -24,6 +24,20 @@ class Family:
             return False
         numbers += self.numbers
         return True
+
+
+def leave(engine: Any, family: Optional[Family], numbers: List[int]) -> None:
+    """Leaves a family; the last member releases the models and returns the engine."""
+    last = family is None or family.leave(numbers)
+    while last and numbers:
+        _models.models.remove(numbers.pop())
+    if not last and engine.loop is None:
+        return
+    if engine.loop is not None:
+        engine.kick()
+        _engine.give_from_loop(engine)
+    else:
+        _engine.give(engine)
 
 
 class Inherited:

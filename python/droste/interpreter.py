@@ -15,7 +15,7 @@ from typing import (Any, Callable, Dict, Generator, List, Mapping, MutableMappin
                     Sequence, Tuple, Type, TYPE_CHECKING, Union)
 
 from . import (_closing, _engine, _forks, _library, _listening, _models, _reentry, _settings,
-               _tools, _typed, _warm)
+               _templates, _tools, _typed, _warm)
 from ._library import lib, quick
 from ._operations import Done, ELSEWHERE, free_result, Operation, Operations
 from ._values import c_text, check_name, exact, literal, to_json
@@ -69,6 +69,8 @@ class Interpreter(Operations):
     Leaving `with` completes submitted cells in order; if the block raises, it cancels them. After
     that, `start()` or another `with` opens a new session with the same settings.
 
+    With `template`, the session starts with all that the `Template` has.
+
     A session runs one operation at a time; other threads wait for it.
     """
     _result_type: Type[Result] = Result
@@ -83,7 +85,8 @@ class Interpreter(Operations):
                  output_fields: Optional[Sequence[Any]] = None,
                  on_output: Optional[Callable[[int, str], None]] = None,
                  on_result: Optional[Callable[[Optional[RichResult]], None]] = None,
-                 tool_threads: bool = False, **settings: "Unpack[InterpreterSettings]"):
+                 tool_threads: bool = False, template: Optional[_templates.Template] = None,
+                 **settings: "Unpack[InterpreterSettings]"):
         super().__init__()
         self._closed = False
         self._closing: Optional[_closing.Closing] = None
@@ -100,7 +103,8 @@ class Interpreter(Operations):
         self._numbers: List[int] = []
         names = {name: text for name, text in (("model", model), ("sub_model", sub_model))
                  if not callable(text)}
-        self._pairs = _settings.pairs({**settings, **names})
+        self._template = template
+        self._pairs = _templates.inherit(template, _settings.pairs({**settings, **names}))
         self._on_output = on_output
         self._on_result = on_result
         self._tool_threads = tool_threads
@@ -133,8 +137,11 @@ class Interpreter(Operations):
         _closing.finish_before(self._pairs)
         loop = _get_running_loop()
         key = _settings.key(self._pairs)
-        self._engine = (_engine.take_for_loop(loop, key) if loop and self._may_be_async
-                        else _engine.take(key))
+        if self._template is not None:
+            self._engine, self._family = self._template._enter()
+        else:
+            self._engine = (_engine.take_for_loop(loop, key) if loop and self._may_be_async
+                            else _engine.take(key))
         self._opening = self._expected = None
         self._sent.clear()
         try:
@@ -154,10 +161,11 @@ class Interpreter(Operations):
             number = _models.models.add(engine, function)
             self._numbers.append(number)
             pairs.append((name.replace("_", "-"), "callback:%d" % number))
+        start = lib.droste_session_start if self._template is None else self._template._open
         session = ctypes.c_void_p()
         with engine.lock:
-            check(lib.droste_session_start(engine.alive(), _settings.words(engine.settings(pairs)),
-                                           ctypes.byref(session), self._err), self._error)
+            check(start(engine.alive(), _settings.words(engine.settings(pairs)),
+                        ctypes.byref(session), self._err), self._error)
             self._session = session.value
             self._id = next(_engine.ids)
             self._listen()
@@ -305,7 +313,7 @@ class Interpreter(Operations):
         if self._closing is not None:
             await self._closing.wait_quietly()
         await _closing.wait_before(self._pairs)
-        if self._session is None and self._may_be_async:
+        if self._session is None and self._may_be_async and self._template is None:
             await _warm.boot(self._pairs)
         return await self.start()
 
@@ -551,6 +559,14 @@ class Interpreter(Operations):
             forks.append(_forks.adopt(self, session.value))
         return started
 
+    def template(self) -> Any:
+        """Returns a `Template` of the session's present state, from which others can start.
+
+        Raises `ArgumentError` while threads, asyncio tasks, subprocesses, open files or shared
+        memory exist in the sandbox. Within asyncio, the result must be awaited.
+        """
+        return _templates.make(self)
+
     def checkpoint(self) -> Any:
         """Keeps the session's state and returns its id, an int, for `rollback` and `at`.
 
@@ -717,23 +733,14 @@ class Interpreter(Operations):
 def _close(engine: "_engine.Engine", session: Optional[int],
            offered: Dict[str, Tuple[Any, _tools.Bound]],
            numbers: List[int], family: "Optional[_forks.Family]") -> None:
-    """Ends a session; the last one of a family releases its models and returns its engine."""
+    """Ends a session, which leaves its family."""
     if engine.handle is not None and session is not None:
         with engine.lock:
             lib.droste_session_close(session)
     for _, bound in offered.values():
         bound.release()
     offered.clear()
-    last = family is None or family.leave(numbers)
-    while last and numbers:
-        _models.models.remove(numbers.pop())
-    if not last and engine.loop is None:
-        return
-    if engine.loop is not None:
-        engine.kick()
-        _engine.give_from_loop(engine)
-    else:
-        _engine.give(engine)
+    _forks.leave(engine, family, numbers)
 
 
 def seconds(timeout: Optional[float]) -> float:
@@ -771,3 +778,6 @@ def schema_of_fields(fields: Optional[Sequence[Any]]) -> Optional[bytes]:
 
 JSON_TYPES = {"str": "string", "int": "integer", "float": "number", "bool": "boolean",
               "list": "array", "dict": "object", "NoneType": "null"}
+
+
+_templates.Template._interpreter = Interpreter

@@ -61,6 +61,7 @@ struct droste {
     struct shared_lm *models;        /* open models */
     droste_model_fn *model_fn;
     void *model_arg;
+    struct droste_template *templates;
     struct tools *tools;   /* of the program; NULL: none */
     struct buf tool_facts; /* of these tools */
     /* of the batch that is active */

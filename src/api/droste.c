@@ -15,6 +15,7 @@
 #include "api/session_api.h"
 #include "api/session_ops.h"
 #include "api/stage.h"
+#include "api/templates.h"
 #include "base/cleanup.h"
 #include "base/loop.h"
 #include "base/os/file.h"
@@ -201,6 +202,8 @@ void droste_free(droste *d)
     api_drop_runs(d);
     while (d->sessions)
         droste_session_close(d->sessions);
+    while (d->templates)
+        droste_template_free(d->templates);
     environment_close(d->env);
     api_customs_free(d);
     store_close(d->store);

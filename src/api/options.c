@@ -14,6 +14,7 @@
 #include "base/os/file.h"
 #include "base/json/json.h"
 #include "base/text.h"
+#include "session/template.h"
 #include "volume/volume.h"
 #include "volume/workspace.h"
 
@@ -111,6 +112,7 @@ void session_parts_free(struct session_parts *parts)
     schema_drop(parts->answer);
     volume_release(parts->volume);
     workspace_release(parts->workspace);
+    template_drop(parts->template);
     *parts = (struct session_parts){ 0 };
 }
 

@@ -21,6 +21,7 @@ struct session_parts {
     struct volume *volume;       /* NULL: none */
     struct workspace *workspace; /* NULL: none */
     struct container_spec container;
+    struct template *template; /* NULL: none */
 };
 /* The options point to the settings and the parts. */
 int api_session_options(droste *d, const struct settings *s, struct session_parts *parts,

@@ -8,6 +8,7 @@
 #include "api/environment_api.h"
 #include "api/result.h"
 #include "api/session_ops.h"
+#include "api/templates.h"
 #include "api/tool_api.h"
 #include "base/cleanup.h"
 #include "base/json/schema.h"
@@ -171,8 +172,10 @@ static int session_api_set_up(droste_session *s, struct error *err)
     struct staged_parts nothing = { 0 };
     struct session_options *options = &s->options;
     struct workspace *workspace = steal(&s->parts.workspace);
+    struct template *template = steal(&s->parts.template);
     int rc = api_session_options(d, &s->settings, &s->parts, options, err);
     s->parts.workspace = workspace;
+    options->template = s->parts.template = template;
     s->parts.container.volume_there = s->of_volume;
     if (s->plain && !s->of_volume)
         s->parts.container.volume = NULL;
@@ -224,19 +227,21 @@ static int session_api_take_settings(
     return rc == 0 ? settings_set_all(&s->settings, settings, err) : rc;
 }
 
-/* Takes the workspace, which may be NULL. */
+/* Takes the workspace and the template, each of which may be NULL. */
 static int start_session(droste *d, enum session_use use, const char *const *settings,
-    struct workspace *workspace, droste_session **out, struct error *err)
+    struct workspace *workspace, struct template *template, droste_session **out, struct error *err)
 {
     droste_session *s = calloc(1, sizeof *s);
     if (!s) {
         workspace_release(workspace);
+        template_drop(template);
         return error_memory(err);
     }
     s->d = d;
     s->plain = use != SESSION_OF_USER;
     s->of_volume = use == SESSION_OF_VOLUME;
     s->parts.workspace = workspace;
+    s->parts.template = template;
     s->next = d->sessions;
     d->sessions = s;
     int rc = session_api_take_settings(s, settings, err);
@@ -254,7 +259,17 @@ int droste_session_start(
     droste *d, const char *const *settings, droste_session **out, droste_error *err)
 {
     struct error why = { 0 };
-    return api_fail(err, &why, start_session(d, SESSION_OF_USER, settings, NULL, out, &why));
+    return api_fail(err, &why, start_session(d, SESSION_OF_USER, settings, NULL, NULL, out, &why));
+}
+
+int droste_session_start_from(
+    droste_template *t, const char *const *settings, droste_session **out, droste_error *err)
+{
+    struct error why = { 0 };
+    if (!t->image)
+        return api_fail(err, &why, error_set(&why, ERROR_ARGUMENT, "the template was not made"));
+    return api_fail(err, &why,
+        start_session(t->d, SESSION_OF_USER, settings, NULL, template_hold(t->image), out, &why));
 }
 
 static int session_api_open_session(droste *d, enum session_use use, struct workspace *workspace,
@@ -263,7 +278,7 @@ static int session_api_open_session(droste *d, enum session_use use, struct work
     struct error why = { 0 };
     droste_session *s = NULL;
     api_forget_interrupt(d);
-    int rc = start_session(d, use, NULL, workspace, &s, &why);
+    int rc = start_session(d, use, NULL, workspace, NULL, &s, &why);
     if (rc == 0)
         rc = session_api_finish(s, 0, NULL, &why);
     if (rc < 0) {
@@ -339,6 +354,7 @@ void droste_session_close(droste_session *s)
     buf_free(&s->plan);
     cell_result_free(&s->result);
     context_free(s->context);
+    template_drop(s->saving);
     free(s->notice);
     free(s->script);
     s->closed = true;

@@ -19,6 +19,7 @@
 #include "broker/broker.h"
 #include "broker/tools.h"
 #include "session/context.h"
+#include "session/template.h"
 #include "wire/values.h"
 
 /* ---- an end ---- */
@@ -92,13 +93,13 @@ static int session_ops_take_value(droste_session *s, struct error *err)
     return rc;
 }
 
-/* The fork is dead if it was refused. */
-static int session_ops_take_fork(droste_session *s, struct error *err)
+/* Of a fork, which is dead if it was refused, or a template. */
+static int session_ops_take_copy(droste_session *s, struct error *err)
 {
     int rc = 0;
     if (s->result.status == CELL_ERROR)
         rc = error_set(err, ERROR_ARGUMENT, "%s",
-            s->result.error.message ? s->result.error.message : "the session refused to fork");
+            s->result.error.message ? s->result.error.message : "the session refused");
     else if (s->result.status != CELL_OK) {
         *err = s->result.reason;
         rc = -(int)err->code;
@@ -112,13 +113,23 @@ static int session_ops_take_rollback(droste_session *s, struct error *err)
 {
     cleanup_buf struct buf json = { 0 };
     struct session_options offered = { 0 };
-    int rc = session_ops_take_fork(s, err);
+    int rc = session_ops_take_copy(s, err);
     tools_offer(s->tools, &offered);
     if (rc < 0 || !offered.tools)
         return rc;
     buf_printf(&json, "{\"tools\":%s}", offered.tools);
     return buf_failed(&json) ? error_memory(err)
                              : session_offer(s->session, json.data, json.len, err);
+}
+
+static int session_ops_take_template(droste_session *s, struct error *err)
+{
+    struct template *made = steal(&s->saving);
+    int rc = session_ops_take_copy(s, err);
+    if (rc == 0)
+        rc = template_seal(made, err);
+    template_drop(made);
+    return rc;
 }
 
 static int take_failure(droste_session *s, struct error *err)
@@ -140,9 +151,11 @@ static int session_ops_take(droste_session *s, droste_result **out, struct error
     if (operation == OPERATION_VALUE)
         return session_ops_take_value(s, err);
     if (operation == OPERATION_FORK)
-        return session_ops_take_fork(s, err);
+        return session_ops_take_copy(s, err);
     if (operation == OPERATION_ROLLBACK)
         return session_ops_take_rollback(s, err);
+    if (operation == OPERATION_SAVE)
+        return session_ops_take_template(s, err);
     return operation == OPERATION_NONE ? 0 : take_failure(s, err);
 }
 
@@ -389,6 +402,17 @@ int droste_session_forget(droste_session *s, unsigned id, droste_error *err)
     return api_fail(err, &why, rc);
 }
 
+int session_api_save(droste_session *s, struct template **out, struct error *err)
+{
+    int rc = session_ops_begin(s, OPERATION_SAVE, err);
+    if (rc < 0)
+        return rc;
+    rc = session_ops_began(s, session_save(s->session, out, operation_done, s, err));
+    if (rc == 0)
+        s->saving = template_hold(*out);
+    return rc;
+}
+
 /* ---- the end of the session ---- */
 
 static void session_ops_finished(void *arg, const struct error *why)
@@ -405,6 +429,7 @@ static void drop_operation(droste_session *s)
     cell_result_free(&s->result);
     context_free(s->context);
     s->context = NULL;
+    template_drop(steal(&s->saving));
     s->failure = (struct error){ 0 };
 }
 

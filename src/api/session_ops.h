@@ -18,6 +18,7 @@ enum operation {
     OPERATION_VALUE,
     OPERATION_FORK,
     OPERATION_ROLLBACK,
+    OPERATION_SAVE,
     OPERATION_FINISH
 };
 
@@ -54,9 +55,10 @@ struct droste_session {
     bool done;
     struct context *context; /* of a value */
     struct cell_result result;
-    struct error failure; /* of opening or finishing */
-    bool waited_for;      /* by a blocking call, which takes its end */
-    bool is_answered;     /* in the list of the droste */
+    struct template *saving; /* the template that the operation makes; or NULL */
+    struct error failure;    /* of opening or finishing */
+    bool waited_for;         /* by a blocking call, which takes its end */
+    bool is_answered;        /* in the list of the droste */
     TAILQ_ENTRY(droste_session) answered;
     droste_session_done_fn *on_done;
     void *on_done_arg;
@@ -81,6 +83,8 @@ int session_api_fork(droste_session *s, droste_session *fork, const struct sessi
 /* The same from a checkpoint. */
 int session_api_at(droste_session *s, unsigned id, droste_session *fork,
     const struct session_events *events, struct error *err);
+/* Starts saving the session; *out can be used after the end of the operation. */
+int session_api_save(droste_session *s, struct template **out, struct error *err);
 /* The session that owns what forks share. */
 droste_session *session_api_origin(droste_session *s);
 

@@ -80,6 +80,10 @@ struct session {
 };
 
 /* session.c */
+/* Begins an operation; as session_exec. */
+int session_begin(struct session *s, session_done_fn *done, void *arg, struct error *err);
+/* The operation could not be sent, so it never started. Returns rc. */
+int session_take_back(struct session *s, int rc);
 /* Reports the result; the session is idle (or dead) before the callback runs. */
 void session_deliver(struct session *s, struct cell_result *r);
 /* Reports the end of session_finish, if it was called. */

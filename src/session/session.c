@@ -16,6 +16,7 @@
 #include "env/common/embedded.h"
 #include "session/internal.h"
 #include "session/options.h"
+#include "session/template.h"
 
 enum { FORK_SECONDS = 30 }; /* for the guest to copy itself, however large */
 
@@ -103,7 +104,7 @@ static void sandbox_output(void *arg, int stream, const char *data, size_t len)
 
 /* ---- operations ---- */
 
-static int session_begin(struct session *s, session_done_fn *done, void *arg, struct error *err)
+int session_begin(struct session *s, session_done_fn *done, void *arg, struct error *err)
 {
     if (s->dead || s->death.code != ERROR_NONE) {
         if (err)
@@ -125,8 +126,7 @@ static int session_begin(struct session *s, session_done_fn *done, void *arg, st
     return 0;
 }
 
-/* The operation could not be sent, so it never started. */
-static int take_back(struct session *s, int rc)
+int session_take_back(struct session *s, int rc)
 {
     s->operation = 0;
     s->done = NULL;
@@ -210,7 +210,7 @@ int session_exec(struct session *s, const struct session_cell *cell, session_don
     rc = buf_failed(&head)
              ? error_memory(err)
              : session_send_blob(s, FRAME_EXEC, s->operation, head.data, head.len, &code, 1, err);
-    return rc < 0 ? take_back(s, rc) : 0;
+    return rc < 0 ? session_take_back(s, rc) : 0;
 }
 
 int session_offer(struct session *s, const char *json, size_t len, struct error *err)
@@ -275,7 +275,7 @@ int session_set(struct session *s, const char *const *names, size_t name_count,
     else
         rc =
             session_send_blob(s, FRAME_SET, s->operation, head.data, head.len, &part, len > 0, err);
-    return rc < 0 ? take_back(s, rc) : 0;
+    return rc < 0 ? session_take_back(s, rc) : 0;
 }
 
 int session_reply(struct session *s, uint64_t id, struct json_object *head,
@@ -409,8 +409,11 @@ int session_open(struct environment *env, const struct session_options *options,
     rc = s->ops->open(env, &options->spec, &sandbox_handlers, s, &s->sandbox, err);
     if (rc == 0) {
         s->late = s->ops->traits & TRAIT_LATE || (s->ops->waits && s->ops->waits(s->sandbox));
-        rc = session_greet(s, options, err);
+        if (options->template)
+            rc = session_restore(s, options->template, err);
     }
+    if (rc == 0)
+        rc = session_greet(s, options, err);
     if (rc < 0) {
         session_close(s);
         return rc;
@@ -468,7 +471,7 @@ int session_fork(struct session *s, const struct session_events *events, void *e
         return rc;
     rc = session_make_fork(s, s->operation, events, events_arg, out, err);
     if (rc < 0)
-        return take_back(s, rc);
+        return session_take_back(s, rc);
     session_begin_life(*out);
     s->limit = FORK_SECONDS;
     session_deadline_begin(s);

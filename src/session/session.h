@@ -135,6 +135,7 @@ struct session_options {
     size_t datum_count;
     const struct session_source *sources;
     size_t source_count;
+    struct template *template; /* to continue from (template.h); NULL: none */
 };
 
 /* Sets defaults; spec.isolation becomes ISOLATION_AUTO. */

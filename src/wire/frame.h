@@ -52,6 +52,9 @@ enum frame_type {
     FRAME_FILE = 9,      /* of the service (session/service.h); answered by FILED */
     FRAME_FORK = 10,     /* with FRAME_FD: the fork's status socket; answered by RESULT */
     FRAME_COMMAND = 11,  /* of the service; answered by COMMANDED */
+    /* with FRAME_FD: a memory file; the guest writes its memory there; answered by RESULT */
+    FRAME_SAVE = 12,
+    FRAME_RESTORE = 13, /* with FRAME_FD: such a file, to continue from; precedes HELLO */
     /* guest to host */
     FRAME_READY = 17,
     FRAME_CALL = 19,

@@ -240,6 +240,31 @@ class RolledBack(Forked):
 
 
 @ADAPTERS.register
+class Templated(Local):
+    """Sessions that have started from a template, which lives as long as they do."""
+    name = "templated"
+    operations = 1
+
+    def __init__(self, text, settings):
+        super().__init__(text, {**settings, "env": "local"})
+
+    def open(self, **settings):
+        if not set(settings).isdisjoint(("volume_name", "repo_url", "context_path")):
+            return super().open(**settings)     # templates are made without
+        template = droste.Template(**{**self.settings, **settings_of_templates(settings)})
+        interp = droste.Interpreter(**settings, template=template)
+        interp.start()
+        return interp
+
+
+def settings_of_templates(settings):
+    """Without those that are parameters of Interpreter alone, or that run code in each session."""
+    return {name: value for name, value in settings.items()
+            if name not in ("tools", "on_output", "tool_threads", "output_fields", "setup_code",
+                            "setup_each", "tool_data", "timeout")}
+
+
+@ADAPTERS.register
 class Docker(Adapter):
     """Containers. The image is DROSTE_TEST_IMAGE, unless one is named."""
     name = "docker"

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 from .frames import CHANNEL_FD, plain
 from .hooks import hook_libraries
+from .images import begin_place
 from .link import Link, on_interrupt
 from .session import Session
 from .state import state
-from .worker import ask_first, begin, find_seeds, rehearse, serve_first, settle, work
+from .worker import ask_first, begin, find_seeds, rehearse, serve_first, work
 from ..helpers.public import HELPERS, PUBLIC
 
 if TYPE_CHECKING:
@@ -206,11 +207,12 @@ def boot(control: int, helper: int, keeper: int, preload: list[str]) -> None:
         sys.stderr.write("the zygote could not start: %s\n" % os.strerror(-rc))
         os._exit(1)
     learn_pages(library)
+    library.image_learn()
     became = library.zygote_serve()
     if became == SERVE_END:
         library.zygote_scratch_dir.restype = ctypes.c_char_p
         tidy_up(library.zygote_scratch_dir())
         os._exit(0)
-    if became == SERVE_WORKER_AMONG_FILES:
-        settle()
+    state.among_files = became == SERVE_WORKER_AMONG_FILES
+    begin_place()
     work()

@@ -16,7 +16,8 @@ import time
 from typing import TYPE_CHECKING, Any, Callable
 
 from .frames import (
-    CALL, CANCEL, DISPLAY, FLAG_FD, FORK, HEADER, INTERRUPT, REPLY, split_parts, table_of, VERSION)
+    CALL, CANCEL, DISPLAY, FLAG_FD, FORK, HEADER, INTERRUPT, REPLY, RESTORE,
+    SAVE, split_parts, table_of, VERSION)
 from .output import flush_output
 from .state import state
 
@@ -310,7 +311,7 @@ class Link:
                 break
             split = at + HEADER.size + head_len
             head = bytes(self.buffer[at + HEADER.size:split])
-            if kind == FORK:
+            if kind in (FORK, SAVE, RESTORE):
                 blob: Blob = self.fds.pop(0)
             elif flags & FLAG_FD:
                 blob = self.take_memfd(blob_len, VALUES_HEAD in head)

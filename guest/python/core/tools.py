@@ -148,6 +148,13 @@ def withdraw_tool(name: str) -> None:
         vars(state.session.builtins).pop(name, None)
 
 
+def withdraw_host_tools() -> None:
+    """Removes the tools of the host that the session of a template had."""
+    for name, function in list(state.session.tools.items()):
+        if "__given__" in getattr(function, "__globals__", ()):
+            withdraw_tool(name)
+
+
 # -- tools defined by Python source, which may do anything else that setup code does
 
 def is_own_tool(name: str, value: Any) -> bool:

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any, Callable
 from .cell import execute
 from .fork_map import close_status
 from .forking import fork_session
-from .frames import CLOSE, COMMAND, EXEC, FILE, FORK, HEADER, HELLO, OFFER, READY, SET, VERSION
+from .frames import (CLOSE, COMMAND, EXEC, FILE, FORK, HEADER, HELLO, OFFER, READY, RESTORE,
+                     SAVE, SET, VERSION)
+from .images import refuse_operation, restore_session, save_session
 from .link import Link
 from .output import flush_output
 from .serve_commands import commands_of_host
@@ -47,16 +49,6 @@ def find_seeds() -> list[Callable[[], Any]]:
     return found
 
 
-def settle() -> None:
-    """Points HOME and TMPDIR at the current directory, the session's own.
-
-    Needed where the sandbox shares the host's root; in a root of its own, /tmp is set already.
-    """
-    os.environ["HOME"] = os.environ["TMPDIR"] = os.getcwd()
-    if "tempfile" in sys.modules:
-        sys.modules["tempfile"].tempdir = None  # type: ignore[attr-defined]
-
-
 def apply_hello(head: Head, blob: Blob) -> None:
     for name, value in head.get("env", {}).items():
         os.environ[name] = value
@@ -70,7 +62,7 @@ def apply_hello(head: Head, blob: Blob) -> None:
         enter_workspace(head["workspace"])
     if head.get("helpers") is False:
         for helper in HELPERS:
-            delattr(builtins, helper.__name__)
+            vars(builtins).pop(helper.__name__, None)       # a template may lack them already
     if head.get("literal_grep"):
         search_plain_text()
     state.session.restore_names(head.get("restored", ()))
@@ -141,7 +133,9 @@ def rehearse(rounds: int) -> None:
 
 def serve(kind: int, ident: int, text: bytes, blob: Blob) -> None:
     head = json.loads(text) if text else {}
-    if kind == EXEC:
+    if state.refusal is not None and kind in (EXEC, SET, FORK, SAVE):
+        refuse_operation(ident)
+    elif kind == EXEC:
         execute(ident, head, blob)
     elif kind == SET:
         set_variable(ident, head, blob)
@@ -161,6 +155,10 @@ def serve(kind: int, ident: int, text: bytes, blob: Blob) -> None:
         fork_session(ident, blob)
     elif kind == FORK:
         close_status(blob)      # for a call that has been given up
+    elif kind == SAVE:
+        save_session(ident, blob, head)
+    elif kind == RESTORE:
+        restore_session(blob)
     elif kind == CLOSE:
         flush_output()
         os._exit(0)

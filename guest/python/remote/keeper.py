@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING, Callable, Iterable
 from .unpack import pack_files, unpack_files
 from ..core.boot import preload_all
 from ..core.frames import CHANNEL_FD, plain
+from ..core.images import settle
 from ..core.link import Link
 from ..core.state import state
-from ..core.worker import settle, work
+from ..core.worker import work
 
 if TYPE_CHECKING:
     from ..core.aliases import Head

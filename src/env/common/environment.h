@@ -151,6 +151,9 @@ struct environment_ops {
     /* Bytes of private memory of its processes; pages that they share with others count in
      * proportion. NULL: not known. */
     uint64_t (*memory)(const struct sandbox *s);
+    /* A number that sandboxes of one zygote have in common, and no others: memory that one of them
+     * has saved can be mapped by the others (session/template.h). NULL: not supported. */
+    uint64_t (*lineage)(const struct sandbox *s);
     /* Queues bytes; takes ownership of `fd` (or -1), which travels with the first byte. Does
      * nothing after the guest's end, which `ended` reports. */
     int (*send)(struct sandbox *s, const struct iovec *iov, int count, int fd, struct error *err);

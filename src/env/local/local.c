@@ -148,6 +148,11 @@ static uint64_t local_busy_ns(const struct sandbox *s)
     return cpu_priority_busy_ns(s->cpu_priority);
 }
 
+static uint64_t local_lineage(const struct sandbox *s)
+{
+    return s->lineage;
+}
+
 static const char *local_volume(const struct sandbox *s)
 {
     return mounts_volume(&(s->family ? s->family : s)->mounts);
@@ -249,6 +254,7 @@ static const struct environment_ops local_ops = {
     .fork = local_fork,
     .rebind = local_rebind,
     .memory = local_memory,
+    .lineage = local_lineage,
     .send = ports_send,
     .unread = local_unread,
     .hold = ports_hold,

@@ -43,6 +43,7 @@ struct sandbox {
     struct sandbox_base base;
     struct local *env;
     struct zygote *zygote;
+    uint64_t lineage;  /* the zygote's, which may be freed earlier */
     uint32_t clone_id; /* of the clone in progress; 0 once it is answered */
     enum isolation isolation;
     struct jail_plan *plan;

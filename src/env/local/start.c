@@ -398,6 +398,7 @@ struct sandbox *local_sandbox_new(
         .base = { env->base.ops },
         .env = env,
         .zygote = z,
+        .lineage = zygote_lineage(z),
         .isolation = zygote_isolation(z),
         .events = *events,
         .arg = arg,

@@ -12,6 +12,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -84,6 +85,11 @@ enum isolation zygote_isolation(const struct zygote *z)
 const char *zygote_python(const struct zygote *z)
 {
     return z->python;
+}
+
+uint64_t zygote_lineage(const struct zygote *z)
+{
+    return z->lineage;
 }
 
 struct scratch_dir *zygote_scratch_dir(const struct zygote *z)
@@ -273,6 +279,7 @@ static int start_at(struct loop *loop, const struct sandbox_spec *spec, enum iso
         return error_memory(err);
     *z = (struct zygote){ .loop = loop, .pid = -1, .control = -1, .errors = -1 };
     z->last = &z->first;
+    (void)!getrandom(&z->lineage, sizeof z->lineage, 0); /* 8 bytes always arrive, random(7) */
     z->isolation = isolation;
     z->asked = spec->isolation;
     z->python_setting = spec->python ? strdup(spec->python) : NULL;

@@ -21,6 +21,7 @@ struct zygote_pending {
 
 struct zygote {
     struct loop *loop;
+    uint64_t lineage;
     pid_t pid;
     int control;
     int errors; /* its standard error while it starts, then -1 */
