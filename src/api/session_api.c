@@ -210,7 +210,7 @@ static int session_api_set_up(droste_session *s, struct error *err)
 /* Only runs have an end at which files are saved; ignoring the setting would lose them. */
 static int refuse_artifacts(const char *const *settings, struct error *err)
 {
-    for (; settings && settings[0]; settings += 2)
+    for (; settings && settings[0] && settings[1]; settings += 2)
         if (strcmp(settings[0], "artifacts") == 0 || strcmp(settings[0], "artifacts-dir") == 0)
             return error_set(err, ERROR_ARGUMENT,
                 "%s: a session saves no artifacts, runs do; download its files instead",
