@@ -5,6 +5,7 @@ import errno
 import json
 import os
 import sys
+import time
 from typing import TYPE_CHECKING
 
 from .failures import error_of
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from .aliases import Blob, Head
 
 NAMED = 5       # threads and tasks that a refusal names
+LEAVING = 1     # seconds for the kernel to end a thread that was joined
 
 
 class ForkRefused(RuntimeError):
@@ -27,6 +29,15 @@ def some(names: list[str]) -> str:
     return ", ".join(plain(name) for name in names[:NAMED]) + more
 
 
+def other_threads() -> int:
+    """Returns the number of threads beside the main one."""
+    try:
+        return len(os.listdir("/proc/self/task")) - 1
+    except OSError:         # not visible at this isolation level
+        import _thread
+        return _thread._count()
+
+
 def thread_names() -> list[str]:
     """Returns the names of the threads beside the main one; those of C code have no name here."""
     names = []
@@ -34,12 +45,10 @@ def thread_names() -> list[str]:
     if threading is not None:
         names = [thread.name for thread in threading.enumerate()
                  if thread is not threading.main_thread()]
-    try:
-        count = len(os.listdir("/proc/self/task")) - 1
-    except OSError:         # not visible at this isolation level
-        import _thread
-        count = _thread._count()
-    return names + ["a thread of a library"] * (count - len(names))
+    end = time.monotonic() + LEAVING
+    while other_threads() > len(names) and time.monotonic() < end:
+        time.sleep(0.001)       # join() returns a moment before the thread is gone
+    return names + ["a thread of a library"] * (other_threads() - len(names))
 
 
 def task_names() -> list[str]:
