@@ -454,6 +454,9 @@ static void process_service_send_some(struct process_service *p)
     struct error err = { 0 };
     if (p->refused || len == 0 || p->input_count == INPUTS || p->in_flight > INPUT_SHORT)
         return;
+    /* Nothing may come between the pieces of a long input: the loader cannot resynchronise. */
+    if (p->input_count > 0 && len > INPUT_MOST)
+        return;
     if (p->input_count > 0 && since_ms < INPUT_APART_MS) {
         timer_start(p->flush, INPUT_APART_MS - since_ms, 0);
         return;
