@@ -260,8 +260,8 @@ class Templated(Local):
 def settings_of_templates(settings):
     """Without those that are parameters of Interpreter alone, or that run code in each session."""
     return {name: value for name, value in settings.items()
-            if name not in ("tools", "on_output", "tool_threads", "output_fields", "setup_code",
-                            "setup_each", "tool_data", "timeout")}
+            if name not in ("tools", "on_output", "on_result", "tool_threads", "output_fields",
+                            "setup_code", "setup_each", "tool_data", "timeout")}
 
 
 @ADAPTERS.register

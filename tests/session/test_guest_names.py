@@ -139,8 +139,10 @@ def test_every_documented_name_is_proved_and_no_other():
 
 
 @pytest.mark.parametrize("name", PROOFS)
-def test_a_name_of_the_guest_works(session, name):
+def test_a_name_of_the_guest_works(session, opened, name):
     """Every name in the guest is there and does what docs/guest.md says."""
+    if name in ("fork_map", "ForkError"):       # other names leave threads in the shared session
+        session = opened()
     result = session.execute(PROOFS[name])
     assert result.status == "submitted" and result.proof is True, result.json
 
