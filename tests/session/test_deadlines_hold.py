@@ -65,7 +65,8 @@ def test_a_call_that_waits_for_its_answer_is_interrupted(opened):
 
     interp = opened(model=model)
     interp.execute("kept = 41")
-    assert interp.execute("llm_query('slow')", timeout=SOON).status == "timeout"
+    result = interp.execute("llm_query('slow')", timeout=SOON)
+    assert result.status == "timeout", (result, result.error, result.stderr)
     threading.Timer(0.1, go.set).start()
     assert interp.execute(
         "[llm_query('q%d' % n) for n in range(3)]").echo == "['re: q0', 're: q1', 're: q2']"
