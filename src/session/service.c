@@ -130,7 +130,8 @@ static bool service_bytes(void *arg, const char *data, size_t len)
     if (v->why.code != ERROR_NONE)
         return true;
     if (frame_feed(&v->decoder, data, len, service_on_frame, v, &why) < 0) {
-        error_wrap(&why, "the file service of the sandbox broke the protocol and was ended");
+        error_wrap(
+            &why, "the process that serves files and commands broke the protocol and was ended");
         service_fail(v, &why);
         return true;
     }
@@ -145,8 +146,8 @@ static void service_ended(void *arg, const struct sandbox_exit *how)
 {
     struct error why = how->error;
     if (why.code == ERROR_NONE)
-        error_set(
-            &why, ERROR_LOST, "the process that serves the sandbox's files was ended; try again");
+        error_set(&why, ERROR_LOST,
+            "the process that serves the sandbox's files and commands was ended; try again");
     service_fail(arg, &why);
 }
 

@@ -21,3 +21,14 @@ def config_of_nobody(tmp_path_factory):
     """The user's own configuration has no part in the tests."""
     os.environ["XDG_CONFIG_HOME"] = str(tmp_path_factory.mktemp("config"))
     os.environ["DROSTE_HOME"] = str(tmp_path_factory.mktemp("home"))
+
+
+@pytest.fixture(params=["full", "light", "landlock", "process"])
+def level(request):
+    """Each isolation level that is available here."""
+    import droste
+    try:
+        with droste.Interpreter(isolation=request.param):
+            return request.param
+    except droste.UnsupportedError as e:
+        pytest.skip("%s is not available here: %s" % (request.param, e))

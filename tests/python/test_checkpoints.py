@@ -1,26 +1,15 @@
 """Checkpoints: states of a session to go back to, made by hand and before each cell."""
 import asyncio
-import json
 
 import pytest
 
 import droste
 from droste import Interpreter
 
-LEVELS = ["full", "light", "landlock", "process"]
 STUBBORN = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\nwhile True: pass"
 THREAD = ("import threading; e = threading.Event()\n"
           "threading.Thread(target=e.wait, name='w').start()")
 DIE = "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)"
-
-
-@pytest.fixture(params=LEVELS)
-def level(request):
-    try:
-        with Interpreter(isolation=request.param):
-            return request.param
-    except droste.UnsupportedError as e:
-        pytest.skip("%s is not available here: %s" % (request.param, e))
 
 
 @pytest.fixture

@@ -7,17 +7,7 @@ import pytest
 import droste
 from droste import Interpreter
 
-LEVELS = ["full", "light", "landlock", "process"]
 STUBBORN = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\nwhile True: pass"
-
-
-@pytest.fixture(params=LEVELS)
-def level(request):
-    try:
-        with Interpreter(isolation=request.param):
-            return request.param
-    except droste.UnsupportedError as e:
-        pytest.skip("%s is not available here: %s" % (request.param, e))
 
 
 @pytest.fixture

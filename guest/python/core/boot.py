@@ -12,6 +12,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
+from .forking import other_threads
 from .frames import CHANNEL_FD, plain
 from .hooks import hook_libraries
 from .images import begin_place
@@ -128,17 +129,13 @@ def tidy_up(scratch_dir: bytes) -> None:
     shutil.rmtree(scratch_dir, ignore_errors=True)
 
 
-def count_threads() -> int:
-    return len(os.listdir("/proc/self/task"))
-
-
 def find_threads() -> int:
     """Counts other threads, after giving threads that are about to end one second to do so."""
     for _ in range(THREADS_MAY_END):
-        if count_threads() == 1:
+        if other_threads() == 0:
             break
         time.sleep(0.05)
-    return count_threads() - 1
+    return other_threads()
 
 
 def last_line(text: str) -> str:

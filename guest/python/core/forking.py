@@ -93,20 +93,14 @@ def drop_event_loop() -> None:
 
 
 def begin_fork() -> None:
-    """In the fork: the channel is its own, with nothing sent or received so far."""
+    """In the fork, which closes the descriptors that its parent has received."""
     link = state.link
-    link.owner = os.getpid()
     for kind, _, _, status in link.inbox:
         if kind == FORK and status is not None:
             os.close(status)        # for another fork
     for fd in filter(None, link.fds):
         os.close(fd)
-    link.fds.clear()
-    link.buffer.clear()
-    link.inbox.clear()
-    link.waiters.clear()
-    link.interrupted = None
-    link.noted = False
+    link.restart()
     for seed in state.seeds:
         seed()
     drop_event_loop()

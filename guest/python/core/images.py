@@ -96,14 +96,7 @@ def why_not_saved(number: int) -> str:
 
 def begin_restored() -> None:
     """In a session that continues from the template: the channel and the place are its own."""
-    link = state.link
-    link.owner = os.getpid()
-    link.fds.clear()
-    link.buffer.clear()
-    link.inbox.clear()
-    link.send_queue.clear()
-    link.interrupted = None
-    link.noted = False
+    state.link.restart()
     withdraw_host_tools()
     for seed in state.seeds:
         seed()

@@ -454,6 +454,14 @@ class Link:
             self.idle.wake.acquire(False)
         return self.inbox.pop(0)
 
+    def restart(self) -> None:
+        """In a copy of the process that had it: the channel is its own, and nothing was sent."""
+        self.owner = os.getpid()
+        for pending in (self.fds, self.buffer, self.inbox, self.send_queue, self.waiters):
+            pending.clear()     # type: ignore[attr-defined]
+        self.interrupted = None
+        self.noted = False
+
     def cut(self) -> None:
         """Closes the channel in a process that the user's code forked; the parent keeps it."""
         if self.owner is not None:
