@@ -1,9 +1,13 @@
 /* cli/serve.c: droste serve: sandboxes over HTTP. */
 #include "serve/serve.h"
 
+#include <string.h>
+#include <unistd.h>
+
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "cli/cli.h"
+#include "serve/keys.h"
 
 static void serve_print_address(void *arg, const char *address)
 {
@@ -45,6 +49,8 @@ static int serve_command(const struct command *self, droste *d, int argc, char *
 {
     const char *words[1], *life = NULL, *idle = NULL, *request = NULL, *drain = NULL;
     const char *sandboxes = NULL, *connections = NULL;
+    const char *keys = NULL;
+    cleanup_free char *default_keys = NULL;
     bool openapi = false;
     size_t count;
     struct error err = { 0 };
@@ -60,6 +66,10 @@ static int serve_command(const struct command *self, droste *d, int argc, char *
         { "listen", "ADDRESS",
             "127.0.0.1:PORT, [::1]:PORT or unix:PATH; port 0 is a free one (127.0.0.1:8710).",
             &o.listen },
+        { "keys", "PATH",
+            "The file of keys; 'none': no keys, loopback only (if it exists: keys.json in the data "
+            "directory).",
+            &keys },
         { "life", "TIME", "The longest life of a sandbox (1d).", &life },
         { "idle", "TIME", "End sandboxes that are unused for so long (1h).", &idle },
         { "max-sandboxes", "N", "Sandboxes at once (256).", &sandboxes },
@@ -86,6 +96,11 @@ static int serve_command(const struct command *self, droste *d, int argc, char *
         return status;
     if (openapi)
         return serve_print_openapi();
+    if (keys_default_path(&default_keys, &err) < 0)
+        return cli_inner_error(&err);
+    o.keys = keys && strcmp(keys, "none") != 0          ? keys
+             : !keys && access(default_keys, F_OK) == 0 ? default_keys
+                                                        : NULL;
     return cli_end(serve_run(d, &o, &err), &err, "the address");
 }
 

@@ -76,7 +76,7 @@ void handle_create(struct request *r)
         request_fail(r, &err);
         return;
     }
-    struct sandbox *sb = sandbox_add(s, session);
+    struct sandbox *sb = sandbox_add(s, r->account, session);
     if (!sb) {
         request_refuse(r, 503, "memory", "out of memory");
         return;
@@ -98,7 +98,8 @@ void handle_list(struct request *r)
 {
     struct json_object *o = json_object_new_object(), *list = json_object_new_array();
     for (struct sandbox *sb = r->server->sandboxes; sb && list; sb = sb->next)
-        json_object_array_add(list, sandbox_json(sb));
+        if (account_owns(r->account, sb))
+            json_object_array_add(list, sandbox_json(sb));
     if (o && json_put(o, "sandboxes", list))
         request_reply_json(r, 200, o);
     else
@@ -302,7 +303,7 @@ static void fork_on_done(
             request_fail(r, err);
         return;
     }
-    struct sandbox *copy = sandbox_add(sb->server, session);
+    struct sandbox *copy = sandbox_add(sb->server, sb->owner, session);
     if (!copy) {
         request_refuse(r, 503, "memory", "out of memory");
         return;

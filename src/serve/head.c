@@ -92,9 +92,25 @@ static bool head_is_loopback(const char *host)
     return false;
 }
 
-static bool head_is_same_site(const char *origin)
+/* A page of this server, or, without keys, of another one on this machine. */
+static bool head_is_own_origin(const struct head *h, enum head_trust trust)
 {
-    return strncmp(origin, "http://", 7) == 0 && head_is_loopback(origin + 7);
+    const char *host = strstr(h->origin, "://");
+    bool web = strncmp(h->origin, "http://", 7) == 0 || strncmp(h->origin, "https://", 8) == 0;
+    if (!web)
+        return false;
+    if (trust == HEAD_LOOPBACK)
+        return head_is_loopback(host + 3);
+    return h->host && strcasecmp(host + 3, h->host) == 0;
+}
+
+static bool head_is_trusted(const struct head *h, enum head_trust trust)
+{
+    if (trust == HEAD_ANY)
+        return true;
+    if (trust == HEAD_LOOPBACK && !head_is_loopback(h->host ? h->host : "localhost"))
+        return false;
+    return !h->origin || head_is_own_origin(h, trust);
 }
 
 static void head_check_framing(struct head *h, const char *version)
@@ -117,7 +133,7 @@ static bool head_is_target(const char *target)
            !strpbrk(target, "#\\ \t") && !strstr(target, "%00");
 }
 
-bool head_check(struct request *r, const char *method, const char *version, bool any_host)
+bool head_check(struct request *r, const char *method, const char *version, enum head_trust trust)
 {
     const union MHD_ConnectionInfo *size =
         MHD_get_connection_info(r->connection, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
@@ -146,11 +162,12 @@ bool head_check(struct request *r, const char *method, const char *version, bool
     /* The library accepts line ends in a chunked body that a proxy may read differently. What
      * follows such a body is therefore never read as a request. */
     r->close_after = r->close_after || h.encodings > 0;
-    if (any_host || (head_is_loopback(h.host ? h.host : "localhost") &&
-                        (!h.origin || head_is_same_site(h.origin))))
+    if (head_is_trusted(&h, trust))
         return true;
-    request_refuse(r, 403, "forbidden",
-        "the Host and Origin must be localhost, 127.0.0.1 or [::1]: without keys, pages of other "
-        "sites must not reach this server");
+    request_refuse(r, 403, "forbidden", "%s",
+        trust == HEAD_LOOPBACK
+            ? "the Host and Origin must be localhost, 127.0.0.1 or [::1]: without keys, pages of "
+              "other sites must not reach this server"
+            : "the Origin is another site: its pages must not reach this server");
     return false;
 }

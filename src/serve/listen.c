@@ -96,11 +96,11 @@ static int listen_unix(const char *where, const char *path, struct error *err)
     return fd;
 }
 
-int listen_open(const char *where, bool *trusted, struct error *err)
+int listen_open(const char *where, bool has_keys, bool *is_file, struct error *err)
 {
     const char *path = listen_path(where);
     struct sockaddr_storage address;
-    *trusted = path != NULL;
+    *is_file = path != NULL;
     if (path)
         return listen_unix(where, path, err);
     socklen_t len = listen_parse(where, &address);
@@ -108,10 +108,10 @@ int listen_open(const char *where, bool *trusted, struct error *err)
         return error_set(err, ERROR_ARGUMENT,
             "'%s' is no address to listen on: expected 127.0.0.1:PORT, [::1]:PORT or unix:PATH",
             where);
-    if (!listen_is_loopback(&address))
+    if (!has_keys && !listen_is_loopback(&address))
         return error_set(err, ERROR_ARGUMENT,
-            "%s is not a loopback address: anyone who reaches it could run code here; use "
-            "127.0.0.1:PORT or unix:PATH behind a proxy that authenticates",
+            "%s is not a loopback address, and without keys anyone who reaches it could run code "
+            "here: create one with 'droste keys create', or use 127.0.0.1:PORT or unix:PATH",
             where);
     return listen_bind(where, &address, len, err);
 }

@@ -6,9 +6,10 @@
 
 #include "base/error.h"
 
-/* Opens "ADDRESS:PORT", of a loopback address in numbers, or "unix:PATH". *trusted: only what may
- * open a file reaches it, so that no web page does. Returns the descriptor. */
-int listen_open(const char *where, bool *trusted, struct error *err);
+/* Opens "ADDRESS:PORT", with the address in numbers, or "unix:PATH". Without keys only a loopback
+ * address. *is_file: only what may open a file reaches it, so that no web page does. Returns the
+ * descriptor. */
+int listen_open(const char *where, bool has_keys, bool *is_file, struct error *err);
 /* The address for people and programs, with the port that the system chose for 0; free it. */
 int listen_address(int fd, const char *where, char **out, struct error *err);
 /* Removes the socket's file, if it has one. */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/text.h"
 #include "serve/server.h"
 
 /* ---- suspending ---- */
@@ -113,6 +114,8 @@ static void request_answer(struct request *r, unsigned status, struct MHD_Respon
     r->on_gone = NULL;
     request_header(r, "X-Content-Type-Options", "nosniff");
     request_header(r, "Cache-Control", "no-store");
+    if (r->request_id[0])
+        request_header(r, "X-Request-Id", r->request_id);
     if (r->close_after || r->server->draining)
         request_header(r, MHD_HTTP_HEADER_CONNECTION, "close");
     request_resume(r);
@@ -145,19 +148,30 @@ void request_reply_json(struct request *r, unsigned status, struct json_object *
     json_object_put(tree);
 }
 
+static void request_refuse_plainly(
+    struct request *r, unsigned status, const char *code, const char *text)
+{
+    cleanup_buf struct buf body = { 0 };
+    buf_puts(&body, "{\"error\": {\"code\": ");
+    json_append_string(&body, code, strlen(code));
+    buf_puts(&body, ", \"message\": ");
+    json_append_string(&body, text, strlen(text));
+    buf_puts(&body, "}}");
+    request_reply(r, status, "application/json", buf_text(&body), body.len);
+}
+
 void request_refuse(struct request *r, unsigned status, const char *code, const char *format, ...)
 {
-    cleanup_buf struct buf text = { 0 }, body = { 0 };
+    cleanup_buf struct buf text = { 0 }, valid = { 0 };
     va_list args;
     va_start(args, format);
     buf_vprintf(&text, format, args);
     va_end(args);
-    buf_puts(&body, "{\"error\": {\"code\": ");
-    json_append_string(&body, code, strlen(code));
-    buf_puts(&body, ", \"message\": ");
-    json_append_string(&body, buf_text(&text), text.len);
-    buf_puts(&body, "}}");
-    request_reply(r, status, "application/json", buf_text(&body), body.len);
+    text_append_utf8(&valid, buf_text(&text), text.len); /* it may repeat what the client sent */
+    if (r->routes && r->routes->refuse)
+        r->routes->refuse(r, status, code, buf_text(&valid));
+    else
+        request_refuse_plainly(r, status, code, buf_text(&valid));
 }
 
 void request_fail(struct request *r, const droste_error *err)

@@ -20,6 +20,7 @@ struct server;
 struct sandbox;
 struct request;
 struct client;
+struct account;
 
 enum { SERVE_ID_SIZE = 33, SERVE_NAME_SIZE = 65 };
 /* A body that is held in memory: code, JSON, a variable. */
@@ -41,18 +42,38 @@ struct route {
     const char *summary;
     /* Called with the whole body; of BODY_STREAM, with the head. */
     void (*handle)(struct request *r);
+    /* What a key needs one of (keys.h). 0: to use sandboxes, or only to read, for GET. */
+    unsigned scopes;
+};
+
+/* The routes of one protocol. */
+struct routes {
+    const struct route *rows;
+    size_t count;
+    /* Whether a request is one of this protocol, by its path and headers. NULL: by its path. */
+    bool (*claims)(struct request *r, const char *path);
+    /* Sets r->account, or refuses the request. NULL: account_identify. */
+    bool (*identify)(struct request *r);
+    /* Answers with an error in the protocol's form. NULL: {"error": {"code", "message"}} */
+    void (*refuse)(struct request *r, unsigned status, const char *code, const char *text);
+    bool is_documented; /* in the OpenAPI document */
 };
 
 const struct route *route_at(size_t index);
-/* NULL: none. *allowed: a method that the path has; NULL: there is no such path. */
-const struct route *route_find(const char *method, const char *path, char id[SERVE_ID_SIZE],
-    char name[SERVE_NAME_SIZE], const char **allowed);
+/* The scopes of which its client needs one; SCOPE_NONE: anyone may. */
+unsigned route_scopes(const struct route *route);
+/* Sets the request's routes, route, id and name. *allowed: a method that the path has; NULL: there
+ * is no such path. */
+bool route_find(struct request *r, const char *method, const char *path, const char **allowed);
 
 struct request {
     struct server *server;
     struct client *client;
     struct MHD_Connection *connection;
+    const struct routes *routes;
     const struct route *route;
+    struct account *account; /* NULL: not identified, or not needed */
+    char request_id[SERVE_NAME_SIZE];
     char *target;          /* as sent */
     const char *target_at; /* where the library has it */
     char id[SERVE_ID_SIZE], name[SERVE_NAME_SIZE];
@@ -87,7 +108,7 @@ void request_reply(
     struct request *r, unsigned status, const char *type, const void *data, size_t len);
 /* A JSON answer; takes the tree. */
 void request_reply_json(struct request *r, unsigned status, struct json_object *tree);
-/* {"error": {"code", "message"}} */
+/* {"error": {"code", "message"}}, or as the request's routes say it. */
 void request_refuse(struct request *r, unsigned status, const char *code, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 /* The same for an error of the library. */
@@ -118,6 +139,11 @@ void request_resume(struct request *r);
 void request_free(struct request *r);
 
 /* head.c: refuses what RFC 9112 forbids and libmicrohttpd accepts, foreign hosts and origins. */
-bool head_check(struct request *r, const char *method, const char *version, bool any_host);
+enum head_trust {
+    HEAD_LOOPBACK, /* without keys, a page of another site must not reach the server */
+    HEAD_ORIGIN,   /* with keys, only its own pages may use it */
+    HEAD_ANY,      /* a unix socket */
+};
+bool head_check(struct request *r, const char *method, const char *version, enum head_trust trust);
 
 #endif

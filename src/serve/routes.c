@@ -43,13 +43,13 @@
 #define JSON     "application/json"
 #define ANY_JSON "{}"
 
-static const struct route routes[] = {
+static const struct route native_rows[] = {
     { "GET", "/health", BODY_NONE, NULL, NULL, 200, JSON, STATUS, "the server answers",
-        handle_health },
+        handle_health, SCOPE_NONE },
     { "GET", "/ready", BODY_NONE, NULL, NULL, 200, JSON, STATUS,
-        "it takes new work; 503 while it drains", handle_ready },
+        "it takes new work; 503 while it drains", handle_ready, SCOPE_NONE },
     { "GET", "/openapi.json", BODY_NONE, NULL, NULL, 200, JSON, "{\"type\": \"object\"}",
-        "this document", handle_openapi },
+        "this document", handle_openapi, SCOPE_NONE },
     { "POST", "/v1/sandboxes", BODY_JSON, CREATE, NULL, 201, JSON, SANDBOX,
         "create a sandbox; the server's limits are the defaults and the most", handle_create },
     { "GET", "/v1/sandboxes", BODY_NONE, NULL, NULL, 200, JSON,
@@ -83,9 +83,28 @@ static const struct route routes[] = {
         "list a directory", handle_file_list },
 };
 
+static const struct routes native_routes = {
+    .rows = native_rows, .count = array_length(native_rows), .is_documented = true
+};
+
+/* In the order in which they are asked. */
+static const struct routes *const protocols[] = { &native_routes };
+
 const struct route *route_at(size_t index)
 {
-    return index < array_length(routes) ? &routes[index] : NULL;
+    for (size_t i = 0; i < array_length(protocols); i++) {
+        if (index < protocols[i]->count)
+            return &protocols[i]->rows[index];
+        index -= protocols[i]->count;
+    }
+    return NULL;
+}
+
+unsigned route_scopes(const struct route *route)
+{
+    if (route->scopes)
+        return route->scopes;
+    return strcmp(route->method, "GET") == 0 ? SCOPE_SANDBOXES | SCOPE_READ : SCOPE_SANDBOXES;
 }
 
 /* Copies a component of a path; false if it does not fit. */
@@ -117,17 +136,36 @@ static bool route_matches(
     return *path == '\0';
 }
 
-const struct route *route_find(const char *method, const char *path, char id[SERVE_ID_SIZE],
-    char name[SERVE_NAME_SIZE], const char **allowed)
+static bool routes_find(struct request *r, const struct routes *of, const char *method,
+    const char *path, const char **allowed)
 {
-    for (size_t i = 0; i < array_length(routes); i++) {
-        if (!route_matches(routes[i].path, path, id, name))
+    for (size_t i = 0; i < of->count; i++) {
+        const struct route *route = &of->rows[i];
+        if (!route_matches(route->path, path, r->id, r->name))
             continue;
-        if (strcmp(routes[i].method, method) == 0)
-            return &routes[i];
-        *allowed = routes[i].method;
+        r->routes = of;
+        *allowed = route->method;
+        if (strcmp(route->method, method) != 0)
+            continue;
+        r->route = route;
+        return true;
     }
-    return NULL;
+    return false;
+}
+
+bool route_find(struct request *r, const char *method, const char *path, const char **allowed)
+{
+    *allowed = NULL;
+    for (size_t i = 0; i < array_length(protocols) && !*allowed; i++)
+        if (!protocols[i]->claims || protocols[i]->claims(r, path)) {
+            if (routes_find(r, protocols[i], method, path, allowed))
+                return true;
+            if (protocols[i]->claims) { /* it is not another's */
+                r->routes = protocols[i];
+                return false;
+            }
+        }
+    return false;
 }
 
 /* ---- the document ---- */
@@ -186,20 +224,30 @@ static void openapi_operation(struct buf *out, const struct route *route)
     buf_puts(out, "}, \"default\": {\"$ref\": \"#/components/responses/Error\"}}}");
 }
 
+/* *last: the path of the operation before. */
+static void openapi_protocol(struct buf *out, const struct routes *of, const char **last)
+{
+    for (size_t i = 0; i < of->count; i++) {
+        const struct route *route = &of->rows[i];
+        if (*last && strcmp(*last, route->path) == 0)
+            buf_puts(out, ", \"");
+        else
+            buf_printf(out, "%s\"%s\": {\"", *last ? "}, " : "", route->path);
+        openapi_operation(out, route);
+        *last = route->path;
+    }
+}
+
 void serve_openapi(struct buf *out)
 {
     buf_printf(out,
         "{\"openapi\": \"3.1.0\", \"info\": {\"title\": \"Droste\", \"version\": \"%s\"}, "
         "\"paths\": {",
         droste_version());
-    for (size_t i = 0; i < array_length(routes); i++) {
-        bool same = i > 0 && strcmp(routes[i - 1].path, routes[i].path) == 0;
-        if (same)
-            buf_puts(out, ", \"");
-        else
-            buf_printf(out, "%s\"%s\": {\"", i > 0 ? "}, " : "", routes[i].path);
-        openapi_operation(out, &routes[i]);
-    }
+    const char *last = NULL;
+    for (size_t i = 0; i < array_length(protocols); i++)
+        if (protocols[i]->is_documented)
+            openapi_protocol(out, protocols[i], &last);
     buf_puts(out, "}}, \"components\": {\"responses\": {\"Error\": {\"description\": "
                   "\"an error\", \"content\": {\"application/json\": {\"schema\": {\"type\": "
                   "\"object\", \"required\": [\"error\"], \"properties\": {\"error\": {\"type\": "

@@ -17,6 +17,8 @@ struct sandbox *sandbox_find(struct server *s, const char *id)
 struct sandbox *sandbox_of(struct request *r)
 {
     struct sandbox *sb = sandbox_find(r->server, r->id);
+    if (sb && !account_owns(r->account, sb))
+        sb = NULL;
     if (sb && !droste_session_is_alive(sb->session) && !sb->done) {
         sandbox_close(sb);
         sb = NULL;
@@ -80,7 +82,7 @@ void sandbox_await(
     r->on_gone = sandbox_on_gone;
 }
 
-struct sandbox *sandbox_add(struct server *s, droste_session *session)
+struct sandbox *sandbox_add(struct server *s, struct account *owner, droste_session *session)
 {
     struct sandbox *sb = calloc(1, sizeof *sb);
     if (!sb || random_hex(sb->id, SERVE_ID_SIZE - 1, NULL) < 0) {
@@ -89,6 +91,7 @@ struct sandbox *sandbox_add(struct server *s, droste_session *session)
         return NULL;
     }
     sb->server = s;
+    sb->owner = owner;
     sb->session = session;
     sb->created_ms = clock_wall_ms();
     sb->created_ns = sb->used_ns = clock_ns();
@@ -132,7 +135,8 @@ static bool sandbox_has_ended(const struct sandbox *sb, uint64_t now)
 {
     bool working = sb->done || sb->transfers > 0;
     double life = (double)(now - sb->created_ns) / 1e9, idle = (double)(now - sb->used_ns) / 1e9;
-    return life > sb->life_seconds || (!working && idle > sb->idle_seconds) ||
+    return sb->owner->is_revoked || life > sb->life_seconds ||
+           (!working && idle > sb->idle_seconds) ||
            (!working && !droste_session_is_alive(sb->session));
 }
 

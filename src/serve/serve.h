@@ -12,6 +12,7 @@
 
 struct serve_options {
     const char *listen;     /* "127.0.0.1:8080", "[::1]:0", "unix:/run/droste.sock" */
+    const char *keys;       /* the file of keys (keys.h); NULL: none are needed */
     double life_seconds;    /* the longest life of a sandbox, and the default */
     double idle_seconds;    /* the longest time between uses, and the default */
     double request_seconds; /* for the head of a request */

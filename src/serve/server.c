@@ -11,6 +11,8 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/os/random.h"
+#include "base/text.h"
 #include "serve/listen.h"
 #include "serve/server.h"
 
@@ -37,6 +39,17 @@ static void *server_on_target(void *arg, const char *target, struct MHD_Connecti
     return r;
 }
 
+/* A client's own id, if it is a word; otherwise one of ours. */
+static void server_name_request(struct request *r)
+{
+    const char *theirs = request_header_of(r, "X-Request-Id");
+    if (theirs && text_is_name(theirs))
+        snprintf(r->request_id, sizeof r->request_id, "%s", theirs);
+    else
+        snprintf(r->request_id, sizeof r->request_id, "%s-%llx", r->server->id_prefix,
+            (unsigned long long)++r->server->request_count);
+}
+
 static void server_begin(
     struct request *r, const char *path, const char *method, const char *version)
 {
@@ -50,9 +63,14 @@ static void server_begin(
     r->client = socket->socket_context;
     r->client->request = r;
     r->client->used = true;
-    if (!head_check(r, method, version, s->any_host))
+    if (!head_check(r, method, version, s->trust))
         return;
-    r->route = route_find(method, path, r->id, r->name, &allowed);
+    server_name_request(r);
+    route_find(r, method, path, &allowed);
+    bool is_public = r->route && route_scopes(r->route) == SCOPE_NONE;
+    if (!is_public &&
+        !(r->routes && r->routes->identify ? r->routes->identify : account_identify)(r))
+        return;
     if (!r->route && allowed) {
         request_refuse(r, 405, "method", "this path has no method %s", method);
         request_header(r, MHD_HTTP_HEADER_ALLOW, allowed);
@@ -62,6 +80,8 @@ static void server_begin(
         request_refuse(r, 404, "not_found", "there is no such path; GET /openapi.json has all");
         return;
     }
+    if (!is_public && !account_check_scope(r))
+        return;
     const char *length = request_header_of(r, MHD_HTTP_HEADER_CONTENT_LENGTH);
     if (r->route->body != BODY_STREAM && length && strtoull(length, NULL, 10) > SERVE_BODY_MAX)
         request_refuse(r, 413, "too_large", "the body is larger than 8 MiB; files have no limit");
@@ -281,10 +301,24 @@ static void server_on_signal(uv_signal_t *signal, int number)
     server_drain(signal->data);
 }
 
+/* Keys are read again when their file has changed. */
+static void server_reload(struct server *s, bool force)
+{
+    struct error err = { 0 };
+    if (accounts_reload(&s->accounts, force, &err) < 0)
+        fprintf(stderr, "%s\n", err.text);
+}
+
+static void server_on_hangup(uv_signal_t *signal, int number)
+{
+    server_reload(signal->data, true);
+}
+
 static void server_on_sweep(uv_timer_t *timer)
 {
     struct server *s = timer->data;
     uint64_t now = clock_ns();
+    server_reload(s, false);
     sandboxes_sweep(s, now);
     for (struct client *c = s->clients; c; c = c->next)
         if (server_client_is_late(c, now))
@@ -301,9 +335,11 @@ static void server_on_sweep(uv_timer_t *timer)
 static int server_start_http(struct server *s, struct error *err)
 {
     const struct serve_options *o = s->options;
-    s->listen_fd = listen_open(o->listen, &s->any_host, err);
+    bool has_keys = accounts_need_keys(&s->accounts), is_file = false;
+    s->listen_fd = listen_open(o->listen, has_keys, &is_file, err);
     if (s->listen_fd < 0)
         return -1;
+    s->trust = is_file ? HEAD_ANY : has_keys ? HEAD_ORIGIN : HEAD_LOOPBACK;
     s->listening = true;
     s->daemon = MHD_start_daemon(MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL,
         server_on_access, s, MHD_OPTION_LISTEN_SOCKET, s->listen_fd, MHD_OPTION_URI_LOG_CALLBACK,
@@ -332,8 +368,10 @@ static int server_watch(struct server *s, struct error *err)
     uv_timer_init(&s->loop, &s->sweep_timer);
     uv_signal_init(&s->loop, &s->term);
     uv_signal_init(&s->loop, &s->interrupt);
+    uv_signal_init(&s->loop, &s->hangup);
     s->http_poll.data = s->droste_poll.data = s->prepare.data = s;
     s->http_timer.data = s->sweep_timer.data = s->term.data = s->interrupt.data = s;
+    s->hangup.data = s;
     uv_poll_start(&s->http_poll, UV_READABLE, server_on_http);
     uv_poll_start(&s->droste_poll, UV_READABLE, server_on_droste);
     uv_prepare_start(&s->prepare, server_on_prepare);
@@ -341,6 +379,7 @@ static int server_watch(struct server *s, struct error *err)
     uv_timer_start(&s->sweep_timer, server_on_sweep, SERVER_SWEEP_MS, SERVER_SWEEP_MS);
     uv_signal_start(&s->term, server_on_signal, SIGTERM);
     uv_signal_start(&s->interrupt, server_on_signal, SIGINT);
+    uv_signal_start(&s->hangup, server_on_hangup, SIGHUP);
     return 0;
 }
 
@@ -393,6 +432,7 @@ static void server_close(struct server *s)
     for (size_t i = 0; s->schemas && route_at(i); i++)
         schema_drop(s->schemas[i]);
     free(s->schemas);
+    accounts_close(&s->accounts);
     uv_walk(&s->loop, server_close_handle, NULL);
     uv_run(&s->loop, UV_RUN_DEFAULT);
     uv_loop_close(&s->loop);
@@ -404,7 +444,11 @@ int serve_run(droste *d, const struct serve_options *options, struct error *err)
     cleanup_free char *address = NULL;
     if (uv_loop_init(&s.loop) < 0)
         return error_memory(err);
-    int rc = server_parse_schemas(&s, err);
+    int rc = random_hex(s.id_prefix, sizeof s.id_prefix - 1, err);
+    if (rc == 0)
+        rc = accounts_open(&s.accounts, options->keys, err);
+    if (rc == 0)
+        rc = server_parse_schemas(&s, err);
     if (rc == 0)
         rc = server_start_http(&s, err);
     if (rc == 0)

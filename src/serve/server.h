@@ -3,6 +3,7 @@
 #define DROSTE_SERVE_SERVER_H
 
 #include "base/json/schema.h"
+#include "serve/accounts.h"
 #include "serve/request.h"
 #include "serve/serve.h"
 
@@ -25,8 +26,12 @@ struct server {
     uv_poll_t http_poll, droste_poll;
     uv_prepare_t prepare;
     uv_timer_t http_timer, sweep_timer;
-    uv_signal_t term, interrupt;
-    bool any_host, listening, draining, stopping, closing, woken;
+    uv_signal_t term, interrupt, hangup;
+    struct accounts accounts;
+    enum head_trust trust;
+    uint64_t request_count;
+    char id_prefix[9]; /* of the ids of requests */
+    bool listening, draining, stopping, closing, woken;
     uint64_t drain_ns;
     size_t requests;     /* begun and not answered */
     uint64_t body_bytes; /* of all bodies in memory */
@@ -47,6 +52,7 @@ typedef void sandbox_done_fn(
 
 struct sandbox {
     struct server *server;
+    struct account *owner;
     char id[SERVE_ID_SIZE];
     droste_session *session;
     struct json_object *metadata;
@@ -60,9 +66,9 @@ struct sandbox {
     struct sandbox *next;
 };
 
-/* NULL: there is none. */
+/* NULL: there is none. Of any account: for what goes on after its client was checked. */
 struct sandbox *sandbox_find(struct server *s, const char *id);
-/* The sandbox that the request's path names; NULL: the request was refused. */
+/* The sandbox that the request's path names and its account owns; NULL: the request was refused. */
 struct sandbox *sandbox_of(struct request *r);
 /* The same if no operation is under way. */
 struct sandbox *sandbox_idle_of(struct request *r);
@@ -76,7 +82,7 @@ void sandboxes_sweep(struct server *s, uint64_t now_ns);
 /* A description, for an answer; NULL without memory. */
 struct json_object *sandbox_json(const struct sandbox *sb);
 /* Adds one; the session is taken. NULL without memory. */
-struct sandbox *sandbox_add(struct server *s, droste_session *session);
+struct sandbox *sandbox_add(struct server *s, struct account *owner, droste_session *session);
 
 /* ---- handlers of routes ---- */
 

@@ -5,6 +5,7 @@ import os
 import signal
 import socket
 import subprocess
+import time
 
 import pytest
 
@@ -27,6 +28,15 @@ class Answer:
     def code(self):
         """The code of an error."""
         return self.json["error"]["code"]
+
+
+def until(what):
+    """Waits for a condition, generously; returns its value."""
+    deadline = time.monotonic() + WAIT
+    while not what():
+        assert time.monotonic() < deadline, "it never became true"
+        time.sleep(0.05)
+    return what()
 
 
 class Server:

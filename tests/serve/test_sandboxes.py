@@ -5,21 +5,11 @@ import os
 import signal
 import socket
 import subprocess
-import time
 
 import jsonschema
 import pytest
 
-from conftest import DROSTE, WAIT
-
-
-def until(what):
-    """Waits for a condition, generously; returns its value."""
-    deadline = time.monotonic() + WAIT
-    while not what():
-        assert time.monotonic() < deadline, "it never became true"
-        time.sleep(0.05)
-    return what()
+from conftest import DROSTE, WAIT, until
 
 
 def test_a_sandbox_keeps_its_variables(server, sandbox):

@@ -1,0 +1,134 @@
+/* serve/accounts.c: see accounts.h. */
+#include "serve/accounts.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+
+#include "base/clock.h"
+#include "serve/server.h"
+
+/* ---- the file ---- */
+
+static struct account *account_by_hash(struct accounts *a, const char *hash)
+{
+    for (struct account *one = a->all; one; one = one->next)
+        if (strcmp(one->key.hash, hash) == 0)
+            return one;
+    return NULL;
+}
+
+static int accounts_take(struct accounts *a, struct keys *keys, struct error *err)
+{
+    for (size_t i = 0; i < keys->count; i++) {
+        if (account_by_hash(a, keys->rows[i].hash))
+            continue;
+        struct account *added = calloc(1, sizeof *added);
+        if (!added)
+            return error_memory(err);
+        added->key = keys->rows[i];
+        added->next = a->all;
+        a->all = added;
+    }
+    for (struct account *one = a->all; one; one = one->next)
+        one->is_revoked = true;
+    for (size_t i = 0; i < keys->count; i++) {
+        struct account *one = account_by_hash(a, keys->rows[i].hash);
+        one->key = keys->rows[i];
+        one->is_revoked = false;
+    }
+    keys_free(&a->keys);
+    a->keys = *keys;
+    *keys = (struct keys){ 0 };
+    return 0;
+}
+
+static bool accounts_have_changed(struct accounts *a)
+{
+    struct stat st;
+    if (stat(a->path, &st) < 0)
+        return false;
+    int64_t mtime = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
+    if (a->read_inode == st.st_ino && a->read_mtime_ns == mtime)
+        return false;
+    a->read_inode = st.st_ino;
+    a->read_mtime_ns = mtime;
+    return true;
+}
+
+int accounts_reload(struct accounts *a, bool force, struct error *err)
+{
+    struct keys keys = { 0 };
+    if (!a->path || (!accounts_have_changed(a) && !force))
+        return 0;
+    int rc = keys_read(a->path, &keys, err);
+    if (rc == 0)
+        rc = accounts_take(a, &keys, err);
+    keys_free(&keys);
+    return rc < 0 ? rc : 1;
+}
+
+int accounts_open(struct accounts *a, const char *path, struct error *err)
+{
+    a->anyone.key.scopes = SCOPE_ADMIN;
+    strcpy(a->anyone.key.id, "local");
+    a->path = path;
+    int rc = accounts_reload(a, true, err);
+    return rc < 0 ? rc : 0;
+}
+
+void accounts_close(struct accounts *a)
+{
+    struct account *next;
+    for (struct account *one = a->all; one; one = next) {
+        next = one->next;
+        free(one);
+    }
+    keys_free(&a->keys);
+}
+
+/* ---- requests ---- */
+
+/* The key that a request carries; NULL: none. */
+static const char *account_key_of(struct request *r)
+{
+    const char *key = request_header_of(r, "X-API-Key");
+    const char *bearer = request_header_of(r, MHD_HTTP_HEADER_AUTHORIZATION);
+    if (key)
+        return key;
+    return bearer && strncasecmp(bearer, "Bearer ", 7) == 0 ? bearer + 7 : NULL;
+}
+
+bool account_identify(struct request *r)
+{
+    struct accounts *a = &r->server->accounts;
+    if (!accounts_need_keys(a)) {
+        r->account = &a->anyone;
+        return true;
+    }
+    const char *text = account_key_of(r);
+    const struct key *key = text ? keys_find(&a->keys, text, clock_wall_ms()) : NULL;
+    r->account = key ? account_by_hash(a, key->hash) : NULL;
+    if (r->account)
+        return true;
+    request_refuse(r, 401, "unauthorized", "%s",
+        text ? "the key is not valid; it may have been revoked, or have expired"
+             : "send a key, as 'Authorization: Bearer KEY' or 'X-API-Key: KEY'");
+    request_header(r, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer");
+    return false;
+}
+
+bool account_check_scope(struct request *r)
+{
+    unsigned needed = route_scopes(r->route);
+    if (r->account->key.scopes & (needed | SCOPE_ADMIN))
+        return true;
+    request_refuse(r, 403, "scope", "this key has no scope that allows it");
+    return false;
+}
+
+bool account_owns(const struct account *account, const struct sandbox *sb)
+{
+    return sb->owner == account || (account->key.scopes & SCOPE_ADMIN);
+}
