@@ -66,7 +66,7 @@ class Engine:
         self._guard = threading.RLock()     # protects `handle` from other threads
         self._kicked = False
         self.id = next(ids)
-        _engines[self.id] = self
+        _engines[self.id] = self        # until free()
         try:
             check(lib.droste_configure(self.handle, None, self.err), self.error)
         except Error:
@@ -111,6 +111,7 @@ class Engine:
         if handle is not None:
             self.drain()
             lib.droste_free(handle)
+        _engines.pop(self.id, None)
 
     # -- calls from other threads
 
@@ -140,6 +141,21 @@ class Engine:
     def drain(self) -> None:
         while self._posts:
             self._posts.popleft()()
+
+    def do_if_free(self, work: Callable[[], Any]) -> bool:
+        """Does the work of a finalizer unless the engine is in use; returns whether it did.
+
+        A finalizer runs in any thread, also in one for which the engine's thread waits. What is
+        left is posted.
+        """
+        if (self.loop is not None and not self.loop.is_closed() or self.inside
+            or not self.lock.acquire(blocking=False)):
+            return False
+        try:
+            work()
+        finally:
+            self.lock.release()
+        return True
 
     # -- within asyncio
 
@@ -193,7 +209,9 @@ class Engine:
 
 #: objects whose `_lock` a thread may hold during a fork
 holders: "weakref.WeakSet[Any]" = weakref.WeakSet()
-_engines: "weakref.WeakValueDictionary[int, Engine]" = weakref.WeakValueDictionary()
+# Not weak: when the collector finds a session and its engine in a cycle, it clears weak references
+# before the session's finalizer gives the engine back.
+_engines: Dict[int, Engine] = {}
 _idle: List[Engine] = []
 # Reentrant locks: any allocation may collect an interpreter, whose finalizer takes them again.
 _idle_lock = threading.RLock()
@@ -369,6 +387,7 @@ def _after_in_child() -> None:
         engine.lock, engine._guard = threading.RLock(), threading.RLock()
         engine._posts.clear()
         engine.inside = engine.held_up = False
+    _engines.clear()
     for holder in list(holders):
         holder._lock = type(holder._lock)(holder)
     _idle.clear()

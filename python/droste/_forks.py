@@ -32,6 +32,7 @@ def leave(engine: Any, family: Optional[Family], numbers: List[int]) -> None:
     while last and numbers:
         _models.models.remove(numbers.pop())
     if not last and engine.loop is None:
+        engine.do_if_free(engine.drain)     # what finalizers have left
         return
     if engine.loop is not None:
         engine.kick()

@@ -150,7 +150,8 @@ class Template:
 
     def __del__(self) -> None:
         if getattr(self, "_handle", None) is not None:
-            self.close()
+            self._engine.post(self.close)
+            self._engine.do_if_free(self._engine.drain)
 
 
 class Started:

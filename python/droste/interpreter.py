@@ -325,11 +325,9 @@ class Interpreter(Operations):
         if getattr(self, "_session", None) is None or self._engine.handle is None:
             return
         warnings.warn("%s was not shut down; use `with`" % self._kind, ResourceWarning, source=self)
-        loop = self._engine.loop
-        if loop is None or loop.is_closed():
-            self.shutdown()
+        if self._engine.do_if_free(self.shutdown):
             return
-        # The loop's thread may be within the library; close later, without a reference to self.
+        # A thread may be within the library; close later, without a reference to self.
         engine, session, offered, numbers = (self._engine, self._session, self._offered,
                                              self._numbers)
         family = self._family
@@ -337,6 +335,7 @@ class Interpreter(Operations):
         _listening.forget(self._id)
 
         engine.post(lambda: _close(engine, session, offered, numbers, family))
+        engine.do_if_free(engine.drain)
 
     # -- properties
 

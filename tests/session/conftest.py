@@ -27,7 +27,7 @@ import droste                   # noqa: E402
 import wrong                    # noqa: E402, F401: registers the environments that are wrong
 
 EVERY_LOCAL = ["local:full", "local:light", "local:landlock", "local:process", "forked:full",
-               "rolled-back:landlock"]
+               "rolled-back:landlock", "templated:full"]
 
 
 def pytest_addoption(parser):
