@@ -447,7 +447,8 @@ int droste_session_fork(droste_session *s, droste_session **out, droste_error *e
 {
     droste_session *fork = NULL;
     api_forget_interrupt(s->d);
-    return finish_fork(s, droste_session_fork_start(s, &fork, err), fork, out, err);
+    int rc = droste_session_fork_start(s, &fork, err);
+    return finish_fork(s, rc, fork, out, err);
 }
 
 int droste_session_at(
@@ -455,7 +456,8 @@ int droste_session_at(
 {
     droste_session *fork = NULL;
     api_forget_interrupt(s->d);
-    return finish_fork(s, droste_session_at_start(s, checkpoint, &fork, err), fork, out, err);
+    int rc = droste_session_at_start(s, checkpoint, &fork, err);
+    return finish_fork(s, rc, fork, out, err);
 }
 
 const char *droste_session_notice(const droste_session *s)
