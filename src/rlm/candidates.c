@@ -244,10 +244,18 @@ static void select_first(struct rlm_run *r)
     }
 }
 
-/* What two candidates have to agree on. */
-static const char *vote_of(const struct rlm_run *c)
+/* Whether two candidates submitted the same answer or, without one, printed the same. */
+static bool candidates_agree(const struct rlm_run *a, const struct rlm_run *b)
 {
-    return c->result.answer ? c->result.answer : buf_text(&c->feedback);
+    bool agree = a->tried_count == b->tried_count;
+    if (a->result.answer || b->result.answer)
+        return a->result.answer && b->result.answer &&
+               strcmp(a->result.answer, b->result.answer) == 0;
+    for (size_t i = 0; agree && i < a->tried_count; i++) {
+        const struct buf *x = &a->tried[i].result.out, *y = &b->tried[i].result.out;
+        agree = x->len == y->len && memcmp(buf_text(x), buf_text(y), x->len) == 0;
+    }
+    return agree;
 }
 
 static void select_vote(struct rlm_run *r)
@@ -265,8 +273,7 @@ static void select_vote(struct rlm_run *r)
             continue;
         votes++;
         for (size_t k = 0; k < all->count; k++)
-            same +=
-                may(all->items[k]) && strcmp(vote_of(all->items[i]), vote_of(all->items[k])) == 0;
+            same += may(all->items[k]) && candidates_agree(all->items[i], all->items[k]);
         if (same > most)
             best = all->items[i];
         most = same > most ? same : most;
