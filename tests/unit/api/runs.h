@@ -28,7 +28,7 @@ static struct {
 } runs;
 
 /* A prompt of the code is answered in capitals; the loop gets its next reply. */
-static void runs_model(void *arg, const droste_message *m, size_t count, droste_call *call)
+static inline void runs_model(void *arg, const droste_message *m, size_t count, droste_call *call)
 {
     const droste_message *last = &m[count - 1];
     if (strcmp(m[0].role, "system") == 0) {
@@ -50,7 +50,7 @@ static void runs_model(void *arg, const droste_message *m, size_t count, droste_
 }
 
 /* As in another process: nothing of the object before is left. */
-static void runs_new(void)
+static inline void runs_new(void)
 {
     droste_free(runs.d);
     runs.held = NULL;
@@ -60,7 +60,7 @@ static void runs_new(void)
     droste_set_model(runs.d, runs_model, NULL);
 }
 
-static int runs_setup(void **state)
+static inline int runs_setup(void **state)
 {
     memset(&runs, 0, sizeof runs);
     snprintf(runs.place, sizeof runs.place, "/tmp/droste-runs-XXXXXX");
@@ -70,7 +70,7 @@ static int runs_setup(void **state)
     return 0;
 }
 
-static int runs_teardown(void **state)
+static inline int runs_teardown(void **state)
 {
     static const char *const ends[] = { "", "-wal", "-shm" };
     droste_free(runs.d);
@@ -82,13 +82,13 @@ static int runs_teardown(void **state)
     return rmdir(runs.place);
 }
 
-static void runs_event(void *arg, const droste_event *event)
+static inline void runs_event(void *arg, const droste_event *event)
 {
     if (strcmp(event->kind, "started") == 0 && event->run == 0)
         snprintf(runs.run, sizeof runs.run, "%.*s", (int)event->len, event->text);
 }
 
-static void runs_done(void *arg, droste_result *r)
+static inline void runs_done(void *arg, droste_result *r)
 {
     droste_error why;
     const char *answer = droste_result_answer(r, NULL);
@@ -99,7 +99,7 @@ static void runs_done(void *arg, droste_result *r)
     droste_result_free(r);
 }
 
-static droste_running *runs_begin(void)
+static inline droste_running *runs_begin(void)
 {
     droste_running *running = NULL;
     droste_request q = { .question = "What?", .event = runs_event, .done = runs_done };
@@ -108,14 +108,14 @@ static droste_running *runs_begin(void)
     return running;
 }
 
-static void runs_finish(void)
+static inline void runs_finish(void)
 {
     while (!runs.status[0])
         assert_fine(droste_turn(runs.d, -1, &runs.err));
 }
 
 /* Runs until the code has asked what is held, and leaves the run as if this process had died. */
-static void runs_leave_at(const char *prompt)
+static inline void runs_leave_at(const char *prompt)
 {
     runs.hold = prompt;
     droste_running *running = runs_begin();
@@ -130,7 +130,7 @@ static void runs_leave_at(const char *prompt)
     runs_new();
 }
 
-static void runs_resume(void)
+static inline void runs_resume(void)
 {
     droste_result *r = NULL;
     assert_fine(droste_resume(runs.d, runs.run, NULL, NULL, &r, &runs.err));
@@ -138,7 +138,7 @@ static void runs_resume(void)
 }
 
 /* How often the code's prompt reached the model. */
-static size_t runs_asked(const char *prompt)
+static inline size_t runs_asked(const char *prompt)
 {
     size_t count = 0;
     for (size_t i = 0; i < runs.asked_count; i++)
