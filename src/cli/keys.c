@@ -152,7 +152,7 @@ static int keys_command(const struct command *self, droste *d, int argc, char **
         { "scopes", "LIST", "What it may do (read,sandboxes,runs).", &r.scopes },
         { "limit", "NAME=VALUE",
             "How much of it: sandboxes=N at once, starts=N a second, memory=SIZE and cpus=N of "
-            "each sandbox, cost=DOLLARS a day, life=TIME, idle=TIME; may be repeated.",
+            "each sandbox, life=TIME, idle=TIME; may be repeated.",
             NULL, NULL, keys_add_limit },
         { "expires", "TIME", "The key is valid for so long.", &r.expires },
         { "json", NULL, "Print JSON.", NULL, &r.json },

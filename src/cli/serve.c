@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "cli/cli.h"
 #include "serve/keys.h"
+#include "serve/log.h"
 
 static void serve_print_address(void *arg, const char *address)
 {
@@ -49,7 +50,7 @@ static int serve_command(const struct command *self, droste *d, int argc, char *
 {
     const char *words[1], *life = NULL, *idle = NULL, *request = NULL, *drain = NULL;
     const char *sandboxes = NULL, *connections = NULL;
-    const char *keys = NULL;
+    const char *keys = NULL, *queue = NULL, *level = "warning";
     cleanup_free char *default_keys = NULL;
     bool openapi = false;
     size_t count;
@@ -59,6 +60,7 @@ static int serve_command(const struct command *self, droste *d, int argc, char *
         .idle_seconds = 3600,
         .request_seconds = 10,
         .drain_seconds = 30,
+        .queue_seconds = 10,
         .max_sandboxes = 256,
         .max_connections = 8192,
         .ready = serve_print_address };
@@ -73,9 +75,14 @@ static int serve_command(const struct command *self, droste *d, int argc, char *
         { "life", "TIME", "The longest life of a sandbox (1d).", &life },
         { "idle", "TIME", "End sandboxes that are unused for so long (1h).", &idle },
         { "max-sandboxes", "N", "Sandboxes at once (256).", &sandboxes },
+        { "queue", "TIME", "How long a request may wait for a place for its sandbox (10).",
+            &queue },
         { "max-connections", "N", "Connections at once (8192).", &connections },
         { "request-timeout", "TIME", "For the head of a request to arrive (10).", &request },
         { "drain", "TIME", "After SIGTERM, for requests to end (30).", &drain },
+        { "log-level", "LEVEL", "What to log: error, warning, info or debug (warning).", &level },
+        { "audit-log", "PATH", "Append a JSON line for each request that changes something.",
+            &o.audit_log },
         { "openapi", NULL, "Print the OpenAPI document and exit.", NULL, &openapi },
         { 0 },
     };
@@ -92,6 +99,13 @@ static int serve_command(const struct command *self, droste *d, int argc, char *
         status = serve_count(self, "max-sandboxes", sandboxes, &o.max_sandboxes);
     if (status < 0)
         status = serve_count(self, "max-connections", connections, &o.max_connections);
+    if (status < 0 && queue && strcmp(queue, "0") == 0)
+        o.queue_seconds = 0;
+    else if (status < 0)
+        status = serve_seconds(self, "queue", queue, &o.queue_seconds);
+    o.log_level = log_level_parse(level);
+    if (status < 0 && o.log_level < 0)
+        status = cli_usage(self, "--log-level %s: expected error, warning, info or debug", level);
     if (status >= 0)
         return status;
     if (openapi)

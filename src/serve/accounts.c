@@ -19,6 +19,16 @@ static struct account *account_by_hash(struct accounts *a, const char *hash)
     return NULL;
 }
 
+static int account_count(struct accounts *a, struct account *one, struct error *err)
+{
+    one->index = table_account(a->table, one->key.id);
+    if (one->index < 0)
+        return error_set(err, ERROR_CONFIG,
+            "the server has seen %d keys, which is the most; restart it", TABLE_ACCOUNTS);
+    one->row = &a->table->accounts[one->index];
+    return 0;
+}
+
 static int accounts_take(struct accounts *a, struct keys *keys, struct error *err)
 {
     for (size_t i = 0; i < keys->count; i++) {
@@ -28,6 +38,10 @@ static int accounts_take(struct accounts *a, struct keys *keys, struct error *er
         if (!added)
             return error_memory(err);
         added->key = keys->rows[i];
+        if (account_count(a, added, err) < 0) {
+            free(added);
+            return -ERROR_CONFIG;
+        }
         added->next = a->all;
         a->all = added;
     }
@@ -69,12 +83,13 @@ int accounts_reload(struct accounts *a, bool force, struct error *err)
     return rc < 0 ? rc : 1;
 }
 
-int accounts_open(struct accounts *a, const char *path, struct error *err)
+int accounts_open(struct accounts *a, struct table *table, const char *path, struct error *err)
 {
+    a->table = table;
     a->anyone.key.scopes = SCOPE_ADMIN;
     strcpy(a->anyone.key.id, "local");
     a->path = path;
-    int rc = accounts_reload(a, true, err);
+    int rc = path ? accounts_reload(a, true, err) : account_count(a, &a->anyone, err);
     return rc < 0 ? rc : 0;
 }
 
@@ -112,6 +127,7 @@ bool account_identify(struct request *r)
     r->account = key ? account_by_hash(a, key->hash) : NULL;
     if (r->account)
         return true;
+    table_count(r->server->figures, COUNT_REFUSED_KEY, 1);
     request_refuse(r, 401, "unauthorized", "%s",
         text ? "the key is not valid; it may have been revoked, or have expired"
              : "send a key, as 'Authorization: Bearer KEY' or 'X-API-Key: KEY'");
@@ -124,6 +140,7 @@ bool account_check_scope(struct request *r)
     unsigned needed = route_scopes(r->route);
     if (r->account->key.scopes & (needed | SCOPE_ADMIN))
         return true;
+    table_count(r->server->figures, COUNT_REFUSED_SCOPE, 1);
     request_refuse(r, 403, "scope", "this key has no scope that allows it");
     return false;
 }

@@ -7,6 +7,7 @@
 #define DROSTE_SERVE_ACCOUNTS_H
 
 #include "serve/keys.h"
+#include "serve/table.h"
 
 struct server;
 struct request;
@@ -15,11 +16,16 @@ struct sandbox;
 struct account {
     struct key key;  /* of the file when it was last read */
     bool is_revoked; /* its sandboxes end */
+    int index;       /* in the table */
+    struct table_account *row;
+    uint64_t next_start; /* see admission.c */
+    size_t waiting;
     struct account *next;
 };
 
 struct accounts {
     const char *path; /* NULL: keys are not used */
+    struct table *table;
     struct keys keys;
     struct account *all;
     struct account anyone; /* without keys */
@@ -28,7 +34,7 @@ struct accounts {
 };
 
 /* Reads the file of keys, if there is one at `path` (NULL: the server has no keys). */
-int accounts_open(struct accounts *a, const char *path, struct error *err);
+int accounts_open(struct accounts *a, struct table *table, const char *path, struct error *err);
 /* Reads it again if it has changed, or if `force`d. An error leaves the keys as they were: a file
  * that was removed or broken admits no new client. Returns 1 if it was read. */
 int accounts_reload(struct accounts *a, bool force, struct error *err);

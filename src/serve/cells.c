@@ -12,6 +12,7 @@
 static void create_reply(struct sandbox *sb, struct request *r)
 {
     cleanup_free char *location = text_printf("/v1/sandboxes/%s", sb->id);
+    table_time(sb->server->figures, TIME_CREATE, clock_ns() - r->began_ns);
     request_reply_json(r, 201, sandbox_json(sb));
     if (location)
         request_header(r, MHD_HTTP_HEADER_LOCATION, location);
@@ -50,46 +51,62 @@ static void create_on_prepared(
         sandbox_close(sb);
 }
 
-static double create_limit(struct request *r, const char *name, double most)
+/* What was asked, but not more than the server's limit and the key's. */
+static double create_limit(struct request *r, const char *name, double most, double of_key)
 {
+    if (of_key > 0 && of_key < most)
+        most = of_key;
     double asked = json_get_double(r->json, name, most);
     return asked < most ? asked : most;
 }
 
-void handle_create(struct request *r)
+/* The key's limits that are settings of a session. */
+static void create_settings(const struct key_limits *limits, const char *settings[5])
+{
+    size_t n = 0;
+    if (limits->memory[0]) {
+        settings[n++] = "memory";
+        settings[n++] = limits->memory;
+    }
+    if (limits->cpus[0]) {
+        settings[n++] = "cpus";
+        settings[n++] = limits->cpus;
+    }
+    settings[n] = NULL;
+}
+
+static void create_start(struct request *r)
 {
     struct server *s = r->server;
+    const struct key_limits *limits = &r->account->key.limits;
+    const char *settings[5];
     droste_session *session = NULL;
     droste_error err;
-    if (s->draining) {
-        request_refuse(r, 503, "draining", "the server is stopping; use another one");
-        return;
-    }
-    if (s->sandbox_count >= s->options->max_sandboxes) {
-        request_refuse(r, 429, "sandboxes",
-            "there are %zu sandboxes, which is the most; end some, or raise --max-sandboxes",
-            s->sandbox_count);
-        request_header(r, MHD_HTTP_HEADER_RETRY_AFTER, "1");
-        return;
-    }
-    if (droste_session_start(s->d, NULL, &session, &err) < 0) {
+    create_settings(limits, settings);
+    if (droste_session_start(s->d, settings, &session, &err) < 0) {
         request_fail(r, &err);
         return;
     }
-    struct sandbox *sb = sandbox_add(s, r->account, session);
+    struct sandbox *sb = sandbox_add(r, r->account, session);
     if (!sb) {
         request_refuse(r, 503, "memory", "out of memory");
         return;
     }
+    table_count(s->figures, COUNT_CREATED, 1);
     sb->metadata = json_object_get(json_get_typed(r->json, "metadata", json_type_object));
-    sb->life_seconds = create_limit(r, "life_seconds", sb->life_seconds);
-    sb->idle_seconds = create_limit(r, "idle_seconds", sb->idle_seconds);
+    sb->life_seconds = create_limit(r, "life_seconds", sb->life_seconds, limits->life_seconds);
+    sb->idle_seconds = create_limit(r, "idle_seconds", sb->idle_seconds, limits->idle_seconds);
     droste_result *none = NULL;
     int rc = droste_session_wait(session, 0, &none, &err);
     if (rc == 1)
         sandbox_await(sb, r, 0, NULL, create_on_prepared);
     else
         create_on_prepared(sb, r, NULL, rc < 0 ? &err : NULL);
+}
+
+void handle_create(struct request *r)
+{
+    admission_ask(r, create_start);
 }
 
 /* ---- list, describe, end ---- */
@@ -234,6 +251,8 @@ static void cell_on_done(
 {
     size_t len = 0;
     const char *text = result ? droste_result_json(result, &len) : NULL;
+    table_count(sb->server->figures, COUNT_CELLS, 1);
+    table_time(sb->server->figures, TIME_CELL, clock_ns() - sb->began_ns);
     if (!r) {
         droste_session_on_output(sb->session, NULL, NULL);
         return;
@@ -303,29 +322,32 @@ static void fork_on_done(
             request_fail(r, err);
         return;
     }
-    struct sandbox *copy = sandbox_add(sb->server, sb->owner, session);
+    struct sandbox *copy = sandbox_add(r, sb->owner, session);
     if (!copy) {
         request_refuse(r, 503, "memory", "out of memory");
         return;
     }
+    table_count(sb->server->figures, COUNT_FORKED, 1);
     copy->metadata = json_object_get(sb->metadata);
     copy->life_seconds = sb->life_seconds;
     copy->idle_seconds = sb->idle_seconds;
     create_reply(copy, r);
 }
 
-void handle_fork(struct request *r)
+static void fork_start(struct request *r)
 {
     struct sandbox *sb = sandbox_idle_of(r);
     droste_error err;
     if (!sb)
         return;
-    if (r->server->sandbox_count >= r->server->options->max_sandboxes) {
-        request_refuse(r, 429, "sandboxes", "there are as many sandboxes as there may be");
-        return;
-    }
     int rc = droste_session_fork_start(sb->session, &sb->forked, &err);
     sandbox_await(sb, r, rc, &err, fork_on_done);
+}
+
+void handle_fork(struct request *r)
+{
+    if (sandbox_idle_of(r))
+        admission_ask(r, fork_start);
 }
 
 /* ---- variables ---- */

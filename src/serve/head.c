@@ -13,7 +13,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "serve/request.h"
+#include "serve/server.h"
 
 struct head {
     const char *end; /* behind the last string so far */
@@ -150,6 +150,7 @@ bool head_check(struct request *r, const char *method, const char *version, enum
     if (!h.why)
         head_check_framing(&h, version);
     if (h.why) {
+        table_count(r->server->figures, COUNT_REFUSED_HEAD, 1);
         r->close_after = true;
         request_refuse(r, 400, "bad_request", "%s; send requests as RFC 9112 has them", h.why);
         return false;
@@ -164,6 +165,7 @@ bool head_check(struct request *r, const char *method, const char *version, enum
     r->close_after = r->close_after || h.encodings > 0;
     if (head_is_trusted(&h, trust))
         return true;
+    table_count(r->server->figures, COUNT_REFUSED_SITE, 1);
     request_refuse(r, 403, "forbidden", "%s",
         trust == HEAD_LOOPBACK
             ? "the Host and Origin must be localhost, 127.0.0.1 or [::1]: without keys, pages of "

@@ -78,7 +78,6 @@ static const struct key_limit {
     { "starts", LIMIT_NUMBER, LIMIT_AT(starts) },
     { "memory", LIMIT_SETTING, LIMIT_AT(memory) },
     { "cpus", LIMIT_SETTING, LIMIT_AT(cpus) },
-    { "cost", LIMIT_NUMBER, LIMIT_AT(cost) },
     { "life", LIMIT_SECONDS, LIMIT_AT(life_seconds) },
     { "idle", LIMIT_SECONDS, LIMIT_AT(idle_seconds) },
 };
@@ -128,7 +127,7 @@ int key_limit_parse(struct key_limits *limits, const char *text, struct error *e
     }
     return error_set(err, ERROR_ARGUMENT,
         "'%s' is no limit: expected sandboxes=N, starts=N (a second), memory=SIZE, cpus=N, "
-        "cost=DOLLARS (a day), life=TIME or idle=TIME",
+        "life=TIME or idle=TIME",
         text);
 }
 

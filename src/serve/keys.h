@@ -35,7 +35,6 @@ struct key_limits {
     double starts;                 /* a second, of sandboxes */
     char memory[KEY_SETTING_SIZE]; /* of one sandbox, as the setting of that name */
     char cpus[KEY_SETTING_SIZE];   /* the same */
-    double cost;                   /* dollars a day, in UTC */
     double life_seconds, idle_seconds;
 };
 

@@ -43,6 +43,8 @@ static void request_on_disconnect(uv_poll_t *watch, int status, int events)
 /* The library does not look at a suspended connection, so a client's end must be seen here. */
 static void request_watch(struct request *r)
 {
+    if (r->idempotent)
+        return; /* its effect is for the client that asks again */
     uv_poll_t *watch = calloc(1, sizeof *watch);
     if (!watch)
         return;
@@ -79,6 +81,9 @@ void request_free(struct request *r)
     request_unwatch(r);
     if (!r->gone)
         request_leave(r);
+    admission_end(r);
+    idempotency_end(r);
+    log_request(r);
     if (r->on_free)
         r->on_free(r);
     if (r->reply)
@@ -111,6 +116,7 @@ static void request_answer(struct request *r, unsigned status, struct MHD_Respon
     }
     r->reply = reply;
     r->status = status;
+    admission_end(r);
     r->on_gone = NULL;
     request_header(r, "X-Content-Type-Options", "nosniff");
     request_header(r, "Cache-Control", "no-store");
@@ -125,11 +131,15 @@ void request_header(struct request *r, const char *name, const char *value)
 {
     if (r->reply && MHD_add_response_header(r->reply, name, value) != MHD_YES)
         r->gone = true;
+    if (r->idempotent && strcmp(name, MHD_HTTP_HEADER_LOCATION) == 0)
+        idempotency_locate(r, value);
 }
 
 void request_reply(
     struct request *r, unsigned status, const char *type, const void *data, size_t len)
 {
+    idempotency_keep(r, status, type, data ? data : "", len);
+    table_count(r->server->figures, COUNT_SENT, len);
     request_answer(r, status,
         MHD_create_response_from_buffer(
             len, (void *)(uintptr_t)(data ? data : ""), MHD_RESPMEM_MUST_COPY));
@@ -220,6 +230,7 @@ static ssize_t request_on_read(void *arg, uint64_t position, char *out, size_t m
     }
     memcpy(out, r->unread.data + r->unread_at, n);
     r->unread_at += n;
+    table_count(r->server->figures, COUNT_SENT, n);
     if (request_unread(r) == 0) {
         buf_clear(&r->unread);
         r->unread_at = 0;

@@ -44,6 +44,7 @@ struct route {
     void (*handle)(struct request *r);
     /* What a key needs one of (keys.h). 0: to use sandboxes, or only to read, for GET. */
     unsigned scopes;
+    bool creates; /* takes an Idempotency-Key */
 };
 
 /* The routes of one protocol. */
@@ -74,6 +75,7 @@ struct request {
     const struct route *route;
     struct account *account; /* NULL: not identified, or not needed */
     char request_id[SERVE_NAME_SIZE];
+    char method[16];
     char *target;          /* as sent */
     const char *target_at; /* where the library has it */
     char id[SERVE_ID_SIZE], name[SERVE_NAME_SIZE];
@@ -91,6 +93,13 @@ struct request {
     bool streaming, ended, cut;
     struct buf unread;
     size_t unread_at;
+
+    /* Until a sandbox is created (admission.h). */
+    bool has_place, is_starting;
+    void (*admitted)(struct request *r);
+    struct request *waiting_next, **waiting_link;
+    uint64_t waiting_ns;
+    struct idempotent *idempotent; /* it is the first with its Idempotency-Key */
 
     /* The handler's. */
     struct sandbox *sandbox;

@@ -56,6 +56,7 @@ static void sandbox_on_done(
     struct sandbox *sb = arg;
     struct request *r = sb->request;
     sandbox_done_fn *done = sb->done;
+    sb->server->figures->gauges[GAUGE_EXECUTING] -= done != NULL;
     sb->done = NULL;
     sb->request = NULL;
     sb->used_ns = clock_ns();
@@ -76,14 +77,30 @@ void sandbox_await(
         request_fail(r, err);
         return;
     }
+    sb->server->figures->gauges[GAUGE_EXECUTING]++;
+    sb->began_ns = clock_ns();
     sb->done = done;
     sb->request = r;
     r->sandbox = sb;
     r->on_gone = sandbox_on_gone;
 }
 
-struct sandbox *sandbox_add(struct server *s, struct account *owner, droste_session *session)
+/* Counts a sandbox of the owner: it takes the request's place, if that is the owner's. */
+static void sandbox_count(struct request *r, struct account *owner)
 {
+    static const struct key_limits none;
+    struct server *s = r->server;
+    double wait;
+    if (r->has_place && r->account == owner)
+        r->has_place = false;
+    else
+        table_reserve(s->table, s->worker, owner->index, &none, SIZE_MAX, clock_ns(), &wait);
+    owner->row->created++;
+}
+
+struct sandbox *sandbox_add(struct request *r, struct account *owner, droste_session *session)
+{
+    struct server *s = r->server;
     struct sandbox *sb = calloc(1, sizeof *sb);
     if (!sb || random_hex(sb->id, SERVE_ID_SIZE - 1, NULL) < 0) {
         free(sb);
@@ -100,6 +117,7 @@ struct sandbox *sandbox_add(struct server *s, struct account *owner, droste_sess
     sb->next = s->sandboxes;
     s->sandboxes = sb;
     s->sandbox_count++;
+    sandbox_count(r, owner);
     droste_session_on_done(session, sandbox_on_done, sb);
     return sb;
 }
@@ -113,6 +131,9 @@ void sandbox_close(struct sandbox *sb)
             break;
         }
     s->sandbox_count--;
+    table_release(s->table, s->worker, sb->owner->index);
+    table_count(s->figures, COUNT_ENDED, 1);
+    s->figures->gauges[GAUGE_EXECUTING] -= sb->done != NULL;
     struct request *r = sb->request;
     if (r) {
         r->sandbox = NULL;

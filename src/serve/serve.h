@@ -17,6 +17,9 @@ struct serve_options {
     double idle_seconds;    /* the longest time between uses, and the default */
     double request_seconds; /* for the head of a request */
     double drain_seconds;   /* after SIGTERM, for requests that have begun */
+    double queue_seconds;   /* that a request may wait for a place for its sandbox; 0: none */
+    int log_level;          /* log.h */
+    const char *audit_log;  /* NULL: none */
     size_t max_sandboxes, max_connections;
     /* Called once, when requests are accepted, with the server's address. */
     void (*ready)(void *arg, const char *address);

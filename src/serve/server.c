@@ -4,6 +4,8 @@
  * request: with the head, with each piece of the body, and with its end; again after a request
  * was resumed. Time limits are checked four times a second.
  */
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -59,6 +61,7 @@ static void server_begin(
     const char *allowed = NULL;
     r->begun = true;
     s->requests++;
+    snprintf(r->method, sizeof r->method, "%s", method);
     r->began_ns = clock_ns();
     r->client = socket->socket_context;
     r->client->request = r;
@@ -93,6 +96,7 @@ static void server_take_piece(struct request *r, const char *data, size_t len)
 {
     struct server *s = r->server;
     r->received += len;
+    table_count(s->figures, COUNT_RECEIVED, len);
     if (r->reply)
         return; /* the rest of a refused body */
     if (r->on_piece) {
@@ -143,7 +147,8 @@ static void server_complete(struct request *r)
     }
     if (buf_failed(&r->body))
         r->gone = true;
-    else if (r->route->body != BODY_JSON || server_parse_body(r))
+    else if ((r->route->body != BODY_JSON || server_parse_body(r)) &&
+             (!r->route->creates || idempotency_begin(r)))
         r->route->handle(r);
 }
 
@@ -185,11 +190,37 @@ static void server_on_completed(void *arg, struct MHD_Connection *connection, vo
         return;
     if (r->client)
         r->client->since_ns = clock_ns();
+    if (r->status >= 200) {
+        enum table_counter class = r->status < 400   ? COUNT_REQUESTS_2XX
+                                   : r->status < 500 ? COUNT_REQUESTS_4XX
+                                                     : COUNT_REQUESTS_5XX;
+        table_count(r->server->figures, class, 1);
+        table_time(r->server->figures, TIME_REQUEST, clock_ns() - r->began_ns);
+    }
     request_free(r);
     *state = NULL;
 }
 
 /* ---- connections ---- */
+
+static void server_name_client(struct client *c, struct MHD_Connection *connection)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+    const struct sockaddr *address = info ? info->client_addr : NULL;
+    char host[INET6_ADDRSTRLEN] = "";
+    if (!address || (address->sa_family != AF_INET && address->sa_family != AF_INET6)) {
+        strcpy(c->address, "unix");
+        return;
+    }
+    const struct sockaddr_in *four = (const struct sockaddr_in *)(const void *)address;
+    const struct sockaddr_in6 *six = (const struct sockaddr_in6 *)(const void *)address;
+    bool is_six = address->sa_family == AF_INET6;
+    inet_ntop(address->sa_family, is_six ? (const void *)&six->sin6_addr : &four->sin_addr, host,
+        sizeof host);
+    snprintf(c->address, sizeof c->address, "%s:%u", host,
+        (unsigned)ntohs(is_six ? six->sin6_port : four->sin_port));
+}
 
 static void server_on_connection(void *arg, struct MHD_Connection *connection, void **context,
     enum MHD_ConnectionNotificationCode code)
@@ -203,6 +234,8 @@ static void server_on_connection(void *arg, struct MHD_Connection *connection, v
         c->server = s;
         c->fd = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
         c->since_ns = clock_ns();
+        s->figures->gauges[GAUGE_CONNECTIONS]++;
+        server_name_client(c, connection);
         c->next = s->clients;
         c->link = &s->clients;
         if (c->next)
@@ -216,6 +249,7 @@ static void server_on_connection(void *arg, struct MHD_Connection *connection, v
     *c->link = c->next;
     if (c->next)
         c->next->link = c->link;
+    s->figures->gauges[GAUGE_CONNECTIONS]--;
     free(c);
     *context = NULL;
     server_wake(s); /* at the limit of connections, the library listens again in its next turn */
@@ -279,6 +313,7 @@ static void server_on_droste(uv_poll_t *poll, int status, int events)
 static void server_on_prepare(uv_prepare_t *prepare)
 {
     struct server *s = prepare->data;
+    admission_serve(s, clock_ns());
     droste_dispatch(s->d, NULL);
 }
 
@@ -305,8 +340,11 @@ static void server_on_signal(uv_signal_t *signal, int number)
 static void server_reload(struct server *s, bool force)
 {
     struct error err = { 0 };
-    if (accounts_reload(&s->accounts, force, &err) < 0)
-        fprintf(stderr, "%s\n", err.text);
+    int rc = accounts_reload(&s->accounts, force, &err);
+    if (rc < 0)
+        log_event(s, LOG_ERROR, "the keys stay as they were: %s", err.text);
+    else if (rc > 0)
+        log_event(s, LOG_INFO, "read %zu keys", s->accounts.keys.count);
 }
 
 static void server_on_hangup(uv_signal_t *signal, int number)
@@ -317,8 +355,12 @@ static void server_on_hangup(uv_signal_t *signal, int number)
 static void server_on_sweep(uv_timer_t *timer)
 {
     struct server *s = timer->data;
-    uint64_t now = clock_ns();
+    uint64_t now = clock_ns(), due = s->swept_ns + SERVER_SWEEP_MS * 1000000u;
+    if (s->swept_ns)
+        table_time(s->figures, TIME_LOOP, now > due ? now - due : 0);
+    s->swept_ns = now;
     server_reload(s, false);
+    idempotency_sweep(s, now);
     sandboxes_sweep(s, now);
     for (struct client *c = s->clients; c; c = c->next)
         if (server_client_is_late(c, now))
@@ -433,6 +475,9 @@ static void server_close(struct server *s)
         schema_drop(s->schemas[i]);
     free(s->schemas);
     accounts_close(&s->accounts);
+    idempotency_close(s);
+    close_fd(&s->audit_fd);
+    table_close(s->table);
     uv_walk(&s->loop, server_close_handle, NULL);
     uv_run(&s->loop, UV_RUN_DEFAULT);
     uv_loop_close(&s->loop);
@@ -440,13 +485,19 @@ static void server_close(struct server *s)
 
 int serve_run(droste *d, const struct serve_options *options, struct error *err)
 {
-    struct server s = { .d = d, .options = options, .listen_fd = -1 };
+    struct server s = { .d = d, .options = options, .listen_fd = -1, .audit_fd = -1 };
     cleanup_free char *address = NULL;
     if (uv_loop_init(&s.loop) < 0)
         return error_memory(err);
     int rc = random_hex(s.id_prefix, sizeof s.id_prefix - 1, err);
     if (rc == 0)
-        rc = accounts_open(&s.accounts, options->keys, err);
+        rc = table_new(1, &s.table, NULL, err);
+    if (rc == 0)
+        s.figures = &s.table->worker[0];
+    if (rc == 0 && options->audit_log)
+        rc = log_open_audit(options->audit_log, &s.audit_fd, err);
+    if (rc == 0)
+        rc = accounts_open(&s.accounts, s.table, options->keys, err);
     if (rc == 0)
         rc = server_parse_schemas(&s, err);
     if (rc == 0)

@@ -4,8 +4,12 @@
 
 #include "base/json/schema.h"
 #include "serve/accounts.h"
+#include "serve/admission.h"
+#include "serve/idempotency.h"
+#include "serve/log.h"
 #include "serve/request.h"
 #include "serve/serve.h"
+#include "serve/table.h"
 
 /* A connection, from its acceptance on. */
 struct client {
@@ -13,6 +17,7 @@ struct client {
     int fd;
     struct request *request; /* NULL: a head is awaited */
     uint64_t since_ns;       /* since when */
+    char address[64];        /* for logs */
     bool used;               /* for a request before */
     struct client *next, **link;
 };
@@ -27,7 +32,17 @@ struct server {
     uv_prepare_t prepare;
     uv_timer_t http_timer, sweep_timer;
     uv_signal_t term, interrupt, hangup;
+    struct table *table;
+    unsigned worker;
+    struct table_worker *figures; /* this worker's */
     struct accounts accounts;
+    struct idempotency *idempotency;
+    int audit_fd; /* -1: none */
+    /* See admission.c. */
+    size_t starting;
+    struct request *waiting, **waiting_end;
+    uint64_t virtual_start;
+    uint64_t swept_ns;
     enum head_trust trust;
     uint64_t request_count;
     char id_prefix[9]; /* of the ids of requests */
@@ -57,7 +72,7 @@ struct sandbox {
     droste_session *session;
     struct json_object *metadata;
     int64_t created_ms;
-    uint64_t created_ns, used_ns;
+    uint64_t created_ns, used_ns, began_ns; /* began: the operation under way */
     double life_seconds, idle_seconds;
     sandbox_done_fn *done;   /* of the operation under way; NULL: none */
     struct request *request; /* that waits for it; NULL: its client has gone */
@@ -81,14 +96,16 @@ void sandbox_close(struct sandbox *sb);
 void sandboxes_sweep(struct server *s, uint64_t now_ns);
 /* A description, for an answer; NULL without memory. */
 struct json_object *sandbox_json(const struct sandbox *sb);
-/* Adds one; the session is taken. NULL without memory. */
-struct sandbox *sandbox_add(struct server *s, struct account *owner, droste_session *session);
+/* Adds one, in the place that admission reserved for the request; the session is taken. NULL
+ * without memory. */
+struct sandbox *sandbox_add(struct request *r, struct account *owner, droste_session *session);
 
 /* ---- handlers of routes ---- */
 
 void handle_health(struct request *r);
 void handle_ready(struct request *r);
 void handle_openapi(struct request *r);
+void handle_metrics(struct request *r);
 void handle_create(struct request *r);
 void handle_list(struct request *r);
 void handle_get(struct request *r);

@@ -42,11 +42,13 @@ def until(what):
 class Server:
     """A running `droste serve`."""
 
-    def __init__(self, home, *flags):
+    def __init__(self, home, *flags, stderr=None):
+        self.home = home
         env = {"PATH": "/usr/bin:/bin", "HOME": str(home), "LANG": "C.UTF-8",
                "DROSTE_HOME": os.path.join(str(home), "data")}
         self.process = subprocess.Popen([DROSTE, "serve", "--listen", "127.0.0.1:0", *flags],
-                                        stdout=subprocess.PIPE, env=env, text=True)
+                                        stdout=subprocess.PIPE, stderr=stderr, env=env,
+                                        text=True)
         self.address = self.process.stdout.readline().strip()
         self.port = int(self.address.rpartition(":")[2])
 

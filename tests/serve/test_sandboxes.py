@@ -228,10 +228,11 @@ def test_limits_of_time_end_sandboxes(server):
 
 def test_the_number_of_sandboxes_is_bounded(start):
     """One more is refused until one ends."""
-    server = start("--max-sandboxes", "1")
+    server = start("--max-sandboxes", "1", "--queue", "0")
     path = server.create()
     for refused in (server.ask("POST", "/v1/sandboxes", {}), server.ask("POST", path + "/fork")):
-        assert (refused.status, refused.code) == (429, "sandboxes")
+        assert (refused.status, refused.code) == (429, "capacity")
+        assert refused.headers["Retry-After"] == "1"
     server.ask("DELETE", path)
     server.create()
 
