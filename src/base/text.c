@@ -184,6 +184,18 @@ size_t text_utf8_floor(const char *data, size_t len, size_t n)
     return n;
 }
 
+size_t text_utf8_whole(const char *data, size_t len)
+{
+    for (size_t back = 1; back <= 3 && back <= len; back++) {
+        unsigned char c = (unsigned char)data[len - back];
+        if ((c & 0xC0) == 0x80)
+            continue;
+        size_t needed = c >= 0xF0 ? 4 : c >= 0xE0 ? 3 : c >= 0xC0 ? 2 : 1;
+        return needed > back ? len - back : len;
+    }
+    return len;
+}
+
 bool text_is_name(const char *text)
 {
     size_t n = strlen(text);

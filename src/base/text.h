@@ -26,6 +26,9 @@ void text_append_visible_json(struct buf *out, const char *data, size_t len);
 
 /* The largest n' <= n that is not in the middle of a UTF-8 sequence. */
 size_t text_utf8_floor(const char *data, size_t len, size_t n);
+/* The length without a character of which only the beginning is there, so that the rest of it can
+ * still follow. */
+size_t text_utf8_whole(const char *data, size_t len);
 
 /* The plural suffix for `count` things: "s" or "". */
 const char *text_plural(int64_t count);

@@ -24,7 +24,7 @@ static void create_on_started(
 {
     bool ok = !err && result && strcmp(droste_result_status(result), "ok") == 0;
     if (ok && r) {
-        create_reply(sb, r);
+        sb->maker->ready(sb, r, result);
         return;
     }
     if (r && err)
@@ -60,29 +60,43 @@ static double create_limit(struct request *r, const char *name, double most, dou
     return asked < most ? asked : most;
 }
 
-/* The key's limits that are settings of a session. */
-static void create_settings(const struct key_limits *limits, const char *settings[5])
+/* Settings of a session, as the library takes them: from "name\0value\0…". NULL without memory. */
+static const char **create_list_settings(const struct buf *words)
 {
-    size_t n = 0;
-    if (limits->memory[0]) {
-        settings[n++] = "memory";
-        settings[n++] = limits->memory;
-    }
-    if (limits->cpus[0]) {
-        settings[n++] = "cpus";
-        settings[n++] = limits->cpus;
-    }
-    settings[n] = NULL;
+    size_t count = 0, i = 0;
+    const char *end = buf_text(words) + words->len;
+    for (const char *at = buf_text(words); at < end; at += strlen(at) + 1)
+        count++;
+    const char **settings = buf_failed(words) ? NULL : calloc(count + 1, sizeof *settings);
+    for (const char *at = buf_text(words); settings && at < end; at += strlen(at) + 1)
+        settings[i++] = at;
+    return settings;
+}
+
+void sandbox_setting(struct buf *words, const char *name, const char *value)
+{
+    buf_append(words, name, strlen(name) + 1);
+    buf_append(words, value, strlen(value) + 1);
 }
 
 static void create_start(struct request *r)
 {
     struct server *s = r->server;
     const struct key_limits *limits = &r->account->key.limits;
-    const char *settings[5];
+    cleanup_buf struct buf words = { 0 };
     droste_session *session = NULL;
     droste_error err;
-    create_settings(limits, settings);
+    if (r->maker->settings)
+        r->maker->settings(r, &words);
+    if (limits->memory[0])
+        sandbox_setting(&words, "memory", limits->memory);
+    if (limits->cpus[0])
+        sandbox_setting(&words, "cpus", limits->cpus);
+    cleanup_free const char **settings = create_list_settings(&words);
+    if (!settings) {
+        request_refuse(r, 503, "memory", "out of memory");
+        return;
+    }
     if (droste_session_start(s->d, settings, &session, &err) < 0) {
         request_fail(r, &err);
         return;
@@ -93,9 +107,11 @@ static void create_start(struct request *r)
         return;
     }
     table_count(s->figures, COUNT_CREATED, 1);
-    sb->metadata = json_object_get(json_get_typed(r->json, "metadata", json_type_object));
-    sb->life_seconds = create_limit(r, "life_seconds", sb->life_seconds, limits->life_seconds);
-    sb->idle_seconds = create_limit(r, "idle_seconds", sb->idle_seconds, limits->idle_seconds);
+    sb->maker = r->maker;
+    if (!sb->maker->prepare(sb, r)) {
+        sandbox_close(sb);
+        return;
+    }
     droste_result *none = NULL;
     int rc = droste_session_wait(session, 0, &none, &err);
     if (rc == 1)
@@ -104,9 +120,30 @@ static void create_start(struct request *r)
         create_on_prepared(sb, r, NULL, rc < 0 ? &err : NULL);
 }
 
+void sandbox_create(struct request *r, const struct sandbox_maker *maker)
+{
+    r->maker = maker;
+    admission_ask(r, create_start);
+}
+
+static bool create_prepare(struct sandbox *sb, struct request *r)
+{
+    const struct key_limits *limits = &sb->owner->key.limits;
+    sb->metadata = json_object_get(json_get_typed(r->json, "metadata", json_type_object));
+    sb->life_seconds = create_limit(r, "life_seconds", sb->life_seconds, limits->life_seconds);
+    sb->idle_seconds = create_limit(r, "idle_seconds", sb->idle_seconds, limits->idle_seconds);
+    return true;
+}
+
+static void create_ready(struct sandbox *sb, struct request *r, droste_result *result)
+{
+    create_reply(sb, r);
+}
+
 void handle_create(struct request *r)
 {
-    admission_ask(r, create_start);
+    static const struct sandbox_maker maker = { NULL, create_prepare, create_ready };
+    sandbox_create(r, &maker);
 }
 
 /* ---- list, describe, end ---- */
@@ -195,19 +232,6 @@ static void cell_tell_output(struct cell_stream *c, int stream, const char *text
     cell_event(c->r, "output", &data);
 }
 
-/* The length without a character that has only begun. */
-static size_t cell_whole(const char *data, size_t len)
-{
-    for (size_t back = 1; back <= 3 && back <= len; back++) {
-        unsigned char c = (unsigned char)data[len - back];
-        if ((c & 0xC0) == 0x80)
-            continue;
-        size_t needed = c >= 0xF0 ? 4 : c >= 0xE0 ? 3 : c >= 0xC0 ? 2 : 1;
-        return needed > back ? len - back : len;
-    }
-    return len;
-}
-
 static void cell_on_output(void *arg, int stream, const char *data, size_t len)
 {
     struct cell_stream *c = arg;
@@ -220,7 +244,7 @@ static void cell_on_output(void *arg, int stream, const char *data, size_t len)
     cell_tell_lost(c);
     buf_append(&text, c->rest[which].data, c->rest[which].len);
     buf_append(&text, data, len);
-    size_t whole = cell_whole(buf_text(&text), text.len);
+    size_t whole = text_utf8_whole(buf_text(&text), text.len);
     c->rest[which].len = text.len - whole;
     memcpy(c->rest[which].data, buf_text(&text) + whole, text.len - whole);
     cell_tell_output(c, stream, buf_text(&text), whole);

@@ -18,6 +18,7 @@
 
 struct server;
 struct sandbox;
+struct sandbox_maker;
 struct request;
 struct client;
 struct account;
@@ -79,6 +80,7 @@ struct request {
     char *target;          /* as sent */
     const char *target_at; /* where the library has it */
     char id[SERVE_ID_SIZE], name[SERVE_NAME_SIZE];
+    unsigned port; /* of the sandbox, which a request of E2B's clients names; 0: none */
     struct buf body;
     struct json_object *json; /* of BODY_JSON; NULL: an empty body */
     uint64_t began_ns;
@@ -103,6 +105,7 @@ struct request {
 
     /* The handler's. */
     struct sandbox *sandbox;
+    const struct sandbox_maker *maker; /* of the sandbox that it creates */
     void *state;
     void (*on_piece)(struct request *r, const char *data, size_t len); /* of BODY_STREAM */
     void (*on_drained)(struct request *r);  /* the stream has nothing unread: produce more */

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "serve/server.h"
+#include "serve/e2b/e2b.h"
 
 #define SANDBOX                                                                                    \
     "{\"type\": \"object\", \"required\": [\"id\", \"state\"], \"properties\": {"                  \
@@ -91,7 +91,8 @@ static const struct routes native_routes = {
 };
 
 /* In the order in which they are asked. */
-static const struct routes *const protocols[] = { &native_routes };
+static const struct routes *const protocols[] = { &e2b_envd_routes, &e2b_interpreter_routes,
+    &e2b_port_routes, &native_routes, &e2b_control_routes };
 
 const struct route *route_at(size_t index)
 {

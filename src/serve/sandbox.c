@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 #include "base/os/random.h"
-#include "serve/server.h"
+#include "serve/e2b/e2b.h"
 
 struct sandbox *sandbox_find(struct server *s, const char *id)
 {
@@ -143,6 +143,7 @@ void sandbox_close(struct sandbox *sb)
         else
             request_refuse(r, 410, "closed", "the sandbox was closed meanwhile");
     }
+    e2b_sandbox_free(sb->e2b);
     droste_session_on_output(sb->session, NULL, NULL);
     droste_session_on_done(sb->session, NULL, NULL);
     if (sb->forked)
@@ -152,13 +153,14 @@ void sandbox_close(struct sandbox *sb)
     free(sb);
 }
 
-static bool sandbox_has_ended(const struct sandbox *sb, uint64_t now)
+static bool sandbox_has_ended(struct sandbox *sb, uint64_t now)
 {
     bool working = sb->done || sb->transfers > 0;
     double life = (double)(now - sb->created_ns) / 1e9, idle = (double)(now - sb->used_ns) / 1e9;
     return sb->owner->is_revoked || life > sb->life_seconds ||
            (!working && idle > sb->idle_seconds) ||
-           (!working && !droste_session_is_alive(sb->session));
+           (!working && !droste_session_is_alive(sb->session)) ||
+           (sb->e2b && e2b_sandbox_sweep(sb->e2b, now));
 }
 
 void sandboxes_sweep(struct server *s, uint64_t now_ns)

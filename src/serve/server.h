@@ -65,8 +65,22 @@ void server_wake(struct server *s);
 typedef void sandbox_done_fn(
     struct sandbox *sb, struct request *r, droste_result *result, const droste_error *err);
 
+/* Of a protocol that creates sandboxes. */
+struct sandbox_maker {
+    /* Appends the session's settings with sandbox_setting; may be NULL. */
+    void (*settings)(struct request *r, struct buf *words);
+    /* Sets what a new one is to have. False: it refused the request. */
+    bool (*prepare)(struct sandbox *sb, struct request *r);
+    /* Answers the request: the sandbox has started. `result` is that of its first, empty cell. */
+    void (*ready)(struct sandbox *sb, struct request *r, droste_result *result);
+};
+
+struct e2b_sandbox;
+
 struct sandbox {
     struct server *server;
+    const struct sandbox_maker *maker;
+    struct e2b_sandbox *e2b; /* what E2B's clients know beside; NULL: it is not theirs */
     struct account *owner;
     char id[SERVE_ID_SIZE];
     droste_session *session;
@@ -94,6 +108,9 @@ void sandbox_await(
 void sandbox_close(struct sandbox *sb);
 /* Ends those whose time is up. */
 void sandboxes_sweep(struct server *s, uint64_t now_ns);
+/* Starts one for the request, which its maker answers. */
+void sandbox_create(struct request *r, const struct sandbox_maker *maker);
+void sandbox_setting(struct buf *words, const char *name, const char *value);
 /* A description, for an answer; NULL without memory. */
 struct json_object *sandbox_json(const struct sandbox *sb);
 /* Adds one, in the place that admission reserved for the request; the session is taken. NULL

@@ -1,0 +1,414 @@
+/* serve/e2b/contexts.c: code contexts, and the executions that wait for each.
+ *
+ * A context's session is forked when it is first needed. Then its operations follow each other:
+ * the directory once, and for each execution its variables, its code, and the variables as they
+ * were. A session that ended (the code left, or was killed) is replaced by another fork.
+ */
+#include "serve/e2b/contexts.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+
+enum { CONTEXTS_MOST = 64, CONTEXT_QUEUE_MOST = 256 };
+
+static void context_step(struct e2b_context *c);
+
+/* The names that clients use of a language, and ours. */
+static const char *context_language(const char *name)
+{
+    static const char *const names[][2] = { { "python", "python" }, { "python3", "python" } };
+    for (size_t i = 0; i < array_length(names); i++)
+        if (strcasecmp(names[i][0], name) == 0)
+            return names[i][1];
+    return NULL;
+}
+
+/* ---- the list ---- */
+
+static struct e2b_context *context_add(struct e2b_sandbox *e, const char *language, const char *cwd)
+{
+    struct e2b_context *c = calloc(1, sizeof *c), **at = &e->contexts;
+    if (!c || random_uuid(c->id, NULL) < 0 || !(c->cwd = strdup(cwd))) {
+        free(c);
+        return NULL;
+    }
+    c->e2b = e;
+    c->language = language;
+    while (*at)
+        at = &(*at)->next;
+    *at = c;
+    return c;
+}
+
+struct e2b_context *e2b_context_find(struct e2b_sandbox *e, const char *id)
+{
+    for (struct e2b_context *c = e->contexts; c; c = c->next)
+        if (strcmp(c->id, id) == 0)
+            return c;
+    return NULL;
+}
+
+/* The oldest one of its language. */
+struct e2b_context *e2b_context_default(struct e2b_sandbox *e, const char *language)
+{
+    const char *ours = context_language(language);
+    for (struct e2b_context *c = e->contexts; ours && c; c = c->next)
+        if (c->language == ours)
+            return c;
+    return ours ? context_add(e, ours, E2B_HOME) : NULL;
+}
+
+static void context_drop_session(struct e2b_context *c)
+{
+    droste_session *session = steal(&c->session);
+    c->is_set_up = false;
+    c->phase = CONTEXT_IDLE;
+    if (!session)
+        return;
+    droste_session_on_done(session, NULL, NULL);
+    droste_session_on_output(session, NULL, NULL);
+    droste_session_on_display(session, NULL, NULL);
+    droste_session_close(session);
+}
+
+static void context_free(struct e2b_context *c)
+{
+    struct e2b_sandbox *e = c->e2b;
+    for (struct e2b_context **at = &e->contexts; *at; at = &(*at)->next)
+        if (*at == c) {
+            *at = c->next;
+            break;
+        }
+    if (e->forking == c)
+        e->forking = NULL;
+    context_drop_session(c);
+    while (c->queue) {
+        struct e2b_execution *x = c->queue;
+        c->queue = x->next;
+        e2b_execution_cut(x);
+        e2b_execution_free(x);
+    }
+    free(c->cwd);
+    free(c);
+}
+
+void e2b_contexts_free(struct e2b_sandbox *e)
+{
+    while (e->contexts)
+        context_free(e->contexts);
+}
+
+/* ---- executions ---- */
+
+static void context_finish_first(struct e2b_context *c)
+{
+    struct e2b_execution *x = c->queue;
+    if (!x)
+        return;
+    c->queue = x->next;
+    e2b_execution_free(x);
+}
+
+static void context_fail_first(struct e2b_context *c, const droste_error *err)
+{
+    if (c->queue)
+        e2b_execution_fail(c->queue, "KernelError", err->text);
+    context_finish_first(c);
+}
+
+static void context_on_output(void *arg, int stream, const char *data, size_t len)
+{
+    struct e2b_context *c = arg;
+    if (c->phase == CONTEXT_RUNNING && c->queue)
+        e2b_execution_output(c->queue, stream, data, len);
+}
+
+static void context_on_display(void *arg, const droste_bundles *bundles, size_t index)
+{
+    struct e2b_context *c = arg;
+    if (c->phase == CONTEXT_RUNNING && c->queue)
+        e2b_execution_show(c->queue, bundles, index);
+}
+
+static void context_on_done(
+    void *arg, droste_session *session, droste_result *result, const droste_error *err)
+{
+    struct e2b_context *c = arg;
+    enum context_phase phase = c->phase;
+    bool failed = err || (result && strcmp(droste_result_status(result), "ok") != 0);
+    c->phase = CONTEXT_IDLE;
+    if (phase == CONTEXT_RUNNING) {
+        e2b_execution_end(c->queue, result, err);
+        if (c->queue->environment)
+            c->phase = CONTEXT_LEAVING;
+        else
+            context_finish_first(c);
+    } else if (phase == CONTEXT_LEAVING) {
+        context_finish_first(c);
+    } else if (phase == CONTEXT_ENTERING) {
+        c->entered = true;
+    } else if (phase == CONTEXT_SETTING_UP) {
+        c->is_set_up = !failed;
+        if (failed && c->queue) {
+            e2b_execution_fail(c->queue, "FileNotFoundError", c->cwd);
+            context_finish_first(c);
+        }
+    }
+    droste_result_free(result);
+    if (!droste_session_is_alive(session)) {
+        if (c->phase == CONTEXT_LEAVING)
+            context_finish_first(c);
+        context_drop_session(c);
+    }
+    context_step(c);
+}
+
+/* Code of the adapter: expressions, which leave no names. Texts of JSON are texts of Python. */
+static int context_run(struct e2b_context *c, const char *code, size_t len, int flags,
+    enum context_phase phase, droste_error *err)
+{
+    int rc = droste_session_exec_start(c->session, code, len, flags, 0, err);
+    if (rc == 0)
+        c->phase = phase;
+    return rc;
+}
+
+static int context_set_up(struct e2b_context *c, droste_error *err)
+{
+    cleanup_buf struct buf code = { 0 };
+    buf_puts(&code, "__import__('os').chdir(");
+    json_append_string(&code, c->cwd, strlen(c->cwd));
+    buf_puts(&code, ")");
+    return context_run(c, buf_text(&code), code.len, 0, CONTEXT_SETTING_UP, err);
+}
+
+static int context_enter(struct e2b_context *c, droste_error *err)
+{
+    cleanup_buf struct buf code = { 0 };
+    size_t len = 0;
+    const char *env = json_text(c->queue->environment, &len);
+    buf_puts(&code, "(lambda e, new: (setattr(e, '_before', {k: e.get(k) for k in new}), "
+                    "e.update(new)))(__import__('os').environ, ");
+    buf_append(&code, env ? env : "{}", env ? len : 2);
+    buf_puts(&code, ")");
+    return context_run(c, buf_text(&code), code.len, 0, CONTEXT_ENTERING, err);
+}
+
+static int context_leave(struct e2b_context *c, droste_error *err)
+{
+    static const char code[] =
+        "(lambda e: [e.pop(k, None) if v is None else e.__setitem__(k, v) for k, v in "
+        "e.__dict__.pop('_before', {}).items()])(__import__('os').environ)";
+    return context_run(c, code, sizeof code - 1, 0, CONTEXT_LEAVING, err);
+}
+
+static int context_execute(struct e2b_context *c, droste_error *err)
+{
+    struct e2b_execution *x = c->queue;
+    c->count++;
+    e2b_execution_begin(x);
+    return context_run(c, x->code, x->len, DROSTE_ECHO | DROSTE_RESULTS, CONTEXT_RUNNING, err);
+}
+
+/* ---- sessions ---- */
+
+static void context_on_forked(
+    struct sandbox *sb, struct request *r, droste_result *result, const droste_error *err)
+{
+    droste_session *session = steal(&sb->forked);
+    struct e2b_sandbox *e = sb->e2b;
+    struct e2b_context *c = steal(&e->forking);
+    if (c && !err) {
+        c->session = steal(&session);
+        c->wants_session = false;
+        droste_session_on_done(c->session, context_on_done, c);
+        droste_session_on_output(c->session, context_on_output, c);
+        droste_session_on_display(c->session, context_on_display, c);
+    }
+    droste_session_close(session);
+    if (c && err) {
+        c->wants_session = false;
+        context_fail_first(c, err);
+    }
+    if (c)
+        context_step(c);
+    for (c = e->contexts; c && !sb->done; c = c->next)
+        if (c->wants_session)
+            context_step(c);
+}
+
+/* The session of the sandbox forks one at a time. */
+static void context_fork(struct e2b_context *c)
+{
+    struct sandbox *sb = c->e2b->sandbox;
+    droste_error err;
+    c->wants_session = true;
+    if (sb->done)
+        return;
+    if (droste_session_fork_start(sb->session, &sb->forked, &err) < 0) {
+        c->wants_session = false;
+        context_fail_first(c, &err);
+        return;
+    }
+    sb->done = context_on_forked;
+    sb->request = NULL;
+    c->e2b->forking = c;
+}
+
+static void context_step(struct e2b_context *c)
+{
+    droste_error err;
+    int rc = 0;
+    while (c->phase == CONTEXT_IDLE || c->phase == CONTEXT_LEAVING) {
+        struct e2b_execution *x = c->queue;
+        if (c->phase == CONTEXT_LEAVING) {
+            rc = context_leave(c, &err);
+            break;
+        }
+        if (!x)
+            return;
+        if (!x->request) { /* its client left before its turn */
+            context_finish_first(c);
+            continue;
+        }
+        if (!c->session) {
+            if (c->e2b->forking != c)
+                context_fork(c);
+            return;
+        }
+        bool entered = c->entered;
+        c->entered = false;
+        rc = !c->is_set_up                ? context_set_up(c, &err)
+             : x->environment && !entered ? context_enter(c, &err)
+                                          : context_execute(c, &err);
+        break;
+    }
+    if (rc < 0) {
+        c->phase = CONTEXT_IDLE;
+        context_fail_first(c, &err);
+        context_drop_session(c);
+    }
+}
+
+void e2b_context_queue(struct e2b_context *c, struct e2b_execution *x)
+{
+    struct e2b_execution **at = &c->queue;
+    while (*at)
+        at = &(*at)->next;
+    *at = x;
+    x->context = c;
+    if (c->queue == x)
+        context_step(c);
+}
+
+void e2b_context_abandon(struct e2b_execution *x)
+{
+    struct e2b_context *c = x->context;
+    x->request = NULL;
+    if (c && c->queue == x && c->phase == CONTEXT_RUNNING)
+        droste_session_interrupt(c->session);
+}
+
+void e2b_contexts_warm(struct e2b_sandbox *e)
+{
+    if (strcmp(e->template, "code-interpreter-v1") != 0)
+        return;
+    struct e2b_context *c = e2b_context_default(e, "python");
+    if (c)
+        context_fork(c);
+}
+
+void e2b_contexts_sweep(struct e2b_sandbox *e, uint64_t now_ns)
+{
+    for (struct e2b_context *c = e->contexts; c; c = c->next) {
+        if (c->wants_session && !e->sandbox->done)
+            context_fork(c);
+        for (struct e2b_execution *x = c->queue; x; x = x->next)
+            e2b_execution_keep_alive(x, now_ns);
+    }
+}
+
+/* ---- the routes ---- */
+
+static struct json_object *context_json(const struct e2b_context *c)
+{
+    struct json_object *o = json_object_new_object();
+    if (o && json_put_text(o, "id", c->id) && json_put_text(o, "language", c->language) &&
+        json_put_text(o, "cwd", c->cwd))
+        return o;
+    json_object_put(o);
+    return NULL;
+}
+
+void e2b_handle_contexts(struct request *r)
+{
+    struct e2b_sandbox *e = e2b_running_of(r);
+    struct json_object *list = e ? json_object_new_array() : NULL;
+    if (!e)
+        return;
+    e2b_context_default(e, "python");
+    for (struct e2b_context *c = e->contexts; list && c; c = c->next)
+        json_object_array_add(list, context_json(c));
+    request_reply_json(r, 200, list);
+}
+
+void e2b_handle_context_create(struct request *r)
+{
+    struct e2b_sandbox *e = e2b_running_of(r);
+    const char *language = json_get_string(r->json, "language", "python");
+    size_t count = 0;
+    if (!e)
+        return;
+    if (!context_language(language)) {
+        request_refuse(
+            r, 400, "unsupported", "there is no kernel for the language '%.32s' here", language);
+        return;
+    }
+    e2b_context_default(e, "python"); /* a new one does not become the default */
+    e2b_context_default(e, language);
+    for (struct e2b_context *c = e->contexts; c; c = c->next)
+        count++;
+    if (count >= CONTEXTS_MOST) {
+        request_refuse(r, 429, "contexts", "a sandbox has at most %d contexts", CONTEXTS_MOST);
+        return;
+    }
+    struct e2b_context *c =
+        context_add(e, context_language(language), json_get_string(r->json, "cwd", E2B_HOME));
+    request_reply_json(r, 200, c ? context_json(c) : NULL);
+}
+
+static struct e2b_context *context_of(struct request *r)
+{
+    struct e2b_sandbox *e = e2b_running_of(r);
+    struct e2b_context *c = e ? e2b_context_find(e, r->name) : NULL;
+    if (e && !c)
+        request_refuse(r, 404, "not_found", "Context %s not found", r->name);
+    return c;
+}
+
+void e2b_handle_context_remove(struct request *r)
+{
+    struct e2b_context *c = context_of(r);
+    if (!c)
+        return;
+    context_free(c);
+    request_reply(r, 204, NULL, NULL, 0);
+}
+
+void e2b_handle_context_restart(struct request *r)
+{
+    struct e2b_context *c = context_of(r);
+    if (!c)
+        return;
+    if (c->phase == CONTEXT_RUNNING || c->phase == CONTEXT_LEAVING) {
+        e2b_execution_cut(c->queue);
+        context_finish_first(c);
+    }
+    context_drop_session(c);
+    c->count = 0;
+    context_step(c);
+    request_reply(r, 204, NULL, NULL, 0);
+}

@@ -1,0 +1,595 @@
+/* serve/e2b/control.c: the control plane: create, describe, list and end sandboxes. */
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/os/random.h"
+#include "base/text.h"
+#include "serve/e2b/e2b.h"
+
+/* What the first version of the interface gives to sandboxes without a timeout, and the second. */
+enum { CONTROL_SECONDS_V1 = 15, CONTROL_SECONDS_V2 = 300 };
+enum { CONTROL_LIST_MOST = 100 };
+
+/* The templates that E2B's clients ask for by these names: a sandbox of the server. */
+static const char *const control_templates[] = { "base", "code-interpreter-v1" };
+
+static bool control_has_template(const char *name)
+{
+    for (size_t i = 0; i < array_length(control_templates); i++)
+        if (strcmp(control_templates[i], name) == 0)
+            return true;
+    return false;
+}
+
+/* ---- descriptions ---- */
+
+static int control_cpus(void)
+{
+    long n = sysconf(_SC_NPROCESSORS_ONLN);
+    return n > 0 ? (int)n : 1;
+}
+
+/* The answer to create, connect and resume. */
+static struct json_object *control_describe_new(const struct e2b_sandbox *e)
+{
+    struct json_object *o = json_object_new_object();
+    if (o && json_put_text(o, "templateID", e->template) &&
+        json_put_text(o, "sandboxID", e->sandbox->id) && json_put_text(o, "clientID", "droste") &&
+        json_put_text(o, "envdVersion", E2B_ENVD_VERSION) &&
+        json_put_text(o, "alias", e->template) && json_put_text(o, "envdAccessToken", e->token) &&
+        (e->traffic_token[0] == '\0' || json_put_text(o, "trafficAccessToken", e->traffic_token)))
+        return o;
+    json_object_put(o);
+    return NULL;
+}
+
+static int64_t control_end_us(const struct e2b_sandbox *e)
+{
+    return e->started_us + ((int64_t)e->end_ns - (int64_t)e->sandbox->created_ns) / 1000;
+}
+
+static struct json_object *control_describe(const struct e2b_sandbox *e)
+{
+    struct json_object *o = json_object_new_object(), *metadata = e->sandbox->metadata;
+    if (!o)
+        return NULL;
+    json_put_text(o, "templateID", e->template);
+    json_put_text(o, "alias", e->template);
+    json_put_text(o, "sandboxID", e->sandbox->id);
+    json_put_text(o, "clientID", "droste");
+    e2b_put_time(o, "startedAt", e->started_us);
+    e2b_put_time(o, "endAt", control_end_us(e));
+    json_put(o, "cpuCount", json_object_new_int(control_cpus()));
+    json_put(o, "memoryMB", json_object_new_int64(e->memory_bytes >> 20));
+    json_put(o, "diskSizeMB", json_object_new_int64(e->disk_bytes >> 20));
+    json_put_text(o, "state", e->paused ? "paused" : "running");
+    json_put_text(o, "envdVersion", E2B_ENVD_VERSION);
+    json_put(o, "metadata", metadata ? json_object_get(metadata) : json_object_new_object());
+    return o;
+}
+
+/* ---- create ---- */
+
+static bool control_is_empty(struct json_object *o)
+{
+    return !o || json_length(o) == 0;
+}
+
+/* Networks that a sandbox without egress cannot have. NULL: it has what was asked for. */
+static const char *control_network_refusal(struct json_object *network)
+{
+    if (!control_is_empty(json_get_typed(network, "allowOut", json_type_array)) ||
+        json_get_typed(network, "allowOut", json_type_object))
+        return "network.allowOut: sandboxes here have no way out, so no destination can be allowed";
+    if (json_get_typed(network, "egressProxy", json_type_object))
+        return "network.egressProxy: sandboxes here have no way out";
+    if (json_get_typed(network, "rules", json_type_object) &&
+        json_object_object_length(json_get_typed(network, "rules", json_type_object)) > 0)
+        return "network.rules: sandboxes here have no way out, so no request can be changed";
+    if (json_get_string(network, "maskRequestHost", NULL))
+        return "network.maskRequestHost: ports of sandboxes are not reachable here";
+    return NULL;
+}
+
+/* What create may ask for and does not get; NULL: nothing. */
+static const char *control_create_refusal(struct json_object *o)
+{
+    struct json_object *mcp = json_get_typed(o, "mcp", json_type_object);
+    if (mcp)
+        return "mcp: there is no MCP gateway in sandboxes here";
+    if (json_get_typed(o, "iam", json_type_object))
+        return "iam: sandboxes here have no identity";
+    if (!control_is_empty(json_get_typed(o, "volumeMounts", json_type_array)))
+        return "volumeMounts: volumes of E2B's API are not supported here";
+    if (json_get_typed(o, "autoPauseMemory", json_type_boolean) &&
+        !json_get_bool(o, "autoPauseMemory", true))
+        return "autoPauseMemory: a paused sandbox keeps its memory here";
+    return control_network_refusal(json_get_typed(o, "network", json_type_object));
+}
+
+static bool control_take_timeout(struct request *r, int64_t fallback, double *out)
+{
+    double most = r->server->options->life_seconds;
+    double seconds = (double)json_get_int(r->json, "timeout", fallback);
+    *out = seconds;
+    if (seconds <= most)
+        return true;
+    request_refuse(r, 400, "argument",
+        "Timeout cannot be greater than %.0f seconds, the longest life of a sandbox here", most);
+    return false;
+}
+
+static bool create_take_token(char out[E2B_TOKEN_SIZE])
+{
+    return random_hex(out, E2B_TOKEN_SIZE - 1, NULL) == 0;
+}
+
+static int64_t control_now_us(struct server *s)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    int64_t us = (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
+    for (struct sandbox *sb = s->sandboxes; sb; sb = sb->next)
+        if (sb->e2b && sb->e2b->started_us >= us)
+            us = sb->e2b->started_us + 1;
+    return us;
+}
+
+static bool e2b_create_prepare(struct sandbox *sb, struct request *r)
+{
+    struct e2b_sandbox *e = calloc(1, sizeof *e);
+    struct json_object *network = json_get_typed(r->json, "network", json_type_object);
+    bool closed = network && !json_get_bool(network, "allowPublicTraffic", true);
+    if (!e) {
+        request_refuse(r, 503, "memory", "out of memory");
+        return false;
+    }
+    e->sandbox = sb;
+    e->started_us = control_now_us(r->server);
+    e->template = strdup(json_get_string(r->json, "templateID", ""));
+    e->network = json_object_get(network);
+    e->auto_pause = json_get_bool(r->json, "autoPause", false);
+    e->auto_resume =
+        json_get_bool(json_get_typed(r->json, "autoResume", json_type_object), "enabled", false);
+    e->no_internet = !json_get_bool(r->json, "allow_internet_access", true);
+    sb->e2b = e;
+    sb->metadata = json_object_get(json_get_typed(r->json, "metadata", json_type_object));
+    sb->idle_seconds =
+        sb->life_seconds; /* use does not extend a deadline, nor does idling end it */
+    if (e->template && create_take_token(e->token) &&
+        (!closed || create_take_token(e->traffic_token)))
+        return true;
+    request_refuse(r, 503, "memory", "out of memory");
+    return false;
+}
+
+/* The limits of a new sandbox stand in the result of its first cell. */
+static void create_take_limits(struct e2b_sandbox *e, droste_result *result)
+{
+    size_t len = 0;
+    const char *text = droste_result_json(result, &len);
+    cleanup_json struct json_object *o = NULL;
+    if (!text || json_parse(text, len, &json_limits_large, &o, NULL) < 0)
+        return;
+    struct json_object *resources = json_get_typed(o, "resources", json_type_object);
+    struct json_object *limits = json_get_typed(resources, "limits", json_type_object);
+    e->memory_bytes = json_get_int(json_get_typed(limits, "memory", json_type_object), "value", 0);
+    e->disk_bytes = json_get_int(json_get_typed(limits, "tmp-size", json_type_object), "value", 0);
+}
+
+static void e2b_create_ready(struct sandbox *sb, struct request *r, droste_result *result)
+{
+    struct e2b_sandbox *e = sb->e2b;
+    bool v2 = strncmp(r->route->path, "/v2/", 4) == 0;
+    double seconds = 0;
+    create_take_limits(e, result);
+    if (!control_take_timeout(r, v2 ? CONTROL_SECONDS_V2 : CONTROL_SECONDS_V1, &seconds))
+        return; /* checked before; the sandbox ends with its idle time */
+    e->end_ns = clock_ns() + (uint64_t)(seconds * 1e9);
+    e->ready = true;
+    request_reply_json(r, 201, control_describe_new(e));
+    e2b_contexts_warm(e);
+}
+
+/* The settings of the session: the variables. */
+static void e2b_create_settings(struct request *r, struct buf *words)
+{
+    struct json_object *env = json_get_typed(r->json, "envVars", json_type_object);
+    if (!env)
+        return;
+    json_object_object_foreach(env, name, value)
+    {
+        cleanup_free char *text = text_printf("%s=%s", name, json_object_get_string(value));
+        sandbox_setting(words, "env-var", text ? text : "");
+    }
+}
+
+void e2b_handle_create(struct request *r)
+{
+    static const struct sandbox_maker maker = { e2b_create_settings, e2b_create_prepare,
+        e2b_create_ready };
+    const char *template = json_get_string(r->json, "templateID", "");
+    const char *refusal = control_create_refusal(r->json);
+    double seconds = 0;
+    if (refusal) {
+        request_refuse(r, 400, "unsupported", "%s", refusal);
+        return;
+    }
+    if (!control_has_template(template)) {
+        request_refuse(r, 404, "not_found",
+            "template '%.64s' not found: there are 'base' and 'code-interpreter-v1' here",
+            template);
+        return;
+    }
+    if (control_take_timeout(r, 0, &seconds))
+        sandbox_create(r, &maker);
+}
+
+/* ---- one sandbox ---- */
+
+/* The sandbox of E2B's clients that the path names; NULL: the request was refused. */
+static struct e2b_sandbox *control_sandbox(struct request *r)
+{
+    struct sandbox *sb = sandbox_of(r);
+    if (!sb)
+        return NULL;
+    if (sb->e2b && sb->e2b->ready)
+        return sb->e2b;
+    request_refuse(r, 404, "not_found", "there is no sandbox '%s'; it may have ended", r->id);
+    return NULL;
+}
+
+void e2b_handle_get(struct request *r)
+{
+    struct e2b_sandbox *e = control_sandbox(r);
+    struct json_object *o = e ? control_describe(e) : NULL;
+    if (!e)
+        return;
+    if (o) {
+        struct json_object *life = json_object_new_object();
+        json_put_text(o, "envdAccessToken", e->token);
+        json_put(o, "allowInternetAccess", json_object_new_boolean(!e->no_internet));
+        if (e->network)
+            json_put(o, "network", json_object_get(e->network));
+        json_put_text(life, "onTimeout", e->auto_pause ? "pause" : "kill");
+        json_put(life, "autoResume", json_object_new_boolean(e->auto_resume));
+        json_put(o, "lifecycle", life);
+    }
+    request_reply_json(r, 200, o);
+}
+
+void e2b_handle_kill(struct request *r)
+{
+    struct e2b_sandbox *e = control_sandbox(r);
+    if (!e)
+        return;
+    sandbox_close(e->sandbox);
+    request_reply(r, 204, NULL, NULL, 0);
+}
+
+void e2b_handle_timeout(struct request *r)
+{
+    double seconds = 0;
+    struct e2b_sandbox *e = control_sandbox(r);
+    if (!e || !control_take_timeout(r, 0, &seconds))
+        return;
+    e->end_ns = clock_ns() + (uint64_t)(seconds * 1e9);
+    request_reply(r, 204, NULL, NULL, 0);
+}
+
+static void control_extend(struct e2b_sandbox *e, double seconds)
+{
+    uint64_t end = clock_ns() + (uint64_t)(seconds * 1e9);
+    if (end > e->end_ns || e->paused)
+        e->end_ns = end;
+}
+
+void e2b_handle_refresh(struct request *r)
+{
+    struct e2b_sandbox *e = control_sandbox(r);
+    if (!e)
+        return;
+    control_extend(e, (double)json_get_int(r->json, "duration", CONTROL_SECONDS_V1));
+    request_reply(r, 204, NULL, NULL, 0);
+}
+
+void e2b_handle_connect(struct request *r)
+{
+    double seconds = 0;
+    struct e2b_sandbox *e = control_sandbox(r);
+    if (!e || !control_take_timeout(r, CONTROL_SECONDS_V2, &seconds))
+        return;
+    if (json_get_typed(r->json, "memory", json_type_boolean) &&
+        !json_get_bool(r->json, "memory", true)) {
+        request_refuse(r, 400, "unsupported", "memory: a sandbox cannot be rebooted here");
+        return;
+    }
+    bool was_paused = e->paused;
+    control_extend(e, seconds);
+    e2b_sandbox_resume(e);
+    request_reply_json(r, was_paused ? 201 : 200, control_describe_new(e));
+}
+
+void e2b_handle_resume(struct request *r)
+{
+    double seconds = 0;
+    struct e2b_sandbox *e = control_sandbox(r);
+    if (!e || !control_take_timeout(r, CONTROL_SECONDS_V1, &seconds))
+        return;
+    if (!e->paused) {
+        request_refuse(r, 409, "running", "the sandbox is running already");
+        return;
+    }
+    control_extend(e, seconds);
+    e2b_sandbox_resume(e);
+    request_reply_json(r, 201, control_describe_new(e));
+}
+
+void e2b_handle_pause(struct request *r)
+{
+    struct e2b_sandbox *e = control_sandbox(r);
+    if (!e)
+        return;
+    if (e->paused) {
+        request_refuse(r, 409, "paused", "the sandbox is paused already");
+        return;
+    }
+    if (!json_get_bool(r->json, "memory", true)) {
+        request_refuse(
+            r, 400, "unsupported", "memory: a sandbox cannot be paused without its memory here");
+        return;
+    }
+    e2b_sandbox_pause(e);
+    request_reply(r, 204, NULL, NULL, 0);
+}
+
+void e2b_handle_network(struct request *r)
+{
+    struct e2b_sandbox *e = control_sandbox(r);
+    const char *refusal = control_network_refusal(r->json);
+    if (!e)
+        return;
+    if (refusal) {
+        request_refuse(r, 400, "unsupported", "%s", refusal);
+        return;
+    }
+    e->no_internet = !json_get_bool(r->json, "allow_internet_access", true);
+    json_object_put(e->network);
+    e->network = json_object_get(r->json);
+    request_reply(r, 204, NULL, NULL, 0);
+}
+
+/* There is no log beside what commands and cells give their clients. */
+void e2b_handle_logs(struct request *r)
+{
+    static const char none[] = "{\"logs\":[]}", none_v1[] = "{\"logs\":[],\"logEntries\":[]}";
+    bool v2 = strncmp(r->route->path, "/v2/", 4) == 0;
+    if (!control_sandbox(r))
+        return;
+    request_reply(
+        r, 200, "application/json", v2 ? none : none_v1, v2 ? sizeof none - 1 : sizeof none_v1 - 1);
+}
+
+void e2b_handle_alias(struct request *r)
+{
+    struct json_object *o = json_object_new_object();
+    if (!control_has_template(r->name)) {
+        json_object_put(o);
+        request_refuse(r, 404, "not_found", "there is no template '%s'", r->name);
+        return;
+    }
+    json_put_text(o, "templateID", r->name);
+    json_put(o, "public", json_object_new_boolean(true));
+    request_reply_json(r, 200, o);
+}
+
+/* ---- lists ---- */
+
+struct list_filter {
+    struct json_object *metadata; /* what a sandbox must have */
+    const char *state, *template;
+    bool ascending;
+    int64_t after_us, before_us; /* the cursor; 0: none */
+    int64_t from_us;             /* startedAfter, inclusive */
+    int64_t limit;
+};
+
+static const char *list_query(struct request *r, const char *name)
+{
+    return MHD_lookup_connection_value(r->connection, MHD_GET_ARGUMENT_KIND, name);
+}
+
+static int list_hex(char c)
+{
+    return c >= '0' && c <= '9'                 ? c - '0'
+           : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10
+                                                : -1;
+}
+
+/* Unescapes a part of the metadata, which is escaped within an escaped query. */
+static char *list_unescape(const char *text, size_t len)
+{
+    char *out = malloc(len + 1);
+    size_t n = 0;
+    for (size_t i = 0; out && i < len; i++) {
+        int high = text[i] == '%' && i + 2 < len ? list_hex(text[i + 1]) : -1;
+        int low = high >= 0 ? list_hex(text[i + 2]) : -1;
+        if (low >= 0) {
+            out[n++] = (char)(high * 16 + low);
+            i += 2;
+        } else {
+            out[n++] = text[i] == '+' ? ' ' : text[i];
+        }
+    }
+    if (out)
+        out[n] = '\0';
+    return out;
+}
+
+/* The query is escaped once more than a query's values are. */
+static void list_take_metadata(struct list_filter *f, const char *query)
+{
+    cleanup_free char *whole = query ? list_unescape(query, strlen(query)) : NULL;
+    const char *text = whole;
+    while (text && *text) {
+        size_t len = strcspn(text, "&"), key = strcspn(text, "=&");
+        if (key < len) {
+            cleanup_free char *name = list_unescape(text, key);
+            cleanup_free char *value = list_unescape(text + key + 1, len - key - 1);
+            if (name && value)
+                json_put_text(f->metadata, name, value);
+        }
+        text += len + (text[len] == '&');
+    }
+}
+
+/* RFC 3339 with any fraction, in UTC or with an offset; -1: it is none. */
+static int64_t list_time(const char *text)
+{
+    struct tm tm = { 0 };
+    const char *rest = strptime(text, "%Y-%m-%dT%H:%M:%S", &tm);
+    int64_t us = 0, unit = 100000;
+    if (!rest)
+        return -1;
+    if (*rest == '.')
+        for (rest++; *rest >= '0' && *rest <= '9'; rest++, unit /= 10)
+            us += (*rest - '0') * unit;
+    int hours = 0, minutes = 0, sign = *rest == '-' ? 1 : -1;
+    if (*rest == '+' || *rest == '-' || *rest == ' ')
+        sscanf(rest + 1, "%2d:%2d", &hours, &minutes);
+    else if (*rest != 'Z' && *rest != 'z')
+        return -1;
+    return (int64_t)(timegm(&tm) + sign * (hours * 3600 + minutes * 60)) * 1000000 + us;
+}
+
+/* False: the request was refused. */
+static bool list_take_filter(struct request *r, struct list_filter *f)
+{
+    const char *limit = list_query(r, "limit"), *cursor = list_query(r, "nextToken");
+    const char *from = list_query(r, "startedAfter"), *order = list_query(r, "order");
+    char *end = NULL;
+    f->state = list_query(r, "state");
+    f->template = list_query(r, "template");
+    f->ascending = order && strcmp(order, "asc") == 0;
+    f->limit = limit ? strtoll(limit, &end, 10) : CONTROL_LIST_MOST;
+    if (f->limit < 1 || f->limit > CONTROL_LIST_MOST || (end && *end != '\0')) {
+        request_refuse(r, 400, "argument", "limit must be a number from 1 to 100");
+        return false;
+    }
+    int64_t at = cursor ? strtoll(cursor, &end, 10) : 0;
+    if (cursor && (*end != '\0' || at <= 0)) {
+        request_refuse(r, 400, "argument", "nextToken is none that this server gave");
+        return false;
+    }
+    if (f->ascending)
+        f->after_us = at;
+    else
+        f->before_us = at;
+    f->from_us = from ? list_time(from) : 0;
+    if (f->from_us < 0) {
+        request_refuse(r, 400, "argument", "startedAfter is not a time");
+        return false;
+    }
+    list_take_metadata(f, list_query(r, "metadata"));
+    return true;
+}
+
+static bool list_has_metadata(const struct sandbox *sb, struct json_object *wanted)
+{
+    json_object_object_foreach(wanted, name, value)
+    {
+        const char *has = json_get_string(sb->metadata, name, NULL);
+        if (!has || strcmp(has, json_object_get_string(value)) != 0)
+            return false;
+    }
+    return true;
+}
+
+static bool list_has_word(const char *list, const char *word)
+{
+    size_t n = strlen(word);
+    for (const char *at = list; at; at = strchr(at, ','), at += at ? 1 : 0)
+        if (strncmp(at, word, n) == 0 && (at[n] == ',' || at[n] == '\0'))
+            return true;
+    return false;
+}
+
+static bool list_wants(const struct list_filter *f, const struct e2b_sandbox *e)
+{
+    if (f->state && !list_has_word(f->state, e->paused ? "paused" : "running"))
+        return false;
+    if (f->template && strcmp(f->template, e->template) != 0)
+        return false;
+    return e->started_us >= f->from_us && list_has_metadata(e->sandbox, f->metadata) &&
+           (f->before_us == 0 || e->started_us < f->before_us) && e->started_us > f->after_us;
+}
+
+static int list_compare(const void *a, const void *b)
+{
+    const struct e2b_sandbox *x = *(struct e2b_sandbox *const *)a,
+                             *y = *(struct e2b_sandbox *const *)b;
+    return x->started_us < y->started_us ? -1 : x->started_us > y->started_us;
+}
+
+static void list_reply(struct request *r, const struct list_filter *f, struct e2b_sandbox **found,
+    size_t count, size_t running)
+{
+    struct json_object *list = json_object_new_array();
+    size_t shown = count < (size_t)f->limit ? count : (size_t)f->limit;
+    char text[32];
+    int64_t last = 0;
+    for (size_t i = 0; list && i < shown; i++) {
+        struct e2b_sandbox *e = found[f->ascending ? i : count - 1 - i];
+        last = e->started_us;
+        json_object_array_add(list, control_describe(e));
+    }
+    request_reply_json(r, 200, list);
+    snprintf(text, sizeof text, "%zu", running);
+    request_header(r, "X-Total-Running", text);
+    snprintf(text, sizeof text, "%lld", (long long)last);
+    if (shown < count)
+        request_header(r, "X-Next-Token", text);
+}
+
+void e2b_handle_list(struct request *r)
+{
+    cleanup_json struct json_object *metadata = json_object_new_object();
+    struct list_filter f = { .metadata = metadata };
+    struct server *s = r->server;
+    cleanup_free struct e2b_sandbox **found = calloc(s->sandbox_count + 1, sizeof *found);
+    size_t count = 0, running = 0;
+    if (!metadata || !found) {
+        request_refuse(r, 503, "memory", "out of memory");
+        return;
+    }
+    if (!list_take_filter(r, &f))
+        return;
+    for (struct sandbox *sb = s->sandboxes; sb; sb = sb->next) {
+        struct e2b_sandbox *e = sb->e2b;
+        if (!e || !e->ready || !account_owns(r->account, sb))
+            continue;
+        running += !e->paused;
+        if (list_wants(&f, e))
+            found[count++] = e;
+    }
+    qsort(found, count, sizeof *found, list_compare);
+    list_reply(r, &f, found, count, running);
+}
+
+/* ---- health, metrics ---- */
+
+void e2b_handle_envd_health(struct request *r)
+{
+    if (e2b_running_of(r))
+        request_reply(r, 204, NULL, NULL, 0);
+}
+
+void e2b_handle_interpreter_health(struct request *r)
+{
+    if (e2b_running_of(r))
+        request_reply(r, 200, "text/plain", "OK", 2);
+}

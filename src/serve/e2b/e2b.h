@@ -1,0 +1,119 @@
+/* serve/e2b/e2b.h: E2B's API over Droste's sandboxes, so that its SDKs work unmodified.
+ *
+ * Three services share the port: the control plane (/sandboxes, /v2/…), and in each sandbox "envd"
+ * (port 49983: files and processes, Connect protocol) and the code interpreter (port 49999). A
+ * request for a sandbox names it, and the port, in two headers or in the first label of its Host.
+ *
+ * The adapter keeps what only E2B's clients know beside a sandbox (struct e2b_sandbox). The session
+ * of the sandbox runs no client's code: each code context is a fork of it, so that a new context is
+ * empty, a restart is another fork, and code that ends its interpreter ends no more than that.
+ */
+#ifndef DROSTE_SERVE_E2B_E2B_H
+#define DROSTE_SERVE_E2B_E2B_H
+
+#include "serve/server.h"
+
+enum { E2B_PORT_ENVD = 49983, E2B_PORT_INTERPRETER = 49999 };
+enum { E2B_TOKEN_SIZE = 33 };
+
+/* The SDKs derive from it what a sandbox can do. */
+#define E2B_ENVD_VERSION "0.6.13"
+#define E2B_HOME         "/tmp"
+
+struct e2b_context;
+
+struct e2b_sandbox {
+    struct sandbox *sandbox;
+    char token[E2B_TOKEN_SIZE];         /* for envd and the interpreter */
+    char traffic_token[E2B_TOKEN_SIZE]; /* for all ports but envd's; "": none is needed */
+    char *template;
+    struct json_object *network; /* as given; NULL: none was */
+    int64_t started_us;          /* also the order of lists: no two are equal */
+    uint64_t end_ns;             /* the deadline */
+    bool ready, paused, auto_pause, auto_resume, no_internet;
+    int64_t memory_bytes, disk_bytes;
+    struct e2b_context *contexts; /* oldest first */
+    struct e2b_context *forking;  /* for which the sandbox's session is being forked */
+};
+
+/* ---- route.c ---- */
+
+extern const struct routes e2b_control_routes, e2b_envd_routes, e2b_interpreter_routes,
+    e2b_port_routes;
+
+/* True for the Host of a sandbox: {port}-{id}.{domain}. */
+bool e2b_host_is_sandbox(const char *host);
+/* The running sandbox that a request for a port names; NULL: the request was refused. */
+struct e2b_sandbox *e2b_running_of(struct request *r);
+
+/* ---- signature.c ---- */
+
+/* True if the request has a signature that was made with the token, also an expired one. */
+bool e2b_signature_fits(struct request *r, const char *token);
+/* Refuses a request whose signature does not fit or has expired. */
+bool e2b_signature_check(struct request *r, const char *token);
+
+/* ---- sandbox.c ---- */
+
+/* Frees what the adapter has beside a closed sandbox, and ends its streams. NULL is fine. */
+void e2b_sandbox_free(struct e2b_sandbox *e);
+/* True if the sandbox is to end now. At its deadline it may be paused instead. */
+bool e2b_sandbox_sweep(struct e2b_sandbox *e, uint64_t now_ns);
+void e2b_sandbox_pause(struct e2b_sandbox *e);
+void e2b_sandbox_resume(struct e2b_sandbox *e);
+/* A time as RFC 3339 has it, with microseconds. */
+void e2b_put_time(struct json_object *o, const char *key, int64_t us);
+
+/* ---- contexts.c ---- */
+
+void e2b_contexts_free(struct e2b_sandbox *e);
+/* Prepares the context that a client will most likely use. */
+void e2b_contexts_warm(struct e2b_sandbox *e);
+/* Tells clients of streams that were silent for long that they still live. */
+void e2b_contexts_sweep(struct e2b_sandbox *e, uint64_t now_ns);
+
+/* ---- handlers ---- */
+
+#define E2B_TEXTS "{\"type\": \"object\", \"additionalProperties\": {\"type\": \"string\"}}"
+#define E2B_CREATE_SCHEMA                                                                          \
+    "{\"type\": \"object\", \"required\": [\"templateID\"], \"properties\": {"                     \
+    "\"templateID\": {\"type\": \"string\", \"minLength\": 1}, "                                   \
+    "\"timeout\": {\"type\": \"integer\", \"minimum\": 0}, "                                       \
+    "\"autoPause\": {\"type\": \"boolean\"}, \"autoPauseMemory\": {\"type\": \"boolean\"}, "       \
+    "\"secure\": {\"type\": \"boolean\"}, "                                                        \
+    "\"metadata\": " E2B_TEXTS ", \"envVars\": " E2B_TEXTS "}}"
+#define E2B_TIMEOUT_SCHEMA                                                                         \
+    "{\"type\": \"object\", \"required\": [\"timeout\"], \"properties\": {\"timeout\": "           \
+    "{\"type\": \"integer\", \"minimum\": 0}}}"
+#define E2B_EXECUTE_SCHEMA                                                                         \
+    "{\"type\": \"object\", \"required\": [\"code\"], \"properties\": {\"code\": {\"type\": "      \
+    "\"string\"}, \"context_id\": {\"type\": [\"string\", \"null\"]}, \"language\": "              \
+    "{\"type\": [\"string\", \"null\"]}, \"env_vars\": {\"type\": [\"object\", \"null\"], "        \
+    "\"additionalProperties\": {\"type\": \"string\"}}}}"
+#define E2B_CONTEXT_SCHEMA                                                                         \
+    "{\"type\": \"object\", \"properties\": {\"cwd\": {\"type\": [\"string\", \"null\"]}, "        \
+    "\"language\": {\"type\": [\"string\", \"null\"]}}}"
+
+void e2b_handle_create(struct request *r);
+void e2b_handle_list(struct request *r);
+void e2b_handle_get(struct request *r);
+void e2b_handle_kill(struct request *r);
+void e2b_handle_timeout(struct request *r);
+void e2b_handle_refresh(struct request *r);
+void e2b_handle_connect(struct request *r);
+void e2b_handle_resume(struct request *r);
+void e2b_handle_pause(struct request *r);
+void e2b_handle_metrics(struct request *r);
+void e2b_handle_metrics_of_all(struct request *r);
+void e2b_handle_logs(struct request *r);
+void e2b_handle_network(struct request *r);
+void e2b_handle_alias(struct request *r);
+void e2b_handle_envd_health(struct request *r);
+void e2b_handle_interpreter_health(struct request *r);
+void e2b_handle_execute(struct request *r);
+void e2b_handle_contexts(struct request *r);
+void e2b_handle_context_create(struct request *r);
+void e2b_handle_context_remove(struct request *r);
+void e2b_handle_context_restart(struct request *r);
+
+#endif

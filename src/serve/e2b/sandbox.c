@@ -1,0 +1,56 @@
+/* serve/e2b/sandbox.c: what E2B's clients know of a sandbox beside Droste's: tokens, a deadline,
+ * whether it is paused.
+ *
+ * A paused sandbox keeps its processes and memory, and answers nothing but the control plane. Its
+ * code contexts are idle anyway, or are interrupted.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "serve/e2b/e2b.h"
+
+void e2b_put_time(struct json_object *o, const char *key, int64_t us)
+{
+    char text[64];
+    struct tm tm;
+    time_t seconds = (time_t)(us / 1000000);
+    gmtime_r(&seconds, &tm);
+    size_t n = strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &tm);
+    snprintf(text + n, sizeof text - n, ".%06dZ", (int)(us % 1000000));
+    json_put_text(o, key, text);
+}
+
+void e2b_sandbox_free(struct e2b_sandbox *e)
+{
+    if (!e)
+        return;
+    e2b_contexts_free(e);
+    json_object_put(e->network);
+    free(e->template);
+    free(e);
+}
+
+void e2b_sandbox_pause(struct e2b_sandbox *e)
+{
+    e->paused = true;
+}
+
+void e2b_sandbox_resume(struct e2b_sandbox *e)
+{
+    e->paused = false;
+}
+
+bool e2b_sandbox_sweep(struct e2b_sandbox *e, uint64_t now_ns)
+{
+    if (!e->ready)
+        return false;
+    if (!e->paused && now_ns >= e->end_ns) {
+        if (!e->auto_pause)
+            return true;
+        e2b_sandbox_pause(e);
+    }
+    e2b_contexts_sweep(e, now_ns);
+    return false;
+}

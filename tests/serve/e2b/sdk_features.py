@@ -1,0 +1,237 @@
+"""What docs/e2b.md says of E2B's Python SDK, row by row. Runs in an environment that has the SDK:
+
+    sdk_features.py ADDRESS
+
+prints a JSON object: by name of a row, null, or the traceback. test_sdk.py reads it.
+"""
+import json
+import os
+import sys
+import time
+import traceback
+
+ADDRESS = sys.argv[1]
+os.environ.update(E2B_API_KEY="e2b_" + "0" * 40, E2B_API_URL=ADDRESS, E2B_SANDBOX_URL=ADDRESS)
+
+from e2b_code_interpreter import Sandbox  # noqa: E402
+
+ROWS = {}
+LIVE = []
+
+
+def row(function):
+    """One row: it gets a sandbox that the rows share."""
+    ROWS[function.__name__] = function
+    return function
+
+
+def create(**more):
+    """A sandbox of a row's own."""
+    LIVE.append(Sandbox.create(**more))
+    return LIVE[-1]
+
+
+def raised(function, *args, **more):
+    """The name and the text of what is raised."""
+    try:
+        function(*args, **more)
+    except Exception as e:  # noqa: BLE001: any class of any version
+        return type(e).__name__, str(e)
+    raise AssertionError("nothing was raised")
+
+
+# ---- the control plane ----
+
+@row
+def create_with_variables_and_metadata(sandbox):
+    own = create(envs={"A": "1"}, metadata={"who": "a b&c=d"}, timeout=90)
+    assert own.run_code("import os; os.environ['A']").text == "1"
+    info = own.get_info()
+    assert info.metadata == {"who": "a b&c=d"} and info.template_id == "code-interpreter-v1"
+    assert 80 < (info.end_at - info.started_at).total_seconds() < 100
+    assert info.cpu_count > 0 and info.memory_mb > 0
+
+
+@row
+def list_with_filters_and_pages(sandbox):
+    from e2b import SandboxQuery
+    marks = [create(metadata={"batch": "x%20y", "n": str(i)}) for i in range(3)]
+    query = SandboxQuery(metadata={"batch": "x%20y"})
+    pages, found = Sandbox.list(query=query, limit=2), []
+    while pages.has_next:
+        page = pages.next_items()
+        assert len(page) <= 2
+        found += [one.sandbox_id for one in page]
+    assert found == [one.sandbox_id for one in reversed(marks)]
+    assert Sandbox.list(query=SandboxQuery(metadata={"batch": "z"})).next_items() == []
+    assert all(one.kill() for one in marks)
+
+
+@row
+def kill(sandbox):
+    own = create()
+    assert own.kill() is True and own.kill() is False
+    assert Sandbox.kill(own.sandbox_id) is False
+    name, text = raised(own.run_code, "1")
+    assert "Exception" in name and "not found" in text, (name, text)
+
+
+@row
+def timeout_replaces_the_deadline(sandbox):
+    own = create(timeout=300)
+    own.set_timeout(3)
+    deadline = time.monotonic() + 60
+    while own.is_running():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    assert own.kill() is False
+    name, text = raised(create, timeout=10 ** 7)
+    assert "Timeout" in text, (name, text)
+
+
+@row
+def is_running(sandbox):
+    assert sandbox.is_running() is True
+
+
+@row
+def connect_extends_only(sandbox):
+    own = create(timeout=300)
+    end = own.get_info().end_at
+    again = Sandbox.connect(own.sandbox_id, timeout=20)
+    assert again.get_info().end_at == end
+    assert Sandbox.connect(own.sandbox_id, timeout=900).get_info().end_at > end
+    own.run_code("x = 5")
+    assert again.run_code("x").text == "5"
+
+
+@row
+def pause_and_resume(sandbox):
+    own = create()
+    own.run_code("x = 'kept'")
+    pause = getattr(own, "pause", None) or own.beta_pause
+    pause()
+    assert own.is_running() is False
+    assert own.get_info().state.value == "paused"
+    again = Sandbox.connect(own.sandbox_id)
+    assert again.is_running() and again.run_code("x").text == "kept"
+
+
+@row
+def unknown_templates_are_refused(sandbox):
+    name, text = raised(Sandbox.create, "no-such-template")
+    assert "Exception" in name and "no-such-template" in text
+
+
+@row
+def mcp_is_refused(sandbox):
+    name, text = raised(Sandbox.create, mcp={"github": {}})
+    assert "Exception" in name and ("MCP" in text or "mcp" in text), (name, text)
+
+
+@row
+def allow_lists_of_the_network_are_refused(sandbox):
+    name, text = raised(Sandbox.create, network={"allow_out": ["1.1.1.1"]})
+    assert "Exception" in name and "allowOut" in text, (name, text)
+    create(network={"deny_out": ["0.0.0.0/0"]}).kill()
+
+
+# ---- the code interpreter ----
+
+@row
+def run_code_keeps_variables(sandbox):
+    sandbox.run_code("kept = 41")
+    done = sandbox.run_code("print('out')\nimport sys\nprint('err', file=sys.stderr)\nkept + 1")
+    assert done.text == "42" and done.error is None
+    assert (done.logs.stdout, done.logs.stderr) == (["out\n"], ["err\n"])
+    assert done.execution_count == sandbox.run_code("0").execution_count - 1
+
+
+@row
+def run_code_streams(sandbox):
+    seen = []
+    done = sandbox.run_code(
+        "import time\nprint(1)\nopen('/tmp/go', 'w').close()\ndisplay({'a': 1})\n'last'",
+        on_stdout=lambda m: seen.append(("out", m.line)), on_stderr=seen.append,
+        on_result=lambda r: seen.append(("result", r.text)), on_error=seen.append)
+    assert seen == [("out", "1\n"), ("result", "{'a': 1}"), ("result", "last")], seen
+    assert len(done.results) == 2 and done.results[1].is_main_result
+
+
+@row
+def errors_are_results(sandbox):
+    done = sandbox.run_code("def f():\n    raise ValueError('why\\nnot')\nf()")
+    assert (done.error.name, done.error.value) == ("ValueError", "why\nnot")
+    assert "in f" in done.error.traceback and done.results == []
+    assert len(sandbox.run_code("raise RuntimeError('x' * 15000)").error.value) == 15000
+
+
+@row
+def rich_results(sandbox):
+    done = sandbox.run_code(
+        "class Shown:\n"
+        "    def _repr_html_(self): return '<b>'\n"
+        "    def _repr_markdown_(self): return '*m*'\n"
+        "    def _repr_latex_(self): return '$x$'\n"
+        "    def _repr_svg_(self): return '<svg/>'\n"
+        "    def _repr_png_(self): return b'\\x89PNG'\n"
+        "    def _repr_jpeg_(self): return b'\\xff\\xd8'\n"
+        "    def _repr_javascript_(self): return 'alert()'\n"
+        "Shown()")
+    one = done.results[0]
+    assert (one.html, one.markdown, one.latex, one.svg) == ("<b>", "*m*", "$x$", "<svg/>")
+    assert (one.png, one.javascript) == ("iVBORw==", "alert()") and one.jpeg == "/9g="
+    assert sandbox.run_code("[1, {'a': None}]").results[0].json == [1, {"a": None}]
+    extra = sandbox.run_code("display({'x/y': 'z'}, raw=True)").results[0]
+    assert extra.extra == {"x/y": "z"} and list(extra.formats()) == ["x/y"]
+
+
+@row
+def variables_of_one_execution(sandbox):
+    code = "import os; print(os.environ.get('ONCE'))"
+    assert sandbox.run_code(code, envs={"ONCE": "é'\""}).logs.stdout == ["é'\"\n"]
+    assert sandbox.run_code(code).logs.stdout == ["None\n"]
+
+
+@row
+def contexts(sandbox):
+    own = sandbox.create_code_context(cwd="/usr")
+    sandbox.run_code("secret = 1")
+    assert own.cwd == "/usr" and own.language == "python"
+    assert sandbox.run_code("import os; os.getcwd()", context=own).text == "/usr"
+    assert sandbox.run_code("secret", context=own).error.name == "NameError"
+    assert own.id in [one.id for one in sandbox.list_code_contexts()]
+    sandbox.run_code("x = 1", context=own)
+    sandbox.restart_code_context(own)
+    assert sandbox.run_code("x", context=own).error.name == "NameError"
+    sandbox.remove_code_context(own)
+    assert "not found" in raised(sandbox.run_code, "1", context=own)[1]
+
+
+@row
+def a_kernel_that_ends_is_replaced(sandbox):
+    own = create()
+    assert own.run_code("import os; os._exit(3)").error.name == "KernelDied"
+    assert own.run_code("6 * 7").text == "42"
+
+
+@row
+def unknown_languages_are_refused(sandbox):
+    name, text = raised(sandbox.run_code, "1", language="cobol")
+    assert "cobol" in text, (name, text)
+
+
+def main():
+    shared, answers = create(timeout=600), {}
+    for name, function in ROWS.items():
+        try:
+            function(shared)
+            answers[name] = None
+        except Exception:  # noqa: BLE001: the caller shows it
+            answers[name] = traceback.format_exc()
+    for one in LIVE:
+        one.kill()
+    print(json.dumps(answers))
+
+
+main()
