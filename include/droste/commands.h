@@ -21,15 +21,26 @@ enum { DROSTE_COMMAND_PIECE = 1 << 20 }; /* bytes of input, or of a stream's out
 enum {
     DROSTE_COMMAND_STDIN = 1, /* "start": "input" follows; without, its input is empty */
     DROSTE_COMMAND_MERGE = 2, /* "start": what it writes to stderr goes to its stdout */
-    DROSTE_COMMAND_EOF = 4,   /* "input": nothing follows */
+    DROSTE_COMMAND_EOF = 4,   /* "input": nothing follows; at a terminal, ^D is typed */
+    /* "start": its input and output are a terminal of `columns` and `rows`; its output is stdout */
+    DROSTE_COMMAND_TERMINAL = 8,
+    /* "start": its end is told when no process has its output open any more, or at once after a
+     * signal or its time limit; without, when it ends, whatever it has left running */
+    DROSTE_COMMAND_DRAIN = 16,
+    DROSTE_COMMAND_ALONE = 32, /* "signal": to the process, not to its process group */
 };
 
 typedef struct droste_command_request {
-    /* "start"; "output" is answered when there is output, or at the end; "input" is answered when
-     * it is written; "signal" goes to the command's process group; "release" ends the command if it
-     * still runs, and its handle */
+    /* "start" and "attach" answer a handle, which reads all output from then on; "attach" finds a
+     * command by its tag or pid, also for 30 seconds after its end.
+     * "list" answers the commands that run, that have a handle, or that can be attached to.
+     * "output" is answered when there is output, or at the end. A command waits for its slowest
+     * reader; without a handle, its output is dropped.
+     * "input" is answered when it is written.
+     * "signal" goes to the command's process group. "resize" sets the size of its terminal.
+     * "release" ends the command if it still runs, and its handle; "detach" only the handle. */
     const char *op;
-    uint64_t handle; /* of a started command */
+    uint64_t handle; /* of a command that was started or attached to */
     /* of "start": both lists end with NULL; the program is looked for in PATH */
     const char *const *argv;
     const char *const *env; /* "NAME=value", besides the session's environment; may be NULL */
@@ -42,11 +53,26 @@ typedef struct droste_command_request {
     /* of "start": then its process group is killed; of "output": how long the command may still
      * take, so that a sandbox that does not answer is an error a minute later; 0: no limit */
     uint64_t timeout_ms;
+    /* of "start": a user of the sandbox, whose environment and home directory it gets (`cwd` is
+     * relative to that, and may begin with "~"); NULL: the session's */
+    const char *user;
+    const char *tag;        /* of "start" and "attach": a name for it, at most 256 bytes; or NULL */
+    int64_t pid;            /* of "attach" without a tag */
+    unsigned columns, rows; /* of "resize", and of "start" with DROSTE_COMMAND_TERMINAL */
 } droste_command_request;
 
+typedef struct droste_command_info {
+    int64_t pid;
+    const char *tag, *user, *cwd; /* as they were given; "": not */
+    const char *const *argv, *const *env;
+    int cut;      /* the words were longer than 8 KiB: there is no `env`, or not all of `argv` */
+    int terminal; /* it has one */
+    int ended, status, timed_out; /* as below */
+} droste_command_info;
+
 typedef struct droste_command_reply {
-    uint64_t handle; /* of "start" */
-    int64_t pid;     /* of "start": in the sandbox */
+    uint64_t handle; /* of "start" and "attach" */
+    int64_t pid;     /* of these: in the sandbox */
     const char *out; /* of "output" */
     size_t out_len;
     const char *err;
@@ -54,13 +80,16 @@ typedef struct droste_command_reply {
     int ended;     /* of "output": the command has ended, and all output was sent before */
     int status;    /* then: its exit status, or the negative number of the signal that ended it */
     int timed_out; /* then: it was killed at its time limit */
+    const droste_command_info *commands; /* of "list" */
+    size_t count;
 } droste_command_reply;
 
 /* Called once, in the loop's thread, with a reply, valid during the call, or an error; also when
  * the session is closed. It must not call functions that wait. */
 typedef void droste_command_fn(
     void *arg, const droste_command_reply *reply, const droste_error *err);
-/* Starts a request. A command has one open request for output at a time. */
+/* Starts a request. A handle has one open request for output at a time. An error has the errno in
+ * `sys`: ESRCH if there is no command to attach to, or it has ended before "signal". */
 DROSTE_API int droste_command_start(droste_session *s, const droste_command_request *request,
     droste_command_fn *fn, void *arg, droste_error *err);
 

@@ -126,13 +126,20 @@ class CommandRequest(Structure):
     _fields_ = [("op", c_char_p), ("handle", c_uint64), ("argv", POINTER(c_char_p)),
                 ("env", POINTER(c_char_p)), ("cwd", c_char_p), ("flags", c_int),
                 ("length", c_size_t), ("data", c_char_p), ("len", c_size_t), ("signal", c_int),
-                ("timeout_ms", c_uint64)]
+                ("timeout_ms", c_uint64), ("user", c_char_p), ("tag", c_char_p), ("pid", c_int64),
+                ("columns", c_uint), ("rows", c_uint)]
+
+
+class CommandInfo(Structure):
+    _fields_ = [("pid", c_int64), ("tag", c_char_p), ("user", c_char_p), ("cwd", c_char_p),
+                ("argv", POINTER(c_char_p)), ("env", POINTER(c_char_p)), ("cut", c_int),
+                ("terminal", c_int), ("ended", c_int), ("status", c_int), ("timed_out", c_int)]
 
 
 class CommandReply(Structure):
     _fields_ = [("handle", c_uint64), ("pid", c_int64), ("out", c_void_p), ("out_len", c_size_t),
                 ("err", c_void_p), ("err_len", c_size_t), ("ended", c_int), ("status", c_int),
-                ("timed_out", c_int)]
+                ("timed_out", c_int), ("commands", POINTER(CommandInfo)), ("count", c_size_t)]
 
 
 FileFn = CFUNCTYPE(None, c_void_p, POINTER(FileReply), POINTER(Error))

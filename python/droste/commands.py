@@ -17,21 +17,22 @@ import os
 import signal
 import time
 from typing import (Any, AsyncIterator, Callable, Dict, Iterator, List, Mapping, NamedTuple,
-                    Optional, Sequence, Union)
+                    Optional, Sequence, Tuple, Union)
 
 from . import _library, errors
 from ._library import quick
 from ._requests import Awaiting, Blocking, end, Request, Steps
 
-__all__ = ["AsyncCommand", "AsyncCommands", "Command", "CommandFailed", "CommandResult",
-           "Commands", "Output"]
+__all__ = ["AsyncCommand", "AsyncCommands", "Command", "CommandFailed", "CommandInfo",
+           "CommandResult", "Commands", "Output"]
 
 PIECE = 1 << 20             # DROSTE_COMMAND_PIECE
-STDIN, MERGE, EOF = 1, 2, 4
+STDIN, MERGE, EOF, TERMINAL, DRAIN, ALONE = 1, 2, 4, 8, 16, 32
 OUTPUT_MOST = 64 << 20      # bytes of output that run() keeps unless `limit` says otherwise
 Words = Union[str, Sequence[Union[str, bytes]]]
 Data = Union[bytes, bytearray, memoryview, str]
 Callback = Callable[[str], Any]
+Size = Tuple[int, int]      # columns and rows of a terminal
 
 
 class CommandResult(NamedTuple):
@@ -56,6 +57,24 @@ class Output(NamedTuple):
     stderr: bytes
 
 
+class CommandInfo(NamedTuple):
+    """A command of a session, as `list` describes it."""
+    pid: int
+    #: what its start gave; None if it did not
+    tag: Optional[str]
+    user: Optional[str]
+    cwd: Optional[str]
+    argv: List[str]
+    env: Dict[str, str]
+    #: whether it has a terminal
+    terminal: bool
+    #: as of Command; None while it runs
+    exit_code: Optional[int]
+    timed_out: bool
+    #: its words were longer than 8 KiB: `env` is empty, and the end of `argv` may be missing
+    cut: bool
+
+
 class CommandFailed(errors.Error):
     """A command that `run(check=True)` started has not ended with the exit status 0."""
     code = "command"
@@ -78,6 +97,21 @@ class _Answer(NamedTuple):
     ended: bool
     status: int
     timed_out: bool
+    commands: List[CommandInfo]
+
+
+def _words_at(words: Any) -> List[str]:
+    found: List[str] = []
+    while words[len(found)] is not None:
+        found.append(os.fsdecode(words[len(found)]))
+    return found
+
+
+def _info_of(info: Any) -> CommandInfo:
+    env = dict(word.split("=", 1) for word in _words_at(info.env) if "=" in word)
+    tag, user, cwd = (os.fsdecode(word) or None for word in (info.tag, info.user, info.cwd))
+    return CommandInfo(info.pid, tag, user, cwd, _words_at(info.argv), env, bool(info.terminal),
+                       info.status if info.ended else None, bool(info.timed_out), bool(info.cut))
 
 
 def _bytes_at(data: Any, length: int) -> bytes:
@@ -87,7 +121,8 @@ def _bytes_at(data: Any, length: int) -> bytes:
 def _answer_of(reply: Any) -> _Answer:
     return _Answer(reply.handle, reply.pid, _bytes_at(reply.out, reply.out_len),
                    _bytes_at(reply.err, reply.err_len), bool(reply.ended), reply.status,
-                   bool(reply.timed_out))
+                   bool(reply.timed_out),
+                   [_info_of(reply.commands[i]) for i in range(reply.count)])
 
 
 class _Request(Request):
@@ -127,14 +162,29 @@ def _words_of(command: Words) -> List[bytes]:
     return [os.fsencode(word) for word in command]
 
 
+def _text_of(text: Optional[str]) -> Optional[bytes]:
+    if text is not None and "\0" in text:
+        raise ValueError("a name of a command, its user or its directory has a NUL")
+    return None if text is None else os.fsencode(text)
+
+
 def _start_fields(command: Words, cwd: Optional[str], env: Optional[Mapping[str, str]],
-                  timeout: Optional[float], flags: int) -> Dict[str, Any]:
+                  timeout: Optional[float], user: Optional[str], tag: Optional[str], flags: int,
+                  terminal: Optional[Size] = None) -> Dict[str, Any]:
     if timeout is not None and timeout <= 0:
         raise errors.ArgumentError("timeout must be positive, not %r" % timeout)
     pairs = [os.fsencode("%s=%s" % pair) for pair in (env or {}).items()]
     return dict(argv=_list_of(_words_of(command)), env=_list_of(pairs),
-                cwd=os.fsencode(cwd) if cwd is not None else None, flags=flags,
-                timeout_ms=max(1, round(timeout * 1000)) if timeout is not None else 0)
+                cwd=_text_of(cwd), flags=flags | (TERMINAL if terminal else 0),
+                timeout_ms=max(1, round(timeout * 1000)) if timeout is not None else 0,
+                user=_text_of(user), tag=_text_of(tag), **_size_fields(terminal or (0, 0)))
+
+
+def _size_fields(size: Size) -> Dict[str, Any]:
+    columns, rows = size
+    if columns < 0 or rows < 0:
+        raise errors.ArgumentError("a terminal has positive numbers of columns and rows")
+    return dict(columns=columns, rows=rows)
 
 
 def _bytes_of(data: Data) -> bytes:
@@ -144,8 +194,9 @@ def _bytes_of(data: Data) -> bytes:
 class _Process:
     """A started command: what the blocking and the awaiting kind have in common."""
 
-    def __init__(self, owner: Any, answer: _Answer, timeout: Optional[float]):
-        self._owner = owner
+    def __init__(self, owner: Any, answer: _Answer, timeout: Optional[float],
+                 attached: bool = False):
+        self._owner, self._attached = owner, attached
         self._handle: Optional[int] = answer.handle
         self._deadline = None if timeout is None else time.monotonic() + timeout
         #: its process id in the sandbox
@@ -182,17 +233,21 @@ class _Process:
             yield from self._read()
         return self.exit_code
 
-    def _signal(self, number: int) -> Steps:
+    def _signal(self, number: int, group: bool) -> Steps:
         try:
-            yield self._request("signal", signal=int(number))
+            yield self._request("signal", signal=int(number), flags=0 if group else ALONE)
         except ProcessLookupError:
             return False
         return True
 
-    def _close(self) -> Steps:
+    def _resize(self, size: Size) -> Steps:
+        yield self._request("resize", **_size_fields(size))
+
+    def _close(self, detach: bool = False) -> Steps:
         if self._handle is None:
             return
-        request, self._handle = self._request("release"), None
+        op = "detach" if detach or self._attached else "release"
+        request, self._handle = self._request(op), None
         try:
             yield request
         except errors.Error:
@@ -202,6 +257,17 @@ class _Process:
 def _start(kind: Any, owner: Any, fields: Dict[str, Any], timeout: Optional[float]) -> Steps:
     answer = yield _Request("start", **fields)
     return kind(owner, answer, timeout)
+
+
+def _attach(kind: Any, owner: Any, which: Union[int, str]) -> Steps:
+    fields = dict(tag=_text_of(which)) if isinstance(which, str) else dict(pid=int(which))
+    answer = yield _Request("attach", **fields)
+    return kind(owner, answer, None, True)
+
+
+def _list() -> Steps:
+    answer = yield _Request("list")
+    return answer.commands
 
 
 class _Kept:
@@ -262,13 +328,18 @@ def _run(owner: Any, fields: Dict[str, Any], given: Optional[bytes], timeout: Op
                          process.timed_out)
 
 
+def _flags_of(stdin: bool, merge: bool, drain: bool) -> int:
+    return (STDIN if stdin else 0) | (MERGE if merge else 0) | (DRAIN if drain else 0)
+
+
 def _run_steps(owner: Any, command: Words, input: Optional[Data], cwd: Optional[str],
                env: Optional[Mapping[str, str]], timeout: Optional[float],
-               on_stdout: Optional[Callback], on_stderr: Optional[Callback], merge: bool,
-               check: bool, limit: int) -> Steps:
+               user: Optional[str], tag: Optional[str], on_stdout: Optional[Callback],
+               on_stderr: Optional[Callback], merge: bool, drain: bool, check: bool,
+               limit: int) -> Steps:
     given = None if input is None else _bytes_of(input)
-    flags = (MERGE if merge else 0) | (STDIN if given is not None else 0)
-    fields = _start_fields(command, cwd, env, timeout, flags)
+    flags = _flags_of(given is not None, merge, drain)
+    fields = _start_fields(command, cwd, env, timeout, user, tag, flags)
     result = yield from _run(owner, fields, given, timeout, _Kept(limit, on_stdout),
                              _Kept(limit, on_stderr))
     if check and not result.ok:
@@ -309,16 +380,25 @@ class Command(_Process, Blocking):
         """Waits for its end and returns its exit code; output that was not read is dropped."""
         return self._do(self._wait())
 
-    def send_signal(self, number: int) -> bool:
-        """Sends a signal to its process group. Returns false if the command has ended."""
-        return self._do(self._signal(number))
+    def resize(self, columns: int, rows: int) -> None:
+        """Sets the size of its terminal, and tells its processes (SIGWINCH)."""
+        self._do(self._resize((columns, rows)))
+
+    def send_signal(self, number: int, group: bool = True) -> bool:
+        """Sends a signal to its process group, or to the process alone. Returns false if the
+        command has ended."""
+        return self._do(self._signal(number, group))
 
     def kill(self) -> bool:
         """Kills its process group. Returns false if the command has ended."""
         return self.send_signal(signal.SIGKILL)
 
+    def detach(self) -> None:
+        """Stops reading it; it goes on. `attach` finds it again."""
+        self._do(self._close(detach=True))
+
     def close(self) -> None:
-        """Kills it if it still runs."""
+        """Kills it if it still runs. One that was attached to is not killed, but detached."""
         self._do(self._close())
 
 
@@ -327,8 +407,10 @@ class Commands(Blocking):
 
     def run(self, command: Words, *, input: Optional[Data] = None, cwd: Optional[str] = None,
             env: Optional[Mapping[str, str]] = None, timeout: Optional[float] = None,
+            user: Optional[str] = None, tag: Optional[str] = None,
             on_stdout: Optional[Callback] = None, on_stderr: Optional[Callback] = None,
-            merge: bool = False, check: bool = False, limit: int = OUTPUT_MOST) -> CommandResult:
+            merge: bool = False, drain: bool = False, check: bool = False,
+            limit: int = OUTPUT_MOST) -> CommandResult:
         """Runs a command and returns its end and output.
 
         A text is given to `/bin/sh -c`; a list is a program, which is looked for in PATH, and its
@@ -337,18 +419,34 @@ class Commands(Blocking):
         `timed_out`. The callbacks get output as it arrives. With `merge`, what it writes to stderr
         is in `stdout`. With `check`, an exit code other than 0 raises CommandFailed. More than
         `limit` bytes of a stream raise ArgumentError, and the command is killed. A program or
-        directory that does not exist raises FileNotFoundError.
+        directory that does not exist raises FileNotFoundError. With `user`, it gets that user's
+        environment and home directory. With `drain`, its end waits for what it has left running,
+        unless a signal or the time limit has ended it. `list` and `attach` know it by its `tag`.
         """
-        return self._do(_run_steps(self._owner, command, input, cwd, env, timeout, on_stdout,
-                                   on_stderr, merge, check, limit))
+        return self._do(_run_steps(self._owner, command, input, cwd, env, timeout, user, tag,
+                                   on_stdout, on_stderr, merge, drain, check, limit))
 
     def start(self, command: Words, *, stdin: bool = False, cwd: Optional[str] = None,
               env: Optional[Mapping[str, str]] = None, timeout: Optional[float] = None,
-              merge: bool = False) -> Command:
-        """Starts a command, to read its output or write its input while it runs; as `run`."""
-        flags = (MERGE if merge else 0) | (STDIN if stdin else 0)
-        fields = _start_fields(command, cwd, env, timeout, flags)
+              user: Optional[str] = None, tag: Optional[str] = None, merge: bool = False,
+              drain: bool = False, terminal: Optional[Size] = None) -> Command:
+        """Starts a command, to read its output or write its input while it runs; as `run`.
+
+        `terminal=(columns, rows)` gives it a terminal of that size: it reads what is written, and
+        all that it writes is in `stdout`.
+        """
+        fields = _start_fields(command, cwd, env, timeout, user, tag,
+                               _flags_of(stdin, merge, drain), terminal)
         return self._do(_start(Command, self._owner, fields, timeout))
+
+    def list(self) -> List[CommandInfo]:
+        """Describes the commands that run, and those of the last 30 seconds."""
+        return self._do(_list())
+
+    def attach(self, which: Union[int, str]) -> Command:
+        """Returns another reader of a command, found by its process id or tag, for its output from
+        now on. One that has ended is known for 30 seconds. ProcessLookupError: there is none."""
+        return self._do(_attach(Command, self._owner, which))
 
 
 class AsyncCommand(_Process, Awaiting):
@@ -383,13 +481,21 @@ class AsyncCommand(_Process, Awaiting):
         """As `Command.wait`."""
         return await self._do(self._wait())
 
-    async def send_signal(self, number: int) -> bool:
+    async def resize(self, columns: int, rows: int) -> None:
+        """As `Command.resize`."""
+        await self._do(self._resize((columns, rows)))
+
+    async def send_signal(self, number: int, group: bool = True) -> bool:
         """As `Command.send_signal`."""
-        return await self._do(self._signal(number))
+        return await self._do(self._signal(number, group))
 
     async def kill(self) -> bool:
         """As `Command.kill`."""
         return await self.send_signal(signal.SIGKILL)
+
+    async def detach(self) -> None:
+        """As `Command.detach`."""
+        await self._do(self._close(detach=True))
 
     async def close(self) -> None:
         """As `Command.close`."""
@@ -401,12 +507,13 @@ class AsyncCommands(Awaiting):
 
     async def run(self, command: Words, *, input: Optional[Data] = None,
                   cwd: Optional[str] = None, env: Optional[Mapping[str, str]] = None,
-                  timeout: Optional[float] = None, on_stdout: Optional[Callback] = None,
-                  on_stderr: Optional[Callback] = None, merge: bool = False, check: bool = False,
-                  limit: int = OUTPUT_MOST) -> CommandResult:
+                  timeout: Optional[float] = None, user: Optional[str] = None,
+                  tag: Optional[str] = None, on_stdout: Optional[Callback] = None,
+                  on_stderr: Optional[Callback] = None, merge: bool = False, drain: bool = False,
+                  check: bool = False, limit: int = OUTPUT_MOST) -> CommandResult:
         """As `Commands.run`."""
-        return await self._do(_run_steps(self._owner, command, input, cwd, env, timeout, on_stdout,
-                                         on_stderr, merge, check, limit))
+        return await self._do(_run_steps(self._owner, command, input, cwd, env, timeout, user, tag,
+                                         on_stdout, on_stderr, merge, drain, check, limit))
 
     async def start(self, command: Words, *, stdin: bool = False, cwd: Optional[str] = None,
                     env: Optional[Mapping[str, str]] = None, timeout: Optional[float] = None,

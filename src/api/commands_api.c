@@ -17,10 +17,14 @@ static const struct {
     enum command_op op;
 } commands_api_ops[] = {
     { "start", COMMAND_START },
+    { "attach", COMMAND_ATTACH },
+    { "list", COMMAND_LIST },
     { "output", COMMAND_OUTPUT },
     { "input", COMMAND_INPUT },
     { "signal", COMMAND_SIGNAL },
+    { "resize", COMMAND_RESIZE },
     { "release", COMMAND_RELEASE },
+    { "detach", COMMAND_DETACH },
 };
 
 struct command_waiter {
@@ -28,16 +32,64 @@ struct command_waiter {
     void *arg;
 };
 
+/* The commands of a list in the public form: one block for all, and one for their words. */
+struct command_list {
+    droste_command_info *commands;
+    const char **words;
+    size_t count;
+};
+
+static const char *const *commands_api_words(const char ***next, const char *at, uint32_t count)
+{
+    const char **first = *next;
+    for (uint32_t i = 0; i < count; i++, at += strlen(at) + 1)
+        *(*next)++ = at;
+    *(*next)++ = NULL;
+    return first;
+}
+
+static int commands_api_list(
+    const struct command_answer *answer, struct command_list *list, struct error *err)
+{
+    struct command_info info;
+    size_t words = 0;
+    for (size_t at = 0; command_info_next(answer, &at, &info);)
+        words += (size_t)info.argc + info.envc + 2;
+    list->commands = calloc(answer->listed + 1, sizeof *list->commands);
+    list->words = calloc(words + 1, sizeof *list->words);
+    if (!list->commands || !list->words)
+        return error_memory(err);
+    const char **next = list->words;
+    for (size_t at = 0; command_info_next(answer, &at, &info);) {
+        droste_command_info *out = &list->commands[list->count++];
+        *out = (droste_command_info){ .pid = info.pid,
+            .tag = info.tag,
+            .user = info.user,
+            .cwd = info.cwd,
+            .cut = info.cut,
+            .terminal = info.terminal,
+            .ended = info.ended,
+            .status = info.status,
+            .timed_out = info.timed_out };
+        out->argv = commands_api_words(&next, info.argv, info.argc);
+        out->env = commands_api_words(&next, info.env, info.envc);
+    }
+    return 0;
+}
+
 static void commands_api_answered(
     void *arg, const struct command_answer *answer, const struct error *failure)
 {
     struct command_waiter *w = arg, waiter = *w;
+    struct command_list list = { 0 };
+    struct error why = failure ? *failure : (struct error){ 0 };
     droste_error error = { 0 };
     free(w);
-    if (failure) {
-        struct error why = *failure;
+    if (failure || commands_api_list(answer, &list, &why) < 0) {
         api_fail(&error, &why, -1);
         waiter.fn(waiter.arg, NULL, &error);
+        free(list.commands);
+        free(list.words);
         return;
     }
     const droste_command_reply reply = { .handle = answer->handle,
@@ -48,8 +100,12 @@ static void commands_api_answered(
         .err_len = answer->err_len,
         .ended = answer->ended,
         .status = answer->status,
-        .timed_out = answer->timed_out };
+        .timed_out = answer->timed_out,
+        .commands = list.commands,
+        .count = list.count };
     waiter.fn(waiter.arg, &reply, NULL);
+    free(list.commands);
+    free(list.words);
 }
 
 static int commands_api_start(droste_session *s, const droste_command_request *r,
@@ -66,6 +122,14 @@ static int commands_api_start(droste_session *s, const droste_command_request *r
         .data = r->data,
         .len = r->len,
         .eof = r->flags & DROSTE_COMMAND_EOF,
+        .terminal = r->flags & DROSTE_COMMAND_TERMINAL,
+        .drain = r->flags & DROSTE_COMMAND_DRAIN,
+        .alone = r->flags & DROSTE_COMMAND_ALONE,
+        .user = r->user,
+        .tag = r->tag,
+        .pid = r->pid,
+        .columns = r->columns,
+        .rows = r->rows,
         .signal = r->signal,
         .timeout_ms = r->timeout_ms };
     for (size_t i = 0; i < array_length(commands_api_ops); i++)

@@ -350,6 +350,16 @@ static void compile_confine(struct builder *b, bool own_root, const struct jail_
     plan_add(b, JAIL_CONFINE, NULL, NULL, 0, 0);
 }
 
+/* Terminals are mounted for the first process beside a sandbox, not at each start: only commands
+ * need them, and the mount takes 25 µs. The kernel counts them for all users (kernel.pty.max, 4096,
+ * of which 1024 are reserved for the host's own), hence `max`. */
+static void join_sandbox(struct builder *b, uint64_t spaces)
+{
+    plan_add(b, JAIL_JOIN, NULL, NULL, spaces, 0);
+    uint32_t options = plan_add_text(b, "newinstance,mode=0600,ptmxmode=0666,max=64");
+    plan_add(b, JAIL_TERMINALS, "/dev/pts", NULL, 0, 0)->text[2] = options;
+}
+
 /* `beside`: in the namespaces of a sandbox that exists. The guest has the same uid there: what is
  * beside it hides before it gives up its capabilities, because its filter comes later. */
 static int compile_in(enum isolation isolation, bool beside, const struct jail_plan *zygote,
@@ -362,7 +372,7 @@ static int compile_in(enum isolation isolation, bool beside, const struct jail_p
     plan_begin(&b);
     b.stage = JAIL_KEEPER;
     if (own_root && beside)
-        plan_add(&b, JAIL_JOIN, NULL, NULL, spaces, 0);
+        join_sandbox(&b, spaces);
     else if (own_root)
         make_private_mounts(&b, zygote, limits, place, spaces);
     plan_add(&b, JAIL_DROP_BOUND, NULL, NULL, 0, 0);

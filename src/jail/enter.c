@@ -353,6 +353,19 @@ static int enter_confine(void)
     return rc;
 }
 
+/* A process beside the sandbox that is started again finds them mounted. */
+static int mount_terminals(const char *target, const char *options)
+{
+    char ptmx[256];
+    if (snprintf(ptmx, sizeof ptmx, "%s/ptmx", target) >= (int)sizeof ptmx) {
+        errno = ENAMETOOLONG;
+        return -1;
+    }
+    if (access(ptmx, F_OK) == 0)
+        return 0;
+    return mount("none", target, "devpts", MS_NOSUID | MS_NOEXEC, options);
+}
+
 static int carry_out(const struct jail_plan *plan, const struct jail_op *op)
 {
     const char *t0 = jail_plan_text(plan, op, 0), *t1 = jail_plan_text(plan, op, 1);
@@ -369,6 +382,8 @@ static int carry_out(const struct jail_plan *plan, const struct jail_op *op)
         return mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL);
     case JAIL_MOUNT:
         return mount("none", t1, t0, op->a, jail_plan_text(plan, op, 2));
+    case JAIL_TERMINALS:
+        return mount_terminals(t0, jail_plan_text(plan, op, 2));
     case JAIL_BIND:
         return bind_tree(t0, t1, op->a);
     case JAIL_VOLUME:

@@ -20,6 +20,8 @@ enum jail_op_kind {
     JAIL_BECOME_LENDER, /* the same, keeping the ability to run each child as another user */
     JAIL_PRIVATE,       /* stop mount propagation in both directions */
     JAIL_MOUNT,         /* text 0: type, 1: target, 2: data; a: MS_… flags */
+    /* text 0: where pseudo-terminals are mounted, unless they are; 2: options */
+    JAIL_TERMINALS,
     JAIL_BIND, /* text 0: source, 1: target (created if missing); a: MOUNT_ATTR_… to set */
     /* text 0: directory, 1: path below it without links, 2: mount point; a, b: the device and inode
      * that it must have */

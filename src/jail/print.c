@@ -15,6 +15,7 @@ static const char *const op_names[JAIL_OP_COUNT] = {
     [JAIL_BECOME_LENDER] = "become",
     [JAIL_PRIVATE] = "make mounts private",
     [JAIL_MOUNT] = "mount",
+    [JAIL_TERMINALS] = "terminals",
     [JAIL_BIND] = "bind",
     [JAIL_VOLUME] = "volume",
     [JAIL_ATTACH] = "idmapped volume",

@@ -117,7 +117,7 @@ static void show_make_devices(struct builder *b)
 {
     static const char *const links[][2] = { { "/proc/self/fd", "/new/dev/fd" },
         { "/proc/self/fd/0", "/new/dev/stdin" }, { "/proc/self/fd/1", "/new/dev/stdout" },
-        { "/proc/self/fd/2", "/new/dev/stderr" } };
+        { "/proc/self/fd/2", "/new/dev/stderr" }, { "pts/ptmx", "/new/dev/ptmx" } };
     for (size_t i = 0; i < array_length(devices); i++) {
         char from[32], to[32];
         snprintf(from, sizeof from, "/old/dev/%s", devices[i]);
@@ -126,6 +126,7 @@ static void show_make_devices(struct builder *b)
     }
     for (size_t i = 0; i < array_length(links); i++)
         plan_add(b, JAIL_SYMLINK, links[i][0], links[i][1], 0, 0);
+    plan_add(b, JAIL_DIRECTORY, "/new/dev/pts", NULL, 0755, 0);
     plan_add(b, JAIL_DIRECTORY, "/new/dev/shm", NULL, 0755, 0);
 }
 

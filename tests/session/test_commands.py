@@ -201,3 +201,198 @@ def test_commands_end_with_the_session(opened):
     session.execute("import os; os._exit(3)")
     reader.join()
     assert len(errors) == 1
+
+
+# -- readers, ends and signals
+
+def test_each_reader_of_a_command_reads_all_of_it(session):
+    """A second one, found by tag or pid, reads what is written from then on; both hear the end. A
+    reader that is attached to does not kill it when it is closed."""
+    with session.commands.start("while read x; do echo $x; done; exit 5", stdin=True,
+                                tag="echoes") as first:
+        first.write("a\n")
+        assert first.read().stdout == b"a\n"
+        second, third = session.commands.attach("echoes"), session.commands.attach(first.pid)
+        assert second.pid == third.pid == first.pid
+        first.write("b\n")
+        for reader in (first, second, third):
+            assert reader.read().stdout == b"b\n"
+        third.close()
+        second.write("c\n")
+        second.close_stdin()
+        assert [second.read().stdout, first.read().stdout] == [b"c\n", b"c\n"]
+        assert [second.wait(), first.wait()] == [5, 5]
+
+
+def test_a_command_waits_for_its_slowest_reader(session):
+    """Nothing is lost, and what is kept for a slow reader is bounded: the command stands still."""
+    first = session.commands.start("yes | head -c 2000000; : > done", tag="fast")
+    second, sizes, begun = session.commands.attach("fast"), [], threading.Event()
+
+    def read_first():
+        for output in first:
+            sizes.append(len(output.stdout))
+            begun.set()
+    reader = threading.Thread(target=read_first)
+    reader.start()
+    begun.wait()
+    assert not session.files.exists("done")
+    size = sum(len(output.stdout) for output in second)
+    reader.join()
+    assert (sum(sizes), size) == (2000000, 2000000)
+    assert first.exit_code == second.exit_code == 0
+    session.files.remove("done")
+    first.close()
+    second.close()
+
+
+def test_a_command_that_was_detached_goes_on(session):
+    """Its output is dropped meanwhile; its end is known for a while, by its tag."""
+    command = session.commands.start(
+        "yes | head -c 1000000; while [ ! -e go ]; do sleep 0.01; done; rm go; exit 7",
+        tag="left alone")
+    command.detach()
+    with session.commands.attach("left alone") as again:
+        assert again.exit_code is None
+    session.files.write("go", b"")
+    session.commands.run("while [ -e go ]; do sleep 0.01; done")
+    with session.commands.attach("left alone") as again:
+        assert again.wait() == 7
+    for name in ("no such tag", 4000000):
+        with pytest.raises(ProcessLookupError):
+            session.commands.attach(name)
+
+
+def test_commands_are_listed(session):
+    """With what their start gave, and how they ended."""
+    with session.commands.start(["sleep", "1000"], tag="sleeper", env={"A": "b=c"},
+                                cwd="/") as command:
+        assert session.commands.run("exit 3", tag="exited").exit_code == 3
+        listed = {info.tag: info for info in session.commands.list()}
+        assert listed["exited"].exit_code == 3
+        info = listed["sleeper"]
+        assert info[:6] == (command.pid, "sleeper", None, "/", ["sleep", "1000"], {"A": "b=c"})
+        assert (info.exit_code, info.terminal, info.cut) == (None, False, False)
+        assert session.commands.run("kill -0 %d" % info.pid).ok
+        long = session.commands.start(["true", "x" * 100000], tag="long")
+        assert {info.tag: info for info in session.commands.list()}["long"].cut
+        long.close()
+
+
+def test_an_end_can_wait_for_what_is_left_running(session):
+    """With `drain` the output's end is awaited; a signal or time limit tells the end at once."""
+    code = "(while [ ! -e go ]; do sleep 0.01; done; rm go; echo late) & echo early"
+    with session.commands.start(code, drain=True) as command:
+        assert command.read().stdout == b"early\n"
+        session.files.write("go", b"")
+        assert (command.read().stdout, command.wait()) == (b"late\n", 0)
+    left = "(while [ ! -e go ]; do sleep 0.01; done; rm go) & exec sleep 1000"
+    with session.commands.start(left, drain=True) as command:
+        assert command.send_signal(signal.SIGKILL, group=False)
+        assert command.wait() == -signal.SIGKILL
+        session.commands.run("touch go; while [ -e go ]; do sleep 0.01; done")
+
+
+def test_a_signal_can_reach_the_process_alone(session):
+    with session.commands.start("trap 'echo heard; exit 4' INT; echo up; "
+                                "while :; do sleep 0.01; done") as command:
+        assert command.read().stdout == b"up\n"
+        assert command.send_signal(signal.SIGINT, group=False)
+        assert command.read().stdout == b"heard\n"
+        assert command.wait() == 4
+
+
+# -- terminals
+
+@pytest.fixture
+def terminals(session, environment):
+    """The commands of an environment with terminals; elsewhere the refusal names them."""
+    try:
+        session.commands.start("true", terminal=(80, 24)).close()
+    except OSError as e:
+        assert environment.id.endswith("landlock") and "a terminal" in str(e)
+        pytest.skip("%s: %s" % (environment.id, e))
+    return session.commands
+
+
+def read_until(command, word):
+    text = b""
+    while word not in text:
+        output = command.read()
+        assert command.exit_code is None, text
+        text += output.stdout
+    return text
+
+
+def test_a_terminal_has_a_size_that_can_change(terminals):
+    """Its processes see it, and hear of a change; what is typed is echoed and edited."""
+    with terminals.start("trap 'stty size' WINCH; stty size; read word; echo got $word; "
+                         "while :; do sleep 0.01; done", terminal=(91, 17)) as command:
+        read_until(command, b"17 91\r\n")
+        command.write("wrx\x7fong\n")
+        assert b"got wrong\r\n" in read_until(command, b"got wrong\r\n")
+        command.resize(120, 40)
+        read_until(command, b"40 120\r\n")
+        with pytest.raises(droste.ArgumentError, match="columns"):
+            command.resize(0, 40)
+    with terminals.start("cat", stdin=True) as command:
+        with pytest.raises(OSError, match="terminal"):
+            command.resize(80, 24)
+
+
+def test_a_terminal_controls_its_session(terminals):
+    """^C interrupts the process in front, ^D ends the input, and a shell has job control."""
+    with terminals.start("trap 'echo interrupted' INT; cat; cat; exit 3", terminal=(80, 24)
+                         ) as command:
+        command.write("up\n")
+        read_until(command, b"up\r\nup\r\n")      # the echo, and what `cat` has read
+        command.write("\x03")
+        read_until(command, b"interrupted\r\n")
+        command.close_stdin()
+        assert command.wait() == 3
+    with terminals.start(["bash", "--norc", "-i"], terminal=(80, 24), env={"PS1": "ready> "}
+                         ) as command:
+        read_until(command, b"ready> ")
+        command.write("sleep 1000 &\nfg\n")
+        read_until(command, b"fg\r\nsleep 1000\r\n")
+        command.write("\x03")
+        read_until(command, b"ready> ")
+        command.write("exit 6\n")
+        assert command.wait() == 6
+
+
+def test_terminals_stay_within_their_sandbox(terminals, environment):
+    """Nothing is typed into one from inside, and their number is bounded."""
+    probe = ("import errno, fcntl, os, termios\n"
+             "ours, theirs = os.openpty()\n"
+             "def tell(name, number, value):\n"
+             "    try: fcntl.ioctl(theirs, number, value); print(name, 'allowed')\n"
+             "    except OSError as e: print(name, errno.errorcode[e.errno])\n"
+             "tell('size', termios.TIOCSWINSZ, b'\\1\\0' * 4)\n"
+             "tell('type', termios.TIOCSTI, b'x')\n"
+             "tell('discipline', termios.TIOCSETD, b'\\2\\0\\0\\0')\n"
+             "opened = [ours, theirs]\n"
+             "try:\n"
+             "    for _ in range(100): opened += os.openpty()\n"
+             "except OSError as e: print('more', errno.errorcode[e.errno])\n")
+    words = terminals.run(["python3", "-c", probe]).stdout.splitlines()
+    assert words[0] == "size allowed"
+    if environment.id in ("local:full", "local:light", "forked:full"):
+        assert words[1:] == ["type EPERM", "discipline EPERM", "more ENOSPC"]
+
+
+def test_users_and_their_names(session, environment):
+    """A command gets the environment and the home directory of a user that the sandbox knows. At
+    `landlock` it knows none: the host's list is out of its reach."""
+    with pytest.raises(FileNotFoundError, match="the user to run it as"):
+        session.commands.run("true", user="no-such-user")
+    if environment.id.endswith("landlock"):
+        return
+    name, home = session.commands.run(
+        ["python3", "-c", "import os, pwd\ne = pwd.getpwuid(os.getuid())\n"
+         "print(e.pw_name, e.pw_dir)"]).stdout.split()
+    result = session.commands.run('echo "$USER $LOGNAME $HOME"; cd "$HOME" && pwd -P', user=name,
+                                  cwd="/")
+    assert result.stdout.splitlines()[0] == "%s %s %s" % (name, name, home)
+    where = session.commands.run("pwd; echo $A", user=name, cwd="~", env={"A": "b"}).stdout
+    assert where.split() == [home, "b"]

@@ -1,8 +1,9 @@
 """Runs commands for the host, in the process that serves files: cells do not delay them.
 
-Output is read from a command's pipes only when the host has asked for it, so a command that writes
-much waits for its reader. What a command leaves running keeps its pipes, and that output is
-discarded. src/session/commands.c is the other side.
+Each handle of the host is a reader of a command. Output is read from the command's pipes, or from
+its pseudo-terminal, only when a reader has asked for it and no other is far behind, so a command
+that writes much waits for its readers. What a command leaves running keeps its pipes, and that
+output is discarded. src/session/commands.c is the other side.
 """
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ import json
 import os
 import select
 import signal
+import struct
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -20,119 +22,201 @@ from .state import state
 if TYPE_CHECKING:
     from .aliases import Blob, Head, Operation, Parts
 
-COMMANDS = 256          # that run, or that the host has not released
-DISCARD = 65536         # bytes to discard at once
+COMMANDS = 256          # that run, or that have a reader
+READERS = 1024          # of all commands
+KEPT = 256              # commands that have ended, for `attach`
+KEPT_SECONDS = 30
+OUTPUT_READ = 65536     # bytes of a stream to read at once
+BEHIND = 65536          # bytes that a reader may be behind another
+WORDS = 8192            # bytes of a command in a list
+END_OF_FILE = b"\x04"   # what a terminal's user types
+
+# pid, status, number of arguments and of variables, flags, bytes of the words that follow
+INFO = struct.Struct("<QiIIII")
+INFO_ENDED, INFO_TERMINAL, INFO_TIMED_OUT, INFO_CUT = 1, 2, 4, 8
+
+
+class Misplaced(OSError):
+    """A command could not start because of its directory, user or terminal, not its program."""
+
+    def __init__(self, number: int, at: str) -> None:
+        super().__init__(number, at)
+        self.at = at
 
 
 def answer_command(ident: int, head: Head, parts: Parts = (b"", b"")) -> None:
     state.link.send(COMMANDED, ident, json.dumps(head).encode(), parts)
 
 
+class Words:
+    """What a request has told about a command: its directory, user, tag, arguments, environment."""
+
+    def __init__(self, head: Head, blob: bytes) -> None:
+        words = blob.split(b"\0")[:-1]
+        self.cwd, self.user, self.tag = words[:3]
+        self.argv, self.env = words[3:3 + head["argc"]], words[3 + head["argc"]:]
+
+
+class Reader:
+    """A handle of the host: what it has not read yet, and its request for output."""
+
+    def __init__(self) -> None:
+        self.unread = [bytearray(), bytearray()]
+        self.request: tuple[int, int] | None = None     # id and length
+
+    def take(self, length: int) -> list[bytes]:
+        taken = [bytes(data[:length]) for data in self.unread]
+        for data in self.unread:
+            del data[:length]
+        return taken
+
+
 class Command:
-    """A process, its pipes, and the requests that wait for it."""
+    """A process, its pipes or its terminal, and the requests that wait for it."""
 
-    def __init__(self, process: Any, timeout_ms: int) -> None:
-        self.process = process
-        self.deadline = time.monotonic() + timeout_ms / 1000 if timeout_ms else None
-        self.timed_out = False
-        self.streams = [process.stdout, process.stderr]     # None: at its end, or merged
-        for stream in (process.stdin, *self.streams):
-            if stream is not None:
-                os.set_blocking(stream.fileno(), False)
-        self.reader: tuple[int, int] | None = None      # id and length of a request for output
+    def __init__(self, process: Any, words: Words, head: Head, terminal: int) -> None:
+        self.process, self.words = process, words
+        self.deadline = time.monotonic() + head["timeout"] / 1000 if head["timeout"] else None
+        self.timed_out = self.signalled = False
+        self.drains = head["drain"]     # what it leaves running delays its end
+        self.terminal = terminal        # -1: none, or at its end
+        self.is_terminal = terminal >= 0
+        self.input_fd = terminal if terminal >= 0 else descriptor(process.stdin)
+        # -1: at its end, or merged
+        self.streams = ([terminal, -1] if terminal >= 0
+                        else [descriptor(process.stdout), descriptor(process.stderr)])
+        for fd in (self.input_fd, *self.streams):
+            if fd >= 0:
+                os.set_blocking(fd, False)
+        self.readers: dict[int, Reader] = {}
         self.input: list[tuple[int, Any, bool]] = []    # ids, what is left of the data, and eof
-        self.discards = False           # its end was answered, or it was released
-        self.released = False
+        self.discards = False           # its end was answered
+        self.ended_at = 0.0             # 0: not noticed yet
 
-    def is_over(self) -> bool:
-        return (self.released and self.process.returncode is not None
-                and self.streams == [None, None])
+    def poll(self) -> bool:
+        """Returns whether it has ended."""
+        if self.process.poll() is None:
+            return False
+        self.ended_at = self.ended_at or time.monotonic()
+        return True
 
-    def wanted(self) -> list[tuple[int, int]]:
-        """Returns the descriptors to wait for, with their events."""
-        found = []
+    def wants_output(self) -> bool:
+        readers = self.readers.values()
+        if self.discards or not readers:
+            return True
+        return (any(reader.request for reader in readers)
+                and all(len(data) < BEHIND for reader in readers for data in reader.unread))
+
+    def wanted(self) -> dict[int, int]:
+        """Returns the events to wait for by descriptor."""
+        found = {}
+        if self.wants_output():
+            found = {fd: select.POLLIN for fd in self.streams if fd >= 0}
         if self.input:
-            found.append((self.process.stdin.fileno(), select.POLLOUT))
-        if self.reader or self.discards:
-            found += [(stream.fileno(), select.POLLIN) for stream in self.streams if stream]
+            found[self.input_fd] = found.get(self.input_fd, 0) | select.POLLOUT
         return found
 
     def attend(self) -> None:
         """Answers the requests that can be answered."""
-        self.process.poll()
+        self.poll()
         if self.deadline is not None and time.monotonic() >= self.deadline:
             self.deadline = None
-            self.timed_out = self.process.returncode is None
+            self.timed_out = not self.poll()
             self.kill()
         while self.input and self.write_input():
             pass
-        if self.discards:
-            self.read_streams(DISCARD)
-        if not self.reader:
-            return
-        ident, length = self.reader
-        ended = self.process.returncode is not None
-        data = self.read_streams(length)
-        if any(data):
-            self.reader = None
-            answer_command(ident, {}, data)
-        elif ended:
-            self.reader, self.discards = None, True
-            answer_command(ident, {"ended": True, "status": self.process.returncode,
-                                   "timed_out": self.timed_out})
+        while self.pass_output():
+            pass
 
-    def read_streams(self, length: int) -> list[bytes]:
-        return [self.read_stream(which, length) for which in (0, 1)]
+    def pass_output(self) -> bool:
+        """Reads for the readers, and answers them. Returns whether one was answered."""
+        ended = self.poll()             # before the last read: nothing that it wrote is missed
+        answered, read = False, self.wants_output()
+        data = [self.read_stream(which) for which in (0, 1)] if read else [b"", b""]
+        for reader in self.readers.values():
+            if not self.discards:
+                for unread, more in zip(reader.unread, data):
+                    unread += more
+            if not reader.request:
+                continue
+            ident, length = reader.request
+            if any(reader.unread):
+                reader.request, answered = None, True
+                answer_command(ident, {}, reader.take(length))
+            elif ended and (self.discards or (read and not any(data) and self.has_said_all())):
+                reader.request, answered, self.discards = None, True, True
+                answer_command(ident, {"ended": True, "status": self.process.returncode,
+                                       "timed_out": self.timed_out})
+        return answered
 
-    def read_stream(self, which: int, length: int) -> bytes:
+    def has_said_all(self) -> bool:
+        """Whether its end can be told: after its processes', or at once if it was killed."""
+        killed = self.timed_out or self.signalled or self.process.returncode < 0
+        return killed or not self.drains or max(self.streams) < 0
+
+    def read_stream(self, which: int) -> bytes:
         """Returns what is there: nothing if it has none now, or never again."""
-        stream = self.streams[which]
-        if stream is None:
+        fd = self.streams[which]
+        if fd < 0:
             return b""
         try:
-            data = os.read(stream.fileno(), length)
+            data = os.read(fd, OUTPUT_READ)
         except BlockingIOError:
             return b""
+        except OSError as e:
+            if e.errno != errno.EIO:    # the terminal was closed on the other side
+                raise
+            data = b""
         if not data:
-            stream.close()
-            self.streams[which] = None
+            self.streams[which] = -1
+            if fd == self.terminal:
+                self.end_input()
+            else:
+                (self.process.stdout, self.process.stderr)[which].close()
         return data
 
     def write_input(self) -> bool:
         """Writes to its input. Returns whether that answered a request."""
         ident, data, eof = self.input[0]
         try:
-            data = data[os.write(self.process.stdin.fileno(), data):] if data else data
+            data = data[os.write(self.input_fd, data):] if data else data
         except BlockingIOError:
             return False
         except OSError as e:            # it has closed its input, or ended
             self.input.pop(0)
             answer_command(ident, {"errno": e.errno})
             return True
+        if not data and eof and self.terminal >= 0:
+            data, eof = memoryview(END_OF_FILE), False
         self.input[0] = (ident, data, eof)
         if data:
             return False
         self.input.pop(0)
-        if eof:
-            self.close_input()
         answer_command(ident, {})
+        if eof:
+            self.end_input()
         return True
 
-    def close_input(self) -> None:
-        if self.process.stdin is not None:
+    def end_input(self) -> None:
+        """Closes its input; of a terminal, at its end, everything."""
+        if self.input_fd < 0:
+            return
+        if self.terminal >= 0:
+            os.close(self.terminal)
+            self.terminal, self.streams[0] = -1, -1
+        else:
             self.process.stdin.close()
-            self.process.stdin = None
+        self.input_fd = -1
         for ident, _, _ in self.input:
             answer_command(ident, {"errno": errno.EBADF})
         self.input.clear()
 
-    def send_signal(self, number: int) -> None:
-        """Signals the process group, unless the process has ended: then its id may be another's."""
-        self.process.poll()
-        if self.process.returncode is not None:
+    def send_signal(self, number: int, alone: bool = False) -> None:
+        """Signals its process group, or the process `alone`, unless that has ended: then its id may
+        be another's."""
+        if self.poll():
             raise OSError(errno.ESRCH, "the command has ended")
-        os.killpg(self.process.pid, number)
-
+        (os.kill if alone else os.killpg)(self.process.pid, number)
 
     def kill(self) -> None:
         try:
@@ -140,12 +224,133 @@ class Command:
         except OSError:
             pass                        # it has ended
 
+    def resize(self, columns: int, rows: int) -> None:
+        if self.terminal < 0:
+            raise OSError(errno.ENOTTY, "it has no terminal")
+        set_size(self.terminal, columns, rows)
+
+    def describe(self) -> bytes:
+        """Returns its entry in a list; if it is too long, without its environment and the end of
+        its arguments."""
+        flags, argv, env = 0, self.words.argv, self.words.env
+        names = [self.words.tag, self.words.user, self.words.cwd]
+        size = sum(len(word) + 1 for word in (*names, *argv))
+        if size + sum(len(word) + 1 for word in env) > WORDS:
+            flags, env = INFO_CUT, []
+        while size > WORDS and argv:
+            argv, size = argv[:-1], size - len(argv[-1]) - 1
+        if self.ended_at:
+            flags |= INFO_ENDED | (INFO_TIMED_OUT if self.timed_out else 0)
+        if self.is_terminal:
+            flags |= INFO_TERMINAL
+        text = b"".join(word + b"\0" for word in (*names, *argv, *env))
+        return INFO.pack(self.process.pid, self.process.returncode or 0, len(argv), len(env), flags,
+                         len(text)) + text
+
+
+def descriptor(stream: Any) -> int:
+    return -1 if stream is None else stream.fileno()
+
+
+def set_size(terminal: int, columns: int, rows: int) -> None:
+    import fcntl
+    import termios
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+
+def take_terminal() -> None:
+    """In the new process: its input becomes the terminal of its session."""
+    import fcntl
+    import termios
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+
+def start_directory(cwd: bytes, home: bytes | None) -> bytes | None:
+    """Returns where to start, with `home` for `~` and relative paths if a user was named."""
+    if home is not None:
+        cwd = home + cwd[1:] if cwd[:1] == b"~" and cwd[1:2] in (b"", b"/") else cwd
+        cwd = os.path.join(home, cwd)
+    if cwd and not os.path.isdir(cwd):
+        raise Misplaced(errno.ENOTDIR if os.path.lexists(cwd) else errno.ENOENT, "cwd")
+    return cwd or None
+
+
+def find_user(name: bytes) -> Any:
+    """Returns an entry of the sandbox's /etc/passwd. Only root can become another user."""
+    import pwd
+    try:
+        entry = pwd.getpwnam(os.fsdecode(name))
+    except KeyError:
+        raise Misplaced(errno.ENOENT, "user") from None
+    if os.geteuid() not in (0, entry.pw_uid):
+        raise Misplaced(errno.EPERM, "user")
+    return entry
+
+
+def user_options(entry: Any) -> dict[str, Any]:
+    """Returns what Popen needs to change to a user; nothing if the process has its id already."""
+    if entry is None or entry.pw_uid == os.geteuid():
+        return {}
+    return {"user": entry.pw_uid, "group": entry.pw_gid,
+            "extra_groups": os.getgrouplist(entry.pw_name, entry.pw_gid)}
+
+
+def environment_of(words: Words, entry: Any, terminal: bool) -> dict[bytes, bytes]:
+    env = dict(os.environb)
+    if terminal:
+        env.setdefault(b"TERM", b"xterm-256color")
+    if entry is not None:
+        name = os.fsencode(entry.pw_name)
+        env.update({b"HOME": os.fsencode(entry.pw_dir), b"USER": name, b"LOGNAME": name,
+                    b"SHELL": os.fsencode(entry.pw_shell)})
+    for word in words.env:
+        key, _, value = word.partition(b"=")
+        env[key] = value
+    return env
+
+
+def open_terminal(head: Head) -> tuple[int, int]:
+    """Opens a pseudo-terminal; returns the descriptors of both sides."""
+    try:
+        ours, theirs = os.openpty()
+    except OSError as e:
+        raise Misplaced(e.errno or errno.EIO, "terminal") from None
+    set_size(ours, head["columns"], head["rows"])
+    return ours, theirs
+
+
+def start_process(words: Words, head: Head) -> Command:
+    import subprocess
+    entry = find_user(words.user) if words.user else None
+    cwd = start_directory(words.cwd, os.fsencode(entry.pw_dir) if entry else None)
+    env = environment_of(words, entry, head["terminal"])
+    ours, theirs = open_terminal(head) if head["terminal"] else (-1, -1)
+    pipe = subprocess.PIPE
+    streams = ((theirs, theirs, theirs) if ours >= 0 else
+               (pipe if head["stdin"] else subprocess.DEVNULL, pipe,
+                subprocess.STDOUT if head["merge"] else pipe))
+    try:
+        process = subprocess.Popen(
+            words.argv, cwd=cwd, env=env, bufsize=0, start_new_session=True, stdin=streams[0],
+            stdout=streams[1], stderr=streams[2], preexec_fn=take_terminal if ours >= 0 else None,
+            **user_options(entry))
+    except BaseException:
+        if ours >= 0:
+            os.close(ours)
+        raise
+    finally:
+        if theirs >= 0:
+            os.close(theirs)
+    return Command(process, words, head, ours)
+
 
 class CommandServer:
     """The commands of this process, and a method for each operation of the host."""
 
     def __init__(self) -> None:
-        self.commands: dict[int, Command] = {}
+        self.commands: list[Command] = []       # that run, or that have a reader
+        self.kept: list[Command] = []           # that have ended, for `attach`
+        self.handles: dict[int, Command] = {}
         self.last = 0
         self.wake = -1          # readable when a process has ended
 
@@ -160,23 +365,39 @@ class CommandServer:
         channel, poller = state.link.sock.fileno(), select.poll()
         poller.register(channel, select.POLLIN)
         poller.register(self.wake, select.POLLIN)
-        for command in self.commands.values():
-            for fd, events in command.wanted():
+        for command in self.commands:
+            for fd, events in command.wanted().items():
                 poller.register(fd, events)
-        deadlines = [command.deadline for command in self.commands.values() if command.deadline]
+        deadlines = [command.deadline for command in self.commands if command.deadline]
         left = min(deadlines) - time.monotonic() if deadlines else None
         ready = dict(poller.poll(None if left is None else max(0, left * 1000)))
         if self.wake in ready:
             os.read(self.wake, 4096)
-        for command in list(self.commands.values()):
+        for command in self.commands:
             command.attend()
-        self.commands = {handle: command for handle, command in self.commands.items()
-                         if not command.is_over()}
+        self.put_away()
         return channel in ready
+
+    def put_away(self) -> None:
+        """Keeps commands that have ended and have no readers for a while, without descriptors."""
+        over = [command for command in self.commands
+                if not command.readers and command.ended_at and max(command.streams) < 0]
+        for command in over:
+            command.end_input()
+            self.commands.remove(command)
+        self.kept = (self.kept + over)[-KEPT:]
+
+    def recent(self) -> list[Command]:
+        """Returns commands that can be attached to, those that run last."""
+        oldest = time.monotonic() - KEPT_SECONDS
+        self.kept = [command for command in self.kept if command.ended_at > oldest]
+        return self.kept + self.commands
 
     def serve(self, ident: int, head: Head, blob: Blob) -> None:
         try:
             getattr(self, "command_" + head["op"])(ident, head, bytes(blob))
+        except Misplaced as e:
+            answer_command(ident, {"errno": e.errno, "at": e.at})
         except OSError as e:
             answer_command(ident, {"errno": e.errno or errno.EIO})
         except ValueError:
@@ -185,8 +406,8 @@ class CommandServer:
             answer_command(ident, {"errno": errno.ENOMEM})
 
     def command_of(self, head: Head) -> Command:
-        command = self.commands.get(head["handle"])
-        if command is None or command.released:
+        command = self.handles.get(head["handle"])
+        if command is None:
             raise OSError(errno.EBADF, "there is no such command")
         return command
 
@@ -198,58 +419,82 @@ class CommandServer:
         signal.set_wakeup_fd(end, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
 
+    def add_reader(self, ident: int, command: Command) -> None:
+        self.last += 1
+        self.handles[self.last] = command
+        command.readers[self.last] = Reader()
+        answer_command(ident, {"handle": self.last, "pid": command.process.pid})
+
     def command_start(self, ident: int, head: Head, blob: bytes) -> None:
-        import subprocess
-        if len(self.commands) >= COMMANDS:
+        if len(self.commands) >= COMMANDS or len(self.handles) >= READERS:
             raise OSError(errno.EAGAIN, "too many commands")
-        words = blob.split(b"\0")[:-1]
-        cwd, argv, more = words[0], words[1:1 + head["argc"]], words[1 + head["argc"]:]
-        env = dict(os.environb)
-        for word in more:
-            name, _, value = word.partition(b"=")
-            env[name] = value
-        if cwd and not os.path.isdir(cwd):
-            answer_command(ident, {"errno": errno.ENOTDIR if os.path.lexists(cwd) else errno.ENOENT,
-                                   "cwd": True})
-            return
         if self.wake < 0:
             self.watch_children()
-        pipe = subprocess.PIPE
-        process = subprocess.Popen(
-            argv, cwd=cwd or None, env=env, bufsize=0, start_new_session=True,
-            stdin=pipe if head["stdin"] else subprocess.DEVNULL, stdout=pipe,
-            stderr=subprocess.STDOUT if head["merge"] else pipe)
-        self.last += 1
-        self.commands[self.last] = Command(process, head["timeout"])
-        answer_command(ident, {"handle": self.last, "pid": process.pid})
+        command = start_process(Words(head, blob), head)
+        self.commands.append(command)
+        self.add_reader(ident, command)
+
+    def command_attach(self, ident: int, head: Head, tag: bytes) -> None:
+        """Makes another reader of a command with a process id, or with a tag."""
+        found = [command for command in self.recent()
+                 if (command.words.tag == tag[:-1] if len(tag) > 1
+                     else command.process.pid == head["pid"])]
+        if not found:
+            raise OSError(errno.ESRCH, "there is no such command")
+        if len(self.handles) >= READERS:
+            raise OSError(errno.EAGAIN, "too many readers")
+        if found[-1] not in self.commands:
+            self.kept.remove(found[-1])
+            self.commands.append(found[-1])
+        self.add_reader(ident, found[-1])
+
+    def command_list(self, ident: int, head: Head, _: bytes) -> None:
+        found = self.recent()
+        for command in found:
+            command.poll()
+        answer_command(ident, {}, (b"".join(command.describe() for command in found), b""))
 
     def command_output(self, ident: int, head: Head, _: bytes) -> None:
         command = self.command_of(head)
-        if command.reader:
+        reader = command.readers[head["handle"]]
+        if reader.request:
             raise OSError(errno.EBUSY, "its output is being read")
-        command.reader = (ident, head["length"])
+        reader.request = (ident, head["length"])
         command.attend()
 
     def command_input(self, ident: int, head: Head, data: bytes) -> None:
         command = self.command_of(head)
-        if command.process.stdin is None:
+        if command.input_fd < 0:
             raise OSError(errno.EBADF, "it takes no input")
         command.input.append((ident, memoryview(data), head["eof"]))
         command.attend()
 
     def command_signal(self, ident: int, head: Head, _: bytes) -> None:
-        self.command_of(head).send_signal(head["signal"])
+        command = self.command_of(head)
+        command.send_signal(head["signal"], head["alone"])
+        command.signalled = True
+        answer_command(ident, {})
+
+    def command_resize(self, ident: int, head: Head, _: bytes) -> None:
+        self.command_of(head).resize(head["columns"], head["rows"])
         answer_command(ident, {})
 
     def command_release(self, ident: int, head: Head, _: bytes) -> None:
         command = self.command_of(head)
         command.kill()
-        command.close_input()
-        if command.reader:
-            answer_command(command.reader[0], {"errno": errno.EBADF})
-            command.reader = None
-        command.released = command.discards = True
+        if len(command.readers) == 1:
+            command.end_input()
+        self.command_detach(ident, head, b"")
+
+    def command_detach(self, ident: int, head: Head, _: bytes) -> None:
+        command = self.command_of(head)
+        reader = command.readers.pop(head["handle"])
+        del self.handles[head["handle"]]
+        if reader.request:
+            answer_command(reader.request[0], {"errno": errno.EBADF})
         answer_command(ident, {})
+        command.attend()
+        self.put_away()
 
 
 commands_of_host = CommandServer()

@@ -428,6 +428,9 @@ static void what_is_beside_a_sandbox_has_its_walls(void **state)
             assert_int_equal(plan->ops[join].a, own->clone_flags);
         assert_int_equal(plan->clone_flags, 0);
         assert_int_equal(find_stage(plan, JAIL_KEEPER, JAIL_MOUNT, 0), -1);
+        assert_int_equal(
+            find_stage(plan, JAIL_KEEPER, JAIL_TERMINALS, 0), join < 0 ? -1 : join + 1);
+        assert_int_equal(find_stage(own, JAIL_KEEPER, JAIL_TERMINALS, 0), -1);
         int hide = find_stage(plan, JAIL_WORKER, JAIL_HIDE, 0);
         assert_true(hide >= 0 && hide < find_stage(plan, JAIL_WORKER, JAIL_DROP_CAPS, 0));
         assert_int_equal(find_stage(own, JAIL_WORKER, JAIL_HIDE, 0), -1);

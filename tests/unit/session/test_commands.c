@@ -27,6 +27,7 @@ static int command(enum command_op op, uint64_t handle, struct error *err)
         .handle = handle,
         .argv = words,
         .length = op == COMMAND_OUTPUT ? 8 : 0,
+        .pid = 7,
         .signal = SIGTERM };
     return session_command(fake.session, &call, commands_done, NULL, err);
 }
@@ -77,6 +78,52 @@ static void errors_name_the_program(void **state)
     }
 }
 
+/* A list is checked as a whole; each row changes one byte of a good one. */
+static void lists_are_checked(void **state)
+{
+    static const char good[] = "\7\0\0\0\0\0\0\0"
+                               "\0\0\0\0\1\0\0\0\1\0\0\0\1\0\0\0\15\0\0\0"
+                               "tag\0\0/\0ls\0A=\0";
+    static const struct {
+        size_t at, len;
+        char byte;
+        bool ok;
+    } rows[] = {
+        { 0, sizeof good - 2, 7, false },                                  /* cut */
+        { 0, sizeof good - 1, 7, true }, { 0, sizeof good - 1, 0, false }, /* no pid */
+        { 7, sizeof good - 1, -1, false },                                 /* a negative one */
+        { 9, sizeof good - 1, 1, false },                                  /* a status over 255 */
+        { 12, sizeof good - 1, 2, false },   /* more arguments than words */
+        { 16, sizeof good - 1, 0, false },   /* fewer variables */
+        { 19, sizeof good - 1, -1, false },  /* very many */
+        { 24, sizeof good - 1, 12, false },  /* no NUL at the end */
+        { 24, sizeof good - 1, 0, false },   /* no words */
+        { 27, sizeof good - 1, 127, false }, /* longer than the answer */
+    };
+    for (size_t i = 0; i < array_length(rows); i++) {
+        char list[sizeof good];
+        memcpy(list, good, sizeof good);
+        list[rows[i].at] = rows[i].byte;
+        assert_ok(command(COMMAND_LIST, 0, err));
+        answer_with(FRAME_COMMANDED, i + 1, "{}", list, rows[i].len, 2);
+        if (!rows[i].ok)
+            service_settle();
+        if ((fake.why.code == ERROR_NONE) != rows[i].ok)
+            fail_msg("row %zu: %s", i, fake.why.text);
+    }
+    const struct command_answer answer = { .out = good, .out_len = sizeof good - 1 };
+    struct command_info info;
+    size_t at = 0;
+    assert_true(command_info_next(&answer, &at, &info));
+    assert_string_equal(info.tag, "tag");
+    assert_string_equal(info.user, "");
+    assert_string_equal(info.cwd, "/");
+    assert_string_equal(info.argv, "ls");
+    assert_string_equal(info.env, "A=");
+    assert_true(info.ended && !info.terminal);
+    assert_false(command_info_next(&answer, &at, &info));
+}
+
 static void answers_that_are_malformed_end_the_service_alone(void **state)
 {
     static const struct {
@@ -101,6 +148,8 @@ static void answers_that_are_malformed_end_the_service_alone(void **state)
         { COMMAND_START, FRAME_COMMANDED, 0, "{\"handle\":1}", 0, 2 },
         { COMMAND_START, FRAME_COMMANDED, 0, "{\"handle\":-1,\"pid\":1}", 0, 2 },
         { COMMAND_START, FRAME_COMMANDED, 0, "{\"handle\":1,\"pid\":9999999}", 0, 2 },
+        { COMMAND_ATTACH, FRAME_COMMANDED, 0, "{\"handle\":1}", 0, 2 },
+        { COMMAND_LIST, FRAME_COMMANDED, 0, "{}", 9, 2 },
     };
     uint64_t id = 0;
     for (size_t i = 0; i < array_length(rows); i++) {
@@ -145,6 +194,11 @@ static void calls_that_make_no_sense_are_refused(void **state)
         { .op = COMMAND_INPUT, .handle = handle, .data = "", .len = COMMANDS_PIECE + 1 },
         { .op = COMMAND_SIGNAL, .handle = handle, .signal = 0 },
         { .op = COMMAND_SIGNAL, .handle = handle, .signal = 65 },
+        { .op = COMMAND_START, .argv = words, .terminal = true, .columns = 80 },
+        { .op = COMMAND_START, .argv = words, .tag = "" },
+        { .op = COMMAND_START, .argv = words, .user = "" },
+        { .op = COMMAND_RESIZE, .handle = handle, .columns = 80, .rows = COMMANDS_SIDE_MAX + 1 },
+        { .op = COMMAND_ATTACH, .pid = 0 },
     };
     fake.calls = 0;
     for (size_t i = 0; i < array_length(rows); i++)
@@ -160,6 +214,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         COMMANDS(answers_are_taken_in_any_order),
         COMMANDS(errors_name_the_program),
+        COMMANDS(lists_are_checked),
         COMMANDS(answers_that_are_malformed_end_the_service_alone),
         COMMANDS(handles_end_with_their_service),
         COMMANDS(calls_that_make_no_sense_are_refused),
