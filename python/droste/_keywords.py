@@ -171,6 +171,9 @@ class Settings(TypedDict, total=False):
     standard_imports: Switch
     #: Sandboxes to keep ready for the next start; unless set, only after the first start.
     pool: Number
+    #: Prepare the interpreter of local sandboxes for many starts; no: start the first one sooner
+    #: and the others later.
+    warm_up: Switch
     #: How long a local sandbox may wait for descriptors, memory or processes to become free,
     #: instead of failing; 0: fail at once.
     start_wait: Number

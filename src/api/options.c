@@ -341,6 +341,7 @@ int api_session_options(droste *d, const struct settings *s, struct session_part
     o->spec.pool = settings_is_set(s, "pool") || d->started ? (unsigned)s->pool : 0;
     d->started = true;
     o->spec.start_wait = s->start_wait;
+    o->spec.one_start = !s->warm_up;
     o->spec.limits = (struct jail_limits){
         .memory = (uint64_t)s->memory,
         .processes = (uint64_t)s->processes,

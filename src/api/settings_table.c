@@ -260,6 +260,11 @@ const struct setting settings_table[] = {
           "Sandboxes to keep ready for the next start; unless set, only after the first start.",
           0 },
         TYPE_NUMBER, AT(pool), 0, 10000 },
+    { { "warm-up", "yes|no", "yes", NULL,
+          "Prepare the interpreter of local sandboxes for many starts; no: start the first one "
+          "sooner and the others later.",
+          0 },
+        TYPE_SWITCH, AT(warm_up), 0, 0 },
     { { "start-wait", "SECONDS", "10", NULL,
           "How long a local sandbox may wait for descriptors, memory or processes to become free, "
           "instead of failing; 0: fail at once.",

@@ -174,7 +174,10 @@ static int exec_run(const struct command *self, droste *d, int argc, char **argv
     };
     if (!words)
         return cli_fail(EXIT_ENVIRONMENT, "out of memory");
-    int status = cli_parse(self, argc, argv, flags, d, words + 1, (size_t)argc, &count);
+    int status = cli_set(d, "warm-up", "no"); /* there is one sandbox */
+    if (status >= 0)
+        return status;
+    status = cli_parse(self, argc, argv, flags, d, words + 1, (size_t)argc, &count);
     if (status < 0 && !text && count == 0)
         status = cli_usage(self, "give the code with -c CODE, or a FILE (- for standard input)");
     status = status < 0 ? exec_code(d, text, words + 1, &o) : status;

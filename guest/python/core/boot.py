@@ -1,11 +1,10 @@
 """The zygote: boots once, preloads modules, and becomes a worker in each clone."""
 from __future__ import annotations
 
+import _signal
 import _socket
 import builtins
 import gc
-import importlib
-import json
 import os
 import signal
 import sys
@@ -16,6 +15,8 @@ from .forking import other_threads
 from .frames import CHANNEL_FD, plain
 from .hooks import hook_libraries
 from .images import begin_place
+from .lazy import load_lazy_modules
+from .lean_json import write_json
 from .link import Link, on_interrupt
 from .session import Session
 from .state import state
@@ -148,7 +149,7 @@ def preload_all(names: list[str]) -> Head | None:
     """Imports modules; returns the report on the first that cannot be preloaded, or None."""
     for name in names:
         try:
-            importlib.import_module(name)
+            __import__(name)
         except BaseException as e:
             error = plain("%s: %s" % (type(e).__name__, last_line(str(e))))
             return {"module": name, "error": error[:300]}
@@ -159,7 +160,7 @@ def preload_all(names: list[str]) -> Head | None:
 
 
 def refuse_preload(library: Any, control: int, keeper: int, refused: Head) -> None:
-    greeting = json.dumps(dict(facts(), refused=refused)).encode()
+    greeting = write_json(dict(facts(), refused=refused))
     library.zygote_hello(control, keeper, greeting, len(greeting), False)
     os._exit(1)
 
@@ -174,13 +175,18 @@ def lay_session() -> None:
     state.session.start()
 
 
-def boot(control: int, helper: int, keeper: int, preload: list[str]) -> None:
-    """Runs the zygote. In each clone zygote_serve() returns, and the clone becomes a worker."""
+def boot(control: int, helper: int, keeper: int, warm_up: bool, preload: list[str]) -> None:
+    """Runs the zygote. In each clone zygote_serve() returns, and the clone becomes a worker.
+
+    With `warm_up`, it first takes the time to make clones fast: it pays from the second clone on.
+    """
     import ctypes
     library = state.library = ctypes.PyDLL("/proc/self/fd/%d" % helper)
     with ForkHooks() as hooks:
-        for name in PRELOAD:
-            importlib.import_module(name)
+        if warm_up:
+            load_lazy_modules()
+            for name in PRELOAD:
+                __import__(name)
         refused = preload_all(preload)
     if refused:
         refuse_preload(library, control, keeper, refused)
@@ -192,18 +198,20 @@ def boot(control: int, helper: int, keeper: int, preload: list[str]) -> None:
     # the channel in a clone.
     state.link = Link(CHANNEL_FD)
     os.close(helper)
-    signal.signal(signal.SIGINT, on_interrupt)      # a clone may be interrupted before it serves
+    _signal.signal(_signal.SIGINT, on_interrupt)      # a clone may be interrupted before it serves
     os.register_at_fork(after_in_child=state.link.cut)
     state.seeds = find_seeds()
-    rehearse(REHEARSALS)
-    gc.collect()
+    if warm_up:
+        rehearse(REHEARSALS)
+        gc.collect()
     gc.freeze()
-    greeting = json.dumps(facts()).encode()
+    greeting = write_json(facts())
     rc = library.zygote_hello(control, keeper, greeting, len(greeting), hooks.wanted)
     if rc < 0:
         sys.stderr.write("the zygote could not start: %s\n" % os.strerror(-rc))
         os._exit(1)
-    learn_pages(library)
+    if warm_up:
+        learn_pages(library)
     library.image_learn()
     became = library.zygote_serve()
     if became == SERVE_END:

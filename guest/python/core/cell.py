@@ -3,11 +3,8 @@ from __future__ import annotations
 
 import _signal
 import ast
-import json
-import linecache
 import os
 import re
-import signal
 import sys
 import types
 from typing import TYPE_CHECKING, Any
@@ -17,6 +14,7 @@ from .errors import Submitted
 from .failures import error_of
 from .frames import MESSAGE, plain, RESULT, shorten, type_name
 from .hooks import flush_figures
+from .lean_json import write_json
 from .link import on_interrupt
 from .output import flush_output
 from .session import name_values, Showing, submit_fields, variables_if_changed
@@ -28,14 +26,13 @@ from ..helpers.programs import log_execution
 if TYPE_CHECKING:
     from .aliases import Blob, Head
 
-TOP_LEVEL_AWAIT = getattr(ast, "PyCF_ALLOW_TOP_LEVEL_AWAIT", 0)
-
-
-CO_COROUTINE = 0x80     # inspect.CO_COROUTINE, without the import
+# ast.PyCF_ALLOW_TOP_LEVEL_AWAIT and inspect.CO_COROUTINE, without the imports.
+TOP_LEVEL_AWAIT, CO_COROUTINE = 0x2000, 0x80
 ECHO = "_droste_echo"   # holds the value of a last expression that awaits, within run_cell
 NOTHING = compile("", "<nothing>", "exec")
 SOURCES = 1000      # cells that define nothing whose text stays in linecache
-DEFINES = re.compile(r"\b(?:def|class|lambda)\b")
+DEFINING = ("def", "class", "lambda")
+DEFINES = r"\b(?:def|class|lambda)\b"
 
 
 def compile_cell(code: str, name: str, echo: bool) -> tuple[types.CodeType, types.CodeType | None]:
@@ -168,17 +165,23 @@ def source_lines(code: str) -> list[str]:
     return [line + "\n" for line in code.replace("\r\n", "\n").replace("\r", "\n").split("\n")]
 
 
+def source_cache() -> dict[str, Any]:
+    """Returns linecache's texts, or those that it gets when it is imported (hooks.py)."""
+    module = sys.modules.get("linecache")
+    return state.sources if module is None else module.cache
+
+
 def keep_source(name: str, code: str) -> None:
     """Keeps a cell's text for tracebacks and inspect.
 
     Only the tracebacks of a cell itself need its text if it defines nothing; the oldest of these
     texts are dropped.
     """
-    linecache.cache[name] = (len(code), None, source_lines(code), name)
-    if not DEFINES.search(code):
+    source_cache()[name] = (len(code), None, source_lines(code), name)
+    if not (any(word in code for word in DEFINING) and re.search(DEFINES, code)):
         state.session.sources.append(name)
     while len(state.session.sources) > SOURCES:
-        linecache.cache.pop(state.session.sources.pop(0), None)
+        source_cache().pop(state.session.sources.pop(0), None)
 
 
 def begin_script(script: dict[str, Any]) -> str | None:
@@ -202,7 +205,7 @@ def execute(ident: int, head: Head, blob: Blob) -> None:
     state.link.files = most, memory
     keep_source(name, code)
     if _signal.getsignal(_signal.SIGINT) is not on_interrupt:
-        signal.signal(signal.SIGINT, on_interrupt)
+        _signal.signal(_signal.SIGINT, on_interrupt)
     state.session.showing = Showing(head)
     own = not head.get("name")      # a cell of the user's, not setup code or tools
     failure, value = run_cell(ident, name, code, head.get("echo"), head.get("tools"),
@@ -245,7 +248,7 @@ def finish_cell(ident: int, failure: BaseException | None, value: str | None) ->
     if changed is not None:
         result["variables"] = changed
     flush_output()
-    text = json.dumps(result).encode()
+    text = write_json(result)
     # Aligned, as the parts are: the host uses arrays in the memory in which they arrive.
     state.link.send(RESULT, ident, text + b" " * (-len(text) % ALIGNMENT), parts)
 

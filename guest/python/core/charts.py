@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from .aliases import Head
 
 POINTS_MAX = 100000     # points of a figure's charts; more are no chart but a picture
-UNIT = re.compile(r"\s\((.*?)\)|\[(.*?)\]")
+UNIT = r"\s\((.*?)\)|\[(.*?)\]"
 
 
 def describe_chart(figure: Any) -> Head | None:
@@ -65,7 +65,7 @@ def is_grid_line(line: Any) -> bool:
 # -- axes with labels, ticks and scales
 
 def unit_of(label: str | None) -> str | None:
-    found = UNIT.search(label) if label else None
+    found = re.search(UNIT, label) if label else None
     return (found.group(1) or found.group(2)) if found else None
 
 

@@ -39,7 +39,7 @@ METHODS = (
 CANARY = "_ipython_canary_method_should_not_exist_"
 
 # RFC 6838, section 4.2
-MEDIA_TYPE = re.compile(
+MEDIA_TYPE = (
     r"[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]{0,126}/[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]{0,126}\Z")
 
 # Exact types without a form besides their text.
@@ -194,7 +194,7 @@ def encode_bundle(bundle: dict[str, Any], room: int) -> list[tuple[str, str, byt
     showing = state.session.showing
     alone = showing.one if showing.one < showing.limit else RESULTS_BYTES
     for media, data in list(bundle.items())[:TYPES_MAX]:
-        if not isinstance(media, str) or not MEDIA_TYPE.match(media):
+        if not isinstance(media, str) or not re.match(MEDIA_TYPE, media):
             raise ValueError("display: %r is no media type; use a name such as 'text/html'"
                              % (media,))
         form, encoded = encode_form(str(media), data)

@@ -23,6 +23,17 @@ def without_ours(tb: types.TracebackType | None) -> types.TracebackType | None:
     return tb
 
 
+def format_plainly(e: BaseException, tb: types.TracebackType | None, message: str) -> str:
+    """A traceback without `traceback`, which cannot be imported without a free descriptor."""
+    lines = ["Traceback (most recent call last):\n"] if tb else []
+    while tb is not None:
+        code = tb.tb_frame.f_code
+        lines.append('  File "%s", line %d, in %s\n'
+                     % (code.co_filename, tb.tb_lineno, code.co_name))
+        tb = tb.tb_next
+    return "%s%s: %s\n" % ("".join(lines), type_name(type(e)), message)
+
+
 def error_of(e: BaseException) -> Head:
     """Describes an exception for RESULT; the traceback has only frames of the user's code."""
     try:
@@ -34,7 +45,7 @@ def error_of(e: BaseException) -> Head:
     try:
         text = plain("".join(traceback.format_exception(type(e), e, tb)))
     except BaseException:
-        text = "%s: %s\n" % (name, message)
+        text = plain(format_plainly(e, tb, message))
     error: Head = {"type": name, "message": shorten(message, MESSAGE),
              "traceback": shorten(text, TRACEBACK)}
     if isinstance(e, SystemExit):

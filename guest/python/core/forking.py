@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import sys
 import time
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from .failures import error_of
 from .frames import FORK, HEADER, plain, READY, RESULT, VERSION
+from .lean_json import write_json
 from .output import flush_output
 from .state import state
 
@@ -143,4 +143,4 @@ def fork_session(ident: int, status: Blob) -> None:
             return
     except BaseException as e:
         result = {"status": "error", "error": error_of(e)}
-    state.link.send(RESULT, ident, json.dumps(result).encode())
+    state.link.send(RESULT, ident, write_json(result))

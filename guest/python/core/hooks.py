@@ -11,6 +11,7 @@ import sys
 from typing import Any, Callable
 
 from .display import can_send, clear_output, complain, display, update_display
+from .state import state
 
 BACKEND = "droste_figures"      # the name under which matplotlib imports the backend
 MODULE_SPEC: Any = type(sys.__spec__)
@@ -40,6 +41,12 @@ def flush_figures() -> None:
             show_figures()
         except Exception:
             complain("showing a figure failed")
+
+
+def fill_linecache(module: Any) -> None:
+    """Gives it the texts of earlier cells, for tracebacks and inspect."""
+    module.cache.update(state.sources)
+    state.sources = {}
 
 
 def make_backend(module: Any) -> None:
@@ -89,6 +96,7 @@ def adjust_plotly(module: Any) -> None:
 
 
 ADJUST: dict[str, Callable[[Any], None]] = {
+    "linecache": fill_linecache,
     "matplotlib": adjust_matplotlib,
     "IPython.core.display_functions": adjust_ipython,
     "plotly.io._renderers": adjust_plotly,

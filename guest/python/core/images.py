@@ -6,7 +6,6 @@ so a session with open files, subprocesses or threads is refused, by name.
 from __future__ import annotations
 
 import errno
-import json
 import os
 import sys
 from typing import TYPE_CHECKING
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING
 from .failures import error_of
 from .forking import drop_event_loop, refuse_what_would_vanish, some
 from .frames import CHANNEL_FD, plain, RESULT
+from .lean_json import write_json
 from .output import flush_output
 from .state import state
 from .tools import withdraw_host_tools
@@ -109,7 +109,7 @@ def save_session(ident: int, file: Blob, head: Head) -> None:
     link = state.link
     if file is None:
         error: BaseException = OSError(errno.EMFILE, "too many open files to make a template")
-        link.send(RESULT, ident, json.dumps({"status": "error", "error": error_of(error)}).encode())
+        link.send(RESULT, ident, write_json({"status": "error", "error": error_of(error)}))
         return
     try:
         from ctypes import c_uint64     # some guests of other environments lack it
@@ -127,7 +127,7 @@ def save_session(ident: int, file: Blob, head: Head) -> None:
     except BaseException as e:
         result = {"status": "error", "error": error_of(e)}
     os.close(file)
-    link.send(RESULT, ident, json.dumps(result).encode())
+    link.send(RESULT, ident, write_json(result))
 
 
 def why_not_restored(number: int) -> str:
@@ -148,4 +148,4 @@ def restore_session(file: Blob) -> None:
 
 def refuse_operation(ident: int) -> None:
     result = {"status": "error", "error": error_of(TemplateError(state.refusal))}
-    state.link.send(RESULT, ident, json.dumps(result).encode())
+    state.link.send(RESULT, ident, write_json(result))

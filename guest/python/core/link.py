@@ -1,16 +1,15 @@
 """The channel to the host: frames, calls and interrupts, shared by all threads of a worker."""
 from __future__ import annotations
 
+import _signal
 import _socket
 import _thread
 import errno
 import fcntl
 import itertools
-import json
 import mmap
 import os
 import select
-import signal
 import struct
 import time
 from typing import TYPE_CHECKING, Any, Callable
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Callable
 from .frames import (
     CALL, CANCEL, DISPLAY, FLAG_FD, FORK, HEADER, INTERRUPT, REPLY, RESTORE,
     SAVE, split_parts, table_of, VERSION)
+from .lean_json import read_json, write_json
 from .output import flush_output
 from .state import state
 
@@ -352,7 +352,7 @@ class Link:
             if _thread.get_ident() == self.main:
                 self.noted = True
             else:
-                signal.pthread_kill(self.main, signal.SIGINT)
+                _signal.pthread_kill(self.main, _signal.SIGINT)
         else:
             self.inbox.append((kind, ident, head, blob))
             nudge(self.idle)
@@ -474,18 +474,18 @@ ON_INTERRUPT = {OUTSIDE: Link.look, INSIDE: Link.note, BLOCKED: Link.look}
 # The head of a call with plain prompts only, serialised once: a batch sends it ten thousand times,
 # and comparing dicts takes a tenth of the time of json.dumps().
 PLAIN_HEAD = {"name": "llm_query", "messages": []}
-PLAIN_BYTES = json.dumps(PLAIN_HEAD).encode()
+PLAIN_BYTES = write_json(PLAIN_HEAD)
 
 
 def head_bytes(head: Head) -> bytes:
-    return PLAIN_BYTES if head == PLAIN_HEAD else json.dumps(head).encode()
+    return PLAIN_BYTES if head == PLAIN_HEAD else write_json(head)
 
 
 def open_reply(frame: Frame) -> tuple[Head, list[memoryview]]:
     """Decodes a reply into its head and parts."""
     head, blob = frame
     check_arrived(blob)
-    return json.loads(head) if head else {}, split_parts(blob) if len(blob) else []
+    return read_json(head) if head else {}, split_parts(blob) if len(blob) else []
 
 
 def check_arrived(blob: Blob) -> None:

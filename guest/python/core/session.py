@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .aliases import Head
 
 # The suffix of context_0, context_1...: the host restores them together with `context`.
-NUMBER = re.compile(r"_[0-9]+$")
+NUMBER = r"_[0-9]+$"
 
 
 RESULTS_BYTES = 64 << 20    # of all bundles of a cell; src/session/bundles.h
@@ -90,7 +90,7 @@ class Session:
     def bind(self, name: str, value: Any) -> None:
         """Binds a value that the host has sent."""
         self.namespace[name] = value
-        if name in self.restored or NUMBER.sub("", name) in self.restored:
+        if name in self.restored or re.sub(NUMBER, "", name) in self.restored:
             self.given[name] = value
 
     def restore(self) -> None:

@@ -16,6 +16,7 @@ class State:
     seeds: Sequence[Callable[[], Any]] = ()             # functions that reseed random generators
     serve: Callable[..., None] = None                   # handles an operation: worker.py
     prctl: Callable[[int, int], bool] | None = None     # prctl(2) with one argument, or None
+    sources: dict[str, Any] = {}                        # texts of cells, until linecache is needed
     among_files = False                     # the sandbox has no root directory of its own
     directory = ""                          # in which this worker began
     refusal: str | None = None              # why operations are refused

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Callable
 
 from .failures import error_of
 from .frames import plain, PREVIEW, RESULT
+from .lean_json import write_json
 from .link import check_arrived
 from .session import describe
 from .state import state
@@ -75,5 +76,5 @@ def set_variable(ident: int, head: Head, blob: Blob) -> None:
         result["variable"].update(samples(value))
     except BaseException as e:
         result = {"status": "error", "error": error_of(e)}
-    state.link.send(RESULT, ident, json.dumps(result).encode())
+    state.link.send(RESULT, ident, write_json(result))
     del before      # to free a large value takes as long as to copy it

@@ -3,19 +3,19 @@ from __future__ import annotations
 
 import _socket
 import builtins
-import json
-import linecache
 import os
 import sys
 import types
 from typing import TYPE_CHECKING, Any, Callable
 
-from .cell import execute
+from .cell import execute, source_cache
 from .fork_map import close_status
 from .forking import fork_session
 from .frames import (CLOSE, COMMAND, EXEC, FILE, FORK, HEADER, HELLO, OFFER, READY, RESTORE,
                      SAVE, SET, VERSION)
 from .images import refuse_operation, restore_session, save_session
+from .lazy import load_lazy_modules
+from .lean_json import read_json
 from .link import Link
 from .output import flush_output
 from .serve_commands import commands_of_host
@@ -37,10 +37,12 @@ READY_FRAME = HEADER.pack(VERSION, READY, 0, 0, 0, 0)
 
 def find_seeds() -> list[Callable[[], Any]]:
     """Returns functions that reseed random generators, whose state clones inherit."""
-    random = sys.modules["random"]
-    seed = super(random.Random, random._inst).seed      # the C base class: touches half the pages
-    # seed() without arguments reads 2.5 KB from the kernel; 256 bits suffice in half the time.
-    found = [lambda: seed(int.from_bytes(os.urandom(32), "little"))]
+    found: list[Callable[[], Any]] = []
+    random = sys.modules.get("random")
+    if random is not None:
+        seed = super(random.Random, random._inst).seed  # the C base class: touches half the pages
+        # seed() without arguments reads 2.5 KB from the kernel; 256 bits suffice in half the time.
+        found.append(lambda: seed(int.from_bytes(os.urandom(32), "little")))
     numpy = sys.modules.get("numpy")
     if numpy is not None and hasattr(numpy, "random"):      # imports numpy.random if it is lazy
         seed_numpy = numpy.random.seed
@@ -67,6 +69,7 @@ def apply_hello(head: Head, blob: Blob) -> None:
         search_plain_text()
     state.session.restore_names(head.get("restored", ()))
     if "rules" in head:
+        load_lazy_modules()     # their files are not the user's
         head["rules"]["write"] = [own] + volume_places() + workspace_places()
         rules = types.ModuleType("droste_rules")
         exec(compile(blob, __file__, "exec"), rules.__dict__)
@@ -114,7 +117,7 @@ class Rehearsal:
         (state.link, state.session), sys.modules["__main__"] = self.kept, self.main
         rehearsed.sock.close()          # no interrupt handler refers to it any more
         self.host.close()
-        linecache.cache.clear()
+        source_cache().clear()
 
 
 def rehearse(rounds: int) -> None:
@@ -132,7 +135,7 @@ def rehearse(rounds: int) -> None:
 
 
 def serve(kind: int, ident: int, text: bytes, blob: Blob) -> None:
-    head = json.loads(text) if text else {}
+    head = read_json(text) if text else {}
     if state.refusal is not None and kind in (EXEC, SET, FORK, SAVE):
         refuse_operation(ident)
     elif kind == EXEC:

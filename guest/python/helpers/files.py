@@ -10,9 +10,6 @@ from typing import Any
 from .programs import SHOWN
 from ..core.state import state
 
-FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-
-
 def resolve_path(path: Any) -> str:
     """Makes a path absolute, relative to REPO_PATH or the current directory."""
     return os.path.join(state.session.repo or os.getcwd(), os.fspath(path))
@@ -24,6 +21,7 @@ def extract_python_ast(path: Any) -> str:
     Each object has `type` (Class or Function), `name`, `methods` (classes only), and `doc`, the
     beginning of the docstring.
     """
+    functions = (ast.FunctionDef, ast.AsyncFunctionDef)
     path, found = resolve_path(path), []
     if not os.path.isfile(path):
         return "File not found."
@@ -31,9 +29,9 @@ def extract_python_ast(path: Any) -> str:
         tree = ast.parse(file.read(), path)
     for node in tree.body:
         if isinstance(node, ast.ClassDef):
-            methods = [part.name for part in node.body if isinstance(part, FUNCTIONS)]
+            methods = [part.name for part in node.body if isinstance(part, functions)]
             entry = {"type": "Class", "name": node.name, "methods": methods}
-        elif isinstance(node, FUNCTIONS):
+        elif isinstance(node, functions):
             entry = {"type": "Function", "name": node.name}
         else:
             continue

@@ -75,14 +75,15 @@ def peek(text: Any = CONTEXT, start: int = 0, length: int = 2000) -> Any:
 
 # -- grep
 
+MULTILINE = 8       # re.MULTILINE, without the import
 # A pattern without any of these characters is plain text.
-SPECIAL = re.compile(r"[][.^$*+?{}|()\\\n]")
+SPECIAL = r"[][.^$*+?{}|()\\\n]"
 # Characters searched per call of re; fewer if a failing match may extend over many lines.
 WINDOW, SMALL_WINDOW = 1 << 16, 1 << 10
-RUNS_ON = re.compile(r"\[\^|\\[DSW]|\(\?[a-zA-Z]*s")
+RUNS_ON = r"\[\^|\\[DSW]|\(\?[a-zA-Z]*s"
 # Patterns that may look beyond a line; these search line by line.
-LOOKS_AROUND = re.compile(r"\\[Zz]|\(\?[=!<]")
-LINE_START = re.compile(r"\^[^|]*$", re.DOTALL)
+LOOKS_AROUND = r"\\[Zz]|\(\?[=!<]"
+LINE_START = r"(?s)\^[^|]*$"
 
 
 def compile_pattern(pattern: Any, regex: bool, ignore_case: bool) -> re.Pattern[str]:
@@ -170,7 +171,7 @@ def choose_search(pattern: Any, regex: bool, ignore_case: bool) -> Callable[[str
     """Returns the fastest find_lines() variant for a pattern."""
     expression = compile_pattern(pattern, regex, ignore_case)
     words = pattern if isinstance(pattern, str) and not expression.flags & re.IGNORECASE else ""
-    if words and not (SPECIAL.search(words) if regex else "\n" in words):
+    if words and not (re.search(SPECIAL, words) if regex else "\n" in words):
         return lambda text: find_words(text, words)
     return lambda text: choose_way(text, expression)
 
@@ -178,11 +179,11 @@ def choose_search(pattern: Any, regex: bool, ignore_case: bool) -> Callable[[str
 def choose_way(text: str, expression: re.Pattern[str]) -> Iterator[tuple[int, int]]:
     pattern = expression.pattern
     returns = "\r" in text     # not "\r\n": searching for one character is faster
-    if returns or LOOKS_AROUND.search(pattern):
+    if returns or re.search(LOOKS_AROUND, pattern):
         return find_lines_one_by_one(text, expression, returns)
-    if RUNS_ON.search(pattern) or expression.flags & re.DOTALL:
+    if re.search(RUNS_ON, pattern) or expression.flags & re.DOTALL:
         return find_lines(text, expression, SMALL_WINDOW)
-    if LINE_START.match(pattern):
+    if re.match(LINE_START, pattern):
         return find_line_starts(text, expression)
     return find_lines(text, expression, WINDOW)
 
@@ -292,7 +293,7 @@ def find_pieces(text: str,
 
 
 def chunk_by_headers(text: Any = CONTEXT, pattern: str = r"^#{1,3} ",
-                     flags: int = re.MULTILINE) -> list[dict[str, Any]]:
+                     flags: int = MULTILINE) -> list[dict[str, Any]]:
     """Splits `text` before each line in which `pattern` matches.
 
     Returns dicts with `header`, `content` and `start_pos`. Text before the first match has the
@@ -307,7 +308,7 @@ def chunk_by_headers(text: Any = CONTEXT, pattern: str = r"^#{1,3} ",
 
 
 def chunk_by_timestamps(text: Any = CONTEXT, pattern: str = r"^\d{4}-\d{2}-\d{2}[T ]",
-                        flags: int = re.MULTILINE) -> list[dict[str, Any]]:
+                        flags: int = MULTILINE) -> list[dict[str, Any]]:
     """Splits a log before each match of `pattern`.
 
     Returns dicts with `timestamp`, `content` (including the timestamp) and `start_pos`. Text before

@@ -9,6 +9,7 @@ the worker can see the supervisor's and keepers' files in /proc.
 """
 from __future__ import annotations
 
+import _signal
 import fcntl
 import json
 import os
@@ -118,7 +119,7 @@ def remove_tree(path: str) -> None:
 
 
 # Except two signals that the C library reserves.
-ALL_SIGNALS = set(range(1, signal.NSIG)) - {32, 33}
+ALL_SIGNALS = set(range(1, _signal.NSIG)) - {32, 33}
 
 
 class Keeper:

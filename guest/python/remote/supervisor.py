@@ -13,7 +13,6 @@ from __future__ import annotations
 import _socket
 import fcntl
 import gc
-import importlib
 import json
 import os
 import select
@@ -28,6 +27,7 @@ from .keeper import (
     PR_SET_CHILD_SUBREAPER, PR_SET_DUMPABLE, remove_tree)
 from .stream import Stream
 from ..core.boot import lay_session, PRELOAD, REHEARSALS
+from ..core.lazy import load_lazy_modules
 from ..core.link import on_interrupt
 from ..core.state import state
 from ..core.worker import find_seeds, rehearse
@@ -274,8 +274,10 @@ class Supervisor:
 
     def prepare(self) -> Iterator[None]:
         """Prepares for fast starts, one step per iteration."""
+        load_lazy_modules()
+        yield
         for name in PRELOAD + ("resource", "shutil"):
-            importlib.import_module(name)
+            __import__(name)
             yield
         state.seeds = find_seeds()
         yield

@@ -12,11 +12,6 @@ from __future__ import annotations
 import struct
 from typing import Any, List, Tuple
 
-try:
-    import ctypes
-except ImportError:         # an interpreter may lack it
-    ctypes = None
-
 VALUES_VERSION = 1
 CONTAINER_HEAD = struct.Struct("<IIQ")
 CONTAINER_SLOT = struct.Struct("<QQ")
@@ -32,17 +27,18 @@ class MissingLibrary(ImportError):
     """A value whose type belongs to a library that is not installed on this side."""
 
 
-if ctypes is not None:
-    ascii_size = ctypes.pythonapi.PyUnicode_AsUTF8AndSize
-    ascii_size.restype = ctypes.c_void_p
-    ascii_size.argtypes = [ctypes.py_object, ctypes.POINTER(ctypes.c_ssize_t)]
-
-
 def text_bytes(text: str) -> Any:
     """Returns a text in UTF-8, as a view of its own memory if it is ASCII."""
-    if ctypes is None or type(text) is not str or not text.isascii() or len(text) < JOINED:
+    if type(text) is not str or not text.isascii() or len(text) < JOINED:
         return text.encode("utf-8", "surrogatepass")
-    memory = (ctypes.c_char * len(text)).from_address(ascii_size(text, None))
+    try:
+        import ctypes
+    except ImportError:         # an interpreter may lack it
+        return text.encode("utf-8", "surrogatepass")
+    find = ctypes.pythonapi.PyUnicode_AsUTF8AndSize
+    find.restype = ctypes.c_void_p
+    find.argtypes = [ctypes.py_object, ctypes.POINTER(ctypes.c_ssize_t)]
+    memory = (ctypes.c_char * len(text)).from_address(find(text, None))
     memory.text = text      # type: ignore  # the view keeps its memory
     return memoryview(memory).cast("B")
 

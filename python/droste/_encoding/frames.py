@@ -1,6 +1,7 @@
 """Encodes pandas' frames, series and indexes, column by column, and its scalars."""
 from __future__ import annotations
 
+import re
 import sys
 from typing import Any, Dict, List
 
@@ -146,7 +147,7 @@ def read_zoned(pandas: Any, decoder: Any, unit: Any, zone: Any, numbers: Any) ->
         wanted(-86400 < zone < 86400, "a time zone's offset is a day or more")
         zone = datetime.timezone(datetime.timedelta(seconds=zone))
     else:
-        wanted(type(zone) is str and len(zone) < 100 and ZONE.match(zone), "no time zone")
+        wanted(type(zone) is str and len(zone) < 100 and re.match(ZONE, zone), "no time zone")
     moments = pandas.DatetimeIndex(numbers.view("M8[%s]" % unit), tz="UTC")
     return moments.tz_convert(zone).array
 

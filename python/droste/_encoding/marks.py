@@ -5,7 +5,6 @@ is decoded; WRITERS says by type how values are encoded.
 """
 from __future__ import annotations
 
-import re
 from typing import Any, Callable, Dict, List
 
 from .container import Malformed
@@ -19,7 +18,6 @@ WRITERS: Dict[str, Callable[..., Any]] = {}
 PROJECTIONS: Dict[str, Callable[..., Any]] = {}
 
 SAME_HASHES = 64        # members of a set or dict with one hash: more would take quadratic time
-IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
 class Refused(TypeError):

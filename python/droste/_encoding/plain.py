@@ -12,7 +12,7 @@ from .container import Malformed, MissingLibrary
 from .marks import (check_hashes, is_list, is_number, is_text, mark, MARKS, PROJECTIONS, Refused,
                     wanted, WRITERS)
 
-ZONE = re.compile(r"[A-Za-z0-9_+\-]+(/[A-Za-z0-9_+\-]+){0,3}\Z")
+ZONE = r"[A-Za-z0-9_+\-]+(/[A-Za-z0-9_+\-]+){0,3}\Z"
 DIGITS = 100000         # of a decimal
 
 
@@ -204,7 +204,7 @@ def write_zone(zone: Any, path: Any) -> Any:
     if zone is None:
         return None
     name = getattr(zone, "key", None) or getattr(zone, "zone", None)     # zoneinfo, pytz
-    if isinstance(name, str) and ZONE.match(name):
+    if isinstance(name, str) and re.match(ZONE, name):
         return name
     if type(zone) is datetime.timezone or type(zone).__module__ == "dateutil.tz.tz" and (
             type(zone).__name__ in ("tzutc", "tzoffset")):
@@ -221,7 +221,7 @@ def read_zone(zone: Any) -> Any:
     if type(zone) in (int, float):
         wanted(-86400 < zone < 86400, "a time zone's offset is a day or more")
         return datetime.timezone(datetime.timedelta(seconds=zone))
-    wanted(type(zone) is str and len(zone) < 100 and ZONE.match(zone), "no name of a time zone")
+    wanted(type(zone) is str and len(zone) < 100 and re.match(ZONE, zone), "no name of a time zone")
     if zone == "UTC":
         try:
             import zoneinfo

@@ -43,7 +43,7 @@ static char *zygote_spec_key(const struct sandbox_spec *spec)
     struct buf b = { 0 };
     zygote_key_add(&b, spec->preload, spec->preload_count);
     zygote_key_add(&b, spec->read_paths, spec->read_path_count);
-    buf_printf(&b, "%u-%u\n", spec->users.first, spec->users.last);
+    buf_printf(&b, "%u-%u %d\n", spec->users.first, spec->users.last, spec->one_start);
     if (zygote_volumes_of(spec))
         buf_printf(&b, "%s%s%s %s\n", zygote_volumes_of(spec), spec->volume ? " volume" : "",
             spec->workspace ? " workspace" : "", layout_of(spec->layout)->name);

@@ -1,4 +1,7 @@
 """scripts/flatten-guest joins a package into one module that means the same, or refuses."""
+import ast
+import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -73,3 +76,21 @@ def test_annotations_are_removed(tmp_path):
     assert names["double"](21) == 42 and names["COUNT"] == 2
     assert names["double"].__annotations__ == {} and "__annotations__" not in names
     assert "typing" not in names and "Any" not in names
+
+
+LAZY_TEXT = (SCRIPT.parent.parent / "guest" / "python" / "core" / "lazy.py").read_text()
+
+
+def test_an_expensive_module_is_imported_when_it_is_first_used(tmp_path):
+    status, error, names = flatten(tmp_path, lazy=LAZY_TEXT, first=(
+        "import ast\nimport os\n\n\ndef read(text):\n    return ast.literal_eval(text)\n"))
+    assert status == 0, error
+    assert names["os"] is os and type(names["ast"]).__name__ == "LazyModule"
+    assert names["read"]("[1]") == [1] and names["ast"] is ast
+
+
+def test_all_modules_can_be_imported_before_they_are_used(tmp_path):
+    status, error, names = flatten(tmp_path, lazy=LAZY_TEXT, first="import ast\nimport json\n")
+    assert status == 0, error
+    names["load_lazy_modules"]()
+    assert (names["ast"], names["json"]) == (ast, json)

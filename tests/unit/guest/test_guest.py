@@ -409,7 +409,7 @@ def test_hooks_from_before_the_start_are_run():
 
 def test_a_rehearsal_leaves_nothing_behind(guest, monkeypatch):
     import linecache
-    monkeypatch.setattr(guest.signal, "signal", lambda *a: None)
+    monkeypatch.setattr(guest._signal, "signal", lambda *a: None)
     before = guest.state.link, guest.state.session, sys.modules["__main__"], os.listdir(
         "/proc/self/fd")
     monkeypatch.setattr(linecache, "cache", {})
@@ -425,7 +425,7 @@ def test_a_rehearsal_runs_the_cell_it_says(guest, monkeypatch):
     """Else it would warm nothing."""
     ran = []
     real = guest.run_cell
-    monkeypatch.setattr(guest.signal, "signal", lambda *a: None)
+    monkeypatch.setattr(guest._signal, "signal", lambda *a: None)
     monkeypatch.setattr(guest, "run_cell", lambda *a: ran.append((a, real(*a))) or ran[-1][1])
     guest.rehearse(2)
     assert [(code, result) for (_, _, code, *_), result in ran] == [("x = 1 + 1", (None, None))] * 2
