@@ -62,6 +62,9 @@ typedef struct droste_error {
 /* See droste.h. */
 typedef struct droste droste;
 
+/* Gets the names of a list, one after the other; returns 0 to continue. */
+typedef int droste_name_fn(void *arg, const char *name);
+
 DROSTE_API const char *droste_version(void);
 /* The name of a code: "argument", "model_rate"…. */
 DROSTE_API const char *droste_error_name(int code);

@@ -7,6 +7,8 @@
 #ifndef DROSTE_TEMPLATE_H
 #define DROSTE_TEMPLATE_H
 
+#include <stddef.h>
+
 #include "droste/base.h"
 
 #ifdef __cplusplus
@@ -32,6 +34,33 @@ DROSTE_API int droste_session_start_from(
     droste_template *t, const char *const *settings, droste_session **out, droste_error *err);
 /* Sessions that have started from it continue. NULL is fine. */
 DROSTE_API void droste_template_free(droste_template *t);
+
+/* ---- stored templates ---- */
+
+/* A stored template is a recipe in the data directory: settings, contexts and cells, as JSON. With
+ * the setting "template", sessions and runs start from it. Its recipe is then executed once for
+ * each droste object, in a sandbox, when the first of them starts. */
+
+enum {
+    DROSTE_TEMPLATE_REPLACE = 1, /* the one of this name, if there is one */
+    DROSTE_TEMPLATE_UNTRIED = 2, /* without executing it */
+};
+/* Stores the settings that droste_set has set, the contexts of the droste and these cells, which
+ * end with NULL, under a name. Executes all of it once before, and waits for that. ERROR_ARGUMENT
+ * if the name exists, and for settings that are not of sandboxes. */
+DROSTE_API int droste_template_create(
+    droste *d, const char *name, const char *const *cells, int flags, droste_error *err);
+/* A stored template as JSON, valid until the next call; NULL with *err. `len` may be NULL:
+ * {"version": 1, "settings": {NAME: VALUE or [VALUE]}, "contexts": ["NAME=PATH"], "cells": []} */
+DROSTE_API const char *droste_template_read(
+    droste *d, const char *name, size_t *len, droste_error *err);
+/* Lists their names in order. */
+DROSTE_API int droste_template_names(droste *d, droste_name_fn *fn, void *arg, droste_error *err);
+/* What has started from it goes on. */
+DROSTE_API int droste_template_remove(droste *d, const char *name, droste_error *err);
+/* Executes the recipe of the setting "template" now, unless that was done, and waits for it, for
+ * programs that start sessions without waiting. */
+DROSTE_API int droste_template_make(droste *d, droste_error *err);
 
 #ifdef __cplusplus
 }

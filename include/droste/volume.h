@@ -23,9 +23,7 @@ DROSTE_API int droste_volumes_are_remote(const droste *d);
 /* The directory of this machine's volumes, which need not exist; NULL with *err. Valid until the
  * next call. */
 DROSTE_API const char *droste_volume_root(droste *d, droste_error *err);
-/* Lists the names in order. The function may call other functions of the volume; it returns 0 to
- * continue. */
-typedef int droste_name_fn(void *arg, const char *name);
+/* Lists the names in order. The function may call other functions of the volume. */
 DROSTE_API int droste_volume_names(droste *d, droste_name_fn *fn, void *arg, droste_error *err);
 /* Creates an empty volume with the limits "volume-size" and "volume-files". ERROR_ARGUMENT if it
  * exists. */

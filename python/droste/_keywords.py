@@ -314,6 +314,7 @@ class InterpreterSettings(Settings, total=False):
 class BatchSettings(Settings, total=False):
     """Keywords of batch() and abatch(); `concurrency` is the number of tasks at once."""
     model: Text
+    template: Text
     sub_model: Text
     tools: Texts
     tool_data: Texts
@@ -333,6 +334,7 @@ class BatchSettings(Settings, total=False):
 
 class RLMSettings(Settings, total=False):
     """Keywords of RLM, beside its parameters: settings, and arguments of alexzhang13/rlm."""
+    template: Text
     backend: Optional[str]
     backend_kwargs: Optional[Mapping[str, Any]]
     other_backends: Optional[Sequence[str]]

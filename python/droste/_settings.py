@@ -14,7 +14,8 @@ from .errors import ArgumentError, check
 
 #: Settings that select an engine: those that determine the zygote from which sandboxes are cloned,
 #: and the record, of which an engine has one.
-FUNDAMENTAL = ("env", "isolation", "python", "preload", "read", "volume-root", "layout", "database")
+FUNDAMENTAL = ("env", "isolation", "python", "preload", "read", "volume-root", "layout", "database",
+               "template")
 
 
 def check_name(word: str) -> str:

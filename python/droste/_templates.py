@@ -3,12 +3,16 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import json
+import os
 from asyncio import _get_running_loop  # type: ignore
 from typing import (Any, Dict, Generator, List, Mapping, Optional, Sequence, Tuple, Type,
                     TYPE_CHECKING)
 
-from . import _forks, _settings
+from . import _forks, _library, _settings
+from ._handle import Handle
 from ._library import lib, quick
+from ._values import check_name
 from .errors import ArgumentError, CellFailed, Error
 
 if TYPE_CHECKING:
@@ -20,6 +24,7 @@ Pairs = List[Tuple[str, Any]]
 #: parameters of Interpreter that are no settings, or functions
 PARAMETERS = ("tools", "output_fields", "on_output", "tool_threads", "template")
 FUNCTIONS = ("model", "sub_model")
+REPLACE, UNTRIED = 1, 2     # DROSTE_TEMPLATE_…
 #: settings that have had their effect on the template
 SPENT = ("setup-code", "setup-each", "tools", "tool-data")
 
@@ -36,16 +41,22 @@ class Template:
     has a sandbox, output, limits and random seeds of its own (docs/templates.md). Settings are
     those of Interpreter, and sessions inherit them. `session.template()` makes a template of a live
     session. Within asyncio, use `async with`, or await `start()`.
+
+    `contexts` are files or directories by the names of their variables. `save` stores a template
+    under a name, for `load`, `Interpreter(template="name")` and the command line; stored is how it
+    is made, not its memory.
     """
     #: Interpreter, which imports this module
     _interpreter: Type[Any]
 
     def __init__(self, *, cells: Sequence[str] = (), variables: Optional[Mapping[str, Any]] = None,
+                 contexts: Optional[Mapping[str, Any]] = None,
                  **settings: "Unpack[InterpreterSettings]"):
         if isinstance(cells, str):
             raise ArgumentError("cells must be a list of texts, not one text")
         self._settings: Dict[str, Any] = dict(settings)
         self._cells, self._variables = list(cells), dict(variables or {})
+        self._contexts = dict(contexts or {})
         inherited = {name: value for name, value in settings.items() if name not in PARAMETERS
                      and not (name in FUNCTIONS and callable(value))}
         self._pairs = [pair for pair in _settings.pairs(inherited) if pair[0] not in SPENT]
@@ -61,6 +72,8 @@ class Template:
             return self._start_on_loop()
         if self._handle is None:
             with self._interpreter(**self._settings) as interp:
+                for name, path in self._contexts.items():
+                    interp.load(name, path)
                 for name, value in self._variables.items():
                     interp.set(name, value)
                 for cell in self._cells:
@@ -71,6 +84,8 @@ class Template:
     async def _start_on_loop(self) -> Template:
         if self._handle is None:
             async with self._interpreter(**self._settings) as interp:
+                for name, path in self._contexts.items():
+                    interp.load(name, path)
                 for name, value in self._variables.items():
                     await interp.set(name, value)
                 for cell in self._cells:
@@ -87,7 +102,7 @@ class Template:
     def _of(cls, owner: Any, handle: Optional[int]) -> Template:
         """Returns the template of a session; it stays in the session's engine."""
         made = cls.__new__(cls)
-        made._settings, made._cells, made._variables = {}, [], {}
+        made._settings, made._cells, made._variables, made._contexts = {}, [], {}, {}
         made._pairs = [pair for pair in owner._pairs if pair[0] not in SPENT]
         made._engine, made._handle = owner._engine, handle
         if owner._family is None:
@@ -95,6 +110,61 @@ class Template:
         made._family = owner._family
         made._join()
         return made
+
+    # -- on disk
+
+    def save(self, name: str, *, replace: bool = False) -> None:
+        """Stores how the template is made: its settings, contexts and cells, not its variables."""
+        odd = [key for key, value in self._settings.items()
+               if key in PARAMETERS or callable(value)] + (["variables"] if self._variables else [])
+        if odd:
+            raise ArgumentError("a stored template cannot have %s; load data in a cell or context, "
+                                "and give the rest to its sessions" % " or ".join(odd))
+        if not self._settings and not self._cells and not self._contexts:
+            raise ArgumentError("a template of a session cannot be stored: what is stored is how a "
+                                "template is made, and this one has no recipe")
+        cells = (ctypes.c_char_p * (len(self._cells) + 1))(*map(str.encode, self._cells), None)
+        with Handle(self._settings) as handle:
+            for key, path in self._contexts.items():
+                context = "%s=%s" % (check_name(key), os.path.abspath(path))
+                handle.check(quick.droste_context_add(handle.d, os.fsencode(context), handle.err))
+            handle.check(lib.droste_template_create(handle.d, name.encode(), cells,
+                                                    UNTRIED | (REPLACE if replace else 0),
+                                                    handle.err))
+
+    @classmethod
+    def load(cls, name: str) -> Template:
+        """Returns the stored template of this name, which is made when it starts."""
+        with Handle({}) as handle:
+            size = ctypes.c_size_t()
+            text = lib.droste_template_read(handle.d, name.encode(), ctypes.byref(size),
+                                            handle.err)
+            handle.check(0 if text else -handle.error.code)
+            recipe = json.loads(_library.text_at(text, size.value))
+        contexts = dict(context.partition("=")[::2] if context[0] != "/" else ("context", context)
+                        for context in recipe.get("contexts", ()))
+        settings = {key.replace("-", "_"): value
+                    for key, value in recipe.get("settings", {}).items()}
+        return cls(cells=recipe.get("cells", ()), contexts=contexts, **settings)
+
+    @staticmethod
+    def names() -> List[str]:
+        """Returns the names of the stored templates, in order."""
+        found: List[str] = []
+
+        def add(arg: Any, name: bytes) -> int:
+            found.append(name.decode())
+            return 0
+        with Handle({}) as handle:
+            handle.check(lib.droste_template_names(handle.d, _library.NameFn(add), None,
+                                                   handle.err))
+        return found
+
+    @staticmethod
+    def remove(name: str) -> None:
+        """Removes a stored template; what has started from it goes on."""
+        with Handle({}) as handle:
+            handle.check(lib.droste_template_remove(handle.d, name.encode(), handle.err))
 
     # -- using it
 

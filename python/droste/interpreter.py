@@ -69,7 +69,8 @@ class Interpreter(Operations):
     Leaving `with` completes submitted cells in order; if the block raises, it cancels them. After
     that, `start()` or another `with` opens a new session with the same settings.
 
-    With `template`, the session starts with all that the `Template` has.
+    With `template`, the session starts with all that the `Template` has, or the stored one of this
+    name.
 
     A session runs one operation at a time; other threads wait for it.
     """
@@ -85,7 +86,8 @@ class Interpreter(Operations):
                  output_fields: Optional[Sequence[Any]] = None,
                  on_output: Optional[Callable[[int, str], None]] = None,
                  on_result: Optional[Callable[[Optional[RichResult]], None]] = None,
-                 tool_threads: bool = False, template: Optional[_templates.Template] = None,
+                 tool_threads: bool = False,
+                 template: Union[None, str, _templates.Template] = None,
                  **settings: "Unpack[InterpreterSettings]"):
         super().__init__()
         self._closed = False
@@ -103,6 +105,8 @@ class Interpreter(Operations):
         self._numbers: List[int] = []
         names = {name: text for name, text in (("model", model), ("sub_model", sub_model))
                  if not callable(text)}
+        if isinstance(template, str):       # a stored one is a setting
+            names["template"], template = template, None
         self._template = template
         self._pairs = _templates.inherit(template, _settings.pairs({**settings, **names}))
         self._on_output = on_output

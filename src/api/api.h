@@ -15,6 +15,7 @@ struct custom_entry;
 struct droste_running;
 struct lm_queue;
 struct loop;
+struct recipe;
 struct rlm_run;
 struct shared_lm;
 struct staging;
@@ -28,6 +29,7 @@ TAILQ_HEAD(ended_list, droste_session);
 
 struct droste {
     struct settings settings;
+    bool set_by_program[SETTINGS_MAX]; /* not by the configuration */
     struct loop *loop;
     struct environment *env; /* opened when first needed */
     char *env_name;
@@ -40,6 +42,7 @@ struct droste {
     struct watch *interrupt_watch;
     char *volume_root;               /* the last result of droste_volume_root */
     char *python;                    /* of droste_python */
+    struct buf recipe;               /* of droste_template_read */
     char *record_path;               /* of droste_record_path */
     struct list contexts;            /* added by the program, PATH or NAME=PATH each */
     struct store *store;             /* the record, opened when first needed */
@@ -62,6 +65,9 @@ struct droste {
     droste_model_fn *model_fn;
     void *model_arg;
     struct droste_template *templates;
+    /* api_template_make, which opens a session, for those that open one from a template */
+    int (*make_template)(droste *d, const char *name, const struct recipe *r,
+        const struct settings *s, struct droste_template **out, struct error *err);
     struct tools *tools;   /* of the program; NULL: none */
     struct buf tool_facts; /* of these tools */
     /* of the batch that is active */

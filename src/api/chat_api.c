@@ -250,7 +250,8 @@ static int chat_api_overlay(droste_chat *c, struct error *err)
     struct settings_texts texts = { .setup_code = buf_text(&setup),
         .instructions = buf_text(&instructions),
         .system_prompt = buf_text(&system),
-        .answer_schema = now->answer_schema };
+        .answer_schema = now->answer_schema,
+        .template = now->template };
     settings_save(now, &texts, &json);
     if (rc == 0 && buf_failed(&json))
         rc = error_memory(err);

@@ -15,6 +15,7 @@
 #include "api/session_api.h"
 #include "api/session_ops.h"
 #include "api/stage.h"
+#include "api/template_store.h"
 #include "api/templates.h"
 #include "base/cleanup.h"
 #include "base/loop.h"
@@ -179,6 +180,7 @@ int droste_new(droste **out, droste_error *err)
     if (!d)
         return api_fail(err, &why, error_memory(&why));
     d->interrupt_fd = d->poll_fd = d->timer_fd = -1;
+    d->make_template = api_template_make;
     TAILQ_INIT(&d->answered);
     TAILQ_INIT(&d->runs);
     TAILQ_INIT(&d->ended);
@@ -220,6 +222,7 @@ void droste_free(droste *d)
     list_clear(&d->contexts);
     tools_free(d->tools);
     buf_free(&d->tool_facts);
+    buf_free(&d->recipe);
     free(d->env_name);
     free(d->store_path);
     free(d->volume_root);
@@ -235,7 +238,10 @@ int droste_set(droste *d, const char *option, const char *value, droste_error *e
     struct error why = { 0 };
     char source[80];
     snprintf(source, sizeof source, "--%s", option);
-    return api_fail(err, &why, settings_set(&d->settings, option, value, source, &why));
+    int rc = settings_set(&d->settings, option, value, source, &why);
+    if (rc == 0)
+        d->set_by_program[settings_index(option)] = true;
+    return api_fail(err, &why, rc);
 }
 
 const char *droste_get(droste *d, const char *option)

@@ -9,6 +9,7 @@
 #include "api/environment_api.h"
 #include "api/result.h"
 #include "api/running.h"
+#include "api/templates.h"
 #include "api/tool_api.h"
 #include "api/tool_facts.h"
 #include "base/cleanup.h"
@@ -74,6 +75,9 @@ static int fill_options(droste_running *r, struct error *err)
         rc = api_environment(d, s, &o->env, err);
     if (rc == 0)
         rc = api_session_options(d, s, &r->session, &o->session, err);
+    if (rc == 0)
+        rc = api_template_image(d, s, &r->session.template, err);
+    o->session.template = r->session.template;
     if (rc == 0 && r->link_to.workspace)
         r->session.workspace = workspace_hold(r->link_to.workspace);
     if (rc == 0)
@@ -101,10 +105,15 @@ static int save_settings(droste_running *r, struct error *err)
 {
     const struct settings *s = &r->settings;
     struct rlm_options *o = &r->options;
+    cleanup_buf struct buf template = { 0 };
+    int rc = api_template_saved(s, &template, err);
+    if (rc < 0)
+        return rc;
     struct settings_texts texts = { o->session.setup, o->instructions, o->system_prompt,
-        o->session.answer ? schema_text(o->session.answer) : NULL, NULL };
+        o->session.answer ? schema_text(o->session.answer) : NULL, NULL, NULL };
     if (r->session.workspace && workspace_staged(r->session.workspace)->repo)
         texts.commit = workspace_staged(r->session.workspace)->commit;
+    texts.template = buf_text(&template);
     settings_save(s, &texts, &r->saved);
     o->settings = buf_text(&r->saved);
     return buf_failed(&r->saved) ? error_memory(err) : 0;
@@ -118,7 +127,7 @@ static int run_api_take_settings(droste_running *r, const droste_request *q, str
         rc = settings_set_all(&r->settings, q->settings, err);
     if (rc == 0 && q->kind)
         rc = settings_set(&r->settings, "context-type", q->kind, "the context's kind", err);
-    return rc;
+    return rc < 0 ? rc : api_template_settings(&r->settings, err);
 }
 
 static int take_request(droste_running *r, const droste_request *q, struct error *err)

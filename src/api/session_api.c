@@ -218,33 +218,46 @@ static int refuse_artifacts(const char *const *settings, struct error *err)
     return 0;
 }
 
+/* How a session starts; all but `use` may be NULL. */
+struct session_start {
+    enum session_use use;
+    const struct settings *settings; /* instead of the droste's */
+    const char *const *words;        /* further settings */
+    struct workspace *workspace;     /* taken */
+    struct template *template;       /* taken; instead of the one that the settings name */
+};
+
 static int session_api_take_settings(
-    droste_session *s, const char *const *settings, struct error *err)
+    droste_session *s, const struct session_start *start, struct error *err)
 {
-    int rc = refuse_artifacts(settings, err);
+    int rc = refuse_artifacts(start->words, err);
     if (rc == 0)
-        rc = settings_copy(&s->settings, &s->d->settings, err);
-    return rc == 0 ? settings_set_all(&s->settings, settings, err) : rc;
+        rc = settings_copy(&s->settings, start->settings ? start->settings : &s->d->settings, err);
+    if (rc == 0)
+        rc = settings_set_all(&s->settings, start->words, err);
+    if (rc < 0 || s->plain || s->parts.template)
+        return rc;
+    rc = api_template_settings(&s->settings, err);
+    return rc < 0 ? rc : api_template_image(s->d, &s->settings, &s->parts.template, err);
 }
 
-/* Takes the workspace and the template, each of which may be NULL. */
-static int start_session(droste *d, enum session_use use, const char *const *settings,
-    struct workspace *workspace, struct template *template, droste_session **out, struct error *err)
+static int start_session(
+    droste *d, const struct session_start *start, droste_session **out, struct error *err)
 {
     droste_session *s = calloc(1, sizeof *s);
     if (!s) {
-        workspace_release(workspace);
-        template_drop(template);
+        workspace_release(start->workspace);
+        template_drop(start->template);
         return error_memory(err);
     }
     s->d = d;
-    s->plain = use != SESSION_OF_USER;
-    s->of_volume = use == SESSION_OF_VOLUME;
-    s->parts.workspace = workspace;
-    s->parts.template = template;
+    s->plain = start->use != SESSION_OF_USER;
+    s->of_volume = start->use == SESSION_OF_VOLUME;
+    s->parts.workspace = start->workspace;
+    s->parts.template = start->template;
     s->next = d->sessions;
     d->sessions = s;
-    int rc = session_api_take_settings(s, settings, err);
+    int rc = session_api_take_settings(s, start, err);
     if (rc == 0)
         rc = session_api_set_up(s, err);
     if (rc < 0) {
@@ -259,56 +272,72 @@ int droste_session_start(
     droste *d, const char *const *settings, droste_session **out, droste_error *err)
 {
     struct error why = { 0 };
-    return api_fail(err, &why, start_session(d, SESSION_OF_USER, settings, NULL, NULL, out, &why));
+    struct session_start start = { .words = settings };
+    return api_fail(err, &why, start_session(d, &start, out, &why));
 }
 
 int droste_session_start_from(
     droste_template *t, const char *const *settings, droste_session **out, droste_error *err)
 {
     struct error why = { 0 };
+    struct session_start start = { .words = settings };
     if (!t->image)
         return api_fail(err, &why, error_set(&why, ERROR_ARGUMENT, "the template was not made"));
-    return api_fail(err, &why,
-        start_session(t->d, SESSION_OF_USER, settings, NULL, template_hold(t->image), out, &why));
+    start.template = template_hold(t->image);
+    return api_fail(err, &why, start_session(t->d, &start, out, &why));
 }
 
-static int session_api_open_session(droste *d, enum session_use use, struct workspace *workspace,
+static int session_api_open_session(
+    droste *d, const struct session_start *start, droste_session **out, struct error *err)
+{
+    droste_session *s = NULL;
+    api_forget_interrupt(d);
+    int rc = start_session(d, start, &s, err);
+    if (rc == 0)
+        rc = session_api_finish(s, 0, NULL, err);
+    if (rc < 0)
+        droste_session_close(s);
+    else
+        *out = s;
+    return rc;
+}
+
+/* The same in public: with the droste's settings. */
+static int session_api_open_use(droste *d, enum session_use use, struct workspace *workspace,
     droste_session **out, droste_error *err)
 {
     struct error why = { 0 };
-    droste_session *s = NULL;
-    api_forget_interrupt(d);
-    int rc = start_session(d, use, NULL, workspace, NULL, &s, &why);
-    if (rc == 0)
-        rc = session_api_finish(s, 0, NULL, &why);
-    if (rc < 0) {
-        droste_session_close(s);
-        return api_fail(err, &why, rc);
-    }
-    *out = s;
-    return 0;
+    struct session_start start = { .use = use, .workspace = workspace };
+    return api_fail(err, &why, session_api_open_session(d, &start, out, &why));
+}
+
+int api_session_open_with(
+    droste *d, const struct settings *s, droste_session **out, struct error *err)
+{
+    struct session_start start = { .settings = s };
+    return session_api_open_session(d, &start, out, err);
 }
 
 int droste_session_open(droste *d, droste_session **out, droste_error *err)
 {
-    return session_api_open_session(d, SESSION_OF_USER, NULL, out, err);
+    return session_api_open_use(d, SESSION_OF_USER, NULL, out, err);
 }
 
 int api_session_open_staged(
     droste *d, struct workspace *workspace, droste_session **out, droste_error *err)
 {
-    return session_api_open_session(d, SESSION_OF_USER, workspace, out, err);
+    return session_api_open_use(d, SESSION_OF_USER, workspace, out, err);
 }
 
 int api_session_open_volume(
     droste *d, struct workspace *workspace, droste_session **out, droste_error *err)
 {
-    return session_api_open_session(d, SESSION_OF_VOLUME, workspace, out, err);
+    return session_api_open_use(d, SESSION_OF_VOLUME, workspace, out, err);
 }
 
 int droste_session_open_plain(droste *d, droste_session **out, droste_error *err)
 {
-    return session_api_open_session(d, SESSION_PLAIN, NULL, out, err);
+    return session_api_open_use(d, SESSION_PLAIN, NULL, out, err);
 }
 
 /* Frees what forks share, and itself, once it is closed and no fork uses it. */

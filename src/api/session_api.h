@@ -4,11 +4,16 @@
 
 #include "droste.h"
 
+struct error;
+struct settings;
 struct workspace;
 
 /* Opens a session with a workspace, which it takes; NULL: as the settings say. */
 int api_session_open_staged(
     droste *d, struct workspace *workspace, droste_session **out, droste_error *err);
+/* Opens one with these settings instead of the droste's. */
+int api_session_open_with(
+    droste *d, const struct settings *s, droste_session **out, struct error *err);
 /* Opens one for the files of a provider's volume, which must exist. */
 int api_session_open_volume(
     droste *d, struct workspace *workspace, droste_session **out, droste_error *err);

@@ -234,6 +234,20 @@ const char *settings_text(const struct settings *s, const char *name)
     return *(char *const *)((const char *)s + what->offset);
 }
 
+size_t settings_index(const char *name)
+{
+    return (size_t)(find(name) - settings_table);
+}
+
+int settings_reset(struct settings *s, const char *name, struct error *err)
+{
+    const struct setting *what = find(name);
+    int rc = is_list(what) ? setting_set(s, what, "", "default", err)
+                           : setting_set(s, what, what->option.fallback, "default", err);
+    s->given[what - settings_table] = false;
+    return rc;
+}
+
 bool settings_is_set(const struct settings *s, const char *name)
 {
     const struct setting *what = find(name);

@@ -6,6 +6,8 @@
 #include "base/buf.h"
 #include "base/error.h"
 
+struct json_object;
+
 int settings_init(struct settings *s, struct error *err);
 void settings_free(struct settings *s);
 /* Copies into `to`, which must own nothing. Free it also after an error. */
@@ -24,18 +26,26 @@ const droste_option *settings_option(const char *name);
 int64_t settings_sub_max_tokens(const struct settings *s);
 /* The value of a text setting; NULL: it has no value, is a secret, or is not a text. */
 const char *settings_text(const struct settings *s, const char *name);
+/* Gives it its default, as if it was never set. */
+int settings_reset(struct settings *s, const char *name, struct error *err);
+/* Its place in `given`; it exists. */
+size_t settings_index(const char *name);
 /* Whether the setting was set, even to its default. */
 bool settings_is_set(const struct settings *s, const char *name);
 
 /* The contents of files that settings name, for settings_save. NULL: none. */
 struct settings_texts {
     const char *setup_code, *instructions, *system_prompt, *answer_schema;
-    const char *commit; /* the commit of repo-ref */
+    const char *commit;   /* the commit of repo-ref */
+    const char *template; /* the template with its digest */
 };
 /* Appends all settings that were set, as a JSON object for settings_restore. Relative paths become
  * absolute. Leaves out secrets and the path of the record. */
 void settings_save(const struct settings *s, const struct settings_texts *texts, struct buf *out);
 int settings_restore(struct settings *s, const char *json, size_t len, struct error *err);
+/* One setting of such an object. `source` is for errors. */
+int settings_restore_value(struct settings *s, const char *name, struct json_object *value,
+    const char *source, struct error *err);
 /* Copies the secrets and the path of the record. */
 int settings_take_secrets(struct settings *s, const struct settings *from, struct error *err);
 

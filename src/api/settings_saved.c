@@ -101,6 +101,8 @@ void settings_save(const struct settings *s, const struct settings_texts *texts,
         buf_printf(out, "%s\"%s\":", out->data[out->len - 1] == '{' ? "" : ",", what->option.name);
         if (commit)
             save_content(out, texts->commit);
+        else if (what->offset == offsetof(struct settings, template))
+            save_content(out, texts->template);
         else if (what->offset == offsetof(struct settings, setup_code))
             save_content(out, texts->setup_code);
         else if (what->offset == offsetof(struct settings, instructions))
@@ -115,24 +117,24 @@ void settings_save(const struct settings *s, const struct settings_texts *texts,
     buf_putc(out, '}');
 }
 
-static int restore_one(
-    struct settings *s, const char *name, struct json_object *value, struct error *err)
+static int restore_one(struct settings *s, const char *name, struct json_object *value,
+    const char *source, struct error *err)
 {
     if (!json_object_is_type(value, json_type_string))
         return error_set(
-            err, ERROR_STORE, "the run's setting '%.60s' in the record is damaged", name);
-    return settings_set(s, name, json_object_get_string(value), "the run's settings", err);
+            err, ERROR_STORE, "%s: '%.60s' is damaged: expected a text, or a list", source, name);
+    return settings_set(s, name, json_object_get_string(value), source, err);
 }
 
-static int settings_saved_restore(
-    struct settings *s, const char *name, struct json_object *value, struct error *err)
+int settings_restore_value(struct settings *s, const char *name, struct json_object *value,
+    const char *source, struct error *err)
 {
     int rc = 0;
     if (!json_object_is_type(value, json_type_array))
-        return restore_one(s, name, value, err);
-    rc = settings_set(s, name, "", "the run's settings", err); /* clear the list first */
+        return restore_one(s, name, value, source, err);
+    rc = settings_set(s, name, "", source, err); /* clear the list first */
     for (size_t i = 0; rc == 0 && i < json_object_array_length(value); i++)
-        rc = restore_one(s, name, json_object_array_get_idx(value, i), err);
+        rc = restore_one(s, name, json_object_array_get_idx(value, i), source, err);
     return rc;
 }
 
@@ -146,7 +148,7 @@ int settings_restore(struct settings *s, const char *json, size_t len, struct er
         return rc;
     json_object_object_foreach(o, name, value)
     {
-        rc = settings_saved_restore(s, name, value, err);
+        rc = settings_restore_value(s, name, value, "the run's settings", err);
         if (rc < 0)
             return rc;
     }

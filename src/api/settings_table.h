@@ -26,7 +26,7 @@ struct settings {
     int64_t concurrency, model_concurrency, retries, max_tokens, sub_max_tokens;
     double call_timeout, connect_timeout, first_timeout, stall_timeout;
     /* sandboxes */
-    char *env, *isolation, *sandbox_users, *python;
+    char *env, *template, *isolation, *sandbox_users, *python;
     struct list preload, read, include, allow_import, depth_model, answer_field;
     struct list tools, tool_data, tool, restore_name;
     bool rules, sub_tools, helpers, literal_grep, setup_each, standard_imports, warm_up;

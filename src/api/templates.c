@@ -26,5 +26,6 @@ void droste_template_free(droste_template *t)
         break;
     }
     template_drop(t->image);
+    free(t->name);
     free(t);
 }

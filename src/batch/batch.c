@@ -312,6 +312,14 @@ static int batch_open_models(struct batch *b, struct error *err)
     return rc;
 }
 
+/* A template is executed before the first task starts: no task may wait for it in the loop. */
+static int batch_make_template(struct batch *b, struct error *err)
+{
+    droste_error why;
+    int rc = droste_template_make(b->d, &why);
+    return rc < 0 ? error_set(err, (enum error_code)why.code, "%s", why.text) : 0;
+}
+
 /* Checks once that the contexts which all tasks share are readable and have distinct names; each
  * task reads them again. */
 static int check_shared(struct batch *b, struct error *err)
@@ -358,6 +366,8 @@ static int batch_set_up(struct batch *b, struct error *err)
         rc = batch_open_models(b, err);
     if (rc == 0)
         rc = check_shared(b, err);
+    if (rc == 0)
+        rc = batch_make_template(b, err);
     if (rc == 0)
         rc = results_open(b->o->results, &b->results, err);
     if (rc == 0)

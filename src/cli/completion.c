@@ -75,6 +75,18 @@ static void offer_volumes(struct offer *o)
         droste_volume_names(o->d, offer_volume, o, &err);
 }
 
+static int offer_template(void *arg, const char *name)
+{
+    offer_word(arg, name, strlen(name), "template");
+    return 0;
+}
+
+static void offer_templates(struct offer *o)
+{
+    droste_error err;
+    droste_template_names(o->d, offer_template, o, &err);
+}
+
 static void offer_environments(struct offer *o)
 {
     const char *name, *about;
@@ -109,6 +121,7 @@ static const struct {
 } kinds[] = {
     { "RUN", offer_runs },
     { "VOLUME", offer_volumes },
+    { "TEMPLATE", offer_templates },
     { "ENVIRONMENT", offer_environments },
     { "PROMPT", offer_prompts },
     { "FILE", offer_files },
@@ -123,6 +136,7 @@ static const struct {
 } narrower[] = {
     { "env", "ENVIRONMENT" },
     { "volume-name", "VOLUME" },
+    { "template", "TEMPLATE" },
     { "isolation", "auto|full|light|landlock|process" },
     { "pull", "missing|always|never" },
     { "format", "jsonl|html" },

@@ -483,6 +483,14 @@ static void server_close(struct server *s)
     uv_loop_close(&s->loop);
 }
 
+/* Executes the template of the settings before requests are accepted, which cannot wait for it. */
+static int server_make_template(droste *d, struct error *err)
+{
+    droste_error why;
+    int rc = droste_template_make(d, &why);
+    return rc < 0 ? error_set(err, (enum error_code)why.code, "%s", why.text) : 0;
+}
+
 int serve_run(droste *d, const struct serve_options *options, struct error *err)
 {
     struct server s = { .d = d, .options = options, .listen_fd = -1, .audit_fd = -1 };
@@ -500,6 +508,8 @@ int serve_run(droste *d, const struct serve_options *options, struct error *err)
         rc = accounts_open(&s.accounts, s.table, options->keys, err);
     if (rc == 0)
         rc = server_parse_schemas(&s, err);
+    if (rc == 0)
+        rc = server_make_template(d, err);
     if (rc == 0)
         rc = server_start_http(&s, err);
     if (rc == 0)

@@ -343,3 +343,81 @@ def test_no_descriptors_are_left():
 
     before = once()
     assert once() == before
+
+
+# -- stored templates
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    """Stored templates of the test's own."""
+    monkeypatch.setenv("DROSTE_HOME", str(tmp_path / "home"))
+    droste.close_idle_engines()
+    yield tmp_path
+    droste.close_idle_engines()
+
+
+def test_a_saved_template_is_loaded_as_it_was(home, monkeypatch):
+    """Settings, contexts and cells; relative paths are absolute, and files of code are read."""
+    monkeypatch.chdir(home)
+    (home / "log.txt").write_text("a\nb\n")
+    (home / "setup.py").write_text("import fractions")
+    Template(preload=["decimal"], setup_code="@setup.py", contexts={"log": "log.txt"},
+             cells=["rows = log.split()"]).save("t")
+    monkeypatch.chdir("/")
+    with Template.load("t") as template, Interpreter(template=template) as interp:
+        assert interp.execute("rows, str(fractions.Fraction(1, 2))").echo == "(['a', 'b'], '1/2')"
+    assert Template.names() == ["t"]
+    Template.remove("t")
+    assert Template.names() == []
+    with pytest.raises(droste.NotFoundError, match="there is no template 't'"):
+        Template.load("t")
+
+
+def test_a_stored_template_is_named_by_sessions_and_runs(home):
+    """It is executed once for sessions that follow one another."""
+    Template(cells=["import time; made = time.time_ns()"]).save("t")
+    found = set()
+    for _ in range(3):
+        with Interpreter(template="t") as interp:
+            found.add(interp.execute("made").echo)
+    assert len(found) == 1
+    rlm = droste.RLM(model=lambda messages: "```repl\nSUBMIT(str(made))\n```", template="t",
+                     database="none")
+    assert rlm.completion("q").answer.isdigit()
+
+
+def test_a_stored_template_within_asyncio(home):
+    async def both():
+        async with Interpreter(template="t") as one, Interpreter(template="t") as two:
+            return (await one.aexecute("made")).echo, (await two.aexecute("made")).echo
+    Template(cells=["import time; made = time.time_ns()"]).save("t")
+    one, two = asyncio.run(both())
+    assert one == two
+
+
+def test_a_stored_template_is_replaced_on_request(home):
+    Template(cells=["x = 1"]).save("t")
+    with pytest.raises(droste.ArgumentError, match="already"):
+        Template(cells=["x = 2"]).save("t")
+    Template(cells=["x = 2"]).save("t", replace=True)
+    with Interpreter(template="t") as interp:
+        assert interp.execute("x").echo == "2"
+
+
+@pytest.mark.parametrize("keywords, message", [
+    ({"variables": {"x": 1}}, "cannot have variables"),
+    ({"cells": ["1"], "tools": [len]}, "cannot have tools"),
+    ({"cells": ["1"], "model": lambda messages: ""}, "cannot have model"),
+    ({"cells": ["1"], "timeout": 5}, "no setting 'timeout'"),
+    ({}, "has no recipe"),
+])
+def test_what_cannot_be_stored_is_refused(home, keywords, message):
+    with pytest.raises(droste.ArgumentError, match=message):
+        Template(**keywords).save("t")
+    assert Template.names() == []
+
+
+def test_the_template_of_a_session_has_no_recipe(home):
+    with Interpreter() as interp, interp.template() as template:
+        with pytest.raises(droste.ArgumentError, match="no recipe"):
+            template.save("t")
