@@ -178,6 +178,25 @@ typedef int droste_piece_fn(void *arg, const char *data, size_t len);
 DROSTE_API int droste_record_read(droste_record *record, const droste_value *value, size_t max,
     droste_piece_fn *fn, void *arg, droste_error *err);
 
+enum droste_export_format {
+    DROSTE_EXPORT_JSONL, /* each step as a line of JSON */
+    DROSTE_EXPORT_HTML,  /* a page that needs nothing but itself */
+};
+/* Runs, with their descendants, as other programs read them (docs/record.md). */
+typedef struct droste_export {
+    const char *const *runs; /* ids */
+    size_t count;
+    const char *batch; /* of a page: the results file of their batch, which has the grades; NULL */
+    enum droste_export_format format;
+} droste_export;
+/* Writes them to a file, which is complete at the end, or unchanged; a device or FIFO is written to
+ * as it is. */
+DROSTE_API int droste_record_export(
+    droste_record *record, const droste_export *runs, const char *path, droste_error *err);
+/* Writes them to a descriptor, which stays open. On a terminal, control characters are escaped. */
+DROSTE_API int droste_record_export_fd(
+    droste_record *record, const droste_export *runs, int fd, droste_error *err);
+
 typedef struct droste_record_freed {
     int64_t runs, values;
     int64_t value_bytes; /* as stored */

@@ -12,7 +12,7 @@ import importlib
 import warnings
 from typing import Any
 
-from . import runs, volumes
+from . import host, runs, volumes
 from ._batch import abatch, Batch, batch, Grade, TaskResult
 from ._engine import close_idle_engines
 from ._library import version as __version__
@@ -40,7 +40,8 @@ __all__ = ["__version__", "Interpreter", "Result", "RichResult", "show", "CellEr
            "Cancelled", "IOFailed", "OutOfMemory", "StoreError", "ModelError", "ModelAuthError",
            "ModelUnknownError", "ModelRateError", "ModelServerError", "ModelConnectError",
            "ModelStallError", "ModelCutError", "ModelReplyError", "ModelReplayError", "CellFailed",
-           "CommandFailed", "CommandResult", "RunFailed", "runs", "volumes", "batch", "abatch",
+           "CommandFailed", "CommandResult", "RunFailed", "host", "runs", "volumes", "batch",
+           "abatch",
            "Batch", "Grade", "TaskResult"]
 
 #: names that have moved to `droste.compat`

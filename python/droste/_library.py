@@ -155,6 +155,14 @@ class Value(Structure):
     _fields_ = [("data", c_void_p), ("len", c_size_t), ("hash", c_char_p)]
 
 
+class RecordMedia(Structure):
+    _fields_ = [("result", c_int64), ("type", c_char_p), ("form", c_char_p), ("value", Value)]
+
+
+class RecordArtifact(Structure):
+    _fields_ = [("name", c_char_p), ("size", c_int64), ("sha256", c_char_p), ("value", Value)]
+
+
 class RecordRun(Structure):
     _fields_ = [("id", c_char_p), ("parent", c_char_p), ("parent_cell", c_int64),
                 ("previous", c_char_p), ("batch", c_char_p), ("task", c_char_p), ("depth", c_int64),
@@ -165,7 +173,7 @@ class RecordRun(Structure):
                 ("error", c_char_p), ("code", c_char_p), ("answer", Value), ("iterations", c_int64),
                 ("calls", c_int64), ("input_tokens", c_int64), ("output_tokens", c_int64),
                 ("cost", c_double), ("seconds", c_double), ("parent_fork", c_char_p),
-                ("artifacts", c_void_p), ("artifact_count", c_size_t)]
+                ("artifacts", POINTER(RecordArtifact)), ("artifact_count", c_size_t)]
 
 
 class RecordTurn(Structure):
@@ -189,13 +197,18 @@ class RecordCell(Structure):
                 ("started_ms", c_int64), ("ended_ms", c_int64), ("status", c_char_p),
                 ("killed", c_char_p), ("standard_output", Value), ("standard_error", Value),
                 ("submit", Value), ("error", Value), ("variables", Value), ("calls", c_int64),
-                ("seconds", c_double), ("media", c_void_p), ("media_count", c_size_t),
+                ("seconds", c_double), ("media", POINTER(RecordMedia)), ("media_count", c_size_t),
                 ("candidate", c_int64)]
 
 
 class RecordFilter(Structure):
     _fields_ = [("parent", c_char_p), ("children", c_int), ("status", c_char_p),
                 ("model", c_char_p), ("batch", c_char_p), ("task", c_char_p), ("limit", c_int64)]
+
+
+class RecordExport(Structure):
+    _fields_ = [("runs", POINTER(c_char_p)), ("count", c_size_t), ("batch", c_char_p),
+                ("format", c_int)]
 
 
 class RecordFreed(Structure):
@@ -234,6 +247,20 @@ RecordRunFn = CFUNCTYPE(c_int, c_void_p, POINTER(RecordRun), POINTER(Error))
 RecordTurnFn = CFUNCTYPE(c_int, c_void_p, POINTER(RecordTurn), POINTER(Error))
 RecordCallFn = CFUNCTYPE(c_int, c_void_p, POINTER(RecordCall), POINTER(Error))
 RecordCellFn = CFUNCTYPE(c_int, c_void_p, POINTER(RecordCell), POINTER(Error))
+
+
+class Feature(Structure):
+    _fields_ = [("name", c_char_p), ("settings", c_char_p), ("supported", c_int),
+                ("text", c_char_p)]
+
+
+class Finding(Structure):
+    _fields_ = [("name", c_char_p), ("state", c_char_p), ("text", c_void_p), ("len", c_size_t),
+                ("cure", c_char_p)]
+
+
+FeatureFn = CFUNCTYPE(None, c_void_p, POINTER(Feature))
+FindingFn = CFUNCTYPE(None, c_void_p, POINTER(Finding))
 
 
 class RecordVisitor(Structure):
@@ -289,6 +316,8 @@ _WAITING = {
     "droste_record_find": (c_int, [c_void_p, c_char_p, c_char_p, ERR]),
     "droste_record_remove": (c_int, [c_void_p, c_char_p, POINTER(RecordFreed), ERR]),
     "droste_record_read": (c_int, [c_void_p, POINTER(Value), c_size_t, PieceFn, c_void_p, ERR]),
+    "droste_record_export": (c_int, [c_void_p, POINTER(RecordExport), c_char_p, ERR]),
+    "droste_record_export_fd": (c_int, [c_void_p, POINTER(RecordExport), c_int, ERR]),
     "droste_record_collect": (c_int,
                               [c_void_p, POINTER(RecordKeep), POINTER(RecordFreed), ERR]),
     "droste_batch": (c_int, [c_void_p, POINTER(BatchOptions), BatchFn, c_void_p,
@@ -311,6 +340,9 @@ _WAITING = {
     "droste_volume_read": (c_int, [c_void_p, c_char_p, c_int, ERR]),
     "droste_volume_put": (c_int, [c_void_p, c_int, c_char_p, POINTER(VolumeCount), ERR]),
     "droste_volume_delete": (c_int, [c_void_p, c_char_p, ERR]),
+    "droste_environment_features": (c_int, [c_void_p, c_char_p, FeatureFn, c_void_p, ERR]),
+    "droste_environment_collect": (c_int, [c_void_p, POINTER(c_int), ERR]),
+    "droste_diagnose": (c_int, [c_void_p, FindingFn, c_void_p]),
     "droste_cancel": (None, [c_void_p]),
     "droste_custom_output": (None, [c_void_p, c_int, c_char_p, c_size_t]),
     "droste_custom_result": (c_int,
@@ -327,7 +359,9 @@ _QUICK = {
     "droste_set": (c_int, [c_void_p, c_char_p, c_char_p, ERR]),
     "droste_get": (c_char_p, [c_void_p, c_char_p]),
     "droste_option_at": (POINTER(Option), [c_size_t]),
+    "droste_environment_at": (c_char_p, [c_size_t, POINTER(c_char_p)]),
     "droste_environment_variables_at": (c_char_p, [c_size_t]),
+    "droste_prompt_at": (c_char_p, [c_size_t, POINTER(c_char_p), POINTER(c_char_p)]),
     "droste_fd": (c_int, [c_void_p, ERR]),
     "droste_wake": (None, [c_void_p]),
     "droste_interrupt": (None, [c_void_p]),

@@ -133,11 +133,11 @@ def image_html(result: RichResult) -> Optional[str]:
     return harmless_html(result)
 
 
-def _decode(media: Any) -> Any:
-    data = ctypes.string_at(media.data, media.len) if media.len else b""
-    if media.form == b"bytes":
+def decode(form: bytes, data: bytes) -> Any:
+    """Returns a form of a value as Python has it."""
+    if form == b"bytes":
         return data
-    return json.loads(data) if media.form == b"json" else data.decode()
+    return json.loads(data) if form == b"json" else data.decode()
 
 
 def show(result: Optional[RichResult]) -> None:
@@ -167,7 +167,8 @@ def read_bundle(bundles: int, index: int) -> RichResult:
     bundle: Dict[str, Any] = {}
     media = Media()
     while quick.droste_bundles_media(bundles, index, len(bundle), ctypes.byref(media)):
-        bundle[media.type.decode()] = _decode(media)
+        data = ctypes.string_at(media.data, media.len) if media.len else b""
+        bundle[media.type.decode()] = decode(media.form, data)
     metadata = quick.droste_bundles_metadata(bundles, index)
     name = quick.droste_bundles_display_id(bundles, index)
     return RichResult(bundle, json.loads(metadata) if metadata else None,

@@ -1,4 +1,4 @@
-"""The record of runs, as `droste runs` has it: list, read, follow, remove, collect.
+"""The record of runs, as `droste runs` has it: list, read, follow, export, remove, collect.
 
     for run in droste.runs.ls(limit=10):
         print(run.id, run.status, run.question, run.answer)
@@ -16,6 +16,7 @@ import asyncio
 import contextlib
 import ctypes
 import json
+import os
 import time
 from typing import Any, AsyncIterator, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
@@ -23,9 +24,10 @@ from . import _library
 from ._handle import Handle
 from ._library import lib
 from .errors import ArgumentError, NotFoundError
+from .rich import decode, RichResult
 
-__all__ = ["Run", "Step", "Collected", "ls", "find", "get", "steps", "follow", "afollow", "remove",
-           "gc"]
+__all__ = ["Run", "Step", "RecordedArtifact", "Collected", "ls", "find", "get", "steps",
+           "artifacts", "follow", "afollow", "export", "remove", "gc"]
 
 
 class Run(NamedTuple):
@@ -71,6 +73,29 @@ class Step(NamedTuple):
     kind: str
     #: the members of droste/record.h: texts, numbers, decoded JSON
     fields: Dict[str, Any]
+
+
+class RecordedArtifact(NamedTuple):
+    """A file that a run has saved."""
+    #: in the sandbox
+    name: str
+    size: int
+    sha256: str
+    #: None if the record does not have the contents
+    data: Optional[bytes]
+
+    def save(self, directory: Any) -> str:
+        """Writes the file below a directory, under its name; returns the path."""
+        parts = self.name.lstrip("/").split("/")
+        if self.data is None or any(part in ("", ".", "..") for part in parts):
+            raise ArgumentError("the record does not have the contents of %r" % self.name
+                                if self.data is None else "the name %r is damaged" % self.name)
+        path = os.path.join(os.fspath(directory), *parts)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+        with open(path, "wb", opener=lambda name, _: os.open(name, flags, 0o666)) as file:
+            file.write(self.data)
+        return path
 
 
 class Collected(NamedTuple):
@@ -123,7 +148,7 @@ def _fields_of(struct: Any, kind: str) -> Dict[str, Any]:
         elif isinstance(value, bytes):
             value = _text(value)
         elif name in ("media", "media_count"):
-            continue
+            continue        # steps() reads them if asked to
         elif name.endswith("_ms"):
             name, value = name[:-3], value / 1000 if value else None
         found[name] = value
@@ -186,17 +211,44 @@ def find(prefix: str, *, database: Any = None) -> str:
         return _find(handle, record, prefix).decode()
 
 
-def _visit(prefix: str, children: bool, database: Any) -> Tuple[List[Run], List[Step]]:
+def _read(handle: Handle, record: Any, value: Any) -> bytes:
+    """Returns the data of a value that a visit left in the file."""
+    pieces: List[bytes] = []
+
+    def add(arg: Any, data: int, length: int) -> int:
+        pieces.append(ctypes.string_at(data, length))
+        return 0
+    handle.check(lib.droste_record_read(record, ctypes.byref(value), ctypes.c_size_t(-1).value,
+                                        _library.PieceFn(add), None, handle.err))
+    return b"".join(pieces)
+
+
+def _results_of(handle: Handle, record: Any, cell: Any) -> List[RichResult]:
+    bundles: Dict[int, Dict[str, Any]] = {}
+    for media in cell.media[:cell.media_count]:
+        data = decode(media.form, _read(handle, record, media.value))
+        bundles.setdefault(media.result, {})[_text(media.type) or ""] = data
+    return [RichResult(bundle) for bundle in bundles.values()]
+
+
+def _visit(prefix: str, children: bool, database: Any,
+           results: bool = False) -> Tuple[List[Run], List[Step]]:
     runs: List[Run] = []
     found: List[Step] = []
     with _record(database) as (handle, record):
         def adding(kind: str) -> Any:
             return _calling(handle,
                             lambda struct: found.append(Step(kind, _fields_of(struct, kind))))
+
+        def add_cell(struct: Any) -> None:
+            fields = _fields_of(struct, "cell")
+            if results:
+                fields["results"] = _results_of(handle, record, struct)
+            found.append(Step("cell", fields))
         visitor = _library.RecordVisitor(
             _library.RecordRunFn(_calling(handle, lambda run: runs.append(_run_of(run)))),
             _library.RecordTurnFn(adding("turn")), _library.RecordCallFn(adding("call")),
-            _library.RecordCellFn(adding("cell")), _library.RecordRunFn(), children, 0)
+            _library.RecordCellFn(_calling(handle, add_cell)), _library.RecordRunFn(), children, 0)
         run = _find(handle, record, prefix)
         handle.check(lib.droste_record_visit(record, run, ctypes.byref(visitor), None, handle.err))
     return runs, found
@@ -207,9 +259,74 @@ def get(run: str, *, database: Any = None) -> Run:
     return _visit(run, False, database)[0][0]
 
 
-def steps(run: str, *, children: bool = False, database: Any = None) -> List[Step]:
-    """Returns the steps of a run in order; with `children`, those of its child runs, too."""
-    return _visit(run, children, database)[1]
+def steps(run: str, *, children: bool = False, results: bool = False,
+          database: Any = None) -> List[Step]:
+    """Returns the steps of a run in order; with `children`, those of its child runs, too.
+
+    With `results`, the fields of each cell have its rich results, a list of `RichResult`.
+    """
+    return _visit(run, children, database, results)[1]
+
+
+def artifacts(run: str, *, database: Any = None) -> List[RecordedArtifact]:
+    """Returns the files that a run has saved, with their contents as far as they are recorded."""
+    found: List[RecordedArtifact] = []
+    with _record(database) as (handle, record):
+        def add(struct: Any) -> None:
+            for one in struct.artifacts[:struct.artifact_count]:
+                data = _read(handle, record, one.value) if one.value.hash else None
+                found.append(RecordedArtifact(_text(one.name) or "", one.size,
+                                              _text(one.sha256) or "", data))
+        visitor = _library.RecordVisitor(end=_library.RecordRunFn(_calling(handle, add)), lazy=1)
+        name = _find(handle, record, run)
+        handle.check(lib.droste_record_visit(record, name, ctypes.byref(visitor), None, handle.err))
+    return found
+
+
+# -- exporting
+
+_FORMATS = ("jsonl", "html")        # enum droste_export_format
+
+
+def _of_batch(batch: Any) -> str:
+    """The absolute path of an existing results file, as in the record; else a part of a path."""
+    path = os.fspath(batch)
+    return os.path.realpath(path) if os.path.exists(path) else path
+
+
+def export(*runs: str, format: str = "jsonl", out: Any = None, all: bool = False,
+           batch: Any = None, database: Any = None) -> Optional[str]:
+    """Exports runs with their child runs: as lines of JSON, or as one HTML page.
+
+    The runs are those named by id (or the beginning of it), those of a `batch` (its results
+    file, or a part of that path), or `all`. `out` is a path; the file is complete at the end, or
+    unchanged. Without `out`, returns the text.
+    """
+    if format not in _FORMATS:
+        raise ArgumentError("format is 'jsonl' or 'html', not %r" % (format,))
+    if bool(runs) + bool(all) + (batch is not None) != 1:
+        raise ArgumentError("name the runs to export, or use all=True or batch=FILE")
+    name = None if batch is None else _of_batch(batch)
+    with _record(database) as (handle, record):
+        if record is None:
+            raise NotFoundError("there is no record of runs yet")
+        named = [_find(handle, record, run) for run in runs]
+        ids = list(dict.fromkeys(named)) if runs else [
+            run.id.encode() for run in reversed(ls(batch=name, database=database))]
+        if not ids and (batch is not None or format == "html"):
+            raise NotFoundError("the record has no run" + (" of batch %s" % name if name else ""))
+        made = _library.RecordExport((ctypes.c_char_p * len(ids))(*ids), len(ids),
+                                     None if name is None else os.fsencode(name),
+                                     _FORMATS.index(format))
+        if out is not None:
+            handle.check(lib.droste_record_export(record, ctypes.byref(made), os.fsencode(out),
+                                                  handle.err))
+            return None
+        with open(os.memfd_create("droste-export"), "w+b") as file:
+            handle.check(lib.droste_record_export_fd(record, ctypes.byref(made), file.fileno(),
+                                                     handle.err))
+            file.seek(0)
+            return file.read().decode()
 
 
 def remove(run: str, *, database: Any = None) -> int:

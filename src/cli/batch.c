@@ -8,10 +8,10 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/json/fields.h"
 #include "base/text.h"
 #include "cli/cli.h"
 #include "cli/screen.h"
-#include "cli/fields.h"
 
 enum { PLAIN_SECONDS = 30 };
 

@@ -11,6 +11,7 @@
 #include <stdio.h>
 
 #include "droste.h"
+#include "export/public_error.h"
 
 /* Exit statuses, the same for all commands. */
 enum {
@@ -104,12 +105,6 @@ struct error;
 int cli_inner_error(const struct error *err); /* the same for a command's own error */
 /* Converts the library's error into a command's own if rc is negative; returns rc. */
 int cli_inner(int rc, const droste_error *why, struct error *err);
-/* As error_set, error_set_errno and error_memory: an error in the form of the library. */
-int cli_set_error(droste_error *err, int code, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-int cli_set_errno(droste_error *err, int code, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-int cli_set_memory(droste_error *err);
 /* As cli_fail, for a usage error: with a pointer to --help. Returns EXIT_USAGE. */
 int cli_usage(const struct command *self, const char *format, ...)
     __attribute__((format(printf, 2, 3)));

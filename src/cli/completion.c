@@ -15,8 +15,8 @@
 #include "base/cleanup.h"
 #include "cli/embedded.h"
 #include "cli/flags.h"
-#include "cli/record/show.h"
 #include "cli/verbs.h"
+#include "export/describe.h"
 
 enum { RUNS_OFFERED = 50, QUESTION_ROOM = 60 };
 
@@ -46,7 +46,7 @@ static int offer_run(void *arg, const droste_record_run *run, droste_error *err)
 {
     cleanup_buf struct buf question = { 0 };
     (void)err;
-    show_one_line(&question, run->question, QUESTION_ROOM);
+    describe_line(&question, run->question, QUESTION_ROOM);
     offer_word(arg, run->id, strlen(run->id), buf_text(&question));
     return 0;
 }

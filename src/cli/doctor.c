@@ -1,7 +1,7 @@
 /* cli/doctor.c: droste doctor: checks this machine and the settings, and prints the results. */
 #include "base/buf.h"
+#include "base/json/fields.h"
 #include "cli/cli.h"
-#include "cli/fields.h"
 
 struct doctor_table {
     bool json;

@@ -5,8 +5,8 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/error.h"
+#include "base/json/fields.h"
 #include "cli/cli.h"
-#include "cli/fields.h"
 #include "cli/verbs.h"
 
 struct request {

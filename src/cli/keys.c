@@ -6,8 +6,8 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/json/fields.h"
 #include "cli/cli.h"
-#include "cli/fields.h"
 #include "cli/verbs.h"
 
 struct keys_request {
@@ -24,7 +24,7 @@ static int keys_add_limit(droste *d, const char *value, droste_error *err)
     struct error why = { 0 };
     static const char *const settings[] = { "memory", "cpus" };
     if (key_limit_parse(&keys_limits, value, &why) < 0)
-        return cli_set_error(err, DROSTE_ERROR_ARGUMENT, "%s", why.text);
+        return public_error_set(err, DROSTE_ERROR_ARGUMENT, "%s", why.text);
     for (size_t i = 0; i < array_length(settings); i++) {
         size_t n = strlen(settings[i]);
         if (strncmp(value, settings[i], n) == 0 && value[n] == '=')

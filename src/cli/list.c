@@ -7,11 +7,11 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/json/fields.h"
 #include "base/text.h"
 #include "cli/cli.h"
-#include "cli/fields.h"
-#include "cli/record/steps.h"
-#include "cli/record/show.h"
+#include "export/describe.h"
+#include "export/steps.h"
 
 enum column { ID, WHEN, STATUS, MODEL, TASK, TURNS, CALLS, TOKENS, SECONDS, COLUMNS };
 
@@ -56,7 +56,7 @@ static void fill_task(struct buf *cell, const char *batch, const char *task)
     if (!batch)
         return;
     buf_printf(&both, "%s:%s", slash ? slash + 1 : batch, task ? task : "");
-    show_one_line(cell, (droste_value){ buf_text(&both), both.len }, TASK_CHARACTERS);
+    describe_line(cell, (droste_value){ buf_text(&both), both.len }, TASK_CHARACTERS);
 }
 
 static void fill_row(struct row *row, const droste_record_run *run)
@@ -69,11 +69,11 @@ static void fill_row(struct row *row, const droste_record_run *run)
     buf_puts(&row->cells[ID], run->id);
     buf_puts(&row->cells[WHEN], when);
     buf_puts(&row->cells[STATUS], run->status);
-    show_one_line(&row->cells[MODEL], steps_text_value(run->model), MODEL_CHARACTERS);
+    describe_line(&row->cells[MODEL], steps_text_value(run->model), MODEL_CHARACTERS);
     fill_task(&row->cells[TASK], run->batch, run->task);
     if (run->previous) /* of a conversation */
         buf_puts(&row->question, "↳ ");
-    show_one_line(&row->question, run->question, QUESTION_CHARACTERS);
+    describe_line(&row->question, run->question, QUESTION_CHARACTERS);
     if (!run->ended_ms) {
         for (enum column c = TURNS; c < COLUMNS; c++)
             buf_putc(&row->cells[c], '-');
@@ -95,7 +95,7 @@ static int add_row(void *arg, const droste_record_run *run, droste_error *err)
     struct table *table = arg;
     struct row *rows = realloc(table->rows, (table->count + 1) * sizeof *rows);
     if (!rows)
-        return cli_set_memory(err);
+        return public_error_set_memory(err);
     table->rows = rows;
     struct row *row = &rows[table->count++];
     *row = (struct row){ 0 };
@@ -149,7 +149,7 @@ static void list_print_table(struct table *table)
         for (enum column c = 0; c < COLUMNS; c++)
             print_cell(table, c, buf_text(&row->cells[c]), width_of(&row->cells[c]));
         droste_value all = { buf_text(&row->question), row->question.len };
-        show_one_line(&question, all, room);
+        describe_line(&question, all, room);
         cli_print(stdout, buf_text(&question), question.len);
         putchar('\n');
     }

@@ -95,55 +95,11 @@ int cli_error(const droste_error *err)
 }
 
 /* The library's form of a command's own error. */
-static void cli_outer(const struct error *why, droste_error *err)
-{
-    err->code = (int)why->code;
-    err->sys = why->sys;
-    memcpy(err->text, why->text, sizeof err->text);
-}
-
 int cli_inner_error(const struct error *err)
 {
     droste_error public;
-    cli_outer(err, &public);
+    public_error_copy(err, &public);
     return cli_error(&public);
-}
-
-static void set_error_v(droste_error *err, int code, int sys, const char *format, va_list args)
-{
-    cleanup_buf struct buf text = { 0 };
-    struct error why = { 0 };
-    buf_vprintf(&text, format, args);
-    errno = sys;
-    if (sys)
-        error_set_errno(&why, (enum error_code)code, "%s", buf_text(&text));
-    else
-        error_set(&why, (enum error_code)code, "%s", buf_text(&text));
-    cli_outer(&why, err);
-}
-
-int cli_set_error(droste_error *err, int code, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    set_error_v(err, code, 0, format, args);
-    va_end(args);
-    return -code;
-}
-
-int cli_set_errno(droste_error *err, int code, const char *format, ...)
-{
-    int sys = errno;
-    va_list args;
-    va_start(args, format);
-    set_error_v(err, code, sys, format, args);
-    va_end(args);
-    return -code;
-}
-
-int cli_set_memory(droste_error *err)
-{
-    return cli_set_error(err, DROSTE_ERROR_MEMORY, "out of memory");
 }
 
 int cli_inner(int rc, const droste_error *why, struct error *err)

@@ -189,14 +189,15 @@ static int save_recorded_media(const struct recorded_save *s, const droste_recor
         (long long)media->result + 1);
     put_name(&path, media->type, media->form, index);
     if (buf_failed(&path))
-        return cli_set_memory(err);
+        return public_error_set_memory(err);
     cleanup_fd int fd = file_open(path.data, O_WRONLY | O_CREAT | O_TRUNC, 0, "the result", &inner);
     if (fd < 0)
-        return cli_set_error(err, DROSTE_ERROR_IO, "%s", inner.text);
+        return public_error_set(err, DROSTE_ERROR_IO, "%s", inner.text);
     struct recorded_file file = { .fd = fd };
     int rc = droste_record_read(s->record, &media->value, SIZE_MAX, write_piece, &file, err);
     errno = file.failed;
-    return file.failed ? cli_set_errno(err, DROSTE_ERROR_IO, "writing %.200s", path.data) : rc;
+    return file.failed ? public_error_set_errno(err, DROSTE_ERROR_IO, "writing %.200s", path.data)
+                       : rc;
 }
 
 static int save_recorded_cell(void *arg, const droste_record_cell *cell, droste_error *err)
@@ -218,7 +219,7 @@ int cli_save_recorded(droste_record *record, const char *run, const char *dir, d
     struct recorded_save s = { .record = record, .dir = dir };
     struct error inner = { 0 };
     if (file_make_directories(dir, &inner) < 0)
-        return cli_set_error(err, DROSTE_ERROR_IO, "%s", inner.text);
+        return public_error_set(err, DROSTE_ERROR_IO, "%s", inner.text);
     return droste_record_visit(record, run, &visitor, &s, err);
 }
 
@@ -249,11 +250,11 @@ static int save_artifact(
     struct error inner = { 0 };
     const char *name = artifact->name + (artifact->name[0] == '/');
     if (!artifact_name_ok(name))
-        return cli_set_error(err, DROSTE_ERROR_STORE, "the record has a damaged artifact name");
+        return public_error_set(err, DROSTE_ERROR_STORE, "the record has a damaged artifact name");
     buf_printf(&path, "%s/%s", s->dir, name);
     char *last = buf_failed(&path) ? NULL : strrchr(path.data, '/');
     if (!last)
-        return cli_set_memory(err);
+        return public_error_set_memory(err);
     *last = '\0';
     int rc = file_make_directories(path.data, &inner);
     *last = '/';
@@ -261,11 +262,12 @@ static int save_artifact(
                                : file_open(path.data, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, 0,
                                      "the artifact", &inner);
     if (fd < 0)
-        return cli_set_error(err, DROSTE_ERROR_IO, "%s", inner.text);
+        return public_error_set(err, DROSTE_ERROR_IO, "%s", inner.text);
     struct recorded_file file = { .fd = fd };
     rc = droste_record_read(s->record, &artifact->value, SIZE_MAX, write_piece, &file, err);
     errno = file.failed;
-    return file.failed ? cli_set_errno(err, DROSTE_ERROR_IO, "writing %.200s", path.data) : rc;
+    return file.failed ? public_error_set_errno(err, DROSTE_ERROR_IO, "writing %.200s", path.data)
+                       : rc;
 }
 
 static int save_artifacts(void *arg, const droste_record_run *run, droste_error *err)

@@ -8,10 +8,9 @@
 #include "base/cleanup.h"
 #include "base/buf.h"
 #include "base/error.h"
+#include "base/json/fields.h"
 #include "cli/answer.h"
 #include "cli/ask.h"
-#include "cli/record/export.h"
-#include "cli/fields.h"
 #include "cli/list.h"
 #include "cli/record/show.h"
 #include "cli/results.h"
@@ -28,14 +27,14 @@ struct request {
     bool json, full, all, quiet, verbose;
     droste_record_filter filter;
     droste_record_keep kept;
-    enum export_format export_format;
+    enum droste_export_format export_format;
 };
 
 /* ---- the record ---- */
 
 static int no_record(const char *path, droste_error *err)
 {
-    return cli_set_error(err, DROSTE_ERROR_NOT_FOUND,
+    return public_error_set(err, DROSTE_ERROR_NOT_FOUND,
         "there is no record at %.160s yet; `droste run` creates it", path);
 }
 
@@ -85,7 +84,7 @@ static int find_named(
         if (!runs_has_id(ids, id))
             buf_append(ids, id, sizeof id);
     }
-    return buf_failed(ids) ? cli_set_memory(err) : 0;
+    return buf_failed(ids) ? public_error_set_memory(err) : 0;
 }
 
 static int add_id(void *arg, const droste_record_run *runs_run, droste_error *err)
@@ -93,7 +92,7 @@ static int add_id(void *arg, const droste_record_run *runs_run, droste_error *er
     run_id id = "";
     snprintf(id, sizeof id, "%s", runs_run->id);
     buf_append(arg, id, sizeof id);
-    return buf_failed(arg) ? cli_set_memory(err) : 0;
+    return buf_failed(arg) ? public_error_set_memory(err) : 0;
 }
 
 /* All roots, or those of a batch, the oldest first. */
@@ -112,6 +111,23 @@ static int find_all(
     return rc;
 }
 
+static int runs_write(
+    droste_record *record, const struct request *r, const struct buf *ids, droste_error *err)
+{
+    droste_export runs = { .count = ids->len / sizeof(run_id),
+        .batch = r->batch ? r->filter.batch : NULL,
+        .format = r->export_format };
+    cleanup_free const char **names = calloc(runs.count + 1, sizeof *names);
+    if (!names)
+        return public_error_set_memory(err);
+    for (size_t i = 0; i < runs.count; i++)
+        names[i] = ids->data + i * sizeof(run_id);
+    runs.runs = names;
+    return !r->out || strcmp(r->out, "-") == 0
+               ? droste_record_export_fd(record, &runs, STDOUT_FILENO, err)
+               : droste_record_export(record, &runs, r->out, err);
+}
+
 static int runs_export(
     droste_record *record, const struct request *r, const char *path, droste_error *err)
 {
@@ -121,16 +137,13 @@ static int runs_export(
     bool named = !r->all && !r->batch;
     int rc = named ? find_named(record, r, &ids, err) : find_all(record, r, &ids, err);
     if (rc == 0 && r->batch && ids.len == 0)
-        rc = cli_set_error(
+        rc = public_error_set(
             err, DROSTE_ERROR_NOT_FOUND, "the record has no run of batch %.160s", r->batch);
-    if (rc == 0 && ids.len == 0 && r->export_format == EXPORT_HTML)
-        rc = cli_set_error(err, DROSTE_ERROR_NOT_FOUND, "the record has no runs");
+    if (rc == 0 && ids.len == 0 && r->export_format == DROSTE_EXPORT_HTML)
+        rc = public_error_set(err, DROSTE_ERROR_NOT_FOUND, "the record has no runs");
     if (rc < 0)
         return rc;
-    const struct page_runs runs = { .ids = (const run_id *)ids.data,
-        .count = ids.len / sizeof(run_id),
-        .batch = r->batch ? r->filter.batch : NULL };
-    return export_runs(record, &runs, r->export_format, r->out, err);
+    return runs_write(record, r, &ids, err);
 }
 
 /* "3 runs and 41 values of 1.2 MB" */
@@ -268,10 +281,12 @@ static int runs_take_list(const struct command *self, struct request *r)
 
 static int take_export(const struct command *self, struct request *r)
 {
-    static const char *const formats[] = { [EXPORT_JSONL] = "jsonl", [EXPORT_HTML] = "html" };
-    bool html = r->format && strcmp(r->format, formats[EXPORT_HTML]) == 0;
-    r->export_format = html ? EXPORT_HTML : EXPORT_JSONL;
-    if (r->format && !html && strcmp(r->format, formats[EXPORT_JSONL]) != 0)
+    static const char *const formats[] = {
+        [DROSTE_EXPORT_JSONL] = "jsonl", [DROSTE_EXPORT_HTML] = "html"
+    };
+    bool html = r->format && strcmp(r->format, formats[DROSTE_EXPORT_HTML]) == 0;
+    r->export_format = html ? DROSTE_EXPORT_HTML : DROSTE_EXPORT_JSONL;
+    if (r->format && !html && strcmp(r->format, formats[DROSTE_EXPORT_JSONL]) != 0)
         return cli_usage(self, "--format takes jsonl or html");
     if (r->all + (r->count > 1) + (r->batch != NULL) != 1)
         return cli_usage(self,

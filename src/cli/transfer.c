@@ -26,7 +26,7 @@ static int transfer_send(droste_session *s, const char *local, const char *path,
     struct error why = { 0 };
     cleanup_fd int fd = file_open(local, O_RDONLY, 0, "the file", &why);
     if (fd < 0)
-        return cli_set_error(err, DROSTE_ERROR_IO, "--put: %.1000s", why.text);
+        return public_error_set(err, DROSTE_ERROR_IO, "--put: %.1000s", why.text);
     return droste_file_put(s, fd, path, NULL, err);
 }
 
@@ -36,9 +36,9 @@ int transfer_put(const struct transfer *t, droste_session *s, droste_error *err)
         cleanup_free char *local = strdup(t->puts.items[i]);
         char *colon = local ? strrchr(local, ':') : NULL;
         if (!local)
-            return cli_set_memory(err);
+            return public_error_set_memory(err);
         if (!colon || colon == local || colon[1] == '\0')
-            return cli_set_error(err, DROSTE_ERROR_ARGUMENT,
+            return public_error_set(err, DROSTE_ERROR_ARGUMENT,
                 "--put %.160s: give it as LOCAL:PATH, such as data.csv:/tmp/data.csv", local);
         *colon = '\0';
         int rc = transfer_send(s, local, colon + 1, err);
@@ -57,15 +57,15 @@ static int transfer_fetch(
     cleanup_free char *draft = buf_steal(&name);
     cleanup_fd int fd = draft ? mkostemp(draft, O_CLOEXEC) : -1;
     if (fd < 0)
-        return cli_set_errno(err, DROSTE_ERROR_IO, "making %.160s", local);
+        return public_error_set_errno(err, DROSTE_ERROR_IO, "making %.160s", local);
     int rc = droste_file_get(s, path, 0, most + 1, fd, &copied, err);
     if (rc == 0 && copied > most)
-        rc = cli_set_error(err, DROSTE_ERROR_ARGUMENT, "%.160s has more than %llu bytes", path,
+        rc = public_error_set(err, DROSTE_ERROR_ARGUMENT, "%.160s has more than %llu bytes", path,
             (unsigned long long)most);
     mode_t mask = umask(0);
     umask(mask);
     if (rc == 0 && (fchmod(fd, 0666 & ~mask) < 0 || rename(draft, local) < 0))
-        rc = cli_set_errno(err, DROSTE_ERROR_IO, "renaming %.160s", draft);
+        rc = public_error_set_errno(err, DROSTE_ERROR_IO, "renaming %.160s", draft);
     if (rc < 0)
         unlink(draft);
     return rc;
@@ -76,9 +76,9 @@ static int transfer_get_one(const char *word, droste_session *s, droste_error *e
     cleanup_free char *path = strdup(word);
     char *colon = path ? strchr(path, ':') : NULL;
     if (!path)
-        return cli_set_memory(err);
+        return public_error_set_memory(err);
     if (!colon || colon == path || colon[1] == '\0')
-        return cli_set_error(err, DROSTE_ERROR_ARGUMENT,
+        return public_error_set(err, DROSTE_ERROR_ARGUMENT,
             "--get %.160s: give it as PATH:LOCAL, such as /tmp/out.csv:out.csv", path);
     *colon = '\0';
     return transfer_fetch(s, path, colon + 1, UINT64_MAX - 1, err);
@@ -113,15 +113,15 @@ static int transfer_find(
     for (size_t i = 0; i < t->patterns.count; i++) {
         int rc = droste_file_glob(s, t->patterns.items[i], ARTIFACTS_MAX, transfer_note, a, err);
         if (a->failed)
-            return cli_set_memory(err);
+            return public_error_set_memory(err);
         if (rc > 0)
-            return cli_set_error(err, DROSTE_ERROR_ARGUMENT,
+            return public_error_set(err, DROSTE_ERROR_ARGUMENT,
                 "--artifacts: more than %d files match; narrow the pattern", ARTIFACTS_MAX);
         if (rc < 0)
             return rc;
     }
     if (a->total > artifacts_size_max)
-        return cli_set_error(err, DROSTE_ERROR_ARGUMENT,
+        return public_error_set(err, DROSTE_ERROR_ARGUMENT,
             "--artifacts: the files have %llu bytes, more than %llu; narrow the pattern, or use "
             "--get",
             (unsigned long long)a->total, (unsigned long long)artifacts_size_max);
@@ -136,12 +136,12 @@ static int transfer_save_artifact(
     buf_printf(&path, "%s/%s", t->dir ? t->dir : "artifacts", name[0] == '/' ? name + 1 : name);
     char *last = buf_failed(&path) ? NULL : strrchr(path.data, '/');
     if (!last)
-        return cli_set_memory(err);
+        return public_error_set_memory(err);
     *last = '\0';
     int rc = file_make_directories(path.data, &why);
     *last = '/';
     if (rc < 0)
-        return cli_set_error(err, DROSTE_ERROR_IO, "--artifacts: %.1000s", why.text);
+        return public_error_set(err, DROSTE_ERROR_IO, "--artifacts: %.1000s", why.text);
     rc = transfer_fetch(s, name, path.data, artifacts_size_max, err);
     if (rc == 0)
         cli_fail(0, "saved %s (%llu bytes)", path.data, (unsigned long long)size);
@@ -151,7 +151,7 @@ static int transfer_save_artifact(
 static int transfer_save_artifacts(const struct transfer *t, droste_session *s, droste_error *err)
 {
     cleanup_free struct artifacts *a = calloc(1, sizeof *a);
-    int rc = a ? transfer_find(t, s, a, err) : cli_set_memory(err);
+    int rc = a ? transfer_find(t, s, a, err) : public_error_set_memory(err);
     for (size_t i = 0; rc == 0 && i < a->names.count; i++)
         rc = transfer_save_artifact(t, s, a->names.items[i], a->sizes[i], err);
     if (a)

@@ -7,9 +7,9 @@
 #include <time.h>
 
 #include "base/cleanup.h"
+#include "base/json/fields.h"
 #include "base/text.h"
 #include "cli/cli.h"
-#include "cli/fields.h"
 
 /* Escapes a name so that it stays on one line. */
 static void put_name(struct buf *out, const char *name)

@@ -57,6 +57,109 @@ def test_steps_are_in_order(database):
     assert call["kind"] == "sub" and call["reply"] and call["ended"] >= call["started"]
 
 
+def test_runs_are_exported_as_by_the_command_line(database, tmp_path):
+    """Lines and pages, one run or all, as text or as a file; prefixes name a run once."""
+    second, first = (run.id for run in droste.runs.ls(database=database))
+    for words, call in ((["--all"], {"all": True}), (["--all", "--format", "html"],
+                                                     {"all": True, "format": "html"})):
+        told = cli("runs", "export", *words, "--database", database)
+        assert droste.runs.export(**call, database=database) == told
+        path = tmp_path / "files" / "out"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("old")
+        assert droste.runs.export(**call, out=path, database=database) is None
+        assert path.read_text() == told and os.listdir(path.parent) == ["out"]
+    lines = droste.runs.export(first, first[:-1], database=database).splitlines()
+    assert {json.loads(line)["run"] for line in lines} == {first}
+    assert second in droste.runs.export(all=True, database=database)
+
+
+def test_what_cannot_be_exported(database, tmp_path):
+    """Neither or both of a name and all, formats and batches that are none; the file stays."""
+    run = droste.runs.ls(database=database)[0].id
+    path = tmp_path / "out"
+    path.write_text("old")
+    for error, names, words in ((droste.ArgumentError, [], {}),
+                                (droste.ArgumentError, [run], {"all": True}),
+                                (droste.ArgumentError, [run], {"format": "pdf"}),
+                                (droste.NotFoundError, ["nothing"], {}),
+                                (droste.NotFoundError, [], {"batch": "b.jsonl"})):
+        with pytest.raises(error):
+            droste.runs.export(*names, **words, out=path, database=database)
+    with pytest.raises(droste.IOFailed):
+        droste.runs.export(run, out=tmp_path / "no" / "out", database=database)
+    assert path.read_text() == "old"
+
+
+def test_a_batch_is_exported_by_its_results(tmp_path):
+    """With the grades, which only its results file has, on the page."""
+    database, results = tmp_path / "runs.db", tmp_path / "results.jsonl"
+    reply = "```repl\nSUBMIT(answer=3)\n```"
+    (tmp_path / "model.jsonl").write_text(json.dumps({"content": reply, "repeat": True}) + "\n")
+    done = droste.batch([{"id": "a", "question": "?", "expected": 3},
+                         {"id": "b", "question": "?"}], results, grader="exact",
+                        model="replay:%s" % (tmp_path / "model.jsonl"), database=database)
+    assert done.passed == 1
+    page = droste.runs.export(batch=results, format="html", database=database)
+    assert '"type":"grade"' in page and "2 runs of results.jsonl" in page
+    assert '"task":"a"' in droste.runs.export(batch="results.js", database=database)
+
+
+def test_rich_results_and_artifacts_of_a_run_are_read(tmp_path):
+    """Each form with its type; files with their contents, which are saved below a directory."""
+    def model(messages):
+        return """```repl
+display({"text/plain": "t", "image/png": b"\\x89PNG", "application/json": {"a": [1]}}, raw=True)
+display(2)
+import os; os.makedirs("out"); open("out/a.txt", "w").write("hello")
+SUBMIT(answer=1)
+```"""
+    database = tmp_path / "runs.db"
+    done = droste.RLM(model, database=database, artifacts=["out/*"],
+                      artifacts_dir=tmp_path / "saved").run("?")
+    cell = next(step.fields for step in droste.runs.steps(done.run, results=True, database=database)
+                if step.kind == "cell")
+    first, second = cell["results"]
+    assert (first.text, first.png, first.json) == ("t", b"\x89PNG", {"a": [1]})
+    assert second.bundle == {"text/plain": "2"}
+    assert all("results" not in step.fields
+               for step in droste.runs.steps(done.run, database=database))
+    [found] = droste.runs.artifacts(done.run, database=database)
+    assert found[:2] + found[3:] == ("out/a.txt", 5, b"hello")
+    assert found.sha256 == done.artifacts[0].sha256
+    path = found.save(tmp_path / "again")
+    assert path == str(tmp_path / "again" / "out" / "a.txt") and open(path).read() == "hello"
+    for bad in (found._replace(name="../a"), found._replace(data=None)):
+        with pytest.raises(droste.ArgumentError):
+            bad.save(tmp_path / "again")
+
+
+def test_the_machine_is_described_as_by_the_command_line(tmp_path):
+    """Environments, their features, the checks, and the prompts."""
+    told = json.loads(cli("env", "ls", "--json"))
+    assert [one._asdict() for one in droste.host.environments()] == told
+    for told in json.loads(cli("env", "show", "docker", "--json")):
+        assert droste.host.Feature(told["feature"], told["settings"].split(), told["supported"],
+                                   told["text"]) in droste.host.features("docker")
+    with pytest.raises(droste.ArgumentError):
+        droste.host.features("nowhere")
+    with pytest.raises(droste.UnsupportedError):
+        droste.host.collect_orphans(env="local")
+    prompts = {prompt.name: prompt.text for prompt in droste.host.prompts()}
+    assert prompts["system"] + "\n" == cli("prompts", "system")
+    assert all(name in prompts for name in
+               (line.split()[0] for line in cli("prompts").splitlines()))
+
+
+def test_the_machine_is_checked_as_by_doctor(tmp_path):
+    """The same checks with the same states, with settings as keywords."""
+    found = droste.host.diagnose(python="/nowhere/python")
+    assert [one.state for one in found if one.name == "python"] == ["missing"]
+    told = json.loads(cli("doctor", "--json"))
+    assert [(one.name, one.state) for one in droste.host.diagnose(python="/usr/bin/python3")] == [
+        (one["name"], one["state"]) for one in told["checks"]]
+
+
 def test_a_run_is_removed(database, tmp_path):
     first = droste.runs.ls(database=database)[-1]
     assert droste.runs.remove(first.id, database=database) == 1

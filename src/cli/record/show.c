@@ -11,12 +11,13 @@
 
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/json/fields.h"
 #include "base/json/json.h"
 #include "base/text.h"
 #include "cli/cli.h"
-#include "cli/fields.h"
-#include "cli/record/steps.h"
 #include "cli/record/timeline.h"
+#include "export/describe.h"
+#include "export/steps.h"
 
 enum {
     LINES = 40, /* of a value */
@@ -100,41 +101,6 @@ int show_as_json(droste_record *record, const char *run, droste_error *err)
 
 /* ---- as text ---- */
 
-static bool show_is_blank(char c)
-{
-    return c == ' ' || c == '\t' || c == '\n' || c == '\r';
-}
-
-/* The first bytes of a text (at most four per character), with each white space as a blank. */
-static void show_collapse(struct buf *line, droste_value text, size_t max_bytes)
-{
-    const char *p = text.data;
-    for (size_t i = 0; p && i < text.len && line->len < max_bytes; i++) {
-        bool blank = show_is_blank(p[i]);
-        if (!blank || (line->len > 0 && line->data[line->len - 1] != ' '))
-            buf_putc(line, blank ? ' ' : p[i]);
-    }
-    if (line->len > 0 && line->data[line->len - 1] == ' ')
-        line->len--;
-}
-
-void show_one_line(struct buf *out, droste_value text, size_t max)
-{
-    cleanup_buf struct buf line = { 0 };
-    size_t at = 0, characters = 0, last = 0;
-    show_collapse(&line, text, 4 * max + 8);
-    for (; at < line.len; at++) {
-        if (((unsigned char)line.data[at] & 0xC0) == 0x80)
-            continue;
-        if (++characters > max)
-            break;
-        last = at;
-    }
-    buf_append(out, buf_text(&line), characters > max ? last : line.len);
-    if (characters > max)
-        buf_puts(out, "…");
-}
-
 /* The lines of a text, each after a mark; all of them if `full`. */
 static void show_print_lines(const char *mark, const char *text, size_t len, bool full)
 {
@@ -174,47 +140,12 @@ static void print_fact_value(const char *name, droste_value value)
     print_fact(name, value.data);
 }
 
-static void show_one(struct buf *out, struct json_object *o)
-{
-    const char *name = json_get_string(o, "name", NULL);
-    int64_t files = json_get_int(o, "files", 0), left_out = json_get_int(o, "left_out", 0);
-    buf_printf(
-        out, "%s%s%s, ", name ? name : "", name ? " = " : "", json_get_string(o, "source", "?"));
-    text_append_grouped(out, json_get_int(o, "bytes", 0));
-    buf_puts(out, " bytes");
-    if (files > 0) {
-        buf_puts(out, " in ");
-        text_append_grouped(out, files);
-        buf_puts(out, " files");
-    }
-    if (left_out > 0) {
-        buf_puts(out, " (");
-        text_append_grouped(out, left_out);
-        buf_puts(out, " more omitted)");
-    }
-}
-
-void show_context(struct buf *out, const char *json, size_t len)
-{
-    cleanup_json struct json_object *o = NULL;
-    if (json_parse(json, len, &json_limits_large, &o, NULL) < 0)
-        return;
-    bool several = json_object_is_type(o, json_type_array);
-    size_t count = json_length(o);
-    if (!several)
-        show_one(out, o);
-    for (size_t i = 0; i < count; i++) {
-        buf_puts(out, i ? "; " : "");
-        show_one(out, json_object_array_get_idx(o, i));
-    }
-}
-
 static void print_context(droste_value context)
 {
     cleanup_buf struct buf text = { 0 };
     if (!context.data)
         return;
-    show_context(&text, context.data, context.len);
+    describe_context(&text, context.data, context.len);
     print_fact("context", buf_text(&text));
 }
 
@@ -288,7 +219,7 @@ static int note_child(void *arg, const droste_record_run *run, droste_error *err
     int rc = droste_record_read(
         s->record, &run->question, 4 * CHILD_CHARACTERS + 8, steps_append_piece, &question, err);
     droste_value text = { .data = buf_text(&question), .len = question.len };
-    show_one_line(&c->line, text, CHILD_CHARACTERS);
+    describe_line(&c->line, text, CHILD_CHARACTERS);
     return rc;
 }
 
@@ -463,7 +394,7 @@ static void print_short(const char *mark, droste_value text)
     cleanup_buf struct buf line = { 0 };
     if (!text.data || text.len == 0)
         return;
-    show_one_line(&line, text, CALL_CHARACTERS);
+    describe_line(&line, text, CALL_CHARACTERS);
     fputs(mark, stdout);
     cli_print(stdout, buf_text(&line), line.len);
     putchar('\n');
@@ -547,7 +478,7 @@ static int put_result(const struct text_show *s, const droste_record_media *medi
     int rc = droste_record_read(
         s->record, &form->value, 4 * CALL_CHARACTERS + 8, steps_append_piece, &text, err);
     droste_value value = { .data = buf_text(&text), .len = text.len };
-    show_one_line(line, value, CALL_CHARACTERS);
+    describe_line(line, value, CALL_CHARACTERS);
     return rc;
 }
 

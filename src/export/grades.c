@@ -1,15 +1,15 @@
-/* cli/record/grades.c: see grades.h. */
-#include "cli/record/grades.h"
+/* export/grades.c: see grades.h. */
+#include "export/grades.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/json/fields.h"
 #include "base/json/json.h"
 #include "base/line_reader.h"
-#include "cli/cli.h"
-#include "cli/fields.h"
+#include "export/public_error.h"
 
 struct grades {
     struct steps_out *o;
@@ -57,8 +57,8 @@ int grades_write(const char *path, struct steps_out *o, droste_error *err)
     if (fd < 0 && errno == ENOENT)
         return 0;
     if (fd < 0)
-        return cli_set_errno(err, DROSTE_ERROR_IO, "opening %.160s", path);
+        return public_error_set_errno(err, DROSTE_ERROR_IO, "opening %.160s", path);
     if (line_reader_read(fd, path, grades_take_line, &g, &why) < 0)
-        return cli_set_error(err, (int)why.code, "%s", why.text);
+        return public_error_set(err, (int)why.code, "%s", why.text);
     return 0;
 }

@@ -1,20 +1,20 @@
-/* cli/record/export.c: see export.h.
+/* export/export.c: see export.h.
  *
  * The record visits the steps of a tree of runs in order. Each step is written as a line at once,
  * with its values in pieces, so that memory does not grow with the record.
  */
-#include "cli/record/export.h"
+#include "export/export.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "cli/cli.h"
-#include "cli/fields.h"
-#include "cli/record/page.h"
+#include "base/json/fields.h"
+#include "export/page.h"
+#include "export/public_error.h"
+#include "export/steps.h"
 
 /* ---- lines ---- */
 
@@ -100,82 +100,76 @@ const droste_record_visitor export_visitor = { .run = export_write_run,
     .lazy = true };
 
 static int export_write_lines(
-    droste_record *record, const struct page_runs *runs, FILE *file, droste_error *err)
+    droste_record *record, const droste_export *runs, FILE *file, droste_error *err)
 {
     cleanup_steps struct steps_out o = { .record = record, .file = file };
     int rc = 0;
     for (size_t i = 0; i < runs->count && rc == 0; i++)
-        rc = droste_record_visit(record, runs->ids[i], &export_visitor, &o, err);
+        rc = droste_record_visit(record, runs->runs[i], &export_visitor, &o, err);
     return rc;
+}
+
+static int export_write(
+    droste_record *record, const droste_export *runs, FILE *file, droste_error *err)
+{
+    int rc = runs->format == DROSTE_EXPORT_HTML ? page_write(record, runs, file, err)
+                                                : export_write_lines(record, runs, file, err);
+    bool failed = fclose(file) != 0;
+    return failed && rc == 0 ? public_error_set_errno(err, DROSTE_ERROR_IO, "writing") : rc;
 }
 
 /* ---- the file ---- */
 
-struct target {
-    const char *path; /* NULL: standard output */
-    char *draft;      /* renamed to `path` at the end; NULL: writes to `path` */
-    FILE *file;
-};
+int droste_record_export_fd(
+    droste_record *record, const droste_export *runs, int fd, droste_error *err)
+{
+    cleanup_fd int copy = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+    if (copy < 0)
+        return public_error_set_errno(err, DROSTE_ERROR_IO, "exporting");
+    FILE *file = fdopen(copy, "w");
+    if (!file)
+        return public_error_set_memory(err);
+    steal_fd(&copy);
+    return export_write(record, runs, file, err);
+}
 
-/* In the same directory as the target, readable by its owner only. */
-static int open_draft(struct target *t, droste_error *err)
+/* A draft in the same directory, readable by its owner only, which is renamed at the end. */
+static int export_replace(
+    droste_record *record, const droste_export *runs, const char *path, droste_error *err)
 {
     struct buf name = { 0 };
-    buf_printf(&name, "%s.XXXXXX", t->path);
+    buf_printf(&name, "%s.XXXXXX", path);
     cleanup_free char *draft = buf_steal(&name);
     if (!draft)
-        return cli_set_memory(err);
+        return public_error_set_memory(err);
     cleanup_fd int fd = mkostemp(draft, O_CLOEXEC);
     if (fd < 0)
-        return cli_set_errno(err, DROSTE_ERROR_IO, "making %.160s", t->path);
-    t->file = fdopen(fd, "w");
-    if (!t->file) {
+        return public_error_set_errno(err, DROSTE_ERROR_IO, "creating %.160s", path);
+    int rc = droste_record_export_fd(record, runs, fd, err);
+    if (rc == 0 && rename(draft, path) < 0)
+        rc = public_error_set_errno(err, DROSTE_ERROR_IO, "renaming %.80s", draft);
+    if (rc < 0)
         unlink(draft);
-        return cli_set_memory(err);
-    }
-    steal_fd(&fd);
-    t->draft = steal(&draft);
-    return 0;
-}
-
-static int open_target(struct target *t, const char *out, droste_error *err)
-{
-    struct stat st;
-    *t = (struct target){ .path = out && strcmp(out, "-") != 0 ? out : NULL, .file = stdout };
-    if (!t->path)
-        return 0;
-    if (stat(t->path, &st) < 0 || S_ISREG(st.st_mode))
-        return open_draft(t, err);
-    t->file = fopen(t->path, "we"); /* a device or a pipe stays what it is */
-    return t->file ? 0 : cli_set_errno(err, DROSTE_ERROR_IO, "opening %.160s", t->path);
-}
-
-static int close_target(struct target *t, int rc, droste_error *err)
-{
-    bool failed = t->path ? fclose(t->file) != 0 : fflush(t->file) != 0;
-    if (failed && rc == 0)
-        rc = cli_set_errno(err, DROSTE_ERROR_IO, "writing");
-    if (t->draft && rc == 0 && rename(t->draft, t->path) < 0)
-        rc = cli_set_errno(err, DROSTE_ERROR_IO, "renaming %.80s", t->draft);
-    if (t->draft && rc < 0)
-        unlink(t->draft);
-    free(t->draft);
     return rc;
 }
 
-int export_runs(droste_record *record, const struct page_runs *runs, enum export_format format,
-    const char *out, droste_error *err)
+/* A device or a pipe stays what it is. */
+static int export_append(
+    droste_record *record, const droste_export *runs, const char *path, droste_error *err)
 {
-    struct target target;
-    int rc = open_target(&target, out, err);
-    if (rc < 0)
-        return rc;
-    if (format == EXPORT_HTML)
-        rc = page_write(record, runs, target.file, err);
-    else
-        rc = export_write_lines(record, runs, target.file, err);
-    rc = close_target(&target, rc, err);
-    return rc < 0 && target.path
-               ? cli_set_error(err, err->code, "exporting to %.80s: %s", target.path, err->text)
-               : rc;
+    cleanup_fd int fd = open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
+    if (fd < 0)
+        return public_error_set_errno(err, DROSTE_ERROR_IO, "opening %.160s", path);
+    return droste_record_export_fd(record, runs, fd, err);
+}
+
+int droste_record_export(
+    droste_record *record, const droste_export *runs, const char *path, droste_error *err)
+{
+    struct stat st;
+    droste_error why = { 0 };
+    bool replaces = stat(path, &st) < 0 || S_ISREG(st.st_mode);
+    int rc = replaces ? export_replace(record, runs, path, &why)
+                      : export_append(record, runs, path, &why);
+    return rc < 0 ? public_error_set(err, why.code, "exporting to %.80s: %s", path, why.text) : 0;
 }

@@ -1,5 +1,5 @@
-/* cli/fields.c: see fields.h. */
-#include "cli/fields.h"
+/* base/json/fields.c: see fields.h. */
+#include "base/json/fields.h"
 
 #include <string.h>
 #include <time.h>

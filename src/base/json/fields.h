@@ -1,6 +1,6 @@
-/* cli/fields.h: writes JSON objects member by member. */
-#ifndef DROSTE_CLI_FIELDS_H
-#define DROSTE_CLI_FIELDS_H
+/* base/json/fields.h: writes JSON objects member by member. */
+#ifndef DROSTE_BASE_JSON_FIELDS_H
+#define DROSTE_BASE_JSON_FIELDS_H
 
 #include <stdbool.h>
 #include <stdint.h>

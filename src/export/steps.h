@@ -1,8 +1,8 @@
-/* cli/record/steps.h: writes the steps of a recorded run as JSON objects, for `runs ls --json`,
+/* export/steps.h: writes the steps of a recorded run as JSON objects, for `runs ls --json`,
  * `runs show --json`, `runs export` and its page. docs/record.md describes the members.
  */
-#ifndef DROSTE_CLI_RECORD_STEPS_H
-#define DROSTE_CLI_RECORD_STEPS_H
+#ifndef DROSTE_EXPORT_STEPS_H
+#define DROSTE_EXPORT_STEPS_H
 
 #include <stdio.h>
 

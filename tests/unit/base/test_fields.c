@@ -4,8 +4,8 @@
 #include <math.h>
 
 #include "base/cleanup.h"
+#include "base/json/fields.h"
 #include "base/json/json.h"
-#include "cli/fields.h"
 
 static void assert_text(const struct buf *out, const char *expected)
 {

@@ -1,20 +1,20 @@
-/* cli/record/steps.c: see steps.h.
+/* export/steps.c: see steps.h.
  *
  * Members are collected in a buffer, which is flushed to the file as it grows. Values pass through
  * it in pieces, converted to well-formed UTF-8 and escaped. JSON from the record is checked in
  * memory and then copied; beyond JSON_MOST it is written as a string instead and listed in
  * `as_text`.
  */
-#include "cli/record/steps.h"
+#include "export/steps.h"
 
 #include <string.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/json/fields.h"
 #include "base/json/json.h"
 #include "base/text.h"
-#include "cli/cli.h"
-#include "cli/fields.h"
+#include "export/public_error.h"
 
 enum {
     JSON_MOST = 16 << 20, /* bytes of JSON to check and copy */
@@ -46,7 +46,7 @@ static void steps_put(struct steps_out *o, const char *data, size_t len)
     o->written += (int64_t)len;
     if (fwrite(data, 1, len, o->file) == len)
         return;
-    cli_set_errno(&err, DROSTE_ERROR_IO, "writing");
+    public_error_set_errno(&err, DROSTE_ERROR_IO, "writing");
     steps_note(o, &err);
 }
 
@@ -86,7 +86,7 @@ int steps_flush(struct steps_out *o, droste_error *err)
 {
     droste_error memory;
     if (buf_failed(&o->text) || buf_failed(&o->cut) || buf_failed(&o->as_text)) {
-        cli_set_memory(&memory);
+        public_error_set_memory(&memory);
         steps_note(o, &memory);
     }
     if (o->file) {

@@ -1,8 +1,8 @@
-/* cli/record/grades.h: the grades of a batch, which its results have and the record does not. */
-#ifndef DROSTE_CLI_RECORD_GRADES_H
-#define DROSTE_CLI_RECORD_GRADES_H
+/* export/grades.h: the grades of a batch, which its results have and the record does not. */
+#ifndef DROSTE_EXPORT_GRADES_H
+#define DROSTE_EXPORT_GRADES_H
 
-#include "cli/record/steps.h"
+#include "export/steps.h"
 
 /* Writes a line with the grade of each run that the results in `path` name (docs/batch.md). Lines
  * that are no results are left out: a batch may be writing the file. A file that does not exist has

@@ -1,11 +1,11 @@
-/* cli/record/page.c: see page.h.
+/* export/page.c: see page.h.
  *
  * The page is web/, with three places to fill: its title, the facts of each run, and the record's
  * lines. The facts are plain HTML, for readers without JavaScript; the rest is drawn from the lines
  * by the page's own script. Texts of the record are escaped in the facts, and in the lines no '<'
  * of them is ever written.
  */
-#include "cli/record/page.h"
+#include "export/page.h"
 
 #include <string.h>
 #include <time.h>
@@ -13,11 +13,11 @@
 #include "base/cleanup.h"
 #include "base/json/json.h"
 #include "base/text.h"
-#include "cli/cli.h"
-#include "cli/embedded.h"
-#include "cli/record/export.h"
-#include "cli/record/grades.h"
-#include "cli/record/show.h"
+#include "export/describe.h"
+#include "export/embedded.h"
+#include "export/export.h"
+#include "export/grades.h"
+#include "export/public_error.h"
 
 enum {
     TITLE_CHARACTERS = 80,
@@ -63,7 +63,7 @@ static void append_html_text(struct buf *out, const char *text)
 
 struct page {
     droste_record *record;
-    const struct page_runs *runs;
+    const droste_export *runs;
     FILE *file;
     struct buf title, facts;
 };
@@ -133,7 +133,7 @@ static int page_add_context(struct page *p, const droste_value *context, droste_
 {
     cleanup_buf struct buf json = { 0 }, words = { 0 };
     int rc = droste_record_read(p->record, context, CONTEXT_MOST, steps_append_piece, &json, err);
-    show_context(&words, buf_text(&json), json.len);
+    describe_context(&words, buf_text(&json), json.len);
     add_fact(&p->facts, "context", buf_text(&words));
     return rc;
 }
@@ -220,7 +220,7 @@ static int add_title(struct page *p, const droste_record_run *run, droste_error 
     cleanup_buf struct buf start = { 0 }, line = { 0 };
     int rc = droste_record_read(
         p->record, &run->question, 4 * TITLE_CHARACTERS + 8, steps_append_piece, &start, err);
-    show_one_line(&line, (droste_value){ buf_text(&start), start.len }, TITLE_CHARACTERS);
+    describe_line(&line, (droste_value){ buf_text(&start), start.len }, TITLE_CHARACTERS);
     append_html(&p->title, buf_text(&line), line.len);
     buf_puts(&p->title, " · Droste");
     return rc;
@@ -244,7 +244,7 @@ static int page_take_run(void *arg, const droste_record_run *run, droste_error *
         rc = add_facts(p, run, err);
     buf_puts(&p->facts, "</header>\n");
     if (rc == 0 && (buf_failed(&p->title) || buf_failed(&p->facts)))
-        rc = cli_set_memory(err);
+        rc = public_error_set_memory(err);
     return rc;
 }
 
@@ -254,7 +254,7 @@ static int write_buf(struct page *p, const struct buf *text, droste_error *err)
 {
     if (fwrite(buf_text(text), 1, text->len, p->file) == text->len)
         return 0;
-    return cli_set_errno(err, DROSTE_ERROR_IO, "writing the page");
+    return public_error_set_errno(err, DROSTE_ERROR_IO, "writing the page");
 }
 
 /* Of several runs: what they are. */
@@ -280,7 +280,7 @@ static int write_title(struct page *p, droste_error *err)
     if (p->runs->count != 1)
         add_summary(p);
     for (size_t i = 0; i < p->runs->count && rc == 0; i++)
-        rc = droste_record_visit(p->record, p->runs->ids[i], &visitor, p, err);
+        rc = droste_record_visit(p->record, p->runs->runs[i], &visitor, p, err);
     return rc < 0 ? rc : write_buf(p, &p->title, err);
 }
 
@@ -294,7 +294,7 @@ static int page_write_lines(struct page *p, droste_error *err)
     cleanup_steps struct steps_out o = { .record = p->record, .file = p->file, .in_page = true };
     int rc = 0;
     for (size_t i = 0; i < p->runs->count && rc == 0; i++)
-        rc = droste_record_visit(p->record, p->runs->ids[i], &export_visitor, &o, err);
+        rc = droste_record_visit(p->record, p->runs->runs[i], &export_visitor, &o, err);
     return rc == 0 && p->runs->batch ? grades_write(p->runs->batch, &o, err) : rc;
 }
 
@@ -315,7 +315,7 @@ static int write_all(struct page *p, droste_error *err)
         size_t len = strlen(places[i].mark);
         const char *mark = memmem(at, (size_t)(end - at), places[i].mark, len);
         if (!mark)
-            return cli_set_error(err, DROSTE_ERROR_IO,
+            return public_error_set(err, DROSTE_ERROR_IO,
                 "the page's template lacks the mark %s; this build is incomplete, rebuild it",
                 places[i].mark);
         fwrite(at, 1, (size_t)(mark - at), p->file);
@@ -325,10 +325,10 @@ static int write_all(struct page *p, droste_error *err)
         at = mark + len;
     }
     fwrite(at, 1, (size_t)(end - at), p->file);
-    return ferror(p->file) ? cli_set_errno(err, DROSTE_ERROR_IO, "writing the page") : 0;
+    return ferror(p->file) ? public_error_set_errno(err, DROSTE_ERROR_IO, "writing the page") : 0;
 }
 
-int page_write(droste_record *record, const struct page_runs *runs, FILE *file, droste_error *err)
+int page_write(droste_record *record, const droste_export *runs, FILE *file, droste_error *err)
 {
     struct page p = { .record = record, .runs = runs, .file = file };
     int rc = write_all(&p, err);
