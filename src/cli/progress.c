@@ -20,7 +20,14 @@
 #include "cli/reply.h"
 #include "cli/screen.h"
 
-enum { OUTPUT_LINES = 12, OUTPUT_LINE_BYTES = 400, CODE_LINES = 40, COMPLAINT_LINES = 8 };
+enum {
+    OUTPUT_LINES = 12,
+    OUTPUT_LINE_BYTES = 400,
+    CODE_LINES = 40,
+    COMPLAINT_LINES = 8,
+    LOG_COLUMNS = 12,
+    LOG_INDENT = 4
+};
 enum { TREE_ROWS = 12, TREE_ROWS_KEPT = 40, DRAW_MS = 100 };
 
 struct progress {
@@ -61,11 +68,31 @@ static void progress_do(struct progress *p, const char *doing)
 
 /* ---- lines that stay ---- */
 
+/* How many bytes fit behind `used` columns; 0 if the row has no room worth using. */
+static size_t log_fits(const struct progress *p, const char *text, size_t len, size_t used)
+{
+    size_t columns = screen_columns(&p->screen);
+    if (!p->screen.moves || columns <= used + LOG_COLUMNS)
+        return p->screen.moves && used > LOG_INDENT ? 0 : len;
+    return screen_break(text, len, columns - used - 1);
+}
+
+/* On a terminal, words are left whole, and further rows are indented. */
 static void log_line(
     struct progress *p, const char *colour, const char *mark, const char *text, size_t len)
 {
+    cleanup_buf struct buf visible = { 0 };
+    size_t used = strlen(mark), at = 0, n;
+    screen_put_text(&p->screen, &visible, text, len);
     buf_printf(LOG, "%s%s", screen_paint(&p->screen, colour), mark);
-    screen_put_text(&p->screen, LOG, text, len);
+    while ((n = log_fits(p, buf_text(&visible) + at, visible.len - at, used)) < visible.len - at) {
+        buf_append(LOG, visible.data + at, n);
+        buf_printf(LOG, "\n%*s", LOG_INDENT, "");
+        at += n;
+        at += visible.data[at] == ' ';
+        used = LOG_INDENT;
+    }
+    buf_append(LOG, buf_text(&visible) + at, visible.len - at);
     buf_printf(LOG, "%s\n", colour[0] ? OFF : "");
 }
 

@@ -67,6 +67,9 @@ def test_a_run_fits_the_terminal(tmp_path, columns, locale):
     with Story() as story, story.screen(tmp_path, columns=columns, locale=locale) as screen:
         text = screen.wait("attempt 2 of 6 in")
         assert "overloaded" in text and "\\x1b]0;owned\\x07" in text.replace("\n", "")
+        reason = text[text.index("~ attempt"):text.index("overloaded")].rstrip(" ").splitlines()
+        assert all(row.startswith("    ") for row in reason[1:]), reason
+        assert "127.0.0.1:" in "".join(reason)
         screen.wait("I look at the text first.")
         assert statuses(screen.text()) == 1
         story.words.set()
