@@ -56,7 +56,8 @@ static void show_system(struct builder *b)
 {
     static const char *const roots[] = { "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32" };
     static const char *const files[] = { "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d",
-        "/etc/alternatives", "/etc/localtime", "/etc/timezone", "/etc/mime.types", "/etc/python3" };
+        "/etc/alternatives", "/etc/localtime", "/etc/timezone", "/etc/mime.types", "/etc/fonts",
+        "/etc/python3" };
     show_show(b, "/usr");
     for (size_t i = 0; i < array_length(roots); i++) {
         char to[256], path[32];

@@ -49,6 +49,37 @@ CHARTS = {
     "quiver": "plt.quiver([1, 2], [1, 2], [1, 0], [0, 1]); plt.show()",
     "streamplot": "y, x = np.mgrid[0:3, 0:3]; plt.streamplot(x, y, x + 1, y + 1); plt.show()",
     "polar": "plt.polar([0, 1, 2], [1, 2, 3]); plt.show()",
+    "fill": "plt.fill([0, 1, 1], [0, 0, 1]); plt.show()",
+    "lines-and-spans":
+        "plt.hlines([1, 2], 0, 3); plt.vlines([1], 0, 2); plt.axhspan(0, 1); plt.axvline(2); "
+        "plt.show()",
+    "broken-barh": "plt.broken_barh([(0, 1), (2, 1)], (0, 1)); plt.show()",
+    "ecdf": "plt.ecdf([1, 2, 2, 3]); plt.show()",
+    "loglog": "plt.loglog([1, 10], [1, 100]); plt.show()",
+    "annotated":
+        "plt.plot([1, 2]); plt.annotate('here', (0, 1), (.5, 1.5), "
+        "arrowprops={'arrowstyle': '->'}); plt.text(0, 2, '$x^2$'); plt.show()",
+    "spy": "plt.spy(np.eye(3)); plt.show()",
+    "specgram": "plt.specgram(np.sin(np.arange(600)), NFFT=64, noverlap=32); plt.show()",
+    "spectrum": "plt.psd(np.sin(np.arange(600)), NFFT=64); plt.show()",
+    "correlation": "plt.xcorr(np.arange(9.), np.arange(9.) ** 2, maxlags=4); plt.show()",
+    "pcolor": "plt.pcolor(np.eye(3)); plt.show()",
+    "barbs": "plt.barbs([1, 2], [1, 2], [10, 20], [5, 60]); plt.show()",
+    "triplot": "plt.triplot([0, 1, 0, 1], [0, 0, 1, 1]); plt.show()",
+    "tripcolor": "plt.tripcolor([0, 1, 0, 1], [0, 0, 1, 1], [1, 2, 3, 4]); plt.show()",
+    "tricontour": "plt.tricontourf([0, 1, 0, 1], [0, 0, 1, 1], [1, 2, 3, 4]); plt.show()",
+    "surface":
+        "x, y = np.mgrid[0:4, 0:4]\nplt.figure().add_subplot(projection='3d')"
+        ".plot_surface(x, y, x * y); plt.show()",
+    "bars-in-three-dimensions":
+        "plt.figure().add_subplot(projection='3d').bar3d([0, 1], [0, 1], 0, 1, 1, [1, 2]); "
+        "plt.show()",
+    "scatter-in-three-dimensions":
+        "plt.figure().add_subplot(projection='3d').scatter([0, 1], [0, 1], [1, 2]); plt.show()",
+    "mosaic":
+        "fig, axes = plt.subplot_mosaic('AB;CC'); axes['A'].plot([1, 2]); axes['C'].hist([1, 2]); "
+        "plt.show()",
+    "two-scales": "plt.plot([1, 2]); plt.twinx().plot([9, 3], 'r'); plt.show()",
     "eventplot": "plt.eventplot([[1, 2], [2, 3]]); plt.show()",
     "three-dimensions":
         "plt.figure().add_subplot(projection='3d').plot([1, 2], [1, 2], [1, 2]); plt.show()",

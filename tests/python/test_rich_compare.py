@@ -103,6 +103,13 @@ def test_frames_have_their_data(session):
         assert result.data == {"a": [1, 2], "t": ["2024-01-01", None]}
 
 
+def test_plotting_complains_about_nothing():
+    """Not even in the first cell, which looks for the machine's fonts."""
+    with droste.Interpreter(python=PYTHON) as session:
+        result = session.execute("import matplotlib.pyplot as plt\nplt.plot([1, 2]); plt.show()")
+        assert (result.stderr, len(result.results)) == ("", 1)
+
+
 def test_a_selected_backend_shows_nothing(session):
     """A program that selects a backend of its own shows its figures itself; the twin is above."""
     code = "import matplotlib\nmatplotlib.use('Agg')\n" + CELLS["lines-open-figure"]

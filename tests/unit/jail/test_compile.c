@@ -134,12 +134,12 @@ static bool is_expected_source(const char *source)
 {
     static const char *const expected[] = { "/old/usr", "/old/bin", "/old/sbin", "/old/lib",
         "/old/etc/ld.so.", "/old/etc/alternatives", "/old/etc/localtime", "/old/etc/timezone",
-        "/old/etc/mime.types", "/old/etc/python3", "/old/dev/null", "/old/dev/zero",
-        "/old/dev/full", "/old/dev/random", "/old/dev/urandom", "/old/proc", "/old/data/set",
-        "/old/home/ann/venv/bin", "/old/home/ann/venv/lib", "/old/home/ann/venv/include",
-        "/old/home/ann/venv/share", "/old/home/ann/venv/pyvenv.cfg", "/old/opt/python-3.12/bin",
-        "/old/opt/python-3.12/lib", "/old/opt/python-3.12/include", "/old/opt/python-3.12/share",
-        "/old/opt/python-3.12/pyvenv.cfg" };
+        "/old/etc/mime.types", "/old/etc/fonts", "/old/etc/python3", "/old/dev/null",
+        "/old/dev/zero", "/old/dev/full", "/old/dev/random", "/old/dev/urandom", "/old/proc",
+        "/old/data/set", "/old/home/ann/venv/bin", "/old/home/ann/venv/lib",
+        "/old/home/ann/venv/include", "/old/home/ann/venv/share", "/old/home/ann/venv/pyvenv.cfg",
+        "/old/opt/python-3.12/bin", "/old/opt/python-3.12/lib", "/old/opt/python-3.12/include",
+        "/old/opt/python-3.12/share", "/old/opt/python-3.12/pyvenv.cfg" };
     for (size_t i = 0; i < array_length(expected); i++)
         if (starts_with(source, expected[i]))
             return true;
