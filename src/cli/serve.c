@@ -1,6 +1,7 @@
 /* cli/serve.c: droste serve: sandboxes over HTTP. */
 #include "serve/serve.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -9,6 +10,7 @@
 #include "cli/cli.h"
 #include "serve/keys.h"
 #include "serve/log.h"
+#include "serve/table.h"
 
 static void serve_print_address(void *arg, const char *address)
 {
@@ -46,10 +48,24 @@ static int serve_count(const struct command *self, const char *flag, const char 
     return -1;
 }
 
+/* The command line of this program, for its workers. */
+static char **serve_words(int argc, char **argv)
+{
+    static char program[] = "droste", command[] = "serve";
+    char **out = calloc((size_t)argc + 2, sizeof *out);
+    if (!out)
+        return NULL;
+    out[0] = program;
+    out[1] = command;
+    for (int i = 1; i < argc; i++)
+        out[i + 1] = argv[i];
+    return out;
+}
+
 static int serve_command(const struct command *self, droste *d, int argc, char **argv)
 {
     const char *words[1], *life = NULL, *idle = NULL, *request = NULL, *drain = NULL;
-    const char *sandboxes = NULL, *connections = NULL;
+    const char *sandboxes = NULL, *connections = NULL, *workers = NULL;
     const char *keys = NULL, *queue = NULL, *level = "warning";
     cleanup_free char *default_keys = NULL;
     bool openapi = false;
@@ -61,6 +77,7 @@ static int serve_command(const struct command *self, droste *d, int argc, char *
         .request_seconds = 10,
         .drain_seconds = 30,
         .queue_seconds = 10,
+        .workers = 1,
         .max_sandboxes = 256,
         .max_connections = 8192,
         .ready = serve_print_address };
@@ -77,6 +94,7 @@ static int serve_command(const struct command *self, droste *d, int argc, char *
         { "max-sandboxes", "N", "Sandboxes at once (256).", &sandboxes },
         { "queue", "TIME", "How long a request may wait for a place for its sandbox (10).",
             &queue },
+        { "workers", "N", "Processes that serve, each on a processor of its own (1).", &workers },
         { "max-connections", "N", "Connections at once (8192).", &connections },
         { "request-timeout", "TIME", "For the head of a request to arrive (10).", &request },
         { "drain", "TIME", "After SIGTERM, for requests to end (30).", &drain },
@@ -99,6 +117,10 @@ static int serve_command(const struct command *self, droste *d, int argc, char *
         status = serve_count(self, "max-sandboxes", sandboxes, &o.max_sandboxes);
     if (status < 0)
         status = serve_count(self, "max-connections", connections, &o.max_connections);
+    if (status < 0)
+        status = serve_count(self, "workers", workers, &o.workers);
+    if (status < 0 && o.workers > TABLE_WORKERS)
+        status = cli_usage(self, "--workers %s: there are at most %d", workers, TABLE_WORKERS);
     if (status < 0 && queue && strcmp(queue, "0") == 0)
         o.queue_seconds = 0;
     else if (status < 0)
@@ -115,17 +137,21 @@ static int serve_command(const struct command *self, droste *d, int argc, char *
     o.keys = keys && strcmp(keys, "none") != 0          ? keys
              : !keys && access(default_keys, F_OK) == 0 ? default_keys
                                                         : NULL;
+    cleanup_free char **words_again = serve_words(argc, argv);
+    o.argv = words_again;
+    if (!o.argv)
+        return cli_fail(EXIT_RAISED, "out of memory");
     return cli_end(serve_run(d, &o, &err), &err, "the address");
 }
 
 const struct command command_serve = {
     .name = "serve",
     .synopsis = "[--listen ADDRESS] [--life TIME] [--idle TIME] [--SETTING VALUE ...]",
-    .summary = "serve sandboxes over HTTP to programs on this machine",
+    .summary = "serve sandboxes over HTTP to programs in any language",
     .details = "Prints its address once it accepts requests. The settings are those of all\n"
-               "sandboxes. SIGTERM drains: requests that have begun may end. Only loopback and\n"
-               "unix sockets are served, by one process on one thread. GET /openapi.json\n"
-               "describes the interface, and docs/serve.md explains it.\n"
+               "sandboxes. SIGTERM drains: requests that have begun may end. Without keys (droste\n"
+               "keys) only loopback and unix sockets are served. GET /openapi.json describes the\n"
+               "interface, and docs/serve.md explains it.\n"
                "\n"
                "Exit status: 0 after a signal, 1 the address is in use, 2 usage error.\n",
     .examples = "  droste serve\n"

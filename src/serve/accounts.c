@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "base/clock.h"
+#include "serve/relay.h"
 #include "serve/server.h"
 
 /* ---- the file ---- */
@@ -115,9 +116,34 @@ static const char *account_key_of(struct request *r)
     return bearer && strncasecmp(bearer, "Bearer ", 7) == 0 ? bearer + 7 : NULL;
 }
 
+static struct account *account_by_id(struct accounts *a, const char *id)
+{
+    if (!accounts_need_keys(a))
+        return &a->anyone;
+    struct account *one = a->all;
+    while (one && (one->is_revoked || strcmp(one->key.id, id) != 0))
+        one = one->next;
+    return one;
+}
+
+/* Another worker has checked the key; this one may not have read it yet. */
+static bool account_identify_relayed(struct request *r)
+{
+    struct accounts *a = &r->server->accounts;
+    const char *id = request_header_of(r, RELAY_ACCOUNT);
+    r->account = account_by_id(a, id);
+    if (!r->account && accounts_reload(a, true, NULL) == 1)
+        r->account = account_by_id(a, id);
+    if (!r->account)
+        request_refuse(r, 401, "unauthorized", "the key was revoked");
+    return r->account != NULL;
+}
+
 bool account_identify(struct request *r)
 {
     struct accounts *a = &r->server->accounts;
+    if (r->client->is_relay && request_header_of(r, RELAY_ACCOUNT))
+        return account_identify_relayed(r);
     if (!accounts_need_keys(a)) {
         r->account = &a->anyone;
         return true;

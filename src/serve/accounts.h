@@ -18,7 +18,6 @@ struct account {
     bool is_revoked; /* its sandboxes end */
     int index;       /* in the table */
     struct table_account *row;
-    uint64_t next_start; /* see admission.c */
     size_t waiting;
     struct account *next;
 };

@@ -1,7 +1,9 @@
 /* serve/admission.c: see admission.h.
  *
  * Fair queueing with a virtual time: each account has the number of its next start, one more than
- * its last, but never behind that of the server; the lowest is served next.
+ * its last, but never behind that of the server; the lowest is served next. These numbers are in
+ * the table that the workers share. Each worker has a queue of its own and publishes its lowest
+ * number; one with room for a start leaves it to the worker with a lower number, and wakes that.
  */
 #include "serve/admission.h"
 
@@ -10,11 +12,27 @@
 
 #include "base/clock.h"
 #include "serve/server.h"
+#include "serve/workers.h"
 
 /* More starts at once only take turns on the processors. */
 enum { ADMISSION_STARTS = 32 };
 /* Requests that wait, of one key and of all. */
 enum { ADMISSION_KEY_MAX = 1024, ADMISSION_MAX = 8192 };
+
+/* The other worker that has a request with a lower number; -1: none. */
+static int admission_first(const struct server *s)
+{
+    uint64_t lowest = s->figures->next_start;
+    int first = -1;
+    for (unsigned i = 0; i < s->table->workers; i++) {
+        uint64_t start = s->table->worker[i].next_start;
+        if (i == s->worker || start == 0 || (lowest > 0 && start >= lowest))
+            continue;
+        lowest = start;
+        first = (int)i;
+    }
+    return first;
+}
 
 static void admission_refuse(
     struct request *r, enum table_counter why, double wait, const char *code, const char *text)
@@ -49,8 +67,10 @@ static bool admission_try(struct request *r, void (*go)(struct request *r))
     }
     r->has_place = r->is_starting = true;
     s->starting++;
-    a->next_start = (a->next_start > s->virtual_start ? a->next_start : s->virtual_start) + 1;
-    s->virtual_start = a->next_start - 1;
+    uint64_t start = a->row->next_start, now = s->table->virtual_start;
+    start = start > now ? start : now;
+    a->row->next_start = start + 1;
+    s->table->virtual_start = start;
     go(r);
     return true;
 }
@@ -99,14 +119,17 @@ void admission_ask(struct request *r, void (*go)(struct request *r))
         request_refuse(r, 503, "draining", "the server is stopping; use another one");
         return;
     }
-    if (s->starting >= ADMISSION_STARTS || s->waiting || !admission_try(r, go))
+    if (s->starting >= ADMISSION_STARTS || s->waiting || admission_first(s) >= 0 ||
+        !admission_try(r, go))
         admission_wait(r, go);
 }
 
 void admission_end(struct request *r)
 {
-    if (r->has_place)
+    if (r->has_place) {
         table_release(r->server->table, r->server->worker, r->account->index);
+        r->server->has_released = true;
+    }
     if (r->is_starting)
         r->server->starting--;
     r->has_place = r->is_starting = false;
@@ -118,9 +141,24 @@ static struct request *admission_next(struct server *s)
 {
     struct request *best = NULL;
     for (struct request *r = s->waiting; r; r = r->waiting_next)
-        if (!best || r->account->next_start < best->account->next_start)
+        if (!best || r->account->row->next_start < best->account->row->next_start)
             best = r;
     return best;
+}
+
+static void admission_publish(struct server *s)
+{
+    const struct request *next = s->starting < ADMISSION_STARTS ? admission_next(s) : NULL;
+    s->figures->next_start = next ? next->account->row->next_start + 1 : 0;
+}
+
+/* Leaves the next start to the worker that has it; false: that is this one. */
+static bool admission_pass_on(struct server *s)
+{
+    int first = admission_first(s);
+    if (first >= 0)
+        worker_wake(s, (unsigned)first);
+    return first >= 0;
 }
 
 static void admission_expire(struct server *s, uint64_t now_ns)
@@ -142,11 +180,15 @@ static void admission_expire(struct server *s, uint64_t now_ns)
 
 void admission_serve(struct server *s, uint64_t now_ns)
 {
-    if (!s->waiting)
-        return;
-    admission_expire(s, now_ns);
+    if (s->waiting)
+        admission_expire(s, now_ns);
+    admission_publish(s);
+    bool has_changed = s->has_released;
+    s->has_released = false;
     while (s->waiting && s->starting < ADMISSION_STARTS &&
            table_sandboxes(s->table) < s->options->max_sandboxes) {
+        if (admission_pass_on(s))
+            return;
         struct request *r = admission_next(s);
         void (*go)(struct request *) = r->admitted;
         admission_leave(r);
@@ -155,5 +197,9 @@ void admission_serve(struct server *s, uint64_t now_ns)
             admission_wait(r, go); /* another worker was faster */
             return;
         }
+        admission_publish(s);
+        has_changed = true;
     }
+    if (has_changed)
+        admission_pass_on(s);
 }

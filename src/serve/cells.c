@@ -5,6 +5,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/text.h"
+#include "serve/relay.h"
 #include "serve/server.h"
 
 /* ---- create ---- */
@@ -148,14 +149,31 @@ void handle_create(struct request *r)
 
 /* ---- list, describe, end ---- */
 
+static int list_compare(const void *a, const void *b)
+{
+    int64_t x = json_get_int(*(struct json_object *const *)a, "created_ms", 0);
+    int64_t y = json_get_int(*(struct json_object *const *)b, "created_ms", 0);
+    return (x < y) - (x > y);
+}
+
+static void list_reply(struct request *r, struct json_object *list)
+{
+    struct json_object *o = json_object_new_object();
+    json_object_array_sort(list, list_compare);
+    if (o && json_put(o, "sandboxes", list))
+        request_reply_json(r, 200, o);
+    else
+        request_refuse(r, 503, "memory", "out of memory");
+}
+
 void handle_list(struct request *r)
 {
-    struct json_object *o = json_object_new_object(), *list = json_object_new_array();
+    struct json_object *list = json_object_new_array();
     for (struct sandbox *sb = r->server->sandboxes; sb && list; sb = sb->next)
         if (account_owns(r->account, sb))
             json_object_array_add(list, sandbox_json(sb));
-    if (o && json_put(o, "sandboxes", list))
-        request_reply_json(r, 200, o);
+    if (list)
+        relay_gather(r, "sandboxes", list, list_reply);
     else
         request_refuse(r, 503, "memory", "out of memory");
 }

@@ -137,6 +137,13 @@ int listen_address(int fd, const char *where, char **out, struct error *err)
     return *out ? 0 : error_memory(err);
 }
 
+bool listen_is_file(int fd)
+{
+    struct sockaddr_storage address;
+    socklen_t len = sizeof address;
+    return getsockname(fd, (struct sockaddr *)&address, &len) == 0 && address.ss_family == AF_UNIX;
+}
+
 void listen_remove(const char *where)
 {
     const char *path = listen_path(where);

@@ -12,6 +12,8 @@
 int listen_open(const char *where, bool has_keys, bool *is_file, struct error *err);
 /* The address for people and programs, with the port that the system chose for 0; free it. */
 int listen_address(int fd, const char *where, char **out, struct error *err);
+/* Whether a socket that was opened before is a file. */
+bool listen_is_file(int fd);
 /* Removes the socket's file, if it has one. */
 void listen_remove(const char *where);
 

@@ -95,7 +95,7 @@ void log_request(struct request *r)
     struct server *s = r->server;
     cleanup_buf struct buf line = { 0 }, audit = { 0 };
     bool is_public = r->route && route_scopes(r->route) == SCOPE_NONE;
-    if (!r->begun || !r->method[0])
+    if (!r->begun || r->client->is_relay) /* the other worker logs it */
         return;
     if ((int)(is_public ? LOG_DEBUG : LOG_INFO) <= s->options->log_level) {
         log_begin(&line);

@@ -86,6 +86,7 @@ struct request {
     uint64_t began_ns;
     uint64_t received; /* bytes of the body */
     bool begun, complete, suspended, gone, close_after;
+    bool is_relayed;  /* another worker answers it */
     uv_poll_t *watch; /* sees a client that goes away meanwhile */
 
     unsigned status;

@@ -102,11 +102,14 @@ struct sandbox *sandbox_add(struct request *r, struct account *owner, droste_ses
 {
     struct server *s = r->server;
     struct sandbox *sb = calloc(1, sizeof *sb);
-    if (!sb || random_hex(sb->id, SERVE_ID_SIZE - 1, NULL) < 0) {
+    if (!sb || random_hex(sb->id + 6, SERVE_ID_SIZE - 7, NULL) < 0) {
         free(sb);
         droste_session_close(session);
         return NULL;
     }
+    char prefix[7]; /* relay.c reads it */
+    snprintf(prefix, sizeof prefix, "%02x%04x", s->worker & 0xff, s->figures->generation & 0xffff);
+    memcpy(sb->id, prefix, 6);
     sb->server = s;
     sb->owner = owner;
     sb->session = session;
@@ -132,6 +135,7 @@ void sandbox_close(struct sandbox *sb)
         }
     s->sandbox_count--;
     table_release(s->table, s->worker, sb->owner->index);
+    s->has_released = true;
     table_count(s->figures, COUNT_ENDED, 1);
     s->figures->gauges[GAUGE_EXECUTING] -= sb->done != NULL;
     struct request *r = sb->request;

@@ -20,7 +20,8 @@ struct serve_options {
     double queue_seconds;   /* that a request may wait for a place for its sandbox; 0: none */
     int log_level;          /* log.h */
     const char *audit_log;  /* NULL: none */
-    size_t max_sandboxes, max_connections;
+    size_t max_sandboxes, max_connections, workers;
+    char **argv; /* with which a worker is started: this program's, ends with NULL */
     /* Called once, when requests are accepted, with the server's address. */
     void (*ready)(void *arg, const char *address);
     void *arg;

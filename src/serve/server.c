@@ -16,7 +16,10 @@
 #include "base/os/random.h"
 #include "base/text.h"
 #include "serve/listen.h"
+#include "serve/relay.h"
 #include "serve/server.h"
+#include "serve/upstream.h"
+#include "serve/workers.h"
 
 /* Memory for the head of a request, of each connection. */
 enum { SERVER_HEAD_MAX = 16 << 10 };
@@ -52,6 +55,21 @@ static void server_name_request(struct request *r)
             (unsigned long long)++r->server->request_count);
 }
 
+/* True if another worker answers it, or it was refused. */
+static bool server_relay(struct request *r)
+{
+    unsigned worker = relay_worker_of(r);
+    if (!r->reply && worker != r->server->worker)
+        relay_begin(r, worker);
+    return r->reply || r->is_relayed;
+}
+
+/* A protocol that identifies clients by their sandbox does that where the sandbox is. */
+static bool server_relay_unidentified(struct request *r)
+{
+    return r->routes && r->routes->identify && r->id[0] && server_relay(r);
+}
+
 static void server_begin(
     struct request *r, const char *path, const char *method, const char *version)
 {
@@ -66,10 +84,12 @@ static void server_begin(
     r->client = socket->socket_context;
     r->client->request = r;
     r->client->used = true;
-    if (!head_check(r, method, version, s->trust))
+    if (!head_check(r, method, version, r->client->is_relay ? HEAD_ANY : s->trust))
         return;
     server_name_request(r);
     route_find(r, method, path, &allowed);
+    if (server_relay_unidentified(r))
+        return;
     bool is_public = r->route && route_scopes(r->route) == SCOPE_NONE;
     if (!is_public &&
         !(r->routes && r->routes->identify ? r->routes->identify : account_identify)(r))
@@ -88,7 +108,7 @@ static void server_begin(
     const char *length = request_header_of(r, MHD_HTTP_HEADER_CONTENT_LENGTH);
     if (r->route->body != BODY_STREAM && length && strtoull(length, NULL, 10) > SERVE_BODY_MAX)
         request_refuse(r, 413, "too_large", "the body is larger than 8 MiB; files have no limit");
-    else if (r->route->body == BODY_STREAM)
+    else if (!server_relay(r) && r->route->body == BODY_STREAM)
         r->route->handle(r);
 }
 
@@ -140,7 +160,7 @@ static void server_complete(struct request *r)
     r->complete = true;
     if (r->reply)
         return;
-    if (r->route->body == BODY_STREAM) {
+    if (r->route->body == BODY_STREAM || r->is_relayed) {
         if (r->on_complete)
             r->on_complete(r);
         return;
@@ -190,7 +210,7 @@ static void server_on_completed(void *arg, struct MHD_Connection *connection, vo
         return;
     if (r->client)
         r->client->since_ns = clock_ns();
-    if (r->status >= 200) {
+    if (r->status >= 200 && !r->client->is_relay) { /* which the other worker counts */
         enum table_counter class = r->status < 400   ? COUNT_REQUESTS_2XX
                                    : r->status < 500 ? COUNT_REQUESTS_4XX
                                                      : COUNT_REQUESTS_5XX;
@@ -208,6 +228,7 @@ static void server_name_client(struct client *c, struct MHD_Connection *connecti
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
     const struct sockaddr *address = info ? info->client_addr : NULL;
+    c->is_relay = address && worker_is_relay(address);
     char host[INET6_ADDRSTRLEN] = "";
     if (!address || (address->sa_family != AF_INET && address->sa_family != AF_INET6)) {
         strcpy(c->address, "unix");
@@ -262,6 +283,8 @@ static bool server_client_is_late(const struct client *c, uint64_t now)
     const struct server *s = c->server;
     const struct request *r = c->request;
     double waited = (double)(now - c->since_ns) / 1e9;
+    if (c->is_relay) /* the other worker has the deadlines */
+        return !r && s->draining;
     if (!r)
         return waited > (c->used ? SERVER_KEEP_SECONDS : s->options->request_seconds) ||
                (s->draining && c->used);
@@ -301,6 +324,17 @@ void server_wake(struct server *s)
 static void server_on_http(uv_poll_t *poll, int status, int events)
 {
     server_turn(poll->data);
+}
+
+static void server_on_mailbox(uv_poll_t *poll, int status, int events)
+{
+    struct server *s = poll->data;
+    struct sockaddr address;
+    int fd;
+    worker_relay_address(&address);
+    while ((fd = worker_receive_connection(s->links->mailbox)) >= 0)
+        MHD_add_connection(s->daemon, fd, &address, sizeof address); /* closes it if it fails */
+    server_wake(s);
 }
 
 static void server_on_droste(uv_poll_t *poll, int status, int events)
@@ -361,6 +395,7 @@ static void server_on_sweep(uv_timer_t *timer)
     s->swept_ns = now;
     server_reload(s, false);
     idempotency_sweep(s, now);
+    upstream_sweep(s, now, s->draining);
     sandboxes_sweep(s, now);
     for (struct client *c = s->clients; c; c = c->next)
         if (server_client_is_late(c, now))
@@ -378,11 +413,16 @@ static int server_start_http(struct server *s, struct error *err)
 {
     const struct serve_options *o = s->options;
     bool has_keys = accounts_need_keys(&s->accounts), is_file = false;
-    s->listen_fd = listen_open(o->listen, has_keys, &is_file, err);
+    if (s->links) {
+        s->listen_fd = s->links->listen_fd;
+        is_file = listen_is_file(s->listen_fd);
+    } else {
+        s->listen_fd = listen_open(o->listen, has_keys, &is_file, err);
+    }
     if (s->listen_fd < 0)
         return -1;
     s->trust = is_file ? HEAD_ANY : has_keys ? HEAD_ORIGIN : HEAD_LOOPBACK;
-    s->listening = true;
+    s->listening = !s->links; /* it is the parent's */
     s->daemon = MHD_start_daemon(MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL,
         server_on_access, s, MHD_OPTION_LISTEN_SOCKET, s->listen_fd, MHD_OPTION_URI_LOG_CALLBACK,
         server_on_target, s, MHD_OPTION_NOTIFY_COMPLETED, server_on_completed, s,
@@ -405,6 +445,12 @@ static int server_watch(struct server *s, struct error *err)
     if (uv_poll_init(&s->loop, &s->http_poll, http) < 0 ||
         uv_poll_init(&s->loop, &s->droste_poll, fd) < 0)
         return error_set(err, ERROR_IO, "watching the server's descriptors");
+    if (s->links && uv_poll_init(&s->loop, &s->mailbox_poll, s->links->mailbox) < 0)
+        return error_set(err, ERROR_IO, "watching the worker's mailbox");
+    if (s->links) {
+        s->mailbox_poll.data = s;
+        uv_poll_start(&s->mailbox_poll, UV_READABLE, server_on_mailbox);
+    }
     uv_prepare_init(&s->loop, &s->prepare);
     uv_timer_init(&s->loop, &s->http_timer);
     uv_timer_init(&s->loop, &s->sweep_timer);
@@ -491,17 +537,33 @@ static int server_make_template(droste *d, struct error *err)
     return rc < 0 ? error_set(err, (enum error_code)why.code, "%s", why.text) : 0;
 }
 
-int serve_run(droste *d, const struct serve_options *options, struct error *err)
+static int server_open_table(struct server *s, struct error *err)
 {
-    struct server s = { .d = d, .options = options, .listen_fd = -1, .audit_fd = -1 };
+    int rc = s->links ? table_map(s->links->table_fd, &s->table, err)
+                      : table_new(1, &s->table, NULL, err);
+    if (rc < 0)
+        return rc;
+    s->worker = s->links ? s->links->index : 0;
+    s->figures = &s->table->worker[s->worker];
+    if (!s->links) {
+        s->figures->pid = getpid();
+        s->figures->generation = 1;
+    }
+    return 0;
+}
+
+static int serve_as(
+    droste *d, const struct serve_options *options, struct worker_links *links, struct error *err)
+{
+    struct server s = {
+        .d = d, .options = options, .listen_fd = -1, .audit_fd = -1, .links = links
+    };
     cleanup_free char *address = NULL;
     if (uv_loop_init(&s.loop) < 0)
         return error_memory(err);
     int rc = random_hex(s.id_prefix, sizeof s.id_prefix - 1, err);
     if (rc == 0)
-        rc = table_new(1, &s.table, NULL, err);
-    if (rc == 0)
-        s.figures = &s.table->worker[0];
+        rc = server_open_table(&s, err);
     if (rc == 0 && options->audit_log)
         rc = log_open_audit(options->audit_log, &s.audit_fd, err);
     if (rc == 0)
@@ -517,9 +579,22 @@ int serve_run(droste *d, const struct serve_options *options, struct error *err)
     if (rc == 0)
         rc = listen_address(s.listen_fd, options->listen, &address, err);
     if (rc == 0) {
-        options->ready(options->arg, address);
+        s.figures->is_ready = true;
+        if (!links)
+            options->ready(options->arg, address);
         uv_run(&s.loop, UV_RUN_DEFAULT);
     }
     server_close(&s);
     return rc;
+}
+
+int serve_run(droste *d, const struct serve_options *options, struct error *err)
+{
+    struct worker_links links;
+    const char *text = getenv(WORKER_VARIABLE);
+    if (text && worker_inherit(text, &links, err) < 0)
+        return -1;
+    if (!text && options->workers > 1)
+        return workers_run(options, err);
+    return serve_as(d, options, text ? &links : NULL, err);
 }

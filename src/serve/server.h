@@ -19,6 +19,7 @@ struct client {
     uint64_t since_ns;       /* since when */
     char address[64];        /* for logs */
     bool used;               /* for a request before */
+    bool is_relay;           /* another worker's */
     struct client *next, **link;
 };
 
@@ -33,6 +34,9 @@ struct server {
     uv_timer_t http_timer, sweep_timer;
     uv_signal_t term, interrupt, hangup;
     struct table *table;
+    struct worker_links *links; /* NULL: there is one worker */
+    uv_poll_t mailbox_poll;
+    struct upstream *idle_upstreams;
     unsigned worker;
     struct table_worker *figures; /* this worker's */
     struct accounts accounts;
@@ -41,7 +45,7 @@ struct server {
     /* See admission.c. */
     size_t starting;
     struct request *waiting, **waiting_end;
-    uint64_t virtual_start;
+    bool has_released; /* a place, since waiting requests were served */
     uint64_t swept_ns;
     enum head_trust trust;
     uint64_t request_count;

@@ -51,8 +51,10 @@ struct table_histogram_row {
 
 struct table_worker {
     _Atomic int pid;             /* 0: it does not run */
+    _Atomic bool is_ready;       /* it accepts connections */
     _Atomic uint32_t generation; /* how often it was started */
     _Atomic uint32_t sandboxes;
+    _Atomic uint64_t next_start; /* the lowest of its requests that wait, plus one; 0: none */
     _Atomic uint64_t counters[TABLE_COUNTERS], gauges[TABLE_GAUGES];
     struct table_histogram_row times[TABLE_HISTOGRAMS];
 };
@@ -61,13 +63,15 @@ struct table_account {
     char id[KEY_ID_SIZE];
     _Atomic uint32_t sandboxes[TABLE_WORKERS];
     _Atomic uint64_t created, refused;
-    double starts; /* that are saved up; a second's worth at most, and one at least */
+    _Atomic uint64_t next_start; /* see admission.c */
+    double starts;               /* that are saved up; a second's worth at most, and one at least */
     uint64_t starts_ns;
 };
 
 struct table {
     pthread_mutex_t lock;
     unsigned workers;
+    _Atomic uint64_t virtual_start; /* see admission.c */
     struct table_worker worker[TABLE_WORKERS];
     struct table_account accounts[TABLE_ACCOUNTS];
 };

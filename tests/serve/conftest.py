@@ -11,6 +11,7 @@ import pytest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 DROSTE = os.path.join(ROOT, os.environ.get("BUILD", "build"), "droste")
+WORKERS = os.environ.get("SERVE_WORKERS", "1")
 WAIT = 60   # generous: nothing here is about speed
 
 
@@ -42,11 +43,12 @@ def until(what):
 class Server:
     """A running `droste serve`."""
 
-    def __init__(self, home, *flags, stderr=None):
+    def __init__(self, home, *flags, stderr=None, workers=WORKERS):
         self.home = home
         env = {"PATH": "/usr/bin:/bin", "HOME": str(home), "LANG": "C.UTF-8",
                "DROSTE_HOME": os.path.join(str(home), "data")}
-        self.process = subprocess.Popen([DROSTE, "serve", "--listen", "127.0.0.1:0", *flags],
+        self.process = subprocess.Popen([DROSTE, "serve", "--listen", "127.0.0.1:0",
+                                         "--workers", workers, *flags],
                                         stdout=subprocess.PIPE, stderr=stderr, env=env,
                                         text=True)
         self.address = self.process.stdout.readline().strip()

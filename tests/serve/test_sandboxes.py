@@ -9,7 +9,15 @@ import subprocess
 import jsonschema
 import pytest
 
-from conftest import DROSTE, WAIT, until
+from conftest import DROSTE, WAIT, Server, until
+
+
+@pytest.fixture(scope="module", params=["1", "3"], ids=["one", "three"])
+def server(request, tmp_path_factory):
+    """With one worker, and with three: a sandbox is seldom that of the worker which is asked."""
+    started = Server(tmp_path_factory.mktemp("serve"), workers=request.param)
+    yield started
+    assert started.stop() == 0
 
 
 def test_a_sandbox_keeps_its_variables(server, sandbox):
@@ -70,6 +78,7 @@ def test_a_reader_that_does_not_read_loses_output_and_is_told(server, sandbox):
     with socket.create_connection(("127.0.0.1", server.port), timeout=WAIT) as s:
         s.sendall(b"POST %s/execute HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
                   b"Content-Length: %d\r\n\r\n" % (sandbox.encode(), len(body)) + body)
+        s.recv(1, socket.MSG_PEEK)   # it has begun
         until(lambda: server.ask("GET", sandbox).json["state"] == "idle")
         got = b"".join(iter(lambda: s.recv(1 << 20), b""))
     assert b"event: lost\n" in got and got.count(b"event: result\n") == 1

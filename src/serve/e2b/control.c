@@ -566,6 +566,10 @@ void e2b_handle_list(struct request *r)
         request_refuse(r, 503, "memory", "out of memory");
         return;
     }
+    if (s->table->workers > 1) {
+        request_refuse(r, 501, "unsupported", "lists of E2B's API need a server of one worker");
+        return;
+    }
     if (!list_take_filter(r, &f))
         return;
     for (struct sandbox *sb = s->sandboxes; sb; sb = sb->next) {

@@ -1,0 +1,25 @@
+/* serve/relay.h: requests that another worker must answer. */
+#ifndef DROSTE_SERVE_RELAY_H
+#define DROSTE_SERVE_RELAY_H
+
+#include <stdbool.h>
+
+struct request;
+struct json_object;
+
+/* Fields between workers. Those of clients are not passed on. */
+#define RELAY_ACCOUNT "X-Droste-Account"
+#define RELAY_CLIENT  "X-Droste-Client"
+
+/* The worker that must answer: that of the sandbox which the request names, or the one where a new
+ * sandbox is placed. */
+unsigned relay_worker_of(struct request *r);
+/* Passes the request on to a worker, with its body as it comes, and answers with what that answers.
+ * Called with the head. */
+void relay_begin(struct request *r, unsigned worker);
+/* Asks all other workers the same and calls `done` with the arrays `name` of their answers joined;
+ * those of workers that do not answer are left out. Takes the reference of `own`. */
+void relay_gather(struct request *r, const char *name, struct json_object *own,
+    void (*done)(struct request *r, struct json_object *all));
+
+#endif

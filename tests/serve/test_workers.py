@@ -1,0 +1,226 @@
+"""Several workers: one address, limits of all together, and what is left when one dies."""
+import concurrent.futures
+import http.client
+import json
+import os
+import signal
+
+import pytest
+
+from conftest import WAIT, Server, until
+from test_keys import Client, create
+
+
+def worker_of(path):
+    """The number of the worker that has a sandbox."""
+    return int(path.rpartition("/")[2][:2], 16)
+
+
+def workers(server):
+    """The processes of the workers, in the order of their start."""
+    pid = server.process.pid
+    with open("/proc/%d/task/%d/children" % (pid, pid)) as f:
+        return [int(word) for word in f.read().split()]
+
+
+def pid_of(server, number):
+    """The process of a worker, by the descriptor of its mailbox, which has its number."""
+    text = server.ask("GET", "/metrics").body.decode()
+    assert 'droste_worker_up{worker="%d"} 1' % number in text
+    return sorted(workers(server))[number]
+
+
+@pytest.fixture
+def three(tmp_path):
+    server = Server(tmp_path, workers="3")
+    yield server
+    assert server.stop() == 0
+
+
+def test_sandboxes_are_spread_and_reached_through_every_worker(three):
+    """Each new connection is accepted by any of them; a list has the sandboxes of all."""
+    paths = [three.create(metadata={"n": str(n)}) for n in range(9)]
+    assert {worker_of(path) for path in paths} == {0, 1, 2}
+    for n, path in enumerate(paths):
+        assert three.execute(path, "x = %d" % n)["status"] == "ok"
+    for _ in range(3):
+        for n, path in enumerate(paths):
+            assert three.execute(path, "x")["echo"] == str(n)
+        listed = three.ask("GET", "/v1/sandboxes").json["sandboxes"]
+        assert [one["metadata"]["n"] for one in listed] == [str(n) for n in range(8, -1, -1)]
+    for path in paths:
+        assert three.ask("DELETE", path).status == 204
+    assert three.ask("GET", "/v1/sandboxes").json["sandboxes"] == []
+
+
+def test_one_connection_reaches_all_workers(three):
+    """Request after request."""
+    paths = [three.create() for _ in range(6)]
+    connection = http.client.HTTPConnection("127.0.0.1", three.port, timeout=WAIT)
+    for n in range(60):
+        connection.request("POST", paths[n % 6] + "/execute", json.dumps({"code": str(n)}))
+        assert json.loads(connection.getresponse().read())["echo"] == str(n)
+    connection.close()
+
+
+def test_limits_hold_for_all_workers_together(tmp_path):
+    """Of a key that asks through all of them at once."""
+    key = create(tmp_path, "five", "--limit", "sandboxes=5")
+    server = Server(tmp_path, workers="3")
+    try:
+        client = Client(server, key)
+        with concurrent.futures.ThreadPoolExecutor(24) as pool:
+            got = list(pool.map(lambda _: client.ask("POST", "/v1/sandboxes", {}), range(24)))
+        made = [answer.json["id"] for answer in got if answer.status == 201]
+        assert len(made) == 5 and {answer.status for answer in got} == {201, 429}
+        assert client.ask("DELETE", "/v1/sandboxes/" + made[0]).status == 204
+        client.create()
+        assert client.ask("POST", "/v1/sandboxes", {}).code == "sandboxes"
+    finally:
+        assert server.stop() == 0
+
+
+def test_a_repeated_request_comes_to_one_worker(three):
+    """Whichever accepted it."""
+    def ask(_):
+        answer = three.ask("POST", "/v1/sandboxes", {}, {"Idempotency-Key": "k"})
+        return answer.json["id"] if answer.status == 201 else answer.code
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        got = set(pool.map(ask, range(16)))
+    assert len(got - {"idempotency_in_progress"}) == 1
+    assert len(three.ask("GET", "/v1/sandboxes").json["sandboxes"]) == 1
+
+
+def test_a_client_cannot_pose_as_a_worker(tmp_path):
+    """The fields between workers are not those of clients."""
+    one, other = create(tmp_path, "one"), create(tmp_path, "other")
+    server = Server(tmp_path, workers="2")
+    try:
+        path = Client(server, one).create()
+        ids = [k["id"] for k in json.loads((tmp_path / "data" / "keys.json").read_text())["keys"]]
+        for _ in range(6):   # through both workers
+            for name in ids:
+                headers = {"X-Droste-Account": name, "X-Droste-Client": "127.0.0.1:1"}
+                assert server.ask("GET", path, headers=headers).status == 401
+                headers["X-API-Key"] = other
+                assert server.ask("GET", path, headers=headers).status == 404
+    finally:
+        assert server.stop() == 0
+
+
+def test_a_worker_that_dies_takes_only_its_own_sandboxes(three):
+    """A request that it was answering gets 502, later ones 410; others go on, and it is started
+    again."""
+    paths = {}
+    while len(paths) < 3:
+        path = three.create()
+        paths.setdefault(worker_of(path), path)
+    # Connections that other workers accepted, so that they are relayed.
+    waiting = []
+    for _ in range(12):
+        fresh = three.create()
+        while worker_of(fresh) != 1:
+            fresh = three.create()
+        connection = http.client.HTTPConnection("127.0.0.1", three.port, timeout=WAIT)
+        connection.request("POST", fresh + "/execute", json.dumps({"code": "while True: pass"}))
+        waiting.append(connection)
+        until(lambda path=fresh: three.ask("GET", path).json["state"] == "executing")
+        if len(waiting) == 4:
+            break
+    os.kill(pid_of(three, 1), signal.SIGKILL)
+    got = []
+    for connection in waiting:
+        try:
+            answer = connection.getresponse()
+            got.append((answer.status, json.loads(answer.read())["error"]["code"]))
+        except (ConnectionError, http.client.HTTPException):
+            got.append("its own connection")   # which the worker itself had accepted
+        connection.close()
+    assert set(got) <= {(502, "worker_lost"), "its own connection"} and len(got) == 4
+
+    def again(method, path):
+        try:
+            return three.ask(method, path)
+        except (ConnectionError, http.client.HTTPException):
+            return None   # accepted by the worker while it died
+    until(lambda: again("GET", paths[1]) is not None)
+    for method, end in [("GET", ""), ("DELETE", ""), ("GET", "/variables/x")]:
+        answer = three.ask(method, paths[1] + end)
+        assert (answer.status, answer.code) == (410, "worker_lost")
+    for number in (0, 2):
+        assert three.execute(paths[number], "1")["status"] == "ok"
+    until(lambda: len(workers(three)) == 3)
+    made = [three.create() for _ in range(6)]
+    assert 1 in {worker_of(path) for path in made}
+    for path in made:
+        assert three.execute(path, "2")["echo"] == "2"
+    assert three.ask("GET", paths[1]).status == 410
+
+
+def test_places_of_a_dead_worker_are_free_again(tmp_path):
+    """Those of the key and of the server."""
+    key = create(tmp_path, "two", "--limit", "sandboxes=2")
+    server = Server(tmp_path, "--max-sandboxes", "2", "--queue", "0", workers="2")
+    try:
+        client = Client(server, key)
+        for _ in range(2):
+            client.create()
+        assert client.ask("POST", "/v1/sandboxes", {}).status == 429
+        for pid in workers(server):
+            os.kill(pid, signal.SIGKILL)
+
+        def is_free():
+            try:
+                return client.ask("POST", "/v1/sandboxes", {}).status == 201
+            except (ConnectionError, http.client.HTTPException):
+                return False
+        until(is_free)
+    finally:
+        assert server.stop() == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_nothing_is_left_when_the_parent_ends(tmp_path, number):
+    """The kernel ends the workers, and their sandboxes end as those of any host."""
+    server = Server(tmp_path, "--drain", "0.2", workers="2")
+    for _ in range(4):
+        server.create()
+    below = workers(server)
+    for pid in list(below):
+        with open("/proc/%d/task/%d/children" % (pid, pid)) as f:
+            below += [int(word) for word in f.read().split()]
+    assert len(below) >= 4
+    server.process.send_signal(number)
+    assert server.process.wait(WAIT) == (0 if number == signal.SIGTERM else -number)
+    server.process.stdout.close()
+
+    def is_dead(pid):
+        try:
+            with open("/proc/%d/stat" % pid) as f:
+                return f.read().rpartition(")")[2].split()[0] == "Z"
+        except (FileNotFoundError, ProcessLookupError):
+            return True
+    until(lambda: all(is_dead(pid) for pid in below))
+
+
+def test_e2bs_clients_reach_sandboxes_of_all_workers(three):
+    """By the headers that name them; a list, which would lack some, is refused."""
+    key = {"X-API-Key": "e2b_" + "0" * 40}
+    made = []
+    for _ in range(6):
+        answer = three.ask("POST", "/sandboxes", {"templateID": "base", "secure": True}, key)
+        assert answer.status == 201, answer.body
+        made.append(answer.json)
+    assert len({one["sandboxID"][:2] for one in made}) == 3
+    for n in range(18):
+        one = made[n % 6]
+        answer = three.ask("POST", "/execute", {"code": "print(%d)" % n},
+                           {"E2b-Sandbox-Id": one["sandboxID"], "E2b-Sandbox-Port": "49999",
+                            "X-Access-Token": one["envdAccessToken"]})
+        assert answer.status == 200 and b'"text": "%d\\n"' % n in answer.body.replace(
+            b'"text":"', b'"text": "'), answer.body
+        seen = three.ask("GET", "/sandboxes/" + one["sandboxID"], headers=key)
+        assert seen.status == 200
+    assert three.ask("GET", "/v2/sandboxes", headers=key).status == 501
+    for one in made:
+        assert three.ask("DELETE", "/sandboxes/" + one["sandboxID"], headers=key).status == 204
