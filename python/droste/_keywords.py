@@ -116,6 +116,9 @@ class Settings(TypedDict, total=False):
     seccomp: Text
     #: Make the image's files read-only.
     read_only_root: Switch
+    #: The root directory of local sandboxes: read-only, or private: writable, in memory, with
+    #: /home/user.
+    root: Text
     #: How much may be written to the image's file system, if the daemon's storage driver can limit
     #: it; 0: no limit.
     disk_size: Size

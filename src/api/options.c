@@ -324,6 +324,15 @@ static int set_checkpoints(const struct settings *s, struct session_options *o, 
     return rc;
 }
 
+static int set_root(const struct settings *s, struct session_options *o, struct error *err)
+{
+    static const char *const roots[] = { "read-only", "private" };
+    size_t root;
+    int rc = options_take_word("root", s->root, roots, array_length(roots), &root, err);
+    o->spec.private_root = root == 1;
+    return rc;
+}
+
 /* ---- all of it ---- */
 
 int api_session_options(droste *d, const struct settings *s, struct session_parts *parts,
@@ -379,6 +388,8 @@ int api_session_options(droste *d, const struct settings *s, struct session_part
         rc = lay_rules(s, parts, o, err);
     if (rc == 0)
         rc = set_container(s, parts, o, err);
+    if (rc == 0)
+        rc = set_root(s, o, err);
     return rc < 0 ? rc
                   : isolation_parse(s->isolation ? s->isolation : "auto", &o->spec.isolation, err);
 }

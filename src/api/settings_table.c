@@ -168,6 +168,11 @@ const struct setting settings_table[] = {
         TYPE_TEXT, AT(seccomp), 0, 0 },
     { { "read-only-root", "yes|no", "yes", NULL, "Make the image's files read-only.", 0 },
         TYPE_SWITCH, AT(read_only_root), 0, 0 },
+    { { "root", "KIND", "read-only", NULL,
+          "The root directory of local sandboxes: read-only, or private: writable, in memory, with "
+          "/home/user.",
+          0 },
+        TYPE_TEXT, AT(root), 0, 0 },
     { { "disk-size", "SIZE", "0", NULL,
           "How much may be written to the image's file system, if the daemon's storage driver "
           "can limit it; 0: no limit.",

@@ -36,6 +36,7 @@ struct settings {
     struct list env_var, label, network_allow;
     double idle_timeout;
     bool read_only_root;
+    char *root;
     int64_t disk_size;
     double start_wait, timeout, execute_timeout, execute_timeout_cap, broker_timeout, grace, cpus,
         cpu_time, tool_timeout;

@@ -115,8 +115,8 @@ const struct call_group call_groups[] = {
         "other processes' insides" },
     { "acct adjtimex chroot clock_adjtime clock_settime delete_module finit_module fsconfig "
       "fsmount fsopen fspick init_module ioperm iopl kexec_file_load kexec_load modify_ldt "
-      "name_to_handle_at open_by_handle_at open_tree pivot_root quotactl quotactl_fd "
-      "reboot setdomainname settimeofday swapoff swapon syslog umount2 unshare "
+      "name_to_handle_at open_by_handle_at open_tree quotactl quotactl_fd "
+      "reboot setdomainname settimeofday swapoff swapon syslog unshare "
       "vhangup",
         EPERM, CALL_ANYWHERE, "the machine's, or a sandbox's own making" },
     { 0 },
@@ -490,6 +490,7 @@ const struct call_option call_options[] = {
 const struct call_group call_set_up[] = {
     { "mount", EPERM, CALL_ANYWHERE, NULL },
     { "mount_setattr move_mount", EPERM, CALL_ANYWHERE, NULL },
+    { "pivot_root umount2", EPERM, CALL_ANYWHERE, "a private root directory" },
     { "setfsgid", EPERM, CALL_ANYWHERE, "a clone into a cgroup as a sandbox's user" },
     { "sethostname", EPERM, CALL_ANYWHERE, NULL },
     { "setns", EPERM, CALL_ANYWHERE, "a process beside a sandbox, in its namespaces" },

@@ -34,6 +34,7 @@
 #include "jail/builder.h"
 #include "jail/filter.h"
 #include "jail/landlock.h"
+#include "jail/private_root.h"
 #include "jail/show.h"
 
 /* The kernel limits these per user, over all sandboxes and processes outside; timers count as
@@ -170,6 +171,9 @@ static int make_zygote(
     bool confined = isolation != ISOLATION_PROCESS;
     b->stage = JAIL_ZYGOTE;
     b->own_root = isolation_has_own_root(isolation);
+    if (host->private_root && !b->own_root)
+        return error_set(err, ERROR_UNSUPPORTED,
+            "a private root (--root private) needs a mount namespace, so isolation full or light");
     int rc = b->own_root ? show_check_mount_points(host, err) : 0;
     if (rc < 0)
         return rc;
@@ -207,7 +211,7 @@ int jail_compile_zygote(enum isolation isolation, const struct jail_host *host,
     plan_begin(&b);
     int rc = make_zygote(&b, isolation, host, err);
     if (rc == 0)
-        return plan_finish(&b, &(struct jail_plan){ 0 }, out, err);
+        return plan_finish(&b, &(struct jail_plan){ .private_root = host->private_root }, out, err);
     buf_free(&b.ops);
     buf_free(&b.text);
     return rc;
@@ -277,15 +281,17 @@ static void make_private_mounts(struct builder *b, const struct jail_plan *zygot
     const struct jail_limits *limits, const struct jail_mount *place, uint64_t spaces)
 {
     char size[96];
-    snprintf(size, sizeof size, "mode=1777,size=%llu,nr_inodes=%llu",
-        (unsigned long long)limits->tmp_size,
-        (unsigned long long)(limits->tmp_size / 4096 < 1024 ? 1024 : limits->tmp_size / 4096));
+    private_root_size(size, sizeof size, 01777, limits->tmp_size);
     plan_add(b, JAIL_MAP_SELF, NULL, NULL, JAIL_INSIDE_UID, JAIL_INSIDE_UID);
     mount_volume(b, &place->volume, 0, layout_of(place->layout)->volume);
     mount_volume(b, &place->workspace, 1, layout_of(place->layout)->workspace);
-    make_tmp(b, zygote, size);
-    plan_add_mount(b, "tmpfs", "/dev/shm", size, MS_NOSUID | MS_NODEV | MS_NOEXEC);
-    plan_add_mount(b, "proc", "/proc", NULL, MS_NOSUID | MS_NODEV | MS_NOEXEC);
+    if (zygote->private_root) {
+        private_root_make(b, zygote, place, limits->tmp_size);
+    } else {
+        make_tmp(b, zygote, size);
+        plan_add_mount(b, "tmpfs", "/dev/shm", size, MS_NOSUID | MS_NODEV | MS_NOEXEC);
+        plan_add_mount(b, "proc", "/proc", NULL, MS_NOSUID | MS_NODEV | MS_NOEXEC);
+    }
     copy_kind(b, zygote, JAIL_MASK);
     if (spaces & CLONE_NEWUTS)
         plan_add(b, JAIL_HOSTNAME, "droste", NULL, 0, 0);
@@ -345,6 +351,8 @@ static void compile_confine(struct builder *b, bool own_root, const struct jail_
     }
     if (!own_root)
         plan_add_rule(b, place->workdir, LANDLOCK_OWN);
+    if (zygote->private_root)
+        plan_add_rule(b, "/", LANDLOCK_OWN);
     allow_volume(b, own_root, &place->volume, layout_of(place->layout)->volume[0]);
     allow_volume(b, own_root, &place->workspace, layout_of(place->layout)->workspace[0]);
     plan_add(b, JAIL_CONFINE, NULL, NULL, 0, 0);
@@ -385,7 +393,11 @@ static int compile_in(enum isolation isolation, bool beside, const struct jail_p
     plan_add(&b, JAIL_NO_NEW_PRIVS, NULL, NULL, 0, 0);
     compile_confine(&b, own_root, zygote, place);
     limit_worker(&b, limits, process_limit(isolation, limits, place));
-    plan_add(&b, JAIL_CHDIR, own_root ? "/tmp" : place->workdir, NULL, 0, 0);
+    plan_add(&b, JAIL_CHDIR,
+        zygote->private_root ? PRIVATE_ROOT_HOME
+        : own_root           ? "/tmp"
+                             : place->workdir,
+        NULL, 0, 0);
     plan_add(&b, JAIL_DROP_CAPS, NULL, NULL, 0, 0);
     copy_kind(&b, zygote, JAIL_FILTER);
     b.stage = JAIL_GUARD;

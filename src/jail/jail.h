@@ -125,6 +125,7 @@ struct jail_host {
     bool has_volume, has_workspace;
     bool lends_users; /* as root: each sandbox may be another user (struct jail_mount) */
     const struct layout *layout;
+    bool private_root; /* its sandboxes can write to their root directories */
 };
 
 enum {
@@ -146,6 +147,7 @@ struct jail_mount {
     struct jail_volume volume, workspace;
     const struct layout *layout;
     bool shares_session; /* uses its zygote's session, which has no terminal, instead of its own */
+    const char *python;  /* with a private root: the interpreter's path */
     uint32_t user;       /* uid and gid outside, of a zygote with lends_users; 0: the zygote's */
     /* without a private root: */
     const char *workdir;     /* the session's temporary directory */

@@ -123,5 +123,6 @@ enum limit_means limit_means(
         return LIMIT_BY_HOST;
     if (row->resource >= 0 && has_rlimit(plan, row->resource))
         return LIMIT_BY_RLIMIT;
-    return limit == LIMIT_TMP_SIZE && has_mount(plan, "/tmp") ? LIMIT_BY_MOUNT : LIMIT_BY_NOTHING;
+    return limit == LIMIT_TMP_SIZE && has_mount(plan, "/dev/shm") ? LIMIT_BY_MOUNT
+                                                                  : LIMIT_BY_NOTHING;
 }

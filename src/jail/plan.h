@@ -81,6 +81,8 @@ struct jail_plan {
     uint32_t count;
     uint64_t clone_flags; /* of each child: CLONE_NEW… */
     uint32_t user, group; /* of each child outside; user 0: the zygote's */
+    /* of a zygote's plan: each sandbox gets a root of its own (jail/private_root.c) */
+    uint32_t private_root, unused;
     struct jail_op ops[];
 };
 

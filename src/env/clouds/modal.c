@@ -43,6 +43,7 @@ static const struct feature_state modal_features[FEATURE_COUNT] = {
     [FEATURE_USER] = FEATURE_NO("Modal's sandboxes run as root, inside"),
     [FEATURE_SECCOMP] = FEATURE_NO("the provider has its own"),
     [FEATURE_READ_ONLY] = FEATURE_NO("a sandbox's files can be written to, and go with it"),
+    [FEATURE_ROOT] = FEATURE_NO("the sandbox's files are its own"),
     [FEATURE_LABELS] = FEATURE_YES("its tags"),
     [FEATURE_REUSE] = FEATURE_NO("each session has a sandbox of its own"),
     [FEATURE_REGION] = FEATURE_YES("Modal's regions"),

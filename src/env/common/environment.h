@@ -65,6 +65,7 @@ struct sandbox_spec {
     /* referenced likewise; in the same store as the volume; NULL: none */
     struct workspace *workspace;
     const struct layout *layout;            /* NULL: the default */
+    bool private_root;                      /* FEATURE_ROOT: a writable root directory */
     const struct container_spec *container; /* NULL: the defaults */
     /* as root, each sandbox gets its own id of this range; sandboxes with a volume or workspace
      * share one where it cannot be id-mapped */

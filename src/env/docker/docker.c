@@ -396,6 +396,7 @@ static const struct feature_state docker_features[FEATURE_COUNT] = {
     [FEATURE_USER] = FEATURE_YES("nobody's if you are root, else yours; or another"),
     [FEATURE_SECCOMP] = FEATURE_YES("Droste's own, by default"),
     [FEATURE_READ_ONLY] = FEATURE_YES("the image's files, by default"),
+    [FEATURE_ROOT] = FEATURE_NO("read-only-root no"),
     [FEATURE_LABELS] = FEATURE_YES("the container's"),
     [FEATURE_REUSE] = FEATURE_YES("container"),
     [FEATURE_ISOLATION] = FEATURE_NO("the wall is the container"),

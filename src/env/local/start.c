@@ -438,7 +438,8 @@ static int local_start(
     struct sandbox *s, struct zygote *z, const struct jail_limits *limits, struct error *err)
 {
     int theirs[PORT_COUNT] = { -1, -1, -1, -1 };
-    struct jail_mount place = { .shares_session = cpu_priority_can_raise() };
+    struct jail_mount place = { .shares_session = cpu_priority_can_raise(),
+        .python = zygote_executable(z) };
     s->limits = *limits;
     int rc = local_make_cgroup(s, s->env, limits, err);
     if (rc == 0)

@@ -43,7 +43,8 @@ static char *zygote_spec_key(const struct sandbox_spec *spec)
     struct buf b = { 0 };
     zygote_key_add(&b, spec->preload, spec->preload_count);
     zygote_key_add(&b, spec->read_paths, spec->read_path_count);
-    buf_printf(&b, "%u-%u %d\n", spec->users.first, spec->users.last, spec->one_start);
+    buf_printf(&b, "%u-%u %d %d\n", spec->users.first, spec->users.last, spec->one_start,
+        spec->private_root);
     if (zygote_volumes_of(spec))
         buf_printf(&b, "%s%s%s %s\n", zygote_volumes_of(spec), spec->volume ? " volume" : "",
             spec->workspace ? " workspace" : "", layout_of(spec->layout)->name);
@@ -80,6 +81,11 @@ bool zygote_serves(const struct zygote *z, const struct sandbox_spec *spec)
 enum isolation zygote_isolation(const struct zygote *z)
 {
     return z->isolation;
+}
+
+const char *zygote_executable(const struct zygote *z)
+{
+    return z->executable;
 }
 
 const char *zygote_python(const struct zygote *z)

@@ -38,6 +38,8 @@ bool zygote_is_gone(const struct zygote *z);
 enum isolation zygote_isolation(const struct zygote *z);
 /* "CPython 3.11.2" and the path. */
 const char *zygote_python(const struct zygote *z);
+/* The path of the interpreter. */
+const char *zygote_executable(const struct zygote *z);
 /* A random number, different for each zygote. */
 uint64_t zygote_lineage(const struct zygote *z);
 /* The scratch directory of its sandboxes; NULL if they have private roots. */

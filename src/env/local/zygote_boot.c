@@ -22,6 +22,7 @@
 #include "base/json/json.h"
 #include "env/common/embedded.h"
 #include "env/local/interpreter.h"
+#include "jail/private_root.h"
 
 enum {
     START_TIMEOUT_MS = 30000,
@@ -50,6 +51,8 @@ static const char loader[] =
     "m=type(os)('droste_guest');m.__file__='<droste>';sys.modules['droste_guest']=m\n"
     "exec(c,m.__dict__);del c,f,s\n"
     "m.boot(3,5,6,sys.argv[1]=='warm',sys.argv[2:])\n";
+
+enum { ZYGOTE_BOOT_VARIABLES = 16 };
 
 /* Contains nothing of the caller's environment, which may hold keys. Numeric libraries get one
  * thread, because a zygote must have only one. */
@@ -97,9 +100,26 @@ static int zygote_boot_lift(int *fd)
     return 0;
 }
 
+/* The same, with other values for a private root. */
+static void zygote_boot_variables(bool private_root, const char *out[ZYGOTE_BOOT_VARIABLES + 1])
+{
+    size_t count = 0;
+    for (const char *const *own = private_root_variables; private_root && *own; own++)
+        out[count++] = *own;
+    for (const char *const *v = guest_environment; *v; v++) {
+        size_t name = strcspn(*v, "=") + 1, i = 0;
+        while (i < count && strncmp(out[i], *v, name) != 0)
+            i++;
+        if (i == count && count < ZYGOTE_BOOT_VARIABLES)
+            out[count++] = *v;
+    }
+    out[count] = NULL;
+}
+
 static int spawn_process(
     struct zygote *z, const struct sandbox_spec *spec, struct start_fds *fds, struct error *err)
 {
+    const char *variables[ZYGOTE_BOOT_VARIABLES + 1];
     const char *argv[64] = { z->executable, "-I", "-B", "-c", loader };
     size_t argc = 5;
     argv[argc++] = spec->one_start ? "cold" : "warm";
@@ -108,6 +128,7 @@ static int spawn_process(
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;
     sigset_t none, all;
+    zygote_boot_variables(spec->private_root, variables);
     sigemptyset(&none);
     sigfillset(&all);
     posix_spawn_file_actions_init(&actions);
@@ -125,7 +146,7 @@ static int spawn_process(
     posix_spawnattr_setsigdefault(&attributes, &all);
     /* POSIX guarantees that neither is modified; the prototype predates const. */
     int rc = posix_spawn(&z->pid, z->executable, &actions, &attributes,
-        (char *const *)(uintptr_t)argv, (char *const *)(uintptr_t)guest_environment);
+        (char *const *)(uintptr_t)argv, (char *const *)(uintptr_t)variables);
     posix_spawn_file_actions_destroy(&actions);
     posix_spawnattr_destroy(&attributes);
     if (rc == 0)
@@ -318,7 +339,8 @@ static int zygote_boot_set_up(
         .has_volume = spec->volume != NULL,
         .has_workspace = spec->workspace != NULL,
         .lends_users = z->users.first != 0,
-        .layout = spec->layout };
+        .layout = spec->layout,
+        .private_root = spec->private_root };
     struct json_object *list = json_get_typed(facts, "prefixes", json_type_array);
     size_t count = list ? json_object_array_length(list) : 0;
     for (size_t i = 0; i < count && i < array_length(prefixes); i++)

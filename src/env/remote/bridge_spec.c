@@ -25,6 +25,7 @@ const struct feature_state bridge_features[FEATURE_COUNT] = {
     [FEATURE_CPUS] = IF_DECLARED,
     [FEATURE_GPUS] = IF_DECLARED,
     [FEATURE_DISK] = IF_DECLARED,
+    [FEATURE_ROOT] = FEATURE_NO("the sandbox's files are its own"),
     [FEATURE_LABELS] = IF_DECLARED,
     [FEATURE_IDLE] = IF_DECLARED,
     [FEATURE_REGION] = IF_DECLARED,

@@ -343,6 +343,7 @@ static const struct feature_state plain_features[FEATURE_COUNT] = {
     [FEATURE_REATTACH] = FEATURE_YES("if it reports the new connection"),
     [FEATURE_VOLUME] = FEATURE_YES("a copy of this machine's, brought back after each cell"),
     [FEATURE_WORKSPACE] = FEATURE_YES("sent at the start"),
+    [FEATURE_ROOT] = FEATURE_NO("the sandbox's files are its own"),
     [FEATURE_FILES] = FEATURE_YES("a process beside the guest"),
     [FEATURE_MEMORY] = FEATURE_YES("of each process"),
     [FEATURE_PROCESSES] = FEATURE_YES("it is told"),

@@ -142,6 +142,54 @@ static void what_a_workspace_would_hide_is_refused(void **state)
     assert_ok(jail_compile_zygote(ISOLATION_FULL, &host, &zygote, err));
 }
 
+/* A private root: what the zygote shows is bound read-only, proc is read-only and mounted before
+ * the zygote's goes, and the last mounts are in the new root. */
+static void a_private_root_shows_what_the_zygote_does(void **state)
+{
+    struct jail_host host = { .prefixes = prefixes,
+        .prefix_count = array_length(prefixes),
+        .read_paths = read_paths,
+        .read_path_count = 1,
+        .private_root = true };
+    cleanup_free struct jail_plan *zygote = NULL, *plan = NULL, *beside = NULL;
+    assert_ok(jail_compile_zygote(ISOLATION_FULL, &host, &zygote, err));
+    assert_ok(
+        jail_compile_sandbox(ISOLATION_FULL, zygote, &jail_default_limits, &place, &plan, err));
+    int proc = -1, shown = 0, pivot = find_stage(plan, JAIL_KEEPER, JAIL_PIVOT, 0);
+    for (int i = 0; (i = find_stage(plan, JAIL_KEEPER, JAIL_MOUNT, i)) >= 0; i++) {
+        assert_int_equal(plan->ops[i].a & 6, 6); /* MS_NOSUID, MS_NODEV */
+        assert_true(i < pivot);
+        if (strcmp(text(plan, i, 0), "tmpfs") == 0)
+            assert_non_null(strstr(text(plan, i, 2), "size=268435456"));
+        else
+            proc = i;
+    }
+    assert_string_equal(text(plan, proc, 1), "/dev/shm/proc");
+    assert_int_equal(plan->ops[proc].a & 1, 1); /* MS_RDONLY */
+    for (int i = 0; (i = find_stage(plan, JAIL_KEEPER, JAIL_BIND, i)) >= 0; i++) {
+        assert_true(i < pivot);
+        assert_true(plan->ops[i].a & MOUNT_ATTR_RDONLY);
+        assert_int_equal(strncmp(text(plan, i, 1), "/dev/shm/", 9), 0);
+        shown +=
+            strcmp(text(plan, i, 0), "/data/set") == 0 || strcmp(text(plan, i, 0), "/usr") == 0;
+    }
+    assert_int_equal(shown, 2);
+    assert_int_equal(
+        limit_means(LIMIT_TMP_SIZE, &jail_default_limits, plan, false), LIMIT_BY_MOUNT);
+    assert_int_equal(plan->ops[pivot + 1].kind, JAIL_DETACH);
+    int confine = find_stage(plan, JAIL_WORKER, JAIL_CONFINE, 0);
+    if (confine >= 0) {
+        assert_string_equal(text(plan, confine - 1, 0), "/");
+        assert_true(plan->ops[confine - 1].a & LANDLOCK_MAKE_DIR);
+        assert_false(plan->ops[confine - 1].a & (LANDLOCK_MAKE_BLOCK | LANDLOCK_MAKE_CHAR));
+    }
+    assert_ok(
+        jail_compile_beside(ISOLATION_FULL, zygote, &jail_default_limits, &place, &beside, err));
+    assert_int_equal(find_stage(beside, JAIL_KEEPER, JAIL_PIVOT, 0), -1);
+    assert_int_equal(
+        jail_compile_zygote(ISOLATION_LANDLOCK, &host, &zygote, NULL), -(int)ERROR_UNSUPPORTED);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -150,6 +198,7 @@ int main(void)
         cmocka_unit_test(a_mapped_volume_is_attached),
         cmocka_unit_test(other_products_mount_names_are_opt_in),
         cmocka_unit_test(what_a_workspace_would_hide_is_refused),
+        cmocka_unit_test(a_private_root_shows_what_the_zygote_does),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

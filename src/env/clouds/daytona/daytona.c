@@ -258,6 +258,7 @@ static const struct feature_state daytona_features[FEATURE_COUNT] = {
     [FEATURE_USER] = FEATURE_YES("a name of the image's"),
     [FEATURE_SECCOMP] = FEATURE_NO("the provider has its own"),
     [FEATURE_READ_ONLY] = FEATURE_NO("its user can change what the image lets them change"),
+    [FEATURE_ROOT] = FEATURE_NO("the sandbox's files are its own"),
     [FEATURE_LABELS] = FEATURE_YES(NULL),
     [FEATURE_REUSE] = FEATURE_NO("each session has a sandbox of its own"),
     [FEATURE_REGION] = FEATURE_YES("DAYTONA_TARGET, where none is named"),

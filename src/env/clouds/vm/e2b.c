@@ -286,6 +286,7 @@ static const struct feature_state e2b_features[FEATURE_COUNT] = {
     [FEATURE_USER] = FEATURE_NO("it is the template's"),
     [FEATURE_SECCOMP] = FEATURE_NO("the machine has a kernel of its own"),
     [FEATURE_READ_ONLY] = FEATURE_NO("the sandbox's files can be written to"),
+    [FEATURE_ROOT] = FEATURE_NO("the sandbox's files are its own"),
     [FEATURE_LABELS] = FEATURE_YES("the sandbox's metadata"),
     [FEATURE_REUSE] = FEATURE_NO("a sandbox has one session"),
     [FEATURE_REGION] = FEATURE_NO("the account says where"),

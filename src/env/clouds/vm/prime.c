@@ -343,6 +343,7 @@ static const struct feature_state prime_features[FEATURE_COUNT] = {
     [FEATURE_USER] = FEATURE_NO("they are the image's"),
     [FEATURE_SECCOMP] = FEATURE_NO("the provider has its own"),
     [FEATURE_READ_ONLY] = FEATURE_NO("the machine's files can be written to"),
+    [FEATURE_ROOT] = FEATURE_NO("the sandbox's files are its own"),
     [FEATURE_LABELS] = FEATURE_YES("the machine's"),
     [FEATURE_REUSE] = FEATURE_NO("a machine has one session"),
     [FEATURE_REGION] = FEATURE_YES("one of Prime's"),
