@@ -1,15 +1,15 @@
 /* net/connect.c: calls, envelopes, and the mapping of errors. */
 #include "net/connect.h"
 
-#include <arpa/inet.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/envelope.h"
 #include "base/text.h"
 
-enum { FLAG_END = 2, WORDS_MOST = 150 };
+enum { WORDS_MOST = 150 };
 
 static const struct {
     const char *name;
@@ -96,28 +96,13 @@ static int connect_take_end(
     return 0;
 }
 
-/* The envelope's length; 0: not known yet. */
-static int envelope_size(const char *data, size_t len, size_t *out, struct error *err)
-{
-    uint32_t size;
-    *out = 0;
-    if (len < CONNECT_ENVELOPE)
-        return 0;
-    memcpy(&size, data + 1, sizeof size);
-    size = ntohl(size);
-    if (size > CONNECT_MESSAGE_MAX)
-        return error_set(err, ERROR_PROTOCOL, "a message of %u bytes", size);
-    *out = CONNECT_ENVELOPE + (size_t)size;
-    return 0;
-}
-
 static int take_envelope(struct connect_decoder *d, const char *data, size_t size,
     bool (*message)(void *arg, const char *data, size_t len), void *arg, struct error *err)
 {
     unsigned flags = (unsigned char)data[0];
-    data += CONNECT_ENVELOPE;
-    size -= CONNECT_ENVELOPE;
-    if (flags == FLAG_END)
+    data += ENVELOPE_HEAD;
+    size -= ENVELOPE_HEAD;
+    if (flags == ENVELOPE_END)
         return connect_take_end(d, data, size, err);
     if (flags != 0)
         return error_set(err, ERROR_PROTOCOL, "an envelope with the flags %#x", flags);
@@ -134,7 +119,7 @@ static int take_whole(struct connect_decoder *d, const char *data, size_t len, s
     while (rc == 0 && *used < len) {
         if (d->ended)
             return error_set(err, ERROR_PROTOCOL, "more behind the end of a stream");
-        rc = envelope_size(data + *used, len - *used, &size, err);
+        rc = envelope_size(data + *used, len - *used, CONNECT_MESSAGE_MAX, &size, err);
         if (rc < 0 || size == 0 || size > len - *used)
             return rc;
         rc = take_envelope(d, data + *used, size, message, arg, err);
@@ -293,10 +278,7 @@ int connect_stream(struct rest *service, const char *path, const struct buf *mes
     const struct connect_handler *handler, void *arg, struct connect_call **out, struct error *err)
 {
     cleanup_buf struct buf body = { 0 };
-    uint32_t size = htonl((uint32_t)message->len);
-    buf_putc(&body, 0);
-    buf_append(&body, &size, sizeof size);
-    buf_append(&body, message->data, message->len);
+    envelope_append(&body, 0, message->data, message->len);
     if (buf_failed(&body))
         return error_memory(err);
     struct rest_ask ask = { .path = path,

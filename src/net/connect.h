@@ -37,7 +37,7 @@ enum connect_code {
     CONNECT_UNAUTHENTICATED,
 };
 
-enum { CONNECT_MESSAGE_MAX = 4 << 20, CONNECT_ENVELOPE = 5 };
+enum { CONNECT_MESSAGE_MAX = 4 << 20 };
 
 struct connect_result {
     enum connect_code code;

@@ -121,6 +121,11 @@ struct json_object *sandbox_json(const struct sandbox *sb);
  * without memory. */
 struct sandbox *sandbox_add(struct request *r, struct account *owner, droste_session *session);
 
+/* ---- transfers.c ---- */
+
+/* Answers with the content of a file of the request's sandbox. NULL: it was refused. */
+void transfer_read(struct request *r, const char *path);
+
 /* ---- handlers of routes ---- */
 
 void handle_health(struct request *r);

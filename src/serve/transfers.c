@@ -50,6 +50,8 @@ static void transfer_fail(struct transfer *t, const droste_error *err)
         request_cut(r);
     else if (err->sys == ENOENT || err->sys == ENOTDIR)
         request_refuse(r, 404, "not_found", "%s", err->text);
+    else if (err->sys == EISDIR)
+        request_refuse(r, 400, "argument", "%s", err->text);
     else if (err->sys == EACCES || err->sys == EPERM || err->sys == EROFS)
         request_refuse(r, 403, "permission", "%s", err->text);
     else if (err->sys == ENOSPC || err->sys == EDQUOT)
@@ -112,9 +114,8 @@ static void transfer_on_free(struct request *r)
         (void)transfer_is_over(t);
 }
 
-static struct transfer *transfer_new(struct request *r)
+static struct transfer *transfer_new_of(struct request *r, const char *path)
 {
-    const char *path = request_query(r, "path", NULL);
     struct sandbox *sb = path ? sandbox_of(r) : NULL;
     struct transfer *t = sb ? calloc(1, sizeof *t) : NULL;
     if (!sb)
@@ -134,6 +135,11 @@ static struct transfer *transfer_new(struct request *r)
     r->state = t;
     r->on_free = transfer_on_free;
     return t;
+}
+
+static struct transfer *transfer_new(struct request *r)
+{
+    return transfer_new_of(r, request_query(r, "path", NULL));
 }
 
 /* ---- read ---- */
@@ -181,13 +187,18 @@ static void read_on_open(void *arg, const droste_file_reply *reply, const droste
     request_stream(t->r, "application/octet-stream");
 }
 
-void handle_file_read(struct request *r)
+void transfer_read(struct request *r, const char *path)
 {
-    struct transfer *t = transfer_new(r);
+    struct transfer *t = transfer_new_of(r, path);
     if (!t)
         return;
     const droste_file_request request = { .op = "open", .path = t->path, .mode = "r" };
     (void)transfer_start(t, &request, read_on_open);
+}
+
+void handle_file_read(struct request *r)
+{
+    transfer_read(r, request_query(r, "path", NULL));
 }
 
 /* ---- write ---- */

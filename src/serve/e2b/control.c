@@ -152,6 +152,7 @@ static bool e2b_create_prepare(struct sandbox *sb, struct request *r)
     e->started_us = control_now_us(r->server);
     e->template = strdup(json_get_string(r->json, "templateID", ""));
     e->network = json_object_get(network);
+    e->environment = json_object_get(json_get_typed(r->json, "envVars", json_type_object));
     e->auto_pause = json_get_bool(r->json, "autoPause", false);
     e->auto_resume =
         json_get_bool(json_get_typed(r->json, "autoResume", json_type_object), "enabled", false);

@@ -14,26 +14,29 @@
 #include "serve/server.h"
 
 enum { E2B_PORT_ENVD = 49983, E2B_PORT_INTERPRETER = 49999 };
-enum { E2B_TOKEN_SIZE = 33 };
+enum { E2B_TOKEN_SIZE = 33, E2B_USER_SIZE = 64 };
 
 /* The SDKs derive from it what a sandbox can do. */
 #define E2B_ENVD_VERSION "0.6.13"
 #define E2B_HOME         "/tmp"
 
 struct e2b_context;
+struct connect_stream;
 
 struct e2b_sandbox {
     struct sandbox *sandbox;
     char token[E2B_TOKEN_SIZE];         /* for envd and the interpreter */
     char traffic_token[E2B_TOKEN_SIZE]; /* for all ports but envd's; "": none is needed */
     char *template;
-    struct json_object *network; /* as given; NULL: none was */
-    int64_t started_us;          /* also the order of lists: no two are equal */
-    uint64_t end_ns;             /* the deadline */
+    struct json_object *environment; /* the sandbox's variables; NULL: none */
+    struct json_object *network;     /* as given; NULL: none was */
+    int64_t started_us;              /* also the order of lists: no two are equal */
+    uint64_t end_ns;                 /* the deadline */
     bool ready, paused, auto_pause, auto_resume, no_internet;
     int64_t memory_bytes, disk_bytes;
-    struct e2b_context *contexts; /* oldest first */
-    struct e2b_context *forking;  /* for which the sandbox's session is being forked */
+    struct e2b_context *contexts;   /* oldest first */
+    struct connect_stream *streams; /* to clients, of envd */
+    struct e2b_context *forking;    /* for which the sandbox's session is being forked */
 };
 
 /* ---- route.c ---- */
@@ -45,6 +48,10 @@ extern const struct routes e2b_control_routes, e2b_envd_routes, e2b_interpreter_
 bool e2b_host_is_sandbox(const char *host);
 /* The running sandbox that a request for a port names; NULL: the request was refused. */
 struct e2b_sandbox *e2b_running_of(struct request *r);
+
+/* The user of a request to envd, of which a sandbox has one under the names "user" and "root": NULL
+ * is that one. Another name is for the sandbox to know, or not. */
+const char *e2b_user_of(struct request *r, char out[E2B_USER_SIZE]);
 
 /* ---- signature.c ---- */
 
@@ -109,6 +116,21 @@ void e2b_handle_logs(struct request *r);
 void e2b_handle_network(struct request *r);
 void e2b_handle_alias(struct request *r);
 void e2b_handle_envd_health(struct request *r);
+void e2b_handle_process_start(struct request *r);
+void e2b_handle_process_connect(struct request *r);
+void e2b_handle_process_list(struct request *r);
+void e2b_handle_process_input(struct request *r);
+void e2b_handle_process_stream_input(struct request *r);
+void e2b_handle_process_close(struct request *r);
+void e2b_handle_process_signal(struct request *r);
+void e2b_handle_process_update(struct request *r);
+void e2b_handle_file_read(struct request *r);
+void e2b_handle_file_write(struct request *r);
+void e2b_handle_stat(struct request *r);
+void e2b_handle_make_directory(struct request *r);
+void e2b_handle_move(struct request *r);
+void e2b_handle_remove(struct request *r);
+void e2b_handle_list_directory(struct request *r);
 void e2b_handle_interpreter_health(struct request *r);
 void e2b_handle_execute(struct request *r);
 void e2b_handle_contexts(struct request *r);

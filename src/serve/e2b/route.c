@@ -9,7 +9,7 @@
 #include <strings.h>
 
 #include "base/cleanup.h"
-#include "serve/e2b/e2b.h"
+#include "serve/e2b/connect.h"
 
 /* ---- names of sandboxes ---- */
 
@@ -126,23 +126,6 @@ static void edge_refuse_with(
 static void control_refuse(struct request *r, unsigned status, const char *code, const char *text)
 {
     edge_refuse_with(r, status, NULL, text);
-}
-
-/* Connect's name of an error, by the status that stands for it. */
-static const char *connect_code(unsigned status)
-{
-    static const struct {
-        unsigned status;
-        const char *code;
-    } codes[] = { { 400, "invalid_argument" }, { 401, "unauthenticated" },
-        { 403, "permission_denied" }, { 404, "not_found" }, { 409, "already_exists" },
-        { 413, "resource_exhausted" }, { 429, "resource_exhausted" }, { 499, "canceled" },
-        { 501, "unimplemented" }, { 503, "unavailable" }, { 504, "deadline_exceeded" },
-        { 507, "resource_exhausted" } };
-    for (size_t i = 0; i < array_length(codes); i++)
-        if (codes[i].status == status)
-            return codes[i].code;
-    return "internal";
 }
 
 static void envd_refuse(struct request *r, unsigned status, const char *code, const char *text)
@@ -295,6 +278,21 @@ static bool port_identify(struct request *r)
     return false;
 }
 
+const char *e2b_user_of(struct request *r, char out[E2B_USER_SIZE])
+{
+    const char *basic = request_header_of(r, MHD_HTTP_HEADER_AUTHORIZATION);
+    size_t len = 0;
+    if (!basic || strncasecmp(basic, "Basic ", 6) != 0)
+        return NULL;
+    cleanup_free char *text = json_base64_bytes(basic + 6, strlen(basic + 6), &len);
+    size_t n = text ? strnlen(text, len) : 0;
+    const char *colon = text ? memchr(text, ':', n) : NULL;
+    n = colon ? (size_t)(colon - text) : n;
+    snprintf(out, E2B_USER_SIZE, "%.*s", (int)n, text ? text : "");
+    bool is_own = n == 0 || strcmp(out, "user") == 0 || strcmp(out, "root") == 0;
+    return is_own ? NULL : out;
+}
+
 struct e2b_sandbox *e2b_running_of(struct request *r)
 {
     struct sandbox *sb = sandbox_find(r->server, r->id);
@@ -359,6 +357,20 @@ static const struct route control_rows[] = {
 };
 
 static const struct route envd_rows[] = {
+    ROUTE("GET", "/files", BODY_NONE, NULL, e2b_handle_file_read),
+    ROUTE("POST", "/files", BODY_STREAM, NULL, e2b_handle_file_write),
+    ROUTE("POST", "/filesystem.Filesystem/Stat", BODY_JSON, NULL, e2b_handle_stat),
+    ROUTE("POST", "/filesystem.Filesystem/MakeDir", BODY_JSON, NULL, e2b_handle_make_directory),
+    ROUTE("POST", "/filesystem.Filesystem/Move", BODY_JSON, NULL, e2b_handle_move),
+    ROUTE("POST", "/filesystem.Filesystem/ListDir", BODY_JSON, NULL, e2b_handle_list_directory),
+    ROUTE("POST", "/filesystem.Filesystem/Remove", BODY_JSON, NULL, e2b_handle_remove),
+    ROUTE("POST", "/process.Process/Start", BODY_BYTES, NULL, e2b_handle_process_start),
+    ROUTE("POST", "/process.Process/Connect", BODY_BYTES, NULL, e2b_handle_process_connect),
+    ROUTE("POST", "/process.Process/List", BODY_JSON, NULL, e2b_handle_process_list),
+    ROUTE("POST", "/process.Process/SendInput", BODY_JSON, NULL, e2b_handle_process_input),
+    ROUTE("POST", "/process.Process/CloseStdin", BODY_JSON, NULL, e2b_handle_process_close),
+    ROUTE("POST", "/process.Process/SendSignal", BODY_JSON, NULL, e2b_handle_process_signal),
+    ROUTE("POST", "/process.Process/Update", BODY_JSON, NULL, e2b_handle_process_update),
     ROUTE("GET", "/health", BODY_NONE, NULL, e2b_handle_envd_health),
 };
 

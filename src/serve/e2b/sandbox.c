@@ -9,7 +9,7 @@
 #include <time.h>
 
 #include "base/clock.h"
-#include "serve/e2b/e2b.h"
+#include "serve/e2b/connect.h"
 
 void e2b_put_time(struct json_object *o, const char *key, int64_t us)
 {
@@ -27,7 +27,10 @@ void e2b_sandbox_free(struct e2b_sandbox *e)
     if (!e)
         return;
     e2b_contexts_free(e);
+    while (e->streams)
+        connect_cut(e->streams);
     json_object_put(e->network);
+    json_object_put(e->environment);
     free(e->template);
     free(e);
 }
@@ -52,5 +55,6 @@ bool e2b_sandbox_sweep(struct e2b_sandbox *e, uint64_t now_ns)
         e2b_sandbox_pause(e);
     }
     e2b_contexts_sweep(e, now_ns);
+    connect_sweep(e, now_ns);
     return false;
 }

@@ -221,6 +221,150 @@ def unknown_languages_are_refused(sandbox):
     assert "cobol" in text, (name, text)
 
 
+# ---- commands ----
+
+@row
+def commands_run(sandbox):
+    own = create(envs={"A": "1", "B": "2"})
+    done = own.commands.run("echo $A $B $C; echo err >&2; pwd", envs={"B": "3", "C": "4"},
+                            cwd="/usr")
+    assert (done.stdout, done.stderr, done.exit_code) == ("1 3 4\n/usr\n", "err\n", 0)
+    seen = []
+    own.commands.run("echo out; echo err >&2", on_stdout=lambda t: seen.append(t),
+                     on_stderr=lambda t: seen.append(t))
+    assert sorted(seen) == ["err\n", "out\n"]
+    assert len(own.commands.run("head -c 3000000 /dev/zero | tr '\\0' x").stdout) == 3000000
+
+
+@row
+def commands_that_fail(sandbox):
+    from e2b import CommandExitException
+    for code, status in [("echo no >&2; exit 3", 3), ("kill -9 $$", -1)]:
+        try:
+            sandbox.commands.run(code)
+            raise AssertionError("nothing was raised")
+        except CommandExitException as e:
+            assert e.exit_code == status, e
+    assert raised(sandbox.commands.run, "sleep 60", timeout=1)[0] == "TimeoutException"
+    assert raised(sandbox.commands.run, "pwd", cwd="/none")[0] == "InvalidArgumentException"
+    assert raised(sandbox.commands.run, "id", user="stranger")[0] == "AuthenticationException"
+
+
+@row
+def commands_in_the_background(sandbox):
+    handle = sandbox.commands.run("cat; echo over", background=True, stdin=True)
+    assert handle.pid in [one.pid for one in sandbox.commands.list()]
+    sandbox.commands.send_stdin(handle.pid, "é\n")
+    second = sandbox.commands.connect(handle.pid)
+    handle.disconnect()
+    if hasattr(sandbox.commands, "close_stdin"):
+        sandbox.commands.close_stdin(handle.pid)
+        assert second.wait().stdout.endswith("over\n")
+    else:
+        assert second.kill() is True
+    killed = sandbox.commands.run("sleep 100", background=True)
+    assert killed.kill() is True and sandbox.commands.kill(999999) is False
+    assert raised(killed.wait)[0] == "CommandExitException"
+    assert killed.pid not in [one.pid for one in sandbox.commands.list()]
+
+
+@row
+def terminals(sandbox):
+    from e2b import PtySize
+    pty = sandbox.pty.create(PtySize(rows=24, cols=80))
+    sandbox.pty.resize(pty.pid, PtySize(rows=30, cols=100))
+    sandbox.pty.send_stdin(pty.pid, b"stty size; echo $TERM A$((1+1))B; exit\n")
+    seen = []
+    pty.wait(on_pty=seen.append)
+    text = b"".join(seen)
+    assert b"30 100" in text and b"xterm" in text and b"A2B" in text, text
+    assert sandbox.pty.kill(sandbox.pty.create(PtySize(rows=2, cols=20)).pid) is True
+
+
+# ---- files ----
+
+@row
+def files_write_and_read(sandbox):
+    info = sandbox.files.write("new/dir/a.txt", "é")
+    assert info.path.endswith("/new/dir/a.txt") and info.name == "a.txt"
+    assert sandbox.files.read("new/dir/a.txt") == "é"
+    assert bytes(sandbox.files.read(info.path, format="bytes")) == "é".encode()
+    data = os.urandom(3_000_000)
+    sandbox.files.write("/tmp/large", data)
+    assert b"".join(sandbox.files.read("/tmp/large", format="stream")) == data
+    sandbox.files.write("/tmp/empty", "")
+    assert sandbox.files.read("/tmp/empty") == ""
+    assert raised(sandbox.files.read, "none")[0] in ("FileNotFoundException", "NotFoundException")
+    assert raised(sandbox.files.read, "/tmp")[0] == "InvalidArgumentException"
+
+
+@row
+def files_write_several(sandbox):
+    found = sandbox.files.write_files([
+        {"path": 'two "x".txt', "data": "2"}, {"path": "/tmp/é/3.txt", "data": b"\x00" * 100000},
+        {"path": "empty", "data": ""}])
+    assert [one.name for one in found] == ['two "x".txt', "3.txt", "empty"]
+    assert sandbox.files.read('two "x".txt') == "2"
+    assert len(sandbox.files.read("/tmp/é/3.txt")) == 100000
+
+
+@row
+def files_compressed(sandbox):
+    import inspect
+    if "gzip" in inspect.signature(sandbox.files.write).parameters:
+        sandbox.files.write("gz", b"y" * 20_000_000, gzip=True, use_octet_stream=True)
+        assert len(sandbox.files.read("gz")) == 20_000_000
+
+
+@row
+def files_list_and_describe(sandbox):
+    sandbox.files.write("/tmp/listed/b/c.txt", "123")
+    sandbox.files.write("/tmp/listed/a.txt", "1")
+    names = [(one.name, one.type.value) for one in sandbox.files.list("/tmp/listed")]
+    assert names == [("a.txt", "file"), ("b", "dir")]
+    deep = [one.path for one in sandbox.files.list("/tmp/listed", depth=2)]
+    assert deep == ["/tmp/listed/a.txt", "/tmp/listed/b", "/tmp/listed/b/c.txt"]
+    info = sandbox.files.get_info("/tmp/listed/b/c.txt")
+    assert (info.size, info.permissions, info.mode) == (3, "-rw-r--r--", 0o644)
+    assert sandbox.files.exists("/tmp/listed") and not sandbox.files.exists("/tmp/listed/z")
+
+
+@row
+def files_make_move_and_remove(sandbox):
+    assert sandbox.files.make_dir("made/deep") is True
+    assert sandbox.files.make_dir("made/deep") is False
+    sandbox.files.write("made/old.txt", "x")
+    moved = sandbox.files.rename("made/old.txt", "elsewhere/new.txt")
+    assert moved.path.endswith("/elsewhere/new.txt") and not sandbox.files.exists("made/old.txt")
+    assert "Exception" in raised(sandbox.files.rename, "none", "x")[0]
+    sandbox.files.remove("made")
+    assert not sandbox.files.exists("made/deep")
+
+
+@row
+def signed_urls(sandbox):
+    import urllib.error
+    import urllib.parse
+    import urllib.request
+    sandbox.files.write("signed.txt", "secret")
+    url = sandbox.download_url("signed.txt", use_signature_expiration=100)
+    assert urllib.request.urlopen(url).read() == b"secret"
+    for wrong in (url.replace("signed.txt", "other.txt"), url.replace("v1_", "v1_A"),
+                  sandbox.download_url("signed.txt", use_signature_expiration=-5)):
+        try:
+            urllib.request.urlopen(wrong)
+            raise AssertionError(wrong)
+        except urllib.error.HTTPError as e:
+            assert e.code == 401
+            e.close()
+    body = (b'--limit\r\nContent-Disposition: form-data; name="file"; filename="x"\r\n\r\n'
+            b'up\r\n--limit--\r\n')
+    upload = urllib.request.Request(sandbox.upload_url("up.txt"), data=body, headers={
+        "Content-Type": "multipart/form-data; boundary=limit"})
+    assert json.loads(urllib.request.urlopen(upload).read())[0]["name"] == "up.txt"
+    assert sandbox.files.read("up.txt") == "up"
+
+
 def main():
     shared, answers = create(timeout=600), {}
     for name, function in ROWS.items():

@@ -1,5 +1,7 @@
 """What clients of E2B must not reach, and the errors that they understand, over plain HTTP."""
+import gzip
 import json
+import struct
 import subprocess
 
 import pytest
@@ -191,3 +193,153 @@ def test_executions_are_lines_of_json(client, sandbox):
     assert (both.status, both.headers["Content-Type"].split(";")[0]) == (400, "text/plain")
     unknown = client.data(sandbox, 49999, "POST", "/execute", {"code": "1", "context_id": "x"})
     assert unknown.status == 404
+
+
+# ---- envd ----
+
+CONNECT = {"Content-Type": "application/connect+json", "Connect-Protocol-Version": "1"}
+
+
+def envelope(message, flags=0):
+    data = message if isinstance(message, bytes) else json.dumps(message).encode()
+    return struct.pack(">BI", flags, len(data)) + data
+
+
+def envelopes(body):
+    """[(flags, message)] of a whole stream."""
+    found = []
+    while body:
+        flags, size = struct.unpack(">BI", body[:5])
+        found.append((flags, json.loads(body[5:5 + size])))
+        body = body[5 + size:]
+    return found
+
+
+START = {"process": {"cmd": "/bin/sh", "args": ["-c", "echo $A; exit 2"], "envs": {"A": "x"}}}
+
+
+def test_a_process_is_a_stream_of_envelopes(client, sandbox):
+    answer = client.data(sandbox, 49983, "POST", "/process.Process/Start", envelope(START),
+                         **CONNECT)
+    assert answer.status == 200 and answer.headers["Content-Type"] == "application/connect+json"
+    found = envelopes(answer.body)
+    assert [list(message.get("event", {"": 0}))[0] for _, message in found] == [
+        "start", "data", "end", ""]
+    assert found[0][1]["event"]["start"]["pid"] > 0
+    assert found[1][1]["event"]["data"] == {"stdout": "eAo="}
+    assert found[2][1]["event"]["end"] == {
+        "exitCode": 2, "exited": True, "status": "exit status 2", "error": "exit status 2"}
+    assert found[3] == (2, {})
+
+
+@pytest.mark.parametrize("body,status", [
+    (b"", 400), (b"\0\0\0", 400), (envelope(START)[:-1], 400), (envelope(START) + b"x", 400),
+    (envelope(START) * 2, 400), (envelope(START, 1), 400), (envelope(START, 2), 400),
+    (envelope(b"{"), 400), (envelope(b"[" * 200), 400), (envelope(b"\xff"), 400),
+    (struct.pack(">BI", 0, 0xffffffff) + b"{}", 413),
+    (struct.pack(">BI", 0, (4 << 20) + 1) + b"{}", 413)])
+def test_wrong_envelopes_are_refused(client, sandbox, body, status):
+    for method in ("Start", "Connect"):
+        answer = client.data(sandbox, 49983, "POST", "/process.Process/" + method, body, **CONNECT)
+        assert answer.status == status and isinstance(answer.json["code"], str)
+
+
+@pytest.mark.parametrize("message,code", [
+    ({}, "invalid_argument"), ({"process": {}}, "invalid_argument"),
+    ({"process": {"cmd": "/none"}}, "invalid_argument"),
+    ({"process": {"cmd": "/bin/sh", "args": ["x"] * 5000}}, "invalid_argument"),
+    ({"process": {"cmd": "/bin/sh", "cwd": "/none"}}, "invalid_argument")])
+def test_processes_that_cannot_start_end_their_stream(client, sandbox, message, code):
+    answer = client.data(sandbox, 49983, "POST", "/process.Process/Start", envelope(message),
+                         **CONNECT)
+    flags, end = envelopes(answer.body)[-1]
+    assert (answer.status, flags, end["error"]["code"]) == (200, 2, code)
+
+
+def test_unary_errors_have_a_code(client, sandbox):
+    for method, message, status, code in [
+            ("process.Process/SendSignal", {"process": {"pid": 99999},
+                                            "signal": "SIGNAL_SIGKILL"}, 404, "not_found"),
+            ("process.Process/SendSignal", {"process": {"pid": 1}, "signal": "SIGNAL_SIGHUP"}, 400,
+             "invalid_argument"),
+            ("process.Process/SendInput", {"process": {"pid": 1}, "input": {"stdin": "!"}}, 400,
+             "invalid_argument"),
+            ("filesystem.Filesystem/Stat", {"path": "/none"}, 404, "not_found"),
+            ("filesystem.Filesystem/ListDir", {"path": "/none"}, 404, "not_found")]:
+        answer = client.data(sandbox, 49983, "POST", "/" + method, message)
+        assert (answer.status, answer.json["code"]) == (status, code), method
+
+
+@pytest.mark.parametrize("path", ["/../../etc/passwd", "../../../etc/passwd", "/proc/1/environ",
+                                  "/tmp/../../root/.ssh/id_rsa", "~/../../../etc/shadow"])
+def test_paths_stay_in_the_sandbox(client, sandbox, path):
+    """A path is one of the sandbox, whatever it is: its own code sees the same."""
+    from urllib.parse import quote
+    answer = client.data(sandbox, 49983, "GET", "/files?path=" + quote(path))
+    absolute = path if path[0] == "/" else "/tmp/" + path.removeprefix("~/")
+    code = f"try: print(open({absolute!r}).read(), end='')\nexcept OSError: print('none')"
+    seen = client.data(sandbox, 49999, "POST", "/execute", {"code": code}).body.decode()
+    lines = [json.loads(line) for line in seen.splitlines()]
+    text = "".join(line["text"] for line in lines if line["type"] == "stdout")
+    assert text == (answer.body.decode() if answer.status == 200 else "none\n")
+
+
+def multipart(parts):
+    body = b"".join(b'--limit\r\nContent-Disposition: form-data; name="file"; filename="' + name +
+                    b'"\r\n\r\n' + data + b"\r\n" for name, data in parts)
+    return body + b"--limit--\r\n", {"Content-Type": "multipart/form-data; boundary=limit"}
+
+
+def test_uploads_of_too_many_files_are_refused(client, sandbox):
+    for count, status in [(1001, 413), (3, 200)]:
+        body, headers = multipart([(b"/tmp/many/%d" % i, b"") for i in range(count)])
+        answer = client.data(sandbox, 49983, "POST", "/files", body, **headers)
+        assert answer.status == status
+
+
+@pytest.mark.parametrize("body,headers", [
+    (b"--limit\r\nContent-Disposition: form-data", {
+        "Content-Type": "multipart/form-data; boundary=limit"}),
+    (b"x", {"Content-Type": "multipart/form-data"}),
+    (b"x", {"Content-Type": "application/octet-stream"}),
+    (multipart([(b"", b"x")])), (multipart([(b"/tmp/" + b"x" * 5000, b"x")])),
+    (b"no gzip", {"Content-Type": "application/octet-stream", "Content-Encoding": "gzip"}),
+    (gzip.compress(b"x" * 1000)[:-20], {"Content-Encoding": "gzip"}),
+    (b"x", {"Content-Encoding": "br"})])
+def test_wrong_uploads_are_refused(client, sandbox, body, headers):
+    path = "/files" if "multipart" in headers.get("Content-Type", "") else "/files?path=/tmp/w"
+    if headers == {"Content-Type": "application/octet-stream"}:
+        path = "/files"
+    answer = client.data(sandbox, 49983, "POST", path, body, **headers)
+    assert answer.status in (400, 415) and answer.json["code"] == answer.status
+
+
+def test_a_bomb_fills_the_sandbox_and_no_more(client):
+    """Zeros beyond its 256 MiB in a megabyte: the sandbox's quota ends it; the server keeps little."""
+    own = client.create()
+    body = gzip.compress(bytes(280 << 20), 1)
+    answer = client.data(own, 49983, "POST", "/files?path=/tmp/bomb", body,
+                         **{"Content-Encoding": "gzip"})
+    assert answer.status == 507
+    with open(f"/proc/{client.server.process.pid}/status") as f:
+        peak = next(int(line.split()[1]) for line in f if line.startswith("VmHWM"))
+    assert peak < 300_000
+    assert client.data(own, 49983, "GET", "/health").status == 204
+
+
+def test_kills_cut_streams(client):
+    """Without an end, so that clients ask whether the sandbox still runs."""
+    import http.client
+    own = client.create()
+    connection = http.client.HTTPConnection("127.0.0.1", client.server.port, timeout=60)
+    start = {"process": {"cmd": "/bin/sh", "args": ["-c", "echo on; sleep 100"]}}
+    connection.request("POST", "/process.Process/Start", envelope(start), {
+        **CONNECT, "E2b-Sandbox-Id": own["sandboxID"], "E2b-Sandbox-Port": "49983",
+        "X-Access-Token": own["envdAccessToken"]})
+    response = connection.getresponse()
+    while b"data" not in response.read1():
+        pass
+    assert client.control("DELETE", "/sandboxes/" + own["sandboxID"]).status == 204
+    with pytest.raises(http.client.IncompleteRead):
+        response.read()
+    connection.close()

@@ -1,0 +1,461 @@
+/* serve/e2b/files.c: GET and POST /files: contents of any size.
+ *
+ * An upload is one file (octet-stream) or several (multipart), perhaps compressed. Each piece of
+ * the body is decompressed in steps of bounded size, parsed, and written before the next piece is
+ * read from the client, so that memory does not depend on sizes or on rates of compression.
+ * libmicrohttpd parses multipart bodies.
+ *
+ * An upload outlives its request while the sandbox owes it a reply, and its sandbox is looked up by
+ * id, since either may end first.
+ */
+#include "serve/e2b/files.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zlib.h>
+
+#include "base/cleanup.h"
+#include "base/text.h"
+
+enum { UPLOAD_STEP = 256 << 10, UPLOAD_FILES_MOST = 1000, UPLOAD_PARSER = 32 << 10 };
+enum { UPLOAD_NAME_MAX = 4096 };
+
+/* What is to be done in the sandbox, in order. */
+enum upload_op { UPLOAD_OPEN, UPLOAD_DATA, UPLOAD_CLOSE };
+
+struct upload_step {
+    enum upload_op op;
+    char *path;
+    struct buf data;
+    struct upload_step *next;
+};
+
+struct upload {
+    struct server *server;
+    struct request *r; /* NULL: it was freed */
+    char id[SERVE_ID_SIZE];
+    char *path;                       /* of the query; NULL: names of parts are paths */
+    struct MHD_PostProcessor *parser; /* NULL: the body is the file */
+    z_stream inflater;
+    bool is_gzip, inflated, ended, failed, pending, opened, made_parents;
+    struct buf in; /* what the client sent and is not parsed yet */
+    size_t in_at;
+    struct upload_step *steps, **last;
+    uint64_t handle;
+    char *current; /* the path of the file that is being parsed */
+    char *part;    /* its name, as its part has it */
+    bool is_announced;
+    size_t files;
+    struct json_object *written;
+};
+
+static void upload_continue(struct upload *u);
+
+/* ---- the life of an upload ---- */
+
+static void upload_drop_step(struct upload *u)
+{
+    struct upload_step *step = u->steps;
+    u->steps = step->next;
+    if (!u->steps)
+        u->last = &u->steps;
+    free(step->path);
+    buf_free(&step->data);
+    free(step);
+}
+
+static void upload_free(struct upload *u)
+{
+    while (u->steps)
+        upload_drop_step(u);
+    if (u->is_gzip)
+        inflateEnd(&u->inflater);
+    buf_free(&u->in);
+    json_object_put(u->written);
+    free(u->current);
+    free(u->part);
+    free(u->path);
+    free(u);
+}
+
+static void upload_on_closed_late(
+    void *arg, const droste_file_reply *reply, const droste_error *err)
+{
+    upload_free(arg);
+}
+
+static bool upload_start(
+    struct upload *u, const droste_file_request *request, droste_file_fn *done, droste_error *err)
+{
+    struct sandbox *sb = sandbox_find(u->server, u->id);
+    *err = (droste_error){ .code = DROSTE_ERROR_LOST, .text = "the sandbox has ended" };
+    if (!sb || droste_file_start(sb->session, request, done, u, err) < 0)
+        return false;
+    u->pending = true;
+    return true;
+}
+
+/* The request is over: closes the file, and ends. */
+static void upload_end(struct upload *u)
+{
+    const droste_file_request request = { .op = "close", .handle = u->handle };
+    droste_error err;
+    if (!u->opened || !upload_start(u, &request, upload_on_closed_late, &err))
+        upload_free(u);
+}
+
+static void upload_on_free(struct request *r)
+{
+    struct upload *u = r->state;
+    r->state = NULL;
+    u->r = NULL;
+    if (u->parser)
+        MHD_destroy_post_processor(u->parser);
+    u->parser = NULL;
+    if (!u->pending)
+        upload_end(u);
+}
+
+static void upload_fail(struct upload *u, unsigned status, const char *text)
+{
+    u->failed = true;
+    if (u->r)
+        request_refuse(u->r, status, "file", "%s", text);
+}
+
+/* ---- parsing ---- */
+
+static void upload_add(struct upload *u, enum upload_op op, const char *path)
+{
+    struct upload_step *step = calloc(1, sizeof *step);
+    if (!step || (path && !(step->path = strdup(path)))) {
+        free(step);
+        upload_fail(u, 503, "out of memory");
+        return;
+    }
+    step->op = op;
+    *u->last = step;
+    u->last = &step->next;
+}
+
+static void upload_add_data(struct upload *u, const char *data, size_t len)
+{
+    struct upload_step *step = u->steps;
+    while (step && step->next)
+        step = step->next;
+    if (!step || step->op != UPLOAD_DATA || step->data.len + len > DROSTE_FILE_PIECE) {
+        upload_add(u, UPLOAD_DATA, NULL);
+        for (step = u->steps; step && step->next; step = step->next)
+            ;
+    }
+    if (!step || u->failed)
+        return;
+    buf_append(&step->data, data, len);
+    if (buf_failed(&step->data))
+        upload_fail(u, 503, "out of memory");
+}
+
+static void upload_end_file(struct upload *u)
+{
+    if (u->current)
+        upload_add(u, UPLOAD_CLOSE, u->current);
+    free(steal(&u->current));
+}
+
+static void upload_begin_file(struct upload *u, const char *path)
+{
+    upload_end_file(u);
+    if (++u->files > UPLOAD_FILES_MOST)
+        upload_fail(u, 413, "too many files in one request");
+    else if (strlen(path) > UPLOAD_NAME_MAX)
+        upload_fail(u, 400, "the path is too long");
+    else if (path[0] == '\0')
+        upload_fail(u, 400, "there is no path");
+    else if (!(u->current = e2b_path(path)))
+        upload_fail(u, 503, "out of memory");
+    else
+        upload_add(u, UPLOAD_OPEN, u->current);
+}
+
+/* Names in the header of a part have these characters escaped (HTML, multipart/form-data). */
+static void upload_unescape(char *name)
+{
+    static const struct {
+        const char *escape;
+        char c;
+    } escapes[] = { { "%22", '"' }, { "%0D", '\r' }, { "%0A", '\n' } };
+    char *out = name;
+    for (const char *at = name; *at; at++, out++) {
+        *out = *at;
+        for (size_t i = 0; i < array_length(escapes); i++)
+            if (strncasecmp(at, escapes[i].escape, 3) == 0) {
+                *out = escapes[i].c;
+                at += 2;
+                break;
+            }
+    }
+    *out = '\0';
+}
+
+static enum MHD_Result upload_on_part(void *arg, enum MHD_ValueKind kind, const char *key,
+    const char *filename, const char *type, const char *encoding, const char *data, uint64_t at,
+    size_t len)
+{
+    struct upload *u = arg;
+    if (!key || strcmp(key, "file") != 0)
+        return MHD_YES;
+    cleanup_free char *name = strdup(u->path ? u->path : filename ? filename : "");
+    if (name && !u->path)
+        upload_unescape(name);
+    /* The first call may be one without data, before the first data. */
+    bool continues = at > 0 || (u->is_announced && name && u->part && strcmp(name, u->part) == 0);
+    u->is_announced = len == 0;
+    if (!continues) {
+        free(u->part);
+        u->part = name ? strdup(name) : NULL;
+        upload_begin_file(u, u->part ? u->part : "");
+    }
+    if (!u->failed && len > 0)
+        upload_add_data(u, data, len);
+    return u->failed ? MHD_NO : MHD_YES;
+}
+
+static void upload_parse(struct upload *u, const char *data, size_t len)
+{
+    if (!u->parser)
+        upload_add_data(u, data, len);
+    else if (MHD_post_process(u->parser, data, len) != MHD_YES && !u->failed)
+        upload_fail(u, 400, "the body is not valid multipart/form-data");
+}
+
+/* One step of a compressed body. */
+static void upload_inflate(struct upload *u)
+{
+    static char out[UPLOAD_STEP]; /* the loop has one thread */
+    z_stream *z = &u->inflater;
+    z->next_in = (unsigned char *)u->in.data + u->in_at;
+    z->avail_in = (unsigned)(u->in.len - u->in_at);
+    z->next_out = (unsigned char *)out;
+    z->avail_out = sizeof out;
+    int rc = inflate(z, Z_NO_FLUSH);
+    u->in_at = u->in.len - z->avail_in;
+    if (rc == Z_STREAM_END)
+        u->inflated = true;
+    else if (rc != Z_OK && rc != Z_BUF_ERROR) {
+        upload_fail(u, 400, "the body is not valid gzip");
+        return;
+    }
+    if (u->inflated)
+        u->in_at = u->in.len; /* what follows is nothing */
+    if (sizeof out > z->avail_out)
+        upload_parse(u, out, sizeof out - z->avail_out);
+}
+
+static void upload_take_step(struct upload *u)
+{
+    if (u->is_gzip) {
+        upload_inflate(u);
+        return;
+    }
+    upload_parse(u, u->in.data + u->in_at, u->in.len - u->in_at);
+    u->in_at = u->in.len;
+}
+
+/* ---- writing ---- */
+
+static void upload_on_op(void *arg, const droste_file_reply *reply, const droste_error *err)
+{
+    struct upload *u = arg;
+    enum upload_op op = u->steps->op;
+    u->pending = false;
+    if (!err && op == UPLOAD_OPEN) {
+        u->opened = true;
+        u->handle = reply->handle;
+    }
+    if (op == UPLOAD_CLOSE)
+        u->opened = false;
+    if (!u->r) {
+        upload_end(u);
+        return;
+    }
+    if (err) {
+        upload_fail(u, e2b_file_status(err), err->text);
+        return;
+    }
+    if (op == UPLOAD_CLOSE) {
+        size_t len = 0;
+        const char *path = u->steps->path, *name = text_last_name(path, &len);
+        struct json_object *o = json_object_new_object();
+        json_put_text(o, "path", path);
+        json_put_string(o, "name", name, len);
+        json_put_text(o, "type", "file");
+        json_object_array_add(u->written, o);
+    }
+    u->made_parents = false;
+    upload_drop_step(u);
+    upload_continue(u);
+}
+
+static void upload_on_parents(void *arg, const droste_file_reply *reply, const droste_error *err)
+{
+    struct upload *u = arg;
+    u->pending = false;
+    if (!u->r) {
+        upload_end(u);
+        return;
+    }
+    u->made_parents = true; /* if that failed, so does opening the file */
+    upload_continue(u);
+}
+
+static void upload_run(struct upload *u)
+{
+    struct upload_step *step = u->steps;
+    droste_file_request request = { .handle = u->handle };
+    droste_error err;
+    cleanup_free char *parent = NULL;
+    droste_file_fn *done = upload_on_op;
+    if (step->op == UPLOAD_OPEN && !u->made_parents) {
+        parent = e2b_parent(step->path);
+        request.op = "mkdir";
+        request.path = parent;
+        request.flags = DROSTE_FILE_PARENTS;
+        done = upload_on_parents;
+    } else if (step->op == UPLOAD_OPEN) {
+        request.op = "open";
+        request.path = step->path;
+        request.mode = "w";
+    } else if (step->op == UPLOAD_DATA) {
+        request.op = "write";
+        request.offset = -1;
+        request.data = buf_text(&step->data);
+        request.len = step->data.len;
+    } else {
+        request.op = "close";
+    }
+    if (!upload_start(u, &request, done, &err))
+        upload_fail(u, e2b_file_status(&err), err.text);
+}
+
+static void upload_finish(struct upload *u)
+{
+    if (u->is_gzip && !u->inflated) {
+        upload_fail(u, 400, "the compressed body is cut off");
+        return;
+    }
+    request_reply_json(u->r, 200, json_object_get(u->written));
+}
+
+/* Does what is next: a step in the sandbox, more of the body, or the answer. */
+static void upload_continue(struct upload *u)
+{
+    while (u->r && !u->failed && !u->pending) {
+        if (u->steps) {
+            upload_run(u);
+            return;
+        }
+        if (u->in_at < u->in.len) {
+            upload_take_step(u);
+            continue;
+        }
+        buf_clear(&u->in);
+        u->in_at = 0;
+        if (!u->ended) {
+            request_resume(u->r); /* reads the next piece */
+            return;
+        }
+        if (!u->current) {
+            upload_finish(u);
+            return;
+        }
+        upload_end_file(u);
+    }
+}
+
+/* ---- the routes ---- */
+
+void e2b_handle_file_read(struct request *r)
+{
+    const char *query = request_query(r, "path", NULL);
+    cleanup_free char *path = query ? e2b_path(query) : NULL;
+    if (path && e2b_running_of(r))
+        transfer_read(r, path);
+}
+
+static void upload_on_piece(struct request *r, const char *data, size_t len)
+{
+    struct upload *u = r->state;
+    buf_append(&u->in, data, len);
+    if (buf_failed(&u->in)) {
+        r->gone = true;
+        return;
+    }
+    upload_continue(u);
+    if (!r->reply && u->pending)
+        request_suspend(r);
+}
+
+static void upload_on_complete(struct request *r)
+{
+    struct upload *u = r->state;
+    u->ended = true;
+    if (u->parser && MHD_destroy_post_processor(u->parser) != MHD_YES)
+        upload_fail(u, 400, "the body is not complete multipart/form-data");
+    u->parser = NULL;
+    upload_continue(u);
+}
+
+static bool upload_is(struct request *r, const char *type)
+{
+    const char *has = request_header_of(r, MHD_HTTP_HEADER_CONTENT_TYPE);
+    return has && strncasecmp(has, type, strlen(type)) == 0;
+}
+
+/* Begins to read the body; false: the request was refused. */
+static bool upload_prepare(struct upload *u, struct request *r)
+{
+    const char *encoding = request_header_of(r, MHD_HTTP_HEADER_CONTENT_ENCODING);
+    u->is_gzip = encoding && strcasecmp(encoding, "gzip") == 0;
+    if (encoding && !u->is_gzip && strcasecmp(encoding, "identity") != 0) {
+        request_refuse(r, 415, "encoding", "the only Content-Encoding is gzip");
+        return false;
+    }
+    if (u->is_gzip && inflateInit2(&u->inflater, 16 + MAX_WBITS) != Z_OK) {
+        u->is_gzip = false;
+        request_refuse(r, 503, "memory", "out of memory");
+        return false;
+    }
+    if (upload_is(r, "multipart/form-data")) {
+        u->parser = MHD_create_post_processor(r->connection, UPLOAD_PARSER, upload_on_part, u);
+        if (!u->parser)
+            request_refuse(r, 400, "body", "the multipart body has no boundary");
+        return u->parser != NULL;
+    }
+    if (!u->path) {
+        request_refuse(r, 400, "argument", "send multipart/form-data, or name the path");
+        return false;
+    }
+    upload_begin_file(u, u->path);
+    return !u->failed;
+}
+
+void e2b_handle_file_write(struct request *r)
+{
+    const char *path = MHD_lookup_connection_value(r->connection, MHD_GET_ARGUMENT_KIND, "path");
+    struct upload *u = e2b_running_of(r) ? calloc(1, sizeof *u) : NULL;
+    if (!u)
+        return;
+    u->server = r->server;
+    u->r = r;
+    memcpy(u->id, r->id, sizeof u->id);
+    u->last = &u->steps;
+    u->path = path && path[0] ? strdup(path) : NULL;
+    u->written = json_object_new_array();
+    r->state = u;
+    r->on_free = upload_on_free;
+    if (!upload_prepare(u, r))
+        return;
+    r->on_piece = upload_on_piece;
+    r->on_complete = upload_on_complete;
+}

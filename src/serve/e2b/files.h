@@ -1,0 +1,17 @@
+/* serve/e2b/files.h: what envd's calls about files and its transfers share. */
+#ifndef DROSTE_SERVE_E2B_FILES_H
+#define DROSTE_SERVE_E2B_FILES_H
+
+#include "serve/e2b/e2b.h"
+
+/* The absolute path that a client means, "~" and relative ones below the home directory; free it.
+ * It is one of the sandbox, which resolves it with its own rights. */
+char *e2b_path(const char *path);
+/* The directory of an absolute path; free it. */
+char *e2b_parent(const char *path);
+/* The HTTP status that stands for an error of a file. */
+unsigned e2b_file_status(const droste_error *err);
+/* The description of an entry. */
+struct json_object *e2b_entry(const char *path, const droste_file_entry *entry);
+
+#endif

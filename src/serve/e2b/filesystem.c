@@ -1,0 +1,351 @@
+/* serve/e2b/filesystem.c: envd's calls about files: stat, list, make, move, remove. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/cleanup.h"
+#include "base/text.h"
+#include "serve/e2b/files.h"
+
+enum { FILES_LIST_MOST = 10000, FILES_DEPTH_MOST = 64 };
+
+/* ---- paths ---- */
+
+char *e2b_path(const char *path)
+{
+    cleanup_buf struct buf joined = { 0 }, out = { 0 };
+    bool is_home = path[0] == '~' && (path[1] == '/' || path[1] == '\0');
+    if (path[0] == '/')
+        buf_puts(&joined, path);
+    else
+        buf_printf(&joined, "%s/%s", E2B_HOME, is_home ? path + 1 : path);
+    for (const char *at = buf_text(&joined); *at;) {
+        size_t n = strcspn(at, "/");
+        if (n == 2 && at[0] == '.' && at[1] == '.') {
+            while (out.len > 0 && out.data[--out.len] != '/')
+                ;
+        } else if (n > 0 && !(n == 1 && at[0] == '.')) {
+            buf_putc(&out, '/');
+            buf_append(&out, at, n);
+        }
+        at += n + (at[n] == '/');
+    }
+    if (out.len == 0)
+        buf_putc(&out, '/');
+    else if (out.data)
+        out.data[out.len] = '\0';
+    return buf_steal(&out);
+}
+
+/* ---- entries ---- */
+
+/* As Go writes a mode. */
+static void entry_permissions(uint32_t mode, bool is_link, char out[11])
+{
+    static const char bits[] = "rwxrwxrwx";
+    out[0] = is_link ? 'L' : S_ISDIR(mode) ? 'd' : '-';
+    for (int i = 0; i < 9; i++)
+        out[i + 1] = mode & (0400u >> i) ? bits[i] : '-';
+    out[10] = '\0';
+}
+
+static const char *entry_type(uint32_t mode)
+{
+    return S_ISREG(mode)   ? "FILE_TYPE_FILE"
+           : S_ISDIR(mode) ? "FILE_TYPE_DIRECTORY"
+                           : "FILE_TYPE_UNSPECIFIED";
+}
+
+struct json_object *e2b_entry(const char *path, const droste_file_entry *entry)
+{
+    cleanup_buf struct buf valid = { 0 };
+    struct json_object *o = json_object_new_object();
+    size_t len = 0;
+    char permissions[11], size[32];
+    text_append_utf8(&valid, path, strlen(path));
+    const char *name = text_last_name(buf_text(&valid), &len);
+    if (!o)
+        return NULL;
+    entry_permissions(entry->mode, false, permissions);
+    snprintf(size, sizeof size, "%llu", (unsigned long long)entry->size);
+    json_put_string(o, "name", name, len);
+    json_put_text(o, "type", entry_type(entry->mode));
+    json_put_text(o, "path", buf_text(&valid));
+    json_put_text(o, "size", size);
+    json_put(o, "mode", json_object_new_int64(entry->mode & 07777));
+    json_put_text(o, "permissions", permissions);
+    json_put_text(o, "owner", "user");
+    json_put_text(o, "group", "user");
+    e2b_put_time(o, "modifiedTime", entry->mtime_ns / 1000);
+    return o;
+}
+
+/* ---- calls ---- */
+
+/* One call, which may be several requests to the sandbox. */
+struct file_call {
+    struct server *server;
+    struct request *r; /* NULL: its client has gone */
+    char id[SERVE_ID_SIZE];
+    char *path, *to;
+    unsigned depth;
+};
+
+unsigned e2b_file_status(const droste_error *err)
+{
+    static const struct {
+        int sys;
+        unsigned status;
+    } statuses[] = { { ENOENT, 404 }, { ENOTDIR, 400 }, { EISDIR, 400 }, { EINVAL, 400 },
+        { ENAMETOOLONG, 400 }, { ELOOP, 400 }, { EEXIST, 409 }, { EACCES, 403 }, { EPERM, 403 },
+        { EROFS, 403 }, { ENOSPC, 507 }, { EDQUOT, 507 } };
+    for (size_t i = 0; i < array_length(statuses); i++)
+        if (err->sys == statuses[i].sys)
+            return statuses[i].status;
+    return err->code == DROSTE_ERROR_ARGUMENT      ? 400
+           : err->code == DROSTE_ERROR_UNSUPPORTED ? 501
+           : err->code == DROSTE_ERROR_LOST        ? 503
+                                                   : 500;
+}
+
+static void file_call_free(struct file_call *c)
+{
+    if (c->r) {
+        c->r->state = NULL;
+        c->r->on_free = NULL;
+    }
+    free(c->path);
+    free(c->to);
+    free(c);
+}
+
+static void file_call_on_free(struct request *r)
+{
+    struct file_call *c = r->state;
+    c->r = NULL;
+    r->state = NULL;
+}
+
+static void file_call_refuse(struct file_call *c, const droste_error *err)
+{
+    if (c->r)
+        request_refuse(c->r, e2b_file_status(err), "file", "%s", err->text);
+    file_call_free(c);
+}
+
+static void file_call_start(
+    struct file_call *c, const droste_file_request *request, droste_file_fn *done)
+{
+    struct sandbox *sb = sandbox_find(c->server, c->id);
+    droste_error err = { .code = DROSTE_ERROR_LOST, .text = "the sandbox has ended" };
+    if (!sb || droste_file_start(sb->session, request, done, c, &err) < 0)
+        file_call_refuse(c, &err);
+}
+
+static struct file_call *file_call_new(struct request *r, const char *key)
+{
+    const char *path = json_get_string(r->json, key, "");
+    struct file_call *c = e2b_running_of(r) ? calloc(1, sizeof *c) : NULL;
+    if (!c)
+        return NULL;
+    c->server = r->server;
+    c->r = r;
+    memcpy(c->id, r->id, sizeof c->id);
+    c->path = e2b_path(path);
+    r->state = c;
+    r->on_free = file_call_on_free;
+    return c;
+}
+
+/* Ends a call whose answer is one entry. */
+static void file_call_on_entry(void *arg, const droste_file_reply *reply, const droste_error *err)
+{
+    struct file_call *c = arg;
+    if (err || !c->r || reply->count == 0) {
+        const droste_error none = { .code = DROSTE_ERROR_NOT_FOUND, .text = "there is no entry" };
+        file_call_refuse(c, err ? err : &none);
+        return;
+    }
+    struct json_object *o = json_object_new_object();
+    json_put(o, "entry", e2b_entry(c->to ? c->to : c->path, &reply->entries[0]));
+    struct request *r = c->r;
+    file_call_free(c);
+    request_reply_json(r, 200, o);
+}
+
+static void file_call_stat(struct file_call *c)
+{
+    const droste_file_request request = {
+        .op = "stat", .path = c->to ? c->to : c->path, .flags = DROSTE_FILE_FOLLOW
+    };
+    file_call_start(c, &request, file_call_on_entry);
+}
+
+void e2b_handle_stat(struct request *r)
+{
+    struct file_call *c = file_call_new(r, "path");
+    if (c)
+        file_call_stat(c);
+}
+
+/* ---- make a directory ---- */
+
+static void make_on_made(void *arg, const droste_file_reply *reply, const droste_error *err)
+{
+    struct file_call *c = arg;
+    if (err)
+        file_call_refuse(c, err);
+    else
+        file_call_stat(c);
+}
+
+static void make_on_stat(void *arg, const droste_file_reply *reply, const droste_error *err)
+{
+    struct file_call *c = arg;
+    if (err && err->sys == ENOENT) {
+        const droste_file_request request = {
+            .op = "mkdir", .path = c->path, .flags = DROSTE_FILE_PARENTS
+        };
+        file_call_start(c, &request, make_on_made);
+        return;
+    }
+    if (err) {
+        file_call_refuse(c, err);
+        return;
+    }
+    bool is_directory = reply->count > 0 && S_ISDIR(reply->entries[0].mode);
+    if (c->r)
+        request_refuse(c->r, is_directory ? 409 : 400, "exists",
+            is_directory ? "directory already exists: %s" : "path already exists, as a file: %s",
+            c->path);
+    file_call_free(c);
+}
+
+void e2b_handle_make_directory(struct request *r)
+{
+    struct file_call *c = file_call_new(r, "path");
+    if (!c)
+        return;
+    const droste_file_request request = {
+        .op = "stat", .path = c->path, .flags = DROSTE_FILE_FOLLOW
+    };
+    file_call_start(c, &request, make_on_stat);
+}
+
+/* ---- move ---- */
+
+static void move_on_moved(void *arg, const droste_file_reply *reply, const droste_error *err)
+{
+    struct file_call *c = arg;
+    if (err)
+        file_call_refuse(c, err);
+    else
+        file_call_stat(c);
+}
+
+static void move_on_parents(void *arg, const droste_file_reply *reply, const droste_error *err)
+{
+    struct file_call *c = arg;
+    const droste_file_request request = { .op = "rename", .path = c->path, .to = c->to };
+    if (err)
+        file_call_refuse(c, err);
+    else
+        file_call_start(c, &request, move_on_moved);
+}
+
+char *e2b_parent(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash && slash != path ? text_copy(path, (size_t)(slash - path)) : strdup("/");
+}
+
+void e2b_handle_move(struct request *r)
+{
+    struct file_call *c = file_call_new(r, "source");
+    if (!c)
+        return;
+    c->to = e2b_path(json_get_string(r->json, "destination", ""));
+    cleanup_free char *parent = c->to ? e2b_parent(c->to) : NULL;
+    const droste_file_request request = {
+        .op = "mkdir", .path = parent, .flags = DROSTE_FILE_PARENTS
+    };
+    file_call_start(c, &request, move_on_parents);
+}
+
+/* ---- remove ---- */
+
+static void remove_on_removed(void *arg, const droste_file_reply *reply, const droste_error *err)
+{
+    struct file_call *c = arg;
+    if (err && err->sys != ENOENT) {
+        file_call_refuse(c, err);
+        return;
+    }
+    if (c->r)
+        request_reply(c->r, 200, "application/json", "{}", 2);
+    file_call_free(c);
+}
+
+void e2b_handle_remove(struct request *r)
+{
+    struct file_call *c = file_call_new(r, "path");
+    if (!c)
+        return;
+    const droste_file_request request = {
+        .op = "remove", .path = c->path, .flags = DROSTE_FILE_RECURSIVE
+    };
+    file_call_start(c, &request, remove_on_removed);
+}
+
+/* ---- list ---- */
+
+/* A directory comes just before what it contains. */
+static int list_by_name(const void *a, const void *b)
+{
+    const char *x = ((const droste_file_entry *)a)->name, *y = ((const droste_file_entry *)b)->name;
+    while (*x && *x == *y)
+        x++, y++;
+    int left = *x == '/' ? 1 : (unsigned char)*x, right = *y == '/' ? 1 : (unsigned char)*y;
+    return left - right;
+}
+
+static void list_on_reply(void *arg, const droste_file_reply *reply, const droste_error *err)
+{
+    struct file_call *c = arg;
+    if (err || !c->r) {
+        const droste_error none = { .code = DROSTE_ERROR_LOST };
+        file_call_refuse(c, err ? err : &none);
+        return;
+    }
+    struct json_object *o = json_object_new_object(), *list = json_object_new_array();
+    droste_file_entry *sorted = calloc(reply->count + 1, sizeof *sorted);
+    if (sorted && reply->count > 0) {
+        memcpy(sorted, reply->entries, reply->count * sizeof *sorted);
+        qsort(sorted, reply->count, sizeof *sorted, list_by_name);
+    }
+    for (size_t i = 0; sorted && i < reply->count; i++) {
+        cleanup_free char *path =
+            text_printf("%s/%s", strcmp(c->path, "/") == 0 ? "" : c->path, sorted[i].name);
+        if (path)
+            json_object_array_add(list, e2b_entry(path, &sorted[i]));
+    }
+    free(sorted);
+    json_put(o, "entries", list);
+    struct request *r = c->r;
+    file_call_free(c);
+    request_reply_json(r, 200, o);
+}
+
+void e2b_handle_list_directory(struct request *r)
+{
+    struct file_call *c = file_call_new(r, "path");
+    int64_t depth = json_get_int(r->json, "depth", 1);
+    if (!c)
+        return;
+    c->depth = depth < 1 ? 1 : depth > FILES_DEPTH_MOST ? FILES_DEPTH_MOST : (unsigned)depth;
+    const droste_file_request request = {
+        .op = "list", .path = c->path, .depth = c->depth, .most = FILES_LIST_MOST
+    };
+    file_call_start(c, &request, list_on_reply);
+}

@@ -1,0 +1,343 @@
+/* serve/e2b/process.c: envd's processes: Start and Connect, which stream a process's output.
+ *
+ * Each stream is a reader of a command (droste/commands.h). It asks for more output when its client
+ * has read the last, so that a slow client slows its command down and nothing else. A client that
+ * leaves takes its reader with it, not the command. A stream outlives its request while the sandbox
+ * owes it a reply, and its sandbox is looked up by id, since either may end first.
+ */
+#include "serve/e2b/process.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+
+enum { PROCESS_WORDS_MOST = 4096, PROCESS_PIECE = 64 << 10, PROCESS_EARLY_MS = 50 };
+
+struct process_stream {
+    struct connect_stream connect;
+    struct request *r; /* NULL: it was freed */
+    struct server *server;
+    char id[SERVE_ID_SIZE];
+    uint64_t handle;
+    bool opened, pending, is_terminal;
+};
+
+unsigned process_status(const droste_error *err)
+{
+    if (err->sys == ESRCH)
+        return 404;
+    if (err->sys == EPERM || strstr(err->text, "the user to run it as"))
+        return 401; /* a user that the sandbox does not have */
+    if (err->code == DROSTE_ERROR_UNSUPPORTED)
+        return 501;
+    if (err->sys == ENOENT || err->sys == ENOTDIR || err->sys == EACCES || err->sys == ENOEXEC ||
+        err->code == DROSTE_ERROR_ARGUMENT || err->code == DROSTE_ERROR_NOT_FOUND)
+        return 400;
+    return err->code == DROSTE_ERROR_LOST ? 503 : 500;
+}
+
+/* ---- operations ---- */
+
+static bool process_start_op(
+    struct process_stream *p, const droste_command_request *request, droste_command_fn *done)
+{
+    struct sandbox *sb = sandbox_find(p->server, p->id);
+    droste_error err = { .code = DROSTE_ERROR_LOST, .text = "the sandbox has ended" };
+    if (sb && droste_command_start(sb->session, request, done, p, &err) == 0) {
+        p->pending = true;
+        return true;
+    }
+    connect_end(&p->connect, connect_code(process_status(&err)), err.text);
+    return false;
+}
+
+static void process_on_left(void *arg, const droste_command_reply *reply, const droste_error *err)
+{
+    free(arg);
+}
+
+/* Ends the reader of a stream whose request was freed. */
+static void process_finish(struct process_stream *p)
+{
+    const droste_command_request request = { .op = "detach", .handle = p->handle };
+    if (!p->opened || !process_start_op(p, &request, process_on_left))
+        free(p);
+}
+
+/* The request ends, for whatever reason. */
+static void process_on_free(struct request *r)
+{
+    struct process_stream *p = r->state;
+    p->r = NULL;
+    connect_leave(&p->connect);
+    if (!p->pending)
+        process_finish(p);
+}
+
+/* After a reply. True: the stream has ended meanwhile. */
+static bool process_is_over(struct process_stream *p)
+{
+    p->pending = false;
+    if (p->r)
+        return !p->connect.request;
+    process_finish(p);
+    return true;
+}
+
+static void process_fail(struct process_stream *p, const droste_error *err)
+{
+    if (err->code == DROSTE_ERROR_LOST)
+        connect_cut(&p->connect);
+    else
+        connect_end(&p->connect, connect_code(process_status(err)), err->text);
+}
+
+/* ---- output ---- */
+
+static void process_push_data(
+    struct process_stream *p, const char *name, const char *data, size_t len)
+{
+    cleanup_buf struct buf text = { 0 };
+    if (len == 0)
+        return;
+    buf_printf(&text, "{\"event\":{\"data\":{\"%s\":\"", name);
+    json_append_base64(&text, data, len);
+    buf_puts(&text, "\"}}}");
+    connect_push_text(&p->connect, &text);
+}
+
+/* "signal: killed", as Go says it. */
+static void process_describe_end(int status, char out[64])
+{
+    if (status >= 0) {
+        snprintf(out, 64, "exit status %d", status);
+        return;
+    }
+    const char *name = sigdescr_np(-status);
+    snprintf(out, 64, "signal: %s", name ? name : "unknown");
+    if (name)
+        out[8] = (char)(out[8] | 32);
+}
+
+static void process_push_end(struct process_stream *p, const droste_command_reply *reply)
+{
+    struct json_object *o = json_object_new_object();
+    char text[64];
+    process_describe_end(reply->status, text);
+    if (o) {
+        bool exited = reply->status >= 0;
+        json_put(o, "exitCode", json_object_new_int(exited ? reply->status : -1));
+        json_put(o, "exited", json_object_new_boolean(exited));
+        json_put_text(o, "status", text);
+        if (reply->status != 0)
+            json_put_text(o, "error", text);
+    }
+    connect_push_event(&p->connect, "end", o);
+}
+
+static void process_on_output(void *arg, const droste_command_reply *reply, const droste_error *err)
+{
+    struct process_stream *p = arg;
+    if (process_is_over(p))
+        return;
+    if (err) {
+        process_fail(p, err);
+        return;
+    }
+    process_push_data(p, p->is_terminal ? "pty" : "stdout", reply->out, reply->out_len);
+    process_push_data(p, "stderr", reply->err, reply->err_len);
+    if (!reply->ended)
+        return;
+    if (reply->timed_out) {
+        connect_end(&p->connect, "deadline_exceeded", "the command's time is over; it was killed");
+        return;
+    }
+    process_push_end(p, reply);
+    connect_end(&p->connect, NULL, NULL);
+}
+
+static void process_more(struct request *r)
+{
+    struct process_stream *p = r->state;
+    const droste_command_request request = {
+        .op = "output", .handle = p->handle, .length = PROCESS_PIECE
+    };
+    if (p->connect.request && !p->pending && p->opened)
+        (void)process_start_op(p, &request, process_on_output);
+}
+
+static void process_on_opened(void *arg, const droste_command_reply *reply, const droste_error *err)
+{
+    struct process_stream *p = arg;
+    if (!err) {
+        p->opened = true;
+        p->handle = reply->handle;
+    }
+    if (process_is_over(p))
+        return;
+    if (err) {
+        process_fail(p, err);
+        return;
+    }
+    struct json_object *o = json_object_new_object();
+    if (o)
+        json_put(o, "pid", json_object_new_int64(reply->pid));
+    p->connect.request->on_drained = process_more;
+    connect_push_event(&p->connect, "start", o);
+}
+
+/* ---- requests ---- */
+
+static struct process_stream *process_new(struct request *r)
+{
+    struct e2b_sandbox *e = e2b_running_of(r);
+    struct process_stream *p = NULL;
+    if (!e || !connect_take_message(r))
+        return NULL;
+    p = calloc(1, sizeof *p);
+    if (!p) {
+        request_refuse(r, 503, "memory", "out of memory");
+        return NULL;
+    }
+    p->r = r;
+    p->server = r->server;
+    memcpy(p->id, r->id, sizeof p->id);
+    r->state = p;
+    r->on_free = process_on_free;
+    connect_open(&p->connect, r, e);
+    return p;
+}
+
+bool process_select(struct json_object *message, droste_command_request *out)
+{
+    struct json_object *process = json_get_typed(message, "process", json_type_object);
+    out->pid = json_get_int(process, "pid", 0);
+    out->tag = json_get_string(process, "tag", NULL);
+    return out->tag || out->pid > 0;
+}
+
+void e2b_handle_process_connect(struct request *r)
+{
+    droste_command_request request = { .op = "attach" };
+    struct process_stream *p = process_new(r);
+    uint64_t ms = connect_timeout_ms(r);
+    if (!p)
+        return;
+    if (ms > 0)
+        p->connect.deadline_ns = clock_ns() + ms * 1000000;
+    if (process_select(r->json, &request))
+        (void)process_start_op(p, &request, process_on_opened);
+    else
+        connect_end(&p->connect, "invalid_argument", "name a process by its pid or its tag");
+}
+
+/* The words of a command: the program and its arguments, and its variables. */
+struct process_words {
+    struct buf env;
+    const char **argv, **envp;
+};
+
+static void process_add_variables(struct buf *out, struct json_object *vars, size_t *count)
+{
+    if (!vars)
+        return;
+    json_object_object_foreach(vars, name, value)
+    {
+        const char *text = json_object_get_string(value);
+        buf_printf(out, "%s=%s", name, text ? text : "");
+        buf_putc(out, '\0');
+        (*count)++;
+    }
+}
+
+/* The sandbox's variables, and then the command's, which replace them. */
+static bool process_take_variables(
+    struct json_object *of_sandbox, struct json_object *envs, struct process_words *out)
+{
+    size_t count = 0;
+    process_add_variables(&out->env, of_sandbox, &count);
+    process_add_variables(&out->env, envs, &count);
+    if (count > PROCESS_WORDS_MOST || buf_failed(&out->env))
+        return false;
+    out->envp = calloc(count + 1, sizeof *out->envp);
+    const char *at = buf_text(&out->env);
+    for (size_t i = 0; out->envp && i < count; i++, at += strlen(at) + 1)
+        out->envp[i] = at;
+    return out->envp != NULL;
+}
+
+static bool process_take_words(
+    struct json_object *of_sandbox, struct json_object *process, struct process_words *out)
+{
+    struct json_object *args = json_get_typed(process, "args", json_type_array);
+    size_t count = json_length(args);
+    if (count > PROCESS_WORDS_MOST)
+        return false;
+    out->argv = calloc(count + 2, sizeof *out->argv);
+    if (!out->argv)
+        return false;
+    out->argv[0] = json_get_string(process, "cmd", "");
+    for (size_t i = 0; i < count; i++) {
+        out->argv[i + 1] = json_object_get_string(json_object_array_get_idx(args, i));
+        if (!out->argv[i + 1])
+            return false;
+    }
+    return out->argv[0][0] != '\0' && process_take_variables(of_sandbox,
+                                          json_get_typed(process, "envs", json_type_object), out);
+}
+
+/* Older clients have a timer of the same length for reading, and understand the end of the stream
+ * better than their own: it must arrive before. */
+static uint64_t process_timeout_ms(struct request *r)
+{
+    uint64_t ms = connect_timeout_ms(r);
+    return ms > 10 * PROCESS_EARLY_MS ? ms - PROCESS_EARLY_MS : ms;
+}
+
+static void process_begin(struct process_stream *p, struct request *r, struct process_words *words)
+{
+    struct json_object *process = json_get_typed(r->json, "process", json_type_object);
+    struct json_object *pty = json_get_typed(r->json, "pty", json_type_object);
+    struct json_object *size = json_get_typed(pty, "size", json_type_object);
+    char user[E2B_USER_SIZE];
+    droste_command_request request = { .op = "start",
+        .argv = words->argv,
+        .env = words->envp,
+        .cwd = json_get_string(process, "cwd", NULL),
+        .flags = DROSTE_COMMAND_DRAIN,
+        .tag = json_get_string(r->json, "tag", NULL),
+        .user = e2b_user_of(r, user),
+        .timeout_ms = process_timeout_ms(r) };
+    if (pty) {
+        p->is_terminal = true;
+        request.flags |= DROSTE_COMMAND_TERMINAL;
+        request.columns = (unsigned)json_get_int(size, "cols", 80);
+        request.rows = (unsigned)json_get_int(size, "rows", 24);
+    } else if (json_get_bool(r->json, "stdin", true)) {
+        request.flags |= DROSTE_COMMAND_STDIN;
+    }
+    if (request.cwd && request.cwd[0] == '\0')
+        request.cwd = NULL;
+    (void)process_start_op(p, &request, process_on_opened);
+}
+
+void e2b_handle_process_start(struct request *r)
+{
+    struct process_stream *p = process_new(r);
+    struct process_words words = { 0 };
+    if (!p)
+        return;
+    struct json_object *process = json_get_typed(r->json, "process", json_type_object);
+    struct sandbox *sb = sandbox_find(p->server, p->id);
+    if (sb && process_take_words(sb->e2b->environment, process, &words))
+        process_begin(p, r, &words);
+    else
+        connect_end(&p->connect, "invalid_argument", "a process has a cmd, and args of text");
+    free(words.argv);
+    free(words.envp);
+    buf_free(&words.env);
+}

@@ -1,0 +1,13 @@
+/* serve/e2b/process.h: what the streams of processes and the calls about them share. */
+#ifndef DROSTE_SERVE_E2B_PROCESS_H
+#define DROSTE_SERVE_E2B_PROCESS_H
+
+#include "serve/e2b/connect.h"
+
+/* The HTTP status that stands for an error of a command. */
+unsigned process_status(const droste_error *err);
+/* Sets the tag or the pid of `out` from a selector: {"process": {"pid"} or {"tag"}}; false if there
+ * is neither. */
+bool process_select(struct json_object *message, droste_command_request *out);
+
+#endif
