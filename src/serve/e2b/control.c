@@ -12,7 +12,6 @@
 
 /* What the first version of the interface gives to sandboxes without a timeout, and the second. */
 enum { CONTROL_SECONDS_V1 = 15, CONTROL_SECONDS_V2 = 300 };
-enum { CONTROL_LIST_MOST = 100 };
 
 /* The templates that E2B's clients ask for by these names: a sandbox of the server. */
 static const char *const control_templates[] = { "base", "code-interpreter-v1" };
@@ -52,7 +51,7 @@ static int64_t control_end_us(const struct e2b_sandbox *e)
     return e->started_us + ((int64_t)e->end_ns - (int64_t)e->sandbox->created_ns) / 1000;
 }
 
-static struct json_object *control_describe(const struct e2b_sandbox *e)
+struct json_object *e2b_describe(const struct e2b_sandbox *e)
 {
     struct json_object *o = json_object_new_object(), *metadata = e->sandbox->metadata;
     if (!o)
@@ -128,15 +127,16 @@ static bool create_take_token(char out[E2B_TOKEN_SIZE])
     return random_hex(out, E2B_TOKEN_SIZE - 1, NULL) == 0;
 }
 
+/* A time that no other sandbox of this server, of any worker, has. */
 static int64_t control_now_us(struct server *s)
 {
     struct timespec t;
     clock_gettime(CLOCK_REALTIME, &t);
-    int64_t us = (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
+    int64_t us = (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000, workers = s->table->workers;
     for (struct sandbox *sb = s->sandboxes; sb; sb = sb->next)
         if (sb->e2b && sb->e2b->started_us >= us)
             us = sb->e2b->started_us + 1;
-    return us;
+    return us + (s->worker + workers - us % workers) % workers;
 }
 
 static bool e2b_create_prepare(struct sandbox *sb, struct request *r)
@@ -247,7 +247,7 @@ static struct e2b_sandbox *control_sandbox(struct request *r)
 void e2b_handle_get(struct request *r)
 {
     struct e2b_sandbox *e = control_sandbox(r);
-    struct json_object *o = e ? control_describe(e) : NULL;
+    struct json_object *o = e ? e2b_describe(e) : NULL;
     if (!e)
         return;
     if (o) {
@@ -388,204 +388,7 @@ void e2b_handle_alias(struct request *r)
     request_reply_json(r, 200, o);
 }
 
-/* ---- lists ---- */
-
-struct list_filter {
-    struct json_object *metadata; /* what a sandbox must have */
-    const char *state, *template;
-    bool ascending;
-    int64_t after_us, before_us; /* the cursor; 0: none */
-    int64_t from_us;             /* startedAfter, inclusive */
-    int64_t limit;
-};
-
-static const char *list_query(struct request *r, const char *name)
-{
-    return MHD_lookup_connection_value(r->connection, MHD_GET_ARGUMENT_KIND, name);
-}
-
-static int list_hex(char c)
-{
-    return c >= '0' && c <= '9'                 ? c - '0'
-           : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10
-                                                : -1;
-}
-
-/* Unescapes a part of the metadata, which is escaped within an escaped query. */
-static char *list_unescape(const char *text, size_t len)
-{
-    char *out = malloc(len + 1);
-    size_t n = 0;
-    for (size_t i = 0; out && i < len; i++) {
-        int high = text[i] == '%' && i + 2 < len ? list_hex(text[i + 1]) : -1;
-        int low = high >= 0 ? list_hex(text[i + 2]) : -1;
-        if (low >= 0) {
-            out[n++] = (char)(high * 16 + low);
-            i += 2;
-        } else {
-            out[n++] = text[i] == '+' ? ' ' : text[i];
-        }
-    }
-    if (out)
-        out[n] = '\0';
-    return out;
-}
-
-/* The query is escaped once more than a query's values are. */
-static void list_take_metadata(struct list_filter *f, const char *query)
-{
-    cleanup_free char *whole = query ? list_unescape(query, strlen(query)) : NULL;
-    const char *text = whole;
-    while (text && *text) {
-        size_t len = strcspn(text, "&"), key = strcspn(text, "=&");
-        if (key < len) {
-            cleanup_free char *name = list_unescape(text, key);
-            cleanup_free char *value = list_unescape(text + key + 1, len - key - 1);
-            if (name && value)
-                json_put_text(f->metadata, name, value);
-        }
-        text += len + (text[len] == '&');
-    }
-}
-
-/* RFC 3339 with any fraction, in UTC or with an offset; -1: it is none. */
-static int64_t list_time(const char *text)
-{
-    struct tm tm = { 0 };
-    const char *rest = strptime(text, "%Y-%m-%dT%H:%M:%S", &tm);
-    int64_t us = 0, unit = 100000;
-    if (!rest)
-        return -1;
-    if (*rest == '.')
-        for (rest++; *rest >= '0' && *rest <= '9'; rest++, unit /= 10)
-            us += (*rest - '0') * unit;
-    int hours = 0, minutes = 0, sign = *rest == '-' ? 1 : -1;
-    if (*rest == '+' || *rest == '-' || *rest == ' ')
-        sscanf(rest + 1, "%2d:%2d", &hours, &minutes);
-    else if (*rest != 'Z' && *rest != 'z')
-        return -1;
-    return (int64_t)(timegm(&tm) + sign * (hours * 3600 + minutes * 60)) * 1000000 + us;
-}
-
-/* False: the request was refused. */
-static bool list_take_filter(struct request *r, struct list_filter *f)
-{
-    const char *limit = list_query(r, "limit"), *cursor = list_query(r, "nextToken");
-    const char *from = list_query(r, "startedAfter"), *order = list_query(r, "order");
-    char *end = NULL;
-    f->state = list_query(r, "state");
-    f->template = list_query(r, "template");
-    f->ascending = order && strcmp(order, "asc") == 0;
-    f->limit = limit ? strtoll(limit, &end, 10) : CONTROL_LIST_MOST;
-    if (f->limit < 1 || f->limit > CONTROL_LIST_MOST || (end && *end != '\0')) {
-        request_refuse(r, 400, "argument", "limit must be a number from 1 to 100");
-        return false;
-    }
-    int64_t at = cursor ? strtoll(cursor, &end, 10) : 0;
-    if (cursor && (*end != '\0' || at <= 0)) {
-        request_refuse(r, 400, "argument", "nextToken is none that this server gave");
-        return false;
-    }
-    if (f->ascending)
-        f->after_us = at;
-    else
-        f->before_us = at;
-    f->from_us = from ? list_time(from) : 0;
-    if (f->from_us < 0) {
-        request_refuse(r, 400, "argument", "startedAfter is not a time");
-        return false;
-    }
-    list_take_metadata(f, list_query(r, "metadata"));
-    return true;
-}
-
-static bool list_has_metadata(const struct sandbox *sb, struct json_object *wanted)
-{
-    json_object_object_foreach(wanted, name, value)
-    {
-        const char *has = json_get_string(sb->metadata, name, NULL);
-        if (!has || strcmp(has, json_object_get_string(value)) != 0)
-            return false;
-    }
-    return true;
-}
-
-static bool list_has_word(const char *list, const char *word)
-{
-    size_t n = strlen(word);
-    for (const char *at = list; at; at = strchr(at, ','), at += at ? 1 : 0)
-        if (strncmp(at, word, n) == 0 && (at[n] == ',' || at[n] == '\0'))
-            return true;
-    return false;
-}
-
-static bool list_wants(const struct list_filter *f, const struct e2b_sandbox *e)
-{
-    if (f->state && !list_has_word(f->state, e->paused ? "paused" : "running"))
-        return false;
-    if (f->template && strcmp(f->template, e->template) != 0)
-        return false;
-    return e->started_us >= f->from_us && list_has_metadata(e->sandbox, f->metadata) &&
-           (f->before_us == 0 || e->started_us < f->before_us) && e->started_us > f->after_us;
-}
-
-static int list_compare(const void *a, const void *b)
-{
-    const struct e2b_sandbox *x = *(struct e2b_sandbox *const *)a,
-                             *y = *(struct e2b_sandbox *const *)b;
-    return x->started_us < y->started_us ? -1 : x->started_us > y->started_us;
-}
-
-static void list_reply(struct request *r, const struct list_filter *f, struct e2b_sandbox **found,
-    size_t count, size_t running)
-{
-    struct json_object *list = json_object_new_array();
-    size_t shown = count < (size_t)f->limit ? count : (size_t)f->limit;
-    char text[32];
-    int64_t last = 0;
-    for (size_t i = 0; list && i < shown; i++) {
-        struct e2b_sandbox *e = found[f->ascending ? i : count - 1 - i];
-        last = e->started_us;
-        json_object_array_add(list, control_describe(e));
-    }
-    request_reply_json(r, 200, list);
-    snprintf(text, sizeof text, "%zu", running);
-    request_header(r, "X-Total-Running", text);
-    snprintf(text, sizeof text, "%lld", (long long)last);
-    if (shown < count)
-        request_header(r, "X-Next-Token", text);
-}
-
-void e2b_handle_list(struct request *r)
-{
-    cleanup_json struct json_object *metadata = json_object_new_object();
-    struct list_filter f = { .metadata = metadata };
-    struct server *s = r->server;
-    cleanup_free struct e2b_sandbox **found = calloc(s->sandbox_count + 1, sizeof *found);
-    size_t count = 0, running = 0;
-    if (!metadata || !found) {
-        request_refuse(r, 503, "memory", "out of memory");
-        return;
-    }
-    if (s->table->workers > 1) {
-        request_refuse(r, 501, "unsupported", "lists of E2B's API need a server of one worker");
-        return;
-    }
-    if (!list_take_filter(r, &f))
-        return;
-    for (struct sandbox *sb = s->sandboxes; sb; sb = sb->next) {
-        struct e2b_sandbox *e = sb->e2b;
-        if (!e || !e->ready || !account_owns(r->account, sb))
-            continue;
-        running += !e->paused;
-        if (list_wants(&f, e))
-            found[count++] = e;
-    }
-    qsort(found, count, sizeof *found, list_compare);
-    list_reply(r, &f, found, count, running);
-}
-
-/* ---- health, metrics ---- */
+/* ---- health ---- */
 
 void e2b_handle_envd_health(struct request *r)
 {

@@ -71,6 +71,11 @@ void e2b_sandbox_resume(struct e2b_sandbox *e);
 /* A time as RFC 3339 has it, with microseconds. */
 void e2b_put_time(struct json_object *o, const char *key, int64_t us);
 
+/* ---- control.c ---- */
+
+/* The description of a sandbox in lists. */
+struct json_object *e2b_describe(const struct e2b_sandbox *e);
+
 /* ---- contexts.c ---- */
 
 void e2b_contexts_free(struct e2b_sandbox *e);

@@ -315,7 +315,7 @@ def test_wrong_uploads_are_refused(client, sandbox, body, headers):
 
 
 def test_a_bomb_fills_the_sandbox_and_no_more(client):
-    """Zeros beyond its 256 MiB in a megabyte: the sandbox's quota ends it; the server keeps little."""
+    """Zeros beyond its 256 MiB: the sandbox's quota ends it, and the server keeps little."""
     own = client.create()
     body = gzip.compress(bytes(280 << 20), 1)
     answer = client.data(own, 49983, "POST", "/files?path=/tmp/bomb", body,
