@@ -53,7 +53,7 @@
 
 /* The functions that Python calls, in this order. */
 __attribute__((visibility("default"))) int zygote_hello(
-    int control, int keeper, const char *facts, int facts_len, int hooks);
+    int control, int keeper, const char *facts, int facts_len, int hooks, int standbys);
 __attribute__((visibility("default"))) int zygote_try(void);
 __attribute__((visibility("default"))) int zygote_serve(void);
 __attribute__((visibility("default"))) const char *zygote_scratch_dir(void);
@@ -551,14 +551,16 @@ static int zygote_prepare(int control, int keeper, bool hooks)
  * errno: the zygote cannot work. `keeper` is the descriptor of the keeper program, `facts` JSON
  * about the interpreter. `hooks`: whether to call the interpreter's functions around a fork (locks,
  * os.register_at_fork). With one thread, which continues at the same address in the copy, they have
- * nothing to repair unless a module registered its own. */
-int zygote_hello(int control, int keeper, const char *facts, int facts_len, int hooks)
+ * nothing to repair unless a module registered its own. `standbys`: whether to prepare for the next
+ * request. */
+int zygote_hello(int control, int keeper, const char *facts, int facts_len, int hooks, int standbys)
 {
     struct zygote_event hello = { .kind = ZYGOTE_HELLO, .abi = ZYGOTE_ABI, .pid = getpid() };
     struct iovec iov[2] = { { &hello, sizeof hello },
         { (void *)(uintptr_t)facts, (size_t)facts_len } };
     struct msghdr m = { .msg_iov = iov, .msg_iovlen = 2 };
     int rc = zygote_prepare(control, keeper, hooks);
+    zygote.has_no_standbys = !standbys;
     if (rc < 0)
         return rc;
     return sendmsg(control, &m, MSG_NOSIGNAL) < 0 ? -errno : 0;

@@ -140,17 +140,38 @@ static int compile_begin_domain(
     return 0;
 }
 
-static int add_filter(
-    struct builder *b, enum filter_part part, enum jail_stage stage, struct error *err)
+int jail_compile_filters(enum isolation isolation, struct buf out[JAIL_FILTERS], struct error *err)
 {
-    cleanup_buf struct buf filter = { 0 };
-    int rc = filter_compile(part, b->own_root, &filter, err);
-    if (rc < 0)
-        return rc;
-    uint32_t at = plan_add_bytes(b, filter.data, filter.len);
+    bool own_root = isolation_has_own_root(isolation);
+    if (isolation == ISOLATION_PROCESS)
+        return 0;
+    int rc = filter_compile(FILTER_ZYGOTE, own_root, &out[FILTER_ZYGOTE], err);
+    return rc < 0 ? rc : filter_compile(FILTER_GUEST, own_root, &out[FILTER_GUEST], err);
+}
+
+static void add_filter(struct builder *b, const struct buf *filter, enum jail_stage stage)
+{
+    uint32_t at = plan_add_bytes(b, filter->data, filter->len);
     b->stage = stage;
-    plan_add(b, JAIL_FILTER, NULL, NULL, filter.len, 0)->text[0] = at;
-    return 0;
+    plan_add(b, JAIL_FILTER, NULL, NULL, filter->len, 0)->text[0] = at;
+}
+
+/* The worker's comes first: the zygote's is the last operation of its plan. */
+static void add_filters(struct builder *b, const struct buf filters[JAIL_FILTERS])
+{
+    add_filter(b, &filters[FILTER_GUEST], JAIL_WORKER);
+    add_filter(b, &filters[FILTER_ZYGOTE], JAIL_ZYGOTE);
+}
+
+static int compile_and_add_filters(struct builder *b, enum isolation isolation, struct error *err)
+{
+    struct buf filters[JAIL_FILTERS] = { { 0 } };
+    int rc = jail_compile_filters(isolation, filters, err);
+    if (rc == 0)
+        add_filters(b, filters);
+    for (size_t i = 0; i < JAIL_FILTERS; i++)
+        buf_free(&filters[i]);
+    return rc;
 }
 
 /* Root keeps its privileges for the binds and becomes nobody afterwards; other users need a user
@@ -199,9 +220,10 @@ static int make_zygote(
     if (b->own_root)
         mask_proc(b);
     rc = compile_begin_domain(b, isolation, host, err);
-    if (rc == 0)
-        rc = add_filter(b, FILTER_GUEST, JAIL_WORKER, err);
-    return rc < 0 ? rc : add_filter(b, FILTER_ZYGOTE, JAIL_ZYGOTE, err);
+    if (rc < 0 || !host->filters)
+        return rc < 0 ? rc : compile_and_add_filters(b, isolation, err);
+    add_filters(b, host->filters);
+    return 0;
 }
 
 int jail_compile_zygote(enum isolation isolation, const struct jail_host *host,

@@ -125,10 +125,12 @@ struct jail_host {
     bool has_volume, has_workspace;
     bool lends_users; /* as root: each sandbox may be another user (struct jail_mount) */
     const struct layout *layout;
-    bool private_root; /* its sandboxes can write to their root directories */
+    bool private_root;         /* its sandboxes can write to their root directories */
+    const struct buf *filters; /* by jail_compile_filters; NULL: compiled now */
 };
 
 enum {
+    JAIL_FILTERS = 2,
     JAIL_INSIDE_UID = 1000, /* the guest's uid inside its user namespace */
     JAIL_NOBODY = 65534,    /* of root's zygotes, and of guests without their own user */
 };
@@ -153,6 +155,10 @@ struct jail_mount {
     const char *workdir;     /* the session's temporary directory */
     uint64_t user_processes; /* processes and threads that its user has already */
 };
+
+/* Compiles the filters of system calls for jail_compile_zygote, which takes milliseconds and needs
+ * no facts about the interpreter. The caller frees the buffers. */
+int jail_compile_filters(enum isolation isolation, struct buf out[JAIL_FILTERS], struct error *err);
 
 /* Plans are heap blocks (free). */
 int jail_compile_zygote(enum isolation isolation, const struct jail_host *host,

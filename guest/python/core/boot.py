@@ -73,11 +73,10 @@ class ForkHooks:
 
 
 def learn_pages(library: Any) -> None:
-    """Finds the pages that a first cell touches (guest/zygote/pages.c).
+    """Finds the pages that a first cell writes to (guest/zygote/pages.c).
 
     A trial copy of the zygote serves one cell over a channel of its own, as a clone would.
     """
-    library.pages_keep_code()
     from_trial, to_zygote = os.pipe()
     host, guest = _socket.socketpair()
     ask_first(host, 1)
@@ -161,7 +160,7 @@ def preload_all(names: list[str]) -> Head | None:
 
 def refuse_preload(library: Any, control: int, keeper: int, refused: Head) -> None:
     greeting = write_json(dict(facts(), refused=refused))
-    library.zygote_hello(control, keeper, greeting, len(greeting), False)
+    library.zygote_hello(control, keeper, greeting, len(greeting), False, False)
     os._exit(1)
 
 
@@ -206,7 +205,7 @@ def boot(control: int, helper: int, keeper: int, warm_up: bool, preload: list[st
         gc.collect()
     gc.freeze()
     greeting = write_json(facts())
-    rc = library.zygote_hello(control, keeper, greeting, len(greeting), hooks.wanted)
+    rc = library.zygote_hello(control, keeper, greeting, len(greeting), hooks.wanted, warm_up)
     if rc < 0:
         sys.stderr.write("the zygote could not start: %s\n" % os.strerror(-rc))
         os._exit(1)

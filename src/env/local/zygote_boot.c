@@ -325,8 +325,8 @@ static int check_reach(const struct zygote *z, const struct jail_host *host, str
 }
 
 /* Has the zygote execute its own plan, with the directories that it reported. */
-static int zygote_boot_set_up(
-    struct zygote *z, const struct sandbox_spec *spec, struct json_object *facts, struct error *err)
+static int zygote_boot_set_up(struct zygote *z, const struct sandbox_spec *spec,
+    struct json_object *facts, const struct buf *filters, struct error *err)
 {
     const char *prefixes[16];
     struct jail_host host = { .uid = geteuid(),
@@ -340,7 +340,8 @@ static int zygote_boot_set_up(
         .has_workspace = spec->workspace != NULL,
         .lends_users = z->users.first != 0,
         .layout = spec->layout,
-        .private_root = spec->private_root };
+        .private_root = spec->private_root,
+        .filters = filters };
     struct json_object *list = json_get_typed(facts, "prefixes", json_type_array);
     size_t count = list ? json_object_array_length(list) : 0;
     for (size_t i = 0; i < count && i < array_length(prefixes); i++)
@@ -366,7 +367,8 @@ static int zygote_boot_set_up(
     return rc;
 }
 
-static int zygote_boot_greet(struct zygote *z, const struct sandbox_spec *spec, struct error *err)
+static int zygote_boot_greet(
+    struct zygote *z, const struct sandbox_spec *spec, const struct buf *filters, struct error *err)
 {
     static const struct json_limits limits = { 65536, 8, 5000 };
     cleanup_json struct json_object *facts = NULL;
@@ -386,7 +388,7 @@ static int zygote_boot_greet(struct zygote *z, const struct sandbox_spec *spec, 
         rc = check_facts(z, facts, err);
     if (rc == 0)
         rc = check_preload(z, facts, err);
-    return rc < 0 ? rc : zygote_boot_set_up(z, spec, facts, err);
+    return rc < 0 ? rc : zygote_boot_set_up(z, spec, facts, filters, err);
 }
 
 /* ---- the trial sandbox ---- */
@@ -446,6 +448,7 @@ static int zygote_boot_probe(struct zygote *z, struct error *err)
 int zygote_boot(
     struct zygote *z, const struct sandbox_spec *spec, struct cgroups *groups, struct error *err)
 {
+    struct buf filters[JAIL_FILTERS] = { { 0 } };
     bool nobody = geteuid() == 0 && z->isolation != ISOLATION_PROCESS;
     int rc =
         isolation_has_own_root(z->isolation) ? 0 : scratch_dir_new(nobody, &z->scratch_dir, err);
@@ -459,7 +462,11 @@ int zygote_boot(
     if (rc == 0 && groups)
         rc = cgroups_adopt(groups, z->pid, err);
     if (rc == 0)
-        rc = zygote_boot_greet(z, spec, err);
+        rc = jail_compile_filters(z->isolation, filters, err);
+    if (rc == 0)
+        rc = zygote_boot_greet(z, spec, filters, err);
+    for (size_t i = 0; i < JAIL_FILTERS; i++)
+        buf_free(&filters[i]);
     if (rc == 0 && z->isolation != ISOLATION_PROCESS)
         rc = zygote_boot_probe(z, err);
     close_fd(&z->errors);
