@@ -48,6 +48,13 @@ static int serve_count(const struct command *self, const char *flag, const char 
     return -1;
 }
 
+static int serve_print_check(int rc, const struct error *err)
+{
+    if (rc == 0)
+        printf("ok\n");
+    return cli_end(rc, err, "the check");
+}
+
 /* The command line of this program, for its workers. */
 static char **serve_words(int argc, char **argv)
 {
@@ -68,7 +75,7 @@ static int serve_command(const struct command *self, droste *d, int argc, char *
     const char *sandboxes = NULL, *connections = NULL, *workers = NULL;
     const char *keys = NULL, *queue = NULL, *level = "warning";
     cleanup_free char *default_keys = NULL;
-    bool openapi = false;
+    bool openapi = false, check = false;
     size_t count;
     struct error err = { 0 };
     struct serve_options o = { .listen = "127.0.0.1:8710",
@@ -89,6 +96,9 @@ static int serve_command(const struct command *self, droste *d, int argc, char *
             "The file of keys; 'none': no keys, loopback only (if it exists: keys.json in the data "
             "directory).",
             &keys },
+        { "tls-cert", "PATH", "Serve HTTPS with this chain of certificates (PEM).",
+            &o.certificate },
+        { "tls-key", "PATH", "Its key (PEM).", &o.certificate_key },
         { "life", "TIME", "The longest life of a sandbox (1d).", &life },
         { "idle", "TIME", "End sandboxes that are unused for so long (1h).", &idle },
         { "max-sandboxes", "N", "Sandboxes at once (256).", &sandboxes },
@@ -101,6 +111,7 @@ static int serve_command(const struct command *self, droste *d, int argc, char *
         { "log-level", "LEVEL", "What to log: error, warning, info or debug (warning).", &level },
         { "audit-log", "PATH", "Append a JSON line for each request that changes something.",
             &o.audit_log },
+        { "check", NULL, "Check the settings, files and a sandbox, and exit.", NULL, &check },
         { "openapi", NULL, "Print the OpenAPI document and exit.", NULL, &openapi },
         { 0 },
     };
@@ -128,6 +139,8 @@ static int serve_command(const struct command *self, droste *d, int argc, char *
     o.log_level = log_level_parse(level);
     if (status < 0 && o.log_level < 0)
         status = cli_usage(self, "--log-level %s: expected error, warning, info or debug", level);
+    if (status < 0 && !o.certificate != !o.certificate_key)
+        status = cli_usage(self, "--tls-cert and --tls-key belong together");
     if (status >= 0)
         return status;
     if (openapi)
@@ -137,6 +150,8 @@ static int serve_command(const struct command *self, droste *d, int argc, char *
     o.keys = keys && strcmp(keys, "none") != 0          ? keys
              : !keys && access(default_keys, F_OK) == 0 ? default_keys
                                                         : NULL;
+    if (check)
+        return serve_print_check(serve_check(d, &o, &err), &err);
     cleanup_free char **words_again = serve_words(argc, argv);
     o.argv = words_again;
     if (!o.argv)

@@ -3,6 +3,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdlib.h>
@@ -96,43 +97,106 @@ static int listen_unix(const char *where, const char *path, struct error *err)
     return fd;
 }
 
-int listen_open(const char *where, bool has_keys, bool *is_file, struct error *err)
+static int listen_may(
+    const char *where, bool has_keys, const struct sockaddr_storage *address, struct error *err)
+{
+    if (has_keys || listen_is_loopback(address))
+        return 0;
+    return error_set(err, ERROR_ARGUMENT,
+        "%s is not a loopback address, and without keys anyone who reaches it could run code "
+        "here: create one with 'droste keys create', or use 127.0.0.1:PORT or unix:PATH",
+        where);
+}
+
+static socklen_t listen_parse_or_fail(
+    const char *where, struct sockaddr_storage *address, struct error *err)
+{
+    socklen_t len = listen_parse(where, address);
+    if (len == 0)
+        error_set(err, ERROR_ARGUMENT,
+            "'%s' is no address to listen on: expected 127.0.0.1:PORT, [::1]:PORT or unix:PATH",
+            where);
+    return len;
+}
+
+int listen_check(const char *where, bool has_keys, struct error *err)
+{
+    struct sockaddr_storage address;
+    if (listen_path(where))
+        return 0;
+    if (listen_parse_or_fail(where, &address, err) == 0)
+        return -ERROR_ARGUMENT;
+    return listen_may(where, has_keys, &address, err);
+}
+
+/* ---- a socket from a manager ---- */
+
+enum { LISTEN_FIRST_FD = 3 };
+
+static bool listen_is_given(void)
+{
+    const char *pid = getenv("LISTEN_PID"), *count = getenv("LISTEN_FDS");
+    return pid && count && strtol(pid, NULL, 10) == getpid() && strcmp(count, "0") != 0;
+}
+
+static int listen_take(bool has_keys, struct listener *out, struct error *err)
+{
+    struct sockaddr_storage address;
+    socklen_t len = sizeof address, size = sizeof(int);
+    int listens = 0, fd = LISTEN_FIRST_FD;
+    bool is_one = strcmp(getenv("LISTEN_FDS"), "1") == 0;
+    unsetenv("LISTEN_PID");
+    unsetenv("LISTEN_FDS");
+    if (!is_one || getsockname(fd, (struct sockaddr *)&address, &len) < 0 ||
+        getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) < 0 || !listens)
+        return error_set(err, ERROR_CONFIG,
+            "LISTEN_FDS: expected one listening socket, as Accept=no in a .socket unit gives");
+    out->is_file = address.ss_family == AF_UNIX;
+    out->is_inherited = true;
+    if (!out->is_file && listen_may("the manager's socket", has_keys, &address, err) < 0)
+        return -ERROR_ARGUMENT;
+    fcntl(fd, F_SETFD, FD_CLOEXEC);
+    fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
+    out->fd = fd;
+    return 0;
+}
+
+int listen_open(const char *where, bool has_keys, struct listener *out, struct error *err)
 {
     const char *path = listen_path(where);
     struct sockaddr_storage address;
-    *is_file = path != NULL;
-    if (path)
-        return listen_unix(where, path, err);
-    socklen_t len = listen_parse(where, &address);
-    if (len == 0)
-        return error_set(err, ERROR_ARGUMENT,
-            "'%s' is no address to listen on: expected 127.0.0.1:PORT, [::1]:PORT or unix:PATH",
-            where);
-    if (!has_keys && !listen_is_loopback(&address))
-        return error_set(err, ERROR_ARGUMENT,
-            "%s is not a loopback address, and without keys anyone who reaches it could run code "
-            "here: create one with 'droste keys create', or use 127.0.0.1:PORT or unix:PATH",
-            where);
-    return listen_bind(where, &address, len, err);
+    *out = (struct listener){ .fd = -1, .is_file = path != NULL };
+    if (listen_is_given())
+        return listen_take(has_keys, out, err);
+    if (path) {
+        out->fd = listen_unix(where, path, err);
+        return out->fd < 0 ? -1 : 0;
+    }
+    socklen_t len = listen_parse_or_fail(where, &address, err);
+    if (len == 0 || listen_may(where, has_keys, &address, err) < 0)
+        return -ERROR_ARGUMENT;
+    out->fd = listen_bind(where, &address, len, err);
+    return out->fd < 0 ? -1 : 0;
 }
 
-int listen_address(int fd, const char *where, char **out, struct error *err)
+int listen_address(int fd, bool is_tls, char **out, struct error *err)
 {
-    struct sockaddr_storage address;
+    struct sockaddr_storage address = { 0 };
     socklen_t len = sizeof address;
     char host[INET6_ADDRSTRLEN] = "";
-    if (listen_path(where)) {
-        *out = strdup(where);
-        return *out ? 0 : error_memory(err);
-    }
+    const char *scheme = is_tls ? "https" : "http";
     if (getsockname(fd, (struct sockaddr *)&address, &len) < 0)
         return error_set_errno(err, ERROR_IO, "reading the socket's address");
     bool six = address.ss_family == AF_INET6;
     const struct sockaddr_in *a4 = (const struct sockaddr_in *)&address;
     const struct sockaddr_in6 *a6 = (const struct sockaddr_in6 *)&address;
+    if (address.ss_family == AF_UNIX) {
+        *out = text_printf("unix:%s", ((const struct sockaddr_un *)&address)->sun_path);
+        return *out ? 0 : error_memory(err);
+    }
     inet_ntop(address.ss_family, six ? (const void *)&a6->sin6_addr : (const void *)&a4->sin_addr,
         host, sizeof host);
-    *out = text_printf(six ? "http://[%s]:%u" : "http://%s:%u", host,
+    *out = text_printf(six ? "%s://[%s]:%u" : "%s://%s:%u", scheme, host,
         (unsigned)ntohs(six ? a6->sin6_port : a4->sin_port));
     return *out ? 0 : error_memory(err);
 }
@@ -144,9 +208,9 @@ bool listen_is_file(int fd)
     return getsockname(fd, (struct sockaddr *)&address, &len) == 0 && address.ss_family == AF_UNIX;
 }
 
-void listen_remove(const char *where)
+void listen_remove(const struct listener *l, const char *where)
 {
     const char *path = listen_path(where);
-    if (path)
+    if (path && !l->is_inherited)
         unlink(path);
 }

@@ -11,7 +11,8 @@
 #include "droste.h"
 
 struct serve_options {
-    const char *listen;     /* "127.0.0.1:8080", "[::1]:0", "unix:/run/droste.sock" */
+    const char *listen; /* "127.0.0.1:8080", "[::1]:0", "unix:/run/droste.sock" */
+    const char *certificate, *certificate_key; /* PEM files; NULL: plain HTTP */
     const char *keys;       /* the file of keys (keys.h); NULL: none are needed */
     double life_seconds;    /* the longest life of a sandbox, and the default */
     double idle_seconds;    /* the longest time between uses, and the default */
@@ -30,6 +31,9 @@ struct serve_options {
 /* Serves until SIGTERM or SIGINT, which drain: requests that have begun may end, new connections
  * are refused. A second signal ends the drain. The settings of `d` are those of all sandboxes. */
 int serve_run(droste *d, const struct serve_options *options, struct error *err);
+
+/* Checks what serve_run needs (keys, certificate, files, address, a sandbox), without listening. */
+int serve_check(droste *d, const struct serve_options *options, struct error *err);
 
 /* Appends the OpenAPI document, generated from the table of routes. */
 void serve_openapi(struct buf *out);

@@ -15,9 +15,10 @@
 #include "base/clock.h"
 #include "base/os/random.h"
 #include "base/text.h"
-#include "serve/listen.h"
+#include "serve/notify.h"
 #include "serve/relay.h"
 #include "serve/server.h"
+#include "serve/tls.h"
 #include "serve/upstream.h"
 #include "serve/workers.h"
 
@@ -300,11 +301,17 @@ static void server_on_http_timer(uv_timer_t *timer);
 
 static void server_turn(struct server *s)
 {
-    MHD_UNSIGNED_LONG_LONG wait = 0;
+    MHD_UNSIGNED_LONG_LONG wait = 0, soonest = UINT64_MAX;
     s->woken = false;
     MHD_run(s->daemon);
-    if (s->woken || MHD_get_timeout(s->daemon, &wait) == MHD_YES)
-        uv_timer_start(&s->http_timer, server_on_http_timer, wait, 0);
+    if (s->relay_daemon)
+        MHD_run(s->relay_daemon);
+    if (MHD_get_timeout(s->daemon, &wait) == MHD_YES)
+        soonest = wait;
+    if (s->relay_daemon && MHD_get_timeout(s->relay_daemon, &wait) == MHD_YES && wait < soonest)
+        soonest = wait;
+    if (s->woken || soonest < UINT64_MAX)
+        uv_timer_start(&s->http_timer, server_on_http_timer, s->woken ? 0 : soonest, 0);
     else
         uv_timer_stop(&s->http_timer);
 }
@@ -333,7 +340,8 @@ static void server_on_mailbox(uv_poll_t *poll, int status, int events)
     int fd;
     worker_relay_address(&address);
     while ((fd = worker_receive_connection(s->links->mailbox)) >= 0)
-        MHD_add_connection(s->daemon, fd, &address, sizeof address); /* closes it if it fails */
+        MHD_add_connection(
+            s->relay_daemon, fd, &address, sizeof address); /* closes it if it fails */
     server_wake(s);
 }
 
@@ -359,10 +367,12 @@ static void server_drain(struct server *s)
     }
     s->draining = true;
     s->drain_ns = clock_ns();
+    if (!s->links)
+        notify_manager("STOPPING=1");
     int fd = MHD_quiesce_daemon(s->daemon);
     if (fd >= 0)
         close(fd);
-    s->listen_fd = -1;
+    s->listener.fd = -1;
 }
 
 static void server_on_signal(uv_signal_t *signal, int number)
@@ -370,7 +380,7 @@ static void server_on_signal(uv_signal_t *signal, int number)
     server_drain(signal->data);
 }
 
-/* Keys are read again when their file has changed. */
+/* Keys are read again when their file has changed, certificates at SIGHUP. */
 static void server_reload(struct server *s, bool force)
 {
     struct error err = { 0 };
@@ -379,6 +389,9 @@ static void server_reload(struct server *s, bool force)
         log_event(s, LOG_ERROR, "the keys stay as they were: %s", err.text);
     else if (rc > 0)
         log_event(s, LOG_INFO, "read %zu keys", s->accounts.keys.count);
+    const struct serve_options *o = s->options;
+    if (force && o->certificate && tls_load(o->certificate, o->certificate_key, &err) < 0)
+        log_event(s, LOG_ERROR, "the certificate stays as it was: %s", err.text);
 }
 
 static void server_on_hangup(uv_signal_t *signal, int number)
@@ -409,30 +422,43 @@ static void server_on_sweep(uv_timer_t *timer)
 
 /* ---- the beginning and the end ---- */
 
+static struct MHD_Daemon *server_start_daemon(
+    struct server *s, unsigned flags, struct MHD_OptionItem *more, struct error *err)
+{
+    struct MHD_Daemon *daemon = MHD_start_daemon(flags | MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME,
+        0, NULL, NULL, server_on_access, s, MHD_OPTION_URI_LOG_CALLBACK, server_on_target, s,
+        MHD_OPTION_NOTIFY_COMPLETED, server_on_completed, s, MHD_OPTION_NOTIFY_CONNECTION,
+        server_on_connection, s, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_CONNECTION_LIMIT,
+        (unsigned)s->options->max_connections, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+        (size_t)SERVER_HEAD_MAX, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)SERVER_KEEP_SECONDS,
+        MHD_OPTION_ARRAY, more, MHD_OPTION_END);
+    if (!daemon)
+        error_set_errno(err, ERROR_IO, "starting the HTTP server for %s", s->options->listen);
+    return daemon;
+}
+
 static int server_start_http(struct server *s, struct error *err)
 {
     const struct serve_options *o = s->options;
-    bool has_keys = accounts_need_keys(&s->accounts), is_file = false;
-    if (s->links) {
-        s->listen_fd = s->links->listen_fd;
-        is_file = listen_is_file(s->listen_fd);
-    } else {
-        s->listen_fd = listen_open(o->listen, has_keys, &is_file, err);
-    }
-    if (s->listen_fd < 0)
+    bool has_keys = accounts_need_keys(&s->accounts);
+    struct MHD_OptionItem none[] = { { MHD_OPTION_END, 0, NULL } };
+    if (s->links)
+        s->listener =
+            (struct listener){ s->links->listen_fd, listen_is_file(s->links->listen_fd), true };
+    else if (listen_open(o->listen, has_keys, &s->listener, err) < 0)
         return -1;
-    s->trust = is_file ? HEAD_ANY : has_keys ? HEAD_ORIGIN : HEAD_LOOPBACK;
-    s->listening = !s->links; /* it is the parent's */
-    s->daemon = MHD_start_daemon(MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL,
-        server_on_access, s, MHD_OPTION_LISTEN_SOCKET, s->listen_fd, MHD_OPTION_URI_LOG_CALLBACK,
-        server_on_target, s, MHD_OPTION_NOTIFY_COMPLETED, server_on_completed, s,
-        MHD_OPTION_NOTIFY_CONNECTION, server_on_connection, s, MHD_OPTION_STRICT_FOR_CLIENT, 1,
-        MHD_OPTION_CONNECTION_LIMIT, (unsigned)o->max_connections,
-        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)SERVER_HEAD_MAX, MHD_OPTION_CONNECTION_TIMEOUT,
-        (unsigned)SERVER_KEEP_SECONDS, MHD_OPTION_END);
-    if (!s->daemon)
-        return error_set_errno(err, ERROR_IO, "starting the HTTP server for %s", o->listen);
-    return 0;
+    s->listening = !s->links; /* the file is the parent's */
+    s->trust = s->listener.is_file ? HEAD_ANY : has_keys ? HEAD_ORIGIN : HEAD_LOOPBACK;
+    struct MHD_OptionItem options[] = {
+        { MHD_OPTION_LISTEN_SOCKET, s->listener.fd, NULL },
+        o->certificate ? tls_option() : none[0],
+        { MHD_OPTION_HTTPS_PRIORITIES, 0, (void *)(uintptr_t)TLS_PRIORITIES },
+        none[0],
+    };
+    s->daemon = server_start_daemon(s, o->certificate ? MHD_USE_TLS : 0, options, err);
+    if (s->daemon && s->links)
+        s->relay_daemon = server_start_daemon(s, MHD_USE_NO_LISTEN_SOCKET, none, err);
+    return s->daemon && (s->relay_daemon || !s->links) ? 0 : -ERROR_IO;
 }
 
 static int server_watch(struct server *s, struct error *err)
@@ -461,6 +487,13 @@ static int server_watch(struct server *s, struct error *err)
     s->http_timer.data = s->sweep_timer.data = s->term.data = s->interrupt.data = s;
     s->hangup.data = s;
     uv_poll_start(&s->http_poll, UV_READABLE, server_on_http);
+    if (s->relay_daemon) {
+        http = MHD_get_daemon_info(s->relay_daemon, MHD_DAEMON_INFO_EPOLL_FD)->epoll_fd;
+        if (uv_poll_init(&s->loop, &s->relay_poll, http) < 0)
+            return error_set(err, ERROR_IO, "watching the connections of workers");
+        s->relay_poll.data = s;
+        uv_poll_start(&s->relay_poll, UV_READABLE, server_on_http);
+    }
     uv_poll_start(&s->droste_poll, UV_READABLE, server_on_droste);
     uv_prepare_start(&s->prepare, server_on_prepare);
     uv_timer_start(&s->http_timer, server_on_http_timer, 0, 0);
@@ -504,6 +537,8 @@ static void server_end_requests(struct server *s)
             request_resume(c->request);
         }
     MHD_run(s->daemon);
+    if (s->relay_daemon)
+        MHD_run(s->relay_daemon);
 }
 
 static void server_close(struct server *s)
@@ -512,11 +547,14 @@ static void server_close(struct server *s)
     if (s->daemon) {
         server_end_requests(s);
         MHD_stop_daemon(s->daemon);
-    } else if (s->listen_fd >= 0) {
-        close(s->listen_fd);
+        if (s->relay_daemon)
+            MHD_stop_daemon(s->relay_daemon);
+    } else {
+        close_fd(&s->listener.fd);
     }
     if (s->listening)
-        listen_remove(s->options->listen);
+        listen_remove(&s->listener, s->options->listen);
+    tls_close();
     for (size_t i = 0; s->schemas && route_at(i); i++)
         schema_drop(s->schemas[i]);
     free(s->schemas);
@@ -556,7 +594,7 @@ static int serve_as(
     droste *d, const struct serve_options *options, struct worker_links *links, struct error *err)
 {
     struct server s = {
-        .d = d, .options = options, .listen_fd = -1, .audit_fd = -1, .links = links
+        .d = d, .options = options, .listener.fd = -1, .audit_fd = -1, .links = links
     };
     cleanup_free char *address = NULL;
     if (uv_loop_init(&s.loop) < 0)
@@ -570,6 +608,8 @@ static int serve_as(
         rc = accounts_open(&s.accounts, s.table, options->keys, err);
     if (rc == 0)
         rc = server_parse_schemas(&s, err);
+    if (rc == 0 && options->certificate)
+        rc = tls_load(options->certificate, options->certificate_key, err);
     if (rc == 0)
         rc = server_make_template(d, err);
     if (rc == 0)
@@ -577,11 +617,13 @@ static int serve_as(
     if (rc == 0)
         rc = server_watch(&s, err);
     if (rc == 0)
-        rc = listen_address(s.listen_fd, options->listen, &address, err);
+        rc = listen_address(s.listener.fd, options->certificate != NULL, &address, err);
     if (rc == 0) {
         s.figures->is_ready = true;
-        if (!links)
+        if (!links) {
+            notify_manager("READY=1");
             options->ready(options->arg, address);
+        }
         uv_run(&s.loop, UV_RUN_DEFAULT);
     }
     server_close(&s);
@@ -597,4 +639,33 @@ int serve_run(droste *d, const struct serve_options *options, struct error *err)
     if (!text && options->workers > 1)
         return workers_run(options, err);
     return serve_as(d, options, text ? &links : NULL, err);
+}
+
+static int serve_check_sandbox(droste *d, struct error *err)
+{
+    droste_session *session = NULL;
+    droste_result *result = NULL;
+    droste_error why;
+    int rc = droste_session_open(d, &session, &why);
+    if (rc == 0)
+        rc = droste_session_exec(session, "", 0, 0, &result, &why);
+    droste_result_free(result);
+    droste_session_close(session);
+    return rc < 0 ? error_set(err, (enum error_code)why.code, "%s", why.text) : 0;
+}
+
+int serve_check(droste *d, const struct serve_options *o, struct error *err)
+{
+    struct keys keys = { 0 };
+    cleanup_fd int audit = -1;
+    int rc = o->keys ? keys_read(o->keys, &keys, err) : 0;
+    keys_free(&keys);
+    if (rc == 0)
+        rc = listen_check(o->listen, o->keys != NULL, err);
+    if (rc == 0 && o->certificate)
+        rc = tls_load(o->certificate, o->certificate_key, err);
+    tls_close();
+    if (rc == 0 && o->audit_log)
+        rc = log_open_audit(o->audit_log, &audit, err);
+    return rc == 0 ? serve_check_sandbox(d, err) : rc;
 }

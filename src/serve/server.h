@@ -6,6 +6,7 @@
 #include "serve/accounts.h"
 #include "serve/admission.h"
 #include "serve/idempotency.h"
+#include "serve/listen.h"
 #include "serve/log.h"
 #include "serve/request.h"
 #include "serve/serve.h"
@@ -28,8 +29,9 @@ struct server {
     const struct serve_options *options;
     uv_loop_t loop;
     struct MHD_Daemon *daemon;
-    int listen_fd;
-    uv_poll_t http_poll, droste_poll;
+    struct MHD_Daemon *relay_daemon; /* of connections of other workers; NULL: there are none */
+    struct listener listener;
+    uv_poll_t http_poll, relay_poll, droste_poll;
     uv_prepare_t prepare;
     uv_timer_t http_timer, sweep_timer;
     uv_signal_t term, interrupt, hangup;

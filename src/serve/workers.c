@@ -15,7 +15,7 @@
 #include "base/clock.h"
 #include "base/os/random.h"
 #include "serve/accounts.h"
-#include "serve/listen.h"
+#include "serve/notify.h"
 #include "serve/server.h"
 
 /* ---- mailboxes ---- */
@@ -135,7 +135,8 @@ struct workers {
     uv_signal_t signals[3];
     uv_timer_t ready_timer;
     struct table *table;
-    int listen_fd, table_fd;
+    struct listener listener;
+    int table_fd;
     unsigned count;
     struct worker worker[TABLE_WORKERS];
     bool is_ready, is_ending, has_failed;
@@ -180,7 +181,8 @@ static void workers_end(struct workers *all)
 {
     bool one_runs = false;
     all->is_ending = true;
-    close_fd(&all->listen_fd); /* the workers close theirs when they drain */
+    notify_manager("STOPPING=1");
+    close_fd(&all->listener.fd); /* the workers close theirs when they drain */
     for (unsigned i = 0; i < all->count; i++) {
         uv_timer_stop(&all->worker[i].restart);
         one_runs = one_runs || all->worker[i].runs;
@@ -217,8 +219,8 @@ static char **worker_environment(const struct worker *w, struct buf *text)
 {
     const struct workers *all = w->all;
     size_t n = 0;
-    buf_printf(text, "%s=%u:%d:%d:%d:%d", WORKER_VARIABLE, w->index, (int)getpid(), all->listen_fd,
-        all->table_fd, w->mailbox[0]);
+    buf_printf(text, "%s=%u:%d:%d:%d:%d", WORKER_VARIABLE, w->index, (int)getpid(),
+        all->listener.fd, all->table_fd, w->mailbox[0]);
     for (unsigned i = 0; i < all->count; i++)
         buf_printf(text, ":%d", all->worker[i].mailbox[1]);
     while (environ[n])
@@ -270,6 +272,7 @@ static void workers_on_ready_timer(uv_timer_t *timer)
             return;
     all->is_ready = true;
     uv_timer_stop(timer);
+    notify_manager("READY=1");
     all->options->ready(all->options->arg, all->address);
 }
 
@@ -285,12 +288,11 @@ static void workers_on_signal(uv_signal_t *signal, int number)
 static int workers_open(struct workers *all, struct error *err)
 {
     const struct serve_options *o = all->options;
-    bool is_file;
-    all->listen_fd = listen_open(o->listen, o->keys != NULL, &is_file, err);
-    if (all->listen_fd < 0 || listen_address(all->listen_fd, o->listen, &all->address, err) < 0 ||
+    if (listen_open(o->listen, o->keys != NULL, &all->listener, err) < 0 ||
+        listen_address(all->listener.fd, o->certificate != NULL, &all->address, err) < 0 ||
         table_new(all->count, &all->table, &all->table_fd, err) < 0)
         return -1;
-    fcntl(all->listen_fd, F_SETFD, 0);
+    fcntl(all->listener.fd, F_SETFD, 0);
     fcntl(all->table_fd, F_SETFD, 0);
     for (unsigned i = 0; i < all->count; i++) {
         all->worker[i].all = all;
@@ -313,11 +315,11 @@ static void workers_close(struct workers *all)
     uv_walk(&all->loop, workers_close_handle, NULL);
     uv_run(&all->loop, UV_RUN_DEFAULT);
     uv_loop_close(&all->loop);
-    close_fd(&all->listen_fd);
+    close_fd(&all->listener.fd);
     close_fd(&all->table_fd);
     table_close(all->table);
     if (listened)
-        listen_remove(all->options->listen);
+        listen_remove(&all->listener, all->options->listen);
     free(all->address);
 }
 
@@ -331,7 +333,7 @@ int workers_run(const struct serve_options *options, struct error *err)
     }
     all->options = options;
     all->count = (unsigned)options->workers;
-    all->listen_fd = all->table_fd = -1;
+    all->listener.fd = all->table_fd = -1;
     int rc = workers_open(all, err);
     for (size_t i = 0; rc == 0 && i < array_length(numbers); i++) {
         uv_signal_init(&all->loop, &all->signals[i]);
