@@ -74,6 +74,8 @@ def test_a_batch_is_a_table_with_grades(batch):
     assert batch.js("document.title") == "3 runs of results.jsonl · Droste"
     assert column(batch, ".question") == [task["question"] for task in TASKS]
     assert column(batch, "[data-name=grade]") == ["passed", "failed", "failed"]
+    assert batch.js("[...document.querySelectorAll('[data-name=grade] span')].map("
+                    "(word) => word.getClientRects().length)") == [1, 1, 1]     # not "passe" "d"
     assert column(batch,
                   ".pill") == ["answered"] * 3 and column(batch, "[data-name=turns]") == ["2"] * 3
     assert [text.split(" · ")[0] for text in column(batch, ".row-facts")] == ["task t1", "task t2",
