@@ -10,6 +10,7 @@ import time
 import pytest
 
 import connect_fake
+import same_checks
 
 sys.path[:0] = [os.path.join(connect_fake.ROOT, "tests", "e2e"),
                 os.path.join(connect_fake.ROOT, "python")]
@@ -68,6 +69,16 @@ def box_of(fake):
     """The one sandbox that there is, as its provider has it."""
     (ident, box), = fake.running().items()
     return ident, box
+
+
+# -- files of runs, values of libraries
+
+def test_a_run_saves_its_files(fake, tmp_path):
+    same_checks.check_artifacts(tmp_path, env=fake.name)
+
+
+def test_values_of_libraries_keep_their_types(opened):
+    same_checks.check_library_values(opened())
 
 
 # -- the sandbox that is asked for

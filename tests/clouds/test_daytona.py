@@ -14,6 +14,7 @@ import time
 import pytest
 
 import daytona_fake
+import same_checks
 import droste.compat
 import droste_cli
 
@@ -702,3 +703,11 @@ def test_any_text_comes_as_it_was(opened, fake):
         assert interp.execute("SUBMIT(back=given)").back == text
         if text:
             assert interp.execute("llm_query(given) == given").echo == "True"
+
+
+def test_a_run_saves_its_files(fake, tmp_path):
+    same_checks.check_artifacts(tmp_path, env="daytona", database="none")
+
+
+def test_values_of_libraries_keep_their_types(opened):
+    same_checks.check_library_values(opened())

@@ -13,6 +13,7 @@ import time
 import pytest
 
 import modal_fake
+import same_checks
 
 ROOT = modal_fake.ROOT
 sys.path.insert(0, os.path.join(ROOT, "python"))
@@ -393,3 +394,12 @@ def test_what_a_host_and_its_bridge_leave_the_next_collection_removes(fake):
     assert done.stdout == "removed 1 orphaned sandbox\n", done.stderr
     assert [s["id"] for s in fake.live()] == [alive.sandbox_id] and alive.execute("SUBMIT(1)").ok
     alive.shutdown()
+
+
+def test_a_run_saves_its_files(fake, tmp_path):
+    same_checks.check_artifacts(tmp_path / "saved", env="modal")
+
+
+def test_values_of_libraries_keep_their_types(fake):
+    with opened() as interp:
+        same_checks.check_library_values(interp)

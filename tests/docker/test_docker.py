@@ -43,6 +43,24 @@ def test_a_large_context_goes_in_and_out(program, tmp_path):
     assert result.returncode == 0 and result.stdout == text.upper()
 
 
+def test_a_run_saves_its_files(program, tmp_path):
+    """Those that match, whole and under their paths; a FIFO is left out."""
+    model = droste_cli.recording(tmp_path, """```repl
+import os
+os.makedirs("out/deep")
+open("out/deep/b.bin", "wb").write(bytes(range(256)) * 4096)
+open("out/a.txt", "w").write("hello")
+os.mkfifo("out/fifo")
+SUBMIT(answer=1)
+```""")
+    run = told(program("run", "--question", "q", "--model", model, "--json", "--artifacts", "out/**",
+                       "--artifacts-dir", tmp_path / "saved"))
+    assert [(one["name"], one["size"]) for one in run["artifacts"]] == [("out/a.txt", 5),
+                                                                      ("out/deep/b.bin", 1 << 20)]
+    assert (tmp_path / "saved/out/deep/b.bin").read_bytes() == bytes(range(256)) * 4096
+    assert os.listdir(tmp_path / "saved/out/deep") == ["b.bin"] and run["answer"] == 1
+
+
 def test_a_child_run_answers_from_a_container(program, tmp_path):
     """The whole loop: code of a model runs there, calls a model, and answers."""
     model = droste_cli.recording(tmp_path,

@@ -2,6 +2,7 @@
 import hashlib
 import json
 import os
+import subprocess
 
 import pytest
 
@@ -121,3 +122,39 @@ def test_candidates_share_the_files_that_are_saved(droste, serve, tmp_path, sele
     x = r.json["answer"]
     files = saved(droste)
     assert len(files) == 3 and files["x%d.txt" % x] == b"%d" % x
+
+
+def test_each_question_of_a_chat_saves_its_files(droste, replay):
+    """As they are at its end; a later question writes over an earlier one's."""
+    model = replay(*[{"content": repl("open('%s.txt', 'w').write('%s')\nSUBMIT(answer=1)" % names)}
+                     for names in (("a", "one"), ("b", "two"), ("a", "three"))])
+    done = droste("chat", "--json", "--model", model, "--artifacts", "*.txt", "--artifacts-dir",
+                  "art", input="first\nsecond\nthird\n")
+    told = [json.loads(line) for line in done.out.splitlines()]
+    assert [[one["name"] for one in each["artifacts"]] for each in told] == [
+        ["a.txt"], ["a.txt", "b.txt"], ["a.txt", "b.txt"]]
+    assert saved(droste) == {"a.txt": b"three", "b.txt": b"two"}
+    shown = droste("runs", "show", told[0]["run"], "--save-artifacts", "again")
+    assert shown.status == 0 and saved(droste, "again") == {"a.txt": b"one"}
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can mount a file system of its own")
+def test_a_full_disk_is_said_and_leaves_no_half_file(droste, replay):
+    """The answer stays, the error names the disk, and what fits is whole; with room all is."""
+    target = os.path.join(droste.home, "art")
+    os.mkdir(target)
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", target],
+                             capture_output=True, text=True)
+    if mounted.returncode != 0:
+        pytest.skip("no file system can be mounted here: %s" % mounted.stderr.strip())
+    try:
+        r = run(droste, replay, MAKE, "--artifacts", "out/**")
+        assert r.json["answer"] == 1 and "No space left" in r.json["artifacts_error"], r
+        assert saved(droste) == {"out/a.txt": b"hello"}
+        assert [one["name"] for one in r.json["artifacts"]] == ["out/a.txt"]
+        subprocess.run(["mount", "-o", "remount,size=8m", target], check=True)
+        r = run(droste, replay, MAKE, "--artifacts", "out/**")
+        assert r.json["artifacts_error"] is None
+        assert len(saved(droste)["out/deep/b.txt"]) == 3000000
+    finally:
+        subprocess.run(["umount", "--lazy", target], check=True)
