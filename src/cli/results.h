@@ -31,8 +31,6 @@ void cli_save_end(struct result_files *files);
 /* The same for the cells of a recorded run: 1.2.3.png is of turn 1, its second cell, and the third
  * result of that cell. Negative with *err. */
 int cli_save_recorded(droste_record *record, const char *run, const char *dir, droste_error *err);
-/* Writes the artifacts of a recorded run below a directory. */
-int cli_save_artifacts(droste_record *record, const char *run, const char *dir, droste_error *err);
 
 /* Where the images of a prompt's cells go: a directory of its own, made with the first of them. */
 struct image_files {

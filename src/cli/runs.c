@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/json/fields.h"
 #include "cli/answer.h"
+#include "cli/artifacts.h"
 #include "cli/ask.h"
 #include "cli/list.h"
 #include "cli/record/show.h"

@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "cli/cli.h"
 #include "cli/verbs.h"
+#include "cli/volume_copy.h"
 #include "cli/volume_print.h"
 
 enum { DEPTH = 4, DEPTH_MAX = 10, ENTRIES = 10000 };
@@ -67,44 +68,6 @@ static int volume_du(droste_volume *v, const struct request *r, struct error *er
     return volume_print_usage(v, r->json, err);
 }
 
-static void put_last_name(const char *path, struct buf *out)
-{
-    size_t len;
-    const char *name = text_last_name(path, &len);
-    buf_append(out, name, len);
-}
-
-static bool is_directory(const char *path)
-{
-    struct stat st;
-    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
-}
-
-/* Escapes a guest's text for the terminal. */
-static int show_file(droste_volume *v, const char *path, struct error *err)
-{
-    enum { PIECE = 65536, CUT = 4 };
-    char piece[PIECE];
-    size_t n, kept = 0;
-    droste_error why;
-    FILE *copy = tmpfile();
-    int rc = copy ? cli_inner(droste_volume_read(v, path, fileno(copy), &why), &why, err)
-                  : error_set_errno(err, ERROR_IO, "making a temporary file");
-    if (rc == 0)
-        rewind(copy);
-    while (rc == 0 && (n = fread(piece + kept, 1, PIECE - kept, copy)) > 0) {
-        n += kept;
-        size_t whole = n == PIECE ? text_utf8_floor(piece, n, n - CUT) : n;
-        cli_print(stdout, piece, whole);
-        kept = n - whole;
-        memmove(piece, piece + whole, kept);
-    }
-    cli_print(stdout, piece, kept);
-    if (copy)
-        fclose(copy);
-    return rc;
-}
-
 /* Prints how much an operation has copied. */
 static int volume_copied(int rc, const char *did, const droste_volume_count *count,
     const struct request *r, const droste_error *why, struct error *err)
@@ -114,63 +77,24 @@ static int volume_copied(int rc, const char *did, const droste_volume_count *cou
     return cli_inner(rc, why, err);
 }
 
-/* Copies into an existing directory under the source's own name. */
 static int cli_volume_get(droste_volume *v, const struct request *r, struct error *err)
 {
-    cleanup_buf struct buf to = { 0 };
     droste_volume_count count;
-    droste_error why;
     const char *target = volume_word(r, 3) ? volume_word(r, 3) : ".";
-    if (strcmp(target, "-") == 0 && isatty(STDOUT_FILENO))
-        return show_file(v, r->words[2], err);
-    if (strcmp(target, "-") == 0)
-        return cli_inner(droste_volume_read(v, r->words[2], STDOUT_FILENO, &why), &why, err);
-    buf_puts(&to, target);
-    if (is_directory(target)) {
-        buf_putc(&to, '/');
-        put_last_name(r->words[2], &to);
-        if (to.data && to.data[to.len - 1] == '/')
-            buf_puts(&to, droste_volume_name(v));
-    } else if (target[0] && target[strlen(target) - 1] == '/') {
-        return error_set(err, ERROR_NOT_FOUND,
-            "there is no directory %.150s; create it, or leave out the slash at the end", target);
-    }
-    if (buf_failed(&to))
-        return error_memory(err);
-    return volume_copied(droste_volume_get(v, r->words[2], buf_text(&to), &count, &why), "got",
-        &count, r, &why, err);
-}
-
-/* Opens the source of `put`, and finds its path in the volume. */
-static int volume_open_source(const struct request *r, int *fd, struct buf *to, struct error *err)
-{
-    const char *source = r->words[2];
-    bool stream = strcmp(source, "-") == 0;
-    *fd = file_open(source, O_RDONLY, FILE_OR_DIRECTORY | FILE_OR_INPUT, "the file", err);
-    if (*fd < 0)
-        return *fd;
-    if (volume_word(r, 3))
-        buf_puts(to, r->words[3]);
-    else if (!stream)
-        put_last_name(source, to);
-    if (buf_failed(to))
-        return error_memory(err);
-    if (to->len == 0 || strcmp(buf_text(to), ".") == 0)
-        return error_set(
-            err, ERROR_ARGUMENT, "put: the source has no name; add its path in the volume");
-    return 0;
+    int rc = volume_copy_out(v, r->words[2], target, &count, err);
+    if (rc == 0 && strcmp(target, "-") != 0)
+        volume_print_count("got", &count, r->json);
+    return rc;
 }
 
 static int cli_volume_put(droste_volume *v, const struct request *r, struct error *err)
 {
-    cleanup_buf struct buf to = { 0 };
-    cleanup_fd int fd = -1;
     droste_volume_count count;
-    droste_error why;
-    int rc = volume_open_source(r, &fd, &to, err);
-    return rc < 0 ? rc
-                  : volume_copied(droste_volume_put(v, fd, buf_text(&to), &count, &why), "put",
-                        &count, r, &why, err);
+    int rc =
+        volume_copy_in(v, r->words[2], volume_word(r, 3) ? volume_word(r, 3) : "", &count, err);
+    if (rc == 0)
+        volume_print_count("put", &count, r->json);
+    return rc;
 }
 
 /* Removes the volume, a snapshot, or paths. */

@@ -20,7 +20,7 @@ SUBMIT(answer=1)
 
 
 def check_artifacts(place, **settings):
-    """A run saves the files that match, whole and under their paths, and leaves out what is none."""
+    """A run saves the files that match, whole and under their paths, without FIFOs."""
     done = droste.RLM(lambda messages: MAKE, artifacts=["out/**"], artifacts_dir=place,
                       **settings).run("?")
     assert (done.answer, done.status) == (1, "answered"), done.error

@@ -1,0 +1,13 @@
+/* cli/artifacts.h: files that recorded runs have saved. */
+#ifndef DROSTE_CLI_ARTIFACTS_H
+#define DROSTE_CLI_ARTIFACTS_H
+
+#include "droste.h"
+
+/* Writes the artifacts of a recorded run below a directory. */
+int cli_save_artifacts(droste_record *record, const char *run, const char *dir, droste_error *err);
+/* Writes one of them, or those below a directory of the sandbox ("": all), to `target`. */
+int cli_copy_artifacts(droste_record *record, const char *run, const char *path, const char *target,
+    droste_error *err);
+
+#endif
