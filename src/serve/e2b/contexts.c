@@ -58,7 +58,7 @@ struct e2b_context *e2b_context_default(struct e2b_sandbox *e, const char *langu
     for (struct e2b_context *c = e->contexts; ours && c; c = c->next)
         if (c->language == ours)
             return c;
-    return ours ? context_add(e, ours, E2B_HOME) : NULL;
+    return ours ? context_add(e, ours, e2b_home(e, NULL)) : NULL;
 }
 
 static void context_drop_session(struct e2b_context *c)
@@ -375,8 +375,8 @@ void e2b_handle_context_create(struct request *r)
         request_refuse(r, 429, "contexts", "a sandbox has at most %d contexts", CONTEXTS_MOST);
         return;
     }
-    struct e2b_context *c =
-        context_add(e, context_language(language), json_get_string(r->json, "cwd", E2B_HOME));
+    struct e2b_context *c = context_add(
+        e, context_language(language), json_get_string(r->json, "cwd", e2b_home(e, NULL)));
     request_reply_json(r, 200, c ? context_json(c) : NULL);
 }
 

@@ -73,6 +73,23 @@ struct json_object *e2b_describe(const struct e2b_sandbox *e)
 
 /* ---- create ---- */
 
+static void control_on_feature(void *arg, const droste_feature *feature)
+{
+    if (strcmp(feature->name, "private root") == 0 && feature->supported)
+        *(bool *)arg = true;
+}
+
+/* Whether sandboxes can have a writable root directory, as E2B's have. */
+static bool control_has_root(struct server *s)
+{
+    const char *level = droste_get(s->d, "isolation");
+    bool has = false;
+    if (level && strcmp(level, "auto") != 0 && strcmp(level, "full") != 0 &&
+        strcmp(level, "light") != 0)
+        return false;
+    return droste_environment_features(s->d, NULL, control_on_feature, &has, NULL) == 0 && has;
+}
+
 static bool control_is_empty(struct json_object *o)
 {
     return !o || json_length(o) == 0;
@@ -150,6 +167,7 @@ static bool e2b_create_prepare(struct sandbox *sb, struct request *r)
     }
     e->sandbox = sb;
     e->started_us = control_now_us(r->server);
+    e->has_root = control_has_root(r->server);
     e->template = strdup(json_get_string(r->json, "templateID", ""));
     e->network = json_object_get(network);
     e->environment = json_object_get(json_get_typed(r->json, "envVars", json_type_object));
@@ -200,6 +218,8 @@ static void e2b_create_ready(struct sandbox *sb, struct request *r, droste_resul
 static void e2b_create_settings(struct request *r, struct buf *words)
 {
     struct json_object *env = json_get_typed(r->json, "envVars", json_type_object);
+    if (control_has_root(r->server))
+        sandbox_setting(words, "root", "private");
     if (!env)
         return;
     json_object_object_foreach(env, name, value)

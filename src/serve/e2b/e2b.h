@@ -18,7 +18,6 @@ enum { E2B_TOKEN_SIZE = 33, E2B_USER_SIZE = 64 };
 
 /* The SDKs derive from it what a sandbox can do. */
 #define E2B_ENVD_VERSION "0.6.13"
-#define E2B_HOME         "/tmp"
 
 struct e2b_context;
 struct connect_stream;
@@ -33,6 +32,7 @@ struct e2b_sandbox {
     int64_t started_us;              /* also the order of lists: no two are equal */
     uint64_t end_ns;                 /* the deadline */
     bool ready, paused, auto_pause, auto_resume, no_internet;
+    bool has_root; /* a writable one, with /home/user and the users "user" and "root" */
     int64_t memory_bytes, disk_bytes;
     struct e2b_context *contexts;   /* oldest first */
     struct connect_stream *streams; /* to clients, of envd */
@@ -49,9 +49,10 @@ bool e2b_host_is_sandbox(const char *host);
 /* The running sandbox that a request for a port names; NULL: the request was refused. */
 struct e2b_sandbox *e2b_running_of(struct request *r);
 
-/* The user of a request to envd, of which a sandbox has one under the names "user" and "root": NULL
- * is that one. Another name is for the sandbox to know, or not. */
-const char *e2b_user_of(struct request *r, char out[E2B_USER_SIZE]);
+/* The user of a request to envd, as it names one; "": the default. */
+void e2b_user_of(struct request *r, char out[E2B_USER_SIZE]);
+/* Where a user's relative paths begin; NULL: the default user. */
+const char *e2b_home(const struct e2b_sandbox *e, const char *user);
 
 /* ---- signature.c ---- */
 

@@ -33,7 +33,8 @@ struct upload_step {
 
 struct upload {
     struct server *server;
-    struct request *r; /* NULL: it was freed */
+    struct request *r;             /* NULL: it was freed */
+    const struct e2b_sandbox *e2b; /* while it has a request */
     char id[SERVE_ID_SIZE];
     char *path;                       /* of the query; NULL: names of parts are paths */
     struct MHD_PostProcessor *parser; /* NULL: the body is the file */
@@ -172,7 +173,7 @@ static void upload_begin_file(struct upload *u, const char *path)
         upload_fail(u, 400, "the path is too long");
     else if (path[0] == '\0')
         upload_fail(u, 400, "there is no path");
-    else if (!(u->current = e2b_path(path)))
+    else if (!(u->current = e2b_path(u->r, u->e2b, path)))
         upload_fail(u, 503, "out of memory");
     else
         upload_add(u, UPLOAD_OPEN, u->current);
@@ -378,8 +379,9 @@ static void upload_continue(struct upload *u)
 void e2b_handle_file_read(struct request *r)
 {
     const char *query = request_query(r, "path", NULL);
-    cleanup_free char *path = query ? e2b_path(query) : NULL;
-    if (path && e2b_running_of(r))
+    struct e2b_sandbox *e = query ? e2b_running_of(r) : NULL;
+    cleanup_free char *path = e ? e2b_path(r, e, query) : NULL;
+    if (path)
         transfer_read(r, path);
 }
 
@@ -443,9 +445,11 @@ static bool upload_prepare(struct upload *u, struct request *r)
 void e2b_handle_file_write(struct request *r)
 {
     const char *path = MHD_lookup_connection_value(r->connection, MHD_GET_ARGUMENT_KIND, "path");
-    struct upload *u = e2b_running_of(r) ? calloc(1, sizeof *u) : NULL;
+    struct e2b_sandbox *e = e2b_running_of(r);
+    struct upload *u = e ? calloc(1, sizeof *u) : NULL;
     if (!u)
         return;
+    u->e2b = e;
     u->server = r->server;
     u->r = r;
     memcpy(u->id, r->id, sizeof u->id);

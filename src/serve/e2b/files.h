@@ -6,7 +6,7 @@
 
 /* The absolute path that a client means, "~" and relative ones below the home directory; free it.
  * It is one of the sandbox, which resolves it with its own rights. */
-char *e2b_path(const char *path);
+char *e2b_path(struct request *r, const struct e2b_sandbox *e, const char *path);
 /* The directory of an absolute path; free it. */
 char *e2b_parent(const char *path);
 /* The HTTP status that stands for an error of a file. */

@@ -12,14 +12,16 @@ enum { FILES_LIST_MOST = 10000, FILES_DEPTH_MOST = 64 };
 
 /* ---- paths ---- */
 
-char *e2b_path(const char *path)
+char *e2b_path(struct request *r, const struct e2b_sandbox *e, const char *path)
 {
+    char user[E2B_USER_SIZE];
     cleanup_buf struct buf joined = { 0 }, out = { 0 };
     bool is_home = path[0] == '~' && (path[1] == '/' || path[1] == '\0');
+    e2b_user_of(r, user);
     if (path[0] == '/')
         buf_puts(&joined, path);
     else
-        buf_printf(&joined, "%s/%s", E2B_HOME, is_home ? path + 1 : path);
+        buf_printf(&joined, "%s/%s", e2b_home(e, user), is_home ? path + 1 : path);
     for (const char *at = buf_text(&joined); *at;) {
         size_t n = strcspn(at, "/");
         if (n == 2 && at[0] == '.' && at[1] == '.') {
@@ -146,13 +148,14 @@ static void file_call_start(
 static struct file_call *file_call_new(struct request *r, const char *key)
 {
     const char *path = json_get_string(r->json, key, "");
-    struct file_call *c = e2b_running_of(r) ? calloc(1, sizeof *c) : NULL;
+    struct e2b_sandbox *e = e2b_running_of(r);
+    struct file_call *c = e ? calloc(1, sizeof *c) : NULL;
     if (!c)
         return NULL;
     c->server = r->server;
     c->r = r;
     memcpy(c->id, r->id, sizeof c->id);
-    c->path = e2b_path(path);
+    c->path = e2b_path(r, e, path);
     r->state = c;
     r->on_free = file_call_on_free;
     return c;
@@ -265,7 +268,8 @@ void e2b_handle_move(struct request *r)
     struct file_call *c = file_call_new(r, "source");
     if (!c)
         return;
-    c->to = e2b_path(json_get_string(r->json, "destination", ""));
+    c->to = e2b_path(
+        r, sandbox_find(r->server, r->id)->e2b, json_get_string(r->json, "destination", ""));
     cleanup_free char *parent = c->to ? e2b_parent(c->to) : NULL;
     const droste_file_request request = {
         .op = "mkdir", .path = parent, .flags = DROSTE_FILE_PARENTS

@@ -303,14 +303,19 @@ static void process_begin(struct process_stream *p, struct request *r, struct pr
     struct json_object *process = json_get_typed(r->json, "process", json_type_object);
     struct json_object *pty = json_get_typed(r->json, "pty", json_type_object);
     struct json_object *size = json_get_typed(pty, "size", json_type_object);
+    struct sandbox *sb = sandbox_find(p->server, p->id);
     char user[E2B_USER_SIZE];
+    e2b_user_of(r, user);
+    /* Where sandboxes have one user, both names are that one. */
+    bool is_own = user[0] == '\0' ||
+                  (!sb->e2b->has_root && (strcmp(user, "user") == 0 || strcmp(user, "root") == 0));
     droste_command_request request = { .op = "start",
         .argv = words->argv,
         .env = words->envp,
         .cwd = json_get_string(process, "cwd", NULL),
         .flags = DROSTE_COMMAND_DRAIN,
         .tag = json_get_string(r->json, "tag", NULL),
-        .user = e2b_user_of(r, user),
+        .user = is_own ? NULL : user,
         .timeout_ms = process_timeout_ms(r) };
     if (pty) {
         p->is_terminal = true;

@@ -71,6 +71,7 @@ static void call_detach(struct process_call *c)
 }
 
 static void call_on_done(void *arg, const droste_command_reply *reply, const droste_error *err);
+static void call_await_end(struct process_call *c);
 
 static void call_do(struct process_call *c)
 {
@@ -86,11 +87,36 @@ static void call_do(struct process_call *c)
         call_free(c);
 }
 
+/* A killed process is gone when its client is answered. */
+static void call_on_end(void *arg, const droste_command_reply *reply, const droste_error *err)
+{
+    struct process_call *c = arg;
+    if (!err && !reply->ended) {
+        call_await_end(c);
+        return;
+    }
+    call_answer(c, NULL);
+    call_detach(c);
+}
+
+static void call_await_end(struct process_call *c)
+{
+    const droste_command_request request = {
+        .op = "output", .handle = c->handle, .length = DROSTE_COMMAND_PIECE
+    };
+    if (!call_start(c, &request, call_on_end))
+        call_free(c);
+}
+
 static void call_on_done(void *arg, const droste_command_reply *reply, const droste_error *err)
 {
     struct process_call *c = arg;
     if (!err && c->at < c->len) {
         call_do(c);
+        return;
+    }
+    if (!err && c->op.signal == SIGKILL) {
+        call_await_end(c);
         return;
     }
     call_answer(c, err);

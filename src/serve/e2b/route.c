@@ -278,19 +278,20 @@ static bool port_identify(struct request *r)
     return false;
 }
 
-const char *e2b_user_of(struct request *r, char out[E2B_USER_SIZE])
+void e2b_user_of(struct request *r, char out[E2B_USER_SIZE])
 {
+    const char *query =
+        MHD_lookup_connection_value(r->connection, MHD_GET_ARGUMENT_KIND, "username");
     const char *basic = request_header_of(r, MHD_HTTP_HEADER_AUTHORIZATION);
     size_t len = 0;
-    if (!basic || strncasecmp(basic, "Basic ", 6) != 0)
-        return NULL;
+    snprintf(out, E2B_USER_SIZE, "%s", query ? query : "");
+    if (out[0] || !basic || strncasecmp(basic, "Basic ", 6) != 0)
+        return;
     cleanup_free char *text = json_base64_bytes(basic + 6, strlen(basic + 6), &len);
     size_t n = text ? strnlen(text, len) : 0;
     const char *colon = text ? memchr(text, ':', n) : NULL;
     n = colon ? (size_t)(colon - text) : n;
     snprintf(out, E2B_USER_SIZE, "%.*s", (int)n, text ? text : "");
-    bool is_own = n == 0 || strcmp(out, "user") == 0 || strcmp(out, "root") == 0;
-    return is_own ? NULL : out;
 }
 
 struct e2b_sandbox *e2b_running_of(struct request *r)

@@ -35,6 +35,12 @@ void e2b_sandbox_free(struct e2b_sandbox *e)
     free(e);
 }
 
+const char *e2b_home(const struct e2b_sandbox *e, const char *user)
+{
+    bool is_root = user && strcmp(user, "root") == 0;
+    return !e->has_root ? "/tmp" : is_root ? "/root" : "/home/user";
+}
+
 void e2b_sandbox_pause(struct e2b_sandbox *e)
 {
     e->paused = true;

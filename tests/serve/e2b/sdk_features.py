@@ -281,6 +281,24 @@ def terminals(sandbox):
     assert sandbox.pty.kill(sandbox.pty.create(PtySize(rows=2, cols=20)).pid) is True
 
 
+@row
+def a_kill_during_a_command(sandbox):
+    own = create()
+    handle = own.commands.run("sleep 100", background=True)
+    own.kill()
+    name, text = raised(handle.wait)
+    assert "Exception" in name or "Error" in name, (name, text)
+
+
+@row
+def the_root_directory_is_writable(sandbox):
+    assert sandbox.commands.run("pwd; echo $HOME; whoami").stdout == "/home/user\n/home/user\nuser\n"
+    assert sandbox.commands.run("pwd; echo $HOME", user="root").stdout == "/root\n/root\n"
+    sandbox.commands.run("mkdir -p /workspace /code /opt/x && sudo touch /workspace/a && python -V")
+    assert sandbox.files.write("in-home", "x").path == "/home/user/in-home"
+    assert sandbox.run_code("import os; os.getcwd()").text == "/home/user"
+
+
 # ---- files ----
 
 @row

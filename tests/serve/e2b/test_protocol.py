@@ -276,7 +276,7 @@ def test_paths_stay_in_the_sandbox(client, sandbox, path):
     """A path is one of the sandbox, whatever it is: its own code sees the same."""
     from urllib.parse import quote
     answer = client.data(sandbox, 49983, "GET", "/files?path=" + quote(path))
-    absolute = path if path[0] == "/" else "/tmp/" + path.removeprefix("~/")
+    absolute = path if path[0] == "/" else "/home/user/" + path.removeprefix("~/")
     code = f"try: print(open({absolute!r}).read(), end='')\nexcept OSError: print('none')"
     seen = client.data(sandbox, 49999, "POST", "/execute", {"code": code}).body.decode()
     lines = [json.loads(line) for line in seen.splitlines()]
