@@ -27,6 +27,8 @@ enum {
     /* "start": its end is told when no process has its output open any more, or at once after a
      * signal or its time limit; without, when it ends, whatever it has left running */
     DROSTE_COMMAND_DRAIN = 16,
+    DROSTE_COMMAND_QUIET =
+        64, /* "attach": the handle reads no output, and no output waits for it */
     DROSTE_COMMAND_ALONE = 32, /* "signal": to the process, not to its process group */
 };
 

@@ -26,11 +26,15 @@ typedef struct droste_file_entry {
     uint32_t mode; /* as in struct stat */
     uint64_t size;
     int64_t mtime_ns; /* since 1970 */
+    uint32_t uid, gid;
+    const char *user, *group; /* their names in the sandbox; "": they have none */
+    const char *target;       /* of a link: the path that it leads to, without links; "": no link */
+    uint32_t target_mode;     /* of what is there; 0: nothing, or it is no link */
 } droste_file_entry;
-/* Returns 0 to continue. The name is valid during the call. */
+/* Returns 0 to continue. The texts are valid during the call. */
 typedef int droste_file_entry_fn(void *arg, const droste_file_entry *entry);
 
-/* A file or directory; with `follow`, that to which a link points. */
+/* A file or directory; with `follow`, that to which a link points. The entry has no texts. */
 DROSTE_API int droste_file_stat(
     droste_session *s, const char *path, int follow, droste_file_entry *out, droste_error *err);
 /* Lists `depth` levels of a directory, without following links. Returns 1 if there are more than

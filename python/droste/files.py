@@ -45,6 +45,15 @@ class FileInfo(NamedTuple):
     mode: int
     #: nanoseconds since 1970
     mtime_ns: int
+    #: ids of its owner, and their names in the sandbox; None: it has none
+    uid: int = 0
+    gid: int = 0
+    user: Optional[str] = None
+    group: Optional[str] = None
+    #: of a link: the path that it leads to, without links
+    target: Optional[str] = None
+    #: of a link: type and permissions of what is there; 0: nothing
+    target_mode: int = 0
 
     @property
     def is_dir(self) -> bool:
@@ -90,9 +99,15 @@ def _failure(error: Any, path: Optional[bytes]) -> Exception:
     return errors.of(error)
 
 
+def _info_of(e: Any) -> FileInfo:
+    user, group, target = (os.fsdecode(text) or None for text in (e.user, e.group, e.target))
+    return FileInfo(os.fsdecode(e.name), e.size, e.mode, e.mtime_ns, e.uid, e.gid, user, group,
+                    target, e.target_mode)
+
+
 def _answer_of(reply: Any) -> _Answer:
-    entries = [FileInfo(os.fsdecode(e.name), e.size, e.mode, e.mtime_ns)
-               for e in itertools.islice(reply.entries, reply.count)] if reply.count else []
+    entries = [_info_of(e) for e in itertools.islice(reply.entries, reply.count)
+               ] if reply.count else []
     return _Answer(reply.handle, _library.bytes_at(reply.data, reply.len) if reply.len else b"",
                    entries, bool(reply.more))
 

@@ -125,6 +125,7 @@ static int commands_api_start(droste_session *s, const droste_command_request *r
         .terminal = r->flags & DROSTE_COMMAND_TERMINAL,
         .drain = r->flags & DROSTE_COMMAND_DRAIN,
         .alone = r->flags & DROSTE_COMMAND_ALONE,
+        .quiet = r->flags & DROSTE_COMMAND_QUIET,
         .user = r->user,
         .tag = r->tag,
         .pid = r->pid,

@@ -35,29 +35,42 @@ struct file_waiter {
     void *arg;
 };
 
-/* Copies the entries, with terminated names, in one block. */
+/* Returns the next terminated text at *at, and moves that. */
+static const char *files_api_text(char **at, const char *text, size_t len)
+{
+    char *copy = memcpy(*at, text, len);
+    copy[len] = '\0';
+    *at += len + 1;
+    return copy;
+}
+
+/* Copies the entries, with terminated texts, in one block. */
 static int files_api_entries(
     const struct file_answer *answer, droste_file_entry **out, size_t *count, struct error *err)
 {
     struct file_entry e;
-    size_t at = 0, names = 0;
+    size_t at = 0, texts = 0;
     *count = 0;
     while (file_entry_next(answer, &at, &e)) {
-        names += e.name_len + 1;
+        texts += e.name_len + e.target_len + e.user_len + e.group_len + 4;
         ++*count;
     }
-    droste_file_entry *all = malloc(*count * sizeof *all + names + 1);
+    droste_file_entry *all = malloc(*count * sizeof *all + texts + 1);
     if (!all)
         return error_memory(err);
-    char *name = (char *)(all + *count);
+    char *text = (char *)(all + *count);
     at = 0;
     for (size_t i = 0; i < *count && file_entry_next(answer, &at, &e); i++) {
-        memcpy(name, e.name, e.name_len);
-        name[e.name_len] = '\0';
-        all[i] = (droste_file_entry){
-            .name = name, .mode = e.mode, .size = e.size, .mtime_ns = e.mtime_ns
-        };
-        name += e.name_len + 1;
+        all[i] = (droste_file_entry){ .name = files_api_text(&text, e.name, e.name_len),
+            .mode = e.mode,
+            .size = e.size,
+            .mtime_ns = e.mtime_ns,
+            .uid = e.uid,
+            .gid = e.gid,
+            .target_mode = e.target_mode };
+        all[i].target = files_api_text(&text, e.target, e.target_len);
+        all[i].user = files_api_text(&text, e.user, e.user_len);
+        all[i].group = files_api_text(&text, e.group, e.group_len);
     }
     *out = all;
     return 0;
@@ -181,6 +194,7 @@ static int files_api_one(void *arg, const droste_file_entry *entry)
 {
     droste_file_entry *out = arg;
     *out = *entry;
+    out->name = out->user = out->group = out->target = "";
     out->name = "";
     return 0;
 }

@@ -238,14 +238,19 @@ static ssize_t request_on_read(void *arg, uint64_t position, char *out, size_t m
     return (ssize_t)n;
 }
 
-void request_stream(struct request *r, const char *type)
+void request_stream_as(struct request *r, unsigned status, const char *type)
 {
     void (*gone)(struct request *) = r->on_gone;
     r->streaming = true;
-    request_answer(r, 200,
+    request_answer(r, status,
         MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, 16 << 10, request_on_read, r, NULL));
     r->on_gone = gone; /* the answer has only begun */
     request_header(r, MHD_HTTP_HEADER_CONTENT_TYPE, type);
+}
+
+void request_stream(struct request *r, const char *type)
+{
+    request_stream_as(r, 200, type);
 }
 
 void request_push(struct request *r, const void *data, size_t len)

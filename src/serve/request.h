@@ -130,6 +130,8 @@ void request_header(struct request *r, const char *name, const char *value);
 
 /* Begins a streamed answer; then request_push, and request_end. */
 void request_stream(struct request *r, const char *type);
+/* The same with another status than 200. */
+void request_stream_as(struct request *r, unsigned status, const char *type);
 void request_push(struct request *r, const void *data, size_t len);
 size_t request_unread(const struct request *r);
 void request_end(struct request *r);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/text.h"
 #include "serve/e2b/e2b.h"
 
 #define SANDBOX                                                                                    \
@@ -31,12 +32,55 @@
     "\"status\": {\"enum\": [\"ok\", \"submitted\", \"error\", \"timeout\", \"killed\", "          \
     "\"lost\"]}}}"
 
-#define ENTRIES                                                                                    \
-    "{\"type\": \"object\", \"properties\": {\"more\": {\"type\": \"boolean\"}, \"entries\": "     \
-    "{\"type\": \"array\", \"items\": {\"type\": \"object\", \"properties\": {\"name\": "          \
+#define ENTRY                                                                                      \
+    "{\"type\": \"object\", \"properties\": {\"name\": "                                           \
     "{\"type\": \"string\"}, \"kind\": {\"enum\": [\"file\", \"directory\", \"link\", "            \
     "\"other\"]}, \"size\": {\"type\": \"integer\"}, \"mode\": {\"type\": \"integer\"}, "          \
-    "\"modified_ms\": {\"type\": \"integer\"}}}}}}"
+    "\"modified_ms\": {\"type\": \"integer\"}, \"user\": {\"type\": \"string\"}, \"group\": "      \
+    "{\"type\": \"string\"}, \"target\": {\"type\": \"string\"}, \"target_kind\": {\"enum\": "     \
+    "[\"file\", \"directory\", \"link\", \"other\", \"none\"]}}}"
+
+#define ENTRIES                                                                                    \
+    "{\"type\": \"object\", \"properties\": {\"more\": {\"type\": \"boolean\"}, \"entries\": "     \
+    "{\"type\": \"array\", \"items\": " ENTRY "}}}"
+
+#define SIZE                                                                                       \
+    "\"required\": [\"columns\", \"rows\"], \"additionalProperties\": false, \"properties\": {"    \
+    "\"columns\": {\"type\": \"integer\", \"minimum\": 1, \"maximum\": 10000}, "                   \
+    "\"rows\": {\"type\": \"integer\", \"minimum\": 1, \"maximum\": 10000}}"
+
+/* Words without a NUL: they become arguments and variables of a program. */
+#define WORD "{\"type\": \"string\", \"maxLength\": 100000, \"pattern\": \"^[^\\\\0]*$\"}"
+#define NAME                                                                                       \
+    "{\"type\": \"string\", \"minLength\": 1, \"maxLength\": 64, \"pattern\": "                    \
+    "\"^[A-Za-z0-9_.-]+$\"}"
+
+#define COMMAND                                                                                    \
+    "{\"type\": \"object\", \"additionalProperties\": false, \"required\": [\"command\"], "        \
+    "\"properties\": {\"command\": {\"anyOf\": [" WORD ", {\"type\": \"array\", \"minItems\": 1, " \
+    "\"maxItems\": 10000, \"items\": " WORD "}]}, \"cwd\": " WORD ", \"env\": {\"type\": "         \
+    "\"object\", \"maxProperties\": 1000, \"propertyNames\": {\"pattern\": \"^[^=\\\\0]+$\"}, "    \
+    "\"additionalProperties\": " WORD "}, \"user\": " NAME ", \"tag\": " NAME ", \"stdin\": "      \
+    "{\"type\": \"boolean\"}, \"merge\": {\"type\": \"boolean\"}, \"drain\": {\"type\": "          \
+    "\"boolean\"}, \"stream\": {\"type\": \"boolean\"}, \"timeout_seconds\": {\"type\": "          \
+    "\"number\", \"exclusiveMinimum\": 0, \"maximum\": 1000000}, \"terminal\": {\"type\": "        \
+    "\"object\", " SIZE "}}}"
+
+#define COMMANDS                                                                                   \
+    "{\"type\": \"object\", \"properties\": {\"commands\": {\"type\": \"array\", \"items\": {"     \
+    "\"type\": \"object\", \"required\": [\"pid\", \"argv\", \"running\"], \"properties\": {"      \
+    "\"pid\": {\"type\": \"integer\"}, \"tag\": {\"type\": \"string\"}, \"exit_code\": "           \
+    "{\"type\": \"integer\"}}}}}}"
+
+#define SIGNAL                                                                                     \
+    "{\"type\": \"object\", \"required\": [\"signal\"], \"additionalProperties\": false, "         \
+    "\"properties\": {\"signal\": {\"type\": \"integer\", \"minimum\": 1, \"maximum\": 64}, "      \
+    "\"group\": {\"type\": \"boolean\"}}}"
+
+#define PID       "{\"type\": \"object\", \"properties\": {\"pid\": {\"type\": \"integer\"}}}"
+#define TO        ", \"to\": {\"type\": \"string\"}"
+#define DEPTH     ", \"depth\": {\"type\": \"integer\", \"minimum\": 1, \"maximum\": 100}"
+#define EOF_QUERY "\"eof\": {\"enum\": [\"yes\", \"no\"]}"
 
 #define PATH     "\"path\": {\"type\": \"string\"}"
 #define STATUS   "{\"type\": \"object\", \"properties\": {\"status\": {\"type\": \"string\"}}}"
@@ -77,13 +121,41 @@ static const struct route native_rows[] = {
         "bind a variable: application/json, text/plain or application/octet-stream",
         handle_variable_set },
     { "GET", "/v1/sandboxes/{id}/files", BODY_NONE, NULL, PATH, 200, "application/octet-stream",
-        NULL, "read a file", handle_file_read },
+        NULL, "read a file, or with Range a part of it (206)", handle_file_read },
     { "PUT", "/v1/sandboxes/{id}/files", BODY_STREAM, NULL, PATH, 204, NULL, NULL,
         "write a file of any size", handle_file_write },
     { "DELETE", "/v1/sandboxes/{id}/files", BODY_NONE, NULL, PATH, 204, NULL, NULL,
         "remove a file, or an empty directory", handle_file_remove },
-    { "GET", "/v1/sandboxes/{id}/directory", BODY_NONE, NULL, PATH, 200, JSON, ENTRIES,
-        "list a directory", handle_file_list },
+    { "GET", "/v1/sandboxes/{id}/files/entry", BODY_NONE, NULL, PATH, 200, JSON, ENTRY,
+        "describe a file, a directory or a link", handle_file_describe },
+    { "POST", "/v1/sandboxes/{id}/files/move", BODY_NONE, NULL, PATH TO, 204, NULL, NULL,
+        "move a file or directory; it replaces a file that has the new name", handle_file_move },
+    { "GET", "/v1/sandboxes/{id}/directory", BODY_NONE, NULL, PATH DEPTH, 200, JSON, ENTRIES,
+        "list a directory, and with depth those in it", handle_file_list },
+    { "PUT", "/v1/sandboxes/{id}/directory", BODY_NONE, NULL, PATH, 204, NULL, NULL,
+        "create a directory, with its parents, unless it exists", handle_directory_create },
+    { "DELETE", "/v1/sandboxes/{id}/directory", BODY_NONE, NULL, PATH, 204, NULL, NULL,
+        "remove a directory with all that is in it", handle_directory_remove },
+    { "POST", "/v1/sandboxes/{id}/commands", BODY_JSON, COMMAND, NULL, 201, JSON, PID,
+        "start a command beside the cells; with stream, the answer (200) is a stream of "
+        "server-sent events: 'start', 'output' (base64) and 'end'; otherwise its output is dropped "
+        "until it is read",
+        handle_command_start },
+    { "GET", "/v1/sandboxes/{id}/commands", BODY_NONE, NULL, NULL, 200, JSON, COMMANDS,
+        "list the commands that run, and those of the last 30 seconds", handle_command_list },
+    { "GET", "/v1/sandboxes/{id}/commands/{name}/output", BODY_NONE, NULL, NULL, 200,
+        "text/event-stream", NULL,
+        "follow a command, named by its pid or tag, from now on: events as of its start",
+        handle_command_output },
+    { "POST", "/v1/sandboxes/{id}/commands/{name}/stdin", BODY_BYTES, NULL, EOF_QUERY, 204, NULL,
+        NULL, "write to a command's input, and end it with eof=yes; answered when it is written",
+        handle_command_input },
+    { "POST", "/v1/sandboxes/{id}/commands/{name}/signal", BODY_JSON, SIGNAL, NULL, 204, NULL, NULL,
+        "signal a command's process group, or with group=false the process alone",
+        handle_command_signal },
+    { "POST", "/v1/sandboxes/{id}/commands/{name}/terminal", BODY_JSON,
+        "{\"type\": \"object\", " SIZE "}", NULL, 204, NULL, NULL,
+        "set the size of a command's terminal", handle_command_resize },
 };
 
 static const struct routes native_routes = {
@@ -174,6 +246,25 @@ bool route_find(struct request *r, const char *method, const char *path, const c
 
 /* ---- the document ---- */
 
+/* The table has the schema of each parameter; those that say what is meant are required. */
+static void openapi_query(struct buf *out, const struct route *route, bool first)
+{
+    static const char *const required[] = { "path", "to" };
+    cleanup_json struct json_object *all = NULL;
+    cleanup_free char *text = text_printf("{%s}", route->query ? route->query : "");
+    if (!text || json_parse(text, strlen(text), &json_limits_small, &all, NULL) < 0)
+        return;
+    json_object_object_foreach(all, name, schema)
+    {
+        bool needed = false;
+        for (size_t i = 0; i < array_length(required); i++)
+            needed = needed || strcmp(name, required[i]) == 0;
+        buf_printf(out, "%s{\"name\": \"%s\", \"in\": \"query\", \"required\": %s, \"schema\": %s}",
+            first ? "" : ", ", name, needed ? "true" : "false", json_object_to_json_string(schema));
+        first = false;
+    }
+}
+
 static void openapi_parameters(struct buf *out, const struct route *route)
 {
     static const char *const places[] = { "id", "name" };
@@ -190,11 +281,7 @@ static void openapi_parameters(struct buf *out, const struct route *route)
             first ? "" : ", ", places[i]);
         first = false;
     }
-    if (route->query)
-        buf_printf(out,
-            "%s{\"name\": \"path\", \"in\": \"query\", \"required\": true, \"schema\": "
-            "{\"type\": \"string\"}}",
-            first ? "" : ", ");
+    openapi_query(out, route, first);
     buf_puts(out, "]");
 }
 

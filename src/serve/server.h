@@ -146,6 +146,16 @@ void handle_variable_set(struct request *r);
 void handle_file_read(struct request *r);
 void handle_file_write(struct request *r);
 void handle_file_list(struct request *r);
+void handle_file_describe(struct request *r);
+void handle_file_move(struct request *r);
+void handle_directory_create(struct request *r);
+void handle_directory_remove(struct request *r);
+void handle_command_start(struct request *r);
+void handle_command_list(struct request *r);
+void handle_command_output(struct request *r);
+void handle_command_input(struct request *r);
+void handle_command_signal(struct request *r);
+void handle_command_resize(struct request *r);
 void handle_file_remove(struct request *r);
 
 #endif

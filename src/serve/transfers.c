@@ -21,6 +21,7 @@ struct transfer {
     char *path;
     bool pending, opened, ended;
     uint64_t handle, offset;
+    uint64_t end;     /* of a range; 0: to the end of the file */
     struct buf piece; /* to be written */
 };
 
@@ -163,11 +164,70 @@ static void read_on_piece(void *arg, const droste_file_reply *reply, const drost
 static void read_more(struct request *r)
 {
     struct transfer *t = r->state;
+    size_t length = SERVE_UNREAD_MAX;
+    if (t->end > 0 && t->end - t->offset < length)
+        length = t->end - t->offset;
     const droste_file_request request = {
-        .op = "read", .handle = t->handle, .offset = (int64_t)t->offset, .length = SERVE_UNREAD_MAX
+        .op = "read", .handle = t->handle, .offset = (int64_t)t->offset, .length = length
     };
-    if (!t->pending && t->opened)
+    if (t->pending || !t->opened)
+        return;
+    if (length == 0)
+        (void)transfer_close(t);
+    else
         (void)transfer_start(t, &request, read_on_piece);
+}
+
+/* "bytes=FIRST-LAST", "bytes=FIRST-" or "bytes=-COUNT" of a file of this size (RFC 9110, 14.1.2).
+ * 1: there is such a range; 0: none was asked for, or a kind that is ignored; -1: it is not in the
+ * file. */
+static int read_find_range(const char *text, uint64_t size, uint64_t *first, uint64_t *end)
+{
+    static const char unit[] = "bytes=";
+    if (!text || strncmp(text, unit, strlen(unit)) != 0 || size == 0)
+        return 0;
+    text += strlen(unit);
+    size_t before = strspn(text, "0123456789"), after;
+    if (before > 18 || text[before] != '-')
+        return 0;
+    const char *last = text + before + 1;
+    after = strspn(last, "0123456789");
+    if (after > 18 || last[after] != '\0' || (before == 0 && after == 0))
+        return 0;
+    uint64_t number = strtoull(last, NULL, 10);
+    if (before == 0) {
+        *first = number < size ? size - number : 0;
+        *end = size;
+        return number > 0 ? 1 : -1;
+    }
+    *first = strtoull(text, NULL, 10);
+    *end = after > 0 && number < size - 1 ? number + 1 : size;
+    if (after > 0 && number < *first)
+        return 0; /* invalid */
+    return *first < size ? 1 : -1;
+}
+
+static void read_begin(struct transfer *t, uint64_t size)
+{
+    struct request *r = t->r;
+    const char *asked = request_header_of(r, MHD_HTTP_HEADER_RANGE);
+    uint64_t first = 0, end = 0;
+    int found = read_find_range(asked, size, &first, &end);
+    cleanup_free char *range = found < 0
+                                   ? text_printf("bytes */%llu", (unsigned long long)size)
+                                   : text_printf("bytes %llu-%llu/%llu", (unsigned long long)first,
+                                         (unsigned long long)(end - 1), (unsigned long long)size);
+    if (found < 0) {
+        request_refuse(r, 416, "range", "the file has %llu bytes", (unsigned long long)size);
+    } else {
+        t->offset = found > 0 ? first : 0;
+        t->end = found > 0 ? end : 0;
+        r->on_drained = read_more;
+        request_stream_as(r, found ? 206 : 200, "application/octet-stream");
+    }
+    request_header(r, MHD_HTTP_HEADER_ACCEPT_RANGES, "bytes");
+    if (found != 0 && range)
+        request_header(r, MHD_HTTP_HEADER_CONTENT_RANGE, range);
 }
 
 static void read_on_open(void *arg, const droste_file_reply *reply, const droste_error *err)
@@ -183,8 +243,7 @@ static void read_on_open(void *arg, const droste_file_reply *reply, const droste
         transfer_fail(t, err);
         return;
     }
-    t->r->on_drained = read_more;
-    request_stream(t->r, "application/octet-stream");
+    read_begin(t, reply->count > 0 ? reply->entries[0].size : 0);
 }
 
 void transfer_read(struct request *r, const char *path)
@@ -281,22 +340,31 @@ void handle_file_write(struct request *r)
     r->on_complete = write_on_complete;
 }
 
-/* ---- list, remove ---- */
+/* ---- list, describe, create, move, remove ---- */
 
-enum { LIST_MOST = 10000 };
+enum { LIST_MOST = 10000, LIST_DEPTH_MAX = 100 };
 
 static const char *list_kind(uint32_t mode)
 {
     return S_ISREG(mode) ? "file" : S_ISDIR(mode) ? "directory" : S_ISLNK(mode) ? "link" : "other";
 }
 
+static bool list_put_text(struct json_object *o, const char *key, const char *text)
+{
+    cleanup_buf struct buf valid = { 0 };
+    text_append_utf8(&valid, text, strlen(text));
+    return json_put_text(o, key, buf_text(&valid));
+}
+
 static struct json_object *list_entry(const droste_file_entry *e)
 {
-    cleanup_buf struct buf name = { 0 };
     struct json_object *o = json_object_new_object();
-    text_append_utf8(&name, e->name, strlen(e->name));
-    if (o && json_put_text(o, "name", buf_text(&name)) &&
-        json_put_text(o, "kind", list_kind(e->mode)) &&
+    bool ok = o && list_put_text(o, "name", e->name) && list_put_text(o, "user", e->user) &&
+              list_put_text(o, "group", e->group);
+    if (ok && S_ISLNK(e->mode))
+        ok = list_put_text(o, "target", e->target) &&
+             json_put_text(o, "target_kind", e->target_mode ? list_kind(e->target_mode) : "none");
+    if (ok && json_put_text(o, "kind", list_kind(e->mode)) &&
         json_put(o, "size", json_object_new_int64((int64_t)e->size)) &&
         json_put(o, "mode", json_object_new_int64(e->mode & 07777)) &&
         json_put(o, "modified_ms", json_object_new_int64(e->mtime_ns / 1000000)))
@@ -327,16 +395,21 @@ static void list_on_reply(void *arg, const droste_file_reply *reply, const drost
 
 void handle_file_list(struct request *r)
 {
-    struct transfer *t = transfer_new(r);
+    const char *levels = request_query(r, "depth", "1");
+    struct transfer *t = levels ? transfer_new(r) : NULL;
     if (!t)
         return;
-    const droste_file_request request = {
-        .op = "list", .path = t->path, .depth = 1, .most = LIST_MOST
-    };
+    long depth = strtol(levels, NULL, 10);
+    const droste_file_request request = { .op = "list",
+        .path = t->path,
+        .depth = depth < 1                ? 1
+                 : depth > LIST_DEPTH_MAX ? LIST_DEPTH_MAX
+                                          : (unsigned)depth,
+        .most = LIST_MOST };
     (void)transfer_start(t, &request, list_on_reply);
 }
 
-static void remove_on_reply(void *arg, const droste_file_reply *reply, const droste_error *err)
+static void transfer_on_done(void *arg, const droste_file_reply *reply, const droste_error *err)
 {
     struct transfer *t = arg;
     if (transfer_is_over(t))
@@ -353,5 +426,57 @@ void handle_file_remove(struct request *r)
     if (!t)
         return;
     const droste_file_request request = { .op = "remove", .path = t->path };
-    (void)transfer_start(t, &request, remove_on_reply);
+    (void)transfer_start(t, &request, transfer_on_done);
+}
+
+static void describe_on_reply(void *arg, const droste_file_reply *reply, const droste_error *err)
+{
+    struct transfer *t = arg;
+    if (transfer_is_over(t))
+        return;
+    if (err)
+        transfer_fail(t, err);
+    else
+        request_reply_json(t->r, 200, list_entry(&reply->entries[0]));
+}
+
+void handle_file_describe(struct request *r)
+{
+    struct transfer *t = transfer_new(r);
+    if (!t)
+        return;
+    const droste_file_request request = { .op = "stat", .path = t->path };
+    (void)transfer_start(t, &request, describe_on_reply);
+}
+
+void handle_directory_create(struct request *r)
+{
+    struct transfer *t = transfer_new(r);
+    if (!t)
+        return;
+    const droste_file_request request = {
+        .op = "mkdir", .path = t->path, .flags = DROSTE_FILE_PARENTS
+    };
+    (void)transfer_start(t, &request, transfer_on_done);
+}
+
+void handle_directory_remove(struct request *r)
+{
+    struct transfer *t = transfer_new(r);
+    if (!t)
+        return;
+    const droste_file_request request = {
+        .op = "remove", .path = t->path, .flags = DROSTE_FILE_RECURSIVE
+    };
+    (void)transfer_start(t, &request, transfer_on_done);
+}
+
+void handle_file_move(struct request *r)
+{
+    struct transfer *t = transfer_new(r);
+    const char *to = t ? request_query(r, "to", NULL) : NULL;
+    if (!to)
+        return;
+    const droste_file_request request = { .op = "rename", .path = t->path, .to = to };
+    (void)transfer_start(t, &request, transfer_on_done);
 }

@@ -338,6 +338,7 @@ static void commands_write_head(
         truth[call->alone], (long long)call->pid, (unsigned)call->timeout_ms);
     buf_printf(head, "\"stdin\":%s,\"merge\":%s,\"drain\":%s,\"eof\":%s,", truth[call->input],
         truth[call->merge], truth[call->drain], truth[call->eof]);
+    buf_printf(head, "\"quiet\":%s,", truth[call->quiet]);
     buf_printf(head, "\"terminal\":%s,\"columns\":%u,\"rows\":%u}", truth[call->terminal],
         call->columns, call->rows);
 }

@@ -48,6 +48,7 @@ struct command_call {
     bool terminal;          /* its input and output are a terminal */
     unsigned columns, rows; /* of the terminal; also COMMAND_RESIZE */
     int64_t pid;            /* COMMAND_ATTACH without a tag */
+    bool quiet;             /* COMMAND_ATTACH: it reads no output, and none waits for it */
     size_t length;          /* COMMAND_OUTPUT: of each stream, at most */
     const void *data;       /* COMMAND_INPUT */
     size_t len;

@@ -16,7 +16,8 @@
 enum {
     ANSWER_MS = 60000,
     REMOVE_MS = 600000, /* of many files */
-    ENTRY_SIZE = 24,    /* of the fixed part of an entry */
+    ENTRY_SIZE = 48,    /* of the fixed part of an entry */
+    OWNER_MAX = 256,    /* bytes of the name of a user or group */
     NOT_A_FILE = 4090,  /* in place of an errno: a FIFO, socket or device */
     ERRNO_MAX = 4095,
     PATH_SHOWN = 250, /* bytes in a message */
@@ -90,27 +91,48 @@ static void files_explain(
 
 /* ---- an answer ---- */
 
+static uint32_t files_word(const char *data, size_t at)
+{
+    uint32_t word;
+    memcpy(&word, data + at, sizeof word);
+    return le32toh(word);
+}
+
 bool file_entry_next(const struct file_answer *answer, size_t *at, struct file_entry *out)
 {
     const char *data = answer->data + *at;
-    uint32_t mode, name_len;
     uint64_t size, mtime;
     if (answer->len - *at < ENTRY_SIZE)
         return false;
-    memcpy(&mode, data, sizeof mode);
-    memcpy(&name_len, data + 4, sizeof name_len);
     memcpy(&size, data + 8, sizeof size);
     memcpy(&mtime, data + 16, sizeof mtime);
-    name_len = le32toh(name_len);
-    if (name_len > answer->len - *at - ENTRY_SIZE)
-        return false;
-    *out = (struct file_entry){ .name = data + ENTRY_SIZE,
-        .name_len = name_len,
-        .mode = le32toh(mode),
+    *out = (struct file_entry){ .mode = files_word(data, 0),
+        .name_len = files_word(data, 4),
         .size = le64toh(size),
-        .mtime_ns = (int64_t)le64toh(mtime) };
-    *at += ENTRY_SIZE + name_len;
+        .mtime_ns = (int64_t)le64toh(mtime),
+        .uid = files_word(data, 24),
+        .gid = files_word(data, 28),
+        .target_mode = files_word(data, 32),
+        .target_len = files_word(data, 36),
+        .user_len = files_word(data, 40),
+        .group_len = files_word(data, 44) };
+    uint64_t texts = (uint64_t)out->name_len + out->target_len + out->user_len + out->group_len;
+    if (texts > answer->len - *at - ENTRY_SIZE)
+        return false;
+    out->name = data + ENTRY_SIZE;
+    out->target = out->name + out->name_len;
+    out->user = out->target + out->target_len;
+    out->group = out->user + out->user_len;
+    *at += ENTRY_SIZE + (size_t)texts;
     return true;
+}
+
+/* The texts beside the name: without NUL, and no longer than they can be. */
+static bool files_texts_ok(const struct file_entry *e)
+{
+    size_t len = e->target_len + e->user_len + e->group_len;
+    return e->target_len <= FILES_PATH_MAX && e->user_len <= OWNER_MAX &&
+           e->group_len <= OWNER_MAX && !memchr(e->target, '\0', len);
 }
 
 /* True if the name, joined to a directory, is below it; `absolute` allows a leading '/'. */
@@ -140,7 +162,7 @@ static int files_check_entries(
     while (file_entry_next(answer, &at, &e)) {
         count++;
         bool ok = one ? e.name_len == 0 : files_name_ok(&e, p->op == FILE_GLOB);
-        if (!ok || e.size > INT64_MAX)
+        if (!ok || e.size > INT64_MAX || !files_texts_ok(&e))
             return error_set(err, ERROR_PROTOCOL, "an entry with an invalid name or size");
     }
     if (at != answer->len || (one && count != 1) || count > FILES_ENTRIES_MAX)

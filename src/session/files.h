@@ -49,6 +49,10 @@ struct file_entry {
     uint32_t mode;
     uint64_t size;
     int64_t mtime_ns;
+    uint32_t uid, gid;
+    const char *target, *user, *group; /* without a terminating NUL; length 0: none, or unknown */
+    size_t target_len, user_len, group_len;
+    uint32_t target_mode; /* of what a link leads to; 0: nothing, or it is no link */
 };
 
 struct file_answer {

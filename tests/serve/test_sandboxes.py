@@ -332,3 +332,46 @@ def test_addresses(tmp_path):
         assert process.wait(WAIT) == 0
         process.stdout.close()
     assert not os.path.exists(path)
+
+
+def test_ranges_of_files(server, sandbox):
+    """RFC 9110, 14: one range of bytes; others are ignored, and what is not there is 416."""
+    where = sandbox + "/files?path=ranged"
+    server.ask("PUT", where, b"0123456789")
+    for asked, status, body, told in [
+            ("bytes=2-4", 206, b"234", "bytes 2-4/10"), ("bytes=7-", 206, b"789", "bytes 7-9/10"),
+            ("bytes=-3", 206, b"789", "bytes 7-9/10"), ("bytes=0-99", 206, b"0123456789",
+                                                        "bytes 0-9/10"),
+            ("bytes=-99", 206, b"0123456789", "bytes 0-9/10"), ("bytes=9-9", 206, b"9",
+                                                                "bytes 9-9/10"),
+            ("bytes=5-2", 200, b"0123456789", None), ("bytes=1-2,4-5", 200, b"0123456789", None),
+            ("lines=1-2", 200, b"0123456789", None), ("bytes=-", 200, b"0123456789", None),
+            ("bytes=x-1", 200, b"0123456789", None),
+            ("bytes=10-", 416, None, "bytes */10"), ("bytes=-0", 416, None, "bytes */10"),
+            ("bytes=99999999999999999999-", 200, b"0123456789", None)]:
+        answer = server.ask("GET", where, headers={"Range": asked})
+        assert (answer.status, answer.headers["Content-Range"]) == (status, told), asked
+        assert body is None or answer.body == body, asked
+    assert server.ask("GET", where).headers["Accept-Ranges"] == "bytes"
+
+
+def test_directories_are_created_listed_moved_and_removed(server, sandbox):
+    """Entries tell the owner, and where links lead."""
+    assert server.ask("PUT", sandbox + "/directory?path=tree/a/b").status == 204
+    assert server.ask("PUT", sandbox + "/directory?path=tree/a/b").status == 204
+    server.ask("PUT", sandbox + "/files?path=tree/a/b/c", b"1")
+    server.execute(sandbox, "import os; os.symlink('a/b/c', 'tree/l'); os.symlink('x', 'tree/x')")
+    found = server.ask("GET", sandbox + "/directory?path=tree&depth=3").json["entries"]
+    assert [e["name"] for e in found] == ["a", "a/b", "a/b/c", "l", "x"]
+    assert (found[3]["kind"], found[3]["target_kind"], found[4]["target_kind"]) == \
+        ("link", "file", "none")
+    entry = server.ask("GET", sandbox + "/files/entry?path=tree/l").json
+    assert entry["target"].endswith("/tree/a/b/c") and entry["user"] == found[0]["user"] != ""
+    assert server.ask("POST", sandbox + "/files/move?path=tree/a&to=moved").status == 204
+    assert server.ask("GET", sandbox + "/files?path=moved/b/c").body == b"1"
+    assert server.ask("POST", sandbox + "/files/move?path=no&to=a").status == 404
+    assert server.ask("POST", sandbox + "/files/move?path=moved").status == 400
+    assert server.ask("GET", sandbox + "/files/entry?path=no").status == 404
+    for path in ("moved", "tree"):
+        assert server.ask("DELETE", sandbox + "/directory?path=" + path).status == 204
+        assert server.ask("GET", sandbox + "/directory?path=" + path).status == 404

@@ -286,8 +286,9 @@ def test_an_end_can_wait_for_what_is_left_running(session):
         assert command.read().stdout == b"early\n"
         session.files.write("go", b"")
         assert (command.read().stdout, command.wait()) == (b"late\n", 0)
-    left = "(while [ ! -e go ]; do sleep 0.01; done; rm go) & exec sleep 1000"
+    left = "(while [ ! -e go ]; do sleep 0.01; done; rm go) & echo up; exec sleep 1000"
     with session.commands.start(left, drain=True) as command:
+        assert command.read().stdout == b"up\n"
         assert command.send_signal(signal.SIGKILL, group=False)
         assert command.wait() == -signal.SIGKILL
         session.commands.run("touch go; while [ -e go ]; do sleep 0.01; done")

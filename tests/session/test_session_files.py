@@ -332,3 +332,24 @@ def test_files_leave_nothing_on_the_host(environment):
             use(code)
         assert adapters.wait_for(lambda: all(now <= before[name]
                                              for name, now in environment.holdings().items()), 5)
+
+
+def test_entries_name_owners_and_where_links_lead(session, environment):
+    """Facts of a link are its own; what it leads to is told beside. A broken one leads nowhere."""
+    code = ("import os\nos.makedirs('facts/d')\nopen('facts/d/f', 'w').close()\n"
+            "os.chmod('facts/d/f', 0o640)\nos.symlink('d/f', 'facts/l')\n"
+            "os.symlink('none', 'facts/b')\nprint(os.getuid(), os.path.realpath('facts/d/f'))")
+    if environment.id.endswith("landlock"):
+        code = code.replace("os.chmod('facts/d/f', 0o640)\n", "")
+    uid, path = session.execute(code).stdout.split()
+    listed = {info.name: info for info in session.files.list("facts", depth=2)}
+    assert sorted(listed) == ["b", "d", "d/f", "l"]
+    assert {info.uid for info in listed.values()} == {int(uid)}
+    link, broken = listed["l"], session.files.stat("facts/b", follow=False)
+    assert link.is_link and (link.target, link.target_mode) == (path, listed["d/f"].mode)
+    assert broken.is_link and broken.target.endswith("/none") and broken.target_mode == 0
+    assert listed["d/f"].target is None
+    names = session.commands.run("stat -c '%U %G' facts/d/f").stdout.split()
+    assert [name or "UNKNOWN" for name in (link.user, link.group)] == names \
+        or environment.id.endswith("landlock")
+    session.files.remove("facts", recursive=True)

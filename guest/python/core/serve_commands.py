@@ -419,10 +419,11 @@ class CommandServer:
         signal.set_wakeup_fd(end, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
 
-    def add_reader(self, ident: int, command: Command) -> None:
+    def add_handle(self, ident: int, command: Command, reads: bool) -> None:
         self.last += 1
         self.handles[self.last] = command
-        command.readers[self.last] = Reader()
+        if reads:
+            command.readers[self.last] = Reader()
         answer_command(ident, {"handle": self.last, "pid": command.process.pid})
 
     def command_start(self, ident: int, head: Head, blob: bytes) -> None:
@@ -432,7 +433,7 @@ class CommandServer:
             self.watch_children()
         command = start_process(Words(head, blob), head)
         self.commands.append(command)
-        self.add_reader(ident, command)
+        self.add_handle(ident, command, True)
 
     def command_attach(self, ident: int, head: Head, tag: bytes) -> None:
         """Makes another reader of a command with a process id, or with a tag."""
@@ -443,10 +444,10 @@ class CommandServer:
             raise OSError(errno.ESRCH, "there is no such command")
         if len(self.handles) >= READERS:
             raise OSError(errno.EAGAIN, "too many readers")
-        if found[-1] not in self.commands:
+        if found[-1] not in self.commands and not head["quiet"]:
             self.kept.remove(found[-1])
             self.commands.append(found[-1])
-        self.add_reader(ident, found[-1])
+        self.add_handle(ident, found[-1], not head["quiet"])
 
     def command_list(self, ident: int, head: Head, _: bytes) -> None:
         found = self.recent()
@@ -456,9 +457,9 @@ class CommandServer:
 
     def command_output(self, ident: int, head: Head, _: bytes) -> None:
         command = self.command_of(head)
-        reader = command.readers[head["handle"]]
-        if reader.request:
-            raise OSError(errno.EBUSY, "its output is being read")
+        reader = command.readers.get(head["handle"])
+        if reader is None or reader.request:
+            raise OSError(errno.EBUSY, "its output is being read, or not for this handle")
         reader.request = (ident, head["length"])
         command.attend()
 
@@ -482,15 +483,15 @@ class CommandServer:
     def command_release(self, ident: int, head: Head, _: bytes) -> None:
         command = self.command_of(head)
         command.kill()
-        if len(command.readers) == 1:
+        if len(command.readers) < 2:
             command.end_input()
         self.command_detach(ident, head, b"")
 
     def command_detach(self, ident: int, head: Head, _: bytes) -> None:
         command = self.command_of(head)
-        reader = command.readers.pop(head["handle"])
+        reader = command.readers.pop(head["handle"], None)
         del self.handles[head["handle"]]
-        if reader.request:
+        if reader and reader.request:
             answer_command(reader.request[0], {"errno": errno.EBADF})
         answer_command(ident, {})
         command.attend()

@@ -19,19 +19,59 @@ from .state import state
 if TYPE_CHECKING:
     from .aliases import Blob, Head
 
-ENTRY = struct.Struct("<IIQq")      # mode, length of the name, size, nanoseconds since 1970
+# mode, length of the name, size, nanoseconds since 1970, ids of user and group, mode of a link's
+# target, lengths of target, user and group; the name and these follow
+ENTRY = struct.Struct("<IIQqIIIIII")
 NOT_A_FILE = 4090       # instead of an errno: a FIFO, socket or device
 HANDLES = 64            # open at once
 ANSWER = 4 << 20        # bytes of a listing
 READ_MOST = 4 << 20     # bytes of a read
+PATH_MOST = 4096        # bytes of a link's target
 PATIENT = os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 OPEN_FLAGS = {"r": os.O_RDONLY, "w": os.O_WRONLY | os.O_CREAT,
               "x": os.O_WRONLY | os.O_CREAT | os.O_EXCL,
               "a": os.O_WRONLY | os.O_CREAT | os.O_APPEND}
 
 
-def entry_of(name: bytes, about: os.stat_result) -> bytes:
-    return ENTRY.pack(about.st_mode, len(name), about.st_size, about.st_mtime_ns) + name
+known_names: dict[tuple[str, int], bytes] = {}
+
+
+def name_of_id(kind: str, number: int) -> bytes:
+    """Returns the name of a user ("pw") or group ("gr"); b"" if it has none."""
+    if (kind, number) not in known_names:
+        if len(known_names) > 1000:
+            known_names.clear()
+        try:
+            import grp
+            import pwd
+            name = (pwd.getpwuid(number).pw_name if kind == "pw"
+                    else grp.getgrgid(number).gr_name)
+            known_names[kind, number] = os.fsencode(name)[:256]
+        except (KeyError, ImportError, OSError):
+            known_names[kind, number] = b""
+    return known_names[kind, number]
+
+
+def target_of(path: bytes) -> tuple[bytes, int]:
+    """Returns where a link leads, and the mode of what is there: 0 if nothing is."""
+    target = os.path.realpath(path)
+    try:
+        mode = os.stat(path).st_mode
+    except OSError:
+        mode = 0
+    return (target, mode) if len(target) <= PATH_MOST else (b"", mode)
+
+
+def entry_of(name: bytes, about: os.stat_result, path: bytes = b"") -> bytes:
+    target, mode = target_of(path) if stat.S_ISLNK(about.st_mode) else (b"", 0)
+    user, group = name_of_id("pw", about.st_uid), name_of_id("gr", about.st_gid)
+    return ENTRY.pack(about.st_mode, len(name), about.st_size, about.st_mtime_ns, about.st_uid,
+                      about.st_gid, mode, len(target), len(user), len(group)
+                      ) + name + target + user + group
+
+
+def entry_name(entry: bytes) -> bytes:
+    return entry[ENTRY.size:ENTRY.size + ENTRY.unpack_from(entry)[1]]
 
 
 def walk_entries(path: bytes, depth: int, below: bytes = b"") -> Iterator[bytes]:
@@ -41,7 +81,7 @@ def walk_entries(path: bytes, depth: int, below: bytes = b"") -> Iterator[bytes]
         for entry in entries:
             name = below + entry.name
             try:
-                yield entry_of(name, entry.stat(follow_symlinks=False))
+                yield entry_of(name, entry.stat(follow_symlinks=False), entry.path)
                 if depth > 1 and entry.is_dir(follow_symlinks=False):
                     deeper.append((entry.path, name + b"/"))
             except OSError:
@@ -133,7 +173,7 @@ class FileServer:
         return {}, b""
 
     def file_stat(self, head: Head, path: bytes) -> tuple[Head, bytes]:
-        return {}, entry_of(b"", os.stat(path, follow_symlinks=head["follow"]))
+        return {}, entry_of(b"", os.stat(path, follow_symlinks=head["follow"]), path)
 
     def file_list(self, head: Head, path: bytes) -> tuple[Head, bytes]:
         return self.listing(walk_entries(path or b".", head["depth"]), head["limit"])
@@ -149,7 +189,7 @@ class FileServer:
             if len(found) == limit or size > ANSWER:
                 return {"more": True}, b"".join(found)
             found.append(entry)
-        found.sort(key=lambda entry: entry[ENTRY.size:])
+        found.sort(key=entry_name)
         return {}, b"".join(found)
 
     def file_mkdir(self, head: Head, path: bytes) -> tuple[Head, bytes]:

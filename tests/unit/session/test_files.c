@@ -33,17 +33,17 @@ static int ask(enum file_op op, uint64_t handle, struct error *err)
 static size_t entry(char *out, uint64_t size, const char *name, size_t len)
 {
     uint32_t mode = S_IFREG | 0644, name_len = (uint32_t)len;
-    memset(out, 0, 24);
+    memset(out, 0, 48);
     memcpy(out, &mode, 4);
     memcpy(out + 4, &name_len, 4);
     memcpy(out + 8, &size, 8);
-    memcpy(out + 24, name, len);
-    return 24 + len;
+    memcpy(out + 48, name, len);
+    return 48 + len;
 }
 
 static void answers_that_are_well_formed_are_taken(void **state)
 {
-    char data[64];
+    char data[128];
     assert_ok(ask(FILE_OPEN, 0, err));
     answer_with(FRAME_FILED, 1, "{\"handle\":7}", data, entry(data, 5, "", 0), 1);
     assert_int_equal(fake.calls, 1);
@@ -99,7 +99,7 @@ static void answers_that_are_malformed_end_the_service_alone(void **state)
         { FILE_STAT, FRAME_FILED, 0, "{\"errno\":-1}", "", 0, 0, 1 },
         { FILE_STAT, FRAME_FILED, 0, "{}", "", 0, 0, 2 },
         { FILE_STAT, FRAME_FILED, 0, "{}", "", 0, 1, 1 },
-        { FILE_STAT, FRAME_FILED, 0, "{}", "", 0, 24, 1 },
+        { FILE_STAT, FRAME_FILED, 0, "{}", "", 0, 48, 1 },
         { FILE_STAT, FRAME_FILED, 0, "{}", "a", 1, 0, 1 },
         { FILE_OPEN, FRAME_FILED, 0, "{}", "", 0, 0, 1 },
         { FILE_OPEN, FRAME_FILED, 0, "{\"handle\":-1}", "", 0, 0, 1 },
@@ -118,7 +118,7 @@ static void answers_that_are_malformed_end_the_service_alone(void **state)
     };
     uint64_t id = 0;
     for (size_t i = 0; i < array_length(rows); i++) {
-        char data[64];
+        char data[128];
         assert_ok(ask(FILE_OPEN, 0, err));
         answer_with(FRAME_FILED, ++id, "{\"handle\":1}", data, entry(data, 0, "", 0), 1);
         assert_int_equal(fake.why.code, ERROR_NONE);
@@ -137,7 +137,7 @@ static void answers_that_are_malformed_end_the_service_alone(void **state)
 static void handles_end_with_their_service(void **state)
 {
     static const struct sandbox_exit how = { .has_status = true };
-    char data[64];
+    char data[128];
     assert_ok(ask(FILE_OPEN, 0, err));
     answer_with(FRAME_FILED, 1, "{\"handle\":1}", data, entry(data, 0, "", 0), 1);
     uint64_t handle = fake.handle;
