@@ -378,7 +378,9 @@ DROSTE_API int droste_session_start(
 DROSTE_API int droste_session_exec_start(
     droste_session *s, const char *code, size_t len, int flags, double timeout, droste_error *err);
 /* Starts what droste_session_fork does. *out exists at once and accepts operations. If the end of
- * this operation is an error, *out is dead and only to be closed. */
+ * this operation is an error, *out is dead and only to be closed. Further forks may be started
+ * before the operation ends, up to 64 in all: it ends after the last of them, and an error stands
+ * for all. */
 DROSTE_API int droste_session_fork_start(
     droste_session *s, droste_session **out, droste_error *err);
 /* Start what the functions of these names do. *id is set at once, and valid if the operation

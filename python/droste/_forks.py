@@ -79,10 +79,17 @@ async def checkpoint_of(operation: Any, made: Any) -> int:
     return made.value
 
 
-async def finish(operation: Any, forks: List[Any], count: Optional[int]) -> Any:
+def raise_first(failed: List[BaseException]) -> None:
+    if failed:
+        raise failed[0]
+
+
+async def finish(operation: Any, forks: List[Any], count: Optional[int],
+                 failed: List[BaseException]) -> Any:
     """Waits for forks on a loop; closes them if one fails."""
     try:
         await operation.wait()
+        raise_first(failed)
     except BaseException:
         for fork in forks:
             fork._leave()

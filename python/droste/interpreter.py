@@ -20,7 +20,7 @@ from ._library import lib, quick
 from ._operations import Done, ELSEWHERE, free_result, Operation, Operations
 from ._values import c_text, check_name, exact, literal, to_json
 from .commands import AsyncCommands, Commands
-from .errors import ArgumentError, Cancelled, Error, check
+from .errors import ArgumentError, Cancelled, Error, check, of
 from .files import AsyncFiles, Files
 from .result import Result
 from .rich import RichResult
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ._keywords import InterpreterSettings
 
 LARGE = 16384           # from this length on, values are sent separately, not as literals
+TOGETHER = 32           # forks of one operation
 ECHO, RESULTS, PRINT, VALUES, ONLY_VALUES = 1, 2, 4, 8, 16     # droste.h
 
 
@@ -540,27 +541,39 @@ class Interpreter(Operations):
     def _make_forks(self, count: Optional[int], start: Callable[..., int], *which: int) -> Any:
         self._refuse_own_tools()
         forks: List[Interpreter] = []
-        steps = [functools.partial(self._start_fork, forks, start, which)] * (count or 1)
+        failed: List[BaseException] = []
+        steps = [functools.partial(self._start_forks, forks, start, which,
+                                   min(TOGETHER, (count or 1) - done), failed)
+                 for done in range(0, count or 1, TOGETHER)]
         with self._lock:
             self._begin()
             if self._engine.loop is not None:
-                return _forks.finish(self._enqueue(steps), forks, count)  # type: ignore
+                return _forks.finish(self._enqueue(steps), forks, count, failed)  # type: ignore
             try:
                 for step in steps:
                     self._run(step)
+                    _forks.raise_first(failed)
             except BaseException:
                 for fork in forks:
                     fork._leave()
                 raise
         return forks if count is not None else forks[0]
 
-    def _start_fork(self, forks: "List[Interpreter]", start: Callable[..., int],
-                    which: Tuple[int, ...]) -> int:
-        session = ctypes.c_void_p()
-        started = start(self._session, *which, ctypes.byref(session), self._err)
-        if started >= 0:
+    def _start_forks(self, forks: "List[Interpreter]", start: Callable[..., int],
+                     which: Tuple[int, ...], count: int, failed: List[BaseException]) -> int:
+        """Starts forks that are made in one operation."""
+        rc = 0
+        for number in range(count):
+            session = ctypes.c_void_p()
+            started = start(self._session, *which, ctypes.byref(session), self._err)
+            if started < 0 and number > 0:      # those before it are under way
+                failed.append(of(self._error))
+                break
+            if started < 0:
+                return started
+            rc = started
             forks.append(_forks.adopt(self, session.value))
-        return started
+        return rc
 
     def template(self) -> Any:
         """Returns a `Template` of the session's present state, from which others can start.

@@ -324,6 +324,8 @@ droste_session *session_api_origin(droste_session *s)
 int session_api_fork(
     droste_session *s, droste_session *fork, const struct session_events *events, struct error *err)
 {
+    if (s->operation == OPERATION_FORK && !s->done)
+        return session_fork(s->session, events, fork, operation_done, s, &fork->session, err);
     int rc = session_ops_begin(s, OPERATION_FORK, err);
     return rc < 0 ? rc
                   : session_ops_began(s, session_fork(s->session, events, fork, operation_done, s,

@@ -42,7 +42,10 @@ struct session {
     bool is_numbered; /* a cell without a name */
     bool settling;    /* ended; `settled` is reported when the volume is here */
     struct cell_result settled;
-    session_finished_fn *finished; /* called at the end of session_finish; or NULL */
+    unsigned forks_asked;            /* by this operation, and not answered yet */
+    bool fork_failed;                /* one of them was refused: */
+    struct cell_result fork_failure; /* the first refusal */
+    session_finished_fn *finished;   /* called at the end of session_finish; or NULL */
     void *finished_arg;
     uint64_t last_id;
     uint64_t started_ns;

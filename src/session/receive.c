@@ -15,6 +15,25 @@ enum {
 /* Enough for the indices of 20,000 prompts, three times over. */
 static const struct json_limits call_limits = { HEAD_MAX, 8, 65536 };
 
+/* The operation of several forks ends with the last answer, and with the first refusal. Returns
+ * false while others are to come. */
+static bool receive_all_forks(struct session *s, struct cell_result *r)
+{
+    if (s->forks_asked == 0)
+        return true;
+    s->forks_asked--;
+    if (s->fork_failed) {
+        cell_result_free(r);
+        *r = s->fork_failure;
+    }
+    s->fork_failed = s->forks_asked > 0 && r->status != CELL_OK;
+    if (s->fork_failed)
+        s->fork_failure = *r;
+    else if (s->forks_asked > 0)
+        cell_result_free(r);
+    return s->forks_asked == 0;
+}
+
 static int receive_on_result(struct session *s, const struct frame *frame, struct error *err)
 {
     struct cell_result r;
@@ -26,6 +45,8 @@ static int receive_on_result(struct session *s, const struct frame *frame, struc
     int rc = result_read(s, frame, &r, err);
     if (rc < 0)
         return rc;
+    if (!receive_all_forks(s, &r))
+        return 0;
     if (s->is_cell && s->ops->settle) {
         timer_stop(s->deadline);
         s->settling = true;

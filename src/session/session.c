@@ -61,6 +61,10 @@ static void drop_settled(struct session *s)
     if (s->settling)
         cell_result_free(&s->settled);
     s->settling = false;
+    if (s->fork_failed)
+        cell_result_free(&s->fork_failure);
+    s->fork_failed = false;
+    s->forks_asked = 0;
 }
 
 static void sandbox_ended(void *arg, const struct sandbox_exit *how)
@@ -466,13 +470,17 @@ int session_fork(struct session *s, const struct session_events *events, void *e
     if (!s->ops->fork)
         return error_set(err, ERROR_UNSUPPORTED,
             "the environment '%s' cannot fork sessions; local sandboxes can", s->ops->name);
-    int rc = session_begin(s, done, arg, err);
+    bool joins = s->forks_asked > 0 && s->done == done && s->done_arg == arg;
+    int rc = joins ? 0 : session_begin(s, done, arg, err);
     if (rc < 0)
         return rc;
     rc = session_make_fork(s, s->operation, events, events_arg, out, err);
     if (rc < 0)
-        return session_take_back(s, rc);
+        return joins ? rc : session_take_back(s, rc);
+    s->forks_asked++;
     session_begin_life(*out);
+    if (joins)
+        return 0;
     s->limit = FORK_SECONDS;
     session_deadline_begin(s);
     return 0;

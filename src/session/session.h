@@ -211,7 +211,11 @@ int session_set(struct session *s, const char *const *names, size_t name_count,
  * sandbox: files, processes, user and network are shared (docs/fork.md). Operations on it may
  * follow at once. `done` comes later with CELL_OK, or with CELL_ERROR if the guest refused, because
  * threads or asyncio tasks would be lost; then *out is dead. ERROR_UNSUPPORTED if the environment
- * cannot fork; otherwise as for session_exec. */
+ * cannot fork; otherwise as for session_exec.
+ *
+ * Further forks may be asked for before `done` comes, with the same `done` and `arg`. The guest
+ * makes them one after the other, and `done` comes once, after the last one, with the first
+ * refusal. */
 int session_fork(struct session *s, const struct session_events *events, void *events_arg,
     session_done_fn *done, void *arg, struct session **out, struct error *err);
 

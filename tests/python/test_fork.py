@@ -328,3 +328,27 @@ def test_nothing_is_left_behind():
             for fork in forks:
                 fork.shutdown()
     assert held() == before
+
+
+def test_many_forks_are_made_in_one_operation_and_are_independent():
+    """More than go into one operation."""
+    with Interpreter(processes=300) as interp:
+        interp.execute("x = 41")
+        forks = interp.fork(40)
+        for number, fork in enumerate(forks):
+            fork.execute("x += %d" % number)
+        assert [fork.execute("SUBMIT(x=x)").x for fork in forks] == list(range(41, 81))
+        assert interp.execute("SUBMIT(x=x)").x == 41
+        for fork in forks:
+            fork.shutdown()
+
+
+def test_if_one_of_many_forks_is_refused_none_is_left():
+    """The sandbox has room for some of them; the session goes on."""
+    with Interpreter(processes=12) as interp:
+        interp.execute("x = 41")
+        with pytest.raises(droste.ArgumentError, match="as many processes as they may"):
+            interp.fork(30)
+        assert interp.execute("SUBMIT(x=x)").x == 41
+        with interp.fork() as fork:
+            assert fork.execute("SUBMIT(x=x + 1)").x == 42
