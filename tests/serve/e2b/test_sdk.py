@@ -6,6 +6,7 @@ E2B_API_URL and E2B_SANDBOX_URL. All rows of one run in one process, and are rep
 import json
 import os
 import re
+import shutil
 import subprocess
 
 import pytest
@@ -19,11 +20,25 @@ BUILD = os.path.join(ROOT, os.environ.get("BUILD", "build"))
 def rows(script):
     """The names of a script's rows, in order."""
     with open(os.path.join(HERE, script)) as f:
-        return re.findall(r"@row\n(?:async )?def (\w+)", f.read())
+        return re.findall(r"(?:@row\n(?:async )?def|^  async) (\w+)", f.read(), re.MULTILINE)
 
 
-SDKS = [(place, script) for place in ("e2b-newest", "e2b-oldest")
-        for script in ("sdk_features.py",)]
+SDKS = [*((place, script) for place in ("e2b-newest", "e2b-oldest")
+          for script in ("sdk_features.py", "sdk_features_async.py")),
+        ("e2b-javascript", "sdk_features.mjs")]
+
+
+def command(place, script):
+    """How a script is run; skips the test where its package or interpreter is missing."""
+    where = os.path.join(BUILD, place)
+    if script.endswith(".py"):
+        needed = os.path.join(where, "bin", "python")
+        words = [needed]
+    else:
+        words, needed = ["node"], os.path.join(where, "node_modules", "@e2b")
+    if not os.path.exists(needed) or not shutil.which(words[0]):
+        pytest.skip(f"there is no {place}: scripts/setup e2b makes it")
+    return [*words, os.path.join(HERE, script)]
 
 
 @pytest.fixture(scope="module")
@@ -32,13 +47,11 @@ def answers(server):
     known = {}
 
     def run(place, script):
-        python = os.path.join(BUILD, place, "bin", "python")
-        if not os.path.exists(python):
-            pytest.skip(f"there is no {place}: scripts/setup e2b makes it")
+        words = command(place, script)
         if (place, script) not in known:
-            done = subprocess.run([python, os.path.join(HERE, script), server.address],
-                                  capture_output=True, text=True, timeout=4 * WAIT,
-                                  env={"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"})
+            done = subprocess.run([*words, server.address, os.path.abspath(
+                os.path.join(BUILD, place))], capture_output=True, text=True, timeout=4 * WAIT,
+                env={"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"})
             assert done.returncode == 0, done.stderr
             known[place, script] = json.loads(done.stdout)
         return known[place, script]
