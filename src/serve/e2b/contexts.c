@@ -11,6 +11,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "serve/e2b/embedded.h"
 
 enum { CONTEXTS_MOST = 64, CONTEXT_QUEUE_MOST = 256 };
 
@@ -19,7 +20,8 @@ static void context_step(struct e2b_context *c);
 /* The names that clients use of a language, and ours. */
 static const char *context_language(const char *name)
 {
-    static const char *const names[][2] = { { "python", "python" }, { "python3", "python" } };
+    static const char *const names[][2] = { { "python", "python" }, { "python3", "python" },
+        { "bash", "bash" } };
     for (size_t i = 0; i < array_length(names); i++)
         if (strcasecmp(names[i][0], name) == 0)
             return names[i][1];
@@ -176,9 +178,18 @@ static int context_run(struct e2b_context *c, const char *code, size_t len, int 
     return rc;
 }
 
+static bool context_is_bash(const struct e2b_context *c)
+{
+    return strcmp(c->language, "bash") == 0;
+}
+
 static int context_set_up(struct e2b_context *c, droste_error *err)
 {
     cleanup_buf struct buf code = { 0 };
+    if (context_is_bash(c)) {
+        buf_append(&code, embedded_bash_kernel, embedded_bash_kernel_size);
+        buf_puts(&code, "\nkernel = Bash()\n");
+    }
     buf_puts(&code, "__import__('os').chdir(");
     json_append_string(&code, c->cwd, strlen(c->cwd));
     buf_puts(&code, ")");
@@ -208,9 +219,16 @@ static int context_leave(struct e2b_context *c, droste_error *err)
 static int context_execute(struct e2b_context *c, droste_error *err)
 {
     struct e2b_execution *x = c->queue;
+    cleanup_buf struct buf code = { 0 };
     c->count++;
     e2b_execution_begin(x);
-    return context_run(c, x->code, x->len, DROSTE_ECHO | DROSTE_RESULTS, CONTEXT_RUNNING, err);
+    if (!context_is_bash(c))
+        return context_run(c, x->code, x->len, DROSTE_ECHO | DROSTE_RESULTS, CONTEXT_RUNNING, err);
+    buf_puts(&code, "kernel.run(");
+    json_append_string(&code, x->code, x->len);
+    buf_puts(&code, ")");
+    return context_run(
+        c, buf_text(&code), code.len, DROSTE_ECHO | DROSTE_RESULTS, CONTEXT_RUNNING, err);
 }
 
 /* ---- sessions ---- */

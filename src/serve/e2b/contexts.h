@@ -21,6 +21,9 @@ struct e2b_execution {
     struct e2b_execution *next;
 };
 
+/* Node does not start in a sandbox, which has no epoll. */
+#define E2B_NO_KERNEL "there is no kernel for the language '%.32s' here: there are python and bash"
+
 /* What its session does now. */
 enum context_phase {
     CONTEXT_IDLE,

@@ -278,8 +278,7 @@ static struct e2b_context *execution_context(struct request *r, struct e2b_sandb
     if (!c && id)
         request_refuse(r, 404, "not_found", "Context %s not found", id);
     else if (!c)
-        request_refuse(r, 400, "unsupported", "there is no kernel for the language '%.32s' here",
-            language ? language : "python");
+        request_refuse(r, 400, "unsupported", E2B_NO_KERNEL, language ? language : "python");
     return c;
 }
 

@@ -218,9 +218,24 @@ def a_kernel_that_ends_is_replaced(sandbox):
 
 
 @row
+def bash_in_the_code_interpreter(sandbox):
+    first = sandbox.run_code("x=5; cd /tmp; echo out; echo err >&2", language="bash")
+    assert (first.logs.stdout, first.logs.stderr) == (["out\n"], ["err\n"]), first
+    second = sandbox.run_code("echo $x $ONCE; pwd", language="bash", envs={"ONCE": "a 'b'"})
+    assert "".join(second.logs.stdout) == "5 a 'b'\n/tmp\n"
+    assert sandbox.run_code("echo [$ONCE]", language="bash").logs.stdout == ["[]\n"]
+    assert sandbox.run_code("(exit 3)", language="bash").error.value == "3"
+    assert sandbox.run_code("exit 4", language="bash").error.name == "KernelDied"
+    own = sandbox.create_code_context(language="bash", cwd="/usr")
+    assert sandbox.run_code("pwd", context=own).logs.stdout == ["/usr\n"]
+    assert sandbox.run_code("1 + 1").text == "2"
+
+
+@row
 def unknown_languages_are_refused(sandbox):
-    name, text = raised(sandbox.run_code, "1", language="cobol")
-    assert "cobol" in text, (name, text)
+    for language in ("javascript", "r", "java"):
+        name, text = raised(sandbox.run_code, "1", language=language)
+        assert language in text and "python and bash" in text, (name, text)
 
 
 # ---- commands ----

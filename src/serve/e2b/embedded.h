@@ -1,0 +1,10 @@
+/* serve/e2b/embedded.h: the file bash_kernel.py, embedded in the program (scripts/embed). */
+#ifndef DROSTE_SERVE_E2B_EMBEDDED_H
+#define DROSTE_SERVE_E2B_EMBEDDED_H
+
+#include <stddef.h>
+
+extern const unsigned char embedded_bash_kernel[];
+extern const size_t embedded_bash_kernel_size;
+
+#endif
