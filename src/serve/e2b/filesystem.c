@@ -59,6 +59,21 @@ static const char *entry_type(uint32_t mode)
                            : "FILE_TYPE_UNSPECIFIED";
 }
 
+/* A text of the sandbox, which need not be UTF-8. */
+static void entry_put_text(struct json_object *o, const char *key, const char *text)
+{
+    cleanup_buf struct buf valid = { 0 };
+    text_append_utf8(&valid, text, strlen(text));
+    json_put_text(o, key, buf_text(&valid));
+}
+
+static void entry_put_name(struct json_object *o, const char *key, const char *name, uint32_t id)
+{
+    char number[16];
+    snprintf(number, sizeof number, "%u", id);
+    entry_put_text(o, key, name && name[0] ? name : number);
+}
+
 struct json_object *e2b_entry(const char *path, const droste_file_entry *entry)
 {
     cleanup_buf struct buf valid = { 0 };
@@ -69,16 +84,20 @@ struct json_object *e2b_entry(const char *path, const droste_file_entry *entry)
     const char *name = text_last_name(buf_text(&valid), &len);
     if (!o)
         return NULL;
-    entry_permissions(entry->mode, false, permissions);
+    bool is_link = S_ISLNK(entry->mode);
+    uint32_t mode = is_link ? entry->target_mode : entry->mode;
+    entry_permissions(entry->mode, is_link, permissions);
     snprintf(size, sizeof size, "%llu", (unsigned long long)entry->size);
     json_put_string(o, "name", name, len);
-    json_put_text(o, "type", entry_type(entry->mode));
+    json_put_text(o, "type", entry_type(mode));
     json_put_text(o, "path", buf_text(&valid));
     json_put_text(o, "size", size);
-    json_put(o, "mode", json_object_new_int64(entry->mode & 07777));
+    json_put(o, "mode", json_object_new_int64(mode & 07777));
     json_put_text(o, "permissions", permissions);
-    json_put_text(o, "owner", "user");
-    json_put_text(o, "group", "user");
+    entry_put_name(o, "owner", entry->user, entry->uid);
+    entry_put_name(o, "group", entry->group, entry->gid);
+    if (entry->target && entry->target[0])
+        entry_put_text(o, "symlinkTarget", entry->target);
     e2b_put_time(o, "modifiedTime", entry->mtime_ns / 1000);
     return o;
 }
@@ -179,9 +198,7 @@ static void file_call_on_entry(void *arg, const droste_file_reply *reply, const 
 
 static void file_call_stat(struct file_call *c)
 {
-    const droste_file_request request = {
-        .op = "stat", .path = c->to ? c->to : c->path, .flags = DROSTE_FILE_FOLLOW
-    };
+    const droste_file_request request = { .op = "stat", .path = c->to ? c->to : c->path };
     file_call_start(c, &request, file_call_on_entry);
 }
 

@@ -309,7 +309,8 @@ def a_kill_during_a_command(sandbox):
 
 @row
 def the_root_directory_is_writable(sandbox):
-    assert sandbox.commands.run("pwd; echo $HOME; whoami").stdout == "/home/user\n/home/user\nuser\n"
+    done = sandbox.commands.run("pwd; echo $HOME; whoami")
+    assert done.stdout == "/home/user\n/home/user\nuser\n"
     assert sandbox.commands.run("pwd; echo $HOME", user="root").stdout == "/root\n/root\n"
     sandbox.commands.run("mkdir -p /workspace /code /opt/x && sudo touch /workspace/a && python -V")
     assert sandbox.files.write("in-home", "x").path == "/home/user/in-home"
@@ -361,6 +362,11 @@ def files_list_and_describe(sandbox):
     assert deep == ["/tmp/listed/a.txt", "/tmp/listed/b", "/tmp/listed/b/c.txt"]
     info = sandbox.files.get_info("/tmp/listed/b/c.txt")
     assert (info.size, info.permissions, info.mode) == (3, "-rw-r--r--", 0o644)
+    assert (info.owner, info.group) == ("user", "user")
+    sandbox.commands.run("ln -sfn /tmp/listed/b /tmp/listed/link")
+    link = sandbox.files.get_info("/tmp/listed/link")
+    assert (link.type.value, link.symlink_target) == ("dir", "/tmp/listed/b")
+    assert link.permissions == "Lrwxrwxrwx"
     assert sandbox.files.exists("/tmp/listed") and not sandbox.files.exists("/tmp/listed/z")
 
 
