@@ -53,8 +53,8 @@ open("out/a.txt", "w").write("hello")
 os.mkfifo("out/fifo")
 SUBMIT(answer=1)
 ```""")
-    run = told(program("run", "--question", "q", "--model", model, "--json", "--artifacts", "out/**",
-                       "--artifacts-dir", tmp_path / "saved"))
+    run = told(program("run", "--question", "q", "--model", model, "--json", "--artifacts",
+                       "out/**", "--artifacts-dir", tmp_path / "saved"))
     assert [(one["name"], one["size"]) for one in run["artifacts"]] == [("out/a.txt", 5),
                                                                       ("out/deep/b.bin", 1 << 20)]
     assert (tmp_path / "saved/out/deep/b.bin").read_bytes() == bytes(range(256)) * 4096

@@ -93,9 +93,24 @@ def isoformat(value: Any) -> Any:
     return value
 
 
+def tick_texts(axis: Any, locations: Any) -> list[str]:
+    """Returns the texts of an axis's labels.
+
+    Drawing has placed its ticks already, if they are at these locations; to have matplotlib do that
+    again (get_ticklabels) takes 0.8 ms.
+    """
+    ticks = axis.majorTicks[:len(locations)]
+    drawn = len(ticks) == len(locations) and all(
+        tick.get_loc() == at for tick, at in zip(ticks, locations))
+    labels = axis.get_ticklabels() if not drawn else [
+        label for name in ("label1", "label2")
+        for label in (getattr(tick, name) for tick in ticks) if label.get_visible()]
+    return [label.get_text() for label in labels]
+
+
 def axis_of(axis: Any, prefix: str, scale: str) -> Head:
-    labels = [label.get_text() for label in axis.get_ticklabels()]
     ticks = axis.get_ticklocs()
+    labels = tick_texts(axis, ticks)
     if is_dates(axis):
         from matplotlib.dates import num2date
         ticks, scale = [num2date(tick).isoformat() for tick in ticks], "datetime"
@@ -151,7 +166,7 @@ def bar_chart(axes: Any) -> Head:
         if horizontal:
             axis, values = axes.yaxis, [bar.get_width() for bar in container]
             swapped = not swapped
-        labels = [label.get_text() for label in axis.get_ticklabels()]
+        labels = tick_texts(axis, axis.get_ticklocs())
         elements += [{"label": label, "group": group_label(container.get_label()),
                       "value": float(value)} for label, value in zip(labels, values)]
     return {**labels_of(axes, swapped), "elements": elements}
@@ -197,12 +212,12 @@ def take_line(boxes: list[Head], xs: list[float], ys: list[float]) -> None:
 
 def box_chart(axes: Any) -> Head:
     axis = axes.xaxis
-    labels = [label.get_text() for label in axis.get_ticklabels()]
+    labels = tick_texts(axis, axis.get_ticklocs())
     boxes = [box_of(label, patch) for label, patch in zip(labels, axes.patches)]
     heights = [rounded(box["span"][1] - box["span"][0]) for box in boxes]
     horizontal = all(height == heights[0] for height in heights)
     if horizontal:
-        labels = [label.get_text() for label in axes.yaxis.get_ticklabels()]
+        labels = tick_texts(axes.yaxis, axes.yaxis.get_ticklocs())
         boxes = [turned(dict(box, label=label)) for box, label in zip(boxes, labels)]
     for line in axes.lines:
         xs, ys = ([rounded(v) for v in data] for data in (line.get_xdata(), line.get_ydata()))
