@@ -50,6 +50,8 @@ bench: setup-tests all
 	@bench/python --sessions 1000
 	-@bench/values
 	@bench/fork
+	-@scripts/setup peers && bench/peers
+	-@bench/floor
 	@bench/docker
 	@bench/clouds
 
