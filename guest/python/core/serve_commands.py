@@ -267,7 +267,7 @@ def take_terminal() -> None:
 
 def start_directory(cwd: bytes, home: bytes | None) -> bytes | None:
     """Returns where to start, with `home` for `~` and relative paths if a user was named."""
-    if home is not None:
+    if home is not None and (cwd or os.path.isdir(home)):       # nobody has none
         cwd = home + cwd[1:] if cwd[:1] == b"~" and cwd[1:2] in (b"", b"/") else cwd
         cwd = os.path.join(home, cwd)
     if cwd and not os.path.isdir(cwd):
@@ -297,8 +297,8 @@ def user_options(entry: Any) -> dict[str, Any]:
 
 def environment_of(words: Words, entry: Any, terminal: bool) -> dict[bytes, bytes]:
     env = dict(os.environb)
-    if terminal:
-        env.setdefault(b"TERM", b"xterm-256color")
+    if terminal and env.get(b"TERM", b"dumb") == b"dumb":
+        env[b"TERM"] = b"xterm-256color"
     if entry is not None:
         name = os.fsencode(entry.pw_name)
         env.update({b"HOME": os.fsencode(entry.pw_dir), b"USER": name, b"LOGNAME": name,
