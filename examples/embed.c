@@ -1,6 +1,6 @@
 /* embed.c: Droste inside another program: a model of its own, a session, and a run.
  *
- *   cc embed.c -o embed $(pkg-config --cflags --libs droste) && ./embed /etc/services
+ *   cc embed.c -o embed $(pkg-config --cflags --libs droste) && ./embed embed.c
  */
 #include <droste.h>
 #include <stdio.h>

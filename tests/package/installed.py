@@ -22,10 +22,12 @@ def commands():
 
 
 def recipe():
-    """The command of docs/embedding.md that builds the example."""
+    """The commands of docs/embedding.md that build and run the example, and what it says that they
+    print."""
     with open(os.path.join(ROOT, "docs", "embedding.md")) as page:
-        (line,) = re.findall(r"^cc .*", page.read(), re.M)
-    return line
+        ((commands, printed),) = re.findall(r"^```sh\n(cc .*?)^```$.*?^```text\n(.*?)^```$",
+                                            page.read(), re.M | re.S)
+    return commands, printed
 
 
 def tree(top):
