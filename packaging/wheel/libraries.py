@@ -18,7 +18,7 @@ import subprocess
 import sys
 import venv
 from dataclasses import dataclass
-from typing import Dict, List, Optional
+from typing import Dict, List, Optional, Tuple
 
 GLIBC = "2.28"
 ARCHITECTURES = ("x86_64", "aarch64")
@@ -50,11 +50,13 @@ MAKE = "make -j{jobs}"
 
 @dataclass(frozen=True)
 class Library:
-    """One row: `source` is Debian's name of the source package, `licence` an SPDX expression."""
+    """One row: `source` is Debian's name of the source package, `licence` an SPDX expression.
+    `texts` are files of the source with a licence that Debian's copyright file only names."""
     source: str
     licence: str
     commands: List[str]
     needs: List[str]
+    texts: Tuple[str, ...] = ()
 
 
 LIBRARIES: Dict[str, Library] = {
@@ -85,7 +87,7 @@ LIBRARIES: Dict[str, Library] = {
           "-DPCRE2_SUPPORT_UNICODE=ON", NINJA], []),
     "libseccomp": Library("libseccomp", "LGPL-2.1-only", [
         "[ -x configure ] || ./autogen.sh", CONFIGURE, MAKE + " -C src install",
-        "make -C include install", "make install-pkgconfDATA"], []),
+        "make -C include install", "make install-pkgconfDATA"], [], ("LICENSE",)),
     "sqlite": Library("sqlite3", "blessing", [
         "./configure --disable-tcl --disable-shared --disable-readline --host={arch}-linux-gnu "
         "--prefix={prefix}",
@@ -155,7 +157,8 @@ LIBRARIES: Dict[str, Library] = {
         "--disable-postprocessor --disable-dauth --disable-bauth",
         MAKE + " -C src/include install ACLOCAL=: AUTOCONF=: AUTOHEADER=: AUTOMAKE=:",
         MAKE + " -C src/microhttpd install ACLOCAL=: AUTOCONF=: AUTOHEADER=: AUTOMAKE=:",
-        "make install-pkgconfigDATA ACLOCAL=: AUTOCONF=: AUTOHEADER=: AUTOMAKE=:"], []),
+        "make install-pkgconfigDATA ACLOCAL=: AUTOCONF=: AUTOHEADER=: AUTOMAKE=:"], [],
+        ("COPYING",)),
 }
 
 
@@ -296,7 +299,7 @@ class Workshop:
     def prefix(self, name: str, arch: str) -> str:
         """Where a library is installed: named for its version and all inputs of its build."""
         row = LIBRARIES[name]
-        content = repr((row.commands, FLAGS, GLIBC, ZIG,
+        content = repr((row.commands, FLAGS, GLIBC, ZIG, *row.texts,
                         [os.path.basename(self.prefix(n, arch)) for n in row.needs]))
         return os.path.join(self.directory, arch, "%s-%s-%s" % (
             name, self.version(name), hashlib.sha256(content.encode()).hexdigest()[:12]))
@@ -331,8 +334,12 @@ class Workshop:
         return prefix
 
     def take_licence(self, name: str, work: str, install: str) -> None:
-        """Debian's copyright file has the licences of all files of a source package."""
-        shutil.copy(os.path.join(work, "debian", "copyright"), os.path.join(install, "copyright"))
+        """Debian's copyright file has the licences of all files of a source package, but says of a
+        long one only where Debian has its text."""
+        with open(os.path.join(install, "copyright"), "wb") as out:
+            for path in ("debian/copyright", *LIBRARIES[name].texts):
+                with open(os.path.join(work, path), "rb") as file:
+                    out.write(file.read().rstrip() + b"\n\n")
 
     def build_all(self, arch: str) -> List[str]:
         return [self.build(name, arch) for name in LIBRARIES]

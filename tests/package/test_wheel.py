@@ -83,9 +83,12 @@ def test_all_bundled_licences_are_in_it(wheel):
     import libraries
     with zipfile.ZipFile(wheel[1]) as archive:
         info = "droste-%s.dist-info/" % package.version()
-        for name in libraries.LIBRARIES:
-            assert b"opyright" in archive.read(info + "licenses/bundled/%s.txt" % name)
+        for name, row in libraries.LIBRARIES.items():
+            text = archive.read(info + "licenses/bundled/%s.txt" % name)
+            assert b"opyright" in text
+            assert ("LGPL" in row.licence) == (b"13. The Free Software Foundation may" in text)
             assert name.encode() in archive.read(info + "sboms/libraries.cdx.json")
+        assert b"END OF TERMS" in archive.read(info + "licenses/LICENSE")
         for line in archive.read(info + "RECORD").decode().splitlines()[:-1]:
             name, digest, size = line.rsplit(",", 2)
             data = archive.read(name)
@@ -94,8 +97,11 @@ def test_all_bundled_licences_are_in_it(wheel):
 
 
 def interpreters():
+    """One of each version: those of the system, of pyenv and uv, and those that DROSTE_PYTHONS
+    names, a list of paths with colons between them."""
     found = {}
-    for pattern in ("/usr/bin/python3.[0-9]*",
+    for pattern in (*filter(None, os.environ.get("DROSTE_PYTHONS", "").split(":")),
+                    "/usr/bin/python3.[0-9]*",
                     os.path.expanduser("~/.pyenv/versions/*/bin/python3"),
                     os.path.expanduser("~/.local/share/uv/python/*/bin/python3")):
         for path in sorted(glob.glob(pattern)):
@@ -112,7 +118,7 @@ def interpreters():
 PROGRAM = """
 import json, sys, droste
 with droste.Interpreter() as interp:
-    assert interp.execute("import sys; SUBMIT(at=sys.prefix)").at == sys.prefix
+    assert interp.execute("import sys, only_here; SUBMIT(at=sys.prefix)").at == sys.prefix
 done = droste.RLM("replay:" + sys.argv[1], database="none").run("How many lines?", "one\\ntwo\\n")
 print(done.answer)
 """
@@ -132,17 +138,25 @@ def installed_with(tmp_path):
             done = subprocess.run(words, env=environment, cwd=tmp_path, capture_output=True,
                                   text=True)
             assert done.returncode == status, done.stdout + done.stderr
-            return done.stdout if status == 0 else done.stderr
+            return done.stdout if status == 0 else done.stdout + done.stderr
 
         call(here + "pip", "install", "-q", "--no-index", "--disable-pip-version-check", *wheels)
         return here, call
     return install
 
 
+def site_packages(here, call):
+    return call(here + "python", "-c",
+                "import sysconfig; print(sysconfig.get_path('purelib'))").strip()
+
+
 @pytest.mark.parametrize("version,python", sorted(interpreters().items()))
 def test_it_works_with(version, python, installed_with, tmp_path):
-    """pip install; the command; the package; a run with a recorded model."""
+    """pip install; the command; the package, whose sandboxes have the environment's other packages;
+    a run with a recorded model."""
     here, call = installed_with(python, wheel_of(HERE))
+    with open(os.path.join(site_packages(here, call), "only_here.py"), "w"):
+        pass
     assert call(here + "droste", "exec", "-c", "print(42)") == "42\n"
     assert call(here + "python", "-m", "droste", "exec", "-c",
                 "import sys; print(sys.prefix)") == "%s\n" % (tmp_path / "v")
@@ -150,6 +164,31 @@ def test_it_works_with(version, python, installed_with, tmp_path):
     recording.write_text(
         '{"content": "```repl\\nSUBMIT(answer=len(context.splitlines()))\\n```"}\n')
     assert call(here + "python", "-c", PROGRAM, str(recording)) == "2\n"
+
+
+TYPED = """
+import droste
+droste.Interpreter(isolation="full", memory="1G").execute("1").stdout.upper()
+droste.RLM("openai/gpt-5-mini", max_depth=2).run("?").answer
+droste.Interpreter(isolaton="full")
+droste.RLM("openai/gpt-5-mini").run("?").anwser
+"""
+
+
+def test_a_type_checker_knows_the_installed_package(installed_with, tmp_path):
+    """Its keywords and results, from the wheel alone, in which py.typed is: lines 3 and 4 are
+    right, the other two are not."""
+    if subprocess.run(["/usr/bin/python3", "-c", "import mypy"],
+                      stderr=subprocess.DEVNULL).returncode:
+        pytest.skip("the Debian package mypy is not installed")
+    here, call = installed_with("/usr/bin/python3", wheel_of(HERE))
+    (tmp_path / "typed.py").write_text(TYPED)
+    said = call("/usr/bin/python3", "-m", "mypy", "--no-color-output",
+                "--enable-incomplete-feature=Unpack", "--python-executable", here + "python",
+                "typed.py", status=1)
+    found = re.findall(r"^typed.py:(\d+): error: (.*)$", said, re.M)
+    assert [line for line, _ in found] == ["5", "6"], said
+    assert "isolaton" in found[0][1] and "anwser" in found[1][1], said
 
 
 COMPAT = """
@@ -185,8 +224,7 @@ def test_compat_lends_the_names_and_yields_to_real_ones(installed_with, tmp_path
     assert "run-basic" in call(here + "fleet-rlm", "run-basic", "--help")
     assert "has the commands run-basic and daytona-smoke" in call(
         here + "fleet-rlm", "other", status=1)
-    site = call(here + "python", "-c",
-                "import sysconfig; print(sysconfig.get_path('purelib'))").strip()
+    site = site_packages(here, call)
     pretend(site, "rlms")
     assert "does not replace rlms 9.1" in call(here + "python", "-c", "import rlm", status=1)
     pretend(site, "fleet-rlm", "fleet_rlm")
