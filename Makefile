@@ -68,18 +68,21 @@ python: all
 	@scripts/python-package $(BUILD)
 
 # Wheels for every machine in dist/; the libraries are built once, below build/wheel.
-ARCH ?= x86_64
+ARCH ?= $(shell uname -m)
 wheel:
 	@scripts/setup wheel
 	@packaging/wheel/make-wheel dist $(ARCH)
 
-# Builds twice, compares, and runs the wheel with every CPython on this machine and in bare roots.
+# Builds again from the source distribution and compares; runs the wheel with every CPython on this
+# machine, in bare roots, and with the pages that droste-compat is for.
 check-wheel: setup-tests all wheel
-	@rm -rf build/wheel/again
-	@packaging/wheel/make-wheel build/wheel/again $(ARCH)
-	@cd build/wheel/again && sha256sum * >../sums
-	@cd dist && sha256sum --quiet -c ../build/wheel/sums
-	@DROSTE_ROOTS=yes /usr/bin/python3 -m pytest -q -rs tests/package
+	@packaging/wheel/check-twice dist $(ARCH)
+	@DROSTE_ROOTS=yes $(PYTHON) -m pytest -q -rs -p no:cacheprovider tests/package
+	@$(PYTHON) -m venv --clear --system-site-packages $(BUILD)/wheel/pages
+	@$(BUILD)/wheel/pages/bin/pip install -q --no-index --disable-pip-version-check \
+	    --find-links dist droste droste-compat
+	@DROSTE_PAGES_PYTHON=$(abspath $(BUILD))/wheel/pages/bin/python $(PYTHON) -m pytest -q -rs \
+	    -p no:cacheprovider tests/seeds/test_pages.py tests/seeds/test_shell.py
 
 # The directories of the GNU standards: make install DESTDIR=/tmp/root prefix=/usr libdir=lib64
 places = $(foreach name,DESTDIR prefix bindir libdir includedir datadir mandir,$(if $($(name)),'$(name)=$($(name))'))
@@ -101,6 +104,7 @@ tarball: setup
 # The packages in bare roots, which takes minutes; as root.
 check-packages: setup-tests all
 	@scripts/setup packages
+	@scripts/setup recipes
 	@scripts/deb
 	@DROSTE_PACKAGES=yes $(PYTHON) -m pytest -q -p no:cacheprovider tests/package
 

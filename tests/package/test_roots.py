@@ -30,6 +30,7 @@ droste exec -c 'import sys; print(sys.prefix, 6 * 7)'
 python -m droste exec -c 'import os; print(os.getpid())'
 python /tests/root_program.py
 droste run 'How many lines?' --context two.txt --model replay:recorded.jsonl --database none
+python /tests/root_serve.py
 """
 
 
@@ -47,8 +48,8 @@ def root(request):
 
 @pytest.mark.parametrize("user", [(), ("--user",)], ids=["root", "user"])
 def test_the_wheel_works_in(root, user):
-    """pip installs it with nothing else; command, module, package, and a run with a recorded
-    model."""
+    """pip installs it with nothing else; command, module, package, a run with a recorded model,
+    and the server."""
     path = wheel_of(HERE)
     done = subprocess.run([os.path.join(ROOT, "scripts", "in-root"), *user, "--bind",
                            os.path.dirname(path), "/dist", "--bind",
@@ -57,5 +58,5 @@ def test_the_wheel_works_in(root, user):
                           text=True, timeout=600)
     home = "/home/stranger" if user else "/root"
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.splitlines() == [home + "/v 42", "2", home + "/v", "2",
-                                        "2"], done.stdout + done.stderr
+    assert done.stdout.splitlines() == [home + "/v 42", "2", home + "/v", "2", "2",
+                                        "42"], done.stdout + done.stderr

@@ -20,6 +20,9 @@ import pages            # noqa: E402
 import services         # noqa: E402
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+#: the interpreter of an environment in which the wheels of droste and droste-compat are installed:
+#: `make check-wheel` names it. Otherwise the pages run with the checkout's package.
+INSTALLED = os.environ.get("DROSTE_PAGES_PYTHON")
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -75,6 +78,17 @@ def model():
     one.close()
 
 
+def packages(python):
+    """PYTHONPATH for a page: the checkout's package; or, where the wheel is installed, only what
+    else the page imports, Modal's own package."""
+    if not INSTALLED:
+        return os.path.join(ROOT, "python")
+    if python != modal_fake.PYTHON:
+        return ""
+    return subprocess.run([python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"],
+                          check=True, capture_output=True, text=True).stdout.strip()
+
+
 @pytest.fixture(scope="session")
 def reader(tmp_path_factory, model):
     """reader(page, mode, blocks, python, **environment): what became of them, run in a directory
@@ -83,12 +97,15 @@ def reader(tmp_path_factory, model):
         place = tmp_path_factory.mktemp("page-%s-%s" % (page, mode))
         (place / "scripts").mkdir()
         (place / "scripts" / "analysis.py").write_text("SUBMIT(total=sum(range(5)))\n")
-        given = {**os.environ, **model.environment, "PYTHONPATH": os.path.join(ROOT, "python"),
+        given = {**os.environ, **model.environment, "PYTHONPATH": packages(python),
                  "DROSTE_HOME": str(place / "home"), "XDG_CONFIG_HOME": str(place / "config"),
                  "XDG_CACHE_HOME": str(place / "cache"), **environment}
-        done = subprocess.run([python, os.path.join(HERE, "run_page.py"), mode],
+        done = subprocess.run([INSTALLED or python, os.path.join(HERE, "run_page.py"), mode],
                               input=json.dumps({"page": page, "blocks": blocks}),
                               env=given, cwd=place, capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, done.stderr
-        return {**json.loads(done.stdout), "stderr": done.stderr}
+        result = json.loads(done.stdout)
+        home = os.path.dirname(os.path.dirname(INSTALLED)) if INSTALLED else ROOT
+        assert result["droste"].startswith(home + "/"), result["droste"]
+        return {**result, "stderr": done.stderr}
     return run

@@ -7,11 +7,13 @@ installed droste-compat; says what became of each.
 MODE is `script`: the blocks follow each other as in a script, and one that awaits at its top level
 is run by a loop of its own, as `python -m asyncio` would; or `loop`: each is a cell of a notebook,
 whose event loop runs all the time. After a block, expressions are evaluated in its namespace, where
-it ran. Prints {"results": [{"out", "error", "looks"}, …], "warnings": […]} as JSON.
+it ran. Prints {"results": [{"out", "error", "looks"}, …], "warnings": […], "droste": path of the
+package} as JSON.
 """
 import ast
 import asyncio
 import contextlib
+import importlib.util
 import inspect
 import io
 import json
@@ -21,7 +23,7 @@ import sys
 import traceback
 import warnings
 
-#: droste-compat, as pip installs it: a .pth file and a module
+#: droste-compat, as pip installs it (a .pth file and a module), where pip has not
 COMPAT = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))),
                       "python", "compat")
 #: what a page takes for granted: page 003 is a part of a longer manual, and imports nothing
@@ -30,7 +32,8 @@ GIVEN = {"003": "from rlm import RLM"}
 
 class Page:
     def __init__(self, page):
-        site.addsitedir(COMPAT)
+        if importlib.util.find_spec("_droste_compat") is None:
+            site.addsitedir(COMPAT)
         self.names = {"__name__": "__main__"}
         exec(GIVEN.get(page, ""), self.names)
 
@@ -89,7 +92,8 @@ def main():
         gc.collect()
     said = [str(w.message) for w in caught if issubclass(
         w.category, (ResourceWarning, RuntimeWarning)) or "droste" in str(w.filename)]
-    json.dump({"results": results, "warnings": said}, sys.stdout)
+    json.dump({"results": results, "warnings": said, "droste": sys.modules["droste"].__file__},
+              sys.stdout)
 
 
 if __name__ == "__main__":

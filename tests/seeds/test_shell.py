@@ -11,6 +11,7 @@ import pytest
 import pages
 
 ROOT = pages.ROOT
+INSTALLED = os.environ.get("DROSTE_PAGES_PYTHON")       # conftest.py
 #: what pip writes for the entry point of droste-compat
 FLEET_RLM = """#!%s
 import sys
@@ -34,7 +35,11 @@ def shell(tmp_path, model):
     """shell(text, **environment): what a shell that ends at the first failure makes of it."""
     programs = tmp_path / "bin"
     programs.mkdir()
-    for name, text in (("uv", '#!/bin/sh\nshift\nexec "$@"\n'), ("fleet-rlm", FLEET_RLM)):
+    texts = {"uv": '#!/bin/sh\nshift\nexec "$@"\n', "fleet-rlm": FLEET_RLM}
+    if INSTALLED:
+        del texts["fleet-rlm"]
+        (programs / "fleet-rlm").symlink_to(os.path.join(os.path.dirname(INSTALLED), "fleet-rlm"))
+    for name, text in texts.items():
         (programs / name).write_text(text)
         (programs / name).chmod(0o755)
 
