@@ -110,3 +110,27 @@ def test_lintian_has_nothing_to_say():
                           capture_output=True,
                           text=True, timeout=600)
     assert done.returncode == 0 and done.stdout == "", done.stdout
+
+
+OWN_TESTS = """
+set -e
+cp -r /tree /root/tree
+exec autopkgtest --no-built-binaries --output-dir /root/out /debs/*.deb /root/tree/ -- null
+"""
+
+
+def test_the_packages_pass_their_own_tests(tmp_path):
+    """debian/tests, as autopkgtest runs them, on a copy of this machine that is thrown away."""
+    if not shutil.which("autopkgtest"):
+        pytest.skip("autopkgtest is not installed")
+    debs, source = tmp_path / "debs", tmp_path / "tree"
+    for place in (debs, source):
+        place.mkdir()
+    for path in packages():
+        shutil.copy(path, debs)
+    for name in ("debian", "docs", "examples"):
+        shutil.copytree(os.path.join(ROOT, name), source / name)
+    said = run(os.path.join(ROOT, "scripts", "in-root"), "--bind", debs, "/debs", "--bind", source,
+               "/tree", "/", "bash", "-c", OWN_TESTS, timeout=900)
+    assert re.findall(r"^(\w+) +(PASS|FAIL|SKIP)", said, re.M) == [
+        ("command", "PASS"), ("python", "PASS"), ("embed", "PASS")], said[-3000:]

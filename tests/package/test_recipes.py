@@ -1,4 +1,5 @@
-"""The recipes of other package managers: their syntax, and that they name this version."""
+"""The recipes of other package managers: their syntax, and that they name this version and the
+libraries of the build."""
 import os
 import re
 import shutil
@@ -8,6 +9,20 @@ from installed import DROSTE, ROOT, run
 
 FORMULA = os.path.join(ROOT, "packaging", "homebrew", "droste.rb")
 NIX = os.path.join(ROOT, "packaging", "nix", "default.nix")
+#: a dependency of meson.build: its name for Homebrew, Nix and Debian, and in packaging/wheel
+LIBRARIES = {
+    "libuv": ("libuv", "libuv", "libuv1-dev", "libuv"),
+    "libcurl": ("curl", "curl", "libcurl4-openssl-dev", "curl"),
+    "json-c": ("json-c", "json_c", "libjson-c-dev", "json-c"),
+    "sqlite3": ("sqlite", "sqlite", "libsqlite3-dev", "sqlite"),
+    "libcrypto": ("openssl@3", "openssl", "libssl-dev", "openssl"),
+    "libzstd": ("zstd", "zstd", "libzstd-dev", "zstd"),
+    "zlib": ("zlib", "zlib", "zlib1g-dev", "zlib"),
+    "libpcre2-8": ("pcre2", "pcre2", "libpcre2-dev", "pcre2"),
+    "libseccomp": ("libseccomp", "libseccomp", "libseccomp-dev", "libseccomp"),
+    "libedit": ("libedit", "libedit", "libedit-dev", "libedit"),
+    "libmicrohttpd": ("libmicrohttpd", "libmicrohttpd", "libmicrohttpd-dev", "libmicrohttpd"),
+}
 BROKEN = {"ruby": "class Droste < Formula\n", "nix": "{ pkgs }: pkgs.stdenv.mkDerivation {\n"}
 
 
@@ -38,3 +53,20 @@ def test_versions_are_one():
             text = file.read()
         assert re.search(r'version = "%s"|^droste \(%s\)' % ((re.escape(version),) * 2), text,
                          re.M), path
+
+
+def test_recipes_have_the_libraries_of_the_build():
+    """Those that meson.build looks for: no more, and no fewer."""
+    def words(name, pattern):
+        with open(os.path.join(ROOT, name)) as file:
+            return set(re.findall(pattern, file.read(), re.M))
+
+    assert words("meson.build", r"dependency\('([^']+)'") == set(LIBRARIES)
+    brew, nix, debian, wheel = map(set, zip(*LIBRARIES.values()))
+    assert words("packaging/homebrew/droste.rb", r'depends_on "([^"]+)"$') - {"python@3.13"} == brew
+    assert words("packaging/nix/default.nix", r"^    (\w+)$") == nix
+    assert words("debian/control", r"^ (lib\S+-dev|zlib1g-dev),$") == debian
+    assert words("scripts/setup", r"(lib(?!c6)\S+-dev|zlib1g-dev)\b") - {
+        "libcmocka-dev", "libclang-rt-14-dev"} == debian
+    # ncurses is what libedit needs
+    assert words("packaging/wheel/libraries.py", r'^    "(\S+)": Library\(') - {"ncurses"} == wheel
