@@ -124,6 +124,17 @@ def test_debian_has_the_headers_and_modules_of_the_tree(staged):
         assert packages["%s/%s" % (PYTHON, name)] == ["python3-droste"], name
 
 
+def test_debian_lists_the_functions_of_the_library():
+    """debian/libdroste0.symbols has what libdroste exports: packages that use a function depend on
+    the version that it came with."""
+    library = os.path.join(BUILD, package.LIBRARY)
+    exported = {line.split()[-1] for line in
+                run("nm", "-D", "--defined-only", library).splitlines()}
+    with open(os.path.join(ROOT, "debian", "libdroste0.symbols")) as file:
+        listed = {line.split("@")[0].strip() for line in file if line.startswith(" ")}
+    assert exported == listed and "droste_new" in listed
+
+
 def test_debian_documents_are_those_of_the_tree():
     """Every page, and every example, is in droste-doc; each line of its lists names something."""
     listed = set()
