@@ -222,8 +222,11 @@ static int context_execute(struct e2b_context *c, droste_error *err)
     cleanup_buf struct buf code = { 0 };
     c->count++;
     e2b_execution_begin(x);
-    if (!context_is_bash(c))
-        return context_run(c, x->code, x->len, DROSTE_ECHO | DROSTE_RESULTS, CONTEXT_RUNNING, err);
+    if (!context_is_bash(c)) {
+        bool has_lines = memchr(x->code, '!', x->len) && e2b_shell_lines(x->code, x->len, &code);
+        return context_run(c, has_lines ? buf_text(&code) : x->code, has_lines ? code.len : x->len,
+            DROSTE_ECHO | DROSTE_RESULTS, CONTEXT_RUNNING, err);
+    }
     buf_puts(&code, "kernel.run(");
     json_append_string(&code, x->code, x->len);
     buf_puts(&code, ")");

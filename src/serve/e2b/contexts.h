@@ -57,6 +57,11 @@ void e2b_context_queue(struct e2b_context *c, struct e2b_execution *x);
 /* The client of an execution has gone. */
 void e2b_context_abandon(struct e2b_execution *x);
 
+/* ---- shell_lines.c ---- */
+
+/* Appends the code with its lines "!command" replaced by calls of the shell. False: it has none. */
+bool e2b_shell_lines(const char *code, size_t len, struct buf *out);
+
 /* ---- execute.c ---- */
 
 /* Begins the stream of an execution. */

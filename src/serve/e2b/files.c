@@ -414,11 +414,24 @@ static bool upload_is(struct request *r, const char *type)
     return has && strncasecmp(has, type, strlen(type)) == 0;
 }
 
+static enum MHD_Result upload_on_field(
+    void *arg, enum MHD_ValueKind kind, const char *name, const char *value)
+{
+    *(bool *)arg |= strncasecmp(name, "X-Metadata-", 11) == 0;
+    return MHD_YES;
+}
+
 /* Begins to read the body; false: the request was refused. */
 static bool upload_prepare(struct upload *u, struct request *r)
 {
     const char *encoding = request_header_of(r, MHD_HTTP_HEADER_CONTENT_ENCODING);
     u->is_gzip = encoding && strcasecmp(encoding, "gzip") == 0;
+    bool has_metadata = false;
+    MHD_get_connection_values(r->connection, MHD_HEADER_KIND, upload_on_field, &has_metadata);
+    if (has_metadata) {
+        request_refuse(r, 400, "unsupported", "metadata of files is not supported here");
+        return false;
+    }
     if (encoding && !u->is_gzip && strcasecmp(encoding, "identity") != 0) {
         request_refuse(r, 415, "encoding", "the only Content-Encoding is gzip");
         return false;

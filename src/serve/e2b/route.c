@@ -53,7 +53,7 @@ bool e2b_host_is_sandbox(const char *host)
 static bool edge_claims_control(struct request *r, const char *path)
 {
     static const char *const roots[] = { "/sandboxes", "/v2/", "/v3/", "/templates", "/snapshots",
-        "/volumes", "/teams" };
+        "/volumes", "/secrets", "/teams" };
     for (size_t i = 0; i < array_length(roots); i++) {
         size_t n = strlen(roots[i]);
         if (strncmp(path, roots[i], n) == 0 &&
@@ -307,6 +307,8 @@ struct e2b_sandbox *e2b_running_of(struct request *r)
 
 static void e2b_handle_refused(struct request *r)
 {
+    if (strstr(r->route->path, "{id}") && !sandbox_of(r))
+        return;
     request_refuse(r, r->route->status, "unsupported", "%s", r->route->summary);
 }
 
@@ -324,11 +326,22 @@ static void e2b_handle_refused(struct request *r)
         method, path, BODY_JSON, NULL, NULL, 400, NULL, NULL, why, e2b_handle_refused, 0           \
     }
 
+#define UNIMPLEMENTED(path, why)                                                                   \
+    {                                                                                              \
+        "POST", path, BODY_BYTES, NULL, NULL, 501, NULL, NULL, why, e2b_handle_refused, 0          \
+    }
+
 #define TEMPLATES                                                                                  \
     "templates cannot be built here: a sandbox has the programs of the server's machine; use "     \
     "'base' or 'code-interpreter-v1', or a snapshot"
 #define VOLUMES "volumes of E2B's API are not supported here; write files in the sandbox"
 #define SECRETS "secrets of E2B's API are not supported here; give variables with the sandbox"
+#define FORKS                                                                                      \
+    "sandboxes cannot be forked through E2B's API here; droste serve's own API forks sessions"
+#define SNAPSHOT "snapshots of sandboxes are not supported here"
+#define METRICS  "there are no metrics of a sandbox here; GET /metrics has those of the server"
+#define WATCHERS "changes of files cannot be watched here: a sandbox has no inotify"
+#define STREAM   "input is sent with SendInput here"
 
 static const struct route control_rows[] = {
     CREATES("/sandboxes", E2B_CREATE_SCHEMA, e2b_handle_create),
@@ -346,6 +359,13 @@ static const struct route control_rows[] = {
     ROUTE("GET", "/sandboxes/{id}/logs", BODY_NONE, NULL, e2b_handle_logs),
     ROUTE("GET", "/v2/sandboxes/{id}/logs", BODY_NONE, NULL, e2b_handle_logs),
     ROUTE("PUT", "/sandboxes/{id}/network", BODY_JSON, NULL, e2b_handle_network),
+    REFUSED("POST", "/sandboxes/{id}/fork", FORKS),
+    REFUSED("POST", "/sandboxes/{id}/snapshots", SNAPSHOT),
+    REFUSED("GET", "/snapshots", SNAPSHOT),
+    REFUSED("GET", "/sandboxes/{id}/metrics", METRICS),
+    REFUSED("GET", "/sandboxes/metrics", METRICS),
+    REFUSED("POST", "/secrets", SECRETS),
+    REFUSED("GET", "/secrets", SECRETS),
     ROUTE("GET", "/templates/aliases/{name}", BODY_NONE, NULL, e2b_handle_alias),
     REFUSED("POST", "/templates", TEMPLATES),
     REFUSED("POST", "/v2/templates", TEMPLATES),
@@ -365,6 +385,9 @@ static const struct route envd_rows[] = {
     ROUTE("POST", "/filesystem.Filesystem/Move", BODY_JSON, NULL, e2b_handle_move),
     ROUTE("POST", "/filesystem.Filesystem/ListDir", BODY_JSON, NULL, e2b_handle_list_directory),
     ROUTE("POST", "/filesystem.Filesystem/Remove", BODY_JSON, NULL, e2b_handle_remove),
+    UNIMPLEMENTED("/filesystem.Filesystem/WatchDir", WATCHERS),
+    UNIMPLEMENTED("/filesystem.Filesystem/CreateWatcher", WATCHERS),
+    UNIMPLEMENTED("/process.Process/StreamInput", STREAM),
     ROUTE("POST", "/process.Process/Start", BODY_BYTES, NULL, e2b_handle_process_start),
     ROUTE("POST", "/process.Process/Connect", BODY_BYTES, NULL, e2b_handle_process_connect),
     ROUTE("POST", "/process.Process/List", BODY_JSON, NULL, e2b_handle_process_list),

@@ -136,6 +136,23 @@ def allow_lists_of_the_network_are_refused(sandbox):
     create(network={"deny_out": ["0.0.0.0/0"]}).kill()
 
 
+@row
+def what_is_not_supported_says_so(sandbox):
+    calls = [("fork", lambda: sandbox.fork()), ("snapshots", lambda: sandbox.create_snapshot()),
+             ("metrics", lambda: sandbox.get_metrics()),
+             ("watched", lambda: sandbox.files.watch_dir("/tmp")),
+             ("metadata", lambda: sandbox.files.write("m", "x", metadata={"a": "b"}))]
+    for word, call in calls:
+        try:
+            call()
+        except (AttributeError, TypeError):
+            continue    # an older SDK has no such call
+        except Exception as e:  # noqa: BLE001: any class of any version
+            assert type(e).__module__.startswith("e2b") and word in str(e), (word, repr(e))
+        else:
+            raise AssertionError(word)
+
+
 # ---- the code interpreter ----
 
 @row
@@ -215,6 +232,19 @@ def a_kernel_that_ends_is_replaced(sandbox):
     own = create()
     assert own.run_code("import os; os._exit(3)").error.name == "KernelDied"
     assert own.run_code("6 * 7").text == "42"
+
+
+@row
+def shell_lines(sandbox):
+    done = sandbox.run_code("x = (1,\n!x)")
+    assert done.error.name == "SyntaxError", done   # in brackets it is none
+    done = sandbox.run_code(
+        "x = '''\n!echo no\n'''\n"
+        "if x:   # \"\n"
+        "    !echo \"a b\" | tr a-z A-Z; exit 3\n"
+        "assert _exit_code == 3 and '!echo no' in x and 1 != 2\n"
+        "!echo é >&2")
+    assert (done.error, done.logs.stdout, done.logs.stderr) == (None, ["A B\n"], ["é\n"]), done
 
 
 @row
