@@ -180,8 +180,10 @@ static bool chat_take_command(struct talk *t, const char *line)
         suggestion_consider(&s, name);
     }
     const char *best = suggestion_best(&s);
-    t->status = cli_fail(EXIT_USAGE, "there is no command '%.*s'; %s%s", (int)len + 1, line,
+    int status = cli_fail(EXIT_USAGE, "there is no command '%.*s'; %s%s", (int)len + 1, line,
         best ? "did you mean /" : "/help lists them", best ? best : "");
+    if (!lines_is_terminal(t->lines)) /* where the user sees it and goes on */
+        t->status = status;
     return true;
 }
 

@@ -121,6 +121,8 @@ int cli_replace_pipes(int argc, char **argv);
  * at all, else a note. `asked`: there is a question that the data could belong to. Returns -1 to
  * continue, else the exit status. */
 int cli_check_input(const struct command *self, droste *d, bool asked);
+/* Notes data on standard input that is there and that the command has not read. Does not wait. */
+void cli_note_input(droste *d);
 
 /* Reads a whole number of at least `least`; false if the text is none. */
 bool cli_count(const char *text, int64_t least, int64_t *out);

@@ -146,7 +146,10 @@ static int exec_code(droste *d, const char *text, const char **words, struct exe
     o->file = from_file ? buf_text(&path) : NULL;
     o->argv = words;
     int rc = read_code(text, words[0], &code);
-    return rc ? EXIT_USAGE : run_code(d, &code, o);
+    int status = rc ? EXIT_USAGE : run_code(d, &code, o);
+    if (!rc && (text || from_file)) /* which in Python could read it */
+        cli_note_input(d);
+    return status;
 }
 
 static int exec_run(const struct command *self, droste *d, int argc, char **argv)

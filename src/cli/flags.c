@@ -78,8 +78,8 @@ static int refuse_flag(const struct parsing *p, const char *word, size_t len)
         suggestion_consider(&s, o->name);
     const char *best = suggestion_best(&s);
     return cli_usage(p->self, "unknown flag '%.*s'%s%s%s%s", (int)(s.typed - word) + (int)len, word,
-        best ? "; did you mean --" : "", best ? best : "", best ? "?" : "",
-        p->self->runs_scripts ? "; flags of a script come after --" : "");
+        p->self->runs_scripts ? " (flags of a script come after --)" : "",
+        best ? "; did you mean --" : "", best ? best : "", best ? "?" : "");
 }
 
 /* Reads one flag; -1 to continue. */

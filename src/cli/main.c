@@ -275,7 +275,7 @@ bool cli_was_interrupted(void)
 /* A producer in the same pipeline may need a moment before its first line. */
 enum { FIRST_INPUT_MS = 300 };
 
-static bool input_waits(void)
+static bool input_waits(int milliseconds)
 {
     struct stat st;
     struct pollfd p = { .fd = STDIN_FILENO, .events = POLLIN };
@@ -284,21 +284,29 @@ static bool input_waits(void)
         return false;
     if (S_ISREG(st.st_mode))
         return lseek(STDIN_FILENO, 0, SEEK_CUR) < st.st_size;
-    return S_ISFIFO(st.st_mode) && poll(&p, 1, FIRST_INPUT_MS) == 1 &&
+    return S_ISFIFO(st.st_mode) && poll(&p, 1, milliseconds) == 1 &&
            ioctl(STDIN_FILENO, FIONREAD, &ready) == 0 && ready > 0;
 }
 
+static const char unread_input[] = "note: standard input is not read; use --context - to read it";
+
 int cli_check_input(const struct command *self, droste *d, bool asked)
 {
-    if (droste_context_reads_input(d) || !input_waits())
+    if (droste_context_reads_input(d) || !input_waits(FIRST_INPUT_MS))
         return -1;
     if (droste_context_count(d) == 0)
         return cli_usage(self, "standard input has data that is not used: %s",
             asked ? "use --context - to ask about it, or </dev/null"
                   : "use `-` as the question if it is the question, or `--context - 'QUESTION'` "
                     "to ask about it");
-    cli_fail(0, "note: standard input is not read; use --context - to read it");
+    cli_fail(0, unread_input);
     return -1;
+}
+
+void cli_note_input(droste *d)
+{
+    if (!droste_context_reads_input(d) && input_waits(0))
+        cli_fail(0, unread_input);
 }
 
 bool cli_count(const char *text, int64_t least, int64_t *out)

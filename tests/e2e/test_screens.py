@@ -219,5 +219,7 @@ def test_a_chat_on_a_real_terminal(tmp_path):
             assert statuses(text) == 0 and "Let me see." in text
             screen.line("/cost")
             screen.wait("1 question, 1 call, 1000 + 100 tokens")
+            screen.line("/qiut")
+            screen.wait("did you mean /quit")
             screen.line("/quit")
             assert screen.left() == 0

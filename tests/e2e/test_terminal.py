@@ -2,6 +2,7 @@
 leave."""
 import http.server
 import json
+import os
 import threading
 
 import pytest
@@ -154,6 +155,21 @@ def test_no_input_is_no_mistake(droste, replay, options):
     """/dev/null and a pipe that ends at once are what programs have that give no input."""
     result = droste("run", "--question", "q", "--model", replay(ANSWERS), **options)
     assert (result.status, result.out, result.err) == (0, "0\n", "")
+
+
+@pytest.mark.parametrize("words", [["-c", "print(1)"], ["code.py"]])
+def test_input_that_code_cannot_read_is_noted(droste, words):
+    """The code of `exec` has no standard input; what is piped to it is a context, or code."""
+    with open(os.path.join(droste.home, "code.py"), "w") as f:
+        f.write("print(1)")
+    result = droste("exec", *words, input="data\n")
+    assert (result.status, result.out) == (0, "1\n") and "use --context -" in result.err
+    for more in ({"input": ""}, {}):
+        assert droste("exec", *words, **more).err == ""
+    result = droste("exec", "-c", "print(context)", "--context", "-", input="data\n")
+    assert (result.out, result.err) == ("data\n\n", "")
+    result = droste("exec", "-", input="print(2)")
+    assert (result.out, result.err) == ("2\n", "")
 
 
 def test_input_beside_a_context_is_noted(droste, replay, tmp_path):
