@@ -223,8 +223,8 @@ static int context_execute(struct e2b_context *c, droste_error *err)
     c->count++;
     e2b_execution_begin(x);
     if (!context_is_bash(c)) {
-        bool has_lines = memchr(x->code, '!', x->len) && e2b_shell_lines(x->code, x->len, &code);
-        return context_run(c, has_lines ? buf_text(&code) : x->code, has_lines ? code.len : x->len,
+        bool is_other = e2b_from_ipython(x->code, x->len, &code);
+        return context_run(c, is_other ? buf_text(&code) : x->code, is_other ? code.len : x->len,
             DROSTE_ECHO | DROSTE_RESULTS, CONTEXT_RUNNING, err);
     }
     buf_puts(&code, "kernel.run(");

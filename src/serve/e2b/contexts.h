@@ -57,10 +57,10 @@ void e2b_context_queue(struct e2b_context *c, struct e2b_execution *x);
 /* The client of an execution has gone. */
 void e2b_context_abandon(struct e2b_execution *x);
 
-/* ---- shell_lines.c ---- */
+/* ---- ipython.c ---- */
 
-/* Appends the code with its lines "!command" replaced by calls of the shell. False: it has none. */
-bool e2b_shell_lines(const char *code, size_t len, struct buf *out);
+/* Translates code for IPython. False: it is plain Python. */
+bool e2b_from_ipython(const char *code, size_t len, struct buf *out);
 
 /* ---- execute.c ---- */
 

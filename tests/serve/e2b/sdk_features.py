@@ -248,6 +248,14 @@ def shell_lines(sandbox):
 
 
 @row
+def indented_code(sandbox):
+    done = sandbox.run_code("\n    \n    x = [\n  1]\n    if x:\n        x += [2]\n    x")
+    assert (done.error, done.text) == (None, "[1, 2]"), done
+    assert sandbox.run_code("   ").error is None and sandbox.run_code("").error is None
+    assert sandbox.run_code("  !echo a").logs.stdout == ["a\n"]
+
+
+@row
 def bash_in_the_code_interpreter(sandbox):
     first = sandbox.run_code("x=5; cd /tmp; echo out; echo err >&2", language="bash")
     assert (first.logs.stdout, first.logs.stderr) == (["out\n"], ["err\n"]), first

@@ -1,12 +1,16 @@
-/* serve/e2b/shell_lines.c: lines that begin with "!" in Python code, as IPython's users write them.
+/* serve/e2b/ipython.c: what IPython takes for Python, and E2B's users therefore write: code that is
+ * indented as a whole, and lines that begin with "!", for the shell.
  *
  * Such a line is no Python outside of strings and brackets, so a scan of these suffices to find it.
  * It becomes an assignment to _exit_code, as in IPython.
  */
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/json/json.h"
 #include "serve/e2b/contexts.h"
+
+/* ---- lines of the shell ---- */
 
 struct shell_scan {
     const char *at, *end;
@@ -70,7 +74,8 @@ static void shell_skip_line(struct shell_scan *s)
     }
 }
 
-bool e2b_shell_lines(const char *code, size_t len, struct buf *out)
+/* Appends the code with its lines "!command" replaced by calls of the shell. False: it has none. */
+static bool shell_replace(const char *code, size_t len, struct buf *out)
 {
     struct shell_scan s = { .at = code, .end = code + len };
     bool found = false;
@@ -93,4 +98,55 @@ bool e2b_shell_lines(const char *code, size_t len, struct buf *out)
         buf_append(out, line, (size_t)(s.at - line));
     }
     return found && !buf_failed(out);
+}
+
+/* ---- indentation ---- */
+
+/* The end of the line, behind its newline. */
+static const char *indent_line_end(const char *at, const char *end)
+{
+    const char *newline = memchr(at, '\n', (size_t)(end - at));
+    return newline ? newline + 1 : end;
+}
+
+static size_t indent_of(const char *at, const char *end)
+{
+    size_t n = 0;
+    while (at + n < end && (at[n] == ' ' || at[n] == '\t'))
+        n++;
+    return n;
+}
+
+/* Removes the indentation of the first line that is not blank from all lines that begin with it.
+ * False: it has none. */
+static bool indent_remove(const char *code, size_t len, struct buf *out)
+{
+    const char *end = code + len, *first = code;
+    while (first < end && (first[indent_of(first, end)] == '\n'))
+        first = indent_line_end(first, end);
+    size_t n = indent_of(first, end);
+    if (n == 0 || first + n >= end)
+        return false;
+    for (const char *at = code; at < end;) {
+        const char *next = indent_line_end(at, end);
+        size_t skip = (size_t)(next - at) > n && memcmp(at, first, n) == 0 ? n : 0;
+        buf_append(out, at + skip, (size_t)(next - at) - skip);
+        at = next;
+    }
+    return !buf_failed(out);
+}
+
+bool e2b_from_ipython(const char *code, size_t len, struct buf *out)
+{
+    cleanup_buf struct buf flat = { 0 };
+    bool was_indented = indent_remove(code, len, &flat);
+    if (was_indented) {
+        code = buf_text(&flat);
+        len = flat.len;
+    }
+    if (memchr(code, '!', len) && shell_replace(code, len, out))
+        return true;
+    buf_clear(out);
+    buf_append(out, code, was_indented ? len : 0);
+    return was_indented && !buf_failed(out);
 }
