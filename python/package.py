@@ -213,10 +213,10 @@ def build_editable(wheel_directory: str, config_settings: Optional[Dict[str, str
 def sources() -> List[str]:
     """The files of a source distribution: those in git, or in the unpacked distribution."""
     if os.path.exists(os.path.join(ROOT, "PKG-INFO")):
-        found = glob.glob(os.path.join(ROOT, "**"), recursive=True)
-        names = [os.path.relpath(path, ROOT) for path in found if os.path.isfile(path)]
-        return sorted(name for name in names
-                      if not re.search(r"^(build[-/]|dist/|PKG-INFO$)|\.pyc$", name))
+        names = [os.path.relpath(os.path.join(place, name), ROOT)
+                 for place, _, files in os.walk(ROOT) for name in files]
+        return sorted(name for name in names if not re.search(
+            r"^(build[-/]|dist/|PKG-INFO$|\.(cache|hypothesis|pytest_cache)/)|\.pyc$", name))
     listed = subprocess.run(["git", "-c", "safe.directory=*", "ls-files", "-z"], cwd=ROOT,
                             check=True, capture_output=True).stdout
     names = [name.decode() for name in listed.split(b"\0") if name]

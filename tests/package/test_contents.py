@@ -194,3 +194,16 @@ def test_the_tree_has_what_git_has():
     listed = run("git", "-c", "safe.directory=*", "ls-files", "python", cwd=ROOT).split()
     for name in python_files():
         assert os.path.join("python", name) in listed, name
+
+
+@pytest.mark.skipif(not os.path.exists(os.path.join(ROOT, ".git")), reason="not a checkout")
+def test_the_source_distribution_has_all_that_it_is_made_of(tmp_path):
+    """Unpacked, it makes the same one again, hidden files included."""
+    name = package.build_sdist(str(tmp_path))
+    run("tar", "-xf", tmp_path / name, "-C", tmp_path)
+    top = tmp_path / name[:-len(".tar.gz")]
+    (tmp_path / "again").mkdir()
+    run(sys.executable, "-c", "import package, sys; package.build_sdist(sys.argv[1])",
+        tmp_path / "again", cwd=top / "python")
+    assert (top / ".clang-format").exists()
+    assert (tmp_path / "again" / name).read_bytes() == (tmp_path / name).read_bytes()
