@@ -3,6 +3,7 @@ import base64
 import http.client
 import json
 import signal
+import threading
 
 import pytest
 
@@ -123,6 +124,18 @@ def test_a_slow_reader_loses_nothing(server, sandbox):
     rest = stream.rest()
     assert sum(len(data[1]) for name, data in rest if name == "output") == 3000000
     assert rest[-1][0] == "end"
+
+
+def test_input_that_is_echoed_does_not_stop_the_command(server, sandbox):
+    """More than all buffers hold: the input waits for its output's reader, for nothing else."""
+    stream = Stream(server, "POST", sandbox + "/commands",
+                    {"command": ["cat"], "stdin": True, "tag": "cat", "stream": True})
+    data, found = b"0123456789abcdef" * 100000, []
+    reader = threading.Thread(target=lambda: found.extend(stream.rest()))
+    reader.start()
+    assert server.ask("POST", sandbox + "/commands/cat/stdin?eof=yes", data).status == 204
+    reader.join()
+    assert b"".join(e[1][1] for e in found if e[0] == "output") == data
 
 
 def test_a_command_does_not_wait_for_a_cell(server, sandbox):

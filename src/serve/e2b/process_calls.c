@@ -138,7 +138,8 @@ static void call_on_attached(void *arg, const droste_command_reply *reply, const
 /* Takes the data, if there is some. */
 static void call_begin(struct request *r, const droste_command_request *op, char *data, size_t len)
 {
-    droste_command_request attach = { .op = "attach" };
+    /* It reads no output, so the process does not wait for it. */
+    droste_command_request attach = { .op = "attach", .flags = DROSTE_COMMAND_QUIET };
     cleanup_free char *held = data;
     struct process_call *c = NULL;
     if (!e2b_running_of(r))

@@ -3,6 +3,7 @@ import gzip
 import json
 import struct
 import subprocess
+import threading
 
 import pytest
 
@@ -327,6 +328,33 @@ def test_a_bomb_fills_the_sandbox_and_no_more(client):
         peak = next(int(line.split()[1]) for line in f if line.startswith("VmHWM"))
     assert peak < 300_000
     assert client.data(own, 49983, "GET", "/health").status == 204
+
+
+def test_input_that_is_echoed_does_not_stop_the_process(client, sandbox):
+    """More than all buffers hold: the input waits for its output's reader, for nothing else."""
+    import base64
+    import http.client
+    connection = http.client.HTTPConnection("127.0.0.1", client.server.port, timeout=60)
+    start = {"process": {"cmd": "/bin/cat"}, "stdin": True, "tag": "echo"}
+    connection.request("POST", "/process.Process/Start", envelope(start), {
+        **CONNECT, "E2b-Sandbox-Id": sandbox["sandboxID"], "E2b-Sandbox-Port": "49983",
+        "X-Access-Token": sandbox["envdAccessToken"]})
+    response, found = connection.getresponse(), []
+    flags, size = struct.unpack(">BI", response.read(5))
+    assert "start" in json.loads(response.read(size))["event"]
+    reader = threading.Thread(target=lambda: found.extend(envelopes(response.read())))
+    reader.start()
+    data = b"0123456789abcdef" * 40000
+    select = {"tag": "echo"}
+    assert client.data(sandbox, 49983, "POST", "/process.Process/SendInput", {
+        "process": select, "input": {"stdin": base64.b64encode(data).decode()}}).status == 200
+    assert client.data(sandbox, 49983, "POST", "/process.Process/CloseStdin",
+                       {"process": select}).status == 200
+    reader.join()
+    got = b"".join(base64.b64decode(message["event"]["data"]["stdout"])
+                   for _, message in found if "data" in message.get("event", {}))
+    assert got == data
+    connection.close()
 
 
 def test_kills_cut_streams(client):
