@@ -413,6 +413,14 @@ static const struct bench {
             { .name = "memory of a session, its share", .limit = "at most 2 MB", .unit = "MiB" },
             { .name = "memory of a session, of the machine", .unit = "MiB" },
             { .name = "close them all", .limit = "5,000 in 5 s", .unit = "s" } } },
+    { "serve", 10000, bench_serve,
+        { { .name = "GET /health, connection kept" },
+            { .name = "cell, connection kept", .limit = "under 300 µs" },
+            { .name = "create a sandbox, first cell", .limit = "under 3 ms" },
+            { .name = "bare os.fork() with the same modules" },
+            { .name = "requests that failed", .limit = "none", .unit = "" },
+            { .name = "created a second by 64 clients", .limit = "500", .unit = "/s" },
+            { .name = "ended a second by 64 clients", .unit = "/s" } } },
 };
 
 static void bench_print_text(const struct bench *b, const struct series *s)
@@ -503,7 +511,8 @@ static int cli_bench_run(const struct command *self, droste *d, int argc, char *
     };
     int status = cli_parse(self, argc, argv, flags, d, &which, 1, &count);
     if (status < 0 && which && !find_bench(which))
-        status = cli_usage(self, "'%s' is not one of start, exec, llm, run, churn, density", which);
+        status = cli_usage(
+            self, "'%s' is not one of start, exec, llm, run, churn, density, serve", which);
     int64_t n = 0;
     if (status < 0 && sessions && !cli_count(sessions, 1, &n))
         status = cli_usage(self, "--sessions: '%s' is not a number from 1 on", sessions);
@@ -518,14 +527,14 @@ static int cli_bench_run(const struct command *self, droste *d, int argc, char *
 
 const struct command command_bench = {
     .name = "bench",
-    .synopsis =
-        "[start | exec | llm | run | churn | density] [--sessions N] [--json] [--SETTING VALUE ...]",
+    .synopsis = "[start | exec | llm | run | churn | density | serve] [--sessions N] [--json] "
+                "[--SETTING VALUE ...]",
     .summary = "measure starts, cells, model calls, runs and many sessions on this machine",
     .details = "Quote the medians and their ratios, measured on an otherwise idle machine.\n",
     .examples =
         "  droste bench\n  droste bench start --json\n  droste bench exec --isolation process\n"
         "  droste bench density --sessions 5000\n",
     .settings = SETTINGS_SANDBOX,
-    .arguments = "start|exec|llm|run|churn|density",
+    .arguments = "start|exec|llm|run|churn|density|serve",
     .run = cli_bench_run,
 };

@@ -30,4 +30,10 @@ int bench_density(droste *d, struct series *s, unsigned n, droste_error *err);
 /* Starts, uses and closes sessions, several at a time. */
 int bench_churn(droste *d, struct series *s, unsigned n, droste_error *err);
 
+/* ---- bench_serve.c ---- */
+
+/* Starts a server, makes n requests on one connection, and creates sandboxes, one after the other
+ * and with many clients at once. */
+int bench_serve(droste *d, struct series *s, unsigned n, droste_error *err);
+
 #endif

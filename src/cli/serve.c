@@ -156,6 +156,7 @@ static int serve_command(const struct command *self, droste *d, int argc, char *
     o.argv = words_again;
     if (!o.argv)
         return cli_fail(EXIT_RAISED, "out of memory");
+    cli_raise_descriptors();
     return cli_end(serve_run(d, &o, &err), &err, "the address");
 }
 

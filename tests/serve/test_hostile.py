@@ -1,4 +1,6 @@
 """Requests that RFC 9112 forbids, that two readers could read differently, or that never end."""
+import resource
+
 import pytest
 
 HOST = b"Host: localhost\r\n"
@@ -185,3 +187,37 @@ def test_large_bodies_are_refused(server):
     sent = everything(server, POST + CHUNKED + b"\r\n" + chunk * 9)
     assert b"HTTP/1.1 2" not in sent
     assert server.ask("POST", "/v1/sandboxes", b" " * 7000000 + b"[]").code == "schema"
+
+
+def test_many_clients_that_send_nothing_do_not_keep_others_out(start):
+    """Of connections that never send a head, each ends in time; others are answered meanwhile."""
+    server = start("--request-timeout", "1", "--max-connections", "600")
+    silent = [server.connect() for _ in range(500)]
+    for _ in range(20):
+        assert server.ask("GET", "/health").status == 200
+    for one in silent:
+        assert one.recv(100) == b""
+        one.close()
+    assert server.ask("GET", "/health").status == 200
+
+
+def test_four_thousand_connections(start):
+    """With heads that are not complete, beside requests that are answered; then each is."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard < 9000:
+        pytest.skip("this user may not open 9,000 descriptors")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    try:
+        server = start("--max-connections", "5000")
+        waiting = [server.connect() for _ in range(4000)]
+        for one in waiting:
+            one.sendall(GET)
+        for _ in range(20):
+            assert server.ask("GET", "/health").status == 200
+        for one in waiting:
+            one.sendall(b"Connection: close\r\n\r\n")
+        for one in waiting:
+            assert one.recv(13) == b"HTTP/1.1 200 "
+            one.close()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

@@ -113,12 +113,27 @@ def test_without_a_key_nothing_but_health_is_answered(keyed):
     assert clients["one"].ask("GET", "/v1/nothing").status == 404
 
 
+def example(schema):
+    """A value that fits a schema of the server's document."""
+    if "enum" in schema:
+        return schema["enum"][0]
+    if schema.get("type") == "object":
+        return {name: example(schema["properties"][name]) for name in schema.get("required", [])}
+    if schema.get("type") == "array":
+        return [example(schema["items"])] * schema.get("minItems", 0)
+    if schema.get("type") in ("integer", "number"):
+        return max(1, schema.get("minimum", 1))
+    return "x"
+
+
 def operations(server):
-    """Each operation on an existing object, by the server's own document."""
+    """Each operation on an existing object, by the server's own document, with a fitting body."""
     for path, methods in server.ask("GET", "/openapi.json").json["paths"].items():
-        for method in methods:
+        for method, operation in methods.items():
+            kinds = operation.get("requestBody", {}).get("content", {})
+            schema = kinds.get("application/json", {}).get("schema", {})
             if "{id}" in path:
-                yield method.upper(), path
+                yield method.upper(), path, json.dumps(example(schema)) if kinds else None
 
 
 def test_another_keys_objects_are_not_found(keyed):
@@ -130,22 +145,22 @@ def test_another_keys_objects_are_not_found(keyed):
     found = list(operations(server))
     assert len(found) >= 11
 
-    def ask(client, method, template, of):
+    def ask(client, method, template, of, body):
         target = template.replace("{id}", of)
-        target = re.sub(r"\{\w+\}", "x", target) + "?path=/tmp/x"
-        body = '{"code": "1"}' if method in ("POST", "PUT") else None
+        target = re.sub(r"\{\w+\}", "1" if "commands" in target else "x", target) + "?path=/tmp/x"
         return clients[client].ask(method, target, body, {"Content-Type": "application/json"})
 
-    for method, template in sorted(found, key=lambda one: one[0] == "DELETE"):
-        refused = ask("other", method, template, sandbox)
-        absent = ask("other", method, template, "0" * 32)
+    for method, template, body in sorted(found, key=lambda one: one[0] == "DELETE"):
+        refused = ask("other", method, template, sandbox, body)
+        absent = ask("other", method, template, "0" * 32, body)
         assert refused.status == absent.status == 404, (method, template)
         assert refused.body.replace(sandbox.encode(), b"0" * 32) == absent.body
     assert clients["one"].ask("GET", path).status == 200
     for client in ("one", "admin"):
         listed = clients[client].ask("GET", "/v1/sandboxes").json["sandboxes"]
         assert sandbox in [one["id"] for one in listed]
-        assert ask(client, "POST", "/v1/sandboxes/{id}/execute", sandbox).status == 200
+        assert ask(client, "POST", "/v1/sandboxes/{id}/execute", sandbox,
+                   '{"code": "1"}').status == 200
     assert clients["other"].ask("GET", "/v1/sandboxes").json["sandboxes"] == []
     assert clients["one"].ask("DELETE", path).status == 204
 
