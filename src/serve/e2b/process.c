@@ -23,7 +23,8 @@ struct process_stream {
     struct server *server;
     char id[SERVE_ID_SIZE];
     uint64_t handle;
-    bool opened, pending, is_terminal;
+    int64_t pid;
+    bool opened, pending, is_terminal, is_attached;
 };
 
 unsigned process_status(const droste_error *err)
@@ -170,24 +171,49 @@ static void process_more(struct request *r)
         (void)process_start_op(p, &request, process_on_output);
 }
 
-static void process_on_opened(void *arg, const droste_command_reply *reply, const droste_error *err)
+/* The stream has begun. */
+static void process_push_start(struct process_stream *p)
+{
+    struct json_object *o = json_object_new_object();
+    if (o)
+        json_put(o, "pid", json_object_new_int64(p->pid));
+    p->connect.request->on_drained = process_more;
+    connect_push_event(&p->connect, "start", o);
+}
+
+/* Whether a command that was attached to has a terminal, which names its output. */
+static void process_on_list(void *arg, const droste_command_reply *reply, const droste_error *err)
 {
     struct process_stream *p = arg;
-    if (!err) {
-        p->opened = true;
-        p->handle = reply->handle;
-    }
     if (process_is_over(p))
         return;
     if (err) {
         process_fail(p, err);
         return;
     }
-    struct json_object *o = json_object_new_object();
-    if (o)
-        json_put(o, "pid", json_object_new_int64(reply->pid));
-    p->connect.request->on_drained = process_more;
-    connect_push_event(&p->connect, "start", o);
+    for (size_t i = 0; i < reply->count; i++)
+        if (reply->commands[i].pid == p->pid)
+            p->is_terminal = reply->commands[i].terminal;
+    process_push_start(p);
+}
+
+static void process_on_opened(void *arg, const droste_command_reply *reply, const droste_error *err)
+{
+    struct process_stream *p = arg;
+    if (!err) {
+        p->opened = true;
+        p->handle = reply->handle;
+        p->pid = reply->pid;
+    }
+    if (process_is_over(p))
+        return;
+    const droste_command_request list = { .op = "list" };
+    if (err)
+        process_fail(p, err);
+    else if (p->is_attached)
+        (void)process_start_op(p, &list, process_on_list);
+    else
+        process_push_start(p);
 }
 
 /* ---- requests ---- */
@@ -229,6 +255,7 @@ void e2b_handle_process_connect(struct request *r)
         return;
     if (ms > 0)
         p->connect.deadline_ns = clock_ns() + ms * 1000000;
+    p->is_attached = true;
     if (process_select(r->json, &request))
         (void)process_start_op(p, &request, process_on_opened);
     else

@@ -334,6 +334,13 @@ def terminals(sandbox):
     text = b"".join(seen)
     assert b"30 100" in text and b"xterm" in text and b"A2B" in text, text
     assert sandbox.pty.kill(sandbox.pty.create(PtySize(rows=2, cols=20)).pid) is True
+    if hasattr(sandbox.pty, "connect"):
+        pty, seen = sandbox.pty.create(PtySize(rows=24, cols=80)), []
+        pty.disconnect()
+        again = sandbox.pty.connect(pty.pid)
+        sandbox.pty.send_stdin(pty.pid, b"echo C$((1+1))D; exit\n")
+        again.wait(on_pty=seen.append)
+        assert b"C2D" in b"".join(seen), seen
 
 
 @row
