@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ._keywords import InterpreterSettings
 
 LARGE = 16384           # from this length on, values are sent separately, not as literals
-TOGETHER = 32           # forks of one operation
+TOGETHER = 8            # forks of one operation: more would lower its priority (cpu_priority.c)
 ECHO, RESULTS, PRINT, VALUES, ONLY_VALUES = 1, 2, 4, 8, 16     # droste.h
 
 

@@ -152,11 +152,25 @@ static void cpu_priority_lower(struct cpu_priority *p, const struct tasks *tasks
 
 static void cpu_priority_raise(struct cpu_priority *p)
 {
+    struct tasks tasks;
     if (p->weighed)
         cgroup_weigh(p->weighed, WEIGHT_USUAL);
-    else
+    else if (!p->worker)
+        tasks_find(p, &tasks);
+    if (p->worker && !p->weighed)
         set_policy(p->worker, SCHED_OTHER);
     p->lowered = false;
+}
+
+/* Raises a fork whose parent was lowered at that moment. Its keeper may only be about to start the
+ * worker, so the next operation raises it again. */
+static void cpu_priority_raise_fork(struct cpu_priority *p)
+{
+    if (p->weighed || !p->works || sched_getscheduler(p->keeper) != SCHED_IDLE)
+        return;
+    set_policy(p->keeper, SCHED_OTHER);
+    cpu_priority_raise(p);
+    p->lowered = true;
 }
 
 /* The next look finds processes that were forked while this one lowered their parent. */
@@ -230,7 +244,8 @@ int cpu_priority_open(struct loop *loop, pid_t keeper, struct cgroup *weighed,
         return error_memory(err);
     }
     cpu_priority_begin(p); /* a cell may have been sent before the sandbox existed */
-    p->looked = true;      /* everything it uses belongs to this cell */
+    cpu_priority_raise_fork(p);
+    p->looked = true; /* everything it uses belongs to this cell */
     *out = p;
     return 0;
 }

@@ -290,6 +290,27 @@ static void a_sandbox_that_sleeps_is_not_busy(void **state)
     assert_int_equal(cpu_priority_busy_ns(NULL), 0);
 }
 
+/* A fork inherits the policy, which only its own watch takes back. */
+static void a_fork_of_a_lowered_sandbox_is_raised(void **state)
+{
+    struct fixture *f = *state;
+    static const struct sched_param none = { 0 };
+    if (!cpu_priority_can_raise()) {
+        print_message("skipped: this user cannot take a priority back\n");
+        skip();
+    }
+    start_processes(f, false, false);
+    assert_int_equal(sched_setscheduler(f->keeper, SCHED_IDLE, &none), 0);
+    assert_int_equal(sched_setscheduler(f->worker, SCHED_IDLE, &none), 0);
+    watch(f, NULL);
+    assert_false(is_lowered(f->keeper));
+    assert_false(is_lowered(f->worker));
+    /* A worker that started a moment later. */
+    assert_int_equal(sched_setscheduler(f->worker, SCHED_IDLE, &none), 0);
+    cpu_priority_begin(f->priority);
+    assert_false(is_lowered(f->worker));
+}
+
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -298,6 +319,7 @@ int main(void)
         T(a_worker_that_spins_is_lowered_until_the_next_operation),
         T(a_worker_that_sleeps_keeps_its_priority),
         T(the_only_sandbox_keeps_its_priority),
+        T(a_fork_of_a_lowered_sandbox_is_raised),
         T(a_child_that_spins_is_lowered_and_stays_so),
         T(without_the_right_to_raise_it_the_priority_is_left_alone),
         T(a_cgroup_is_lowered_as_a_whole),
