@@ -161,7 +161,7 @@ static void server_complete(struct request *r)
     r->complete = true;
     if (r->reply)
         return;
-    if (r->route->body == BODY_STREAM || r->is_relayed) {
+    if (r->is_relayed || r->route->body == BODY_STREAM) { /* a relayed one may have no route */
         if (r->on_complete)
             r->on_complete(r);
         return;

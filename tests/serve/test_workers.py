@@ -221,6 +221,9 @@ def test_e2bs_clients_reach_sandboxes_of_all_workers(three):
             b'"text":"', b'"text": "'), answer.body
         seen = three.ask("GET", "/sandboxes/" + one["sandboxID"], headers=key)
         assert seen.status == 200
+        other = three.ask("GET", "/", headers={"E2b-Sandbox-Id": one["sandboxID"],
+                                               "E2b-Sandbox-Port": "8000"})
+        assert other.status == 502 and other.json["sandboxId"] == one["sandboxID"]
     pages, cursor = [], ""
     while cursor is not None:
         page = three.ask("GET", "/v2/sandboxes?limit=4" + cursor, headers=key)
