@@ -137,6 +137,34 @@ DROSTE_API const char *droste_call_model(const droste_call *call);
 DROSTE_API void droste_answer(droste_call *call, const char *text, size_t len);
 DROSTE_API void droste_refuse(droste_call *call, const char *why);
 
+/* ---- a selector of candidates ---- */
+
+/* A candidate of a turn (docs/fork.md). */
+typedef struct droste_candidate {
+    unsigned number; /* from 1 */
+    const char *reply;
+    size_t reply_len;
+    const char *output; /* what its code printed, as the model would see it */
+    size_t output_len;
+    const char *answer; /* JSON; NULL: it submits none */
+    int failed;         /* its last cell ended with an error */
+} droste_candidate;
+
+/* The selector "callback", or "callback:NAME" with any name: chooses one of the candidates that
+ * have a reply. The function calls droste_choose or droste_choose_none once for each choice, at
+ * once or later, in the loop's thread, also if the run has ended meanwhile. The candidates are
+ * valid until then. A run records what is chosen, and is resumed with that. */
+typedef struct droste_choice droste_choice;
+typedef void droste_select_fn(
+    void *arg, const droste_candidate *all, size_t count, droste_choice *choice);
+DROSTE_API void droste_set_select(droste *d, droste_select_fn *fn, void *arg);
+/* The selector as in the settings, such as "callback:NAME". */
+DROSTE_API const char *droste_choice_opened(const droste_choice *choice);
+/* A number that is not one of them ends the run with an error. */
+DROSTE_API void droste_choose(droste_choice *choice, unsigned number);
+/* Ends the run with this error. */
+DROSTE_API void droste_choose_none(droste_choice *choice, const char *why);
+
 /* ---- tools of the embedding program ---- */
 
 /* A call of a tool. `json` is an object with the arguments by name, valid during the function.

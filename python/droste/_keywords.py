@@ -281,9 +281,6 @@ class Settings(TypedDict, total=False):
     #: How many replies the model gives in each turn; each runs in a fork of the session, and one is
     #: kept.
     candidates: Number
-    #: Which candidate is kept: first (to submit, or to end without an error), vote (the most common
-    #: answer or output), model (asks the model).
-    select: Text
     #: Consecutive turns with failing code after which the run ends; 0: no limit.
     max_errors: Number
     #: The type of the context: auto, text, bytes, json, jsonl.
@@ -322,6 +319,7 @@ class BatchSettings(Settings, total=False):
     tools: Texts
     tool_data: Texts
     grader: Text
+    select: Text
     grader_timeout: Optional[float]
     again: bool
     context: Optional[Union[str, "os.PathLike[str]", Sequence[Union[str, "os.PathLike[str]"]],

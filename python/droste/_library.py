@@ -60,6 +60,12 @@ class Part(Structure):
     _fields_ = [("kind", c_int), ("media_type", c_char_p), ("data", c_void_p), ("len", c_size_t)]
 
 
+class Candidate(Structure):
+    _fields_ = [("number", c_uint), ("reply", c_void_p), ("reply_len", c_size_t),
+                ("output", c_void_p), ("output_len", c_size_t), ("answer", c_char_p),
+                ("failed", c_int)]
+
+
 class Piece(Structure):
     _fields_ = [("data", c_void_p), ("len", c_size_t)]
 
@@ -83,6 +89,7 @@ class Event(Structure):
                 ("attempts", c_uint)]
 
 
+SelectFn = CFUNCTYPE(None, c_void_p, POINTER(Candidate), c_size_t, c_void_p)
 ModelFn = CFUNCTYPE(None, c_void_p, POINTER(Message), c_size_t, c_void_p)
 ToolFn = CFUNCTYPE(None, c_void_p, c_void_p, c_void_p, c_size_t)
 CancelFn = CFUNCTYPE(None, c_void_p, c_void_p)
@@ -370,6 +377,10 @@ _QUICK = {
     "droste_context_add": (c_int, [c_void_p, c_char_p, ERR]),
     "droste_forked": (None, [c_void_p]),
     "droste_set_model": (None, [c_void_p, ModelFn, c_void_p]),
+    "droste_set_select": (None, [c_void_p, SelectFn, c_void_p]),
+    "droste_choice_opened": (c_char_p, [c_void_p]),
+    "droste_choose": (None, [c_void_p, c_uint]),
+    "droste_choose_none": (None, [c_void_p, c_char_p]),
     "droste_call_opened": (c_char_p, [c_void_p]),
     "droste_call_model": (c_char_p, [c_void_p]),
     "droste_answer": (None, [c_void_p, c_char_p, c_size_t]),

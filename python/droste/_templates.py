@@ -128,7 +128,7 @@ class Template:
             for key, path in self._contexts.items():
                 context = "%s=%s" % (check_name(key), os.path.abspath(path))
                 handle.check(quick.droste_context_add(handle.d, os.fsencode(context), handle.err))
-            handle.check(lib.droste_template_create(handle.d, name.encode(), cells,
+            handle.check(quick.droste_template_create(handle.d, name.encode(), cells,
                                                     UNTRIED | (REPLACE if replace else 0),
                                                     handle.err))
 
@@ -137,7 +137,7 @@ class Template:
         """Returns the stored template of this name, which is made when it starts."""
         with Handle({}) as handle:
             size = ctypes.c_size_t()
-            text = lib.droste_template_read(handle.d, name.encode(), ctypes.byref(size),
+            text = quick.droste_template_read(handle.d, name.encode(), ctypes.byref(size),
                                             handle.err)
             handle.check(0 if text else -handle.error.code)
             recipe = json.loads(_library.text_at(text, size.value))
@@ -156,7 +156,7 @@ class Template:
             found.append(name.decode())
             return 0
         with Handle({}) as handle:
-            handle.check(lib.droste_template_names(handle.d, _library.NameFn(add), None,
+            handle.check(quick.droste_template_names(handle.d, _library.NameFn(add), None,
                                                    handle.err))
         return found
 
@@ -164,7 +164,7 @@ class Template:
     def remove(name: str) -> None:
         """Removes a stored template; what has started from it goes on."""
         with Handle({}) as handle:
-            handle.check(lib.droste_template_remove(handle.d, name.encode(), handle.err))
+            handle.check(quick.droste_template_remove(handle.d, name.encode(), handle.err))
 
     # -- using it
 
@@ -202,7 +202,7 @@ class Template:
             return
         if engine.handle is not None:
             with engine.lock:
-                lib.droste_template_free(handle)
+                quick.droste_template_free(handle)
         _forks.leave(engine, family, [])
 
     def __enter__(self) -> Template:

@@ -16,8 +16,8 @@ import warnings
 from typing import (Any, AsyncIterator, Callable, Deque, Dict, Iterator, List, Mapping, Optional,
                     Tuple, Union, TYPE_CHECKING)
 
-from . import (_closing, _engine, _library, _models, _settings, _tools, _typed, environments,
-               progress as _progress)
+from . import (_closing, _engine, _library, _models, _select, _settings, _tools, _typed,
+               environments, progress as _progress)
 from ._library import lib, quick
 from ._values import c_text, memory_of, to_json
 from .compat import arguments, rlm_errors, routing
@@ -224,6 +224,7 @@ class _Run:
         self.handle: Optional[int] = None       # struct droste_running until the run has ended
         self.bound: List[_tools.Bound] = []
         self.numbers: List[int] = []
+        self.selector: Optional[int] = None
         self.on_end: Optional[Callable[[], None]] = None
         self.failure: Optional[BaseException] = None     # exception of a listener
         self.engine: Any = None
@@ -253,6 +254,9 @@ class _Run:
             self.names[pairs[-1][1]] = _named(function)
         engine.alive()
         try:
+            if rlm._select is not None:
+                self.selector = _select.install(engine, rlm._select, context)
+                pairs.append(("select", "callback:%d" % self.selector))
             if self.place is not None:
                 self.place.add_to(engine)
             for tool in rlm._tools.values():
@@ -311,6 +315,8 @@ class _Run:
             bound.release()
         while self.numbers:
             _models.models.remove(self.numbers.pop())
+        if self.selector is not None:
+            _select.remove(self.selector)
 
     def cancel(self) -> None:
         if self.handle is not None:
@@ -413,7 +419,9 @@ class RLM:
     async. `tools` are functions of this program, `tool_data` are values that the code sees as
     variables, and `tool_source` is Python source by name, whose documented functions the code can
     call. Every setting is a keyword, with `_` for `-`. `progress` shows the progress: True, False,
-    or None for only on terminals and in notebooks.
+    or None for only on terminals and in notebooks. With `candidates`, `select` says which is kept:
+    "first", "vote", "model", or a function of a list of `Candidate` that returns one of them or its
+    number, sync or async.
 
     Arguments of alexzhang13/rlm work, too: `backend` and `backend_kwargs` (the model),
     `environment` and `environment_kwargs` (the sandbox), `max_depth`, `max_iterations`,
@@ -426,8 +434,12 @@ class RLM:
                  tool_source: Optional[Mapping[str, str]] = None, tool_threads: bool = False,
                  progress: Optional[bool] = False,
                  on_event: Optional[Callable[[Event], None]] = None,
+                 select: Union[None, str, Callable[[List[_select.Candidate]], Any]] = None,
                  **keywords: "Unpack[RLMSettings]"):
         settings: Dict[str, Any] = dict(keywords)
+        self._select = select if callable(select) else None
+        if select is not None and self._select is None:
+            settings["select"] = select
         if hasattr(model, "complete") and hasattr(model, "model_name"):
             settings["tools"] = tools
             model, asked, tools = routing.arguments(model, settings)

@@ -64,6 +64,8 @@ struct droste {
     struct shared_lm *models;        /* open models */
     droste_model_fn *model_fn;
     void *model_arg;
+    droste_select_fn *select_fn;
+    void *select_arg;
     struct droste_template *templates;
     /* api_template_make, which opens a session, for those that open one from a template */
     int (*make_template)(droste *d, const char *name, const struct recipe *r,

@@ -429,9 +429,54 @@ struct rlm_options api_run_options(const struct settings *s)
     };
 }
 
-int api_select(const struct settings *s, struct rlm_options *o, struct error *err)
+static void options_choose(
+    void *arg, const struct rlm_candidate *all, size_t count, struct rlm_choice *choice)
+{
+    const droste *d = arg;
+    d->select_fn(
+        d->select_arg, (const droste_candidate *)(const void *)all, count, (droste_choice *)choice);
+}
+
+_Static_assert(sizeof(droste_candidate) == sizeof(struct rlm_candidate) &&
+                   offsetof(droste_candidate, failed) == offsetof(struct rlm_candidate, failed),
+    "the public candidate is the inner one");
+
+void droste_set_select(droste *d, droste_select_fn *fn, void *arg)
+{
+    d->select_fn = fn;
+    d->select_arg = arg;
+}
+
+const char *droste_choice_opened(const droste_choice *choice)
+{
+    return rlm_choice_name((const struct rlm_choice *)choice);
+}
+
+void droste_choose(droste_choice *choice, unsigned number)
+{
+    rlm_choose((struct rlm_choice *)choice, number, NULL);
+}
+
+void droste_choose_none(droste_choice *choice, const char *why)
+{
+    struct error err = { 0 };
+    error_set(&err, ERROR_ARGUMENT, "the selector failed: %.1500s", why);
+    rlm_choose((struct rlm_choice *)choice, 0, &err);
+}
+
+int api_select(droste *d, const struct settings *s, struct rlm_options *o, struct error *err)
 {
     int rc = rlm_select_parse(s->select ? s->select : "first", &o->select, err);
+    if (rc == 0 && o->select == SELECT_PROGRAM && strlen(s->select) >= SELECT_NAME_SIZE)
+        rc = error_set(err, ERROR_ARGUMENT, "select '%.40s…': the name is too long", s->select);
+    o->select_name = s->select;
+    o->choose = options_choose;
+    o->choose_arg = d;
+    if (rc == 0 && o->select == SELECT_PROGRAM && o->candidates > 1 && !d->select_fn)
+        rc = error_set(err, ERROR_CONFIG,
+            "select '%.40s' is a function of a program, and this one has none: use first, vote or "
+            "model, or resume the run in that program",
+            s->select);
     if (rc == 0 && o->candidates > 1 && !environment_ops_of(o->env)->fork)
         rc = error_set(err, ERROR_UNSUPPORTED,
             "candidates are forks of the session, which the environment '%s' cannot make; use "

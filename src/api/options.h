@@ -31,7 +31,7 @@ void session_parts_free(struct session_parts *parts);
 /* The options of a run, without its models, its session and its time limit. */
 struct rlm_options api_run_options(const struct settings *s);
 /* Sets how candidates are selected, and checks that o->env can have several. */
-int api_select(const struct settings *s, struct rlm_options *o, struct error *err);
+int api_select(droste *d, const struct settings *s, struct rlm_options *o, struct error *err);
 /* Texts for the models of runs, added to `out`. */
 int api_instructions(const struct settings *s, struct buf *out, struct error *err);
 int api_system_prompt(const struct settings *s, struct buf *out, struct error *err);

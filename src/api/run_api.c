@@ -85,7 +85,7 @@ static int fill_options(droste_running *r, struct error *err)
     if (rc == 0)
         rc = api_tools(d, s, &r->tools, &r->tool_facts, err);
     if (rc == 0)
-        rc = api_select(s, o, err);
+        rc = api_select(d, s, o, err);
     o->tools = r->tools;
     o->tool_facts = r->tool_facts.len > 0 ? buf_text(&r->tool_facts) : NULL;
     o->env_name = d->env_name;

@@ -437,7 +437,7 @@ const struct setting settings_table[] = {
         TYPE_NUMBER, AT(candidates), 1, 16 },
     { { "select", "HOW", "first", NULL,
           "Which candidate is kept: first (to submit, or to end without an error), vote (the most "
-          "common answer or output), model (asks the model).",
+          "common answer or output), model (asks the model), callback (asks the program).",
           0, .task = 1 },
         TYPE_TEXT, AT(select), 0, 0 },
     { { "max-errors", "N", "0", NULL,

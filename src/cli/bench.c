@@ -404,6 +404,11 @@ static const struct bench {
             { .name = "64 threads at a barrier hand over a lock" } } },
     { "run", 100, bench_run,
         { { .name = "whole run with an instant model", .limit = "under 15 ms" } } },
+    { "fork", 50, bench_fork,
+        { { .name = "own memory of a fork", .limit = "at most 0.4 MB", .unit = "MiB" },
+            { .name = "own memory after 1 + 1", .limit = "at most 1.2 MB", .unit = "MiB" },
+            { .name = "own memory of os.fork() in the sandbox", .unit = "MiB" },
+            { .name = "own memory of os.fork() after 1 + 1", .unit = "MiB" } } },
     { "churn", 2000, bench_churn,
         { { .name = "start, use and close, sustained", .limit = "at most 1.33 bare forks" },
             { .name = "bare os.fork(), exit and reap" } } },
@@ -512,7 +517,7 @@ static int cli_bench_run(const struct command *self, droste *d, int argc, char *
     int status = cli_parse(self, argc, argv, flags, d, &which, 1, &count);
     if (status < 0 && which && !find_bench(which))
         status = cli_usage(
-            self, "'%s' is not one of start, exec, llm, run, churn, density, serve", which);
+            self, "'%s' is not one of start, exec, llm, run, fork, churn, density, serve", which);
     int64_t n = 0;
     if (status < 0 && sessions && !cli_count(sessions, 1, &n))
         status = cli_usage(self, "--sessions: '%s' is not a number from 1 on", sessions);
@@ -527,14 +532,15 @@ static int cli_bench_run(const struct command *self, droste *d, int argc, char *
 
 const struct command command_bench = {
     .name = "bench",
-    .synopsis = "[start | exec | llm | run | churn | density | serve] [--sessions N] [--json] "
-                "[--SETTING VALUE ...]",
+    .synopsis =
+        "[start | exec | llm | run | fork | churn | density | serve] [--sessions N] [--json] "
+        "[--SETTING VALUE ...]",
     .summary = "measure starts, cells, model calls, runs and many sessions on this machine",
     .details = "Quote the medians and their ratios, measured on an otherwise idle machine.\n",
     .examples =
         "  droste bench\n  droste bench start --json\n  droste bench exec --isolation process\n"
         "  droste bench density --sessions 5000\n",
     .settings = SETTINGS_SANDBOX,
-    .arguments = "start|exec|llm|run|churn|density|serve",
+    .arguments = "start|exec|llm|run|fork|churn|density|serve",
     .run = cli_bench_run,
 };

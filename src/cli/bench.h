@@ -4,6 +4,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "cli/cli.h"
 
@@ -24,6 +25,16 @@ void bench_bare_forks(struct series *s, char *python, unsigned n);
 
 /* ---- bench_density.c ---- */
 
+/* The processes below this one, in the order of their numbers. */
+struct bench_processes {
+    pid_t *pids;
+    size_t count;
+};
+void bench_processes(struct bench_processes *out);
+/* KiB of memory that no other process shares, of all processes below this one that were not there
+ * before. */
+double bench_private_kib(const struct bench_processes *before);
+
 /* Opens n sessions that each run a cell and stay, measures their memory, and closes them. Fewer if
  * this machine has no room for as many. */
 int bench_density(droste *d, struct series *s, unsigned n, droste_error *err);
@@ -35,5 +46,10 @@ int bench_churn(droste *d, struct series *s, unsigned n, droste_error *err);
 /* Starts a server, makes n requests on one connection, and creates sandboxes, one after the other
  * and with many clients at once. */
 int bench_serve(droste *d, struct series *s, unsigned n, droste_error *err);
+
+/* ---- bench_fork.c ---- */
+
+/* Measures the own memory of n forks of a session, and of as many os.fork() in it. */
+int bench_fork(droste *d, struct series *s, unsigned n, droste_error *err);
 
 #endif

@@ -102,13 +102,11 @@ static void density_mark_ours(struct density_list *list)
     }
 }
 
-/* Of all processes below this one, and of this one. */
-static double density_pss_kib(void)
+/* This process and all below it, by their numbers. The caller frees list.at. */
+static struct density_list density_ours(void)
 {
     struct density_list list = { 0 };
     struct dirent *entry;
-    double sum = 0;
-    char path[48];
     DIR *proc = opendir("/proc");
     while (proc && (entry = readdir(proc))) {
         pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
@@ -119,10 +117,55 @@ static double density_pss_kib(void)
         closedir(proc);
     qsort(list.at, list.count, sizeof *list.at, density_by_pid);
     density_mark_ours(&list);
-    for (size_t i = 0; i < list.count; i++) {
-        snprintf(path, sizeof path, "/proc/%d/smaps_rollup", (int)list.at[i].pid);
+    size_t count = 0;
+    for (size_t i = 0; i < list.count; i++)
         if (list.at[i].ours)
-            sum += density_read_number(path, "\nPss:");
+            list.at[count++] = list.at[i];
+    list.count = count;
+    return list;
+}
+
+static double density_kib_of(pid_t pid, const char *key)
+{
+    char path[48];
+    snprintf(path, sizeof path, "/proc/%d/smaps_rollup", (int)pid);
+    return density_read_number(path, key);
+}
+
+static double density_pss_kib(void)
+{
+    struct density_list list = density_ours();
+    double sum = 0;
+    for (size_t i = 0; i < list.count; i++)
+        sum += density_kib_of(list.at[i].pid, "\nPss:");
+    free(list.at);
+    return sum;
+}
+
+void bench_processes(struct bench_processes *out)
+{
+    struct density_list list = density_ours();
+    out->pids = calloc(list.count + 1, sizeof *out->pids);
+    for (size_t i = 0; out->pids && i < list.count; i++)
+        out->pids[out->count++] = list.at[i].pid;
+    free(list.at);
+}
+
+static int density_pid_by_number(const void *a, const void *b)
+{
+    return (*(const pid_t *)a > *(const pid_t *)b) - (*(const pid_t *)a < *(const pid_t *)b);
+}
+
+double bench_private_kib(const struct bench_processes *before)
+{
+    struct density_list list = density_ours();
+    double sum = 0;
+    for (size_t i = 0; i < list.count; i++) {
+        pid_t pid = list.at[i].pid;
+        if (!before->count ||
+            !bsearch(&pid, before->pids, before->count, sizeof pid, density_pid_by_number))
+            sum +=
+                density_kib_of(pid, "\nPrivate_Clean:") + density_kib_of(pid, "\nPrivate_Dirty:");
     }
     free(list.at);
     return sum;

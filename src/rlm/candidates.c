@@ -25,7 +25,14 @@
 
 enum { SHOWN_MAX = 8000 }; /* bytes of a candidate's code and of its output for the model */
 
-static const char *const select_names[SELECT_COUNT] = { "first", "vote", "model" };
+static const char *const select_names[SELECT_COUNT] = { "first", "vote", "model", "callback" };
+
+/* The program has it until it has chosen, which may be after the end of the run. */
+struct rlm_choice {
+    struct rlm_run *run; /* NULL: it has ended */
+    char name[SELECT_NAME_SIZE];
+    struct rlm_candidate all[RLM_CANDIDATES_MAX];
+};
 
 struct candidates {
     struct rlm_run *items[RLM_CANDIDATES_MAX];
@@ -34,6 +41,7 @@ struct candidates {
     struct timer *step;
     struct error refused; /* why the session could not be forked */
     struct lm_call *call; /* of the selector */
+    struct rlm_choice *choice;
     struct recorded_call *known;
 };
 
@@ -45,7 +53,12 @@ int rlm_select_parse(const char *name, enum rlm_select *out, struct error *err)
             return 0;
         }
     }
-    return error_set(err, ERROR_ARGUMENT, "select '%.40s': use first, vote or model", name);
+    if (strncmp(name, "callback:", strlen("callback:")) == 0) {
+        *out = SELECT_PROGRAM;
+        return 0;
+    }
+    return error_set(
+        err, ERROR_ARGUMENT, "select '%.40s': use first, vote, model or callback", name);
 }
 
 struct rlm_run *run_owner(struct rlm_run *r)
@@ -71,6 +84,8 @@ void candidates_end(struct rlm_run *r, const char *by)
     if (!all)
         return;
     timer_stop(all->step);
+    if (all->choice)
+        all->choice->run = NULL;
     if (all->call) {
         lm_cancel(steal(&all->call), &cancelled);
         error_set(&cancelled.error, ERROR_CANCELLED, "the run ended");
@@ -400,10 +415,67 @@ static void select_by_model(struct rlm_run *r)
         run_fail(r, &err);
 }
 
+/* ---- the program as the selector ---- */
+
+static void choose_number(struct rlm_run *r, unsigned number)
+{
+    struct candidates *all = r->candidates;
+    struct error err = { 0 };
+    if (number >= 1 && number <= all->count && is_usable(all->items[number - 1])) {
+        candidates_keep(r, all->items[number - 1], "the program chose it");
+        return;
+    }
+    error_set(&err, ERROR_ARGUMENT,
+        "the selector chose candidate %u, which is not one of those that it was given", number);
+    run_fail(r, &err);
+}
+
+const char *rlm_choice_name(const struct rlm_choice *choice)
+{
+    return choice->name;
+}
+
+void rlm_choose(struct rlm_choice *choice, unsigned number, const struct error *why)
+{
+    struct rlm_run *r = choice->run;
+    free(choice);
+    if (!r)
+        return;
+    r->candidates->choice = NULL;
+    if (why)
+        run_fail(r, why);
+    else
+        choose_number(r, number);
+}
+
+/* What it chooses is recorded with the turn: a resumed run asks it only where it had not. */
+static void select_by_program(struct rlm_run *r)
+{
+    struct candidates *all = r->candidates;
+    struct error err = { 0 };
+    size_t count = 0;
+    struct rlm_choice *choice = calloc(1, sizeof *choice);
+    if (!choice) {
+        error_memory(&err);
+        run_fail(r, &err);
+        return;
+    }
+    choice->run = r;
+    snprintf(choice->name, sizeof choice->name, "%s", r->tree->o.select_name);
+    for (size_t i = 0; i < all->count; i++) {
+        const struct rlm_run *c = all->items[i];
+        if (is_usable(c))
+            choice->all[count++] = (struct rlm_candidate){ c->candidate, buf_text(&c->said),
+                c->said.len, buf_text(&c->feedback), c->feedback.len, c->result.answer, c->failed };
+    }
+    all->choice = choice;
+    r->tree->o.choose(r->tree->o.choose_arg, choice->all, count, choice);
+}
+
 static void candidates_select(struct rlm_run *r)
 {
     static void (*const selectors[SELECT_COUNT])(
-        struct rlm_run * r) = { select_first, select_vote, select_by_model };
+        struct rlm_run * r) = { select_first, select_vote, select_by_model, select_by_program };
     struct candidates *all = r->candidates;
     if (earliest(all, is_usable)) {
         selectors[r->tree->o.select](r);

@@ -96,8 +96,11 @@ struct rlm_options {
     int64_t max_tokens;    /* tokens per answer; 0: the provider's default */
     int64_t sub_max_tokens; /* tokens per answer for guests and child runs */
     unsigned max_iterations;
-    unsigned candidates;       /* replies to each turn of the root; 0 and 1: one */
-    enum rlm_select select;    /* which of them is kept */
+    unsigned candidates;     /* replies to each turn of the root; 0 and 1: one */
+    enum rlm_select select;  /* which of them is kept */
+    const char *select_name; /* the same as the program has named it */
+    rlm_choose_fn *choose;   /* with SELECT_PROGRAM */
+    void *choose_arg;
     unsigned max_errors;       /* consecutive failed turns; 0: no limit */
     unsigned child_iterations; /* of each run below the root */
     double compaction;         /* fill level that triggers compaction; 0: never */

@@ -113,7 +113,7 @@ def test_threads_leave_one_candidate(droste, serve, tmp_path):
 
 
 @pytest.mark.parametrize("flags, message", [
-    (["--select", "best"], "use first, vote or model"),
+    (["--select", "best"], "use first, vote, model or callback"),
     (["--candidates", "0"], "candidates"),
     (["--candidates", "2", "--env", "docker"], "fork"),
 ])

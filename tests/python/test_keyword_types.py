@@ -10,7 +10,7 @@ from droste import _keywords, _library
 from droste.compat import arguments
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-PARAMETERS = {"model", "sub_model", "tools", "tool_data", "template"}
+PARAMETERS = {"model", "sub_model", "tools", "tool_data", "template", "select"}
 CHECKER = "/usr/bin/python3"
 
 RIGHT = '''

@@ -1,0 +1,123 @@
+"""Selectors of candidates that are Python functions."""
+import asyncio
+import sqlite3
+import threading
+
+import pytest
+
+import droste
+from droste import RLM
+
+COUNT = 3
+
+
+def model(messages):
+    """The first turn's candidates print 1, 2 and 3; those of the second submit what was kept."""
+    if len(messages) > 2:
+        return "```repl\nSUBMIT(x)\n```"
+    model.asked += 1
+    return "reply %d\n```repl\nx = %d\nprint('printed', x)\n```" % (model.asked, model.asked)
+
+
+@pytest.fixture
+def rlm(tmp_path):
+    model.asked = 0
+
+    def make(select, **settings):
+        return RLM(model=model, candidates=COUNT, select=select,
+                   database=str(tmp_path / "runs.db"), **settings)
+    return make
+
+
+def third(found):
+    return next((c for c in found if "printed 3" in c.output), found[0])
+
+
+async def third_later(found):
+    await asyncio.sleep(0)
+    return third(found).number
+
+
+@pytest.mark.parametrize("select", [third, third_later])
+def test_the_function_chooses(rlm, select):
+    """It gets all candidates with what they said, printed and submit; the run goes on with the one
+    that it returns, and the record says why."""
+    seen = []
+
+    def spied(found):
+        seen.append(found)
+        return select(found)
+
+    async def spied_later(found):
+        seen.append(found)
+        return await select(found)
+    one = rlm(spied if select is third else spied_later)
+    completion = one.completion("q")
+    assert completion.answer == 3
+    assert [c.number for c in seen[0]] == [1, 2, 3]
+    assert {c.reply.split("\n")[0] for c in seen[0]} == {"reply 1", "reply 2", "reply 3"}
+    assert [(c.answer, c.failed) for c in seen[0]] == [(None, False)] * COUNT
+    assert [c.answer for c in seen[1]] == [3] * COUNT
+    with sqlite3.connect(one_database(one)) as record:
+        kept = record.execute("SELECT reason FROM turns").fetchall()
+    assert kept == [("the program chose it",)] * 2
+
+
+def one_database(rlm):
+    return dict(rlm._pairs)["database"]
+
+
+def test_within_asyncio(rlm):
+    """Two runs at once have selectors of their own."""
+    seen = {}
+
+    def chooses(name):
+        async def choose(found):
+            seen.setdefault(name, []).append([c.reply for c in found])
+            return found[-1]
+        return choose
+
+    async def both():
+        return await asyncio.gather(*(rlm(chooses(name)).arun("q") for name in "ab"))
+    for name, completion in zip("ab", asyncio.run(both())):
+        first, second = seen[name]
+        assert completion.answer == int(first[-1].split()[1]) and len(second) == COUNT
+    assert not set(seen["a"][0]) & set(seen["b"][0])
+
+
+@pytest.mark.parametrize("select, message", [
+    (lambda found: 9, "chose candidate 9"),
+    (lambda found: 0, "must return a candidate or its number"),
+    (lambda found: None, "must return a candidate or its number"),
+    (lambda found: 1 / 0, "ZeroDivisionError"),
+])
+def test_a_selector_that_fails_ends_the_run(rlm, select, message):
+    with pytest.raises(droste.Error, match=message):
+        rlm(select).run("q").raise_for_status()
+
+
+def test_a_run_that_is_cancelled_while_it_chooses_ends(rlm):
+    """What is chosen afterwards disturbs nothing."""
+    go, asked = threading.Event(), threading.Event()
+
+    async def cancelled():
+        run = asyncio.ensure_future(rlm(slow).arun("q"))
+        await asyncio.get_running_loop().run_in_executor(None, asked.wait, 30)
+        run.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await run
+        go.set()
+        model.asked = 0
+        return await rlm(third).arun("q")
+
+    def slow(found):
+        asked.set()
+        go.wait(30)
+        return 1
+
+    assert asyncio.run(cancelled()).answer == 3
+
+
+def test_the_command_line_has_no_function(tmp_path):
+    with pytest.raises(droste.ConfigError, match="is a function of a program"):
+        RLM(model=model, candidates=2, select="callback:7", database="none").run("q")
