@@ -28,6 +28,8 @@ static const struct recipe_setting {
 } recipe_settings[] = {
     { "env", false },
     { "isolation", false },
+    { "root", false },
+    { "warm-up", false },
     { "sandbox-users", false },
     { "python", false },
     { "preload", false },
