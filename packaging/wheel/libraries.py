@@ -154,7 +154,7 @@ LIBRARIES: Dict[str, Library] = {
     "libmicrohttpd": Library("libmicrohttpd", "LGPL-2.1-or-later", [
         # Debian's patches may be newer than the generated files, which are right.
         CONFIGURE + "--disable-https --disable-doc --disable-examples --disable-curl "
-        "--disable-postprocessor --disable-dauth --disable-bauth",
+        "--disable-dauth --disable-bauth",
         MAKE + " -C src/include install ACLOCAL=: AUTOCONF=: AUTOHEADER=: AUTOMAKE=:",
         MAKE + " -C src/microhttpd install ACLOCAL=: AUTOCONF=: AUTOHEADER=: AUTOMAKE=:",
         "make install-pkgconfigDATA ACLOCAL=: AUTOCONF=: AUTOHEADER=: AUTOMAKE=:"], [],

@@ -118,10 +118,9 @@ static void process_describe_end(int status, char out[64])
         snprintf(out, 64, "exit status %d", status);
         return;
     }
-    const char *name = sigdescr_np(-status);
-    snprintf(out, 64, "signal: %s", name ? name : "unknown");
-    if (name)
-        out[8] = (char)(out[8] | 32);
+    /* sigdescr_np() of glibc 2.32 is too new for the systems on which wheels run. */
+    snprintf(out, 64, "signal: %s", strsignal(-status));
+    out[8] = (char)(out[8] | 32);
 }
 
 static void process_push_end(struct process_stream *p, const droste_command_reply *reply)
