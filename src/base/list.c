@@ -12,17 +12,21 @@ void list_clear(struct list *list)
     *list = (struct list){ 0 };
 }
 
-int list_add(struct list *list, const char *value, struct error *err)
+int list_take(struct list *list, char *value, struct error *err)
 {
-    char *copy = strdup(value);
-    char **items = copy ? realloc(list->items, (list->count + 1) * sizeof *items) : NULL;
+    char **items = value ? realloc(list->items, (list->count + 1) * sizeof *items) : NULL;
     if (!items) {
-        free(copy);
+        free(value);
         return error_memory(err);
     }
     list->items = items;
-    list->items[list->count++] = copy;
+    list->items[list->count++] = value;
     return 0;
+}
+
+int list_add(struct list *list, const char *value, struct error *err)
+{
+    return list_take(list, strdup(value), err);
 }
 
 int list_add_end(struct list *list, struct error *err)

@@ -14,6 +14,8 @@ struct list {
 
 /* Appends a copy of the value. */
 int list_add(struct list *list, const char *value, struct error *err);
+/* Appends the value itself, which NULL makes ERROR_MEMORY, and frees it after a failure. */
+int list_take(struct list *list, char *value, struct error *err);
 /* Appends a NULL, which is not counted, as execve(2) needs it. */
 int list_add_end(struct list *list, struct error *err);
 int list_add_all(struct list *list, const struct list *from, struct error *err);

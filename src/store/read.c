@@ -8,21 +8,28 @@
 #include <stdlib.h>
 
 #include "base/array.h"
+#include "base/list.h"
 #include "base/text.h"
 #include "store/internal.h"
 
 struct values {
-    bool lazy; /* values stay in the file */
-    char *owned[6];
-    int count;
+    bool lazy;        /* values stay in the file */
+    struct list kept; /* what was read or copied */
 };
 
 static void free_values(struct values *values)
 {
-    for (int i = 0; i < values->count; i++)
-        free(values->owned[i]);
+    list_clear(&values->kept);
 }
 #define cleanup_values __attribute__((cleanup(free_values)))
+
+/* A row's texts are gone with the next row: copies one. */
+static const char *keep_text(struct query *q, const char *text, struct values *values)
+{
+    if (!text || q->error.code != ERROR_NONE || list_add(&values->kept, text, &q->error) < 0)
+        return NULL;
+    return values->kept.items[values->kept.count - 1];
+}
 
 struct whole {
     char *data;
@@ -64,9 +71,9 @@ static droste_value read_take_value(struct query *q, struct values *values)
         return value;
     if (values->lazy) {
         value.hash = hash;
-    } else if (read_whole(q->store, hash, value.len, &data, &q->error) == 0) {
+    } else if (read_whole(q->store, hash, value.len, &data, &q->error) == 0 &&
+               list_take(&values->kept, data, &q->error) == 0) {
         value.data = data;
-        values->owned[values->count++] = data;
     }
     return value;
 }
@@ -220,75 +227,74 @@ struct place {
     int64_t started_ms;
 };
 
-/* The files that a run has saved. */
-struct artifact_rows {
-    droste_record_artifact *items;
+/* The rows that belong to a step: an array of such structures. */
+struct rows {
+    struct query query;
+    struct values *values; /* owns their texts */
+    void *items;
     size_t count, cap;
 };
 
-static void free_artifacts(struct artifact_rows *rows)
+static void free_rows(struct rows *rows)
 {
-    for (size_t i = 0; i < rows->count; i++) {
-        free((void *)(uintptr_t)rows->items[i].name);
-        free((void *)(uintptr_t)rows->items[i].sha256);
-        free((void *)(uintptr_t)rows->items[i].value.hash);
-    }
+    query_close(&rows->query);
     free(rows->items);
 }
-#define cleanup_artifacts __attribute__((cleanup(free_artifacts)))
+#define cleanup_rows __attribute__((cleanup(free_rows)))
 
-/* A row's texts are gone with the next row, so they are copied. */
-static int take_artifact(struct query *q, struct artifact_rows *rows, struct error *err)
+/* A value that stays in the file. */
+static droste_value rows_take_value(struct rows *rows)
 {
     struct values unread = { .lazy = true };
-    const char *name = take_text(q);
-    droste_record_artifact found = { .size = take_int(q) };
-    const char *hash = take_text(q);
-    found.value = read_take_value(q, &unread);
-    int rc = query_check(q, err);
-    if (rc < 0)
-        return rc;
-    droste_record_artifact *items = array_grow(rows->items, rows->count, &rows->cap, sizeof *items);
-    if (!items)
-        return error_memory(err);
-    rows->items = items;
-    bool has_value = found.value.hash;
-    found.name = name ? strdup(name) : NULL;
-    found.sha256 = hash ? strdup(hash) : NULL;
-    found.value.hash = has_value ? strdup(found.value.hash) : NULL;
-    rows->items[rows->count++] = found;
-    return found.name && found.sha256 && (!has_value || found.value.hash) ? 0 : error_memory(err);
+    droste_value value = read_take_value(&rows->query, &unread);
+    value.hash = keep_text(&rows->query, value.hash, rows->values);
+    return value;
 }
 
-static int read_artifacts(
-    struct store *store, const char *run, struct artifact_rows *rows, struct error *err)
+/* `take` fills in an item of `size` bytes from the row. */
+static int rows_read(
+    struct rows *rows, size_t size, void (*take)(struct rows *rows, void *item), struct error *err)
 {
-    cleanup_query struct query q = query_open(store, STATEMENT_ARTIFACTS_READ);
-    bind_text(&q, run);
     for (;;) {
         bool row;
-        int rc = query_step(&q, &row, err);
+        int rc = query_step(&rows->query, &row, err);
         if (rc < 0 || !row)
             return rc;
-        rc = take_artifact(&q, rows, err);
-        if (rc < 0)
-            return rc;
+        void *items = array_grow(rows->items, rows->count, &rows->cap, size);
+        if (!items)
+            return error_memory(err);
+        rows->items = items;
+        take(rows, (char *)items + rows->count++ * size);
     }
+}
+
+static void read_take_artifact(struct rows *rows, void *item)
+{
+    struct query *q = &rows->query;
+    droste_record_artifact *artifact = item;
+    artifact->name = keep_text(q, take_text(q), rows->values);
+    artifact->size = take_int(q);
+    artifact->sha256 = keep_text(q, take_text(q), rows->values);
+    artifact->value = rows_take_value(rows);
+    if (q->error.code == ERROR_NONE && (!artifact->name || !artifact->sha256))
+        error_set(&q->error, ERROR_STORE, "a saved file in the record is damaged");
 }
 
 static int visit_run(struct visit *v, const struct place *at, store_run_fn *fn, struct error *err)
 {
-    cleanup_artifacts struct artifact_rows artifacts = { 0 };
     cleanup_query struct query q = query_open(v->store, STATEMENT_RUN_READ);
     cleanup_values struct values values = { .lazy = v->visitor->lazy };
+    cleanup_rows struct rows artifacts = { .query = query_open(v->store, STATEMENT_ARTIFACTS_READ),
+        .values = &values };
     droste_record_run run = { 0 };
     bool row;
     bind_text(&q, at->run);
     int rc = query_step(&q, &row, err);
     if (rc == 0)
         rc = read_take_run(&q, &run, &values, err);
+    bind_text(&artifacts.query, at->run);
     if (rc == 0)
-        rc = read_artifacts(v->store, at->run, &artifacts, err);
+        rc = rows_read(&artifacts, sizeof *run.artifacts, read_take_artifact, err);
     run.artifacts = artifacts.items;
     run.artifact_count = artifacts.count;
     return rc < 0 ? rc : fn(v->arg, &run, err);
@@ -359,68 +365,30 @@ static int visit_call(struct visit *v, const struct place *at, struct error *err
     return rc < 0 ? rc : v->visitor->call(v->arg, &call, err);
 }
 
-/* The forms of the rich results of a cell. */
-struct media_list {
-    droste_record_media *items;
-    size_t count, cap;
-};
-
-static void free_media(struct media_list *list)
-{
-    for (size_t i = 0; i < list->count; i++) {
-        free((void *)(uintptr_t)list->items[i].type);
-        free((void *)(uintptr_t)list->items[i].value.hash);
-    }
-    free(list->items);
-}
-#define cleanup_media __attribute__((cleanup(free_media)))
-
-/* A row's texts are gone with the next row, so they are copied. */
-static int read_take_media(struct query *q, struct media_list *list, struct error *err)
+/* A form of a rich result. */
+static void read_take_media(struct rows *rows, void *item)
 {
     static const char *const forms[] = { "text", "json", "bytes" };
-    struct values unread = { .lazy = true };
-    droste_record_media media = { .result = take_int(q) };
-    const char *type = take_text(q), *form = take_text(q);
-    media.value = read_take_value(q, &unread);
-    int rc = query_check(q, err);
-    if (rc < 0)
-        return rc;
+    struct query *q = &rows->query;
+    droste_record_media *media = item;
+    media->result = take_int(q);
+    media->type = keep_text(q, take_text(q), rows->values);
+    const char *form = take_text(q);
+    media->form = NULL;
     for (size_t i = 0; form && i < array_length(forms); i++)
         if (strcmp(form, forms[i]) == 0)
-            media.form = forms[i];
-    if (!media.form || !type || !media.value.hash)
-        return error_set(err, ERROR_STORE, "a rich result in the record is damaged");
-    droste_record_media *items = array_grow(list->items, list->count, &list->cap, sizeof *items);
-    if (!items)
-        return error_memory(err);
-    list->items = items;
-    media.type = strdup(type);
-    media.value.hash = strdup(media.value.hash);
-    list->items[list->count++] = media;
-    return media.type && media.value.hash ? 0 : error_memory(err);
-}
-
-static int read_media(struct store *store, int64_t cell, struct media_list *list, struct error *err)
-{
-    cleanup_query struct query q = query_open(store, STATEMENT_RESULTS_READ);
-    bind_int(&q, cell);
-    for (;;) {
-        bool row;
-        int rc = query_step(&q, &row, err);
-        if (rc < 0 || !row)
-            return rc;
-        rc = read_take_media(&q, list, err);
-        if (rc < 0)
-            return rc;
-    }
+            media->form = forms[i];
+    media->value = rows_take_value(rows);
+    if (q->error.code == ERROR_NONE && (!media->form || !media->type || !media->value.hash))
+        error_set(&q->error, ERROR_STORE, "a rich result in the record is damaged");
 }
 
 static int visit_cell(struct visit *v, const struct place *at, struct error *err)
 {
-    cleanup_media struct media_list media = { 0 };
     cleanup_query struct query q = query_open(v->store, STATEMENT_CELL_READ);
     cleanup_values struct values values = { .lazy = v->visitor->lazy };
+    cleanup_rows struct rows media = { .query = query_open(v->store, STATEMENT_RESULTS_READ),
+        .values = &values };
     droste_record_cell cell = { 0 };
     bool row;
     if (!v->visitor->cell)
@@ -431,8 +399,9 @@ static int visit_cell(struct visit *v, const struct place *at, struct error *err
         rc = query_step(&q, &row, err);
     if (rc == 0)
         rc = read_take_cell(&q, &cell, &values, v->alive, err);
+    bind_int(&media.query, at->number);
     if (rc == 0)
-        rc = read_media(v->store, cell.id, &media, err);
+        rc = rows_read(&media, sizeof *cell.media, read_take_media, err);
     cell.media = media.items;
     cell.media_count = media.count;
     return rc < 0 ? rc : v->visitor->cell(v->arg, &cell, err);

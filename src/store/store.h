@@ -98,8 +98,8 @@ struct store_visitor {
     int (*call)(void *arg, const droste_record_call *call, struct error *err);
     int (*cell)(void *arg, const droste_record_cell *cell, struct error *err);
     store_run_fn *end; /* the run again, after all its steps */
-    bool children;     /* include the run's descendants */
-    bool lazy;         /* values have a length and a hash, but no data */
+    int children;      /* include the run's descendants */
+    int lazy;          /* values have a length and a hash, but no data */
 };
 
 /* Visits a snapshot of one run in the order in which things began: the run, then each turn

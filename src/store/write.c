@@ -1,7 +1,7 @@
 /* store/write.c: records the steps of a run, each in a transaction of its own.
  *
- * `store_write_open` begins the transaction and the statement; binding a value stores it;
- * `write_close` runs the statement and commits, or rolls back.
+ * `write_open` begins the transaction and the statement; binding a value stores it; `write_close`
+ * runs the statement and commits, or rolls back. The first failure is reported there.
  */
 #include <stdio.h>
 #include <time.h>
@@ -18,16 +18,16 @@ struct write {
     struct query query;
     char hashes[6][HASH_TEXT_SIZE]; /* of the values, until the statement has run */
     int values;
+    bool begun;
+    bool done;  /* false: the statement matched nothing, and the file is unchanged */
+    int64_t id; /* what the statement returns */
 };
 
-static int store_write_open(
-    struct write *w, struct store *store, enum statement which, struct error *err)
+static struct write write_open(struct store *store, enum statement which)
 {
-    int rc = query_run(store, STATEMENT_BEGIN_WRITE, err);
-    if (rc < 0)
-        return rc;
-    w->query = query_open(store, which);
-    return 0;
+    struct write w = { .query = query_open(store, which) };
+    w.begun = query_run(store, STATEMENT_BEGIN_WRITE, &w.query.error) == 0;
+    return w;
 }
 
 static void bind_value(struct write *w, droste_value value)
@@ -49,27 +49,26 @@ static void bind_owner(struct query *q, const struct owner *owner)
     bind_text(q, owner->boot);
 }
 
-/* Runs the statement to its end; *done is false if it matched nothing. */
-static int store_write_run(struct write *w, bool *done, int64_t *id, struct error *err)
+/* Runs the statement to its end. */
+static int write_run(struct write *w, struct error *err)
 {
     bool more = false;
-    int rc = query_step(&w->query, done, err);
-    if (rc < 0 || !*done)
+    int rc = query_step(&w->query, &w->done, err);
+    if (rc < 0 || !w->done)
         return rc;
-    *id = take_int(&w->query);
+    w->id = take_int(&w->query);
     /* SQLite checks foreign keys at the end of the statement, after its row. */
     return query_step(&w->query, &more, err);
 }
 
-/* *done as for store_write_run; if it is false, the file is unchanged. */
-static int write_close(struct write *w, bool *done, int64_t *id, struct error *err)
+static int write_close(struct write *w, struct error *err)
 {
     struct store *store = w->query.store;
-    int rc = store_write_run(w, done, id, err);
+    int rc = write_run(w, err);
     query_close(&w->query);
-    if (rc == 0 && *done)
+    if (rc == 0 && w->done)
         rc = query_run(store, STATEMENT_COMMIT, err);
-    if (rc < 0 || !*done)
+    if (w->begun && (rc < 0 || !w->done))
         query_rollback(store);
     return rc;
 }
@@ -105,11 +104,7 @@ static int make_id(char id[STORE_RUN_ID_SIZE], struct error *err)
 static int insert_run(struct store *store, const droste_record_run *begin, const char *id,
     bool *inserted, struct error *err)
 {
-    struct write w = { 0 };
-    int64_t seq;
-    int rc = store_write_open(&w, store, STATEMENT_RUN_BEGIN, err);
-    if (rc < 0)
-        return rc;
+    struct write w = write_open(store, STATEMENT_RUN_BEGIN);
     bind_text(&w.query, id);
     bind_text(&w.query, begin->parent);
     bind_id(&w.query, begin->parent_cell);
@@ -130,7 +125,9 @@ static int insert_run(struct store *store, const droste_record_run *begin, const
     bind_text(&w.query, begin->task);
     bind_value(&w, begin->tools);
     bind_text(&w.query, begin->parent_fork);
-    return write_close(&w, inserted, &seq, err);
+    int rc = write_close(&w, err);
+    *inserted = w.done;
+    return rc;
 }
 
 int store_run_begin(struct store *store, const droste_record_run *begin, char id[STORE_RUN_ID_SIZE],
@@ -159,10 +156,8 @@ int store_run_begin(struct store *store, const droste_record_run *begin, char id
 /* For updates of a run by its id; a run that does not match is an error. */
 static int close_run(struct write *w, const char *run, struct error *err)
 {
-    bool done = false;
-    int64_t seq;
-    int rc = write_close(w, &done, &seq, err);
-    if (rc == 0 && !done)
+    int rc = write_close(w, err);
+    if (rc == 0 && !w->done)
         return error_set(err, ERROR_ARGUMENT, "there is no run '%.64s', or it has ended", run);
     return rc;
 }
@@ -170,10 +165,7 @@ static int close_run(struct write *w, const char *run, struct error *err)
 int store_run_note_isolation(
     struct store *store, const char *run, const char *isolation, struct error *err)
 {
-    struct write w = { 0 };
-    int rc = store_write_open(&w, store, STATEMENT_RUN_NOTE_ISOLATION, err);
-    if (rc < 0)
-        return rc;
+    struct write w = write_open(store, STATEMENT_RUN_NOTE_ISOLATION);
     bind_text(&w.query, isolation);
     bind_text(&w.query, run);
     return close_run(&w, run, err);
@@ -182,12 +174,10 @@ int store_run_note_isolation(
 int store_run_end(
     struct store *store, const char *run, const droste_record_run *end, struct error *err)
 {
-    struct write w = { 0 };
     int rc = check_status(end->status, err);
-    if (rc == 0)
-        rc = store_write_open(&w, store, STATEMENT_RUN_END, err);
     if (rc < 0)
         return rc;
+    struct write w = write_open(store, STATEMENT_RUN_END);
     bind_text(&w.query, end->status);
     bind_text(&w.query, end->error);
     bind_text(&w.query, end->code);
@@ -205,10 +195,7 @@ int store_run_end(
 
 int store_run_fail(struct store *store, const char *run, const struct error *why, struct error *err)
 {
-    struct write w = { 0 };
-    int rc = store_write_open(&w, store, STATEMENT_RUN_FAIL, err);
-    if (rc < 0)
-        return rc;
+    struct write w = write_open(store, STATEMENT_RUN_FAIL);
     bind_text(&w.query, why->text);
     bind_text(&w.query, error_code_name(why->code));
     bind_text(&w.query, run);
@@ -242,15 +229,9 @@ static int check_adoptable(struct store *store, const char *run, struct error *e
 
 int store_run_adopt(struct store *store, const char *run, struct error *err)
 {
-    struct write w = { 0 };
-    int rc = store_write_open(&w, store, STATEMENT_RUN_ADOPT, err);
-    if (rc < 0)
-        return rc;
-    rc = check_adoptable(store, run, err);
-    if (rc < 0) {
-        query_rollback(store);
-        return rc;
-    }
+    struct write w = write_open(store, STATEMENT_RUN_ADOPT);
+    if (w.begun)
+        check_adoptable(store, run, &w.query.error);
     bind_owner(&w.query, &store->owner);
     bind_text(&w.query, run);
     return close_run(&w, run, err);
@@ -258,10 +239,7 @@ int store_run_adopt(struct store *store, const char *run, struct error *err)
 
 int store_run_release(struct store *store, const char *run, struct error *err)
 {
-    struct write w = { 0 };
-    int rc = store_write_open(&w, store, STATEMENT_RUN_INTERRUPT, err);
-    if (rc < 0)
-        return rc;
+    struct write w = write_open(store, STATEMENT_RUN_INTERRUPT);
     bind_text(&w.query, run);
     return close_run(&w, run, err);
 }
@@ -269,35 +247,25 @@ int store_run_release(struct store *store, const char *run, struct error *err)
 int store_artifact_add(
     struct store *store, const char *run, const droste_record_artifact *artifact, struct error *err)
 {
-    struct write w = { 0 };
-    bool done = false;
-    int64_t one;
-    int rc = store_write_open(&w, store, STATEMENT_ARTIFACT_ADD, err);
-    if (rc < 0)
-        return rc;
+    struct write w = write_open(store, STATEMENT_ARTIFACT_ADD);
     bind_text(&w.query, run);
     bind_text(&w.query, artifact->name);
     bind_int(&w.query, artifact->size);
     bind_text(&w.query, artifact->sha256);
     bind_value(&w, artifact->value);
-    return write_close(&w, &done, &one, err);
+    return write_close(&w, err);
 }
 
 /* ---- turns, calls, cells ---- */
 
 int store_turn_begin(struct store *store, const char *run, int64_t turn, struct error *err)
 {
-    struct write w = { 0 };
-    bool done = false;
-    int64_t id;
-    int rc = store_write_open(&w, store, STATEMENT_TURN_BEGIN, err);
-    if (rc < 0)
-        return rc;
+    struct write w = write_open(store, STATEMENT_TURN_BEGIN);
     bind_text(&w.query, run);
     bind_int(&w.query, turn);
     bind_int(&w.query, clock_wall_ms());
-    rc = write_close(&w, &done, &id, err);
-    if (rc == 0 && !done)
+    int rc = write_close(&w, err);
+    if (rc == 0 && !w.done)
         return error_set(
             err, ERROR_ARGUMENT, "run '%.64s' already has a turn %lld", run, (long long)turn);
     return rc;
@@ -305,19 +273,14 @@ int store_turn_begin(struct store *store, const char *run, int64_t turn, struct 
 
 int store_turn_keep(struct store *store, const droste_record_turn *turn, struct error *err)
 {
-    struct write w = { 0 };
-    bool done = false;
-    int64_t same;
-    int rc = store_write_open(&w, store, STATEMENT_TURN_KEEP, err);
-    if (rc < 0)
-        return rc;
+    struct write w = write_open(store, STATEMENT_TURN_KEEP);
     bind_int(&w.query, turn->kept);
     bind_text(&w.query, turn->reason);
     bind_text(&w.query, turn->session);
     bind_text(&w.query, turn->run);
     bind_int(&w.query, turn->turn);
-    rc = write_close(&w, &done, &same, err);
-    if (rc == 0 && !done)
+    int rc = write_close(&w, err);
+    if (rc == 0 && !w.done)
         return error_set(err, ERROR_ARGUMENT, "turn %lld of run '%.64s' has kept a candidate",
             (long long)turn->turn, turn->run);
     return rc;
@@ -326,11 +289,7 @@ int store_turn_keep(struct store *store, const droste_record_turn *turn, struct 
 int store_call_begin(
     struct store *store, const droste_record_call *begin, int64_t *call, struct error *err)
 {
-    struct write w = { 0 };
-    bool done;
-    int rc = store_write_open(&w, store, STATEMENT_CALL_BEGIN, err);
-    if (rc < 0)
-        return rc;
+    struct write w = write_open(store, STATEMENT_CALL_BEGIN);
     bind_text(&w.query, begin->run);
     bind_int(&w.query, begin->turn);
     bind_id(&w.query, begin->cell);
@@ -342,18 +301,18 @@ int store_call_begin(
     bind_int(&w.query, clock_wall_ms());
     bind_text(&w.query, begin->fork);
     bind_id(&w.query, begin->candidate);
-    return write_close(&w, &done, call, err);
+    int rc = write_close(&w, err);
+    *call = w.id;
+    return rc;
 }
 
 /* For the ends of calls and cells. */
 static int close_step(struct write *w, const char *what, int64_t id, struct error *err)
 {
-    bool done = false;
-    int64_t same;
     bind_int(&w->query, clock_wall_ms());
     bind_int(&w->query, id);
-    int rc = write_close(w, &done, &same, err);
-    if (rc == 0 && !done)
+    int rc = write_close(w, err);
+    if (rc == 0 && !w->done)
         return error_set(
             err, ERROR_ARGUMENT, "there is no %s %lld, or it has ended", what, (long long)id);
     return rc;
@@ -361,15 +320,10 @@ static int close_step(struct write *w, const char *what, int64_t id, struct erro
 
 int store_call_repeat(struct store *store, int64_t call, struct error *err)
 {
-    struct write w = { 0 };
-    bool done = false;
-    int64_t same;
-    int rc = store_write_open(&w, store, STATEMENT_CALL_REPEAT, err);
-    if (rc < 0)
-        return rc;
+    struct write w = write_open(store, STATEMENT_CALL_REPEAT);
     bind_int(&w.query, call);
-    rc = write_close(&w, &done, &same, err);
-    if (rc == 0 && !done)
+    int rc = write_close(&w, err);
+    if (rc == 0 && !w.done)
         return error_set(err, ERROR_ARGUMENT, "call %lld is not active", (long long)call);
     return rc;
 }
@@ -377,12 +331,10 @@ int store_call_repeat(struct store *store, int64_t call, struct error *err)
 int store_call_end(
     struct store *store, int64_t call, const droste_record_call *end, struct error *err)
 {
-    struct write w = { 0 };
     int rc = check_status(end->status, err);
-    if (rc == 0)
-        rc = store_write_open(&w, store, STATEMENT_CALL_END, err);
     if (rc < 0)
         return rc;
+    struct write w = write_open(store, STATEMENT_CALL_END);
     bind_text(&w.query, end->status);
     bind_text(&w.query, end->error);
     bind_text(&w.query, end->finish);
@@ -399,17 +351,15 @@ int store_call_end(
 int store_cell_begin(
     struct store *store, const droste_record_cell *begin, int64_t *cell, struct error *err)
 {
-    struct write w = { 0 };
-    bool done;
-    int rc = store_write_open(&w, store, STATEMENT_CELL_BEGIN, err);
-    if (rc < 0)
-        return rc;
+    struct write w = write_open(store, STATEMENT_CELL_BEGIN);
     bind_text(&w.query, begin->run);
     bind_int(&w.query, begin->turn);
     bind_value(&w, begin->code);
     bind_int(&w.query, clock_wall_ms());
     bind_id(&w.query, begin->candidate);
-    return write_close(&w, &done, cell, err);
+    int rc = write_close(&w, err);
+    *cell = w.id;
+    return rc;
 }
 
 /* Stores the forms of a cell's rich results, within its transaction. */
@@ -436,12 +386,10 @@ static void write_media(
 int store_cell_end(
     struct store *store, int64_t cell, const droste_record_cell *end, struct error *err)
 {
-    struct write w = { 0 };
     int rc = check_status(end->status, err);
-    if (rc == 0)
-        rc = store_write_open(&w, store, STATEMENT_CELL_END, err);
     if (rc < 0)
         return rc;
+    struct write w = write_open(store, STATEMENT_CELL_END);
     bind_text(&w.query, end->status);
     bind_text(&w.query, end->killed);
     bind_value(&w, end->standard_output);
