@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "base/json/json.h"
+#include "base/json/fields.h"
 #include "base/text.h"
 
 enum { TASK_NAME_MAX = 200 }; /* most file systems allow names of 255 bytes */
@@ -56,29 +56,18 @@ int artifacts_copy(struct artifact_list *to, const struct artifact_list *from)
     return 0;
 }
 
-static void artifacts_put_path(struct buf *out, const char *path)
-{
-    cleanup_buf struct buf clean = { 0 };
-    text_append_utf8(&clean, path, strlen(path)); /* the directory's name may be any bytes */
-    json_append_string(out, buf_text(&clean), clean.len);
-}
-
 void artifacts_put_json(const struct artifact_list *list, struct buf *out)
 {
-    buf_puts(out, ",\"artifacts\":[");
+    field_open(out, "artifacts", '[');
     for (size_t i = 0; i < list->count; i++) {
         const struct artifact *item = &list->items[i];
-        buf_puts(out, i ? ",{\"name\":" : "{\"name\":");
-        json_append_string(out, item->name, strlen(item->name));
-        buf_printf(out,
-            ",\"size\":%llu,\"sha256\":\"%s\",\"path\":", (unsigned long long)item->size,
-            item->hash);
-        artifacts_put_path(out, item->path);
-        buf_putc(out, '}');
+        field_open(out, NULL, '{');
+        field_string(out, "name", item->name);
+        field_int(out, "size", (int64_t)item->size);
+        field_string(out, "sha256", item->hash);
+        field_string(out, "path", item->path); /* the directory's name may be any bytes */
+        field_close(out, '}');
     }
-    buf_puts(out, "],\"artifacts_error\":");
-    if (list->error.code == ERROR_NONE)
-        buf_puts(out, "null");
-    else
-        json_append_string(out, list->error.text, strlen(list->error.text));
+    field_close(out, ']');
+    field_string(out, "artifacts_error", list->error.code == ERROR_NONE ? NULL : list->error.text);
 }

@@ -8,48 +8,29 @@
 #include "api/api.h"
 #include "api/artifacts_api.h"
 #include "base/cleanup.h"
+#include "base/json/fields.h"
 #include "session/submission.h"
 #include "volume/workspace.h"
 
-static void result_put_text(struct buf *out, const char *key, const char *text, size_t len)
+/* An output, which is UTF-8 and may be long. */
+static void result_put_output(struct buf *out, const char *key, const struct buf *text)
 {
-    buf_printf(out, ",\"%s\":", key);
-    if (text)
-        json_append_string(out, text, len);
-    else
-        buf_puts(out, "null");
-}
-
-static void result_put_string(struct buf *out, const char *key, const char *text)
-{
-    result_put_text(out, key, text, text ? strlen(text) : 0);
-}
-
-/* Appends a value that is already JSON. */
-static void result_put_json(struct buf *out, const char *key, const char *json)
-{
-    buf_printf(out, ",\"%s\":", key);
-    buf_puts(out, json ? json : "null"); /* without printf, which would scan a long text twice */
-}
-
-static void put_seconds(struct buf *out, const char *key, double seconds)
-{
-    buf_printf(out, ",\"%s\":", key);
-    json_append_seconds(out, seconds);
+    field_key(out, key);
+    json_append_string(out, buf_text(text), text->len);
 }
 
 static void result_put_error(
     struct buf *out, const char *type, const char *message, const char *traceback)
 {
     if (!type) {
-        result_put_json(out, "error", NULL);
+        field_null(out, "error");
         return;
     }
-    buf_puts(out, ",\"error\":{\"type\":");
-    json_append_string(out, type, strlen(type));
-    result_put_string(out, "message", message);
-    result_put_string(out, "traceback", traceback);
-    buf_putc(out, '}');
+    field_open(out, "error", '{');
+    field_string(out, "type", type);
+    field_string(out, "message", message);
+    field_string(out, "traceback", traceback);
+    field_close(out, '}');
 }
 
 static void put_cell_error(struct buf *out, const struct cell_result *c)
@@ -71,35 +52,35 @@ void result_put_event(struct buf *out, const struct cell_result *c)
     const char *submit = c->submit ? submission_json(c->submit, &len) : NULL;
     buf_puts(out, "{\"submit\":");
     buf_append(out, submit ? submit : "null", submit ? len : strlen("null"));
-    result_put_string(out, "stdout", buf_text(&c->out));
-    result_put_string(out, "stderr", buf_text(&c->err));
+    result_put_output(out, "stdout", &c->out);
+    result_put_output(out, "stderr", &c->err);
     put_cell_error(out, c);
-    result_put_json(out, "variables", c->variables ? json_text(c->variables, NULL) : "[]");
+    field_json(out, "variables", c->variables ? json_text(c->variables, NULL) : "[]");
     buf_putc(out, '}');
 }
 
 static void put_limit(struct buf *out, const char *name, double value, const char *by)
 {
-    bool first = out->data[out->len - 1] == '{';
-    buf_printf(out, "%s\"%s\":{\"value\":", first ? "" : ",", name);
-    json_append_number(out, value);
-    buf_printf(out, ",\"by\":\"%s\"}", by);
+    field_open(out, name, '{');
+    field_number(out, "value", value);
+    field_string(out, "by", by);
+    field_close(out, '}');
 }
 
 /* The resources used since the sandbox's start, and the limits with what enforces them. */
 static void put_resources(
     struct buf *out, const struct sandbox_usage *usage, const struct session_limits *limits)
 {
-    buf_puts(out, ",\"resources\":{\"memory_peak\":");
+    field_open(out, "resources", '{');
     if (usage->memory_peak > 0)
-        buf_printf(out, "%llu", (unsigned long long)usage->memory_peak);
+        field_int(out, "memory_peak", (int64_t)usage->memory_peak);
     else
-        buf_puts(out, "null");
+        field_null(out, "memory_peak");
     if (usage->cpu_seconds > 0)
-        put_seconds(out, "cpu_seconds", usage->cpu_seconds);
+        field_seconds(out, "cpu_seconds", usage->cpu_seconds);
     else
-        result_put_json(out, "cpu_seconds", NULL);
-    buf_puts(out, ",\"limits\":{");
+        field_null(out, "cpu_seconds");
+    field_open(out, "limits", '{');
     for (enum limit l = LIMIT_NONE + 1; l < LIMIT_COUNT; l++)
         if (usage->means[l] != LIMIT_BY_NOTHING)
             put_limit(out, limit_option(l), limit_value(l, &limits->sandbox),
@@ -128,34 +109,34 @@ struct droste_result *result_of_cell(struct cell_result *cell, const struct sess
     struct buf *out = &r->json;
     buf_reserve(out, c->out.len + c->err.len + 4096);
     buf_printf(out, "{\"status\":\"%s\"", r->status);
-    result_put_json(out, "submit", c->submit ? "" : NULL);
+    field_json(out, "submit", c->submit ? "" : NULL);
     r->submit_at = c->submit ? out->len : 0;
-    result_put_text(out, "stdout", buf_text(&c->out), c->out.len);
-    result_put_text(out, "stderr", buf_text(&c->err), c->err.len);
+    result_put_output(out, "stdout", &c->out);
+    result_put_output(out, "stderr", &c->err);
     put_cell_error(out, c);
-    result_put_string(out, "echo", c->echo);
-    result_put_json(out, "results", c->results.count ? "" : "[]");
+    field_string(out, "echo", c->echo);
+    field_json(out, "results", c->results.count ? "" : "[]");
     r->bundles_at = c->results.count ? out->len : 0;
     long main_result = bundles_main(&c->results);
     if (main_result < 0)
-        result_put_json(out, "main_result", NULL);
+        field_null(out, "main_result");
     else
-        buf_printf(out, ",\"main_result\":%ld", main_result);
-    result_put_string(out, "killed", c->killed[0] ? c->killed : NULL);
-    buf_printf(out, ",\"alive\":%s,\"calls\":%u", c->alive ? "true" : "false", c->calls);
+        field_int(out, "main_result", main_result);
+    field_string(out, "killed", c->killed[0] ? c->killed : NULL);
+    field_bool(out, "alive", c->alive);
+    field_int(out, "calls", c->calls);
     if (c->rolled_back)
-        buf_printf(out, ",\"rolled_back\":%llu", (unsigned long long)c->rolled_back_to);
+        field_int(out, "rolled_back", (int64_t)c->rolled_back_to);
     else
-        result_put_json(out, "rolled_back", NULL);
-    put_seconds(out, "seconds", c->seconds);
-    buf_printf(out, ",\"isolation\":\"%s\",\"rules\":%s",
-        isolation_name(session_isolation(session)), rules ? "true" : "false");
-    buf_puts(out, ",\"repo\":");
+        field_null(out, "rolled_back");
+    field_seconds(out, "seconds", c->seconds);
+    field_string(out, "isolation", isolation_name(session_isolation(session)));
+    field_bool(out, "rules", rules);
     workspace_put_repo(workspace, out);
     buf_printf(out, ",\"left_out\":{\"stdout\":%llu,\"stderr\":%llu}",
         (unsigned long long)c->out_left_out, (unsigned long long)c->err_left_out);
     put_resources(out, &c->usage, session_limits_of(session));
-    result_put_json(out, "variables", c->variables ? json_text(c->variables, NULL) : "[]");
+    field_json(out, "variables", c->variables ? json_text(c->variables, NULL) : "[]");
     buf_putc(out, '}');
     /* Releases what the session shares, so that another thread may free the result. */
     json_object_put(steal(&r->cell.variables));
@@ -167,23 +148,18 @@ struct droste_result *result_of_cell(struct cell_result *cell, const struct sess
     return r;
 }
 
-static void put_cost(struct buf *out, const struct spent *s)
-{
-    buf_puts(out, ",\"cost\":");
-    if (spent_cost(s) >= 0)
-        json_append_number(out, spent_cost(s));
-    else
-        buf_puts(out, "null");
-}
-
 /* Appends the members of an object that the caller opens and closes. */
 static void put_spent(struct buf *out, const struct spent *s)
 {
-    buf_printf(out, "\"calls\":%lld,\"attempts\":%lld,\"input_tokens\":%lld,\"output_tokens\":%lld",
-        (long long)s->calls, (long long)s->attempts, (long long)s->input_tokens,
-        (long long)s->output_tokens);
-    put_cost(out, s);
-    buf_printf(out, ",\"estimated\":%s", s->estimated ? "true" : "false");
+    field_int(out, "calls", s->calls);
+    field_int(out, "attempts", s->attempts);
+    field_int(out, "input_tokens", s->input_tokens);
+    field_int(out, "output_tokens", s->output_tokens);
+    if (spent_cost(s) >= 0)
+        field_number(out, "cost", spent_cost(s));
+    else
+        field_null(out, "cost");
+    field_bool(out, "estimated", s->estimated);
 }
 
 /* The total, and its parts by model and by depth. */
@@ -194,21 +170,19 @@ static void result_put_usage(struct buf *out, const struct budget *b, double sec
         depths--;
     buf_putc(out, '{');
     put_spent(out, &b->spent);
-    put_seconds(out, "seconds", seconds);
-    buf_puts(out, ",\"models\":{");
+    field_seconds(out, "seconds", seconds);
+    field_open(out, "models", '{');
     for (size_t i = 0; i < b->model_count; i++) {
-        const char *name = b->models[i].name;
-        buf_puts(out, i ? "," : "");
-        json_append_string(out, name, strlen(name));
-        buf_puts(out, ":{");
+        field_open(out, b->models[i].name, '{');
         put_spent(out, &b->models[i].spent);
-        buf_putc(out, '}');
+        field_close(out, '}');
     }
-    buf_puts(out, "},\"depths\":[");
+    field_close(out, '}');
+    field_open(out, "depths", '[');
     for (size_t i = 0; i < depths; i++) {
-        buf_puts(out, i ? ",{" : "{");
+        field_open(out, NULL, '{');
         put_spent(out, &b->depths[i]);
-        buf_putc(out, '}');
+        field_close(out, '}');
     }
     buf_puts(out, "]}");
 }
@@ -228,8 +202,9 @@ struct droste_result *result_of_run(const struct rlm_result *run)
     r->cell.submit = submission_hold(run->submit);
     buf_printf(
         out, "{\"answer\":%s,\"status\":\"%s\"", run->answer ? run->answer : "null", r->status);
-    result_put_string(out, "run", run->run[0] ? run->run : NULL);
-    buf_printf(out, ",\"iterations\":%u,\"usage\":", run->iterations);
+    field_string(out, "run", run->run[0] ? run->run : NULL);
+    field_int(out, "iterations", run->iterations);
+    field_key(out, "usage");
     r->usage_at = out->len;
     result_put_usage(out, run->budget, run->seconds);
     r->usage_len = out->len - r->usage_at;
@@ -237,13 +212,13 @@ struct droste_result *result_of_run(const struct rlm_result *run)
         result_put_error(out, error_code_name(run->error.code), run->error.text, NULL);
     else
         result_put_error(out, NULL, NULL, NULL);
-    result_put_json(out, "resumed", run->resumed);
-    buf_puts(out, ",\"repo\":");
+    field_json(out, "resumed", run->resumed);
     workspace_put_repo(run->workspace, out);
     artifacts_put_json(&run->artifacts, out);
-    buf_printf(out, ",\"isolation\":\"%s\",\"rules\":%s,\"left_out\":%llu}",
-        isolation_name(run->isolation), run->rules ? "true" : "false",
-        (unsigned long long)run->left_out);
+    field_string(out, "isolation", isolation_name(run->isolation));
+    field_bool(out, "rules", run->rules);
+    field_int(out, "left_out", (int64_t)run->left_out);
+    buf_putc(out, '}');
     if (artifacts_copy(&r->artifacts, &run->artifacts) < 0 || buf_failed(out) ||
         (run->answer && !r->answer)) {
         droste_result_free(r);

@@ -13,7 +13,7 @@
 #include "api/result.h"
 #include "api/stage.h"
 #include "base/cleanup.h"
-#include "base/json/json.h"
+#include "base/json/fields.h"
 #include "base/loop.h"
 #include "base/text.h"
 #include "broker/broker.h"
@@ -258,17 +258,12 @@ int droste_session_script(
     struct error why = { 0 };
     cleanup_buf struct buf out = { 0 };
     bool fine = !file || text_is_utf8(file, strlen(file), NULL);
-    buf_puts(&out, "{\"argv\":[");
-    for (size_t i = 0; argv[i] && fine; i++) {
-        buf_puts(&out, i > 0 ? "," : "");
-        json_append_string(&out, argv[i], strlen(argv[i]));
+    for (size_t i = 0; argv[i] && fine; i++)
         fine = text_is_utf8(argv[i], strlen(argv[i]), NULL);
-    }
-    buf_putc(&out, ']');
-    if (file && fine) {
-        buf_puts(&out, ",\"file\":");
-        json_append_string(&out, file, strlen(file));
-    }
+    buf_putc(&out, '{');
+    field_strings(&out, "argv", argv);
+    if (file)
+        field_string(&out, "file", file);
     buf_putc(&out, '}');
     free(steal(&s->script));
     if (!fine)

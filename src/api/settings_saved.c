@@ -4,6 +4,7 @@
 
 #include "api/settings.h"
 #include "base/cleanup.h"
+#include "base/json/fields.h"
 #include "base/json/json.h"
 
 static bool is_saved(const struct setting *what)
@@ -98,7 +99,7 @@ void settings_save(const struct settings *s, const struct settings_texts *texts,
         bool commit = texts->commit && what->offset == offsetof(struct settings, repo_ref);
         if ((!s->given[i] && !commit) || !is_saved(what))
             continue;
-        buf_printf(out, "%s\"%s\":", out->data[out->len - 1] == '{' ? "" : ",", what->option.name);
+        field_key(out, what->option.name);
         if (commit)
             save_content(out, texts->commit);
         else if (what->offset == offsetof(struct settings, template))

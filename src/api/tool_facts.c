@@ -7,6 +7,7 @@
 
 #include "base/cleanup.h"
 #include "base/hash.h"
+#include "base/json/fields.h"
 #include "base/json/json.h"
 #include "base/text.h"
 
@@ -24,13 +25,6 @@ static const struct kind {
 
 /* ---- written down ---- */
 
-static void tool_facts_put_text(struct buf *out, const char *text)
-{
-    cleanup_buf struct buf clean = { 0 };
-    text_append_utf8(&clean, text, strlen(text));
-    json_append_string(out, buf_text(&clean), clean.len);
-}
-
 /* The array is valid JSON after each addition. */
 static void begin_next(struct buf *facts)
 {
@@ -45,15 +39,12 @@ static int api_tool_facts_add(struct buf *facts, const char *kind, const char *n
 {
     cleanup_free char *whole = path ? realpath(path, NULL) : NULL;
     begin_next(facts);
-    buf_printf(facts, "{\"kind\":\"%s\",\"name\":", kind);
-    tool_facts_put_text(facts, name);
-    buf_puts(facts, ",\"path\":");
-    if (path)
-        tool_facts_put_text(facts, whole ? whole : path);
-    else
-        buf_puts(facts, "null");
-    buf_printf(
-        facts, ",\"sha256\":%s%s%s}]", hash ? "\"" : "", hash ? hash : "null", hash ? "\"" : "");
+    buf_putc(facts, '{');
+    field_string(facts, "kind", kind);
+    field_string(facts, "name", name);
+    field_string(facts, "path", whole ? whole : path);
+    field_string(facts, "sha256", hash);
+    buf_puts(facts, "}]");
     return buf_failed(facts) ? error_memory(err) : 0;
 }
 

@@ -15,6 +15,7 @@
 #include "api/running.h"
 #include "api/stored_run.h"
 #include "base/cleanup.h"
+#include "base/json/fields.h"
 #include "base/loop.h"
 #include "base/text.h"
 #include "batch/batch.h"
@@ -56,59 +57,55 @@ static void slot_leave(struct slot *s)
 static void put_id(struct buf *out, const struct task_place *place)
 {
     if (place->number)
-        buf_puts(out, place->id);
+        field_json(out, "id", place->id);
     else
-        json_append_string(out, place->id, strlen(place->id));
+        field_string(out, "id", place->id);
 }
 
 static void slot_put_error(struct buf *out, const struct error *error)
 {
     if (error->code == ERROR_NONE) {
-        buf_puts(out, "null");
+        field_null(out, "error");
         return;
     }
-    buf_printf(out, "{\"type\":\"%s\",\"message\":", error_code_name(error->code));
-    json_append_string(out, error->text, strlen(error->text));
-    buf_putc(out, '}');
+    field_open(out, "error", '{');
+    field_string(out, "type", error_code_name(error->code));
+    field_string(out, "message", error->text);
+    field_close(out, '}');
 }
 
 static void put_grade(struct buf *out, const struct slot *s, const struct grade *slot_grade)
 {
     if (!s->grader) {
-        buf_puts(out, "null");
+        field_null(out, "grade");
         return;
     }
-    buf_printf(out, "{\"grader\":\"%s\",\"passed\":%s,", grader_name(s->grader),
-        !slot_grade->is_graded ? "null"
-        : slot_grade->passed   ? "true"
-                               : "false");
+    field_open(out, "grade", '{');
+    field_string(out, "grader", grader_name(s->grader));
     if (slot_grade->is_graded) {
-        buf_puts(out, "\"score\":");
-        json_append_number(out, slot_grade->score);
-        buf_putc(out, '}');
-        return;
+        field_bool(out, "passed", slot_grade->passed);
+        field_number(out, "score", slot_grade->score);
+    } else {
+        field_null(out, "passed");
+        field_null(out, "score");
+        field_string(out, "error", slot_grade->why);
     }
-    buf_puts(out, "\"score\":null,\"error\":");
-    json_append_string(out, slot_grade->why, strlen(slot_grade->why));
-    buf_putc(out, '}');
+    field_close(out, '}');
 }
 
 static void slot_put_line(struct buf *out, const struct slot *s, const struct grade *slot_grade)
 {
     const droste_result *r = s->result;
-    buf_puts(out, "{\"id\":");
+    buf_putc(out, '{');
     put_id(out, s->place);
-    buf_printf(out,
-        ",\"run\":%s%s%s,\"status\":\"%s\",\"answer\":%s,\"error\":", r->run[0] ? "\"" : "",
-        r->run[0] ? r->run : "null", r->run[0] ? "\"" : "", r->status,
-        r->answer ? r->answer : "null");
+    field_string(out, "run", r->run[0] ? r->run : NULL);
+    field_string(out, "status", r->status);
+    field_json(out, "answer", r->answer);
     slot_put_error(out, &r->error);
-    buf_puts(out, ",\"grade\":");
     put_grade(out, s, slot_grade);
-    buf_puts(out, ",\"usage\":");
+    field_key(out, "usage");
     buf_append(out, r->json.data + r->usage_at, r->usage_len);
-    buf_puts(out, ",\"seconds\":");
-    json_append_seconds(out, r->seconds);
+    field_seconds(out, "seconds", r->seconds);
     buf_putc(out, '}');
     /* Replaces white space of the answer; JSON strings have no raw newlines. */
     for (char *p = out->data; p && (p = memchr(p, '\n', out->len - (size_t)(p - out->data))); p++)
@@ -157,12 +154,12 @@ static int slot_ask_program(struct slot *s, struct error *err)
     double timeout = s->batch->o->grader_timeout;
     const char *expected = s->task.expected ? json_text(s->task.expected, NULL) : NULL;
     const char *answer = s->answer ? json_text(s->answer, NULL) : NULL;
-    buf_puts(&line, "{\"id\":");
+    buf_putc(&line, '{');
     put_id(&line, s->place);
-    buf_puts(&line, ",\"question\":");
-    json_append_string(&line, s->task.question, strlen(s->task.question));
-    buf_printf(&line, ",\"expected\":%s,\"answer\":%s}", expected ? expected : "null",
-        answer ? answer : "null");
+    field_string(&line, "question", s->task.question);
+    field_json(&line, "expected", expected);
+    field_json(&line, "answer", answer);
+    buf_putc(&line, '}');
     if (buf_failed(&line))
         return error_memory(err);
     return grading_start(s->batch->d->loop, s->grader->program, timeout > 0 ? timeout : 60,

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/json/fields.h"
 #include "base/clock.h"
 #include "base/loop.h"
 #include "base/text.h"
@@ -43,14 +44,10 @@ struct tool_call {
 static char *failure_json(const char *type, const char *message)
 {
     struct buf out = { 0 };
-    cleanup_buf struct buf name = { 0 }, text = { 0 };
     size_t len = strlen(message);
-    text_append_utf8(&name, type, strnlen(type, TYPE_MAX));
-    text_append_utf8(&text, message, len < MESSAGE_MAX ? len : MESSAGE_MAX);
-    buf_puts(&out, "{\"type\":");
-    json_append_string(&out, buf_text(&name), name.len);
-    buf_puts(&out, ",\"message\":");
-    json_append_string(&out, buf_text(&text), text.len);
+    buf_putc(&out, '{');
+    field_text(&out, "type", type, strnlen(type, TYPE_MAX));
+    field_text(&out, "message", message, len < MESSAGE_MAX ? len : MESSAGE_MAX);
     buf_putc(&out, '}');
     return buf_steal(&out);
 }

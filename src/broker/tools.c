@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/json/fields.h"
 #include "base/text.h"
 #include "broker/tool_schema.h"
 #include "session/names.h"
@@ -97,26 +98,21 @@ static bool tools_grow(void *array, size_t count, size_t size)
     return grown != NULL;
 }
 
-static void append_text(struct buf *out, const char *text)
-{
-    cleanup_buf struct buf clean = { 0 };
-    size_t len = text ? strlen(text) : 0;
-    text_append_utf8(&clean, text ? text : "", len < TEXT_MAX_ ? len : TEXT_MAX_);
-    json_append_string(out, buf_text(&clean), clean.len);
-}
-
 void tools_describe(const struct tool *tool, struct buf *out)
 {
-    buf_printf(out, "{\"name\":\"%s\",\"description\":", tool->name);
-    append_text(out, tool->description);
-    buf_printf(out, ",\"parameters\":%s}", tool->schema ? json_text(tool->schema, NULL) : "null");
+    const char *text = tool->description ? tool->description : "";
+    field_open(out, NULL, '{');
+    field_string(out, "name", tool->name);
+    field_text(out, "description", text, strnlen(text, TEXT_MAX_));
+    field_json(out, "parameters", tool->schema ? json_text(tool->schema, NULL) : NULL);
+    field_close(out, '}');
 }
 
 /* Appends to the list for the guest. */
 static int tools_tell(struct buf *json, const struct tool *tool, struct error *err)
 {
     if (json->len > 0)
-        json->data[json->len - 1] = ',';
+        json->len--;
     else
         buf_putc(json, '[');
     tools_describe(tool, json);

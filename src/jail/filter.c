@@ -23,7 +23,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "base/json/json.h"
+#include "base/json/fields.h"
 #include "base/os/file.h"
 #include "jail/calls.h"
 
@@ -42,10 +42,10 @@ static uint32_t action_of(int answer)
 /* Where rules are added: libseccomp's filter, or a profile for a container daemon. */
 struct filter_target {
     scmp_filter_ctx ctx;
-    struct json_object *profile; /* its `syscalls`; NULL: use the filter */
+    struct buf *profile; /* its `syscalls`; NULL: use the filter */
 };
 
-static struct json_object *profile_condition(const struct scmp_arg_cmp *c)
+static void profile_condition(struct buf *out, const struct scmp_arg_cmp *c)
 {
     static const char *const operators[] = { [SCMP_CMP_NE] = "SCMP_CMP_NE",
         [SCMP_CMP_LT] = "SCMP_CMP_LT",
@@ -54,37 +54,35 @@ static struct json_object *profile_condition(const struct scmp_arg_cmp *c)
         [SCMP_CMP_GE] = "SCMP_CMP_GE",
         [SCMP_CMP_GT] = "SCMP_CMP_GT",
         [SCMP_CMP_MASKED_EQ] = "SCMP_CMP_MASKED_EQ" };
-    struct json_object *o = json_object_new_object();
-    if (o && json_put(o, "index", json_object_new_int64(c->arg)) &&
-        json_put(o, "value", json_object_new_int64((int64_t)c->datum_a)) &&
-        json_put(o, "valueTwo", json_object_new_int64((int64_t)c->datum_b)) &&
-        json_put_text(o, "op", operators[c->op]))
-        return o;
-    json_object_put(o);
-    return NULL;
+    field_open(out, NULL, '{');
+    field_int(out, "index", c->arg);
+    field_int(out, "value", (int64_t)c->datum_a);
+    field_int(out, "valueTwo", (int64_t)c->datum_b);
+    field_string(out, "op", operators[c->op]);
+    field_close(out, '}');
 }
 
 /* Adds all names, including those that this machine lacks: the daemon may be on another one, and
  * ignores unknown names. */
-static int profile_add(struct json_object *profile, uint32_t action, const char *names,
-    unsigned count, const struct scmp_arg_cmp *arguments)
+static int profile_add(struct buf *out, uint32_t action, const char *names, unsigned count,
+    const struct scmp_arg_cmp *arguments)
 {
     char name[64];
-    struct json_object *o = json_object_new_object(), *list = json_object_new_array(),
-                       *conditions = json_object_new_array();
-    while (list && call_next_name(&names, name, sizeof name))
-        json_object_array_add(list, json_object_new_string(name));
-    for (unsigned i = 0; conditions && i < count; i++)
-        json_object_array_add(conditions, profile_condition(&arguments[i]));
     bool allowed = action == SCMP_ACT_ALLOW;
-    bool ok = json_put(o, "names", list) && json_put(o, "args", conditions) &&
-              json_put_text(o, "action", allowed ? "SCMP_ACT_ALLOW" : "SCMP_ACT_ERRNO");
-    if (ok && !allowed)
-        ok = json_put(o, "errnoRet", json_object_new_int64(action & SECCOMP_RET_DATA));
-    if (ok && json_object_array_add(profile, o) == 0)
-        return 0;
-    json_object_put(o);
-    return -ENOMEM;
+    field_open(out, NULL, '{');
+    field_open(out, "names", '[');
+    while (call_next_name(&names, name, sizeof name))
+        field_string(out, NULL, name);
+    field_close(out, ']');
+    field_open(out, "args", '[');
+    for (unsigned i = 0; i < count; i++)
+        profile_condition(out, &arguments[i]);
+    field_close(out, ']');
+    field_string(out, "action", allowed ? "SCMP_ACT_ALLOW" : "SCMP_ACT_ERRNO");
+    if (!allowed)
+        field_int(out, "errnoRet", action & SECCOMP_RET_DATA);
+    field_close(out, '}');
+    return 0;
 }
 
 /* Adds a rule for each name, unless this architecture lacks the call (libseccomp then returns a
@@ -339,16 +337,14 @@ int filter_compile(enum filter_part part, bool own_root, struct buf *out, struct
 
 int filter_profile(struct buf *out, struct error *err)
 {
-    cleanup_json struct json_object *o = json_object_new_object();
-    struct json_object *calls = json_object_new_array();
-    const struct filter_target to = { .profile = calls };
-    if (!o || !calls || add_container(&to) < 0 ||
-        !json_put_text(o, "defaultAction", "SCMP_ACT_ERRNO") ||
-        !json_put(o, "defaultErrnoRet", json_object_new_int64(ENOSYS)) ||
-        !json_put(o, "syscalls", calls)) {
-        json_object_put(calls);
-        return error_memory(err);
-    }
-    buf_puts(out, json_text(o, NULL));
-    return buf_failed(out) ? error_memory(err) : 0;
+    cleanup_buf struct buf text = { 0 };
+    const struct filter_target to = { .profile = &text };
+    buf_putc(&text, '{');
+    field_string(&text, "defaultAction", "SCMP_ACT_ERRNO");
+    field_int(&text, "defaultErrnoRet", ENOSYS);
+    field_open(&text, "syscalls", '[');
+    add_container(&to);
+    buf_puts(&text, "]}");
+    buf_append(out, buf_text(&text), text.len);
+    return buf_failed(&text) || buf_failed(out) ? error_memory(err) : 0;
 }

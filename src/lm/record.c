@@ -7,6 +7,7 @@
 
 #include "base/cleanup.h"
 #include "base/os/file.h"
+#include "base/json/fields.h"
 #include "base/json/json.h"
 #include "base/text.h"
 
@@ -55,9 +56,9 @@ int record_write_head(struct lm_call *call, struct error *err)
         return 0;
     const char *model = call->model ? call->model : "";
     buf_reserve(b, call->input_bytes + call->input_bytes / 16 + 256);
-    buf_puts(b, "{\"model\":");
-    json_append_string(b, model, strlen(model));
-    buf_puts(b, ",\"messages\":");
+    buf_putc(b, '{');
+    field_string(b, "model", model);
+    field_key(b, "messages");
     call->messages_at = b->len;
     for (size_t i = 0; i < r->message_count; i++) {
         buf_puts(b, i ? ",{\"role\":\"" : "[{\"role\":\"");
@@ -87,14 +88,14 @@ int record_key(struct lm_call *call, const char *model, char out[HASH_TEXT_SIZE]
     int rc = hash_messages(call, err);
     if (rc < 0)
         return rc;
-    buf_puts(&b, "{\"model\":");
-    json_append_string(&b, model, strlen(model));
-    buf_printf(&b, ",\"messages\":\"%s\",\"max_tokens\":%lld,\"temperature\":", call->messages_hash,
-        (long long)call->request.max_tokens);
+    buf_putc(&b, '{');
+    field_string(&b, "model", model);
+    field_string(&b, "messages", call->messages_hash);
+    field_int(&b, "max_tokens", call->request.max_tokens);
     if (call->request.temperature < 0)
-        buf_puts(&b, "null");
+        field_null(&b, "temperature");
     else
-        json_append_number(&b, call->request.temperature);
+        field_number(&b, "temperature", call->request.temperature);
     if (call->request.sampling[0])
         buf_printf(&b, ",\"sampling\":{%s}", call->request.sampling + 1);
     buf_putc(&b, '}');
@@ -139,26 +140,25 @@ int record_open(const char *path, struct record **out, struct error *err)
 
 static void append_result(struct buf *line, const struct lm_reply *reply)
 {
-    buf_puts(line, ",\"content\":");
+    field_key(line, "content");
     json_append_string(line, reply->text, reply->len);
-    buf_puts(line, ",\"finish\":");
-    json_append_string(line, reply->finish, strlen(reply->finish));
-    buf_printf(line, ",\"usage\":{\"input_tokens\":%lld,\"output_tokens\":%lld,\"estimated\":%s",
-        (long long)reply->usage.input_tokens, (long long)reply->usage.output_tokens,
-        reply->usage.estimated ? "true" : "false");
+    field_string(line, "finish", reply->finish);
+    field_open(line, "usage", '{');
+    field_int(line, "input_tokens", reply->usage.input_tokens);
+    field_int(line, "output_tokens", reply->usage.output_tokens);
+    field_bool(line, "estimated", reply->usage.estimated);
     if (reply->usage.cached_tokens > 0)
-        buf_printf(line, ",\"cached_tokens\":%lld", (long long)reply->usage.cached_tokens);
-    buf_puts(line, "},\"error\":");
+        field_int(line, "cached_tokens", reply->usage.cached_tokens);
+    field_close(line, '}');
     if (reply->error.code == ERROR_NONE) {
-        buf_puts(line, "null}\n");
-        return;
+        field_null(line, "error");
+    } else {
+        field_open(line, "error", '{');
+        field_string(line, "code", error_code_name(reply->error.code));
+        field_string(line, "message", reply->error.text);
+        field_close(line, '}');
     }
-    /* A truncated text may end inside a character. */
-    cleanup_buf struct buf message = { 0 };
-    text_append_utf8(&message, reply->error.text, strlen(reply->error.text));
-    buf_printf(line, "{\"code\":\"%s\",\"message\":", error_code_name(reply->error.code));
-    json_append_string(line, buf_text(&message), message.len);
-    buf_puts(line, "}}\n");
+    buf_puts(line, "}\n");
 }
 
 int record_append(struct record *record, const char *key, const struct lm_call *call,

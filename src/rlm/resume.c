@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/json/fields.h"
 #include "base/json/json.h"
 #include "base/text.h"
 
@@ -367,16 +368,15 @@ static void tell_repeated(
     unsigned candidate = candidate_of(r, call);
     buf_puts(out, out->len ? ",{" : "{");
     if (run)
-        buf_printf(out, "\"run\":\"%s\",", run);
+        field_string(out, "run", run);
     if (candidate)
-        buf_printf(out, "\"candidate\":%u,", candidate);
-    buf_printf(out, "\"turn\":%lld,\"cell\":%lld,\"call\":%lld", (long long)call->turn,
-        (long long)(cell ? cell->number : 0), (long long)call->number);
-    if (call->tool) {
-        buf_puts(out, ",\"tool\":");
-        json_append_string(out, call->model, strlen(call->model));
-    }
-    buf_putc(out, '}');
+        field_int(out, "candidate", candidate);
+    field_int(out, "turn", call->turn);
+    field_int(out, "cell", cell ? cell->number : 0);
+    field_int(out, "call", call->number);
+    if (call->tool)
+        field_string(out, "tool", call->model);
+    field_close(out, '}');
 }
 
 void resume_tell(struct resume *r, const char *run, size_t *replayed, struct buf *repeated)

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/json/fields.h"
 #include "base/json/json.h"
 #include "base/text.h"
 #include "broker/model_call.h"
@@ -15,31 +16,24 @@
 
 /* ---- the run ---- */
 
-static void put_path(struct buf *out, const char *path)
+static void put_path(struct buf *out, const char *key, const char *path)
 {
-    if (path && text_is_utf8(path, strlen(path), NULL))
-        json_append_string(out, path, strlen(path));
-    else
-        buf_puts(out, "null");
+    bool fits = path && text_is_utf8(path, strlen(path), NULL);
+    field_string(out, key, fits ? path : NULL);
 }
 
 static void run_record_put_context(struct buf *out, const struct context *c, const char *hash)
 {
-    buf_puts(out, "{\"source\":");
-    put_path(out, c->source);
-    buf_printf(out,
-        ",\"bytes\":%zu,\"files\":%llu,\"left_out\":%llu,\"sha256\":\"%s\",\"path\":", c->len,
-        (unsigned long long)c->files, (unsigned long long)c->left_out, hash);
-    put_path(out, c->path);
+    field_open(out, NULL, '{');
+    put_path(out, "source", c->source);
+    field_int(out, "bytes", (int64_t)c->len);
+    field_int(out, "files", (int64_t)c->files);
+    field_int(out, "left_out", (int64_t)c->left_out);
+    field_string(out, "sha256", hash);
+    put_path(out, "path", c->path);
     if (c->name)
-        buf_printf(out, ",\"name\":\"%s\"", c->name);
-    buf_putc(out, '}');
-}
-
-static void run_record_put_number(struct buf *out, const char *key, double value)
-{
-    buf_printf(out, ",\"%s\":", key);
-    json_append_number(out, value);
+        field_string(out, "name", c->name);
+    field_close(out, '}');
 }
 
 /* Except the iterations, these count the whole tree. */
@@ -47,22 +41,21 @@ static char *limits_json(const struct rlm_run *r)
 {
     const struct rlm_options *o = &r->tree->o;
     struct buf out = { 0 };
-    buf_printf(&out,
-        "{\"max_iterations\":%u,\"max_llm_calls\":%lld,\"input_tokens\":%lld,"
-        "\"output_tokens\":%lld,\"total_tokens\":%lld",
-        r->place.iterations, (long long)o->limits.calls, (long long)o->limits.input_tokens,
-        (long long)o->limits.output_tokens, (long long)o->limits.total_tokens);
-    run_record_put_number(&out, "cost", o->limits.cost);
-    run_record_put_number(&out, "seconds", o->limits.seconds);
-    buf_printf(&out, ",\"depth\":%u", o->limits.depth);
-    run_record_put_number(&out, "execute_timeout", o->session.execute_timeout);
-    run_record_put_number(&out, "llm_call_timeout", o->call_timeout);
-    if (o->session.spec.workspace) {
-        buf_puts(&out, ",\"repo\":");
+    buf_putc(&out, '{');
+    field_int(&out, "max_iterations", r->place.iterations);
+    field_int(&out, "max_llm_calls", o->limits.calls);
+    field_int(&out, "input_tokens", o->limits.input_tokens);
+    field_int(&out, "output_tokens", o->limits.output_tokens);
+    field_int(&out, "total_tokens", o->limits.total_tokens);
+    field_number(&out, "cost", o->limits.cost);
+    field_number(&out, "seconds", o->limits.seconds);
+    field_int(&out, "depth", o->limits.depth);
+    field_number(&out, "execute_timeout", o->session.execute_timeout);
+    field_number(&out, "llm_call_timeout", o->call_timeout);
+    if (o->session.spec.workspace)
         workspace_put_repo(o->session.spec.workspace, &out);
-    }
-    if (o->session.spec.volume) /* its name needs no JSON escapes */
-        buf_printf(&out, ",\"volume\":\"%s\"", volume_name(o->session.spec.volume));
+    if (o->session.spec.volume)
+        field_string(&out, "volume", volume_name(o->session.spec.volume));
     buf_putc(&out, '}');
     return buf_steal(&out);
 }
@@ -93,7 +86,6 @@ static int keep_contexts(
     int rc = 0;
     buf_puts(json, count > 1 ? "[" : "");
     for (size_t i = 0; rc == 0 && i < count; i++) {
-        buf_puts(json, i ? "," : "");
         rc = keep_context(r, i, hash, kept, err);
         if (rc == 0)
             run_record_put_context(json, r->place.contexts->items[i], hash);

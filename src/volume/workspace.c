@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 
 #include "base/cleanup.h"
-#include "base/json/json.h"
+#include "base/json/fields.h"
 #include "base/os/file.h"
 #include "base/text.h"
 #include "volume/checkout.h"
@@ -151,15 +151,12 @@ void workspace_put_repo(const struct workspace *w, struct buf *json)
 {
     const struct staged *s = w ? &w->staged : NULL;
     if (!s || !s->repo) {
-        buf_puts(json, "null");
+        field_null(json, "repo");
         return;
     }
-    buf_puts(json, "{\"url\":");
-    json_append_string(json, s->url, strlen(s->url));
-    buf_puts(json, ",\"ref\":");
-    if (s->ref)
-        json_append_string(json, s->ref, strlen(s->ref));
-    else
-        buf_puts(json, "null");
-    buf_printf(json, ",\"commit\":\"%s\"}", s->commit);
+    field_open(json, "repo", '{');
+    field_string(json, "url", s->url);
+    field_string(json, "ref", s->ref);
+    field_string(json, "commit", s->commit);
+    field_close(json, '}');
 }

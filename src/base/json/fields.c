@@ -1,4 +1,4 @@
-/* base/json/fields.c: see fields.h. */
+/* cli/fields.c: see fields.h. */
 #include "base/json/fields.h"
 
 #include <string.h>
@@ -30,13 +30,14 @@ void field_close(struct buf *out, char bracket)
 void field_text(struct buf *out, const char *key, const char *text, size_t len)
 {
     cleanup_buf struct buf clean = { 0 };
-    field_key(out, key);
     if (!text) {
-        buf_puts(out, "null");
+        field_null(out, key);
         return;
     }
+    field_key(out, key);
     text_append_utf8(&clean, text, len);
     json_append_string(out, buf_text(&clean), clean.len);
+    out->failed |= clean.failed;
 }
 
 void field_string(struct buf *out, const char *key, const char *text)
@@ -56,10 +57,50 @@ void field_real(struct buf *out, const char *key, double value)
     buf_printf(out, "%.6f", value);
 }
 
+void field_seconds(struct buf *out, const char *key, double seconds)
+{
+    field_key(out, key);
+    json_append_seconds(out, seconds);
+}
+
+void field_number(struct buf *out, const char *key, double value)
+{
+    field_key(out, key);
+    json_append_number(out, value);
+}
+
 void field_bool(struct buf *out, const char *key, bool value)
 {
     field_key(out, key);
     buf_puts(out, value ? "true" : "false");
+}
+
+/* Without printf, which would scan a long text twice. */
+void field_json(struct buf *out, const char *key, const char *json)
+{
+    field_key(out, key);
+    buf_puts(out, json ? json : "null");
+}
+
+void field_null(struct buf *out, const char *key)
+{
+    field_json(out, key, NULL);
+}
+
+void field_strings(struct buf *out, const char *key, const char *const *items)
+{
+    field_open(out, key, '[');
+    for (; items && *items; items++)
+        field_string(out, NULL, *items);
+    field_close(out, ']');
+}
+
+void field_list(struct buf *out, const char *key, const struct list *list)
+{
+    field_open(out, key, '[');
+    for (size_t i = 0; list && i < list->count; i++)
+        field_string(out, NULL, list->items[i]);
+    field_close(out, ']');
 }
 
 void field_time(struct buf *out, const char *key, int64_t ms)
@@ -67,11 +108,11 @@ void field_time(struct buf *out, const char *key, int64_t ms)
     time_t seconds = (time_t)(ms / 1000);
     struct tm tm;
     char text[48];
-    field_key(out, key);
     if (ms == 0 || !gmtime_r(&seconds, &tm)) {
-        buf_puts(out, "null");
+        field_null(out, key);
         return;
     }
+    field_key(out, key);
     strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &tm);
     buf_printf(out, "\"%s.%03dZ\"", text, (int)(ms % 1000));
 }

@@ -42,7 +42,10 @@ int json_check_outline(const char *text, size_t len, const struct json_limits *l
 int json_parse(const char *text, size_t len, const struct json_limits *limits,
     struct json_object **out, struct error *err);
 
-/* The same, and subtracts the values used from `limits`: one bound for many texts. */
+/* Builds what this program has written (fields.h); ERROR_MEMORY also if an append failed. */
+int json_parse_written(const struct buf *text, struct json_object **out, struct error *err);
+
+/* As json_parse, and subtracts the values used from `limits`: one bound for many texts. */
 int json_parse_within(const char *text, size_t len, struct json_limits *limits,
     struct json_object **out, struct error *err);
 

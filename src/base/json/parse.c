@@ -483,3 +483,10 @@ int json_parse_within(const char *text, size_t len, struct json_limits *limits,
         *out = build.root;
     return rc;
 }
+
+int json_parse_written(const struct buf *text, struct json_object **out, struct error *err)
+{
+    if (buf_failed(text))
+        return error_memory(err);
+    return json_parse(buf_text(text), text->len, &json_limits_large, out, err);
+}

@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/json/fields.h"
+#include "base/json/json.h"
 #include "base/os/file.h"
 #include "base/os/owner.h"
 
@@ -26,6 +28,21 @@ void owner_labels(struct buf *owner, struct buf *machine)
     buf_printf(owner, "%lld %lld %lld %s", (long long)self.pid, (long long)self.start,
         (long long)self.space, self.boot);
     this_machine(machine);
+}
+
+void owner_labels_write(
+    struct buf *out, const struct list *own, const char *owner, const char *machine)
+{
+    for (size_t i = 0; own && i < own->count; i++) {
+        const char *equals = strchr(own->items[i], '=');
+        if (!equals)
+            continue;
+        field_text(out, NULL, own->items[i], (size_t)(equals - own->items[i]));
+        buf_putc(out, ':');
+        json_append_string(out, equals + 1, strlen(equals + 1));
+    }
+    field_string(out, LABEL_OWNER, owner);
+    field_string(out, LABEL_MACHINE, machine);
 }
 
 bool owner_labels_are_orphan(const char *owner, const char *machine)

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/json/fields.h"
 #include "base/text.h"
 #include "env/common/owner_labels.h"
 #include "jail/filter.h"
@@ -78,180 +79,94 @@ int docker_check(const struct sandbox_spec *spec, bool local, struct error *err)
 
 /* ---- parts of the body ---- */
 
-static struct json_object *docker_create_texts(const char *const *items, size_t count)
+static void write_mount(struct buf *out, const char *source, const char *target, bool read_only)
 {
-    struct json_object *array = json_object_new_array();
-    for (size_t i = 0; array && i < count; i++)
-        json_object_array_add(array, json_object_new_string(items[i]));
-    return array;
+    field_open(out, NULL, '{');
+    field_string(out, "Type", "bind");
+    field_string(out, "Source", source);
+    field_string(out, "Target", target);
+    field_bool(out, "ReadOnly", read_only);
+    field_close(out, '}');
 }
 
-static bool docker_create_put_number(struct json_object *o, const char *key, double value)
-{
-    return json_put(o, key, json_object_new_int64((int64_t)value));
-}
-
-static bool put_bool(struct json_object *o, const char *key, bool value)
-{
-    return json_put(o, key, json_object_new_boolean(value));
-}
-
-/* {"NAME": "VALUE", …} from a list of NAME=VALUE. */
-static bool put_pairs(struct json_object *o, const struct list *list)
-{
-    for (size_t i = 0; list && i < list->count; i++) {
-        const char *value = strchr(list->items[i], '=') + 1;
-        cleanup_free char *name = text_copy(list->items[i], (size_t)(value - list->items[i]) - 1);
-        if (!name || !json_put_text(o, name, value))
-            return false;
-    }
-    return true;
-}
-
-static struct json_object *docker_create_make_labels(const struct docker_create *c)
-{
-    struct json_object *labels = json_object_new_object();
-    if (labels && put_pairs(labels, container_of(c->spec)->labels) &&
-        json_put_text(labels, LABEL_OWNER, c->owner) &&
-        json_put_text(labels, LABEL_MACHINE, c->machine))
-        return labels;
-    json_object_put(labels);
-    return NULL;
-}
-
-/* Overrides the image's values, which assume another user: the guest can write to one directory
- * only. */
-static struct json_object *make_variables(void)
-{
-    static const char *const own[] = { "HOME=/tmp", "TMPDIR=/tmp", "PYTHONDONTWRITEBYTECODE=1" };
-    return docker_create_texts(own, array_length(own));
-}
-
-static bool add_mount(
-    struct json_object *mounts, const char *source, const char *target, bool read_only)
-{
-    struct json_object *mount = json_object_new_object();
-    bool ok = mount && json_put_text(mount, "Type", "bind") &&
-              json_put_text(mount, "Source", source) && json_put_text(mount, "Target", target) &&
-              put_bool(mount, "ReadOnly", read_only);
-    if (ok && json_object_array_add(mounts, mount) == 0)
-        return true;
-    json_object_put(mount);
-    return false;
-}
-
-static struct json_object *make_mounts(const struct docker_create *c)
+static void write_mounts(struct buf *out, const struct docker_create *c)
 {
     const struct sandbox_spec *spec = c->spec;
-    struct json_object *mounts = json_object_new_array();
-    bool ok = mounts != NULL;
     const struct layout *paths = layout_of(spec->layout);
+    field_open(out, "Mounts", '[');
     for (size_t i = 0; i < array_length(paths->volume); i++) {
-        if (ok && c->volume && paths->volume[i])
-            ok = add_mount(mounts, c->volume, paths->volume[i], false);
-        if (ok && c->workspace && paths->workspace[i])
-            ok = add_mount(mounts, c->workspace, paths->workspace[i], false);
+        if (c->volume && paths->volume[i])
+            write_mount(out, c->volume, paths->volume[i], false);
+        if (c->workspace && paths->workspace[i])
+            write_mount(out, c->workspace, paths->workspace[i], false);
     }
-    for (size_t i = 0; ok && i < spec->read_path_count; i++)
-        ok = add_mount(mounts, spec->read_paths[i], spec->read_paths[i], true);
-    if (ok)
-        return mounts;
-    json_object_put(mounts);
-    return NULL;
+    for (size_t i = 0; i < spec->read_path_count; i++)
+        write_mount(out, spec->read_paths[i], spec->read_paths[i], true);
+    field_close(out, ']');
 }
 
 /* The same syntax as `docker run --gpus`: all, a number, or device=ID,ID. */
-static struct json_object *docker_create_make_devices(const char *gpus)
+static void write_devices(struct buf *out, const char *gpus)
 {
-    cleanup_json struct json_object *request = json_object_new_object();
-    cleanup_json struct json_object *requests = json_object_new_array();
-    struct json_object *kinds = json_object_new_array(),
-                       *kind = docker_create_texts((const char *[]){ "gpu" }, 1);
-    if (!request || !requests || !kinds || !kind || json_object_array_add(kinds, kind) < 0)
-        return NULL;
-    bool ok = json_put_text(request, "Driver", "") && json_put(request, "Capabilities", kinds);
-    if (ok && strncmp(gpus, DEVICE, sizeof DEVICE - 1) == 0) {
-        struct json_object *ids = json_object_new_array();
-        for (const char *id = gpus + sizeof DEVICE - 1; ids && *id;) {
+    buf_puts(out, ",\"DeviceRequests\":[{\"Driver\":\"\",\"Capabilities\":[[\"gpu\"]]");
+    if (strncmp(gpus, DEVICE, sizeof DEVICE - 1) == 0) {
+        field_open(out, "DeviceIDs", '[');
+        for (const char *id = gpus + sizeof DEVICE - 1; *id;) {
             size_t n = strcspn(id, ",");
-            json_object_array_add(ids, json_object_new_string_len(id, (int)n));
+            field_text(out, NULL, id, n);
             id += n + (id[n] == ',');
         }
-        ok = json_put(request, "DeviceIDs", ids);
-    } else if (ok) {
-        ok = docker_create_put_number(request, "Count", strcmp(gpus, "all") == 0 ? -1 : atoi(gpus));
+        field_close(out, ']');
+    } else {
+        field_int(out, "Count", strcmp(gpus, "all") == 0 ? -1 : atoi(gpus));
     }
-    if (!ok || json_object_array_add(requests, json_object_get(request)) < 0)
-        return NULL;
-    return steal(&requests);
+    buf_puts(out, "}]");
 }
 
-static bool put_limits(struct json_object *host, const struct jail_limits *limits)
+static void write_limits(struct buf *out, const struct jail_limits *limits)
 {
-    bool ok = true;
-    if (limits->memory > 0)
-        ok = docker_create_put_number(host, "Memory", (double)limits->memory) &&
-             docker_create_put_number(host, "MemorySwap", (double)limits->memory);
-    if (ok && limits->processes > 0)
-        ok = docker_create_put_number(
-            host, "PidsLimit", (double)(limits->processes + OWN_PROCESSES));
-    if (ok && limits->cpus > 0)
-        ok = docker_create_put_number(host, "NanoCpus", limits->cpus * 1e9);
-    return ok;
+    if (limits->memory > 0) {
+        field_int(out, "Memory", (int64_t)limits->memory);
+        field_int(out, "MemorySwap", (int64_t)limits->memory);
+    }
+    if (limits->processes > 0)
+        field_int(out, "PidsLimit", (int64_t)limits->processes + OWN_PROCESSES);
+    if (limits->cpus > 0)
+        field_int(out, "NanoCpus", (int64_t)(limits->cpus * 1e9));
 }
 
-static bool add_ulimit(struct json_object *array, const char *name, int resource, rlim_t most)
+static void write_ulimit(struct buf *out, const char *name, int resource, rlim_t most)
 {
     struct rlimit own;
     if (getrlimit(resource, &own) == 0 && own.rlim_max < most)
         most = own.rlim_max;
     if (most == RLIM_INFINITY)
-        return true;
-    struct json_object *o = json_object_new_object();
-    bool ok = o && json_put_text(o, "Name", name) &&
-              docker_create_put_number(o, "Soft", (double)most) &&
-              docker_create_put_number(o, "Hard", (double)most);
-    if (ok && json_object_array_add(array, o) == 0)
-        return true;
-    json_object_put(o);
-    return false;
+        return;
+    field_open(out, NULL, '{');
+    field_string(out, "Name", name);
+    field_int(out, "Soft", (int64_t)most);
+    field_int(out, "Hard", (int64_t)most);
+    field_close(out, '}');
 }
 
 /* For the whole container; workers set lower limits themselves. Podman's defaults may exceed what
  * its machine allows, and then nothing starts. */
-static bool put_ulimits(struct json_object *host, const struct jail_limits *limits)
+static void write_ulimits(struct buf *out, const struct jail_limits *limits)
 {
-    struct json_object *array = json_object_new_array();
-    rlim_t files = limits->open_files > 0 ? limits->open_files + OWN_FILES : RLIM_INFINITY;
-    if (array && add_ulimit(array, "nofile", RLIMIT_NOFILE, files) &&
-        add_ulimit(array, "nproc", RLIMIT_NPROC, USER_PROCESSES) &&
-        add_ulimit(array, "core", RLIMIT_CORE, 0))
-        return json_put(host, "Ulimits", array);
-    json_object_put(array);
-    return false;
+    field_open(out, "Ulimits", '[');
+    write_ulimit(out, "nofile", RLIMIT_NOFILE,
+        limits->open_files > 0 ? limits->open_files + OWN_FILES : RLIM_INFINITY);
+    write_ulimit(out, "nproc", RLIMIT_NPROC, USER_PROCESSES);
+    write_ulimit(out, "core", RLIMIT_CORE, 0);
+    field_close(out, ']');
 }
 
-static bool put_temporary(struct json_object *host, const struct jail_limits *limits)
+static void write_temporary(struct buf *out, const struct jail_limits *limits)
 {
-    struct json_object *tmpfs = json_object_new_object();
-    cleanup_free char *options = limits->tmp_size > 0
-                                     ? text_printf("rw,exec,nosuid,nodev,mode=1777,size=%llu",
-                                           (unsigned long long)limits->tmp_size)
-                                     : text_printf("rw,exec,nosuid,nodev,mode=1777");
-    if (options && tmpfs && json_put_text(tmpfs, "/tmp", options))
-        return json_put(host, "Tmpfs", tmpfs);
-    json_object_put(tmpfs);
-    return false;
-}
-
-static bool put_disk(struct json_object *host, uint64_t disk)
-{
-    struct json_object *options = json_object_new_object();
-    cleanup_free char *size = text_printf("%llu", (unsigned long long)disk);
-    if (size && options && json_put_text(options, "size", size))
-        return json_put(host, "StorageOpt", options);
-    json_object_put(options);
-    return false;
+    buf_puts(out, ",\"Tmpfs\":{\"/tmp\":\"rw,exec,nosuid,nodev,mode=1777");
+    if (limits->tmp_size > 0)
+        buf_printf(out, ",size=%llu", (unsigned long long)limits->tmp_size);
+    buf_puts(out, "\"}");
 }
 
 static bool has_profile(const struct container_spec *c)
@@ -260,42 +175,45 @@ static bool has_profile(const struct container_spec *c)
     return c->seccomp == SECCOMP_DROSTE || (c->seccomp == SECCOMP_AUTO && !gpus);
 }
 
-/* NULL: out of memory. */
-static struct json_object *make_security(const struct container_spec *c)
+static int write_security(struct buf *out, const struct container_spec *c, struct error *err)
 {
     cleanup_buf struct buf profile = { 0 };
-    static const char *const privileges[] = { "no-new-privileges" };
-    cleanup_json struct json_object *options = docker_create_texts(privileges, 1);
-    if (!options || !has_profile(c))
-        return steal(&options);
-    buf_puts(&profile, DOCKER_SECCOMP);
-    if (filter_profile(&profile, NULL) < 0 || buf_failed(&profile) ||
-        json_object_array_add(options, json_object_new_string(buf_text(&profile))) < 0)
-        return NULL;
-    return steal(&options);
+    int rc = 0;
+    field_open(out, "SecurityOpt", '[');
+    field_string(out, NULL, "no-new-privileges");
+    if (has_profile(c)) {
+        buf_puts(&profile, DOCKER_SECCOMP);
+        rc = filter_profile(&profile, err);
+        field_text(out, NULL, buf_text(&profile), profile.len);
+    }
+    field_close(out, ']');
+    return rc == 0 && buf_failed(&profile) ? error_memory(err) : rc;
 }
 
-static struct json_object *make_host(const struct docker_create *create)
+static int write_host(struct buf *out, const struct docker_create *create, struct error *err)
 {
-    static const char *const all[] = { "ALL" };
+    static const char *const all[] = { "ALL", NULL };
     const struct container_spec *c = container_of(create->spec);
-    cleanup_json struct json_object *host = json_object_new_object();
-    struct json_object *log = json_object_new_object();
-    bool ok =
-        host && log && json_put_text(log, "Type", "none") && json_put(host, "LogConfig", log) &&
-        json_put_text(host, "NetworkMode", network_of(c)) &&
-        json_put(host, "CapDrop", docker_create_texts(all, 1)) &&
-        json_put(host, "SecurityOpt", make_security(c)) &&
-        put_bool(host, "ReadonlyRootfs", !c->writable_root) && put_bool(host, "AutoRemove", true) &&
-        docker_create_put_number(host, "ShmSize", SHARED_MEMORY) &&
-        json_put_text(host, "IpcMode", "private") && put_limits(host, &create->spec->limits) &&
-        put_ulimits(host, &create->spec->limits) && put_temporary(host, &create->spec->limits) &&
-        json_put(host, "Mounts", make_mounts(create));
-    if (ok && c->disk > 0)
-        ok = put_disk(host, c->disk);
-    if (ok && c->gpus && c->gpus[0])
-        ok = json_put(host, "DeviceRequests", docker_create_make_devices(c->gpus));
-    return ok ? steal(&host) : NULL;
+    const struct jail_limits *limits = &create->spec->limits;
+    field_open(out, "HostConfig", '{');
+    buf_puts(out, "\"LogConfig\":{\"Type\":\"none\"}");
+    field_string(out, "NetworkMode", network_of(c));
+    field_strings(out, "CapDrop", all);
+    int rc = write_security(out, c, err);
+    field_bool(out, "ReadonlyRootfs", !c->writable_root);
+    field_bool(out, "AutoRemove", true);
+    field_int(out, "ShmSize", SHARED_MEMORY);
+    field_string(out, "IpcMode", "private");
+    write_limits(out, limits);
+    write_ulimits(out, limits);
+    write_temporary(out, limits);
+    write_mounts(out, create);
+    if (c->disk > 0)
+        buf_printf(out, ",\"StorageOpt\":{\"size\":\"%llu\"}", (unsigned long long)c->disk);
+    if (c->gpus && c->gpus[0])
+        write_devices(out, c->gpus);
+    field_close(out, '}');
+    return rc;
 }
 
 /* If the host is root, the guest is nobody. Otherwise the guest is the host's user, whose files may
@@ -310,28 +228,37 @@ static char *user_of(const struct container_spec *c)
 
 int docker_create_body(const struct docker_create *c, struct json_object **out, struct error *err)
 {
+    /* Override the image's values, which assume another user: the guest can write to one directory
+     * only. */
+    static const char *const variables[] = { "HOME=/tmp", "TMPDIR=/tmp",
+        "PYTHONDONTWRITEBYTECODE=1", NULL };
     const struct container_spec *container = container_of(c->spec);
-    const char *python = c->spec->python ? c->spec->python : "python3";
-    const char *command[] = { "-u", "-c", c->loader };
-    cleanup_json struct json_object *o = json_object_new_object();
+    const char *python[] = { c->spec->python ? c->spec->python : "python3", NULL };
+    const char *command[] = { "-u", "-c", c->loader, NULL };
     cleanup_free char *user = user_of(container);
-    if (!o || !user)
+    cleanup_buf struct buf text = { 0 };
+    if (!user)
         return error_memory(err);
-    bool ok = json_put_text(o, "Image", docker_image(c->spec)) &&
-              json_put(o, "Entrypoint", docker_create_texts(&python, 1)) &&
-              json_put(o, "Cmd", docker_create_texts(command, array_length(command))) &&
-              json_put(o, "Env", make_variables()) && json_put_text(o, "User", user) &&
-              json_put_text(o, "WorkingDir", "/tmp") &&
-              json_put(o, "Labels", docker_create_make_labels(c)) &&
-              put_bool(o, "OpenStdin", true) && put_bool(o, "StdinOnce", c->input_once) &&
-              put_bool(o, "Tty", false) && put_bool(o, "AttachStdin", true) &&
-              put_bool(o, "AttachStdout", true) && put_bool(o, "AttachStderr", true) &&
-              put_bool(o, "NetworkDisabled", strcmp(network_of(container), "none") == 0) &&
-              json_put(o, "HostConfig", make_host(c));
-    if (!ok)
-        return error_memory(err);
-    *out = steal(&o);
-    return 0;
+    buf_putc(&text, '{');
+    field_string(&text, "Image", docker_image(c->spec));
+    field_strings(&text, "Entrypoint", python);
+    field_strings(&text, "Cmd", command);
+    field_strings(&text, "Env", variables);
+    field_string(&text, "User", user);
+    field_string(&text, "WorkingDir", "/tmp");
+    field_open(&text, "Labels", '{');
+    owner_labels_write(&text, container->labels, c->owner, c->machine);
+    field_close(&text, '}');
+    field_bool(&text, "OpenStdin", true);
+    field_bool(&text, "StdinOnce", c->input_once);
+    field_bool(&text, "Tty", false);
+    field_bool(&text, "AttachStdin", true);
+    field_bool(&text, "AttachStdout", true);
+    field_bool(&text, "AttachStderr", true);
+    field_bool(&text, "NetworkDisabled", strcmp(network_of(container), "none") == 0);
+    int rc = write_host(&text, c, err);
+    buf_putc(&text, '}');
+    return rc < 0 ? rc : json_parse_written(&text, out, err);
 }
 
 static struct json_object *security_of(struct json_object *body)

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/json/fields.h"
 #include "env/common/owner_labels.h"
 
 enum { ANSWER_MS = 120000 };
@@ -45,8 +46,9 @@ static int bridge_orphans_list(void *arg, const char *cursor, struct error *err)
 static int bridge_orphan_remove(void *arg, const char *id, struct error *err)
 {
     struct collecting *c = arg;
-    buf_printf(c->out, "{\"remove\":%lld,\"id\":", (long long)++c->number);
-    json_append_string(c->out, id, strlen(id));
+    buf_putc(c->out, '{');
+    field_int(c->out, "remove", ++c->number);
+    field_string(c->out, "id", id);
     buf_puts(c->out, "}\n");
     timer_start(c->over, ANSWER_MS, 0);
     return 0;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/json/fields.h"
 #include "env/common/owner_labels.h"
 
 /* Of an optional feature, which is recognised by this text's address. */
@@ -53,28 +54,14 @@ uint64_t bridge_spec_needs(const struct sandbox_spec *spec)
 
 static void write_text(struct buf *out, const char *name, const char *text)
 {
-    if (!text)
-        return;
-    buf_printf(out, ",\"%s\":", name);
-    json_append_string(out, text, strlen(text));
+    if (text)
+        field_string(out, name, text);
 }
 
 static void write_number(struct buf *out, const char *name, double number)
 {
-    if (number <= 0)
-        return;
-    buf_printf(out, ",\"%s\":", name);
-    json_append_number(out, number);
-}
-
-static void write_list(struct buf *out, const char *name, const struct list *list)
-{
-    buf_printf(out, ",\"%s\":[", name);
-    for (size_t i = 0; list && i < list->count; i++) {
-        buf_puts(out, i ? "," : "");
-        json_append_string(out, list->items[i], strlen(list->items[i]));
-    }
-    buf_putc(out, ']');
+    if (number > 0)
+        field_number(out, name, number);
 }
 
 /* The user's labels, and those that identify the sandbox as Droste's, which take precedence. */
@@ -82,21 +69,9 @@ static void write_labels(struct buf *out, const struct list *labels)
 {
     cleanup_buf struct buf owner = { 0 }, machine = { 0 };
     owner_labels(&owner, &machine);
-    buf_puts(out, ",\"labels\":{");
-    for (size_t i = 0; labels && i < labels->count; i++) {
-        const char *equals = strchr(labels->items[i], '=');
-        if (!equals)
-            continue;
-        json_append_string(out, labels->items[i], (size_t)(equals - labels->items[i]));
-        buf_putc(out, ':');
-        json_append_string(out, equals + 1, strlen(equals + 1));
-        buf_putc(out, ',');
-    }
-    buf_puts(out, "\"" LABEL_OWNER "\":");
-    json_append_string(out, buf_text(&owner), owner.len);
-    buf_puts(out, ",\"" LABEL_MACHINE "\":");
-    json_append_string(out, buf_text(&machine), machine.len);
-    buf_putc(out, '}');
+    field_open(out, "labels", '{');
+    owner_labels_write(out, labels, buf_text(&owner), buf_text(&machine));
+    field_close(out, '}');
 }
 
 /* Writes only settings that were set explicitly; the others have defaults that nothing asked
@@ -126,7 +101,7 @@ static void write_settings(struct buf *out, uint64_t needs, const struct sandbox
     if (needs & (uint64_t)1 << FEATURE_IDLE)
         write_number(out, "idle-timeout", c->idle);
     if (needs & (uint64_t)1 << FEATURE_ALLOW)
-        write_list(out, "network-allow", c->allow);
+        field_list(out, "network-allow", c->allow);
 }
 
 /* Its name, and the directories to create in it. */
@@ -136,14 +111,8 @@ static void write_volume(struct buf *out, const struct sandbox_spec *spec)
     write_text(out, "volume-name", c->volume);
     write_text(out, "volume-subpath", c->volume_subpath);
     if (c->volume_there)
-        buf_puts(out, ",\"volume-there\":true");
-    buf_puts(out, ",\"directories\":[");
-    const char *const *directories = layout_of(spec->layout)->directories;
-    for (size_t i = 0; directories && directories[i]; i++) {
-        buf_puts(out, i ? "," : "");
-        json_append_string(out, directories[i], strlen(directories[i]));
-    }
-    buf_putc(out, ']');
+        field_bool(out, "volume-there", true);
+    field_strings(out, "directories", layout_of(spec->layout)->directories);
 }
 
 void bridge_spec_write(struct buf *out, int64_t id, const struct sandbox_spec *spec,
@@ -151,13 +120,11 @@ void bridge_spec_write(struct buf *out, int64_t id, const struct sandbox_spec *s
 {
     static const struct container_spec none = { 0 };
     const struct container_spec *c = spec->container ? spec->container : &none;
-    buf_printf(out, "{\"open\":%lld,\"words\":[", (long long)id);
-    for (size_t i = 0; words[i]; i++) {
-        buf_puts(out, i ? "," : "");
-        json_append_string(out, words[i], strlen(words[i]));
-    }
-    buf_printf(out, "],\"memory\":%llu,\"processes\":%llu", (unsigned long long)spec->limits.memory,
-        (unsigned long long)spec->limits.processes);
+    buf_putc(out, '{');
+    field_int(out, "open", id);
+    field_strings(out, "words", words);
+    field_int(out, "memory", (int64_t)spec->limits.memory);
+    field_int(out, "processes", (int64_t)spec->limits.processes);
     write_number(out, "timeout", c->life);
     write_settings(out, bridge_spec_needs(spec), spec, c);
     if (keeps_volumes && c->volume)

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/json/fields.h"
 #include "base/clock.h"
 #include "base/fifo.h"
 #include "base/os/random.h"
@@ -642,11 +643,9 @@ static void write_start(const struct remote *r, const struct sandbox_spec *spec,
 {
     buf_putc(json, '{');
     write_limits(r, &spec->limits, json);
-    buf_puts(json, ",\"preload\":[");
-    for (size_t i = 0; i < spec->preload_count; i++) {
-        buf_puts(json, i ? "," : "");
-        json_append_string(json, spec->preload[i], strlen(spec->preload[i]));
-    }
+    field_open(json, "preload", '[');
+    for (size_t i = 0; i < spec->preload_count; i++)
+        field_string(json, NULL, spec->preload[i]);
     buf_puts(json, "]}");
 }
 

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/json/fields.h"
 #include "base/text.h"
 #include "env/common/owner_labels.h"
 
@@ -82,43 +83,19 @@ int daytona_check(const struct sandbox_spec *spec, struct error *err)
     return rc == 0 ? check_resources(spec, err) : rc;
 }
 
-static bool daytona_create_put_number(struct json_object *o, const char *key, double value)
-{
-    return json_put(o, key, json_object_new_int64((int64_t)value));
-}
-
 static double daytona_create_minutes(double seconds, double otherwise)
 {
     return seconds > 0 ? ceil(seconds / 60) : otherwise;
 }
 
-static bool put_times(struct json_object *o, const struct container_spec *c)
+static void write_times(struct buf *out, const struct container_spec *c)
 {
-    bool ok = daytona_create_put_number(
-                  o, "autoStopInterval", daytona_create_minutes(c->idle, IDLE_MINUTES)) &&
-              daytona_create_put_number(o, "autoDeleteInterval", c->keep ? KEPT_MINUTES : 0);
+    field_int(out, "autoStopInterval", (int64_t)daytona_create_minutes(c->idle, IDLE_MINUTES));
+    field_int(out, "autoDeleteInterval", c->keep ? KEPT_MINUTES : 0);
     /* A sandbox that is kept outlives its session. */
-    if (ok && !c->keep)
-        ok = daytona_create_put_number(
-            o, "ttlMinutes", daytona_create_minutes(c->life, LIFE_MINUTES) + AFTER_MINUTES);
-    return ok;
-}
-
-static bool put_labels(struct json_object *o, const struct daytona_create *create)
-{
-    const struct list *own = container_of(create->spec)->labels;
-    struct json_object *labels = json_object_new_object();
-    bool ok = labels != NULL;
-    for (size_t i = 0; ok && own && i < own->count; i++) {
-        const char *value = strchr(own->items[i], '=') + 1;
-        cleanup_free char *name = text_copy(own->items[i], (size_t)(value - own->items[i]) - 1);
-        ok = name && json_put_text(labels, name, value);
-    }
-    if (ok && json_put_text(labels, LABEL_OWNER, create->owner) &&
-        json_put_text(labels, LABEL_MACHINE, create->machine))
-        return json_put(o, "labels", labels);
-    json_object_put(labels);
-    return false;
+    if (!c->keep)
+        field_int(out, "ttlMinutes",
+            (int64_t)daytona_create_minutes(c->life, LIFE_MINUTES) + AFTER_MINUTES);
 }
 
 /* True for an address or a range; anything else is a domain. */
@@ -127,7 +104,7 @@ static bool is_address(const char *text)
     return text[strspn(text, "0123456789./")] == '\0' || strchr(text, ':');
 }
 
-static bool daytona_create_put_network(struct json_object *o, const struct container_spec *c)
+static void write_network(struct buf *out, const struct container_spec *c)
 {
     cleanup_buf struct buf addresses = { 0 }, domains = { 0 };
     for (size_t i = 0; c->allow && i < c->allow->count; i++) {
@@ -135,57 +112,56 @@ static bool daytona_create_put_network(struct json_object *o, const struct conta
         buf_printf(to, "%s%s", to->len ? "," : "", c->allow->items[i]);
     }
     bool open = is_set(c->network) && strcmp(c->network, "open") == 0;
-    bool blocked = !open && addresses.len == 0 && domains.len == 0;
-    return !buf_failed(&addresses) && !buf_failed(&domains) &&
-           json_put(o, "networkBlockAll", json_object_new_boolean(blocked)) &&
-           (addresses.len == 0 || json_put_text(o, "networkAllowList", addresses.data)) &&
-           (domains.len == 0 || json_put_text(o, "domainAllowList", domains.data));
+    field_bool(out, "networkBlockAll", !open && addresses.len == 0 && domains.len == 0);
+    if (addresses.len > 0)
+        field_string(out, "networkAllowList", addresses.data);
+    if (domains.len > 0)
+        field_string(out, "domainAllowList", domains.data);
+    out->failed |= buf_failed(&addresses) || buf_failed(&domains);
 }
 
-static double daytona_create_gigabytes(double bytes)
+static int64_t daytona_create_gigabytes(uint64_t bytes)
 {
-    return ceil(bytes / (1 << 30));
+    return (int64_t)ceil((double)bytes / (1 << 30));
 }
 
 /* Writes the image with its resources, or the snapshot. */
-static bool put_source(struct json_object *o, const struct sandbox_spec *spec)
+static void write_source(struct buf *out, const struct sandbox_spec *spec)
 {
     const struct container_spec *c = container_of(spec);
-    if (!is_set(c->image))
-        return !is_set(c->snapshot) || json_put_text(o, "snapshot", c->snapshot);
-    cleanup_free char *lines = text_printf("FROM %s\n", c->image);
-    struct json_object *build = json_object_new_object();
-    if (!lines || !build || !json_put_text(build, "dockerfileContent", lines)) {
-        json_object_put(build);
-        return false;
+    cleanup_buf struct buf lines = { 0 };
+    if (!is_set(c->image)) {
+        if (is_set(c->snapshot))
+            field_string(out, "snapshot", c->snapshot);
+        return;
     }
-    bool ok = json_put(o, "buildInfo", build);
-    if (ok && is_asked(spec, FEATURE_MEMORY))
-        ok = daytona_create_put_number(
-            o, "memory", daytona_create_gigabytes((double)spec->limits.memory));
-    if (ok && spec->limits.cpus > 0)
-        ok = daytona_create_put_number(o, "cpu", ceil(spec->limits.cpus));
-    if (ok && c->disk > 0)
-        ok = daytona_create_put_number(o, "disk", daytona_create_gigabytes((double)c->disk));
-    if (ok && is_set(c->gpus))
-        ok = daytona_create_put_number(o, "gpu", atoi(c->gpus));
-    return ok;
+    buf_printf(&lines, "FROM %s\n", c->image);
+    field_open(out, "buildInfo", '{');
+    field_string(out, "dockerfileContent", buf_text(&lines));
+    field_close(out, '}');
+    out->failed |= buf_failed(&lines);
+    if (is_asked(spec, FEATURE_MEMORY))
+        field_int(out, "memory", daytona_create_gigabytes(spec->limits.memory));
+    if (spec->limits.cpus > 0)
+        field_int(out, "cpu", (int64_t)ceil(spec->limits.cpus));
+    if (c->disk > 0)
+        field_int(out, "disk", daytona_create_gigabytes(c->disk));
+    if (is_set(c->gpus))
+        field_int(out, "gpu", atoi(c->gpus));
 }
 
-static bool daytona_create_put_volume(struct json_object *o, const struct daytona_create *create)
+static void write_volume(struct buf *out, const struct daytona_create *create)
 {
     const char *subpath = container_of(create->spec)->volume_subpath;
     if (!create->volume_id)
-        return true;
-    struct json_object *all = json_object_new_array(), *one = json_object_new_object();
-    bool ok = all && one && json_put_text(one, "volumeId", create->volume_id) &&
-              json_put_text(one, "mountPath", DAYTONA_MEMORY) &&
-              (!is_set(subpath) || json_put_text(one, "subpath", subpath));
-    if (ok && json_object_array_add(all, one) == 0)
-        return json_put(o, "volumes", all);
-    json_object_put(one);
-    json_object_put(all);
-    return false;
+        return;
+    field_open(out, "volumes", '[');
+    field_open(out, NULL, '{');
+    field_string(out, "volumeId", create->volume_id);
+    field_string(out, "mountPath", DAYTONA_MEMORY);
+    if (is_set(subpath))
+        field_string(out, "subpath", subpath);
+    buf_puts(out, "}]");
 }
 
 int daytona_create_body(
@@ -193,14 +169,20 @@ int daytona_create_body(
 {
     const struct container_spec *c = container_of(create->spec);
     const char *target = is_set(c->region) ? c->region : create->target;
-    cleanup_json struct json_object *o = json_object_new_object();
-    bool ok = o && json_put_text(o, "name", create->name) && put_labels(o, create) &&
-              daytona_create_put_network(o, c) && put_times(o, c) && put_source(o, create->spec) &&
-              daytona_create_put_volume(o, create) &&
-              (!target || json_put_text(o, "target", target)) &&
-              (!is_set(c->user) || json_put_text(o, "user", c->user));
-    if (!ok)
-        return error_memory(err);
-    *out = steal(&o);
-    return 0;
+    cleanup_buf struct buf text = { 0 };
+    buf_putc(&text, '{');
+    field_string(&text, "name", create->name);
+    field_open(&text, "labels", '{');
+    owner_labels_write(&text, c->labels, create->owner, create->machine);
+    field_close(&text, '}');
+    write_network(&text, c);
+    write_times(&text, c);
+    write_source(&text, create->spec);
+    write_volume(&text, create);
+    if (target)
+        field_string(&text, "target", target);
+    if (is_set(c->user))
+        field_string(&text, "user", c->user);
+    buf_putc(&text, '}');
+    return json_parse_written(&text, out, err);
 }

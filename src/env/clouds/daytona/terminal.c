@@ -323,39 +323,27 @@ static void daytona_terminal_made(void *arg, const struct rest_answer *answer)
         daytona_terminal_doubt(t, &answer->error);
 }
 
-static struct json_object *daytona_terminal_make_body(const struct terminal *t)
-{
-    cleanup_json struct json_object *o = json_object_new_object();
-    struct json_object *envs = json_object_new_object();
-    /* TERM=dumb keeps the shell from sending control sequences; the width avoids line breaks. */
-    bool ok = o && envs && json_put_text(envs, "TERM", "dumb") &&
-              json_put_text(envs, "PYTHONDONTWRITEBYTECODE", "1");
-    if (!ok) {
-        json_object_put(envs);
-        return NULL;
-    }
-    ok = json_put(o, "envs", envs) && json_put_text(o, "id", t->name) &&
-         json_put(o, "cols", json_object_new_int(1000)) &&
-         json_put(o, "rows", json_object_new_int(24)) &&
-         json_put(o, "lazyStart", json_object_new_boolean(true));
-    return ok ? steal(&o) : NULL;
-}
-
 static int daytona_terminal_make(struct terminal *t, struct error *err)
 {
     size_t n = (size_t)snprintf(t->name, sizeof t->name, "droste-");
     int rc = random_hex(t->name + n, 16, err);
     if (rc < 0)
         return rc;
-    cleanup_json struct json_object *body = daytona_terminal_make_body(t);
-    if (!body)
+    /* TERM=dumb keeps the shell from sending control sequences; the width avoids line breaks. */
+    cleanup_free char *text =
+        text_printf("{\"envs\":{\"TERM\":\"dumb\",\"PYTHONDONTWRITEBYTECODE\":"
+                    "\"1\"},\"id\":\"%s\",\"cols\":1000,\"rows\":24,\"lazyStart\":true}",
+            t->name);
+    if (!text)
         return error_memory(err);
     buf_clear(&t->noise);
     t->stage = STAGE_MAKE;
     timer_stop(t->timer);
     struct rest_ask ask = { .method = "POST",
         .path = "/process/pty",
-        .body = body,
+        .data = text,
+        .len = strlen(text),
+        .type = "application/json",
         .again = true, /* idempotent: the name is unique */
         .seconds = MAKE_SECONDS,
         .done = daytona_terminal_made,

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/json/fields.h"
 #include "base/clock.h"
 #include "base/text.h"
 #include "env/common/owner_labels.h"
@@ -42,57 +43,17 @@ static int64_t next_life(const struct vm *vm)
     return next > 1 ? (int64_t)next : 1;
 }
 
-static struct json_object *e2b_make_labels(const struct container_spec *c)
-{
-    cleanup_buf struct buf owner = { 0 }, machine = { 0 };
-    struct json_object *labels = json_object_new_object();
-    owner_labels(&owner, &machine);
-    bool ok = labels && json_put_text(labels, VM_LABEL, "1") &&
-              json_put_text(labels, LABEL_OWNER, buf_text(&owner)) &&
-              json_put_text(labels, LABEL_MACHINE, buf_text(&machine));
-    for (size_t i = 0; ok && c->labels && i < c->labels->count; i++) {
-        const char *text = c->labels->items[i], *equals = strchr(text, '=');
-        cleanup_free char *name = text_copy(text, equals ? (size_t)(equals - text) : strlen(text));
-        ok = name && json_put_text(labels, name, equals ? equals + 1 : "");
-    }
-    if (ok)
-        return labels;
-    json_object_put(labels);
-    return NULL;
-}
-
-static bool e2b_add_text(struct json_object *array, const char *text)
-{
-    struct json_object *item = json_object_new_string(text);
-    if (item && json_object_array_add(array, item) == 0)
-        return true;
-    json_object_put(item);
-    return false;
-}
-
 /* Allowed destinations take precedence over denied ones. */
-static bool put_allowed(struct json_object *o, const struct list *allow)
-{
-    struct json_object *network = json_object_new_object(), *in = json_object_new_array(),
-                       *out = json_object_new_array();
-    bool ok = in && out && e2b_add_text(out, "0.0.0.0/0");
-    for (size_t i = 0; ok && i < allow->count; i++)
-        ok = e2b_add_text(in, allow->items[i]);
-    if (ok && network && json_put(network, "allowOut", steal(&in)) &&
-        json_put(network, "denyOut", steal(&out)))
-        return json_put(o, "network", network);
-    json_object_put(network);
-    json_object_put(in);
-    json_object_put(out);
-    return false;
-}
-
-static bool e2b_put_network(struct json_object *o, const struct container_spec *c)
+static void e2b_write_network(struct buf *out, const struct container_spec *c)
 {
     bool some = c->allow && c->allow->count > 0;
-    bool open = some || (c->network && strcmp(c->network, "open") == 0);
-    return json_put(o, "allow_internet_access", json_object_new_boolean(open)) &&
-           (!some || put_allowed(o, c->allow));
+    field_bool(
+        out, "allow_internet_access", some || (c->network && strcmp(c->network, "open") == 0));
+    if (!some)
+        return;
+    field_open(out, "network", '{');
+    field_list(out, "allowOut", c->allow);
+    buf_puts(out, ",\"denyOut\":[\"0.0.0.0/0\"]}");
 }
 
 /* Sets the times from which its lifetime is computed. */
@@ -111,18 +72,24 @@ static int set_times(struct vm *vm, const struct container_spec *c, struct error
 static int e2b_ask_create(
     struct vm *vm, const struct container_spec *c, struct vm_ask *ask, struct error *err)
 {
-    const char *template = c->snapshot ? c->snapshot : c->image ? c->image : "base";
-    struct json_object *o = json_object_new_object();
+    cleanup_buf struct buf text = { 0 }, owner = { 0 }, machine = { 0 };
+    owner_labels(&owner, &machine);
     ask->method = "POST";
-    ask->body = o;
     ask->header = text_printf("Idempotency-Key: %s", vm->key);
     buf_puts(&ask->path, "/v2/sandboxes");
-    bool ok = ask->header && o && json_put_text(o, "templateID", template) &&
-              json_put(o, "timeout", json_object_new_int64(next_life(vm))) &&
-              e2b_put_network(o, c) && json_put(o, "secure", json_object_new_boolean(1)) &&
-              json_put(o, "autoPause", json_object_new_boolean(0)) &&
-              json_put(o, "metadata", e2b_make_labels(c));
-    return ok ? 0 : error_memory(err);
+    buf_putc(&text, '{');
+    field_string(&text, "templateID", c->snapshot ? c->snapshot : c->image ? c->image : "base");
+    field_int(&text, "timeout", next_life(vm));
+    e2b_write_network(&text, c);
+    field_bool(&text, "secure", true);
+    field_bool(&text, "autoPause", false);
+    field_open(&text, "metadata", '{');
+    owner_labels_write(&text, c->labels, buf_text(&owner), buf_text(&machine));
+    field_string(&text, VM_LABEL, "1");
+    buf_puts(&text, "}}");
+    if (!ask->header || buf_failed(&owner) || buf_failed(&machine))
+        return error_memory(err);
+    return json_parse_written(&text, &ask->body, err);
 }
 
 static int e2b_ask_of_one(const struct vm *vm, const char *method, const char *before,

@@ -11,6 +11,7 @@
 #include <time.h>
 
 #include "base/cleanup.h"
+#include "base/json/fields.h"
 #include "base/text.h"
 #include "env/common/owner_labels.h"
 #include "env/clouds/vm/vm.h"
@@ -30,112 +31,93 @@ enum { TEAM }; /* of the provider's settings */
 
 /* ---- requests ---- */
 
-static double in_minutes(double seconds)
+static int64_t in_minutes(double seconds)
 {
-    return ceil(seconds / 60);
+    return (int64_t)ceil(seconds / 60);
 }
 
-static double in_gib(uint64_t bytes)
+static int64_t in_gib(uint64_t bytes)
 {
-    return ceil((double)bytes / (1 << 30));
-}
-
-static bool prime_put_number(struct json_object *o, const char *key, double value)
-{
-    return json_put(o, key,
-        value == floor(value) ? json_object_new_int64((int64_t)value)
-                              : json_object_new_double(value));
-}
-
-static bool prime_add_text(struct json_object *array, const char *text)
-{
-    struct json_object *item = json_object_new_string(text);
-    if (item && json_object_array_add(array, item) == 0)
-        return true;
-    json_object_put(item);
-    return false;
+    return (int64_t)ceil((double)bytes / (1 << 30));
 }
 
 /* NAME=VALUE, unchanged: Prime's labels are strings. */
-static struct json_object *prime_make_labels(const struct container_spec *c)
+static void prime_write_labels(struct buf *out, const struct container_spec *c)
 {
     cleanup_buf struct buf owner = { 0 }, machine = { 0 }, line = { 0 };
-    struct json_object *labels = json_object_new_array();
     owner_labels(&owner, &machine);
+    field_open(out, "labels", '[');
+    field_string(out, NULL, VM_LABEL);
     buf_printf(&line, LABEL_OWNER "=%s", buf_text(&owner));
-    bool ok = labels && prime_add_text(labels, VM_LABEL) && prime_add_text(labels, buf_text(&line));
+    field_string(out, NULL, buf_text(&line));
     buf_clear(&line);
     buf_printf(&line, LABEL_MACHINE "=%s", buf_text(&machine));
-    ok = ok && prime_add_text(labels, buf_text(&line)) && !buf_failed(&line);
-    for (size_t i = 0; ok && c->labels && i < c->labels->count; i++)
-        ok = prime_add_text(labels, c->labels->items[i]);
-    if (ok)
-        return labels;
-    json_object_put(labels);
-    return NULL;
+    field_string(out, NULL, buf_text(&line));
+    for (size_t i = 0; c->labels && i < c->labels->count; i++)
+        field_string(out, NULL, c->labels->items[i]);
+    field_close(out, ']');
+    out->failed |= buf_failed(&owner) || buf_failed(&machine) || buf_failed(&line);
 }
 
 /* An empty list of destinations allows none; without a list there is no restriction. */
-static bool prime_put_network(struct json_object *o, const struct container_spec *c)
+static void prime_write_network(struct buf *out, const struct container_spec *c)
 {
     bool some = c->allow && c->allow->count > 0;
-    if (!some && c->network && strcmp(c->network, "open") == 0)
-        return true;
-    struct json_object *list = json_object_new_array();
-    for (size_t i = 0; list && some && i < c->allow->count; i++)
-        prime_add_text(list, c->allow->items[i]);
-    return list && json_put(o, "network_allowlist", list);
+    if (some || !c->network || strcmp(c->network, "open") != 0)
+        field_list(out, "network_allowlist", c->allow);
 }
 
 /* TYPE or TYPE:COUNT */
-static bool put_gpus(struct json_object *o, const char *gpus)
+static void write_gpus(struct buf *out, const char *gpus)
 {
     if (!gpus)
-        return true;
+        return;
     const char *colon = strrchr(gpus, ':');
     long count = colon ? strtol(colon + 1, NULL, 10) : 1;
-    return json_put_string(o, "gpu_type", gpus, colon ? (size_t)(colon - gpus) : strlen(gpus)) &&
-           json_put(o, "gpu_count", json_object_new_int64(count > 0 ? count : 1));
+    field_text(out, "gpu_type", gpus, colon ? (size_t)(colon - gpus) : strlen(gpus));
+    field_int(out, "gpu_count", count > 0 ? count : 1);
 }
 
-static bool put_size(struct json_object *o, const struct sandbox_spec *spec)
+static void write_size(struct buf *out, const struct sandbox_spec *spec)
 {
     const struct container_spec *c = vm_container(spec);
-    double cpus = spec->limits.cpus > 0 ? spec->limits.cpus : 1;
-    double memory = spec->limits.memory > 0 ? in_gib(spec->limits.memory) : 2;
-    return prime_put_number(o, "cpu_cores", cpus) && prime_put_number(o, "memory_gb", memory) &&
-           prime_put_number(o, "disk_size_gb", c->disk > 0 ? in_gib(c->disk) : 5) &&
-           put_gpus(o, c->gpus);
+    field_number(out, "cpu_cores", spec->limits.cpus > 0 ? spec->limits.cpus : 1);
+    field_int(out, "memory_gb", spec->limits.memory > 0 ? in_gib(spec->limits.memory) : 2);
+    field_int(out, "disk_size_gb", c->disk > 0 ? in_gib(c->disk) : 5);
+    write_gpus(out, c->gpus);
 }
 
-static bool put_limits_in_time(struct json_object *o, const struct container_spec *c)
+static void write_limits_in_time(struct buf *out, const struct container_spec *c)
 {
     double life = c->life > 0 ? c->life + VM_MARGIN : LIFE_SECONDS;
     life = life < LIFE_MOST ? life : LIFE_MOST;
     double idle = c->idle > 0 ? c->idle : IDLE_SECONDS;
-    return prime_put_number(o, "timeout_minutes", in_minutes(life)) &&
-           prime_put_number(o, "idle_timeout_minutes", in_minutes(idle < life ? idle : life));
+    field_int(out, "timeout_minutes", in_minutes(life));
+    field_int(out, "idle_timeout_minutes", in_minutes(idle < life ? idle : life));
 }
 
 static int prime_make_body(const struct vm *vm, const struct sandbox_spec *spec,
     struct json_object **out, struct error *err)
 {
     const struct container_spec *c = vm_container(spec);
-    struct json_object *o = json_object_new_object();
+    cleanup_buf struct buf text = { 0 };
     char name[24];
     snprintf(name, sizeof name, "droste-%.8s", vm->key);
-    if (o && json_put_text(o, "name", name) && json_put_text(o, "idempotency_key", vm->key) &&
-        json_put_text(o, "docker_image", c->image ? c->image : "python:3.12-slim") &&
-        json_put(o, "vm", json_object_new_boolean(1)) && put_size(o, spec) &&
-        prime_put_network(o, c) && put_limits_in_time(o, c) &&
-        json_put(o, "labels", prime_make_labels(c)) &&
-        (!c->region || json_put_text(o, "region", c->region)) &&
-        (!vm->env->settings[TEAM] || json_put_text(o, "team_id", vm->env->settings[TEAM]))) {
-        *out = o;
-        return 0;
-    }
-    json_object_put(o);
-    return error_memory(err);
+    buf_putc(&text, '{');
+    field_string(&text, "name", name);
+    field_string(&text, "idempotency_key", vm->key);
+    field_string(&text, "docker_image", c->image ? c->image : "python:3.12-slim");
+    field_bool(&text, "vm", true);
+    write_size(&text, spec);
+    prime_write_network(&text, c);
+    write_limits_in_time(&text, c);
+    prime_write_labels(&text, c);
+    if (c->region)
+        field_string(&text, "region", c->region);
+    if (vm->env->settings[TEAM])
+        field_string(&text, "team_id", vm->env->settings[TEAM]);
+    buf_putc(&text, '}');
+    return json_parse_written(&text, out, err);
 }
 
 static int prime_ask_create(
