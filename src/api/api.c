@@ -15,6 +15,14 @@ _Static_assert((int)DROSTE_ERROR_STORE == (int)ERROR_STORE &&
                    (int)DROSTE_ERROR_BUDGET_RECORD == (int)ERROR_BUDGET_RECORD,
     "enum error_code has the public codes");
 
+struct error *api_error_or(droste_error *failure, struct error *other)
+{
+    if (!failure)
+        return other;
+    *failure = (droste_error){ 0 };
+    return (struct error *)(void *)failure;
+}
+
 int api_fail(droste_error *out, const struct error *err, int rc)
 {
     if (out) {

@@ -79,8 +79,7 @@ static int open_chat(droste *d, droste_chat **out, struct error *err)
 
 int droste_chat_open(droste *d, droste_chat **out, droste_error *err)
 {
-    struct error why = { 0 };
-    return api_fail(err, &why, open_chat(d, out, &why));
+    return open_chat(d, out, api_error(err));
 }
 
 /* ---- a question ---- */
@@ -138,11 +137,11 @@ static int chat_ask(droste_chat *c, droste_request *q, droste_result **out, stru
 }
 
 int droste_chat_ask(droste_chat *c, const char *question, const char *context, droste_event_fn *fn,
-    void *arg, droste_result **out, droste_error *err)
+    void *arg, droste_result **out, droste_error *failure)
 {
-    struct error why = { 0 };
+    struct error *err = api_error(failure);
     droste_request q = { .question = question, .context = context, .event = fn, .arg = arg };
-    return api_fail(err, &why, chat_ask(c, &q, out, &why));
+    return chat_ask(c, &q, out, err);
 }
 
 /* ---- a conversation of the record ---- */
@@ -272,43 +271,43 @@ static int chat_api_take_settings(droste_chat *c, const char *run, struct error 
     return rc < 0 ? rc : chat_api_overlay(c, err);
 }
 
-int droste_chat_continue(droste *d, const char *run, droste_chat **out, droste_error *err)
+int droste_chat_continue(droste *d, const char *run, droste_chat **out, droste_error *failure)
 {
-    struct error why = { 0 };
+    struct error *err = api_error(failure);
     droste_chat *c = NULL;
-    int rc = open_chat(d, &c, &why);
+    int rc = open_chat(d, &c, err);
     if (rc == 0)
-        rc = chat_api_take_settings(c, run, &why);
+        rc = chat_api_take_settings(c, run, err);
     if (rc == 0)
-        rc = go_over(c, run, &why);
+        rc = go_over(c, run, err);
     if (rc < 0)
         droste_chat_close(c);
     else
         *out = c;
-    return api_fail(err, &why, rc);
+    return rc;
 }
 
 /* ---- runs that may be part of a conversation ---- */
 
-int droste_start(droste *d, const droste_request *q, droste_running **out, droste_error *err)
+int droste_start(droste *d, const droste_request *q, droste_running **out, droste_error *failure)
 {
-    struct error why = { 0 };
+    struct error *err = api_error(failure);
     struct run_link link = { 0 };
     droste_running *r = NULL;
-    int rc = q->done ? 0 : error_set(&why, ERROR_ARGUMENT, "a run needs a callback for its end");
+    int rc = q->done ? 0 : error_set(err, ERROR_ARGUMENT, "a run needs a callback for its end");
     if (rc == 0 && q->chat)
-        rc = chat_next(q->chat, &link, &why);
+        rc = chat_next(q->chat, &link, err);
     if (rc == 0 && q->chat) {
         link.ended = chat_advance;
         link.chat = q->chat;
     }
     if (rc == 0)
-        rc = api_start(d, q, q->chat ? &link : NULL, &r, &why);
+        rc = api_start(d, q, q->chat ? &link : NULL, &r, err);
     if (rc == 0 && out)
         *out = r;
     if (rc < 0 && link.chat)
         chat_advance(q->chat, NULL, "");
-    return api_fail(err, &why, rc);
+    return rc;
 }
 
 /* Replays the questions before the run, if it is part of a conversation. */
@@ -340,23 +339,23 @@ static int chat_resume(droste *d, droste_request *q, droste_result **out, struct
 }
 
 int droste_resume(droste *d, const char *run, droste_event_fn *fn, void *arg, droste_result **out,
-    droste_error *err)
+    droste_error *failure)
 {
-    struct error why = { 0 };
+    struct error *err = api_error(failure);
     droste_request q = { .resume = run, .event = fn, .arg = arg };
-    return api_fail(err, &why, chat_resume(d, &q, out, &why));
+    return chat_resume(d, &q, out, err);
 }
 
-int droste_ask(droste *d, const droste_request *request, droste_result **out, droste_error *err)
+int droste_ask(droste *d, const droste_request *request, droste_result **out, droste_error *failure)
 {
-    struct error why = { 0 };
+    struct error *err = api_error(failure);
     droste_request q = *request;
     int rc;
     if (q.chat)
-        rc = chat_ask(q.chat, &q, out, &why);
+        rc = chat_ask(q.chat, &q, out, err);
     else if (q.resume && !q.question)
-        rc = chat_resume(d, &q, out, &why);
+        rc = chat_resume(d, &q, out, err);
     else
-        rc = api_run(d, &q, NULL, NULL, out, &why);
-    return api_fail(err, &why, rc);
+        rc = api_run(d, &q, NULL, NULL, out, err);
+    return rc;
 }

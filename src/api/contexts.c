@@ -127,18 +127,17 @@ int droste_context_reads_input(const droste *d)
     return found;
 }
 
-int droste_context_add(droste *d, const char *context, droste_error *err)
+int droste_context_add(droste *d, const char *context, droste_error *failure)
 {
-    struct error why = { 0 };
+    struct error *err = api_error(failure);
     cleanup_free char *name = NULL;
     const char *path;
-    int rc = contexts_split(context, &name, &path, &why);
+    int rc = contexts_split(context, &name, &path, err);
     if (rc == 0 && !path[0])
-        rc =
-            error_set(&why, ERROR_ARGUMENT, "a context is PATH or NAME=PATH, not '%.64s'", context);
+        rc = error_set(err, ERROR_ARGUMENT, "a context is PATH or NAME=PATH, not '%.64s'", context);
     if (rc == 0)
-        rc = list_add(&d->contexts, context, &why);
-    return rc < 0 ? api_fail(err, &why, rc) : 0;
+        rc = list_add(&d->contexts, context, err);
+    return rc < 0 ? rc : 0;
 }
 
 void droste_context_clear(droste *d)

@@ -64,32 +64,26 @@ static int check_entry(
     return 0;
 }
 
-static int add_entry(droste *d, const char *name, const droste_custom_environment *table, void *arg,
-    struct error *err)
+int droste_custom_add(droste *d, const char *name, const droste_custom_environment *environment,
+    void *arg, droste_error *failure)
 {
-    int rc = check_entry(d, name, table, err);
+    struct error *err = api_error(failure);
+    int rc = check_entry(d, name, environment, err);
     struct custom_entry *e = rc == 0 ? calloc(1, sizeof *e) : NULL;
     if (!e)
         return rc < 0 ? rc : error_memory(err);
     e->name = strdup(name);
-    e->about = table->about ? strdup(table->about) : NULL;
+    e->about = environment->about ? strdup(environment->about) : NULL;
     e->arg = arg;
-    e->ops = *table;
+    e->ops = *environment;
     e->ops.about = e->about;
-    if (!e->name || (table->about && !e->about)) {
+    if (!e->name || (environment->about && !e->about)) {
         free_entry(e);
         return error_memory(err);
     }
     e->next = d->customs;
     d->customs = e;
     return 0;
-}
-
-int droste_custom_add(droste *d, const char *name, const droste_custom_environment *environment,
-    void *arg, droste_error *err)
-{
-    struct error why = { 0 };
-    return api_fail(err, &why, add_entry(d, name, environment, arg, &why));
 }
 
 void droste_custom_output(droste_custom_sandbox *s, int stream, const char *data, size_t len)
@@ -100,15 +94,13 @@ void droste_custom_output(droste_custom_sandbox *s, int stream, const char *data
 int droste_custom_result(droste_custom_sandbox *s, uint64_t operation, const char *json, size_t len,
     const char *submit, size_t submit_len, droste_error *err)
 {
-    struct error why = { 0 };
-    return api_fail(err, &why, custom_result(s, operation, json, len, submit, submit_len, &why));
+    return custom_result(s, operation, json, len, submit, submit_len, api_error(err));
 }
 
 int droste_custom_call(
     droste_custom_sandbox *s, uint64_t call, const char *json, size_t len, droste_error *err)
 {
-    struct error why = { 0 };
-    return api_fail(err, &why, custom_call(s, call, json, len, &why));
+    return custom_call(s, call, json, len, api_error(err));
 }
 
 void droste_custom_cancel(droste_custom_sandbox *s, uint64_t call)

@@ -104,16 +104,16 @@ static int environment_open_features(
 }
 
 int droste_environment_features(
-    droste *d, const char *name, droste_feature_fn *fn, void *arg, droste_error *err)
+    droste *d, const char *name, droste_feature_fn *fn, void *arg, droste_error *failure)
 {
-    struct error why = { 0 };
+    struct error *err = api_error(failure);
     if (!name)
         name = d->settings.env ? d->settings.env : "local";
     const struct environment_kind *kind = environment_named(name);
     const struct feature_state *features = kind ? kind->features : NULL;
-    int rc = features ? 0 : environment_open_features(d, name, &features, &why);
+    int rc = features ? 0 : environment_open_features(d, name, &features, err);
     if (rc < 0)
-        return api_fail(err, &why, rc);
+        return rc;
     for (enum feature f = 0; f < FEATURE_COUNT; f++) {
         const struct feature_state *state = &features[f];
         const droste_feature feature = { feature_name(f), feature_settings(f), state->given,
@@ -137,54 +137,52 @@ static void environment_take_collected(void *arg, unsigned removed, const struct
         (struct environment_collection){ .done = true, .removed = removed, .why = *why };
 }
 
-int droste_environment_collect(droste *d, int *removed, droste_error *err)
+int droste_environment_collect(droste *d, int *removed, droste_error *failure)
 {
     struct environment_collection result = { 0 };
     struct settings *s = &d->settings;
     struct environment *env;
-    struct error why = { 0 };
+    struct error *err = api_error(failure);
     *removed = -1;
-    int rc =
-        settings_is_set(s, "env") ? 0 : settings_set(s, "env", "docker", "droste env gc", &why);
+    int rc = settings_is_set(s, "env") ? 0 : settings_set(s, "env", "docker", "droste env gc", err);
     if (rc == 0)
-        rc = api_environment(d, s, &env, &why);
+        rc = api_environment(d, s, &env, err);
     const struct environment_ops *ops = rc == 0 ? environment_ops_of(env) : NULL;
     if (ops && !ops->collect)
-        rc = error_set(&why, ERROR_UNSUPPORTED,
+        rc = error_set(err, ERROR_UNSUPPORTED,
             "the environment '%.40s' needs no cleaning: its sandboxes end with their hosts",
             ops->name);
     if (rc == 0)
-        rc = ops->collect(env, environment_take_collected, &result, &why);
+        rc = ops->collect(env, environment_take_collected, &result, err);
     if (rc == 0)
-        rc = loop_run_until(d->loop, &result.done, &why);
+        rc = loop_run_until(d->loop, &result.done, err);
     if (rc < 0)
-        return api_fail(err, &why, rc);
+        return rc;
     *removed = (int)result.removed;
-    return api_fail(err, &result.why, -(int)result.why.code);
+    *err = result.why;
+    return -(int)err->code;
 }
 
 /* ---- what the settings name ---- */
 
-const char *droste_python(droste *d, droste_error *err)
+const char *droste_python(droste *d, droste_error *failure)
 {
-    struct error why = { 0 };
+    struct error *err = api_error(failure);
     char *path = NULL;
-    int rc = interpreter_find(d->settings.python, &path, &why);
-    if (rc < 0) {
-        api_fail(err, &why, rc);
+    int rc = interpreter_find(d->settings.python, &path, err);
+    if (rc < 0)
         return NULL;
-    }
     free(d->python);
     return d->python = path;
 }
 
-int droste_check(droste *d, droste_error *err)
+int droste_check(droste *d, droste_error *failure)
 {
     struct environment *env;
-    struct error why = { 0 };
+    struct error *err = api_error(failure);
     const struct settings *s = &d->settings;
-    int rc = s->repo_url ? repository_check(s->repo_url, s->repo_ref, &why) : 0;
+    int rc = s->repo_url ? repository_check(s->repo_url, s->repo_ref, err) : 0;
     if (rc == 0)
-        rc = api_environment(d, s, &env, &why);
-    return api_fail(err, &why, rc);
+        rc = api_environment(d, s, &env, err);
+    return rc;
 }

@@ -140,8 +140,7 @@ static int files_api_start(droste_session *s, const droste_file_request *r, dros
 int droste_file_start(droste_session *s, const droste_file_request *request, droste_file_fn *fn,
     void *arg, droste_error *err)
 {
-    struct error why = { 0 };
-    return api_fail(err, &why, files_api_start(s, request, fn, arg, &why));
+    return files_api_start(s, request, fn, arg, api_error(err));
 }
 
 /* ---- waiting ---- */
@@ -175,18 +174,18 @@ static void files_api_done(void *arg, const droste_file_reply *reply, const dros
 }
 
 static int files_api_call(
-    droste_session *s, const droste_file_request *r, struct file_wait *w, droste_error *err)
+    droste_session *s, const droste_file_request *r, struct file_wait *w, droste_error *failure)
 {
-    struct error why = { 0 };
+    struct error *err = api_error(failure);
     if (s->d->waits)
-        return api_fail(err, &why, api_enter(s->d, &why));
-    int rc = files_api_start(s, r, files_api_done, w, &why);
+        return api_enter(s->d, err);
+    int rc = files_api_start(s, r, files_api_done, w, err);
     if (rc == 0)
-        rc = api_wait(s->d, &w->done, &why);
+        rc = api_wait(s->d, &w->done, err);
     if (rc < 0)
-        return api_fail(err, &why, rc);
-    if (w->rc < 0 && err)
-        *err = w->error;
+        return rc;
+    if (w->rc < 0 && failure)
+        *failure = w->error;
     return w->rc;
 }
 
@@ -273,8 +272,7 @@ static int files_api_open(droste_session *s, const char *path, const char *mode,
 
 static int files_api_io(droste_error *err, const char *doing)
 {
-    struct error why = { 0 };
-    return api_fail(err, &why, error_set_errno(&why, ERROR_IO, "%s", doing));
+    return error_set_errno(api_error(err), ERROR_IO, "%s", doing);
 }
 
 /* A file in /proc has a size of 0 and contents: it is read to its end. */

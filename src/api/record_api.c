@@ -10,20 +10,21 @@
 #include "rlm/parse.h"
 #include "store/store.h"
 
-const char *droste_record_path(droste *d, droste_error *err)
+const char *droste_record_path(droste *d, droste_error *failure)
 {
     cleanup_free char *home = NULL;
-    struct error why = { 0 };
+    struct error *err = api_error(failure);
     struct buf path = { 0 };
     const char *configured = d->settings.database;
-    int rc = configured ? 0 : file_data_home(&home, &why);
+    int rc = configured ? 0 : file_data_home(&home, err);
     if (rc == 0 && configured)
         buf_puts(&path, configured);
     else if (rc == 0)
         buf_printf(&path, "%s/runs.db", home);
     char *text = rc == 0 ? buf_steal(&path) : NULL;
     if (!text) {
-        api_fail(err, &why, rc < 0 ? rc : error_memory(&why));
+        if (rc == 0)
+            error_memory(err);
         return NULL;
     }
     free(d->record_path);
@@ -32,114 +33,58 @@ const char *droste_record_path(droste *d, droste_error *err)
 
 /* ---- open and close ---- */
 
-struct droste_record {
-    struct store *store;
-};
-
-int droste_record_open(droste *d, droste_record **out, droste_error *err)
+/* A droste_record is a struct store. */
+static struct store *record_store(droste_record *record)
 {
-    struct error why = { 0 };
-    const char *path = droste_record_path(d, err);
+    return (struct store *)(void *)record;
+}
+
+int droste_record_open(droste *d, droste_record **out, droste_error *failure)
+{
+    const char *path = droste_record_path(d, failure);
+    struct store *store = NULL;
+    int rc = 0;
     *out = NULL;
     if (!path)
         return -(int)ERROR_CONFIG;
+    struct error *err = api_error(failure);
     if (strcmp(path, "none") == 0)
-        return api_fail(
-            err, &why, error_set(&why, ERROR_CONFIG, "the record is turned off (database = none)"));
-    if (access(path, F_OK) < 0 && errno == ENOENT)
-        return 0;
-    droste_record *record = calloc(1, sizeof *record);
-    int rc = record ? store_open(path, &record->store, &why) : error_memory(&why);
-    if (rc < 0)
-        free(record);
-    else
-        *out = record;
-    return api_fail(err, &why, rc);
+        return error_set(err, ERROR_CONFIG, "the record is turned off (database = none)");
+    if (access(path, F_OK) == 0 || errno != ENOENT)
+        rc = store_open(path, &store, err);
+    *out = (droste_record *)(void *)store;
+    return rc;
 }
 
 void droste_record_close(droste_record *record)
 {
-    if (record)
-        store_close(record->store);
-    free(record);
+    store_close(record_store(record));
 }
 
 /* ---- steps ---- */
 
-/* A visitor of the program, whose functions fill in the public error. */
-struct record_visit {
-    const droste_record_visitor *visitor;
-    void *arg;
-};
-
-/* The layouts are the same (api.c). */
-static droste_error *record_error(struct error *err)
-{
-    return (droste_error *)(void *)err;
-}
-
-static int record_visit_run(void *arg, const droste_record_run *run, struct error *err)
-{
-    const struct record_visit *v = arg;
-    return v->visitor->run(v->arg, run, record_error(err));
-}
-
-static int record_visit_turn(void *arg, const droste_record_turn *turn, struct error *err)
-{
-    const struct record_visit *v = arg;
-    return v->visitor->turn(v->arg, turn, record_error(err));
-}
-
-static int record_visit_call(void *arg, const droste_record_call *call, struct error *err)
-{
-    const struct record_visit *v = arg;
-    return v->visitor->call(v->arg, call, record_error(err));
-}
-
-static int record_visit_cell(void *arg, const droste_record_cell *cell, struct error *err)
-{
-    const struct record_visit *v = arg;
-    return v->visitor->cell(v->arg, cell, record_error(err));
-}
-
-static int record_visit_end(void *arg, const droste_record_run *run, struct error *err)
-{
-    const struct record_visit *v = arg;
-    return v->visitor->end(v->arg, run, record_error(err));
-}
+_Static_assert(sizeof(droste_record_visitor) == sizeof(struct store_visitor) &&
+                   offsetof(droste_record_visitor, lazy) == offsetof(struct store_visitor, lazy),
+    "the public visitor is the inner one, as their errors are (api.c)");
 
 int droste_record_visit(droste_record *record, const char *run,
     const droste_record_visitor *visitor, void *arg, droste_error *err)
 {
-    struct error why = { 0 };
-    struct record_visit visit = { .visitor = visitor, .arg = arg };
-    const struct store_visitor inner = {
-        .run = visitor->run ? record_visit_run : NULL,
-        .turn = visitor->turn ? record_visit_turn : NULL,
-        .call = visitor->call ? record_visit_call : NULL,
-        .cell = visitor->cell ? record_visit_cell : NULL,
-        .end = visitor->end ? record_visit_end : NULL,
-        .children = visitor->children,
-        .lazy = visitor->lazy,
-    };
-    return api_fail(err, &why, store_run_visit(record->store, run, &inner, &visit, &why));
+    const struct store_visitor *inner = (const struct store_visitor *)(const void *)visitor;
+    return store_run_visit(record_store(record), run, inner, arg, api_error(err));
 }
 
 int droste_record_list(droste_record *record, const droste_record_filter *filter,
     droste_record_run_fn *fn, void *arg, droste_error *err)
 {
-    struct error why = { 0 };
-    const droste_record_visitor visitor = { .run = fn };
-    struct record_visit visit = { .visitor = &visitor, .arg = arg };
-    return api_fail(
-        err, &why, store_run_list(record->store, filter, record_visit_run, &visit, &why));
+    store_run_fn *inner = (store_run_fn *)(void (*)(void))fn;
+    return store_run_list(record_store(record), filter, inner, arg, api_error(err));
 }
 
 int droste_record_find(
     droste_record *record, const char *prefix, char id[DROSTE_RUN_ID_SIZE], droste_error *err)
 {
-    struct error why = { 0 };
-    return api_fail(err, &why, store_run_find(record->store, prefix, id, &why));
+    return store_run_find(record_store(record), prefix, id, api_error(err));
 }
 
 /* ---- values ---- */
@@ -158,12 +103,12 @@ static int record_take_piece(void *arg, const char *data, size_t len, struct err
 }
 
 int droste_record_read(droste_record *record, const droste_value *value, size_t max,
-    droste_piece_fn *fn, void *arg, droste_error *err)
+    droste_piece_fn *fn, void *arg, droste_error *failure)
 {
-    struct error why = { 0 };
+    struct error *err = api_error(failure);
     struct record_reading reading = { .fn = fn, .arg = arg };
-    int rc = store_value_read(record->store, value, max, record_take_piece, &reading, &why);
-    return reading.ended ? 0 : api_fail(err, &why, rc);
+    int rc = store_value_read(record_store(record), value, max, record_take_piece, &reading, err);
+    return reading.ended ? 0 : rc;
 }
 
 int droste_reply_next_code(
@@ -180,17 +125,17 @@ int droste_reply_next_code(
 /* ---- removing ---- */
 
 int droste_record_remove(
-    droste_record *record, const char *run, droste_record_freed *freed, droste_error *err)
+    droste_record *record, const char *run, droste_record_freed *freed, droste_error *failure)
 {
-    struct error why = { 0 };
+    struct error *err = api_error(failure);
     *freed = (droste_record_freed){ 0 };
-    return api_fail(err, &why, store_run_remove(record->store, run, freed, &why));
+    return store_run_remove(record_store(record), run, freed, err);
 }
 
 int droste_record_collect(droste_record *record, const droste_record_keep *keep,
-    droste_record_freed *freed, droste_error *err)
+    droste_record_freed *freed, droste_error *failure)
 {
-    struct error why = { 0 };
+    struct error *err = api_error(failure);
     *freed = (droste_record_freed){ 0 };
-    return api_fail(err, &why, store_collect(record->store, keep, freed, &why));
+    return store_collect(record_store(record), keep, freed, err);
 }

@@ -345,9 +345,9 @@ int api_run(droste *d, droste_request *q, const struct run_link *link, droste_ru
 }
 
 int droste_run(droste *d, const char *question, const char *context, droste_event_fn *fn, void *arg,
-    droste_result **out, droste_error *err)
+    droste_result **out, droste_error *failure)
 {
-    struct error why = { 0 };
+    struct error *err = api_error(failure);
     droste_request q = { .question = question, .context = context, .event = fn, .arg = arg };
-    return api_fail(err, &why, api_run(d, &q, NULL, NULL, out, &why));
+    return api_run(d, &q, NULL, NULL, out, err);
 }

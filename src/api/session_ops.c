@@ -197,11 +197,11 @@ static int session_ops_wait_for(droste_session *s, int ms, droste_result **out, 
     return rc != 0 ? rc : session_ops_take(s, out, err);
 }
 
-int droste_session_wait(droste_session *s, int milliseconds, droste_result **out, droste_error *err)
+int droste_session_wait(
+    droste_session *s, int milliseconds, droste_result **out, droste_error *failure)
 {
-    struct error why = { 0 };
-    int rc = session_ops_wait_for(s, milliseconds, out, &why);
-    return api_fail(err, &why, rc);
+    struct error *err = api_error(failure);
+    return session_ops_wait_for(s, milliseconds, out, err);
 }
 
 int session_api_finish(droste_session *s, int rc, droste_result **out, struct error *err)
@@ -253,9 +253,9 @@ int session_api_stage(droste_session *s, staging_done_fn *done, struct error *er
 }
 
 int droste_session_script(
-    droste_session *s, const char *file, const char *const *argv, droste_error *err)
+    droste_session *s, const char *file, const char *const *argv, droste_error *failure)
 {
-    struct error why = { 0 };
+    struct error *err = api_error(failure);
     cleanup_buf struct buf out = { 0 };
     bool fine = !file || text_is_utf8(file, strlen(file), NULL);
     for (size_t i = 0; argv[i] && fine; i++)
@@ -267,10 +267,9 @@ int droste_session_script(
     buf_putc(&out, '}');
     free(steal(&s->script));
     if (!fine)
-        return api_fail(
-            err, &why, error_set(&why, ERROR_ARGUMENT, "the arguments of a script must be UTF-8"));
+        return error_set(err, ERROR_ARGUMENT, "the arguments of a script must be UTF-8");
     s->script = buf_steal(&out);
-    return s->script ? 0 : api_fail(err, &why, error_memory(&why));
+    return s->script ? 0 : error_memory(err);
 }
 
 static int start_cell(
@@ -296,17 +295,16 @@ static int start_cell(
 int droste_session_exec_start(
     droste_session *s, const char *code, size_t len, int flags, double timeout, droste_error *err)
 {
-    struct error why = { 0 };
-    return api_fail(err, &why, start_cell(s, code, len, flags, timeout, &why));
+    return start_cell(s, code, len, flags, timeout, api_error(err));
 }
 
 int droste_session_exec(droste_session *s, const char *code, size_t len, int flags,
-    droste_result **out, droste_error *err)
+    droste_result **out, droste_error *failure)
 {
-    struct error why = { 0 };
+    struct error *err = api_error(failure);
     api_forget_interrupt(s->d);
-    int rc = start_cell(s, code, len, flags, -1, &why);
-    return api_fail(err, &why, session_api_finish(s, rc, out, &why));
+    int rc = start_cell(s, code, len, flags, -1, err);
+    return session_api_finish(s, rc, out, err);
 }
 
 /* ---- forks ---- */
@@ -339,16 +337,14 @@ static int start_checkpoint(droste_session *s, unsigned *id, struct error *err)
 
 int droste_session_checkpoint_start(droste_session *s, unsigned *id, droste_error *err)
 {
-    struct error why = { 0 };
-    return api_fail(err, &why, start_checkpoint(s, id, &why));
+    return start_checkpoint(s, id, api_error(err));
 }
 
-int droste_session_checkpoint(droste_session *s, unsigned *id, droste_error *err)
+int droste_session_checkpoint(droste_session *s, unsigned *id, droste_error *failure)
 {
-    struct error why = { 0 };
+    struct error *err = api_error(failure);
     api_forget_interrupt(s->d);
-    int rc = session_api_finish(s, start_checkpoint(s, id, &why), NULL, &why);
-    return api_fail(err, &why, rc);
+    return session_api_finish(s, start_checkpoint(s, id, err), NULL, err);
 }
 
 static int start_rollback(droste_session *s, unsigned id, struct error *err)
@@ -360,16 +356,14 @@ static int start_rollback(droste_session *s, unsigned id, struct error *err)
 
 int droste_session_rollback_start(droste_session *s, unsigned id, droste_error *err)
 {
-    struct error why = { 0 };
-    return api_fail(err, &why, start_rollback(s, id, &why));
+    return start_rollback(s, id, api_error(err));
 }
 
-int droste_session_rollback(droste_session *s, unsigned id, droste_error *err)
+int droste_session_rollback(droste_session *s, unsigned id, droste_error *failure)
 {
-    struct error why = { 0 };
+    struct error *err = api_error(failure);
     api_forget_interrupt(s->d);
-    int rc = session_api_finish(s, start_rollback(s, id, &why), NULL, &why);
-    return api_fail(err, &why, rc);
+    return session_api_finish(s, start_rollback(s, id, err), NULL, err);
 }
 
 int session_api_at(droste_session *s, unsigned id, droste_session *fork,
@@ -391,12 +385,11 @@ size_t droste_session_checkpoints(const droste_session *s, droste_checkpoint *ou
     return count;
 }
 
-int droste_session_forget(droste_session *s, unsigned id, droste_error *err)
+int droste_session_forget(droste_session *s, unsigned id, droste_error *failure)
 {
-    struct error why = { 0 };
-    int rc = s->session ? session_forget(s->session, id, &why)
-                        : error_set(&why, ERROR_ARGUMENT, "the session did not open");
-    return api_fail(err, &why, rc);
+    struct error *err = api_error(failure);
+    return s->session ? session_forget(s->session, id, err)
+                      : error_set(err, ERROR_ARGUMENT, "the session did not open");
 }
 
 int session_api_save(droste_session *s, struct template **out, struct error *err)
@@ -453,13 +446,13 @@ int droste_session_finish_start(droste_session *s)
     return s->operation == OPERATION_FINISH;
 }
 
-int droste_session_finish(droste_session *s, droste_error *err)
+int droste_session_finish(droste_session *s, droste_error *failure)
 {
-    struct error why = { 0 };
+    struct error *err = api_error(failure);
     start_finish(s);
     if (s->operation != OPERATION_FINISH)
         return 0;
-    return api_fail(err, &why, session_api_finish(s, 0, NULL, &why));
+    return session_api_finish(s, 0, NULL, err);
 }
 
 /* ---- values ---- */
@@ -496,13 +489,13 @@ static int start_set(droste_session *s, const char *name, const char *kind, cons
 int droste_session_set_start(droste_session *s, const char *name, const char *kind,
     const void *data, size_t len, droste_error *err)
 {
-    struct error why = { 0 };
-    return api_fail(err, &why, start_set(s, name, kind, data, len, &why));
+    return start_set(s, name, kind, data, len, api_error(err));
 }
 
-static int start_set_pieces(droste_session *s, const char *name, const char *kind,
-    const droste_piece *pieces, size_t count, struct error *err)
+int droste_session_set_pieces_start(droste_session *s, const char *name, const char *kind,
+    const droste_piece *pieces, size_t count, droste_error *failure)
 {
+    struct error *err = api_error(failure);
     struct context *context = NULL;
     enum value_kind value;
     cleanup_free struct session_part *own = calloc(count + 1, sizeof *own);
@@ -516,35 +509,28 @@ static int start_set_pieces(droste_session *s, const char *name, const char *kin
     return rc < 0 ? rc : start_value(s, context, &name, 1, err);
 }
 
-int droste_session_set_pieces_start(droste_session *s, const char *name, const char *kind,
-    const droste_piece *pieces, size_t count, droste_error *err)
-{
-    struct error why = { 0 };
-    return api_fail(err, &why, start_set_pieces(s, name, kind, pieces, count, &why));
-}
-
 int droste_session_set(droste_session *s, const char *name, const char *kind, const void *data,
-    size_t len, droste_error *err)
+    size_t len, droste_error *failure)
 {
-    struct error why = { 0 };
-    int rc = start_set(s, name, kind, data, len, &why);
-    return api_fail(err, &why, session_api_finish(s, rc, NULL, &why));
+    struct error *err = api_error(failure);
+    int rc = start_set(s, name, kind, data, len, err);
+    return session_api_finish(s, rc, NULL, err);
 }
 
 int droste_session_load(
-    droste_session *s, const char *name, const char *kind, const char *path, droste_error *err)
+    droste_session *s, const char *name, const char *kind, const char *path, droste_error *failure)
 {
-    struct error why = { 0 };
+    struct error *err = api_error(failure);
     struct context *context = NULL;
     free(steal(&s->notice));
-    int rc = api_context_load(s->d, &s->settings, path, kind, &context, &why);
+    int rc = api_context_load(s->d, &s->settings, path, kind, &context, err);
     char *notice = rc == 0 ? context_notice(context) : NULL;
     if (rc == 0)
-        rc = session_api_finish(s, start_value(s, context, &name, 1, &why), NULL, &why);
+        rc = session_api_finish(s, start_value(s, context, &name, 1, err), NULL, err);
     if (rc == 0)
         s->notice = steal(&notice);
     free(notice);
-    return api_fail(err, &why, rc);
+    return rc;
 }
 
 /* Appends a context's notice to the line of notices. */
@@ -561,24 +547,24 @@ static int add_notice(droste_session *s, const struct context *context, struct e
     return s->notice ? 0 : error_memory(err);
 }
 
-int droste_session_load_contexts(droste_session *s, droste_error *err)
+int droste_session_load_contexts(droste_session *s, droste_error *failure)
 {
-    struct error why = { 0 };
+    struct error *err = api_error(failure);
     struct contexts all = { 0 };
     free(steal(&s->notice));
-    int rc = api_contexts_load(s->d, &s->settings, &all, &why);
+    int rc = api_contexts_load(s->d, &s->settings, &all, err);
     if (rc == 0)
-        rc = api_contexts_check(&all, s->tools, &why);
+        rc = api_contexts_check(&all, s->tools, err);
     for (size_t i = 0; rc == 0 && i < all.count; i++) {
         struct context_names names;
         context_names(all.items[i], i, &names);
-        rc = prepare_check_context(&s->prepare, all.items[i], &why);
+        rc = prepare_check_context(&s->prepare, all.items[i], err);
         if (rc == 0)
-            rc = add_notice(s, all.items[i], &why);
+            rc = add_notice(s, all.items[i], err);
         if (rc == 0)
-            rc = start_value(s, steal(&all.items[i]), names.names, names.count, &why);
-        rc = session_api_finish(s, rc, NULL, &why);
+            rc = start_value(s, steal(&all.items[i]), names.names, names.count, err);
+        rc = session_api_finish(s, rc, NULL, err);
     }
     contexts_free(&all);
-    return api_fail(err, &why, rc);
+    return rc;
 }

@@ -65,15 +65,15 @@ static void tool_api_tell_outcome(struct post *post)
 }
 
 static int post_outcome(droste *d, droste_tool_call *call, const char *type, const char *text,
-    size_t len, droste_error *err)
+    size_t len, droste_error *failure)
 {
-    struct error why = { 0 };
+    struct error *err = api_error(failure);
     struct outcome *o = calloc(1, sizeof *o + len + 1);
     char *kind = type ? strdup(type) : NULL;
     if (!o || (type && !kind)) {
         free(o);
         free(kind);
-        return api_fail(err, &why, error_memory(&why));
+        return error_memory(err);
     }
     o->post.run = tool_api_tell_outcome;
     o->call = call;
@@ -124,37 +124,39 @@ int tool_api_add(struct tools *tools, const char *name, const char *description,
 }
 
 int droste_tool_add(droste *d, const char *name, const char *description, const char *parameters,
-    droste_tool_fn *fn, void *arg, droste_error *err)
+    droste_tool_fn *fn, void *arg, droste_error *failure)
 {
-    struct error why = { 0 };
-    int rc = own_tools(d, &why);
+    struct error *err = api_error(failure);
+    int rc = own_tools(d, err);
     if (rc == 0)
-        rc = tool_api_add(d->tools, name, description, parameters, false, fn, arg, &why);
+        rc = tool_api_add(d->tools, name, description, parameters, false, fn, arg, err);
     if (rc == 0)
-        rc = tool_facts_add_name(&d->tool_facts, "function", name, &why);
-    return api_fail(err, &why, rc);
+        rc = tool_facts_add_name(&d->tool_facts, "function", name, err);
+    return rc;
 }
 
-int droste_tool_data(droste *d, const char *name, const char *json, size_t len, droste_error *err)
+int droste_tool_data(
+    droste *d, const char *name, const char *json, size_t len, droste_error *failure)
 {
-    struct error why = { 0 };
-    int rc = own_tools(d, &why);
+    struct error *err = api_error(failure);
+    int rc = own_tools(d, err);
     if (rc == 0)
-        rc = tools_add_datum(d->tools, name, json, len, &why);
+        rc = tools_add_datum(d->tools, name, json, len, err);
     if (rc == 0)
-        rc = tool_facts_add(&d->tool_facts, "data", name, NULL, json, len, &why);
-    return api_fail(err, &why, rc);
+        rc = tool_facts_add(&d->tool_facts, "data", name, NULL, json, len, err);
+    return rc;
 }
 
-int droste_tool_source(droste *d, const char *name, const char *code, size_t len, droste_error *err)
+int droste_tool_source(
+    droste *d, const char *name, const char *code, size_t len, droste_error *failure)
 {
-    struct error why = { 0 };
-    int rc = own_tools(d, &why);
+    struct error *err = api_error(failure);
+    int rc = own_tools(d, err);
     if (rc == 0)
-        rc = tools_add_source(d->tools, name, code, len, &why);
+        rc = tools_add_source(d->tools, name, code, len, err);
     if (rc == 0)
-        rc = tool_facts_add(&d->tool_facts, "source", name, NULL, code, len, &why);
-    return api_fail(err, &why, rc);
+        rc = tool_facts_add(&d->tool_facts, "source", name, NULL, code, len, err);
+    return rc;
 }
 
 void droste_tools_clear(droste *d)

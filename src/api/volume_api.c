@@ -28,15 +28,13 @@ static int volume_refuse_remote(const droste *d, const char *what, struct error 
 
 /* ---- all of them ---- */
 
-const char *droste_volume_root(droste *d, droste_error *err)
+const char *droste_volume_root(droste *d, droste_error *failure)
 {
-    struct error why = { 0 };
+    struct error *err = api_error(failure);
     char *root = NULL;
-    int rc = api_volume_root(&d->settings, &root, &why);
-    if (rc < 0) {
-        api_fail(err, &why, rc);
+    int rc = api_volume_root(&d->settings, &root, err);
+    if (rc < 0)
         return NULL;
-    }
     free(d->volume_root);
     return d->volume_root = root;
 }
@@ -57,36 +55,36 @@ static int volume_local_root(droste *d, const char *what, char **out, struct err
                                         : api_volume_root(&d->settings, out, err);
 }
 
-int droste_volume_names(droste *d, droste_name_fn *fn, void *arg, droste_error *err)
+int droste_volume_names(droste *d, droste_name_fn *fn, void *arg, droste_error *failure)
 {
     cleanup_free char *root = NULL;
     struct list names = { 0 };
-    struct error why = { 0 };
-    int rc = volume_local_root(d, "listing them", &root, &why);
+    struct error *err = api_error(failure);
+    int rc = volume_local_root(d, "listing them", &root, err);
     if (rc == 0)
-        rc = volume_names(root, &names, &why);
-    return rc < 0 ? api_fail(err, &why, rc) : volume_tell_names(&names, fn, arg);
+        rc = volume_names(root, &names, err);
+    return rc < 0 ? rc : volume_tell_names(&names, fn, arg);
 }
 
-int droste_volume_create(droste *d, const char *name, droste_error *err)
+int droste_volume_create(droste *d, const char *name, droste_error *failure)
 {
     cleanup_free char *root = NULL;
     struct volume_limits limits = api_volume_limits(&d->settings);
-    struct error why = { 0 };
-    int rc = volume_local_root(d, "create", &root, &why);
+    struct error *err = api_error(failure);
+    int rc = volume_local_root(d, "create", &root, err);
     if (rc == 0)
-        rc = volume_create(root, name, &limits, &why);
-    return api_fail(err, &why, rc);
+        rc = volume_create(root, name, &limits, err);
+    return rc;
 }
 
-int droste_volume_remove(droste *d, const char *name, droste_error *err)
+int droste_volume_remove(droste *d, const char *name, droste_error *failure)
 {
     cleanup_free char *root = NULL;
-    struct error why = { 0 };
-    int rc = volume_local_root(d, "rm", &root, &why);
+    struct error *err = api_error(failure);
+    int rc = volume_local_root(d, "rm", &root, err);
     if (rc == 0)
-        rc = volume_remove(root, name, &why);
-    return api_fail(err, &why, rc);
+        rc = volume_remove(root, name, err);
+    return rc;
 }
 
 /* ---- one of them ---- */
@@ -102,16 +100,16 @@ static int volume_open_handle(droste_volume *v, int flags, struct error *err)
 }
 
 int droste_volume_open(
-    droste *d, const char *name, int flags, droste_volume **out, droste_error *err)
+    droste *d, const char *name, int flags, droste_volume **out, droste_error *failure)
 {
-    struct error why = { 0 };
+    struct error *err = api_error(failure);
     droste_volume *v = calloc(1, sizeof *v);
     if (v)
         *v = (droste_volume){ .d = d, .name = strdup(name) };
-    int rc = v && v->name ? volume_open_handle(v, flags, &why) : error_memory(&why);
+    int rc = v && v->name ? volume_open_handle(v, flags, err) : error_memory(err);
     if (rc < 0) {
         droste_volume_close(v);
-        return api_fail(err, &why, rc);
+        return rc;
     }
     *out = v;
     return 0;
@@ -136,14 +134,14 @@ const char *droste_volume_path(const droste_volume *v)
     return v->local ? volume_path(v->local) : NULL;
 }
 
-int droste_volume_measure(const droste_volume *v, droste_volume_usage *out, droste_error *err)
+int droste_volume_measure(const droste_volume *v, droste_volume_usage *out, droste_error *failure)
 {
     struct volume_usage used = { 0 };
-    struct error why = { 0 };
+    struct error *err = api_error(failure);
     int rc =
-        v->local ? volume_measure(v->local, &used, &why) : volume_refuse_remote(v->d, "du", &why);
+        v->local ? volume_measure(v->local, &used, err) : volume_refuse_remote(v->d, "du", err);
     if (rc < 0)
-        return api_fail(err, &why, rc);
+        return rc;
     const struct volume_limits *limits = volume_limits_of(v->local);
     *out = (droste_volume_usage){ used.size, used.files, limits->size, limits->files };
     return 0;
@@ -166,18 +164,19 @@ static int volume_parse_limits(
     return rc;
 }
 
-int droste_volume_limit(droste_volume *v, const char *size, const char *files, droste_error *err)
+int droste_volume_limit(
+    droste_volume *v, const char *size, const char *files, droste_error *failure)
 {
-    struct error why = { 0 };
+    struct error *err = api_error(failure);
     struct volume_limits limits = { 0 };
-    int rc = v->local ? 0 : volume_refuse_remote(v->d, "limit", &why);
+    int rc = v->local ? 0 : volume_refuse_remote(v->d, "limit", err);
     if (rc == 0) {
         limits = *volume_limits_of(v->local);
-        rc = volume_parse_limits(size, files, &limits, &why);
+        rc = volume_parse_limits(size, files, &limits, err);
     }
     if (rc == 0)
-        rc = volume_set_limits(v->local, &limits, &why);
-    return api_fail(err, &why, rc);
+        rc = volume_set_limits(v->local, &limits, err);
+    return rc;
 }
 
 /* ---- its files ---- */
@@ -196,19 +195,19 @@ static int volume_tell_entry(void *arg, const droste_volume_entry *entry, struct
 }
 
 int droste_volume_list(droste_volume *v, const char *path, unsigned depth, size_t most,
-    droste_volume_entry_fn *fn, void *arg, droste_error *err)
+    droste_volume_entry_fn *fn, void *arg, droste_error *failure)
 {
     struct volume_listing listing = { fn, arg, false };
-    struct error why = { 0 };
+    struct error *err = api_error(failure);
     path = environment_volume_path(path);
     bool more = false;
-    int rc = v->local ? volume_list(
-                            v->local, path, depth, most, volume_tell_entry, &listing, &more, &why)
-                      : volume_remote_list(v->d, v->name, path, depth, most, volume_tell_entry,
-                            &listing, &more, &why);
+    int rc = v->local
+                 ? volume_list(v->local, path, depth, most, volume_tell_entry, &listing, &more, err)
+                 : volume_remote_list(
+                       v->d, v->name, path, depth, most, volume_tell_entry, &listing, &more, err);
     if (listing.ended)
         return 0;
-    return rc < 0 ? api_fail(err, &why, rc) : more;
+    return rc < 0 ? rc : more;
 }
 
 /* The volume that contains a path: itself, or a local copy of that part of a provider's. */
@@ -252,16 +251,16 @@ int droste_volume_get(droste_volume *v, const char *path, const char *to,
     return volume_counted(rc, &copied, count, &why, err);
 }
 
-int droste_volume_read(droste_volume *v, const char *path, int out, droste_error *err)
+int droste_volume_read(droste_volume *v, const char *path, int out, droste_error *failure)
 {
     struct volume *from = NULL;
-    struct error why = { 0 };
+    struct error *err = api_error(failure);
     path = environment_volume_path(path);
-    int rc = volume_with_path(v, path, &from, &why);
+    int rc = volume_with_path(v, path, &from, err);
     if (rc == 0)
-        rc = volume_read(from, path, out, &why);
+        rc = volume_read(from, path, out, err);
     volume_release(from);
-    return api_fail(err, &why, rc);
+    return rc;
 }
 
 static int volume_put_remote(const droste_volume *v, int source, const char *path,
@@ -292,36 +291,35 @@ int droste_volume_put(
     return volume_counted(rc, &copied, count, &why, err);
 }
 
-int droste_volume_delete(droste_volume *v, const char *path, droste_error *err)
+int droste_volume_delete(droste_volume *v, const char *path, droste_error *failure)
 {
-    struct error why = { 0 };
+    struct error *err = api_error(failure);
     path = environment_volume_path(path);
-    int rc = v->local ? volume_remove_path(v->local, path, &why)
-                      : volume_refuse_remote(v->d, "rm", &why);
-    return api_fail(err, &why, rc);
+    return v->local ? volume_remove_path(v->local, path, err)
+                    : volume_refuse_remote(v->d, "rm", err);
 }
 
 /* ---- snapshots ---- */
 
 int droste_volume_snapshots(
-    const droste_volume *v, droste_name_fn *fn, void *arg, droste_error *err)
+    const droste_volume *v, droste_name_fn *fn, void *arg, droste_error *failure)
 {
     struct list names = { 0 };
-    struct error why = { 0 };
-    int rc = v->local ? volume_snapshots(v->local, &names, &why)
-                      : volume_refuse_remote(v->d, "listing snapshots", &why);
-    return rc < 0 ? api_fail(err, &why, rc) : volume_tell_names(&names, fn, arg);
+    struct error *err = api_error(failure);
+    int rc = v->local ? volume_snapshots(v->local, &names, err)
+                      : volume_refuse_remote(v->d, "listing snapshots", err);
+    return rc < 0 ? rc : volume_tell_names(&names, fn, arg);
 }
 
 int droste_volume_snapshot_measure(
-    const droste_volume *v, const char *name, droste_volume_usage *out, droste_error *err)
+    const droste_volume *v, const char *name, droste_volume_usage *out, droste_error *failure)
 {
     struct volume_usage used = { 0 };
-    struct error why = { 0 };
-    int rc = v->local ? volume_snapshot_measure(v->local, name, &used, &why)
-                      : volume_refuse_remote(v->d, "du", &why);
+    struct error *err = api_error(failure);
+    int rc = v->local ? volume_snapshot_measure(v->local, name, &used, err)
+                      : volume_refuse_remote(v->d, "du", err);
     if (rc < 0)
-        return api_fail(err, &why, rc);
+        return rc;
     *out = (droste_volume_usage){ .size = used.size, .files = used.files };
     return 0;
 }
@@ -346,10 +344,9 @@ int droste_volume_restore(
     return volume_counted(rc, &copied, count, &why, err);
 }
 
-int droste_volume_snapshot_remove(droste_volume *v, const char *name, droste_error *err)
+int droste_volume_snapshot_remove(droste_volume *v, const char *name, droste_error *failure)
 {
-    struct error why = { 0 };
-    int rc = v->local ? volume_snapshot_remove(v->local, name, &why)
-                      : volume_refuse_remote(v->d, "rm --snapshot", &why);
-    return api_fail(err, &why, rc);
+    struct error *err = api_error(failure);
+    return v->local ? volume_snapshot_remove(v->local, name, err)
+                    : volume_refuse_remote(v->d, "rm --snapshot", err);
 }

@@ -26,18 +26,18 @@ static int workspace_stage(droste *d, struct workspace **out, struct error *err)
     return rc;
 }
 
-int droste_workspace_stage(droste *d, droste_workspace **out, droste_error *err)
+int droste_workspace_stage(droste *d, droste_workspace **out, droste_error *failure)
 {
-    struct error why = { 0 };
+    struct error *err = api_error(failure);
     *out = NULL;
     if (!d->settings.repo_url && d->settings.context_path.count == 0)
         return 0;
     droste_workspace *w = calloc(1, sizeof *w);
-    int rc = w ? workspace_stage(d, &w->staged, &why) : error_memory(&why);
+    int rc = w ? workspace_stage(d, &w->staged, err) : error_memory(err);
     if (rc < 0)
         droste_workspace_free(steal(&w));
     *out = w;
-    return api_fail(err, &why, rc);
+    return rc;
 }
 
 const char *droste_workspace_commit(const droste_workspace *w)

@@ -427,17 +427,17 @@ static void batch_clean_up(struct batch *b)
 }
 
 int droste_batch(droste *d, const droste_batch_options *options, droste_batch_fn *fn, void *arg,
-    droste_batch_state *end, droste_error *err)
+    droste_batch_state *end, droste_error *failure)
 {
-    struct error why = { 0 };
+    struct error *err = api_error(failure);
     struct batch b = { .d = d, .o = options, .fn = fn, .arg = arg, .start_ns = clock_ns() };
     TAILQ_INIT(&b.slots);
     api_forget_interrupt(d);
     int rc = d->part_of || d->run_count > 0
-                 ? error_set(&why, ERROR_ARGUMENT, "runs are already active in this context")
-                 : batch_run_batch(&b, &why);
+                 ? error_set(err, ERROR_ARGUMENT, "runs are already active in this context")
+                 : batch_run_batch(&b, err);
     batch_clean_up(&b);
     if (end)
         *end = b.state;
-    return api_fail(err, &why, rc);
+    return rc;
 }
