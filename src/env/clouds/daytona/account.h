@@ -4,6 +4,8 @@
 #ifndef DROSTE_ENV_CLOUDS_DAYTONA_ACCOUNT_H
 #define DROSTE_ENV_CLOUDS_DAYTONA_ACCOUNT_H
 
+#include <sys/queue.h>
+
 #include "base/list.h"
 #include "base/loop.h"
 #include "net/rest.h"
@@ -14,6 +16,7 @@ struct daytona_account {
     char *url, *secret, *target, *ca_file; /* target and ca_file may be NULL */
     const char *key_variable;
     struct list headers; /* including those with the secret */
+    LIST_HEAD(daytona_sandboxes, daytona_sandbox) sandboxes;
 };
 
 /* ERROR_CONFIG if a variable is missing or has an obsolete name. */

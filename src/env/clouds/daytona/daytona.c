@@ -12,6 +12,7 @@
 #include <sys/queue.h>
 
 #include "base/cleanup.h"
+#include "base/json/fields.h"
 #include "base/clock.h"
 #include "base/text.h"
 #include "env/remote/stdio_env.h"
@@ -41,18 +42,9 @@ const struct layout daytona_layout = {
     .directories = memory_directories,
 };
 
-struct daytona_entry {
-    TAILQ_ENTRY(daytona_entry) link;
-    struct daytona *env;
-    struct daytona_sandbox *sandbox;
-    bool ending;
-};
-TAILQ_HEAD(daytona_entry_list, daytona_entry);
-
 struct daytona {
     struct loop *loop;
     struct daytona_account account;
-    struct daytona_entry_list entries;
     struct orphans orphans;
     struct rest_request *collecting; /* for orphans; NULL: none */
     bool swept;                      /* the collection of orphans was started */
@@ -109,8 +101,8 @@ static int daytona_orphans_list(void *arg, const char *cursor, struct error *err
 {
     cleanup_buf struct buf owner = { 0 }, machine = { 0 }, labels = { 0 }, path = { 0 };
     owner_labels(&owner, &machine);
-    buf_puts(&labels, "{\"" LABEL_MACHINE "\":");
-    json_append_string(&labels, buf_text(&machine), machine.len);
+    buf_putc(&labels, '{');
+    field_string(&labels, LABEL_MACHINE, buf_text(&machine));
     buf_putc(&labels, '}');
     buf_printf(&path, "/sandbox?limit=%d&labels=", LIST_PAGE);
     url_escape(&path, buf_text(&labels));
@@ -134,89 +126,28 @@ static int daytona_collect(
 
 /* ---- the interface of transports ---- */
 
-static void daytona_entry_gone(void *arg)
-{
-    struct daytona_entry *p = arg;
-    TAILQ_REMOVE(&p->env->entries, p, link);
-    free(p);
-}
-
 static int daytona_start(void *arg, struct transport *transport, const struct sandbox_spec *spec,
     const char *const *words, void **own, struct error *err)
 {
     struct daytona *env = arg;
     int rc = daytona_check(spec, err);
-    if (rc < 0)
-        return rc;
-    struct daytona_entry *p = calloc(1, sizeof *p);
-    if (!p)
-        return error_memory(err);
-    p->env = env;
-    rc = daytona_sandbox_open(
-        &env->account, transport, spec, words, daytona_entry_gone, p, &p->sandbox, err);
-    if (rc < 0) {
-        free(p);
-        return rc;
-    }
-    TAILQ_INSERT_TAIL(&env->entries, p, link);
-    if (!env->swept)
+    if (rc == 0)
+        rc = daytona_sandbox_start(&env->account, transport, spec, words, own, err);
+    if (rc == 0 && !env->swept)
         daytona_collect(env, NULL, NULL, NULL);
-    *own = p;
-    return 0;
-}
-
-static void daytona_write(void *own, const struct iovec *iov, int count)
-{
-    daytona_sandbox_write(((struct daytona_entry *)own)->sandbox, iov, count);
-}
-
-static size_t daytona_waiting(void *own)
-{
-    return daytona_sandbox_waiting(((struct daytona_entry *)own)->sandbox);
-}
-
-static void daytona_pause(void *own, bool paused)
-{
-    daytona_sandbox_pause(((struct daytona_entry *)own)->sandbox, paused);
-}
-
-static void daytona_end(void *own)
-{
-    struct daytona_entry *p = own;
-    p->ending = true;
-    daytona_sandbox_end(p->sandbox);
-}
-
-static const char *daytona_volume(void *own)
-{
-    return daytona_sandbox_volume(((struct daytona_entry *)own)->sandbox);
-}
-
-static const char *daytona_id(void *own)
-{
-    return daytona_sandbox_id(((struct daytona_entry *)own)->sandbox);
-}
-
-static void daytona_describe(void *own, struct buf *out)
-{
-    daytona_sandbox_describe(((struct daytona_entry *)own)->sandbox, out);
+    return rc;
 }
 
 static bool daytona_settling(const void *arg)
 {
-    const struct daytona *env = arg;
-    const struct daytona_entry *p;
-    TAILQ_FOREACH(p, &env->entries, link)
-    if (p->ending)
-        return true;
-    return false;
+    return daytona_sandboxes_end(&((const struct daytona *)arg)->account);
 }
 
 /* Waits for a limited time until the service has removed the remaining sandboxes. */
 static void daytona_wait_for_removals(struct daytona *env)
 {
     uint64_t begun = clock_ns();
-    while (!TAILQ_EMPTY(&env->entries) && clock_seconds_since(begun) < GOODBYE_SECONDS)
+    while (!LIST_EMPTY(&env->account.sandboxes) && clock_seconds_since(begun) < GOODBYE_SECONDS)
         if (loop_turn(env->loop, 1000, NULL) < 0)
             break;
 }
@@ -224,14 +155,12 @@ static void daytona_wait_for_removals(struct daytona *env)
 static void daytona_free(void *arg)
 {
     struct daytona *env = arg;
-    struct daytona_entry *p;
+    struct daytona_sandbox *s;
     rest_cancel(steal(&env->collecting));
     orphans_cancel(&env->orphans);
     daytona_wait_for_removals(env);
-    while ((p = TAILQ_FIRST(&env->entries))) {
-        daytona_sandbox_free(p->sandbox);
-        daytona_entry_gone(p);
-    }
+    while ((s = LIST_FIRST(&env->account.sandboxes)))
+        daytona_sandbox_free(s);
     daytona_account_close(&env->account);
     free(env);
 }
@@ -274,16 +203,16 @@ static const struct transport_ops daytona_ops = {
     .traits = TRAIT_VOLUMES,
     .lease = LEASE_SECONDS,
     .start = daytona_start,
-    .write = daytona_write,
-    .waiting = daytona_waiting,
-    .pause = daytona_pause,
-    .end = daytona_end,
-    .volume = daytona_volume,
+    .write = daytona_sandbox_write,
+    .waiting = daytona_sandbox_waiting,
+    .pause = daytona_sandbox_pause,
+    .end = daytona_sandbox_end,
+    .volume = daytona_sandbox_volume,
     .workspace = DAYTONA_WORKSPACE,
-    .id = daytona_id,
+    .id = daytona_sandbox_id,
     .settling = daytona_settling,
     .collect = daytona_collect,
-    .describe = daytona_describe,
+    .describe = daytona_sandbox_describe,
     .free = daytona_free,
 };
 
@@ -294,7 +223,6 @@ static int daytona_open(struct loop *loop, const struct environment_options *opt
     if (!env)
         return error_memory(err);
     env->loop = loop;
-    TAILQ_INIT(&env->entries);
     int rc = daytona_account_open(loop, options->ca_file, &env->account, err);
     if (rc < 0) {
         free(env);

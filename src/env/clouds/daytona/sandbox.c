@@ -44,10 +44,9 @@ enum stage {
 };
 
 struct daytona_sandbox {
+    LIST_ENTRY(daytona_sandbox) link;
     const struct daytona_account *account;
     struct transport *transport; /* NULL: no more events are wanted */
-    void (*gone)(void *arg);
-    void *arg;
     enum stage stage;
     struct json_object *body; /* of the create request, without the volume's id */
     char name[NAME_SIZE];
@@ -569,16 +568,14 @@ static void daytona_sandbox_begin(struct daytona_sandbox *s)
         daytona_sandbox_create(s);
 }
 
-int daytona_sandbox_open(const struct daytona_account *account, struct transport *transport,
-    const struct sandbox_spec *spec, const char *const *words, void (*gone)(void *arg), void *arg,
-    struct daytona_sandbox **out, struct error *err)
+int daytona_sandbox_start(struct daytona_account *account, struct transport *transport,
+    const struct sandbox_spec *spec, const char *const *words, void **own, struct error *err)
 {
     struct daytona_sandbox *s = calloc(1, sizeof *s);
     if (!s)
         return error_memory(err);
-    *s = (struct daytona_sandbox){
-        .account = account, .transport = transport, .gone = gone, .arg = arg
-    };
+    *s = (struct daytona_sandbox){ .account = account, .transport = transport };
+    LIST_INSERT_HEAD(&account->sandboxes, s, link);
     s->timer = timer_new(account->loop, daytona_sandbox_timer_due, s);
     int rc = s->timer ? daytona_sandbox_fill(s, spec, words, err) : error_memory(err);
     if (rc < 0) {
@@ -587,52 +584,49 @@ int daytona_sandbox_open(const struct daytona_account *account, struct transport
     }
     /* No event may fire within a call of the user: the timer takes the first step. */
     timer_start(s->timer, 0, 0);
-    *out = s;
+    *own = s;
     return 0;
 }
 
-void daytona_sandbox_write(struct daytona_sandbox *s, const struct iovec *iov, int count)
+void daytona_sandbox_write(void *own, const struct iovec *iov, int count)
 {
+    const struct daytona_sandbox *s = own;
     if (s->terminal)
         terminal_write(s->terminal, iov, count);
 }
 
-size_t daytona_sandbox_waiting(const struct daytona_sandbox *s)
+size_t daytona_sandbox_waiting(void *own)
 {
+    const struct daytona_sandbox *s = own;
     return s->terminal ? terminal_waiting(s->terminal) : 0;
 }
 
-void daytona_sandbox_pause(struct daytona_sandbox *s, bool paused)
+void daytona_sandbox_pause(void *own, bool paused)
 {
+    const struct daytona_sandbox *s = own;
     if (s->terminal)
         terminal_pause(s->terminal, paused);
 }
 
-const char *daytona_sandbox_id(const struct daytona_sandbox *s)
+const char *daytona_sandbox_id(void *own)
 {
+    const struct daytona_sandbox *s = own;
     return s->id[0] ? s->id : NULL;
 }
 
-const char *daytona_sandbox_volume(const struct daytona_sandbox *s)
+const char *daytona_sandbox_volume(void *own)
 {
-    return s->volume ? DAYTONA_MEMORY : NULL;
+    return ((const struct daytona_sandbox *)own)->volume ? DAYTONA_MEMORY : NULL;
 }
 
-void daytona_sandbox_describe(const struct daytona_sandbox *s, struct buf *out)
+void daytona_sandbox_describe(void *own, struct buf *out)
 {
+    const struct daytona_sandbox *s = own;
     buf_printf(out, "a sandbox of Daytona's%s%s, created with:\n%s\n", s->id[0] ? ": " : "", s->id,
         json_text(s->body, NULL));
 }
 
 /* ---- the end ---- */
-
-static void tell_gone(struct daytona_sandbox *s)
-{
-    void (*gone)(void *arg) = s->gone;
-    void *arg = s->arg;
-    daytona_sandbox_free(s);
-    gone(arg);
-}
 
 static void daytona_sandbox_removed(void *arg, const struct rest_answer *answer)
 {
@@ -642,7 +636,7 @@ static void daytona_sandbox_removed(void *arg, const struct rest_answer *answer)
     if (busy && ++s->removals < REMOVE_TRIES)
         timer_start(s->timer, REMOVE_AGAIN_MS, 0);
     else
-        tell_gone(s); /* 404: it is gone; otherwise its limits end it, or a collection */
+        daytona_sandbox_free(s); /* 404: it is gone; otherwise its limits end it, or a collection */
 }
 
 static void remove_it(struct daytona_sandbox *s)
@@ -653,11 +647,12 @@ static void remove_it(struct daytona_sandbox *s)
         rc = daytona_sandbox_ask_of(
             s, s->keep ? "POST" : "DELETE", s->keep ? "/stop" : "", daytona_sandbox_removed);
     if (rc < 0)
-        tell_gone(s);
+        daytona_sandbox_free(s);
 }
 
-void daytona_sandbox_end(struct daytona_sandbox *s)
+void daytona_sandbox_end(void *own)
 {
+    struct daytona_sandbox *s = own;
     s->transport = NULL;
     s->ending = true;
     if (s->stage == STAGE_CREATE && s->request)
@@ -668,10 +663,18 @@ void daytona_sandbox_end(struct daytona_sandbox *s)
     remove_it(s);
 }
 
+bool daytona_sandboxes_end(const struct daytona_account *account)
+{
+    const struct daytona_sandbox *s;
+    LIST_FOREACH(s, &account->sandboxes, link)
+    if (s->ending)
+        return true;
+    return false;
+}
+
 void daytona_sandbox_free(struct daytona_sandbox *s)
 {
-    if (!s)
-        return;
+    LIST_REMOVE(s, link);
     rest_cancel(s->request);
     terminal_close(s->terminal);
     timer_free(s->timer);

@@ -9,18 +9,20 @@
 
 struct daytona_sandbox;
 
-/* `gone` is called once, after daytona_sandbox_end; the sandbox is freed by then. */
-int daytona_sandbox_open(const struct daytona_account *account, struct transport *transport,
-    const struct sandbox_spec *spec, const char *const *words, void (*gone)(void *arg), void *arg,
-    struct daytona_sandbox **out, struct error *err);
-void daytona_sandbox_write(struct daytona_sandbox *s, const struct iovec *iov, int count);
-size_t daytona_sandbox_waiting(const struct daytona_sandbox *s);
-void daytona_sandbox_pause(struct daytona_sandbox *s, bool paused);
-const char *daytona_sandbox_id(const struct daytona_sandbox *s); /* NULL: not known yet */
-const char *daytona_sandbox_volume(const struct daytona_sandbox *s);
-void daytona_sandbox_describe(const struct daytona_sandbox *s, struct buf *out);
-/* Deletes or stops it at the service, and then calls `gone`. No transport event follows. */
-void daytona_sandbox_end(struct daytona_sandbox *s);
+/* transport_ops.start; `own` is a struct daytona_sandbox from then on. */
+int daytona_sandbox_start(struct daytona_account *account, struct transport *transport,
+    const struct sandbox_spec *spec, const char *const *words, void **own, struct error *err);
+/* As in transport_ops. */
+void daytona_sandbox_write(void *own, const struct iovec *iov, int count);
+size_t daytona_sandbox_waiting(void *own);
+void daytona_sandbox_pause(void *own, bool paused);
+const char *daytona_sandbox_id(void *own);
+const char *daytona_sandbox_volume(void *own);
+void daytona_sandbox_describe(void *own, struct buf *out);
+/* Deletes or stops it at the service, and then frees it. No transport event follows. */
+void daytona_sandbox_end(void *own);
+/* Whether one of the account's is being deleted or stopped. */
+bool daytona_sandboxes_end(const struct daytona_account *account);
 /* Frees it at once. What the service still has is found by its labels or ended by its limits. */
 void daytona_sandbox_free(struct daytona_sandbox *s);
 
