@@ -226,23 +226,6 @@ static int begin_patience(struct ask *ask, struct error *err)
     return 0;
 }
 
-static size_t count_bytes(struct frame_parts parts)
-{
-    const char *text;
-    size_t len, bytes = 0;
-    while (frame_parts_next(&parts, &text, &len))
-        bytes += len;
-    return bytes;
-}
-
-static void start_items(struct ask *ask, struct frame_parts parts)
-{
-    const char *text;
-    size_t len;
-    for (size_t i = 0; i < ask->count && frame_parts_next(&parts, &text, &len); i++)
-        item_start(&ask->items[i], text, len);
-}
-
 /* Reserves calls, and record space for their requests: for all or for none. */
 static int reserve_room(struct ask *ask, int64_t calls, size_t bytes, struct error *err)
 {
@@ -257,22 +240,21 @@ static int reserve_room(struct ask *ask, int64_t calls, size_t bytes, struct err
 }
 
 /* Reserves budget for prompts that are not in the record; the others had theirs before. */
-static int broker_reserve(struct ask *ask, struct frame_parts parts, struct error *err)
+static int broker_reserve(struct ask *ask, struct error *err)
 {
     struct broker_options *o = &ask->broker->options;
-    const char *text;
-    size_t len, bytes = 0;
+    size_t bytes = 0;
     int64_t fresh = 0;
     int rc = 0;
-    for (size_t i = 0; i < ask->count && rc == 0 && frame_parts_next(&parts, &text, &len); i++) {
+    for (size_t i = 0; i < ask->count && rc == 0; i++) {
         struct item *item = &ask->items[i];
-        item->ask = ask;
-        rc = o->recorded ? ask->function->find(item, text, len, err) : 0;
+        if (o->recorded)
+            rc = ask->function->find(item, item->asked, item->asked_len, err);
         bool known = item->replay_call || item->replay_run;
         item->reserved = known || ask->function->is_free ? 0 : 1;
         fresh += item->reserved;
         if (o->store && item->reserved)
-            item->unrecorded = ask->function->record_bytes(item, len);
+            item->unrecorded = ask->function->record_bytes(item, item->asked_len);
         bytes += item->unrecorded;
     }
     if (rc == 0 && fresh > 0)
@@ -286,18 +268,19 @@ static int broker_reserve(struct ask *ask, struct frame_parts parts, struct erro
     return rc;
 }
 
-/* Parses the head's data about prompts, and sets the deadline. */
+/* Takes the prompts, parses the head's data about them, and sets the deadline. */
 static int broker_prepare(struct ask *ask, const struct session_call *call, struct error *err)
 {
     struct frame_parts rest = call->parts;
-    const char *text;
-    size_t len;
-    for (size_t i = 0; i < ask->count; i++)
-        frame_parts_next(&rest, &text, &len);
+    for (size_t i = 0; i < ask->count; i++) {
+        struct item *item = &ask->items[i];
+        item->ask = ask;
+        frame_parts_next(&rest, &item->asked, &item->asked_len);
+    }
     int rc = ask->function->take(ask, call->head, &rest, err);
     if (rc == 0)
         rc = begin_patience(ask, err);
-    return rc < 0 ? rc : broker_reserve(ask, call->parts, err);
+    return rc < 0 ? rc : broker_reserve(ask, err);
 }
 
 static struct ask *new_ask(
@@ -314,7 +297,7 @@ static struct ask *new_ask(
             .function = find_function(json_get_string(call->head, "name", "")),
             .model = model ? strdup(model) : NULL,
             .count = count,
-            .bytes = count_bytes(call->parts),
+            .bytes = call->parts.bytes,
             .limits = prompt_limits,
             .starting = true };
     if (!ask || (model && !ask->model) || broker_prepare(ask, call, err) < 0) {
@@ -337,7 +320,8 @@ void broker_call(struct broker *b, struct session *s, const struct session_call 
     }
     b->asks = ask;
     b->under_way += ask->bytes;
-    start_items(ask, call->parts);
+    for (size_t i = 0; i < ask->count; i++)
+        item_start(&ask->items[i], ask->items[i].asked, ask->items[i].asked_len);
     ask->starting = false;
     if (ask->done == ask->count)
         ask_reply(ask);

@@ -206,8 +206,9 @@ int frame_parts_open(
         .count = count,
         .lengths = blob + 4,
         .data = blob + 4 + 8 * count,
+        .bytes = len - 4 - 8 * count,
     };
-    size_t left = len - 4 - 8 * count;
+    size_t left = parts->bytes;
     for (size_t i = 0; i < count; i++) {
         uint64_t part = wire_get64(parts->lengths + 8 * i);
         if (part > left)

@@ -131,7 +131,8 @@ struct frame_parts {
     size_t count;
     const char *lengths; /* unaligned 64-bit numbers */
     const char *data;
-    size_t at; /* index of the next part */
+    size_t at;    /* index of the next part */
+    size_t bytes; /* of all parts */
 };
 
 /* Checks that the blob is a well-formed list of at most `max` parts. */
