@@ -174,24 +174,8 @@ static int run_again(droste_chat *c, const char *id, struct error *err)
 
 enum { CHAIN_MAX = 10000 };
 
-struct chain {
-    char (*ids)[STORE_RUN_ID_SIZE]; /* the latest first */
-    size_t count;
-};
-
-static int add_stored_run(struct chain *chain, const char *id, struct error *err)
-{
-    void *more = reallocarray(chain->ids, chain->count + 1, sizeof *chain->ids);
-    if (!more || chain->count >= CHAIN_MAX) {
-        chain->ids = more ? more : chain->ids;
-        return error_memory(err);
-    }
-    chain->ids = more;
-    snprintf(chain->ids[chain->count++], STORE_RUN_ID_SIZE, "%s", id);
-    return 0;
-}
-
-static int find_chain(droste *d, const char *run, struct chain *chain, struct error *err)
+/* The ids, the latest first. */
+static int find_chain(droste *d, const char *run, struct list *chain, struct error *err)
 {
     char id[STORE_RUN_ID_SIZE];
     int rc = 0;
@@ -200,11 +184,11 @@ static int find_chain(droste *d, const char *run, struct chain *chain, struct er
         struct stored_run stored_run = { 0 };
         rc = stored_run_find(d, id, &stored_run, err);
         if (rc < 0 && chain->count > 0)
-            error_wrap(err, "the question before run '%.64s'", chain->ids[chain->count - 1]);
+            error_wrap(err, "the question before run '%.64s'", chain->items[chain->count - 1]);
         if (rc == 0)
             rc = check_stored_run(&stored_run, err);
         if (rc == 0)
-            rc = add_stored_run(chain, stored_run.id, err);
+            rc = chain->count < CHAIN_MAX ? list_add(chain, stored_run.id, err) : error_memory(err);
         snprintf(id, sizeof id, "%s", stored_run.previous);
         stored_run_free(&stored_run);
     }
@@ -213,11 +197,11 @@ static int find_chain(droste *d, const char *run, struct chain *chain, struct er
 
 static int go_over(droste_chat *c, const char *run, struct error *err)
 {
-    struct chain chain = { 0 };
+    struct list chain = { 0 };
     int rc = find_chain(c->d, run, &chain, err);
     for (size_t i = chain.count; rc == 0 && i-- > 0;)
-        rc = run_again(c, chain.ids[i], err);
-    free(chain.ids);
+        rc = run_again(c, chain.items[i], err);
+    list_clear(&chain);
     return rc;
 }
 

@@ -371,10 +371,8 @@ static int add_place(
         return error_set(err, ERROR_ARGUMENT,
             "`id` must be a number of 64 bits, or a text of at most %d bytes without control characters",
             TASK_ID_MAX);
-    struct task_place *places = array_grow(tasks->places, tasks->count, &o->room, sizeof *places);
-    if (!places)
+    if (!array_room(tasks->places, tasks->count, &o->room))
         return error_memory(err);
-    tasks->places = places;
     place.id = strdup(id);
     if (!place.id)
         return error_memory(err);

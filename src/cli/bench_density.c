@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/array.h"
 #include "base/clock.h"
 #include "cli/bench.h"
 
@@ -68,14 +69,8 @@ static void density_list_add(struct density_list *list, pid_t pid)
     const char *after = strrchr(text, ')'); /* the name may contain anything, proc(5) */
     if (!after || sscanf(after, ") %*c %d", &parent) != 1)
         return;
-    if (list->count == list->room) {
-        size_t room = list->room ? 2 * list->room : 1024;
-        struct density_process *grown = reallocarray(list->at, room, sizeof *grown);
-        if (!grown)
-            return;
-        list->at = grown;
-        list->room = room;
-    }
+    if (!array_room(list->at, list->count, &list->room))
+        return;
     list->at[list->count++] = (struct density_process){ pid, parent, pid == getpid() };
 }
 

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/array.h"
 #include "base/clock.h"
 #include "base/text.h"
 
@@ -82,14 +83,8 @@ static void node_set_text(struct child_node *node, const char *text, size_t len)
 static void add_node(struct children *c, const droste_event *e)
 {
     int parent = find_node(c, e->run), index = (int)c->count;
-    if (c->count == c->room) {
-        size_t room = c->room ? 2 * c->room : 16;
-        struct child_node *nodes = reallocarray(c->nodes, room, sizeof *nodes);
-        if (!nodes)
-            return;
-        c->nodes = nodes;
-        c->room = room;
-    }
+    if (!array_room(c->nodes, c->count, &c->room))
+        return;
     c->nodes[c->count++] = (struct child_node){ .number = e->call,
         .parent = parent,
         .first = NO_NODE,

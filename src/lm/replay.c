@@ -12,6 +12,7 @@
 
 #include "base/array.h"
 #include "base/cleanup.h"
+#include "base/list.h"
 #include "base/json/json.h"
 #include "base/line_reader.h"
 #include "base/os/file.h"
@@ -21,7 +22,7 @@
 
 struct reply_line {
     char key[HASH_TEXT_SIZE]; /* "": written by hand */
-    unsigned model;           /* index into replay's models */
+    size_t model;             /* index into replay's models */
     unsigned depth;
     bool repeat, used;
     char *contains; /* must occur in the last message; NULL: any */
@@ -38,8 +39,7 @@ struct replay {
     char *path;
     struct reply_line *lines;
     size_t count, room;
-    char **models;
-    unsigned model_count;
+    struct list models;
 };
 
 /* A call's state. */
@@ -65,8 +65,7 @@ static bool last_message_contains(const struct lm_request *request, const char *
 
 /* An unused line with the key, or, below the root, a used one: a guest's loop may repeat a
  * request, but a root that does so has left the recording's path. */
-static struct reply_line *find_key(
-    struct replay *r, unsigned model, const char *key, unsigned depth)
+static struct reply_line *find_key(struct replay *r, size_t model, const char *key, unsigned depth)
 {
     struct reply_line *again = NULL;
     for (size_t i = 0; i < r->count; i++) {
@@ -98,12 +97,12 @@ static int find_recorded(
 {
     char key[HASH_TEXT_SIZE];
     bool served = false;
-    for (unsigned m = 0; call->model && m < r->model_count; m++)
-        served = served || strcmp(r->models[m], call->model) == 0;
-    for (unsigned m = 0; m < r->model_count && !*out; m++) {
-        if (served && strcmp(r->models[m], call->model) != 0)
+    for (size_t m = 0; call->model && m < r->models.count; m++)
+        served = served || strcmp(r->models.items[m], call->model) == 0;
+    for (size_t m = 0; m < r->models.count && !*out; m++) {
+        if (served && strcmp(r->models.items[m], call->model) != 0)
             continue;
-        int rc = record_key(call, r->models[m], key, err);
+        int rc = record_key(call, r->models.items[m], key, err);
         if (rc < 0)
             return rc;
         *out = find_key(r, m, key, call->request.depth);
@@ -185,15 +184,10 @@ static struct lm_usage replay_abort(struct lm_call *call)
 
 static bool take_model(struct replay *r, struct reply_line *l, const char *model)
 {
-    for (l->model = 0; l->model < r->model_count; l->model++)
-        if (strcmp(r->models[l->model], model) == 0)
+    for (l->model = 0; l->model < r->models.count; l->model++)
+        if (strcmp(r->models.items[l->model], model) == 0)
             return true;
-    char **more = realloc(r->models, (r->model_count + 1) * sizeof *more);
-    if (!more)
-        return false;
-    r->models = more;
-    r->models[r->model_count] = strdup(model);
-    return r->models[r->model_count] && ++r->model_count;
+    return list_add(&r->models, model, NULL) == 0;
 }
 
 static void take_outcome(struct reply_line *l, struct json_object *o)
@@ -281,10 +275,8 @@ static int replay_add_line(void *arg, const struct line *line, struct error *err
     if (wrong)
         return error_set(err, ERROR_ARGUMENT, "the recording %.90s, line %zu: %.100s", r->path,
             line->number, wrong);
-    struct reply_line *lines = array_grow(r->lines, r->count, &r->room, sizeof *lines);
-    if (!lines)
+    if (!array_room(r->lines, r->count, &r->room))
         return error_memory(err);
-    r->lines = lines;
     struct reply_line *l = &r->lines[r->count++];
     *l = (struct reply_line){ 0 };
     return fill_line(r, l, o) ? 0 : error_memory(err);
@@ -298,9 +290,7 @@ static void replay_close(void *client)
         free(r->lines[i].content);
         free(r->lines[i].finish);
     }
-    for (unsigned m = 0; m < r->model_count; m++)
-        free(r->models[m]);
-    free(r->models);
+    list_clear(&r->models);
     free(r->lines);
     free(r->path);
     free(r);

@@ -156,11 +156,8 @@ static int artifact_keep(struct artifacts *a, struct error *err)
     if (renameat(a->parent, a->draft, a->parent, a->leaf) < 0)
         return artifact_error(err, "writing", f->path);
     a->draft[0] = '\0';
-    struct artifact *items =
-        array_grow(a->list->items, a->list->count, &a->list->cap, sizeof *items);
-    if (!items)
+    if (!array_room(a->list->items, a->list->count, &a->list->cap))
         return error_memory(err);
-    a->list->items = items;
     a->list->items[a->list->count++] = *f;
     *f = (struct artifact){ 0 };
     return a->o.record(a->o.arg, &a->list->items[a->list->count - 1], a->fd, err);
@@ -331,10 +328,8 @@ static int artifacts_add(struct artifacts *a, const struct file_entry *entry, st
             return 0;
     for (; len > 0 && below[0] == '/'; len--)
         below++;
-    struct artifact *found = array_grow(a->found, a->count, &a->cap, sizeof *found);
-    if (!found)
+    if (!array_room(a->found, a->count, &a->cap))
         return error_memory(err);
-    a->found = found;
     struct artifact *f = &a->found[a->count++];
     *f = (struct artifact){ .name = text_copy(entry->name, entry->name_len),
         .path = text_printf("%s/%.*s", a->o.directory, (int)len, below),

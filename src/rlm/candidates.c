@@ -512,13 +512,10 @@ void candidate_failed(struct rlm_run *c, const struct error *why)
 
 void candidate_note_cell(struct rlm_run *c, struct cell_result *result)
 {
-    struct tried_cell *tried =
-        array_grow(c->tried, c->tried_count, &c->tried_cap, sizeof *c->tried);
-    if (!tried) {
+    if (!array_room(c->tried, c->tried_count, &c->tried_cap)) {
         cell_result_free(result);
         return;
     }
-    c->tried = tried;
     c->tried[c->tried_count++] =
         (struct tried_cell){ c->code ? steal(&c->code) : strdup(""), *result };
     *result = (struct cell_result){ 0 };

@@ -35,10 +35,7 @@ int images_add(
     struct images *images, const char *type, const char *data, size_t len, struct error *err)
 {
     struct image image = { .type = type, .data = malloc(len + 1), .len = len };
-    struct image *items = array_grow(images->items, images->count, &images->cap, sizeof *items);
-    if (items)
-        images->items = items;
-    if (!items || !image.data) {
+    if (!image.data || !array_room(images->items, images->count, &images->cap)) {
         free(image.data);
         return error_memory(err);
     }

@@ -9,13 +9,10 @@
 
 int message_add(struct rlm_run *r, const char *role, char *text, size_t len, struct error *err)
 {
-    struct message *messages =
-        text ? array_grow(r->messages, r->message_count, &r->message_cap, sizeof *messages) : NULL;
-    if (!messages) {
+    if (!text || !array_room(r->messages, r->message_count, &r->message_cap)) {
         free(text);
         return error_memory(err);
     }
-    r->messages = messages;
     r->messages[r->message_count++] = (struct message){ .role = role, .text = text, .len = len };
     return 0;
 }

@@ -97,10 +97,8 @@ static int take_entry(struct state *s, char *line, struct error *err)
     } kinds[] = { { "100644 blob ", 'f' }, { "100755 blob ", 'x' }, { "100664 blob ", 'f' },
         { "120000 blob ", 'l' }, { "040000 tree ", 'd' }, { "160000 commit ", 'm' } };
     char *path = strchr(line, '\t');
-    struct entry *grown = array_grow(s->entries, s->entry_count, &s->entry_room, sizeof *grown);
-    if (!grown)
+    if (!array_room(s->entries, s->entry_count, &s->entry_room))
         return error_memory(err);
-    s->entries = grown;
     for (size_t i = 0; path && i < array_length(kinds); i++) {
         size_t n = strlen(kinds[i].mode);
         if (strncmp(line, kinds[i].mode, n) != 0)

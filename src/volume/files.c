@@ -300,11 +300,9 @@ struct listing {
 
 static int add_found(struct listing *l, const char *name, const struct stat *st, struct error *err)
 {
-    struct found *grown = array_grow(l->items, l->count, &l->room, sizeof *l->items);
     cleanup_buf struct buf path = { 0 };
-    if (!grown)
+    if (!array_room(l->items, l->count, &l->room))
         return error_memory(err);
-    l->items = grown;
     buf_append(&path, buf_text(&l->path), l->path.len);
     buf_puts(&path, name);
     l->items[l->count] = (struct found){ buf_steal(&path), *st };

@@ -142,11 +142,8 @@ static int schema_parse_read_list(struct reader *r, struct json_object *list)
 static int read_pattern(struct reader *r, const void *key, const char *text, size_t len)
 {
     struct schema *s = r->s;
-    struct compiled_pattern *patterns =
-        array_grow(s->patterns, s->pattern_count, &s->pattern_room, sizeof *patterns);
-    if (!patterns)
+    if (!array_room(s->patterns, s->pattern_count, &s->pattern_room))
         return error_memory(r->err);
-    s->patterns = patterns;
     struct compiled_pattern *compiled = &s->patterns[s->pattern_count];
     *compiled = (struct compiled_pattern){ .key = key };
     int rc = pattern_compile(text, len, &compiled->pattern, r->err);
@@ -284,10 +281,8 @@ static int read_keyword(
 static int note_seen(struct reader *r, struct json_object *schema)
 {
     struct schema *s = r->s;
-    struct json_object **seen = array_grow(s->seen, s->seen_count, &s->seen_room, sizeof(*seen));
-    if (!seen)
+    if (!array_room(s->seen, s->seen_count, &s->seen_room))
         return error_memory(r->err);
-    s->seen = seen;
     s->seen[s->seen_count++] = schema;
     return 0;
 }

@@ -43,10 +43,8 @@ static int tree_enter(struct tree_walk *w, int fd, struct error *err)
 {
     struct stat st;
     cleanup_fd int owned = fd;
-    struct level *grown = array_grow(w->levels, w->count, &w->room, sizeof *w->levels);
-    if (!grown)
+    if (!array_room(w->levels, w->count, &w->room))
         return error_memory(err);
-    w->levels = grown;
     int listed = fcntl(fd, F_DUPFD_CLOEXEC, 0);
     w->listing = listed < 0 ? NULL : fdopendir(listed);
     if (!w->listing || fstat(fd, &st) < 0) {

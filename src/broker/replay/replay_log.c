@@ -43,10 +43,8 @@ static int take_turn(void *arg, const droste_record_turn *turn, struct error *er
     struct replay_log *r = arg;
     if (strcmp(turn->run, r->run) != 0)
         return 0;
-    void *list = array_grow(r->turn_list, r->turn_count, &r->turn_room, sizeof *r->turn_list);
-    if (!list)
+    if (!array_room(r->turn_list, r->turn_count, &r->turn_room))
         return error_memory(err);
-    r->turn_list = list;
     r->turn_list[r->turn_count++] = (struct recorded_turn){ .turn = turn->turn,
         .kept = (unsigned)turn->kept,
         .before = turn->session && strcmp(turn->session, "before") == 0,
@@ -106,10 +104,8 @@ static int replay_replay_log_take_run(void *arg, const droste_record_run *run, s
                 run->settings.len + run->context_data.len + run->answer.len;
     if (strcmp(run->id, r->run) == 0)
         return 0;
-    void *runs = array_grow(r->runs, r->run_count, &r->run_room, sizeof *r->runs);
-    if (!runs)
+    if (!array_room(r->runs, r->run_count, &r->run_room))
         return error_memory(err);
-    r->runs = runs;
     struct recorded_run *to = &r->runs[r->run_count];
     size_t up = find_below(r, parent);
     *to = (struct recorded_run){ .own = strcmp(parent, r->run) == 0,
@@ -139,10 +135,8 @@ static struct recorded_call *add_call(struct replay_log *r, bool own)
     struct recorded_call **list = own ? &r->calls : &r->below;
     size_t *count = own ? &r->call_count : &r->below_count;
     size_t *room = own ? &r->call_room : &r->below_room;
-    void *calls = array_grow(*list, *count, room, sizeof **list);
-    if (!calls)
+    if (!array_room(*list, *count, room))
         return NULL;
-    *list = calls;
     return &(*list)[(*count)++];
 }
 
@@ -202,10 +196,8 @@ static int replay_log_take_cell(void *arg, const droste_record_cell *cell, struc
     }
     if (strcmp(cell->run, r->run) != 0)
         return 0;
-    void *cells = array_grow(r->cells, r->cell_count, &r->cell_room, sizeof *r->cells);
-    if (!cells)
+    if (!array_room(r->cells, r->cell_count, &r->cell_room))
         return error_memory(err);
-    r->cells = cells;
     struct recorded_cell *c = &r->cells[r->cell_count++];
     bool first = r->cell_count == 1 || c[-1].turn != cell->turn;
     *c = (struct recorded_cell){ .id = cell->id,
