@@ -1,8 +1,8 @@
 /* serve/e2b/sandbox.c: what E2B's clients know of a sandbox beside Droste's: tokens, a deadline,
  * whether it is paused.
  *
- * A paused sandbox keeps its processes and memory, and answers nothing but the control plane. Its
- * code contexts are idle anyway, or are interrupted.
+ * A paused sandbox keeps its processes, which are not stopped, and its memory, and answers nothing
+ * but the control plane.
  */
 #include <stdlib.h>
 #include <string.h>
