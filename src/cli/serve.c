@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "cli/cli.h"
@@ -28,23 +29,38 @@ static int serve_print_openapi(void)
     return cli_finish(EXIT_FINE, "the document");
 }
 
-/* Reads a flag's time; -1 to continue. */
-static int serve_seconds(
-    const struct command *self, const char *flag, const char *text, double *out)
+/* A flag whose value is a time, or a number. */
+struct serve_time {
+    const char *flag, *text; /* NULL: it was not given */
+    double *out;
+    bool may_be_zero;
+};
+
+struct serve_number {
+    const char *flag, *text;
+    size_t *out;
+};
+
+/* Both return -1 to continue. */
+static int serve_read_time(const struct command *self, const struct serve_time *t)
 {
-    if (!text || (droste_parse_seconds(text, out) && *out > 0))
-        return -1;
-    return cli_usage(self, "--%s %s: expected a time such as 30, 10m or 2h", flag, text);
+    double seconds = 0;
+    if (t->text && (!droste_parse_seconds(t->text, &seconds) || seconds < 0 ||
+                       (seconds == 0 && !t->may_be_zero)))
+        return cli_usage(self, "--%s %s: expected a time such as 30, 10m or 2h", t->flag, t->text);
+    if (t->text)
+        *t->out = seconds;
+    return -1;
 }
 
-static int serve_count(const struct command *self, const char *flag, const char *text, size_t *out)
+static int serve_read_number(const struct command *self, const struct serve_number *n)
 {
-    int64_t n;
-    if (!text)
+    int64_t number;
+    if (!n->text)
         return -1;
-    if (!cli_count(text, 1, &n) || n > 1000000)
-        return cli_usage(self, "--%s %s: expected a number from 1 to 1000000", flag, text);
-    *out = (size_t)n;
+    if (!cli_count(n->text, 1, &number) || number > 1000000)
+        return cli_usage(self, "--%s %s: expected a number from 1 to 1000000", n->flag, n->text);
+    *n->out = (size_t)number;
     return -1;
 }
 
@@ -89,53 +105,37 @@ static int serve_command(const struct command *self, droste *d, int argc, char *
         .max_connections = 8192,
         .ready = serve_print_address };
     const struct flag flags[] = {
-        { "listen", "ADDRESS",
-            "127.0.0.1:PORT, [::1]:PORT or unix:PATH; port 0 is a free one (127.0.0.1:8710).",
-            &o.listen },
-        { "keys", "PATH",
-            "The file of keys; 'none': no keys, loopback only (if it exists: keys.json in the data "
-            "directory).",
-            &keys },
-        { "tls-cert", "PATH", "Serve HTTPS with this chain of certificates (PEM).",
-            &o.certificate },
-        { "tls-key", "PATH", "Its key (PEM).", &o.certificate_key },
+        { "listen", "ADDRESS", "IP:PORT or unix:PATH (127.0.0.1:8710).", &o.listen },
+        { "keys", "PATH", "The file of keys; none: loopback only.", &keys },
+        { "tls-cert", "PATH", "Serve HTTPS with these certificates (PEM).", &o.certificate },
+        { "tls-key", "PATH", "Their key (PEM).", &o.certificate_key },
         { "life", "TIME", "The longest life of a sandbox (1d).", &life },
         { "idle", "TIME", "End sandboxes that are unused for so long (1h).", &idle },
         { "max-sandboxes", "N", "Sandboxes at once (256).", &sandboxes },
-        { "queue", "TIME", "How long a request may wait for a place for its sandbox (10).",
-            &queue },
-        { "workers", "N", "Processes that serve, each on a processor of its own (1).", &workers },
-        { "max-connections", "N", "Connections at once (8192).", &connections },
+        { "queue", "TIME", "How long a request waits for a place (10).", &queue },
+        { "workers", "N", "Processes that serve (1).", &workers },
+        { "max-connections", "N", "Connections of a worker at once (8192).", &connections },
         { "request-timeout", "TIME", "For the head of a request to arrive (10).", &request },
         { "drain", "TIME", "After SIGTERM, for requests to end (30).", &drain },
-        { "log-level", "LEVEL", "What to log: error, warning, info or debug (warning).", &level },
-        { "audit-log", "PATH", "Append a JSON line for each request that changes something.",
-            &o.audit_log },
-        { "check", NULL, "Check the settings, files and a sandbox, and exit.", NULL, &check },
+        { "log-level", "LEVEL", "error, warning, info or debug (warning).", &level },
+        { "audit-log", "PATH", "Append a JSON line for each change.", &o.audit_log },
+        { "check", NULL, "Check settings, files and a sandbox, and exit.", NULL, &check },
         { "openapi", NULL, "Print the OpenAPI document and exit.", NULL, &openapi },
         { 0 },
     };
     int status = cli_parse(self, argc, argv, flags, d, words, 0, &count);
-    if (status < 0)
-        status = serve_seconds(self, "life", life, &o.life_seconds);
-    if (status < 0)
-        status = serve_seconds(self, "idle", idle, &o.idle_seconds);
-    if (status < 0)
-        status = serve_seconds(self, "request-timeout", request, &o.request_seconds);
-    if (status < 0)
-        status = serve_seconds(self, "drain", drain, &o.drain_seconds);
-    if (status < 0)
-        status = serve_count(self, "max-sandboxes", sandboxes, &o.max_sandboxes);
-    if (status < 0)
-        status = serve_count(self, "max-connections", connections, &o.max_connections);
-    if (status < 0)
-        status = serve_count(self, "workers", workers, &o.workers);
+    const struct serve_time times[] = { { "life", life, &o.life_seconds },
+        { "idle", idle, &o.idle_seconds }, { "request-timeout", request, &o.request_seconds },
+        { "drain", drain, &o.drain_seconds }, { "queue", queue, &o.queue_seconds, true } };
+    const struct serve_number numbers[] = { { "max-sandboxes", sandboxes, &o.max_sandboxes },
+        { "max-connections", connections, &o.max_connections },
+        { "workers", workers, &o.workers } };
+    for (size_t i = 0; status < 0 && i < array_length(times); i++)
+        status = serve_read_time(self, &times[i]);
+    for (size_t i = 0; status < 0 && i < array_length(numbers); i++)
+        status = serve_read_number(self, &numbers[i]);
     if (status < 0 && o.workers > TABLE_WORKERS)
         status = cli_usage(self, "--workers %s: there are at most %d", workers, TABLE_WORKERS);
-    if (status < 0 && queue && strcmp(queue, "0") == 0)
-        o.queue_seconds = 0;
-    else if (status < 0)
-        status = serve_seconds(self, "queue", queue, &o.queue_seconds);
     o.log_level = log_level_parse(level);
     if (status < 0 && o.log_level < 0)
         status = cli_usage(self, "--log-level %s: expected error, warning, info or debug", level);
@@ -166,8 +166,9 @@ const struct command command_serve = {
     .summary = "serve sandboxes over HTTP to programs in any language",
     .details = "Prints its address once it accepts requests. The settings are those of all\n"
                "sandboxes. SIGTERM drains: requests that have begun may end. Without keys (droste\n"
-               "keys) only loopback and unix sockets are served. GET /openapi.json describes the\n"
-               "interface, and docs/serve.md explains it.\n"
+               "keys) only loopback and unix sockets are served; --keys is keys.json in the data\n"
+               "directory, if that exists. GET /openapi.json describes the interface, and\n"
+               "docs/serve.md explains it.\n"
                "\n"
                "Exit status: 0 after a signal, 1 the address is in use, 2 usage error.\n",
     .examples = "  droste serve\n"
