@@ -15,6 +15,9 @@ void public_error_copy(const struct error *why, droste_error *err)
     memcpy(err->text, why->text, sizeof err->text);
 }
 
+static void public_error_set_v(droste_error *err, int code, int sys, const char *format,
+    va_list args) __attribute__((format(printf, 4, 0)));
+
 static void public_error_set_v(
     droste_error *err, int code, int sys, const char *format, va_list args)
 {
