@@ -37,7 +37,7 @@ static int keys_add_limit(droste *d, const char *value, droste_error *err)
 
 static int keys_run_create(const struct keys_request *r, struct error *err)
 {
-    struct key key = { .scopes = SCOPE_READ | SCOPE_SANDBOXES | SCOPE_RUNS, .limits = keys_limits };
+    struct key key = { .scopes = SCOPE_READ | SCOPE_SANDBOXES, .limits = keys_limits };
     char text[KEY_TEXT_SIZE];
     double seconds = 0;
     if (r->word && strlen(r->word) >= KEY_NAME_SIZE)
@@ -149,7 +149,7 @@ static int keys_command(const struct command *self, droste *d, int argc, char **
     struct error err = { 0 };
     const struct flag flags[] = {
         { "keys", "PATH", "The file of keys (keys.json in the data directory).", &r.path },
-        { "scopes", "LIST", "What it may do (read,sandboxes,runs).", &r.scopes },
+        { "scopes", "LIST", "What it may do (read,sandboxes).", &r.scopes },
         { "limit", "NAME=VALUE",
             "How much of it: sandboxes=N at once, starts=N a second, memory=SIZE and cpus=N of "
             "each sandbox, life=TIME, idle=TIME; may be repeated.",
@@ -186,17 +186,16 @@ const struct command command_keys = {
     .name = "keys",
     .synopsis = "create [NAME] [--scopes LIST] [--limit NAME=VALUE ...] | ls [--json] | revoke KEY",
     .summary = "create, list and revoke the keys of droste serve",
-    .details =
-        "  create [NAME]  print a new key, once. Programs send it as 'X-API-Key: KEY' or\n"
-        "                 'Authorization: Bearer KEY'\n"
-        "  ls             list the keys by id, with their scopes and limits\n"
-        "  revoke KEY     remove one by id, or all of a name; its sandboxes end\n"
-        "\n"
-        "The file has hashes, never keys. A server that is running reads it again when it\n"
-        "changes. Scopes: read (list and describe), sandboxes, runs, metrics, admin (everything,\n"
-        "with the objects of all keys).\n"
-        "\n"
-        "Exit status: 0, 2 usage error or no such key.\n",
+    .details = "  create [NAME]  print a new key, once. Programs send it as 'X-API-Key: KEY' or\n"
+               "                 'Authorization: Bearer KEY'\n"
+               "  ls             list the keys by id, with their scopes and limits\n"
+               "  revoke KEY     remove one by id, or all of a name; its sandboxes end\n"
+               "\n"
+               "The file has hashes, never keys. A server that is running reads it again when it\n"
+               "changes. Scopes: read (list and describe), sandboxes, metrics, admin (everything,\n"
+               "with the objects of all keys).\n"
+               "\n"
+               "Exit status: 0, 2 usage error or no such key.\n",
     .examples = "  droste keys create ci --limit sandboxes=20 --limit starts=5\n"
                 "  droste keys create prometheus --scopes metrics\n"
                 "  droste keys revoke ci\n",

@@ -23,10 +23,9 @@ enum { KEYS_MOST = 1024, KEYS_BYTES_MAX = 4 << 20 };
 enum {
     SCOPE_READ = 1,      /* list and describe its own objects */
     SCOPE_SANDBOXES = 2, /* create, use and end sandboxes */
-    SCOPE_RUNS = 4,      /* start, follow and end runs of models */
-    SCOPE_METRICS = 8,   /* GET /metrics */
-    SCOPE_ADMIN = 16,
-    SCOPE_NONE = 32, /* of a route: anyone, without a key */
+    SCOPE_METRICS = 4,   /* GET /metrics */
+    SCOPE_ADMIN = 8,
+    SCOPE_NONE = 16, /* of a route: anyone, without a key */
 };
 
 /* 0 or "" is no limit of the key's own. */

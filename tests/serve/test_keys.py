@@ -64,7 +64,7 @@ def test_a_key_is_shown_once_and_kept_as_its_hash(tmp_path):
     assert text not in path.read_text() and text[4:] not in path.read_text()
     listed = json.loads(keys(tmp_path, "ls", "--json").stdout)
     assert [(k["name"], k["scopes"], k["limits"]) for k in listed] == \
-        [("ci", "read,sandboxes,runs", "sandboxes=3 memory=512M")]
+        [("ci", "read,sandboxes", "sandboxes=3 memory=512M")]
     assert text not in keys(tmp_path, "ls").stdout and "ci" in keys(tmp_path, "ls").stdout
     assert keys(tmp_path, "revoke", listed[0]["id"]).returncode == 0
     assert json.loads(keys(tmp_path, "ls", "--json").stdout) == []
