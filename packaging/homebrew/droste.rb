@@ -9,6 +9,7 @@ class Droste < Formula
   depends_on "ninja" => :build
   depends_on "pkgconf" => :build
   depends_on "curl"
+  depends_on "gnutls"
   depends_on "json-c"
   depends_on "libedit"
   depends_on "libmicrohttpd"

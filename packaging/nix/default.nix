@@ -11,6 +11,7 @@ pkgs.stdenv.mkDerivation {
   nativeBuildInputs = with pkgs; [ meson ninja pkg-config python3 makeWrapper ];
   buildInputs = with pkgs; [
     curl
+    gnutls
     json_c
     libedit
     libmicrohttpd

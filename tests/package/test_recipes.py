@@ -9,7 +9,8 @@ from installed import DROSTE, ROOT, run
 
 FORMULA = os.path.join(ROOT, "packaging", "homebrew", "droste.rb")
 NIX = os.path.join(ROOT, "packaging", "nix", "default.nix")
-#: a dependency of meson.build: its name for Homebrew, Nix and Debian, and in packaging/wheel
+#: a dependency of meson.build: its name for Homebrew, Nix and Debian, and in packaging/wheel; None:
+#: portable builds do without
 LIBRARIES = {
     "libuv": ("libuv", "libuv", "libuv1-dev", "libuv"),
     "libcurl": ("curl", "curl", "libcurl4-openssl-dev", "curl"),
@@ -22,6 +23,7 @@ LIBRARIES = {
     "libseccomp": ("libseccomp", "libseccomp", "libseccomp-dev", "libseccomp"),
     "libedit": ("libedit", "libedit", "libedit-dev", "libedit"),
     "libmicrohttpd": ("libmicrohttpd", "libmicrohttpd", "libmicrohttpd-dev", "libmicrohttpd"),
+    "gnutls": ("gnutls", "gnutls", "libgnutls28-dev", None),
 }
 BROKEN = {"ruby": "class Droste < Formula\n", "nix": "{ pkgs }: pkgs.stdenv.mkDerivation {\n"}
 
@@ -69,4 +71,5 @@ def test_recipes_have_the_libraries_of_the_build():
     assert words("scripts/setup", r"(lib(?!c6)\S+-dev|zlib1g-dev)\b") - {
         "libcmocka-dev", "libclang-rt-14-dev"} == debian
     # ncurses is what libedit needs
-    assert words("packaging/wheel/libraries.py", r'^    "(\S+)": Library\(') - {"ncurses"} == wheel
+    assert words("packaging/wheel/libraries.py", r'^    "(\S+)": Library\(') - {"ncurses"} == \
+        wheel - {None}
