@@ -47,7 +47,7 @@ struct cpu_priority {
     pid_t worker; /* 0: not known yet */
     uint64_t interval_ms;
     uint64_t used_ns; /* processor time at the last comparison */
-    bool works;       /* its priority can be lowered and raised again */
+    bool works; /* its priority can be lowered and raised again; not above an idle host's own */
     bool lowered;
     bool looked; /* used_ns was read near the beginning of this operation */
 };
@@ -237,7 +237,7 @@ int cpu_priority_open(struct loop *loop, pid_t keeper, struct cgroup *weighed,
     *p = (struct cpu_priority){ .timer = timer_new(loop, cpu_priority_look, p),
         .weighed = weighed,
         .sandboxes = sandboxes,
-        .works = weighed || cpu_priority_can_raise(),
+        .works = weighed || (cpu_priority_can_raise() && sched_getscheduler(0) != SCHED_IDLE),
         .keeper = keeper };
     if (!p->timer) {
         free(p);

@@ -311,6 +311,24 @@ static void a_fork_of_a_lowered_sandbox_is_raised(void **state)
     assert_false(is_lowered(f->worker));
 }
 
+/* Its guests give way to all others, too: they are not raised above it. */
+static void guests_of_an_idle_host_stay_idle(void **state)
+{
+    struct fixture *f = *state;
+    static const struct sched_param none = { 0 };
+    if (!cpu_priority_can_raise()) {
+        print_message("skipped: this user cannot take a priority back\n");
+        skip();
+    }
+    assert_int_equal(sched_setscheduler(0, SCHED_IDLE, &none), 0);
+    start_processes(f, false, false);
+    watch(f, NULL);
+    cpu_priority_begin(f->priority);
+    assert_int_equal(sched_setscheduler(0, SCHED_OTHER, &none), 0);
+    assert_true(is_lowered(f->keeper));
+    assert_true(is_lowered(f->worker));
+}
+
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -320,6 +338,7 @@ int main(void)
         T(a_worker_that_sleeps_keeps_its_priority),
         T(the_only_sandbox_keeps_its_priority),
         T(a_fork_of_a_lowered_sandbox_is_raised),
+        T(guests_of_an_idle_host_stay_idle),
         T(a_child_that_spins_is_lowered_and_stays_so),
         T(without_the_right_to_raise_it_the_priority_is_left_alone),
         T(a_cgroup_is_lowered_as_a_whole),
