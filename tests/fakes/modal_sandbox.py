@@ -39,6 +39,10 @@ for name in ("null", "zero", "full", "random", "urandom", "tty"):
 os.symlink("/proc/self/fd", root + "/dev/fd")
 run("mount", "-t", "proc", "proc", root + "/proc")
 run("mount", "-t", "tmpfs", "tmpfs", root + "/dev/shm")
+os.mkdir(root + "/dev/pts")
+run("mount", "-t", "devpts", "-o", "newinstance,ptmxmode=0666,mode=0620", "devpts",
+    root + "/dev/pts")
+os.symlink("pts/ptmx", root + "/dev/ptmx")
 run("mount", "--bind", home, root + "/root")
 run("mount", "--bind", place + "/run", root + "/run")
 run("mount", "--bind", place + "/sync", root + os.path.realpath("/usr/bin/sync"))
