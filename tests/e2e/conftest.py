@@ -21,6 +21,15 @@ def pytest_configure(config):
         raise pytest.UsageError("there is no %s/droste: run `make`, or set BUILD" % BUILD)
 
 
+def pytest_collection_modifyitems(items):
+    """Tests that share a fixture of their file (a browser, the built site) run in one process of
+    xdist: each process would make its own."""
+    for item in items:
+        fixtures = item._fixtureinfo.name2fixturedefs.values()
+        if any(fixture.scope == "module" for found in fixtures for fixture in found):
+            item.add_marker(pytest.mark.xdist_group(item.module.__name__))
+
+
 @pytest.fixture
 def droste(tmp_path):
     home = tmp_path / "home"

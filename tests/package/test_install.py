@@ -38,7 +38,8 @@ def test_every_command_has_a_manual_page(root):
         path = root / "usr/local/share/man/man1" / page
         shown = run("sh", "-c", 'man --warnings -E UTF-8 -l "$0" 2>&1', path,
                     env={**os.environ, "LC_ALL": "C.UTF-8", "MANPAGER": "cat", "MANWIDTH": "100"})
-        assert shown.startswith(page[:-2].upper() + "(1)") and ": warning" not in shown, shown[:2000]
+        assert shown.startswith(page[:-2].upper() + "(1)"), shown[:2000]
+        assert ": warning" not in shown, shown[:2000]
 
 
 def test_the_installed_command_works(root, tmp_path):

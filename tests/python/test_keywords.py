@@ -21,7 +21,8 @@ from droste.compat import config, modules
 TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 FILES = {"names": "python/test_names.py", "kwargs": "python/test_environment_kwargs.py",
          "adapters": "python/test_adapters.py",
-         "rlm": "python/test_rlm.py", "peers": "python/test_peers.py",
+         "rlm": "python/test_rlm.py", "select": "python/test_select.py",
+         "peers": "python/test_peers.py",
          "here": "python/test_keywords.py",
          "modal": "clouds/test_modal_python.py", "daytona": "clouds/test_daytona.py"}
 
@@ -400,6 +401,7 @@ SHOWN = {
         "rlm::test_a_run_answers": "tools tool_data",
         "here::test_models_are_functions_or_names": "model sub_model",
         "rlm::test_a_runs_tools_are_no_other_sessions": "tool_source",
+        "select::test_the_function_chooses": "select",
         "rlm::test_progress_is_shown_on_a_terminal": "progress",
         "rlm::test_events_are_told_as_they_happen": "on_event",
         "names::test_a_configurations_limits_are_the_rlms": "verbose",
