@@ -342,7 +342,7 @@ def test_a_terminal_has_a_size_that_can_change(terminals):
 
 
 def test_a_terminal_controls_its_session(terminals):
-    """^C interrupts the process in front, ^D ends the input, and a shell has job control."""
+    """^C interrupts the process in front, ^D ends the input, and ^Z stops a job of a shell."""
     with terminals.start("trap 'echo interrupted' INT; cat; cat; exit 3", terminal=(80, 24)
                          ) as command:
         command.write("up\n")
@@ -354,10 +354,12 @@ def test_a_terminal_controls_its_session(terminals):
     with terminals.start(["bash", "--norc", "-i"], terminal=(80, 24),
                          env={"PS1": "ready> ", "TERM": "dumb"}) as command:
         read_until(command, b"ready> ")
-        command.write("sleep 1000 &\nfg\n")
-        read_until(command, b"fg\r\nsleep 1000\r\n")
-        command.write("\x03")
-        read_until(command, b"ready> ")
+        command.write("sh -c 'echo o\"\"n; exec sleep 1000'\n")
+        read_until(command, b"on\r\n")      # it is in front: its own process has seen to that
+        command.write("\x1a")
+        read_until(command, b"Stopped")
+        command.write("exit\n")
+        read_until(command, b"There are stopped jobs")
         command.write("exit 6\n")
         assert command.wait() == 6
 
