@@ -16,7 +16,7 @@ from .frames import CHANNEL_FD, plain
 from .hooks import hook_libraries
 from .images import begin_place
 from .lazy import load_lazy_modules
-from .lean_json import write_json
+from .head_json import write_json
 from .link import Link, on_interrupt
 from .session import Session
 from .state import state

@@ -14,7 +14,7 @@ from .errors import Submitted
 from .failures import error_of
 from .frames import MESSAGE, plain, RESULT, shorten, type_name
 from .hooks import flush_figures
-from .lean_json import write_json
+from .head_json import write_json
 from .link import on_interrupt
 from .output import flush_output
 from .session import name_values, Showing, submit_fields, variables_if_changed

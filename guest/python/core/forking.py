@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from .failures import error_of
 from .frames import FORK, HEADER, plain, READY, RESULT, VERSION
-from .lean_json import write_json
+from .head_json import write_json
 from .output import flush_output
 from .state import state
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from .failures import error_of
 from .forking import drop_event_loop, refuse_what_would_vanish, some
 from .frames import CHANNEL_FD, plain, RESULT
-from .lean_json import write_json
+from .head_json import write_json
 from .output import flush_output
 from .state import state
 from .tools import withdraw_host_tools

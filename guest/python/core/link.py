@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Callable
 from .frames import (
     CALL, CANCEL, DISPLAY, FLAG_FD, FORK, HEADER, INTERRUPT, REPLY, RESTORE,
     SAVE, split_parts, table_of, VERSION)
-from .lean_json import read_json, write_json
+from .head_json import read_json, write_json
 from .output import flush_output
 from .state import state
 

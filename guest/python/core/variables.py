@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Callable
 
 from .failures import error_of
 from .frames import plain, PREVIEW, RESULT
-from .lean_json import write_json
+from .head_json import write_json
 from .link import check_arrived
 from .session import describe
 from .state import state

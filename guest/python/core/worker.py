@@ -15,7 +15,7 @@ from .frames import (CLOSE, COMMAND, EXEC, FILE, FORK, HEADER, HELLO, OFFER, REA
                      SAVE, SET, VERSION)
 from .images import refuse_operation, restore_session, save_session
 from .lazy import load_lazy_modules
-from .lean_json import read_json
+from .head_json import read_json
 from .link import Link
 from .output import flush_output
 from .serve_commands import commands_of_host
