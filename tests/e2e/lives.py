@@ -9,7 +9,7 @@ import pytest
 
 from harness import finish
 
-KILLS = int(os.environ.get("DROSTE_TEST_KILLS", "8"))
+KILLS = int(os.environ.get("DROSTE_TEST_KILLS", "6"))
 SEED = int(os.environ.get("DROSTE_TEST_SEED", "20261121"))
 KEY = {"OPENAI_API_KEY": "k"}
 

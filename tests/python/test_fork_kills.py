@@ -13,7 +13,7 @@ import droste
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
-KILLS = int(os.environ.get("DROSTE_FORK_KILLS", "24"))
+KILLS = int(os.environ.get("DROSTE_FORK_KILLS", "12"))
 SEED = int(os.environ.get("DROSTE_FORK_SEED", "1"))
 LEVELS = ["full", "landlock", "process", "light"]
 
