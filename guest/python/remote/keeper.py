@@ -80,12 +80,35 @@ def children_of() -> dict[int, list[int]]:
     return children
 
 
+def read_children(pid: int) -> list[int]:
+    """Returns the pids of a process's children. OSError: it has ended, or the kernel does not
+    tell (CONFIG_PROC_CHILDREN)."""
+    found: list[int] = []
+    for thread in os.listdir("/proc/%d/task" % pid):
+        with open("/proc/%d/task/%s/children" % (pid, thread), "rb", 0) as file:
+            found += map(int, file.read().split())
+    return found
+
+
 def descendants(spared: Iterable[int] = ()) -> list[int]:
-    """Returns the pids of all descendants, except the trees of `spared` processes."""
-    children = children_of()
-    found = [pid for pid in children.get(os.getpid(), ()) if pid not in spared]
+    """Returns the pids of all descendants, except the trees of `spared` processes.
+
+    A search of all of /proc takes longer than a process lives that forks and exits again and again,
+    so it is only the way of kernels that list no children.
+    """
+    try:
+        own = read_children(os.getpid())
+    except OSError:
+        children = children_of()
+        own, look = children.get(os.getpid(), []), lambda pid: children.get(pid, ())
+    else:
+        look = read_children
+    found = [pid for pid in own if pid not in spared]
     for pid in found:
-        found += children.get(pid, ())
+        try:
+            found += look(pid)
+        except OSError:
+            pass                        # it has ended
     return found
 
 
@@ -130,19 +153,19 @@ class Keeper:
         self.options, self.home = options, home
         self.ends = (channel, out, err)
         self.status = status
+        self.supervisor = os.getppid()
         self.worker: int | None = None
         self.wait_status = -1
         self.rss = 0
 
     def run(self) -> None:
-        supervisor = os.getppid()
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         close_all_but({0, 1, 2, self.status} | set(self.ends))
         os.setpgid(0, 0)        # survives a kill of the supervisor's group, to end its own tree
         control(PR_SET_PDEATHSIG, signal.SIGTERM)
         control(PR_SET_CHILD_SUBREAPER, 1)
-        if os.getppid() != supervisor:
+        if os.getppid() != self.supervisor:
             self.remove_home()
             os._exit(1)
         keeper = os.getpid()
@@ -192,11 +215,12 @@ class Keeper:
         """Kills all descendants. Returns true if some are left.
 
         Each round waits for one of the killed processes, whose children then become the keeper's.
-        The supervisor handles trees that fork faster than this kills.
+        The supervisor handles trees that fork faster than this kills; without one, they are the
+        keeper's until they end.
         """
         until = time.monotonic() + TREE_SECONDS
         try:
-            while time.monotonic() < until:
+            while time.monotonic() < until or os.getppid() != self.supervisor:
                 while self.reap(os.WNOHANG):
                     pass
                 found = descendants()

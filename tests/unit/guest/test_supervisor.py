@@ -248,3 +248,46 @@ def test_whose_memory_it_was_is_not_guessed(guest, one_worker):
     a_second_later(supervisor, guest)
     assert told == []
     supervisor.memory.fd = known
+
+
+# -- the search for processes
+
+TREE = """
+import os, subprocess, sys, threading
+below = []
+def start():                # a child of another thread, with a child of its own
+    code = "import subprocess; p = subprocess.Popen(['sleep', '600']); print(p.pid); input()"
+    p = subprocess.Popen([sys.executable, "-c", code], stdin=0, stdout=subprocess.PIPE, text=True)
+    below.extend([p.pid, int(p.stdout.readline())])
+    stay.wait()
+stay, first = threading.Event(), subprocess.Popen(["sleep", "600"])
+thread = threading.Thread(target=start, daemon=True)
+thread.start()
+while len(below) < 2:
+    pass
+print(os.getpid(), first.pid, *below, flush=True)
+input()
+"""
+
+
+@pytest.fixture
+def tree():
+    """A process of this one with three below it: (its pid, theirs)."""
+    top = subprocess.Popen([sys.executable, "-c", TREE], stdin=subprocess.PIPE,
+                           stdout=subprocess.PIPE, text=True, start_new_session=True)
+    pid, *below = map(int, top.stdout.readline().split())
+    yield pid, below
+    os.killpg(pid, 9)
+    top.communicate()
+
+
+@pytest.mark.parametrize("is_listed", [True, False])
+def test_descendants_are_found_and_the_spared_are_not(guest, monkeypatch, tree, is_listed):
+    """Those of other threads and of children, too; also where the kernel lists no children."""
+    top, below = tree
+    if not is_listed:
+        def refuse(pid):
+            raise OSError(2, "no such file")
+        monkeypatch.setattr(guest, "read_children", refuse)
+    assert {top, *below} <= set(guest.descendants())
+    assert not {top, *below} & set(guest.descendants([top]))
