@@ -455,6 +455,9 @@ int image_restore(int fd)
     arena->context.uc_stack = (stack_t){ .ss_sp = arena->stack, .ss_size = sizeof arena->stack };
     arena->context.uc_link = NULL;
     makecontext(&arena->context, restore_run, 0);
+    /* brk(2) does not shrink a heap whose end is unmapped. */
+    if ((uint64_t)syscall(SYS_brk, 0) > arena->image.heap_end)
+        syscall(SYS_brk, arena->image.heap_end);
     restore_unmap(&arena->image); /* its own stack is not removed */
     setcontext(&arena->context);
     return -errno;

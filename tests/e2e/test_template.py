@@ -59,8 +59,7 @@ def test_a_template_is_replaced_only_on_request(stored):
     assert stored("exec", "--template", "logs", "-c", "print(x)").out == "1\n"
 
 
-# Not `process`: docs/limitations.md has the defect.
-@pytest.mark.parametrize("isolation", ["full", "light", "landlock"])
+@pytest.mark.parametrize("isolation", ["full", "light", "landlock", "process"])
 def test_sandboxes_start_with_all_of_it(stored, isolation):
     """Variables, modules of setup code and preloaded ones; what a session changes is its own."""
     code = ("import sys; print(sum(rows), fractions.Fraction(1, 2), 'decimal' in sys.modules); "
