@@ -123,8 +123,9 @@ int session_save(
 int template_seal(struct template *t, struct error *err)
 {
     /* Fails if the guest has kept a writable mapping. */
-    if (fcntl(t->fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SEAL) < 0)
-        return error_set_errno(err, ERROR_IO, "sealing the memory file of the template");
+    int rc = file_memfd_seal(t->fd, err);
+    if (rc < 0)
+        return error_wrap(err, "making a template");
     t->sealed = true;
     return 0;
 }

@@ -205,7 +205,13 @@ int file_memfd(const char *name, struct error *err)
 
 int file_memfd_seal(int fd, struct error *err)
 {
-    if (fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
-        return error_set_errno(err, ERROR_IO, "sealing a memory file");
-    return 0;
+    /* On a busy machine the kernel itself may hold pages that were just written. It waits for them
+     * for some 150 ms and then gives up (memfd_wait_for_pins() in mm/memfd.c). A writable mapping
+     * is refused at once, each time. */
+    enum { TRIES = 4 };
+    const int seals = F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+    int rc = -1;
+    for (int i = 0; rc < 0 && i < TRIES && (i == 0 || errno == EBUSY); i++)
+        rc = fcntl(fd, F_ADD_SEALS, seals);
+    return rc < 0 ? error_set_errno(err, ERROR_IO, "sealing a memory file") : 0;
 }
