@@ -19,7 +19,9 @@
 #include "base/clock.h"
 #include "cli/bench.h"
 
-enum { ROUNDS = 10, SAMPLES_MAX = 100000 };
+enum { SAMPLES_MAX = 100000 };
+
+unsigned bench_rounds = 10;
 
 void bench_add(struct series *s, double value)
 {
@@ -141,6 +143,30 @@ static void bench_bubblewraps(struct series *s, char *python, unsigned n)
     }
 }
 
+/* A cell from the shell: this program and an interpreter, each from start to end, in turns. */
+static int bench_shell(droste *d, struct series *s, unsigned n, droste_error *err)
+{
+    char self[] = "/proc/self/exe", exec[] = "exec", option[] = "--python", command[] = "-c",
+         code[] = "1", isolated[] = "-I";
+    const char *path = droste_python(d, err);
+    if (!path)
+        return -err->code;
+    cleanup_free char *python = strdup(path);
+    char *ours[] = { self, exec, option, python, command, code, NULL };
+    char *bare[] = { python, isolated, command, code, NULL };
+    for (unsigned i = 0; i < n; i++) {
+        uint64_t start = clock_ns();
+        if (bench_run_program(bare, NULL) == 0)
+            bench_add(&s[0], bench_elapsed_us(start));
+        start = clock_ns();
+        if (bench_run_program(ours, NULL) == 0)
+            bench_add(&s[1], bench_elapsed_us(start));
+        else
+            s[1].skipped = "droste exec failed; see droste doctor";
+    }
+    return 0;
+}
+
 /* ---- droste ---- */
 
 static int one_start(droste *d, struct series *s, droste_error *err)
@@ -176,6 +202,7 @@ static int let_it_fill(droste *d, droste_error *err)
 /* --python: of the sandboxes and of their baselines. --sessions: of density; 0: its own number. */
 static const char *chosen_python;
 static unsigned chosen_sessions;
+static bool chosen_quick;
 
 /* In the order of the series. */
 static const struct {
@@ -209,17 +236,17 @@ static int bench_start(droste *d, struct series *s, unsigned n, droste_error *er
     if (!path)
         return -err->code;
     cleanup_free char *python = strdup(path);
-    for (unsigned round = 0; round < ROUNDS; round++) {
+    for (unsigned round = 0; round < bench_rounds; round++) {
         for (size_t kind = 0; kind < STARTS; kind++) {
-            int rc = s[kind].skipped ? 0 : bench_one_kind(d, kind, &s[kind], n / ROUNDS, err);
+            int rc = s[kind].skipped ? 0 : bench_one_kind(d, kind, &s[kind], n / bench_rounds, err);
             if (rc == -DROSTE_ERROR_UNSUPPORTED)
                 s[kind].skipped = "this isolation level does not work here; see droste doctor";
             else if (rc < 0)
                 return rc;
         }
-        bench_bare_forks(&s[STARTS], python, n / ROUNDS);
-        fresh_interpreters(&s[STARTS + 1], python, n / ROUNDS / 4 + 1);
-        bench_bubblewraps(&s[STARTS + 2], python, n / ROUNDS / 4 + 1);
+        bench_bare_forks(&s[STARTS], python, n / bench_rounds);
+        fresh_interpreters(&s[STARTS + 1], python, n / bench_rounds / 4 + 1);
+        bench_bubblewraps(&s[STARTS + 2], python, n / bench_rounds / 4 + 1);
     }
     return 0;
 }
@@ -332,13 +359,13 @@ static int bench_llm(droste *d, struct series *s, unsigned n, droste_error *err)
         rc = droste_session_open(d, &session, err);
     if (rc == 0)
         rc = time_calls(session, alone, 50, &s[0], err);
-    for (unsigned round = 0; rc == 0 && round < ROUNDS; round++) {
-        rc = bench_new_threads(
-            session, 4 * n / ROUNDS, &s[1], err); /* one that the machine holds up is 64 calls */
+    /* New threads: four times as many, as one that the machine holds up is 64 calls. */
+    for (unsigned round = 0; rc == 0 && round < bench_rounds; round++) {
+        rc = bench_new_threads(session, 4 * n / bench_rounds, &s[1], err);
         if (rc == 0)
-            rc = bench_threads(session, "llm_query('2+2?')", n / ROUNDS, &s[2], err);
+            rc = bench_threads(session, "llm_query('2+2?')", n / bench_rounds, &s[2], err);
         if (rc == 0)
-            rc = bench_threads(session, "hand_over()", n / ROUNDS, &s[3], err);
+            rc = bench_threads(session, "hand_over()", n / bench_rounds, &s[3], err);
     }
     droste_session_close(session);
     return rc;
@@ -397,6 +424,9 @@ static const struct bench {
             { .name = "bare os.fork() with the same modules" }, { .name = "fresh python3 -I -c" },
             { .name = "bubblewrap + python3 -I -c" } } },
     { "exec", 5000, bench_exec, { { .name = "empty cell", .limit = "under 80 µs" } } },
+    { "shell", 60, bench_shell,
+        { { .name = "python3 -I -c 1" },
+            { .name = "droste exec -c 1", .limit = "at most 3 times python3" } } },
     { "llm", 5000, bench_llm,
         { { .name = "llm_query answered by a callback", .limit = "under 60 µs" },
             { .name = "llm_query of 64 threads at once", .limit = "p99 under 2 ms" },
@@ -467,8 +497,8 @@ static int run_bench(const struct bench *b, droste *d, bool json, bool *any)
     struct series s[array_length(benches[0].series)];
     droste_error err;
     memcpy(s, b->series, sizeof s);
-    int rc = b->run(
-        d, s, chosen_sessions && b->run == bench_density ? chosen_sessions : b->samples, &err);
+    unsigned n = chosen_quick ? b->samples / 10 : b->samples;
+    int rc = b->run(d, s, chosen_sessions && b->run == bench_density ? chosen_sessions : n, &err);
     for (size_t i = 0; s[i].name; i++)
         if (s[i].times)
             qsort(s[i].times, s[i].count, sizeof *s[i].times, by_value);
@@ -511,13 +541,15 @@ static int cli_bench_run(const struct command *self, droste *d, int argc, char *
         { "json", NULL, "Print a JSON array of the figures.", NULL, &json },
         { "python", "PATH", "The interpreter of the sandboxes and of the baselines.",
             &chosen_python, NULL },
+        { "quick", NULL, "Take a tenth of the samples, to see that it works.", NULL,
+            &chosen_quick },
         { "sessions", "N", "density: how many sessions to open (default: 1000).", &sessions, NULL },
         { 0 },
     };
     int status = cli_parse(self, argc, argv, flags, d, &which, 1, &count);
     if (status < 0 && which && !find_bench(which))
-        status = cli_usage(
-            self, "'%s' is not one of start, exec, llm, run, fork, churn, density, serve", which);
+        status = cli_usage(self,
+            "'%s' is not one of start, exec, shell, llm, run, fork, churn, density, serve", which);
     int64_t n = 0;
     if (status < 0 && sessions && !cli_count(sessions, 1, &n))
         status = cli_usage(self, "--sessions: '%s' is not a number from 1 on", sessions);
@@ -525,6 +557,8 @@ static int cli_bench_run(const struct command *self, droste *d, int argc, char *
     if (status < 0)
         status = cli_set(d, "python", chosen_python);
     cli_raise_descriptors();
+    if (chosen_quick)
+        bench_rounds = 1;
     if (status < 0)
         status = run_chosen(d, which ? find_bench(which) : NULL, json);
     return status;
@@ -532,15 +566,14 @@ static int cli_bench_run(const struct command *self, droste *d, int argc, char *
 
 const struct command command_bench = {
     .name = "bench",
-    .synopsis =
-        "[start | exec | llm | run | fork | churn | density | serve] [--sessions N] [--json] "
-        "[--SETTING VALUE ...]",
+    .synopsis = "[start | exec | shell | llm | run | fork | churn | density | serve] "
+                "[--sessions N] [--quick] [--json] [--SETTING VALUE ...]",
     .summary = "measure starts, cells, model calls, runs and many sessions on this machine",
     .details = "Quote the medians and their ratios, measured on an otherwise idle machine.\n",
     .examples =
         "  droste bench\n  droste bench start --json\n  droste bench exec --isolation process\n"
         "  droste bench density --sessions 5000\n",
     .settings = SETTINGS_SANDBOX,
-    .arguments = "start|exec|llm|run|fork|churn|density|serve",
+    .arguments = "start|exec|shell|llm|run|fork|churn|density|serve",
     .run = cli_bench_run,
 };

@@ -18,6 +18,9 @@ struct series {
     const char *unit;    /* NULL: microseconds */
 };
 
+/* In how many rounds a measurement and its baselines take turns. */
+extern unsigned bench_rounds;
+
 void bench_add(struct series *s, double value);
 double bench_elapsed_us(uint64_t start_ns);
 /* Adds the times of n bare os.fork() of this interpreter that run a cell, exit and are reaped. */

@@ -260,7 +260,6 @@ static int churn_round(droste *d, unsigned n, struct series *s, droste_error *er
 
 int bench_churn(droste *d, struct series *s, unsigned n, droste_error *err)
 {
-    enum { ROUNDS = 10 };
     const char *path = droste_python(d, err);
     if (!path)
         return -err->code;
@@ -268,9 +267,9 @@ int bench_churn(droste *d, struct series *s, unsigned n, droste_error *err)
     struct series warm_up = { 0 };
     int rc = churn_round(d, AT_A_TIME, &warm_up, err);
     free(warm_up.times);
-    for (unsigned round = 0; rc == 0 && round < ROUNDS; round++) {
-        rc = churn_round(d, n / ROUNDS, &s[0], err);
-        bench_bare_forks(&s[1], python, n / ROUNDS);
+    for (unsigned round = 0; rc == 0 && round < bench_rounds; round++) {
+        rc = churn_round(d, n / bench_rounds, &s[0], err);
+        bench_bare_forks(&s[1], python, n / bench_rounds);
     }
     return rc;
 }

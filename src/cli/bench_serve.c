@@ -233,12 +233,12 @@ int bench_serve(droste *d, struct series *s, unsigned n, droste_error *err)
     cleanup_fd int fd = client_open(&server);
     unsigned failed = !client_create(fd, path);
     failed += bench_cells(fd, path, &s[0], n / 2);
-    for (unsigned round = 0; round < 5; round++) {
+    for (unsigned round = 0; round * 2 < bench_rounds; round++) {
         failed += bench_creates(fd, s, 20);
         bench_bare_forks(&s[SERVE_FORK], python, 20);
     }
     failed += !client_end(fd, path);
-    failed += bench_crowd(&server, s, 640);
+    failed += bench_crowd(&server, s, n < 640 ? CLIENTS : 640);
     bench_add(&s[SERVE_FAILED], failed);
     spawn_end(server.pid);
     return 0;

@@ -2,6 +2,7 @@
 import json
 import os
 import re
+import runpy
 import shlex
 import subprocess
 
@@ -145,6 +146,18 @@ def test_the_figures_have_one_source():
     done = subprocess.run([os.path.join(ROOT, "docs", "make-figures"), "--check"],
                           capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("text, found", [
+    ("A cell took 40 µs.", ["a.md:1: '40 µs'"]), ("One line,\nthen 1.5 MiB each.", ["a.md:2: '1.5 MiB'"]),
+    ("It is 3.1 times as long.", ["a.md:1: '3.1 times'"]), ("It is ×13 here.", ["a.md:1: '×13'"]),
+    ("<!-- figure: docker.cell -->0.40 ms<!-- end -->", []), ("A message has 64 MiB.", []),
+    ("<!-- figures: docker -->\n| 3 ms |\n<!-- figures: end -->", []), ("```\n3 ms\n```", []),
+    ("It looks every 10 ms.", [])])
+def test_a_figure_without_a_source_is_found(text, found):
+    """What looks like a measurement is generated, or listed as stated; limits and code may stay."""
+    figures = runpy.run_path(os.path.join(ROOT, "docs", "make-figures"))
+    assert list(figures["unsourced"]("a.md", text, ["10 ms"])) == found
 
 
 def test_every_environment_is_named_where_it_is_chosen(tmp_path):
