@@ -79,14 +79,36 @@ static unsigned relay_worker_of_id(struct request *r)
     return worker;
 }
 
+/* The worker that accepted the request from its client. */
+static unsigned relay_first(struct request *r)
+{
+    const char *text = r->client->is_relay ? request_header_of(r, RELAY_FIRST) : NULL;
+    unsigned long n = text ? strtoul(text, NULL, 10) : r->server->worker;
+    return n < r->server->table->workers ? (unsigned)n : r->server->worker;
+}
+
+/* The next one of the circle, which ends before the worker where it began; this one at its end. */
+static unsigned relay_next(struct request *r)
+{
+    const struct table *table = r->server->table;
+    unsigned own = r->server->worker, first = relay_first(r);
+    for (unsigned i = (own + 1) % table->workers; i != first && i != own;
+         i = (i + 1) % table->workers)
+        if (table->worker[i].pid > 0)
+            return i;
+    return own;
+}
+
 unsigned relay_worker_of(struct request *r)
 {
     struct server *s = r->server;
     if (s->table->workers == 1)
         return s->worker;
+    if (r->routes && r->routes->is_elsewhere && r->routes->is_elsewhere(r))
+        return relay_next(r);
     if (r->id[0])
         return relay_worker_of_id(r);
-    if (!r->route->creates || r->client->is_relay)
+    if (!r->route || !r->route->creates || r->client->is_relay)
         return s->worker;
     const char *key = request_header_of(r, "Idempotency-Key");
     return key ? relay_place_key(r, key) : relay_place(s);
@@ -99,7 +121,7 @@ static enum MHD_Result relay_on_field(void *arg, enum MHD_ValueKind kind, const 
 {
     static const char *const own[] = { "Connection", "Keep-Alive", "Transfer-Encoding",
         "Content-Length", "Expect", "Upgrade", "TE", "Trailer", "X-Request-Id", RELAY_ACCOUNT,
-        RELAY_CLIENT };
+        RELAY_CLIENT, RELAY_FIRST };
     struct buf *head = arg;
     for (size_t i = 0; i < array_length(own); i++)
         if (strcasecmp(name, own[i]) == 0)
@@ -119,6 +141,7 @@ static void relay_write_head(struct request *r, struct buf *head)
     MHD_get_connection_values_n(r->connection, MHD_HEADER_KIND, relay_on_field, head);
     buf_printf(
         head, "X-Request-Id: %s\r\n" RELAY_CLIENT ": %s\r\n", r->request_id, r->client->address);
+    buf_printf(head, RELAY_FIRST ": %u\r\n", relay_first(r));
     if (r->account)
         buf_printf(head, RELAY_ACCOUNT ": %s\r\n", r->account->key.id);
 }

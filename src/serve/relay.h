@@ -10,9 +10,10 @@ struct json_object;
 /* Fields between workers. Those of clients are not passed on. */
 #define RELAY_ACCOUNT "X-Droste-Account"
 #define RELAY_CLIENT  "X-Droste-Client"
+#define RELAY_FIRST   "X-Droste-First" /* the worker that accepted the request */
 
 /* The worker that must answer: that of the sandbox which the request names, or the one where a new
- * sandbox is placed. */
+ * sandbox is placed; for a request that names none, the next one that may have it. */
 unsigned relay_worker_of(struct request *r);
 /* Passes the request on to a worker, with its body as it comes, and answers with what that answers.
  * Called with the head. */

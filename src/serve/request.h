@@ -56,6 +56,9 @@ struct routes {
     bool (*claims)(struct request *r, const char *path);
     /* Sets r->account, or refuses the request. NULL: account_identify. */
     bool (*identify)(struct request *r);
+    /* True if the request is for a sandbox that it does not name and this worker does not have; the
+     * other workers get it in turn. May set its id. NULL: there are no such requests. */
+    bool (*is_elsewhere)(struct request *r);
     /* Answers with an error in the protocol's form. NULL: {"error": {"code", "message"}} */
     void (*refuse)(struct request *r, unsigned status, const char *code, const char *text);
     bool is_documented; /* in the OpenAPI document */

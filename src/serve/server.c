@@ -68,7 +68,8 @@ static bool server_relay(struct request *r)
 /* A protocol that identifies clients by their sandbox does that where the sandbox is. */
 static bool server_relay_unidentified(struct request *r)
 {
-    return r->routes && r->routes->identify && r->id[0] && server_relay(r);
+    return r->routes && r->routes->identify && (r->id[0] || r->routes->is_elsewhere) &&
+           server_relay(r);
 }
 
 static void server_begin(

@@ -1,9 +1,12 @@
 """Several workers: one address, limits of all together, and what is left when one dies."""
+import base64
 import concurrent.futures
+import hashlib
 import http.client
 import json
 import os
 import signal
+import urllib.parse
 
 import pytest
 
@@ -235,3 +238,44 @@ def test_e2bs_clients_reach_sandboxes_of_all_workers(three):
     assert ids <= set(pages) and len(set(pages)) == len(pages)
     for one in made:
         assert three.ask("DELETE", "/sandboxes/" + one["sandboxID"], headers=key).status == 204
+
+
+def signed_url(sandbox, method, path, expiry=None):
+    """A URL as E2B's clients sign it with a sandbox's token."""
+    words = [path, "read" if method == "GET" else "write", "user", sandbox["envdAccessToken"]]
+    digest = hashlib.sha256(":".join(words + ([str(expiry)] if expiry else [])).encode()).digest()
+    query = {"path": path, "username": "user",
+             "signature": "v1_" + base64.b64encode(digest).decode().rstrip("=")}
+    if expiry:
+        query["signature_expiration"] = str(expiry)
+    return "/files?" + urllib.parse.urlencode(query)
+
+
+def test_signed_urls_of_e2bs_clients_work_through_every_worker(three):
+    """They name no sandbox: the workers are asked in turn, for downloads and uploads of any size;
+    a signature that fits no sandbox, and one that has expired, are refused by all."""
+    key = {"X-API-Key": "e2b_" + "0" * 40}
+    made = {}
+    while len(made) < 3:
+        one = three.ask("POST", "/sandboxes", {"templateID": "base"}, key).json
+        made.setdefault(one["sandboxID"][:2], one)
+    content = os.urandom(3 << 20)
+    for number, one in enumerate(made.values()):
+        path = "/tmp/signed-%d" % number
+        for part in (content[:100], content):
+            for _ in range(4):      # each connection is accepted by any worker
+                answer = three.ask("POST", signed_url(one, "POST", path), part,
+                                   {"Content-Type": "application/octet-stream"})
+                assert (answer.status, answer.json[0]["path"]) == (200, path), answer.body
+            for expiry in (None, 10 ** 10) * 3:
+                assert three.ask("GET", signed_url(one, "GET", path, expiry)).body == part
+        for _ in range(4):
+            assert three.ask("GET", signed_url(one, "POST", path)).status == 401
+            expired = three.ask("GET", signed_url(one, "GET", path, 1))
+            assert (expired.status, expired.json["message"]) == (
+                401, "signature is already expired")
+    stranger = signed_url({"envdAccessToken": "0" * 32}, "GET", "/tmp/signed-0")
+    for headers in ({}, {"X-Droste-First": "1"}, {"X-Droste-First": "999"}):
+        for _ in range(4):
+            answer = three.ask("GET", stranger, headers=headers)
+            assert answer.json["message"] == "the signature fits no sandbox", answer.body

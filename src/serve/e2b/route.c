@@ -187,6 +187,11 @@ static struct sandbox *edge_find_signed(struct request *r)
     return NULL;
 }
 
+static bool edge_is_elsewhere(struct request *r)
+{
+    return !r->port && !edge_find_signed(r);
+}
+
 static bool edge_has_token(struct request *r, const struct e2b_sandbox *e)
 {
     return token_is(request_header_of(r, "X-Access-Token"), e->token);
@@ -411,6 +416,7 @@ const struct routes e2b_envd_routes = { .rows = envd_rows,
     .count = array_length(envd_rows),
     .claims = edge_claims_envd,
     .identify = envd_identify,
+    .is_elsewhere = edge_is_elsewhere,
     .refuse = envd_refuse };
 
 const struct routes e2b_interpreter_routes = { .rows = interpreter_rows,
