@@ -74,24 +74,33 @@ static int take_certificates(struct engine *e, struct error *err)
     return 0;
 }
 
+/* The length of the host in "HOST[:PORT][/…]", where an IPv6 address has brackets, and the port (0:
+ * none). 0: it is no such text. */
+static size_t engine_take_host(const char *where, unsigned *port)
+{
+    const char *bracket = where[0] == '[' ? strchr(where, ']') : NULL;
+    size_t host = bracket ? (size_t)(bracket - where) + 1 : strcspn(where, ":/");
+    size_t digits = where[host] == ':' ? strspn(where + host + 1, "0123456789") : 0;
+    size_t end = host + (where[host] == ':') + digits;
+    unsigned long number = digits && digits < 6 ? strtoul(where + host + 1, NULL, 10) : 0;
+    *port = (unsigned)number;
+    if ((where[end] != '\0' && where[end] != '/') || number > 65535 || (digits && number == 0))
+        return 0;
+    return host;
+}
+
 static int parse_tcp(struct engine *e, const char *address, struct error *err)
 {
     const char *verify = getenv("DOCKER_TLS_VERIFY");
     const char *where = address + strlen("tcp://");
-    const char *colon = strrchr(where, ':');
-    size_t n = strcspn(where, "/");
     bool tls = verify && verify[0];
-    unsigned port = 0;
-    if (colon && (size_t)(colon - where) < n && strspn(colon + 1, "0123456789") > 0)
-        port = (unsigned)strtoul(colon + 1, NULL, 10);
-    else
-        colon = NULL;
+    unsigned port;
+    size_t n = engine_take_host(where, &port);
+    if (n == 0)
+        return error_set(err, ERROR_CONFIG,
+            "DOCKER_HOST '%.100s' is not tcp://HOST:PORT with a port from 1 to 65535", address);
     if (port == 0)
         port = tls ? 2376 : 2375;
-    if (colon)
-        n = (size_t)(colon - where);
-    if (n == 0 || port > 65535)
-        return error_set(err, ERROR_CONFIG, "DOCKER_HOST '%.100s' contains no host", address);
     e->url = text_printf("%s://%.*s:%u", tls ? "https" : "http", (int)n, where, port);
     if (!e->url)
         return error_memory(err);
