@@ -9,11 +9,21 @@
  * the library replaces the CR LF behind a field by two NULs in its buffer and leaves everything
  * where it was, so each name begins two bytes behind the last value. It moves a folded line. A
  * later release that keeps its strings elsewhere refuses all requests, which the tests notice.
+ *
+ * A line that begins with a colon is overwritten where it says so, and ends the head for the
+ * library. Its bytes are therefore read once before: when the library has the request line, and
+ * the fields behind it are as they were received. Mostly that is the whole head; if not, nothing
+ * is known of the rest, and what follows this request is not read as another one.
  */
 #include <string.h>
 #include <strings.h>
+#include <sys/uio.h>
+#include <unistd.h>
 
 #include "serve/e2b/e2b.h"
+
+/* Bytes of a head that are looked at before the library parses them. */
+enum { HEAD_LOOKED = 4096 };
 
 struct head {
     const char *end; /* behind the last string so far */
@@ -75,6 +85,38 @@ static enum MHD_Result head_on_field(void *arg, enum MHD_ValueKind kind, const c
         h->origin = value;
     }
     return h->why ? MHD_NO : MHD_YES;
+}
+
+/* Its end, behind the empty line; NULL: a line begins with a colon or white space, or does not end
+ * with CR LF, or there is no empty line. */
+static const char *head_find_end(const char *at, const char *end)
+{
+    while (end - at >= 2 && memcmp(at, "\r\n", 2) != 0) {
+        size_t len = 0, left = (size_t)(end - at);
+        while (len < left && at[len] != '\r' && at[len] != '\n' && at[len] != '\0')
+            len++;
+        if (strchr(": \t", at[0]) || left - len < 2 || memcmp(at + len, "\r\n", 2) != 0)
+            return NULL;
+        at += len + 2;
+    }
+    return end - at >= 2 ? at + 2 : NULL;
+}
+
+/* The target may lie near the end of the library's memory, which is not known, so the kernel copies
+ * what there is. */
+void head_look(struct request *r)
+{
+    char text[HEAD_LOOKED];
+    struct iovec to = { text, sizeof text }, from = { (void *)(uintptr_t)r->target_at, to.iov_len };
+    ssize_t n = process_vm_readv(getpid(), &to, 1, &from, 1, 0);
+    const char *end = text + (n > 0 ? n : 0);
+    const char *target_end = memchr(text, '\0', (size_t)(end - text));
+    const char *version = target_end ? target_end + 1 : end;
+    const char *version_end = memchr(version, '\0', (size_t)(end - version));
+    if (!version_end || end - version_end < 2)
+        return;
+    const char *found = head_find_end(version_end + 2, end);
+    r->head_end = found ? r->target_at + (found - text) : NULL;
 }
 
 /* A loopback host, with any port: a page of another site has a name that it controls. */
@@ -164,7 +206,8 @@ bool head_check(struct request *r, const char *method, const char *version, enum
     }
     /* The library accepts line ends in a chunked body that a proxy may read differently. What
      * follows such a body is therefore never read as a request. */
-    r->close_after = r->close_after || h.encodings > 0;
+    bool is_whole = r->client->is_relay || r->head_end == method + size->header_size;
+    r->close_after = r->close_after || h.encodings > 0 || !is_whole;
     if (head_is_trusted(&h, trust))
         return true;
     table_count(r->server->figures, COUNT_REFUSED_SITE, 1);

@@ -82,6 +82,7 @@ struct request {
     char method[16];
     char *target;          /* as sent */
     const char *target_at; /* where the library has it */
+    const char *head_end;  /* of one that was whole, and well formed, before the library read it */
     char id[SERVE_ID_SIZE], name[SERVE_NAME_SIZE];
     unsigned port; /* of the sandbox, which a request of E2B's clients names; 0: none */
     struct buf body;
@@ -162,6 +163,8 @@ enum head_trust {
     HEAD_ORIGIN,   /* with keys, only its own pages may use it */
     HEAD_ANY,      /* a unix socket */
 };
+/* Reads the fields as they were received, when the library has only parsed the request line. */
+void head_look(struct request *r);
 bool head_check(struct request *r, const char *method, const char *version, enum head_trust trust);
 
 #endif

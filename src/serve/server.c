@@ -42,6 +42,7 @@ static void *server_on_target(void *arg, const char *target, struct MHD_Connecti
     r->connection = connection;
     r->target = strdup(target);
     r->target_at = target;
+    head_look(r);
     return r;
 }
 

@@ -11,6 +11,7 @@
 
 struct seen {
     struct server server;
+    struct client client;
     struct table_worker figures;
     const uint8_t *sent;
     size_t len;
@@ -41,6 +42,7 @@ static void *on_target(void *arg, const char *target, struct MHD_Connection *con
     r->connection = connection;
     r->target = strdup(target);
     r->target_at = target;
+    head_look(r);
     return r;
 }
 
@@ -51,14 +53,12 @@ static const char *line_end(const char *at, const char *end)
     return line;
 }
 
-/* A head that was accepted: fields with a colon behind a token, no bare line feed, no folding.
- * Empty lines may precede it (RFC 9112, 2.2). Left out is what libmicrohttpd 0.9.75 hides from
- * head.c (docs/internals/serve.md): NULs, and lines that begin with a colon. */
+/* A head that was accepted, and behind which another request may be read: fields with a colon
+ * behind a token, no bare line feed, no NUL, no folding. Empty lines may precede it (RFC 9112,
+ * 2.2). */
 static void check_accepted(const struct seen *seen)
 {
     const char *at = (const char *)seen->sent, *end = at + seen->len;
-    if (memchr(at, '\0', seen->len) || memmem(at, seen->len, "\n:", 2))
-        return;
     while (at < end && (at[0] == '\r' || at[0] == '\n'))
         at++;
     const char *line = line_end(at, end);
@@ -66,6 +66,7 @@ static void check_accepted(const struct seen *seen)
     for (at = line + 2; (line = line_end(at, end)) > at; at = line + 2) {
         const char *colon = memchr(at, ':', (size_t)(line - at));
         expect(colon && colon > at && at[0] != ' ' && at[0] != '\t');
+        expect(!memchr(at, '\0', (size_t)(line - at)));
         expect(!memchr(at, '\n', (size_t)(line - at)));
         expect(colon[-1] != ' ' && colon[-1] != '\t');
     }
@@ -77,11 +78,12 @@ static enum MHD_Result on_access(void *arg, struct MHD_Connection *connection, c
     struct seen *seen = arg;
     struct request *r = *state;
     r->server = &seen->server;
+    r->client = &seen->client;
     if (!r->begun) {
         r->begun = true;
         bool fine = head_check(r, method, version, seen->trust);
         expect(fine == (r->status == 0));
-        if (fine)
+        if (fine && !r->close_after)
             check_accepted(seen);
     }
     return MHD_NO; /* one head of each connection */

@@ -103,6 +103,30 @@ def test_a_connection_carries_several_requests(server):
     assert got.count(b"HTTP/1.1 200 ") == 2
 
 
+@pytest.mark.parametrize("end", [b"X: a\n:\r\n", b"X: a\r\n:\n", b"X: a\n:\n\0\n", b"\0\n\0\n"])
+def test_nothing_behind_a_head_that_the_library_cut_is_a_request(server, end):
+    """A proxy reads such lines as fields, and what follows as part of the head; libmicrohttpd ends
+    the head there."""
+    got = everything(server, GET + end + SECOND)
+    assert got.count(b"HTTP/1.1 ") <= 1 and b"openapi" not in got
+    assert b" 200 " not in got or b"Connection: close" in got
+
+
+def test_a_head_in_pieces_is_answered_and_the_last(server):
+    """Only a head that came whole could be looked at; one that looked whole before counts not."""
+    with server.connect() as s:
+        s.sendall(GET + b"X: aa\r\n\r\n")
+        assert s.recv(65536).startswith(b"HTTP/1.1 200 ")   # the connection is kept
+        s.sendall(GET)
+        # The server has read the piece when it has answered another client.
+        assert server.ask("GET", "/health").status == 200
+        s.sendall(b"X: a\n:\r\n" + SECOND)
+        got = b""
+        while piece := s.recv(65536):
+            got += piece
+    assert got.count(b"HTTP/1.1 ") <= 1 and b"openapi" not in got
+
+
 def test_nothing_behind_a_chunked_body_is_a_request(server):
     """libmicrohttpd accepts line ends there that a proxy may read differently; the body itself
     is used."""
