@@ -199,7 +199,8 @@ static int let_it_fill(droste *d, droste_error *err)
     return rc;
 }
 
-/* --python: of the sandboxes and of their baselines. --sessions: of density; 0: its own number. */
+/* --python: of the sandboxes and of their baselines. --sessions: of density and serve; 0: each has
+ * its own number. */
 static const char *chosen_python;
 static unsigned chosen_sessions;
 static bool chosen_quick;
@@ -492,13 +493,17 @@ static void bench_print_json(const struct bench *b, const struct series *s, bool
     }
 }
 
+unsigned bench_sessions(unsigned fallback)
+{
+    return chosen_sessions ? chosen_sessions : fallback;
+}
+
 static int run_bench(const struct bench *b, droste *d, bool json, bool *any)
 {
     struct series s[array_length(benches[0].series)];
     droste_error err;
     memcpy(s, b->series, sizeof s);
-    unsigned n = chosen_quick ? b->samples / 10 : b->samples;
-    int rc = b->run(d, s, chosen_sessions && b->run == bench_density ? chosen_sessions : n, &err);
+    int rc = b->run(d, s, chosen_quick ? b->samples / 10 : b->samples, &err);
     for (size_t i = 0; s[i].name; i++)
         if (s[i].times)
             qsort(s[i].times, s[i].count, sizeof *s[i].times, by_value);
@@ -543,7 +548,8 @@ static int cli_bench_run(const struct command *self, droste *d, int argc, char *
             &chosen_python, NULL },
         { "quick", NULL, "Take a tenth of the samples, to see that it works.", NULL,
             &chosen_quick },
-        { "sessions", "N", "density: how many sessions to open (default: 1000).", &sessions, NULL },
+        { "sessions", "N", "density, serve: how many to open (default: 1000, 640).", &sessions,
+            NULL },
         { 0 },
     };
     int status = cli_parse(self, argc, argv, flags, d, &which, 1, &count);
@@ -572,7 +578,7 @@ const struct command command_bench = {
     .details = "Quote the medians and their ratios, measured on an otherwise idle machine.\n",
     .examples =
         "  droste bench\n  droste bench start --json\n  droste bench exec --isolation process\n"
-        "  droste bench density --sessions 5000\n",
+        "  droste bench density --sessions 5000\n  droste bench serve --sessions 10000\n",
     .settings = SETTINGS_SANDBOX,
     .arguments = "start|exec|shell|llm|run|fork|churn|density|serve",
     .run = cli_bench_run,

@@ -23,6 +23,8 @@ extern unsigned bench_rounds;
 
 void bench_add(struct series *s, double value);
 double bench_elapsed_us(uint64_t start_ns);
+/* How many sessions to open: --sessions, or the measurement's own number. */
+unsigned bench_sessions(unsigned fallback);
 /* Adds the times of n bare os.fork() of this interpreter that run a cell, exit and are reaped. */
 void bench_bare_forks(struct series *s, char *python, unsigned n);
 

@@ -193,9 +193,9 @@ static int density_open(droste *d, droste_session **out, droste_error *err)
     return rc;
 }
 
-int bench_density(droste *d, struct series *s, unsigned wanted, droste_error *err)
+int bench_density(droste *d, struct series *s, unsigned fallback, droste_error *err)
 {
-    unsigned n = density_room(wanted), opened = 0;
+    unsigned n = density_room(bench_sessions(fallback)), opened = 0;
     cleanup_free droste_session **sessions = calloc(n + 1, sizeof(droste_session *));
     int rc = droste_set(d, "pool", "0", err);
     if (rc == 0 && sessions)

@@ -12,6 +12,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -23,6 +24,8 @@
 #include "cli/bench.h"
 
 enum { CLIENTS = 64, ID_SIZE = 40 };
+/* Sandboxes of each client that live at once. */
+enum { KEPT = 20 };
 
 /* ---- the server ---- */
 
@@ -31,18 +34,30 @@ struct bench_server {
     unsigned port;
 };
 
+/* In the child. A measurement that is killed takes its server with it: with a thousand sandboxes,
+ * that would go on to use the machine. */
+static void server_become(const char *workers, int out, pid_t parent)
+{
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    setpgid(0, 0);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() == parent && dup2(null, STDIN_FILENO) >= 0 && dup2(out, STDOUT_FILENO) >= 0)
+        execl("/proc/self/exe", "droste", "serve", "--listen", "127.0.0.1:0", "--keys", "none",
+            "--max-sandboxes", "20000", "--workers", workers, (char *)NULL);
+    _exit(127);
+}
+
 static int server_start(struct bench_server *s, const char *workers, droste_error *err)
 {
-    const char *const words[] = { "/proc/self/exe", "serve", "--listen", "127.0.0.1:0", "--keys",
-        "none", "--max-sandboxes", "20000", "--workers", workers, NULL };
-    struct error why = { 0 };
     char line[128] = "";
+    pid_t parent = getpid();
     int ends[2];
-    cleanup_fd int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-    if (null < 0 || pipe2(ends, O_CLOEXEC) < 0)
+    if (pipe2(ends, O_CLOEXEC) < 0)
         return public_error_set_errno(err, DROSTE_ERROR_IO, "starting a server");
-    const int standard[3] = { null, ends[1], STDERR_FILENO };
-    int rc = spawn_program(words, "droste serve", standard, &s->pid, &why);
+    s->pid = fork();
+    if (s->pid == 0)
+        server_become(workers, ends[1], parent);
+    int rc = s->pid < 0 ? -1 : 0;
     close(ends[1]);
     FILE *out = fdopen(ends[0], "r");
     if (rc == 0 &&
@@ -165,18 +180,21 @@ struct crowd {
     const struct bench_server *server;
     unsigned sandboxes; /* of each client */
     _Atomic unsigned failed;
-    char (*paths)[ID_SIZE + 32]; /* of all */
+    char (*paths)[ID_SIZE + 32]; /* of all that live */
     _Atomic unsigned next;
 };
 
+/* As fast as it can; beyond KEPT, each takes the place of the client's oldest, which it ends. */
 static void *crowd_create(void *arg)
 {
     struct crowd *c = arg;
     cleanup_fd int fd = client_open(c->server);
-    unsigned first = c->next++ * c->sandboxes;
-    for (unsigned i = 0; i < c->sandboxes; i++)
-        if (fd < 0 || !client_create(fd, c->paths[first + i]))
+    unsigned first = c->next++ * KEPT;
+    for (unsigned i = 0; i < c->sandboxes; i++) {
+        char *path = c->paths[first + i % KEPT];
+        if (fd < 0 || (path[0] && !client_end(fd, path)) || !client_create(fd, path))
             c->failed++;
+    }
     return NULL;
 }
 
@@ -184,14 +202,14 @@ static void *crowd_end(void *arg)
 {
     struct crowd *c = arg;
     cleanup_fd int fd = client_open(c->server);
-    unsigned first = c->next++ * c->sandboxes;
-    for (unsigned i = 0; i < c->sandboxes; i++)
+    unsigned first = c->next++ * KEPT;
+    for (unsigned i = 0; i < KEPT && c->paths[first + i][0]; i++)
         if (fd < 0 || !client_end(fd, c->paths[first + i]))
             c->failed++;
     return NULL;
 }
 
-/* The rate of what all do at once. */
+/* Lets all do it at once; the seconds that it took. */
 static double crowd_run(struct crowd *c, void *(*what)(void *))
 {
     pthread_t threads[CLIENTS];
@@ -202,18 +220,25 @@ static double crowd_run(struct crowd *c, void *(*what)(void *))
             abort(); /* a measurement without its threads measures nothing */
     for (unsigned i = 0; i < CLIENTS; i++)
         pthread_join(threads[i], NULL);
-    return c->sandboxes * CLIENTS / clock_seconds_since(start);
+    return clock_seconds_since(start);
 }
 
+/* None that was created may be left: the list is empty. */
 static unsigned bench_crowd(const struct bench_server *server, struct series *s, unsigned n)
 {
-    struct crowd c = { .server = server, .sandboxes = n / CLIENTS };
-    cleanup_free void *paths = calloc(n, sizeof *c.paths);
+    struct crowd c = { .server = server, .sandboxes = (n + CLIENTS - 1) / CLIENTS };
+    unsigned live = c.sandboxes < KEPT ? c.sandboxes : KEPT;
+    char left[256] = "";
+    cleanup_free void *paths = calloc((size_t)CLIENTS * KEPT, sizeof *c.paths);
     if (!paths)
         return 1;
     c.paths = paths;
-    bench_add(&s[SERVE_RATE], crowd_run(&c, crowd_create));
-    bench_add(&s[SERVE_RATE_END], crowd_run(&c, crowd_end));
+    bench_add(&s[SERVE_RATE], c.sandboxes * CLIENTS / crowd_run(&c, crowd_create));
+    bench_add(&s[SERVE_RATE_END], live * CLIENTS / crowd_run(&c, crowd_end));
+    cleanup_fd int fd = client_open(server);
+    if (client_ask(fd, "GET", "/v1/sandboxes", "", left, sizeof left) != 200 ||
+        !strstr(left, "\"sandboxes\":[]"))
+        c.failed++;
     return c.failed;
 }
 
@@ -238,7 +263,7 @@ int bench_serve(droste *d, struct series *s, unsigned n, droste_error *err)
         bench_bare_forks(&s[SERVE_FORK], python, 20);
     }
     failed += !client_end(fd, path);
-    failed += bench_crowd(&server, s, n < 640 ? CLIENTS : 640);
+    failed += bench_crowd(&server, s, bench_sessions(n < 640 ? CLIENTS : 640));
     bench_add(&s[SERVE_FAILED], failed);
     spawn_end(server.pid);
     return 0;

@@ -184,3 +184,26 @@ def test_the_units_are_valid(tmp_path):
                            str(tmp_path / "droste.service"), str(tmp_path / "droste.socket")],
                           capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_measurement_that_is_killed_takes_its_server_with_it(tmp_path):
+    """Its sandboxes would go on to use the machine."""
+    bench = subprocess.Popen([DROSTE, "bench", "serve"], stdout=subprocess.DEVNULL,
+                             env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)})
+
+    def servers():
+        with open("/proc/%d/task/%d/children" % (bench.pid, bench.pid)) as f:
+            return [pid for pid in f.read().split()
+                    if b"serve\0--listen" in open("/proc/%s/cmdline" % pid, "rb").read()]
+
+    def is_there(pid):
+        try:
+            with open("/proc/%s/stat" % pid) as f:
+                return f.read().rpartition(")")[2].split()[0] != "Z"
+        except FileNotFoundError:
+            return False
+    server, = until(servers)
+    assert is_there(server)
+    bench.kill()
+    bench.wait(WAIT)
+    until(lambda: not is_there(server))
