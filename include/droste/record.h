@@ -111,6 +111,9 @@ typedef struct droste_record_call {
      * the first item of a fork_map in that fork. NULL: the cell itself */
     const char *fork;
     int64_t candidate; /* of the turn, from 1; 0: it has none */
+    /* What a tool returned, encoded (docs/values.md), if `reply`, its JSON form, does not keep its
+     * types. Always left in the file. */
+    droste_value reply_values;
 } droste_record_call;
 
 /* One form of a rich result of a cell (docs/rich-results.md). The forms of a result follow each

@@ -179,8 +179,13 @@ class Bound:
     def written(self, result: Any) -> typing.Tuple[bytes, Optional[bytes]]:
         """Returns the answer as JSON and, if JSON does not keep it, as a typed value."""
         at = "what %s() returned" % self.tool.name
-        if not self.typed or _typed.is_plain_json(result):
+        if not self.typed:
             return to_json(result, at), None
+        if _typed.is_plain_json(result):
+            try:
+                return json.dumps(result, allow_nan=False, ensure_ascii=False).encode(), None
+            except ValueError:      # a float that is not finite, or a lone surrogate
+                pass
         return _typed.project_typed(result, at), _typed.encode_answer(result, at)
 
     def run(self, call: int, context: contextvars.Context, arguments: Dict[str, Any]) -> None:

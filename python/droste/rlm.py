@@ -260,7 +260,7 @@ class _Run:
             if self.place is not None:
                 self.place.add_to(engine)
             for tool in rlm._tools.values():
-                bound = _tools.Bound(tool, engine, rlm._tool_threads, self.id)
+                bound = _tools.Bound(tool, engine, rlm._tool_threads, self.id, True)
                 bound.context = context
                 self.bound.append(bound)
                 check(quick.droste_tool_add(engine.handle, *bound.texts(), _tools.on_tool,

@@ -176,6 +176,14 @@ void item_keep_text(struct item *item, const char *text, size_t len, bool quote)
     error_memory(&item->error);
 }
 
+void item_keep_values(struct item *item, const char *values, size_t len)
+{
+    item->values = text_copy(values, len);
+    item->values_len = len;
+    if (!item->values)
+        error_memory(&item->error);
+}
+
 void item_keep_failure(struct item *item, char *json)
 {
     item->failure = json;

@@ -135,6 +135,8 @@ struct broker {
 void item_start(struct item *item, const char *text, size_t len);
 /* Sets the text of an answer, as a JSON string if `quote`. Without memory the item has an error. */
 void item_keep_text(struct item *item, const char *text, size_t len, bool quote);
+/* Sets the typed value beside a tool's answer. */
+void item_keep_values(struct item *item, const char *values, size_t len);
 /* Takes a tool's exception; NULL: out of memory. */
 void item_keep_failure(struct item *item, char *json);
 /* Ends an item that has its answer or error; the last one of an ask sends the reply. */

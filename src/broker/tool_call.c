@@ -71,7 +71,7 @@ static void record_tool_end(struct item *item, const droste_record_call *end)
     struct broker *b = item->ask->broker;
     struct error err = { 0 };
     if (item->record && b->options.store)
-        budget_count_record(b->options.budget, end->reply.len);
+        budget_count_record(b->options.budget, end->reply.len + end->reply_values.len);
     /* Withholds an answer that could not be recorded, as for models. */
     if (item->record && b->options.store &&
         store_call_end(b->options.store, item->record, end, &err) < 0 &&
@@ -115,21 +115,15 @@ void tool_call_answer(struct tool_call *call, const char *json, size_t len)
         fail_item(item, "RuntimeError", why.text, seconds);
         return;
     }
-    droste_record_call end = {
-        .status = "ok", .reply = { json, len }, .attempts = 1, .seconds = seconds
-    };
+    droste_record_call end = { .status = "ok",
+        .reply = { json, len },
+        .reply_values = { item->values, item->values_len },
+        .attempts = 1,
+        .seconds = seconds };
     record_tool_end(item, &end);
     if (item->error.code == ERROR_NONE)
         item_keep_text(item, json, len, false);
     item_over(item);
-}
-
-static void item_keep_values(struct item *item, const char *values, size_t len)
-{
-    item->values = text_copy(values, len);
-    item->values_len = len;
-    if (!item->values)
-        error_memory(&item->error);
 }
 
 void tool_call_answer_values(

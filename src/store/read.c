@@ -184,6 +184,8 @@ static int read_take_call(
     call->repeated = take_int(q);
     call->fork = take_text(q);
     call->candidate = take_int(q);
+    struct values unread = { .lazy = true }; /* only resuming a run needs it */
+    call->reply_values = read_take_value(q, &unread);
     return query_check(q, err);
 }
 

@@ -12,7 +12,7 @@
 
 enum {
     APPLICATION = 0x44726f73, /* "Dros" */
-    SCHEMA_VERSION = 10,
+    SCHEMA_VERSION = 11,
 };
 
 static const char *const steps[SCHEMA_VERSION] = {
@@ -159,6 +159,9 @@ static const char *const steps[SCHEMA_VERSION] = {
     "  data TEXT REFERENCES blobs (hash),"
     "  PRIMARY KEY (run, name)"
     ") STRICT, WITHOUT ROWID;",
+
+    /* What a tool returned, where its JSON form in `reply` does not keep the types. */
+    "ALTER TABLE calls ADD COLUMN reply_values TEXT REFERENCES blobs (hash);",
 };
 
 struct found {

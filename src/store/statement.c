@@ -102,8 +102,9 @@ static const char *const texts[STATEMENT_COUNT] = {
     [STATEMENT_CALL_REPEAT] = "UPDATE calls SET repeated = repeated + 1"
                               " WHERE id = ? AND status = 'running' RETURNING id",
     [STATEMENT_CALL_END] =
-        "UPDATE calls SET status = ?, error = ?, finish = ?, reply = ?, input_tokens = ?,"
-        " output_tokens = ?, estimated = ?, cost = ?, attempts = ?, seconds = ?, ended_ms = ?"
+        "UPDATE calls SET status = ?, error = ?, finish = ?, reply = ?, reply_values = ?,"
+        " input_tokens = ?, output_tokens = ?, estimated = ?, cost = ?, attempts = ?, seconds = ?,"
+        " ended_ms = ?"
         " WHERE id = ? AND status = 'running' RETURNING id",
     [STATEMENT_CELL_BEGIN] = "INSERT INTO cells (id, run, turn, code, started_ms, candidate)"
                              " VALUES (" NEXT_STEP ", ?, ?, ?, ?, ?) RETURNING id",
@@ -130,7 +131,8 @@ static const char *const texts[STATEMENT_COUNT] = {
     [STATEMENT_CALL_READ] =
         "SELECT id, run, turn, cell, depth, kind, model, request, started_ms, status, error,"
         " finish, reply, input_tokens, output_tokens, estimated, coalesce(cost, -1), attempts,"
-        " seconds, ended_ms, key, repeated, fork, coalesce(candidate, 0) FROM calls WHERE id = ?",
+        " seconds, ended_ms, key, repeated, fork, coalesce(candidate, 0), reply_values FROM calls"
+        " WHERE id = ?",
     [STATEMENT_CELL_READ] =
         "SELECT id, run, turn, code, started_ms, status, killed, standard_output, standard_error,"
         " submit, error, variables, calls, seconds, ended_ms, coalesce(candidate, 0) FROM cells"

@@ -339,6 +339,7 @@ int store_call_end(
     bind_text(&w.query, end->error);
     bind_text(&w.query, end->finish);
     bind_value(&w, end->reply);
+    bind_value(&w, end->reply_values);
     bind_int(&w.query, end->input_tokens);
     bind_int(&w.query, end->output_tokens);
     bind_int(&w.query, end->estimated);

@@ -211,7 +211,7 @@ def test_tools_of_any_shape(interp):
     interp.tools.update(any_of=lambda *a, **k: [a, k], later=later, odd=lambda: {1, 2},
                         nan=lambda: float("nan"))
     assert interp.execute("any_of(1, 'x', k=2), later(1), sorted(odd()), nan()").echo == (
-        "([(1, 'x'), {'k': 2}], 2, [1, 2], 'nan')")
+        "([(1, 'x'), {'k': 2}], 2, [1, 2], nan)")
 
 
 def test_a_tools_exception_is_the_codes(interp):

@@ -10,7 +10,9 @@ import json
 import math
 import os
 import pathlib
+import sqlite3
 import subprocess
+import sys
 import uuid
 import zoneinfo
 
@@ -283,6 +285,48 @@ def test_tools_of_a_run_take_typed_arguments(tmp_path):
     steps = [step for turn in json.loads(shown)["turns"] for step in turn["steps"]]
     call = next(step for step in steps if step.get("kind") == "tool")
     assert call["request"] == '{"a": "1.50", "b": [1, "eA=="]}' and call["reply"] == "7"
+
+
+RETURNED = {
+    "tuple": (1, (2,)), "set": {1, 2}, "bytes": b"\xff\0", "date": datetime.date(2026, 1, 2),
+    "decimal": decimal.Decimal("1.50"), "infinite": math.inf, "surrogate": ["\ud800"],
+    "many": array.array("d", range(200000)),
+}
+KILLED = """
+import os, sys
+sys.path.insert(0, os.path.dirname(sys.argv[2]))
+import droste, test_typed_values
+def model(messages):
+    if len(messages) > 2:
+        os._exit(9)
+    return test_typed_values.GIVE
+give = lambda key: test_typed_values.RETURNED[key]
+droste.RLM(model, database=sys.argv[1], tools={"give": give}).run("q")
+"""
+#: of these, SUBMIT refuses those without a JSON form
+WITHOUT_JSON = ["infinite", "surrogate"]
+SUBMITS = ("```repl\nodd = [ascii(kept.pop(name)) for name in %r]\n"
+           "SUBMIT(kept=kept, one=give('set'), odd=odd)\n```" % WITHOUT_JSON)
+GIVE = "```repl\nkept = {name: give(name) for name in %r}\n```" % sorted(RETURNED)
+
+
+def test_what_a_tool_of_a_run_returned_has_its_type_also_when_resumed(tmp_path):
+    """The record has the value beside its JSON form, so the tool is not called again."""
+    database = str(tmp_path / "record.db")
+    done = subprocess.run([sys.executable, "-c", KILLED, database, __file__],
+                          env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}, timeout=60)
+    assert done.returncode == 9
+    with sqlite3.connect(database) as db:
+        ((run,),) = db.execute("SELECT id FROM runs").fetchall()
+        assert db.execute("SELECT count(*), count(reply_values) FROM calls"
+                          " WHERE kind = 'tool'").fetchone() == (8, 8)
+    calls = []
+    done = droste.RLM(lambda messages: SUBMITS, database=database,
+                      tools={"give": lambda key: calls.append(key) or RETURNED[key]}).resume(run)
+    there = {name: value for name, value in RETURNED.items() if name not in WITHOUT_JSON}
+    assert same(done.raise_for_status().answer, {
+        "kept": there, "one": {1, 2}, "odd": [ascii(RETURNED[name]) for name in WITHOUT_JSON]})
+    assert calls == ["set"]
 
 
 # -- large values, which leave the sandbox in memory files

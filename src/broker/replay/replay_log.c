@@ -145,7 +145,7 @@ static int replay_log_take_call(void *arg, const droste_record_call *call, struc
     struct replay_log *r = arg;
     bool own = strcmp(call->run, r->run) == 0;
     size_t run = own ? 0 : find_below(r, call->run);
-    r->bytes += call->request.len + call->reply.len;
+    r->bytes += call->request.len + call->reply.len + call->reply_values.len;
     if (!own && run == r->run_count)
         return error_set(err, ERROR_STORE, "the record has calls of a run that is missing from it");
     struct recorded_call *c = add_call(r, own);
@@ -166,6 +166,7 @@ static int replay_log_take_call(void *arg, const droste_record_call *call, struc
         .fork = call->fork ? strdup(call->fork) : NULL,
         .request = replay_log_take_value(&call->request),
         .reply = replay_log_take_value(&call->reply),
+        .reply_values = replay_log_take_value(&call->reply_values),
         .finish = strdup(call->finish ? call->finish : ""),
         .depth = (unsigned)call->depth,
         .cost = call->cost,

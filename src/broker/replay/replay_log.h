@@ -42,7 +42,7 @@ struct recorded_call {
     bool late;          /* the guest got no answer: dropped, or its cell was over */
     char *model, *fork; /* fork NULL: of the cell itself */
     char key[LM_KEY_SIZE];
-    struct recorded_value request, reply;
+    struct recorded_value request, reply, reply_values;
     char *finish;
     struct error error;
     struct lm_usage usage;

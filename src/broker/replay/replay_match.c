@@ -27,6 +27,7 @@
 #include "broker/fork_map.h"
 #include "broker/replay/replay_log.h"
 #include "session/session.h"
+#include "wire/values.h"
 
 enum {
     LOOK_MS = 250,         /* interval of checks on a guest with due calls */
@@ -89,6 +90,21 @@ void replay_match_forget(struct item *item)
 
 /* ---- recorded requests ---- */
 
+/* A file of the record may have been changed: its values are checked as a guest's are. */
+static void keep_tool_answer(
+    struct item *item, const struct recorded_call *call, const struct buf *text)
+{
+    cleanup_buf struct buf values = { 0 };
+    item_keep_text(item, buf_text(text), text->len, false);
+    if (!call->reply_values.hash[0] || replay_log_read(item->ask->broker->options.recorded,
+                                           &call->reply_values, &values, &item->error) < 0)
+        return;
+    if (values_check(values.data, values.len, &item->error) < 0)
+        error_wrap(&item->error, "what %s() returned cannot be read from the record", call->model);
+    else
+        item_keep_values(item, values.data, values.len);
+}
+
 static void keep_tool_call(struct item *item, const struct recorded_call *call)
 {
     struct replay_log *r = item->ask->broker->options.recorded;
@@ -99,7 +115,7 @@ static void keep_tool_call(struct item *item, const struct recorded_call *call)
     else if (replay_log_read(r, &call->reply, &text, &item->error) < 0)
         return;
     else if (call->error.code == ERROR_NONE)
-        item_keep_text(item, buf_text(&text), text.len, false);
+        keep_tool_answer(item, call, &text);
     else
         item_keep_failure(item, buf_steal(&text));
 }

@@ -128,6 +128,37 @@ static void tools_are_not_called_again(void **state)
     assert_int_equal(tool_calls, 2);
 }
 
+/* A container without buffers whose tree is the tuple (1, 2). */
+static const char typed_pair[] =
+    "\1\0\0\0\0\0\0\0\36\0\0\0\0\0\0\0{\"$droste\": [\"tuple\", [1, 2]]}";
+
+static void answer_typed(void *arg, droste_tool_call *call, const char *json, size_t len)
+{
+    tool_calls++;
+    droste_tool_answer_values(call, "[1,2]", 5, typed_pair, sizeof typed_pair - 1);
+}
+
+static void run_with_a_typed_tool(void)
+{
+    static const char *const replies[] = {
+        "```repl\na = pair()\nb = llm_query('end')\nSUBMIT(answer=[type(a).__name__, *a])\n```"
+    };
+    runs.replies = replies;
+    tool_calls = 0;
+    assert_fine(droste_tool_add(runs.d, "pair", NULL, NULL, answer_typed, NULL, &runs.err));
+    runs_leave_at("end");
+    assert_fine(droste_tool_add(runs.d, "pair", NULL, NULL, answer_typed, NULL, &runs.err));
+}
+
+static void what_a_tool_returned_has_its_type_again(void **state)
+{
+    run_with_a_typed_tool();
+    runs_resume();
+    assert_string_equal(runs.status, "answered");
+    assert_string_equal(runs.answer, "[\"tuple\",1,2]");
+    assert_int_equal(tool_calls, 1);
+}
+
 /* ---- a recording as the model ---- */
 
 static void write_recording(char *path, size_t size)
@@ -191,6 +222,7 @@ int main(void)
         runs_test(a_child_that_had_not_ended_goes_on),
         runs_test(forks_of_a_map_are_answered_from_the_record),
         runs_test(tools_are_not_called_again),
+        runs_test(what_a_tool_returned_has_its_type_again),
         runs_test(a_recording_skips_what_it_has_answered),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

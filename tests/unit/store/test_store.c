@@ -64,7 +64,7 @@ static void an_existing_file_is_opened(void **state)
         store_close(store);
         assert_int_equal(ask(place->file, "SELECT count(*) FROM runs"), i + 1);
     }
-    assert_int_equal(ask(place->file, "PRAGMA user_version"), 10);
+    assert_int_equal(ask(place->file, "PRAGMA user_version"), 11);
 }
 
 /* Opening and closing a second store in this process does not drop the locks of the first, without
@@ -152,9 +152,9 @@ static void a_newer_version_is_refused(void **state)
 {
     struct place *place = *state;
     store_close(open_store(place->file));
+    run_sql(place->file, "PRAGMA user_version = 12");
+    assert_open_says(place->file, "newer Droste wrote it (version 12, supported up to 11)");
     run_sql(place->file, "PRAGMA user_version = 11");
-    assert_open_says(place->file, "newer Droste wrote it (version 11, supported up to 10)");
-    run_sql(place->file, "PRAGMA user_version = 10");
     store_close(open_store(place->file));
 }
 
@@ -166,6 +166,8 @@ static int check_no_cost(void *arg, const droste_record_call *call, struct error
 }
 
 /* What each version brought, and how to be without it. */
+static const char without_11[] = "ALTER TABLE calls DROP COLUMN reply_values;"
+                                 "PRAGMA user_version = 10";
 static const char without_10[] = "DROP TABLE artifacts;"
                                  "PRAGMA user_version = 9";
 static const char without_9[] =
@@ -205,6 +207,7 @@ static int64_t make_older_file(struct place *place)
     assert_ok(store_call_end(store, begin_call(store, "a", "p"), &end, err));
     int64_t call = begin_call(store, "a", "what?");
     store_close(store);
+    run_sql(place->file, without_11);
     run_sql(place->file, without_10);
     run_sql(place->file, without_9);
     run_sql(place->file, without_8);
@@ -230,7 +233,7 @@ static void check_brought_up_to_date(struct place *place, int64_t call)
     assert_int_equal(ask(place->file, "SELECT count(*) FROM runs WHERE error_code IS NULL"), 1);
     assert_int_equal(ask(place->file, "SELECT count(*) FROM runs WHERE batch IS NULL"), 1);
     assert_int_equal(ask(place->file, "SELECT count(*) FROM runs WHERE tools IS NULL"), 1);
-    assert_int_equal(ask(place->file, "PRAGMA user_version"), 10);
+    assert_int_equal(ask(place->file, "PRAGMA user_version"), 11);
     assert_intact(place->file);
     store_close(store);
 }
