@@ -346,6 +346,9 @@ enum {
     DROSTE_PRINT = 4,   /* let display() print its values' text, as it does without rich results */
     DROSTE_VALUES = 8,  /* give droste_result_values of what is submitted */
     DROSTE_ONLY_VALUES = 16, /* with DROSTE_VALUES: the submission needs no JSON */
+    /* cut an exception's message and traceback only beyond result-size, not at 20,000 and 60,000
+     * characters */
+    DROSTE_WHOLE_ERRORS = 32,
 };
 
 /* Runs a cell and waits for it. An error return means that it did not run; the result describes

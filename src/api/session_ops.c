@@ -281,6 +281,7 @@ static int start_cell(
         .echo = flags & DROSTE_ECHO,
         .results = flags & DROSTE_RESULTS,
         .prints = flags & DROSTE_PRINT,
+        .whole_errors = flags & DROSTE_WHOLE_ERRORS,
         .values = flags & DROSTE_VALUES ? VALUES_VERSION : 0,
         .only_values = flags & DROSTE_ONLY_VALUES,
         .execute_timeout = timeout,

@@ -52,7 +52,8 @@ struct session {
     double limit;   /* seconds of this operation, 0: none */
     unsigned rings; /* number of interrupts sent */
     bool deadline_passed;
-    bool collects; /* the cell's rich results are wanted */
+    bool collects;    /* the cell's rich results are wanted */
+    bool takes_whole; /* an exception may come whole, as parts */
     struct bundles results;
     bool describes_tools; /* what the cell submits is the guest's list of tools, no answer */
     unsigned calls;

@@ -75,6 +75,24 @@ static char *result_take_text(
     return buf_steal(&text);
 }
 
+/* An exception's text that does not fit into the head. A guest cuts it at the size of a result, or
+ * not below what the head may have. */
+static int result_take_whole(const struct session *s, struct json_object *head,
+    const struct frame_parts *parts, const char *key, char **text, struct error *err)
+{
+    enum { LEAST = 256 << 10 };
+    size_t most = s->settings.result_size > LEAST ? s->settings.result_size : LEAST, len;
+    int64_t at = json_get_int(head, key, -1);
+    const char *data;
+    if (at < 0)
+        return 0;
+    if (!s->takes_whole || !frame_parts_at(parts, at, &data, &len) || len > most)
+        return error_set(err, ERROR_PROTOCOL, "a result with a wrong %s of an exception", key);
+    free(*text);
+    *text = result_take_text(head, key, parts);
+    return *text ? 0 : error_memory(err);
+}
+
 static void refuse_answer(struct cell_result *r, const struct error *why)
 {
     char text[sizeof why->text + 80];
@@ -153,7 +171,7 @@ static int check_result(struct json_object *head, const struct frame *frame,
         !is_known_status(json_get_string(head, "status", NULL)))
         return error_set(err, ERROR_PROTOCOL, "a result with an unknown status");
     int rc = frame->blob_len > 0 ? frame_parts_open(frame->blob, frame->blob_len,
-                                       SUBMISSION_TEXTS_MAX + SUBMISSION_VALUES_MAX + 2, parts, err)
+                                       SUBMISSION_TEXTS_MAX + SUBMISSION_VALUES_MAX + 4, parts, err)
                                  : 0;
     if (rc == 0 && json_get_int(head, "echo", -1) >= (int64_t)parts->count)
         return error_set(err, ERROR_PROTOCOL, "a result refers to a part that does not exist");
@@ -194,10 +212,13 @@ int result_read(
         return rc;
     *out = (struct cell_result){ 0 };
     result_take_error(head, &out->error);
+    rc = result_take_whole(s, head, &parts, "message", &out->error.message, err);
+    if (rc == 0)
+        rc = result_take_whole(s, head, &parts, "traceback", &out->error.traceback, err);
     result_judge(s, head, out);
     out->echo = result_take_text(head, "echo", &parts);
-    rc = take_submit(
-        s, head, frame, &parts, out, err); /* last, because it may take ownership of the parts */
+    if (rc == 0) /* last, because it may take ownership of the parts */
+        rc = take_submit(s, head, frame, &parts, out, err);
     if (rc == 0 && s->collects)
         rc = end_results(s, out->echo, err);
     if (rc < 0)

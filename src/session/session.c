@@ -164,6 +164,8 @@ static void write_exec_head(
         buf_printf(head, ",\"result\":%zu", s->settings.result_size);
     if (cell->results && cell->prints)
         buf_puts(head, ",\"print\":true");
+    if (cell->whole_errors)
+        buf_printf(head, "%s\"whole\":%zu", head->len ? "," : "{", s->settings.result_size);
     if (cell->tools)
         buf_puts(head, head->len ? ",\"tools\":true" : "{\"tools\":true");
     if (cell->each)
@@ -204,6 +206,7 @@ int session_exec(struct session *s, const struct session_cell *cell, session_don
     s->limit = limit;
     s->is_cell = true;
     s->collects = cell->results;
+    s->takes_whole = cell->whole_errors;
     s->results.limit = s->settings.results_limit;
     s->results.each = s->settings.result_size;
     s->describes_tools = cell->tools;

@@ -170,6 +170,7 @@ struct session_cell {
     bool echo;          /* give the repr of a last expression */
     bool results;       /* collect rich results; otherwise display() prints a text */
     bool prints;        /* with `results`: display() prints the text, too */
+    bool whole_errors;  /* cut an exception's texts only beyond the size of a result */
     bool tools;         /* its functions become tools; it submits what the guest has of them */
     unsigned values;    /* typed values (wire/values.h) up to this version; 0: only JSON */
     bool only_values;   /* a submission needs no JSON */

@@ -292,3 +292,20 @@ def test_a_forged_result_ends_the_sandbox_at_the_next_call(environment, opened):
         after = interp.execute("SUBMIT(x)")
         assert (after.status, after.killed, after.alive) == ("killed", "protocol", False)
         interp.execute("SUBMIT(x)")
+
+
+@pytest.mark.parametrize("key,status", [
+    ("other", "error"), ("message", "killed"), ("traceback", "killed")])
+def test_whole_texts_of_an_exception_come_only_where_they_were_wanted(
+        environment, opened, key, status):
+    """A session that takes them cut accepts no part of that name; a field of another name is
+    ignored."""
+    interp = opened()
+    interp.execute(environment.raw)
+    forged = interp.execute(
+        "import struct, time\nhead = b'{\"status\":\"error\",\"%s\":0}'\n"
+        "blob = struct.pack('<IQ', 1, 3) + b'abc'\n"
+        "raw(struct.pack('<BBHIQQ', 1, 20, 0, len(head), %d, len(blob)) + head + blob)\n"
+        "time.sleep(60)" % (key, environment.operations + 2))
+    assert forged.status == status
+    assert forged.killed == ("protocol" if status == "killed" else None)

@@ -220,9 +220,16 @@ def execute(ident: int, head: Head, blob: Blob) -> None:
     finish_cell(ident, failure, value)
 
 
+def fit_text(text: str, limit: int) -> bytes:
+    """A text in at most `limit` bytes, or in as many as its short form may have."""
+    data = text.encode()
+    return data if len(data) <= limit else shorten(text, max(limit // 4 - 20, MESSAGE)).encode()
+
+
 def finish_cell(ident: int, failure: BaseException | None, value: str | None) -> None:
     result: Head = {"status": "ok"}
-    parts = []
+    parts: list[Any] = []
+    whole: dict[str, str] = {}
     refusal = None
     if state.session.submitted is None:
         refusal = submit_answer()
@@ -230,7 +237,8 @@ def finish_cell(ident: int, failure: BaseException | None, value: str | None) ->
     failure = failure or refusal
     if failure is not None:
         result["status"] = "interrupted" if state.session.was_interrupted else "error"
-        result["error"] = error_of(failure)
+        limit = state.session.showing.whole
+        result["error"] = error_of(failure, whole if limit else None)
         failure = None
     if submitted is not None:
         result["submitted"] = 0
@@ -238,11 +246,14 @@ def finish_cell(ident: int, failure: BaseException | None, value: str | None) ->
             result["texts"] = len(submitted) - 1
         parts += submitted
         if state.session.values is not None:
-            add_values(result, parts, state.session.values, value is not None)
+            add_values(result, parts, state.session.values, (value is not None) + len(whole))
             state.session.values = None
     if value is not None:
         result["echo"] = len(parts)
         parts.append(value.encode())
+    for key, text in whole.items():
+        result[key] = len(parts)
+        parts.append(fit_text(text, limit))
     state.session.restore()
     changed = variables_if_changed()
     if changed is not None:
@@ -253,10 +264,10 @@ def finish_cell(ident: int, failure: BaseException | None, value: str | None) ->
     state.link.send(RESULT, ident, text + b" " * (-len(text) % ALIGNMENT), parts)
 
 
-def add_values(result: Head, parts: list[Any], values: list[Any], echo: bool) -> None:
+def add_values(result: Head, parts: list[Any], values: list[Any], others: int) -> None:
     """Adds the pieces of a container, and pads the outline so that the container is aligned."""
     result["values"], result["pieces"] = len(parts), len(values)
-    count = len(parts) + len(values) + echo
+    count = len(parts) + len(values) + others
     parts[0] += b" " * (-(4 + 8 * count + sum(map(len, parts))) % ALIGNMENT)
     parts += values
 

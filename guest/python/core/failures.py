@@ -34,8 +34,9 @@ def format_plainly(e: BaseException, tb: types.TracebackType | None, message: st
     return "%s%s: %s\n" % ("".join(lines), type_name(type(e)), message)
 
 
-def error_of(e: BaseException) -> Head:
-    """Describes an exception for RESULT; the traceback has only frames of the user's code."""
+def error_of(e: BaseException, whole: dict[str, str] | None = None) -> Head:
+    """Describes an exception for RESULT; the traceback has only frames of the user's code. `whole`
+    gets the texts that are cut."""
     try:
         message = plain(str(e))
     except BaseException:
@@ -48,6 +49,9 @@ def error_of(e: BaseException) -> Head:
         text = plain(format_plainly(e, tb, message))
     error: Head = {"type": name, "message": shorten(message, MESSAGE),
              "traceback": shorten(text, TRACEBACK)}
+    if whole is not None:
+        whole.update((key, full) for key, full, limit in (
+            ("message", message, MESSAGE), ("traceback", text, TRACEBACK)) if len(full) > limit)
     if isinstance(e, SystemExit):
         error["exit"] = exit_status(e)
     return error

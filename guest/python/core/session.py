@@ -37,6 +37,7 @@ class Showing:
         self.limit = min(limit, RESULTS_BYTES) if type(limit) is int else RESULTS_BYTES
         one = head.get("result")
         self.one = min(one, self.limit) if type(one) is int else self.limit
+        self.whole = head.get("whole", 0)   # bytes of an exception's text; 0: it is cut
         self.clear_waits = False    # clear_output(wait=True): until the next result
         self.forget()
 

@@ -14,6 +14,7 @@
 #include "serve/e2b/embedded.h"
 
 enum { CONTEXTS_MOST = 64, CONTEXT_QUEUE_MOST = 256 };
+enum { CONTEXT_FLAGS = DROSTE_ECHO | DROSTE_RESULTS | DROSTE_WHOLE_ERRORS };
 
 static void context_step(struct e2b_context *c);
 
@@ -225,13 +226,12 @@ static int context_execute(struct e2b_context *c, droste_error *err)
     if (!context_is_bash(c)) {
         bool is_other = e2b_from_ipython(x->code, x->len, &code);
         return context_run(c, is_other ? buf_text(&code) : x->code, is_other ? code.len : x->len,
-            DROSTE_ECHO | DROSTE_RESULTS, CONTEXT_RUNNING, err);
+            CONTEXT_FLAGS, CONTEXT_RUNNING, err);
     }
     buf_puts(&code, "kernel.run(");
     json_append_string(&code, x->code, x->len);
     buf_puts(&code, ")");
-    return context_run(
-        c, buf_text(&code), code.len, DROSTE_ECHO | DROSTE_RESULTS, CONTEXT_RUNNING, err);
+    return context_run(c, buf_text(&code), code.len, CONTEXT_FLAGS, CONTEXT_RUNNING, err);
 }
 
 /* ---- sessions ---- */

@@ -182,7 +182,9 @@ def errors_are_results(sandbox):
     done = sandbox.run_code("def f():\n    raise ValueError('why\\nnot')\nf()")
     assert (done.error.name, done.error.value) == ("ValueError", "why\nnot")
     assert "in f" in done.error.traceback and done.results == []
-    assert len(sandbox.run_code("raise RuntimeError('x' * 15000)").error.value) == 15000
+    long = sandbox.run_code("raise RuntimeError('x' * 3_000_000 + '\u20ac')").error
+    assert long.value == "x" * 3_000_000 + "\u20ac"
+    assert long.traceback.endswith("RuntimeError: " + long.value + "\n")
 
 
 @row

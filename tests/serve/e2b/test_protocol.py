@@ -373,3 +373,20 @@ def test_kills_cut_streams(client):
     with pytest.raises(http.client.IncompleteRead):
         response.read()
     connection.close()
+
+
+@pytest.mark.parametrize("size,whole", [("64K", False), ("1M", True)])
+def test_an_exception_is_cut_only_beyond_the_size_of_a_result(start, size, whole):
+    """Its message and its traceback alike, in bytes; the context goes on."""
+    client = Client(start("--result-size", size))
+    made = client.create()
+
+    def run(code):
+        answer = client.data(made, 49999, "POST", "/execute", {"code": code})
+        return {one["type"]: one for one in map(json.loads, answer.body.splitlines())}
+    error = run("raise ValueError('\u20ac' * 100_000)")["error"]
+    for text in (error["value"], error["traceback"]):
+        assert ("\u20ac" * 100_000 in text) is whole
+        assert ("characters left out" in text) is not whole
+        assert len(text.encode()) <= (1 << 20 if whole else 4 * 60_000 + 100)
+    assert {"stdout", "end_of_execution"} <= set(run("print(1)"))
