@@ -39,9 +39,11 @@ check-vm: setup-tests all
 fuzz: setup-tests
 	@scripts/fuzz $(or $(FUZZ_SECONDS),60)
 
-# Every attack, and as root all of them once more as an ordinary user.
+# Every attack, also in sessions that are forks, rolled back or from a template, and as root all of
+# them once more as an ordinary user.
 attack: all
 	@tests/attack/run
+	@for way in forked rolled-back templated; do tests/attack/run --sessions $$way || exit 1; done
 	@[ "$$(id -u)" != 0 ] || tests/attack/run --as-user
 
 bench: setup-tests all

@@ -3,6 +3,10 @@
 # rows: 65
 # expect: DENY(EPERM|ENOSYS)
 # expect end: KILL(exit 5)
+# expect limits@forked: DENY(EPERM|ENOSYS) or CONTAIN(success)
+# expect limits@rolled-back: DENY(EPERM|ENOSYS) or CONTAIN(success)
+# expect end@forked: KILL(exit 5|SandboxLost|signal)
+# expect end@rolled-back: KILL(exit 5|SandboxLost|signal)
 # isolation: full light landlock
 # variants: limits end
 # unconfined: never

@@ -34,4 +34,4 @@ def attack():
 
 
 def twin():
-    return seen(read, "/proc/self/status")
+    return seen(read, "/proc/self/status" if has_own_proc() else "/proc/meminfo")

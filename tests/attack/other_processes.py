@@ -22,4 +22,4 @@ def attack():
 
 
 def twin():
-    return seen(read, "/proc/self/maps")
+    return seen(read, "/proc/self/maps" if has_own_proc() else "/proc/meminfo")

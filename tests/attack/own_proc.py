@@ -24,6 +24,8 @@ def attack():
 
 def twin():
     """What tells of the process itself, and which threads and descriptors it has."""
+    if not has_own_proc():
+        return seen(read, "/proc/meminfo")
     words = {seen(read, "/proc/self/" + name)
              for name in ("status", "stat", "maps", "cmdline", "limits", "environ")}
     words |= {seen(os.listdir, "/proc/self/" + name) for name in ("fd", "task")}

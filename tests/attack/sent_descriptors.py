@@ -2,6 +2,7 @@
 # rows: 79
 # expect: DENY(EPERM|ETOOMANYREFS|EINVAL|dropped)
 # isolation: full light landlock
+# needs: fresh
 # unconfined: never
 
 

@@ -3,6 +3,8 @@
 # rows: 65
 # expect: KILL(timeout|signal)
 # expect init: DENY(EPERM) or KILL(SandboxLost)
+# expect init@forked: DENY(EPERM) or KILL(SandboxLost|signal)
+# expect init@rolled-back: DENY(EPERM) or KILL(SandboxLost|signal)
 # expect storm: KILL(timeout|signal) or CONTAIN(TimeoutError)
 # isolation: full light landlock
 # variants: stop all init storm

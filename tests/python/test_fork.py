@@ -247,6 +247,46 @@ def test_a_fork_that_was_only_claimed_ends_at_its_deadline(level, what):
             assert fork.execute("SUBMIT(x=2)").x == 2
 
 
+LOOK = """
+import os
+def seen(call, path):
+    try:
+        call(path)
+    except OSError as e:
+        return "refused"
+    return "success"
+def look(pid):
+    return {name: seen(call, "/proc/%d/%s" % (pid, name)) for name, call in (
+        ("mem", lambda path: os.close(os.open(path, os.O_RDONLY))), ("fd", os.listdir),
+        ("fd/0", os.readlink), ("ns/mnt", os.readlink), ("environ", lambda path: open(path).read()))}
+"""
+
+
+@pytest.mark.parametrize("isolation", ["full", "light", "landlock"])
+def test_the_code_of_a_fork_cannot_look_into_its_keeper(isolation):
+    """Into a process that it has started it can, where /proc shows processes."""
+    try:
+        with Interpreter(isolation=isolation) as interp:
+            interp.execute(LOOK)
+            fork = interp.fork()
+    except droste.UnsupportedError as e:
+        pytest.skip("%s is not available here: %s" % (isolation, e))
+    with fork:
+        saw = fork.execute("SUBMIT(saw=look(os.getppid()))").saw
+        assert set(saw.values()) == {"refused"}, saw
+        own = fork.execute("""
+import signal
+child = os.fork()
+if child == 0:
+    signal.pause()
+saw = look(child)
+os.kill(child, 9)
+os.waitpid(child, 0)
+SUBMIT(saw=saw)""").saw
+        readable = {"fd/0", "ns/mnt"} if isolation == "landlock" else set(own)
+        assert {name for name in own if own[name] == "success"} == readable, own
+
+
 def test_a_guest_that_says_it_is_the_keeper_is_treated_as_one(level):
     """Only itself is interrupted and ended; a session that has nothing to do with it goes on."""
     with Interpreter(isolation=level, grace=1) as interp, Interpreter(isolation=level) as other:

@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -136,9 +137,20 @@ static int fork_make_status(struct sandbox *s, int theirs[PORT_COUNT], struct er
     return 0;
 }
 
-static int fork_lend(struct sandbox *s, const int theirs[PORT_COUNT], struct error *err)
+/* The fork's filter does not let its keeper make itself non-dumpable. The kernel does that to a
+ * program that may be executed but not read (would_dump in fs/exec.c), so /proc shows nothing of
+ * the keeper to the fork's code. */
+static int fork_keeper_program(struct error *err)
 {
     cleanup_fd int keeper = zygote_keeper_program(err);
+    if (keeper >= 0 && fchmod(keeper, 0111) < 0)
+        return error_set_errno(err, ERROR_ENVIRONMENT, "preparing the fork's keeper");
+    return steal_fd(&keeper);
+}
+
+static int fork_lend(struct sandbox *s, const int theirs[PORT_COUNT], struct error *err)
+{
+    cleanup_fd int keeper = fork_keeper_program(err);
     if (keeper < 0)
         return keeper;
     int fds[ZYGOTE_FORK_FDS] = { theirs[PORT_CHANNEL], theirs[PORT_OUT], theirs[PORT_ERR], keeper };
