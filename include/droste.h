@@ -52,6 +52,8 @@ DROSTE_API int droste_set(droste *d, const char *option, const char *value, dros
 /* The value of a text option ("env", "python"…), valid until it is set again. NULL: it has no
  * value, is a secret, or is not a text. */
 DROSTE_API const char *droste_get(droste *d, const char *option);
+/* The value of an option that is a number, if it was set. False: it was not, or is no number. */
+DROSTE_API int droste_get_number(droste *d, const char *option, double *value);
 /* A time as settings have it ("90", "1.5h", "30d") in seconds. False: the text is none. */
 DROSTE_API int droste_parse_seconds(const char *text, double *seconds);
 /* Reads environment variables (OPENAI_API_KEY, DROSTE_MODEL…), then a configuration file, which
@@ -67,6 +69,7 @@ typedef struct droste_option {
     const char *help;        /* one sentence */
     int secret;              /* not to be given on a command line */
     int task;                /* a task of a batch may have its own */
+    int local; /* names something of this machine, so that no client of a server may set it */
 } droste_option;
 
 /* The options in the order of the documentation; NULL after the last. */
@@ -625,6 +628,9 @@ typedef struct droste_request {
     /* Not 0: tools get typed arguments (droste_tool_values), and droste_result_values has the types
      * of the answer. */
     int values;
+    /* Of a new run: its id (letters, digits, '.', '_', '-'), which no other has; NULL: any */
+    const char *id;
+    const char *account; /* for the record: the client of a server that asks; NULL: none */
 } droste_request;
 
 /* Starts a run with the current settings; any number may run at once. The request is copied. An

@@ -73,6 +73,7 @@ typedef struct droste_record_run {
     const char *parent_fork; /* like `fork` of a call; NULL: the cell itself started it */
     const droste_record_artifact *artifacts; /* only of a visit; by name */
     size_t artifact_count;
+    const char *account; /* the client of a server that started it; NULL: none */
 } droste_record_run;
 
 typedef struct droste_record_turn {
@@ -158,14 +159,26 @@ typedef struct droste_record_visitor {
 DROSTE_API int droste_record_visit(droste_record *record, const char *run,
     const droste_record_visitor *visitor, void *arg, droste_error *err);
 
+/* Visits what has happened in a run after the event *at (0: its beginning), in the order in which
+ * it happened: the beginning and the end of each step, and what became known in between (a run's
+ * isolation, a turn's candidate). A step's beginning is shown as it was, with the status "running".
+ * *at is set to the event's number before its function is called. The numbers increase, and a run
+ * that is resumed continues them, so that a reader that keeps the last one loses nothing and sees
+ * nothing twice. Ends after `most` events (0: all). A run whose process is gone has no end. */
+DROSTE_API int droste_record_follow(droste_record *record, const char *run, int64_t *at,
+    int64_t most, const droste_record_visitor *visitor, void *arg, droste_error *err);
+
 typedef struct droste_record_filter {
-    const char *parent; /* only this run's children; NULL: roots */
-    int children;       /* roots and children; `parent` is ignored */
-    const char *status; /* only runs with this status; NULL, as in the following: any */
-    const char *model;  /* only runs whose model's name contains this */
-    const char *batch;  /* only runs of batches whose name contains this */
-    const char *task;   /* only runs of this task */
-    int64_t limit;      /* 0: all */
+    const char *parent;  /* only this run's children; NULL: roots */
+    int children;        /* roots and children; `parent` is ignored */
+    const char *status;  /* only runs with this status; NULL, as in the following: any */
+    const char *model;   /* only runs whose model's name contains this */
+    const char *batch;   /* only runs of batches whose name contains this */
+    const char *task;    /* only runs of this task */
+    int64_t limit;       /* 0: all */
+    const char *account; /* only runs of this account; "": of any */
+    int64_t before;      /* only runs with a lower `seq`; 0: all */
+    int64_t since_ms;    /* only runs that began then or later */
 } droste_record_filter;
 /* Lists runs, the newest first. */
 DROSTE_API int droste_record_list(droste_record *record, const droste_record_filter *filter,
@@ -177,6 +190,10 @@ DROSTE_API int droste_record_find(
 
 /* Returns 0 to continue. */
 typedef int droste_piece_fn(void *arg, const char *data, size_t len);
+/* Visits the one run with exactly this id, without its steps; ERROR_NOT_FOUND. */
+DROSTE_API int droste_record_get(
+    droste_record *record, const char *run, droste_record_run_fn *fn, void *arg, droste_error *err);
+
 /* Reads a value of the current step in pieces, up to its first `max` bytes. */
 DROSTE_API int droste_record_read(droste_record *record, const droste_value *value, size_t max,
     droste_piece_fn *fn, void *arg, droste_error *err);
@@ -199,6 +216,24 @@ DROSTE_API int droste_record_export(
 /* Writes them to a descriptor, which stays open. On a terminal, control characters are escaped. */
 DROSTE_API int droste_record_export_fd(
     droste_record *record, const droste_export *runs, int fd, droste_error *err);
+
+/* A piece of JSON, for the function below. */
+typedef struct droste_record_event {
+    int64_t number;   /* as droste_record_follow has it */
+    const char *type; /* "run", "turn", "call", "cell", "end" */
+    const char *json; /* the line of an export */
+    size_t len;
+} droste_record_event;
+typedef int droste_record_event_fn(void *arg, const droste_record_event *event, droste_error *err);
+/* As droste_record_follow, with the lines of an export. Values are cut after `cut` bytes (0:
+ * never); a line's "cut" names those, with their sizes. */
+DROSTE_API int droste_record_events(droste_record *record, const char *run, int children,
+    int64_t *at, int64_t most, size_t cut, droste_record_event_fn *fn, void *arg,
+    droste_error *err);
+/* The JSON object that describes a run of a visit or a list, as `droste runs ls --json` has it;
+ * values are cut in the same way. Call it from their function; `fn` gets it in one piece. */
+DROSTE_API int droste_record_json(droste_record *record, const droste_record_run *run, size_t cut,
+    droste_piece_fn *fn, void *arg, droste_error *err);
 
 typedef struct droste_record_freed {
     int64_t runs, values;

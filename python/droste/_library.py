@@ -53,7 +53,8 @@ class Error(Structure):
 
 class Option(Structure):
     _fields_ = [("name", c_char_p), ("value", c_char_p), ("fallback", c_char_p),
-                ("environment", c_char_p), ("help", c_char_p), ("secret", c_int), ("task", c_int)]
+                ("environment", c_char_p), ("help", c_char_p), ("secret", c_int), ("task", c_int),
+                ("local", c_int)]
 
 
 class Part(Structure):
@@ -111,7 +112,8 @@ class Request(Structure):
                 ("len", c_size_t), ("kind", c_char_p), ("contexts", POINTER(c_char_p)),
                 ("settings", POINTER(c_char_p)), ("batch", c_char_p), ("task", c_char_p),
                 ("resume", c_char_p), ("event", EventFn), ("done", DoneFn), ("arg", c_void_p),
-                ("all_events", c_int), ("chat", c_void_p), ("values", c_int)]
+                ("all_events", c_int), ("chat", c_void_p), ("values", c_int), ("id", c_char_p),
+                ("account", c_char_p)]
 
 
 class FileEntry(Structure):
@@ -182,7 +184,8 @@ class RecordRun(Structure):
                 ("error", c_char_p), ("code", c_char_p), ("answer", Value), ("iterations", c_int64),
                 ("calls", c_int64), ("input_tokens", c_int64), ("output_tokens", c_int64),
                 ("cost", c_double), ("seconds", c_double), ("parent_fork", c_char_p),
-                ("artifacts", POINTER(RecordArtifact)), ("artifact_count", c_size_t)]
+                ("artifacts", POINTER(RecordArtifact)), ("artifact_count", c_size_t),
+                ("account", c_char_p)]
 
 
 class RecordTurn(Structure):
@@ -212,7 +215,8 @@ class RecordCell(Structure):
 
 class RecordFilter(Structure):
     _fields_ = [("parent", c_char_p), ("children", c_int), ("status", c_char_p),
-                ("model", c_char_p), ("batch", c_char_p), ("task", c_char_p), ("limit", c_int64)]
+                ("model", c_char_p), ("batch", c_char_p), ("task", c_char_p), ("limit", c_int64),
+                ("account", c_char_p), ("before", c_int64), ("since_ms", c_int64)]
 
 
 class RecordExport(Structure):

@@ -249,6 +249,11 @@ const char *droste_get(droste *d, const char *option)
     return settings_text(&d->settings, option);
 }
 
+int droste_get_number(droste *d, const char *option, double *value)
+{
+    return settings_number(&d->settings, option, value);
+}
+
 int droste_configure(droste *d, const char *path, droste_error *err)
 {
     struct error why = { 0 };

@@ -74,6 +74,20 @@ int droste_record_visit(droste_record *record, const char *run,
     return store_run_visit(record_store(record), run, inner, arg, api_error(err));
 }
 
+int droste_record_follow(droste_record *record, const char *run, int64_t *at, int64_t most,
+    const droste_record_visitor *visitor, void *arg, droste_error *err)
+{
+    const struct store_visitor *inner = (const struct store_visitor *)(const void *)visitor;
+    return store_run_follow(record_store(record), run, at, most, inner, arg, api_error(err));
+}
+
+int droste_record_get(
+    droste_record *record, const char *run, droste_record_run_fn *fn, void *arg, droste_error *err)
+{
+    store_run_fn *inner = (store_run_fn *)(void (*)(void))fn;
+    return store_run_get(record_store(record), run, inner, arg, api_error(err));
+}
+
 int droste_record_list(droste_record *record, const droste_record_filter *filter,
     droste_record_run_fn *fn, void *arg, droste_error *err)
 {

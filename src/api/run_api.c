@@ -94,6 +94,8 @@ static int fill_options(droste_running *r, struct error *err)
     o->contexts = &r->contexts;
     o->batch = r->batch;
     o->task = r->task;
+    o->id = r->id;
+    o->account = r->account;
     o->artifacts = &s->artifacts;
     if (rc == 0)
         rc = artifacts_directory(s->artifacts_dir, r->task, &r->artifacts_dir, err);
@@ -133,10 +135,17 @@ static int run_api_take_settings(droste_running *r, const droste_request *q, str
 static int take_request(droste_running *r, const droste_request *q, struct error *err)
 {
     const char *question = q->resume ? buf_text(&r->stored_run.question) : q->question;
-    r->question = strdup(question);
-    r->batch = q->batch ? strdup(q->batch) : NULL;
-    r->task = q->task ? strdup(q->task) : NULL;
-    return r->question && (!q->batch || r->batch) && (!q->task || r->task) ? 0 : error_memory(err);
+    const struct {
+        const char *from;
+        char **to;
+    } texts[] = { { question, &r->question }, { q->batch, &r->batch }, { q->task, &r->task },
+        { q->id, &r->id }, { q->account, &r->account } };
+    for (size_t i = 0; i < array_length(texts); i++) {
+        *texts[i].to = texts[i].from ? strdup(texts[i].from) : NULL;
+        if (texts[i].from && !*texts[i].to)
+            return error_memory(err);
+    }
+    return 0;
 }
 
 static int begin_new(droste_running *r, const droste_request *q, struct error *err)

@@ -93,6 +93,8 @@ void running_free(droste_running *r)
     free(r->question);
     free(r->batch);
     free(r->task);
+    free(r->id);
+    free(r->account);
     tools_free(r->tools);
     api_models_close(&r->models);
     contexts_free(&r->contexts);

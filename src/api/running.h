@@ -33,10 +33,10 @@ struct droste_running {
     struct models models;
     struct tools *tools;
     struct buf tool_facts;
-    struct staging *staging;       /* NULL: the run has begun */
-    char *question, *batch, *task; /* of the request */
-    bool same;                     /* the request must be that of the recorded run */
-    struct stored_run stored_run;  /* the recorded run to continue */
+    struct staging *staging;                      /* NULL: the run has begun */
+    char *question, *batch, *task, *id, *account; /* of the request */
+    bool same;                                    /* the request must be that of the recorded run */
+    struct stored_run stored_run;                 /* the recorded run to continue */
     struct rlm_options options;
     struct run_link link_to; /* all zero: of no conversation */
     bool kept;               /* the conversation keeps it after its end */

@@ -254,6 +254,17 @@ bool settings_is_set(const struct settings *s, const char *name)
     return what && s->given[what - settings_table];
 }
 
+bool settings_number(const struct settings *s, const char *name, double *value)
+{
+    const struct setting *what = settings_is_set(s, name) ? find(name) : NULL;
+    if (!what || what->type < TYPE_NUMBER)
+        return false;
+    const void *field = (const char *)s + what->offset;
+    bool is_real = what->type == TYPE_SECONDS || what->type == TYPE_DECIMAL;
+    *value = is_real ? *(const double *)field : (double)*(const int64_t *)field;
+    return true;
+}
+
 int64_t settings_sub_max_tokens(const struct settings *s)
 {
     return settings_is_set(s, "sub-max-tokens") ? s->sub_max_tokens : s->max_tokens;

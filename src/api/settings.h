@@ -26,6 +26,8 @@ const droste_option *settings_option(const char *name);
 int64_t settings_sub_max_tokens(const struct settings *s);
 /* The value of a text setting; NULL: it has no value, is a secret, or is not a text. */
 const char *settings_text(const struct settings *s, const char *name);
+/* The value of a setting that is a number; false: it is none, or was not set. */
+bool settings_number(const struct settings *s, const char *name, double *value);
 /* Gives it its default, as if it was never set. */
 int settings_reset(struct settings *s, const char *name, struct error *err);
 /* Its place in `given`; it exists. */

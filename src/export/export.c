@@ -118,6 +118,92 @@ static int export_write(
     return failed && rc == 0 ? public_error_set_errno(err, DROSTE_ERROR_IO, "writing") : rc;
 }
 
+/* ---- one by one ---- */
+
+struct export_events {
+    struct steps_out out;
+    const int64_t *at;
+    droste_record_event_fn *fn;
+    void *arg;
+};
+
+/* Gives the line that the visitor of lines has made. */
+static int export_tell(struct export_events *e, const char *type, int rc, droste_error *err)
+{
+    struct buf *text = &e->out.text;
+    if (rc < 0)
+        return rc;
+    text->data[--text->len] = '\0'; /* the end of the line */
+    droste_record_event event = { *e->at, type, buf_text(text), text->len };
+    rc = e->fn(e->arg, &event, err);
+    buf_clear(text);
+    return rc;
+}
+
+static int export_tell_run(void *arg, const droste_record_run *run, droste_error *err)
+{
+    struct export_events *e = arg;
+    return export_tell(e, "run", export_write_run(&e->out, run, err), err);
+}
+
+static int export_tell_turn(void *arg, const droste_record_turn *turn, droste_error *err)
+{
+    struct export_events *e = arg;
+    return export_tell(e, "turn", write_turn(&e->out, turn, err), err);
+}
+
+static int export_tell_call(void *arg, const droste_record_call *call, droste_error *err)
+{
+    struct export_events *e = arg;
+    return export_tell(e, "call", write_call(&e->out, call, err), err);
+}
+
+static int export_tell_cell(void *arg, const droste_record_cell *cell, droste_error *err)
+{
+    struct export_events *e = arg;
+    return export_tell(e, "cell", write_cell(&e->out, cell, err), err);
+}
+
+static int export_tell_end(void *arg, const droste_record_run *run, droste_error *err)
+{
+    struct export_events *e = arg;
+    return export_tell(e, "end", write_end(&e->out, run, err), err);
+}
+
+int droste_record_events(droste_record *record, const char *run, int children, int64_t *at,
+    int64_t most, size_t cut, droste_record_event_fn *fn, void *arg, droste_error *failure)
+{
+    const droste_record_visitor visitor = { .run = export_tell_run,
+        .turn = export_tell_turn,
+        .call = export_tell_call,
+        .cell = export_tell_cell,
+        .end = export_tell_end,
+        .children = children,
+        .lazy = true };
+    struct export_events e = {
+        .out = { .record = record, .most = cut }, .at = at, .fn = fn, .arg = arg
+    };
+    droste_error err = { 0 };
+    int rc = droste_record_follow(record, run, at, most, &visitor, &e, &err);
+    steps_free(&e.out);
+    return rc < 0 ? public_error_set(failure, err.code, "%s", err.text) : 0;
+}
+
+int droste_record_json(droste_record *record, const droste_record_run *run, size_t cut,
+    droste_piece_fn *fn, void *arg, droste_error *failure)
+{
+    cleanup_steps struct steps_out o = { .record = record, .most = cut };
+    droste_error err = { 0 };
+    field_open(&o.text, NULL, '{');
+    steps_run_begin(&o, run);
+    steps_run_end(&o, run);
+    steps_close(&o);
+    if (steps_flush(&o, &err) < 0)
+        return public_error_set(failure, err.code, "%s", err.text);
+    fn(arg, buf_text(&o.text), o.text.len);
+    return 0;
+}
+
 /* ---- the file ---- */
 
 int droste_record_export_fd(

@@ -327,6 +327,8 @@ void steps_run_begin(struct steps_out *o, const droste_record_run *run)
     field_string(&o->text, "previous", run->previous);
     field_string(&o->text, "batch", run->batch);
     field_string(&o->text, "task", run->task);
+    if (run->account)
+        field_string(&o->text, "account", run->account);
     field_int(&o->text, "depth", run->depth);
     field_time(&o->text, "started", run->started_ms);
     steps_add_text(o, "question", &run->question);

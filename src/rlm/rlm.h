@@ -122,6 +122,8 @@ struct rlm_options {
     const char *artifacts_dir;    /* where; like `artifacts`, valid as long as the run */
     const char *settings;         /* JSON for the record: how the run was requested; or NULL */
     const char *batch, *task;     /* for the record: the batch it belongs to; or NULL */
+    const char *id;               /* of a new run, for the record; NULL: any */
+    const char *account;          /* for the record: the client of a server; NULL: none */
     const char *instructions;     /* added to the system prompt; NULL: none */
     const char *system_prompt;    /* replaces Droste's system prompt; NULL or "": none */
     void (*event)(void *arg, const struct rlm_event *event); /* may be NULL */

@@ -118,6 +118,8 @@ int run_record_begin(struct rlm_run *r, struct error *err)
         return rc;
     cleanup_free char *limits = limits_json(r);
     droste_record_run begin = {
+        .id = parent ? NULL : r->tree->o.id,
+        .account = parent ? NULL : r->tree->o.account,
         .parent = above,
         .parent_cell = r->place.parent_cell,
         .parent_fork = r->place.parent_fork,

@@ -146,6 +146,7 @@ static int read_take_run(
     run->task = take_text(q);
     run->tools = read_take_value(q, values);
     run->parent_fork = take_text(q);
+    run->account = take_text(q);
     return query_check(q, err);
 }
 
@@ -219,6 +220,7 @@ struct visit {
     void *arg;
     char run[STORE_RUN_ID_SIZE]; /* the run of the previous step */
     bool alive;                  /* that run may still be in progress */
+    bool begins;                 /* steps are shown as they were when they began */
 };
 
 /* A row of the order: a kind of step, and its run. */
@@ -282,6 +284,36 @@ static void read_take_artifact(struct rows *rows, void *item)
         error_set(&q->error, ERROR_STORE, "a saved file in the record is damaged");
 }
 
+/* What was known when a step began. The run's isolation and a turn's candidate come later. */
+static void run_as_begun(droste_record_run *run)
+{
+    run->status = "running";
+    run->isolation = run->error = run->code = NULL;
+    run->answer = (droste_value){ 0 };
+    run->ended_ms = 0;
+    run->artifact_count = 0;
+}
+
+static void call_as_begun(droste_record_call *call)
+{
+    call->status = "running";
+    call->error = call->finish = NULL;
+    call->reply = call->reply_values = (droste_value){ 0 };
+    call->ended_ms = call->repeated = 0;
+    call->estimated = 0;
+}
+
+static void cell_as_begun(droste_record_cell *cell)
+{
+    const droste_value none = { 0 };
+    cell->status = "running";
+    cell->killed = NULL;
+    cell->standard_output = cell->standard_error = none;
+    cell->submit = cell->error = cell->variables = none;
+    cell->ended_ms = 0;
+    cell->media_count = 0;
+}
+
 static int visit_run(struct visit *v, const struct place *at, store_run_fn *fn, struct error *err)
 {
     cleanup_query struct query q = query_open(v->store, STATEMENT_RUN_READ);
@@ -292,6 +324,8 @@ static int visit_run(struct visit *v, const struct place *at, store_run_fn *fn, 
     bool row;
     bind_text(&q, at->run);
     int rc = query_step(&q, &row, err);
+    if (rc == 0 && !row)
+        rc = error_set(err, ERROR_NOT_FOUND, "there is no run '%.64s'", at->run);
     if (rc == 0)
         rc = read_take_run(&q, &run, &values, err);
     bind_text(&artifacts.query, at->run);
@@ -299,6 +333,8 @@ static int visit_run(struct visit *v, const struct place *at, store_run_fn *fn, 
         rc = rows_read(&artifacts, sizeof *run.artifacts, read_take_artifact, err);
     run.artifacts = artifacts.items;
     run.artifact_count = artifacts.count;
+    if (v->begins)
+        run_as_begun(&run);
     return rc < 0 ? rc : fn(v->arg, &run, err);
 }
 
@@ -324,9 +360,11 @@ static int visit_turn(struct visit *v, const struct place *at, struct error *err
     int rc = query_step(&q, &row, err);
     if (rc < 0)
         return rc;
-    turn.kept = take_int(&q);
-    turn.reason = take_text(&q);
-    turn.session = take_text(&q);
+    if (!v->begins) {
+        turn.kept = take_int(&q);
+        turn.reason = take_text(&q);
+        turn.session = take_text(&q);
+    }
     rc = query_check(&q, err);
     return rc < 0 ? rc : v->visitor->turn(v->arg, &turn, err);
 }
@@ -364,6 +402,8 @@ static int visit_call(struct visit *v, const struct place *at, struct error *err
         rc = query_step(&q, &row, err);
     if (rc == 0)
         rc = read_take_call(&q, &call, &values, v->alive, err);
+    if (v->begins)
+        call_as_begun(&call);
     return rc < 0 ? rc : v->visitor->call(v->arg, &call, err);
 }
 
@@ -406,6 +446,8 @@ static int visit_cell(struct visit *v, const struct place *at, struct error *err
         rc = rows_read(&media, sizeof *cell.media, read_take_media, err);
     cell.media = media.items;
     cell.media_count = media.count;
+    if (v->begins)
+        cell_as_begun(&cell);
     return rc < 0 ? rc : v->visitor->cell(v->arg, &cell, err);
 }
 
@@ -445,6 +487,54 @@ int store_run_visit(struct store *store, const char *run, const struct store_vis
     struct visit v = { .store = store, .visitor = visitor, .arg = arg };
     int rc = query_run(store, STATEMENT_BEGIN_READ, err);
     return rc < 0 ? rc : close_snapshot(store, visit_all(&v, run, err));
+}
+
+int store_run_get(
+    struct store *store, const char *run, store_run_fn *fn, void *arg, struct error *err)
+{
+    const struct store_visitor visitor = { .run = fn };
+    struct visit v = { .store = store, .visitor = &visitor, .arg = arg };
+    const struct place at = { .run = run };
+    int rc = query_run(store, STATEMENT_BEGIN_READ, err);
+    return rc < 0 ? rc : close_snapshot(store, visit_run_begin(&v, &at, err));
+}
+
+/* ---- what has happened since ---- */
+
+static int visit_events(
+    struct visit *v, const char *run, int64_t *at, int64_t most, struct error *err)
+{
+    cleanup_query struct query q = query_open(v->store, STATEMENT_EVENTS);
+    bind_text(&q, run);
+    bind_int(&q, v->visitor->children);
+    bind_int(&q, *at);
+    bind_int(&q, most > 0 ? most : -1);
+    for (;;) {
+        bool row;
+        int rc = query_step(&q, &row, err);
+        if (rc < 0 || !row)
+            return rc;
+        *at = take_int(&q);
+        struct place place = { .kind = take_int(&q), .run = take_text(&q) };
+        place.number = take_int(&q);
+        v->begins = take_int(&q) == 0;
+        place.started_ms = take_int(&q);
+        rc = query_check(&q, err);
+        if (rc == 0 && (place.kind < 0 || place.kind >= (int64_t)array_length(visits)))
+            rc = error_set(err, ERROR_STORE, "an event in the record is damaged");
+        if (rc == 0)
+            rc = visits[place.kind](v, &place, err);
+        if (rc < 0)
+            return rc;
+    }
+}
+
+int store_run_follow(struct store *store, const char *run, int64_t *at, int64_t most,
+    const struct store_visitor *visitor, void *arg, struct error *err)
+{
+    struct visit v = { .store = store, .visitor = visitor, .arg = arg };
+    int rc = query_run(store, STATEMENT_BEGIN_READ, err);
+    return rc < 0 ? rc : close_snapshot(store, visit_events(&v, run, at, most, err));
 }
 
 /* ---- many runs ---- */
@@ -487,6 +577,9 @@ static int list_runs(struct store *store, const droste_record_filter *filter, st
     bind_text(&q, filter->model);
     bind_text(&q, filter->batch);
     bind_text(&q, filter->task);
+    bind_text(&q, filter->account);
+    bind_id(&q, filter->before);
+    bind_id(&q, filter->since_ms);
     if (!filter->children)
         bind_text(&q, filter->parent);
     return list_rows(&q, filter, fn, arg, err);

@@ -12,7 +12,7 @@
 
 enum {
     APPLICATION = 0x44726f73, /* "Dros" */
-    SCHEMA_VERSION = 11,
+    SCHEMA_VERSION = 12,
 };
 
 static const char *const steps[SCHEMA_VERSION] = {
@@ -162,6 +162,55 @@ static const char *const steps[SCHEMA_VERSION] = {
 
     /* What a tool returned, where its JSON form in `reply` does not keep the types. */
     "ALTER TABLE calls ADD COLUMN reply_values TEXT REFERENCES blobs (hash);",
+
+    /* The client of a server that started the run; and what happened in which order: `kind` as in
+     * ORDER (statement.c), with `ends` 1 where a step has ended or changed. Triggers write the
+     * events, so that no writer can forget one. What an older version recorded is ordered by its
+     * clock. */
+    ("ALTER TABLE runs ADD COLUMN account TEXT;"
+     "CREATE INDEX runs_by_account ON runs (account, seq) WHERE account IS NOT NULL;"
+     "CREATE TABLE events ("
+     "  seq INTEGER NOT NULL PRIMARY KEY,"
+     "  run TEXT NOT NULL,"
+     "  kind INTEGER NOT NULL,"
+     "  number INTEGER NOT NULL,"
+     "  ends INTEGER NOT NULL"
+     ") STRICT;"
+     "INSERT INTO events (run, kind, number, ends) SELECT run, kind, number, ends FROM ("
+     "  SELECT id AS run, 0 AS kind, 0 AS number, 0 AS ends, started_ms AS ms, 0 AS rank, seq AS n"
+     "   FROM runs UNION ALL"
+     "  SELECT id, 4, 0, 1, ended_ms, 6, -seq FROM runs"
+     "   WHERE status NOT IN ('running', 'interrupted') UNION ALL"
+     "  SELECT run, 1, turn, 0, started_ms, 1, turn FROM turns UNION ALL"
+     "  SELECT run, 1, turn, 1, started_ms, 5, turn FROM turns WHERE kept IS NOT NULL UNION ALL"
+     "  SELECT run, 2, id, 0, started_ms, 2, id FROM calls UNION ALL"
+     "  SELECT run, 2, id, 1, ended_ms, 3, id FROM calls WHERE status <> 'running' UNION ALL"
+     "  SELECT run, 3, id, 0, started_ms, 2, id FROM cells UNION ALL"
+     "  SELECT run, 3, id, 1, ended_ms, 4, id FROM cells WHERE status <> 'running'"
+     " ) ORDER BY ms, rank, n;"
+     "CREATE INDEX events_by_run ON events (run, seq);"
+     "CREATE TRIGGER run_began AFTER INSERT ON runs BEGIN"
+     "  INSERT INTO events (run, kind, number, ends) VALUES (NEW.id, 0, 0, 0); END;"
+     "CREATE TRIGGER run_isolated AFTER UPDATE OF isolation ON runs"
+     " WHEN NEW.isolation IS NOT OLD.isolation BEGIN"
+     "  INSERT INTO events (run, kind, number, ends) VALUES (NEW.id, 0, 0, 1); END;"
+     "CREATE TRIGGER run_ended AFTER UPDATE OF status ON runs"
+     " WHEN NEW.status NOT IN ('running', 'interrupted') BEGIN"
+     "  INSERT INTO events (run, kind, number, ends) VALUES (NEW.id, 4, 0, 1); END;"
+     "CREATE TRIGGER run_removed AFTER DELETE ON runs BEGIN"
+     "  DELETE FROM events WHERE run = OLD.id; END;"
+     "CREATE TRIGGER turn_began AFTER INSERT ON turns BEGIN"
+     "  INSERT INTO events (run, kind, number, ends) VALUES (NEW.run, 1, NEW.turn, 0); END;"
+     "CREATE TRIGGER turn_kept AFTER UPDATE OF kept ON turns BEGIN"
+     "  INSERT INTO events (run, kind, number, ends) VALUES (NEW.run, 1, NEW.turn, 1); END;"
+     "CREATE TRIGGER call_began AFTER INSERT ON calls BEGIN"
+     "  INSERT INTO events (run, kind, number, ends) VALUES (NEW.run, 2, NEW.id, 0); END;"
+     "CREATE TRIGGER call_ended AFTER UPDATE OF status ON calls BEGIN"
+     "  INSERT INTO events (run, kind, number, ends) VALUES (NEW.run, 2, NEW.id, 1); END;"
+     "CREATE TRIGGER cell_began AFTER INSERT ON cells BEGIN"
+     "  INSERT INTO events (run, kind, number, ends) VALUES (NEW.run, 3, NEW.id, 0); END;"
+     "CREATE TRIGGER cell_ended AFTER UPDATE OF status ON cells BEGIN"
+     "  INSERT INTO events (run, kind, number, ends) VALUES (NEW.run, 3, NEW.id, 1); END;"),
 };
 
 struct found {

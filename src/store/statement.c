@@ -8,17 +8,19 @@
     "(SELECT 1 + max((SELECT coalesce(max(id), 0) FROM calls),"                                    \
     " (SELECT coalesce(max(id), 0) FROM cells)))"
 
-#define RUN_COLUMNS                                                                                 \
-    "SELECT id, parent, parent_cell, depth, model, environment, isolation, version, question,"      \
-    " context, limits, started_ms, owner_pid, owner_start, owner_space, owner_boot, status,"        \
-    " error, answer, iterations, calls, input_tokens, output_tokens, coalesce(cost, -1), seconds,"  \
-    " ended_ms, error_code, previous, seq, settings, context_data, batch, task, tools, parent_fork" \
-    " FROM runs "
+#define RUN_COLUMNS                                                                                  \
+    "SELECT id, parent, parent_cell, depth, model, environment, isolation, version, question,"       \
+    " context, limits, started_ms, owner_pid, owner_start, owner_space, owner_boot, status,"         \
+    " error, answer, iterations, calls, input_tokens, output_tokens, coalesce(cost, -1), seconds,"   \
+    " ended_ms, error_code, previous, seq, settings, context_data, batch, task, tools, parent_fork," \
+    " account FROM runs "
 
 #define WANTED                                                                                     \
     "(?1 IS NULL OR status = ?1 OR (?1 = 'interrupted' AND status = 'running'))"                   \
     " AND (?2 IS NULL OR instr(model, ?2) > 0)"                                                    \
-    " AND (?3 IS NULL OR instr(batch, ?3) > 0) AND (?4 IS NULL OR task = ?4)"
+    " AND (?3 IS NULL OR instr(batch, ?3) > 0) AND (?4 IS NULL OR task = ?4)"                      \
+    " AND (?5 IS NULL OR account = ?5 OR (?5 = '' AND account IS NOT NULL))"                       \
+    " AND (?6 IS NULL OR seq < ?6) AND (?7 IS NULL OR started_ms >= ?7)"
 
 /* All steps of run ?1, with its descendants if ?2, in the order in which they began,
  * independently of the clock: ids of calls and cells have that order. A turn precedes its first
@@ -74,8 +76,8 @@ static const char *const texts[STATEMENT_COUNT] = {
     [STATEMENT_RUN_BEGIN] =
         "INSERT INTO runs (id, parent, parent_cell, depth, model, environment, isolation, version,"
         " question, context, limits, previous, settings, context_data, owner_pid, owner_start,"
-        " owner_space, owner_boot, started_ms, batch, task, tools, parent_fork)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+        " owner_space, owner_boot, started_ms, batch, task, tools, parent_fork, account)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
         " ON CONFLICT (id) DO NOTHING RETURNING seq",
     [STATEMENT_RUN_NOTE_ISOLATION] = "UPDATE runs SET isolation = ? WHERE id = ? RETURNING seq",
     [STATEMENT_RUN_END] =
@@ -120,7 +122,7 @@ static const char *const texts[STATEMENT_COUNT] = {
 
     [STATEMENT_RUN_READ] = RUN_COLUMNS "WHERE id = ?",
     [STATEMENT_RUNS] = RUN_COLUMNS "WHERE " WANTED " ORDER BY seq DESC",
-    [STATEMENT_RUNS_BY_PARENT] = RUN_COLUMNS "WHERE " WANTED " AND parent IS ?5 ORDER BY seq DESC",
+    [STATEMENT_RUNS_BY_PARENT] = RUN_COLUMNS "WHERE " WANTED " AND parent IS ?8 ORDER BY seq DESC",
     /* '~' sorts after every character of a name. */
     [STATEMENT_RUNS_BY_PREFIX] = "SELECT id FROM runs WHERE id >= ?1 AND id < ?1 || '~'"
                                  " ORDER BY id <> ?1, seq DESC LIMIT ?2",
@@ -128,6 +130,12 @@ static const char *const texts[STATEMENT_COUNT] = {
         "SELECT id, status, " OWNER " FROM runs WHERE batch = ?1 AND task = ?2"
         " ORDER BY seq DESC LIMIT 1",
     [STATEMENT_ORDER] = ORDER,
+    [STATEMENT_EVENTS] =
+        "WITH RECURSIVE tree (id) AS (SELECT ?1 UNION"
+        " SELECT r.id FROM tree t JOIN runs r ON r.parent = t.id WHERE ?2)"
+        " SELECT seq, kind, run, number, ends,"
+        "  (SELECT started_ms FROM turns t WHERE kind = 1 AND t.run = e.run AND t.turn = number)"
+        " FROM events e WHERE run IN tree AND seq > ?3 ORDER BY seq LIMIT ?4",
     [STATEMENT_CALL_READ] =
         "SELECT id, run, turn, cell, depth, kind, model, request, started_ms, status, error,"
         " finish, reply, input_tokens, output_tokens, estimated, coalesce(cost, -1), attempts,"

@@ -107,6 +107,14 @@ struct store_visitor {
 int store_run_visit(struct store *store, const char *run, const struct store_visitor *visitor,
     void *arg, struct error *err);
 
+/* The one run with exactly this id; ERROR_NOT_FOUND. */
+int store_run_get(
+    struct store *store, const char *run, store_run_fn *fn, void *arg, struct error *err);
+
+/* Visits up to `most` (0: all) events after *at, as droste_record_follow describes. */
+int store_run_follow(struct store *store, const char *run, int64_t *at, int64_t most,
+    const struct store_visitor *visitor, void *arg, struct error *err);
+
 /* Reads a value from a callback, in pieces, up to its first `max` bytes; the only function that
  * a callback may call. Damage is reported at the end, unless the value was truncated. */
 typedef int store_piece_fn(void *arg, const char *data, size_t len, struct error *err);

@@ -125,6 +125,7 @@ static int insert_run(struct store *store, const droste_record_run *begin, const
     bind_text(&w.query, begin->task);
     bind_value(&w, begin->tools);
     bind_text(&w.query, begin->parent_fork);
+    bind_text(&w.query, begin->account);
     int rc = write_close(&w, err);
     *inserted = w.done;
     return rc;

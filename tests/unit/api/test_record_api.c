@@ -114,7 +114,7 @@ static void runs_are_listed_found_and_removed(void **state)
 
 struct seen {
     droste_record *record;
-    char order[64], output[16];
+    char order[128], output[16];
     size_t pieces;
 };
 
@@ -205,12 +205,84 @@ static void steps_are_visited_in_order(void **state)
     droste_record_close(seen.record);
 }
 
+/* ---- events ---- */
+
+static int take_event(void *arg, const droste_record_event *event, droste_error *err)
+{
+    struct seen *seen = arg;
+    assert_true(event->number > 0);
+    assert_int_equal(strlen(event->json), event->len);
+    assert_int_equal(event->json[0], '{');
+    assert_int_equal(event->json[event->len - 1], '}');
+    strcat(seen->order, event->type);
+    strcat(seen->order, strstr(event->json, "\"running\"") ? "- " : " ");
+    seen->pieces += strstr(event->json, "\"cut\":{\"") != NULL;
+    return 0;
+}
+
+static int take_json(void *arg, const char *data, size_t len)
+{
+    assert_non_null(strstr(data, "\"account\":\"client\""));
+    assert_non_null(strstr(data, "\"status\":\"answered\""));
+    return 0;
+}
+
+static int describe_run(void *arg, const droste_record_run *run, droste_error *err)
+{
+    assert_string_equal(run->account, "client");
+    return droste_record_json(((struct seen *)arg)->record, run, 0, take_json, NULL, err);
+}
+
+/* A run has the id and the account that its request names. Its events are lines of an export, and
+ * a reader continues after the last one that it saw. */
+static void events_are_lines_of_an_export(void **state)
+{
+    droste_result *r = NULL;
+    const droste_request request = { .question = "How long?", .id = "mine", .account = "client" };
+    char twice[64];
+    int64_t at = 0;
+    assert_fine(droste_ask(fixture.d, &request, &r, &fixture.err));
+    droste_result_free(r);
+    struct seen seen = { .record = open_record() };
+    assert_fine(
+        droste_record_events(seen.record, "mine", 1, &at, 3, 0, take_event, &seen, &fixture.err));
+    strcpy(twice, seen.order);
+    assert_fine(
+        droste_record_events(seen.record, "mine", 1, &at, 0, 0, take_event, &seen, &fixture.err));
+    assert_int_equal(memcmp(seen.order, twice, strlen(twice)), 0);
+    assert_string_equal(seen.order, "run run turn call- call cell- cell end ");
+    assert_int_equal(seen.pieces, 0);
+    at = 0;
+    seen.order[0] = '\0';
+    assert_fine(
+        droste_record_events(seen.record, "mine", 1, &at, 0, 8, take_event, &seen, &fixture.err));
+    assert_true(seen.pieces > 0);
+    assert_fine(droste_record_get(seen.record, "mine", describe_run, &seen, &fixture.err));
+    droste_record_close(seen.record);
+    assert_true(droste_ask(fixture.d, &request, &r, &fixture.err) < 0);
+    assert_non_null(strstr(fixture.err.text, "already exists"));
+}
+
+/* A number that was set, and no other. */
+static void numbers_that_were_set_are_given(void **state)
+{
+    double value = 0;
+    assert_false(droste_get_number(fixture.d, "timeout", &value));
+    assert_fine(droste_set(fixture.d, "timeout", "2m", &fixture.err));
+    assert_true(droste_get_number(fixture.d, "timeout", &value));
+    assert_true(value == 120);
+    assert_false(droste_get_number(fixture.d, "model", &value));
+    assert_false(droste_get_number(fixture.d, "nothing", &value));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(looking_makes_no_record, setup, teardown),
         cmocka_unit_test_setup_teardown(runs_are_listed_found_and_removed, setup, teardown),
         cmocka_unit_test_setup_teardown(steps_are_visited_in_order, setup, teardown),
+        cmocka_unit_test_setup_teardown(events_are_lines_of_an_export, setup, teardown),
+        cmocka_unit_test_setup_teardown(numbers_that_were_set_are_given, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
