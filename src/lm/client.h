@@ -11,8 +11,8 @@
 
 #include "base/buf.h"
 #include "base/hash.h"
+#include "lm/call.h"
 #include "lm/limits.h"
-#include "lm/lm.h"
 
 enum call_state {
     CALL_QUEUED,

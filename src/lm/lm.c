@@ -15,7 +15,6 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/os/random.h"
 #include "base/text.h"
 #include "lm/cache.h"
 #include "lm/client.h"
@@ -591,11 +590,6 @@ int lm_start(struct lm *lm, const struct lm_request *request, lm_done_fn *done, 
     if (out)
         *out = call;
     return 0;
-}
-
-int lm_key(char out[LM_KEY_SIZE], struct error *err)
-{
-    return random_hex(out, LM_KEY_SIZE - 1, err);
 }
 
 bool lm_is_recording(const struct lm *lm)

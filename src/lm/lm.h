@@ -9,126 +9,7 @@
 #ifndef DROSTE_LM_LM_H
 #define DROSTE_LM_LM_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include "base/buf.h"
-#include "base/error.h"
-#include "base/list.h"
-#include "base/loop.h"
-
-enum lm_part_kind {
-    LM_PART_TEXT,     /* well-formed UTF-8 */
-    LM_PART_IMAGE,    /* the bytes of an image file */
-    LM_PART_DOCUMENT, /* the bytes of another kind of file, such as a PDF */
-};
-
-struct lm_part {
-    enum lm_part_kind kind;
-    const char *media_type; /* "image/png", "application/pdf"; NULL for text */
-    const char *data;
-    size_t len;
-};
-
-struct lm_message {
-    const char *role; /* "system", "user", "assistant" */
-    const char *text; /* well-formed UTF-8, not NUL-terminated */
-    size_t len;
-    const struct lm_part *parts; /* of a message with several parts: these replace `text` */
-    size_t part_count;
-};
-
-/* The pause before another attempt of a call. */
-struct lm_retry {
-    const struct error *why;    /* of the attempt that failed */
-    double pause;               /* seconds until the next one */
-    unsigned attempt, attempts; /* the number of the next one, and of the last that is allowed */
-};
-/* May do what `delta` may. */
-typedef void lm_retry_fn(void *arg, const struct lm_retry *retry);
-
-struct lm_request {
-    const char *model; /* overrides the opened model; NULL: no */
-    const struct lm_message *messages;
-    size_t message_count;
-    unsigned depth;       /* of the asking run; kept in recordings */
-    unsigned sample;      /* two requests with different ones get answers of their own */
-    double timeout;       /* seconds after leaving the queue; 0: none */
-    int64_t max_tokens;   /* 0: the provider's default */
-    double temperature;   /* negative: from the model's sampling parameters */
-    const char *sampling; /* set by lm.c, not by callers: members of JSON, each after a comma */
-    const char *key;      /* an idempotency key from lm_key; NULL: generated */
-    lm_retry_fn *retry;   /* is told of each pause, with the `arg` of lm_start; may be NULL */
-};
-
-struct lm_usage {
-    int64_t input_tokens;
-    int64_t output_tokens;
-    bool estimated;        /* the provider did not report it; a token for 4 bytes */
-    int64_t cached_tokens; /* of the input: read from the provider's cache, at a lower price */
-};
-
-struct lm_reply {
-    struct error error; /* code ERROR_NONE: the call succeeded */
-    const char *text;   /* UTF-8, NUL-terminated; valid during the callback; "" on failure */
-    size_t len;
-    const char *finish;    /* "stop", "length"…; "" if the provider did not say */
-    struct lm_usage usage; /* also of failed calls, as far as known */
-    double cost;           /* dollars for that usage; negative: unknown price */
-    /* requests sent to the provider: 1 + retries; 0: the answer came from the cache or an
-     * identical call and was free */
-    unsigned attempts;
-    double seconds; /* from the end of queueing to the answer */
-};
-
-typedef void lm_done_fn(void *arg, const struct lm_reply *reply);
-/* A piece of a streamed answer, ending between characters; NULL if not needed. After the first
- * piece, the call is not retried, because streamed text cannot be taken back. */
-typedef void lm_delta_fn(void *arg, const char *text, size_t len);
-
-struct lm;
-struct lm_call;
-
-/* Shares hosts' limits among all models that are opened with it. They hold references, so it may
- * be freed before them. NULL without memory. */
-struct lm_queue;
-struct lm_queue *lm_queue_new(struct loop *loop);
-/* NULL is fine. */
-void lm_queue_free(struct lm_queue *queue);
-
-/* A model in the embedding program. It answers each call by exactly one lm_answer, at once or
- * later, from the loop's thread, even if the call has ended meanwhile; that answer is dropped.
- * `request` and `call` are valid until then, or until lm_close, which ends the obligation. */
-typedef void lm_callback_fn(void *arg, const struct lm_request *request, struct lm_call *call);
-
-/* A provider's server, and the key, which is sent nowhere else. */
-struct lm_account {
-    const char *base_url; /* NULL or "": the provider's default */
-    const char *api_key;  /* NULL or "": none is sent, which only custom servers accept */
-};
-
-struct lm_options {
-    const char *model; /* "gpt-5-mini", "PROVIDER/MODEL", "exec:PROGRAM"… */
-    struct lm_account openai, anthropic, gemini, azure, openrouter, portkey, vllm;
-    const char *azure_version;   /* of Azure's older interface; NULL: the newer one */
-    const char *cache;           /* file with cached answers; NULL: none */
-    const struct list *sampling; /* NAME=VALUE, see sampling.h; NULL: none */
-    bool deduplicate;            /* merges identical concurrent calls, even without a cache */
-    const char *record;          /* file to append every finished call to; NULL: none */
-    const char *ca_file;         /* certificates to trust; NULL: the system's */
-    const char *prices;          /* the user's table of prices; NULL: only the built-in one */
-    struct lm_queue *queue;      /* shared with other models; NULL: a queue of its own */
-    unsigned concurrency;        /* calls in flight to one host; 0: 64 */
-    unsigned model_concurrency;  /* and to one model; 0: no separate limit */
-    unsigned retries;            /* attempts after the first */
-    bool stream;                 /* request streamed answers */
-    double connect_timeout;      /* seconds; 0: 10 */
-    double first_timeout;        /* seconds to the first byte of an answer; 0: no separate limit */
-    double stall_timeout;        /* seconds between bytes of an answer; 0: 60 */
-    lm_callback_fn *callback;    /* for the models "callback" and "callback:NAME" */
-    void *callback_arg;
-};
+#include "lm/call.h"
 
 /* Checks the options and opens the files; does not connect yet. ERROR_CONFIG (no model, a
  * missing key, a bad URL, an unreadable ca_file), ERROR_NOT_FOUND, ERROR_ARGUMENT (a recording
@@ -146,16 +27,11 @@ const char *lm_call_opened(const struct lm_call *call);
 const char *lm_call_model(const struct lm_call *call);
 /* Describes where answers come from: "https://api.openai.com/v1, a key is set". */
 void lm_describe(const struct lm *lm, struct buf *out);
-/* Lists what each provider needs, for users: "openai OPENAI_API_KEY, …" (provider.c). */
-void lm_list_needs(struct buf *out);
 
 /* Starts or queues a call; the request's memory may be freed on return. Never calls `done`
  * itself. ERROR_ARGUMENT: no messages, an unknown role, or text that is not UTF-8. */
 int lm_start(struct lm *lm, const struct lm_request *request, lm_done_fn *done, lm_delta_fn *delta,
     void *arg, struct lm_call **out, struct error *err);
-/* Generates an idempotency key, which a record can keep to repeat the same call. */
-enum { LM_KEY_SIZE = 33 };
-int lm_key(char out[LM_KEY_SIZE], struct error *err);
 /* True for a replayed recording. */
 bool lm_is_recording(const struct lm *lm);
 /* Marks a call as answered in an earlier process of the run: a replayed recording skips the line

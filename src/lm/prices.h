@@ -7,7 +7,7 @@
 #ifndef DROSTE_LM_PRICES_H
 #define DROSTE_LM_PRICES_H
 
-#include "lm/lm.h"
+#include "lm/call.h"
 
 struct prices;
 

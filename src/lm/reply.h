@@ -15,7 +15,7 @@
 #include "base/buf.h"
 #include "base/error.h"
 #include "base/json/json.h"
-#include "lm/lm.h"
+#include "lm/call.h"
 
 /* The server's name for errors, and the key to mask in them. */
 struct reply_where {

@@ -1,9 +1,10 @@
-/* lm/request.c: checks roles and parts, and weighs them. */
+/* lm/request.c: checks roles and parts, and weighs them; makes keys of requests. */
 #include "lm/request.h"
 
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/os/random.h"
 #include "base/text.h"
 
 const char *lm_role(const char *role)
@@ -90,4 +91,9 @@ size_t request_weight(const struct lm_request *request)
     for (size_t i = 0; i < request->message_count; i++)
         bytes += message_weight(&request->messages[i]);
     return bytes;
+}
+
+int lm_key(char out[LM_KEY_SIZE], struct error *err)
+{
+    return random_hex(out, LM_KEY_SIZE - 1, err);
 }

@@ -2,7 +2,7 @@
 #ifndef DROSTE_LM_REQUEST_H
 #define DROSTE_LM_REQUEST_H
 
-#include "lm/lm.h"
+#include "lm/call.h"
 
 /* The role as a static string; NULL if unknown. */
 const char *lm_role(const char *role);

@@ -1,4 +1,5 @@
-/* rlm/candidates.c: see candidates.h.
+/* rlm/candidates.c: several replies to one turn, each of which is executed on a fork of the
+ * session; a selector keeps one (select.h).
  *
  *   fork the session, once for each ─► ask the model, for all ─► execute each reply on its fork
  *        ┌────────────── record which one is kept ◄── select ◄──────────┘ all are over
@@ -9,7 +10,6 @@
  *
  * A candidate that dies leaves the run's own session, which continues from before the turn.
  */
-#include "rlm/candidates.h"
 
 #include <ctype.h>
 #include <stdlib.h>

@@ -14,8 +14,8 @@
 #include "broker/tools.h"
 #include "lm/lm.h"
 #include "rlm/artifacts.h"
+#include "rlm/select.h"
 #include "session/context.h"
-#include "rlm/candidates.h"
 #include "session/session.h"
 #include "store/store.h"
 

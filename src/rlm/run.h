@@ -77,7 +77,7 @@ struct tried_cell {
 
 struct rlm_run {
     struct tree *tree;
-    struct rlm_run *of; /* a candidate: the run whose turn it tries (candidates.h); NULL: a run */
+    struct rlm_run *of; /* a candidate: the run whose turn it tries (candidates.c); NULL: a run */
     unsigned candidate; /* its number, from 1; of a run, the one that it replays; 0: none */
     struct candidates *candidates; /* of this turn; NULL: none */
     /* Only of candidates: */
@@ -238,6 +238,24 @@ void turn_take_reply(struct rlm_run *r, const struct lm_reply *reply);
 const char *cell_complaint(const struct cell_result *c);
 /* Ends the run with this answer, which it takes; NULL means lack of memory. */
 void turn_answered(struct rlm_run *r, char *json, enum rlm_status status);
+
+/* candidates.c: several replies to a turn, each with a fork of the session. A candidate is an
+ * rlm_run with `of` set: it has a session, a broker and the state of a turn of its own, and
+ * everything else is that of its run. Its turn ends in candidate_over. */
+/* The run itself, or that of a candidate. */
+struct rlm_run *run_owner(struct rlm_run *r);
+/* Begins the turn with several candidates, or with one where there are no more. */
+int candidates_begin(struct rlm_run *r, struct error *err);
+/* The code of a candidate has ended, or its reply had none. */
+void candidate_over(struct rlm_run *c);
+/* It has no reply, or cannot go on. */
+void candidate_failed(struct rlm_run *c, const struct error *why);
+/* Takes the result of a cell, with its code, for the selector and for events. */
+void candidate_note_cell(struct rlm_run *c, struct cell_result *result);
+/* Ends them with the run: their calls end, and their cells are lost. */
+void candidates_end(struct rlm_run *r, const char *by);
+/* Closes their sessions: outside of all callbacks. */
+void candidates_free(struct rlm_run *r);
 
 /* compact.c: a conversation that is too long. */
 /* What a provider counted of the call that has just ended. */

@@ -4,11 +4,11 @@
 
 #include "session/session.h"
 
-/* The member "output_fields":[…] for the guest, from the type of answers; empty: any. */
 /* ERROR_UNSUPPORTED, with the option's name, if the environment executes cells without
  * guest/python, which implements the option. */
 int session_check_custom(
     const struct session_options *options, const char *environment, struct error *err);
+/* The member "output_fields":[…] for the guest, from the type of answers; empty: any. */
 void session_write_fields(const struct schema *answer, struct buf *head);
 /* Writes the head of HELLO: a JSON object, or nothing. `volume` and `workspace` are paths in the
  * guest; NULL: none. */

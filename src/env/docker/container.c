@@ -580,9 +580,9 @@ static int docker_container_set_up(
     static const struct remote_events events = { docker_container_remote_write,
         docker_container_remote_ready, docker_container_remote_failed, docker_container_remote_more,
         docker_container_remote_waiting };
-    struct remote_options options = { .form = LINK_BARE,
-        .eof_ends = true,
-        .lease = c->input_once ? 0 : LEASE_SECONDS,
+    struct remote_options options = { .boot.form = LINK_BARE,
+        .boot.eof_ends = true,
+        .boot.lease = c->input_once ? 0 : LEASE_SECONDS,
         .fair_reading = plan->fair_reading };
     memcpy(options.means, plan->means, sizeof options.means);
     c->image = strdup(plan->image);

@@ -100,7 +100,7 @@ static struct form find_form(const unsigned char tag[MAGIC_SIZE])
 }
 
 static void write_guest(
-    const unsigned char tag[MAGIC_SIZE], const struct remote_options *options, struct buf *out)
+    const unsigned char tag[MAGIC_SIZE], const struct boot_options *options, struct buf *out)
 {
     struct form form = find_form(tag);
     cleanup_buf struct buf lines = { 0 };
@@ -152,7 +152,7 @@ static const char *find_start(const char *data, size_t len)
     return memmem(data, len, word_start, sizeof word_start - 1);
 }
 
-int remote_boot_feed(struct remote_boot *b, const struct remote_options *options, const char *data,
+int remote_boot_feed(struct remote_boot *b, const struct boot_options *options, const char *data,
     size_t len, size_t *used, struct buf *out, struct error *err)
 {
     unsigned char tag[MAGIC_SIZE];

@@ -9,7 +9,17 @@
 
 #include "base/buf.h"
 #include "base/error.h"
-#include "env/remote/remote.h"
+#include "wire/link.h"
+
+/* How the supervisor is started. */
+struct boot_options {
+    enum link_form form; /* LINK_BARE or LINK_TEXT */
+    double lease;  /* seconds without a message after which the supervisor ends itself; 0: never */
+    bool eof_ends; /* the supervisor also ends itself when its standard input ends */
+};
+
+/* The program for python3 -u -c. */
+const char *remote_loader(void);
 
 /* The greeting of the loader is pending. Initialise to zero. */
 struct remote_boot {
@@ -19,7 +29,7 @@ struct remote_boot {
 /* Consumes bytes until the greeting is complete. 1: it is; it ended after `*used` of these bytes,
  * and `out` has the reply to send. 0: not yet. ERROR_ENVIRONMENT: this Python cannot run the guest;
  * `err` has the reason. */
-int remote_boot_feed(struct remote_boot *b, const struct remote_options *options, const char *data,
+int remote_boot_feed(struct remote_boot *b, const struct boot_options *options, const char *data,
     size_t len, size_t *used, struct buf *out, struct error *err);
 void remote_boot_free(struct remote_boot *b);
 

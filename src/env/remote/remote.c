@@ -333,7 +333,7 @@ static bool env_remote_boot(struct remote *r, const char *data, size_t len, size
 {
     cleanup_buf struct buf guest = { 0 };
     struct error err = { 0 };
-    int rc = remote_boot_feed(&r->boot, &r->options, data, len, used, &guest, &err);
+    int rc = remote_boot_feed(&r->boot, &r->options.boot, data, len, used, &guest, &err);
     if (rc < 0)
         remote_fail(r, &err);
     if (rc <= 0)
@@ -389,7 +389,7 @@ static void remote_turn_came(void *arg, unsigned port)
 static void start_beat(struct remote *r)
 {
     bool idle = link_is_live(r->link) && !link_unacknowledged(r->link);
-    double third = r->options.lease * 1000 / 3;
+    double third = r->options.boot.lease * 1000 / 3;
     double ms = idle ? IDLE_BEAT_MS : BEAT_MS;
     timer_start(r->beat, (uint64_t)(third > 0 && third < ms ? third + 1 : ms), 0);
 }
@@ -486,7 +486,7 @@ int remote_open(struct loop *loop, const struct remote_options *options,
     const struct remote_events *events, void *arg, struct remote **out, struct error *err)
 {
     static const struct link_events handed = { link_write, link_bytes };
-    struct link_options link = { .form = options->form };
+    struct link_options link = { .form = options->boot.form };
     struct remote *r = calloc(1, sizeof *r);
     if (!r)
         return error_memory(err);

@@ -12,15 +12,13 @@
 
 #include "base/json/json.h"
 #include "env/common/environment.h"
-#include "wire/link.h"
+#include "env/remote/boot.h"
 
 struct remote;
 struct fair_reading;
 
 struct remote_options {
-    enum link_form form; /* LINK_BARE or LINK_TEXT */
-    double lease;  /* seconds without a message after which the supervisor ends itself; 0: never */
-    bool eof_ends; /* the supervisor also ends itself when its standard input ends */
+    struct boot_options boot;
     struct fair_reading *fair_reading; /* the environment's scheduler of guest output; NULL: none */
     /* What enforces each limit there, for usage reports. A worker sets its own rlimits. */
     enum limit_means means[LIMIT_COUNT];
@@ -40,9 +38,6 @@ struct remote_events {
     /* Bytes that `write` has accepted and the far end has not received. NULL: not known. */
     size_t (*waiting)(void *arg);
 };
-
-/* The program for python3 -u -c. */
-const char *remote_loader(void);
 
 int remote_open(struct loop *loop, const struct remote_options *options,
     const struct remote_events *events, void *arg, struct remote **out, struct error *err);

@@ -153,9 +153,9 @@ static int stdio_env_start(struct transport *c, const struct sandbox_spec *spec,
         [LIMIT_VOLUME_SIZE] = LIMIT_BY_HOST,
         [LIMIT_VOLUME_FILES] = LIMIT_BY_HOST };
     const struct transport_ops *ops = c->env->transport_ops;
-    struct remote_options options = { .form = ops->form,
-        .lease = ops->lease,
-        .eof_ends = ops->lease == 0,
+    struct remote_options options = { .boot.form = ops->form,
+        .boot.lease = ops->lease,
+        .boot.eof_ends = ops->lease == 0,
         .fair_reading = c->env->fair_reading };
     const char *words[] = { spec->python ? spec->python : "python3", "-u", "-c", remote_loader(),
         NULL };

@@ -30,7 +30,7 @@ struct side {
 static inline int setup_with(void **state, enum link_form form)
 {
     struct fixture *f = calloc(1, sizeof *f);
-    f->options = (struct remote_options){ .form = form, .eof_ends = true };
+    f->options = (struct remote_options){ .boot.form = form, .boot.eof_ends = true };
     f->options.means[LIMIT_OPEN_FILES] = LIMIT_BY_RLIMIT;
     assert_ok(loop_open(&f->loop, err));
     transport_open(f->loop, &f->options, NULL, &f->env);

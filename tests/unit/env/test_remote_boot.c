@@ -9,7 +9,7 @@
     "\x1e"                                                                                         \
     "DROSTE 00000000 3.11.2\n"
 
-static const struct remote_options options = { .form = LINK_TEXT };
+static const struct boot_options options = { .form = LINK_TEXT };
 
 /* The pieces one after the other; how many bytes of the last one were taken. The guest is sent
  * once. */

@@ -161,8 +161,8 @@ static void the_end_of_its_input_ends_it_with_all_workers(void **state)
 static void an_unused_lease_ends_it_with_all_workers(void **state)
 {
     struct fixture *f = *state;
-    f->options.lease = 1;
-    f->options.eof_ends = false;
+    f->options.boot.lease = 1;
+    f->options.boot.eof_ends = false;
     reopen(f, NULL);
     struct side s;
     open_side(f, &s);

@@ -107,7 +107,7 @@ static int setup(void **state)
     static const struct remote_events events = { on_write, on_ready, on_failed, NULL, on_waiting };
     static const struct sandbox_events sandbox_events = { on_bytes, on_output, on_ended };
     static const struct environment_ops ops = { .name = "none" };
-    struct remote_options options = { .form = LINK_BARE };
+    struct remote_options options = { .boot.form = LINK_BARE };
     struct sandbox_spec spec = { .isolation = ISOLATION_PROCESS };
     struct host *h = calloc(1, sizeof *h);
     assert_ok(loop_open(&h->loop, err));

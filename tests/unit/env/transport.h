@@ -269,7 +269,7 @@ static inline void transport_become(const char *python, char *const argv[], int 
 static inline void transport_spawn(struct transport *c, char *const argv[])
 {
     int to[2], from[2];
-    if (c->options.form == LINK_TEXT) {
+    if (c->options.boot.form == LINK_TEXT) {
         c->pid = forkpty(&c->in, NULL, NULL, NULL);
         assert_true(c->pid >= 0);
         if (c->pid == 0)
