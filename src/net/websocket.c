@@ -1,4 +1,4 @@
-/* net/websocket.c: handshake, messages and closing; websocket_frame.c has the frames. */
+/* net/websocket.c: handshake, messages and closing; base/websocket_frame.c has the frames. */
 #include "net/websocket.h"
 
 #include <stdlib.h>
@@ -7,12 +7,11 @@
 
 #include "base/buf.h"
 #include "base/cleanup.h"
-#include "base/hash.h"
 #include "base/json/json.h"
 #include "base/os/random.h"
 #include "base/text.h"
+#include "base/websocket_frame.h"
 #include "net/stream.h"
-#include "net/websocket_frame.h"
 
 enum {
     KEY_SIZE = 16,
@@ -250,19 +249,6 @@ static int websocket_agree(void *arg, unsigned status, const char *head, struct 
     return 0;
 }
 
-static int make_accept(struct websocket *ws, const char *key, struct error *err)
-{
-    unsigned char digest[HASH_SHA1_SIZE];
-    cleanup_buf struct buf text = { 0 };
-    buf_printf(&text, "%s258EAFA5-E914-47DA-95CA-C5AB0DC85B11", key); /* RFC 6455, section 1.3 */
-    if (buf_failed(&text))
-        return error_memory(err);
-    int rc = hash_sha1(text.data, text.len, digest, err);
-    if (rc == 0)
-        json_append_base64(&ws->accept, digest, sizeof digest);
-    return rc == 0 && buf_failed(&ws->accept) ? error_memory(err) : rc;
-}
-
 static bool fits_a_line(const char *text)
 {
     return text[strcspn(text, "\r\n")] == '\0';
@@ -295,7 +281,7 @@ static int make_request(
     buf_puts(out, "\r\n");
     if (buf_failed(out) || buf_failed(&key))
         return error_memory(err);
-    return make_accept(ws, buf_text(&key), err);
+    return websocket_accept(buf_text(&key), &ws->accept, err);
 }
 
 /* ---- the user's ---- */

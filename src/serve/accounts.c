@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "serve/relay.h"
 #include "serve/server.h"
+#include "serve/socket.h"
 
 /* ---- the file ---- */
 
@@ -106,14 +107,18 @@ void accounts_close(struct accounts *a)
 
 /* ---- requests ---- */
 
-/* The key that a request carries; NULL: none. */
-static const char *account_key_of(struct request *r)
+/* The key that a request carries; NULL: none. Pages cannot set fields of a WebSocket's request but
+ * the list of subprotocols. */
+static const char *account_key_of(struct request *r, char *room, size_t size)
 {
     const char *key = request_header_of(r, "X-API-Key");
     const char *bearer = request_header_of(r, MHD_HTTP_HEADER_AUTHORIZATION);
     if (key)
         return key;
-    return bearer && strncasecmp(bearer, "Bearer ", 7) == 0 ? bearer + 7 : NULL;
+    if (bearer)
+        return strncasecmp(bearer, "Bearer ", 7) == 0 ? bearer + 7 : NULL;
+    const char *offered = request_header_of(r, "Sec-WebSocket-Protocol");
+    return offered && socket_offered(offered, SOCKET_KEY_PREFIX, room, size) ? room : NULL;
 }
 
 static struct account *account_by_id(struct accounts *a, const char *id)
@@ -148,7 +153,8 @@ bool account_identify(struct request *r)
         r->account = &a->anyone;
         return true;
     }
-    const char *text = account_key_of(r);
+    char room[128];
+    const char *text = account_key_of(r, room, sizeof room);
     const struct key *key = text ? keys_find(&a->keys, text, clock_wall_ms()) : NULL;
     r->account = key ? account_by_hash(a, key->hash) : NULL;
     if (r->account)

@@ -134,15 +134,15 @@ static bool head_is_loopback(const char *host)
     return false;
 }
 
-/* A page of this server, or, without keys, of another one on this machine. */
+/* A page of this server. One of another port of this machine may show what a guest wrote. */
 static bool head_is_own_origin(const struct head *h, enum head_trust trust)
 {
     const char *host = strstr(h->origin, "://");
     bool web = strncmp(h->origin, "http://", 7) == 0 || strncmp(h->origin, "https://", 8) == 0;
     if (!web)
         return false;
-    if (trust == HEAD_LOOPBACK)
-        return head_is_loopback(host + 3);
+    if (trust == HEAD_LOOPBACK && !head_is_loopback(host + 3))
+        return false;
     return h->host && strcasecmp(host + 3, h->host) == 0;
 }
 

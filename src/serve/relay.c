@@ -12,15 +12,17 @@
 
 #include "base/cleanup.h"
 #include "serve/server.h"
+#include "serve/upgrade.h"
 #include "serve/upstream.h"
 
 enum { RELAY_WHOLE_MAX = 1 << 20 };
 
 struct relay {
-    struct request *r;  /* NULL: it has ended */
-    struct upstream *u; /* NULL: it has ended */
-    bool is_chunked;    /* the request */
-    bool is_streamed;   /* the answer */
+    struct request *r;      /* NULL: it has ended */
+    struct upstream *u;     /* NULL: it has ended */
+    bool is_chunked;        /* the request */
+    bool is_streamed;       /* the answer */
+    struct upgrade upgrade; /* of an answer with 101 */
     struct buf head, body;
     char type[128];
 };
@@ -173,7 +175,9 @@ static void relay_on_complete(struct request *r)
 static void relay_on_sent(void *arg)
 {
     struct relay *relay = arg;
-    if (relay->r && !relay->r->complete)
+    if (relay->r && relay->r->upgrade)
+        upgrade_pause(&relay->upgrade, false);
+    else if (relay->r && !relay->r->complete)
         request_resume(relay->r);
 }
 
@@ -211,10 +215,50 @@ static void relay_on_drained(struct request *r)
         upstream_pause(relay->u, false);
 }
 
+/* ---- an answer with 101 ---- */
+
+static void relay_on_client_bytes(void *arg, const char *data, size_t len)
+{
+    struct relay *relay = arg;
+    if (!relay->u)
+        return;
+    upstream_send(relay->u, data, len);
+    if (upstream_unsent(relay->u) > UPSTREAM_UNSENT_MAX)
+        upgrade_pause(&relay->upgrade, true);
+}
+
+static void relay_on_client_sent(void *arg)
+{
+    struct relay *relay = arg;
+    if (relay->u)
+        upstream_pause(relay->u, false);
+}
+
+static void relay_on_client_closed(void *arg)
+{
+    struct relay *relay = arg;
+    if (relay->u)
+        upstream_drop(steal(&relay->u));
+}
+
+static void relay_upgrade(struct relay *relay)
+{
+    relay->upgrade = (struct upgrade){ .arg = relay,
+        .on_bytes = relay_on_client_bytes,
+        .on_sent = relay_on_client_sent,
+        .on_closed = relay_on_client_closed };
+    upgrade_begin(relay->r, &relay->upgrade);
+    relay_put_fields(relay);
+}
+
 static void relay_on_head(void *arg)
 {
     struct relay *relay = arg;
     struct upstream *u = relay->u;
+    if (relay->r && u->status == 101) {
+        relay_upgrade(relay);
+        return;
+    }
     bool is_small = u->has_length && u->left <= RELAY_WHOLE_MAX;
     if (!relay->r || is_small || u->status != 200)
         return;
@@ -229,6 +273,12 @@ static void relay_on_data(void *arg, const char *data, size_t len)
     struct relay *relay = arg;
     if (!relay->r)
         return;
+    if (relay->r->upgrade) {
+        upgrade_send(&relay->upgrade, data, len);
+        if (upgrade_unsent(&relay->upgrade) > SERVE_UNREAD_MAX)
+            upstream_pause(relay->u, true);
+        return;
+    }
     if (!relay->is_streamed) {
         buf_append(&relay->body, data, len);
         return;
@@ -255,7 +305,9 @@ static void relay_on_end(void *arg, bool is_whole)
     relay->u = NULL;
     if (!r)
         return;
-    if (relay->is_streamed && is_whole) {
+    if (r->upgrade) {
+        upgrade_end(&relay->upgrade);
+    } else if (relay->is_streamed && is_whole) {
         request_end(r);
     } else if (relay->is_streamed) {
         request_cut(r);
@@ -275,6 +327,7 @@ static void relay_on_free(struct request *r)
         upstream_drop(relay->u);
     buf_free(&relay->head);
     buf_free(&relay->body);
+    upgrade_free(&relay->upgrade);
     free(relay);
 }
 
@@ -284,6 +337,13 @@ static void relay_on_gone(struct request *r)
     struct relay *relay = r->state;
     if (relay->u)
         upstream_drop(steal(&relay->u));
+}
+
+static void relay_copy_field(struct request *r, const char *name, struct buf *head)
+{
+    const char *value = request_header_of(r, name);
+    if (value)
+        buf_printf(head, "%s: %s\r\n", name, value);
 }
 
 void relay_begin(struct request *r, unsigned worker)
@@ -319,6 +379,10 @@ void relay_begin(struct request *r, unsigned worker)
         buf_puts(&head, "Transfer-Encoding: chunked\r\n");
     else if (length)
         buf_printf(&head, "Content-Length: %s\r\n", length);
+    if (r->route && r->route->status == 101) {
+        relay_copy_field(r, MHD_HTTP_HEADER_CONNECTION, &head);
+        relay_copy_field(r, MHD_HTTP_HEADER_UPGRADE, &head);
+    }
     buf_puts(&head, "\r\n");
     upstream_send(u, buf_text(&head), head.len);
 }

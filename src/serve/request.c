@@ -122,7 +122,7 @@ static void request_answer(struct request *r, unsigned status, struct MHD_Respon
     request_header(r, "Cache-Control", "no-store");
     if (r->request_id[0])
         request_header(r, "X-Request-Id", r->request_id);
-    if (r->close_after || r->server->draining)
+    if ((r->close_after || r->server->draining) && status != 101)
         request_header(r, MHD_HTTP_HEADER_CONNECTION, "close");
     request_resume(r);
 }
@@ -277,6 +277,11 @@ void request_cut(struct request *r)
     r->cut = true;
     r->on_gone = NULL;
     request_resume(r);
+}
+
+void request_upgrade(struct request *r, MHD_UpgradeHandler open, void *arg)
+{
+    request_answer(r, 101, MHD_create_response_for_upgrade(open, arg));
 }
 
 /* ---- input ---- */

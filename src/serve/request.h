@@ -22,6 +22,7 @@ struct sandbox_maker;
 struct request;
 struct client;
 struct account;
+struct upgrade;
 
 enum { SERVE_ID_SIZE = 33, SERVE_NAME_SIZE = 65 };
 /* A body that is held in memory: code, JSON, a variable. */
@@ -100,6 +101,7 @@ struct request {
     bool streaming, ended, cut;
     struct buf unread;
     size_t unread_at;
+    struct upgrade *upgrade; /* of a connection that was upgraded; NULL: it was not */
 
     /* Until a sandbox is created (admission.h). */
     bool has_place, is_starting;
@@ -137,6 +139,8 @@ void request_stream(struct request *r, const char *type);
 /* The same with another status than 200. */
 void request_stream_as(struct request *r, unsigned status, const char *type);
 void request_push(struct request *r, const void *data, size_t len);
+/* Answers with 101; then the connection is the function's (upgrade.h). */
+void request_upgrade(struct request *r, MHD_UpgradeHandler open, void *arg);
 size_t request_unread(const struct request *r);
 void request_end(struct request *r);
 /* Ends it so that the client sees that something is missing. */

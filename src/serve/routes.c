@@ -87,6 +87,17 @@
 #define JSON     "application/json"
 #define ANY_JSON "{}"
 
+/* The first message of a terminal; later ones have only the size. */
+#define TERMINAL                                                                                   \
+    "{\"type\": \"object\", \"additionalProperties\": false, \"required\": [\"columns\", "         \
+    "\"rows\"], \"properties\": {\"columns\": {\"type\": \"integer\", \"minimum\": 1, "            \
+    "\"maximum\": 10000}, \"rows\": {\"type\": \"integer\", \"minimum\": 1, \"maximum\": 10000}, " \
+    "\"attach\": " NAME ", \"command\": {\"anyOf\": [" WORD ", {\"type\": \"array\", "             \
+    "\"minItems\": 1, \"maxItems\": 10000, \"items\": " WORD "}]}, \"cwd\": " WORD ", \"env\": "   \
+    "{\"type\": \"object\", \"maxProperties\": 1000, \"propertyNames\": {\"pattern\": "            \
+    "\"^[^=\\\\0]+$\"}, \"additionalProperties\": " WORD "}, \"user\": " NAME ", \"tag\": " NAME   \
+    "}}"
+
 static const struct route native_rows[] = {
     { "GET", "/health", BODY_NONE, NULL, NULL, 200, JSON, STATUS, "the server answers",
         handle_health, SCOPE_NONE },
@@ -156,6 +167,9 @@ static const struct route native_rows[] = {
     { "POST", "/v1/sandboxes/{id}/commands/{name}/terminal", BODY_JSON,
         "{\"type\": \"object\", " SIZE "}", NULL, 204, NULL, NULL,
         "set the size of a command's terminal", handle_command_resize },
+    { "GET", "/v1/sandboxes/{id}/terminal", BODY_NONE, TERMINAL, NULL, 101, NULL, NULL,
+        "a WebSocket to a terminal of its own or of a command: docs/serve.md has the messages",
+        handle_terminal, SCOPE_SANDBOXES },
 };
 
 static const struct routes native_routes = {

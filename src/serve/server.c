@@ -19,6 +19,7 @@
 #include "serve/relay.h"
 #include "serve/server.h"
 #include "serve/tls.h"
+#include "serve/upgrade.h"
 #include "serve/upstream.h"
 #include "serve/workers.h"
 
@@ -109,7 +110,10 @@ static void server_begin(
     if (!is_public && !account_check_scope(r))
         return;
     const char *length = request_header_of(r, MHD_HTTP_HEADER_CONTENT_LENGTH);
-    if (r->route->body != BODY_STREAM && length && strtoull(length, NULL, 10) > SERVE_BODY_MAX)
+    if (r->route->status == 101 && s->options->certificate && !r->client->is_relay)
+        request_refuse(r, 501, "unsupported",
+            "this server has no WebSockets over its own TLS; end TLS in a proxy before it");
+    else if (r->route->body != BODY_STREAM && length && strtoull(length, NULL, 10) > SERVE_BODY_MAX)
         request_refuse(r, 413, "too_large", "the body is larger than 8 MiB; files have no limit");
     else if (!server_relay(r) && r->route->body == BODY_STREAM)
         r->route->handle(r);
@@ -137,13 +141,18 @@ static void server_take_piece(struct request *r, const char *data, size_t len)
     s->body_bytes += len;
 }
 
+const struct schema *server_schema_of(const struct server *s, const struct route *route)
+{
+    for (size_t i = 0; route_at(i); i++)
+        if (route_at(i) == route)
+            return s->schemas[i];
+    return NULL;
+}
+
 static bool server_parse_body(struct request *r)
 {
     struct error why = { 0 };
-    struct schema *schema = NULL;
-    for (size_t i = 0; route_at(i); i++)
-        if (route_at(i) == r->route)
-            schema = r->server->schemas[i];
+    const struct schema *schema = server_schema_of(r->server, r->route);
     if (r->body.len > 0 &&
         json_parse(buf_text(&r->body), r->body.len, &json_limits_large, &r->json, &why) < 0) {
         request_refuse(r, 400, "json", "the body is not valid JSON: %s", why.text);
@@ -375,6 +384,9 @@ static void server_drain(struct server *s)
     if (fd >= 0)
         close(fd);
     s->listener.fd = -1;
+    for (struct client *c = s->clients; c; c = c->next)
+        if (c->request && c->request->upgrade && c->request->upgrade->on_drain)
+            c->request->upgrade->on_drain(c->request->upgrade->arg);
 }
 
 static void server_on_signal(uv_signal_t *signal, int number)
@@ -412,9 +424,13 @@ static void server_on_sweep(uv_timer_t *timer)
     idempotency_sweep(s, now);
     upstream_sweep(s, now, s->draining);
     sandboxes_sweep(s, now);
-    for (struct client *c = s->clients; c; c = c->next)
+    for (struct client *c = s->clients; c; c = c->next) {
+        struct upgrade *u = c->request ? c->request->upgrade : NULL;
         if (server_client_is_late(c, now))
             shutdown(c->fd, SHUT_RDWR);
+        else if (u && u->on_tick)
+            u->on_tick(u->arg, now);
+    }
     double drained = (double)(now - s->drain_ns) / 1e9;
     if (s->draining && (s->requests == 0 || drained > s->options->drain_seconds))
         s->stopping = true;
@@ -427,13 +443,14 @@ static void server_on_sweep(uv_timer_t *timer)
 static struct MHD_Daemon *server_start_daemon(
     struct server *s, unsigned flags, struct MHD_OptionItem *more, struct error *err)
 {
-    struct MHD_Daemon *daemon = MHD_start_daemon(flags | MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME,
-        0, NULL, NULL, server_on_access, s, MHD_OPTION_URI_LOG_CALLBACK, server_on_target, s,
-        MHD_OPTION_NOTIFY_COMPLETED, server_on_completed, s, MHD_OPTION_NOTIFY_CONNECTION,
-        server_on_connection, s, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_CONNECTION_LIMIT,
-        (unsigned)s->options->max_connections, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-        (size_t)SERVER_HEAD_MAX, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)SERVER_KEEP_SECONDS,
-        MHD_OPTION_ARRAY, more, MHD_OPTION_END);
+    struct MHD_Daemon *daemon =
+        MHD_start_daemon(flags | MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_ALLOW_UPGRADE, 0,
+            NULL, NULL, server_on_access, s, MHD_OPTION_URI_LOG_CALLBACK, server_on_target, s,
+            MHD_OPTION_NOTIFY_COMPLETED, server_on_completed, s, MHD_OPTION_NOTIFY_CONNECTION,
+            server_on_connection, s, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_CONNECTION_LIMIT,
+            (unsigned)s->options->max_connections, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+            (size_t)SERVER_HEAD_MAX, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)SERVER_KEEP_SECONDS,
+            MHD_OPTION_ARRAY, more, MHD_OPTION_END);
     if (!daemon)
         error_set_errno(err, ERROR_IO, "starting the HTTP server for %s", s->options->listen);
     return daemon;
@@ -534,7 +551,9 @@ static void server_end_requests(struct server *s)
     while (s->sandboxes)
         sandbox_close(s->sandboxes);
     for (struct client *c = s->clients; c; c = c->next)
-        if (c->request) {
+        if (c->request && c->request->upgrade) {
+            upgrade_drop_now(c->request->upgrade);
+        } else if (c->request) {
             c->request->gone = true;
             request_resume(c->request);
         }

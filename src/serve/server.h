@@ -66,6 +66,9 @@ struct server {
  * does not ask. */
 void server_wake(struct server *s);
 
+/* NULL: the route has none. */
+const struct schema *server_schema_of(const struct server *s, const struct route *route);
+
 /* ---- sandbox.c ---- */
 
 typedef void sandbox_done_fn(
@@ -156,6 +159,7 @@ void handle_command_output(struct request *r);
 void handle_command_input(struct request *r);
 void handle_command_signal(struct request *r);
 void handle_command_resize(struct request *r);
+void handle_terminal(struct request *r);
 void handle_file_remove(struct request *r);
 
 #endif

@@ -220,6 +220,8 @@ static int upstream_take_head(struct upstream *u)
         u->left = 0;
     }
     u->state = !u->has_length ? UPSTREAM_CHUNK : u->left > 0 ? UPSTREAM_LENGTH : UPSTREAM_DONE;
+    if (u->status == 101)
+        u->state = UPSTREAM_UPGRADED;
     if (u->status == 100) {
         u->state = UPSTREAM_HEAD;
         return 1;
@@ -261,10 +263,23 @@ static int upstream_take_data(struct upstream *u)
     return 1;
 }
 
+/* After 101 there are bytes until the end. */
+static int upstream_take_bytes(struct upstream *u)
+{
+    size_t n = u->in.len - u->in_at;
+    const char *data = u->in.data + u->in_at;
+    u->in_at += n;
+    if (n > 0)
+        u->on_data(u->arg, data, n);
+    return 0;
+}
+
 static int upstream_take(struct upstream *u)
 {
     if (u->state == UPSTREAM_HEAD)
         return upstream_take_head(u);
+    if (u->state == UPSTREAM_UPGRADED)
+        return upstream_take_bytes(u);
     if (u->state == UPSTREAM_LENGTH || u->state == UPSTREAM_DATA)
         return upstream_take_data(u);
     return u->state == UPSTREAM_DONE ? 0 : upstream_take_line(u);

@@ -31,6 +31,7 @@ struct upstream {
         UPSTREAM_DATA,
         UPSTREAM_DATA_END,
         UPSTREAM_LAST,
+        UPSTREAM_UPGRADED,
         UPSTREAM_DONE
     } state;
     unsigned status;

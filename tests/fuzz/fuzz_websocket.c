@@ -1,10 +1,10 @@
-/* A server's WebSocket frames: byte 0 is the limit of a message, byte 1 the size of the pieces in
- * which the rest arrives. What comes out must be what comes of the stream that arrives at once,
- * within the limit, and a refusal has its status.
+/* WebSocket frames: byte 0 is the limit of a message, byte 1 the size of the pieces in which the
+ * rest arrives, and its first bit says that a client sends them, masked. What comes out must be
+ * what comes of the stream that arrives at once, within the limit, and a refusal has its status.
  */
 #include "fuzz.h"
 
-#include "net/websocket_frame.h"
+#include "base/websocket_frame.h"
 
 struct seen {
     unsigned messages;
@@ -45,9 +45,9 @@ static bool see(void *arg, enum websocket_opcode kind, bool end, const char *dat
     return true;
 }
 
-static int feed(struct input in, size_t limit, size_t step, struct seen *seen)
+static int feed(struct input in, bool from_client, size_t limit, size_t step, struct seen *seen)
 {
-    struct websocket_decoder d = { .message_max = limit };
+    struct websocket_decoder d = { .message_max = limit, .from_client = from_client };
     struct error err = { 0 };
     enum websocket_status status = 0;
     int rc = 0;
@@ -69,9 +69,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct input in = { data, size };
     struct seen whole = { 0 }, pieces = { 0 };
-    size_t limit = (size_t)input_byte(&in) * 300, step = input_byte(&in) % 20 + 1;
-    int rc = feed(in, limit, SIZE_MAX, &whole);
-    expect(feed(in, limit, step, &pieces) == rc);
+    size_t limit = (size_t)input_byte(&in) * 300;
+    unsigned second = input_byte(&in);
+    bool from_client = second & 0x80;
+    int rc = feed(in, from_client, limit, SIZE_MAX, &whole);
+    expect(feed(in, from_client, limit, second % 20 + 1, &pieces) == rc);
     expect(whole.messages == pieces.messages && whole.sum == pieces.sum);
     return 0;
 }

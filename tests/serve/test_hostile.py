@@ -151,7 +151,8 @@ def test_malformed_chunks_are_refused(server, chunk):
     ({"Origin": "null"}, 403),
     ({"Host": "LOCALHOST:99"}, 200),
     ({"Host": "[::1]"}, 200),
-    ({"Origin": "http://localhost:3000"}, 200),
+    ({"Origin": "http://localhost:3000"}, 403),
+    ({"Host": "localhost:3000", "Origin": "http://localhost:3000"}, 200),
 ])
 def test_pages_of_other_sites_are_refused(server, headers, status):
     """By Host (a name that they make point to this machine) and by Origin."""

@@ -1,11 +1,12 @@
-/* WebSocket frames: what a server says means the same however its bytes are cut; what RFC 6455
- * forbids is refused with the status that it names; what is sent is masked and can be read back. */
+/* WebSocket frames: what the other side says means the same however its bytes are cut; what RFC
+ * 6455 forbids is refused with the status that it names; what is sent can be read back, and only a
+ * client's is masked. */
 #include "../test.h"
 
 #include <stdlib.h>
 
 #include "base/cleanup.h"
-#include "net/websocket_frame.h"
+#include "base/websocket_frame.h"
 
 /* All that came, as text: each message and control frame as its kind, its bytes and a full stop. */
 struct seen {
@@ -42,24 +43,46 @@ static const char stream[] =
 static const char meant[] = "2:one.9:hi.1:two.2:.1:three.2:.10:.8:\x03\xe8"
                             "done.";
 
-/* Cut at any two places: the same comes out, and nothing after the close frame. */
-static void test_any_cut_means_the_same(void **state)
+/* The frames of `stream` as a client sends them, each with a mask of its own. */
+static void mask_frames(struct buf *out)
 {
-    size_t len = sizeof stream - 1;
+    unsigned char mask[WEBSOCKET_MASK_SIZE] = { 0xa5, 0, 0x7f, 0x80 };
+    const char *end = stream + sizeof stream - 1;
+    for (const char *at = stream; at < end; at += 2 + at[1]) {
+        mask[1]++;
+        buf_putc(out, at[0]);
+        buf_putc(out, (char)(at[1] | 0x80));
+        buf_append(out, mask, sizeof mask);
+        for (int i = 0; i < at[1]; i++)
+            buf_putc(out, (char)(at[2 + i] ^ mask[i & 3]));
+    }
+}
+
+/* Cut at any two places: the same comes out, and nothing after the close frame. */
+static void check_cuts(const char *data, size_t len, bool from_client)
+{
     for (size_t one = 0; one <= len; one++) {
         for (size_t two = one; two <= len; two++) {
-            struct websocket_decoder d = { .message_max = 1000 };
+            struct websocket_decoder d = { .message_max = 1000, .from_client = from_client };
             struct seen seen = { 0 };
             enum websocket_status status;
             size_t cuts[] = { 0, one, two, len };
             for (int i = 0; i < 3; i++)
                 assert_ok(websocket_decode(
-                    &d, stream + cuts[i], cuts[i + 1] - cuts[i], see, &seen, &status, err));
+                    &d, data + cuts[i], cuts[i + 1] - cuts[i], see, &seen, &status, err));
             assert_ok(websocket_decode(&d, "\x82\x01x", 3, see, &seen, &status, err));
             assert_string_equal(buf_text(&seen.text), meant);
             seen_free(&seen);
         }
     }
+}
+
+static void test_any_cut_means_the_same(void **state)
+{
+    cleanup_buf struct buf masked = { 0 };
+    check_cuts(stream, sizeof stream - 1, false);
+    mask_frames(&masked);
+    check_cuts(masked.data, masked.len, true);
 }
 
 /* A receiver that stops gets nothing more, not even from the same bytes. */
@@ -80,6 +103,7 @@ static void test_what_is_forbidden_is_refused(void **state)
         const char *bytes;
         size_t len;
         enum websocket_status status;
+        bool from_client;
     } rows[] = {
         { "\xc2\x01x", 3, WEBSOCKET_WRONG },                     /* a reserved bit */
         { "\xa2\x01x", 3, WEBSOCKET_WRONG },                     /* another */
@@ -97,10 +121,15 @@ static void test_what_is_forbidden_is_refused(void **state)
         { "\x82\x7f\xff\xff\xff\xff\xff\xff\xff\xff", 10, WEBSOCKET_TOO_LARGE },
         { "\x82\x7e\x03\xe9", 4, WEBSOCKET_TOO_LARGE },          /* 1001 of 1000 bytes */
         { "\x02\x01x\x80\x7e\x03\xe8", 7, WEBSOCKET_TOO_LARGE }, /* in two parts */
+        { "\x82\x01x", 3, WEBSOCKET_WRONG, true },               /* of a client, and not masked */
+        { "\x89\x00", 2, WEBSOCKET_WRONG, true },                /* nor is its ping */
+        { "\x82\xfe\x03\xe9mask", 8, WEBSOCKET_TOO_LARGE, true },
+        { "\x82\xfe\x00\x7dmask", 8, WEBSOCKET_WRONG, true },
     };
     for (size_t i = 0; i < array_length(rows); i++) {
         for (size_t step = 1; step <= rows[i].len; step += rows[i].len - 1) {
-            struct websocket_decoder d = { .message_max = 1000 };
+            struct websocket_decoder d = { .message_max = 1000,
+                .from_client = rows[i].from_client };
             struct seen seen = { 0 };
             struct error err = { 0 };
             enum websocket_status status = 0;
@@ -181,6 +210,37 @@ static void test_what_is_sent_is_masked(void **state)
     }
 }
 
+/* A server's frame has the same bytes without a mask; each side reads the other's, also what is
+ * longer than the piece that is unmasked at once. */
+static void test_each_side_reads_the_others(void **state)
+{
+    static const unsigned char mask[4] = { 9, 8, 7, 0x86 };
+    static char data[10001];
+    memset(data, 'x', sizeof data - 1);
+    for (int i = 0; i < 2; i++) {
+        cleanup_buf struct buf out = { 0 };
+        struct websocket_decoder d = { .message_max = sizeof data, .from_client = i };
+        struct seen seen = { 0 };
+        enum websocket_status status;
+        struct iovec iov = { data, sizeof data - 1 };
+        websocket_encode(&out, WEBSOCKET_TEXT, i ? mask : NULL, &iov, 1);
+        assert_int_equal(out.len, 4 + 4 * i + 10000);
+        assert_ok(websocket_decode(&d, out.data, out.len, see, &seen, &status, err));
+        assert_int_equal(seen.text.len, 10003);
+        assert_memory_equal(buf_text(&seen.text), "1:xxx", 5);
+        assert_null(strpbrk(buf_text(&seen.text) + 2, "\x01\x7f"));
+        seen_free(&seen);
+    }
+}
+
+/* The example of RFC 6455, section 1.3. */
+static void test_the_answer_to_a_key(void **state)
+{
+    cleanup_buf struct buf out = { 0 };
+    assert_ok(websocket_accept("dGhlIHNhbXBsZSBub25jZQ==", &out, err));
+    assert_string_equal(buf_text(&out), "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -190,6 +250,8 @@ int main(void)
         cmocka_unit_test(test_a_message_of_the_limit_comes),
         cmocka_unit_test(test_a_close_frame_is_read),
         cmocka_unit_test(test_what_is_sent_is_masked),
+        cmocka_unit_test(test_each_side_reads_the_others),
+        cmocka_unit_test(test_the_answer_to_a_key),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,8 +1,11 @@
-/* net/websocket_frame.c: an incremental parser of frames, and the encoder. */
-#include "net/websocket_frame.h"
+/* base/websocket_frame.c: an incremental parser of frames, and the encoder. */
+#include "base/websocket_frame.h"
 
 #include <string.h>
 
+#include "base/cleanup.h"
+#include "base/hash.h"
+#include "base/json/json.h"
 #include "base/text.h"
 
 enum {
@@ -13,9 +16,10 @@ enum {
     LENGTH = 0x7F,
     LENGTH_16 = 126, /* values of the length field: the length is in the next two or eight bytes */
     LENGTH_64 = 127,
+    UNMASKED_AT_ONCE = 4096,
 };
 
-/* ---- from the server ---- */
+/* ---- from the other side ---- */
 
 static int websocket_frame_wrong(struct websocket_decoder *d, const char *what, struct error *err)
 {
@@ -28,7 +32,7 @@ static bool is_control(enum websocket_opcode opcode)
     return opcode >= WEBSOCKET_CLOSE;
 }
 
-/* The length of the header, from its second byte. */
+/* The length of the header without a mask, from its second byte. */
 static size_t header_size(unsigned char second)
 {
     switch (second & LENGTH) {
@@ -59,8 +63,10 @@ static const char *websocket_frame_complaint(const struct websocket_decoder *d)
     bool last = d->header[0] & FIN;
     if (d->header[0] & RESERVED)
         return "has reserved bits";
-    if (d->header[1] & MASKED)
+    if ((d->header[1] & MASKED) && !d->from_client)
         return "of a server is masked";
+    if (!(d->header[1] & MASKED) && d->from_client)
+        return "of a client is not masked";
     if ((opcode > WEBSOCKET_BINARY && opcode < WEBSOCKET_CLOSE) || opcode > WEBSOCKET_PONG)
         return "is of no kind";
     if (is_control(opcode))
@@ -79,13 +85,15 @@ static int websocket_frame_begin(
     struct websocket_decoder *d, enum websocket_status *status, struct error *err)
 {
     uint64_t length = read_length(d->header);
-    if ((d->header_size == 4 && length < LENGTH_16) || (d->header_size == 10 && length <= 0xFFFF))
+    size_t size = header_size(d->header[1]);
+    if ((size == 4 && length < LENGTH_16) || (size == 10 && length <= 0xFFFF))
         return websocket_frame_wrong(d, "has a length in more bytes than it needs", err);
     d->opcode = d->header[0] & OPCODE;
     d->end = d->header[0] & FIN;
     d->left = length;
     d->in_payload = true;
     d->header_len = d->header_size = 0;
+    d->payload_at = 0;
     d->control_len = 0;
     if (is_control(d->opcode))
         return 0;
@@ -112,7 +120,7 @@ static int take_header(
         const char *what = websocket_frame_complaint(d);
         if (what)
             return websocket_frame_wrong(d, what, err);
-        d->header_size = header_size(d->header[1]);
+        d->header_size = header_size(d->header[1]) + (d->from_client ? WEBSOCKET_MASK_SIZE : 0);
     }
     return d->header_len == d->header_size ? websocket_frame_begin(d, status, err) : 0;
 }
@@ -143,6 +151,24 @@ static void websocket_frame_take_payload(
         d->over = true;
 }
 
+/* The same for what may be masked; *len becomes what was taken. */
+static void websocket_frame_unmask_payload(struct websocket_decoder *d, const char *data,
+    size_t *len, websocket_piece_fn *piece, void *arg)
+{
+    char plain[UNMASKED_AT_ONCE];
+    /* The header stays where it was until the next frame begins. */
+    const unsigned char *mask = d->header + header_size(d->header[1]);
+    if (!d->from_client) {
+        websocket_frame_take_payload(d, data, *len, piece, arg);
+        return;
+    }
+    if (*len > sizeof plain)
+        *len = sizeof plain;
+    for (size_t i = 0; i < *len; i++)
+        plain[i] = (char)(data[i] ^ mask[d->payload_at++ & 3]);
+    websocket_frame_take_payload(d, plain, *len, piece, arg);
+}
+
 int websocket_decode(struct websocket_decoder *d, const char *data, size_t len,
     websocket_piece_fn *piece, void *arg, enum websocket_status *status, struct error *err)
 {
@@ -154,7 +180,7 @@ int websocket_decode(struct websocket_decoder *d, const char *data, size_t len,
             rc = take_header(d, *data, status, err);
         } else {
             n = d->left < len ? (size_t)d->left : len;
-            websocket_frame_take_payload(d, data, n, piece, arg);
+            websocket_frame_unmask_payload(d, data, &n, piece, arg);
         }
         data += n;
         len -= n;
@@ -190,33 +216,51 @@ int websocket_read_close(const char *data, size_t len, unsigned *status, const c
     return 0;
 }
 
-/* ---- to the server ---- */
+/* ---- to the other side ---- */
 
-static void websocket_frame_write_header(struct buf *out, enum websocket_opcode opcode, size_t len)
+static void websocket_frame_write_header(
+    struct buf *out, enum websocket_opcode opcode, bool masked, size_t len)
 {
     unsigned char header[WEBSOCKET_HEADER_MAX] = { (unsigned char)(FIN | opcode) };
     size_t size = len < LENGTH_16 ? 2 : len <= 0xFFFF ? 4 : 10;
-    header[1] = (unsigned char)(MASKED | (size == 2 ? len : size == 4 ? LENGTH_16 : LENGTH_64));
+    header[1] = (unsigned char)((masked ? MASKED : 0) | (size == 2      ? len
+                                                            : size == 4 ? LENGTH_16
+                                                                        : LENGTH_64));
     for (size_t i = size; i > 2; i--, len >>= 8)
         header[i - 1] = (unsigned char)len;
     buf_append(out, header, size);
 }
 
-void websocket_encode(struct buf *out, enum websocket_opcode opcode, const unsigned char mask[4],
+void websocket_encode(struct buf *out, enum websocket_opcode opcode, const unsigned char *mask,
     const struct iovec *iov, int count)
 {
+    static const unsigned char none[WEBSOCKET_MASK_SIZE];
     size_t len = 0, at = 0;
     for (int i = 0; i < count; i++)
         len += iov[i].iov_len;
-    websocket_frame_write_header(out, opcode, len);
-    buf_append(out, mask, 4);
+    websocket_frame_write_header(out, opcode, mask != NULL, len);
+    if (mask)
+        buf_append(out, mask, WEBSOCKET_MASK_SIZE);
     if (!buf_reserve(out, len))
         return;
     for (int i = 0; i < count; i++) {
         const unsigned char *from = iov[i].iov_base;
         for (size_t k = 0; k < iov[i].iov_len; k++, at++)
-            out->data[out->len + at] = (char)(from[k] ^ mask[at & 3]);
+            out->data[out->len + at] = (char)(from[k] ^ (mask ? mask : none)[at & 3]);
     }
     out->len += len;
     out->data[out->len] = '\0';
+}
+
+int websocket_accept(const char *key, struct buf *out, struct error *err)
+{
+    unsigned char digest[HASH_SHA1_SIZE];
+    cleanup_buf struct buf text = { 0 };
+    buf_printf(&text, "%s258EAFA5-E914-47DA-95CA-C5AB0DC85B11", key); /* RFC 6455, section 1.3 */
+    if (buf_failed(&text))
+        return error_memory(err);
+    int rc = hash_sha1(text.data, text.len, digest, err);
+    if (rc == 0)
+        json_append_base64(out, digest, sizeof digest);
+    return rc == 0 && buf_failed(out) ? error_memory(err) : rc;
 }
