@@ -1,6 +1,10 @@
 """Selectors of candidates that are Python functions."""
 import asyncio
+import os
+import signal
 import sqlite3
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -116,6 +120,55 @@ def test_a_run_that_is_cancelled_while_it_chooses_ends(rlm):
         return 1
 
     assert asyncio.run(cancelled()).answer == 3
+
+
+KILLED = r"""
+import os, signal, sys
+from droste import RLM
+
+def select(found):
+    select.turns += 1
+    if select.turns == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return 3
+
+select.turns = 0
+asked = 0
+
+def model(messages):
+    global asked
+    asked += 1
+    print("asked", flush=True)
+    if len(messages) > 2:
+        return "```repl\nSUBMIT(x)\n```"
+    return "```repl\nx = %d\nprint('printed', x)\n```" % asked
+
+RLM(model=model, candidates=3, select=select, database=sys.argv[1]).run("q")
+"""
+
+
+def test_a_killed_run_is_resumed_through_its_tree(rlm, tmp_path):
+    """Killed while the function chooses in the second turn: the first turn's choice stands, the
+    function is asked for the second alone, and the model for nothing."""
+    database = str(tmp_path / "runs.db")
+    environment = {**os.environ, "PYTHONPATH": os.path.dirname(os.path.dirname(droste.__file__))}
+    died = subprocess.run([sys.executable, "-c", KILLED, database], env=environment,
+                          capture_output=True, text=True, timeout=120)
+    assert died.returncode == -signal.SIGKILL, died.stderr
+    assert died.stdout.split() == ["asked"] * (2 * COUNT)
+    with sqlite3.connect(database) as record:
+        (run,), = record.execute("SELECT id FROM runs").fetchall()
+        assert record.execute("SELECT kept FROM turns ORDER BY turn").fetchall() == [(3,), (None,)]
+    seen = []
+
+    def second(found):
+        seen.append([c.answer for c in found])
+        return 2
+    completion = rlm(second).resume(run)
+    (x,), = {tuple(answers) for answers in map(set, seen)}
+    assert completion.answer == x and len(seen) == 1 and model.asked == 0
+    with sqlite3.connect(database) as record:
+        assert record.execute("SELECT kept FROM turns ORDER BY turn").fetchall() == [(3,), (2,)]
 
 
 def test_the_command_line_has_no_function(tmp_path):
