@@ -181,6 +181,7 @@ def boot(control: int, helper: int, keeper: int, warm_up: bool, preload: list[st
     """
     import ctypes
     library = state.library = ctypes.PyDLL("/proc/self/fd/%d" % helper)
+    library.huge_pages_use()
     with ForkHooks() as hooks:
         if warm_up:
             load_lazy_modules()
