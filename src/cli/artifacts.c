@@ -35,15 +35,24 @@ static bool artifact_name_ok(const char *name)
     return true;
 }
 
-struct artifact_file {
+struct recorded_file {
     int fd, failed; /* errno of a write; 0: none */
 };
 
-static int artifact_write_piece(void *arg, const char *data, size_t len)
+static int recorded_write_piece(void *arg, const char *data, size_t len)
 {
-    struct artifact_file *file = arg;
+    struct recorded_file *file = arg;
     file->failed = file_write_all(file->fd, data, len) < 0 ? errno : 0;
     return file->failed;
+}
+
+int cli_write_recorded(
+    droste_record *record, const droste_value *value, int fd, const char *path, droste_error *err)
+{
+    struct recorded_file file = { .fd = fd };
+    int rc = droste_record_read(record, value, SIZE_MAX, recorded_write_piece, &file, err);
+    errno = file.failed;
+    return file.failed ? public_error_set_errno(err, DROSTE_ERROR_IO, "writing %.200s", path) : rc;
 }
 
 static int artifact_open(struct buf *path, struct error *err)
@@ -77,12 +86,7 @@ static int artifact_save(struct artifacts_save *s, const droste_record_artifact 
         strcmp(path.data, "-") == 0 ? dup(STDOUT_FILENO) : artifact_open(&path, &inner);
     if (fd < 0)
         return public_error_set(err, DROSTE_ERROR_IO, "%s", inner.text);
-    struct artifact_file file = { .fd = fd };
-    int rc =
-        droste_record_read(s->record, &artifact->value, SIZE_MAX, artifact_write_piece, &file, err);
-    errno = file.failed;
-    return file.failed ? public_error_set_errno(err, DROSTE_ERROR_IO, "writing %.200s", path.data)
-                       : rc;
+    return cli_write_recorded(s->record, &artifact->value, fd, path.data, err);
 }
 
 /* The name below the path that is wanted; NULL: it is not below it. */

@@ -13,6 +13,7 @@
 
 #include "base/cleanup.h"
 #include "base/os/file.h"
+#include "cli/artifacts.h"
 #include "cli/cli.h"
 
 static const struct {
@@ -169,17 +170,6 @@ struct recorded_save {
     int64_t turn, cell; /* the cell in its turn, from 1 */
 };
 
-struct recorded_file {
-    int fd, failed; /* errno of a write; 0: none */
-};
-
-static int write_piece(void *arg, const char *data, size_t len)
-{
-    struct recorded_file *file = arg;
-    file->failed = file_write_all(file->fd, data, len) < 0 ? errno : 0;
-    return file->failed;
-}
-
 static int save_recorded_media(const struct recorded_save *s, const droste_record_media *media,
     size_t index, droste_error *err)
 {
@@ -193,11 +183,7 @@ static int save_recorded_media(const struct recorded_save *s, const droste_recor
     cleanup_fd int fd = file_open(path.data, O_WRONLY | O_CREAT | O_TRUNC, 0, "the result", &inner);
     if (fd < 0)
         return public_error_set(err, DROSTE_ERROR_IO, "%s", inner.text);
-    struct recorded_file file = { .fd = fd };
-    int rc = droste_record_read(s->record, &media->value, SIZE_MAX, write_piece, &file, err);
-    errno = file.failed;
-    return file.failed ? public_error_set_errno(err, DROSTE_ERROR_IO, "writing %.200s", path.data)
-                       : rc;
+    return cli_write_recorded(s->record, &media->value, fd, path.data, err);
 }
 
 static int save_recorded_cell(void *arg, const droste_record_cell *cell, droste_error *err)

@@ -373,15 +373,31 @@ static struct json_object *list_entry(const droste_file_entry *e)
     return NULL;
 }
 
+/* Asks for one thing about the path of the request, which `done` answers. */
+static void transfer_ask(struct request *r, droste_file_request request, droste_file_fn *done)
+{
+    struct transfer *t = transfer_new(r);
+    if (!t)
+        return;
+    request.path = t->path;
+    (void)transfer_start(t, &request, done);
+}
+
+/* After the reply to transfer_ask. False: the request has ended meanwhile, or was refused. */
+static bool transfer_has_reply(struct transfer *t, const droste_error *err)
+{
+    if (transfer_is_over(t))
+        return false;
+    if (err)
+        transfer_fail(t, err);
+    return !err;
+}
+
 static void list_on_reply(void *arg, const droste_file_reply *reply, const droste_error *err)
 {
     struct transfer *t = arg;
-    if (transfer_is_over(t))
+    if (!transfer_has_reply(t, err))
         return;
-    if (err) {
-        transfer_fail(t, err);
-        return;
-    }
     struct json_object *o = json_object_new_object(), *list = json_object_new_array();
     for (size_t i = 0; list && i < reply->count; i++)
         json_object_array_add(list, list_entry(&reply->entries[i]));
@@ -396,87 +412,56 @@ static void list_on_reply(void *arg, const droste_file_reply *reply, const drost
 void handle_file_list(struct request *r)
 {
     const char *levels = request_query(r, "depth", "1");
-    struct transfer *t = levels ? transfer_new(r) : NULL;
-    if (!t)
-        return;
-    long depth = strtol(levels, NULL, 10);
-    const droste_file_request request = { .op = "list",
-        .path = t->path,
-        .depth = depth < 1                ? 1
-                 : depth > LIST_DEPTH_MAX ? LIST_DEPTH_MAX
-                                          : (unsigned)depth,
-        .most = LIST_MOST };
-    (void)transfer_start(t, &request, list_on_reply);
-}
-
-static void transfer_on_done(void *arg, const droste_file_reply *reply, const droste_error *err)
-{
-    struct transfer *t = arg;
-    if (transfer_is_over(t))
-        return;
-    if (err)
-        transfer_fail(t, err);
-    else
-        request_reply(t->r, 204, NULL, NULL, 0);
-}
-
-void handle_file_remove(struct request *r)
-{
-    struct transfer *t = transfer_new(r);
-    if (!t)
-        return;
-    const droste_file_request request = { .op = "remove", .path = t->path };
-    (void)transfer_start(t, &request, transfer_on_done);
+    long depth = levels ? strtol(levels, NULL, 10) : 0;
+    if (levels)
+        transfer_ask(r,
+            (droste_file_request){ .op = "list",
+                .depth = depth < 1                ? 1
+                         : depth > LIST_DEPTH_MAX ? LIST_DEPTH_MAX
+                                                  : (unsigned)depth,
+                .most = LIST_MOST },
+            list_on_reply);
 }
 
 static void describe_on_reply(void *arg, const droste_file_reply *reply, const droste_error *err)
 {
     struct transfer *t = arg;
-    if (transfer_is_over(t))
-        return;
-    if (err)
-        transfer_fail(t, err);
-    else
+    if (transfer_has_reply(t, err))
         request_reply_json(t->r, 200, list_entry(&reply->entries[0]));
 }
 
 void handle_file_describe(struct request *r)
 {
-    struct transfer *t = transfer_new(r);
-    if (!t)
-        return;
-    const droste_file_request request = { .op = "stat", .path = t->path };
-    (void)transfer_start(t, &request, describe_on_reply);
+    transfer_ask(r, (droste_file_request){ .op = "stat" }, describe_on_reply);
+}
+
+static void transfer_on_done(void *arg, const droste_file_reply *reply, const droste_error *err)
+{
+    struct transfer *t = arg;
+    if (transfer_has_reply(t, err))
+        request_reply(t->r, 204, NULL, NULL, 0);
+}
+
+void handle_file_remove(struct request *r)
+{
+    transfer_ask(r, (droste_file_request){ .op = "remove" }, transfer_on_done);
 }
 
 void handle_directory_create(struct request *r)
 {
-    struct transfer *t = transfer_new(r);
-    if (!t)
-        return;
-    const droste_file_request request = {
-        .op = "mkdir", .path = t->path, .flags = DROSTE_FILE_PARENTS
-    };
-    (void)transfer_start(t, &request, transfer_on_done);
+    transfer_ask(
+        r, (droste_file_request){ .op = "mkdir", .flags = DROSTE_FILE_PARENTS }, transfer_on_done);
 }
 
 void handle_directory_remove(struct request *r)
 {
-    struct transfer *t = transfer_new(r);
-    if (!t)
-        return;
-    const droste_file_request request = {
-        .op = "remove", .path = t->path, .flags = DROSTE_FILE_RECURSIVE
-    };
-    (void)transfer_start(t, &request, transfer_on_done);
+    transfer_ask(r, (droste_file_request){ .op = "remove", .flags = DROSTE_FILE_RECURSIVE },
+        transfer_on_done);
 }
 
 void handle_file_move(struct request *r)
 {
-    struct transfer *t = transfer_new(r);
-    const char *to = t ? request_query(r, "to", NULL) : NULL;
-    if (!to)
-        return;
-    const droste_file_request request = { .op = "rename", .path = t->path, .to = to };
-    (void)transfer_start(t, &request, transfer_on_done);
+    const char *to = request_query(r, "to", NULL);
+    if (to)
+        transfer_ask(r, (droste_file_request){ .op = "rename", .to = to }, transfer_on_done);
 }
