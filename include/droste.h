@@ -470,6 +470,9 @@ DROSTE_API int droste_session_set(droste_session *s, const char *name, const cha
  * setting "context-type". */
 DROSTE_API int droste_session_load(
     droste_session *s, const char *name, const char *kind, const char *path, droste_error *err);
+/* Starts what droste_session_load does: the file is read at once, and bound without waiting. */
+DROSTE_API int droste_session_load_start(
+    droste_session *s, const char *name, const char *kind, const char *path, droste_error *err);
 /* A remark on the last load for the user, in one line (files that were left out); NULL: none.
  * Valid until the next load. */
 DROSTE_API const char *droste_session_notice(const droste_session *s);

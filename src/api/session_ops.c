@@ -522,12 +522,20 @@ int droste_session_load(
     droste_session *s, const char *name, const char *kind, const char *path, droste_error *failure)
 {
     struct error *err = api_error(failure);
+    int rc = droste_session_load_start(s, name, kind, path, failure);
+    return rc < 0 ? rc : session_api_finish(s, 0, NULL, err);
+}
+
+int droste_session_load_start(
+    droste_session *s, const char *name, const char *kind, const char *path, droste_error *failure)
+{
+    struct error *err = api_error(failure);
     struct context *context = NULL;
     free(steal(&s->notice));
     int rc = api_context_load(s->d, &s->settings, path, kind, &context, err);
     char *notice = rc == 0 ? context_notice(context) : NULL;
     if (rc == 0)
-        rc = session_api_finish(s, start_value(s, context, &name, 1, err), NULL, err);
+        rc = start_value(s, context, &name, 1, err);
     if (rc == 0)
         s->notice = steal(&notice);
     free(notice);

@@ -285,24 +285,15 @@ static void key_print(const struct key *key, struct buf *out)
 static int keys_write(const char *path, const struct keys *keys, struct error *err)
 {
     cleanup_buf struct buf text = { 0 };
-    cleanup_free char *draft = text_printf("%s.new", path);
     buf_puts(&text, "{\"keys\": [\n");
     for (size_t i = 0; i < keys->count; i++) {
         key_print(&keys->rows[i], &text);
         buf_puts(&text, i + 1 < keys->count ? ",\n" : "\n");
     }
     buf_puts(&text, "]}\n");
-    if (!draft || buf_failed(&text))
+    if (buf_failed(&text))
         return error_memory(err);
-    (void)unlink(draft); /* of a change that was killed */
-    cleanup_fd int fd = open(draft, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (fd < 0 || file_write_all(fd, text.data, text.len) < 0 || fsync(fd) < 0 ||
-        rename(draft, path) < 0) {
-        error_set_errno(err, ERROR_IO, "writing %s", path);
-        unlink(draft);
-        return -ERROR_IO;
-    }
-    return 0;
+    return file_replace(path, text.data, text.len, err);
 }
 
 /* Held by a change; the file itself is replaced, so that it cannot be what is locked. */

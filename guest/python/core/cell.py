@@ -251,9 +251,9 @@ def finish_cell(ident: int, failure: BaseException | None, value: str | None) ->
     if value is not None:
         result["echo"] = len(parts)
         parts.append(value.encode())
-    for key, text in whole.items():
+    for key, message in whole.items():
         result[key] = len(parts)
-        parts.append(fit_text(text, limit))
+        parts.append(fit_text(message, limit))
     state.session.restore()
     changed = variables_if_changed()
     if changed is not None:

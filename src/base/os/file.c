@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/text.h"
 
 #ifndef MFD_NOEXEC_SEAL
 #define MFD_NOEXEC_SEAL 0x0008U /* since Linux 6.3; Debian 12's headers are from 6.1 */
@@ -132,6 +133,21 @@ static int file_make_directory(const char *path)
         return -1;
     errno = ENOTDIR;
     return S_ISDIR(st.st_mode) ? 0 : -1;
+}
+
+int file_replace(const char *path, const void *data, size_t len, struct error *err)
+{
+    cleanup_free char *draft = text_printf("%s.new", path);
+    if (!draft)
+        return error_memory(err);
+    (void)unlink(draft); /* of a change that was killed */
+    cleanup_fd int fd = open(draft, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0 || file_write_all(fd, data, len) < 0 || fsync(fd) < 0 || rename(draft, path) < 0) {
+        error_set_errno(err, ERROR_IO, "writing %s", path);
+        unlink(draft);
+        return -ERROR_IO;
+    }
+    return 0;
 }
 
 int file_make_directories(const char *path, struct error *err)

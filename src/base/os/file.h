@@ -33,6 +33,10 @@ mode_t file_umask(void);
 /* Writes everything, through short writes and EINTR. -1 with errno. */
 int file_write_all(int fd, const void *data, size_t len);
 
+/* Writes the file `path`, which appears complete (0600) or stays as it was, also if the machine
+ * stops. Only one process at a time may do so. ERROR_IO. */
+int file_replace(const char *path, const void *data, size_t len, struct error *err);
+
 /* Makes the directory and its parents (0700), as `mkdir -p`. */
 int file_make_directories(const char *path, struct error *err);
 

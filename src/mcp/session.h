@@ -1,0 +1,51 @@
+/* mcp/session.h: Python sessions by name. */
+#ifndef DROSTE_MCP_SESSION_H
+#define DROSTE_MCP_SESSION_H
+
+#include "mcp/call.h"
+
+enum { SESSION_NAME_SIZE = 65 };
+
+struct mcp_session {
+    struct mcp *mcp;
+    char name[SESSION_NAME_SIZE];
+    droste_session *session;
+    struct mcp_call *running; /* whose operation is under way; NULL: none, or its client has gone */
+    bool is_busy;
+    struct mcp_call *queue; /* that wait, in their order */
+    void (*done)(
+        struct mcp_session *s, struct mcp_call *c, droste_result *result, const droste_error *err);
+    struct mcp_session *next;
+};
+
+/* The session that the argument "session" names ("main" without one), which is opened if there is
+ * none and `open`. NULL: the call was answered. */
+struct mcp_session *mcp_session_of(struct mcp_call *c, bool open);
+/* Calls c->begin when the session has no operation. */
+void mcp_session_queue(struct mcp_session *s, struct mcp_call *c);
+/* An operation that was started for the call: `done` is called at its end, with the call if that
+ * still waits. rc < 0: it failed at once, which is answered. */
+void mcp_session_await(struct mcp_session *s, struct mcp_call *c, int rc, const droste_error *err,
+    void (*done)(
+        struct mcp_session *s, struct mcp_call *c, droste_result *result, const droste_error *err));
+/* Adds one that exists; NULL: it was closed, and the call was answered. */
+struct mcp_session *mcp_session_add(struct mcp_call *c, const char *name, droste_session *session);
+void mcp_session_close(struct mcp_session *s);
+void mcp_sessions_free(struct mcp *mcp);
+
+/* Tools. */
+void mcp_tool_sessions_list(struct mcp_call *c);
+void mcp_tool_session_close(struct mcp_call *c);
+void mcp_tool_session_interrupt(struct mcp_call *c);
+void mcp_tool_session_fork(struct mcp_call *c);
+void mcp_tool_python_run(struct mcp_call *c);
+void mcp_tool_context_load(struct mcp_call *c);
+void mcp_tool_file_read(struct mcp_call *c);
+void mcp_tool_file_write(struct mcp_call *c);
+void mcp_tool_files_list(struct mcp_call *c);
+
+/* The path on this machine that the client names, resolved, if the operator allows it (free); NULL:
+ * the call was answered. */
+char *mcp_path(struct mcp_call *c, const char *path);
+
+#endif
