@@ -149,7 +149,8 @@ def test_the_figures_have_one_source():
 
 
 @pytest.mark.parametrize("text, found", [
-    ("A cell took 40 µs.", ["a.md:1: '40 µs'"]), ("One line,\nthen 1.5 MiB each.", ["a.md:2: '1.5 MiB'"]),
+    ("A cell took 40 µs.", ["a.md:1: '40 µs'"]),
+    ("One line,\nthen 1.5 MiB each.", ["a.md:2: '1.5 MiB'"]),
     ("It is 3.1 times as long.", ["a.md:1: '3.1 times'"]), ("It is ×13 here.", ["a.md:1: '×13'"]),
     ("<!-- figure: docker.cell -->0.40 ms<!-- end -->", []), ("A message has 64 MiB.", []),
     ("<!-- figures: docker -->\n| 3 ms |\n<!-- figures: end -->", []), ("```\n3 ms\n```", []),
