@@ -75,8 +75,8 @@ class RuleError(RuntimeError):
     """The cell called a function that the rules of this session switch off."""
 
 
-def is_below(path: str, places: Iterable[str]) -> bool:
-    return any(path == place or path.startswith(place.rstrip("/") + "/") for place in places)
+def is_below(path: str, paths: Iterable[str]) -> bool:
+    return any(path == place or path.startswith(place.rstrip("/") + "/") for place in paths)
 
 
 def is_setup(frame: types.FrameType | None) -> bool:
@@ -120,8 +120,8 @@ class Rules:
             return False
         if not spec:
             return False
-        places = [spec.origin] if spec.has_location else spec.submodule_search_locations or []
-        return any(is_below(os.path.realpath(place), self.roots) for place in places)
+        paths = [spec.origin] if spec.has_location else spec.submodule_search_locations or []
+        return any(is_below(os.path.realpath(place), self.roots) for place in paths)
 
     def refused(self, name: str, fromlist: Any) -> str | None:
         """Returns the first module of an import that is not allowed, or None."""

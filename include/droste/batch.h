@@ -37,7 +37,7 @@ typedef struct droste_batch_state {
     size_t answered, exhausted, budget, timeout, cancelled,
         error;          /* have their results, by status */
     size_t resumed;     /* runs of an earlier life that this one went on with */
-    size_t interrupted; /* were put aside when it stopped */
+    size_t interrupted; /* were suspended when it stopped */
     size_t graded, passed;
     size_t ungraded; /* whose grader failed */
     double score;    /* of all graded together */

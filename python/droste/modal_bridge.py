@@ -140,7 +140,7 @@ def judged(error):
     return Failed("environment", "%s: %s" % (type(error).__name__, text))
 
 
-def passing(error):
+def is_transient(error):
     """Whether it may be better soon."""
     from modal import exception as its
     return isinstance(error, (its.ServiceError, its.InternalError, its.ConnectionError, OSError,
@@ -264,7 +264,7 @@ class Sandbox:
         except Failed as e:
             return e
         except Exception as e:
-            return judged(e if not passing(e) else error)
+            return judged(e if not is_transient(e) else error)
         return judged(error)
 
     # -- its beginning
@@ -330,7 +330,7 @@ class Sandbox:
         except modal.exception.AlreadyExistsError:
             self.box = await modal.Sandbox.from_name.aio(app.name, name)
         except BaseException as e:
-            if passing(e) or isinstance(e, asyncio.CancelledError):
+            if is_transient(e) or isinstance(e, asyncio.CancelledError):
                 keep(asyncio.create_task(remove_named(app.name, name)))
             raise
 
@@ -346,7 +346,7 @@ class Sandbox:
             except Exception as e:
                 now = time.monotonic()
                 begun = now if begun is None or self.heard > begun else begun
-                if not passing(e) or now - begun > PATIENCE:
+                if not is_transient(e) or now - begun > PATIENCE:
                     raise
             await asyncio.sleep(pause)
             pause = min(2 * pause, 5)

@@ -122,10 +122,10 @@ static void batch_time_is_up(void *arg)
 
 /* ---- working ---- */
 
-static struct task_place *next_task(struct batch *b)
+static struct task_entry *next_task(struct batch *b)
 {
     while (b->next < b->tasks->count) {
-        struct task_place *place = &b->tasks->places[b->next++];
+        struct task_entry *place = &b->tasks->entries[b->next++];
         if (place->state != TASK_DONE)
             return place;
     }
@@ -136,7 +136,7 @@ static void batch_work(void *arg)
 {
     struct batch *b = arg;
     unsigned most = b->o->concurrency ? b->o->concurrency : CONCURRENCY;
-    struct task_place *place = NULL;
+    struct task_entry *place = NULL;
     if (b->state.stopped)
         slots_stop(b);
     for (int n = 0; n < AT_ONCE && !b->state.stopped && b->state.running < most; n++) {
@@ -204,7 +204,7 @@ static int batch_take_line(void *arg, const char *id, struct json_object *line, 
 {
     struct found *found = arg;
     struct batch *b = found->batch;
-    struct task_place *place = tasks_find(b->tasks, id);
+    struct task_entry *place = tasks_find(b->tasks, id);
     count_usage(b, json_get_typed(line, "usage", json_type_object));
     if (!place) {
         found->strangers++;
@@ -219,7 +219,7 @@ static int batch_take_line(void *arg, const char *id, struct json_object *line, 
 
 /* Counts what unfinished tasks have spent before any task starts; otherwise other tasks could
  * use up that budget before their runs are resumed. */
-static int count_leftover(struct batch *b, const struct task_place *place, struct error *err)
+static int count_leftover(struct batch *b, const struct task_entry *place, struct error *err)
 {
     struct store_found found = { 0 };
     droste_result *result = NULL;
@@ -249,7 +249,7 @@ static int look_back(struct batch *b, struct error *err)
         batch_notice(b, buf_text(&notice), notice.len);
     }
     for (size_t i = 0; rc == 0 && i < b->tasks->count; i++) {
-        const struct task_place *place = &b->tasks->places[i];
+        const struct task_entry *place = &b->tasks->entries[i];
         if (place->state == TASK_DONE) {
             batch_count(b, &place->outcome);
             b->state.earlier++;

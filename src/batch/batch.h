@@ -45,7 +45,7 @@ void batch_count(struct batch *b, const struct outcome *outcome);
 void batch_look(struct batch *b);
 
 /* slot.c: an active task: its run, its grade and its line. */
-void slot_begin(struct batch *b, struct task_place *place);
+void slot_begin(struct batch *b, struct task_entry *place);
 /* Ends all slots without writing lines; their runs end soon. */
 void slots_stop(struct batch *b);
 

@@ -23,7 +23,7 @@
 struct slot {
     TAILQ_ENTRY(slot) link;
     struct batch *batch;
-    struct task_place *place;
+    struct task_entry *place;
     struct task task;
     struct grader own, *grader; /* NULL: not graded */
     droste_running *run;
@@ -54,7 +54,7 @@ static void slot_leave(struct slot *s)
 
 /* ---- its line ---- */
 
-static void put_id(struct buf *out, const struct task_place *place)
+static void put_id(struct buf *out, const struct task_entry *place)
 {
     if (place->number)
         field_json(out, "id", place->id);
@@ -329,7 +329,7 @@ static void slot_run_done(void *arg, droste_result *result)
         refused(s, &err);
 }
 
-void slot_begin(struct batch *b, struct task_place *place)
+void slot_begin(struct batch *b, struct task_entry *place)
 {
     struct error err = { 0 };
     struct slot *s = calloc(1, sizeof *s);

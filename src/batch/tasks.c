@@ -290,7 +290,7 @@ void task_free(struct task *t)
 }
 
 int tasks_read(
-    const struct tasks *tasks, const struct task_place *place, struct task *out, struct error *err)
+    const struct tasks *tasks, const struct task_entry *place, struct task *out, struct error *err)
 {
     cleanup_free char *text = malloc(place->len + 1);
     if (!text)
@@ -362,7 +362,7 @@ static int add_place(
     struct tasks *tasks = o->tasks;
     char id[TASK_ID_MAX + 1];
     struct json_object *value = NULL;
-    struct task_place place = {
+    struct task_entry place = {
         .at = line->at, .len = line->len, .line = line->number, .outcome.status = -1
     };
     snprintf(id, sizeof id, "%zu", line->number);
@@ -371,12 +371,12 @@ static int add_place(
         return error_set(err, ERROR_ARGUMENT,
             "`id` must be a number of 64 bits, or a text of at most %d bytes without control characters",
             TASK_ID_MAX);
-    if (!array_room(tasks->places, tasks->count, &o->room))
+    if (!array_room(tasks->entries, tasks->count, &o->room))
         return error_memory(err);
     place.id = strdup(id);
     if (!place.id)
         return error_memory(err);
-    tasks->places[tasks->count++] = place;
+    tasks->entries[tasks->count++] = place;
     return 0;
 }
 
@@ -401,8 +401,8 @@ static int tasks_take_line(void *arg, const struct line *line, struct error *err
 
 static int by_id(const void *a, const void *b, void *arg)
 {
-    const struct task_place *places = arg;
-    return strcmp(places[*(const size_t *)a].id, places[*(const size_t *)b].id);
+    const struct task_entry *entries = arg;
+    return strcmp(entries[*(const size_t *)a].id, entries[*(const size_t *)b].id);
 }
 
 static int tasks_sort(struct tasks *tasks, struct error *err)
@@ -412,10 +412,10 @@ static int tasks_sort(struct tasks *tasks, struct error *err)
         return error_memory(err);
     for (size_t i = 0; i < tasks->count; i++)
         tasks->by_id[i] = i;
-    qsort_r(tasks->by_id, tasks->count, sizeof *tasks->by_id, by_id, tasks->places);
+    qsort_r(tasks->by_id, tasks->count, sizeof *tasks->by_id, by_id, tasks->entries);
     for (size_t i = 1; i < tasks->count; i++) {
-        const struct task_place *a = &tasks->places[tasks->by_id[i - 1]];
-        const struct task_place *b = &tasks->places[tasks->by_id[i]];
+        const struct task_entry *a = &tasks->entries[tasks->by_id[i - 1]];
+        const struct task_entry *b = &tasks->entries[tasks->by_id[i]];
         size_t first = a->line < b->line ? a->line : b->line, second = a->line + b->line - first;
         if (strcmp(a->id, b->id) == 0)
             return error_set(err, ERROR_ARGUMENT,
@@ -425,12 +425,12 @@ static int tasks_sort(struct tasks *tasks, struct error *err)
     return 0;
 }
 
-struct task_place *tasks_find(struct tasks *tasks, const char *id)
+struct task_entry *tasks_find(struct tasks *tasks, const char *id)
 {
     size_t low = 0, high = tasks->count;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        struct task_place *place = &tasks->places[tasks->by_id[middle]];
+        struct task_entry *place = &tasks->entries[tasks->by_id[middle]];
         int order = strcmp(id, place->id);
         if (order == 0)
             return place;
@@ -483,8 +483,8 @@ void tasks_free(struct tasks *tasks)
     if (!tasks)
         return;
     for (size_t i = 0; i < tasks->count; i++)
-        free(tasks->places[i].id);
-    free(tasks->places);
+        free(tasks->entries[i].id);
+    free(tasks->entries);
     free(tasks->by_id);
     free(tasks->path);
     free(tasks->directory);

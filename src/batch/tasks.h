@@ -30,7 +30,7 @@ struct outcome {
     bool ungraded; /* the grader failed */
 };
 
-struct task_place {
+struct task_entry {
     char *id;
     bool number; /* the id is a number in JSON */
     off_t at;
@@ -43,7 +43,7 @@ struct task_place {
 struct tasks {
     int fd;
     char *path, *directory;
-    struct task_place *places; /* in file order */
+    struct task_entry *entries; /* in file order */
     size_t count;
     size_t *by_id; /* indices sorted by id */
 };
@@ -70,10 +70,10 @@ int tasks_open(const char *path, const struct settings *settings, const struct g
 /* NULL is allowed. */
 void tasks_free(struct tasks *tasks);
 /* Finds a task by id; NULL if there is none. */
-struct task_place *tasks_find(struct tasks *tasks, const char *id);
+struct task_entry *tasks_find(struct tasks *tasks, const char *id);
 /* Reads a task. ERROR_ARGUMENT if its line has changed. */
 int tasks_read(
-    const struct tasks *tasks, const struct task_place *place, struct task *out, struct error *err);
+    const struct tasks *tasks, const struct task_entry *place, struct task *out, struct error *err);
 void task_free(struct task *task);
 /* Converts an id to text; returns false if it is invalid. */
 bool task_id(struct json_object *value, char out[TASK_ID_MAX + 1], bool *number);

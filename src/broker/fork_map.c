@@ -7,7 +7,7 @@
  * The value is a container (wire/values.h), which the host passes on. What the forks print comes
  * with the reply, so that it is in the order of the items.
  *
- * Forks at depth 1 wait for those at depth 2, which therefore have places of their own, and wait
+ * Forks at depth 1 wait for those at depth 2, which therefore have slots of their own, and wait
  * for none.
  */
 #include "broker/fork_map.h"
@@ -31,7 +31,7 @@ enum {
 };
 
 /* How many forks may be at work at once, by their depth. */
-static const unsigned places[DEPTH_MAX + 1] = { 0, 8, 24 };
+static const unsigned slots[DEPTH_MAX + 1] = { 0, 8, 24 };
 
 struct map_fork {
     LIST_ENTRY(map_fork) link;
@@ -208,7 +208,7 @@ static int map_begin(struct item *item, struct error *err)
 static bool map_has_place(const struct ask *ask)
 {
     const struct fork_map *map = &ask->map;
-    return map->running < map->most && ask->broker->forks_at[map->depth] < places[map->depth];
+    return map->running < map->most && ask->broker->forks_at[map->depth] < slots[map->depth];
 }
 
 int fork_map_start(struct item *item, const char *text, size_t len, struct error *err)
@@ -224,7 +224,7 @@ int fork_map_start(struct item *item, const char *text, size_t len, struct error
     return map_begin(item, err);
 }
 
-/* Starts items in order, as many as there are places. */
+/* Starts items in order, as many as there are slots. */
 static void map_fill(struct ask *ask)
 {
     struct fork_map *map = &ask->map;
@@ -254,7 +254,7 @@ int fork_map_take(
     struct broker *b = ask->broker;
     struct map_fork *above = map_fork_of(b, ask->session);
     struct json_object *timeout = NULL;
-    int64_t most = json_get_int(head, "workers", places[1]);
+    int64_t most = json_get_int(head, "workers", slots[1]);
     unsigned depth = above ? above->depth + 1 : 1;
     if (depth > DEPTH_MAX)
         return error_set(err, ERROR_ARGUMENT,
@@ -268,9 +268,9 @@ int fork_map_take(
             return error_set(err, ERROR_ARGUMENT, "another fork_map of this session is under way");
     json_object_object_get_ex(head, "timeout", &timeout);
     ask->map = (struct fork_map){ .depth = depth,
-        .most = most < 1               ? 1
-                : most > places[depth] ? places[depth]
-                                       : (unsigned)most,
+        .most = most < 1              ? 1
+                : most > slots[depth] ? slots[depth]
+                                      : (unsigned)most,
         .number = above ? ++above->calls : ++b->maps,
         .timeout = timeout ? json_object_get_double(timeout) : -1,
         .output_left = session_limits_of(ask->session)->output };

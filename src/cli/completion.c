@@ -214,10 +214,10 @@ static void offer_flags(const struct line *l, struct offer *o)
 /* Opens the record and the volumes that the line's own flags name. */
 static void set_places(const struct line *l, const char *name, const char *value)
 {
-    static const char *const places[] = { "database", "volume-root", "env" };
+    static const char *const locations[] = { "database", "volume-root", "env" };
     droste_error err;
-    for (size_t i = 0; i < array_length(places); i++)
-        if (strcmp(places[i], name) == 0)
+    for (size_t i = 0; i < array_length(locations); i++)
+        if (strcmp(locations[i], name) == 0)
             (void)droste_set(l->d, name, value, &err);
 }
 

@@ -302,7 +302,7 @@ static int page_write_lines(struct page *p, droste_error *err)
 static const struct {
     const char *mark;
     int (*write)(struct page *p, droste_error *err);
-} places[] = {
+} marks[] = {
     { "<!--title-->", write_title },
     { "<!--facts-->", write_facts },
     { "<!--lines-->", page_write_lines },
@@ -311,15 +311,15 @@ static const struct {
 static int write_all(struct page *p, droste_error *err)
 {
     const char *at = (const char *)embedded_page, *end = at + embedded_page_size;
-    for (size_t i = 0; i < array_length(places); i++) {
-        size_t len = strlen(places[i].mark);
-        const char *mark = memmem(at, (size_t)(end - at), places[i].mark, len);
+    for (size_t i = 0; i < array_length(marks); i++) {
+        size_t len = strlen(marks[i].mark);
+        const char *mark = memmem(at, (size_t)(end - at), marks[i].mark, len);
         if (!mark)
             return public_error_set(err, DROSTE_ERROR_IO,
                 "the page's template lacks the mark %s; this build is incomplete, rebuild it",
-                places[i].mark);
+                marks[i].mark);
         fwrite(at, 1, (size_t)(mark - at), p->file);
-        int rc = places[i].write(p, err);
+        int rc = marks[i].write(p, err);
         if (rc < 0)
             return rc;
         at = mark + len;

@@ -284,14 +284,14 @@ int show_check_mount_points(const struct jail_host *host, struct error *err)
     const struct layout *paths = layout_of(host->layout);
     const struct {
         bool there;
-        const char *what, *const *places;
+        const char *what, *const *paths;
     } all[] = { { host->has_volume, "volume", paths->volume },
         { host->has_workspace, "workspace", paths->workspace } };
     for (size_t i = 0; i < host->read_path_count; i++)
         if (check_own(host->read_paths[i], err) < 0)
             return -(int)ERROR_ARGUMENT;
     for (size_t i = 0; i < 2 * array_length(all); i++) {
-        const char *place = all[i / 2].places[i % 2];
+        const char *place = all[i / 2].paths[i % 2];
         const char *hidden = all[i / 2].there && place ? find_hidden(host, place) : NULL;
         if (hidden)
             return error_set(err, ERROR_ARGUMENT,

@@ -122,11 +122,11 @@ static struct json_object *find_error(struct json_object *root)
 static struct json_object *find_message(struct json_object *root)
 {
     struct json_object *error = find_error(root);
-    struct json_object *const places[] = { reply_get(error, "message"), error,
+    struct json_object *const members[] = { reply_get(error, "message"), error,
         reply_get(root, "message"), reply_get(root, "detail") };
-    for (size_t i = 0; i < array_length(places); i++)
-        if (json_object_is_type(places[i], json_type_string))
-            return places[i];
+    for (size_t i = 0; i < array_length(members); i++)
+        if (json_object_is_type(members[i], json_type_string))
+            return members[i];
     return NULL;
 }
 

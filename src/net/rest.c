@@ -176,11 +176,11 @@ static void rest_too_late(void *arg)
 /* The seconds until the next try; negative: none. */
 static double pause_before_next(const struct rest_request *q, const struct http_result *result)
 {
-    static const long passing[] = { 500, 502, 503, 504, 524 };
+    static const long transient[] = { 500, 502, 503, 504, 524 };
     bool may = result->error.code != ERROR_NONE && (result->unsent || q->again);
     may |= result->error.code == ERROR_NONE && result->status == 429;
-    for (size_t i = 0; i < array_length(passing); i++)
-        may |= q->again && result->error.code == ERROR_NONE && result->status == passing[i];
+    for (size_t i = 0; i < array_length(transient); i++)
+        may |= q->again && result->error.code == ERROR_NONE && result->status == transient[i];
     bool answered = result->error.code == ERROR_NONE;
     unsigned most = answered || q->rest->tries < TRIES_UNHEARD ? q->rest->tries : TRIES_UNHEARD;
     if (!may || result->hopeless || q->delivered_some || q->tries >= most)

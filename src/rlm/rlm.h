@@ -90,7 +90,7 @@ struct rlm_options {
     struct budget_limits limits;
     struct budget
         *part_of;          /* a larger budget, which outlives the run: a run that this one refuses a
-                               call is put aside; NULL: none */
+                               call is suspended; NULL: none */
     double call_timeout;   /* seconds per model call; 0: none */
     double answer_timeout; /* seconds per guest call; 0: no limit */
     int64_t max_tokens;    /* tokens per answer; 0: the provider's default */

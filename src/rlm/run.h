@@ -272,7 +272,7 @@ void compact_take_over(struct rlm_run *r, const struct rlm_run *last);
 int replay_open(struct rlm_run *r, struct error *err);
 /* As broker_children has it: the child had ended. */
 int replay_skip_child(void *run, const struct recorded_run *child, struct error *err);
-/* Whether the tree, whose root ends so, was put aside, or was not replayed to its end and can be
+/* Whether the tree, whose root ends so, was suspended, or was not replayed to its end and can be
  * tried again; then nothing more of it is written to the record. Below the root it is what the root
  * said. */
 bool replay_goes_back(struct rlm_run *r, enum rlm_status status);

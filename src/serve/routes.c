@@ -281,18 +281,18 @@ static void openapi_query(struct buf *out, const struct route *route, bool first
 
 static void openapi_parameters(struct buf *out, const struct route *route)
 {
-    static const char *const places[] = { "id", "name" };
+    static const char *const names[] = { "id", "name" };
     bool first = true;
     buf_puts(out, ", \"parameters\": [");
-    for (size_t i = 0; i < array_length(places); i++) {
+    for (size_t i = 0; i < array_length(names); i++) {
         char word[16];
-        snprintf(word, sizeof word, "{%s}", places[i]);
+        snprintf(word, sizeof word, "{%s}", names[i]);
         if (!strstr(route->path, word))
             continue;
         buf_printf(out,
             "%s{\"name\": \"%s\", \"in\": \"path\", \"required\": true, \"schema\": "
             "{\"type\": \"string\"}}",
-            first ? "" : ", ", places[i]);
+            first ? "" : ", ", names[i]);
         first = false;
     }
     openapi_query(out, route, first);

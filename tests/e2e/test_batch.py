@@ -607,7 +607,7 @@ def test_a_budget_of_a_task_ends_that_task_alone(droste, batch, tmp_path):
 
 
 def test_the_time_of_the_batch_is_limited(droste, batch, tmp_path):
-    """What has begun by then is put aside, and nothing has a result; without the limit it goes
+    """What has begun by then is suspended, and nothing has a result; without the limit it goes
     on."""
     tasks(droste, *some(2))
     r = batch("--batch-timeout", "1s", model=slow_model(tmp_path / "m", 30000))

@@ -61,7 +61,7 @@ def is_said(result, droste):
 
 
 def test_a_batch_stops_and_goes_on_when_there_is_room(droste, small, model):
-    """No task gets a line for what could not be recorded: those under way are put aside, as the
+    """No task gets a line for what could not be recorded: those under way are suspended, as the
     record has them, and the same command ends them all, and makes no call again whose answer was
     recorded."""
     with open(os.path.join(droste.home, "tasks.jsonl"), "w") as f:

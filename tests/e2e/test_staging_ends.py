@@ -63,7 +63,7 @@ def test_an_interrupt_ends_staging(slow, repo, place, replay):
 
 def test_other_tasks_of_a_batch_end_while_one_is_staged(slow, repo, place, replay):
     """They are runs of one process and one loop, and the repository's host says nothing all the
-    while; an interrupt puts aside the task that waits for it, with no line and nothing left, and
+    while; an interrupt suspends the task that waits for it, with no line and nothing left, and
     the batch goes on with it."""
     with open(os.path.join(slow.home, "tasks.jsonl"), "w") as f:
         f.write(json.dumps({"id": "waits", "question": "q", "settings": {"repo-url": repo.url}})

@@ -15,7 +15,7 @@ static void expect_harmless(const struct task *task)
             expect(strcmp(task->settings.items[i], ours[k]) != 0);
 }
 
-static void read_again(struct tasks *tasks, const struct task_place *place)
+static void read_again(struct tasks *tasks, const struct task_entry *place)
 {
     struct task task = { 0 };
     struct error err = { 0 };
@@ -61,7 +61,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (rc < 0)
         expect_error(rc, &err);
     for (size_t i = 0; rc == 0 && i < tasks->count; i++) {
-        const struct task_place *place = &tasks->places[i];
+        const struct task_entry *place = &tasks->entries[i];
         expect(place->id[0] && strlen(place->id) <= TASK_ID_MAX);
         expect(tasks_find(tasks, place->id) == place);
         expect(place->line > 0 && (i == 0 || place->line > place[-1].line));

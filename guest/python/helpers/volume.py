@@ -39,11 +39,11 @@ def volume_places() -> list[str]:
     return [state.session.volume]
 
 
-def below(path: Any, base: str | None, within: str | None, places: list[str | None],
+def below(path: Any, base: str | None, within: str | None, prefixes: list[str | None],
           what: str) -> Found:
     """Resolves a path below `base`; returns (absolute path, None) or (None, error text).
 
-    `places` are prefixes that stand for `base`, so code that uses /data finds the volume wherever
+    `prefixes` stand for `base`, so code that uses /data finds the volume wherever
     it is mounted. The result must be below `base`, and `base` below `within`, with links resolved.
     """
     text = os.fspath(path) if isinstance(path, (str, os.PathLike)) else ""
@@ -54,9 +54,9 @@ def below(path: Any, base: str | None, within: str | None, places: list[str | No
     text = text.strip()
     if "\0" in text:
         return None, "[error: invalid %s path: %r]" % (what, text)
-    for place in places:
-        if text == place or text.startswith(place + "/"):
-            text = text[len(place):].lstrip("/") or "."
+    for prefix in prefixes:
+        if text == prefix or text.startswith(prefix + "/"):
+            text = text[len(prefix):].lstrip("/") or "."
             break
     full = os.path.normpath(os.path.join(base, text))
     real, top = os.path.realpath(full), os.path.realpath(base)
@@ -76,8 +76,8 @@ def in_workspace(path: Any) -> Found:
         named = [place + repo[len(workspace):] for place in (WORKSPACE, DAYTONA_WORKSPACE)]
         return below(path, repo, workspace, [repo, *named], "workspace")
     base = volume and os.path.join(volume, "workspace")
-    places = [VOLUME + "/workspace", MEMORY + "/workspace", base]
-    return below(path, base, volume, places, "workspace")
+    prefixes = [VOLUME + "/workspace", MEMORY + "/workspace", base]
+    return below(path, base, volume, prefixes, "workspace")
 
 
 def encode(content: Any) -> bytes:

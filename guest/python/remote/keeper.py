@@ -121,8 +121,8 @@ def kill_quietly(pid: int, number: int) -> None:
 
 def make_home() -> str:
     """Creates a worker's directory in the first writable location."""
-    places = [os.environ.get("TMPDIR"), "/tmp", "/var/tmp", "/dev/shm", os.getcwd()]
-    for place in filter(None, places):
+    directories = [os.environ.get("TMPDIR"), "/tmp", "/var/tmp", "/dev/shm", os.getcwd()]
+    for place in filter(None, directories):
         home = os.path.join(place, "droste-" + os.urandom(8).hex())
         try:
             os.mkdir(home, 0o700)

@@ -37,7 +37,7 @@ PARAMETERS: Dict[str, Tuple[str, Any]] = {
     "env_vars": ("env-var", _pairs),
     "network_allow_list": ("network-allow", _words), "domain_allow_list": ("network-allow", _words),
     "network_block_all": ("network", lambda blocked: "none" if blocked else "open"),
-    "ephemeral": ("on-close", lambda passing: "delete" if passing else "stop"),
+    "ephemeral": ("on-close", lambda ephemeral: "delete" if ephemeral else "stop"),
 }
 
 

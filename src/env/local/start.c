@@ -210,7 +210,9 @@ static int local_clone_beside(struct sandbox *s, struct error *err)
 }
 
 /* Whether the keeper has mounted everything and become its program. A process that joined the
- * namespaces earlier would see the files of the host. */
+ * namespaces earlier would see the files of the host. This is asked again every millisecond until
+ * then, only for a session that opens files or commands right after its start: an event would be
+ * one more message of every keeper, at every start. */
 static bool local_is_set_up(const struct sandbox *s)
 {
     char path[48], name[sizeof KEEPER_NAME] = "";

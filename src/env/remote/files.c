@@ -36,7 +36,7 @@ struct delivery {
     struct timer *over;   /* defers the callback */
     struct timer *silent; /* no data for too long */
     char *to;
-    bool passing, delivered;
+    bool ephemeral, delivered;
     struct pack_state state;
     struct sandbox_exit how; /* the result of the transfer */
     struct buf said;         /* the worker's standard error */
@@ -80,7 +80,7 @@ static bool time_came(void *arg, const char *data, size_t len)
     size_t n = len < room ? len : room;
     memcpy(d->time + d->came, data, n);
     d->came += n;
-    if (d->passing && n > 0 && n == room)
+    if (d->ephemeral && n > 0 && n == room)
         timer_start(d->over, 0, 0);
     return true;
 }
@@ -168,7 +168,7 @@ static void files_delivered(struct delivery *d)
     int64_t time;
     bool failed = d->how.error.code != ERROR_NONE;
     struct sandbox *worker = steal(&d->worker);
-    if (d->passing && !failed)
+    if (d->ephemeral && !failed)
         d->holder = worker;
     else
         remote_close_sandbox(worker);
@@ -204,7 +204,7 @@ static int start_worker(struct delivery *d, int source, struct error *err)
     if (d->delivered)
         buf_printf(
             &json, ",\"since\":%lld,\"sum\":\"%.64s\"", (long long)d->state.since, d->state.sum);
-    buf_puts(&json, d->passing && !d->delivered ? ",\"ephemeral\":true}" : "}");
+    buf_puts(&json, d->ephemeral && !d->delivered ? ",\"ephemeral\":true}" : "}");
     d->came = 0;
     d->failed = false;
     d->how = (struct sandbox_exit){ 0 };
@@ -234,7 +234,7 @@ int delivery_open(struct loop *loop, struct remote *r, const struct environment_
     *d = (struct delivery){ .remote = r,
         .ops = ops,
         .volume = volume_hold((struct volume *)v),
-        .passing = !to,
+        .ephemeral = !to,
         .to = to ? strdup(to) : text_printf("/tmp/droste-files-%s", number),
         .over = timer_new(loop, delivery_report, d),
         .silent = timer_new(loop, too_silent, d),

@@ -24,8 +24,8 @@ struct fixture {
     unsigned told;
     int nested;         /* what waiting from within a callback gave */
     const char *end_at; /* an event, whose receiver ends the run; NULL: none does */
-    bool aside;         /* puts it aside */
-    unsigned asked;     /* so many times */
+    bool suspends;
+    unsigned asked; /* so many times */
 };
 
 static struct fixture f;
@@ -82,7 +82,7 @@ static void on_event(void *arg, const droste_event *event)
     if (!f.end_at || strcmp(event->kind, f.end_at) != 0 || !f.running[n])
         return;
     f.asked++;
-    if (f.aside)
+    if (f.suspends)
         droste_suspend(f.running[n]);
     droste_cancel(f.running[n]);
     droste_cancel(f.running[n]);
@@ -121,7 +121,7 @@ static void a_run_can_be_ended_from_within_its_events(void **state)
     static const char *const kinds[] = { "turn", "reply", "cell" };
     for (unsigned i = 0; i < 2 * sizeof kinds / sizeof kinds[0]; i++) {
         f.end_at = kinds[i / 2];
-        f.aside = i % 2;
+        f.suspends = i % 2;
         f.told = f.asked = 0;
         f.running[1] = NULL;
         start(0);
@@ -130,7 +130,7 @@ static void a_run_can_be_ended_from_within_its_events(void **state)
         turn_until(2);
         assert_true(f.asked > 0);
         assert_int_equal(f.told, 2);
-        assert_string_equal(f.status[0], f.aside ? "interrupted" : "cancelled");
+        assert_string_equal(f.status[0], f.suspends ? "interrupted" : "cancelled");
         assert_string_equal(f.status[1], "answered");
     }
 }

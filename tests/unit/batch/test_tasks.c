@@ -55,7 +55,7 @@ static void assert_refused(const char *text, const char *words)
 
 static void read_task_of(const char *id, struct task *out)
 {
-    struct task_place *place = tasks_find(tasks, id);
+    struct task_entry *place = tasks_find(tasks, id);
     assert_non_null(place);
     assert_ok(tasks_read(tasks, place, out, err));
 }
