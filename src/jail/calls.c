@@ -635,7 +635,7 @@ void calls_print(enum call_where where, struct buf *out)
             print_argument(r->names, &r->arguments[i], out);
     buf_puts(out, container ? "    setpriority, prlimit64: allowed\n"
                   : own_root
-                      ? "    setpriority, prlimit64: allowed, but for the first process's limits\n"
+                      ? "    setpriority: allowed; prlimit64: changes the caller's limits only\n"
                       : "    setpriority, prlimit64: of the caller itself\n");
     print_sockets(own_root, out);
     print_options(out);

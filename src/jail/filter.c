@@ -6,7 +6,8 @@
  *
  * Guests among the host's files (isolation `landlock`) are also denied what Landlock does not
  * control: connecting to a socket by its path (before Linux 7.1), changing owners, modes, times and
- * attributes of files that they may only read, and changing other processes' priorities and limits.
+ * attributes of files that they may only read, and changing other processes' priorities. A guest
+ * changes its own limits only, at every level.
  *
  * clone3 passes its flags in memory, which a filter cannot read; on ENOSYS the C library falls back
  * to clone. io_uring works outside the filter's view and is not in the list.
@@ -29,8 +30,6 @@
 
 /* The kernel uses 32 bits of an int, so the filter must compare only those. */
 #define INT_MASK 0xFFFFFFFFull
-
-enum { KEEPER_PID = 1 }; /* in the pid namespace of a sandbox with its own root */
 
 static uint32_t action_of(int answer)
 {
@@ -257,13 +256,12 @@ static int keep_core_limit(const struct filter_target *to)
     return rc < 0 ? rc : filter_rules(to, SCMP_ACT_ERRNO(ENOSYS), "prlimit64", 2, new);
 }
 
-/* The guest may limit its own processes, but not the keeper, pid 1 of its namespace: without
- * processor time the keeper could not report how the guest ended. Among the host's files it may
- * only limit itself (add_processes). */
-static int keep_keeper_limits(const struct filter_target *to)
+/* A guest may change its own limits, but not those of other processes. Without processor time its
+ * keeper could not report how it ended, and forks of one session, which have the same user, are in
+ * the same namespaces. Keepers of forks have any pid, so no rule can name them. */
+static int keep_limits_of_others(const struct filter_target *to)
 {
-    const struct scmp_arg_cmp new[] = { SCMP_A0(SCMP_CMP_MASKED_EQ, INT_MASK, KEEPER_PID),
-        SCMP_A2(SCMP_CMP_NE, 0) };
+    const struct scmp_arg_cmp new[] = { SCMP_A0(SCMP_CMP_NE, 0), SCMP_A2(SCMP_CMP_NE, 0) };
     return filter_rules(to, SCMP_ACT_ERRNO(EPERM), "prlimit64", 2, new);
 }
 
@@ -277,7 +275,7 @@ static int take_set_up_away(const struct filter_target *to)
     if (rc == 0)
         rc = keep_core_limit(to);
     if (rc == 0)
-        rc = keep_keeper_limits(to);
+        rc = keep_limits_of_others(to);
     return rc < 0 ? rc : add_set_up_prctls(to, true);
 }
 

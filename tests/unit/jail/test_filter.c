@@ -301,7 +301,11 @@ static void a_guest_among_files_changes_itself_only(void **state)
     assert_int_not_equal(ASK(&files, "setpriority", PRIO_PROCESS, 77, 5), ALLOWED);
     assert_int_equal(ASK(&files, "prlimit64", 0, RLIMIT_NOFILE, 1), ALLOWED);
     assert_int_not_equal(ASK(&files, "prlimit64", 77, RLIMIT_NOFILE, 1), ALLOWED);
+    assert_int_equal(ASK(&root, "setpriority", PRIO_PROCESS, 77, 5), ALLOWED);
+    assert_int_equal(ASK(&root, "prlimit64", 0, RLIMIT_NOFILE, 1), ALLOWED);
     assert_int_equal(ASK(&root, "prlimit64", 1, RLIMIT_CPU, 1), EPERM);
+    assert_int_equal(ASK(&root, "prlimit64", 77, RLIMIT_CPU, 1), EPERM);
+    assert_int_equal(ASK(&root, "prlimit64", 77, RLIMIT_CPU, 0), ALLOWED);
     assert_int_equal(ASK(&root, "prlimit64", 0, RLIMIT_CORE, 1), ENOSYS);
 }
 
