@@ -385,6 +385,7 @@ int session_rollback(
     rc = session_fork(to->state, &checkpoint_events, NULL, checkpoints_fork_done, s, &c->fork, err);
     if (rc < 0)
         return rc;
+    session_deadline_of_checkpoint(to->state);
     timer_stop(c->fork->lifetime);
     c->pending = to;
     c->rolls = true;
@@ -398,7 +399,11 @@ int session_at(struct session *s, unsigned id, const struct session_events *even
 {
     struct checkpoint *from = NULL;
     int rc = checkpoints_take_usable(s, id, &from, err);
-    return rc < 0 ? rc : session_fork(from->state, events, events_arg, done, arg, out, err);
+    if (rc == 0)
+        rc = session_fork(from->state, events, events_arg, done, arg, out, err);
+    if (rc == 0)
+        session_deadline_of_checkpoint(from->state);
+    return rc;
 }
 
 bool session_is_rolling(const struct session *s)

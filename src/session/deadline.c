@@ -1,6 +1,7 @@
 /* session/deadline.c: the deadlines of a session and of its current operation.
  *
  *   cell deadline or session_interrupt ── interrupt ──► grace ──► interrupt again ──► kill
+ *   deadline of a checkpoint that is asked to fork ───────────────────────────────► kill
  *   end of the session's lifetime ────────────────────────────────────────────────► kill
  */
 #include "base/clock.h"
@@ -9,6 +10,8 @@
 /* Interrupts twice within the grace period: Python drops an exception that a signal handler
  * raises inside a destructor or a weakref callback, and a cell may catch the first one. */
 enum { RINGS = 2, START_SECONDS = 120 };
+/* A copy of 20 GB takes some tenths of a second (page tables, fork(2)). */
+enum { CHECKPOINT_SECONDS = 5 };
 
 static void deadline_ring(struct session *s)
 {
@@ -27,12 +30,34 @@ void session_deadline_begin(struct session *s)
         timer_start(s->deadline, (uint64_t)(limit * 1000 + 0.5), 0);
 }
 
+void session_deadline_of_checkpoint(struct session *s)
+{
+    s->is_parked = true;
+    s->limit = CHECKPOINT_SECONDS;
+    session_deadline_begin(s);
+}
+
+/* A checkpoint that does not answer runs code that stays in it, or is stopped: an interrupt would
+ * find nothing to end. */
+static void deadline_end_checkpoint(struct session *s)
+{
+    struct error why = { 0 };
+    error_set(&why, ERROR_TIMEOUT,
+        "the checkpoint did not answer within %g s and was killed; the session stays as it is",
+        s->limit);
+    session_end_sandbox(s, "timeout", &why);
+}
+
 void session_deadline_reached(void *arg)
 {
     struct session *s = arg;
     struct error why = { 0 };
     if (!s->operation)
         return;
+    if (s->is_parked) {
+        deadline_end_checkpoint(s);
+        return;
+    }
     if (s->rings < RINGS) {
         s->deadline_passed = s->deadline_passed || s->rings == 0;
         deadline_ring(s);

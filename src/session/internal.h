@@ -52,6 +52,7 @@ struct session {
     double limit;   /* seconds of this operation, 0: none */
     unsigned rings; /* number of interrupts sent */
     bool deadline_passed;
+    bool is_parked;   /* a checkpoint that is asked to fork */
     bool collects;    /* the cell's rich results are wanted */
     bool takes_whole; /* an exception may come whole, as parts */
     struct bundles results;
@@ -180,6 +181,8 @@ void session_explain_death(struct session *s);
 /* deadline.c: starts the deadline of the current operation; for a slow start, once the guest is
  * ready. */
 void session_deadline_begin(struct session *s);
+/* Starts that of a checkpoint that has been asked to fork, which is short. */
+void session_deadline_of_checkpoint(struct session *s);
 /* Timer callbacks. */
 void session_deadline_reached(void *session);
 void session_lifetime_over(void *session);

@@ -121,7 +121,7 @@ int session_begin(struct session *s, session_done_fn *done, void *arg, struct er
     s->is_cell = s->is_numbered = false;
     s->started_ns = clock_ns();
     s->rings = 0;
-    s->deadline_passed = false;
+    s->deadline_passed = s->is_parked = false;
     s->calls = 0;
     s->collects = false;
     s->done = done;

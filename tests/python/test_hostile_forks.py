@@ -1,4 +1,6 @@
 """Forks of hostile code: what they do stays within their family of sessions."""
+import asyncio
+
 import pytest
 
 import droste
@@ -29,8 +31,6 @@ def bystander(level):
         other.execute("x = 5")
         yield other
         assert other.execute("SUBMIT(x=x)").x == 5
-
-
 
 
 def test_a_fork_that_stops_its_family_harms_no_other_session(level, bystander):
@@ -103,6 +103,47 @@ x = 1""" % act)
         interp.execute("x = 3")
         interp.rollback(true)
         assert interp.execute("SUBMIT(x=x)").x == 2
+
+
+def test_a_checkpoint_that_does_not_answer_is_ended():
+    """One that stops itself, and one that spins with signals blocked: going back to them is an
+    error, after which the session goes on, and a true checkpoint works. All at once, since each
+    takes the deadline of a checkpoint."""
+    hostile = PATCH + """
+class Hostile:
+    def zygote_fork(self, status):
+        rc = kept.zygote_fork(status)
+        if rc == 1:
+            %s
+        return rc
+state.library = Hostile()
+x = 1"""
+    stop = "os.kill(os.getpid(), signal.SIGSTOP)"
+    spin = "signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 32))\n            while True: pass"
+
+    async def go_back(level, act):
+        try:
+            interp = await Interpreter(isolation=level, grace=60).__aenter__()
+        except droste.UnsupportedError:
+            return None
+        async with interp:
+            await interp.execute(hostile % act)
+            held = await interp.checkpoint()
+            with pytest.raises(droste.Error, match="the checkpoint did not answer within"):
+                await interp.rollback(held)
+            await interp.execute("state.library = kept; x += 1")
+            with pytest.raises(droste.Error, match="is lost: the checkpoint did not answer"):
+                await interp.at(held)
+            true = await interp.checkpoint()
+            await interp.execute("x = 5")
+            await interp.rollback(true)
+            return (await interp.execute("SUBMIT(x=x)")).x
+
+    async def all_at_once():
+        return await asyncio.gather(*(go_back(level, stop) for level in LEVELS),
+                                    go_back("process", spin))
+    seen = asyncio.run(all_at_once())
+    assert seen[-1] == 2 and set(seen) <= {2, None}
 
 
 def test_descriptors_that_were_taken_twice_do_not_keep_a_fork(level, bystander):
