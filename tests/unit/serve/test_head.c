@@ -9,6 +9,7 @@
 
 static struct {
     struct server server;
+    struct client client;
     struct table_worker figures;
     enum head_trust trust;
     unsigned status; /* of the refusal; 200: it was accepted; 0: the library refused it */
@@ -34,6 +35,8 @@ static void *head_on_target(void *arg, const char *target, struct MHD_Connection
     r->connection = connection;
     r->target = strdup(target);
     r->target_at = target;
+    r->client = &seen.client;
+    head_look(r);
     return r;
 }
 
@@ -154,12 +157,13 @@ static void without_keys_only_pages_of_this_machine_are_served(void **state)
 {
     assert_int_equal(STATUS(HEAD_LOOPBACK, HOST("127.0.0.1:8080")), 200);
     assert_int_equal(STATUS(HEAD_LOOPBACK, HOST("LOCALHOST")), 200);
-    assert_int_equal(STATUS(HEAD_LOOPBACK, FROM("localhost", "http://localhost:3000")), 200);
+    assert_int_equal(STATUS(HEAD_LOOPBACK, FROM("localhost:80", "http://localhost:80")), 200);
     assert_int_equal(STATUS(HEAD_LOOPBACK, HOST("49983-abc.example.org")), 200); /* by its token */
     assert_int_equal(STATUS(HEAD_LOOPBACK, HOST("evil.example")), 403);
     assert_int_equal(STATUS(HEAD_LOOPBACK, HOST("localhost.evil.example")), 403);
     assert_int_equal(STATUS(HEAD_LOOPBACK, HOST("localhost:80@evil.example")), 403);
     assert_int_equal(STATUS(HEAD_LOOPBACK, FROM("localhost", "http://evil.example")), 403);
+    assert_int_equal(STATUS(HEAD_LOOPBACK, FROM("localhost:80", "http://localhost:3000")), 403);
     assert_int_equal(STATUS(HEAD_LOOPBACK, FROM("localhost", "null")), 403);
     assert_int_equal(STATUS(HEAD_LOOPBACK, FROM("localhost", "ftp://localhost")), 403);
     assert_int_equal(seen.figures.counters[COUNT_REFUSED_SITE], 1);
