@@ -3,7 +3,8 @@
  * Most operations are short, so beginning one only starts a timer. When it fires, and then at
  * growing intervals, the processor time of the sandbox is read and compared with the first reading
  * of this operation. Time spent waiting for a processor does not count, because on a busy machine a
- * short cell may take long.
+ * short cell may take long. Between operations, sandboxes that sleep are looked at rarely: a server
+ * may hold ten thousand.
  *
  * The next operation raises the worker, the process that runs the cells. Threads and processes that
  * a cell left running stay lowered; a cgroup is raised as a whole. Niceness 19 instead of
@@ -25,7 +26,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -33,6 +36,7 @@
 enum {
     FIRST_MS = 10,
     LAST_MS = FIRST_MS << 7,
+    ASLEEP_MS = LAST_MS << 4, /* of a sandbox without an operation that uses no processor time */
     LONG_NS = 5000000,
     TASKS_MAX = 512,    /* tasks of a sandbox that are examined */
     WEIGHT_USUAL = 100, /* Documentation/admin-guide/cgroup-v2.rst: cpu.weight */
@@ -47,9 +51,11 @@ struct cpu_priority {
     pid_t worker; /* 0: not known yet */
     uint64_t interval_ms;
     uint64_t used_ns; /* processor time at the last comparison */
+    uint64_t seen_ns; /* at the last look */
     bool works; /* its priority can be lowered and raised again; not above an idle host's own */
     bool lowered;
-    bool looked; /* used_ns was read near the beginning of this operation */
+    bool settled; /* no operation is under way */
+    bool looked;  /* used_ns was read near the beginning of this operation */
 };
 
 /* The tasks of a sandbox: its processes and their other threads. */
@@ -59,7 +65,7 @@ struct tasks {
     } at[TASKS_MAX];
     size_t count;
     uint64_t used_ns;
-    uint64_t delayed_ns; /* time in which they were ready to run but waited */
+    uint64_t delayed_ns; /* time in which they were ready to run but waited; if asked for */
 };
 
 static void read_text(const char *path, char *out, size_t size)
@@ -69,13 +75,22 @@ static void read_text(const char *path, char *out, size_t size)
     out[n > 0 ? n : 0] = '\0';
 }
 
-/* Adds a thread's running and waiting time; Documentation/scheduler/sched-stats.rst. */
-static void tasks_add_use(struct tasks *tasks, const struct task *t)
+/* Adds the running time of a process, of all its threads; clock_getcpuclockid(3). */
+static void tasks_add_use(struct tasks *tasks, pid_t pid)
+{
+    clockid_t clock;
+    struct timespec t;
+    if (clock_getcpuclockid(pid, &clock) == 0 && clock_gettime(clock, &t) == 0)
+        tasks->used_ns += (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* Adds a thread's waiting time; Documentation/scheduler/sched-stats.rst. */
+static void tasks_add_delay(struct tasks *tasks, const struct task *t)
 {
     char path[64], text[128], *rest;
     snprintf(path, sizeof path, "/proc/%d/task/%d/schedstat", (int)t->pid, (int)t->tid);
     read_text(path, text, sizeof text);
-    tasks->used_ns += strtoull(text, &rest, 10);
+    strtoull(text, &rest, 10);
     tasks->delayed_ns += strtoull(rest, NULL, 10);
 }
 
@@ -99,11 +114,19 @@ static void tasks_add_children(struct tasks *tasks, pid_t pid, pid_t tid)
     }
 }
 
+/* The threads beside the first, and the children of all. The directory has a link for itself, one
+ * for its parent and one for each thread, which spares listing it for most workers. */
 static void tasks_add_threads(struct tasks *tasks, pid_t pid)
 {
+    enum { LINKS_OF_ONE_THREAD = 3 };
     char path[48];
     struct dirent *entry;
+    struct stat st;
     snprintf(path, sizeof path, "/proc/%d/task", (int)pid);
+    if (stat(path, &st) == 0 && st.st_nlink == LINKS_OF_ONE_THREAD) {
+        tasks_add_children(tasks, pid, pid);
+        return;
+    }
     DIR *threads = opendir(path);
     while (threads && (entry = readdir(threads))) {
         pid_t tid = (pid_t)strtol(entry->d_name, NULL, 10);
@@ -119,16 +142,19 @@ static void tasks_add_threads(struct tasks *tasks, pid_t pid)
 
 /* Finds all processes below the keeper, the worker first. The list is also the queue of the
  * search. */
-static void tasks_find(struct cpu_priority *p, struct tasks *tasks)
+static void tasks_find(struct cpu_priority *p, struct tasks *tasks, bool wants_delay)
 {
     tasks->count = 0;
     tasks->used_ns = tasks->delayed_ns = 0;
     tasks_add_children(tasks, p->keeper, p->keeper);
     for (size_t i = 0; i < tasks->count; i++) {
         struct task *t = &tasks->at[i];
-        tasks_add_use(tasks, t);
-        if (t->tid == t->pid)
-            tasks_add_threads(tasks, t->pid);
+        if (wants_delay)
+            tasks_add_delay(tasks, t);
+        if (t->tid != t->pid)
+            continue;
+        tasks_add_use(tasks, t->pid);
+        tasks_add_threads(tasks, t->pid);
     }
     if (!p->worker && tasks->count > 0)
         p->worker = tasks->at[0].pid;
@@ -156,7 +182,7 @@ static void cpu_priority_raise(struct cpu_priority *p)
     if (p->weighed)
         cgroup_weigh(p->weighed, WEIGHT_USUAL);
     else if (!p->worker)
-        tasks_find(p, &tasks);
+        tasks_find(p, &tasks, false);
     if (p->worker && !p->weighed)
         set_policy(p->worker, SCHED_OTHER);
     p->lowered = false;
@@ -173,28 +199,38 @@ static void cpu_priority_raise_fork(struct cpu_priority *p)
     p->lowered = true;
 }
 
+/* What seems to sleep during an operation may only wait for a processor, or for an answer of the
+ * host, and is looked at like one that works. */
+static void cpu_priority_look_again(struct cpu_priority *p, bool sleeps)
+{
+    uint64_t longest = sleeps && p->settled ? ASLEEP_MS : LAST_MS;
+    p->interval_ms *= sleeps ? 8 : 2;
+    if (p->interval_ms > longest)
+        p->interval_ms = longest;
+    timer_start(p->timer, p->interval_ms, 0);
+}
+
 /* The next look finds processes that were forked while this one lowered their parent. */
 static void cpu_priority_look(void *arg)
 {
     struct cpu_priority *p = arg;
     struct tasks tasks;
-    p->interval_ms = p->interval_ms < LAST_MS ? 2 * p->interval_ms : LAST_MS;
     if (*p->sandboxes <= 1) { /* examining a hundred threads takes a millisecond */
         p->looked = false;
-        timer_start(p->timer, p->interval_ms, 0);
+        cpu_priority_look_again(p, false);
         return;
     }
-    tasks_find(p, &tasks);
+    tasks_find(p, &tasks, false);
     uint64_t used_ns = tasks.used_ns > p->used_ns ? tasks.used_ns - p->used_ns : 0;
     bool is_long = p->looked && used_ns > LONG_NS;
-    if (p->looked && used_ns == 0 && p->interval_ms == LAST_MS)
-        return; /* it sleeps; the next operation starts over */
+    bool sleeps = p->looked && tasks.used_ns == p->seen_ns;
+    p->seen_ns = tasks.used_ns;
     if (is_long)
         cpu_priority_lower(p, &tasks);
     if (is_long || !p->looked)
         p->used_ns = tasks.used_ns;
     p->looked = true;
-    timer_start(p->timer, p->interval_ms, 0);
+    cpu_priority_look_again(p, sleeps);
 }
 
 void cpu_priority_begin(struct cpu_priority *p)
@@ -204,8 +240,15 @@ void cpu_priority_begin(struct cpu_priority *p)
     if (p->lowered)
         cpu_priority_raise(p);
     p->looked = false;
+    p->settled = false;
     p->interval_ms = FIRST_MS;
     timer_start(p->timer, FIRST_MS, 0);
+}
+
+void cpu_priority_settle(struct cpu_priority *p)
+{
+    if (p)
+        p->settled = true;
 }
 
 uint64_t cpu_priority_busy_ns(struct cpu_priority *p)
@@ -213,7 +256,7 @@ uint64_t cpu_priority_busy_ns(struct cpu_priority *p)
     struct tasks tasks;
     if (!p)
         return 0;
-    tasks_find(p, &tasks);
+    tasks_find(p, &tasks, true);
     return tasks.used_ns + tasks.delayed_ns;
 }
 

@@ -35,6 +35,8 @@ void cpu_priority_close(struct cpu_priority *p);
 
 /* An operation begins: restores the full priority. */
 void cpu_priority_begin(struct cpu_priority *p);
+/* No operation is under way: what computes now was left running. */
+void cpu_priority_settle(struct cpu_priority *p);
 /* Nanoseconds for which its processes and threads ran or waited for a processor; unchanged while
  * all of them sleep. NULL: 0. */
 uint64_t cpu_priority_busy_ns(struct cpu_priority *p);

@@ -42,6 +42,7 @@ static void local_begin_operation(struct sandbox *s)
 /* Nothing to wait for. */
 static bool local_settle(struct sandbox *s)
 {
+    cpu_priority_settle(s->cpu_priority);
     memory_watch_busy(s->memory_watch, false);
     return false;
 }

@@ -3,9 +3,13 @@
 #include "../test.h"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -37,6 +41,30 @@ static void be_a_worker(bool spins, bool forks)
         spin();
     for (;;)
         pause();
+}
+
+static void *spin_in_a_thread(void *arg)
+{
+    *(_Atomic pid_t *)arg = (pid_t)syscall(SYS_gettid);
+    spin();
+    return NULL;
+}
+
+/* Its main thread waits; *tid is that of the other one. */
+static void start_a_worker_with_a_thread(struct fixture *f, _Atomic pid_t *tid)
+{
+    fflush(NULL);
+    f->keeper = fork();
+    if (f->keeper == 0) {
+        pthread_t thread;
+        setsid();
+        if (fork() == 0 && pthread_create(&thread, NULL, spin_in_a_thread, tid) != 0)
+            _exit(1);
+        for (;;)
+            pause();
+    }
+    while (*tid == 0)
+        usleep(1000);
 }
 
 static void start_processes(struct fixture *f, bool spins, bool forks)
@@ -144,6 +172,42 @@ static void a_worker_that_sleeps_keeps_its_priority(void **state)
     assert_false(becomes_lowered(f, f->worker, 0.5));
 }
 
+/* Turns the loop until the next look is further away than any of an operation; false if it never
+ * is. */
+static bool becomes_rare(struct fixture *f, double seconds)
+{
+    enum { LONGEST_OF_AN_OPERATION_MS = 1280 };
+    uint64_t begin = clock_ns();
+    while (uv_backend_timeout(&f->loop->uv) <= LONGEST_OF_AN_OPERATION_MS) {
+        if (clock_seconds_since(begin) > seconds)
+            return false;
+        loop_run_ready(f->loop);
+        usleep(1000);
+    }
+    return true;
+}
+
+/* A server may hold thousands; one whose operation goes on may compute at any moment. */
+static void a_worker_that_sleeps_is_looked_at_rarely_between_operations(void **state)
+{
+    struct fixture *f = *state;
+    start_where_priority_can_be_raised(f, false, false);
+    assert_false(becomes_rare(f, 1.8));
+    cpu_priority_settle(f->priority);
+    assert_true(becomes_rare(f, PATIENCE_S));
+    cpu_priority_begin(f->priority);
+    assert_false(becomes_rare(f, 0.1));
+}
+
+/* What an operation left running. */
+static void a_worker_that_spins_between_operations_is_lowered(void **state)
+{
+    struct fixture *f = *state;
+    start_where_priority_can_be_raised(f, true, false);
+    cpu_priority_settle(f->priority);
+    assert_true(becomes_lowered(f, f->worker, PATIENCE_S));
+}
+
 static void the_only_sandbox_keeps_its_priority(void **state)
 {
     struct fixture *f = *state;
@@ -152,6 +216,22 @@ static void the_only_sandbox_keeps_its_priority(void **state)
     assert_false(becomes_lowered(f, f->worker, 0.5));
     f->sandboxes = 2;
     assert_true(becomes_lowered(f, f->worker, PATIENCE_S));
+}
+
+static void a_thread_that_spins_is_lowered(void **state)
+{
+    struct fixture *f = *state;
+    _Atomic pid_t *tid =
+        mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(tid != MAP_FAILED);
+    if (!cpu_priority_can_raise()) {
+        print_message("skipped: this user cannot take a priority back\n");
+        skip();
+    }
+    start_a_worker_with_a_thread(f, tid);
+    watch(f, NULL);
+    assert_true(becomes_lowered(f, *tid, PATIENCE_S));
+    munmap((void *)tid, 4096);
 }
 
 /* The worker did nothing; what it left running stays behind the next operation. */
@@ -336,6 +416,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         T(a_worker_that_spins_is_lowered_until_the_next_operation),
         T(a_worker_that_sleeps_keeps_its_priority),
+        T(a_worker_that_sleeps_is_looked_at_rarely_between_operations),
+        T(a_worker_that_spins_between_operations_is_lowered),
+        T(a_thread_that_spins_is_lowered),
         T(the_only_sandbox_keeps_its_priority),
         T(a_fork_of_a_lowered_sandbox_is_raised),
         T(guests_of_an_idle_host_stay_idle),
