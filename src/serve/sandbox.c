@@ -6,12 +6,46 @@
 #include "base/os/random.h"
 #include "serve/e2b/e2b.h"
 
+/* Ids are random, so that no client can choose many with the same hash (FNV-1a). */
+static struct sandbox **sandbox_bucket(struct server *s, const char *id)
+{
+    uint32_t hash = 2166136261u;
+    for (; *id; id++)
+        hash = (hash ^ (unsigned char)*id) * 16777619u;
+    return &s->by_id[hash % SERVE_ID_BUCKETS];
+}
+
 struct sandbox *sandbox_find(struct server *s, const char *id)
 {
-    for (struct sandbox *sb = s->sandboxes; sb; sb = sb->next)
-        if (strcmp(sb->id, id) == 0)
-            return sb;
-    return NULL;
+    struct sandbox *sb = *sandbox_bucket(s, id);
+    while (sb && strcmp(sb->id, id) != 0)
+        sb = sb->next_by_id;
+    return sb;
+}
+
+static void sandbox_enter(struct server *s, struct sandbox *sb)
+{
+    struct sandbox **bucket = sandbox_bucket(s, sb->id);
+    sb->next_by_id = *bucket;
+    *bucket = sb;
+    sb->next = s->sandboxes;
+    sb->link = &s->sandboxes;
+    if (sb->next)
+        sb->next->link = &sb->next;
+    s->sandboxes = sb;
+    s->sandbox_count++;
+}
+
+static void sandbox_leave(struct server *s, struct sandbox *sb)
+{
+    struct sandbox **at = sandbox_bucket(s, sb->id);
+    while (*at != sb)
+        at = &(*at)->next_by_id;
+    *at = sb->next_by_id;
+    *sb->link = sb->next;
+    if (sb->next)
+        sb->next->link = sb->link;
+    s->sandbox_count--;
 }
 
 struct sandbox *sandbox_of(struct request *r)
@@ -117,9 +151,7 @@ struct sandbox *sandbox_add(struct request *r, struct account *owner, droste_ses
     sb->created_ns = sb->used_ns = clock_ns();
     sb->life_seconds = s->options->life_seconds;
     sb->idle_seconds = s->options->idle_seconds;
-    sb->next = s->sandboxes;
-    s->sandboxes = sb;
-    s->sandbox_count++;
+    sandbox_enter(s, sb);
     sandbox_count(r, owner);
     droste_session_on_done(session, sandbox_on_done, sb);
     return sb;
@@ -128,12 +160,7 @@ struct sandbox *sandbox_add(struct request *r, struct account *owner, droste_ses
 void sandbox_close(struct sandbox *sb)
 {
     struct server *s = sb->server;
-    for (struct sandbox **at = &s->sandboxes; *at; at = &(*at)->next)
-        if (*at == sb) {
-            *at = sb->next;
-            break;
-        }
-    s->sandbox_count--;
+    sandbox_leave(s, sb);
     table_release(s->table, s->worker, sb->owner->index);
     s->has_released = true;
     table_count(s->figures, COUNT_ENDED, 1);

@@ -12,6 +12,8 @@
 #include "serve/serve.h"
 #include "serve/table.h"
 
+enum { SERVE_ID_BUCKETS = 4096 }; /* 10,000 sandboxes are found within some three steps */
+
 /* A connection, from its acceptance on. */
 struct client {
     struct server *server;
@@ -57,7 +59,7 @@ struct server {
     size_t requests;     /* begun and not answered */
     uint64_t body_bytes; /* of all bodies in memory */
     struct client *clients;
-    struct sandbox *sandboxes;
+    struct sandbox *sandboxes, *by_id[SERVE_ID_BUCKETS];
     size_t sandbox_count;
     struct schema **schemas; /* by route; NULL: none */
 };
@@ -101,7 +103,8 @@ struct sandbox {
     struct request *request; /* that waits for it; NULL: its client has gone */
     size_t transfers;        /* of files */
     droste_session *forked;  /* by the operation under way */
-    struct sandbox *next;
+    struct sandbox *next, **link;
+    struct sandbox *next_by_id; /* with the same hash */
 };
 
 /* NULL: there is none. Of any account: for what goes on after its client was checked. */
