@@ -154,7 +154,7 @@ static int keys_command(const struct command *self, droste *d, int argc, char **
             "How much of it: sandboxes=N at once, starts=N a second, memory=SIZE and cpus=N of "
             "each sandbox, life=TIME, idle=TIME; may be repeated.",
             NULL, NULL, keys_add_limit },
-        { "expires", "TIME", "The key is valid for so long.", &r.expires },
+        { "expires", "TIME", "How long the key is valid.", &r.expires },
         { "json", NULL, "Print JSON.", NULL, &r.json },
         { 0 },
     };

@@ -28,8 +28,8 @@ void cli_save_shown(void *arg, const droste_bundles *results, size_t result);
  * the exit status. */
 int cli_save_results(struct result_files *files, const droste_result *r);
 void cli_save_end(struct result_files *files);
-/* The same for the cells of a recorded run: 1.2.3.png is of turn 1, its second cell, and the third
- * result of that cell. Negative with *err. */
+/* The same for the cells of a recorded run: 1.2.3.png is the third result of the
+ * second cell of turn 1. Negative with *err. */
 int cli_save_recorded(droste_record *record, const char *run, const char *dir, droste_error *err);
 
 /* Where the images of a prompt's cells go: a directory of its own, made with the first of them. */

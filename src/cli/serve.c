@@ -110,7 +110,7 @@ static int serve_command(const struct command *self, droste *d, int argc, char *
         { "tls-cert", "PATH", "Serve HTTPS with these certificates (PEM).", &o.certificate },
         { "tls-key", "PATH", "Their key (PEM).", &o.certificate_key },
         { "life", "TIME", "The longest life of a sandbox (1d).", &life },
-        { "idle", "TIME", "End sandboxes that are unused for so long (1h).", &idle },
+        { "idle", "TIME", "End sandboxes that are unused for this long (1h).", &idle },
         { "max-sandboxes", "N", "Sandboxes at once (256).", &sandboxes },
         { "queue", "TIME", "How long a request waits for a place (10).", &queue },
         { "workers", "N", "Processes that serve (1).", &workers },

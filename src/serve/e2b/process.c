@@ -139,15 +139,21 @@ static void process_push_end(struct process_stream *p, const droste_command_repl
     connect_push_event(&p->connect, "end", o);
 }
 
+/* After a reply. False: the stream is over, or it fails with the error. */
+static bool process_has_reply(struct process_stream *p, const droste_error *err)
+{
+    if (process_is_over(p))
+        return false;
+    if (err)
+        process_fail(p, err);
+    return !err;
+}
+
 static void process_on_output(void *arg, const droste_command_reply *reply, const droste_error *err)
 {
     struct process_stream *p = arg;
-    if (process_is_over(p))
+    if (!process_has_reply(p, err))
         return;
-    if (err) {
-        process_fail(p, err);
-        return;
-    }
     process_push_data(p, p->is_terminal ? "pty" : "stdout", reply->out, reply->out_len);
     process_push_data(p, "stderr", reply->err, reply->err_len);
     if (!reply->ended)
@@ -184,12 +190,8 @@ static void process_push_start(struct process_stream *p)
 static void process_on_list(void *arg, const droste_command_reply *reply, const droste_error *err)
 {
     struct process_stream *p = arg;
-    if (process_is_over(p))
+    if (!process_has_reply(p, err))
         return;
-    if (err) {
-        process_fail(p, err);
-        return;
-    }
     for (size_t i = 0; i < reply->count; i++)
         if (reply->commands[i].pid == p->pid)
             p->is_terminal = reply->commands[i].terminal;
