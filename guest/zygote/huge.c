@@ -1,4 +1,5 @@
-/* guest/zygote/huge.c: asks for huge pages for the memory of large Python objects.
+/* guest/zygote/huge.c: asks for huge pages for the memory of large Python objects, if the setting
+ * `huge-pages` says so. docs/performance.md has what it brings and what it costs.
  *
  * A text of 1 GB has 262,144 small pages. Filling it takes as many page faults, and each fork of
  * the process copies as many entries of the page table. With huge pages both are 512. The kernel

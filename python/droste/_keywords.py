@@ -177,6 +177,9 @@ class Settings(TypedDict, total=False):
     #: Prepare the interpreter of local sandboxes for many starts; no: start the first one sooner
     #: and the others later.
     warm_up: Switch
+    #: Keep Python objects of 4 MiB and more in huge pages: forks of local sessions with gigabytes
+    #: cost less, but on some virtual machines filling memory costs more.
+    huge_pages: Switch
     #: How long a local sandbox may wait for descriptors, memory or processes to become free,
     #: instead of failing; 0: fail at once.
     start_wait: Number

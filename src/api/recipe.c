@@ -30,6 +30,7 @@ static const struct recipe_setting {
     { "isolation", false },
     { "root", false },
     { "warm-up", false },
+    { "huge-pages", false },
     { "sandbox-users", false },
     { "python", false },
     { "preload", false },

@@ -274,6 +274,11 @@ const struct setting settings_table[] = {
           "sooner and the others later.",
           0 },
         TYPE_SWITCH, AT(warm_up), 0, 0 },
+    { { "huge-pages", "yes|no", "no", NULL,
+          "Keep Python objects of 4 MiB and more in huge pages: forks of local sessions with "
+          "gigabytes cost less, but on some virtual machines filling memory costs more.",
+          0 },
+        TYPE_SWITCH, AT(huge_pages), 0, 0 },
     { { "start-wait", "SECONDS", "10", NULL,
           "How long a local sandbox may wait for descriptors, memory or processes to become free, "
           "instead of failing; 0: fail at once.",

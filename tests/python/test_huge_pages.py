@@ -1,13 +1,16 @@
-"""Large Python objects in huge pages (guest/zygote/huge.c)."""
+"""Large Python objects in huge pages, with the setting huge-pages (guest/zygote/huge.c)."""
 import pytest
 
-from droste import Interpreter
+from droste import Interpreter, Template, UnsupportedError
 
 KIB = """
 def huge_kib():
     with open("/proc/self/smaps") as f:
         return sum(int(line.split()[1]) for line in f if line.startswith("AnonHugePages:"))
 """
+
+
+LARGE = "data = 'x' * (16 << 20)"
 
 
 def gives_huge_pages():
@@ -22,7 +25,7 @@ def gives_huge_pages():
 def interp(request):
     if not gives_huge_pages():
         pytest.skip("this kernel gives no huge pages")
-    with Interpreter(isolation=request.param) as interp:
+    with Interpreter(isolation=request.param, huge_pages=True) as interp:
         interp.execute(KIB)
         yield interp
 
@@ -36,6 +39,48 @@ def test_a_large_object_has_huge_pages(interp, make):
     small = interp.execute("small = [bytes(1000) for _ in range(9000)]\nSUBMIT(k=huge_kib())").k
     assert small == 0
     assert interp.execute(make + "\nSUBMIT(k=huge_kib())").k >= 4096
+
+
+def test_an_ordinary_session_has_none():
+    """They are advice to the kernel, which ignores it where it gives them to everything or to
+    nothing; so this looks at the advice: `hg` in VmFlags of smaps."""
+    asked = ("with open('/proc/self/smaps') as f: SUBMIT(n=sum(' hg' in l for l in f "
+             "if l.startswith('VmFlags:')))")
+    with Interpreter() as interp:
+        interp.execute(LARGE)
+        assert interp.execute(asked).n == 0
+    if gives_huge_pages():
+        with Interpreter(huge_pages=True) as interp:
+            interp.execute(LARGE)
+            assert interp.execute(asked).n > 0
+
+
+def test_forks_and_templates_inherit_it(interp):
+    """What they have, and what they make later."""
+    interp.execute(LARGE)
+    more = LARGE.replace("data", "more")
+    with interp.fork() as fork:
+        assert fork.execute("SUBMIT(k=huge_kib())").k >= 12288
+        assert fork.execute(more + "\nSUBMIT(k=huge_kib())").k >= 24576
+        with fork.fork() as again:
+            assert again.execute("SUBMIT(k=huge_kib())").k >= 24576
+    with interp.template() as template, Interpreter(template=template) as other:
+        assert other.execute(more + "\nSUBMIT(k=huge_kib())").k >= 12288
+
+
+def test_a_template_of_its_own_has_the_setting():
+    if not gives_huge_pages():
+        pytest.skip("this kernel gives no huge pages")
+    with Template(setup_code=KIB, huge_pages=True) as template, \
+            Interpreter(template=template) as interp:
+        assert interp.execute(LARGE + "\nSUBMIT(k=huge_kib())").k >= 12288
+
+
+def test_other_environments_refuse_it():
+    """By its name, as they have no forks."""
+    with pytest.raises(UnsupportedError, match="--huge-pages"), \
+            Interpreter(env="modal", huge_pages=True) as interp:
+        interp.start()
 
 
 def test_what_a_fork_writes_stays_its_own(interp):

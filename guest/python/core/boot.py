@@ -174,14 +174,16 @@ def lay_session() -> None:
     state.session.start()
 
 
-def boot(control: int, helper: int, keeper: int, warm_up: bool, preload: list[str]) -> None:
+def boot(control: int, helper: int, keeper: int, warm_up: bool, huge_pages: bool,
+         preload: list[str]) -> None:
     """Runs the zygote. In each clone zygote_serve() returns, and the clone becomes a worker.
 
     With `warm_up`, it first takes the time to make clones fast: it pays from the second clone on.
     """
     import ctypes
     library = state.library = ctypes.PyDLL("/proc/self/fd/%d" % helper)
-    library.huge_pages_use()
+    if huge_pages:
+        library.huge_pages_use()
     with ForkHooks() as hooks:
         if warm_up:
             load_lazy_modules()

@@ -75,7 +75,8 @@ struct sandbox_spec {
     uint64_t asked;
     /* how long the sandbox may wait for room (descriptors, memory, processes) before it fails */
     double start_wait;
-    bool one_start; /* prepare for one start instead of many, which is sooner */
+    bool one_start;  /* prepare for one start instead of many, which is sooner */
+    bool huge_pages; /* FEATURE_HUGE_PAGES: for large Python objects */
     unsigned pool; /* sandboxes of this kind to keep ready after this one, if the environment can */
 };
 

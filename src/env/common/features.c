@@ -37,6 +37,7 @@ static const struct {
     [FEATURE_APP] = { "app", "app-name" },
     [FEATURE_ISOLATION] = { "isolation", "isolation" },
     [FEATURE_PRELOAD] = { "preload", "preload" },
+    [FEATURE_HUGE_PAGES] = { "huge pages", "huge-pages" },
 };
 
 const char *feature_name(enum feature p)

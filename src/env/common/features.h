@@ -40,6 +40,7 @@ enum feature {
     FEATURE_APP,
     FEATURE_ISOLATION, /* choice of the isolation level */
     FEATURE_PRELOAD,
+    FEATURE_HUGE_PAGES, /* for large Python objects */
     FEATURE_COUNT
 };
 

@@ -239,6 +239,7 @@ static const struct feature_state local_features[FEATURE_COUNT] = {
     [FEATURE_REUSE] = FEATURE_NO("a new one takes 2 ms"),
     [FEATURE_ISOLATION] = FEATURE_YES("full, light, landlock, process, auto"),
     [FEATURE_PRELOAD] = FEATURE_YES("once for all sandboxes"),
+    [FEATURE_HUGE_PAGES] = FEATURE_YES("where the kernel gives them"),
 };
 
 static void local_forked(struct environment *base)

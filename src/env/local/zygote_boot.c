@@ -50,7 +50,7 @@ static const char loader[] =
     "c=marshal.loads(s) if g==magic else compile(s,'<droste>','exec')\n"
     "m=type(os)('droste_guest');m.__file__='<droste>';sys.modules['droste_guest']=m\n"
     "exec(c,m.__dict__);del c,f,s\n"
-    "m.boot(3,5,6,sys.argv[1]=='warm',sys.argv[2:])\n";
+    "m.boot(3,5,6,sys.argv[1]=='warm',sys.argv[2]=='huge',sys.argv[3:])\n";
 
 enum { ZYGOTE_BOOT_VARIABLES = 16 };
 
@@ -123,6 +123,7 @@ static int spawn_process(
     const char *argv[64] = { z->executable, "-I", "-B", "-c", loader };
     size_t argc = 5;
     argv[argc++] = spec->one_start ? "cold" : "warm";
+    argv[argc++] = spec->huge_pages ? "huge" : "small";
     for (size_t i = 0; i < spec->preload_count && argc < array_length(argv) - 1; i++)
         argv[argc++] = spec->preload[i];
     posix_spawn_file_actions_t actions;

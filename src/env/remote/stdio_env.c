@@ -348,6 +348,7 @@ static const struct feature_state plain_features[FEATURE_COUNT] = {
     [FEATURE_MEMORY] = FEATURE_YES("of each process"),
     [FEATURE_PROCESSES] = FEATURE_YES("it is told"),
     [FEATURE_PRELOAD] = FEATURE_YES("in the worker, before the session"),
+    [FEATURE_HUGE_PAGES] = FEATURE_NO("they are for forks, which local sandboxes have"),
 };
 
 int stdio_env_open(struct loop *loop, const struct transport_ops *ops, void *arg,

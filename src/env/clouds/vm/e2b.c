@@ -259,6 +259,7 @@ static const struct feature_state e2b_features[FEATURE_COUNT] = {
     [FEATURE_REGION] = FEATURE_NO("the account says where"),
     [FEATURE_ISOLATION] = FEATURE_NO("the wall is the sandbox, a virtual machine"),
     [FEATURE_PRELOAD] = FEATURE_YES("in the worker, before the session"),
+    [FEATURE_HUGE_PAGES] = FEATURE_NO("they are for forks, which local sandboxes have"),
 };
 
 const struct process_dialect e2b_process = {
