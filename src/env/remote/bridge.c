@@ -108,9 +108,9 @@ static void not_closed_in_time(void *arg)
     bridge_closed(c, &why);
 }
 
-/* Ends the program, and with it all its sandboxes. */
-
 /* ---- the life of the program ---- */
+
+/* Ends the program, and with it all its sandboxes. */
 static void bridge_give_up(struct bridge *b, const struct error *why)
 {
     struct bridge_sandbox *c, *next;
