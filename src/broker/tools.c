@@ -218,7 +218,8 @@ static int add_copy(struct tools *t, const struct tool *tool, struct error *err)
         .description = tool->description,
         .parameters = tool->schema ? json_text(tool->schema, NULL) : NULL,
         .fn = tool->fn,
-        .arg = tool->arg };
+        .arg = tool->arg,
+        .replaces = true }; /* its name was accepted when it was added */
     return tools_add(t, &spec, err);
 }
 

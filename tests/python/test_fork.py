@@ -81,6 +81,18 @@ def test_values_and_tools_work_in_forks(interp):
         assert len(fork.get("text")) == 300000
 
 
+@pytest.mark.parametrize("name", ["llm_query", "_mine"])
+def test_a_tool_with_a_name_of_the_guests_works_in_forks(name):
+    """A session's tool may replace a function of the guest; its forks and checkpoints have it."""
+    with Interpreter(isolation="process", tools={name: lambda text: text * 2}) as interp:
+        assert interp.execute("SUBMIT(a=%s('x'))" % name).a == "xx"
+        kept = interp.checkpoint()
+        for copy in (interp.fork(), interp.at(kept)):
+            with copy:
+                assert copy.execute("SUBMIT(a=%s('x'))" % name).a == "xx"
+
+
+
 def test_models_answer_forks_from_one_budget():
     """A limit on calls is the family's: what a fork has asked, the first session may not ask."""
     with Interpreter(model=lambda messages: "re: " + messages[-1]["content"], max_llm_calls=2,
