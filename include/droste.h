@@ -449,6 +449,11 @@ typedef void droste_session_done_fn(
 DROSTE_API void droste_session_on_done(droste_session *s, droste_session_done_fn *fn, void *arg);
 /* Like droste_interrupt for this session only, in the loop's thread. */
 DROSTE_API void droste_session_interrupt(droste_session *s);
+/* Stops all processes of the session's sandbox, also of its forks and commands, or lets them go on
+ * (`on` = 0). They keep their memory. Operations and requests wait, and their limits of time do not
+ * pass; the session's own does. ERROR_ARGUMENT while a process is starting there; ERROR_TIMEOUT if
+ * they did not stop; ERROR_UNSUPPORTED where the environment cannot: local sandboxes can. */
+DROSTE_API int droste_session_pause(droste_session *s, int on, droste_error *err);
 /* False after its sandbox has ended. */
 DROSTE_API int droste_session_is_alive(const droste_session *s);
 

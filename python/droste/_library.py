@@ -425,6 +425,7 @@ _QUICK = {
     "droste_command_start": (c_int, [c_void_p, POINTER(CommandRequest), CommandFn, c_void_p, ERR]),
     "droste_session_finish_start": (c_int, [c_void_p]),
     "droste_session_is_alive": (c_int, [c_void_p]),
+    "droste_session_pause": (c_int, [c_void_p, c_int, ERR]),
     "droste_result_began": (c_int, [c_void_p]),
     "droste_session_isolation": (c_char_p, [c_void_p]),
     "droste_session_sandbox": (c_char_p, [c_void_p]),

@@ -514,6 +514,14 @@ void droste_session_interrupt(droste_session *s)
         session_interrupt(s->session);
 }
 
+int droste_session_pause(droste_session *s, int on, droste_error *err)
+{
+    struct error why = { 0 };
+    int rc = s->session ? session_pause(s->session, on, &why)
+                        : error_set(&why, ERROR_ARGUMENT, "the session is not open yet");
+    return api_fail(err, &why, rc);
+}
+
 int droste_session_is_alive(const droste_session *s)
 {
     return s->staging || (s->session && session_is_alive(s->session));

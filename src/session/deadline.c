@@ -13,12 +13,37 @@ enum { RINGS = 2, START_SECONDS = 120 };
 /* A copy of 20 GB takes some tenths of a second (page tables, fork(2)). */
 enum { CHECKPOINT_SECONDS = 5 };
 
+uint64_t session_paused_since(const struct session *s, uint64_t *seen_ns)
+{
+    uint64_t then_ns = *seen_ns;
+    *seen_ns = s->ops->paused_ns ? s->ops->paused_ns(s->sandbox) : 0;
+    return (*seen_ns - then_ns + 999999) / 1000000;
+}
+
+int session_pause(struct session *s, bool on, struct error *err)
+{
+    if (!s->ops->pause)
+        return error_set(err, ERROR_UNSUPPORTED,
+            "the environment '%s' cannot pause sessions; local sandboxes can", s->ops->name);
+    if (session_is_alive(s))
+        return s->ops->pause(s->sandbox, on, err);
+    if (err)
+        *err = s->death;
+    return -(int)s->death.code;
+}
+
+static void deadline_start(struct session *s, uint64_t milliseconds)
+{
+    session_paused_since(s, &s->deadline_paused_ns);
+    timer_start(s->deadline, milliseconds, 0);
+}
+
 static void deadline_ring(struct session *s)
 {
     s->rings++;
     session_send(s, FRAME_INTERRUPT, s->operation, "", 0, NULL, 0, NULL);
     s->ops->interrupt(s->sandbox);
-    timer_start(s->deadline, (uint64_t)(s->settings.grace * 1000 / RINGS), 0);
+    deadline_start(s, (uint64_t)(s->settings.grace * 1000 / RINGS));
 }
 
 /* An asynchronous start has its own limit; this limit is for guests that never send READY. */
@@ -27,7 +52,7 @@ void session_deadline_begin(struct session *s)
     double limit = session_is_late(s) ? s->limit + START_SECONDS : s->limit;
     s->started_ns = clock_ns();
     if (s->limit > 0 && s->rings == 0)
-        timer_start(s->deadline, (uint64_t)(limit * 1000 + 0.5), 0);
+        deadline_start(s, (uint64_t)(limit * 1000 + 0.5));
 }
 
 void session_deadline_of_checkpoint(struct session *s)
@@ -54,6 +79,11 @@ void session_deadline_reached(void *arg)
     struct error why = { 0 };
     if (!s->operation)
         return;
+    uint64_t paused_ms = session_paused_since(s, &s->deadline_paused_ns);
+    if (paused_ms > 0) {
+        timer_start(s->deadline, paused_ms, 0);
+        return;
+    }
     if (s->is_parked) {
         deadline_end_checkpoint(s);
         return;

@@ -33,6 +33,7 @@ int session_flow_check(const struct session *s, size_t len, struct error *err)
 
 static void wait_for_room(struct session *s)
 {
+    session_paused_since(s, &s->stall_paused_ns);
     if (s->settings.stall_limit > 0)
         timer_start(s->stall, (uint64_t)(s->settings.stall_limit * 1000 + 0.5), 0);
 }
@@ -66,7 +67,8 @@ void session_stalled(void *arg)
 {
     struct session *s = arg;
     struct error why = { 0 };
-    if (s->ops->is_cut && s->ops->is_cut(s->sandbox)) {
+    if ((s->ops->is_cut && s->ops->is_cut(s->sandbox)) ||
+        session_paused_since(s, &s->stall_paused_ns) > 0) {
         wait_for_room(s);
         return;
     }

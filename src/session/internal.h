@@ -72,6 +72,8 @@ struct session {
     struct service *service; /* service.c; NULL until it is used */
     char *directory;         /* in which cells start; NULL: the sandbox's default */
     struct timer *stall;
+    /* the length of all pauses when these timers were started */
+    uint64_t deadline_paused_ns, partial_paused_ns, stall_paused_ns;
     uint64_t last_cell;    /* the last cell that ended, as tracebacks number them; 0: none */
     uint64_t life_ends_ns; /* 0: without a limit */
     bool life_over;        /* it was ended for that */
@@ -183,6 +185,9 @@ void session_explain_death(struct session *s);
 void session_deadline_begin(struct session *s);
 /* Starts that of a checkpoint that has been asked to fork, which is short. */
 void session_deadline_of_checkpoint(struct session *s);
+/* Milliseconds of pauses since `*seen_ns` was set, rounded up, for which a timer goes on; sets
+ * it. */
+uint64_t session_paused_since(const struct session *s, uint64_t *seen_ns);
 /* Timer callbacks. */
 void session_deadline_reached(void *session);
 void session_lifetime_over(void *session);

@@ -152,6 +152,7 @@ void session_watch_partial(struct session *s)
         return;
     s->partial_running = partial;
     s->partial_bytes = 0;
+    session_paused_since(s, &s->partial_paused_ns);
     if (partial)
         timer_start(s->partial, PARTIAL_FRAME_MS, 0);
     else
@@ -202,7 +203,8 @@ void session_partial_too_long(void *arg)
     struct session *s = arg;
     struct error why = { 0 };
     bool cut = s->ops->is_cut && s->ops->is_cut(s->sandbox);
-    if (cut || s->partial_bytes >= PARTIAL_MIN) {
+    bool paused = session_paused_since(s, &s->partial_paused_ns) > 0;
+    if (cut || paused || s->partial_bytes >= PARTIAL_MIN) {
         s->partial_bytes = 0;
         timer_start(s->partial, PARTIAL_FRAME_MS, 0);
         return;

@@ -32,6 +32,7 @@ struct service {
     uint64_t last_id;
     uint64_t generation; /* of the handles, in their upper half */
     struct timer *over, *silence;
+    uint64_t paused_ns;                  /* the length of all pauses when `silence` was started */
     const struct service_request *timed; /* for which `silence` runs: the oldest with a limit */
     struct error why;                    /* of the end */
 };
@@ -48,6 +49,7 @@ static void service_await(struct service *v)
         return;
     v->timed = r;
     timer_stop(v->silence);
+    session_paused_since(v->session, &v->paused_ns);
     if (r)
         timer_start(v->silence, r->answer_ms, 0);
 }
@@ -117,10 +119,16 @@ static void service_over(void *arg)
 
 static void service_silent(void *arg)
 {
+    struct service *v = arg;
     struct error why = { 0 };
+    uint64_t paused_ms = session_paused_since(v->session, &v->paused_ns);
+    if (paused_ms > 0) {
+        timer_start(v->silence, paused_ms, 0);
+        return;
+    }
     error_set(
         &why, ERROR_TIMEOUT, "the sandbox did not answer a request for a file or command in time");
-    service_fail(arg, &why);
+    service_fail(v, &why);
 }
 
 static bool service_bytes(void *arg, const char *data, size_t len)

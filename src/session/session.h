@@ -258,6 +258,11 @@ int session_forget(struct session *s, unsigned id, struct error *err);
  * while its work continues. Does nothing when idle. */
 void session_interrupt(struct session *s);
 
+/* Stops all processes of the session's sandbox, of its forks and of commands, or lets them go on.
+ * Meanwhile limits of time do not pass, but for the session's own. ERROR_UNSUPPORTED where the
+ * environment cannot. */
+int session_pause(struct session *s, bool on, struct error *err);
+
 /* One part of a reply or of a batch's reply. */
 struct session_part {
     const char *data;

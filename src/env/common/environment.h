@@ -182,6 +182,11 @@ struct environment_ops {
     void (*interrupt)(struct sandbox *s);
     /* Kills the guest and all its processes; `ended` follows. */
     void (*kill)(struct sandbox *s);
+    /* Stops all processes of the sandbox, of its forks and beside it, or lets them go on. A kill
+     * ends a pause. NULL: not supported. */
+    int (*pause)(struct sandbox *s, bool on, struct error *err);
+    /* Nanoseconds for which they were stopped, in all. NULL if `pause` is. */
+    uint64_t (*paused_ns)(const struct sandbox *s);
     /* Reads everything that the guest has written to its standard streams so far. */
     void (*drain)(struct sandbox *s);
     enum isolation (*isolation)(const struct sandbox *s);

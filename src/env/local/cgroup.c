@@ -262,6 +262,11 @@ void cgroup_weigh(struct cgroup *g, unsigned weight)
     group_put(g->fd, "cpu.weight", text);
 }
 
+bool cgroup_freeze(struct cgroup *g, bool on)
+{
+    return group_put(g->fd, "cgroup.freeze", on ? "1" : "0") == 0;
+}
+
 static int set_cpus(struct cgroup *g, double cpus)
 {
     char text[64];

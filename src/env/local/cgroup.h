@@ -40,6 +40,8 @@ int cgroup_new(
     struct cgroups *c, const struct jail_limits *limits, struct cgroup **out, struct error *err);
 /* Its share of processor time relative to other sandboxes: 1 to 10000, by default 100. */
 void cgroup_weigh(struct cgroup *g, unsigned weight);
+/* Freezes its processes, or lets them go on. False: this kernel cannot (before Linux 5.2). */
+bool cgroup_freeze(struct cgroup *g, bool on);
 /* The descriptor to clone into; still owned by `g`. */
 int cgroup_fd(const struct cgroup *g);
 /* Kills what is left in it and removes it, in the background if the kernel still needs it. NULL is

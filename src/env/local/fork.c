@@ -22,6 +22,7 @@
 
 #include "base/cleanup.h"
 #include "base/os/ancillary.h"
+#include "env/local/process_list.h"
 #include "env/local/sandbox.h"
 
 #ifndef SO_PASSRIGHTS
@@ -30,28 +31,13 @@
 
 enum { PARENTS_MAX = 8 }; /* between a fork's keeper and the first one, while it starts */
 
-/* The parent of a process as this process sees it; 0 if there is none. */
-static pid_t fork_parent_of(pid_t pid)
-{
-    char path[48], text[512];
-    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-    cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
-    if (n <= 0)
-        return 0;
-    text[n] = '\0';
-    int parent = 0;
-    const char *after = strrchr(text, ')'); /* the name may contain anything, proc(5) */
-    return after && sscanf(after, ") %*c %d", &parent) == 1 ? parent : 0;
-}
-
 /* Walks up to this process. *broken: a process on the way has ended, and its children have another
  * parent now. */
 static bool fork_descends(pid_t pid, pid_t from, bool *broken)
 {
     *broken = false;
     for (int i = 0; i < PARENTS_MAX && pid > 1; i++) {
-        pid_t parent = fork_parent_of(pid);
+        pid_t parent = process_parent(pid);
         if (parent == from)
             return true;
         *broken = i > 0 && parent == 0;

@@ -39,6 +39,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "env/local/process_list.h"
 
 enum {
     TICK_MS = 10, /* while the machine's memory use grows: one processor fills some 20 MB in it */
@@ -118,39 +119,9 @@ static uint64_t growth(uint64_t then, uint64_t now)
 
 /* ---- processes ---- */
 
-struct process_list {
-    pid_t *pids;
-    size_t count, room;
-};
-
-/* Skips the process if memory runs out. */
-static void process_list_add(struct process_list *list, pid_t pid)
+static bool is_fork_of(const void *watch, pid_t pid)
 {
-    if (list->count == list->room) {
-        size_t room = list->room ? 2 * list->room : 64;
-        pid_t *pids = realloc(list->pids, room * sizeof *pids);
-        if (!pids)
-            return;
-        list->pids = pids;
-        list->room = room;
-    }
-    list->pids[list->count++] = pid;
-}
-
-static void process_list_children(struct process_list *list, pid_t pid, const char *tid)
-{
-    char path[64];
-    int child;
-    snprintf(path, sizeof path, "/proc/%d/task/%.20s/children", (int)pid, tid);
-    FILE *f = fopen(path, "re");
-    while (f && fscanf(f, "%d", &child) == 1)
-        process_list_add(list, child);
-    if (f)
-        fclose(f);
-}
-
-static bool is_fork_of(const struct memory_watch *w, pid_t pid)
-{
+    const struct memory_watch *w = watch;
     struct memory_watch *other;
     if (!w->options.forks || *w->options.forks == 0 || pid == w->keeper)
         return false;
@@ -158,28 +129,6 @@ static bool is_fork_of(const struct memory_watch *w, pid_t pid)
     if (other != w && other->keeper == pid)
         return true;
     return false;
-}
-
-/* Lists the keeper and all its descendants, without those of forks. The list is also the queue of
- * the search. */
-static void process_list_read(struct process_list *list, const struct memory_watch *w)
-{
-    process_list_add(list, w->keeper);
-    for (size_t i = 0; i < list->count; i++) {
-        char path[48];
-        if (is_fork_of(w, list->pids[i])) {
-            list->pids[i--] = list->pids[--list->count];
-            continue;
-        }
-        struct dirent *entry;
-        snprintf(path, sizeof path, "/proc/%d/task", (int)list->pids[i]);
-        DIR *threads = opendir(path);
-        while (threads && (entry = readdir(threads)))
-            if (entry->d_name[0] != '.')
-                process_list_children(list, list->pids[i], entry->d_name);
-        if (threads)
-            closedir(threads);
-    }
 }
 
 struct private_memory {
@@ -380,7 +329,7 @@ static uint64_t measure_shared(
 static uint64_t measure(struct memory_watch *w, const struct machine *now)
 {
     struct process_list list = { 0 };
-    process_list_read(&list, w);
+    process_list_read(&list, w->keeper, is_fork_of, w);
     struct private_memory own = read_private(&list);
     uint64_t sum = own.most + now->shared;
     if (sum > w->options.limit && own.tables <= w->options.limit) {
@@ -394,12 +343,11 @@ static uint64_t measure(struct memory_watch *w, const struct machine *now)
 
 uint64_t memory_of_fork(pid_t keeper)
 {
-    const struct memory_watch w = { .keeper = keeper };
     struct process_list list = { 0 };
     uint64_t sum = 0;
     if (keeper <= 0)
         return 0;
-    process_list_read(&list, &w);
+    process_list_read(&list, keeper, NULL, NULL);
     for (size_t i = 0; i < list.count; i++)
         sum += read_proportional(list.pids[i]);
     free(list.pids);

@@ -37,6 +37,15 @@ struct local {
     unsigned most;      /* the largest number since memory was last returned */
 };
 
+/* Whether a family's processes are stopped, see pause.c. */
+struct pause {
+    bool on, by_group; /* by_group: its cgroup is frozen */
+    uint64_t since_ns; /* if it is on */
+    uint64_t total_ns; /* of earlier ones */
+    pid_t *already;    /* processes that had stopped before, and stay so */
+    size_t already_count;
+};
+
 enum port { PORT_CHANNEL, PORT_OUT, PORT_ERR, PORT_STATUS, PORT_COUNT };
 
 struct sandbox {
@@ -48,6 +57,7 @@ struct sandbox {
     enum isolation isolation;
     struct jail_plan *plan;
     struct sandbox *beside; /* this process is beside that one, which owns what both have */
+    struct sandbox *companions, *next_companion; /* the processes beside this one */
     struct sandbox *waits;  /* beside this one; to be cloned when this one's clone is answered */
     struct timer *retry;    /* of the one that waits: the namespaces are not complete yet */
     int theirs[PORT_COUNT]; /* of the one that waits; otherwise -1 */
@@ -60,6 +70,7 @@ struct sandbox {
     unsigned forks;            /* of the first one: the other members */
     bool has_forked;           /* its keeper stays until the family ends */
     bool closed;               /* exists only for its forks */
+    struct pause pause;        /* of the family; of its first sandbox */
     uint32_t user;             /* its own uid outside the sandbox; 0: its zygote's */
     char *workdir; /* without a private /tmp: its temporary directory, removed at the end */
     struct scratch_dir *scratch_dir; /* contains the workdir */
@@ -98,6 +109,8 @@ struct sandbox *local_sandbox_new(
     struct local *env, struct zygote *z, const struct sandbox_events *events, void *arg);
 /* Its keeper is known and can be signalled. */
 bool local_has_keeper(const struct sandbox *s);
+/* Its keeper has mounted everything, cloned the worker and become its program. */
+bool local_is_set_up(const struct sandbox *s);
 /* It waits for room, and has neither a plan nor ports. */
 bool local_waits(const struct sandbox *s);
 /* Has the host watch the memory of its processes; 0: no limit. */
@@ -141,6 +154,16 @@ enum status_read {
 };
 /* Reads a message of the fork's status socket. */
 enum status_read fork_read_status(struct sandbox *s, struct zygote_status *out);
+
+/* ---- pause.c ---- */
+
+/* Stops all processes of a sandbox, its forks and those beside it, or lets them go on. */
+int local_pause(struct sandbox *s, bool on, struct error *err);
+/* For how long they were stopped, in all. */
+uint64_t local_paused_ns(const struct sandbox *s);
+/* Processes are about to be signalled, or freed: nothing stays stopped. */
+void local_pause_end(struct sandbox *s);
+bool local_is_paused(const struct sandbox *s);
 
 /* ---- ports.c ---- */
 

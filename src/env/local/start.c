@@ -15,6 +15,7 @@
 #include "env/local/sandbox.h"
 
 enum {
+    PAUSED_RETRY_MS = 50, /* of a start beside a paused sandbox */
     KEEPER_END_MS = 2000, /* for killed processes to disappear; milliseconds in practice */
 };
 
@@ -96,6 +97,7 @@ static void local_kill_family(struct sandbox *s)
 void local_kill(struct sandbox *s)
 {
     s->wants_kill = true;
+    local_pause_end(s);
     room_cancel(s->env->room, s);
     if (s->family) {
         local_kill_fork(s);
@@ -213,7 +215,7 @@ static int local_clone_beside(struct sandbox *s, struct error *err)
  * namespaces earlier would see the files of the host. This is asked again every millisecond until
  * then, only for a session that opens files or commands right after its start: an event would be
  * one more message of every keeper, at every start. */
-static bool local_is_set_up(const struct sandbox *s)
+bool local_is_set_up(const struct sandbox *s)
 {
     char path[48], name[sizeof KEEPER_NAME] = "";
     snprintf(path, sizeof path, "/proc/%d/comm", (int)s->keeper);
@@ -229,6 +231,8 @@ static void local_try_beside(void *arg)
     if (local_has_keeper(of) && !of->ended && isolation_has_own_root(of->isolation) &&
         !local_is_set_up(of))
         timer_start(s->retry, 1, 0);
+    else if (local_is_paused(of))
+        timer_start(s->retry, PAUSED_RETRY_MS, 0);
     else if (local_clone_beside(s, &s->how.error) < 0)
         ports_finish(s);
 }
@@ -342,14 +346,20 @@ static void local_end_family(struct sandbox *s)
     users_give_back(s->env->users, s->user);
     close_fd(&s->pidfd);
     free(s->plan);
+    free(s->pause.already);
     give_memory_back(s->env);
     free(s);
 }
 
 static void local_close_beside(struct sandbox *s)
 {
+    struct sandbox **at = &s->beside->companions;
     if (s->beside->waits == s)
         s->beside->waits = NULL;
+    while (*at && *at != s)
+        at = &(*at)->next_companion;
+    if (*at)
+        *at = s->next_companion;
     for (enum port p = 0; p < PORT_COUNT; p++)
         close_fd(&s->theirs[p]);
     close_fd(&s->pidfd);
@@ -535,6 +545,8 @@ int local_make_beside(struct sandbox *of, const struct sandbox_events *events, v
     if (!s)
         return error_memory(err);
     s->beside = first;
+    s->next_companion = first->companions;
+    first->companions = s;
     s->mounts.mounts[0] = s->mounts.mounts[1] = -1;
     int rc = ports_make(s, s->theirs, err);
     if (rc == 0)

@@ -353,6 +353,7 @@ void e2b_handle_resume(struct request *r)
 void e2b_handle_pause(struct request *r)
 {
     struct e2b_sandbox *e = control_sandbox(r);
+    droste_error err;
     if (!e)
         return;
     if (e->paused) {
@@ -364,8 +365,10 @@ void e2b_handle_pause(struct request *r)
             r, 400, "unsupported", "memory: a sandbox cannot be paused without its memory here");
         return;
     }
-    e2b_sandbox_pause(e);
-    request_reply(r, 204, NULL, NULL, 0);
+    if (e2b_sandbox_pause(e, &err) < 0)
+        request_fail(r, &err);
+    else
+        request_reply(r, 204, NULL, NULL, 0);
 }
 
 void e2b_handle_network(struct request *r)

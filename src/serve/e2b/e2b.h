@@ -67,7 +67,8 @@ bool e2b_signature_check(struct request *r, const char *token);
 void e2b_sandbox_free(struct e2b_sandbox *e);
 /* True if the sandbox is to end now. At its deadline it may be paused instead. */
 bool e2b_sandbox_sweep(struct e2b_sandbox *e, uint64_t now_ns);
-void e2b_sandbox_pause(struct e2b_sandbox *e);
+/* Stops its processes, and lets them go on. */
+int e2b_sandbox_pause(struct e2b_sandbox *e, droste_error *err);
 void e2b_sandbox_resume(struct e2b_sandbox *e);
 /* A time as RFC 3339 has it, with microseconds. */
 void e2b_put_time(struct json_object *o, const char *key, int64_t us);

@@ -1,8 +1,8 @@
 /* serve/e2b/sandbox.c: what E2B's clients know of a sandbox beside Droste's: tokens, a deadline,
  * whether it is paused.
  *
- * A paused sandbox keeps its processes, which are not stopped, and its memory, and answers nothing
- * but the control plane.
+ * A paused sandbox keeps its processes, which are stopped, and its memory, and answers nothing but
+ * the control plane.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -41,13 +41,16 @@ const char *e2b_home(const struct e2b_sandbox *e, const char *user)
     return !e->has_root ? "/tmp" : is_root ? "/root" : "/home/user";
 }
 
-void e2b_sandbox_pause(struct e2b_sandbox *e)
+int e2b_sandbox_pause(struct e2b_sandbox *e, droste_error *err)
 {
-    e->paused = true;
+    int rc = droste_session_pause(e->sandbox->session, 1, err);
+    e->paused = rc == 0;
+    return rc;
 }
 
 void e2b_sandbox_resume(struct e2b_sandbox *e)
 {
+    droste_session_pause(e->sandbox->session, 0, NULL);
     e->paused = false;
 }
 
@@ -58,7 +61,7 @@ bool e2b_sandbox_sweep(struct e2b_sandbox *e, uint64_t now_ns)
     if (!e->paused && now_ns >= e->end_ns) {
         if (!e->auto_pause)
             return true;
-        e2b_sandbox_pause(e);
+        e2b_sandbox_pause(e, NULL); /* or at the next sweep */
     }
     e2b_contexts_sweep(e, now_ns);
     connect_sweep(e, now_ns);

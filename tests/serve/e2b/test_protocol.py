@@ -1,13 +1,14 @@
 """What clients of E2B must not reach, and the errors that they understand, over plain HTTP."""
 import gzip
 import json
+import os
 import struct
 import subprocess
 import threading
 
 import pytest
 
-from conftest import DROSTE, Server
+from conftest import DROSTE, Server, until
 
 KEY = {"X-API-Key": "e2b_" + "1" * 40}
 
@@ -355,6 +356,55 @@ def test_input_that_is_echoed_does_not_stop_the_process(client, sandbox):
                    for _, message in found if "data" in message.get("event", {}))
     assert got == data
     connection.close()
+
+
+def processor_time(marker):
+    """The ticks of each process of this machine with a word in its command line, in all."""
+    ticks = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/cmdline", "rb") as f:
+                if marker.encode() not in f.read():
+                    continue
+            with open(f"/proc/{pid}/stat", encoding="utf-8") as f:
+                ticks.append(sum(map(int, f.read().rpartition(")")[2].split()[11:13])))
+        except OSError:
+            pass
+    return ticks
+
+
+def test_a_paused_sandbox_does_not_run(client):
+    """Neither commands nor what cells have started; all of it goes on afterwards."""
+    own, marker = client.create(), "paused-" + os.urandom(8).hex()
+    path, loop = "/sandboxes/" + own["sandboxID"], f"while :; do :; done # {marker}"
+    code = f"import subprocess; p = subprocess.Popen(['/bin/sh', '-c', {loop!r}])"
+    assert client.data(own, 49999, "POST", "/execute", {"code": code}).status == 200
+    start = {"process": {"cmd": "/bin/sh", "args": ["-c", "/bin/sh -c \"$0\" >/dev/null 2>&1 &",
+                                                     loop]}}
+    assert client.data(own, 49983, "POST", "/process.Process/Start", envelope(start),
+                       **CONNECT).status == 200
+    until(lambda: len(processor_time(marker)) >= 2 and all(processor_time(marker)))
+    assert client.control("POST", path + "/pause", {}).status == 204
+    assert client.control("POST", path + "/pause", {}).status == 409
+    assert client.data(own, 49999, "POST", "/execute", {"code": "1"}).status == 502
+
+    def rest():
+        """Time passes, because another sandbox uses it."""
+        before = processor_time(marker)
+        burn = "import time\nwhile time.process_time() < 0.2: pass"
+        assert client.data(client.create(), 49999, "POST", "/execute",
+                           {"code": burn}).status == 200
+        return before == processor_time(marker)
+    until(rest)
+    assert rest()
+    before = sum(processor_time(marker))
+    assert client.control("POST", path + "/connect", {"timeout": 100}).status == 201
+    until(lambda: sum(processor_time(marker)) > before)
+    assert b"true" in client.data(own, 49999, "POST", "/execute", {
+        "code": "print(str(p.poll() is None).lower())"}).body
+    assert client.control("POST", path + "/pause", {}).status == 204
+    assert client.control("DELETE", path).status == 204
+    until(lambda: not processor_time(marker))
 
 
 def test_kills_cut_streams(client):

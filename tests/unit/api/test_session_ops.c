@@ -369,6 +369,100 @@ static void tools_of_the_droste_may_be_cleared(void **state)
     expect_echo(later, "'seven' in dir(__builtins__)", "False");
 }
 
+/* ---- pauses ---- */
+
+static bool gate_is_open;
+
+static void answer_gate(void *arg, droste_tool_call *call, const char *json, size_t len)
+{
+    droste_tool_answer(call, gate_is_open ? "1" : "0", 1);
+}
+
+static void remember_output(void *arg, int stream, const char *data, size_t len)
+{
+    *(bool *)arg = true;
+}
+
+/* Waits until no process below this one runs: a stopped one must be scheduled to stop. */
+static void await_rest(void)
+{
+    static struct process list[PROCESSES_MAX];
+    for (bool runs = true; runs;) {
+        size_t count = descendants(getpid(), list, PROCESSES_MAX);
+        runs = false;
+        for (size_t i = 0; i < count; i++)
+            runs = runs || list[i].state == 'R';
+    }
+}
+
+/* A paused session uses no time, and its cell has the whole of its own when it goes on. Without the
+ * pause the same cell is ended. */
+static void a_pause_does_not_count_for_the_cell(void **state)
+{
+    static const char code[] =
+        "import subprocess, threading\n"
+        "children = [subprocess.Popen(['/bin/sh', '-c', 'while :; do :; done']) for _ in range(3)]\n"
+        "threads = [threading.Thread(target=lambda: [0 for _ in iter(int, 1)], daemon=True)]\n"
+        "threads[0].start()\n"
+        "print('on', flush=True)\n"
+        "while gate() != 1: pass\n"
+        "[c.kill() for c in children]\n"
+        "[c.wait() for c in children]";
+    for (int paused = 1; paused >= 0; paused--) {
+        bool has_output = false;
+        droste_result *r = NULL;
+        gate_is_open = false;
+        open_session();
+        assert_fine(droste_session_tool_add(session, "gate", NULL, NULL, answer_gate, NULL, &err));
+        droste_session_on_output(session, remember_output, &has_output);
+        assert_fine(droste_session_exec_start(session, code, strlen(code), 0, 2, &err));
+        while (!has_output)
+            assert_int_equal(droste_session_wait(session, 10, &r, &err), 1);
+        if (paused) {
+            assert_fine(droste_session_pause(session, 1, &err));
+            assert_fine(droste_session_pause(session, 1, &err)); /* it is already */
+            await_rest();
+            assert_int_equal(droste_session_wait(session, 2200, &r, &err), 1);
+            await_rest();
+            gate_is_open = true;
+            assert_fine(droste_session_pause(session, 0, &err));
+        }
+        r = wait_for(session);
+        assert_string_equal(droste_result_status(r), paused ? "ok" : "timeout");
+        droste_result_free(r);
+        droste_session_close(session);
+    }
+}
+
+/* What the code itself had stopped stays so, forks and commands are stopped too, and a paused
+ * session can be closed. */
+static void a_pause_leaves_no_trace(void **state)
+{
+    droste_session *fork = NULL;
+    open_session();
+    expect_echo(session,
+        "import os, subprocess\n"
+        "p = subprocess.Popen(['/bin/sh', '-c', 'kill -STOP $$; exit 3'])\n"
+        "q = subprocess.Popen(['/bin/cat'], stdin=subprocess.PIPE, stdout=subprocess.PIPE)\n"
+        "os.WIFSTOPPED(os.waitpid(p.pid, os.WUNTRACED)[1])",
+        "True");
+    assert_fine(droste_session_pause(session, 1, &err));
+    assert_fine(droste_session_pause(session, 0, &err));
+    expect_echo(session, "os.waitpid(p.pid, os.WNOHANG | os.WCONTINUED)", "(0, 0)");
+    expect_echo(session, "p.send_signal(18); p.wait()", "3");
+    expect_echo(session, "q.communicate(b'x')[0]", "b'x'");
+    assert_fine(droste_session_fork(session, &fork, &err));
+    assert_fine(droste_session_pause(fork, 1, &err)); /* all of them */
+    assert_fine(droste_session_exec_start(session, "1", 1, DROSTE_ECHO, -1, &err));
+    droste_result *r = NULL;
+    assert_int_equal(droste_session_wait(session, 100, &r, &err), 1);
+    assert_fine(droste_session_pause(session, 0, &err));
+    droste_result_free(wait_for(session));
+    assert_fine(droste_session_pause(session, 1, &err));
+    droste_session_close(fork);
+    droste_session_close(session);
+}
+
 /* The type of the answer may change; what does not fit the new one is not taken. */
 static void the_type_of_the_answer_may_change(void **state)
 {
@@ -571,6 +665,8 @@ int main(void)
         T(many_sessions_within_another_loop),
         T(a_deadline_wakes_another_loop),
         T(another_thread_wakes_the_wait),
+        T(a_pause_does_not_count_for_the_cell),
+        T(a_pause_leaves_no_trace),
         T(tools_come_and_go),
         T(a_tool_may_replace_the_guests_own),
         T(tools_of_the_droste_may_be_cleared),

@@ -1,0 +1,106 @@
+/* env/local/process_list.c: reads /proc, see proc(5). */
+#include "env/local/process_list.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+
+static void process_list_add(struct process_list *list, pid_t pid)
+{
+    if (list->count == list->room) {
+        size_t room = list->room ? 2 * list->room : 64;
+        pid_t *pids = realloc(list->pids, room * sizeof *pids);
+        if (!pids)
+            return;
+        list->pids = pids;
+        list->room = room;
+    }
+    list->pids[list->count++] = pid;
+}
+
+static void process_list_children(struct process_list *list, pid_t pid, const char *tid)
+{
+    char path[64];
+    int child;
+    snprintf(path, sizeof path, "/proc/%d/task/%.20s/children", (int)pid, tid);
+    FILE *f = fopen(path, "re");
+    while (f && fscanf(f, "%d", &child) == 1)
+        process_list_add(list, child);
+    if (f)
+        fclose(f);
+}
+
+/* The list is also the queue of the search. */
+void process_list_read(
+    struct process_list *list, pid_t first, process_skip_fn *skip, const void *arg)
+{
+    size_t i = list->count;
+    process_list_add(list, first);
+    for (; i < list->count; i++) {
+        char path[48];
+        if (skip && skip(arg, list->pids[i])) {
+            list->pids[i--] = list->pids[--list->count];
+            continue;
+        }
+        struct dirent *entry;
+        snprintf(path, sizeof path, "/proc/%d/task", (int)list->pids[i]);
+        DIR *threads = opendir(path);
+        while (threads && (entry = readdir(threads)))
+            if (entry->d_name[0] != '.')
+                process_list_children(list, list->pids[i], entry->d_name);
+        if (threads)
+            closedir(threads);
+    }
+}
+
+/* The state of a process or thread, as a letter, and its parent. False: there is none. */
+static bool process_read_stat(const char *path, char *state, pid_t *parent)
+{
+    char text[512];
+    int number = 0;
+    cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+    if (n <= 0)
+        return false;
+    text[n] = '\0';
+    const char *after = strrchr(text, ')'); /* the name may contain anything */
+    bool ok = after && sscanf(after, ") %c %d", state, &number) == 2;
+    *parent = number;
+    return ok;
+}
+
+pid_t process_parent(pid_t pid)
+{
+    char path[48], state;
+    pid_t parent = 0;
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    return process_read_stat(path, &state, &parent) ? parent : 0;
+}
+
+bool process_is_stopped(pid_t pid, size_t *threads)
+{
+    char path[96], state;
+    pid_t parent;
+    size_t count = 0;
+    bool stopped = true;
+    struct dirent *entry;
+    snprintf(path, sizeof path, "/proc/%d/task", (int)pid);
+    DIR *dir = opendir(path);
+    while (dir && (entry = readdir(dir))) {
+        snprintf(path, sizeof path, "/proc/%d/task/%.20s/stat", (int)pid, entry->d_name);
+        if (entry->d_name[0] == '.' || !process_read_stat(path, &state, &parent))
+            continue;
+        count++;
+        stopped = stopped && strchr("TtZX", state);
+    }
+    if (dir)
+        closedir(dir);
+    if (threads)
+        *threads = count;
+    return stopped;
+}
