@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -275,6 +276,26 @@ static void answer_at_once(
     droste_answer(call, text, strlen(text));
 }
 
+int bench_fail(droste_error *err, const char *format, ...)
+{
+    va_list args;
+    *err = (droste_error){ .code = DROSTE_ERROR_ENVIRONMENT };
+    va_start(args, format);
+    vsnprintf(err->text, sizeof err->text, format, args);
+    va_end(args);
+    return -err->code;
+}
+
+int bench_execute(droste_session *s, const char *code, droste_error *err)
+{
+    droste_result *r = NULL;
+    int rc = droste_session_exec(s, code, strlen(code), 0, &r, err);
+    if (rc == 0 && strcmp(droste_result_status(r), "ok") != 0)
+        rc = bench_fail(err, "the benchmark's cell ended with '%s'", droste_result_status(r));
+    droste_result_free(r);
+    return rc;
+}
+
 /* Adds the numbers of a submitted list, without the first `skip`. */
 static void add_submitted(struct series *s, const char *submit, unsigned skip)
 {
@@ -290,7 +311,7 @@ static void add_submitted(struct series *s, const char *submit, unsigned skip)
     }
 }
 
-static int time_calls(
+int bench_time_cell(
     droste_session *session, const char *code, unsigned skip, struct series *s, droste_error *err)
 {
     droste_result *r = NULL;
@@ -317,7 +338,7 @@ static int bench_new_threads(
         "    for t in threads: t.join()\n"
         "SUBMIT(out)",
         n / THREADS, THREADS);
-    return time_calls(session, code, 5 * THREADS, s, err);
+    return bench_time_cell(session, code, 5 * THREADS, s, err);
 }
 
 /* Threads that call `what` at the same moment, repeatedly. */
@@ -338,7 +359,7 @@ static int bench_threads(
         "threads = [threading.Thread(target=ask) for i in range(%u)]\n"
         "for t in threads: t.start()\nfor t in threads: t.join()\nbox.put(None)\nSUBMIT(out)",
         THREADS, n / THREADS, what, THREADS);
-    return time_calls(session, code, 5 * THREADS, s, err);
+    return bench_time_cell(session, code, 5 * THREADS, s, err);
 }
 
 /* Timed by the guest's own clock, call by call. The last series never leaves the guest: it is a
@@ -359,7 +380,7 @@ static int bench_llm(droste *d, struct series *s, unsigned n, droste_error *err)
     if (rc == 0)
         rc = droste_session_open(d, &session, err);
     if (rc == 0)
-        rc = time_calls(session, alone, 50, &s[0], err);
+        rc = bench_time_cell(session, alone, 50, &s[0], err);
     /* New threads: four times as many, as one that the machine holds up is 64 calls. */
     for (unsigned round = 0; rc == 0 && round < bench_rounds; round++) {
         rc = bench_new_threads(session, 4 * n / bench_rounds, &s[1], err);
@@ -440,6 +461,18 @@ static const struct bench {
             { .name = "own memory after 1 + 1", .limit = "at most 1.2 MB", .unit = "MiB" },
             { .name = "own memory of os.fork() in the sandbox", .unit = "MiB" },
             { .name = "own memory of os.fork() after 1 + 1", .unit = "MiB" } } },
+    { "template", 50, bench_template,
+        { { .name = "os.fork() in the session, 1 + 1" },
+            { .name = "start from a template, 1 + 1", .limit = "at most 1.5 bare forks" },
+            { .name = "fork of the session, 1 + 1",
+                .limit = "at most 1.5 bare forks + 0.5 ms, 3 ms" },
+            { .name = "make a template of the session" } } },
+    { "values", 20, bench_values,
+        { { .name = "copy of 100 MB into new memory" },
+            { .name = "memcpy of 100 MB into used memory" }, { .name = "100 MB of bytes in" },
+            { .name = "100 MB of bytes out" },
+            { .name = "100 MB of text in", .limit = "at most 1.5 copies + 20 ms" },
+            { .name = "100 MB of text out", .limit = "at most 1.5 copies + 20 ms" } } },
     { "churn", 2000, bench_churn,
         { { .name = "start, use and close, sustained", .limit = "at most 1.33 bare forks" },
             { .name = "bare os.fork(), exit and reap" } } },
@@ -464,14 +497,14 @@ static void bench_print_text(const struct bench *b, const struct series *s)
     double first = bench_percentile(&s[0], 0.5);
     for (; s->name; s++) {
         if (s->skipped) {
-            printf("%-7s %-40s skipped: %s\n", b->name, s->name, s->skipped);
+            printf("%-8s %-40s skipped: %s\n", b->name, s->name, s->skipped);
             continue;
         }
         double p50 = bench_percentile(s, 0.5);
         if (s->unit)
-            printf("%-7s %-40s     %9.2f %s", b->name, s->name, p50, s->unit);
+            printf("%-8s %-40s     %9.2f %s", b->name, s->name, p50, s->unit);
         else
-            printf("%-7s %-40s p50 %9.1f µs  p90 %9.1f  p99 %9.1f  n %zu", b->name, s->name, p50,
+            printf("%-8s %-40s p50 %9.1f µs  p90 %9.1f  p99 %9.1f  n %zu", b->name, s->name, p50,
                 bench_percentile(s, 0.9), bench_percentile(s, 0.99), s->count);
         if (b->series[1].name && p50 > 0 && !s->unit && !b->series[0].unit)
             printf("  ×%.2f of the first", p50 / first);
@@ -555,7 +588,8 @@ static int cli_bench_run(const struct command *self, droste *d, int argc, char *
     int status = cli_parse(self, argc, argv, flags, d, &which, 1, &count);
     if (status < 0 && which && !find_bench(which))
         status = cli_usage(self,
-            "'%s' is not one of start, exec, shell, llm, run, fork, churn, density, serve", which);
+            "'%s' is not one of start, exec, shell, llm, run, fork, template, values, churn, density, serve",
+            which);
     int64_t n = 0;
     if (status < 0 && sessions && !cli_count(sessions, 1, &n))
         status = cli_usage(self, "--sessions: '%s' is not a number from 1 on", sessions);
@@ -572,14 +606,14 @@ static int cli_bench_run(const struct command *self, droste *d, int argc, char *
 
 const struct command command_bench = {
     .name = "bench",
-    .synopsis = "[start | exec | shell | llm | run | fork | churn | density | serve] "
-                "[--sessions N] [--quick] [--json] [--SETTING VALUE ...]",
+    .synopsis = "[start | exec | shell | llm | run | fork | template | values | churn | "
+                "density | serve] [--sessions N] [--quick] [--json] [--SETTING VALUE ...]",
     .summary = "measure starts, cells, model calls, runs and many sessions on this machine",
     .details = "Quote the medians and their ratios, measured on an otherwise idle machine.\n",
     .examples =
         "  droste bench\n  droste bench start --json\n  droste bench exec --isolation process\n"
         "  droste bench density --sessions 5000\n  droste bench serve --sessions 10000\n",
     .settings = SETTINGS_SANDBOX,
-    .arguments = "start|exec|shell|llm|run|fork|churn|density|serve",
+    .arguments = "start|exec|shell|llm|run|fork|template|values|churn|density|serve",
     .run = cli_bench_run,
 };

@@ -28,6 +28,14 @@ unsigned bench_sessions(unsigned fallback);
 /* Adds the times of n bare os.fork() of this interpreter that run a cell, exit and are reaped. */
 void bench_bare_forks(struct series *s, char *python, unsigned n);
 
+/* Runs a cell; an error if it does not end with `ok`. */
+int bench_execute(droste_session *s, const char *code, droste_error *err);
+/* Adds the numbers of the list that the cell submits, without the first `skip`. */
+int bench_time_cell(
+    droste_session *session, const char *code, unsigned skip, struct series *s, droste_error *err);
+/* Sets *err and returns its code, negative. */
+int bench_fail(droste_error *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
 /* ---- bench_density.c ---- */
 
 /* The processes below this one, in the order of their numbers. */
@@ -56,5 +64,15 @@ int bench_serve(droste *d, struct series *s, unsigned n, droste_error *err);
 
 /* Measures the own memory of n forks of a session, and of as many os.fork() in it. */
 int bench_fork(droste *d, struct series *s, unsigned n, droste_error *err);
+
+/* ---- bench_template.c ---- */
+
+/* Starts sessions from a template and forks one, beside os.fork() in it. */
+int bench_template(droste *d, struct series *s, unsigned n, droste_error *err);
+
+/* ---- bench_values.c ---- */
+
+/* Passes 100 MB in and out n times, as bytes and as text, beside copies. */
+int bench_values(droste *d, struct series *s, unsigned n, droste_error *err);
 
 #endif

@@ -32,20 +32,6 @@ static const char fork_bare[] = "import os\n"
                                 "    os.close(w)\n"
                                 "    os.waitpid(pid, 0)\n";
 
-static int fork_execute(droste_session *s, const char *code, droste_error *err)
-{
-    droste_result *r = NULL;
-    int rc = droste_session_exec(s, code, strlen(code), 0, &r, err);
-    if (rc == 0 && strcmp(droste_result_status(r), "ok") != 0) {
-        *err = (droste_error){ .code = DROSTE_ERROR_ENVIRONMENT };
-        snprintf(err->text, sizeof err->text, "the benchmark's cell ended with '%s'",
-            droste_result_status(r));
-        rc = -err->code;
-    }
-    droste_result_free(r);
-    return rc;
-}
-
 /* One fork of the session: its memory at once, and after its first cell. */
 static int fork_measure(droste_session *s, struct series *series, droste_error *err)
 {
@@ -56,7 +42,7 @@ static int fork_measure(droste_session *s, struct series *series, droste_error *
     if (rc == 0)
         bench_add(&series[0], bench_private_kib(&before) / 1024);
     if (rc == 0)
-        rc = fork_execute(fork, fork_cell, err);
+        rc = bench_execute(fork, fork_cell, err);
     if (rc == 0)
         bench_add(&series[1], bench_private_kib(&before) / 1024);
     droste_session_close(fork);
@@ -71,11 +57,11 @@ static int fork_measure_bare(
     struct bench_processes before = { 0 };
     bench_processes(&before);
     snprintf(cell, sizeof cell, "child = bare('%s')", code);
-    int rc = fork_execute(s, cell, err);
+    int rc = bench_execute(s, cell, err);
     if (rc == 0)
         bench_add(series, bench_private_kib(&before) / 1024);
     free(before.pids);
-    return rc < 0 ? rc : fork_execute(s, "end(*child)", err);
+    return rc < 0 ? rc : bench_execute(s, "end(*child)", err);
 }
 
 int bench_fork(droste *d, struct series *series, unsigned n, droste_error *err)
@@ -85,9 +71,9 @@ int bench_fork(droste *d, struct series *series, unsigned n, droste_error *err)
     if (rc == 0)
         rc = droste_session_open(d, &s, err);
     if (rc == 0)
-        rc = fork_execute(s, fork_heap, err);
+        rc = bench_execute(s, fork_heap, err);
     if (rc == 0)
-        rc = fork_execute(s, fork_bare, err);
+        rc = bench_execute(s, fork_bare, err);
     for (unsigned i = 0; rc == 0 && i < n; i++) {
         rc = fork_measure(s, series, err);
         if (rc == 0)
