@@ -10,15 +10,18 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/error.h"
 #include "cli/embedded.h"
 #include "cli/flags.h"
 #include "cli/verbs.h"
 #include "export/describe.h"
+#include "serve/keys.h"
 
-enum { RUNS_OFFERED = 50, QUESTION_ROOM = 60 };
+enum { RUNS_OFFERED = 50, QUESTION_ROOM = 60, PATHS_OFFERED = 1000 };
 
 static bool completing;
 
@@ -33,12 +36,26 @@ struct offer {
     droste *d;
     const char *before; /* what precedes each candidate in its word: "--env=", or "" */
     const char *typed;  /* the rest of the word, as typed so far */
+    const char *name;   /* the argument after the verb, whose snapshots or paths are asked for */
+    const char *keys;   /* the file that --keys names */
 };
+
+/* Names in a volume are the guest's: bash would run what stands in one, because it takes candidates
+ * as they are. Names that need quotes are left out. */
+static bool word_needs_no_quotes(const char *word, size_t len)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                "0123456789-_./:=,+@%[]";
+    for (size_t i = 0; i < len; i++)
+        if (!word[i] || !strchr(plain, word[i]))
+            return false;
+    return true;
+}
 
 static void offer_word(const struct offer *o, const char *word, size_t len, const char *about)
 {
     size_t typed = strlen(o->typed);
-    if (len >= typed && strncmp(word, o->typed, typed) == 0)
+    if (word_needs_no_quotes(word, len) && len >= typed && strncmp(word, o->typed, typed) == 0)
         printf("%s%.*s\t%s\n", o->before, (int)len, word, about);
 }
 
@@ -73,6 +90,73 @@ static void offer_volumes(struct offer *o)
     droste_error err;
     if (!droste_volumes_are_remote(o->d))
         droste_volume_names(o->d, offer_volume, o, &err);
+}
+
+/* The volume that the line names; NULL if it cannot be opened. */
+static droste_volume *open_named_volume(struct offer *o)
+{
+    droste_volume *v = NULL;
+    droste_error err;
+    if (o->name && !droste_volumes_are_remote(o->d))
+        (void)droste_volume_open(o->d, o->name, 0, &v, &err);
+    return v;
+}
+
+static int offer_snapshot(void *arg, const char *name)
+{
+    offer_word(arg, name, strlen(name), "snapshot");
+    return 0;
+}
+
+static void offer_snapshots(struct offer *o)
+{
+    droste_error err;
+    droste_volume *v = open_named_volume(o);
+    if (v)
+        droste_volume_snapshots(v, offer_snapshot, o, &err);
+    droste_volume_close(v);
+}
+
+static int offer_volume_path(void *arg, const droste_volume_entry *entry)
+{
+    const struct offer *o = arg;
+    const char *slash = strrchr(o->typed, '/');
+    bool directory = S_ISDIR(entry->mode);
+    cleanup_buf struct buf path = { 0 };
+    buf_printf(&path, "%.*s%s%s", slash ? (int)(slash + 1 - o->typed) : 0, o->typed, entry->path,
+        directory ? "/" : "");
+    offer_word(o, buf_text(&path), path.len, directory ? "directory" : "file");
+    return 0;
+}
+
+/* What is in the directory as typed so far. */
+static void offer_volume_paths(struct offer *o)
+{
+    droste_error err;
+    droste_volume *v = open_named_volume(o);
+    const char *slash = strrchr(o->typed, '/');
+    cleanup_free char *directory =
+        slash ? strndup(o->typed, (size_t)(slash - o->typed)) : strdup(".");
+    if (v && directory)
+        droste_volume_list(v, directory, 1, PATHS_OFFERED, offer_volume_path, o, &err);
+    droste_volume_close(v);
+}
+
+/* By name, or by id if a key has none. */
+static void offer_keys(struct offer *o)
+{
+    struct keys keys = { 0 };
+    struct error err = { 0 };
+    cleanup_free char *path = NULL;
+    if (!o->keys && keys_default_path(&path, &err) < 0)
+        return;
+    if (keys_read(o->keys ? o->keys : path, &keys, &err) == 0)
+        for (size_t i = 0; i < keys.count; i++) {
+            const struct key *key = &keys.rows[i];
+            const char *word = key->name[0] ? key->name : key->id;
+            offer_word(o, word, strlen(word), key->name[0] ? key->id : "key");
+        }
+    keys_free(&keys);
 }
 
 static int offer_template(void *arg, const char *name)
@@ -121,6 +205,9 @@ static const struct {
 } kinds[] = {
     { "RUN", offer_runs },
     { "VOLUME", offer_volumes },
+    { "SNAPSHOT", offer_snapshots },
+    { "VOLUME_PATH", offer_volume_paths },
+    { "KEY", offer_keys },
     { "TEMPLATE", offer_templates },
     { "ENVIRONMENT", offer_environments },
     { "PROMPT", offer_prompts },
@@ -140,6 +227,17 @@ static const struct {
     { "isolation", "auto|full|light|landlock|process" },
     { "pull", "missing|always|never" },
     { "format", "jsonl|html" },
+    { "root", "read-only|private" },
+    { "seccomp", "auto|droste|daemon" },
+    { "reuse", "none|container" },
+    { "on-close", "delete|stop" },
+    { "layout", "droste|daytona" },
+    { "select", "first|vote|model" },
+    { "checkpoint", "auto|no" },
+    { "context-type", "auto|text|bytes|json|jsonl" },
+    { "log-level", "error|warning|info|debug" },
+    { "grader", "exact|contains|numeric" },
+    { "scopes", "read|sandboxes|metrics|admin" },
     { "status", "running|interrupted|answered|exhausted|budget|timeout|cancelled|error" },
 };
 
@@ -211,25 +309,30 @@ static void offer_flags(const struct line *l, struct offer *o)
     offer_flag(o, "help", "Show help.");
 }
 
-/* Opens the record and the volumes that the line's own flags name. */
-static void set_places(const struct line *l, const char *name, const char *value)
+/* Opens the record, the volumes and the keys that the line's own flags name. */
+static void set_places(const struct line *l, struct offer *o, const char *name, const char *value)
 {
     static const char *const locations[] = { "database", "volume-root", "env" };
     droste_error err;
+    if (strcmp(name, "keys") == 0)
+        o->keys = value;
     for (size_t i = 0; i < array_length(locations); i++)
         if (strcmp(locations[i], name) == 0)
             (void)droste_set(l->d, name, value, &err);
 }
 
 /* Counts the words before the last one that are neither flags nor their values, and keeps the
- * first. */
-static size_t read_words(const struct line *l, int argc, char **argv, const char **first)
+ * first two: a verb and a name. */
+static size_t read_words(
+    const struct line *l, struct offer *o, int argc, char **argv, const char **first)
 {
     size_t count = 0;
     struct known_flag flag;
     for (int i = 1; i < argc - 1; i++) {
         if (argv[i][0] != '-' || !argv[i][1]) {
-            *first = count++ == 0 ? argv[i] : *first;
+            *first = count == 0 ? argv[i] : *first;
+            o->name = count == 1 ? argv[i] : o->name;
+            count++;
             continue;
         }
         const char *equals = strchr(argv[i], '=');
@@ -237,7 +340,7 @@ static size_t read_words(const struct line *l, int argc, char **argv, const char
             continue;
         const char *value = equals ? equals + 1 : argv[i + 1];
         i += !equals && i + 1 < argc - 1;
-        set_places(l, flag.name, value);
+        set_places(l, o, flag.name, value);
     }
     return count;
 }
@@ -262,9 +365,11 @@ static void offer_arguments(const struct line *l, struct offer *o, size_t count,
         verb = (const void *)(rows + i * self->verbs.size);
         offer_word(o, verb->name, strlen(verb->name), "");
     }
-    if (count < before || !self->arguments || (before && (!verb || count - before >= verb->most)))
+    if (count < before || (before && (!verb || count - before >= verb->most)))
         return;
-    offer_argument(o, self->arguments, count - before);
+    const char *arguments = before && verb->arguments ? verb->arguments : self->arguments;
+    if (arguments)
+        offer_argument(o, arguments, count - before);
 }
 
 int completion_answer(
@@ -275,11 +380,11 @@ int completion_answer(
     const char *last = argv[argc - 1], *previous = argv[argc - 2], *first = NULL;
     const char *equals = last[0] == '-' ? strchr(last, '=') : NULL;
     cleanup_free char *before = strndup(last, equals ? (size_t)(equals + 1 - last) : 0);
-    struct offer o = { d, before ? before : "", equals ? equals + 1 : last };
+    struct offer o = { d, before ? before : "", equals ? equals + 1 : last, NULL, NULL };
     droste_error err;
     if (d)
         (void)droste_configure(d, getenv("DROSTE_CONFIG"), &err);
-    size_t count = read_words(&l, argc, argv, &first);
+    size_t count = read_words(&l, &o, argc, argv, &first);
     if (equals && find_known_flag(&l, last, &flag) && flag.value)
         offer_value(&o, flag.name, flag.value);
     else if (argc > 2 && previous[0] == '-' && !strchr(previous, '=') &&
@@ -297,7 +402,7 @@ int completion_answer(
 /* `words` are those after "droste", the last one as typed so far. */
 static int print_candidates(droste *d, char **words, size_t count)
 {
-    struct offer o = { d, "", words[count - 1] };
+    struct offer o = { d, "", words[count - 1], NULL, NULL };
     bool is_help = count == 2 && strcmp(words[0], "help") == 0;
     const struct command *command = count > 1 ? cli_command_find(words[0]) : NULL;
     if (count == 1)
@@ -347,8 +452,8 @@ const struct command command_completion = {
     .synopsis = "bash | zsh | fish | words -- WORD...",
     .summary = "print a shell's completion script",
     .details =
-        "The script completes commands, flags, settings, and the names of runs, volumes and\n"
-        "environments. `make install` and the packages install it; load it by hand with\n"
+        "The script completes commands, flags, settings, and the names of runs, volumes and what\n"
+        "is in them, templates, environments and keys. `make install` and the packages install it; load it by hand with\n"
         "  bash   source <(droste completion bash)\n"
         "  zsh    source <(droste completion zsh)\n"
         "  fish   droste completion fish | source\n"

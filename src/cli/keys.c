@@ -135,7 +135,7 @@ static const struct keys_verb {
     struct verb verb;
     int (*run)(const struct keys_request *r, struct error *err);
 } keys_verbs[] = {
-    { { "create", CREATE, 0, 1 }, keys_run_create },
+    { { "create", CREATE, 0, 1, "NAME" }, keys_run_create },
     { { "ls", LS, 0, 0 }, keys_run_list },
     { { "revoke", REVOKE, 1, 1 }, keys_run_revoke },
 };
@@ -201,5 +201,6 @@ const struct command command_keys = {
                 "  droste keys revoke ci\n",
     .settings = SETTINGS_NONE,
     .verbs = { keys_verbs, array_length(keys_verbs), sizeof *keys_verbs },
+    .arguments = "KEY",
     .run = keys_command,
 };

@@ -113,7 +113,7 @@ static const struct template_verb {
     struct verb verb;
     int (*run)(struct request *r, struct error *err);
 } verbs[] = {
-    { { "create", CREATE, 1, 1 }, template_create },
+    { { "create", CREATE, 1, 1, "NAME" }, template_create },
     { { "ls", LS, 0, 0 }, template_ls },
     { { "show", SHOW, 1, 1 }, template_show },
     { { "rm", RM, 1, 1 }, template_rm },

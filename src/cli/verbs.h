@@ -7,8 +7,9 @@
 /* The first member of each row in a command's table of verbs. */
 struct verb {
     const char *name;
-    unsigned bit;       /* for verb_flag.verbs */
-    size_t least, most; /* number of arguments after it */
+    unsigned bit;          /* for verb_flag.verbs */
+    size_t least, most;    /* number of arguments after it */
+    const char *arguments; /* their kinds, for completion; NULL: those of the command */
 };
 
 /* A flag, whether it was used, and the bits of the verbs that accept it. */

@@ -160,14 +160,18 @@ static const struct volume_verb {
     int (*run)(droste_volume *v, const struct request *r, struct error *err);
     bool remote; /* also works on a provider's volume */
 } verbs[] = {
-    { { "create", CREATE, 1, 1 }, NOT_OPEN, "NAME", cli_volume_create },
-    { { "ls", LS, 0, 2 }, NOT_OPEN, "[NAME [PATH]]", volume_ls, true },
-    { { "tree", TREE, 1, 2 }, OPEN_SHARED, "NAME [PATH]", volume_tree, true },
-    { { "get", GET, 2, 3 }, OPEN_SHARED, "NAME PATH [TO]", cli_volume_get, true },
-    { { "put", PUT, 2, 3 }, OPEN_SHARED, "NAME FILE [PATH]", cli_volume_put, true },
-    { { "rm", RM, 1, SIZE_MAX }, NOT_OPEN, "NAME [PATH...]", volume_rm },
-    { { "snapshot", SNAPSHOT, 2, 2 }, OPEN_ALONE, "NAME SNAPSHOT", cli_volume_snapshot },
-    { { "restore", RESTORE, 2, 2 }, OPEN_ALONE, "NAME SNAPSHOT", cli_volume_restore },
+    { { "create", CREATE, 1, 1, "NAME" }, NOT_OPEN, "NAME", cli_volume_create },
+    { { "ls", LS, 0, 2, "VOLUME VOLUME_PATH" }, NOT_OPEN, "[NAME [PATH]]", volume_ls, true },
+    { { "tree", TREE, 1, 2, "VOLUME VOLUME_PATH" }, OPEN_SHARED, "NAME [PATH]", volume_tree, true },
+    { { "get", GET, 2, 3, "VOLUME VOLUME_PATH FILE" }, OPEN_SHARED, "NAME PATH [TO]",
+        cli_volume_get, true },
+    { { "put", PUT, 2, 3, "VOLUME FILE VOLUME_PATH" }, OPEN_SHARED, "NAME FILE [PATH]",
+        cli_volume_put, true },
+    { { "rm", RM, 1, SIZE_MAX, "VOLUME VOLUME_PATH" }, NOT_OPEN, "NAME [PATH...]", volume_rm },
+    { { "snapshot", SNAPSHOT, 2, 2, "VOLUME NAME" }, OPEN_ALONE, "NAME SNAPSHOT",
+        cli_volume_snapshot },
+    { { "restore", RESTORE, 2, 2, "VOLUME SNAPSHOT" }, OPEN_ALONE, "NAME SNAPSHOT",
+        cli_volume_restore },
     { { "du", DU, 1, 1 }, OPEN_SHARED, "NAME", volume_du },
     { { "limit", LIMIT, 1, 1 }, OPEN_SHARED, "NAME", cli_volume_limit },
 };
@@ -316,6 +320,6 @@ const struct command command_volume = {
         "  droste volume get my-data artifacts/report.json -\n"
         "  droste volume snapshot my-data before-cleanup\n",
     .verbs = { verbs, array_length(verbs), sizeof *verbs },
-    .arguments = "VOLUME FILE",
+    .arguments = "VOLUME",
     .run = volume_run,
 };

@@ -1,5 +1,5 @@
 # bash completion for droste                                             -*- shell-script -*-
-# `droste completion words` knows the commands, flags, runs, volumes and environments; this function
+# `droste completion words` knows the commands, flags, and names of runs, volumes, keys…; this function
 # passes the words of the line to it.
 _droste()
 {
@@ -24,6 +24,7 @@ _droste()
                 COMPREPLY+=("$word")
             done < <(compgen -f -- "${current#"$before"}")
         else
+            [[ $word == */ ]] && compopt -o nospace 2>/dev/null
             COMPREPLY+=("${word#"$before"}")
         fi
     done < <("${COMP_WORDS[0]}" completion words -- "${words[@]}" 2>/dev/null)

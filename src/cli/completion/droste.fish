@@ -1,5 +1,5 @@
 # fish completion for droste.
-# `droste completion words` knows the commands, flags, runs, volumes and environments; this function
+# `droste completion words` knows the commands, flags, and names of runs, volumes, keys…; this function
 # passes the words of the line to it.
 function __droste_complete
     set -l words (commandline --tokenize --cut-at-cursor --current-process)
