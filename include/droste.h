@@ -186,6 +186,10 @@ DROSTE_API int droste_tool_add(droste *d, const char *name, const char *descript
 /* Adds a JSON value as a variable. */
 DROSTE_API int droste_tool_data(
     droste *d, const char *name, const char *json, size_t len, droste_error *err);
+/* The same with the value in the encoding of docs/values.md, which the guest takes instead; the
+ * JSON identifies it for a resumed run. */
+DROSTE_API int droste_tool_data_values(droste *d, const char *name, const char *json, size_t len,
+    const void *values, size_t values_len, droste_error *err);
 /* Adds Python source that runs in the sandbox before the first cell. Its documented functions
  * become tools there. `name` appears in tracebacks. */
 DROSTE_API int droste_tool_source(

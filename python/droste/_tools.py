@@ -181,12 +181,7 @@ class Bound:
         at = "what %s() returned" % self.tool.name
         if not self.typed:
             return to_json(result, at), None
-        if _typed.is_plain_json(result):
-            try:
-                return json.dumps(result, allow_nan=False, ensure_ascii=False).encode(), None
-            except ValueError:      # a float that is not finite, or a lone surrogate
-                pass
-        return _typed.project_typed(result, at), _typed.encode_answer(result, at)
+        return _typed.encode_both(result, at)
 
     def run(self, call: int, context: contextvars.Context, arguments: Dict[str, Any]) -> None:
         """Runs a sync tool; called in a thread of the pool."""

@@ -48,12 +48,19 @@ def encode_typed(value: Any, at: str) -> Tuple[bytes, List[Any]]:
         raise ArgumentError("%s is nested too deeply, or contains itself" % at) from None
 
 
-def encode_answer(value: Any, at: str) -> bytes:
-    """Returns the container of what a tool has returned."""
+def encode_both(value: Any, at: str) -> Tuple[bytes, Optional[bytes]]:
+    """Returns a value as JSON and, if JSON does not keep it, as a container."""
     try:
-        return b"".join(codec.encode_value(value))
+        if codec.is_plain_json(value):
+            try:
+                return json.dumps(value, allow_nan=False, ensure_ascii=False).encode(), None
+            except ValueError:      # a float that is not finite, or a lone surrogate
+                pass
+        return project_typed(value, at), b"".join(codec.encode_value(value))
     except marks.Refused as e:
         raise refusal(e, at) from None
+    except RecursionError:
+        raise ArgumentError("%s is nested too deeply, or contains itself" % at) from None
 
 
 def encode_context(value: Any) -> Tuple[bytes, Data]:
@@ -77,10 +84,6 @@ def project_typed(value: Any, at: str) -> bytes:
         raise ArgumentError("%s is nested too deeply for JSON, or contains itself" % at) from None
     except ValueError as e:
         raise ArgumentError("%s cannot be written as JSON: %s" % (at, e)) from None
-
-
-def is_plain_json(value: Any) -> bool:
-    return codec.is_plain_json(value)
 
 
 def pieces_of(data: List[Any]) -> Tuple[Any, List[Any]]:

@@ -19,7 +19,7 @@ from typing import (Any, AsyncIterator, Callable, Deque, Dict, Iterator, List, M
 from . import (_closing, _engine, _library, _models, _select, _settings, _tools, _typed,
                environments, progress as _progress)
 from ._library import lib, quick
-from ._values import c_text, memory_of, to_json
+from ._values import c_text, memory_of
 from .compat import arguments, rlm_errors, routing
 from .compat.rlm_types import ModelUsageSummary, RLMChatCompletion, UsageSummary
 from .compat.trajectory import Observer
@@ -265,9 +265,9 @@ class _Run:
                 self.bound.append(bound)
                 check(quick.droste_tool_add(engine.handle, *bound.texts(), _tools.on_tool,
                                             bound.id, err), error)
-            for name, data in rlm._tool_data.items():
-                check(quick.droste_tool_data(engine.handle, name.encode(), data, len(data), err),
-                      error)
+            for name, (text, values) in rlm._tool_data.items():
+                check(quick.droste_tool_data_values(engine.handle, name.encode(), text, len(text),
+                                                    values, len(values or b""), err), error)
             for name, code in rlm._tool_source.items():
                 check(quick.droste_tool_source(engine.handle, name.encode(), code, len(code), err),
                       error)
@@ -462,7 +462,7 @@ class RLM:
         self.model_name = model if isinstance(model, str) else getattr(model, "__name__", None) or (
             type(model).__name__ if model is not None else os.environ.get("DROSTE_MODEL", ""))
         self._tools = _tools.collect({**seeds.tools, **_tools.collect(tools)})
-        self._tool_data = {name: to_json(value, name)
+        self._tool_data = {name: _typed.encode_both(value, name)
                            for name, value in {**seeds.data, **(tool_data or {})}.items()}
         self._tool_source = {name: code.encode()
                              for name, code in {**seeds.source, **(tool_source or {})}.items()}

@@ -138,10 +138,22 @@ int droste_tool_add(droste *d, const char *name, const char *description, const 
 int droste_tool_data(
     droste *d, const char *name, const char *json, size_t len, droste_error *failure)
 {
+    return droste_tool_data_values(d, name, json, len, NULL, 0, failure);
+}
+
+/* Two containers of one value can differ, for example in the order of a set; its JSON form is what
+ * identifies it for a resumed run. */
+int droste_tool_data_values(droste *d, const char *name, const char *json, size_t len,
+    const void *values, size_t values_len, droste_error *failure)
+{
     struct error *err = api_error(failure);
+    const struct session_datum datum = { name, values ? values : json, values ? values_len : len,
+        values != NULL };
     int rc = own_tools(d, err);
+    if (rc == 0 && values)
+        rc = json_check(json, len, &json_limits_large, err);
     if (rc == 0)
-        rc = tools_add_datum(d->tools, name, json, len, err);
+        rc = tools_add_datum(d->tools, &datum, err);
     if (rc == 0)
         rc = tool_facts_add(&d->tool_facts, "data", name, NULL, json, len, err);
     return rc;
@@ -218,7 +230,8 @@ static int add_datum(struct gathering *g, const char *value, struct error *err)
     if (rc < 0)
         return error_wrap(err, "reading tool-data '%s'", buf_text(&name));
     text = buf_text(&json);
-    rc = tools_add_datum(g->tools, buf_text(&name), text, json.len, err);
+    rc = tools_add_datum(
+        g->tools, &(struct session_datum){ buf_text(&name), text, json.len, false }, err);
     return rc < 0 ? rc
                   : tool_facts_add(g->facts, "data", buf_text(&name), path, text, json.len, err);
 }

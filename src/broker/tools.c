@@ -76,7 +76,7 @@ void tools_free(struct tools *t)
         free_tool(&t->list[i]);
     for (size_t i = 0; i < t->datum_count; i++) {
         free((char *)(uintptr_t)t->data[i].name);
-        free((char *)(uintptr_t)t->data[i].json);
+        free((char *)(uintptr_t)t->data[i].data);
     }
     for (size_t i = 0; i < t->source_count; i++) {
         free((char *)(uintptr_t)t->sources[i].name);
@@ -165,21 +165,22 @@ bool tools_remove(struct tools *t, const char *name)
     return true;
 }
 
-int tools_add_datum(
-    struct tools *t, const char *name, const char *json, size_t len, struct error *err)
+int tools_add_datum(struct tools *t, const struct session_datum *datum, struct error *err)
 {
-    int rc = tools_check_name(t, name, false, err);
-    if (rc == 0)
-        rc = json_check(json, len, &json_limits_large, err);
+    int rc = tools_check_name(t, datum->name, false, err);
+    if (rc == 0 && !datum->typed)
+        rc = json_check(datum->data, datum->len, &json_limits_large, err);
     if (rc < 0)
-        return error_wrap(err, "tool-data '%.64s'", name);
-    struct session_datum datum = { strdup(name), text_copy(json, len), len };
-    if (!datum.name || !datum.json || !tools_grow(&t->data, t->datum_count, sizeof *t->data)) {
-        free((char *)(uintptr_t)datum.name);
-        free((char *)(uintptr_t)datum.json);
+        return error_wrap(err, "tool-data '%.64s'", datum->name);
+    struct session_datum own = *datum;
+    own.name = strdup(datum->name);
+    own.data = text_copy(datum->data, datum->len);
+    if (!own.name || !own.data || !tools_grow(&t->data, t->datum_count, sizeof *t->data)) {
+        free((char *)(uintptr_t)own.name);
+        free((char *)(uintptr_t)own.data);
         return error_memory(err);
     }
-    t->data[t->datum_count++] = datum;
+    t->data[t->datum_count++] = own;
     return 0;
 }
 
@@ -229,7 +230,7 @@ int tools_add_all(struct tools *t, const struct tools *from, struct error *err)
     for (size_t i = 0; rc == 0 && i < from->count; i++)
         rc = add_copy(t, &from->list[i], err);
     for (size_t i = 0; rc == 0 && i < from->datum_count; i++)
-        rc = tools_add_datum(t, from->data[i].name, from->data[i].json, from->data[i].len, err);
+        rc = tools_add_datum(t, &from->data[i], err);
     for (size_t i = 0; rc == 0 && i < from->source_count; i++) {
         const struct session_source *source = &from->sources[i];
         rc = broker_tools_add_source(t, source->name, source->code, source->len, err);

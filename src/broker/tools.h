@@ -48,8 +48,8 @@ int tools_add(struct tools *t, const struct tool_spec *spec, struct error *err);
 bool tools_remove(struct tools *t, const char *name);
 /* Describes the function for a guest: a JSON object. */
 void tools_describe(const struct tool *tool, struct buf *out);
-int tools_add_datum(
-    struct tools *t, const char *name, const char *json, size_t len, struct error *err);
+/* Copies the value of `datum`. */
+int tools_add_datum(struct tools *t, const struct session_datum *datum, struct error *err);
 /* `name` appears in tracebacks. */
 int tools_add_source(
     struct tools *t, const char *name, const char *code, size_t len, struct error *err);

@@ -157,8 +157,8 @@ static int start_step(struct prepare *p, struct error *err)
 {
     const struct session_datum *datum = datum_of(p);
     if (datum)
-        return session_set(p->session, &datum->name, 1, VALUE_JSON, datum->json, datum->len, -1,
-            step_done, p, err);
+        return session_set(p->session, &datum->name, 1, datum->typed ? VALUE_TYPED : VALUE_JSON,
+            datum->data, datum->len, -1, step_done, p, err);
     struct session_cell cell = cell_of(p);
     return session_exec(p->session, &cell, step_done, p, err);
 }

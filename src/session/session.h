@@ -94,10 +94,11 @@ struct session_limits {
     size_t output;
 };
 
-/* A JSON value that the guest's namespace has from the start. */
+/* A value that the guest's namespace has from the start. */
 struct session_datum {
-    const char *name, *json;
+    const char *name, *data;
     size_t len;
+    bool typed; /* a container (wire/values.h) instead of JSON */
 };
 
 /* Python source that defines tools. Rules identify it by the prefix "<tools" of its name. */

@@ -352,7 +352,7 @@ def test_rlms_arguments_are_settings():
     assert [value for name, value in rlm._pairs if name == "restore-name"] == [
         "llm_query", "llm_query_batched", "rlm_query", "rlm_query_batched", "SHOW_VARS", "answer",
         "context", "history", "f"]
-    assert list(rlm._tools) == ["f"] and rlm._tool_data == {"d": b"[1]"}
+    assert list(rlm._tools) == ["f"] and rlm._tool_data == {"d": (b"[1]", None)}
 
 
 @pytest.mark.parametrize("arguments, words", [

@@ -140,11 +140,23 @@ def test_what_means_nothing_in_the_sandbox_is_refused_by_its_path(interp, what):
     assert interp.execute("1 + 1").echo == "2" and not asked
 
 
-def test_bytes_in_the_data_of_tools_are_refused():
-    """That data is JSON; the twin is text."""
-    RLM("replay:x", tool_data={"data": ["text"]})
-    with pytest.raises(droste.ArgumentError, match=r"data\[0\] is bytes that are not UTF-8"):
-        RLM("replay:x", tool_data={"data": [b"\xff"]})
+def test_the_data_of_tools_keeps_its_types():
+    """Also for a child run; was: JSON, in which a date was text and a NaN, too."""
+    data = {"when": datetime.date(2026, 5, 4), "raw": [b"\xff"], "pair": (1, 2), "tags": {"b", "a"},
+            "rate": decimal.Decimal("0.10"), "plain": {"n": [1, "é"]}}
+    code = "SUBMIT(answer={name: globals()[name] for name in %r})" % list(data)
+
+    def model(messages):
+        return "```repl\n%s\n```" % code
+
+    assert RLM(model, tool_data=data).run("q").answer == data
+    calls = "```repl\nSUBMIT(answer=rlm_query('go'))\n```"
+    asked = iter([calls, "```repl\nSUBMIT(answer=f'{when!r} {pair!r}')\n```"])
+    assert RLM(lambda messages: next(asked), tool_data=data, max_depth=2).run("q").answer == (
+        "datetime.date(2026, 5, 4) (1, 2)")
+    odd = RLM(lambda messages: "```repl\nSUBMIT(answer=repr(x))\n```",
+              tool_data={"x": [math.nan, math.inf]})
+    assert odd.run("q").answer == "[nan, inf]"
 
 
 def test_a_completion_and_a_rollout_refuse_it_too():
@@ -189,6 +201,17 @@ def test_code_hears_what_it_cannot_submit_or_give(interp, code, words):
         words, result.error.message), result.error
     assert interp.execute("f(rows=[1, 2])").echo == "2" and interp.execute(
         "SUBMIT(rows=[{'d': 1}])").rows == [{"d": 1}]
+    del interp.tools["f"]
+
+
+def test_a_tool_is_not_called_with_nan(interp):
+    """JSON has no form for it; its result may be one, and an array may have one."""
+    called = []
+    interp.tools["f"] = lambda x: called.append(x) or math.nan
+    for argument in ("float('nan')", "[1.0, float('inf')]", "(1, float('-inf'))"):
+        error = interp.execute("f(%s)" % argument).error
+        assert error.type == "ValueError" and "NaN and Infinity are not JSON" in error.message
+    assert not called and interp.execute("f(1)").echo == "nan" and called == [1]
     del interp.tools["f"]
 
 

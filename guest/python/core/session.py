@@ -192,7 +192,7 @@ def dump_json(value: Any) -> bytes:
         text = json.dumps(value, allow_nan=False, ensure_ascii=False, default=simplify)
     except ValueError as e:
         if "Out of range float" in str(e):
-            raise ValueError("NaN and Infinity are not JSON; submit None or a string") from None
+            raise ValueError("NaN and Infinity are not JSON; use None or a string") from None
         raise
     return text.encode("utf-8")
 

@@ -599,6 +599,8 @@ static void names_and_schemas_that_make_no_sense_are_refused(void **state)
     assert_fine(droste_tool_data(f.d, "y", "[]", 2, &f.err));
     refuses("y", NULL, "two tools with the name 'y'");
     assert_int_equal(droste_tool_data(f.d, "z", "[1", 2, &f.err), -DROSTE_ERROR_PROTOCOL);
+    assert_int_equal(
+        droste_tool_data_values(f.d, "z", "[1", 2, "", 0, &f.err), -DROSTE_ERROR_PROTOCOL);
     assert_int_equal(droste_tool_data(f.d, "x", "1", 1, &f.err), -DROSTE_ERROR_ARGUMENT);
 }
 
