@@ -6,10 +6,12 @@
 #include "cli/help.h"
 
 #include <string.h>
+#include <unistd.h>
 
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "cli/flags.h"
+#include "cli/screen.h"
 
 enum { COLUMNS = 79, LEFT = 27, CLAUSE_LEAST = 12, SHORT_EXAMPLES = 2 };
 
@@ -104,6 +106,52 @@ static void put_whole_flag(struct buf *out, const char *name, const char *value,
     buf_putc(out, '\n');
 }
 
+/* Where further rows of a line begin: below its second column, if there is room, else a little to
+ * the right of the first. */
+static size_t help_indent_of(const char *line, size_t len, size_t columns)
+{
+    size_t first = strspn(line, " "), second = first;
+    while (second + 2 < len && strncmp(line + second, "  ", 2) != 0)
+        second++;
+    second = second + 2 < len ? second + strspn(line + second, " ") : SIZE_MAX;
+    return second < columns / 2 ? second : first > 0 && first + 2 < columns / 2 ? first + 2 : 0;
+}
+
+/* Prints a line in as many rows as it needs, broken at spaces. */
+static void help_print_line(FILE *out, const char *line, size_t len, size_t columns)
+{
+    size_t indent = help_indent_of(line, len, columns), room = columns, begin = strspn(line, " ");
+    while (len > room) {
+        size_t end = room;
+        while (end > begin && line[end] != ' ')
+            end--;
+        if (end == begin) /* a word that is wider than the screen */
+            end += strcspn(line + begin, " \n");
+        if (end >= len)
+            break;
+        fprintf(out, "%.*s\n%*s", (int)end, line, (int)indent, "");
+        end += strspn(line + end, " ");
+        line += end;
+        len -= end;
+        room = columns - indent;
+        begin = 0;
+    }
+    fprintf(out, "%.*s\n", (int)len, line);
+}
+
+/* Prints lines within the width of a terminal. Examples stay whole, so that they can be copied. */
+static void help_print_text(FILE *out, const char *text)
+{
+    const struct screen screen = { .out = out };
+    size_t columns = isatty(fileno(out)) ? screen_columns(&screen) : SIZE_MAX;
+    bool whole = false;
+    for (size_t len; *text; text += len + (text[len] == '\n')) {
+        len = strcspn(text, "\n");
+        whole = len > 0 && (whole || strncmp(text, "Examples:", len) == 0);
+        help_print_line(out, text, len, whole ? SIZE_MAX : columns);
+    }
+}
+
 /* ---- a command ---- */
 
 static void help_put_head(struct buf *out, const struct command *self)
@@ -177,20 +225,21 @@ int help_print(const struct command *self, const struct flag *flags, const char 
         help_put_all(&out, self, flags);
     else
         help_put_short(&out, self, flags);
-    fputs(buf_text(&out), stdout);
+    help_print_text(stdout, buf_text(&out));
     return cli_finish(EXIT_FINE, "the help");
 }
 
 int help_print_overview(FILE *out)
 {
     const struct command *command;
-    fprintf(out,
-        "usage: droste COMMAND [...]\n\n"
-        "Droste runs language-model-written Python in a sandbox, with a bridge from inside\n"
-        "it to the models: a runtime for Recursive Language Models.\n\n");
+    cleanup_buf struct buf text = { 0 };
+    buf_puts(&text, "usage: droste COMMAND [...]\n\n"
+                    "Droste runs language-model-written Python in a sandbox, with a bridge from\n"
+                    "inside it to the models: a runtime for Recursive Language Models.\n\n");
     for (size_t i = 0; (command = cli_command_at(i)); i++)
-        fprintf(out, "  %-13s %s\n", command->name, command->summary);
-    fprintf(
-        out, "\n'droste COMMAND --help' has flags and examples. Version %s.\n", droste_version());
+        buf_printf(&text, "  %-14s %s\n", command->name, command->summary);
+    buf_printf(
+        &text, "\n'droste COMMAND --help' has flags and examples. Version %s.\n", droste_version());
+    help_print_text(out, buf_text(&text));
     return out == stdout ? cli_finish(EXIT_FINE, "the help") : EXIT_USAGE;
 }

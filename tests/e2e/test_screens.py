@@ -3,11 +3,12 @@
 Clocks are not compared, and nothing is timed: a model answers when the test lets it.
 """
 import re
+import subprocess
 import threading
 
 import pytest
 
-from droste_cli import Terminal
+from droste_cli import DROSTE, PATIENCE, Terminal
 from harness import repl
 from terminals import TMUX, Model, Screen
 
@@ -223,3 +224,17 @@ def test_a_chat_on_a_real_terminal(tmp_path):
             screen.wait("did you mean /quit")
             screen.line("/quit")
             assert screen.left() == 0
+
+
+@pytest.mark.parametrize("columns", [40, 80, 200])
+def test_help_breaks_between_words(tmp_path, columns):
+    """Also where a terminal is narrower than the text; examples stay whole, to be copied."""
+    for words in (["--help"], ["volume", "--help"], ["run", "--help", "all"]):
+        with Screen(tmp_path, *words, columns=columns, rows=400) as screen:
+            assert screen.left() == 0
+            shown = screen.tmux("capture-pane", "-p", "-J", "-S", "-")     # joins rows of one line
+        text = shown.partition("Examples:")[0].partition("[left with")[0]
+        assert max(map(len, text.splitlines())) <= columns, text
+        whole = subprocess.run([DROSTE, *words], capture_output=True, text=True, check=True,
+                               timeout=PATIENCE).stdout.partition("Examples:")[0]
+        assert text.split() == whole.split()

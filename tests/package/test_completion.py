@@ -139,7 +139,8 @@ def test_a_name_that_a_shell_would_run_is_no_candidate(home):
     assert "touch" in run(DROSTE, "volume", "tree", "results", env=env)
     offered = run(DROSTE, "completion", "words", "--", "volume", "get", "results", "reports/",
                   env=env, cwd=place)
-    assert {row.split("\t")[0] for row in offered.splitlines()} == {"reports/2026/", "reports/notes"}
+    assert {row.split("\t")[0] for row in offered.splitlines()} == {"reports/2026/",
+                                                                     "reports/notes"}
 
 
 def test_every_command_and_flag_is_a_candidate(home):
