@@ -36,9 +36,8 @@ struct json_object *connect_member(
 uint64_t connect_timeout_ms(struct request *r)
 {
     const char *text = request_header_of(r, "Connect-Timeout-Ms");
-    char *end = NULL;
-    unsigned long long ms = text ? strtoull(text, &end, 10) : 0;
-    return text && *end == '\0' && strlen(text) <= 10 ? ms : 0;
+    size_t digits = text ? strspn(text, "0123456789") : 0; /* strtoull(3) takes a sign */
+    return digits > 0 && digits <= 10 && text[digits] == '\0' ? strtoull(text, NULL, 10) : 0;
 }
 
 bool connect_take_message(struct request *r)

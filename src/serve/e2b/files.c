@@ -286,9 +286,11 @@ static void upload_on_op(void *arg, const droste_file_reply *reply, const droste
     }
     if (op == UPLOAD_CLOSE) {
         size_t len = 0;
-        const char *path = u->steps->path, *name = text_last_name(path, &len);
+        cleanup_buf struct buf path = { 0 };
+        text_append_utf8(&path, u->steps->path, strlen(u->steps->path));
+        const char *name = text_last_name(buf_text(&path), &len);
         struct json_object *o = json_object_new_object();
-        json_put_text(o, "path", path);
+        json_put_text(o, "path", buf_text(&path));
         json_put_string(o, "name", name, len);
         json_put_text(o, "type", "file");
         json_object_array_add(u->written, o);

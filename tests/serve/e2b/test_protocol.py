@@ -294,6 +294,15 @@ def multipart(parts):
     return body + b"--limit--\r\n", {"Content-Type": "multipart/form-data; boundary=limit"}
 
 
+def test_names_that_are_not_text_are_uploaded(client, sandbox):
+    """The answer is JSON all the same."""
+    for name, shown in [(b"/tmp/\xff\xe9", "/tmp/\ufffd\ufffd"), ("/tmp/é".encode(), "/tmp/é")]:
+        body, headers = multipart([(name, b"data")])
+        answer = client.data(sandbox, 49983, "POST", "/files", body, **headers)
+        assert answer.status == 200
+        assert json.loads(answer.body.decode("utf-8"))[0]["path"] == shown
+
+
 def test_uploads_of_too_many_files_are_refused(client, sandbox):
     for count, status in [(1001, 413), (3, 200)]:
         body, headers = multipart([(b"/tmp/many/%d" % i, b"") for i in range(count)])

@@ -131,7 +131,7 @@ static void a_time_limit_is_ten_digits_at_most(void **state)
         const char *text;
         uint64_t ms;
     } rows[] = { { NULL, 0 }, { "1500", 1500 }, { "9999999999", 9999999999 }, { "10000000000", 0 },
-        { "1s", 0 }, { "", 0 } };
+        { "1s", 0 }, { "", 0 }, { "-1", 0 }, { "+1", 0 }, { " 1", 0 }, { "0", 0 } };
     struct request r = { 0 };
     headers[0][0] = "Connect-Timeout-Ms";
     for (size_t i = 0; i < array_length(rows); i++) {
