@@ -4,6 +4,7 @@
 
 #include "base/cleanup.h"
 #include "base/text.h"
+#include "serve/console.h"
 #include "serve/e2b/e2b.h"
 
 #define SANDBOX                                                                                    \
@@ -178,7 +179,7 @@ static const struct routes native_routes = {
 
 /* In the order in which they are asked. */
 static const struct routes *const protocols[] = { &e2b_envd_routes, &e2b_interpreter_routes,
-    &e2b_port_routes, &native_routes, &e2b_control_routes };
+    &e2b_port_routes, &console_routes, &native_routes, &e2b_control_routes };
 
 const struct route *route_at(size_t index)
 {

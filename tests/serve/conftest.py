@@ -5,12 +5,14 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import time
 
 import pytest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 DROSTE = os.path.join(ROOT, os.environ.get("BUILD", "build"), "droste")
+sys.path.append(os.path.join(ROOT, "tests", "e2e"))   # for browser.py
 WORKERS = os.environ.get("SERVE_WORKERS", "1")
 WAIT = 60   # generous: nothing here is about speed
 

@@ -24,6 +24,7 @@ static void parts_of_a_path_are_taken(void **state)
     assert_string_equal(find(&r, "POST", "/v1/sandboxes/ab12/execute", &allowed)->path,
         "/v1/sandboxes/{id}/execute");
     assert_string_equal(find(&r, "GET", "/health", &allowed)->path, "/health");
+    assert_string_equal(find(&r, "GET", "/", &allowed)->path, "/");
 }
 
 static void another_method_is_told_one_that_is_allowed(void **state)
@@ -40,9 +41,10 @@ static void another_method_is_told_one_that_is_allowed(void **state)
 
 static void other_paths_are_none(void **state)
 {
-    static const char *const wrong[] = { "", "/", "/v1", "/v1/sandboxes/", "/health/", "//health",
-        "/v1/sandboxes//execute", "/v1/sandboxes/a/b/execute", "/v1/sandboxes/a/execute/",
-        "/v1/sandboxes/" DIGITS32 "0", "/v1/sandboxes/a/variables/" DIGITS32 DIGITS32 "0" };
+    static const char *const wrong[] = { "", "/v1", "/console/", "/v1/sandboxes/", "/health/",
+        "//health", "/v1/sandboxes//execute", "/v1/sandboxes/a/b/execute",
+        "/v1/sandboxes/a/execute/", "/v1/sandboxes/" DIGITS32 "0",
+        "/v1/sandboxes/a/variables/" DIGITS32 DIGITS32 "0" };
     struct request r;
     const char *allowed = NULL;
     for (size_t i = 0; i < array_length(wrong); i++) {
