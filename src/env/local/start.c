@@ -135,6 +135,13 @@ void local_explain_failure(struct sandbox *s, uint32_t op, int sys)
             "in the container's seccomp profile, or run the container without its own cgroup");
         return;
     }
+    /* The keeper was the last process that the family may have; the guest says the same of it. */
+    if (op == ZYGOTE_NO_OP && sys == EAGAIN && s->family) {
+        error_set(&s->how.error, ERROR_ARGUMENT,
+            "forking the session: its sandbox and the forks have as many processes as they may; "
+            "close some, or raise --processes");
+        return;
+    }
     jail_print_op(local_plan(s), op, &what);
     error_set(&s->how.error, ERROR_ENVIRONMENT,
         "starting a sandbox with isolation '%s': %.80s: %s; see `droste doctor`",
