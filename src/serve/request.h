@@ -46,7 +46,8 @@ struct route {
     void (*handle)(struct request *r);
     /* What a key needs one of (keys.h). 0: to use sandboxes, or only to read, for GET. */
     unsigned scopes;
-    bool creates; /* takes an Idempotency-Key */
+    bool creates;  /* takes an Idempotency-Key */
+    bool is_paced; /* its body comes when its client has something to say: at no least rate */
 };
 
 /* The routes of one protocol. */

@@ -300,7 +300,7 @@ static bool server_client_is_late(const struct client *c, uint64_t now)
     if (!r)
         return waited > (c->used ? SERVER_KEEP_SECONDS : s->options->request_seconds) ||
                (s->draining && c->used);
-    if (r->complete || r->suspended || r->reply)
+    if (r->complete || r->suspended || r->reply || (r->route && r->route->is_paced))
         return false;
     double body = (double)(now - r->began_ns) / 1e9;
     return body > SERVER_BODY_SECONDS + (double)r->received / SERVER_BODY_RATE;

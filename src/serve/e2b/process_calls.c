@@ -165,17 +165,22 @@ static void call_begin(struct request *r, const droste_command_request *op, char
         call_free(c);
 }
 
+char *process_input(struct json_object *message, size_t *len)
+{
+    struct json_object *input = json_get_typed(message, "input", json_type_object);
+    struct json_object *text = json_get_typed(input, "stdin", json_type_string);
+    if (!text)
+        text = json_get_typed(input, "pty", json_type_string);
+    return text ? json_base64_bytes(
+                      json_object_get_string(text), (size_t)json_object_get_string_len(text), len)
+                : NULL;
+}
+
 void e2b_handle_process_input(struct request *r)
 {
     const droste_command_request op = { .op = "input" };
-    struct json_object *input = json_get_typed(r->json, "input", json_type_object);
-    struct json_object *text = json_get_typed(input, "stdin", json_type_string);
     size_t len = 0;
-    if (!text)
-        text = json_get_typed(input, "pty", json_type_string);
-    char *data = text ? json_base64_bytes(json_object_get_string(text),
-                            (size_t)json_object_get_string_len(text), &len)
-                      : NULL;
+    char *data = process_input(r->json, &len);
     if (data)
         call_begin(r, &op, data, len);
     else

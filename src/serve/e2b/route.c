@@ -346,7 +346,6 @@ static void e2b_handle_refused(struct request *r)
 #define SNAPSHOT "snapshots of sandboxes are not supported here"
 #define METRICS  "there are no metrics of a sandbox here; GET /metrics has those of the server"
 #define WATCHERS "changes of files cannot be watched here: a sandbox has no inotify"
-#define STREAM   "input is sent with SendInput here"
 
 static const struct route control_rows[] = {
     CREATES("/sandboxes", E2B_CREATE_SCHEMA, e2b_handle_create),
@@ -392,7 +391,8 @@ static const struct route envd_rows[] = {
     ROUTE("POST", "/filesystem.Filesystem/Remove", BODY_JSON, NULL, e2b_handle_remove),
     UNIMPLEMENTED("/filesystem.Filesystem/WatchDir", WATCHERS),
     UNIMPLEMENTED("/filesystem.Filesystem/CreateWatcher", WATCHERS),
-    UNIMPLEMENTED("/process.Process/StreamInput", STREAM),
+    { "POST", "/process.Process/StreamInput", BODY_STREAM, NULL, NULL, 200, NULL, NULL, NULL,
+        e2b_handle_process_stream_input, 0, .is_paced = true },
     ROUTE("POST", "/process.Process/Start", BODY_BYTES, NULL, e2b_handle_process_start),
     ROUTE("POST", "/process.Process/Connect", BODY_BYTES, NULL, e2b_handle_process_connect),
     ROUTE("POST", "/process.Process/List", BODY_JSON, NULL, e2b_handle_process_list),

@@ -314,9 +314,13 @@ def commands_in_the_background(sandbox):
     sandbox.commands.send_stdin(handle.pid, "é\n")
     second = sandbox.commands.connect(handle.pid)
     handle.disconnect()
+    streams = hasattr(sandbox.commands, "stream_input")
+    if streams:
+        sandbox.commands.stream_input(handle.pid, ["streamed ", b"input\n"])
     if hasattr(sandbox.commands, "close_stdin"):
         sandbox.commands.close_stdin(handle.pid)
-        assert second.wait().stdout.endswith("over\n")
+        said = second.wait().stdout
+        assert said.endswith("streamed input\nover\n" if streams else "over\n"), said
     else:
         assert second.kill() is True
     killed = sandbox.commands.run("sleep 100", background=True)

@@ -1,5 +1,7 @@
 """What clients of E2B must not reach, and the errors that they understand, over plain HTTP."""
+import base64
 import gzip
+import hashlib
 import json
 import os
 import struct
@@ -342,7 +344,6 @@ def test_a_bomb_fills_the_sandbox_and_no_more(client):
 
 def test_input_that_is_echoed_does_not_stop_the_process(client, sandbox):
     """More than all buffers hold: the input waits for its output's reader, for nothing else."""
-    import base64
     import http.client
     connection = http.client.HTTPConnection("127.0.0.1", client.server.port, timeout=60)
     start = {"process": {"cmd": "/bin/cat"}, "stdin": True, "tag": "echo"}
@@ -365,6 +366,64 @@ def test_input_that_is_echoed_does_not_stop_the_process(client, sandbox):
                    for _, message in found if "data" in message.get("event", {}))
     assert got == data
     connection.close()
+
+
+def stream_input(client, own, *messages, flags=0, tail=b""):
+    """The answer's messages to one StreamInput, which sends its messages in chunks."""
+    import http.client
+    connection = http.client.HTTPConnection("127.0.0.1", client.server.port, timeout=60)
+    parts = [envelope(message, flags) for message in messages] + [tail]
+    connection.request("POST", "/process.Process/StreamInput", iter(filter(None, parts)), {
+        **CONNECT, "E2b-Sandbox-Id": own["sandboxID"], "E2b-Sandbox-Port": "49983",
+        "X-Access-Token": own["envdAccessToken"], "Transfer-Encoding": "chunked"},
+        encode_chunked=True)
+    response = connection.getresponse()
+    assert response.status == 200 and response.headers["Content-Type"] == CONNECT["Content-Type"]
+    found = list(envelopes(response.read()))
+    connection.close()
+    return found
+
+
+def given(data):
+    """A message of input."""
+    return {"data": {"input": {"stdin": base64.b64encode(data).decode()}}}
+
+
+def test_input_comes_in_a_stream(client, sandbox):
+    """Much more than a pipe holds, for a process that reads all of it and counts."""
+    import http.client
+    start = {"process": {"cmd": "/bin/sh", "args": ["-c", "echo on; md5sum"]}, "tag": "streamed"}
+    connection = http.client.HTTPConnection("127.0.0.1", client.server.port, timeout=60)
+    connection.request("POST", "/process.Process/Start", envelope(start), {
+        **CONNECT, "E2b-Sandbox-Id": sandbox["sandboxID"], "E2b-Sandbox-Port": "49983",
+        "X-Access-Token": sandbox["envdAccessToken"]})
+    response, got = connection.getresponse(), b""
+    while b"data" not in got:
+        got += response.read1()
+    data, select = os.urandom(3 << 20), {"process": {"tag": "streamed"}}
+    pieces = [given(data[at:at + 300000]) for at in range(0, len(data), 300000)]
+    assert stream_input(client, sandbox, {"start": select}, *pieces[:4], {"keepalive": {}},
+                        *pieces[4:]) == [(0, {}), (2, {})]
+    assert client.data(sandbox, 49983, "POST", "/process.Process/CloseStdin",
+                       select).status == 200
+    got += response.read()
+    said = b"".join(base64.b64decode(message["event"]["data"].get("stdout", ""))
+                    for _, message in envelopes(got) if "data" in message.get("event", {}))
+    assert hashlib.md5(data).hexdigest().encode() in said
+    connection.close()
+
+
+@pytest.mark.parametrize("messages,more,code", [
+    ([{"start": {"process": {"pid": 999999}}}], {}, "not_found"),
+    ([{"start": {}}], {}, "invalid_argument"), ([given(b"x")], {}, "invalid_argument"),
+    ([{"other": {}}], {}, "invalid_argument"), ([], {"tail": b"\0\0\0"}, "invalid_argument"),
+    ([], {"tail": b"\0\0\0\0\2{]"}, "invalid_argument"),
+    ([], {"tail": b"\0\xff\xff\xff\xff"}, "resource_exhausted"),
+    ([{"keepalive": {}}], {}, "invalid_argument"),
+    ([{"keepalive": {}}], {"flags": 1}, "invalid_argument")])
+def test_wrong_streams_of_input_are_refused(client, sandbox, messages, more, code):
+    assert [(flags, message["error"]["code"]) for flags, message in stream_input(
+        client, sandbox, *messages, **more)] == [(2, code)]
 
 
 def processor_time(marker):
