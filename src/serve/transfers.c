@@ -461,7 +461,7 @@ void handle_directory_remove(struct request *r)
 
 void handle_file_move(struct request *r)
 {
-    const char *to = request_query(r, "to", NULL);
+    const char *to = sandbox_of(r) ? request_query(r, "to", NULL) : NULL;
     if (to)
         transfer_ask(r, (droste_file_request){ .op = "rename", .to = to }, transfer_on_done);
 }
