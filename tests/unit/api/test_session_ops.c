@@ -428,7 +428,7 @@ static void a_pause_does_not_count_for_the_cell(void **state)
             assert_fine(droste_session_pause(session, 0, &err));
         }
         r = wait_for(session);
-        assert_string_equal(droste_result_status(r), paused ? "ok" : "timeout");
+        assert_int_equal(strcmp(droste_result_status(r), "ok") == 0, paused);
         droste_result_free(r);
         droste_session_close(session);
     }
