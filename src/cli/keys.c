@@ -192,8 +192,8 @@ const struct command command_keys = {
                "  revoke KEY     remove one by id, or all of a name; its sandboxes end\n"
                "\n"
                "The file has hashes, never keys. A server that is running reads it again when it\n"
-               "changes. Scopes: read (list and describe), sandboxes, metrics, admin (everything,\n"
-               "with the objects of all keys).\n"
+               "changes. Scopes: read (list and describe), sandboxes, runs, metrics, admin\n"
+               "(everything, with the objects of all keys).\n"
                "\n"
                "Exit status: 0, 2 usage error or no such key.\n",
     .examples = "  droste keys create ci --limit sandboxes=20 --limit starts=5\n"

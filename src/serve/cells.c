@@ -61,8 +61,7 @@ static double create_limit(struct request *r, const char *name, double most, dou
     return asked < most ? asked : most;
 }
 
-/* Settings of a session, as the library takes them: from "name\0value\0…". NULL without memory. */
-static const char **create_list_settings(const struct buf *words)
+const char **sandbox_list_settings(const struct buf *words)
 {
     size_t count = 0, i = 0;
     const char *end = buf_text(words) + words->len;
@@ -93,7 +92,7 @@ static void create_start(struct request *r)
         sandbox_setting(&words, "memory", limits->memory);
     if (limits->cpus[0])
         sandbox_setting(&words, "cpus", limits->cpus);
-    cleanup_free const char **settings = create_list_settings(&words);
+    cleanup_free const char **settings = sandbox_list_settings(&words);
     if (!settings) {
         request_refuse(r, 503, "memory", "out of memory");
         return;

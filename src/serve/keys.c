@@ -31,7 +31,7 @@ static const char key_prefix[] = "e2b_";
 static const struct {
     const char *name;
     unsigned bit;
-} key_scopes[] = { { "read", SCOPE_READ }, { "sandboxes", SCOPE_SANDBOXES },
+} key_scopes[] = { { "read", SCOPE_READ }, { "sandboxes", SCOPE_SANDBOXES }, { "runs", SCOPE_RUNS },
     { "metrics", SCOPE_METRICS }, { "admin", SCOPE_ADMIN } };
 
 int key_scopes_parse(const char *text, unsigned *out, struct error *err)
@@ -44,7 +44,7 @@ int key_scopes_parse(const char *text, unsigned *out, struct error *err)
             i++;
         if (i == array_length(key_scopes))
             return error_set(err, ERROR_ARGUMENT,
-                "'%.*s' is no scope; there are read, sandboxes, metrics and admin",
+                "'%.*s' is no scope; there are read, sandboxes, runs, metrics and admin",
                 (int)(n < 64 ? n : 64), text);
         *out |= key_scopes[i].bit;
         if (text[n] == '\0')

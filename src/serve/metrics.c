@@ -16,6 +16,7 @@ static const struct metric {
     [COUNT_FORKED] = { "sandboxes_forked_total", "", "Sandboxes that are forks." },
     [COUNT_ENDED] = { "sandboxes_ended_total", "", "Sandboxes that have ended." },
     [COUNT_CELLS] = { "cells_total", "", "Cells that have ended." },
+    [COUNT_RUNS] = { "runs_total", "", "Runs that were started or resumed." },
     [COUNT_RECEIVED] = { "received_bytes_total", "", "Bytes of requests' bodies." },
     [COUNT_SENT] = { "sent_bytes_total", "", "Bytes of answers' bodies." },
     [COUNT_RELAYED] = { "relayed_total", "", "Requests passed on to another worker." },
@@ -31,6 +32,7 @@ static const struct metric {
 static const struct metric metric_gauges[TABLE_GAUGES] = {
     [GAUGE_CONNECTIONS] = { "connections", "", "Open connections." },
     [GAUGE_EXECUTING] = { "sandboxes_executing", "", "Sandboxes with an operation under way." },
+    [GAUGE_RUNS] = { "runs", "", "Runs under way." },
     [GAUGE_WAITING] = { "creates_waiting", "", "Requests that wait for a sandbox." },
 };
 

@@ -69,6 +69,9 @@ static unsigned relay_worker_of_id(struct request *r)
 {
     struct server *s = r->server;
     unsigned worker, generation;
+    bool of_run = r->route && r->route->of_run;
+    if (of_run) /* by any worker with that index: the record has it */
+        return relay_parse_id(r->id, &worker, &generation) ? worker % s->table->workers : s->worker;
     if (!relay_parse_id(r->id, &worker, &generation) || worker >= s->table->workers)
         return s->worker;
     const struct table_worker *w = &s->table->worker[worker];
@@ -292,6 +295,9 @@ static void relay_refuse_lost(struct request *r)
 {
     if (r->server->draining)
         request_refuse(r, 503, "draining", "the server is stopping; use another one");
+    else if (r->route && r->route->of_run)
+        request_refuse(r, 502, "worker_lost",
+            "the worker process of this run died while it answered; resume the run");
     else
         request_refuse(r, 502, "worker_lost",
             "the worker process of this sandbox died while it answered; the sandbox is gone");

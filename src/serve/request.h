@@ -19,6 +19,8 @@
 struct server;
 struct sandbox;
 struct sandbox_maker;
+struct run;
+struct follower;
 struct request;
 struct client;
 struct account;
@@ -34,7 +36,7 @@ enum body { BODY_NONE, BODY_JSON, BODY_BYTES, BODY_STREAM };
 
 /* One operation of the interface. The table of routes is also the OpenAPI document. */
 struct route {
-    const char *method, *path; /* {id}: of a sandbox; {name}: of a variable */
+    const char *method, *path; /* {id}: of a sandbox or run; {name}: of a variable */
     enum body body;
     const char *schema; /* of BODY_JSON: requests are checked against it */
     const char *query;  /* the query's parameters, as JSON schema properties; NULL: none */
@@ -48,6 +50,7 @@ struct route {
     unsigned scopes;
     bool creates;  /* takes an Idempotency-Key */
     bool is_paced; /* its body comes when its client has something to say: at no least rate */
+    bool of_run;   /* {id}: of a run, which outlives its worker */
 };
 
 /* The routes of one protocol. */

@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "serve/console.h"
 #include "serve/e2b/e2b.h"
+#include "serve/runs.h"
 
 #define SANDBOX                                                                                    \
     "{\"type\": \"object\", \"required\": [\"id\", \"state\"], \"properties\": {"                  \
@@ -77,6 +78,21 @@
     "{\"type\": \"object\", \"required\": [\"signal\"], \"additionalProperties\": false, "         \
     "\"properties\": {\"signal\": {\"type\": \"integer\", \"minimum\": 1, \"maximum\": 64}, "      \
     "\"group\": {\"type\": \"boolean\"}}}"
+
+#define RUN                                                                                        \
+    "{\"type\": \"object\", \"required\": [\"run\", \"status\"], \"properties\": {\"run\": "       \
+    "{\"type\": \"string\"}, \"status\": {\"enum\": [\"running\", \"answered\", \"exhausted\", "   \
+    "\"budget\", \"timeout\", \"cancelled\", \"error\", \"interrupted\"]}}}"
+
+#define ASK                                                                                        \
+    "{\"type\": \"object\", \"additionalProperties\": false, \"required\": [\"question\"], "       \
+    "\"properties\": {\"question\": {\"type\": \"string\", \"minLength\": 1, \"pattern\": "        \
+    "\"^[^\\\\0]*$\"}, \"context\": {}, \"options\": {\"type\": \"object\"}}}"
+
+#define RUNS_QUERY                                                                                 \
+    "\"limit\": {\"type\": \"integer\", \"minimum\": 1, \"maximum\": 1000}, \"before\": "          \
+    "{\"type\": \"integer\", \"minimum\": 0}, \"status\": {\"type\": \"string\"}, \"model\": "     \
+    "{\"type\": \"string\"}"
 
 #define PID       "{\"type\": \"object\", \"properties\": {\"pid\": {\"type\": \"integer\"}}}"
 #define TO        ", \"to\": {\"type\": \"string\"}"
@@ -171,6 +187,28 @@ static const struct route native_rows[] = {
     { "GET", "/v1/sandboxes/{id}/terminal", BODY_NONE, TERMINAL, NULL, 101, NULL, NULL,
         "a WebSocket to a terminal of its own or of a command: docs/serve.md has the messages",
         handle_terminal, SCOPE_SANDBOXES },
+    { "POST", "/v1/runs", BODY_JSON, ASK, NULL, 201, JSON, RUN,
+        "start a run of a model; answered when it is in the record", handle_run_create, SCOPE_RUNS,
+        true },
+    { "GET", "/v1/runs", BODY_NONE, NULL, RUNS_QUERY, 200, JSON,
+        "{\"type\": \"object\", \"properties\": {\"runs\": {\"type\": \"array\", \"items\": " RUN
+        "}, \"next\": {\"type\": [\"integer\", \"null\"]}}}",
+        "list the runs, newest first; `next` is `before` of the next page", handle_run_list,
+        SCOPE_RUNS | SCOPE_READ },
+    { "GET", "/v1/runs/{id}", BODY_NONE, NULL, NULL, 200, JSON, RUN, "describe a run",
+        handle_run_get, SCOPE_RUNS | SCOPE_READ, .of_run = true },
+    { "DELETE", "/v1/runs/{id}", BODY_NONE, NULL, NULL, 204, NULL, NULL,
+        "remove a run that has ended from the record, with its children", handle_run_delete,
+        SCOPE_RUNS, .of_run = true },
+    { "GET", "/v1/runs/{id}/events", BODY_NONE, NULL, NULL, 200, "text/event-stream", NULL,
+        "follow a run: server-sent events with the lines of its export, from its beginning, or "
+        "after Last-Event-ID",
+        handle_run_events, SCOPE_RUNS | SCOPE_READ, .of_run = true },
+    { "POST", "/v1/runs/{id}/cancel", BODY_NONE, NULL, NULL, 204, NULL, NULL, "cancel a run",
+        handle_run_cancel, SCOPE_RUNS, .of_run = true },
+    { "POST", "/v1/runs/{id}/resume", BODY_NONE, NULL, NULL, 200, JSON, RUN,
+        "go on with an interrupted run; no answered call is repeated", handle_run_resume,
+        SCOPE_RUNS, .of_run = true },
 };
 
 static const struct routes native_routes = {

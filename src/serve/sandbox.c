@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/os/random.h"
 #include "serve/e2b/e2b.h"
 
 /* Ids are random, so that no client can choose many with the same hash (FNV-1a). */
@@ -136,14 +135,11 @@ struct sandbox *sandbox_add(struct request *r, struct account *owner, droste_ses
 {
     struct server *s = r->server;
     struct sandbox *sb = calloc(1, sizeof *sb);
-    if (!sb || random_hex(sb->id + 6, SERVE_ID_SIZE - 7, NULL) < 0) {
+    if (!sb || server_make_id(s, sb->id) < 0) {
         free(sb);
         droste_session_close(session);
         return NULL;
     }
-    char prefix[7]; /* relay.c reads it */
-    snprintf(prefix, sizeof prefix, "%02x%04x", s->worker & 0xff, s->figures->generation & 0xffff);
-    memcpy(sb->id, prefix, 6);
     sb->server = s;
     sb->owner = owner;
     sb->session = session;

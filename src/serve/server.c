@@ -17,6 +17,7 @@
 #include "base/text.h"
 #include "serve/notify.h"
 #include "serve/relay.h"
+#include "serve/runs.h"
 #include "serve/server.h"
 #include "serve/tls.h"
 #include "serve/upgrade.h"
@@ -31,6 +32,15 @@ enum { SERVER_KEEP_SECONDS = 60 };
 enum { SERVER_BODY_RATE = 1024, SERVER_BODY_SECONDS = 20 };
 enum { SERVER_BODIES_MAX = 128 << 20 };
 enum { SERVER_SWEEP_MS = 250 };
+
+/* relay.c reads the worker and its generation. */
+int server_make_id(const struct server *s, char id[SERVE_ID_SIZE])
+{
+    char prefix[7];
+    snprintf(prefix, sizeof prefix, "%02x%04x", s->worker & 0xff, s->figures->generation & 0xffff);
+    memcpy(id, prefix, 6);
+    return random_hex(id + 6, SERVE_ID_SIZE - 7, NULL);
+}
 
 /* ---- the head and the body ---- */
 
@@ -367,6 +377,7 @@ static void server_on_prepare(uv_prepare_t *prepare)
 {
     struct server *s = prepare->data;
     admission_serve(s, clock_ns());
+    runs_serve(s);
     droste_dispatch(s->d, NULL);
 }
 
@@ -424,6 +435,7 @@ static void server_on_sweep(uv_timer_t *timer)
     idempotency_sweep(s, now);
     upstream_sweep(s, now, s->draining);
     sandboxes_sweep(s, now);
+    runs_sweep(s);
     for (struct client *c = s->clients; c; c = c->next) {
         struct upgrade *u = c->request ? c->request->upgrade : NULL;
         if (server_client_is_late(c, now))
@@ -432,7 +444,7 @@ static void server_on_sweep(uv_timer_t *timer)
             u->on_tick(u->arg, now);
     }
     double drained = (double)(now - s->drain_ns) / 1e9;
-    if (s->draining && (s->requests == 0 || drained > s->options->drain_seconds))
+    if (s->draining && ((s->requests == 0 && !s->runs) || drained > s->options->drain_seconds))
         s->stopping = true;
     if (s->stopping)
         uv_stop(&s->loop);
@@ -548,6 +560,7 @@ static void server_close_handle(uv_handle_t *handle, void *arg)
 /* libmicrohttpd ends only when no connection is suspended. */
 static void server_end_requests(struct server *s)
 {
+    runs_close(s);
     while (s->sandboxes)
         sandbox_close(s->sandboxes);
     for (struct client *c = s->clients; c; c = c->next)

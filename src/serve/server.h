@@ -61,12 +61,19 @@ struct server {
     struct client *clients;
     struct sandbox *sandboxes, *by_id[SERVE_ID_BUCKETS];
     size_t sandbox_count;
+    /* See runs.c. */
+    droste_record *record; /* NULL: not opened yet */
+    struct run *runs;
+    struct follower *followers;
     struct schema **schemas; /* by route; NULL: none */
 };
 
 /* A connection was resumed or has ended: the library gets a turn soon, for which its descriptor
  * does not ask. */
 void server_wake(struct server *s);
+
+/* A new id of a sandbox or run of this worker. Negative: there is no randomness. */
+int server_make_id(const struct server *s, char id[SERVE_ID_SIZE]);
 
 /* NULL: the route has none. */
 const struct schema *server_schema_of(const struct server *s, const struct route *route);
@@ -123,6 +130,9 @@ void sandboxes_sweep(struct server *s, uint64_t now_ns);
 /* Starts one for the request, which its maker answers. */
 void sandbox_create(struct request *r, const struct sandbox_maker *maker);
 void sandbox_setting(struct buf *words, const char *name, const char *value);
+/* Settings as the library takes them, from those that sandbox_setting has appended. Free the list.
+ * NULL without memory. */
+const char **sandbox_list_settings(const struct buf *words);
 /* A description, for an answer; NULL without memory. */
 struct json_object *sandbox_json(const struct sandbox *sb);
 /* Adds one, in the place that admission reserved for the request; the session is taken. NULL

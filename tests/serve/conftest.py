@@ -11,8 +11,11 @@ import time
 import pytest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.append(os.path.join(ROOT, "tests", "e2e"))   # also for browser.py
+
+from model_servers import serve, servers  # noqa: E402, F401: fixtures
+
 DROSTE = os.path.join(ROOT, os.environ.get("BUILD", "build"), "droste")
-sys.path.append(os.path.join(ROOT, "tests", "e2e"))   # for browser.py
 WORKERS = os.environ.get("SERVE_WORKERS", "1")
 WAIT = 60   # generous: nothing here is about speed
 
@@ -45,9 +48,9 @@ def until(what):
 class Server:
     """A running `droste serve`."""
 
-    def __init__(self, home, *flags, stderr=None, workers=WORKERS):
+    def __init__(self, home, *flags, stderr=None, workers=WORKERS, env=None):
         self.home = home
-        env = {"PATH": "/usr/bin:/bin", "HOME": str(home), "LANG": "C.UTF-8",
+        env = {**(env or {}), "PATH": "/usr/bin:/bin", "HOME": str(home), "LANG": "C.UTF-8",
                "DROSTE_HOME": os.path.join(str(home), "data")}
         self.process = subprocess.Popen([DROSTE, "serve", "--listen", "127.0.0.1:0",
                                          "--workers", workers, *flags],

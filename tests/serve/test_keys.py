@@ -47,7 +47,8 @@ class Client:
 def keyed(tmp_path_factory):
     """A server with keys: of two clients, an administrator, a reader, and for metrics."""
     home = tmp_path_factory.mktemp("keyed")
-    made = {"one": create(home, "one"), "other": create(home, "other")}
+    made = {name: create(home, name, "--scopes", "read,sandboxes,runs")
+            for name in ("one", "other")}
     for scope in ("admin", "read", "metrics"):
         made[scope] = create(home, "a-" + scope, "--scopes", scope)
     server = Server(home)

@@ -1,0 +1,521 @@
+/* serve/runs.c: runs of models: started, cancelled and resumed here, read from the record.
+ *
+ * A run's id begins with its worker, as a sandbox's does (relay.c), so that requests about it come
+ * to the worker that has it. What is known of a run is what the record says: it outlives the
+ * server, and a run whose server died is `interrupted` until it is resumed. A key sees the runs
+ * that it started, by the record's account.
+ */
+#include "serve/runs.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "serve/server.h"
+
+/* Values are cut after so many bytes: of a run that is described alone, in lists, in events. */
+enum { RUN_CUT = 64 << 20, RUN_LIST_CUT = 4 << 10, RUN_EVENT_CUT = 1 << 20 };
+enum { RUN_EVENTS_AT_ONCE = 64, RUN_LIST_MAX = 1000 };
+
+/* A run that is active in this worker. */
+struct run {
+    struct server *server;
+    struct account *owner;
+    char id[SERVE_ID_SIZE];
+    droste_running *running;
+    struct request *request; /* waits until it has begun; NULL: it has, or its client has gone */
+    bool is_suspended;
+    struct run *next;
+};
+
+/* A client that follows a run. */
+struct follower {
+    struct request *r;
+    int64_t at;
+    bool is_dirty;
+    struct follower *next;
+};
+
+static struct run *run_active(struct server *s, const char *id)
+{
+    struct run *run = s->runs;
+    while (run && strcmp(run->id, id) != 0)
+        run = run->next;
+    return run;
+}
+
+/* A number of a client; -1: it is none. */
+static int64_t run_parse_number(const char *text)
+{
+    size_t n = strlen(text);
+    return n > 0 && n < 19 && strspn(text, "0123456789") == n ? strtoll(text, NULL, 10) : -1;
+}
+
+/* The record; NULL: there is none yet, or the request was refused. */
+static droste_record *run_record(struct request *r)
+{
+    struct server *s = r->server;
+    droste_error err;
+    if (!s->record && droste_record_open(s->d, &s->record, &err) < 0)
+        request_fail(r, &err);
+    return s->record;
+}
+
+/* ---- what the record says of one ---- */
+
+struct run_facts {
+    struct request *r;
+    droste_record *record;
+    char status[32];
+    struct buf *json; /* NULL: not wanted */
+    bool is_mine;
+};
+
+static int run_add_piece(void *arg, const char *data, size_t len)
+{
+    buf_append(arg, data, len);
+    return 0;
+}
+
+static bool run_is_mine(const struct request *r, const droste_record_run *run)
+{
+    if (r->account->key.scopes & SCOPE_ADMIN)
+        return true;
+    return run->account && strcmp(run->account, r->account->key.id) == 0;
+}
+
+static int run_on_found(void *arg, const droste_record_run *run, droste_error *err)
+{
+    struct run_facts *facts = arg;
+    facts->is_mine = run_is_mine(facts->r, run);
+    snprintf(facts->status, sizeof facts->status, "%s", run->status);
+    if (!facts->json || !facts->is_mine)
+        return 0;
+    return droste_record_json(facts->record, run, RUN_CUT, run_add_piece, facts->json, err);
+}
+
+/* Looks for the request's run among those of its account; false: the request was refused. */
+static bool run_look(struct request *r, struct run_facts *facts, struct buf *json)
+{
+    droste_error err = { .code = DROSTE_ERROR_NOT_FOUND };
+    *facts = (struct run_facts){ .r = r, .record = run_record(r), .json = json };
+    if (r->reply)
+        return false;
+    int rc = facts->record ? droste_record_get(facts->record, r->id, run_on_found, facts, &err)
+                           : -(int)err.code;
+    if (rc == 0 && facts->is_mine)
+        return true;
+    if (rc < 0 && err.code != DROSTE_ERROR_NOT_FOUND)
+        request_fail(r, &err);
+    else
+        request_refuse(r, 404, "not_found", "there is no run '%s'", r->id);
+    return false;
+}
+
+static void run_reply(struct request *r)
+{
+    struct run_facts facts;
+    cleanup_buf struct buf json = { 0 };
+    if (!run_look(r, &facts, &json))
+        return;
+    if (buf_failed(&json))
+        request_refuse(r, 503, "memory", "out of memory");
+    else
+        request_reply(r, (unsigned)r->route->status, "application/json", json.data, json.len);
+}
+
+/* ---- followers ---- */
+
+static void run_mark_followers(struct server *s, const char *id)
+{
+    for (struct follower *f = s->followers; f; f = f->next)
+        if (!id || strcmp(f->r->id, id) == 0)
+            f->is_dirty = true;
+}
+
+static int follower_on_event(void *arg, const droste_record_event *event, droste_error *err)
+{
+    struct request *r = arg;
+    char head[64];
+    snprintf(
+        head, sizeof head, "id: %lld\nevent: %s\ndata: ", (long long)event->number, event->type);
+    request_push(r, head, strlen(head));
+    request_push(r, event->json, event->len);
+    request_push(r, "\n\n", 2);
+    return 0;
+}
+
+/* Nothing more will happen: the run has ended, or nothing runs it. */
+static void follower_end(struct follower *f, const char *status)
+{
+    static const char interrupted[] = "event: interrupted\ndata: {}\n\n";
+    if (strcmp(status, "interrupted") == 0)
+        request_push(f->r, interrupted, sizeof interrupted - 1);
+    request_end(f->r);
+}
+
+/* The status is read before the events: after an end there are none that this look has missed. */
+static void follower_look(struct follower *f)
+{
+    struct request *r = f->r;
+    struct run_facts facts = { .r = r, .record = r->server->record };
+    int64_t before = f->at;
+    f->is_dirty = false;
+    bool is_active = run_active(r->server, r->id) != NULL;
+    int rc = droste_record_get(facts.record, r->id, run_on_found, &facts, NULL);
+    if (rc == 0)
+        rc = droste_record_events(facts.record, r->id, true, &f->at, RUN_EVENTS_AT_ONCE,
+            RUN_EVENT_CUT, follower_on_event, r, NULL);
+    if (rc < 0)
+        request_cut(r); /* it was removed, or the record cannot be read */
+    else if (f->at != before)
+        f->is_dirty = true; /* there may be more */
+    else if (!is_active && strcmp(facts.status, "running") != 0)
+        follower_end(f, facts.status);
+}
+
+void runs_serve(struct server *s)
+{
+    for (struct follower *f = s->followers; f; f = f->next)
+        if (f->is_dirty && !f->r->gone && !f->r->ended && !f->r->cut &&
+            request_unread(f->r) <= SERVE_UNREAD_MAX) {
+            follower_look(f);
+            server_wake(s);
+        }
+}
+
+static void follower_on_drained(struct request *r)
+{
+    ((struct follower *)r->state)->is_dirty = true;
+    server_wake(r->server);
+}
+
+static void follower_on_free(struct request *r)
+{
+    struct follower **at = &r->server->followers;
+    while (*at != r->state)
+        at = &(*at)->next;
+    *at = (*at)->next;
+    free(r->state);
+}
+
+/* Last-Event-ID: the last event that the client has seen; -1: it is no number. */
+static int64_t follower_start(struct request *r)
+{
+    const char *text = request_header_of(r, "Last-Event-ID");
+    return text && *text ? run_parse_number(text) : 0;
+}
+
+void handle_run_events(struct request *r)
+{
+    struct run_facts facts;
+    int64_t at = follower_start(r);
+    if (at < 0) {
+        request_refuse(r, 400, "argument", "Last-Event-ID is the id of an event, a number");
+        return;
+    }
+    if (!run_look(r, &facts, NULL))
+        return;
+    struct follower *f = calloc(1, sizeof *f);
+    if (!f) {
+        request_refuse(r, 503, "memory", "out of memory");
+        return;
+    }
+    *f = (struct follower){ .r = r, .at = at, .is_dirty = true, .next = r->server->followers };
+    r->server->followers = f;
+    r->state = f;
+    r->on_free = follower_on_free;
+    r->on_drained = follower_on_drained;
+    request_stream(r, "text/event-stream");
+    server_wake(r->server);
+}
+
+/* ---- start and resume ---- */
+
+static void run_on_gone(struct request *r)
+{
+    struct run *run = r->state;
+    run->request = NULL; /* the run goes on */
+}
+
+static void run_on_event(void *arg, const droste_event *event)
+{
+    struct run *run = arg;
+    struct request *r = run->request;
+    if (strcmp(event->kind, "delta") != 0 && strcmp(event->kind, "output") != 0)
+        run_mark_followers(run->server, run->id);
+    if (!r || event->run != 0 || strcmp(event->kind, "started") != 0)
+        return;
+    run->request = NULL;
+    r->on_gone = NULL;
+    snprintf(r->id, sizeof r->id, "%s", run->id);
+    run_reply(r);
+    char location[SERVE_ID_SIZE + 16];
+    snprintf(location, sizeof location, "/v1/runs/%s", run->id);
+    request_header(r, MHD_HTTP_HEADER_LOCATION, location);
+}
+
+static void run_free(struct run *run)
+{
+    struct server *s = run->server;
+    struct run **at = &s->runs;
+    while (*at != run)
+        at = &(*at)->next;
+    *at = run->next;
+    table_release(s->table, s->worker, run->owner->index);
+    s->has_released = true;
+    s->figures->gauges[GAUGE_RUNS]--;
+    free(run);
+}
+
+static void run_on_done(void *arg, droste_result *result)
+{
+    struct run *run = arg;
+    struct request *r = run->request;
+    droste_error err = { .code = DROSTE_ERROR_MEMORY, .text = "out of memory" };
+    if (result)
+        droste_result_error(result, &err);
+    if (r) {
+        r->on_gone = NULL;
+        request_fail(r, &err);
+    }
+    run_mark_followers(run->server, run->id);
+    droste_result_free(result);
+    run_free(run);
+}
+
+/* Starts it in the place that admission reserved for the request, which is answered when the run
+ * is in the record. */
+static void run_start(struct request *r, droste_request *request, const char *id)
+{
+    struct server *s = r->server;
+    struct run *run = calloc(1, sizeof *run);
+    droste_error err;
+    if (!run) {
+        request_refuse(r, 503, "memory", "out of memory");
+        return;
+    }
+    *run = (struct run){ .server = s, .owner = r->account, .request = r, .next = s->runs };
+    snprintf(run->id, sizeof run->id, "%s", id);
+    request->event = run_on_event;
+    request->done = run_on_done;
+    request->all_events = 1; /* of calls of the code and of child runs, which followers see */
+    request->arg = run;
+    s->runs = run;
+    s->figures->gauges[GAUGE_RUNS]++;
+    r->has_place = false; /* it is the run's */
+    r->state = run;
+    r->on_gone = run_on_gone;
+    if (droste_start(s->d, request, &run->running, &err) < 0) {
+        r->on_gone = NULL;
+        run_free(run);
+        request_fail(r, &err);
+        return;
+    }
+    table_count(s->figures, COUNT_RUNS, 1);
+}
+
+/* The context is a text, whose type the settings say or guess, or any other value as JSON. */
+static void run_take_context(struct request *r, droste_request *request)
+{
+    struct json_object *context = NULL;
+    if (!json_object_object_get_ex(r->json, "context", &context))
+        return;
+    if (json_object_is_type(context, json_type_string)) {
+        request->data = json_object_get_string(context);
+        request->len = (size_t)json_object_get_string_len(context);
+        return;
+    }
+    request->data = json_text(context, &request->len);
+    request->kind = "json";
+}
+
+static void run_create(struct request *r)
+{
+    struct server *s = r->server;
+    cleanup_buf struct buf words = { 0 };
+    char id[SERVE_ID_SIZE];
+    if (!run_settings(r, &words))
+        return;
+    cleanup_free const char **settings = sandbox_list_settings(&words);
+    if (!settings || server_make_id(s, id) < 0) {
+        request_refuse(r, 503, "memory", "out of memory");
+        return;
+    }
+    droste_request request = { .question = json_get_string(r->json, "question", ""),
+        .settings = settings,
+        .id = id,
+        .account = r->account->key.id };
+    run_take_context(r, &request);
+    run_start(r, &request, id);
+}
+
+/* Without a record there is nothing to describe, follow or resume. */
+static bool run_is_recorded(struct request *r)
+{
+    droste_error err;
+    const char *path = droste_record_path(r->server->d, &err);
+    if (!path)
+        request_fail(r, &err);
+    else if (strcmp(path, "none") == 0)
+        request_refuse(r, 501, "unsupported", "this server has no database of runs");
+    return !r->reply;
+}
+
+void handle_run_create(struct request *r)
+{
+    if (run_is_recorded(r))
+        admission_ask(r, run_create);
+}
+
+static void run_resume(struct request *r)
+{
+    struct run_facts facts;
+    if (!run_look(r, &facts, NULL))
+        return;
+    if (run_active(r->server, r->id) || strcmp(facts.status, "interrupted") != 0) {
+        request_refuse(r, 409, "not_interrupted",
+            "the run is '%s'; only an interrupted one resumes", facts.status);
+        return;
+    }
+    droste_request request = { .resume = r->id };
+    run_start(r, &request, r->id);
+}
+
+void handle_run_resume(struct request *r)
+{
+    admission_ask(r, run_resume);
+}
+
+/* ---- the others ---- */
+
+void handle_run_get(struct request *r)
+{
+    run_reply(r);
+}
+
+void handle_run_cancel(struct request *r)
+{
+    struct run_facts facts;
+    if (!run_look(r, &facts, NULL))
+        return;
+    struct run *run = run_active(r->server, r->id);
+    if (!run) {
+        request_refuse(
+            r, 409, "not_active", "this server does not run it: it is '%s'", facts.status);
+        return;
+    }
+    droste_cancel(run->running);
+    request_reply(r, 204, NULL, NULL, 0);
+}
+
+void handle_run_delete(struct request *r)
+{
+    struct run_facts facts;
+    droste_record_freed freed;
+    droste_error err;
+    if (!run_look(r, &facts, NULL))
+        return;
+    if (run_active(r->server, r->id) || strcmp(facts.status, "running") == 0)
+        request_refuse(r, 409, "busy", "the run is active; cancel it first");
+    else if (droste_record_remove(facts.record, r->id, &freed, &err) < 0)
+        request_fail(r, &err);
+    else
+        request_reply(r, 204, NULL, NULL, 0);
+}
+
+/* ---- the list ---- */
+
+struct run_list {
+    droste_record *record;
+    struct buf json;
+    int64_t last;
+    int64_t count;
+};
+
+static int run_on_listed(void *arg, const droste_record_run *run, droste_error *err)
+{
+    struct run_list *list = arg;
+    buf_puts(&list->json, list->count++ ? ", " : "");
+    list->last = run->seq;
+    return droste_record_json(list->record, run, RUN_LIST_CUT, run_add_piece, &list->json, err);
+}
+
+/* A number of the query; -1: it is none, and the request was refused. */
+static int64_t run_query_number(struct request *r, const char *name, const char *fallback)
+{
+    const char *text = request_query(r, name, fallback);
+    if (!text)
+        return -1;
+    int64_t number = run_parse_number(text);
+    if (number < 0)
+        request_refuse(r, 400, "argument", "%s is a number", name);
+    return number;
+}
+
+void handle_run_list(struct request *r)
+{
+    struct run_list list = { 0 };
+    droste_error err = { 0 };
+    int64_t limit = run_query_number(r, "limit", "50");
+    int64_t before = limit < 0 ? -1 : run_query_number(r, "before", "0");
+    const char *status = before < 0 ? NULL : request_query(r, "status", "");
+    const char *model = !status ? NULL : request_query(r, "model", "");
+    if (!model)
+        return;
+    if (limit < 1 || limit > RUN_LIST_MAX) {
+        request_refuse(r, 400, "argument", "limit is a number from 1 to %d", RUN_LIST_MAX);
+        return;
+    }
+    const droste_record_filter filter = { .status = status[0] ? status : NULL,
+        .model = model[0] ? model : NULL,
+        .before = before,
+        .limit = limit,
+        .account = r->account->key.scopes & SCOPE_ADMIN ? NULL : r->account->key.id };
+    buf_puts(&list.json, "{\"runs\": [");
+    list.record = run_record(r);
+    if (list.record)
+        droste_record_list(list.record, &filter, run_on_listed, &list, &err);
+    if (list.count == limit)
+        buf_printf(&list.json, "], \"next\": %lld}", (long long)list.last);
+    else
+        buf_puts(&list.json, "], \"next\": null}");
+    if (err.code)
+        request_fail(r, &err);
+    else if (!r->reply)
+        request_reply(r, 200, "application/json", buf_text(&list.json), list.json.len);
+    buf_free(&list.json);
+}
+
+/* ---- for the server ---- */
+
+static void run_suspend(struct run *run)
+{
+    if (!run->is_suspended)
+        droste_suspend(run->running);
+    run->is_suspended = true;
+}
+
+void runs_sweep(struct server *s)
+{
+    for (struct follower *f = s->followers; f; f = f->next)
+        if (!run_active(s, f->r->id))
+            f->is_dirty = true; /* another process may go on with it */
+    for (struct run *run = s->runs; run; run = run->next)
+        if (run->owner->is_revoked)
+            run_suspend(run);
+}
+
+void runs_close(struct server *s)
+{
+    for (struct run *run = s->runs; run; run = run->next) {
+        if (run->request)
+            run->request->on_gone = NULL;
+        run->request = NULL;
+        run_suspend(run);
+    }
+    while (s->runs && droste_turn(s->d, 1000, NULL) > 0)
+        ;
+    droste_record_close(s->record);
+    s->record = NULL;
+}
