@@ -22,6 +22,7 @@
 #include <sched.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 /* Called by Python, with the GIL and no other thread: 1 in the fork, 0 in the parent, a negative
@@ -63,6 +64,19 @@ static void fork_close_all(const struct fork_job *job)
     close(job->clone.settled[1]);
 }
 
+/* After a clone that failed: true if it should be tried again. Processes of forks that were closed
+ * a moment ago count until their parents have waited for them. */
+static bool fork_may_repeat(unsigned *tries)
+{
+    enum { TRIES = 12, PAUSE_NS = 5000000 };
+    const struct timespec pause = { .tv_nsec = PAUSE_NS };
+    if (errno != EAGAIN || ++*tries >= TRIES)
+        return false;
+    nanosleep(&pause, NULL);
+    errno = EAGAIN;
+    return true;
+}
+
 /* In the copied memory, on the opener's stack. */
 __attribute__((noreturn)) static void fork_keep(struct fork_job *job)
 {
@@ -70,7 +84,11 @@ __attribute__((noreturn)) static void fork_keep(struct fork_job *job)
     setsid(); /* the parent may be a fork, whose end is that of its process group */
     struct zygote_status status = { .op = ZYGOTE_FORKED, .wait_status = -1 };
     if (write(job->clone.status, &status, sizeof status) == (ssize_t)sizeof status) {
-        pid_t worker = zygote_clone_taker(&job->clone);
+        unsigned tries = 0;
+        pid_t worker;
+        do
+            worker = zygote_clone_taker(&job->clone);
+        while (worker < 0 && fork_may_repeat(&tries));
         if (worker > 0)
             zygote_exec_keeper(&job->clone, job->keeper, worker, mark);
         status = (struct zygote_status){ .sys = errno, .op = ZYGOTE_NO_OP, .wait_status = -1 };
@@ -83,7 +101,11 @@ static int fork_open(void *arg)
 {
     struct fork_job *job = arg;
     /* The kernel would clear the worker's thread id when the keeper leaves the memory. */
-    pid_t keeper = clone_copy(NULL);
+    unsigned tries = 0;
+    pid_t keeper;
+    do
+        keeper = clone_copy(NULL);
+    while (keeper < 0 && fork_may_repeat(&tries));
     if (keeper == 0)
         fork_keep(job);
     job->sys = keeper < 0 ? errno : 0;
@@ -115,7 +137,11 @@ static int fork_start(struct fork_job *job)
         .stack = (uint64_t)(uintptr_t)keeper_stack,
     };
     int ended;
-    pid_t opener = clone_onto(&args, fork_open, job);
+    unsigned tries = 0;
+    pid_t opener;
+    do
+        opener = clone_onto(&args, fork_open, job);
+    while (opener < 0 && fork_may_repeat(&tries));
     if (opener < 0)
         return -errno;
     while (waitpid(opener, &ended, __WALL) < 0 && errno == EINTR)
