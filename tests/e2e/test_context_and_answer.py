@@ -146,7 +146,7 @@ def test_a_result_is_strict_json(ask, value):
     """There: NaN goes out as a word that JSON does not have. Here: it is an error in the cell,
     which says what to do, and what is submitted instead can be read by anybody."""
     result = ask([repl("try: SUBMIT(%s)\n"
-                       "except (ValueError, TypeError) as e: SUBMIT(['submit' in str(e), None])"
+                       "except (ValueError, TypeError) as e: SUBMIT(['use None' in str(e), None])"
                        % value)])
     answered(result, [True, None])
     json.loads(result.out, parse_constant=lambda word: pytest.fail("%s is not JSON" % word))

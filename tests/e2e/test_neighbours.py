@@ -28,6 +28,7 @@ a.sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [0]))
 
 
 @needs_root
+@pytest.mark.xdist_group("descriptors on their way")       # they count for the user
 @pytest.mark.parametrize("settings, passes", [((), True), (("--open-files", "2000"), False)],
                          ids=["default", "more files"])
 def test_a_user_can_still_pass_a_descriptor(ordinary_user, settings, passes):
