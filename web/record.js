@@ -85,7 +85,7 @@ function tokens(step) {
 
 function run_facts(run) {
   const usage = usage_of(run);
-  return join(run.model, run.end && run.end.iterations !== null ? plural(run.end.iterations, "turn") : null,
+  return join(run.model, run.parent_fork ? "of fork " + run.parent_fork : null, run.end && run.end.iterations !== null ? plural(run.end.iterations, "turn") : null,
     typeof usage.calls === "number" ? plural(usage.calls, "call") : null, seconds(usage.seconds), money(usage.cost));
 }
 

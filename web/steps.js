@@ -139,7 +139,7 @@ function exchange(d, call) {
 }
 
 function call_facts(call) {
-  return join(call.model, failed(call) ? call.status : call.status === "running" ? "running" : null, seconds(call.seconds), tokens(call), money(call.cost),
+  return join(call.model, call.fork ? "fork " + call.fork : null, failed(call) ? call.status : call.status === "running" ? "running" : null, seconds(call.seconds), tokens(call), money(call.cost),
     call.attempts > 1 ? plural(call.attempts, "attempt") : null, call.finish && call.finish !== "stop" ? "finish: " + call.finish : null);
 }
 

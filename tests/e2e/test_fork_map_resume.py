@@ -70,3 +70,17 @@ def test_the_record_names_the_fork_of_a_call(droste, serve, tmp_path):
     steps = [json.loads(line) for line in droste("runs", "export", life.id).out.splitlines()]
     assert [step.get("fork") for step in steps if step["type"] == "call" and step["kind"] == "sub"
             ] == ["1:0", "1:1", None]
+
+
+def test_the_fork_of_a_call_and_of_a_child_run_is_shown(droste, ask):
+    """by `runs show`; a call of the cell itself has none."""
+    asked = ask([repl("fork_map(lambda i: llm_query('q%d' % i), range(2), max_workers=1)\n"
+                      "fork_map(lambda i: rlm_query('run %d' % i), range(1))\n"
+                      "SUBMIT(llm_query('q2'))"),
+                 {"content": "a", "depth": 1}, {"content": "b", "depth": 1},
+                 {"content": repl("SUBMIT(1)"), "depth": 1}, {"content": "c", "depth": 1}])
+    assert asked.status == 0, asked.out
+    shown = droste("runs", "show", asked.json["run"]).out
+    assert "call of the cell: fork 1:0, ok" in shown and "fork 1:1, ok" in shown
+    assert "of fork 2:0: run 0" in shown
+    assert shown.count("call of the cell: ok") == 1

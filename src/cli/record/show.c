@@ -215,6 +215,8 @@ static int note_child(void *arg, const droste_record_run *run, droste_error *err
     if (run->ended_ms)
         buf_printf(&c->line, " in %.2f s, %lld call%s", run->seconds, (long long)run->calls,
             run->calls == 1 ? "" : "s");
+    if (run->parent_fork)
+        buf_printf(&c->line, ", of fork %s", run->parent_fork);
     buf_puts(&c->line, ": ");
     int rc = droste_record_read(
         s->record, &run->question, 4 * CHILD_CHARACTERS + 8, steps_append_piece, &question, err);
@@ -410,6 +412,8 @@ static void print_sub_call(const droste_record_call *call, bool full)
     } else {
         printf("  call of the cell: ");
     }
+    if (call->fork)
+        printf("fork %s, ", call->fork);
     print_call_end(call);
     if (full) {
         show_print_value("    < ", call->request, full);
