@@ -100,6 +100,5 @@ void mcp_resources_templates(struct mcp_call *c);
 void mcp_resources_read(struct mcp_call *c);
 void mcp_prompts_list(struct mcp_call *c);
 void mcp_prompts_get(struct mcp_call *c);
-void mcp_completion_complete(struct mcp_call *c);
 
 #endif

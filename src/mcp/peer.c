@@ -36,9 +36,6 @@ static const struct method {
 } methods[] = {
     { "initialize", STATEFUL, method_initialize },
     { "ping", STATEFUL, method_ping },
-    { "logging/setLevel", STATEFUL, method_ping },
-    { "resources/subscribe", STATEFUL, method_ping },
-    { "resources/unsubscribe", STATEFUL, method_ping },
     { "server/discover", STATELESS, method_discover },
     { "tools/list", BOTH | CACHED, mcp_tools_list },
     { "tools/call", BOTH, mcp_tools_call },
@@ -47,7 +44,6 @@ static const struct method {
     { "resources/read", BOTH | CACHED, mcp_resources_read },
     { "prompts/list", BOTH | CACHED, mcp_prompts_list },
     { "prompts/get", BOTH, mcp_prompts_get },
-    { "completion/complete", BOTH, mcp_completion_complete },
 };
 
 static struct json_object *server_info(void)
@@ -63,8 +59,7 @@ static struct json_object *server_info(void)
 /* Adds what both kinds of handshake tell. */
 static bool server_describe(struct json_object *o)
 {
-    static const char capabilities[] = "{\"tools\":{},\"resources\":{},\"prompts\":{},"
-                                       "\"completions\":{}}";
+    static const char capabilities[] = "{\"tools\":{},\"resources\":{},\"prompts\":{}}";
     struct json_object *can = NULL;
     if (json_parse(capabilities, sizeof capabilities - 1, &json_limits_small, &can, NULL) < 0)
         return false;

@@ -102,12 +102,3 @@ void mcp_prompts_get(struct mcp_call *c)
     json_put(o, "messages", list);
     mcp_call_answer(c, o);
 }
-
-void mcp_completion_complete(struct mcp_call *c)
-{
-    static const char text[] =
-        "{\"completion\": {\"values\": [], \"total\": 0, \"hasMore\": false}}";
-    struct json_object *o = NULL;
-    json_parse(text, sizeof text - 1, &json_limits_small, &o, NULL);
-    mcp_call_answer(c, o);
-}

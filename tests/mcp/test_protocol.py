@@ -9,7 +9,7 @@ def test_a_version_that_is_known_is_agreed_on(connect, version):
     result = connect(initialize=False).initialize(version)
     assert result["protocolVersion"] == version
     assert result["serverInfo"]["name"] == "droste"
-    assert result["capabilities"].keys() >= {"tools", "resources", "prompts"}
+    assert result["capabilities"] == {"tools": {}, "resources": {}, "prompts": {}}
 
 
 def test_another_version_is_answered_with_the_newest(connect):
@@ -52,6 +52,14 @@ def test_a_stateless_request_states_the_clients_capabilities(client):
 @pytest.mark.parametrize("method", ["initialize", "ping", "logging/setLevel"])
 def test_methods_of_connections_are_none_of_stateless_requests(client, method):
     assert client.error(method, _meta=STATELESS, protocolVersion="2026-07-28")["code"] == -32601
+
+
+@pytest.mark.parametrize("method", ["resources/subscribe", "logging/setLevel",
+                                    "completion/complete"])
+def test_what_is_not_offered_is_refused(client, method):
+    """Neither the capabilities nor an answer pretend that there is more."""
+    assert client.error(method, uri="x:y", level="info")["code"] == -32601
+    assert client.result("tools/list")["tools"]
 
 
 @pytest.mark.parametrize("line, code", [

@@ -13,6 +13,16 @@ import array, os, signal, socket, struct, sys
 state = sys.modules['droste_guest'].state
 kept = state.library
 """
+# A session whose copies do something else than wait for operations.
+HOSTILE = PATCH + """
+class Hostile:
+    def zygote_fork(self, status):
+        rc = kept.zygote_fork(status)
+        if rc == 1:
+            %s
+        return rc
+state.library = Hostile()
+x = 1"""
 LEVELS = ["full", "light", "landlock", "process"]
 
 
@@ -88,15 +98,7 @@ def test_a_fork_bomb_in_a_fork_ends_with_the_fork(level, bystander):
 def test_a_checkpoint_that_is_held_by_hostile_code_costs_itself_alone(level, bystander, act):
     """Going back to it is an error, the session lives, and a true checkpoint works afterwards."""
     with Interpreter(isolation=level, grace=0.2, execute_timeout=1) as interp:
-        interp.execute(PATCH + """
-class Hostile:
-    def zygote_fork(self, status):
-        rc = kept.zygote_fork(status)
-        if rc == 1:
-            %s
-        return rc
-state.library = Hostile()
-x = 1""" % act)
+        interp.execute(HOSTILE % act)
         held = interp.checkpoint()
         with pytest.raises(droste.Error):
             interp.rollback(held)
@@ -111,18 +113,8 @@ def test_a_checkpoint_that_does_not_answer_is_ended():
     """One that stops itself, one that spins with signals blocked, and one that fills its memory:
     going back to them is an error, after which the session goes on, and a true checkpoint works.
     All at once, since each takes the deadline of a checkpoint."""
-    hostile = PATCH + """
-class Hostile:
-    def zygote_fork(self, status):
-        rc = kept.zygote_fork(status)
-        if rc == 1:
-            %s
-        return rc
-state.library = Hostile()
-x = 1"""
     stop = "os.kill(os.getpid(), signal.SIGSTOP)"
     spin = "signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 32))\n            while True: pass"
-
     fill = "hoard = [os.urandom(1 << 20) for _ in range(1 << 20)]"
     # With a limit of its address space, the last one ends by a MemoryError.
     ended = ("the checkpoint did not answer within|reached the limit of memory"
@@ -134,7 +126,7 @@ x = 1"""
         except droste.UnsupportedError:
             return None
         async with interp:
-            await interp.execute(hostile % act)
+            await interp.execute(HOSTILE % act)
             held = await interp.checkpoint()
             with pytest.raises(droste.Error, match=ended):
                 await interp.rollback(held)
