@@ -174,6 +174,8 @@ void session_service_free(struct session *s)
     if (!s->service)
         return;
     error_set(&why, ERROR_CANCELLED, "the session was closed");
+    if (s->death.code == ERROR_NONE)
+        s->death = why; /* a request that fails now may not be followed by another */
     session_service_end(s, &why);
     timer_free(s->service->over);
     timer_free(s->service->silence);

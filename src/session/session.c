@@ -495,9 +495,9 @@ bool session_finish(struct session *s, session_finished_fn *done, void *arg)
         return false;
     s->finished = done;
     s->finished_arg = arg;
-    session_service_free(s);
     if (!s->dead && s->death.code == ERROR_NONE)
         error_set(&s->death, ERROR_LOST, "the session was ended");
+    session_service_free(s);
     s->dead = true;
     s->operation = 0;
     s->done = NULL;

@@ -275,6 +275,25 @@ static void open_requests_end_with_the_session(void **state)
     assert_true(f.ended[0] > 0 && f.ended[1] > 0);
 }
 
+static void ask_again(void *arg, const droste_file_reply *reply, const droste_error *err)
+{
+    int *ended = arg;
+    assert_non_null(err);
+    *ended = start((droste_file_request){ .op = "stat", .path = "." }, 1);
+}
+
+/* A request that fails because the session closes cannot begin another: it would open the file
+ * service again, which nothing closes. */
+static void a_closing_session_takes_no_requests(void **state)
+{
+    droste_file_request request = { .op = "stat", .path = "." };
+    assert_fine(droste_file_start(f.session, &request, ask_again, &f.ended[0], &f.err));
+    droste_session_close(f.session);
+    f.session = NULL;
+    failed(f.ended[0], DROSTE_ERROR_CANCELLED, 0);
+    assert_int_equal(f.ended[1], 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -290,6 +309,7 @@ int main(void)
         files_test(requests_are_answered_in_their_order),
         files_test(requests_that_cannot_be_are_refused),
         files_test(open_requests_end_with_the_session),
+        files_test(a_closing_session_takes_no_requests),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
