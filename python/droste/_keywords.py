@@ -180,6 +180,9 @@ class Settings(TypedDict, total=False):
     #: Keep Python objects of 4 MiB and more in huge pages: forks of local sessions with gigabytes
     #: cost less, but on some virtual machines filling memory costs more.
     huge_pages: Switch
+    #: Give each local sandbox a network of its own that leads back: its programs reach each other
+    #: at 127.0.0.1, and nothing else.
+    loopback: Switch
     #: How long a local sandbox may wait for descriptors, memory or processes to become free,
     #: instead of failing; 0: fail at once.
     start_wait: Number

@@ -352,6 +352,7 @@ int api_session_options(droste *d, const struct settings *s, struct session_part
     o->spec.start_wait = s->start_wait;
     o->spec.one_start = !s->warm_up;
     o->spec.huge_pages = s->huge_pages;
+    o->spec.loopback = s->loopback;
     o->spec.limits = (struct jail_limits){
         .memory = (uint64_t)s->memory,
         .processes = (uint64_t)s->processes,

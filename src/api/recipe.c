@@ -29,6 +29,7 @@ static const struct recipe_setting {
     { "env", false },
     { "isolation", false },
     { "root", false },
+    { "loopback", false },
     { "warm-up", false },
     { "huge-pages", false },
     { "sandbox-users", false },

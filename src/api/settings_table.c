@@ -279,6 +279,11 @@ const struct setting settings_table[] = {
           "gigabytes cost less, but on some virtual machines filling memory costs more.",
           0 },
         TYPE_SWITCH, AT(huge_pages), 0, 0 },
+    { { "loopback", "yes|no", "no", NULL,
+          "Give each local sandbox a network of its own that leads back: its programs reach each "
+          "other at 127.0.0.1, and nothing else.",
+          0 },
+        TYPE_SWITCH, AT(loopback), 0, 0 },
     { { "start-wait", "SECONDS", "10", NULL,
           "How long a local sandbox may wait for descriptors, memory or processes to become free, "
           "instead of failing; 0: fail at once.",

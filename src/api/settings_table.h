@@ -29,7 +29,8 @@ struct settings {
     char *env, *template, *isolation, *sandbox_users, *python;
     struct list preload, read, include, allow_import, depth_model, answer_field;
     struct list tools, tool_data, tool, restore_name;
-    bool rules, sub_tools, helpers, literal_grep, setup_each, standard_imports, warm_up, huge_pages;
+    bool rules, sub_tools, helpers, literal_grep, setup_each, standard_imports, warm_up, huge_pages,
+        loopback;
     char *setup_code;
     char *image, *snapshot, *network, *user, *gpus, *pull, *seccomp, *reuse, *region, *app_name,
         *sandbox, *on_close, *checkpoint;

@@ -12,6 +12,7 @@
 #include <fcntl.h>
 #include <linux/fs.h>
 #include <linux/membarrier.h>
+#include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sched.h>
@@ -510,6 +511,11 @@ const struct call_value call_set_up_prctls[] = {
     { 0 },
 };
 
+const struct call_value call_set_up_ioctls[] = {
+    { "SIOCSIFFLAGS", SIOCSIFFLAGS, EPERM, 0, "raises the loopback interface of a sandbox" },
+    { 0 },
+};
+
 /* clone(2): all flags except those that the C library uses for threads and processes. The lowest
  * eight bits are the exit signal, and there is no bit left for a new flag of a later kernel. */
 const struct call_value call_clone_flags[] = {
@@ -647,5 +653,7 @@ void calls_print(enum call_where where, struct buf *out)
                   : "what only the zygote may, and each sandbox gives up before its guest runs:\n");
     print_groups(call_set_up, where, out);
     for (const struct call_value *v = call_set_up_prctls; v->name; v++)
+        calls_print_value(v, out);
+    for (const struct call_value *v = call_set_up_ioctls; !container && v->name; v++)
         calls_print_value(v, out);
 }

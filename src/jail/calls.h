@@ -77,7 +77,7 @@ extern const struct call_option call_options[];
 
 /* Calls that the zygote needs to set up a sandbox, with the answers that guests get for them. */
 extern const struct call_group call_set_up[];
-extern const struct call_value call_set_up_prctls[], call_clone_flags[];
+extern const struct call_value call_set_up_prctls[], call_set_up_ioctls[], call_clone_flags[];
 
 /* Extracts the next of the names, separated by spaces; false at the end. */
 bool call_next_name(const char **names, char *out, size_t size);

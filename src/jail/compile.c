@@ -176,7 +176,8 @@ static int compile_and_add_filters(struct builder *b, enum isolation isolation, 
 
 /* Root keeps its privileges for the binds and becomes nobody afterwards; other users need a user
  * namespace to mount at all. The network namespace is empty and shared by all sandboxes of this
- * zygote, because one for each would cost more than everything else together. */
+ * zygote, because one for each would cost more than everything else together; those that are to
+ * have a loopback network get one each (make_private_mounts). */
 static void make_namespaces(struct builder *b, const struct jail_host *host)
 {
     enum { SPACES = CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS };
@@ -195,6 +196,10 @@ static int make_zygote(
     if (host->private_root && !b->own_root)
         return error_set(err, ERROR_UNSUPPORTED,
             "a private root (--root private) needs a mount namespace, so isolation full or light");
+    if (host->loopback && !b->own_root)
+        return error_set(err, ERROR_UNSUPPORTED,
+            "a loopback network (--loopback yes) needs a network namespace, so isolation full or "
+            "light");
     int rc = b->own_root ? show_check_mount_points(host, err) : 0;
     if (rc < 0)
         return rc;
@@ -233,7 +238,9 @@ int jail_compile_zygote(enum isolation isolation, const struct jail_host *host,
     plan_begin(&b);
     int rc = make_zygote(&b, isolation, host, err);
     if (rc == 0)
-        return plan_finish(&b, &(struct jail_plan){ .private_root = host->private_root }, out, err);
+        return plan_finish(&b,
+            &(struct jail_plan){ .private_root = host->private_root, .loopback = host->loopback },
+            out, err);
     buf_free(&b.ops);
     buf_free(&b.text);
     return rc;
@@ -305,6 +312,8 @@ static void make_private_mounts(struct builder *b, const struct jail_plan *zygot
     char size[96];
     private_root_size(size, sizeof size, 01777, limits->tmp_size);
     plan_add(b, JAIL_MAP_SELF, NULL, NULL, JAIL_INSIDE_UID, JAIL_INSIDE_UID);
+    if (spaces & CLONE_NEWNET)
+        plan_add(b, JAIL_LOOPBACK, NULL, NULL, 0, 0);
     mount_volume(b, &place->volume, 0, layout_of(place->layout)->volume);
     mount_volume(b, &place->workspace, 1, layout_of(place->layout)->workspace);
     if (zygote->private_root) {
@@ -397,7 +406,7 @@ static int compile_in(enum isolation isolation, bool beside, const struct jail_p
     struct error *err)
 {
     bool own_root = isolation_has_own_root(isolation);
-    uint64_t spaces = isolations[isolation].spaces;
+    uint64_t spaces = isolations[isolation].spaces | (zygote->loopback ? CLONE_NEWNET : 0u);
     struct builder b;
     plan_begin(&b);
     b.stage = JAIL_KEEPER;

@@ -11,6 +11,7 @@
 #include <grp.h>
 #include <linux/capability.h>
 #include <linux/filter.h>
+#include <linux/if.h>
 #include <linux/keyctl.h>
 #include <linux/openat2.h>
 #include <linux/seccomp.h>
@@ -18,9 +19,11 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -366,6 +369,30 @@ static int mount_terminals(const char *target, const char *options)
     return mount("none", target, "devpts", MS_NOSUID | MS_NOEXEC, options);
 }
 
+/* By default a connection may hold 10 MB in the kernel, of a pool that all users share. With these
+ * sizes (least, first, most) it holds what a UNIX socket may. Needs the zygote's /proc. */
+static int limit_tcp_buffers(void)
+{
+    static const char sizes[] = "4096 65536 131072";
+    int rc = enter_write_file("/proc/sys/net/ipv4/tcp_rmem", 0, 0, sizes, sizeof sizes - 1);
+    return rc < 0 ? rc
+                  : enter_write_file("/proc/sys/net/ipv4/tcp_wmem", 0, 0, sizes, sizeof sizes - 1);
+}
+
+static int raise_loopback(void)
+{
+    struct ifreq lo = { .ifr_name = "lo", .ifr_flags = IFF_UP };
+    if (limit_tcp_buffers() < 0)
+        return -1;
+    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return -1;
+    int rc = ioctl(fd, SIOCSIFFLAGS, &lo), saved = errno;
+    close(fd);
+    errno = saved;
+    return rc;
+}
+
 static int carry_out(const struct jail_plan *plan, const struct jail_op *op)
 {
     const char *t0 = jail_plan_text(plan, op, 0), *t1 = jail_plan_text(plan, op, 1);
@@ -408,6 +435,8 @@ static int carry_out(const struct jail_plan *plan, const struct jail_op *op)
         return chdir(t0);
     case JAIL_HOSTNAME:
         return sethostname(t0, strlen(t0));
+    case JAIL_LOOPBACK:
+        return raise_loopback();
     case JAIL_LIMIT:
         return set_limit(op->a, op->b);
     case JAIL_SESSION:

@@ -235,12 +235,24 @@ static int add_set_up_prctls(const struct filter_target *to, bool guest)
     return rc;
 }
 
+static int add_set_up_ioctls(const struct filter_target *to, bool guest)
+{
+    int rc = 0;
+    for (const struct call_value *v = call_set_up_ioctls; rc == 0 && v->name; v++) {
+        const struct scmp_arg_cmp is = SCMP_A1(SCMP_CMP_MASKED_EQ, INT_MASK, v->value);
+        rc = filter_rules(to, action_of(guest ? v->answer : CALL_ALLOWED), "ioctl", 1, &is);
+    }
+    return rc;
+}
+
 /* Additional calls for the zygote. */
 static int add_set_up(const struct filter_target *to)
 {
     int rc = filter_rules(to, SCMP_ACT_ALLOW, "clone", 0, NULL);
     for (const struct call_group *g = call_set_up; rc == 0 && g->names; g++)
         rc = filter_rules(to, SCMP_ACT_ALLOW, g->names, 0, NULL);
+    if (rc == 0)
+        rc = add_set_up_ioctls(to, false);
     return rc < 0 ? rc : add_set_up_prctls(to, false);
 }
 
@@ -276,6 +288,8 @@ static int take_set_up_away(const struct filter_target *to)
         rc = keep_core_limit(to);
     if (rc == 0)
         rc = keep_limits_of_others(to);
+    if (rc == 0)
+        rc = add_set_up_ioctls(to, true);
     return rc < 0 ? rc : add_set_up_prctls(to, true);
 }
 

@@ -126,6 +126,7 @@ struct jail_host {
     bool lends_users; /* as root: each sandbox may be another user (struct jail_mount) */
     const struct layout *layout;
     bool private_root;         /* its sandboxes can write to their root directories */
+    bool loopback;             /* each of its sandboxes has a network of its own that leads back */
     const struct buf *filters; /* by jail_compile_filters; NULL: compiled now */
 };
 

@@ -37,6 +37,7 @@ enum jail_op_kind {
     JAIL_DETACH,    /* text 0: mount point, detached with everything below it */
     JAIL_CHDIR,     /* text 0: path */
     JAIL_HOSTNAME,  /* text 0: name */
+    JAIL_LOOPBACK,  /* raises the interface of the network namespace that leads back to it */
     /* a: RLIMIT_…, b: soft and hard value; for RLIMIT_CPU the hard limit is a second later */
     JAIL_LIMIT,
     JAIL_SESSION,      /* its own session and process group */
@@ -82,7 +83,8 @@ struct jail_plan {
     uint64_t clone_flags; /* of each child: CLONE_NEW… */
     uint32_t user, group; /* of each child outside; user 0: the zygote's */
     /* of a zygote's plan: each sandbox gets a root of its own (jail/private_root.c) */
-    uint32_t private_root, unused;
+    uint32_t private_root;
+    uint32_t loopback; /* of a zygote's plan: each sandbox gets a loopback network of its own */
     struct jail_op ops[];
 };
 

@@ -64,8 +64,9 @@ struct sandbox_spec {
     struct volume *volume; /* open; referenced as long as the sandbox lives; NULL: none */
     /* referenced likewise; in the same store as the volume; NULL: none */
     struct workspace *workspace;
-    const struct layout *layout;            /* NULL: the default */
-    bool private_root;                      /* FEATURE_ROOT: a writable root directory */
+    const struct layout *layout; /* NULL: the default */
+    bool private_root;           /* FEATURE_ROOT: a writable root directory */
+    bool loopback;               /* FEATURE_LOOPBACK: a network of its own that leads back */
     const struct container_spec *container; /* NULL: the defaults */
     /* as root, each sandbox gets its own id of this range; sandboxes with a volume or workspace
      * share one where it cannot be id-mapped */

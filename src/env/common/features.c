@@ -38,6 +38,7 @@ static const struct {
     [FEATURE_ISOLATION] = { "isolation", "isolation" },
     [FEATURE_PRELOAD] = { "preload", "preload" },
     [FEATURE_HUGE_PAGES] = { "huge pages", "huge-pages" },
+    [FEATURE_LOOPBACK] = { "loopback network", "loopback" },
 };
 
 const char *feature_name(enum feature p)

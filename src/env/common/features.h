@@ -41,6 +41,7 @@ enum feature {
     FEATURE_ISOLATION, /* choice of the isolation level */
     FEATURE_PRELOAD,
     FEATURE_HUGE_PAGES, /* for large Python objects */
+    FEATURE_LOOPBACK,   /* TCP and UDP between the sandbox's own processes */
     FEATURE_COUNT
 };
 

@@ -240,6 +240,7 @@ static const struct feature_state local_features[FEATURE_COUNT] = {
     [FEATURE_ISOLATION] = FEATURE_YES("full, light, landlock, process, auto"),
     [FEATURE_PRELOAD] = FEATURE_YES("once for all sandboxes"),
     [FEATURE_HUGE_PAGES] = FEATURE_YES("where the kernel gives them"),
+    [FEATURE_LOOPBACK] = FEATURE_YES("at full and light"),
 };
 
 static void local_forked(struct environment *base)

@@ -43,8 +43,8 @@ static char *zygote_spec_key(const struct sandbox_spec *spec)
     struct buf b = { 0 };
     zygote_key_add(&b, spec->preload, spec->preload_count);
     zygote_key_add(&b, spec->read_paths, spec->read_path_count);
-    buf_printf(&b, "%u-%u %d %d %d\n", spec->users.first, spec->users.last, spec->one_start,
-        spec->huge_pages, spec->private_root);
+    buf_printf(&b, "%u-%u %d %d %d %d\n", spec->users.first, spec->users.last, spec->one_start,
+        spec->huge_pages, spec->private_root, spec->loopback);
     if (zygote_volumes_of(spec))
         buf_printf(&b, "%s%s%s %s\n", zygote_volumes_of(spec), spec->volume ? " volume" : "",
             spec->workspace ? " workspace" : "", layout_of(spec->layout)->name);

@@ -342,6 +342,7 @@ static int zygote_boot_set_up(struct zygote *z, const struct sandbox_spec *spec,
         .lends_users = z->users.first != 0,
         .layout = spec->layout,
         .private_root = spec->private_root,
+        .loopback = spec->loopback,
         .filters = filters };
     struct json_object *list = json_get_typed(facts, "prefixes", json_type_array);
     size_t count = list ? json_object_array_length(list) : 0;

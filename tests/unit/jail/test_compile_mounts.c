@@ -4,6 +4,7 @@
 #include "jail/landlock.h"
 
 #include <linux/mount.h>
+#include <sched.h>
 
 /* The volumes wait on /dev/shm, each sandbox gets its own from there, by what it must be and before
  * a private /tmp or /dev/shm goes over them, and may write to it; without one nothing is shown. */
@@ -190,6 +191,33 @@ static void a_private_root_shows_what_the_zygote_does(void **state)
         jail_compile_zygote(ISOLATION_LANDLOCK, &host, &zygote, NULL), -(int)ERROR_UNSUPPORTED);
 }
 
+/* A loopback network: a namespace of the sandbox's own, which a process beside it joins, and an
+ * interface that is raised before the capabilities go. */
+static void a_loopback_network_is_the_sandboxs_own(void **state)
+{
+    struct jail_host host = {
+        .prefixes = prefixes, .prefix_count = array_length(prefixes), .loopback = true
+    };
+    for (enum isolation level = ISOLATION_FULL; level <= ISOLATION_LIGHT; level++) {
+        cleanup_free struct jail_plan *zygote = NULL, *plan = NULL, *beside = NULL;
+        cleanup_free struct jail_plan *without = sandbox_plan(level);
+        assert_ok(jail_compile_zygote(level, &host, &zygote, err));
+        assert_ok(jail_compile_sandbox(level, zygote, &jail_default_limits, &place, &plan, err));
+        assert_ok(jail_compile_beside(level, zygote, &jail_default_limits, &place, &beside, err));
+        int raised = find_stage(plan, JAIL_KEEPER, JAIL_LOOPBACK, 0);
+        assert_true(raised >= 0);
+        assert_true(raised < find_stage(plan, JAIL_KEEPER, JAIL_DROP_BOUND, 0));
+        assert_true(plan->clone_flags & CLONE_NEWNET);
+        assert_true(beside->ops[find_stage(beside, JAIL_KEEPER, JAIL_JOIN, 0)].a & CLONE_NEWNET);
+        assert_int_equal(find_stage(beside, JAIL_KEEPER, JAIL_LOOPBACK, 0), -1);
+        assert_int_equal(find_stage(without, JAIL_KEEPER, JAIL_LOOPBACK, 0), -1);
+        assert_false(without->clone_flags & CLONE_NEWNET);
+    }
+    struct jail_plan *none = NULL;
+    assert_int_equal(
+        jail_compile_zygote(ISOLATION_LANDLOCK, &host, &none, NULL), -(int)ERROR_UNSUPPORTED);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -199,6 +227,7 @@ int main(void)
         cmocka_unit_test(other_products_mount_names_are_opt_in),
         cmocka_unit_test(what_a_workspace_would_hide_is_refused),
         cmocka_unit_test(a_private_root_shows_what_the_zygote_does),
+        cmocka_unit_test(a_loopback_network_is_the_sandboxs_own),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
