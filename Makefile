@@ -13,7 +13,7 @@ export PATH := /usr/bin:$(PATH)
 # Ninja uses all cores; two of it in one directory would disturb each other.
 .NOTPARALLEL:
 .DEFAULT_GOAL := all
-.PHONY: all uninstall deb tarball check-packages wheel check-wheel python setup setup-tests demo check check-vm fuzz bench docs format install clean attack
+.PHONY: all uninstall deb tarball image check-packages wheel check-wheel python setup setup-tests demo check check-vm fuzz bench docs format install clean attack
 
 all: setup
 	@scripts/build $(BUILD) --buildtype=release
@@ -103,11 +103,20 @@ deb:
 tarball: setup
 	@scripts/tarball
 
-# The packages in bare roots, which takes minutes; as root.
+# The container image of `droste serve`: dist/container, and with a Docker daemon the image
+# droste:latest. As root.
+image: deb
+	@scripts/setup image
+	@scripts/container-image dist/droste_[0-9]*.deb dist/container/root.tar
+	@cp packaging/container/Dockerfile dist/container/
+	@if docker info >/dev/null 2>&1; then docker build -q -t droste dist/container; \
+	else echo 'No Docker daemon: build dist/container with docker, podman or buildah'; fi
+
+# The packages in bare roots, and the image, which takes minutes; as root.
 check-packages: setup-tests all
 	@scripts/setup packages
 	@scripts/setup recipes
-	@scripts/deb
+	@$(MAKE) --no-print-directory image
 	@DROSTE_PACKAGES=yes $(PYTHON) -m pytest -q -p no:cacheprovider tests/package
 
 clean:
