@@ -13,6 +13,7 @@
 #include "base/cleanup.h"
 #include "base/os/file.h"
 #include "base/json/json.h"
+#include "base/suggest.h"
 #include "base/text.h"
 #include "session/template.h"
 #include "volume/volume.h"
@@ -241,18 +242,13 @@ static int check_labels(const struct list *labels, struct error *err)
 static int options_take_word(const char *name, const char *value, const char *const *words,
     size_t count, size_t *out, struct error *err)
 {
-    cleanup_buf struct buf known = { 0 };
     *out = 0;
     for (size_t i = 0; value && i < count; i++)
         if (strcmp(words[i], value) == 0) {
             *out = i;
             return 0;
         }
-    for (size_t i = 0; i < count; i++)
-        buf_printf(&known, "%s%s", i ? ", " : "", words[i]);
-    return value ? error_set(err, ERROR_ARGUMENT, "%s '%.40s' is not one of %s", name, value,
-                       buf_text(&known))
-                 : 0;
+    return value ? suggest_refuse(name, value, words, sizeof *words, count, err) : 0;
 }
 
 /* Features that settings request. Isolation is no request: "auto" accepts any level. */

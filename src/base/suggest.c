@@ -9,6 +9,9 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "base/buf.h"
+#include "base/cleanup.h"
+
 enum { WORD_MAX = 48 };
 
 static size_t least_of(size_t a, size_t b)
@@ -54,4 +57,20 @@ void suggestion_consider(struct suggestion *s, const char *candidate)
 const char *suggestion_best(const struct suggestion *s)
 {
     return s->best;
+}
+
+int suggest_refuse(const char *what, const char *typed, const char *const *first, size_t size,
+    size_t count, struct error *err)
+{
+    struct suggestion s = { .typed = typed, .len = strlen(typed) };
+    cleanup_buf struct buf words = { 0 };
+    const char *row = (const char *)first;
+    for (size_t i = 0; i < count; i++, row += size) {
+        const char *word = *(const char *const *)(const void *)row;
+        buf_printf(&words, "%s%s", i > 0 ? ", " : "", word);
+        suggestion_consider(&s, word);
+    }
+    const char *best = suggestion_best(&s);
+    return error_set(err, ERROR_ARGUMENT, "%s '%.40s' is not one of %s%s%s%s", what, typed,
+        buf_text(&words), best ? "; did you mean " : "", best ? best : "", best ? "?" : "");
 }

@@ -18,6 +18,7 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/suggest.h"
 #include "cli/bench.h"
 
 enum { SAMPLES_MAX = 100000 };
@@ -586,10 +587,12 @@ static int cli_bench_run(const struct command *self, droste *d, int argc, char *
         { 0 },
     };
     int status = cli_parse(self, argc, argv, flags, d, &which, 1, &count);
-    if (status < 0 && which && !find_bench(which))
-        status = cli_usage(self,
-            "'%s' is not one of start, exec, shell, llm, run, fork, template, values, churn, density, serve",
-            which);
+    struct error why = { 0 };
+    if (status < 0 && which && !find_bench(which)) {
+        suggest_refuse(
+            "measurement", which, &benches[0].name, sizeof benches[0], array_length(benches), &why);
+        status = cli_usage(self, "%s", why.text);
+    }
     int64_t n = 0;
     if (status < 0 && sessions && !cli_count(sessions, 1, &n))
         status = cli_usage(self, "--sessions: '%s' is not a number from 1 on", sessions);

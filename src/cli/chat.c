@@ -11,6 +11,7 @@
 #include "cli/ask.h"
 #include "cli/cli.h"
 #include "cli/lines.h"
+#include "cli/screen.h"
 
 struct talk {
     droste *d;
@@ -98,7 +99,7 @@ static void chat_ask(struct talk *t, const char *question)
 /* What commands print is no answer: it goes to standard error. */
 static void chat_put(const struct buf *text)
 {
-    cli_print(stderr, buf_text(text), text->len);
+    screen_print_text(stderr, buf_text(text));
 }
 
 static void chat_help(struct talk *t, const char *rest);
@@ -230,7 +231,8 @@ static int chat_converse(struct talk *t)
     if (lines_open(&t->lines, &why) < 0)
         return cli_inner_error(&why);
     if (lines_is_terminal(t->lines))
-        puts("Type a question. /help lists the commands; Ctrl-C stops, Ctrl-D leaves.");
+        screen_print_text(
+            stdout, "Type a question. /help lists the commands; Ctrl-C stops, Ctrl-D leaves.\n");
     int status = read_and_ask(t);
     if (droste_chat_finish(t->chat, &err) < 0) {
         int failed = cli_error(&err);

@@ -97,6 +97,8 @@ int cli_parse(const struct command *self, int argc, char **argv, const struct fl
 
 /* "droste: TEXT" on standard error; returns `status`. */
 int cli_fail(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* The same for a remark, which is no error: broken between words on a terminal. */
+void cli_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* The exit status for an error code of the library. */
 int cli_status(int code);
 /* Prints an error of the library; returns its status. */

@@ -15,6 +15,7 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/error.h"
+#include "base/suggest.h"
 #include "cli/embedded.h"
 #include "cli/flags.h"
 #include "cli/verbs.h"
@@ -407,6 +408,8 @@ static int print_candidates(droste *d, char **words, size_t count)
     const struct command *command = count > 1 ? cli_command_find(words[0]) : NULL;
     if (count == 1)
         offer_word(&o, "help", strlen("help"), "show the help of a command");
+    if (is_help)
+        offer_word(&o, "all", strlen("all"), "every setting");
     if (count == 1 || is_help)
         offer_commands(&o);
     if (!command)
@@ -444,7 +447,12 @@ static int completion_run(const struct command *self, droste *d, int argc, char 
             fwrite(scripts[i].text, 1, *scripts[i].size, stdout);
             return cli_finish(EXIT_FINE, "the script");
         }
-    return cli_usage(self, "name a shell: bash, zsh or fish");
+    struct error why = { 0 };
+    if (count != 1)
+        return cli_usage(self, "name a shell: bash, zsh or fish");
+    suggest_refuse(
+        "shell", words[0], &scripts[0].shell, sizeof scripts[0], array_length(scripts), &why);
+    return cli_usage(self, "%s", why.text);
 }
 
 const struct command command_completion = {

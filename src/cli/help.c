@@ -5,8 +5,8 @@
  */
 #include "cli/help.h"
 
+#include <limits.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/buf.h"
 #include "base/cleanup.h"
@@ -106,50 +106,18 @@ static void put_whole_flag(struct buf *out, const char *name, const char *value,
     buf_putc(out, '\n');
 }
 
-/* Where further rows of a line begin: below its second column, if there is room, else a little to
- * the right of the first. */
-static size_t help_indent_of(const char *line, size_t len, size_t columns)
-{
-    size_t first = strspn(line, " "), second = first;
-    while (second + 2 < len && strncmp(line + second, "  ", 2) != 0)
-        second++;
-    second = second + 2 < len ? second + strspn(line + second, " ") : SIZE_MAX;
-    return second < columns / 2 ? second : first > 0 && first + 2 < columns / 2 ? first + 2 : 0;
-}
-
-/* Prints a line in as many rows as it needs, broken at spaces. */
-static void help_print_line(FILE *out, const char *line, size_t len, size_t columns)
-{
-    size_t indent = help_indent_of(line, len, columns), room = columns, begin = strspn(line, " ");
-    while (len > room) {
-        size_t end = room;
-        while (end > begin && line[end] != ' ')
-            end--;
-        if (end == begin) /* a word that is wider than the screen */
-            end += strcspn(line + begin, " \n");
-        if (end >= len)
-            break;
-        fprintf(out, "%.*s\n%*s", (int)end, line, (int)indent, "");
-        end += strspn(line + end, " ");
-        line += end;
-        len -= end;
-        room = columns - indent;
-        begin = 0;
-    }
-    fprintf(out, "%.*s\n", (int)len, line);
-}
-
 /* Prints lines within the width of a terminal. Examples stay whole, so that they can be copied. */
 static void help_print_text(FILE *out, const char *text)
 {
-    const struct screen screen = { .out = out };
-    size_t columns = isatty(fileno(out)) ? screen_columns(&screen) : SIZE_MAX;
-    bool whole = false;
-    for (size_t len; *text; text += len + (text[len] == '\n')) {
-        len = strcspn(text, "\n");
-        whole = len > 0 && (whole || strncmp(text, "Examples:", len) == 0);
-        help_print_line(out, text, len, whole ? SIZE_MAX : columns);
-    }
+    const char *examples = strstr(text, "\nExamples:\n");
+    const char *end = examples ? strstr(examples + 1, "\n\n") : NULL;
+    cleanup_buf struct buf before = { 0 };
+    buf_append(&before, text, examples ? (size_t)(examples - text) : strlen(text));
+    screen_print_text(out, buf_text(&before));
+    if (examples)
+        fprintf(out, "%.*s", (int)(end ? end + 1 - examples : INT_MAX), examples);
+    if (end)
+        screen_print_text(out, end + 1);
 }
 
 /* ---- a command ---- */
@@ -229,17 +197,23 @@ int help_print(const struct command *self, const struct flag *flags, const char 
     return cli_finish(EXIT_FINE, "the help");
 }
 
-int help_print_overview(FILE *out)
+int help_print_overview(FILE *out, bool all)
 {
+    static const struct flag none[] = { { 0 } };
     const struct command *command;
+    const droste_option *o;
+    size_t at = 0;
     cleanup_buf struct buf text = { 0 };
     buf_puts(&text, "usage: droste COMMAND [...]\n\n"
                     "Droste runs language-model-written Python in a sandbox, with a bridge from\n"
                     "inside it to the models: a runtime for Recursive Language Models.\n\n");
     for (size_t i = 0; (command = cli_command_at(i)); i++)
         buf_printf(&text, "  %-14s %s\n", command->name, command->summary);
-    buf_printf(
-        &text, "\n'droste COMMAND --help' has flags and examples. Version %s.\n", droste_version());
+    buf_puts(&text, all ? "\nSettings (also in config.ini, as name = value):\n" : "");
+    while (all && (o = flag_next_option(none, &at)))
+        put_whole_flag(&text, o->name, o->value, o->help, o->fallback, o->environment);
+    buf_printf(&text, "\n'droste COMMAND --help' has flags and examples%s. Version %s.\n",
+        all ? "" : ", 'droste help all' every setting", droste_version());
     help_print_text(out, buf_text(&text));
     return out == stdout ? cli_finish(EXIT_FINE, "the help") : EXIT_USAGE;
 }

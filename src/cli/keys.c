@@ -54,7 +54,7 @@ static int keys_run_create(const struct keys_request *r, struct error *err)
         return -(int)err->code;
     if (!r->json) {
         printf("%s\n", text);
-        cli_fail(0, "this is key %s; it is shown only now, and %s has its hash", key.id, r->path);
+        cli_note("this is key %s; it is shown only now, and %s has its hash", key.id, r->path);
         return 0;
     }
     cleanup_buf struct buf out = { 0 };

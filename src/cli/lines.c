@@ -294,7 +294,7 @@ static int open_terminal(struct lines *l, struct error *err)
     history(l->history, &event, H_SETSIZE, HISTORY_SIZE);
     history(l->history, &event, H_SETUNIQUE, 1);
     if (open_history(l, &why) < 0)
-        cli_fail(0, "the history will not be kept: %s", why.text);
+        cli_note("the history will not be kept: %s", why.text);
     return 0;
 }
 

@@ -201,8 +201,7 @@ int list_as_text(
     if (rc == 0 && table.count > 0)
         list_print_table(&table);
     else if (rc == 0)
-        cli_fail(0,
-            is_narrow(filter) ? "no such runs in %s; use fewer filters" : "no runs yet in %s",
+        cli_note(is_narrow(filter) ? "no such runs in %s; use fewer filters" : "no runs yet in %s",
             path);
     free_table(&table);
     return rc;

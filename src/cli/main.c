@@ -52,6 +52,18 @@ int cli_fail(int status, const char *format, ...)
     return status;
 }
 
+void cli_note(const char *format, ...)
+{
+    cleanup_buf struct buf text = { 0 };
+    va_list args;
+    va_start(args, format);
+    buf_puts(&text, "droste: ");
+    buf_vprintf(&text, format, args);
+    va_end(args);
+    buf_putc(&text, '\n');
+    screen_print_text(stderr, buf_text(&text));
+}
+
 int cli_usage(const struct command *self, const char *format, ...)
 {
     va_list args;
@@ -300,14 +312,14 @@ int cli_check_input(const struct command *self, droste *d, bool asked)
             asked ? "use --context - to ask about it, or </dev/null"
                   : "use `-` as the question if it is the question, or `--context - 'QUESTION'` "
                     "to ask about it");
-    cli_fail(0, unread_input);
+    cli_note("%s", unread_input);
     return -1;
 }
 
 void cli_note_input(droste *d)
 {
     if (!droste_context_reads_input(d) && input_waits(0))
-        cli_fail(0, unread_input);
+        cli_note("%s", unread_input);
 }
 
 bool cli_count(const char *text, int64_t least, int64_t *out)
@@ -371,17 +383,19 @@ static int refuse_command(const char *word)
     if (best)
         return cli_fail(EXIT_USAGE, "unknown command '%s'; did you mean %s?", word, best);
     cli_fail(EXIT_USAGE, "unknown command '%s'; 'droste help' lists them", word);
-    return help_print_overview(stderr);
+    return help_print_overview(stderr, false);
 }
 
-/* `droste help`, or `droste help COMMAND [all]`, which is `droste COMMAND --help [all]`. */
+/* `droste help [all]`, or `droste help COMMAND [all]`, which is `droste COMMAND --help [all]`. */
 static int print_help(int argc, char **argv)
 {
+    bool all = argc == 2 && strcmp(argv[1], "all") == 0;
     const struct command *command = argc > 1 ? cli_command_find(argv[1]) : NULL;
     char flag[] = "--help", *words[] = { argv[1], flag, argc > 2 ? argv[2] : NULL, NULL };
-    if (argc > 1 && !command)
+    if (argc > 1 && !command && !all)
         return refuse_command(argv[1]);
-    return command ? run_command(command, argc > 2 ? 3 : 2, words) : help_print_overview(stdout);
+    return command ? run_command(command, argc > 2 ? 3 : 2, words)
+                   : help_print_overview(stdout, all);
 }
 
 int main(int argc, char **argv)
@@ -391,7 +405,7 @@ int main(int argc, char **argv)
     signal(
         SIGCHLD, SIG_DFL); /* if inherited as ignored, waitpid(2) could not report exit statuses */
     if (argc < 2)
-        return help_print_overview(stderr);
+        return help_print_overview(stderr, false);
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
         strcmp(argv[1], "help") == 0)
         return print_help(argc - 1, argv + 1);

@@ -381,8 +381,9 @@ static void progress_on_notice(void *arg, const char *text)
 /* ---- lines that are rewritten ---- */
 
 struct part {
-    unsigned rank; /* in which order parts are left out of narrow terminals: the highest first */
+    unsigned rank; /* in which order parts get the columns; what does not fit is left out */
     char text[80];
+    bool fits;
 };
 
 static void put_doing(const struct progress *p, char *out, size_t size)
@@ -419,12 +420,12 @@ static void show_status(struct progress *p, size_t columns)
     enum { TURN, DOING, CALLS, TOKENS, COST, TIME, PARTS };
     const droste_event *e = &p->last;
     struct part parts[PARTS] = {
-        [TURN] = { 0, "" },
-        [DOING] = { 2, "" },
-        [CALLS] = { 4, "" },
-        [TOKENS] = { 5, "" },
-        [COST] = { 3, "" },
-        [TIME] = { 1, "" },
+        [TURN] = { .rank = 0 },
+        [DOING] = { .rank = 2 },
+        [CALLS] = { .rank = 4 },
+        [TOKENS] = { .rank = 5 },
+        [COST] = { .rank = 3 },
+        [TIME] = { .rank = 1 },
     };
     cleanup_buf struct buf line = { 0 };
     const char *between = screen_mark(&p->screen, " · ", " - ");
@@ -436,21 +437,16 @@ static void show_status(struct progress *p, size_t columns)
     put_cost(e, parts[COST].text, sizeof parts[COST].text);
     snprintf(parts[TIME].text, sizeof parts[TIME].text, "%.1f s", clock_seconds_since(p->start_ns));
     size_t used = 0;
-    unsigned least = PARTS;
-    for (unsigned rank = 0; rank < PARTS && least == PARTS; rank++)
+    for (unsigned rank = 0; rank < PARTS; rank++)
         for (size_t i = 0; i < PARTS; i++) {
-            size_t more = parts[i].text[0] ? strlen(parts[i].text) + (rank > 0 ? 3 : 0) : 0;
-            if (parts[i].rank != rank)
-                continue;
-            if (used + more > columns)
-                least = rank;
-            else
-                used += more;
+            size_t more = strlen(parts[i].text) + (used > 0 ? 3 : 0);
+            parts[i].fits |= parts[i].rank == rank && parts[i].text[0] && used + more <= columns;
+            used += parts[i].rank == rank && parts[i].fits ? more : 0;
         }
     buf_puts(&line, DIM);
     size_t begin = line.len;
     for (size_t i = 0; i < PARTS; i++)
-        if (parts[i].rank < least && parts[i].text[0])
+        if (parts[i].fits)
             buf_printf(&line, "%s%s", line.len > begin ? between : "", parts[i].text);
     buf_puts(&line, OFF);
     screen_add(&p->screen, buf_text(&line), used);

@@ -14,6 +14,7 @@
 #include "cli/cli.h"
 #include "cli/lines.h"
 #include "cli/results.h"
+#include "cli/screen.h"
 
 struct repl {
     droste *d;
@@ -247,7 +248,7 @@ static void repl_restart(struct repl *r)
     droste_error err;
     unsigned checkpoint = repl_current_checkpoint(r);
     if (checkpoint && droste_session_rollback(r->session, checkpoint, &err) == 0) {
-        cli_fail(0, "back at checkpoint %u", checkpoint);
+        cli_note("back at checkpoint %u", checkpoint);
         return;
     }
     if (droste_session_finish(r->session, &err) < 0)
@@ -258,7 +259,7 @@ static void repl_restart(struct repl *r)
         r->over = true;
         return;
     }
-    cli_fail(0, "new session: the variables are lost%s",
+    cli_note("new session: the variables are lost%s",
         droste_context_count(r->d) > 0 ? ", `context` was loaded again" : "");
 }
 
@@ -301,7 +302,7 @@ static void repl_explain(struct repl *r, const droste_result *result, bool inter
     } else if (droste_result_rolled_back(result) >= 0) {
         cli_error(&why);
     } else if (interrupted || late) {
-        cli_fail(0, "%s; the session and its variables are kept",
+        cli_note("%s; the session and its variables are kept",
             late ? "the cell reached its --execute-timeout" : "interrupted");
     }
 }
@@ -312,7 +313,7 @@ static void repl_refuse(struct repl *r, const droste_error *err)
     r->status = cli_error(err);
     if (err->code == DROSTE_ERROR_ARGUMENT || err->code == DROSTE_ERROR_MEMORY)
         return;
-    cli_fail(0, "the cell did not run");
+    cli_note("the cell did not run");
     repl_restart(r);
 }
 
@@ -407,17 +408,14 @@ static int read_and_run(struct repl *r)
 static void repl_greet(const struct repl *r)
 {
     const char *model = droste_get(r->d, "model");
+    cleanup_buf struct buf text = { 0 };
     if (!lines_is_terminal(r->lines))
         return;
-    printf("Droste %s, Python %s, isolation %s, ", droste_version(), r->python,
-        droste_session_isolation(r->session));
-    if (model) {
-        fputs("model ", stdout);
-        cli_print(stdout, model, strlen(model));
-    } else {
-        fputs("no model", stdout);
-    }
-    puts(". Ctrl-C interrupts, exit() or Ctrl-D leaves.");
+    buf_printf(&text,
+        "Droste %s, Python %s, isolation %s, %s%s. Ctrl-C interrupts, exit() or Ctrl-D leaves.\n",
+        droste_version(), r->python, droste_session_isolation(r->session),
+        model ? "model " : "no model", model ? model : "");
+    screen_print_text(stdout, buf_text(&text));
 }
 
 static int repl_converse(struct repl *r)

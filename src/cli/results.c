@@ -266,5 +266,5 @@ void cli_save_image(struct image_files *files, const droste_bundles *bundles, si
     struct error err = { 0 };
     droste_media media;
     if (find_image(bundles, bundle, &media) && save_image(files, &media, &err) < 0)
-        cli_fail(0, "an image was not saved: %s", err.text);
+        cli_note("an image was not saved: %s", err.text);
 }

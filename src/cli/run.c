@@ -65,7 +65,7 @@ static int take_question(const struct command *self, droste *d, struct request *
         return cli_usage(
             self, "standard input can be either the question or a context: use `-` only once");
     if (from_input && isatty(STDIN_FILENO))
-        cli_fail(0, "type the question, and end it with Ctrl-D");
+        cli_note("type the question, and end it with Ctrl-D");
     int status = from_input ? -1 : cli_check_input(self, d, q->question != NULL);
     if (status < 0 && q->question)
         status = read_question(q, text);

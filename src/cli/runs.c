@@ -9,6 +9,7 @@
 #include "base/buf.h"
 #include "base/error.h"
 #include "base/json/fields.h"
+#include "base/suggest.h"
 #include "cli/answer.h"
 #include "cli/artifacts.h"
 #include "cli/ask.h"
@@ -287,8 +288,12 @@ static int take_export(const struct command *self, struct request *r)
     };
     bool html = r->format && strcmp(r->format, formats[DROSTE_EXPORT_HTML]) == 0;
     r->export_format = html ? DROSTE_EXPORT_HTML : DROSTE_EXPORT_JSONL;
-    if (r->format && !html && strcmp(r->format, formats[DROSTE_EXPORT_JSONL]) != 0)
-        return cli_usage(self, "--format takes jsonl or html");
+    struct error why = { 0 };
+    if (r->format && !html && strcmp(r->format, formats[DROSTE_EXPORT_JSONL]) != 0) {
+        suggest_refuse(
+            "--format", r->format, formats, sizeof *formats, array_length(formats), &why);
+        return cli_usage(self, "%s", why.text);
+    }
     if (r->all + (r->count > 1) + (r->batch != NULL) != 1)
         return cli_usage(self,
             "name the runs to export, or use --all or --batch FILE; `droste runs ls` lists them");

@@ -158,6 +158,54 @@ size_t screen_break(const char *text, size_t len, size_t columns)
     return at < len && word > 0 ? word : at;
 }
 
+/* Where further rows of a line begin: below its second column, if there is room, else a little to
+ * the right of the first. */
+static size_t line_indent(const char *line, size_t len, size_t columns)
+{
+    size_t first = strspn(line, " "), second = first;
+    while (second + 2 < len && strncmp(line + second, "  ", 2) != 0)
+        second++;
+    second = second + 2 < len ? second + strspn(line + second, " ") : SIZE_MAX;
+    return second < columns / 2 ? second : first > 0 && first + 2 < columns / 2 ? first + 2 : 0;
+}
+
+/* Prints a line in as many rows as it needs. A word that is wider than a row stays whole, so that
+ * it can be copied. */
+static void print_rows(FILE *out, const char *line, size_t len, size_t columns)
+{
+    size_t indent = line_indent(line, len, columns), column = strspn(line, " "), at = column;
+    while (column < columns) {
+        size_t end = at + screen_break(line + at, len - at, columns - column);
+        end += end < len ? strcspn(line + end, " \n") : 0;
+        if (end >= len)
+            break;
+        fprintf(out, "%.*s\n%*s", (int)end, line, (int)indent, "");
+        end += strspn(line + end, " ");
+        line += end;
+        len -= end;
+        column = indent;
+        at = 0;
+    }
+    fprintf(out, "%.*s", (int)len, line);
+}
+
+void screen_print_text(FILE *out, const char *text)
+{
+    const struct screen screen = { .out = out };
+    cleanup_buf struct buf visible = { 0 };
+    if (!isatty(fileno(out))) {
+        cli_print(out, text, strlen(text));
+        return;
+    }
+    text_append_visible(&visible, text, strlen(text));
+    text = buf_text(&visible);
+    for (size_t len; *text; text += len + (text[len] == '\n')) {
+        len = strcspn(text, "\n");
+        print_rows(out, text, len, screen_columns(&screen));
+        fputs(text[len] ? "\n" : "", out);
+    }
+}
+
 void screen_put_text(const struct screen *s, struct buf *out, const char *text, size_t len)
 {
     if (s->visible)

@@ -37,6 +37,9 @@ size_t screen_fit(
  * may. At least one character. */
 size_t screen_break(const char *text, size_t len, size_t columns);
 
+/* Prints lines; on a terminal harmless, and broken between words within its width. */
+void screen_print_text(FILE *out, const char *text);
+
 /* Appends text of a guest or a model, harmless if it goes to a terminal. */
 void screen_put_text(const struct screen *s, struct buf *out, const char *text, size_t len);
 

@@ -132,7 +132,7 @@ int volume_print_list(droste_volume *v, const char *path, unsigned depth, size_t
     if (rc == 0)
         print_buf(&p.out);
     if (rc == 0 && more > 0 && style != STYLE_JSON)
-        cli_fail(0, "note: there are more than %zu; name a directory, or raise --limit", most);
+        cli_note("note: there are more than %zu; name a directory, or raise --limit", most);
     buf_free(&p.out);
     return rc;
 }

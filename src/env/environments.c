@@ -6,6 +6,7 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/hash.h"
+#include "base/suggest.h"
 #include "base/text.h"
 #include "env/common/environment.h"
 #include "env/remote/bridge.h"
@@ -37,7 +38,8 @@ static const struct layout *layout_at(size_t i)
 
 int environment_layout(const char *name, const struct layout **out, struct error *err)
 {
-    cleanup_buf struct buf names = { 0 };
+    const char *names[LAYOUTS];
+    size_t count = 0;
     *out = &default_layout;
     for (size_t i = 0; name && i < LAYOUTS; i++) {
         const struct layout *layout = layout_at(i);
@@ -46,11 +48,9 @@ int environment_layout(const char *name, const struct layout **out, struct error
             return 0;
         }
         if (layout)
-            buf_printf(&names, "%s%s", names.len ? ", " : "", layout->name);
+            names[count++] = layout->name;
     }
-    return name ? error_set(err, ERROR_ARGUMENT, "layout '%.40s' is not one of %s", name,
-                      buf_text(&names))
-                : 0;
+    return name ? suggest_refuse("layout", name, names, sizeof *names, count, err) : 0;
 }
 
 const char *environment_volume_path(const char *path)
@@ -92,6 +92,9 @@ int environment_open(const char *name, struct loop *loop, const struct environme
         return kind->open(loop, options, out, err);
     if (strncmp(name, BRIDGE, strlen(BRIDGE)) == 0)
         return bridge_open(loop, name + strlen(BRIDGE), options, out, err);
-    return error_set(err, ERROR_ARGUMENT,
-        "unknown environment '%.40s'; `droste env ls` lists the available ones", name);
+    const char *names[array_length(kinds) + 1];
+    for (size_t i = 0; i < array_length(kinds); i++)
+        names[i] = kinds[i]->name;
+    names[array_length(kinds)] = BRIDGE "PATH";
+    return suggest_refuse("environment", name, names, sizeof *names, array_length(names), err);
 }

@@ -31,6 +31,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/suggest.h"
 #include "jail/builder.h"
 #include "jail/filter.h"
 #include "jail/landlock.h"
@@ -86,8 +87,8 @@ int isolation_parse(const char *word, enum isolation *out, struct error *err)
         *out = (enum isolation)i;
         return 0;
     }
-    return error_set(err, ERROR_ARGUMENT,
-        "isolation '%.40s' is not one of auto, full, light, landlock, process", word);
+    return suggest_refuse(
+        "isolation", word, &isolations[0].name, sizeof isolations[0], ISOLATION_CONTAINER, err);
 }
 
 /* ---- operations common to all sandboxes of a zygote ---- */

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/suggest.h"
 
 #define ACCOUNT(name) offsetof(struct lm_options, name)
 #define CHAT          "/chat/completions"
@@ -53,6 +54,11 @@ const struct provider *provider_named(const char *model)
     return NULL;
 }
 
+const char *provider_name_at(size_t i)
+{
+    return i < array_length(providers) ? providers[i].name : NULL;
+}
+
 static bool is_nonempty(const char *text)
 {
     return text && text[0];
@@ -61,15 +67,18 @@ static bool is_nonempty(const char *text)
 static int refuse_provider(const char *model, const char *slash, struct error *err)
 {
     char names[120] = "";
+    struct suggestion s = { .typed = model, .len = (size_t)(slash - model) };
     for (size_t i = 0; i < array_length(providers); i++) {
         size_t n = strlen(names);
         snprintf(names + n, sizeof names - n, "%s%s", n ? ", " : "", providers[i].name);
+        suggestion_consider(&s, providers[i].name);
     }
     int word = slash - model < 32 ? (int)(slash - model) : 32;
+    const char *best = suggestion_best(&s);
     return error_set(err, ERROR_CONFIG,
-        "'%.*s' is not a provider: begin the name of a model with %s, or set base-url to your "
-        "server",
-        word, model, names);
+        "'%.*s' is not a provider%s%s%s: begin the name of a model with %s, or set base-url to "
+        "your server",
+        word, model, best ? " (did you mean " : "", best ? best : "", best ? "?)" : "", names);
 }
 
 int provider_find(const struct lm_options *options, const char *model, const struct provider **out,

@@ -23,6 +23,8 @@ struct provider {
  * there is no slash or a base URL is set; otherwise ERROR_CONFIG with a list of providers. */
 int provider_find(const struct lm_options *options, const char *model, const struct provider **out,
     const char **rest, struct error *err);
+/* The name of a provider, by index; NULL after the last. */
+const char *provider_name_at(size_t i);
 /* The provider before the first slash; NULL: unknown, or no slash. */
 const struct provider *provider_named(const char *model);
 /* True if this server's model names may begin with another provider's name. */

@@ -21,6 +21,7 @@
 #include "base/json/json.h"
 #include "base/os/file.h"
 #include "base/os/random.h"
+#include "base/suggest.h"
 #include "base/text.h"
 #include "droste.h"
 
@@ -34,6 +35,14 @@ static const struct {
 } key_scopes[] = { { "read", SCOPE_READ }, { "sandboxes", SCOPE_SANDBOXES }, { "runs", SCOPE_RUNS },
     { "metrics", SCOPE_METRICS }, { "admin", SCOPE_ADMIN } };
 
+static int key_scope_refuse(const char *text, size_t len, struct error *err)
+{
+    cleanup_free char *word = strndup(text, len < 64 ? len : 64);
+    return word ? suggest_refuse("scope", word, &key_scopes[0].name, sizeof key_scopes[0],
+                      array_length(key_scopes), err)
+                : error_memory(err);
+}
+
 int key_scopes_parse(const char *text, unsigned *out, struct error *err)
 {
     *out = 0;
@@ -43,9 +52,7 @@ int key_scopes_parse(const char *text, unsigned *out, struct error *err)
                (strlen(key_scopes[i].name) != n || strncmp(key_scopes[i].name, text, n) != 0))
             i++;
         if (i == array_length(key_scopes))
-            return error_set(err, ERROR_ARGUMENT,
-                "'%.*s' is no scope; there are read, sandboxes, runs, metrics and admin",
-                (int)(n < 64 ? n : 64), text);
+            return key_scope_refuse(text, n, err);
         *out |= key_scopes[i].bit;
         if (text[n] == '\0')
             return 0;

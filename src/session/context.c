@@ -15,6 +15,7 @@
 
 #include "base/cleanup.h"
 #include "base/os/file.h"
+#include "base/suggest.h"
 #include "base/text.h"
 
 static const uint64_t default_most = (uint64_t)4 << 30; /* CONTEXT_MOST */
@@ -39,8 +40,8 @@ int context_kind_parse(const char *word, enum value_kind *out, struct error *err
         *out = kinds[i].kind;
         return 0;
     }
-    return error_set(err, ERROR_ARGUMENT,
-        "context type '%.40s' is not one of auto, text, bytes, json, jsonl, values", word);
+    return suggest_refuse(
+        "context type", word, &kinds[0].word, sizeof kinds[0], array_length(kinds), err);
 }
 
 static bool ends_with(const char *path, const char *end)

@@ -10,12 +10,37 @@ import pytest
     (["exec", "-c", "1", "--memroy", "1G"], "did you mean --memory?"),
     (["run", "--modle=m", "q"], "did you mean --model?"),
     (["runs", "ls", "--limt", "3"], "did you mean --limit?"),
+    (["exec", "-c", "1", "--env", "dokcer"], "did you mean docker?"),
+    (["exec", "-c", "1", "--isolation", "ligth"], "did you mean light?"),
+    (["exec", "-c", "1", "--context", ".", "--context-type", "jsno"], "did you mean json?"),
+    (["exec", "-c", "1", "--layout", "daytnoa"], "did you mean daytona?"),
+    (["exec", "-c", "1", "--checkpoint", "atuo"], "did you mean auto?"),
+    (["run", "q", "--model", "replya:x.jsonl"], "did you mean replay:?"),
+    (["run", "q", "--model", "anthropic:claude"], "did you mean anthropic/?"),
+    (["run", "q", "--model", "opnai/gpt-5"], "did you mean openai?"),
+    (["bench", "strat"], "did you mean start?"),
+    (["completion", "bsh"], "did you mean bash?"),
+    (["runs", "export", "x", "--format", "htlm"], "did you mean html?"),
+    (["keys", "create", "x", "--scopes", "raed"], "did you mean read?"),
 ])
 def test_typing_mistakes_get_a_suggestion(droste, words, meant):
-    """In commands and flags; a word that resembles none gets no suggestion."""
+    """In commands, flags and values; a word that resembles none gets no suggestion."""
     result = droste(*words)
     assert result.status == 2 and meant in result.err and result.out == ""
-    assert "did you mean" not in droste("frobnicate").err
+    for others in (["frobnicate"], ["exec", "-c", "1", "--env", "slurm"],
+                   ["run", "q", "--model", "llama3:8b"]):
+        assert "did you mean" not in droste(*others).err
+
+
+def test_help_all_lists_every_setting(droste):
+    """In both forms, and no more commands than the overview."""
+    whole = droste("help", "all")
+    assert whole.status == 0 and whole.out == droste("--help", "all").out
+    overview = droste("help").out
+    assert set(re.findall(r"^  [a-z-]+ .*", overview, re.M)) <= set(whole.out.splitlines())
+    settings = re.findall(r"^  --([a-z-]+) ", droste("exec", "--help", "all").out, re.M)
+    assert len(settings) > 90 and "--max-cost" in whole.out and "--" not in overview.split("'")[0]
+    assert "unknown command 'al'" in droste("help", "al").err
 
 
 def test_typing_mistakes_in_the_configuration_get_a_suggestion(droste):

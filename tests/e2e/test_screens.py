@@ -226,6 +226,45 @@ def test_a_chat_on_a_real_terminal(tmp_path):
             assert screen.left() == 0
 
 
+@pytest.mark.parametrize("columns", [40, 80])
+def test_the_cost_is_on_the_screen(tmp_path, columns):
+    """While a run goes on and at its end, and in a chat with /cost, if the model has a price."""
+    (tmp_path / "prices").write_text("gpt-5-mini 1 10\n")
+    silence = threading.Event()
+    replies = [("one?", repl("print('looked')")), ("looked", silence, repl("SUBMIT('found')"))]
+    flags = ["--prices", tmp_path / "prices"]
+    with Model(*replies, ("two?", repl("SUBMIT('other')"))) as model:
+        with Screen(tmp_path, "chat", *model.flags(), *flags, columns=columns, **KEY) as screen:
+            screen.wait(lambda text: text.endswith("\n?"))
+            screen.line("one?")
+            state = screen.wait(lambda text: re.search(r"^turn 2/\d+.*\$0\.00200", text, re.M))
+            assert statuses(state) == 1
+            silence.set()
+            assert "$0.00400" in screen.wait("found\n?")
+            screen.line("two?")
+            assert "$0.00200" in screen.wait("other\n?").partition("found\n?")[2]
+            screen.line("/cost")
+            text = screen.wait("$0.0060")
+            assert "2 questions, 3 calls, 3000 + 300 tokens, $0.0060" in " ".join(text.split())
+
+
+def test_remarks_break_between_words(tmp_path):
+    """The greetings of repl and chat, the help of a chat, and notes, at 40 columns."""
+    with Screen(tmp_path, "repl", columns=40) as screen:
+        text = screen.wait(lambda text: text.endswith(">>>"))
+        assert re.search(r"^Droste [0-9.]+, Python [0-9.]+, isolation\n\w+, no model. Ctrl-C "
+                         r"interrupts,\nexit\(\) or Ctrl-D leaves.\n>>>", text)
+        screen.line("import os; os._exit(1)")
+        assert "\ndroste: new session: the variables are\nlost\n>>>" in screen.wait("lost")
+    with Screen(tmp_path, "chat", "--model", "replay:/dev/null", columns=40) as screen:
+        text = screen.wait(lambda text: text.endswith("\n?"))
+        assert "Type a question. /help lists the\ncommands; Ctrl-C stops, Ctrl-D leaves." in text
+        screen.line("/help")
+        text = screen.wait("Ctrl-D do")
+        assert "Each line is a question. Ctrl-C stops\nthe one that is being answered.\n" in text
+        assert "  /context [PATH]   give the next\n    question a context, or list the\n" in text
+
+
 @pytest.mark.parametrize("columns", [40, 80, 200])
 def test_help_breaks_between_words(tmp_path, columns):
     """Also where a terminal is narrower than the text; examples stay whole, to be copied."""

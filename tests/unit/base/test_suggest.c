@@ -42,12 +42,29 @@ static void the_typed_word_may_go_on(void **state)
     assert_string_equal(suggestion_best(&s), "model");
 }
 
+/* The words are read from the rows of a table. */
+static void a_refusal_lists_the_words_and_asks_about_the_nearest(void **state)
+{
+    static const struct {
+        int number;
+        const char *name;
+    } rows[] = { { 1, "full" }, { 2, "light" } };
+    struct error err = { 0 };
+    assert_int_equal(suggest_refuse("isolation", "ligth", &rows[0].name, sizeof rows[0], 2, &err),
+        -ERROR_ARGUMENT);
+    assert_string_equal(
+        err.text, "isolation 'ligth' is not one of full, light; did you mean light?");
+    suggest_refuse("isolation", "none", &rows[0].name, sizeof rows[0], 2, &err);
+    assert_string_equal(err.text, "isolation 'none' is not one of full, light");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(mistakes_find_their_word),
         cmocka_unit_test(another_word_finds_nothing),
         cmocka_unit_test(the_typed_word_may_go_on),
+        cmocka_unit_test(a_refusal_lists_the_words_and_asks_about_the_nearest),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

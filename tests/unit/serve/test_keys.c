@@ -51,7 +51,7 @@ static void scopes_are_words_of_a_list(void **state)
         "READ" };
     for (size_t i = 0; i < array_length(wrong); i++)
         assert_fails_saying(
-            ERROR_ARGUMENT, "is no scope", key_scopes_parse(wrong[i], &scopes, err));
+            ERROR_ARGUMENT, "is not one of read", key_scopes_parse(wrong[i], &scopes, err));
 }
 
 static void limits_are_read_as_they_are_printed(void **state)
