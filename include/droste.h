@@ -364,8 +364,9 @@ DROSTE_API int droste_session_exec(droste_session *s, const char *code, size_t l
     droste_result **out, droste_error *err);
 
 /* Makes the next cell a script, as in `python FILE ARGUMENTS`: `argv` (ends with NULL) becomes
- * sys.argv, and `file` (NULL: none) __file__ and its name in tracebacks. ERROR_ARGUMENT if they are
- * not UTF-8. An environment of the program's own is given the code alone. */
+ * sys.argv, and `file` (NULL: none) __file__ and its name in tracebacks; its directory comes first
+ * in sys.path, except under rules. ERROR_ARGUMENT if they are not UTF-8. An environment of the
+ * program's own is given the code alone. */
 DROSTE_API int droste_session_script(
     droste_session *s, const char *file, const char *const *argv, droste_error *err);
 

@@ -252,6 +252,16 @@ int session_api_stage(droste_session *s, staging_done_fn *done, struct error *er
     return rc < 0 ? rc : session_ops_began(s, staging_start(s->d->loop, &s->staging, done, s, err));
 }
 
+/* The file's directory, behind symbolic links, as Python puts it first in sys.path. */
+static void script_put_directory(const char *file, struct buf *out)
+{
+    cleanup_free char *real = realpath(file, NULL);
+    const char *path = real ? real : file, *slash = strrchr(path, '/');
+    cleanup_free char *directory = strndup(path, slash ? (size_t)(slash - path) : 0);
+    bool is_utf8 = directory && text_is_utf8(directory, strlen(directory), NULL);
+    field_string(out, "directory", !is_utf8 ? "" : slash == path ? "/" : directory);
+}
+
 int droste_session_script(
     droste_session *s, const char *file, const char *const *argv, droste_error *failure)
 {
@@ -263,7 +273,7 @@ int droste_session_script(
     buf_putc(&out, '{');
     field_strings(&out, "argv", argv);
     if (file)
-        field_string(&out, "file", file);
+        field_string(&out, "file", file), script_put_directory(file, &out);
     buf_putc(&out, '}');
     free(steal(&s->script));
     if (!fine)

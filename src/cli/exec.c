@@ -40,7 +40,7 @@ static void exec_print_result(const droste_result *r)
     if (why.code != DROSTE_ERROR_NONE)
         cli_error(&why);
     else if (strcmp(droste_result_status(r), "timeout") == 0)
-        cli_fail(0, "the cell reached its --execute-timeout");
+        cli_note("the cell reached its --execute-timeout");
 }
 
 static int print_outcome(const droste_result *r, bool json)
@@ -54,6 +54,39 @@ static int print_outcome(const droste_result *r, bool json)
     if (lost || (json && !whole))
         return cli_fail(EXIT_ENVIRONMENT, "out of memory for the submitted value");
     return cli_cell_status(r);
+}
+
+static void exec_find_read(void *arg, const droste_feature *feature)
+{
+    bool *reads = arg;
+    *reads = *reads || (feature->supported && strcmp(feature->settings, "read") == 0);
+}
+
+/* A module beside the script that the sandbox does not see: says how it can. */
+static void exec_note_module(droste *d, const char *file, const droste_result *r)
+{
+    static const char missing[] = "ModuleNotFoundError: No module named '";
+    const char *traceback = droste_result_traceback(r);
+    const char *name = traceback ? strstr(traceback, missing) : NULL;
+    cleanup_free char *real = file && name ? realpath(file, NULL) : NULL;
+    char *slash = real ? strrchr(real, '/') : NULL;
+    cleanup_buf struct buf module = { 0 };
+    bool reads = false;
+    if (!slash)
+        return;
+    name += strlen(missing);
+    *slash = '\0';
+    buf_printf(&module, "%s/%.*s", real, (int)strcspn(name, "'./"), name);
+    if (access(buf_text(&module), F_OK) < 0)
+        buf_puts(&module, ".py");
+    if (access(buf_text(&module), F_OK) < 0 || buf_failed(&module))
+        return;
+    droste_environment_features(d, NULL, exec_find_read, &reads, NULL);
+    cli_note("note: the sandbox does not see %s; %s%s", buf_text(&module),
+        reads ? "add --read " : "this environment cannot show it files of this machine",
+        !reads     ? ""
+        : !real[0] ? "/"
+                   : real);
 }
 
 struct exec_options {
@@ -83,7 +116,7 @@ static int run_code(droste *d, const struct buf *code, struct exec_options *o)
     if (rc == 0) {
         const char *notice = droste_session_notice(s);
         if (notice)
-            cli_fail(0, "note: %s", notice);
+            cli_note("note: %s", notice);
         cli_catch_interrupts(d);
         if (!o->json)
             droste_session_on_output(s, exec_stream_output, NULL);
@@ -96,6 +129,8 @@ static int run_code(droste *d, const struct buf *code, struct exec_options *o)
     if (rc == 0)
         rc = droste_session_exec(s, buf_text(code), code->len, exec_flags(o), &r, &err);
     int status = rc < 0 ? cli_error(&err) : print_outcome(r, o->json);
+    if (r)
+        exec_note_module(d, o->file, r);
     int saved = r && o->save.dir ? cli_save_results(&o->save, r) : EXIT_FINE;
     status = status == EXIT_FINE ? saved : status;
     int fetched = r && droste_result_alive(r) ? transfer_get(&o->files, s) : EXIT_FINE;
@@ -195,10 +230,10 @@ const struct command command_exec = {
                 "[--save-results DIR] [--put LOCAL:PATH] [--get PATH:LOCAL] "
                 "[--artifacts PATTERN] [--artifacts-dir DIR] [--SETTING VALUE ...]",
     .summary = "run Python code in a fresh sandbox",
-    .details = "FILE runs as with `python FILE ARGUMENT ...`: its arguments are sys.argv, and\n"
-               "tracebacks name it. Arguments that begin with a dash come after `--`:\n"
-               "`droste exec script.py -- --size 3`. The sandbox does not see FILE's directory\n"
-               "unless --read gives it.\n"
+    .details = "FILE runs as with `python FILE ARGUMENT ...`: its arguments are sys.argv, its\n"
+               "directory comes first in sys.path, and tracebacks name it. Arguments that begin\n"
+               "with a dash come after `--`: `droste exec script.py -- --size 3`. To import\n"
+               "modules that lie beside FILE, show the sandbox their directory: --read DIR.\n"
                "\n"
                "--json prints one object: status (ok, submitted, error, timeout, killed, lost),\n"
                "submit, stdout, stderr, error {type, message, traceback}, results, killed,\n"

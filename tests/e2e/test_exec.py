@@ -325,6 +325,38 @@ def test_a_file_runs_as_python_runs_it(droste, tmp_path, words, argv):
     assert result.status == int(argv[-1])
 
 
+def test_modules_beside_a_file_are_imported_as_python_does(droste, tmp_path):
+    """Its directory, behind links, comes first in sys.path; --read makes the sandbox see it, and a
+    note names that flag where an import fails without it."""
+    place = tmp_path / "tools"
+    place.mkdir()
+    (place / "script.py").write_text("import sys\nprint(sys.path[0])\nimport colorsys, helper.part\n"
+                                     "print(helper.part.x, colorsys.x)\n")
+    (place / "helper").mkdir()
+    (place / "helper" / "part.py").write_text("x = 5\n")
+    (place / "colorsys.py").write_text("x = 'its own'\n")
+    (tmp_path / "link.py").symlink_to(place / "script.py")
+    seen = droste("exec", "link.py", "--read", place, cwd=tmp_path)
+    assert (seen.status, seen.out, seen.err) == (0, "%s\n5 its own\n" % place, "")
+    hidden = droste("exec", "link.py", cwd=tmp_path)
+    assert hidden.status == 1 and hidden.out == "%s\n" % place
+    assert "note: the sandbox does not see %s/helper; add --read %s\n" % (place, place) in hidden.err
+    (place / "script.py").write_text("import absent\n")
+    assert "note:" not in droste("exec", "link.py", cwd=tmp_path).err
+
+
+def test_a_module_beside_a_file_does_not_hide_one_that_rules_allow(droste, tmp_path):
+    """Libraries are not checked: no cell may be able to write one that Python finds first."""
+    beside = tmp_path / "tools"
+    beside.mkdir()
+    script = beside / "script.py"
+    script.write_text("import colorsys\nprint(colorsys.__file__, __file__)\n")
+    (beside / "colorsys.py").touch()
+    for rules, place in (("yes", "/usr/lib"), ("no", str(beside))):
+        found, file = droste("exec", script, "--rules", rules, "--read", beside).out.split()
+        assert found.startswith(place) and file == str(script)
+
+
 def test_a_traceback_names_the_file(droste, tmp_path):
     """The file, its line and the text of the line, as python prints them."""
     (tmp_path / "script.py").write_text(SCRIPT)

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import _signal
 import ast
+import builtins
 import os
 import re
 import sys
@@ -185,10 +186,15 @@ def keep_source(name: str, code: str) -> None:
 
 
 def begin_script(script: dict[str, Any]) -> str | None:
-    """Sets what `python FILE ARGUMENTS` sets; returns the name for tracebacks."""
+    """Sets what `python FILE ARGUMENTS` sets; returns the name for tracebacks.
+
+    Under rules, sys.path stays: a cell could write a module there that hides an allowed one.
+    """
     sys.argv = list(script["argv"])
     if "file" not in script:
         return None
+    if state.session.builtins is builtins:
+        sys.path.insert(0, str(script["directory"]))
     state.session.namespace["__file__"] = name = str(script["file"])
     return name
 
