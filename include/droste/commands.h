@@ -35,6 +35,9 @@ enum {
 typedef struct droste_command_request {
     /* "start" and "attach" answer a handle, which reads all output from then on; "attach" finds a
      * command by its tag or pid, also for 30 seconds after its end.
+     * "connect" answers a handle of a connection to a port of the sandbox, at its 127.0.0.1 or ::1
+     * (setting `loopback`): what the server there sends is the output, and its end the end; what
+     * is written is the input. It ends with its handle.
      * "list" answers the commands that run, that have a handle, or that can be attached to.
      * "output" is answered when there is output, or at the end. A command waits for its slowest
      * reader; without a handle, its output is dropped.
@@ -61,6 +64,7 @@ typedef struct droste_command_request {
     const char *tag;        /* of "start" and "attach": a name for it, at most 256 bytes; or NULL */
     int64_t pid;            /* of "attach" without a tag */
     unsigned columns, rows; /* of "resize", and of "start" with DROSTE_COMMAND_TERMINAL */
+    unsigned port;          /* of "connect" */
 } droste_command_request;
 
 typedef struct droste_command_info {
@@ -73,8 +77,8 @@ typedef struct droste_command_info {
 } droste_command_info;
 
 typedef struct droste_command_reply {
-    uint64_t handle; /* of "start" and "attach" */
-    int64_t pid;     /* of these: in the sandbox */
+    uint64_t handle; /* of "start", "attach" and "connect" */
+    int64_t pid;     /* of the first two: in the sandbox */
     const char *out; /* of "output" */
     size_t out_len;
     const char *err;

@@ -138,7 +138,7 @@ class CommandRequest(Structure):
                 ("env", POINTER(c_char_p)), ("cwd", c_char_p), ("flags", c_int),
                 ("length", c_size_t), ("data", c_char_p), ("len", c_size_t), ("signal", c_int),
                 ("timeout_ms", c_uint64), ("user", c_char_p), ("tag", c_char_p), ("pid", c_int64),
-                ("columns", c_uint), ("rows", c_uint)]
+                ("columns", c_uint), ("rows", c_uint), ("port", c_uint)]
 
 
 class CommandInfo(Structure):

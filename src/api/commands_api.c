@@ -18,6 +18,7 @@ static const struct {
 } commands_api_ops[] = {
     { "start", COMMAND_START },
     { "attach", COMMAND_ATTACH },
+    { "connect", COMMAND_CONNECT },
     { "list", COMMAND_LIST },
     { "output", COMMAND_OUTPUT },
     { "input", COMMAND_INPUT },
@@ -129,6 +130,7 @@ static int commands_api_start(droste_session *s, const droste_command_request *r
         .user = r->user,
         .tag = r->tag,
         .pid = r->pid,
+        .port = r->port,
         .columns = r->columns,
         .rows = r->rows,
         .signal = r->signal,

@@ -25,6 +25,7 @@ struct relay {
     struct upgrade upgrade; /* of an answer with 101 */
     struct buf head, body;
     char type[128];
+    void (*lost)(struct request *r); /* NULL: it was a worker */
 };
 
 /* ---- which worker ---- */
@@ -121,6 +122,14 @@ unsigned relay_worker_of(struct request *r)
 
 /* ---- the request ---- */
 
+static bool relay_is_one_of(const char *name, const char *const *names, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (strcasecmp(name, names[i]) == 0)
+            return true;
+    return false;
+}
+
 static enum MHD_Result relay_on_field(void *arg, enum MHD_ValueKind kind, const char *name,
     size_t name_len, const char *value, size_t len)
 {
@@ -128,9 +137,8 @@ static enum MHD_Result relay_on_field(void *arg, enum MHD_ValueKind kind, const 
         "Content-Length", "Expect", "Upgrade", "TE", "Trailer", "X-Request-Id", RELAY_ACCOUNT,
         RELAY_CLIENT, RELAY_FIRST };
     struct buf *head = arg;
-    for (size_t i = 0; i < array_length(own); i++)
-        if (strcasecmp(name, own[i]) == 0)
-            return MHD_YES;
+    if (relay_is_one_of(name, own, array_length(own)))
+        return MHD_YES;
     buf_printf(head, "%s: ", name);
     buf_append(head, value ? value : "", len);
     buf_puts(head, "\r\n");
@@ -191,9 +199,8 @@ static void relay_on_answer_field(void *arg, const char *name, const char *value
     static const char *const ours[] = { "Date", "X-Request-Id", "Cache-Control",
         "X-Content-Type-Options", "Keep-Alive" };
     struct relay *relay = arg;
-    for (size_t i = 0; i < array_length(ours); i++)
-        if (strcasecmp(name, ours[i]) == 0)
-            return;
+    if (relay_is_one_of(name, ours, array_length(ours)))
+        return;
     if (strcasecmp(name, MHD_HTTP_HEADER_CONTENT_TYPE) == 0)
         snprintf(relay->type, sizeof relay->type, "%s", value);
     else
@@ -263,11 +270,12 @@ static void relay_on_head(void *arg)
         return;
     }
     bool is_small = u->has_length && u->left <= RELAY_WHOLE_MAX;
-    if (!relay->r || is_small || u->status != 200)
+    if (!relay->r || is_small)
         return;
     relay->is_streamed = true;
     relay->r->on_drained = relay_on_drained;
-    request_stream(relay->r, relay->type[0] ? relay->type : "application/octet-stream");
+    request_stream_as(
+        relay->r, u->status, relay->type[0] ? relay->type : "application/octet-stream");
     relay_put_fields(relay);
 }
 
@@ -293,7 +301,10 @@ static void relay_on_data(void *arg, const char *data, size_t len)
 
 static void relay_refuse_lost(struct request *r)
 {
-    if (r->server->draining)
+    const struct relay *relay = r->state;
+    if (relay->lost)
+        relay->lost(r);
+    else if (r->server->draining)
         request_refuse(r, 503, "draining", "the server is stopping; use another one");
     else if (r->route && r->route->of_run)
         request_refuse(r, 502, "worker_lost",
@@ -345,6 +356,14 @@ static void relay_on_gone(struct request *r)
         upstream_drop(steal(&relay->u));
 }
 
+/* The client may get a connection of another protocol: a route that has one, or a server in a
+ * sandbox. */
+static bool relay_upgrades(struct request *r)
+{
+    bool may = r->route && (r->route->status == 101 || r->route == r->routes->any);
+    return may && request_header_of(r, MHD_HTTP_HEADER_UPGRADE);
+}
+
 static void relay_copy_field(struct request *r, const char *name, struct buf *head)
 {
     const char *value = request_header_of(r, name);
@@ -352,19 +371,11 @@ static void relay_copy_field(struct request *r, const char *name, struct buf *he
         buf_printf(head, "%s: %s\r\n", name, value);
 }
 
-void relay_begin(struct request *r, unsigned worker)
+static struct relay *relay_new(struct request *r, struct upstream *u)
 {
     struct relay *relay = calloc(1, sizeof *relay);
-    struct upstream *u = relay ? upstream_open(r->server, worker) : NULL;
-    cleanup_buf struct buf head = { 0 };
-    const char *length = request_header_of(r, MHD_HTTP_HEADER_CONTENT_LENGTH);
-    if (!u) {
-        free(relay);
-        request_refuse(r, 503, "worker", "the worker process of this sandbox does not run; retry");
-        request_header(r, MHD_HTTP_HEADER_RETRY_AFTER, "1");
-        return;
-    }
-    table_count(r->server->figures, COUNT_RELAYED, 1);
+    if (!relay)
+        return NULL;
     relay->r = r;
     relay->u = u;
     relay->is_chunked = request_header_of(r, MHD_HTTP_HEADER_TRANSFER_ENCODING) != NULL;
@@ -380,17 +391,75 @@ void relay_begin(struct request *r, unsigned worker)
     u->on_data = relay_on_data;
     u->on_sent = relay_on_sent;
     u->on_end = relay_on_end;
-    relay_write_head(r, &head);
+    u->is_head = strcmp(r->method, MHD_HTTP_METHOD_HEAD) == 0;
+    u->may_upgrade = relay_upgrades(r);
+    return relay;
+}
+
+/* The fields about the body and the connection, and the end of the head. */
+static void relay_send_head(struct relay *relay, struct buf *head)
+{
+    struct request *r = relay->r;
+    const char *length = request_header_of(r, MHD_HTTP_HEADER_CONTENT_LENGTH);
     if (relay->is_chunked)
-        buf_puts(&head, "Transfer-Encoding: chunked\r\n");
+        buf_puts(head, "Transfer-Encoding: chunked\r\n");
     else if (length)
-        buf_printf(&head, "Content-Length: %s\r\n", length);
-    if (r->route && r->route->status == 101) {
-        relay_copy_field(r, MHD_HTTP_HEADER_CONNECTION, &head);
-        relay_copy_field(r, MHD_HTTP_HEADER_UPGRADE, &head);
+        buf_printf(head, "Content-Length: %s\r\n", length);
+    if (relay->u->may_upgrade) {
+        relay_copy_field(r, MHD_HTTP_HEADER_CONNECTION, head);
+        relay_copy_field(r, MHD_HTTP_HEADER_UPGRADE, head);
+    } else if (relay->u->is_foreign) {
+        buf_puts(head, "Connection: close\r\n");
     }
-    buf_puts(&head, "\r\n");
-    upstream_send(u, buf_text(&head), head.len);
+    buf_puts(head, "\r\n");
+    upstream_send(relay->u, buf_text(head), head->len);
+}
+
+void relay_begin(struct request *r, unsigned worker)
+{
+    cleanup_buf struct buf head = { 0 };
+    struct upstream *u = upstream_open(r->server, worker);
+    struct relay *relay = u ? relay_new(r, u) : NULL;
+    if (!relay) {
+        if (u)
+            upstream_drop(u);
+        request_refuse(r, 503, "worker", "the worker process of this sandbox does not run; retry");
+        request_header(r, MHD_HTTP_HEADER_RETRY_AFTER, "1");
+        return;
+    }
+    table_count(r->server->figures, COUNT_RELAYED, 1);
+    relay_write_head(r, &head);
+    relay_send_head(relay, &head);
+}
+
+/* What is between the client and this server. */
+static enum MHD_Result relay_on_port_field(void *arg, enum MHD_ValueKind kind, const char *name,
+    size_t name_len, const char *value, size_t len)
+{
+    static const char *const own[] = { "Host", "X-Access-Token", "X-API-Key",
+        "E2b-Traffic-Access-Token", "E2b-Sandbox-Id", "E2b-Sandbox-Port" };
+    if (relay_is_one_of(name, own, array_length(own)))
+        return MHD_YES;
+    return relay_on_field(arg, kind, name, name_len, value, len);
+}
+
+void relay_through(
+    struct request *r, struct upstream *u, const char *host, void (*lost)(struct request *r))
+{
+    cleanup_buf struct buf head = { 0 };
+    struct relay *relay = relay_new(r, u);
+    if (!relay) {
+        upstream_drop(u);
+        lost(r);
+        return;
+    }
+    relay->lost = lost;
+    if (!host)
+        host = request_header_of(r, MHD_HTTP_HEADER_HOST);
+    buf_printf(
+        &head, "%s %s HTTP/1.1\r\nHost: %s\r\n", r->method, r->target, host ? host : "localhost");
+    MHD_get_connection_values_n(r->connection, MHD_HEADER_KIND, relay_on_port_field, &head);
+    relay_send_head(relay, &head);
 }
 
 /* ---- asking all ---- */

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 
 struct request;
+struct upstream;
 struct json_object;
 
 /* Fields between workers. Those of clients are not passed on. */
@@ -18,6 +19,11 @@ unsigned relay_worker_of(struct request *r);
 /* Passes the request on to a worker, with its body as it comes, and answers with what that answers.
  * Called with the head. */
 void relay_begin(struct request *r, unsigned worker);
+/* The same over a connection to a server in the request's sandbox. It gets neither the tokens and
+ * fields that are this server's, nor, if `host` is given, the client's Host. `lost` answers a
+ * request to which the server gave no answer. */
+void relay_through(
+    struct request *r, struct upstream *u, const char *host, void (*lost)(struct request *r));
 /* Asks all other workers the same and calls `done` with the arrays `name` of their answers joined;
  * those of workers that do not answer are left out. Takes the reference of `own`. */
 void relay_gather(struct request *r, const char *name, struct json_object *own,

@@ -66,7 +66,8 @@ struct routes {
     bool (*is_elsewhere)(struct request *r);
     /* Answers with an error in the protocol's form. NULL: {"error": {"code", "message"}} */
     void (*refuse)(struct request *r, unsigned status, const char *code, const char *text);
-    bool is_documented; /* in the OpenAPI document */
+    const struct route *any; /* for each path and method that `rows` does not have; NULL: none */
+    bool is_documented;      /* in the OpenAPI document */
 };
 
 const struct route *route_at(size_t index);

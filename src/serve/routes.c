@@ -291,7 +291,8 @@ bool route_find(struct request *r, const char *method, const char *path, const c
                 return true;
             if (protocols[i]->claims) { /* it is not another's */
                 r->routes = protocols[i];
-                return false;
+                r->route = protocols[i]->any;
+                return r->route != NULL;
             }
         }
     return false;

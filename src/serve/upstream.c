@@ -5,6 +5,7 @@
  */
 #include "serve/upstream.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +17,7 @@
 #include "serve/server.h"
 #include "serve/workers.h"
 
+enum { UPSTREAM_LINE_MAX = 4 << 10 };
 enum { UPSTREAM_HEAD_MAX = 64 << 10, UPSTREAM_PIECE = 64 << 10, UPSTREAM_IDLE_SECONDS = 20 };
 
 static void upstream_on_event(uv_poll_t *poll, int status, int events);
@@ -57,30 +59,34 @@ static struct upstream *upstream_take_idle(struct server *s, unsigned worker)
     return NULL;
 }
 
-static struct upstream *upstream_connect(struct server *s, unsigned worker)
+/* Takes the descriptor. */
+static struct upstream *upstream_new(struct server *s, int fd)
 {
-    int ends[2];
     struct upstream *u = calloc(1, sizeof *u);
     uv_poll_t *poll = calloc(1, sizeof *poll);
-    if (!u || !poll ||
-        socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends) < 0) {
-        free(u);
-        free(poll);
-        return NULL;
-    }
-    bool sent = worker_send_connection(s, worker, ends[1]) == 0;
-    close(ends[1]);
-    if (!sent || uv_poll_init(&s->loop, poll, ends[0]) < 0) {
-        close(ends[0]);
+    if (!u || !poll || uv_poll_init(&s->loop, poll, fd) < 0) {
+        close(fd);
         free(u);
         free(poll);
         return NULL;
     }
     u->server = s;
-    u->worker = worker;
-    u->fd = ends[0];
+    u->fd = fd;
     u->poll = poll;
     poll->data = u;
+    return u;
+}
+
+static struct upstream *upstream_connect(struct server *s, unsigned worker)
+{
+    int ends[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends) < 0)
+        return NULL;
+    bool sent = worker_send_connection(s, worker, ends[1]) == 0;
+    close(ends[1]);
+    struct upstream *u = sent ? upstream_new(s, ends[0]) : (close(ends[0]), NULL);
+    if (u)
+        u->worker = worker;
     return u;
 }
 
@@ -92,8 +98,19 @@ struct upstream *upstream_open(struct server *s, unsigned worker)
     if (!u)
         return NULL;
     u->state = UPSTREAM_HEAD;
-    u->is_last = u->has_length = u->is_paused = false;
+    u->is_last = u->has_length = u->has_chunks = u->is_paused = false;
+    u->is_head = u->may_upgrade = false;
     u->left = 0;
+    upstream_watch(u);
+    return u;
+}
+
+struct upstream *upstream_over(struct server *s, int fd)
+{
+    struct upstream *u = upstream_new(s, fd);
+    if (!u)
+        return NULL;
+    u->is_foreign = u->is_last = true;
     upstream_watch(u);
     return u;
 }
@@ -183,14 +200,36 @@ static bool upstream_take_field(struct upstream *u, char *line)
     *colon = '\0';
     const char *value = colon + 1 + strspn(colon + 1, " \t");
     if (strcasecmp(line, "Content-Length") == 0) {
+        char *end = NULL;
+        unsigned long long length = strtoull(value, &end, 10);
+        if (value[0] < '0' || value[0] > '9' || *end != '\0' ||
+            (u->has_length && u->left != length))
+            return false;
         u->has_length = true;
-        u->left = strtoull(value, NULL, 10);
+        u->left = length;
     } else if (strcasecmp(line, "Connection") == 0) {
         u->is_last = u->is_last || strcasecmp(value, "close") == 0;
-    } else if (strcasecmp(line, "Transfer-Encoding") != 0) {
+    } else if (strcasecmp(line, "Transfer-Encoding") == 0) {
+        u->has_chunks = true;
+        return strcasecmp(value, "chunked") == 0;
+    } else if (u->status >= 200 || u->status == 101) {
         u->on_field(u->arg, line, value);
     }
     return true;
+}
+
+/* Without a length and chunks, a server ends its body with the connection (RFC 9112, 6.3). */
+static void upstream_begin_body(struct upstream *u)
+{
+    bool has_body = !u->is_head && u->status != 204 && u->status != 304 && u->status != 101;
+    if (!has_body) {
+        u->has_length = true;
+        u->left = 0;
+    }
+    u->state = u->status == 101                  ? UPSTREAM_UPGRADED
+               : u->has_length                   ? u->left > 0 ? UPSTREAM_LENGTH : UPSTREAM_DONE
+               : u->is_foreign && !u->has_chunks ? UPSTREAM_REST
+                                                 : UPSTREAM_CHUNK;
 }
 
 /* 1: the head was taken; 0: more is needed; -1: it is broken. */
@@ -203,9 +242,11 @@ static int upstream_take_head(struct upstream *u)
     *end = '\0';
     u->in_at = (size_t)(end + 4 - u->in.data);
     char *line = strstr(head, "\r\n");
-    if (strncmp(head, "HTTP/1.1 ", 9) != 0)
+    bool is_http =
+        strncmp(head, "HTTP/1.1 ", 9) == 0 || (u->is_foreign && strncmp(head, "HTTP/1.0 ", 9) == 0);
+    u->status = is_http ? (unsigned)strtoul(head + 9, NULL, 10) : 0;
+    if (u->status < 100 || u->status > 599 || (u->status == 101 && !u->may_upgrade))
         return -1;
-    u->status = (unsigned)strtoul(head + 9, NULL, 10);
     while (line) {
         char *next = strstr(line + 2, "\r\n");
         if (next)
@@ -214,18 +255,13 @@ static int upstream_take_head(struct upstream *u)
             return -1;
         line = next;
     }
-    bool has_body = u->status != 204 && u->status != 304 && u->status >= 200;
-    if (!has_body) {
-        u->has_length = true;
-        u->left = 0;
-    }
-    u->state = !u->has_length ? UPSTREAM_CHUNK : u->left > 0 ? UPSTREAM_LENGTH : UPSTREAM_DONE;
-    if (u->status == 101)
-        u->state = UPSTREAM_UPGRADED;
-    if (u->status == 100) {
-        u->state = UPSTREAM_HEAD;
+    if (u->has_chunks && u->has_length)
+        return -1;                             /* two lengths */
+    if (u->status < 200 && u->status != 101) { /* another head follows */
+        u->has_length = u->has_chunks = false;
         return 1;
     }
+    upstream_begin_body(u);
     u->on_head(u->arg);
     return 1;
 }
@@ -236,15 +272,18 @@ static int upstream_take_line(struct upstream *u)
     char *line = u->in.data + u->in_at;
     char *end = memmem(line, u->in.len - u->in_at, "\r\n", 2);
     if (!end)
-        return u->in.len - u->in_at > 64 ? -1 : 0;
+        return u->in.len - u->in_at > UPSTREAM_LINE_MAX ? -1 : 0;
     u->in_at = (size_t)(end + 2 - u->in.data);
     if (u->state == UPSTREAM_CHUNK) {
         u->left = strtoull(line, NULL, 16);
         u->state = u->left > 0 ? UPSTREAM_DATA : UPSTREAM_LAST;
-        return end > line ? 1 : -1;
+        return isxdigit((unsigned char)*line) ? 1 : -1;
     }
+    bool is_empty = end == line;
+    if (u->state == UPSTREAM_LAST && !is_empty)
+        return u->is_foreign ? 1 : -1; /* a trailer, which nothing needs */
     u->state = u->state == UPSTREAM_DATA_END ? UPSTREAM_CHUNK : UPSTREAM_DONE;
-    return end == line ? 1 : -1;
+    return is_empty ? 1 : -1;
 }
 
 static int upstream_take_data(struct upstream *u)
@@ -263,7 +302,7 @@ static int upstream_take_data(struct upstream *u)
     return 1;
 }
 
-/* After 101 there are bytes until the end. */
+/* There are bytes until the end. */
 static int upstream_take_bytes(struct upstream *u)
 {
     size_t n = u->in.len - u->in_at;
@@ -278,7 +317,7 @@ static int upstream_take(struct upstream *u)
 {
     if (u->state == UPSTREAM_HEAD)
         return upstream_take_head(u);
-    if (u->state == UPSTREAM_UPGRADED)
+    if (u->state == UPSTREAM_UPGRADED || u->state == UPSTREAM_REST)
         return upstream_take_bytes(u);
     if (u->state == UPSTREAM_LENGTH || u->state == UPSTREAM_DATA)
         return upstream_take_data(u);
@@ -322,7 +361,7 @@ static void upstream_on_event(uv_poll_t *poll, int status, int events)
     while (rc > 0 && u->state != UPSTREAM_DONE)
         rc = upstream_take(u);
     if (u->state == UPSTREAM_DONE || rc < 0 || more == 0) {
-        upstream_finish(u, u->state == UPSTREAM_DONE);
+        upstream_finish(u, u->state == UPSTREAM_DONE || u->state == UPSTREAM_REST);
         return;
     }
     buf_consume(&u->in, u->in_at);

@@ -1,5 +1,6 @@
 /* serve/upstream.h: a request to another worker of this server, over a socket pair whose other end
- * that worker got as a descriptor. HTTP/1.1, as it came; the answers are libmicrohttpd's.
+ * that worker got as a descriptor. HTTP/1.1, as it came; the answers are libmicrohttpd's. Or to a
+ * server in a sandbox, whose answers may be anything (e2b/ports.c).
  */
 #ifndef DROSTE_SERVE_UPSTREAM_H
 #define DROSTE_SERVE_UPSTREAM_H
@@ -32,10 +33,14 @@ struct upstream {
         UPSTREAM_DATA_END,
         UPSTREAM_LAST,
         UPSTREAM_UPGRADED,
+        UPSTREAM_REST, /* a body up to the end of the connection */
         UPSTREAM_DONE
     } state;
     unsigned status;
-    bool has_length, is_last, is_paused;
+    bool has_length, has_chunks, is_last, is_paused;
+    bool is_foreign;         /* no worker: one request a connection */
+    bool is_head;            /* the answer to the request has no body */
+    bool may_upgrade;        /* 101 may answer it */
     unsigned long long left; /* of the body, or of its chunk */
 
     void *arg;
@@ -52,6 +57,8 @@ struct upstream {
 
 /* NULL: the worker does not run, or there are no descriptors. The caller sets arg and functions. */
 struct upstream *upstream_open(struct server *s, unsigned worker);
+/* The same over a connection to a server that is no worker; takes the descriptor. */
+struct upstream *upstream_over(struct server *s, int fd);
 void upstream_send(struct upstream *u, const void *data, size_t len);
 size_t upstream_unsent(const struct upstream *u);
 /* Stops and continues reading. */

@@ -27,7 +27,7 @@ struct command_pending {
     struct session *session;
     enum command_op op;
     size_t length;
-    char *program; /* COMMAND_START: for messages */
+    char *program; /* COMMAND_START, or the port of COMMAND_CONNECT: for messages */
     command_done_fn *done;
     void *arg;
 };
@@ -38,6 +38,7 @@ static const struct {
 } command_ops[COMMAND_OP_COUNT] = {
     [COMMAND_START] = { "start", "starting", ANSWER_MS },
     [COMMAND_ATTACH] = { "attach", "attaching to", ANSWER_MS },
+    [COMMAND_CONNECT] = { "connect", "connecting to", ANSWER_MS },
     [COMMAND_LIST] = { "list", "listing", ANSWER_MS },
     [COMMAND_OUTPUT] = { "output", "reading the output of", 0 },
     [COMMAND_INPUT] = { "input", "writing to", 0 },
@@ -170,7 +171,7 @@ static bool commands_list_ok(struct command_answer *a)
 
 static bool commands_makes_handle(enum command_op op)
 {
-    return op == COMMAND_START || op == COMMAND_ATTACH;
+    return op == COMMAND_START || op == COMMAND_ATTACH || op == COMMAND_CONNECT;
 }
 
 static bool commands_answer_ok(const struct command_pending *p, struct command_answer *a)
@@ -178,6 +179,8 @@ static bool commands_answer_ok(const struct command_pending *p, struct command_a
     size_t most = p->op == COMMAND_OUTPUT ? p->length : p->op == COMMAND_LIST ? LIST_MAX : 0;
     if (a->out_len > most || a->err_len > most)
         return false;
+    if (p->op == COMMAND_CONNECT)
+        return a->pid == 0;
     if (commands_makes_handle(p->op))
         return commands_pid_ok(a->pid);
     return commands_status_ok(a->status) && (p->op != COMMAND_LIST || commands_list_ok(a));
@@ -272,6 +275,9 @@ static int commands_check(
     if (call->op == COMMAND_SIGNAL && (call->signal < 1 || call->signal > COMMANDS_SIGNAL_MAX))
         return error_set(err, ERROR_ARGUMENT, "a signal is a number from 1 to %d, not %d",
             COMMANDS_SIGNAL_MAX, call->signal);
+    if (call->op == COMMAND_CONNECT && (call->port < 1 || call->port > UINT16_MAX))
+        return error_set(
+            err, ERROR_ARGUMENT, "a port is a number from 1 to 65535, not %u", call->port);
     if (call->timeout_ms > TIMEOUT_MAX)
         return error_set(err, ERROR_ARGUMENT, "a time limit is at most %d s; give none for more",
             TIMEOUT_MAX / 1000);
@@ -321,11 +327,14 @@ static struct command_pending *commands_pend(
         .length = call->length,
         .done = done,
         .arg = arg };
-    if (call->op == COMMAND_START && !(p->program = strdup(call->argv[0]))) {
-        free(p);
-        return NULL;
-    }
-    return p;
+    if (call->op == COMMAND_START)
+        p->program = strdup(call->argv[0]);
+    else if (call->op == COMMAND_CONNECT)
+        p->program = text_printf("port %u", call->port);
+    if (p->program || (call->op != COMMAND_START && call->op != COMMAND_CONNECT))
+        return p;
+    free(p);
+    return NULL;
 }
 
 static void commands_write_head(
@@ -338,7 +347,7 @@ static void commands_write_head(
         truth[call->alone], (long long)call->pid, (unsigned)call->timeout_ms);
     buf_printf(head, "\"stdin\":%s,\"merge\":%s,\"drain\":%s,\"eof\":%s,", truth[call->input],
         truth[call->merge], truth[call->drain], truth[call->eof]);
-    buf_printf(head, "\"quiet\":%s,", truth[call->quiet]);
+    buf_printf(head, "\"quiet\":%s,\"port\":%u,", truth[call->quiet], call->port);
     buf_printf(head, "\"terminal\":%s,\"columns\":%u,\"rows\":%u}", truth[call->terminal],
         call->columns, call->rows);
 }

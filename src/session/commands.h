@@ -21,7 +21,8 @@ enum {
 
 enum command_op {
     COMMAND_START,
-    COMMAND_ATTACH, /* another handle of a command, also for a while after its end */
+    COMMAND_ATTACH,  /* another handle of a command, also for a while after its end */
+    COMMAND_CONNECT, /* a handle of a connection to a port of the sandbox */
     COMMAND_LIST,
     /* answered when there is output, or when the command has ended and all of it was sent */
     COMMAND_OUTPUT,
@@ -48,6 +49,7 @@ struct command_call {
     bool terminal;          /* its input and output are a terminal */
     unsigned columns, rows; /* of the terminal; also COMMAND_RESIZE */
     int64_t pid;            /* COMMAND_ATTACH without a tag */
+    unsigned port;          /* COMMAND_CONNECT */
     bool quiet;             /* COMMAND_ATTACH: it reads no output, and none waits for it */
     size_t length;          /* COMMAND_OUTPUT: of each stream, at most */
     const void *data;       /* COMMAND_INPUT */
@@ -61,8 +63,8 @@ struct command_call {
 };
 
 struct command_answer {
-    uint64_t handle; /* COMMAND_START and COMMAND_ATTACH */
-    int64_t pid;     /* in the sandbox */
+    uint64_t handle; /* COMMAND_START, COMMAND_ATTACH and COMMAND_CONNECT */
+    int64_t pid;     /* of the first two: in the sandbox */
     size_t listed;   /* COMMAND_LIST: commands in `out` */
     const char *out, *err;
     size_t out_len, err_len;

@@ -163,8 +163,8 @@ class Command:
             data = os.read(fd, OUTPUT_READ)
         except BlockingIOError:
             return b""
-        except OSError as e:
-            if e.errno != errno.EIO:    # the terminal was closed on the other side
+        except OSError as e:            # the terminal, or connection, was closed on the other side
+            if e.errno not in (errno.EIO, errno.ECONNRESET):
                 raise
             data = b""
         if not data:
@@ -373,7 +373,7 @@ class CommandServer:
         ready = dict(poller.poll(None if left is None else max(0, left * 1000)))
         if self.wake in ready:
             os.read(self.wake, 4096)
-        for command in self.commands:
+        for command in list(self.commands):
             command.attend()
         self.put_away()
         return channel in ready
@@ -385,13 +385,13 @@ class CommandServer:
         for command in over:
             command.end_input()
             self.commands.remove(command)
-        self.kept = (self.kept + over)[-KEPT:]
+        self.kept = (self.kept + [command for command in over if command.process.pid])[-KEPT:]
 
     def recent(self) -> list[Command]:
         """Returns commands that can be attached to, those that run last."""
         oldest = time.monotonic() - KEPT_SECONDS
         self.kept = [command for command in self.kept if command.ended_at > oldest]
-        return self.kept + self.commands
+        return self.kept + [command for command in self.commands if command.process.pid]
 
     def serve(self, ident: int, head: Head, blob: Blob) -> None:
         try:
@@ -493,9 +493,8 @@ class CommandServer:
         del self.handles[head["handle"]]
         if reader and reader.request:
             answer_command(reader.request[0], {"errno": errno.EBADF})
+        if not command.process.pid:     # a connection ends with its handle
+            command.kill()
         answer_command(ident, {})
         command.attend()
         self.put_away()
-
-
-commands_of_host = CommandServer()

@@ -18,8 +18,8 @@ from .lazy import load_lazy_modules
 from .head_json import read_json
 from .link import Link
 from .output import flush_output
-from .serve_commands import commands_of_host
 from .serve_files import files_of_host
+from .serve_ports import commands_of_host
 from .session import Session
 from .state import state
 from .tools import define_tools, withdraw_tool

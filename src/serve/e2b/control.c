@@ -106,8 +106,9 @@ static const char *control_network_refusal(struct json_object *network)
     if (json_get_typed(network, "rules", json_type_object) &&
         json_object_object_length(json_get_typed(network, "rules", json_type_object)) > 0)
         return "network.rules: sandboxes here have no way out, so no request can be changed";
-    if (json_get_string(network, "maskRequestHost", NULL))
-        return "network.maskRequestHost: ports of sandboxes are not reachable here";
+    for (const char *p = json_get_string(network, "maskRequestHost", ""); *p; p++)
+        if (*p <= ' ' || *p > '~')
+            return "network.maskRequestHost: a host has visible ASCII characters only";
     return NULL;
 }
 
@@ -167,7 +168,7 @@ static bool e2b_create_prepare(struct sandbox *sb, struct request *r)
     }
     e->sandbox = sb;
     e->started_us = control_now_us(r->server);
-    e->has_root = control_has_root(r->server);
+    e->has_root = e->has_loopback = control_has_root(r->server);
     e->template = strdup(json_get_string(r->json, "templateID", ""));
     e->network = json_object_get(network);
     e->environment = json_object_get(json_get_typed(r->json, "envVars", json_type_object));
@@ -218,8 +219,10 @@ static void e2b_create_ready(struct sandbox *sb, struct request *r, droste_resul
 static void e2b_create_settings(struct request *r, struct buf *words)
 {
     struct json_object *env = json_get_typed(r->json, "envVars", json_type_object);
-    if (control_has_root(r->server))
+    if (control_has_root(r->server)) {
         sandbox_setting(words, "root", "private");
+        sandbox_setting(words, "loopback", "yes");
+    }
     if (!env)
         return;
     json_object_object_foreach(env, name, value)

@@ -32,7 +32,8 @@ struct e2b_sandbox {
     int64_t started_us;              /* also the order of lists: no two are equal */
     uint64_t end_ns;                 /* the deadline */
     bool ready, paused, auto_pause, auto_resume, no_internet;
-    bool has_root; /* a writable one, with /home/user and the users "user" and "root" */
+    bool has_loopback; /* its ports can be reached */
+    bool has_root;     /* a writable one, with /home/user and the users "user" and "root" */
     int64_t memory_bytes, disk_bytes;
     struct e2b_context *contexts;   /* oldest first */
     struct connect_stream *streams; /* to clients, of envd */
@@ -77,6 +78,11 @@ void e2b_put_time(struct json_object *o, const char *key, int64_t us);
 
 /* The description of a sandbox in lists. */
 struct json_object *e2b_describe(const struct e2b_sandbox *e);
+
+/* ---- ports.c ---- */
+
+/* Passes a request on to the server at its port of the sandbox, and answers with what that does. */
+void e2b_handle_port(struct request *r);
 
 /* ---- contexts.c ---- */
 

@@ -274,13 +274,11 @@ static bool interpreter_identify(struct request *r)
     return false;
 }
 
-/* Ports of programs in the sandbox: it has a network of its own, into which none leads. */
+/* Ports of programs in the sandbox: its id is the permission, unless it has a traffic token. */
 static bool port_identify(struct request *r)
 {
     struct e2b_sandbox *e = edge_sandbox(r);
-    if (e && edge_check_traffic(r, e))
-        edge_refuse_with(r, 502, r->id, "The sandbox is running but port is not open");
-    return false;
+    return e && edge_check_traffic(r, e);
 }
 
 void e2b_user_of(struct request *r, char out[E2B_USER_SIZE])
@@ -425,9 +423,13 @@ const struct routes e2b_interpreter_routes = { .rows = interpreter_rows,
     .identify = interpreter_identify,
     .refuse = interpreter_refuse };
 
-const struct routes e2b_port_routes = {
-    .claims = edge_claims_other, .identify = port_identify, .refuse = control_refuse
-};
+static const struct route port_row = { "*", "/*", BODY_STREAM, NULL, NULL, 200, NULL, NULL, NULL,
+    e2b_handle_port, 0, .is_paced = true };
+
+const struct routes e2b_port_routes = { .any = &port_row,
+    .claims = edge_claims_other,
+    .identify = port_identify,
+    .refuse = control_refuse };
 
 const struct routes e2b_control_routes = { .rows = control_rows,
     .count = array_length(control_rows),

@@ -457,6 +457,30 @@ def signed_urls(sandbox):
     assert sandbox.files.read("up.txt") == "up"
 
 
+@row
+def ports(sandbox):
+    import urllib.error
+    import urllib.request
+    sandbox.files.write("served/index.html", "from inside")
+    server = sandbox.commands.run("cd served && exec python3 -u -m http.server 8001",
+                                  background=True)
+    next(iter(server))      # it says that it serves
+    request = urllib.request.Request(ADDRESS, headers={"Host": sandbox.get_host(8001)})
+    assert urllib.request.urlopen(request).read() == b"from inside"
+    server.kill()
+    closed = urllib.request.Request(ADDRESS, headers={
+        "E2b-Sandbox-Id": sandbox.sandbox_id, "E2b-Sandbox-Port": "8001"})
+    try:
+        urllib.request.urlopen(closed)
+        raise AssertionError("it is still open")
+    except urllib.error.HTTPError as e:
+        assert e.code == 502 and "port is not open" in e.read().decode()
+        e.close()
+    git = ("git init -q --bare srv/a.git && git daemon --reuseaddr --base-path=srv --export-all "
+           "--port=9418 --detach --listen=127.0.0.1 srv && git clone git://127.0.0.1/a.git")
+    assert "empty repository" in sandbox.commands.run(git).stderr
+
+
 def main():
     shared, answers = create(timeout=600), {}
     for name, function in ROWS.items():

@@ -66,9 +66,8 @@ static int upstream_teardown(void **state)
     return uv_loop_close(&server.loop);
 }
 
-static struct upstream *begin(void)
+static struct upstream *prepare(struct upstream *u)
 {
-    struct upstream *u = upstream_open(&server, 1);
     assert_non_null(u);
     u->arg = u;
     u->on_field = on_field;
@@ -83,10 +82,15 @@ static struct upstream *begin(void)
     return u;
 }
 
+static struct upstream *begin(void)
+{
+    return prepare(upstream_open(&server, 1));
+}
+
 /* The worker answers in pieces of this size. */
 static void answer(const char *text, size_t piece)
 {
-    for (size_t at = 0, len = strlen(text); at < len; at += piece) {
+    for (size_t at = 0, len = strlen(text); at < len && ended >= 0; at += piece) {
         size_t n = len - at < piece ? len - at : piece;
         assert_int_equal(send(far_end, text + at, n, MSG_NOSIGNAL), n);
         uv_run(&server.loop, UV_RUN_NOWAIT);
@@ -120,6 +124,41 @@ static void whole_answers_arrive_in_any_pieces(void **state)
             assert_string_equal(buf_text(&body), rows[i].body);
         }
     assert_int_equal(connections, 1);
+}
+
+/* A server in a sandbox may speak HTTP/1.0, end a body with the connection, and send trailers. */
+static void a_foreign_servers_answers_end_as_it_likes(void **state)
+{
+    static const struct {
+        const char *text, *body;
+        int ended;
+        bool is_head;
+    } rows[] = {
+        { "HTTP/1.0 200 OK\r\n\r\nto the end", "to the end", 1, false },
+        { OK "Transfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\nT: v\r\n\r\n", "a", 1, false },
+        { OK "Content-Length: 9\r\n\r\n", "", 1, true },
+        { OK "Content-Length: 9\r\n\r\nhalf", "half", -1, false },
+        { OK "Content-Length: +9\r\n\r\n", "", -1, false },
+        { OK "Content-Length: 1\r\nContent-Length: 2\r\n\r\nab", "", -1, false },
+        { OK "Content-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", "", -1, false },
+        { OK "Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", "", -1, false },
+        { "HTTP/1.1 101 X\r\n\r\nbytes", "", -1, false },
+        { "HTTP/1.1 99 X\r\n\r\n", "", -1, false },
+    };
+    for (size_t i = 0; i < array_length(rows); i++) {
+        int ends[2];
+        assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends), 0);
+        close_fd(&far_end);
+        far_end = ends[1];
+        struct upstream *u = prepare(upstream_over(&server, ends[0]));
+        u->is_head = rows[i].is_head;
+        answer(rows[i].text, 3);
+        close_fd(&far_end);
+        uv_run(&server.loop, UV_RUN_NOWAIT);
+        assert_int_equal(ended, rows[i].ended);
+        assert_string_equal(buf_text(&body), rows[i].body);
+    }
+    assert_null(server.idle_upstreams);
 }
 
 static void broken_answers_end_at_once(void **state)
@@ -177,7 +216,7 @@ static void close_ends_the_connection_after_its_answer(void **state)
 /* After 101 the bytes are no longer HTTP's, up to the end of the connection. */
 static void an_upgrade_is_bytes_until_the_end(void **state)
 {
-    begin();
+    begin()->may_upgrade = true;
     answer("HTTP/1.1 101 Switching Protocols\r\n\r\n0\r\n\r\n\x81", 3);
     assert_int_equal(status, 101);
     assert_int_equal(ended, 0);
@@ -232,6 +271,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, upstream_setup, upstream_teardown)
     const struct CMUnitTest tests[] = {
         TEST(whole_answers_arrive_in_any_pieces),
+        TEST(a_foreign_servers_answers_end_as_it_likes),
         TEST(broken_answers_end_at_once),
         TEST(a_cut_answer_is_not_whole),
         TEST(a_head_without_an_end_is_refused),
