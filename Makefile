@@ -42,6 +42,7 @@ fuzz: setup-tests
 # Every attack, also in sessions that are forks, rolled back or from a template, and as root all of
 # them once more as an ordinary user.
 attack: all
+	@ninja -C $(BUILD) tests/exec_as
 	@tests/attack/run
 	@for way in forked rolled-back templated; do tests/attack/run --sessions $$way || exit 1; done
 	@[ "$$(id -u)" != 0 ] || tests/attack/run --as-user

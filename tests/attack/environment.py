@@ -16,9 +16,18 @@ def attack():
         except OSError:
             saw[path] = "absent"
     saw["standard input"] = "success" if os.read(0, 100) else "absent"
-    saw["descriptors"] = "absent" if not HOST["level"] or len(os.listdir("/proc/self/fd")) <= 5 \
-        else " ".join(os.readlink("/proc/self/fd/" + n) for n in os.listdir("/proc/self/fd"))
+    found = descriptors() if HOST["level"] else []
+    saw["descriptors"] = "absent" if len(found) <= 4 else " ".join(found)
     return saw
+
+
+def descriptors():
+    """Those that it has. At landlock, a fork cannot read /proc/self: it tries all numbers."""
+    try:
+        numbers = map(int, os.listdir("/proc/self/fd"))
+    except PermissionError:
+        numbers = range(1 << 16)
+    return ["%d: %o" % (n, os.fstat(n).st_mode) for n in numbers if seen(os.fstat, n) == "success"]
 
 
 def twin():

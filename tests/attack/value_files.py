@@ -68,7 +68,7 @@ def attack(kind):
     else:
         make = {"unsealed": lambda: value_file(0), "writable": lambda: value_file(GROW | SHRINK),
                 "growing": lambda: value_file(WRITE | SHRINK), "pipe": lambda: os.pipe()[0],
-                "directory": lambda: os.open("/", os.O_RDONLY),
+                "directory": lambda: os.open("/usr", os.O_RDONLY),
                 "socket": lambda: socket.socketpair()[0].detach(),
                 "device": lambda: os.open("/dev/zero", os.O_RDONLY),
                 "short": lambda: value_file(data=VALUE[:-1]),

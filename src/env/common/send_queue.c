@@ -54,7 +54,7 @@ void send_queue_drop(struct send_queue *box)
 
 bool send_queue_flush(struct send_queue *box, int socket)
 {
-    while (box->first) {
+    while (box->first && !box->is_held) {
         struct unsent *u = box->first;
         struct iovec iov = { u->data + u->at, u->len - u->at };
         ssize_t n = send_piece(socket, &iov, 1, u->fd);
@@ -75,12 +75,12 @@ bool send_queue_flush(struct send_queue *box, int socket)
             box->last = NULL;
         free(u);
     }
-    return true;
+    return !box->first;
 }
 
 bool send_queue_waits(const struct send_queue *box)
 {
-    return box->first;
+    return box->first && !box->is_held;
 }
 
 /* SIOCOUTQ of a UNIX socket counts bytes that the other end has not read, unix(7). */
@@ -122,7 +122,7 @@ int send_queue_send(struct send_queue *box, int socket, const struct iovec *iov,
     ssize_t n = 0;
     for (int i = 0; i < count; i++)
         total += iov[i].iov_len;
-    if (!box->first && socket >= 0) {
+    if (!box->first && !box->is_held && socket >= 0) {
         n = send_piece(socket, iov, count, fd);
         if (n < 0 && errno == ETOOMANYREFS)
             return error_set(err, ERROR_UNSUPPORTED,

@@ -13,6 +13,7 @@ struct unsent;
 struct send_queue {
     struct unsent *first, *last; /* bytes that the guest has not taken yet */
     size_t bytes;                /* of memory that they use */
+    bool is_held;                /* everything is queued, and nothing sent, until it is cleared */
 };
 
 /* Sends what the socket accepts and queues a copy of the rest. `fd` (-1: none) travels with the
@@ -23,6 +24,7 @@ int send_queue_send(struct send_queue *box, int socket, const struct iovec *iov,
     struct error *err);
 /* Call when the socket is writable: sends queued bytes. True when nothing is left. */
 bool send_queue_flush(struct send_queue *box, int socket);
+/* True if something is queued that can be sent once the socket is writable. */
 bool send_queue_waits(const struct send_queue *box);
 /* True if nothing is queued and the guest has read everything that was sent. */
 bool send_queue_is_clear(const struct send_queue *box, int socket);

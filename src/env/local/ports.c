@@ -269,6 +269,15 @@ int ports_send(
     return rc;
 }
 
+void ports_hold_back(struct sandbox *s, bool on)
+{
+    s->send_queue.is_held = on;
+    if (on || s->ended || s->fds[PORT_CHANNEL] < 0)
+        return;
+    send_queue_flush(&s->send_queue, s->fds[PORT_CHANNEL]);
+    port_watch(s, PORT_CHANNEL);
+}
+
 void ports_hold(struct sandbox *s, bool on)
 {
     s->held = on;

@@ -183,6 +183,8 @@ void ports_reported(void *sandbox, const struct zygote_status *status);
 bool ports_saw_end(const struct sandbox *s);
 /* The guest has ended: reads what is left, and reports the end. */
 void ports_finish(struct sandbox *s);
+/* Whether messages to the guest wait here, those to come included. */
+void ports_hold_back(struct sandbox *s, bool on);
 /* For the operations of the environment. */
 int ports_send(struct sandbox *s, const struct iovec *iov, int count, int fd, struct error *err);
 void ports_hold(struct sandbox *s, bool on);

@@ -68,11 +68,15 @@ const struct jail_plan *local_plan(const struct sandbox *s)
     return s->family ? s->family->plan : s->plan;
 }
 
+/* Without that signal, the keeper would end with its worker and take the forks along. The zygote
+ * may answer long after the guest's first messages (a standby serves, and the zygote forwards), so
+ * a guest is not asked to fork before its keeper is known and has been signalled. */
 void local_announce_forks(struct sandbox *s)
 {
     s->has_forked = true;
     local_keep_pidfd(s);
-    local_signal_keeper(s, SIGUSR2); /* or later, when it is known */
+    local_signal_keeper(s, SIGUSR2);
+    ports_hold_back(s, !local_has_keeper(s));
 }
 
 /* A fork's keeper ends the fork's process group. The host does not wait for its report, because a
