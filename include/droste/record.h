@@ -201,6 +201,7 @@ DROSTE_API int droste_record_read(droste_record *record, const droste_value *val
 enum droste_export_format {
     DROSTE_EXPORT_JSONL, /* each step as a line of JSON */
     DROSTE_EXPORT_HTML,  /* a page that needs nothing but itself */
+    DROSTE_EXPORT_OTLP,  /* traces of OpenTelemetry: a line of OTLP/JSON for each run */
 };
 /* Runs, with their descendants, as other programs read them (docs/record.md). */
 typedef struct droste_export {

@@ -289,6 +289,9 @@ class Settings(TypedDict, total=False):
     candidates: Number
     #: Consecutive turns with failing code after which the run ends; 0: no limit.
     max_errors: Number
+    #: The span that a run is part of, as of W3C Trace Context; calls of models carry it on, and
+    #: `droste runs export --format otlp` has the run's spans.
+    traceparent: Text
     #: The type of the context: auto, text, bytes, json, jsonl.
     context_type: Text
     #: Size limit of one context.

@@ -285,7 +285,7 @@ def artifacts(run: str, *, database: Any = None) -> List[RecordedArtifact]:
 
 # -- exporting
 
-_FORMATS = ("jsonl", "html")        # enum droste_export_format
+_FORMATS = ("jsonl", "html", "otlp")        # enum droste_export_format
 
 
 def _of_batch(batch: Any) -> str:
@@ -296,14 +296,15 @@ def _of_batch(batch: Any) -> str:
 
 def export(*runs: str, format: str = "jsonl", out: Any = None, all: bool = False,
            batch: Any = None, database: Any = None) -> Optional[str]:
-    """Exports runs with their child runs: as lines of JSON, or as one HTML page.
+    """Exports runs with their child runs: as lines of JSON, as one HTML page, or as traces of
+    OpenTelemetry (`format="otlp"`, a line of OTLP/JSON for each run).
 
     The runs are those named by id (or the beginning of it), those of a `batch` (its results
     file, or a part of that path), or `all`. `out` is a path; the file is complete at the end, or
     unchanged. Without `out`, returns the text.
     """
     if format not in _FORMATS:
-        raise ArgumentError("format is 'jsonl' or 'html', not %r" % (format,))
+        raise ArgumentError("format is 'jsonl', 'html' or 'otlp', not %r" % (format,))
     if bool(runs) + bool(all) + (batch is not None) != 1:
         raise ArgumentError("name the runs to export, or use all=True or batch=FILE")
     name = None if batch is None else _of_batch(batch)

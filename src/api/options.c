@@ -15,6 +15,7 @@
 #include "base/json/json.h"
 #include "base/suggest.h"
 #include "base/text.h"
+#include "base/traceparent.h"
 #include "session/template.h"
 #include "volume/volume.h"
 #include "volume/workspace.h"
@@ -481,6 +482,18 @@ int api_select(droste *d, const struct settings *s, struct rlm_options *o, struc
             "--env local, or --candidates 1",
             environment_ops_of(o->env)->name);
     return rc;
+}
+
+int api_traceparent(const struct settings *s, const char **out, struct error *err)
+{
+    struct traceparent parsed;
+    *out = s->traceparent && s->traceparent[0] ? s->traceparent : NULL;
+    if (!*out || traceparent_parse(*out, &parsed))
+        return 0;
+    return error_set(err, ERROR_ARGUMENT,
+        "traceparent '%.80s' is not 00-TRACE-SPAN-FLAGS with 32, 16 and 2 lower-case hexadecimal "
+        "digits",
+        *out);
 }
 
 static int prose_setting(const char *value, const char *name, struct buf *out, struct error *err)

@@ -32,6 +32,8 @@ void session_parts_free(struct session_parts *parts);
 struct rlm_options api_run_options(const struct settings *s);
 /* Sets how candidates are selected, and checks that o->env can have several. */
 int api_select(droste *d, const struct settings *s, struct rlm_options *o, struct error *err);
+/* The setting traceparent; *out is NULL without it. */
+int api_traceparent(const struct settings *s, const char **out, struct error *err);
 /* Texts for the models of runs, added to `out`. */
 int api_instructions(const struct settings *s, struct buf *out, struct error *err);
 int api_system_prompt(const struct settings *s, struct buf *out, struct error *err);

@@ -86,6 +86,8 @@ static int fill_options(droste_running *r, struct error *err)
         rc = api_tools(d, s, &r->tools, &r->tool_facts, err);
     if (rc == 0)
         rc = api_select(d, s, o, err);
+    if (rc == 0)
+        rc = api_traceparent(s, &o->traceparent, err);
     o->tools = r->tools;
     o->tool_facts = r->tool_facts.len > 0 ? buf_text(&r->tool_facts) : NULL;
     o->env_name = d->env_name;

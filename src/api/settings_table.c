@@ -456,6 +456,11 @@ const struct setting settings_table[] = {
           "Consecutive turns with failing code after which the run ends; 0: no limit.", 0,
           .task = 1 },
         TYPE_NUMBER, AT(max_errors), 0, 1e6 },
+    { { "traceparent", "00-TRACE-SPAN-FLAGS", "", "TRACEPARENT",
+          "The span that a run is part of, as of W3C Trace Context; calls of models carry it on, "
+          "and `droste runs export --format otlp` has the run's spans.",
+          0, .task = 1 },
+        TYPE_TEXT, AT(traceparent), 0, 0 },
     { { "context-type", "TYPE", "auto", NULL,
           "The type of the context: auto, text, bytes, json, jsonl.", 0, .task = 1 },
         TYPE_TEXT, AT(context_type), 0, 0 },

@@ -59,7 +59,7 @@ struct settings {
     char *artifacts_dir;
     double max_cost, compaction;
     char *select;
-    char *context_type, *instructions, *system_prompt, *answer_schema, *database;
+    char *traceparent, *context_type, *instructions, *system_prompt, *answer_schema, *database;
     /* which of them were set, by their index in the table */
     bool given[SETTINGS_MAX];
 };

@@ -64,6 +64,7 @@ struct broker_options {
     struct budget *budget;
     struct account *account; /* charged account; may be NULL */
     double call_timeout;     /* seconds per model call; 0: no limit */
+    const char *traceparent; /* of which model calls are spans; NULL: none */
     struct loop *loop;
     double answer_timeout;       /* seconds per guest call; 0: no limit */
     double tool_timeout;         /* seconds per tool call; 0: no limit */

@@ -227,7 +227,7 @@ static const struct {
     { "template", "TEMPLATE" },
     { "isolation", "auto|full|light|landlock|process" },
     { "pull", "missing|always|never" },
-    { "format", "jsonl|html" },
+    { "format", "jsonl|html|otlp" },
     { "root", "read-only|private" },
     { "seccomp", "auto|droste|daemon" },
     { "reuse", "none|container" },

@@ -283,17 +283,20 @@ static int runs_take_list(const struct command *self, struct request *r)
 
 static int take_export(const struct command *self, struct request *r)
 {
-    static const char *const formats[] = {
-        [DROSTE_EXPORT_JSONL] = "jsonl", [DROSTE_EXPORT_HTML] = "html"
-    };
-    bool html = r->format && strcmp(r->format, formats[DROSTE_EXPORT_HTML]) == 0;
-    r->export_format = html ? DROSTE_EXPORT_HTML : DROSTE_EXPORT_JSONL;
+    static const char *const formats[] = { [DROSTE_EXPORT_JSONL] = "jsonl",
+        [DROSTE_EXPORT_HTML] = "html",
+        [DROSTE_EXPORT_OTLP] = "otlp" };
     struct error why = { 0 };
-    if (r->format && !html && strcmp(r->format, formats[DROSTE_EXPORT_JSONL]) != 0) {
+    size_t format = 0;
+    while (r->format && format < array_length(formats) && strcmp(r->format, formats[format]) != 0)
+        format++;
+    if (format == array_length(formats)) {
         suggest_refuse(
             "--format", r->format, formats, sizeof *formats, array_length(formats), &why);
         return cli_usage(self, "%s", why.text);
     }
+    r->export_format = (enum droste_export_format)format;
+    bool html = r->export_format == DROSTE_EXPORT_HTML;
     if (r->all + (r->count > 1) + (r->batch != NULL) != 1)
         return cli_usage(self,
             "name the runs to export, or use --all or --batch FILE; `droste runs ls` lists them");
@@ -377,7 +380,7 @@ static int runs_run(const struct command *self, droste *d, int argc, char **argv
             "show: write rich results (images, tables, charts) to files there.", &r.save, NULL },
         { "save-artifacts", "DIR", "show: write the files that the run has saved there.",
             &r.save_artifacts, NULL },
-        { "format", "FORMAT", "export: jsonl or html [jsonl].", &r.format, NULL },
+        { "format", "FORMAT", "export: jsonl, html or otlp [jsonl].", &r.format, NULL },
         { "out", "FILE", "export: the output file; - is standard output [-].", &r.out, NULL },
         { "all", NULL, "export: all runs.", NULL, &r.all },
         { "older", "TIME", "gc: remove runs that began longer ago than this, such as 30d.",
@@ -422,8 +425,9 @@ const struct command command_runs = {
                "\n"
                "`export` writes lines of JSON, one for each run, turn, call, cell and end\n"
                "(docs/record.md), or with --format html one page that needs no network: a\n"
-               "table of several runs, with the grades of a --batch. Both include a run's\n"
-               "child runs.\n"
+               "table of several runs, with the grades of a --batch. With --format otlp it writes\n"
+               "each run as a trace of OpenTelemetry, a line of OTLP/JSON, without contents. All\n"
+               "include a run's child runs.\n"
                "`rm` removes runs with their child runs. `gc` ends runs whose process is gone,\n"
                "removes the runs that --older and --keep select (with both, those that neither\n"
                "keeps) and data that no run needs, and shrinks the file. It never removes an\n"

@@ -119,6 +119,7 @@ static int serve_command(const struct command *self, droste *d, int argc, char *
         { "drain", "TIME", "After SIGTERM, for requests to end (30).", &drain },
         { "log-level", "LEVEL", "error, warning, info or debug (warning).", &level },
         { "audit-log", "PATH", "Append a JSON line for each change.", &o.audit_log },
+        { "traces", "PATH", "Append each ended run's spans (OTLP/JSON).", &o.traces },
         { "check", NULL, "Check settings, files and a sandbox, and exit.", NULL, &check },
         { "openapi", NULL, "Print the OpenAPI document and exit.", NULL, &openapi },
         { 0 },

@@ -12,6 +12,7 @@
 
 #include "base/cleanup.h"
 #include "base/json/fields.h"
+#include "export/otlp.h"
 #include "export/page.h"
 #include "export/public_error.h"
 #include "export/steps.h"
@@ -112,8 +113,13 @@ static int export_write_lines(
 static int export_write(
     droste_record *record, const droste_export *runs, FILE *file, droste_error *err)
 {
-    int rc = runs->format == DROSTE_EXPORT_HTML ? page_write(record, runs, file, err)
-                                                : export_write_lines(record, runs, file, err);
+    static int (*const formats[])(
+        droste_record *, const droste_export *, FILE *, droste_error *) = {
+        [DROSTE_EXPORT_JSONL] = export_write_lines,
+        [DROSTE_EXPORT_HTML] = page_write,
+        [DROSTE_EXPORT_OTLP] = otlp_write,
+    };
+    int rc = formats[runs->format](record, runs, file, err);
     bool failed = fclose(file) != 0;
     return failed && rc == 0 ? public_error_set_errno(err, DROSTE_ERROR_IO, "writing") : rc;
 }

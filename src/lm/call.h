@@ -48,14 +48,15 @@ struct lm_request {
     const char *model; /* overrides the opened model; NULL: no */
     const struct lm_message *messages;
     size_t message_count;
-    unsigned depth;       /* of the asking run; kept in recordings */
-    unsigned sample;      /* two requests with different ones get answers of their own */
-    double timeout;       /* seconds after leaving the queue; 0: none */
-    int64_t max_tokens;   /* 0: the provider's default */
-    double temperature;   /* negative: from the model's sampling parameters */
-    const char *sampling; /* set by lm.c, not by callers: members of JSON, each after a comma */
-    const char *key;      /* an idempotency key from lm_key; NULL: generated */
-    lm_retry_fn *retry;   /* is told of each pause, with the `arg` of lm_start; may be NULL */
+    unsigned depth;          /* of the asking run; kept in recordings */
+    unsigned sample;         /* two requests with different ones get answers of their own */
+    double timeout;          /* seconds after leaving the queue; 0: none */
+    int64_t max_tokens;      /* 0: the provider's default */
+    double temperature;      /* negative: from the model's sampling parameters */
+    const char *sampling;    /* set by lm.c, not by callers: members of JSON, each after a comma */
+    const char *key;         /* an idempotency key from lm_key; NULL: generated */
+    const char *traceparent; /* of the run; with a key, the call is a span of its trace; or NULL */
+    lm_retry_fn *retry;      /* is told of each pause, with the `arg` of lm_start; may be NULL */
 };
 
 struct lm_usage {

@@ -11,6 +11,7 @@
 
 #include "base/cleanup.h"
 #include "base/text.h"
+#include "base/traceparent.h"
 #include "lm/client.h"
 #include "net/http.h"
 #include "lm/provider.h"
@@ -21,7 +22,7 @@
 #define RESPONSE_LIMIT ((size_t)64 << 20)
 #define EVENT_LIMIT    ((size_t)16 << 20)
 
-enum { IDEMPOTENCY_SIZE = 56 };
+enum { IDEMPOTENCY_SIZE = 56, TRACE_FIELD_SIZE = 13 + TRACEPARENT_SIZE };
 
 struct server {
     const struct provider *provider;
@@ -44,6 +45,7 @@ struct chat {
     struct buf own;            /* the request, unless it begins with the call's head */
     const struct buf *request; /* `own` or the call's body */
     char idempotency[IDEMPOTENCY_SIZE];
+    char trace[TRACE_FIELD_SIZE]; /* "": none */
     struct sse sse;
     struct buf body; /* of a response that is not an event stream */
     struct model_answer answer;
@@ -207,7 +209,7 @@ static void chat_attempt(struct lm_call *call)
     struct server *s = call->client;
     struct chat *chat = call->own;
     const struct dialect *dialect = s->provider->dialect;
-    const char *headers[6] = { "Content-Type: application/json", chat->idempotency };
+    const char *headers[7] = { "Content-Type: application/json", chat->idempotency };
     struct http_request request = { .url = chat->url,
         .headers = headers,
         .header_count = 2,
@@ -220,6 +222,8 @@ static void chat_attempt(struct lm_call *call)
         headers[request.header_count++] = dialect->headers[i];
     if (s->key_header)
         headers[request.header_count++] = s->key_header;
+    if (chat->trace[0])
+        headers[request.header_count++] = chat->trace;
     sse_free(&chat->sse);
     chat->sse = (struct sse){ .limit = EVENT_LIMIT };
     buf_clear(&chat->body);
@@ -266,6 +270,18 @@ static int make_idempotency(const char *wanted, char out[IDEMPOTENCY_SIZE], stru
     return rc;
 }
 
+/* The call is a span of the run's trace, which the server's own spans may continue. */
+static void chat_write_trace(const struct lm_request *request, char out[TRACE_FIELD_SIZE])
+{
+    struct traceparent parent;
+    char text[TRACEPARENT_SIZE];
+    const char *span = request->key ? traceparent_call_span(request->key) : NULL;
+    if (!span || !traceparent_parse(request->traceparent, &parent))
+        return;
+    traceparent_write(&parent, span, text);
+    snprintf(out, TRACE_FIELD_SIZE, "traceparent: %s", text);
+}
+
 static int make_call_url(struct chat *chat, const struct lm_call *call, struct error *err)
 {
     const struct server *s = call->client;
@@ -292,6 +308,7 @@ static int chat_prepare(struct lm_call *call, const struct lm_request *request, 
         return error_memory(err);
     chat->call = call;
     const struct dialect *dialect = s->provider->dialect;
+    chat_write_trace(request, chat->trace);
     struct buf *out = dialect->has_head ? &call->body : &chat->own;
     chat->request = out;
     int rc = make_call_url(chat, call, err);

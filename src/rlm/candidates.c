@@ -355,6 +355,7 @@ static int ask_model(struct rlm_run *r, const struct buf *prompt, struct error *
         .message_count = 1,
         .depth = r->place.depth,
         .timeout = r->tree->o.call_timeout,
+        .traceparent = r->tree->o.traceparent,
         .max_tokens = r->tree->o.max_tokens,
         .key = known && known->key[0] ? known->key : NULL,
         .temperature = -1 };

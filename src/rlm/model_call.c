@@ -157,6 +157,7 @@ int model_call_begin(struct rlm_run *r, struct error *err)
         .depth = r->place.depth,
         .sample = r->candidate,
         .timeout = r->tree->o.call_timeout,
+        .traceparent = r->tree->o.traceparent,
         .max_tokens = r->place.parent ? r->tree->o.sub_max_tokens : r->tree->o.max_tokens,
         .temperature = -1 };
     return known && known->ended ? replay_reply(r, known, &request, err)

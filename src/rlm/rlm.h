@@ -89,12 +89,13 @@ struct rlm_options {
     double tool_timeout; /* seconds per tool call; 0: no limit */
     struct budget_limits limits;
     struct budget
-        *part_of;          /* a larger budget, which outlives the run: a run that this one refuses a
+        *part_of; /* a larger budget, which outlives the run: a run that this one refuses a
                                call is suspended; NULL: none */
-    double call_timeout;   /* seconds per model call; 0: none */
-    double answer_timeout; /* seconds per guest call; 0: no limit */
-    int64_t max_tokens;    /* tokens per answer; 0: the provider's default */
-    int64_t sub_max_tokens; /* tokens per answer for guests and child runs */
+    const char *traceparent; /* of which the run's calls are spans; NULL: none */
+    double call_timeout;     /* seconds per model call; 0: none */
+    double answer_timeout;   /* seconds per guest call; 0: no limit */
+    int64_t max_tokens;      /* tokens per answer; 0: the provider's default */
+    int64_t sub_max_tokens;  /* tokens per answer for guests and child runs */
     unsigned max_iterations;
     unsigned candidates;     /* replies to each turn of the root; 0 and 1: one */
     enum rlm_select select;  /* which of them is kept */

@@ -207,6 +207,7 @@ int run_open_broker(struct rlm_run *r, struct error *err)
         .budget = &r->tree->budget,
         .account = &owner->account,
         .call_timeout = o->call_timeout,
+        .traceparent = o->traceparent,
         .loop = r->tree->loop,
         .answer_timeout = o->answer_timeout,
         .max_tokens = o->sub_max_tokens,

@@ -114,10 +114,10 @@ void log_request(struct request *r)
     }
 }
 
-int log_open_audit(const char *path, int *fd, struct error *err)
+int log_open_file(const char *path, const char *what, int *fd, struct error *err)
 {
     *fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NOFOLLOW, 0600);
     if (*fd < 0)
-        return error_set_errno(err, ERROR_IO, "opening the audit log %s", path);
+        return error_set_errno(err, ERROR_IO, "opening the %s %s", what, path);
     return 0;
 }

@@ -19,6 +19,7 @@ void log_event(struct server *s, enum log_level level, const char *format, ...)
 /* The end of a request: an info line, or a debug line for health checks; and a line of the audit
  * log if it may have changed something, or was refused. */
 void log_request(struct request *r);
-int log_open_audit(const char *path, int *fd, struct error *err);
+/* A file to append to, readable by its owner only; `what` it is, for errors. */
+int log_open_file(const char *path, const char *what, int *fd, struct error *err);
 
 #endif

@@ -7,14 +7,21 @@
  */
 #include "serve/runs.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/os/file.h"
+#include "base/traceparent.h"
+#include "serve/log.h"
 #include "serve/server.h"
 
 /* Values are cut after so many bytes: of a run that is described alone, in lists, in events. */
 enum { RUN_CUT = 64 << 20, RUN_LIST_CUT = 4 << 10, RUN_EVENT_CUT = 1 << 20 };
+enum { TRACE_MAX = 1 << 30 };
 enum { RUN_EVENTS_AT_ONCE = 64, RUN_LIST_MAX = 1000 };
 
 /* A run that is active in this worker. */
@@ -268,6 +275,25 @@ static void run_free(struct run *run)
     free(run);
 }
 
+/* The run as a trace, in one write: workers append to the same file. */
+static void run_write_trace(struct server *s, const char *id)
+{
+    droste_export runs = { .runs = &id, .count = 1, .format = DROSTE_EXPORT_OTLP };
+    cleanup_fd int fd = memfd_create("droste-trace", MFD_CLOEXEC);
+    cleanup_buf struct buf text = { 0 };
+    droste_error why = { 0 };
+    struct error err = { 0 };
+    int rc = s->record ? 0 : droste_record_open(s->d, &s->record, &why);
+    if (rc == 0 && s->record)
+        rc = droste_record_export_fd(s->record, &runs, fd, &why);
+    if (rc < 0)
+        log_event(s, LOG_ERROR, "the trace of run %s is missing: %s", id, why.text);
+    else if (lseek(fd, 0, SEEK_SET) < 0 ||
+             file_read_fd(fd, "a trace", TRACE_MAX, &text, &err) < 0 ||
+             write(s->traces_fd, buf_text(&text), text.len) != (ssize_t)text.len)
+        log_event(s, LOG_ERROR, "the trace of run %s was not written: %s", id, strerror(errno));
+}
+
 static void run_on_done(void *arg, droste_result *result)
 {
     struct run *run = arg;
@@ -280,6 +306,8 @@ static void run_on_done(void *arg, droste_result *result)
         request_fail(r, &err);
     }
     run_mark_followers(run->server, run->id);
+    if (result && run->server->traces_fd >= 0)
+        run_write_trace(run->server, run->id);
     droste_result_free(result);
     run_free(run);
 }
@@ -335,6 +363,10 @@ static void run_create(struct request *r)
     struct server *s = r->server;
     cleanup_buf struct buf words = { 0 };
     char id[SERVE_ID_SIZE];
+    struct traceparent parsed;
+    const char *trace = request_header_of(r, "traceparent");
+    if (trace && traceparent_parse(trace, &parsed)) /* others are ignored, as the standard says */
+        sandbox_setting(&words, "traceparent", trace);
     if (!run_settings(r, &words))
         return;
     cleanup_free const char **settings = sandbox_list_settings(&words);

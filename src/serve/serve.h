@@ -21,6 +21,7 @@ struct serve_options {
     double queue_seconds;   /* that a request may wait for a place for its sandbox; 0: none */
     int log_level;          /* log.h */
     const char *audit_log;  /* NULL: none */
+    const char *traces;     /* a line of OTLP/JSON for each run that ends; NULL: none */
     size_t max_sandboxes, max_connections, workers;
     char **argv; /* with which a worker is started: this program's, ends with NULL */
     /* Called once, when requests are accepted, with the server's address. */

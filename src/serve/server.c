@@ -595,6 +595,7 @@ static void server_close(struct server *s)
     accounts_close(&s->accounts);
     idempotency_close(s);
     close_fd(&s->audit_fd);
+    close_fd(&s->traces_fd);
     table_close(s->table);
     uv_walk(&s->loop, server_close_handle, NULL);
     uv_run(&s->loop, UV_RUN_DEFAULT);
@@ -627,9 +628,12 @@ static int server_open_table(struct server *s, struct error *err)
 static int serve_as(
     droste *d, const struct serve_options *options, struct worker_links *links, struct error *err)
 {
-    struct server s = {
-        .d = d, .options = options, .listener.fd = -1, .audit_fd = -1, .links = links
-    };
+    struct server s = { .d = d,
+        .options = options,
+        .listener.fd = -1,
+        .audit_fd = -1,
+        .traces_fd = -1,
+        .links = links };
     cleanup_free char *address = NULL;
     if (uv_loop_init(&s.loop) < 0)
         return error_memory(err);
@@ -637,7 +641,9 @@ static int serve_as(
     if (rc == 0)
         rc = server_open_table(&s, err);
     if (rc == 0 && options->audit_log)
-        rc = log_open_audit(options->audit_log, &s.audit_fd, err);
+        rc = log_open_file(options->audit_log, "audit log", &s.audit_fd, err);
+    if (rc == 0 && options->traces)
+        rc = log_open_file(options->traces, "file of traces", &s.traces_fd, err);
     if (rc == 0)
         rc = accounts_open(&s.accounts, s.table, options->keys, err);
     if (rc == 0)
@@ -691,7 +697,7 @@ static int serve_check_sandbox(droste *d, struct error *err)
 int serve_check(droste *d, const struct serve_options *o, struct error *err)
 {
     struct keys keys = { 0 };
-    cleanup_fd int audit = -1;
+    cleanup_fd int audit = -1, traces = -1;
     int rc = o->keys ? keys_read(o->keys, &keys, err) : 0;
     keys_free(&keys);
     if (rc == 0)
@@ -700,6 +706,8 @@ int serve_check(droste *d, const struct serve_options *o, struct error *err)
         rc = tls_load(o->certificate, o->certificate_key, err);
     tls_close();
     if (rc == 0 && o->audit_log)
-        rc = log_open_audit(o->audit_log, &audit, err);
+        rc = log_open_file(o->audit_log, "audit log", &audit, err);
+    if (rc == 0 && o->traces)
+        rc = log_open_file(o->traces, "file of traces", &traces, err);
     return rc == 0 ? serve_check_sandbox(d, err) : rc;
 }

@@ -45,7 +45,7 @@ struct server {
     struct table_worker *figures; /* this worker's */
     struct accounts accounts;
     struct idempotency *idempotency;
-    int audit_fd; /* -1: none */
+    int audit_fd, traces_fd; /* -1: none */
     /* See admission.c. */
     size_t starting;
     struct request *waiting, **waiting_end;

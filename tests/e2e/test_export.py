@@ -258,7 +258,7 @@ def test_usage_is_explained(home):
     """What is missing, too much, or makes no sense."""
     older = ids(home)[0]
     for words, says in (([], "name the runs"), ([older, "--all"], "name the runs"),
-                        ([older, "--format", "xml"], "jsonl or html"),
+                        ([older, "--format", "xml"], "jsonl, html, otlp"),
                         ([older, "--batch", "results.jsonl"], "name the runs"),
                         (["--all", "--batch", "results.jsonl"], "name the runs"),
                         ([older, "--limit", "3"], "--limit"),

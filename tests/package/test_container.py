@@ -15,7 +15,7 @@ import docker_daemon   # noqa: E402
 
 BUILD = os.path.join(ROOT, os.environ.get("BUILD", "build"))
 DROSTE = os.path.join(BUILD, "droste")
-KUBERNETES = os.path.join(BUILD, "kubernetes", "bin")
+SCHEMAS = os.path.join(BUILD, "schemas", "bin")
 MANIFEST = os.path.join(ROOT, "packaging", "kubernetes", "droste.yaml")
 WAIT = 60
 
@@ -24,8 +24,8 @@ AS_POD = ["--read-only", "--tmpfs", "/tmp:exec", "--cap-drop", "ALL", "--user", 
           "--security-opt", "no-new-privileges", "--security-opt", "seccomp=unconfined",
           "--security-opt", "systempaths=unconfined", "--security-opt", "apparmor=unconfined"]
 
-needs_schemas = pytest.mark.skipif(not os.path.exists(KUBERNETES),
-                                   reason="scripts/setup kubernetes did not get the schemas")
+needs_schemas = pytest.mark.skipif(not os.path.exists(SCHEMAS),
+                                   reason="scripts/setup schemas did not get the schemas")
 needs_image = [
     pytest.mark.skipif(not os.environ.get("DROSTE_PACKAGES"),
                        reason="make check-packages builds the image"),
@@ -42,7 +42,7 @@ def run(*command, status=0, **more):
 @pytest.fixture(scope="module")
 def objects():
     code = "import json, sys, yaml; print(json.dumps(list(yaml.safe_load_all(open(sys.argv[1])))))"
-    done = json.loads(run(os.path.join(KUBERNETES, "python"), "-c", code, MANIFEST))
+    done = json.loads(run(os.path.join(SCHEMAS, "python"), "-c", code, MANIFEST))
     return {one["kind"]: one for one in done}
 
 
@@ -50,7 +50,7 @@ def objects():
 @pytest.mark.parametrize("version", ["1.33", "1.37"])
 def test_the_manifest_fits_the_schemas(version):
     """Every object, and no property that Kubernetes does not know."""
-    validate = os.path.join(KUBERNETES, "kubernetes-validate")
+    validate = os.path.join(SCHEMAS, "kubernetes-validate")
     said = run(validate, "--strict", "-k", version, MANIFEST)
     assert said.count(" passed for ") == 5, said
 
@@ -61,7 +61,7 @@ def test_a_wrong_manifest_does_not_fit(tmp_path):
     wrong = tmp_path / "wrong.yaml"
     with open(MANIFEST) as file:
         wrong.write_text(file.read().replace("procMount: Unmasked", "procMounts: Unmasked"))
-    validate = os.path.join(KUBERNETES, "kubernetes-validate")
+    validate = os.path.join(SCHEMAS, "kubernetes-validate")
     run(validate, "--strict", "-k", "1.37", str(wrong), status=1)
 
 

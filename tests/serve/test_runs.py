@@ -113,6 +113,27 @@ def test_a_context_of_json_is_a_value(models):
         assert ended(server, ask(server, context=context))["answer"] == expected
 
 
+def test_runs_are_traced(models, tmp_path):
+    """--traces gets a line of spans for each run that ended, in the trace of the client's request,
+    which the model's server sees, too; what is no trace is ignored."""
+    file = tmp_path / "traces.jsonl"
+    server = models(TURNS, "--traces", str(file))
+    trace = "0af7651916cd43dd8448eb211c80319c"
+    parent = "00-%s-b7ad6b7169203331-01" % trace
+    ended(server, ask(server, context="needle", headers={"traceparent": parent}))
+    assert server.model.stats()["last"]["headers"]["traceparent"][3:35] == trace
+    ended(server, ask(server, context="needle", headers={"traceparent": parent[:-1]}))
+    assert "traceparent" not in server.model.stats()["last"]["headers"]
+    until(lambda: file.read_bytes().count(b"\n") == 2)
+    first, second = (json.loads(line)["resourceSpans"][0]["scopeSpans"][0]["spans"]
+                     for line in file.read_text().splitlines())
+    assert {span["traceId"] for span in first} == {trace}
+    assert [span["name"] for span in first if span.get("parentSpanId") == parent[36:52]] == \
+        ["invoke_agent droste"]
+    assert trace not in {span["traceId"] for span in second} and len(second) == len(first)
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
 def test_a_killed_server_leaves_runs_that_can_be_resumed(models):
     """`kill -9` while the model is asked: the run is interrupted, and its followers see that. A
     client that goes on behind its last event loses nothing and sees nothing twice, and no call

@@ -278,7 +278,7 @@ static void mistakes_are_named_with_what_to_write(void **state)
     assert_does(droste_command("run", "?", "--model", "replay:none.jsonl", NULL), EXIT_USAGE);
     assert_says(&err_out, "none.jsonl");
     assert_does(droste_command("runs", "export", "--all", "--format", "pdf", NULL), EXIT_USAGE);
-    assert_says(&err_out, "--format 'pdf' is not one of jsonl, html");
+    assert_says(&err_out, "--format 'pdf' is not one of jsonl, html, otlp");
 }
 
 #define commands_test(f) cmocka_unit_test_setup_teardown(f, commands_setup, commands_teardown)
