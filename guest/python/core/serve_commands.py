@@ -431,6 +431,8 @@ class CommandServer:
             raise OSError(errno.EAGAIN, "too many commands")
         if self.wake < 0:
             self.watch_children()
+        for command in self.commands:   # no process id of one that has ended is found any more
+            command.poll()
         command = start_process(Words(head, blob), head)
         self.commands.append(command)
         self.add_handle(ident, command, True)

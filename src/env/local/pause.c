@@ -9,6 +9,7 @@
  * A sandbox with a cgroup but without namespaces is not frozen: its keeper must be able to end its
  * processes if the host dies.
  */
+#include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
@@ -174,9 +175,13 @@ int local_pause(struct sandbox *s, bool on, struct error *err)
             local_pause_end(s);
         return 0;
     }
-    if (!pause_can_begin(first))
-        return error_set(
+    if (!pause_can_begin(first)) {
+        error_set(
             err, ERROR_ARGUMENT, "a process of the sandbox is starting; pause it when it has");
+        if (err)
+            err->sys = EAGAIN;
+        return -(int)ERROR_ARGUMENT;
+    }
     p->since_ns = clock_ns();
     p->on = true;
     p->by_group = first->cgroup && first->plan->clone_flags && cgroup_freeze(first->cgroup, true);

@@ -132,7 +132,13 @@ void connect_push(struct connect_stream *c, struct json_object *message)
 void connect_push_event(struct connect_stream *c, const char *name, struct json_object *event)
 {
     struct json_object *inner = json_object_new_object(), *outer = json_object_new_object();
-    if (inner && outer && json_put(inner, name, event) && json_put(outer, "event", inner)) {
+    if (c->is_plain && outer && json_put(outer, name, event)) {
+        json_object_put(inner);
+        connect_push(c, outer);
+        return;
+    }
+    if (!c->is_plain && inner && outer && json_put(inner, name, event) &&
+        json_put(outer, "event", inner)) {
         connect_push(c, outer);
         return;
     }

@@ -15,6 +15,7 @@ struct connect_stream {
     struct request *request; /* NULL: it has ended */
     uint64_t spoken_ns, interval_ns;
     uint64_t deadline_ns; /* the client's, which ends the stream alone; 0: none */
+    bool is_plain;        /* its events have no "event" around them */
     struct connect_stream *next, **link;
 };
 
@@ -32,7 +33,7 @@ void connect_open(struct connect_stream *c, struct request *r, struct e2b_sandbo
 void connect_push(struct connect_stream *c, struct json_object *message);
 /* The same for a message that is JSON text already. */
 void connect_push_text(struct connect_stream *c, const struct buf *text);
-/* {"event": {NAME: EVENT}}; takes the tree. */
+/* {"event": {NAME: EVENT}}, or {NAME: EVENT}; takes the tree. */
 void connect_push_event(struct connect_stream *c, const char *name, struct json_object *event);
 /* Ends it; `code` is NULL for success. */
 void connect_end(struct connect_stream *c, const char *code, const char *text);

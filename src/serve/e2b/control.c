@@ -353,13 +353,19 @@ void e2b_handle_resume(struct request *r)
     request_reply_json(r, 201, control_describe_new(e));
 }
 
+static void control_on_pause_free(struct request *r)
+{
+    struct e2b_sandbox *e = r->state;
+    if (e)
+        e->pausing = NULL;
+}
+
 void e2b_handle_pause(struct request *r)
 {
     struct e2b_sandbox *e = control_sandbox(r);
-    droste_error err;
     if (!e)
         return;
-    if (e->paused) {
+    if (e->paused || e->pausing) {
         request_refuse(r, 409, "paused", "the sandbox is paused already");
         return;
     }
@@ -368,10 +374,10 @@ void e2b_handle_pause(struct request *r)
             r, 400, "unsupported", "memory: a sandbox cannot be paused without its memory here");
         return;
     }
-    if (e2b_sandbox_pause(e, &err) < 0)
-        request_fail(r, &err);
-    else
-        request_reply(r, 204, NULL, NULL, 0);
+    e->pausing = r;
+    r->state = e;
+    r->on_free = control_on_pause_free;
+    e2b_sandbox_pause_for(e);
 }
 
 void e2b_handle_network(struct request *r)

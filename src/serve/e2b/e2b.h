@@ -21,6 +21,7 @@ enum { E2B_TOKEN_SIZE = 33, E2B_USER_SIZE = 64 };
 
 struct e2b_context;
 struct connect_stream;
+struct e2b_watcher;
 
 struct e2b_sandbox {
     struct sandbox *sandbox;
@@ -37,6 +38,8 @@ struct e2b_sandbox {
     int64_t memory_bytes, disk_bytes;
     struct e2b_context *contexts;   /* oldest first */
     struct connect_stream *streams; /* to clients, of envd */
+    struct request *pausing;        /* waits until a process that starts can be stopped; or NULL */
+    struct e2b_watcher *watchers;   /* of directories */
     struct e2b_context *forking;    /* for which the sandbox's session is being forked */
 };
 
@@ -70,6 +73,8 @@ void e2b_sandbox_free(struct e2b_sandbox *e);
 bool e2b_sandbox_sweep(struct e2b_sandbox *e, uint64_t now_ns);
 /* Stops its processes, and lets them go on. */
 int e2b_sandbox_pause(struct e2b_sandbox *e, droste_error *err);
+/* Answers the request that waits for it, if it can be stopped now. */
+void e2b_sandbox_pause_for(struct e2b_sandbox *e);
 void e2b_sandbox_resume(struct e2b_sandbox *e);
 /* A time as RFC 3339 has it, with microseconds. */
 void e2b_put_time(struct json_object *o, const char *key, int64_t us);
@@ -83,6 +88,11 @@ struct json_object *e2b_describe(const struct e2b_sandbox *e);
 
 /* Passes a request on to the server at its port of the sandbox, and answers with what that does. */
 void e2b_handle_port(struct request *r);
+
+/* ---- watch.c ---- */
+
+void e2b_watchers_free(struct e2b_sandbox *e);
+void e2b_watchers_sweep(struct e2b_sandbox *e, uint64_t now_ns);
 
 /* ---- contexts.c ---- */
 
@@ -144,6 +154,10 @@ void e2b_handle_make_directory(struct request *r);
 void e2b_handle_move(struct request *r);
 void e2b_handle_remove(struct request *r);
 void e2b_handle_list_directory(struct request *r);
+void e2b_handle_watch(struct request *r);
+void e2b_handle_watcher_create(struct request *r);
+void e2b_handle_watcher_events(struct request *r);
+void e2b_handle_watcher_remove(struct request *r);
 void e2b_handle_interpreter_health(struct request *r);
 void e2b_handle_execute(struct request *r);
 void e2b_handle_contexts(struct request *r);

@@ -197,7 +197,14 @@ static bool edge_has_token(struct request *r, const struct e2b_sandbox *e)
     return token_is(request_header_of(r, "X-Access-Token"), e->token);
 }
 
-/* A paused sandbox that is to resume by itself does so for a request with its token. */
+/* Or needs none. */
+static bool edge_has_traffic_token(struct request *r, const struct e2b_sandbox *e)
+{
+    return e->traffic_token[0] == '\0' ||
+           token_is(request_header_of(r, "E2b-Traffic-Access-Token"), e->traffic_token);
+}
+
+/* A paused sandbox that is to resume by itself does so for a request that may reach it. */
 static bool edge_wake(struct request *r, struct e2b_sandbox *e)
 {
     if (!e->paused)
@@ -206,7 +213,8 @@ static bool edge_wake(struct request *r, struct e2b_sandbox *e)
         edge_is_gone(r);
         return false;
     }
-    if (!edge_has_token(r, e)) {
+    bool is_program = r->port != E2B_PORT_ENVD && r->port != E2B_PORT_INTERPRETER;
+    if (!edge_has_token(r, e) && !(is_program && edge_has_traffic_token(r, e))) {
         edge_refuse_with(r, 403, r->id, "the sandbox is paused, and the token is not its own");
         return false;
     }
@@ -241,8 +249,7 @@ static bool edge_host_is_ours(struct request *r)
 
 static bool edge_check_traffic(struct request *r, const struct e2b_sandbox *e)
 {
-    if (e->traffic_token[0] == '\0' ||
-        token_is(request_header_of(r, "E2b-Traffic-Access-Token"), e->traffic_token))
+    if (edge_has_traffic_token(r, e))
         return true;
     edge_refuse_with(r, 403, r->id, "the traffic access token is missing or wrong");
     return false;
@@ -329,11 +336,6 @@ static void e2b_handle_refused(struct request *r)
         method, path, BODY_JSON, NULL, NULL, 400, NULL, NULL, why, e2b_handle_refused, 0           \
     }
 
-#define UNIMPLEMENTED(path, why)                                                                   \
-    {                                                                                              \
-        "POST", path, BODY_BYTES, NULL, NULL, 501, NULL, NULL, why, e2b_handle_refused, 0          \
-    }
-
 #define TEMPLATES                                                                                  \
     "templates cannot be built here: a sandbox has the programs of the server's machine; use "     \
     "'base' or 'code-interpreter-v1', or a snapshot"
@@ -343,7 +345,6 @@ static void e2b_handle_refused(struct request *r)
     "sandboxes cannot be forked through E2B's API here; droste serve's own API forks sessions"
 #define SNAPSHOT "snapshots of sandboxes are not supported here"
 #define METRICS  "there are no metrics of a sandbox here; GET /metrics has those of the server"
-#define WATCHERS "changes of files cannot be watched here: a sandbox has no inotify"
 
 static const struct route control_rows[] = {
     CREATES("/sandboxes", E2B_CREATE_SCHEMA, e2b_handle_create),
@@ -387,8 +388,13 @@ static const struct route envd_rows[] = {
     ROUTE("POST", "/filesystem.Filesystem/Move", BODY_JSON, NULL, e2b_handle_move),
     ROUTE("POST", "/filesystem.Filesystem/ListDir", BODY_JSON, NULL, e2b_handle_list_directory),
     ROUTE("POST", "/filesystem.Filesystem/Remove", BODY_JSON, NULL, e2b_handle_remove),
-    UNIMPLEMENTED("/filesystem.Filesystem/WatchDir", WATCHERS),
-    UNIMPLEMENTED("/filesystem.Filesystem/CreateWatcher", WATCHERS),
+    ROUTE("POST", "/filesystem.Filesystem/WatchDir", BODY_BYTES, NULL, e2b_handle_watch),
+    ROUTE(
+        "POST", "/filesystem.Filesystem/CreateWatcher", BODY_JSON, NULL, e2b_handle_watcher_create),
+    ROUTE("POST", "/filesystem.Filesystem/GetWatcherEvents", BODY_JSON, NULL,
+        e2b_handle_watcher_events),
+    ROUTE(
+        "POST", "/filesystem.Filesystem/RemoveWatcher", BODY_JSON, NULL, e2b_handle_watcher_remove),
     { "POST", "/process.Process/StreamInput", BODY_STREAM, NULL, NULL, 200, NULL, NULL, NULL,
         e2b_handle_process_stream_input, 0, .is_paced = true },
     ROUTE("POST", "/process.Process/Start", BODY_BYTES, NULL, e2b_handle_process_start),

@@ -4,12 +4,15 @@
  * A paused sandbox keeps its processes, which are stopped, and its memory, and answers nothing but
  * the control plane.
  */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "base/clock.h"
 #include "serve/e2b/connect.h"
+
+enum { PAUSE_SECONDS = 10 };
 
 void e2b_put_time(struct json_object *o, const char *key, int64_t us)
 {
@@ -26,7 +29,12 @@ void e2b_sandbox_free(struct e2b_sandbox *e)
 {
     if (!e)
         return;
+    if (e->pausing) {
+        e->pausing->state = NULL;
+        request_refuse(e->pausing, 404, "not_found", "the sandbox has ended");
+    }
     e2b_contexts_free(e);
+    e2b_watchers_free(e);
     while (e->streams)
         connect_cut(e->streams);
     json_object_put(e->network);
@@ -48,6 +56,22 @@ int e2b_sandbox_pause(struct e2b_sandbox *e, droste_error *err)
     return rc;
 }
 
+/* A sandbox that was just created may be starting a process, of a context, say. */
+void e2b_sandbox_pause_for(struct e2b_sandbox *e)
+{
+    struct request *r = e->pausing;
+    droste_error err;
+    int rc = e2b_sandbox_pause(e, &err);
+    if (rc < 0 && err.sys == EAGAIN && clock_seconds_since(r->began_ns) < PAUSE_SECONDS)
+        return; /* until the next sweep */
+    e->pausing = NULL;
+    r->state = NULL;
+    if (rc < 0)
+        request_fail(r, &err);
+    else
+        request_reply(r, 204, NULL, NULL, 0);
+}
+
 void e2b_sandbox_resume(struct e2b_sandbox *e)
 {
     droste_session_pause(e->sandbox->session, 0, NULL);
@@ -58,6 +82,8 @@ bool e2b_sandbox_sweep(struct e2b_sandbox *e, uint64_t now_ns)
 {
     if (!e->ready)
         return false;
+    if (e->pausing)
+        e2b_sandbox_pause_for(e);
     if (!e->paused && now_ns >= e->end_ns) {
         if (!e->auto_pause)
             return true;
@@ -65,5 +91,6 @@ bool e2b_sandbox_sweep(struct e2b_sandbox *e, uint64_t now_ns)
     }
     e2b_contexts_sweep(e, now_ns);
     connect_sweep(e, now_ns);
+    e2b_watchers_sweep(e, now_ns);
     return false;
 }

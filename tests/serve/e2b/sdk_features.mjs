@@ -81,6 +81,17 @@ const rows = {
     await sandbox.files.remove('a')
     await assert.rejects(sandbox.files.read('a/large'), /No such file/)
   },
+  async files_watched(sandbox) {
+    await sandbox.files.makeDir('watched')
+    let tell
+    const told = new Promise((resolve) => { tell = resolve })
+    const handle = await sandbox.files.watchDir('watched', (event) => {
+      if (event.type === 'write') tell(event.name)
+    })
+    await sandbox.files.write('watched/new.txt', 'x')
+    assert.equal(await told, 'new.txt')
+    await handle.stop()
+  },
   async signed_urls(sandbox) {
     await sandbox.files.write('signed.txt', 'secret')
     const url = await sandbox.downloadUrl('signed.txt', { useSignatureExpiration: 10000 })

@@ -140,7 +140,6 @@ def allow_lists_of_the_network_are_refused(sandbox):
 def what_is_not_supported_says_so(sandbox):
     calls = [("fork", lambda: sandbox.fork()), ("snapshots", lambda: sandbox.create_snapshot()),
              ("metrics", lambda: sandbox.get_metrics()),
-             ("watched", lambda: sandbox.files.watch_dir("/tmp")),
              ("metadata", lambda: sandbox.files.write("m", "x", metadata={"a": "b"}))]
     for word, call in calls:
         try:
@@ -434,6 +433,17 @@ def files_make_move_and_remove(sandbox):
 
 
 @row
+def files_watched(sandbox):
+    sandbox.files.make_dir("watched")
+    handle = sandbox.files.watch_dir("watched", recursive=True)
+    sandbox.files.write("watched/below/new.txt", "x")
+    seen = [(one.type.value, one.name) for one in handle.get_new_events()]
+    assert ("create", "below") in seen and ("write", "below/new.txt") in seen
+    handle.stop()
+    assert "Exception" in raised(sandbox.files.watch_dir, "none")[0]
+
+
+@row
 def signed_urls(sandbox):
     import urllib.error
     import urllib.parse
@@ -458,6 +468,21 @@ def signed_urls(sandbox):
 
 
 @row
+def pause_at_once_and_wake_by_a_port(sandbox):
+    import urllib.request
+    own = create(lifecycle={"on_timeout": "pause", "auto_resume": True})
+    own.pause()
+    assert own.get_info().state.value == "paused"
+    own.connect()
+    server = own.commands.run("exec python3 -u -m http.server 8001", background=True)
+    next(iter(server))
+    own.pause()
+    request = urllib.request.Request(ADDRESS, headers={"Host": own.get_host(8001)})
+    assert urllib.request.urlopen(request).status == 200
+    assert own.get_info().state.value == "running"
+
+
+@row
 def ports(sandbox):
     import urllib.error
     import urllib.request
@@ -476,9 +501,6 @@ def ports(sandbox):
     except urllib.error.HTTPError as e:
         assert e.code == 502 and "port is not open" in e.read().decode()
         e.close()
-    git = ("git init -q --bare srv/a.git && git daemon --reuseaddr --base-path=srv --export-all "
-           "--port=9418 --detach --listen=127.0.0.1 srv && git clone git://127.0.0.1/a.git")
-    assert "empty repository" in sandbox.commands.run(git).stderr
 
 
 def main():

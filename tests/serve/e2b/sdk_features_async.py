@@ -99,6 +99,18 @@ async def files(sandbox):
     assert not await sandbox.files.exists("a")
 
 
+@row
+async def files_watched(sandbox):
+    seen = asyncio.Queue()
+    await sandbox.files.make_dir("watched")
+    handle = await sandbox.files.watch_dir("watched", on_event=seen.put_nowait)
+    await sandbox.files.write("watched/new.txt", "x")
+    found = [await seen.get() for _ in range(3)]
+    assert [(one.type.value, one.name) for one in found] == [
+        ("create", "new.txt"), ("chmod", "new.txt"), ("write", "new.txt")]
+    await handle.stop()
+
+
 async def main():
     shared, answers = await AsyncSandbox.create(timeout=600), {}
     for name, function in ROWS.items():
