@@ -138,11 +138,12 @@ const time = (text) => (text ? Date.parse(text) : NaN);
 const join = (...parts) => parts.filter((part) => part !== null && part !== undefined && part !== "").join(" · ");
 const one_line = (text) => String(text).slice(0, 400).replace(/\s+/g, " ").trim();
 
+/* No line breaks between a number and its unit. */
 function seconds(s) {
   if (typeof s !== "number") return null;
-  if (s < 0.1) return s > 0 && s < 0.001 ? "< 1 ms" : Math.round(1000 * s) + " ms";
-  if (s >= 100) return number(Math.floor(s / 60)) + " min " + Math.round(s % 60) + " s";
-  return (s >= 10 ? s.toFixed(1) : s.toFixed(2)) + " s";
+  if (s < 0.1) return s > 0 && s < 0.001 ? "<\u00a01\u00a0ms" : Math.round(1000 * s) + "\u00a0ms";
+  if (s >= 100) return number(Math.floor(s / 60)) + "\u00a0min " + Math.round(s % 60) + "\u00a0s";
+  return (s >= 10 ? s.toFixed(1) : s.toFixed(2)) + "\u00a0s";
 }
 
 function money(dollars) {

@@ -240,7 +240,7 @@ def test_ten_thousand_calls_open(home):
     """The calls are folded, counted, and drawn in portions; the timeline has few bars."""
     page = see(home, "many", at="")
     assert "10,000 calls of a model" in page.one("details", "calls").text
-    assert len(page.all()) < 2000
+    assert len(page.all()) < 4000       # portions are drawn while the browser is idle
     page = see(home, "many")
     assert len(page.all("details", "call")) == 100
     assert page.one("button", "more").text == "show 100 more of 9,900"

@@ -140,6 +140,27 @@ def test_errors_are_visited_and_filtered(find):
         "document.getElementById('only-errors').getAttribute('aria-pressed')") == "false"
 
 
+def test_buttons_stay_under_the_finger(find):
+    """Going from error to error and from match to match moves none of them; at 320 columns nothing
+    is wider than the screen, and no number stands apart from its unit."""
+    page = find("How many?")
+    places = ("[...document.querySelectorAll('#bar button')].map((b) => "
+              "Math.round(b.getBoundingClientRect().left))")
+    for width in (1200, 390, 320):
+        page.resize(width, 900)
+        page = find("How many?").idle()
+        before = page.js(places)
+        page.press("e")
+        page.press("/")
+        page.type("step 1")
+        page.wait("document.documentElement.dataset.searched === 'step 1'")
+        assert page.js(places) == before and len(set(before)) > 4
+        assert page.js("document.documentElement.scrollWidth") <= width
+    page.resize(1200, 900)
+    facts = page.js("document.querySelector('.turn .facts-line').textContent")
+    assert re.search(r"\d\xa0m?s", facts) and not re.search(r"\d m?s\b", facts)
+
+
 def test_links_lead_to_a_turn_a_cell_and_a_call(find):
     """The address of each `#` opens what is around its place, shows it and moves the focus
     there."""
@@ -207,7 +228,7 @@ def test_every_turn_says_what_it_did(find):
     assert "First I look at the rows" in first
     assert "rows = [1, 2]" in first
     assert "import json" not in first
-    assert "1 call" in first and re.search(r' · (< )?[\d.]+ m?s ',
+    assert "1 call" in first and re.search(r' · (<\xa0)?[\d.]+\xa0m?s ',
                                            first) and "tokens" in first and "error" not in first
     assert "value = {}['needle']" in second and "1 error: KeyError" in second
     assert "SUBMIT(" in third
