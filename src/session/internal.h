@@ -162,6 +162,9 @@ void session_stalled(void *session); /* the timer's */
 
 /* service.c */
 /* Ends the service with its open requests: before the end of the sandbox, or after it. */
+/* Tells of the latest rich result, after all that the code printed before it: output comes through
+ * pipes of its own, which may be read later than the result. */
+void session_show(struct session *s);
 void session_service_end(struct session *s, const struct error *why);
 void session_service_free(struct session *s);
 

@@ -111,8 +111,8 @@ static int on_display(struct session *s, const struct frame *frame, struct error
     if (!s->collects)
         return error_set(err, ERROR_PROTOCOL, "a rich result that was not asked for");
     int rc = bundles_take(&s->results, frame, err);
-    if (rc == 0 && s->results.latest >= 0 && s->events.display)
-        s->events.display(s->arg, s, &s->results);
+    if (rc == 0 && s->results.latest >= 0)
+        session_show(s);
     return rc;
 }
 

@@ -195,8 +195,8 @@ static int end_results(struct session *s, const char *echo, struct error *err)
     s->results.latest = -1;
     int rc = bundles_end(&s->results, echo, err);
     bool is_new = rc == 0 && echo && s->results.latest >= 0;
-    if (is_new && s->results.items[s->results.latest].is_main && s->events.display)
-        s->events.display(s->arg, s, &s->results);
+    if (is_new && s->results.items[s->results.latest].is_main)
+        session_show(s);
     return rc;
 }
 

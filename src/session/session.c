@@ -45,6 +45,14 @@ void session_deliver(struct session *s, struct cell_result *r)
     done(s->done_arg, r);
 }
 
+void session_show(struct session *s)
+{
+    if (!s->events.display)
+        return;
+    s->ops->drain(s->sandbox);
+    s->events.display(s->arg, s, &s->results);
+}
+
 static void sandbox_settled(void *arg)
 {
     struct session *s = arg;

@@ -650,6 +650,47 @@ static void a_callback_may_have_a_name(void **state)
 
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
+/* What a cell shows and prints, as it is told: bytes of output, and results by a mark. */
+struct shown {
+    size_t bytes;
+    size_t results;
+    size_t early; /* results that were told before what was printed before them */
+};
+
+enum { SHOWN_CELLS = 300 };
+
+static void shown_output(void *arg, int stream, const char *data, size_t len)
+{
+    ((struct shown *)arg)->bytes += len;
+}
+
+static void shown_result(void *arg, const droste_bundles *results, size_t result)
+{
+    struct shown *shown = arg;
+    shown->results++;
+    shown->early += shown->bytes < shown->results;
+}
+
+/* A rich result comes after the output that the code wrote before it. That goes through a pipe of
+ * its own, which the host may read later. */
+static void results_follow_the_output_before_them(void **state)
+{
+    static const char code[] = "print(end='x')\n1";
+    struct shown shown = { 0 };
+    open_session();
+    droste_session_on_output(session, shown_output, &shown);
+    droste_session_on_display(session, shown_result, &shown);
+    for (size_t i = 0; i < SHOWN_CELLS; i++) {
+        assert_fine(droste_session_exec_start(
+            session, code, sizeof code - 1, DROSTE_ECHO | DROSTE_RESULTS, -1, &err));
+        droste_result_free(wait_for(session));
+    }
+    assert_int_equal(shown.results, SHOWN_CELLS);
+    assert_int_equal(shown.bytes, SHOWN_CELLS);
+    assert_int_equal(shown.early, 0);
+    droste_session_close(session);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -676,6 +717,7 @@ int main(void)
         T(a_full_volume_ends_all_its_sessions),
         T(a_closed_session_has_let_go_of_its_volume),
         T(a_callback_may_have_a_name),
+        T(results_follow_the_output_before_them),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
