@@ -18,6 +18,7 @@
  *   droste/files.h         the files of a session's sandbox
  *   droste/commands.h      programs in it
  *   droste/batch.h         many tasks from a file
+ *   droste/forward.h       requests that go to a model's provider as they are
  *
  * This header includes the others. */
 #ifndef DROSTE_H
@@ -31,6 +32,7 @@
 #include "droste/commands.h"
 #include "droste/environment.h"
 #include "droste/files.h"
+#include "droste/forward.h"
 #include "droste/record.h"
 #include "droste/template.h"
 #include "droste/volume.h"

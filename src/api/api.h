@@ -12,11 +12,13 @@
 
 struct budget;
 struct custom_entry;
+struct droste_forward;
 struct droste_running;
 struct lm_queue;
 struct loop;
 struct recipe;
 struct rlm_run;
+struct shared_forwarder;
 struct shared_lm;
 struct staging;
 struct store;
@@ -62,6 +64,8 @@ struct droste {
     int poll_fd, timer_fd;           /* of droste_fd; -1: not requested yet */
     struct lm_queue *queue;          /* of all models; opened with the first */
     struct shared_lm *models;        /* open models */
+    struct shared_forwarder *forwarders;
+    struct droste_forward *forwards; /* active ones */
     droste_model_fn *model_fn;
     void *model_arg;
     droste_select_fn *select_fn;

@@ -10,6 +10,7 @@
 
 #include "api/api.h"
 #include "api/custom_api.h"
+#include "api/forward_api.h"
 #include "api/models.h"
 #include "api/running.h"
 #include "api/session_api.h"
@@ -209,6 +210,7 @@ void droste_free(droste *d)
     environment_close(d->env);
     api_customs_free(d);
     store_close(d->store);
+    api_end_forwards(d);
     api_end_models(d);
     lm_queue_free(d->queue);
     watch_free(d->interrupt_watch);

@@ -68,12 +68,12 @@ static void models_ask_program(void *arg, const struct lm_request *request, stru
 
 /* ---- one model ---- */
 
-static int open_model(droste *d, const struct settings *s, const char *model,
-    const struct list *sampling, struct lm **out, struct error *err)
+int api_model_options(droste *d, const struct settings *s, const char *model,
+    const struct list *sampling, struct lm_options *out, struct error *err)
 {
     if (!d->queue && !(d->queue = lm_queue_new(d->loop)))
         return error_memory(err);
-    struct lm_options options = {
+    *out = (struct lm_options){
         .model = model,
         .openai = { s->base_url, s->api_key },
         .anthropic = { s->anthropic_url, s->anthropic_key },
@@ -100,11 +100,18 @@ static int open_model(droste *d, const struct settings *s, const char *model,
         .callback = d->model_fn ? models_ask_program : NULL,
         .callback_arg = d,
     };
-    return lm_open(d->loop, &options, out, err);
+    return 0;
 }
 
-/* All settings that open_model uses, as one text. */
-static char *model_key(
+static int open_model(droste *d, const struct settings *s, const char *model,
+    const struct list *sampling, struct lm **out, struct error *err)
+{
+    struct lm_options options;
+    int rc = api_model_options(d, s, model, sampling, &options, err);
+    return rc < 0 ? rc : lm_open(d->loop, &options, out, err);
+}
+
+char *api_model_key(
     const droste *d, const struct settings *s, const char *model, const struct list *sampling)
 {
     const char *const texts[] = { model, s->base_url, s->api_key, s->anthropic_url,
@@ -144,7 +151,7 @@ void api_end_models(droste *d)
 static int use_model(droste *d, const struct settings *s, const char *model,
     const struct list *sampling, struct shared_lm **out, struct error *err)
 {
-    cleanup_free char *key = model_key(d, s, model, sampling);
+    cleanup_free char *key = api_model_key(d, s, model, sampling);
     if (!key)
         return error_memory(err);
     for (struct shared_lm *m = d->models; m; m = m->next) {

@@ -8,7 +8,9 @@
 #include "broker/budget.h"
 #include "droste.h"
 
+struct list;
 struct lm;
+struct lm_options;
 struct settings;
 struct shared_lm;
 
@@ -22,6 +24,12 @@ struct models {
 int api_models(
     droste *d, const struct settings *s, bool need, struct models *models, struct error *err);
 void api_models_close(struct models *models);
+/* The options of one model; they refer to the settings. */
+int api_model_options(droste *d, const struct settings *s, const char *model,
+    const struct list *sampling, struct lm_options *out, struct error *err);
+/* All settings that these come from, as one text (free). */
+char *api_model_key(
+    const droste *d, const struct settings *s, const char *model, const struct list *sampling);
 /* Closes the models that have no user. */
 void api_end_models(droste *d);
 

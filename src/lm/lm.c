@@ -673,6 +673,11 @@ static const struct kind *find_kind(const char *model)
     return NULL;
 }
 
+bool lm_is_of_provider(const char *model)
+{
+    return !find_kind(model);
+}
+
 /* Refuses "replya:FILE" and "openai:MODEL", which OpenAI would be asked for. A server of the
  * user's own may have models with such names. */
 static int lm_check_scheme(const struct lm_options *options, struct error *err)

@@ -32,6 +32,8 @@ void lm_describe(const struct lm *lm, struct buf *out);
  * itself. ERROR_ARGUMENT: no messages, an unknown role, or text that is not UTF-8. */
 int lm_start(struct lm *lm, const struct lm_request *request, lm_done_fn *done, lm_delta_fn *delta,
     void *arg, struct lm_call **out, struct error *err);
+/* True for a name that is a provider's model, not a recording, a program or a function. */
+bool lm_is_of_provider(const char *model);
 /* True for a replayed recording. */
 bool lm_is_recording(const struct lm *lm);
 /* Marks a call as answered in an earlier process of the run: a replayed recording skips the line

@@ -49,6 +49,7 @@ struct http_transfer {
     uint64_t moved_ns; /* time of the last byte in either direction */
     bool too_large;
     bool headed; /* `head` was called */
+    bool paused;
     char words[CURL_ERROR_SIZE];
 };
 TAILQ_HEAD(transfer_list, http_transfer);
@@ -388,7 +389,7 @@ static double http_patience(const struct http_transfer *t)
     const struct http_options *o = &t->http->options;
     if (!t->added)
         return o->connect_timeout;
-    if (!http_sent(t))
+    if (!http_sent(t) || t->paused)
         return 0; /* libcurl limits connecting itself */
     if (t->received == 0 && (t->body_len < SENT_AT_ONCE || (size_t)t->sent >= t->body_len))
         return o->first_timeout;
@@ -564,7 +565,7 @@ static bool transfer_set_up(struct http_transfer *t, const struct http_request *
 {
     CURL *e = t->easy;
     t->body_len = request->body_len;
-    t->begun = t->too_large = t->headed = false;
+    t->begun = t->too_large = t->headed = t->paused = false;
     t->received = 0;
     t->sent = 0;
     t->words[0] = '\0';
@@ -623,6 +624,16 @@ bool http_is_type(const struct http_transfer *t, const char *type)
     size_t n = strlen(type);
     curl_easy_getinfo(t->easy, CURLINFO_CONTENT_TYPE, &is);
     return is && strncasecmp(is, type, n) == 0 && (is[n] == '\0' || strchr("; \t", is[n]));
+}
+
+/* libcurl keeps what arrives meanwhile, and asks for a turn when it goes on. */
+void http_pause(struct http_transfer *t, bool on)
+{
+    if (t->paused == on || !t->added)
+        return;
+    t->paused = on;
+    t->moved_ns = clock_ns();
+    curl_easy_pause(t->easy, on ? CURLPAUSE_RECV : CURLPAUSE_CONT);
 }
 
 void http_cancel(struct http_transfer *t)

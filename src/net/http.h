@@ -80,6 +80,8 @@ long http_status(const struct http_transfer *transfer);
 bool http_is_type(const struct http_transfer *transfer, const char *type);
 /* For `head`: a response header, valid until the next call; NULL if absent. */
 const char *http_header(struct http_transfer *transfer, const char *name);
+/* Stops reading the response, and continues. A transfer that is paused does not stall. */
+void http_pause(struct http_transfer *transfer, bool on);
 /* Ends the transfer without `done`. */
 void http_cancel(struct http_transfer *transfer);
 
