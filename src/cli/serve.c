@@ -89,7 +89,7 @@ static int serve_command(const struct command *self, droste *d, int argc, char *
 {
     const char *words[1], *life = NULL, *idle = NULL, *request = NULL, *drain = NULL;
     const char *sandboxes = NULL, *connections = NULL, *workers = NULL;
-    const char *keys = NULL, *queue = NULL, *level = "warning";
+    const char *keys = NULL, *queue = NULL, *level = "warning", *threshold = NULL, *detach = NULL;
     cleanup_free char *default_keys = NULL;
     bool openapi = false, check = false;
     size_t count;
@@ -103,6 +103,8 @@ static int serve_command(const struct command *self, droste *d, int argc, char *
         .workers = 1,
         .max_sandboxes = 256,
         .max_connections = 8192,
+        .context_threshold = 8192,
+        .detach_seconds = 60,
         .ready = serve_print_address };
     const struct flag flags[] = {
         { "listen", "ADDRESS", "IP:PORT or unix:PATH (127.0.0.1:8710).", &o.listen },
@@ -115,6 +117,9 @@ static int serve_command(const struct command *self, droste *d, int argc, char *
         { "queue", "TIME", "How long a request waits for a place (10).", &queue },
         { "workers", "N", "Processes that serve (1).", &workers },
         { "max-connections", "N", "Connections of a worker at once (8192).", &connections },
+        { "models", "LIST", "Models for OpenAI's clients (the setting's).", &o.models },
+        { "context-threshold", "N", "Bytes; their longer texts are contexts (8192).", &threshold },
+        { "detach", "TIME", "Their runs go on so long without a client (60).", &detach },
         { "request-timeout", "TIME", "For the head of a request to arrive (10).", &request },
         { "drain", "TIME", "After SIGTERM, for requests to end (30).", &drain },
         { "log-level", "LEVEL", "error, warning, info or debug (warning).", &level },
@@ -127,9 +132,11 @@ static int serve_command(const struct command *self, droste *d, int argc, char *
     int status = cli_parse(self, argc, argv, flags, d, words, 0, &count);
     const struct serve_time times[] = { { "life", life, &o.life_seconds },
         { "idle", idle, &o.idle_seconds }, { "request-timeout", request, &o.request_seconds },
-        { "drain", drain, &o.drain_seconds }, { "queue", queue, &o.queue_seconds, true } };
+        { "drain", drain, &o.drain_seconds }, { "queue", queue, &o.queue_seconds, true },
+        { "detach", detach, &o.detach_seconds } };
     const struct serve_number numbers[] = { { "max-sandboxes", sandboxes, &o.max_sandboxes },
         { "max-connections", connections, &o.max_connections },
+        { "context-threshold", threshold, &o.context_threshold },
         { "workers", workers, &o.workers } };
     for (size_t i = 0; status < 0 && i < array_length(times); i++)
         status = serve_read_time(self, &times[i]);

@@ -84,14 +84,30 @@ static void metric_put_accounts(const struct table *t, struct buf *out)
         { "key_sandboxes", "", "Sandboxes of a key." },
         { "key_created_total", "", "Sandboxes that a key has created." },
         { "key_refused_total", "", "Requests of a key that its limits or the server's refused." },
+        { "key_input_tokens_total", "", "Tokens that models were given for a key." },
+        { "key_output_tokens_total", "", "Tokens that models answered a key with." },
     };
     for (size_t m = 0; m < array_length(rows); m++) {
         metric_describe(out, &rows[m], m == 0 ? "gauge" : "counter");
-        for (int i = 0; i < TABLE_ACCOUNTS && t->accounts[i].id[0]; i++)
-            buf_printf(out, "droste_%s{key=\"%s\"} %llu\n", rows[m].name, t->accounts[i].id,
-                (unsigned long long)(m == 0   ? table_account_sandboxes(t, i)
-                                     : m == 1 ? t->accounts[i].created
-                                              : t->accounts[i].refused));
+        for (int i = 0; i < TABLE_ACCOUNTS && t->accounts[i].id[0]; i++) {
+            const struct table_account *a = &t->accounts[i];
+            const uint64_t values[array_length(rows)] = { table_account_sandboxes(t, i), a->created,
+                a->refused, a->input_tokens, a->output_tokens };
+            buf_printf(out, "droste_%s{key=\"%s\"} %llu\n", rows[m].name, a->id,
+                (unsigned long long)values[m]);
+        }
+    }
+}
+
+static void metric_put_costs(const struct table *t, struct buf *out)
+{
+    static const struct metric cost = { "key_cost_dollars_total", "",
+        "What models cost for a key, where their price is known." };
+    metric_describe(out, &cost, "counter");
+    for (int i = 0; i < TABLE_ACCOUNTS && t->accounts[i].id[0]; i++) {
+        buf_printf(out, "droste_%s{key=\"%s\"} ", cost.name, t->accounts[i].id);
+        json_append_number(out, (double)t->accounts[i].cost_nanodollars / 1e9);
+        buf_putc(out, '\n');
     }
 }
 
@@ -126,6 +142,7 @@ static void metrics_print(const struct table *t, struct buf *out)
         buf_printf(
             out, "droste_worker_starts_total{worker=\"%u\"} %u\n", w, t->worker[w].generation);
     metric_put_accounts(t, out);
+    metric_put_costs(t, out);
 }
 
 void handle_metrics(struct request *r)

@@ -36,7 +36,8 @@ enum body { BODY_NONE, BODY_JSON, BODY_BYTES, BODY_STREAM };
 
 /* One operation of the interface. The table of routes is also the OpenAPI document. */
 struct route {
-    const char *method, *path; /* {id}: of a sandbox or run; {name}: of a variable */
+    /* {id}: of a sandbox or run; {name}: of a variable; {path}: the rest, as the name */
+    const char *method, *path;
     enum body body;
     const char *schema; /* of BODY_JSON: requests are checked against it */
     const char *query;  /* the query's parameters, as JSON schema properties; NULL: none */
@@ -48,9 +49,10 @@ struct route {
     void (*handle)(struct request *r);
     /* What a key needs one of (keys.h). 0: to use sandboxes, or only to read, for GET. */
     unsigned scopes;
-    bool creates;  /* takes an Idempotency-Key */
-    bool is_paced; /* its body comes when its client has something to say: at no least rate */
-    bool of_run;   /* {id}: of a run, which outlives its worker */
+    bool creates;    /* takes an Idempotency-Key */
+    bool is_paced;   /* its body comes when its client has something to say: at no least rate */
+    bool of_run;     /* {id}: of a run, which outlives its worker */
+    size_t body_max; /* 0: SERVE_BODY_MAX */
 };
 
 /* The routes of one protocol. */

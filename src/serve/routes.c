@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "serve/console.h"
 #include "serve/e2b/e2b.h"
+#include "serve/openai/openai.h"
 #include "serve/runs.h"
 
 #define SANDBOX                                                                                    \
@@ -217,7 +218,7 @@ static const struct routes native_routes = {
 
 /* In the order in which they are asked. */
 static const struct routes *const protocols[] = { &e2b_envd_routes, &e2b_interpreter_routes,
-    &e2b_port_routes, &console_routes, &native_routes, &e2b_control_routes };
+    &e2b_port_routes, &console_routes, &openai_routes, &native_routes, &e2b_control_routes };
 
 const struct route *route_at(size_t index)
 {
@@ -255,7 +256,7 @@ static bool route_matches(
                 return false;
             continue;
         }
-        size_t n = strcspn(path, "/");
+        size_t n = strncmp(pattern, "{path}", 6) == 0 ? strlen(path) : strcspn(path, "/");
         bool is_id = strncmp(pattern, "{id}", 4) == 0;
         if (!route_take(path, n, is_id ? id : name, is_id ? SERVE_ID_SIZE : SERVE_NAME_SIZE))
             return false;
@@ -321,7 +322,7 @@ static void openapi_query(struct buf *out, const struct route *route, bool first
 
 static void openapi_parameters(struct buf *out, const struct route *route)
 {
-    static const char *const names[] = { "id", "name" };
+    static const char *const names[] = { "id", "name", "path" };
     bool first = true;
     buf_puts(out, ", \"parameters\": [");
     for (size_t i = 0; i < array_length(names); i++) {

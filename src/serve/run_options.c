@@ -158,10 +158,9 @@ static bool run_put_option(
     return true;
 }
 
-bool run_settings(struct request *r, struct buf *words)
+bool run_settings(struct request *r, struct json_object *options, struct buf *words)
 {
     const struct key_limits *limits = &r->account->key.limits;
-    struct json_object *options = json_get_typed(r->json, "options", json_type_object);
     double timeout = 0;
     droste_get_number(r->server->d, "timeout", &timeout);
     if (options) {

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/os/file.h"
 #include "base/traceparent.h"
 #include "serve/log.h"
@@ -22,7 +23,7 @@
 /* Values are cut after so many bytes: of a run that is described alone, in lists, in events. */
 enum { RUN_CUT = 64 << 20, RUN_LIST_CUT = 4 << 10, RUN_EVENT_CUT = 1 << 20 };
 enum { TRACE_MAX = 1 << 30 };
-enum { RUN_EVENTS_AT_ONCE = 64, RUN_LIST_MAX = 1000 };
+enum { RUN_LIST_MAX = 1000 };
 
 /* A run that is active in this worker. */
 struct run {
@@ -31,16 +32,11 @@ struct run {
     char id[SERVE_ID_SIZE];
     droste_running *running;
     struct request *request; /* waits until it has begun; NULL: it has, or its client has gone */
+    void (*begun)(struct request *r);
+    double attend_seconds; /* 0: it goes on without clients */
+    uint64_t attended_ns;
     bool is_suspended;
     struct run *next;
-};
-
-/* A client that follows a run. */
-struct follower {
-    struct request *r;
-    int64_t at;
-    bool is_dirty;
-    struct follower *next;
 };
 
 static struct run *run_active(struct server *s, const char *id)
@@ -51,6 +47,11 @@ static struct run *run_active(struct server *s, const char *id)
     return run;
 }
 
+bool runs_have(struct server *s, const char *id)
+{
+    return run_active(s, id) != NULL;
+}
+
 /* A number of a client; -1: it is none. */
 static int64_t run_parse_number(const char *text)
 {
@@ -58,8 +59,7 @@ static int64_t run_parse_number(const char *text)
     return n > 0 && n < 19 && strspn(text, "0123456789") == n ? strtoll(text, NULL, 10) : -1;
 }
 
-/* The record; NULL: there is none yet, or the request was refused. */
-static droste_record *run_record(struct request *r)
+droste_record *runs_record(struct request *r)
 {
     struct server *s = r->server;
     droste_error err;
@@ -84,7 +84,7 @@ static int run_add_piece(void *arg, const char *data, size_t len)
     return 0;
 }
 
-static bool run_is_mine(const struct request *r, const droste_record_run *run)
+bool runs_is_mine(const struct request *r, const droste_record_run *run)
 {
     if (r->account->key.scopes & SCOPE_ADMIN)
         return true;
@@ -94,7 +94,7 @@ static bool run_is_mine(const struct request *r, const droste_record_run *run)
 static int run_on_found(void *arg, const droste_record_run *run, droste_error *err)
 {
     struct run_facts *facts = arg;
-    facts->is_mine = run_is_mine(facts->r, run);
+    facts->is_mine = runs_is_mine(facts->r, run);
     snprintf(facts->status, sizeof facts->status, "%s", run->status);
     if (!facts->json || !facts->is_mine)
         return 0;
@@ -105,7 +105,7 @@ static int run_on_found(void *arg, const droste_record_run *run, droste_error *e
 static bool run_look(struct request *r, struct run_facts *facts, struct buf *json)
 {
     droste_error err = { .code = DROSTE_ERROR_NOT_FOUND };
-    *facts = (struct run_facts){ .r = r, .record = run_record(r), .json = json };
+    *facts = (struct run_facts){ .r = r, .record = runs_record(r), .json = json };
     if (r->reply)
         return false;
     int rc = facts->record ? droste_record_get(facts->record, r->id, run_on_found, facts, &err)
@@ -152,14 +152,25 @@ static int follower_on_event(void *arg, const droste_record_event *event, droste
     return 0;
 }
 
-/* Nothing more will happen: the run has ended, or nothing runs it. */
+static int follower_read(struct follower *f, droste_record *record)
+{
+    return droste_record_events(record, f->r->id, true, &f->at, RUN_EVENTS_AT_ONCE, RUN_EVENT_CUT,
+        follower_on_event, f->r, NULL);
+}
+
 static void follower_end(struct follower *f, const char *status)
 {
     static const char interrupted[] = "event: interrupted\ndata: {}\n\n";
+    if (!status) { /* it was removed, or the record cannot be read */
+        request_cut(f->r);
+        return;
+    }
     if (strcmp(status, "interrupted") == 0)
         request_push(f->r, interrupted, sizeof interrupted - 1);
     request_end(f->r);
 }
+
+static const struct follower_kind follower_native = { .read = follower_read, .end = follower_end };
 
 /* The status is read before the events: after an end there are none that this look has missed. */
 static void follower_look(struct follower *f)
@@ -171,21 +182,25 @@ static void follower_look(struct follower *f)
     bool is_active = run_active(r->server, r->id) != NULL;
     int rc = droste_record_get(facts.record, r->id, run_on_found, &facts, NULL);
     if (rc == 0)
-        rc = droste_record_events(facts.record, r->id, true, &f->at, RUN_EVENTS_AT_ONCE,
-            RUN_EVENT_CUT, follower_on_event, r, NULL);
+        rc = f->kind->read(f, facts.record);
     if (rc < 0)
-        request_cut(r); /* it was removed, or the record cannot be read */
+        f->kind->end(f, NULL);
     else if (f->at != before)
         f->is_dirty = true; /* there may be more */
     else if (!is_active && strcmp(facts.status, "running") != 0)
-        follower_end(f, facts.status);
+        f->kind->end(f, facts.status);
+}
+
+static bool follower_waits(const struct follower *f)
+{
+    const struct request *r = f->r;
+    return !r->gone && !r->ended && !r->cut && (!r->reply || r->streaming);
 }
 
 void runs_serve(struct server *s)
 {
     for (struct follower *f = s->followers; f; f = f->next)
-        if (f->is_dirty && !f->r->gone && !f->r->ended && !f->r->cut &&
-            request_unread(f->r) <= SERVE_UNREAD_MAX) {
+        if (f->is_dirty && follower_waits(f) && request_unread(f->r) <= SERVE_UNREAD_MAX) {
             follower_look(f);
             server_wake(s);
         }
@@ -193,16 +208,33 @@ void runs_serve(struct server *s)
 
 static void follower_on_drained(struct request *r)
 {
-    ((struct follower *)r->state)->is_dirty = true;
+    for (struct follower *f = r->server->followers; f; f = f->next)
+        if (f->r == r)
+            f->is_dirty = true;
     server_wake(r->server);
+}
+
+void runs_follow(struct follower *f)
+{
+    struct server *s = f->r->server;
+    f->is_dirty = true;
+    f->next = s->followers;
+    s->followers = f;
+    f->r->on_drained = follower_on_drained;
+    server_wake(s);
+}
+
+void runs_unfollow(struct follower *f)
+{
+    struct follower **at = &f->r->server->followers;
+    while (*at != f)
+        at = &(*at)->next;
+    *at = f->next;
 }
 
 static void follower_on_free(struct request *r)
 {
-    struct follower **at = &r->server->followers;
-    while (*at != r->state)
-        at = &(*at)->next;
-    *at = (*at)->next;
+    runs_unfollow(r->state);
     free(r->state);
 }
 
@@ -228,13 +260,11 @@ void handle_run_events(struct request *r)
         request_refuse(r, 503, "memory", "out of memory");
         return;
     }
-    *f = (struct follower){ .r = r, .at = at, .is_dirty = true, .next = r->server->followers };
-    r->server->followers = f;
+    *f = (struct follower){ .r = r, .kind = &follower_native, .at = at };
     r->state = f;
     r->on_free = follower_on_free;
-    r->on_drained = follower_on_drained;
+    runs_follow(f);
     request_stream(r, "text/event-stream");
-    server_wake(r->server);
 }
 
 /* ---- start and resume ---- */
@@ -256,9 +286,14 @@ static void run_on_event(void *arg, const droste_event *event)
     run->request = NULL;
     r->on_gone = NULL;
     snprintf(r->id, sizeof r->id, "%s", run->id);
-    run_reply(r);
+    run->begun(r);
+}
+
+static void run_reply_begun(struct request *r)
+{
     char location[SERVE_ID_SIZE + 16];
-    snprintf(location, sizeof location, "/v1/runs/%s", run->id);
+    run_reply(r);
+    snprintf(location, sizeof location, "/v1/runs/%s", r->id);
     request_header(r, MHD_HTTP_HEADER_LOCATION, location);
 }
 
@@ -294,9 +329,19 @@ static void run_write_trace(struct server *s, const char *id)
         log_event(s, LOG_ERROR, "the trace of run %s was not written: %s", id, strerror(errno));
 }
 
+/* What an ended run has used counts for its key; what an interrupted one has, when it has ended. */
+static int run_on_spent(void *arg, const droste_record_run *one, droste_error *err)
+{
+    struct run *run = arg;
+    if (one->ended_ms > 0)
+        table_spend(run->owner->row, one->input_tokens, one->output_tokens, one->cost);
+    return 0;
+}
+
 static void run_on_done(void *arg, droste_result *result)
 {
     struct run *run = arg;
+    struct server *s = run->server;
     struct request *r = run->request;
     droste_error err = { .code = DROSTE_ERROR_MEMORY, .text = "out of memory" };
     if (result)
@@ -305,26 +350,33 @@ static void run_on_done(void *arg, droste_result *result)
         r->on_gone = NULL;
         request_fail(r, &err);
     }
-    run_mark_followers(run->server, run->id);
-    if (result && run->server->traces_fd >= 0)
-        run_write_trace(run->server, run->id);
+    if (s->record || droste_record_open(s->d, &s->record, NULL) == 0)
+        droste_record_get(s->record, run->id, run_on_spent, run, NULL);
+    run_mark_followers(s, run->id);
+    if (result && s->traces_fd >= 0)
+        run_write_trace(s, run->id);
     droste_result_free(result);
     run_free(run);
 }
 
-/* Starts it in the place that admission reserved for the request, which is answered when the run
- * is in the record. */
-static void run_start(struct request *r, droste_request *request, const char *id)
+void runs_start(struct request *r, const struct runs_start *start)
 {
     struct server *s = r->server;
     struct run *run = calloc(1, sizeof *run);
+    droste_request *request = start->request;
     droste_error err;
     if (!run) {
         request_refuse(r, 503, "memory", "out of memory");
         return;
     }
-    *run = (struct run){ .server = s, .owner = r->account, .request = r, .next = s->runs };
-    snprintf(run->id, sizeof run->id, "%s", id);
+    *run = (struct run){ .server = s,
+        .owner = r->account,
+        .request = r,
+        .begun = start->begun,
+        .attend_seconds = start->attend_seconds,
+        .attended_ns = clock_ns(),
+        .next = s->runs };
+    snprintf(run->id, sizeof run->id, "%s", start->id);
     request->event = run_on_event;
     request->done = run_on_done;
     request->all_events = 1; /* of calls of the code and of child runs, which followers see */
@@ -358,16 +410,21 @@ static void run_take_context(struct request *r, droste_request *request)
     request->kind = "json";
 }
 
+void runs_put_trace(struct request *r, struct buf *words)
+{
+    struct traceparent parsed;
+    const char *trace = request_header_of(r, "traceparent");
+    if (trace && traceparent_parse(trace, &parsed)) /* others are ignored, as the standard says */
+        sandbox_setting(words, "traceparent", trace);
+}
+
 static void run_create(struct request *r)
 {
     struct server *s = r->server;
     cleanup_buf struct buf words = { 0 };
     char id[SERVE_ID_SIZE];
-    struct traceparent parsed;
-    const char *trace = request_header_of(r, "traceparent");
-    if (trace && traceparent_parse(trace, &parsed)) /* others are ignored, as the standard says */
-        sandbox_setting(&words, "traceparent", trace);
-    if (!run_settings(r, &words))
+    runs_put_trace(r, &words);
+    if (!run_settings(r, json_get_typed(r->json, "options", json_type_object), &words))
         return;
     cleanup_free const char **settings = sandbox_list_settings(&words);
     if (!settings || server_make_id(s, id) < 0) {
@@ -379,11 +436,11 @@ static void run_create(struct request *r)
         .id = id,
         .account = r->account->key.id };
     run_take_context(r, &request);
-    run_start(r, &request, id);
+    runs_start(r, &(struct runs_start){ &request, id, run_reply_begun, 0 });
 }
 
 /* Without a record there is nothing to describe, follow or resume. */
-static bool run_is_recorded(struct request *r)
+bool runs_are_recorded(struct request *r)
 {
     droste_error err;
     const char *path = droste_record_path(r->server->d, &err);
@@ -396,7 +453,7 @@ static bool run_is_recorded(struct request *r)
 
 void handle_run_create(struct request *r)
 {
-    if (run_is_recorded(r))
+    if (runs_are_recorded(r))
         admission_ask(r, run_create);
 }
 
@@ -411,7 +468,7 @@ static void run_resume(struct request *r)
         return;
     }
     droste_request request = { .resume = r->id };
-    run_start(r, &request, r->id);
+    runs_start(r, &(struct runs_start){ &request, r->id, run_reply_begun, 0 });
 }
 
 void handle_run_resume(struct request *r)
@@ -426,19 +483,24 @@ void handle_run_get(struct request *r)
     run_reply(r);
 }
 
+bool runs_cancel(struct server *s, const char *id)
+{
+    struct run *run = run_active(s, id);
+    if (run)
+        droste_cancel(run->running);
+    return run != NULL;
+}
+
 void handle_run_cancel(struct request *r)
 {
     struct run_facts facts;
     if (!run_look(r, &facts, NULL))
         return;
-    struct run *run = run_active(r->server, r->id);
-    if (!run) {
+    if (runs_cancel(r->server, r->id))
+        request_reply(r, 204, NULL, NULL, 0);
+    else
         request_refuse(
             r, 409, "not_active", "this server does not run it: it is '%s'", facts.status);
-        return;
-    }
-    droste_cancel(run->running);
-    request_reply(r, 204, NULL, NULL, 0);
 }
 
 void handle_run_delete(struct request *r)
@@ -505,7 +567,7 @@ void handle_run_list(struct request *r)
         .limit = limit,
         .account = r->account->key.scopes & SCOPE_ADMIN ? NULL : r->account->key.id };
     buf_puts(&list.json, "{\"runs\": [");
-    list.record = run_record(r);
+    list.record = runs_record(r);
     if (list.record)
         droste_record_list(list.record, &filter, run_on_listed, &list, &err);
     if (list.count == limit)
@@ -528,14 +590,42 @@ static void run_suspend(struct run *run)
     run->is_suspended = true;
 }
 
+void runs_attend(struct server *s, const char *id, uint64_t now_ns)
+{
+    struct run *run = run_active(s, id);
+    if (run)
+        run->attended_ns = now_ns;
+    else
+        table_attend(s->table, id, now_ns);
+}
+
+/* A client that retries has gone for some seconds; one that has left does not come back. */
+static bool run_is_deserted(const struct run *run, uint64_t now_ns)
+{
+    uint64_t attended = table_attended(run->server->table, run->id);
+    if (attended < run->attended_ns)
+        attended = run->attended_ns;
+    return run->attend_seconds > 0 && now_ns > attended &&
+           (double)(now_ns - attended) / 1e9 > run->attend_seconds;
+}
+
 void runs_sweep(struct server *s)
 {
-    for (struct follower *f = s->followers; f; f = f->next)
+    uint64_t now_ns = clock_ns();
+    for (struct follower *f = s->followers; f; f = f->next) {
         if (!run_active(s, f->r->id))
             f->is_dirty = true; /* another process may go on with it */
-    for (struct run *run = s->runs; run; run = run->next)
+        if (f->kind->tick && follower_waits(f))
+            f->kind->tick(f, now_ns);
+    }
+    for (struct run *run = s->runs; run; run = run->next) {
         if (run->owner->is_revoked)
             run_suspend(run);
+        else if (run->request)
+            run->attended_ns = now_ns; /* it waits for the beginning */
+        else if (run_is_deserted(run, now_ns))
+            droste_cancel(run->running);
+    }
 }
 
 void runs_close(struct server *s)

@@ -23,7 +23,11 @@ struct serve_options {
     const char *audit_log;  /* NULL: none */
     const char *traces;     /* a line of OTLP/JSON for each run that ends; NULL: none */
     size_t max_sandboxes, max_connections, workers;
-    char **argv; /* with which a worker is started: this program's, ends with NULL */
+    const char *models; /* that clients of OpenAI's protocol may name (openai/models.c); NULL: the
+                           setting's */
+    size_t context_threshold; /* longer texts of theirs become contexts, in bytes */
+    double detach_seconds;    /* a run of theirs goes on so long without a client */
+    char **argv;              /* with which a worker is started: this program's, ends with NULL */
     /* Called once, when requests are accepted, with the server's address. */
     void (*ready)(void *arg, const char *address);
     void *arg;

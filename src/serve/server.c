@@ -16,6 +16,7 @@
 #include "base/os/random.h"
 #include "base/text.h"
 #include "serve/notify.h"
+#include "serve/openai/openai.h"
 #include "serve/relay.h"
 #include "serve/runs.h"
 #include "serve/server.h"
@@ -84,6 +85,11 @@ static bool server_relay_unidentified(struct request *r)
            server_relay(r);
 }
 
+static size_t server_body_max(const struct request *r)
+{
+    return r->route && r->route->body_max ? r->route->body_max : SERVE_BODY_MAX;
+}
+
 static void server_begin(
     struct request *r, const char *path, const char *method, const char *version)
 {
@@ -120,11 +126,13 @@ static void server_begin(
     if (!is_public && !account_check_scope(r))
         return;
     const char *length = request_header_of(r, MHD_HTTP_HEADER_CONTENT_LENGTH);
+    const size_t most = server_body_max(r);
     if (r->route->status == 101 && s->options->certificate && !r->client->is_relay)
         request_refuse(r, 501, "unsupported",
             "this server has no WebSockets over its own TLS; end TLS in a proxy before it");
-    else if (r->route->body != BODY_STREAM && length && strtoull(length, NULL, 10) > SERVE_BODY_MAX)
-        request_refuse(r, 413, "too_large", "the body is larger than 8 MiB; files have no limit");
+    else if (r->route->body != BODY_STREAM && length && strtoull(length, NULL, 10) > most)
+        request_refuse(r, 413, "too_large", "the body is larger than %zu MiB; files have no limit",
+            most >> 20);
     else if (!server_relay(r) && r->route->body == BODY_STREAM)
         r->route->handle(r);
 }
@@ -140,11 +148,14 @@ static void server_take_piece(struct request *r, const char *data, size_t len)
         r->on_piece(r, data, len);
         return;
     }
-    if (r->body.len + len > SERVE_BODY_MAX || s->body_bytes + len > SERVER_BODIES_MAX) {
-        bool full = r->body.len + len <= SERVE_BODY_MAX;
+    size_t most = server_body_max(r);
+    if (r->body.len + len > most || s->body_bytes + len > SERVER_BODIES_MAX) {
+        bool full = r->body.len + len <= most;
         r->close_after = true;
-        request_refuse(r, full ? 503 : 413, full ? "busy" : "too_large", "%s",
-            full ? "too many bodies at once; try again" : "the body is larger than 8 MiB");
+        if (full)
+            request_refuse(r, 503, "busy", "too many bodies at once; try again");
+        else
+            request_refuse(r, 413, "too_large", "the body is larger than %zu MiB", most >> 20);
         return;
     }
     buf_append(&r->body, data, len);
@@ -593,6 +604,7 @@ static void server_close(struct server *s)
         schema_drop(s->schemas[i]);
     free(s->schemas);
     accounts_close(&s->accounts);
+    openai_close(s);
     idempotency_close(s);
     close_fd(&s->audit_fd);
     close_fd(&s->traces_fd);
@@ -650,6 +662,8 @@ static int serve_as(
         rc = server_parse_schemas(&s, err);
     if (rc == 0 && options->certificate)
         rc = tls_load(options->certificate, options->certificate_key, err);
+    if (rc == 0)
+        rc = openai_open(&s, err);
     if (rc == 0)
         rc = server_make_template(d, err);
     if (rc == 0)

@@ -66,6 +66,7 @@ struct server {
     struct run *runs;
     struct follower *followers;
     struct schema **schemas; /* by route; NULL: none */
+    struct openai *openai;   /* what that protocol has of its own */
 };
 
 /* A connection was resumed or has ended: the library gets a turn soon, for which its descriptor

@@ -163,3 +163,36 @@ void table_time(struct table_worker *w, enum table_histogram which, uint64_t ns)
     atomic_fetch_add_explicit(&w->times[which].buckets[i], 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&w->times[which].sum_ns, ns, memory_order_relaxed);
 }
+
+void table_spend(struct table_account *a, int64_t input_tokens, int64_t output_tokens, double cost)
+{
+    atomic_fetch_add_explicit(&a->input_tokens, (uint64_t)input_tokens, memory_order_relaxed);
+    atomic_fetch_add_explicit(&a->output_tokens, (uint64_t)output_tokens, memory_order_relaxed);
+    if (cost > 0)
+        atomic_fetch_add_explicit(
+            &a->cost_nanodollars, (uint64_t)(cost * 1e9), memory_order_relaxed);
+}
+
+/* FNV-1a. */
+static uint64_t table_hash(const char *text)
+{
+    uint64_t hash = 14695981039346656037u;
+    for (; *text; text++)
+        hash = (hash ^ (unsigned char)*text) * 1099511628211u;
+    return hash;
+}
+
+void table_attend(struct table *t, const char *run, uint64_t now_ns)
+{
+    uint64_t hash = table_hash(run);
+    struct table_attended_row *row = &t->attended[hash % TABLE_ATTENDED];
+    row->run = hash;
+    row->seen_ns = now_ns;
+}
+
+uint64_t table_attended(const struct table *t, const char *run)
+{
+    uint64_t hash = table_hash(run);
+    const struct table_attended_row *row = &t->attended[hash % TABLE_ATTENDED];
+    return row->run == hash ? row->seen_ns : 0;
+}

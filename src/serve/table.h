@@ -18,6 +18,7 @@
 #include "serve/keys.h"
 
 enum { TABLE_WORKERS = 64, TABLE_ACCOUNTS = KEYS_MOST + 1, TABLE_BUCKETS = 16 };
+enum { TABLE_ATTENDED = 1024 };
 
 enum table_counter {
     COUNT_REQUESTS_2XX,
@@ -64,9 +65,17 @@ struct table_account {
     char id[KEY_ID_SIZE];
     _Atomic uint32_t sandboxes[TABLE_WORKERS];
     _Atomic uint64_t created, refused;
+    _Atomic uint64_t input_tokens, output_tokens; /* of models that answered it */
+    _Atomic uint64_t cost_nanodollars;
     _Atomic uint64_t next_start; /* see admission.c */
     double starts;               /* that are saved up; a second's worth at most, and one at least */
     uint64_t starts_ns;
+};
+
+/* When a client of one worker was last seen to wait for a run of another (runs.h). Two runs with
+ * the same row take turns in it, which is often enough. */
+struct table_attended_row {
+    _Atomic uint64_t run, seen_ns; /* a hash of its id */
 };
 
 struct table {
@@ -75,6 +84,7 @@ struct table {
     _Atomic uint64_t virtual_start; /* see admission.c */
     struct table_worker worker[TABLE_WORKERS];
     struct table_account accounts[TABLE_ACCOUNTS];
+    struct table_attended_row attended[TABLE_ATTENDED];
 };
 
 /* A new table in shared memory; *fd (may be NULL) is a descriptor of it that children inherit. */
@@ -97,6 +107,13 @@ void table_forget(struct table *t, unsigned worker);
 /* Sums over workers. */
 uint64_t table_sandboxes(const struct table *t);
 uint64_t table_account_sandboxes(const struct table *t, int account);
+
+/* Adds what calls of models have used; a negative cost is not known. */
+void table_spend(struct table_account *a, int64_t input_tokens, int64_t output_tokens, double cost);
+
+void table_attend(struct table *t, const char *run, uint64_t now_ns);
+/* 0: not since its row was used for another. */
+uint64_t table_attended(const struct table *t, const char *run);
 
 static inline void table_count(struct table_worker *w, enum table_counter which, uint64_t n)
 {

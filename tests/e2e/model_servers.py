@@ -42,11 +42,12 @@ def servers():
 
 @pytest.fixture
 def serve(tmp_path, servers):
-    """serve(key=…, script=[…], turns=[…]) starts a server that speaks the OpenAI protocol."""
+    """serve(key=…, script=[…], turns=[…], window=N) starts a server of OpenAI's protocol."""
     running = []
 
-    def start(key=None, script=None, turns=None):
+    def start(key=None, script=None, turns=None, window=None):
         flags = ["--key", key] if key else []
+        flags += ["--window", str(window)] if window else []
         for name, texts in (("script", script), ("turns", turns)):
             if texts is not None:
                 path = tmp_path / ("%s%d.json" % (name, len(running)))

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """A model server that speaks three dialects and misbehaves on request, for tests of model clients.
 
-    model_server.py [--key KEY] [--script FILE] [--turns FILE]
+    model_server.py [--key KEY] [--script FILE] [--turns FILE] [--window N]
     model_server.py --many
 
 Listens on 127.0.0.1, plain and TLS (a certificate made at start for localhost and 127.0.0.1), and
@@ -14,7 +14,8 @@ that the path names: OpenAI's (/v1/chat/completions, also in Azure's shapes), An
 answered by an event stream wherever that makes sense.
 
 With --key, every other key is refused with 401, and the refusal repeats the wrong key, as real
-servers do. With --script, the model `scripted` answers the texts of a JSON list in order; an item
+servers do. With --window, requests of more than N tokens are refused. With --script, the model
+`scripted` answers the texts of a JSON list in order; an item
 may also be {"content": TEXT, "contains": TEXT that the last message must hold, "delay_ms": N}. The
 models `scripted-NAME` answer in any order: the first item of the list with "model": NAME whose
 "contains" fits, which is then used up unless it has "repeat": true. Such an item may also have
@@ -474,6 +475,14 @@ async def tool(c, r):
                          "content": [{"type": "tool_use", "name": "x", "input": {}}]})
 
 
+async def tool_calls(c, r):
+    """Asks for a call of the request's first tool, as OpenAI does."""
+    call = {"id": "call_1", "type": "function",
+            "function": {"name": r.json["tools"][0]["function"]["name"], "arguments": "{}"}}
+    await c.answer(200, r.dialect.whole(r, "", finish="tool_calls", message={
+        "role": "assistant", "content": None, "tool_calls": [call]}))
+
+
 async def limited(c, r):
     """Takes 3 requests at once and 10 a second, and says so in the dialect's headers; refuses more.
     `limited-silent` does the same and says nothing."""
@@ -508,7 +517,8 @@ BEHAVIOURS = {
     "ok": ok, "echo": echo, "nousage": nousage, "leak": leak, "json": as_json, "parts": parts,
     "dribble": dribble, "nothing": nothing, "limited": limited, "limited-silent": limited,
     "stopped": stopped,
-    "blocked": blocked, "tool": tool, "stream-overloaded": stream_overloaded,
+    "blocked": blocked, "tool": tool, "tool-calls": tool_calls,
+    "stream-overloaded": stream_overloaded,
     "stream-cut": stream_cut, "stream-end": stream_end, "stream-error": stream_error,
     "stream-cut-inside": stream_cut_inside, "stream-end-inside": stream_end_inside,
     "stream-bad-later": stream_bad_later,
@@ -557,7 +567,7 @@ async def numbered(c, r):
 class Server:
     def __init__(self, options):
         self.stats = Stats()
-        self.key = options.key
+        self.key, self.window = options.key, options.window
         self.script = []
         if options.script:
             with open(options.script, encoding="utf-8") as f:
@@ -616,6 +626,10 @@ class Server:
     async def chat(self, c, r):
         if self.key is not None and r.key != self.key:
             return await auth(c, r)
+        if self.window is not None and r.input_tokens > self.window:
+            return await refuse(c, r, 400, "This model's maximum context length is %d tokens; your "
+                                "messages resulted in %d" % (self.window, r.input_tokens),
+                                "context_length_exceeded")
         images, wrong = r.dialect.images(r.json)
         if any(images):
             self.stats.images.append(images)
@@ -675,6 +689,7 @@ def read_options(words=None):
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     for name in ("--key", "--script", "--turns"):
         parser.add_argument(name)
+    parser.add_argument("--window", type=int)
     parser.add_argument("--many", action="store_true")
     return parser.parse_args(words)
 

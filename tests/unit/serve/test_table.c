@@ -156,6 +156,36 @@ static void times_are_in_the_bucket_of_their_bound(void **state)
     table_close(t);
 }
 
+static void a_key_is_charged_for_its_models(void **state)
+{
+    struct table *t = table_made(1);
+    struct table_account *a = &t->accounts[table_account(t, "a")];
+    table_spend(a, 100, 20, 0.25);
+    table_spend(a, 1, 2, -1); /* its price is not known */
+    assert_int_equal(a->input_tokens, 101);
+    assert_int_equal(a->output_tokens, 22);
+    assert_int_equal(a->cost_nanodollars, 250000000);
+    table_close(t);
+}
+
+/* A row is that of the run that was seen last. */
+static void a_client_waits_for_a_run_of_another_worker(void **state)
+{
+    struct table *t = table_made(2);
+    assert_int_equal(table_attended(t, "run"), 0);
+    table_attend(t, "run", 5);
+    assert_int_equal(table_attended(t, "run"), 5);
+    assert_int_equal(table_attended(t, "another"), 0);
+    char id[16];
+    for (int i = 0; i < 100 * TABLE_ATTENDED; i++) {
+        snprintf(id, sizeof id, "%d", i);
+        table_attend(t, id, 6);
+    }
+    assert_int_equal(table_attended(t, "run"), 0);
+    assert_int_equal(table_attended(t, id), 6);
+    table_close(t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -167,6 +197,8 @@ int main(void)
         cmocka_unit_test(the_lock_survives_its_holder),
         cmocka_unit_test(a_table_is_the_same_by_its_descriptor),
         cmocka_unit_test(times_are_in_the_bucket_of_their_bound),
+        cmocka_unit_test(a_key_is_charged_for_its_models),
+        cmocka_unit_test(a_client_waits_for_a_run_of_another_worker),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,143 @@
+/* serve/openai/openai.h: OpenAI's API, so that its clients work unmodified.
+ *
+ * A model named droste/NAME answers with a run (runs.h): what the client sends becomes its question
+ * and its context, and what the record says of it becomes the answer. Requests for other models go
+ * to their providers as they are. Which models there are is the operator's configuration.
+ */
+#ifndef DROSTE_SERVE_OPENAI_H
+#define DROSTE_SERVE_OPENAI_H
+
+#include "serve/runs.h"
+#include "serve/server.h"
+
+enum { OPENAI_MODEL_SIZE = 257 };
+/* Attachments come within the body. */
+enum { OPENAI_BODY_MAX = 64 << 20 };
+enum { OPENAI_CONTEXT_THRESHOLD = 8 << 10, OPENAI_DETACH_SECONDS = 60 };
+
+extern const struct routes openai_routes;
+
+/* Reads the operator's configuration. */
+int openai_open(struct server *s, struct error *err);
+void openai_close(struct server *s);
+
+/* ---- errors.c ---- */
+
+struct openai_error {
+    unsigned status;
+    const char *code;
+    const char *param; /* NULL: none */
+    bool is_final;     /* the client would repeat it, but should not */
+};
+void openai_refuse(struct request *r, const struct openai_error *error, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* The object with "message", "type", "param" and "code". */
+void openai_put_error(struct buf *out, const struct openai_error *error, const char *text);
+/* The hook of the routes. */
+void openai_refuse_plainly(struct request *r, unsigned status, const char *code, const char *text);
+
+/* ---- models.c ---- */
+
+struct openai_models;
+
+/* MODEL, NAME=MODEL or PROVIDER/ and a star, separated by commas. */
+int openai_models_parse(const char *text, struct openai_models **out, struct error *err);
+void openai_models_free(struct openai_models *models);
+
+struct openai_model {
+    char name[OPENAI_MODEL_SIZE]; /* as in the setting "model" */
+    bool is_run;
+};
+/* False: there is none that the client may use. */
+bool openai_models_find(
+    const struct openai_models *models, const char *name, struct openai_model *out);
+/* The model that the request names; false: it was refused. */
+bool openai_model_of(struct request *r, struct openai_model *out);
+
+/* ---- ask.c ---- */
+
+/* What a run is asked: gathered from messages, then finished. */
+struct openai_ask {
+    struct request *r;
+    struct buf instructions, text, question;
+    struct json_object *earlier; /* list of {role, content} */
+    struct json_object *pieces;  /* contexts by name; bytes are strings, and named in `bytes` */
+    struct json_object *bytes;
+    /* After openai_ask_finish: */
+    const void *data;
+    size_t len;
+    const char *kind;
+};
+
+/* Takes a message, whose content is a text or a list of parts. False: the request was refused. */
+bool openai_ask_add(struct openai_ask *a, const char *role, struct json_object *content);
+/* The next message is what is asked: it is no part of the conversation. */
+bool openai_ask_question(struct openai_ask *a, struct json_object *content);
+/* Adds a context. Takes the value. */
+bool openai_ask_context(struct openai_ask *a, const char *name, struct json_object *value);
+/* Composes question and context. */
+bool openai_ask_finish(struct openai_ask *a);
+void openai_ask_free(struct openai_ask *a);
+#define cleanup_openai_ask __attribute__((cleanup(openai_ask_free)))
+
+/* ---- answer.c ---- */
+
+struct openai_answer;
+
+/* How an endpoint asks, and how it tells of the run. */
+struct openai_form {
+    /* False: the request was refused. */
+    bool (*ask)(struct openai_ask *a);
+    /* Appends settings of the run; NULL: none. False: the request was refused. */
+    bool (*settings)(struct request *r, struct buf *words);
+    /* Of a stream: it begins; a step has ended. */
+    void (*begin)(struct openai_answer *a);
+    void (*call)(struct openai_answer *a, const droste_record_call *call);
+    void (*cell)(struct openai_answer *a, const droste_record_cell *cell);
+    /* The run has answered. */
+    void (*end)(struct openai_answer *a, const droste_record_run *run);
+    /* Of a stream: it has not. */
+    void (*fail)(struct openai_answer *a, const struct openai_error *error, const char *text);
+};
+
+extern const struct openai_form openai_chat_form;
+
+struct openai_answer {
+    struct follower f; /* the first member */
+    const struct openai_form *form;
+    bool streams;
+    int64_t created_ms;
+    uint64_t told_ns; /* when the client last got something */
+    void *state;      /* the form's */
+    void (*free_state)(struct openai_answer *a);
+};
+
+/* Starts the run that the request asks for, or joins that of an earlier try, and answers in this
+ * form. */
+void openai_answer(struct request *r, const struct openai_form *form);
+/* Pushes an event of a stream: the data alone, or with a type. */
+void openai_push(struct openai_answer *a, const char *type, const char *data, size_t len);
+/* The text of a run's answer: of a string itself, of other values their JSON. */
+void openai_answer_text(struct buf *out, const droste_record_run *run);
+
+/* Appends the setting for the format of an answer, whose schema is a member of `holder`. */
+bool openai_put_schema(
+    struct request *r, struct json_object *format, struct json_object *holder, struct buf *words);
+
+/* ---- forward.c ---- */
+
+/* Passes the request's body on to the provider of a model. */
+void openai_forward(struct request *r, const char *model);
+
+/* ---- handlers ---- */
+
+void openai_handle_models(struct request *r);
+void openai_handle_model(struct request *r);
+void openai_handle_chat(struct request *r);
+
+struct openai {
+    struct openai_models *models;
+    int64_t created_s; /* of the models */
+};
+
+#endif

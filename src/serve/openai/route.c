@@ -1,0 +1,74 @@
+/* serve/openai/route.c: the routes of OpenAI's API, below the prefix that the native ones share. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "serve/openai/openai.h"
+
+#define JSON   "application/json"
+#define OBJECT "{\"type\": \"object\"}"
+
+#define CHAT                                                                                       \
+    "{\"type\": \"object\", \"required\": [\"model\", \"messages\"], \"properties\": {\"model\": " \
+    "{\"type\": \"string\", \"minLength\": 1, \"maxLength\": 256}, \"messages\": {\"type\": "      \
+    "\"array\", \"minItems\": 1, \"items\": {\"type\": \"object\", \"required\": [\"role\"], "     \
+    "\"properties\": {\"role\": {\"type\": \"string\"}, \"content\": {\"type\": [\"string\", "     \
+    "\"array\", \"null\"]}}}}, \"stream\": {\"type\": [\"boolean\", \"null\"]}, "                  \
+    "\"stream_options\": {\"type\": [\"object\", \"null\"]}, \"context\": {}}}"
+
+static const struct route openai_rows[] = {
+    { "GET", "/v1/models", BODY_NONE, NULL, NULL, 200, JSON, OBJECT,
+        "OpenAI's API: list the models, and those that answer with runs (droste/…)",
+        openai_handle_models, SCOPE_MODELS | SCOPE_READ },
+    { "GET", "/v1/models/{path}", BODY_NONE, NULL, NULL, 200, JSON, OBJECT,
+        "OpenAI's API: describe a model", openai_handle_model, SCOPE_MODELS | SCOPE_READ },
+    { "POST", "/v1/chat/completions", BODY_JSON, CHAT, NULL, 200, JSON, OBJECT,
+        "OpenAI's API: answer a conversation with a run, or pass it on to the model's provider; "
+        "with stream, the answer is a stream of server-sent events",
+        openai_handle_chat, SCOPE_MODELS, .body_max = OPENAI_BODY_MAX },
+};
+
+/* Also what OpenAI has and this server has not, so that its clients read an error of theirs. */
+static bool openai_claims(struct request *r, const char *path)
+{
+    static const char *const words[] = { "assistants", "audio", "batches", "chat", "completions",
+        "containers", "conversations", "embeddings", "evals", "files", "fine_tuning", "images",
+        "models", "moderations", "organization", "realtime", "responses", "threads", "uploads",
+        "vector_stores", "videos" };
+    if (strncmp(path, "/v1/", 4) != 0)
+        return false;
+    size_t len = strcspn(path + 4, "/");
+    for (size_t i = 0; i < array_length(words); i++)
+        if (strlen(words[i]) == len && strncmp(words[i], path + 4, len) == 0)
+            return true;
+    return false;
+}
+
+const struct routes openai_routes = { .rows = openai_rows,
+    .count = array_length(openai_rows),
+    .claims = openai_claims,
+    .refuse = openai_refuse_plainly,
+    .is_documented = true };
+
+/* ---- the configuration ---- */
+
+int openai_open(struct server *s, struct error *err)
+{
+    const char *models = s->options->models;
+    s->openai = calloc(1, sizeof *s->openai);
+    if (!s->openai)
+        return error_memory(err);
+    s->openai->created_s = clock_wall_ms() / 1000;
+    if (!models)
+        models = droste_get(s->d, "model");
+    return openai_models_parse(models ? models : "", &s->openai->models, err);
+}
+
+void openai_close(struct server *s)
+{
+    if (!s->openai)
+        return;
+    openai_models_free(s->openai->models);
+    free(s->openai);
+}

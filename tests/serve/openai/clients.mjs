@@ -1,0 +1,55 @@
+// What OpenAI's JavaScript package does with the server, unmodified: clients.mjs URL PLACE. Prints,
+// by name, the trace of each row that failed, or null.
+import { createRequire } from "node:module";
+import assert from "node:assert";
+import path from "node:path";
+
+const [url, place] = process.argv.slice(2);
+const OpenAI = createRequire(path.join(place, "index.js"))("openai");
+const client = new OpenAI({ baseURL: url, apiKey: "e2b_any", maxRetries: 0 });
+const messages = [{ role: "user", content: "how long?" }];
+const ask = { model: "droste/turns", messages, context: "x".repeat(70) };
+
+const rows = {
+  async models() {
+    const names = [];
+    for await (const model of await client.models.list()) names.push(model.id);
+    assert(names.includes("droste/turns"));
+  },
+  async completion() {
+    const answer = await client.chat.completions.create(ask);
+    assert.equal(answer.choices[0].message.content, "answer 70");
+    assert(answer.usage.total_tokens > 0);
+  },
+  async completion_stream() {
+    let text = "", reasoning = "", usage;
+    const stream = await client.chat.completions.create(
+      { ...ask, stream: true, stream_options: { include_usage: true } });
+    for await (const chunk of stream) {
+      text += chunk.choices[0]?.delta.content ?? "";
+      reasoning += chunk.choices[0]?.delta.reasoning_content ?? "";
+      usage = chunk.usage ?? usage;
+    }
+    assert.equal(text, "answer 70");
+    assert(reasoning.includes("llm_query") && usage.total_tokens > 0);
+  },
+  async retried() {
+    const waits = new OpenAI({ baseURL: url, apiKey: "e2b_any", maxRetries: 5, timeout: 700 });
+    const answer = await waits.chat.completions.create({ model: "droste/slow", messages, seed: 2 });
+    assert.equal(answer.choices[0].message.content, "waited");
+  },
+  async tools_of_a_provider() {
+    const tools = [{ type: "function", function: { name: "weather", parameters: {} } }];
+    const answer = await client.chat.completions.create({ model: "tool-calls", messages, tools });
+    assert.equal(answer.choices[0].message.tool_calls[0].function.name, "weather");
+  },
+  async errors() {
+    await assert.rejects(client.chat.completions.create({ model: "none", messages }),
+      (why) => why instanceof OpenAI.NotFoundError && why.code === "model_not_found");
+  },
+};
+
+const traces = {};
+for (const [name, row] of Object.entries(rows))
+  traces[name] = await row().then(() => null, (why) => why.stack);
+console.log(JSON.stringify(traces));

@@ -1,0 +1,165 @@
+"""What OpenAI's Python packages do with the server, unmodified: clients.py URL. Prints, by name,
+the trace of each row that failed, or null."""
+import asyncio
+import json
+import os
+import sys
+import traceback
+
+os.environ.update(OPENAI_BASE_URL=sys.argv[1], OPENAI_API_KEY="e2b_any",
+                  OPENAI_AGENTS_DISABLE_TRACING="1")
+
+import openai  # noqa: E402
+from agents import Agent, ModelSettings, Runner, function_tool  # noqa: E402
+from agents import OpenAIChatCompletionsModel  # noqa: E402
+from langchain_openai import ChatOpenAI  # noqa: E402
+
+client, ROWS = openai.OpenAI(max_retries=0), []
+QUESTION = [{"role": "user", "content": "how long?"}]
+CONTEXT = {"context": "x" * 70}
+
+
+def row(function):
+    ROWS.append(function)
+    return function
+
+
+@row
+def models():
+    names = [model.id for model in client.models.list()]
+    assert "droste/turns" in names and "turns" in names
+    assert client.models.retrieve("droste/turns").owned_by == "droste"
+
+
+@row
+def completion():
+    answer = client.chat.completions.create(model="droste/turns", messages=QUESTION,
+                                            extra_body=CONTEXT)
+    assert answer.choices[0].message.content == "answer 70"
+    assert answer.choices[0].finish_reason == "stop"
+    assert answer.usage.total_tokens == answer.usage.prompt_tokens + answer.usage.completion_tokens
+
+
+@row
+def completion_stream():
+    chunks = list(client.chat.completions.create(
+        model="droste/turns", messages=QUESTION, extra_body=CONTEXT, stream=True,
+        stream_options={"include_usage": True}))
+    deltas = [chunk.choices[0].delta for chunk in chunks if chunk.choices]
+    assert "".join(delta.content or "" for delta in deltas) == "answer 70"
+    assert "llm_query" in "".join(getattr(delta, "reasoning_content", "") for delta in deltas)
+    assert chunks[-1].usage.total_tokens > 0
+
+
+@row
+def completion_helper():
+    with client.chat.completions.stream(model="droste/turns", messages=QUESTION,
+                                        extra_body=CONTEXT) as stream:
+        assert stream.get_final_completion().choices[0].message.content == "answer 70"
+
+
+@row
+def completion_async():
+    async def main():
+        async with openai.AsyncOpenAI() as other:
+            answers = await asyncio.gather(*(other.chat.completions.create(
+                model="droste/turns", messages=QUESTION, extra_body={"context": "x" * n})
+                for n in range(3)))
+        return [answer.choices[0].message.content for answer in answers]
+    assert asyncio.run(main()) == ["answer 0", "answer 1", "answer 2"]
+
+
+@row
+def retried():
+    """A client that gives up after a moment, and whose next try joins the run."""
+    waits = openai.OpenAI(timeout=0.7, max_retries=5)
+    answer = waits.chat.completions.create(model="droste/slow", messages=QUESTION)
+    assert answer.choices[0].message.content == "waited"
+    assert answer._request_id
+
+
+@row
+def tools_of_a_provider():
+    tools = [{"type": "function", "function": {"name": "weather", "parameters": {}}}]
+    answer = client.chat.completions.create(model="tool-calls", messages=QUESTION, tools=tools)
+    assert answer.choices[0].message.tool_calls[0].function.name == "weather"
+
+
+@row
+def errors():
+    for model, kind in (("none", openai.NotFoundError), ("auth", openai.APIStatusError)):
+        try:
+            client.chat.completions.create(model=model, messages=QUESTION)
+        except kind as why:
+            assert why.code in ("model_not_found", "provider_refused"), why
+        else:
+            raise AssertionError(model)
+    try:
+        client.chat.completions.create(model="droste/turns", messages=QUESTION,
+                                       tools=[{"type": "function", "function": {"name": "f"}}])
+    except openai.BadRequestError as why:
+        assert (why.param, why.type) == ("tools", "invalid_request_error")
+    else:
+        raise AssertionError("tools")
+    try:
+        for _ in client.chat.completions.create(model="stream-end", messages=QUESTION, stream=True):
+            pass
+    except openai.APIError as why:
+        assert "before its end" in why.message
+    else:
+        raise AssertionError("a stream that broke off")
+
+
+@row
+def langchain():
+    chat = ChatOpenAI(model="droste/turns", extra_body=CONTEXT)
+    answer = chat.invoke([("system", "Be brief."), ("user", "how long?")])
+    assert answer.content == "answer 70" and answer.usage_metadata["total_tokens"] > 0
+    assert "".join(chunk.content for chunk in chat.stream("how long?")) == "answer 70"
+    with_tools = ChatOpenAI(model="tool-calls").bind_tools([{
+        "name": "weather", "description": "", "parameters": {"type": "object", "properties": {}}}])
+    assert with_tools.invoke("hi").tool_calls[0]["name"] == "weather"
+
+
+def chat_agent(model, **more):
+    return Agent(name="a", instructions="Be brief.", model=OpenAIChatCompletionsModel(
+        model=model, openai_client=openai.AsyncOpenAI()), **more)
+
+
+@row
+def agents_sdk():
+    async def main():
+        agent = chat_agent("droste/turns", model_settings=ModelSettings(extra_body=CONTEXT))
+        whole = await Runner.run(agent, "how long?")
+        streamed = Runner.run_streamed(agent, "how long?")
+        async for _ in streamed.stream_events():
+            pass
+        return whole.final_output, streamed.final_output
+    assert asyncio.run(main()) == ("answer 70", "answer 70")
+
+
+@row
+def agents_sdk_with_tools():
+    """An agent of a provider's model, whose tool is asked for by that."""
+    called = []
+
+    @function_tool
+    def weather() -> str:
+        called.append(1)
+        return "sunny"
+    agent = chat_agent("tool-calls", tools=[weather], tool_use_behavior="stop_on_first_tool")
+    assert Runner.run_sync(agent, "hi").final_output == "sunny" and called
+
+
+def main():
+    traces = {}
+    for function in ROWS:
+        try:
+            function()
+            traces[function.__name__] = None
+        except Exception:   # reported by the test
+            traces[function.__name__] = traceback.format_exc()
+    print(json.dumps(traces))
+
+
+main()
