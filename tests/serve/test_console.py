@@ -61,7 +61,7 @@ class Console:
         count = self.page.js("document.querySelectorAll('.cell').length")
         self.begin(code)
         self.page.wait("document.querySelectorAll('.cell').length === %d && "
-                       "!document.getElementById('run').disabled" % (count + 1))
+                       "!document.getElementById('run-cell').disabled" % (count + 1))
         return self.page.js("Array.from(document.querySelectorAll('.cell:last-child .output, "
                             ".cell:last-child .note')).map((e) => e.innerText).join('\\n')")
 

@@ -1,6 +1,6 @@
 /* web/console/console.js: the list of sandboxes, which place of the page is shown, signing in.
  *
- * An address names a sandbox and its part: #ID/files. The list is asked for again and again; a
+ * An address names a sandbox and its part, #ID/files, or runs: #runs, #runs/ID. The list is asked for again and again; a
  * question about one sandbox would count as its use, and keep it alive.
  */
 
@@ -132,14 +132,21 @@ async function refresh() {
 
 function show_place() {
   const [id, tab] = location.hash.slice(1).split("/");
-  const is_list = !id;
-  at("list").hidden = !is_list;
-  at("detail").hidden = is_list;
-  shown = is_list ? null : knowledge(id);
-  if (is_list) at("detail").replaceChildren();
-  else draw_sandbox(at("detail"), shown, tab === "files" ? "files" : "cells");
-  document.title = is_list ? "Droste" : short_id(shown.id) + " · Droste";
-  const first = is_list ? at("list").querySelector("h1") : at("code") || at("detail").querySelector("h1");
+  const place = id === "runs" ? (tab ? "run" : "runs") : id ? "detail" : "list";
+  for (const name of ["list", "detail", "runs", "run"]) at(name).hidden = name !== place;
+  for (const name of ["detail", "runs", "run"]) at(name).replaceChildren();
+  for (const link of document.querySelectorAll("#top nav a"))
+    if ((link.hash === "#runs") === place.startsWith("run")) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  leave_run();
+  run_rows.clear();
+  shown = place === "detail" ? knowledge(id) : null;
+  if (shown) draw_sandbox(at("detail"), shown, ["files", "terminal"].includes(tab) ? tab : "cells");
+  if (place === "runs") draw_runs(at("runs"));
+  if (place === "run") show_run(tab);
+  if (place === "runs") refresh_runs();
+  document.title = (place === "list" ? "" : place === "runs" ? "Runs · " : short_id(place === "run" ? tab : id) + " · ") + "Droste";
+  const first = (shown && at("code")) || at(place).querySelector("h1");
   first.focus({ preventScroll: true });
   document.documentElement.dataset.drawn = "yes";
 }
@@ -159,7 +166,8 @@ function show_login() {
   sessionStorage.removeItem(KEY);
   clearTimeout(timer);
   at("login").hidden = false;
-  for (const id of ["list", "detail", "leave"]) at(id).hidden = true;
+  for (const id of ["list", "detail", "runs", "run", "leave"]) at(id).hidden = true;
+  leave_run();
   at("key").value = "";
   at("key").focus();
   document.documentElement.dataset.drawn = "yes";
@@ -179,12 +187,16 @@ at("leave").addEventListener("click", () => {
   location.reload();
 });
 addEventListener("hashchange", () => at("login").hidden && show_place());
-document.addEventListener("visibilitychange", refresh);
+document.addEventListener("visibilitychange", () => {
+  refresh();
+  refresh_runs();
+});
 addEventListener("keydown", (event) => {
-  const is_typing = event.target.closest("input, textarea, dialog[open]");
-  if (event.key !== "/" || is_typing || event.ctrlKey || event.metaKey || event.altKey || at("list").hidden) return;
+  const is_typing = event.target.closest("input, textarea, dialog[open], .screen");
+  const search = at(at("list").hidden ? "run-search" : "search");
+  if (event.key !== "/" || is_typing || event.ctrlKey || event.metaKey || event.altKey || !search) return;
   event.preventDefault();
-  at("search").focus();
+  search.focus();
 });
 draw_list();
 enter();

@@ -84,8 +84,8 @@ async function run_cell(known, code) {
 
 function set_running(known, is_running) {
   known.running = is_running;
-  if (known !== shown) return;
-  document.getElementById("run").disabled = is_running;
+  if (known !== shown || !document.getElementById("code")) return;
+  document.getElementById("run-cell").disabled = is_running;
   document.getElementById("interrupt").disabled = !is_running;
 }
 
@@ -102,7 +102,7 @@ function draw_entry_of_code(known) {
     code.value = known.code = "";
     code.focus();
   };
-  const start = attributes(button("Run", run), "id", "run");
+  const start = attributes(button("Run", run), "id", "run-cell");
   const stop = attributes(button("Interrupt", () => interrupt(known)), "id", "interrupt");
   code.value = known.code;
   code.addEventListener("input", () => (known.code = code.value));
@@ -135,7 +135,7 @@ async function end_sandbox(id) {
 
 function draw_tabs(id, current) {
   const tabs = attributes(element("nav", "tabs"), "aria-label", "Parts of the sandbox");
-  for (const [name, words] of [["cells", "Cells"], ["files", "Files"]]) {
+  for (const [name, words] of [["cells", "Cells"], ["files", "Files"], ["terminal", "Terminal"]]) {
     const link = attributes(element("a", "", words), "href", "#" + id + "/" + name);
     if (name === current) link.setAttribute("aria-current", "page");
     tabs.append(link);
@@ -148,9 +148,10 @@ function draw_sandbox(place, known, tab) {
   const actions = element("div", "beside", button("Fork", () => fork_sandbox(known.id)), button("End", () => end_sandbox(known.id)));
   place.replaceChildren(element("div", "bar-row", title, actions), attributes(element("p", "note facts-of"), "id", "facts"), draw_tabs(known.id, tab));
   if (tab === "files") place.append(draw_files(known));
+  else if (tab === "terminal") place.append(draw_terminal(known));
   else place.append(known.cells, draw_entry_of_code(known));
   draw_facts(known);
-  if (tab !== "files") set_running(known, known.running);
+  if (tab === "cells") set_running(known, known.running);
 }
 
 /* What changes while it is shown. */
