@@ -78,7 +78,13 @@ int environment_circumstances(
         const char *value = getenv(variable);
         buf_printf(&all, "%s%s\n", value ? "=" : "", value ? value : "");
     }
-    return buf_failed(&all) ? error_memory(err) : hash_sha256(all.data, all.len, out, err);
+    if (buf_failed(&all))
+        return error_memory(err);
+    if (all.len == 0) { /* libcrypto reads its configuration at the first hash of a process */
+        out[0] = '\0';
+        return 0;
+    }
+    return hash_sha256(all.data, all.len, out, err);
 }
 
 int environment_open(const char *name, struct loop *loop, const struct environment_options *options,
