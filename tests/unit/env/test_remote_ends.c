@@ -62,18 +62,36 @@ static void daemons_live_as_long_as_their_session(void **state)
     close_side(&s);
 }
 
+/* Chains of processes, each of which forks the next one: a look at /proc misses most of them. All
+ * hold a FIFO open, which therefore ends with the last one. */
 static void a_fork_bomb_ends_with_its_session(void **state)
 {
+    enum { CHAINS = 30 };
     struct fixture *f = *state;
     struct side s;
+    char dir[] = "/tmp/droste-test-XXXXXX", path[40], code[400], some[CHAINS];
+    assert_non_null(mkdtemp(dir));
+    snprintf(path, sizeof path, "%s/alive", dir);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    cleanup_fd int alive = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     open_side(f, &s);
-    run(&s, "import os, time\nfor _ in range(30):\n    if os.fork() == 0:\n"
-            "        while True:\n"
-            "            if os.fork(): os._exit(0)\n"
-            "            time.sleep(0.002)\n");
-    wait_until(f, count_left(f) > 10); /* who looks misses those that change meanwhile */
+    snprintf(code, sizeof code,
+        "import os, time\nalive = os.open('%s', os.O_WRONLY)\nfor _ in range(%d):\n"
+        "    if os.fork() == 0:\n"
+        "        if os.fork(): os._exit(0)\n"
+        "        os.write(alive, b'.')\n"
+        "        while True:\n"
+        "            if os.fork(): os._exit(0)\n"
+        "            time.sleep(0.002)\n",
+        path, CHAINS);
+    assert_status(run(&s, code), CELL_OK);
+    ssize_t begun = 0, n = 0;
+    wait_until(f, (n = read(alive, some, sizeof some), begun += n > 0 ? n : 0) == CHAINS);
     close_side(&s);
+    wait_until(f, read(alive, some, sizeof some) == 0);
     wait_until(f, count_left(f) == 0);
+    unlink(path);
+    rmdir(dir);
 }
 
 /* The keeper is a process of the same user. Then the supervisor does its work. */
