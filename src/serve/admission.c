@@ -132,7 +132,10 @@ void admission_end(struct request *r)
     }
     if (r->is_starting)
         r->server->starting--;
+    if (r->held_cost > 0)
+        table_hold(r->account->row, r->server->worker, -r->held_cost);
     r->has_place = r->is_starting = false;
+    r->held_cost = 0;
 }
 
 /* ---- serving ---- */

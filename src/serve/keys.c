@@ -87,6 +87,7 @@ static const struct key_limit {
     { "cpus", LIMIT_SETTING, LIMIT_AT(cpus) },
     { "life", LIMIT_SECONDS, LIMIT_AT(life_seconds) },
     { "idle", LIMIT_SECONDS, LIMIT_AT(idle_seconds) },
+    { "cost", LIMIT_NUMBER, LIMIT_AT(cost) },
 };
 
 /* `droste keys create` asks the table of settings; this only keeps a line of the file a word. */
@@ -134,7 +135,7 @@ int key_limit_parse(struct key_limits *limits, const char *text, struct error *e
     }
     return error_set(err, ERROR_ARGUMENT,
         "'%s' is no limit: expected sandboxes=N, starts=N (a second), memory=SIZE, cpus=N, "
-        "life=TIME or idle=TIME",
+        "life=TIME, idle=TIME or cost=DOLLARS (a day)",
         text);
 }
 

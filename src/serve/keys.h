@@ -37,6 +37,7 @@ struct key_limits {
     char memory[KEY_SETTING_SIZE]; /* of one sandbox, as the setting of that name */
     char cpus[KEY_SETTING_SIZE];   /* the same */
     double life_seconds, idle_seconds;
+    double cost; /* dollars a day, of models */
 };
 
 struct key {

@@ -24,6 +24,7 @@ static const struct metric {
     [COUNT_REFUSED_SCOPE] = { "refused_total", "reason=\"scope\"", NULL },
     [COUNT_REFUSED_RATE] = { "refused_total", "reason=\"rate\"", NULL },
     [COUNT_REFUSED_SANDBOXES] = { "refused_total", "reason=\"sandboxes\"", NULL },
+    [COUNT_REFUSED_COST] = { "refused_total", "reason=\"cost\"", NULL },
     [COUNT_REFUSED_CAPACITY] = { "refused_total", "reason=\"capacity\"", NULL },
     [COUNT_REFUSED_HEAD] = { "refused_total", "reason=\"head\"", NULL },
     [COUNT_REFUSED_SITE] = { "refused_total", "reason=\"site\"", NULL },

@@ -112,6 +112,7 @@ struct request {
 
     /* Until a sandbox is created (admission.h). */
     bool has_place, is_starting;
+    double held_cost; /* see spending.h */
     void (*admitted)(struct request *r);
     struct request *waiting_next, **waiting_link;
     uint64_t waiting_ns;

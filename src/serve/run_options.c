@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "serve/runs.h"
 #include "serve/server.h"
+#include "serve/spending.h"
 
 static const droste_option *run_option(const char *name)
 {
@@ -112,6 +113,24 @@ static void run_put_timeout(struct request *r, double asked, struct buf *words)
     sandbox_setting(words, "timeout", text);
 }
 
+/* Of a key with a limit, a run costs at most what it has held for it. */
+static bool run_put_cost(struct request *r, struct json_object *options, struct buf *words)
+{
+    double most = 0;
+    char text[32];
+    struct json_object *asked = options ? json_object_object_get(options, "max-cost") : NULL;
+    droste_get_number(r->server->d, "max-cost", &most);
+    if (asked)
+        most = json_object_get_double(asked);
+    if (!spending_hold(r, most))
+        return false;
+    if (r->held_cost > 0) {
+        snprintf(text, sizeof text, "%.9f", r->held_cost);
+        sandbox_setting(words, "max-cost", text);
+    }
+    return true;
+}
+
 /* ---- values ---- */
 
 /* One value as the text of a setting. False: it is no such value, and was refused. */
@@ -174,6 +193,8 @@ bool run_settings(struct request *r, struct json_object *options, struct buf *wo
         }
     }
     run_put_timeout(r, timeout, words);
+    if (!run_put_cost(r, options, words))
+        return false;
     if (limits->memory[0])
         sandbox_setting(words, "memory", limits->memory);
     if (limits->cpus[0])

@@ -19,6 +19,7 @@
 #include "base/traceparent.h"
 #include "serve/log.h"
 #include "serve/server.h"
+#include "serve/spending.h"
 
 /* Values are cut after so many bytes: of a run that is described alone, in lists, in events. */
 enum { RUN_CUT = 64 << 20, RUN_LIST_CUT = 4 << 10, RUN_EVENT_CUT = 1 << 20 };
@@ -35,6 +36,7 @@ struct run {
     void (*begun)(struct request *r);
     double attend_seconds; /* 0: it goes on without clients */
     uint64_t attended_ns;
+    double held_cost; /* see spending.h */
     bool is_suspended;
     struct run *next;
 };
@@ -305,6 +307,8 @@ static void run_free(struct run *run)
         at = &(*at)->next;
     *at = run->next;
     table_release(s->table, s->worker, run->owner->index);
+    if (run->held_cost > 0)
+        table_hold(run->owner->row, s->worker, -run->held_cost);
     s->has_released = true;
     s->figures->gauges[GAUGE_RUNS]--;
     free(run);
@@ -383,7 +387,9 @@ void runs_start(struct request *r, const struct runs_start *start)
     request->arg = run;
     s->runs = run;
     s->figures->gauges[GAUGE_RUNS]++;
-    r->has_place = false; /* it is the run's */
+    r->has_place = false; /* they are the run's */
+    run->held_cost = r->held_cost;
+    r->held_cost = 0;
     r->state = run;
     r->on_gone = run_on_gone;
     if (droste_start(s->d, request, &run->running, &err) < 0) {
@@ -467,6 +473,8 @@ static void run_resume(struct request *r)
             "the run is '%s'; only an interrupted one resumes", facts.status);
         return;
     }
+    if (!spending_check(r))
+        return;
     droste_request request = { .resume = r->id };
     runs_start(r, &(struct runs_start){ &request, r->id, run_reply_begun, 0 });
 }

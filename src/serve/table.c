@@ -139,7 +139,7 @@ void table_forget(struct table *t, unsigned worker)
     t->worker[worker].sandboxes = 0;
     t->worker[worker].next_start = 0;
     for (int i = 0; i < TABLE_ACCOUNTS; i++)
-        t->accounts[i].sandboxes[worker] = 0;
+        t->accounts[i].sandboxes[worker] = t->accounts[i].held[worker] = 0;
     for (int i = 0; i < TABLE_GAUGES; i++)
         t->worker[worker].gauges[i] = 0;
     pthread_mutex_unlock(&t->lock);
@@ -168,9 +168,34 @@ void table_spend(struct table_account *a, int64_t input_tokens, int64_t output_t
 {
     atomic_fetch_add_explicit(&a->input_tokens, (uint64_t)input_tokens, memory_order_relaxed);
     atomic_fetch_add_explicit(&a->output_tokens, (uint64_t)output_tokens, memory_order_relaxed);
-    if (cost > 0)
-        atomic_fetch_add_explicit(
-            &a->cost_nanodollars, (uint64_t)(cost * 1e9), memory_order_relaxed);
+    if (cost <= 0)
+        return;
+    atomic_fetch_add_explicit(&a->cost_nanodollars, (uint64_t)(cost * 1e9), memory_order_relaxed);
+    atomic_fetch_add_explicit(&a->day_nanodollars, (uint64_t)(cost * 1e9), memory_order_relaxed);
+}
+
+double table_spent(const struct table_account *a)
+{
+    uint64_t sum = a->day_nanodollars;
+    for (unsigned i = 0; i < TABLE_WORKERS; i++)
+        sum += a->held[i];
+    return (double)sum / 1e9;
+}
+
+void table_begin_day(struct table *t, struct table_account *a, int64_t day, double cost)
+{
+    pthread_mutex_lock(&t->lock);
+    if (a->day != day) {
+        a->day_nanodollars = (uint64_t)(cost * 1e9);
+        a->day = day;
+    }
+    pthread_mutex_unlock(&t->lock);
+}
+
+void table_hold(struct table_account *a, unsigned worker, double cost)
+{
+    uint64_t amount = (uint64_t)(fabs(cost) * 1e9);
+    a->held[worker] += cost > 0 ? amount : -amount;
 }
 
 /* FNV-1a. */

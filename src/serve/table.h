@@ -37,6 +37,7 @@ enum table_counter {
     COUNT_REFUSED_RATE,
     COUNT_REFUSED_SANDBOXES,
     COUNT_REFUSED_CAPACITY,
+    COUNT_REFUSED_COST,
     COUNT_REFUSED_HEAD,
     COUNT_REFUSED_SITE,
     TABLE_COUNTERS
@@ -67,8 +68,11 @@ struct table_account {
     _Atomic uint64_t created, refused;
     _Atomic uint64_t input_tokens, output_tokens; /* of models that answered it */
     _Atomic uint64_t cost_nanodollars;
-    _Atomic uint64_t next_start; /* see admission.c */
-    double starts;               /* that are saved up; a second's worth at most, and one at least */
+    _Atomic int64_t day;                  /* of UTC since 1970, of the next; 0: not known yet */
+    _Atomic uint64_t day_nanodollars;     /* what models have cost it on this day */
+    _Atomic uint64_t held[TABLE_WORKERS]; /* what its runs may still cost, in nanodollars */
+    _Atomic uint64_t next_start;          /* see admission.c */
+    double starts; /* that are saved up; a second's worth at most, and one at least */
     uint64_t starts_ns;
 };
 
@@ -110,6 +114,13 @@ uint64_t table_account_sandboxes(const struct table *t, int account);
 
 /* Adds what calls of models have used; a negative cost is not known. */
 void table_spend(struct table_account *a, int64_t input_tokens, int64_t output_tokens, double cost);
+
+/* Dollars of its day, with what is held. */
+double table_spent(const struct table_account *a);
+/* Its day is another one now, on which `cost` dollars were spent already. */
+void table_begin_day(struct table *t, struct table_account *a, int64_t day, double cost);
+/* Adds to, or with a negative cost takes from, what the runs of a worker may still cost. */
+void table_hold(struct table_account *a, unsigned worker, double cost);
 
 void table_attend(struct table *t, const char *run, uint64_t now_ns);
 /* 0: not since its row was used for another. */

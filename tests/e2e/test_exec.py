@@ -330,7 +330,8 @@ def test_modules_beside_a_file_are_imported_as_python_does(droste, tmp_path):
     note names that flag where an import fails without it."""
     place = tmp_path / "tools"
     place.mkdir()
-    (place / "script.py").write_text("import sys\nprint(sys.path[0])\nimport colorsys, helper.part\n"
+    (place / "script.py").write_text("import sys\nprint(sys.path[0])\n"
+                                     "import colorsys, helper.part\n"
                                      "print(helper.part.x, colorsys.x)\n")
     (place / "helper").mkdir()
     (place / "helper" / "part.py").write_text("x = 5\n")
@@ -340,7 +341,8 @@ def test_modules_beside_a_file_are_imported_as_python_does(droste, tmp_path):
     assert (seen.status, seen.out, seen.err) == (0, "%s\n5 its own\n" % place, "")
     hidden = droste("exec", "link.py", cwd=tmp_path)
     assert hidden.status == 1 and hidden.out == "%s\n" % place
-    assert "note: the sandbox does not see %s/helper; add --read %s\n" % (place, place) in hidden.err
+    note = "note: the sandbox does not see %s/helper; add --read %s\n" % (place, place)
+    assert note in hidden.err
     (place / "script.py").write_text("import absent\n")
     assert "note:" not in droste("exec", "link.py", cwd=tmp_path).err
 

@@ -113,6 +113,41 @@ def test_a_context_of_json_is_a_value(models):
         assert ended(server, ask(server, context=context))["answer"] == expected
 
 
+def test_a_key_spends_so_much_a_day(models, tmp_path):
+    """What runs have cost is missing in the next one's limit, also when the server starts again;
+    what a run may still cost is held for it, and refused to others."""
+    prices = tmp_path / "prices"
+    prices.write_text("* 1000 1000\n")   # dollars for a million tokens
+    keys = [create(tmp_path, name, "--scopes", "read,runs", *limit) for name, limit in
+            (("rich", ()), ("spender", ("--limit", "cost=1000")))]
+    flags = ("--prices", str(prices), "--max-cost", "5000")
+    server = models(HANGING, *flags)
+    rich, spender = (Client(server, key) for key in keys)
+
+    def most(client, run):
+        return client.ask("GET", run).json["limits"]["cost"]
+    hanging = ask(spender)
+    assert most(spender, hanging) == 1000
+    answer = spender.ask("POST", "/v1/runs", {"question": "q"})
+    assert (answer.status, answer.code) == (429, "cost")
+    assert 0 < int(answer.headers["Retry-After"]) <= 86400
+    assert most(rich, ask(rich)) == 5000   # a key without a limit, at the same time
+    until(lambda: server.model.stats()["models"].get("digest"))
+    assert spender.ask("POST", hanging + "/cancel").status == 204
+    cost = ended(spender, hanging)["usage"]["cost"]
+    assert cost > 0
+    both = [ask(spender, options={"max-cost": 300}) for _ in range(2)]
+    assert [most(spender, run) for run in both] == [300, 300]
+    last = ask(spender, options={"max-cost": 900})
+    assert most(spender, last) == pytest.approx(400 - cost, abs=1e-5)
+    for run in (*both, last):
+        spender.ask("POST", run + "/cancel")
+    spent = cost + sum(ended(spender, run)["usage"]["cost"] or 0 for run in (*both, last))
+    server.stop()
+    again = Client(models([repl("SUBMIT(1)")], *flags), keys[1])
+    assert most(again, ask(again)) == pytest.approx(1000 - spent, abs=1e-5)
+
+
 def test_runs_are_traced(models, tmp_path):
     """--traces gets a line of spans for each run that ended, in the trace of the client's request,
     which the model's server sees, too; what is no trace is ignored."""

@@ -12,6 +12,7 @@
 #include "base/hash.h"
 #include "base/json/fields.h"
 #include "serve/openai/openai.h"
+#include "serve/spending.h"
 
 /* Digits of the hash in an id, behind those of the worker; random ones follow. */
 enum { ANSWER_HASH_AT = 6, ANSWER_HASH_LEN = 16 };
@@ -285,6 +286,8 @@ static void answer_start(struct request *r)
 
 static void answer_resume(struct request *r)
 {
+    if (!spending_check(r))
+        return;
     droste_request request = { .resume = r->id };
     runs_start(r,
         &(struct runs_start){ &request, r->id, answer_begun, r->server->options->detach_seconds });

@@ -11,6 +11,7 @@
 #include "base/cleanup.h"
 #include "base/json/fields.h"
 #include "serve/openai/openai.h"
+#include "serve/spending.h"
 
 /* Unread bytes above which the provider waits. */
 enum { FORWARD_UNREAD_MAX = SERVE_UNREAD_MAX / 2 };
@@ -155,8 +156,10 @@ static void passing_fail(struct request *r, const droste_error *err)
 
 void openai_forward(struct request *r, const char *model)
 {
-    struct passing *p = calloc(1, sizeof *p);
     droste_error err;
+    if (!spending_check(r))
+        return;
+    struct passing *p = calloc(1, sizeof *p);
     if (!p) {
         request_refuse(r, 503, "memory", "out of memory");
         return;
