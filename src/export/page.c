@@ -15,8 +15,8 @@
 #include "base/text.h"
 #include "export/describe.h"
 #include "export/embedded.h"
-#include "export/export.h"
 #include "export/grades.h"
+#include "export/lines.h"
 #include "export/public_error.h"
 
 enum {
@@ -294,7 +294,7 @@ static int page_write_lines(struct page *p, droste_error *err)
     cleanup_steps struct steps_out o = { .record = p->record, .file = p->file, .in_page = true };
     int rc = 0;
     for (size_t i = 0; i < p->runs->count && rc == 0; i++)
-        rc = droste_record_visit(p->record, p->runs->runs[i], &export_visitor, &o, err);
+        rc = droste_record_visit(p->record, p->runs->runs[i], &lines_visitor, &o, err);
     return rc == 0 && p->runs->batch ? grades_write(p->runs->batch, &o, err) : rc;
 }
 
