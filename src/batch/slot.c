@@ -18,7 +18,7 @@
 #include "base/json/fields.h"
 #include "base/loop.h"
 #include "base/text.h"
-#include "batch/batch.h"
+#include "batch/slot.h"
 
 struct slot {
     TAILQ_ENTRY(slot) link;

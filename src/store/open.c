@@ -1,4 +1,4 @@
-/* store/store.c: opening and closing the file. */
+/* store/open.c: opening and closing the file. */
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/stat.h>

@@ -1,6 +1,6 @@
-/* batch/batch.h: a batch and its active tasks, shared by the files of this layer. */
-#ifndef DROSTE_BATCH_BATCH_H
-#define DROSTE_BATCH_BATCH_H
+/* batch/state.h: the state of a batch, its counts and its stop. */
+#ifndef DROSTE_BATCH_STATE_H
+#define DROSTE_BATCH_STATE_H
 
 #include <sys/queue.h>
 
@@ -33,7 +33,10 @@ struct batch {
     bool done;
 };
 
-/* batch.c */
+/* Brings the sums of the state up to date. */
+void batch_refresh(struct batch *b);
+/* Reports an event with the state. */
+void batch_tell(struct batch *b, const char *kind, const char *text, size_t len);
 void batch_notice(struct batch *b, const char *text, size_t len);
 /* Starts no more tasks and suspends runs soon, from the loop. `word` is the state's. */
 void batch_stop(struct batch *b, const char *word, const struct error *why);
@@ -43,10 +46,5 @@ void batch_fail(struct batch *b, const struct error *why);
 void batch_count(struct batch *b, const struct outcome *outcome);
 /* Called when a slot becomes free. */
 void batch_look(struct batch *b);
-
-/* slot.c: an active task: its run, its grade and its line. */
-void slot_begin(struct batch *b, struct task_entry *place);
-/* Ends all slots without writing lines; their runs end soon. */
-void slots_stop(struct batch *b);
 
 #endif
