@@ -89,7 +89,8 @@ static int serve_command(const struct command *self, droste *d, int argc, char *
 {
     const char *words[1], *life = NULL, *idle = NULL, *request = NULL, *drain = NULL;
     const char *sandboxes = NULL, *connections = NULL, *workers = NULL;
-    const char *keys = NULL, *queue = NULL, *level = "warning", *threshold = NULL, *detach = NULL;
+    const char *keys = NULL, *queue = NULL, *level = "warning", *threshold = NULL, *detach = NULL,
+               *files = NULL;
     cleanup_free char *default_keys = NULL;
     bool openapi = false, check = false;
     size_t count;
@@ -105,6 +106,7 @@ static int serve_command(const struct command *self, droste *d, int argc, char *
         .max_connections = 8192,
         .context_threshold = 8192,
         .detach_seconds = 60,
+        .files_quota_mib = 1024,
         .ready = serve_print_address };
     const struct flag flags[] = {
         { "listen", "ADDRESS", "IP:PORT or unix:PATH (127.0.0.1:8710).", &o.listen },
@@ -119,6 +121,7 @@ static int serve_command(const struct command *self, droste *d, int argc, char *
         { "max-connections", "N", "Connections of a worker at once (8192).", &connections },
         { "models", "LIST", "Models for OpenAI's clients (the setting's).", &o.models },
         { "context-threshold", "N", "Bytes; their longer texts are contexts (8192).", &threshold },
+        { "files-quota", "N", "MiB of files of each key (1024).", &files },
         { "detach", "TIME", "Their runs go on so long without a client (60).", &detach },
         { "request-timeout", "TIME", "For the head of a request to arrive (10).", &request },
         { "drain", "TIME", "After SIGTERM, for requests to end (30).", &drain },
@@ -137,7 +140,7 @@ static int serve_command(const struct command *self, droste *d, int argc, char *
     const struct serve_number numbers[] = { { "max-sandboxes", sandboxes, &o.max_sandboxes },
         { "max-connections", connections, &o.max_connections },
         { "context-threshold", threshold, &o.context_threshold },
-        { "workers", workers, &o.workers } };
+        { "files-quota", files, &o.files_quota_mib }, { "workers", workers, &o.workers } };
     for (size_t i = 0; status < 0 && i < array_length(times); i++)
         status = serve_read_time(self, &times[i]);
     for (size_t i = 0; status < 0 && i < array_length(numbers); i++)

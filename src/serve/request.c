@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/text.h"
@@ -145,6 +146,16 @@ void request_reply(
             len, (void *)(uintptr_t)(data ? data : ""), MHD_RESPMEM_MUST_COPY));
     if (type)
         request_header(r, MHD_HTTP_HEADER_CONTENT_TYPE, type);
+}
+
+void request_reply_fd(struct request *r, const char *type, int fd, uint64_t size)
+{
+    struct MHD_Response *reply = MHD_create_response_from_fd64(size, fd);
+    if (!reply)
+        close(fd);
+    table_count(r->server->figures, COUNT_SENT, size);
+    request_answer(r, 200, reply);
+    request_header(r, MHD_HTTP_HEADER_CONTENT_TYPE, type);
 }
 
 void request_reply_json(struct request *r, unsigned status, struct json_object *tree)

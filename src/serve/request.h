@@ -53,6 +53,7 @@ struct route {
     bool is_paced;   /* its body comes when its client has something to say: at no least rate */
     bool of_run;     /* {id}: of a run, which outlives its worker */
     size_t body_max; /* 0: SERVE_BODY_MAX */
+    bool is_form;    /* its body is multipart/form-data */
 };
 
 /* The routes of one protocol. */
@@ -133,6 +134,8 @@ struct request {
 
 void request_reply(
     struct request *r, unsigned status, const char *type, const void *data, size_t len);
+/* The content of a file, of which this takes the descriptor. */
+void request_reply_fd(struct request *r, const char *type, int fd, uint64_t size);
 /* A JSON answer; takes the tree. */
 void request_reply_json(struct request *r, unsigned status, struct json_object *tree);
 /* {"error": {"code", "message"}}, or as the request's routes say it. */

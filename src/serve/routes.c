@@ -346,7 +346,9 @@ static void openapi_body(struct buf *out, const struct route *route)
         return;
     buf_printf(out,
         ", \"requestBody\": {\"required\": true, \"content\": {\"%s\": {\"schema\": %s}",
-        route->body == BODY_JSON ? JSON : "application/octet-stream",
+        route->body == BODY_JSON ? JSON
+        : route->is_form         ? "multipart/form-data"
+                                 : "application/octet-stream",
         route->schema ? route->schema : "{}");
     if (route->body == BODY_BYTES)
         buf_puts(out, ", \"application/json\": {\"schema\": {}}, \"text/plain\": {\"schema\": "

@@ -26,6 +26,7 @@ struct serve_options {
     const char *models; /* that clients of OpenAI's protocol may name (openai/models.c); NULL: the
                            setting's */
     size_t context_threshold; /* longer texts of theirs become contexts, in bytes */
+    size_t files_quota_mib;   /* of each account's files */
     double detach_seconds;    /* a run of theirs goes on so long without a client */
     char **argv;              /* with which a worker is started: this program's, ends with NULL */
     /* Called once, when requests are accepted, with the server's address. */

@@ -309,6 +309,14 @@ static void server_on_connection(void *arg, struct MHD_Connection *connection, v
     server_wake(s); /* at the limit of connections, the library listens again in its next turn */
 }
 
+/* The library is now and then not told that a client has left in the middle of a body: it waits for
+ * an edge of the connection (epoll) that came with the last bytes. */
+static bool server_client_has_left(const struct client *c)
+{
+    char byte;
+    return recv(c->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+}
+
 /* Bytes that trickle in keep a connection from being idle, so that heads and bodies have deadlines
  * of their own. */
 static bool server_client_is_late(const struct client *c, uint64_t now)
@@ -323,6 +331,8 @@ static bool server_client_is_late(const struct client *c, uint64_t now)
                (s->draining && c->used);
     if (r->complete || r->suspended || r->reply || (r->route && r->route->is_paced))
         return false;
+    if (server_client_has_left(c))
+        return true;
     double body = (double)(now - r->began_ns) / 1e9;
     return body > SERVER_BODY_SECONDS + (double)r->received / SERVER_BODY_RATE;
 }

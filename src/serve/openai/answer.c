@@ -275,9 +275,11 @@ static void answer_start(struct request *r)
     }
     memcpy(id + ANSWER_HASH_AT, hash, ANSWER_HASH_LEN);
     droste_request request = { .question = ask.question.data,
+        .context = ask.path,
         .data = ask.data,
         .len = ask.len,
         .kind = ask.kind,
+        .contexts = ask.paths,
         .settings = settings,
         .id = id,
         .account = r->account->key.id };

@@ -11,7 +11,7 @@
 
 #include "base/cleanup.h"
 #include "base/text.h"
-#include "serve/openai/openai.h"
+#include "serve/openai/file_store.h"
 
 /* Bytes of a long text that the question shows from its beginning and its end. */
 enum { ASK_EXCERPT = 400 };
@@ -25,6 +25,8 @@ void openai_ask_free(struct openai_ask *a)
     json_object_put(a->earlier);
     json_object_put(a->pieces);
     json_object_put(a->bytes);
+    list_clear(&a->files);
+    list_clear(&a->file_names);
 }
 
 static bool ask_refuse(struct openai_ask *a, const char *code, const char *text)
@@ -99,6 +101,19 @@ static bool ask_add_data(struct openai_ask *a, const char *name, struct json_obj
     return ask_add_bytes(a, name, bytes, count);
 }
 
+/* It is read when the run begins. */
+static bool ask_add_stored(struct openai_ask *a, const char *id)
+{
+    cleanup_fd int directory = file_store_is_id(id, "file-") ? file_store_open(a->r) : -1;
+    cleanup_json struct json_object *object = directory < 0 ? NULL : file_store_read(directory, id);
+    cleanup_free char *path = object ? file_store_path(a->r, id) : NULL;
+    if (!path)
+        return !a->r->reply && ask_refuse(a, "file_not_found", "this key has no file with that id");
+    return ask_has_memory(
+        a, list_add(&a->files, path, NULL) == 0 &&
+               list_add(&a->file_names, json_get_string(object, "filename", "file"), NULL) == 0);
+}
+
 /* A file of chat completions has its members in an object; one of responses is the part itself. */
 static bool ask_add_file(struct openai_ask *a, struct json_object *file)
 {
@@ -107,7 +122,7 @@ static bool ask_add_file(struct openai_ask *a, struct json_object *file)
     if (data)
         return ask_add_data(a, json_get_string(file, "filename", "file"), data);
     if (id)
-        return ask_refuse(a, "file_not_found", "there is no such file");
+        return ask_add_stored(a, id);
     return ask_refuse(a, "invalid_file", "a file has file_data or file_id here");
 }
 
@@ -250,20 +265,35 @@ static bool ask_put_earlier(struct openai_ask *a)
     return openai_ask_context(a, "conversation", json_object_get(a->earlier));
 }
 
-static void ask_put_names(struct openai_ask *a)
+/* What is in the first context, unless that is a file with an id. */
+static void ask_put_pieces(struct openai_ask *a, size_t count)
 {
-    size_t count = a->pieces ? (size_t)json_object_object_length(a->pieces) : 0;
     const char *comma = "";
-    if (count == 0)
-        return;
-    buf_puts(&a->question,
-        count == 1 ? "\n\nThe context is " : "\n\nThe context is a dict by name, of ");
+    const char *several =
+        a->files.count > 0 ? "JSON text of a dict by name, of " : "a dict by name, of ";
+    buf_puts(&a->question, count == 1 ? "" : several);
     json_object_object_foreach(a->pieces, name, value)
     {
         buf_printf(&a->question, "%s'%s'", comma, name);
         if (json_object_is_type(value, json_type_string))
             buf_printf(&a->question, " (%d bytes)", json_object_get_string_len(value));
         comma = ", ";
+    }
+}
+
+static void ask_put_names(struct openai_ask *a)
+{
+    size_t count = a->pieces ? (size_t)json_object_object_length(a->pieces) : 0, index = 0;
+    bool is_one = (count > 0) + a->files.count == 1;
+    if (count == 0 && a->files.count == 0)
+        return;
+    buf_puts(&a->question, is_one ? "\n\nThe context is " : "\n\nThe contexts are `context_0`, ");
+    if (count > 0)
+        ask_put_pieces(a, count);
+    for (size_t i = 0; i < a->files.count; i++) {
+        if (count + i > 0)
+            buf_printf(&a->question, "; `context_%zu`, ", ++index);
+        buf_printf(&a->question, "the file '%s'", a->file_names.items[i]);
     }
     buf_puts(&a->question, ".");
 }
@@ -322,5 +352,14 @@ bool openai_ask_finish(struct openai_ask *a)
         return false;
     buf_append(&a->question, buf_text(&a->text), a->text.len);
     ask_put_names(a);
-    return ask_has_memory(a, !buf_failed(&a->question)) && ask_join_contexts(a);
+    if (!ask_has_memory(a, !buf_failed(&a->question)) || !ask_join_contexts(a))
+        return false;
+    if (a->files.count > 0 && !ask_has_memory(a, list_add_end(&a->files, NULL) == 0))
+        return false;
+    if (a->files.count > 0)
+        a->kind = "auto"; /* one for all contexts: text, or bytes */
+    bool is_first = !a->data && a->files.count > 0;
+    a->path = is_first ? a->files.items[0] : NULL;
+    a->paths = a->files.count > is_first ? (const char *const *)a->files.items + is_first : NULL;
+    return true;
 }

@@ -7,6 +7,7 @@
 #ifndef DROSTE_SERVE_OPENAI_H
 #define DROSTE_SERVE_OPENAI_H
 
+#include "base/list.h"
 #include "serve/runs.h"
 #include "serve/server.h"
 
@@ -63,10 +64,14 @@ struct openai_ask {
     struct json_object *earlier; /* list of {role, content} */
     struct json_object *pieces;  /* contexts by name; bytes are strings, and named in `bytes` */
     struct json_object *bytes;
+    struct list files; /* paths of files with an id, in order, and their names */
+    struct list file_names;
     /* After openai_ask_finish: */
     const void *data;
     size_t len;
     const char *kind;
+    const char *const *paths; /* of further contexts; NULL: none */
+    const char *path;         /* of the first one, if there is no data */
 };
 
 /* Takes a message, whose content is a text or a list of parts. False: the request was refused. */
@@ -134,6 +139,15 @@ void openai_forward(struct request *r, const char *model);
 void openai_handle_models(struct request *r);
 void openai_handle_model(struct request *r);
 void openai_handle_chat(struct request *r);
+void openai_handle_file_create(struct request *r);
+void openai_handle_file_list(struct request *r);
+void openai_handle_file_get(struct request *r);
+void openai_handle_file_delete(struct request *r);
+void openai_handle_file_content(struct request *r);
+void openai_handle_upload_create(struct request *r);
+void openai_handle_upload_part(struct request *r);
+void openai_handle_upload_complete(struct request *r);
+void openai_handle_upload_cancel(struct request *r);
 
 struct openai {
     struct openai_models *models;

@@ -17,6 +17,20 @@
     "\"array\", \"null\"]}}}}, \"stream\": {\"type\": [\"boolean\", \"null\"]}, "                  \
     "\"stream_options\": {\"type\": [\"object\", \"null\"]}, \"context\": {}}}"
 
+#define UPLOAD                                                                                      \
+    "{\"type\": \"object\", \"required\": [\"filename\", \"purpose\", \"bytes\"], \"properties\": " \
+    "{\"filename\": {\"type\": \"string\", \"minLength\": 1, \"maxLength\": 255}, \"purpose\": "    \
+    "{\"type\": \"string\"}, \"bytes\": {\"type\": \"integer\", \"minimum\": 0}}}"
+
+#define COMPLETE                                                                                   \
+    "{\"type\": \"object\", \"required\": [\"part_ids\"], \"properties\": {\"part_ids\": {"        \
+    "\"type\": \"array\", \"maxItems\": 1000, \"items\": {\"type\": \"string\"}}}}"
+
+#define PAGE                                                                                       \
+    "\"limit\": {\"type\": \"integer\", \"minimum\": 1, \"maximum\": 10000}, \"order\": "          \
+    "{\"enum\": [\"asc\", \"desc\"]}, \"after\": {\"type\": \"string\"}, \"purpose\": "            \
+    "{\"type\": \"string\"}"
+
 static const struct route openai_rows[] = {
     { "GET", "/v1/models", BODY_NONE, NULL, NULL, 200, JSON, OBJECT,
         "OpenAI's API: list the models, and those that answer with runs (droste/…)",
@@ -27,6 +41,25 @@ static const struct route openai_rows[] = {
         "OpenAI's API: answer a conversation with a run, or pass it on to the model's provider; "
         "with stream, the answer is a stream of server-sent events",
         openai_handle_chat, SCOPE_MODELS, .body_max = OPENAI_BODY_MAX },
+    { "POST", "/v1/files", BODY_STREAM, NULL, NULL, 200, JSON, OBJECT,
+        "OpenAI's API: store a file, which can be a context of runs", openai_handle_file_create,
+        SCOPE_MODELS, .is_form = true },
+    { "GET", "/v1/files", BODY_NONE, NULL, PAGE, 200, JSON, OBJECT, "OpenAI's API: list files",
+        openai_handle_file_list, SCOPE_MODELS },
+    { "GET", "/v1/files/{id}", BODY_NONE, NULL, NULL, 200, JSON, OBJECT,
+        "OpenAI's API: describe a file", openai_handle_file_get, SCOPE_MODELS },
+    { "DELETE", "/v1/files/{id}", BODY_NONE, NULL, NULL, 200, JSON, OBJECT,
+        "OpenAI's API: delete a file", openai_handle_file_delete, SCOPE_MODELS },
+    { "GET", "/v1/files/{id}/content", BODY_NONE, NULL, NULL, 200, "application/octet-stream", NULL,
+        "OpenAI's API: a file's content", openai_handle_file_content, SCOPE_MODELS },
+    { "POST", "/v1/uploads", BODY_JSON, UPLOAD, NULL, 200, JSON, OBJECT,
+        "OpenAI's API: begin a file in parts", openai_handle_upload_create, SCOPE_MODELS },
+    { "POST", "/v1/uploads/{id}/parts", BODY_STREAM, NULL, NULL, 200, JSON, OBJECT,
+        "OpenAI's API: add a part", openai_handle_upload_part, SCOPE_MODELS, .is_form = true },
+    { "POST", "/v1/uploads/{id}/complete", BODY_JSON, COMPLETE, NULL, 200, JSON, OBJECT,
+        "OpenAI's API: join the parts to a file", openai_handle_upload_complete, SCOPE_MODELS },
+    { "POST", "/v1/uploads/{id}/cancel", BODY_NONE, NULL, NULL, 200, JSON, OBJECT,
+        "OpenAI's API: drop an upload", openai_handle_upload_cancel, SCOPE_MODELS },
 };
 
 /* Also what OpenAI has and this server has not, so that its clients read an error of theirs. */

@@ -38,6 +38,16 @@ const rows = {
     const answer = await waits.chat.completions.create({ model: "droste/slow", messages, seed: 2 });
     assert.equal(answer.choices[0].message.content, "waited");
   },
+  async files() {
+    const file = await OpenAI.toFile(Buffer.from("x".repeat(70)), "notes.txt");
+    const made = await client.files.create({ file, purpose: "user_data" });
+    assert.equal(await (await client.files.content(made.id)).text(), "x".repeat(70));
+    const part = { type: "file", file: { file_id: made.id } };
+    const answer = await client.chat.completions.create({ model: "droste/turns", messages: [
+      { role: "user", content: [{ type: "text", text: "how long?" }, part] }] });
+    assert.equal(answer.choices[0].message.content, "answer 70");
+    assert((await client.files.delete(made.id)).deleted);
+  },
   async tools_of_a_provider() {
     const tools = [{ type: "function", function: { name: "weather", parameters: {} } }];
     const answer = await client.chat.completions.create({ model: "tool-calls", messages, tools });

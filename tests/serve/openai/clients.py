@@ -79,6 +79,23 @@ def retried():
 
 
 @row
+def files():
+    made = client.files.create(file=("notes.txt", b"x" * 70), purpose="user_data")
+    part = {"type": "file", "file": {"file_id": made.id}}
+    answer = client.chat.completions.create(model="droste/turns", messages=[
+        {"role": "user", "content": [{"type": "text", "text": "how long?"}, part]}])
+    assert answer.choices[0].message.content == "answer 70"
+    assert client.files.content(made.id).read() == b"x" * 70
+    assert made.id in [one.id for one in client.files.list()]
+    assert client.files.delete(made.id).deleted
+    whole = client.uploads.upload_file_chunked(file=b"y" * 100, filename="y.txt", bytes=100,
+                                               mime_type="text/plain", purpose="user_data",
+                                               part_size=40)
+    assert whole.status == "completed" and whole.file.bytes == 100
+    assert client.files.content(whole.file.id).read() == b"y" * 100
+
+
+@row
 def tools_of_a_provider():
     tools = [{"type": "function", "function": {"name": "weather", "parameters": {}}}]
     answer = client.chat.completions.create(model="tool-calls", messages=QUESTION, tools=tools)

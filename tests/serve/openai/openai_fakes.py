@@ -21,6 +21,19 @@ def ask(content, model="droste/turns", **more):
     return {"model": model, "messages": [{"role": "user", "content": content}], **more}
 
 
+def content(answer):
+    assert answer.status == 200, answer.body
+    return answer.json["choices"][0]["message"]["content"]
+
+
+def error(answer, status):
+    """The error of an answer, in OpenAI's form."""
+    assert answer.status == status, answer.body
+    assert set(answer.json) == {"error"}
+    assert set(answer.json["error"]) == {"message", "type", "param", "code"}
+    return answer.json["error"]
+
+
 class Stream:
     """A streamed answer, event by event."""
 

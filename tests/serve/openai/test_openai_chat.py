@@ -9,13 +9,9 @@ import pytest
 
 from conftest import WAIT, until
 from harness import repl
-from openai_fakes import CHAT, HANGING, KEY, Stream, ask, models, server  # noqa: F401
+from openai_fakes import CHAT, HANGING, KEY, Stream, ask, content, error
+from openai_fakes import models, server  # noqa: F401: fixtures
 from test_keys import Client, create
-
-
-def content(answer):
-    assert answer.status == 200, answer.body
-    return answer.json["choices"][0]["message"]["content"]
 
 
 def runs(server):
@@ -25,14 +21,6 @@ def runs(server):
 def attached(data, name="notes.txt"):
     return {"type": "file", "file": {"filename": name, "file_data":
             "data:application/octet-stream;base64," + base64.b64encode(data).decode()}}
-
-
-def error(answer, status):
-    """The error of an answer, in OpenAI's form."""
-    assert answer.status == status, answer.body
-    assert set(answer.json) == {"error"}
-    assert set(answer.json["error"]) == {"message", "type", "param", "code"}
-    return answer.json["error"]
 
 
 # ---- models ----

@@ -1,0 +1,75 @@
+/* serve/openai/file_store.h: files of clients, and uploads in parts, in a directory of each
+ * account.
+ *
+ * All are plain files: ID and ID.json (OpenAI's object), UPLOAD.json and UPLOAD.PART. What comes in
+ * is written beside them (.new-…), and gets its name when it is whole and on the disk. Workers
+ * share the directory.
+ */
+#ifndef DROSTE_SERVE_OPENAI_FILE_STORE_H
+#define DROSTE_SERVE_OPENAI_FILE_STORE_H
+
+#include "serve/openai/openai.h"
+
+enum { STORE_ID_SIZE = SERVE_ID_SIZE, STORE_OBJECT_MAX = 64 << 10, STORE_FILES_MOST = 2000 };
+#define STORE_FILE_MAX ((uint64_t)512 << 20)
+
+/* The account's directory, which is made; negative: the request was refused. */
+int file_store_open(struct request *r);
+/* A new id: the prefix ("file-") and random digits. False: the request was refused. */
+bool file_store_make_id(struct request *r, const char *prefix, char id[STORE_ID_SIZE]);
+/* True for an id of this kind, which is then a name without a slash. */
+bool file_store_is_id(const char *id, const char *prefix);
+/* An object that has not expired; NULL: there is none. */
+struct json_object *file_store_read(int directory, const char *id);
+int file_store_write(int directory, const char *id, struct json_object *object);
+void file_store_remove(int directory, const char *id);
+/* Of an upload. */
+void file_store_remove_parts(int directory, const char *upload);
+/* Bytes of all files, also of those that are coming in; *files counts whole ones. Removes what a
+ * dead server has left. */
+uint64_t file_store_used(int directory, size_t *files);
+/* The objects of one prefix, in no order; NULL without memory. */
+struct json_object *file_store_list(int directory, const char *prefix);
+/* The path of a file's content; NULL: there is no such file, or no memory. */
+char *file_store_path(struct request *r, const char *id);
+
+/* ---- intake.c: what comes in ---- */
+
+/* A multipart body: one file of the field `field`, and texts. When it is whole, `done` is called
+ * with its content in the file .new-ID of the directory. */
+struct intake {
+    struct request *r; /* NULL: it has ended */
+    const char *field;
+    uint64_t most; /* bytes of the file */
+    void (*done)(struct intake *in);
+    char id[STORE_ID_SIZE]; /* of what it becomes */
+    int directory, fd;
+    uint64_t bytes, room;
+    char name[256];
+    bool has_file, is_announced;
+    struct json_object *fields;
+    struct MHD_PostProcessor *parser;
+    unsigned status; /* why it is refused; 0: it is not */
+    const char *code, *text;
+};
+/* Reads the body of the request, whose id begins with the prefix. */
+void intake_begin(struct request *r, const char *prefix, const char *field, uint64_t most,
+    void (*done)(struct intake *in));
+
+/* ---- jobs: what takes long, beside the loop ---- */
+
+struct store_job {
+    struct server *server;
+    struct request *r;          /* NULL: it has ended */
+    int directory;              /* its own */
+    char id[STORE_ID_SIZE];     /* of the file that is made, from .new-ID */
+    char upload[STORE_ID_SIZE]; /* whose parts are joined first; "": none */
+    struct json_object *parts;  /* their ids */
+    struct json_object *object; /* of the file */
+    struct json_object *answer; /* to the client */
+    int failed;                 /* errno */
+};
+/* Takes the job, which it frees; the request is answered with `answer`. */
+void file_store_start_job(struct store_job *job);
+
+#endif
