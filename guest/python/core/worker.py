@@ -32,6 +32,7 @@ from ..helpers.workspace import enter_workspace, workspace_places
 if TYPE_CHECKING:
     from .aliases import Blob, Head
 
+IDLE_MS = 1000      # without an operation, before freed memory is returned
 READY_FRAME = HEADER.pack(VERSION, READY, 0, 0, 0, 0)
 
 
@@ -183,9 +184,28 @@ def begin() -> bool:
     return True
 
 
+def give_memory_back() -> None:
+    """Once the session is idle after a cell that took much memory, returns what it has freed.
+
+    The allocator keeps freed blocks for later; a session may wait for its next cell for hours.
+    """
+    link = state.link
+    if state.library is None or link.inbox or commands_of_host.commands:
+        return
+    if not state.library.heap_has_grown():
+        return
+    link.enter()
+    try:
+        if not link.poller.poll(IDLE_MS):
+            state.library.heap_trim()
+    finally:
+        link.leave()
+
+
 def work() -> None:
     """Serves operations until the host closes the channel."""
     if not begin():
         rehearse(1)     # standby: the host has sent nothing yet
     while True:
+        give_memory_back()
         serve(*commands_of_host.next_operation())
