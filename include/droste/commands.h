@@ -39,8 +39,9 @@ typedef struct droste_command_request {
      * (setting `loopback`): what the server there sends is the output, and its end the end; what
      * is written is the input. It ends with its handle.
      * "list" answers the commands that run, that have a handle, or that can be attached to.
-     * "output" is answered when there is output, or at the end. A command waits for its slowest
-     * reader; without a handle, its output is dropped.
+     * "output" is answered when there is output, or at the end. A command waits for its readers,
+     * but only a second for one that does not read; that one gets ENOBUFS when it is 1 MiB behind.
+     * Without a handle, its output is dropped.
      * "input" is answered when it is written.
      * "signal" goes to the command's process group. "resize" sets the size of its terminal.
      * "release" ends the command if it still runs, and its handle; "detach" only the handle. */

@@ -35,10 +35,22 @@ static void command_append_end(struct buf *out, int status, bool timed_out)
     buf_printf(out, "\"exit_code\": %d, \"timed_out\": %s", status, timed_out ? "true" : "false");
 }
 
+/* It is said why the stream is cut then. */
+static void command_push_error(struct request *r, const char *text)
+{
+    cleanup_buf struct buf data = { 0 };
+    buf_puts(&data, "{\"message\": ");
+    json_append_string(&data, text, strlen(text));
+    buf_puts(&data, "}");
+    command_push(r, "error", &data);
+}
+
 static void command_on_output(void *arg, const droste_command_reply *reply, const droste_error *err)
 {
     struct exchange *x = arg;
     cleanup_buf struct buf end = { 0 };
+    if (err && err->sys == ENOBUFS && x->r)
+        command_push_error(x->r, err->text);
     if (exchange_is_over(x, err))
         return;
     command_push_output(x->r, "stdout", reply->out, reply->out_len);

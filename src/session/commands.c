@@ -76,13 +76,15 @@ static void commands_explain(
     text_append_utf8(&clean, program, len < PROGRAM_SHOWN ? len : PROGRAM_SHOWN);
     json_append_string(&quoted, buf_text(&clean), clean.len);
     text_append_visible_json(&shown, buf_text(&quoted), quoted.len);
-    enum error_code code = sys == ENOENT || sys == ESRCH    ? ERROR_NOT_FOUND
-                           : sys == EACCES || sys == EPERM  ? ERROR_PERMISSION
-                           : sys == EAGAIN || sys == ENOMEM ? ERROR_IO
-                                                            : ERROR_ARGUMENT;
+    enum error_code code = sys == ENOENT || sys == ESRCH                      ? ERROR_NOT_FOUND
+                           : sys == EACCES || sys == EPERM                    ? ERROR_PERMISSION
+                           : sys == EAGAIN || sys == ENOMEM || sys == ENOBUFS ? ERROR_IO
+                                                                              : ERROR_ARGUMENT;
     error_set(why, code, "%s %s in the sandbox: %s%s", command_ops[p->op].doing,
         p->program ? buf_text(&shown) : "a command", commands_obstacle(at),
-        sys == EBADF ? "it has ended, or takes no input" : strerror((int)sys));
+        sys == EBADF     ? "it has ended, or takes no input"
+        : sys == ENOBUFS ? "this reader was 1 MiB behind another"
+                         : strerror((int)sys));
     why->sys = (int)sys;
 }
 

@@ -1,9 +1,11 @@
 /* session/commands.h: programs that run in a session's sandbox, whatever its cells do
  * (session/service.h, guest/python/core/serve_commands.py).
  *
- * A command may have several handles; each reads all output since it was made. The service sends
- * output only in answer to COMMAND_OUTPUT, so a command whose output is not read waits, as behind a
- * pipe, and costs the host nothing. Without a handle its output is dropped.
+ * A command may have several handles; each reads all output since it was made. The command waits
+ * for the slowest, but others wait only a second for one that does not read, and when that is 1 MiB
+ * behind it gets ENOBUFS. The service sends output only in answer to COMMAND_OUTPUT, so a command
+ * whose output is not read waits, as behind a pipe, and costs the host nothing. Without a handle
+ * its output is dropped.
  */
 #ifndef DROSTE_SESSION_COMMANDS_H
 #define DROSTE_SESSION_COMMANDS_H

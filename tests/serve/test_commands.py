@@ -171,3 +171,28 @@ def test_what_is_not_there_is_not_found(server, sandbox):
                       ).status == 201
     for rest, body in (("stdin", b"x"), ("terminal", {"columns": 8, "rows": 8})):
         assert server.ask("POST", sandbox + "/commands/mute/" + rest, body).status == 409
+
+
+def test_a_follower_that_does_not_read_delays_no_other(server, sandbox):
+    """The others get everything; it is told, when it reads again, and one that reads is not."""
+    first = Stream(server, "POST", sandbox + "/commands", {
+        "command": "read go; head -c 12000000 /dev/zero", "stdin": True, "stream": True,
+        "tag": "much"})
+    assert first.next()[0] == "start"
+    silent, other = (Stream(server, "GET", sandbox + "/commands/much/output") for _ in "12")
+    assert silent.next()[0] == other.next()[0] == "start"
+    assert server.ask("POST", sandbox + "/commands/much/stdin", b"\n").status == 204
+    found = []
+    reader = threading.Thread(target=lambda: found.extend(other.rest()))
+    reader.start()
+    events = first.rest()
+    reader.join()
+    for seen in (events, found):
+        assert sum(len(data[1]) for name, data in seen if name == "output") == 12000000
+        assert seen[-1] == ("end", {"exit_code": 0, "timed_out": False})
+    event = silent.next()
+    while event[0] == "output":
+        event = silent.next()
+    assert event[0] == "error" and "1 MiB behind" in event[1]["message"]
+    for stream in (first, silent, other):
+        stream.close()

@@ -2,6 +2,7 @@
 meanwhile. docs/commands.md has the rules. Each runs with the code's files, user and limits; what a
 hostile one does costs the host nothing, and ends with the session.
 """
+import errno
 import os
 import signal
 import threading
@@ -225,25 +226,35 @@ def test_each_reader_of_a_command_reads_all_of_it(session):
 
 
 def test_a_command_waits_for_its_slowest_reader(session):
-    """Nothing is lost, and what is kept for a slow reader is bounded: the command stands still."""
-    first = session.commands.start("yes | head -c 2000000; : > done", tag="fast")
-    second, sizes, begun = session.commands.attach("fast"), [], threading.Event()
-
-    def read_first():
-        for output in first:
-            sizes.append(len(output.stdout))
-            begun.set()
-    reader = threading.Thread(target=read_first)
+    """What it has not read is bounded, and none that reads loses anything."""
+    first = session.commands.start("yes | head -c 4000000", tag="fast")
+    second, sizes = session.commands.attach("fast"), []
+    reader = threading.Thread(target=lambda: sizes.extend(len(out.stdout) for out in first))
     reader.start()
-    begun.wait()
-    assert not session.files.exists("done")
     size = sum(len(output.stdout) for output in second)
     reader.join()
-    assert (sum(sizes), size) == (2000000, 2000000)
-    assert first.exit_code == second.exit_code == 0
-    session.files.remove("done")
+    assert (sum(sizes), size) == (4000000, 4000000)
     first.close()
     second.close()
+
+
+def test_a_reader_that_does_not_read_delays_no_other(session):
+    """The others do not wait for it. It may be 1 MiB behind and loses nothing then. Farther behind,
+    it is told that it did."""
+    for size, is_late in ((1000000, False), (3000000, True)):
+        first = session.commands.start("head -c %d /dev/zero; exit 5" % size, tag="fast")
+        silent = session.commands.attach("fast")
+        assert sum(len(output.stdout) for output in first) == size
+        assert first.exit_code == 5
+        if is_late:
+            with pytest.raises(OSError) as failure:
+                silent.read()
+            assert failure.value.errno == errno.ENOBUFS and "behind" in str(failure.value)
+        else:
+            assert sum(len(output.stdout) for output in silent) == size
+            assert silent.exit_code == 5
+        first.close()
+        silent.close()
 
 
 def test_a_command_that_was_detached_goes_on(session):

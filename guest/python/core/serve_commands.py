@@ -2,8 +2,9 @@
 
 Each handle of the host is a reader of a command. Output is read from the command's pipes, or from
 its pseudo-terminal, only when a reader has asked for it and no other is far behind, so a command
-that writes much waits for its readers. What a command leaves running keeps its pipes, and that
-output is discarded. src/session/commands.c is the other side.
+that writes much waits for its readers. They do not wait for one that reads nothing for a while, and
+that loses its place when it is very far behind. What a command leaves running keeps its pipes, and
+that output is discarded. src/session/commands.c is the other side.
 """
 from __future__ import annotations
 
@@ -28,6 +29,8 @@ KEPT = 256              # commands that have ended, for `attach`
 KEPT_SECONDS = 30
 OUTPUT_READ = 65536     # bytes of a stream to read at once
 BEHIND = 65536          # bytes that a reader may be behind another
+PATIENCE = 1            # seconds that others wait for a reader that is so far behind
+LATE = 1 << 20          # bytes that it may be behind then, before it loses its place
 WORDS = 8192            # bytes of a command in a list
 END_OF_FILE = b"\x04"   # what a terminal's user types
 
@@ -63,11 +66,23 @@ class Reader:
     def __init__(self) -> None:
         self.unread = [bytearray(), bytearray()]
         self.request: tuple[int, int] | None = None     # id and length
+        self.is_silent = False          # the others do not wait for it
+        self.is_late = False            # it was too far behind, and reads nothing more
+
+    def add(self, data: list[bytes]) -> None:
+        for unread, more in zip(self.unread, data):
+            unread += more
+        if self.is_silent and max(map(len, self.unread)) > LATE:
+            self.is_late, self.unread = True, [bytearray(), bytearray()]
+
+    def is_behind(self) -> bool:
+        return not (self.is_silent or self.is_late) and max(map(len, self.unread)) >= BEHIND
 
     def take(self, length: int) -> list[bytes]:
         taken = [bytes(data[:length]) for data in self.unread]
         for data in self.unread:
             del data[:length]
+        self.is_silent = self.is_silent and any(self.unread)
         return taken
 
 
@@ -91,6 +106,7 @@ class Command:
         self.readers: dict[int, Reader] = {}
         self.input: list[tuple[int, Any, bool]] = []    # ids, what is left of the data, and eof
         self.discards = False           # its end was answered
+        self.held_until = 0.0           # readers wait for one that is behind; 0: none do
         self.ended_at = 0.0             # 0: not noticed yet
 
     def poll(self) -> bool:
@@ -102,10 +118,21 @@ class Command:
 
     def wants_output(self) -> bool:
         readers = self.readers.values()
-        if self.discards or not readers:
+        if self.discards or all(reader.is_late for reader in readers):
             return True
-        return (any(reader.request for reader in readers)
-                and all(len(data) < BEHIND for reader in readers for data in reader.unread))
+        asked = any(reader.request and not reader.is_late for reader in readers)
+        behind = [reader for reader in readers if reader.is_behind()]
+        if not (asked and behind):
+            self.held_until = 0.0
+            return asked
+        now = time.monotonic()
+        self.held_until = self.held_until or now + PATIENCE
+        if now < self.held_until:
+            return False
+        for reader in behind:
+            reader.is_silent = True
+        self.held_until = 0.0
+        return True
 
     def wanted(self) -> dict[int, int]:
         """Returns the events to wait for by descriptor."""
@@ -134,13 +161,15 @@ class Command:
         answered, read = False, self.wants_output()
         data = [self.read_stream(which) for which in (0, 1)] if read else [b"", b""]
         for reader in self.readers.values():
-            if not self.discards:
-                for unread, more in zip(reader.unread, data):
-                    unread += more
+            if not self.discards and not reader.is_late:
+                reader.add(data)
             if not reader.request:
                 continue
             ident, length = reader.request
-            if any(reader.unread):
+            if reader.is_late:
+                reader.request, answered = None, True
+                answer_command(ident, {"errno": errno.ENOBUFS})
+            elif any(reader.unread):
                 reader.request, answered = None, True
                 answer_command(ident, {}, reader.take(length))
             elif ended and (self.discards or (read and not any(data) and self.has_said_all())):
@@ -368,7 +397,8 @@ class CommandServer:
         for command in self.commands:
             for fd, events in command.wanted().items():
                 poller.register(fd, events)
-        deadlines = [command.deadline for command in self.commands if command.deadline]
+        deadlines = [at for command in self.commands
+                     for at in (command.deadline, command.held_until) if at]
         left = min(deadlines) - time.monotonic() if deadlines else None
         ready = dict(poller.poll(None if left is None else max(0, left * 1000)))
         if self.wake in ready:

@@ -35,6 +35,8 @@ unsigned process_status(const droste_error *err)
         return 401; /* a user that the sandbox does not have */
     if (err->code == DROSTE_ERROR_UNSUPPORTED)
         return 501;
+    if (err->sys == ENOBUFS)
+        return 429; /* it did not read in time */
     if (err->sys == ENOENT || err->sys == ENOTDIR || err->sys == EACCES || err->sys == ENOEXEC ||
         err->code == DROSTE_ERROR_ARGUMENT || err->code == DROSTE_ERROR_NOT_FOUND)
         return 400;
