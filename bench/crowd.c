@@ -47,7 +47,7 @@ static int one_cell(struct honest *h, struct error *err)
     h->done = false;
     int rc = session_exec(h->session, &cell, cell_done, h, err);
     if (rc == 0)
-        rc = loop_run_until_soon(h->loop, &h->done, session_is_ready(h->session), err);
+        rc = loop_wait_soon(h->loop, &h->done, session_is_ready(h->session), -1, err);
     if (rc < 0)
         return rc;
     snprintf(expected, sizeof expected, "{\"n\": %" PRIu64 "}", ++h->cells);

@@ -67,11 +67,6 @@ static const struct recipe_setting *recipe_find_setting(const char *name)
     return NULL;
 }
 
-bool recipe_has_setting(const char *name)
-{
-    return recipe_find_setting(name) != NULL;
-}
-
 static int recipe_set(
     struct settings *s, const char *name, struct json_object *value, struct error *err)
 {

@@ -40,8 +40,6 @@ int recipe_names(struct list *names, struct error *err);
 
 /* ---- its settings ---- */
 
-/* Whether a recipe may have this setting. */
-bool recipe_has_setting(const char *name);
 /* Gives a session that starts from it those of its settings that the session's do not set. */
 int recipe_apply(const struct recipe *r, struct settings *s, struct error *err);
 /* Turns the settings of such a session into those of the session that executes the recipe: without

@@ -166,17 +166,6 @@ static void look_around(struct loop *loop, const bool *done)
     loop->pass = loop->missed;
 }
 
-int loop_run_until_soon(struct loop *loop, const bool *done, const bool *soon, struct error *err)
-{
-    while (!*done) {
-        if (*soon)
-            look_around(loop, done);
-        if (!*done && base_loop_turn(loop, UV_RUN_ONCE) == 0 && !*done)
-            return nothing_left(err);
-    }
-    return 0;
-}
-
 int loop_wait_soon(struct loop *loop, const bool *done, const bool *soon, int ms, struct error *err)
 {
     int rc = 0;

@@ -41,10 +41,9 @@ void loop_close(struct loop *loop);
 int loop_run_until(struct loop *loop, const bool *done, struct error *err);
 /* The same, for an answer that is expected soon: once *soon is true, and after each event, the
  * loop polls for a moment before it sleeps. Sleeping and being woken by another processor takes
- * 30 to 60 µs in a virtual machine, more than a small cell takes. */
-int loop_run_until_soon(struct loop *loop, const bool *done, const bool *soon, struct error *err);
-/* The same, for at most `ms` milliseconds (negative: without a limit) or until loop_nudge.
- * Returns 1 if *done is still false. */
+ * 30 to 60 µs in a virtual machine, more than a small cell takes. It runs for at most `ms`
+ * milliseconds (negative: without a limit) or until loop_nudge; returns 1 if *done is still
+ * false. */
 int loop_wait_soon(
     struct loop *loop, const bool *done, const bool *soon, int ms, struct error *err);
 /* Makes loop_wait_soon and loop_turn return; from any thread. */

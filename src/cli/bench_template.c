@@ -27,29 +27,19 @@ static const char template_bare[] = "import os, time\n"
                                     "os.close(w)\n"
                                     "SUBMIT([took])";
 
-static int template_time_fork(droste_session *s, struct series *series, droste_error *err)
+/* Times a session that starts from the template (NULL: a fork) and runs a cell. */
+static int template_time(
+    droste_session *s, droste_template *t, struct series *series, droste_error *err)
 {
-    droste_session *fork = NULL;
-    uint64_t start = clock_ns();
-    int rc = droste_session_fork(s, &fork, err);
+    droste_session *copy = NULL;
+    uint64_t begun = clock_ns();
+    int rc =
+        t ? droste_session_start_from(t, NULL, &copy, err) : droste_session_fork(s, &copy, err);
     if (rc == 0)
-        rc = bench_execute(fork, template_cell, err);
+        rc = bench_execute(copy, template_cell, err);
     if (rc == 0)
-        bench_add(series, bench_elapsed_us(start));
-    droste_session_close(fork);
-    return rc;
-}
-
-static int template_time_start(droste_template *t, struct series *series, droste_error *err)
-{
-    droste_session *started = NULL;
-    uint64_t start = clock_ns();
-    int rc = droste_session_start_from(t, NULL, &started, err);
-    if (rc == 0)
-        rc = bench_execute(started, template_cell, err);
-    if (rc == 0)
-        bench_add(series, bench_elapsed_us(start));
-    droste_session_close(started);
+        bench_add(series, bench_elapsed_us(begun));
+    droste_session_close(copy);
     return rc;
 }
 
@@ -78,9 +68,9 @@ int bench_template(droste *d, struct series *series, unsigned n, droste_error *e
     for (unsigned i = 0; rc == 0 && i < n; i++) {
         rc = bench_time_cell(s, template_bare, 0, &series[0], err);
         if (rc == 0)
-            rc = template_time_start(t, &series[1], err);
+            rc = template_time(s, t, &series[1], err);
         if (rc == 0)
-            rc = template_time_fork(s, &series[2], err);
+            rc = template_time(s, NULL, &series[2], err);
         if (rc == 0)
             rc = template_time_making(s, &series[3], err);
     }

@@ -57,11 +57,6 @@ void children_clear(struct children *c)
     c->first = c->last = NO_NODE;
 }
 
-size_t children_count(const struct children *c)
-{
-    return c->count;
-}
-
 /* ---- events ---- */
 
 /* From the end: events are mostly of runs that began late. */

@@ -12,7 +12,6 @@ struct children *children_new(void);
 void children_free(struct children *c);
 /* Takes the events of child runs; false if this is none. */
 bool children_take(struct children *c, const droste_event *e);
-size_t children_count(const struct children *c);
 
 /* Gives each line of the tree, at most `rows` of them (active runs first), each in at most
  * `columns` columns without its escapes. */

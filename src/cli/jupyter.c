@@ -9,9 +9,9 @@
 #include "cli/cli.h"
 #include "cli/verbs.h"
 
-enum { WORDS_MAX = 128, INSTALL = 1 };
+enum { WORDS_MAX = 128 };
 
-static const struct verb jupyter_verbs[] = { { "install", INSTALL } };
+static const struct verb jupyter_verbs[] = { { "install", 0 } };
 
 /* Becomes the program that installs it: `PYTHON -m droste.jupyter install …`. */
 static int jupyter_install(

@@ -26,13 +26,6 @@ const char *connect_code(unsigned status)
     return "internal";
 }
 
-struct json_object *connect_member(
-    struct json_object *o, const char *camel, const char *snake, enum json_type type)
-{
-    struct json_object *found = json_get_typed(o, camel, type);
-    return found || !snake ? found : json_get_typed(o, snake, type);
-}
-
 uint64_t connect_timeout_ms(struct request *r)
 {
     const char *text = request_header_of(r, "Connect-Timeout-Ms");

@@ -43,8 +43,4 @@ void connect_cut(struct connect_stream *c);
 void connect_leave(struct connect_stream *c);
 void connect_sweep(struct e2b_sandbox *e, uint64_t now_ns);
 
-/* A member by either of its names: proto3's JSON has camelCase, and takes snake_case. */
-struct json_object *connect_member(
-    struct json_object *o, const char *camel, const char *snake, enum json_type type);
-
 #endif

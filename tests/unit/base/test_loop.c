@@ -146,12 +146,12 @@ static void waiting_for_soon_finds_the_late_too(void **state)
     static const uint64_t delays_ms[] = { 0, 20, 0, 20 };
     static const bool soon[] = { true, true, false, false };
     struct scene *scene = *state;
-    assert_fails(ERROR_IO, loop_run_until_soon(scene->loop, &scene->done, &soon[0], err));
+    assert_fails(ERROR_IO, loop_wait_soon(scene->loop, &scene->done, &soon[0], -1, err));
     for (size_t i = 0; i < 4; i++) {
         struct timer *timer = timer_new(scene->loop, finish, scene);
         scene->done = false;
         timer_start(timer, delays_ms[i], 0);
-        assert_ok(loop_run_until_soon(scene->loop, &scene->done, &soon[i], err));
+        assert_ok(loop_wait_soon(scene->loop, &scene->done, &soon[i], -1, err));
         assert_true(scene->done);
         timer_free(timer);
     }
@@ -181,7 +181,7 @@ static void what_is_far_is_slept_for(void **state)
         scene->done = false;
         turns = 0;
         timer_start(timer, 20, 0);
-        assert_ok(loop_run_until_soon(scene->loop, &scene->done, &soon[i], err));
+        assert_ok(loop_wait_soon(scene->loop, &scene->done, &soon[i], -1, err));
         if (turns > 4)
             fail_msg("it went round %u times", turns);
         timer_free(timer);
@@ -202,7 +202,7 @@ static void what_is_far_is_not_in_vain(void **state)
         timer_start(timer, 200, 0);
         if (far)
             loop_far(scene->loop, true);
-        assert_ok(loop_run_until_soon(scene->loop, &scene->done, &soon, err));
+        assert_ok(loop_wait_soon(scene->loop, &scene->done, &soon, -1, err));
         if (far)
             loop_far(scene->loop, false);
         assert_int_equal(scene->loop->missed > 0, !far);

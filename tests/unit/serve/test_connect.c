@@ -148,17 +148,6 @@ static void each_status_has_a_name(void **state)
     assert_string_equal(connect_code(418), "internal");
 }
 
-static void a_member_has_either_name(void **state)
-{
-    cleanup_json struct json_object *o =
-        json_tokener_parse("{\"a_b\": 1, \"cD\": \"x\", \"c_d\": 2}");
-    assert_int_equal(json_object_get_int(connect_member(o, "aB", "a_b", json_type_int)), 1);
-    assert_null(connect_member(o, "aB", NULL, json_type_int));
-    assert_string_equal(
-        json_object_get_string(connect_member(o, "cD", "c_d", json_type_string)), "x");
-    assert_int_equal(json_object_get_int(connect_member(o, "cD", "c_d", json_type_int)), 2);
-}
-
 static void a_stream_has_its_messages_and_one_end(void **state)
 {
     struct e2b_sandbox sandbox = { 0 };
@@ -245,7 +234,6 @@ int main(void)
         TEST(other_bodies_are_refused),
         TEST(a_time_limit_is_ten_digits_at_most),
         TEST(each_status_has_a_name),
-        TEST(a_member_has_either_name),
         TEST(a_stream_has_its_messages_and_one_end),
         TEST(a_message_that_failed_cuts_its_stream),
         TEST(streams_of_a_sandbox_come_and_go),
