@@ -24,7 +24,8 @@ Pairs = List[Tuple[str, Any]]
 def volume_of(pairs: Pairs) -> Optional[str]:
     """Returns the name of the volume in these settings or the environment, or None."""
     named = [value for name, value in pairs if name == "volume-name"]
-    variable = _library.options["volume-name"].environment
+    option = _library.options.get("volume-name")
+    variable = option.environment if option is not None else None
     return str(named[-1]) if named else os.environ.get(variable.decode()) if variable else None
 
 

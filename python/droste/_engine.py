@@ -46,6 +46,7 @@ def own_python() -> Optional[str]:
 
 class Engine:
     """One `droste`. Callers hold `lock` or run in the loop's thread."""
+    is_remote = False
 
     def __init__(self, key: Tuple[Any, ...]):
         handle = ctypes.c_void_p()
@@ -137,6 +138,31 @@ class Engine:
             if self.handle is not None:
                 check(quick.droste_tool_post_failure(self.handle, call, name, message,
                                                      ctypes.byref(error)), error)
+
+    # -- calls of the code in a sandbox, in the engine's thread
+
+    def answer(self, call: int, data: bytes, values: Optional[bytes]) -> None:
+        """Answers a tool call with JSON and, if JSON does not keep it, a typed value."""
+        if values is None:
+            quick.droste_tool_answer(call, data, len(data))
+        else:
+            quick.droste_tool_answer_values(call, data, len(data), values, len(values))
+
+    def fail(self, call: int, name: bytes, message: bytes) -> None:
+        quick.droste_tool_fail(call, name, message)
+
+    def on_cancel(self, call: int, function: Any) -> None:
+        quick.droste_tool_on_cancel(call, function, None)
+
+    def answer_model(self, call: int, text: bytes) -> None:
+        quick.droste_answer(call, text, len(text))
+
+    def refuse_model(self, call: int, why: bytes) -> None:
+        quick.droste_refuse(call, why)
+
+    def use_models(self, function: Any) -> None:
+        """Has `function` called for calls of models that are functions of this program."""
+        quick.droste_set_model(self.alive(), function, self.id)
 
     def drain(self) -> None:
         while self._posts:

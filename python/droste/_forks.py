@@ -50,7 +50,7 @@ class Inherited:
 
 def adopt(parent: Any, session: Optional[int]) -> Any:
     """Returns the Interpreter of a fork that the library has made."""
-    fork = type(parent).__new__(type(parent))
+    fork = object.__new__(type(parent))
     fork.__dict__.update(parent.__dict__)
     Operations.__init__(fork)
     fork._closing = fork._finishing = None

@@ -10,7 +10,7 @@ import itertools
 import os
 from ctypes import (CFUNCTYPE, POINTER, Structure, c_char_p, c_double, c_int, c_int64, c_long,
                     c_longlong, c_size_t, c_uint, c_uint32, c_uint64, c_void_p)
-from typing import Iterator, List, Optional
+from typing import Any, Iterator, List, Optional
 
 __all__ = ["lib", "quick", "Error", "Option", "Event", "Request", "options", "text_at"]
 
@@ -30,7 +30,8 @@ def _candidates() -> Iterator[str]:
     yield NAME
 
 
-def _find() -> str:
+def _find() -> Optional[str]:
+    """Returns the path of the library; None if there is none, and none was named."""
     tried: List[str] = []
     for path in _candidates():
         try:
@@ -38,13 +39,33 @@ def _find() -> str:
             return path
         except OSError as e:
             tried.append(str(e))
-    raise ImportError("droste: the library %s was not found; build it with `pip install .` in a "
-                      "checkout, or set DROSTE_LIBRARY to its path (%s)" % (NAME, "; ".join(tried)))
+    if os.environ.get("DROSTE_LIBRARY"):
+        raise ImportError("droste: DROSTE_LIBRARY does not name the library %s; build it with "
+                          "`pip install .` in a checkout (%s)" % (NAME, tried[-1]))
+    return None
+
+
+class _Missing:
+    """Stands for the library where there is none: its functions say what to do."""
+
+    def __getattr__(self, name: str) -> Any:
+        if not name.startswith("droste_"):
+            raise AttributeError(name)
+        return self._refuse
+
+    @staticmethod
+    def _refuse(*arguments: Any) -> Any:
+        from .errors import UnsupportedError     # errors imports this module
+        raise UnsupportedError(
+            "this installation of droste is the client alone, without the library %s: use a "
+            "server, with server=\"http://HOST:PORT\" or DROSTE_SERVER; or, for sandboxes of this "
+            "machine, install the wheel for Linux, run `pip install .` in a checkout, or set "
+            "DROSTE_LIBRARY to the library's path" % NAME)
 
 
 path = _find()
-lib = ctypes.CDLL(path)
-quick = ctypes.PyDLL(path)
+lib: Any = ctypes.CDLL(path) if path is not None else _Missing()
+quick: Any = ctypes.PyDLL(path) if path is not None else _Missing()
 
 
 class Error(Structure):
@@ -457,7 +478,7 @@ _QUICK = {
     "droste_result_seconds": (c_double, [c_void_p]),
     "droste_result_free": (None, [c_void_p]),
 }
-for _library, _table in ((lib, _WAITING), (quick, _QUICK)):
+for _library, _table in ((lib, _WAITING), (quick, _QUICK)) if path is not None else ():
     for _name, (_result, _arguments) in _table.items():
         _function = getattr(_library, _name)
         _function.restype = _result
@@ -484,7 +505,7 @@ def ascii_of(text: str) -> int:
 
 def _list_options() -> Iterator[Option]:
     at = 0
-    while quick.droste_option_at(at):
+    while path is not None and quick.droste_option_at(at):
         yield quick.droste_option_at(at).contents
         at += 1
 
@@ -496,5 +517,18 @@ variables = tuple(o.environment.decode() for o in options.values() if o.environm
     "GOOGLE_API_KEY", "DROSTE_CONFIG", "XDG_CONFIG_HOME", "HOME", "VIRTUAL_ENV", "PATH",
     "DROSTE_HOME") + tuple(
     name for at in itertools.takewhile(quick.droste_environment_variables_at, itertools.count())
-    for name in quick.droste_environment_variables_at(at).decode().split())
-version = quick.droste_version().decode()
+    for name in quick.droste_environment_variables_at(at).decode().split()
+) if path is not None else ()
+
+
+def _version() -> str:
+    if path is not None:
+        return quick.droste_version().decode()
+    import importlib.metadata
+    try:
+        return importlib.metadata.version("droste")
+    except importlib.metadata.PackageNotFoundError:
+        return "unknown"
+
+
+version = _version()

@@ -39,9 +39,9 @@ class Models:
         return ["the model '%s'" % getattr(self.functions.get(n), "__name__", n)
                 for n in list(self.tasks.values()) if n in numbers]
 
-    def add(self, engine: "_engine.Engine", function: Callable[..., Any]) -> int:
+    def add(self, engine: Any, function: Callable[..., Any]) -> int:
         """Registers a function for a session or run of this engine; returns its number."""
-        quick.droste_set_model(engine.alive(), on_model, engine.id)
+        engine.use_models(on_model)
         with self.lock:
             number = next(n for n in itertools.count(1) if n not in self.functions)
             self.functions[number] = function
@@ -94,32 +94,34 @@ def wants_model(function: Callable[..., Any]) -> bool:
         return False
 
 
-def _settle(engine: "_engine.Engine", call: int, answer: Callable[[], Any]) -> None:
+def _settle(engine: Any, call: Any, answer: Callable[[], Any]) -> None:
     """Runs `answer` in the current thread and posts the result to the engine's thread."""
     try:
         said = answer()
         if not isinstance(said, (str, bytes)):
             raise TypeError("a model function must return a str, not %s" % type(said).__name__)
         text = said.encode("utf-8", "replace") if isinstance(said, str) else said
-        engine.post(lambda: quick.droste_answer(call, text, len(text)))
+        engine.post(lambda: engine.answer_model(call, text))
     except BaseException as e:
         failure = e
-        engine.post(lambda: refuse(call, failure))
+        engine.post(lambda: refuse(engine, call, failure))
 
 
-def refuse(call: int, failure: BaseException) -> None:
-    quick.droste_refuse(call,
-                        ("%s: %s" % (type(failure).__name__, failure)).encode("utf-8", "replace"))
+def refuse(engine: Any, call: Any, failure: BaseException) -> None:
+    engine.refuse_model(call, _why(failure))
 
 
-def ask(engine: "_engine.Engine", messages: Any, count: int, call: int) -> None:
-    number = int(quick.droste_call_opened(call).decode().partition(":")[2] or 0)
+def _why(failure: BaseException) -> bytes:
+    return ("%s: %s" % (type(failure).__name__, failure)).encode("utf-8", "replace")
+
+
+def ask(engine: Any, call: Any, number: int, said: List[Dict[str, Any]],
+        named: Optional[str]) -> None:
+    """Calls the function of this number with messages; `named` is the model that code named."""
     function = models.functions.get(number)
     if function is None:
         raise LookupError("the model function no longer exists")
-    said = _messages(messages, count)
-    named: Optional[str] = quick.droste_call_model(call).decode()
-    extra = {"model": None if named == str(number) else named} if wants_model(function) else {}
+    extra = {"model": named} if wants_model(function) else {}
     context = (models.contexts.get(number) or contextvars.copy_context()).copy()
     if not _tools.is_async(function):
         _engine.workers("models").submit(
@@ -142,6 +144,9 @@ def on_model(arg: int, messages: Any, count: int, call: int) -> None:
     try:
         if engine is None:
             raise Error("the engine was closed")
-        ask(engine, messages, count, call)
+        number = quick.droste_call_opened(call).decode().partition(":")[2] or "0"
+        named: str = quick.droste_call_model(call).decode()
+        ask(engine, call, int(number), _messages(messages, count),
+            None if named == number else named)
     except BaseException as e:
-        refuse(call, e)
+        quick.droste_refuse(call, _why(e))

@@ -37,8 +37,8 @@ class Done(Generic[T]):
         yield
 
 
-def free_result(handle: Optional[int]) -> None:
-    if handle:
+def free_result(handle: Any) -> None:
+    if handle and type(handle) is int:      # a server's is a dict
         quick.droste_result_free(handle)
 
 
@@ -67,7 +67,7 @@ class Operation:
         self.future = owner._engine.loop.create_future()  # type: ignore
         self.future.add_done_callback(self._settled)
         self.context = contextvars.copy_context()
-        self.handle: Optional[int] = None
+        self.handle: Any = None
 
     def _settled(self, future: "asyncio.Future[Any]") -> None:
         if future.cancelled():
@@ -102,7 +102,7 @@ class Operation:
         handle, self.handle = self.handle, None
         if self.code is not None and self.future.done() and not self.future.cancelled():
             failure = self.future.exception()
-            result = Result(handle) if handle else None
+            result = self.owner._result_of(handle) if handle else None
             if failure is None and result is not None and not result.ok:
                 failure = CellFailed(str(result.error or result.status))
             if failure is not None and not isinstance(failure, Cancelled):
@@ -134,6 +134,10 @@ class Operations:
         self._out = ctypes.c_void_p()
         self._out_ref = ctypes.byref(self._out)
         self._id = 0
+
+    @staticmethod
+    def _result_of(handle: Any) -> Result:
+        return Result(handle)
 
     def _refuse_own_tools(self) -> None:
         if self._id in _tools.calling.get():
@@ -227,9 +231,9 @@ class Operations:
             raise
         self._check_step(handle)
 
-    def _check_step(self, handle: Optional[int]) -> None:
+    def _check_step(self, handle: Any) -> None:
         if handle:
-            result = Result(handle)
+            result = self._result_of(handle)
             if not result.ok:
                 self._forget_sent()
                 raise CellFailed("the variables could not be bound: %s"
@@ -272,7 +276,7 @@ class Operations:
             settle(operation.future, of(self._error))
         return False
 
-    def _step_done(self, handle: Optional[int], failure: Optional[Error]) -> None:
+    def _step_done(self, handle: Any, failure: Optional[BaseException]) -> None:
         operation, self._current = self._current, None
         if operation is None or operation.future.done():        # cancelled
             free_result(handle)

@@ -36,6 +36,9 @@ class Request:
 
     def start(self, owner: Any) -> None:
         """Starts it in the engine's thread."""
+        if owner._engine.is_remote:
+            owner._engine.work(lambda: self.ask(owner))
+            return
         error = _library.Error()
         if owner._session is None or owner._engine.handle is None:
             self.fail(errors.Cancelled("the interpreter was shut down"))
@@ -45,6 +48,14 @@ class Request:
             _requests.pop(self.id, None)
             self.fail(self.failure_of(error))
         owner._engine.kick()
+
+    def ask(self, owner: Any) -> None:
+        """Asks the server of a remote session, and ends with its answer; blocks."""
+        try:
+            self.answer = owner._engine.ask(owner._session, self)
+        except Exception as e:
+            self.failure = e
+        self.on_end()
 
     def fail(self, failure: Exception) -> None:
         self.failure = failure
@@ -111,6 +122,9 @@ class Blocking(_Base):
 
     def _ask(self, request: Request) -> Any:
         owner = self._begin()
+        if owner._engine.is_remote:
+            request.ask(owner)
+            return request.result()
         engine, done = owner._engine, threading.Event()
         request.on_end = done.set
         loop = engine.loop
@@ -174,6 +188,9 @@ class Awaiting(_Base):
     async def _answer(self, request: Request) -> Any:
         owner = self._begin()
         loop = asyncio.get_running_loop()
+        if owner._engine.is_remote:
+            await loop.run_in_executor(None, request.ask, owner)
+            return request.result()
         if owner._engine.loop is not loop:
             raise errors.Error("afiles and acommands belong to sessions of this event loop; use "
                                "files and commands")

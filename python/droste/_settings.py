@@ -20,7 +20,7 @@ FUNDAMENTAL = ("env", "isolation", "python", "preload", "read", "volume-root", "
 
 def check_name(word: str) -> str:
     name = word.replace("_", "-")
-    if name not in _library.options:
+    if _library.options and name not in _library.options:   # without the library, the server checks
         near = difflib.get_close_matches(name, _library.options, 1)
         raise ArgumentError("there is no setting %r%s; docs/configuration.md lists them"
                             % (word, " (did you mean %r?)" % near[0].replace("-", "_") if near

@@ -154,9 +154,21 @@ class Bound:
                 tool.description.encode("utf-8", "replace") if tool.description else None,
                 json.dumps(tool.schema).encode() if tool.schema is not None else None)
 
-    def begin(self, call: int, arguments: Dict[str, Any]) -> None:
+    def take(self, call: Any, arguments: Dict[str, Any], values: Optional[bytearray]) -> None:
+        """Begins a call; `values` are the arguments that JSON does not keep. Never raises."""
+        try:
+            if values is not None:
+                arguments = _typed.merge_typed(arguments, values,
+                                               "the arguments of %s()" % self.tool.name)
+            self.begin(call, arguments)
+        except BaseException as e:
+            if not isinstance(e, Exception):
+                self.engine.interrupt = e       # Ctrl-C in a tool reaches the waiting caller
+            fail(self.engine, call, e)
+
+    def begin(self, call: Any, arguments: Dict[str, Any]) -> None:
         if not self.tool.is_async and not self.threads and self.engine.loop is None:
-            finish(call, *self.written(self.tool.call(arguments)))
+            finish(self.engine, call, *self.written(self.tool.call(arguments)))
             return
         context = (self.context or contextvars.copy_context()).copy()
         if self.owner:
@@ -173,7 +185,7 @@ class Bound:
         else:
             task = _engine.helper().run(coroutine, context)  # type: ignore
         _running[call] = task, self, coroutine
-        quick.droste_tool_on_cancel(call, _on_cancel, None)
+        self.engine.on_cancel(call, _on_cancel)
         task.add_done_callback(lambda done: self.settle(call, done.result))
 
     def written(self, result: Any) -> typing.Tuple[bytes, Optional[bytes]]:
@@ -183,28 +195,28 @@ class Bound:
             return to_json(result, at), None
         return _typed.encode_both(result, at)
 
-    def run(self, call: int, context: contextvars.Context, arguments: Dict[str, Any]) -> None:
+    def run(self, call: Any, context: contextvars.Context, arguments: Dict[str, Any]) -> None:
         """Runs a sync tool; called in a thread of the pool."""
         _in_threads[call] = self, threading.get_ident()
         self.settle(call, lambda: context.run(self.tool.call, arguments))
         del _in_threads[call]
 
-    def settle(self, call: int, result: Callable[[], Any]) -> None:
+    def settle(self, call: Any, result: Callable[[], Any]) -> None:
         """Posts the result or exception to the engine's thread; safe in any thread."""
         try:
             answer = self.written(result())
-            self.engine.post(lambda: finish(call, *answer))
+            self.engine.post(lambda: finish(self.engine, call, *answer))
         except BaseException as e:
             failure = e
-            self.engine.post(lambda: fail(call, failure))
+            self.engine.post(lambda: fail(self.engine, call, failure))
 
 
 #: ids of the sessions whose code waits for the current context
 calling: "contextvars.ContextVar[typing.Tuple[int, ...]]" = contextvars.ContextVar(
     "calling", default=())
 _bound: Dict[int, Bound] = {}
-_running: Dict[int, typing.Tuple[Any, Bound, Any]] = {}     # tasks and coroutines by call
-_in_threads: Dict[int, typing.Tuple[Bound, int]] = {}
+_running: Dict[Any, typing.Tuple[Any, Bound, Any]] = {}     # tasks and coroutines by call
+_in_threads: Dict[Any, typing.Tuple[Bound, int]] = {}
 
 
 def in_threads(owner: int) -> List[typing.Tuple[Bound, int]]:
@@ -224,12 +236,9 @@ def on_loop(owner: int) -> List[str]:
             if bound.owner == owner and isinstance(task, asyncio.Task) and not task.done()]
 
 
-def finish(call: int, data: bytes, values: Optional[bytes]) -> None:
+def finish(engine: Any, call: Any, data: bytes, values: Optional[bytes]) -> None:
     _running.pop(call, None)
-    if values is None:
-        quick.droste_tool_answer(call, data, len(data))
-    else:
-        quick.droste_tool_answer_values(call, data, len(data), values, len(values))
+    engine.answer(call, data, values)
 
 
 def _error_texts(failure: BaseException) -> typing.Tuple[bytes, bytes]:
@@ -241,17 +250,21 @@ def _error_texts(failure: BaseException) -> typing.Tuple[bytes, bytes]:
     return name.encode("utf-8", "replace"), message.encode("utf-8", "replace")
 
 
-def fail(call: int, failure: BaseException) -> None:
+def fail(engine: Any, call: Any, failure: BaseException) -> None:
     _running.pop(call, None)
-    quick.droste_tool_fail(call, *_error_texts(failure))
+    engine.fail(call, *_error_texts(failure))
 
 
-@_library.CancelFn
-def _on_cancel(arg: int, call: int) -> None:
+def cancel(call: Any) -> None:
     """Cancels the task of a call; the end of the task answers the call."""
     found = _running.get(call)
     if found is not None:
         found[0].cancel()
+
+
+@_library.CancelFn
+def _on_cancel(arg: int, call: int) -> None:
+    cancel(call)
 
 
 @_library.ToolFn
@@ -262,11 +275,8 @@ def on_tool(arg: int, call: int, address: int, length: int) -> None:
             raise RuntimeError("the tool no longer exists")
         arguments = json.loads(bytes_at(address, length).decode("utf-8", "replace"))
         values = _typed.read_values(quick.droste_tool_values, call, None)
-        if values is not None:      # a copy: the call's memory ends with this function
-            arguments = _typed.merge_typed(arguments, bytearray(values),
-                                           "the arguments of %s()" % bound.tool.name)
-        bound.begin(call, arguments)
+        # a copy: the call's memory ends with this function
+        bound.take(call, arguments, None if values is None else bytearray(values))
     except BaseException as e:
-        if bound is not None and not isinstance(e, Exception):
-            bound.engine.interrupt = e      # Ctrl-C in a tool reaches the waiting caller
-        fail(call, e)
+        _running.pop(call, None)
+        quick.droste_tool_fail(call, *_error_texts(e))

@@ -14,8 +14,8 @@ from asyncio import _get_running_loop  # type: ignore
 from typing import (Any, Callable, Dict, Generator, List, Mapping, MutableMapping, Optional,
                     Sequence, Tuple, Type, TYPE_CHECKING, Union)
 
-from . import (_closing, _engine, _forks, _library, _listening, _models, _reentry, _settings,
-               _templates, _tools, _typed, _warm)
+from . import (_closing, _engine, _forks, _library, _listening, _models, _reentry, _remote,
+               _settings, _templates, _tools, _typed, _warm)
 from ._library import lib, quick
 from ._operations import Done, ELSEWHERE, free_result, Operation, Operations
 from ._values import c_text, check_name, exact, literal, to_json
@@ -73,8 +73,16 @@ class Interpreter(Operations):
     With `template`, the session starts with all that the `Template` has, or the stored one of this
     name.
 
+    With `server` ("http://HOST:PORT", "https://…", "unix:PATH") or DROSTE_SERVER, the session is
+    one of `droste serve`, with `api_key` or DROSTE_API_KEY; `server=""` is this machine. Settings
+    are then those that the server allows; what it cannot do raises UnsupportedError
+    (docs/client.md).
+
     A session runs one operation at a time; other threads wait for it.
     """
+    def __new__(cls, *arguments: Any, **keywords: Any) -> "Interpreter":
+        return object.__new__(_remote.class_of(cls, keywords.get("server")))
+
     _result_type: Type[Result] = Result
     #: the class name in warnings
     _kind = "Interpreter"
@@ -89,7 +97,9 @@ class Interpreter(Operations):
                  on_result: Optional[Callable[[Optional[RichResult]], None]] = None,
                  tool_threads: bool = False,
                  template: Union[None, str, _templates.Template] = None,
+                 server: Optional[str] = None,
                  **settings: "Unpack[InterpreterSettings]"):
+        _remote.check_local(self, server)
         super().__init__()
         self._closed = False
         self._closing: Optional[_closing.Closing] = None
@@ -141,12 +151,7 @@ class Interpreter(Operations):
             return
         _closing.finish_before(self._pairs)
         loop = _get_running_loop()
-        key = _settings.key(self._pairs)
-        if self._template is not None:
-            self._engine, self._family = self._template._enter()
-        else:
-            self._engine = (_engine.take_for_loop(loop, key) if loop and self._may_be_async
-                            else _engine.take(key))
+        self._take_engine(loop if self._may_be_async else None)
         self._opening = self._expected = None
         self._sent.clear()
         try:
@@ -154,6 +159,14 @@ class Interpreter(Operations):
         except BaseException:
             self._leave()
             raise
+
+    def _take_engine(self, loop: Any) -> None:
+        """Sets the engine of a new session: the loop's, if there is one."""
+        key = _settings.key(self._pairs)
+        if self._template is not None:
+            self._engine, self._family = self._template._enter()
+        else:
+            self._engine = _engine.take_for_loop(loop, key) if loop else _engine.take(key)
 
     #: whether the session uses a running asyncio loop; false where results must be immediate
     _may_be_async = True
@@ -319,8 +332,11 @@ class Interpreter(Operations):
             await self._closing.wait_quietly()
         await _closing.wait_before(self._pairs)
         if self._session is None and self._may_be_async and self._template is None:
-            await _warm.boot(self._pairs)
+            await self._warm_up()
         return await self.start()
+
+    async def _warm_up(self) -> None:
+        await _warm.boot(self._pairs)
 
     async def ashutdown(self) -> None:
         """Coroutine version of `shutdown`."""

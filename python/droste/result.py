@@ -46,7 +46,7 @@ class Result:
         self._pending = pending
         self._kept: Optional[Dict[str, Any]] = None      # cache of decoded JSON
 
-    def __del__(self, free: Callable[[int], None] = quick.droste_result_free) -> None:
+    def __del__(self, free: Callable[..., None] = quick.droste_result_free) -> None:
         if getattr(self, "_handle", None):
             free(self._handle)  # type: ignore
 

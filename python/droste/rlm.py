@@ -16,7 +16,7 @@ import warnings
 from typing import (Any, AsyncIterator, Callable, Deque, Dict, Iterator, List, Mapping, Optional,
                     Tuple, Union, TYPE_CHECKING)
 
-from . import (_closing, _engine, _library, _models, _select, _settings, _tools, _typed,
+from . import (_closing, _engine, _library, _models, _remote, _select, _settings, _tools, _typed,
                environments, progress as _progress)
 from ._library import lib, quick
 from ._values import c_text, memory_of
@@ -427,7 +427,13 @@ class RLM:
     `environment` and `environment_kwargs` (the sandbox), `max_depth`, `max_iterations`,
     `max_budget`, `max_timeout`, `max_tokens`, `max_errors`, `custom_tools`, `other_backends`,
     `max_concurrent_subcalls`.
+
+    With `server` ("http://HOST:PORT", "https://…", "unix:PATH") or DROSTE_SERVER, the runs are
+    those of `droste serve`, with `api_key` or DROSTE_API_KEY; `server=""` is this machine
+    (docs/client.md).
     """
+    def __new__(cls, *arguments: Any, **keywords: Any) -> "RLM":
+        return object.__new__(_remote.rlm_class_of(cls, keywords.get("server")))
 
     def __init__(self, model: Model = None, *, sub_model: Model = None, tools: _tools.Tools = None,
                  tool_data: Optional[Mapping[str, Any]] = None,
@@ -435,7 +441,8 @@ class RLM:
                  progress: Optional[bool] = False,
                  on_event: Optional[Callable[[Event], None]] = None,
                  select: Union[None, str, Callable[[List[_select.Candidate]], Any]] = None,
-                 **keywords: "Unpack[RLMSettings]"):
+                 server: Optional[str] = None, **keywords: "Unpack[RLMSettings]"):
+        _remote.check_local(self, server)
         settings: Dict[str, Any] = dict(keywords)
         self._select = select if callable(select) else None
         if select is not None and self._select is None:

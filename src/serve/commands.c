@@ -215,6 +215,8 @@ static struct json_object *command_json(const droste_command_info *c)
     bool ok = o && json_put(o, "pid", json_object_new_int64(c->pid)) &&
               command_put_text(o, "tag", c->tag) && command_put_text(o, "user", c->user) &&
               command_put_text(o, "cwd", c->cwd) && command_put_words(o, "argv", c->argv) &&
+              command_put_words(o, "env", c->env) &&
+              json_put(o, "cut", json_object_new_boolean(c->cut)) &&
               json_put(o, "terminal", json_object_new_boolean(c->terminal)) &&
               json_put(o, "running", json_object_new_boolean(!c->ended));
     if (ok && c->ended)

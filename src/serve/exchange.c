@@ -24,6 +24,7 @@ static void exchange_fail(struct exchange *x, const droste_error *err)
     struct request *r = x->r;
     if (!r)
         return;
+    x->r->sys = err->sys;
     if (x->fail)
         x->fail(x, err);
     else if (r->streaming)

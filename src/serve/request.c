@@ -177,6 +177,8 @@ static void request_refuse_plainly(
     json_append_string(&body, code, strlen(code));
     buf_puts(&body, ", \"message\": ");
     json_append_string(&body, text, strlen(text));
+    if (r->sys > 0) /* by its name: numbers differ between systems */
+        buf_printf(&body, ", \"errno\": \"%s\"", uv_err_name(-r->sys));
     buf_puts(&body, "}}");
     request_reply(r, status, "application/json", buf_text(&body), body.len);
 }
@@ -215,6 +217,7 @@ void request_fail(struct request *r, const droste_error *err)
     for (size_t i = 0; i < array_length(statuses); i++)
         if (statuses[i].code == err->code)
             status = statuses[i].status;
+    r->sys = err->sys;
     request_refuse(r, status, droste_error_name(err->code), "%s", err->text);
 }
 

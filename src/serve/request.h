@@ -27,8 +27,8 @@ struct account;
 struct upgrade;
 
 enum { SERVE_ID_SIZE = 33, SERVE_NAME_SIZE = 65 };
-/* A body that is held in memory: code, JSON, a variable. */
-enum { SERVE_BODY_MAX = 8 << 20 };
+/* A body that is held in memory: code, JSON; a variable, input of a command. */
+enum { SERVE_BODY_MAX = 8 << 20, SERVE_VALUE_MAX = 64 << 20 };
 /* Bytes of a stream that wait for a slow client. */
 enum { SERVE_UNREAD_MAX = 512 << 10 };
 
@@ -103,6 +103,7 @@ struct request {
     uv_poll_t *watch; /* sees a client that goes away meanwhile */
 
     unsigned status;
+    int sys;                    /* the errno of its failure, for a refusal; 0: none */
     struct MHD_Response *reply; /* ready to be sent */
 
     /* A streamed answer. */
@@ -138,7 +139,7 @@ void request_reply(
 void request_reply_fd(struct request *r, const char *type, int fd, uint64_t size);
 /* A JSON answer; takes the tree. */
 void request_reply_json(struct request *r, unsigned status, struct json_object *tree);
-/* {"error": {"code", "message"}}, or as the request's routes say it. */
+/* {"error": {"code", "message", "errno"}}, or as the request's routes say it. */
 void request_refuse(struct request *r, unsigned status, const char *code, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 /* The same for an error of the library. */

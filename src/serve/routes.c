@@ -9,38 +9,43 @@
 #include "serve/openai/openai.h"
 #include "serve/runs.h"
 
-#define SANDBOX                                                                                    \
-    "{\"type\": \"object\", \"required\": [\"id\", \"state\"], \"properties\": {"                  \
-    "\"id\": {\"type\": \"string\"}, \"state\": {\"enum\": [\"idle\", \"executing\"]}, "           \
-    "\"created_ms\": {\"type\": \"integer\"}, \"age_seconds\": {\"type\": \"number\"}, "           \
-    "\"unused_seconds\": {\"type\": \"number\"}, \"life_seconds\": {\"type\": \"number\"}, "       \
-    "\"idle_seconds\": {\"type\": \"number\"}, \"isolation\": {\"type\": \"string\"}, "            \
+#define SANDBOX                                                                                                              \
+    "{\"type\": \"object\", \"required\": [\"id\", \"state\"], \"properties\": {"                                            \
+    "\"id\": {\"type\": \"string\"}, \"state\": {\"enum\": [\"idle\", \"executing\"]}, "                                     \
+    "\"alive\": {\"type\": \"boolean\"}, \"created_ms\": {\"type\": \"integer\"}, \"age_seconds\": {\"type\": \"number\"}, " \
+    "\"unused_seconds\": {\"type\": \"number\"}, \"life_seconds\": {\"type\": \"number\"}, "                                 \
+    "\"idle_seconds\": {\"type\": \"number\"}, \"isolation\": {\"type\": \"string\"}, "                                      \
     "\"metadata\": {\"type\": \"object\"}}}"
 
 #define CREATE                                                                                     \
     "{\"type\": \"object\", \"additionalProperties\": false, \"properties\": {"                    \
     "\"life_seconds\": {\"type\": \"number\", \"exclusiveMinimum\": 0}, "                          \
     "\"idle_seconds\": {\"type\": \"number\", \"exclusiveMinimum\": 0}, "                          \
+    "\"options\": {\"type\": \"object\"}, "                                                        \
     "\"metadata\": {\"type\": \"object\", \"maxProperties\": 64, "                                 \
     "\"additionalProperties\": {\"type\": \"string\", \"maxLength\": 1024}}}}"
 
+#define BOOLEAN "{\"type\": \"boolean\"}"
 #define EXECUTE                                                                                    \
     "{\"type\": \"object\", \"additionalProperties\": false, \"required\": [\"code\"], "           \
     "\"properties\": {\"code\": {\"type\": \"string\"}, "                                          \
-    "\"timeout_seconds\": {\"type\": \"number\", \"exclusiveMinimum\": 0}, "                       \
-    "\"stream\": {\"type\": \"boolean\"}}}"
+    "\"timeout_seconds\": {\"type\": \"number\", \"minimum\": 0}, \"stream\": " BOOLEAN            \
+    ", \"echo\": " BOOLEAN ", \"results\": " BOOLEAN ", \"print\": " BOOLEAN                       \
+    ", \"values\": " BOOLEAN ", \"only_values\": " BOOLEAN ", \"displays\": " BOOLEAN "}}"
 
 #define RESULT                                                                                     \
     "{\"type\": \"object\", \"required\": [\"status\"], \"properties\": {"                         \
     "\"status\": {\"enum\": [\"ok\", \"submitted\", \"error\", \"timeout\", \"killed\", "          \
     "\"lost\"]}}}"
 
-#define ENTRY                                                                                      \
-    "{\"type\": \"object\", \"properties\": {\"name\": "                                           \
-    "{\"type\": \"string\"}, \"kind\": {\"enum\": [\"file\", \"directory\", \"link\", "            \
-    "\"other\"]}, \"size\": {\"type\": \"integer\"}, \"mode\": {\"type\": \"integer\"}, "          \
-    "\"modified_ms\": {\"type\": \"integer\"}, \"user\": {\"type\": \"string\"}, \"group\": "      \
-    "{\"type\": \"string\"}, \"target\": {\"type\": \"string\"}, \"target_kind\": {\"enum\": "     \
+#define ENTRY                                                                                                           \
+    "{\"type\": \"object\", \"properties\": {\"name\": "                                                                \
+    "{\"type\": \"string\"}, \"kind\": {\"enum\": [\"file\", \"directory\", \"link\", "                                 \
+    "\"other\"]}, \"size\": {\"type\": \"integer\"}, \"mode\": {\"type\": \"integer\"}, "                               \
+    "\"modified_ms\": {\"type\": \"integer\"}, \"modified_ns\": {\"type\": \"integer\"}, "                              \
+    "\"st_mode\": {\"type\": \"integer\"}, \"target_st_mode\": {\"type\": \"integer\"}, "                               \
+    "\"uid\": {\"type\": \"integer\"}, \"gid\": {\"type\": \"integer\"}, \"user\": {\"type\": \"string\"}, \"group\": " \
+    "{\"type\": \"string\"}, \"target\": {\"type\": \"string\"}, \"target_kind\": {\"enum\": "                          \
     "[\"file\", \"directory\", \"link\", \"other\", \"none\"]}}}"
 
 #define ENTRIES                                                                                    \
@@ -95,9 +100,37 @@
     "{\"type\": \"integer\", \"minimum\": 0}, \"status\": {\"type\": \"string\"}, \"model\": "     \
     "{\"type\": \"string\"}"
 
+#define TOOLS                                                                                      \
+    "{\"type\": \"object\", \"additionalProperties\": false, \"required\": [\"tools\"], "          \
+    "\"properties\": {\"tools\": {\"type\": \"array\", \"maxItems\": 1000, \"items\": "            \
+    "{\"type\": \"object\", \"additionalProperties\": false, \"required\": [\"name\"], "           \
+    "\"properties\": {\"name\": " TEXT ", \"description\": " TEXT ", \"parameters\": "             \
+    "{\"type\": \"object\"}}}}}}"
+
+#define EXPECT                                                                                     \
+    "{\"type\": \"object\", \"additionalProperties\": false, \"required\": [\"schema\"], "         \
+    "\"properties\": {\"schema\": {\"type\": [\"object\", \"null\"]}}}"
+
+#define CALL_ANSWER                                                                                \
+    "{\"type\": \"object\", \"additionalProperties\": false, \"properties\": {\"value\": {}, "     \
+    "\"values\": {\"type\": \"string\"}, \"text\": {\"type\": \"string\"}, \"error\": "            \
+    "{\"type\": \"object\", \"additionalProperties\": false, \"required\": [\"message\"], "        \
+    "\"properties\": {\"type\": " TEXT ", \"message\": {\"type\": \"string\"}}}}}"
+
+#define CHECKPOINT                                                                                 \
+    "{\"type\": \"object\", \"required\": [\"id\"], \"properties\": {\"id\": "                     \
+    "{\"type\": \"integer\"}, \"parent\": {\"type\": \"integer\"}, \"cell\": {\"type\": "          \
+    "\"integer\"}, \"memory\": {\"type\": \"integer\"}, \"current\": " BOOLEAN "}}"
+
+#define TEXT      "{\"type\": \"string\", \"pattern\": \"^[^\\\\0]*$\"}"
 #define PID       "{\"type\": \"object\", \"properties\": {\"pid\": {\"type\": \"integer\"}}}"
 #define TO        ", \"to\": {\"type\": \"string\"}"
 #define DEPTH     ", \"depth\": {\"type\": \"integer\", \"minimum\": 1, \"maximum\": 100}"
+#define LIMIT     ", \"limit\": {\"type\": \"integer\", \"minimum\": 1, \"maximum\": 100000}"
+#define MODE      ", \"mode\": {\"enum\": [\"replace\", \"append\", \"create\"]}"
+#define FOLLOW    ", \"follow\": {\"enum\": [\"yes\", \"no\"]}"
+#define PARENTS   ", \"parents\": {\"enum\": [\"yes\", \"no\"]}"
+#define KIND      "\"kind\": {\"enum\": [\"auto\", \"text\", \"bytes\", \"json\", \"jsonl\"]}"
 #define EOF_QUERY "\"eof\": {\"enum\": [\"yes\", \"no\"]}"
 
 #define PATH     "\"path\": {\"type\": \"string\"}"
@@ -144,24 +177,52 @@ static const struct route native_rows[] = {
         "interrupt the cell that runs; the sandbox keeps its variables", handle_interrupt },
     { "POST", "/v1/sandboxes/{id}/fork", BODY_NONE, NULL, NULL, 201, JSON, SANDBOX,
         "copy a sandbox with all variables", handle_fork, 0, true },
+    { "PUT", "/v1/sandboxes/{id}/answer-schema", BODY_JSON, EXPECT, NULL, 204, NULL, NULL,
+        "from the next cell on, what code submits must fit this JSON schema; null: anything",
+        handle_expect },
+    { "PUT", "/v1/sandboxes/{id}/tools", BODY_JSON, TOOLS, NULL, 204, NULL, NULL,
+        "set the functions of the client that code may call: events 'call' of its cells' streams",
+        handle_tools },
+    { "POST", "/v1/sandboxes/{id}/calls/{name}", BODY_JSON, CALL_ANSWER, NULL, 204, NULL, NULL,
+        "answer a call, named by its number: of a tool with its value or an error, of a model "
+        "with its text or an error",
+        handle_call_answer },
+    { "POST", "/v1/sandboxes/{id}/checkpoints", BODY_NONE, NULL, NULL, 201, JSON, CHECKPOINT,
+        "keep the present state", handle_checkpoint_create },
+    { "GET", "/v1/sandboxes/{id}/checkpoints", BODY_NONE, NULL, NULL, 200, JSON,
+        "{\"type\": \"object\", \"properties\": {\"checkpoints\": {\"type\": \"array\", "
+        "\"items\": " CHECKPOINT "}}}",
+        "list the kept states", handle_checkpoint_list },
+    { "DELETE", "/v1/sandboxes/{id}/checkpoints/{name}", BODY_NONE, NULL, NULL, 204, NULL, NULL,
+        "drop a kept state", handle_checkpoint_remove },
+    { "POST", "/v1/sandboxes/{id}/checkpoints/{name}/rollback", BODY_NONE, NULL, NULL, 204, NULL,
+        NULL, "go on from a kept state, also when the session is lost", handle_rollback },
+    { "POST", "/v1/sandboxes/{id}/checkpoints/{name}/fork", BODY_NONE, NULL, NULL, 201, JSON,
+        SANDBOX, "create a sandbox that goes on from a kept state", handle_checkpoint_fork, 0,
+        true },
     { "GET", "/v1/sandboxes/{id}/variables/{name}", BODY_NONE, NULL, NULL, 200, JSON, ANY_JSON,
         "the value of a variable, as JSON", handle_variable_get },
-    { "PUT", "/v1/sandboxes/{id}/variables/{name}", BODY_BYTES, NULL, NULL, 204, NULL, NULL,
-        "bind a variable: application/json, text/plain or application/octet-stream",
-        handle_variable_set },
+    { "PUT", "/v1/sandboxes/{id}/variables/{name}", BODY_BYTES, NULL, KIND, 204, NULL, NULL,
+        "bind a variable: application/json, text/plain, application/octet-stream, or "
+        "application/vnd.droste.values; `kind` says how to take the bytes of a file",
+        handle_variable_set, .body_max = SERVE_VALUE_MAX },
     { "GET", "/v1/sandboxes/{id}/files", BODY_NONE, NULL, PATH, 200, "application/octet-stream",
         NULL, "read a file, or with Range a part of it (206)", handle_file_read },
-    { "PUT", "/v1/sandboxes/{id}/files", BODY_STREAM, NULL, PATH, 204, NULL, NULL,
+    { "PUT", "/v1/sandboxes/{id}/files", BODY_STREAM, NULL, PATH MODE, 204, NULL, NULL,
         "write a file of any size", handle_file_write },
     { "DELETE", "/v1/sandboxes/{id}/files", BODY_NONE, NULL, PATH, 204, NULL, NULL,
         "remove a file, or an empty directory", handle_file_remove },
-    { "GET", "/v1/sandboxes/{id}/files/entry", BODY_NONE, NULL, PATH, 200, JSON, ENTRY,
-        "describe a file, a directory or a link", handle_file_describe },
+    { "GET", "/v1/sandboxes/{id}/files/entry", BODY_NONE, NULL, PATH FOLLOW, 200, JSON, ENTRY,
+        "describe a file, a directory or a link, or with follow what that leads to",
+        handle_file_describe },
+    { "GET", "/v1/sandboxes/{id}/files/glob", BODY_NONE, NULL, PATH LIMIT, 200, JSON, ENTRIES,
+        "list the regular files that match a pattern; ** stands for any directories",
+        handle_file_glob },
     { "POST", "/v1/sandboxes/{id}/files/move", BODY_NONE, NULL, PATH TO, 204, NULL, NULL,
         "move a file or directory; it replaces a file that has the new name", handle_file_move },
-    { "GET", "/v1/sandboxes/{id}/directory", BODY_NONE, NULL, PATH DEPTH, 200, JSON, ENTRIES,
+    { "GET", "/v1/sandboxes/{id}/directory", BODY_NONE, NULL, PATH DEPTH LIMIT, 200, JSON, ENTRIES,
         "list a directory, and with depth those in it", handle_file_list },
-    { "PUT", "/v1/sandboxes/{id}/directory", BODY_NONE, NULL, PATH, 204, NULL, NULL,
+    { "PUT", "/v1/sandboxes/{id}/directory", BODY_NONE, NULL, PATH PARENTS, 204, NULL, NULL,
         "create a directory, with its parents, unless it exists", handle_directory_create },
     { "DELETE", "/v1/sandboxes/{id}/directory", BODY_NONE, NULL, PATH, 204, NULL, NULL,
         "remove a directory with all that is in it", handle_directory_remove },
@@ -396,11 +457,13 @@ void serve_openapi(struct buf *out)
     for (size_t i = 0; i < array_length(protocols); i++)
         if (protocols[i]->is_documented)
             openapi_protocol(out, protocols[i], &last);
-    buf_puts(out, "}}, \"components\": {\"responses\": {\"Error\": {\"description\": "
-                  "\"an error\", \"content\": {\"application/json\": {\"schema\": {\"type\": "
-                  "\"object\", \"required\": [\"error\"], \"properties\": {\"error\": {\"type\": "
-                  "\"object\", \"required\": [\"code\", \"message\"], \"properties\": {\"code\": "
-                  "{\"type\": \"string\"}, \"message\": {\"type\": \"string\"}}}}}}}}}}}");
+    buf_puts(out,
+        "}}, \"components\": {\"responses\": {\"Error\": {\"description\": "
+        "\"an error\", \"content\": {\"application/json\": {\"schema\": {\"type\": "
+        "\"object\", \"required\": [\"error\"], \"properties\": {\"error\": {\"type\": "
+        "\"object\", \"required\": [\"code\", \"message\"], \"properties\": {\"code\": "
+        "{\"type\": \"string\"}, \"message\": {\"type\": \"string\"}, \"errno\": {\"type\": "
+        "\"string\"}}}}}}}}}}}");
 }
 
 void handle_openapi(struct request *r)

@@ -8,8 +8,8 @@
 
 #include "base/cleanup.h"
 #include "base/text.h"
+#include "serve/options.h"
 #include "serve/runs.h"
-#include "serve/server.h"
 #include "serve/spending.h"
 
 static const droste_option *run_option(const char *name)
@@ -19,12 +19,8 @@ static const droste_option *run_option(const char *name)
     for (size_t i = 0; i < array_length(kept); i++)
         if (strcmp(kept[i], name) == 0)
             return NULL;
-    for (size_t i = 0; droste_option_at(i); i++) {
-        const droste_option *o = droste_option_at(i);
-        if (strcmp(o->name, name) == 0)
-            return o->task && !o->local && !o->secret ? o : NULL;
-    }
-    return NULL;
+    const droste_option *o = option_named(name);
+    return o && o->task && !o->local && !o->secret ? o : NULL;
 }
 
 /* A provider's model. Other kinds ("replay:FILE", "exec:PROGRAM", "callback") have a colon that no
@@ -131,73 +127,30 @@ static bool run_put_cost(struct request *r, struct json_object *options, struct 
     return true;
 }
 
-/* ---- values ---- */
-
-/* One value as the text of a setting. False: it is no such value, and was refused. */
-static bool run_put_value(
-    struct request *r, const droste_option *o, struct json_object *value, struct buf *words)
+static bool run_put(struct request *r, const droste_option *o, const char *value, struct buf *words)
 {
-    enum json_type type = json_object_get_type(value);
-    bool is_schema = type == json_type_object && strcmp(o->name, "answer-schema") == 0;
-    bool is_plain = type == json_type_string || type == json_type_int || type == json_type_double;
-    const char *text = type == json_type_boolean ? json_object_get_boolean(value) ? "yes" : "no"
-                       : is_schema               ? json_text(value, NULL)
-                       : is_plain                ? json_object_get_string(value)
-                                                 : NULL;
-    if (!text ||
-        (type == json_type_string && strlen(text) != (size_t)json_object_get_string_len(value))) {
-        request_refuse(r, 400, "argument", "the option %s has no value of this kind", o->name);
-        return false;
-    }
-    const char *fault = run_value_fault(o, text);
-    if (fault) {
+    const char *fault = run_value_fault(o, value);
+    if (fault)
         request_refuse(r, 400, "argument", "%s: %s", o->name, fault);
+    if (fault || !run_check_most(r, o, value))
         return false;
-    }
-    if (!run_check_most(r, o, text))
-        return false;
-    sandbox_setting(words, o->name, text);
-    return true;
-}
-
-/* Options that take several values have a list of them. */
-static bool run_put_option(
-    struct request *r, const char *name, struct json_object *value, struct buf *words)
-{
-    const droste_option *o = run_option(name);
-    if (!o) {
-        request_refuse(r, 400, "argument", "'%.64s' is no option that a client may set", name);
-        return false;
-    }
-    if (!json_object_is_type(value, json_type_array))
-        return run_put_value(r, o, value, words);
-    for (size_t i = 0; i < json_length(value); i++)
-        if (!run_put_value(r, o, json_object_array_get_idx(value, i), words))
-            return false;
+    sandbox_setting(words, o->name, value);
     return true;
 }
 
 bool run_settings(struct request *r, struct json_object *options, struct buf *words)
 {
-    const struct key_limits *limits = &r->account->key.limits;
+    static const struct option_rules rules = { run_option, 400, "argument", run_put };
+    struct json_object *asked = NULL;
     double timeout = 0;
     droste_get_number(r->server->d, "timeout", &timeout);
-    if (options) {
-        json_object_object_foreach(options, name, value)
-        {
-            if (!run_put_option(r, name, value, words))
-                return false;
-            const char *text = strcmp(name, "timeout") == 0 ? json_object_get_string(value) : NULL;
-            if (text)
-                droste_parse_seconds(text, &timeout);
-        }
-    }
+    if (!options_put(r, &rules, options, words))
+        return false;
+    if (options && json_object_object_get_ex(options, "timeout", &asked))
+        droste_parse_seconds(json_object_get_string(asked), &timeout);
     run_put_timeout(r, timeout, words);
     if (!run_put_cost(r, options, words))
         return false;
-    if (limits->memory[0])
-        sandbox_setting(words, "memory", limits->memory);
-    if (limits->cpus[0])
-        sandbox_setting(words, "cpus", limits->cpus);
+    sandbox_put_limits(r, words);
     return true;
 }

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "serve/calls.h"
 #include "serve/e2b/e2b.h"
 
 /* Ids are random, so that no client can choose many with the same hash (FNV-1a). */
@@ -47,17 +48,54 @@ static void sandbox_leave(struct server *s, struct sandbox *sb)
     s->sandbox_count--;
 }
 
+/* A session that is lost can go back to a checkpoint. */
+static bool sandbox_is_lost(const struct sandbox *sb)
+{
+    return !sb->done && !droste_session_is_alive(sb->session) &&
+           droste_session_checkpoints(sb->session, NULL, 0) == 0;
+}
+
+/* Remembers why a session was lost, for its client's next request. */
+static void sandbox_note_end(const struct sandbox *sb)
+{
+    struct server *s = sb->server;
+    struct sandbox_end *end = &s->ends[s->end_count++ % SERVE_ENDS];
+    droste_error err = { .code = DROSTE_ERROR_LOST, .text = "the sandbox has ended" };
+    (void)droste_session_exec_start(sb->session, "", 0, 0, -1, &err); /* says why it cannot */
+    memcpy(end->id, sb->id, sizeof end->id);
+    memcpy(end->key, sb->owner->key.id, sizeof end->key);
+    end->code = err.code;
+    snprintf(end->text, sizeof end->text, "%s", err.text);
+}
+
+/* Refuses a request for a sandbox that is not there. */
+static void sandbox_refuse_absent(struct request *r)
+{
+    const struct server *s = r->server;
+    for (size_t i = 0; i < SERVE_ENDS && i < s->end_count; i++) {
+        const struct sandbox_end *end = &s->ends[(s->end_count - 1 - i) % SERVE_ENDS];
+        bool is_own =
+            strcmp(end->key, r->account->key.id) == 0 || (r->account->key.scopes & SCOPE_ADMIN);
+        if (strcmp(end->id, r->id) == 0 && is_own) {
+            request_refuse(r, 410, droste_error_name(end->code), "%s", end->text);
+            return;
+        }
+    }
+    request_refuse(r, 404, "not_found", "there is no sandbox '%s'; it may have ended", r->id);
+}
+
 struct sandbox *sandbox_of(struct request *r)
 {
     struct sandbox *sb = sandbox_find(r->server, r->id);
     if (sb && !account_owns(r->account, sb))
         sb = NULL;
-    if (sb && !droste_session_is_alive(sb->session) && !sb->done) {
+    if (sb && sandbox_is_lost(sb)) {
+        sandbox_note_end(sb);
         sandbox_close(sb);
         sb = NULL;
     }
     if (!sb)
-        request_refuse(r, 404, "not_found", "there is no sandbox '%s'; it may have ended", r->id);
+        sandbox_refuse_absent(r);
     else
         sb->used_ns = clock_ns();
     return sb;
@@ -171,7 +209,10 @@ void sandbox_close(struct sandbox *sb)
             request_refuse(r, 410, "closed", "the sandbox was closed meanwhile");
     }
     e2b_sandbox_free(sb->e2b);
+    sb->listener = NULL;
+    calls_close(sb);
     droste_session_on_output(sb->session, NULL, NULL);
+    droste_session_on_display(sb->session, NULL, NULL);
     droste_session_on_done(sb->session, NULL, NULL);
     if (sb->forked)
         droste_session_close(sb->forked);
@@ -185,8 +226,7 @@ static bool sandbox_has_ended(struct sandbox *sb, uint64_t now)
     bool working = sb->done || sb->transfers > 0;
     double life = (double)(now - sb->created_ns) / 1e9, idle = (double)(now - sb->used_ns) / 1e9;
     return sb->owner->is_revoked || life > sb->life_seconds ||
-           (!working && idle > sb->idle_seconds) ||
-           (!working && !droste_session_is_alive(sb->session)) ||
+           (!working && idle > sb->idle_seconds) || (!working && sandbox_is_lost(sb)) ||
            (sb->e2b && e2b_sandbox_sweep(sb->e2b, now));
 }
 
@@ -195,8 +235,11 @@ void sandboxes_sweep(struct server *s, uint64_t now_ns)
     struct sandbox *next;
     for (struct sandbox *sb = s->sandboxes; sb; sb = next) {
         next = sb->next;
-        if (sandbox_has_ended(sb, now_ns))
+        if (sandbox_has_ended(sb, now_ns)) {
+            if (sandbox_is_lost(sb))
+                sandbox_note_end(sb);
             sandbox_close(sb);
+        }
     }
 }
 
@@ -206,6 +249,7 @@ struct json_object *sandbox_json(const struct sandbox *sb)
     double life = clock_seconds_since(sb->created_ns), idle = clock_seconds_since(sb->used_ns);
     bool ok = o && json_put_text(o, "id", sb->id) &&
               json_put_text(o, "state", sb->done ? "executing" : "idle") &&
+              json_put(o, "alive", json_object_new_boolean(droste_session_is_alive(sb->session))) &&
               json_put(o, "created_ms", json_object_new_int64(sb->created_ms)) &&
               json_put(o, "age_seconds", json_object_new_double(life)) &&
               json_put(o, "unused_seconds", json_object_new_double(sb->done ? 0 : idle)) &&

@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/os/random.h"
 #include "base/text.h"
+#include "serve/calls.h"
 #include "serve/notify.h"
 #include "serve/openai/openai.h"
 #include "serve/relay.h"
@@ -219,6 +220,8 @@ static enum MHD_Result server_on_access(void *arg, struct MHD_Connection *connec
             return MHD_queue_response(connection, r->status, r->reply);
         return r->gone ? MHD_NO : MHD_YES;
     }
+    if (*len > 0 && r->suspended)
+        return MHD_YES; /* of a chunk, the library gives what it has read also then; it keeps it */
     if (*len > 0) {
         size_t n = *len;
         *len = 0;
@@ -613,6 +616,7 @@ static void server_close(struct server *s)
     for (size_t i = 0; s->schemas && route_at(i); i++)
         schema_drop(s->schemas[i]);
     free(s->schemas);
+    droste_free(s->parser);
     accounts_close(&s->accounts);
     openai_close(s);
     idempotency_close(s);
@@ -676,6 +680,7 @@ static int serve_as(
         rc = openai_open(&s, err);
     if (rc == 0)
         rc = server_make_template(d, err);
+    calls_open(&s);
     if (rc == 0)
         rc = server_start_http(&s, err);
     if (rc == 0)

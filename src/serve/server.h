@@ -12,6 +12,7 @@
 #include "serve/serve.h"
 #include "serve/table.h"
 
+enum { SERVE_ENDS = 256 };
 enum { SERVE_ID_BUCKETS = 4096 }; /* 10,000 sandboxes are found within some three steps */
 
 /* A connection, from its acceptance on. */
@@ -24,6 +25,13 @@ struct client {
     bool used;               /* for a request before */
     bool is_relay;           /* another worker's */
     struct client *next, **link;
+};
+
+/* Why a sandbox is gone whose session was lost. */
+struct sandbox_end {
+    char id[SERVE_ID_SIZE], key[KEY_ID_SIZE];
+    int code;
+    char text[240];
 };
 
 struct server {
@@ -61,12 +69,17 @@ struct server {
     struct client *clients;
     struct sandbox *sandboxes, *by_id[SERVE_ID_BUCKETS];
     size_t sandbox_count;
+    struct sandbox_end ends[SERVE_ENDS]; /* the last ones, by end_count modulo their number */
+    size_t end_count;
     /* See runs.c. */
     droste_record *record; /* NULL: not opened yet */
     struct run *runs;
     struct follower *followers;
     struct schema **schemas; /* by route; NULL: none */
     struct openai *openai;   /* what that protocol has of its own */
+    /* See sandbox_options.c and calls.c. */
+    droste *parser; /* reads the values of options; NULL: none was read yet */
+    uint64_t model_key;
 };
 
 /* A connection was resumed or has ended: the library gets a turn soon, for which its descriptor
@@ -86,8 +99,8 @@ typedef void sandbox_done_fn(
 
 /* Of a protocol that creates sandboxes. */
 struct sandbox_maker {
-    /* Appends the session's settings with sandbox_setting; may be NULL. */
-    void (*settings)(struct request *r, struct buf *words);
+    /* Appends the session's settings with sandbox_setting. False: it refused the request. */
+    bool (*settings)(struct request *r, struct buf *words);
     /* Sets what a new one is to have. False: it refused the request. */
     bool (*prepare)(struct sandbox *sb, struct request *r);
     /* Answers the request: the sandbox has started. `result` is that of its first, empty cell. */
@@ -111,6 +124,12 @@ struct sandbox {
     struct request *request; /* that waits for it; NULL: its client has gone */
     size_t transfers;        /* of files */
     droste_session *forked;  /* by the operation under way */
+    unsigned checkpoint;     /* that the operation under way makes */
+    /* See calls.c. */
+    struct request *listener; /* the stream of the cell that runs; NULL: it has none */
+    struct client_call *calls;
+    struct client_tool *tools;
+    uint64_t model_key, call_count;
     struct sandbox *next, **link;
     struct sandbox *next_by_id; /* with the same hash */
 };
@@ -140,6 +159,18 @@ struct json_object *sandbox_json(const struct sandbox *sb);
  * without memory. */
 struct sandbox *sandbox_add(struct request *r, struct account *owner, droste_session *session);
 
+/* ---- sandbox_options.c ---- */
+
+/* Appends the options of the request, as sandbox_setting does. False: one was refused. */
+bool sandbox_settings(struct request *r, struct buf *words);
+/* Appends the limits of the request's key, where its client does not ask for less. */
+void sandbox_put_limits(struct request *r, struct buf *words);
+
+/* ---- cells.c ---- */
+
+/* The end of an operation that makes sb->forked: a sandbox of its own. */
+sandbox_done_fn fork_on_done;
+
 /* ---- transfers.c ---- */
 
 /* Answers with the content of a file of the request's sandbox. NULL: it was refused. */
@@ -158,11 +189,20 @@ void handle_close(struct request *r);
 void handle_execute(struct request *r);
 void handle_interrupt(struct request *r);
 void handle_fork(struct request *r);
+void handle_expect(struct request *r);
+void handle_tools(struct request *r);
+void handle_call_answer(struct request *r);
+void handle_checkpoint_create(struct request *r);
+void handle_checkpoint_list(struct request *r);
+void handle_checkpoint_remove(struct request *r);
+void handle_checkpoint_fork(struct request *r);
+void handle_rollback(struct request *r);
 void handle_variable_get(struct request *r);
 void handle_variable_set(struct request *r);
 void handle_file_read(struct request *r);
 void handle_file_write(struct request *r);
 void handle_file_list(struct request *r);
+void handle_file_glob(struct request *r);
 void handle_file_describe(struct request *r);
 void handle_file_move(struct request *r);
 void handle_directory_create(struct request *r);

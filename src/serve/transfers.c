@@ -22,6 +22,7 @@ struct transfer {
     bool pending, opened, ended;
     uint64_t handle, offset;
     uint64_t end;     /* of a range; 0: to the end of the file */
+    const char *mode; /* in which it is opened to be written */
     struct buf piece; /* to be written */
 };
 
@@ -47,6 +48,7 @@ static void transfer_fail(struct transfer *t, const droste_error *err)
     struct request *r = t->r;
     if (!r)
         return;
+    r->sys = err->sys;
     if (r->streaming)
         request_cut(r);
     else if (err->sys == ENOENT || err->sys == ENOTDIR)
@@ -221,10 +223,13 @@ static void read_begin(struct transfer *t, uint64_t size)
         request_refuse(r, 416, "range", "the file has %llu bytes", (unsigned long long)size);
     } else {
         t->offset = found > 0 ? first : 0;
-        t->end = found > 0 ? end : 0;
+        t->end = found > 0 ? end : size; /* a file that grows is read up to the size that it had */
         r->on_drained = read_more;
         request_stream_as(r, found ? 206 : 200, "application/octet-stream");
     }
+    char text[24];
+    snprintf(text, sizeof text, "%llu", (unsigned long long)size);
+    request_header(r, "Droste-File-Size", text); /* a stream has no Content-Length */
     request_header(r, MHD_HTTP_HEADER_ACCEPT_RANGES, "bytes");
     if (found != 0 && range)
         request_header(r, MHD_HTTP_HEADER_CONTENT_RANGE, range);
@@ -303,7 +308,7 @@ static void write_on_open(void *arg, const droste_file_reply *reply, const drost
 
 static void write_open(struct transfer *t)
 {
-    const droste_file_request request = { .op = "open", .path = t->path, .mode = "w" };
+    const droste_file_request request = { .op = "open", .path = t->path, .mode = t->mode };
     (void)transfer_start(t, &request, write_on_open);
 }
 
@@ -334,15 +339,26 @@ static void write_on_complete(struct request *r)
 
 void handle_file_write(struct request *r)
 {
-    if (!transfer_new(r))
+    static const char *const modes[][2] = { { "replace", "w" }, { "append", "a" },
+        { "create", "x" } };
+    const char *asked = request_query(r, "mode", modes[0][0]);
+    const char *mode = NULL;
+    for (size_t i = 0; asked && i < array_length(modes); i++)
+        if (strcmp(modes[i][0], asked) == 0)
+            mode = modes[i][1];
+    if (asked && !mode)
+        request_refuse(r, 400, "argument", "mode is replace, append or create");
+    struct transfer *t = mode ? transfer_new(r) : NULL;
+    if (!t)
         return;
+    t->mode = mode;
     r->on_piece = write_take_piece;
     r->on_complete = write_on_complete;
 }
 
 /* ---- list, describe, create, move, remove ---- */
 
-enum { LIST_MOST = 10000, LIST_DEPTH_MAX = 100 };
+enum { LIST_MOST = 100000, LIST_DEPTH_MAX = 100 };
 
 static const char *list_kind(uint32_t mode)
 {
@@ -363,10 +379,15 @@ static struct json_object *list_entry(const droste_file_entry *e)
               list_put_text(o, "group", e->group);
     if (ok && S_ISLNK(e->mode))
         ok = list_put_text(o, "target", e->target) &&
-             json_put_text(o, "target_kind", e->target_mode ? list_kind(e->target_mode) : "none");
+             json_put_text(o, "target_kind", e->target_mode ? list_kind(e->target_mode) : "none") &&
+             json_put(o, "target_st_mode", json_object_new_int64(e->target_mode));
     if (ok && json_put_text(o, "kind", list_kind(e->mode)) &&
         json_put(o, "size", json_object_new_int64((int64_t)e->size)) &&
         json_put(o, "mode", json_object_new_int64(e->mode & 07777)) &&
+        json_put(o, "st_mode", json_object_new_int64(e->mode)) &&
+        json_put(o, "uid", json_object_new_int64(e->uid)) &&
+        json_put(o, "gid", json_object_new_int64(e->gid)) &&
+        json_put(o, "modified_ns", json_object_new_int64(e->mtime_ns)) &&
         json_put(o, "modified_ms", json_object_new_int64(e->mtime_ns / 1000000)))
         return o;
     json_object_put(o);
@@ -409,18 +430,44 @@ static void list_on_reply(void *arg, const droste_file_reply *reply, const drost
     request_reply_json(t->r, 200, o);
 }
 
+/* A number of the query, from 1 to `most`; 0: the request was refused. */
+static unsigned list_number(struct request *r, const char *name, const char *fallback, long most)
+{
+    const char *text = request_query(r, name, fallback);
+    char *end = NULL;
+    long number = text ? strtol(text, &end, 10) : 0;
+    if (text && (*end || number < 1))
+        request_refuse(r, 400, "argument", "%s is a positive number", name);
+    return !text || *end || number < 1 ? 0 : (unsigned)(number > most ? most : number);
+}
+
 void handle_file_list(struct request *r)
 {
-    const char *levels = request_query(r, "depth", "1");
-    long depth = levels ? strtol(levels, NULL, 10) : 0;
-    if (levels)
-        transfer_ask(r,
-            (droste_file_request){ .op = "list",
-                .depth = depth < 1                ? 1
-                         : depth > LIST_DEPTH_MAX ? LIST_DEPTH_MAX
-                                                  : (unsigned)depth,
-                .most = LIST_MOST },
-            list_on_reply);
+    unsigned depth = list_number(r, "depth", "1", LIST_DEPTH_MAX);
+    unsigned most = depth ? list_number(r, "limit", "10000", LIST_MOST) : 0;
+    if (most)
+        transfer_ask(
+            r, (droste_file_request){ .op = "list", .depth = depth, .most = most }, list_on_reply);
+}
+
+void handle_file_glob(struct request *r)
+{
+    unsigned most = list_number(r, "limit", "10000", LIST_MOST);
+    if (most)
+        transfer_ask(
+            r, (droste_file_request){ .op = "glob", .depth = 1, .most = most }, list_on_reply);
+}
+
+/* The flag if the query's parameter says yes; -1: the request was refused. */
+static int transfer_flag(struct request *r, const char *name, const char *fallback, int flag)
+{
+    const char *text = request_query(r, name, fallback);
+    bool yes = text && strcmp(text, "yes") == 0;
+    if (yes || (text && strcmp(text, "no") == 0))
+        return yes ? flag : 0;
+    if (text)
+        request_refuse(r, 400, "argument", "%s is yes or no", name);
+    return -1;
 }
 
 static void describe_on_reply(void *arg, const droste_file_reply *reply, const droste_error *err)
@@ -432,7 +479,9 @@ static void describe_on_reply(void *arg, const droste_file_reply *reply, const d
 
 void handle_file_describe(struct request *r)
 {
-    transfer_ask(r, (droste_file_request){ .op = "stat" }, describe_on_reply);
+    int flags = transfer_flag(r, "follow", "no", DROSTE_FILE_FOLLOW);
+    if (flags >= 0)
+        transfer_ask(r, (droste_file_request){ .op = "stat", .flags = flags }, describe_on_reply);
 }
 
 static void transfer_on_done(void *arg, const droste_file_reply *reply, const droste_error *err)
@@ -449,8 +498,9 @@ void handle_file_remove(struct request *r)
 
 void handle_directory_create(struct request *r)
 {
-    transfer_ask(
-        r, (droste_file_request){ .op = "mkdir", .flags = DROSTE_FILE_PARENTS }, transfer_on_done);
+    int flags = transfer_flag(r, "parents", "yes", DROSTE_FILE_PARENTS);
+    if (flags >= 0)
+        transfer_ask(r, (droste_file_request){ .op = "mkdir", .flags = flags }, transfer_on_done);
 }
 
 void handle_directory_remove(struct request *r)

@@ -118,11 +118,13 @@ def example(schema):
     """A value that fits a schema of the server's document."""
     if "enum" in schema:
         return schema["enum"][0]
-    if schema.get("type") == "object":
+    kind = schema.get("type")
+    kind = kind[0] if isinstance(kind, list) else kind
+    if kind == "object":
         return {name: example(schema["properties"][name]) for name in schema.get("required", [])}
-    if schema.get("type") == "array":
+    if kind == "array":
         return [example(schema["items"])] * schema.get("minItems", 0)
-    if schema.get("type") in ("integer", "number"):
+    if kind in ("integer", "number"):
         return max(1, schema.get("minimum", 1))
     return "x"
 

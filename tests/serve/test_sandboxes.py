@@ -172,6 +172,18 @@ def test_files(server, sandbox):
     connection.close()
 
 
+def test_large_chunks_arrive_as_they_were_sent(server, sandbox):
+    """The library gives pieces of a chunk also while the one before is being written."""
+    pieces = [bytes([number]) * 1_500_000 for number in range(1, 4)]
+    path = sandbox + "/files?path=/tmp/chunks"
+    assert server.ask("PUT", path, iter(pieces)).status == 204
+    assert server.ask("GET", path).body == b"".join(pieces)
+    assert server.ask("PUT", path + "&mode=append", iter(pieces)).status == 204
+    assert server.ask("GET", path).body == 2 * b"".join(pieces)
+    assert server.ask("PUT", path + "&mode=create", b"").json["error"]["errno"] == "EEXIST"
+    assert server.ask("PUT", path + "&mode=other", b"").status == 400
+
+
 def test_paths_lead_nowhere_outside_of_the_sandbox(server, sandbox, tmp_path):
     """A file of the host is absent, by any path; one of the sandbox is there."""
     secret = tmp_path / "secret"

@@ -15,14 +15,18 @@ One that needs more is a class in a file of its own, `--adapter=FILE`, which reg
         name = "mine"
         lacks = {"volume": "mine keeps nothing"}
 """
+import atexit
 import os
+import re
 import shutil
 import signal
+import subprocess
 import tempfile
 import time
 import uuid
 
 import droste
+from droste._remote import client
 
 #: What an environment may declare not to have, and what that is.
 FEATURES = {
@@ -49,6 +53,8 @@ FEATURES = {
     "whole": "a sandbox that is killed from outside takes all its processes with it",
     "with host": "a sandbox whose host is killed ends at once",
     "alone": "no process of another session is in the sandbox",
+    "any names": "names of files that are not UTF-8",
+    "directories": "a directory of this machine as a value",
     "outside": "other processes on this machine can see and end the guest's processes",
 }
 
@@ -255,6 +261,91 @@ class Templated(Local):
         interp = droste.Interpreter(**settings, template=template)
         interp.start()
         return interp
+
+
+@ADAPTERS.register
+class Server(Local):
+    """Sessions of `droste serve`, through the client in pure Python. A setting that a server does
+    not take from clients is a flag of one that is started for it."""
+    name = "server"
+    word = "isolation"
+    operations = 1
+    lacks = {"volume": "a client cannot name a volume", "workspace": "a client names no workspace",
+             "with host": "a client's sandboxes outlive it, until they are idle for too long",
+             "any names": "a server's paths are UTF-8", "directories": "load() reads them here"}
+    DROSTE = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(
+        os.path.abspath(__file__)))), os.environ.get("BUILD", "build"), "droste")
+
+    def __init__(self, text, settings):
+        super().__init__(text, {**settings, "env": "local"})
+        self.settings = {name: value for name, value in settings.items() if name != "env"}
+        self.servers = {}
+
+    def server(self, settings):
+        """The address of a server with these settings."""
+        flags = []
+        for name, value in sorted(settings.items()):
+            for one in value if isinstance(value, (list, tuple)) else [value]:
+                text = {True: "yes", False: "no"}.get(one, one) if isinstance(one, bool) else one
+                flags.append("--%s=%s" % (name.replace("_", "-"), text))
+        key = tuple(flags)
+        if key not in self.servers:
+            process = subprocess.Popen(
+                [self.DROSTE, "serve", "--listen", "127.0.0.1:0", "--database=none", *flags],
+                stdout=subprocess.PIPE, text=True)
+            atexit.register(self.stop, process)
+            self.servers[key] = process, process.stdout.readline().strip()
+        assert self.servers[key][1], "the server did not start with %s" % (key,)
+        return self.servers[key][1]
+
+    @staticmethod
+    def stop(process):
+        process.terminate()
+        process.wait()
+        process.stdout.close()
+
+    def interpreter(self, **settings):
+        return self.make(settings, False)
+
+    def open(self, **settings):
+        return self.make(settings, True)
+
+    def make(self, settings, starts):
+        kept, asked = dict(self.settings), dict(settings)
+        while True:
+            address = self.server(kept)
+            interp = droste.Interpreter(server=address, **asked)
+            if not starts:
+                return interp
+            try:
+                interp.start()
+                return interp
+            except (droste.UnsupportedError, droste.ArgumentError) as e:
+                interp.shutdown()
+                name = is_kept(str(e))
+                if name not in asked:
+                    raise
+                kept[name] = asked.pop(name)
+
+    def guest_of(self, pid):
+        chain = ancestors(pid)
+        hosts = {process.pid for process, _ in self.servers.values()}
+        at = next(i for i, (p, _) in enumerate(chain) if p in hosts)
+        return chain[:at - 1]
+
+    def holdings(self):
+        for server in list(client._servers):
+            server.forget()     # the connections that are kept for the next request
+        return super().holdings()
+
+    def rlm(self, model, **settings):
+        return droste.RLM(model, database="none", env="local", **{**self.settings, **settings})
+
+
+def is_kept(message):
+    """The setting that a server's refusal names."""
+    found = re.match(r"'([a-z-]+)' is no option that a client|([a-z-]+) is at most", message)
+    return found and (found.group(1) or found.group(2)).replace("-", "_")
 
 
 def settings_of_templates(settings):

@@ -207,6 +207,7 @@ def test_what_is_no_file_is_refused_at_once(session, here):
     assert stat.S_ISFIFO(session.files.stat(here + "/fifo").mode)
 
 
+@pytest.mark.needs("any names")
 def test_names_of_any_bytes(session, here):
     """A newline, invalid UTF-8, 255 bytes, a leading `-`: each is listed and read."""
     session.execute("for n in (b'new\\nline', b'\\xff\\xfe', b'n' * 255, b'-rf'):\n"

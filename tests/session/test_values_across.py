@@ -114,6 +114,7 @@ def test_many_values_stay_apart(session):
                                given).n == [n * 1000 for n in range(60)]
 
 
+@pytest.mark.needs("directories")
 def test_files_are_loaded_as_values(session, tmp_path):
     """A file as text, JSON or bytes, and a directory as a dict of texts."""
     (tmp_path / "d" / "sub").mkdir(parents=True)

@@ -216,7 +216,7 @@ static void e2b_create_ready(struct sandbox *sb, struct request *r, droste_resul
 }
 
 /* The settings of the session: the variables. */
-static void e2b_create_settings(struct request *r, struct buf *words)
+static bool e2b_create_settings(struct request *r, struct buf *words)
 {
     struct json_object *env = json_get_typed(r->json, "envVars", json_type_object);
     if (control_has_root(r->server)) {
@@ -224,12 +224,13 @@ static void e2b_create_settings(struct request *r, struct buf *words)
         sandbox_setting(words, "loopback", "yes");
     }
     if (!env)
-        return;
+        return true;
     json_object_object_foreach(env, name, value)
     {
         cleanup_free char *text = text_printf("%s=%s", name, json_object_get_string(value));
         sandbox_setting(words, "env-var", text ? text : "");
     }
+    return true;
 }
 
 void e2b_handle_create(struct request *r)

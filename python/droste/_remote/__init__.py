@@ -1,0 +1,53 @@
+"""Sessions and runs of a server: the client of `droste serve`, in pure Python.
+
+`Interpreter(server=…)` and `RLM(server=…)` choose the classes of this package. They use the native
+interface of the server (docs/serve.md), and the standard library alone.
+"""
+from __future__ import annotations
+
+import os
+from typing import Any, Dict, Optional, Tuple
+
+_classes: Dict[Tuple[Any, Any], Any] = {}
+
+
+def address_of(server: Optional[str]) -> Optional[str]:
+    """Returns the server's address; None for this machine. "" is this machine, too."""
+    given = server if server is not None else os.environ.get("DROSTE_SERVER")
+    return given or None
+
+
+def class_of(cls: Any, server: Optional[str]) -> Any:
+    """Returns a subclass of `Interpreter` for its sessions of a server; itself for this machine."""
+    if address_of(server) is None:
+        return cls
+    from .interpreter import RemoteInterpreter
+    return _derive(cls, RemoteInterpreter)
+
+
+def rlm_class_of(cls: Any, server: Optional[str]) -> Any:
+    """The same for `RLM`."""
+    if address_of(server) is None:
+        return cls
+    from .rlm import RemoteRLM
+    return _derive(cls, RemoteRLM)
+
+
+def check_local(made: Any, server: Optional[str]) -> None:
+    """Raises ArgumentError if a subclass has named a server where its class was already chosen."""
+    if server:
+        from ..errors import ArgumentError
+        raise ArgumentError("%s(server=…) must be given where the object is made, or as "
+                            "DROSTE_SERVER" % type(made).__name__)
+
+
+def _derive(cls: Any, remote: Any) -> Any:
+    """Returns `remote`, or a class that also has what a subclass of the user's has changed."""
+    if issubclass(cls, remote):
+        return cls
+    if issubclass(remote, cls):
+        return remote
+    key = cls, remote
+    if key not in _classes:
+        _classes[key] = type(cls.__name__, (cls, remote), {"__module__": cls.__module__})
+    return _classes[key]

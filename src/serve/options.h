@@ -1,0 +1,23 @@
+/* serve/options.h: settings that a client's request asks for, as an object by their names. */
+#ifndef DROSTE_SERVE_OPTIONS_H
+#define DROSTE_SERVE_OPTIONS_H
+
+#include "serve/server.h"
+
+struct option_rules {
+    /* NULL: a client may not set it. */
+    const droste_option *(*find)(const char *name);
+    /* How one is refused that exists, but not for clients. */
+    unsigned kept_status;
+    const char *kept_code;
+    /* Checks a value and appends it with sandbox_setting. False: it was refused. */
+    bool (*put)(struct request *r, const droste_option *o, const char *value, struct buf *words);
+};
+
+/* NULL: there is none of this name. */
+const droste_option *option_named(const char *name);
+/* Appends all of them. `options` may be NULL. False: one was refused. */
+bool options_put(struct request *r, const struct option_rules *rules, struct json_object *options,
+    struct buf *words);
+
+#endif
