@@ -55,7 +55,7 @@ class Settings(TypedDict, total=False):
     vllm_base_url: Text
     #: Trust the certificates in this file instead of the system's.
     ca_file: Path
-    #: Append every model call to this file, for --model replay:FILE.
+    #: Append every model call to this file: --model replay:FILE answers from it.
     record: Path
     #: Cache model answers in this file and reuse them for identical calls.
     cache: Path
@@ -90,7 +90,7 @@ class Settings(TypedDict, total=False):
     #: Where sandboxes run: local, docker, daytona, prime, e2b, modal, or an environment of your
     #: own.
     env: Text
-    #: How strongly local sandboxes are isolated: auto, full, light, landlock, process.
+    #: How local sandboxes are isolated: auto, full, light, landlock, process.
     isolation: Text
     #: User ids for the local sandboxes that root starts, one for each; `auto`: 1900000000 to
     #: 1900065535, if available; `shared`: one for all.
@@ -140,9 +140,10 @@ class Settings(TypedDict, total=False):
     idle_timeout: Number
     #: An environment variable for the sandbox's processes; may be repeated.
     env_var: Texts
-    #: Modules to import once, before sandboxes are cloned, so that all have them; may be repeated.
+    #: Modules to import in advance: once for all sandboxes, before they are cloned; may be
+    #: repeated.
     preload: Texts
-    #: Make this path visible in the sandbox, read-only; may be repeated.
+    #: Show the sandbox this path, read-only; may be repeated.
     read: Texts
     #: Python code to run first in each session.
     setup_code: Text
@@ -188,8 +189,8 @@ class Settings(TypedDict, total=False):
     start_wait: Number
     #: Time limit of the session or of the run; 0: no limit.
     timeout: Number
-    #: Time limit of one cell, which is then interrupted and keeps its state; 0: no limit. With
-    #: rules: 30, unless set.
+    #: Time limit of one cell: it is interrupted, and its variables stay; 0: no limit. With rules:
+    #: 30, unless set.
     execute_timeout: Number
     #: Upper bound of execute-timeout; 0: none. With rules: 300, unless set.
     execute_timeout_cap: Number
@@ -218,7 +219,7 @@ class Settings(TypedDict, total=False):
     file_size: Size
     #: Size of the sandbox's private /tmp.
     tmp_size: Size
-    #: A directory that outlives the sandbox, mounted at /data; created on first use.
+    #: A directory that outlives the sandbox: mounted at /data, created on first use.
     volume_name: Text
     #: The directory layout of the sandbox: droste, or daytona (/home/daytona) for programs that
     #: expect it.
@@ -231,7 +232,7 @@ class Settings(TypedDict, total=False):
     volume_size: Size
     #: Maximum files and directories in a new volume.
     volume_files: Number
-    #: A git repository whose files are copied into the sandbox: https://, ssh:// or file:///.
+    #: A git repository to copy into the sandbox: https://, ssh:// or file:///.
     repo_url: Text
     #: A branch, tag or commit id of repo-url; by default the remote's HEAD.
     repo_ref: Text
@@ -258,9 +259,9 @@ class Settings(TypedDict, total=False):
     delegate_max_iterations: Number
     #: Maximum concurrent child runs, at each depth.
     max_children: Number
-    #: Maximum model calls by the guest's code, including the turns of child runs.
+    #: Maximum model calls by the guest's code; turns of child runs count, too.
     max_llm_calls: Number
-    #: Cost limit of the whole run, by known prices; 0: no limit.
+    #: Cost limit of the run, by known prices; 0: no limit.
     max_cost: Number
     #: Maximum input tokens of the whole run; 0: no limit.
     max_input_tokens: Number

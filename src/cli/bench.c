@@ -612,7 +612,23 @@ const struct command command_bench = {
     .synopsis = "[start | exec | shell | llm | run | fork | template | values | churn | "
                 "density | serve] [--sessions N] [--quick] [--json] [--SETTING VALUE ...]",
     .summary = "measure starts, cells, model calls, runs and many sessions on this machine",
-    .details = "Quote the medians and their ratios, measured on an otherwise idle machine.\n",
+    .details =
+        "Without a name, all of these. They are measured beside something that the reader knows\n"
+        "(a bare fork, bubblewrap, Python's own start), so that ratios can be compared:\n"
+        "\n"
+        "  start     a sandbox and its first cell, at each isolation, and from a pool\n"
+        "  exec      an empty cell of a session\n"
+        "  shell     `droste exec -c 1` as a shell starts it\n"
+        "  llm       llm_query, alone and from 64 threads\n"
+        "  run       a whole run with a model that answers at once\n"
+        "  fork      the memory that a fork of a session has for itself\n"
+        "  template  sessions that start from a template, and forks\n"
+        "  values    large values, into a sandbox and out of it\n"
+        "  churn     sandboxes that start and close without a pause\n"
+        "  density   many sessions at once: memory of each, and their end\n"
+        "  serve     the HTTP server, with many clients\n"
+        "\n"
+        "Quote the medians and their ratios, measured on an otherwise idle machine.\n",
     .examples =
         "  droste bench\n  droste bench start --json\n  droste bench exec --isolation process\n"
         "  droste bench density --sessions 5000\n  droste bench serve --sessions 10000\n",

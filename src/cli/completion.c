@@ -460,14 +460,15 @@ const struct command command_completion = {
     .synopsis = "bash | zsh | fish | words -- WORD...",
     .summary = "print a shell's completion script",
     .details =
-        "The script completes commands, flags, settings, and the names of runs, volumes and what\n"
-        "is in them, templates, environments and keys. `make install` and the packages install it; load it by hand with\n"
+        "The script completes commands, flags, settings, and the names of runs, volumes and\n"
+        "what is in them, templates, environments and keys. `make install` and the packages\n"
+        "install it. To load it by hand:\n"
         "  bash   source <(droste completion bash)\n"
         "  zsh    source <(droste completion zsh)\n"
         "  fish   droste completion fish | source\n"
         "\n"
-        "`words` prints the candidates for the last WORD, each as a line of the candidate, a\n"
-        "tab and a description; the line `:files` stands for names of files.\n",
+        "`words` prints the candidates for the last WORD, one a line: the candidate, a tab\n"
+        "and a description. The line `:files` stands for names of files.\n",
     .examples = "  droste completion bash > ~/.local/share/bash-completion/completions/droste\n"
                 "  droste completion words -- exec --is\n",
     .arguments = "bash|zsh|fish",

@@ -13,7 +13,8 @@
 #include "cli/flags.h"
 #include "cli/screen.h"
 
-enum { COLUMNS = 79, LEFT = 27, CLAUSE_LEAST = 12, SHORT_EXAMPLES = 2 };
+enum { COLUMNS = 79, ROWS = 45, LEFT = 27, CLAUSE_LEAST = 12, SHORT_EXAMPLES = 2 };
+enum { ROWS_BEHIND = SHORT_EXAMPLES + 4 }; /* of the settings: examples, the last line, blanks */
 
 /* By the kind of command; a screen has room for a dozen. */
 static const char *const run_settings[] = { "model", "sub-model", "env", "volume-name", "repo-url",
@@ -149,6 +150,14 @@ static void put_first_examples(struct buf *out, const struct command *self)
     }
 }
 
+static size_t help_rows(const struct buf *out)
+{
+    size_t rows = 0;
+    for (size_t i = 0; i < out->len; i++)
+        rows += out->data[i] == '\n';
+    return rows;
+}
+
 static void help_put_short(struct buf *out, const struct command *self, const struct flag *flags)
 {
     const droste_option *o;
@@ -159,7 +168,7 @@ static void help_put_short(struct buf *out, const struct command *self, const st
     for (const struct flag *f = flags; f->name; f++)
         help_put_wrapped(out, f->help, put_flag_name(out, f->name, f->value), LEFT + 1);
     buf_puts(out, self->settings ? "\nMost used settings:\n" : "");
-    while ((o = help_common_option(self, flags, &at)))
+    while (help_rows(out) + ROWS_BEHIND < ROWS && (o = help_common_option(self, flags, &at)))
         put_short_option(out, o);
     put_first_examples(out, self);
     buf_printf(out, "\n'droste %s --help all' has %sthe details and more examples.\n", self->name,

@@ -68,6 +68,8 @@ def test_help_fits_one_screen(droste):
         assert sum(1 + max(0, len(line) - 1) // 80
                    for line in short.out.splitlines()) <= 45, command
         assert "'droste %s --help all'" % command in short.out
+        assert "..." not in re.sub(r"\busage: .*?\n\n|Examples:.*|\.\.\.\]| \S+,\.\.\.", "",
+                                   short.out, flags=re.S), command      # no sentence is cut
         assert whole.out == droste(command, "--help", "all").out
         assert flags(short.out, "\nMost used settings:") == flags(whole.out, "\nSettings "), command
     assert droste("exec", "--help").out.count("\n  --") < 20 < droste("exec", "--help",
