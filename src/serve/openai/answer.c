@@ -104,9 +104,9 @@ static int answer_read(struct follower *f, droste_record *record)
 {
     static const droste_record_visitor visitor = { .call = answer_on_call, .cell = answer_on_cell };
     struct openai_answer *a = (struct openai_answer *)f;
-    return !a->streams ? 0
-                       : droste_record_follow(
-                             record, f->r->id, &f->at, RUN_EVENTS_AT_ONCE, &visitor, a, NULL);
+    return !a->streams && !a->form->has_steps ? 0
+                                              : droste_record_follow(record, f->r->id, &f->at,
+                                                    RUN_EVENTS_AT_ONCE, &visitor, a, NULL);
 }
 
 static void answer_tick(struct follower *f, uint64_t now_ns)
@@ -169,7 +169,7 @@ static void answer_fail_run(struct openai_answer *a, const droste_record_run *ru
 static int answer_on_end(void *arg, const droste_record_run *run, droste_error *err)
 {
     struct openai_answer *a = arg;
-    if (strcmp(run->status, "answered") != 0) {
+    if (strcmp(run->status, "answered") != 0 && !a->form->has_all_ends) {
         answer_fail_run(a, run);
         return 0;
     }
@@ -199,7 +199,8 @@ static const struct follower_kind answer_kind = { answer_read, answer_end, answe
 static void answer_on_free(struct request *r)
 {
     struct openai_answer *a = r->state;
-    runs_unfollow(&a->f);
+    if (a->follows)
+        runs_unfollow(&a->f);
     if (a->free_state)
         a->free_state(a);
     free(a);
@@ -228,7 +229,13 @@ static void answer_join(struct request *r, const struct openai_form *form)
     r->state = a;
     r->on_free = answer_on_free;
     droste_record_get(record, r->id, answer_on_started, a, NULL);
+    if (form->begun && !form->begun(r)) {
+        if (!r->reply)
+            form->reply_early(a);
+        return;
+    }
     runs_attend(r->server, r->id, a->told_ns);
+    a->follows = true;
     runs_follow(&a->f);
     if (!a->streams)
         return;
@@ -239,7 +246,7 @@ static void answer_join(struct request *r, const struct openai_form *form)
 
 static const struct openai_form *answer_form(const struct request *r)
 {
-    return r->route->handle == openai_handle_chat ? &openai_chat_form : NULL;
+    return r->route->handle == openai_handle_chat ? &openai_chat_form : &openai_responses_form;
 }
 
 static void answer_begun(struct request *r)
@@ -255,6 +262,13 @@ static bool answer_settings(struct request *r, const struct openai_form *form, s
     sandbox_setting(words, "model", model.name);
     runs_put_trace(r, words);
     return !form->settings || form->settings(r, words);
+}
+
+/* How long it goes on without a client; 0: to its end. */
+static double answer_patience(struct request *r, const struct openai_form *form)
+{
+    bool is_background = form->is_background && form->is_background(r);
+    return is_background ? 0 : r->server->options->detach_seconds;
 }
 
 /* Starts it in the place that admission reserved. */
@@ -283,7 +297,7 @@ static void answer_start(struct request *r)
         .settings = settings,
         .id = id,
         .account = r->account->key.id };
-    runs_start(r, &(struct runs_start){ &request, id, answer_begun, s->options->detach_seconds });
+    runs_start(r, &(struct runs_start){ &request, id, answer_begun, answer_patience(r, form) });
 }
 
 static void answer_resume(struct request *r)
@@ -292,7 +306,7 @@ static void answer_resume(struct request *r)
         return;
     droste_request request = { .resume = r->id };
     runs_start(r,
-        &(struct runs_start){ &request, r->id, answer_begun, r->server->options->detach_seconds });
+        &(struct runs_start){ &request, r->id, answer_begun, answer_patience(r, answer_form(r)) });
 }
 
 void openai_answer(struct request *r, const struct openai_form *form)

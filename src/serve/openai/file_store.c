@@ -15,7 +15,7 @@
 #include "base/os/random.h"
 #include "base/text.h"
 
-enum { STORE_ID_DIGITS = 24, STORE_STALE_SECONDS = 86400, STORE_COPY = 1 << 20 };
+enum { STORE_ID_DIGITS = 24, STORE_COPY = 1 << 20 };
 
 static const char store_new[] = ".new-";
 
@@ -60,14 +60,14 @@ bool file_store_is_id(const char *id, const char *prefix)
            strspn(id + n, "0123456789abcdef") == STORE_ID_DIGITS;
 }
 
-static void file_store_object_name(char out[STORE_ID_SIZE + 8], const char *id)
+static void file_store_object_name(char out[STORE_NAME_SIZE], const char *id)
 {
-    snprintf(out, STORE_ID_SIZE + 8, "%s.json", id);
+    snprintf(out, STORE_NAME_SIZE, "%s.json", id);
 }
 
 void file_store_remove(int directory, const char *id)
 {
-    char object[STORE_ID_SIZE + 8];
+    char object[STORE_NAME_SIZE];
     file_store_object_name(object, id);
     unlinkat(directory, object, 0);
     unlinkat(directory, id, 0);
@@ -96,13 +96,13 @@ void file_store_remove_parts(int directory, const char *upload)
 
 struct json_object *file_store_read(int directory, const char *id)
 {
-    char name[STORE_ID_SIZE + 8];
+    char name[STORE_NAME_SIZE];
     cleanup_buf struct buf text = { 0 };
     struct json_object *object = NULL;
     file_store_object_name(name, id);
     cleanup_fd int fd = openat(directory, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0 || file_read_fd(fd, name, STORE_OBJECT_MAX, &text, NULL) < 0 ||
-        json_parse(buf_text(&text), text.len, &json_limits_small, &object, NULL) < 0)
+        json_parse(buf_text(&text), text.len, &json_limits_large, &object, NULL) < 0)
         return NULL;
     int64_t expires_s = json_get_int(object, "expires_at", 0);
     if (expires_s == 0 || expires_s > clock_wall_ms() / 1000)
@@ -115,7 +115,7 @@ struct json_object *file_store_read(int directory, const char *id)
 
 int file_store_write(int directory, const char *id, struct json_object *object)
 {
-    char name[STORE_ID_SIZE + 8], temporary[STORE_ID_SIZE + 16];
+    char name[STORE_NAME_SIZE], temporary[STORE_NAME_SIZE + 8];
     size_t len = 0;
     const char *text = json_text(object, &len);
     file_store_object_name(name, id);
@@ -134,10 +134,18 @@ int file_store_write(int directory, const char *id, struct json_object *object)
 
 /* ---- all of an account ---- */
 
-/* Nothing of these outlives a day: what came in when a server died, and uploads. */
-static bool file_store_is_passing(const char *name)
+/* Nothing of these outlives its time: what came in when a server died, uploads, and responses.
+ * Seconds; 0: for ever. */
+static int64_t file_store_life(const char *name)
 {
-    return strncmp(name, store_new, sizeof store_new - 1) == 0 || strncmp(name, "upload_", 7) == 0;
+    static const struct {
+        const char *prefix;
+        int64_t seconds;
+    } lives[] = { { store_new, 86400 }, { "upload_", 86400 }, { "resp_", 31 * 86400 } };
+    for (size_t i = 0; i < array_length(lives); i++)
+        if (strncmp(name, lives[i].prefix, strlen(lives[i].prefix)) == 0)
+            return lives[i].seconds;
+    return 0;
 }
 
 uint64_t file_store_used(int directory, size_t *files)
@@ -151,12 +159,13 @@ uint64_t file_store_used(int directory, size_t *files)
         struct stat st;
         if (fstatat(directory, entry->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st.st_mode))
             continue;
-        if (file_store_is_passing(entry->d_name) && now - st.st_mtime > STORE_STALE_SECONDS) {
+        int64_t life = file_store_life(entry->d_name);
+        if (life > 0 && now - st.st_mtime > life) {
             unlinkat(directory, entry->d_name, 0);
             continue;
         }
         used += (uint64_t)st.st_size;
-        ++*files;
+        *files += strncmp(entry->d_name, "file-", 5) == 0;
     }
     if (walk)
         closedir(walk);
@@ -218,7 +227,7 @@ static int job_copy(const struct store_job *job, int to, const char *part)
 /* Makes the file of what came in, or of an upload's parts. No other thread knows of it yet. */
 static int job_make(const struct store_job *job)
 {
-    char name[STORE_ID_SIZE + 8];
+    char name[STORE_NAME_SIZE];
     snprintf(name, sizeof name, "%s%s", store_new, job->id);
     cleanup_fd int fd =
         openat(job->directory, name, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600);
@@ -238,7 +247,7 @@ static void job_work(uv_work_t *work)
     struct store_job *job = ((struct store_work *)work)->job;
     if (job_make(job) == 0)
         return;
-    char name[STORE_ID_SIZE + 8];
+    char name[STORE_NAME_SIZE];
     job->failed = errno ? errno : EIO;
     snprintf(name, sizeof name, "%s%s", store_new, job->id);
     unlinkat(job->directory, name, 0);

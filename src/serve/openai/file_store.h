@@ -10,7 +10,12 @@
 
 #include "serve/openai/openai.h"
 
-enum { STORE_ID_SIZE = SERVE_ID_SIZE, STORE_OBJECT_MAX = 64 << 10, STORE_FILES_MOST = 2000 };
+enum {
+    STORE_ID_SIZE = SERVE_ID_SIZE,
+    STORE_NAME_SIZE = 64,
+    STORE_OBJECT_MAX = 5 << 20,
+    STORE_FILES_MOST = 2000
+};
 #define STORE_FILE_MAX ((uint64_t)512 << 20)
 
 /* The account's directory, which is made; negative: the request was refused. */
@@ -25,8 +30,8 @@ int file_store_write(int directory, const char *id, struct json_object *object);
 void file_store_remove(int directory, const char *id);
 /* Of an upload. */
 void file_store_remove_parts(int directory, const char *upload);
-/* Bytes of all files, also of those that are coming in; *files counts whole ones. Removes what a
- * dead server has left. */
+/* Bytes of all files, also of those that are coming in; *files counts those of clients, with their
+ * objects. Removes what a dead server has left, and what is past its time. */
 uint64_t file_store_used(int directory, size_t *files);
 /* The objects of one prefix, in no order; NULL without memory. */
 struct json_object *file_store_list(int directory, const char *prefix);

@@ -291,7 +291,7 @@ static struct json_object *upload_of(struct request *r, int *directory)
 static void upload_store_part(struct intake *in)
 {
     struct request *r = in->r;
-    char from[STORE_ID_SIZE + 8], to[2 * STORE_ID_SIZE];
+    char from[STORE_NAME_SIZE], to[2 * STORE_ID_SIZE];
     cleanup_buf struct buf out = { 0 };
     snprintf(from, sizeof from, ".new-%s", in->id);
     snprintf(to, sizeof to, "%s.%s", r->id, in->id);

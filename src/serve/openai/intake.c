@@ -26,14 +26,14 @@ static void intake_fail(struct intake *in, unsigned status, const char *code, co
     in->text = text;
 }
 
-static void intake_name(char out[STORE_ID_SIZE + 8], const struct intake *in)
+static void intake_name(char out[STORE_NAME_SIZE], const struct intake *in)
 {
-    snprintf(out, STORE_ID_SIZE + 8, ".new-%s", in->id);
+    snprintf(out, STORE_NAME_SIZE, ".new-%s", in->id);
 }
 
 static void intake_free(struct intake *in)
 {
-    char name[STORE_ID_SIZE + 8];
+    char name[STORE_NAME_SIZE];
     intake_name(name, in);
     if (in->parser)
         MHD_destroy_post_processor(in->parser);
@@ -153,7 +153,7 @@ static void intake_on_complete(struct request *r)
 
 static bool intake_open(struct intake *in, struct request *r)
 {
-    char name[STORE_ID_SIZE + 8];
+    char name[STORE_NAME_SIZE];
     size_t files = 0;
     uint64_t quota = (uint64_t)r->server->options->files_quota_mib << 20;
     in->directory = file_store_open(r);

@@ -95,6 +95,14 @@ struct openai_form {
     bool (*ask)(struct openai_ask *a);
     /* Appends settings of the run; NULL: none. False: the request was refused. */
     bool (*settings)(struct request *r, struct buf *words);
+    /* Whether the run goes on without a client; NULL: no. */
+    bool (*is_background)(struct request *r);
+    /* The run is in the record. False: nothing is followed, since the request was refused, or
+     * `reply_early` answers it. NULL: true. */
+    bool (*begun)(struct request *r);
+    void (*reply_early)(struct openai_answer *a);
+    bool has_steps;    /* they are told without a stream, too */
+    bool has_all_ends; /* `end` is also for runs without an answer */
     /* Of a stream: it begins; a step has ended. */
     void (*begin)(struct openai_answer *a);
     void (*call)(struct openai_answer *a, const droste_record_call *call);
@@ -105,12 +113,12 @@ struct openai_form {
     void (*fail)(struct openai_answer *a, const struct openai_error *error, const char *text);
 };
 
-extern const struct openai_form openai_chat_form;
+extern const struct openai_form openai_chat_form, openai_responses_form;
 
 struct openai_answer {
     struct follower f; /* the first member */
     const struct openai_form *form;
-    bool streams;
+    bool streams, follows;
     int64_t created_ms;
     uint64_t told_ns; /* when the client last got something */
     void *state;      /* the form's */
@@ -139,6 +147,11 @@ void openai_forward(struct request *r, const char *model);
 void openai_handle_models(struct request *r);
 void openai_handle_model(struct request *r);
 void openai_handle_chat(struct request *r);
+void openai_handle_response_create(struct request *r);
+void openai_handle_response_get(struct request *r);
+void openai_handle_response_delete(struct request *r);
+void openai_handle_response_cancel(struct request *r);
+void openai_handle_response_items(struct request *r);
 void openai_handle_file_create(struct request *r);
 void openai_handle_file_list(struct request *r);
 void openai_handle_file_get(struct request *r);

@@ -4,7 +4,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "serve/openai/openai.h"
+#include "serve/openai/responses.h"
 
 #define JSON   "application/json"
 #define OBJECT "{\"type\": \"object\"}"
@@ -16,6 +16,18 @@
     "\"properties\": {\"role\": {\"type\": \"string\"}, \"content\": {\"type\": [\"string\", "     \
     "\"array\", \"null\"]}}}}, \"stream\": {\"type\": [\"boolean\", \"null\"]}, "                  \
     "\"stream_options\": {\"type\": [\"object\", \"null\"]}, \"context\": {}}}"
+
+#define RESPONSE                                                                                   \
+    "{\"type\": \"object\", \"required\": [\"model\", \"input\"], \"properties\": {\"model\": "    \
+    "{\"type\": \"string\", \"minLength\": 1, \"maxLength\": 256}, \"input\": {\"type\": "         \
+    "[\"string\", \"array\"], \"items\": {\"type\": \"object\", \"properties\": {\"role\": "       \
+    "{\"type\": \"string\"}, \"content\": {\"type\": [\"string\", \"array\", \"null\"]}}}}, "      \
+    "\"stream\": {\"type\": [\"boolean\", \"null\"]}, \"store\": {\"type\": [\"boolean\", "        \
+    "\"null\"]}, \"background\": {\"type\": [\"boolean\", \"null\"]}, "                            \
+    "\"previous_response_id\": {\"type\": [\"string\", \"null\"]}, \"context\": {}}}"
+
+#define STREAM "\"stream\": {\"enum\": [\"true\", \"false\"]}"
+#define ORDER  "\"order\": {\"enum\": [\"asc\", \"desc\"]}"
 
 #define UPLOAD                                                                                      \
     "{\"type\": \"object\", \"required\": [\"filename\", \"purpose\", \"bytes\"], \"properties\": " \
@@ -41,6 +53,22 @@ static const struct route openai_rows[] = {
         "OpenAI's API: answer a conversation with a run, or pass it on to the model's provider; "
         "with stream, the answer is a stream of server-sent events",
         openai_handle_chat, SCOPE_MODELS, .body_max = OPENAI_BODY_MAX },
+    { "POST", "/v1/responses", BODY_JSON, RESPONSE, NULL, 200, JSON, OBJECT,
+        "OpenAI's API: answer an input with a run, whose steps are items; with stream, the answer "
+        "is a stream of server-sent events",
+        openai_handle_response_create, SCOPE_MODELS, .body_max = OPENAI_BODY_MAX },
+    { "GET", "/v1/responses/{name}", BODY_NONE, NULL, STREAM, 200, JSON, OBJECT,
+        "OpenAI's API: a stored response", openai_handle_response_get, SCOPE_MODELS,
+        .of_run = true },
+    { "DELETE", "/v1/responses/{name}", BODY_NONE, NULL, NULL, 200, JSON, OBJECT,
+        "OpenAI's API: delete a stored response; its run stays in the record",
+        openai_handle_response_delete, SCOPE_MODELS, .of_run = true },
+    { "POST", "/v1/responses/{name}/cancel", BODY_NONE, NULL, NULL, 200, JSON, OBJECT,
+        "OpenAI's API: cancel a response", openai_handle_response_cancel, SCOPE_MODELS,
+        .of_run = true },
+    { "GET", "/v1/responses/{name}/input_items", BODY_NONE, NULL, ORDER, 200, JSON, OBJECT,
+        "OpenAI's API: what a stored response was asked", openai_handle_response_items,
+        SCOPE_MODELS, .of_run = true },
     { "POST", "/v1/files", BODY_STREAM, NULL, NULL, 200, JSON, OBJECT,
         "OpenAI's API: store a file, which can be a context of runs", openai_handle_file_create,
         SCOPE_MODELS, .is_form = true },
@@ -71,6 +99,7 @@ static bool openai_claims(struct request *r, const char *path)
         "vector_stores", "videos" };
     if (strncmp(path, "/v1/", 4) != 0)
         return false;
+    response_locate(r, path);
     size_t len = strcspn(path + 4, "/");
     for (size_t i = 0; i < array_length(words); i++)
         if (strlen(words[i]) == len && strncmp(words[i], path + 4, len) == 0)

@@ -38,6 +38,18 @@ const rows = {
     const answer = await waits.chat.completions.create({ model: "droste/slow", messages, seed: 2 });
     assert.equal(answer.choices[0].message.content, "waited");
   },
+  async responses() {
+    const tools = [{ type: "code_interpreter", container: { type: "auto" } }];
+    const stream = client.responses.stream(
+      { model: "droste/turns", input: "how long?", context: "x".repeat(70), tools });
+    const kinds = [];
+    for await (const event of stream) kinds.push(event.type);
+    const whole = await stream.finalResponse();
+    assert.equal(whole.output_text, "answer 70");
+    assert(kinds.includes("response.code_interpreter_call.completed"));
+    assert.equal((await client.responses.retrieve(whole.id)).status, "completed");
+    await client.responses.delete(whole.id);
+  },
   async files() {
     const file = await OpenAI.toFile(Buffer.from("x".repeat(70)), "notes.txt");
     const made = await client.files.create({ file, purpose: "user_data" });

@@ -11,7 +11,8 @@ os.environ.update(OPENAI_BASE_URL=sys.argv[1], OPENAI_API_KEY="e2b_any",
 
 import openai  # noqa: E402
 from agents import Agent, ModelSettings, Runner, function_tool  # noqa: E402
-from agents import OpenAIChatCompletionsModel  # noqa: E402
+from agents import OpenAIChatCompletionsModel, SQLiteSession  # noqa: E402
+from agents import set_default_openai_client  # noqa: E402
 from langchain_openai import ChatOpenAI  # noqa: E402
 
 client, ROWS = openai.OpenAI(max_retries=0), []
@@ -79,6 +80,30 @@ def retried():
 
 
 @row
+def response():
+    answer = client.responses.create(model="droste/turns", input="how long?", extra_body=CONTEXT)
+    assert answer.output_text == "answer 70" and answer.usage.total_tokens > 0
+    assert client.responses.retrieve(answer.id).output_text == "answer 70"
+    assert [item.role for item in client.responses.input_items.list(answer.id)] == ["user"]
+    again = client.responses.create(model="droste/turns", input="and now?", extra_body=CONTEXT,
+                                    previous_response_id=answer.id)
+    assert again.previous_response_id == answer.id and again.output_text == "answer 70"
+    client.responses.delete(answer.id)
+
+
+@row
+def response_stream():
+    """The package's helper, which raises if events are out of order."""
+    with client.responses.stream(model="droste/turns", input="how long?", extra_body=CONTEXT,
+                                 tools=[{"type": "code_interpreter",
+                                         "container": {"type": "auto"}}]) as stream:
+        kinds = [event.type for event in stream]
+        whole = stream.get_final_response()
+    assert whole.output_text == "answer 70" and "response.output_text.delta" in kinds
+    assert [item.type for item in whole.output].count("code_interpreter_call") == 2
+
+
+@row
 def files():
     made = client.files.create(file=("notes.txt", b"x" * 70), purpose="user_data")
     part = {"type": "file", "file": {"file_id": made.id}}
@@ -136,6 +161,29 @@ def langchain():
     with_tools = ChatOpenAI(model="tool-calls").bind_tools([{
         "name": "weather", "description": "", "parameters": {"type": "object", "properties": {}}}])
     assert with_tools.invoke("hi").tool_calls[0]["name"] == "weather"
+
+
+@row
+def langchain_responses():
+    chat = ChatOpenAI(model="droste/turns", extra_body=CONTEXT, use_responses_api=True)
+    assert chat.invoke("how long?").text == "answer 70"
+
+
+@row
+def agents_sdk_responses():
+    """As the SDK asks unless it is told otherwise, with a session that sends items back."""
+    async def main():
+        # The SDK takes what stands before the first slash for a provider of its own.
+        agent = Agent(name="a", instructions="Be brief.", model="openai/droste/turns",
+                      model_settings=ModelSettings(extra_body=CONTEXT))
+        session = SQLiteSession("one")
+        await Runner.run(agent, "how long?", session=session)
+        streamed = Runner.run_streamed(agent, "and now?", session=session)
+        async for _ in streamed.stream_events():
+            pass
+        return streamed.final_output
+    set_default_openai_client(openai.AsyncOpenAI())
+    assert asyncio.run(main()) == "answer 70"
 
 
 def chat_agent(model, **more):
