@@ -166,6 +166,17 @@ def write_wheel(directory: str, build: str, tag: str, bundled: Iterable[Bundled]
                               [*modules("droste"), *launcher(), *binaries], list(bundled))
 
 
+def write_client(directory: str) -> str:
+    """Writes the wheel without the library and the command: a client of servers, for any machine.
+
+    pip prefers the wheel of a platform where there is one.
+    """
+    about = {name: value for name, value in project().items() if name != "scripts"}
+    about["classifiers"] = ["Operating System :: OS Independent" if "Operating System" in each
+                            else each for each in about["classifiers"]]
+    return write_distribution(directory, about, "py3-none-any", modules("droste"))
+
+
 def write_compat(directory: str) -> str:
     """Writes droste-compat, which has nothing but modules."""
     place = os.path.join(ROOT, "python", "compat")
