@@ -58,10 +58,12 @@ static void drop_dead_zygotes(struct local *env)
 {
     size_t kept = 0;
     for (size_t i = 0; i < env->zygote_count; i++) {
-        if (zygote_is_gone(env->zygotes[i]))
-            zygote_stop(env->zygotes[i]);
-        else
+        if (!zygote_is_gone(env->zygotes[i])) {
             env->zygotes[kept++] = env->zygotes[i];
+            continue;
+        }
+        pool_forget(env->pool, env->zygotes[i]);
+        zygote_stop(env->zygotes[i]);
     }
     env->zygote_count = kept;
 }

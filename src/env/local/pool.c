@@ -8,7 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { REFILL_DELAY_MS = 2 };
+enum {
+    REFILL_DELAY_MS = 2,
+    REFILL_NEXT_MS = 1, /* with 0, libuv would make all of them before it serves anything else */
+};
 
 struct member {
     struct member *next;
@@ -94,7 +97,7 @@ static void pool_refill(void *arg)
     m->next = p->members;
     p->members = m;
     if (pool_size(p) < p->wanted)
-        timer_start(p->refill, 0, 0);
+        timer_start(p->refill, REFILL_NEXT_MS, 0);
 }
 
 int pool_open(struct loop *loop, pool_make_fn *make, pool_close_fn *close, void *arg,
@@ -128,6 +131,17 @@ void pool_close(struct pool *p)
         pool_drop(p->members);
     timer_free(p->refill);
     free(p);
+}
+
+void pool_forget(struct pool *p, const struct zygote *z)
+{
+    for (struct member *m = p->members, *next; m; m = next) {
+        next = m->next;
+        if (m->zygote == z)
+            pool_drop(m);
+    }
+    if (p->zygote == z)
+        p->zygote = NULL;
 }
 
 struct sandbox *pool_take(struct pool *p, const struct zygote *z, const struct jail_limits *limits)

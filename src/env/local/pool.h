@@ -27,5 +27,7 @@ struct sandbox *pool_take(struct pool *p, const struct zygote *z, const struct j
 /* From now on, keeps `wanted` members of this kind ready. They are created when the loop is
  * idle. */
 void pool_keep(struct pool *p, struct zygote *z, const struct jail_limits *limits, unsigned wanted);
+/* The zygote is about to be freed: closes its members, and makes no more. */
+void pool_forget(struct pool *p, const struct zygote *z);
 
 #endif
