@@ -4,6 +4,7 @@
 # expect: DENY(made|refused|failed|allowed)
 # isolation: full light landlock
 # alike: what is tried is what the host does with the volume
+# settings: --execute-timeout 25
 # volume: v
 # unconfined: never
 

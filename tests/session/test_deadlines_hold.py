@@ -96,8 +96,9 @@ HIDING_PLACES = {
 @pytest.mark.parametrize("way", ESCAPES)
 def test_no_code_escapes_the_kill(opened, way):
     """After the grace it is killed: nothing that the code does about interrupts makes it last."""
-    interp = opened(execute_timeout=SOON, grace=SOON)
-    result = interp.execute(ESCAPES[way])
+    interp = opened(grace=SOON)
+    interp.execute("1")         # a start may take longer than that
+    result = interp.execute(ESCAPES[way], timeout=SOON)
     assert (result.status, result.error.type, result.killed,
             result.alive) == ("timeout", "TimeoutError", "timeout", False)
     with pytest.raises(droste.TimedOut):
