@@ -8,7 +8,8 @@
         print(step.kind, step.fields.get("status"))
 
 docs/record.md has the details. `RLM(...).resume(run.id)` goes on with a run. Each function takes
-`database`, a path; by default the record that the settings name.
+`database`, a path; by default the record that the settings name. `ls`, `get`, `steps`, `follow` and
+`remove` also take `server` and `api_key`, for the runs of `droste serve` (docs/client.md).
 """
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ from typing import Any, AsyncIterator, Dict, Iterator, List, NamedTuple, Optiona
 from . import _library
 from ._handle import Handle
 from ._library import lib
-from .errors import ArgumentError, NotFoundError
+from ._remote import runs as _remote
+from .errors import ArgumentError, NotFoundError, UnsupportedError
 from .rich import decode, RichResult
 
 __all__ = ["Run", "Step", "RecordedArtifact", "Collected", "ls", "find", "get", "steps",
@@ -181,11 +183,19 @@ def _calling(handle: Handle, work: Any) -> Any:
 
 def ls(*, limit: int = 0, parent: Optional[str] = None, children: bool = False,
        status: Optional[str] = None, model: Optional[str] = None, batch: Optional[str] = None,
-       task: Optional[str] = None, database: Any = None) -> List[Run]:
+       task: Optional[str] = None, database: Any = None, server: Optional[str] = None,
+       api_key: Optional[str] = None) -> List[Run]:
     """Lists runs, the newest first: roots, or the children of `parent`, or all with `children`.
 
-    `status` and `task` are exact; `model` and `batch` are parts of names. `limit` 0: all.
+    `status` and `task` are exact; `model` and `batch` are parts of names. `limit` 0: all. A server
+    lists roots, by `status` and `model`.
     """
+    remote = _remote.of(server, api_key, database)
+    if remote is not None:
+        if parent or children or batch or task:
+            raise UnsupportedError("a server lists root runs: parent, children, batch and task are "
+                                   "for the record of this machine")
+        return [Run(**found) for found in _remote.list_runs(remote, limit, status, model)]
     found: List[Run] = []
     with _record(database) as (handle, record):
         texts = [None if text is None else text.encode()
@@ -254,17 +264,30 @@ def _visit(prefix: str, children: bool, database: Any,
     return runs, found
 
 
-def get(run: str, *, database: Any = None) -> Run:
-    """Returns a run by its id or the beginning of it."""
+def get(run: str, *, database: Any = None, server: Optional[str] = None,
+        api_key: Optional[str] = None) -> Run:
+    """Returns a run by its id or the beginning of it; of a server by its id."""
+    remote = _remote.of(server, api_key, database)
+    if remote is not None:
+        return Run(**_remote.get_run(remote, run))
     return _visit(run, False, database)[0][0]
 
 
 def steps(run: str, *, children: bool = False, results: bool = False,
-          database: Any = None) -> List[Step]:
+          database: Any = None, server: Optional[str] = None,
+          api_key: Optional[str] = None) -> List[Step]:
     """Returns the steps of a run in order; with `children`, those of its child runs, too.
 
-    With `results`, the fields of each cell have its rich results, a list of `RichResult`.
+    With `results`, the fields of each cell have its rich results, a list of `RichResult`. A
+    server's run that has not ended is waited for.
     """
+    remote = _remote.of(server, api_key, database)
+    if remote is not None:
+        if results:
+            raise UnsupportedError("results are those of the record of this machine; "
+                                   "RLM(server=...).stream has them in its events")
+        return [Step(line["type"], _remote.fields_of_line(line))
+                for line in _remote.steps_of(remote, run, children)]
     return _visit(run, children, database, results)[1]
 
 
@@ -330,8 +353,16 @@ def export(*runs: str, format: str = "jsonl", out: Any = None, all: bool = False
             return file.read().decode()
 
 
-def remove(run: str, *, database: Any = None) -> int:
-    """Removes a run with its child runs; returns how many. ArgumentError for an active run."""
+def remove(run: str, *, database: Any = None, server: Optional[str] = None,
+           api_key: Optional[str] = None) -> int:
+    """Removes a run with its child runs; returns how many. ArgumentError for an active run.
+
+    A server tells of the run alone.
+    """
+    remote = _remote.of(server, api_key, database)
+    if remote is not None:
+        _remote.remove_run(remote, run)
+        return 1
     with _record(database) as (handle, record):
         freed = _library.RecordFreed()
         handle.check(lib.droste_record_remove(record, _find(handle, record, run),
@@ -411,13 +442,20 @@ def _following(prefix: str, children: bool, interval: float, database: Any) -> I
 
 
 def follow(run: str, *, children: bool = False, interval: float = 0.2,
-           database: Any = None) -> Iterator[Step]:
+           database: Any = None, server: Optional[str] = None,
+           api_key: Optional[str] = None) -> Iterator[Step]:
     """Yields the steps of a run as they begin and as they end, and last a step of the kind "end".
 
     A call or cell in progress has the status "running", and comes again with its result. The end
     has the members of `Run`; its status is "interrupted" if the run's process is gone. Another
-    process may run it; the record is read every `interval` seconds.
+    process may run it; the record is read every `interval` seconds. A server tells at once.
     """
+    remote = _remote.of(server, api_key, database)
+    if remote is not None:
+        for line in _remote.follow_lines(remote, run, children):
+            yield Step(line["type"], _remote.fields_of_line(line))
+        yield Step("end", _remote.get_run(remote, run))
+        return
     with _following(run, children, interval, database) as follower:
         while True:
             yield from follower.look()

@@ -295,6 +295,31 @@ def test_a_run_of_a_server(models):
             droste.RLM(server=models.address, **keywords)
 
 
+def test_the_runs_of_a_server(models):
+    rlm = droste.RLM(server=models.address)
+    ids = [rlm.run("q %d" % n, "four").run for n in range(3)]
+    where = {"server": models.address}
+    listed = droste.runs.ls(**where)
+    assert [run.id for run in listed] == ids[::-1] and listed[0].answer[0] == 4
+    assert [run.id for run in droste.runs.ls(limit=2, **where)] == ids[:0:-1]
+    assert droste.runs.ls(status="error", **where) == []
+    run = droste.runs.get(ids[0], **where)
+    assert (run.question, run.status, run.calls, run.depth) == ("q 0", "answered", 3, 0)
+    assert run.started <= run.ended
+    steps = droste.runs.steps(ids[0], **where)
+    assert [step.kind for step in steps].count("cell") == 2
+    assert {step.fields["status"] for step in steps if step.kind == "cell"} == {"ok", "submitted"}
+    followed = list(droste.runs.follow(ids[0], **where))
+    assert followed[-1].kind == "end" and followed[-1].fields["status"] == "answered"
+    assert droste.runs.remove(ids[0], **where) == 1
+    with pytest.raises(droste.NotFoundError):
+        droste.runs.get(ids[0], **where)
+    with pytest.raises(droste.UnsupportedError):
+        droste.runs.ls(children=True, **where)
+    with pytest.raises(droste.ArgumentError):
+        droste.runs.ls(database="x", **where)
+
+
 def test_a_run_that_is_left_is_cancelled(models):
     for event in droste.RLM(server=models.address).stream("q", "x"):
         if event.kind == "started":
