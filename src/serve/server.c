@@ -726,8 +726,12 @@ static int serve_check_sandbox(droste *d, struct error *err)
 int serve_check(droste *d, const struct serve_options *o, struct error *err)
 {
     struct keys keys = { 0 };
+    struct openai_models *models = NULL;
     cleanup_fd int audit = -1, traces = -1;
-    int rc = o->keys ? keys_read(o->keys, &keys, err) : 0;
+    int rc = openai_models_parse(o->models ? o->models : "", &models, err);
+    openai_models_free(models);
+    if (rc == 0 && o->keys)
+        rc = keys_read(o->keys, &keys, err);
     keys_free(&keys);
     if (rc == 0)
         rc = listen_check(o->listen, o->keys != NULL, err);

@@ -138,8 +138,10 @@ void table_forget(struct table *t, unsigned worker)
     table_lock(t);
     t->worker[worker].sandboxes = 0;
     t->worker[worker].next_start = 0;
-    for (int i = 0; i < TABLE_ACCOUNTS; i++)
-        t->accounts[i].sandboxes[worker] = t->accounts[i].held[worker] = 0;
+    for (int i = 0; i < TABLE_ACCOUNTS; i++) {
+        t->accounts[i].sandboxes[worker] = 0;
+        t->accounts[i].held[worker] = 0;
+    }
     for (int i = 0; i < TABLE_GAUGES; i++)
         t->worker[worker].gauges[i] = 0;
     pthread_mutex_unlock(&t->lock);

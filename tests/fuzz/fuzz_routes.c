@@ -22,7 +22,7 @@ static void expect_path(const struct route *route, const struct request *r, cons
             built[len++] = *p;
             continue;
         }
-        expect(part[0] && !strchr(part, '/'));
+        expect(part[0] && (!strchr(part, '/') || strcmp(p, "{path}") == 0));
         len += (size_t)snprintf(built + len, 256, "%s", part);
         p = strchr(p, '}');
     }

@@ -49,7 +49,7 @@ static int models_add(struct openai_models *models, const char *text, size_t len
     const char *equals = memchr(text, '=', len), *model = equals ? equals + 1 : text;
     size_t model_len = (size_t)(text + len - model),
            name_len = equals ? (size_t)(equals - text) : len;
-    bool is_all = model_len > 1 && model[model_len - 1] == '*';
+    bool is_all = model_len > 0 && model[model_len - 1] == '*';
     if (is_all && (equals || model_len < 3 || model[model_len - 2] != '/'))
         return models_refuse(text, len, err);
     if (name_len == 0 || model_len == 0 || model_len >= OPENAI_MODEL_SIZE ||

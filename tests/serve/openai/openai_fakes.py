@@ -1,6 +1,7 @@
 """Servers of OpenAI's protocol whose models are fakes, for the tests of this directory."""
 import http.client
 import json
+import signal
 
 import pytest
 
@@ -73,8 +74,7 @@ class Models:
 def models(tmp_path, serve):
     made = Models(tmp_path, serve)
     yield made
-    for server in made.running:
-        server.stop()
+    assert {server.stop() for server in made.running} <= {0, -signal.SIGKILL}
 
 
 @pytest.fixture

@@ -4,10 +4,11 @@ import http.client
 import json
 import signal
 import socket
+import subprocess
 
 import pytest
 
-from conftest import WAIT, until
+from conftest import DROSTE, WAIT, until
 from harness import repl
 from openai_fakes import CHAT, HANGING, KEY, Stream, ask, content, error
 from openai_fakes import models, server  # noqa: F401: fixtures
@@ -38,6 +39,18 @@ def test_models_are_those_of_the_operator(server):
         assert error(server.ask("GET", "/v1/models/" + name), 404)["code"] == "model_not_found"
         answer = server.ask("POST", CHAT, ask("hi", model=name))
         assert error(answer, 404)["param"] == "model"
+
+
+@pytest.mark.parametrize("names,fine", [
+    ("turns,fast=turns", True), ("openai/*", True), ("", True), ("*", False), ("a=b/*", False),
+    ("=turns", False), ("fast=", False), ("turns,,ok", False), pytest.param("x" * 300, False, id="long")])
+def test_a_list_of_models_is_checked(tmp_path, names, fine):
+    """Also without a server (`--check`)."""
+    done = subprocess.run([DROSTE, "serve", "--check", "--listen", "127.0.0.1:0", "--models", names],
+                          capture_output=True, text=True, timeout=WAIT,
+                          env={"PATH": "/usr/bin:/bin", "DROSTE_HOME": str(tmp_path)})
+    assert (done.returncode == 0) == fine, done.stderr
+    assert fine or "NAME=MODEL" in done.stderr
 
 
 # ---- runs ----
