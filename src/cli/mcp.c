@@ -9,6 +9,7 @@
 
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/list.h"
 #include "cli/cli.h"
 #include "cli/mcp_install.h"
@@ -16,10 +17,10 @@
 /* Of a message; longer ones end the connection. */
 enum { MESSAGE_MAX = 64 << 20, READ_SIZE = 64 << 10 };
 
-static void mcp_print(void *arg, const char *json, size_t len)
+static void mcp_print(void *arg, const struct mcp_message *message)
 {
     (void)arg;
-    fwrite(json, 1, len, stdout);
+    fwrite(message->json, 1, message->len, stdout);
     fputc('\n', stdout);
     fflush(stdout);
 }
@@ -42,7 +43,7 @@ static void mcp_take_lines(struct mcp_peer *peer, struct buf *in)
         if (len > 0 && in->data[from + len - 1] == '\r')
             len--;
         if (len > 0)
-            mcp_receive(peer, in->data + from, len);
+            mcp_receive(peer, NULL, in->data + from, len);
         from = (size_t)(end - in->data) + 1;
     }
     buf_consume(in, from);
@@ -65,16 +66,19 @@ static int mcp_read(struct mcp_peer *peer, struct buf *in, struct error *err)
     return n > 0;
 }
 
-static int mcp_serve(droste *d, struct mcp_peer *peer, struct error *err)
+static int mcp_serve(droste *d, struct mcp_server *server, struct mcp_peer *peer, struct error *err)
 {
     cleanup_buf struct buf in = { 0 };
     droste_error why;
     int fd = droste_fd(d, &why), rc = fd;
     while (rc >= 0) {
         struct pollfd polls[] = { { STDIN_FILENO, POLLIN, 0 }, { fd, POLLIN, 0 } };
+        mcp_flush(server);
         rc = droste_dispatch(d, &why);
         if (rc < 0)
             break;
+        mcp_flush(server);
+        mcp_sweep(server, clock_ns());
         if (poll(polls, array_length(polls), -1) < 0 && errno != EINTR)
             return error_set_errno(err, ERROR_IO, "waiting for standard input");
         if (!polls[0].revents)
@@ -104,14 +108,17 @@ static int mcp_command(const struct command *self, droste *d, int argc, char **a
         return status;
     if (count > 0 && strcmp(paths[0], "install") == 0)
         return mcp_install(self, paths + 1, count - 1);
-    struct mcp *mcp;
-    const struct mcp_options options = { .paths = paths, .max_sessions = (size_t)most };
-    if (mcp_new(d, &options, &mcp, &err) < 0)
+    struct mcp_server *server;
+    const struct mcp_options options = {
+        .paths = paths, .max_sessions = (size_t)most, .roots_bound = true
+    };
+    if (mcp_server_new(d, &options, &server, &err) < 0)
         return cli_inner_error(&err);
     droste_on_notice(d, mcp_print_notice, NULL);
-    struct mcp_peer *peer = mcp_connect(mcp, mcp_print, NULL);
-    int rc = peer ? mcp_serve(d, peer, &err) : error_memory(&err);
-    mcp_free(mcp);
+    struct mcp *mcp = mcp_new(server, NULL);
+    struct mcp_peer *peer = mcp ? mcp_connect(mcp, mcp_print, NULL) : NULL;
+    int rc = peer ? mcp_serve(d, server, peer, &err) : error_memory(&err);
+    mcp_server_free(server);
     return cli_end(rc, &err, "the messages");
 }
 

@@ -91,6 +91,7 @@ static int serve_command(const struct command *self, droste *d, int argc, char *
     const char *sandboxes = NULL, *connections = NULL, *workers = NULL;
     const char *keys = NULL, *queue = NULL, *level = "warning", *threshold = NULL, *detach = NULL,
                *files = NULL;
+    const char *paths[2] = { 0 };
     cleanup_free char *default_keys = NULL;
     bool openapi = false, check = false;
     size_t count;
@@ -117,6 +118,7 @@ static int serve_command(const struct command *self, droste *d, int argc, char *
         { "idle", "TIME", "End sandboxes that are unused for this long (1h).", &idle },
         { "max-sandboxes", "N", "Sandboxes at once (256).", &sandboxes },
         { "queue", "TIME", "How long a request waits for a place (10).", &queue },
+        { "mcp-path", "PATH", "What clients of /mcp may load files below.", &paths[0] },
         { "workers", "N", "Processes that serve (1).", &workers },
         { "max-connections", "N", "Connections of a worker at once (8192).", &connections },
         { "models", "LIST", "Models for OpenAI's clients (the setting's).", &o.models },
@@ -147,6 +149,7 @@ static int serve_command(const struct command *self, droste *d, int argc, char *
         status = serve_read_number(self, &numbers[i]);
     if (status < 0 && o.workers > TABLE_WORKERS)
         status = cli_usage(self, "--workers %s: there are at most %d", workers, TABLE_WORKERS);
+    o.paths = paths;
     o.log_level = log_level_parse(level);
     if (status < 0 && o.log_level < 0)
         status = cli_usage(self, "--log-level %s: expected error, warning, info or debug", level);

@@ -9,6 +9,24 @@
 #include "base/cleanup.h"
 #include "base/text.h"
 
+void mcp_question_free(struct mcp_question *q)
+{
+    json_object_put(q->params);
+    free(q->method);
+    free(q);
+}
+
+/* Ends the questions of a call that ends. */
+static void call_drop_questions(struct mcp_call *c)
+{
+    while (c->questions) {
+        struct mcp_question *q = c->questions;
+        c->questions = q->next;
+        q->fn(q->arg, NULL, NULL, "the request has ended");
+        mcp_question_free(q);
+    }
+}
+
 static void call_free(struct mcp_call *c)
 {
     for (struct mcp_call **at = &c->peer->calls; *at; at = &(*at)->next)
@@ -16,9 +34,12 @@ static void call_free(struct mcp_call *c)
             *at = c->next;
             break;
         }
+    call_drop_questions(c);
     if (c->free_state)
         c->free_state(c->state);
+    json_object_put(c->kept);
     json_object_put(c->message);
+    json_object_put(c->origin);
     free(c);
 }
 
@@ -27,32 +48,65 @@ void mcp_call_drop(struct mcp_call *c)
     call_free(c);
 }
 
-/* Sends {"jsonrpc", "id", KEY: value}, and takes the value. */
-static void call_send(struct mcp_call *c, const char *key, struct json_object *value)
+void mcp_call_cancel(struct mcp_call *c)
+{
+    if (c->cancel)
+        c->cancel(c); /* drops it */
+    else
+        call_free(c);
+}
+
+static void call_send_text(
+    struct mcp_call *c, const char *json, size_t len, struct mcp_message message)
+{
+    message.json = json;
+    message.len = len;
+    message.stream = c->stream;
+    message.is_stateless = c->is_stateless;
+    c->peer->send(c->peer->arg, &message);
+}
+
+/* Sends the answer, which it takes, and frees the call. */
+static void call_send(struct mcp_call *c, struct json_object *answer, int code)
 {
     static const char memory[] = "{\"jsonrpc\":\"2.0\",\"id\":null,\"error\":{\"code\":-32603,"
                                  "\"message\":\"out of memory\"}}";
-    cleanup_json struct json_object *o = json_object_new_object();
     size_t len = 0;
-    bool ok = o && value && json_put_text(o, "jsonrpc", "2.0") &&
-              json_put(o, "id", c->id ? json_object_get(c->id) : NULL);
-    if (ok)
-        ok = json_put(o, key, value);
-    else
-        json_object_put(value);
-    const char *text = ok ? json_text(o, &len) : NULL;
-    if (text)
-        c->peer->send(c->peer->arg, text, len);
-    else
-        c->peer->send(c->peer->arg, memory, sizeof memory - 1);
+    if (answer && c->is_parked) {
+        c->kept = answer;
+        c->cancel = NULL;
+        return;
+    }
+    const char *text = answer ? json_text(answer, &len) : NULL;
+    struct mcp_message message = {
+        .is_answer = true, .code = text ? code : RPC_INTERNAL, .is_refusal = code && c->is_refusal
+    };
+    call_send_text(c, text ? text : memory, text ? len : sizeof memory - 1, message);
+    json_object_put(answer);
     call_free(c);
+}
+
+static struct json_object *call_id(const struct mcp_call *c)
+{
+    return c->id ? json_object_get(c->id) : NULL;
 }
 
 /* Adds what answers of 2026-07-28 carry. */
 static bool call_complete(const struct mcp_call *c, struct json_object *result)
 {
+    struct json_object *meta = json_get_typed(result, "_meta", json_type_object);
     if (!json_object_object_get_ex(result, "resultType", NULL) &&
         !json_put_text(result, "resultType", "complete"))
+        return false;
+    if (!meta && !((meta = json_object_new_object()) && json_put(result, "_meta", meta)))
+        return false;
+    struct json_object *info = json_object_new_object();
+    if (!info || !json_put_text(info, "name", "droste") ||
+        !json_put_text(info, "version", droste_version())) {
+        json_object_put(info);
+        return false;
+    }
+    if (!json_put(meta, META "serverInfo", info))
         return false;
     return !c->is_cached || (json_put(result, "ttlMs", json_object_new_int(0)) &&
                                 json_put_text(result, "cacheScope", "private"));
@@ -64,23 +118,12 @@ void mcp_call_answer(struct mcp_call *c, struct json_object *result)
         json_object_put(result);
         result = NULL;
     }
-    call_send(c, "result", result);
+    call_send(c, result ? rpc_result(call_id(c), result) : NULL, 0);
 }
 
 void mcp_call_fail_with(struct mcp_call *c, int code, struct json_object *data, const char *text)
 {
-    struct json_object *o = json_object_new_object();
-    bool ok =
-        o && json_put(o, "code", json_object_new_int(code)) && json_put_text(o, "message", text);
-    if (ok && data)
-        ok = json_put(o, "data", data);
-    else
-        json_object_put(data);
-    if (!ok) {
-        json_object_put(o);
-        o = NULL;
-    }
-    call_send(c, "error", o);
+    call_send(c, rpc_error(call_id(c), code, text, data), code);
 }
 
 void mcp_call_fail(struct mcp_call *c, int code, const char *format, ...)
@@ -93,28 +136,84 @@ void mcp_call_fail(struct mcp_call *c, int code, const char *format, ...)
     mcp_call_fail_with(c, code, NULL, buf_text(&text));
 }
 
+/* ---- notifications ---- */
+
+static void call_note(struct mcp_call *c, struct json_object *o, bool may_be_lost)
+{
+    size_t len = 0;
+    const char *text = o && !c->is_parked ? json_text(o, &len) : NULL;
+    if (text)
+        call_send_text(c, text, len, (struct mcp_message){ .may_be_lost = may_be_lost });
+    json_object_put(o);
+}
+
+void mcp_call_note(struct mcp_call *c, struct json_object *o)
+{
+    call_note(c, o, false);
+}
+
+void mcp_call_progress_of(struct mcp_call *c, double done, double total, const char *text)
+{
+    struct json_object *params = c->progress_token ? json_object_new_object() : NULL;
+    if (!params)
+        return;
+    c->progress = done;
+    bool ok = json_put(params, "progressToken", json_object_get(c->progress_token)) &&
+              json_put(params, "progress", json_object_new_double(done));
+    if (ok && total > 0)
+        ok = json_put(params, "total", json_object_new_double(total));
+    if (ok && json_put_text(params, "message", text))
+        call_note(c, rpc_call(NULL, "notifications/progress", params), true);
+    else
+        json_object_put(params);
+}
+
 void mcp_call_progress(struct mcp_call *c, const char *text, size_t len)
 {
-    if (!c->progress_token)
-        return;
-    cleanup_json struct json_object *o = json_object_new_object();
     cleanup_buf struct buf clean = { 0 };
     text_append_utf8(&clean, text, len);
-    struct json_object *params = json_object_new_object();
-    c->progress += 1;
-    bool ok = o && params && !buf_failed(&clean) && json_put_text(o, "jsonrpc", "2.0") &&
-              json_put_text(o, "method", "notifications/progress") &&
-              json_put(params, "progressToken", json_object_get(c->progress_token)) &&
-              json_put(params, "progress", json_object_new_double(c->progress)) &&
-              json_put_string(params, "message", buf_text(&clean), clean.len);
-    if (ok && json_put(o, "params", params)) {
-        size_t size;
-        const char *json = json_text(o, &size);
-        if (json)
-            c->peer->send(c->peer->arg, json, size);
-    } else if (!ok) {
-        json_object_put(params);
+    if (!buf_failed(&clean))
+        mcp_call_progress_of(c, c->progress + 1, 0, buf_text(&clean));
+}
+
+/* Less important ones have higher numbers (RFC 5424); -1: it is no level. */
+static int log_rank(const char *level)
+{
+    static const char *const levels[] = { "emergency", "alert", "critical", "error", "warning",
+        "notice", "info", "debug" };
+    for (size_t i = 0; level && i < array_length(levels); i++)
+        if (strcmp(levels[i], level) == 0)
+            return (int)i;
+    return -1;
+}
+
+void mcp_log_set_level(struct mcp_call *c)
+{
+    const char *level = json_get_string(c->params, "level", NULL);
+    if (log_rank(level) < 0) {
+        mcp_call_fail(c, RPC_PARAMS, "`level` is one of RFC 5424: debug, info, … emergency");
+        return;
     }
+    snprintf(c->peer->log_level, sizeof c->peer->log_level, "%s", level);
+    mcp_call_answer(c, json_object_new_object());
+}
+
+void mcp_call_log(
+    struct mcp_call *c, const char *level, const char *logger, struct json_object *data)
+{
+    /* Up to 2025-11-25, a client that has set no level gets what the server likes to tell. */
+    const char *wanted = c->is_stateless         ? c->log_level
+                         : c->peer->log_level[0] ? c->peer->log_level
+                                                 : "info";
+    struct json_object *params =
+        log_rank(level) <= log_rank(wanted) ? json_object_new_object() : NULL;
+    bool ok =
+        params && json_put_text(params, "level", level) && json_put_text(params, "logger", logger);
+    if (ok && json_put(params, "data", steal(&data)))
+        call_note(c, rpc_call(NULL, "notifications/message", params), false);
+    else
+        json_object_put(params);
+    json_object_put(data);
 }
 
 /* ---- results of tools ---- */
@@ -193,4 +292,26 @@ void mcp_tool_fail(struct mcp_call *c, const char *format, ...)
 void mcp_tool_fail_error(struct mcp_call *c, const droste_error *err)
 {
     tool_fail_text(c, err->text);
+}
+
+/* ---- what the program wrote ---- */
+
+bool mcp_put_written(struct json_object *o, const char *key, const char *json)
+{
+    struct json_object *value = NULL;
+    return json_parse(json, strlen(json), &json_limits_small, &value, NULL) == 0 &&
+           json_put(o, key, value);
+}
+
+bool mcp_list_append(struct json_object *list, const char *json)
+{
+    cleanup_json struct json_object *more = NULL;
+    if (!json)
+        return true;
+    if (json_parse(json, strlen(json), &json_limits_small, &more, NULL) < 0)
+        return false;
+    for (size_t i = 0; i < json_length(more); i++)
+        if (json_object_array_add(list, json_object_get(json_object_array_get_idx(more, i))) < 0)
+            return false;
+    return true;
 }

@@ -21,10 +21,9 @@ struct transfer {
     size_t most;
 };
 
-static void transfer_free(struct transfer *t)
+static void transfer_free(void *state)
 {
-    if (!t)
-        return;
+    struct transfer *t = state;
     free(t->data);
     free(t);
 }
@@ -36,17 +35,26 @@ static void transfer_on_cancel(struct mcp_call *c)
     mcp_call_drop(c);
 }
 
+/* Begins when the session is open, with transfer_begin. NULL: the call was answered. */
 static struct transfer *transfer_new(struct mcp_call *c)
 {
-    struct mcp_session *s = mcp_session_of(c, true);
-    struct transfer *t = s ? calloc(1, sizeof *t) : NULL;
-    if (s && !t)
+    struct transfer *t = calloc(1, sizeof *t);
+    if (!t) {
         mcp_call_fail(c, RPC_INTERNAL, "out of memory");
-    if (!t)
         return NULL;
+    }
     t->call = c;
-    t->session = s->session;
     c->state = t;
+    c->free_state = transfer_free;
+    return t;
+}
+
+static struct transfer *transfer_begin(struct mcp_call *c)
+{
+    struct transfer *t = c->state;
+    t->session = c->session->session;
+    c->session = NULL;
+    c->free_state = NULL; /* it outlives the call from now on */
     c->cancel = transfer_on_cancel;
     return t;
 }
@@ -75,6 +83,8 @@ static struct mcp_call *transfer_end(struct transfer *t)
 
 static void transfer_fail(struct transfer *t, const droste_error *err)
 {
+    if (err->code == DROSTE_ERROR_LOST)
+        t->handle = 0; /* and so is the session */
     struct mcp_call *c = transfer_end(t);
     if (c)
         mcp_tool_fail_error(c, err);
@@ -132,6 +142,14 @@ static void read_on_open(void *arg, const droste_file_reply *reply, const droste
     transfer_request(t, &read, read_on_piece);
 }
 
+static void read_begin(struct mcp_call *c)
+{
+    droste_file_request open = {
+        .op = "open", .mode = "r", .path = json_get_string(c->arguments, "path", "")
+    };
+    transfer_request(transfer_begin(c), &open, read_on_open);
+}
+
 void mcp_tool_file_read(struct mcp_call *c)
 {
     struct transfer *t = transfer_new(c);
@@ -139,10 +157,8 @@ void mcp_tool_file_read(struct mcp_call *c)
         return;
     t->offset = json_get_int(c->arguments, "offset", 0);
     t->most = (size_t)json_get_int(c->arguments, "length", READ_MAX);
-    droste_file_request open = {
-        .op = "open", .mode = "r", .path = json_get_string(c->arguments, "path", "")
-    };
-    transfer_request(t, &open, read_on_open);
+    c->begin = read_begin;
+    mcp_session_use(c, true);
 }
 
 static void write_piece(struct transfer *t);
@@ -190,6 +206,14 @@ static void write_on_open(void *arg, const droste_file_reply *reply, const drost
     write_piece(t);
 }
 
+static void write_begin(struct mcp_call *c)
+{
+    droste_file_request open = {
+        .op = "open", .mode = "w", .path = json_get_string(c->arguments, "path", "")
+    };
+    transfer_request(transfer_begin(c), &open, write_on_open);
+}
+
 void mcp_tool_file_write(struct mcp_call *c)
 {
     struct json_object *text = json_get_typed(c->arguments, "text", json_type_string);
@@ -210,10 +234,8 @@ void mcp_tool_file_write(struct mcp_call *c)
         return;
     t->data = steal(&data);
     t->len = n;
-    droste_file_request open = {
-        .op = "open", .mode = "w", .path = json_get_string(c->arguments, "path", "")
-    };
-    transfer_request(t, &open, write_on_open);
+    c->begin = write_begin;
+    mcp_session_use(c, true);
 }
 
 static const char *entry_kind(uint32_t mode)
@@ -266,14 +288,19 @@ static void list_on_done(void *arg, const droste_file_reply *reply, const droste
         mcp_call_answer(c, result);
 }
 
-void mcp_tool_files_list(struct mcp_call *c)
+static void list_begin(struct mcp_call *c)
 {
-    struct transfer *t = transfer_new(c);
-    if (!t)
-        return;
     droste_file_request list = { .op = "list",
         .most = LIST_MAX,
         .path = json_get_string(c->arguments, "path", "."),
         .depth = (unsigned)json_get_int(c->arguments, "depth", 1) };
-    transfer_request(t, &list, list_on_done);
+    transfer_request(transfer_begin(c), &list, list_on_done);
+}
+
+void mcp_tool_files_list(struct mcp_call *c)
+{
+    if (!transfer_new(c))
+        return;
+    c->begin = list_begin;
+    mcp_session_use(c, true);
 }

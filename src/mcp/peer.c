@@ -1,18 +1,14 @@
 /* mcp/peer.c: connections: messages, versions, and the table of methods. */
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/text.h"
-#include "mcp/call.h"
-#include "mcp/session.h"
 #include "mcp/run.h"
+#include "mcp/session.h"
 
-#define META "io.modelcontextprotocol/"
-
-static const char stateless_version[] = "2026-07-28";
+static const char stateless_version[] = MCP_STATELESS_VERSION;
 /* With `initialize`, the newest first. */
 static const char *const versions[] = { "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05" };
 
@@ -23,7 +19,15 @@ static const char instructions[] =
     "files that are far longer than a model's context window. Sandboxes have no network unless the "
     "operator allows it.";
 
-enum { STATEFUL = 1, STATELESS = 2, BOTH = STATEFUL | STATELESS, CACHED = 4 };
+bool mcp_version_is_stateful(const char *version)
+{
+    for (size_t i = 0; i < array_length(versions); i++)
+        if (strcmp(versions[i], version) == 0)
+            return true;
+    return false;
+}
+
+enum { STATEFUL = 1, STATELESS = 2, BOTH = STATEFUL | STATELESS, CACHED = 4, ASKS = 8 };
 
 static void method_initialize(struct mcp_call *c);
 static void method_discover(struct mcp_call *c);
@@ -31,19 +35,24 @@ static void method_ping(struct mcp_call *c);
 
 static const struct method {
     const char *name;
-    int flags;
+    int flags; /* ASKS: may be answered with questions */
     void (*handle)(struct mcp_call *c);
 } methods[] = {
     { "initialize", STATEFUL, method_initialize },
     { "ping", STATEFUL, method_ping },
+    { "logging/setLevel", STATEFUL, mcp_log_set_level },
+    { "resources/subscribe", STATEFUL, mcp_resources_subscribe },
+    { "resources/unsubscribe", STATEFUL, mcp_resources_unsubscribe },
     { "server/discover", STATELESS, method_discover },
+    { "subscriptions/listen", STATELESS, mcp_subscriptions_listen },
     { "tools/list", BOTH | CACHED, mcp_tools_list },
-    { "tools/call", BOTH, mcp_tools_call },
+    { "tools/call", BOTH | ASKS, mcp_tools_call },
     { "resources/list", BOTH | CACHED, mcp_resources_list },
     { "resources/templates/list", BOTH | CACHED, mcp_resources_templates },
-    { "resources/read", BOTH | CACHED, mcp_resources_read },
+    { "resources/read", BOTH | CACHED | ASKS, mcp_resources_read },
     { "prompts/list", BOTH | CACHED, mcp_prompts_list },
-    { "prompts/get", BOTH, mcp_prompts_get },
+    { "prompts/get", BOTH | ASKS, mcp_prompts_get },
+    { "completion/complete", BOTH, mcp_complete },
 };
 
 static struct json_object *server_info(void)
@@ -57,13 +66,15 @@ static struct json_object *server_info(void)
 }
 
 /* Adds what both kinds of handshake tell. */
-static bool server_describe(struct json_object *o)
+static bool server_describe(const struct mcp_server *server, struct json_object *o)
 {
-    static const char capabilities[] = "{\"tools\":{},\"resources\":{},\"prompts\":{}}";
-    struct json_object *can = NULL;
-    if (json_parse(capabilities, sizeof capabilities - 1, &json_limits_small, &can, NULL) < 0)
-        return false;
-    return json_put(o, "capabilities", can) && json_put(o, "serverInfo", server_info()) &&
+    const char *changes =
+        server->extension && server->extension->lists_change ? "{\"listChanged\":true}" : "{}";
+    cleanup_free char *can = text_printf(
+        "{\"tools\":%s,\"prompts\":%s,\"resources\":{\"subscribe\":true,\"listChanged\":true},"
+        "\"completions\":{},\"logging\":{}}",
+        changes, changes);
+    return can && mcp_put_written(o, "capabilities", can) &&
            json_put_text(o, "instructions", instructions);
 }
 
@@ -74,15 +85,19 @@ static void method_initialize(struct mcp_call *c)
         mcp_call_fail(c, RPC_PARAMS, "initialize needs `protocolVersion`");
         return;
     }
-    const char *agreed = versions[0];
-    for (size_t i = 0; i < array_length(versions); i++)
-        if (strcmp(asked, versions[i]) == 0)
-            agreed = versions[i];
-    snprintf(c->peer->version, sizeof c->peer->version, "%s", agreed);
+    const char *agreed = mcp_version_is_stateful(asked) ? asked : versions[0];
+    struct json_object *can = json_get_typed(c->params, "capabilities", json_type_object);
     struct json_object *o = json_object_new_object();
-    if (o && !(json_put_text(o, "protocolVersion", agreed) && server_describe(o))) {
+    if (o &&
+        !(json_put_text(o, "protocolVersion", agreed) && server_describe(c->peer->mcp->server, o) &&
+            json_put(o, "serverInfo", server_info()))) {
         json_object_put(o);
         o = NULL;
+    }
+    if (o) {
+        snprintf(c->peer->version, sizeof c->peer->version, "%s", agreed);
+        json_object_put(c->peer->capabilities);
+        c->peer->capabilities = can ? json_object_get(can) : NULL;
     }
     mcp_call_answer(c, o);
 }
@@ -93,11 +108,11 @@ static void method_discover(struct mcp_call *c)
     bool ok =
         o && list && json_object_array_add(list, json_object_new_string(stateless_version)) == 0;
     if (ok)
-        ok = json_put(o, "supportedVersions", list) && server_describe(o) &&
+        ok = json_put(o, "supportedVersions", steal(&list)) &&
+             server_describe(c->peer->mcp->server, o) &&
              json_put(o, "ttlMs", json_object_new_int(3600000)) &&
              json_put_text(o, "cacheScope", "public");
-    else
-        json_object_put(list);
+    json_object_put(list);
     if (!ok) {
         json_object_put(o);
         o = NULL;
@@ -123,70 +138,124 @@ static void peer_cancel(struct mcp_peer *peer, struct json_object *params)
     if (!params || !json_object_object_get_ex(params, "requestId", &id))
         return;
     for (struct mcp_call *c = peer->calls; c; c = c->next)
-        if (id_is(c->id, id) && c->cancel) {
-            c->cancel(c);
+        if (id_is(c->id, id)) {
+            mcp_call_cancel(c);
             return;
         }
 }
 
-/* The version of a request's own. False: it was refused. */
-static bool call_check_meta(struct mcp_call *c, struct json_object *meta)
+static void call_refuse_version(struct mcp_call *c, const char *version)
 {
-    const char *version = json_get_string(meta, META "protocolVersion", NULL);
-    struct json_object *found;
-    c->is_stateless = version != NULL;
-    if (!version)
-        return true;
-    if (strcmp(version, stateless_version) != 0) {
-        struct json_object *data = json_object_new_object(), *list = json_object_new_array();
-        if (data && list) {
-            json_object_array_add(list, json_object_new_string(stateless_version));
-            json_put(data, "supported", list);
-            json_put_text(data, "requested", version);
-        }
-        mcp_call_fail_with(c, RPC_VERSION, data, "this version of the protocol is not supported");
-        return false;
+    struct json_object *data = json_object_new_object(), *list = json_object_new_array();
+    if (data && list) {
+        json_object_array_add(list, json_object_new_string(stateless_version));
+        json_put(data, "supported", steal(&list));
+        json_put_text(data, "requested", version);
     }
-    if (!json_object_object_get_ex(meta, META "clientCapabilities", &found) ||
-        !json_object_is_type(found, json_type_object)) {
-        mcp_call_fail(c, RPC_PARAMS, "`_meta` needs `" META "clientCapabilities`, an object");
+    json_object_put(list);
+    mcp_call_fail_with(c, RPC_VERSION, data, "this version of the protocol is not supported");
+}
+
+/* What the transport says of the message must be what it is. False: it was refused. */
+static bool call_check_envelope(
+    struct mcp_call *c, const struct mcp_envelope *envelope, const char *version)
+{
+    static const char *const named[] = { "tools/call", "prompts/get", "resources/read" };
+    const char *name = NULL;
+    for (size_t i = 0; i < array_length(named); i++)
+        if (strcmp(c->method, named[i]) == 0)
+            name = json_get_string(c->params, i == 2 ? "uri" : "name", NULL);
+    const struct {
+        const char *what, *says, *is;
+    } rows[] = { { "version", envelope->version, version },
+        { "method", envelope->method, c->method }, { "name", envelope->name, name } };
+    for (size_t i = 0; i < array_length(rows); i++) {
+        bool agrees = rows[i].is ? rows[i].says && strcmp(rows[i].says, rows[i].is) == 0
+                                 : i == 2; /* other methods need no name */
+        if (agrees)
+            continue;
+        mcp_call_fail(c, RPC_HEADER, "the %s of the message is not what came with it: '%.200s'",
+            rows[i].what, rows[i].says ? rows[i].says : "");
         return false;
     }
     return true;
 }
 
-static void call_dispatch(struct mcp_call *c, const char *name)
+/* The version of a request's own. False: it was refused. */
+static bool call_check_version(struct mcp_call *c, const struct mcp_envelope *envelope)
 {
     struct json_object *meta = json_get_typed(c->params, "_meta", json_type_object);
-    if (meta) {
-        if (!call_check_meta(c, meta))
-            return;
-        if (json_object_object_get_ex(meta, "progressToken", &c->progress_token) &&
-            !json_object_is_type(c->progress_token, json_type_string) &&
-            !json_object_is_type(c->progress_token, json_type_int))
-            c->progress_token = NULL;
+    const char *version = json_get_string(meta, META "protocolVersion", NULL);
+    const char *outer = envelope && envelope->is_checked ? envelope->version : NULL;
+    c->is_stateless = version || (outer && strcmp(outer, stateless_version) == 0);
+    c->capabilities = c->peer->capabilities;
+    if (!c->is_stateless && (!outer || mcp_version_is_stateful(outer)))
+        return true;
+    if (!version) {
+        if (c->is_stateless)
+            mcp_call_fail(c, RPC_PARAMS, "`_meta` needs `" META "protocolVersion`");
+        else
+            call_refuse_version(c, outer);
+        return false;
     }
-    for (size_t i = 0; i < array_length(methods); i++) {
-        if (strcmp(methods[i].name, name) != 0 ||
-            !(methods[i].flags & (c->is_stateless ? STATELESS : STATEFUL)))
-            continue;
-        if (!c->is_stateless && !c->peer->version[0] && methods[i].handle != method_initialize &&
-            methods[i].handle != method_ping)
-            mcp_call_fail(c, RPC_REQUEST,
-                "send `initialize` first, or a request with a version in "
-                "`_meta`");
-        else {
-            c->is_cached = methods[i].flags & CACHED;
-            methods[i].handle(c);
-        }
-        return;
+    if (envelope && envelope->is_checked && !call_check_envelope(c, envelope, version))
+        return false;
+    if (strcmp(version, stateless_version) != 0) {
+        call_refuse_version(c, version);
+        return false;
     }
-    mcp_call_fail(c, RPC_METHOD, "there is no method '%s'", name);
+    c->capabilities = json_get_typed(meta, META "clientCapabilities", json_type_object);
+    c->log_level = json_get_string(meta, META "logLevel", NULL);
+    if (c->capabilities)
+        return true;
+    mcp_call_fail(c, RPC_PARAMS, "`_meta` needs `" META "clientCapabilities`, an object");
+    return false;
 }
 
-static bool id_is_valid(struct json_object *id)
+static void call_take_progress_token(struct mcp_call *c)
 {
-    return json_object_is_type(id, json_type_string) || json_object_is_type(id, json_type_int);
+    struct json_object *meta = json_get_typed(c->params, "_meta", json_type_object);
+    if (meta && json_object_object_get_ex(meta, "progressToken", &c->progress_token) &&
+        !json_object_is_type(c->progress_token, json_type_string) &&
+        !json_object_is_type(c->progress_token, json_type_int))
+        c->progress_token = NULL;
+}
+
+static void call_tell_about(const struct mcp_call *c, struct mcp_envelope *envelope)
+{
+    const char *name = json_get_string(c->params, "name", "");
+    snprintf(envelope->about, sizeof envelope->about, "%s%s%s", c->method,
+        text_is_name(name) ? " " : "", text_is_name(name) ? name : "");
+}
+
+static void call_dispatch(struct mcp_call *c, struct mcp_envelope *envelope)
+{
+    const struct method *method = NULL;
+    c->is_refusal = true;
+    if (!call_check_version(c, envelope))
+        return;
+    for (size_t i = 0; i < array_length(methods) && !method; i++)
+        if (strcmp(methods[i].name, c->method) == 0 &&
+            (methods[i].flags & (c->is_stateless ? STATELESS : STATEFUL)))
+            method = &methods[i];
+    if (!method) {
+        mcp_call_fail(c, RPC_METHOD, "there is no method '%s'", c->method);
+        return;
+    }
+    if (!c->is_stateless && !c->peer->version[0] && method->handle != method_initialize &&
+        method->handle != method_ping) {
+        mcp_call_fail(
+            c, RPC_REQUEST, "send `initialize` first, or a request with a version in `_meta`");
+        return;
+    }
+    if (envelope)
+        call_tell_about(c, envelope);
+    c->is_refusal = false;
+    c->is_cached = method->flags & CACHED;
+    call_take_progress_token(c);
+    if (c->is_stateless && (method->flags & ASKS) && mcp_call_resume(c))
+        return;
+    method->handle(c);
 }
 
 static bool peer_has(const struct mcp_peer *peer, struct json_object *id)
@@ -197,66 +266,62 @@ static bool peer_has(const struct mcp_peer *peer, struct json_object *id)
     return false;
 }
 
-/* Takes a message that is an object. */
-static void peer_accept(struct mcp_peer *peer, struct mcp_call *c)
+static void peer_take_note(struct mcp_peer *peer, const struct rpc_message *m)
 {
-    struct json_object *o = c->message, *id = NULL, *params = NULL, *method = NULL;
-    bool has_id = json_object_object_get_ex(o, "id", &id);
-    bool has_params = json_object_object_get_ex(o, "params", &params);
-    const char *version = json_get_string(o, "jsonrpc", "");
-    const char *name = json_get_string(o, "method", NULL);
-    if (has_id && id_is_valid(id) && !peer_has(peer, id))
-        c->id = id;
-    if (strcmp(version, "2.0") != 0 || (has_id && !id_is_valid(id))) {
-        mcp_call_fail(c, RPC_REQUEST,
-            "expected a JSON-RPC 2.0 message with an id that is a string or "
-            "an integer");
-        return;
+    if (strcmp(m->method, "notifications/cancelled") == 0)
+        peer_cancel(peer, m->params);
+    if (strcmp(m->method, "notifications/roots/list_changed") == 0) {
+        json_object_put(peer->roots);
+        peer->roots = NULL;
     }
-    if (!json_object_object_get_ex(o, "method", &method)) {
-        mcp_call_drop(c); /* an answer: this server asks nothing */
-        return;
-    }
-    if (!name) {
-        mcp_call_fail(c, RPC_REQUEST, "`method` is not a string");
-        return;
-    }
-    if (has_params && !json_object_is_type(params, json_type_object)) {
-        mcp_call_fail(c, RPC_PARAMS, "`params` is not an object");
-        return;
-    }
-    c->params = params;
-    if (has_id && !c->id) {
-        mcp_call_fail(c, RPC_REQUEST, "a request with this id is under way");
-        return;
-    }
-    if (has_id) {
-        call_dispatch(c, name);
-        return;
-    }
-    if (strcmp(name, "notifications/cancelled") == 0)
-        peer_cancel(peer, params);
-    mcp_call_drop(c);
 }
 
-void mcp_receive(struct mcp_peer *peer, const char *text, size_t len)
+static struct mcp_call *call_new(struct mcp_peer *peer, const struct mcp_envelope *envelope)
 {
     struct mcp_call *c = calloc(1, sizeof *c);
-    struct error err;
     if (!c)
-        return;
+        return NULL;
     c->peer = peer;
+    c->serial = ++peer->mcp->server->call_count;
+    c->stream = envelope ? envelope->stream : NULL;
+    c->is_stateless = envelope && envelope->is_shared;
     c->next = peer->calls;
     peer->calls = c;
-    int rc = text_is_utf8(text, len, NULL)
-                 ? json_parse(text, len, &json_limits_large, &c->message, &err)
-                 : error_set(&err, ERROR_PROTOCOL, "it is not UTF-8");
+    return c;
+}
+
+void mcp_receive(struct mcp_peer *peer, struct mcp_envelope *envelope, const char *text, size_t len)
+{
+    struct rpc_message m;
+    struct error err;
+    int code = 0;
+    int rc = rpc_read(text, len, &m, &code, &err);
+    if (rc == 0 && m.kind != RPC_CALL) {
+        if (m.kind == RPC_NOTE && !(envelope && envelope->is_shared))
+            peer_take_note(peer, &m);
+        else if (m.kind == RPC_ANSWER)
+            mcp_peer_take_answer(peer, &m);
+        json_object_put(m.tree);
+        return;
+    }
+    struct mcp_call *c = call_new(peer, envelope);
+    if (!c) {
+        json_object_put(m.tree);
+        return;
+    }
+    c->message = m.tree;
+    c->params = m.params;
+    c->method = m.method;
+    c->is_refusal = true;
+    /* Clients of 2026-07-28 that share a connection choose their ids alone. */
+    bool is_double = m.id && !(envelope && envelope->is_shared) && peer_has(peer, m.id);
+    c->id = is_double ? NULL : m.id;
     if (rc < 0)
-        mcp_call_fail(c, RPC_PARSE, "the message is not JSON: %s", err.text);
-    else if (!json_object_is_type(c->message, json_type_object))
-        mcp_call_fail(c, RPC_REQUEST, "expected one JSON-RPC message, an object");
+        mcp_call_fail(c, code, "%s", err.text);
+    else if (is_double)
+        mcp_call_fail(c, RPC_REQUEST, "a request with this id is under way");
     else
-        peer_accept(peer, c);
+        call_dispatch(c, envelope);
 }
 
 /* ---- connections ---- */
@@ -274,11 +339,10 @@ struct mcp_peer *mcp_connect(struct mcp *mcp, mcp_send_fn *send, void *arg)
     return peer;
 }
 
-static void peer_send_nothing(void *arg, const char *json, size_t len)
+static void peer_send_nothing(void *arg, const struct mcp_message *message)
 {
     (void)arg;
-    (void)json;
-    (void)len;
+    (void)message;
 }
 
 void mcp_disconnect(struct mcp_peer *peer)
@@ -286,19 +350,40 @@ void mcp_disconnect(struct mcp_peer *peer)
     if (!peer)
         return;
     peer->send = peer_send_nothing;
-    while (peer->calls) {
-        struct mcp_call *c = peer->calls;
-        if (c->cancel)
-            c->cancel(c);
-        if (peer->calls == c)
-            mcp_call_drop(c);
-    }
+    while (peer->calls)
+        mcp_call_cancel(peer->calls);
     for (struct mcp_peer **at = &peer->mcp->peers; *at; at = &(*at)->next)
         if (*at == peer) {
             *at = peer->next;
             break;
         }
+    mcp_subscriptions_free(peer);
+    json_object_put(peer->capabilities);
+    json_object_put(peer->roots);
     free(peer);
+}
+
+void mcp_cancel(struct mcp_peer *peer, void *stream)
+{
+    for (struct mcp_call *c = peer->calls; c; c = c->next)
+        if (c->stream == stream) {
+            c->stream = NULL;
+            mcp_call_cancel(c);
+            return;
+        }
+}
+
+bool mcp_has(const struct mcp_peer *peer, const void *stream)
+{
+    for (const struct mcp_call *c = peer->calls; c; c = c->next)
+        if (c->stream == stream)
+            return true;
+    return false;
+}
+
+const char *mcp_version(const struct mcp_peer *peer)
+{
+    return peer->version;
 }
 
 size_t mcp_pending(const struct mcp_peer *peer)
@@ -309,33 +394,28 @@ size_t mcp_pending(const struct mcp_peer *peer)
     return n;
 }
 
-int mcp_new(droste *d, const struct mcp_options *options, struct mcp **out, struct error *err)
+/* ---- users ---- */
+
+struct mcp *mcp_new(struct mcp_server *server, void *user)
 {
-    size_t count = 0;
-    while (options->paths && options->paths[count])
-        count++;
     struct mcp *mcp = calloc(1, sizeof *mcp);
-    char **paths = calloc(count + 1, sizeof *paths);
-    *out = NULL;
-    if (!mcp || !paths) {
-        free(mcp);
-        free(paths);
-        return error_memory(err);
-    }
-    mcp->d = d;
-    mcp->paths = paths;
-    mcp->max_sessions = options->max_sessions;
-    int rc = 0;
-    for (size_t i = 0; rc == 0 && i < count; i++)
-        if (!(paths[i] = realpath(options->paths[i], NULL)))
-            rc = error_set_errno(err, ERROR_NOT_FOUND, "the path '%s'", options->paths[i]);
-    if (rc == 0)
-        rc = mcp_tools_prepare(mcp, err);
-    if (rc < 0)
-        mcp_free(mcp);
-    else
-        *out = mcp;
-    return rc;
+    if (!mcp)
+        return NULL;
+    mcp->server = server;
+    mcp->user = user;
+    mcp->next = server->users;
+    server->users = mcp;
+    return mcp;
+}
+
+bool mcp_is_used(const struct mcp *mcp)
+{
+    bool used = mcp->sessions != NULL;
+    for (const struct mcp_run *run = mcp->runs; run && !used; run = run->next)
+        used = run->running != NULL;
+    for (const struct mcp_peer *peer = mcp->peers; peer && !used; peer = peer->next)
+        used = peer->calls != NULL;
+    return used;
 }
 
 void mcp_free(struct mcp *mcp)
@@ -346,9 +426,58 @@ void mcp_free(struct mcp *mcp)
         mcp_disconnect(mcp->peers);
     mcp_runs_free(mcp);
     mcp_sessions_free(mcp);
-    mcp_tools_free(mcp);
-    for (char **path = mcp->paths; *path; path++)
-        free(*path);
-    free(mcp->paths);
+    for (struct mcp **at = &mcp->server->users; *at; at = &(*at)->next)
+        if (*at == mcp) {
+            *at = mcp->next;
+            break;
+        }
     free(mcp);
+}
+
+int mcp_server_new(
+    droste *d, const struct mcp_options *options, struct mcp_server **out, struct error *err)
+{
+    size_t count = 0;
+    while (options->paths && options->paths[count])
+        count++;
+    struct mcp_server *server = calloc(1, sizeof *server);
+    char **paths = calloc(count + 1, sizeof *paths);
+    *out = NULL;
+    if (!server || !paths) {
+        free(server);
+        free(paths);
+        return error_memory(err);
+    }
+    server->d = d;
+    server->paths = paths;
+    server->max_sessions = options->max_sessions;
+    server->host = options->host ? options->host : &mcp_own_host;
+    server->extension = options->extension;
+    server->roots_bound = options->roots_bound;
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < count; i++)
+        if (!(paths[i] = realpath(options->paths[i], NULL)))
+            rc = error_set_errno(err, ERROR_NOT_FOUND, "the path '%s'", options->paths[i]);
+    if (rc == 0)
+        rc = mcp_tools_prepare(server, err);
+    if (rc == 0)
+        mcp_runs_prepare(server);
+    if (rc < 0)
+        mcp_server_free(server);
+    else
+        *out = server;
+    return rc;
+}
+
+void mcp_server_free(struct mcp_server *server)
+{
+    if (!server)
+        return;
+    while (server->users)
+        mcp_free(server->users);
+    mcp_tools_free(server);
+    for (char **path = server->paths; *path; path++)
+        free(*path);
+    free(server->paths);
+    free(server);
 }

@@ -39,6 +39,9 @@ void mcp_prompts_list(struct mcp_call *c)
                  0 &&
              json_put(item, "arguments", arguments) && json_object_array_add(list, item) == 0;
     }
+    const struct mcp_extension *more = c->peer->mcp->server->extension;
+    if (ok && more)
+        ok = mcp_list_append(list, more->prompts);
     if (!ok || !json_put(o, "prompts", list)) {
         json_object_put(o);
         o = NULL;
@@ -70,6 +73,9 @@ void mcp_prompts_get(struct mcp_call *c)
     for (size_t i = 0; i < array_length(prompts); i++)
         if (strcmp(prompts[i].name, name) == 0)
             p = &prompts[i];
+    const struct mcp_extension *more = c->peer->mcp->server->extension;
+    if (!p && more && more->prompt && more->prompt(c, name))
+        return;
     if (!p) {
         mcp_call_fail(c, RPC_PARAMS, "there is no prompt '%s'", name);
         return;

@@ -1,5 +1,4 @@
 /* mcp/python.c: cells and contexts of Python sessions. */
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -143,33 +142,11 @@ static void cell_begin(struct mcp_call *c)
 
 void mcp_tool_python_run(struct mcp_call *c)
 {
-    struct mcp_session *s = mcp_session_of(c, true);
-    if (!s)
-        return;
     c->begin = cell_begin;
-    mcp_session_queue(s, c);
+    mcp_session_use(c, false);
 }
 
 /* ---- contexts ---- */
-
-char *mcp_path(struct mcp_call *c, const char *path)
-{
-    struct mcp *mcp = c->peer->mcp;
-    char *real = realpath(path, NULL);
-    if (!real) {
-        mcp_tool_fail(c, "'%s': %s", path, strerror(errno));
-        return NULL;
-    }
-    for (char **allowed = mcp->paths; *allowed; allowed++)
-        if (text_below(real, *allowed))
-            return real;
-    free(real);
-    if (mcp->paths[0])
-        mcp_tool_fail(c, "'%s' is not below a path that `droste mcp` was given", path);
-    else
-        mcp_tool_fail(c, "no files of this machine are allowed; start `droste mcp PATH ...`");
-    return NULL;
-}
 
 static const char load_code[] = "SUBMIT(type=type(%s).__name__, length=len(%s))";
 
@@ -226,21 +203,22 @@ static void context_begin(struct mcp_call *c)
     mcp_session_await(s, c, rc, &err, context_on_loaded);
 }
 
-void mcp_tool_context_load(struct mcp_call *c)
+static void context_find(struct mcp_call *c)
 {
-    const char *name = json_get_string(c->arguments, "name", "context");
-    if (!text_is_identifier(name)) {
-        mcp_tool_fail(c, "'%s' is not a name of a variable", name);
-        return;
-    }
     char *path = mcp_path(c, json_get_string(c->arguments, "path", ""));
     if (!path)
         return;
     c->state = path;
     c->free_state = free;
-    struct mcp_session *s = mcp_session_of(c, true);
-    if (!s)
-        return;
     c->begin = context_begin;
-    mcp_session_queue(s, c);
+    mcp_session_use(c, false);
+}
+
+void mcp_tool_context_load(struct mcp_call *c)
+{
+    const char *name = json_get_string(c->arguments, "name", "context");
+    if (text_is_identifier(name))
+        mcp_roots_need(c, context_find);
+    else
+        mcp_tool_fail(c, "'%s' is not a name of a variable", name);
 }

@@ -10,8 +10,6 @@
 #include "base/text.h"
 #include "mcp/run.h"
 
-#define RUN_URI "droste://runs/"
-
 enum { RESOURCE_MAX = 64 << 20 };
 
 /* Answers {KEY: list}, and takes the list. */
@@ -49,6 +47,9 @@ void mcp_resources_list(struct mcp_call *c)
         if (item)
             json_object_array_add(list, item);
     }
+    const struct mcp_extension *more = c->peer->mcp->server->extension;
+    if (more && list)
+        mcp_list_append(list, more->resources);
     answer_list(c, "resources", list);
 }
 
@@ -61,6 +62,9 @@ void mcp_resources_templates(struct mcp_call *c)
         "\"application/jsonl\"}]";
     struct json_object *list = NULL;
     json_parse(text, sizeof text - 1, &json_limits_small, &list, NULL);
+    const struct mcp_extension *more = c->peer->mcp->server->extension;
+    if (more && list)
+        mcp_list_append(list, more->templates);
     answer_list(c, "resourceTemplates", list);
 }
 
@@ -72,7 +76,7 @@ static char *run_export(struct mcp *mcp, const char *id, size_t *len, droste_err
     struct stat st;
     cleanup_fd int fd = file_memfd("run", &why);
     char *text = NULL;
-    if (fd < 0 || droste_record_open(mcp->d, &record, err) < 0 || !record)
+    if (fd < 0 || droste_record_open(mcp->server->d, &record, err) < 0 || !record)
         return NULL;
     droste_export what = { .runs = &id, .count = 1, .format = DROSTE_EXPORT_JSONL };
     if (droste_record_export_fd(record, &what, fd, err) == 0 && fstat(fd, &st) == 0 &&
@@ -100,6 +104,9 @@ void mcp_resources_read(struct mcp_call *c)
         mcp_call_fail(c, RPC_PARAMS, "resources/read needs `uri`");
         return;
     }
+    const struct mcp_extension *more = mcp->server->extension;
+    if (more && more->read && more->read(c, uri))
+        return;
     if (!run || !id || !id[0]) {
         struct json_object *data = json_object_new_object();
         if (data)

@@ -23,10 +23,7 @@
 #define CHANGES "{\"readOnlyHint\": false, \"destructiveHint\": false, \"openWorldHint\": false}"
 #define ENDS    "{\"readOnlyHint\": false, \"destructiveHint\": true, \"openWorldHint\": false}"
 
-static const struct mcp_tool {
-    const char *name, *title, *description, *input, *output, *hints;
-    void (*run)(struct mcp_call *c);
-} tools[] = {
+static const struct mcp_tool own_tools[] = {
     { "run_python", "Run Python",
         "Runs a cell of Python in a sandbox and returns what it printed, the value of the last "
         "expression, and figures as images. Variables, imports and functions persist between "
@@ -109,29 +106,38 @@ static const struct mcp_tool {
         READS, mcp_tool_files_list },
 };
 
-int mcp_tools_prepare(struct mcp *mcp, struct error *err)
+/* By index, from 0: those of the table, then those of the extension; NULL after the last. */
+static const struct mcp_tool *tool_at(const struct mcp_server *server, size_t i)
 {
-    mcp->schemas = calloc(array_length(tools), sizeof *mcp->schemas);
-    if (!mcp->schemas)
+    const struct mcp_extension *more = server->extension;
+    if (i < array_length(own_tools))
+        return &own_tools[i];
+    i -= array_length(own_tools);
+    return more && i < more->tool_count ? &more->tools[i] : NULL;
+}
+
+static size_t tools_count(const struct mcp_server *server)
+{
+    return array_length(own_tools) + (server->extension ? server->extension->tool_count : 0);
+}
+
+int mcp_tools_prepare(struct mcp_server *server, struct error *err)
+{
+    const struct mcp_tool *tool;
+    server->schemas = calloc(tools_count(server), sizeof *server->schemas);
+    if (!server->schemas)
         return error_memory(err);
-    for (size_t i = 0; i < array_length(tools); i++)
-        if (schema_parse(tools[i].input, strlen(tools[i].input), &mcp->schemas[i], err) < 0)
-            return error_wrap(err, "the tool %s", tools[i].name);
+    for (size_t i = 0; (tool = tool_at(server, i)); i++)
+        if (schema_parse(tool->input, strlen(tool->input), &server->schemas[i], err) < 0)
+            return error_wrap(err, "the tool %s", tool->name);
     return 0;
 }
 
-void mcp_tools_free(struct mcp *mcp)
+void mcp_tools_free(struct mcp_server *server)
 {
-    for (size_t i = 0; mcp->schemas && i < array_length(tools); i++)
-        schema_drop(mcp->schemas[i]);
-    free(mcp->schemas);
-}
-
-static bool put_written(struct json_object *o, const char *key, const char *json)
-{
-    struct json_object *value = NULL;
-    return json_parse(json, strlen(json), &json_limits_small, &value, NULL) == 0 &&
-           json_put(o, key, value);
+    for (size_t i = 0; server->schemas && i < tools_count(server); i++)
+        schema_drop(server->schemas[i]);
+    free(server->schemas);
 }
 
 static struct json_object *tool_describe(const struct mcp_tool *tool)
@@ -139,8 +145,9 @@ static struct json_object *tool_describe(const struct mcp_tool *tool)
     struct json_object *o = json_object_new_object();
     if (o && json_put_text(o, "name", tool->name) && json_put_text(o, "title", tool->title) &&
         json_put_text(o, "description", tool->description) &&
-        put_written(o, "inputSchema", tool->input) &&
-        put_written(o, "outputSchema", tool->output) && put_written(o, "annotations", tool->hints))
+        mcp_put_written(o, "inputSchema", tool->input) &&
+        (!tool->output || mcp_put_written(o, "outputSchema", tool->output)) &&
+        (!tool->hints || mcp_put_written(o, "annotations", tool->hints)))
         return o;
     json_object_put(o);
     return NULL;
@@ -149,50 +156,60 @@ static struct json_object *tool_describe(const struct mcp_tool *tool)
 void mcp_tools_list(struct mcp_call *c)
 {
     struct json_object *list = json_object_new_array(), *o = NULL;
+    const struct mcp_tool *tool;
     bool ok = list != NULL;
-    for (size_t i = 0; ok && i < array_length(tools); i++) {
-        struct json_object *tool = tool_describe(&tools[i]);
-        ok = tool && json_object_array_add(list, tool) == 0;
+    for (size_t i = 0; ok && (tool = tool_at(c->peer->mcp->server, i)); i++) {
+        struct json_object *item = tool_describe(tool);
+        ok = item && json_object_array_add(list, item) == 0;
     }
     if (ok)
         o = json_object_new_object();
-    if (!o || !json_put(o, "tools", list)) {
+    if (!o || !json_put(o, "tools", steal(&list))) {
         json_object_put(o);
         o = NULL;
     }
+    json_object_put(list);
     mcp_call_answer(c, o);
+}
+
+static void tool_run(struct mcp_call *c, size_t i)
+{
+    const struct mcp_server *server = c->peer->mcp->server;
+    const struct mcp_tool *tool = tool_at(server, i);
+    struct json_object *arguments = NULL;
+    struct error err;
+    if (!json_object_object_get_ex(c->params, "arguments", &arguments) || !arguments) {
+        arguments = json_object_new_object();
+        if (!arguments || !json_put(c->params, "arguments", arguments)) {
+            mcp_call_fail(c, RPC_INTERNAL, "out of memory");
+            return;
+        }
+    }
+    c->arguments = arguments;
+    if (schema_check(server->schemas[i], arguments, &err) < 0)
+        mcp_tool_fail(c, "the arguments of %s: %s", tool->name, err.text);
+    else
+        tool->run(c);
 }
 
 void mcp_tools_call(struct mcp_call *c)
 {
-    struct error err;
+    const struct mcp_tool *tool;
     const char *name = json_get_string(c->params, "name", NULL);
     struct json_object *arguments = NULL;
-    bool has = json_object_object_get_ex(c->params, "arguments", &arguments) && arguments;
     if (!name) {
         mcp_call_fail(c, RPC_PARAMS, "tools/call needs `name`");
         return;
     }
-    if (has && !json_object_is_type(arguments, json_type_object)) {
+    if (json_object_object_get_ex(c->params, "arguments", &arguments) && arguments &&
+        !json_object_is_type(arguments, json_type_object)) {
         mcp_call_fail(c, RPC_PARAMS, "`arguments` is not an object");
         return;
     }
-    for (size_t i = 0; i < array_length(tools); i++) {
-        if (strcmp(tools[i].name, name) != 0)
-            continue;
-        if (!has) {
-            arguments = json_object_new_object();
-            if (!arguments || !json_put(c->params, "arguments", arguments)) {
-                mcp_call_fail(c, RPC_INTERNAL, "out of memory");
-                return;
-            }
+    for (size_t i = 0; (tool = tool_at(c->peer->mcp->server, i)); i++)
+        if (strcmp(tool->name, name) == 0) {
+            tool_run(c, i);
+            return;
         }
-        c->arguments = arguments;
-        if (schema_check(c->peer->mcp->schemas[i], arguments, &err) < 0)
-            mcp_tool_fail(c, "the arguments of %s: %s", name, err.text);
-        else
-            tools[i].run(c);
-        return;
-    }
     mcp_call_fail(c, RPC_PARAMS, "there is no tool '%s'", name);
 }

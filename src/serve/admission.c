@@ -8,7 +8,8 @@
 #include "serve/admission.h"
 
 #include <math.h>
-#include <stdlib.h>
+#include <stddef.h>
+#include <stdio.h>
 
 #include "base/clock.h"
 #include "serve/server.h"
@@ -35,123 +36,179 @@ static int admission_first(const struct server *s)
 }
 
 static void admission_refuse(
-    struct request *r, enum table_counter why, double wait, const char *code, const char *text)
+    struct admission *a, enum table_counter why, double wait, const char *code, const char *text)
 {
-    char seconds[16];
-    snprintf(seconds, sizeof seconds, "%.0f", fmax(1, ceil(wait)));
-    table_count(r->server->figures, why, 1);
-    r->account->row->refused++;
-    request_refuse(r, 429, code, "%s", text);
-    request_header(r, MHD_HTTP_HEADER_RETRY_AFTER, seconds);
+    table_count(a->server->figures, why, 1);
+    a->account->row->refused++;
+    a->refuse(a, 429, code, text, fmax(1, ceil(wait)));
+}
+
+static void admission_refuse_draining(struct admission *a)
+{
+    a->refuse(a, 503, "draining", "the server is stopping; use another one", 0);
 }
 
 /* False: the server is full. */
-static bool admission_try(struct request *r, void (*go)(struct request *r))
+static bool admission_try(struct admission *a)
 {
-    struct server *s = r->server;
-    struct account *a = r->account;
+    struct server *s = a->server;
+    struct account *account = a->account;
     double wait = 0;
-    enum table_answer answer = table_reserve(s->table, s->worker, a->index, &a->key.limits,
-        s->options->max_sandboxes, clock_ns(), &wait);
+    enum table_answer answer = table_reserve(s->table, s->worker, account->index,
+        &account->key.limits, s->options->max_sandboxes, clock_ns(), &wait);
     if (answer == TABLE_FULL)
         return false;
     if (answer == TABLE_RATE) {
-        admission_refuse(r, COUNT_REFUSED_RATE, wait, "rate",
+        admission_refuse(a, COUNT_REFUSED_RATE, wait, "rate",
             "this key starts sandboxes faster than it may; wait as Retry-After says");
         return true;
     }
     if (answer == TABLE_SANDBOXES) {
-        admission_refuse(r, COUNT_REFUSED_SANDBOXES, 1, "sandboxes",
+        admission_refuse(a, COUNT_REFUSED_SANDBOXES, 1, "sandboxes",
             "this key has as many sandboxes as it may have; end some");
         return true;
     }
-    r->has_place = r->is_starting = true;
+    a->has_place = a->is_starting = true;
     s->starting++;
-    uint64_t start = a->row->next_start, now = s->table->virtual_start;
+    uint64_t start = account->row->next_start, now = s->table->virtual_start;
     start = start > now ? start : now;
-    a->row->next_start = start + 1;
+    account->row->next_start = start + 1;
     s->table->virtual_start = start;
-    go(r);
+    a->go(a);
     return true;
 }
 
 /* ---- waiting ---- */
 
-static void admission_leave(struct request *r)
+static void admission_unqueue(struct admission *a)
 {
-    struct server *s = r->server;
-    *r->waiting_link = r->waiting_next;
-    if (r->waiting_next)
-        r->waiting_next->waiting_link = r->waiting_link;
+    struct server *s = a->server;
+    *a->link = a->next;
+    if (a->next)
+        a->next->link = a->link;
     else
-        s->waiting_end = r->waiting_link;
-    r->waiting_link = NULL;
-    r->account->waiting--;
+        s->waiting_end = a->link;
+    a->link = NULL;
+    a->account->waiting--;
     s->figures->gauges[GAUGE_WAITING]--;
 }
 
-static void admission_wait(struct request *r, void (*go)(struct request *r))
+static void admission_wait(struct admission *a)
 {
-    struct server *s = r->server;
-    if (s->options->queue_seconds <= 0 || r->account->waiting >= ADMISSION_KEY_MAX ||
+    struct server *s = a->server;
+    if (s->options->queue_seconds <= 0 || a->account->waiting >= ADMISSION_KEY_MAX ||
         s->figures->gauges[GAUGE_WAITING] >= ADMISSION_MAX) {
-        admission_refuse(r, COUNT_REFUSED_CAPACITY, 1, "capacity",
+        admission_refuse(a, COUNT_REFUSED_CAPACITY, 1, "capacity",
             "the server has as many sandboxes as it may have, or too many requests wait for one");
         return;
     }
     if (!s->waiting_end)
         s->waiting_end = &s->waiting;
-    r->admitted = go;
-    r->waiting_ns = clock_ns();
-    r->waiting_next = NULL;
-    r->waiting_link = s->waiting_end;
-    *s->waiting_end = r;
-    s->waiting_end = &r->waiting_next;
-    r->account->waiting++;
+    a->since_ns = clock_ns();
+    a->next = NULL;
+    a->link = s->waiting_end;
+    *s->waiting_end = a;
+    s->waiting_end = &a->next;
+    a->account->waiting++;
     s->figures->gauges[GAUGE_WAITING]++;
-    r->on_gone = admission_leave;
+}
+
+void admission_seek(struct admission *a)
+{
+    struct server *s = a->server;
+    if (s->draining)
+        admission_refuse_draining(a);
+    else if (s->starting >= ADMISSION_STARTS || s->waiting || admission_first(s) >= 0 ||
+             !admission_try(a))
+        admission_wait(a);
+}
+
+void admission_settle(struct admission *a)
+{
+    if (a->is_starting)
+        a->server->starting--;
+    a->is_starting = false;
+}
+
+void admission_leave(struct admission *a)
+{
+    if (a->link)
+        admission_unqueue(a);
+    if (a->has_place) {
+        table_release(a->server->table, a->server->worker, a->account->index);
+        a->server->has_released = true;
+    }
+    a->has_place = false;
+    admission_settle(a);
+}
+
+/* ---- requests ---- */
+
+static struct request *admission_request(struct admission *a)
+{
+    return (struct request *)((char *)a - offsetof(struct request, admission));
+}
+
+static void admission_go_request(struct admission *a)
+{
+    struct request *r = admission_request(a);
+    r->on_gone = NULL;
+    r->admitted(r);
+}
+
+static void admission_refuse_request(
+    struct admission *a, unsigned status, const char *code, const char *text, double wait)
+{
+    struct request *r = admission_request(a);
+    char seconds[16];
+    r->on_gone = NULL;
+    snprintf(seconds, sizeof seconds, "%.0f", wait);
+    request_refuse(r, status, code, "%s", text);
+    if (wait > 0)
+        request_header(r, MHD_HTTP_HEADER_RETRY_AFTER, seconds);
+}
+
+static void admission_on_gone(struct request *r)
+{
+    admission_leave(&r->admission);
 }
 
 void admission_ask(struct request *r, void (*go)(struct request *r))
 {
-    struct server *s = r->server;
-    if (s->draining) {
-        request_refuse(r, 503, "draining", "the server is stopping; use another one");
-        return;
-    }
-    if (s->starting >= ADMISSION_STARTS || s->waiting || admission_first(s) >= 0 ||
-        !admission_try(r, go))
-        admission_wait(r, go);
+    struct admission *a = &r->admission;
+    a->server = r->server;
+    a->account = r->account;
+    a->go = admission_go_request;
+    a->refuse = admission_refuse_request;
+    r->admitted = go;
+    admission_seek(a);
+    if (a->link)
+        r->on_gone = admission_on_gone;
 }
 
 void admission_end(struct request *r)
 {
-    if (r->has_place) {
-        table_release(r->server->table, r->server->worker, r->account->index);
-        r->server->has_released = true;
-    }
-    if (r->is_starting)
-        r->server->starting--;
+    if (r->admission.server)
+        admission_leave(&r->admission);
     if (r->held_cost > 0)
         table_hold(r->account->row, r->server->worker, -r->held_cost);
-    r->has_place = r->is_starting = false;
     r->held_cost = 0;
 }
 
 /* ---- serving ---- */
 
-static struct request *admission_next(struct server *s)
+static struct admission *admission_next(struct server *s)
 {
-    struct request *best = NULL;
-    for (struct request *r = s->waiting; r; r = r->waiting_next)
-        if (!best || r->account->row->next_start < best->account->row->next_start)
-            best = r;
+    struct admission *best = NULL;
+    for (struct admission *a = s->waiting; a; a = a->next)
+        if (!best || a->account->row->next_start < best->account->row->next_start)
+            best = a;
     return best;
 }
 
 static void admission_publish(struct server *s)
 {
-    const struct request *next = s->starting < ADMISSION_STARTS ? admission_next(s) : NULL;
+    const struct admission *next = s->starting < ADMISSION_STARTS ? admission_next(s) : NULL;
     s->figures->next_start = next ? next->account->row->next_start + 1 : 0;
 }
 
@@ -166,17 +223,16 @@ static bool admission_pass_on(struct server *s)
 
 static void admission_expire(struct server *s, uint64_t now_ns)
 {
-    struct request *next;
-    for (struct request *r = s->waiting; r; r = next) {
-        next = r->waiting_next;
-        if (!s->draining && (double)(now_ns - r->waiting_ns) / 1e9 <= s->options->queue_seconds)
+    struct admission *next;
+    for (struct admission *a = s->waiting; a; a = next) {
+        next = a->next;
+        if (!s->draining && (double)(now_ns - a->since_ns) / 1e9 <= s->options->queue_seconds)
             continue;
-        admission_leave(r);
-        r->on_gone = NULL;
+        admission_unqueue(a);
         if (s->draining)
-            request_refuse(r, 503, "draining", "the server is stopping; use another one");
+            admission_refuse_draining(a);
         else
-            admission_refuse(r, COUNT_REFUSED_CAPACITY, 1, "capacity",
+            admission_refuse(a, COUNT_REFUSED_CAPACITY, 1, "capacity",
                 "the server had no place for a sandbox in time; try again");
     }
 }
@@ -192,12 +248,10 @@ void admission_serve(struct server *s, uint64_t now_ns)
            table_sandboxes(s->table) < s->options->max_sandboxes) {
         if (admission_pass_on(s))
             return;
-        struct request *r = admission_next(s);
-        void (*go)(struct request *) = r->admitted;
-        admission_leave(r);
-        r->on_gone = NULL;
-        if (!admission_try(r, go)) {
-            admission_wait(r, go); /* another worker was faster */
+        struct admission *a = admission_next(s);
+        admission_unqueue(a);
+        if (!admission_try(a)) {
+            admission_wait(a); /* another worker was faster */
             return;
         }
         admission_publish(s);

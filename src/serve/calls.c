@@ -13,6 +13,7 @@
 
 #include "base/cleanup.h"
 #include "base/text.h"
+#include "serve/mcp/mcp.h"
 
 /* Bytes of events that wait for a client, and calls that wait for a stream; those beyond fail. */
 enum { CALLS_UNREAD_MAX = 16 << 20, CALLS_HELD_MAX = 1000 };
@@ -285,6 +286,8 @@ static void model_on_call(void *arg, const droste_message *all, size_t count, dr
 {
     struct server *s = arg;
     cleanup_buf struct buf data = { 0 };
+    if (s->mcp && mcp_take_model_call(s->mcp->core, all, count, model))
+        return;
     const char *opened = droste_call_opened(model), *asked = droste_call_model(model), *name;
     struct sandbox *sb = model_listener(s, opened, &name);
     struct client_call *call = call_new(sb, &data);

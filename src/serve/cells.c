@@ -97,7 +97,7 @@ static void create_start(struct request *r)
         request_fail(r, &err);
         return;
     }
-    struct sandbox *sb = sandbox_add(r, r->account, session);
+    struct sandbox *sb = sandbox_add(s, &r->admission, r->account, session);
     if (!sb) {
         request_refuse(r, 503, "memory", "out of memory");
         return;
@@ -515,7 +515,7 @@ void fork_on_done(
             request_fail(r, err);
         return;
     }
-    struct sandbox *copy = sandbox_add(r, sb->owner, session);
+    struct sandbox *copy = sandbox_add(sb->server, &r->admission, sb->owner, session);
     if (!copy) {
         request_refuse(r, 503, "memory", "out of memory");
         return;

@@ -79,6 +79,7 @@ static void log_about(struct buf *line, const struct request *r)
     log_text(line, "method", r->method);
     log_text(line, "path", path);
     log_text(line, "route", r->route ? r->route->path : NULL);
+    log_text(line, "about", r->about);
     buf_printf(line, ", \"status\": %u", r->status);
     if (r->status == 201 && r->reply)
         log_text(line, "created", MHD_get_response_header(r->reply, MHD_HTTP_HEADER_LOCATION));

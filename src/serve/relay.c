@@ -44,8 +44,7 @@ static bool relay_parse_id(const char *id, unsigned *worker, unsigned *generatio
     return true;
 }
 
-/* That with the fewest sandboxes; this one unless another has clearly fewer. */
-static unsigned relay_place(const struct server *s)
+unsigned relay_place(const struct server *s)
 {
     unsigned best = s->worker;
     for (unsigned i = 0; i < s->table->workers; i++)
@@ -55,15 +54,20 @@ static unsigned relay_place(const struct server *s)
     return best;
 }
 
+unsigned relay_place_by(const struct server *s, const char *word)
+{
+    unsigned hash = 2166136261u;
+    for (const char *p = word; *p; p++)
+        hash = (hash ^ (unsigned char)*p) * 16777619u;
+    return hash % s->table->workers;
+}
+
 /* A repeated request must come to the worker that keeps the first one's answer. */
 static unsigned relay_place_key(const struct request *r, const char *key)
 {
-    unsigned hash = 2166136261u;
-    for (const char *p = r->account->key.id; *p; p++)
-        hash = (hash ^ (unsigned char)*p) * 16777619u;
-    for (const char *p = key; *p; p++)
-        hash = (hash ^ (unsigned char)*p) * 16777619u;
-    return hash % r->server->table->workers;
+    char word[KEY_ID_SIZE + 256];
+    snprintf(word, sizeof word, "%s%s", r->account->key.id, key);
+    return relay_place_by(r->server, word);
 }
 
 static unsigned relay_worker_of_id(struct request *r)
@@ -77,7 +81,7 @@ static unsigned relay_worker_of_id(struct request *r)
         return s->worker;
     const struct table_worker *w = &s->table->worker[worker];
     bool is_gone = generation > 0 && (w->pid == 0 || generation != (w->generation & 0xffff));
-    if (is_gone && r->routes->identify)
+    if (is_gone && (r->routes->identify || r->routes->knows_lost))
         return s->worker; /* says in its protocol's way that there is no such sandbox */
     if (is_gone)
         request_refuse(r, 410, "worker_lost",
@@ -114,6 +118,8 @@ unsigned relay_worker_of(struct request *r)
         return relay_next(r);
     if (r->id[0])
         return relay_worker_of_id(r);
+    if (r->routes && r->routes->place && !r->client->is_relay)
+        return r->routes->place(r);
     if (!r->route || !r->route->creates || r->client->is_relay)
         return s->worker;
     const char *key = request_header_of(r, "Idempotency-Key");
@@ -201,7 +207,9 @@ static void relay_on_answer_field(void *arg, const char *name, const char *value
     struct relay *relay = arg;
     if (relay_is_one_of(name, ours, array_length(ours)))
         return;
-    if (strcasecmp(name, MHD_HTTP_HEADER_CONTENT_TYPE) == 0)
+    if (strcasecmp(name, RELAY_ABOUT) == 0 && relay->r)
+        snprintf(relay->r->about, sizeof relay->r->about, "%s", value);
+    else if (strcasecmp(name, MHD_HTTP_HEADER_CONTENT_TYPE) == 0)
         snprintf(relay->type, sizeof relay->type, "%s", value);
     else
         buf_printf(&relay->head, "%s%c%s%c", name, 0, value, 0);

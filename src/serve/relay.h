@@ -5,6 +5,7 @@
 #include <stdbool.h>
 
 struct request;
+struct server;
 struct upstream;
 struct json_object;
 
@@ -12,6 +13,13 @@ struct json_object;
 #define RELAY_ACCOUNT "X-Droste-Account"
 #define RELAY_CLIENT  "X-Droste-Client"
 #define RELAY_FIRST   "X-Droste-First" /* the worker that accepted the request */
+
+#define RELAY_ABOUT "X-Droste-About" /* of an answer: for the log (request.h) */
+
+/* The worker with the fewest sandboxes; this one unless another has clearly fewer. */
+unsigned relay_place(const struct server *s);
+/* The one for a word, always the same. */
+unsigned relay_place_by(const struct server *s, const char *word);
 
 /* The worker that must answer: that of the sandbox which the request names, or the one where a new
  * sandbox is placed; for a request that names none, the next one that may have it. */

@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "base/json/json.h"
 #include "droste.h"
+#include "serve/admission.h"
 
 struct server;
 struct sandbox;
@@ -67,6 +68,10 @@ struct routes {
     /* True if the request is for a sandbox that it does not name and this worker does not have; the
      * other workers get it in turn. May set its id. NULL: there are no such requests. */
     bool (*is_elsewhere)(struct request *r);
+    /* The worker for a request that names none. NULL: by the route. */
+    unsigned (*place)(struct request *r);
+    /* It says itself that the worker of an id has died. */
+    bool knows_lost;
     /* Answers with an error in the protocol's form. NULL: {"error": {"code", "message"}} */
     void (*refuse)(struct request *r, unsigned status, const char *code, const char *text);
     const struct route *any; /* for each path and method that `rows` does not have; NULL: none */
@@ -93,7 +98,8 @@ struct request {
     const char *target_at; /* where the library has it */
     const char *head_end;  /* of one that was whole, and well formed, before the library read it */
     char id[SERVE_ID_SIZE], name[SERVE_NAME_SIZE];
-    unsigned port; /* of the sandbox, which a request of E2B's clients names; 0: none */
+    char about[96]; /* for logs: what a client of MCP asks for */
+    unsigned port;  /* of the sandbox, which a request of E2B's clients names; 0: none */
     struct buf body;
     struct json_object *json; /* of BODY_JSON; NULL: an empty body */
     uint64_t began_ns;
@@ -113,11 +119,9 @@ struct request {
     struct upgrade *upgrade; /* of a connection that was upgraded; NULL: it was not */
 
     /* Until a sandbox is created (admission.h). */
-    bool has_place, is_starting;
+    struct admission admission;
     double held_cost; /* see spending.h */
     void (*admitted)(struct request *r);
-    struct request *waiting_next, **waiting_link;
-    uint64_t waiting_ns;
     struct idempotent *idempotent; /* it is the first with its Idempotency-Key */
 
     /* The handler's. */

@@ -387,7 +387,7 @@ void runs_start(struct request *r, const struct runs_start *start)
     request->arg = run;
     s->runs = run;
     s->figures->gauges[GAUGE_RUNS]++;
-    r->has_place = false; /* they are the run's */
+    r->admission.has_place = false; /* they are the run's */
     run->held_cost = r->held_cost;
     r->held_cost = 0;
     r->state = run;

@@ -2,7 +2,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
+#include "mcp/mcp.h"
 #include "serve/calls.h"
 #include "serve/e2b/e2b.h"
 
@@ -125,8 +127,12 @@ static void sandbox_on_done(
     void *arg, droste_session *session, droste_result *result, const droste_error *err)
 {
     struct sandbox *sb = arg;
+    struct server *s = sb->server;
     struct request *r = sb->request;
     sandbox_done_fn *done = sb->done;
+    char id[SERVE_ID_SIZE] = "";
+    if (sb->mcp)
+        memcpy(id, sb->id, sizeof id);
     sb->server->figures->gauges[GAUGE_EXECUTING] -= done != NULL;
     sb->done = NULL;
     sb->request = NULL;
@@ -139,6 +145,17 @@ static void sandbox_on_done(
     if (done)
         done(sb, r, result, err);
     droste_result_free(result);
+    sb = id[0] ? sandbox_find(s, id) : NULL; /* `done` may have closed it */
+    if (sb && sb->mcp && !sb->done)
+        mcp_session_idle(sb->mcp);
+}
+
+void sandbox_begin(struct sandbox *sb, struct request *r, sandbox_done_fn *done)
+{
+    sb->server->figures->gauges[GAUGE_EXECUTING]++;
+    sb->began_ns = sb->used_ns = clock_ns();
+    sb->done = done;
+    sb->request = r;
 }
 
 void sandbox_await(
@@ -148,30 +165,26 @@ void sandbox_await(
         request_fail(r, err);
         return;
     }
-    sb->server->figures->gauges[GAUGE_EXECUTING]++;
-    sb->began_ns = clock_ns();
-    sb->done = done;
-    sb->request = r;
+    sandbox_begin(sb, r, done);
     r->sandbox = sb;
     r->on_gone = sandbox_on_gone;
 }
 
-/* Counts a sandbox of the owner: it takes the request's place, if that is the owner's. */
-static void sandbox_count(struct request *r, struct account *owner)
+/* Counts a sandbox of the owner, which takes the place, if that is the owner's. */
+static void sandbox_count(struct server *s, struct admission *place, struct account *owner)
 {
     static const struct key_limits none;
-    struct server *s = r->server;
     double wait;
-    if (r->has_place && r->account == owner)
-        r->has_place = false;
+    if (place && place->has_place && place->account == owner)
+        place->has_place = false;
     else
         table_reserve(s->table, s->worker, owner->index, &none, SIZE_MAX, clock_ns(), &wait);
     owner->row->created++;
 }
 
-struct sandbox *sandbox_add(struct request *r, struct account *owner, droste_session *session)
+struct sandbox *sandbox_add(
+    struct server *s, struct admission *place, struct account *owner, droste_session *session)
 {
-    struct server *s = r->server;
     struct sandbox *sb = calloc(1, sizeof *sb);
     if (!sb || server_make_id(s, sb->id) < 0) {
         free(sb);
@@ -186,7 +199,7 @@ struct sandbox *sandbox_add(struct request *r, struct account *owner, droste_ses
     sb->life_seconds = s->options->life_seconds;
     sb->idle_seconds = s->options->idle_seconds;
     sandbox_enter(s, sb);
-    sandbox_count(r, owner);
+    sandbox_count(s, place, owner);
     droste_session_on_done(session, sandbox_on_done, sb);
     return sb;
 }
@@ -194,6 +207,8 @@ struct sandbox *sandbox_add(struct request *r, struct account *owner, droste_ses
 void sandbox_close(struct sandbox *sb)
 {
     struct server *s = sb->server;
+    if (sb->mcp)
+        mcp_session_lost(steal(&sb->mcp));
     sandbox_leave(s, sb);
     table_release(s->table, s->worker, sb->owner->index);
     s->has_released = true;

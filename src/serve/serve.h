@@ -13,15 +13,17 @@
 struct serve_options {
     const char *listen; /* "127.0.0.1:8080", "[::1]:0", "unix:/run/droste.sock" */
     const char *certificate, *certificate_key; /* PEM files; NULL: plain HTTP */
-    const char *keys;       /* the file of keys (keys.h); NULL: none are needed */
-    double life_seconds;    /* the longest life of a sandbox, and the default */
-    double idle_seconds;    /* the longest time between uses, and the default */
-    double request_seconds; /* for the head of a request */
-    double drain_seconds;   /* after SIGTERM, for requests that have begun */
-    double queue_seconds;   /* that a request may wait for a place for its sandbox; 0: none */
-    int log_level;          /* log.h */
-    const char *audit_log;  /* NULL: none */
-    const char *traces;     /* a line of OTLP/JSON for each run that ends; NULL: none */
+    const char *keys;         /* the file of keys (keys.h); NULL: none are needed */
+    double life_seconds;      /* the longest life of a sandbox, and the default */
+    double idle_seconds;      /* the longest time between uses, and the default */
+    double request_seconds;   /* for the head of a request */
+    double drain_seconds;     /* after SIGTERM, for requests that have begun */
+    double queue_seconds;     /* that a request may wait for a place for its sandbox; 0: none */
+    int log_level;            /* log.h */
+    const char *audit_log;    /* NULL: none */
+    const char *traces;       /* a line of OTLP/JSON for each run that ends; NULL: none */
+    const char *const *paths; /* from which clients of MCP may load contexts; ends with NULL */
+    const struct mcp_extension *mcp_extension; /* what they are offered beside; NULL: nothing */
     size_t max_sandboxes, max_connections, workers;
     const char *models; /* that clients of OpenAI's protocol may name (openai/models.c); NULL: the
                            setting's */

@@ -16,6 +16,7 @@
 #include "base/os/random.h"
 #include "base/text.h"
 #include "serve/calls.h"
+#include "serve/mcp/mcp.h"
 #include "serve/notify.h"
 #include "serve/openai/openai.h"
 #include "serve/relay.h"
@@ -402,7 +403,9 @@ static void server_on_prepare(uv_prepare_t *prepare)
     struct server *s = prepare->data;
     admission_serve(s, clock_ns());
     runs_serve(s);
+    mcp_service_flush(s);
     droste_dispatch(s->d, NULL);
+    mcp_service_flush(s);
 }
 
 static void server_drain(struct server *s)
@@ -419,6 +422,7 @@ static void server_drain(struct server *s)
     if (fd >= 0)
         close(fd);
     s->listener.fd = -1;
+    mcp_service_drain(s);
     for (struct client *c = s->clients; c; c = c->next)
         if (c->request && c->request->upgrade && c->request->upgrade->on_drain)
             c->request->upgrade->on_drain(c->request->upgrade->arg);
@@ -460,6 +464,7 @@ static void server_on_sweep(uv_timer_t *timer)
     upstream_sweep(s, now, s->draining);
     sandboxes_sweep(s, now);
     runs_sweep(s);
+    mcp_service_sweep(s, now);
     for (struct client *c = s->clients; c; c = c->next) {
         struct upgrade *u = c->request ? c->request->upgrade : NULL;
         if (server_client_is_late(c, now))
@@ -584,6 +589,7 @@ static void server_close_handle(uv_handle_t *handle, void *arg)
 /* libmicrohttpd ends only when no connection is suspended. */
 static void server_end_requests(struct server *s)
 {
+    mcp_service_close(s);
     runs_close(s);
     while (s->sandboxes)
         sandbox_close(s->sandboxes);
@@ -612,6 +618,7 @@ static void server_close(struct server *s)
     }
     if (s->listening)
         listen_remove(&s->listener, s->options->listen);
+    mcp_service_close(s);
     tls_close();
     for (size_t i = 0; s->schemas && route_at(i); i++)
         schema_drop(s->schemas[i]);
@@ -678,6 +685,8 @@ static int serve_as(
         rc = tls_load(options->certificate, options->certificate_key, err);
     if (rc == 0)
         rc = openai_open(&s, err);
+    if (rc == 0)
+        rc = mcp_service_open(&s, err);
     if (rc == 0)
         rc = server_make_template(d, err);
     calls_open(&s);

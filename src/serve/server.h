@@ -56,7 +56,7 @@ struct server {
     int audit_fd, traces_fd; /* -1: none */
     /* See admission.c. */
     size_t starting;
-    struct request *waiting, **waiting_end;
+    struct admission *waiting, **waiting_end;
     bool has_released; /* a place, since waiting requests were served */
     uint64_t swept_ns;
     enum head_trust trust;
@@ -75,6 +75,7 @@ struct server {
     droste_record *record; /* NULL: not opened yet */
     struct run *runs;
     struct follower *followers;
+    struct mcp_service *mcp; /* see mcp/mcp.h */
     struct schema **schemas; /* by route; NULL: none */
     struct openai *openai;   /* what that protocol has of its own */
     /* See sandbox_options.c and calls.c. */
@@ -108,11 +109,13 @@ struct sandbox_maker {
 };
 
 struct e2b_sandbox;
+struct mcp_session;
 
 struct sandbox {
     struct server *server;
     const struct sandbox_maker *maker;
     struct e2b_sandbox *e2b; /* what E2B's clients know beside; NULL: it is not theirs */
+    struct mcp_session *mcp; /* that of a client of MCP; NULL: it is not theirs */
     struct account *owner;
     char id[SERVE_ID_SIZE];
     droste_session *session;
@@ -143,6 +146,8 @@ struct sandbox *sandbox_idle_of(struct request *r);
 /* The request waits for the end of the operation that was just started (`rc`). */
 void sandbox_await(
     struct sandbox *sb, struct request *r, int rc, const droste_error *err, sandbox_done_fn *done);
+/* An operation was started, for a request or (NULL) for another part of the server. */
+void sandbox_begin(struct sandbox *sb, struct request *r, sandbox_done_fn *done);
 /* Ends a sandbox and answers what waits for it. */
 void sandbox_close(struct sandbox *sb);
 /* Ends those whose time is up. */
@@ -155,9 +160,10 @@ void sandbox_setting(struct buf *words, const char *name, const char *value);
 const char **sandbox_list_settings(const struct buf *words);
 /* A description, for an answer; NULL without memory. */
 struct json_object *sandbox_json(const struct sandbox *sb);
-/* Adds one, in the place that admission reserved for the request; the session is taken. NULL
- * without memory. */
-struct sandbox *sandbox_add(struct request *r, struct account *owner, droste_session *session);
+/* Adds one, in the place that was admitted (NULL: it has none); the session is taken. NULL without
+ * memory. */
+struct sandbox *sandbox_add(
+    struct server *s, struct admission *place, struct account *owner, droste_session *session);
 
 /* ---- sandbox_options.c ---- */
 

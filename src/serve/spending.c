@@ -45,34 +45,39 @@ static bool spending_refuse(struct request *r, int64_t now)
     return false;
 }
 
-/* Dollars; negative: refused. */
-static double spending_left(struct request *r)
+/* Dollars. */
+static double spending_left(struct server *s, struct account *account)
 {
-    struct table_account *row = r->account->row;
-    int64_t now = time(NULL), day = now / DAY_SECONDS;
+    struct table_account *row = account->row;
+    int64_t day = time(NULL) / DAY_SECONDS;
     if (row->day != day)
-        table_begin_day(
-            r->server->table, row, day, spending_recorded(r->server, r->account->key.id, day));
-    double left = r->account->key.limits.cost - table_spent(row);
-    if (left > 0)
-        return left;
-    spending_refuse(r, now);
-    return -1;
+        table_begin_day(s->table, row, day, spending_recorded(s, account->key.id, day));
+    return account->key.limits.cost - table_spent(row);
 }
 
 bool spending_check(struct request *r)
 {
-    return r->account->key.limits.cost <= 0 || spending_left(r) > 0;
+    return r->account->key.limits.cost <= 0 || spending_left(r->server, r->account) > 0 ||
+           spending_refuse(r, time(NULL));
+}
+
+double spending_take(struct server *s, struct account *account, double asked)
+{
+    if (account->key.limits.cost <= 0)
+        return 0;
+    double left = spending_left(s, account);
+    if (left <= 0)
+        return -1;
+    double held = asked > 0 ? fmin(asked, left) : left;
+    table_hold(account->row, s->worker, held);
+    return held;
 }
 
 bool spending_hold(struct request *r, double asked)
 {
-    if (r->account->key.limits.cost <= 0)
+    r->held_cost = spending_take(r->server, r->account, asked);
+    if (r->held_cost >= 0)
         return true;
-    double left = spending_left(r);
-    if (left <= 0)
-        return false;
-    r->held_cost = asked > 0 ? fmin(asked, left) : left;
-    table_hold(r->account->row, r->server->worker, r->held_cost);
-    return true;
+    r->held_cost = 0;
+    return spending_refuse(r, time(NULL));
 }

@@ -9,12 +9,17 @@
 
 #include <stdbool.h>
 
+struct account;
 struct request;
+struct server;
 
 /* False: the key has spent, or its runs hold, what it may; the request was refused (429). */
 bool spending_check(struct request *r);
 /* Holds `asked` dollars (0: all that is left), or what is left if that is less, for the request:
  * r->held_cost; without a limit nothing. False: nothing is left, and the request was refused. */
 bool spending_hold(struct request *r, double asked);
+/* The same without a request: what is held, which the caller gives back with table_hold; 0: the
+ * account has no limit; negative: nothing is left. */
+double spending_take(struct server *s, struct account *account, double asked);
 
 #endif

@@ -17,10 +17,11 @@ def connect(tmp_path):
     clients = []
     (tmp_path / "home").mkdir()
 
-    def start(*words, initialize=True, **more):
+    def start(*words, initialize=True, can=None, stateless=False, **more):
         client = Client(tmp_path / "home", words, **more)
+        client.can, client.stateless = can or {}, stateless
         clients.append(client)
-        if initialize:
+        if initialize and not stateless:
             client.initialize()
         return client
 

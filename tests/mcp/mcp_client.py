@@ -18,6 +18,9 @@ class Client:
         self.messages = queue.Queue()
         self.seen = []      # messages that were not the answer for which a test waited
         self.number = 0
+        self.can = {}
+        self.asked = []     # questions of the server
+        self.answer = {}    # by method: the results, which the test may change
         threading.Thread(target=self._read, daemon=True).start()
 
     def _read(self):
@@ -51,12 +54,24 @@ class Client:
         while True:
             message = self.receive()
             assert message is not None, self.process.stderr.read()
+            if "method" in message and "id" in message:
+                self.asked.append(message)
+                self.send({"jsonrpc": "2.0", "id": message["id"],
+                           "result": self.answer[message["method"]]})
+                continue
             if message.get("id") == number and "method" not in message:
                 return message
             self.seen.append(message)
 
     def request(self, method, **params):
-        return self.wait(self.start(method, **params))
+        message = self.wait(self.start(method, **params))
+        result = message.get("result", {})
+        if result.get("resultType") != "input_required":
+            return message
+        self.asked += result["inputRequests"].values()
+        return self.request(method, **{**params, "requestState": result["requestState"],
+                                       "inputResponses": {
+            key: self.answer[one["method"]] for key, one in result["inputRequests"].items()}})
 
     def result(self, method, **params):
         answer = self.request(method, **params)
@@ -72,20 +87,27 @@ class Client:
         self.send({"jsonrpc": "2.0", "method": method, "params": params})
 
     def initialize(self, version="2025-11-25"):
-        result = self.result("initialize", protocolVersion=version, capabilities={},
+        result = self.result("initialize", protocolVersion=version, capabilities=self.can,
                              clientInfo={"name": "test", "version": "1"})
         self.notify("notifications/initialized")
         return result
 
+    stateless = False
+
+    def meta(self):
+        """For requests of 2026-07-28."""
+        return {"_meta": {**STATELESS, "io.modelcontextprotocol/clientCapabilities": self.can}} \
+            if self.stateless else {}
+
     def tool(self, tool, **arguments):
         """The structured content of a tool that succeeded."""
-        result = self.result("tools/call", name=tool, arguments=arguments)
+        result = self.result("tools/call", name=tool, arguments=arguments, **self.meta())
         assert not result.get("isError"), result
         return result["structuredContent"]
 
     def failure(self, tool, **arguments):
         """The text of a tool that failed."""
-        result = self.result("tools/call", name=tool, arguments=arguments)
+        result = self.result("tools/call", name=tool, arguments=arguments, **self.meta())
         assert result.get("isError"), result
         return result["content"][0]["text"]
 

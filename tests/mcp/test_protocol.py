@@ -9,7 +9,9 @@ def test_a_version_that_is_known_is_agreed_on(connect, version):
     result = connect(initialize=False).initialize(version)
     assert result["protocolVersion"] == version
     assert result["serverInfo"]["name"] == "droste"
-    assert result["capabilities"] == {"tools": {}, "resources": {}, "prompts": {}}
+    assert result["capabilities"] == {
+        "tools": {}, "prompts": {}, "completions": {}, "logging": {},
+        "resources": {"subscribe": True, "listChanged": True}}
 
 
 def test_another_version_is_answered_with_the_newest(connect):
@@ -54,12 +56,31 @@ def test_methods_of_connections_are_none_of_stateless_requests(client, method):
     assert client.error(method, _meta=STATELESS, protocolVersion="2026-07-28")["code"] == -32601
 
 
-@pytest.mark.parametrize("method", ["resources/subscribe", "logging/setLevel",
-                                    "completion/complete"])
-def test_what_is_not_offered_is_refused(client, method):
-    """Neither the capabilities nor an answer pretend that there is more."""
-    assert client.error(method, uri="x:y", level="info")["code"] == -32601
-    assert client.result("tools/list")["tools"]
+@pytest.mark.parametrize("method, params", [
+    ("resources/subscribe", {}), ("logging/setLevel", {"level": "loud"}),
+    ("completion/complete", {"ref": {}}), ("resources/unsubscribe", {})])
+def test_bad_parameters_are_refused(client, method, params):
+    assert client.error(method, **params)["code"] == -32602
+
+
+def test_levels_of_logs_are_accepted(client):
+    assert client.result("logging/setLevel", level="warning") == {}
+
+
+def test_paths_are_completed_below_what_is_allowed(connect, tmp_path):
+    data = tmp_path / "data"
+    (data / "sub").mkdir(parents=True)
+    (data / "a.txt").write_text("")
+    (tmp_path / "secret").mkdir()
+    client = connect(data)
+
+    def complete(value):
+        return client.result("completion/complete", ref={"type": "ref/prompt", "name": "explore"},
+                             argument={"name": "path", "value": value})["completion"]["values"]
+    assert complete("") == [str(data)]
+    assert sorted(complete("%s/" % data)) == [str(data / "a.txt"), str(data / "sub") + "/"]
+    assert complete("%s/a" % data) == [str(data / "a.txt")]
+    assert complete("%s/s" % tmp_path) == [] and complete("/etc/pass") == []
 
 
 @pytest.mark.parametrize("line, code", [

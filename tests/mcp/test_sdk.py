@@ -7,6 +7,7 @@ import subprocess
 import pytest
 
 from droste_cli import DROSTE, environment
+from http_client import Server
 
 PYTHON = os.path.join(os.path.dirname(DROSTE), "mcp", "bin", "python")
 pytestmark = pytest.mark.skipif(not os.path.exists(PYTHON), reason="needs build/mcp")
@@ -16,7 +17,8 @@ import asyncio, json, sys
 from mcp import Client, StdioServerParameters
 
 async def main(droste, mode, data):
-    server = StdioServerParameters(command=droste, args=["mcp", data], env=ENV)
+    server = droste if droste.startswith("http") else StdioServerParameters(
+        command=droste, args=["mcp", data], env=ENV)
     async with Client(server, mode=mode) as client:
         out = {"version": client.session.protocol_version}
         out["tools"] = sorted(tool.name for tool in (await client.list_tools()).tools)
@@ -38,14 +40,18 @@ asyncio.run(main(*sys.argv[1:]))
 """
 
 
+@pytest.mark.parametrize("transport", ["stdio", "http"])
 @pytest.mark.parametrize("mode, version", [("legacy", "2025-11-25"), ("auto", "2026-07-28")])
-def test_the_official_sdk_uses_every_part(tmp_path, mode, version):
+def test_the_official_sdk_uses_every_part(tmp_path, mode, version, transport):
     (tmp_path / "doc.txt").write_text("x" * 5000)
+    server = Server(tmp_path, "--mcp-path", tmp_path) if transport == "http" else None
     env = environment(tmp_path)
     script = tmp_path / "client.py"
     script.write_text("ENV = %r\n%s" % (env, CODE))
-    done = subprocess.run([PYTHON, script, DROSTE, mode, tmp_path / "doc.txt"], env=env, text=True,
+    target = server.address + "/mcp" if server else DROSTE
+    done = subprocess.run([PYTHON, script, target, mode, tmp_path / "doc.txt"], env=env, text=True,
                           capture_output=True, timeout=60)
+    assert not server or server.stop() == 0
     assert done.returncode == 0, done.stderr
     out = json.loads(done.stdout)
     assert out["version"] == version

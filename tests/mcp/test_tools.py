@@ -179,7 +179,7 @@ def test_only_paths_that_the_operator_named_are_read(connect, tmp_path):
 
 def test_without_paths_no_file_is_read(client, tmp_path):
     (tmp_path / "a").write_text("a")
-    assert "start `droste mcp PATH" in client.failure("load_context", path=str(tmp_path / "a"))
+    assert "no files of this machine" in client.failure("load_context", path=str(tmp_path / "a"))
 
 
 @pytest.mark.parametrize("name", ["a b", "1", "for", "a.b", "x" * 65])

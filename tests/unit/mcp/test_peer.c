@@ -6,12 +6,13 @@
 #include "mcp/mcp.h"
 
 static droste *d;
+static struct mcp_server *server;
 static struct mcp *mcp;
 static struct buf sent; /* messages, one a line */
 
-static void keep_sent(void *arg, const char *json, size_t len)
+static void keep_sent(void *arg, const struct mcp_message *message)
 {
-    buf_append(&sent, json, len);
+    buf_append(&sent, message->json, message->len);
     buf_putc(&sent, '\n');
 }
 
@@ -23,12 +24,15 @@ static int peer_setup(void **state)
         droste_set(d, "database", "none", &why) < 0)
         return -1;
     buf_clear(&sent);
-    return mcp_new(d, &options, &mcp, NULL);
+    if (mcp_server_new(d, &options, &server, NULL) < 0)
+        return -1;
+    mcp = mcp_new(server, NULL);
+    return mcp ? 0 : -1;
 }
 
 static int peer_teardown(void **state)
 {
-    mcp_free(mcp);
+    mcp_server_free(server);
     droste_free(d);
     buf_free(&sent);
     return 0;
@@ -37,7 +41,7 @@ static int peer_teardown(void **state)
 static void say(struct mcp_peer *peer, const char *text)
 {
     buf_clear(&sent);
-    mcp_receive(peer, text, strlen(text));
+    mcp_receive(peer, NULL, text, strlen(text));
 }
 
 /* The code of the error in the one message that was sent. */
@@ -85,7 +89,7 @@ static void every_cut_message_is_answered_with_an_error(void **state)
     struct mcp_peer *peer = peer_ready();
     for (size_t n = 0; n < sizeof whole - 1; n++) {
         buf_clear(&sent);
-        mcp_receive(peer, whole, n);
+        mcp_receive(peer, NULL, whole, n);
         assert_int_equal(error_sent(), -32700);
     }
     say(peer, whole);
@@ -156,7 +160,7 @@ static void sessions_end_with_requests_under_way(void **state)
     static const char close[] =
         "{\"jsonrpc\":\"2.0\",\"id\":4,\"method\":\"tools/call\",\"params\":"
         "{\"name\":\"close_session\",\"arguments\":{}}}";
-    mcp_receive(peer, close, sizeof close - 1);
+    mcp_receive(peer, NULL, close, sizeof close - 1);
     assert_int_equal(mcp_pending(peer), 0);
     size_t closed = 0;
     for (const char *at = sent.data; (at = strstr(at, "was closed meanwhile")); at++)
