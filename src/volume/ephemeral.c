@@ -11,7 +11,6 @@
 
 #include "base/os/beneath.h"
 #include "base/cleanup.h"
-#include "base/os/tree.h"
 #include "volume/internal.h"
 
 /* Creates its directories and its lock, which must be held before root_sweep can run. */
@@ -74,11 +73,4 @@ int volume_make_ephemeral(
     else
         *out = v;
     return rc;
-}
-
-void volume_drop_ephemeral(struct volume *v)
-{
-    cleanup_fd int root = open(v->root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (root >= 0)
-        tree_remove(root, v->name);
 }

@@ -34,12 +34,8 @@ mode_t passable(void);
 /* The owner of new data, and the function that sets it. */
 uid_t owner_of_new(void);
 int give_to_guest(int directory, const char *name);
-
-/* volume.c: resolves the paths of an open volume, without links. */
+/* Sets the paths of an open volume, without links. */
 int volume_find_path(struct volume *v, struct error *err);
-
-/* ephemeral.c: removes the volume of a session that has ended. */
-void volume_drop_ephemeral(struct volume *v);
 
 /* lock.c: flock(2) with a timeout. -1 with errno, EWOULDBLOCK after the timeout. */
 int lock_within(int fd, int operation, unsigned ms);

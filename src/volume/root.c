@@ -1,9 +1,10 @@
 /* volume/root.c: the directory of all volumes, including sessions' (ephemeral.c). Names that begin
- * with '.' are not volumes; see volume.c.
+ * with '.' are not volumes; see open.c.
  */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -135,4 +136,21 @@ int give_to_guest(int directory, const char *name)
         fchownat(directory, name, VOLUME_GUEST, VOLUME_GUEST, AT_SYMLINK_NOFOLLOW) == 0)
         return 0;
     return errno == EINVAL ? 0 : -1;
+}
+
+int volume_find_path(struct volume *v, struct error *err)
+{
+    char self[32], path[PATH_MAX];
+    cleanup_buf struct buf end = { 0 };
+    snprintf(self, sizeof self, "/proc/self/fd/%d", v->data);
+    buf_printf(&end, "/%s/data", v->name);
+    ssize_t n = readlink(self, path, sizeof path - 1);
+    path[n < 0 ? 0 : n] = '\0';
+    errno = ENOENT; /* it was removed manually */
+    if (n < (ssize_t)end.len || strcmp(path + n - end.len, buf_text(&end)) != 0)
+        return volume_failed(v, "finding", "its path", err);
+    free(v->root);
+    v->path = strdup(path);
+    v->root = text_copy(path, (size_t)n - end.len);
+    return v->path && v->root ? 0 : error_memory(err);
 }

@@ -1,4 +1,4 @@
-/* volume/volume.c: creates, opens and removes volumes; see volume.h.
+/* volume/open.c: creates, opens and removes volumes; see volume.h.
  *
  * A volume appears and disappears by one rename in the root. Names that begin with '.' are volumes
  * that are being created or removed under the root's lock; the next holder of that lock removes
@@ -131,30 +131,6 @@ int volume_create(
 
 /* ---- opening ---- */
 
-int volume_failed(const struct volume *v, const char *what, const char *path, struct error *err)
-{
-    static const struct {
-        int sys;
-        enum error_code code;
-        const char *text;
-    } texts[] = {
-        { ENOENT, ERROR_NOT_FOUND, "there is no such file" },
-        { ELOOP, ERROR_PERMISSION, "the path contains a link, and links are not followed here" },
-        { EXDEV, ERROR_PERMISSION, "it leads out of the volume" },
-        { ENOTDIR, ERROR_ARGUMENT, "a part of the path is not a directory" },
-        { ENOSPC, ERROR_IO, "the disk is full; free some space" },
-        { EDQUOT, ERROR_IO, "the disk quota is used up; free some space" },
-        { EACCES, ERROR_PERMISSION, "you may not" },
-    };
-    cleanup_buf struct buf shown = { 0 };
-    text_append_visible(&shown, path, strnlen(path, 100));
-    for (size_t i = 0; i < array_length(texts); i++)
-        if (texts[i].sys == errno)
-            return error_set(err, texts[i].code, "volume '%s': %s %s: %s", v->name, what,
-                buf_text(&shown), texts[i].text);
-    return error_set_errno(err, ERROR_IO, "volume '%s': %s %s", v->name, what, buf_text(&shown));
-}
-
 static int open_directories(struct volume *v, int root, struct error *err)
 {
     struct stat st;
@@ -230,23 +206,6 @@ static bool is_another(const struct volume *v, int root)
            st.st_ino != mine.st_ino || st.st_dev != mine.st_dev;
 }
 
-int volume_find_path(struct volume *v, struct error *err)
-{
-    char self[32], path[PATH_MAX];
-    cleanup_buf struct buf end = { 0 };
-    snprintf(self, sizeof self, "/proc/self/fd/%d", v->data);
-    buf_printf(&end, "/%s/data", v->name);
-    ssize_t n = readlink(self, path, sizeof path - 1);
-    path[n < 0 ? 0 : n] = '\0';
-    errno = ENOENT; /* it was removed manually */
-    if (n < (ssize_t)end.len || strcmp(path + n - end.len, buf_text(&end)) != 0)
-        return volume_failed(v, "finding", "its path", err);
-    free(v->root);
-    v->path = strdup(path);
-    v->root = text_copy(path, (size_t)n - end.len);
-    return v->path && v->root ? 0 : error_memory(err);
-}
-
 /* 1: it was replaced meanwhile. */
 static int open_once(struct volume *v, int root, enum volume_use use, struct error *err)
 {
@@ -317,6 +276,14 @@ struct volume *volume_hold(struct volume *v)
     if (v)
         v->holders++;
     return v;
+}
+
+/* The volume of a session, whose last holder is leaving it. */
+static void volume_drop_ephemeral(struct volume *v)
+{
+    cleanup_fd int root = open(v->root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (root >= 0)
+        tree_remove(root, v->name);
 }
 
 void volume_release(struct volume *v)
