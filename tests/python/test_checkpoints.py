@@ -212,7 +212,8 @@ def test_a_checkpoint_that_acts_is_lost_alone(level, act):
         interp.execute("import sys, os, struct, time\nx = 1\n"
                        "state = sys.modules['droste_guest'].state\nkept = state.library")
         good = interp.checkpoint()
-        interp.execute("class Acts:\n    def zygote_fork(self, status):\n"
+        interp.execute("class Acts:\n    def __getattr__(self, name): return getattr(kept, name)\n"
+                           "    def zygote_fork(self, status):\n"
                        "        rc = kept.zygote_fork(status)\n        if rc != 1: return rc\n"
                        "        %s\n        time.sleep(1000)\nstate.library = Acts()" % act)
         bad = interp.checkpoint()

@@ -229,7 +229,14 @@ def test_a_volume_is_the_familys(tmp_path, monkeypatch):
 
 # -- a hostile guest
 
-PATCH = "import sys\nstate = sys.modules['droste_guest'].state\n"
+PATCH = """
+import os, signal, struct, sys
+state = sys.modules['droste_guest'].state
+kept = state.library
+class Kept:
+    def __getattr__(self, name):
+        return getattr(kept, name)
+"""
 
 
 @pytest.mark.parametrize("what", [
@@ -243,9 +250,7 @@ def test_a_fork_that_was_only_claimed_ends_at_its_deadline(level, what):
     the others do not notice, and a true fork works afterwards."""
     with Interpreter(isolation=level, grace=1) as interp:
         assert interp.execute(
-            PATCH
-            + "import os, struct\nkept = state.library\nclass Claim:\n"
-              "    def zygote_fork(self, status):\n"
+            PATCH + "class Claim(Kept):\n    def zygote_fork(self, status):\n"
             "        %s\n        return 0\nstate.library = Claim()" % what).ok
         fork = interp.fork()
         try:
@@ -302,8 +307,7 @@ SUBMIT(saw=saw)""").saw
 def test_a_guest_that_says_it_is_the_keeper_is_treated_as_one(level):
     """Only itself is interrupted and ended; a session that has nothing to do with it goes on."""
     with Interpreter(isolation=level, grace=1) as interp, Interpreter(isolation=level) as other:
-        interp.execute(PATCH
-                       + "import os, struct\nclass Claim:\n    def zygote_fork(self, status):\n"
+        interp.execute(PATCH + "class Claim(Kept):\n    def zygote_fork(self, status):\n"
                        "        os.write(status, struct.pack('<iIi4xqq', 0, 0xFFFFFFFE, -1, 0, "
                        "0))\n"
                        "        return 0\nstate.library = Claim()")
@@ -320,11 +324,10 @@ def test_a_flood_of_records_ends_the_fork_alone(level):
     """A process that keeps the status socket says without end that it is the keeper. The host goes
     on at once, and so does the session that did it."""
     with Interpreter(isolation=level, grace=1) as interp:
-        interp.execute(PATCH + "import os, signal, struct\nkept = state.library\n"
-                       "record = struct.pack('<iIi4xqq', 0, 0xFFFFFFFE, -1, 0, 0)\n"
+        interp.execute(PATCH + "record = struct.pack('<iIi4xqq', 0, 0xFFFFFFFE, -1, 0, 0)\n"
                        "def flood(status):\n    signal.signal(signal.SIGUSR1, signal.SIG_IGN)\n"
                        "    while True: os.write(status, record)\n"
-                       "class Claim:\n    def zygote_fork(self, status):\n"
+                       "class Claim(Kept):\n    def zygote_fork(self, status):\n"
                        "        if os.fork() == 0: flood(status)\n"
                        "        os.close(status)\n        return 0\nstate.library = Claim()")
         fork = interp.fork()

@@ -12,10 +12,13 @@ PATCH = """
 import array, os, signal, socket, struct, sys
 state = sys.modules['droste_guest'].state
 kept = state.library
+class Kept:
+    def __getattr__(self, name):
+        return getattr(kept, name)
 """
 # A session whose copies do something else than wait for operations.
 HOSTILE = PATCH + """
-class Hostile:
+class Hostile(Kept):
     def zygote_fork(self, status):
         rc = kept.zygote_fork(status)
         if rc == 1:
@@ -151,7 +154,7 @@ def test_descriptors_that_were_taken_twice_do_not_keep_a_fork(level, bystander):
     with Interpreter(isolation=level, grace=0.2) as interp:
         interp.execute(PATCH + """
 taken = []
-class Twice:
+class Twice(Kept):
     def zygote_fork(self, status):
         lent = socket.socket(fileno=os.dup(status))
         _, more, _, _ = lent.recvmsg(1, 1000, socket.MSG_PEEK)
