@@ -19,6 +19,9 @@ GAP_SECONDS = 0.001         # between two turns of a caller, in which another op
 
 class Request:
     """A request of the C library, and its end."""
+    #: whether the answer is something that must be closed, so that a caller that is cancelled may
+    #: not leave before it is there
+    opens = False
 
     def __init__(self) -> None:
         self.answer: Any = None
@@ -102,6 +105,7 @@ class _Base:
 
     async def _answer_all(self, steps: Steps) -> Any:
         """Answers the requests of `steps`; returns its value."""
+        request = None
         try:
             request = next(steps)
             while True:
@@ -113,8 +117,56 @@ class _Base:
                     request = steps.send(answer)
         except StopIteration as e:
             return e.value
-        finally:
-            steps.close()
+        except Exception:
+            raise
+        except BaseException as e:      # the caller's task was cancelled, or Ctrl-C
+            if request is not None:
+                _Unwinding(self._owner, steps, e).begin(request)
+            raise
+
+
+class _Unwinding:
+    """Lets steps whose caller has left close what they have opened, without anything that waits.
+
+    The exception is raised where they are; they answer with requests that close, and end.
+    """
+
+    def __init__(self, owner: Any, steps: Steps, failure: BaseException):
+        self.owner, self.steps, self.failure = owner, steps, failure
+
+    def begin(self, request: Request) -> None:
+        if not request.opens:
+            self.advance(lambda: self.steps.throw(self.failure))
+        elif request.answer is not None or request.failure is not None:
+            self.enter(request)
+        else:
+            request.on_end = lambda: self.enter(request)
+
+    def enter(self, request: Request) -> None:
+        """Gives the steps what was opened; one that they would return is closed."""
+        try:
+            if request.failure is not None:
+                self.steps.throw(request.failure)
+            self.steps.send(request.answer)
+        except StopIteration as e:
+            close = getattr(e.value, "_close", None)
+            if close is not None:
+                self.steps = close()
+                self.advance(lambda: next(self.steps))
+        except BaseException:
+            return
+        else:
+            self.advance(lambda: self.steps.throw(self.failure))
+
+    def advance(self, step: Callable[[], Request]) -> None:
+        try:
+            request = step()
+        except BaseException:       # the steps have ended
+            return
+        request.on_end = lambda: self.advance(
+            lambda: self.steps.send(request.answer) if request.failure is None
+            else self.steps.throw(request.failure))
+        self.owner._engine.post(lambda: request.start(self.owner))
 
 
 class Blocking(_Base):

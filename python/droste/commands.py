@@ -131,6 +131,7 @@ class _Request(Request):
     def __init__(self, op: str, **fields: Any):
         super().__init__()
         self.fields = dict(fields, op=op.encode())
+        self.opens = op in ("start", "attach")
 
     def send(self, session: Any, error: Any) -> int:
         made = _library.CommandRequest(**self.fields)
@@ -517,8 +518,17 @@ class AsyncCommands(Awaiting):
 
     async def start(self, command: Words, *, stdin: bool = False, cwd: Optional[str] = None,
                     env: Optional[Mapping[str, str]] = None, timeout: Optional[float] = None,
-                    merge: bool = False) -> AsyncCommand:
+                    user: Optional[str] = None, tag: Optional[str] = None, merge: bool = False,
+                    drain: bool = False, terminal: Optional[Size] = None) -> AsyncCommand:
         """As `Commands.start`."""
-        flags = (MERGE if merge else 0) | (STDIN if stdin else 0)
-        fields = _start_fields(command, cwd, env, timeout, flags)
+        fields = _start_fields(command, cwd, env, timeout, user, tag,
+                               _flags_of(stdin, merge, drain), terminal)
         return await self._do(_start(AsyncCommand, self._owner, fields, timeout))
+
+    async def list(self) -> List[CommandInfo]:
+        """As `Commands.list`."""
+        return await self._do(_list())
+
+    async def attach(self, which: Union[int, str]) -> AsyncCommand:
+        """As `Commands.attach`."""
+        return await self._do(_attach(AsyncCommand, self._owner, which))

@@ -119,6 +119,7 @@ class _Request(Request):
         super().__init__()
         self.path = path
         self.fields = dict(fields, op=op.encode(), path=path)
+        self.opens = op == "open"
 
     def send(self, session: Any, error: Any) -> int:
         made = _library.FileRequest(**self.fields)

@@ -466,3 +466,83 @@ def test_a_session_can_be_cancelled_while_it_is_staged(silent_git, tmp_path, how
         while [name for name in os.listdir(tmp_path) if name.startswith(".session-")]:
             await asyncio.sleep(0.01)
     run(main())
+
+
+def test_commands_on_the_loop_are_started_listed_and_attached_to():
+    """`acommands` has all that `commands` has."""
+    async def main():
+        async with Interpreter() as interp:
+            async with await interp.acommands.start("read word; echo got $word; exit 3", stdin=True,
+                                                    env={"A": "b"}, tag="reader") as command:
+                assert [each.tag for each in await interp.acommands.list()] == ["reader"]
+                other = await interp.acommands.attach("reader")
+                await command.write("this\n")
+                assert (await command.read()).stdout == b"got this\n"
+                assert (await other.read()).stdout == b"got this\n"
+                assert await command.wait() == 3
+                await other.close()
+            async with await interp.acommands.start("echo a; echo b >&2", merge=True,
+                                                    drain=True) as command:
+                assert b"".join([output.stdout async for output in command]) == b"a\nb\n"
+    run(main())
+
+
+async def tags_running(interp, tag):
+    return [each.tag for each in await interp.acommands.list()
+            if each.tag == tag and each.exit_code is None]
+
+
+async def has_ended(interp, tag):
+    """Waits until no command with this tag runs."""
+    while await tags_running(interp, tag):
+        await asyncio.sleep(0.01)
+
+
+def test_a_cancelled_command_is_killed():
+    """With the processes that it has started, like one whose time is over; others go on."""
+    async def main():
+        async with Interpreter() as interp:
+            other = asyncio.ensure_future(interp.acommands.run("read x; echo $x", input="fine\n",
+                                                               tag="other"))
+            task = asyncio.ensure_future(interp.acommands.run(
+                "sleep 1000 & echo up; wait", tag="long",
+                on_stdout=lambda text: task.cancel()))
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            await has_ended(interp, "long")
+            assert (await interp.acommands.run("pgrep -x sleep")).stdout == ""
+            assert (await other).stdout == "fine\n"
+    run(main())
+
+
+@pytest.mark.parametrize("name, turns", [("run", 1), ("run", 3), ("start", 2)])
+def test_a_command_that_is_cancelled_while_it_starts_does_not_stay(name, turns):
+    """Whatever the host has heard of it: 260 of them are more than a session may have at once."""
+    async def main():
+        async with Interpreter() as interp:
+            for _ in range(260):
+                task = asyncio.ensure_future(getattr(interp.acommands, name)(
+                    ["sleep", "1000"], tag="long"))
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                task.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await task
+            await has_ended(interp, "long")
+            assert (await interp.acommands.run("echo fine")).stdout == "fine\n"
+    run(main())
+
+
+def test_a_cancelled_reader_leaves_no_open_file():
+    async def main():
+        async with Interpreter() as interp:
+            await interp.afiles.write("big", b"x" * (4 << 20))
+            for _ in range(300):
+                task = asyncio.ensure_future(interp.afiles.read("big"))
+                await asyncio.sleep(0)
+                await asyncio.sleep(0)
+                task.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await task
+            assert len(await interp.afiles.read("big")) == 4 << 20
+    run(main())
