@@ -82,6 +82,11 @@ def configured(name: str) -> Optional[str]:
         lib.droste_free(handle)
 
 
+def environment_of(settings: Mapping[str, Any]) -> str:
+    """Returns the environment that these keywords choose, or the configuration."""
+    return settings.get("env") or configured("env") or "local"
+
+
 def key(found: List[Tuple[str, Any]]) -> Tuple[Any, ...]:
     """Returns the key of a suitable engine: the same fundamental settings and variables."""
     return (tuple(pair for pair in found if pair[0] in FUNDAMENTAL),

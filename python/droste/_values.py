@@ -1,6 +1,7 @@
 """Encodes values for the guest: text and bytes unchanged, everything else as JSON."""
 from __future__ import annotations
 
+import ast
 import collections
 import collections.abc
 import dataclasses
@@ -292,3 +293,11 @@ def check_name(name: str) -> str:
     if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name):
         raise ArgumentError("%r is not a valid name for a variable" % (name,))
     return name
+
+
+def value_of_repr(text: str) -> Any:
+    """Returns the value of a repr if it is a literal, otherwise the text."""
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
+        return text

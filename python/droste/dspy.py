@@ -11,7 +11,6 @@ PythonInterpreter. Only this module imports dspy.
 """
 from __future__ import annotations
 
-import ast
 import contextvars
 import datetime
 import inspect
@@ -30,7 +29,7 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python  # type
 
 from . import _engine, _settings, _tools
 from ._shared import Shared
-from ._values import NotPlain, ordered, plain, Walk
+from ._values import NotPlain, ordered, plain, value_of_repr, Walk
 from .errors import Error
 from .interpreter import ECHO, Interpreter, PRINT, RESULTS
 from .result import Result, SubmittedFirst
@@ -101,19 +100,15 @@ async def _await(awaitable: Any) -> Any:
 
 def _host_python(settings: Dict[str, Any]) -> Dict[str, Any]:
     """Adds this program's interpreter and packages for local sandboxes without `python`."""
-    if (settings.get("python") or _environment(settings) != "local"
+    if (settings.get("python") or _settings.environment_of(settings) != "local"
             or _settings.configured("python")):
         return settings
     return {**settings, "python": sys.executable}
 
 
-def _environment(settings: Mapping[str, Any]) -> str:
-    return settings.get("env") or _settings.configured("env") or "local"
-
-
 def _instructions(settings: Mapping[str, Any]) -> str:
     """Describes the sandbox for the model, according to these settings."""
-    environment = _environment(settings)
+    environment = _settings.environment_of(settings)
     python = _host_python(dict(settings)).get("python")
     if environment != "local":
         where = ("The code runs in full CPython, in a %s sandbox; its packages are those of that "
@@ -331,7 +326,7 @@ def value_of_result(result: Result) -> Any:
     printed = own.stdout + own.stderr
     if own.echo is None:
         return printed or None
-    value = _value_of(own.echo)
+    value = _as_json(value_of_repr(own.echo))
     if not printed:
         return value
     return "%s%s" % (printed if printed.endswith("\n") else printed + "\n", value)
@@ -364,11 +359,3 @@ class _Submission(SubmittedFirst, FinalOutput):
 def submission_of(result: Result) -> Any:
     """Returns the result of a cell that has submitted as a FinalOutput."""
     return result if isinstance(result, FinalOutput) else _Submission(result)
-
-
-def _value_of(echo: str) -> Any:
-    """Returns the value of a repr if it is a literal, otherwise the text."""
-    try:
-        return _as_json(ast.literal_eval(echo))
-    except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
-        return echo
