@@ -47,7 +47,7 @@ class Client:
 def keyed(tmp_path_factory):
     """A server with keys: of two clients, an administrator, a reader, and for metrics."""
     home = tmp_path_factory.mktemp("keyed")
-    made = {name: create(home, name, "--scopes", "read,sandboxes,runs")
+    made = {name: create(home, name, "--scopes", "read,sandboxes,runs,models")
             for name in ("one", "other")}
     for scope in ("admin", "read", "metrics"):
         made[scope] = create(home, "a-" + scope, "--scopes", scope)

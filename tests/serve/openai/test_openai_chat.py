@@ -43,11 +43,12 @@ def test_models_are_those_of_the_operator(server):
 
 @pytest.mark.parametrize("names,fine", [
     ("turns,fast=turns", True), ("openai/*", True), ("", True), ("*", False), ("a=b/*", False),
-    ("=turns", False), ("fast=", False), ("turns,,ok", False), pytest.param("x" * 300, False, id="long")])
+    ("=turns", False), ("fast=", False), ("turns,,ok", False),
+    pytest.param("x" * 300, False, id="long")])
 def test_a_list_of_models_is_checked(tmp_path, names, fine):
     """Also without a server (`--check`)."""
-    done = subprocess.run([DROSTE, "serve", "--check", "--listen", "127.0.0.1:0", "--models", names],
-                          capture_output=True, text=True, timeout=WAIT,
+    done = subprocess.run([DROSTE, "serve", "--check", "--listen", "127.0.0.1:0",
+                           "--models", names], capture_output=True, text=True, timeout=WAIT,
                           env={"PATH": "/usr/bin:/bin", "DROSTE_HOME": str(tmp_path)})
     assert (done.returncode == 0) == fine, done.stderr
     assert fine or "NAME=MODEL" in done.stderr
