@@ -204,6 +204,7 @@ void request_fail(struct request *r, const droste_error *err)
         unsigned status;
     } statuses[] = {
         { DROSTE_ERROR_ARGUMENT, 400 },
+        { DROSTE_ERROR_CONFIG, 400 }, /* such as no model: the request can name one */
         { DROSTE_ERROR_NOT_FOUND, 404 },
         { DROSTE_ERROR_PERMISSION, 403 },
         { DROSTE_ERROR_UNSUPPORTED, 501 },

@@ -55,6 +55,8 @@ struct route {
     bool of_run;     /* {id}: of a run, which outlives its worker */
     size_t body_max; /* 0: SERVE_BODY_MAX */
     bool is_form;    /* its body is multipart/form-data */
+    /* The status of a stream of events, which its body can ask for; 0: none. */
+    int streams;
 };
 
 /* The routes of one protocol. */
@@ -84,6 +86,8 @@ unsigned route_scopes(const struct route *route);
 /* Sets the request's routes, route, id and name. *allowed: a method that the path has; NULL: there
  * is no such path. */
 bool route_find(struct request *r, const char *method, const char *path, const char **allowed);
+/* Appends the methods that a path has: "GET, POST". */
+void route_methods(const struct routes *of, const char *path, struct buf *out);
 
 struct request {
     struct server *server;

@@ -173,7 +173,7 @@ static const struct route native_rows[] = {
     { "POST", "/v1/sandboxes/{id}/execute", BODY_JSON, EXECUTE, NULL, 200, JSON, RESULT,
         "run a cell; with stream, the answer is a stream of server-sent events: 'output', 'lost' "
         "and 'result'",
-        handle_execute },
+        handle_execute, .streams = 200 },
     { "POST", "/v1/sandboxes/{id}/interrupt", BODY_NONE, NULL, NULL, 204, NULL, NULL,
         "interrupt the cell that runs; the sandbox keeps its variables", handle_interrupt },
     { "POST", "/v1/sandboxes/{id}/fork", BODY_NONE, NULL, NULL, 201, JSON, SANDBOX,
@@ -231,7 +231,7 @@ static const struct route native_rows[] = {
         "start a command beside the cells; with stream, the answer (200) is a stream of "
         "server-sent events: 'start', 'output' (base64) and 'end'; otherwise its output is dropped "
         "until it is read",
-        handle_command_start },
+        handle_command_start, .streams = 200 },
     { "GET", "/v1/sandboxes/{id}/commands", BODY_NONE, NULL, NULL, 200, JSON, COMMANDS,
         "list the commands that run, and those of the last 30 seconds", handle_command_list },
     { "GET", "/v1/sandboxes/{id}/commands/{name}/output", BODY_NONE, NULL, NULL, 200,
@@ -346,6 +346,14 @@ static bool routes_find(struct request *r, const struct routes *of, const char *
     return false;
 }
 
+void route_methods(const struct routes *of, const char *path, struct buf *out)
+{
+    char id[SERVE_ID_SIZE], name[SERVE_NAME_SIZE];
+    for (size_t i = 0; i < of->count; i++)
+        if (route_matches(of->rows[i].path, path, id, name))
+            buf_printf(out, "%s%s", out->len > 0 ? ", " : "", of->rows[i].method);
+}
+
 bool route_find(struct request *r, const char *method, const char *path, const char **allowed)
 {
     *allowed = NULL;
@@ -403,12 +411,23 @@ static void openapi_parameters(struct buf *out, const struct route *route)
     buf_puts(out, "]");
 }
 
+/* An empty body stands for an object without members. */
+static bool openapi_needs_body(const struct route *route)
+{
+    cleanup_json struct json_object *schema = NULL;
+    const char *text = route->schema;
+    if (route->body != BODY_JSON || !text)
+        return route->body != BODY_STREAM && route->body != BODY_BYTES;
+    return json_parse(text, strlen(text), &json_limits_large, &schema, NULL) == 0 &&
+           json_length(json_get_typed(schema, "required", json_type_array)) > 0;
+}
+
 static void openapi_body(struct buf *out, const struct route *route)
 {
     if (route->body == BODY_NONE)
         return;
-    buf_printf(out,
-        ", \"requestBody\": {\"required\": true, \"content\": {\"%s\": {\"schema\": %s}",
+    buf_printf(out, ", \"requestBody\": {\"required\": %s, \"content\": {\"%s\": {\"schema\": %s}",
+        openapi_needs_body(route) ? "true" : "false",
         route->body == BODY_JSON ? JSON
         : route->is_form         ? "multipart/form-data"
                                  : "application/octet-stream",
@@ -430,8 +449,13 @@ static void openapi_operation(struct buf *out, const struct route *route)
     openapi_body(out, route);
     buf_printf(out, ", \"responses\": {\"%d\": {\"description\": \"success\"", route->status);
     if (route->type)
-        buf_printf(out, ", \"content\": {\"%s\": {\"schema\": %s}}", route->type,
-            route->answer ? route->answer : "{}");
+        buf_printf(out, ", \"content\": {\"%s\": {\"schema\": %s}%s}", route->type,
+            route->answer ? route->answer : "{}",
+            route->streams == route->status ? ", \"text/event-stream\": {}" : "");
+    if (route->streams && route->streams != route->status)
+        buf_printf(out,
+            "}, \"%d\": {\"description\": \"success\", \"content\": {\"text/event-stream\": {}}",
+            route->streams);
     buf_puts(out, "}, \"default\": {\"$ref\": \"#/components/responses/Error\"}}}");
 }
 

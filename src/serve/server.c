@@ -118,7 +118,9 @@ static void server_begin(
         return;
     if (!r->route && allowed) {
         request_refuse(r, 405, "method", "this path has no method %s", method);
-        request_header(r, MHD_HTTP_HEADER_ALLOW, allowed);
+        cleanup_buf struct buf methods = { 0 };
+        route_methods(r->routes, path, &methods);
+        request_header(r, MHD_HTTP_HEADER_ALLOW, buf_text(&methods));
         return;
     }
     if (!r->route) {
@@ -179,6 +181,10 @@ static bool server_parse_body(struct request *r)
     if (r->body.len > 0 &&
         json_parse(buf_text(&r->body), r->body.len, &json_limits_large, &r->json, &why) < 0) {
         request_refuse(r, 400, "json", "the body is not valid JSON: %s", why.text);
+        return false;
+    }
+    if (!r->json && r->body.len > 0 && r->routes->is_documented) {
+        request_refuse(r, 400, "schema", "the body is null; it is an object");
         return false;
     }
     if (!r->json)

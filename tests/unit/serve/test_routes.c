@@ -33,6 +33,10 @@ static void another_method_is_told_one_that_is_allowed(void **state)
     const char *allowed = NULL;
     assert_null(find(&r, "DELETE", "/v1/sandboxes/ab12/execute", &allowed));
     assert_string_equal(allowed, "POST");
+    cleanup_buf struct buf methods = { 0 };
+    assert_null(find(&r, "OPTIONS", "/v1/sandboxes/ab12/files", &allowed));
+    route_methods(r.routes, "/v1/sandboxes/ab12/files", &methods);
+    assert_string_equal(buf_text(&methods), "GET, PUT, DELETE");
     assert_null(find(&r, "get", "/health", &allowed));
     assert_string_equal(allowed, "GET");
 }
