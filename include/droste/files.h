@@ -30,6 +30,9 @@ typedef struct droste_file_entry {
     const char *user, *group; /* their names in the sandbox; "": they have none */
     const char *target;       /* of a link: the path that it leads to, without links; "": no link */
     uint32_t target_mode;     /* of what is there; 0: nothing, or it is no link */
+    /* with DROSTE_FILE_ATTRIBUTES: lines NAME=VALUE of the extended attributes user.* whose names
+     * and values are printable ASCII; at most 8 KiB */
+    const char *attributes;
 } droste_file_entry;
 /* Returns 0 to continue. The texts are valid during the call. */
 typedef int droste_file_entry_fn(void *arg, const droste_file_entry *entry);
@@ -66,13 +69,20 @@ DROSTE_API int droste_file_put(
 /* ---- requests that do not block ---- */
 
 enum { DROSTE_FILE_PIECE = 1 << 20 }; /* bytes of one read or write */
-enum { DROSTE_FILE_FOLLOW = 1, DROSTE_FILE_PARENTS = 2, DROSTE_FILE_RECURSIVE = 4 };
+enum {
+    DROSTE_FILE_FOLLOW = 1,
+    DROSTE_FILE_PARENTS = 2,
+    DROSTE_FILE_RECURSIVE = 4,
+    DROSTE_FILE_ATTRIBUTES = 8 /* of "open", "stat" and "list": answer them */
+};
 
 typedef struct droste_file_request {
     const char *op; /* "open", "read", "write", "close", "stat", "list", "glob", "mkdir", "remove",
-                       * "rename" */
+                       * "rename", "mark" */
     const char *path; /* or pattern */
-    const char *to;   /* of "rename" */
+    /* of "rename"; of "mark" a prefix, and lines NAME=VALUE that replace the extended attributes
+     * whose names begin with it */
+    const char *to;
     const char *mode; /* of "open": "r"; "w", created or emptied; "x", created; "a", to append */
     uint64_t handle;  /* of "read", "write" and "close" */
     int64_t offset;   /* of "read"; of "write" -1 stands for the position after the last one */

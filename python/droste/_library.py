@@ -140,7 +140,7 @@ class Request(Structure):
 class FileEntry(Structure):
     _fields_ = [("name", c_char_p), ("mode", c_uint32), ("size", c_uint64), ("mtime_ns", c_int64),
                 ("uid", c_uint32), ("gid", c_uint32), ("user", c_char_p), ("group", c_char_p),
-                ("target", c_char_p), ("target_mode", c_uint32)]
+                ("target", c_char_p), ("target_mode", c_uint32), ("attributes", c_char_p)]
 
 
 class FileRequest(Structure):

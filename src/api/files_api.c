@@ -28,6 +28,7 @@ static const struct {
     { "mkdir", FILE_MKDIR },
     { "remove", FILE_REMOVE },
     { "rename", FILE_RENAME },
+    { "mark", FILE_MARK },
 };
 
 struct file_waiter {
@@ -52,7 +53,7 @@ static int files_api_entries(
     size_t at = 0, texts = 0;
     *count = 0;
     while (file_entry_next(answer, &at, &e)) {
-        texts += e.name_len + e.target_len + e.user_len + e.group_len + 4;
+        texts += e.name_len + e.target_len + e.user_len + e.group_len + e.attributes_len + 5;
         ++*count;
     }
     droste_file_entry *all = malloc(*count * sizeof *all + texts + 1);
@@ -71,6 +72,7 @@ static int files_api_entries(
         all[i].target = files_api_text(&text, e.target, e.target_len);
         all[i].user = files_api_text(&text, e.user, e.user_len);
         all[i].group = files_api_text(&text, e.group, e.group_len);
+        all[i].attributes = files_api_text(&text, e.attributes, e.attributes_len);
     }
     *out = all;
     return 0;
@@ -118,12 +120,14 @@ static int files_api_start(droste_session *s, const droste_file_request *r, dros
         .follow = r->flags & DROSTE_FILE_FOLLOW,
         .parents = r->flags & DROSTE_FILE_PARENTS,
         .recursive = r->flags & DROSTE_FILE_RECURSIVE,
+        .attributes = r->flags & DROSTE_FILE_ATTRIBUTES,
         .data = r->data,
         .len = r->len };
     for (size_t i = 0; i < array_length(files_api_ops); i++)
         if (strcmp(files_api_ops[i].name, r->op) == 0)
             call.op = files_api_ops[i].op;
-    if (call.op == FILE_OP_COUNT || (call.op == FILE_RENAME) != (r->to != NULL))
+    bool has_to = call.op == FILE_RENAME || call.op == FILE_MARK;
+    if (call.op == FILE_OP_COUNT || has_to != (r->to != NULL))
         return error_set(err, ERROR_ARGUMENT, "there is no request '%.20s' like this", r->op);
     if (!s->session)
         return error_set(err, ERROR_ARGUMENT, "the session did not open, or was finished");

@@ -15,10 +15,11 @@
 
 enum {
     ANSWER_MS = 60000,
-    REMOVE_MS = 600000, /* of many files */
-    ENTRY_SIZE = 48,    /* of the fixed part of an entry */
-    OWNER_MAX = 256,    /* bytes of the name of a user or group */
-    NOT_A_FILE = 4090,  /* in place of an errno: a FIFO, socket or device */
+    REMOVE_MS = 600000,    /* of many files */
+    ENTRY_SIZE = 52,       /* of the fixed part of an entry */
+    ATTRIBUTES_MAX = 8192, /* bytes of an entry's attributes */
+    OWNER_MAX = 256,       /* bytes of the name of a user or group */
+    NOT_A_FILE = 4090,     /* in place of an errno: a FIFO, socket or device */
     ERRNO_MAX = 4095,
     PATH_SHOWN = 250, /* bytes in a message */
 };
@@ -48,6 +49,7 @@ static const struct {
     [FILE_MKDIR] = { "mkdir", "creating the directory" },
     [FILE_REMOVE] = { "remove", "removing" },
     [FILE_RENAME] = { "rename", "moving" },
+    [FILE_MARK] = { "mark", "setting attributes of" },
 };
 
 static enum error_code files_code_of(int64_t sys)
@@ -115,14 +117,17 @@ bool file_entry_next(const struct file_answer *answer, size_t *at, struct file_e
         .target_mode = files_word(data, 32),
         .target_len = files_word(data, 36),
         .user_len = files_word(data, 40),
-        .group_len = files_word(data, 44) };
-    uint64_t texts = (uint64_t)out->name_len + out->target_len + out->user_len + out->group_len;
+        .group_len = files_word(data, 44),
+        .attributes_len = files_word(data, 48) };
+    uint64_t texts = (uint64_t)out->name_len + out->target_len + out->user_len + out->group_len +
+                     out->attributes_len;
     if (texts > answer->len - *at - ENTRY_SIZE)
         return false;
     out->name = data + ENTRY_SIZE;
     out->target = out->name + out->name_len;
     out->user = out->target + out->target_len;
     out->group = out->user + out->user_len;
+    out->attributes = out->group + out->group_len;
     *at += ENTRY_SIZE + (size_t)texts;
     return true;
 }
@@ -130,9 +135,13 @@ bool file_entry_next(const struct file_answer *answer, size_t *at, struct file_e
 /* The texts beside the name: without NUL, and no longer than they can be. */
 static bool files_texts_ok(const struct file_entry *e)
 {
-    size_t len = e->target_len + e->user_len + e->group_len;
+    size_t len = e->target_len + e->user_len + e->group_len + e->attributes_len;
+    for (size_t i = 0; i < e->attributes_len && e->attributes_len <= ATTRIBUTES_MAX; i++)
+        if (e->attributes[i] != '\n' && (e->attributes[i] < ' ' || e->attributes[i] > '~'))
+            return false;
     return e->target_len <= FILES_PATH_MAX && e->user_len <= OWNER_MAX &&
-           e->group_len <= OWNER_MAX && !memchr(e->target, '\0', len);
+           e->group_len <= OWNER_MAX && e->attributes_len <= ATTRIBUTES_MAX &&
+           !memchr(e->target, '\0', len);
 }
 
 /* True if the name, joined to a directory, is below it; `absolute` allows a leading '/'. */
@@ -232,9 +241,11 @@ static void files_write_head(struct buf *head, const struct file_call *call, uin
     buf_printf(head, "{\"op\":\"%s\",\"handle\":%u,\"offset\":%lld,\"length\":%zu,\"depth\":%u,",
         file_ops[call->op].name, (unsigned)number, (long long)call->offset, call->length,
         call->depth);
-    buf_printf(head, "\"limit\":%u,\"mode\":\"%s\",\"follow\":%s,\"parents\":%s,\"recursive\":%s}",
+    buf_printf(head,
+        "\"limit\":%u,\"mode\":\"%s\",\"follow\":%s,\"parents\":%s,\"recursive\":%s,"
+        "\"attributes\":%s}",
         call->limit, call->mode ? call->mode : "r", truth[call->follow], truth[call->parents],
-        truth[call->recursive]);
+        truth[call->recursive], truth[call->attributes]);
 }
 
 static bool files_uses_handle(enum file_op op)

@@ -23,6 +23,7 @@ enum file_op {
     FILE_MKDIR,
     FILE_REMOVE,
     FILE_RENAME,
+    FILE_MARK, /* `to`: a prefix, and lines NAME=VALUE that replace the attributes with it */
     FILE_OP_COUNT
 };
 
@@ -30,15 +31,16 @@ struct file_call {
     enum file_op op;
     const char *path; /* relative to the session's first directory, or absolute */
     size_t path_len;
-    const char *to; /* of FILE_RENAME */
+    const char *to; /* of FILE_RENAME and FILE_MARK */
     const char *mode;
     uint64_t handle;
     int64_t offset;
     size_t length;
     unsigned depth, limit;
-    bool follow;    /* FILE_STAT: of what a link points to */
-    bool parents;   /* FILE_MKDIR: create them too; a directory may exist */
-    bool recursive; /* FILE_REMOVE: a directory with its contents */
+    bool follow;     /* FILE_STAT: of what a link points to */
+    bool parents;    /* FILE_MKDIR: create them too; a directory may exist */
+    bool recursive;  /* FILE_REMOVE: a directory with its contents */
+    bool attributes; /* FILE_OPEN, FILE_STAT and FILE_LIST: answer them */
     const void *data;
     size_t len;
 };
@@ -51,7 +53,8 @@ struct file_entry {
     int64_t mtime_ns;
     uint32_t uid, gid;
     const char *target, *user, *group; /* without a terminating NUL; length 0: none, or unknown */
-    size_t target_len, user_len, group_len;
+    const char *attributes; /* lines NAME=VALUE of printable ASCII, if they were asked for */
+    size_t target_len, user_len, group_len, attributes_len;
     uint32_t target_mode; /* of what a link leads to; 0: nothing, or it is no link */
 };
 

@@ -20,13 +20,14 @@ if TYPE_CHECKING:
     from .aliases import Blob, Head
 
 # mode, length of the name, size, nanoseconds since 1970, ids of user and group, mode of a link's
-# target, lengths of target, user and group; the name and these follow
-ENTRY = struct.Struct("<IIQqIIIIII")
+# target, lengths of target, user, group and attributes; the name and these follow
+ENTRY = struct.Struct("<IIQqIIIIIII")
 NOT_A_FILE = 4090       # instead of an errno: a FIFO, socket or device
 HANDLES = 64            # open at once
 ANSWER = 4 << 20        # bytes of a listing
 READ_MOST = 4 << 20     # bytes of a read
 PATH_MOST = 4096        # bytes of a link's target
+ATTRIBUTES_MOST = 8192  # bytes of a file's attributes
 PATIENT = os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 OPEN_FLAGS = {"r": os.O_RDONLY, "w": os.O_WRONLY | os.O_CREAT,
               "x": os.O_WRONLY | os.O_CREAT | os.O_EXCL,
@@ -62,33 +63,51 @@ def target_of(path: bytes) -> tuple[bytes, int]:
     return (target, mode) if len(target) <= PATH_MOST else (b"", mode)
 
 
-def entry_of(name: bytes, about: os.stat_result, path: bytes = b"") -> bytes:
+def attributes_of(at: bytes | int) -> bytes:
+    """Returns the user's extended attributes that are printable, as lines of name=value."""
+    found = b""
+    try:
+        if isinstance(at, bytes) and os.path.islink(at):
+            return b""                  # links have none
+        for name in os.listxattr(at):
+            value = os.getxattr(at, name) if name.startswith("user.") and "=" not in name else b""
+            line = os.fsencode(name) + b"=" + value
+            fits = len(found) + len(line) < ATTRIBUTES_MOST
+            if value and fits and all(32 <= byte < 127 for byte in line):
+                found += line + b"\n"
+    except OSError:
+        pass                            # the file system has none, or the file has gone
+    return found
+
+
+def entry_of(name: bytes, about: os.stat_result, path: bytes = b"", marks: bytes = b"") -> bytes:
     target, mode = target_of(path) if stat.S_ISLNK(about.st_mode) else (b"", 0)
     user, group = name_of_id("pw", about.st_uid), name_of_id("gr", about.st_gid)
     return ENTRY.pack(about.st_mode, len(name), about.st_size, about.st_mtime_ns, about.st_uid,
-                      about.st_gid, mode, len(target), len(user), len(group)
-                      ) + name + target + user + group
+                      about.st_gid, mode, len(target), len(user), len(group),
+                      len(marks)) + name + target + user + group + marks
 
 
 def entry_name(entry: bytes) -> bytes:
     return entry[ENTRY.size:ENTRY.size + ENTRY.unpack_from(entry)[1]]
 
 
-def walk_entries(path: bytes, depth: int, below: bytes = b"") -> Iterator[bytes]:
+def walk_entries(path: bytes, depth: int, marked: bool, below: bytes = b"") -> Iterator[bytes]:
     """Yields the entries of a directory, and of those in it; links are not followed."""
     deeper = []
     with os.scandir(path) as entries:
         for entry in entries:
             name = below + entry.name
             try:
-                yield entry_of(name, entry.stat(follow_symlinks=False), entry.path)
+                yield entry_of(name, entry.stat(follow_symlinks=False), entry.path,
+                               attributes_of(entry.path) if marked else b"")
                 if depth > 1 and entry.is_dir(follow_symlinks=False):
                     deeper.append((entry.path, name + b"/"))
             except OSError:
                 pass                    # it was removed meanwhile
     for child, name in deeper:
         try:
-            yield from walk_entries(child, depth - 1, name)
+            yield from walk_entries(child, depth - 1, marked, name)
         except OSError:
             pass                        # it was removed meanwhile, or may not be read
 
@@ -149,7 +168,8 @@ class FileServer:
             raise
         self.last += 1
         self.handles[self.last] = fd
-        return {"handle": self.last}, entry_of(b"", about)
+        marks = attributes_of(fd) if head["attributes"] else b""
+        return {"handle": self.last}, entry_of(b"", about, marks=marks)
 
     def fd_of(self, head: Head) -> int:
         fd = self.handles.get(head["handle"])
@@ -173,10 +193,12 @@ class FileServer:
         return {}, b""
 
     def file_stat(self, head: Head, path: bytes) -> tuple[Head, bytes]:
-        return {}, entry_of(b"", os.stat(path, follow_symlinks=head["follow"]), path)
+        return {}, entry_of(b"", os.stat(path, follow_symlinks=head["follow"]), path,
+                            attributes_of(path) if head["attributes"] else b"")
 
     def file_list(self, head: Head, path: bytes) -> tuple[Head, bytes]:
-        return self.listing(walk_entries(path or b".", head["depth"]), head["limit"])
+        entries = walk_entries(path or b".", head["depth"], head["attributes"])
+        return self.listing(entries, head["limit"])
 
     def file_glob(self, head: Head, patterns: bytes) -> tuple[Head, bytes]:
         return self.listing(match_entries(patterns.split(b"\0")), head["limit"])
@@ -207,6 +229,18 @@ class FileServer:
             shutil.rmtree(path)
         else:
             os.rmdir(path)
+        return {}, b""
+
+    def file_mark(self, head: Head, blob: bytes) -> tuple[Head, bytes]:
+        """Replaces attributes: of the names with a prefix, by the lines that follow it."""
+        path, _, text = blob.partition(b"\0")
+        prefix, *lines = text.split(b"\n")
+        wanted = dict(line.split(b"=", 1) for line in lines if line)
+        for name in os.listxattr(path):
+            if os.fsencode(name).startswith(prefix) and os.fsencode(name) not in wanted:
+                os.removexattr(path, name)
+        for key, value in wanted.items():
+            os.setxattr(path, key, value)
         return {}, b""
 
     def file_rename(self, head: Head, paths: bytes) -> tuple[Head, bytes]:

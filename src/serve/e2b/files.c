@@ -19,10 +19,10 @@
 #include "base/text.h"
 
 enum { UPLOAD_STEP = 256 << 10, UPLOAD_FILES_MOST = 1000, UPLOAD_PARSER = 32 << 10 };
-enum { UPLOAD_NAME_MAX = 4096 };
+enum { UPLOAD_NAME_MAX = 4096, UPLOAD_KEY_MAX = 246, UPLOAD_MARKS_MAX = 4000 };
 
 /* What is to be done in the sandbox, in order. */
-enum upload_op { UPLOAD_OPEN, UPLOAD_DATA, UPLOAD_CLOSE };
+enum upload_op { UPLOAD_OPEN, UPLOAD_DATA, UPLOAD_CLOSE, UPLOAD_MARK };
 
 struct upload_step {
     enum upload_op op;
@@ -48,6 +48,10 @@ struct upload {
     char *part;    /* its name, as its part has it */
     bool is_announced;
     size_t files;
+    struct buf marks;             /* the prefix of metadata, and a line for each */
+    struct json_object *metadata; /* the same; NULL: none was given */
+    bool has_bad_marks;
+    bool has_old_marks; /* the file that is open has had some */
     struct json_object *written;
 };
 
@@ -74,6 +78,8 @@ static void upload_free(struct upload *u)
         inflateEnd(&u->inflater);
     buf_free(&u->in);
     json_object_put(u->written);
+    json_object_put(u->metadata);
+    buf_free(&u->marks);
     free(u->current);
     free(u->part);
     free(u->path);
@@ -159,8 +165,10 @@ static void upload_add_data(struct upload *u, const char *data, size_t len)
 
 static void upload_end_file(struct upload *u)
 {
-    if (u->current)
+    if (u->current) {
         upload_add(u, UPLOAD_CLOSE, u->current);
+        upload_add(u, UPLOAD_MARK, u->current);
+    }
     free(steal(&u->current));
 }
 
@@ -273,6 +281,9 @@ static void upload_on_op(void *arg, const droste_file_reply *reply, const droste
     if (!err && op == UPLOAD_OPEN) {
         u->opened = true;
         u->handle = reply->handle;
+        struct json_object *old = reply->count > 0 ? e2b_metadata(&reply->entries[0]) : NULL;
+        u->has_old_marks = old != NULL;
+        json_object_put(old);
     }
     if (op == UPLOAD_CLOSE)
         u->opened = false;
@@ -293,6 +304,8 @@ static void upload_on_op(void *arg, const droste_file_reply *reply, const droste
         json_put_text(o, "path", buf_text(&path));
         json_put_string(o, "name", name, len);
         json_put_text(o, "type", "file");
+        if (u->metadata)
+            json_put(o, "metadata", json_object_get(u->metadata));
         json_object_array_add(u->written, o);
     }
     u->made_parents = false;
@@ -329,11 +342,16 @@ static void upload_run(struct upload *u)
         request.op = "open";
         request.path = step->path;
         request.mode = "w";
+        request.flags = DROSTE_FILE_ATTRIBUTES;
     } else if (step->op == UPLOAD_DATA) {
         request.op = "write";
         request.offset = -1;
         request.data = buf_text(&step->data);
         request.len = step->data.len;
+    } else if (step->op == UPLOAD_MARK) {
+        request.op = "mark";
+        request.path = step->path;
+        request.to = buf_text(&u->marks);
     } else {
         request.op = "close";
     }
@@ -354,6 +372,12 @@ static void upload_finish(struct upload *u)
 static void upload_continue(struct upload *u)
 {
     while (u->r && !u->failed && !u->pending) {
+        bool needs_no_mark =
+            u->steps && u->steps->op == UPLOAD_MARK && !u->metadata && !u->has_old_marks;
+        if (needs_no_mark) {
+            upload_drop_step(u);
+            continue;
+        }
         if (u->steps) {
             upload_run(u);
             return;
@@ -419,7 +443,18 @@ static bool upload_is(struct request *r, const char *type)
 static enum MHD_Result upload_on_field(
     void *arg, enum MHD_ValueKind kind, const char *name, const char *value)
 {
-    *(bool *)arg |= strncasecmp(name, "X-Metadata-", 11) == 0;
+    static const char prefix[] = "X-Metadata-";
+    struct upload *u = arg;
+    const char *key = name + strlen(prefix);
+    if (strncasecmp(name, prefix, strlen(prefix)) != 0)
+        return MHD_YES;
+    bool ok = *key && strlen(key) <= UPLOAD_KEY_MAX && !strchr(key, '=') && value && *value;
+    for (const char *p = value; ok && *p; p++)
+        ok = *p >= ' ' && *p <= '~';
+    if (ok && !u->metadata)
+        u->metadata = json_object_new_object();
+    u->has_bad_marks = u->has_bad_marks || !ok || !json_put_text(u->metadata, key, value);
+    buf_printf(&u->marks, "\n" E2B_METADATA "%s=%s", key, value ? value : "");
     return MHD_YES;
 }
 
@@ -428,10 +463,12 @@ static bool upload_prepare(struct upload *u, struct request *r)
 {
     const char *encoding = request_header_of(r, MHD_HTTP_HEADER_CONTENT_ENCODING);
     u->is_gzip = encoding && strcasecmp(encoding, "gzip") == 0;
-    bool has_metadata = false;
-    MHD_get_connection_values(r->connection, MHD_HEADER_KIND, upload_on_field, &has_metadata);
-    if (has_metadata) {
-        request_refuse(r, 400, "unsupported", "metadata of files is not supported here");
+    buf_puts(&u->marks, E2B_METADATA);
+    MHD_get_connection_values(r->connection, MHD_HEADER_KIND, upload_on_field, u);
+    if (u->has_bad_marks || buf_failed(&u->marks) || u->marks.len > UPLOAD_MARKS_MAX) {
+        request_refuse(r, 400, "argument",
+            "metadata is at most 4 KiB of printable ASCII; a key has at most %d bytes",
+            UPLOAD_KEY_MAX);
         return false;
     }
     if (encoding && !u->is_gzip && strcasecmp(encoding, "identity") != 0) {

@@ -74,6 +74,23 @@ static void entry_put_name(struct json_object *o, const char *key, const char *n
     entry_put_text(o, key, name && name[0] ? name : number);
 }
 
+struct json_object *e2b_metadata(const droste_file_entry *entry)
+{
+    struct json_object *o = NULL;
+    for (const char *at = entry->attributes ? entry->attributes : "", *end;
+         (end = strchr(at, '\n')); at = end + 1) {
+        const char *equals = strchr(at, '=');
+        size_t prefix = strlen(E2B_METADATA);
+        if (!equals || equals > end || strncmp(at, E2B_METADATA, prefix) != 0)
+            continue;
+        cleanup_free char *key = text_copy(at + prefix, (size_t)(equals - at) - prefix);
+        o = o ? o : json_object_new_object();
+        if (o && key)
+            json_put_string(o, key, equals + 1, (size_t)(end - equals) - 1);
+    }
+    return o;
+}
+
 struct json_object *e2b_entry(const char *path, const droste_file_entry *entry)
 {
     cleanup_buf struct buf valid = { 0 };
@@ -99,6 +116,9 @@ struct json_object *e2b_entry(const char *path, const droste_file_entry *entry)
     if (entry->target && entry->target[0])
         entry_put_text(o, "symlinkTarget", entry->target);
     e2b_put_time(o, "modifiedTime", entry->mtime_ns / 1000);
+    struct json_object *metadata = e2b_metadata(entry);
+    if (metadata)
+        json_put(o, "metadata", metadata);
     return o;
 }
 
@@ -120,7 +140,7 @@ unsigned e2b_file_status(const droste_error *err)
         unsigned status;
     } statuses[] = { { ENOENT, 404 }, { ENOTDIR, 400 }, { EISDIR, 400 }, { EINVAL, 400 },
         { ENAMETOOLONG, 400 }, { ELOOP, 400 }, { EEXIST, 409 }, { EACCES, 403 }, { EPERM, 403 },
-        { EROFS, 403 }, { ENOSPC, 507 }, { EDQUOT, 507 } };
+        { EROFS, 403 }, { ENOSPC, 507 }, { EDQUOT, 507 }, { EOPNOTSUPP, 501 } };
     for (size_t i = 0; i < array_length(statuses); i++)
         if (err->sys == statuses[i].sys)
             return statuses[i].status;
@@ -198,7 +218,9 @@ static void file_call_on_entry(void *arg, const droste_file_reply *reply, const 
 
 static void file_call_stat(struct file_call *c)
 {
-    const droste_file_request request = { .op = "stat", .path = c->to ? c->to : c->path };
+    const droste_file_request request = {
+        .op = "stat", .path = c->to ? c->to : c->path, .flags = DROSTE_FILE_ATTRIBUTES
+    };
     file_call_start(c, &request, file_call_on_entry);
 }
 
@@ -365,8 +387,10 @@ void e2b_handle_list_directory(struct request *r)
     if (!c)
         return;
     c->depth = depth < 1 ? 1 : depth > FILES_DEPTH_MOST ? FILES_DEPTH_MOST : (unsigned)depth;
-    const droste_file_request request = {
-        .op = "list", .path = c->path, .depth = c->depth, .most = FILES_LIST_MOST
-    };
+    const droste_file_request request = { .op = "list",
+        .path = c->path,
+        .depth = c->depth,
+        .most = FILES_LIST_MOST,
+        .flags = DROSTE_FILE_ATTRIBUTES };
     file_call_start(c, &request, list_on_reply);
 }

@@ -139,8 +139,7 @@ def allow_lists_of_the_network_are_refused(sandbox):
 @row
 def what_is_not_supported_says_so(sandbox):
     calls = [("fork", lambda: sandbox.fork()), ("snapshots", lambda: sandbox.create_snapshot()),
-             ("metrics", lambda: sandbox.get_metrics()),
-             ("metadata", lambda: sandbox.files.write("m", "x", metadata={"a": "b"}))]
+             ("metrics", lambda: sandbox.get_metrics())]
     for word, call in calls:
         try:
             call()
@@ -430,6 +429,28 @@ def files_make_move_and_remove(sandbox):
     assert "Exception" in raised(sandbox.files.rename, "none", "x")[0]
     sandbox.files.remove("made")
     assert not sandbox.files.exists("made/deep")
+
+
+@row
+def files_have_metadata(sandbox):
+    import inspect
+    if "metadata" not in inspect.signature(sandbox.files.write).parameters:
+        return      # an older SDK has none
+    words = {"author": "somebody", "purpose": "a = b"}
+    assert sandbox.files.write("marked/a", "1", metadata=words).metadata == words
+    assert sandbox.files.get_info("marked/a").metadata == words
+    assert sandbox.files.rename("marked/a", "marked/b").metadata == words
+    assert [one.metadata for one in sandbox.files.list("marked")] == [words]
+    assert sandbox.files.write("marked/b", "2", metadata={"x": "y"}).metadata == {"x": "y"}
+    code = "import os\nfor name, value in %r: os.setxattr('marked/b', name, value)" % (
+        [("user.e2b.own", b"1"), ("user.other", b"1"), ("user.e2b.strange", b"\n")])
+    sandbox.files.write("mark.py", code)
+    sandbox.commands.run("python3 mark.py")
+    assert sandbox.files.get_info("marked/b").metadata == {"x": "y", "own": "1"}
+    sandbox.files.write("marked/b", "3")
+    assert sandbox.files.get_info("marked/b").metadata is None
+    sandbox.files.write("marks.py", "import os; print(os.listxattr('marked/b'))")
+    assert "'user.other'" in sandbox.commands.run("python3 marks.py").stdout
 
 
 @row

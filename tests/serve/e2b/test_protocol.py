@@ -271,6 +271,17 @@ def test_wrong_uploads_are_refused(client, sandbox, body, headers):
     assert answer.status in (400, 415) and answer.json["code"] == answer.status
 
 
+@pytest.mark.parametrize("key,value,status", [
+    ("a", "b", 200), ("a" * 246, "b", 200), ("a" * 247, "b", 400), ("", "b", 400),
+    ("a", "\u00e9", 400), ("a", "", 400), ("a", "b" * 4000, 400)])
+def test_metadata_is_bounded_and_printable(client, sandbox, key, value, status):
+    answer = client.data(sandbox, 49983, "POST", "/files?path=/tmp/marked", b"x", **{
+        "Content-Type": "application/octet-stream", "X-Metadata-" + key: value})
+    assert answer.status == status
+    if status == 200:
+        assert answer.json[0]["metadata"] == {key: value}
+
+
 def test_a_bomb_fills_the_sandbox_and_no_more(client):
     """Zeros beyond its 256 MiB: the sandbox's quota ends it, and the server keeps little."""
     own = client.create()

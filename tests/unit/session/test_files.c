@@ -30,15 +30,17 @@ static int ask(enum file_op op, uint64_t handle, struct error *err)
     return session_file(fake.session, &call, files_done, NULL, err);
 }
 
+enum { ENTRY = 52 }; /* its fixed part */
+
 static size_t entry(char *out, uint64_t size, const char *name, size_t len)
 {
     uint32_t mode = S_IFREG | 0644, name_len = (uint32_t)len;
-    memset(out, 0, 48);
+    memset(out, 0, ENTRY);
     memcpy(out, &mode, 4);
     memcpy(out + 4, &name_len, 4);
     memcpy(out + 8, &size, 8);
-    memcpy(out + 48, name, len);
-    return 48 + len;
+    memcpy(out + ENTRY, name, len);
+    return ENTRY + len;
 }
 
 static void answers_that_are_well_formed_are_taken(void **state)
@@ -99,7 +101,7 @@ static void answers_that_are_malformed_end_the_service_alone(void **state)
         { FILE_STAT, FRAME_FILED, 0, "{\"errno\":-1}", "", 0, 0, 1 },
         { FILE_STAT, FRAME_FILED, 0, "{}", "", 0, 0, 2 },
         { FILE_STAT, FRAME_FILED, 0, "{}", "", 0, 1, 1 },
-        { FILE_STAT, FRAME_FILED, 0, "{}", "", 0, 48, 1 },
+        { FILE_STAT, FRAME_FILED, 0, "{}", "", 0, ENTRY, 1 },
         { FILE_STAT, FRAME_FILED, 0, "{}", "a", 1, 0, 1 },
         { FILE_OPEN, FRAME_FILED, 0, "{}", "", 0, 0, 1 },
         { FILE_OPEN, FRAME_FILED, 0, "{\"handle\":-1}", "", 0, 0, 1 },
@@ -130,6 +132,24 @@ static void answers_that_are_malformed_end_the_service_alone(void **state)
             fail_msg("row %zu: %s", i, fake.why.text);
         assert_true(session_is_alive(fake.session));
         assert_int_equal(fake.services, i + 1);
+    }
+}
+
+/* They are lines of printable ASCII; anything else ends the service. */
+static void attributes_are_printable(void **state)
+{
+    static const char *const rows[] = { "", "user.a=b\nuser.c=d\n", "user.a=\x1b[31m\n" };
+    for (size_t i = 0; i < array_length(rows); i++) {
+        char data[128];
+        uint32_t len = (uint32_t)strlen(rows[i]);
+        assert_ok(ask(FILE_STAT, 0, err));
+        size_t size = entry(data, 5, "", 0);
+        memcpy(data + 48, &len, sizeof len);
+        memcpy(data + size, rows[i], len);
+        answer_with(FRAME_FILED, i + 1, "{}", data, size + len, 1);
+        if (i == 2)
+            service_settle();
+        assert_int_equal(fake.why.code, i < 2 ? ERROR_NONE : ERROR_PROTOCOL);
     }
 }
 
@@ -183,6 +203,7 @@ int main(void)
         FILES(answers_that_are_well_formed_are_taken),
         FILES(errors_have_an_errno_and_name_the_path),
         FILES(answers_that_are_malformed_end_the_service_alone),
+        FILES(attributes_are_printable),
         FILES(handles_end_with_their_service),
         FILES(calls_end_with_the_session),
         FILES(calls_that_make_no_sense_are_refused),
