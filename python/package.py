@@ -86,6 +86,13 @@ def metadata(about: dict, bundled: Iterable[Bundled] = ()) -> str:
                               text_of(about["readme"])])
 
 
+def entry_points(about: dict) -> str:
+    """entry_points.txt, of a [project] table."""
+    groups = {"console_scripts": about.get("scripts", {}), **about.get("entry-points", {})}
+    return "\n".join("[%s]\n%s" % (group, "".join("%s = %s\n" % pair for pair in named.items()))
+                     for group, named in groups.items() if named)
+
+
 def licences(about: dict, bundled: Iterable[Bundled]) -> List[Tuple[str, str]]:
     """(name below dist-info/licenses, path) of each text."""
     own = [(name, os.path.join(ROOT, name)) for name in about["license-files"]]
@@ -133,9 +140,8 @@ def write_distribution(directory: str, about: dict, tag: str, contents: Iterable
                 for name, path in licences(about, bundled)]
     if bundled:
         members.append(Member(info + "sboms/libraries.cdx.json", bill_of_materials(bundled)))
-    if about.get("scripts"):
-        lines = ["[console_scripts]", *("%s = %s" % pair for pair in about["scripts"].items())]
-        members.append(Member(info + "entry_points.txt", ("\n".join(lines) + "\n").encode()))
+    if about.get("scripts") or about.get("entry-points"):
+        members.append(Member(info + "entry_points.txt", entry_points(about).encode()))
     members.sort()
     # The specification asks for dist-info at the end, so that tools find it quickly.
     members.sort(key=lambda member: ".dist-info/" in member.name)

@@ -22,13 +22,14 @@ def config_of_nobody(tmp_path_factory):
 
 @pytest.fixture
 def run_example(tmp_path):
-    """run_example(name, arguments…): what an example of examples/frameworks prints."""
-    def run(name, *arguments):
-        path = os.path.join(ROOT, "examples", "frameworks", name)
-        done = subprocess.run([sys.executable, path, *arguments], capture_output=True, text=True,
+    """run_example(name, arguments…, path=): what an example of examples/frameworks prints, with
+    another directory of modules."""
+    def run(name, *arguments, path=""):
+        script = os.path.join(ROOT, "examples", "frameworks", name)
+        done = subprocess.run([sys.executable, script, *arguments], capture_output=True, text=True,
                               timeout=120, cwd=tmp_path,
-                              env={**os.environ, "PYTHONPATH": os.path.join(ROOT, "python"),
-                                   "PYTHONDONTWRITEBYTECODE": "1"})
+                              env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1",
+                                   "PYTHONPATH": os.path.join(ROOT, "python") + ":" + path})
         assert done.returncode == 0, done.stderr
         return done.stdout
     return run
