@@ -235,7 +235,9 @@ class FileServer:
         """Replaces attributes: of the names with a prefix, by the lines that follow it."""
         path, _, text = blob.partition(b"\0")
         prefix, *lines = text.split(b"\n")
-        wanted = dict(line.split(b"=", 1) for line in lines if line)
+        wanted: dict[bytes, bytes] = {}
+        for key, _, value in (line.partition(b"=") for line in lines if line):
+            wanted[key] = value
         for name in os.listxattr(path):
             if os.fsencode(name).startswith(prefix) and os.fsencode(name) not in wanted:
                 os.removexattr(path, name)
