@@ -12,7 +12,7 @@ import importlib
 import warnings
 from typing import Any
 
-from . import host, runs, volumes
+from . import _remote, host, runs, volumes
 from ._batch import abatch, Batch, batch, Grade, TaskResult
 from ._engine import close_idle_engines
 from ._library import version as __version__
@@ -49,6 +49,21 @@ __all__ = ["__version__", "Interpreter", "Result", "RichResult", "show", "CellEr
 _MOVED = ("ModalInterpreter", "DaytonaInterpreter", "ExecutionProfile",
           "configure_planner_from_env", "RLMConfig", "LLMConfig", "EnvironmentConfig",
           "create_rlm_from_config")
+
+
+# Loaded when a server is named: they need what speaks HTTP.
+def _interpreter_of_servers() -> Any:
+    from ._remote.interpreter import RemoteInterpreter
+    return RemoteInterpreter
+
+
+def _rlm_of_servers() -> Any:
+    from ._remote.rlm import RemoteRLM
+    return RemoteRLM
+
+
+_remote.interpreter_of_servers = _interpreter_of_servers
+_remote.rlm_of_servers = _rlm_of_servers
 
 
 def __getattr__(name: str) -> Any:

@@ -45,6 +45,9 @@ def _find() -> Optional[str]:
     return None
 
 
+missing_error: Any = ImportError     # errors, which imports this module, sets its own
+
+
 class _Missing:
     """Stands for the library where there is none: its functions say what to do."""
 
@@ -55,8 +58,7 @@ class _Missing:
 
     @staticmethod
     def _refuse(*arguments: Any) -> Any:
-        from .errors import UnsupportedError     # errors imports this module
-        raise UnsupportedError(
+        raise missing_error(
             "this installation of droste is the client alone, without the library %s: use a "
             "server, with server=\"http://HOST:PORT\" or DROSTE_SERVER; or, for sandboxes of this "
             "machine, install the wheel for Linux, run `pip install .` in a checkout, or set "

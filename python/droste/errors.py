@@ -50,6 +50,9 @@ class UnsupportedError(Error, NotImplementedError):
     code = "unsupported"
 
 
+_library.missing_error = UnsupportedError
+
+
 class MissingLibrary(UnsupportedError, ImportError):
     """A value belongs to a library that this interpreter does not have; the message names it."""
     code = "unsupported_library"

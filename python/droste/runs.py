@@ -24,7 +24,6 @@ from typing import Any, AsyncIterator, Dict, Iterator, List, NamedTuple, Optiona
 from . import _library
 from ._handle import Handle
 from ._library import lib
-from ._remote import runs as _remote
 from .errors import ArgumentError, NotFoundError, UnsupportedError
 from .rich import decode, RichResult
 
@@ -190,6 +189,7 @@ def ls(*, limit: int = 0, parent: Optional[str] = None, children: bool = False,
     `status` and `task` are exact; `model` and `batch` are parts of names. `limit` 0: all. A server
     lists roots, by `status` and `model`.
     """
+    from ._remote import runs as _remote     # what speaks HTTP is loaded when it is asked for
     remote = _remote.of(server, api_key, database)
     if remote is not None:
         if parent or children or batch or task:
@@ -267,6 +267,7 @@ def _visit(prefix: str, children: bool, database: Any,
 def get(run: str, *, database: Any = None, server: Optional[str] = None,
         api_key: Optional[str] = None) -> Run:
     """Returns a run by its id or the beginning of it; of a server by its id."""
+    from ._remote import runs as _remote
     remote = _remote.of(server, api_key, database)
     if remote is not None:
         return Run(**_remote.get_run(remote, run))
@@ -281,6 +282,7 @@ def steps(run: str, *, children: bool = False, results: bool = False,
     With `results`, the fields of each cell have its rich results, a list of `RichResult`. A
     server's run that has not ended is waited for.
     """
+    from ._remote import runs as _remote
     remote = _remote.of(server, api_key, database)
     if remote is not None:
         if results:
@@ -359,6 +361,7 @@ def remove(run: str, *, database: Any = None, server: Optional[str] = None,
 
     A server tells of the run alone.
     """
+    from ._remote import runs as _remote
     remote = _remote.of(server, api_key, database)
     if remote is not None:
         _remote.remove_run(remote, run)
@@ -450,6 +453,7 @@ def follow(run: str, *, children: bool = False, interval: float = 0.2,
     has the members of `Run`; its status is "interrupted" if the run's process is gone. Another
     process may run it; the record is read every `interval` seconds. A server tells at once.
     """
+    from ._remote import runs as _remote
     remote = _remote.of(server, api_key, database)
     if remote is not None:
         for line in _remote.follow_lines(remote, run, children):

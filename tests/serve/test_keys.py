@@ -135,7 +135,7 @@ def operations(server):
         for method, operation in methods.items():
             kinds = operation.get("requestBody", {}).get("content", {})
             schema = kinds.get("application/json", {}).get("schema", {})
-            if "{id}" in path and not path.startswith("/v1/files"):     # of OpenAI's clients
+            if "{id}" in path:
                 yield method.upper(), path, json.dumps(example(schema)) if kinds else None
 
 

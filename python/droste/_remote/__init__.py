@@ -6,9 +6,12 @@ interface of the server (docs/serve.md), and the standard library alone.
 from __future__ import annotations
 
 import os
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Callable, Dict, Optional, Tuple
 
 _classes: Dict[Tuple[Any, Any], Any] = {}
+#: The classes for servers: of droste, which is above them and above the classes for this machine.
+interpreter_of_servers: Callable[[], Any]
+rlm_of_servers: Callable[[], Any]
 
 
 def address_of(server: Optional[str]) -> Optional[str]:
@@ -21,16 +24,14 @@ def class_of(cls: Any, server: Optional[str]) -> Any:
     """Returns a subclass of `Interpreter` for its sessions of a server; itself for this machine."""
     if address_of(server) is None:
         return cls
-    from .interpreter import RemoteInterpreter
-    return _derive(cls, RemoteInterpreter)
+    return _derive(cls, interpreter_of_servers())
 
 
 def rlm_class_of(cls: Any, server: Optional[str]) -> Any:
     """The same for `RLM`."""
     if address_of(server) is None:
         return cls
-    from .rlm import RemoteRLM
-    return _derive(cls, RemoteRLM)
+    return _derive(cls, rlm_of_servers())
 
 
 def check_local(made: Any, server: Optional[str]) -> None:
