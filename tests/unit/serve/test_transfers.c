@@ -47,7 +47,7 @@ struct sandbox *sandbox_of(struct request *r)
 
 const char *request_query(struct request *r, const char *name, const char *fallback)
 {
-    return "/data/a";
+    return strcmp(name, "path") == 0 ? "/data/a" : fallback;
 }
 
 const char *request_header_of(struct request *r, const char *name)
@@ -173,13 +173,9 @@ static void a_file_is_read_in_pieces_as_the_client_takes_them(void **state)
     request.on_drained(&request);
     request.on_drained(&request); /* while one is under way, no other */
     answers(&(droste_file_reply){ .data = "hello", .len = 5 }, 0);
-    request.on_drained(&request);
+    request.on_drained(&request); /* it has the size that was told, and may grow meanwhile */
     answers(&(droste_file_reply){ 0 }, 0);
-    answers(&(droste_file_reply){ 0 }, 0);
-    cleanup_buf struct buf expected = { 0 };
-    buf_printf(&expected, "read 0+%zu;<hello>;read 5+%zu;close;end;", (size_t)SERVE_UNREAD_MAX,
-        (size_t)SERVE_UNREAD_MAX);
-    said(buf_text(&expected));
+    said("read 0+5;<hello>;close;end;");
 }
 
 /* RFC 9110, 14.1.2. What is no range of bytes is ignored; what is outside is refused. */
