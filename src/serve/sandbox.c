@@ -67,7 +67,7 @@ static void sandbox_note_end(const struct sandbox *sb)
     memcpy(end->id, sb->id, sizeof end->id);
     memcpy(end->key, sb->owner->key.id, sizeof end->key);
     end->code = err.code;
-    snprintf(end->text, sizeof end->text, "%s", err.text);
+    snprintf(end->text, sizeof end->text, "%.*s", (int)sizeof end->text - 1, err.text);
 }
 
 /* Refuses a request for a sandbox that is not there. */

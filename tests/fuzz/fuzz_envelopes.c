@@ -59,8 +59,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         expect(body[0] == 0 && ntohl(said) == len - ENVELOPE_HEAD);
         expect(r.json && (len > ENVELOPE_HEAD || json_object_object_length(r.json) == 0));
         if (json_object_is_type(r.json, json_type_object)) {
-            struct json_object *found =
-                connect_member(r.json, "cwdPath", "cwd_path", json_type_string);
+            struct json_object *found = json_get_typed(r.json, "cwdPath", json_type_string);
             expect(!found || json_object_is_type(found, json_type_string));
         }
     }
