@@ -102,6 +102,8 @@ static int send_queue_keep(struct send_queue *box, const struct iovec *iov, int 
     for (int i = 0; i < count; i++) {
         size_t skip = sent < iov[i].iov_len ? sent : iov[i].iov_len;
         sent -= skip;
+        if (iov[i].iov_len == skip) /* its base may be NULL */
+            continue;
         memcpy(u->data + at, (const char *)iov[i].iov_base + skip, iov[i].iov_len - skip);
         at += iov[i].iov_len - skip;
     }
