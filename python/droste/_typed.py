@@ -115,6 +115,14 @@ def decode_typed(data: Any, what: str) -> Any:
     return decode_noted(data, what)[0]
 
 
+def decode_variable(data: Any, name: str) -> Any:
+    """Decodes what a cell has submitted, under this name and no other."""
+    fields = decode_typed(data, "the variable")
+    if type(fields) is not dict or list(fields) != [name]:
+        raise ProtocolError("the sandbox sent another value than the one that was asked for")
+    return fields[name]
+
+
 def decode_noted(data: Any, what: str) -> Tuple[Any, Dict[int, Any]]:
     """The same, with the arrays that became lists because numpy is missing here."""
     try:

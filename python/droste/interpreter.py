@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextvars
 import ctypes
 import functools
-import math
 import warnings
 from asyncio import _get_running_loop  # type: ignore
 from typing import (Any, Callable, Dict, Generator, List, Mapping, MutableMapping, Optional,
@@ -16,9 +15,10 @@ from typing import (Any, Callable, Dict, Generator, List, Mapping, MutableMappin
 
 from . import (_closing, _engine, _forks, _library, _listening, _models, _reentry, _remote,
                _settings, _templates, _tools, _typed, _warm)
+from ._arguments import exact_id, schema_of_fields, seconds
 from ._library import lib, quick
 from ._operations import Done, ELSEWHERE, free_result, Operation, Operations
-from ._values import c_text, check_name, exact, literal, to_json
+from ._values import c_text, check_name, exact, literal
 from .commands import AsyncCommands, Commands
 from .errors import ArgumentError, Cancelled, Error, check, of
 from .files import AsyncFiles, Files
@@ -773,43 +773,6 @@ def _close(engine: "_engine.Engine", session: Optional[int],
         bound.release()
     offered.clear()
     _forks.leave(engine, family, numbers)
-
-
-def seconds(timeout: Optional[float]) -> float:
-    """Converts a cell's timeout for the library: negative is the default, 0 is none."""
-    if timeout is None:
-        return -1.0
-    try:
-        given = float(timeout)
-    except (TypeError, ValueError, OverflowError):
-        given = math.nan
-    if not given >= 0:
-        raise ArgumentError("a timeout must be a number of seconds, or 0 for none, not %r"
-                            % (timeout,))
-    return given if given < math.inf else 0.0
-
-
-def exact_id(checkpoint: Any) -> int:
-    if type(checkpoint) is not int or not 0 <= checkpoint < 2**32:
-        raise ArgumentError("a checkpoint is the int that checkpoint() returned, not %r"
-                            % (checkpoint,))
-    return checkpoint
-
-
-def schema_of_fields(fields: Optional[Sequence[Any]]) -> Optional[bytes]:
-    """Returns a JSON schema for names, or for dspy's {"name": …, "type": a Python type}."""
-    if not fields:
-        return None
-    properties: Dict[str, Any] = {}
-    for field in fields:
-        name = field["name"] if isinstance(field, Mapping) else str(field)
-        kind = field.get("type") if isinstance(field, Mapping) else None
-        properties[check_name(name)] = {"type": JSON_TYPES[kind]} if kind in JSON_TYPES else {}
-    return to_json({"type": "object", "properties": properties, "required": list(properties)})
-
-
-JSON_TYPES = {"str": "string", "int": "integer", "float": "number", "bool": "boolean",
-              "list": "array", "dict": "object", "NoneType": "null"}
 
 
 _templates.Template._interpreter = Interpreter

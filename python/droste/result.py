@@ -164,10 +164,7 @@ class Result:
         values = _typed.read_values(quick.droste_result_values, self._get(), self)
         if values is None:      # an environment that sends only JSON
             return (self._read_json_fields() or {})[name]
-        fields = _typed.decode_typed(values, "the variable")
-        if type(fields) is not dict or list(fields) != [name]:
-            raise ProtocolError("the sandbox sent another value than the one that was asked for")
-        return fields[name]
+        return _typed.decode_variable(values, name)
 
     @property
     def json(self) -> Dict[str, Any]:

@@ -85,6 +85,27 @@ static char **serve_words(int argc, char **argv)
     return out;
 }
 
+/* Serves, or only checks, with the keys of this path (NULL: of the default one, if it exists). */
+static int serve_start(
+    droste *d, struct serve_options *o, const char *keys, bool check, int argc, char **argv)
+{
+    cleanup_free char *default_keys = NULL;
+    struct error err = { 0 };
+    if (keys_default_path(&default_keys, &err) < 0)
+        return cli_inner_error(&err);
+    o->keys = keys && strcmp(keys, "none") != 0          ? keys
+              : !keys && access(default_keys, F_OK) == 0 ? default_keys
+                                                         : NULL;
+    if (check)
+        return serve_print_check(serve_check(d, o, &err), &err);
+    cleanup_free char **words_again = serve_words(argc, argv);
+    o->argv = words_again;
+    if (!o->argv)
+        return cli_fail(EXIT_RAISED, "out of memory");
+    cli_raise_descriptors();
+    return cli_end(serve_run(d, o, &err), &err, "the address");
+}
+
 static int serve_command(const struct command *self, droste *d, int argc, char **argv)
 {
     const char *words[1], *life = NULL, *idle = NULL, *request = NULL, *drain = NULL;
@@ -92,10 +113,8 @@ static int serve_command(const struct command *self, droste *d, int argc, char *
     const char *keys = NULL, *queue = NULL, *level = "warning", *threshold = NULL, *detach = NULL,
                *files = NULL;
     const char *paths[2] = { 0 };
-    cleanup_free char *default_keys = NULL;
     bool openapi = false, check = false;
     size_t count;
-    struct error err = { 0 };
     struct serve_options o = { .listen = "127.0.0.1:8710",
         .life_seconds = 86400,
         .idle_seconds = 3600,
@@ -157,21 +176,7 @@ static int serve_command(const struct command *self, droste *d, int argc, char *
         status = cli_usage(self, "--tls-cert and --tls-key belong together");
     if (status >= 0)
         return status;
-    if (openapi)
-        return serve_print_openapi();
-    if (keys_default_path(&default_keys, &err) < 0)
-        return cli_inner_error(&err);
-    o.keys = keys && strcmp(keys, "none") != 0          ? keys
-             : !keys && access(default_keys, F_OK) == 0 ? default_keys
-                                                        : NULL;
-    if (check)
-        return serve_print_check(serve_check(d, &o, &err), &err);
-    cleanup_free char **words_again = serve_words(argc, argv);
-    o.argv = words_again;
-    if (!o.argv)
-        return cli_fail(EXIT_RAISED, "out of memory");
-    cli_raise_descriptors();
-    return cli_end(serve_run(d, &o, &err), &err, "the address");
+    return openapi ? serve_print_openapi() : serve_start(d, &o, keys, check, argc, argv);
 }
 
 const struct command command_serve = {

@@ -7,6 +7,7 @@
 #ifndef DROSTE_LM_DIALECT_H
 #define DROSTE_LM_DIALECT_H
 
+#include "base/json/span.h"
 #include "lm/client.h"
 #include "lm/reply.h"
 #include "lm/sampling.h"
@@ -32,6 +33,8 @@ struct dialect {
 };
 
 extern const struct dialect dialect_openai;
+/* The member `usage` of an answer in OpenAI's form; false: it does not have both counts. */
+bool openai_read_usage(struct json_span usage, struct lm_usage *out);
 extern const struct dialect dialect_anthropic;
 extern const struct dialect dialect_gemini;
 

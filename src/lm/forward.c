@@ -7,6 +7,7 @@
 #include "base/cleanup.h"
 #include "base/json/span.h"
 #include "base/text.h"
+#include "lm/dialect.h"
 #include "lm/lm.h"
 #include "lm/prices.h"
 #include "lm/provider.h"
@@ -181,17 +182,11 @@ static void forward_finish(struct forward *f, struct forward_end *end)
 
 static void forward_take_usage(struct forward *f, struct json_span usage)
 {
-    static const char *const names[] = { "prompt_tokens", "completion_tokens",
-        "prompt_tokens_details" };
-    struct json_span said[3];
-    json_span_members(usage, names, said, 3);
-    int64_t in = json_span_int(said[0], -1), out = json_span_int(said[1], -1);
-    if (in < 0 || out < 0)
+    struct lm_usage said;
+    if (!openai_read_usage(usage, &said))
         return;
     f->has_usage = true;
-    f->usage = (struct lm_usage){ .input_tokens = in,
-        .output_tokens = out,
-        .cached_tokens = json_span_int(json_span_member(said[2], "cached_tokens"), 0) };
+    f->usage = said;
 }
 
 /* Appends the text of all choices of an event. */

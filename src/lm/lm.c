@@ -15,10 +15,10 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/suggest.h"
 #include "base/text.h"
 #include "lm/cache.h"
 #include "lm/client.h"
+#include "lm/kind.h"
 #include "lm/prices.h"
 #include "lm/provider.h"
 #include "lm/queue.h"
@@ -46,17 +46,6 @@ struct lm {
     struct lm_call_list unqueued; /* followers, and calls with a known answer */
     unsigned depth;               /* nesting of lm_enter */
     bool closed;
-};
-
-/* Models that are not a provider's. */
-static const struct kind {
-    const char *scheme;
-    const struct lm_client_ops *ops;
-    bool alone; /* it may be the complete name */
-} kinds[] = {
-    { "replay", &lm_replay, false },
-    { "exec", &lm_program, false },
-    { "callback", &lm_callback, true },
 };
 
 static void lm_enter(struct lm *lm)
@@ -662,59 +651,23 @@ void lm_close(struct lm *lm)
     lm_leave(lm);
 }
 
-static const struct kind *find_kind(const char *model)
-{
-    for (size_t i = 0; i < array_length(kinds); i++) {
-        size_t n = strlen(kinds[i].scheme);
-        if (strncmp(model, kinds[i].scheme, n) == 0 &&
-            (model[n] == ':' || (kinds[i].alone && model[n] == '\0')))
-            return &kinds[i];
-    }
-    return NULL;
-}
-
 bool lm_is_of_provider(const char *model)
 {
-    return !find_kind(model);
-}
-
-/* Refuses "replya:FILE" and "openai:MODEL", which OpenAI would be asked for. A server of the
- * user's own may have models with such names. */
-static int lm_check_scheme(const struct lm_options *options, struct error *err)
-{
-    const char *model = options->model, *base_url = options->openai.base_url, *name;
-    size_t len = strcspn(model, ":/");
-    struct suggestion s = { .typed = model, .len = len };
-    const char *mark = ":";
-    if (model[len] != ':' || (base_url && base_url[0]))
-        return 0;
-    for (size_t i = 0; i < array_length(kinds); i++)
-        suggestion_consider(&s, kinds[i].scheme);
-    const char *scheme = suggestion_best(&s);
-    for (size_t i = 0; (name = provider_name_at(i)); i++)
-        suggestion_consider(&s, name);
-    const char *best = suggestion_best(&s);
-    if (best != scheme)
-        mark = "/";
-    return best ? error_set(err, ERROR_CONFIG,
-                      "no name of a model begins with '%.*s:'; did you "
-                      "mean %s%s?",
-                      (int)len, model, best, mark)
-                : 0;
+    return !kind_find(model);
 }
 
 /* Finds the client; *rest is the model's name for it. */
 static int choose_client(
     struct lm *lm, const struct lm_options *options, const char **rest, struct error *err)
 {
-    const struct kind *kind = find_kind(options->model);
+    const struct lm_kind *kind = kind_find(options->model);
     lm->ops = kind ? kind->ops : &lm_chat;
     if (kind) {
         size_t n = strlen(kind->scheme);
         *rest = options->model + (options->model[n] ? n + 1 : 0);
         return 0;
     }
-    int rc = lm_check_scheme(options, err);
+    int rc = kind_check_scheme(options, err);
     if (rc == 0)
         rc = provider_find(options, options->model, &lm->provider, rest, err);
     if (rc < 0)

@@ -76,18 +76,26 @@ static void take_choice(struct model_answer *a, struct json_span choice, const c
     openai_take_finish(a, parts[1]);
 }
 
-static void openai_take_usage(struct model_answer *a, struct json_span usage)
+bool openai_read_usage(struct json_span usage, struct lm_usage *out)
 {
     static const char *const names[] = { "prompt_tokens", "completion_tokens",
         "prompt_tokens_details" };
     struct json_span said[3];
     json_span_members(usage, names, said, 3);
-    int64_t in = json_span_int(said[0], -1), out = json_span_int(said[1], -1);
-    if (in < 0 || out < 0)
+    *out = (struct lm_usage){ .input_tokens = json_span_int(said[0], -1),
+        .output_tokens = json_span_int(said[1], -1),
+        .cached_tokens = json_span_int(json_span_member(said[2], "cached_tokens"), 0) };
+    return out->input_tokens >= 0 && out->output_tokens >= 0;
+}
+
+static void openai_take_usage(struct model_answer *a, struct json_span usage)
+{
+    struct lm_usage said;
+    if (!openai_read_usage(usage, &said))
         return;
-    a->input_tokens = in;
-    a->output_tokens = out;
-    a->cached_tokens = json_span_int(json_span_member(said[2], "cached_tokens"), 0);
+    a->input_tokens = said.input_tokens;
+    a->output_tokens = said.output_tokens;
+    a->cached_tokens = said.cached_tokens;
 }
 
 static int openai_take_error(struct model_answer *a, const struct reply_where *where,

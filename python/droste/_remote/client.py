@@ -195,6 +195,13 @@ class Events:
                 return None
             self._rest += piece
 
+    def __iter__(self) -> Iterator[Event]:
+        """Yields the events, and closes the stream when they are not wanted any more."""
+        try:
+            yield from iter(self.next, None)
+        finally:
+            self.close()
+
     @staticmethod
     def _parse(block: bytes) -> Event:
         fields: Dict[str, str] = {}
@@ -435,13 +442,3 @@ def unb64(text: Any, what: str) -> bytearray:
     except (ValueError, TypeError):
         raise errors.ProtocolError("the server sent %s that is not base64" % what) from None
 
-
-def events_of(answer: Answer) -> Iterator[Event]:
-    events = Events(answer)
-    try:
-        event = events.next()
-        while event is not None:
-            yield event
-            event = events.next()
-    finally:
-        events.close()

@@ -15,11 +15,11 @@ from asyncio import _get_running_loop  # type: ignore
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from .. import _engine, _forks, _models, _reentry, _tools
+from .._arguments import exact_id, schema_of_fields
 from .._operations import Operation, Operations
 from .._values import check_name
 from ..errors import ArgumentError, Cancelled, Error, LostError, UnsupportedError
-from ..interpreter import (ECHO, exact_id, Interpreter, ONLY_VALUES, PRINT, RESULTS,
-                           schema_of_fields, VALUES)
+from ..interpreter import ECHO, Interpreter, ONLY_VALUES, PRINT, RESULTS, VALUES
 from ..result import Result
 from . import address_of
 from .client import Event, Events, failure_of, Refused, server_at, unb64

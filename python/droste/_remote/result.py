@@ -4,7 +4,6 @@ from __future__ import annotations
 from typing import Any, Dict, List, Optional
 
 from .. import _typed
-from ..errors import ProtocolError
 from ..result import Result
 from ..rich import RichResult
 from .client import unb64
@@ -70,10 +69,7 @@ class RemoteResult(Result):
         values = self._values()
         if values is None:
             return (self._read_json_fields() or {})[name]
-        fields = _typed.decode_typed(values, "the variable")
-        if type(fields) is not dict or list(fields) != [name]:
-            raise ProtocolError("the sandbox sent another value than the one that was asked for")
-        return fields[name]
+        return _typed.decode_variable(values, name)
 
     @property
     def json(self) -> Dict[str, Any]:

@@ -88,15 +88,8 @@ class _Followed:
 
     def _connected(self) -> Iterator[Any]:
         headers = {"Last-Event-ID": self.last} if self.last is not None else {}
-        self.events = events = Events(self.server.begin("GET", self.path + "/events",
-                                                        headers=headers))
-        try:
-            event = events.next()
-            while event is not None:
-                yield event
-                event = events.next()
-        finally:
-            events.close()
+        self.events = Events(self.server.begin("GET", self.path + "/events", headers=headers))
+        return iter(self.events)
 
     def cancel(self) -> None:
         try:
