@@ -5,6 +5,7 @@ import pytest
 
 import droste
 from droste import Interpreter
+from hostile_guest import PATCH
 
 STUBBORN = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\nwhile True: pass"
 THREAD = ("import threading; e = threading.Event()\n"
@@ -209,11 +210,9 @@ def test_a_checkpoint_that_acts_is_lost_alone(level, act):
     """Its code runs in it all the same, but the host hears only answers: the session and the other
     checkpoints go on."""
     with Interpreter(isolation=level) as interp:
-        interp.execute("import sys, os, struct, time\nx = 1\n"
-                       "state = sys.modules['droste_guest'].state\nkept = state.library")
+        interp.execute(PATCH + "import time\nx = 1")
         good = interp.checkpoint()
-        interp.execute("class Acts:\n    def __getattr__(self, name): return getattr(kept, name)\n"
-                           "    def zygote_fork(self, status):\n"
+        interp.execute("class Acts(Kept):\n    def zygote_fork(self, status):\n"
                        "        rc = kept.zygote_fork(status)\n        if rc != 1: return rc\n"
                        "        %s\n        time.sleep(1000)\nstate.library = Acts()" % act)
         bad = interp.checkpoint()

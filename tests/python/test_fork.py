@@ -6,6 +6,7 @@ import pytest
 
 import droste
 from droste import Interpreter
+from hostile_guest import PATCH
 
 STUBBORN = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\nwhile True: pass"
 
@@ -228,16 +229,6 @@ def test_a_volume_is_the_familys(tmp_path, monkeypatch):
 
 
 # -- a hostile guest
-
-PATCH = """
-import os, signal, struct, sys
-state = sys.modules['droste_guest'].state
-kept = state.library
-class Kept:
-    def __getattr__(self, name):
-        return getattr(kept, name)
-"""
-
 
 @pytest.mark.parametrize("what", [
     "pass",  # keeps the socket, does nothing

@@ -7,15 +7,8 @@ import pytest
 
 import droste
 from droste import Interpreter
+from hostile_guest import PATCH
 
-PATCH = """
-import array, os, signal, socket, struct, sys
-state = sys.modules['droste_guest'].state
-kept = state.library
-class Kept:
-    def __getattr__(self, name):
-        return getattr(kept, name)
-"""
 # A session whose copies do something else than wait for operations.
 HOSTILE = PATCH + """
 class Hostile(Kept):

@@ -138,6 +138,20 @@ def test_a_sandbox_is_created_used_forked_and_ended(console, server):
     assert len(asked) == 1      # with DELETE
 
 
+def test_each_question_has_its_own_answer(console):
+    """The next one may be asked and answered before the browser tells that a dialog has closed."""
+    console.create()
+    console.page.js("""
+        const [yes, no] = document.querySelectorAll("#question button");
+        const first = confirmed("First?", "Yes");
+        no.click();
+        const second = confirmed("Second?", "Yes");
+        yes.click();
+        Promise.all([first, second]).then((answers) => window.answers = answers); 0""")
+    console.page.wait("window.answers")
+    assert console.page.js("window.answers") == [False, True]
+
+
 def test_output_is_shown_as_it_is_written_and_a_cell_is_interrupted(console):
     console.create()
     console.begin("print('early', flush=True)\nwhile True: pass")

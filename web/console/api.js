@@ -73,10 +73,13 @@ function confirmed(words, act) {
   const [yes, no] = dialog.querySelectorAll("button");
   dialog.querySelector("p").replaceChildren(element("span", "", words));
   yes.textContent = act;
-  dialog.returnValue = "";
   dialog.showModal();
   no.focus();
-  return new Promise((done) => dialog.addEventListener("close", () => done(dialog.returnValue === "yes"), { once: true }));
+  /* Not by the event `close`: the next question may be open before it comes. */
+  return new Promise((done) => {
+    yes.onclick = () => done(true);
+    no.onclick = dialog.oncancel = () => done(false);
+  });
 }
 
 /* For attributes, which cannot mark what is invisible. */
