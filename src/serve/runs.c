@@ -327,9 +327,9 @@ static void run_write_trace(struct server *s, const char *id)
         rc = droste_record_export_fd(s->record, &runs, fd, &why);
     if (rc < 0)
         log_event(s, LOG_ERROR, "the trace of run %s is missing: %s", id, why.text);
-    else if (lseek(fd, 0, SEEK_SET) < 0 ||
-             file_read_fd(fd, "a trace", TRACE_MAX, &text, &err) < 0 ||
-             write(s->traces_fd, buf_text(&text), text.len) != (ssize_t)text.len)
+    else if (lseek(fd, 0, SEEK_SET) < 0 || file_read_fd(fd, "a trace", TRACE_MAX, &text, &err) < 0)
+        log_event(s, LOG_ERROR, "the trace of run %s is missing: %s", id, err.text);
+    else if (write(s->traces_fd, buf_text(&text), text.len) != (ssize_t)text.len)
         log_event(s, LOG_ERROR, "the trace of run %s was not written: %s", id, strerror(errno));
 }
 
