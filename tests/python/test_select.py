@@ -138,7 +138,7 @@ asked = 0
 def model(messages):
     global asked
     asked += 1
-    print("asked", flush=True)
+    os.write(1, b"asked\n")     # at once: others are asked in threads of their own
     if len(messages) > 2:
         return "```repl\nSUBMIT(x)\n```"
     return "```repl\nx = %d\nprint('printed', x)\n```" % asked
