@@ -5,10 +5,12 @@
 #include "base/cleanup.h"
 #include "base/text.h"
 #include "serve/console.h"
+#include "serve/contexts.h"
 #include "serve/e2b/e2b.h"
 #include "serve/mcp/mcp.h"
 #include "serve/openai/openai.h"
 #include "serve/runs.h"
+#include "serve/volumes.h"
 
 #define SANDBOX                                                                                                              \
     "{\"type\": \"object\", \"required\": [\"id\", \"state\"], \"properties\": {"                                            \
@@ -94,7 +96,8 @@
 #define ASK                                                                                        \
     "{\"type\": \"object\", \"additionalProperties\": false, \"required\": [\"question\"], "       \
     "\"properties\": {\"question\": {\"type\": \"string\", \"minLength\": 1, \"pattern\": "        \
-    "\"^[^\\\\0]*$\"}, \"context\": {}, \"options\": {\"type\": \"object\"}}}"
+    "\"^[^\\\\0]*$\"}, \"context\": {}, \"context_file\": "                                        \
+    "{\"type\": \"string\"}, \"options\": {\"type\": \"object\"}}}"
 
 #define RUNS_QUERY                                                                                 \
     "\"limit\": {\"type\": \"integer\", \"minimum\": 1, \"maximum\": 1000}, \"before\": "          \
@@ -123,16 +126,36 @@
     "{\"type\": \"integer\"}, \"parent\": {\"type\": \"integer\"}, \"cell\": {\"type\": "          \
     "\"integer\"}, \"memory\": {\"type\": \"integer\"}, \"current\": " BOOLEAN "}}"
 
-#define TEXT      "{\"type\": \"string\", \"pattern\": \"^[^\\\\0]*$\"}"
-#define PID       "{\"type\": \"object\", \"properties\": {\"pid\": {\"type\": \"integer\"}}}"
-#define TO        ", \"to\": {\"type\": \"string\"}"
-#define DEPTH     ", \"depth\": {\"type\": \"integer\", \"minimum\": 1, \"maximum\": 100}"
-#define LIMIT     ", \"limit\": {\"type\": \"integer\", \"minimum\": 1, \"maximum\": 100000}"
-#define MODE      ", \"mode\": {\"enum\": [\"replace\", \"append\", \"create\"]}"
-#define FOLLOW    ", \"follow\": {\"enum\": [\"yes\", \"no\"]}"
-#define PARENTS   ", \"parents\": {\"enum\": [\"yes\", \"no\"]}"
-#define KIND      "\"kind\": {\"enum\": [\"auto\", \"text\", \"bytes\", \"json\", \"jsonl\"]}"
-#define EOF_QUERY "\"eof\": {\"enum\": [\"yes\", \"no\"]}"
+#define VOLUME                                                                                     \
+    "{\"type\": \"object\", \"required\": [\"name\"], \"properties\": {\"name\": "                 \
+    "{\"type\": \"string\"}, \"size\": {\"type\": \"integer\"}, \"files\": {\"type\": "            \
+    "\"integer\"}, \"size_limit\": {\"type\": \"integer\"}, \"files_limit\": {\"type\": "          \
+    "\"integer\"}}}"
+
+#define VOLUME_CREATE                                                                              \
+    "{\"type\": \"object\", \"additionalProperties\": false, \"required\": [\"name\"], "           \
+    "\"properties\": {\"name\": {\"type\": \"string\", \"minLength\": 1, \"maxLength\": 64, "      \
+    "\"pattern\": \"^[A-Za-z0-9_][A-Za-z0-9_.-]*$\"}, \"size_limit\": {\"type\": \"integer\", "    \
+    "\"minimum\": 4096}, \"files_limit\": {\"type\": \"integer\", \"minimum\": 32}}}"
+
+#define CONTEXT                                                                                    \
+    "{\"type\": \"object\", \"required\": [\"id\", \"name\", \"size\"], \"properties\": {"         \
+    "\"id\": {\"type\": \"string\"}, \"name\": {\"type\": \"string\"}, \"size\": {\"type\": "      \
+    "\"integer\"}, \"created_ms\": {\"type\": \"integer\"}}}"
+
+#define CONTEXT_NAME "\"name\": {\"type\": \"string\", \"maxLength\": 255}"
+#define FORMAT       "\"format\": {\"enum\": [\"jsonl\", \"html\", \"otlp\"]}"
+#define TEXT         "{\"type\": \"string\", \"pattern\": \"^[^\\\\0]*$\"}"
+#define PID          "{\"type\": \"object\", \"properties\": {\"pid\": {\"type\": \"integer\"}}}"
+#define TO           ", \"to\": {\"type\": \"string\"}"
+#define DEPTH        ", \"depth\": {\"type\": \"integer\", \"minimum\": 1, \"maximum\": 100}"
+#define VOLUME_DEPTH ", \"depth\": {\"type\": \"integer\", \"minimum\": 1, \"maximum\": 10}"
+#define LIMIT        ", \"limit\": {\"type\": \"integer\", \"minimum\": 1, \"maximum\": 100000}"
+#define MODE         ", \"mode\": {\"enum\": [\"replace\", \"append\", \"create\"]}"
+#define FOLLOW       ", \"follow\": {\"enum\": [\"yes\", \"no\"]}"
+#define PARENTS      ", \"parents\": {\"enum\": [\"yes\", \"no\"]}"
+#define KIND         "\"kind\": {\"enum\": [\"auto\", \"text\", \"bytes\", \"json\", \"jsonl\"]}"
+#define EOF_QUERY    "\"eof\": {\"enum\": [\"yes\", \"no\"]}"
 
 #define PATH     "\"path\": {\"type\": \"string\"}"
 #define STATUS   "{\"type\": \"object\", \"properties\": {\"status\": {\"type\": \"string\"}}}"
@@ -267,11 +290,48 @@ static const struct route native_rows[] = {
         "follow a run: server-sent events with the lines of its export, from its beginning, or "
         "after Last-Event-ID",
         handle_run_events, SCOPE_RUNS | SCOPE_READ, .of_run = true },
+    { "GET", "/v1/runs/{id}/export", BODY_NONE, NULL, FORMAT, 200, "*/*", NULL,
+        "export a run with its children: each step as a line of JSON, a page (html), or traces of "
+        "OpenTelemetry (otlp)",
+        handle_run_export, SCOPE_RUNS | SCOPE_READ, .of_run = true },
     { "POST", "/v1/runs/{id}/cancel", BODY_NONE, NULL, NULL, 204, NULL, NULL, "cancel a run",
         handle_run_cancel, SCOPE_RUNS, .of_run = true },
     { "POST", "/v1/runs/{id}/resume", BODY_NONE, NULL, NULL, 200, JSON, RUN,
         "go on with an interrupted run; no answered call is repeated", handle_run_resume,
         SCOPE_RUNS, .of_run = true },
+    { "POST", "/v1/contexts", BODY_STREAM, NULL, CONTEXT_NAME, 201, JSON, CONTEXT,
+        "store a context of any size, which runs may name as `context_file`", handle_context_create,
+        SCOPE_RUNS, true },
+    { "GET", "/v1/contexts", BODY_NONE, NULL, NULL, 200, JSON,
+        "{\"type\": \"object\", \"properties\": {\"contexts\": {\"type\": \"array\", \"items\": " CONTEXT
+        "}}}",
+        "list the stored contexts", handle_context_list, SCOPE_RUNS | SCOPE_READ },
+    { "GET", "/v1/contexts/{id}", BODY_NONE, NULL, NULL, 200, JSON, CONTEXT,
+        "describe a stored context", handle_context_get, SCOPE_RUNS | SCOPE_READ },
+    { "DELETE", "/v1/contexts/{id}", BODY_NONE, NULL, NULL, 204, NULL, NULL,
+        "remove a stored context", handle_context_delete, SCOPE_RUNS },
+    { "POST", "/v1/volumes", BODY_JSON, VOLUME_CREATE, NULL, 201, JSON, VOLUME,
+        "create a volume, which outlives sandboxes; the server's limits are the defaults and the "
+        "most",
+        handle_volume_create, 0, true },
+    { "GET", "/v1/volumes", BODY_NONE, NULL, NULL, 200, JSON,
+        "{\"type\": \"object\", \"properties\": {\"volumes\": {\"type\": \"array\", \"items\": " VOLUME
+        "}}}",
+        "list the names of the volumes", handle_volume_list },
+    { "GET", "/v1/volumes/{name}", BODY_NONE, NULL, NULL, 200, JSON, VOLUME,
+        "describe a volume: its size, and its limits", handle_volume_get },
+    { "DELETE", "/v1/volumes/{name}", BODY_NONE, NULL, NULL, 204, NULL, NULL,
+        "remove a volume with all that is in it; not while a sandbox uses it (409)",
+        handle_volume_delete },
+    { "GET", "/v1/volumes/{name}/files", BODY_NONE, NULL, PATH, 200, "application/octet-stream",
+        NULL, "read a file of a volume", handle_volume_read },
+    { "PUT", "/v1/volumes/{name}/files", BODY_STREAM, NULL, PATH, 204, NULL, NULL,
+        "write a file of any size, with its directories; it replaces one when it is whole",
+        handle_volume_write },
+    { "DELETE", "/v1/volumes/{name}/files", BODY_NONE, NULL, PATH, 204, NULL, NULL,
+        "remove a file, or a directory with all that is in it", handle_volume_remove },
+    { "GET", "/v1/volumes/{name}/directory", BODY_NONE, NULL, PATH VOLUME_DEPTH LIMIT, 200, JSON,
+        ENTRIES, "list a directory, and with depth those in it", handle_volume_directory },
 };
 
 static const struct routes native_routes = {

@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/os/file.h"
 #include "base/traceparent.h"
+#include "serve/contexts.h"
 #include "serve/log.h"
 #include "serve/server.h"
 #include "serve/spending.h"
@@ -119,6 +120,12 @@ static bool run_look(struct request *r, struct run_facts *facts, struct buf *jso
     else
         request_refuse(r, 404, "not_found", "there is no run '%s'", r->id);
     return false;
+}
+
+bool runs_find(struct request *r)
+{
+    struct run_facts facts;
+    return run_look(r, &facts, NULL);
 }
 
 static void run_reply(struct request *r)
@@ -401,19 +408,31 @@ void runs_start(struct request *r, const struct runs_start *start)
     table_count(s->figures, COUNT_RUNS, 1);
 }
 
-/* The context is a text, whose type the settings say or guess, or any other value as JSON. */
-static void run_take_context(struct request *r, droste_request *request)
+/* The context is a text, whose type the settings say or guess, or any other value as JSON; or a
+ * stored one, whose path the caller frees. False: the request was refused. */
+static bool run_take_context(struct request *r, droste_request *request, char **path)
 {
     struct json_object *context = NULL;
-    if (!json_object_object_get_ex(r->json, "context", &context))
-        return;
+    const char *stored = json_get_string(r->json, "context_file", NULL);
+    bool is_given = json_object_object_get_ex(r->json, "context", &context);
+    if (stored && is_given) {
+        request_refuse(r, 400, "argument", "give the context, or the file that it is, not both");
+        return false;
+    }
+    if (stored) {
+        request->context = *path = contexts_path(r, stored);
+        return *path != NULL;
+    }
+    if (!is_given)
+        return true;
     if (json_object_is_type(context, json_type_string)) {
         request->data = json_object_get_string(context);
         request->len = (size_t)json_object_get_string_len(context);
-        return;
+        return true;
     }
     request->data = json_text(context, &request->len);
     request->kind = "json";
+    return true;
 }
 
 void runs_put_trace(struct request *r, struct buf *words)
@@ -441,8 +460,9 @@ static void run_create(struct request *r)
         .settings = settings,
         .id = id,
         .account = r->account->key.id };
-    run_take_context(r, &request);
-    runs_start(r, &(struct runs_start){ &request, id, run_reply_begun, 0 });
+    cleanup_free char *path = NULL;
+    if (run_take_context(r, &request, &path))
+        runs_start(r, &(struct runs_start){ &request, id, run_reply_begun, 0 });
 }
 
 /* Without a record there is nothing to describe, follow or resume. */

@@ -57,6 +57,8 @@ void runs_attend(struct server *s, const char *id, uint64_t now_ns);
 droste_record *runs_record(struct request *r);
 /* False: this server records no runs, and the request was refused. */
 bool runs_are_recorded(struct request *r);
+/* Whether the request names a run of its account; false: it was refused. */
+bool runs_find(struct request *r);
 /* Whether this worker runs it. */
 bool runs_have(struct server *s, const char *id);
 /* False: this worker does not run it. */
@@ -87,6 +89,7 @@ void handle_run_get(struct request *r);
 void handle_run_delete(struct request *r);
 void handle_run_events(struct request *r);
 void handle_run_cancel(struct request *r);
+void handle_run_export(struct request *r);
 void handle_run_resume(struct request *r);
 
 #endif

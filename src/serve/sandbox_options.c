@@ -10,6 +10,7 @@
 #include "base/cleanup.h"
 #include "base/text.h"
 #include "serve/options.h"
+#include "serve/volumes.h"
 
 enum sandbox_rule {
     RULE_FREE,
@@ -17,7 +18,8 @@ enum sandbox_rule {
     RULE_SET_MOST, /* at most the server's setting, if it was set */
     RULE_YES,      /* a restriction, which a client may add */
     RULE_CALLBACK,
-    RULE_CODE, /* not @FILE */
+    RULE_CODE,   /* not @FILE */
+    RULE_VOLUME, /* one of the client's */
 };
 
 static const struct {
@@ -51,6 +53,7 @@ static const struct {
     { "timeout", RULE_SET_MOST },
     { "tmp-size", RULE_MOST },
     { "tool-timeout", RULE_FREE },
+    { "volume-name", RULE_VOLUME },
 };
 
 /* -1: a client may not set it. */
@@ -133,6 +136,8 @@ static bool sandbox_put(
         sandbox_setting(words, o->name, name);
         return true;
     }
+    if (rule == RULE_VOLUME)
+        return volumes_put(r, value, words);
     sandbox_setting(words, o->name, value);
     return true;
 }

@@ -132,6 +132,23 @@ int file_store_write(int directory, const char *id, struct json_object *object)
     return 0;
 }
 
+struct json_object *file_store_object(
+    const char *id, const char *name, const char *purpose, uint64_t bytes, int64_t expires_seconds)
+{
+    struct json_object *o = json_object_new_object();
+    int64_t now_s = clock_wall_ms() / 1000;
+    if (o && json_put_text(o, "id", id) && json_put_text(o, "object", "file") &&
+        json_put(o, "bytes", json_object_new_int64((int64_t)bytes)) &&
+        json_put(o, "created_at", json_object_new_int64(now_s)) &&
+        json_put_text(o, "filename", name) && json_put_text(o, "purpose", purpose) &&
+        json_put_text(o, "status", "processed") &&
+        (expires_seconds == 0 ||
+            json_put(o, "expires_at", json_object_new_int64(now_s + expires_seconds))))
+        return o;
+    json_object_put(o);
+    return NULL;
+}
+
 /* ---- all of an account ---- */
 
 /* Nothing of these outlives its time: what came in when a server died, uploads, and responses.
@@ -203,11 +220,6 @@ char *file_store_path(struct request *r, const char *id)
 
 /* ---- jobs ---- */
 
-struct store_work {
-    uv_work_t work;
-    struct store_job *job;
-};
-
 /* Appends a part to the new file. */
 static int job_copy(const struct store_job *job, int to, const char *part)
 {
@@ -242,9 +254,9 @@ static int job_make(const struct store_job *job)
     return fsync(job->directory);
 }
 
-static void job_work(uv_work_t *work)
+static void job_run(struct work *w)
 {
-    struct store_job *job = ((struct store_work *)work)->job;
+    struct store_job *job = (struct store_job *)w;
     if (job_make(job) == 0)
         return;
     char name[STORE_NAME_SIZE];
@@ -254,19 +266,14 @@ static void job_work(uv_work_t *work)
     file_store_remove(job->directory, job->id);
 }
 
-static void job_on_gone(struct request *r)
-{
-    ((struct store_job *)r->state)->r = NULL;
-}
-
 static void job_answer(struct store_job *job)
 {
-    struct request *r = job->r;
-    r->state = NULL;
-    r->on_gone = NULL;
+    struct request *r = job->w.r;
     if (job->failed)
         request_refuse(r, job->failed == ENOSPC ? 507 : 500, "storage",
             "the file was not stored: %s", strerror(job->failed));
+    else if (job->reply)
+        job->reply(r, job->answer);
     else
         request_reply_json(r, 200, json_object_get(job->answer));
 }
@@ -290,29 +297,19 @@ static void job_end_upload(struct store_job *job)
         file_store_remove_parts(job->directory, job->upload);
 }
 
-static void job_after(uv_work_t *work, int status)
+static void job_end(struct work *w)
 {
-    struct store_job *job = ((struct store_work *)work)->job;
+    struct store_job *job = (struct store_job *)w;
     if (job->upload[0])
         job_end_upload(job);
-    if (job->r)
+    if (w->r)
         job_answer(job);
     job_free(job);
-    free(work);
 }
 
 void file_store_start_job(struct store_job *job)
 {
-    struct store_work *work = calloc(1, sizeof *work);
-    struct request *r = job->r;
-    r->state = job;
-    r->on_gone = job_on_gone;
-    if (work) {
-        work->job = job;
-        uv_queue_work(&job->server->loop, &work->work, job_work, job_after);
-        return;
-    }
-    job->failed = ENOMEM;
-    job_answer(job);
-    job_free(job);
+    job->w.run = job_run;
+    job->w.end = job_end;
+    work_start(&job->w);
 }

@@ -9,6 +9,7 @@
 #define DROSTE_SERVE_OPENAI_FILE_STORE_H
 
 #include "serve/openai/openai.h"
+#include "serve/work.h"
 
 enum {
     STORE_ID_SIZE = SERVE_ID_SIZE,
@@ -24,6 +25,9 @@ int file_store_open(struct request *r);
 bool file_store_make_id(struct request *r, const char *prefix, char id[STORE_ID_SIZE]);
 /* True for an id of this kind, which is then a name without a slash. */
 bool file_store_is_id(const char *id, const char *prefix);
+/* OpenAI's object of a file; NULL without memory. */
+struct json_object *file_store_object(
+    const char *id, const char *name, const char *purpose, uint64_t bytes, int64_t expires_seconds);
 /* An object that has not expired; NULL: there is none. */
 struct json_object *file_store_read(int directory, const char *id);
 int file_store_write(int directory, const char *id, struct json_object *object);
@@ -45,7 +49,7 @@ char *file_store_path(struct request *r, const char *id);
 struct intake {
     struct request *r; /* NULL: it has ended */
     const char *field;
-    uint64_t most; /* bytes of the file */
+    uint64_t most; /* bytes of the file; UINT64_MAX: as many as the quota allows */
     void (*done)(struct intake *in);
     char id[STORE_ID_SIZE]; /* of what it becomes */
     int directory, fd;
@@ -60,19 +64,25 @@ struct intake {
 /* Reads the body of the request, whose id begins with the prefix. */
 void intake_begin(struct request *r, const char *prefix, const char *field, uint64_t most,
     void (*done)(struct intake *in));
+/* The same of a body that is the file itself, of any size within the quota. */
+void intake_begin_plain(struct request *r, const char *prefix, void (*done)(struct intake *in));
+/* Stores what came in as the file of this object; takes both. NULL: there was no memory for the
+ * object. `reply` answers the request with it; NULL: it is the answer. */
+void intake_keep(struct intake *in, struct json_object *object,
+    void (*reply)(struct request *r, struct json_object *object));
 
 /* ---- jobs: what takes long, beside the loop ---- */
 
 struct store_job {
-    struct server *server;
-    struct request *r;          /* NULL: it has ended */
+    struct work w;
     int directory;              /* its own */
     char id[STORE_ID_SIZE];     /* of the file that is made, from .new-ID */
     char upload[STORE_ID_SIZE]; /* whose parts are joined first; "": none */
     struct json_object *parts;  /* their ids */
     struct json_object *object; /* of the file */
     struct json_object *answer; /* to the client */
-    int failed;                 /* errno */
+    void (*reply)(struct request *r, struct json_object *answer); /* NULL: as it is */
+    int failed;                                                   /* errno */
 };
 /* Takes the job, which it frees; the request is answered with `answer`. */
 void file_store_start_job(struct store_job *job);

@@ -37,24 +37,6 @@ static bool files_check_purpose(struct request *r, const char *purpose)
     return false;
 }
 
-/* OpenAI's object; NULL without memory. */
-static struct json_object *files_object(
-    const char *id, const char *name, const char *purpose, uint64_t bytes, int64_t expires_seconds)
-{
-    struct json_object *o = json_object_new_object();
-    int64_t now_s = clock_wall_ms() / 1000;
-    if (o && json_put_text(o, "id", id) && json_put_text(o, "object", "file") &&
-        json_put(o, "bytes", json_object_new_int64((int64_t)bytes)) &&
-        json_put(o, "created_at", json_object_new_int64(now_s)) &&
-        json_put_text(o, "filename", name) && json_put_text(o, "purpose", purpose) &&
-        json_put_text(o, "status", "processed") &&
-        (expires_seconds == 0 ||
-            json_put(o, "expires_at", json_object_new_int64(now_s + expires_seconds))))
-        return o;
-    json_object_put(o);
-    return NULL;
-}
-
 /* The file that the request names, in its account's directory; NULL: it was refused. */
 static struct json_object *files_of(
     struct request *r, const char *prefix, const char *what, int *directory)
@@ -92,26 +74,9 @@ static void files_store(struct intake *in)
     int64_t expires = files_check_purpose(r, purpose) ? files_expiry(r, in->fields) : -1;
     if (expires < 0)
         return;
-    struct store_job *job = calloc(1, sizeof *job);
-    struct json_object *o =
-        files_object(in->id, in->name[0] ? in->name : "file", purpose, in->bytes, expires);
-    if (!job || !o) {
-        free(job);
-        json_object_put(o);
-        request_refuse(r, 503, "memory", "out of memory");
-        return;
-    }
-    *job = (struct store_job){ .server = r->server,
-        .r = r,
-        .directory = in->directory,
-        .object = o,
-        .answer = json_object_get(o) };
-    memcpy(job->id, in->id, sizeof job->id);
-    in->directory = -1; /* it is the job's, and so is the file */
-    close_fd(&in->fd);
-    json_object_put(in->fields);
-    free(in);
-    file_store_start_job(job);
+    intake_keep(in,
+        file_store_object(in->id, in->name[0] ? in->name : "file", purpose, in->bytes, expires),
+        NULL);
 }
 
 void openai_handle_file_create(struct request *r)
@@ -353,11 +318,11 @@ static void upload_join(struct request *r, int directory, struct json_object *up
     json_put_text(upload, "status", "completing"); /* another request does not join it, too */
     file_store_write(directory, r->id, upload);
     memcpy(job->upload, r->id, sizeof job->upload);
-    job->server = r->server;
-    job->r = r;
+    job->w.server = r->server;
+    job->w.r = r;
     job->directory = fcntl(directory, F_DUPFD_CLOEXEC, 0);
     job->parts = json_object_get(parts);
-    job->object = files_object(job->id, json_get_string(upload, "filename", "file"),
+    job->object = file_store_object(job->id, json_get_string(upload, "filename", "file"),
         json_get_string(upload, "purpose", ""), (uint64_t)bytes, 0);
     job->answer = json_object_get(upload);
     json_put_text(upload, "status", "completed");

@@ -174,19 +174,29 @@ static bool intake_open(struct intake *in, struct request *r)
     return in->fd >= 0;
 }
 
-void intake_begin(struct request *r, const char *prefix, const char *field, uint64_t most,
-    void (*done)(struct intake *in))
+/* NULL: the request was refused. */
+static struct intake *intake_new(struct request *r, const char *prefix, const char *field,
+    uint64_t most, void (*done)(struct intake *in))
 {
     struct intake *in = calloc(1, sizeof *in);
-    if (!in)
-        return;
+    if (!in) {
+        request_refuse(r, 503, "memory", "out of memory");
+        return NULL;
+    }
     *in = (struct intake){
         .r = r, .field = field, .most = most, .done = done, .directory = -1, .fd = -1
     };
     r->state = in;
     r->on_free = intake_on_free;
     in->fields = json_object_new_object();
-    if (!in->fields || !file_store_make_id(r, prefix, in->id) || !intake_open(in, r))
+    return in->fields && file_store_make_id(r, prefix, in->id) && intake_open(in, r) ? in : NULL;
+}
+
+void intake_begin(struct request *r, const char *prefix, const char *field, uint64_t most,
+    void (*done)(struct intake *in))
+{
+    struct intake *in = intake_new(r, prefix, field, most, done);
+    if (!in)
         return;
     const char *type = request_header_of(r, MHD_HTTP_HEADER_CONTENT_TYPE);
     if (type && strncasecmp(type, "multipart/form-data", strlen("multipart/form-data")) == 0)
@@ -198,4 +208,52 @@ void intake_begin(struct request *r, const char *prefix, const char *field, uint
     }
     r->on_piece = intake_on_piece;
     r->on_complete = intake_on_complete;
+}
+
+static void intake_on_plain_piece(struct request *r, const char *data, size_t len)
+{
+    struct intake *in = r->state;
+    if (!in || in->status)
+        return;
+    intake_take_file(in, data, len);
+    if (in->status)
+        request_refuse(r, in->status, in->code, "%s", in->text);
+}
+
+static void intake_on_plain_end(struct request *r)
+{
+    struct intake *in = r->state;
+    if (in && !in->status)
+        in->done(in);
+}
+
+void intake_begin_plain(struct request *r, const char *prefix, void (*done)(struct intake *in))
+{
+    if (!intake_new(r, prefix, "", UINT64_MAX, done))
+        return;
+    r->on_piece = intake_on_plain_piece;
+    r->on_complete = intake_on_plain_end;
+}
+
+void intake_keep(struct intake *in, struct json_object *object,
+    void (*reply)(struct request *r, struct json_object *object))
+{
+    struct store_job *job = calloc(1, sizeof *job);
+    if (!job || !object) {
+        free(job);
+        json_object_put(object);
+        request_refuse(in->r, 503, "memory", "out of memory");
+        return;
+    }
+    *job = (struct store_job){ .w = { .server = in->r->server, .r = in->r },
+        .directory = in->directory,
+        .object = object,
+        .answer = json_object_get(object),
+        .reply = reply };
+    memcpy(job->id, in->id, sizeof job->id);
+    in->directory = -1; /* it is the job's, and so is the file */
+    close_fd(&in->fd);
+    json_object_put(in->fields);
+    free(in);
+    file_store_start_job(job);
 }
