@@ -16,11 +16,11 @@ from .frames import CHANNEL_FD, plain
 from .hooks import hook_libraries
 from .images import begin_place
 from .lazy import load_lazy_modules
-from .head_json import write_json
 from .link import Link, on_interrupt
 from .session import Session
 from .state import state
 from .worker import ask_first, begin, find_seeds, rehearse, serve_first, work
+from droste._encoding.json_text import write_json
 from ..helpers.public import HELPERS, PUBLIC
 
 if TYPE_CHECKING:

@@ -1,7 +1,6 @@
 """Calls of language models and child runs, answered by the host."""
 from __future__ import annotations
 
-import json
 import types
 from typing import TYPE_CHECKING, Any, Callable
 
@@ -9,6 +8,7 @@ from .errors import BudgetExceeded, FailedReply, LLMError, LLMTimeout
 from .session import to_json
 from .state import state
 from droste._encoding.codec import encode_value, is_plain_json
+from droste._encoding.json_text import read_json
 from droste._encoding.marks import Refused
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def failure(error: Head, said: Blob = b"") -> Exception:
     if error.get("type") in known:
         return known[error["type"]](error.get("message", ""))
     exception = kind(error.get("message", ""), error.get("code", "model"))
-    exception.answer = json.loads(str(said, "utf-8")) if len(said) else None
+    exception.answer = read_json(said) if len(said) else None
     return exception
 
 
@@ -221,7 +221,7 @@ def about_runs(prompts: Any, context: Any, model: str) -> Question:
         has_own = own is not None and not (isinstance(own, str) and not own)
         of.append(values.setdefault(id(own), (len(values), own))[0] if has_own else -1)
     encoded = [encode_context(value) for _, value in values.values()]
-    return Question("rlm_query", model, texts + [data for _, data in encoded], json.loads,
+    return Question("rlm_query", model, texts + [data for _, data in encoded], read_json,
                     kinds=[kind for kind, _ in encoded], of=of)
 
 

@@ -15,13 +15,13 @@ from .errors import Submitted
 from .failures import error_of
 from .frames import MESSAGE, plain, RESULT, shorten, type_name
 from .hooks import flush_figures
-from .head_json import write_json
 from .link import on_interrupt
 from .output import flush_output
 from .session import name_values, Showing, submit_fields, variables_if_changed
 from .state import state
 from .tools import finish_tools
 from droste._encoding.container import ALIGNMENT
+from droste._encoding.json_text import write_json
 from ..helpers.programs import log_execution
 
 if TYPE_CHECKING:

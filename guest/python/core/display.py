@@ -8,7 +8,6 @@ A cell without `results` in its EXEC shows values as a terminal does, by printin
 """
 from __future__ import annotations
 
-import json
 import os
 import re
 import sys
@@ -19,6 +18,7 @@ from .frames import DISPLAY, MESSAGE, plain, shorten
 from .output import flush_output
 from .session import RESULTS_BYTES, RESULTS_MAX, Showing
 from .state import state
+from droste._encoding.json_text import read_json, write_json, write_strict_json
 
 if TYPE_CHECKING:
     from .aliases import Head
@@ -149,9 +149,9 @@ def encode_json(value: Any) -> bytes:
                 return without_nan(getattr(value, name)())
         return str(value)
     try:
-        text = json.dumps(value, allow_nan=False, ensure_ascii=False, default=simple)
+        text = write_strict_json(value, simple)
     except (ValueError, TypeError):
-        text = json.dumps(without_nan(value), allow_nan=False, ensure_ascii=False, default=simple)
+        text = write_strict_json(without_nan(value), simple)
     return plain(text).encode()
 
 
@@ -242,9 +242,9 @@ def send_bundle(bundle: dict[str, Any], about: Head, marks: Head) -> None:
     if about:
         encoded = encode_json(about)
         if len(encoded) <= METADATA_MAX:
-            head["metadata"] = json.loads(encoded)
+            head["metadata"] = read_json(encoded)
     flush_output()
-    state.link.send(DISPLAY, state.session.running, json.dumps(head).encode(),
+    state.link.send(DISPLAY, state.session.running, write_json(head),
                     [data for _, _, data in items])
 
 
@@ -361,7 +361,7 @@ def show_main(value: Any, text: str) -> None:
     if type(value) in (list, dict):
         try:
             if len(text) <= JSON_TEXT_MAX:
-                bundle["application/json"] = json.loads(json.dumps(value, allow_nan=False))
+                bundle["application/json"] = read_json(write_strict_json(value))
         except (ValueError, TypeError, RecursionError):
             pass        # not JSON: it has its text only
     elif type(value) in TEXT_ONLY:

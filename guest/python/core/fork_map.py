@@ -6,7 +6,6 @@ of its own, and returns all values with the reply to the call.
 from __future__ import annotations
 
 import _thread
-import json
 import os
 import sys
 from typing import TYPE_CHECKING, Any, Callable, Iterable
@@ -20,6 +19,7 @@ from .link import open_reply, Waiter
 from .session import submit_fields
 from .state import state
 from droste._encoding.codec import decode_value
+from droste._encoding.json_text import read_json
 
 if TYPE_CHECKING:
     from .aliases import Blob, Frame, Head
@@ -107,7 +107,7 @@ class Forking:
     def fork_next(self) -> None:
         request = self.asked()[0]
         state.link.inbox.remove(request)
-        self.fork(json.loads(request[2])["item"], request[3])
+        self.fork(read_json(request[2])["item"], request[3])
 
     def drop(self) -> None:
         for request in self.asked():

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from .failures import error_of
 from .frames import FORK, HEADER, plain, READY, RESULT, VERSION
-from .head_json import write_json
 from .output import flush_output
 from .state import state
+from droste._encoding.json_text import write_json
 
 if TYPE_CHECKING:
     from .aliases import Blob, Head

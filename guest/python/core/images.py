@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 from .failures import error_of
 from .forking import drop_event_loop, refuse_what_would_vanish, some
 from .frames import CHANNEL_FD, plain, RESULT
-from .head_json import write_json
 from .output import flush_output
 from .state import state
 from .tools import withdraw_host_tools
+from droste._encoding.json_text import write_json
 
 if TYPE_CHECKING:
     from .aliases import Blob, Head

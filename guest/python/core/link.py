@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, Callable
 from .frames import (
     CALL, CANCEL, DISPLAY, FLAG_FD, FORK, HEADER, INTERRUPT, REPLY, RESTORE,
     SAVE, split_parts, table_of, VERSION)
-from .head_json import read_json, write_json
 from .output import flush_output
 from .state import state
+from droste._encoding.json_text import read_json, write_json
 
 if TYPE_CHECKING:
     from .aliases import Blob, Frame, Head, Operation, Parts

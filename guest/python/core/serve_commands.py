@@ -9,7 +9,6 @@ that output is discarded. src/session/commands.c is the other side.
 from __future__ import annotations
 
 import errno
-import json
 import os
 import select
 import signal
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from .frames import COMMANDED
 from .state import state
+from droste._encoding.json_text import write_json
 
 if TYPE_CHECKING:
     from .aliases import Blob, Head, Operation, Parts
@@ -48,7 +48,7 @@ class Misplaced(OSError):
 
 
 def answer_command(ident: int, head: Head, parts: Parts = (b"", b"")) -> None:
-    state.link.send(COMMANDED, ident, json.dumps(head).encode(), parts)
+    state.link.send(COMMANDED, ident, write_json(head), parts)
 
 
 class Words:

@@ -7,7 +7,6 @@ used only if it is a regular one. src/session/files.c is the other side.
 from __future__ import annotations
 
 import errno
-import json
 import os
 import stat
 import struct
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Iterator
 
 from .frames import FILED
 from .state import state
+from droste._encoding.json_text import write_json
 
 if TYPE_CHECKING:
     from .aliases import Blob, Head
@@ -137,7 +137,7 @@ class FileServer:
 
     def serve(self, ident: int, head: Head, blob: Blob) -> None:
         answer, data = self.answer(head, bytes(blob))
-        state.link.send(FILED, ident, json.dumps(answer).encode(), [data])
+        state.link.send(FILED, ident, write_json(answer), [data])
 
     def answer(self, head: Head, blob: bytes) -> tuple[Head, bytes]:
         try:

@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import builtins
-import json
 import re
 import sys
 import types
@@ -13,6 +12,7 @@ from .frames import plain, PREVIEW, shorten, SUMMARY, type_name
 from .state import state
 from droste._encoding.codec import encode_value, is_plain_json, project_value
 from droste._encoding.container import text_bytes
+from droste._encoding.json_text import write_strict_json
 from droste._encoding.marks import Refused, write_path
 
 if TYPE_CHECKING:
@@ -189,7 +189,7 @@ def to_parts(fields: dict[str, Any]) -> list[bytes]:
 
 def dump_json(value: Any) -> bytes:
     try:
-        text = json.dumps(value, allow_nan=False, ensure_ascii=False, default=simplify)
+        text = write_strict_json(value, simplify)
     except ValueError as e:
         if "Out of range float" in str(e):
             raise ValueError("NaN and Infinity are not JSON; use None or a string") from None

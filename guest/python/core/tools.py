@@ -6,7 +6,6 @@ arguments. Tools are built-ins: a variable of the same name hides a tool, and `d
 from __future__ import annotations
 
 import builtins
-import json
 import keyword
 from typing import TYPE_CHECKING, Any, Callable, Iterable
 
@@ -16,6 +15,7 @@ from .frames import plain, shorten
 from .session import encode_odd, to_json, to_parts
 from .state import state
 from droste._encoding.codec import decode_value
+from droste._encoding.json_text import read_json
 from ..helpers.public import HELPERS, PUBLIC
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def call_tool(name: str, keywords: dict[str, Any], more: dict[str, Any] | None =
         raise tool_failure(error)
     if len(parts) > 1:      # a copy: aligned, and writable
         return decode_value(bytearray(parts[1]))
-    return json.loads(str(parts[0], "utf-8"))
+    return read_json(parts[0])
 
 
 def call_open_tool(name: str, positional: tuple[Any, ...], named: dict[str, Any]) -> Any:

@@ -1,18 +1,17 @@
 """Variables that the host sets."""
 from __future__ import annotations
 
-import json
 import os
 import struct
 from typing import TYPE_CHECKING, Any, Callable
 
 from .failures import error_of
 from .frames import plain, PREVIEW, RESULT
-from .head_json import write_json
 from .link import check_arrived
 from .session import describe
 from .state import state
 from droste._encoding.codec import decode_value
+from droste._encoding.json_text import read_json, write_json
 
 if TYPE_CHECKING:
     from .aliases import Blob, Head
@@ -43,8 +42,8 @@ DECODERS: dict[str, Callable[[Any], Any]] = {
     "text": lambda blob: str(blob, "utf-8"),
     "bytes": bytes,
     "auto": decode_auto,
-    "json": lambda blob: json.loads(str(blob, "utf-8")),
-    "jsonl": lambda blob: [json.loads(line) for line in str(blob, "utf-8").split("\n")
+    "json": read_json,
+    "jsonl": lambda blob: [read_json(line) for line in str(blob, "utf-8").split("\n")
                            if line.strip()],
     "files": decode_files,
     "values": lambda blob: decode_value(bytearray(blob) if type(blob) is bytes else blob),

@@ -15,7 +15,6 @@ from .frames import (CLOSE, COMMAND, EXEC, FILE, FORK, HEADER, HELLO, OFFER, REA
                      SAVE, SET, VERSION)
 from .images import refuse_operation, restore_session, save_session
 from .lazy import load_lazy_modules
-from .head_json import read_json
 from .link import Link
 from .output import flush_output
 from .serve_files import files_of_host
@@ -24,6 +23,7 @@ from .session import Session
 from .state import state
 from .tools import define_tools, withdraw_tool
 from .variables import set_variable
+from droste._encoding.json_text import read_json
 from ..helpers.public import HELPERS
 from ..helpers.texts import search_plain_text
 from ..helpers.volume import enter_volume, volume_places

@@ -8,7 +8,6 @@ its input.
 from __future__ import annotations
 
 import array
-import json
 import math
 from typing import Any, Dict, List, Tuple
 
@@ -17,6 +16,7 @@ from .arrow import ARROW_KINDS
 from .container import (Malformed, MissingLibrary, pack_container, text_bytes,
                         unpack_container)
 from .frames import PANDAS_KINDS
+from .json_text import read_json, write_strict_json
 from .marks import (mark, MARKED, MARKS, PROJECTIONS, qualified, Refused, type_words, wanted,
                     WRITERS)
 from .plain import add_texts, native, number_of
@@ -216,7 +216,7 @@ def encode_value(value: Any) -> List[Any]:
     for careful in (False, True):
         encoder = Encoder(careful)
         try:
-            tree = json.dumps(encoder.value(value, None), allow_nan=False, ensure_ascii=False)
+            tree = write_strict_json(encoder.value(value, None))
             return pack_container(tree.encode("utf-8"), encoder.buffers)
         except RecursionError:
             raise Refused(None, "nested too deeply, or contains itself") from None
@@ -286,7 +286,7 @@ def decode_noted(data: Any) -> Tuple[Any, Dict[int, Any]]:
     try:
         text = str(tree, "utf-8")
         hook = decoder.object if MARKED in text else None
-        return json.loads(text, object_hook=hook, parse_constant=no_constant), decoder.arrays
+        return read_json(text, hook, no_constant), decoder.arrays
     except (Malformed, MissingLibrary):
         raise
     except RecursionError:

@@ -12,7 +12,7 @@ def test_the_guest_imports_no_expensive_module_before_it_is_used():
             "g = {'__name__': 'g', '__file__': 'g'}\n"
             "exec(compile(open(%r).read(), 'g', 'exec'), g)\n"
             "g['state'].session = g['Session'](); g['state'].session.start()\n"
-            "print(sorted({'ast', 'traceback', 'datetime', 'signal'}"
+            "print(sorted({'ast', 'traceback', 'datetime', 'json', 're', 'signal'}"
             " & set(sys.modules)))" % str(SOURCE))
     done = subprocess.run([sys.executable, "-I", "-S", "-c", code], check=True, text=True,
                           stdout=subprocess.PIPE)
