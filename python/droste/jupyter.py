@@ -39,58 +39,15 @@ T = TypeVar("T")
 
 SETTINGS = "DROSTE_JUPYTER_SETTINGS"    # JSON, which the kernel's specification has
 
-# A cell's input() asks the notebook, through a tool.
-ASKING = """
-import builtins as _b
-def _input(prompt="", /, *, _ask=jupyter_input):
-    return _ask(str(prompt))
-_b.input = _input
-del _input, _b
+# Makes a module of _notebook.py in the sandbox, and asks it.
+PREPARE = """
+(lambda m: (exec(compile({source!r}, '<notebook>', 'exec'), m.__dict__),
+            SUBMIT(**m.prepare(jupyter_input))))(__import__('sys').modules.setdefault(
+    '_droste_notebook', type(__import__('sys'))('_droste_notebook')))
 """
-
-# In the sandbox: its libraries know its objects.
-COMPLETE = """
-(lambda c, w: SUBMIT(matches=[m for i in range(500) for m in [c.complete(w, i)] if m]))(
-    __import__('rlcompleter').Completer(globals()), {word!r})
-"""
-INSPECT = """
-def _look(name, detail):
-    import builtins, inspect, pydoc
-    first, *rest = name.split('.')
-    here = globals()
-    if first not in here and not hasattr(builtins, first):
-        return None
-    value = here[first] if first in here else getattr(builtins, first)
-    for part in rest:
-        value = getattr(value, part)
-    lines = []
-    if callable(value):
-        try:
-            lines.append('Signature: %s%s' % (name, inspect.signature(value)))
-        except (TypeError, ValueError):
-            pass
-    lines.append('Type:      ' + type(value).__name__)
-    if not callable(value) and not inspect.ismodule(value):
-        lines.append('Value:     ' + repr(value)[:1000])
-    doc = inspect.getdoc(value)
-    if doc:
-        lines.append('Docstring: ' + doc)
-    if detail:
-        try:
-            lines.append('Source:\\n' + inspect.getsource(value))
-        except (OSError, TypeError):
-            pass
-    return '\\n'.join(lines)
-try:
-    SUBMIT(text=_look({name!r}, {detail}))
-except Exception:
-    SUBMIT(text=None)
-"""
+ASK = "SUBMIT(**__import__('sys').modules['_droste_notebook'].%s(globals(), *%r))"
 
 MAGIC = re.compile(r"\s*%(checkpoint|rollback|fork|session|sessions)(?:[ \t]+(\S+))?\s*\Z")
-NAME = re.compile(r"[\w.]*\Z")
-DOTTED = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")
-
 
 class DrosteKernel(Kernel):     # type: ignore[misc]
     """One session, or several by name, of which cells use one."""
@@ -119,12 +76,14 @@ class DrosteKernel(Kernel):     # type: ignore[misc]
         try:
             self._sessions["main"] = self._prepared(Interpreter(
                 on_output=self._write, on_result=self._show, tools={"jupyter_input": self._ask},
-                **self._settings))
+                **{"tool_timeout": 0, **self._settings}))    # a reader may be at lunch
         except Error as error:
             self._failed = str(error)
 
     def _prepared(self, interp: Interpreter) -> Interpreter:
-        interp.execute(ASKING)
+        path = os.path.join(os.path.dirname(__file__), "_notebook.py")
+        with open(path, encoding="utf-8") as file:
+            interp.execute(PREPARE.format(source=file.read()))
         return interp
 
     async def _in_thread(self, function: Callable[..., T], *arguments: Any) -> T:
@@ -144,7 +103,8 @@ class DrosteKernel(Kernel):     # type: ignore[misc]
         if self._silent:
             return
         if result is None:
-            self.send_response(self.iopub_socket, "clear_output", {"wait": True})
+            self.send_response(self.iopub_socket, "clear_output",
+                               {"wait": False})     # the sandbox has waited
             return
         data, metadata = result._repr_mimebundle_()
         content: Dict[str, Any] = {"data": data, "metadata": metadata, "transient": {}}
@@ -156,8 +116,8 @@ class DrosteKernel(Kernel):     # type: ignore[misc]
             content["execution_count"] = self.execution_count
         self.send_response(self.iopub_socket, kind, content)
 
-    def _ask(self, prompt: str) -> str:
-        return str(self.raw_input(prompt))
+    def _ask(self, prompt: str, password: bool) -> str:
+        return str((self.getpass if password else self.raw_input)(prompt))
 
     # -- cells
 
@@ -201,17 +161,18 @@ class DrosteKernel(Kernel):     # type: ignore[misc]
         return dict(content, status="error", execution_count=self.execution_count)
 
     def _evaluate(self, expressions: Dict[str, str]) -> Dict[str, Any]:
-        shown = {}
-        for name, code in expressions.items():
-            result = self._quietly("SUBMIT(text=repr(%s))" % code)
-            if result.ok:
-                shown[name] = {"status": "ok", "metadata": {},
-                               "data": {"text/plain": (result.fields or {}).get("text")}}
-            else:
-                kind, message, lines = failure_of(result) or ("Error", "", [])
-                shown[name] = {"status": "error", "ename": kind, "evalue": message,
-                               "traceback": lines}
+        found = self._questioned("evaluate", expressions) if expressions else {}
+        shown: Dict[str, Any] = {
+            name: {"status": "ok", "metadata": {}, "data": {"text/plain": str(text)}}
+            for name, text in (found.get("values") or {}).items()}
+        for name, (kind, message) in (found.get("errors") or {}).items():
+            shown[name] = {"status": "error", "ename": kind, "evalue": message,
+                           "traceback": [message]}
         return shown
+
+    def _questioned(self, function: str, *arguments: Any) -> Dict[str, Any]:
+        """What a function of _notebook.py in the sandbox returns; {} if it fails."""
+        return self._quietly(ASK % (function, arguments)).fields or {}
 
     def _quietly(self, code: str) -> Result:
         before, self._silent = self._silent, True
@@ -248,39 +209,21 @@ class DrosteKernel(Kernel):     # type: ignore[misc]
     # -- what an editor asks
 
     async def do_complete(self, code: str, cursor_pos: int) -> Dict[str, Any]:
-        word = (NAME.search(code[:cursor_pos]) or [""])[0]
-        matches: List[str] = []
-        if word:
-            result = await self._in_thread(self._quietly, COMPLETE.format(word=word))
-            matches = list((result.fields or {}).get("matches") or [])
-        return {"status": "ok", "matches": sorted({match.strip() for match in matches}),
-                "cursor_start": cursor_pos - len(word), "cursor_end": cursor_pos, "metadata": {}}
+        found = await self._in_thread(self._questioned, "complete", code, cursor_pos)
+        return {"status": "ok", "matches": found.get("matches") or [], "metadata": {},
+                "cursor_start": found.get("start", cursor_pos), "cursor_end": cursor_pos}
 
     async def do_inspect(self, code: str, cursor_pos: int, detail_level: int = 0,
                          omit_sections: Any = ()) -> Dict[str, Any]:
-        name = name_at(code, cursor_pos)
-        text = None
-        if name:
-            result = await self._in_thread(
-                self._quietly, INSPECT.format(name=name, detail=bool(detail_level)))
-            text = (result.fields or {}).get("text")
+        found = await self._in_thread(
+            self._questioned, "describe", code, cursor_pos, bool(detail_level))
+        text = found.get("text")
         return {"status": "ok", "found": bool(text), "metadata": {},
                 "data": {"text/plain": text} if text else {}}
 
     async def do_is_complete(self, code: str) -> Dict[str, Any]:
-        import ast
-        import codeop
-        compiler = codeop.CommandCompiler()
-        compiler.compiler.flags |= ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
-        try:
-            whole = compiler(code + "\n" if code.endswith("\n") else code, "<cell>", "exec")
-        except (SyntaxError, ValueError, OverflowError):
-            return {"status": "invalid"}
-        if whole is not None:
-            return {"status": "complete"}
-        last = code.rstrip("\n").rpartition("\n")[2]
-        indent = len(last) - len(last.lstrip()) + (4 if last.rstrip().endswith(":") else 0)
-        return {"status": "incomplete", "indent": " " * indent}
+        found = await self._in_thread(self._questioned, "is_complete", code)
+        return {"status": "unknown", **found}
 
     async def do_history(self, hist_access_type: str, output: Any, raw: Any, session: Any = None,
                          start: Any = None, stop: Any = None, n: Any = None, pattern: Any = None,
@@ -323,16 +266,6 @@ def failure_of(result: Result) -> Optional[Tuple[str, str, List[str]]]:
     if result.status == "timeout" and result.alive:
         lines.append("The cell was interrupted because its time was up. Variables are kept.")
     return error.type or result.status, error.message or "", lines
-
-
-def name_at(code: str, cursor: int) -> str:
-    """The dotted name at the cursor, or the function in whose call it is."""
-    for found in DOTTED.finditer(code):
-        if found.start() <= cursor <= found.end():
-            part = code[cursor:found.end()].partition(".")[0]
-            return code[found.start():cursor] + part
-    before = re.search(r"([^\W\d]\w*(?:\.[^\W\d]\w*)*)\s*\([^()]*\Z", code[:cursor])
-    return before[1] if before else ""
 
 
 # -- installing

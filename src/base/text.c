@@ -196,6 +196,25 @@ size_t text_utf8_whole(const char *data, size_t len)
     return len;
 }
 
+void text_append_piece(struct buf *out, struct text_rest *rest, const char *data, size_t len)
+{
+    struct buf text = { 0 };
+    buf_append(&text, rest->data, rest->len);
+    buf_append(&text, data, len);
+    size_t whole = text_utf8_whole(buf_text(&text), text.len);
+    rest->len = text.len - whole;
+    memcpy(rest->data, buf_text(&text) + whole, rest->len);
+    text_append_utf8(out, buf_text(&text), whole);
+    out->failed |= buf_failed(&text);
+    buf_free(&text);
+}
+
+void text_append_rest(struct buf *out, struct text_rest *rest)
+{
+    text_append_utf8(out, rest->data, rest->len);
+    rest->len = 0;
+}
+
 bool text_is_name(const char *text)
 {
     size_t n = strlen(text);

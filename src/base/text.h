@@ -30,6 +30,17 @@ size_t text_utf8_floor(const char *data, size_t len, size_t n);
  * still follow. */
 size_t text_utf8_whole(const char *data, size_t len);
 
+/* The beginning of a character at the end of a piece of a stream. */
+struct text_rest {
+    char data[4];
+    size_t len;
+};
+/* Appends the next piece of a stream as UTF-8 (text_append_utf8), with each character when it is
+ * there as a whole. */
+void text_append_piece(struct buf *out, struct text_rest *rest, const char *data, size_t len);
+/* Appends what is left at its end. */
+void text_append_rest(struct buf *out, struct text_rest *rest);
+
 /* The plural suffix for `count` things: "s" or "". */
 const char *text_plural(int64_t count);
 /* Appends a number with its digits in groups: 12,345. */

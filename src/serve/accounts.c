@@ -6,6 +6,7 @@
 #include <strings.h>
 #include <sys/stat.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "serve/relay.h"
 #include "serve/server.h"
@@ -107,8 +108,18 @@ void accounts_close(struct accounts *a)
 
 /* ---- requests ---- */
 
+/* The key behind one of these words; NULL: there is none. */
+static const char *account_key_behind(const char *field)
+{
+    static const char *const words[] = { "Bearer ", "token " };
+    for (size_t i = 0; i < array_length(words); i++)
+        if (strncasecmp(field, words[i], strlen(words[i])) == 0)
+            return field + strlen(words[i]);
+    return NULL;
+}
+
 /* The key that a request carries; NULL: none. Pages cannot set fields of a WebSocket's request but
- * the list of subprotocols. */
+ * the list of subprotocols; Jupyter's clients put a token into the query, which no log has. */
 static const char *account_key_of(struct request *r, char *room, size_t size)
 {
     const char *key = request_header_of(r, "X-API-Key");
@@ -116,7 +127,10 @@ static const char *account_key_of(struct request *r, char *room, size_t size)
     if (key)
         return key;
     if (bearer)
-        return strncasecmp(bearer, "Bearer ", 7) == 0 ? bearer + 7 : NULL;
+        return account_key_behind(bearer);
+    if (r->routes && r->routes->takes_token &&
+        (key = MHD_lookup_connection_value(r->connection, MHD_GET_ARGUMENT_KIND, "token")))
+        return key;
     const char *offered = request_header_of(r, "Sec-WebSocket-Protocol");
     return offered && socket_offered(offered, SOCKET_KEY_PREFIX, room, size) ? room : NULL;
 }

@@ -18,5 +18,7 @@ void calls_close(struct sandbox *sb);
 
 /* Sends an event in the stream of a cell. */
 void cell_event(struct request *r, const char *name, const struct buf *data);
+/* Appends one form of a rich result as a value of JSON: bytes in base64. */
+void cell_append_media(struct buf *out, const droste_media *media);
 
 #endif

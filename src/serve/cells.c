@@ -218,13 +218,10 @@ void handle_expect(struct request *r)
 
 /* ---- execute ---- */
 
-/* A stream of server-sent events, and its end of output: at most three bytes of a character. */
+/* A stream of server-sent events. */
 struct cell_stream {
     struct request *r;
-    struct {
-        char data[4];
-        size_t len;
-    } rest[2];
+    struct text_rest rest[2];
     uint64_t lost;
 };
 
@@ -252,14 +249,13 @@ static void cell_tell_lost(struct cell_stream *c)
     cell_event(c->r, "lost", &data);
 }
 
-static void cell_tell_output(struct cell_stream *c, int stream, const char *text, size_t len)
+static void cell_tell_output(struct cell_stream *c, int stream, const struct buf *text)
 {
-    cleanup_buf struct buf data = { 0 }, valid = { 0 };
-    if (len == 0)
+    cleanup_buf struct buf data = { 0 };
+    if (text->len == 0)
         return;
-    text_append_utf8(&valid, text, len);
     buf_printf(&data, "{\"stream\": \"%s\", \"text\": ", stream == 2 ? "stderr" : "stdout");
-    json_append_string(&data, buf_text(&valid), valid.len);
+    json_append_string(&data, buf_text(text), text->len);
     buf_puts(&data, "}");
     cell_event(c->r, "output", &data);
 }
@@ -268,26 +264,19 @@ static void cell_on_output(void *arg, int stream, const char *data, size_t len)
 {
     struct cell_stream *c = arg;
     cleanup_buf struct buf text = { 0 };
-    int which = stream == 2;
     if (request_unread(c->r) > SERVE_UNREAD_MAX) { /* it does not read: see docs/serve.md */
         c->lost += len;
         return;
     }
     cell_tell_lost(c);
-    buf_append(&text, c->rest[which].data, c->rest[which].len);
-    buf_append(&text, data, len);
-    size_t whole = text_utf8_whole(buf_text(&text), text.len);
-    c->rest[which].len = text.len - whole;
-    memcpy(c->rest[which].data, buf_text(&text) + whole, text.len - whole);
-    cell_tell_output(c, stream, buf_text(&text), whole);
+    text_append_piece(&text, &c->rest[stream == 2], data, len);
+    cell_tell_output(c, stream, &text);
 }
 
 /* ---- rich results ---- */
 
-static void cell_append_media(struct buf *out, const droste_media *media)
+void cell_append_media(struct buf *out, const droste_media *media)
 {
-    json_append_string(out, media->type, strlen(media->type));
-    buf_puts(out, ": ");
     if (strcmp(media->form, "json") == 0) {
         buf_append(out, media->data, media->len);
     } else if (strcmp(media->form, "bytes") == 0) {
@@ -324,6 +313,8 @@ static void cell_append_shown(
     buf_puts(out, with_values ? "], \"values\": {" : "]");
     for (size_t i = 0; with_values && droste_bundles_media(bundles, index, i, &media); i++) {
         buf_puts(out, i ? ", " : "");
+        json_append_string(out, media.type, strlen(media.type));
+        buf_puts(out, ": ");
         cell_append_media(out, &media);
     }
     buf_puts(out, with_values ? "}}" : "}");
@@ -390,8 +381,11 @@ static void cell_end_stream(struct sandbox *sb, struct request *r, const struct 
 {
     struct cell_stream *c = r->state;
     cell_unlisten(sb);
-    for (int i = 0; i < 2; i++)
-        cell_tell_output(c, i + 1, c->rest[i].data, c->rest[i].len);
+    for (int i = 0; i < 2; i++) {
+        cleanup_buf struct buf text = { 0 };
+        text_append_rest(&text, &c->rest[i]);
+        cell_tell_output(c, i + 1, &text);
+    }
     cell_tell_lost(c);
     cell_event(r, "result", result);
     request_end(r);

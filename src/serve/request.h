@@ -78,6 +78,7 @@ struct routes {
     void (*refuse)(struct request *r, unsigned status, const char *code, const char *text);
     const struct route *any; /* for each path and method that `rows` does not have; NULL: none */
     bool is_documented;      /* in the OpenAPI document */
+    bool takes_token;        /* a key may be the query's parameter `token` */
 };
 
 const struct route *route_at(size_t index);

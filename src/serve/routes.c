@@ -7,6 +7,7 @@
 #include "serve/console.h"
 #include "serve/contexts.h"
 #include "serve/e2b/e2b.h"
+#include "serve/jupyter/jupyter.h"
 #include "serve/mcp/mcp.h"
 #include "serve/openai/openai.h"
 #include "serve/runs.h"
@@ -340,7 +341,7 @@ static const struct routes native_routes = {
 
 /* In the order in which they are asked. */
 static const struct routes *const protocols[] = { &e2b_envd_routes, &e2b_interpreter_routes,
-    &e2b_port_routes, &console_routes, &mcp_routes, &openai_routes, &native_routes,
+    &e2b_port_routes, &console_routes, &mcp_routes, &openai_routes, &jupyter_routes, &native_routes,
     &e2b_control_routes };
 
 const struct route *route_at(size_t index)

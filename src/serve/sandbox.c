@@ -7,6 +7,7 @@
 #include "mcp/mcp.h"
 #include "serve/calls.h"
 #include "serve/e2b/e2b.h"
+#include "serve/jupyter/jupyter.h"
 
 /* Ids are random, so that no client can choose many with the same hash (FNV-1a). */
 static struct sandbox **sandbox_bucket(struct server *s, const char *id)
@@ -131,7 +132,7 @@ static void sandbox_on_done(
     struct request *r = sb->request;
     sandbox_done_fn *done = sb->done;
     char id[SERVE_ID_SIZE] = "";
-    if (sb->mcp)
+    if (sb->mcp || sb->jupyter)
         memcpy(id, sb->id, sizeof id);
     sb->server->figures->gauges[GAUGE_EXECUTING] -= done != NULL;
     sb->done = NULL;
@@ -148,6 +149,8 @@ static void sandbox_on_done(
     sb = id[0] ? sandbox_find(s, id) : NULL; /* `done` may have closed it */
     if (sb && sb->mcp && !sb->done)
         mcp_session_idle(sb->mcp);
+    else if (sb && sb->jupyter && !sb->done)
+        jupyter_session_idle(sb->jupyter);
 }
 
 void sandbox_begin(struct sandbox *sb, struct request *r, sandbox_done_fn *done)
@@ -209,6 +212,8 @@ void sandbox_close(struct sandbox *sb)
     struct server *s = sb->server;
     if (sb->mcp)
         mcp_session_lost(steal(&sb->mcp));
+    if (sb->jupyter)
+        jupyter_session_lost(steal(&sb->jupyter));
     sandbox_leave(s, sb);
     table_release(s->table, s->worker, sb->owner->index);
     s->has_released = true;

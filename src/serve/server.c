@@ -16,6 +16,7 @@
 #include "base/os/random.h"
 #include "base/text.h"
 #include "serve/calls.h"
+#include "serve/jupyter/jupyter.h"
 #include "serve/mcp/mcp.h"
 #include "serve/notify.h"
 #include "serve/openai/openai.h"
@@ -596,6 +597,7 @@ static void server_close_handle(uv_handle_t *handle, void *arg)
 static void server_end_requests(struct server *s)
 {
     mcp_service_close(s);
+    jupyter_close(s);
     runs_close(s);
     while (s->sandboxes)
         sandbox_close(s->sandboxes);
@@ -625,6 +627,7 @@ static void server_close(struct server *s)
     if (s->listening)
         listen_remove(&s->listener, s->options->listen);
     mcp_service_close(s);
+    jupyter_close(s);
     tls_close();
     for (size_t i = 0; s->schemas && route_at(i); i++)
         schema_drop(s->schemas[i]);
@@ -693,6 +696,8 @@ static int serve_as(
         rc = openai_open(&s, err);
     if (rc == 0)
         rc = mcp_service_open(&s, err);
+    if (rc == 0)
+        rc = jupyter_open(&s, err);
     if (rc == 0)
         rc = server_make_template(d, err);
     calls_open(&s);

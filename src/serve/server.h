@@ -76,6 +76,7 @@ struct server {
     struct run *runs;
     struct follower *followers;
     struct mcp_service *mcp; /* see mcp/mcp.h */
+    struct jupyter *jupyter; /* see jupyter/jupyter.h */
     struct schema **schemas; /* by route; NULL: none */
     struct openai *openai;   /* what that protocol has of its own */
     /* See sandbox_options.c and calls.c. */
@@ -110,12 +111,14 @@ struct sandbox_maker {
 
 struct e2b_sandbox;
 struct mcp_session;
+struct jupyter_session;
 
 struct sandbox {
     struct server *server;
     const struct sandbox_maker *maker;
-    struct e2b_sandbox *e2b; /* what E2B's clients know beside; NULL: it is not theirs */
-    struct mcp_session *mcp; /* that of a client of MCP; NULL: it is not theirs */
+    struct e2b_sandbox *e2b;         /* what E2B's clients know beside; NULL: it is not theirs */
+    struct mcp_session *mcp;         /* that of a client of MCP; NULL: it is not theirs */
+    struct jupyter_session *jupyter; /* that of a kernel; NULL: it is none of one */
     struct account *owner;
     char id[SERVE_ID_SIZE];
     droste_session *session;

@@ -3,6 +3,7 @@
 #define DROSTE_SERVE_E2B_CONTEXTS_H
 
 #include "base/os/random.h"
+#include "base/text.h"
 #include "serve/e2b/e2b.h"
 
 /* A request to run code. It outlives its client: what has begun is interrupted first. */
@@ -12,10 +13,7 @@ struct e2b_execution {
     char *code;
     size_t len;
     struct json_object *environment; /* for this execution; NULL: none */
-    struct {                         /* the first bytes of a character */
-        char data[4];
-        size_t len;
-    } rest[2];
+    struct text_rest rest[2];
     uint64_t lost;      /* bytes that a slow client does not get */
     uint64_t spoken_ns; /* when something was last sent */
     struct e2b_execution *next;

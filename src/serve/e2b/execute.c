@@ -7,6 +7,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/text.h"
+#include "serve/calls.h"
 #include "serve/e2b/contexts.h"
 
 enum { EXECUTION_SILENT_SECONDS = 5 };
@@ -52,16 +53,15 @@ void e2b_execution_keep_alive(struct e2b_execution *x, uint64_t now_ns)
 
 /* ---- output ---- */
 
-static void execution_write(struct e2b_execution *x, int stream, const char *data, size_t len)
+static void execution_write(struct e2b_execution *x, int stream, const char *text, size_t len)
 {
-    cleanup_buf struct buf line = { 0 }, valid = { 0 };
+    cleanup_buf struct buf line = { 0 };
     struct timespec t;
     if (len == 0)
         return;
     clock_gettime(CLOCK_REALTIME, &t);
-    text_append_utf8(&valid, data, len);
     buf_printf(&line, "{\"type\": \"%s\"", stream == 2 ? "stderr" : "stdout");
-    line_put(&line, "text", buf_text(&valid), valid.len);
+    line_put(&line, "text", text, len);
     buf_printf(&line, ", \"timestamp\": %lld}", (long long)t.tv_sec * 1000000000 + t.tv_nsec);
     execution_push(x, &line);
 }
@@ -81,7 +81,6 @@ static void execution_tell_lost(struct e2b_execution *x)
 void e2b_execution_output(struct e2b_execution *x, int stream, const char *data, size_t len)
 {
     cleanup_buf struct buf text = { 0 };
-    int which = stream == 2;
     if (!x->request)
         return;
     if (request_unread(x->request) > SERVE_UNREAD_MAX) {
@@ -89,12 +88,8 @@ void e2b_execution_output(struct e2b_execution *x, int stream, const char *data,
         return;
     }
     execution_tell_lost(x);
-    buf_append(&text, x->rest[which].data, x->rest[which].len);
-    buf_append(&text, data, len);
-    size_t whole = text_utf8_whole(buf_text(&text), text.len);
-    x->rest[which].len = text.len - whole;
-    memcpy(x->rest[which].data, buf_text(&text) + whole, text.len - whole);
-    execution_write(x, stream, buf_text(&text), whole);
+    text_append_piece(&text, &x->rest[stream == 2], data, len);
+    execution_write(x, stream, buf_text(&text), text.len);
 }
 
 /* ---- results ---- */
@@ -131,15 +126,7 @@ static void result_append(struct buf *line, const char *key, droste_media *media
     buf_puts(line, ": ");
     if (strcmp(media->type, "text/plain") == 0)
         result_trim(media);
-    if (strcmp(media->form, "json") == 0) {
-        buf_append(line, media->data, media->len);
-    } else if (strcmp(media->form, "bytes") == 0) {
-        buf_putc(line, '"');
-        json_append_base64(line, media->data, media->len);
-        buf_putc(line, '"');
-    } else {
-        json_append_string(line, media->data, media->len);
-    }
+    cell_append_media(line, media);
 }
 
 void e2b_execution_show(struct e2b_execution *x, const droste_bundles *bundles, size_t index)
@@ -219,8 +206,11 @@ void e2b_execution_end(
     droste_error why = { 0 };
     if (!x || !x->request)
         return;
-    for (int i = 0; i < 2; i++)
-        execution_write(x, i + 1, x->rest[i].data, x->rest[i].len);
+    for (int i = 0; i < 2; i++) {
+        cleanup_buf struct buf text = { 0 };
+        text_append_rest(&text, &x->rest[i]);
+        execution_write(x, i + 1, buf_text(&text), text.len);
+    }
     execution_tell_lost(x);
     if (err || !result) {
         e2b_execution_fail(x, "KernelError", err ? err->text : "there is no result");

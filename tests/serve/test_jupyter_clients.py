@@ -1,0 +1,214 @@
+"""Jupyter's own clients over the gateway: nbclient, papermill, jupyter_client, and JupyterLab in a
+browser. They are in an environment of their own (scripts/setup notebook)."""
+import json
+import os
+import re
+import subprocess
+
+import pytest
+
+from browser import Browser, needs_browser
+from conftest import ROOT, WAIT, Server, until
+from test_keys import create
+
+NOTEBOOK = os.path.join(ROOT, os.environ.get("BUILD", "build"), "notebook")
+PYTHON = os.path.join(NOTEBOOK, "bin", "python")
+LAB = os.path.join(NOTEBOOK, "bin", "jupyter-lab")
+pytestmark = pytest.mark.skipif(
+    not os.path.exists(LAB), reason="needs build/notebook with JupyterLab: scripts/setup notebook")
+
+
+def serve(home, *flags, key=""):
+    """A server, and the environment of its clients; at the end no sandbox is left."""
+    server = Server(home, "--python", PYTHON, *flags)
+    yield server, {
+        **os.environ, "HOME": str(home), "JUPYTER_DATA_DIR": str(home / "share"),
+        "JUPYTER_RUNTIME_DIR": str(home / "run"), "JUPYTER_CONFIG_DIR": str(home / "config"),
+        "JUPYTER_GATEWAY_URL": "http://127.0.0.1:%d" % server.port,
+        "JUPYTER_GATEWAY_AUTH_TOKEN": key}
+    left = server.ask("GET", "/v1/sandboxes", None, {"X-API-Key": key}).json["sandboxes"]
+    assert server.stop() == 0
+    assert left == []
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory):
+    """Without keys: of jupyter_server's clients, the one that needs no server sends none with its
+    WebSocket."""
+    yield from serve(tmp_path_factory.mktemp("gateway"), "--keys", "none")
+
+
+@pytest.fixture
+def keyed(tmp_path):
+    key = create(tmp_path, "notebooks", "--scopes", "read,sandboxes")
+    yield from serve(tmp_path, key=key)
+
+
+def run(gateway, code, *words):
+    """What a program of the clients' environment prints, as JSON."""
+    done = subprocess.run([PYTHON, "-c", code, *words], env=gateway[1], text=True,
+                          capture_output=True, timeout=WAIT * 2)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_nbclient(gateway):
+    """A notebook's outputs, and the failing cell that stops it."""
+    outputs, error = run(gateway, """
+import json, nbclient, nbformat
+from jupyter_server.gateway.managers import GatewayKernelManager
+book = nbformat.v4.new_notebook()
+book.cells = [nbformat.v4.new_code_cell(c) for c in (
+    "x = 6", "print('a')\\nx * 7", "h = display('old', display_id='d')", "h.update('new')", "1 / 0", "x")]
+try:
+    nbclient.NotebookClient(book, kernel_name="python3", timeout=60,
+                            kernel_manager_class=GatewayKernelManager).execute()
+except nbclient.exceptions.CellExecutionError as failed:
+    print(json.dumps([[cell.outputs for cell in book.cells], str(failed)]))
+""")
+    assert outputs[1][0]["text"] == "a\n" and outputs[1][1]["data"]["text/plain"] == "42"
+    assert outputs[2][0]["data"]["text/plain"] == "'new'"
+    assert outputs[4][0]["ename"] == "ZeroDivisionError" and "ZeroDivisionError" in error
+    assert outputs[5] == []
+
+
+def test_papermill(gateway, tmp_path):
+    """Parameters, and a figure in the notebook that it writes."""
+    cells = [{"cell_type": "code", "metadata": {"tags": ["parameters"]}, "outputs": [],
+              "execution_count": None, "id": "a", "source": "n = 1"},
+             {"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": None,
+              "id": "b", "source": "import matplotlib.pyplot as plt\nplt.plot([1, n])\nprint(n)"}]
+    (tmp_path / "in.ipynb").write_text(json.dumps(
+        {"cells": cells, "nbformat": 4, "nbformat_minor": 5,
+         "metadata": {"kernelspec": {"name": "python3", "display_name": "", "language": "python"}}}))
+    book = run(gateway, """
+import json, sys, papermill
+from jupyter_server.gateway.managers import GatewayKernelManager
+book = papermill.execute_notebook(sys.argv[1], sys.argv[2], {"n": 5}, progress_bar=False,
+                                  kernel_manager_class=GatewayKernelManager)
+print(json.dumps(book))
+""", str(tmp_path / "in.ipynb"), str(tmp_path / "out.ipynb"))
+    outputs = book["cells"][-1]["outputs"]
+    assert [o["text"] for o in outputs if o["output_type"] == "stream"] == ["5\n"]
+    assert any("image/png" in o.get("data", {}) for o in outputs)
+
+
+def test_jupyter_client(gateway):
+    """Its client: an interrupt and a restart between cells, and what an editor asks."""
+    shown, names = run(gateway, """
+import asyncio, json
+from jupyter_server.gateway.managers import GatewayKernelManager
+
+async def main():
+    manager = GatewayKernelManager()
+    await manager.start_kernel()
+    client = manager.client()
+    await client.start_channels()
+    await client.wait_for_ready(timeout=60)
+    shown = []
+
+    async def cell(code, until=None, then=None):
+        number = client.execute(code)
+        state = None
+        while state != "idle":
+            message = await client.get_iopub_msg(timeout=60)
+            if message["parent_header"].get("msg_id") != number:
+                continue
+            content = message["content"]
+            if message["msg_type"] == until:
+                await then()
+            state = content.get("execution_state")
+            shown.append(content.get("ename") or content.get("data", {}).get("text/plain"))
+    await cell("number = 41")
+    await cell("print(1)\\nwhile True: pass", "stream", manager.interrupt_kernel)
+    await cell("number + 1")
+    asked = client.complete("numb")
+    while True:
+        message = await client.get_shell_msg(timeout=60)
+        if message["parent_header"]["msg_id"] == asked:
+            break
+    await manager.restart_kernel()
+    await cell("'number' in globals()")
+    client.stop_channels()
+    await manager.shutdown_kernel()
+    print(json.dumps([[text for text in shown if text], message["content"]["matches"]]))
+asyncio.run(main())
+""")
+    assert shown == ["KeyboardInterrupt", "42", "False"] and names == ["number"]
+
+
+# ---- JupyterLab ----
+
+CELLS = ["import matplotlib.pyplot as plt\nplt.plot([1, 4, 2])\nplt.title('a plot');",
+         "import pandas\npandas.DataFrame({'column': ['value']})",
+         "import time\nprint('begun')\nwhile True: time.sleep(1)", "'plt' in globals()"]
+
+
+@pytest.fixture
+def lab(keyed, tmp_path):
+    """The address of a JupyterLab whose kernels are the gateway's."""
+    book = {"nbformat": 4, "nbformat_minor": 5, "metadata": {
+        "kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}},
+        "cells": [{"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": None,
+                   "id": "cell%d" % i, "source": source} for i, source in enumerate(CELLS)]}
+    (tmp_path / "book.ipynb").write_text(json.dumps(book))
+    process = subprocess.Popen(
+        [LAB, "--no-browser", "--allow-root", "--ip=127.0.0.1", "--port=0", "--expose-app-in-browser",
+         "--IdentityProvider.token=", "--ServerApp.root_dir=" + str(tmp_path),
+         "--LabApp.news_url=", "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate"],
+        env=keyed[1], text=True, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL)
+    address, said = None, []
+    for line in process.stderr:
+        said.append(line)
+        address = re.search(r"http://127.0.0.1:\d+/", line)
+        if address:
+            break
+    assert address, "".join(said)
+    os.set_blocking(process.stderr.fileno(), False)
+    yield address[0]
+    process.terminate()
+    process.communicate(timeout=WAIT)
+
+
+@needs_browser
+def test_jupyterlab(keyed, lab, tmp_path):
+    """A plot, a DataFrame, an interrupt and a restart, in a real browser."""
+    browser = Browser(tmp_path)
+    try:
+        browser.call("Page.navigate", url=lab + "lab/tree/book.ipynb?reset")
+        browser.wait("document.querySelectorAll('.jp-CodeCell').length === 4")
+        browser.wait("window.jupyterapp && document.querySelector('.jp-Notebook-ExecutionIndicator"
+                     "[data-status=idle]')")
+
+        def command(name, **arguments):
+            browser.js("void window.jupyterapp.commands.execute(%s, %s)"
+                       % (json.dumps(name), json.dumps(arguments)))
+
+        def next_cell():
+            command("notebook:run-cell-and-select-next")
+        output = "document.querySelectorAll('.jp-CodeCell')[%d].querySelector('.jp-OutputArea %s')"
+        next_cell()
+        browser.wait("(%s || {}).naturalWidth > 100" % (output % (0, "img")))
+        next_cell()
+        browser.wait(output % (1, "iframe"))
+        frame = browser.js("(%s).srcdoc" % (output % (1, "iframe")))
+        assert "column" in frame and "value" in frame
+        next_cell()
+        browser.wait("(%s || {}).textContent" % (output % (2, "pre")))
+        command("notebook:interrupt-kernel")
+        browser.wait("document.querySelectorAll('.jp-CodeCell')[2].textContent"
+                     ".includes('KeyboardInterrupt')")
+        command("notebook:restart-kernel")
+        browser.wait("document.querySelector('.jp-Dialog .jp-mod-warn')")
+        browser.js("document.querySelector('.jp-Dialog .jp-mod-warn').click()")
+        browser.wait("!document.querySelector('.jp-Dialog') && document.querySelector("
+                     "'.jp-Notebook-ExecutionIndicator[data-status=idle]')")
+        next_cell()
+        browser.wait("(%s || {}).textContent" % (output % (3, "pre")))
+        assert browser.js("(%s).textContent.trim()" % (output % (3, "pre"))) == "False"
+        command("kernelmenu:shutdown")
+        key = "?token=" + keyed[1]["JUPYTER_GATEWAY_AUTH_TOKEN"]
+        until(lambda: not keyed[0].ask("GET", "/api/kernels" + key).json)
+    finally:
+        browser.picture(os.path.join(str(tmp_path), "lab.png"))
+        browser.close()
