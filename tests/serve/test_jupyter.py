@@ -173,14 +173,22 @@ def test_a_restart_forgets_the_variables_and_what_waits(server, kernel, channel)
     assert answer.status == 200 and answer.json["id"] == kernel
     for one in (number, waits):
         assert channel.answers(one)[-2]["content"] == {"status": "aborted"}
-    shown, reply = channel.run("'x' in globals()")
-    assert shown[0][1]["data"]["text/plain"] == "False" and reply["execution_count"] == 1
+    number = channel.tell("execute_request", {"code": "'x' in globals()"})
+    states = []     # without "restarting", which says that a kernel has died
+    while states[-1:] != ["idle"]:
+        message = channel.heard_one()
+        states += [s for s in [message["content"].get("execution_state")] if s]
+        if message["header"]["msg_type"] == "execute_result":
+            assert message["content"]["data"]["text/plain"] == "False"
+            assert message["content"]["execution_count"] == 1
+    assert states == ["busy", "idle"]
     assert len(server.ask("GET", "/v1/sandboxes").json["sandboxes"]) == 1
 
 
 def test_a_sandbox_that_ends_is_an_error_and_a_new_one_begins(channel):
     _, lost = channel.run("import os; os._exit(3)")
     assert lost["status"] == "error" and "exited with status 3" in lost["evalue"]
+    assert channel.heard_one()["content"] == {"execution_state": "restarting"}
     assert channel.run("6 * 7")[0][0][1]["data"]["text/plain"] == "42"
 
 

@@ -478,7 +478,8 @@ void jupyter_kernel_fork(struct jupyter_kernel *k, const char *name)
 
 void jupyter_kernel_restart(struct jupyter_kernel *k, bool all)
 {
-    jupyter_tell_status(k, NULL, "restarting");
+    if (!all) /* which tells clients that the kernel has died */
+        jupyter_tell_status(k, NULL, "restarting");
     admission_leave(&k->admission);
     if (all) {
         jupyter_abort(k);
