@@ -19,6 +19,11 @@
  * The size of a mapping, and files in sockets, are upper bounds. They count up to the growth of the
  * machine's Shmem since the sandbox started that is not explained otherwise.
  *
+ * The second step reads files for which the kernel takes the lock of a process's mappings (proc(5):
+ * maps, smaps_rollup). A process of low priority may hold it for as long as it waits for a
+ * processor, so a job (base/job.h) reads them and not the loop, which would wait as well. There is
+ * one job at a time, unless it is held up.
+ *
  * Measuring takes at most a tenth of the time: after an expensive measurement the next one waits
  * ten times as long as that took.
  */
@@ -39,6 +44,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/job.h"
 #include "env/local/process_list.h"
 
 enum {
@@ -48,7 +54,8 @@ enum {
     TICK_WORK_NS = 1000000, /* of a tick, which blocks the loop */
     BUSY_LOOK_MS = 1000,    /* between measurements in an operation without growth of the machine */
     IDLE_LOOK_MS = 5000,
-    COST = 10, /* pause after a measurement, as a multiple of its duration */
+    HELD_UP_NS = 50000000, /* a job that has taken as long may wait for a lock */
+    COST = 10,             /* pause after a measurement, as a multiple of its duration */
     GREW = 2 << 20,
 };
 
@@ -65,6 +72,7 @@ struct memory_watch {
     struct machine first, then; /* at its start; at its last measurement */
     uint64_t headroom;          /* at its last measurement */
     uint64_t earliest_ns, latest_ns;
+    struct exact *exact; /* under way; NULL: none */
     bool busy, over;
     int unread;        /* the channel, while the host does not read it; -1 */
     ino_t *host_files; /* files from the host */
@@ -72,11 +80,15 @@ struct memory_watch {
 };
 
 struct memory_watches {
+    struct loop *loop;
     struct timer *timer;
     TAILQ_HEAD(watch_queue, memory_watch) queue;
     unsigned busy;
     uint64_t interval_ms; /* 0: the timer is stopped */
     uint64_t used;        /* by the machine, at the last tick */
+    unsigned under_way;   /* jobs that measure */
+    bool closed;          /* the last job frees this */
+    uint64_t held_up_ns;  /* from then on, the last of them counts as held up */
     dev_t shared;         /* the file system of memory files and shared mappings */
 };
 
@@ -117,6 +129,14 @@ static uint64_t growth(uint64_t then, uint64_t now)
     return now > then ? now - then : 0;
 }
 
+static bool has_inode(const ino_t *files, size_t count, ino_t inode)
+{
+    for (size_t i = 0; i < count; i++)
+        if (files[i] == inode)
+            return true;
+    return false;
+}
+
 /* ---- processes ---- */
 
 static bool is_fork_of(const void *watch, pid_t pid)
@@ -152,6 +172,23 @@ static struct private_memory read_private(const struct process_list *list)
 
 /* ---- the exact measurement ---- */
 
+/* What a job measures: nothing of it belongs to the loop meanwhile, except `watch`. */
+struct exact {
+    struct memory_watches *all;
+    struct memory_watch *watch; /* NULL: closed meanwhile */
+    struct process_list processes;
+    pid_t keeper;
+    bool own_root;
+    bool unread; /* files wait in its channel */
+    dev_t device;
+    ino_t *host_files;
+    size_t host_file_count;
+    uint64_t first_shared; /* by the machine at the start of the sandbox */
+    struct machine now;
+    uint64_t began_ns;
+    uint64_t sum; /* the result, which begins with what is known */
+};
+
 struct shared_memory {
     struct shared_file {
         ino_t inode;
@@ -161,14 +198,6 @@ struct shared_memory {
     uint64_t bytes;
     uint64_t unseen; /* upper bound of what could not be measured */
 };
-
-static bool is_host_file(const struct memory_watch *w, ino_t inode)
-{
-    for (size_t i = 0; i < w->host_file_count; i++)
-        if (w->host_files[i] == inode)
-            return true;
-    return false;
-}
 
 /* True the first time, when it is to be counted. */
 static bool shared_is_new(struct shared_memory *shared, ino_t inode)
@@ -209,10 +238,12 @@ static bool stat_link(int dir, const char *name, struct statx *out)
                STATX_TYPE | STATX_INO | STATX_BLOCKS, out) == 0;
 }
 
-static bool is_shared_device(
-    const struct memory_watch *w, unsigned major_number, unsigned minor_number)
+/* Whether a file is in memory and not from the host. */
+static bool exact_counts(
+    const struct exact *e, unsigned major_number, unsigned minor_number, ino_t inode)
 {
-    return w->all->shared == makedev(major_number, minor_number);
+    return e->device == makedev(major_number, minor_number) &&
+           !has_inode(e->host_files, e->host_file_count, inode);
 }
 
 /* fdinfo of UNIX sockets, proc(5), since Linux 5.6. */
@@ -225,7 +256,7 @@ static bool socket_holds_files(pid_t pid, const char *fd)
     return line && strtoul(line + strlen("scm_fds:"), NULL, 10) > 0;
 }
 
-static void add_open_files(const struct memory_watch *w, pid_t pid, struct shared_memory *shared)
+static void add_open_files(const struct exact *e, pid_t pid, struct shared_memory *shared)
 {
     char path[48];
     struct dirent *entry;
@@ -237,8 +268,8 @@ static void add_open_files(const struct memory_watch *w, pid_t pid, struct share
             continue;
         if (S_ISSOCK(st.stx_mode) && socket_holds_files(pid, entry->d_name))
             shared->unseen = UINT64_MAX;
-        if (is_shared_device(w, st.stx_dev_major, st.stx_dev_minor) &&
-            !is_host_file(w, st.stx_ino) && shared_is_new(shared, st.stx_ino))
+        if (exact_counts(e, st.stx_dev_major, st.stx_dev_minor, st.stx_ino) &&
+            shared_is_new(shared, st.stx_ino))
             shared->bytes += st.stx_blocks * 512;
     }
     if (dir)
@@ -246,7 +277,7 @@ static void add_open_files(const struct memory_watch *w, pid_t pid, struct share
 }
 
 static void add_map(
-    struct memory_watch *w, pid_t pid, const char *line, struct shared_memory *shared)
+    const struct exact *e, pid_t pid, const char *line, struct shared_memory *shared)
 {
     unsigned long from, to, offset;
     unsigned major_number, minor_number;
@@ -256,7 +287,7 @@ static void add_map(
     if (sscanf(line, "%lx-%lx %*s %lx %x:%x %llu", &from, &to, &offset, &major_number,
             &minor_number, &inode) != 6)
         return;
-    if (!is_shared_device(w, major_number, minor_number) || is_host_file(w, inode))
+    if (!exact_counts(e, major_number, minor_number, inode))
         return;
     snprintf(path, sizeof path, "/proc/%d/map_files/%lx-%lx", (int)pid, from, to);
     bool seen = stat_link(AT_FDCWD, path, &st);
@@ -266,7 +297,7 @@ static void add_map(
         shared_add_unseen(shared, inode, offset + (to - from));
 }
 
-static void add_maps(struct memory_watch *w, pid_t pid, struct shared_memory *shared)
+static void add_maps(const struct exact *e, pid_t pid, struct shared_memory *shared)
 {
     char path[48];
     cleanup_free char *line = NULL;
@@ -274,7 +305,7 @@ static void add_maps(struct memory_watch *w, pid_t pid, struct shared_memory *sh
     snprintf(path, sizeof path, "/proc/%d/maps", (int)pid);
     FILE *f = fopen(path, "re");
     while (f && getline(&line, &size, f) > 0)
-        add_map(w, pid, line, shared);
+        add_map(e, pid, line, shared);
     if (f)
         fclose(f);
 }
@@ -307,38 +338,29 @@ static bool holds_unread_files(const struct memory_watch *w)
     return w->unread >= 0 && socket_holds_files(getpid(), fd);
 }
 
-static uint64_t measure_shared(
-    struct memory_watch *w, const struct process_list *list, const struct machine *now)
+static uint64_t exact_shared(const struct exact *e)
 {
     struct shared_memory shared = { 0 };
-    for (size_t i = 0; i < list->count; i++)
-        add_open_files(w, list->pids[i], &shared);
-    for (size_t i = 0; i < list->count; i++)
-        add_maps(w, list->pids[i], &shared);
+    for (size_t i = 0; i < e->processes.count; i++)
+        add_open_files(e, e->processes.pids[i], &shared);
+    for (size_t i = 0; i < e->processes.count; i++)
+        add_maps(e, e->processes.pids[i], &shared);
     free(shared.files);
-    if (holds_unread_files(w))
+    if (e->unread)
         shared.unseen = UINT64_MAX;
-    if (w->options.own_root)
+    if (e->own_root)
         shared.bytes +=
-            file_system_used(w->keeper, "/tmp") + file_system_used(w->keeper, "/dev/shm");
-    uint64_t unseen = growth(w->first.shared + shared.bytes, now->shared);
+            file_system_used(e->keeper, "/tmp") + file_system_used(e->keeper, "/dev/shm");
+    uint64_t unseen = growth(e->first_shared + shared.bytes, e->now.shared);
     return shared.bytes + (shared.unseen < unseen ? shared.unseen : unseen);
 }
 
-/* The sandbox's memory: exact if it may exceed the limit, otherwise an upper bound. */
-static uint64_t measure(struct memory_watch *w, const struct machine *now)
+static void exact_measure(void *arg)
 {
-    struct process_list list = { 0 };
-    process_list_read(&list, w->keeper, is_fork_of, w);
-    struct private_memory own = read_private(&list);
-    uint64_t sum = own.most + now->shared;
-    if (sum > w->options.limit && own.tables <= w->options.limit) {
-        sum = own.tables + measure_shared(w, &list, now);
-        for (size_t i = 0; i < list.count; i++)
-            sum += read_proportional(list.pids[i]);
-    }
-    free(list.pids);
-    return sum;
+    struct exact *e = arg;
+    e->sum += exact_shared(e);
+    for (size_t i = 0; i < e->processes.count; i++)
+        e->sum += read_proportional(e->processes.pids[i]);
 }
 
 uint64_t memory_of_fork(pid_t keeper)
@@ -356,10 +378,10 @@ uint64_t memory_of_fork(pid_t keeper)
 
 /* ---- scheduling ---- */
 
-static void look(struct memory_watch *w, const struct machine *now)
+static void look_ended(
+    struct memory_watch *w, uint64_t sum, const struct machine *now, uint64_t began_ns)
 {
-    uint64_t began_ns = clock_ns();
-    uint64_t sum = measure(w, now), ended_ns = clock_ns();
+    uint64_t ended_ns = clock_ns();
     w->then = *now;
     w->headroom = growth(sum, w->options.limit);
     w->earliest_ns = ended_ns + COST * (ended_ns - began_ns);
@@ -369,9 +391,74 @@ static void look(struct memory_watch *w, const struct machine *now)
         w->options.over(w->options.arg);
 }
 
+static void exact_ended(void *arg)
+{
+    struct exact *e = arg;
+    if (--e->all->under_way == 0 && e->all->closed)
+        free(e->all);
+    if (e->watch) {
+        e->watch->exact = NULL;
+        look_ended(e->watch, e->sum, &e->now, e->began_ns);
+    }
+    free(e->processes.pids);
+    free(e->host_files);
+    free(e);
+}
+
+/* Takes the list of processes. Without memory the sandbox is looked at again later. */
+static void exact_begin(struct memory_watch *w, struct process_list *list, uint64_t tables,
+    const struct machine *now, uint64_t began_ns)
+{
+    struct exact *e = calloc(1, sizeof *e);
+    size_t size = w->host_file_count * sizeof *w->host_files;
+    ino_t *host_files = e && size ? malloc(size) : NULL;
+    if (!e || (size && !host_files)) {
+        free(e);
+        return;
+    }
+    if (size)
+        memcpy(host_files, w->host_files, size);
+    *e = (struct exact){ .all = w->all,
+        .watch = w,
+        .processes = *list,
+        .keeper = w->keeper,
+        .own_root = w->options.own_root,
+        .unread = holds_unread_files(w),
+        .device = w->all->shared,
+        .host_files = host_files,
+        .host_file_count = w->host_file_count,
+        .first_shared = w->first.shared,
+        .now = *now,
+        .began_ns = began_ns,
+        .sum = tables };
+    *list = (struct process_list){ 0 };
+    w->exact = e;
+    w->all->under_way++;
+    w->all->held_up_ns = began_ns + HELD_UP_NS;
+    if (job_start(w->all->loop, exact_measure, exact_ended, e, NULL) == 0)
+        return;
+    exact_measure(e);
+    exact_ended(e);
+}
+
+/* First an upper bound; if that may exceed the limit, exactly. */
+static void look(struct memory_watch *w, const struct machine *now)
+{
+    uint64_t began_ns = clock_ns();
+    struct process_list list = { 0 };
+    process_list_read(&list, w->keeper, is_fork_of, w);
+    struct private_memory own = read_private(&list);
+    uint64_t sum = own.most + now->shared;
+    if (sum > w->options.limit && own.tables <= w->options.limit)
+        exact_begin(w, &list, own.tables, now, began_ns);
+    else
+        look_ended(w, sum, now, began_ns);
+    free(list.pids);
+}
+
 static bool is_due(const struct memory_watch *w, const struct machine *now, uint64_t now_ns)
 {
-    if (!w->keeper || w->over || now_ns < w->earliest_ns)
+    if (!w->keeper || w->over || w->exact || now_ns < w->earliest_ns)
         return false;
     return now_ns >= w->latest_ns || growth(w->then.used, now->used) >= w->headroom / 2;
 }
@@ -393,14 +480,16 @@ static void tick(void *arg)
     struct machine now = read_machine();
     bool grew = growth(all->used, now.used) > GREW;
     all->used = now.used;
-    for (w = TAILQ_FIRST(&all->queue); w; w = next) {
+    unsigned under_way = all->under_way;
+    bool waits = under_way > 0 && now_ns < all->held_up_ns;
+    for (w = waits ? NULL : TAILQ_FIRST(&all->queue); w; w = next) {
         next = w == last ? NULL : TAILQ_NEXT(w, link);
         if (!is_due(w, &now, now_ns))
             continue;
         TAILQ_REMOVE(&all->queue, w, link);
         TAILQ_INSERT_TAIL(&all->queue, w, link);
         look(w, &now);
-        if (clock_ns() - now_ns > TICK_WORK_NS)
+        if (all->under_way > under_way || clock_ns() - now_ns > TICK_WORK_NS)
             break;
     }
     set_interval(all, grew ? TICK_MS : all->busy > 0 ? BUSY_TICK_MS : IDLE_TICK_MS);
@@ -426,7 +515,8 @@ void memory_watch_unread(struct memory_watch *w, int channel)
 void memory_watch_exclude(struct memory_watch *w, int fd)
 {
     struct stat st;
-    if (!w || fd < 0 || fstat(fd, &st) < 0 || is_host_file(w, st.st_ino))
+    if (!w || fd < 0 || fstat(fd, &st) < 0 ||
+        has_inode(w->host_files, w->host_file_count, st.st_ino))
         return;
     if ((w->host_file_count & (w->host_file_count - 1)) == 0) {
         size_t room = w->host_file_count ? 2 * w->host_file_count : 1;
@@ -448,6 +538,7 @@ int memory_watches_open(struct loop *loop, struct memory_watches **out, struct e
     if (fd >= 0 && fstat(fd, &st) == 0)
         all->shared = st.st_dev;
     TAILQ_INIT(&all->queue);
+    all->loop = loop;
     all->timer = timer_new(loop, tick, all);
     if (!all->timer) {
         free(all);
@@ -462,7 +553,9 @@ void memory_watches_close(struct memory_watches *all)
     if (!all)
         return;
     timer_free(all->timer);
-    free(all);
+    all->closed = true;
+    if (all->under_way == 0)
+        free(all);
 }
 
 int memory_watch_open(struct memory_watches *all, const struct memory_watch_options *options,
@@ -493,6 +586,8 @@ void memory_watch_close(struct memory_watch *w)
     if (!w)
         return;
     memory_watch_busy(w, false);
+    if (w->exact)
+        w->exact->watch = NULL;
     TAILQ_REMOVE(&w->all->queue, w, link);
     if (TAILQ_EMPTY(&w->all->queue)) {
         timer_stop(w->all->timer);

@@ -285,6 +285,23 @@ static void a_small_sandbox_goes_on(void **state)
     tear_down(&f);
 }
 
+/* The environment and its loop may close while a sandbox is being measured, in a thread. */
+static void closing_waits_for_no_measurement(void **state)
+{
+    struct fixture f;
+    bool over = false;
+    set_up(&f);
+    struct memory_watch *w = watch_new_one(&f, HELD - 8 * MIB, &over);
+    start_keeper(&f, hold_private);
+    memory_watch_begin(w, f.keeper);
+    while (f.loop->held == 0)
+        assert_true(loop_turn(f.loop, 1000, NULL) >= 0);
+    assert_false(over);
+    memory_watch_close(w);
+    tear_down(&f);
+    assert_false(over);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -293,6 +310,7 @@ int main(void)
         cmocka_unit_test(a_shared_mapping_counts_once_for_all_forks),
         cmocka_unit_test(a_context_from_the_host_does_not_count),
         cmocka_unit_test(a_small_sandbox_goes_on),
+        cmocka_unit_test(closing_waits_for_no_measurement),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
