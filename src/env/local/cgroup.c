@@ -129,7 +129,7 @@ static int cgroup_find_parent(struct cgroups *c, int root, struct error *err)
 {
     struct cgroup_location place = { .mount = -1 };
     enum cgroup_refusal why;
-    int rc = group_find(root, &place, err);
+    int rc = group_find(root, NULL, &place, err);
     if (rc == 0) {
         c->parent = cgroup_climb(place.mount, place.path, &why);
         if (c->parent < 0)

@@ -1,4 +1,4 @@
-/* env/local/cgroup_tree.c: finds the cgroup v2 mount and manages directories in it. */
+/* env/local/cgroup_tree.c: finds the mount of a cgroup tree and manages directories in it. */
 #include "env/local/cgroup_tree.h"
 
 #include <dirent.h>
@@ -56,14 +56,32 @@ static void cgroup_tree_unescape(char *text)
     *to = '\0';
 }
 
+/* Whether a list that is separated by commas or blanks contains this name. */
+static bool has_option(const char *options, const char *name)
+{
+    size_t len = strlen(name);
+    for (const char *p = options; (p = strstr(p, name)); p += len)
+        if ((p == options || p[-1] == ',' || p[-1] == ' ') && (p[len] == ',' || p[len] == '\0'))
+            return true;
+    return false;
+}
+
+/* "cgroup2 SOURCE OPTIONS", or for version 1 "cgroup SOURCE OPTIONS" with the controller among
+ * them. */
+static bool is_tree(const char *type, const char *controller)
+{
+    return controller ? strncmp(type, "cgroup ", 7) == 0 && has_option(type, controller)
+                      : strncmp(type, "cgroup2 ", 8) == 0;
+}
+
 /* Finds the mount in the text of mountinfo, and modifies the text. */
-static bool find_mount(char *mountinfo, char **root, char **point)
+static bool find_mount(char *mountinfo, const char *controller, char **root, char **point)
 {
     char *rest_of_lines, *rest;
     for (char *line = strtok_r(mountinfo, "\n", &rest_of_lines); line;
          line = strtok_r(NULL, "\n", &rest_of_lines)) {
         const char *type = strstr(line, " - ");
-        if (!type || strncmp(type, " - cgroup2 ", 11) != 0)
+        if (!type || !is_tree(type + 3, controller))
             continue;
         strtok_r(line, " ", &rest); /* mount id, parent's id, device, root, mount point */
         strtok_r(NULL, " ", &rest);
@@ -81,12 +99,12 @@ static bool find_mount(char *mountinfo, char **root, char **point)
 
 /* The path of this process's cgroup, in the text of /proc/self/cgroup, which is modified. It has
  * lines of NUMBER:CONTROLLERS:PATH; that of version 2 names no controllers. */
-static char *own_path(char *text)
+static char *own_path(char *text, const char *controller)
 {
     for (char *rest = text, *line; (line = strsep(&rest, "\n"));) {
         strsep(&line, ":");
         const char *controllers = strsep(&line, ":");
-        if (line && !*controllers)
+        if (line && (controller ? has_option(controllers, controller) : !*controllers))
             return line;
     }
     return NULL;
@@ -94,9 +112,9 @@ static char *own_path(char *text)
 
 /* The part of it below the mount's root, without a leading slash; NULL if the mount does not show
  * it. */
-static char *own_below(char *text, const char *root)
+static char *own_below(char *text, const char *controller, const char *root)
 {
-    char *path = own_path(text);
+    char *path = own_path(text, controller);
     if (!path || path[0] != '/' || strncmp(path, "/..", 3) == 0)
         return NULL;
     size_t len = strcmp(root, "/") == 0 ? 0 : strlen(root);
@@ -113,18 +131,19 @@ static int read_at(int root, const char *path, struct buf *out, struct error *er
     return file_read_fd(fd, path, 1 << 20, out, err);
 }
 
-int group_find(int root, struct cgroup_location *out, struct error *err)
+int group_find(int root, const char *controller, struct cgroup_location *out, struct error *err)
 {
+    const char *tree = controller ? "cgroup v1" : "cgroup v2";
     cleanup_buf struct buf mounts = { 0 }, own = { 0 };
     char *mount_root, *point, *path;
     if (read_at(root, "proc/self/mountinfo", &mounts, err) < 0 ||
         read_at(root, "proc/self/cgroup", &own, err) < 0)
         return -(int)ERROR_UNSUPPORTED;
-    if (mounts.len == 0 || !find_mount(mounts.data, &mount_root, &point))
-        return error_set(err, ERROR_UNSUPPORTED, "cgroup v2 is not mounted");
-    if (own.len == 0 || !(path = own_below(own.data, mount_root)))
-        return error_set(err, ERROR_UNSUPPORTED,
-            "cgroup v2 on %.80s does not show this process's cgroup", point);
+    if (mounts.len == 0 || !find_mount(mounts.data, controller, &mount_root, &point))
+        return error_set(err, ERROR_UNSUPPORTED, "%s is not mounted", tree);
+    if (own.len == 0 || !(path = own_below(own.data, controller, mount_root)))
+        return error_set(
+            err, ERROR_UNSUPPORTED, "%s on %.80s does not show this process's cgroup", tree, point);
     out->mount = openat(root, point[1] ? point + 1 : ".", GROUP_DIRECTORY);
     if (out->mount < 0)
         return error_set_errno(err, ERROR_UNSUPPORTED, "opening %.80s", point);

@@ -1,4 +1,4 @@
-/* env/local/cgroup_tree.h: files and directories of the cgroup v2 tree.
+/* env/local/cgroup_tree.h: files and directories of the cgroup trees.
  *
  * Other software manages the tree, so names of Droste's directories identify their host:
  * droste-PID-START-SPACE-N. All access is by small reads and writes relative to directory
@@ -30,9 +30,10 @@ struct cgroup_location {
     char *path;  /* of the process's cgroup below it, without a leading slash */
 };
 
-/* `root` is a descriptor of the root directory. The caller frees the contents of `out`, also after
- * an error: ERROR_UNSUPPORTED (no cgroup v2, with the reason), ERROR_MEMORY. */
-int group_find(int root, struct cgroup_location *out, struct error *err);
+/* In the tree of version 2 (NULL), or in that of version 1 with this controller. `root` is a
+ * descriptor of the root directory. The caller frees the contents of `out`, also after an error:
+ * ERROR_UNSUPPORTED (no such tree, with the reason), ERROR_MEMORY. */
+int group_find(int root, const char *controller, struct cgroup_location *out, struct error *err);
 void cgroup_location_free(struct cgroup_location *place);
 
 /* Creates a directory with this host's name; -1 with errno, and an empty name. */

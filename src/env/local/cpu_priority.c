@@ -11,6 +11,10 @@
  * SCHED_IDLE is not enough, because the weights of hundreds of processes add up. They also add up
  * in the moment before they are lowered, so all sandboxes start below the host (zygote_boot.c).
  *
+ * The kernel owes each task that wakes a little time, and hundreds of lowered ones together so much
+ * that a short cell waits for them. In a group of its own (cpu_group.h), a worker whose last
+ * operation was short therefore goes ahead, with the highest niceness.
+ *
  * docs/performance.md has the measurements, with bench/crowd.
  *
  * A pid can be reused between being read and being used, within microseconds. The other process
@@ -41,12 +45,13 @@ enum {
     TASKS_MAX = 512,    /* tasks of a sandbox that are examined */
     WEIGHT_USUAL = 100, /* Documentation/admin-guide/cgroup-v2.rst: cpu.weight */
     WEIGHT_LOWEST = 1,
+    NICE_HIGHEST = -20,
 };
 
 struct cpu_priority {
     struct timer *timer;
-    struct cgroup *weighed;    /* NULL: use the processes' policy */
-    const unsigned *sandboxes; /* the host's sandboxes in use */
+    struct cgroup *weighed; /* NULL: use the processes' policy */
+    const struct cpu_priorities *all;
     pid_t keeper;
     pid_t worker; /* 0: not known yet */
     uint64_t interval_ms;
@@ -54,6 +59,8 @@ struct cpu_priority {
     uint64_t seen_ns; /* at the last look */
     bool works; /* its priority can be lowered and raised again; not above an idle host's own */
     bool lowered;
+    bool begun;   /* it has had an operation */
+    bool ahead;   /* the worker has the highest niceness */
     bool settled; /* no operation is under way */
     bool looked;  /* used_ns was read near the beginning of this operation */
 };
@@ -173,7 +180,18 @@ static void cpu_priority_lower(struct cpu_priority *p, const struct tasks *tasks
         cgroup_weigh(p->weighed, WEIGHT_LOWEST);
     for (size_t i = 0; !p->weighed && i < tasks->count; i++)
         set_policy(tasks->at[i].tid, SCHED_IDLE);
+    if (p->ahead)
+        setpriority(PRIO_PROCESS, (id_t)p->worker, getpriority(PRIO_PROCESS, (id_t)p->keeper));
+    p->ahead = false;
     p->lowered = true;
+}
+
+static void cpu_priority_go_ahead(struct cpu_priority *p)
+{
+    struct tasks tasks;
+    if (!p->worker)
+        tasks_find(p, &tasks, false);
+    p->ahead = p->worker && setpriority(PRIO_PROCESS, (id_t)p->worker, NICE_HIGHEST) == 0;
 }
 
 static void cpu_priority_raise(struct cpu_priority *p)
@@ -215,7 +233,7 @@ static void cpu_priority_look(void *arg)
 {
     struct cpu_priority *p = arg;
     struct tasks tasks;
-    if (*p->sandboxes <= 1) { /* examining a hundred threads takes a millisecond */
+    if (p->all->sandboxes <= 1) { /* examining a hundred threads takes a millisecond */
         p->looked = false;
         cpu_priority_look_again(p, false);
         return;
@@ -239,6 +257,9 @@ void cpu_priority_begin(struct cpu_priority *p)
         return;
     if (p->lowered)
         cpu_priority_raise(p);
+    else if (p->begun && p->all->apart && !p->ahead)
+        cpu_priority_go_ahead(p);
+    p->begun = true;
     p->looked = false;
     p->settled = false;
     p->interval_ms = FIRST_MS;
@@ -272,14 +293,14 @@ bool cpu_priority_can_raise(void)
 }
 
 int cpu_priority_open(struct loop *loop, pid_t keeper, struct cgroup *weighed,
-    const unsigned *sandboxes, struct cpu_priority **out, struct error *err)
+    const struct cpu_priorities *all, struct cpu_priority **out, struct error *err)
 {
     struct cpu_priority *p = calloc(1, sizeof *p);
     if (!p)
         return error_memory(err);
     *p = (struct cpu_priority){ .timer = timer_new(loop, cpu_priority_look, p),
         .weighed = weighed,
-        .sandboxes = sandboxes,
+        .all = all,
         .works = weighed || (cpu_priority_can_raise() && sched_getscheduler(0) != SCHED_IDLE),
         .keeper = keeper };
     if (!p->timer) {
@@ -287,6 +308,7 @@ int cpu_priority_open(struct loop *loop, pid_t keeper, struct cgroup *weighed,
         return error_memory(err);
     }
     cpu_priority_begin(p); /* a cell may have been sent before the sandbox existed */
+    p->begun = false;
     cpu_priority_raise_fork(p);
     p->looked = true; /* everything it uses belongs to this cell */
     *out = p;

@@ -20,16 +20,22 @@
 
 struct cpu_priority;
 
+/* What the sandboxes of an environment have in common. */
+struct cpu_priorities {
+    unsigned sandboxes; /* in use: the only one keeps its priority */
+    bool apart; /* they are in a group of their own (cpu_group.h), where niceness counts among them
+                   alone */
+};
+
 /* True if this process may lower a priority and raise it again (root, CAP_SYS_NICE,
  * RLIMIT_NICE). */
 bool cpu_priority_can_raise(void);
 
 /* Watches the sandbox of this keeper (guest/zygote/keeper.c), whose pid must not be reused before
  * the close. `weighed` is the sandbox's cgroup if it has a weight (cgroups_have_weights), else
- * NULL. `sandboxes` points to the number in use: a host's only sandbox keeps its priority. Both
- * must outlive the watch. */
+ * NULL. Both it and `all` must outlive the watch. */
 int cpu_priority_open(struct loop *loop, pid_t keeper, struct cgroup *weighed,
-    const unsigned *sandboxes, struct cpu_priority **out, struct error *err);
+    const struct cpu_priorities *all, struct cpu_priority **out, struct error *err);
 /* NULL is fine, here and below. */
 void cpu_priority_close(struct cpu_priority *p);
 

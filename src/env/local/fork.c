@@ -67,7 +67,8 @@ static void fork_take_keeper(struct sandbox *s, pid_t pid)
     s->pidfd = steal_fd(&pidfd);
     memory_watch_begin(s->memory_watch, pid);
     if (!s->family->cgroup || !s->env->weighs)
-        cpu_priority_open(s->env->base.loop, pid, NULL, &s->env->sandboxes, &s->cpu_priority, NULL);
+        cpu_priority_open(
+            s->env->base.loop, pid, NULL, &s->env->cpu_priorities, &s->cpu_priority, NULL);
     if (s->wants_kill)
         local_kill(s);
     else if (s->wants_interrupt)
@@ -188,7 +189,7 @@ int local_fork(struct sandbox *parent, const struct iovec *frame, int count,
     first->next_fork = s;
     memcpy(s->usage.means, first->usage.means, sizeof s->usage.means);
     s->in_use = true;
-    s->env->sandboxes++;
+    s->env->cpu_priorities.sandboxes++;
     if (!first->has_forked)
         local_announce_forks(first);
     int rc = fork_start(s, parent, frame, count, err);

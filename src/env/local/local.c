@@ -82,6 +82,8 @@ static int find_zygote(
             "more than %d kinds of local sandbox in one context; use another context",
             LOCAL_ZYGOTES_MAX);
     int rc = zygote_start(env->base.loop, spec, env->groups, out, err);
+    if (rc == 0 && env->cpu_group) /* of which the zygote's sandboxes are members then */
+        cpu_group_adopt(env->cpu_group, zygote_pid(*out), NULL);
     if (rc == 0)
         env->zygotes[env->zygote_count++] = *out;
     return rc;
@@ -102,6 +104,9 @@ static void find_cgroups(struct local *env)
     cleanup_fd int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
     cgroups_open(env->base.loop, root, &env->groups, &env->no_cgroups);
     env->weighs = env->groups && cgroups_have_weights(env->groups);
+    if (!env->groups && cpu_priority_can_raise())
+        cpu_group_open(root, &env->cpu_group, NULL);
+    env->cpu_priorities.apart = env->cpu_group != NULL;
 }
 
 static int local_open_sandbox(struct environment *base, const struct sandbox_spec *spec,
@@ -124,9 +129,9 @@ static int local_open_sandbox(struct environment *base, const struct sandbox_spe
     }
     if (rc == 0) {
         (*out)->in_use = true;
-        env->sandboxes++;
-        if (env->sandboxes > env->most)
-            env->most = env->sandboxes;
+        env->cpu_priorities.sandboxes++;
+        if (env->cpu_priorities.sandboxes > env->most)
+            env->most = env->cpu_priorities.sandboxes;
     }
     if (rc == 0 && poolable)
         pool_keep(env->pool, z, &spec->limits, spec->pool);
@@ -188,6 +193,9 @@ static void local_describe(const struct environment *env, const struct sandbox *
     else if (s->memory_watch)
         buf_puts(out,
             "    no cgroup: the host adds up the memory of the sandbox as a whole, and ends it\n");
+    if (((const struct local *)env)->cpu_group)
+        buf_puts(
+            out, "    one cgroup of version 1 for all sandboxes: their priorities count there\n");
     if (local_plan(s))
         jail_print(local_plan(s), out);
     if (s->isolation != ISOLATION_PROCESS)
@@ -208,6 +216,7 @@ static void local_free(struct environment *base)
     for (size_t i = 0; i < env->zygote_count; i++)
         zygote_stop(env->zygotes[i]);
     cgroups_close(env->groups);
+    cpu_group_close(env->cpu_group);
     free(env);
 }
 

@@ -11,6 +11,7 @@
 #include "env/common/scratch_dir.h"
 #include "env/common/send_queue.h"
 #include "env/local/cgroup.h"
+#include "env/local/cpu_group.h"
 #include "env/local/cpu_priority.h"
 #include "env/local/memory_watch.h"
 #include "env/local/reports.h"
@@ -32,9 +33,10 @@ struct local {
     struct reports *reports;
     struct room *room;
     struct users *users;
-    bool weighs;        /* cgroups have weights */
-    unsigned sandboxes; /* in use */
-    unsigned most;      /* the largest number since memory was last returned */
+    bool weighs;                 /* cgroups have weights */
+    struct cpu_group *cpu_group; /* without `groups`; NULL: there is none */
+    struct cpu_priorities cpu_priorities;
+    unsigned most; /* the largest number since memory was last returned */
 };
 
 /* Whether a family's processes are stopped, see pause.c. */

@@ -278,7 +278,7 @@ static void local_clone_answered(void *arg, struct zygote_answer *answer)
         memory_watch_begin(s->memory_watch, answer->pid);
     if (started && !s->beside)
         cpu_priority_open(s->env->base.loop, answer->pid, s->env->weighs ? s->cgroup : NULL,
-            &s->env->sandboxes, &s->cpu_priority, NULL);
+            &s->env->cpu_priorities, &s->cpu_priority, NULL);
     if (!started) {
         local_explain_failure(s, ZYGOTE_NO_OP, answer->sys);
         ports_finish(s);
@@ -324,10 +324,10 @@ static void local_remove_workdir(struct sandbox *s)
 static void give_memory_back(struct local *env)
 {
     enum { FEW = 8 };
-    if (env->most < FEW || env->sandboxes > env->most / 2)
+    if (env->most < FEW || env->cpu_priorities.sandboxes > env->most / 2)
         return;
     malloc_trim(0);
-    env->most = env->sandboxes;
+    env->most = env->cpu_priorities.sandboxes;
 }
 
 /* Ends the process; its channel is closed. */
@@ -400,8 +400,8 @@ void local_close(struct sandbox *s)
         local_close_beside(s);
         return;
     }
-    s->env->sandboxes -= s->in_use;
-    room_changed(s->env->room, s->env->sandboxes);
+    s->env->cpu_priorities.sandboxes -= s->in_use;
+    room_changed(s->env->room, s->env->cpu_priorities.sandboxes);
     if (s->family) {
         local_close_fork(s);
         return;
@@ -518,7 +518,7 @@ static int local_start_or_wait(
 {
     struct room *room = s->env->room;
     struct error why = { 0 };
-    int rc = room_check(room, s->env->sandboxes, &why);
+    int rc = room_check(room, s->env->cpu_priorities.sandboxes, &why);
     if (rc == 0 && !(seconds > 0 && room_is_awaited(room)))
         return local_start(s, s->zygote, limits, err);
     s->limits = *limits;

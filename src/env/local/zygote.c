@@ -88,6 +88,11 @@ const char *zygote_executable(const struct zygote *z)
     return z->executable;
 }
 
+pid_t zygote_pid(const struct zygote *z)
+{
+    return z->pid;
+}
+
 const char *zygote_python(const struct zygote *z)
 {
     return z->python;

@@ -36,6 +36,7 @@ bool zygote_serves(const struct zygote *z, const struct sandbox_spec *spec);
 /* True if it has died and all pending requests were answered: it can only be stopped. */
 bool zygote_is_gone(const struct zygote *z);
 enum isolation zygote_isolation(const struct zygote *z);
+pid_t zygote_pid(const struct zygote *z);
 /* "CPython 3.11.2" and the path. */
 const char *zygote_python(const struct zygote *z);
 /* The path of the interpreter. */

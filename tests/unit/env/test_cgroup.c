@@ -5,6 +5,7 @@
 #include "base/cleanup.h"
 #include "base/os/owner.h"
 #include "env/local/cgroup.h"
+#include "env/local/cpu_group.h"
 
 #include <fcntl.h>
 #include <ftw.h>
@@ -301,7 +302,77 @@ static void a_failure_leaves_no_directory(void **state)
     assert_false(is_there(f, own));
 }
 
-/* ---- what all sandboxes have of the processors ---- */
+/* ---- one group of version 1 for all sandboxes ---- */
+
+/* A mount of version 1 with these controllers, and the own group in it. */
+static void make_version_1(struct fixture *f, const char *controllers, const char *own)
+{
+    char text[512];
+    snprintf(text, sizeof text,
+        "30 22 0:26 / /sys/fs/cgroup/cpuset rw shared:9 - cgroup cgroup rw,cpuset\n"
+        "31 22 0:27 / /sys/fs/cgroup/cpu rw,nosuid shared:4 - cgroup cgroup rw,%s\n",
+        controllers);
+    put(f, "proc/self/mountinfo", text);
+    snprintf(text, sizeof text, "5:cpuset:/elsewhere\n4:%s:/%s\n0::/\n", controllers, own);
+    put(f, "proc/self/cgroup", text);
+    put(f, "sys/fs/cgroup/cpu/own/tasks", "");
+}
+
+static void a_zygote_moves_into_the_group(void **state)
+{
+    static const char *const sets[] = { "cpu", "cpu,cpuacct" };
+    struct fixture *f = *state;
+    for (size_t i = 0; i < array_length(sets); i++) {
+        struct cpu_group *group = NULL;
+        struct owner self;
+        char name[128], path[256], text[16];
+        owner_self(&self);
+        make_version_1(f, sets[i], "own");
+        assert_ok(cpu_group_open(f->root, &group, err));
+        name_of(&self, name);
+        snprintf(path, sizeof path, "sys/fs/cgroup/cpu/own/%s/cgroup.procs", name);
+        assert_fails(ERROR_ENVIRONMENT, cpu_group_adopt(group, 4711, err)); /* no file yet */
+        put(f, path, "");
+        assert_ok(cpu_group_adopt(group, 4711, err));
+        int fd = openat(f->root, path, O_RDONLY);
+        ssize_t n = read(fd, text, sizeof text);
+        close(fd);
+        assert_true(n == 4);
+        assert_memory_equal(text, "4711", 4);
+        assert_int_equal(unlinkat(f->root, path, 0), 0);
+        cpu_group_close(group);
+        assert_int_equal(unlinkat(f->root, "sys/fs/cgroup/cpu/own/tasks", 0), 0);
+        assert_int_equal(unlinkat(f->root, "sys/fs/cgroup/cpu/own", AT_REMOVEDIR), 0); /* empty */
+    }
+}
+
+static void without_the_controller_there_is_no_group(void **state)
+{
+    struct fixture *f = *state;
+    struct cpu_group *group = NULL;
+    make_version_1(f, "cpuacct", "own");
+    assert_fails(ERROR_UNSUPPORTED, cpu_group_open(f->root, &group, err));
+    make_version_1(f, "cpu", "gone");
+    assert_fails(ERROR_UNSUPPORTED, cpu_group_open(f->root, &group, err));
+    assert_null(group);
+}
+
+static void the_group_of_a_host_that_is_gone_is_removed(void **state)
+{
+    struct fixture *f = *state;
+    struct cpu_group *group = NULL;
+    char gone[128], path[200];
+    struct owner other;
+    owner_self(&other);
+    other.start += 1;
+    name_of(&other, gone);
+    make_version_1(f, "cpu", "own");
+    snprintf(path, sizeof path, "cpu/own/%s", gone);
+    make_directory(f, path);
+    assert_ok(cpu_group_open(f->root, &group, err));
+    assert_false(is_there(f, path));
+    cpu_group_close(group);
+}
 
 int main(void)
 {
@@ -322,6 +393,9 @@ int main(void)
         T(what_a_host_that_is_gone_has_left_is_removed),
         T(what_is_in_use_or_not_ours_stays),
         T(a_failure_leaves_no_directory),
+        T(a_zygote_moves_into_the_group),
+        T(without_the_controller_there_is_no_group),
+        T(the_group_of_a_host_that_is_gone_is_removed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

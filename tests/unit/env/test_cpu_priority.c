@@ -22,7 +22,7 @@ enum { PATIENCE_S = 20 };
 struct fixture {
     struct loop *loop;
     pid_t keeper, worker;
-    unsigned sandboxes;
+    struct cpu_priorities all;
     struct cpu_priority *priority;
 };
 
@@ -89,7 +89,7 @@ static void start_processes(struct fixture *f, bool spins, bool forks)
 
 static void watch(struct fixture *f, struct cgroup *weighed)
 {
-    assert_ok(cpu_priority_open(f->loop, f->keeper, weighed, &f->sandboxes, &f->priority, err));
+    assert_ok(cpu_priority_open(f->loop, f->keeper, weighed, &f->all, &f->priority, err));
 }
 
 static void start(struct fixture *f, bool spins, bool forks)
@@ -120,7 +120,7 @@ static int setup(void **state)
 {
     struct fixture *f = calloc(1, sizeof *f);
     assert_ok(loop_open(&f->loop, err));
-    f->sandboxes = 2;
+    f->all.sandboxes = 2;
     *state = f;
     return 0;
 }
@@ -212,10 +212,33 @@ static void the_only_sandbox_keeps_its_priority(void **state)
 {
     struct fixture *f = *state;
     start_where_priority_can_be_raised(f, true, false);
-    f->sandboxes = 1;
+    f->all.sandboxes = 1;
     assert_false(becomes_lowered(f, f->worker, 0.5));
-    f->sandboxes = 2;
+    f->all.sandboxes = 2;
     assert_true(becomes_lowered(f, f->worker, PATIENCE_S));
+}
+
+/* Beside others in a group of their own it goes ahead, until it computes for long; the operation
+ * after that one begins as the first did. */
+static void after_a_short_operation_the_worker_goes_ahead(void **state)
+{
+    struct fixture *f = *state;
+    for (int apart = 0; apart < 2; apart++) {
+        f->all.apart = apart;
+        start_where_priority_can_be_raised(f, true, false);
+        int usual = getpriority(PRIO_PROCESS, (id_t)f->keeper);
+        cpu_priority_begin(f->priority);
+        assert_int_equal(getpriority(PRIO_PROCESS, (id_t)f->worker), usual);
+        cpu_priority_begin(f->priority);
+        assert_int_equal(getpriority(PRIO_PROCESS, (id_t)f->worker), apart ? -20 : usual);
+        assert_true(becomes_lowered(f, f->worker, PATIENCE_S));
+        cpu_priority_begin(f->priority);
+        assert_false(is_lowered(f->worker));
+        assert_int_equal(getpriority(PRIO_PROCESS, (id_t)f->worker), usual);
+        cpu_priority_close(f->priority);
+        f->priority = NULL;
+        end_processes(f);
+    }
 }
 
 static void a_thread_that_spins_is_lowered(void **state)
@@ -268,7 +291,7 @@ static void without_the_right_to_raise_it_the_priority_is_left_alone(void **stat
         if (setrlimit(RLIMIT_NICE, &none) < 0 || (geteuid() == 0 && setuid(65534) < 0))
             _exit(2);
         if (cpu_priority_can_raise() ||
-            cpu_priority_open(f->loop, f->keeper, NULL, &f->sandboxes, &f->priority, NULL) < 0)
+            cpu_priority_open(f->loop, f->keeper, NULL, &f->all, &f->priority, NULL) < 0)
             _exit(3);
         _exit(becomes_lowered(f, f->worker, 0.5) ? 4 : 0);
     }
@@ -418,6 +441,7 @@ int main(void)
         T(a_worker_that_sleeps_keeps_its_priority),
         T(a_worker_that_sleeps_is_looked_at_rarely_between_operations),
         T(a_worker_that_spins_between_operations_is_lowered),
+        T(after_a_short_operation_the_worker_goes_ahead),
         T(a_thread_that_spins_is_lowered),
         T(the_only_sandbox_keeps_its_priority),
         T(a_fork_of_a_lowered_sandbox_is_raised),

@@ -1,0 +1,28 @@
+/* env/local/cpu_group.h: one group of processes for all sandboxes, by the controller `cpu` of cgroup v1.
+ *
+ * Without it each session that a guest begins (setsid) has an autogroup (sched(7)), which gets as
+ * much processor time as the one with the host, whatever its processes' priorities are. Autogroups
+ * are for processes in no group of this controller. In the group, all sandboxes together get as much
+ * as the host's own group, and their priorities count among themselves alone.
+ *
+ * Needs the right to create a group next to the host's own: root, and a machine that has version 1.
+ */
+#ifndef DROSTE_ENV_LOCAL_CPU_GROUP_H
+#define DROSTE_ENV_LOCAL_CPU_GROUP_H
+
+#include <sys/types.h>
+
+#include "base/error.h"
+
+struct cpu_group;
+
+/* Creates the group below this process's own, and removes those of killed hosts. `root` is a
+ * descriptor of the root directory. ERROR_UNSUPPORTED says why there can be none. */
+int cpu_group_open(int root, struct cpu_group **out, struct error *err);
+/* Removes the group, in which every process must have been killed. NULL is fine. */
+void cpu_group_close(struct cpu_group *g);
+/* Moves a zygote in before it clones. ERROR_ENVIRONMENT: it cannot be moved, for example because it
+ * has real-time priority, and stays where it is. */
+int cpu_group_adopt(struct cpu_group *g, pid_t zygote, struct error *err);
+
+#endif
