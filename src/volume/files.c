@@ -181,9 +181,28 @@ int volume_get(const struct volume *v, const char *path, const char *to, droste_
 
 /* ---- writing ---- */
 
+/* Makes a directory in `staging` and moves it to its name once it is the guest's: a guest that runs
+ * meanwhile never sees one in which it may not write. 0 if there is something of the name already. */
+static int make_component(const struct volume *v, int staging, int at, const char *name)
+{
+    char fresh[ATOMIC_REPLACE_NAME];
+    if (faccessat(at, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+        return 0;
+    if (atomic_replace_name(fresh, NULL) < 0 || mkdirat(staging, fresh, 0755) < 0)
+        return -1;
+    if (geteuid() == 0)
+        (void)!fchownat(staging, fresh, v->owner, v->owner, AT_SYMLINK_NOFOLLOW);
+    if (renameat2(staging, fresh, at, name, RENAME_NOREPLACE) == 0)
+        return 0;
+    int why = errno;
+    unlinkat(staging, fresh, AT_REMOVEDIR);
+    errno = why;
+    return why == EEXIST ? 0 : -1;
+}
+
 /* Opens the parent directory, creating missing components. */
 static int make_directory_of(
-    const struct volume *v, const struct place *p, const char *path, struct error *err)
+    const struct volume *v, int staging, const struct place *p, const char *path, struct error *err)
 {
     cleanup_free char *copy = strdup(p->directory);
     cleanup_fd int at = open_beneath(v->data, ".", O_RDONLY | O_DIRECTORY, 0);
@@ -191,11 +210,8 @@ static int make_directory_of(
     if (!copy)
         return error_memory(err);
     for (char *part = strtok_r(copy, "/", &rest); part; part = strtok_r(NULL, "/", &rest)) {
-        bool made = mkdirat(at, part, 0755) == 0;
-        if (!made && errno != EEXIST)
+        if (make_component(v, staging, at, part) < 0)
             return volume_failed(v, "making a directory of", path, err);
-        if (made && geteuid() == 0)
-            (void)!fchownat(at, part, v->owner, v->owner, AT_SYMLINK_NOFOLLOW);
         int inner = open_beneath(at, part, O_RDONLY | O_DIRECTORY, 0);
         if (inner < 0)
             return volume_failed(v, "opening a directory of", path, err);
@@ -233,7 +249,7 @@ int volume_put(const struct volume *v, int source, const char *path, droste_volu
     if (rc == 0 && !p.name[0])
         rc = error_set(err, ERROR_ARGUMENT, "volume '%s': give a name for the new file", v->name);
     cleanup_fd int staging = rc < 0 ? -1 : atomic_replace_open(v, err);
-    cleanup_fd int directory = staging < 0 ? -1 : make_directory_of(v, &p, path, err);
+    cleanup_fd int directory = staging < 0 ? -1 : make_directory_of(v, staging, &p, path, err);
     if (directory < 0)
         return rc < 0 ? rc : staging < 0 ? staging : directory;
     rc = check_target(v, directory, &p, st.st_mode, path, err);
