@@ -182,7 +182,7 @@ int volume_get(const struct volume *v, const char *path, const char *to, droste_
 /* ---- writing ---- */
 
 /* Makes a directory in `staging` and moves it to its name once it is the guest's: a guest that runs
- * meanwhile never sees one in which it may not write. 0 if there is something of the name already. */
+ * meanwhile never sees one in which it may not write. 0 also if the name is taken. */
 static int make_component(const struct volume *v, int staging, int at, const char *name)
 {
     char fresh[ATOMIC_REPLACE_NAME];

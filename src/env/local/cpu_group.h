@@ -1,9 +1,9 @@
-/* env/local/cpu_group.h: one group of processes for all sandboxes, by the controller `cpu` of cgroup v1.
+/* env/local/cpu_group.h: one cgroup v1 of the controller `cpu` for all sandboxes.
  *
  * Without it each session that a guest begins (setsid) has an autogroup (sched(7)), which gets as
  * much processor time as the one with the host, whatever its processes' priorities are. Autogroups
- * are for processes in no group of this controller. In the group, all sandboxes together get as much
- * as the host's own group, and their priorities count among themselves alone.
+ * are for processes in no group of this controller. In the group, all sandboxes together get as
+ * much as the host's own group, and their priorities count among themselves alone.
  *
  * Needs the right to create a group next to the host's own: root, and a machine that has version 1.
  */
