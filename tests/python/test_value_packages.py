@@ -4,6 +4,8 @@ import subprocess
 
 import pytest
 
+import droste
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 PYTHON = os.path.abspath(os.path.join(os.environ.get("BUILD", "build"), "rich", "bin", "python"))
 CASES = ("pandas", "series", "polars", "polars series", "arrow", "chunked", "pydantic")
@@ -28,3 +30,12 @@ def test_a_value_of_a_package_passes_both_ways(python, case, size):
     done = subprocess.run([python, os.path.join(HERE, "value_packages.py"), case, str(size)],
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert (done.returncode, done.stdout) == (0, "")
+
+
+@pytest.mark.parametrize("preload", [None, ["numpy", "pandas"]], ids=["imported", "preloaded"])
+def test_pandas_with_pyarrow_starts_no_thread(python, preload):
+    """A zygote, and a session that is forked, must have one."""
+    with droste.Interpreter(python=python, preload=preload) as interp:
+        interp.execute("import pandas, pyarrow; f = pandas.DataFrame({'a': [1]})").raise_for_status()
+        with interp.fork() as fork:
+            assert fork.execute("SUBMIT(a=int(f.a.sum()))").a == 1

@@ -55,10 +55,12 @@ static const char loader[] =
 enum { ZYGOTE_BOOT_VARIABLES = 16 };
 
 /* Contains nothing of the caller's environment, which may hold keys. Numeric libraries get one
- * thread, because a zygote must have only one. */
+ * thread, because a zygote must have only one; so must a session that is forked. pyarrow, which
+ * pandas imports where it is installed, brings jemalloc, which would free memory in a thread. */
 static const char *const guest_environment[] = { "PATH=/usr/local/bin:/usr/bin:/bin", "HOME=/tmp",
     "TMPDIR=/tmp", "USER=guest", "LOGNAME=guest", "LANG=C.UTF-8", "LC_ALL=C.UTF-8", "TERM=dumb",
-    "OPENBLAS_NUM_THREADS=1", "OMP_NUM_THREADS=1", "MKL_NUM_THREADS=1", NULL };
+    "OPENBLAS_NUM_THREADS=1", "OMP_NUM_THREADS=1", "MKL_NUM_THREADS=1",
+    "JE_ARROW_MALLOC_CONF=background_thread:false", NULL };
 
 /* A memory file with these bytes; executable if it holds the helper or the keeper. */
 static int memfd_with(const char *name, const void *data, size_t len, struct error *err)
