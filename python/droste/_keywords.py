@@ -184,6 +184,16 @@ class Settings(TypedDict, total=False):
     #: Give each local sandbox a network of its own that leads back: its programs reach each other
     #: at 127.0.0.1, and nothing else.
     loopback: Switch
+    #: A destination that local sandboxes may reach, through a proxy in the host: HOST:PORT,
+    #: *.HOST:PORT, [METHOD] http://HOST/PATH, all (public addresses) or none; may be repeated.
+    allow_net: Texts
+    #: With allow-net: how many bytes a sandbox may send and receive in all; 0: no limit.
+    max_net_bytes: Size
+    #: With allow-net: how many requests and tunnels a sandbox may begin, refused ones included; 0:
+    #: no limit.
+    max_net_requests: Number
+    #: With allow-net: how long one request or tunnel may take; 0: no limit.
+    net_timeout: Number
     #: How long a local sandbox may wait for descriptors, memory or processes to become free,
     #: instead of failing; 0: fail at once.
     start_wait: Number

@@ -115,6 +115,7 @@ void session_parts_free(struct session_parts *parts)
     volume_release(parts->volume);
     workspace_release(parts->workspace);
     template_drop(parts->template);
+    egress_policy_release(parts->egress);
     *parts = (struct session_parts){ 0 };
 }
 
@@ -330,6 +331,18 @@ static int set_root(const struct settings *s, struct session_options *o, struct 
     return rc;
 }
 
+static int set_egress(const struct settings *s, struct session_parts *parts,
+    struct session_options *o, struct error *err)
+{
+    const struct egress_limits limits = { .bytes = (uint64_t)s->max_net_bytes,
+        .requests = (uint64_t)s->max_net_requests,
+        .seconds = s->net_timeout };
+    int rc = egress_policy_parse(&s->allow_net, &limits, &parts->egress, err);
+    o->spec.egress = parts->egress;
+    o->spec.loopback = o->spec.loopback || parts->egress;
+    return rc;
+}
+
 /* ---- all of it ---- */
 
 int api_session_options(droste *d, const struct settings *s, struct session_parts *parts,
@@ -389,6 +402,8 @@ int api_session_options(droste *d, const struct settings *s, struct session_part
         rc = set_container(s, parts, o, err);
     if (rc == 0)
         rc = set_root(s, o, err);
+    if (rc == 0)
+        rc = set_egress(s, parts, o, err);
     return rc < 0 ? rc
                   : isolation_parse(s->isolation ? s->isolation : "auto", &o->spec.isolation, err);
 }

@@ -21,7 +21,8 @@ struct session_parts {
     struct volume *volume;       /* NULL: none */
     struct workspace *workspace; /* NULL: none */
     struct container_spec container;
-    struct template *template; /* NULL: none */
+    struct template *template;    /* NULL: none */
+    struct egress_policy *egress; /* NULL: none */
 };
 /* The options point to the settings and the parts. */
 int api_session_options(droste *d, const struct settings *s, struct session_parts *parts,

@@ -283,6 +283,22 @@ const struct setting settings_table[] = {
           "other at 127.0.0.1, and nothing else.",
           0 },
         TYPE_SWITCH, AT(loopback), 0, 0 },
+    { { "allow-net", "DESTINATION", "", NULL,
+          "A destination that local sandboxes may reach, through a proxy in the host: HOST:PORT, "
+          "*.HOST:PORT, [METHOD] http://HOST/PATH, all (public addresses) or none; may be repeated.",
+          0 },
+        TYPE_LIST, AT(allow_net), 0, 0 },
+    { { "max-net-bytes", "SIZE", "1G", NULL,
+          "With allow-net: how many bytes a sandbox may send and receive in all; 0: no limit.", 0 },
+        TYPE_SIZE, AT(max_net_bytes), 0, 1125899906842624 },
+    { { "max-net-requests", "N", "10000", NULL,
+          "With allow-net: how many requests and tunnels a sandbox may begin, refused ones "
+          "included; 0: no limit.",
+          0 },
+        TYPE_NUMBER, AT(max_net_requests), 0, 1e12 },
+    { { "net-timeout", "SECONDS", "600", NULL,
+          "With allow-net: how long one request or tunnel may take; 0: no limit.", 0 },
+        TYPE_SECONDS, AT(net_timeout), 0, 1e7 },
     { { "start-wait", "SECONDS", "10", NULL,
           "How long a local sandbox may wait for descriptors, memory or processes to become free, "
           "instead of failing; 0: fail at once.",

@@ -34,7 +34,9 @@ struct settings {
     char *setup_code;
     char *image, *snapshot, *network, *user, *gpus, *pull, *seccomp, *reuse, *region, *app_name,
         *sandbox, *on_close, *checkpoint;
-    struct list env_var, label, network_allow;
+    struct list env_var, label, network_allow, allow_net;
+    int64_t max_net_bytes, max_net_requests;
+    double net_timeout;
     double idle_timeout;
     bool read_only_root;
     char *root;

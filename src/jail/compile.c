@@ -199,8 +199,8 @@ static int make_zygote(
             "a private root (--root private) needs a mount namespace, so isolation full or light");
     if (host->loopback && !b->own_root)
         return error_set(err, ERROR_UNSUPPORTED,
-            "a loopback network (--loopback yes) needs a network namespace, so isolation full or "
-            "light");
+            "a loopback network (--loopback yes, --allow-net) needs a network namespace, so isolation "
+            "full or light");
     int rc = b->own_root ? show_check_mount_points(host, err) : 0;
     if (rc < 0)
         return rc;
@@ -315,6 +315,8 @@ static void make_private_mounts(struct builder *b, const struct jail_plan *zygot
     plan_add(b, JAIL_MAP_SELF, NULL, NULL, JAIL_INSIDE_UID, JAIL_INSIDE_UID);
     if (spaces & CLONE_NEWNET)
         plan_add(b, JAIL_LOOPBACK, NULL, NULL, 0, 0);
+    if (spaces & CLONE_NEWNET && place->proxy_port)
+        plan_add(b, JAIL_LISTEN, NULL, NULL, place->proxy_port, 0);
     mount_volume(b, &place->volume, 0, layout_of(place->layout)->volume);
     mount_volume(b, &place->workspace, 1, layout_of(place->layout)->workspace);
     if (zygote->private_root) {

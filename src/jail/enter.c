@@ -15,6 +15,7 @@
 #include <linux/keyctl.h>
 #include <linux/openat2.h>
 #include <linux/seccomp.h>
+#include <netinet/in.h>
 #include <sched.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -27,6 +28,10 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#include "base/os/ancillary.h"
+
+enum { LISTEN_BACKLOG = 64 };
 
 /* State that one operation leaves for a later one. */
 static struct state {
@@ -393,6 +398,30 @@ static int raise_loopback(void)
     return rc;
 }
 
+/* The listening socket belongs to the host alone: the guest's processes never have it. */
+static int listen_for_host(uint64_t port)
+{
+    ANCILLARY(1) room = { { 0 } };
+    struct sockaddr_in at = { .sin_family = AF_INET,
+        .sin_port = htons((uint16_t)port),
+        .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+    struct iovec byte = { (char[1]){ 0 }, 1 };
+    struct msghdr m = { .msg_iov = &byte, .msg_iovlen = 1 };
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return -1;
+    ancillary_put(&m, &room, &fd, 1);
+    int rc = bind(fd, (const struct sockaddr *)&at, sizeof at);
+    if (rc == 0)
+        rc = listen(fd, LISTEN_BACKLOG);
+    if (rc == 0)
+        rc = sendmsg(state.lent[JAIL_LISTENER], &m, MSG_NOSIGNAL) < 0 ? -1 : 0;
+    int saved = errno;
+    close(fd);
+    errno = saved;
+    return rc;
+}
+
 static int carry_out(const struct jail_plan *plan, const struct jail_op *op)
 {
     const char *t0 = jail_plan_text(plan, op, 0), *t1 = jail_plan_text(plan, op, 1);
@@ -437,6 +466,8 @@ static int carry_out(const struct jail_plan *plan, const struct jail_op *op)
         return sethostname(t0, strlen(t0));
     case JAIL_LOOPBACK:
         return raise_loopback();
+    case JAIL_LISTEN:
+        return listen_for_host(op->a);
     case JAIL_LIMIT:
         return set_limit(op->a, op->b);
     case JAIL_SESSION:

@@ -152,6 +152,8 @@ struct jail_mount {
     bool shares_session; /* uses its zygote's session, which has no terminal, instead of its own */
     const char *python;  /* with a private root: the interpreter's path */
     uint32_t user;       /* uid and gid outside, of a zygote with lends_users; 0: the zygote's */
+    /* with a loopback network: the port at which the host listens in it; 0: none */
+    unsigned proxy_port;
     /* without a private root: */
     const char *workdir;     /* the session's temporary directory */
     uint64_t user_processes; /* processes and threads that its user has already */

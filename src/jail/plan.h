@@ -38,6 +38,9 @@ enum jail_op_kind {
     JAIL_CHDIR,     /* text 0: path */
     JAIL_HOSTNAME,  /* text 0: name */
     JAIL_LOOPBACK,  /* raises the interface of the network namespace that leads back to it */
+    /* a: a port of 127.0.0.1 at which a socket listens, which goes to the host over the one that
+     * came with the request */
+    JAIL_LISTEN,
     /* a: RLIMIT_…, b: soft and hard value; for RLIMIT_CPU the hard limit is a second later */
     JAIL_LIMIT,
     JAIL_SESSION,      /* its own session and process group */
@@ -100,9 +103,9 @@ static inline const char *jail_plan_text(
 int jail_lend_user(const struct jail_plan *plan, int in_cgroup);
 int jail_take_user_back(const struct jail_plan *plan);
 
-/* Sets the descriptors for JAIL_ATTACH, and the pidfd for JAIL_JOIN (-1: none), before the keeper's
- * stage. */
-enum { JAIL_MOUNTS = 2, JAIL_JOINED = JAIL_MOUNTS, JAIL_LENT };
+/* Sets the descriptors for JAIL_ATTACH, the pidfd for JAIL_JOIN and the socket for JAIL_LISTEN (-1:
+ * none), before the keeper's stage. */
+enum { JAIL_MOUNTS = 2, JAIL_JOINED = JAIL_MOUNTS, JAIL_LISTENER, JAIL_LENT };
 void jail_lend(const int descriptors[JAIL_LENT]);
 
 /* Executes one stage. 0, or -1 with errno and the operation's index in *failed. */

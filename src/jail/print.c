@@ -29,6 +29,7 @@ static const char *const op_names[JAIL_OP_COUNT] = {
     [JAIL_CHDIR] = "change directory",
     [JAIL_HOSTNAME] = "host name",
     [JAIL_LOOPBACK] = "raise the loopback interface",
+    [JAIL_LISTEN] = "listen at a port for the host",
     [JAIL_LIMIT] = "limit",
     [JAIL_SESSION] = "new session",
     [JAIL_GROUP] = "new process group",

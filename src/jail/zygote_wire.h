@@ -15,7 +15,7 @@ enum {
     ZYGOTE_KEEPER_FD = 6,  /* the keeper, a program */
     ZYGOTE_CHANNEL_FD = 3, /* in a worker: the stream of frames */
     ZYGOTE_MESSAGE_MAX = 128 * 1024,
-    ZYGOTE_ABI = 6, /* detects a helper and a library from different builds */
+    ZYGOTE_ABI = 7, /* detects a helper and a library from different builds */
 };
 
 enum zygote_request_kind {
@@ -25,13 +25,15 @@ enum zygote_request_kind {
     ZYGOTE_CLONE = 2,
 };
 
-/* Optional descriptors: the sandbox's cgroup directory, mounts to attach (JAIL_ATTACH), and the
- * pidfd of the keeper of the sandbox to join (JAIL_JOIN). */
+/* Optional descriptors: the sandbox's cgroup directory, mounts to attach (JAIL_ATTACH), the pidfd
+ * of the keeper of the sandbox to join (JAIL_JOIN), and a socket that takes the one that listens
+ * (JAIL_LISTEN). */
 enum zygote_extra {
     ZYGOTE_CGROUP,
     ZYGOTE_VOLUME,
     ZYGOTE_WORKSPACE,
     ZYGOTE_JOINED,
+    ZYGOTE_LISTENER,
     ZYGOTE_EXTRA_COUNT
 };
 enum { ZYGOTE_CLONE_FDS = 4, ZYGOTE_CLONE_FDS_MAX = ZYGOTE_CLONE_FDS + ZYGOTE_EXTRA_COUNT };

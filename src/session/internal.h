@@ -71,6 +71,7 @@ struct session {
     bool held;               /* flow.c */
     struct service *service; /* service.c; NULL until it is used */
     char *directory;         /* in which cells start; NULL: the sandbox's default */
+    char *variables_head;    /* of a process beside it: "env":{…}; NULL: none */
     struct timer *stall;
     /* the length of all pauses when these timers were started */
     uint64_t deadline_paused_ns, partial_paused_ns, stall_paused_ns;

@@ -63,10 +63,17 @@ int session_check_custom(
 }
 
 /* Appends a member to an open object. */
-static void put_key(struct buf *head, const char *key)
+static void put_key_text(struct buf *head, const char *key, size_t len)
 {
     bool first = head->len == 0 || head->data[head->len - 1] == '{';
-    buf_printf(head, "%s\"%s\":", first ? "" : ",", key);
+    buf_puts(head, first ? "" : ",");
+    json_append_string(head, key, len);
+    buf_putc(head, ':');
+}
+
+static void put_key(struct buf *head, const char *key)
+{
+    put_key_text(head, key, strlen(key));
 }
 
 static void put_list(struct buf *head, const char *key, const char *const *words, size_t count)
@@ -112,15 +119,46 @@ static void options_put_workspace(const struct workspace *w, const char *at, str
     buf_puts(head, "]}");
 }
 
-static void options_put_variables(const struct list *variables, struct buf *head)
+static void options_put_variable(
+    struct buf *head, const char *name, size_t name_len, const char *value)
 {
+    put_key_text(head, name, name_len);
+    json_append_string(head, value, strlen(value));
+}
+
+/* Clients find the proxy by these. Not that of SOCKS: httpx fails without a further package. What a
+ * server of the sandbox's own is called goes past it, unless a rule lists that address. */
+static void options_put_proxy(const struct egress_policy *policy, struct buf *head)
+{
+    static const char *const names[] = { "http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY",
+        "all_proxy", "ALL_PROXY" };
+    static const char *const own[] = { "127.0.0.1", "::1" };
+    struct egress_address address;
+    cleanup_buf struct buf url = { 0 }, past = { 0 };
+    buf_printf(&url, "http://127.0.0.1:%d", EGRESS_PORT);
+    buf_puts(&past, "localhost");
+    for (size_t i = 0; i < array_length(own); i++)
+        if (egress_address_parse(own[i], &address) && !egress_policy_lists(policy, &address, 0))
+            buf_printf(&past, ",%s", own[i]);
+    for (size_t i = 0; i < array_length(names); i++)
+        options_put_variable(head, names[i], strlen(names[i]), buf_text(&url));
+    options_put_variable(head, "no_proxy", strlen("no_proxy"), buf_text(&past));
+    options_put_variable(head, "NO_PROXY", strlen("NO_PROXY"), buf_text(&past));
+    options_put_variable(head, "NODE_USE_ENV_PROXY", strlen("NODE_USE_ENV_PROXY"), "1");
+}
+
+/* The user's come last: of two with one name, they apply. */
+void session_write_variables(const struct session_options *o, struct buf *head)
+{
+    if (!o->spec.egress && !(o->variables && o->variables->count > 0))
+        return;
     put_key(head, "env");
-    for (size_t i = 0; i < variables->count; i++) {
-        const char *name = variables->items[i], *value = strchr(name, '=') + 1;
-        buf_putc(head, i ? ',' : '{');
-        json_append_string(head, name, (size_t)(value - name) - 1);
-        buf_putc(head, ':');
-        json_append_string(head, value, strlen(value));
+    buf_putc(head, '{');
+    if (o->spec.egress)
+        options_put_proxy(o->spec.egress, head);
+    for (size_t i = 0; o->variables && i < o->variables->count; i++) {
+        const char *name = o->variables->items[i], *value = strchr(name, '=') + 1;
+        options_put_variable(head, name, (size_t)(value - name) - 1, value);
     }
     buf_putc(head, '}');
 }
@@ -134,8 +172,7 @@ void session_write_hello(
     buf_putc(head, '{');
     if (count > 0)
         session_write_fields(o->answer, head);
-    if (o->variables && o->variables->count > 0)
-        options_put_variables(o->variables, head);
+    session_write_variables(o, head);
     if (o->no_helpers) {
         put_key(head, "helpers");
         buf_puts(head, "false");

@@ -210,10 +210,13 @@ static int service_open(struct service *v, struct error *err)
         return rc;
     v->decoder = (struct frame_decoder){ .rules = rules, .rule_count = array_length(rules) };
     v->generation++;
-    if (!s->directory)
+    if (!s->directory && !s->variables_head)
         return 0;
-    buf_puts(&head, "{\"cwd\":");
-    json_append_string(&head, s->directory, strlen(s->directory));
+    buf_printf(&head, "{%s", s->variables_head ? s->variables_head : "");
+    if (s->directory) {
+        buf_printf(&head, "%s\"cwd\":", s->variables_head ? "," : "");
+        json_append_string(&head, s->directory, strlen(s->directory));
+    }
     buf_putc(&head, '}');
     return buf_failed(&head) ? error_memory(err)
                              : service_send(v, FRAME_HELLO, 0, &head, NULL, 0, err);

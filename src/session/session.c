@@ -326,12 +326,14 @@ int session_reply(struct session *s, uint64_t id, struct json_object *head,
 
 static int session_greet(struct session *s, const struct session_options *o, struct error *err)
 {
-    cleanup_buf struct buf head = { 0 };
+    cleanup_buf struct buf head = { 0 }, variables = { 0 };
     struct session_part rules_source = { (const char *)embedded_rules, embedded_rules_size };
     session_write_hello(o, session_volume(s), session_workspace(s), &head);
     s->directory = session_directory(o, session_workspace(s));
-    if (buf_failed(&head))
+    session_write_variables(o, &variables);
+    if (buf_failed(&head) || buf_failed(&variables))
         return error_memory(err);
+    s->variables_head = variables.len > 0 ? buf_steal(&variables) : NULL;
     return session_send_blob(s, FRAME_HELLO, 0, head.data, head.len, &rules_source, o->rules, err);
 }
 
@@ -460,7 +462,12 @@ struct session *session_new_fork(
     fork->last_id = s->last_id; /* cells keep numbers that are unique in tracebacks */
     fork->last_cell = s->last_cell;
     fork->variables = s->variables ? json_object_get(s->variables) : NULL;
-    return fork;
+    fork->directory = s->directory ? strdup(s->directory) : NULL;
+    fork->variables_head = s->variables_head ? strdup(s->variables_head) : NULL;
+    if (!s->directory == !fork->directory && !s->variables_head == !fork->variables_head)
+        return fork;
+    session_close(fork);
+    return NULL;
 }
 
 int session_make_fork(struct session *s, uint64_t operation, const struct session_events *events,
@@ -542,6 +549,7 @@ void session_close(struct session *s)
     schema_drop(s->settings.answer);
     free(s->open_calls);
     free(s->directory);
+    free(s->variables_head);
     free(s);
 }
 

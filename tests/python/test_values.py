@@ -183,6 +183,9 @@ def test_a_setting_that_is_an_object_is_refused():
         with pytest.raises(droste.ArgumentError, match=r"env_var is of type [\w.]*Doc"):
             Interpreter(env_var=value)
     with Interpreter(env_var={"NAME": "text"}) as interp:
+        assert interp.commands.run("echo $NAME").stdout == "text\n"
+        with interp.fork() as fork:
+            assert fork.commands.run("echo $NAME").stdout == "text\n"
         assert interp.execute("import os; os.environ['NAME']").echo == "'text'"
 
 

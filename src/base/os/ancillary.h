@@ -53,7 +53,7 @@ static inline size_t ancillary_take(struct msghdr *m, int *fds, size_t most)
 static inline ssize_t ancillary_receive(
     int from, void *data, size_t size, int flags, int *fds, int most, int *count)
 {
-    ANCILLARY(8) room;
+    ANCILLARY(9) room;
     struct iovec iov = { data, size };
     struct msghdr m = {
         .msg_iov = &iov,

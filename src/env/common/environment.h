@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "base/list.h"
 #include "base/loop.h"
+#include "egress/egress.h"
 #include "env/common/features.h"
 #include "env/common/users.h"
 #include "jail/jail.h"
@@ -64,9 +65,10 @@ struct sandbox_spec {
     struct volume *volume; /* open; referenced as long as the sandbox lives; NULL: none */
     /* referenced likewise; in the same store as the volume; NULL: none */
     struct workspace *workspace;
-    const struct layout *layout; /* NULL: the default */
-    bool private_root;           /* FEATURE_ROOT: a writable root directory */
-    bool loopback;               /* FEATURE_LOOPBACK: a network of its own that leads back */
+    const struct layout *layout;  /* NULL: the default */
+    bool private_root;            /* FEATURE_ROOT: a writable root directory */
+    bool loopback;                /* FEATURE_LOOPBACK: a network of its own that leads back */
+    struct egress_policy *egress; /* FEATURE_EGRESS: destinations beyond it; NULL: none */
     const struct container_spec *container; /* NULL: the defaults */
     /* as root, each sandbox gets its own id of this range; sandboxes with a volume or workspace
      * share one where it cannot be id-mapped */

@@ -39,6 +39,8 @@ static const struct {
     [FEATURE_PRELOAD] = { "preload", "preload" },
     [FEATURE_HUGE_PAGES] = { "huge pages", "huge-pages" },
     [FEATURE_LOOPBACK] = { "loopback network", "loopback" },
+    [FEATURE_EGRESS] = { "egress by permission",
+        "allow-net max-net-bytes max-net-requests net-timeout" },
 };
 
 const char *feature_name(enum feature p)

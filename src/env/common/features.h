@@ -42,6 +42,7 @@ enum feature {
     FEATURE_PRELOAD,
     FEATURE_HUGE_PAGES, /* for large Python objects */
     FEATURE_LOOPBACK,   /* TCP and UDP between the sandbox's own processes */
+    FEATURE_EGRESS,     /* listed destinations, through a proxy in the host */
     FEATURE_COUNT
 };
 

@@ -118,8 +118,9 @@ static int local_open_sandbox(struct environment *base, const struct sandbox_spe
     int rc = find_zygote(env, spec, &z, err);
     if (rc < 0)
         return rc;
-    /* In the pool, a sandbox would keep an unused volume in use, and it has no workspace. */
-    bool poolable = !spec->volume && !spec->workspace;
+    /* In the pool, a sandbox would keep an unused volume in use, and it has no workspace, and no
+     * proxy. */
+    bool poolable = !spec->volume && !spec->workspace && !spec->egress;
     *out = poolable ? pool_take(env->pool, z, &spec->limits) : NULL;
     if (*out) {
         (*out)->events = *events;
@@ -212,6 +213,7 @@ static void local_free(struct environment *base)
     memory_watches_close(env->memory_watches);
     reports_close(env->reports);
     room_close(env->room);
+    egress_hub_close(env->egress);
     users_free(env->users);
     for (size_t i = 0; i < env->zygote_count; i++)
         zygote_stop(env->zygotes[i]);
@@ -232,9 +234,9 @@ static const struct feature_state local_features[FEATURE_COUNT] = {
     [FEATURE_WORKSPACE] = FEATURE_YES("at /workspace"),
     [FEATURE_FILES] = FEATURE_YES("a process beside the guest"),
     [FEATURE_READ] = FEATURE_YES("at their own paths"),
-    [FEATURE_NETWORK] =
-        FEATURE_NO("there is none, except at isolation process, which has the host's"),
-    [FEATURE_ALLOW] = FEATURE_NO("there is no network"),
+    [FEATURE_NETWORK] = FEATURE_NO(
+        "there is none, except at isolation process, which has the host's; see allow-net"),
+    [FEATURE_ALLOW] = FEATURE_NO("use allow-net"),
     [FEATURE_MEMORY] =
         FEATURE_YES("of the sandbox as a whole; without a cgroup the host measures it"),
     [FEATURE_PROCESSES] = FEATURE_YES("of the whole"),
@@ -252,6 +254,7 @@ static const struct feature_state local_features[FEATURE_COUNT] = {
     [FEATURE_PRELOAD] = FEATURE_YES("once for all sandboxes"),
     [FEATURE_HUGE_PAGES] = FEATURE_YES("where the kernel gives them"),
     [FEATURE_LOOPBACK] = FEATURE_YES("at full and light"),
+    [FEATURE_EGRESS] = FEATURE_YES("through a proxy in the host, at full and light"),
 };
 
 static void local_forked(struct environment *base)
@@ -314,8 +317,11 @@ static int local_open(struct loop *loop, const struct environment_options *optio
     if (rc == 0)
         rc = reports_open(loop, ports_reported, &env->reports, err);
     if (rc == 0)
+        rc = egress_hub_open(loop, &env->egress, err);
+    if (rc == 0)
         rc = room_open(loop, local_start_waiting, &env->room, err);
     if (rc < 0) {
+        egress_hub_close(env->egress);
         reports_close(env->reports);
         memory_watches_close(env->memory_watches);
         pool_close(env->pool);

@@ -32,6 +32,7 @@ struct local {
     struct memory_watches *memory_watches;
     struct reports *reports;
     struct room *room;
+    struct egress_hub *egress;
     struct users *users;
     bool weighs;                 /* cgroups have weights */
     struct cpu_group *cpu_group; /* without `groups`; NULL: there is none */
@@ -46,6 +47,14 @@ struct pause {
     uint64_t total_ns; /* of earlier ones */
     pid_t *already;    /* processes that had stopped before, and stay so */
     size_t already_count;
+};
+
+/* What leads beyond its loopback network, see network.c. */
+struct network {
+    struct egress_policy *policy; /* NULL: nothing */
+    int ends[2]; /* over which the listening socket comes: the host's, and the keeper's */
+    struct watch *watch;
+    struct egress *proxy; /* once it has come */
 };
 
 enum port { PORT_CHANNEL, PORT_OUT, PORT_ERR, PORT_STATUS, PORT_COUNT };
@@ -79,6 +88,7 @@ struct sandbox {
     struct mounts mounts;
     /* the limit that the host found exceeded; LIMIT_NONE: none */
     enum limit over;
+    struct network network;            /* of the first sandbox of a family */
     struct memory_watch *memory_watch; /* NULL: a cgroup counts its memory, or there is no limit */
     struct sandbox_events events;
     void *arg;
@@ -166,6 +176,16 @@ uint64_t local_paused_ns(const struct sandbox *s);
 /* Processes are about to be signalled, or freed: nothing stays stopped. */
 void local_pause_end(struct sandbox *s);
 bool local_is_paused(const struct sandbox *s);
+
+/* ---- network.c ---- */
+
+/* There is none yet. */
+void network_init(struct network *n);
+/* Prepares for the listening socket of the sandbox, which will run with this policy; NULL: none. */
+int network_prepare(struct sandbox *s, struct error *err);
+/* The clone has been made: what was its is closed here. */
+void network_cloned(struct network *n);
+void network_close(struct network *n);
 
 /* ---- ports.c ---- */
 

@@ -206,7 +206,7 @@ static int local_clone_beside(struct sandbox *s, struct error *err)
     bool joins = isolation_has_own_root(s->isolation);
     local_keep_pidfd(of);
     const int extra[ZYGOTE_EXTRA_COUNT] = { of->cgroup ? cgroup_fd(of->cgroup) : -1, -1, -1,
-        joins ? of->pidfd : -1 };
+        joins ? of->pidfd : -1, -1 };
     struct jail_mount place = of->place;
     if (of->pidfd < 0)
         return error_set(err, ERROR_LOST, "the sandbox could not be started");
@@ -266,6 +266,7 @@ static void local_clone_answered(void *arg, struct zygote_answer *answer)
 {
     struct sandbox *s = arg;
     s->clone_id = 0;
+    network_cloned(&s->network);
     s->pidfd = answer->pidfd;
     s->keeper = answer->pid;
     bool started = s->pidfd >= 0;
@@ -355,6 +356,7 @@ static void local_end_family(struct sandbox *s)
     local_remove_workdir(s);
     cgroup_free(s->cgroup);
     users_give_back(s->env->users, s->user);
+    network_close(&s->network);
     close_fd(&s->pidfd);
     free(s->plan);
     free(s->pause.already);
@@ -430,6 +432,7 @@ struct sandbox *local_sandbox_new(
     for (enum port p = 0; p < PORT_COUNT; p++)
         s->theirs[p] = -1;
     ports_init(s);
+    network_init(&s->network);
     return s;
 }
 
@@ -470,6 +473,9 @@ static int local_start(
     if (rc == 0)
         rc = local_take_user(s, zygote_users(z), err);
     place.user = s->user;
+    if (rc == 0)
+        rc = network_prepare(s, err);
+    place.proxy_port = s->network.policy ? EGRESS_PORT : 0;
     if (rc == 0 && !isolation_has_own_root(s->isolation))
         rc = local_make_workdir(s, &place, err);
     if (rc == 0)
@@ -485,7 +491,7 @@ static int local_start(
     if (rc == 0)
         rc = ports_make(s, theirs, err);
     const int extra[ZYGOTE_EXTRA_COUNT] = { s->cgroup ? cgroup_fd(s->cgroup) : -1,
-        s->mounts.mounts[0], s->mounts.mounts[1], -1 };
+        s->mounts.mounts[0], s->mounts.mounts[1], -1, s->network.ends[1] };
     if (rc == 0)
         rc = zygote_clone(
             z, s->plan, theirs, extra, s->report_tag, local_clone_answered, s, &s->clone_id, err);
@@ -537,6 +543,7 @@ int local_make(struct local *env, struct zygote *z, const struct jail_limits *li
     if (!s)
         return error_memory(err);
     mounts_hold(&s->mounts, s->isolation, spec);
+    s->network.policy = spec ? egress_policy_hold(spec->egress) : NULL;
     int rc = local_start_or_wait(s, spec ? spec->start_wait : 0, limits, err);
     if (rc < 0) {
         local_close(s);

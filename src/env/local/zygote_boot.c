@@ -432,7 +432,7 @@ static int zygote_boot_probe(struct zygote *z, struct error *err)
     host = channel[0];
     status = ends[0];
     struct zygote_pending p = {
-        .plan = plan, .fds = { channel[1], -1, -1, ends[1] }, .extra = { -1, -1, -1 }
+        .plan = plan, .fds = { channel[1], -1, -1, ends[1] }, .extra = { -1, -1, -1, -1, -1 }
     };
     p.fds[1] = open("/dev/null", O_WRONLY | O_CLOEXEC);
     p.fds[2] = open("/dev/null", O_WRONLY | O_CLOEXEC);

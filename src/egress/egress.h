@@ -1,0 +1,65 @@
+/* egress/egress.h: the proxy through which a sandbox reaches the destinations that it may reach.
+ *
+ * The sandbox has a network namespace of its own with a loopback interface and no route. One socket
+ * listens there, which was made before any of the guest's code ran and which the host holds. Over
+ * it come HTTP (RFC 9112, whole URLs), CONNECT and SOCKS 5. The host resolves the name, once for
+ * each connection, checks the addresses, and connects to one of those that it has checked.
+ *
+ * Everything runs on the loop's thread. Nothing waits: sockets do not block, and names are resolved
+ * by libuv's threads.
+ */
+#ifndef DROSTE_EGRESS_EGRESS_H
+#define DROSTE_EGRESS_EGRESS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "base/loop.h"
+#include "egress/policy.h"
+
+enum {
+    EGRESS_PORT = 3128, /* of the listening socket, at 127.0.0.1 in the namespace */
+    EGRESS_WHY_SIZE = 256,
+};
+
+/* A request of HTTP or a tunnel. Texts are valid during the call. */
+struct egress_request {
+    uint64_t number;    /* in its sandbox, from 1 */
+    const char *method; /* "GET"…; "CONNECT" and "SOCKS": a tunnel */
+    const char *host;   /* a name or an address; "": the request was malformed */
+    unsigned port;
+    const char *path;    /* with the query; NULL: a tunnel */
+    const char *address; /* that it was connected to; NULL: none */
+    bool is_refused, has_ended;
+    const char *why;         /* it was refused, or failed; NULL: neither */
+    int status;              /* of the server's answer, or of the proxy's; 0: none */
+    uint64_t sent, received; /* bytes, to the server and from it */
+    int64_t started_ms;
+    double seconds;
+};
+
+struct egress_events {
+    /* A request begins, or has ended; one that is refused has ended at once. */
+    void (*request)(void *arg, const struct egress_request *request);
+    /* Whether a request that the rules permit may go on; if not, `why` says why not. NULL: it
+     * may. */
+    bool (*permits)(void *arg, const struct egress_request *request, char why[EGRESS_WHY_SIZE]);
+};
+
+/* What the proxies of a host share: fairness, and a limit of descriptors. */
+struct egress_hub;
+int egress_hub_open(struct loop *loop, struct egress_hub **out, struct error *err);
+/* After its proxies; NULL is fine. */
+void egress_hub_close(struct egress_hub *hub);
+
+struct egress;
+/* Takes the listening socket, also after a failure. `events` must outlive the proxy. */
+int egress_open(struct egress_hub *hub, struct egress_policy *policy, int listener,
+    const struct egress_events *events, void *arg, struct egress **out, struct error *err);
+/* Replaces the receiver of events; NULL: nothing receives them. */
+void egress_rebind(struct egress *proxy, void *arg);
+/* Ends all connections; each is reported. NULL is fine. */
+void egress_close(struct egress *proxy);
+
+#endif

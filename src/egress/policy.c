@@ -1,0 +1,257 @@
+/* egress/policy.c: parses rules and matches destinations with them. */
+#include "egress/policy.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/text.h"
+
+enum rule_kind { RULE_ALL, RULE_ENDPOINT, RULE_URL };
+
+struct egress_rule {
+    enum rule_kind kind;
+    bool below; /* the names below `host`, not itself */
+    struct egress_host host;
+    unsigned port; /* 0: any */
+    char *method;  /* of a URL; NULL: any */
+    char *path;    /* of a URL: a pattern */
+};
+
+struct egress_policy {
+    unsigned references;
+    struct egress_limits limits;
+    size_t count;
+    struct egress_rule rules[];
+};
+
+enum { RULES_MAX = 1000, RULE_LENGTH_MAX = 2048 };
+
+struct egress_policy *egress_policy_hold(struct egress_policy *policy)
+{
+    if (policy)
+        policy->references++;
+    return policy;
+}
+
+void egress_policy_release(struct egress_policy *policy)
+{
+    if (!policy || --policy->references > 0)
+        return;
+    for (size_t i = 0; i < policy->count; i++) {
+        free(policy->rules[i].method);
+        free(policy->rules[i].path);
+    }
+    free(policy);
+}
+
+const struct egress_limits *egress_policy_limits(const struct egress_policy *policy)
+{
+    return &policy->limits;
+}
+
+/* ---- parsing ---- */
+
+static int rule_refuse(const char *rule, const char *why, struct error *err)
+{
+    return error_set(err, ERROR_ARGUMENT,
+        "allow-net '%.200s': %s; use HOST:PORT, *.HOST:PORT, [METHOD] http://HOST/PATH, all or none",
+        rule, why);
+}
+
+/* HOST:PORT, with "*." before the host or "*" as the port. */
+static const char *rule_take_authority(struct egress_rule *r, const char *text, size_t len)
+{
+    const char *wrong;
+    r->below = len > 2 && strncmp(text, "*.", 2) == 0;
+    text += r->below ? 2 : 0;
+    len -= r->below ? 2 : 0;
+    if (len > 2 && strncmp(text + len - 2, ":*", 2) == 0) {
+        bool bracketed = text[0] == '[';
+        if (bracketed && text[len - 3] != ']')
+            return "the address has no end";
+        r->port = 0;
+        wrong = egress_host_parse(text + bracketed, len - 2 - 2 * (size_t)bracketed, &r->host);
+    } else {
+        wrong = egress_authority_parse(text, len, &r->host, &r->port);
+    }
+    if (!wrong && r->below && r->host.is_address)
+        return "an address has no names below it";
+    if (!wrong && !r->host.is_address && strcmp(r->host.name, "localhost") == 0)
+        return "this machine is listed by address, as in 127.0.0.1:8000";
+    return wrong;
+}
+
+/* "GET http://…": the method ends at the only space. */
+static const char *rule_take_url(struct egress_rule *r, const char *text)
+{
+    const char *space = strchr(text, ' ');
+    const char *url = space ? space + 1 : text;
+    r->kind = RULE_URL;
+    if (strncmp(url, "https://", 8) == 0)
+        return "methods and paths of https are encrypted, and Droste does not end TLS: allow the "
+               "whole host, as in api.example.com:443";
+    if (strncmp(url, "http://", 7) != 0)
+        return "it is no URL";
+    url += 7;
+    size_t authority = strcspn(url, "/");
+    const char *path = url + authority;
+    if (path[strcspn(path, " \t?#")])
+        return "the path must not have spaces, a query or a fragment";
+    if (space && strspn(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZ-") != (size_t)(space - text))
+        return "the method must be in capital letters";
+    r->port = 80;
+    r->method = space ? text_copy(text, (size_t)(space - text)) : NULL;
+    r->path = strdup(*path ? path : "/**");
+    if (!r->path || (space && !r->method))
+        return "out of memory";
+    return rule_take_authority(r, url, authority);
+}
+
+static int rule_parse(struct egress_rule *r, const char *text, struct error *err)
+{
+    const char *wrong = NULL;
+    if (strlen(text) > RULE_LENGTH_MAX)
+        return rule_refuse(text, "it is too long", err);
+    if (strcmp(text, "all") == 0)
+        r->kind = RULE_ALL;
+    else if (strstr(text, "://"))
+        wrong = rule_take_url(r, text);
+    else {
+        r->kind = RULE_ENDPOINT;
+        wrong = rule_take_authority(r, text, strlen(text));
+    }
+    return wrong ? rule_refuse(text, wrong, err) : 0;
+}
+
+int egress_policy_parse(const struct list *rules, const struct egress_limits *limits,
+    struct egress_policy **out, struct error *err)
+{
+    bool nothing = rules->count == 1 && strcmp(rules->items[0], "none") == 0;
+    *out = NULL;
+    if (rules->count == 0 || nothing)
+        return 0;
+    if (rules->count > RULES_MAX)
+        return error_set(err, ERROR_ARGUMENT, "allow-net: more than %d rules", RULES_MAX);
+    struct egress_policy *policy =
+        calloc(1, sizeof *policy + rules->count * sizeof policy->rules[0]);
+    if (!policy)
+        return error_memory(err);
+    policy->references = 1;
+    policy->limits = *limits;
+    for (size_t i = 0; i < rules->count; i++) {
+        policy->count++;
+        int rc = strcmp(rules->items[i], "none") == 0
+                     ? rule_refuse("none", "it stands alone", err)
+                     : rule_parse(&policy->rules[i], rules->items[i], err);
+        if (rc < 0) {
+            egress_policy_release(policy);
+            return rc;
+        }
+    }
+    *out = policy;
+    return 0;
+}
+
+/* ---- matching ---- */
+
+static bool rule_names(const struct egress_rule *r, const struct egress_host *host, unsigned port)
+{
+    size_t len = strlen(host->name), suffix = strlen(r->host.name);
+    if (r->port != 0 && r->port != port)
+        return false;
+    if (r->host.is_address || host->is_address)
+        return r->host.is_address && host->is_address &&
+               egress_address_same(&r->host.address, &host->address);
+    if (!r->below)
+        return strcmp(r->host.name, host->name) == 0;
+    return len > suffix + 1 && host->name[len - suffix - 1] == '.' &&
+           strcmp(host->name + len - suffix, r->host.name) == 0;
+}
+
+bool egress_policy_allows_tunnel(
+    const struct egress_policy *policy, const struct egress_host *host, unsigned port)
+{
+    for (size_t i = 0; i < policy->count; i++) {
+        const struct egress_rule *r = &policy->rules[i];
+        if (r->kind == RULE_ALL || (r->kind == RULE_ENDPOINT && rule_names(r, host, port)))
+            return true;
+    }
+    return false;
+}
+
+/* "*" stands for a part without a slash, "**" for any. `work` bounds the attempts. */
+static bool path_matches(const char *pattern, const char *path, size_t len, unsigned *work)
+{
+    while (*pattern) {
+        if (*work == 0)
+            return false;
+        --*work;
+        if (*pattern != '*') {
+            if (len == 0 || *pattern != *path)
+                return false;
+            pattern++, path++, len--;
+            continue;
+        }
+        bool any = pattern[1] == '*';
+        pattern += any ? 2 : 1;
+        for (size_t i = 0;; i++) {
+            if (path_matches(pattern, path + i, len - i, work))
+                return true;
+            if (i == len || (!any && path[i] == '/'))
+                return false;
+        }
+    }
+    return len == 0;
+}
+
+/* Servers disagree about what these mean, so that a path with them could be another one. */
+static bool path_is_plain(const char *path, size_t len)
+{
+    static const char *const odd[] = { "%2e", "%2E", "%2f", "%2F", "%5c", "%5C", "%25", "%00" };
+    for (size_t i = 0; i < len; i++) {
+        bool begins = path[i] == '/';
+        if (path[i] == '\\' || path[i] == ';' || (begins && i + 1 < len && path[i + 1] == '/'))
+            return false;
+        if (begins && i + 1 < len && path[i + 1] == '.') {
+            size_t dots = strspn(path + i + 1, ".");
+            if (dots <= 2 && (i + 1 + dots == len || path[i + 1 + dots] == '/'))
+                return false;
+        }
+        for (size_t k = 0; path[i] == '%' && k < array_length(odd); k++)
+            if (i + 3 <= len && strncmp(path + i, odd[k], 3) == 0)
+                return false;
+    }
+    return true;
+}
+
+bool egress_policy_allows_request(const struct egress_policy *policy,
+    const struct egress_host *host, unsigned port, const char *method, const char *path)
+{
+    enum { WORK_MAX = 100000 };
+    size_t len = strcspn(path, "?");
+    unsigned work = WORK_MAX;
+    if (egress_policy_allows_tunnel(policy, host, port))
+        return true;
+    for (size_t i = 0; i < policy->count; i++) {
+        const struct egress_rule *r = &policy->rules[i];
+        if (r->kind == RULE_URL && rule_names(r, host, port) &&
+            (!r->method || strcmp(r->method, method) == 0) && path_is_plain(path, len) &&
+            path_matches(r->path, path, len, &work))
+            return true;
+    }
+    return false;
+}
+
+bool egress_policy_lists(
+    const struct egress_policy *policy, const struct egress_address *address, unsigned port)
+{
+    for (size_t i = 0; i < policy->count; i++) {
+        const struct egress_rule *r = &policy->rules[i];
+        if (r->kind != RULE_ALL && r->host.is_address &&
+            (port == 0 || r->port == 0 || r->port == port) &&
+            egress_address_same(&r->host.address, address))
+            return true;
+    }
+    return false;
+}

@@ -1,0 +1,160 @@
+/* Rules: what they are, and what they allow. */
+#include "../test.h"
+
+#include "base/cleanup.h"
+#include "egress/policy.h"
+
+static struct egress_policy *policy_of(const char *a, const char *b)
+{
+    struct list rules = { 0 };
+    struct egress_policy *policy = NULL;
+    static const struct egress_limits limits = { 0 };
+    assert_ok(list_add(&rules, a, err));
+    if (b)
+        assert_ok(list_add(&rules, b, err));
+    assert_ok(egress_policy_parse(&rules, &limits, &policy, err));
+    list_clear(&rules);
+    return policy;
+}
+
+/* "tunnel", "GET" or another method: whether the rules allow it. */
+static bool allows(
+    const char *a, const char *b, const char *method, const char *authority, const char *path)
+{
+    struct egress_policy *policy = policy_of(a, b);
+    struct egress_host host;
+    unsigned port = 80;
+    assert_null(egress_authority_parse(authority, strlen(authority), &host, &port));
+    bool yes = path ? egress_policy_allows_request(policy, &host, port, method, path)
+                    : egress_policy_allows_tunnel(policy, &host, port);
+    egress_policy_release(policy);
+    return yes;
+}
+
+static void a_name_and_a_port_are_exactly_these(void **state)
+{
+    assert_true(allows("a.example:443", NULL, NULL, "a.example:443", NULL));
+    assert_true(allows("A.example.:443", NULL, NULL, "a.EXAMPLE:443", NULL));
+    assert_true(allows("x:1", "a.example:*", NULL, "a.example:8080", NULL));
+    assert_true(allows("a.example:80", NULL, "POST", "a.example:80", "/any?thing"));
+    assert_false(allows("a.example:443", NULL, NULL, "a.example:80", NULL));
+    assert_false(allows("a.example:443", NULL, NULL, "b.a.example:443", NULL));
+    assert_false(allows("a.example:443", NULL, NULL, "a.example.evil:443", NULL));
+    assert_false(allows("a.example:443", NULL, NULL, "xa.example:443", NULL));
+}
+
+static void a_star_is_the_names_below(void **state)
+{
+    assert_true(allows("*.example.com:443", NULL, NULL, "a.example.com:443", NULL));
+    assert_true(allows("*.example.com:443", NULL, NULL, "a.b.example.com:443", NULL));
+    assert_false(allows("*.example.com:443", NULL, NULL, "example.com:443", NULL));
+    assert_false(allows("*.example.com:443", NULL, NULL, "badexample.com:443", NULL));
+    assert_false(allows("*.example.com:443", NULL, NULL, "example.com.evil:443", NULL));
+}
+
+static void an_address_is_its_rule_alone(void **state)
+{
+    struct egress_policy *policy = policy_of("10.0.0.1:80", "[fd00::1]:*");
+    struct egress_address address;
+    assert_true(allows("10.0.0.1:80", NULL, NULL, "[::ffff:10.0.0.1]:80", NULL));
+    assert_false(allows("10.0.0.1:80", NULL, NULL, "10.0.0.2:80", NULL));
+    assert_false(allows("a:80", NULL, NULL, "10.0.0.1:80", NULL));
+    egress_address_parse("10.0.0.1", &address);
+    assert_true(egress_policy_lists(policy, &address, 80));
+    assert_true(egress_policy_lists(policy, &address, 0));
+    assert_false(egress_policy_lists(policy, &address, 81));
+    egress_address_parse("fd00::1", &address);
+    assert_true(egress_policy_lists(policy, &address, 5));
+    egress_policy_release(policy);
+    policy = policy_of("all", NULL);
+    assert_false(egress_policy_lists(policy, &address, 5));
+    egress_policy_release(policy);
+    assert_true(allows("all", NULL, NULL, "anything:1", NULL));
+}
+
+static void methods_and_paths_are_of_http(void **state)
+{
+    static const char rule[] = "GET http://api.example/repos/*/tags/**";
+    assert_true(allows(rule, NULL, "GET", "api.example", "/repos/x/tags/"));
+    assert_true(allows(rule, NULL, "GET", "api.example", "/repos/x/tags/a/b?q=/../"));
+    assert_false(allows(rule, NULL, "POST", "api.example", "/repos/x/tags/a"));
+    assert_false(allows(rule, NULL, "get", "api.example", "/repos/x/tags/a"));
+    assert_false(allows(rule, NULL, "GET", "api.example:8080", "/repos/x/tags/a"));
+    assert_false(allows(rule, NULL, "GET", "api.example", "/repos/x/y/tags/a"));
+    assert_false(allows(rule, NULL, "GET", "api.example", "/repos"));
+    assert_false(allows(rule, NULL, NULL, "api.example", NULL));
+    assert_true(allows("http://api.example:8080/a", NULL, "PUT", "api.example:8080", "/a"));
+    assert_true(allows("http://api.example", NULL, "PUT", "api.example", "/any/where"));
+}
+
+/* What a server may read as another path matches no rule that has one. */
+static void a_path_that_may_be_another_is_refused(void **state)
+{
+    static const char *const these[] = { "/repos/x/tags/../../../admin", "/repos/x/tags/./a",
+        "/repos/x/tags/..", "/repos/x/tags/%2e%2e/a", "/repos/x/tags/%2E./a", "/repos/x/tags/a%2fb",
+        "/repos/x/tags//a", "/repos/x/tags/a\\b", "/repos/x/tags/a%5cb", "/repos/x/tags/a%252fb",
+        "/repos/x/tags/a;b", "/repos/x/tags/a%00" };
+    for (size_t i = 0; i < array_length(these); i++)
+        if (allows("http://api.example/repos/*/tags/**", NULL, "GET", "api.example", these[i]))
+            fail_msg("%s is allowed", these[i]);
+    assert_true(allows(
+        "http://api.example/repos/*/tags/**", NULL, "GET", "api.example", "/repos/x/tags/...a/.b"));
+}
+
+/* A pattern that would try for ever gives up. */
+static void matching_is_bounded(void **state)
+{
+    char path[4000];
+    memset(path, 'a', sizeof path - 1);
+    path[0] = '/';
+    path[sizeof path - 1] = '\0';
+    assert_false(allows("http://h/**a**a**a**a**a**a**a**b", NULL, "GET", "h", path));
+}
+
+static void other_rules_are_refused(void **state)
+{
+    static const char *const these[] = { "", "example.com", "example.com:", "example.com:x",
+        "https://example.com/a", "GET https://example.com/a", "ftp://a/b", "get http://a/",
+        "GET  http://a/", "http://a/b?c", "http://a/b#c", "http://a/b c", "*:443", "*.:1",
+        "*.1.2.3.4:1", "a.*.b:1", "localhost:80", "http://localhost/", "0x7f.1:80", "127.1:80",
+        "u:p@a:1", "none", "[::1:80", "::1:80", "1.2.3.4/8:80", "b\xc3\xbc.de:1" };
+    static const struct egress_limits limits = { 0 };
+    for (size_t i = 0; i < array_length(these); i++) {
+        struct egress_policy *policy = NULL;
+        struct error why = { 0 };
+        struct list rules = { 0 };
+        assert_ok(list_add(&rules, "a:1", err));
+        assert_int_equal(list_add(&rules, these[i], &why), 0);
+        if (egress_policy_parse(&rules, &limits, &policy, &why) == 0)
+            fail_msg("'%s' is a rule", these[i]);
+        assert_int_equal(why.code, ERROR_ARGUMENT);
+        assert_non_null(strstr(why.text, these[i]));
+        assert_null(policy);
+        list_clear(&rules);
+    }
+}
+
+static void nothing_is_no_policy(void **state)
+{
+    struct list rules = { 0 };
+    static const struct egress_limits limits = { 0 };
+    struct egress_policy *policy = (struct egress_policy *)&rules;
+    assert_ok(egress_policy_parse(&rules, &limits, &policy, err));
+    assert_null(policy);
+    assert_null(policy_of("none", NULL));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_name_and_a_port_are_exactly_these),
+        cmocka_unit_test(a_star_is_the_names_below),
+        cmocka_unit_test(an_address_is_its_rule_alone),
+        cmocka_unit_test(methods_and_paths_are_of_http),
+        cmocka_unit_test(a_path_that_may_be_another_is_refused),
+        cmocka_unit_test(matching_is_bounded),
+        cmocka_unit_test(other_rules_are_refused),
+        cmocka_unit_test(nothing_is_no_policy),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
