@@ -320,18 +320,25 @@ def _of_batch(batch: Any) -> str:
 
 
 def export(*runs: str, format: str = "jsonl", out: Any = None, all: bool = False,
-           batch: Any = None, database: Any = None) -> Optional[str]:
+           batch: Any = None, database: Any = None, server: Optional[str] = None,
+           api_key: Optional[str] = None) -> Optional[str]:
     """Exports runs with their child runs: as lines of JSON, as one HTML page, or as traces of
     OpenTelemetry (`format="otlp"`, a line of OTLP/JSON for each run).
 
     The runs are those named by id (or the beginning of it), those of a `batch` (its results
     file, or a part of that path), or `all`. `out` is a path; the file is complete at the end, or
-    unchanged. Without `out`, returns the text.
+    unchanged. Without `out`, returns the text. Runs of a server are named by their whole ids.
     """
     if format not in _FORMATS:
         raise ArgumentError("format is 'jsonl', 'html' or 'otlp', not %r" % (format,))
     if bool(runs) + bool(all) + (batch is not None) != 1:
         raise ArgumentError("name the runs to export, or use all=True or batch=FILE")
+    from ._remote import runs as _remote
+    remote = _remote.of(server, api_key, database)
+    if remote is not None:
+        if not runs:
+            raise UnsupportedError("name the runs of a server to export")
+        return _remote.export_runs(remote, runs, format, out)
     name = None if batch is None else _of_batch(batch)
     with _record(database) as (handle, record):
         if record is None:

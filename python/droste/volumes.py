@@ -5,7 +5,9 @@
     print([entry.name for entry in droste.volumes.ls("data", depth=2)])
 
 Keywords are settings: `env` ("daytona": the provider's volumes), `volume_root`, `volume_size`….
-Files of the provider's volumes can be listed, read and copied.
+Files of the provider's volumes can be listed, read and copied. With `server` (and `api_key`), or
+DROSTE_SERVER, the volumes are those of a server: without `limit` and snapshots, and a directory is
+copied file by file, without empty directories.
 """
 from __future__ import annotations
 
@@ -17,6 +19,7 @@ from typing import Any, Callable, Iterator, List, NamedTuple, Optional, Tuple, U
 from . import _library
 from ._handle import Handle
 from ._library import lib
+from ._remote.volumes import also_of_servers
 from .errors import ArgumentError
 from .files import FileInfo, Path
 
@@ -64,6 +67,7 @@ def _collecting(found: List[str]) -> Any:
     return _library.NameFn(add)
 
 
+@also_of_servers
 def names(**settings: Any) -> List[str]:
     """Returns the names of the volumes, in order."""
     found: List[str] = []
@@ -72,18 +76,21 @@ def names(**settings: Any) -> List[str]:
     return found
 
 
+@also_of_servers
 def create(name: str, **settings: Any) -> None:
     """Creates an empty volume; ArgumentError if it exists."""
     with Handle(settings) as handle:
         handle.check(lib.droste_volume_create(handle.d, name.encode(), handle.err))
 
 
+@also_of_servers
 def remove(name: str, **settings: Any) -> None:
     """Removes a volume with its snapshots; ArgumentError while it is in use."""
     with Handle(settings) as handle:
         handle.check(lib.droste_volume_remove(handle.d, name.encode(), handle.err))
 
 
+@also_of_servers
 def usage(name: str, **settings: Any) -> Usage:
     """Measures a volume."""
     with _volume(name, settings) as (handle, volume):
@@ -96,6 +103,7 @@ def _limit_of(value: Union[None, int, str]) -> Optional[bytes]:
     return None if value is None else str(value).encode()
 
 
+@also_of_servers
 def limit(name: str, *, size: Union[None, int, str] = None, files: Optional[int] = None,
           **settings: Any) -> Usage:
     """Sets the limits of a volume, `size` in bytes or as "2G"; returns its usage.
@@ -108,6 +116,7 @@ def limit(name: str, *, size: Union[None, int, str] = None, files: Optional[int]
     return usage(name, **settings)
 
 
+@also_of_servers
 def ls(name: str, path: Path = "", *, depth: int = 1, limit: int = 10000,
        **settings: Any) -> List[FileInfo]:
     """Lists a directory of a volume; ArgumentError if there are more than `limit` entries."""
@@ -125,6 +134,7 @@ def ls(name: str, path: Path = "", *, depth: int = 1, limit: int = 10000,
     return found
 
 
+@also_of_servers
 def read(name: str, path: Path, **settings: Any) -> bytes:
     """Returns the contents of a file."""
     with _volume(name, settings) as (handle, volume):
@@ -135,6 +145,7 @@ def read(name: str, path: Path, **settings: Any) -> bytes:
             return file.read()
 
 
+@also_of_servers
 def get(name: str, path: Path, local: Path, **settings: Any) -> int:
     """Copies a file or directory to `local`; returns the number of bytes. Links are left out."""
     with _volume(name, settings) as (handle, volume):
@@ -144,6 +155,7 @@ def get(name: str, path: Path, local: Path, **settings: Any) -> int:
         return int(count.bytes)
 
 
+@also_of_servers
 def put(name: str, local: Path, path: Path, **settings: Any) -> int:
     """Copies a file or directory into a volume; returns the number of bytes."""
     with _volume(name, settings) as (handle, volume):
@@ -157,6 +169,7 @@ def put(name: str, local: Path, path: Path, **settings: Any) -> int:
             os.close(fd)
 
 
+@also_of_servers
 def delete(name: str, path: Path, **settings: Any) -> None:
     """Removes a file, or a directory with its contents."""
     with _volume(name, settings) as (handle, volume):
@@ -165,6 +178,7 @@ def delete(name: str, path: Path, **settings: Any) -> None:
 
 # -- snapshots, which need the volume for themselves: ArgumentError while a session uses it
 
+@also_of_servers
 def snapshots(name: str, **settings: Any) -> List[Snapshot]:
     """Returns the snapshots of a volume, in order of their names."""
     found: List[str] = []
@@ -186,6 +200,7 @@ def _copy(function: Callable[..., int], name: str, which: str, settings: Any) ->
         return int(count.bytes)
 
 
+@also_of_servers
 def snapshot(name: str, snapshot: str, **settings: Any) -> int:
     """Copies the volume to a new snapshot; returns the number of bytes.
 
@@ -194,11 +209,13 @@ def snapshot(name: str, snapshot: str, **settings: Any) -> int:
     return _copy(lib.droste_volume_snapshot, name, snapshot, settings)
 
 
+@also_of_servers
 def restore(name: str, snapshot: str, **settings: Any) -> int:
     """Replaces the contents of the volume by those of a snapshot; returns the number of bytes."""
     return _copy(lib.droste_volume_restore, name, snapshot, settings)
 
 
+@also_of_servers
 def remove_snapshot(name: str, snapshot: str, **settings: Any) -> None:
     """Removes a snapshot; the volume stays as it is."""
     with _volume(name, settings, ALONE) as (handle, volume):

@@ -391,3 +391,62 @@ for make in (lambda: droste.Interpreter().start(), lambda: droste.RLM(model="x")
         print("server=" in str(e) and "install" in str(e))
 """)
     assert (done.stdout, done.returncode) == ("True\n" * 4, 0)
+
+
+def test_volumes_of_a_server(server, tmp_path, monkeypatch):
+    """The functions of droste.volumes, whose files a session of the server has."""
+    there = {"server": server.address}
+    (tmp_path / "in" / "deep").mkdir(parents=True)
+    (tmp_path / "in" / "deep" / "b").write_bytes(b"bb")
+    (tmp_path / "in" / "a").write_bytes(b"a" * 100_000)
+    (tmp_path / "in" / "link").symlink_to("/etc/passwd")
+    droste.volumes.create("mine", volume_size=64 << 20, **there)
+    assert droste.volumes.names(**there) == ["mine"]
+    assert droste.volumes.put("mine", tmp_path / "in", "d", **there) == 100_002
+    found = droste.volumes.ls("mine", "d", depth=3, **there)
+    assert sorted((e.name, e.size) for e in found if not e.is_dir) == [("a", 100_000),
+                                                                       ("deep/b", 2)]
+    assert droste.volumes.read("mine", "d/deep/b", **there) == b"bb"
+    assert droste.volumes.get("mine", "d", tmp_path / "out", **there) == 100_002
+    assert (tmp_path / "out" / "deep" / "b").read_bytes() == b"bb"
+    assert droste.volumes.get("mine", "d/a", tmp_path / "a", **there) == 100_000
+    assert droste.volumes.usage("mine", **there).size_limit == 64 << 20
+    with droste.Interpreter(volume_name="mine", **there) as interp:
+        assert interp.execute("SUBMIT(x=open('/data/d/deep/b').read())").x == "bb"
+        with pytest.raises(droste.ArgumentError, match="in use"):
+            droste.volumes.remove("mine", **there)
+    with pytest.raises(droste.ArgumentError, match="exists"):
+        droste.volumes.create("mine", **there)
+    with pytest.raises(droste.NotFoundError):
+        droste.volumes.read("mine", "d/none", **there)
+    for function, more in ((droste.volumes.snapshots, {}), (droste.volumes.names,
+                                                             {"volume_root": "/x"})):
+        with pytest.raises(droste.UnsupportedError):
+            function(*(["mine"] if not more else []), **more, **there)
+    monkeypatch.setenv("DROSTE_SERVER", server.address)
+    droste.volumes.delete("mine", "d")
+    assert droste.volumes.ls("mine") == []
+    droste.volumes.remove("mine")
+    assert droste.volumes.names() == []
+
+
+def test_a_large_context_is_stored_for_its_run(tmp_path, serve):
+    """A file, or a text, that a request does not hold; nothing of it is left afterwards."""
+    model = serve(turns=[repl("SUBMIT([type(context).__name__, len(context)])")] * 3)
+    server = Server(tmp_path, "--model", "turns", "--base-url", model.url,
+                    env={"OPENAI_API_KEY": "k"})
+    try:
+        path = tmp_path / "big.txt"
+        path.write_bytes(b"0123456789" * 1_000_000)
+        rlm = droste.RLM(server=server.address)
+        assert rlm.run("How long?", path).answer == ["str", 10_000_000]
+        done = rlm.run("How long?", "x" * 9_000_000)
+        assert done.answer == ["str", 9_000_000]
+        assert server.ask("GET", "/v1/contexts").json["contexts"] == []
+        lines = droste.runs.export(done.run, server=server.address).splitlines()
+        assert '"type":"run"' in lines[0].replace(" ", "") and len(lines) >= 4
+        assert droste.runs.export(done.run, format="html", out=tmp_path / "page",
+                                  server=server.address) is None
+        assert (tmp_path / "page").read_text().lower().startswith("<!doctype html>")
+    finally:
+        server.stop()

@@ -84,7 +84,8 @@ class Refused(Exception):
 
 #: codes of the server that are not those of the library
 CODES = {"schema": "argument", "json": "argument", "limit": "argument", "media_type": "argument",
-         "too_large": "argument", "closed": "lost", "worker_lost": "lost", "value": "cell",
+         "too_large": "argument", "conflict": "argument", "quota": "argument",
+         "full": "io", "closed": "lost", "worker_lost": "lost", "value": "cell",
          "draining": "environment", "capacity": "environment", "rate": "environment",
          "sandboxes": "environment", "unauthorized": "permission", "forbidden": "permission"}
 

@@ -7,11 +7,12 @@ last one it has seen when the connection breaks.
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import os
 import threading
 import time
-from typing import Any, AsyncIterator, Callable, Dict, Iterator, List, Optional
+from typing import Any, AsyncIterator, BinaryIO, Callable, Dict, Iterator, List, Optional
 
 from .. import _engine, _typed
 from ..errors import ArgumentError, EnvironmentFailed, Error, LostError, UnsupportedError
@@ -25,8 +26,22 @@ CONNECT_SECONDS = 60.0      # how long a server that cannot be reached is tried 
 PAUSES = (0.1, 0.5, 1.0, 2.0, 5.0)
 
 
-def _context_of(context: Any) -> Dict[str, Any]:
-    """Returns the context as a request has it: a text, or any other JSON value."""
+#: bytes of a context that is sent with the question; a larger one is stored before
+SENT_MOST = 1 << 20
+
+
+def _stored(server: Server, name: str, file: BinaryIO, size: int) -> Dict[str, Any]:
+    """Stores a context; returns it as a request names it."""
+    answer = server.begin("POST", "/v1/contexts", file, query={"name": name},
+                          kind="application/octet-stream", headers={"Content-Length": str(size)})
+    try:
+        return {"context_file": json.loads(answer.read())["id"]}
+    finally:
+        answer.close()
+
+
+def _context_of(server: Server, context: Any) -> Dict[str, Any]:
+    """Returns the context as a request has it: a text, any other JSON value, or a stored one."""
     if context is None:
         return {}
     if isinstance(context, os.PathLike):
@@ -34,17 +49,31 @@ def _context_of(context: Any) -> Dict[str, Any]:
             raise UnsupportedError("a directory cannot be the context of a server's run: give a "
                                    "dict of texts by their paths")
         with open(context, "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            if size > SENT_MOST:
+                return _stored(server, os.path.basename(os.fspath(context)), file, size)
             data = file.read()
-        try:
-            return {"context": data.decode()}
-        except UnicodeDecodeError:
-            raise UnsupportedError("the context of a server's run is text or JSON, which %s is not"
-                                   % os.fspath(context)) from None
+            try:
+                return {"context": data.decode()}
+            except UnicodeDecodeError:
+                file.seek(0)
+                return _stored(server, os.path.basename(os.fspath(context)), file, size)
     if isinstance(context, str):
-        return {"context": context}
+        if len(context) <= SENT_MOST:
+            return {"context": context}
+        text = context.encode()
+        return _stored(server, "context", io.BytesIO(text), len(text))
     if isinstance(context, (bytes, bytearray, memoryview)):
-        raise UnsupportedError("the context of a server's run is text or JSON, not bytes")
+        raise UnsupportedError("the context of a server's run is text or JSON, not bytes: give a "
+                               "pathlib.Path of a file")
     return {"context": json.loads(_typed.project_typed(context, "context"))}
+
+
+def _forget(server: Server, stored: str) -> None:
+    try:
+        server.ask("DELETE", "/v1/contexts/" + stored)
+    except (Refused, Error):        # it has gone
+        pass
 
 
 class _Followed:
@@ -58,6 +87,7 @@ class _Followed:
         self.calls = self.input_tokens = self.output_tokens = 0
         self.events: Optional[Events] = None
         self.left = False
+        self.stored: Optional[str] = None       # a context that goes with the run's end
 
     @property
     def path(self) -> str:
@@ -94,6 +124,8 @@ class _Followed:
     def cancel(self) -> None:
         try:
             self.server.ask("POST", self.path + "/cancel")
+            if self.stored is not None:
+                _forget(self.server, self.stored)
         except (Refused, Error):        # it has ended, or the server has
             pass
 
@@ -163,6 +195,8 @@ class _Followed:
             found = self.server.ask("GET", self.path)
         except Refused as e:
             raise failure_of(e) from None
+        if self.stored is not None and found["status"] != "interrupted":
+            _forget(self.server, self.stored)
         used = found["usage"]
         usage = {"calls": used["calls"] or 0, "input_tokens": used["input_tokens"] or 0,
                  "output_tokens": used["output_tokens"] or 0, "cost": used["cost"],
@@ -201,16 +235,21 @@ class RemoteRLM(RLM):
     def _begin(self, question: Optional[str], context: Any, resume: Optional[str]) -> _Followed:
         if question is not None and not isinstance(question, str):
             raise ArgumentError("a question must be a str, not %s" % type(question).__name__)
+        sent: Dict[str, Any] = {}
         try:
             if resume is not None:
                 started = self._server.ask("POST", "/v1/runs/%s/resume" % resume)
             else:
+                sent = _context_of(self._server, context)
                 started = self._server.create("/v1/runs", {
-                    "question": question, "options": _options_of(self._pairs),
-                    **_context_of(context)})
+                    "question": question, "options": _options_of(self._pairs), **sent})
         except Refused as e:
+            if "context_file" in sent:
+                _forget(self._server, sent["context_file"])
             raise failure_of(e) from None
-        return _Followed(self._server, started["run"], context, self.model_name)
+        followed = _Followed(self._server, started["run"], context, self.model_name)
+        followed.stored = sent.get("context_file")
+        return followed
 
     def _follow(self, followed: _Followed, listen: Optional[Callable[[Event], None]] = None
                 ) -> Iterator[Event]:

@@ -2,11 +2,13 @@
 from __future__ import annotations
 
 import datetime
-from typing import Any, Dict, Iterator, List, Optional
+import io
+import os
+from typing import Any, cast, Dict, Iterator, List, Optional, Sequence
 
 from ..errors import ArgumentError
 from . import address_of
-from .client import failure_of, Refused, Server, server_at
+from .client import failure_of, PIECE, Refused, Server, server_at
 from .rlm import _Followed
 
 PAGE = 1000
@@ -67,6 +69,37 @@ def list_runs(server: Server, limit: int, status: Optional[str], model: Optional
 
 def get_run(server: Server, run: str) -> Dict[str, Any]:
     return run_fields(_ask(server, "GET", "/v1/runs/" + run))
+
+
+def export_runs(server: Server, runs: Sequence[str], format: str, out: Any) -> Optional[str]:
+    """Writes exports to a path, which is complete at the end or unchanged; or returns their text.
+    """
+    if format == "html" and len(runs) != 1:
+        raise ArgumentError("a page of a server's runs has one run")
+    draft = None if out is None else "%s.part-%s" % (os.fsdecode(out), os.urandom(8).hex())
+    try:
+        with io.BytesIO() if draft is None else open(draft, "xb") as file:
+            for run in runs:
+                _copy_export(server, run, format, file)
+            if draft is None:
+                return cast(io.BytesIO, file).getvalue().decode()
+        os.replace(draft, out)
+        return None
+    finally:
+        if draft is not None and os.path.lexists(draft):
+            os.unlink(draft)
+
+
+def _copy_export(server: Server, run: str, format: str, file: Any) -> None:
+    try:
+        answer = server.begin("GET", "/v1/runs/%s/export" % run, query={"format": format})
+    except Refused as e:
+        raise failure_of(e) from None
+    try:
+        for piece in iter(lambda: answer.read(PIECE), b""):
+            file.write(piece)
+    finally:
+        answer.close()
 
 
 def remove_run(server: Server, run: str) -> None:
