@@ -67,12 +67,16 @@
     "{\"type\": \"string\", \"minLength\": 1, \"maxLength\": 64, \"pattern\": "                    \
     "\"^[A-Za-z0-9_.-]+$\"}"
 
+/* It is a component of a path. */
+#define TAG                                                                                        \
+    "{\"type\": \"string\", \"minLength\": 1, \"maxLength\": 64, \"pattern\": \"^[ -.0-~]+$\"}"
+
 #define COMMAND                                                                                    \
     "{\"type\": \"object\", \"additionalProperties\": false, \"required\": [\"command\"], "        \
     "\"properties\": {\"command\": {\"anyOf\": [" WORD ", {\"type\": \"array\", \"minItems\": 1, " \
     "\"maxItems\": 10000, \"items\": " WORD "}]}, \"cwd\": " WORD ", \"env\": {\"type\": "         \
     "\"object\", \"maxProperties\": 1000, \"propertyNames\": {\"pattern\": \"^[^=\\\\0]+$\"}, "    \
-    "\"additionalProperties\": " WORD "}, \"user\": " NAME ", \"tag\": " NAME ", \"stdin\": "      \
+    "\"additionalProperties\": " WORD "}, \"user\": " NAME ", \"tag\": " TAG ", \"stdin\": "       \
     "{\"type\": \"boolean\"}, \"merge\": {\"type\": \"boolean\"}, \"drain\": {\"type\": "          \
     "\"boolean\"}, \"stream\": {\"type\": \"boolean\"}, \"timeout_seconds\": {\"type\": "          \
     "\"number\", \"exclusiveMinimum\": 0, \"maximum\": 1000000}, \"terminal\": {\"type\": "        \
@@ -168,10 +172,10 @@
     "{\"type\": \"object\", \"additionalProperties\": false, \"required\": [\"columns\", "         \
     "\"rows\"], \"properties\": {\"columns\": {\"type\": \"integer\", \"minimum\": 1, "            \
     "\"maximum\": 10000}, \"rows\": {\"type\": \"integer\", \"minimum\": 1, \"maximum\": 10000}, " \
-    "\"attach\": " NAME ", \"command\": {\"anyOf\": [" WORD ", {\"type\": \"array\", "             \
+    "\"attach\": " TAG ", \"command\": {\"anyOf\": [" WORD ", {\"type\": \"array\", "              \
     "\"minItems\": 1, \"maxItems\": 10000, \"items\": " WORD "}]}, \"cwd\": " WORD ", \"env\": "   \
     "{\"type\": \"object\", \"maxProperties\": 1000, \"propertyNames\": {\"pattern\": "            \
-    "\"^[^=\\\\0]+$\"}, \"additionalProperties\": " WORD "}, \"user\": " NAME ", \"tag\": " NAME   \
+    "\"^[^=\\\\0]+$\"}, \"additionalProperties\": " WORD "}, \"user\": " NAME ", \"tag\": " TAG    \
     "}}"
 
 static const struct route native_rows[] = {

@@ -4,10 +4,11 @@ import http.client
 import json
 import signal
 import threading
+import urllib.parse
 
 import pytest
 
-from conftest import Server, WAIT
+from conftest import Server, until, WAIT
 
 
 @pytest.fixture(scope="module", params=["1", "3"], ids=["one", "three"])
@@ -196,3 +197,15 @@ def test_a_follower_that_does_not_read_delays_no_other(server, sandbox):
     assert event[0] == "error" and "1 MiB behind" in event[1]["message"]
     for stream in (first, silent, other):
         stream.close()
+
+
+@pytest.mark.parametrize("tag", ["two words", " lead", "a%20b", "a+b", "a?b#c", "~x"])
+def test_a_tag_is_any_printable_text(server, sandbox, tag):
+    """It names the command in paths, escaped as any component is."""
+    started = server.ask("POST", sandbox + "/commands", {"command": "sleep 1000", "tag": tag})
+    assert started.status == 201, started.body
+    name = urllib.parse.quote(tag, safe="")
+    answer = server.ask("POST", "%s/commands/%s/signal" % (sandbox, name), {"signal": 9})
+    assert answer.status == 204, answer.body
+    until(lambda: not [c for c in server.ask("GET", sandbox + "/commands").json["commands"]
+                       if c["tag"] == tag and c["running"]])
