@@ -7,7 +7,7 @@
 #include "base/cleanup.h"
 #include "cli/cli.h"
 
-static int answer_exit_status(const droste_result *r)
+int answer_status(const char *status, int otherwise)
 {
     static const struct {
         const char *status;
@@ -19,16 +19,20 @@ static int answer_exit_status(const droste_result *r)
         { "timeout", EXIT_LIMIT },
         { "cancelled", EXIT_INTERRUPTED },
     };
-    droste_error why;
     for (size_t i = 0; i < array_length(statuses); i++)
-        if (strcmp(statuses[i].status, droste_result_status(r)) == 0)
+        if (strcmp(statuses[i].status, status) == 0)
             return statuses[i].exit;
-    droste_result_error(r, &why);
-    return cli_status(why.code);
+    return otherwise;
 }
 
-/* A string as its text, everything else as JSON. */
-static void answer_print_answer(const char *json, size_t len)
+static int answer_exit_status(const droste_result *r)
+{
+    droste_error why;
+    droste_result_error(r, &why);
+    return answer_status(droste_result_status(r), cli_status(why.code));
+}
+
+void answer_print_value(const char *json, size_t len)
 {
     struct json_object *o = json_tokener_parse(json);
     if (o && json_object_is_type(o, json_type_string))
@@ -52,7 +56,7 @@ static void answer_print_result(const droste_result *r, bool json)
     if (why.code != DROSTE_ERROR_NONE)
         cli_error(&why);
     if (answer)
-        answer_print_answer(answer, len);
+        answer_print_value(answer, len);
 }
 
 /* Names what was saved; a file that was not is an error, unless the run failed already. */

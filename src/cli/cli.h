@@ -95,6 +95,10 @@ const struct command *cli_command_find(const char *name);
 int cli_parse(const struct command *self, int argc, char **argv, const struct flag *flags,
     droste *d, const char **words, size_t max, size_t *count);
 
+/* The settings and contexts that flags have given to this process, in order: names, each before its
+ * value. */
+const struct list *cli_given(void);
+
 /* "droste: TEXT" on standard error; returns `status`. */
 int cli_fail(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* The same for a remark, which is no error: broken between words on a terminal. */
@@ -139,6 +143,8 @@ bool cli_was_interrupted(void);
 
 /* The exit status for a cell's result; for sys.exit(N) it is N. */
 int cli_cell_status(const droste_result *r);
+/* The same for a result's status alone. */
+int cli_status_of_cell(const char *status);
 
 /* After sys.exit, as `python FILE` does: sys.exit("text") prints the text, sys.exit(3) and
  * sys.exit() print nothing. */

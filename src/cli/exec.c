@@ -7,6 +7,7 @@
 #include "base/cleanup.h"
 #include "base/os/file.h"
 #include "cli/cli.h"
+#include "cli/remote/remote.h"
 #include "cli/results.h"
 #include "cli/transfer.h"
 
@@ -90,7 +91,8 @@ static void exec_note_module(droste *d, const char *file, const droste_result *r
 }
 
 struct exec_options {
-    const char *file; /* NULL: the code has none */
+    const char *server; /* NULL: this machine */
+    const char *file;   /* NULL: the code has none */
     const char *const *argv;
     bool json;
     struct result_files save; /* without a directory: not saved */
@@ -159,6 +161,21 @@ static int read_code(const char *text, const char *file, struct buf *code)
     return rc < 0 ? cli_fail(EXIT_USAGE, "%s", err.text) : 0;
 }
 
+static int exec_remotely(droste *d, const struct buf *code, const struct exec_options *o)
+{
+    const struct remote_exec e = { .server = o->server,
+        .code = buf_text(code),
+        .len = code->len,
+        .argv = (const char **)o->argv,
+        .files = &o->files,
+        .json = o->json };
+    if (o->save.dir || o->files.patterns.count > 0)
+        return cli_fail(EXIT_ENVIRONMENT,
+            "with a server, --save-results and --artifacts do not work: use --json and --get");
+    cli_catch_interrupts(d);
+    return remote_exec(&e, cli_given());
+}
+
 /* An absolute path, as __file__ is since Python 3.9. */
 static void exec_put_path(const char *file, struct buf *out)
 {
@@ -181,7 +198,7 @@ static int exec_code(droste *d, const char *text, const char **words, struct exe
     o->file = from_file ? buf_text(&path) : NULL;
     o->argv = words;
     int rc = read_code(text, words[0], &code);
-    int status = rc ? EXIT_USAGE : run_code(d, &code, o);
+    int status = rc ? EXIT_USAGE : o->server ? exec_remotely(d, &code, o) : run_code(d, &code, o);
     if (!rc && (text || from_file)) /* which in Python could read it */
         cli_note_input(d);
     return status;
@@ -189,7 +206,7 @@ static int exec_code(droste *d, const char *text, const char **words, struct exe
 
 static int exec_run(const struct command *self, droste *d, int argc, char **argv)
 {
-    const char *text = NULL;
+    const char *text = NULL, *server = NULL;
     struct exec_options o = { 0 };
     cleanup_free const char **words = calloc((size_t)argc + 2, sizeof *words);
     size_t count = 0;
@@ -208,6 +225,7 @@ static int exec_run(const struct command *self, droste *d, int argc, char **argv
             "Save files that match, such as 'out/*.png', at the end; may be repeated.",
             .words = &o.files.patterns },
         { "artifacts-dir", "DIR", "Where artifacts are saved (default: artifacts).", &o.files.dir },
+        FLAG_SERVER(&server),
         { 0 },
     };
     if (!words)
@@ -218,6 +236,7 @@ static int exec_run(const struct command *self, droste *d, int argc, char **argv
     status = cli_parse(self, argc, argv, flags, d, words + 1, (size_t)argc, &count);
     if (status < 0 && !text && count == 0)
         status = cli_usage(self, "give the code with -c CODE, or a FILE (- for standard input)");
+    o.server = remote_address(server);
     status = status < 0 ? exec_code(d, text, words + 1, &o) : status;
     transfer_free(&o.files);
     cli_save_end(&o.save);
@@ -228,7 +247,7 @@ const struct command command_exec = {
     .name = "exec",
     .synopsis = "[-c CODE | FILE | -] [ARGUMENT ...] [--context [NAME=]PATH ...] [--json] "
                 "[--save-results DIR] [--put LOCAL:PATH] [--get PATH:LOCAL] "
-                "[--artifacts PATTERN] [--artifacts-dir DIR] [--SETTING VALUE ...]",
+                "[--artifacts PATTERN] [--artifacts-dir DIR] [--server URL] [--SETTING VALUE ...]",
     .summary = "run Python code in a fresh sandbox",
     .details = "FILE runs as with `python FILE ARGUMENT ...`: its arguments are sys.argv, its\n"
                "directory comes first in sys.path, and tracebacks name it. Arguments that begin\n"
@@ -246,6 +265,9 @@ const struct command command_exec = {
                "it afterwards, also if the code raised. Relative paths begin where it runs. Of\n"
                "artifacts, ** stands for any directories; at most 1000 files with 1G are saved.\n"
                "\n"
+               "With --server the code runs in a new sandbox of that server; settings and\n"
+               "contexts are those of flags alone, and results and artifacts are not saved.\n"
+               "\n"
                "Exit status: 0 ok or submitted, 1 the code raised an exception, 2 usage error, 3\n"
                "limit or deadline, 4 environment failed, 130 interrupted; N if the code called\n"
                "sys.exit(N).\n",
@@ -255,6 +277,7 @@ const struct command command_exec = {
                 "  droste exec script.py --execute-timeout 10 --memory 512M\n"
                 "  droste exec -c 'SUBMIT(lines=len(context.splitlines()))' --context big.txt\n"
                 "  droste exec plot.py --put data.csv:data.csv --artifacts 'out/*.png'\n"
+                "  droste exec --server http://127.0.0.1:8710 -c 'print(1 + 1)'\n"
                 "  droste exec --python .venv/bin/python analysis.py --save-results out\n",
     .settings = SETTINGS_SANDBOX,
     .runs_scripts = true,

@@ -193,16 +193,30 @@ static bool is_narrow(const droste_record_filter *filter)
     return filter->status || filter->model || filter->batch || filter->task;
 }
 
+static int list_show(struct table *table, bool narrow, const char *where, int rc)
+{
+    if (rc == 0 && table->count > 0)
+        list_print_table(table);
+    else if (rc == 0)
+        cli_note(narrow ? "no such runs in %s; use fewer filters" : "no runs yet in %s", where);
+    free_table(table);
+    return rc;
+}
+
+int list_rows_as_text(
+    const droste_record_run *rows, size_t count, bool narrow, const char *where, droste_error *err)
+{
+    struct table table = { 0 };
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < count; i++)
+        rc = add_row(&table, &rows[i], err);
+    return list_show(&table, narrow, where, rc);
+}
+
 int list_as_text(
     droste_record *record, const droste_record_filter *filter, const char *path, droste_error *err)
 {
     struct table table = { 0 };
     int rc = record ? droste_record_list(record, filter, add_row, &table, err) : 0;
-    if (rc == 0 && table.count > 0)
-        list_print_table(&table);
-    else if (rc == 0)
-        cli_note(is_narrow(filter) ? "no such runs in %s; use fewer filters" : "no runs yet in %s",
-            path);
-    free_table(&table);
-    return rc;
+    return list_show(&table, is_narrow(filter), path, rc);
 }

@@ -125,7 +125,7 @@ int cli_inner(int rc, const droste_error *why, struct error *err)
     return rc;
 }
 
-int cli_cell_status(const droste_result *r)
+int cli_status_of_cell(const char *status)
 {
     static const struct {
         const char *status;
@@ -138,12 +138,16 @@ int cli_cell_status(const droste_result *r)
         { "killed", EXIT_LIMIT },
         { "lost", EXIT_ENVIRONMENT },
     };
-    if (droste_result_exit_status(r) >= 0)
-        return droste_result_exit_status(r);
     for (size_t i = 0; i < array_length(statuses); i++)
-        if (strcmp(statuses[i].status, droste_result_status(r)) == 0)
+        if (strcmp(statuses[i].status, status) == 0)
             return statuses[i].exit;
     return EXIT_ENVIRONMENT;
+}
+
+int cli_cell_status(const droste_result *r)
+{
+    return droste_result_exit_status(r) >= 0 ? droste_result_exit_status(r)
+                                             : cli_status_of_cell(droste_result_status(r));
 }
 
 void cli_print_exit(const droste_result *r)

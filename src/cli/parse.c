@@ -57,6 +57,13 @@ static int refuse_flag(const struct parsing *p, const char *word, size_t len)
         best ? "; did you mean --" : "", best ? best : "", best ? "?" : "");
 }
 
+static struct list parse_given; /* see cli_given */
+
+const struct list *cli_given(void)
+{
+    return &parse_given;
+}
+
 /* Reads one flag; -1 to continue. */
 static int take_flag(struct parsing *p)
 {
@@ -81,6 +88,10 @@ static int take_flag(struct parsing *p)
         return cli_usage(
             p->self, "%s needs a value (%s)", word, flag ? flag->value : option->value);
     droste_error err;
+    if ((!flag || flag->add) &&
+        (list_add(&parse_given, flag ? flag->name : option->name, NULL) < 0 ||
+            list_add(&parse_given, value, NULL) < 0))
+        return cli_fail(EXIT_ENVIRONMENT, "out of memory");
     if (flag && flag->words)
         return list_add(flag->words, value, NULL) < 0 ? cli_fail(EXIT_ENVIRONMENT, "out of memory")
                                                       : -1;

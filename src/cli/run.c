@@ -9,9 +9,10 @@
 #include "cli/answer.h"
 #include "cli/ask.h"
 #include "cli/cli.h"
+#include "cli/remote/remote.h"
 
 struct request {
-    const char *question, *before;
+    const char *question, *before, *server;
     bool json, quiet;
 };
 
@@ -77,8 +78,21 @@ static int take_question(const struct command *self, droste *d, struct request *
     return status;
 }
 
+static int run_remotely(droste *d, const struct request *q, const char *server)
+{
+    const struct remote_run asked = { server, q->question, q->json, q->quiet };
+    if (q->before)
+        return cli_fail(EXIT_ENVIRONMENT,
+            "a run of a server cannot be continued with --continue: run it where the server is");
+    cli_catch_interrupts(d);
+    return remote_run(&asked, cli_given());
+}
+
 static int answer_question(droste *d, const struct request *q)
 {
+    const char *server = remote_address(q->server);
+    if (server)
+        return run_remotely(d, q, server);
     droste_result *r = NULL;
     droste_chat *chat = NULL;
     droste_error err;
@@ -110,6 +124,7 @@ static int run_run(const struct command *self, droste *d, int argc, char **argv)
         { "verbose", NULL, "Show progress even if standard error is no terminal.", NULL, &verbose },
         { "full-output", NULL, "The same as --json.", NULL, &q.json },
         { "no-verbose", NULL, "The same as --quiet.", NULL, &q.quiet },
+        FLAG_SERVER(&q.server),
         { 0 },
     };
     int status = cli_parse(self, argc, argv, flags, d, &positional, 1, NULL);
@@ -124,7 +139,7 @@ static int run_run(const struct command *self, droste *d, int argc, char **argv)
 const struct command command_run = {
     .name = "run",
     .synopsis = "QUESTION [--context [NAME=]PATH ...] [--continue RUN] [--model MODEL] [--json] "
-                "[--SETTING VALUE ...]",
+                "[--server URL] [--SETTING VALUE ...]",
     .summary = "answer a question about a context of any size",
     .details = "QUESTION is the text itself, @FILE, or - for standard input; --question TEXT and\n"
                "-q TEXT are the same.\n"
@@ -135,6 +150,8 @@ const struct command command_run = {
                "--continue restores the variables of RUN: its cells run again, and their calls\n"
                "are answered from the record at no cost. Its settings apply unless flags replace\n"
                "them. The first --context is then `context_1`, the next one `context_2`.\n"
+               "With --server the run is that server's, and ends with Ctrl-C; settings are those\n"
+               "of flags alone, and there is one context: a file of any size, or -.\n"
                "Exit status: 0 answered, 1 no answer, 2 usage error, 3 limit or deadline, 4\n"
                "environment failed, 130 interrupted.\n",
     .examples =
@@ -145,6 +162,7 @@ const struct command command_run = {
         "  journalctl | droste run 'What failed last night?' --context -\n"
         "  droste run --question Q --context big/ --model m --base-url http://127.0.0.1:8000/v1\n"
         "  droste run 'And of those, which is the oldest?' --continue 20261120-1915\n"
+        "  droste run --server http://127.0.0.1:8710 'How many lines?' --context mail.txt\n"
         "  droste run --question Q --record calls.jsonl; droste run --question Q --model "
         "replay:calls.jsonl\n",
     .settings = SETTINGS_RUN,

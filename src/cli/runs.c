@@ -15,6 +15,7 @@
 #include "cli/ask.h"
 #include "cli/list.h"
 #include "cli/record/show.h"
+#include "cli/remote/remote.h"
 #include "cli/results.h"
 #include "cli/verbs.h"
 
@@ -24,7 +25,7 @@ struct request {
     const char **words; /* the verb, then the beginnings of ids */
     size_t count;
     const char *limit, *status, *model, *batch, *task, *format, *out, *older, *keep, *database,
-        *save, *save_artifacts;
+        *save, *save_artifacts, *server;
     char *batch_path; /* the absolute path of an existing file, as in the record */
     bool json, full, all, quiet, verbose;
     droste_record_filter filter;
@@ -211,9 +212,18 @@ static int runs_collect(
     return rc;
 }
 
+static int runs_of_servers(
+    droste_record *record, const struct request *r, const char *path, droste_error *err)
+{
+    return public_error_set(err, DROSTE_ERROR_UNSUPPORTED,
+        "`runs %s` is for runs of a server: give --server URL; a run of this machine shows its "
+        "progress where it was started, and ends with Ctrl-C there",
+        r->words[0]);
+}
+
 /* ---- arguments and flags ---- */
 
-enum { LS = 1, SHOW = 2, EXPORT = 4, RM = 8, GC = 16, RESUME = 32 };
+enum { LS = 1, SHOW = 2, EXPORT = 4, RM = 8, GC = 16, RESUME = 32, FOLLOW = 64, CANCEL = 128 };
 
 static const struct runs_verb {
     struct verb verb; /* the words are ids */
@@ -226,6 +236,8 @@ static const struct runs_verb {
     { { "rm", RM, 1, SIZE_MAX }, remove_runs },
     { { "gc", GC, 0, 0 }, runs_collect },
     { { "resume", RESUME, 1, 1 }, NULL },
+    { { "follow", FOLLOW, 1, 1 }, runs_of_servers },
+    { { "cancel", CANCEL, 1, SIZE_MAX }, runs_of_servers },
 };
 
 /* Checks that each flag belongs to the verb. */
@@ -339,6 +351,23 @@ static int runs_check(const struct command *self, struct request *r, const struc
 
 /* ---- the command ---- */
 
+static int runs_remotely(droste *d, const struct request *r, const char *server)
+{
+    const struct remote_runs o = { .server = server,
+        .status = r->status,
+        .model = r->model,
+        .format = r->format,
+        .out = r->out,
+        .limit = r->filter.limit,
+        .json = r->json };
+    if (r->database || r->batch || r->task || r->full || r->save || r->save_artifacts || r->all)
+        return cli_fail(EXIT_ENVIRONMENT,
+            "with a server, --database, --batch, --task, --full, --save-results, --save-artifacts "
+            "and --all do not work: leave them out, or run this where the server is");
+    cli_catch_interrupts(d);
+    return remote_runs(&o, r->words[0], r->words + 1, r->count - 1);
+}
+
 static int runs_look(droste *d, const struct request *r, const struct runs_verb *row)
 {
     droste_record *record = NULL;
@@ -391,6 +420,7 @@ static int runs_run(const struct command *self, droste *d, int argc, char **argv
         { "verbose", NULL, "resume: show progress even if standard error is no terminal.", NULL,
             &r.verbose },
         { "database", "FILE", "The database of runs ($DROSTE_DATABASE).", &r.database, NULL },
+        FLAG_SERVER(&r.server),
         { 0 },
     };
     if (!words)
@@ -402,7 +432,10 @@ static int runs_run(const struct command *self, droste *d, int argc, char **argv
         status = runs_check(self, &r, row);
     if (status < 0)
         status = cli_set(d, "database", r.database);
-    if (status < 0)
+    const char *server = r.database && !r.server ? NULL : remote_address(r.server);
+    if (status < 0 && server)
+        status = runs_remotely(d, &r, server);
+    else if (status < 0)
         status = row->run ? runs_look(d, &r, row) : runs_go_on(d, &r);
     free(r.batch_path);
     return status;
@@ -410,7 +443,8 @@ static int runs_run(const struct command *self, droste *d, int argc, char **argv
 
 const struct command command_runs = {
     .name = "runs",
-    .synopsis = "ls | show RUN | resume RUN | export RUN... | rm RUN... | gc  [FLAGS]",
+    .synopsis = "ls | show RUN | resume RUN | export RUN... | rm RUN... | gc | follow RUN | "
+                "cancel RUN...  [FLAGS]",
     .summary = "list, show, resume, export and remove recorded runs",
     .details = "RUN is the id of a run, or its beginning. `show` marks lines: `<` prompts (with\n"
                "--full), `>` code, `|` output, `|!` standard error, `!` exceptions, `*` rich\n"
@@ -432,6 +466,10 @@ const struct command command_runs = {
                "removes the runs that --older and --keep select (with both, those that neither\n"
                "keeps) and data that no run needs, and shrinks the file. It never removes an\n"
                "active run.\n"
+               "\n"
+               "With --server the runs are those of a key: `follow` shows one until it ends, and\n"
+               "`cancel` ends it; `gc` and the flags of results, batches and artifacts are for\n"
+               "this machine.\n"
                "Exit status: 0, 2 usage error or no such run, 1 the database cannot be read or\n"
                "written.\n",
     .examples = "  droste runs ls\n"
@@ -442,7 +480,8 @@ const struct command command_runs = {
                 "  droste runs export 20261120-1915 --format html --out run.html\n"
                 "  droste runs export --batch results.jsonl --format html --out batch.html\n"
                 "  droste runs export --all --out runs.jsonl\n"
-                "  droste runs gc --older 30d --keep 100\n",
+                "  droste runs gc --older 30d --keep 100\n"
+                "  droste runs follow 00013b --server http://127.0.0.1:8710\n",
     .verbs = { verbs, array_length(verbs), sizeof *verbs },
     .arguments = "RUN",
     .run = runs_run,

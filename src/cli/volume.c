@@ -11,6 +11,7 @@
 #include "base/os/file.h"
 #include "base/text.h"
 #include "cli/cli.h"
+#include "cli/remote/remote.h"
 #include "cli/verbs.h"
 #include "cli/volume_copy.h"
 #include "cli/volume_print.h"
@@ -21,7 +22,7 @@ struct request {
     droste *d;
     const char **words; /* the verb, the volume, and what follows */
     size_t count;
-    const char *root, *env, *size, *files, *depth, *limit, *snapshot;
+    const char *root, *env, *size, *files, *depth, *limit, *snapshot, *server;
     bool json, snapshots;
     int64_t levels, most;
 };
@@ -249,6 +250,22 @@ static int do_it(const struct request *r, const struct volume_verb *row)
     return cli_end(rc, &err, "the output");
 }
 
+static int volume_remotely(const struct request *r, const char *server)
+{
+    const struct remote_volume o = { .server = server,
+        .size = r->size,
+        .files = r->files,
+        .levels = r->levels,
+        .most = r->most,
+        .json = r->json };
+    if (r->root || r->env || r->snapshots || r->snapshot)
+        return cli_fail(EXIT_ENVIRONMENT,
+            "with a server, --volume-root, --env and snapshots do not work: leave them out, or run "
+            "this where the server is");
+    cli_catch_interrupts(r->d);
+    return remote_volume(&o, r->words[0], r->words + 1, r->count - 1);
+}
+
 static int volume_run(const struct command *self, droste *d, int argc, char **argv)
 {
     cleanup_free const char **words = calloc((size_t)argc, sizeof *words);
@@ -267,6 +284,7 @@ static int volume_run(const struct command *self, droste *d, int argc, char **ar
             &r.env, NULL },
         { "volume-root", "PATH", "The directory of the volumes ($DROSTE_VOLUME_ROOT).", &r.root,
             NULL },
+        FLAG_SERVER(&r.server),
         { 0 },
     };
     if (!words)
@@ -276,6 +294,9 @@ static int volume_run(const struct command *self, droste *d, int argc, char **ar
         verb_find(verbs, array_length(verbs), sizeof *verbs, volume_word(&r, 0));
     if (status < 0)
         status = volume_check(self, &r, row);
+    const char *server = (r.env || r.root) && !r.server ? NULL : remote_address(r.server);
+    if (status < 0 && server)
+        return volume_remotely(&r, server);
     if (status < 0)
         status = cli_set(d, "volume-root", r.root);
     if (status < 0)
@@ -306,6 +327,9 @@ const struct command command_volume = {
         "With --env daytona or modal, ls, tree, get and put work on a volume that the\n"
         "provider keeps, through a sandbox that mounts it.\n"
         "\n"
+        "With --server the volumes are those of that server, for create, ls, tree, get and\n"
+        "put of files, rm and du.\n"
+        "\n"
         "Commands are atomic: a killed command has done everything or nothing. Links are\n"
         "never followed, in either direction; links, FIFOs, sockets and devices are not\n"
         "copied out. `snapshot`, `restore` and removing a volume fail while a session\n"
@@ -318,7 +342,8 @@ const struct command command_volume = {
         "  droste exec --volume-name my-data -c 'print(open(\"/data/uploads/sales.csv\").read())'\n"
         "  droste volume tree my-data --depth 2\n"
         "  droste volume get my-data artifacts/report.json -\n"
-        "  droste volume snapshot my-data before-cleanup\n",
+        "  droste volume snapshot my-data before-cleanup\n"
+        "  droste volume put my-data sales.csv --server http://127.0.0.1:8710\n",
     .verbs = { verbs, array_length(verbs), sizeof *verbs },
     .arguments = "VOLUME",
     .run = volume_run,

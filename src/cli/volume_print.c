@@ -52,11 +52,6 @@ static const struct kind *kind_of(mode_t mode)
     return k;
 }
 
-struct printing {
-    enum volume_style style;
-    struct buf out;
-};
-
 static void put_long(struct buf *out, const droste_volume_entry *e)
 {
     char when[32] = "";
@@ -98,15 +93,47 @@ static void volume_print_put_json(struct buf *out, const droste_volume_entry *e)
     field_close(out, '}');
 }
 
-static int print_entry(void *arg, const droste_volume_entry *e)
+void volume_print_put(struct buf *out, const droste_volume_entry *e, enum volume_style style)
 {
     static void (*const put[])(struct buf *, const droste_volume_entry *) = {
         [STYLE_LONG] = put_long,
         [STYLE_TREE] = put_in_tree,
         [STYLE_JSON] = volume_print_put_json,
     };
+    put[style](out, e);
+}
+
+void volume_print_begin(struct buf *out, const char *volume, enum volume_style style)
+{
+    if (style != STYLE_JSON)
+        return;
+    field_open(out, NULL, '{');
+    field_string(out, "volume", volume);
+    field_open(out, "entries", '[');
+}
+
+void volume_print_end(struct buf *out, bool more, size_t most, enum volume_style style)
+{
+    if (style == STYLE_JSON) {
+        field_close(out, ']');
+        field_bool(out, "truncated", more);
+        field_close(out, '}');
+        buf_putc(out, '\n');
+    }
+    print_buf(out);
+    if (more && style != STYLE_JSON)
+        cli_note("note: there are more than %zu; name a directory, or raise --limit", most);
+}
+
+struct printing {
+    enum volume_style style;
+    struct buf out;
+};
+
+static int print_entry(void *arg, const droste_volume_entry *e)
+{
     struct printing *p = arg;
-    put[p->style](&p->out, e);
+    volume_print_put(&p->out, e, p->style);
     return buf_failed(&p->out);
 }
 
@@ -115,41 +142,29 @@ int volume_print_list(droste_volume *v, const char *path, unsigned depth, size_t
 {
     struct printing p = { .style = style };
     droste_error why;
-    if (style == STYLE_JSON) {
-        field_open(&p.out, NULL, '{');
-        field_string(&p.out, "volume", droste_volume_name(v));
-        field_open(&p.out, "entries", '[');
-    }
+    volume_print_begin(&p.out, droste_volume_name(v), style);
     int more =
         cli_inner(droste_volume_list(v, path, depth, most, print_entry, &p, &why), &why, err);
     int rc = more < 0 ? more : buf_failed(&p.out) ? error_memory(err) : 0;
-    if (style == STYLE_JSON) {
-        field_close(&p.out, ']');
-        field_bool(&p.out, "truncated", more > 0);
-        field_close(&p.out, '}');
-        buf_putc(&p.out, '\n');
-    }
     if (rc == 0)
-        print_buf(&p.out);
-    if (rc == 0 && more > 0 && style != STYLE_JSON)
-        cli_note("note: there are more than %zu; name a directory, or raise --limit", most);
+        volume_print_end(&p.out, more > 0, most, style);
     buf_free(&p.out);
     return rc;
 }
 
 /* ---- volumes ---- */
 
-static void volume_print_put_usage(
-    struct buf *out, const droste_volume *v, const droste_volume_usage *used, bool json)
+void volume_print_put_usage(
+    struct buf *out, const char *name, const char *path, const droste_volume_usage *used, bool json)
 {
     if (!json) {
-        buf_printf(out, "%-24s %12llu of %llu bytes, %llu of %llu files\n", droste_volume_name(v),
+        buf_printf(out, "%-24s %12llu of %llu bytes, %llu of %llu files\n", name,
             (unsigned long long)used->size, (unsigned long long)used->size_limit,
             (unsigned long long)used->files, (unsigned long long)used->files_limit);
         return;
     }
-    field_string(out, "name", droste_volume_name(v));
-    field_string(out, "path", droste_volume_path(v));
+    field_string(out, "name", name);
+    field_string(out, "path", path);
     field_int(out, "size", (int64_t)used->size);
     field_int(out, "files", (int64_t)used->files);
     field_int(out, "size_limit", (int64_t)used->size_limit);
@@ -178,7 +193,7 @@ static int volume_print_put_volume(void *arg, const char *name)
     if (p->json)
         field_open(&p->out, NULL, '{');
     if (rc == 0) {
-        volume_print_put_usage(&p->out, v, &used, p->json);
+        volume_print_put_usage(&p->out, name, droste_volume_path(v), &used, p->json);
     } else if (p->json) {
         field_string(&p->out, "name", name);
         field_string(&p->out, "error", err.text);
@@ -263,7 +278,7 @@ int volume_print_usage(const droste_volume *v, bool json, struct error *err)
         return rc;
     if (json)
         field_open(&p.out, NULL, '{');
-    volume_print_put_usage(&p.out, v, &used, json);
+    volume_print_put_usage(&p.out, droste_volume_name(v), droste_volume_path(v), &used, json);
     if (json)
         field_open(&p.out, "snapshots", '[');
     rc = cli_inner(droste_volume_snapshots(v, volume_print_put_snapshot, &p, &why), &why, err);

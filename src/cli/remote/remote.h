@@ -1,0 +1,113 @@
+/* cli/remote/remote.h: commands on a server of `droste serve` instead of this machine.
+ *
+ * A command with --server, or $DROSTE_SERVER, uses the server's native interface (docs/serve.md)
+ * and prints what it prints of this machine. $DROSTE_API_KEY is the key.
+ */
+#ifndef DROSTE_CLI_REMOTE_REMOTE_H
+#define DROSTE_CLI_REMOTE_REMOTE_H
+
+#include <json-c/json.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "base/list.h"
+
+#define FLAG_SERVER(to)                                                                            \
+    {                                                                                              \
+        "server", "URL", "Use a server: http://HOST:PORT or unix:PATH ($DROSTE_SERVER).", (to)     \
+    }
+
+/* The server's address: that of the flag, or else of the environment; NULL: this machine. */
+const char *remote_address(const char *flag);
+
+/* ---- http.c ---- */
+
+struct remote;
+
+int remote_server_open(const char *address, struct remote **out, struct error *err);
+void remote_server_close(struct remote *r);
+#define cleanup_remote __attribute__((cleanup(remote_close_at)))
+static inline void remote_close_at(struct remote **r)
+{
+    remote_server_close(*r);
+}
+
+/* Returns 0 to continue. */
+typedef int remote_piece_fn(void *arg, const char *data, size_t len, struct error *err);
+
+/* A request. Unused members are zero or NULL. */
+struct remote_request {
+    const char *method, *path;
+    const char *const *query; /* a name, its value, …, NULL; a value that is NULL is left out */
+    struct json_object *json; /* the body; or */
+    int file;                 /* a descriptor that it is read from, if `has_file`; and its type */
+    bool has_file;
+    const char *type;
+    bool creates;           /* never twice */
+    remote_piece_fn *piece; /* takes the answer's body */
+    void *arg;
+};
+/* ERROR_CANCELLED after Ctrl-C. An answer that is an error is one. */
+int remote_ask(struct remote *r, const struct remote_request *request, struct error *err);
+/* The same with the answer as JSON, which the caller frees; NULL: it is empty. */
+int remote_ask_json(struct remote *r, const struct remote_request *request,
+    struct json_object **answer, struct error *err);
+/* Writes the answer to a file of this machine, which is complete or unchanged; "-": to standard
+ * output. */
+int remote_fetch(
+    struct remote *r, const struct remote_request *request, const char *local, struct error *err);
+/* A path with one component that is escaped; free it. NULL without memory. */
+char *remote_path(const char *before, const char *name, const char *behind);
+
+/* Returns 0 to continue. */
+typedef int remote_event_fn(
+    void *arg, const char *kind, struct json_object *data, struct error *err);
+/* Asks for a stream of events, until it ends or the function returns something else. */
+int remote_follow(struct remote *r, const struct remote_request *request, remote_event_fn *fn,
+    void *arg, struct error *err);
+
+/* ---- what the command line has given (parse.c): names, each before its value ---- */
+
+/* Settings, as the server takes them. Free it. */
+struct json_object *remote_options(const struct list *given);
+
+/* ---- the commands; they return exit statuses ---- */
+
+struct transfer;
+struct remote_exec {
+    const char *server;
+    const char *code;
+    size_t len;
+    const char **argv; /* sys.argv, up to a NULL */
+    const struct transfer *files;
+    bool json;
+};
+int remote_exec(const struct remote_exec *e, const struct list *given);
+
+struct remote_run {
+    const char *server, *question;
+    bool json, quiet;
+};
+int remote_run(const struct remote_run *q, const struct list *given);
+
+struct remote_runs {
+    const char *server, *status, *model, *format, *out;
+    int64_t limit;
+    bool json;
+};
+int remote_runs(const struct remote_runs *o, const char *verb, const char **ids, size_t count);
+
+struct remote_volume {
+    const char *server, *size, *files;
+    int64_t levels, most;
+    bool json;
+};
+int remote_volume(
+    const struct remote_volume *o, const char *verb, const char **words, size_t count);
+
+/* Follows a run to its end and prints its answer. */
+int remote_watch(struct remote *r, const char *run, bool json, bool quiet);
+
+#endif
