@@ -59,7 +59,8 @@ import json, nbclient, nbformat
 from jupyter_server.gateway.managers import GatewayKernelManager
 book = nbformat.v4.new_notebook()
 book.cells = [nbformat.v4.new_code_cell(c) for c in (
-    "x = 6", "print('a')\\nx * 7", "h = display('old', display_id='d')", "h.update('new')", "1 / 0", "x")]
+    "x = 6", "print('a')\\nx * 7", "h = display('old', display_id='d')", "h.update('new')",
+    "1 / 0", "x")]
 try:
     nbclient.NotebookClient(book, kernel_name="python3", timeout=60,
                             kernel_manager_class=GatewayKernelManager).execute()
@@ -80,7 +81,7 @@ def test_papermill(gateway, tmp_path):
               "id": "b", "source": "import matplotlib.pyplot as plt\nplt.plot([1, n])\nprint(n)"}]
     (tmp_path / "in.ipynb").write_text(json.dumps(
         {"cells": cells, "nbformat": 4, "nbformat_minor": 5,
-         "metadata": {"kernelspec": {"name": "python3", "display_name": "", "language": "python"}}}))
+         "metadata": {"kernelspec": {"name": "python3", "display_name": "a", "language": "b"}}}))
     book = run(gateway, """
 import json, sys, papermill
 from jupyter_server.gateway.managers import GatewayKernelManager
@@ -143,6 +144,9 @@ CELLS = ["import matplotlib.pyplot as plt\nplt.plot([1, 4, 2])\nplt.title('a plo
          "import pandas\npandas.DataFrame({'column': ['value']})",
          "import time\nprint('begun')\nwhile True: time.sleep(1)", "'plt' in globals()"]
 
+IDLE = """[...(window.jupyterapp?.shell.widgets('main') || [])].some(
+    (widget) => widget.sessionContext?.session?.kernel?.status === 'idle')"""
+
 
 @pytest.fixture
 def lab(keyed, tmp_path):
@@ -153,9 +157,10 @@ def lab(keyed, tmp_path):
                    "id": "cell%d" % i, "source": source} for i, source in enumerate(CELLS)]}
     (tmp_path / "book.ipynb").write_text(json.dumps(book))
     process = subprocess.Popen(
-        [LAB, "--no-browser", "--allow-root", "--ip=127.0.0.1", "--port=0", "--expose-app-in-browser",
-         "--IdentityProvider.token=", "--ServerApp.root_dir=" + str(tmp_path),
-         "--LabApp.news_url=", "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate"],
+        [LAB, "--no-browser", "--allow-root", "--ip=127.0.0.1", "--port=0",
+         "--expose-app-in-browser", "--IdentityProvider.token=",
+         "--ServerApp.root_dir=" + str(tmp_path), "--LabApp.news_url=None",
+         "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate"],
         env=keyed[1], text=True, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL)
     address, said = None, []
     for line in process.stderr:
@@ -177,8 +182,7 @@ def test_jupyterlab(keyed, lab, tmp_path):
     try:
         browser.call("Page.navigate", url=lab + "lab/tree/book.ipynb?reset")
         browser.wait("document.querySelectorAll('.jp-CodeCell').length === 4")
-        browser.wait("window.jupyterapp && document.querySelector('.jp-Notebook-ExecutionIndicator"
-                     "[data-status=idle]')")
+        browser.wait(IDLE)
 
         def command(name, **arguments):
             browser.js("void window.jupyterapp.commands.execute(%s, %s)"
@@ -201,12 +205,11 @@ def test_jupyterlab(keyed, lab, tmp_path):
         command("notebook:restart-kernel")
         browser.wait("document.querySelector('.jp-Dialog .jp-mod-warn')")
         browser.js("document.querySelector('.jp-Dialog .jp-mod-warn').click()")
-        browser.wait("!document.querySelector('.jp-Dialog') && document.querySelector("
-                     "'.jp-Notebook-ExecutionIndicator[data-status=idle]')")
+        browser.wait("!document.querySelector('.jp-Dialog') && " + IDLE)
         next_cell()
         browser.wait("(%s || {}).textContent" % (output % (3, "pre")))
         assert browser.js("(%s).textContent.trim()" % (output % (3, "pre"))) == "False"
-        command("kernelmenu:shutdown")
+        command("notebook:shutdown-kernel")
         key = "?token=" + keyed[1]["JUPYTER_GATEWAY_AUTH_TOKEN"]
         until(lambda: not keyed[0].ask("GET", "/api/kernels" + key).json)
     finally:
