@@ -304,6 +304,45 @@ for url in ("http://%s:1/", "https://example.com/", "http://127.0.0.3/", "http:/
     assert text.count("not allowed by --allow-net") == 3 and "Tunnel connection failed: 403" in text
 
 
+def test_a_redirect_is_another_request(interp, site):
+    """To what is listed, it is followed; to metadata or to this machine it is refused."""
+    assert out(interp, """
+def follow(where):
+    try:
+        return urllib.request.urlopen(HTTP + "/to/" + where).status
+    except urllib.error.HTTPError as e:
+        return e.code
+print(follow("%s:%d/hello"), follow("169.254.169.254/latest/"), follow("[::ffff:169.254.169.254]/"))
+""" % (SERVER, site[0])) == "200 403 403\n"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: a file of hosts of its own")
+def test_a_name_of_a_private_address_is_refused(site, tmp_path):
+    """Rebinding: the name is allowed, its address is not, unless a rule lists that, too."""
+    hosts, code = tmp_path / "hosts", tmp_path / "code.py"
+    hosts.write_text("%s rebound.example\n::ffff:127.0.0.1 mapped.example\n" % SERVER)
+    code.write_text("""
+import urllib.request, urllib.error
+for name in ("rebound", "mapped"):
+    try:
+        print(urllib.request.urlopen("http://%%s.example:%d/hello" %% name).read())
+    except urllib.error.HTTPError as e:
+        print(e.code, e.read().decode())
+""" % site[0])
+
+    def run(*rules):
+        words = [word for rule in rules for word in ("--allow-net", rule)]
+        done = subprocess.run(
+            ["unshare", "-m", "sh", "-c", 'mount --bind "$0" /etc/hosts && exec "$@"', hosts,
+             os.path.join(BUILD, "droste"), "exec", *words, code], capture_output=True, text=True,
+            env={**os.environ, "HOME": str(tmp_path)}, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+    refused = run("*.example:*")
+    assert refused.count("403") == 2 and refused.count("a loopback address") == 2, refused
+    assert run("*.example:*", "%s:%d" % (SERVER, site[0])).startswith("b'hello\\n'\n403")
+
+
 def test_its_own_servers_are_reached_directly(interp):
     assert out(interp, """
 import http.server, threading
