@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "serve/calls.h"
 #include "serve/relay.h"
+#include "serve/templates.h"
 
 /* ---- create ---- */
 
@@ -93,7 +94,12 @@ static void create_start(struct request *r)
         request_refuse(r, 503, "memory", "out of memory");
         return;
     }
-    if (droste_session_start(s->d, settings, &session, &err) < 0) {
+    droste_template *from = r->maker->from ? r->maker->from(r) : NULL;
+    if (r->reply)
+        return;
+    int started = from ? droste_session_start_from(from, settings, &session, &err)
+                       : droste_session_start(s->d, settings, &session, &err);
+    if (started < 0) {
         request_fail(r, &err);
         return;
     }
@@ -141,6 +147,14 @@ void handle_create(struct request *r)
 {
     static const struct sandbox_maker maker = { sandbox_settings, create_prepare, create_ready };
     sandbox_create(r, &maker);
+}
+
+void handle_template_start(struct request *r)
+{
+    static const struct sandbox_maker maker = { sandbox_settings, create_prepare, create_ready,
+        templates_of };
+    if (templates_of(r))
+        sandbox_create(r, &maker);
 }
 
 /* ---- list, describe, end ---- */

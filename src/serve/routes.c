@@ -11,6 +11,7 @@
 #include "serve/mcp/mcp.h"
 #include "serve/openai/openai.h"
 #include "serve/runs.h"
+#include "serve/templates.h"
 #include "serve/volumes.h"
 
 #define SANDBOX                                                                                                              \
@@ -143,6 +144,22 @@
     "\"pattern\": \"^[A-Za-z0-9_][A-Za-z0-9_.-]*$\"}, \"size_limit\": {\"type\": \"integer\", "    \
     "\"minimum\": 4096}, \"files_limit\": {\"type\": \"integer\", \"minimum\": 32}}}"
 
+#define TEMPLATE_NAME                                                                              \
+    "\"name\": {\"type\": \"string\", \"maxLength\": 64, \"pattern\": \"^[ -~]*$\"}"
+
+#define TEMPLATE                                                                                   \
+    "{\"type\": \"object\", \"required\": [\"id\", \"name\"], \"properties\": {\"id\": "           \
+    "{\"type\": \"string\"}, \"name\": {\"type\": \"string\"}, \"created_ms\": {\"type\": "        \
+    "\"integer\"}}}"
+
+#define TEMPLATE_SAVE                                                                              \
+    "{\"type\": \"object\", \"additionalProperties\": false, \"properties\": {" TEMPLATE_NAME "}}"
+
+#define TEMPLATE_CREATE                                                                            \
+    "{\"type\": \"object\", \"additionalProperties\": false, \"required\": [\"cells\"], "          \
+    "\"properties\": {" TEMPLATE_NAME ", \"cells\": {\"type\": \"array\", \"maxItems\": 1000, "    \
+    "\"items\": {\"type\": \"string\"}}, \"options\": {\"type\": \"object\"}}}"
+
 #define CONTEXT                                                                                    \
     "{\"type\": \"object\", \"required\": [\"id\", \"name\", \"size\"], \"properties\": {"         \
     "\"id\": {\"type\": \"string\"}, \"name\": {\"type\": \"string\"}, \"size\": {\"type\": "      \
@@ -153,14 +170,14 @@
 #define TEXT         "{\"type\": \"string\", \"pattern\": \"^[^\\\\0]*$\"}"
 #define PID          "{\"type\": \"object\", \"properties\": {\"pid\": {\"type\": \"integer\"}}}"
 #define TO           ", \"to\": {\"type\": \"string\"}"
-#define DEPTH        ", \"depth\": {\"type\": \"integer\", \"minimum\": 1, \"maximum\": 100}"
-#define VOLUME_DEPTH ", \"depth\": {\"type\": \"integer\", \"minimum\": 1, \"maximum\": 10}"
-#define LIMIT        ", \"limit\": {\"type\": \"integer\", \"minimum\": 1, \"maximum\": 100000}"
-#define MODE         ", \"mode\": {\"enum\": [\"replace\", \"append\", \"create\"]}"
-#define FOLLOW       ", \"follow\": {\"enum\": [\"yes\", \"no\"]}"
-#define PARENTS      ", \"parents\": {\"enum\": [\"yes\", \"no\"]}"
-#define KIND         "\"kind\": {\"enum\": [\"auto\", \"text\", \"bytes\", \"json\", \"jsonl\"]}"
-#define EOF_QUERY    "\"eof\": {\"enum\": [\"yes\", \"no\"]}"
+/* What is more than the most counts as that. */
+#define DEPTH     ", \"depth\": {\"type\": \"integer\", \"minimum\": 1}"
+#define LIMIT     ", \"limit\": {\"type\": \"integer\", \"minimum\": 1}"
+#define MODE      ", \"mode\": {\"enum\": [\"replace\", \"append\", \"create\"]}"
+#define FOLLOW    ", \"follow\": {\"enum\": [\"yes\", \"no\"]}"
+#define PARENTS   ", \"parents\": {\"enum\": [\"yes\", \"no\"]}"
+#define KIND      "\"kind\": {\"enum\": [\"auto\", \"text\", \"bytes\", \"json\", \"jsonl\"]}"
+#define EOF_QUERY "\"eof\": {\"enum\": [\"yes\", \"no\"]}"
 
 #define PATH     "\"path\": {\"type\": \"string\"}"
 #define STATUS   "{\"type\": \"object\", \"properties\": {\"status\": {\"type\": \"string\"}}}"
@@ -304,6 +321,22 @@ static const struct route native_rows[] = {
     { "POST", "/v1/runs/{id}/resume", BODY_NONE, NULL, NULL, 200, JSON, RUN,
         "go on with an interrupted run; no answered call is repeated", handle_run_resume,
         SCOPE_RUNS, .of_run = true },
+    { "POST", "/v1/sandboxes/{id}/template", BODY_JSON, TEMPLATE_SAVE, NULL, 201, JSON, TEMPLATE,
+        "make a template of the present state; the sandbox goes on", handle_template_save, 0,
+        true },
+    { "POST", "/v1/templates", BODY_JSON, TEMPLATE_CREATE, NULL, 201, JSON, TEMPLATE,
+        "make a template of cells, which are executed in a sandbox with these options",
+        handle_template_create, 0, true },
+    { "GET", "/v1/templates", BODY_NONE, NULL, NULL, 200, JSON,
+        "{\"type\": \"object\", \"properties\": {\"templates\": {\"type\": \"array\", \"items\": " TEMPLATE
+        "}}}",
+        "list the templates", handle_template_list },
+    { "GET", "/v1/templates/{id}", BODY_NONE, NULL, NULL, 200, JSON, TEMPLATE,
+        "describe a template", handle_template_get },
+    { "DELETE", "/v1/templates/{id}", BODY_NONE, NULL, NULL, 204, NULL, NULL,
+        "remove a template; sandboxes that have started from it go on", handle_template_delete },
+    { "POST", "/v1/templates/{id}/sandboxes", BODY_JSON, CREATE, NULL, 201, JSON, SANDBOX,
+        "create a sandbox that starts from a template", handle_template_start, 0, true },
     { "POST", "/v1/contexts", BODY_STREAM, NULL, CONTEXT_NAME, 201, JSON, CONTEXT,
         "store a context of any size, which runs may name as `context_file`", handle_context_create,
         SCOPE_RUNS, true },
@@ -335,8 +368,8 @@ static const struct route native_rows[] = {
         handle_volume_write },
     { "DELETE", "/v1/volumes/{name}/files", BODY_NONE, NULL, PATH, 204, NULL, NULL,
         "remove a file, or a directory with all that is in it", handle_volume_remove },
-    { "GET", "/v1/volumes/{name}/directory", BODY_NONE, NULL, PATH VOLUME_DEPTH LIMIT, 200, JSON,
-        ENTRIES, "list a directory, and with depth those in it", handle_volume_directory },
+    { "GET", "/v1/volumes/{name}/directory", BODY_NONE, NULL, PATH DEPTH LIMIT, 200, JSON, ENTRIES,
+        "list a directory, and with depth those in it", handle_volume_directory },
 };
 
 static const struct routes native_routes = {

@@ -7,6 +7,7 @@
 #include "mcp/mcp.h"
 #include "serve/calls.h"
 #include "serve/e2b/e2b.h"
+#include "serve/templates.h"
 #include "serve/jupyter/jupyter.h"
 
 /* Ids are random, so that no client can choose many with the same hash (FNV-1a). */
@@ -229,6 +230,7 @@ void sandbox_close(struct sandbox *sb)
             request_refuse(r, 410, "closed", "the sandbox was closed meanwhile");
     }
     e2b_sandbox_free(sb->e2b);
+    templates_forget(sb);
     sb->listener = NULL;
     calls_close(sb);
     droste_session_on_output(sb->session, NULL, NULL);

@@ -23,6 +23,7 @@
 #include "serve/relay.h"
 #include "serve/runs.h"
 #include "serve/server.h"
+#include "serve/templates.h"
 #include "serve/tls.h"
 #include "serve/upgrade.h"
 #include "serve/upstream.h"
@@ -471,6 +472,7 @@ static void server_on_sweep(uv_timer_t *timer)
     upstream_sweep(s, now, s->draining);
     sandboxes_sweep(s, now);
     runs_sweep(s);
+    templates_sweep(s);
     mcp_service_sweep(s, now);
     for (struct client *c = s->clients; c; c = c->next) {
         struct upgrade *u = c->request ? c->request->upgrade : NULL;
@@ -601,6 +603,7 @@ static void server_end_requests(struct server *s)
     runs_close(s);
     while (s->sandboxes)
         sandbox_close(s->sandboxes);
+    templates_close(s);
     for (struct client *c = s->clients; c; c = c->next)
         if (c->request && c->request->upgrade) {
             upgrade_drop_now(c->request->upgrade);

@@ -74,6 +74,7 @@ struct server {
     /* See runs.c. */
     droste_record *record; /* NULL: not opened yet */
     struct run *runs;
+    struct template_row *templates; /* see templates.c */
     struct follower *followers;
     struct mcp_service *mcp; /* see mcp/mcp.h */
     struct jupyter *jupyter; /* see jupyter/jupyter.h */
@@ -107,6 +108,8 @@ struct sandbox_maker {
     bool (*prepare)(struct sandbox *sb, struct request *r);
     /* Answers the request: the sandbox has started. `result` is that of its first, empty cell. */
     void (*ready)(struct sandbox *sb, struct request *r, droste_result *result);
+    /* The template that it starts from; NULL: it refused the request. No function: from none. */
+    droste_template *(*from)(struct request *r);
 };
 
 struct e2b_sandbox;
@@ -126,11 +129,12 @@ struct sandbox {
     int64_t created_ms;
     uint64_t created_ns, used_ns, began_ns; /* began: the operation under way */
     double life_seconds, idle_seconds;
-    sandbox_done_fn *done;   /* of the operation under way; NULL: none */
-    struct request *request; /* that waits for it; NULL: its client has gone */
-    size_t transfers;        /* of files */
-    droste_session *forked;  /* by the operation under way */
-    unsigned checkpoint;     /* that the operation under way makes */
+    sandbox_done_fn *done;        /* of the operation under way; NULL: none */
+    struct request *request;      /* that waits for it; NULL: its client has gone */
+    size_t transfers;             /* of files */
+    droste_session *forked;       /* by the operation under way */
+    unsigned checkpoint;          /* that the operation under way makes */
+    struct template_build *build; /* of the template that it is to become (templates.c); NULL */
     /* See calls.c. */
     struct request *listener; /* the stream of the cell that runs; NULL: it has none */
     struct client_call *calls;

@@ -537,19 +537,18 @@ static int volume_walk(struct volume_job *job, droste *d, droste_volume *v, dros
     return rc < 0 ? rc : 0;
 }
 
-/* A number of the query from 1; 0: it is none, and the request was refused. */
+/* A number of the query from 1, at most the most; 0: it is none, and the request was refused. */
 static unsigned volume_query_number(
     struct request *r, const char *name, const char *fallback, unsigned most)
 {
     const char *text = request_query(r, name, fallback);
     if (!text)
         return 0;
-    size_t n = strlen(text);
-    unsigned long number = n < 9 && strspn(text, "0123456789") == n ? strtoul(text, NULL, 10) : 0;
-    if (number >= 1 && number <= most)
-        return (unsigned)number;
-    request_refuse(r, 400, "argument", "%s is a number from 1 to %u", name, most);
-    return 0;
+    bool is_number = text[0] && strspn(text, "0123456789") == strlen(text);
+    unsigned long number = is_number ? strtoul(text, NULL, 10) : 0;
+    if (number == 0)
+        request_refuse(r, 400, "argument", "%s is a positive number", name);
+    return number < most ? (unsigned)number : most;
 }
 
 void handle_volume_directory(struct request *r)
