@@ -12,6 +12,7 @@ from typing import (Any, Dict, Generator, List, Mapping, Optional, Sequence, Tup
 from . import _forks, _library, _settings
 from ._handle import Handle
 from ._library import lib, quick
+from ._remote import address_of
 from ._values import check_name
 from .errors import ArgumentError, CellFailed, Error
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 Pairs = List[Tuple[str, Any]]
 
 #: parameters of Interpreter that are no settings, or functions
-PARAMETERS = ("tools", "output_fields", "on_output", "tool_threads", "template")
+PARAMETERS = ("tools", "output_fields", "on_output", "tool_threads", "template", "server")
 FUNCTIONS = ("model", "sub_model")
 REPLACE, UNTRIED = 1, 2     # DROSTE_TEMPLATE_…
 #: settings that have had their effect on the template
@@ -44,10 +45,13 @@ class Template:
 
     `contexts` are files or directories by the names of their variables. `save` stores a template
     under a name, for `load`, `Interpreter(template="name")` and the command line; stored is how it
-    is made, not its memory.
+    is made, not its memory. With `server` the template is that server's, for sessions there, and
+    is not stored.
     """
     #: Interpreter, which imports this module
     _interpreter: Type[Any]
+    #: that of a server, once it is made
+    _remote: Any = None
 
     def __init__(self, *, cells: Sequence[str] = (), variables: Optional[Mapping[str, Any]] = None,
                  contexts: Optional[Mapping[str, Any]] = None,
@@ -57,7 +61,9 @@ class Template:
         self._settings: Dict[str, Any] = dict(settings)
         self._cells, self._variables = list(cells), dict(variables or {})
         self._contexts = dict(contexts or {})
+        away = address_of(self._settings.get("server")) is not None
         inherited = {name: value for name, value in settings.items() if name not in PARAMETERS
+                     and not (name == "api_key" and away)
                      and not (name in FUNCTIONS and callable(value))}
         self._pairs = [pair for pair in _settings.pairs(inherited) if pair[0] not in SPENT]
         self._engine: Any = None
@@ -70,7 +76,7 @@ class Template:
         """Makes the template unless it is made. Within asyncio, await it."""
         if _get_running_loop() is not None:
             return self._start_on_loop()
-        if self._handle is None:
+        if not self._is_made():
             with self._interpreter(**self._settings) as interp:
                 for name, path in self._contexts.items():
                     interp.load(name, path)
@@ -82,7 +88,7 @@ class Template:
         return Started(self)
 
     async def _start_on_loop(self) -> Template:
-        if self._handle is None:
+        if not self._is_made():
             async with self._interpreter(**self._settings) as interp:
                 for name, path in self._contexts.items():
                     interp.load(name, path)
@@ -93,10 +99,32 @@ class Template:
                 self._take(await interp.template())
         return self
 
+    def _is_made(self) -> bool:
+        return self._handle is not None or self._remote is not None
+
     def _take(self, made: Template) -> None:
-        for name in ("_engine", "_family", "_handle"):
+        for name in ("_engine", "_family", "_handle", "_remote"):
             setattr(self, name, getattr(made, name))
-        made._handle = made._engine = made._family = None
+        made._handle = made._engine = made._family = made._remote = None
+
+    @classmethod
+    def _of_server(cls, owner: Any, remote: Any) -> Template:
+        """Returns the template of a session of a server."""
+        made = cls.__new__(cls)
+        made._settings, made._cells, made._variables, made._contexts = {}, [], {}, {}
+        made._pairs = [pair for pair in owner._pairs if pair[0] not in SPENT]
+        made._engine = made._family = made._handle = None
+        made._remote = remote
+        return made
+
+    def _at(self, server: Any) -> Any:
+        """Returns what the server has of it, for a session there; makes it if it is not made."""
+        if self._remote is None and address_of(self._settings.get("server")) is not None:
+            self.start()
+        if self._remote is None or self._remote.server is not server:
+            raise ArgumentError("the template is not one of this server: make it with the same "
+                                "`server` and `api_key`")
+        return self._remote
 
     @classmethod
     def _of(cls, owner: Any, handle: Optional[int]) -> Template:
@@ -175,6 +203,8 @@ class Template:
 
     def _enter(self) -> Tuple[Any, _forks.Family]:
         """Returns the engine and the family for a session that starts from it."""
+        if self._remote is not None or address_of(self._settings.get("server")) is not None:
+            raise ArgumentError("the template is a server's: name the server for the session, too")
         if self._handle is None:
             if self._engine is not None or not self._settings and not self._cells:
                 raise ArgumentError("the template is closed; make another one")
@@ -196,6 +226,9 @@ class Template:
 
     def close(self) -> None:
         """Frees the template; sessions that have started from it continue."""
+        remote, self._remote = self._remote, None
+        if remote is not None:
+            remote.close()
         engine, handle, family = self._engine, self._handle, self._family
         self._handle = self._family = None
         if handle is None or family is None:

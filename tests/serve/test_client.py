@@ -205,9 +205,6 @@ def test_settings_are_the_sandboxs_or_refused_by_name(server):
             droste.Interpreter(server=server.address, **settings).start()
     with pytest.raises(droste.UnsupportedError, match="template"):
         droste.Interpreter(server=server.address, template="t")
-    with droste.Interpreter(server=server.address) as interp:
-        with pytest.raises(droste.UnsupportedError, match="template"):
-            interp.template()
 
 
 def test_the_environment_names_server_and_key(server, monkeypatch):
@@ -450,3 +447,37 @@ def test_a_large_context_is_stored_for_its_run(tmp_path, serve):
         assert (tmp_path / "page").read_text().lower().startswith("<!doctype html>")
     finally:
         server.stop()
+
+
+def test_templates_of_a_server(server):
+    """Of cells, and of a session: sessions start from them, until they are closed."""
+    there = {"server": server.address}
+
+    def kept():
+        return len(server.ask("GET", "/v1/templates").json["templates"])
+    with droste.Template(cells=["rows = [1, 2, 3]"], variables={"extra": (4, {5})},
+                         **there) as template:
+        with droste.Interpreter(template=template, **there) as one, \
+                droste.Interpreter(template=template, **there) as two:
+            one.execute("rows.clear()")
+            assert two.execute("SUBMIT(rows=rows, extra=extra)").rows == [1, 2, 3]
+            two.execute("y = 7")
+            live = two.template()
+        assert kept() == 2
+        with droste.Interpreter(template=live, **there) as three:
+            assert three.execute("SUBMIT(y=y, extra=extra)").extra == (4, {5})
+        live.close()
+        with pytest.raises(droste.ArgumentError, match="is not one of this server"):
+            droste.Interpreter(template=live, **there).start()
+        with pytest.raises(droste.ArgumentError, match="a server's"):
+            droste.Interpreter(template=template, server="").start()
+    assert kept() == 0
+    with pytest.raises(droste.CellFailed, match="ZeroDivisionError"):
+        droste.Template(cells=["1/0"], **there).start()
+
+    async def on_a_loop():
+        async with droste.Template(cells=["z = 1"], **there) as made:
+            async with droste.Interpreter(template=made, **there) as interp:
+                return (await interp.execute("SUBMIT(z=z)")).z
+    assert asyncio.run(on_a_loop()) == 1
+    assert kept() == 0

@@ -17,12 +17,13 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 from .. import _engine, _forks, _models, _reentry, _tools
 from .._arguments import exact_id, schema_of_fields
 from .._operations import Operation, Operations
+from .._templates import Template
 from .._values import check_name
 from ..errors import ArgumentError, Cancelled, Error, LostError, UnsupportedError
 from ..interpreter import ECHO, Interpreter, ONLY_VALUES, PRINT, RESULTS, VALUES
 from ..result import Result
 from . import address_of
-from .client import Event, Events, failure_of, Refused, server_at, unb64
+from .client import Event, Events, failure_of, Refused, Server, server_at, unb64
 from .engine import Call, RemoteEngine, Sandbox
 from .result import RemoteResult, rich_result_of
 
@@ -42,15 +43,38 @@ def _options_of(pairs: List[Tuple[str, Any]]) -> Dict[str, Any]:
     return {name: values if len(values) > 1 else values[0] for name, values in found.items()}
 
 
+class _Template:
+    """What a server has of a template."""
+
+    def __init__(self, server: Server, id: str):
+        self.server, self.id, self._closed = server, id, False
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            self.server.ask("DELETE", "/v1/templates/" + self.id)
+        except (Refused, Error):        # it has gone
+            pass
+
+    def __del__(self) -> None:
+        if not self._closed:
+            try:
+                _engine.workers("requests").submit(_Template(self.server, self.id).close)
+            except RuntimeError:        # the program ends
+                pass
+
+
 class RemoteInterpreter(Interpreter):
     __doc__ = Interpreter.__doc__
 
     def __init__(self, *, server: Optional[str] = None, api_key: Optional[str] = None,
                  template: Any = None, **settings: Any):
-        if template is not None:
-            raise UnsupportedError("a session of a server cannot start from a template of this "
-                                   "program: start the server with --template NAME")
-        super().__init__(**settings)
+        if isinstance(template, str):
+            raise UnsupportedError("a session of a server cannot start from a stored template of "
+                                   "this machine: start the server with --template NAME")
+        super().__init__(template=template, **settings)
         address = address_of(server)
         assert address is not None      # class_of has looked
         self._server = server_at(address, api_key)
@@ -97,8 +121,11 @@ class RemoteInterpreter(Interpreter):
         self._work(lambda: self._create(sandbox, body))
 
     def _create(self, sandbox: Sandbox, body: Dict[str, Any]) -> None:
+        path = "/v1/sandboxes"
+        if self._template is not None:
+            path = "/v1/templates/%s/sandboxes" % self._template._at(self._server).id
         try:
-            made = self._server.create("/v1/sandboxes", body)
+            made = self._server.create(path, body)
         except Refused as e:
             raise failure_of(e) from None
         sandbox.id, sandbox.isolation = made["id"], made["isolation"]
@@ -505,8 +532,14 @@ class RemoteInterpreter(Interpreter):
         return fork
 
     def template(self) -> Any:
-        raise UnsupportedError("a session of a server cannot be made a template: fork() it, or "
-                               "start the server with --template NAME")
+        made: List[Any] = []
+        operation = self._run_step(functools.partial(self._make_template, made))
+        return made[0] if operation is None else _first_of(operation, made)
+
+    def _make_template(self, made: List[Any]) -> None:
+        assert self._session is not None
+        found = self._session.ask("POST", "/template")
+        made.append(Template._of_server(self, _Template(self._server, found["id"])))
 
     def checkpoint(self) -> Any:
         made: List[int] = []

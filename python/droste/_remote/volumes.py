@@ -14,6 +14,9 @@ from .client import failure_of, PIECE, Refused, Server, server_at
 MOST = 100000       # entries of a list
 DEPTH = 10          # levels of one
 
+#: droste.volumes.Usage, of the module above
+usage_type: Any
+
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
@@ -79,10 +82,9 @@ def _remove(server: Server, name: str, **settings: Any) -> None:
 
 
 def _usage(server: Server, name: str, **settings: Any) -> Any:
-    from ..volumes import Usage
     _check(settings)
     found = server.ask("GET", _path(name))
-    return Usage(*(found[field] for field in Usage._fields))
+    return usage_type(*(found[field] for field in usage_type._fields))
 
 
 def _list(server: Server, name: str, path: str, depth: int, limit: int) -> Tuple[List[Any], bool]:
