@@ -35,6 +35,7 @@ typedef struct droste_forward_request {
                           has its usage asked for; the event with it is left out unless the body
                           asks, too. */
     size_t len;
+    int priced; /* refuses a model whose price is unknown: ERROR_BUDGET_COST */
     void (*begin)(void *arg);
     void (*event)(void *arg, const char *data, size_t len);
     void (*end)(void *arg, const droste_forward_end *end);

@@ -164,6 +164,10 @@ static int forward_api_start(
         forward_api_end };
     struct shared_forwarder *shared = NULL;
     int rc = forwarders_use(d, request->model, &shared, err);
+    if (rc == 0 && request->priced && !forwarder_is_priced(shared->forwarder))
+        rc = error_set(err, ERROR_BUDGET_COST,
+            "cost is limited, but the price of %.80s is unknown: set it with --prices FILE",
+            request->model);
     if (rc < 0)
         return rc;
     droste_forward *f = calloc(1, sizeof *f);

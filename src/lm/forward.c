@@ -125,6 +125,12 @@ static double forward_cost(const struct forward *f, const struct lm_usage *usage
     return prices_cost(fw->prices, fw->name, fw->has_own_host, usage);
 }
 
+bool forwarder_is_priced(const struct forwarder *forwarder)
+{
+    const struct lm_usage one = { .input_tokens = 1 };
+    return prices_cost(forwarder->prices, forwarder->name, forwarder->has_own_host, &one) >= 0;
+}
+
 void forward_cancel(struct forward *f, struct lm_usage *usage, double *cost)
 {
     bool was_sent = !f->transfer || http_sent(f->transfer);

@@ -19,6 +19,9 @@ int forwarder_open(
 /* All requests must have ended. */
 void forwarder_close(struct forwarder *forwarder);
 
+/* Whether the price of its model is known. */
+bool forwarder_is_priced(const struct forwarder *forwarder);
+
 struct forward_end {
     struct error error; /* ERROR_NONE: an answer came, whatever its status */
     long status;

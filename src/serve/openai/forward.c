@@ -146,6 +146,13 @@ static void passing_on_gone(struct request *r)
 static void passing_fail(struct request *r, const droste_error *err)
 {
     bool is_theirs = err->code == DROSTE_ERROR_UNSUPPORTED || err->code == DROSTE_ERROR_ARGUMENT;
+    if (err->code == DROSTE_ERROR_BUDGET_COST) {
+        openai_refuse(r,
+            &(struct openai_error){
+                .status = 403, .code = "cost", .param = "model", .is_final = true },
+            "%s", err->text);
+        return;
+    }
     openai_refuse(r,
         &(struct openai_error){ .status = is_theirs ? 400 : 500,
             .code = is_theirs ? "unsupported_model" : "configuration",
@@ -168,6 +175,7 @@ void openai_forward(struct request *r, const char *model)
     const droste_forward_request request = { .model = model,
         .body = buf_text(&r->body),
         .len = r->body.len,
+        .priced = r->account->key.limits.cost > 0,
         .begin = passing_begin,
         .event = passing_event,
         .end = passing_end,

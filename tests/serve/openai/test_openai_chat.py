@@ -235,6 +235,22 @@ def test_a_provider_answers_itself(server):
     assert 'droste_key_output_tokens_total{key="local"} 0' not in used
 
 
+def test_a_key_with_a_limit_of_cost_has_models_with_a_price(models, tmp_path):
+    """What a request costs could not be counted otherwise; another key may ask any model."""
+    prices = tmp_path / "prices"
+    prices.write_text("openai/echo 1 1\n")
+    keys = [create(tmp_path, name, "--scopes", "read,models", *limit) for name, limit in
+            (("rich", ()), ("spender", ("--limit", "cost=1000")))]
+    server = models("--prices", str(prices), names="openai/*")
+    rich, spender = (Client(server, key) for key in keys)
+    for client in (rich, spender):
+        assert content(client.ask("POST", CHAT, ask("x", model="openai/echo"))) == "1:x"
+    assert content(rich.ask("POST", CHAT, ask("x", model="openai/ok")))
+    refused = spender.ask("POST", CHAT, ask("x", model="openai/ok"))
+    assert error(refused, 403)["code"] == "cost" and "--prices" in refused.json["error"]["message"]
+    assert refused.headers["x-should-retry"] == "false"
+
+
 def test_a_stream_of_a_provider(server):
     """Event by event; the usage, which is always counted, only if the client asks for it."""
     for options in ({}, {"stream_options": {"include_usage": True}}):
