@@ -102,9 +102,11 @@ def is_complete(names: Names, code: str) -> Dict[str, Any]:
         whole = compiler(code + "\n" if code.endswith("\n") else code, "<cell>", "exec")
     except (SyntaxError, ValueError, OverflowError):
         return {"status": "invalid"}
-    if whole is not None:
-        return {"status": "complete"}
     last = code.rstrip("\n").rpartition("\n")[2]
+    # A block ends with a blank line.
+    goes_on = last[:1] in (" ", "\t") and not code.endswith("\n")
+    if whole is not None and not goes_on:
+        return {"status": "complete"}
     indent = len(last) - len(last.lstrip()) + (4 if last.rstrip().endswith(":") else 0)
     return {"status": "incomplete", "indent": " " * indent}
 

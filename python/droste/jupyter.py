@@ -234,9 +234,12 @@ class DrosteKernel(Kernel):     # type: ignore[misc]
         elif hist_access_type == "search" and pattern:
             import fnmatch
             rows = [row for row in rows if fnmatch.fnmatch(row[2], pattern)]
+        if unique:
+            rows = list({row[2]: row for row in rows}.values())
         if n:
             rows = rows[-n:]
-        return {"status": "ok", "history": [list(row) for row in rows]}
+        return {"status": "ok", "history": [[session, number, (code, None) if output else code]
+                                            for session, number, code in rows]}
 
     # -- control, while a cell runs
 

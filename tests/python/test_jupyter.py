@@ -183,8 +183,10 @@ def test_names_are_completed_and_described(client):
 
 def test_a_cell_is_complete_or_not(client):
     states = evaluate(client, "[ask('is_complete', c)['status'] for c in "
-                            "('x = 1', 'for i in x:', 'x = (', 'x = )', 'await f()')]")
-    assert states == ["complete", "incomplete", "incomplete", "invalid", "complete"]
+                            "('x = 1', 'for i in x:', 'x = (', 'x = )', 'await f()',"
+                            " 'if x:\\n  y', 'if x:\\n  y\\n')]")
+    assert states == ["complete", "incomplete", "incomplete", "invalid", "complete",
+                      "incomplete", "complete"]
 
 
 def test_a_restart_forgets_the_variables(client):
@@ -235,6 +237,34 @@ except nbclient.exceptions.CellExecutionError as error:
     assert outputs[1][1]["data"]["text/plain"] == "42"
     assert outputs[2][0]["ename"] == "ZeroDivisionError" and "ZeroDivisionError" in error
     assert outputs[3] == []
+
+
+SUITE = r"""
+import jupyter_kernel_test as suite, unittest
+class Droste(suite.KernelTests):
+    kernel_name, language_name, file_extension = "droste", "python", ".py"
+    code_hello_world = "print('hello, world')"
+    code_stderr = "import sys; print('e', file=sys.stderr)"
+    completion_samples = [{"text": "zi", "matches": {"zip"}}]
+    complete_code_samples = ["1", "print('a')", "def f():\n  x = 1\n\n\n"]
+    incomplete_code_samples = ["print('''a", "def f():\n  x = 1"]
+    invalid_code_samples = ["import = 7q"]
+    code_generate_error = "raise RuntimeError"
+    code_execute_result = [{"code": "6 * 7", "result": "42"}]
+    code_display_data = [{"code": "display({'image/png': b'a'}, raw=True)", "mime": "image/png"}]
+    code_history_pattern, supported_history_operations = "6*", ("tail", "range", "search")
+    code_inspect_sample = "zip"
+    code_clear_output = "clear_output()"
+unittest.main(argv=["-"])
+"""
+
+
+def test_the_suite_of_jupyter_for_kernels(home):
+    """jupyter_kernel_test, which also checks messages against the protocol's description."""
+    done = python(home, "-c", SUITE)
+    if "No module named 'jupyter_kernel_test'" in done.stderr:
+        pytest.skip("needs jupyter_kernel_test in build/notebook")
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("words, says", [

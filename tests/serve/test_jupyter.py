@@ -77,6 +77,11 @@ def test_what_an_editor_asks(channel):
     assert channel.ask("history_request", hist_access_type="tail", n=1)["history"] == [
         [1, 1, "number = 3"]]
     assert channel.ask("history_request", hist_access_type="search", pattern="no*")["history"] == []
+    channel.run("number = 3")
+    found = [channel.ask("history_request", hist_access_type=access, **more)["history"]
+             for access, more in (("search", {"pattern": "num*", "unique": True}),
+                                  ("range", {"start": 1, "stop": 2, "output": True}))]
+    assert found == [[[1, 2, "number = 3"]], [[1, 1, ["number = 3", None]]]]
     assert channel.ask("comm_info_request")["comms"] == {}
     assert channel.ask("magic_request")["status"] == "error"
     assert channel.ask("kernel_info_request", "control")["status"] == "ok"
@@ -300,7 +305,8 @@ def test_what_there_is_not(server):
             ("DELETE", "/api/sessions/" + NONE, None, 404), ("GET", "/api/nothing", None, 404),
             ("GET", "/api/kernelspecs/ir", None, 404), ("PUT", "/api/kernels", None, 405),
             ("POST", "/api/kernels", {"name": "ir"}, 404),
-            ("POST", "/api/kernels", {"name": 1}, 400), ("POST", "/api/kernels", {"env": {"A=": ""}}, 400),
+            ("POST", "/api/kernels", {"name": 1}, 400),
+            ("POST", "/api/kernels", {"env": {"A=": ""}}, 400),
             ("GET", "/api/kernels/%s/channels" % NONE, None, 404)):
         answer = server.ask(method, path, body)
         assert answer.status == status, (method, path, answer.body)

@@ -81,7 +81,8 @@ def test_papermill(gateway, tmp_path):
               "id": "b", "source": "import matplotlib.pyplot as plt\nplt.plot([1, n])\nprint(n)"}]
     (tmp_path / "in.ipynb").write_text(json.dumps(
         {"cells": cells, "nbformat": 4, "nbformat_minor": 5,
-         "metadata": {"kernelspec": {"name": "python3", "display_name": "a", "language": "b"}}}))
+         "metadata": {"kernelspec": {"name": "python3", "language": "python",
+                                     "display_name": "Python"}}}))
     book = run(gateway, """
 import json, sys, papermill
 from jupyter_server.gateway.managers import GatewayKernelManager

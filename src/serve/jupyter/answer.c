@@ -3,7 +3,6 @@
  * Each request is answered between the states "busy" and "idle", all in order but those on the
  * control channel, which are answered at once. What the sandbox returns is read as any guest's.
  */
-#include <fnmatch.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -488,24 +487,6 @@ static void magic_done(struct jupyter_kernel *k, enum jupyter_phase phase, const
 
 /* ---- cells ---- */
 
-static void history_add(struct jupyter_kernel *k, const char *code)
-{
-    struct jupyter_cell *cell = &k->history[k->history_end % JUPYTER_HISTORY];
-    char *copy = text_copy(code, strlen(code));
-    if (!copy)
-        return;
-    while (k->history_end - k->history_first >= JUPYTER_HISTORY ||
-           (k->history_end > k->history_first &&
-               k->history_bytes + strlen(code) > JUPYTER_HISTORY_BYTES)) {
-        struct jupyter_cell *first = &k->history[k->history_first++ % JUPYTER_HISTORY];
-        k->history_bytes -= strlen(first->code);
-        free(steal(&first->code));
-    }
-    *cell = (struct jupyter_cell){ copy, k->count };
-    k->history_end++;
-    k->history_bytes += strlen(code);
-}
-
 static void cell_on_output(void *arg, int stream, const char *data, size_t len)
 {
     struct jupyter_kernel *k = arg;
@@ -532,7 +513,7 @@ static void answer_begin_cell(struct jupyter_kernel *k)
     k->is_silent = json_get_bool(o, "silent", false);
     if (!k->is_silent && json_get_bool(o, "store_history", true)) {
         k->count++;
-        history_add(k, text);
+        jupyter_history_add(k, text);
     }
     buf_putc(&input, '{');
     field_text(&input, "code", text, len);
@@ -646,48 +627,6 @@ static void answer_kernel_info(struct jupyter_kernel *k, struct buf *out)
     buf_putc(out, '}');
 }
 
-static bool history_fits(struct json_object *o, const char *access, const struct jupyter_cell *cell)
-{
-    int64_t stop = json_get_int(o, "stop", INT64_MAX);
-    if (strcmp(access, "range") == 0)
-        return (int64_t)cell->count >= json_get_int(o, "start", 0) && (int64_t)cell->count < stop;
-    if (strcmp(access, "search") == 0)
-        return fnmatch(json_get_string(o, "pattern", "*"), cell->code, 0) == 0;
-    return true;
-}
-
-static void answer_history(struct jupyter_kernel *k, struct buf *out)
-{
-    struct json_object *o = k->queue->content;
-    const char *access = json_get_string(o, "hist_access_type", "tail");
-    bool with_output = json_get_bool(o, "output", false);
-    int64_t n = json_get_int(o, "n", 0), count = 0;
-    uint64_t first = k->history_end;
-    while (first > k->history_first && (n <= 0 || count < n))
-        count += history_fits(o, access, &k->history[--first % JUPYTER_HISTORY]);
-    buf_putc(out, '{');
-    field_string(out, "status", "ok");
-    field_open(out, "history", '[');
-    for (; first < k->history_end; first++) {
-        const struct jupyter_cell *cell = &k->history[first % JUPYTER_HISTORY];
-        if (!history_fits(o, access, cell))
-            continue;
-        field_open(out, NULL, '[');
-        field_int(out, NULL, 1);
-        field_int(out, NULL, (int64_t)cell->count);
-        if (with_output)
-            field_open(out, NULL, '[');
-        field_string(out, NULL, cell->code);
-        if (with_output) {
-            field_null(out, NULL);
-            field_close(out, ']');
-        }
-        field_close(out, ']');
-    }
-    field_close(out, ']');
-    buf_putc(out, '}');
-}
-
 /* There are no comms: a client that opens one hears that it is closed. */
 static void answer_comm_open(struct jupyter_kernel *k)
 {
@@ -763,7 +702,7 @@ bool jupyter_begin(struct jupyter_kernel *k)
         answer_kernel_info(k, &content);
         answer_first(k, &content);
     } else if (strcmp(m->type, "history_request") == 0) {
-        answer_history(k, &content);
+        jupyter_history_put(k, m->content, &content);
         answer_first(k, &content);
     } else if (strncmp(m->type, "comm_", 5) == 0) {
         if (strcmp(m->type, "comm_open") == 0)

@@ -186,6 +186,12 @@ void jupyter_forget(struct jupyter_kernel *k, const struct jupyter_channel *ch);
 void jupyter_input(struct jupyter_kernel *k, droste_tool_call *call, const char *json, size_t len);
 void jupyter_message_free(struct jupyter_message *m);
 
+/* ---- history.c ---- */
+
+void jupyter_history_add(struct jupyter_kernel *k, const char *code);
+/* Appends the answer to a history_request with this content. */
+void jupyter_history_put(struct jupyter_kernel *k, struct json_object *o, struct buf *out);
+
 /* ---- show.c: what a cell shows ---- */
 
 void jupyter_show_output(struct jupyter_kernel *k, int stream, const char *data, size_t len);
