@@ -24,8 +24,8 @@
 
 #define CREATE                                                                                     \
     "{\"type\": \"object\", \"additionalProperties\": false, \"properties\": {"                    \
-    "\"life_seconds\": {\"type\": \"number\", \"exclusiveMinimum\": 0}, "                          \
-    "\"idle_seconds\": {\"type\": \"number\", \"exclusiveMinimum\": 0}, "                          \
+    "\"life_seconds\": {\"type\": \"number\", \"minimum\": 0.1}, "                                 \
+    "\"idle_seconds\": {\"type\": \"number\", \"minimum\": 0.1}, "                                 \
     "\"options\": {\"type\": \"object\"}, "                                                        \
     "\"metadata\": {\"type\": \"object\", \"maxProperties\": 64, "                                 \
     "\"additionalProperties\": {\"type\": \"string\", \"maxLength\": 1024}}}}"
@@ -100,7 +100,8 @@
     "\"budget\", \"timeout\", \"cancelled\", \"error\", \"interrupted\"]}}}"
 
 #define ASK                                                                                        \
-    "{\"type\": \"object\", \"additionalProperties\": false, \"required\": [\"question\"], "       \
+    "{\"type\": \"object\", \"not\": {\"required\": [\"context\", \"context_file\"]}, "            \
+    "\"additionalProperties\": false, \"required\": [\"question\"], "                              \
     "\"properties\": {\"question\": {\"type\": \"string\", \"minLength\": 1, \"pattern\": "        \
     "\"^[^\\\\0]*$\"}, \"context\": {}, \"context_file\": "                                        \
     "{\"type\": \"string\"}, \"options\": {\"type\": \"object\"}}}"
@@ -138,10 +139,13 @@
     "\"integer\"}, \"size_limit\": {\"type\": \"integer\"}, \"files_limit\": {\"type\": "          \
     "\"integer\"}}}"
 
+#define VOLUME_NAME                                                                                \
+    "{\"type\": \"string\", \"minLength\": 1, \"maxLength\": 64, \"pattern\": "                    \
+    "\"^[A-Za-z0-9_][A-Za-z0-9_.-]*$\"}"
+
 #define VOLUME_CREATE                                                                              \
     "{\"type\": \"object\", \"additionalProperties\": false, \"required\": [\"name\"], "           \
-    "\"properties\": {\"name\": {\"type\": \"string\", \"minLength\": 1, \"maxLength\": 64, "      \
-    "\"pattern\": \"^[A-Za-z0-9_][A-Za-z0-9_.-]*$\"}, \"size_limit\": {\"type\": \"integer\", "    \
+    "\"properties\": {\"name\": " VOLUME_NAME ", \"size_limit\": {\"type\": \"integer\", "         \
     "\"minimum\": 4096}, \"files_limit\": {\"type\": \"integer\", \"minimum\": 32}}}"
 
 #define TEMPLATE_NAME                                                                              \
@@ -179,7 +183,7 @@
 #define KIND      "\"kind\": {\"enum\": [\"auto\", \"text\", \"bytes\", \"json\", \"jsonl\"]}"
 #define EOF_QUERY "\"eof\": {\"enum\": [\"yes\", \"no\"]}"
 
-#define PATH     "\"path\": {\"type\": \"string\"}"
+#define PATH     "\"path\": {\"type\": \"string\", \"minLength\": 1, \"pattern\": \"^[^\\u0000]*$\"}"
 #define STATUS   "{\"type\": \"object\", \"properties\": {\"status\": {\"type\": \"string\"}}}"
 #define JSON     "application/json"
 #define ANY_JSON "{}"
@@ -489,6 +493,22 @@ static void openapi_query(struct buf *out, const struct route *route, bool first
     }
 }
 
+/* The schema of the name in a path. */
+static const char *openapi_name(const struct route *route)
+{
+    static const struct {
+        const char *before, *schema;
+    } kinds[] = {
+        { "/v1/sandboxes/{id}/checkpoints/",
+            "{\"type\": \"string\", \"pattern\": \"^[1-9][0-9]{0,8}$\"}" },
+        { "/v1/volumes/", VOLUME_NAME },
+    };
+    for (size_t i = 0; i < array_length(kinds); i++)
+        if (strncmp(kinds[i].before, route->path, strlen(kinds[i].before)) == 0)
+            return kinds[i].schema;
+    return "{\"type\": \"string\"}";
+}
+
 static void openapi_parameters(struct buf *out, const struct route *route)
 {
     static const char *const names[] = { "id", "name", "path" };
@@ -500,9 +520,9 @@ static void openapi_parameters(struct buf *out, const struct route *route)
         if (!strstr(route->path, word))
             continue;
         buf_printf(out,
-            "%s{\"name\": \"%s\", \"in\": \"path\", \"required\": true, \"schema\": "
-            "{\"type\": \"string\"}}",
-            first ? "" : ", ", names[i]);
+            "%s{\"name\": \"%s\", \"in\": \"path\", \"required\": true, \"schema\": %s}",
+            first ? "" : ", ", names[i],
+            strcmp(names[i], "name") == 0 ? openapi_name(route) : "{\"type\": \"string\"}");
         first = false;
     }
     openapi_query(out, route, first);

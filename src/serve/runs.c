@@ -414,16 +414,11 @@ static bool run_take_context(struct request *r, droste_request *request, char **
 {
     struct json_object *context = NULL;
     const char *stored = json_get_string(r->json, "context_file", NULL);
-    bool is_given = json_object_object_get_ex(r->json, "context", &context);
-    if (stored && is_given) {
-        request_refuse(r, 400, "argument", "give the context, or the file that it is, not both");
-        return false;
-    }
     if (stored) {
         request->context = *path = contexts_path(r, stored);
         return *path != NULL;
     }
-    if (!is_given)
+    if (!json_object_object_get_ex(r->json, "context", &context))
         return true;
     if (json_object_is_type(context, json_type_string)) {
         request->data = json_object_get_string(context);

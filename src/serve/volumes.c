@@ -196,6 +196,10 @@ static struct volume_job *volume_job_of(struct request *r, bool has_path,
     int (*act)(struct volume_job *job, droste *d, droste_volume *v, droste_error *err))
 {
     const char *path = has_path ? request_query(r, "path", NULL) : "";
+    if (path && has_path && !path[0]) {
+        request_refuse(r, 400, "argument", "the path is empty; \".\" is the volume itself");
+        return NULL;
+    }
     struct volume_job *job = path ? volume_job_new(r, r->name, act) : NULL;
     if (!job)
         return NULL;

@@ -1,7 +1,8 @@
 """The server's OpenAPI document, as schemathesis reads it: no answer may contradict it.
 
-`positive_data_acceptance` is left out: names of options, of paths and of versions are refused with
-400 and a code, which a schema cannot say.
+`positive_data_acceptance` is left out. What a schema can say, the document says; the rest depends
+on what a server has, and is refused with 400 and a code: names of options, of users and of what
+exists already, Python's identifiers, code that fails, and a request that is no WebSocket's.
 """
 import os
 import subprocess

@@ -48,7 +48,7 @@ def test_a_stored_context_is_that_of_runs(models):  # noqa: F811
     assert ended(server, run)["answer"] == ["str", len(data)]
     both = server.ask("POST", "/v1/runs", {"question": "q", "context": "x",
                                            "context_file": one["id"]})
-    assert (both.status, both.code) == (400, "argument")
+    assert (both.status, both.code) == (400, "schema")
     assert server.ask("DELETE", path).status == 204
     for answer in (server.ask("GET", path), server.ask("DELETE", path),
                    server.ask("POST", "/v1/runs", {"question": "q", "context_file": one["id"]})):
