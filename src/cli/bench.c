@@ -80,11 +80,15 @@ static int bench_run_program(char *const argv[], struct buf *out)
 }
 
 /* The modules are those that the zygote has (guest/python: boot.py, PRELOAD, and the imports of
- * frames.py). */
+ * frames.py), and numeric libraries have one thread, as there. */
 static char fork_script[] =
     "import _socket,_thread,ast,builtins,gc,json,linecache,mmap,os,select,signal,struct,sys,"
     "traceback,types,collections,csv,datetime,functools,heapq,itertools,math,random,re,string,"
     "textwrap,time,ctypes,importlib\n"
+    "for name in 'OPENBLAS_NUM_THREADS','OMP_NUM_THREADS','MKL_NUM_THREADS':\n"
+    "    os.environ[name]='1'\n"
+    "for name in filter(None,sys.argv[2].split(',')):\n"
+    "    importlib.import_module(name.strip())\n"
     "gc.collect();gc.disable();gc.freeze()\n"
     "for i in range(int(sys.argv[1])):\n"
     "    t=time.perf_counter()\n"
@@ -95,11 +99,12 @@ static char fork_script[] =
     "    os.waitpid(pid,0)\n"
     "    print((time.perf_counter()-t)*1e6)\n";
 
-void bench_bare_forks(struct series *s, char *python, unsigned n)
+void bench_bare_forks(struct series *s, char *python, const char *preload, unsigned n)
 {
     char count[16], isolated[] = "-I", command[] = "-c";
     cleanup_buf struct buf out = { 0 };
-    char *argv[] = { python, isolated, command, fork_script, count, NULL };
+    cleanup_free char *modules = strdup(preload ? preload : "");
+    char *argv[] = { python, isolated, command, fork_script, count, modules, NULL };
     snprintf(count, sizeof count, "%u", n);
     if (bench_run_program(argv, &out) != 0)
         s->skipped = "the interpreter failed";
@@ -204,6 +209,7 @@ static int let_it_fill(droste *d, droste_error *err)
 /* --python: of the sandboxes and of their baselines. --sessions: of density and serve; 0: each has
  * its own number. */
 static const char *chosen_python;
+const char *bench_preload;
 static unsigned chosen_sessions;
 static bool chosen_quick;
 
@@ -247,7 +253,7 @@ static int bench_start(droste *d, struct series *s, unsigned n, droste_error *er
             else if (rc < 0)
                 return rc;
         }
-        bench_bare_forks(&s[STARTS], python, n / bench_rounds);
+        bench_bare_forks(&s[STARTS], python, bench_preload, n / bench_rounds);
         fresh_interpreters(&s[STARTS + 1], python, n / bench_rounds / 4 + 1);
         bench_bubblewraps(&s[STARTS + 2], python, n / bench_rounds / 4 + 1);
     }
@@ -580,6 +586,8 @@ static int cli_bench_run(const struct command *self, droste *d, int argc, char *
         { "json", NULL, "Print a JSON array of the figures.", NULL, &json },
         { "python", "PATH", "The interpreter of the sandboxes and of the baselines.",
             &chosen_python, NULL },
+        { "preload", "MODULE,...", "Modules that the sandboxes and the bare forks have imported.",
+            &bench_preload, NULL },
         { "quick", NULL, "Take a tenth of the samples, to see that it works.", NULL,
             &chosen_quick },
         { "sessions", "N", "density, serve: how many to open (default: 1000, 640).", &sessions,
@@ -599,6 +607,8 @@ static int cli_bench_run(const struct command *self, droste *d, int argc, char *
     chosen_sessions = n < 1000000 ? (unsigned)n : 1000000;
     if (status < 0)
         status = cli_set(d, "python", chosen_python);
+    if (status < 0)
+        status = cli_set(d, "preload", bench_preload);
     cli_raise_descriptors();
     if (chosen_quick)
         bench_rounds = 1;

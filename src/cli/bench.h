@@ -20,13 +20,16 @@ struct series {
 
 /* In how many rounds a measurement and its baselines take turns. */
 extern unsigned bench_rounds;
+/* The modules that sandboxes and baselines import in advance; NULL: none. */
+extern const char *bench_preload;
 
 void bench_add(struct series *s, double value);
 double bench_elapsed_us(uint64_t start_ns);
 /* How many sessions to open: --sessions, or the measurement's own number. */
 unsigned bench_sessions(unsigned fallback);
-/* Adds the times of n bare os.fork() of this interpreter that run a cell, exit and are reaped. */
-void bench_bare_forks(struct series *s, char *python, unsigned n);
+/* Adds the times of n bare os.fork() of this interpreter that run a cell, exit and are reaped. It
+ * imports the modules of `preload` (NULL: none) first. */
+void bench_bare_forks(struct series *s, char *python, const char *preload, unsigned n);
 
 /* Runs a cell; an error if it does not end with `ok`. */
 int bench_execute(droste_session *s, const char *code, droste_error *err);

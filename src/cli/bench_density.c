@@ -269,7 +269,7 @@ int bench_churn(droste *d, struct series *s, unsigned n, droste_error *err)
     free(warm_up.times);
     for (unsigned round = 0; rc == 0 && round < bench_rounds; round++) {
         rc = churn_round(d, n / bench_rounds, &s[0], err);
-        bench_bare_forks(&s[1], python, n / bench_rounds);
+        bench_bare_forks(&s[1], python, bench_preload, n / bench_rounds);
     }
     return rc;
 }

@@ -260,7 +260,7 @@ int bench_serve(droste *d, struct series *s, unsigned n, droste_error *err)
     failed += bench_cells(fd, path, &s[0], n / 2);
     for (unsigned round = 0; round * 2 < bench_rounds; round++) {
         failed += bench_creates(fd, s, 20);
-        bench_bare_forks(&s[SERVE_FORK], python, 20);
+        bench_bare_forks(&s[SERVE_FORK], python, NULL, 20);
     }
     failed += !client_end(fd, path);
     failed += bench_crowd(&server, s, bench_sessions(n < 640 ? CLIENTS : 640));

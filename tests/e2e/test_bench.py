@@ -1,5 +1,7 @@
 """`droste bench`: the measurements of forks, templates and large values run and give figures."""
 import json
+import subprocess
+import sys
 
 import pytest
 
@@ -33,3 +35,17 @@ def test_an_unknown_name_gets_the_list(droste):
     done = droste("bench", "templates")
     assert done.status == 2
     assert "fork, template, values, churn, density" in done.err
+
+
+def test_the_bare_fork_has_the_preloaded_modules_too(droste, tmp_path):
+    """It is what the starts are compared with."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv"], check=True)
+    site, = tmp_path.glob("venv/lib/python*/site-packages")
+    log = tmp_path / "log"
+    (site / "tells_its_import.py").write_text(
+        "import sys\nwith open(%r, 'a') as log: print(sys.argv[1], file=log)\n" % str(log))
+    done = droste("bench", "start", "--quick", "--python", tmp_path / "venv/bin/python",
+                  "--preload", "tells_its_import")
+    assert done.status == 0, done.err
+    forks, zygote = "20", "warm"
+    assert set(log.read_text().split()) == {forks, zygote}
