@@ -45,6 +45,23 @@ typedef struct droste_record_artifact {
     droste_value value; /* always left in the file; no hash: contents not recorded */
 } droste_record_artifact;
 
+/* A request of the sandbox's to the network, or a tunnel (docs/network.md). */
+typedef struct droste_record_request {
+    const char *run;
+    int64_t turn, cell; /* during which it began; 0: between cells */
+    const char *method; /* "GET"…; "CONNECT" and "SOCKS": a tunnel */
+    const char *host;   /* "": the request was malformed */
+    int64_t port;
+    const char *path;    /* its first 2,000 bytes; NULL: a tunnel */
+    const char *address; /* that it was connected to; NULL: none, or it has not ended */
+    int refused;
+    const char *why;        /* it was refused, or failed; NULL: neither */
+    int64_t status;         /* of HTTP; 0: none, or it has not ended */
+    int64_t sent, received; /* bytes */
+    int64_t started_ms;
+    double seconds; /* negative: it has not ended */
+} droste_record_request;
+
 typedef struct droste_record_run {
     const char *id, *parent;         /* the run that started it; NULL: a root */
     int64_t parent_cell;             /* the cell that started it; 0: none */
@@ -73,7 +90,9 @@ typedef struct droste_record_run {
     const char *parent_fork; /* like `fork` of a call; NULL: the cell itself started it */
     const droste_record_artifact *artifacts; /* only of a visit; by name */
     size_t artifact_count;
-    const char *account; /* the client of a server that started it; NULL: none */
+    const char *account;                   /* the client of a server that started it; NULL: none */
+    const droste_record_request *requests; /* only of a visit; in the order in which they began */
+    size_t request_count;
 } droste_record_run;
 
 typedef struct droste_record_turn {

@@ -197,6 +197,13 @@ class RecordArtifact(Structure):
     _fields_ = [("name", c_char_p), ("size", c_int64), ("sha256", c_char_p), ("value", Value)]
 
 
+class RecordRequest(Structure):
+    _fields_ = [("run", c_char_p), ("turn", c_int64), ("cell", c_int64), ("method", c_char_p),
+                ("host", c_char_p), ("port", c_int64), ("path", c_char_p), ("address", c_char_p),
+                ("refused", c_int), ("why", c_char_p), ("status", c_int64), ("sent", c_int64),
+                ("received", c_int64), ("started_ms", c_int64), ("seconds", c_double)]
+
+
 class RecordRun(Structure):
     _fields_ = [("id", c_char_p), ("parent", c_char_p), ("parent_cell", c_int64),
                 ("previous", c_char_p), ("batch", c_char_p), ("task", c_char_p), ("depth", c_int64),
@@ -208,7 +215,8 @@ class RecordRun(Structure):
                 ("calls", c_int64), ("input_tokens", c_int64), ("output_tokens", c_int64),
                 ("cost", c_double), ("seconds", c_double), ("parent_fork", c_char_p),
                 ("artifacts", POINTER(RecordArtifact)), ("artifact_count", c_size_t),
-                ("account", c_char_p)]
+                ("account", c_char_p), ("requests", POINTER(RecordRequest)),
+                ("request_count", c_size_t)]
 
 
 class RecordTurn(Structure):

@@ -125,8 +125,9 @@ struct broker {
     unsigned forks_at[3];                     /* by their depth */
     unsigned maps;                            /* calls of fork_map in this cell */
     size_t map_bytes;                         /* of all values in the maps of `asks` */
-    struct timer *doubt;       /* checks items that wait for others; NULL: nothing is recorded */
-    bool parked;               /* there may be such items */
+    struct timer *doubt;          /* checks items that wait for others; NULL: nothing is recorded */
+    struct network_log *requests; /* to the network; network_log.c */
+    bool parked;                  /* there may be such items */
     uint64_t seen_ns, busy_ns; /* the last check, and the guest's processor time at that moment */
     uint64_t idle_ms;          /* how long the guest has been idle since the last call */
 };

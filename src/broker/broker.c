@@ -24,6 +24,7 @@
 #include "broker/child_run.h"
 #include "broker/fork_map.h"
 #include "broker/model_call.h"
+#include "broker/network_log.h"
 #include "broker/prompt.h"
 #include "broker/replay/replay_match.h"
 #include "broker/tool_call.h"
@@ -45,8 +46,14 @@ static void broker_fork_dropped_call(void *arg, struct session *s, uint64_t id)
     broker_drop(arg, s, id);
 }
 
+static bool broker_fork_request(void *arg, struct session *s, const struct egress_request *request)
+{
+    return network_log_add(arg, request);
+}
+
 static const struct session_events fork_events = { .call = broker_fork_called,
-    .call_dropped = broker_fork_dropped_call };
+    .call_dropped = broker_fork_dropped_call,
+    .request = broker_fork_request };
 
 int broker_open(const struct broker_options *options, struct broker **out, struct error *err)
 {
@@ -356,6 +363,7 @@ void broker_close(struct broker *b)
         return;
     while (b->asks)
         cancel_ask(b->asks);
+    network_log_free(b);
     timer_free(b->doubt);
     free(b);
 }

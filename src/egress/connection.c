@@ -42,16 +42,17 @@ static void connection_describe(const struct connection *c, struct egress_reques
         .seconds = clock_seconds_since(c->began_ns) };
 }
 
-static void connection_tell(const struct connection *c, bool is_refused, bool has_ended)
+/* False: it must not go on. */
+static bool connection_tell(const struct connection *c, bool is_refused, bool has_ended)
 {
     struct egress *proxy = c->proxy;
     struct egress_request told;
     if (!proxy->arg || !proxy->events->request)
-        return;
+        return true;
     connection_describe(c, &told);
     told.is_refused = is_refused;
     told.has_ended = has_ended;
-    proxy->events->request(proxy->arg, &told);
+    return proxy->events->request(proxy->arg, &told);
 }
 
 /* The request has ended, if there was one. */
@@ -59,7 +60,7 @@ static void connection_report_end(struct connection *c)
 {
     if (!c->number)
         return;
-    connection_tell(c, false, true);
+    (void)connection_tell(c, false, true);
     c->number = 0;
 }
 
@@ -215,7 +216,7 @@ static bool connection_is_within_limits(struct connection *c)
                                : "the sandbox has moved as many bytes as it may");
     c->status = 429;
     if (!proxy->told_limit)
-        connection_tell(c, true, true);
+        (void)connection_tell(c, true, true);
     proxy->told_limit = true;
     c->number = 0;
     connection_answer(c, 429);
@@ -238,7 +239,7 @@ void connection_refuse(struct connection *c, int status, const char *why)
         return;
     c->status = status;
     connection_set_why(c, why);
-    connection_tell(c, true, true);
+    (void)connection_tell(c, true, true);
     c->number = 0;
     connection_answer(c, status);
     connection_last(c);
@@ -292,7 +293,11 @@ void connection_ask(struct connection *c)
         connection_refuse(c, 403, c->why);
         return;
     }
-    connection_tell(c, false, false);
+    if (!connection_tell(c, false, false)) {
+        c->number = 0;
+        connection_fail(c, 503, "the request cannot be recorded");
+        return;
+    }
     double most =
         limits->seconds > 0 && limits->seconds < DIAL_SECONDS ? limits->seconds : DIAL_SECONDS;
     c->phase = PHASE_DIAL;

@@ -40,8 +40,9 @@ struct egress_request {
 };
 
 struct egress_events {
-    /* A request begins, or has ended; one that is refused has ended at once. */
-    void (*request)(void *arg, const struct egress_request *request);
+    /* A request begins, or has ended; one that is refused has ended at once. False: it could not
+     * be recorded, so it does not go on. */
+    bool (*request)(void *arg, const struct egress_request *request);
     /* Whether a request that the rules permit may go on; if not, `why` says why not. NULL: it
      * may. */
     bool (*permits)(void *arg, const struct egress_request *request, char why[EGRESS_WHY_SIZE]);

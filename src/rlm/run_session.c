@@ -6,6 +6,7 @@
 
 #include "base/cleanup.h"
 #include "base/json/json.h"
+#include "broker/network_log.h"
 #include "rlm/prompt.h"
 #include "rlm/run.h"
 
@@ -42,8 +43,16 @@ static void run_session_guest_display(void *arg, struct session *s, const struct
         run_tell_event(r, &event);
 }
 
+static bool run_session_guest_request(
+    void *arg, struct session *s, const struct egress_request *request)
+{
+    struct rlm_run *r = arg;
+    return !r->broker || network_log_add(r->broker, request);
+}
+
 static const struct session_events guest_events = { run_session_guest_call,
-    run_session_guest_call_dropped, run_session_guest_output, run_session_guest_display };
+    run_session_guest_call_dropped, run_session_guest_output, run_session_guest_display,
+    run_session_guest_request };
 
 int run_session_fork(
     struct rlm_run *r, struct rlm_run *candidate, session_done_fn *done, struct error *err)

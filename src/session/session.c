@@ -350,8 +350,15 @@ static void sandbox_finished(void *arg, const struct error *why)
     session_tell_finished(arg, why);
 }
 
+static bool sandbox_request(void *arg, const struct egress_request *request)
+{
+    struct session *s = arg;
+    return !s->events.request || s->events.request(s->arg, s, request);
+}
+
 static const struct sandbox_events sandbox_handlers = { session_receive, sandbox_output,
-    sandbox_ended, sandbox_settled, session_room, sandbox_finished, session_take_fd };
+    sandbox_ended, sandbox_settled, session_room, sandbox_finished, session_take_fd,
+    sandbox_request };
 
 /* A session without a sandbox. */
 static struct session *session_new(struct environment *env, const struct session_settings *settings,

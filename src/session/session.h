@@ -85,6 +85,8 @@ struct session_events {
     void (*output)(void *arg, struct session *s, int stream, const char *data, size_t len);
     /* A rich result of the current cell was added or replaced: results->latest. May be NULL. */
     void (*display)(void *arg, struct session *s, const struct bundles *results);
+    /* A request to the network begins or has ended; false: it may not go on. May be NULL. */
+    bool (*request)(void *arg, struct session *s, const struct egress_request *request);
 };
 
 /* Limits of a session: of its sandbox, and those that the host enforces. */

@@ -284,6 +284,29 @@ static void read_take_artifact(struct rows *rows, void *item)
         error_set(&q->error, ERROR_STORE, "a saved file in the record is damaged");
 }
 
+static void read_take_request(struct rows *rows, void *item)
+{
+    struct query *q = &rows->query;
+    droste_record_request *request = item;
+    request->run = keep_text(q, take_text(q), rows->values);
+    request->turn = take_int(q);
+    request->cell = take_int(q);
+    request->method = keep_text(q, take_text(q), rows->values);
+    request->host = keep_text(q, take_text(q), rows->values);
+    request->port = take_int(q);
+    request->path = keep_text(q, take_text(q), rows->values);
+    request->address = keep_text(q, take_text(q), rows->values);
+    request->refused = (int)take_int(q);
+    request->why = keep_text(q, take_text(q), rows->values);
+    request->status = take_int(q);
+    request->sent = take_int(q);
+    request->received = take_int(q);
+    request->started_ms = take_int(q);
+    request->seconds = take_real(q);
+    if (q->error.code == ERROR_NONE && (!request->method || !request->host))
+        error_set(&q->error, ERROR_STORE, "a request in the record is damaged");
+}
+
 /* What was known when a step began. The run's isolation and a turn's candidate come later. */
 static void run_as_begun(droste_record_run *run)
 {
@@ -291,7 +314,7 @@ static void run_as_begun(droste_record_run *run)
     run->isolation = run->error = run->code = NULL;
     run->answer = (droste_value){ 0 };
     run->ended_ms = 0;
-    run->artifact_count = 0;
+    run->artifact_count = run->request_count = 0;
 }
 
 static void call_as_begun(droste_record_call *call)
@@ -320,6 +343,8 @@ static int visit_run(struct visit *v, const struct place *at, store_run_fn *fn, 
     cleanup_values struct values values = { .lazy = v->visitor->lazy };
     cleanup_rows struct rows artifacts = { .query = query_open(v->store, STATEMENT_ARTIFACTS_READ),
         .values = &values };
+    cleanup_rows struct rows requests = { .query = query_open(v->store, STATEMENT_REQUESTS_READ),
+        .values = &values };
     droste_record_run run = { 0 };
     bool row;
     bind_text(&q, at->run);
@@ -333,6 +358,11 @@ static int visit_run(struct visit *v, const struct place *at, store_run_fn *fn, 
         rc = rows_read(&artifacts, sizeof *run.artifacts, read_take_artifact, err);
     run.artifacts = artifacts.items;
     run.artifact_count = artifacts.count;
+    bind_text(&requests.query, at->run);
+    if (rc == 0)
+        rc = rows_read(&requests, sizeof *run.requests, read_take_request, err);
+    run.requests = requests.items;
+    run.request_count = requests.count;
     if (v->begins)
         run_as_begun(&run);
     return rc < 0 ? rc : fn(v->arg, &run, err);

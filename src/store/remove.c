@@ -74,8 +74,9 @@ static int remove_tree(
     struct store *store, const char *run, droste_record_freed *freed, struct error *err)
 {
     static const enum statement steps[] = { STATEMENT_TREE_CALLS_REMOVE,
-        STATEMENT_TREE_RESULTS_REMOVE, STATEMENT_TREE_ARTIFACTS_REMOVE, STATEMENT_TREE_CELLS_REMOVE,
-        STATEMENT_TREE_TURNS_REMOVE, STATEMENT_TREE_RUNS_REMOVE };
+        STATEMENT_TREE_RESULTS_REMOVE, STATEMENT_TREE_ARTIFACTS_REMOVE,
+        STATEMENT_TREE_REQUESTS_REMOVE, STATEMENT_TREE_CELLS_REMOVE, STATEMENT_TREE_TURNS_REMOVE,
+        STATEMENT_TREE_RUNS_REMOVE };
     int rc = 0;
     for (size_t i = 0; i < array_length(steps) && rc == 0; i++) {
         cleanup_query struct query q = query_open(store, steps[i]);

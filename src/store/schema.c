@@ -12,7 +12,7 @@
 
 enum {
     APPLICATION = 0x44726f73, /* "Dros" */
-    SCHEMA_VERSION = 12,
+    SCHEMA_VERSION = 13,
 };
 
 static const char *const steps[SCHEMA_VERSION] = {
@@ -211,6 +211,27 @@ static const char *const steps[SCHEMA_VERSION] = {
      "  INSERT INTO events (run, kind, number, ends) VALUES (NEW.run, 3, NEW.id, 0); END;"
      "CREATE TRIGGER cell_ended AFTER UPDATE OF status ON cells BEGIN"
      "  INSERT INTO events (run, kind, number, ends) VALUES (NEW.run, 3, NEW.id, 1); END;"),
+
+    /* Requests of sandboxes to the network. */
+    ("CREATE TABLE requests ("
+     "  id INTEGER NOT NULL PRIMARY KEY,"
+     "  run TEXT NOT NULL REFERENCES runs (id),"
+     "  turn INTEGER NOT NULL,"
+     "  cell INTEGER REFERENCES cells (id),"
+     "  method TEXT NOT NULL,"
+     "  host TEXT NOT NULL,"
+     "  port INTEGER NOT NULL,"
+     "  path TEXT,"
+     "  address TEXT,"
+     "  refused INTEGER NOT NULL,"
+     "  why TEXT,"
+     "  status INTEGER NOT NULL DEFAULT 0,"
+     "  sent INTEGER NOT NULL DEFAULT 0,"
+     "  received INTEGER NOT NULL DEFAULT 0,"
+     "  started_ms INTEGER NOT NULL,"
+     "  seconds REAL"
+     ") STRICT;"
+     "CREATE INDEX requests_by_run ON requests (run, id);"),
 };
 
 struct found {

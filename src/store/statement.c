@@ -120,6 +120,13 @@ static const char *const texts[STATEMENT_COUNT] = {
     [STATEMENT_ARTIFACT_ADD] = "INSERT OR REPLACE INTO artifacts (run, name, size, sha256, data)"
                                " VALUES (?, ?, ?, ?, ?) RETURNING 1",
 
+    [STATEMENT_REQUEST_BEGIN] =
+        "INSERT INTO requests (run, turn, cell, method, host, port, path, refused, why, status,"
+        " started_ms, seconds) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id",
+    [STATEMENT_REQUEST_END] =
+        "UPDATE requests SET address = ?, refused = ?, why = ?, status = ?, sent = ?, received = ?,"
+        " seconds = ? WHERE id = ? RETURNING id",
+
     [STATEMENT_RUN_READ] = RUN_COLUMNS "WHERE id = ?",
     [STATEMENT_RUNS] = RUN_COLUMNS "WHERE " WANTED " ORDER BY seq DESC",
     [STATEMENT_RUNS_BY_PARENT] = RUN_COLUMNS "WHERE " WANTED " AND parent IS ?8 ORDER BY seq DESC",
@@ -151,12 +158,17 @@ static const char *const texts[STATEMENT_COUNT] = {
     [STATEMENT_ARTIFACTS_READ] = "SELECT name, size, sha256, data FROM artifacts"
                                  " WHERE run = ? ORDER BY name",
 
+    [STATEMENT_REQUESTS_READ] =
+        "SELECT run, turn, cell, method, host, port, path, address, refused, why, status, sent,"
+        " received, started_ms, coalesce(seconds, -1) FROM requests WHERE run = ? ORDER BY id",
+
     [STATEMENT_TREE_RUNNING] =
         TREE "SELECT id, " OWNER " FROM runs WHERE id IN tree AND status = 'running'",
     [STATEMENT_TREE_CALLS_REMOVE] = TREE "DELETE FROM calls WHERE run IN tree",
     [STATEMENT_TREE_RESULTS_REMOVE] =
         TREE "DELETE FROM results WHERE cell IN (SELECT id FROM cells WHERE run IN tree)",
     [STATEMENT_TREE_ARTIFACTS_REMOVE] = TREE "DELETE FROM artifacts WHERE run IN tree",
+    [STATEMENT_TREE_REQUESTS_REMOVE] = TREE "DELETE FROM requests WHERE run IN tree",
     [STATEMENT_TREE_CELLS_REMOVE] = TREE "DELETE FROM cells WHERE run IN tree",
     [STATEMENT_TREE_TURNS_REMOVE] = TREE "DELETE FROM turns WHERE run IN tree",
     [STATEMENT_TREE_RUNS_REMOVE] = TREE "DELETE FROM runs WHERE id IN tree",

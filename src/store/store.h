@@ -72,6 +72,12 @@ int store_run_release(struct store *store, const char *run, struct error *err);
 int store_artifact_add(struct store *store, const char *run, const droste_record_artifact *artifact,
     struct error *err);
 
+/* A request to the network: refused at once (`refused`, with its status), or begun. */
+int store_request_begin(
+    struct store *store, const droste_record_request *begin, int64_t *request, struct error *err);
+int store_request_end(
+    struct store *store, int64_t request, const droste_record_request *end, struct error *err);
+
 int store_turn_begin(struct store *store, const char *run, int64_t turn, struct error *err);
 
 /* Sets which candidate of the turn is kept, once. */

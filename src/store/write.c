@@ -257,6 +257,47 @@ int store_artifact_add(
     return write_close(&w, err);
 }
 
+/* ---- requests to the network ---- */
+
+int store_request_begin(
+    struct store *store, const droste_record_request *begin, int64_t *request, struct error *err)
+{
+    struct write w = write_open(store, STATEMENT_REQUEST_BEGIN);
+    bind_text(&w.query, begin->run);
+    bind_int(&w.query, begin->turn);
+    bind_id(&w.query, begin->cell);
+    bind_text(&w.query, begin->method);
+    bind_text(&w.query, begin->host);
+    bind_int(&w.query, begin->port);
+    bind_text(&w.query, begin->path);
+    bind_int(&w.query, begin->refused);
+    bind_text(&w.query, begin->why);
+    bind_int(&w.query, begin->status);
+    bind_int(&w.query, begin->started_ms);
+    if (begin->refused)
+        bind_real(&w.query, begin->seconds);
+    else
+        bind_text(&w.query, NULL);
+    int rc = write_close(&w, err);
+    *request = w.id;
+    return rc;
+}
+
+int store_request_end(
+    struct store *store, int64_t request, const droste_record_request *end, struct error *err)
+{
+    struct write w = write_open(store, STATEMENT_REQUEST_END);
+    bind_text(&w.query, end->address);
+    bind_int(&w.query, end->refused);
+    bind_text(&w.query, end->why);
+    bind_int(&w.query, end->status);
+    bind_int(&w.query, end->sent);
+    bind_int(&w.query, end->received);
+    bind_real(&w.query, end->seconds);
+    bind_int(&w.query, request);
+    return write_close(&w, err);
+}
+
 /* ---- turns, calls, cells ---- */
 
 int store_turn_begin(struct store *store, const char *run, int64_t turn, struct error *err)

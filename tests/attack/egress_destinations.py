@@ -84,7 +84,8 @@ def attack():
     packed = socket.inet_aton("127.0.0.1")
     names = {"118 another port of the machine": "127.0.0.1", "119 as a short address": "127.1",
              "119 as a number": "2130706433", "119 in octal": "0177.0.0.1", "119 in hex": "0x7f.1",
-             "119 of zeros": "0.0.0.0", "119 with a dot": "127.0.0.1.", "119 percent": "127.0.0%2e1",
+             "119 of zeros": "0.0.0.0", "119 with a dot": "127.0.0.1.",
+             "119 percent": "127.0.0%2e1",
              "119 full width": "\uff11\uff12\uff17.0.0.1", "120 mapped": "[::ffff:127.0.0.1]",
              "120 compatible": "[::127.0.0.1]", "120 loopback": "[::1]", "120 NAT64":
              "[64:ff9b::7f00:1]", "120 6to4": "[2002:7f00:1::]", "120 zone": "[fe80::1%25lo]",

@@ -45,7 +45,8 @@ def attack():
         "132 equal lengths": host + b"Content-Length: 0\r\nContent-Length: 0\r\n\r\n" + second,
         "132 a list of lengths": host + b"Content-Length: 0, 40\r\n\r\n" + second,
         "132 a signed length": host + b"Content-Length: +0\r\n\r\n" + second,
-        "133 both": host + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + second,
+        "133 both": host + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+                    + second,
         "133 identity": host + b"Transfer-Encoding: identity\r\n\r\n" + second,
         "133 twice": host + b"Transfer-Encoding: chunked\r\nTransfer-Encoding: x\r\n\r\n" + second,
         "133 a tab": host + b"Transfer-Encoding:\tchunked\x0b\r\n\r\n0\r\n\r\n" + second,
@@ -53,7 +54,8 @@ def attack():
         "134 extension": host + b"Transfer-Encoding: chunked\r\n\r\n0;\n\r\n\r\n" + second,
         "134 a bare LF": host + b"Transfer-Encoding: chunked\r\n\r\n0\n\n" + second,
         "134 trailers": host + b"Transfer-Encoding: chunked\r\n\r\n0\r\nHost: x\r\n\r\n" + second,
-        "134 too large": host + b"Transfer-Encoding: chunked\r\n\r\n" + b"f" * 17 + b"\r\n" + second,
+        "134 too large": host + b"Transfer-Encoding: chunked\r\n\r\n" + b"f" * 17 + b"\r\n"
+                         + second,
         "135 a bare LF": host + b"X: y\n\n" + second,
         "135 a bare CR": host + b"X: y\r\r" + second + b"\r\n\r\n",
         "135 folded": host + b"X: y\r\n Host: z\r\n\r\n",
@@ -75,7 +77,8 @@ def attack():
             b"GET http://" + where + target + b" HTTP/1.1\r\n" + host + b"\r\n"))
     for name, authority in (("a user", b"127.0.0.2@" + canary), ("two", free + b"@" + canary),
                             ("a backslash", free + b"\\@" + canary), ("a slash", b"/" + canary),
-                            ("a question", canary + b"?@" + free), ("a comma", free + b"," + canary)):
+                            ("a question", canary + b"?@" + free),
+                            ("a comma", free + b"," + canary)):
         saw["141 authority with " + name] = word(say(
             b"GET http://" + authority + b"/ HTTP/1.1\r\nHost: " + free + b"\r\n\r\n"))
     saw["142 a CONNECT to another host"] = word(say(
@@ -90,7 +93,8 @@ def attack():
     saw["143 SOCKS 4"] = word(say(b"\4\1\0\x50\x7f\0\0\1\0\r\n\r\n"))
     saw["143 a long head"] = word(say(line + host + b"X: " + b"y" * 40000 + b"\r\n\r\n"))
     saw["143 many fields"] = word(say(line + host + b"X: y\r\n" * 200 + b"\r\n"))
-    saw["143 TRACE"] = word(say(b"TRACE http://" + free + b"/ HTTP/1.1\r\nHost: " + free + b"\r\n\r\n"))
+    saw["143 TRACE"] = word(say(
+        b"TRACE http://" + free + b"/ HTTP/1.1\r\nHost: " + free + b"\r\n\r\n"))
     return saw
 
 

@@ -534,8 +534,33 @@ static int text_cell(void *arg, const droste_record_cell *cell, droste_error *er
     return 0;
 }
 
+/* GET http://a.example:80/x  200, 120 bytes sent, 4096 received */
+static void print_request(const droste_record_request *request)
+{
+    cleanup_buf struct buf line = { 0 };
+    buf_printf(&line, "%s %s:%lld%s", request->method, request->host, (long long)request->port,
+        request->path ? request->path : "");
+    cli_print(stdout, line.data, line.len);
+    if (request->refused)
+        fputs("  refused", stdout);
+    else if (request->seconds < 0)
+        fputs("  has not ended", stdout);
+    else
+        printf("  %lld, %lld bytes sent, %lld received in %.3f s", (long long)request->status,
+            (long long)request->sent, (long long)request->received, request->seconds);
+    if (request->why) {
+        fputs(": ", stdout);
+        cli_print(stdout, request->why, strlen(request->why));
+    }
+    putchar('\n');
+}
+
 static int text_end(void *arg, const droste_record_run *run, droste_error *err)
 {
+    for (size_t i = 0; i < run->request_count; i++) {
+        fputs(i ? "          " : "\nnetwork   ", stdout);
+        print_request(&run->requests[i]);
+    }
     for (size_t i = 0; i < run->artifact_count; i++) {
         const droste_record_artifact *artifact = &run->artifacts[i];
         fputs(i ? "          " : "\nartifacts ", stdout);

@@ -118,6 +118,9 @@ struct sandbox_events {
     /* With TRAIT_MEMFD: a descriptor that came with the bytes which `bytes` gets next; the receiver
      * takes it. NULL for callers that want none. */
     void (*descriptor)(void *arg, int fd);
+    /* A request of the sandbox's proxy, see egress_events; of a family, to one of its members. NULL
+     * for callers that record none. */
+    bool (*request)(void *arg, const struct egress_request *request);
 };
 
 struct sandbox; /* defined by each environment; its first member is: */

@@ -17,7 +17,16 @@ void network_init(struct network *n)
     *n = (struct network){ .ends = { -1, -1 } };
 }
 
-static const struct egress_events network_events = { .request = NULL };
+/* The sandbox itself, or, once it is closed, one of its forks. */
+static bool network_on_request(void *arg, const struct egress_request *request)
+{
+    struct sandbox *s = arg;
+    while (s && (s->closed || s->ended || !s->events.request))
+        s = s->next_fork;
+    return !s || s->events.request(s->arg, request);
+}
+
+static const struct egress_events network_events = { .request = network_on_request };
 
 static void network_stop_waiting(struct network *n)
 {

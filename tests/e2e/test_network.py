@@ -1,0 +1,60 @@
+"""Requests of a run's sandbox to the network are in its record, refused ones included."""
+import http.server
+import sqlite3
+import threading
+
+import pytest
+
+FETCH = """```repl
+import urllib.request, urllib.error
+def fetch(url):
+    try:
+        return len(urllib.request.urlopen(url).read())
+    except urllib.error.HTTPError as e:
+        return e.code
+SUBMIT([fetch("http://%s/a?b"), fetch("http://%s/missing"), fetch("http://169.254.169.254/latest")])
+```"""
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        if self.path == "/missing":
+            self.send_error(404)
+            return
+        self.send_response(200)
+        self.send_header("Content-Length", "5000")
+        self.end_headers()
+        self.wfile.write(bytes(5000))
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def server():
+    with http.server.ThreadingHTTPServer(("127.0.0.2", 0), Handler) as made:
+        thread = threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.05})
+        thread.start()
+        yield "127.0.0.2:%d" % made.server_address[1]
+        made.shutdown()
+        thread.join()
+
+
+def test_requests_are_recorded_and_shown(droste, ask, server, tmp_path):
+    database = tmp_path / "runs.db"
+    done = ask([FETCH % (server, server)], "--allow-net", server, "--database", str(database))
+    run = done.json
+    assert run["answer"] == [5000, 404, 403], done
+    with sqlite3.connect(database) as db:
+        rows = db.execute("SELECT method, host || ':' || port, path, address, refused, status,"
+                          " received >= 5000, sent > 0, seconds >= 0, turn, cell IS NOT NULL"
+                          " FROM requests ORDER BY id").fetchall()
+    assert rows == [("GET", server, "/a?b", server, 0, 200, 1, 1, 1, 1, 1),
+                    ("GET", server, "/missing", server, 0, 404, 0, 1, 1, 1, 1),
+                    ("GET", "169.254.169.254:80", "/latest", None, 1, 403, 0, 0, 1, 1, 1)]
+    shown = droste("runs", "show", run["run"], "--database", str(database)).out
+    "GET %s/a?b  200" % server in shown
+    assert "GET 169.254.169.254:80/latest  refused: 169.254.169.254:80 is not allowed" in shown
+    removed = droste("runs", "rm", run["run"], "--database", str(database))
+    with sqlite3.connect(database) as db:
+        assert db.execute("SELECT count(*) FROM requests").fetchone() == (0,), removed
