@@ -6,6 +6,8 @@
 #include "serve/upgrade.h"
 
 #include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 
@@ -188,8 +190,12 @@ static void upgrade_on_open(void *arg, struct MHD_Connection *connection, void *
 {
     struct upgrade *u = arg;
     uv_poll_t *poll = calloc(1, sizeof *poll);
+    const int on = 1;
     u->handle = handle;
     u->fd = fd;
+    /* A second small message would wait for the client's delayed acknowledgement (40 ms); of a unix
+     * socket it fails, which does not matter. */
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     if (!poll || uv_poll_init(&u->r->server->loop, poll, fd) < 0) {
         free(poll);
         u->is_over = true;
