@@ -62,8 +62,14 @@ def _rlm_of_servers() -> Any:
     return RemoteRLM
 
 
+def _volumes_of_servers() -> Any:
+    from ._remote import volumes as of_servers
+    return of_servers
+
+
 _remote.interpreter_of_servers = _interpreter_of_servers
 _remote.rlm_of_servers = _rlm_of_servers
+_remote.volumes_of_servers = _volumes_of_servers
 
 
 def __getattr__(name: str) -> Any:

@@ -19,8 +19,7 @@ from typing import Any, Callable, Iterator, List, NamedTuple, Optional, Tuple, U
 from . import _library
 from ._handle import Handle
 from ._library import lib
-from ._remote import volumes as _remote
-from ._remote.volumes import also_of_servers
+from ._remote import also_of_servers
 from .errors import ArgumentError
 from .files import FileInfo, Path
 
@@ -38,9 +37,6 @@ class Usage(NamedTuple):
     files: int
     size_limit: int
     files_limit: int
-
-
-_remote.usage_type = Usage
 
 
 class Snapshot(NamedTuple):

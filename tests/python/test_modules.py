@@ -145,6 +145,17 @@ def test_unused_names_are_found():
     assert (list(unused_imports(tree)), list(unused_variables(tree))) == (["a"], ["unused"])
 
 
+def test_http_is_loaded_for_servers_alone():
+    """It takes as long to import as the rest."""
+    code = ("import sys, %s\n"
+            "print('http.client' in sys.modules)")
+    for names, expected in (("droste, droste.volumes, droste.runs", "False"),
+                            ("droste, droste._remote.client", "True")):
+        done = subprocess.run([sys.executable, "-c", code % names], capture_output=True, text=True,
+                              env={**os.environ, "PYTHONPATH": os.path.join(ROOT, "python")})
+        assert done.stdout.strip() == expected, done.stderr
+
+
 # ---- the top level
 
 def test_the_top_level_has_drostes_own_names():

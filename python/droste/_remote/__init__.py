@@ -5,13 +5,17 @@ interface of the server (docs/serve.md), and the standard library alone.
 """
 from __future__ import annotations
 
+import functools
 import os
-from typing import Any, Callable, Dict, Optional, Tuple
+from typing import Any, Callable, Dict, Optional, Tuple, TypeVar, cast
 
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 _classes: Dict[Tuple[Any, Any], Any] = {}
 #: The classes for servers: of droste, which is above them and above the classes for this machine.
 interpreter_of_servers: Callable[[], Any]
 rlm_of_servers: Callable[[], Any]
+#: The module _remote.volumes, which is above droste.volumes.
+volumes_of_servers: Callable[[], Any]
 
 
 def address_of(server: Optional[str]) -> Optional[str]:
@@ -40,6 +44,21 @@ def check_local(made: Any, server: Optional[str]) -> None:
         from ..errors import ArgumentError
         raise ArgumentError("%s(server=…) must be given where the object is made, or as "
                             "DROSTE_SERVER" % type(made).__name__)
+
+
+def also_of_servers(function: _Function) -> _Function:
+    """Lets a function of droste.volumes take `server` and `api_key`."""
+    @functools.wraps(function)
+    def call(*arguments: Any, server: Optional[str] = None, api_key: Optional[str] = None,
+             **settings: Any) -> Any:
+        address = address_of(server)
+        if address is not None:
+            return volumes_of_servers().call(function.__name__, address, api_key, arguments,
+                                             settings)
+        if api_key is not None:
+            settings["api_key"] = api_key
+        return function(*arguments, **settings)
+    return cast(_Function, call)
 
 
 def _derive(cls: Any, remote: Any) -> Any:

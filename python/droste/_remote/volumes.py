@@ -1,44 +1,30 @@
 """The volumes of a server: `droste.volumes` with `server=`."""
 from __future__ import annotations
 
-import functools
 import io
 import os
 import stat
-from typing import Any, BinaryIO, Callable, Dict, Iterator, List, Optional, Tuple, TypeVar, cast
+from typing import Any, BinaryIO, Callable, Dict, Iterator, List, Optional, Tuple
 
 from ..errors import ArgumentError, UnsupportedError
-from . import address_of
+from ..volumes import Usage
 from .client import failure_of, PIECE, Refused, Server, server_at
 
 MOST = 100000       # entries of a list
 DEPTH = 10          # levels of one
 
-#: droste.volumes.Usage, of the module above
-usage_type: Any
 
-_Function = TypeVar("_Function", bound=Callable[..., Any])
-
-
-def also_of_servers(function: _Function) -> _Function:
-    """Lets a function of droste.volumes take `server` and `api_key`."""
-    @functools.wraps(function)
-    def call(*arguments: Any, server: Optional[str] = None, api_key: Optional[str] = None,
-             **settings: Any) -> Any:
-        address = address_of(server)
-        if address is None:
-            if api_key is not None:
-                settings["api_key"] = api_key
-            return function(*arguments, **settings)
-        there = _FUNCTIONS.get(function.__name__)
-        if there is None:
-            raise UnsupportedError("the volumes of a server do not support %s: use it where the "
-                                   "server is" % function.__name__)
-        try:
-            return there(server_at(address, api_key), *arguments, **settings)
-        except Refused as e:
-            raise failure_of(e) from None
-    return cast(_Function, call)
+def call(function: str, address: str, api_key: Optional[str], arguments: Tuple[Any, ...],
+         settings: Dict[str, Any]) -> Any:
+    """Does for the server at this address what the function of droste.volumes does here."""
+    there = _FUNCTIONS.get(function)
+    if there is None:
+        raise UnsupportedError("the volumes of a server do not support %s: use it where the "
+                               "server is" % function)
+    try:
+        return there(server_at(address, api_key), *arguments, **settings)
+    except Refused as e:
+        raise failure_of(e) from None
 
 
 def _check(settings: Dict[str, Any]) -> None:
@@ -84,7 +70,7 @@ def _remove(server: Server, name: str, **settings: Any) -> None:
 def _usage(server: Server, name: str, **settings: Any) -> Any:
     _check(settings)
     found = server.ask("GET", _path(name))
-    return usage_type(*(found[field] for field in usage_type._fields))
+    return Usage(*(found[field] for field in Usage._fields))
 
 
 def _list(server: Server, name: str, path: str, depth: int, limit: int) -> Tuple[List[Any], bool]:
