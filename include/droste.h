@@ -12,6 +12,7 @@
  *   droste.h               settings, the loop, models and tools, results, sessions, runs
  *   droste/base.h          errors
  *   droste/record.h        the record of runs
+ *   droste/approval.h      approvals of calls
  *   droste/template.h      templates, from which sessions start
  *   droste/volume.h        volumes
  *   droste/environment.h   environments: which there are, what works here, and those of a program
@@ -27,6 +28,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "droste/approval.h"
 #include "droste/base.h"
 #include "droste/batch.h"
 #include "droste/commands.h"
@@ -517,14 +519,15 @@ DROSTE_API const char *droste_session_sandbox(const droste_session *s);
 
 typedef struct droste_event {
     const char *kind; /* "started", "context", "turn", "delta", "reply", "cell", "output",
-                         "display", "result", "calls", "notice", "retry"; with `all_events` see
-                         there */
+                         "display", "result", "calls", "notice", "approval", "retry"; with
+                         `all_events` see there */
     const char *text; /* the run's id, a piece of the reply, the code, the output, why a cell failed
                          (of "result": its traceback), why an attempt failed (of "retry")… */
     size_t len;
     unsigned turn, turns;
     int stream;           /* of "output" */
-    const char *status;   /* of "result": the cell's; of "retry": the error's name */
+    const char *status;   /* of "result": the cell's; of "retry": the error's name; of "approval":
+                             NULL, "approved" or "denied" */
     double seconds;       /* of "result": the cell's; of "retry": until the next attempt */
     unsigned pending;     /* calls under way, but for the root model's own */
     int64_t calls;        /* ended so far, of guests and of the loop */
@@ -542,6 +545,8 @@ typedef struct droste_event {
     /* Of all events: */
     double cost;                /* dollars for the ended calls; negative: a price is not known */
     unsigned attempt, attempts; /* of "retry": the next attempt of the call, and the last one */
+    /* Of "approval": a call that waits, or no longer. Valid during the call. */
+    const struct droste_approval *approval;
 } droste_event;
 /* May cancel the run that it is told about, which ends after the function returns (with its
  * answer, if it has one by then). Must not wait. */

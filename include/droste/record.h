@@ -134,6 +134,12 @@ typedef struct droste_record_call {
     /* What a tool returned, encoded (docs/values.md), if `reply`, its JSON form, does not keep its
      * types. Always left in the file. */
     droste_value reply_values;
+    /* An approval of a call that asks for one (droste/approval.h); 0 or NULL: none */
+    int64_t asked_ms, until_ms; /* 0: without a limit */
+    const char *decision;       /* "approved" or "denied"; NULL: not yet */
+    int64_t decided_ms;
+    const char *decided_by, *decision_reason;
+    int64_t begun_ms; /* when the approved call began */
 } droste_record_call;
 
 /* One form of a rich result of a cell (docs/rich-results.md). The forms of a result follow each

@@ -154,6 +154,13 @@ class Settings(TypedDict, total=False):
     tool: Texts
     #: Time limit of one call of a host tool; 0: none.
     tool_timeout: Number
+    #: Ask before each call of this host tool, and wait for the approval; *: of all of them; may be
+    #: repeated.
+    ask: Texts
+    #: How long a call waits for its approval; 0: without a limit.
+    ask_timeout: Number
+    #: What happens to a call whose approval did not come in time: deny, approve.
+    ask_default: Text
     #: Maximum calls of host tools, including those by child runs.
     max_tool_calls: Number
     #: Give child runs the tools, too.

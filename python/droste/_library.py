@@ -115,6 +115,7 @@ class Event(Structure):
 
 SelectFn = CFUNCTYPE(None, c_void_p, POINTER(Candidate), c_size_t, c_void_p)
 ModelFn = CFUNCTYPE(None, c_void_p, POINTER(Message), c_size_t, c_void_p)
+AskFn = CFUNCTYPE(None, c_void_p, c_void_p)
 ToolFn = CFUNCTYPE(None, c_void_p, c_void_p, c_void_p, c_size_t)
 CancelFn = CFUNCTYPE(None, c_void_p, c_void_p)
 OutputFn = CFUNCTYPE(None, c_void_p, c_int, c_void_p, c_size_t)
@@ -128,6 +129,16 @@ CustomInterruptFn = CFUNCTYPE(None, c_void_p, c_uint64)
 CustomReplyFn = CFUNCTYPE(None, c_void_p, c_uint64, c_void_p, c_size_t)
 CustomCloseFn = CFUNCTYPE(None, c_void_p)
 SessionDoneFn = CFUNCTYPE(None, c_void_p, c_void_p, c_void_p, POINTER(Error))
+
+
+class ApprovalHead(Structure):
+    """struct droste_approval: what is not read through its JSON (_approvals.py) is `session`."""
+    _fields_ = [("id", c_int64), ("run", c_char_p), ("root", c_char_p), ("tool", c_char_p),
+                ("arguments", c_char_p), ("len", c_size_t), ("asked_ms", c_int64),
+                ("until_ms", c_int64), ("repeated", c_int), ("account", c_char_p),
+                ("decision", c_char_p), ("decided_ms", c_int64), ("decided_by", c_char_p),
+                ("decision_reason", c_char_p), ("begun_ms", c_int64), ("ended", c_int),
+                ("interrupted", c_int), ("session", c_void_p)]
 
 
 class Request(Structure):
@@ -286,6 +297,7 @@ class BatchEvent(Structure):
 
 
 BatchFn = CFUNCTYPE(None, c_void_p, POINTER(BatchEvent))
+ApprovalFn = CFUNCTYPE(c_int, c_void_p, c_void_p, POINTER(Error))
 PieceFn = CFUNCTYPE(c_int, c_void_p, c_void_p, c_size_t)
 RecordRunFn = CFUNCTYPE(c_int, c_void_p, POINTER(RecordRun), POINTER(Error))
 RecordTurnFn = CFUNCTYPE(c_int, c_void_p, POINTER(RecordTurn), POINTER(Error))
@@ -357,6 +369,9 @@ _WAITING = {
     "droste_record_close": (None, [c_void_p]),
     "droste_record_visit": (c_int, [c_void_p, c_char_p, POINTER(RecordVisitor), c_void_p, ERR]),
     "droste_record_list": (c_int, [c_void_p, POINTER(RecordFilter), RecordRunFn, c_void_p, ERR]),
+    "droste_record_approvals": (c_int, [c_void_p, c_char_p, c_char_p, ApprovalFn, c_void_p, ERR]),
+    "droste_record_approval": (c_int, [c_void_p, c_int64, ApprovalFn, c_void_p, ERR]),
+    "droste_record_decide": (c_int, [c_void_p, c_int64, c_int, c_char_p, c_char_p, ERR]),
     "droste_record_find": (c_int, [c_void_p, c_char_p, c_char_p, ERR]),
     "droste_record_remove": (c_int, [c_void_p, c_char_p, POINTER(RecordFreed), ERR]),
     "droste_record_read": (c_int, [c_void_p, POINTER(Value), c_size_t, PieceFn, c_void_p, ERR]),
@@ -413,6 +428,10 @@ _QUICK = {
     "droste_forked": (None, [c_void_p]),
     "droste_set_model": (None, [c_void_p, ModelFn, c_void_p]),
     "droste_set_select": (None, [c_void_p, SelectFn, c_void_p]),
+    "droste_on_approval": (None, [c_void_p, AskFn, c_void_p]),
+    "droste_approval_answer": (c_int, [c_void_p, c_int, c_char_p, c_char_p, ERR]),
+    "droste_approval_leave": (None, [c_void_p]),
+    "droste_approval_json": (c_int, [c_void_p, PieceFn, c_void_p, ERR]),
     "droste_choice_opened": (c_char_p, [c_void_p]),
     "droste_choose": (None, [c_void_p, c_uint]),
     "droste_choose_none": (None, [c_void_p, c_char_p]),

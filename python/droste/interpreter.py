@@ -13,8 +13,8 @@ from asyncio import _get_running_loop  # type: ignore
 from typing import (Any, Callable, Dict, Generator, List, Mapping, MutableMapping, Optional,
                     Sequence, Tuple, Type, TYPE_CHECKING, Union)
 
-from . import (_closing, _engine, _forks, _library, _listening, _models, _reentry, _remote,
-               _settings, _templates, _tools, _typed, _warm)
+from . import (_approvals, _closing, _engine, _forks, _library, _listening, _models, _reentry,
+               _remote, _settings, _templates, _tools, _typed, _warm)
 from ._arguments import exact_id, schema_of_fields, seconds
 from ._library import lib, quick
 from ._operations import Done, ELSEWHERE, free_result, Operation, Operations
@@ -59,13 +59,15 @@ class Interpreter(Operations):
             print((await interp.execute("SUBMIT(answer=42)")).answer)
 
     `tools` are functions of this program that code may call: a list of functions, or a dict by
-    name. `interp.tools` is live: the next cell can use tools that are added to it. `model` and
-    `sub_model` answer `llm_query`: a name ("openai/gpt-5-mini") or a function of messages. Every
-    setting of docs/configuration.md is a keyword, with `_` for `-`: `isolation`, `memory`,
-    `timeout`, `execute_timeout`, `preload`, `read`, `setup_code`… `on_output` is called with
-    (stream, text) while a cell runs; stream is 1 or 2. `on_result` is called with each rich result
-    as the cell shows it (see RichResult), and with None after clear_output(). With `tool_threads`,
-    sync tools run in threads even without asyncio.
+    name. `ask` names those whose calls wait for an approval, which `approvals` gives, a function of
+    an `Approval` that returns True or False, sync or async (docs/approvals.md). `interp.tools` is
+    live: the next cell can use tools that are added to it. `model` and `sub_model` answer
+    `llm_query`: a name ("openai/gpt-5-mini") or a function of messages. Every setting of
+    docs/configuration.md is a keyword, with `_` for `-`: `isolation`, `memory`, `timeout`,
+    `execute_timeout`, `preload`, `read`, `setup_code`… `on_output` is called with (stream, text)
+    while a cell runs; stream is 1 or 2. `on_result` is called with each rich result as the cell
+    shows it (see RichResult), and with None after clear_output(). With `tool_threads`, sync tools
+    run in threads even without asyncio.
 
     Leaving `with` completes submitted cells in order; if the block raises, it cancels them. After
     that, `start()` or another `with` opens a new session with the same settings.
@@ -97,6 +99,7 @@ class Interpreter(Operations):
                  on_result: Optional[Callable[[Optional[RichResult]], None]] = None,
                  tool_threads: bool = False,
                  template: Union[None, str, _templates.Template] = None,
+                 approvals: Optional[_approvals.Decide] = None,
                  server: Optional[str] = None,
                  **settings: "Unpack[InterpreterSettings]"):
         _remote.check_local(self, server)
@@ -120,6 +123,8 @@ class Interpreter(Operations):
             names["template"], template = template, None
         self._template = template
         self._pairs = _templates.inherit(template, _settings.pairs({**settings, **names}))
+        self._approvals = _approvals.check(approvals)
+        self._asked: Optional[_approvals.Listener] = None
         self._on_output = on_output
         self._on_result = on_result
         self._tool_threads = tool_threads
@@ -182,6 +187,10 @@ class Interpreter(Operations):
         start = lib.droste_session_start if self._template is None else self._template._open
         session = ctypes.c_void_p()
         with engine.lock:
+            if self._approvals is not None:
+                self._asked = _approvals.Listener(engine, self._approvals,
+                                                  contextvars.copy_context())
+                _approvals.install(engine)
             check(start(engine.alive(), _settings.words(engine.settings(pairs)),
                         ctypes.byref(session), self._err), self._error)
             self._session = session.value

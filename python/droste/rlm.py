@@ -16,8 +16,8 @@ import warnings
 from typing import (Any, AsyncIterator, Callable, Deque, Dict, Iterator, List, Mapping, Optional,
                     Tuple, Union, TYPE_CHECKING)
 
-from . import (_closing, _engine, _library, _models, _remote, _select, _settings, _tools, _typed,
-               environments, progress as _progress)
+from . import (_approvals, _closing, _engine, _library, _models, _remote, _select, _settings,
+               _tools, _typed, environments, progress as _progress)
 from ._library import lib, quick
 from ._values import c_text, memory_of
 from .compat import arguments, rlm_errors, routing
@@ -225,6 +225,8 @@ class _Run:
         self.bound: List[_tools.Bound] = []
         self.numbers: List[int] = []
         self.selector: Optional[int] = None
+        self.asked: Optional[_approvals.Listener] = None
+        self.name = ""          # in the record, once it has begun
         self.on_end: Optional[Callable[[], None]] = None
         self.failure: Optional[BaseException] = None     # exception of a listener
         self.engine: Any = None
@@ -257,6 +259,9 @@ class _Run:
             if rlm._select is not None:
                 self.selector = _select.install(engine, rlm._select, context)
                 pairs.append(("select", "callback:%d" % self.selector))
+            if rlm._approvals is not None:
+                self.asked = _approvals.Listener(engine, rlm._approvals, context)
+                _approvals.install(engine)
             if self.place is not None:
                 self.place.add_to(engine)
             for tool in rlm._tools.values():
@@ -317,6 +322,7 @@ class _Run:
             _models.models.remove(self.numbers.pop())
         if self.selector is not None:
             _select.remove(self.selector)
+        _approvals.listeners.pop(self.name, None)
 
     def cancel(self) -> None:
         if self.handle is not None:
@@ -392,6 +398,9 @@ def _on_event(arg: int, event: Any) -> None:
     if run is None:
         return
     e = event.contents
+    if e.kind == b"started" and run.asked is not None and not e.run:
+        run.name = _library.text_at(e.text, e.len)
+        _approvals.listeners[run.name] = run.asked
     run.tell_safely(Event(
         e.kind.decode(), _library.text_at(e.text, e.len), e.turn, e.turns, e.stream,
         e.status.decode() if e.status else None, e.seconds, e.pending, e.calls, e.input_tokens,
@@ -421,7 +430,9 @@ class RLM:
     call. Every setting is a keyword, with `_` for `-`. `progress` shows the progress: True, False,
     or None for only on terminals and in notebooks. With `candidates`, `select` says which is kept:
     "first", "vote", "model", or a function of a list of `Candidate` that returns one of them or its
-    number, sync or async.
+    number, sync or async. `ask` names tools whose calls wait for an approval, which `approvals`
+    gives, a function of an `Approval` that returns True, False, or None to leave it to others, sync
+    or async; `droste.runs.approvals` lists those that wait (docs/approvals.md).
 
     Arguments of alexzhang13/rlm work, too: `backend` and `backend_kwargs` (the model),
     `environment` and `environment_kwargs` (the sandbox), `max_depth`, `max_iterations`,
@@ -441,9 +452,11 @@ class RLM:
                  progress: Optional[bool] = False,
                  on_event: Optional[Callable[[Event], None]] = None,
                  select: Union[None, str, Callable[[List[_select.Candidate]], Any]] = None,
+                 approvals: Optional[_approvals.Decide] = None,
                  server: Optional[str] = None, **keywords: "Unpack[RLMSettings]"):
         _remote.check_local(self, server)
         settings: Dict[str, Any] = dict(keywords)
+        self._approvals = _approvals.check(approvals)
         self._select = select if callable(select) else None
         if select is not None and self._select is None:
             settings["select"] = select

@@ -9,7 +9,8 @@
 
 docs/record.md has the details. `RLM(...).resume(run.id)` goes on with a run. Each function takes
 `database`, a path; by default the record that the settings name. `ls`, `get`, `steps`, `follow` and
-`remove` also take `server` and `api_key`, for the runs of `droste serve` (docs/client.md).
+`remove`, and `approvals`, `approve` and `deny`, also take `server` and `api_key`, for the runs of
+`droste serve` (docs/client.md).
 """
 from __future__ import annotations
 
@@ -21,14 +22,16 @@ import os
 import time
 from typing import Any, AsyncIterator, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
-from . import _library
+from . import _approvals, _library
+from ._approvals import Approval
 from ._handle import Handle
 from ._library import lib
 from .errors import ArgumentError, NotFoundError, UnsupportedError
 from .rich import decode, RichResult
 
 __all__ = ["Run", "Step", "RecordedArtifact", "Collected", "ls", "find", "get", "steps",
-           "artifacts", "follow", "afollow", "export", "remove", "gc"]
+           "artifacts", "approvals", "approval", "approve", "deny", "Approval", "follow",
+           "afollow", "export", "remove", "gc"]
 
 
 class Run(NamedTuple):
@@ -306,6 +309,79 @@ def artifacts(run: str, *, database: Any = None) -> List[RecordedArtifact]:
         name = _find(handle, record, run)
         handle.check(lib.droste_record_visit(record, name, ctypes.byref(visitor), None, handle.err))
     return found
+
+
+# -- approvals
+
+def approvals(run: Optional[str] = None, *, database: Any = None, server: Optional[str] = None,
+              api_key: Optional[str] = None) -> List[Approval]:
+    """Lists the calls that wait for an approval, the oldest first: of a run and its child runs, or
+    of all (docs/approvals.md)."""
+    from ._remote import runs as _remote
+    remote = _remote.of(server, api_key, database)
+    if remote is not None:
+        return [_approvals.of_json(found) for found in _remote.list_approvals(remote, run)]
+    found: List[Approval] = []
+    with _record(database) as (handle, record):
+        if record is not None:
+            name = None if run is None else _find(handle, record, run)
+            handle.check(lib.droste_record_approvals(record, name, None, _adding(handle, found),
+                                                     None, handle.err))
+    return found
+
+
+def _adding(handle: Handle, found: List[Approval]) -> Any:
+    def add(arg: Any, address: int, err: Any) -> int:
+        try:
+            found.append(_approvals.of_struct(address))
+            return 0
+        except BaseException as e:
+            handle.pending.append(e)
+            return -1
+    return _library.ApprovalFn(add)
+
+
+def approval(id: int, *, database: Any = None, server: Optional[str] = None,
+             api_key: Optional[str] = None) -> Approval:
+    """Returns a call that asked for an approval, decided or not; NotFoundError."""
+    from ._remote import runs as _remote
+    remote = _remote.of(server, api_key, database)
+    if remote is not None:
+        return _approvals.of_json(_remote.get_approval(remote, id))
+    found: List[Approval] = []
+    with _record(database) as (handle, record):
+        if record is None:
+            raise NotFoundError("there is no record of runs yet")
+        handle.check(lib.droste_record_approval(record, id, _adding(handle, found), None,
+                                                handle.err))
+    return found[0]
+
+
+def _decide(id: int, approve: bool, reason: Optional[str], database: Any, server: Optional[str],
+            api_key: Optional[str]) -> Approval:
+    from ._remote import runs as _remote
+    remote = _remote.of(server, api_key, database)
+    if remote is not None:
+        return _approvals.of_json(_remote.decide(remote, id, approve, reason))
+    with _record(database) as (handle, record):
+        if record is None:
+            raise NotFoundError("there is no record of runs yet")
+        text = None if reason is None else reason.encode("utf-8", "replace")
+        handle.check(lib.droste_record_decide(record, id, approve, b"a Python program", text,
+                                              handle.err))
+    return approval(id, database=database)
+
+
+def approve(id: int, reason: Optional[str] = None, *, database: Any = None,
+            server: Optional[str] = None, api_key: Optional[str] = None) -> Approval:
+    """Approves a call that waits. NotFoundError; ArgumentError if it was decided or has ended."""
+    return _decide(id, True, reason, database, server, api_key)
+
+
+def deny(id: int, reason: Optional[str] = None, *, database: Any = None,
+         server: Optional[str] = None, api_key: Optional[str] = None) -> Approval:
+    """Denies a call that waits, as `approve`; its code gets a PermissionError with the reason."""
+    return _decide(id, False, reason, database, server, api_key)
 
 
 # -- exporting

@@ -68,6 +68,8 @@ struct droste {
     struct droste_forward *forwards; /* active ones */
     droste_model_fn *model_fn;
     void *model_arg;
+    droste_ask_fn *ask_fn;
+    void *ask_arg;
     droste_select_fn *select_fn;
     void *select_arg;
     struct droste_template *templates;

@@ -16,6 +16,7 @@
 #include "base/suggest.h"
 #include "base/text.h"
 #include "base/traceparent.h"
+#include "broker/tools.h"
 #include "session/template.h"
 #include "volume/volume.h"
 #include "volume/workspace.h"
@@ -410,6 +411,33 @@ int api_session_options(droste *d, const struct settings *s, struct session_part
 
 /* ---- runs ---- */
 
+int api_ask_check_default(const struct settings *s, struct error *err)
+{
+    static const char *const defaults[] = { "deny", "approve" };
+    const char *word = s->ask_default ? s->ask_default : "deny";
+    if (strcmp(word, "deny") == 0 || strcmp(word, "approve") == 0)
+        return 0;
+    return suggest_refuse(
+        "ask-default", word, defaults, sizeof *defaults, array_length(defaults), err);
+}
+
+int api_ask_check(const struct settings *s, const struct tools *tools, struct error *err)
+{
+    int rc = api_ask_check_default(s, err);
+    for (size_t i = 0; rc == 0 && i < s->ask.count; i++) {
+        const char *name = s->ask.items[i];
+        if (strcmp(name, "*") != 0 && !tools_find(tools, name))
+            return error_set(err, ERROR_ARGUMENT,
+                "ask '%.64s': the host has no tool of this name, so no call of it would ask", name);
+    }
+    return rc;
+}
+
+bool api_ask_approves(const struct settings *s)
+{
+    return s->ask_default && strcmp(s->ask_default, "approve") == 0;
+}
+
 struct rlm_options api_run_options(const struct settings *s)
 {
     return (struct rlm_options){
@@ -427,6 +455,9 @@ struct rlm_options api_run_options(const struct settings *s)
         },
         .sub_tools = s->sub_tools,
         .tool_timeout = s->tool_timeout,
+        .ask = &s->ask,
+        .ask_timeout = s->ask_timeout,
+        .ask_approves = api_ask_approves(s),
         .call_timeout = s->call_timeout,
         .answer_timeout = api_broker_timeout(s),
         .max_tokens = s->max_tokens,

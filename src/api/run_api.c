@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "api/api.h"
+#include "api/approval_api.h"
 #include "api/artifacts_api.h"
 #include "api/environment_api.h"
 #include "api/result.h"
@@ -69,6 +70,8 @@ static int fill_options(droste_running *r, struct error *err)
     o->system_prompt = buf_text(&r->system_prompt);
     o->event = r->event ? running_event : NULL;
     o->all_events = r->all_events;
+    o->approve = d->ask_fn ? api_approve_run : NULL;
+    o->approve_arg = d;
     o->values = r->values ? VALUES_VERSION : 0;
     o->arg = r;
     if (rc == 0)
@@ -84,6 +87,8 @@ static int fill_options(droste_running *r, struct error *err)
         rc = staging_want_session(r->staging, &o->session, o->env, r->session.workspace, err);
     if (rc == 0)
         rc = api_tools(d, s, &r->tools, &r->tool_facts, err);
+    if (rc == 0)
+        rc = api_ask_check(s, r->tools, err);
     if (rc == 0)
         rc = api_select(d, s, o, err);
     if (rc == 0)

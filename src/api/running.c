@@ -25,6 +25,7 @@ static const char *const kind_names[] = {
     [RLM_EVENT_RESULT] = "result",
     [RLM_EVENT_CALLS] = "calls",
     [RLM_EVENT_NOTICE] = "notice",
+    [RLM_EVENT_APPROVAL] = "approval",
     [RLM_EVENT_RETRY] = "retry",
     [RLM_EVENT_REQUEST] = "request",
     [RLM_EVENT_CALL] = "call",
@@ -57,6 +58,10 @@ void running_event(void *arg, const struct rlm_event *e)
         .result = e->kind == RLM_EVENT_DISPLAY ? (size_t)e->results->latest : 0,
         .cost = spent_cost(&e->budget->spent),
     };
+    if (e->approval) {
+        event.status = e->status;
+        event.approval = e->approval;
+    }
     if (e->retry) {
         event.status = e->status;
         event.seconds = e->retry->pause;

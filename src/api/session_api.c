@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "api/api.h"
+#include "api/approval_api.h"
 #include "api/environment_api.h"
 #include "api/result.h"
 #include "api/session_ops.h"
@@ -93,6 +94,14 @@ static void session_api_cancel_child(struct child *child, const struct error *wh
 static const struct broker_children children = { .start = session_api_start_child,
     .cancel = session_api_cancel_child };
 
+/* A child run waits for an approval, and with it the cell that began it. */
+static void session_api_wait(void *arg, bool on)
+{
+    const droste_session *s = arg;
+    if (s->session)
+        session_hold(s->session, on);
+}
+
 static int open_place(droste_session *s, struct environment *env, struct error *err)
 {
     struct rlm_options o = api_run_options(&s->settings);
@@ -106,6 +115,10 @@ static int open_place(droste_session *s, struct environment *env, struct error *
     o.tools = s->tools;
     o.session = s->options;
     o.session.timeout = 0; /* child runs end with this session */
+    o.approve = s->d->ask_fn ? api_approve_run : NULL;
+    o.approve_arg = s->d;
+    o.waits = session_api_wait;
+    o.waits_arg = s;
     o.instructions = buf_text(&s->instructions);
     o.system_prompt = buf_text(&s->system_prompt);
     return rc < 0 ? rc : rlm_open_place(s->d->loop, &o, &s->place, err);
@@ -119,6 +132,11 @@ static int session_api_open_broker(droste_session *s, struct error *err)
         .children_arg = s,
         .tools = s->tools,
         .tool_timeout = s->settings.tool_timeout,
+        .ask = &s->settings.ask,
+        .ask_timeout = s->settings.ask_timeout,
+        .ask_approves = api_ask_approves(&s->settings),
+        .approve = s->d->ask_fn ? api_approve_session : NULL,
+        .approve_arg = s,
         .budget = rlm_budget(origin->place),
         .call_timeout = s->settings.call_timeout,
         .loop = s->d->loop,
@@ -189,6 +207,8 @@ static int session_api_set_up(droste_session *s, struct error *err)
         rc = staging_want_session(s->staging, options, env, workspace, err);
     if (rc == 0 && !s->plain)
         rc = api_tools(d, &s->settings, &s->tools, &facts, err);
+    if (rc == 0)
+        rc = api_ask_check_default(&s->settings, err);
     if (rc == 0 && !s->tools)
         rc = tools_new(&s->tools, err); /* for droste_session_tool_add */
     if (s->plain) {

@@ -298,7 +298,11 @@ static int start_cell(
     };
     cleanup_free char *script = steal(&s->script);
     cell.script = script;
-    int rc = session_ops_begin(s, OPERATION_CELL, err);
+    int rc = s->asks_checked || s->plain ? 0 : api_ask_check(&s->settings, s->tools, err);
+    if (rc < 0)
+        return rc;
+    s->asks_checked = true;
+    rc = session_ops_begin(s, OPERATION_CELL, err);
     return rc < 0 ? rc
                   : session_ops_began(s, session_exec(s->session, &cell, operation_done, s, err));
 }

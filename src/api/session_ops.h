@@ -50,6 +50,7 @@ struct droste_session {
     bool plain;     /* for internal use: no rules, setup code or schema */
     bool of_volume; /* plain, and for the provider's volume, which must exist */
     bool rules;
+    bool asks_checked; /* the names of the setting "ask", with the first cell */
     /* the operation that is active, or has ended and was not taken yet */
     enum operation operation;
     bool done;

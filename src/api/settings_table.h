@@ -28,7 +28,8 @@ struct settings {
     /* sandboxes */
     char *env, *template, *isolation, *sandbox_users, *python;
     struct list preload, read, include, allow_import, depth_model, answer_field;
-    struct list tools, tool_data, tool, restore_name;
+    struct list tools, tool_data, tool, restore_name, ask;
+    char *ask_default;
     bool rules, sub_tools, helpers, literal_grep, setup_each, standard_imports, warm_up, huge_pages,
         loopback;
     char *setup_code;
@@ -42,7 +43,7 @@ struct settings {
     char *root;
     int64_t disk_size;
     double start_wait, timeout, execute_timeout, execute_timeout_cap, broker_timeout, grace, cpus,
-        cpu_time, tool_timeout;
+        cpu_time, tool_timeout, ask_timeout;
     int64_t pool, checkpoint_memory, memory, processes, open_files, file_size, tmp_size,
         output_limit, results_limit, result_size;
     char *layout;

@@ -110,6 +110,7 @@ struct ask {
     bool starting;             /* items are being started: the reply waits for the end of that */
     struct fork_map map;
     struct timer *patience; /* ends the ask without an answer; NULL: no limit */
+    uint64_t held_ns;       /* the budget's time of holds when that was started */
     struct item items[];
 };
 
@@ -121,10 +122,16 @@ struct broker {
     size_t under_way;   /* bytes of prompts in `asks` */
     struct ask *asks;
     const struct session_events *fork_events; /* of forks, to the broker */
-    LIST_HEAD(, map_fork) forks;              /* fork_map.c */
-    unsigned forks_at[3];                     /* by their depth */
-    unsigned maps;                            /* calls of fork_map in this cell */
-    size_t map_bytes;                         /* of all values in the maps of `asks` */
+    /* Starts the time limit of a call that was approved. */
+    int (*begin_patience)(struct ask *ask, struct error *err);
+    LIST_HEAD(, map_fork) forks;      /* fork_map.c */
+    unsigned forks_at[3];             /* by their depth */
+    unsigned maps;                    /* calls of fork_map in this cell */
+    TAILQ_HEAD(, approval) approvals; /* approval.c: those that wait, the oldest first */
+    struct timer *look;               /* at the record, while some wait; NULL: none yet */
+    uint64_t looks;
+    int64_t seen_version;         /* of the record; -1: look at it again */
+    size_t map_bytes;             /* of all values in the maps of `asks` */
     struct timer *doubt;          /* checks items that wait for others; NULL: nothing is recorded */
     struct network_log *requests; /* to the network; network_log.c */
     bool parked;                  /* there may be such items */

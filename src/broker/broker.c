@@ -20,6 +20,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/loop.h"
+#include "broker/approval.h"
 #include "broker/ask.h"
 #include "broker/child_run.h"
 #include "broker/fork_map.h"
@@ -31,6 +32,7 @@
 #include "session/session.h"
 
 enum {
+    HELD_LOOK_MS = 250,       /* the shortest time until held calls are looked at again */
     UNDER_WAY_MAX = 64 << 20, /* bytes of unanswered prompts when another call arrives */
     PROMPTS_MAX = 20000,      /* per call; all start in one iteration of the loop */
     MODEL_NAME_MAX = 256,     /* bytes; kept for each open call, and recorded */
@@ -54,21 +56,6 @@ static bool broker_fork_request(void *arg, struct session *s, const struct egres
 static const struct session_events fork_events = { .call = broker_fork_called,
     .call_dropped = broker_fork_dropped_call,
     .request = broker_fork_request };
-
-int broker_open(const struct broker_options *options, struct broker **out, struct error *err)
-{
-    struct broker *b = calloc(1, sizeof *b);
-    if (!b)
-        return error_memory(err);
-    b->options = *options;
-    b->fork_events = &fork_events;
-    if (options->recorded && !(b->doubt = timer_new(options->loop, replay_match_doubt, b))) {
-        free(b);
-        return error_memory(err);
-    }
-    *out = b;
-    return 0;
-}
 
 void broker_abandon(struct broker *b)
 {
@@ -215,6 +202,13 @@ static void broker_patience_is_over(void *arg)
 {
     struct ask *ask = arg;
     struct error why = { 0 };
+    uint64_t held_ns = budget_held_ns(ask->broker->options.budget);
+    uint64_t more_ms = (held_ns - ask->held_ns) / 1000000;
+    if (more_ms > 0) { /* calls of the tree wait for approvals, or have */
+        ask->held_ns = held_ns;
+        timer_start(ask->patience, more_ms > HELD_LOOK_MS ? more_ms : HELD_LOOK_MS, 0);
+        return;
+    }
     error_set(&why, ERROR_TIMEOUT, "no answer within %g s (%s); the call was cancelled",
         seconds_for(ask), waits_for_tool(ask) ? "tool-timeout" : "broker-timeout");
     broker_give_up_ask(ask, &why);
@@ -226,10 +220,29 @@ static int begin_patience(struct ask *ask, struct error *err)
     double seconds = seconds_for(ask);
     if (seconds <= 0)
         return 0;
+    ask->held_ns = budget_held_ns(o->budget);
     ask->patience = timer_new(o->loop, broker_patience_is_over, ask);
     if (!ask->patience)
         return error_memory(err);
     timer_start(ask->patience, (uint64_t)(seconds * 1000 + 0.5), 0);
+    return 0;
+}
+
+int broker_open(const struct broker_options *options, struct broker **out, struct error *err)
+{
+    struct broker *b = calloc(1, sizeof *b);
+    if (!b)
+        return error_memory(err);
+    b->options = *options;
+    b->fork_events = &fork_events;
+    b->begin_patience = begin_patience;
+    b->seen_version = -1;
+    TAILQ_INIT(&b->approvals);
+    if (options->recorded && !(b->doubt = timer_new(options->loop, replay_match_doubt, b))) {
+        free(b);
+        return error_memory(err);
+    }
+    *out = b;
     return 0;
 }
 
@@ -285,7 +298,8 @@ static int broker_prepare(struct ask *ask, const struct session_call *call, stru
         frame_parts_next(&rest, &item->asked, &item->asked_len);
     }
     int rc = ask->function->take(ask, call->head, &rest, err);
-    if (rc == 0)
+    /* A call that asks has its time when it is approved. */
+    if (rc == 0 && !(ask->is_tool && approval_is_due(ask->broker, ask->model)))
         rc = begin_patience(ask, err);
     return rc < 0 ? rc : broker_reserve(ask, err);
 }
@@ -365,5 +379,6 @@ void broker_close(struct broker *b)
         cancel_ask(b->asks);
     network_log_free(b);
     timer_free(b->doubt);
+    timer_free(b->look);
     free(b);
 }

@@ -29,11 +29,28 @@ double spent_cost(const struct spent *spent)
     return spent->unpriced > 0 ? -1 : spent->cost;
 }
 
+uint64_t budget_held_ns(const struct budget *b)
+{
+    return b->time_held_ns + (b->time_holds > 0 ? clock_ns() - b->time_held_since_ns : 0);
+}
+
+void budget_hold_time(struct budget *b, bool on)
+{
+    if (b->up)
+        budget_hold_time(b->up, on);
+    if (on && b->time_holds++ == 0) {
+        b->time_held_since_ns = clock_ns();
+    } else if (!on && --b->time_holds == 0) {
+        b->time_held_ns += clock_ns() - b->time_held_since_ns;
+    }
+}
+
 double budget_seconds_left(const struct budget *b)
 {
     if (b->limits.seconds <= 0)
         return 1e9;
-    double left = b->limits.seconds - clock_seconds_since(b->start_ns);
+    double held = (double)budget_held_ns(b) / 1e9;
+    double left = b->limits.seconds - clock_seconds_since(b->start_ns) + held;
     return left > 0 ? left : 0;
 }
 

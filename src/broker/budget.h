@@ -83,6 +83,8 @@ struct budget {
     void (*on_refused)(void *arg); /* called then; may be NULL, must not close anything */
     void *arg;
     uint64_t start_ns;
+    unsigned time_holds; /* budget_hold_time */
+    uint64_t time_held_since_ns, time_held_ns;
     int64_t guest_calls;                     /* reserved by guests, settled or not */
     int64_t tool_calls;                      /* host tool calls, completed or not */
     int64_t record_bytes;                    /* bytes recorded or reserved */
@@ -161,6 +163,11 @@ void budget_count_record(struct budget *b, size_t bytes);
 
 /* Returns the remaining seconds, at least 0; a large number without a limit. */
 double budget_seconds_left(const struct budget *b);
+
+/* The time does not pass while calls wait for approvals; calls may nest. */
+void budget_hold_time(struct budget *b, bool on);
+/* For how long that was so. */
+uint64_t budget_held_ns(const struct budget *b);
 
 /* Whether a larger budget has refused something. The run is then suspended, and its record must
  * not change. */

@@ -9,6 +9,7 @@
 #include "base/error.h"
 
 struct account;
+struct approval;
 struct budget;
 struct lm;
 struct lm_reply;
@@ -18,6 +19,8 @@ struct replay_log;
 struct shared_value;
 struct store;
 struct tools;
+struct droste_approval;
+struct list;
 struct child; /* handle of the implementation of child runs */
 
 /* A child run that a guest requests. Pointers are valid during `start`. */
@@ -66,12 +69,24 @@ struct broker_options {
     double call_timeout;     /* seconds per model call; 0: no limit */
     const char *traceparent; /* of which model calls are spans; NULL: none */
     struct loop *loop;
-    double answer_timeout;       /* seconds per guest call; 0: no limit */
-    double tool_timeout;         /* seconds per tool call; 0: no limit */
-    int64_t max_tokens;          /* tokens per answer; 0: the provider's default */
+    double answer_timeout; /* seconds per guest call; 0: no limit */
+    double tool_timeout;   /* seconds per tool call; 0: no limit */
+    int64_t max_tokens;    /* tokens per answer; 0: the provider's default */
+    /* Calls that ask for an approval (approval.h): of which tools ("*": of all; NULL: of none), for
+     * how many seconds they wait (0: without a limit), and whether the deadline approves. */
+    const struct list *ask;
+    double ask_timeout;
+    bool ask_approves;
+    /* Lends the approval to the program, which answers or leaves it; may be NULL. */
+    void (*approve)(void *approve_arg, struct approval *approval);
+    void *approve_arg;
+    /* A call waits for an approval, or no longer; may be NULL. */
+    void (*waits)(void *waits_arg, bool on);
+    void *waits_arg;
     unsigned depth;              /* depth of the calls made here */
     struct store *store;         /* NULL: no record */
-    const char *run;             /* run id in the record; must outlive the broker */
+    const char *run, *root;      /* run ids in the record, of the tree's root, too; must outlive the
+                                    broker */
     bool asks_nobody;            /* stop the run, as `diverged`, for unrecorded calls */
     struct replay_log *recorded; /* log of a resumed run; NULL: a new run */
     /* Called if a guest's call differs from the record, possibly within broker_call, so it must
@@ -80,6 +95,8 @@ struct broker_options {
     void (*changed)(void *arg); /* called after each call; may be NULL */
     /* May be NULL; must not close anything. */
     void (*call_event)(void *arg, const struct broker_call_event *event);
+    /* An approval is asked for (`status` NULL), "approved" or "denied"; as call_event. */
+    void (*approval_event)(void *arg, const struct droste_approval *approval, const char *status);
     void *arg;
 };
 

@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/loop.h"
 #include "base/text.h"
+#include "broker/approval.h"
 #include "broker/ask.h"
 #include "broker/fork_map.h"
 #include "broker/replay/replay_match.h"
@@ -35,8 +36,11 @@ struct tool_call {
     uint64_t start_ns;
     tool_cancel_fn *on_cancel;
     void *cancel_arg;
-    bool *answered;        /* set while the tool's function runs */
-    struct loop *far_loop; /* marks work in other threads or programs */
+    bool *answered;            /* set while the tool's function runs */
+    struct loop *far_loop;     /* marks work in other threads or programs */
+    struct approval *approval; /* it waits for this; NULL: it does not */
+    char *asked;               /* its arguments meanwhile */
+    size_t asked_len;
 };
 
 /* ---- the end ---- */
@@ -60,6 +64,7 @@ static struct item *take_item(struct tool_call *call)
         *call->answered = true;
     if (call->far_loop)
         loop_far(call->far_loop, false);
+    free(call->asked);
     free(call);
     if (item)
         item->tool = NULL;
@@ -169,6 +174,12 @@ void tool_cancel(struct item *item)
         .attempts = 1,
         .seconds = tool_call_seconds_of(call) };
     record_tool_end(item, &end);
+    if (call->approval) { /* the tool does not know of it */
+        approval_cancel(call->approval);
+        free(call->asked);
+        free(call);
+        return;
+    }
     call->item = NULL;
     if (call->far_loop)
         loop_far(steal(&call->far_loop), false);
@@ -255,7 +266,7 @@ static int record_tool_begin(struct item *item, const char *text, size_t len, st
     struct broker *b = item->ask->broker;
     struct store *store = b->options.store;
     if (item->record) /* started by an earlier process */
-        return store_call_repeat(store, item->record, err);
+        return approval_is_recorded(item) ? 0 : store_call_repeat(store, item->record, err);
     droste_record_call tool_call_begin = { .run = b->options.run,
         .turn = b->turn,
         .cell = b->cell,
@@ -266,6 +277,50 @@ static int record_tool_begin(struct item *item, const char *text, size_t len, st
         .request = { text, len } };
     item_recorded(item);
     return store ? store_call_begin(store, &tool_call_begin, &item->record, err) : 0;
+}
+
+/* An approved call begins, once; then the tool has its time limit. */
+static void tool_call_decided(void *arg, bool approved, const char *why)
+{
+    struct tool_call *call = arg;
+    struct item *item = call->item;
+    struct broker *b = item->ask->broker;
+    const struct tool *tool = tools_find(b->options.tools, item->ask->model);
+    struct error err = { 0 };
+    int rc = 0;
+    if (!approved) {
+        tool_call_fail(call, "PermissionError", why);
+        return;
+    }
+    if (!tool)
+        rc = error_set(
+            &err, ERROR_NOT_FOUND, "the host has no tool '%.64s' any more", item->ask->model);
+    if (rc == 0 && b->options.store && item->record)
+        rc = store_call_go(b->options.store, item->record, &err);
+    if (rc == 0)
+        rc = b->begin_patience(item->ask, &err);
+    if (rc < 0) {
+        tool_call_fail(call, "RuntimeError", err.text);
+        return;
+    }
+    call->start_ns = clock_ns();
+    cleanup_free char *asked = steal(&call->asked);
+    call_function(call, tool, asked, call->asked_len, b->options.loop);
+}
+
+static int tool_call_ask(struct tool_call *call, const char *text, size_t len, struct error *err)
+{
+    const struct broker_options *o = &call->item->ask->broker->options;
+    call->asked = text_copy(text, len);
+    call->asked_len = len;
+    if (!call->asked)
+        return error_memory(err);
+    if (!call->item->record && !o->approve)
+        return error_set(err, ERROR_PERMISSION,
+            "calls of %.64s() ask for an approval (ask), but this session has no record, and "
+            "nothing that answers: see docs/approvals.md",
+            call->item->ask->model);
+    return approval_ask(call->item, text, len, tool_call_decided, call, &call->approval, err);
 }
 
 static int tool_call_begin(
@@ -282,6 +337,12 @@ static int tool_call_begin(
     }
     *call = (struct tool_call){ .item = item, .start_ns = clock_ns() };
     item->tool = call;
+    if (approval_is_due(item->ask->broker, tool->name)) {
+        struct error why = { 0 };
+        if (tool_call_ask(call, text, len, &why) < 0)
+            tool_call_fail(call, "PermissionError", why.text);
+        return 0;
+    }
     call_function(call, tool, text, len, item->ask->broker->options.loop);
     return 0;
 }

@@ -3,11 +3,13 @@
 
 #include <stdio.h>
 
+#include "cli/approvals.h"
 #include "cli/cli.h"
 #include "cli/progress.h"
 
 int cli_ask(droste *d, droste_request *request, bool show, droste_result **out, droste_error *err)
 {
+    cli_approve(d);
     struct progress *progress = show ? progress_open(stderr, d) : NULL;
     *out = NULL;
     request->event = progress ? progress_event : NULL;

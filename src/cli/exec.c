@@ -6,6 +6,7 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/os/file.h"
+#include "cli/approvals.h"
 #include "cli/cli.h"
 #include "cli/remote/remote.h"
 #include "cli/results.h"
@@ -112,6 +113,7 @@ static int run_code(droste *d, const struct buf *code, struct exec_options *o)
     droste_session *s = NULL;
     droste_result *r = NULL;
     droste_error err;
+    cli_approve_session(d);
     int rc = droste_session_open(d, &s, &err);
     if (rc == 0)
         rc = droste_session_load_contexts(s, &err);

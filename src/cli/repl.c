@@ -11,6 +11,7 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/json/json.h"
+#include "cli/approvals.h"
 #include "cli/cli.h"
 #include "cli/lines.h"
 #include "cli/results.h"
@@ -113,6 +114,7 @@ static bool is_complete(struct repl *r, const struct buf *cell)
 
 static int repl_open_session(struct repl *r, droste_error *err)
 {
+    cli_approve_session(r->d);
     int rc = droste_session_open(r->d, &r->session, err);
     if (rc < 0)
         return rc;

@@ -11,6 +11,7 @@
 #include "base/json/fields.h"
 #include "base/suggest.h"
 #include "cli/answer.h"
+#include "cli/approvals.h"
 #include "cli/artifacts.h"
 #include "cli/ask.h"
 #include "cli/list.h"
@@ -25,7 +26,7 @@ struct request {
     const char **words; /* the verb, then the beginnings of ids */
     size_t count;
     const char *limit, *status, *model, *batch, *task, *format, *out, *older, *keep, *database,
-        *save, *save_artifacts, *server;
+        *save, *save_artifacts, *server, *reason;
     char *batch_path; /* the absolute path of an existing file, as in the record */
     bool json, full, all, quiet, verbose;
     droste_record_filter filter;
@@ -221,9 +222,51 @@ static int runs_of_servers(
         r->words[0]);
 }
 
+/* ---- approvals ---- */
+
+static int runs_approvals(
+    droste_record *record, const struct request *r, const char *path, droste_error *err)
+{
+    run_id id = "";
+    int rc = record && r->count > 1 ? droste_record_find(record, r->words[1], id, err) : 0;
+    return rc < 0 ? rc : cli_approvals(record, id[0] ? id : NULL, r->json, err);
+}
+
+static int runs_decide(droste_record *record, const struct request *r, bool approve,
+    const char *path, droste_error *err)
+{
+    int rc = record ? 0 : no_record(path, err);
+    for (size_t i = 1; rc == 0 && i < r->count; i++)
+        rc = cli_decide(record, r->words[i], approve, r->reason, err);
+    return rc;
+}
+
+static int runs_approve(
+    droste_record *record, const struct request *r, const char *path, droste_error *err)
+{
+    return runs_decide(record, r, true, path, err);
+}
+
+static int runs_deny(
+    droste_record *record, const struct request *r, const char *path, droste_error *err)
+{
+    return runs_decide(record, r, false, path, err);
+}
+
 /* ---- arguments and flags ---- */
 
-enum { LS = 1, SHOW = 2, EXPORT = 4, RM = 8, GC = 16, RESUME = 32, FOLLOW = 64, CANCEL = 128 };
+enum {
+    LS = 1,
+    SHOW = 2,
+    EXPORT = 4,
+    RM = 8,
+    GC = 16,
+    RESUME = 32,
+    FOLLOW = 64,
+    CANCEL = 128,
+    APPROVALS = 256,
+    DECIDE = 512
+};
 
 static const struct runs_verb {
     struct verb verb; /* the words are ids */
@@ -238,6 +281,9 @@ static const struct runs_verb {
     { { "resume", RESUME, 1, 1 }, NULL },
     { { "follow", FOLLOW, 1, 1 }, runs_of_servers },
     { { "cancel", CANCEL, 1, SIZE_MAX }, runs_of_servers },
+    { { "approvals", APPROVALS, 0, 1 }, runs_approvals },
+    { { "approve", DECIDE, 1, SIZE_MAX, "APPROVAL" }, runs_approve },
+    { { "deny", DECIDE, 1, SIZE_MAX, "APPROVAL" }, runs_deny },
 };
 
 /* Checks that each flag belongs to the verb. */
@@ -252,7 +298,8 @@ static int runs_check_flags(
         { "task", r->task, LS },
         { "save-results", r->save, SHOW },
         { "save-artifacts", r->save_artifacts, SHOW },
-        { "json", r->json, LS | SHOW | RM | GC | RESUME },
+        { "json", r->json, LS | SHOW | RM | GC | RESUME | APPROVALS },
+        { "reason", r->reason, DECIDE },
         { "quiet", r->quiet, RESUME },
         { "verbose", r->verbose, RESUME },
         { "full", r->full, SHOW },
@@ -340,7 +387,9 @@ static int runs_check(const struct command *self, struct request *r, const struc
     if (!verb)
         return verb_refuse(self, r->count > 0 ? r->words[0] : NULL);
     if (r->count - 1 < verb->least)
-        return cli_usage(self, "%s needs the id of a run; `droste runs ls` lists them", verb->name);
+        return cli_usage(self, "%s needs the id of %s lists them", verb->name,
+            verb->bit == DECIDE ? "an approval; `droste runs approvals`"
+                                : "a run; `droste runs ls`");
     if (r->count - 1 > verb->most)
         return cli_usage(self, "unexpected argument '%s'; leave it out", r->words[verb->most + 1]);
     int status = runs_check_flags(self, r, verb);
@@ -415,6 +464,8 @@ static int runs_run(const struct command *self, droste *d, int argc, char **argv
         { "older", "TIME", "gc: remove runs that began longer ago than this, such as 30d.",
             &r.older, NULL },
         { "keep", "N", "gc: keep the newest N runs and remove the others.", &r.keep, NULL },
+        { "reason", "TEXT", "approve, deny: why; the record keeps it, and the code sees it.",
+            &r.reason },
         { "json", NULL, "Print JSON.", NULL, &r.json },
         { "quiet", NULL, "resume: show no progress, even on a terminal.", NULL, &r.quiet },
         { "verbose", NULL, "resume: show progress even if standard error is no terminal.", NULL,
@@ -444,8 +495,8 @@ static int runs_run(const struct command *self, droste *d, int argc, char **argv
 const struct command command_runs = {
     .name = "runs",
     .synopsis = "ls | show RUN | resume RUN | export RUN... | rm RUN... | gc | follow RUN | "
-                "cancel RUN...  [FLAGS]",
-    .summary = "list, show, resume, export and remove recorded runs",
+                "cancel RUN... | approvals [RUN] | approve APPROVAL... | deny APPROVAL...  [FLAGS]",
+    .summary = "list, show, resume, export and remove recorded runs; approve calls",
     .details = "RUN is the id of a run, or its beginning. `show` marks lines: `<` prompts (with\n"
                "--full), `>` code, `|` output, `|!` standard error, `!` exceptions, `*` rich\n"
                "results, `=` what was submitted. --save-results writes each form of a result to\n"
@@ -462,6 +513,10 @@ const struct command command_runs = {
                "table of several runs, with the grades of a --batch. With --format otlp it writes\n"
                "each run as a trace of OpenTelemetry, a line of OTLP/JSON, without contents. All\n"
                "include a run's child runs.\n"
+               "`approvals` lists the calls of tools that wait for an approval (--ask), with\n"
+               "their ids; `approve` and `deny` decide. A run that waits goes on at once; one\n"
+               "whose process is gone goes on when it is resumed.\n"
+               "\n"
                "`rm` removes runs with their child runs. `gc` ends runs whose process is gone,\n"
                "removes the runs that --older and --keep select (with both, those that neither\n"
                "keeps) and data that no run needs, and shrinks the file. It never removes an\n"
@@ -477,6 +532,8 @@ const struct command command_runs = {
                 "  droste runs ls --batch results.jsonl --task t17\n"
                 "  droste runs show 20261120-1915 --full | less\n"
                 "  droste runs resume 20261120-1915\n"
+                "  droste runs approve 42\n"
+                "  droste runs deny 43 --reason 'not on a Friday'\n"
                 "  droste runs export 20261120-1915 --format html --out run.html\n"
                 "  droste runs export --batch results.jsonl --format html --out batch.html\n"
                 "  droste runs export --all --out runs.jsonl\n"

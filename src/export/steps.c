@@ -386,6 +386,19 @@ void steps_turn(struct steps_out *o, const droste_record_turn *turn)
     }
 }
 
+static void steps_approval(struct buf *out, const droste_record_call *call)
+{
+    field_open(out, "approval", '{');
+    field_time(out, "asked", call->asked_ms);
+    field_time(out, "until", call->until_ms);
+    field_string(out, "decision", call->decision);
+    field_time(out, "decided", call->decided_ms);
+    field_string(out, "by", call->decided_by);
+    field_string(out, "reason", call->decision_reason);
+    field_time(out, "begun", call->begun_ms);
+    field_close(out, '}');
+}
+
 void steps_call(struct steps_out *o, const droste_record_call *call)
 {
     bool ended = call->ended_ms != 0;
@@ -415,6 +428,8 @@ void steps_call(struct steps_out *o, const droste_record_call *call)
     add_int(o, "attempts", call->attempts, ended);
     add_real(o, "seconds", call->seconds, ended);
     field_int(&o->text, "repeated", call->repeated);
+    if (call->asked_ms)
+        steps_approval(&o->text, call);
 }
 
 void steps_cell(struct steps_out *o, const droste_record_cell *cell)

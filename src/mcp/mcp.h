@@ -149,6 +149,9 @@ void mcp_end_subscriptions(struct mcp_peer *peer);
  * that have the model of the program (droste_set_model). */
 bool mcp_take_model_call(
     struct mcp_server *server, const droste_message *messages, size_t count, droste_call *call);
+/* Asks the user of the client that waits for this code. False: there is none, or the client does
+ * not offer that. For hosts that have the approvals of the program (droste_on_approval). */
+bool mcp_take_approval(struct mcp_server *server, droste_approval *approval);
 /* Sends the questions to clients that have come up; to be called after messages and after the
  * library's turns, before waiting. */
 void mcp_flush(struct mcp_server *server);

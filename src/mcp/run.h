@@ -20,8 +20,9 @@ struct mcp_run {
 };
 
 void mcp_tool_ask(struct mcp_call *c);
-/* Lets runs use their clients' models. */
+/* Lets runs use their clients' models, and ask their users. */
 void mcp_runs_prepare(struct mcp_server *server);
+void mcp_approvals_prepare(struct mcp_server *server);
 /* Ends those under way, and forgets all. */
 void mcp_runs_free(struct mcp *mcp);
 

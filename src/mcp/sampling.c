@@ -151,6 +151,7 @@ static void sampling_on_call(
 
 void mcp_runs_prepare(struct mcp_server *server)
 {
+    mcp_approvals_prepare(server);
     if (server->host == &mcp_own_host) /* others have models of other clients, too */
         droste_set_model(server->d, sampling_on_call, server);
 }

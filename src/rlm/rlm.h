@@ -35,18 +35,19 @@ enum rlm_status {
 const char *rlm_status_name(enum rlm_status status);
 
 enum rlm_event_kind {
-    RLM_EVENT_STARTED, /* text: the run's id, or "" without a record */
-    RLM_EVENT_CONTEXT, /* text: describes a context that was bound */
-    RLM_EVENT_TURN,    /* start of a turn: `turn` of `turns` */
-    RLM_EVENT_DELTA,   /* text: a piece of the model's reply */
-    RLM_EVENT_REPLY,   /* text: the whole reply */
-    RLM_EVENT_CELL,    /* text: the code that runs next */
-    RLM_EVENT_OUTPUT,  /* text: a piece of its output; `stream` 1 or 2 */
-    RLM_EVENT_DISPLAY, /* results->latest: a rich result that the running cell shows */
-    RLM_EVENT_RESULT,  /* cell: how it ended */
-    RLM_EVENT_CALLS,   /* a call ended, except the root's own; see the budget */
-    RLM_EVENT_NOTICE,  /* text: a notice for the user */
-    RLM_EVENT_RETRY,   /* text: why an attempt failed; `retry`. Of code's calls with all_events */
+    RLM_EVENT_STARTED,  /* text: the run's id, or "" without a record */
+    RLM_EVENT_CONTEXT,  /* text: describes a context that was bound */
+    RLM_EVENT_TURN,     /* start of a turn: `turn` of `turns` */
+    RLM_EVENT_DELTA,    /* text: a piece of the model's reply */
+    RLM_EVENT_REPLY,    /* text: the whole reply */
+    RLM_EVENT_CELL,     /* text: the code that runs next */
+    RLM_EVENT_OUTPUT,   /* text: a piece of its output; `stream` 1 or 2 */
+    RLM_EVENT_DISPLAY,  /* results->latest: a rich result that the running cell shows */
+    RLM_EVENT_RESULT,   /* cell: how it ended */
+    RLM_EVENT_CALLS,    /* a call ended, except the root's own; see the budget */
+    RLM_EVENT_NOTICE,   /* text: a notice for the user */
+    RLM_EVENT_APPROVAL, /* `approval` is asked for (`status` NULL), "approved" or "denied" */
+    RLM_EVENT_RETRY,    /* text: why an attempt failed; `retry`. Of code's calls with all_events */
     /* Only with `all_events`: */
     RLM_EVENT_REQUEST,  /* text: the new messages for the model, as JSON */
     RLM_EVENT_CALL,     /* code calls a model; text: the prompt */
@@ -73,6 +74,7 @@ struct rlm_event {
     int64_t used_calls;
     const struct lm_usage *used; /* of an end: by the call, or by the child's tree */
     const struct lm_retry *retry;
+    const struct droste_approval *approval;
 };
 
 struct rlm_options {
@@ -87,6 +89,14 @@ struct rlm_options {
     const char *tool_facts;    /* JSON that identifies the tools in the record; NULL: none */
     bool sub_tools;
     double tool_timeout; /* seconds per tool call; 0: no limit */
+    /* As in broker_options; `waits` is for a place (rlm_open_place). */
+    const struct list *ask;
+    double ask_timeout;
+    bool ask_approves;
+    void (*approve)(void *approve_arg, struct approval *approval);
+    void *approve_arg;
+    void (*waits)(void *waits_arg, bool on);
+    void *waits_arg;
     struct budget_limits limits;
     struct budget
         *part_of; /* a larger budget, which outlives the run: a run that this one refuses a

@@ -18,6 +18,9 @@
 #include "rlm/run.h"
 #include "session/submission.h"
 
+/* A run whose calls wait for approvals looks at its time limit at least so rarely. */
+#define HELD_LOOK_SECONDS 0.25
+
 static const char *const status_names[] = { "answered", "exhausted", "budget", "timeout",
     "cancelled", "error", "interrupted" };
 
@@ -142,6 +145,12 @@ static void run_time_is_up(void *arg)
 {
     struct rlm_run *r = arg;
     struct error err = { 0 };
+    double left = budget_seconds_left(&r->tree->budget);
+    if (left > 0) { /* it waits for approvals, or has */
+        double least = r->tree->budget.time_holds > 0 ? HELD_LOOK_SECONDS : 0.001;
+        timer_start(r->deadline, (uint64_t)((left > least ? left : least) * 1000), 0);
+        return;
+    }
     error_set(&err, ERROR_TIMEOUT, "the run reached its time limit of %g s (--timeout)",
         r->tree->o.limits.seconds);
     run_end(r, RLM_TIMEOUT, &err);
@@ -194,6 +203,28 @@ size_t run_context_count(const struct rlm_run *r)
     return r->place.contexts ? r->place.contexts->count : 0;
 }
 
+/* The cells of the runs above wait, too. */
+static void run_waits(void *arg, bool on)
+{
+    const struct rlm_run *r = arg;
+    const struct rlm_options *o = &r->tree->o;
+    for (const struct rlm_run *up = r->place.parent; up; up = up->place.parent)
+        if (up->session)
+            session_hold(up->session, on);
+    if (r->tree->root->is_place && o->waits)
+        o->waits(o->waits_arg, on);
+}
+
+/* Of child runs, too: a person is asked for all. */
+static void run_tell_approval(void *arg, const struct droste_approval *approval, const char *status)
+{
+    struct rlm_run *r = arg;
+    struct rlm_event event = {
+        .kind = RLM_EVENT_APPROVAL, .text = "", .status = status, .approval = approval
+    };
+    run_tell_event(r->tree->root, &event);
+}
+
 int run_open_broker(struct rlm_run *r, struct error *err)
 {
     struct rlm_run *owner = run_owner(r); /* which keeps the broker, if the candidate is kept */
@@ -201,6 +232,14 @@ int run_open_broker(struct rlm_run *r, struct error *err)
     struct broker_options broker = {
         .tools = run_has_tools(r) ? o->tools : NULL,
         .tool_timeout = o->tool_timeout,
+        .ask = o->ask,
+        .ask_timeout = o->ask_timeout,
+        .ask_approves = o->ask_approves,
+        .approve = o->approve,
+        .approve_arg = o->approve_arg,
+        .waits = run_waits,
+        .waits_arg = owner,
+        .approval_event = run_tell_approval,
         .lm = tree_lm(r->tree, r->place.depth + 1),
         .children = run_may_have_children(r) ? &run_children : NULL,
         .children_arg = owner,
@@ -214,6 +253,7 @@ int run_open_broker(struct rlm_run *r, struct error *err)
         .depth = r->place.depth + 1,
         .store = o->store,
         .run = owner->result.run,
+        .root = r->tree->root ? r->tree->root->result.run : owner->result.run,
         .asks_nobody = o->again,
         .recorded = r->resume ? resume_recorded(r->resume) : NULL,
         .diverged = run_diverged,

@@ -6,6 +6,7 @@
  * belong to a session, and a fork gets its own. A model belongs to a
  * sandbox and its forks, whose calls say only the model's key: any of their streams gets them.
  */
+#include "serve/approvals.h"
 #include "serve/calls.h"
 
 #include <stdlib.h>
@@ -315,6 +316,7 @@ static void model_on_call(void *arg, const droste_message *all, size_t count, dr
 void calls_open(struct server *s)
 {
     droste_set_model(s->d, model_on_call, s);
+    approvals_open(s);
 }
 
 /* ---- answers ---- */

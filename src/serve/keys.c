@@ -33,7 +33,8 @@ static const struct {
     const char *name;
     unsigned bit;
 } key_scopes[] = { { "read", SCOPE_READ }, { "sandboxes", SCOPE_SANDBOXES }, { "runs", SCOPE_RUNS },
-    { "models", SCOPE_MODELS }, { "metrics", SCOPE_METRICS }, { "admin", SCOPE_ADMIN } };
+    { "approvals", SCOPE_APPROVALS }, { "models", SCOPE_MODELS }, { "metrics", SCOPE_METRICS },
+    { "admin", SCOPE_ADMIN } };
 
 static int key_scope_refuse(const char *text, size_t len, struct error *err)
 {

@@ -25,9 +25,10 @@ enum {
     SCOPE_SANDBOXES = 2, /* create, use and end sandboxes */
     SCOPE_METRICS = 4,   /* GET /metrics */
     SCOPE_ADMIN = 8,
-    SCOPE_RUNS = 16,   /* start, follow, cancel, resume and delete runs of models */
-    SCOPE_MODELS = 64, /* ask models in OpenAI's protocol, with files and runs of its own */
-    SCOPE_NONE = 32,   /* of a route: anyone, without a key */
+    SCOPE_RUNS = 16,       /* start, follow, cancel, resume and delete runs of models */
+    SCOPE_MODELS = 64,     /* ask models in OpenAI's protocol, with files and runs of its own */
+    SCOPE_APPROVALS = 128, /* decide calls of its own runs that wait for an approval */
+    SCOPE_NONE = 32,       /* of a route: anyone, without a key */
 };
 
 /* 0 or "" is no limit of the key's own. */

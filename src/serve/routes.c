@@ -4,6 +4,7 @@
 
 #include "base/cleanup.h"
 #include "base/text.h"
+#include "serve/approvals.h"
 #include "serve/console.h"
 #include "serve/contexts.h"
 #include "serve/e2b/e2b.h"
@@ -105,6 +106,17 @@
     "\"properties\": {\"question\": {\"type\": \"string\", \"minLength\": 1, \"pattern\": "        \
     "\"^[^\\\\0]*$\"}, \"context\": {}, \"context_file\": "                                        \
     "{\"type\": \"string\"}, \"options\": {\"type\": \"object\"}}}"
+
+#define APPROVAL                                                                                   \
+    "{\"type\": \"object\", \"required\": [\"id\", \"run\", \"tool\", \"decision\"], "             \
+    "\"properties\": {\"id\": {\"type\": \"integer\"}, \"run\": {\"type\": \"string\"}, "          \
+    "\"tool\": {\"type\": \"string\"}, \"decision\": {\"enum\": [\"approved\", \"denied\", "       \
+    "null]}}}"
+
+#define DECISION                                                                                   \
+    "{\"type\": \"object\", \"additionalProperties\": false, \"required\": [\"decision\"], "       \
+    "\"properties\": {\"decision\": {\"enum\": [\"approve\", \"deny\"]}, \"reason\": "             \
+    "{\"type\": \"string\", \"maxLength\": 1000, \"pattern\": \"^[^\\\\0]*$\"}}}"
 
 #define RUNS_QUERY                                                                                 \
     "\"limit\": {\"type\": \"integer\", \"minimum\": 1, \"maximum\": 1000}, \"before\": "          \
@@ -374,6 +386,17 @@ static const struct route native_rows[] = {
         "remove a file, or a directory with all that is in it", handle_volume_remove },
     { "GET", "/v1/volumes/{name}/directory", BODY_NONE, NULL, PATH DEPTH LIMIT, 200, JSON, ENTRIES,
         "list a directory, and with depth those in it", handle_volume_directory },
+    { "GET", "/v1/approvals", BODY_NONE, NULL, "\"run\": {\"type\": \"string\"}", 200, JSON,
+        "{\"type\": \"object\", \"properties\": {\"approvals\": {\"type\": \"array\", "
+        "\"items\": " APPROVAL "}}}",
+        "list the calls that wait for an approval, the oldest first: of a run and its children, or "
+        "of all",
+        handle_approval_list, SCOPE_APPROVALS | SCOPE_RUNS | SCOPE_READ },
+    { "GET", "/v1/approvals/{name}", BODY_NONE, NULL, NULL, 200, JSON, APPROVAL,
+        "describe one, decided or not", handle_approval_get,
+        SCOPE_APPROVALS | SCOPE_RUNS | SCOPE_READ },
+    { "POST", "/v1/approvals/{name}", BODY_JSON, DECISION, NULL, 200, JSON, APPROVAL,
+        "approve or deny a call, once (409)", handle_approval_decide, SCOPE_APPROVALS },
 };
 
 static const struct routes native_routes = {

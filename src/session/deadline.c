@@ -12,6 +12,9 @@
 enum { RINGS = 2, START_SECONDS = 120 };
 /* A copy of 20 GB takes some tenths of a second (page tables, fork(2)). */
 enum { CHECKPOINT_SECONDS = 5 };
+/* Of a held operation: the shortest time until the next look, and below which share of the time its
+ * guest counts as idle. */
+enum { HELD_LOOK_MS = 250, IDLE_SHARE = 50 };
 
 uint64_t session_paused_since(const struct session *s, uint64_t *seen_ns)
 {
@@ -32,9 +35,57 @@ int session_pause(struct session *s, bool on, struct error *err)
     return -(int)s->death.code;
 }
 
+/* The time of all holds, without what the guest computed meanwhile. */
+static uint64_t deadline_held_ns(const struct session *s)
+{
+    if (s->holds == 0)
+        return s->held_ns;
+    uint64_t waited = clock_ns() - s->hold_since_ns, busy = session_busy_ns(s);
+    uint64_t used = busy > s->hold_busy_ns ? busy - s->hold_busy_ns : 0;
+    return s->held_ns + (waited > used ? waited - used : 0);
+}
+
+void session_hold(struct session *s, bool on)
+{
+    if (s->origin)
+        session_hold(s->origin, on);
+    if (on && s->holds++ == 0) {
+        s->hold_since_ns = s->hold_seen_ns = clock_ns();
+        s->hold_busy_ns = s->hold_seen_busy_ns = session_busy_ns(s);
+    } else if (!on && s->holds > 0) {
+        s->held_ns = deadline_held_ns(s);
+        s->holds--;
+        s->hold_since_ns = clock_ns();
+        s->hold_busy_ns = session_busy_ns(s);
+    }
+}
+
+/* Whether the guest has hardly computed since the last look. */
+static bool deadline_is_idle(struct session *s)
+{
+    uint64_t now = clock_ns(), busy = session_busy_ns(s);
+    uint64_t used = busy > s->hold_seen_busy_ns ? busy - s->hold_seen_busy_ns : 0;
+    bool idle = s->holds > 0 && used < (now - s->hold_seen_ns) / IDLE_SHARE;
+    s->hold_seen_ns = now;
+    s->hold_seen_busy_ns = busy;
+    return idle;
+}
+
+/* How much longer the operation may take because it was held. */
+static uint64_t deadline_held_ms(struct session *s)
+{
+    uint64_t held_ns = deadline_held_ns(s), more_ms = 0;
+    bool idle = deadline_is_idle(s);
+    if (held_ns > s->deadline_held_ns)
+        more_ms = (held_ns - s->deadline_held_ns) / 1000000;
+    s->deadline_held_ns = held_ns;
+    return idle && more_ms < HELD_LOOK_MS ? HELD_LOOK_MS : more_ms;
+}
+
 static void deadline_start(struct session *s, uint64_t milliseconds)
 {
     session_paused_since(s, &s->deadline_paused_ns);
+    s->deadline_held_ns = deadline_held_ns(s);
     timer_start(s->deadline, milliseconds, 0);
 }
 
@@ -80,6 +131,8 @@ void session_deadline_reached(void *arg)
     if (!s->operation)
         return;
     uint64_t paused_ms = session_paused_since(s, &s->deadline_paused_ns);
+    if (s->rings == 0)
+        paused_ms += deadline_held_ms(s);
     if (paused_ms > 0) {
         timer_start(s->deadline, paused_ms, 0);
         return;

@@ -75,6 +75,11 @@ struct session {
     struct timer *stall;
     /* the length of all pauses when these timers were started */
     uint64_t deadline_paused_ns, partial_paused_ns, stall_paused_ns;
+    /* session_hold: how many hold it, since when, the guest's processor time then and at the last
+     * look, the time of earlier holds, and what the deadline has been given of all */
+    unsigned holds;
+    uint64_t hold_since_ns, hold_busy_ns, hold_seen_ns, hold_seen_busy_ns, held_ns,
+        deadline_held_ns;
     uint64_t last_cell;    /* the last cell that ended, as tracebacks number them; 0: none */
     uint64_t life_ends_ns; /* 0: without a limit */
     bool life_over;        /* it was ended for that */

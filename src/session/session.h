@@ -299,6 +299,10 @@ const char *session_sandbox_id(const struct session *s);
 const char *session_about(const struct session *s);
 /* Nanoseconds that the sandbox's processes ran or were ready to run; 0: unknown. */
 uint64_t session_busy_ns(const struct session *s);
+/* The operation waits for a decision of people (`on`), or no longer; calls may nest. Meanwhile its
+ * deadline passes only by the processor time that the guest uses. The sessions from which it was
+ * forked for a call wait for it. */
+void session_hold(struct session *s, bool on);
 /* Accounts processor time that the host spent on answers to the guest
  * (env/common/fair_reading.h). */
 void session_charge(struct session *s, uint64_t ns);

@@ -187,6 +187,13 @@ static int read_take_call(
     call->candidate = take_int(q);
     struct values unread = { .lazy = true }; /* only resuming a run needs it */
     call->reply_values = read_take_value(q, &unread);
+    call->asked_ms = take_int(q);
+    call->until_ms = take_int(q);
+    call->decision = take_text(q);
+    call->decided_ms = take_int(q);
+    call->decided_by = take_text(q);
+    call->decision_reason = take_text(q);
+    call->begun_ms = take_int(q);
     return query_check(q, err);
 }
 
@@ -323,6 +330,8 @@ static void call_as_begun(droste_record_call *call)
     call->error = call->finish = NULL;
     call->reply = call->reply_values = (droste_value){ 0 };
     call->ended_ms = call->repeated = 0;
+    call->asked_ms = call->until_ms = call->decided_ms = call->begun_ms = 0;
+    call->decision = call->decided_by = call->decision_reason = NULL;
     call->estimated = 0;
 }
 

@@ -12,7 +12,7 @@
 
 enum {
     APPLICATION = 0x44726f73, /* "Dros" */
-    SCHEMA_VERSION = 13,
+    SCHEMA_VERSION = 14,
 };
 
 static const char *const steps[SCHEMA_VERSION] = {
@@ -232,6 +232,24 @@ static const char *const steps[SCHEMA_VERSION] = {
      "  seconds REAL"
      ") STRICT;"
      "CREATE INDEX requests_by_run ON requests (run, id);"),
+
+    /* Approvals of calls: when one was asked for, until when it is waited for, what was decided,
+     * and when the approved call began. */
+    ("ALTER TABLE calls ADD COLUMN asked_ms INTEGER;"
+     "ALTER TABLE calls ADD COLUMN until_ms INTEGER;"
+     "ALTER TABLE calls ADD COLUMN decision TEXT CHECK (decision IN ('approved', 'denied'));"
+     "ALTER TABLE calls ADD COLUMN decided_ms INTEGER;"
+     "ALTER TABLE calls ADD COLUMN decided_by TEXT;"
+     "ALTER TABLE calls ADD COLUMN decision_reason TEXT;"
+     "ALTER TABLE calls ADD COLUMN begun_ms INTEGER;"
+     "CREATE INDEX calls_that_ask ON calls (id)"
+     " WHERE asked_ms IS NOT NULL AND decision IS NULL AND status = 'running';"
+     "CREATE TRIGGER call_asked AFTER UPDATE OF asked_ms ON calls"
+     " WHEN NEW.asked_ms IS NOT NULL BEGIN"
+     "  INSERT INTO events (run, kind, number, ends) VALUES (NEW.run, 2, NEW.id, 1); END;"
+     "CREATE TRIGGER call_decided AFTER UPDATE OF decision ON calls"
+     " WHEN NEW.decision IS NOT NULL BEGIN"
+     "  INSERT INTO events (run, kind, number, ends) VALUES (NEW.run, 2, NEW.id, 1); END;"),
 };
 
 struct found {

@@ -59,6 +59,17 @@
     "WITH RECURSIVE tree (id) AS (SELECT ?1 UNION"                                                 \
     " SELECT r.id FROM tree t JOIN runs r ON r.parent = t.id) "
 
+/* A call that asked for an approval, with its run and the root of that. (A depth bounds the way up:
+ * a corrupt file may contain runs that are each other's parents.) */
+#define APPROVAL_COLUMNS                                                                           \
+    "SELECT c.id, c.run, root.id, root.account, c.model, c.request, c.asked_ms, c.until_ms,"       \
+    " c.decision, c.decided_ms, c.decided_by, c.decision_reason, c.begun_ms, c.repeated,"          \
+    " c.status, r.status, r.owner_pid, r.owner_start, r.owner_space, r.owner_boot"                 \
+    " FROM calls c JOIN runs r ON r.id = c.run JOIN runs root ON root.id ="                        \
+    " (WITH RECURSIVE up (id, parent, n) AS (SELECT r.id, r.parent, 0 UNION ALL"                   \
+    "  SELECT p.id, p.parent, n + 1 FROM up JOIN runs p ON p.id = up.parent WHERE n < 64)"         \
+    " SELECT id FROM up ORDER BY n DESC LIMIT 1) "
+
 #define OWNER "owner_pid, owner_start, owner_space, owner_boot"
 
 static const char *const texts[STATEMENT_COUNT] = {
@@ -108,6 +119,23 @@ static const char *const texts[STATEMENT_COUNT] = {
         " input_tokens = ?, output_tokens = ?, estimated = ?, cost = ?, attempts = ?, seconds = ?,"
         " ended_ms = ?"
         " WHERE id = ? AND status = 'running' RETURNING id",
+    [STATEMENT_CALL_ASK] =
+        "UPDATE calls SET asked_ms = ?, until_ms = ?, decision = NULL, decided_ms = NULL,"
+        " decided_by = NULL, decision_reason = NULL, begun_ms = NULL"
+        " WHERE id = ? AND status = 'running' RETURNING id",
+    [STATEMENT_CALL_DECIDE] =
+        "UPDATE calls SET decision = ?, decided_ms = ?, decided_by = ?, decision_reason = ?"
+        " WHERE id = ? AND status = 'running' AND asked_ms IS NOT NULL AND decision IS NULL"
+        " RETURNING id",
+    [STATEMENT_CALL_GO] = "UPDATE calls SET begun_ms = ? WHERE id = ? AND status = 'running'"
+                          " AND decision = 'approved' AND begun_ms IS NULL RETURNING id",
+    [STATEMENT_APPROVAL_READ] = APPROVAL_COLUMNS "WHERE c.id = ?1 AND c.asked_ms IS NOT NULL",
+    [STATEMENT_APPROVALS] =
+        APPROVAL_COLUMNS "WHERE c.asked_ms IS NOT NULL AND c.decision IS NULL"
+                         " AND c.status = 'running' AND r.status IN ('running', 'interrupted')"
+                         " AND (?1 IS NULL OR root.id = ?1 OR r.id = ?1)"
+                         " AND (?2 IS NULL OR root.account = ?2) ORDER BY c.id",
+    [STATEMENT_DATA_VERSION] = "PRAGMA data_version",
     [STATEMENT_CELL_BEGIN] = "INSERT INTO cells (id, run, turn, code, started_ms, candidate)"
                              " VALUES (" NEXT_STEP ", ?, ?, ?, ?, ?) RETURNING id",
     [STATEMENT_CELL_END] =
@@ -146,7 +174,8 @@ static const char *const texts[STATEMENT_COUNT] = {
     [STATEMENT_CALL_READ] =
         "SELECT id, run, turn, cell, depth, kind, model, request, started_ms, status, error,"
         " finish, reply, input_tokens, output_tokens, estimated, coalesce(cost, -1), attempts,"
-        " seconds, ended_ms, key, repeated, fork, coalesce(candidate, 0), reply_values FROM calls"
+        " seconds, ended_ms, key, repeated, fork, coalesce(candidate, 0), reply_values, asked_ms,"
+        " until_ms, decision, decided_ms, decided_by, decision_reason, begun_ms FROM calls"
         " WHERE id = ?",
     [STATEMENT_CELL_READ] =
         "SELECT id, run, turn, code, started_ms, status, killed, standard_output, standard_error,"

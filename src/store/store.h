@@ -24,6 +24,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "droste/approval.h"
 #include "droste/record.h"
 
 enum {
@@ -88,6 +89,27 @@ int store_call_begin(
 int store_call_repeat(struct store *store, int64_t call, struct error *err);
 int store_call_end(
     struct store *store, int64_t call, const droste_record_call *end, struct error *err);
+
+/* Approvals of calls (droste/approval.h). */
+
+/* Asks for an approval of an open call, until then (0: without a limit); what was decided before is
+ * forgotten. */
+int store_call_ask(struct store *store, int64_t call, int64_t until_ms, struct error *err);
+/* Decides one that waits. ERROR_NOT_FOUND: no such call has asked. ERROR_ARGUMENT: it was decided,
+ * has ended, or its time is up; `late`: the decision is that of the deadline. */
+int store_call_decide(struct store *store, int64_t call, bool approve, const char *by,
+    const char *reason, bool late, struct error *err);
+/* The approved call begins, once. */
+int store_call_go(struct store *store, int64_t call, struct error *err);
+typedef int store_approval_fn(void *arg, const droste_approval *approval, struct error *err);
+/* The approval of one call, decided or not; ERROR_NOT_FOUND: none was asked for. */
+int store_approval_read(
+    struct store *store, int64_t call, store_approval_fn *fn, void *arg, struct error *err);
+/* Those that wait, the oldest first: of a run and its descendants, of an account; NULL: of all. */
+int store_approvals(struct store *store, const char *run, const char *account,
+    store_approval_fn *fn, void *arg, struct error *err);
+/* Changes when another connection, such as that of another process, has written to the file. */
+int store_version(struct store *store, int64_t *version, struct error *err);
 
 int store_cell_begin(
     struct store *store, const droste_record_cell *begin, int64_t *cell, struct error *err);

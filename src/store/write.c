@@ -360,14 +360,20 @@ static int close_step(struct write *w, const char *what, int64_t id, struct erro
     return rc;
 }
 
+/* For updates of a call that has not ended. */
+static int close_open_call(struct write *w, int64_t call, struct error *err)
+{
+    bind_int(&w->query, call);
+    int rc = write_close(w, err);
+    if (rc == 0 && !w->done)
+        return error_set(err, ERROR_ARGUMENT, "call %lld is not active", (long long)call);
+    return rc;
+}
+
 int store_call_repeat(struct store *store, int64_t call, struct error *err)
 {
     struct write w = write_open(store, STATEMENT_CALL_REPEAT);
-    bind_int(&w.query, call);
-    int rc = write_close(&w, err);
-    if (rc == 0 && !w.done)
-        return error_set(err, ERROR_ARGUMENT, "call %lld is not active", (long long)call);
-    return rc;
+    return close_open_call(&w, call, err);
 }
 
 int store_call_end(
@@ -389,6 +395,51 @@ int store_call_end(
     bind_int(&w.query, end->attempts);
     bind_real(&w.query, end->seconds);
     return close_step(&w, "call", call, err);
+}
+
+int store_call_ask(struct store *store, int64_t call, int64_t until_ms, struct error *err)
+{
+    struct write w = write_open(store, STATEMENT_CALL_ASK);
+    bind_int(&w.query, clock_wall_ms());
+    bind_id(&w.query, until_ms);
+    return close_open_call(&w, call, err);
+}
+
+/* 0 if the decision may be made, within the transaction that makes it. */
+static int check_undecided(void *arg, const droste_approval *a, struct error *err)
+{
+    const bool *late = arg;
+    if (a->decision)
+        return error_set(err, ERROR_ARGUMENT, "approval %lld was %s already, by %.100s",
+            (long long)a->id, a->decision, a->decided_by ? a->decided_by : "an unknown client");
+    if (a->ended)
+        return error_set(
+            err, ERROR_ARGUMENT, "approval %lld: its call has ended already", (long long)a->id);
+    if (!*late && a->until_ms && clock_wall_ms() >= a->until_ms)
+        return error_set(err, ERROR_ARGUMENT,
+            "approval %lld: its time is up (ask-timeout), and the default decides",
+            (long long)a->id);
+    return 0;
+}
+
+int store_call_decide(struct store *store, int64_t call, bool approve, const char *by,
+    const char *reason, bool late, struct error *err)
+{
+    struct write w = write_open(store, STATEMENT_CALL_DECIDE);
+    if (w.begun)
+        store_approval_read(store, call, check_undecided, &late, &w.query.error);
+    bind_text(&w.query, approve ? "approved" : "denied");
+    bind_int(&w.query, clock_wall_ms());
+    bind_text(&w.query, by);
+    bind_text(&w.query, reason);
+    return close_open_call(&w, call, err);
+}
+
+int store_call_go(struct store *store, int64_t call, struct error *err)
+{
+    struct write w = write_open(store, STATEMENT_CALL_GO);
+    bind_int(&w.query, clock_wall_ms());
+    return close_open_call(&w, call, err);
 }
 
 int store_cell_begin(

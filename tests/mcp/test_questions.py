@@ -159,3 +159,53 @@ def test_runs_are_followed_as_resources(open_client):
         "type": "ref/resource", "uri": "droste://runs/{run}"}, argument={
             "name": "run", "value": run[:3]})["result"]["completion"]["values"] == [run]
     assert client.request("resources/unsubscribe", uri=uri)["result"] == {}
+
+
+ELICITATION = {"elicitation": {"form": {}}}
+TRIED = "try: out = write(n=4)\nexcept Exception as e: out = str(e)\nout"
+
+
+@pytest.fixture
+def asking(connect, tmp_path, request):
+    """asking(can): a client of a server whose tool `write` asks for an approval; `done` says how
+    often it was executed."""
+    program = tmp_path / "write"
+    program.write_text("#!/bin/sh\ncat >/dev/null\necho >> %s/done\necho 40\n" % tmp_path)
+    program.chmod(0o755)
+
+    def start(can, stateless=False):
+        client = connect("--tool", "write=%s" % program, "--ask", "write", can=can,
+                         stateless=stateless)
+        log = tmp_path / "done"
+        client.done = lambda: len(log.read_text()) if log.exists() else 0
+        return client
+    return start
+
+
+@pytest.mark.parametrize("stateless", [False, True])
+@pytest.mark.parametrize("answer, result, done", [
+    ({"action": "accept", "content": {"approve": True}}, "40", 1),
+    ({"action": "accept", "content": {"approve": False, "reason": "no"}}, "MCP client: no", 0),
+    ({"action": "decline"}, "was denied by the user", 0),
+    ({"action": "cancel"}, "was dismissed", 0)])
+def test_a_form_approves_a_call(asking, answer, result, done, stateless):
+    client = asking(ELICITATION, stateless)
+    client.answer["elicitation/create"] = answer
+    assert result in client.python(TRIED) and client.done() == done
+    params = client.asked[0]["params"]
+    assert "write({\"n\": 4})" in params["message"] and params["mode"] == "form"
+    assert client.python("1 + 1") == "2"
+
+
+def test_without_elicitation_a_call_is_denied(asking):
+    client = asking({})
+    assert "does not offer elicitation" in client.python(TRIED)
+    assert client.asked == [] and client.done() == 0
+
+
+def test_a_run_asks_the_user_of_its_client(asking):
+    client = asking({**SAMPLING, **ELICITATION})
+    code = "```repl\nSUBMIT(answer=write(n=4))\n```"
+    client.answer["sampling/createMessage"] = {**REPLY, "content": {"type": "text", "text": code}}
+    client.answer["elicitation/create"] = {"action": "accept", "content": {"approve": True}}
+    assert client.tool("ask", question="?")["answer"] == 40 and client.done() == 1

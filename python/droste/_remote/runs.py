@@ -102,6 +102,22 @@ def _copy_export(server: Server, run: str, format: str, file: Any) -> None:
         answer.close()
 
 
+def list_approvals(server: Server, run: Optional[str]) -> List[Dict[str, Any]]:
+    query = {} if run is None else {"run": run}
+    return list(_ask(server, "GET", "/v1/approvals", query=query)["approvals"])
+
+
+def get_approval(server: Server, number: int) -> Dict[str, Any]:
+    return dict(_ask(server, "GET", "/v1/approvals/%d" % number))
+
+
+def decide(server: Server, number: int, approve: bool, reason: Optional[str]) -> Dict[str, Any]:
+    body = {"decision": "approve" if approve else "deny"}
+    if reason is not None:
+        body["reason"] = reason
+    return dict(_ask(server, "POST", "/v1/approvals/%d" % number, body=body))
+
+
 def remove_run(server: Server, run: str) -> None:
     _ask(server, "DELETE", "/v1/runs/" + run)
 

@@ -1,0 +1,320 @@
+/* broker/approval.c: see approval.h. */
+#include "broker/approval.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/list.h"
+#include "base/loop.h"
+#include "base/text.h"
+#include "broker/ask.h"
+#include "session/session.h"
+#include "store/store.h"
+
+/* How often the record is looked at for decisions of other processes. */
+enum { LOOK_MS = 200 };
+
+struct approval {
+    droste_approval shown; /* to the program */
+    struct broker *broker; /* NULL: decided, or cancelled */
+    struct session *session;
+    TAILQ_ENTRY(approval) link;
+    bool is_shown; /* the program has it */
+    uint64_t seen; /* the last look */
+    approval_fn *fn;
+    void *arg;
+    struct approval **owner;
+    char *tool, *arguments, *run, *root;
+};
+
+bool approval_is_due(const struct broker *b, const char *tool)
+{
+    const struct list *ask = b->options.ask;
+    for (size_t i = 0; ask && i < ask->count; i++)
+        if (strcmp(ask->items[i], "*") == 0 || strcmp(ask->items[i], tool) == 0)
+            return true;
+    return false;
+}
+
+/* ---- the state in the record ---- */
+
+struct approval_state {
+    bool decided, approved, begun;
+    int64_t until_ms;
+    char by[128], reason[512];
+};
+
+static int approval_take_state(void *arg, const droste_approval *a, struct error *err)
+{
+    struct approval_state *state = arg;
+    state->decided = a->decision != NULL;
+    state->approved = a->decision && strcmp(a->decision, "approved") == 0;
+    state->begun = a->begun_ms != 0;
+    state->until_ms = a->until_ms;
+    snprintf(state->by, sizeof state->by, "%s", a->decided_by ? a->decided_by : "");
+    snprintf(
+        state->reason, sizeof state->reason, "%s", a->decision_reason ? a->decision_reason : "");
+    return 0;
+}
+
+/* 1: the call has asked; 0: it has not. */
+static int approval_read_state(
+    struct store *store, int64_t call, struct approval_state *state, struct error *err)
+{
+    struct error why = { 0 };
+    *state = (struct approval_state){ 0 };
+    int rc = store && call ? store_approval_read(store, call, approval_take_state, state, &why)
+                           : -(int)ERROR_NOT_FOUND;
+    if (rc == 0)
+        return 1;
+    if (rc == -(int)ERROR_NOT_FOUND)
+        return 0;
+    if (err)
+        *err = why;
+    return rc;
+}
+
+bool approval_is_recorded(const struct item *item)
+{
+    struct approval_state state;
+    struct store *store = item->ask->broker->options.store;
+    return approval_read_state(store, item->record, &state, NULL) == 1 && !state.begun;
+}
+
+/* ---- the end ---- */
+
+static void approval_free(struct approval *a)
+{
+    free(a->tool);
+    free(a->arguments);
+    free(a->run);
+    free(a->root);
+    free(a);
+}
+
+static void approval_hold(struct approval *a, bool on)
+{
+    const struct broker_options *o = &a->broker->options;
+    session_hold(a->session, on);
+    budget_hold_time(o->budget, on);
+    if (o->waits)
+        o->waits(o->waits_arg, on);
+}
+
+/* It no longer waits; freed unless the program has it. */
+static void approval_end(struct approval *a)
+{
+    struct broker *b = a->broker;
+    approval_hold(a, false);
+    TAILQ_REMOVE(&b->approvals, a, link);
+    if (TAILQ_EMPTY(&b->approvals))
+        timer_stop(b->look);
+    *a->owner = NULL;
+    a->broker = NULL;
+    if (!a->is_shown)
+        approval_free(a);
+}
+
+void approval_cancel(struct approval *a)
+{
+    approval_end(a);
+}
+
+static void approval_tell(struct approval *a, const char *status)
+{
+    const struct broker_options *o = &a->broker->options;
+    if (o->approval_event)
+        o->approval_event(o->arg, &a->shown, status);
+}
+
+static void approval_say_denied(
+    const struct approval *a, const struct approval_state *state, struct buf *out)
+{
+    buf_printf(out, "the call of %.64s() was denied", a->tool);
+    if (strcmp(state->by, "deadline") == 0)
+        buf_printf(
+            out, ": there was no answer within %g s (ask-timeout)", a->broker->options.ask_timeout);
+    else if (state->by[0])
+        buf_printf(out, " by %s", state->by);
+    if (state->reason[0])
+        buf_printf(out, ": %s", state->reason);
+}
+
+static void approval_settle(struct approval *a, const struct approval_state *state)
+{
+    cleanup_buf struct buf why = { 0 };
+    approval_fn *fn = a->fn;
+    void *arg = a->arg;
+    if (!state->approved)
+        approval_say_denied(a, state, &why);
+    approval_tell(a, state->approved ? "approved" : "denied");
+    approval_end(a);
+    fn(arg, state->approved, buf_text(&why));
+}
+
+/* ---- waiting ---- */
+
+/* Decides, in the record if there is one. */
+static int approval_decide(
+    struct approval *a, const struct approval_state *state, bool late, struct error *err)
+{
+    struct store *store = a->broker->options.store;
+    int rc = store && a->shown.id ? store_call_decide(store, a->shown.id, state->approved,
+                                        state->by[0] ? state->by : NULL,
+                                        state->reason[0] ? state->reason : NULL, late, err)
+                                  : 0;
+    if (rc == 0)
+        approval_settle(a, state);
+    return rc;
+}
+
+static void approval_look_at(struct approval *a, bool changed)
+{
+    const struct broker_options *o = &a->broker->options;
+    struct approval_state state = { 0 };
+    if (changed && approval_read_state(o->store, a->shown.id, &state, NULL) == 1 && state.decided) {
+        approval_settle(a, &state);
+        return;
+    }
+    if (!a->shown.until_ms || clock_wall_ms() < a->shown.until_ms)
+        return;
+    state = (struct approval_state){ .approved = o->ask_approves, .by = "deadline" };
+    if (approval_decide(a, &state, true, NULL) < 0)
+        a->broker->seen_version = -1; /* another process was faster: the next look sees it */
+}
+
+/* The timer's. Calls that are answered at once may make more. */
+static void approvals_look(void *arg)
+{
+    struct broker *b = arg;
+    struct approval *a;
+    int64_t version = b->seen_version;
+    if (b->options.store && store_version(b->options.store, &version, NULL) < 0)
+        return;
+    bool changed = version != b->seen_version;
+    uint64_t look = ++b->looks;
+    b->seen_version = version;
+    do {
+        TAILQ_FOREACH(a, &b->approvals, link)
+        if (a->seen != look)
+            break;
+        if (!a)
+            return;
+        a->seen = look;
+        approval_look_at(a, changed);
+    } while (!TAILQ_EMPTY(&b->approvals));
+}
+
+/* Puts the question into the record. */
+static int approval_record(struct approval *a, const struct item *item, struct error *err)
+{
+    const struct broker_options *o = &a->broker->options;
+    int64_t now_ms = clock_wall_ms();
+    a->shown.asked_ms = now_ms;
+    a->shown.until_ms = o->ask_timeout > 0 ? now_ms + (int64_t)(o->ask_timeout * 1000) : 0;
+    return a->shown.id ? store_call_ask(o->store, item->record, a->shown.until_ms, err) : 0;
+}
+
+static struct approval *approval_new(
+    struct item *item, const char *json, size_t len, approval_fn *fn, void *arg)
+{
+    struct broker *b = item->ask->broker;
+    const char *run = b->options.store ? b->options.run : NULL;
+    struct approval *a = calloc(1, sizeof *a);
+    if (!a)
+        return NULL;
+    *a = (struct approval){ .broker = b,
+        .session = item->ask->session,
+        .fn = fn,
+        .arg = arg,
+        .tool = strdup(item->ask->model),
+        .arguments = text_copy(json, len),
+        .run = run ? strdup(run) : NULL,
+        .root = run ? strdup(b->options.root ? b->options.root : run) : NULL };
+    a->shown = (droste_approval){ .id = b->options.store ? item->record : 0,
+        .run = a->run,
+        .root = a->root,
+        .tool = a->tool,
+        .arguments = a->arguments,
+        .len = len };
+    if (a->tool && a->arguments && ((a->run && a->root) || !run))
+        return a;
+    approval_free(a);
+    return NULL;
+}
+
+static int approval_wait(struct approval *a, struct error *err)
+{
+    struct broker *b = a->broker;
+    if (!b->look && !(b->look = timer_new(b->options.loop, approvals_look, b)))
+        return error_memory(err);
+    if (TAILQ_EMPTY(&b->approvals))
+        timer_start(b->look, LOOK_MS, LOOK_MS);
+    TAILQ_INSERT_TAIL(&b->approvals, a, link);
+    approval_hold(a, true);
+    approval_tell(a, NULL);
+    return 0;
+}
+
+/* The program may decide at once. */
+static void approval_show(struct approval *a)
+{
+    const struct broker_options *o = &a->broker->options;
+    if (!o->approve)
+        return;
+    a->is_shown = true;
+    o->approve(o->approve_arg, a);
+}
+
+int approval_ask(struct item *item, const char *json, size_t len, approval_fn *fn, void *arg,
+    struct approval **out, struct error *err)
+{
+    struct broker *b = item->ask->broker;
+    struct approval_state state;
+    int known = approval_read_state(b->options.store, item->record, &state, err);
+    if (known < 0)
+        return known;
+    struct approval *a = approval_new(item, json, len, fn, arg);
+    if (!a)
+        return error_memory(err);
+    a->owner = out;
+    a->shown.repeated = known && state.begun;
+    a->shown.until_ms = state.until_ms;
+    int rc = known && !state.begun ? 0 : approval_record(a, item, err);
+    if (rc == 0)
+        rc = approval_wait(a, err);
+    if (rc < 0) {
+        approval_free(a);
+        return rc;
+    }
+    *out = a;
+    if (known && !state.begun && state.decided)
+        approval_settle(a, &state);
+    else
+        approval_show(a);
+    return 0;
+}
+
+/* ---- the program's ---- */
+
+void approval_leave(struct approval *a)
+{
+    a->is_shown = false;
+    if (!a->broker)
+        approval_free(a);
+}
+
+int approval_answer(
+    struct approval *a, bool approve, const char *by, const char *reason, struct error *err)
+{
+    struct approval_state state = { .approved = approve };
+    bool waits = a->broker != NULL;
+    snprintf(state.by, sizeof state.by, "%s", by ? by : "the program");
+    snprintf(state.reason, sizeof state.reason, "%s", reason ? reason : "");
+    approval_leave(a);
+    if (!waits)
+        return error_set(err, ERROR_ARGUMENT, "the call was decided already, or has ended");
+    return approval_decide(a, &state, false, err);
+}

@@ -1,0 +1,42 @@
+/* broker/approval.h: approvals of tool calls (droste/approval.h).
+ *
+ * A call that asks is recorded as open, with the question, and waits: until the program answers,
+ * until another process has decided in the record, or until the deadline. Its budget and sessions
+ * are held meanwhile. In a resumed run the call finds what the record says: a decision, or how long
+ * it may still wait. An approval is good for one execution: where a process died while an approved
+ * call was executed, the resumed run asks again, and says so.
+ */
+#ifndef DROSTE_BROKER_APPROVAL_H
+#define DROSTE_BROKER_APPROVAL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/error.h"
+#include "droste/approval.h"
+
+struct approval;
+struct broker;
+struct item;
+
+/* The end of the wait. `why` of a call that was denied: for the code. */
+typedef void approval_fn(void *arg, bool approved, const char *why);
+
+/* Whether calls of this tool ask. */
+bool approval_is_due(const struct broker *b, const char *tool);
+/* Whether the item's recorded call asked, and has not begun. */
+bool approval_is_recorded(const struct item *item);
+/* Asks for the item's call, which is recorded; `fn` is called once, also before this returns, or
+ * never if this fails or the approval is cancelled. *out is NULL after `fn`. */
+int approval_ask(struct item *item, const char *json, size_t len, approval_fn *fn, void *arg,
+    struct approval **out, struct error *err);
+/* The call has ended. */
+void approval_cancel(struct approval *a);
+
+/* For the program, which has it from broker_options.approve: as droste_approval_answer and
+ * droste_approval_leave. */
+int approval_answer(
+    struct approval *a, bool approve, const char *by, const char *reason, struct error *err);
+void approval_leave(struct approval *a);
+
+#endif

@@ -1,0 +1,20 @@
+/* cli/approvals.h: calls that wait for an approval: listed, decided, and asked for. */
+#ifndef DROSTE_CLI_APPROVALS_H
+#define DROSTE_CLI_APPROVALS_H
+
+#include <stdbool.h>
+
+#include "droste.h"
+
+/* Prints those of a run with its descendants (NULL: of all); `record` may be NULL: none. */
+int cli_approvals(droste_record *record, const char *run, bool json, droste_error *err);
+/* Decides the one with this id, and says what follows. */
+int cli_decide(
+    droste_record *record, const char *id, bool approve, const char *reason, droste_error *err);
+
+/* Runs that begin from now on ask on the terminal, or else say how to decide. */
+void cli_approve(droste *d);
+/* The same for sessions, which have no record: without a terminal, such calls are denied. */
+void cli_approve_session(droste *d);
+
+#endif

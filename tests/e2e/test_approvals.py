@@ -1,0 +1,313 @@
+"""Calls of tools that wait for an approval: decided through the record, by the deadline, after the
+death of every process; each tool is executed once for each approval.
+
+The tool is a program that writes a line to a file for each execution, so it is executed exactly
+once if the file has one line for each call.
+"""
+import json
+import os
+import random
+import signal
+import subprocess
+import time
+
+import pytest
+
+from harness import at, finish, repl, wait_until, write_replay
+from lives import SEED, settle
+
+#: calls that wait at once when the host is killed; docs/approvals.md has the measurement of 1,000
+WAITING = int(os.environ.get("DROSTE_TEST_APPROVALS", "40"))
+
+PROGRAM = '''#!/usr/bin/python3
+import json, os, sys, time
+here = os.path.dirname(os.path.abspath(__file__))
+asked = json.loads(sys.stdin.readline())["arguments"]
+log = os.open(os.path.join(here, "done"), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+os.write(log, b"%d\\n" % asked["n"])
+while asked["n"] < 0:
+    time.sleep(0.05)
+print(json.dumps(asked["n"] * 10))
+'''
+ABOUT = {"parameters": {"type": "object", "properties": {"n": {"type": "integer"}},
+                        "required": ["n"]}}
+TRIED = ("try: out = write(n=%d)\n"
+         "except Exception as e: out = '%%s: %%s' %% (type(e).__name__, e)\nSUBMIT(out)")
+
+
+class Place:
+    """A directory with the tool, and the runs that use it."""
+
+    def __init__(self, droste, path, cells):
+        self.droste, self.path, self.processes = droste, path, []
+        self.options = {"cwd": path}
+        (path / "write").write_text(PROGRAM)
+        (path / "write").chmod(0o755)
+        (path / "write.json").write_text(json.dumps(ABOUT))
+        write_replay(path / "model", *cells)
+        self.flags = ["--model", "replay:%s" % (path / "model"), "--tool", "write=./write",
+                      "--ask", "write"]
+
+    def start(self, *flags):
+        return self.keep(self.droste.start("run", "--question", "q", "--json", *self.flags, *flags,
+                                           **self.options))
+
+    def keep(self, process):
+        self.processes.append(process)
+        return process
+
+    def resume(self):
+        """Goes on with the run, in a process."""
+        return self.keep(self.droste.start("runs", "resume", self.droste.record.runs[0]["id"],
+                                           "--json", **self.options))
+
+    @property
+    def done(self):
+        log = self.path / "done"
+        return sorted(int(line) for line in log.read_text().split()) if log.exists() else []
+
+    def listed(self):
+        """The approvals that wait."""
+        said = self.droste("runs", "approvals", "--json")
+        assert said.status == 0, said
+        return said.json
+
+    def waiting(self, count=1):
+        """The same, as soon as there are so many."""
+        found = []
+
+        def enough():
+            found[:] = self.listed()
+            return len(found) >= count
+        wait_until(enough, 120, "%d approvals" % count)
+        return found
+
+    def decide(self, verb, *words):
+        return self.droste("runs", verb, *[str(word) for word in words])
+
+
+@pytest.fixture
+def place(droste, tmp_path):
+    places = []
+
+    def make(*cells):
+        places.append(Place(droste, tmp_path, cells))
+        return places[-1]
+    yield make
+    for one in places:
+        for process in one.processes:
+            process.kill()
+            process.wait()
+
+
+# ---- a decision ----
+
+def test_an_approved_call_runs_once_and_its_cell_goes_on(place):
+    """Nothing runs before the approval; the cell has its variables, and its time has not passed."""
+    p = place(repl("import os\nbefore = os.getpid()",
+                   "SUBMIT([write(n=4), before == os.getpid()])"))
+    process = p.start("--execute-timeout", "2", "--tool-timeout", "1", "--timeout", "30")
+    found, = p.waiting()
+    assert found["tool"] == "write" and found["arguments"] == {"n": 4} and p.done == []
+    assert found["asked"] < found["until"] and found["decision"] is None
+    time.sleep(2.5)     # longer than the cell and the tool may take: the property is about time
+    said = p.decide("approve", found["id"])
+    assert said.status == 0 and said.out == "approved %d\n" % found["id"], said
+    result = finish(process)
+    assert result.json["answer"] == [40, True] and p.done == [4], result
+
+
+def test_a_denied_call_is_an_error_of_the_tool(place):
+    p = place(repl(TRIED % 4))
+    process = p.start()
+    found, = p.waiting()
+    assert p.decide("deny", found["id"], "--reason", "not today").status == 0
+    assert finish(process).json["answer"] == "PermissionError: the call of write() was denied " \
+        "by the command line: not today"
+    assert p.done == []
+    shown = p.droste("runs", "export", found["run"]).out.splitlines()
+    calls = [json.loads(line) for line in shown if '"kind":"tool"' in line.replace(" ", "")]
+    approval = calls[0]["approval"]
+    assert (approval["decision"], approval["by"], approval["reason"], approval["begun"]) == \
+        ("denied", "the command line", "not today", None)
+
+
+@pytest.mark.parametrize("default, answer, done", [
+    ("deny", "PermissionError: the call of write() was denied: there was no answer within 0.3 s "
+             "(ask-timeout)", []), ("approve", 40, [4])])
+def test_the_deadline_decides(place, default, answer, done):
+    p = place(repl(TRIED % 4))
+    result = finish(p.start("--ask-timeout", "0.3", "--ask-default", default))
+    assert result.json["answer"] == answer and p.done == done
+
+
+def test_a_tool_that_is_not_marked_does_not_ask(place):
+    p = place(repl("SUBMIT(write(n=4))"))
+    p.flags = p.flags[:-2]
+    assert finish(p.start()).json["answer"] == 40 and p.done == [4]
+
+
+def test_a_call_that_is_cancelled_asks_no_more(place):
+    p = place(repl(TRIED % 4))
+    process = p.start()
+    found, = p.waiting()
+    process.send_signal(signal.SIGINT)
+    finish(process)
+    assert p.listed() == []
+    assert "has ended already" in p.decide("approve", found["id"]).err and p.done == []
+
+
+def test_a_child_run_asks_and_its_parents_wait(place):
+    """The parent's cell and its call have no time left but that of the wait."""
+    p = place(repl("SUBMIT(rlm_query('child'))"), at(1, repl("SUBMIT(write(n=5))")))
+    process = p.start("--max-recursion-depth", "2", "--execute-timeout", "2", "--broker-timeout",
+                      "2")
+    found, = p.waiting()
+    assert found["run"] != found["root"]
+    time.sleep(2.5)
+    assert p.decide("approve", found["id"]).status == 0
+    assert finish(process).json["answer"] == 50 and p.done == [5]
+
+
+def test_code_that_computes_meanwhile_has_its_time_limit(place):
+    p = place(repl("import threading\nthreading.Thread(target=lambda: write(n=1), daemon=True)"
+                   ".start()\nwhile True: pass"), repl("SUBMIT('over')"))
+    result = finish(p.start("--execute-timeout", "1"))
+    assert result.json["answer"] == "over" and p.done == []
+    assert p.droste.record.cells[0]["status"] == "timeout"
+
+
+# ---- mistakes ----
+
+def test_mistakes_are_named(place):
+    p = place(repl(TRIED % 4))
+    process = p.start("--ask-timeout", "60")
+    found, = p.waiting()
+    number = found["id"]
+    for words, text in [(["approve", number + 1000], "there is no approval"),
+                        (["approve", "x"], "is not the id of an approval"),
+                        (["deny"], "needs the id of an approval"),
+                        (["approvals", "nothing"], "no run begins with")]:
+        said = p.decide(*words)
+        assert said.status == 2 and text in said.err, said
+    assert p.decide("deny", number).status == 0
+    finish(process)
+    again = p.decide("approve", number)
+    assert again.status == 2 and "was denied already, by the command line" in again.err
+    assert p.done == []
+
+
+def test_a_decision_after_the_deadline_is_refused(place):
+    """Also if no process is left that could have decided by it; the resumed run does then."""
+    p = place(repl(TRIED % 4))
+    process = p.start()
+    found, = p.waiting()
+    process.kill()
+    process.wait()
+    settle(p.droste, "UPDATE calls SET until_ms = asked_ms + 1 WHERE asked_ms IS NOT NULL")
+    said = p.decide("approve", found["id"])
+    assert said.status == 2 and "its time is up" in said.err
+    assert "denied: there was no answer" in finish(p.resume()).json["answer"] and p.done == []
+
+
+@pytest.mark.parametrize("flags, text", [
+    (["--ask", "wirte"], "the host has no tool of this name"),
+    (["--ask-default", "maybe"], "ask-default")])
+def test_settings_that_would_not_ask_are_refused(place, flags, text):
+    p = place(repl(TRIED % 4))
+    result = finish(p.start(*flags))
+    assert result.status == 2 and text in result.err and p.done == []
+
+
+def test_a_session_without_anything_that_answers_denies(droste, place):
+    p = place()
+    code = TRIED % 4
+    flags = p.flags[2:]
+    said = droste.cell(code, *flags, cwd=p.path)
+    assert "PermissionError" in said["submit"]["output"] and p.done == []
+    assert droste.cell(code, *flags[:-2], cwd=p.path)["submit"]["output"] == 40 and p.done == [4]
+
+
+# ---- death ----
+
+def test_a_wait_survives_and_the_decision_is_found(place):
+    """Killed while it waits, decided while there is no process, resumed: executed once."""
+    p = place(repl(TRIED % 4))
+    process = p.start()
+    found, = p.waiting()
+    process.kill()
+    process.wait()
+    listed, = p.waiting()
+    assert listed["interrupted"] and listed["asked"] == found["asked"]
+    said = p.decide("approve", found["id"])
+    assert "`droste runs resume %s` goes on" % found["run"] in said.out
+    assert finish(p.resume()).json["answer"] == 40 and p.done == [4]
+    assert p.droste.record.calls[-1]["repeated"] == 0
+
+
+def test_an_approval_is_good_for_one_execution(place):
+    """A process that dies while an approved call is executed does not know whether it was done: the
+    resumed run asks again, and says so."""
+    p = place(repl(TRIED % -1))
+    process = p.start()
+    found, = p.waiting()
+    p.decide("approve", found["id"])
+    wait_until(lambda: p.done == [-1])
+    process.kill()
+    process.wait()
+    again = p.resume()
+    wait_until(lambda: p.waiting()[0]["repeated"])
+    assert p.done == [-1]
+    p.decide("deny", found["id"], "--reason", "it was done")
+    assert "it was done" in finish(again).json["answer"] and p.done == [-1]
+
+
+def test_a_record_of_an_older_version_is_upgraded(place, droste):
+    p = place(repl("SUBMIT(write(n=4))"))
+    p.flags = p.flags[:-2]
+    finish(p.start())
+    names = ["asked_ms", "until_ms", "decision", "decided_ms", "decided_by", "decision_reason",
+             "begun_ms"]
+    settle(droste, "DROP INDEX calls_that_ask; DROP TRIGGER call_asked; DROP TRIGGER call_decided;"
+           + "".join("ALTER TABLE calls DROP COLUMN %s;" % name for name in names)
+           + "PRAGMA user_version = 13;")
+    assert droste("runs", "approvals", "--json").json == []
+    shown = droste("runs", "show", droste.record.runs[0]["id"], "--json").json
+    assert shown["answer"] == 40
+
+
+def decide_all(place, chance):
+    """Half of them one by one, through the command; the others at once, to be quick."""
+    found = place.listed()
+    for approval in chance.sample(found, min(3, len(found))):
+        assert place.decide("approve", approval["id"]).status == 0
+    left = [a["id"] for a in place.listed()]
+    if left:
+        assert place.decide("approve", *left).status == 0
+
+
+def test_many_waits_survive_a_kill_at_random(place):
+    """Killed at a random instant, resumed and killed again while calls are asked for, answered
+    while there is no process: each tool is executed exactly once."""
+    p = place(repl("import threading\nfrom concurrent.futures import ThreadPoolExecutor\n"
+                   "threading.stack_size(1 << 18)\n"
+                   "with ThreadPoolExecutor(%d) as pool:\n"
+                   "    out = list(pool.map(lambda n: write(n=n), range(%d)))\nSUBMIT(out)"
+                   % (WAITING, WAITING)))
+    p.options["stderr"] = subprocess.DEVNULL    # which has a line for each call
+    chance = random.Random(SEED)
+    process = p.start("--max-tool-calls", "100000", "--execute-timeout", "200", "--timeout", "600",
+                      "--processes", str(WAITING + 100))
+    for life in range(3):
+        p.waiting(chance.randint(1, WAITING))
+        process.kill()
+        process.wait()
+        assert p.done == []
+        process = p.resume()
+    p.waiting(WAITING)
+    process.kill()
+    process.wait()
+    decide_all(p, chance)
+    result = finish(p.resume(), 300)
+    assert result.status == 0 and result.json["answer"] == [n * 10 for n in range(WAITING)], result
+    assert p.done == list(range(WAITING)) and p.listed() == []
