@@ -1,0 +1,101 @@
+/* What a guest sends to the proxy of its network, and what servers answer: byte 0 chooses a request
+ * or an answer; its head follows, and then its body. What goes on to the other side must have one
+ * reading, and the same one for our own reader.
+ */
+#include "fuzz.h"
+
+#include "egress/head.h"
+#include "egress/request.h"
+
+/* The body takes what belongs to it and nothing else, in pieces as in one. */
+static void check_body(struct egress_body body, const char *data, size_t len)
+{
+    struct egress_body whole = body;
+    bool bad = false, bad_whole = false;
+    size_t taken = 0, all = egress_body_take(&whole, data, len, &bad_whole);
+    expect(all <= len);
+    for (size_t i = 0; i < len && !bad && !egress_body_has_ended(&body); i++) {
+        size_t one = egress_body_take(&body, data + i, 1, &bad);
+        expect(one <= 1);
+        taken += one;
+    }
+    expect(bad == bad_whole && taken == all);
+    expect(bad || egress_body_has_ended(&body) == egress_body_has_ended(&whole));
+}
+
+static unsigned count_fields(const struct egress_head *head, const char *name)
+{
+    unsigned count = 0;
+    for (size_t i = 0; i < head->count; i++)
+        count += egress_span_is(head->fields[i].name, name);
+    return count;
+}
+
+/* Returns the framing of a head that goes on. */
+static void check_head(struct buf *text, struct egress_head *head)
+{
+    expect(!buf_failed(text));
+    expect(egress_head_end(text->data, text->len, 0) == text->len);
+    expect(egress_head_parse(text->data, text->len, head));
+    expect(count_fields(head, "content-length") + count_fields(head, "transfer-encoding") <= 1);
+    expect(count_fields(head, "proxy-authorization") == 0 && count_fields(head, "upgrade") == 0);
+}
+
+static void check_request(const char *data, size_t len, const char *body, size_t body_len)
+{
+    struct egress_target target;
+    struct egress_head head;
+    const char *why = NULL;
+    int status = egress_request_parse(data, len, &target, &why);
+    if (status) {
+        expect(status >= 400 && status < 600 && why && why[0]);
+    } else {
+        struct egress_host again;
+        unsigned port = target.port;
+        expect(target.port > 0 && target.port <= 65535);
+        expect(!egress_host_parse(target.host.name, strlen(target.host.name), &again));
+        expect(strcmp(again.name, target.host.name) == 0 && port == target.port);
+        expect(again.is_address == target.host.is_address);
+        expect(target.is_tunnel == (target.path == NULL));
+    }
+    if (!status && !target.is_tunnel) {
+        check_head(&target.head, &head);
+        expect(count_fields(&head, "host") == 1 && count_fields(&head, "connection") == 1);
+        expect(target.path[0] == '/' && !strpbrk(target.path, " \r\n\t#"));
+        check_body(target.body, body, body_len);
+    }
+    egress_target_clear(&target);
+}
+
+static void check_answer(
+    const char *method, const char *data, size_t len, const char *body, size_t body_len)
+{
+    struct egress_answer answer;
+    struct egress_head head;
+    struct buf out = { 0 };
+    if (egress_answer_parse(data, len, method, &answer, &out)) {
+        expect(answer.status >= 100 && answer.status <= 999 && answer.status != 101);
+        check_head(&out, &head);
+        check_body(answer.body, body, body_len);
+    }
+    buf_free(&out);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static const char *const methods[] = { "GET", "HEAD", "POST" };
+    struct input in = { data, size };
+    uint8_t kind = input_byte(&in);
+    size_t end = egress_head_end((const char *)in.p, in.left, 0), len, body_len;
+    for (size_t scanned = 0; scanned < in.left && scanned < end; scanned++)
+        expect(egress_head_end((const char *)in.p, in.left, scanned > 0 ? scanned - 1 : 0) == end);
+    char *head = input_piece(&in, end ? end : in.left, &len);
+    char *body = input_piece(&in, in.left, &body_len);
+    if (kind % 4 == 0)
+        check_request(head, len, body, body_len);
+    else
+        check_answer(methods[kind % 4 - 1], head, len, body, body_len);
+    free(head);
+    free(body);
+    return 0;
+}
