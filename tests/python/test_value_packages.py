@@ -36,6 +36,7 @@ def test_a_value_of_a_package_passes_both_ways(python, case, size):
 def test_pandas_with_pyarrow_starts_no_thread(python, preload):
     """A zygote, and a session that is forked, must have one."""
     with droste.Interpreter(python=python, preload=preload) as interp:
-        interp.execute("import pandas, pyarrow; f = pandas.DataFrame({'a': [1]})").raise_for_status()
+        made = interp.execute("import pandas, pyarrow; f = pandas.DataFrame({'a': [1]})")
+        made.raise_for_status()
         with interp.fork() as fork:
             assert fork.execute("SUBMIT(a=int(f.a.sum()))").a == 1

@@ -89,7 +89,8 @@ def test_a_volume_takes_no_more_than_its_limit(server):
     assert server.ask("DELETE", "/v1/volumes/tight").status == 204
 
 
-@pytest.mark.parametrize("path", ["..", "../x", "/etc/passwd", "a/../../x", "/data/../x", "%2e%2e", ""])
+@pytest.mark.parametrize("path", ["..", "../x", "/etc/passwd", "a/../../x", "/data/../x", "%2e%2e",
+                                  ""])
 def test_no_path_leads_out(server, volume, path):
     """In any operation."""
     for method, below, body in (("GET", "files", None), ("PUT", "files", b"x"),
