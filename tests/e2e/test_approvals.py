@@ -25,7 +25,8 @@ here = os.path.dirname(os.path.abspath(__file__))
 asked = json.loads(sys.stdin.readline())["arguments"]
 log = os.open(os.path.join(here, "done"), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
 os.write(log, b"%d\\n" % asked["n"])
-while asked["n"] < 0:
+host = os.getppid()
+while asked["n"] < 0 and os.getppid() == host:
     time.sleep(0.05)
 print(json.dumps(asked["n"] * 10))
 '''
