@@ -6,9 +6,10 @@ import pytest
 from browser import browser, needs_browser  # noqa: F401: a fixture
 from conftest import ROOT, Server
 from harness import repl
+from test_approvals import tool  # noqa: F401: a fixture
 from test_console import HOSTILE, OWN, SHIFT, Console, console  # noqa: F401: a fixture
 from test_keys import create
-from test_runs import HANGING, ask, models  # noqa: F401: a fixture
+from test_runs import HANGING, ask, ended, models  # noqa: F401: a fixture
 
 pytestmark = needs_browser
 
@@ -214,3 +215,26 @@ def test_runs_and_a_terminal_fit_a_phone_and_a_keyboard(see, models):  # noqa: F
     console.tab_to(console.page.js("document.querySelector('.step summary').textContent"))
     console.press("Enter")
     console.page.wait("document.querySelector('.step').open")
+
+
+def test_calls_are_decided_above_the_runs_and_above_a_run(see, models, tool):  # noqa: F811
+    """With the arguments as they are, and a reason; once decided, a call is gone."""
+    again = repl("try: out = write(n=%r)\nexcept Exception as e: out = repr(e)\nSUBMIT(out)"
+                 % HOSTILE)
+    server = models([again], *tool.flags)
+    first = ask(server)
+    console = see(server)  # noqa: F811
+    console.go("runs")
+    console.sees("write", ".approval")
+    console.sees("<img src=x", ".approval pre")
+    console.button("Approve")
+    assert ended(server, first)["answer"] == 40 and tool.done == 1
+    console.page.wait("!document.querySelector('.approval')")
+    second = ask(server)
+    console.go("runs/" + second.rpartition("/")[2])
+    console.sees("write", ".approval")
+    console.page.js("document.querySelector('.approval input').focus()")
+    console.page.type("not today")
+    console.button("Deny")
+    assert "not today" in ended(server, second)["answer"] and tool.done == 1
+    console.page.wait("!document.querySelector('.approval')")

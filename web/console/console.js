@@ -190,6 +190,7 @@ addEventListener("hashchange", () => at("login").hidden && show_place());
 document.addEventListener("visibilitychange", () => {
   refresh();
   refresh_runs();
+  refresh_approvals();
 });
 addEventListener("keydown", (event) => {
   const is_typing = event.target.closest("input, textarea, dialog[open], .screen");

@@ -143,8 +143,9 @@ function draw_runs(place) {
   const table = attributes(element("table", "rows"), "id", "run-table", "hidden", "");
   search.addEventListener("input", draw_run_rows);
   table.append(element("thead", "", head), attributes(element("tbody"), "id", "run-rows"));
-  place.replaceChildren(attributes(element("h1", "", "Runs"), "tabindex", "-1"), draw_run_form(), element("div", "filters", search),
+  place.replaceChildren(attributes(element("h1", "", "Runs"), "tabindex", "-1"), approvals_place(null), draw_run_form(), element("div", "filters", search),
     attributes(element("p", "count"), "id", "run-count"), table);
+  refresh_approvals();
 }
 
 /* ---- a step ---- */
@@ -279,9 +280,10 @@ async function show_run(id) {
   known.trouble = element("section", "trouble", element("h2", "", "Errors"), known.errors);
   known.trouble.hidden = known.note.hidden = true;
   const title = attributes(element("h1", "", short_id(id)), "tabindex", "-1");
-  place.replaceChildren(element("div", "bar-row", title, known.actions), known.head, known.answer, known.trouble,
+  place.replaceChildren(element("div", "bar-row", title, known.actions), known.head, approvals_place(id), known.answer, known.trouble,
     element("section", "", element("h2", "", "Steps"), known.note, known.tree));
   title.focus({ preventScroll: true });
+  refresh_approvals();
   const run = await attempt("There is no such run", () => ask_json("GET", run_path(id)));
   if (!run || known !== followed) return;
   known.run = run;
