@@ -563,15 +563,16 @@ class RemoteInterpreter(Interpreter):
         if self._session is None:
             return []
         return [_forks.Checkpoint(**found) for found in
-                self._asked(lambda sandbox: sandbox.ask("GET", "/checkpoints"))["checkpoints"]]
+                self._ask_sandbox(
+                    lambda sandbox: sandbox.ask("GET", "/checkpoints"))["checkpoints"]]
 
     def forget(self, checkpoint: int) -> None:
         below = "/checkpoints/%d" % exact_id(checkpoint)
         with self._lock:
             self._begin()
-            self._asked(lambda sandbox: sandbox.ask("DELETE", below))
+            self._ask_sandbox(lambda sandbox: sandbox.ask("DELETE", below))
 
-    def _asked(self, function: Callable[[Sandbox], Any]) -> Any:
+    def _ask_sandbox(self, function: Callable[[Sandbox], Any]) -> Any:
         assert self._session is not None
         try:
             return function(self._session)

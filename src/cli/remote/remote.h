@@ -16,7 +16,7 @@
 
 #define FLAG_SERVER(to)                                                                            \
     {                                                                                              \
-        "server", "URL", "Use a server: http://HOST:PORT or unix:PATH ($DROSTE_SERVER).", (to)     \
+        "server", "URL", "Use the server at this address ($DROSTE_SERVER).", (to)                  \
     }
 
 /* The server's address: that of the flag, or else of the environment; NULL: this machine. */
