@@ -40,18 +40,24 @@ def read_json(text: Any, object_hook: Any = None, parse_constant: Any = None) ->
     """json.loads() of a str, or of a buffer of UTF-8."""
     if not isinstance(text, str):
         text = str(text, "utf-8")
-    if json_in_c:
-        scan = scan_plain
-        if object_hook or parse_constant:
-            scan = json_in_c.make_scanner(ScanOptions(object_hook, parse_constant))
-        stripped = text.strip(SPACE)
-        try:
-            value, end = scan(stripped, 0)
-            if end == len(stripped):
-                return value
-        except (StopIteration, ValueError):
-            pass        # json says what is wrong, and where
-    return json.loads(text, object_hook=object_hook, parse_constant=parse_constant)
+    if not json_in_c:
+        return json.loads(text, object_hook=object_hook, parse_constant=parse_constant)
+    scan = scan_plain
+    if object_hook or parse_constant:
+        scan = json_in_c.make_scanner(ScanOptions(object_hook, parse_constant))
+    stripped = text.strip(SPACE)
+    try:
+        value, end = scan(stripped, 0)
+        if end == len(stripped):
+            return value
+    except StopIteration:
+        pass
+    except ValueError as e:     # also what a hook raises
+        if type(e).__name__ != "JSONDecodeError":
+            raise
+    # json says what is wrong, and where; without the hooks, which may have run already.
+    json.loads(text)
+    raise ValueError("this is not JSON")
 
 
 def refuse_json(value: Any) -> Any:

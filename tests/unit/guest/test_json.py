@@ -62,6 +62,24 @@ def test_hooks_see_what_json_shows_them(guest):
     assert seen == ["NaN"]
 
 
+@pytest.mark.parametrize("text", ['[{}]', '[{}', '[{}] x', '[{}, nul]'])
+def test_hooks_see_each_object_once(guest, text):
+    """Also in a text that is not JSON, and if the hook refuses what it sees."""
+    for words in ("", "refused"):
+        seen = []
+
+        def hook(found):
+            seen.append(found)
+            if words:
+                raise ValueError(words)
+        if words or text != "[{}]":
+            with pytest.raises(ValueError, match=words):
+                guest.read_json(text, hook)
+        else:
+            assert guest.read_json(text, hook) == [None]
+        assert seen == [{}]
+
+
 def test_results_are_written_and_read_when_json_cannot_be_imported(guest, monkeypatch):
     """As when the code has used up its descriptors."""
     monkeypatch.setitem(sys.modules, "json", None)
