@@ -433,9 +433,11 @@ int api_ask_check(const struct settings *s, const struct tools *tools, struct er
     return rc;
 }
 
-bool api_ask_approves(const struct settings *s)
+struct approval_rules api_ask_rules(const struct settings *s)
 {
-    return s->ask_default && strcmp(s->ask_default, "approve") == 0;
+    return (struct approval_rules){ .tools = &s->ask,
+        .timeout = s->ask_timeout,
+        .deadline_approves = s->ask_default && strcmp(s->ask_default, "approve") == 0 };
 }
 
 struct rlm_options api_run_options(const struct settings *s)
@@ -455,9 +457,7 @@ struct rlm_options api_run_options(const struct settings *s)
         },
         .sub_tools = s->sub_tools,
         .tool_timeout = s->tool_timeout,
-        .ask = &s->ask,
-        .ask_timeout = s->ask_timeout,
-        .ask_approves = api_ask_approves(s),
+        .ask = api_ask_rules(s),
         .call_timeout = s->call_timeout,
         .answer_timeout = api_broker_timeout(s),
         .max_tokens = s->max_tokens,

@@ -54,6 +54,6 @@ double api_broker_timeout(const struct settings *s);
 int api_ask_check_default(const struct settings *s, struct error *err);
 /* Checks "ask", too: a name that is none of the tools would never ask. */
 int api_ask_check(const struct settings *s, const struct tools *tools, struct error *err);
-bool api_ask_approves(const struct settings *s);
+struct approval_rules api_ask_rules(const struct settings *s);
 
 #endif

@@ -70,8 +70,8 @@ static int fill_options(droste_running *r, struct error *err)
     o->system_prompt = buf_text(&r->system_prompt);
     o->event = r->event ? running_event : NULL;
     o->all_events = r->all_events;
-    o->approve = d->ask_fn ? api_approve_run : NULL;
-    o->approve_arg = d;
+    o->ask.show = d->ask_fn ? api_approve_run : NULL;
+    o->ask.arg = d;
     o->values = r->values ? VALUES_VERSION : 0;
     o->arg = r;
     if (rc == 0)

@@ -115,8 +115,8 @@ static int open_place(droste_session *s, struct environment *env, struct error *
     o.tools = s->tools;
     o.session = s->options;
     o.session.timeout = 0; /* child runs end with this session */
-    o.approve = s->d->ask_fn ? api_approve_run : NULL;
-    o.approve_arg = s->d;
+    o.ask.show = s->d->ask_fn ? api_approve_run : NULL;
+    o.ask.arg = s->d;
     o.waits = session_api_wait;
     o.waits_arg = s;
     o.instructions = buf_text(&s->instructions);
@@ -132,17 +132,15 @@ static int session_api_open_broker(droste_session *s, struct error *err)
         .children_arg = s,
         .tools = s->tools,
         .tool_timeout = s->settings.tool_timeout,
-        .ask = &s->settings.ask,
-        .ask_timeout = s->settings.ask_timeout,
-        .ask_approves = api_ask_approves(&s->settings),
-        .approve = s->d->ask_fn ? api_approve_session : NULL,
-        .approve_arg = s,
+        .ask = api_ask_rules(&s->settings),
         .budget = rlm_budget(origin->place),
         .call_timeout = s->settings.call_timeout,
         .loop = s->d->loop,
         .answer_timeout = api_broker_timeout(&s->settings),
         .max_tokens = settings_sub_max_tokens(&s->settings),
         .depth = 1 };
+    options.ask.show = s->d->ask_fn ? api_approve_session : NULL;
+    options.ask.arg = s;
     return broker_open(&options, &s->broker, err);
 }
 

@@ -167,6 +167,27 @@ void text_append_visible_json(struct buf *out, const char *data, size_t len)
     append_visible(out, data, len, true);
 }
 
+void text_append_html(struct buf *out, const char *data, size_t len)
+{
+    for (size_t i = 0; i < len; i++)
+        switch (data[i]) {
+        case '&':
+            buf_puts(out, "&amp;");
+            break;
+        case '<':
+            buf_puts(out, "&lt;");
+            break;
+        case '>':
+            buf_puts(out, "&gt;");
+            break;
+        case '"':
+            buf_puts(out, "&quot;");
+            break;
+        default:
+            buf_putc(out, data[i]);
+        }
+}
+
 const char *text_plural(int64_t count)
 {
     return count == 1 ? "" : "s";

@@ -24,6 +24,9 @@ void text_append_visible(struct buf *out, const char *data, size_t len);
  * not escape, appear as \u.... */
 void text_append_visible_json(struct buf *out, const char *data, size_t len);
 
+/* Appends text for HTML, of an element or of an attribute in double quotes. */
+void text_append_html(struct buf *out, const char *data, size_t len);
+
 /* The largest n' <= n that is not in the middle of a UTF-8 sequence. */
 size_t text_utf8_floor(const char *data, size_t len, size_t n);
 /* The length without a character of which only the beginning is there, so that the rest of it can

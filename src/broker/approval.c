@@ -31,7 +31,7 @@ struct approval {
 
 bool approval_is_due(const struct broker *b, const char *tool)
 {
-    const struct list *ask = b->options.ask;
+    const struct list *ask = b->options.ask.tools;
     for (size_t i = 0; ask && i < ask->count; i++)
         if (strcmp(ask->items[i], "*") == 0 || strcmp(ask->items[i], tool) == 0)
             return true;
@@ -135,7 +135,7 @@ static void approval_say_denied(
     buf_printf(out, "the call of %.64s() was denied", a->tool);
     if (strcmp(state->by, "deadline") == 0)
         buf_printf(
-            out, ": there was no answer within %g s (ask-timeout)", a->broker->options.ask_timeout);
+            out, ": there was no answer within %g s (ask-timeout)", a->broker->options.ask.timeout);
     else if (state->by[0])
         buf_printf(out, " by %s", state->by);
     if (state->reason[0])
@@ -180,7 +180,7 @@ static void approval_look_at(struct approval *a, bool changed)
     }
     if (!a->shown.until_ms || clock_wall_ms() < a->shown.until_ms)
         return;
-    state = (struct approval_state){ .approved = o->ask_approves, .by = "deadline" };
+    state = (struct approval_state){ .approved = o->ask.deadline_approves, .by = "deadline" };
     if (approval_decide(a, &state, true, NULL) < 0)
         a->broker->seen_version = -1; /* another process was faster: the next look sees it */
 }
@@ -213,7 +213,7 @@ static int approval_record(struct approval *a, const struct item *item, struct e
     const struct broker_options *o = &a->broker->options;
     int64_t now_ms = clock_wall_ms();
     a->shown.asked_ms = now_ms;
-    a->shown.until_ms = o->ask_timeout > 0 ? now_ms + (int64_t)(o->ask_timeout * 1000) : 0;
+    a->shown.until_ms = o->ask.timeout > 0 ? now_ms + (int64_t)(o->ask.timeout * 1000) : 0;
     return a->shown.id ? store_call_ask(o->store, item->record, a->shown.until_ms, err) : 0;
 }
 
@@ -261,11 +261,11 @@ static int approval_wait(struct approval *a, struct error *err)
 /* The program may decide at once. */
 static void approval_show(struct approval *a)
 {
-    const struct broker_options *o = &a->broker->options;
-    if (!o->approve)
+    const struct approval_rules *ask = &a->broker->options.ask;
+    if (!ask->show)
         return;
     a->is_shown = true;
-    o->approve(o->approve_arg, a);
+    ask->show(ask->arg, a);
 }
 
 int approval_ask(struct item *item, const char *json, size_t len, approval_fn *fn, void *arg,

@@ -33,7 +33,7 @@ int approval_ask(struct item *item, const char *json, size_t len, approval_fn *f
 /* The call has ended. */
 void approval_cancel(struct approval *a);
 
-/* For the program, which has it from broker_options.approve: as droste_approval_answer and
+/* For the program, which has it from approval_rules.show: as droste_approval_answer and
  * droste_approval_leave. */
 int approval_answer(
     struct approval *a, bool approve, const char *by, const char *reason, struct error *err);

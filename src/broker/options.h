@@ -59,6 +59,16 @@ struct broker_call_event {
     const struct lm_retry *retry; /* the pause before another attempt; NULL: none */
 };
 
+/* Calls that ask for an approval (approval.h). */
+struct approval_rules {
+    const struct list *tools; /* of which tools; "*": of all; NULL: of none */
+    double timeout;           /* seconds for which they wait; 0: no limit */
+    bool deadline_approves;   /* what happens then */
+    /* Lends the approval to the program, which answers or leaves it; may be NULL. */
+    void (*show)(void *arg, struct approval *approval);
+    void *arg;
+};
+
 struct broker_options {
     struct lm *lm;                          /* for model calls; NULL: all fail with `no_model` */
     const struct broker_children *children; /* NULL: no child runs */
@@ -72,14 +82,7 @@ struct broker_options {
     double answer_timeout; /* seconds per guest call; 0: no limit */
     double tool_timeout;   /* seconds per tool call; 0: no limit */
     int64_t max_tokens;    /* tokens per answer; 0: the provider's default */
-    /* Calls that ask for an approval (approval.h): of which tools ("*": of all; NULL: of none), for
-     * how many seconds they wait (0: without a limit), and whether the deadline approves. */
-    const struct list *ask;
-    double ask_timeout;
-    bool ask_approves;
-    /* Lends the approval to the program, which answers or leaves it; may be NULL. */
-    void (*approve)(void *approve_arg, struct approval *approval);
-    void *approve_arg;
+    struct approval_rules ask;
     /* A call waits for an approval, or no longer; may be NULL. */
     void (*waits)(void *waits_arg, bool on);
     void *waits_arg;

@@ -262,21 +262,6 @@ static bool connection_is_permitted(struct connection *c)
     return egress_policy_allows_request(proxy->policy, &t->host, t->port, t->method, t->path);
 }
 
-/* The program's own decision. */
-static bool connection_is_accepted(struct connection *c)
-{
-    struct egress *proxy = c->proxy;
-    struct egress_request asked;
-    if (!proxy->arg || !proxy->events->permits)
-        return true;
-    connection_describe(c, &asked);
-    snprintf(c->why, sizeof c->why, "the program refused it");
-    bool accepted = proxy->events->permits(proxy->arg, &asked, c->why);
-    if (accepted)
-        c->why[0] = '\0';
-    return accepted;
-}
-
 void connection_ask(struct connection *c)
 {
     const struct egress_limits *limits = egress_policy_limits(c->proxy->policy);
@@ -287,10 +272,6 @@ void connection_ask(struct connection *c)
         snprintf(why, sizeof why, "%.128s:%u is not allowed by --allow-net", c->target.host.name,
             c->target.port);
         connection_refuse(c, 403, why);
-        return;
-    }
-    if (!connection_is_accepted(c)) {
-        connection_refuse(c, 403, c->why);
         return;
     }
     if (!connection_tell(c, false, false)) {

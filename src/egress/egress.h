@@ -43,9 +43,6 @@ struct egress_events {
     /* A request begins, or has ended; one that is refused has ended at once. False: it could not
      * be recorded, so it does not go on. */
     bool (*request)(void *arg, const struct egress_request *request);
-    /* Whether a request that the rules permit may go on; if not, `why` says why not. NULL: it
-     * may. */
-    bool (*permits)(void *arg, const struct egress_request *request, char why[EGRESS_WHY_SIZE]);
 };
 
 /* What the proxies of a host share: fairness, and a limit of descriptors. */

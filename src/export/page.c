@@ -34,23 +34,7 @@ static void append_html(struct buf *out, const char *data, size_t len)
     cleanup_buf struct buf clean = { 0 }, visible = { 0 };
     text_append_utf8(&clean, data, len);
     text_append_visible(&visible, buf_text(&clean), clean.len);
-    for (size_t i = 0; i < visible.len; i++)
-        switch (visible.data[i]) {
-        case '&':
-            buf_puts(out, "&amp;");
-            break;
-        case '<':
-            buf_puts(out, "&lt;");
-            break;
-        case '>':
-            buf_puts(out, "&gt;");
-            break;
-        case '"':
-            buf_puts(out, "&quot;");
-            break;
-        default:
-            buf_putc(out, visible.data[i]);
-        }
+    text_append_html(out, buf_text(&visible), visible.len);
     out->failed |= buf_failed(&clean) || buf_failed(&visible);
 }
 

@@ -90,11 +90,7 @@ struct rlm_options {
     bool sub_tools;
     double tool_timeout; /* seconds per tool call; 0: no limit */
     /* As in broker_options; `waits` is for a place (rlm_open_place). */
-    const struct list *ask;
-    double ask_timeout;
-    bool ask_approves;
-    void (*approve)(void *approve_arg, struct approval *approval);
-    void *approve_arg;
+    struct approval_rules ask;
     void (*waits)(void *waits_arg, bool on);
     void *waits_arg;
     struct budget_limits limits;

@@ -168,12 +168,8 @@ static int list_compare(const void *a, const void *b)
 
 static void list_reply(struct request *r, struct json_object *list)
 {
-    struct json_object *o = json_object_new_object();
     json_object_array_sort(list, list_compare);
-    if (o && json_put(o, "sandboxes", list))
-        request_reply_json(r, 200, o);
-    else
-        request_refuse(r, 503, "memory", "out of memory");
+    request_reply_list(r, "sandboxes", list);
 }
 
 void handle_list(struct request *r)

@@ -63,17 +63,13 @@ void handle_checkpoint_list(struct request *r)
         return;
     size_t count = droste_session_checkpoints(sb->session, NULL, 0);
     droste_checkpoint *all = calloc(count + 1, sizeof *all);
-    struct json_object *o = json_object_new_object(), *list = json_object_new_array();
+    struct json_object *list = json_object_new_array();
     if (all)
         droste_session_checkpoints(sb->session, all, count);
     for (size_t i = 0; all && list && i < count; i++)
         json_object_array_add(list, checkpoint_json(&all[i]));
-    if (!o || !json_put(o, "checkpoints", list)) {
-        json_object_put(o);
-        o = NULL;
-    }
     free(all);
-    request_reply_json(r, 200, o);
+    request_reply_list(r, "checkpoints", list);
 }
 
 void handle_checkpoint_remove(struct request *r)

@@ -233,15 +233,10 @@ static void command_on_list(void *arg, const droste_command_reply *reply, const 
     struct exchange *x = arg;
     if (exchange_is_over(x, err))
         return;
-    struct json_object *o = json_object_new_object(), *list = json_object_new_array();
+    struct json_object *list = json_object_new_array();
     for (size_t i = 0; list && i < reply->count; i++)
         json_object_array_add(list, command_json(&reply->commands[i]));
-    if (o && json_put(o, "commands", list)) {
-        request_reply_json(x->r, 200, o);
-        return;
-    }
-    json_object_put(o);
-    request_refuse(x->r, 503, "memory", "out of memory");
+    request_reply_list(x->r, "commands", list);
 }
 
 void handle_command_list(struct request *r)

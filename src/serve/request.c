@@ -169,6 +169,17 @@ void request_reply_json(struct request *r, unsigned status, struct json_object *
     json_object_put(tree);
 }
 
+void request_reply_list(struct request *r, const char *name, struct json_object *list)
+{
+    struct json_object *o = json_object_new_object();
+    if (o && list && json_put(o, name, list)) {
+        request_reply_json(r, 200, o);
+        return;
+    }
+    json_object_put(o ? o : list);
+    request_refuse(r, 503, "memory", "out of memory");
+}
+
 static void request_refuse_plainly(
     struct request *r, unsigned status, const char *code, const char *text)
 {

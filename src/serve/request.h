@@ -148,6 +148,8 @@ void request_reply(
 void request_reply_fd(struct request *r, const char *type, int fd, uint64_t size);
 /* A JSON answer; takes the tree. */
 void request_reply_json(struct request *r, unsigned status, struct json_object *tree);
+/* {NAME: list}; takes the list. */
+void request_reply_list(struct request *r, const char *name, struct json_object *list);
 /* {"error": {"code", "message", "errno"}}, or as the request's routes say it. */
 void request_refuse(struct request *r, unsigned status, const char *code, const char *format, ...)
     __attribute__((format(printf, 4, 5)));

@@ -257,11 +257,7 @@ void handle_template_create(struct request *r)
 
 static void template_list_reply(struct request *r, struct json_object *list)
 {
-    struct json_object *o = json_object_new_object();
-    if (o && json_put(o, "templates", list))
-        request_reply_json(r, 200, o);
-    else
-        request_refuse(r, 503, "memory", "out of memory");
+    request_reply_list(r, "templates", list);
 }
 
 void handle_template_list(struct request *r)

@@ -33,11 +33,16 @@ void group_get(int dir, const char *file, char *out, size_t size)
     out[n < 0 ? 0 : n] = '\0';
 }
 
+static bool group_ends_word(char c)
+{
+    return c == ' ' || c == ',' || c == '\n' || c == '\0';
+}
+
 bool group_has_word(const char *text, const char *word)
 {
     size_t len = strlen(word);
     for (const char *p = text; (p = strstr(p, word)); p += len)
-        if ((p == text || p[-1] == ' ') && (p[len] == ' ' || p[len] == '\n' || p[len] == '\0'))
+        if ((p == text || group_ends_word(p[-1])) && group_ends_word(p[len]))
             return true;
     return false;
 }
@@ -56,21 +61,11 @@ static void cgroup_tree_unescape(char *text)
     *to = '\0';
 }
 
-/* Whether a list that is separated by commas or blanks contains this name. */
-static bool has_option(const char *options, const char *name)
-{
-    size_t len = strlen(name);
-    for (const char *p = options; (p = strstr(p, name)); p += len)
-        if ((p == options || p[-1] == ',' || p[-1] == ' ') && (p[len] == ',' || p[len] == '\0'))
-            return true;
-    return false;
-}
-
 /* "cgroup2 SOURCE OPTIONS", or for version 1 "cgroup SOURCE OPTIONS" with the controller among
  * them. */
 static bool is_tree(const char *type, const char *controller)
 {
-    return controller ? strncmp(type, "cgroup ", 7) == 0 && has_option(type, controller)
+    return controller ? strncmp(type, "cgroup ", 7) == 0 && group_has_word(type, controller)
                       : strncmp(type, "cgroup2 ", 8) == 0;
 }
 
@@ -104,7 +99,7 @@ static char *own_path(char *text, const char *controller)
     for (char *rest = text, *line; (line = strsep(&rest, "\n"));) {
         strsep(&line, ":");
         const char *controllers = strsep(&line, ":");
-        if (line && (controller ? has_option(controllers, controller) : !*controllers))
+        if (line && (controller ? group_has_word(controllers, controller) : !*controllers))
             return line;
     }
     return NULL;

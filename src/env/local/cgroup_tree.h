@@ -20,7 +20,7 @@
 int group_put(int dir, const char *file, const char *text);
 /* Reads the beginning of a file; "" on failure. */
 void group_get(int dir, const char *file, char *out, size_t size);
-/* True if the text contains this word, separated by blanks. */
+/* True if the text contains this word, separated by blanks or commas. */
 bool group_has_word(const char *text, const char *word);
 
 /* The cgroup of this process. */

@@ -76,19 +76,12 @@ static void jupyter_reply_gathered(struct request *r, struct json_object *list)
 
 void jupyter_reply_list(struct request *r, const char *name, struct json_object *list)
 {
-    struct json_object *o;
-    if (!list) {
+    if (!list)
         request_refuse(r, 503, "memory", "out of memory");
-    } else if (r->client->is_relay) {
-        o = json_object_new_object();
-        if (o && !json_put(o, name, list)) {
-            json_object_put(o);
-            o = NULL;
-        }
-        request_reply_json(r, 200, o);
-    } else {
+    else if (r->client->is_relay)
+        request_reply_list(r, name, list);
+    else
         relay_gather(r, name, list, jupyter_reply_gathered);
-    }
 }
 
 /* ---- about the server ---- */
@@ -143,21 +136,16 @@ static void jupyter_reply_status(struct request *r, struct json_object *list)
 
 static void jupyter_handle_status(struct request *r)
 {
-    struct json_object *list = json_object_new_array(), *o = NULL;
+    struct json_object *list = json_object_new_array();
     for (struct jupyter_kernel *k = r->server->jupyter->kernels; list && k; k = k->next)
         if (jupyter_kernel_find(r, k->id))
             json_object_array_add(list, jupyter_kernel_json(k));
-    if (!list) {
+    if (!list)
         request_refuse(r, 503, "memory", "out of memory");
-    } else if (r->client->is_relay) {
-        o = json_object_new_object();
-        if (o && json_put(o, "kernels", list))
-            request_reply_json(r, 200, o);
-        else
-            request_reply_json(r, 200, NULL);
-    } else {
+    else if (r->client->is_relay)
+        request_reply_list(r, "kernels", list);
+    else
         relay_gather(r, "kernels", list, jupyter_reply_status);
-    }
 }
 
 /* ---- the table ---- */

@@ -7,6 +7,7 @@
 
 #include "base/cleanup.h"
 #include "base/json/fields.h"
+#include "base/text.h"
 #include "serve/calls.h"
 #include "serve/jupyter/jupyter.h"
 
@@ -60,35 +61,14 @@ static bool show_is_harmless(const droste_media *media)
            strncmp(media->type, "application/vnd.", 16) == 0;
 }
 
-static void show_append_escaped(struct buf *out, const char *text, size_t len)
-{
-    for (size_t i = 0; i < len; i++)
-        switch (text[i]) {
-        case '&':
-            buf_puts(out, "&amp;");
-            break;
-        case '<':
-            buf_puts(out, "&lt;");
-            break;
-        case '>':
-            buf_puts(out, "&gt;");
-            break;
-        case '"':
-            buf_puts(out, "&quot;");
-            break;
-        default:
-            buf_putc(out, text[i]);
-        }
-}
-
 /* A page or an SVG, for a result without an image. */
 static void show_append_page(struct buf *data, const droste_media *html, const droste_media *svg)
 {
     cleanup_buf struct buf page = { 0 };
     if (html->type) {
         buf_puts(&page, FRAME);
-        show_append_escaped(&page, POLICY, sizeof POLICY - 1);
-        show_append_escaped(&page, html->data, html->len);
+        text_append_html(&page, POLICY, sizeof POLICY - 1);
+        text_append_html(&page, html->data, html->len);
         buf_puts(&page, "\"></iframe>");
     } else {
         buf_puts(&page, "<img src='data:image/svg+xml;base64,");
