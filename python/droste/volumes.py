@@ -19,7 +19,7 @@ from typing import Any, Callable, Iterator, List, NamedTuple, Optional, Tuple, U
 from . import _library
 from ._handle import Handle
 from ._library import lib
-from ._remote import also_of_servers
+from ._remote import accepts_server
 from .errors import ArgumentError
 from .files import FileInfo, Path
 
@@ -67,7 +67,7 @@ def _collecting(found: List[str]) -> Any:
     return _library.NameFn(add)
 
 
-@also_of_servers
+@accepts_server
 def names(**settings: Any) -> List[str]:
     """Returns the names of the volumes, in order."""
     found: List[str] = []
@@ -76,21 +76,21 @@ def names(**settings: Any) -> List[str]:
     return found
 
 
-@also_of_servers
+@accepts_server
 def create(name: str, **settings: Any) -> None:
     """Creates an empty volume; ArgumentError if it exists."""
     with Handle(settings) as handle:
         handle.check(lib.droste_volume_create(handle.d, name.encode(), handle.err))
 
 
-@also_of_servers
+@accepts_server
 def remove(name: str, **settings: Any) -> None:
     """Removes a volume with its snapshots; ArgumentError while it is in use."""
     with Handle(settings) as handle:
         handle.check(lib.droste_volume_remove(handle.d, name.encode(), handle.err))
 
 
-@also_of_servers
+@accepts_server
 def usage(name: str, **settings: Any) -> Usage:
     """Measures a volume."""
     with _volume(name, settings) as (handle, volume):
@@ -103,7 +103,7 @@ def _limit_of(value: Union[None, int, str]) -> Optional[bytes]:
     return None if value is None else str(value).encode()
 
 
-@also_of_servers
+@accepts_server
 def limit(name: str, *, size: Union[None, int, str] = None, files: Optional[int] = None,
           **settings: Any) -> Usage:
     """Sets the limits of a volume, `size` in bytes or as "2G"; returns its usage.
@@ -116,7 +116,7 @@ def limit(name: str, *, size: Union[None, int, str] = None, files: Optional[int]
     return usage(name, **settings)
 
 
-@also_of_servers
+@accepts_server
 def ls(name: str, path: Path = "", *, depth: int = 1, limit: int = 10000,
        **settings: Any) -> List[FileInfo]:
     """Lists a directory of a volume; ArgumentError if there are more than `limit` entries."""
@@ -134,7 +134,7 @@ def ls(name: str, path: Path = "", *, depth: int = 1, limit: int = 10000,
     return found
 
 
-@also_of_servers
+@accepts_server
 def read(name: str, path: Path, **settings: Any) -> bytes:
     """Returns the contents of a file."""
     with _volume(name, settings) as (handle, volume):
@@ -145,7 +145,7 @@ def read(name: str, path: Path, **settings: Any) -> bytes:
             return file.read()
 
 
-@also_of_servers
+@accepts_server
 def get(name: str, path: Path, local: Path, **settings: Any) -> int:
     """Copies a file or directory to `local`; returns the number of bytes. Links are left out."""
     with _volume(name, settings) as (handle, volume):
@@ -155,7 +155,7 @@ def get(name: str, path: Path, local: Path, **settings: Any) -> int:
         return int(count.bytes)
 
 
-@also_of_servers
+@accepts_server
 def put(name: str, local: Path, path: Path, **settings: Any) -> int:
     """Copies a file or directory into a volume; returns the number of bytes."""
     with _volume(name, settings) as (handle, volume):
@@ -169,7 +169,7 @@ def put(name: str, local: Path, path: Path, **settings: Any) -> int:
             os.close(fd)
 
 
-@also_of_servers
+@accepts_server
 def delete(name: str, path: Path, **settings: Any) -> None:
     """Removes a file, or a directory with its contents."""
     with _volume(name, settings) as (handle, volume):
@@ -178,7 +178,7 @@ def delete(name: str, path: Path, **settings: Any) -> None:
 
 # -- snapshots, which need the volume for themselves: ArgumentError while a session uses it
 
-@also_of_servers
+@accepts_server
 def snapshots(name: str, **settings: Any) -> List[Snapshot]:
     """Returns the snapshots of a volume, in order of their names."""
     found: List[str] = []
@@ -200,7 +200,7 @@ def _copy(function: Callable[..., int], name: str, which: str, settings: Any) ->
         return int(count.bytes)
 
 
-@also_of_servers
+@accepts_server
 def snapshot(name: str, snapshot: str, **settings: Any) -> int:
     """Copies the volume to a new snapshot; returns the number of bytes.
 
@@ -209,13 +209,13 @@ def snapshot(name: str, snapshot: str, **settings: Any) -> int:
     return _copy(lib.droste_volume_snapshot, name, snapshot, settings)
 
 
-@also_of_servers
+@accepts_server
 def restore(name: str, snapshot: str, **settings: Any) -> int:
     """Replaces the contents of the volume by those of a snapshot; returns the number of bytes."""
     return _copy(lib.droste_volume_restore, name, snapshot, settings)
 
 
-@also_of_servers
+@accepts_server
 def remove_snapshot(name: str, snapshot: str, **settings: Any) -> None:
     """Removes a snapshot; the volume stays as it is."""
     with _volume(name, settings, ALONE) as (handle, volume):

@@ -46,7 +46,7 @@ def check_local(made: Any, server: Optional[str]) -> None:
                             "DROSTE_SERVER" % type(made).__name__)
 
 
-def also_of_servers(function: _Function) -> _Function:
+def accepts_server(function: _Function) -> _Function:
     """Lets a function of droste.volumes take `server` and `api_key`."""
     @functools.wraps(function)
     def call(*arguments: Any, server: Optional[str] = None, api_key: Optional[str] = None,

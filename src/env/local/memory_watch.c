@@ -72,7 +72,7 @@ struct memory_watch {
     struct machine first, then; /* at its start; at its last measurement */
     uint64_t headroom;          /* at its last measurement */
     uint64_t earliest_ns, latest_ns;
-    struct exact *exact; /* under way; NULL: none */
+    struct measurement *measurement; /* the exact one under way; NULL: none */
     bool busy, over;
     int unread;        /* the channel, while the host does not read it; -1 */
     ino_t *host_files; /* files from the host */
@@ -173,7 +173,7 @@ static struct private_memory read_private(const struct process_list *list)
 /* ---- the exact measurement ---- */
 
 /* What a job measures: nothing of it belongs to the loop meanwhile, except `watch`. */
-struct exact {
+struct measurement {
     struct memory_watches *all;
     struct memory_watch *watch; /* NULL: closed meanwhile */
     struct process_list processes;
@@ -239,11 +239,11 @@ static bool stat_link(int dir, const char *name, struct statx *out)
 }
 
 /* Whether a file is in memory and not from the host. */
-static bool exact_counts(
-    const struct exact *e, unsigned major_number, unsigned minor_number, ino_t inode)
+static bool measurement_counts(
+    const struct measurement *m, unsigned major_number, unsigned minor_number, ino_t inode)
 {
-    return e->device == makedev(major_number, minor_number) &&
-           !has_inode(e->host_files, e->host_file_count, inode);
+    return m->device == makedev(major_number, minor_number) &&
+           !has_inode(m->host_files, m->host_file_count, inode);
 }
 
 /* fdinfo of UNIX sockets, proc(5), since Linux 5.6. */
@@ -256,7 +256,7 @@ static bool socket_holds_files(pid_t pid, const char *fd)
     return line && strtoul(line + strlen("scm_fds:"), NULL, 10) > 0;
 }
 
-static void add_open_files(const struct exact *e, pid_t pid, struct shared_memory *shared)
+static void add_open_files(const struct measurement *m, pid_t pid, struct shared_memory *shared)
 {
     char path[48];
     struct dirent *entry;
@@ -268,7 +268,7 @@ static void add_open_files(const struct exact *e, pid_t pid, struct shared_memor
             continue;
         if (S_ISSOCK(st.stx_mode) && socket_holds_files(pid, entry->d_name))
             shared->unseen = UINT64_MAX;
-        if (exact_counts(e, st.stx_dev_major, st.stx_dev_minor, st.stx_ino) &&
+        if (measurement_counts(m, st.stx_dev_major, st.stx_dev_minor, st.stx_ino) &&
             shared_is_new(shared, st.stx_ino))
             shared->bytes += st.stx_blocks * 512;
     }
@@ -277,7 +277,7 @@ static void add_open_files(const struct exact *e, pid_t pid, struct shared_memor
 }
 
 static void add_map(
-    const struct exact *e, pid_t pid, const char *line, struct shared_memory *shared)
+    const struct measurement *m, pid_t pid, const char *line, struct shared_memory *shared)
 {
     unsigned long from, to, offset;
     unsigned major_number, minor_number;
@@ -287,7 +287,7 @@ static void add_map(
     if (sscanf(line, "%lx-%lx %*s %lx %x:%x %llu", &from, &to, &offset, &major_number,
             &minor_number, &inode) != 6)
         return;
-    if (!exact_counts(e, major_number, minor_number, inode))
+    if (!measurement_counts(m, major_number, minor_number, inode))
         return;
     snprintf(path, sizeof path, "/proc/%d/map_files/%lx-%lx", (int)pid, from, to);
     bool seen = stat_link(AT_FDCWD, path, &st);
@@ -297,7 +297,7 @@ static void add_map(
         shared_add_unseen(shared, inode, offset + (to - from));
 }
 
-static void add_maps(const struct exact *e, pid_t pid, struct shared_memory *shared)
+static void add_maps(const struct measurement *m, pid_t pid, struct shared_memory *shared)
 {
     char path[48];
     cleanup_free char *line = NULL;
@@ -305,7 +305,7 @@ static void add_maps(const struct exact *e, pid_t pid, struct shared_memory *sha
     snprintf(path, sizeof path, "/proc/%d/maps", (int)pid);
     FILE *f = fopen(path, "re");
     while (f && getline(&line, &size, f) > 0)
-        add_map(e, pid, line, shared);
+        add_map(m, pid, line, shared);
     if (f)
         fclose(f);
 }
@@ -338,29 +338,29 @@ static bool holds_unread_files(const struct memory_watch *w)
     return w->unread >= 0 && socket_holds_files(getpid(), fd);
 }
 
-static uint64_t exact_shared(const struct exact *e)
+static uint64_t measurement_shared(const struct measurement *m)
 {
     struct shared_memory shared = { 0 };
-    for (size_t i = 0; i < e->processes.count; i++)
-        add_open_files(e, e->processes.pids[i], &shared);
-    for (size_t i = 0; i < e->processes.count; i++)
-        add_maps(e, e->processes.pids[i], &shared);
+    for (size_t i = 0; i < m->processes.count; i++)
+        add_open_files(m, m->processes.pids[i], &shared);
+    for (size_t i = 0; i < m->processes.count; i++)
+        add_maps(m, m->processes.pids[i], &shared);
     free(shared.files);
-    if (e->unread)
+    if (m->unread)
         shared.unseen = UINT64_MAX;
-    if (e->own_root)
+    if (m->own_root)
         shared.bytes +=
-            file_system_used(e->keeper, "/tmp") + file_system_used(e->keeper, "/dev/shm");
-    uint64_t unseen = growth(e->first_shared + shared.bytes, e->now.shared);
+            file_system_used(m->keeper, "/tmp") + file_system_used(m->keeper, "/dev/shm");
+    uint64_t unseen = growth(m->first_shared + shared.bytes, m->now.shared);
     return shared.bytes + (shared.unseen < unseen ? shared.unseen : unseen);
 }
 
-static void exact_measure(void *arg)
+static void measurement_take(void *arg)
 {
-    struct exact *e = arg;
-    e->sum += exact_shared(e);
-    for (size_t i = 0; i < e->processes.count; i++)
-        e->sum += read_proportional(e->processes.pids[i]);
+    struct measurement *m = arg;
+    m->sum += measurement_shared(m);
+    for (size_t i = 0; i < m->processes.count; i++)
+        m->sum += read_proportional(m->processes.pids[i]);
 }
 
 uint64_t memory_of_fork(pid_t keeper)
@@ -391,34 +391,34 @@ static void look_ended(
         w->options.over(w->options.arg);
 }
 
-static void exact_ended(void *arg)
+static void measurement_ended(void *arg)
 {
-    struct exact *e = arg;
-    if (--e->all->under_way == 0 && e->all->closed)
-        free(e->all);
-    if (e->watch) {
-        e->watch->exact = NULL;
-        look_ended(e->watch, e->sum, &e->now, e->began_ns);
+    struct measurement *m = arg;
+    if (--m->all->under_way == 0 && m->all->closed)
+        free(m->all);
+    if (m->watch) {
+        m->watch->measurement = NULL;
+        look_ended(m->watch, m->sum, &m->now, m->began_ns);
     }
-    free(e->processes.pids);
-    free(e->host_files);
-    free(e);
+    free(m->processes.pids);
+    free(m->host_files);
+    free(m);
 }
 
 /* Takes the list of processes. Without memory the sandbox is looked at again later. */
-static void exact_begin(struct memory_watch *w, struct process_list *list, uint64_t tables,
+static void measurement_begin(struct memory_watch *w, struct process_list *list, uint64_t tables,
     const struct machine *now, uint64_t began_ns)
 {
-    struct exact *e = calloc(1, sizeof *e);
+    struct measurement *m = calloc(1, sizeof *m);
     size_t size = w->host_file_count * sizeof *w->host_files;
-    ino_t *host_files = e && size ? malloc(size) : NULL;
-    if (!e || (size && !host_files)) {
-        free(e);
+    ino_t *host_files = m && size ? malloc(size) : NULL;
+    if (!m || (size && !host_files)) {
+        free(m);
         return;
     }
     if (size)
         memcpy(host_files, w->host_files, size);
-    *e = (struct exact){ .all = w->all,
+    *m = (struct measurement){ .all = w->all,
         .watch = w,
         .processes = *list,
         .keeper = w->keeper,
@@ -432,13 +432,13 @@ static void exact_begin(struct memory_watch *w, struct process_list *list, uint6
         .began_ns = began_ns,
         .sum = tables };
     *list = (struct process_list){ 0 };
-    w->exact = e;
+    w->measurement = m;
     w->all->under_way++;
     w->all->held_up_ns = began_ns + HELD_UP_NS;
-    if (job_start(w->all->loop, exact_measure, exact_ended, e, NULL) == 0)
+    if (job_start(w->all->loop, measurement_take, measurement_ended, m, NULL) == 0)
         return;
-    exact_measure(e);
-    exact_ended(e);
+    measurement_take(m);
+    measurement_ended(m);
 }
 
 /* First an upper bound; if that may exceed the limit, exactly. */
@@ -450,7 +450,7 @@ static void look(struct memory_watch *w, const struct machine *now)
     struct private_memory own = read_private(&list);
     uint64_t sum = own.most + now->shared;
     if (sum > w->options.limit && own.tables <= w->options.limit)
-        exact_begin(w, &list, own.tables, now, began_ns);
+        measurement_begin(w, &list, own.tables, now, began_ns);
     else
         look_ended(w, sum, now, began_ns);
     free(list.pids);
@@ -458,7 +458,7 @@ static void look(struct memory_watch *w, const struct machine *now)
 
 static bool is_due(const struct memory_watch *w, const struct machine *now, uint64_t now_ns)
 {
-    if (!w->keeper || w->over || w->exact || now_ns < w->earliest_ns)
+    if (!w->keeper || w->over || w->measurement || now_ns < w->earliest_ns)
         return false;
     return now_ns >= w->latest_ns || growth(w->then.used, now->used) >= w->headroom / 2;
 }
@@ -586,8 +586,8 @@ void memory_watch_close(struct memory_watch *w)
     if (!w)
         return;
     memory_watch_busy(w, false);
-    if (w->exact)
-        w->exact->watch = NULL;
+    if (w->measurement)
+        w->measurement->watch = NULL;
     TAILQ_REMOVE(&w->all->queue, w, link);
     if (TAILQ_EMPTY(&w->all->queue)) {
         timer_stop(w->all->timer);
