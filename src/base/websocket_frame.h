@@ -1,6 +1,6 @@
 /* base/websocket_frame.h: frames of RFC 6455, for clients (net/websocket.c) and servers
- * (serve/socket.c): parses the other side's strictly. A client's frames are masked, a server's are
- * not. It does no I/O: bytes in, bytes out.
+ * (serve/http/socket.c): parses the other side's strictly. A client's frames are masked, a server's
+ * are not. It does no I/O: bytes in, bytes out.
  */
 #ifndef DROSTE_BASE_WEBSOCKET_FRAME_H
 #define DROSTE_BASE_WEBSOCKET_FRAME_H

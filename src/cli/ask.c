@@ -5,7 +5,7 @@
 
 #include "cli/approvals.h"
 #include "cli/cli.h"
-#include "cli/progress.h"
+#include "cli/terminal/progress.h"
 
 int cli_ask(droste *d, droste_request *request, bool show, droste_result **out, droste_error *err)
 {

@@ -11,7 +11,7 @@
 #include "base/json/fields.h"
 #include "base/text.h"
 #include "cli/cli.h"
-#include "cli/screen.h"
+#include "cli/terminal/screen.h"
 
 enum { PLAIN_SECONDS = 30 };
 

@@ -10,8 +10,8 @@
 #include "cli/answer.h"
 #include "cli/ask.h"
 #include "cli/cli.h"
-#include "cli/lines.h"
-#include "cli/screen.h"
+#include "cli/terminal/lines.h"
+#include "cli/terminal/screen.h"
 
 struct talk {
     droste *d;

@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/json/fields.h"
 #include "cli/cli.h"
-#include "cli/verbs.h"
+#include "cli/options/verbs.h"
 
 struct request {
     droste *d;

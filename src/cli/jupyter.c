@@ -7,7 +7,7 @@
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "cli/cli.h"
-#include "cli/verbs.h"
+#include "cli/options/verbs.h"
 
 enum { WORDS_MAX = 128 };
 

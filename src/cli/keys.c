@@ -1,5 +1,5 @@
 /* cli/keys.c: droste keys: creates, lists and revokes the keys of `droste serve`. */
-#include "serve/keys.h"
+#include "serve/access/keys.h"
 
 #include <string.h>
 
@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/json/fields.h"
 #include "cli/cli.h"
-#include "cli/verbs.h"
+#include "cli/options/verbs.h"
 
 struct keys_request {
     droste *d;

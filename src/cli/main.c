@@ -17,8 +17,8 @@
 #include "base/suggest.h"
 #include "base/text.h"
 #include "cli/cli.h"
-#include "cli/help.h"
-#include "cli/screen.h"
+#include "cli/options/help.h"
+#include "cli/terminal/screen.h"
 
 static const struct command *const commands[] = { &command_run, &command_chat, &command_batch,
     &command_exec, &command_repl, &command_serve, &command_mcp, &command_jupyter, &command_keys,

@@ -13,9 +13,9 @@
 #include "base/json/json.h"
 #include "cli/approvals.h"
 #include "cli/cli.h"
-#include "cli/lines.h"
+#include "cli/terminal/lines.h"
 #include "cli/results.h"
-#include "cli/screen.h"
+#include "cli/terminal/screen.h"
 
 struct repl {
     droste *d;

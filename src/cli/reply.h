@@ -2,7 +2,7 @@
 #ifndef DROSTE_CLI_REPLY_H
 #define DROSTE_CLI_REPLY_H
 
-#include "cli/screen.h"
+#include "cli/terminal/screen.h"
 
 struct reply {
     size_t taken;    /* bytes of the reply */

@@ -18,7 +18,7 @@
 #include "cli/record/show.h"
 #include "cli/remote/remote.h"
 #include "cli/results.h"
-#include "cli/verbs.h"
+#include "cli/options/verbs.h"
 
 typedef char run_id[DROSTE_RUN_ID_SIZE];
 

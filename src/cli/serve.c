@@ -9,7 +9,7 @@
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "cli/cli.h"
-#include "serve/keys.h"
+#include "serve/access/keys.h"
 #include "serve/log.h"
 #include "serve/table.h"
 

@@ -8,7 +8,7 @@
 #include "base/list.h"
 #include "base/os/file.h"
 #include "cli/cli.h"
-#include "cli/verbs.h"
+#include "cli/options/verbs.h"
 
 enum { CREATE = 1, LS = 2, SHOW = 4, RM = 8, CELL_MAX = 8 << 20 };
 

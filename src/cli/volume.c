@@ -12,7 +12,7 @@
 #include "base/text.h"
 #include "cli/cli.h"
 #include "cli/remote/remote.h"
-#include "cli/verbs.h"
+#include "cli/options/verbs.h"
 #include "cli/volume_copy.h"
 #include "cli/volume_print.h"
 

@@ -2,7 +2,7 @@
 #ifndef DROSTE_SERVE_CONSOLE_H
 #define DROSTE_SERVE_CONSOLE_H
 
-#include "serve/request.h"
+#include "serve/http/request.h"
 
 extern const struct routes console_routes;
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "serve/server.h"
+#include "serve/native/native.h"
 
 static const struct metric {
     const char *name, *labels, *help; /* the help of the first row of a name */

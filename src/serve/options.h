@@ -2,7 +2,7 @@
 #ifndef DROSTE_SERVE_OPTIONS_H
 #define DROSTE_SERVE_OPTIONS_H
 
-#include "serve/server.h"
+#include "serve/sandbox/sandbox.h"
 
 struct option_rules {
     /* NULL: a client may not set it. */

@@ -15,7 +15,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
-#include "serve/keys.h"
+#include "serve/access/keys.h"
 
 enum { TABLE_WORKERS = 64, TABLE_ACCOUNTS = KEYS_MOST + 1, TABLE_BUCKETS = 16 };
 enum { TABLE_ATTENDED = 1024 };

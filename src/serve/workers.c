@@ -14,7 +14,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/os/random.h"
-#include "serve/accounts.h"
+#include "serve/access/accounts.h"
 #include "serve/notify.h"
 #include "serve/server.h"
 

@@ -10,6 +10,7 @@
 
 #include "base/cleanup.h"
 #include "serve/e2b/files.h"
+#include "serve/sandbox/sandbox.h"
 
 enum { FILES_HANDLE = 7 };
 

@@ -12,6 +12,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "serve/e2b/embedded.h"
+#include "serve/sandbox/sandbox.h"
 
 enum { CONTEXTS_MOST = 64, CONTEXT_QUEUE_MOST = 256 };
 enum { CONTEXT_FLAGS = DROSTE_ECHO | DROSTE_RESULTS | DROSTE_WHOLE_ERRORS };

@@ -9,6 +9,7 @@
 #include "base/os/random.h"
 #include "base/text.h"
 #include "serve/e2b/e2b.h"
+#include "serve/sandbox/sandbox.h"
 
 /* What the first version of the interface gives to sandboxes without a timeout, and the second. */
 enum { CONTROL_SECONDS_V1 = 15, CONTROL_SECONDS_V2 = 300 };

@@ -11,7 +11,7 @@
 #ifndef DROSTE_SERVE_E2B_E2B_H
 #define DROSTE_SERVE_E2B_E2B_H
 
-#include "serve/server.h"
+#include "serve/sandbox/sandbox.h"
 
 enum { E2B_PORT_ENVD = 49983, E2B_PORT_INTERPRETER = 49999 };
 enum { E2B_TOKEN_SIZE = 33, E2B_USER_SIZE = 64 };

@@ -17,6 +17,7 @@
 
 #include "base/cleanup.h"
 #include "base/text.h"
+#include "serve/sandbox/sandbox.h"
 
 enum { UPLOAD_STEP = 256 << 10, UPLOAD_FILES_MOST = 1000, UPLOAD_PARSER = 32 << 10 };
 enum { UPLOAD_NAME_MAX = 4096, UPLOAD_KEY_MAX = 246, UPLOAD_MARKS_MAX = 4000 };

@@ -7,6 +7,7 @@
 #include "base/cleanup.h"
 #include "base/text.h"
 #include "serve/e2b/files.h"
+#include "serve/sandbox/sandbox.h"
 
 enum { FILES_LIST_MOST = 10000, FILES_DEPTH_MOST = 64 };
 

@@ -14,8 +14,9 @@
 #include "base/cleanup.h"
 #include "base/text.h"
 #include "serve/e2b/e2b.h"
-#include "serve/relay.h"
-#include "serve/upstream.h"
+#include "serve/http/relay.h"
+#include "serve/http/upstream.h"
+#include "serve/sandbox/sandbox.h"
 
 enum { PORT_PIECE = 32 << 10 };
 

@@ -14,6 +14,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "serve/sandbox/sandbox.h"
 
 enum { PROCESS_WORDS_MOST = 4096, PROCESS_PIECE = 64 << 10, PROCESS_EARLY_MS = 50 };
 

@@ -9,6 +9,7 @@
 
 #include "base/cleanup.h"
 #include "serve/e2b/process.h"
+#include "serve/sandbox/sandbox.h"
 
 struct process_call {
     struct server *server;

@@ -10,6 +10,7 @@
 
 #include "base/cleanup.h"
 #include "serve/e2b/connect.h"
+#include "serve/sandbox/sandbox.h"
 
 /* ---- names of sandboxes ---- */
 

@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "serve/e2b/connect.h"
+#include "serve/sandbox/sandbox.h"
 
 enum { PAUSE_SECONDS = 10 };
 

@@ -10,6 +10,7 @@
 #include "base/cleanup.h"
 #include "base/envelope.h"
 #include "serve/e2b/process.h"
+#include "serve/sandbox/sandbox.h"
 
 struct stream_input {
     struct server *server;

@@ -16,6 +16,7 @@
 #include "base/text.h"
 #include "serve/e2b/connect.h"
 #include "serve/e2b/files.h"
+#include "serve/sandbox/sandbox.h"
 
 enum { WATCHERS_MOST = 16, WATCH_ENTRIES_MOST = 5000, WATCH_DEPTH = 32 };
 enum { WATCH_PAUSE_MS = 300, WATCH_ID_SIZE = 33 };

@@ -11,6 +11,7 @@
 #include "base/json/fields.h"
 #include "base/text.h"
 #include "serve/jupyter/jupyter.h"
+#include "serve/sandbox/sandbox.h"
 
 enum { MATCHES_MAX = 500 };
 

@@ -12,8 +12,8 @@
 #define DROSTE_SERVE_JUPYTER_JUPYTER_H
 
 #include "base/text.h"
-#include "serve/server.h"
-#include "serve/socket.h"
+#include "serve/sandbox/sandbox.h"
+#include "serve/http/socket.h"
 
 /* An id as clients of Jupyter want it: 32 hexadecimal digits with four dashes. */
 enum { JUPYTER_ID_SIZE = 37 };

@@ -11,10 +11,11 @@
 #include "base/clock.h"
 #include "base/json/fields.h"
 #include "base/text.h"
-#include "serve/calls.h"
+#include "serve/sandbox/calls.h"
 #include "serve/jupyter/embedded.h"
 #include "serve/jupyter/jupyter.h"
-#include "serve/relay.h"
+#include "serve/http/relay.h"
+#include "serve/sandbox/sandbox.h"
 
 #define INPUT_TOOL "jupyter_input"
 

@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "base/json/fields.h"
 #include "serve/jupyter/jupyter.h"
-#include "serve/relay.h"
+#include "serve/http/relay.h"
 
 /* ---- ids ---- */
 

@@ -5,7 +5,8 @@
 
 #include "base/clock.h"
 #include "serve/mcp/mcp.h"
-#include "serve/spending.h"
+#include "serve/access/spending.h"
+#include "serve/sandbox/sandbox.h"
 
 /* Room that was asked for. */
 struct mcp_ticket {

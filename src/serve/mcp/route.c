@@ -8,7 +8,7 @@
 #include "base/json/rpc.h"
 #include "base/text.h"
 #include "serve/mcp/mcp.h"
-#include "serve/relay.h"
+#include "serve/http/relay.h"
 
 #define SESSION_FIELD "Mcp-Session-Id"
 #define VERSION_FIELD "MCP-Protocol-Version"

@@ -12,7 +12,8 @@
 #include "base/hash.h"
 #include "base/json/fields.h"
 #include "serve/openai/openai.h"
-#include "serve/spending.h"
+#include "serve/access/spending.h"
+#include "serve/sandbox/sandbox.h"
 
 /* Digits of the hash in an id, behind those of the worker; random ones follow. */
 enum { ANSWER_HASH_AT = 6, ANSWER_HASH_LEN = 16 };

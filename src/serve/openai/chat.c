@@ -6,6 +6,7 @@
 #include "base/json/fields.h"
 #include "base/text.h"
 #include "serve/openai/openai.h"
+#include "serve/sandbox/sandbox.h"
 
 /* Of what a cell has printed. */
 enum { CHAT_OUTPUT_MAX = 2000 };

@@ -9,7 +9,7 @@
 #define DROSTE_SERVE_OPENAI_FILE_STORE_H
 
 #include "serve/openai/openai.h"
-#include "serve/work.h"
+#include "serve/http/work.h"
 
 enum {
     STORE_ID_SIZE = SERVE_ID_SIZE,

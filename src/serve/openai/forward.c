@@ -11,7 +11,7 @@
 #include "base/cleanup.h"
 #include "base/json/fields.h"
 #include "serve/openai/openai.h"
-#include "serve/spending.h"
+#include "serve/access/spending.h"
 
 /* Unread bytes above which the provider waits. */
 enum { FORWARD_UNREAD_MAX = SERVE_UNREAD_MAX / 2 };

@@ -8,7 +8,7 @@
 #define DROSTE_SERVE_OPENAI_H
 
 #include "base/list.h"
-#include "serve/runs.h"
+#include "serve/native/runs.h"
 #include "serve/server.h"
 
 enum { OPENAI_MODEL_SIZE = 257 };

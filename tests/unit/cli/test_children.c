@@ -3,7 +3,7 @@
 
 #include "base/cleanup.h"
 #include "base/text.h"
-#include "cli/children.h"
+#include "cli/terminal/children.h"
 
 static struct children *children;
 static struct screen screen;

@@ -7,7 +7,7 @@
 
 #include "base/cleanup.h"
 #include "base/os/file.h"
-#include "cli/flags.h"
+#include "cli/options/flags.h"
 
 static droste *d;
 static const char *text, *once;

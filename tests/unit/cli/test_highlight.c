@@ -2,7 +2,7 @@
 #include "../test.h"
 
 #include "base/cleanup.h"
-#include "cli/highlight.h"
+#include "cli/terminal/highlight.h"
 
 #define KEYWORD(text) "\x1b[35m" text "\x1b[0m"
 #define STRING(text)  "\x1b[32m" text "\x1b[0m"

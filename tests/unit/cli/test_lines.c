@@ -8,7 +8,7 @@
 
 #include "base/cleanup.h"
 #include "base/os/file.h"
-#include "cli/lines.h"
+#include "cli/terminal/lines.h"
 
 static struct lines *lines;
 static int input = -1; /* what becomes standard input is written to */

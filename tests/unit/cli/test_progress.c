@@ -2,7 +2,7 @@
 #include "../test.h"
 
 #include "base/array.h"
-#include "cli/progress.h"
+#include "cli/terminal/progress.h"
 
 static char *text;
 static size_t len;

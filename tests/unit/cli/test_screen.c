@@ -3,7 +3,7 @@
 #include "../test.h"
 
 #include "base/cleanup.h"
-#include "cli/screen.h"
+#include "cli/terminal/screen.h"
 
 static char *text;
 static size_t len;

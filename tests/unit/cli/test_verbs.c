@@ -2,7 +2,7 @@
 #include "../test.h"
 
 #include "base/cleanup.h"
-#include "cli/verbs.h"
+#include "cli/options/verbs.h"
 
 struct row {
     struct verb verb;

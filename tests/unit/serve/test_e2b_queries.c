@@ -6,7 +6,8 @@
 
 #include "base/cleanup.h"
 #include "serve/e2b/e2b.h"
-#include "serve/relay.h"
+#include "serve/http/relay.h"
+#include "serve/sandbox/sandbox.h"
 
 static struct {
     const char *name, *value;

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "serve/keys.h"
+#include "serve/access/keys.h"
 
 static char place[64], path[96];
 

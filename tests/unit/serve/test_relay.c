@@ -3,10 +3,10 @@
 #include "../test.h"
 
 #include "base/cleanup.h"
-#include "serve/relay.h"
+#include "serve/http/relay.h"
 #include "serve/server.h"
-#include "serve/upgrade.h"
-#include "serve/upstream.h"
+#include "serve/http/upgrade.h"
+#include "serve/http/upstream.h"
 
 static struct table table;
 static struct server server;

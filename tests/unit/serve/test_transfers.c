@@ -5,7 +5,7 @@
 #include <errno.h>
 
 #include "base/cleanup.h"
-#include "serve/server.h"
+#include "serve/native/native.h"
 
 static struct sandbox sandbox;
 static struct request request;

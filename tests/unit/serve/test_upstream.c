@@ -8,7 +8,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "serve/server.h"
-#include "serve/upstream.h"
+#include "serve/http/upstream.h"
 #include "serve/workers.h"
 
 static struct server server;

@@ -1,0 +1,30 @@
+/* cli/options/flags.c: see flags.h. */
+#include "cli/options/flags.h"
+
+#include <string.h>
+
+const struct flag *flag_find(const struct flag *flags, const char *name, size_t len)
+{
+    for (; flags->name; flags++)
+        if (strlen(flags->name) == len && strncmp(flags->name, name, len) == 0)
+            return flags;
+    return NULL;
+}
+
+const droste_option *flag_find_option(const char *name, size_t len)
+{
+    const droste_option *o;
+    for (size_t i = 0; (o = droste_option_at(i)); i++)
+        if (strlen(o->name) == len && strncmp(o->name, name, len) == 0)
+            return o;
+    return NULL;
+}
+
+const droste_option *flag_next_option(const struct flag *flags, size_t *index)
+{
+    const droste_option *o;
+    while ((o = droste_option_at((*index)++)))
+        if (!o->secret && !flag_find(flags, o->name, strlen(o->name)))
+            return o;
+    return NULL;
+}

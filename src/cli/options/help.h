@@ -1,0 +1,21 @@
+/* cli/options/help.h: help texts of the commands. */
+#ifndef DROSTE_CLI_HELP_H
+#define DROSTE_CLI_HELP_H
+
+#include "cli/cli.h"
+
+/* The word after --help selects the size: "all" prints every setting, "man" the manual page,
+ * nothing or any other word one screen. Returns the exit status. */
+int help_print(const struct command *self, const struct flag *flags, const char *style);
+/* Prints the list of commands, with `all` that of settings, too. On standard error it is a usage
+ * error; returns the exit status. */
+int help_print_overview(FILE *out, bool all);
+
+/* The settings that a screen of help shows, the most used one first; NULL after the last. */
+const droste_option *help_common_option(
+    const struct command *self, const struct flag *flags, size_t *index);
+
+/* cli/options/manual.c */
+void manual_print(const struct command *self, const struct flag *flags);
+
+#endif

@@ -1,0 +1,54 @@
+/* serve/access/accounts.h: the clients of a server: keys as the server knows them.
+ *
+ * Each key that was ever in the file has an account for the server's life, so that requests and
+ * sandboxes can point to it while the file changes. Without keys there is one account, of all.
+ */
+#ifndef DROSTE_SERVE_ACCOUNTS_H
+#define DROSTE_SERVE_ACCOUNTS_H
+
+#include "serve/access/keys.h"
+#include "serve/table.h"
+
+struct server;
+struct request;
+struct sandbox;
+
+struct account {
+    struct key key;  /* of the file when it was last read */
+    bool is_revoked; /* its sandboxes end */
+    int index;       /* in the table */
+    struct table_account *row;
+    size_t waiting;
+    struct account *next;
+};
+
+struct accounts {
+    const char *path; /* NULL: keys are not used */
+    struct table *table;
+    struct keys keys;
+    struct account *all;
+    struct account anyone; /* without keys */
+    int64_t read_mtime_ns; /* of the file that was read */
+    uint64_t read_inode;
+};
+
+/* Reads the file of keys, if there is one at `path` (NULL: the server has no keys). */
+int accounts_open(struct accounts *a, struct table *table, const char *path, struct error *err);
+/* Reads it again if it has changed, or if `force`d. An error leaves the keys as they were: a file
+ * that was removed or broken admits no new client. Returns 1 if it was read. */
+int accounts_reload(struct accounts *a, bool force, struct error *err);
+void accounts_close(struct accounts *a);
+static inline bool accounts_need_keys(const struct accounts *a)
+{
+    return a->path != NULL;
+}
+
+/* Sets the request's account by its key (Authorization: Bearer, X-API-Key). False: there is none,
+ * and the request was refused. */
+bool account_identify(struct request *r);
+/* Refuses a request whose account lacks the scope of its route. */
+bool account_check_scope(struct request *r);
+/* Whether an account may know of a sandbox. What it may not is not found (404). */
+bool account_owns(const struct account *account, const struct sandbox *sb);
+
+#endif

@@ -1,0 +1,40 @@
+/* serve/http/relay.h: requests that another worker must answer. */
+#ifndef DROSTE_SERVE_RELAY_H
+#define DROSTE_SERVE_RELAY_H
+
+#include <stdbool.h>
+
+struct request;
+struct server;
+struct upstream;
+struct json_object;
+
+/* Fields between workers. Those of clients are not passed on. */
+#define RELAY_ACCOUNT "X-Droste-Account"
+#define RELAY_CLIENT  "X-Droste-Client"
+#define RELAY_FIRST   "X-Droste-First" /* the worker that accepted the request */
+
+#define RELAY_ABOUT "X-Droste-About" /* of an answer: for the log (request.h) */
+
+/* The worker with the fewest sandboxes; this one unless another has clearly fewer. */
+unsigned relay_place(const struct server *s);
+/* The one for a word, always the same. */
+unsigned relay_place_by(const struct server *s, const char *word);
+
+/* The worker that must answer: that of the sandbox which the request names, or the one where a new
+ * sandbox is placed; for a request that names none, the next one that may have it. */
+unsigned relay_worker_of(struct request *r);
+/* Passes the request on to a worker, with its body as it comes, and answers with what that answers.
+ * Called with the head. */
+void relay_begin(struct request *r, unsigned worker);
+/* The same over a connection to a server in the request's sandbox. It gets neither the tokens and
+ * fields that are this server's, nor, if `host` is given, the client's Host. `lost` answers a
+ * request to which the server gave no answer. */
+void relay_through(
+    struct request *r, struct upstream *u, const char *host, void (*lost)(struct request *r));
+/* Asks all other workers the same and calls `done` with the arrays `name` of their answers joined;
+ * those of workers that do not answer are left out. Takes the reference of `own`. */
+void relay_gather(struct request *r, const char *name, struct json_object *own,
+    void (*done)(struct request *r, struct json_object *all));
+
+#endif

@@ -1,0 +1,253 @@
+/* serve/http/routes.c: the routes of all protocols, by which requests are checked, and from which
+ * the OpenAPI document is made.
+ *
+ * Each protocol has a table of its own, in its directory. */
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/text.h"
+#include "serve/console.h"
+#include "serve/e2b/e2b.h"
+#include "serve/jupyter/jupyter.h"
+#include "serve/mcp/mcp.h"
+#include "serve/openai/openai.h"
+#include "serve/native/native.h"
+
+#define JSON "application/json"
+
+/* In the order in which they are asked. */
+static const struct routes *const protocols[] = { &e2b_envd_routes, &e2b_interpreter_routes,
+    &e2b_port_routes, &console_routes, &mcp_routes, &openai_routes, &jupyter_routes, &native_routes,
+    &e2b_control_routes };
+
+const struct route *route_at(size_t index)
+{
+    for (size_t i = 0; i < array_length(protocols); i++) {
+        if (index < protocols[i]->count)
+            return &protocols[i]->rows[index];
+        index -= protocols[i]->count;
+    }
+    return NULL;
+}
+
+unsigned route_scopes(const struct route *route)
+{
+    if (route->scopes)
+        return route->scopes;
+    return strcmp(route->method, "GET") == 0 ? SCOPE_SANDBOXES | SCOPE_READ : SCOPE_SANDBOXES;
+}
+
+/* Copies a component of a path; false if it does not fit. */
+static bool route_take(const char *from, size_t len, char *out, size_t size)
+{
+    if (len == 0 || len >= size)
+        return false;
+    memcpy(out, from, len);
+    out[len] = '\0';
+    return true;
+}
+
+static bool route_matches(
+    const char *pattern, const char *path, char id[SERVE_ID_SIZE], char name[SERVE_NAME_SIZE])
+{
+    while (*pattern) {
+        if (*pattern != '{') {
+            if (*pattern++ != *path++)
+                return false;
+            continue;
+        }
+        size_t n = strncmp(pattern, "{path}", 6) == 0 ? strlen(path) : strcspn(path, "/");
+        bool is_id = strncmp(pattern, "{id}", 4) == 0;
+        if (!route_take(path, n, is_id ? id : name, is_id ? SERVE_ID_SIZE : SERVE_NAME_SIZE))
+            return false;
+        path += n;
+        pattern = strchr(pattern, '}') + 1;
+    }
+    return *path == '\0';
+}
+
+static bool routes_find(struct request *r, const struct routes *of, const char *method,
+    const char *path, const char **allowed)
+{
+    for (size_t i = 0; i < of->count; i++) {
+        const struct route *route = &of->rows[i];
+        if (!route_matches(route->path, path, r->id, r->name))
+            continue;
+        r->routes = of;
+        *allowed = route->method;
+        if (strcmp(route->method, method) != 0)
+            continue;
+        r->route = route;
+        return true;
+    }
+    return false;
+}
+
+void route_methods(const struct routes *of, const char *path, struct buf *out)
+{
+    char id[SERVE_ID_SIZE], name[SERVE_NAME_SIZE];
+    for (size_t i = 0; i < of->count; i++)
+        if (route_matches(of->rows[i].path, path, id, name))
+            buf_printf(out, "%s%s", out->len > 0 ? ", " : "", of->rows[i].method);
+}
+
+bool route_find(struct request *r, const char *method, const char *path, const char **allowed)
+{
+    *allowed = NULL;
+    for (size_t i = 0; i < array_length(protocols) && !*allowed; i++)
+        if (!protocols[i]->claims || protocols[i]->claims(r, path)) {
+            if (routes_find(r, protocols[i], method, path, allowed))
+                return true;
+            if (protocols[i]->claims) { /* it is not another's */
+                r->routes = protocols[i];
+                r->route = protocols[i]->any;
+                return r->route != NULL;
+            }
+        }
+    return false;
+}
+
+/* ---- the document ---- */
+
+/* The table has the schema of each parameter; those that say what is meant are required. */
+static void openapi_query(struct buf *out, const struct route *route, bool first)
+{
+    static const char *const required[] = { "path", "to" };
+    cleanup_json struct json_object *all = NULL;
+    cleanup_free char *text = text_printf("{%s}", route->query ? route->query : "");
+    if (!text || json_parse(text, strlen(text), &json_limits_small, &all, NULL) < 0)
+        return;
+    json_object_object_foreach(all, name, schema)
+    {
+        bool needed = false;
+        for (size_t i = 0; i < array_length(required); i++)
+            needed = needed || strcmp(name, required[i]) == 0;
+        buf_printf(out, "%s{\"name\": \"%s\", \"in\": \"query\", \"required\": %s, \"schema\": %s}",
+            first ? "" : ", ", name, needed ? "true" : "false", json_object_to_json_string(schema));
+        first = false;
+    }
+}
+
+static void openapi_parameters(struct buf *out, const struct routes *of, const struct route *route)
+{
+    static const char *const names[] = { "id", "name", "path" };
+    bool first = true;
+    buf_puts(out, ", \"parameters\": [");
+    for (size_t i = 0; i < array_length(names); i++) {
+        char word[16];
+        snprintf(word, sizeof word, "{%s}", names[i]);
+        if (!strstr(route->path, word))
+            continue;
+        buf_printf(out,
+            "%s{\"name\": \"%s\", \"in\": \"path\", \"required\": true, \"schema\": %s}",
+            first ? "" : ", ", names[i],
+            strcmp(names[i], "name") == 0 && of->name_schema ? of->name_schema(route->path)
+                                                             : "{\"type\": \"string\"}");
+        first = false;
+    }
+    openapi_query(out, route, first);
+    buf_puts(out, "]");
+}
+
+/* An empty body stands for an object without members. */
+static bool openapi_needs_body(const struct route *route)
+{
+    cleanup_json struct json_object *schema = NULL;
+    const char *text = route->schema;
+    if (route->body != BODY_JSON || !text)
+        return route->body != BODY_STREAM && route->body != BODY_BYTES;
+    return json_parse(text, strlen(text), &json_limits_large, &schema, NULL) == 0 &&
+           json_length(json_get_typed(schema, "required", json_type_array)) > 0;
+}
+
+static void openapi_body(struct buf *out, const struct route *route)
+{
+    if (route->body == BODY_NONE)
+        return;
+    buf_printf(out, ", \"requestBody\": {\"required\": %s, \"content\": {\"%s\": {\"schema\": %s}",
+        openapi_needs_body(route) ? "true" : "false",
+        route->body == BODY_JSON ? JSON
+        : route->is_form         ? "multipart/form-data"
+                                 : "application/octet-stream",
+        route->schema ? route->schema : "{}");
+    if (route->body == BODY_BYTES)
+        buf_puts(out, ", \"application/json\": {\"schema\": {}}, \"text/plain\": {\"schema\": "
+                      "{\"type\": \"string\"}}");
+    buf_puts(out, "}}");
+}
+
+static void openapi_operation(struct buf *out, const struct routes *of, const struct route *route)
+{
+    cleanup_buf struct buf summary = { 0 };
+    json_append_string(&summary, route->summary, strlen(route->summary));
+    for (const char *p = route->method; *p; p++)
+        buf_putc(out, (char)(*p - 'A' + 'a'));
+    buf_printf(out, "\": {\"summary\": %s", buf_text(&summary));
+    openapi_parameters(out, of, route);
+    openapi_body(out, route);
+    buf_printf(out, ", \"responses\": {\"%d\": {\"description\": \"success\"", route->status);
+    if (route->type)
+        buf_printf(out, ", \"content\": {\"%s\": {\"schema\": %s}%s}", route->type,
+            route->answer ? route->answer : "{}",
+            route->streams == route->status ? ", \"text/event-stream\": {}" : "");
+    if (route->streams && route->streams != route->status)
+        buf_printf(out,
+            "}, \"%d\": {\"description\": \"success\", \"content\": {\"text/event-stream\": {}}",
+            route->streams);
+    buf_puts(out, "}, \"default\": {\"$ref\": \"#/components/responses/Error\"}}}");
+}
+
+/* *last: the path of the operation before. */
+static void openapi_protocol(struct buf *out, const struct routes *of, const char **last)
+{
+    for (size_t i = 0; i < of->count; i++) {
+        const struct route *route = &of->rows[i];
+        if (*last && strcmp(*last, route->path) == 0)
+            buf_puts(out, ", \"");
+        else
+            buf_printf(out, "%s\"%s\": {\"", *last ? "}, " : "", route->path);
+        openapi_operation(out, of, route);
+        *last = route->path;
+    }
+}
+
+void serve_openapi(struct buf *out)
+{
+    buf_printf(out,
+        "{\"openapi\": \"3.1.0\", \"info\": {\"title\": \"Droste\", \"version\": \"%s\"}, "
+        "\"paths\": {",
+        droste_version());
+    const char *last = NULL;
+    for (size_t i = 0; i < array_length(protocols); i++)
+        if (protocols[i]->is_documented)
+            openapi_protocol(out, protocols[i], &last);
+    buf_puts(out,
+        "}}, \"components\": {\"responses\": {\"Error\": {\"description\": "
+        "\"an error\", \"content\": {\"application/json\": {\"schema\": {\"type\": "
+        "\"object\", \"required\": [\"error\"], \"properties\": {\"error\": {\"type\": "
+        "\"object\", \"required\": [\"code\", \"message\"], \"properties\": {\"code\": "
+        "{\"type\": \"string\"}, \"message\": {\"type\": \"string\"}, \"errno\": {\"type\": "
+        "\"string\"}}}}}}}}}}}");
+}
+
+void handle_openapi(struct request *r)
+{
+    cleanup_buf struct buf out = { 0 };
+    serve_openapi(&out);
+    request_reply(r, 200, JSON, buf_text(&out), out.len);
+}
+
+void handle_health(struct request *r)
+{
+    static const char text[] = "{\"status\": \"ok\"}";
+    request_reply(r, 200, JSON, text, sizeof text - 1);
+}
+
+void handle_ready(struct request *r)
+{
+    static const char text[] = "{\"status\": \"ready\"}";
+    if (r->server->draining)
+        request_refuse(r, 503, "draining", "the server is stopping; use another one");
+    else
+        request_reply(r, 200, JSON, text, sizeof text - 1);
+}

@@ -1,0 +1,153 @@
+/* serve/native/approvals.c: calls of tools that wait for an approval, over HTTP.
+ *
+ * They are in the record, which all workers share, so any worker lists and decides them; the one
+ * that has the run looks at the record. A key sees those of its own runs.
+ */
+#include "serve/native/approvals.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "serve/mcp/mcp.h"
+#include "serve/native/runs.h"
+#include "serve/server.h"
+
+static int approval_add_piece(void *arg, const char *data, size_t len)
+{
+    buf_append(arg, data, len);
+    return 0;
+}
+
+/* ---- the list ---- */
+
+static int approval_on_listed(void *arg, const droste_approval *a, droste_error *err)
+{
+    struct buf *json = arg;
+    buf_puts(json, json->data[json->len - 1] == '[' ? "" : ", ");
+    return droste_approval_json(a, approval_add_piece, json, err);
+}
+
+void handle_approval_list(struct request *r)
+{
+    cleanup_buf struct buf json = { 0 };
+    droste_error err = { 0 };
+    bool all = r->account->key.scopes & SCOPE_ADMIN;
+    const char *run = request_query(r, "run", "");
+    droste_record *record = run ? runs_record(r) : NULL;
+    if (r->reply)
+        return;
+    buf_puts(&json, "{\"approvals\": [");
+    if (record && droste_record_approvals(record, run[0] ? run : NULL,
+                      all ? NULL : r->account->key.id, approval_on_listed, &json, &err) < 0) {
+        request_fail(r, &err);
+        return;
+    }
+    buf_puts(&json, "]}");
+    request_reply(r, 200, "application/json", buf_text(&json), json.len);
+}
+
+/* ---- one ---- */
+
+struct approval_found {
+    const struct request *r;
+    bool is_mine;
+    struct buf json;
+};
+
+static int approval_on_found(void *arg, const droste_approval *a, droste_error *err)
+{
+    struct approval_found *found = arg;
+    const struct account *account = found->r->account;
+    found->is_mine = (account->key.scopes & SCOPE_ADMIN) ||
+                     (a->account && strcmp(a->account, account->key.id) == 0);
+    buf_clear(&found->json);
+    return droste_approval_json(a, approval_add_piece, &found->json, err);
+}
+
+/* The number of the path; 0: it is none. */
+static int64_t approval_number(const struct request *r)
+{
+    size_t n = strlen(r->name);
+    bool is_number = n > 0 && n < 19 && strspn(r->name, "0123456789") == n;
+    return is_number ? strtoll(r->name, NULL, 10) : 0;
+}
+
+/* Looks for it among those of the account; false: the request was refused. */
+static bool approval_look(struct request *r, droste_record *record, struct approval_found *found)
+{
+    droste_error err = { .code = DROSTE_ERROR_NOT_FOUND };
+    int64_t id = approval_number(r);
+    int rc = record && id ? droste_record_approval(record, id, approval_on_found, found, &err) : -1;
+    if (rc == 0 && found->is_mine)
+        return true;
+    if (rc < 0 && err.code != DROSTE_ERROR_NOT_FOUND)
+        request_fail(r, &err);
+    else
+        request_refuse(r, 404, "not_found", "there is no approval '%s'", r->name);
+    return false;
+}
+
+static void approval_reply(struct request *r, const struct buf *json)
+{
+    if (buf_failed(json))
+        request_refuse(r, 503, "memory", "out of memory");
+    else
+        request_reply(r, 200, "application/json", json->data, json->len);
+}
+
+void handle_approval_get(struct request *r)
+{
+    struct approval_found found = { .r = r };
+    droste_record *record = runs_record(r);
+    if (!r->reply && approval_look(r, record, &found))
+        approval_reply(r, &found.json);
+    buf_free(&found.json);
+}
+
+static void approval_decide(struct request *r, droste_record *record)
+{
+    struct approval_found found = { .r = r };
+    droste_error err = { 0 };
+    const char *name = r->account->key.name[0] ? r->account->key.name : "a client of the server";
+    bool approve = strcmp(json_get_string(r->json, "decision", ""), "approve") == 0;
+    const char *reason = json_get_string(r->json, "reason", NULL);
+    bool mine = approval_look(r, record, &found);
+    if (mine && droste_record_decide(record, approval_number(r), approve, name, reason, &err) < 0) {
+        if (err.code == DROSTE_ERROR_ARGUMENT)
+            request_refuse(r, 409, "decided", "%s", err.text);
+        else
+            request_fail(r, &err);
+    } else if (mine && approval_look(r, record, &found)) {
+        approval_reply(r, &found.json);
+    }
+    buf_free(&found.json);
+}
+
+void handle_approval_decide(struct request *r)
+{
+    droste_record *record = runs_record(r);
+    if (!r->reply)
+        approval_decide(r, record);
+}
+
+/* ---- those of this process ---- */
+
+/* Runs have a record, in which any client decides; a session has only the client of MCP that
+ * uses it. */
+static void approvals_on_ask(void *arg, droste_approval *a)
+{
+    struct server *s = arg;
+    if (s->mcp && mcp_take_approval(s->mcp->core, a))
+        return;
+    if (a->id)
+        droste_approval_leave(a);
+    else
+        droste_approval_answer(a, false, "the server",
+            "nothing answers for a session: approvals are for runs and for clients of MCP", NULL);
+}
+
+void approvals_open(struct server *s)
+{
+    droste_on_approval(s->d, approvals_on_ask, s);
+}

@@ -1,0 +1,15 @@
+/* serve/native/approvals.h: calls of tools that wait for an approval (docs/approvals.md). */
+#ifndef DROSTE_SERVE_APPROVALS_H
+#define DROSTE_SERVE_APPROVALS_H
+
+struct request;
+struct server;
+
+void handle_approval_list(struct request *r);
+void handle_approval_get(struct request *r);
+void handle_approval_decide(struct request *r);
+
+/* Sessions and runs that begin afterwards ask here. */
+void approvals_open(struct server *s);
+
+#endif

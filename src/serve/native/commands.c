@@ -1,0 +1,248 @@
+/* serve/native/commands.c: the routes for commands in a sandbox, which run beside its cells. */
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/text.h"
+#include "serve/sandbox/exchange.h"
+#include "serve/native/native.h"
+
+enum { COMMAND_STREAM_PIECE = 64 << 10 };
+
+/* ---- a stream of events ---- */
+
+static void command_push(struct request *r, const char *name, const struct buf *data)
+{
+    cleanup_buf struct buf event = { 0 };
+    buf_printf(&event, "event: %s\ndata: ", name);
+    buf_append(&event, data->data, data->len);
+    buf_puts(&event, "\n\n");
+    request_push(r, buf_text(&event), event.len);
+}
+
+static void command_push_output(
+    struct request *r, const char *stream, const char *bytes, size_t len)
+{
+    cleanup_buf struct buf data = { 0 };
+    if (len == 0)
+        return;
+    buf_printf(&data, "{\"stream\": \"%s\", \"data\": \"", stream);
+    json_append_base64(&data, bytes, len);
+    buf_puts(&data, "\"}");
+    command_push(r, "output", &data);
+}
+
+static void command_append_end(struct buf *out, int status, bool timed_out)
+{
+    buf_printf(out, "\"exit_code\": %d, \"timed_out\": %s", status, timed_out ? "true" : "false");
+}
+
+/* It is said why the stream is cut then. */
+static void command_push_error(struct request *r, const char *text)
+{
+    cleanup_buf struct buf data = { 0 };
+    buf_puts(&data, "{\"message\": ");
+    json_append_string(&data, text, strlen(text));
+    buf_puts(&data, "}");
+    command_push(r, "error", &data);
+}
+
+static void command_on_output(void *arg, const droste_command_reply *reply, const droste_error *err)
+{
+    struct exchange *x = arg;
+    cleanup_buf struct buf end = { 0 };
+    if (err && err->sys == ENOBUFS && x->r)
+        command_push_error(x->r, err->text);
+    if (exchange_is_over(x, err))
+        return;
+    command_push_output(x->r, "stdout", reply->out, reply->out_len);
+    command_push_output(x->r, "stderr", reply->err, reply->err_len);
+    if (!reply->ended)
+        return; /* command_read_more, when the client has taken this */
+    buf_puts(&end, "{");
+    command_append_end(&end, reply->status, reply->timed_out);
+    buf_puts(&end, "}");
+    command_push(x->r, "end", &end);
+    request_end(x->r);
+}
+
+static void command_read_more(struct request *r)
+{
+    struct exchange *x = r->state;
+    const droste_command_request request = {
+        .op = "output", .handle = x->handle, .length = COMMAND_STREAM_PIECE
+    };
+    if (!x->pending && !r->ended)
+        (void)exchange_ask(x, &request, command_on_output);
+}
+
+static void command_stream(struct exchange *x)
+{
+    cleanup_buf struct buf data = { 0 };
+    x->r->on_drained = command_read_more;
+    request_stream(x->r, "text/event-stream");
+    buf_printf(&data, "{\"pid\": %lld}", (long long)x->pid);
+    command_push(x->r, "start", &data);
+}
+
+/* ---- start ---- */
+
+static void command_reply_pid(struct exchange *x)
+{
+    struct json_object *o = json_object_new_object();
+    if (o && json_put(o, "pid", json_object_new_int64(x->pid))) {
+        request_reply_json(x->r, 201, o);
+        return;
+    }
+    json_object_put(o);
+    request_refuse(x->r, 503, "memory", "out of memory");
+}
+
+void handle_command_start(struct request *r)
+{
+    struct exchange *x = exchange_new(r);
+    if (!x)
+        return;
+    x->next = json_get_bool(r->json, "stream", false) ? command_stream : command_reply_pid;
+    exchange_start(x, r->json);
+}
+
+/* ---- one that runs ---- */
+
+/* Attaches to the command that the path names by its process id or tag. */
+static void command_attach(
+    struct request *r, struct exchange *x, int flags, void (*next)(struct exchange *x))
+{
+    if (!x)
+        return;
+    x->next = next;
+    exchange_attach(x, r->name, flags);
+}
+
+void handle_command_output(struct request *r)
+{
+    command_attach(r, exchange_new(r), 0, command_stream);
+}
+
+static void command_on_done(void *arg, const droste_command_reply *reply, const droste_error *err)
+{
+    struct exchange *x = arg;
+    if (!exchange_is_over(x, err))
+        request_reply(x->r, 204, NULL, NULL, 0);
+}
+
+static void command_on_written(
+    void *arg, const droste_command_reply *reply, const droste_error *err)
+{
+    struct exchange *x = arg;
+    if (!exchange_is_over(x, err))
+        x->next(x);
+}
+
+static void command_write_next(struct exchange *x)
+{
+    size_t left = x->r->body.len - x->sent;
+    size_t len = left < DROSTE_COMMAND_PIECE ? left : DROSTE_COMMAND_PIECE;
+    bool last = len == left;
+    const droste_command_request request = { .op = "input",
+        .handle = x->handle,
+        .flags = last && x->eof ? DROSTE_COMMAND_EOF : 0,
+        .data = buf_text(&x->r->body) + x->sent,
+        .len = len };
+    x->sent += len;
+    (void)exchange_ask(x, &request, last ? command_on_done : command_on_written);
+}
+
+void handle_command_input(struct request *r)
+{
+    const char *eof = request_query(r, "eof", "no");
+    struct exchange *x = eof ? exchange_new(r) : NULL;
+    if (x)
+        x->eof = strcmp(eof, "yes") == 0;
+    command_attach(r, x, DROSTE_COMMAND_QUIET, command_write_next);
+}
+
+static void command_send_signal(struct exchange *x)
+{
+    struct json_object *o = x->r->json;
+    const droste_command_request request = { .op = "signal",
+        .handle = x->handle,
+        .flags = json_get_bool(o, "group", true) ? 0 : DROSTE_COMMAND_ALONE,
+        .signal = (int)json_get_int(o, "signal", 0) };
+    (void)exchange_ask(x, &request, command_on_done);
+}
+
+void handle_command_signal(struct request *r)
+{
+    command_attach(r, exchange_new(r), DROSTE_COMMAND_QUIET, command_send_signal);
+}
+
+static void command_set_size(struct exchange *x)
+{
+    const droste_command_request request = { .op = "resize",
+        .handle = x->handle,
+        .columns = (unsigned)json_get_int(x->r->json, "columns", 0),
+        .rows = (unsigned)json_get_int(x->r->json, "rows", 0) };
+    (void)exchange_ask(x, &request, command_on_done);
+}
+
+void handle_command_resize(struct request *r)
+{
+    command_attach(r, exchange_new(r), DROSTE_COMMAND_QUIET, command_set_size);
+}
+
+/* ---- list ---- */
+
+static bool command_put_words(struct json_object *o, const char *name, const char *const *words)
+{
+    struct json_object *list = json_object_new_array();
+    for (; list && *words; words++) {
+        cleanup_buf struct buf valid = { 0 };
+        text_append_utf8(&valid, *words, strlen(*words));
+        json_object_array_add(list, json_object_new_string(buf_text(&valid)));
+    }
+    return json_put(o, name, list);
+}
+
+static bool command_put_text(struct json_object *o, const char *name, const char *text)
+{
+    cleanup_buf struct buf valid = { 0 };
+    text_append_utf8(&valid, text, strlen(text));
+    return text[0] == '\0' || json_put_text(o, name, buf_text(&valid));
+}
+
+static struct json_object *command_json(const droste_command_info *c)
+{
+    struct json_object *o = json_object_new_object();
+    bool ok = o && json_put(o, "pid", json_object_new_int64(c->pid)) &&
+              command_put_text(o, "tag", c->tag) && command_put_text(o, "user", c->user) &&
+              command_put_text(o, "cwd", c->cwd) && command_put_words(o, "argv", c->argv) &&
+              command_put_words(o, "env", c->env) &&
+              json_put(o, "cut", json_object_new_boolean(c->cut)) &&
+              json_put(o, "terminal", json_object_new_boolean(c->terminal)) &&
+              json_put(o, "running", json_object_new_boolean(!c->ended));
+    if (ok && c->ended)
+        ok = json_put(o, "exit_code", json_object_new_int(c->status)) &&
+             json_put(o, "timed_out", json_object_new_boolean(c->timed_out));
+    if (ok)
+        return o;
+    json_object_put(o);
+    return NULL;
+}
+
+static void command_on_list(void *arg, const droste_command_reply *reply, const droste_error *err)
+{
+    struct exchange *x = arg;
+    if (exchange_is_over(x, err))
+        return;
+    struct json_object *list = json_object_new_array();
+    for (size_t i = 0; list && i < reply->count; i++)
+        json_object_array_add(list, command_json(&reply->commands[i]));
+    request_reply_list(x->r, "commands", list);
+}
+
+void handle_command_list(struct request *r)
+{
+    struct exchange *x = exchange_new(r);
+    if (x)
+        (void)exchange_ask(x, &(droste_command_request){ .op = "list" }, command_on_list);
+}

@@ -1,0 +1,126 @@
+/* serve/native/contexts.c: see contexts.h. */
+#include "serve/native/contexts.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/json/fields.h"
+#include "base/text.h"
+#include "serve/openai/file_store.h"
+
+static const char context_prefix[] = "file-";
+
+static void context_put(struct buf *out, struct json_object *o)
+{
+    field_open(out, NULL, '{');
+    field_string(out, "id", json_get_string(o, "id", ""));
+    field_string(out, "name", json_get_string(o, "filename", ""));
+    field_int(out, "size", json_get_int(o, "bytes", 0));
+    field_int(out, "created_ms", json_get_int(o, "created_at", 0) * 1000);
+    field_close(out, '}');
+}
+
+static void context_refuse_absent(struct request *r, const char *id)
+{
+    request_refuse(r, 404, "not_found", "there is no context '%.64s'; POST /v1/contexts stores one",
+        text_is_name(id) ? id : "?");
+}
+
+char *contexts_path(struct request *r, const char *id)
+{
+    char *path = file_store_path(r, id);
+    if (!path && !r->reply)
+        context_refuse_absent(r, id);
+    return path;
+}
+
+/* ---- one that comes in ---- */
+
+static void context_reply(struct request *r, struct json_object *object)
+{
+    cleanup_buf struct buf out = { 0 };
+    cleanup_free char *location = text_printf("/v1/contexts/%s", json_get_string(object, "id", ""));
+    context_put(&out, object);
+    if (buf_failed(&out)) {
+        request_refuse(r, 503, "memory", "out of memory");
+        return;
+    }
+    request_reply(r, (unsigned)r->route->status, "application/json", out.data, out.len);
+    if (location)
+        request_header(r, MHD_HTTP_HEADER_LOCATION, location);
+}
+
+static void context_store(struct intake *in)
+{
+    intake_keep(in,
+        file_store_object(
+            in->id, request_query(in->r, "name", "context"), "user_data", in->bytes, 0),
+        context_reply);
+}
+
+void handle_context_create(struct request *r)
+{
+    const char *name = request_query(r, "name", "context");
+    if (!name)
+        return;
+    if (strlen(name) > 255 || !text_is_utf8(name, strlen(name), NULL))
+        request_refuse(r, 400, "argument", "name is a text of at most 255 bytes");
+    else if (idempotency_begin(r)) /* before the body, which is not compared */
+        intake_begin_plain(r, context_prefix, context_store);
+}
+
+/* ---- the others ---- */
+
+void handle_context_list(struct request *r)
+{
+    cleanup_buf struct buf out = { 0 };
+    cleanup_fd int directory = file_store_open(r);
+    if (directory < 0)
+        return;
+    cleanup_json struct json_object *all = file_store_list(directory, context_prefix);
+    field_open(&out, NULL, '{');
+    field_open(&out, "contexts", '[');
+    for (size_t i = 0; i < json_length(all); i++)
+        context_put(&out, json_object_array_get_idx(all, i));
+    field_close(&out, ']');
+    field_close(&out, '}');
+    if (!all || buf_failed(&out))
+        request_refuse(r, 503, "memory", "out of memory");
+    else
+        request_reply(r, 200, "application/json", out.data, out.len);
+}
+
+/* The one that the request names; NULL: the request was refused. */
+static struct json_object *context_of(struct request *r, int *directory)
+{
+    *directory = file_store_open(r);
+    if (*directory < 0)
+        return NULL;
+    struct json_object *o =
+        file_store_is_id(r->id, context_prefix) ? file_store_read(*directory, r->id) : NULL;
+    if (!o)
+        context_refuse_absent(r, r->id);
+    return o;
+}
+
+void handle_context_get(struct request *r)
+{
+    cleanup_fd int directory = -1;
+    cleanup_json struct json_object *o = context_of(r, &directory);
+    cleanup_buf struct buf out = { 0 };
+    if (!o)
+        return;
+    context_put(&out, o);
+    request_reply(r, 200, "application/json", buf_text(&out), out.len);
+}
+
+void handle_context_delete(struct request *r)
+{
+    cleanup_fd int directory = -1;
+    cleanup_json struct json_object *o = context_of(r, &directory);
+    if (!o)
+        return;
+    file_store_remove(directory, r->id);
+    request_reply(r, 204, NULL, NULL, 0);
+}

@@ -1,0 +1,20 @@
+/* serve/native/contexts.h: contexts of any size, which clients store for their runs.
+ *
+ * They are the files of OpenAI's interface (openai/file_store.h): one store and one quota of each
+ * key, and what one interface has stored the other has, too.
+ */
+#ifndef DROSTE_SERVE_CONTEXTS_H
+#define DROSTE_SERVE_CONTEXTS_H
+
+#include "serve/http/request.h"
+
+/* The path of one; free it. NULL: the account has none with this id, and the request was refused.
+ */
+char *contexts_path(struct request *r, const char *id);
+
+void handle_context_create(struct request *r);
+void handle_context_list(struct request *r);
+void handle_context_get(struct request *r);
+void handle_context_delete(struct request *r);
+
+#endif

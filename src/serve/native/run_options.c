@@ -1,0 +1,157 @@
+/* serve/native/run_options.c: the options that a client may set for its run.
+ *
+ * They are those that a task of a batch may have, without those that name something of this
+ * machine. Values that would do so are refused, too: files, programs as models, functions of the
+ * program. What the operator has set explicitly is the most that a client may ask for.
+ */
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/text.h"
+#include "serve/options.h"
+#include "serve/native/runs.h"
+#include "serve/access/spending.h"
+#include "serve/sandbox/sandbox.h"
+
+static const droste_option *run_option(const char *name)
+{
+    /* Saved files would land in a directory of the server. */
+    static const char *const kept[] = { "artifacts" };
+    for (size_t i = 0; i < array_length(kept); i++)
+        if (strcmp(kept[i], name) == 0)
+            return NULL;
+    const droste_option *o = option_named(name);
+    return o && o->task && !o->local && !o->secret ? o : NULL;
+}
+
+/* A provider's model. Other kinds ("replay:FILE", "exec:PROGRAM", "callback") have a colon that no
+ * slash precedes, as OpenAI's fine-tuned models do. */
+static bool run_model_is_remote(const droste_option *o, const char *value)
+{
+    bool of_depth = strcmp(o->value, "N=MODEL") == 0;
+    const char *equals = of_depth ? strchr(value, '=') : NULL;
+    const char *model = equals ? equals + 1 : value;
+    if (!of_depth && strcmp(o->value, "MODEL") != 0)
+        return true;
+    if (strncmp(model, "ft:", 3) == 0)
+        return true;
+    return model[strcspn(model, ":/")] != ':' && strcmp(model, "callback") != 0;
+}
+
+/* NULL: a client may ask for it. */
+static const char *run_value_fault(const droste_option *o, const char *value)
+{
+    if (value[0] == '@')
+        return "a value that begins with '@' names a file of the server";
+    if (!run_model_is_remote(o, value))
+        return "the model must be a provider's: PROVIDER/MODEL, or the name of one of OpenAI's";
+    if (strcmp(o->name, "answer-schema") == 0 && value[strspn(value, " \t\r\n")] != '{')
+        return "the schema must be an object, not the name of a file";
+    if (strcmp(o->name, "select") == 0 && strncmp(value, "callback", 8) == 0)
+        return "a function of the server's program cannot choose";
+    return NULL;
+}
+
+/* ---- limits ---- */
+
+static bool run_number(const droste_option *o, const char *value, double *out)
+{
+    char *end = NULL;
+    if (strcmp(o->value, "SECONDS") == 0)
+        return droste_parse_seconds(value, out);
+    *out = text_to_double(value, &end);
+    return end != value && *end == '\0';
+}
+
+/* Options for which 0 stands for no limit. */
+static bool run_zero_is_none(const droste_option *o)
+{
+    static const char *const names[] = { "max-tokens", "sub-max-tokens", "llm-call-timeout",
+        "timeout", "execute-timeout", "broker-timeout", "max-cost", "max-input-tokens",
+        "max-output-tokens", "max-total-tokens", "max-errors" };
+    for (size_t i = 0; i < array_length(names); i++)
+        if (strcmp(o->name, names[i]) == 0)
+            return true;
+    return false;
+}
+
+/* What the server's settings limit; false: nothing. */
+static bool run_most(droste *d, const droste_option *o, double *most)
+{
+    static const char *const unlimited[] = { "compaction", "model-window" };
+    for (size_t i = 0; i < array_length(unlimited); i++)
+        if (strcmp(o->name, unlimited[i]) == 0)
+            return false;
+    bool found = droste_get_number(d, o->name, most);
+    if (!found && strcmp(o->name, "sub-max-tokens") == 0)
+        found = droste_get_number(d, "max-tokens", most);
+    return found && (*most > 0 || !run_zero_is_none(o));
+}
+
+static bool run_check_most(struct request *r, const droste_option *o, const char *value)
+{
+    double most, asked;
+    if (!run_most(r->server->d, o, &most))
+        return true;
+    if (run_number(o, value, &asked) && asked <= most && (asked > 0 || !run_zero_is_none(o)))
+        return true;
+    request_refuse(r, 400, "limit", "%s is at most %g on this server", o->name, most);
+    return false;
+}
+
+/* The life of a sandbox limits the run, too. */
+static void run_put_timeout(struct request *r, double asked, struct buf *words)
+{
+    double most = r->server->options->life_seconds, of_key = r->account->key.limits.life_seconds;
+    char text[32];
+    if (of_key > 0 && of_key < most)
+        most = of_key;
+    snprintf(text, sizeof text, "%.3f", asked > 0 && asked < most ? asked : most);
+    sandbox_setting(words, "timeout", text);
+}
+
+/* Of a key with a limit, a run costs at most what it has held for it. */
+static bool run_put_cost(struct request *r, struct json_object *options, struct buf *words)
+{
+    double most = 0;
+    char text[32];
+    struct json_object *asked = options ? json_object_object_get(options, "max-cost") : NULL;
+    droste_get_number(r->server->d, "max-cost", &most);
+    if (asked)
+        most = json_object_get_double(asked);
+    if (!spending_hold(r, most))
+        return false;
+    if (r->held_cost > 0) {
+        snprintf(text, sizeof text, "%.9f", r->held_cost);
+        sandbox_setting(words, "max-cost", text);
+    }
+    return true;
+}
+
+static bool run_put(struct request *r, const droste_option *o, const char *value, struct buf *words)
+{
+    const char *fault = run_value_fault(o, value);
+    if (fault)
+        request_refuse(r, 400, "argument", "%s: %s", o->name, fault);
+    if (fault || !run_check_most(r, o, value))
+        return false;
+    sandbox_setting(words, o->name, value);
+    return true;
+}
+
+bool run_settings(struct request *r, struct json_object *options, struct buf *words)
+{
+    static const struct option_rules rules = { run_option, 400, "argument", run_put };
+    struct json_object *asked = NULL;
+    double timeout = 0;
+    droste_get_number(r->server->d, "timeout", &timeout);
+    if (!options_put(r, &rules, options, words))
+        return false;
+    if (options && json_object_object_get_ex(options, "timeout", &asked))
+        droste_parse_seconds(json_object_get_string(asked), &timeout);
+    run_put_timeout(r, timeout, words);
+    if (!run_put_cost(r, options, words))
+        return false;
+    sandbox_put_limits(r, words);
+    return true;
+}

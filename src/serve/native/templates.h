@@ -1,0 +1,27 @@
+/* serve/native/templates.h: templates of clients, from which sandboxes start with everything in
+ * place.
+ *
+ * A template is memory of a worker: it is made of a live sandbox, or of cells, and lasts until it
+ * is removed or the worker ends. Its id begins with the worker, as a sandbox's does (relay.c).
+ */
+#ifndef DROSTE_SERVE_TEMPLATES_H
+#define DROSTE_SERVE_TEMPLATES_H
+
+#include "serve/sandbox/sandbox.h"
+
+/* The template that the request names; NULL: its account has none, and the request was refused. */
+droste_template *templates_of(struct request *r);
+/* What a sandbox that is closed was to become. */
+void templates_forget(struct sandbox *sb);
+/* Removes those of revoked keys. */
+void templates_sweep(struct server *s);
+void templates_close(struct server *s);
+
+void handle_template_create(struct request *r);
+void handle_template_save(struct request *r);
+void handle_template_list(struct request *r);
+void handle_template_get(struct request *r);
+void handle_template_delete(struct request *r);
+void handle_template_start(struct request *r); /* cells.c */
+
+#endif

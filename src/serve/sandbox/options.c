@@ -1,0 +1,192 @@
+/* serve/sandbox/options.c: the options that a client may set for its sandbox.
+ *
+ * They are in one table: those that only concern the client's own code, and limits, of which the
+ * server's own setting, or its default, is the most. What names a file, a program or an account of
+ * this machine is not in it. A model is "callback": the client answers its calls (calls.c).
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/text.h"
+#include "serve/options.h"
+#include "serve/native/volumes.h"
+#include "serve/sandbox/sandbox.h"
+
+/* ---- the words of settings ---- */
+
+const char **sandbox_list_settings(const struct buf *words)
+{
+    size_t count = 0, i = 0;
+    const char *end = buf_text(words) + words->len;
+    for (const char *at = buf_text(words); at < end; at += strlen(at) + 1)
+        count++;
+    const char **settings = buf_failed(words) ? NULL : calloc(count + 1, sizeof *settings);
+    for (const char *at = buf_text(words); settings && at < end; at += strlen(at) + 1)
+        settings[i++] = at;
+    return settings;
+}
+
+void sandbox_setting(struct buf *words, const char *name, const char *value)
+{
+    buf_append(words, name, strlen(name) + 1);
+    buf_append(words, value, strlen(value) + 1);
+}
+
+enum sandbox_rule {
+    RULE_FREE,
+    RULE_MOST,     /* at most the server's setting, or the default of that */
+    RULE_SET_MOST, /* at most the server's setting, if it was set */
+    RULE_YES,      /* a restriction, which a client may add */
+    RULE_CALLBACK,
+    RULE_CODE,   /* not @FILE */
+    RULE_VOLUME, /* one of the client's */
+};
+
+static const struct {
+    const char *name;
+    enum sandbox_rule rule;
+} sandbox_options[] = {
+    { "model", RULE_CALLBACK },
+    { "sub-model", RULE_CALLBACK },
+    { "broker-timeout", RULE_FREE },
+    { "checkpoint", RULE_FREE },
+    { "cpu-time", RULE_SET_MOST },
+    { "env-var", RULE_FREE },
+    { "execute-timeout", RULE_SET_MOST },
+    { "file-size", RULE_MOST },
+    { "grace", RULE_FREE },
+    { "helpers", RULE_FREE },
+    { "literal-grep", RULE_FREE },
+    { "max-llm-calls", RULE_MOST },
+    { "max-tool-calls", RULE_FREE },
+    { "memory", RULE_MOST },
+    { "open-files", RULE_MOST },
+    { "output-limit", RULE_MOST },
+    { "processes", RULE_MOST },
+    { "restore-name", RULE_FREE },
+    { "result-size", RULE_MOST },
+    { "results-limit", RULE_MOST },
+    { "retries", RULE_MOST },
+    { "rules", RULE_YES },
+    { "setup-code", RULE_CODE },
+    { "setup-each", RULE_FREE },
+    { "timeout", RULE_SET_MOST },
+    { "tmp-size", RULE_MOST },
+    { "tool-timeout", RULE_FREE },
+    { "volume-name", RULE_VOLUME },
+};
+
+/* -1: a client may not set it. */
+static int sandbox_rule_of(const char *name)
+{
+    for (size_t i = 0; i < array_length(sandbox_options); i++)
+        if (strcmp(sandbox_options[i].name, name) == 0)
+            return (int)sandbox_options[i].rule;
+    return -1;
+}
+
+static const droste_option *sandbox_option(const char *name)
+{
+    return sandbox_rule_of(name) < 0 ? NULL : option_named(name);
+}
+
+/* The number that a text stands for, as the library reads it. */
+static bool sandbox_number(
+    struct server *s, const char *name, const char *text, double *out, droste_error *err)
+{
+    if (!s->parser && droste_new(&s->parser, err) < 0)
+        return false;
+    return droste_set(s->parser, name, text, err) == 0 && droste_get_number(s->parser, name, out);
+}
+
+/* Calls that the client answers itself cost the server nothing. */
+static bool sandbox_answers_itself(const struct request *r)
+{
+    struct json_object *options = json_get_typed(r->json, "options", json_type_object);
+    return strcmp(json_get_string(options, "model", ""), "callback") == 0;
+}
+
+static bool sandbox_check_most(
+    struct request *r, const droste_option *o, const char *value, bool by_default)
+{
+    double most = 0, asked = 0;
+    droste_error err = { 0 };
+    if (!sandbox_number(r->server, o->name, value, &asked, &err)) {
+        request_refuse(r, 400, "argument", "%s: %s", o->name, err.text);
+        return false;
+    }
+    bool limited = droste_get_number(r->server->d, o->name, &most);
+    if (!limited && by_default)
+        limited = sandbox_number(r->server, o->name, o->fallback, &most, &err);
+    /* 0 stands for no limit where a limit is not there by default */
+    if (!limited || (!by_default && most == 0) || (asked <= most && (asked > 0 || by_default)))
+        return true;
+    request_refuse(r, 400, "limit", "%s is at most %g on this server", o->name, most);
+    return false;
+}
+
+static const char *sandbox_fault(enum sandbox_rule rule, const char *value)
+{
+    if (rule == RULE_CALLBACK && strcmp(value, "callback") != 0)
+        return "the model of a sandbox is \"callback\", whose calls the client answers";
+    if (rule == RULE_CODE && value[0] == '@')
+        return "a value that begins with '@' names a file of the server";
+    if (rule == RULE_YES && strcmp(value, "yes") != 0)
+        return "a client can only turn it on";
+    return NULL;
+}
+
+static bool sandbox_put(
+    struct request *r, const droste_option *o, const char *value, struct buf *words)
+{
+    enum sandbox_rule rule = (enum sandbox_rule)sandbox_rule_of(o->name);
+    const char *fault = sandbox_fault(rule, value);
+    if (fault) {
+        request_refuse(r, 400, "argument", "%s: %s", o->name, fault);
+        return false;
+    }
+    bool is_limit = rule == RULE_MOST || rule == RULE_SET_MOST;
+    bool own = strcmp(o->name, "max-llm-calls") == 0 && sandbox_answers_itself(r);
+    if (is_limit && !own && !sandbox_check_most(r, o, value, rule == RULE_MOST))
+        return false;
+    if (rule == RULE_CALLBACK) { /* the calls name the sandbox */
+        char name[64];
+        snprintf(name, sizeof name, "callback:%llu.%s", (unsigned long long)r->server->model_key,
+            o->name);
+        sandbox_setting(words, o->name, name);
+        return true;
+    }
+    if (rule == RULE_VOLUME)
+        return volumes_put(r, value, words);
+    sandbox_setting(words, o->name, value);
+    return true;
+}
+
+/* Whether the client asks for no more memory than its key allows. */
+static bool sandbox_memory_fits(struct request *r, const char *limit)
+{
+    struct json_object *options = json_get_typed(r->json, "options", json_type_object);
+    struct json_object *value = NULL;
+    double asked = 0, most = 0;
+    droste_error err;
+    return options && json_object_object_get_ex(options, "memory", &value) &&
+           sandbox_number(r->server, "memory", json_object_get_string(value), &asked, &err) &&
+           sandbox_number(r->server, "memory", limit, &most, &err) && asked <= most;
+}
+
+void sandbox_put_limits(struct request *r, struct buf *words)
+{
+    const struct key_limits *limits = &r->account->key.limits;
+    if (limits->memory[0] && !sandbox_memory_fits(r, limits->memory))
+        sandbox_setting(words, "memory", limits->memory);
+    if (limits->cpus[0])
+        sandbox_setting(words, "cpus", limits->cpus);
+}
+
+bool sandbox_settings(struct request *r, struct buf *words)
+{
+    static const struct option_rules rules = { sandbox_option, 501, "unsupported", sandbox_put };
+    r->server->model_key++;
+    return options_put(r, &rules, json_get_typed(r->json, "options", json_type_object), words);
+}
