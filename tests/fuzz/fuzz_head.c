@@ -7,7 +7,7 @@
 #include <microhttpd.h>
 #include <sys/socket.h>
 
-#include "serve/e2b/e2b.h"
+#include "serve/server.h"
 
 struct seen {
     struct server server;
@@ -30,7 +30,7 @@ const char *request_header_of(struct request *r, const char *name)
     return MHD_lookup_connection_value(r->connection, MHD_HEADER_KIND, name);
 }
 
-bool e2b_host_is_sandbox(const char *host)
+bool route_has_host(const char *host)
 {
     return host && strchr(host, '-') != NULL;
 }

@@ -178,6 +178,7 @@ static bool e2b_create_prepare(struct sandbox *sb, struct request *r)
         json_get_bool(json_get_typed(r->json, "autoResume", json_type_object), "enabled", false);
     e->no_internet = !json_get_bool(r->json, "allow_internet_access", true);
     sb->e2b = e;
+    sb->hooks = &e2b_sandbox_hooks;
     sb->metadata = json_object_get(json_get_typed(r->json, "metadata", json_type_object));
     sb->idle_seconds =
         sb->life_seconds; /* use does not extend a deadline, nor does idling end it */

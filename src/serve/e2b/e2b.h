@@ -67,10 +67,7 @@ bool e2b_signature_check(struct request *r, const char *token);
 
 /* ---- sandbox.c ---- */
 
-/* Frees what the adapter has beside a closed sandbox, and ends its streams. NULL is fine. */
-void e2b_sandbox_free(struct e2b_sandbox *e);
-/* True if the sandbox is to end now. At its deadline it may be paused instead. */
-bool e2b_sandbox_sweep(struct e2b_sandbox *e, uint64_t now_ns);
+extern const struct sandbox_hooks e2b_sandbox_hooks;
 /* Stops its processes, and lets them go on. */
 int e2b_sandbox_pause(struct e2b_sandbox *e, droste_error *err);
 /* Answers the request that waits for it, if it can be stopped now. */

@@ -441,5 +441,6 @@ const struct routes e2b_port_routes = { .any = &port_row,
 const struct routes e2b_control_routes = { .rows = control_rows,
     .count = array_length(control_rows),
     .claims = edge_claims_control,
+    .has_host = e2b_host_is_sandbox,
     .identify = control_identify,
     .refuse = control_refuse };

@@ -26,10 +26,10 @@ void e2b_put_time(struct json_object *o, const char *key, int64_t us)
     json_put_text(o, key, text);
 }
 
-void e2b_sandbox_free(struct e2b_sandbox *e)
+/* Ends the streams of a closed sandbox, too. */
+static void e2b_sandbox_close(struct sandbox *sb)
 {
-    if (!e)
-        return;
+    struct e2b_sandbox *e = sb->e2b;
     if (e->pausing) {
         e->pausing->state = NULL;
         request_refuse(e->pausing, 404, "not_found", "the sandbox has ended");
@@ -79,8 +79,10 @@ void e2b_sandbox_resume(struct e2b_sandbox *e)
     e->paused = false;
 }
 
-bool e2b_sandbox_sweep(struct e2b_sandbox *e, uint64_t now_ns)
+/* At its deadline a sandbox may be paused instead. */
+static bool e2b_sandbox_is_over(struct sandbox *sb, uint64_t now_ns)
 {
+    struct e2b_sandbox *e = sb->e2b;
     if (!e->ready)
         return false;
     if (e->pausing)
@@ -95,3 +97,6 @@ bool e2b_sandbox_sweep(struct e2b_sandbox *e, uint64_t now_ns)
     e2b_watchers_sweep(e, now_ns);
     return false;
 }
+
+const struct sandbox_hooks e2b_sandbox_hooks = { .is_over = e2b_sandbox_is_over,
+    .close = e2b_sandbox_close };

@@ -20,7 +20,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "serve/e2b/e2b.h"
+#include "serve/server.h"
 
 /* Bytes of a head that are looked at before the library parses them. */
 enum { HEAD_LOOKED = 4096 };
@@ -150,9 +150,9 @@ static bool head_is_trusted(const struct head *h, enum head_trust trust)
 {
     if (trust == HEAD_ANY)
         return true;
-    /* A request that names a sandbox by its Host needs that sandbox's token (e2b/route.c). */
+    /* A request that names a sandbox by its Host needs that sandbox's token. */
     if (trust == HEAD_LOOPBACK && !head_is_loopback(h->host ? h->host : "localhost") &&
-        !e2b_host_is_sandbox(h->host))
+        !route_has_host(h->host))
         return false;
     return !h->origin || head_is_own_origin(h, trust);
 }

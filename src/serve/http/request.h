@@ -73,6 +73,9 @@ struct routes {
     bool (*is_elsewhere)(struct request *r);
     /* The worker for a request that names none. NULL: by the route. */
     unsigned (*place)(struct request *r);
+    /* True for a Host that names one of its sandboxes, whose requests need that sandbox's token.
+     * NULL: none does. */
+    bool (*has_host)(const char *host);
     /* It says itself that the worker of an id has died. */
     bool knows_lost;
     /* Answers with an error in the protocol's form. NULL: {"error": {"code", "message"}} */
@@ -84,12 +87,18 @@ struct routes {
     bool takes_token;        /* a key may be the query's parameter `token` */
 };
 
+/* All of them: serve/protocols.c. */
+extern const struct routes *const serve_protocols[];
+extern const size_t serve_protocol_count;
+
 const struct route *route_at(size_t index);
 /* The scopes of which its client needs one; SCOPE_NONE: anyone may. */
 unsigned route_scopes(const struct route *route);
 /* Sets the request's routes, route, id and name. *allowed: a method that the path has; NULL: there
  * is no such path. */
 bool route_find(struct request *r, const char *method, const char *path, const char **allowed);
+/* True for the Host of a protocol's sandbox. */
+bool route_has_host(const char *host);
 /* Appends the methods that a path has: "GET, POST". */
 void route_methods(const struct routes *of, const char *path, struct buf *out);
 

@@ -6,26 +6,16 @@
 
 #include "base/cleanup.h"
 #include "base/text.h"
-#include "serve/console.h"
-#include "serve/e2b/e2b.h"
-#include "serve/jupyter/jupyter.h"
-#include "serve/mcp/mcp.h"
-#include "serve/openai/openai.h"
-#include "serve/native/native.h"
+#include "serve/server.h"
 
 #define JSON "application/json"
 
-/* In the order in which they are asked. */
-static const struct routes *const protocols[] = { &e2b_envd_routes, &e2b_interpreter_routes,
-    &e2b_port_routes, &console_routes, &mcp_routes, &openai_routes, &jupyter_routes, &native_routes,
-    &e2b_control_routes };
-
 const struct route *route_at(size_t index)
 {
-    for (size_t i = 0; i < array_length(protocols); i++) {
-        if (index < protocols[i]->count)
-            return &protocols[i]->rows[index];
-        index -= protocols[i]->count;
+    for (size_t i = 0; i < serve_protocol_count; i++) {
+        if (index < serve_protocols[i]->count)
+            return &serve_protocols[i]->rows[index];
+        index -= serve_protocols[i]->count;
     }
     return NULL;
 }
@@ -83,6 +73,14 @@ static bool routes_find(struct request *r, const struct routes *of, const char *
     return false;
 }
 
+bool route_has_host(const char *host)
+{
+    for (size_t i = 0; i < serve_protocol_count; i++)
+        if (serve_protocols[i]->has_host && serve_protocols[i]->has_host(host))
+            return true;
+    return false;
+}
+
 void route_methods(const struct routes *of, const char *path, struct buf *out)
 {
     char id[SERVE_ID_SIZE], name[SERVE_NAME_SIZE];
@@ -94,13 +92,13 @@ void route_methods(const struct routes *of, const char *path, struct buf *out)
 bool route_find(struct request *r, const char *method, const char *path, const char **allowed)
 {
     *allowed = NULL;
-    for (size_t i = 0; i < array_length(protocols) && !*allowed; i++)
-        if (!protocols[i]->claims || protocols[i]->claims(r, path)) {
-            if (routes_find(r, protocols[i], method, path, allowed))
+    for (size_t i = 0; i < serve_protocol_count && !*allowed; i++)
+        if (!serve_protocols[i]->claims || serve_protocols[i]->claims(r, path)) {
+            if (routes_find(r, serve_protocols[i], method, path, allowed))
                 return true;
-            if (protocols[i]->claims) { /* it is not another's */
-                r->routes = protocols[i];
-                r->route = protocols[i]->any;
+            if (serve_protocols[i]->claims) { /* it is not another's */
+                r->routes = serve_protocols[i];
+                r->route = serve_protocols[i]->any;
                 return r->route != NULL;
             }
         }
@@ -218,9 +216,9 @@ void serve_openapi(struct buf *out)
         "\"paths\": {",
         droste_version());
     const char *last = NULL;
-    for (size_t i = 0; i < array_length(protocols); i++)
-        if (protocols[i]->is_documented)
-            openapi_protocol(out, protocols[i], &last);
+    for (size_t i = 0; i < serve_protocol_count; i++)
+        if (serve_protocols[i]->is_documented)
+            openapi_protocol(out, serve_protocols[i], &last);
     buf_puts(out,
         "}}, \"components\": {\"responses\": {\"Error\": {\"description\": "
         "\"an error\", \"content\": {\"application/json\": {\"schema\": {\"type\": "
@@ -228,26 +226,4 @@ void serve_openapi(struct buf *out)
         "\"object\", \"required\": [\"code\", \"message\"], \"properties\": {\"code\": "
         "{\"type\": \"string\"}, \"message\": {\"type\": \"string\"}, \"errno\": {\"type\": "
         "\"string\"}}}}}}}}}}}");
-}
-
-void handle_openapi(struct request *r)
-{
-    cleanup_buf struct buf out = { 0 };
-    serve_openapi(&out);
-    request_reply(r, 200, JSON, buf_text(&out), out.len);
-}
-
-void handle_health(struct request *r)
-{
-    static const char text[] = "{\"status\": \"ok\"}";
-    request_reply(r, 200, JSON, text, sizeof text - 1);
-}
-
-void handle_ready(struct request *r)
-{
-    static const char text[] = "{\"status\": \"ready\"}";
-    if (r->server->draining)
-        request_refuse(r, 503, "draining", "the server is stopping; use another one");
-    else
-        request_reply(r, 200, JSON, text, sizeof text - 1);
 }

@@ -164,10 +164,6 @@ void jupyter_handle_kernel_restart(struct request *r);
 void jupyter_handle_specs(struct request *r);
 void jupyter_handle_spec(struct request *r);
 
-/* For sandbox.c: an operation of another client has ended; the sandbox ends. */
-void jupyter_session_idle(struct jupyter_session *s);
-void jupyter_session_lost(struct jupyter_session *s);
-
 /* ---- answer.c: requests of clients, and what their operations come to ---- */
 
 /* Takes the message, which is freed when it is answered. */

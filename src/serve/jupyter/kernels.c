@@ -144,6 +144,7 @@ static void session_end(struct jupyter_session *s, bool soon)
     if (!sb)
         return;
     sb->jupyter = NULL;
+    sb->hooks = NULL;
     if (soon)
         sb->life_seconds = 0;
     else
@@ -222,35 +223,14 @@ static void session_on_input(void *arg, droste_tool_call *call, const char *json
     jupyter_input(s->kernel, call, json, len);
 }
 
-/* False: it has no input(). */
-static bool session_take(struct jupyter_session *s, struct sandbox *sb)
+static void session_idle(struct sandbox *sb)
 {
-    static const char parameters[] =
-        "{\"type\": \"object\", \"properties\": {\"prompt\": {\"type\": \"string\"}, "
-        "\"password\": {\"type\": \"boolean\"}}, \"required\": [\"prompt\", \"password\"]}";
-    const struct key_limits *limits = &sb->owner->key.limits;
-    droste_error err;
-    s->sandbox = sb;
-    sb->jupyter = s;
-    if (limits->life_seconds > 0 && limits->life_seconds < sb->life_seconds)
-        sb->life_seconds = limits->life_seconds;
-    if (limits->idle_seconds > 0 && limits->idle_seconds < sb->idle_seconds)
-        sb->idle_seconds = limits->idle_seconds;
-    if (!sb->metadata)
-        sb->metadata = json_object_new_object();
-    if (sb->metadata)
-        json_put_text(sb->metadata, "client", "jupyter");
-    return droste_session_tool_add(sb->session, INPUT_TOOL, "Asks the notebook's reader.",
-               parameters, session_on_input, s, &err) == 0;
+    jupyter_kernel_step(sb->jupyter->kernel);
 }
 
-void jupyter_session_idle(struct jupyter_session *s)
+static void session_lost(struct sandbox *sb)
 {
-    jupyter_kernel_step(s->kernel);
-}
-
-void jupyter_session_lost(struct jupyter_session *s)
-{
+    struct jupyter_session *s = sb->jupyter;
     struct jupyter_kernel *k = s->kernel;
     s->sandbox = NULL;
     if (s == k->sessions) {
@@ -264,6 +244,31 @@ void jupyter_session_lost(struct jupyter_session *s)
     k->phase = PHASE_IDLE;
     jupyter_fail(k, "SessionEnded", "the session has ended; cells use 'main'");
     jupyter_kernel_step(k);
+}
+
+static const struct sandbox_hooks session_hooks = { .idle = session_idle, .close = session_lost };
+
+/* False: it has no input(). */
+static bool session_take(struct jupyter_session *s, struct sandbox *sb)
+{
+    static const char parameters[] =
+        "{\"type\": \"object\", \"properties\": {\"prompt\": {\"type\": \"string\"}, "
+        "\"password\": {\"type\": \"boolean\"}}, \"required\": [\"prompt\", \"password\"]}";
+    const struct key_limits *limits = &sb->owner->key.limits;
+    droste_error err;
+    s->sandbox = sb;
+    sb->jupyter = s;
+    sb->hooks = &session_hooks;
+    if (limits->life_seconds > 0 && limits->life_seconds < sb->life_seconds)
+        sb->life_seconds = limits->life_seconds;
+    if (limits->idle_seconds > 0 && limits->idle_seconds < sb->idle_seconds)
+        sb->idle_seconds = limits->idle_seconds;
+    if (!sb->metadata)
+        sb->metadata = json_object_new_object();
+    if (sb->metadata)
+        json_put_text(sb->metadata, "client", "jupyter");
+    return droste_session_tool_add(sb->session, INPUT_TOOL, "Asks the notebook's reader.",
+               parameters, session_on_input, s, &err) == 0;
 }
 
 /* ---- operations ---- */

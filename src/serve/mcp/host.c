@@ -142,6 +142,18 @@ static const char **host_settings(const struct mcp_place *place)
 
 /* ---- sandboxes ---- */
 
+static void host_idle(struct sandbox *sb)
+{
+    mcp_session_idle(sb->mcp);
+}
+
+static void host_lost(struct sandbox *sb)
+{
+    mcp_session_lost(sb->mcp);
+}
+
+static const struct sandbox_hooks host_hooks = { .idle = host_idle, .close = host_lost };
+
 static void *host_add(struct mcp_place *place, struct mcp_session *s, droste_session *session)
 {
     struct mcp_ticket *t = place->host;
@@ -161,13 +173,14 @@ static void *host_add(struct mcp_place *place, struct mcp_session *s, droste_ses
     if (sb->metadata)
         json_put_text(sb->metadata, "client", "mcp");
     sb->mcp = s;
+    sb->hooks = &host_hooks;
     return sb;
 }
 
 static void host_close(void *held)
 {
     struct sandbox *sb = held;
-    sb->mcp = NULL;
+    sb->hooks = NULL;
     sandbox_close(sb);
 }
 
@@ -177,7 +190,7 @@ static void host_on_done(
     (void)r;
     table_count(sb->server->figures, COUNT_CELLS, result != NULL);
     table_time(sb->server->figures, TIME_CELL, clock_ns() - sb->began_ns);
-    if (sb->mcp)
+    if (sb->hooks)
         mcp_session_done(sb->mcp, result, err);
 }
 

@@ -10,9 +10,6 @@ extern const struct routes native_routes;
 sandbox_done_fn fork_on_done;
 
 /* Handlers of routes; routes.c says what each does. */
-void handle_health(struct request *r);
-void handle_ready(struct request *r);
-void handle_openapi(struct request *r);
 void handle_metrics(struct request *r);
 void handle_create(struct request *r);
 void handle_list(struct request *r);

@@ -208,6 +208,28 @@
     "\"^[^=\\\\0]+$\"}, \"additionalProperties\": " WORD "}, \"user\": " NAME ", \"tag\": " TAG    \
     "}}"
 
+static void handle_openapi(struct request *r)
+{
+    cleanup_buf struct buf out = { 0 };
+    serve_openapi(&out);
+    request_reply(r, 200, JSON, buf_text(&out), out.len);
+}
+
+static void handle_health(struct request *r)
+{
+    static const char text[] = "{\"status\": \"ok\"}";
+    request_reply(r, 200, JSON, text, sizeof text - 1);
+}
+
+static void handle_ready(struct request *r)
+{
+    static const char text[] = "{\"status\": \"ready\"}";
+    if (r->server->draining)
+        request_refuse(r, 503, "draining", "the server is stopping; use another one");
+    else
+        request_reply(r, 200, JSON, text, sizeof text - 1);
+}
+
 static const struct route native_rows[] = {
     { "GET", "/health", BODY_NONE, NULL, NULL, 200, JSON, STATUS, "the server answers",
         handle_health, SCOPE_NONE },

@@ -96,16 +96,7 @@ static bool template_has_room(struct request *r)
     return false;
 }
 
-static struct template_build *template_begin(struct request *r, struct sandbox *sb)
-{
-    struct template_build *build = calloc(1, sizeof *build);
-    if (build)
-        snprintf(build->name, sizeof build->name, "%s", json_get_string(r->json, "name", ""));
-    sb->build = build;
-    return build;
-}
-
-void templates_forget(struct sandbox *sb)
+static void templates_forget(struct sandbox *sb)
 {
     struct template_build *build = sb->build;
     sb->build = NULL;
@@ -114,6 +105,16 @@ void templates_forget(struct sandbox *sb)
     json_object_put(build->cells);
     droste_template_free(build->made);
     free(build);
+}
+
+static struct template_build *template_begin(struct request *r, struct sandbox *sb)
+{
+    struct template_build *build = calloc(1, sizeof *build);
+    if (build)
+        snprintf(build->name, sizeof build->name, "%s", json_get_string(r->json, "name", ""));
+    sb->build = build;
+    sb->drop_build = templates_forget;
+    return build;
 }
 
 /* Gives the template its row, and answers. */

@@ -11,8 +11,6 @@
 
 /* The template that the request names; NULL: its account has none, and the request was refused. */
 droste_template *templates_of(struct request *r);
-/* What a sandbox that is closed was to become. */
-void templates_forget(struct sandbox *sb);
 /* Removes those of revoked keys. */
 void templates_sweep(struct server *s);
 void templates_close(struct server *s);

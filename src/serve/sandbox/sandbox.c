@@ -5,11 +5,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "mcp/mcp.h"
 #include "serve/sandbox/calls.h"
-#include "serve/e2b/e2b.h"
-#include "serve/native/templates.h"
-#include "serve/jupyter/jupyter.h"
 #include "serve/sandbox/sandbox.h"
 
 /* Ids are random, so that no client can choose many with the same hash (FNV-1a). */
@@ -135,7 +131,7 @@ static void sandbox_on_done(
     struct request *r = sb->request;
     sandbox_done_fn *done = sb->done;
     char id[SERVE_ID_SIZE] = "";
-    if (sb->mcp || sb->jupyter)
+    if (sb->hooks && sb->hooks->idle)
         memcpy(id, sb->id, sizeof id);
     sb->server->figures->gauges[GAUGE_EXECUTING] -= done != NULL;
     sb->done = NULL;
@@ -150,10 +146,8 @@ static void sandbox_on_done(
         done(sb, r, result, err);
     droste_result_free(result);
     sb = id[0] ? sandbox_find(s, id) : NULL; /* `done` may have closed it */
-    if (sb && sb->mcp && !sb->done)
-        mcp_session_idle(sb->mcp);
-    else if (sb && sb->jupyter && !sb->done)
-        jupyter_session_idle(sb->jupyter);
+    if (sb && sb->hooks && !sb->done)
+        sb->hooks->idle(sb);
 }
 
 void sandbox_begin(struct sandbox *sb, struct request *r, sandbox_done_fn *done)
@@ -213,10 +207,6 @@ struct sandbox *sandbox_add(
 void sandbox_close(struct sandbox *sb)
 {
     struct server *s = sb->server;
-    if (sb->mcp)
-        mcp_session_lost(steal(&sb->mcp));
-    if (sb->jupyter)
-        jupyter_session_lost(steal(&sb->jupyter));
     sandbox_leave(s, sb);
     table_release(s->table, s->worker, sb->owner->index);
     s->has_released = true;
@@ -231,8 +221,10 @@ void sandbox_close(struct sandbox *sb)
         else
             request_refuse(r, 410, "closed", "the sandbox was closed meanwhile");
     }
-    e2b_sandbox_free(sb->e2b);
-    templates_forget(sb);
+    if (sb->hooks && sb->hooks->close)
+        sb->hooks->close(sb);
+    if (sb->build)
+        sb->drop_build(sb);
     sb->listener = NULL;
     calls_close(sb);
     droste_session_on_output(sb->session, NULL, NULL);
@@ -251,7 +243,7 @@ static bool sandbox_has_ended(struct sandbox *sb, uint64_t now)
     double life = (double)(now - sb->created_ns) / 1e9, idle = (double)(now - sb->used_ns) / 1e9;
     return sb->owner->is_revoked || life > sb->life_seconds ||
            (!working && idle > sb->idle_seconds) || (!working && sandbox_is_lost(sb)) ||
-           (sb->e2b && e2b_sandbox_sweep(sb->e2b, now));
+           (sb->hooks && sb->hooks->is_over && sb->hooks->is_over(sb, now));
 }
 
 void sandboxes_sweep(struct server *s, uint64_t now_ns)

@@ -28,12 +28,21 @@ struct e2b_sandbox;
 struct mcp_session;
 struct jupyter_session;
 
+/* What a protocol does as a sandbox changes that it keeps something beside. Any may be NULL. */
+struct sandbox_hooks {
+    void (*idle)(struct sandbox *sb); /* an operation ended, none followed */
+    bool (*is_over)(
+        struct sandbox *sb, uint64_t now_ns); /* its time, by the protocol's own rules */
+    void (*close)(struct sandbox *sb);        /* the sandbox ends: frees what is kept */
+};
+
 struct sandbox {
     struct server *server;
     const struct sandbox_maker *maker;
-    struct e2b_sandbox *e2b;         /* what E2B's clients know beside; NULL: it is not theirs */
-    struct mcp_session *mcp;         /* that of a client of MCP; NULL: it is not theirs */
-    struct jupyter_session *jupyter; /* that of a kernel; NULL: it is none of one */
+    const struct sandbox_hooks *hooks; /* NULL: none */
+    struct e2b_sandbox *e2b;           /* what E2B's clients know beside; NULL: it is not theirs */
+    struct mcp_session *mcp;           /* that of a client of MCP; NULL: it is not theirs */
+    struct jupyter_session *jupyter;   /* that of a kernel; NULL: it is none of one */
     struct account *owner;
     char id[SERVE_ID_SIZE];
     droste_session *session;
@@ -47,6 +56,7 @@ struct sandbox {
     droste_session *forked;       /* by the operation under way */
     unsigned checkpoint;          /* that the operation under way makes */
     struct template_build *build; /* of the template that it is to become (templates.c); NULL */
+    void (*drop_build)(struct sandbox *sb);
     /* See calls.c. */
     struct request *listener; /* the stream of the cell that runs; NULL: it has none */
     struct client_call *calls;

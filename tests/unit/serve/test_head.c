@@ -5,7 +5,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "serve/e2b/e2b.h"
+#include "serve/server.h"
 
 static struct {
     struct server server;
@@ -23,7 +23,7 @@ void request_refuse(struct request *r, unsigned status, const char *code, const 
     r->status = status;
 }
 
-bool e2b_host_is_sandbox(const char *host)
+bool route_has_host(const char *host)
 {
     return host && strcmp(host, "49983-abc.example.org") == 0;
 }
