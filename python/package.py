@@ -167,7 +167,9 @@ def launcher() -> List[Member]:
 def write_wheel(directory: str, build: str, tag: str, bundled: Iterable[Bundled] = ()) -> str:
     """Writes the wheel of what was built in the directory `build`."""
     binaries = [Member("droste/lib/" + LIBRARY, read(os.path.join(build, LIBRARY)), 0o755),
-                Member("droste/bin/droste", read(os.path.join(build, "droste")), 0o755)]
+                Member("droste/bin/droste", read(os.path.join(build, "droste")), 0o755),
+                # Not imported: pip compiles it, for zygotes (src/env/local/zygote_boot.c).
+                Member("droste/lib/droste_guest.py", read(os.path.join(build, "src", "guest.py")))]
     return write_distribution(directory, project(), tag,
                               [*modules("droste"), *launcher(), *binaries], list(bundled))
 

@@ -166,6 +166,59 @@ def test_it_works_with(version, python, installed_with, tmp_path):
     assert call(here + "python", "-c", PROGRAM, str(recording)) == "2\n"
 
 
+@pytest.fixture
+def guest_of_wheel(installed_with):
+    """The installed source of the guest, its bytecode, which pip has compiled, and a function that
+    prints 42 in a sandbox."""
+    here, call = installed_with("/usr/bin/python3", wheel_of(HERE))
+    source = os.path.join(site_packages(here, call), "droste", "lib", "droste_guest.py")
+    (bytecode,) = glob.glob(os.path.join(os.path.dirname(source), "__pycache__", "*.pyc"))
+
+    def cell(*words, **options):
+        return call(*words, here + "droste", "exec", "-c", "print(42)", **options)
+    return source, bytecode, cell
+
+
+MARKED = """
+import marshal, sys
+with open(sys.argv[1], "r+b") as file:
+    file.seek(16)
+    file.write(marshal.dumps(compile("raise SystemExit('this was loaded')", "marked", "exec")))
+    file.truncate()
+"""
+
+
+def test_a_start_loads_the_bytecode_of_this_source_alone(guest_of_wheel):
+    """Bytecode beside the very source that the library contains is used; beside another source, or
+    where it is no bytecode, it is not."""
+    source, bytecode, cell = guest_of_wheel
+    subprocess.run(["/usr/bin/python3", "-c", MARKED, bytecode], check=True)
+    assert "this was loaded" in cell(status=4)
+    with open(bytecode, "r+b") as file:
+        file.seek(16)
+        file.write(b"?" * 40)
+    assert cell() == "42\n"
+    subprocess.run(["/usr/bin/python3", "-c", MARKED, bytecode], check=True)
+    when = os.stat(source)
+    with open(source, "r+b") as file:
+        file.write(b";")        # of the same size and age, as far as bytecode knows
+    os.utime(source, ns=(when.st_atime_ns, when.st_mtime_ns))
+    assert cell() == "42\n"
+
+
+def test_bytecode_is_written_as_an_import_would(guest_of_wheel):
+    """Where it is missing; not where Python was asked to write none, nor, as root, among the files
+    of somebody else."""
+    source, bytecode, cell = guest_of_wheel
+    os.remove(bytecode)
+    assert cell("env", "PYTHONDONTWRITEBYTECODE=1") == "42\n" and not os.path.exists(bytecode)
+    if os.geteuid() == 0:
+        os.chown(source, 1, -1)
+        assert cell() == "42\n" and not os.path.exists(bytecode)
+        os.chown(source, 0, -1)
+    assert cell() == "42\n" and os.path.exists(bytecode)
+
+
 TYPED = """
 import droste
 droste.Interpreter(isolation="full", memory="1G").execute("1").stdout.upper()

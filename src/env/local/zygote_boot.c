@@ -3,6 +3,7 @@
  */
 #include "env/local/zygote_internal.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -35,22 +36,52 @@ enum {
 
 /* Closes what the host's program left inheritable (posix_spawn has an action for that since glibc
  * 2.34), and runs the embedded guest as a module: in the form precompiled for this version or, if
- * there is none, from its source (scripts/precompile). */
+ * there is none, from its source (scripts/precompile).
+ *
+ * Compiling takes 54 ms. A wheel serves many versions, and so has the source beside the library,
+ * where pip compiles it like each module that it installs. A copy that equals the embedded source
+ * is loaded by CPython's rules, from __pycache__. Bytecode that is missing or stale is written
+ * there, if the copy is this user's own. */
 static const char loader[] =
     "import marshal,os,sys\n"
+    "import _frozen_importlib_external as importing\n"
+    "def compiled(source,copy,writes):\n"
+    " try:\n"
+    "  l=importing.SourceFileLoader('droste_guest',copy)\n"
+    "  if l.get_data(copy)==source:\n"
+    "   import _imp\n"
+    "   sys.dont_write_bytecode=not writes or os.stat(copy).st_uid!=os.geteuid()\n"
+    "   c=l.get_code('droste_guest')\n"
+    "   _imp._fix_co_filename(c,'<droste>')\n"
+    "   return c\n"
+    " except Exception: pass\n"
+    " finally: sys.dont_write_bytecode=True\n"
+    " return compile(source,'<droste>','exec')\n"
     "for n in os.listdir('/proc/self/fd'):\n"
     " if int(n)>6:\n"
     "  try: os.close(int(n))\n"
     "  except OSError: pass\n"
-    "from _frozen_importlib_external import MAGIC_NUMBER as magic\n"
     "with os.fdopen(4,'rb') as f:\n"
     " while 1:\n"
     "  g,n=f.read(4),int.from_bytes(f.read(4),'little');s=f.read(n)\n"
-    "  if g in(magic,b'text'): break\n"
-    "c=marshal.loads(s) if g==magic else compile(s,'<droste>','exec')\n"
+    "  if g in(importing.MAGIC_NUMBER,b'text'): break\n"
+    "c=compiled(s,sys.argv[3],sys.argv[4]=='writes') if g==b'text' else marshal.loads(s)\n"
     "m=type(os)('droste_guest');m.__file__='<droste>';sys.modules['droste_guest']=m\n"
-    "exec(c,m.__dict__);del c,f,s\n"
-    "m.boot(3,5,6,sys.argv[1]=='warm',sys.argv[2]=='huge',sys.argv[3:])\n";
+    "exec(c,m.__dict__);del c,compiled,f,importing,s\n"
+    "m.boot(3,5,6,sys.argv[1]=='warm',sys.argv[2]=='huge',sys.argv[5:])\n";
+
+/* The copy of the guest's source beside the library, whether or not there is one. A program that
+ * contains the library is named as it was called, which need not be a path: "" then. */
+static void guest_copy(struct buf *out)
+{
+    Dl_info info;
+    const char *end = NULL;
+    if (dladdr(embedded_guest, &info) && info.dli_fname && info.dli_fname[0] == '/')
+        end = strrchr(info.dli_fname, '/');
+    if (end)
+        buf_append(out, info.dli_fname, (size_t)(end - info.dli_fname));
+    buf_printf(out, "%s", end ? "/droste_guest.py" : "");
+}
 
 enum { ZYGOTE_BOOT_VARIABLES = 16 };
 
@@ -124,8 +155,13 @@ static int spawn_process(
     const char *variables[ZYGOTE_BOOT_VARIABLES + 1];
     const char *argv[64] = { z->executable, "-I", "-B", "-c", loader };
     size_t argc = 5;
+    const char *keep = getenv("PYTHONDONTWRITEBYTECODE");
+    cleanup_buf struct buf copy = { 0 };
+    guest_copy(&copy);
     argv[argc++] = spec->one_start ? "cold" : "warm";
     argv[argc++] = spec->huge_pages ? "huge" : "small";
+    argv[argc++] = buf_text(&copy);
+    argv[argc++] = keep && *keep ? "reads" : "writes";
     for (size_t i = 0; i < spec->preload_count && argc < array_length(argv) - 1; i++)
         argv[argc++] = spec->preload[i];
     posix_spawn_file_actions_t actions;
