@@ -616,6 +616,16 @@ typedef struct droste_running droste_running;
 typedef void droste_done_fn(void *arg, droste_result *result);
 
 /* A run to start. Unused members are zero or NULL. */
+/* Keeps the record of a run also elsewhere, so that it can continue on another machine. */
+typedef struct droste_log {
+    /* Takes a unit of the run's record; the memory is valid during the call. Keep it behind the
+     * earlier ones, and then, in a later call, say so by droste_log_kept: the next unit comes only
+     * then. What costs something (calls of models and tools) waits until all that was recorded
+     * before it is kept, and so does the report of the run's end. */
+    void (*append)(void *arg, droste_running *run, const void *data, size_t len);
+    void *arg;
+} droste_log;
+
 typedef struct droste_request {
     const char *question;
     const char *context; /* a path, as in droste_session_load; NULL: none, or `data` */
@@ -651,6 +661,9 @@ typedef struct droste_request {
     /* Of a new run: its id (letters, digits, '.', '_', '-'), which no other has; NULL: any */
     const char *id;
     const char *account; /* for the record: the client of a server that asks; NULL: none */
+    /* NULL: none. With `resume`, the run must be one that droste_record_import has made, and its
+     * units follow those of the import. It needs a record. */
+    const droste_log *log;
 } droste_request;
 
 /* Starts a run with the current settings; any number may run at once. The request is copied. An
@@ -666,6 +679,16 @@ DROSTE_API void droste_cancel(droste_running *run);
 /* Ends a run as "interrupted": its record is as if this process had died, and resuming it repeats
  * no paid call. */
 DROSTE_API void droste_suspend(droste_running *run);
+/* The unit that `append` was given is kept. */
+DROSTE_API void droste_log_kept(droste_running *run);
+/* Another process has the run, or it is not known whether this one still has: it ends as by
+ * droste_suspend, and `why` (a copy) is its error. Nothing more is appended or paid for. */
+DROSTE_API void droste_log_lost(droste_running *run, const droste_error *why);
+/* Makes the run of the units of its log, in their order, in the record of the settings, as an
+ * interrupted run; one that is there already is replaced. ERROR_STORE: they are of a version of
+ * Droste with another form of the record; ERROR_PROTOCOL: they are damaged. */
+DROSTE_API int droste_record_import(
+    droste *d, const char *run, const void *data, size_t len, droste_error *err);
 /* Waits for an event for at most `milliseconds` (negative: without a limit while a run is active)
  * and handles it. Returns the number of active runs, or a negative number with *err filled in. */
 DROSTE_API int droste_turn(droste *d, int milliseconds, droste_error *err);

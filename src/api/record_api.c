@@ -8,7 +8,7 @@
 #include "base/cleanup.h"
 #include "base/os/file.h"
 #include "rlm/parse.h"
-#include "store/store.h"
+#include "store/log.h"
 
 const char *droste_record_path(droste *d, droste_error *failure)
 {
@@ -59,6 +59,17 @@ int droste_record_open(droste *d, droste_record **out, droste_error *failure)
 void droste_record_close(droste_record *record)
 {
     store_close(record_store(record));
+}
+
+int droste_record_import(
+    droste *d, const char *run, const void *data, size_t len, droste_error *failure)
+{
+    struct error *err = api_error(failure);
+    struct store *store = NULL;
+    int rc = api_store(d, &store, err);
+    if (rc == 0 && !store)
+        rc = error_set(err, ERROR_CONFIG, "the record is turned off (database = none)");
+    return rc < 0 ? rc : store_import(store, run, data, len, err);
 }
 
 /* ---- steps ---- */

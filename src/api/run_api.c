@@ -81,6 +81,8 @@ static int fill_options(droste_running *r, struct error *err)
     if (rc == 0)
         rc = api_template_image(d, s, &r->session.template, err);
     o->session.template = r->session.template;
+    if (rc == 0)
+        rc = running_log_open(r, err);
     if (rc == 0 && r->link_to.workspace)
         r->session.workspace = workspace_hold(r->link_to.workspace);
     if (rc == 0)
@@ -303,6 +305,8 @@ int api_start(droste *d, const droste_request *q, const struct run_link *link, d
         .arg = q->arg };
     if (link)
         r->link_to = *link;
+    if (q->log)
+        r->log_to = *q->log;
     r->kept = link && out;
     int rc = run_api_begin(r, q, err);
     if (rc < 0) {

@@ -93,7 +93,10 @@ void running_free(droste_running *r)
     if (!r)
         return;
     staging_drop(r->staging);
+    hold_leave(&r->end_held);
     rlm_close(r->run);
+    timer_free(r->log_flush);
+    store_log_close(r->log);
     stored_run_free(&r->stored_run);
     free(r->question);
     free(r->batch);
@@ -125,9 +128,19 @@ static void tell_result(droste_running *r, droste_result *result)
     timer_start(d->tell, 0, 0);
 }
 
+static void run_end_kept(void *arg)
+{
+    droste_running *r = arg;
+    tell_result(r, result_of_run(r->finishing));
+}
+
+/* A run that is suspended, or lost, has no end to keep. */
 static void run_over(droste_running *r, const struct rlm_result *result)
 {
-    tell_result(r, result_of_run(result));
+    struct hold *hold = r->log && !r->ends_suspended ? store_log_hold(r->log) : NULL;
+    r->finishing = result;
+    if (hold_pass(hold, &r->end_held, run_end_kept, r))
+        run_end_kept(r);
 }
 
 void running_fail(droste_running *r, enum rlm_status status, const struct error *why)
@@ -171,9 +184,20 @@ static void end_staging(droste_running *r)
         r, r->ends_suspended ? RLM_INTERRUPTED : RLM_CANCELLED, r->ends_suspended ? &r->why : &why);
 }
 
+/* Whether the log has the end is not known. */
+static void end_unkept(droste_running *r)
+{
+    struct error why = { 0 };
+    hold_leave(&r->end_held);
+    error_set(&why, ERROR_CANCELLED, "the run was cancelled before its end was kept");
+    tell_result(r, result_of_failure(RLM_INTERRUPTED, r->ends_suspended ? &r->why : &why));
+}
+
 static void running_end(droste_running *r)
 {
-    if (r->staging)
+    if (r->end_held.hold)
+        end_unkept(r);
+    else if (r->staging)
         end_staging(r);
     else if (r->saving)
         rlm_save_artifacts_cancel(r->run);
@@ -270,6 +294,63 @@ void api_suspend(droste_running *r, const struct error *why)
     r->ends_suspended = true;
     r->why = *why;
     end_outside(r);
+}
+
+/* ---- the log ---- */
+
+static void running_log_flush(void *arg)
+{
+    droste_running *r = arg;
+    cleanup_buf struct buf unit = { 0 };
+    struct error why = { 0 };
+    if (r->lost)
+        return;
+    if (store_log_take(r->log, &unit)) {
+        r->log_to.append(r->log_to.arg, r, unit.data, unit.len);
+    } else if (buf_failed(&unit)) {
+        error_memory(&why);
+        api_suspend(r, &why);
+    }
+}
+
+/* What is written in one turn of the loop goes together. */
+static void running_log_wake(void *arg)
+{
+    droste_running *r = arg;
+    timer_start(r->log_flush, 0, 0);
+}
+
+int running_log_open(droste_running *r, struct error *err)
+{
+    struct rlm_options *o = &r->options;
+    const char *continues = r->resume[0] ? r->resume : NULL;
+    if (!r->log_to.append)
+        return 0;
+    if (!r->store)
+        return error_set(err, ERROR_CONFIG, "a log needs a record (database = none)");
+    r->log_flush = timer_new(r->d->loop, running_log_flush, r);
+    if (!r->log_flush)
+        return error_memory(err);
+    int rc = store_log_open(r->store, continues, running_log_wake, r, &r->log, err);
+    if (rc < 0)
+        return rc;
+    o->store = store_log_store(r->log);
+    o->hold = store_log_hold(r->log);
+    return 0;
+}
+
+void droste_log_kept(droste_running *r)
+{
+    if (!r->lost)
+        store_log_kept(r->log);
+}
+
+void droste_log_lost(droste_running *r, const droste_error *why)
+{
+    struct error lost = { 0 };
+    error_set(&lost, ERROR_LOST, "%s", why->text);
+    r->lost = true;
+    api_suspend(r, &lost);
 }
 
 void droste_suspend(droste_running *r)

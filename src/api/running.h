@@ -10,6 +10,7 @@
 #include "api/stage.h"
 #include "api/stored_run.h"
 #include "rlm/rlm.h"
+#include "store/log.h"
 
 /* The place of a run in a conversation. */
 struct run_link {
@@ -58,11 +59,18 @@ struct droste_running {
     const struct rlm_result *finishing; /* it has ended; files are being saved, or its volume */
     bool saving;                        /* the first of the two */
     bool over;                          /* it ended; `result` is NULL without memory */
-    bool unbegun;                       /* it did not begin; the result says why */
+    droste_log log_to;                  /* append NULL: none */
+    struct store_log *log;
+    struct timer *log_flush;
+    bool lost;                 /* another process has the run */
+    struct hold_wait end_held; /* its end waits until the log has it */
+    bool unbegun;              /* it did not begin; the result says why */
     droste_result *result;
 };
 
 void running_free(droste_running *r);
+/* Opens the log that the request asks for, in the record of the run. */
+int running_log_open(droste_running *r, struct error *err);
 /* The callbacks of a run: its event, its end. */
 void running_event(void *arg, const struct rlm_event *e);
 void running_done(void *arg, const struct rlm_result *result);

@@ -169,6 +169,7 @@ static int model_begin(struct item *item, const struct lm_request *request,
 {
     struct broker *b = item->ask->broker;
     struct lm_request keyed = *request;
+    keyed.hold = b->options.hold;
     char key[LM_KEY_SIZE];
     int rc = replay_match_may_ask(item, err);
     if (rc == 0)

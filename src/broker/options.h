@@ -20,6 +20,7 @@ struct shared_value;
 struct store;
 struct tools;
 struct droste_approval;
+struct hold;
 struct list;
 struct child; /* handle of the implementation of child runs */
 
@@ -88,6 +89,7 @@ struct broker_options {
     void *waits_arg;
     unsigned depth;              /* depth of the calls made here */
     struct store *store;         /* NULL: no record */
+    struct hold *hold;           /* what costs something passes it; NULL: none */
     const char *run, *root;      /* run ids in the record, of the tree's root, too; must outlive the
                                     broker */
     bool asks_nobody;            /* stop the run, as `diverged`, for unrecorded calls */

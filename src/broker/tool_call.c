@@ -11,8 +11,9 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "base/json/fields.h"
 #include "base/clock.h"
+#include "base/hold.h"
+#include "base/json/fields.h"
 #include "base/loop.h"
 #include "base/text.h"
 #include "broker/approval.h"
@@ -39,6 +40,7 @@ struct tool_call {
     bool *answered;            /* set while the tool's function runs */
     struct loop *far_loop;     /* marks work in other threads or programs */
     struct approval *approval; /* it waits for this; NULL: it does not */
+    struct hold_wait held;     /* or for this */
     char *asked;               /* its arguments meanwhile */
     size_t asked_len;
 };
@@ -174,8 +176,10 @@ void tool_cancel(struct item *item)
         .attempts = 1,
         .seconds = tool_call_seconds_of(call) };
     record_tool_end(item, &end);
-    if (call->approval) { /* the tool does not know of it */
-        approval_cancel(call->approval);
+    if (call->approval || call->held.hold) { /* the tool does not know of it */
+        hold_leave(&call->held);
+        if (call->approval)
+            approval_cancel(call->approval);
         free(call->asked);
         free(call);
         return;
@@ -205,6 +209,20 @@ static void call_function(struct tool_call *call, const struct tool *tool, const
         return;
     call->far_loop = loop;
     loop_far(loop, true);
+}
+
+static void tool_call_run(void *arg)
+{
+    struct tool_call *call = arg;
+    struct item *item = call->item;
+    const struct tool *tool = tools_find(item->ask->broker->options.tools, item->ask->model);
+    cleanup_free char *asked = steal(&call->asked);
+    if (!tool) {
+        tool_call_fail(call, "RuntimeError", "the host does not have this tool any more");
+        return;
+    }
+    call->start_ns = clock_ns();
+    call_function(call, tool, asked, call->asked_len, item->ask->broker->options.loop);
 }
 
 /* The parts after the arguments follow each other, so together they are one container. */
@@ -285,14 +303,13 @@ static void tool_call_decided(void *arg, bool approved, const char *why)
     struct tool_call *call = arg;
     struct item *item = call->item;
     struct broker *b = item->ask->broker;
-    const struct tool *tool = tools_find(b->options.tools, item->ask->model);
     struct error err = { 0 };
     int rc = 0;
     if (!approved) {
         tool_call_fail(call, "PermissionError", why);
         return;
     }
-    if (!tool)
+    if (!tools_find(b->options.tools, item->ask->model))
         rc = error_set(
             &err, ERROR_NOT_FOUND, "the host has no tool '%.64s' any more", item->ask->model);
     if (rc == 0 && b->options.store && item->record)
@@ -303,9 +320,8 @@ static void tool_call_decided(void *arg, bool approved, const char *why)
         tool_call_fail(call, "RuntimeError", err.text);
         return;
     }
-    call->start_ns = clock_ns();
-    cleanup_free char *asked = steal(&call->asked);
-    call_function(call, tool, asked, call->asked_len, b->options.loop);
+    if (hold_pass(b->options.hold, &call->held, tool_call_run, call))
+        tool_call_run(call);
 }
 
 static int tool_call_ask(struct tool_call *call, const char *text, size_t len, struct error *err)
@@ -343,7 +359,17 @@ static int tool_call_begin(
             tool_call_fail(call, "PermissionError", why.text);
         return 0;
     }
-    call_function(call, tool, text, len, item->ask->broker->options.loop);
+    struct broker_options *o = &item->ask->broker->options;
+    if (hold_pass(o->hold, &call->held, tool_call_run, call)) {
+        call_function(call, tool, text, len, o->loop);
+        return 0;
+    }
+    call->asked = text_copy(text, len);
+    call->asked_len = len;
+    if (!call->asked) {
+        hold_leave(&call->held);
+        tool_call_fail(call, "RuntimeError", "out of memory");
+    }
     return 0;
 }
 

@@ -11,6 +11,7 @@
 
 #include "base/buf.h"
 #include "base/error.h"
+#include "base/hold.h"
 #include "base/list.h"
 #include "base/loop.h"
 
@@ -56,6 +57,7 @@ struct lm_request {
     const char *sampling;    /* set by lm.c, not by callers: members of JSON, each after a comma */
     const char *key;         /* an idempotency key from lm_key; NULL: generated */
     const char *traceparent; /* of the run; with a key, the call is a span of its trace; or NULL */
+    struct hold *hold;       /* each attempt passes it; NULL: none */
     lm_retry_fn *retry;      /* is told of each pause, with the `arg` of lm_start; may be NULL */
 };
 

@@ -18,6 +18,7 @@ enum call_state {
     CALL_QUEUED,
     CALL_ATTEMPT,      /* the client is working on it */
     CALL_BACKOFF,      /* waiting for the next attempt */
+    CALL_HELD,         /* waiting for its hold to let the attempt begin */
     CALL_OWED,         /* over, but a callback model still owes its lm_answer */
     CALL_FOLLOWS,      /* waiting for the answer of an identical call */
     CALL_SHARED_VALUE, /* answered without an attempt */
@@ -49,6 +50,7 @@ struct lm_call {
     unsigned attempts;
     uint64_t started_ns;
     struct timer *deadline, *backoff, *give;
+    struct hold_wait held;
     lm_done_fn *done;
     lm_delta_fn *delta;
     void *arg;

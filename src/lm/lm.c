@@ -142,6 +142,7 @@ static struct lm_call_list *list_of(const struct lm_call *call)
         return &lm->unqueued;
     case CALL_ATTEMPT:
     case CALL_BACKOFF:
+    case CALL_HELD:
         return &lm->flight;
     case CALL_OWED:
         return &lm->owed;
@@ -221,6 +222,7 @@ static void call_unlink(struct lm_call *call)
         *call->ended = true;
     call->ended = NULL;
     queue_leave(call);
+    hold_leave(&call->held);
     TAILQ_REMOVE(list_of(call), call, link);
     if (call->leader == call)
         hand_on_lead(lm, call);
@@ -325,8 +327,9 @@ static void call_give(struct lm_call *call, struct shared_answer *answer)
     timer_start(call->give, 0, 0);
 }
 
-static void call_attempt(struct lm_call *call)
+static void call_send(void *arg)
 {
+    struct lm_call *call = arg;
     struct lm *lm = call->lm;
     call->state = CALL_ATTEMPT;
     call->attempts++;
@@ -334,6 +337,14 @@ static void call_attempt(struct lm_call *call)
     lm_enter(lm);
     lm->ops->attempt(call);
     lm_leave(lm);
+}
+
+static void call_attempt(struct lm_call *call)
+{
+    if (hold_pass(call->request.hold, &call->held, call_send, call))
+        call_send(call);
+    else
+        call->state = CALL_HELD;
 }
 
 static void backoff_over(void *arg)

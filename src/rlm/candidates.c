@@ -358,6 +358,7 @@ static int ask_model(struct rlm_run *r, const struct buf *prompt, struct error *
         .traceparent = r->tree->o.traceparent,
         .max_tokens = r->tree->o.max_tokens,
         .key = known && known->key[0] ? known->key : NULL,
+        .hold = r->tree->o.hold,
         .temperature = -1 };
     const struct budget_call call = { .model = r->model ? r->model : lm_name(r->lm),
         .depth = r->place.depth,

@@ -76,6 +76,7 @@ static int start_call(
 {
     struct lm_request keyed = *request;
     keyed.retry = model_retried;
+    keyed.hold = r->tree->o.hold;
     char key[LM_KEY_SIZE];
     bool streamed = r->tree->o.event && !r->of && !r->place.parent && !r->compacting;
     const struct budget_call call = { .model = r->model ? r->model : lm_name(r->lm),

@@ -116,6 +116,7 @@ struct rlm_options {
     bool images_of_all;        /* … also if it is not known to read images (lm/vision.h) */
     size_t max_output_chars;   /* bytes of a cell's output for the model */
     struct store *store;       /* NULL: no record */
+    struct hold *hold;         /* what costs something passes it; NULL: none */
     const char *resume;        /* recorded run to resume; NULL: a new one */
     /* The run of the previous question, which has ended and hands over its session; its options
      * must stay valid as long as this run. NULL: none. */

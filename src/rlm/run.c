@@ -248,6 +248,7 @@ int run_open_broker(struct rlm_run *r, struct error *err)
         .max_tokens = o->sub_max_tokens,
         .depth = r->place.depth + 1,
         .store = o->store,
+        .hold = o->hold,
         .run = owner->result.run,
         .root = r->tree->root ? r->tree->root->result.run : owner->result.run,
         .asks_nobody = o->again,

@@ -10,6 +10,7 @@
 #include <sqlite3.h>
 #include <zstd.h>
 
+#include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/os/owner.h"
 #include "store/store.h"
@@ -61,6 +62,8 @@ enum statement {
     STATEMENT_ARTIFACTS_READ,
     STATEMENT_REQUESTS_READ,
     STATEMENT_TREE_RUNNING,
+    STATEMENT_TREE_STEPS,
+    STATEMENT_TREE_REQUESTS,
     STATEMENT_TREE_CALLS_REMOVE,
     STATEMENT_TREE_RESULTS_REMOVE,
     STATEMENT_TREE_ARTIFACTS_REMOVE,
@@ -80,12 +83,16 @@ struct store {
     char *path;
     ZSTD_CCtx *zstd;
     ZSTD_DCtx *unzstd;
-    struct owner owner; /* this process */
+    struct owner owner;    /* this process */
+    struct store_log *log; /* NULL: what is written has no log (store/log.h) */
     sqlite3_stmt *statements[STATEMENT_COUNT];
 };
 
 /* schema.c: creates or upgrades the tables; refuses other programs' files and newer versions. */
 int schema_prepare(struct store *store, struct error *err);
+
+/* The version of the tables. */
+extern const int schema_version;
 
 /* error.c: sets *err from an SQLite result code, with the file and the remedy. */
 int store_error(struct store *store, int rc, struct error *err);
@@ -95,6 +102,7 @@ struct query {
     struct store *store;
     sqlite3_stmt *stmt;
     int at;             /* the last parameter bound, or the next column */
+    struct buf *log;    /* the entry of what is bound; NULL: none */
     struct error error; /* the first failure */
 };
 

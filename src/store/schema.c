@@ -15,6 +15,8 @@ enum {
     SCHEMA_VERSION = 14,
 };
 
+const int schema_version = SCHEMA_VERSION;
+
 static const char *const steps[SCHEMA_VERSION] = {
     /* Values by their SHA-256; `size` is the decoded size. */
     "CREATE TABLE blobs ("

@@ -1,6 +1,7 @@
 /* store/statement.c: all SQL statements of this layer; binding parameters and taking columns. */
 #include <stdio.h>
 
+#include "store/entry.h"
 #include "store/internal.h"
 
 /* Calls and cells share a sequence, so that their ids order the steps. */
@@ -193,6 +194,9 @@ static const char *const texts[STATEMENT_COUNT] = {
 
     [STATEMENT_TREE_RUNNING] =
         TREE "SELECT id, " OWNER " FROM runs WHERE id IN tree AND status = 'running'",
+    [STATEMENT_TREE_STEPS] = TREE "SELECT id FROM calls WHERE run IN tree UNION ALL"
+                                  " SELECT id FROM cells WHERE run IN tree ORDER BY 1",
+    [STATEMENT_TREE_REQUESTS] = TREE "SELECT id FROM requests WHERE run IN tree ORDER BY 1",
     [STATEMENT_TREE_CALLS_REMOVE] = TREE "DELETE FROM calls WHERE run IN tree",
     [STATEMENT_TREE_RESULTS_REMOVE] =
         TREE "DELETE FROM results WHERE cell IN (SELECT id FROM cells WHERE run IN tree)",
@@ -258,24 +262,29 @@ static void statement_note(struct query *q, int rc)
 
 void bind_text(struct query *q, const char *text)
 {
+    entry_put_bytes(q->log, ENTRY_TEXT, text, text ? strlen(text) : 0);
     statement_note(q, sqlite3_bind_text(q->stmt, ++q->at, text, -1, SQLITE_STATIC));
 }
 
 void bind_int(struct query *q, int64_t value)
 {
+    entry_put_int(q->log, ENTRY_INT, value);
     statement_note(q, sqlite3_bind_int64(q->stmt, ++q->at, value));
 }
 
 void bind_id(struct query *q, int64_t id)
 {
-    if (id != 0)
+    if (id != 0) {
         bind_int(q, id);
-    else
-        statement_note(q, sqlite3_bind_null(q->stmt, ++q->at));
+        return;
+    }
+    entry_put_bytes(q->log, ENTRY_NULL, NULL, 0);
+    statement_note(q, sqlite3_bind_null(q->stmt, ++q->at));
 }
 
 void bind_real(struct query *q, double value)
 {
+    entry_put_real(q->log, value);
     statement_note(q, sqlite3_bind_double(q->stmt, ++q->at, value));
 }
 

@@ -10,6 +10,7 @@
 #include "base/hash.h"
 #include "base/os/random.h"
 #include "base/text.h"
+#include "store/entry.h"
 #include "store/internal.h"
 
 enum { ID_TRIES = 32 };
@@ -27,7 +28,41 @@ static struct write write_open(struct store *store, enum statement which)
 {
     struct write w = { .query = query_open(store, which) };
     w.begun = query_run(store, STATEMENT_BEGIN_WRITE, &w.query.error) == 0;
+    w.query.log = entry_begin(store, which);
     return w;
+}
+
+/* Binds what the log has in another form. */
+static struct buf *unlogged(struct query *q)
+{
+    struct buf *log = q->log;
+    q->log = NULL;
+    return log;
+}
+
+static void bind_run(struct query *q, const char *run)
+{
+    entry_put_bytes(q->log, ENTRY_RUN, run, run ? strlen(run) : 0);
+    struct buf *log = unlogged(q);
+    bind_text(q, run);
+    q->log = log;
+}
+
+/* A call or cell; 0: none. */
+static void bind_step(struct query *q, int64_t step)
+{
+    entry_put_int(q->log, ENTRY_STEP, entry_step(q->store, step));
+    struct buf *log = unlogged(q);
+    bind_id(q, step);
+    q->log = log;
+}
+
+static void bind_request(struct query *q, int64_t request)
+{
+    entry_put_int(q->log, ENTRY_REQUEST, entry_request(q->store, request));
+    struct buf *log = unlogged(q);
+    bind_int(q, request);
+    q->log = log;
 }
 
 static void bind_value(struct write *w, droste_value value)
@@ -38,15 +73,22 @@ static void bind_value(struct write *w, droste_value value)
         hash = w->hashes[w->values++];
         blob_write(q->store, value, hash, &q->error);
     }
+    entry_put_bytes(q->log, ENTRY_VALUE, value.data, value.len);
+    struct buf *log = unlogged(q);
     bind_text(q, hash);
+    q->log = log;
 }
 
 static void bind_owner(struct query *q, const struct owner *owner)
 {
+    if (q->log)
+        buf_putc(q->log, ENTRY_OWNER);
+    struct buf *log = unlogged(q);
     bind_int(q, owner->pid);
     bind_int(q, owner->start);
     bind_int(q, owner->space);
     bind_text(q, owner->boot);
+    q->log = log;
 }
 
 /* Runs the statement to its end. */
@@ -68,6 +110,8 @@ static int write_close(struct write *w, struct error *err)
     query_close(&w->query);
     if (rc == 0 && w->done)
         rc = query_run(store, STATEMENT_COMMIT, err);
+    if (rc == 0 && w->done && w->query.log)
+        rc = entry_commit(store, w->id, err);
     if (w->begun && (rc < 0 || !w->done))
         query_rollback(store);
     return rc;
@@ -105,9 +149,9 @@ static int insert_run(struct store *store, const droste_record_run *begin, const
     bool *inserted, struct error *err)
 {
     struct write w = write_open(store, STATEMENT_RUN_BEGIN);
-    bind_text(&w.query, id);
-    bind_text(&w.query, begin->parent);
-    bind_id(&w.query, begin->parent_cell);
+    bind_run(&w.query, id);
+    bind_run(&w.query, begin->parent);
+    bind_step(&w.query, begin->parent_cell);
     bind_int(&w.query, begin->depth);
     bind_text(&w.query, begin->model);
     bind_text(&w.query, begin->environment);
@@ -168,7 +212,7 @@ int store_run_note_isolation(
 {
     struct write w = write_open(store, STATEMENT_RUN_NOTE_ISOLATION);
     bind_text(&w.query, isolation);
-    bind_text(&w.query, run);
+    bind_run(&w.query, run);
     return close_run(&w, run, err);
 }
 
@@ -190,7 +234,7 @@ int store_run_end(
     bind_cost(&w.query, end->cost);
     bind_real(&w.query, end->seconds);
     bind_int(&w.query, clock_wall_ms());
-    bind_text(&w.query, run);
+    bind_run(&w.query, run);
     return close_run(&w, run, err);
 }
 
@@ -199,7 +243,7 @@ int store_run_fail(struct store *store, const char *run, const struct error *why
     struct write w = write_open(store, STATEMENT_RUN_FAIL);
     bind_text(&w.query, why->text);
     bind_text(&w.query, error_code_name(why->code));
-    bind_text(&w.query, run);
+    bind_run(&w.query, run);
     return close_run(&w, run, err);
 }
 
@@ -234,14 +278,14 @@ int store_run_adopt(struct store *store, const char *run, struct error *err)
     if (w.begun)
         check_adoptable(store, run, &w.query.error);
     bind_owner(&w.query, &store->owner);
-    bind_text(&w.query, run);
+    bind_run(&w.query, run);
     return close_run(&w, run, err);
 }
 
 int store_run_release(struct store *store, const char *run, struct error *err)
 {
     struct write w = write_open(store, STATEMENT_RUN_INTERRUPT);
-    bind_text(&w.query, run);
+    bind_run(&w.query, run);
     return close_run(&w, run, err);
 }
 
@@ -249,7 +293,7 @@ int store_artifact_add(
     struct store *store, const char *run, const droste_record_artifact *artifact, struct error *err)
 {
     struct write w = write_open(store, STATEMENT_ARTIFACT_ADD);
-    bind_text(&w.query, run);
+    bind_run(&w.query, run);
     bind_text(&w.query, artifact->name);
     bind_int(&w.query, artifact->size);
     bind_text(&w.query, artifact->sha256);
@@ -263,9 +307,9 @@ int store_request_begin(
     struct store *store, const droste_record_request *begin, int64_t *request, struct error *err)
 {
     struct write w = write_open(store, STATEMENT_REQUEST_BEGIN);
-    bind_text(&w.query, begin->run);
+    bind_run(&w.query, begin->run);
     bind_int(&w.query, begin->turn);
-    bind_id(&w.query, begin->cell);
+    bind_step(&w.query, begin->cell);
     bind_text(&w.query, begin->method);
     bind_text(&w.query, begin->host);
     bind_int(&w.query, begin->port);
@@ -294,7 +338,7 @@ int store_request_end(
     bind_int(&w.query, end->sent);
     bind_int(&w.query, end->received);
     bind_real(&w.query, end->seconds);
-    bind_int(&w.query, request);
+    bind_request(&w.query, request);
     return write_close(&w, err);
 }
 
@@ -303,7 +347,7 @@ int store_request_end(
 int store_turn_begin(struct store *store, const char *run, int64_t turn, struct error *err)
 {
     struct write w = write_open(store, STATEMENT_TURN_BEGIN);
-    bind_text(&w.query, run);
+    bind_run(&w.query, run);
     bind_int(&w.query, turn);
     bind_int(&w.query, clock_wall_ms());
     int rc = write_close(&w, err);
@@ -319,7 +363,7 @@ int store_turn_keep(struct store *store, const droste_record_turn *turn, struct 
     bind_int(&w.query, turn->kept);
     bind_text(&w.query, turn->reason);
     bind_text(&w.query, turn->session);
-    bind_text(&w.query, turn->run);
+    bind_run(&w.query, turn->run);
     bind_int(&w.query, turn->turn);
     int rc = write_close(&w, err);
     if (rc == 0 && !w.done)
@@ -332,9 +376,9 @@ int store_call_begin(
     struct store *store, const droste_record_call *begin, int64_t *call, struct error *err)
 {
     struct write w = write_open(store, STATEMENT_CALL_BEGIN);
-    bind_text(&w.query, begin->run);
+    bind_run(&w.query, begin->run);
     bind_int(&w.query, begin->turn);
-    bind_id(&w.query, begin->cell);
+    bind_step(&w.query, begin->cell);
     bind_int(&w.query, begin->depth);
     bind_text(&w.query, begin->kind);
     bind_text(&w.query, begin->model);
@@ -352,7 +396,7 @@ int store_call_begin(
 static int close_step(struct write *w, const char *what, int64_t id, struct error *err)
 {
     bind_int(&w->query, clock_wall_ms());
-    bind_int(&w->query, id);
+    bind_step(&w->query, id);
     int rc = write_close(w, err);
     if (rc == 0 && !w->done)
         return error_set(
@@ -363,7 +407,7 @@ static int close_step(struct write *w, const char *what, int64_t id, struct erro
 /* For updates of a call that has not ended. */
 static int close_open_call(struct write *w, int64_t call, struct error *err)
 {
-    bind_int(&w->query, call);
+    bind_step(&w->query, call);
     int rc = write_close(w, err);
     if (rc == 0 && !w->done)
         return error_set(err, ERROR_ARGUMENT, "call %lld is not active", (long long)call);
@@ -435,9 +479,27 @@ int store_call_decide(struct store *store, int64_t call, bool approve, const cha
     return close_open_call(&w, call, err);
 }
 
+/* Another process has decided; the log does not have that yet. */
+static int write_decision(void *arg, const droste_approval *a, struct error *err)
+{
+    struct store *store = arg;
+    struct buf *log = entry_more(store, STATEMENT_CALL_DECIDE);
+    if (!log || !a->decision)
+        return 0;
+    entry_put_bytes(log, ENTRY_TEXT, a->decision, strlen(a->decision));
+    entry_put_int(log, ENTRY_INT, a->decided_ms);
+    entry_put_bytes(log, ENTRY_TEXT, a->decided_by, a->decided_by ? strlen(a->decided_by) : 0);
+    entry_put_bytes(
+        log, ENTRY_TEXT, a->decision_reason, a->decision_reason ? strlen(a->decision_reason) : 0);
+    entry_put_int(log, ENTRY_STEP, entry_step(store, a->id));
+    return 0;
+}
+
 int store_call_go(struct store *store, int64_t call, struct error *err)
 {
     struct write w = write_open(store, STATEMENT_CALL_GO);
+    if (w.begun && w.query.log)
+        store_approval_read(store, call, write_decision, store, &w.query.error);
     bind_int(&w.query, clock_wall_ms());
     return close_open_call(&w, call, err);
 }
@@ -446,7 +508,7 @@ int store_cell_begin(
     struct store *store, const droste_record_cell *begin, int64_t *cell, struct error *err)
 {
     struct write w = write_open(store, STATEMENT_CELL_BEGIN);
-    bind_text(&w.query, begin->run);
+    bind_run(&w.query, begin->run);
     bind_int(&w.query, begin->turn);
     bind_value(&w, begin->code);
     bind_int(&w.query, clock_wall_ms());
@@ -467,11 +529,14 @@ static void write_media(
         bool row;
         if (blob_write(store, media->value, hash, err) < 0)
             return;
-        bind_int(&q, cell);
+        q.log = entry_more(store, STATEMENT_RESULT_INSERT);
+        bind_step(&q, cell);
         bind_int(&q, media->result);
         bind_int(&q, (int64_t)i);
         bind_text(&q, media->type);
         bind_text(&q, media->form);
+        entry_put_bytes(q.log, ENTRY_VALUE, media->value.data, media->value.len);
+        q.log = NULL;
         bind_text(&q, hash);
         query_step(&q, &row, err);
     }

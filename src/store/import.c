@@ -1,0 +1,335 @@
+/* store/import.c: makes a run of its log (log.h), in one transaction.
+ *
+ * The log comes from another machine and is not trusted. Its entries name statements of a table,
+ * none of which selects rows but by the ids of runs, calls, cells and requests; these are ids that
+ * this log has made, so an entry cannot touch another run.
+ */
+#include <endian.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/array.h"
+#include "base/hash.h"
+#include "base/list.h"
+#include "base/text.h"
+#include "store/entry.h"
+#include "store/log.h"
+#include "store/unit.h"
+
+struct import_ids {
+    int64_t *ids;
+    size_t count, room;
+};
+
+struct import {
+    struct store *store;
+    const char *root;
+    struct list runs;
+    struct import_ids steps, requests;
+    const char *at, *end; /* what is left of the unit */
+};
+
+static void import_free(struct import *im)
+{
+    list_clear(&im->runs);
+    free(im->steps.ids);
+    free(im->requests.ids);
+}
+
+static int import_damaged(const struct import *im, struct error *err)
+{
+    return error_set(err, ERROR_PROTOCOL, "the log of run '%.64s' is damaged", im->root);
+}
+
+/* ---- parameters ---- */
+
+static bool import_take(struct import *im, void *out, size_t len)
+{
+    if ((size_t)(im->end - im->at) < len)
+        return false;
+    memcpy(out, im->at, len);
+    im->at += len;
+    return true;
+}
+
+static bool import_take_bytes(struct import *im, droste_value *out)
+{
+    uint32_t len;
+    if (!import_take(im, &len, sizeof len) || (size_t)(im->end - im->at) < le32toh(len))
+        return false;
+    *out = (droste_value){ .data = im->at, .len = le32toh(len) };
+    im->at += out->len;
+    return true;
+}
+
+static bool import_has_run(const struct import *im, const char *run)
+{
+    for (size_t i = 0; i < im->runs.count; i++)
+        if (strcmp(im->runs.items[i], run) == 0)
+            return true;
+    return false;
+}
+
+/* SQLite copies what is bound here: the parameters of one statement fit in memory twice. */
+static void import_bind_text(struct query *q, const char *text, size_t len)
+{
+    int rc = sqlite3_bind_text64(q->stmt, ++q->at, text, len, SQLITE_TRANSIENT, SQLITE_UTF8);
+    if (rc != SQLITE_OK && q->error.code == ERROR_NONE)
+        store_error(q->store, rc, &q->error);
+}
+
+/* The first run of an entry that makes one is the new one, and the first of all is the root. */
+static int import_run(struct import *im, struct query *q, bool is_new, struct error *err)
+{
+    char run[STORE_RUN_ID_SIZE];
+    droste_value text;
+    if (!import_take_bytes(im, &text) || text.len >= sizeof run)
+        return import_damaged(im, err);
+    memcpy(run, text.data, text.len);
+    run[text.len] = '\0';
+    bool first = im->runs.count == 0;
+    if (!is_new && !import_has_run(im, run))
+        return import_damaged(im, err);
+    if (is_new && (!text_is_name(run) || (first && strcmp(run, im->root) != 0)))
+        return import_damaged(im, err);
+    import_bind_text(q, text.data, text.len);
+    return is_new ? list_add(&im->runs, run, err) : 0;
+}
+
+static int import_number(struct import *im, struct query *q, char type, struct error *err)
+{
+    const struct import_ids *ids = type == ENTRY_STEP ? &im->steps : &im->requests;
+    uint64_t bits;
+    double real;
+    if (!import_take(im, &bits, sizeof bits))
+        return import_damaged(im, err);
+    bits = le64toh(bits);
+    memcpy(&real, &bits, sizeof real);
+    if (type == ENTRY_REAL) {
+        bind_real(q, real);
+        return 0;
+    }
+    if (type == ENTRY_INT) {
+        bind_int(q, (int64_t)bits);
+        return 0;
+    }
+    if (bits > ids->count)
+        return import_damaged(im, err);
+    bind_id(q, bits ? ids->ids[bits - 1] : 0);
+    return 0;
+}
+
+static int import_value(struct import *im, struct query *q, struct error *err)
+{
+    char hash[HASH_TEXT_SIZE];
+    droste_value value;
+    if (!import_take_bytes(im, &value))
+        return import_damaged(im, err);
+    int rc = blob_write(im->store, value, hash, err);
+    if (rc == 0)
+        import_bind_text(q, hash, strlen(hash));
+    return rc;
+}
+
+static int import_text(struct import *im, struct query *q, struct error *err)
+{
+    droste_value text;
+    if (!import_take_bytes(im, &text))
+        return import_damaged(im, err);
+    import_bind_text(q, text.data, text.len);
+    return 0;
+}
+
+static void import_owner(struct query *q, const struct owner *owner)
+{
+    bind_int(q, owner->pid);
+    bind_int(q, owner->start);
+    bind_int(q, owner->space);
+    bind_text(q, owner->boot);
+}
+
+/* `makes_run`: the next id is that of a new run. */
+static int import_parameter(
+    struct import *im, struct query *q, char type, bool *makes_run, struct error *err)
+{
+    bool is_new = *makes_run;
+    switch (type) {
+    case ENTRY_NULL:
+        bind_text(q, NULL);
+        return 0;
+    case ENTRY_INT:
+    case ENTRY_REAL:
+    case ENTRY_STEP:
+    case ENTRY_REQUEST:
+        return import_number(im, q, type, err);
+    case ENTRY_RUN:
+        *makes_run = false;
+        return import_run(im, q, is_new, err);
+    case ENTRY_VALUE:
+        return import_value(im, q, err);
+    case ENTRY_TEXT:
+        return import_text(im, q, err);
+    case ENTRY_OWNER:
+        import_owner(q, &im->store->owner);
+        return 0;
+    default:
+        return import_damaged(im, err);
+    }
+}
+
+/* ---- entries ---- */
+
+static int import_add_id(struct import_ids *ids, int64_t id, struct error *err)
+{
+    if (!array_room(ids->ids, ids->count, &ids->room))
+        return error_memory(err);
+    ids->ids[ids->count++] = id;
+    return 0;
+}
+
+static int import_run_statement(
+    struct import *im, struct query *q, const struct entry_kind *kind, struct error *err)
+{
+    bool row = false, more = false;
+    int rc = query_step(q, &row, err);
+    if (rc < 0)
+        return rc;
+    int64_t id = row ? take_int(q) : 0;
+    if (row)
+        rc = query_step(q, &more, err);
+    if (rc < 0)
+        return rc;
+    if (!row && !kind->may_match_nothing)
+        return import_damaged(im, err);
+    return kind->makes_step      ? import_add_id(&im->steps, id, err)
+           : kind->makes_request ? import_add_id(&im->requests, id, err)
+                                 : 0;
+}
+
+static int import_entry(struct import *im, struct error *err)
+{
+    char code = *im->at++, type = 0;
+    enum statement which = entry_statement(code);
+    if (which == STATEMENT_COUNT)
+        return import_damaged(im, err);
+    const struct entry_kind *kind = entry_kind(which);
+    bool makes_run = kind->makes_run;
+    cleanup_query struct query q = query_open(im->store, which);
+    int most = sqlite3_bind_parameter_count(q.stmt);
+    int rc = 0;
+    while (rc == 0 && import_take(im, &type, 1) && type != ENTRY_END)
+        rc =
+            q.at < most ? import_parameter(im, &q, type, &makes_run, err) : import_damaged(im, err);
+    if (rc < 0)
+        return rc;
+    if (type != ENTRY_END || q.at != most)
+        return import_damaged(im, err);
+    return import_run_statement(im, &q, kind, err);
+}
+
+/* ---- units ---- */
+
+static int import_entries(struct import *im, const char *data, size_t len, struct error *err)
+{
+    int rc = 0;
+    im->at = data;
+    im->end = data + len;
+    while (rc == 0 && im->at < im->end)
+        rc = import_entry(im, err);
+    return rc;
+}
+
+static int import_packed(
+    struct import *im, const char *data, size_t len, size_t size, struct error *err)
+{
+    cleanup_free char *plain = malloc(size + 1);
+    if (!plain)
+        return error_memory(err);
+    size_t unpacked = ZSTD_decompressDCtx(im->store->unzstd, plain, size, data, len);
+    if (ZSTD_isError(unpacked) || unpacked != size)
+        return import_damaged(im, err);
+    return import_entries(im, plain, size, err);
+}
+
+static int import_units(struct import *im, const char *data, size_t len, struct error *err)
+{
+    struct unit_head head;
+    int rc = 0;
+    while (rc == 0 && len > 0) {
+        if (len < sizeof head)
+            return import_damaged(im, err);
+        memcpy(&head, data, sizeof head);
+        uint32_t version = le32toh(head.version), size = le32toh(head.size);
+        size_t body = le32toh(head.len);
+        if (memcmp(head.magic, "DL", 2) != 0 || body > len - sizeof head || size > UNIT_SIZE_MAX)
+            return import_damaged(im, err);
+        if (head.format != UNIT_FORMAT || version != (uint32_t)schema_version)
+            return error_set(err, ERROR_STORE,
+                "the log of run '%.64s' is of another version (%u, not %d): a node with the "
+                "version that began the run can continue it",
+                im->root, version, schema_version);
+        data += sizeof head;
+        rc = head.flags & UNIT_PACKED ? import_packed(im, data, body, size, err)
+                                      : import_entries(im, data, body, err);
+        data += body;
+        len -= sizeof head + body;
+    }
+    return rc == 0 && im->runs.count == 0 ? import_damaged(im, err) : rc;
+}
+
+/* A run that has no end is one whose process is gone. */
+static int import_interrupt(struct import *im, struct error *err)
+{
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < im->runs.count; i++) {
+        cleanup_query struct query find = query_open(im->store, STATEMENT_RUN_OWNER);
+        bool row = false;
+        bind_text(&find, im->runs.items[i]);
+        rc = query_step(&find, &row, err);
+        const char *status = row ? take_text(&find) : NULL;
+        if (rc < 0 || !status || strcmp(status, "running") != 0)
+            continue;
+        query_close(&find);
+        cleanup_query struct query q = query_open(im->store, STATEMENT_RUN_INTERRUPT);
+        bind_text(&q, im->runs.items[i]);
+        rc = query_step(&q, &row, err);
+    }
+    return rc;
+}
+
+static int import_remove(struct store *store, const char *run, struct error *err)
+{
+    struct error why = { 0 };
+    droste_record_freed freed = { 0 };
+    bool row = false;
+    {
+        cleanup_query struct query q = query_open(store, STATEMENT_RUN_OWNER);
+        bind_text(&q, run);
+        if (query_step(&q, &row, err) < 0)
+            return -(int)err->code;
+    }
+    if (!row || store_run_remove(store, run, &freed, &why) == 0)
+        return 0;
+    *err = why;
+    return -(int)why.code;
+}
+
+int store_import(
+    struct store *store, const char *run, const void *data, size_t len, struct error *err)
+{
+    struct import im = { .store = store, .root = run };
+    int rc = import_remove(store, run, err);
+    if (rc == 0)
+        rc = query_run(store, STATEMENT_BEGIN_WRITE, err);
+    if (rc < 0)
+        return rc;
+    rc = import_units(&im, data, len, err);
+    if (rc == 0)
+        rc = import_interrupt(&im, err);
+    if (rc == 0)
+        rc = query_run(store, STATEMENT_COMMIT, err);
+    if (rc < 0)
+        query_rollback(store);
+    import_free(&im);
+    return rc;
+}
