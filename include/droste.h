@@ -664,6 +664,7 @@ typedef struct droste_request {
     /* NULL: none. With `resume`, the run must be one that droste_record_import has made, and its
      * units follow those of the import. It needs a record. */
     const droste_log *log;
+    struct droste_shared_budget *budget; /* of the batch whose task it is, which sets this; NULL */
 } droste_request;
 
 /* Starts a run with the current settings; any number may run at once. The request is copied. An

@@ -65,6 +65,49 @@ typedef void droste_batch_fn(void *arg, const droste_batch_event *event);
 DROSTE_API int droste_batch(droste *d, const droste_batch_options *options, droste_batch_fn *fn,
     void *arg, droste_batch_state *end, droste_error *err);
 
+/* ---- without waiting ---- */
+
+struct droste_request;
+
+/* The part of a program that starts the runs of a batch itself: a server, which has a place for
+ * them first, or a queue. Unused members are NULL. Texts are valid until the batch has ended. */
+typedef struct droste_batch_host {
+    const char *const *settings; /* of all tasks, over those of the droste: a name, its value, …,
+                                    NULL */
+    const char *directory;       /* of contexts with relative paths; NULL: that of the tasks */
+    const char *name;            /* of the file of tasks, for messages; NULL: its path */
+    /* Looks at each task before the first begins: what of `request` the task has (question,
+     * contexts, settings of its own). Negative: the batch is refused. */
+    int (*check)(void *arg, const struct droste_request *request, droste_error *err);
+    /* Has the run of a task started, now or later: with droste_start and this request, to which it
+     * may add settings, id, account and an event function, or elsewhere. request->done is called
+     * once with its result, and never from within; it may come by way of a function of the host.
+     * The request is valid until then. Negative: the task fails. */
+    int (*start)(void *arg, const struct droste_request *request, droste_error *err);
+    /* The batch stops: suspends that run. 1: it had not begun, and `done` will not be called. */
+    int (*stop)(void *arg, const struct droste_request *request);
+    void *arg;
+} droste_batch_host;
+
+/* A batch that was started without waiting. It is freed once its `done` was called. */
+typedef struct droste_running_batch droste_running_batch;
+/* Receives its end, in the loop's thread; `err` is NULL unless it had to stop. */
+typedef void droste_batch_done_fn(
+    void *arg, const droste_batch_state *end, const droste_error *err);
+
+/* Starts a batch beside other runs and batches, as droste_batch. The options, which are not
+ * copied, and the host (may be NULL) must be valid until its end, and droste_free must not come
+ * before that. An error return means that it could not begin: invalid tasks, before anything is
+ * paid. */
+DROSTE_API int droste_batch_start(droste *d, const droste_batch_options *options,
+    const droste_batch_host *host, droste_batch_fn *fn, droste_batch_done_fn *done, void *arg,
+    droste_running_batch **out, droste_error *err);
+/* Begins no more tasks and suspends its runs; `done` follows. `stopped` is the state's: "interrupt",
+ * "budget", "error". */
+DROSTE_API void droste_batch_stop(droste_running_batch *b, const char *stopped, const char *why);
+/* Its present state, valid until its end. */
+DROSTE_API const droste_batch_state *droste_batch_state_of(droste_running_batch *b);
+
 #ifdef __cplusplus
 }
 #endif

@@ -10,7 +10,6 @@
 #include "base/list.h"
 #include "env/common/environment.h"
 
-struct budget;
 struct custom_entry;
 struct droste_forward;
 struct droste_running;
@@ -76,11 +75,9 @@ struct droste {
     /* api_template_make, which opens a session, for those that open one from a template */
     int (*make_template)(droste *d, const char *name, const struct recipe *r,
         const struct settings *s, struct droste_template **out, struct error *err);
-    struct tools *tools;   /* of the program; NULL: none */
-    struct buf tool_facts; /* of these tools */
-    /* of the batch that is active */
-    struct budget *part_of;          /* budget of all its runs; NULL: none */
-    void (*on_interrupt)(void *arg); /* replaces cancelling; NULL: no batch */
+    struct tools *tools;             /* of the program; NULL: none */
+    struct buf tool_facts;           /* of these tools */
+    void (*on_interrupt)(void *arg); /* replaces cancelling; NULL: no function waits for a batch */
     void *on_interrupt_arg;
 };
 

@@ -59,7 +59,7 @@ static int fill_options(droste_running *r, struct error *err)
     o->models = r->models.at;
     o->model_count = array_length(r->models.at);
     o->limits.seconds = s->timeout;
-    o->part_of = d->part_of;
+    o->part_of = r->part_of;
     o->after = r->link_to.after;
     o->previous = r->link_to.previous;
     o->again = r->link_to.again;
@@ -301,6 +301,7 @@ int api_start(droste *d, const droste_request *q, const struct run_link *link, d
         .event = q->event,
         .all_events = q->all_events != 0,
         .values = q->values != 0,
+        .part_of = (struct budget *)q->budget,
         .done = q->done,
         .arg = q->arg };
     if (link)

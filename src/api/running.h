@@ -50,6 +50,7 @@ struct droste_running {
     char *artifacts_dir;
     droste_event_fn *event;
     bool all_events, values;
+    struct budget *part_of; /* as in rlm_options */
     droste_done_fn *done;
     void *arg;
     struct rlm_run *run;

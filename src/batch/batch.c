@@ -3,6 +3,9 @@
  * One zero-delay timer (`work`) starts and stops everything: a run must be neither started nor
  * suspended within the callback of another run. A stop leaves the record as a killed process would,
  * so that the same call can resume the batch.
+ *
+ * droste_batch waits for a batch that was started as droste_batch_start does. A host (batch.h) may
+ * start the runs itself; everything else is the same.
  */
 #include "batch/slot.h"
 
@@ -30,6 +33,19 @@ enum {
         8, /* per task: four descriptors, a pidfd, a cgroup, a context, a model connection */
     FDS_OF_US = 100,
 };
+
+static void batch_free(struct batch *b)
+{
+    timer_free(b->work);
+    timer_free(b->tick);
+    timer_free(b->deadline);
+    api_models_close(&b->models);
+    results_close(b->results);
+    tasks_free(b->tasks);
+    budget_free(&b->budget);
+    settings_free(&b->settings);
+    free(b);
+}
 
 /* ---- stopping ---- */
 
@@ -66,6 +82,21 @@ static struct task_entry *next_task(struct batch *b)
     return NULL;
 }
 
+/* The end is reported by the batch's last act; then it is gone. */
+static void batch_end(struct batch *b)
+{
+    struct loop *loop = b->d->loop;
+    struct error unsaved = { 0 };
+    droste_error why = { 0 };
+    if (results_sync(b->results, &unsaved) < 0 && b->failed.code == ERROR_NONE)
+        b->failed = unsaved;
+    batch_refresh(b);
+    api_fail(&why, &b->failed, 0);
+    b->ended(b->arg, &b->state, b->failed.code == ERROR_NONE ? NULL : &why);
+    batch_free(b);
+    loop_wake(loop);
+}
+
 static void batch_work(void *arg)
 {
     struct batch *b = arg;
@@ -81,9 +112,8 @@ static void batch_work(void *arg)
     }
     if (place && b->state.running < most)
         batch_look(b);
-    b->done = TAILQ_EMPTY(&b->slots) && (b->state.stopped || !place);
-    if (b->done)
-        loop_wake(b->d->loop);
+    if (TAILQ_EMPTY(&b->slots) && (b->state.stopped || !place))
+        batch_end(b);
 }
 
 static void batch_tick(void *arg)
@@ -236,7 +266,7 @@ static int check_options(struct batch *b, struct error *err)
 static int batch_open_models(struct batch *b, struct error *err)
 {
     static const struct lm_usage some = { .input_tokens = 1, .output_tokens = 1 };
-    int rc = api_models(b->d, &b->d->settings, false, &b->models, err);
+    int rc = api_models(b->d, &b->settings, false, &b->models, err);
     const struct lm *root = b->models.at[0];
     if (rc == 0 && root && b->o->max_cost > 0 && lm_cost(root, NULL, &some) < 0)
         rc = error_set(err, ERROR_CONFIG,
@@ -265,9 +295,9 @@ static int check_shared(struct batch *b, struct error *err)
     if (droste_context_reads_input(d))
         return error_set(err, ERROR_ARGUMENT,
             "standard input can be read only once, but each task needs the context: give a file");
-    int rc = api_tools(d, &d->settings, &tools, &facts, err);
+    int rc = api_tools(d, &b->settings, &tools, &facts, err);
     if (rc == 0)
-        rc = api_contexts_load(d, &d->settings, &contexts, err);
+        rc = api_contexts_load(d, &b->settings, &contexts, err);
     if (rc == 0)
         rc = api_contexts_check(&contexts, tools, err);
     contexts_free(&contexts);
@@ -291,9 +321,13 @@ static int batch_set_up(struct batch *b, struct error *err)
     b->deadline = timer_new(d->loop, batch_time_is_up, b);
     if (!b->work || !b->tick || !b->deadline)
         return error_memory(err);
-    int rc = check_options(b, err);
+    int rc = settings_copy(&b->settings, &d->settings, err);
     if (rc == 0)
-        rc = tasks_open(b->o->tasks, &d->settings, b->grader, &b->tasks, err);
+        rc = settings_set_all(&b->settings, b->host.settings, err);
+    if (rc == 0)
+        rc = check_options(b, err);
+    if (rc == 0)
+        rc = tasks_open(b->o->tasks, &b->settings, b->grader, &b->host, &b->tasks, err);
     if (rc == 0)
         rc = check_descriptors(b, err);
     if (rc == 0)
@@ -310,68 +344,126 @@ static int batch_set_up(struct batch *b, struct error *err)
     return rc < 0 ? rc : look_back(b, err);
 }
 
-static int go_through(struct batch *b, struct error *err)
+static int batch_start(droste *d, const droste_batch_options *options,
+    const droste_batch_host *host, const struct batch *calls, struct batch **out, struct error *err)
 {
-    struct error unsaved = { 0 };
+    struct batch *b = calloc(1, sizeof *b);
+    if (!b)
+        return error_memory(err);
+    *b = *calls;
+    b->d = d;
+    b->o = options;
+    b->host = host ? *host : (droste_batch_host){ 0 };
+    b->start_ns = clock_ns();
+    TAILQ_INIT(&b->slots);
+    int rc = batch_set_up(b, err);
+    if (rc < 0) {
+        batch_free(b);
+        return rc;
+    }
     batch_look(b);
     timer_start(b->tick, TICK_MS, TICK_MS);
-    if (b->o->timeout > 0)
-        timer_start(b->deadline, (uint64_t)(b->o->timeout * 1000), 0);
-    int rc = api_wait(b->d, &b->done, err);
-    if (rc == 0 && results_sync(b->results, &unsaved) < 0 && b->failed.code == ERROR_NONE)
-        b->failed = unsaved;
-    if (rc == 0 && b->failed.code != ERROR_NONE) {
-        *err = b->failed;
-        rc = -(int)b->failed.code;
-    }
-    batch_refresh(b);
+    if (options->timeout > 0)
+        timer_start(b->deadline, (uint64_t)(options->timeout * 1000), 0);
+    *out = b;
+    return 0;
+}
+
+/* ---- without waiting ---- */
+
+struct droste_running_batch {
+    struct batch batch;
+};
+
+int droste_batch_start(droste *d, const droste_batch_options *options,
+    const droste_batch_host *host, droste_batch_fn *fn, droste_batch_done_fn *done, void *arg,
+    droste_running_batch **out, droste_error *failure)
+{
+    struct error *err = api_error(failure);
+    const struct batch calls = { .fn = fn, .ended = done, .arg = arg };
+    struct batch *b = NULL;
+    if (!done || (host && !host->start != !host->stop))
+        return error_set(err, ERROR_ARGUMENT,
+            "a batch needs a callback for its end, and a host starts and stops");
+    int rc = batch_start(d, options, host, &calls, &b, err);
+    *out = (droste_running_batch *)b;
     return rc;
 }
 
-/* Sets the droste's state for the duration of a batch. */
-static int batch_run_batch(struct batch *b, struct error *err)
+void droste_batch_stop(droste_running_batch *running, const char *stopped, const char *why)
 {
-    droste *d = b->d;
-    unsigned most = b->o->concurrency ? b->o->concurrency : CONCURRENCY;
+    struct error text = { 0 };
+    error_set(&text, ERROR_CANCELLED, "%s", why);
+    batch_stop(&running->batch, stopped, &text);
+}
+
+const droste_batch_state *droste_batch_state_of(droste_running_batch *running)
+{
+    batch_refresh(&running->batch);
+    return &running->batch.state;
+}
+
+/* ---- waiting ---- */
+
+struct batch_waiting {
+    droste_batch_fn *fn;
+    void *arg;
+    droste_batch_state end;
+    droste_error failed;
+    bool done;
+};
+
+static void batch_waiting_event(void *arg, const droste_batch_event *event)
+{
+    struct batch_waiting *w = arg;
+    w->end = *event->state;
+    if (w->fn)
+        w->fn(w->arg, event);
+}
+
+static void batch_waiting_done(void *arg, const droste_batch_state *end, const droste_error *err)
+{
+    struct batch_waiting *w = arg;
+    w->end = *end;
+    if (err)
+        w->failed = *err;
+    w->done = true;
+}
+
+/* Sets the droste's state while a function waits for a batch. */
+static int batch_wait(
+    droste *d, const droste_batch_options *options, struct batch_waiting *w, struct error *err)
+{
+    const struct batch calls = { .fn = batch_waiting_event, .ended = batch_waiting_done, .arg = w };
+    struct batch *b = NULL;
+    unsigned most = options->concurrency ? options->concurrency : CONCURRENCY;
     int64_t concurrency = d->settings.concurrency;
     /* A run waits for at most one call of its own, and all runs may have one open. */
     if (!settings_is_set(&d->settings, "concurrency") && most > concurrency)
         d->settings.concurrency = most;
-    d->part_of = &b->budget;
-    d->on_interrupt = batch_interrupted;
-    d->on_interrupt_arg = b;
-    int rc = batch_set_up(b, err);
-    if (rc == 0)
-        rc = go_through(b, err);
+    int rc = batch_start(d, options, NULL, &calls, &b, err);
+    if (rc == 0) {
+        d->on_interrupt = batch_interrupted;
+        d->on_interrupt_arg = b;
+        rc = api_wait(d, &w->done, err);
+    }
     d->on_interrupt = NULL;
-    d->part_of = NULL;
     d->settings.concurrency = concurrency;
+    if (rc == 0 && w->failed.code)
+        rc = error_set(err, (enum error_code)w->failed.code, "%s", w->failed.text);
     return rc;
-}
-
-static void batch_clean_up(struct batch *b)
-{
-    timer_free(b->work);
-    timer_free(b->tick);
-    timer_free(b->deadline);
-    api_models_close(&b->models);
-    results_close(b->results);
-    tasks_free(b->tasks);
-    budget_free(&b->budget);
 }
 
 int droste_batch(droste *d, const droste_batch_options *options, droste_batch_fn *fn, void *arg,
     droste_batch_state *end, droste_error *failure)
 {
     struct error *err = api_error(failure);
-    struct batch b = { .d = d, .o = options, .fn = fn, .arg = arg, .start_ns = clock_ns() };
-    TAILQ_INIT(&b.slots);
+    struct batch_waiting w = { .fn = fn, .arg = arg };
     api_forget_interrupt(d);
-    int rc = d->part_of || d->run_count > 0
-                 ? error_set(err, ERROR_ARGUMENT, "runs are already active in this context")
-                 : batch_run_batch(&b, err);
-    batch_clean_up(&b);
+    int rc = d->on_interrupt || d->waits
+                 ? error_set(err, ERROR_ARGUMENT, "a function waits already in this context")
+                 : batch_wait(d, options, &w, err);
     if (end)
-        *end = b.state;
+        *end = w.end;
     return rc;
 }

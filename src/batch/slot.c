@@ -26,7 +26,11 @@ struct slot {
     struct task_entry *place;
     struct task task;
     struct grader own, *grader; /* NULL: not graded */
-    droste_running *run;
+    droste_request request;     /* as it was given to the host */
+    const char **settings;      /* of it */
+    char resume[RUN_ID_SIZE];
+    droste_running *run; /* NULL also of one that the host has started */
+    bool is_started;
     bool resumed; /* resumes a recorded run */
     droste_result *result;
     struct json_object *answer;
@@ -39,6 +43,7 @@ static void free_slot(struct slot *s)
     droste_result_free(s->result);
     json_object_put(s->answer);
     task_free(&s->task);
+    free(s->settings);
     free(s);
 }
 
@@ -195,6 +200,7 @@ static void take_result(struct slot *s, droste_result *result)
     struct error err = { 0 };
     s->result = result;
     s->run = NULL;
+    s->is_started = false;
     if (!result) {
         error_memory(&err);
         batch_fail(b, &err);
@@ -216,27 +222,46 @@ static void take_result(struct slot *s, droste_result *result)
 
 static void slot_run_done(void *arg, droste_result *result);
 
+/* Those of all tasks, then the task's own. */
+static int slot_join_settings(struct slot *s, struct error *err)
+{
+    const char *const *lists[] = { s->batch->host.settings,
+        (const char *const *)s->task.settings.items };
+    size_t count = 0, at = 0;
+    for (size_t i = 0; i < array_length(lists); i++)
+        for (size_t j = 0; lists[i] && lists[i][j]; j++)
+            count++;
+    s->settings = calloc(count + 1, sizeof *s->settings);
+    if (!s->settings)
+        return error_memory(err);
+    for (size_t i = 0; i < array_length(lists); i++)
+        for (size_t j = 0; lists[i] && lists[i][j]; j++)
+            s->settings[at++] = lists[i][j];
+    return 0;
+}
+
 static int slot_start(struct slot *s, const char *resume, struct error *err)
 {
     droste_error why;
-    const struct task *t = &s->task;
-    droste_request q = {
-        .question = t->question,
-        .context = t->context,
-        .data = t->data,
-        .len = t->len,
-        .kind = t->kind,
-        .contexts = (const char *const *)t->contexts.items,
-        .settings = (const char *const *)t->settings.items,
-        .batch = s->batch->results->path,
-        .task = s->place->id,
-        .resume = resume,
-        .done = slot_run_done,
-        .arg = s,
-    };
-    int rc = droste_start(s->batch->d, &q, &s->run, &why);
+    const droste_batch_host *host = &s->batch->host;
+    droste_request *q = &s->request;
+    if (!s->settings && slot_join_settings(s, err) < 0)
+        return -ERROR_MEMORY;
+    if (resume)
+        snprintf(s->resume, sizeof s->resume, "%s", resume);
+    *q = task_request(&s->task);
+    q->settings = s->settings;
+    q->batch = s->batch->results->path;
+    q->task = s->place->id;
+    q->resume = resume ? s->resume : NULL;
+    q->budget = (struct droste_shared_budget *)&s->batch->budget;
+    q->done = slot_run_done;
+    q->arg = s;
+    int rc =
+        host->start ? host->start(host->arg, q, &why) : droste_start(s->batch->d, q, &s->run, &why);
     if (rc < 0)
         return error_set(err, (enum error_code)why.code, "%s", why.text);
+    s->is_started = true;
     s->resumed = resume != NULL;
     s->batch->state.resumed += s->resumed;
     return 0;
@@ -324,6 +349,7 @@ static void slot_run_done(void *arg, droste_result *result)
     err = result->error;
     droste_result_free(result);
     s->run = NULL;
+    s->is_started = false;
     s->batch->state.resumed -= s->resumed;
     if (!s->resumed || err.code != ERROR_ARGUMENT || start_anew(s, &err) < 0)
         refused(s, &err);
@@ -356,11 +382,11 @@ void slots_stop(struct batch *b)
     struct slot *s, *next;
     for (s = TAILQ_FIRST(&b->slots); s; s = next) {
         next = TAILQ_NEXT(s, link);
-        if (s->run) {
+        if (s->run)
             api_suspend(s->run, &b->why);
+        if (s->is_started && (s->run || b->host.stop(b->host.arg, &s->request) == 0))
             continue;
-        }
-        b->state.interrupted++; /* being graded; its run has ended and is recorded */
+        b->state.interrupted++; /* not begun, or being graded: its run has ended and is recorded */
         slot_leave(s);
     }
 }

@@ -5,6 +5,7 @@
 #include <sys/queue.h>
 
 #include "api/models.h"
+#include "api/settings.h"
 #include "batch/grader.h"
 #include "batch/results.h"
 #include "batch/tasks.h"
@@ -14,7 +15,10 @@ TAILQ_HEAD(slot_list, slot);
 struct batch {
     droste *d;
     const droste_batch_options *o;
-    droste_batch_fn *fn; /* may be NULL */
+    droste_batch_host host;   /* all zero: none */
+    struct settings settings; /* of all tasks */
+    droste_batch_fn *fn;      /* may be NULL */
+    droste_batch_done_fn *ended;
     void *arg;
     struct grader named, *grader; /* NULL: only those of tasks */
     struct tasks *tasks;
@@ -30,7 +34,6 @@ struct batch {
     uint64_t start_ns;
     struct error why;    /* stopped */
     struct error failed; /* the reason: what droste_batch returns */
-    bool done;
 };
 
 /* Brings the sums of the state up to date. */

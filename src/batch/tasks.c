@@ -312,8 +312,29 @@ struct opening {
     struct tasks *tasks;
     const struct settings *settings;
     const struct grader *grader;
+    const droste_batch_host *host;
     size_t room;
 };
+
+droste_request task_request(const struct task *t)
+{
+    return (droste_request){ .question = t->question,
+        .context = t->context,
+        .data = t->data,
+        .len = t->len,
+        .kind = t->kind,
+        .contexts = (const char *const *)t->contexts.items,
+        .settings = (const char *const *)t->settings.items };
+}
+
+/* What the program that starts the runs says of the task. */
+static int check_by_host(const struct opening *o, const struct task *t, struct error *err)
+{
+    const droste_request request = task_request(t);
+    droste_error why = { 0 };
+    int rc = o->host->check ? o->host->check(o->host->arg, &request, &why) : 0;
+    return rc < 0 ? error_set(err, (enum error_code)why.code, "%s", why.text) : 0;
+}
 
 /* Checks whether everything that the task asks for is available. */
 static int check_settings(const struct settings *base, const struct task *t, struct error *err)
@@ -340,7 +361,9 @@ static int check_readable(const char *path, struct error *err)
 static int check_task(const struct opening *o, const struct task *t, struct error *err)
 {
     struct grader own;
-    int rc = t->settings.count > 1 ? check_settings(o->settings, t, err) : 0;
+    int rc = check_by_host(o, t, err);
+    if (rc == 0 && t->settings.count > 1)
+        rc = check_settings(o->settings, t, err);
     if (rc == 0 && t->context)
         rc = check_readable(t->context, err);
     for (size_t i = 0; rc == 0 && i < t->contexts.count; i++)
@@ -442,7 +465,8 @@ struct task_entry *tasks_find(struct tasks *tasks, const char *id)
     return NULL;
 }
 
-static int open_file(struct tasks *tasks, const char *path, struct error *err)
+static int open_file(
+    struct tasks *tasks, const char *path, const droste_batch_host *host, struct error *err)
 {
     tasks->fd = file_open(path, O_RDONLY, 0, "the task file", err);
     if (tasks->fd < 0)
@@ -450,24 +474,26 @@ static int open_file(struct tasks *tasks, const char *path, struct error *err)
     /* Memory files (cli/pipes.c) stand for pipes and have no path. */
     cleanup_free char *whole = realpath(path, NULL);
     char *slash = whole ? strrchr(whole, '/') : NULL;
-    tasks->path = strdup(path);
-    tasks->directory = slash ? text_copy(whole, (size_t)(slash - whole)) : realpath(".", NULL);
+    tasks->path = strdup(host->name ? host->name : path);
+    tasks->directory = host->directory ? strdup(host->directory)
+                       : slash         ? text_copy(whole, (size_t)(slash - whole))
+                                       : realpath(".", NULL);
     return tasks->path && tasks->directory ? 0 : error_memory(err);
 }
 
 int tasks_open(const char *path, const struct settings *settings, const struct grader *grader,
-    struct tasks **out, struct error *err)
+    const droste_batch_host *host, struct tasks **out, struct error *err)
 {
     struct tasks *tasks = calloc(1, sizeof *tasks);
     if (!tasks)
         return error_memory(err);
-    struct opening o = { .tasks = tasks, .settings = settings, .grader = grader };
+    struct opening o = { .tasks = tasks, .settings = settings, .grader = grader, .host = host };
     tasks->fd = -1;
-    int rc = open_file(tasks, path, err);
+    int rc = open_file(tasks, path, host, err);
     if (rc == 0)
-        rc = line_reader_read(tasks->fd, path, tasks_take_line, &o, err);
+        rc = line_reader_read(tasks->fd, tasks->path, tasks_take_line, &o, err);
     if (rc == 0 && tasks->count == 0)
-        rc = error_set(err, ERROR_ARGUMENT, "%.120s contains no tasks", path);
+        rc = error_set(err, ERROR_ARGUMENT, "%.120s contains no tasks", tasks->path);
     if (rc == 0)
         rc = tasks_sort(tasks, err);
     if (rc < 0) {

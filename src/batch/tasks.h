@@ -42,7 +42,7 @@ struct task_entry {
 
 struct tasks {
     int fd;
-    char *path, *directory;
+    char *path, *directory;     /* `path` as messages name it */
     struct task_entry *entries; /* in file order */
     size_t count;
     size_t *by_id; /* indices sorted by id */
@@ -64,9 +64,11 @@ struct task {
 };
 
 /* ERROR_ARGUMENT with the number of the first invalid line. A task's settings override
- * `settings`; `grader` is the batch's (NULL: none). */
+ * `settings`; `grader` is the batch's (NULL: none), and so is `host` (all zero: none). */
 int tasks_open(const char *path, const struct settings *settings, const struct grader *grader,
-    struct tasks **out, struct error *err);
+    const droste_batch_host *host, struct tasks **out, struct error *err);
+/* What a task asks for, without its end; the texts are the task's. */
+droste_request task_request(const struct task *task);
 /* NULL is allowed. */
 void tasks_free(struct tasks *tasks);
 /* Finds a task by id; NULL if there is none. */

@@ -43,7 +43,7 @@ static int open_tasks(const char *text, const struct grader *grader, struct erro
     write_tasks(text);
     tasks_free(tasks);
     tasks = NULL;
-    return tasks_open(path, &settings, grader, &tasks, err);
+    return tasks_open(path, &settings, grader, &(droste_batch_host){ 0 }, &tasks, err);
 }
 
 /* A file with this text is refused, with these words. */
@@ -146,7 +146,8 @@ static void nothing_is_no_batch(void **state)
     assert_refused("", "contains no tasks");
     assert_refused("\n \n", "contains no tasks");
     assert_fails_saying(ERROR_NOT_FOUND, "/tmp/droste-no-such-tasks",
-        tasks_open("/tmp/droste-no-such-tasks", &settings, NULL, &tasks, err));
+        tasks_open(
+            "/tmp/droste-no-such-tasks", &settings, NULL, &(droste_batch_host){ 0 }, &tasks, err));
 }
 
 /* A file that changes while the batch runs is noticed where a task is read again. */
