@@ -102,8 +102,11 @@ typedef void droste_batch_done_fn(
 DROSTE_API int droste_batch_start(droste *d, const droste_batch_options *options,
     const droste_batch_host *host, droste_batch_fn *fn, droste_batch_done_fn *done, void *arg,
     droste_running_batch **out, droste_error *err);
-/* Begins no more tasks and suspends its runs; `done` follows. `stopped` is the state's: "interrupt",
- * "budget", "error". */
+/* The run of a task, which the host has taken, could not begin; not from within `start`. */
+DROSTE_API void droste_batch_refuse(
+    droste_running_batch *b, const struct droste_request *request, const droste_error *why);
+/* Begins no more tasks and suspends its runs; `done` follows. `stopped` is the state's, and is
+ * not copied: "interrupt", "budget", "error". */
 DROSTE_API void droste_batch_stop(droste_running_batch *b, const char *stopped, const char *why);
 /* Its present state, valid until its end. */
 DROSTE_API const droste_batch_state *droste_batch_state_of(droste_running_batch *b);

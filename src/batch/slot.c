@@ -337,6 +337,17 @@ static void refused(struct slot *s, const struct error *err)
     }
 }
 
+void droste_batch_refuse(
+    droste_running_batch *running, const droste_request *request, const droste_error *why)
+{
+    struct slot *s = request->arg;
+    struct error err = { 0 };
+    error_set(&err, (enum error_code)why->code, "%s", why->text);
+    s->is_started = false;
+    s->batch->state.resumed -= s->resumed;
+    refused(s, &err);
+}
+
 /* Some errors are known only after the contexts were read. */
 static void slot_run_done(void *arg, droste_result *result)
 {

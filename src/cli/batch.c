@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "cli/cli.h"
 #include "cli/terminal/screen.h"
+#include "serve/native/batches.h"
 
 enum { PLAIN_SECONDS = 30 };
 
@@ -159,34 +160,9 @@ static void batch_print_json(const droste_batch_state *s, const char *results)
 {
     cleanup_buf struct buf out = { 0 };
     field_open(&out, NULL, '{');
-    field_int(&out, "tasks", (int64_t)s->tasks);
-    field_int(&out, "earlier", (int64_t)s->earlier);
-    field_int(&out, "resumed", (int64_t)s->resumed);
-    field_int(&out, "interrupted", (int64_t)s->interrupted);
-    field_int(&out, "left", (int64_t)(s->tasks - with_result(s)));
-    field_open(&out, "statuses", '{');
-    for (size_t i = 0; i < array_length(statuses); i++)
-        field_int(&out, statuses[i].name, (int64_t)batch_count_of(s, i));
-    field_close(&out, '}');
-    field_int(&out, "graded", (int64_t)s->graded);
-    field_int(&out, "passed", (int64_t)s->passed);
-    field_int(&out, "ungraded", (int64_t)s->ungraded);
-    if (s->graded > 0)
-        field_real(&out, "score", s->score / (double)s->graded);
-    else
-        field_string(&out, "score", NULL);
-    field_int(&out, "calls", s->calls);
-    field_int(&out, "input_tokens", s->input_tokens);
-    field_int(&out, "output_tokens", s->output_tokens);
-    if (s->cost >= 0)
-        field_real(&out, "cost", s->cost);
-    else
-        field_string(&out, "cost", NULL);
-    field_real(&out, "seconds", s->seconds);
+    batch_put_state(&out, s);
     field_int(&out, "peak_memory", peak_bytes());
     field_string(&out, "results", results);
-    field_string(&out, "stopped", s->stopped);
-    field_string(&out, "why", s->stopped ? s->why : NULL);
     field_close(&out, '}');
     puts(buf_text(&out));
 }

@@ -21,6 +21,7 @@
 #include "serve/notify.h"
 #include "serve/openai/openai.h"
 #include "serve/http/relay.h"
+#include "serve/native/batches.h"
 #include "serve/native/runs.h"
 #include "serve/sandbox/sandbox.h"
 #include "serve/native/templates.h"
@@ -471,6 +472,7 @@ static void server_on_sweep(uv_timer_t *timer)
     idempotency_sweep(s, now);
     upstream_sweep(s, now, s->draining);
     sandboxes_sweep(s, now);
+    batches_sweep(s, now);
     runs_sweep(s);
     templates_sweep(s);
     mcp_service_sweep(s, now);
@@ -482,7 +484,8 @@ static void server_on_sweep(uv_timer_t *timer)
             u->on_tick(u->arg, now);
     }
     double drained = (double)(now - s->drain_ns) / 1e9;
-    if (s->draining && ((s->requests == 0 && !s->runs) || drained > s->options->drain_seconds))
+    if (s->draining &&
+        ((s->requests == 0 && !s->runs && !s->batches) || drained > s->options->drain_seconds))
         s->stopping = true;
     if (s->stopping)
         uv_stop(&s->loop);
@@ -600,6 +603,7 @@ static void server_end_requests(struct server *s)
 {
     mcp_service_close(s);
     jupyter_close(s);
+    batches_close(s);
     runs_close(s);
     while (s->sandboxes)
         sandbox_close(s->sandboxes);

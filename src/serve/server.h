@@ -74,6 +74,8 @@ struct server {
     /* See native/runs.c. */
     droste_record *record; /* NULL: not opened yet */
     struct run *runs;
+    struct served_batch *batches; /* see native/batches.h */
+    struct batch_reader *batch_readers;
     struct template_row *templates; /* see native/templates.c */
     struct follower *followers;
     struct mcp_service *mcp; /* see mcp/mcp.h */

@@ -26,7 +26,7 @@ def test_no_answer_contradicts_the_document(tmp_path):
             [PROGRAM, "run", server.address + "/openapi.json", "--checks", CHECKS, "--no-color",
              "--phases", "coverage,fuzzing", "--max-examples", "5", "--generation-deterministic",
              "--include-path-regex",
-             "^/(v1/(sandboxes|runs|volumes|contexts|templates)|health|ready|metrics)"],
+             "^/(v1/(sandboxes|runs|batches|volumes|contexts|templates)|health|ready|metrics)"],
             env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}, cwd=str(tmp_path), text=True,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120)
         assert done.returncode == 0, done.stdout[-6000:]

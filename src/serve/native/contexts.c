@@ -1,6 +1,7 @@
 /* serve/native/contexts.c: see contexts.h. */
 #include "serve/native/contexts.h"
 
+#include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -33,6 +34,24 @@ char *contexts_path(struct request *r, const char *id)
     if (!path && !r->reply)
         context_refuse_absent(r, id);
     return path;
+}
+
+char *contexts_directory(struct request *r)
+{
+    cleanup_fd int fd = file_store_open(r); /* makes it */
+    char *path = fd < 0 ? NULL : file_store_directory(r, NULL);
+    if (fd >= 0 && !path)
+        request_refuse(r, 503, "memory", "out of memory");
+    return path;
+}
+
+bool contexts_have(const char *directory, const char *id)
+{
+    cleanup_fd int fd = file_store_is_id(id, context_prefix)
+                            ? open(directory, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
+                            : -1;
+    cleanup_json struct json_object *object = fd < 0 ? NULL : file_store_read(fd, id);
+    return object != NULL;
 }
 
 /* ---- one that comes in ---- */

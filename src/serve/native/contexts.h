@@ -12,6 +12,11 @@
  */
 char *contexts_path(struct request *r, const char *id);
 
+/* The directory of the account's; free it. NULL: the request was refused. */
+char *contexts_directory(struct request *r);
+/* Whether such a directory has the context with this id. */
+bool contexts_have(const char *directory, const char *id);
+
 void handle_context_create(struct request *r);
 void handle_context_list(struct request *r);
 void handle_context_get(struct request *r);

@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "serve/console.h"
 #include "serve/native/approvals.h"
+#include "serve/native/batches.h"
 #include "serve/native/contexts.h"
 #include "serve/native/runs.h"
 #include "serve/native/templates.h"
@@ -120,6 +121,30 @@
     "{\"type\": \"integer\", \"minimum\": 0}, \"status\": {\"type\": \"string\"}, \"model\": "     \
     "{\"type\": \"string\"}"
 
+/* Limits of all tasks together, and how they run. */
+#define BATCH_LIMITS                                                                               \
+    "\"concurrency\": {\"type\": \"integer\", \"minimum\": 1, \"maximum\": 10000}, "               \
+    "\"max_calls\": {\"type\": \"integer\", \"minimum\": 1}, \"max_tokens\": {\"type\": "          \
+    "\"integer\", \"minimum\": 1}, \"max_cost\": {\"type\": \"number\", \"exclusiveMinimum\": "    \
+    "0}, \"timeout_seconds\": {\"type\": \"number\", \"exclusiveMinimum\": 0, \"maximum\": "       \
+    "1000000000}, \"again\": " BOOLEAN
+
+#define BATCH_CREATE                                                                               \
+    "{\"type\": \"object\", \"additionalProperties\": false, \"oneOf\": [{\"required\": "          \
+    "[\"tasks\"]}, {\"required\": [\"tasks_file\"]}], \"properties\": {\"tasks\": {\"type\": "     \
+    "\"array\", \"minItems\": 1, \"items\": {\"type\": \"object\"}}, \"tasks_file\": "             \
+    "{\"type\": \"string\"}, \"options\": {\"type\": \"object\"}, \"grader\": {\"type\": "         \
+    "\"string\"}, " BATCH_LIMITS "}}"
+
+#define BATCH_RESUME                                                                               \
+    "{\"type\": \"object\", \"additionalProperties\": false, \"properties\": {" BATCH_LIMITS "}}"
+
+#define BATCH                                                                                      \
+    "{\"type\": \"object\", \"required\": [\"batch\", \"status\"], \"properties\": {"              \
+    "\"batch\": {\"type\": \"string\"}, \"status\": {\"enum\": [\"running\", \"ended\", "          \
+    "\"stopped\", \"interrupted\"]}, \"tasks\": {\"type\": \"integer\"}, \"running\": "            \
+    "{\"type\": \"integer\"}, \"left\": {\"type\": \"integer\"}}}"
+
 #define TOOLS                                                                                      \
     "{\"type\": \"object\", \"additionalProperties\": false, \"required\": [\"tools\"], "          \
     "\"properties\": {\"tools\": {\"type\": \"array\", \"maxItems\": 1000, \"items\": "            \
@@ -179,10 +204,12 @@
     "\"integer\"}, \"created_ms\": {\"type\": \"integer\"}}}"
 
 #define CONTEXT_NAME "\"name\": {\"type\": \"string\", \"maxLength\": 255}"
-#define FORMAT       "\"format\": {\"enum\": [\"jsonl\", \"html\", \"otlp\"]}"
-#define TEXT         "{\"type\": \"string\", \"pattern\": \"^[^\\\\0]*$\"}"
-#define PID          "{\"type\": \"object\", \"properties\": {\"pid\": {\"type\": \"integer\"}}}"
-#define TO           ", \"to\": {\"type\": \"string\"}"
+#define BATCH_RESULTS                                                                              \
+    "\"offset\": {\"type\": \"integer\", \"minimum\": 0}, \"follow\": {\"enum\": [\"yes\", \"no\"]}"
+#define FORMAT "\"format\": {\"enum\": [\"jsonl\", \"html\", \"otlp\"]}"
+#define TEXT   "{\"type\": \"string\", \"pattern\": \"^[^\\\\0]*$\"}"
+#define PID    "{\"type\": \"object\", \"properties\": {\"pid\": {\"type\": \"integer\"}}}"
+#define TO     ", \"to\": {\"type\": \"string\"}"
 /* What is more than the most counts as that. */
 #define DEPTH     ", \"depth\": {\"type\": \"integer\", \"minimum\": 1}"
 #define LIMIT     ", \"limit\": {\"type\": \"integer\", \"minimum\": 1}"
@@ -355,6 +382,30 @@ static const struct route native_rows[] = {
         handle_run_cancel, SCOPE_RUNS, .of_run = true },
     { "POST", "/v1/runs/{id}/resume", BODY_NONE, NULL, NULL, 200, JSON, RUN,
         "go on with an interrupted run; no answered call is repeated", handle_run_resume,
+        SCOPE_RUNS, .of_run = true },
+    { "POST", "/v1/batches", BODY_JSON, BATCH_CREATE, NULL, 201, JSON, BATCH,
+        "run many tasks, each a run, and grade their answers; answered when all were checked",
+        handle_batch_create, SCOPE_RUNS, true },
+    { "GET", "/v1/batches", BODY_NONE, NULL, NULL, 200, JSON,
+        "{\"type\": \"object\", \"properties\": {\"batches\": {\"type\": \"array\", \"items\": " BATCH
+        "}}}",
+        "list the batches", handle_batch_list, SCOPE_RUNS | SCOPE_READ },
+    { "GET", "/v1/batches/{id}", BODY_NONE, NULL, NULL, 200, JSON, BATCH,
+        "describe a batch: its tasks by outcome, and their usage", handle_batch_get,
+        SCOPE_RUNS | SCOPE_READ, .of_run = true },
+    { "GET", "/v1/batches/{id}/results", BODY_NONE, NULL, BATCH_RESULTS, 200, "application/jsonl",
+        NULL,
+        "the results, a line of JSON each, from a byte `offset` on; with follow=yes, until the "
+        "batch ends",
+        handle_batch_results, SCOPE_RUNS | SCOPE_READ, .of_run = true },
+    { "POST", "/v1/batches/{id}/cancel", BODY_NONE, NULL, NULL, 204, NULL, NULL,
+        "begin no more tasks and suspend the runs; the batch can be resumed", handle_batch_cancel,
+        SCOPE_RUNS, .of_run = true },
+    { "POST", "/v1/batches/{id}/resume", BODY_JSON, BATCH_RESUME, NULL, 200, JSON, BATCH,
+        "go on with a batch that is not active, with other limits; no answered call is repeated",
+        handle_batch_resume, SCOPE_RUNS, .of_run = true },
+    { "DELETE", "/v1/batches/{id}", BODY_NONE, NULL, NULL, 204, NULL, NULL,
+        "remove a batch that is not active, with its results; its runs stay", handle_batch_delete,
         SCOPE_RUNS, .of_run = true },
     { "POST", "/v1/sandboxes/{id}/template", BODY_JSON, TEMPLATE_SAVE, NULL, 201, JSON, TEMPLATE,
         "make a template of the present state; the sandbox goes on", handle_template_save, 0,

@@ -13,6 +13,8 @@
 #include "serve/access/spending.h"
 #include "serve/sandbox/sandbox.h"
 
+enum { RUN_TEXT = 240 };
+
 static const droste_option *run_option(const char *name)
 {
     /* Saved files would land in a directory of the server. */
@@ -88,21 +90,28 @@ static bool run_most(droste *d, const droste_option *o, double *most)
     return found && (*most > 0 || !run_zero_is_none(o));
 }
 
-static bool run_check_most(struct request *r, const droste_option *o, const char *value)
+/* Why a client may not ask for this: the error's code, with its text. NULL: it may. */
+static const char *run_refusal(
+    struct server *s, const droste_option *o, const char *value, char text[RUN_TEXT])
 {
+    const char *fault = run_value_fault(o, value);
     double most, asked;
-    if (!run_most(r->server->d, o, &most))
-        return true;
-    if (run_number(o, value, &asked) && asked <= most && (asked > 0 || !run_zero_is_none(o)))
-        return true;
-    request_refuse(r, 400, "limit", "%s is at most %g on this server", o->name, most);
-    return false;
+    if (fault) {
+        snprintf(text, RUN_TEXT, "%s: %s", o->name, fault);
+        return "argument";
+    }
+    if (!run_most(s->d, o, &most) ||
+        (run_number(o, value, &asked) && asked <= most && (asked > 0 || !run_zero_is_none(o))))
+        return NULL;
+    snprintf(text, RUN_TEXT, "%s is at most %g on this server", o->name, most);
+    return "limit";
 }
 
 /* The life of a sandbox limits the run, too. */
-static void run_put_timeout(struct request *r, double asked, struct buf *words)
+static void run_put_timeout(
+    struct server *s, const struct account *account, double asked, struct buf *words)
 {
-    double most = r->server->options->life_seconds, of_key = r->account->key.limits.life_seconds;
+    double most = s->options->life_seconds, of_key = account->key.limits.life_seconds;
     char text[32];
     if (of_key > 0 && of_key < most)
         most = of_key;
@@ -111,47 +120,106 @@ static void run_put_timeout(struct request *r, double asked, struct buf *words)
 }
 
 /* Of a key with a limit, a run costs at most what it has held for it. */
-static bool run_put_cost(struct request *r, struct json_object *options, struct buf *words)
+static void run_put_cost(double held, struct buf *words)
 {
-    double most = 0;
     char text[32];
-    struct json_object *asked = options ? json_object_object_get(options, "max-cost") : NULL;
-    droste_get_number(r->server->d, "max-cost", &most);
-    if (asked)
-        most = json_object_get_double(asked);
-    if (!spending_hold(r, most))
-        return false;
-    if (r->held_cost > 0) {
-        snprintf(text, sizeof text, "%.9f", r->held_cost);
-        sandbox_setting(words, "max-cost", text);
-    }
-    return true;
+    if (held <= 0)
+        return;
+    snprintf(text, sizeof text, "%.9f", held);
+    sandbox_setting(words, "max-cost", text);
 }
 
 static bool run_put(struct request *r, const droste_option *o, const char *value, struct buf *words)
 {
-    const char *fault = run_value_fault(o, value);
-    if (fault)
-        request_refuse(r, 400, "argument", "%s: %s", o->name, fault);
-    if (fault || !run_check_most(r, o, value))
-        return false;
-    sandbox_setting(words, o->name, value);
-    return true;
+    char text[RUN_TEXT];
+    const char *code = run_refusal(r->server, o, value, text);
+    if (code)
+        request_refuse(r, 400, code, "%s", text);
+    else
+        sandbox_setting(words, o->name, value);
+    return !code;
+}
+
+bool run_options(struct request *r, struct json_object *options, struct buf *words)
+{
+    static const struct option_rules rules = { run_option, 400, "argument", run_put };
+    return options_put(r, &rules, options, words);
 }
 
 bool run_settings(struct request *r, struct json_object *options, struct buf *words)
 {
-    static const struct option_rules rules = { run_option, 400, "argument", run_put };
+    struct server *s = r->server;
     struct json_object *asked = NULL;
-    double timeout = 0;
-    droste_get_number(r->server->d, "timeout", &timeout);
-    if (!options_put(r, &rules, options, words))
+    double timeout = 0, cost = 0;
+    droste_get_number(s->d, "timeout", &timeout);
+    droste_get_number(s->d, "max-cost", &cost);
+    if (!run_options(r, options, words))
         return false;
     if (options && json_object_object_get_ex(options, "timeout", &asked))
         droste_parse_seconds(json_object_get_string(asked), &timeout);
-    run_put_timeout(r, timeout, words);
-    if (!run_put_cost(r, options, words))
+    if (options && json_object_object_get_ex(options, "max-cost", &asked))
+        cost = json_object_get_double(asked);
+    run_put_timeout(s, r->account, timeout, words);
+    if (!spending_hold(r, cost))
         return false;
+    run_put_cost(r->held_cost, words);
     sandbox_put_limits(r, words);
+    return true;
+}
+
+/* ---- tasks of batches ---- */
+
+int runs_check_settings(struct server *s, const char *const *settings, droste_error *err)
+{
+    char text[RUN_TEXT];
+    for (size_t i = 0; settings && settings[i]; i += 2) {
+        const char *name = settings[i], *value = settings[i + 1], *code = "argument";
+        const droste_option *o = run_option(name);
+        if (o && !value[0] && !strchr(o->value, '='))
+            continue; /* removes what the batch has; "" is no number */
+        if (o)
+            code = run_refusal(s, o, value, text);
+        else
+            snprintf(text, sizeof text, "'%.64s' is no option that a client may set", name);
+        if (!code)
+            continue;
+        *err = (droste_error){ .code = DROSTE_ERROR_ARGUMENT };
+        snprintf(err->text, sizeof err->text, "%s", text);
+        return -1;
+    }
+    return 0;
+}
+
+/* The last value. */
+static const char *run_value_of(const char *const *settings, const char *name)
+{
+    const char *value = NULL;
+    for (size_t i = 0; settings && settings[i]; i += 2)
+        if (strcmp(settings[i], name) == 0)
+            value = settings[i + 1];
+    return value;
+}
+
+bool runs_put_limits(struct server *s, struct account *account, const char *const *settings,
+    double *held, struct buf *words)
+{
+    double timeout = 0, cost = 0;
+    const char *asked_timeout = run_value_of(settings, "timeout");
+    const char *asked_cost = run_value_of(settings, "max-cost");
+    droste_get_number(s->d, "timeout", &timeout);
+    droste_get_number(s->d, "max-cost", &cost);
+    if (asked_timeout)
+        droste_parse_seconds(asked_timeout, &timeout);
+    if (asked_cost)
+        cost = text_to_double(asked_cost, &(char *){ NULL });
+    *held = spending_take(s, account, cost);
+    if (*held < 0)
+        return false;
+    run_put_timeout(s, account, timeout, words);
+    run_put_cost(*held, words);
+    if (account->key.limits.memory[0])
+        sandbox_setting(words, "memory", account->key.limits.memory);
+    if (account->key.limits.cpus[0])
+        sandbox_setting(words, "cpus", account->key.limits.cpus);
     return true;
 }

@@ -37,7 +37,10 @@ struct run {
     void (*begun)(struct request *r);
     double attend_seconds; /* 0: it goes on without clients */
     uint64_t attended_ns;
-    double held_cost; /* see spending.h */
+    double held_cost;     /* see spending.h */
+    droste_done_fn *then; /* gets the result; may be NULL */
+    void *then_arg;
+    struct admission *starting; /* of one without a request: until it has begun */
     bool is_suspended;
     struct run *next;
 };
@@ -288,6 +291,8 @@ static void run_on_event(void *arg, const droste_event *event)
 {
     struct run *run = arg;
     struct request *r = run->request;
+    if (run->starting && event->run == 0 && strcmp(event->kind, "started") == 0)
+        admission_settle(steal(&run->starting));
     if (strcmp(event->kind, "delta") != 0 && strcmp(event->kind, "output") != 0)
         run_mark_followers(run->server, run->id);
     if (!r || event->run != 0 || strcmp(event->kind, "started") != 0)
@@ -309,6 +314,8 @@ static void run_reply_begun(struct request *r)
 static void run_free(struct run *run)
 {
     struct server *s = run->server;
+    if (run->starting)
+        admission_settle(run->starting);
     struct run **at = &s->runs;
     while (*at != run)
         at = &(*at)->next;
@@ -366,46 +373,88 @@ static void run_on_done(void *arg, droste_result *result)
     run_mark_followers(s, run->id);
     if (result && s->traces_fd >= 0)
         run_write_trace(s, run->id);
-    droste_result_free(result);
+    droste_done_fn *then = run->then;
+    void *then_arg = run->then_arg;
     run_free(run);
+    if (then)
+        then(then_arg, result);
+    else
+        droste_result_free(result);
+}
+
+/* The run, with what followers and metrics need. */
+static struct run *run_new(struct server *s, struct account *owner, const char *id)
+{
+    struct run *run = calloc(1, sizeof *run);
+    if (!run)
+        return NULL;
+    run->server = s;
+    run->owner = owner;
+    run->attended_ns = clock_ns();
+    snprintf(run->id, sizeof run->id, "%s", id);
+    run->next = s->runs;
+    s->runs = run;
+    s->figures->gauges[GAUGE_RUNS]++;
+    return run;
+}
+
+static int run_begin(struct run *run, droste_request *request, droste_error *err)
+{
+    request->event = run_on_event;
+    request->done = run_on_done;
+    request->all_events = 1; /* of calls of the code and of child runs, which followers see */
+    request->arg = run;
+    int rc = droste_start(run->server->d, request, &run->running, err);
+    if (rc < 0)
+        run_free(run);
+    else
+        table_count(run->server->figures, COUNT_RUNS, 1);
+    return rc;
+}
+
+int runs_begin(
+    struct server *s, const struct runs_begin *begin, struct run **out, droste_error *err)
+{
+    struct run *run = run_new(s, begin->owner, begin->id);
+    if (!run) {
+        if (begin->held_cost > 0)
+            table_hold(begin->owner->row, s->worker, -begin->held_cost);
+        *err = (droste_error){ .code = DROSTE_ERROR_MEMORY, .text = "out of memory" };
+        return -1;
+    }
+    run->held_cost = begin->held_cost;
+    run->then = begin->request->done;
+    run->then_arg = begin->request->arg;
+    run->starting = begin->place;
+    begin->place->has_place = false; /* it is the run's */
+    *out = run;
+    int rc = run_begin(run, begin->request, err);
+    if (rc < 0)
+        *out = NULL;
+    return rc;
 }
 
 void runs_start(struct request *r, const struct runs_start *start)
 {
     struct server *s = r->server;
-    struct run *run = calloc(1, sizeof *run);
-    droste_request *request = start->request;
+    struct run *run = run_new(s, r->account, start->id);
     droste_error err;
     if (!run) {
         request_refuse(r, 503, "memory", "out of memory");
         return;
     }
-    *run = (struct run){ .server = s,
-        .owner = r->account,
-        .request = r,
-        .begun = start->begun,
-        .attend_seconds = start->attend_seconds,
-        .attended_ns = clock_ns(),
-        .next = s->runs };
-    snprintf(run->id, sizeof run->id, "%s", start->id);
-    request->event = run_on_event;
-    request->done = run_on_done;
-    request->all_events = 1; /* of calls of the code and of child runs, which followers see */
-    request->arg = run;
-    s->runs = run;
-    s->figures->gauges[GAUGE_RUNS]++;
+    run->request = r;
+    run->begun = start->begun;
+    run->attend_seconds = start->attend_seconds;
     r->admission.has_place = false; /* they are the run's */
     run->held_cost = r->held_cost;
     r->held_cost = 0;
     r->state = run;
     r->on_gone = run_on_gone;
-    if (droste_start(s->d, request, &run->running, &err) < 0) {
+    if (run_begin(run, start->request, &err) < 0) {
         r->on_gone = NULL;
-        run_free(run);
         request_fail(r, &err);
-        return;
     }
-    table_count(s->figures, COUNT_RUNS, 1);
 }
 
 /* The context is a text, whose type the settings say or guess, or any other value as JSON; or a
@@ -606,7 +655,7 @@ void handle_run_list(struct request *r)
 
 /* ---- for the server ---- */
 
-static void run_suspend(struct run *run)
+void runs_suspend(struct run *run)
 {
     if (!run->is_suspended)
         droste_suspend(run->running);
@@ -643,7 +692,7 @@ void runs_sweep(struct server *s)
     }
     for (struct run *run = s->runs; run; run = run->next) {
         if (run->owner->is_revoked)
-            run_suspend(run);
+            runs_suspend(run);
         else if (run->request)
             run->attended_ns = now_ns; /* it waits for the beginning */
         else if (run_is_deserted(run, now_ns))
@@ -657,7 +706,7 @@ void runs_close(struct server *s)
         if (run->request)
             run->request->on_gone = NULL;
         run->request = NULL;
-        run_suspend(run);
+        runs_suspend(run);
     }
     while (s->runs && droste_turn(s->d, 1000, NULL) > 0)
         ;

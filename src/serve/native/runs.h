@@ -50,6 +50,19 @@ struct runs_start {
     /* So long after its last client has gone the run is cancelled (runs_attend); 0: never. */
     double attend_seconds;
 };
+/* A run that no request waits for; its account and its id are the request's. */
+struct runs_begin {
+    droste_request *request; /* without an event function; `done` gets the result */
+    const char *id;
+    struct account *owner;
+    struct admission *place; /* reserved; the run takes it over */
+    double held_cost;        /* see spending.h; the run gives it back, also if it cannot begin */
+};
+/* Negative: it cannot begin. */
+int runs_begin(
+    struct server *s, const struct runs_begin *begin, struct run **out, droste_error *err);
+/* Ends it as `interrupted`. */
+void runs_suspend(struct run *run);
 /* In the place that admission has reserved for the request. */
 void runs_start(struct request *r, const struct runs_start *start);
 /* A client waits for the run, in whichever worker. */
@@ -83,6 +96,14 @@ void runs_close(struct server *s);
 /* Appends the settings of the run that the request asks for, as sandbox_setting does: its options
  * (NULL: none), checked, and the limits of server and key. False: the request was refused. */
 bool run_settings(struct request *r, struct json_object *options, struct buf *words);
+/* The same without the limits. */
+bool run_options(struct request *r, struct json_object *options, struct buf *words);
+/* Whether a client may ask for these settings, names and values (docs/batch.md: a task's). */
+int runs_check_settings(struct server *s, const char *const *settings, droste_error *err);
+/* Appends the limits of server and account to settings, names and values, which `words` has
+ * already; *held: what the run may cost, until it ends. False: the account may spend no more. */
+bool runs_put_limits(struct server *s, struct account *account, const char *const *settings,
+    double *held, struct buf *words);
 
 void handle_run_create(struct request *r);
 void handle_run_list(struct request *r);

@@ -19,7 +19,7 @@ enum { STORE_ID_DIGITS = 24, STORE_COPY = 1 << 20 };
 
 static const char store_new[] = ".new-";
 
-static char *file_store_directory(const struct request *r, struct error *err)
+char *file_store_directory(const struct request *r, struct error *err)
 {
     cleanup_free char *home = NULL;
     if (file_data_home(&home, err) < 0)

@@ -39,6 +39,8 @@ void file_store_remove_parts(int directory, const char *upload);
 uint64_t file_store_used(int directory, size_t *files);
 /* The objects of one prefix, in no order; NULL without memory. */
 struct json_object *file_store_list(int directory, const char *prefix);
+/* The path of the account's directory; free it. */
+char *file_store_directory(const struct request *r, struct error *err);
 /* The path of a file's content; NULL: there is no such file, or no memory. */
 char *file_store_path(struct request *r, const char *id);
 

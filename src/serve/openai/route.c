@@ -90,12 +90,13 @@ static const struct route openai_rows[] = {
         "OpenAI's API: drop an upload", openai_handle_upload_cancel, SCOPE_MODELS },
 };
 
-/* Also what OpenAI has and this server has not, so that its clients read an error of theirs. */
+/* Also what OpenAI has and this server has not, so that its clients read an error of theirs;
+ * /v1/batches is the native interface's. */
 static bool openai_claims(struct request *r, const char *path)
 {
-    static const char *const words[] = { "assistants", "audio", "batches", "chat", "completions",
-        "containers", "conversations", "embeddings", "evals", "files", "fine_tuning", "images",
-        "models", "moderations", "organization", "realtime", "responses", "threads", "uploads",
+    static const char *const words[] = { "assistants", "audio", "chat", "completions", "containers",
+        "conversations", "embeddings", "evals", "files", "fine_tuning", "images", "models",
+        "moderations", "organization", "realtime", "responses", "threads", "uploads",
         "vector_stores", "videos" };
     if (strncmp(path, "/v1/", 4) != 0)
         return false;

@@ -163,6 +163,97 @@ static void no_task_begins_without_a_budget(void **state)
     assert_int_equal(end.answered, 3);
 }
 
+/* ---- without waiting ---- */
+
+static unsigned ended_batches, started_runs;
+
+static void on_batch_end(void *arg, const droste_batch_state *state, const droste_error *err)
+{
+    droste_batch_state *out = arg;
+    assert_null(err);
+    *out = *state;
+    ended_batches++;
+}
+
+static void on_run_end(void *arg, droste_result *result)
+{
+    *(bool *)arg = true;
+    droste_result_free(result);
+}
+
+static int host_start(void *arg, const droste_request *request, droste_error *err)
+{
+    started_runs++;
+    return droste_start(runs.d, request, NULL, err);
+}
+
+static int host_stop(void *arg, const droste_request *request)
+{
+    return 0;
+}
+
+/* The limit is the batch's own: the run beside it does not count. */
+static void two_batches_and_a_run_go_on_together(void **state)
+{
+    char more[80];
+    droste_batch_state first = { 0 }, second = { 0 };
+    bool done = false;
+    droste_running_batch *running[2];
+    const droste_batch_host host = { .start = host_start, .stop = host_stop };
+    snprintf(more, sizeof more, "%s.more", results);
+    write_tasks(three);
+    const droste_batch_options one = { .tasks = tasks, .results = results, .concurrency = 2 };
+    const droste_batch_options two = {
+        .tasks = tasks, .results = more, .concurrency = 1, .max_calls = 2
+    };
+    const droste_request beside = {
+        .question = "?", .data = "x", .len = 1, .done = on_run_end, .arg = &done
+    };
+    ended_batches = started_runs = 0;
+    assert_fine(droste_batch_start(
+        runs.d, &one, &host, NULL, on_batch_end, &first, &running[0], &runs.err));
+    assert_fine(droste_batch_start(
+        runs.d, &two, NULL, NULL, on_batch_end, &second, &running[1], &runs.err));
+    assert_fine(droste_start(runs.d, &beside, NULL, &runs.err));
+    assert_int_equal(droste_batch_state_of(running[0])->tasks, 3);
+    while (ended_batches < 2 || !done)
+        assert_true(droste_turn(runs.d, 1000, &runs.err) >= 0);
+    assert_int_equal(first.answered, 3);
+    assert_null(first.stopped);
+    assert_int_equal(started_runs, 3);
+    assert_string_equal(second.stopped, "budget");
+    assert_int_equal(second.answered, 2);
+    unlink(more);
+}
+
+static int host_check(void *arg, const droste_request *request, droste_error *err)
+{
+    *err = (droste_error){ .code = DROSTE_ERROR_ARGUMENT, .text = "not here" };
+    return strcmp(request->question, arg) == 0 ? -1 : 0;
+}
+
+/* Before anything is paid; its twin begins. */
+static void a_host_refuses_tasks(void **state)
+{
+    char question[] = "no";
+    droste_batch_state left_over = { 0 };
+    droste_running_batch *running = NULL;
+    const droste_batch_host host = { .name = "theirs", .check = host_check, .arg = question };
+    const droste_batch_options options = { .tasks = tasks, .results = results };
+    write_tasks("{\"question\": \"?\", \"context_text\": \"\"}\n{\"question\": \"no\"}\n");
+    assert_true(droste_batch_start(runs.d, &options, &host, NULL, on_batch_end, &left_over,
+                    &running, &runs.err) < 0);
+    assert_string_equal(runs.err.text, "theirs, line 2: not here");
+    assert_int_equal(runs.turns, 0);
+    write_tasks("{\"question\": \"?\", \"context_text\": \"\"}\n");
+    ended_batches = 0;
+    assert_fine(droste_batch_start(
+        runs.d, &options, &host, NULL, on_batch_end, &left_over, &running, &runs.err));
+    while (ended_batches < 1)
+        assert_true(droste_turn(runs.d, 1000, &runs.err) >= 0);
+    assert_int_equal(left_over.answered, 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -175,6 +266,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_wrong_line_is_named, batch_setup, batch_teardown),
         cmocka_unit_test_setup_teardown(
             no_task_begins_without_a_budget, batch_setup, batch_teardown),
+        cmocka_unit_test_setup_teardown(
+            two_batches_and_a_run_go_on_together, batch_setup, batch_teardown),
+        cmocka_unit_test_setup_teardown(a_host_refuses_tasks, batch_setup, batch_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
