@@ -53,6 +53,10 @@ DROSTE_API void droste_free(droste *d);
 /* Sets one option. Options that take several values get one per call; "" removes them.
  * ERROR_ARGUMENT explains the accepted values. */
 DROSTE_API int droste_set(droste *d, const char *option, const char *value, droste_error *err);
+/* Gives the value of a secret to the option "secret" (docs/network.md), for NAME without a source.
+ * It stays in the memory of this object. A later value is for sessions that open later. */
+DROSTE_API int droste_secret(
+    droste *d, const char *name, const char *value, size_t len, droste_error *err);
 /* The value of a text option ("env", "python"…), valid until it is set again. NULL: it has no
  * value, is a secret, or is not a text. */
 DROSTE_API const char *droste_get(droste *d, const char *option);

@@ -192,7 +192,7 @@ class Settings(TypedDict, total=False):
     #: at 127.0.0.1, and nothing else.
     loopback: Switch
     #: A destination that local sandboxes may reach, through a proxy in the host: HOST:PORT,
-    #: *.HOST:PORT, [METHOD] http://HOST/PATH, all (public addresses) or none; may be repeated.
+    #: *.HOST:PORT, [METHOD] http[s]://HOST/PATH, all (public addresses) or none; may be repeated.
     allow_net: Texts
     #: With allow-net: how many bytes a sandbox may send and receive in all; 0: no limit.
     max_net_bytes: Size
@@ -201,6 +201,12 @@ class Settings(TypedDict, total=False):
     max_net_requests: Number
     #: With allow-net: how long one request or tunnel may take; 0: no limit.
     net_timeout: Number
+    #: With allow-net: trust the certificates in this file, besides the system's, for servers of
+    #: sandboxes.
+    net_ca: Path
+    #: With allow-net: a secret that code may use and never see: NAME[=SOURCE] for HOST[:PORT]
+    #: [PLACE], as in 'OPENAI_API_KEY for api.openai.com'; may be repeated.
+    secret: Texts
     #: How long a local sandbox may wait for descriptors, memory or processes to become free,
     #: instead of failing; 0: fail at once.
     start_wait: Number

@@ -17,6 +17,7 @@ struct lm_queue;
 struct loop;
 struct recipe;
 struct rlm_run;
+struct secret_value;
 struct shared_forwarder;
 struct shared_lm;
 struct staging;
@@ -75,6 +76,7 @@ struct droste {
     /* api_template_make, which opens a session, for those that open one from a template */
     int (*make_template)(droste *d, const char *name, const struct recipe *r,
         const struct settings *s, struct droste_template **out, struct error *err);
+    struct secret_value *secrets;    /* for the network of sandboxes */
     struct tools *tools;             /* of the program; NULL: none */
     struct buf tool_facts;           /* of these tools */
     void (*on_interrupt)(void *arg); /* replaces cancelling; NULL: no function waits for a batch */

@@ -13,6 +13,7 @@
 #include "api/forward_api.h"
 #include "api/models.h"
 #include "api/running.h"
+#include "api/secrets.h"
 #include "api/session_api.h"
 #include "api/session_ops.h"
 #include "api/stage.h"
@@ -223,6 +224,7 @@ void droste_free(droste *d)
     settings_free(&d->settings);
     list_clear(&d->contexts);
     tools_free(d->tools);
+    api_secrets_free(d->secrets);
     buf_free(&d->tool_facts);
     buf_free(&d->recipe);
     free(d->env_name);

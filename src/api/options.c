@@ -10,6 +10,7 @@
 
 #include "api/api.h"
 #include "api/environment_api.h"
+#include "api/secrets.h"
 #include "base/cleanup.h"
 #include "base/os/file.h"
 #include "base/json/json.h"
@@ -332,13 +333,17 @@ static int set_root(const struct settings *s, struct session_options *o, struct 
     return rc;
 }
 
-static int set_egress(const struct settings *s, struct session_parts *parts,
+static int set_egress(droste *d, const struct settings *s, struct session_parts *parts,
     struct session_options *o, struct error *err)
 {
     const struct egress_limits limits = { .bytes = (uint64_t)s->max_net_bytes,
         .requests = (uint64_t)s->max_net_requests,
         .seconds = s->net_timeout };
     int rc = egress_policy_parse(&s->allow_net, &limits, &parts->egress, err);
+    if (rc == 0 && parts->egress)
+        rc = egress_policy_trust(parts->egress, s->net_ca, err);
+    if (rc == 0)
+        rc = api_add_secrets(d, s, parts->egress, err);
     o->spec.egress = parts->egress;
     o->spec.loopback = o->spec.loopback || parts->egress;
     return rc;
@@ -404,7 +409,7 @@ int api_session_options(droste *d, const struct settings *s, struct session_part
     if (rc == 0)
         rc = set_root(s, o, err);
     if (rc == 0)
-        rc = set_egress(s, parts, o, err);
+        rc = set_egress(d, s, parts, o, err);
     return rc < 0 ? rc
                   : isolation_parse(s->isolation ? s->isolation : "auto", &o->spec.isolation, err);
 }

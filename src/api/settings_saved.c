@@ -9,7 +9,8 @@
 
 static bool is_saved(const struct setting *what)
 {
-    return !what->option.secret && strcmp(what->option.name, "database") != 0;
+    return !what->option.secret && strcmp(what->option.name, "database") != 0 &&
+           strcmp(what->option.name, "secret") != 0; /* a source may be a command */
 }
 
 /* Finds a relative path in the value; NULL: there is none. */
@@ -158,10 +159,10 @@ int settings_restore(struct settings *s, const char *json, size_t len, struct er
 
 int settings_take_secrets(struct settings *s, const struct settings *from, struct error *err)
 {
-    int rc = 0;
+    int rc = list_add_all(&s->secret, &from->secret, err);
     for (size_t i = 0; rc == 0 && i < settings_count; i++) {
         const char *value =
-            is_saved(&settings_table[i])
+            is_saved(&settings_table[i]) || settings_table[i].type != TYPE_TEXT
                 ? NULL
                 : *(char *const *)(const void *)((const char *)from + settings_table[i].offset);
         if (value)

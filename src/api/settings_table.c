@@ -296,7 +296,8 @@ const struct setting settings_table[] = {
         TYPE_SWITCH, AT(loopback), 0, 0 },
     { { "allow-net", "DESTINATION", "", NULL,
           "A destination that local sandboxes may reach, through a proxy in the host: HOST:PORT, "
-          "*.HOST:PORT, [METHOD] http://HOST/PATH, all (public addresses) or none; may be repeated.",
+          "*.HOST:PORT, [METHOD] http[s]://HOST/PATH, all (public addresses) or none; may be "
+          "repeated.",
           0 },
         TYPE_LIST, AT(allow_net), 0, 0 },
     { { "max-net-bytes", "SIZE", "1G", NULL,
@@ -310,6 +311,16 @@ const struct setting settings_table[] = {
     { { "net-timeout", "SECONDS", "600", NULL,
           "With allow-net: how long one request or tunnel may take; 0: no limit.", 0 },
         TYPE_SECONDS, AT(net_timeout), 0, 1e7 },
+    { { "net-ca", "FILE", "", NULL,
+          "With allow-net: trust the certificates in this file, besides the system's, for servers "
+          "of sandboxes.",
+          0 },
+        TYPE_TEXT, AT(net_ca), 0, 0 },
+    { { "secret", "SECRET", "", NULL,
+          "With allow-net: a secret that code may use and never see: NAME[=SOURCE] for HOST[:PORT] "
+          "[PLACE], as in 'OPENAI_API_KEY for api.openai.com'; may be repeated.",
+          0 },
+        TYPE_LIST, AT(secret), 0, 0 },
     { { "start-wait", "SECONDS", "10", NULL,
           "How long a local sandbox may wait for descriptors, memory or processes to become free, "
           "instead of failing; 0: fail at once.",

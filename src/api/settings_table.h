@@ -35,7 +35,8 @@ struct settings {
     char *setup_code;
     char *image, *snapshot, *network, *user, *gpus, *pull, *seccomp, *reuse, *region, *app_name,
         *sandbox, *on_close, *checkpoint;
-    struct list env_var, label, network_allow, allow_net;
+    struct list env_var, label, network_allow, allow_net, secret;
+    char *net_ca;
     int64_t max_net_bytes, max_net_requests;
     double net_timeout;
     double idle_timeout;

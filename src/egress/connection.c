@@ -3,6 +3,9 @@
  * A side is read only if the other one has taken everything that was read before, so a connection
  * holds at most two pieces. What is read in PHASE_GREETING and PHASE_SOCKS is a head of bounded
  * size.
+ *
+ * Where TLS ends, CONNECT is answered at once, and each request within it is decided about, dialled
+ * and recorded like one of plain HTTP; the server's connection is kept for the next one.
  */
 #include "egress/connection.h"
 
@@ -21,6 +24,8 @@
 #define SECONDS_NS 1000000000ull
 enum { HEAD_SECONDS = 15, DIAL_SECONDS = 20, LAST_SECONDS = 10, LINGER_SECONDS = 2 };
 
+static void connection_shake(struct connection *c, const struct buf *early);
+static void connection_pass(struct connection *c);
 static void connection_on_client(void *arg, int status, int events);
 static void connection_on_server(void *arg, int status, int events);
 
@@ -69,9 +74,10 @@ static void connection_report_end(struct connection *c)
 static void side_close(struct side *side)
 {
     watch_free(side->watch);
-    side->watch = NULL;
+    egress_tls_free(side->tls);
     close_fd(&side->fd);
     fifo_free(&side->out);
+    *side = (struct side){ .fd = -1 };
 }
 
 static bool side_flush(struct side *side)
@@ -87,7 +93,7 @@ static bool side_flush(struct side *side)
     return true;
 }
 
-bool side_send(struct side *side, const void *data, size_t len)
+static bool side_send_raw(struct side *side, const void *data, size_t len)
 {
     ssize_t n = 0;
     if (fifo_len(&side->out) == 0 && len > 0) {
@@ -98,6 +104,58 @@ bool side_send(struct side *side, const void *data, size_t len)
     }
     fifo_add(&side->out, (const char *)data + n, len - (size_t)n);
     return !fifo_failed(&side->out);
+}
+
+/* Sends what TLS has to say. */
+static bool side_send_records(struct side *side)
+{
+    char *data;
+    size_t len = egress_tls_peek(side->tls, &data);
+    bool sent = side_send_raw(side, data, len);
+    egress_tls_sent(side->tls);
+    return sent;
+}
+
+bool side_send(struct side *side, const void *data, size_t len)
+{
+    if (!side->tls)
+        return side_send_raw(side, data, len);
+    return egress_tls_write(side->tls, data, len) && side_send_records(side);
+}
+
+/* Takes ciphertext, and returns what recv(2) would of the text in it. */
+static ssize_t side_decrypt(struct side *side, const void *data, size_t len, void *out, size_t size)
+{
+    struct egress_tls *tls = side->tls;
+    if (!egress_tls_feed(tls, data, len)) {
+        errno = ENOMEM;
+        return -1;
+    }
+    bool fine = egress_tls_is_up(tls) || egress_tls_shake(tls);
+    ssize_t n = fine && egress_tls_is_up(tls) ? egress_tls_read(tls, out, size) : 0;
+    fine = side_send_records(side) && fine && n >= 0;
+    if (n > 0 || (fine && egress_tls_has_ended(tls)))
+        return n;
+    errno = fine ? EAGAIN : EPROTO;
+    return -1;
+}
+
+/* As recv(2). Whatever comes of TLS fits, with the record that was incomplete before. */
+static ssize_t side_receive(struct side *side, void *out, size_t size)
+{
+    char data[EGRESS_PIECE];
+    if (!side->tls)
+        return recv(side->fd, out, size, 0);
+    size_t most = size > EGRESS_TLS_RECORD ? size - EGRESS_TLS_RECORD : 1;
+    ssize_t n = recv(side->fd, data, most < sizeof data ? most : sizeof data, 0);
+    if (n > 0)
+        return side_decrypt(side, data, (size_t)n, out, size);
+    /* Without its own end, TLS may have been cut. */
+    if (n == 0 && !egress_tls_has_ended(side->tls)) {
+        errno = EPROTO;
+        return -1;
+    }
+    return n;
 }
 
 static void side_watch(struct side *side, bool reads)
@@ -119,7 +177,8 @@ static bool connection_reads_client(const struct connection *c)
 
 static bool connection_reads_server(const struct connection *c)
 {
-    bool passes = c->phase == PHASE_EXCHANGE || c->phase == PHASE_TUNNEL;
+    bool passes = c->phase == PHASE_EXCHANGE || c->phase == PHASE_TUNNEL ||
+                  c->phase == PHASE_SECURE || (c->phase == PHASE_GREETING && c->is_tls);
     return passes && !c->waits && !c->server.has_ended && fifo_len(&c->client.out) == 0;
 }
 
@@ -164,10 +223,14 @@ void connection_close(struct connection *c)
     hub_forget(c);
     dial_cancel(c);
     connection_report_end(c);
+    if (c->is_tls && c->began_ns == 0)
+        proxy->requests++; /* a handshake costs as much as a request */
     side_close(&c->client);
     side_close(&c->server);
     egress_target_clear(&c->target);
+    egress_redactor_free(&c->redactor);
     buf_free(&c->in);
+    buf_free(&c->behind);
     *c->slot = c->next;
     if (c->next)
         c->next->slot = c->slot;
@@ -182,8 +245,34 @@ void connection_last(struct connection *c)
 {
     side_close(&c->server);
     connection_report_end(c);
+    if (c->client.tls && !c->is_cut) {
+        egress_tls_end(c->client.tls);
+        side_send_records(&c->client);
+    }
     c->phase = PHASE_LAST;
     c->until_ns = clock_ns() + LAST_SECONDS * SECONDS_NS;
+}
+
+void connection_next(struct connection *c)
+{
+    connection_report_end(c);
+    egress_target_clear(&c->target);
+    egress_redactor_free(&c->redactor);
+    buf_free(&c->in);
+    c->in = c->behind;
+    c->behind = (struct buf){ 0 };
+    c->scanned = 0;
+    c->answer = (struct egress_answer){ 0 };
+    c->has_answer = false;
+    c->is_reused = true;
+    c->why[0] = '\0';
+    c->status = 0;
+    c->sent = c->received = 0;
+    c->client.is_deaf = false;
+    c->phase = PHASE_GREETING;
+    c->until_ns = clock_ns() + HEAD_SECONDS * SECONDS_NS;
+    if (c->in.len > 0)
+        exchange_step(c);
 }
 
 /* ---- the decision ---- */
@@ -259,18 +348,49 @@ static bool connection_is_permitted(struct connection *c)
     const struct egress_target *t = &c->target;
     if (t->is_tunnel)
         return egress_policy_allows_tunnel(proxy->policy, &t->host, t->port);
-    return egress_policy_allows_request(proxy->policy, &t->host, t->port, t->method, t->path);
+    return egress_policy_allows_request(
+        proxy->policy, t->is_tls, &t->host, t->port, t->method, t->path);
+}
+
+/* The tunnel is one whose requests the proxy must read: plays the server in it. */
+static void connection_end_tls(struct connection *c)
+{
+    c->host = c->target.host;
+    c->port = c->target.port;
+    c->client.is_deaf = false;
+    connection_answer(c, 200);
+    c->is_socks = false;
+    c->is_tls = true;
+    c->phase = PHASE_TLS;
+    c->until_ns = clock_ns() + HEAD_SECONDS * SECONDS_NS;
+    c->client.tls = egress_tls_accept(c->proxy->grant->authority, &c->host);
+    if (!c->client.tls)
+        c->phase = PHASE_CLOSED;
+    cleanup_buf struct buf early = c->in;
+    c->in = (struct buf){ 0 };
+    c->scanned = 0;
+    if (c->phase == PHASE_TLS && early.len > 0)
+        connection_shake(c, &early);
 }
 
 void connection_ask(struct connection *c)
 {
     const struct egress_limits *limits = egress_policy_limits(c->proxy->policy);
     char why[EGRESS_WHY_SIZE];
+    bool more = limits->requests == 0 || c->proxy->requests < limits->requests;
+    if (c->target.is_tunnel && more &&
+        egress_policy_ends_tls(c->proxy->policy, &c->target.host, c->target.port)) {
+        connection_end_tls(c);
+        return;
+    }
     if (!connection_begin_request(c))
         return;
     if (!connection_is_permitted(c)) {
-        snprintf(why, sizeof why, "%.128s:%u is not allowed by --allow-net", c->target.host.name,
-            c->target.port);
+        snprintf(why, sizeof why,
+            c->is_tls ? "%.8s %.128s:%u%.64s is not allowed by --allow-net"
+                      : "%.0s%.128s:%u%.0s is not allowed by --allow-net",
+            c->target.method, c->target.host.name, c->target.port,
+            c->target.path ? c->target.path : "");
         connection_refuse(c, 403, why);
         return;
     }
@@ -283,7 +403,46 @@ void connection_ask(struct connection *c)
         limits->seconds > 0 && limits->seconds < DIAL_SECONDS ? limits->seconds : DIAL_SECONDS;
     c->phase = PHASE_DIAL;
     c->until_ns = c->began_ns + (uint64_t)(most * 1e9);
-    dial_begin(c);
+    c->dial = (struct dial){ 0 };
+    if (c->server.fd < 0)
+        dial_begin(c);
+    else
+        connection_pass(c);
+}
+
+/* The server is there: the request goes to it. */
+static void connection_pass(struct connection *c)
+{
+    double seconds = egress_policy_limits(c->proxy->policy)->seconds;
+    c->client.is_deaf = false;
+    c->until_ns = seconds > 0 ? c->began_ns + (uint64_t)(seconds * 1e9) : UINT64_MAX;
+    c->phase = PHASE_EXCHANGE;
+    exchange_begin(c);
+}
+
+static void connection_secure(struct connection *c)
+{
+    c->phase = PHASE_SECURE;
+    c->is_reused = false;
+    c->server.tls = egress_tls_connect(egress_policy_trusted(c->proxy->policy), &c->host);
+    if (!c->server.tls || !egress_tls_shake(c->server.tls) || !side_send_records(&c->server))
+        connection_fail(c, 502, "the server closed the connection");
+}
+
+/* Bytes of the handshake, and maybe of what follows it, have come from the server. */
+static void connection_secured(struct connection *c, ssize_t n)
+{
+    char why[EGRESS_WHY_SIZE], detail[160];
+    if (egress_tls_is_up(c->server.tls) && (n > 0 || errno == EAGAIN)) {
+        connection_pass(c);
+        return;
+    }
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    egress_tls_why(c->server.tls, detail, sizeof detail);
+    snprintf(why, sizeof why, "TLS with the server failed: %s",
+        detail[0] ? detail : "it closed the connection");
+    connection_fail(c, 502, why);
 }
 
 void connection_dialled(struct connection *c)
@@ -294,9 +453,11 @@ void connection_dialled(struct connection *c)
         c->phase = PHASE_CLOSED;
         return;
     }
-    c->client.is_deaf = false;
-    c->until_ns = seconds > 0 ? c->began_ns + (uint64_t)(seconds * 1e9) : UINT64_MAX;
-    if (c->target.is_tunnel) {
+    if (c->is_tls) {
+        connection_secure(c);
+    } else if (c->target.is_tunnel) {
+        c->client.is_deaf = false;
+        c->until_ns = seconds > 0 ? c->began_ns + (uint64_t)(seconds * 1e9) : UINT64_MAX;
         c->phase = PHASE_TUNNEL;
         c->status = 200;
         connection_answer(c, 200);
@@ -307,8 +468,7 @@ void connection_dialled(struct connection *c)
         }
         buf_clear(&c->in);
     } else {
-        c->phase = PHASE_EXCHANGE;
-        exchange_begin(c);
+        connection_pass(c);
     }
 }
 
@@ -326,7 +486,7 @@ bool connection_count(struct connection *c, uint64_t *which, size_t n)
 
 void connection_expire(struct connection *c)
 {
-    if (c->phase == PHASE_DIAL) {
+    if (c->phase == PHASE_DIAL || c->phase == PHASE_SECURE) {
         dial_cancel(c);
         connection_fail(c, 504, "the server did not answer in time");
     } else {
@@ -369,12 +529,52 @@ static void connection_take_head(struct connection *c, const char *data, size_t 
         c->phase = PHASE_CLOSED;
         return;
     }
-    if (c->phase == PHASE_GREETING && c->in.data[0] == 5)
+    if (c->phase == PHASE_GREETING && !c->is_tls && c->in.data[0] == 5)
         c->is_socks = true;
     if (c->is_socks)
         socks_step(c);
     else
         exchange_step(c);
+}
+
+/* The guest's handshake has failed: it knows that from TLS, and the record from this. */
+static void connection_refuse_tls(struct connection *c)
+{
+    char detail[160];
+    egress_tls_why(c->client.tls, detail, sizeof detail);
+    c->number = ++c->proxy->requests;
+    c->began_ns = clock_ns();
+    c->began_ms = clock_wall_ms();
+    c->status = 400;
+    snprintf(c->why, sizeof c->why,
+        "rules or secrets of this destination need TLS that trusts the session's certificates: %s",
+        detail[0] ? detail : "the connection was closed");
+    (void)connection_tell(c, true, true);
+    c->number = 0;
+    connection_last(c);
+}
+
+/* Bytes of the guest's handshake, and of what follows it. */
+static void connection_take_tls(struct connection *c, const char *data, ssize_t n)
+{
+    if (n < 0 && errno != EAGAIN && errno != EINTR) {
+        connection_refuse_tls(c);
+        return;
+    }
+    if (!egress_tls_is_up(c->client.tls))
+        return;
+    egress_target_clear(&c->target);
+    c->phase = PHASE_GREETING;
+    if (n > 0)
+        connection_take_head(c, data, (size_t)n);
+}
+
+/* The client's first bytes came together with its CONNECT. */
+static void connection_shake(struct connection *c, const struct buf *early)
+{
+    char data[EGRESS_PIECE + EGRESS_TLS_RECORD];
+    ssize_t n = side_decrypt(&c->client, early->data, early->len, data, sizeof data);
+    connection_take_tls(c, data, n);
 }
 
 static void connection_client_ended(struct connection *c)
@@ -398,14 +598,18 @@ static void connection_peek(struct connection *c)
 
 static void connection_read_client(struct connection *c)
 {
-    char data[EGRESS_PIECE];
+    char data[EGRESS_PIECE + EGRESS_TLS_RECORD];
     bool head = c->phase == PHASE_GREETING || c->phase == PHASE_SOCKS;
-    if (c->phase == PHASE_DIAL ||
+    if (c->phase == PHASE_DIAL || c->phase == PHASE_SECURE ||
         (c->phase == PHASE_EXCHANGE && egress_body_has_ended(&c->target.body))) {
         connection_peek(c);
         return;
     }
-    ssize_t n = recv(c->client.fd, data, head ? EGRESS_HEAD_MAX : sizeof data, 0);
+    ssize_t n = side_receive(&c->client, data, head && !c->is_tls ? EGRESS_HEAD_MAX : sizeof data);
+    if (c->phase == PHASE_TLS && n != 0) {
+        connection_take_tls(c, data, n);
+        return;
+    }
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     if (n <= 0)
@@ -418,17 +622,25 @@ static void connection_read_client(struct connection *c)
 
 static void connection_read_server(struct connection *c)
 {
-    char data[EGRESS_PIECE];
-    ssize_t n = recv(c->server.fd, data, sizeof data, 0);
+    char data[EGRESS_PIECE + EGRESS_TLS_RECORD];
+    ssize_t n = side_receive(&c->server, data, sizeof data);
+    if (c->phase == PHASE_SECURE) {
+        connection_secured(c, n);
+        return;
+    }
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;
+    if (c->phase == PHASE_GREETING) { /* it has nothing to say now, unless that it ends */
+        side_close(&c->server);
+        return;
+    }
     if (n > 0) {
         connection_take(c, false, data, (size_t)n);
         return;
     }
     c->server.has_ended = true;
     if (c->phase == PHASE_EXCHANGE)
-        exchange_server_ended(c);
+        exchange_server_ended(c, n < 0);
     else if (n < 0)
         c->phase = PHASE_CLOSED;
 }

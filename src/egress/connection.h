@@ -27,7 +27,8 @@ struct egress_hub {
 struct egress {
     struct egress_hub *hub;
     struct egress *next;
-    struct egress_policy *policy;
+    struct egress_grant *grant;
+    struct egress_policy *policy; /* of the grant */
     const struct egress_events *events;
     void *arg;
     int listener;
@@ -43,7 +44,9 @@ struct egress {
 enum phase {
     PHASE_GREETING, /* the head of a request of HTTP, or the first message of SOCKS */
     PHASE_SOCKS,    /* the request of SOCKS */
+    PHASE_TLS,      /* the guest's handshake, in a tunnel where TLS ends */
     PHASE_DIAL,
+    PHASE_SECURE,   /* the handshake with the server */
     PHASE_EXCHANGE, /* HTTP */
     PHASE_TUNNEL,
     PHASE_LAST,   /* what is left goes to the client */
@@ -57,9 +60,10 @@ struct side {
     struct watch *watch;
     int events;
     struct fifo out;
-    bool has_ended; /* it sends no more */
-    bool is_shut;   /* it was told that nothing more comes */
-    bool is_deaf;   /* what it sends is not read any more */
+    struct egress_tls *tls; /* NULL: none, or it is not the proxy's */
+    bool has_ended;         /* it sends no more */
+    bool is_shut;           /* it was told that nothing more comes */
+    bool is_deaf;           /* what it sends is not read any more */
 };
 
 struct lookup;
@@ -82,6 +86,13 @@ struct connection {
     struct side client, server;
     struct buf in; /* what was read of a head */
     size_t scanned;
+    struct buf behind; /* what has come of the request after this one */
+    bool is_tls;       /* TLS ends here; `host` and `port` are the tunnel's */
+    struct egress_host host;
+    unsigned port;
+    bool is_cut;    /* the server ended its answer as if it were cut, and so does the proxy */
+    bool is_reused; /* the server's connection has served another request */
+    struct egress_redactor redactor;
     struct egress_target target;
     struct egress_answer answer;
     bool is_socks, has_answer;
@@ -118,6 +129,8 @@ void connection_settle(struct connection *c);
 void connection_expire(struct connection *c);
 /* Sends, and keeps what does not fit. False: it has failed. */
 bool side_send(struct side *side, const void *data, size_t len);
+/* The exchange has ended, and another request may follow. */
+void connection_next(struct connection *c);
 /* Counts bytes; false: the limit is reached, and the connection has been ended. */
 bool connection_count(struct connection *c, uint64_t *which, size_t n);
 void connection_last(struct connection *c);
@@ -137,8 +150,8 @@ void exchange_step(struct connection *c);
 void exchange_begin(struct connection *c);
 void exchange_from_client(struct connection *c, const char *data, size_t len);
 void exchange_from_server(struct connection *c, const char *data, size_t len);
-/* The server has closed the connection. */
-void exchange_server_ended(struct connection *c);
+/* The server has closed the connection, or it broke. */
+void exchange_server_ended(struct connection *c, bool broke);
 /* Writes an answer of the proxy itself. */
 void exchange_answer(struct connection *c, int status, const char *why);
 

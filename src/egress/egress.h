@@ -3,7 +3,9 @@
  * The sandbox has a network namespace of its own with a loopback interface and no route. One socket
  * listens there, which was made before any of the guest's code ran and which the host holds. Over
  * it come HTTP (RFC 9112, whole URLs), CONNECT and SOCKS 5. The host resolves the name, once for
- * each connection, checks the addresses, and connects to one of those that it has checked.
+ * each connection, checks the addresses, and connects to one of those that it has checked. What
+ * goes through a tunnel is not read, unless a rule or a secret needs it: then the proxy ends TLS
+ * there, and reads the requests within like others.
  *
  * Everything runs on the loop's thread. Nothing waits: sockets do not block, and names are resolved
  * by libuv's threads.
@@ -16,7 +18,7 @@
 
 #include "base/error.h"
 #include "base/loop.h"
-#include "egress/policy.h"
+#include "egress/grant.h"
 
 enum {
     EGRESS_PORT = 3128, /* of the listening socket, at 127.0.0.1 in the namespace */
@@ -53,7 +55,7 @@ void egress_hub_close(struct egress_hub *hub);
 
 struct egress;
 /* Takes the listening socket, also after a failure. `events` must outlive the proxy. */
-int egress_open(struct egress_hub *hub, struct egress_policy *policy, int listener,
+int egress_open(struct egress_hub *hub, struct egress_grant *grant, int listener,
     const struct egress_events *events, void *arg, struct egress **out, struct error *err);
 /* Replaces the receiver of events; NULL: nothing receives them. */
 void egress_rebind(struct egress *proxy, void *arg);

@@ -11,7 +11,8 @@ enum rule_kind { RULE_ALL, RULE_ENDPOINT, RULE_URL };
 
 struct egress_rule {
     enum rule_kind kind;
-    bool below; /* the names below `host`, not itself */
+    bool below;  /* the names below `host`, not itself */
+    bool is_tls; /* of a URL */
     struct egress_host host;
     unsigned port; /* 0: any */
     char *method;  /* of a URL; NULL: any */
@@ -21,6 +22,10 @@ struct egress_rule {
 struct egress_policy {
     unsigned references;
     struct egress_limits limits;
+    struct egress_trust *trust;
+    struct egress_secret *secrets;
+    size_t secret_count;
+    struct egress_forms *forms;
     size_t count;
     struct egress_rule rules[];
 };
@@ -42,6 +47,11 @@ void egress_policy_release(struct egress_policy *policy)
         free(policy->rules[i].method);
         free(policy->rules[i].path);
     }
+    for (size_t i = 0; i < policy->secret_count; i++)
+        egress_secret_clear(&policy->secrets[i]);
+    free(policy->secrets);
+    egress_forms_free(policy->forms);
+    egress_trust_free(policy->trust);
     free(policy);
 }
 
@@ -55,7 +65,8 @@ const struct egress_limits *egress_policy_limits(const struct egress_policy *pol
 static int rule_refuse(const char *rule, const char *why, struct error *err)
 {
     return error_set(err, ERROR_ARGUMENT,
-        "allow-net '%.200s': %s; use HOST:PORT, *.HOST:PORT, [METHOD] http://HOST/PATH, all or none",
+        "allow-net '%.200s': %s; use HOST:PORT, *.HOST:PORT, [METHOD] http[s]://HOST/PATH, all or "
+        "none",
         rule, why);
 }
 
@@ -88,19 +99,17 @@ static const char *rule_take_url(struct egress_rule *r, const char *text)
     const char *space = strchr(text, ' ');
     const char *url = space ? space + 1 : text;
     r->kind = RULE_URL;
-    if (strncmp(url, "https://", 8) == 0)
-        return "methods and paths of https are encrypted, and Droste does not end TLS: allow the "
-               "whole host, as in api.example.com:443";
-    if (strncmp(url, "http://", 7) != 0)
-        return "it is no URL";
-    url += 7;
+    r->is_tls = strncmp(url, "https://", 8) == 0;
+    if (!r->is_tls && strncmp(url, "http://", 7) != 0)
+        return "it is no URL of http or https";
+    url += r->is_tls ? 8 : 7;
     size_t authority = strcspn(url, "/");
     const char *path = url + authority;
     if (path[strcspn(path, " \t?#")])
         return "the path must not have spaces, a query or a fragment";
     if (space && strspn(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZ-") != (size_t)(space - text))
         return "the method must be in capital letters";
-    r->port = 80;
+    r->port = r->is_tls ? 443 : 80;
     r->method = space ? text_copy(text, (size_t)(space - text)) : NULL;
     r->path = strdup(*path ? path : "/**");
     if (!r->path || (space && !r->method))
@@ -151,6 +160,11 @@ int egress_policy_parse(const struct list *rules, const struct egress_limits *li
     }
     *out = policy;
     return 0;
+}
+
+int egress_policy_trust(struct egress_policy *policy, const char *file, struct error *err)
+{
+    return egress_trust_new(file, &policy->trust, err);
 }
 
 /* ---- matching ---- */
@@ -225,7 +239,7 @@ static bool path_is_plain(const char *path, size_t len)
     return true;
 }
 
-bool egress_policy_allows_request(const struct egress_policy *policy,
+bool egress_policy_allows_request(const struct egress_policy *policy, bool is_tls,
     const struct egress_host *host, unsigned port, const char *method, const char *path)
 {
     enum { WORK_MAX = 100000 };
@@ -235,7 +249,7 @@ bool egress_policy_allows_request(const struct egress_policy *policy,
         return true;
     for (size_t i = 0; i < policy->count; i++) {
         const struct egress_rule *r = &policy->rules[i];
-        if (r->kind == RULE_URL && rule_names(r, host, port) &&
+        if (r->kind == RULE_URL && r->is_tls == is_tls && rule_names(r, host, port) &&
             (!r->method || strcmp(r->method, method) == 0) && path_is_plain(path, len) &&
             path_matches(r->path, path, len, &work))
             return true;
@@ -254,4 +268,99 @@ bool egress_policy_lists(
             return true;
     }
     return false;
+}
+
+/* ---- secrets, and where TLS ends ---- */
+
+static bool policy_has_url(
+    const struct egress_policy *policy, const struct egress_host *host, unsigned port)
+{
+    for (size_t i = 0; i < policy->count; i++) {
+        const struct egress_rule *r = &policy->rules[i];
+        if (r->kind == RULE_URL && r->is_tls && (!host || rule_names(r, host, port)))
+            return true;
+    }
+    return false;
+}
+
+bool egress_policy_guards(
+    const struct egress_policy *policy, bool is_tls, const struct egress_host *host, unsigned port)
+{
+    for (size_t i = 0; i < policy->secret_count; i++)
+        if (egress_secret_is_bound(&policy->secrets[i], is_tls, host, port))
+            return true;
+    return false;
+}
+
+bool egress_policy_ends_tls(
+    const struct egress_policy *policy, const struct egress_host *host, unsigned port)
+{
+    return egress_policy_guards(policy, true, host, port) ||
+           (policy_has_url(policy, host, port) && !egress_policy_allows_tunnel(policy, host, port));
+}
+
+bool egress_policy_ends_any(const struct egress_policy *policy)
+{
+    bool any = policy_has_url(policy, NULL, 0);
+    for (size_t i = 0; i < policy->secret_count; i++)
+        any = any || policy->secrets[i].is_tls;
+    return any;
+}
+
+static bool policy_names(const struct egress_policy *policy, const struct egress_secret *secret)
+{
+    if (egress_policy_allows_tunnel(policy, &secret->host, secret->port))
+        return true;
+    for (size_t i = 0; i < policy->count; i++) {
+        const struct egress_rule *r = &policy->rules[i];
+        if (r->kind == RULE_URL && r->is_tls == secret->is_tls &&
+            rule_names(r, &secret->host, secret->port))
+            return true;
+    }
+    return false;
+}
+
+int egress_policy_add_secret(
+    struct egress_policy *policy, struct egress_secret *secret, struct error *err)
+{
+    struct egress_secret taken = *secret;
+    *secret = (struct egress_secret){ 0 };
+    int rc = 0;
+    if (!policy->secrets)
+        policy->secrets = calloc(SECRETS_MAX, sizeof *policy->secrets);
+    if (!policy->secrets)
+        rc = error_memory(err);
+    else if (policy->secret_count == SECRETS_MAX)
+        rc = error_set(err, ERROR_ARGUMENT, "more than %d secrets", SECRETS_MAX);
+    else if (!policy_names(policy, &taken))
+        rc = error_set(err, ERROR_ARGUMENT,
+            "secret %s: no rule allows %.128s:%u; add --allow-net %.128s:%u", taken.name,
+            taken.host.name, taken.port, taken.host.name, taken.port);
+    else
+        rc = egress_forms_add(&policy->forms, &taken, err);
+    if (rc < 0)
+        egress_secret_clear(&taken);
+    else
+        policy->secrets[policy->secret_count++] = taken;
+    return rc;
+}
+
+size_t egress_policy_secret_count(const struct egress_policy *policy)
+{
+    return policy->secret_count;
+}
+
+const struct egress_secret *egress_policy_secret(const struct egress_policy *policy, size_t i)
+{
+    return &policy->secrets[i];
+}
+
+const struct egress_forms *egress_policy_forms(const struct egress_policy *policy)
+{
+    return policy->forms;
+}
+
+struct egress_trust *egress_policy_trusted(const struct egress_policy *policy)
+{
+    return policy->trust;
 }

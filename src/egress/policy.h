@@ -8,8 +8,10 @@
  *                                     may be *
  *     [METHOD] http://HOST[:PORT]/PATH   requests of HTTP; in PATH, * stands for a part without a
  *                                     slash, and ** for any
+ *     [METHOD] https://HOST[:PORT]/PATH  likewise: the proxy ends TLS there
  *
- * A name's address must be public, unless a rule lists the address itself, with the port.
+ * A name's address must be public, unless a rule lists the address itself, with the port. A policy
+ * may have secrets, see secret.h; where one is bound, the proxy ends TLS, too.
  */
 #ifndef DROSTE_EGRESS_POLICY_H
 #define DROSTE_EGRESS_POLICY_H
@@ -20,6 +22,9 @@
 #include "base/error.h"
 #include "base/list.h"
 #include "egress/address.h"
+#include "egress/redact.h"
+#include "egress/secret.h"
+#include "egress/tls.h"
 
 struct egress_policy;
 
@@ -33,6 +38,12 @@ struct egress_limits {
 /* Parses rules: *out is NULL if they allow nothing. ERROR_ARGUMENT names the rule and a remedy. */
 int egress_policy_parse(const struct list *rules, const struct egress_limits *limits,
     struct egress_policy **out, struct error *err);
+/* Adds a secret with its value; a rule must allow its destination. Takes it, also after a
+ * failure. */
+int egress_policy_add_secret(
+    struct egress_policy *policy, struct egress_secret *secret, struct error *err);
+/* Trusts the certificates of the file besides the system's; NULL: only those. */
+int egress_policy_trust(struct egress_policy *policy, const char *file, struct error *err);
 /* A further reference; NULL is fine. */
 struct egress_policy *egress_policy_hold(struct egress_policy *policy);
 void egress_policy_release(struct egress_policy *policy);
@@ -42,8 +53,21 @@ const struct egress_limits *egress_policy_limits(const struct egress_policy *pol
 bool egress_policy_allows_tunnel(
     const struct egress_policy *policy, const struct egress_host *host, unsigned port);
 /* A request of HTTP; `path` begins with a slash and has its query. */
-bool egress_policy_allows_request(const struct egress_policy *policy,
+bool egress_policy_allows_request(const struct egress_policy *policy, bool is_tls,
     const struct egress_host *host, unsigned port, const char *method, const char *path);
+/* Whether the proxy ends TLS of tunnels to it, because it must read the requests. */
+bool egress_policy_ends_tls(
+    const struct egress_policy *policy, const struct egress_host *host, unsigned port);
+/* Whether it ends TLS of any. */
+bool egress_policy_ends_any(const struct egress_policy *policy);
+/* Whether a secret is bound to it. */
+bool egress_policy_guards(
+    const struct egress_policy *policy, bool is_tls, const struct egress_host *host, unsigned port);
+size_t egress_policy_secret_count(const struct egress_policy *policy);
+const struct egress_secret *egress_policy_secret(const struct egress_policy *policy, size_t i);
+/* NULL: there are no secrets. */
+const struct egress_forms *egress_policy_forms(const struct egress_policy *policy);
+struct egress_trust *egress_policy_trusted(const struct egress_policy *policy);
 /* Whether a rule lists this address itself; port 0: with any port. */
 bool egress_policy_lists(
     const struct egress_policy *policy, const struct egress_address *address, unsigned port);

@@ -173,7 +173,7 @@ static bool proxy_is_listener(int fd)
            fcntl(fd, F_SETFL, O_NONBLOCK) == 0;
 }
 
-int egress_open(struct egress_hub *hub, struct egress_policy *policy, int listener,
+int egress_open(struct egress_hub *hub, struct egress_grant *grant, int listener,
     const struct egress_events *events, void *arg, struct egress **out, struct error *err)
 {
     struct egress *proxy = calloc(1, sizeof *proxy);
@@ -184,7 +184,8 @@ int egress_open(struct egress_hub *hub, struct egress_policy *policy, int listen
                      : error_memory(err);
     }
     *proxy = (struct egress){ .hub = hub,
-        .policy = egress_policy_hold(policy),
+        .grant = egress_grant_hold(grant),
+        .policy = grant->policy,
         .events = events,
         .arg = arg,
         .listener = listener,
@@ -220,6 +221,6 @@ void egress_close(struct egress *proxy)
     watch_free(proxy->watch);
     timer_free(proxy->sweep);
     close_fd(&proxy->listener);
-    egress_policy_release(proxy->policy);
+    egress_grant_release(proxy->grant);
     free(proxy);
 }

@@ -1,11 +1,13 @@
 /* egress/request.c: parses requests and answers, and writes them anew.
  *
  * A request that goes on has exactly one reading: the target alone decides where it goes, the Host
- * field is written from it, and the body has one framing. One request goes over each connection, so
- * bytes after it are never taken for another one.
+ * field is written from it, and the body has one framing. To the proxy itself, one request goes
+ * over each connection, so bytes after it are never taken for another one. Within TLS that the
+ * proxy has ended, the target is that of the tunnel, and requests may follow each other.
  */
 #include "egress/request.h"
 
+#include <openssl/crypto.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -17,6 +19,8 @@
 void egress_target_clear(struct egress_target *target)
 {
     free(steal(&target->path));
+    if (target->head.data)
+        OPENSSL_cleanse(target->head.data, target->head.len);
     buf_free(&target->head);
 }
 
@@ -73,6 +77,19 @@ static int request_take_url(struct egress_span url, struct egress_target *out, c
     return out->path ? 0 : request_refuse(why, 503, "out of memory");
 }
 
+/* /PATH[?QUERY], of the tunnel's host. */
+static int request_take_path(struct egress_span path, const struct egress_scope *scope,
+    struct egress_target *out, const char **why)
+{
+    out->is_tls = true;
+    out->host = *scope->host;
+    out->port = scope->port;
+    if (path.len == 0 || path.at[0] != '/')
+        return request_refuse(why, 400, "within a tunnel, the target is a path");
+    out->path = text_copy(path.at, path.len);
+    return out->path ? 0 : request_refuse(why, 503, "out of memory");
+}
+
 /* There is one Host, for the same server as the target. */
 static int request_check_host(const struct egress_head *head, bool is_1_0,
     const struct egress_target *target, const char **why)
@@ -87,7 +104,7 @@ static int request_check_host(const struct egress_head *head, bool is_1_0,
         return 0;
     /* Some clients leave out the port in the Host of a CONNECT. */
     if (!target->is_tunnel)
-        port = 80;
+        port = target->is_tls ? 443 : 80;
     if (egress_authority_parse(field->value.at, field->value.len, &host, &port))
         return request_refuse(why, 400, "the Host field is malformed");
     if (port != target->port || strcmp(host.name, target->host.name) != 0)
@@ -133,47 +150,122 @@ static void head_put_field(struct buf *out, const struct egress_field *field)
     buf_puts(out, "\r\n");
 }
 
-static void request_write(const struct egress_head *head, struct egress_target *target)
+/* Puts a bound secret in place of its placeholder. False: there is none in this field. */
+static bool request_put_secret(const struct egress_scope *scope, struct egress_target *target,
+    const struct egress_field *field)
+{
+    const struct egress_policy *policy = scope->grant->policy;
+    cleanup_buf struct buf value = { 0 };
+    for (size_t i = 0; i < egress_policy_secret_count(policy); i++) {
+        const struct egress_secret *s = egress_policy_secret(policy, i);
+        if (!egress_secret_is_bound(s, target->is_tls, &target->host, target->port) ||
+            !egress_secret_put_field(s, scope->grant->placeholders[i], field, &value))
+            continue;
+        struct egress_field filled = { field->name, { buf_text(&value), value.len } };
+        head_put_field(&target->head, &filled);
+        target->head.failed = target->head.failed || buf_failed(&value);
+        target->secrets |= 1u << i;
+        if (value.data)
+            OPENSSL_cleanse(value.data, value.len);
+        return true;
+    }
+    return false;
+}
+
+/* The path with the secrets that are bound to its parameters. */
+static void request_put_path(
+    const struct egress_scope *scope, struct egress_target *target, struct buf *out)
+{
+    const struct egress_policy *policy = target->is_guarded ? scope->grant->policy : NULL;
+    buf_puts(out, target->path);
+    for (size_t i = 0; policy && i < egress_policy_secret_count(policy); i++) {
+        const struct egress_secret *s = egress_policy_secret(policy, i);
+        struct buf filled = { 0 };
+        if (!egress_secret_is_bound(s, target->is_tls, &target->host, target->port) ||
+            !egress_secret_put_query(
+                s, scope->grant->placeholders[i], buf_text(out), out->len, &filled))
+            continue;
+        OPENSSL_cleanse(out->data, out->len);
+        buf_free(out);
+        *out = filled;
+        target->secrets |= 1u << i;
+    }
+}
+
+/* Where a secret is bound, answers must be readable, and in one piece: parts of one that come in
+ * separate answers could not be found. */
+static bool request_drops(const struct egress_target *target, const struct egress_field *field)
+{
+    static const char *const hiding[] = { "accept-encoding", "range", "if-range" };
+    for (size_t i = 0; target->is_guarded && i < array_length(hiding); i++)
+        if (egress_span_is(field->name, hiding[i]))
+            return true;
+    return egress_span_is(field->name, "host");
+}
+
+static void request_write(
+    const struct egress_head *head, const struct egress_scope *scope, struct egress_target *target)
 {
     struct buf *out = &target->head;
+    cleanup_buf struct buf path = { 0 };
     bool v6 = target->host.is_address && strchr(target->host.name, ':');
-    buf_printf(out, "%s %s HTTP/1.1\r\nHost: %s%s%s", target->method, target->path, v6 ? "[" : "",
-        target->host.name, v6 ? "]" : "");
-    if (target->port != 80)
+    request_put_path(scope, target, &path);
+    buf_printf(out, "%s ", target->method);
+    buf_append(out, path.data, path.len);
+    buf_printf(out, " HTTP/1.1\r\nHost: %s%s%s", v6 ? "[" : "", target->host.name, v6 ? "]" : "");
+    out->failed = out->failed || buf_failed(&path);
+    if (target->secrets)
+        OPENSSL_cleanse(path.data, path.len);
+    if (target->port != (target->is_tls ? 443 : 80))
         buf_printf(out, ":%u", target->port);
     buf_puts(out, "\r\n");
     for (size_t i = 0; i < head->count; i++) {
         const struct egress_field *field = &head->fields[i];
-        if (!egress_span_is(field->name, "host") && !egress_field_is_hop(head, field))
+        if (egress_field_is_hop(head, field) || request_drops(target, field))
+            continue;
+        if (!target->is_guarded || !request_put_secret(scope, target, field))
             head_put_field(out, field);
     }
+    if (target->is_guarded)
+        buf_puts(out, "Accept-Encoding: identity\r\n");
     if (target->body.framing == BODY_CHUNKED)
         buf_puts(out, "Transfer-Encoding: chunked\r\n");
-    buf_puts(out, "Connection: close\r\n\r\n");
+    buf_puts(out, target->keeps ? "\r\n" : "Connection: close\r\n\r\n");
 }
 
-int egress_request_parse(
-    const char *data, size_t len, struct egress_target *target, const char **why)
+static int request_take_target(const struct request_line *line, const struct egress_scope *scope,
+    struct egress_target *target, const char **why)
 {
+    memcpy(target->method, line->method.at, line->method.len);
+    target->is_tunnel = strcmp(target->method, "CONNECT") == 0;
+    if (scope->host && target->is_tunnel) {
+        target->is_tunnel = false;
+        return request_refuse(why, 405, "there is no tunnel within a tunnel");
+    }
+    if (scope->host)
+        return request_take_path(line->target, scope, target, why);
+    if (!target->is_tunnel)
+        return request_take_url(line->target, target, why);
+    *why = egress_authority_parse(line->target.at, line->target.len, &target->host, &target->port);
+    return *why ? 400 : 0;
+}
+
+int egress_request_parse(const char *data, size_t len, const struct egress_scope *scope,
+    struct egress_target *target, const char **why)
+{
+    static const struct egress_span close_word = { "close", 5 };
     struct egress_head head;
     struct request_line line = { .is_1_0 = false };
-    *target = (struct egress_target){ .port = 0 };
+    *target = (struct egress_target){ .is_tls = scope->host, .port = scope->port };
+    if (scope->host)
+        target->host = *scope->host;
     if (!egress_head_parse(data, len, &head)) {
         /* The preface of HTTP/2 is such a head, too. */
         return request_refuse(why, 400, "the head is malformed");
     }
     int status = request_take_line(head.line, &line, why);
-    if (status)
-        return status;
-    memcpy(target->method, line.method.at, line.method.len);
-    target->is_tunnel = strcmp(target->method, "CONNECT") == 0;
-    if (target->is_tunnel) {
-        *why =
-            egress_authority_parse(line.target.at, line.target.len, &target->host, &target->port);
-        status = *why ? 400 : 0;
-    } else {
-        status = request_take_url(line.target, target, why);
-    }
+    if (status == 0)
+        status = request_take_target(&line, scope, target, why);
     if (status == 0)
         status = request_check_host(&head, line.is_1_0, target, why);
     if (status == 0)
@@ -186,7 +278,11 @@ int egress_request_parse(
         status = request_refuse(why, 405, "TRACE would return the request");
     if (status || target->is_tunnel)
         return status;
-    request_write(&head, target);
+    target->keeps =
+        target->is_tls && !line.is_1_0 && !egress_head_lists(&head, "connection", close_word);
+    target->is_guarded = scope->grant && egress_policy_guards(scope->grant->policy, target->is_tls,
+                                             &target->host, target->port);
+    request_write(&head, scope, target);
     return buf_failed(&target->head) ? request_refuse(why, 503, "out of memory") : 0;
 }
 
@@ -210,35 +306,48 @@ static bool answer_take_framing(
     bool lengths, codings;
     const struct egress_field *length = egress_head_find(head, "content-length", &lengths);
     const struct egress_field *coding = egress_head_find(head, "transfer-encoding", &codings);
-    answer->body = (struct egress_body){ .framing = BODY_UNTIL_CLOSE };
+    answer->body = (struct egress_body){ .framing = BODY_UNTIL_CLOSE, .is_lenient = true };
     if (lengths || codings || (length && coding))
         return false;
     if (length && !egress_span_number(length->value, &answer->body.left))
         return false;
     if (length)
         answer->body.framing = BODY_LENGTH;
+    if (coding && egress_span_is(coding->value, "chunked"))
+        answer->body.framing = BODY_CHUNKED;
+    else if (coding)
+        answer->is_coded = true;
     if (strcmp(method, "HEAD") == 0 || answer->status < 200 || answer->status == 204 ||
         answer->status == 304)
         answer->body.framing = BODY_NONE;
     return true;
 }
 
-bool egress_answer_parse(
-    const char *data, size_t len, const char *method, struct egress_answer *answer, struct buf *out)
+bool egress_answer_parse(const char *data, size_t len, const struct egress_target *target,
+    struct egress_answer *answer, struct buf *out)
 {
+    static const struct egress_span close_word = { "close", 5 };
     struct egress_head head;
+    *answer = (struct egress_answer){ 0 };
     if (!egress_head_parse(data, len, &head))
         return false;
     answer->status = answer_status(head.line);
-    if (answer->status == 0 || answer->status == 101 || !answer_take_framing(&head, method, answer))
+    if (answer->status == 0 || answer->status == 101 ||
+        !answer_take_framing(&head, target->method, answer))
         return false;
+    answer->keeps = head.line.at[7] == '1' && answer->body.framing != BODY_UNTIL_CLOSE &&
+                    !egress_head_lists(&head, "connection", close_word);
     buf_append(out, head.line.at, head.line.len);
     buf_puts(out, "\r\n");
     for (size_t i = 0; i < head.count; i++) {
         const struct egress_field *field = &head.fields[i];
+        if (egress_span_is(field->name, "content-encoding") &&
+            !egress_span_is(field->value, "identity"))
+            answer->is_coded = true;
         if (egress_span_is(field->name, "transfer-encoding") || !egress_field_is_hop(&head, field))
             head_put_field(out, field);
     }
-    buf_puts(out, answer->status < 200 ? "\r\n" : "Connection: close\r\n\r\n");
+    bool last = answer->status >= 200 && !(target->keeps && answer->keeps);
+    buf_puts(out, last ? "Connection: close\r\n\r\n" : "\r\n");
     return !buf_failed(out);
 }

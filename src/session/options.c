@@ -119,6 +119,9 @@ static void options_put_workspace(const struct workspace *w, const char *at, str
     buf_puts(head, "]}");
 }
 
+/* In the sandbox's own /tmp, where it costs nobody else anything to change it. */
+#define TRUSTED_FILE "/tmp/.droste-certificates.pem"
+
 static void options_put_variable(
     struct buf *head, const char *name, size_t name_len, const char *value)
 {
@@ -128,8 +131,11 @@ static void options_put_variable(
 
 /* Clients find the proxy by these. Not that of SOCKS: httpx fails without a further package. What a
  * server of the sandbox's own is called goes past it, unless a rule lists that address. */
-static void options_put_proxy(const struct egress_policy *policy, struct buf *head)
+static void options_put_proxy(const struct egress_grant *grant, struct buf *head)
 {
+    const struct egress_policy *policy = grant->policy;
+    static const char *const trusts[] = { "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE",
+        "PIP_CERT", "GIT_SSL_CAINFO", "NODE_EXTRA_CA_CERTS", "AWS_CA_BUNDLE" };
     static const char *const names[] = { "http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY",
         "all_proxy", "ALL_PROXY" };
     static const char *const own[] = { "127.0.0.1", "::1" };
@@ -145,17 +151,36 @@ static void options_put_proxy(const struct egress_policy *policy, struct buf *he
     options_put_variable(head, "no_proxy", strlen("no_proxy"), buf_text(&past));
     options_put_variable(head, "NO_PROXY", strlen("NO_PROXY"), buf_text(&past));
     options_put_variable(head, "NODE_USE_ENV_PROXY", strlen("NODE_USE_ENV_PROXY"), "1");
+    for (size_t i = 0; i < array_length(trusts); i++)
+        options_put_variable(head, trusts[i], strlen(trusts[i]), TRUSTED_FILE);
+    for (size_t i = 0; i < egress_policy_secret_count(policy); i++) {
+        const char *name = egress_policy_secret(policy, i)->name;
+        options_put_variable(head, name, strlen(name), grant->placeholders[i]);
+    }
+}
+
+/* The certificates that its programs are to trust. */
+static void options_put_trusted(const struct egress_grant *grant, struct buf *head)
+{
+    cleanup_buf struct buf text = { 0 };
+    egress_grant_print(grant, &text);
+    head->failed = head->failed || buf_failed(&text);
+    put_key(head, "trusted");
+    json_append_string(head, buf_text(&text), text.len);
+    put_key(head, "trusted_file");
+    json_append_string(head, TRUSTED_FILE, strlen(TRUSTED_FILE));
 }
 
 /* The user's come last: of two with one name, they apply. */
-void session_write_variables(const struct session_options *o, struct buf *head)
+void session_write_variables(
+    const struct session_options *o, const struct egress_grant *grant, struct buf *head)
 {
-    if (!o->spec.egress && !(o->variables && o->variables->count > 0))
+    if (!grant && !(o->variables && o->variables->count > 0))
         return;
     put_key(head, "env");
     buf_putc(head, '{');
-    if (o->spec.egress)
-        options_put_proxy(o->spec.egress, head);
+    if (grant)
+        options_put_proxy(grant, head);
     for (size_t i = 0; o->variables && i < o->variables->count; i++) {
         const char *name = o->variables->items[i], *value = strchr(name, '=') + 1;
         options_put_variable(head, name, (size_t)(value - name) - 1, value);
@@ -163,8 +188,8 @@ void session_write_variables(const struct session_options *o, struct buf *head)
     buf_putc(head, '}');
 }
 
-void session_write_hello(
-    const struct session_options *o, const char *volume, const char *workspace, struct buf *head)
+void session_write_hello(const struct session_options *o, const struct egress_grant *grant,
+    const char *volume, const char *workspace, struct buf *head)
 {
     size_t count = 0;
     if (o->answer)
@@ -172,7 +197,9 @@ void session_write_hello(
     buf_putc(head, '{');
     if (count > 0)
         session_write_fields(o->answer, head);
-    session_write_variables(o, head);
+    session_write_variables(o, grant, head);
+    if (grant)
+        options_put_trusted(grant, head);
     if (o->no_helpers) {
         put_key(head, "helpers");
         buf_puts(head, "false");

@@ -324,13 +324,14 @@ int session_reply(struct session *s, uint64_t id, struct json_object *head,
 
 /* ---- opening and closing ---- */
 
-static int session_greet(struct session *s, const struct session_options *o, struct error *err)
+static int session_greet(struct session *s, const struct session_options *o,
+    const struct egress_grant *grant, struct error *err)
 {
     cleanup_buf struct buf head = { 0 }, variables = { 0 };
     struct session_part rules_source = { (const char *)embedded_rules, embedded_rules_size };
-    session_write_hello(o, session_volume(s), session_workspace(s), &head);
+    session_write_hello(o, grant, session_volume(s), session_workspace(s), &head);
     s->directory = session_directory(o, session_workspace(s));
-    session_write_variables(o, &variables);
+    session_write_variables(o, grant, &variables);
     if (buf_failed(&head) || buf_failed(&variables))
         return error_memory(err);
     s->variables_head = variables.len > 0 ? buf_steal(&variables) : NULL;
@@ -403,6 +404,24 @@ void session_continue_life(struct session *s)
             s->life_ends_ns > now_ns ? (s->life_ends_ns - now_ns + 999999) / 1000000 : 0, 0);
 }
 
+/* Starts its sandbox, with a grant of its own to the network. */
+static int session_start(struct session *s, const struct session_options *o, struct error *err)
+{
+    struct sandbox_spec spec = o->spec;
+    int rc = egress_grant_new(spec.egress, &spec.grant, err);
+    if (rc == 0)
+        rc = s->ops->open(s->env, &spec, &sandbox_handlers, s, &s->sandbox, err);
+    if (rc == 0) {
+        s->late = s->ops->traits & TRAIT_LATE || (s->ops->waits && s->ops->waits(s->sandbox));
+        if (o->template)
+            rc = session_restore(s, o->template, err);
+    }
+    if (rc == 0)
+        rc = session_greet(s, o, spec.grant, err);
+    egress_grant_release(spec.grant);
+    return rc;
+}
+
 int session_open(struct environment *env, const struct session_options *options,
     const struct session_events *events, void *arg, struct session **out, struct error *err)
 {
@@ -430,14 +449,7 @@ int session_open(struct environment *env, const struct session_options *options,
     struct session *s = rc == 0 ? session_new(env, &settings, events, arg) : NULL;
     if (!s)
         return rc < 0 ? rc : error_memory(err);
-    rc = s->ops->open(env, &options->spec, &sandbox_handlers, s, &s->sandbox, err);
-    if (rc == 0) {
-        s->late = s->ops->traits & TRAIT_LATE || (s->ops->waits && s->ops->waits(s->sandbox));
-        if (options->template)
-            rc = session_restore(s, options->template, err);
-    }
-    if (rc == 0)
-        rc = session_greet(s, options, err);
+    rc = session_start(s, options, err);
     if (rc < 0) {
         session_close(s);
         return rc;

@@ -18,6 +18,7 @@ SUBMIT([fetch("http://%s/a?b"), fetch("http://%s/missing"), fetch("http://169.25
 
 class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
+        Handler.authorization = self.headers.get("Authorization")
         if self.path == "/missing":
             self.send_error(404)
             return
@@ -53,8 +54,29 @@ def test_requests_are_recorded_and_shown(droste, ask, server, tmp_path):
                     ("GET", server, "/missing", server, 0, 404, 0, 1, 1, 1, 1),
                     ("GET", "169.254.169.254:80", "/latest", None, 1, 403, 0, 0, 1, 1, 1)]
     shown = droste("runs", "show", run["run"], "--database", str(database)).out
-    "GET %s/a?b  200" % server in shown
+    assert "GET %s/a?b  200" % server in shown
     assert "GET 169.254.169.254:80/latest  refused: 169.254.169.254:80 is not allowed" in shown
     removed = droste("runs", "rm", run["run"], "--database", str(database))
     with sqlite3.connect(database) as db:
         assert db.execute("SELECT count(*) FROM requests").fetchone() == (0,), removed
+
+
+def test_the_record_has_a_placeholder_and_not_the_secret(droste, ask, server, tmp_path):
+    """Neither has what is shown; the server got the secret."""
+    value, database = "sk-live-0123456789", tmp_path / "runs.db"
+    (tmp_path / "key").write_text(value)
+    done = ask(["""```repl
+import os, urllib.request
+ask = urllib.request.Request("http://%s/a?key=" + os.environ["KEY"],
+                             headers={"Authorization": "Bearer " + os.environ["KEY"]})
+SUBMIT([urllib.request.urlopen(ask).status, os.environ["KEY"]])
+```""" % server], "--allow-net", server, "--database", str(database),
+               "--secret", "KEY=@%s for http://%s" % (tmp_path / "key", server))
+    status, placeholder = done.json["answer"]
+    assert status == 200 and Handler.authorization == "Bearer " + value
+    with sqlite3.connect(database) as db:
+        assert db.execute("SELECT path FROM requests").fetchall() == [("/a?key=" + placeholder,)]
+    stored = b"".join(path.read_bytes() for path in tmp_path.glob("runs.db*"))
+    assert value.encode() not in stored and placeholder.encode() in stored
+    assert value not in done.out + done.err + droste(
+        "runs", "show", done.json["run"], "--database", str(database)).out

@@ -1,5 +1,6 @@
-/* What a guest sends to the proxy of its network, and what servers answer: byte 0 chooses a request
- * or an answer; its head follows, and then its body. What goes on to the other side must have one
+/* What a guest sends to the proxy of its network, and what servers answer: byte 0 chooses a
+ * request, one within TLS to which a secret is bound, an answer, or a text in which the secret is
+ * looked for; its head follows, and then its body. What goes on to the other side must have one
  * reading, and the same one for our own reader.
  */
 #include "fuzz.h"
@@ -41,12 +42,81 @@ static void check_head(struct buf *text, struct egress_head *head)
     expect(count_fields(head, "proxy-authorization") == 0 && count_fields(head, "upgrade") == 0);
 }
 
-static void check_request(const char *data, size_t len, const char *body, size_t body_len)
+#define VALUE "sk-fuzzed/0123+ab"
+
+/* A policy with a secret, whose placeholder is not random. */
+static struct egress_grant *fuzz_grant(void)
+{
+    static struct egress_grant *grant;
+    char rule[] = "all", *items[] = { rule };
+    struct list rules = { items, 1 };
+    struct egress_limits limits = { 0 };
+    struct egress_policy *policy;
+    struct egress_secret s;
+    if (grant)
+        return grant;
+    static const char *const secrets[] = { "K for a header X-Key: {}", "K for a query k",
+        "K for a basic" };
+    expect(egress_policy_parse(&rules, &limits, &policy, NULL) == 0);
+    for (size_t i = 0; i < sizeof secrets / sizeof *secrets; i++) {
+        expect(egress_secret_parse(secrets[i], &s, NULL) == 0);
+        expect(egress_secret_set(&s, VALUE, strlen(VALUE), NULL) == 0);
+        expect(egress_policy_add_secret(policy, &s, NULL) == 0);
+    }
+    expect(egress_grant_new(policy, &grant, NULL) == 0);
+    for (size_t i = 0; i < sizeof secrets / sizeof *secrets; i++)
+        snprintf(grant->placeholders[i], PLACEHOLDER_SIZE, "PLACE");
+    egress_policy_release(policy);
+    return grant;
+}
+
+/* No form of the secret is left, its length stays, and pieces make no difference. */
+static void check_redaction(const char *data, size_t len)
+{
+    const struct egress_forms *forms = egress_policy_forms(fuzz_grant()->policy);
+    struct egress_redactor r = { 0 };
+    struct buf out = { 0 }, whole = { 0 };
+    for (size_t at = 0, step = 1; at < len; at += step, step = 1 + step * 7 % 61)
+        egress_redact(forms, &r, data + at, len - at < step ? len - at : step, &out);
+    egress_redact_end(&r, &out);
+    buf_append(&whole, data, len);
+    egress_redact_all(forms, whole.data, whole.len);
+    expect(out.len == len && whole.len == len);
+    expect(!memmem(buf_text(&out), out.len, VALUE, strlen(VALUE)));
+    expect(!memmem(buf_text(&whole), whole.len, VALUE, strlen(VALUE)));
+    buf_free(&out);
+    buf_free(&whole);
+}
+
+static void check_within(const char *data, size_t len, const char *body, size_t body_len)
 {
     struct egress_target target;
     struct egress_head head;
+    struct egress_host host;
     const char *why = NULL;
-    int status = egress_request_parse(data, len, &target, &why);
+    expect(!egress_host_parse("a", 1, &host));
+    const struct egress_scope scope = { &host, 443, fuzz_grant() };
+    int status = egress_request_parse(data, len, &scope, &target, &why);
+    expect(status == 0 || (status >= 400 && why && why[0]));
+    expect(strcmp(target.host.name, "a") == 0 && target.port == 443 && !target.is_tunnel);
+    if (!status) {
+        check_head(&target.head, &head);
+        expect(count_fields(&head, "host") == 1 && count_fields(&head, "accept-encoding") == 1);
+        expect(count_fields(&head, "range") == 0 && target.path[0] == '/');
+        expect(target.secrets || memmem(data, len, VALUE, strlen(VALUE)) ||
+               !memmem(target.head.data, target.head.len, VALUE, strlen(VALUE)));
+        check_body(target.body, body, body_len);
+    }
+    egress_target_clear(&target);
+}
+
+static void check_request(const char *data, size_t len, const char *body, size_t body_len)
+{
+    static const struct egress_scope proxy = { 0 };
+    struct egress_target target;
+    struct egress_head head;
+    const char *why = NULL;
+    int status = egress_request_parse(data, len, &proxy, &target, &why);
     if (status) {
         expect(status >= 400 && status < 600 && why && why[0]);
     } else {
@@ -73,7 +143,9 @@ static void check_answer(
     struct egress_answer answer;
     struct egress_head head;
     struct buf out = { 0 };
-    if (egress_answer_parse(data, len, method, &answer, &out)) {
+    struct egress_target target = { .keeps = len % 2 };
+    snprintf(target.method, sizeof target.method, "%s", method);
+    if (egress_answer_parse(data, len, &target, &answer, &out)) {
         expect(answer.status >= 100 && answer.status <= 999 && answer.status != 101);
         check_head(&out, &head);
         check_body(answer.body, body, body_len);
@@ -91,7 +163,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         expect(egress_head_end((const char *)in.p, in.left, scanned > 0 ? scanned - 1 : 0) == end);
     char *head = input_piece(&in, end ? end : in.left, &len);
     char *body = input_piece(&in, in.left, &body_len);
-    if (kind % 4 == 0)
+    if (kind == 255)
+        check_redaction(head, len);
+    else if (kind == 254)
+        check_within(head, len, body, body_len);
+    else if (kind % 4 == 0)
         check_request(head, len, body, body_len);
     else
         check_answer(methods[kind % 4 - 1], head, len, body, body_len);

@@ -55,6 +55,9 @@ def find_seeds() -> list[Callable[[], Any]]:
 def apply_hello(head: Head, blob: Blob) -> None:
     for name, value in head.get("env", {}).items():
         os.environ[name] = value
+    if "trusted" in head:
+        with open(head["trusted_file"], "w", encoding="utf-8") as file:
+            file.write(head["trusted"])
     state.session.output_fields = head.get("output_fields")
     own = os.getcwd()
     if head.get("cwd"):

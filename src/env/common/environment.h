@@ -69,6 +69,7 @@ struct sandbox_spec {
     bool private_root;            /* FEATURE_ROOT: a writable root directory */
     bool loopback;                /* FEATURE_LOOPBACK: a network of its own that leads back */
     struct egress_policy *egress; /* FEATURE_EGRESS: destinations beyond it; NULL: none */
+    struct egress_grant *grant;   /* this sandbox's own part of it; referenced likewise */
     const struct container_spec *container; /* NULL: the defaults */
     /* as root, each sandbox gets its own id of this range; sandboxes with a volume or workspace
      * share one where it cannot be id-mapped */

@@ -40,7 +40,7 @@ static const struct {
     [FEATURE_HUGE_PAGES] = { "huge pages", "huge-pages" },
     [FEATURE_LOOPBACK] = { "loopback network", "loopback" },
     [FEATURE_EGRESS] = { "egress by permission",
-        "allow-net max-net-bytes max-net-requests net-timeout" },
+        "allow-net max-net-bytes max-net-requests net-timeout net-ca secret" },
 };
 
 const char *feature_name(enum feature p)

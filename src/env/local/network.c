@@ -47,13 +47,13 @@ static void network_on_socket(void *arg, int status, int events)
         return;
     network_stop_waiting(n);
     if (count == 1)
-        (void)egress_open(s->env->egress, n->policy, fd, &network_events, s, &n->proxy, NULL);
+        (void)egress_open(s->env->egress, n->grant, fd, &network_events, s, &n->proxy, NULL);
 }
 
 int network_prepare(struct sandbox *s, struct error *err)
 {
     struct network *n = &s->network;
-    if (!n->policy)
+    if (!n->grant)
         return 0;
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, n->ends) < 0)
         return error_set_errno(err, ERROR_ENVIRONMENT, "making a socket for the proxy");
@@ -74,5 +74,5 @@ void network_close(struct network *n)
     network_stop_waiting(n);
     close_fd(&n->ends[1]);
     egress_close(steal(&n->proxy));
-    egress_policy_release(steal(&n->policy));
+    egress_grant_release(steal(&n->grant));
 }

@@ -51,7 +51,7 @@ struct pause {
 
 /* What leads beyond its loopback network, see network.c. */
 struct network {
-    struct egress_policy *policy; /* NULL: nothing */
+    struct egress_grant *grant; /* NULL: nothing */
     int ends[2]; /* over which the listening socket comes: the host's, and the keeper's */
     struct watch *watch;
     struct egress *proxy; /* once it has come */

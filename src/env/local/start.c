@@ -475,7 +475,7 @@ static int local_start(
     place.user = s->user;
     if (rc == 0)
         rc = network_prepare(s, err);
-    place.proxy_port = s->network.policy ? EGRESS_PORT : 0;
+    place.proxy_port = s->network.grant ? EGRESS_PORT : 0;
     if (rc == 0 && !isolation_has_own_root(s->isolation))
         rc = local_make_workdir(s, &place, err);
     if (rc == 0)
@@ -543,7 +543,7 @@ int local_make(struct local *env, struct zygote *z, const struct jail_limits *li
     if (!s)
         return error_memory(err);
     mounts_hold(&s->mounts, s->isolation, spec);
-    s->network.policy = spec ? egress_policy_hold(spec->egress) : NULL;
+    s->network.grant = spec ? egress_grant_hold(spec->grant) : NULL;
     int rc = local_start_or_wait(s, spec ? spec->start_wait : 0, limits, err);
     if (rc < 0) {
         local_close(s);

@@ -25,7 +25,7 @@ static bool allows(
     struct egress_host host;
     unsigned port = 80;
     assert_null(egress_authority_parse(authority, strlen(authority), &host, &port));
-    bool yes = path ? egress_policy_allows_request(policy, &host, port, method, path)
+    bool yes = path ? egress_policy_allows_request(policy, false, &host, port, method, path)
                     : egress_policy_allows_tunnel(policy, &host, port);
     egress_policy_release(policy);
     return yes;
@@ -114,7 +114,7 @@ static void matching_is_bounded(void **state)
 static void other_rules_are_refused(void **state)
 {
     static const char *const these[] = { "", "example.com", "example.com:", "example.com:x",
-        "https://example.com/a", "GET https://example.com/a", "ftp://a/b", "get http://a/",
+        "https:/example.com/a", "get https://example.com/a", "ftp://a/b", "get http://a/",
         "GET  http://a/", "http://a/b?c", "http://a/b#c", "http://a/b c", "*:443", "*.:1",
         "*.1.2.3.4:1", "a.*.b:1", "localhost:80", "http://localhost/", "0x7f.1:80", "127.1:80",
         "u:p@a:1", "none", "[::1:80", "::1:80", "1.2.3.4/8:80", "b\xc3\xbc.de:1" };

@@ -8,7 +8,8 @@
 static int parse(const char *text, struct egress_target *target)
 {
     const char *why = NULL;
-    int status = egress_request_parse(text, strlen(text), target, &why);
+    static const struct egress_scope proxy = { 0 };
+    int status = egress_request_parse(text, strlen(text), &proxy, target, &why);
     assert_int_equal(why == NULL, status == 0);
     return status;
 }
@@ -157,7 +158,9 @@ static void other_chunks_are_malformed(void **state)
 static bool answers(const char *text, const char *method, struct egress_answer *answer)
 {
     cleanup_buf struct buf out = { 0 };
-    return egress_answer_parse(text, strlen(text), method, answer, &out);
+    struct egress_target target = { .keeps = false };
+    snprintf(target.method, sizeof target.method, "%s", method);
+    return egress_answer_parse(text, strlen(text), &target, answer, &out);
 }
 
 static void answers_end_where_they_end(void **state)
@@ -179,6 +182,57 @@ static void answers_end_where_they_end(void **state)
         assert_false(answers(malformed[i], "GET", &a));
 }
 
+static int parse_within(const char *text, struct egress_target *target)
+{
+    const char *why = NULL;
+    struct egress_host host;
+    assert_null(egress_host_parse("a.example", strlen("a.example"), &host));
+    const struct egress_scope scope = { &host, 443, NULL };
+    return egress_request_parse(text, strlen(text), &scope, target, &why);
+}
+
+static void within_tls_the_target_is_that_of_the_tunnel(void **state)
+{
+    struct egress_target target;
+    assert_int_equal(parse_within("GET /x HTTP/1.1\r\nHost: A.example\r\n\r\n", &target), 0);
+    assert_string_equal(buf_text(&target.head), "GET /x HTTP/1.1\r\nHost: a.example\r\n\r\n");
+    assert_true(target.is_tls && target.keeps);
+    egress_target_clear(&target);
+    assert_int_equal(
+        parse_within("GET /x HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n", &target),
+        0);
+    assert_false(target.keeps);
+    egress_target_clear(&target);
+    static const char *const refusals[] = { "GET /x HTTP/1.1\r\nHost: b.example\r\n\r\n",
+        "GET /x HTTP/1.1\r\nHost: a.example:444\r\n\r\n", "GET /x HTTP/1.1\r\n\r\n",
+        "GET http://a.example/x HTTP/1.1\r\nHost: a.example\r\n\r\n",
+        "GET https://b.example/x HTTP/1.1\r\nHost: a.example\r\n\r\n",
+        "OPTIONS * HTTP/1.1\r\nHost: a.example\r\n\r\n",
+        "CONNECT a.example:443 HTTP/1.1\r\nHost: a.example\r\n\r\n",
+        "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" };
+    for (size_t i = 0; i < array_length(refusals); i++) {
+        if (parse_within(refusals[i], &target) == 0)
+            fail_msg("goes on: %s", refusals[i]);
+        egress_target_clear(&target);
+    }
+}
+
+static void chunks_of_servers_may_have_extensions_and_trailers(void **state)
+{
+    static const char text[] = "5;a=b\r\nhello\r\n0\r\nX: trailer\r\n\r\nnext";
+    for (size_t step = 1; step < sizeof text; step++) {
+        struct egress_body body = { .framing = BODY_CHUNKED, .is_lenient = true };
+        size_t at = 0;
+        bool bad = false;
+        while (at < sizeof text - 1 && !egress_body_has_ended(&body) && !bad) {
+            size_t left = sizeof text - 1 - at;
+            at += egress_body_take(&body, text + at, left < step ? left : step, &bad);
+        }
+        assert_false(bad);
+        assert_string_equal(text + at, "next");
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -190,6 +244,8 @@ int main(void)
         cmocka_unit_test(chunks_end_where_they_end),
         cmocka_unit_test(other_chunks_are_malformed),
         cmocka_unit_test(answers_end_where_they_end),
+        cmocka_unit_test(within_tls_the_target_is_that_of_the_tunnel),
+        cmocka_unit_test(chunks_of_servers_may_have_extensions_and_trailers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -27,7 +27,7 @@ static void a_limit_fits_under_its_cap(void **state)
 static void assert_hello(const struct session_options *options, const char *json)
 {
     cleanup_buf struct buf head = { 0 };
-    session_write_hello(options, NULL, NULL, &head);
+    session_write_hello(options, NULL, NULL, NULL, &head);
     assert_string_equal(buf_text(&head), json);
 }
 
