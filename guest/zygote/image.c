@@ -31,7 +31,6 @@
 #include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
-#include <ucontext.h>
 #include <unistd.h>
 
 enum {
@@ -89,7 +88,6 @@ static struct arena {
     int known_count;
     struct map known[KNOWN_MAX];
     int fd;
-    ucontext_t context;
     struct image image;
     char maps[MAPS_TEXT] __attribute__((aligned(IMAGE_PAGE)));
     char stack[RESTORE_STACK] __attribute__((aligned(64)));
@@ -436,6 +434,30 @@ static int image_check(const struct image *image)
     return 0;
 }
 
+/* Calls restore_run on the arena's stack. musl has no makecontext(3). */
+__attribute__((noreturn)) static void restore_on_own_stack(void)
+{
+    char *top = arena->stack + sizeof arena->stack;
+#if defined(__x86_64__)
+    __asm__ volatile("mov %[top], %%rsp\n"
+                     " xor %%ebp, %%ebp\n"
+                     " call *%[run]\n"
+                     :
+                     : [top] "r"(top), [run] "r"(restore_run)
+                     : "memory");
+#elif defined(__aarch64__)
+    __asm__ volatile("mov sp, %[top]\n"
+                     " mov x29, #0\n"
+                     " blr %[run]\n"
+                     :
+                     : [top] "r"(top), [run] "r"(restore_run)
+                     : "memory");
+#else
+#error "switch to the stack of this machine here"
+#endif
+    __builtin_unreachable();
+}
+
 int image_restore(int fd)
 {
     sigset_t all;
@@ -451,14 +473,9 @@ int image_restore(int fd)
     sigfillset(&all);
     sigprocmask(SIG_SETMASK, &all, NULL);
     arena->fd = fd;
-    getcontext(&arena->context);
-    arena->context.uc_stack = (stack_t){ .ss_sp = arena->stack, .ss_size = sizeof arena->stack };
-    arena->context.uc_link = NULL;
-    makecontext(&arena->context, restore_run, 0);
     /* brk(2) does not shrink a heap whose end is unmapped. */
     if ((uint64_t)syscall(SYS_brk, 0) > arena->image.heap_end)
         syscall(SYS_brk, arena->image.heap_end);
     restore_unmap(&arena->image); /* its own stack is not removed */
-    setcontext(&arena->context);
-    return -errno;
+    restore_on_own_stack();
 }

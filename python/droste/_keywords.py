@@ -119,6 +119,9 @@ class Settings(TypedDict, total=False):
     #: The root directory of local sandboxes: read-only, or private: writable, in memory, with
     #: /home/user.
     root: Text
+    #: A directory with a Linux system whose files and Python local sandboxes have instead of this
+    #: machine's, read-only.
+    rootfs: Text
     #: How much may be written to the image's file system, if the daemon's storage driver can limit
     #: it; 0: no limit.
     disk_size: Size

@@ -358,6 +358,7 @@ int api_session_options(droste *d, const struct settings *s, struct session_part
     *parts = (struct session_parts){ 0 };
     session_options_init(o);
     o->spec.python = s->python;
+    o->spec.rootfs = s->rootfs;
     o->spec.preload = (const char *const *)s->preload.items;
     o->spec.preload_count = s->preload.count;
     o->spec.read_paths = (const char *const *)s->read.items;

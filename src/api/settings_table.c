@@ -173,6 +173,11 @@ const struct setting settings_table[] = {
           "/home/user.",
           0 },
         TYPE_TEXT, AT(root), 0, 0 },
+    { { "rootfs", "DIR", "", "DROSTE_ROOTFS",
+          "A directory with a Linux system whose files and Python local sandboxes have instead of "
+          "this machine's, read-only.",
+          0 },
+        TYPE_TEXT, AT(rootfs), 0, 0 },
     { { "disk-size", "SIZE", "0", NULL,
           "How much may be written to the image's file system, if the daemon's storage driver "
           "can limit it; 0: no limit.",

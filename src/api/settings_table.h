@@ -41,7 +41,7 @@ struct settings {
     double net_timeout;
     double idle_timeout;
     bool read_only_root;
-    char *root;
+    char *root, *rootfs;
     int64_t disk_size;
     double start_wait, timeout, execute_timeout, execute_timeout_cap, broker_timeout, grace, cpus,
         cpu_time, tool_timeout, ask_timeout;

@@ -185,7 +185,40 @@ static void make_namespaces(struct builder *b, const struct jail_host *host)
     plan_add(b, JAIL_UNSHARE, NULL, NULL, SPACES | (host->uid == 0 ? 0u : CLONE_NEWUSER), 0);
     if (host->uid != 0)
         plan_add(b, JAIL_MAP_SELF, NULL, NULL, 0, 0);
-    show_root(b, host);
+}
+
+/* The interpreter of an image is not trusted: what prepares the root directory is a process of the
+ * host's, which then gives up its privileges and executes it. It is the first of a pid namespace,
+ * so that it sees and signals its own sandboxes only, and has the guest's uid, because a namespace
+ * of its own could not map uid 0 of this one (user_namespaces(7)). */
+static void make_image_namespaces(struct builder *b, const struct jail_host *host)
+{
+    enum { SPACES = CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWPID };
+    b->stage = JAIL_OUTSIDE;
+    if (host->uid != 0) {
+        plan_add(b, JAIL_UNSHARE, NULL, NULL, CLONE_NEWUSER, 0);
+        plan_add(b, JAIL_MAP_SELF, NULL, NULL, JAIL_INSIDE_UID, JAIL_INSIDE_UID);
+    }
+    plan_add(b, JAIL_UNSHARE, NULL, NULL, SPACES, 0);
+    b->stage = JAIL_ZYGOTE;
+}
+
+/* True if the level can do what is asked. */
+static int check_own_root(enum isolation isolation, const struct jail_host *host, struct error *err)
+{
+    if (isolation_has_own_root(isolation))
+        return 0;
+    if (host->image)
+        return error_set(err, ERROR_UNSUPPORTED,
+            "an image (--image, --rootfs) needs a mount namespace, so isolation full or light");
+    if (host->private_root)
+        return error_set(err, ERROR_UNSUPPORTED,
+            "a private root (--root private) needs a mount namespace, so isolation full or light");
+    if (host->loopback)
+        return error_set(err, ERROR_UNSUPPORTED,
+            "a loopback network (--loopback yes, --allow-net) needs a network namespace, so isolation "
+            "full or light");
+    return 0;
 }
 
 static int make_zygote(
@@ -194,25 +227,26 @@ static int make_zygote(
     bool confined = isolation != ISOLATION_PROCESS;
     b->stage = JAIL_ZYGOTE;
     b->own_root = isolation_has_own_root(isolation);
-    if (host->private_root && !b->own_root)
-        return error_set(err, ERROR_UNSUPPORTED,
-            "a private root (--root private) needs a mount namespace, so isolation full or light");
-    if (host->loopback && !b->own_root)
-        return error_set(err, ERROR_UNSUPPORTED,
-            "a loopback network (--loopback yes, --allow-net) needs a network namespace, so isolation "
-            "full or light");
-    int rc = b->own_root ? show_check_mount_points(host, err) : 0;
+    int rc = check_own_root(isolation, host, err);
+    if (rc == 0 && b->own_root)
+        rc = show_check_mount_points(host, err);
     if (rc < 0)
         return rc;
-    if (b->own_root)
+    if (host->image)
+        make_image_namespaces(b, host);
+    else if (b->own_root)
         make_namespaces(b, host);
+    if (b->own_root)
+        rc = show_root(b, host, err);
+    if (rc < 0)
+        return rc;
     else if (host->workdir)
         plan_add(b, JAIL_CHDIR, host->workdir, NULL, 0, 0);
     /* A guest at real-time priority could monopolise a processor, and its zygote and keeper could
      * not end it. */
     plan_add(b, JAIL_SCHEDULE, NULL, NULL, 0, 0);
     /* With its own user namespace, the sandbox does this itself. */
-    if (confined && !b->own_root)
+    if (confined && (!b->own_root || host->image))
         plan_add(b, JAIL_DROP_BOUND, NULL, NULL, 0, 0);
     if (confined && host->uid == 0)
         plan_add(b, host->lends_users ? JAIL_BECOME_LENDER : JAIL_BECOME, NULL, NULL, JAIL_NOBODY,
@@ -221,6 +255,8 @@ static int make_zygote(
     if (confined)
         plan_add(b, JAIL_KEYRING, NULL, NULL, 0, 0)->optional = 1;
     plan_add(b, JAIL_NO_NEW_PRIVS, NULL, NULL, 0, 0);
+    if (host->image)
+        plan_add(b, JAIL_DROP_CAPS, NULL, NULL, 0, 0);
     if (!confined)
         return 0;
     if (b->own_root)

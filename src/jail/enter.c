@@ -134,6 +134,50 @@ static int make_directories(const char *path, mode_t mode, bool last)
     return 0;
 }
 
+/* Opens a path that has no links, whoever made the directories. */
+static int open_real(const char *path)
+{
+    struct open_how how = { .flags = O_PATH | O_CLOEXEC,
+        .resolve = RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS };
+    return (int)syscall(SYS_openat2, AT_FDCWD, path, &how, sizeof how);
+}
+
+static int make_mount_point(const char *path, bool directory)
+{
+    if (make_directories(path, 0755, directory) < 0)
+        return -1;
+    int fd = directory ? -1 : open(path, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0644);
+    if (!directory && fd < 0 && errno != EEXIST)
+        return -1;
+    if (fd >= 0)
+        close(fd);
+    return 0;
+}
+
+/* A link of an image would be followed here with the host's files in reach. */
+static int graft_tree(const char *source, const char *target, uint64_t attributes)
+{
+    struct mount_attr attr = { .attr_set = attributes };
+    struct stat st;
+    int tree = -1, at = -1, rc = -1, from = open_real(source);
+    if (from >= 0 && fstat(from, &st) == 0 && make_mount_point(target, S_ISDIR(st.st_mode)) == 0)
+        tree = (int)syscall(SYS_open_tree, from, "",
+            OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH | AT_RECURSIVE);
+    if (tree >= 0)
+        at = open_real(target);
+    if (at >= 0 &&
+        syscall(SYS_mount_setattr, tree, "", AT_EMPTY_PATH | AT_RECURSIVE, &attr, sizeof attr) == 0)
+        rc = (int)syscall(
+            SYS_move_mount, tree, "", at, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH);
+    int saved = errno;
+    const int opened[] = { from, tree, at };
+    for (size_t i = 0; i < sizeof opened / sizeof *opened; i++)
+        if (opened[i] >= 0)
+            close(opened[i]);
+    errno = saved;
+    return rc;
+}
+
 static int bind_tree(const char *source, const char *target, uint64_t attributes)
 {
     struct stat st;
@@ -442,6 +486,8 @@ static int carry_out(const struct jail_plan *plan, const struct jail_op *op)
         return mount_terminals(t0, jail_plan_text(plan, op, 2));
     case JAIL_BIND:
         return bind_tree(t0, t1, op->a);
+    case JAIL_GRAFT:
+        return graft_tree(t0, t1, op->a);
     case JAIL_VOLUME:
         return bind_volume(t0, t1, jail_plan_text(plan, op, 2), op);
     case JAIL_ATTACH:
@@ -524,7 +570,7 @@ static bool is_among_others(const struct jail_plan *plan, enum jail_stage stage)
 int jail_enter(const struct jail_plan *plan, enum jail_stage stage, uint32_t *failed)
 {
     *failed = 0;
-    if (stage == JAIL_ZYGOTE) {
+    if (stage == JAIL_ZYGOTE || stage == JAIL_OUTSIDE) {
         state.ruleset = -1;
         remember_ids();
     }

@@ -114,6 +114,9 @@ struct jail_host {
     gid_t gid;
     const char *const *prefixes; /* sys.prefix and related directories */
     size_t prefix_count;
+    /* the directory whose files its sandboxes see instead of the host's: an absolute path without
+     * links; NULL: none. The interpreter is its own, and starts in it. */
+    const char *image;
     const char *const *read_paths; /* the user's: visible read-only under the same path */
     size_t read_path_count;
     /* without a private root: the zygote's working directory, which it removes if the host is

@@ -23,6 +23,9 @@ enum jail_op_kind {
     /* text 0: where pseudo-terminals are mounted, unless they are; 2: options */
     JAIL_TERMINALS,
     JAIL_BIND, /* text 0: source, 1: target (created if missing); a: MOUNT_ATTR_… to set */
+    /* the same for files of an image: no component of either path may be a link; b: 1 if the target
+     * is within an earlier one */
+    JAIL_GRAFT,
     /* text 0: directory, 1: path below it without links, 2: mount point; a, b: the device and inode
      * that it must have */
     JAIL_VOLUME,
@@ -65,7 +68,9 @@ enum jail_op_kind {
 
 /* The process that executes an operation. */
 enum jail_stage {
-    JAIL_ZYGOTE, /* once, before the first clone */
+    JAIL_OUTSIDE, /* with an image: in the process that makes the zygote's, in its namespaces */
+    /* once, before the first clone; with an image: before the interpreter starts */
+    JAIL_ZYGOTE,
     JAIL_KEEPER, /* in each clone, before the worker is forked from it */
     JAIL_WORKER, /* in the process that runs the guest's code */
     JAIL_GUARD,  /* in the keeper, after the fork */

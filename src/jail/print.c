@@ -17,6 +17,7 @@ static const char *const op_names[JAIL_OP_COUNT] = {
     [JAIL_MOUNT] = "mount",
     [JAIL_TERMINALS] = "terminals",
     [JAIL_BIND] = "bind",
+    [JAIL_GRAFT] = "bind",
     [JAIL_VOLUME] = "volume",
     [JAIL_ATTACH] = "idmapped volume",
     [JAIL_JOIN] = "join",
@@ -100,6 +101,7 @@ static void print_numbers(const struct jail_op *op, struct buf *out)
                 buf_printf(out, " %s to %llu", limit_names[i].name, b);
         break;
     case JAIL_BIND:
+    case JAIL_GRAFT:
         buf_puts(out, op->a & MOUNT_ATTR_RDONLY ? " read-only" : "");
         break;
     case JAIL_RULESET:

@@ -17,7 +17,6 @@
 #include "base/cleanup.h"
 
 #define NEW       "/dev/shm"
-#define TOOLS     "/opt/droste/bin"
 #define MS_RDONLY 1
 
 /* One id has both names: a sandbox has no other. */
@@ -46,7 +45,8 @@ static const char sudo_text[] =
     "exec env -i HOME=/root USER=root LOGNAME=root SHELL=/bin/bash PATH=\"$PATH\" \\\n"
     "    TERM=\"$TERM\" LANG=\"$LANG\" LC_ALL=\"$LC_ALL\" \"$@\"\n";
 
-const char *const private_root_variables[] = { "PATH=" TOOLS ":/usr/local/sbin:/usr/local/bin:"
+const char *const private_root_variables[] = { "PATH=" PRIVATE_ROOT_TOOLS
+                                               ":/usr/local/sbin:/usr/local/bin:"
                                                "/usr/sbin:/usr/bin:/sbin:/bin",
     "HOME=" PRIVATE_ROOT_HOME, "USER=user", "LOGNAME=user", "SHELL=/bin/bash", NULL };
 
@@ -74,7 +74,7 @@ static void private_root_copy(struct builder *b, const struct jail_plan *zygote)
             continue;
         path += strlen(below);
         buf_printf(&to, NEW "%s", path);
-        if (op->kind == JAIL_BIND)
+        if (op->kind == JAIL_BIND || (op->kind == JAIL_GRAFT && !op->b))
             plan_add(b, JAIL_BIND, path, buf_text(&to), BIND_SYSTEM, 0)->optional = op->optional;
         else if (op->kind == JAIL_SYMLINK)
             plan_add(b, JAIL_SYMLINK, text, buf_text(&to), 0, 0);
@@ -85,8 +85,9 @@ static void private_root_copy(struct builder *b, const struct jail_plan *zygote)
  * virtual environment, so a script starts that. */
 static void private_root_add_tools(struct builder *b, const char *python)
 {
-    static const char *const names[] = { NEW TOOLS "/python", NEW TOOLS "/python3" };
-    plan_add(b, JAIL_FILE, NEW TOOLS "/sudo", sudo_text, 0755, 0);
+    static const char *const names[] = { NEW PRIVATE_ROOT_TOOLS "/python",
+        NEW PRIVATE_ROOT_TOOLS "/python3" };
+    plan_add(b, JAIL_FILE, NEW PRIVATE_ROOT_TOOLS "/sudo", sudo_text, 0755, 0);
     for (size_t i = 0; python && i < array_length(names); i++) {
         cleanup_buf struct buf script = { 0 };
         buf_printf(&script, "#!/bin/sh\nexec '%s' \"$@\"\n", python);

@@ -5,7 +5,8 @@
 #include "jail/builder.h"
 #include "jail/jail.h"
 
-#define PRIVATE_ROOT_HOME "/home/user"
+#define PRIVATE_ROOT_HOME  "/home/user"
+#define PRIVATE_ROOT_TOOLS "/opt/droste/bin"
 
 /* Of its processes, instead of the same ones of other guests; ends with NULL. */
 extern const char *const private_root_variables[];

@@ -8,6 +8,7 @@
 #include "base/cleanup.h"
 #include "base/text.h"
 #include "jail/landlock.h"
+#include "jail/show_image.h"
 
 enum {
     BIND_PROC = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC,
@@ -178,7 +179,7 @@ static void make_etc(struct builder *b)
         plan_add(b, JAIL_FILE, files[i][0], files[i][1], 0644, 0);
 }
 
-void show_root(struct builder *b, const struct jail_host *host)
+int show_root(struct builder *b, const struct jail_host *host, struct error *err)
 {
     plan_add(b, JAIL_PRIVATE, NULL, NULL, 0, 0);
     plan_add_mount(b, "tmpfs", "/tmp", "mode=0755,size=1m,nr_inodes=64", MS_NOSUID | MS_NODEV);
@@ -186,18 +187,30 @@ void show_root(struct builder *b, const struct jail_host *host)
     plan_add(b, JAIL_DIRECTORY, "/tmp/new", NULL, 0755, 0);
     plan_add(b, JAIL_PIVOT, "/tmp", "old", 0, 0);
     plan_add_mount(b, "tmpfs", "/new", "mode=0755,size=16m,nr_inodes=16k", MS_NOSUID | MS_NODEV);
-    show_system(b);
-    show_interpreter(b, host);
+    int rc = host->image ? show_image(b, host, err) : 0;
+    if (rc < 0)
+        return rc;
+    if (!host->image) {
+        show_system(b);
+        show_interpreter(b, host);
+    }
     show_make_devices(b);
     show_volumes(b, host);
-    make_etc(b);
+    if (!host->image)
+        make_etc(b);
     show_read_paths(b, host); /* the host's /etc, if requested, over the generated one */
     plan_add(b, JAIL_DIRECTORY, "/new/tmp", NULL, 0755, 0);
-    plan_add(b, JAIL_BIND, "/old/proc", "/new/proc", BIND_PROC, 0);
+    if (host->image) { /* of its own pid namespace, see make_image_namespaces */
+        plan_add(b, JAIL_DIRECTORY, "/new/proc", NULL, 0555, 0);
+        plan_add_mount(b, "proc", "/new/proc", NULL, MS_NOSUID | MS_NODEV | MS_NOEXEC);
+    } else {
+        plan_add(b, JAIL_BIND, "/old/proc", "/new/proc", BIND_PROC, 0);
+    }
     plan_add(b, JAIL_READ_ONLY, "/new", NULL, 0, 0);
     plan_add(b, JAIL_PIVOT, "/new", ".", 0, 0);
     plan_add(b, JAIL_DETACH, ".", NULL, 0, 0);
     plan_add(b, JAIL_CHDIR, "/", NULL, 0, 0);
+    return 0;
 }
 
 /* ---- rules ---- */
@@ -208,7 +221,10 @@ static void add_own_rules(struct builder *b, const struct jail_host *host)
 {
     plan_add_rule(b, "/", LANDLOCK_READ);
     /* /proc/self/exe of the running program refers to the earlier mounts. */
-    plan_add_rule(b, "/usr", LANDLOCK_READ);
+    if (host->image)
+        show_image_rules(b);
+    else
+        plan_add_rule(b, "/usr", LANDLOCK_READ);
     for (size_t i = 0; i < host->prefix_count; i++)
         if (host->prefixes[i][0] == '/' && !is_system(host->prefixes[i]) && is_new(host, i))
             plan_add(b, JAIL_RULE, host->prefixes[i], NULL, LANDLOCK_READ, 0)->optional = 1;

@@ -7,8 +7,9 @@
 #include "jail/builder.h"
 #include "jail/jail.h"
 
-/* Builds the root directory, once for all sandboxes of a zygote, and enters it. */
-void show_root(struct builder *b, const struct jail_host *host);
+/* Builds the root directory, once for all sandboxes of a zygote, and enters it. Fails only if an
+ * image cannot be shown. */
+int show_root(struct builder *b, const struct jail_host *host, struct error *err);
 /* Adds the rules of the current Landlock domain. */
 void show_rules(struct builder *b, const struct jail_host *host);
 /* ERROR_ARGUMENT if the volume or workspace would hide a path that is to be visible. */

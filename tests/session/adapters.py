@@ -201,10 +201,11 @@ class Local(Adapter):
             self.lacks.update({"cpus": why})
 
     def guest_of(self, pid):
-        """The first process below the zygote, which is this process' child."""
+        """The first process below the zygote, which is this process' child, or, with an image, the
+        only child of a keeper."""
         chain, host = ancestors(pid), [p for p, _ in ancestors(os.getpid())]
         own = [p for p in chain if p[0] not in host]
-        return own[:-1]
+        return own[:-2 if command_of(own[-1][0])[0] == b"keeper" else -1]
 
 
 @ADAPTERS.register

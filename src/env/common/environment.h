@@ -58,6 +58,8 @@ struct sandbox_spec {
     enum isolation isolation;
     struct jail_limits limits;
     const char *python; /* a path, or a name to look up in PATH; NULL: python3 */
+    /* FEATURE_ROOTFS: a directory whose files, and interpreter, it has instead of this machine's */
+    const char *rootfs;
     const char *const *read_paths;
     size_t read_path_count;
     const char *const *preload; /* modules that the zygote imports */

@@ -31,6 +31,7 @@ static const struct {
     [FEATURE_SECCOMP] = { "system call filter", "seccomp" },
     [FEATURE_READ_ONLY] = { "read-only files", "read-only-root" },
     [FEATURE_ROOT] = { "private root", "root" },
+    [FEATURE_ROOTFS] = { "root file system", "rootfs" },
     [FEATURE_LABELS] = { "labels", "label" },
     [FEATURE_REUSE] = { "shared sandboxes", "reuse" },
     [FEATURE_REGION] = { "region", "region" },

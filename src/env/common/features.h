@@ -34,6 +34,7 @@ enum feature {
     FEATURE_SECCOMP,   /* choice of the seccomp filter */
     FEATURE_READ_ONLY, /* a read-only root file system */
     FEATURE_ROOT,      /* a writable root of its own over read-only system directories */
+    FEATURE_ROOTFS,    /* another directory's files and interpreter instead of this machine's */
     FEATURE_LABELS,
     FEATURE_REUSE, /* sessions share a sandbox, with separate processes */
     FEATURE_REGION,

@@ -3,12 +3,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/openat2.h>
 #include <spawn.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -137,4 +139,51 @@ int interpreter_find(const char *wanted, char **out, struct error *err)
         return ask_script(found, out, err);
     *out = steal(&found);
     return 0;
+}
+
+/* ---- in an image ---- */
+
+static bool image_has_executable(int root, const char *path)
+{
+    struct open_how how = { .flags = O_PATH | O_CLOEXEC,
+        .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS };
+    struct stat st;
+    cleanup_fd int fd = (int)syscall(SYS_openat2, root, path, &how, sizeof how);
+    return fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_mode & 0111;
+}
+
+static const char *image_search_path(const struct list *variables)
+{
+    for (size_t i = 0; i < variables->count; i++)
+        if (strncmp(variables->items[i], "PATH=", 5) == 0)
+            return variables->items[i] + 5;
+    return "/usr/local/bin:/usr/bin:/bin";
+}
+
+int interpreter_find_in_image(const char *root, const char *wanted, const struct list *variables,
+    char **out, struct error *err)
+{
+    const char *name = wanted ? wanted : "python3", *path = image_search_path(variables);
+    cleanup_fd int top = open(root, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (top < 0)
+        return error_set_errno(err, ERROR_IO, "opening the root file system '%.200s'", root);
+    for (const char *p = strchr(name, '/') ? "" : path; *p;) {
+        size_t n = strcspn(p, ":");
+        cleanup_buf struct buf candidate = { 0 };
+        buf_append(&candidate, p, n);
+        buf_printf(&candidate, "/%s", name);
+        if (p[0] == '/' && image_has_executable(top, buf_text(&candidate))) {
+            *out = buf_steal(&candidate);
+            return *out ? 0 : error_memory(err);
+        }
+        p += n + (p[n] == ':');
+    }
+    if (name[0] == '/' && image_has_executable(top, name)) {
+        *out = strdup(name);
+        return *out ? 0 : error_memory(err);
+    }
+    return error_set(err, ERROR_NOT_FOUND,
+        "the image has no '%.80s'%s%.100s; use one with Python, or name it with --python PATH, as it "
+        "is called in the image",
+        name, strchr(name, '/') ? "" : " in its PATH, ", strchr(name, '/') ? "" : path);
 }

@@ -248,6 +248,7 @@ static const struct feature_state local_features[FEATURE_COUNT] = {
     [FEATURE_SECCOMP] = FEATURE_NO("it is always Droste's, except at isolation process"),
     [FEATURE_READ_ONLY] = FEATURE_NO("always, except for /tmp, the volume and staged files"),
     [FEATURE_ROOT] = FEATURE_YES("in memory, at full and light"),
+    [FEATURE_ROOTFS] = FEATURE_YES("read-only, at full and light"),
     [FEATURE_LABELS] = FEATURE_NO("nothing reads them"),
     [FEATURE_REUSE] = FEATURE_NO("a new one takes 2 ms"),
     [FEATURE_ISOLATION] = FEATURE_YES("full, light, landlock, process, auto"),

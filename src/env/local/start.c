@@ -275,9 +275,9 @@ static void local_clone_answered(void *arg, struct zygote_answer *answer)
     local_tell_beside(s);
     if (s->has_forked)
         local_announce_forks(s);
-    if (started)
+    if (answer->pid > 0)
         memory_watch_begin(s->memory_watch, answer->pid);
-    if (started && !s->beside)
+    if (answer->pid > 0 && !s->beside)
         cpu_priority_open(s->env->base.loop, answer->pid, s->env->weighs ? s->cgroup : NULL,
             &s->env->cpu_priorities, &s->cpu_priority, NULL);
     if (!started) {
@@ -486,7 +486,8 @@ static int local_start(
         rc = jail_compile_sandbox(s->isolation, zygote_plan(z), limits, &place, &s->plan, err);
     for (enum limit l = LIMIT_NONE + 1; rc == 0 && l < LIMIT_COUNT; l++)
         s->usage.means[l] = limit_means(l, limits, s->plan, s->cgroup != NULL);
-    if (rc == 0 && s->plan->clone_flags & CLONE_NEWPID)
+    /* An image's zygote must not be able to report on other sandboxes. */
+    if (rc == 0 && s->plan->clone_flags & CLONE_NEWPID && zygote_is_trusted(z))
         rc = reports_expect(s->env->reports, s, &s->report_tag, err);
     if (rc == 0)
         rc = ports_make(s, theirs, err);

@@ -9,7 +9,9 @@
 #include "env/local/zygote_internal.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -43,8 +45,8 @@ static char *zygote_spec_key(const struct sandbox_spec *spec)
     struct buf b = { 0 };
     zygote_key_add(&b, spec->preload, spec->preload_count);
     zygote_key_add(&b, spec->read_paths, spec->read_path_count);
-    buf_printf(&b, "%u-%u %d %d %d %d\n", spec->users.first, spec->users.last, spec->one_start,
-        spec->huge_pages, spec->private_root, spec->loopback);
+    buf_printf(&b, "%u-%u %d %d %d %d\n%s\n", spec->users.first, spec->users.last, spec->one_start,
+        spec->huge_pages, spec->private_root, spec->loopback, spec->rootfs ? spec->rootfs : "");
     if (zygote_volumes_of(spec))
         buf_printf(&b, "%s%s%s %s\n", zygote_volumes_of(spec), spec->volume ? " volume" : "",
             spec->workspace ? " workspace" : "", layout_of(spec->layout)->name);
@@ -90,7 +92,12 @@ const char *zygote_executable(const struct zygote *z)
 
 pid_t zygote_pid(const struct zygote *z)
 {
-    return z->pid;
+    return z->root ? z->interpreter : z->pid;
+}
+
+bool zygote_is_trusted(const struct zygote *z)
+{
+    return !z->root;
 }
 
 const char *zygote_python(const struct zygote *z)
@@ -224,14 +231,41 @@ static void zygote_send_waiting(struct zygote *z)
     }
 }
 
+/* The pid of a pidfd in this namespace, proc(5); -1: the process has ended; 0: it is no pidfd, or
+ * of a process elsewhere. A process cannot make a pidfd of one outside its namespace. */
+static pid_t pid_of_pidfd(int fd)
+{
+    char path[48], text[512];
+    int pid = 0;
+    snprintf(path, sizeof path, "/proc/self/fdinfo/%d", fd);
+    cleanup_fd int info = fd < 0 ? -1 : open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = info < 0 ? -1 : read(info, text, sizeof text - 1);
+    text[n > 0 ? n : 0] = '\0';
+    const char *at = strstr(text, "\nPid:");
+    return at && sscanf(at, "\nPid: %d", &pid) == 1 ? pid : 0;
+}
+
+static struct zygote_answer answer_of(const struct zygote *z, const struct zygote_event *e, int *fd)
+{
+    struct zygote_answer what = { .pidfd = *fd, .pid = e->pid, .sys = e->sys };
+    if (!z->root)
+        return what;
+    pid_t pid = pid_of_pidfd(*fd);
+    if (pid == 0)
+        close_fd(fd);
+    what.pid = pid > 0 ? pid : 0;
+    what.pidfd = *fd;
+    return what;
+}
+
 static void zygote_on_event(struct zygote *z, const struct zygote_event *event, int fd)
 {
-    struct zygote_answer what = { .pidfd = fd, .pid = event->pid, .sys = event->sys };
+    struct zygote_answer what = answer_of(z, event, &fd);
     if (event->kind != ZYGOTE_STARTED && event->kind != ZYGOTE_FAILED) {
         close_fd(&fd);
         return;
     }
-    z->under_way--;
+    z->under_way -= z->under_way > 0;
     local_zygote_answer(z, event->id, &what);
     zygote_send_waiting(z);
 }
@@ -288,7 +322,7 @@ static int start_at(struct loop *loop, const struct sandbox_spec *spec, enum iso
     struct zygote *z = calloc(1, sizeof *z);
     if (!z)
         return error_memory(err);
-    *z = (struct zygote){ .loop = loop, .pid = -1, .control = -1, .errors = -1 };
+    *z = (struct zygote){ .loop = loop, .pid = -1, .control = -1, .errors = -1, .lifeline = -1 };
     z->last = &z->first;
     (void)!getrandom(&z->lineage, sizeof z->lineage, 0); /* 8 bytes always arrive, random(7) */
     z->isolation = isolation;
@@ -296,7 +330,8 @@ static int start_at(struct loop *loop, const struct sandbox_spec *spec, enum iso
     z->python_setting = spec->python ? strdup(spec->python) : NULL;
     z->spec_key = zygote_spec_key(spec);
     z->preloads = spec->preload_count > 0;
-    if (geteuid() == 0 && isolation != ISOLATION_PROCESS)
+    /* An image's interpreter may not become other users. */
+    if (geteuid() == 0 && isolation != ISOLATION_PROCESS && !spec->rootfs)
         z->users = spec->users;
     int rc = zygote_boot(z, spec, groups, err);
     if (rc == 0 && !(z->watch = watch_new(loop, z->control, zygote_readable, z)))
@@ -380,6 +415,7 @@ void zygote_stop(struct zygote *z)
     watch_free(z->watch);
     close_fd(&z->control);
     close_fd(&z->errors);
+    close_fd(&z->lifeline);
     if (z->pid > 0) {
         kill(z->pid, SIGKILL); /* not reaped yet, so the pid cannot have been reused */
         while (waitpid(z->pid, NULL, 0) < 0 && errno == EINTR)
@@ -387,6 +423,8 @@ void zygote_stop(struct zygote *z)
     }
     while (z->first)
         zygote_forget(z, z->first->id);
+    free(z->root);
+    list_clear(&z->variables);
     free(z->python_setting);
     free(z->executable);
     free(z->spec_key);

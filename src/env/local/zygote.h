@@ -19,7 +19,7 @@ struct zygote;
 /* The result of a clone request. */
 struct zygote_answer {
     int pidfd; /* of the keeper, owned by the receiver; -1 if the clone failed */
-    pid_t pid; /* the same as a number */
+    pid_t pid; /* the same as a number; 0 if the clone failed, or an image's has ended */
     int sys;   /* the errno of a failure; ESRCH: the zygote is dead */
 };
 typedef void zygote_fn(void *arg, struct zygote_answer *answer);
@@ -37,6 +37,8 @@ bool zygote_serves(const struct zygote *z, const struct sandbox_spec *spec);
 bool zygote_is_gone(const struct zygote *z);
 enum isolation zygote_isolation(const struct zygote *z);
 pid_t zygote_pid(const struct zygote *z);
+/* False for the interpreter of an image: it is in a namespace of its own, and may lie. */
+bool zygote_is_trusted(const struct zygote *z);
 /* "CPython 3.11.2" and the path. */
 const char *zygote_python(const struct zygote *z);
 /* The path of the interpreter. */

@@ -22,6 +22,7 @@
 #include "base/os/file.h"
 #include "base/json/json.h"
 #include "env/common/embedded.h"
+#include "env/local/image_start.h"
 #include "env/local/interpreter.h"
 #include "jail/private_root.h"
 
@@ -83,7 +84,7 @@ static void guest_copy(struct buf *out)
     buf_printf(out, "%s", end ? "/droste_guest.py" : "");
 }
 
-enum { ZYGOTE_BOOT_VARIABLES = 16 };
+enum { ZYGOTE_BOOT_VARIABLES = 256 };
 
 /* Contains nothing of the caller's environment, which may hold keys. Numeric libraries get one
  * thread, because a zygote must have only one; so must a session that is forked. pyarrow, which
@@ -133,41 +134,61 @@ static int zygote_boot_lift(int *fd)
     return 0;
 }
 
-/* The same, with other values for a private root. */
-static void zygote_boot_variables(bool private_root, const char *out[ZYGOTE_BOOT_VARIABLES + 1])
+/* Adds variables whose names are not there yet. */
+static void zygote_boot_add_variables(
+    const char *const *from, size_t *count, const char *out[ZYGOTE_BOOT_VARIABLES + 1])
 {
-    size_t count = 0;
-    for (const char *const *own = private_root_variables; private_root && *own; own++)
-        out[count++] = *own;
-    for (const char *const *v = guest_environment; *v; v++) {
+    for (const char *const *v = from; *v; v++) {
         size_t name = strcspn(*v, "=") + 1, i = 0;
-        while (i < count && strncmp(out[i], *v, name) != 0)
+        while (i < *count && strncmp(out[i], *v, name) != 0)
             i++;
-        if (i == count && count < ZYGOTE_BOOT_VARIABLES)
-            out[count++] = *v;
+        if (i == *count && *count < ZYGOTE_BOOT_VARIABLES)
+            out[(*count)++] = *v;
     }
+}
+
+/* Those of a private root come first, and then an image's. */
+static void zygote_boot_variables(
+    const struct zygote *z, bool private_root, const char *out[ZYGOTE_BOOT_VARIABLES + 1])
+{
+    static const char *const none[] = { NULL };
+    size_t count = 0;
+    zygote_boot_add_variables(private_root ? private_root_variables : none, &count, out);
+    if (z->variables.count > 0)
+        zygote_boot_add_variables((const char *const *)z->variables.items, &count, out);
+    zygote_boot_add_variables(guest_environment, &count, out);
     out[count] = NULL;
 }
 
-static int spawn_process(
-    struct zygote *z, const struct sandbox_spec *spec, struct start_fds *fds, struct error *err)
-{
+/* What starts: the interpreter's arguments and environment. POSIX guarantees that execve(2) and
+ * posix_spawn(3) modify neither; their prototypes predate const. */
+struct start_words {
+    const char *argv[64];
     const char *variables[ZYGOTE_BOOT_VARIABLES + 1];
-    const char *argv[64] = { z->executable, "-I", "-B", "-c", loader };
-    size_t argc = 5;
+};
+
+/* `copy` is the path of the copy of the guest's source; no image has one. */
+static void zygote_boot_words(const struct zygote *z, const struct sandbox_spec *spec,
+    const struct buf *copy, struct start_words *out)
+{
     const char *keep = getenv("PYTHONDONTWRITEBYTECODE");
-    cleanup_buf struct buf copy = { 0 };
-    guest_copy(&copy);
-    argv[argc++] = spec->one_start ? "cold" : "warm";
-    argv[argc++] = spec->huge_pages ? "huge" : "small";
-    argv[argc++] = buf_text(&copy);
-    argv[argc++] = keep && *keep ? "reads" : "writes";
-    for (size_t i = 0; i < spec->preload_count && argc < array_length(argv) - 1; i++)
-        argv[argc++] = spec->preload[i];
+    *out = (struct start_words){ .argv = { z->executable, "-I", "-B", "-c", loader } };
+    size_t argc = 5;
+    out->argv[argc++] = spec->one_start ? "cold" : "warm";
+    out->argv[argc++] = spec->huge_pages ? "huge" : "small";
+    out->argv[argc++] = buf_text(copy);
+    out->argv[argc++] = keep && *keep ? "reads" : "writes";
+    for (size_t i = 0; i < spec->preload_count && argc < array_length(out->argv) - 1; i++)
+        out->argv[argc++] = spec->preload[i];
+    zygote_boot_variables(z, spec->private_root, out->variables);
+}
+
+static int spawn_process(
+    struct zygote *z, const struct start_words *words, struct start_fds *fds, struct error *err)
+{
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;
     sigset_t none, all;
-    zygote_boot_variables(spec->private_root, variables);
     sigemptyset(&none);
     sigfillset(&all);
     posix_spawn_file_actions_init(&actions);
@@ -183,9 +204,8 @@ static int spawn_process(
         &attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSID);
     posix_spawnattr_setsigmask(&attributes, &none);
     posix_spawnattr_setsigdefault(&attributes, &all);
-    /* POSIX guarantees that neither is modified; the prototype predates const. */
     int rc = posix_spawn(&z->pid, z->executable, &actions, &attributes,
-        (char *const *)(uintptr_t)argv, (char *const *)(uintptr_t)variables);
+        (char *const *)(uintptr_t)words->argv, (char *const *)(uintptr_t)words->variables);
     posix_spawn_file_actions_destroy(&actions);
     posix_spawnattr_destroy(&attributes);
     if (rc == 0)
@@ -195,8 +215,67 @@ static int spawn_process(
     return error_set_errno(err, ERROR_ENVIRONMENT, "starting '%.100s'", z->executable);
 }
 
-static int zygote_boot_spawn(struct zygote *z, const struct sandbox_spec *spec, struct error *err)
+static int zygote_boot_refuse_image(
+    const struct zygote *z, const struct image_start *s, struct error *err)
 {
+    cleanup_buf struct buf what = { 0 };
+    if (s->executes)
+        return error_set(err, ERROR_ENVIRONMENT,
+            "the image's '%.80s' cannot be executed: %s; is it for this machine, and complete?",
+            z->executable, strerror(s->sys));
+    jail_print_op(z->plan, s->op, &what);
+    return error_set(err, ERROR_UNSUPPORTED, "%.60s: %s", buf_text(&what), strerror(s->sys));
+}
+
+/* The interpreter's pid, of which only the init process of its namespace knows: its first child. */
+static void zygote_boot_find_interpreter(struct zygote *z)
+{
+    char path[64], text[32] = "";
+    snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)z->pid, (int)z->pid);
+    cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+    z->interpreter = n > 0 ? (pid_t)strtol(text, NULL, 10) : z->pid;
+}
+
+static void zygote_boot_lower_priority(const struct zygote *z)
+{
+    setpriority(PRIO_PROCESS, (id_t)z->pid, getpriority(PRIO_PROCESS, 0) + NICE_STEP);
+}
+
+static int spawn_in_image(struct zygote *z, const struct start_words *words, struct start_fds *fds,
+    struct cgroups *groups, struct error *err)
+{
+    cleanup_fd int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    if (null < 0 || zygote_boot_lift(&null) < 0)
+        return error_set_errno(err, ERROR_ENVIRONMENT, "opening /dev/null");
+    struct image_start s = { .plan = z->plan,
+        .executable = z->executable,
+        .argv = (char *const *)(uintptr_t)words->argv,
+        .envp = (char *const *)(uintptr_t)words->variables,
+        .fds = { null, null, fds->errors, fds->control, fds->source, fds->helper, fds->keeper },
+        .keeper = fds->keeper };
+    int rc = image_start_begin(&s, err);
+    z->pid = s.pid;
+    z->lifeline = s.lifeline;
+    if (rc == 0 && s.sys == 0) {
+        zygote_boot_lower_priority(z);
+        rc = groups ? cgroups_adopt(groups, z->pid, err) : 0;
+        if (rc == 0)
+            rc = image_start_finish(&s, err);
+    }
+    image_start_free(&s);
+    if (rc == 0 && s.sys)
+        rc = zygote_boot_refuse_image(z, &s, err);
+    if (rc == 0)
+        zygote_boot_find_interpreter(z);
+    return rc;
+}
+
+static int zygote_boot_spawn(
+    struct zygote *z, const struct sandbox_spec *spec, struct cgroups *groups, struct error *err)
+{
+    cleanup_buf struct buf copy = { 0 };
+    struct start_words words;
     struct start_fds fds = { -1, -1, -1, -1, -1 };
     int pair[2] = { -1, -1 }, ends[2] = { -1, -1 };
     int rc = 0;
@@ -218,8 +297,12 @@ static int zygote_boot_spawn(struct zygote *z, const struct sandbox_spec *spec, 
                        zygote_boot_lift(&fds.helper) < 0 || zygote_boot_lift(&fds.keeper) < 0 ||
                        zygote_boot_lift(&fds.errors) < 0))
         rc = error_set_errno(err, ERROR_ENVIRONMENT, "creating the zygote's channels");
+    if (!z->root)
+        guest_copy(&copy);
+    zygote_boot_words(z, spec, &copy, &words);
     if (rc == 0)
-        rc = spawn_process(z, spec, &fds, err);
+        rc = z->root ? spawn_in_image(z, &words, &fds, groups, err)
+                     : spawn_process(z, &words, &fds, err);
     close_start_fds(&fds);
     return rc;
 }
@@ -363,14 +446,15 @@ static int check_reach(const struct zygote *z, const struct jail_host *host, str
     return 0;
 }
 
-/* Has the zygote execute its own plan, with the directories that it reported. */
-static int zygote_boot_set_up(struct zygote *z, const struct sandbox_spec *spec,
+/* Compiles the zygote's plan, with the directories that it reported; of an image's, nothing. */
+static int zygote_boot_compile(struct zygote *z, const struct sandbox_spec *spec,
     struct json_object *facts, const struct buf *filters, struct error *err)
 {
     const char *prefixes[16];
     struct jail_host host = { .uid = geteuid(),
         .gid = getegid(),
         .prefixes = prefixes,
+        .image = z->root,
         .read_paths = spec->read_paths,
         .read_path_count = spec->read_path_count,
         .workdir = z->scratch_dir ? scratch_dir_path(z->scratch_dir) : NULL,
@@ -382,20 +466,31 @@ static int zygote_boot_set_up(struct zygote *z, const struct sandbox_spec *spec,
         .private_root = spec->private_root,
         .loopback = spec->loopback,
         .filters = filters };
-    struct json_object *list = json_get_typed(facts, "prefixes", json_type_array);
+    struct json_object *list = facts ? json_get_typed(facts, "prefixes", json_type_array) : NULL;
     size_t count = list ? json_object_array_length(list) : 0;
     for (size_t i = 0; i < count && i < array_length(prefixes); i++)
         prefixes[host.prefix_count++] = json_object_get_string(json_object_array_get_idx(list, i));
     int rc = check_reach(z, &host, err);
-    if (rc == 0)
-        rc = jail_compile_zygote(z->isolation, &host, &z->plan, err);
+    return rc < 0 ? rc : jail_compile_zygote(z->isolation, &host, &z->plan, err);
+}
+
+/* Has the zygote execute its own plan. That of an image was executed before it: it gets an empty
+ * one. */
+static int zygote_boot_set_up(struct zygote *z, const struct sandbox_spec *spec,
+    struct json_object *facts, const struct buf *filters, struct error *err)
+{
+    const struct jail_plan empty = { .size = sizeof empty };
+    const struct jail_plan *plan = &empty;
+    int rc = z->root ? 0 : zygote_boot_compile(z, spec, facts, filters, err);
     if (rc < 0)
         return rc;
-    if (sizeof(struct zygote_request) + z->plan->size > ZYGOTE_MESSAGE_MAX)
+    if (!z->root)
+        plan = z->plan;
+    if (sizeof(struct zygote_request) + plan->size > ZYGOTE_MESSAGE_MAX)
         return error_set(err, ERROR_ARGUMENT, "too many --read paths for one sandbox: %zu",
             spec->read_path_count);
     struct zygote_request request = { .kind = ZYGOTE_SETUP };
-    struct iovec iov[2] = { { &request, sizeof request }, { z->plan, z->plan->size } };
+    struct iovec iov[2] = { { &request, sizeof request }, { (void *)(uintptr_t)plan, plan->size } };
     struct msghdr m = { .msg_iov = iov, .msg_iovlen = 2 };
     struct zygote_event event;
     size_t len;
@@ -403,7 +498,7 @@ static int zygote_boot_set_up(struct zygote *z, const struct sandbox_spec *spec,
         return error_set_errno(err, ERROR_ENVIRONMENT, "preparing the sandboxes' root");
     rc = zygote_boot_await(z, ZYGOTE_DONE, (char *)&event, sizeof event, &len, err);
     if (rc == 0 && event.kind == ZYGOTE_FAILED)
-        rc = refuse_isolation(z, z->plan, event.op, event.sys, err);
+        rc = refuse_isolation(z, plan, event.op, event.sys, err);
     return rc;
 }
 
@@ -485,6 +580,20 @@ static int zygote_boot_probe(struct zygote *z, struct error *err)
     return rc < 0 ? rc : judge_probe(z, plan, status, err);
 }
 
+/* The root directory of the image, and the interpreter in it. */
+static int zygote_boot_open_image(
+    struct zygote *z, const struct sandbox_spec *spec, struct error *err)
+{
+    z->root = realpath(spec->rootfs, NULL);
+    if (!z->root)
+        return error_set_errno(err, errno == ENOENT ? ERROR_NOT_FOUND : ERROR_IO,
+            "opening the root file system '%.200s' (--rootfs)", spec->rootfs);
+    if (!z->root[1])
+        return error_set(err, ERROR_ARGUMENT,
+            "--rootfs / is this machine's own root, which sandboxes use without it");
+    return interpreter_find_in_image(z->root, spec->python, &z->variables, &z->executable, err);
+}
+
 int zygote_boot(
     struct zygote *z, const struct sandbox_spec *spec, struct cgroups *groups, struct error *err)
 {
@@ -492,17 +601,24 @@ int zygote_boot(
     bool nobody = geteuid() == 0 && z->isolation != ISOLATION_PROCESS;
     int rc =
         isolation_has_own_root(z->isolation) ? 0 : scratch_dir_new(nobody, &z->scratch_dir, err);
-    if (rc == 0)
+    if (rc == 0 && spec->rootfs) {
+        rc = zygote_boot_open_image(z, spec, err);
+        if (rc == 0)
+            rc = jail_compile_filters(z->isolation, filters, err);
+        if (rc == 0)
+            rc = zygote_boot_compile(z, spec, NULL, filters, err);
+    } else if (rc == 0) {
         rc = interpreter_find(spec->python, &z->executable, err);
+    }
     if (rc == 0)
-        rc = zygote_boot_spawn(z, spec, err);
-    if (rc == 0) /* its sandboxes inherit it */
-        setpriority(PRIO_PROCESS, (id_t)z->pid, getpriority(PRIO_PROCESS, 0) + NICE_STEP);
-    /* The interpreter starts in the meantime. */
-    if (rc == 0 && groups)
-        rc = cgroups_adopt(groups, z->pid, err);
-    if (rc == 0)
-        rc = jail_compile_filters(z->isolation, filters, err);
+        rc = zygote_boot_spawn(z, spec, groups, err);
+    if (rc == 0 && !z->root) { /* its sandboxes inherit it */
+        zygote_boot_lower_priority(z);
+        /* The interpreter starts in the meantime. */
+        rc = groups ? cgroups_adopt(groups, z->pid, err) : 0;
+        if (rc == 0)
+            rc = jail_compile_filters(z->isolation, filters, err);
+    }
     if (rc == 0)
         rc = zygote_boot_greet(z, spec, filters, err);
     for (size_t i = 0; i < JAIL_FILTERS; i++)

@@ -33,6 +33,12 @@ struct zygote {
     char *spec_key;
     bool preloads;
     char python[64];
+    /* of an image: its root directory, without links in its path; NULL: none. `pid` is then the
+     * keeper's that is the first process of the pid namespace, and `interpreter` the zygote's. */
+    char *root;
+    struct list variables; /* the image's */
+    pid_t interpreter;
+    int lifeline; /* -1: none */
     struct jail_plan *plan;
     struct user_range users;         /* that it assigns to its sandboxes; first 0: none */
     struct scratch_dir *scratch_dir; /* if its sandboxes have no private root */
