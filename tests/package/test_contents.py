@@ -154,13 +154,13 @@ def test_debian_documents_are_those_of_the_tree():
 
 
 def test_the_wheel_has_the_modules_of_the_tree(tmp_path):
-    """And the command, the library and its metadata, but no other file."""
+    """And the command, the library, the guest's source and the metadata, but no other file."""
     name = package.write_wheel(str(tmp_path), BUILD, package.tag_here())
     with zipfile.ZipFile(tmp_path / name) as wheel:
         members = [member for member in wheel.namelist() if ".dist-info/" not in member]
         wheel.extractall(tmp_path / "wheel")
-    binaries = ["droste/bin/droste", "droste/lib/" + package.LIBRARY]
-    assert sorted(members) == sorted(python_files() + binaries)
+    built = ["droste/bin/droste", "droste/lib/" + package.LIBRARY, "droste/lib/droste_guest.py"]
+    assert sorted(members) == sorted(python_files() + built)
 
 
 def test_the_wheels_modules_find_each_other(tmp_path):
