@@ -156,8 +156,8 @@ const struct command command_cp = {
         "Exit status: 0, 2 usage error, or no such volume, run or path, 1 reading or\n"
         "writing failed.\n",
     .examples = "  droste cp sales.csv my-data:uploads/\n"
-                "  droste cp my-data:reports ./reports\n"
-                "  droste cp run/20261120-1915:out/plot.png plot.png\n",
+                "  droste cp run/20261120-1915:out/plot.png plot.png\n"
+                "  droste cp my-data:reports ./reports\n",
     .arguments = "FILE",
     .run = cp,
 };
