@@ -65,7 +65,8 @@ static int answer_print_artifacts(const droste_result *r, int status)
     droste_artifact artifact;
     droste_error why;
     for (size_t i = 0; droste_result_artifact(r, i, &artifact); i++)
-        cli_note("saved %s (%llu bytes)", artifact.path, (unsigned long long)artifact.size);
+        cli_note("saved %s (%llu byte%s)", artifact.path, (unsigned long long)artifact.size,
+            artifact.size == 1 ? "" : "s");
     droste_result_artifacts_error(r, &why);
     if (why.code == DROSTE_ERROR_NONE)
         return status;

@@ -144,7 +144,8 @@ static int transfer_save_artifact(
         return public_error_set(err, DROSTE_ERROR_IO, "--artifacts: %.1000s", why.text);
     rc = transfer_fetch(s, name, path.data, artifacts_size_max, err);
     if (rc == 0)
-        cli_note("saved %s (%llu bytes)", path.data, (unsigned long long)size);
+        cli_note(
+            "saved %s (%llu byte%s)", path.data, (unsigned long long)size, size == 1 ? "" : "s");
     return rc;
 }
 
