@@ -11,6 +11,7 @@
 #include "base/json/fields.h"
 #include "base/text.h"
 #include "cli/cli.h"
+#include "cli/remote/remote.h"
 #include "cli/terminal/screen.h"
 #include "serve/native/batches.h"
 
@@ -178,6 +179,38 @@ static int batch_exit_status(const droste_batch_state *s)
 
 /* ---- the command ---- */
 
+static int batch_print(const droste_batch_state *state, const char *results, bool json)
+{
+    if (json)
+        batch_print_json(state, results);
+    else
+        batch_print_text(state, results);
+    return batch_exit_status(state);
+}
+
+/* On a server, which has the tasks' contexts and the limits of its own. */
+static int batch_run_remote(droste *d, const char *server, const droste_batch_options *o,
+    const struct show *show, bool json)
+{
+    droste_batch_state state = { 0 };
+    struct error err = { 0 };
+    const struct remote_batch batch = { server, o, show->out && show->verbose };
+    const struct list *given = cli_given();
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < given->count; i += 2)
+        if (strcmp(given->items[i], "context") == 0)
+            rc = error_set(&err, ERROR_UNSUPPORTED,
+                "a server has no contexts of all tasks: name them in the tasks, or leave out "
+                "--server");
+    if (rc == 0 && o->grader_timeout > 0)
+        rc = error_set(&err, ERROR_UNSUPPORTED, "a server has no programs that grade");
+    cli_catch_interrupts(d);
+    if (rc == 0)
+        rc = remote_batch(&batch, given, &state, &err);
+    return rc < 0 ? cli_inner_error(&err)
+                  : cli_finish(batch_print(&state, o->results, json), "the summary");
+}
+
 static int cli_batch_run_batch(
     droste *d, const droste_batch_options *o, struct show *show, bool json)
 {
@@ -190,12 +223,8 @@ static int cli_batch_run_batch(
         batch_hide(show);
     if (rc < 0 && !state.stopped)
         return cli_error(&err);
-    if (json)
-        batch_print_json(&state, o->results);
-    else
-        batch_print_text(&state, o->results);
-    int status =
-        cli_finish(rc < 0 ? cli_status(err.code) : batch_exit_status(&state), "the summary");
+    int status = batch_print(&state, o->results, json);
+    status = cli_finish(rc < 0 ? cli_status(err.code) : status, "the summary");
     return rc < 0 ? cli_error(&err) : status;
 }
 
@@ -236,6 +265,7 @@ static int batch_run(const struct command *self, droste *d, int argc, char **arg
 {
     droste_batch_options o = { 0 };
     struct words w = { 0 };
+    const char *server = NULL;
     bool again = false, json = false, quiet = false, verbose = false;
     const struct flag flags[] = {
         { "out", "FILE", "Append results to this file.", &o.results, NULL },
@@ -248,8 +278,8 @@ static int batch_run(const struct command *self, droste *d, int argc, char **arg
         { "grader", "GRADER",
             "exact, contains, numeric, numeric:TOLERANCE (0.01, 1%) or program:PATH.", &o.grader,
             NULL },
-        { "grader-timeout", "TIME", "Time limit of a program that grades an answer [60s].",
-            &w.grader_timeout, NULL },
+        { "grader-timeout", "TIME", "Time limit of a grading program [60s].", &w.grader_timeout,
+            NULL },
         { "again", NULL, "Run tasks again whose result has no answer.", NULL, &again },
         { "batch-max-calls", "N", "Maximum model calls of all tasks together.", &w.max_calls,
             NULL },
@@ -259,6 +289,7 @@ static int batch_run(const struct command *self, droste *d, int argc, char **arg
         { "json", NULL, "Print the summary as one JSON object.", NULL, &json },
         { "quiet", NULL, "Show no progress, even on a terminal.", NULL, &quiet },
         { "verbose", NULL, "Print each result as soon as it is available.", NULL, &verbose },
+        FLAG_SERVER(&server),
         { 0 },
     };
     size_t count = 0;
@@ -273,8 +304,10 @@ static int batch_run(const struct command *self, droste *d, int argc, char **arg
         .paints = cli_terminal_paints(stderr),
         .verbose = verbose,
         .said_ns = clock_ns() };
+    server = remote_address(server);
     if (status < 0)
-        status = cli_batch_run_batch(d, &o, &show, json);
+        status = server ? batch_run_remote(d, server, &o, &show, json)
+                        : cli_batch_run_batch(d, &o, &show, json);
     return status;
 }
 

@@ -10,6 +10,7 @@
 #include "cli/answer.h"
 #include "cli/ask.h"
 #include "cli/cli.h"
+#include "cli/remote/remote.h"
 #include "cli/terminal/lines.h"
 #include "cli/terminal/screen.h"
 
@@ -244,7 +245,7 @@ static int chat_converse(struct talk *t)
 static int chat_run(const struct command *self, droste *d, int argc, char **argv)
 {
     struct talk t = { .d = d };
-    const char *context = NULL;
+    const char *context = NULL, *server = NULL;
     bool verbose = false;
     const struct flag flags[] = {
         { "context", "PATH", "A file or a directory, for the first question.", &context, NULL },
@@ -252,9 +253,12 @@ static int chat_run(const struct command *self, droste *d, int argc, char **argv
         { "json", NULL, "Print one JSON object for each question.", NULL, &t.json },
         { "quiet", NULL, "Show no progress, even on a terminal.", NULL, &t.quiet },
         { "verbose", NULL, "Show progress even if standard error is no terminal.", NULL, &verbose },
+        FLAG_NO_SERVER(&server),
         { 0 },
     };
     int status = cli_parse(self, argc, argv, flags, d, NULL, 0, NULL);
+    if (status < 0)
+        status = remote_refuse(self->name, server);
     if (status < 0 && context && strcmp(context, "-") == 0)
         status =
             cli_usage(self, "standard input has the questions; use --context PATH for the context");

@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "cli/artifacts.h"
 #include "cli/cli.h"
+#include "cli/remote/remote.h"
 #include "cli/volume_copy.h"
 #include "cli/volume_print.h"
 
@@ -92,7 +93,21 @@ static int cp_check(
     return -1;
 }
 
-static int cp_words(const struct command *self, droste *d, const char **words, bool quiet)
+/* A file of a server's volume, or into one. */
+static int cp_remote(const char *server, const struct cp_side *from, const struct cp_side *to)
+{
+    const struct remote_volume o = { .server = server };
+    const char *get[] = { from->name, from->path, to->path };
+    const char *put[] = { to->name, from->path, to->path };
+    if (from->kind == CP_RUN)
+        return cli_fail(EXIT_ENVIRONMENT,
+            "a server does not give the files that a run has saved; copy them where it is");
+    return from->kind == CP_VOLUME ? remote_volume(&o, "get", get, array_length(get))
+                                   : remote_volume(&o, "put", put, array_length(put));
+}
+
+static int cp_words(
+    const struct command *self, droste *d, const char **words, const char *server, bool quiet)
 {
     struct error err = { 0 };
     struct cp_side from = { 0 }, to = { 0 };
@@ -102,7 +117,7 @@ static int cp_words(const struct command *self, droste *d, const char **words, b
     if (status < 0)
         status = cp_check(self, &from, &to);
     if (status < 0)
-        status = cp_copy(d, &from, &to, quiet);
+        status = server ? cp_remote(server, &from, &to) : cp_copy(d, &from, &to, quiet);
     free(from.name);
     free(to.name);
     return status;
@@ -110,7 +125,7 @@ static int cp_words(const struct command *self, droste *d, const char **words, b
 
 static int cp(const struct command *self, droste *d, int argc, char **argv)
 {
-    const char *words[2], *env = NULL, *root = NULL, *database = NULL;
+    const char *words[2], *env = NULL, *root = NULL, *database = NULL, *server = NULL;
     bool quiet = false;
     size_t count = 0;
     const struct flag flags[] = {
@@ -121,6 +136,7 @@ static int cp(const struct command *self, droste *d, int argc, char **argv)
         { "volume-root", "PATH", "The directory of the volumes ($DROSTE_VOLUME_ROOT).", &root,
             NULL },
         { "database", "FILE", "The database of runs ($DROSTE_DATABASE).", &database, NULL },
+        FLAG_SERVER(&server),
         { 0 },
     };
     int status = cli_parse(self, argc, argv, flags, d, words, array_length(words), &count);
@@ -132,7 +148,9 @@ static int cp(const struct command *self, droste *d, int argc, char **argv)
         status = cli_set(d, "volume-root", root);
     if (status < 0)
         status = cli_set(d, "database", database);
-    return status < 0 ? cp_words(self, d, words, quiet) : status;
+    bool is_local = (env || root || database) && !server;
+    return status < 0 ? cp_words(self, d, words, is_local ? NULL : remote_address(server), quiet)
+                      : status;
 }
 
 const struct command command_cp = {

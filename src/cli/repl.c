@@ -13,8 +13,9 @@
 #include "base/json/json.h"
 #include "cli/approvals.h"
 #include "cli/cli.h"
-#include "cli/terminal/lines.h"
+#include "cli/remote/remote.h"
 #include "cli/results.h"
+#include "cli/terminal/lines.h"
 #include "cli/terminal/screen.h"
 
 struct repl {
@@ -441,11 +442,15 @@ static int repl_converse(struct repl *r)
 static int repl_run(const struct command *self, droste *d, int argc, char **argv)
 {
     struct repl r = { .d = d };
+    const char *server = NULL;
     const struct flag flags[] = {
         FLAG_CONTEXT("A file or a directory, bound as `context`; may be repeated."),
+        FLAG_NO_SERVER(&server),
         { 0 },
     };
     int status = cli_parse(self, argc, argv, flags, d, NULL, 0, NULL);
+    if (status < 0)
+        status = remote_refuse(self->name, server);
     if (status < 0 && droste_context_reads_input(d))
         status = cli_usage(self, "standard input has the code; use --context PATH for the context");
     if (status < 0)

@@ -9,6 +9,7 @@
 #include "base/os/file.h"
 #include "cli/cli.h"
 #include "cli/options/verbs.h"
+#include "cli/remote/remote.h"
 
 enum { CREATE = 1, LS = 2, SHOW = 4, RM = 8, CELL_MAX = 8 << 20 };
 
@@ -140,18 +141,22 @@ static int template_check(
 static int template_run(const struct command *self, droste *d, int argc, char **argv)
 {
     struct request r = { .d = d };
+    const char *server = NULL;
     const struct flag flags[] = {
         { "cell", "CODE|@FILE", "create: code to run after setup-code; may be repeated.",
             .words = &r.cells },
         FLAG_CONTEXT("create: a file or directory to load; may be repeated."),
         { "replace", NULL, "create: replace the template of this name.", NULL, &r.replace },
         { "json", NULL, "ls: print a JSON array.", NULL, &r.json },
+        FLAG_NO_SERVER(&server),
         { 0 },
     };
     struct error err = { 0 };
     int status = cli_parse(self, argc, argv, flags, d, r.words, array_length(r.words), &r.count);
     const struct template_verb *row =
         verb_find(verbs, array_length(verbs), sizeof *verbs, r.count > 0 ? r.words[0] : NULL);
+    if (status < 0)
+        status = remote_refuse(self->name, server);
     if (status < 0)
         status = template_check(self, &r, row);
     if (status < 0)

@@ -189,3 +189,79 @@ def test_other_verbs_say_that_they_are_for_servers(tmp_path):
                           stderr=subprocess.PIPE, timeout=WAIT)
     assert done.returncode == 4 and "--server" in done.stderr
     assert not os.path.exists(tmp_path / "x")
+
+
+def test_a_batch_of_a_server(models, tmp_path):
+    """Its tasks name files of this machine; the same command again asks nothing twice."""
+    server = models([repl("SUBMIT(answer=len(context))")])
+    droste = Commands(tmp_path, server)
+    (tmp_path / "c.txt").write_text("x" * 9)
+    (tmp_path / "tasks.jsonl").write_text(
+        "\n".join(json.dumps({"id": i, "question": "?", "context": "c.txt", "expected": 9})
+                  for i in range(3)))
+    words = "batch", "tasks.jsonl", "--out", "r.jsonl", "--grader", "exact", "--json"
+    end = json.loads(droste(*words).stdout)
+    assert (end["tasks"], end["passed"], end["left"], end["stopped"]) == (3, 3, 0, None)
+    lines = [json.loads(line) for line in (tmp_path / "r.jsonl").read_text().splitlines()]
+    assert sorted(line["id"] for line in lines) == [0, 1, 2]
+    assert server.ask("GET", "/v1/contexts").json["contexts"] == []
+    whole = (tmp_path / "r.jsonl").read_text()
+    (tmp_path / "r.jsonl").write_text(whole[:-20])   # a killed command
+    assert json.loads(droste(*words).stdout)["passed"] == 3
+    assert (tmp_path / "r.jsonl").read_text() == whole
+    assert server.model.stats()["requests"] == 3
+    (tmp_path / "other.jsonl").write_text(whole)
+    done = droste("batch", "tasks.jsonl", "--out", "other.jsonl", status=2)
+    assert "another batch" in done.stderr
+
+
+def test_a_batch_of_a_server_that_is_refused(models, tmp_path):
+    """By the line of the tasks, and by the name of what a server has not."""
+    server = models([repl("SUBMIT(1)")])
+    droste = Commands(tmp_path, server)
+    (tmp_path / "tasks.jsonl").write_text('{"question": "?"}\n{"question": 1}\n')
+    words = "batch", "tasks.jsonl", "--out", "r.jsonl"
+    assert "line 2" in droste(*words, status=2).stderr
+    (tmp_path / "tasks.jsonl").write_text('{"question": "?", "context": "none.txt"}\n')
+    assert "none.txt" in droste(*words, status=2).stderr
+    (tmp_path / "tasks.jsonl").write_text('{"question": "?"}\n')
+    assert "contexts" in droste(*words, "--context", "tasks.jsonl", status=4).stderr
+    assert "program" in droste(*words, "--grader", "program:/bin/true", status=2).stderr
+    assert server.ask("GET", "/v1/contexts").json["contexts"] == []
+    assert server.model.stats()["requests"] == 0
+    assert "1 answered" in droste(*words).stdout
+
+
+def test_ctrl_c_suspends_a_batch_of_a_server(models, tmp_path):
+    server = models(HANGING)
+    droste = Commands(tmp_path, server)
+    (tmp_path / "tasks.jsonl").write_text('{"question": "?"}\n')
+    words = "batch", "tasks.jsonl", "--out", "r.jsonl", "--json"
+    process = droste.start(*words)
+    until(lambda: server.model.stats()["requests"] == 2)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=WAIT)
+    assert process.returncode == 130, (out, err)
+    assert json.loads(out)["stopped"] == "interrupt"
+    assert json.loads(droste(*words).stdout)["statuses"]["answered"] == 1
+
+
+def test_cp_of_a_server(droste, tmp_path):
+    (tmp_path / "f").write_text("x")
+    droste("volume", "create", "copied")
+    droste("cp", "f", "copied:d/g")
+    droste("cp", "copied:d/g", "h")
+    assert (tmp_path / "h").read_text() == "x"
+    assert "runs" not in droste("cp", "run/1:f", "h", status=4).stderr
+    assert droste("cp", "copied:d/g", "i", "--server", "", status=2).stderr
+    droste("volume", "rm", "copied")
+
+
+@pytest.mark.parametrize("words", [("repl",), ("chat", "--model", "exec:cat"),
+                                   ("template", "ls")])
+def test_nothing_is_silently_of_this_machine(droste, words):
+    """A command that uses no server says so, unless it is told to use this machine."""
+    assert "DROSTE_SERVER" in droste(*words, status=4, text="").stderr
+    assert words[0] in droste(*words, "--server", "http://127.0.0.1:1", status=4, text="",
+                              env={"DROSTE_SERVER": ""}).stderr
+    droste(*words, "--server", "", text="")

@@ -40,6 +40,15 @@ const char *remote_address(const char *flag)
     return address && address[0] ? address : NULL;
 }
 
+int remote_refuse(const char *command, const char *flag)
+{
+    if (!remote_address(flag))
+        return -1;
+    return cli_fail(EXIT_ENVIRONMENT,
+        "'%s' does not use a server%s; add --server '' for this machine", command,
+        flag ? "" : ", which DROSTE_SERVER names");
+}
+
 /* ---- a server ---- */
 
 static int remote_place(struct remote *r, struct error *err)

@@ -13,14 +13,25 @@
 
 #include "base/error.h"
 #include "base/list.h"
+#include "droste.h"
 
 #define FLAG_SERVER(to)                                                                            \
     {                                                                                              \
         "server", "URL", "Use the server at this address ($DROSTE_SERVER).", (to)                  \
     }
 
+/* Of a command that uses no server: an empty address is this machine. */
+#define FLAG_NO_SERVER(to)                                                                         \
+    {                                                                                              \
+        "server", "URL", "Refused here; \"\" is this machine, also if $DROSTE_SERVER is set.",     \
+            (to)                                                                                   \
+    }
+
 /* The server's address: that of the flag, or else of the environment; NULL: this machine. */
 const char *remote_address(const char *flag);
+
+/* Refuses a command that uses no server; -1: none is named. `flag` as in remote_address. */
+int remote_refuse(const char *command, const char *flag);
 
 /* ---- http.c ---- */
 
@@ -106,6 +117,15 @@ struct remote_volume {
 };
 int remote_volume(
     const struct remote_volume *o, const char *verb, const char **words, size_t count);
+
+struct remote_batch {
+    const char *server;
+    const droste_batch_options *options;
+    bool verbose;
+};
+/* Runs the batch of these options, and fetches its results. */
+int remote_batch(const struct remote_batch *o, const struct list *given, droste_batch_state *state,
+    struct error *err);
 
 /* Follows a run to its end and prints its answer. */
 int remote_watch(struct remote *r, const char *run, bool json, bool quiet);
