@@ -16,7 +16,7 @@
 #include "lm/provider.h"
 #include "lm/record.h"
 #include "lm/server.h"
-#include "lm/sse.h"
+#include "net/sse.h"
 #include "net/url.h"
 
 #define EVENT_LIMIT ((size_t)16 << 20)
@@ -212,7 +212,7 @@ static void chat_attempt(struct lm_call *call)
     if (chat->trace[0])
         headers[request.header_count++] = chat->trace;
     sse_free(&chat->sse);
-    chat->sse = (struct sse){ .limit = EVENT_LIMIT };
+    chat->sse = (struct sse){ .limit = EVENT_LIMIT, .code = ERROR_MODEL_REPLY };
     buf_clear(&chat->body);
     model_answer_reset(&chat->answer);
     chat->shown = 0;

@@ -12,7 +12,7 @@
 #include "lm/prices.h"
 #include "lm/provider.h"
 #include "lm/server.h"
-#include "lm/sse.h"
+#include "net/sse.h"
 #include "net/url.h"
 
 enum { FORWARD_EVENT_MAX = 16 << 20 };
@@ -392,9 +392,10 @@ int forward_start(struct forwarder *forwarder, const char *body, size_t len,
     struct forward *f = calloc(1, sizeof *f);
     if (!f)
         return error_memory(err);
-    *f = (struct forward){
-        .forwarder = forwarder, .handler = handler, .arg = arg, .sse.limit = FORWARD_EVENT_MAX
-    };
+    *f = (struct forward){ .forwarder = forwarder,
+        .handler = handler,
+        .arg = arg,
+        .sse = { .limit = FORWARD_EVENT_MAX, .code = ERROR_MODEL_REPLY } };
     int rc = forward_write(f, body, len, err);
     if (rc == 0)
         rc = forward_send(f, err);

@@ -3,7 +3,7 @@
  */
 #include "fuzz.h"
 
-#include "lm/sse.h"
+#include "net/sse.h"
 
 struct seen {
     unsigned events;
@@ -21,7 +21,7 @@ static void see(struct seen *seen, const struct sse *s)
 
 static int feed(struct input in, size_t limit, size_t step, struct seen *seen)
 {
-    struct sse s = { .limit = limit };
+    struct sse s = { .limit = limit, .code = ERROR_PROTOCOL };
     struct error err = { 0 };
     int rc = 0;
     while (rc == 0 && in.left > 0) {

@@ -15,7 +15,7 @@
 
 #define TAIL_LIMIT ((size_t)2048)
 
-enum { WORDS_MOST = PROCESS_WORDS_SIZE - 3, PIECE = 4096, WORDS_COUNT_MAX = 8 };
+enum { WORDS_MOST = PROCESS_WORDS_SIZE - 3, PIECE = 4096 };
 
 /* ---- its end ---- */
 
@@ -135,10 +135,16 @@ static bool watch_ends(
 static int spawn_with_words(
     struct process *p, const char *path, const char *what, const int ends[3], struct error *err)
 {
-    const char *words[WORDS_COUNT_MAX + 2] = { path };
-    for (size_t i = 0; p->words && p->words[i] && i < WORDS_COUNT_MAX; i++)
+    size_t count = 0;
+    while (p->words && p->words[count])
+        count++;
+    cleanup_free const char **words = calloc(count + 2, sizeof *words);
+    if (!words)
+        return error_memory(err);
+    words[0] = path;
+    for (size_t i = 0; i < count; i++)
         words[i + 1] = p->words[i];
-    return spawn_program(words, what, ends, &p->pid, err);
+    return spawn_program_in(words, p->environment, what, ends, &p->pid, err);
 }
 
 int process_start(struct process *p, struct loop *loop, const char *path, const char *what,

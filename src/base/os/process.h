@@ -1,6 +1,6 @@
 /* base/os/process.h: a user's program, with which Droste communicates over its standard streams.
  *
- * It runs with the rights and environment of this process, has default signal handlers, and leads a
+ * It runs with the rights of this process, and with its environment unless it is given another, has default signal handlers, and leads a
  * process group, which is killed with it. Its input is a socket, because writing to a pipe without
  * a reader raises SIGPIPE. The end of its standard error is kept, unless it goes to ours.
  */
@@ -21,10 +21,10 @@ struct process {
     struct buf to_send; /* those bytes before `sent` left */
     size_t sent;
     bool close_when_sent;
-    bool aloud; /* its standard error is ours */
-    const char *const
-        *words;      /* its arguments, at most eight, with a NULL behind them; NULL: none */
-    struct buf tail; /* of its complaints */
+    bool aloud;                     /* its standard error is ours */
+    const char *const *words;       /* its arguments, with a NULL behind them; NULL: none */
+    const char *const *environment; /* NAME=VALUE, with a NULL behind them; NULL: ours */
+    struct buf tail;                /* of its complaints */
 };
 
 enum { PROCESS_WORDS_SIZE = 103 };

@@ -8,8 +8,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-int spawn_program(
-    const char *const *words, const char *what, const int ends[3], pid_t *pid, struct error *err)
+int spawn_program_in(const char *const *words, const char *const *environment, const char *what,
+    const int ends[3], pid_t *pid, struct error *err)
 {
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;
@@ -27,8 +27,8 @@ int spawn_program(
     posix_spawnattr_setsigdefault(&attributes, &usual);
     for (int i = 0; i < 3; i++)
         posix_spawn_file_actions_adddup2(&actions, ends[i], i);
-    int rc = posix_spawnp(
-        pid, words[0], &actions, &attributes, (char *const *)(uintptr_t)words, environ);
+    int rc = posix_spawnp(pid, words[0], &actions, &attributes, (char *const *)(uintptr_t)words,
+        environment ? (char *const *)(uintptr_t)environment : environ);
     posix_spawn_file_actions_destroy(&actions);
     posix_spawnattr_destroy(&attributes);
     if (rc == 0)
@@ -37,6 +37,12 @@ int spawn_program(
     errno = rc;
     return error_set_errno(
         err, rc == ENOENT ? ERROR_NOT_FOUND : ERROR_CONFIG, "starting %.60s%.100s", what, words[0]);
+}
+
+int spawn_program(
+    const char *const *words, const char *what, const int ends[3], pid_t *pid, struct error *err)
+{
+    return spawn_program_in(words, NULL, what, ends, pid, err);
 }
 
 int spawn_end(pid_t pid)

@@ -13,6 +13,11 @@
 int spawn_program(
     const char *const *words, const char *what, const int ends[3], pid_t *pid, struct error *err);
 
+/* The same with an environment of its own, of NAME=VALUE, followed by NULL; NULL: ours. The program
+ * is found through our PATH. */
+int spawn_program_in(const char *const *words, const char *const *environment, const char *what,
+    const int ends[3], pid_t *pid, struct error *err);
+
 /* Kills its group, waits for it, and returns its status as waitpid; status 255 if it is unknown
  * because the host ignores SIGCHLD or waits for all children. */
 int spawn_end(pid_t pid);

@@ -1,5 +1,5 @@
-/* lm/sse.c: splits an event stream into lines, which end in LF, CR or CRLF, and events. */
-#include "lm/sse.h"
+/* net/sse.c: splits an event stream into lines, which end in LF, CR or CRLF, and events. */
+#include "net/sse.h"
 
 #include <string.h>
 
@@ -66,7 +66,7 @@ int sse_next(struct sse *s, const char **p, const char *end, struct error *err)
         if (buf_failed(&s->line) || buf_failed(&s->data))
             return error_memory(err);
         if (s->line.len + s->data.len > s->limit)
-            return error_set(err, ERROR_MODEL_REPLY, "an event of over %zu bytes", s->limit);
+            return error_set(err, s->code, "an event of over %zu bytes", s->limit);
         if (stop == end)
             break;
         s->after_cr = *stop == '\r';

@@ -1,7 +1,7 @@
 /* The event stream's parser: the same events however the bytes are split. */
 #include "../test.h"
 
-#include "lm/sse.h"
+#include "net/sse.h"
 
 /* Feeds the parts one after another; events come out joined, each in brackets. */
 static int parse(struct sse *s, const char *const *parts, const size_t *lens, size_t count,
@@ -20,7 +20,7 @@ static void assert_events(const char *stream, const char *expected)
 {
     size_t len = strlen(stream);
     for (size_t cut = 0; cut <= len; cut++) {
-        struct sse s = { .limit = 1000 };
+        struct sse s = { .limit = 1000, .code = ERROR_PROTOCOL };
         cleanup_buf struct buf out = { 0 };
         const char *parts[] = { stream, stream + cut };
         size_t lens[] = { cut, len - cut };
@@ -49,7 +49,7 @@ static void events_survive_a_byte_at_a_time(void **state)
     static const char stream[] = "data: a\r\ndata: b\r\n\r\n: c\r\n\r\ndata: [DONE]\n\n";
     const char *parts[sizeof stream - 1];
     size_t lens[sizeof stream - 1];
-    struct sse s = { .limit = 100 };
+    struct sse s = { .limit = 100, .code = ERROR_PROTOCOL };
     cleanup_buf struct buf out = { 0 };
     for (size_t i = 0; i < sizeof stream - 1; i++) {
         parts[i] = stream + i;
@@ -83,23 +83,23 @@ static void an_unfinished_event_is_not_delivered(void **state)
 static void the_size_of_an_event_is_bounded(void **state)
 {
     char line[64];
-    struct sse s = { .limit = 100 };
+    struct sse s = { .limit = 100, .code = ERROR_PROTOCOL };
     const char *p;
     memset(line, 'x', sizeof line);
     p = line;
     assert_ok(sse_next(&s, &p, line + sizeof line, err));
     p = line;
-    assert_fails(ERROR_MODEL_REPLY, sse_next(&s, &p, line + sizeof line, err));
+    assert_fails(ERROR_PROTOCOL, sse_next(&s, &p, line + sizeof line, err));
     sse_free(&s);
 
-    s = (struct sse){ .limit = 100 };
+    s = (struct sse){ .limit = 100, .code = ERROR_PROTOCOL };
     memcpy(line, "data: 345678901234567890\n", 25);
     for (int i = 0; i < 5; i++) {
         p = line;
         assert_ok(sse_next(&s, &p, line + 25, err));
     }
     p = line;
-    assert_fails(ERROR_MODEL_REPLY, sse_next(&s, &p, line + 25, err));
+    assert_fails(ERROR_PROTOCOL, sse_next(&s, &p, line + 25, err));
     sse_free(&s);
 }
 
