@@ -36,10 +36,16 @@ void mcp_session_idle(struct mcp_session *s)
     session_begin_next(s);
 }
 
+static void session_fail(struct mcp_session *s, const char *why);
+
 void mcp_session_done(struct mcp_session *s, droste_result *result, const droste_error *err)
 {
     struct mcp_call *c = s->running;
-    s->is_busy = false;
+    if (s->is_opening && err) {
+        session_fail(s, err->text);
+        return;
+    }
+    s->is_busy = s->is_opening = false;
     s->running = NULL;
     if (c) {
         c->session = NULL;
@@ -174,6 +180,36 @@ static bool session_hold(struct mcp_session *s, droste_session *session)
     return true;
 }
 
+/* It did not open. */
+static void session_fail(struct mcp_session *s, const char *why)
+{
+    const struct mcp_host *host = session_host(s);
+    void *held = steal(&s->held);
+    session_drop(s, why);
+    if (held)
+        host->close(held);
+}
+
+/* Its volume, setup code and MCP servers may still have to be prepared. */
+static void session_opened(struct mcp_session *s)
+{
+    droste_result *none = NULL;
+    droste_error err;
+    int rc = droste_session_wait(s->session, 0, &none, &err);
+    if (rc < 0) {
+        session_fail(s, err.text);
+        return;
+    }
+    if (rc == 0) {
+        session_begin_next(s);
+        return;
+    }
+    s->is_busy = s->is_opening = true;
+    s->running = NULL;
+    s->done = NULL;
+    session_host(s)->begin(s->held);
+}
+
 static struct mcp_session *session_of_place(struct mcp_place *place)
 {
     return (struct mcp_session *)((char *)place - offsetof(struct mcp_session, place));
@@ -193,7 +229,7 @@ static void session_on_place(struct mcp_place *place, const droste_error *why)
     if (!settings || droste_session_start(s->mcp->server->d, settings, &session, &err) < 0)
         session_drop(s, err.text);
     else if (session_hold(s, session))
-        session_begin_next(s);
+        session_opened(s);
 }
 
 static struct mcp_session *session_lookup(struct mcp_call *c, const char *name)

@@ -14,6 +14,7 @@ struct mcp_session {
     struct mcp_place place;
     struct mcp_call *running; /* whose operation is under way; NULL: none, or its client has gone */
     bool is_busy;
+    bool is_opening;        /* busy with its volume, setup code and MCP servers */
     struct mcp_call *queue; /* that wait, in their order */
     void (*done)(
         struct mcp_session *s, struct mcp_call *c, droste_result *result, const droste_error *err);
