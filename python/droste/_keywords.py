@@ -155,10 +155,13 @@ class Settings(TypedDict, total=False):
     #: A program on this machine that code may call as a function; it runs with your rights; may be
     #: repeated.
     tool: Texts
+    #: An MCP server whose functions code may call as NAME.FUNCTION: a command, a URL, or a JSON
+    #: object as agents have it; may be repeated.
+    mcp_server: Texts
     #: Time limit of one call of a host tool; 0: none.
     tool_timeout: Number
-    #: Ask before each call of this host tool, and wait for the approval; *: of all of them; may be
-    #: repeated.
+    #: Ask before each call of this host tool, and wait for the approval; NAME.*: of an MCP
+    #: server's; *: of all of them; may be repeated.
     ask: Texts
     #: How long a call waits for its approval; 0: without a limit.
     ask_timeout: Number

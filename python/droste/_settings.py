@@ -4,6 +4,7 @@ from __future__ import annotations
 import collections.abc
 import ctypes
 import difflib
+import json
 import os
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
 
@@ -45,7 +46,8 @@ def _texts(value: Any, word: str) -> Iterator[Any]:
         yield value
     elif isinstance(value, Mapping):
         for name, one in value.items():
-            yield "%s=%s" % (name, next(_texts(one, word)))
+            one = json.dumps(one) if isinstance(one, Mapping) else next(_texts(one, word))
+            yield "%s=%s" % (name, one)
     elif isinstance(value, collections.abc.Iterable):
         for one in value:
             yield from _texts(one, word)

@@ -14,6 +14,7 @@ struct custom_entry;
 struct droste_forward;
 struct droste_running;
 struct lm_queue;
+struct mcp_entry;
 struct loop;
 struct recipe;
 struct rlm_run;
@@ -77,6 +78,7 @@ struct droste {
     int (*make_template)(droste *d, const char *name, const struct recipe *r,
         const struct settings *s, struct droste_template **out, struct error *err);
     struct secret_value *secrets;    /* for the network of sandboxes */
+    struct mcp_entry *mcp_servers;   /* of mcp_api.h */
     struct tools *tools;             /* of the program; NULL: none */
     struct buf tool_facts;           /* of these tools */
     void (*on_interrupt)(void *arg); /* replaces cancelling; NULL: no function waits for a batch */

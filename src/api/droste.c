@@ -11,6 +11,7 @@
 #include "api/api.h"
 #include "api/custom_api.h"
 #include "api/forward_api.h"
+#include "api/mcp_api.h"
 #include "api/models.h"
 #include "api/running.h"
 #include "api/secrets.h"
@@ -208,6 +209,7 @@ void droste_free(droste *d)
         droste_session_close(d->sessions);
     while (d->templates)
         droste_template_free(d->templates);
+    api_mcp_close(d);
     environment_close(d->env);
     api_customs_free(d);
     store_close(d->store);

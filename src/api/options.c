@@ -427,12 +427,21 @@ int api_ask_check_default(const struct settings *s, struct error *err)
         "ask-default", word, defaults, sizeof *defaults, array_length(defaults), err);
 }
 
+/* Whether a name of "ask" is a tool, or "MODULE.*" of a module that exists. */
+static bool options_ask_is_known(const struct tools *tools, const char *name)
+{
+    size_t n = strlen(name);
+    bool is_module = n > 2 && strcmp(name + n - 2, ".*") == 0;
+    cleanup_free char *module = is_module ? strndup(name, n - 2) : NULL;
+    return module ? tools_have(tools, module) : tools_find(tools, name) != NULL;
+}
+
 int api_ask_check(const struct settings *s, const struct tools *tools, struct error *err)
 {
     int rc = api_ask_check_default(s, err);
     for (size_t i = 0; rc == 0 && i < s->ask.count; i++) {
         const char *name = s->ask.items[i];
-        if (strcmp(name, "*") != 0 && !tools_find(tools, name))
+        if (strcmp(name, "*") != 0 && !options_ask_is_known(tools, name))
             return error_set(err, ERROR_ARGUMENT,
                 "ask '%.64s': the host has no tool of this name, so no call of it would ask", name);
     }

@@ -8,6 +8,7 @@
 #include "api/approval_api.h"
 #include "api/artifacts_api.h"
 #include "api/environment_api.h"
+#include "api/mcp_api.h"
 #include "api/result.h"
 #include "api/running.h"
 #include "api/templates.h"
@@ -90,7 +91,11 @@ static int fill_options(droste_running *r, struct error *err)
     if (rc == 0)
         rc = api_tools(d, s, &r->tools, &r->tool_facts, err);
     if (rc == 0)
+        rc = api_ask_check_default(s, err);
+    if (rc == 0 && s->mcp_server.count == 0) /* otherwise the tools are not known yet */
         rc = api_ask_check(s, r->tools, err);
+    if (rc == 0)
+        staging_want_mcp(r->staging, d);
     if (rc == 0)
         rc = api_select(d, s, o, err);
     if (rc == 0)
@@ -227,6 +232,10 @@ static int begin_again(droste_running *r, const droste_request *q, struct error 
 static int begin_staged(droste_running *r, struct error *err)
 {
     int rc = check_input(&r->contexts, err);
+    if (rc == 0 && r->settings.mcp_server.count > 0)
+        rc = api_mcp_add(r->d, &r->settings, r->tools, err);
+    if (rc == 0)
+        rc = api_ask_check(&r->settings, r->tools, err);
     if (rc == 0)
         rc = api_contexts_check(&r->contexts, r->tools, err);
     if (rc == 0)

@@ -7,6 +7,7 @@
 #include "api/api.h"
 #include "api/approval_api.h"
 #include "api/environment_api.h"
+#include "api/mcp_api.h"
 #include "api/result.h"
 #include "api/session_ops.h"
 #include "api/templates.h"
@@ -150,8 +151,10 @@ static int open_staged(droste_session *s, struct error *err)
     droste *d = s->d;
     struct environment *env = d->env; /* which cannot change: the session counts as its user */
     struct session_options *options = &s->options;
+    int rc = s->plain ? 0 : api_mcp_add(d, &s->settings, s->tools, err);
     tools_offer(s->tools, options);
-    int rc = api_models(d, &s->settings, false, &s->models, err);
+    if (rc == 0)
+        rc = api_models(d, &s->settings, false, &s->models, err);
     if (rc == 0)
         rc = open_place(s, env, err);
     if (rc == 0)
@@ -218,6 +221,8 @@ static int session_api_set_up(droste_session *s, struct error *err)
     s->rules = options->rules;
     if (rc < 0)
         return rc;
+    if (!s->plain)
+        staging_want_mcp(s->staging, d);
     if (staging_is_needed(s->staging))
         return session_api_stage(s, session_staged, err);
     staging_drop(steal(&s->staging));

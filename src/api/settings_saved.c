@@ -6,6 +6,7 @@
 #include "base/cleanup.h"
 #include "base/json/fields.h"
 #include "base/json/json.h"
+#include "mcp_client/spec.h"
 
 static bool is_saved(const struct setting *what)
 {
@@ -40,6 +41,11 @@ static const char *find_relative(const struct setting *what, const char *value)
 static void save_text(struct buf *out, const struct setting *what, const char *value)
 {
     cleanup_buf struct buf whole = { 0 };
+    if (what->offset == offsetof(struct settings, mcp_server)) {
+        mcp_spec_write_public(value, &whole);
+        json_append_string(out, buf_text(&whole), whole.len);
+        return;
+    }
     const char *path = find_relative(what, value);
     cleanup_free char *directory = path ? getcwd(NULL, 0) : NULL;
     if (directory) {
@@ -157,9 +163,30 @@ int settings_restore(struct settings *s, const char *json, size_t len, struct er
     return 0;
 }
 
+/* A server that is set here, too, has its values of `env` and `headers` here. */
+static int settings_take_servers(struct list *list, const struct list *from, struct error *err)
+{
+    for (size_t i = 0; i < list->count; i++)
+        for (size_t k = 0; k < from->count; k++) {
+            cleanup_buf struct buf was = { 0 }, is = { 0 };
+            mcp_spec_write_public(list->items[i], &was);
+            mcp_spec_write_public(from->items[k], &is);
+            if (strcmp(buf_text(&was), buf_text(&is)) != 0)
+                continue;
+            char *copy = strdup(from->items[k]);
+            if (!copy)
+                return error_memory(err);
+            free(list->items[i]);
+            list->items[i] = copy;
+        }
+    return 0;
+}
+
 int settings_take_secrets(struct settings *s, const struct settings *from, struct error *err)
 {
     int rc = list_add_all(&s->secret, &from->secret, err);
+    if (rc == 0)
+        rc = settings_take_servers(&s->mcp_server, &from->mcp_server, err);
     for (size_t i = 0; rc == 0 && i < settings_count; i++) {
         const char *value =
             is_saved(&settings_table[i]) || settings_table[i].type != TYPE_TEXT

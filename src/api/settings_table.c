@@ -234,12 +234,17 @@ const struct setting settings_table[] = {
           "may be repeated.",
           0 },
         TYPE_LIST, AT(tool), 0, 0 },
+    { { "mcp-server", "NAME=SERVER", "", NULL,
+          "An MCP server whose functions code may call as NAME.FUNCTION: a command, a URL, or a "
+          "JSON object as agents have it; may be repeated.",
+          0, .local = 1 },
+        TYPE_LIST, AT(mcp_server), 0, 0 },
     { { "tool-timeout", "SECONDS", "60", NULL, "Time limit of one call of a host tool; 0: none.",
           0 },
         TYPE_SECONDS, AT(tool_timeout), 0, 1e7 },
     { { "ask", "TOOL", "", NULL,
-          "Ask before each call of this host tool, and wait for the approval; *: of all of them; "
-          "may be repeated.",
+          "Ask before each call of this host tool, and wait for the approval; NAME.*: of an MCP "
+          "server's; *: of all of them; may be repeated.",
           0 },
         TYPE_NAMES, AT(ask), 0, 0 },
     { { "ask-timeout", "SECONDS", "86400", NULL,

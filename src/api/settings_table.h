@@ -28,7 +28,7 @@ struct settings {
     /* sandboxes */
     char *env, *template, *isolation, *sandbox_users, *python;
     struct list preload, read, include, allow_import, depth_model, answer_field;
-    struct list tools, tool_data, tool, restore_name, ask;
+    struct list tools, tool_data, tool, mcp_server, restore_name, ask;
     char *ask_default;
     bool rules, sub_tools, helpers, literal_grep, setup_each, standard_imports, warm_up, huge_pages,
         loopback;

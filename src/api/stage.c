@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "api/api.h"
+#include "api/mcp_api.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/job.h"
@@ -150,17 +151,46 @@ int staging_want_session(struct staging *st, const struct session_options *optio
     return st->wants_workspace && s->repo_url ? repository_check(s->repo_url, s->repo_ref, err) : 0;
 }
 
-bool staging_is_needed(const struct staging *st)
+void staging_want_mcp(struct staging *st, droste *d)
+{
+    st->d = d;
+    st->wants_mcp = !api_mcp_is_ready(d, &st->settings);
+}
+
+static bool staging_has_work(const struct staging *st)
 {
     return st->paths.list.count > 0 || st->again || st->wants_volume || st->wants_workspace;
 }
 
-static void staging_done(void *arg)
+bool staging_is_needed(const struct staging *st)
 {
-    struct staging *st = arg;
+    return staging_has_work(st) || st->wants_mcp;
+}
+
+static void staging_end(struct staging *st)
+{
     if (st->done)
         st->done(st->arg, &st->parts, st->why.code == ERROR_NONE ? NULL : &st->why);
     staging_free(st);
+}
+
+static void staging_mcp_done(void *arg, const struct error *why)
+{
+    struct staging *st = arg;
+    st->mcp = NULL;
+    if (why)
+        st->why = *why;
+    staging_end(st);
+}
+
+/* The work in the thread is done. */
+static void staging_done(void *arg)
+{
+    struct staging *st = arg;
+    st->works = false;
+    if (!st->done || !st->wants_mcp || st->why.code != ERROR_NONE ||
+        api_mcp_wait(st->d, &st->settings, staging_mcp_done, st, &st->mcp, &st->why) < 0)
+        staging_end(st);
 }
 
 int staging_start(
@@ -170,7 +200,9 @@ int staging_start(
     st->done = done;
     st->arg = arg;
     st->started = true;
-    int rc = job_start(loop, staging_work, staging_done, st, err);
+    st->works = staging_has_work(st);
+    int rc = st->works ? job_start(loop, staging_work, staging_done, st, err)
+                       : api_mcp_wait(st->d, &st->settings, staging_mcp_done, st, &st->mcp, err);
     if (rc == 0)
         return 0;
     *mine = NULL;
@@ -182,6 +214,8 @@ void staging_cancel(struct staging *st)
 {
     uint64_t one = 1;
     (void)!write(st->cancel, &one, sizeof one);
+    if (st->mcp)
+        api_mcp_wait_cancel(st->mcp);
 }
 
 void staging_drop(struct staging *st)
@@ -189,7 +223,8 @@ void staging_drop(struct staging *st)
     if (!st)
         return;
     st->done = NULL;
-    if (st->started)
+    api_mcp_wait_free(steal(&st->mcp));
+    if (st->started && st->works)
         staging_cancel(st);
     else
         staging_free(st);

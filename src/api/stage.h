@@ -2,7 +2,7 @@
  *
  * Any of these may block (a silent git server, a pipe, a lock, a slow disk), so they are prepared
  * in a job (base/job.h), while other sessions and runs continue. The job has copies of all that it
- * uses, and may outlive its requester.
+ * uses, and may outlive its requester. MCP servers are reached after it, on the loop.
  */
 #ifndef DROSTE_API_STAGE_H
 #define DROSTE_API_STAGE_H
@@ -31,12 +31,14 @@ struct staging {
     struct settings settings;   /* a copy */
     struct context_paths paths; /* contexts to load after those in `parts` */
     bool again;                 /* the contexts must be those of parts.stored_run */
-    bool wants_volume, wants_workspace;
+    bool wants_volume, wants_workspace, wants_mcp;
     const struct layout *layout;
     struct staged_parts parts;
     /* private to stage.c */
-    bool started;
-    int cancel; /* an eventfd */
+    bool started, works;      /* `works`: in the thread */
+    droste *d;                /* of the MCP servers; valid until it is dropped */
+    struct api_mcp_wait *mcp; /* NULL: it does not wait for them */
+    int cancel;               /* an eventfd */
     struct error why;
     staging_done_fn *done; /* NULL: dropped */
     void *arg;
@@ -51,6 +53,8 @@ int staging_want_contexts(struct staging *st, const droste *d, const char *first
  * there is a workspace. ERROR_ARGUMENT for settings that contradict each other. */
 int staging_want_session(struct staging *st, const struct session_options *options,
     const struct environment *env, bool has_workspace, struct error *err);
+/* Requests the functions of the MCP servers of the settings, whose clients api_tools has made. */
+void staging_want_mcp(struct staging *st, droste *d);
 /* Whether there is anything to prepare. */
 bool staging_is_needed(const struct staging *st);
 /* Takes the staging, also on failure. *mine is the owner's pointer; it becomes NULL before `done`

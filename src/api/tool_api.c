@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "api/api.h"
+#include "api/mcp_api.h"
 #include "api/tool_facts.h"
 #include "base/cleanup.h"
 #include "base/loop.h"
@@ -259,7 +260,7 @@ int api_tools(
     droste *d, const struct settings *s, struct tools **out, struct buf *facts, struct error *err)
 {
     *out = NULL;
-    if (!d->tools && s->tools.count + s->tool_data.count + s->tool.count == 0)
+    if (!d->tools && s->tools.count + s->tool_data.count + s->tool.count + s->mcp_server.count == 0)
         return 0;
     int rc = tools_new(out, err);
     struct gathering g = { *out, d->loop, facts };
@@ -272,6 +273,8 @@ int api_tools(
         rc = add_each(&g, &s->tools, tool_api_add_source, err);
     if (rc == 0)
         rc = add_each(&g, &s->tool, add_program, err);
+    if (rc == 0)
+        rc = api_mcp_open(d, s, facts, err);
     if (rc == 0 && buf_failed(facts))
         rc = error_memory(err);
     if (rc < 0) {

@@ -11,7 +11,8 @@
 struct settings;
 struct tools;
 
-/* All tools, which the caller frees (tools_free); NULL: none. Appends to `facts` what identifies
+/* All tools, which the caller frees (tools_free); NULL: none. Those of MCP servers are added when
+ * the servers have been reached (mcp_api.h). Appends to `facts` what identifies
  * them when a run is resumed (tool_facts.h). */
 int api_tools(
     droste *d, const struct settings *s, struct tools **out, struct buf *facts, struct error *err);

@@ -21,6 +21,7 @@ static const struct kind {
     { "program", "the program of tool", false, true },
     { "description", "the description of tool", true, true },
     { "function", "the tool", true, true },
+    { "server", "the MCP server", false, true },
 };
 
 /* ---- written down ---- */

@@ -29,11 +29,19 @@ struct approval {
     char *tool, *arguments, *run, *root;
 };
 
+bool approval_name_covers(const char *name, const char *tool)
+{
+    size_t n = strlen(name);
+    if (n > 2 && strcmp(name + n - 2, ".*") == 0)
+        return strncmp(name, tool, n - 1) == 0;
+    return strcmp(name, "*") == 0 || strcmp(name, tool) == 0;
+}
+
 bool approval_is_due(const struct broker *b, const char *tool)
 {
     const struct list *ask = b->options.ask.tools;
     for (size_t i = 0; ask && i < ask->count; i++)
-        if (strcmp(ask->items[i], "*") == 0 || strcmp(ask->items[i], tool) == 0)
+        if (approval_name_covers(ask->items[i], tool))
             return true;
     return false;
 }

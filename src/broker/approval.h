@@ -22,6 +22,8 @@ struct item;
 /* The end of the wait. `why` of a call that was denied: for the code. */
 typedef void approval_fn(void *arg, bool approved, const char *why);
 
+/* Whether a name of the setting "ask" (TOOL, MODULE.*, *) means this tool. */
+bool approval_name_covers(const char *name, const char *tool);
 /* Whether calls of this tool ask. */
 bool approval_is_due(const struct broker *b, const char *tool);
 /* Whether the item's recorded call asked, and has not begun. */

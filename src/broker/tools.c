@@ -33,6 +33,11 @@ bool tools_have(const struct tools *t, const char *name)
     for (size_t i = 0; t && i < t->datum_count; i++)
         if (strcmp(t->data[i].name, name) == 0)
             return true;
+    size_t n = strlen(name);
+    for (size_t i = 0; t && i < t->count; i++)
+        if (t->list[i].of_server && strncmp(t->list[i].name, name, n) == 0 &&
+            t->list[i].name[n] == '.')
+            return true;
     return tools_find(t, name) != NULL;
 }
 
@@ -51,6 +56,19 @@ static int tools_check_name(
     return 0;
 }
 
+/* MODULE.FUNCTION, of which tools_add_mcp has made sure that it is not there yet. */
+static int tools_check_server_name(const char *name, struct error *err)
+{
+    static const struct tools none;
+    const char *dot = strchr(name, '.');
+    cleanup_free char *module = dot ? text_copy(name, (size_t)(dot - name)) : NULL;
+    if (dot && !module)
+        return error_memory(err);
+    if (!dot || !text_is_identifier(dot + 1))
+        return error_set(err, ERROR_ARGUMENT, "'%.70s' is not MODULE.FUNCTION", name);
+    return tools_check_name(&none, module, false, err);
+}
+
 /* ---- the registry ---- */
 
 int tools_new(struct tools **out, struct error *err)
@@ -66,6 +84,7 @@ static void free_tool(struct tool *tool)
     json_object_put(tool->schema);
     free(tool->name);
     free(tool->description);
+    free(tool->returns);
 }
 
 void tools_free(struct tools *t)
@@ -105,6 +124,8 @@ void tools_describe(const struct tool *tool, struct buf *out)
     field_string(out, "name", tool->name);
     field_text(out, "description", text, strnlen(text, TEXT_MAX_));
     field_json(out, "parameters", tool->schema ? json_text(tool->schema, NULL) : NULL);
+    if (tool->of_server)
+        field_json(out, "returns", tool->returns ? tool->returns : "{}");
     field_close(out, '}');
 }
 
@@ -124,7 +145,8 @@ static int broker_tools_add(
     struct tools *t, const struct tool_spec *spec, struct tool *tool, struct error *err)
 {
     const char *parameters = spec->parameters;
-    int rc = tools_check_name(t, spec->name, spec->replaces, err);
+    int rc = spec->of_server ? tools_check_server_name(spec->name, err)
+                             : tools_check_name(t, spec->name, spec->replaces, err);
     if (rc == 0 && parameters)
         rc = json_parse(parameters, strlen(parameters), &schema_limits, &tool->schema, err);
     if (rc == 0 && parameters)
@@ -133,8 +155,10 @@ static int broker_tools_add(
         return error_wrap(err, "tool '%.64s'", spec->name);
     tool->name = strdup(spec->name);
     tool->description = spec->description ? strdup(spec->description) : NULL;
+    tool->returns = spec->returns ? strdup(spec->returns) : NULL;
+    tool->of_server = spec->of_server;
     if (!tool->name || (spec->description && !tool->description) ||
-        !tools_grow(&t->list, t->count, sizeof *t->list))
+        (spec->returns && !tool->returns) || !tools_grow(&t->list, t->count, sizeof *t->list))
         return error_memory(err);
     return tools_tell(&t->json, tool, err);
 }
@@ -220,6 +244,8 @@ static int add_copy(struct tools *t, const struct tool *tool, struct error *err)
         .parameters = tool->schema ? json_text(tool->schema, NULL) : NULL,
         .fn = tool->fn,
         .arg = tool->arg,
+        .returns = tool->returns,
+        .of_server = tool->of_server,
         .replaces = true }; /* its name was accepted when it was added */
     return tools_add(t, &spec, err);
 }

@@ -23,15 +23,19 @@ struct tool_spec {
     const char *name;
     const char *description; /* NULL: none */
     const char *parameters;  /* JSON schema of an object; NULL: any arguments */
+    const char *returns;     /* JSON schema of the answer of an MCP server; NULL: none */
     tool_fn *fn;
     void *arg;
     void (*release)(void *arg); /* called with the tools' end; NULL: nothing */
     bool replaces;              /* may replace one of the guest's own functions */
+    bool of_server;             /* of an MCP server, with the name MODULE.FUNCTION */
 };
 
 struct tool {
     char *name, *description;   /* may be NULL */
     struct json_object *schema; /* NULL: none */
+    char *returns;              /* may be NULL */
+    bool of_server;
     tool_fn *fn;
     void *arg;
     void (*release)(void *arg);
@@ -56,7 +60,7 @@ int tools_add_source(
 /* Adds the tools of `other`, which remains responsible for releasing them. */
 int tools_add_all(struct tools *t, const struct tools *from, struct error *err);
 
-/* Whether a function or value has this name; only the guest knows names from sources. */
+/* Whether a function, value or module has this name; only the guest knows names from sources. */
 bool tools_have(const struct tools *t, const char *name);
 /* NULL if there is none. */
 const struct tool *tools_find(const struct tools *t, const char *name);

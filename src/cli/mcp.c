@@ -13,6 +13,7 @@
 #include "base/list.h"
 #include "cli/cli.h"
 #include "cli/mcp_install.h"
+#include "cli/mcp_tools.h"
 
 /* Of a message; longer ones end the connection. */
 enum { MESSAGE_MAX = 64 << 20, READ_SIZE = 64 << 10 };
@@ -108,6 +109,8 @@ static int mcp_command(const struct command *self, droste *d, int argc, char **a
         return status;
     if (count > 0 && strcmp(paths[0], "install") == 0)
         return mcp_install(self, paths + 1, count - 1);
+    if (count > 0 && strcmp(paths[0], "tools") == 0)
+        return mcp_tools(self, d, paths + 1, count - 1);
     struct mcp_server *server;
     const struct mcp_options options = {
         .paths = paths, .max_sessions = (size_t)most, .roots_bound = true
@@ -124,7 +127,8 @@ static int mcp_command(const struct command *self, droste *d, int argc, char **a
 
 const struct command command_mcp = {
     .name = "mcp",
-    .synopsis = "[install AGENT] [PATH ...] [--max-sessions N] [--SETTING VALUE ...]",
+    .synopsis =
+        "[install AGENT | tools NAME=SERVER ...] [PATH ...] [--max-sessions N] [--SETTING VALUE ...]",
     .summary = "give Python sandboxes and long contexts to agents that speak MCP",
     .details =
         "Speaks the Model Context Protocol on standard input and output: start it from the\n"
@@ -135,6 +139,8 @@ const struct command command_mcp = {
         "server with these arguments into the configuration of claude-code,\n"
         "claude-desktop, cursor, gemini, windsurf, vscode (this directory) or project\n"
         "(.mcp.json of this directory); settings then stand behind `--`.\n"
+        "`droste mcp tools NAME=SERVER ...` prints the functions of other MCP servers as code\n"
+        "finds them with --mcp-server.\n"
         "\n"
         "Exit status: 0 at the end of the input, 1 reading failed, 2 usage error.\n",
     .examples = "  droste mcp ~/data\n"

@@ -26,6 +26,15 @@ static void put_tool(struct buf *out, struct json_object *tool)
     put_description(out, description);
 }
 
+/* Functions of MCP servers are those of modules. */
+static bool tools_have_modules(struct json_object *tools)
+{
+    for (size_t i = 0; i < json_length(tools); i++)
+        if (strchr(json_get_string(json_object_array_get_idx(tools, i), "name", ""), '.'))
+            return true;
+    return false;
+}
+
 static void put_datum(struct buf *out, struct json_object *variable)
 {
     buf_printf(out, "- `%.80s`: ", json_get_string(variable, "name", "?"));
@@ -44,6 +53,8 @@ void prompt_tools(struct buf *out, struct json_object *tools, struct json_object
         put_tool(&list, json_object_array_get_idx(tools, i));
     if (json_length(tools) > 0)
         buf_puts(&list, prompt_text(PROMPT_SESSION_TOOL_CALLS));
+    if (tools_have_modules(tools))
+        buf_puts(&list, prompt_text(PROMPT_SESSION_TOOL_MODULES));
     PROMPT_FILL(out, PROMPT_SESSION_TOOLS, { "tools", buf_text(&list) });
     out->failed |= list.failed;
 }

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Callable, Iterable
 from .calls import failure
 from .errors import NOT_GIVEN, ToolError
 from .frames import plain, shorten
+from .servers import (make_returns, make_shape, offer_function, read_result, shorten_description,
+                      withdraw_function)
 from .session import encode_odd, to_json, to_parts
 from .state import state
 from droste._encoding.codec import decode_value
@@ -102,8 +104,54 @@ MORE = ("def {0}({1}):\n    __all__ = __given__()\n    __more__ = __all__.pop('m
         "    return __call__({0!r}, __all__, __more__)\n")
 
 
+def rename(name: str, taken: set[str]) -> str:
+    """A parameter's name that Python can have."""
+    words = "".join(c if c.isalnum() and c.isascii() else "_" for c in name).lstrip("_") or "value"
+    words = "p" + words if words[0].isdigit() else words
+    words += "_" * (keyword.iskeyword(words) or words == "more")
+    while words in taken:
+        words += "_"
+    taken.add(words)
+    return words
+
+
+def make_server_tool(tool: Head) -> Callable[..., Any]:
+    """Creates a function of an MCP server, which has a schema, and `returns` beside it."""
+    schema, returns = tool["parameters"], tool["returns"]
+    known, required = schema.get("properties", {}), schema.get("required") or []
+    order = sorted(known, key=lambda name: name not in required)
+    taken: set[str] = set()
+    names = {rename(name, taken): name for name in order}
+    about = {name: known[name] if isinstance(known[name], dict) else {} for name in order}
+    defaults = [about[name].get("default", NOT_GIVEN) for name in order]
+    words = [word + ("" if name in required else "=__d__[%d]" % at)
+             for at, (word, name) in enumerate(names.items())]
+    is_open = schema.get("additionalProperties") is True
+
+    def call(given: dict[str, Any]) -> Any:
+        more = given.pop("more", {}) if is_open else {}
+        arguments = {names[word]: value for word, value in given.items()}
+        return read_result(call_tool(tool["name"], arguments, more), returns)
+
+    space: dict[str, Any] = {"__call__": call, "__given__": locals, "__d__": defaults}
+    short = tool["name"].partition(".")[2]
+    form = "def {0}({1}):\n    return __call__(__given__())\n"
+    exec(compile(form.format(short, ", ".join(words + ["**more"] * is_open)), __file__, "exec"),
+         space)
+    function = space[short]
+    function.__annotations__ = {word: make_shape(about[name], schema)
+                                for word, name in names.items()}
+    function.__annotations__["return"] = make_returns(returns)
+    function.__doc__ = describe_parameters(
+        tool.get("description") or "",
+        [(word, about[name], name in required) for word, name in names.items()])
+    return function
+
+
 def make_tool(tool: Head) -> Callable[..., Any]:
     """Creates a function from {"name", "description", "parameters": JSON schema or null}."""
+    if "returns" in tool:
+        return make_server_tool(tool)
     schema: Any = tool.get("parameters")
     defaults: list[Any] = []
     parameters = find_parameters(schema)
@@ -133,12 +181,18 @@ def define_tools(list_of_tools: Iterable[Head]) -> None:
 
 
 def offer_tool(name: str, function: Callable[..., Any]) -> None:
-    setattr(state.session.builtins, name, function)
+    if "." in name:
+        offer_function(name, function)
+    else:
+        setattr(state.session.builtins, name, function)
     state.session.tools[name] = function
 
 
 def withdraw_tool(name: str) -> None:
     if state.session.tools.pop(name, None) is None:
+        return
+    if "." in name:
+        withdraw_function(name)
         return
     public: tuple[Any, ...] = PUBLIC
     own = [thing for thing in public if thing.__name__ == name]
@@ -193,6 +247,7 @@ def describe_tools() -> list[Head]:
         except (TypeError, ValueError):
             signature = "(...)"
         text = inspect.cleandoc(function.__doc__ or "")
+        text = shorten_description(name, text) if "." in name else text
         described.append({"name": name, "signature": shorten(plain(signature), TEXT),
                           "description": shorten(plain(text), TEXT)})
     return described

@@ -1,8 +1,9 @@
 /* base/os/process.h: a user's program, with which Droste communicates over its standard streams.
  *
- * It runs with the rights of this process, and with its environment unless it is given another, has default signal handlers, and leads a
- * process group, which is killed with it. Its input is a socket, because writing to a pipe without
- * a reader raises SIGPIPE. The end of its standard error is kept, unless it goes to ours.
+ * It runs with the rights of this process, and with its environment or one of its own, has default
+ * signal handlers, and leads a process group, which is killed with it. Its input is a socket,
+ * because writing to a pipe without a reader raises SIGPIPE. The end of its standard error is kept,
+ * unless it goes to ours.
  */
 #ifndef DROSTE_BASE_OS_PROCESS_H
 #define DROSTE_BASE_OS_PROCESS_H

@@ -1,0 +1,23 @@
+/* mcp_client/tool_list.h: what a server says in `tools/list`, page by page. */
+#ifndef DROSTE_MCP_CLIENT_TOOL_LIST_H
+#define DROSTE_MCP_CLIENT_TOOL_LIST_H
+
+#include <stddef.h>
+
+#include "base/error.h"
+#include "base/json/json.h"
+#include "mcp_client/client.h"
+
+/* A zeroed list is empty. */
+struct tool_list {
+    struct mcp_tool *items;
+    size_t count;
+    unsigned pages;
+    char skipped[200]; /* what was left out, and why; "": nothing */
+};
+
+/* Adds a page. 1: there is another one; 0: it was the last; negative: it is no list. */
+int tool_list_take(struct tool_list *list, struct json_object *page, struct error *err);
+void tool_list_free(struct tool_list *list);
+
+#endif
