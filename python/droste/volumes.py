@@ -6,8 +6,8 @@
 
 Keywords are settings: `env` ("daytona": the provider's volumes), `volume_root`, `volume_size`….
 Files of the provider's volumes can be listed, read and copied. With `server` (and `api_key`), or
-DROSTE_SERVER, the volumes are those of a server: without `limit` and snapshots, and a directory is
-copied file by file, without empty directories.
+DROSTE_SERVER, the volumes are those of a server: a directory is copied file by file, without empty
+directories.
 """
 from __future__ import annotations
 

@@ -412,14 +412,29 @@ def test_volumes_of_a_server(server, tmp_path, monkeypatch):
         assert interp.execute("SUBMIT(x=open('/data/d/deep/b').read())").x == "bb"
         with pytest.raises(droste.ArgumentError, match="in use"):
             droste.volumes.remove("mine", **there)
+        with pytest.raises(droste.ArgumentError, match="in use"):
+            droste.volumes.snapshot("mine", "s", **there)
+    assert droste.volumes.snapshot("mine", "s", **there) == 100_002
+    with pytest.raises(droste.ArgumentError, match="snapshot"):
+        droste.volumes.snapshot("mine", "s", **there)
+    droste.volumes.delete("mine", "d/a", **there)
+    assert droste.volumes.restore("mine", "s", **there) == 100_002
+    assert len(droste.volumes.read("mine", "d/a", **there)) == 100_000
+    assert [s.name for s in droste.volumes.snapshots("mine", **there)] == ["s"]
+    droste.volumes.remove_snapshot("mine", "s", **there)
+    assert droste.volumes.snapshots("mine", **there) == []
+    with pytest.raises(droste.NotFoundError):
+        droste.volumes.restore("mine", "s", **there)
+    assert droste.volumes.limit("mine", size="1M", files=50, **there)[2:] == (1 << 20, 50)
+    for wrong in ("x", "1E", "999999G"):
+        with pytest.raises(droste.ArgumentError):
+            droste.volumes.limit("mine", size=wrong, **there)
     with pytest.raises(droste.ArgumentError, match="exists"):
         droste.volumes.create("mine", **there)
     with pytest.raises(droste.NotFoundError):
         droste.volumes.read("mine", "d/none", **there)
-    for function, more in ((droste.volumes.snapshots, {}), (droste.volumes.names,
-                                                             {"volume_root": "/x"})):
-        with pytest.raises(droste.UnsupportedError):
-            function(*(["mine"] if not more else []), **more, **there)
+    with pytest.raises(droste.UnsupportedError):
+        droste.volumes.names(volume_root="/x", **there)
     monkeypatch.setenv("DROSTE_SERVER", server.address)
     droste.volumes.delete("mine", "d")
     assert droste.volumes.ls("mine") == []

@@ -52,6 +52,37 @@ def test_what_a_volume_cannot_be_is_refused(server, body):
     assert names(server) == []
 
 
+def test_limits_and_snapshots(server, volume):
+    """A limit is at most the server's; a snapshot outlives what it has copied."""
+    assert server.ask("PATCH", volume, {"size_limit": 1 << 20}).json["size_limit"] == 1 << 20
+    assert server.ask("PATCH", volume, {"files_limit": 40}).json["size_limit"] == 1 << 20
+    answer = server.ask("PATCH", volume, {"size_limit": 1 << 50})
+    assert (answer.status, answer.code) == (400, "limit")
+    server.ask("PUT", volume + "/files?path=a", b"first")
+    assert server.ask("POST", volume + "/snapshots", {"snapshot": "s"}).json == {"bytes": 5}
+    assert server.ask("POST", volume + "/snapshots", {"snapshot": "s"}).status == 409
+    assert server.ask("POST", volume + "/snapshots", {"snapshot": "../s"}).status == 400
+    assert server.ask("DELETE", volume + "/snapshots?snapshot=..").status == 400
+    server.ask("PUT", volume + "/files?path=a", b"second")
+    assert server.ask("POST", volume + "/restore", {"snapshot": "s"}).json == {"bytes": 5}
+    assert server.ask("GET", volume + "/files?path=a").body == b"first"
+    found = server.ask("GET", volume + "/snapshots").json["snapshots"]
+    assert [(one["name"], one["files"]) for one in found] == [("s", 1)]
+    assert server.ask("POST", volume + "/restore", {"snapshot": "none"}).status == 404
+    assert server.ask("DELETE", volume + "/snapshots?snapshot=s").status == 204
+    assert server.ask("GET", volume + "/snapshots").json == {"snapshots": []}
+
+
+def test_a_volume_has_a_limited_number_of_snapshots(server, volume):
+    """They do not count towards its size."""
+    for i in range(16):
+        assert server.ask("POST", volume + "/snapshots", {"snapshot": "s%d" % i}).status == 200
+    answer = server.ask("POST", volume + "/snapshots", {"snapshot": "more"})
+    assert (answer.status, answer.code) == (409, "conflict")
+    server.ask("DELETE", volume + "/snapshots?snapshot=s1")
+    assert server.ask("POST", volume + "/snapshots", {"snapshot": "more"}).status == 200
+
+
 def test_files_go_in_and_come_out(server, volume):
     """Of any size, in directories that are made; a file is replaced as a whole."""
     data = bytes(range(256)) * 16384        # more than a piece

@@ -7,7 +7,7 @@ import stat
 from typing import Any, BinaryIO, Callable, Dict, Iterator, List, Optional, Tuple
 
 from ..errors import ArgumentError, UnsupportedError
-from ..volumes import Usage
+from ..volumes import Snapshot, Usage
 from .client import failure_of, PIECE, Refused, Server, server_at
 
 MOST = 100000       # entries of a list
@@ -188,6 +188,47 @@ def _delete(server: Server, name: str, path: Any, **settings: Any) -> None:
     server.ask("DELETE", _path(name, "/files"), query={"path": _text(path)})
 
 
+def _bytes_of(value: Any) -> int:
+    """A size as the settings write it: 2147483648, "2G"."""
+    text = str(value).strip()
+    scale = "KMGT".find(text[-1:].upper()) + 1 if text[-1:] else 0
+    try:
+        return int(text[:-1] if scale else text) << 10 * scale
+    except ValueError:
+        raise ArgumentError("%r is no size, such as 2147483648 or \"2G\"" % (value,)) from None
+
+
+def _limit(server: Server, name: str, *, size: Any = None, files: Optional[int] = None,
+           **settings: Any) -> Usage:
+    _check(settings)
+    limits = {"size_limit": None if size is None else _bytes_of(size), "files_limit": files}
+    found = server.ask("PATCH", _path(name), {k: v for k, v in limits.items() if v is not None})
+    return Usage(*(found[field] for field in Usage._fields))
+
+
+def _snapshots(server: Server, name: str, **settings: Any) -> List[Snapshot]:
+    _check(settings)
+    found = server.ask("GET", _path(name, "/snapshots"))["snapshots"]
+    return [Snapshot(one["name"], one["size"], one["files"]) for one in found]
+
+
+def _snapshot(server: Server, name: str, snapshot: str, **settings: Any) -> int:
+    _check(settings)
+    return int(server.ask("POST", _path(name, "/snapshots"), {"snapshot": snapshot})["bytes"])
+
+
+def _restore(server: Server, name: str, snapshot: str, **settings: Any) -> int:
+    _check(settings)
+    return int(server.ask("POST", _path(name, "/restore"), {"snapshot": snapshot})["bytes"])
+
+
+def _remove_snapshot(server: Server, name: str, snapshot: str, **settings: Any) -> None:
+    _check(settings)
+    server.ask("DELETE", _path(name, "/snapshots"), query={"snapshot": snapshot})
+
+
 _FUNCTIONS: Dict[str, Callable[..., Any]] = {
     "names": _names, "create": _create, "remove": _remove, "usage": _usage, "ls": _ls,
-    "read": _read, "get": _get, "put": _put, "delete": _delete}
+    "read": _read, "get": _get, "put": _put, "delete": _delete, "limit": _limit,
+    "snapshots": _snapshots, "snapshot": _snapshot, "restore": _restore,
+    "remove_snapshot": _remove_snapshot}

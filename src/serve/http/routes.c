@@ -110,7 +110,7 @@ bool route_find(struct request *r, const char *method, const char *path, const c
 /* The table has the schema of each parameter; those that say what is meant are required. */
 static void openapi_query(struct buf *out, const struct route *route, bool first)
 {
-    static const char *const required[] = { "path", "to" };
+    static const char *const required[] = { "path", "snapshot", "to" };
     cleanup_json struct json_object *all = NULL;
     cleanup_free char *text = text_printf("{%s}", route->query ? route->query : "");
     if (!text || json_parse(text, strlen(text), &json_limits_small, &all, NULL) < 0)

@@ -182,6 +182,17 @@
     "\"properties\": {\"name\": " VOLUME_NAME ", \"size_limit\": {\"type\": \"integer\", "         \
     "\"minimum\": 4096}, \"files_limit\": {\"type\": \"integer\", \"minimum\": 32}}}"
 
+#define VOLUME_LIMIT                                                                               \
+    "{\"type\": \"object\", \"additionalProperties\": false, \"properties\": {\"size_limit\": "    \
+    "{\"type\": \"integer\", \"minimum\": 4096}, \"files_limit\": {\"type\": \"integer\", "        \
+    "\"minimum\": 32}}}"
+
+#define SNAPSHOT_QUERY "\"snapshot\": " VOLUME_NAME
+#define SNAPSHOT                                                                                   \
+    "{\"type\": \"object\", \"additionalProperties\": false, \"required\": [\"snapshot\"], "       \
+    "\"properties\": {" SNAPSHOT_QUERY "}}"
+#define COPIED "{\"type\": \"object\", \"properties\": {\"bytes\": {\"type\": \"integer\"}}}"
+
 #define TEMPLATE_NAME                                                                              \
     "\"name\": {\"type\": \"string\", \"maxLength\": 64, \"pattern\": \"^[ -~]*$\"}"
 
@@ -444,9 +455,22 @@ static const struct route native_rows[] = {
         "list the names of the volumes", handle_volume_list },
     { "GET", "/v1/volumes/{name}", BODY_NONE, NULL, NULL, 200, JSON, VOLUME,
         "describe a volume: its size, and its limits", handle_volume_get },
+    { "PATCH", "/v1/volumes/{name}", BODY_JSON, VOLUME_LIMIT, NULL, 200, JSON, VOLUME,
+        "set the limits of a volume, up to the server's", handle_volume_limit },
     { "DELETE", "/v1/volumes/{name}", BODY_NONE, NULL, NULL, 204, NULL, NULL,
         "remove a volume with all that is in it; not while a sandbox uses it (409)",
         handle_volume_delete },
+    { "GET", "/v1/volumes/{name}/snapshots", BODY_NONE, NULL, NULL, 200, JSON,
+        "{\"type\": \"object\", \"properties\": {\"snapshots\": {\"type\": \"array\"}}}",
+        "list the snapshots of a volume, with their sizes", handle_snapshot_list },
+    { "POST", "/v1/volumes/{name}/snapshots", BODY_JSON, SNAPSHOT, NULL, 200, JSON, COPIED,
+        "copy a volume to a new snapshot; not while a sandbox uses it (409)",
+        handle_snapshot_create },
+    { "DELETE", "/v1/volumes/{name}/snapshots", BODY_NONE, NULL, SNAPSHOT_QUERY, 204, NULL, NULL,
+        "remove a snapshot; not while a sandbox uses the volume (409)", handle_snapshot_remove },
+    { "POST", "/v1/volumes/{name}/restore", BODY_JSON, SNAPSHOT, NULL, 200, JSON, COPIED,
+        "replace the contents of a volume by those of a snapshot; not while a sandbox uses it (409)",
+        handle_snapshot_restore },
     { "GET", "/v1/volumes/{name}/files", BODY_NONE, NULL, PATH, 200, "application/octet-stream",
         NULL, "read a file of a volume", handle_volume_read },
     { "PUT", "/v1/volumes/{name}/files", BODY_STREAM, NULL, PATH, 204, NULL, NULL,

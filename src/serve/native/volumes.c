@@ -22,7 +22,7 @@
 #include "serve/http/work.h"
 #include "serve/sandbox/sandbox.h"
 
-enum { VOLUMES_MOST = 1000, ENTRIES_MOST = 100000, DEPTH_MOST = 10 };
+enum { VOLUMES_MOST = 1000, SNAPSHOTS_MOST = 16, ENTRIES_MOST = 100000, DEPTH_MOST = 10 };
 enum { VOLUME_SIZE_LEAST = 4096, VOLUME_FILES_LEAST = 32, VOLUME_NUMBER = 24 };
 static const int64_t volume_size_most = (int64_t)10 << 30, volume_files_most = 100000;
 
@@ -31,6 +31,7 @@ struct volume_job {
     /* Negative: *err says why. `v` is NULL where the volume is not opened before. */
     int (*act)(struct volume_job *job, droste *d, droste_volume *v, droste_error *err);
     bool is_closed;           /* it is not opened */
+    int flags;                /* with which it is opened */
     unsigned argument_status; /* of a request that does not fit the volume's state; 0: 400 */
     char *root, *path;
     char name[SERVE_NAME_SIZE], size[VOLUME_NUMBER], files[VOLUME_NUMBER];
@@ -116,7 +117,7 @@ static int volume_job_open(struct volume_job *job, droste *d, droste_error *err)
     if (rc == 0 && job->files[0])
         rc = droste_set(d, "volume-files", job->files, err);
     if (rc == 0 && !job->is_closed)
-        rc = droste_volume_open(d, job->name, 0, &v, err);
+        rc = droste_volume_open(d, job->name, job->flags, &v, err);
     if (rc == 0)
         rc = job->act(job, d, v, err);
     droste_volume_close(v);
@@ -329,6 +330,144 @@ void handle_volume_list(struct request *r)
 void handle_volume_get(struct request *r)
 {
     volume_job_start(volume_job_of(r, false, volume_describe));
+}
+
+/* ---- its limits ---- */
+
+static int volume_limit(struct volume_job *job, droste *d, droste_volume *v, droste_error *err)
+{
+    int rc = droste_volume_limit(
+        v, job->size[0] ? job->size : NULL, job->files[0] ? job->files : NULL, err);
+    return rc < 0 ? rc : volume_describe(job, d, v, err);
+}
+
+void handle_volume_limit(struct request *r)
+{
+    struct volume_job *job = volume_job_of(r, false, volume_limit);
+    bool has_size = json_object_object_get_ex(r->json, "size_limit", NULL);
+    bool has_files = json_object_object_get_ex(r->json, "files_limit", NULL);
+    if (!job)
+        return;
+    if ((!has_size || volume_take_limit(r, "size_limit", "volume-size", VOLUME_SIZE_LEAST,
+                          volume_size_most, job->size)) &&
+        (!has_files || volume_take_limit(r, "files_limit", "volume-files", VOLUME_FILES_LEAST,
+                           volume_files_most, job->files)))
+        volume_job_start(job);
+    else
+        volume_job_free(job);
+}
+
+/* ---- snapshots ---- */
+
+struct snapshot_list {
+    struct volume_job *job;
+    droste_volume *v;
+    droste_error *err;
+    int rc;
+};
+
+static int snapshot_put(void *arg, const char *name)
+{
+    struct snapshot_list *list = arg;
+    droste_volume_usage used;
+    struct buf *out = &list->job->out;
+    list->rc = droste_volume_snapshot_measure(list->v, name, &used, list->err);
+    if (list->rc < 0)
+        return -1;
+    field_open(out, NULL, '{');
+    field_string(out, "name", name);
+    field_int(out, "size", (int64_t)used.size);
+    field_int(out, "files", (int64_t)used.files);
+    field_close(out, '}');
+    return 0;
+}
+
+static int snapshot_list(struct volume_job *job, droste *d, droste_volume *v, droste_error *err)
+{
+    struct snapshot_list list = { .job = job, .v = v, .err = err };
+    field_open(&job->out, NULL, '{');
+    field_open(&job->out, "snapshots", '[');
+    int rc = droste_volume_snapshots(v, snapshot_put, &list, err);
+    field_close(&job->out, ']');
+    field_close(&job->out, '}');
+    return list.rc < 0 ? list.rc : rc;
+}
+
+void handle_snapshot_list(struct request *r)
+{
+    volume_job_start(volume_job_of(r, false, snapshot_list));
+}
+
+static int snapshot_reply(struct volume_job *job, int rc, const droste_volume_count *count)
+{
+    field_open(&job->out, NULL, '{');
+    field_int(&job->out, "bytes", (int64_t)count->bytes);
+    field_close(&job->out, '}');
+    return rc;
+}
+
+static int snapshot_make(struct volume_job *job, droste *d, droste_volume *v, droste_error *err)
+{
+    droste_volume_count copied = { 0 };
+    size_t count = 0;
+    int rc = droste_volume_snapshots(v, volume_count_name, &count, err);
+    if (rc == 0 && count >= SNAPSHOTS_MOST) {
+        *err = (droste_error){ .code = DROSTE_ERROR_ARGUMENT };
+        snprintf(err->text, sizeof err->text,
+            "the volume has %d snapshots, which is the most; remove some", SNAPSHOTS_MOST);
+        rc = -1;
+    }
+    if (rc == 0)
+        rc = droste_volume_snapshot(v, job->path, &copied, err);
+    return snapshot_reply(job, rc, &copied);
+}
+
+static int snapshot_restore(struct volume_job *job, droste *d, droste_volume *v, droste_error *err)
+{
+    droste_volume_count copied = { 0 };
+    return snapshot_reply(job, droste_volume_restore(v, job->path, &copied, err), &copied);
+}
+
+static int snapshot_end(struct volume_job *job, droste *d, droste_volume *v, droste_error *err)
+{
+    return droste_volume_snapshot_remove(v, job->path, err);
+}
+
+/* Of a snapshot, for which the volume must not be in use. */
+static void snapshot_start(struct request *r, bool in_query,
+    int (*act)(struct volume_job *job, droste *d, droste_volume *v, droste_error *err))
+{
+    struct volume_job *job = volume_job_of(r, false, act);
+    if (!job)
+        return;
+    const char *snapshot =
+        in_query ? request_query(r, "snapshot", NULL) : json_get_string(r->json, "snapshot", "");
+    free(steal(&job->path));
+    job->path = snapshot && text_is_name(snapshot) ? strdup(snapshot) : NULL;
+    job->flags = DROSTE_VOLUME_ALONE;
+    job->argument_status = 409;
+    if (job->path) {
+        volume_job_start(job);
+        return;
+    }
+    volume_job_free(job);
+    if (!r->reply)
+        request_refuse(r, 400, "argument", "that is no name of a snapshot");
+}
+
+void handle_snapshot_create(struct request *r)
+{
+    snapshot_start(r, false, snapshot_make);
+}
+
+void handle_snapshot_restore(struct request *r)
+{
+    snapshot_start(r, false, snapshot_restore);
+}
+
+void handle_snapshot_remove(struct request *r)
+{
+    snapshot_start(r, true, snapshot_end);
 }
 
 static int volume_end(struct volume_job *job, droste *d, droste_volume *none, droste_error *err)
