@@ -109,7 +109,7 @@ static int serve_start(
 static int serve_command(const struct command *self, droste *d, int argc, char **argv)
 {
     const char *words[1], *life = NULL, *idle = NULL, *request = NULL, *drain = NULL;
-    const char *sandboxes = NULL, *connections = NULL, *workers = NULL;
+    const char *sandboxes = NULL, *connections = NULL, *workers = NULL, *runs = NULL;
     const char *keys = NULL, *queue = NULL, *level = "warning", *threshold = NULL, *detach = NULL,
                *files = NULL;
     const char *paths[2] = { 0 };
@@ -122,6 +122,7 @@ static int serve_command(const struct command *self, droste *d, int argc, char *
         .drain_seconds = 30,
         .queue_seconds = 10,
         .workers = 1,
+        .runs = 16,
         .max_sandboxes = 256,
         .max_connections = 8192,
         .context_threshold = 8192,
@@ -137,6 +138,8 @@ static int serve_command(const struct command *self, droste *d, int argc, char *
         { "idle", "TIME", "End sandboxes that are unused for this long (1h).", &idle },
         { "max-sandboxes", "N", "Sandboxes at once (256).", &sandboxes },
         { "queue", "TIME", "How long a request waits for a place (10).", &queue },
+        { "join", "URLS", "Join the cluster of these NATS servers.", &o.join },
+        { "runs", "N", "Runs of the cluster's queue at once (16).", &runs },
         { "mcp-path", "PATH", "What clients of /mcp may load files below.", &paths[0] },
         { "workers", "N", "Processes that serve (1).", &workers },
         { "max-connections", "N", "Connections of a worker at once (8192).", &connections },
@@ -161,7 +164,8 @@ static int serve_command(const struct command *self, droste *d, int argc, char *
     const struct serve_number numbers[] = { { "max-sandboxes", sandboxes, &o.max_sandboxes },
         { "max-connections", connections, &o.max_connections },
         { "context-threshold", threshold, &o.context_threshold },
-        { "files-quota", files, &o.files_quota_mib }, { "workers", workers, &o.workers } };
+        { "files-quota", files, &o.files_quota_mib }, { "workers", workers, &o.workers },
+        { "runs", runs, &o.runs } };
     for (size_t i = 0; status < 0 && i < array_length(times); i++)
         status = serve_read_time(self, &times[i]);
     for (size_t i = 0; status < 0 && i < array_length(numbers); i++)

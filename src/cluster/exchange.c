@@ -204,7 +204,7 @@ struct item *exchange_take_in(struct exchange *x, bool *is_connected, bool *was_
     return all;
 }
 
-int exchange_start(struct exchange *x, struct error *err)
+int bus_exchange_start(struct exchange *x, struct error *err)
 {
     sigset_t all, before;
     sigfillset(&all);
@@ -214,7 +214,7 @@ int exchange_start(struct exchange *x, struct error *err)
     return errno ? error_set_errno(err, ERROR_IO, "starting a thread") : 0;
 }
 
-struct exchange *exchange_new(const struct nats_library *nats)
+struct exchange *bus_exchange_new(const struct nats_library *nats)
 {
     struct exchange *x = calloc(1, sizeof *x);
     if (!x)

@@ -52,10 +52,10 @@ struct subscription {
     struct subscription *next;
 };
 
-struct exchange *exchange_new(const struct nats_library *nats);
+struct exchange *bus_exchange_new(const struct nats_library *nats);
 void exchange_free(struct exchange *x);
 /* Starts the sender, with all signals blocked. */
-int exchange_start(struct exchange *x, struct error *err);
+int bus_exchange_start(struct exchange *x, struct error *err);
 /* Waits until no thread of libnats can call back any more. False: one still may. */
 bool exchange_end(struct exchange *x);
 

@@ -307,6 +307,22 @@ void bus_stream_last(
         stored_send(c, stream, subject);
 }
 
+void bus_stream_next(struct bus *b, const char *stream, const char *subject, uint64_t sequence,
+    bus_done_fn *done, void *arg)
+{
+    cleanup_buf struct buf body = { 0 };
+    char api[BUS_SUBJECT_MAX + 1];
+    struct call *c = call_new(b, BUS_TIMEOUT_MS, stored_take, done, arg);
+    if (!c)
+        return;
+    api_subject(api, "STREAM.MSG.GET", stream, NULL);
+    field_open(&body, NULL, '{');
+    field_int(&body, "seq", (int64_t)sequence);
+    field_string(&body, "next_by_subj", subject);
+    field_close(&body, '}');
+    api_call(c, bus_name_is_ok(stream) && bus_subject_is_ok(subject, false), &body, api);
+}
+
 /* ---- publications ---- */
 
 void publish_send(struct call *c, const char *subject, const void *data, size_t len, const char *id,

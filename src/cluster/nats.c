@@ -301,7 +301,7 @@ static int bus_start(struct bus *b, struct error *err)
     nats_status status = exchange_subscribe(x, subject, NULL, NULL, &b->inbox_handle);
     if (status != 0)
         return nats_failed(x->nats, status, "subscribing to the inbox", err);
-    return exchange_start(x, err);
+    return bus_exchange_start(x, err);
 }
 
 int bus_open(
@@ -312,7 +312,7 @@ int bus_open(
     if (nats_library_load(&nats, err) < 0)
         return -ERROR_UNSUPPORTED;
     struct bus *b = calloc(1, sizeof *b);
-    struct exchange *x = b ? exchange_new(nats) : NULL;
+    struct exchange *x = b ? bus_exchange_new(nats) : NULL;
     if (!x) {
         free(b);
         return error_memory(err);

@@ -24,6 +24,8 @@ struct serve_options {
     const char *traces;       /* a line of OTLP/JSON for each run that ends; NULL: none */
     const char *const *paths; /* from which clients of MCP may load contexts; ends with NULL */
     const struct mcp_extension *mcp_extension; /* what they are offered beside; NULL: nothing */
+    const char *join; /* the cluster's NATS servers (cluster/bus.h); NULL: none */
+    size_t runs;      /* of the cluster's queue at once */
     size_t max_sandboxes, max_connections, workers;
     const char *models; /* that clients of OpenAI's protocol may name (openai/models.c); NULL: the
                            setting's */

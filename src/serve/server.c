@@ -23,6 +23,7 @@
 #include "serve/http/relay.h"
 #include "serve/native/batches.h"
 #include "serve/native/runs.h"
+#include "serve/queue/queue.h"
 #include "serve/sandbox/sandbox.h"
 #include "serve/native/templates.h"
 #include "serve/http/tls.h"
@@ -604,6 +605,8 @@ static void server_end_requests(struct server *s)
     mcp_service_close(s);
     jupyter_close(s);
     batches_close(s);
+    if (s->queue)
+        queue_runs_close(s->queue);
     runs_close(s);
     while (s->sandboxes)
         sandbox_close(s->sandboxes);
@@ -635,6 +638,7 @@ static void server_close(struct server *s)
         listen_remove(&s->listener, s->options->listen);
     mcp_service_close(s);
     jupyter_close(s);
+    queue_close(s);
     tls_close();
     for (size_t i = 0; s->schemas && route_at(i); i++)
         schema_drop(s->schemas[i]);
@@ -649,6 +653,7 @@ static void server_close(struct server *s)
     uv_walk(&s->loop, server_close_handle, NULL);
     uv_run(&s->loop, UV_RUN_DEFAULT);
     uv_loop_close(&s->loop);
+    free(s->queue);
 }
 
 /* Executes the template of the settings before requests are accepted, which cannot wait for it. */
@@ -712,6 +717,8 @@ static int serve_as(
         rc = server_start_http(&s, err);
     if (rc == 0)
         rc = server_watch(&s, err);
+    if (rc == 0)
+        rc = queue_open(&s, err);
     if (rc == 0)
         rc = listen_address(s.listener.fd, options->certificate != NULL, &address, err);
     if (rc == 0) {

@@ -12,6 +12,7 @@
 #include "serve/native/templates.h"
 #include "serve/native/volumes.h"
 #include "serve/native/native.h"
+#include "serve/queue/queue.h"
 
 #define SANDBOX                                                                                                              \
     "{\"type\": \"object\", \"required\": [\"id\", \"state\"], \"properties\": {"                                            \
@@ -104,6 +105,17 @@
     "\"properties\": {\"question\": {\"type\": \"string\", \"minLength\": 1, \"pattern\": "        \
     "\"^[^\\\\0]*$\"}, \"context\": {}, \"context_file\": "                                        \
     "{\"type\": \"string\"}, \"options\": {\"type\": \"object\"}}}"
+
+#define QUEUE                                                                                      \
+    "{\"type\": \"object\", \"additionalProperties\": false, \"required\": [\"question\"], "       \
+    "\"properties\": {\"question\": {\"type\": \"string\", \"minLength\": 1, \"pattern\": "        \
+    "\"^[^\\\\0]*$\"}, \"context\": {}, \"options\": {\"type\": \"object\"}, \"id\": "             \
+    "{\"type\": \"string\"}, \"priority\": {\"type\": \"integer\", \"minimum\": 0, \"maximum\": 2}}}"
+
+#define QUEUED                                                                                       \
+    "{\"type\": \"object\", \"required\": [\"id\", \"state\"], \"properties\": {\"id\": "            \
+    "{\"type\": \"string\"}, \"state\": {\"enum\": [\"queued\", \"known\", \"running\", \"ended\", " \
+    "\"dead\"]}, \"run\": {\"type\": \"object\"}, \"reason\": {\"type\": \"string\"}}}"
 
 #define APPROVAL                                                                                   \
     "{\"type\": \"object\", \"required\": [\"id\", \"run\", \"tool\", \"decision\"], "             \
@@ -418,6 +430,15 @@ static const struct route native_rows[] = {
     { "DELETE", "/v1/batches/{id}", BODY_NONE, NULL, NULL, 204, NULL, NULL,
         "remove a batch that is not active, with its results; its runs stay", handle_batch_delete,
         SCOPE_RUNS, .of_run = true },
+    { "POST", "/v1/queue", BODY_JSON, QUEUE, NULL, 202, JSON, QUEUED,
+        "queue a run for any node of the cluster; the same id queues it once", handle_queue_put,
+        SCOPE_RUNS },
+    { "GET", "/v1/queue/{name}", BODY_NONE, NULL,
+        "\"wait\": {\"type\": \"number\", \"minimum\": 0, \"maximum\": 60}", 200, JSON, QUEUED,
+        "the state of a queued run, and what it has come to; waits for that", handle_queue_get,
+        SCOPE_RUNS | SCOPE_READ },
+    { "DELETE", "/v1/queue/{name}", BODY_NONE, NULL, NULL, 204, NULL, NULL, "cancel a queued run",
+        handle_queue_cancel, SCOPE_RUNS },
     { "POST", "/v1/sandboxes/{id}/template", BODY_JSON, TEMPLATE_SAVE, NULL, 201, JSON, TEMPLATE,
         "make a template of the present state; the sandbox goes on", handle_template_save, 0,
         true },

@@ -1,0 +1,232 @@
+/* serve/queue/queue.c: the queue's lanes, from which this node fetches what it has room for.
+ *
+ * A lane is the messages of one key with one priority. Lanes of a higher priority come first; those
+ * of the same priority take turns, so that a key with a thousand runs delays another's by one. A
+ * bucket names the lanes, and each has a consumer that all nodes share.
+ */
+#include "serve/queue/queue.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/os/random.h"
+#include "serve/log.h"
+
+struct queue_lane {
+    struct run_queue *q;
+    unsigned priority;
+    char key[KEY_ID_SIZE], name[BUS_NAME_MAX + 1];
+    bool is_ready;
+    struct queue_lane *next;
+};
+
+enum { FETCH_MAX = 16, IDLE_TICKS = 4 };
+
+/* ---- fetch ---- */
+
+/* The lane whose turn it is; NULL: there is none. */
+static struct queue_lane *queue_next_lane(struct run_queue *q)
+{
+    unsigned skipped = 0;
+    for (unsigned p = 0; p < QUEUE_PRIORITIES; p++) {
+        unsigned of_priority = 0;
+        for (struct queue_lane *l = q->lanes; l; l = l->next)
+            of_priority += l->priority == p && l->is_ready;
+        skipped += of_priority;
+        if (of_priority == 0 || q->empty >= skipped)
+            continue;
+        struct queue_lane *l = q->turn[p] ? q->turn[p]->next : q->lanes;
+        for (unsigned round = 0; round < 2; round++, l = q->lanes)
+            for (; l; l = l->next)
+                if (l->priority == p && l->is_ready)
+                    return q->turn[p] = l;
+    }
+    return NULL;
+}
+
+static void queue_on_message(void *arg, struct bus_message *m)
+{
+    struct queue_lane *l = arg;
+    l->q->empty = 0;
+    queue_run_take(l->q, m);
+}
+
+static void queue_on_fetched(void *arg, const struct bus_answer *a)
+{
+    struct queue_lane *l = arg;
+    l->q->is_fetching = false;
+    l->q->empty++;
+    if (a->result == BUS_OK)
+        queue_look(l->q);
+}
+
+void queue_look(struct run_queue *q)
+{
+    if (!q->is_ready || q->is_fetching || q->is_closing || q->s->draining || q->count >= q->room ||
+        clock_ns() < q->paused_until_ns)
+        return;
+    struct queue_lane *l = queue_next_lane(q);
+    if (!l)
+        return;
+    size_t share = (q->room - q->count) / (q->lane_count ? q->lane_count : 1);
+    unsigned count = share < 1 ? 1 : share > FETCH_MAX ? FETCH_MAX : (unsigned)share;
+    q->is_fetching = true;
+    bus_fetch(q->bus, "droste_runs", l->name, count, 0, queue_on_message, queue_on_fetched, l);
+}
+
+/* ---- lanes ---- */
+
+static void queue_on_consumer(void *arg, const struct bus_answer *a)
+{
+    struct queue_lane *l = arg;
+    l->is_ready = a->result == BUS_OK;
+    if (l->is_ready)
+        l->q->lane_count++;
+    else
+        log_event(l->q->s, LOG_ERROR, "the queue of key %s cannot be read: %s", l->key, a->why);
+    l->q->empty = 0;
+    queue_look(l->q);
+}
+
+static void queue_lane_make(struct queue_lane *l)
+{
+    char filter[BUS_SUBJECT_MAX + 1];
+    snprintf(filter, sizeof filter, "droste.run.queue.%u.%s", l->priority, l->key);
+    const struct bus_consumer consumer = { .stream = "droste_runs",
+        .name = l->name,
+        .filter = filter,
+        .ack_ms = QUEUE_LEASE_MS,
+        .most_unacknowledged = 100000 };
+    bus_consumer_make(l->q->bus, &consumer, queue_on_consumer, l);
+}
+
+/* A key of the bucket: "PRIORITY.KEY". */
+static void queue_on_lane(void *arg, const struct bus_entry *entry)
+{
+    struct run_queue *q = arg;
+    if (!entry->key || !entry->data || entry->key[0] < '0' ||
+        entry->key[0] >= '0' + QUEUE_PRIORITIES || entry->key[1] != '.' ||
+        strlen(entry->key + 2) >= KEY_ID_SIZE)
+        return;
+    unsigned priority = (unsigned)(entry->key[0] - '0');
+    for (struct queue_lane *l = q->lanes; l; l = l->next)
+        if (l->priority == priority && strcmp(l->key, entry->key + 2) == 0)
+            return;
+    struct queue_lane *l = calloc(1, sizeof *l);
+    if (!l)
+        return;
+    l->q = q;
+    l->priority = priority;
+    snprintf(l->key, sizeof l->key, "%s", entry->key + 2);
+    snprintf(l->name, sizeof l->name, "p%u-%s", priority, l->key);
+    l->next = q->lanes;
+    q->lanes = l;
+    queue_lane_make(l);
+}
+
+void queue_lane_announce(struct run_queue *q, unsigned priority, const char *key)
+{
+    char name[KEY_ID_SIZE + 8];
+    for (struct queue_lane *l = q->lanes; l; l = l->next)
+        if (l->priority == priority && strcmp(l->key, key) == 0)
+            return;
+    snprintf(name, sizeof name, "%u.%s", priority, key);
+    bus_create(q->bus, "droste_lanes", name, "1", 1, NULL, NULL);
+}
+
+/* ---- open and close ---- */
+
+static void queue_on_word(void *arg, struct bus_message *m)
+{
+    struct run_queue *q = arg;
+    if (strcmp(m->subject, "droste.run.word.queued") == 0) {
+        q->empty = 0;
+        queue_look(q);
+    } else if (strcmp(m->subject, "droste.run.word.ended") == 0) {
+        queue_waiters_wake(q, m->data);
+    } else {
+        queue_run_cancel(q, m->data);
+    }
+    bus_message_free(m);
+}
+
+static void queue_on_tick(uv_timer_t *timer)
+{
+    struct run_queue *q = timer->data;
+    queue_logs_tick(q);
+    queue_runs_tick(q);
+    if (++q->ticks % IDLE_TICKS == 0) {
+        q->empty = 0;
+        queue_waiters_wake(q, NULL);
+    }
+    queue_look(q);
+}
+
+static void queue_on_made(void *arg, const struct bus_answer *a)
+{
+    struct run_queue *q = arg;
+    if (a->result != BUS_OK)
+        log_event(q->s, LOG_ERROR, "the queue of runs cannot be made: %s", a->why);
+    q->is_ready = a->result == BUS_OK;
+}
+
+/* Their operations are answered in order, so the last one's answer is enough. */
+static int queue_make(struct run_queue *q, struct error *err)
+{
+    static const char *const queue[] = { "droste.run.queue.>", NULL };
+    static const char *const logs[] = { "droste.run.log.>", NULL };
+    static const char *const dead[] = { "droste.run.dead.>", NULL };
+    const int64_t day_ms = 86400000;
+    const struct bus_stream streams[] = {
+        { .name = "droste_run_logs", .subjects = logs, .age_ms = 7 * day_ms },
+        { .name = "droste_dead_runs", .subjects = dead, .age_ms = 30 * day_ms },
+        { .name = "droste_runs", .subjects = queue, .retention = BUS_WORK, .age_ms = 7 * day_ms },
+    };
+    const struct bus_bucket lanes = { .name = "droste_lanes" };
+    bus_bucket_make(q->bus, &lanes, NULL, NULL);
+    for (size_t i = 0; i < 3; i++)
+        bus_stream_make(q->bus, &streams[i], i == 2 ? queue_on_made : NULL, q);
+    int rc = bus_watch(q->bus, "droste_lanes", ">", queue_on_lane, q, err);
+    return rc < 0 ? rc : bus_subscribe(q->bus, "droste.run.word.*", NULL, queue_on_word, q, err);
+}
+
+int queue_open(struct server *s, struct error *err)
+{
+    const struct serve_options *o = s->options;
+    if (!o->join)
+        return 0;
+    struct run_queue *q = calloc(1, sizeof *q);
+    if (!q)
+        return error_memory(err);
+    const struct bus_options options = { .urls = o->join, .name = "droste serve" };
+    size_t workers = o->workers ? o->workers : 1;
+    q->s = s;
+    q->room = (o->runs + workers - 1) / workers;
+    int rc = random_hex(q->owner, 16, err);
+    if (rc == 0)
+        rc = bus_open(&s->loop, &options, &q->bus, err);
+    if (rc < 0) {
+        free(q);
+        return rc;
+    }
+    s->queue = q;
+    uv_timer_init(&s->loop, &q->timer);
+    q->timer.data = q;
+    uv_timer_start(&q->timer, queue_on_tick, QUEUE_TICK_MS, QUEUE_TICK_MS);
+    return queue_make(q, err);
+}
+
+void queue_close(struct server *s)
+{
+    struct run_queue *q = s->queue;
+    if (!q)
+        return;
+    uv_timer_stop(&q->timer);
+    bus_close(q->bus);
+    while (q->lanes) {
+        struct queue_lane *l = q->lanes;
+        q->lanes = l->next;
+        free(l);
+    }
+}

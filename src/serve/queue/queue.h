@@ -1,0 +1,142 @@
+/* serve/queue/queue.h: runs of all nodes: queued, taken, continued elsewhere, and answered once.
+ *
+ * Everything that is known of a run is in its log, a subject of a stream: the request, who has
+ * taken it, the units of its record, its end. Each message is appended with the sequence of the one
+ * before it, which the server compares. So the log has one order, and of two nodes that believe to
+ * have a run only the one that has taken it last can append: the other learns at its next append
+ * that it has lost the run, and that comes before each call of a model (base/hold.h), and before
+ * the end. The queue only says that there is something to do; a message in it that is delivered
+ * twice does no harm.
+ */
+#ifndef DROSTE_SERVE_QUEUE_H
+#define DROSTE_SERVE_QUEUE_H
+
+#include "base/buf.h"
+#include "cluster/bus.h"
+#include "serve/http/request.h"
+#include "serve/server.h"
+
+enum {
+    QUEUE_ID_MAX = 64,
+    QUEUE_PRIORITIES = 3,
+    QUEUE_LEASE_MS = 3000, /* a node that is silent for so long loses its runs */
+    QUEUE_TICK_MS = 250,
+    QUEUE_FAILURES_MAX = 3,    /* then the run is a dead letter */
+    QUEUE_DELIVERIES_MAX = 50, /* whatever became of them */
+    QUEUE_PART_MAX = 900000,   /* bytes of a message of a log */
+};
+
+/* ---- the log of a run (log.c) ---- */
+
+enum queue_mark {
+    MARK_REQUEST = 'Q',
+    MARK_TAKEN = 'T',
+    MARK_UNIT = 'U',
+    MARK_CANCEL = 'C', /* anybody may append it */
+    MARK_FAILED = 'F', /* an attempt, and why */
+    MARK_END = 'E',
+    MARK_DEAD = 'D',
+};
+
+enum queue_kept {
+    QUEUE_KEPT,
+    QUEUE_LOST, /* another one has appended */
+};
+
+struct queue_log {
+    struct run_queue *q;
+    char subject[BUS_SUBJECT_MAX + 1];
+    uint64_t sequence; /* of its last message that is known here; 0: it has none */
+    bool is_cancelled; /* it has the mark */
+    /* The append under way. */
+    enum queue_mark mark;
+    struct buf data;
+    size_t at, part;
+    uint32_t number;
+    bool is_appending, waits; /* for the next attempt */
+    void (*done)(void *arg, enum queue_kept kept);
+    void *arg;
+    struct queue_log *next; /* of the queue's that append */
+};
+
+void queue_log_init(struct queue_log *l, struct run_queue *q, const char *key, const char *id);
+/* One at a time. Is tried until it is known how it ended; `done` is called from the loop. */
+void queue_log_append(struct queue_log *l, enum queue_mark mark, const void *data, size_t len,
+    void (*done)(void *arg, enum queue_kept kept), void *arg);
+void queue_log_close(struct queue_log *l);
+/* Tries again what waits. */
+void queue_logs_tick(struct run_queue *q);
+
+/* What a log says. */
+struct queue_reading {
+    struct buf request, units, end;
+    enum queue_mark last; /* of whole entries, without cancellations; 0: none */
+    uint64_t sequence;
+    unsigned failures;
+    bool is_cancelled;
+    /* The entry that is being read. */
+    struct buf part;
+    char part_owner[17], part_mark;
+};
+void queue_reading_free(struct queue_reading *r);
+void queue_reading_take(struct queue_reading *r, const struct bus_answer *a);
+
+/* A message of a log. False: it is none. */
+struct queue_head {
+    enum queue_mark mark;
+    char owner[17];
+    uint32_t number;
+    bool more; /* of the entry comes */
+    const char *data;
+    size_t len;
+};
+bool queue_head_read(const char *data, size_t len, struct queue_head *out);
+
+/* ---- the runs of this node (run.c) ---- */
+
+struct queue_run;
+
+/* Takes the message, and the place that was reserved for it. */
+void queue_run_take(struct run_queue *q, struct bus_message *m);
+void queue_run_cancel(struct run_queue *q, const char *what);
+void queue_runs_tick(struct run_queue *q);
+/* Gives all runs back, so that other nodes go on with them. */
+void queue_runs_close(struct run_queue *q);
+
+/* ---- the queue (queue.c) ---- */
+
+struct queue_lane;
+struct queue_waiter;
+
+struct run_queue {
+    struct server *s;
+    struct bus *bus;
+    char owner[17]; /* this process */
+    uint32_t number;
+    size_t room, count; /* of runs */
+    struct queue_run *runs;
+    struct queue_log *appending;
+    struct queue_lane *lanes, *turn[QUEUE_PRIORITIES];
+    struct queue_waiter *waiters;
+    uv_timer_t timer;
+    unsigned ticks, empty, lane_count; /* lanes that had nothing, one after the other */
+    bool is_ready, is_fetching, is_closing;
+    uint64_t paused_until_ns;
+};
+
+/* NULL options->join: there is no queue. */
+int queue_open(struct server *s, struct error *err);
+void queue_close(struct server *s);
+/* Something may have come, or a place is free. */
+void queue_look(struct run_queue *q);
+/* Makes the lane known to all nodes. */
+void queue_lane_announce(struct run_queue *q, unsigned priority, const char *key);
+
+/* ---- over HTTP (routes.c) ---- */
+
+void queue_waiters_wake(struct run_queue *q, const char *what); /* NULL: all */
+void handle_queue_put(struct request *r);
+void handle_queue_get(struct request *r);
+void handle_queue_cancel(struct request *r);
+
+#endif

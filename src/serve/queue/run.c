@@ -1,0 +1,445 @@
+/* serve/queue/run.c: a run that this node has taken from the queue, from its log to its end.
+ *
+ * taken ─► its log is read ─► has ended? ─► acknowledged
+ *                            │ MARK_TAKEN is appended: an earlier node cannot append any more
+ *                            ▼
+ *          the record is made of the units ─► the run is resumed, or begun ─► MARK_END
+ *                            │
+ *                            ▼
+ *          acknowledged
+ *
+ * A node that had the run before may still send a request to a model for as long as its last append
+ * counts as recent (STORE_LOG_FRESH_MS), so a run that was taken before waits so long after
+ * MARK_TAKEN.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "serve/http/idempotency.h"
+#include "serve/log.h"
+#include "serve/queue/queue.h"
+
+enum {
+    TAKEOVER_MS = 1000,
+    RETRY_MS = 1000,
+    PAUSE_MS = 5000,
+    END_CUT = 100000,
+    END_CUT_MORE = 4096
+};
+
+struct queue_run {
+    struct run_queue *q;
+    struct bus_message *m;
+    char key[KEY_ID_SIZE], id[QUEUE_ID_MAX + 1];
+    struct queue_reading reading;
+    struct queue_log log;
+    struct json_object *request;
+    droste_running *running;
+    char error[240];
+    bool is_lost, begins, is_over, is_cancelled;
+    uint64_t begin_ns; /* when it may begin, with `begins` */
+    struct queue_run *next;
+};
+
+static void queue_run_free(struct queue_run *u)
+{
+    struct run_queue *q = u->q;
+    struct queue_run **at = &q->runs;
+    while (*at != u)
+        at = &(*at)->next;
+    *at = u->next;
+    q->count--;
+    bus_forget(q->bus, u);
+    queue_log_close(&u->log);
+    queue_reading_free(&u->reading);
+    json_object_put(u->request);
+    bus_message_free(u->m);
+    free(u);
+    queue_look(q);
+}
+
+/* Another node may take it, after the delay. */
+static void queue_run_return(struct queue_run *u, int64_t delay_ms)
+{
+    bus_nak(steal(&u->m), delay_ms);
+    queue_run_free(u);
+}
+
+/* The cluster's log is what counts: a copy that does not end here would look like a run that can be
+ * resumed. */
+static void queue_run_forget(struct queue_run *u)
+{
+    struct server *s = u->q->s;
+    droste_record_freed freed;
+    if (!s->record)
+        droste_record_open(s->d, &s->record, NULL);
+    if (s->record)
+        droste_record_remove(s->record, u->id, &freed, NULL);
+}
+
+static void queue_run_acknowledge(struct queue_run *u)
+{
+    char what[KEY_ID_SIZE + QUEUE_ID_MAX + 2];
+    snprintf(what, sizeof what, "%s %s", u->key, u->id);
+    bus_tell(u->q->bus, "droste.run.word.ended", what, strlen(what));
+    bus_ack(steal(&u->m), NULL, NULL);
+    queue_run_free(u);
+}
+
+/* ---- the end ---- */
+
+static void queue_run_on_ended(void *arg, enum queue_kept kept)
+{
+    struct queue_run *u = arg;
+    if (kept == QUEUE_KEPT)
+        queue_run_acknowledge(u);
+    else
+        queue_run_free(u); /* another one has it */
+}
+
+static void queue_run_end(struct queue_run *u, enum queue_mark mark, const char *text, size_t len)
+{
+    u->is_over = true;
+    queue_log_append(&u->log, mark, text, len, queue_run_on_ended, u);
+}
+
+static void queue_run_bury(struct queue_run *u, const char *why)
+{
+    char subject[BUS_SUBJECT_MAX + 1];
+    snprintf(subject, sizeof subject, "droste.run.dead.%s.%s", u->key, u->id);
+    const struct bus_publication p = {
+        .subject = subject, .data = why, .len = strlen(why), .id = u->id
+    };
+    log_event(u->q->s, LOG_ERROR, "run %s is a dead letter: %s", u->id, why);
+    bus_publish(u->q->bus, &p, NULL, NULL);
+    queue_run_end(u, MARK_DEAD, why, strlen(why));
+}
+
+static void queue_run_on_failed(void *arg, enum queue_kept kept)
+{
+    struct queue_run *u = arg;
+    if (kept == QUEUE_KEPT)
+        queue_run_return(u, RETRY_MS);
+    else
+        queue_run_free(u);
+}
+
+/* An attempt has failed for a reason that may be this node's. */
+static void queue_run_fail(struct queue_run *u, const char *why)
+{
+    log_event(u->q->s, LOG_ERROR, "run %s failed here: %s", u->id, why);
+    queue_run_forget(u);
+    if (u->reading.failures + 1 >= QUEUE_FAILURES_MAX)
+        queue_run_bury(u, why);
+    else
+        queue_log_append(&u->log, MARK_FAILED, why, strlen(why), queue_run_on_failed, u);
+}
+
+struct queue_ended {
+    droste_record *record;
+    struct buf json;
+    size_t cut;
+    bool has_ended;
+};
+
+static int queue_add_piece(void *arg, const char *data, size_t len)
+{
+    buf_append(arg, data, len);
+    return 0;
+}
+
+static int queue_on_record(void *arg, const droste_record_run *run, droste_error *err)
+{
+    struct queue_ended *e = arg;
+    e->has_ended = strcmp(run->status, "running") != 0 && strcmp(run->status, "interrupted") != 0;
+    return droste_record_json(e->record, run, e->cut, queue_add_piece, &e->json, err);
+}
+
+/* What the record says of the run, in one message. False: it has not ended. */
+static bool queue_run_read(struct queue_run *u, struct queue_ended *e)
+{
+    static const size_t cuts[] = { QUEUE_PART_MAX, END_CUT, END_CUT_MORE };
+    struct server *s = u->q->s;
+    if (!s->record && droste_record_open(s->d, &s->record, NULL) < 0)
+        return false;
+    e->record = s->record;
+    for (size_t i = 0; s->record && i < array_length(cuts); i++) {
+        buf_clear(&e->json);
+        e->cut = cuts[i];
+        if (droste_record_get(s->record, u->id, queue_on_record, e, NULL) < 0 || !e->has_ended)
+            return false;
+        if (e->json.len <= QUEUE_PART_MAX)
+            break;
+    }
+    return e->has_ended && !buf_failed(&e->json);
+}
+
+/* True: the record has the end, which is now appended. */
+static bool queue_run_finish(struct queue_run *u)
+{
+    struct queue_ended e = { 0 };
+    bool has_ended = queue_run_read(u, &e);
+    if (has_ended)
+        queue_run_end(u, MARK_END, buf_text(&e.json), e.json.len);
+    buf_free(&e.json);
+    return has_ended;
+}
+
+static void queue_run_on_done(void *arg, droste_result *result)
+{
+    struct queue_run *u = arg;
+    droste_error why = { .code = DROSTE_ERROR_MEMORY, .text = "out of memory" };
+    bool is_suspended = result && strcmp(droste_result_status(result), "interrupted") == 0;
+    if (result)
+        droste_result_error(result, &why);
+    droste_result_free(result);
+    u->running = NULL;
+    u->q->s->figures->gauges[GAUGE_RUNS]--;
+    if (u->is_lost) {
+        queue_run_forget(u);
+        queue_run_free(u);
+    } else if (is_suspended) { /* this node stops */
+        queue_run_forget(u);
+        queue_run_return(u, 0);
+    } else if (why.code == DROSTE_ERROR_STORE) { /* its disk is full */
+        log_event(u->q->s, LOG_ERROR, "run %s goes to another node: %s", u->id, why.text);
+        u->q->paused_until_ns = clock_ns() + PAUSE_MS * 1000000ull;
+        queue_run_forget(u);
+        queue_run_return(u, 0);
+    } else if (!queue_run_finish(u)) {
+        queue_run_fail(u, why.text);
+    }
+}
+
+/* ---- the run ---- */
+
+static void queue_run_on_kept(void *arg, enum queue_kept kept)
+{
+    struct queue_run *u = arg;
+    droste_error lost = { .code = DROSTE_ERROR_LOST, .text = "another node has taken the run" };
+    if (!u->running)
+        return;
+    if (kept == QUEUE_LOST) {
+        u->is_lost = true;
+        droste_log_lost(u->running, &lost);
+    } else {
+        droste_log_kept(u->running);
+        if (u->log.is_cancelled && !u->is_cancelled && u->running) {
+            u->is_cancelled = true;
+            droste_cancel(u->running);
+        }
+    }
+    server_wake(u->q->s);
+}
+
+static void queue_run_on_unit(void *arg, droste_running *run, const void *data, size_t len)
+{
+    struct queue_run *u = arg;
+    queue_log_append(&u->log, MARK_UNIT, data, len, queue_run_on_kept, u);
+}
+
+static int queue_run_start(struct queue_run *u, droste_error *err)
+{
+    struct server *s = u->q->s;
+    const droste_log log = { .append = queue_run_on_unit, .arg = u };
+    struct json_object *settings = json_get_typed(u->request, "settings", json_type_array);
+    struct json_object *context = NULL;
+    size_t count = json_length(settings);
+    cleanup_free const char **list = calloc(count + 1, sizeof *list);
+    droste_request q = { .question = json_get_string(u->request, "question", ""),
+        .settings = list,
+        .id = u->id,
+        .account = u->key,
+        .done = queue_run_on_done,
+        .log = &log,
+        .arg = u };
+    for (size_t i = 0; list && i < count; i++)
+        list[i] = json_object_get_string(json_object_array_get_idx(settings, i));
+    if (u->reading.units.len > 0) {
+        q = (droste_request){ .resume = u->id, .done = q.done, .log = q.log, .arg = u };
+    } else if (json_object_object_get_ex(u->request, "context", &context)) {
+        bool is_text = json_object_is_type(context, json_type_string);
+        q.data = is_text ? json_object_get_string(context) : json_text(context, &q.len);
+        q.len = is_text ? (size_t)json_object_get_string_len(context) : q.len;
+        q.kind = is_text ? NULL : "json";
+    }
+    return droste_start(s->d, &q, &u->running, err);
+}
+
+static void queue_run_begin(struct queue_run *u)
+{
+    struct server *s = u->q->s;
+    droste_error err = { .text = "out of memory" };
+    struct buf *units = &u->reading.units;
+    u->begins = false;
+    int rc = buf_failed(units) ? -1 : 0;
+    if (rc == 0 && units->len > 0)
+        rc = droste_record_import(s->d, u->id, units->data, units->len, &err);
+    if (rc == 0 && units->len > 0 && queue_run_finish(u))
+        return; /* the end is in its units, and was not told */
+    if (rc == 0)
+        rc = queue_run_start(u, &err);
+    if (rc < 0) {
+        queue_run_fail(u, err.text);
+        return;
+    }
+    s->figures->gauges[GAUGE_RUNS]++;
+    table_count(s->figures, COUNT_RUNS, 1);
+    server_wake(s);
+}
+
+static void queue_run_cancel_unbegun(struct queue_run *u)
+{
+    cleanup_buf struct buf json = { 0 };
+    buf_printf(&json, "{\"id\": \"%s\", \"status\": \"cancelled\", \"answer\": null}", u->id);
+    queue_run_end(u, MARK_END, buf_text(&json), json.len);
+}
+
+/* What a run that is cancelled has paid for is in its units: it begins, to end with them. */
+static void queue_run_on_taken(void *arg, enum queue_kept kept)
+{
+    struct queue_run *u = arg;
+    bool was_taken = u->m->delivered > 1 || u->reading.units.len > 0;
+    if (kept == QUEUE_LOST) {
+        queue_run_free(u);
+    } else if (u->m->delivered > QUEUE_DELIVERIES_MAX) {
+        queue_run_bury(u, "every node that took the run was lost");
+    } else if ((u->log.is_cancelled || u->reading.is_cancelled) && u->reading.units.len == 0) {
+        queue_run_cancel_unbegun(u);
+    } else {
+        u->begins = true;
+        u->begin_ns = clock_ns() + (was_taken ? TAKEOVER_MS * 1000000ull : 0);
+        if (!was_taken)
+            queue_run_begin(u);
+    }
+}
+
+/* ---- its log ---- */
+
+static void queue_run_on_log(void *arg, const struct bus_answer *a);
+
+static void queue_run_read_on(struct queue_run *u)
+{
+    bus_stream_next(
+        u->q->bus, "droste_run_logs", u->log.subject, u->reading.sequence + 1, queue_run_on_log, u);
+}
+
+static void queue_run_was_read(struct queue_run *u)
+{
+    const struct queue_reading *r = &u->reading;
+    const char *node = u->q->owner;
+    u->log.sequence = r->sequence;
+    if (r->last == MARK_END || r->last == MARK_DEAD) {
+        queue_run_acknowledge(u);
+        return;
+    }
+    if (json_parse(buf_text(&r->request), r->request.len, &json_limits_large, &u->request, NULL) <
+            0 ||
+        !json_object_is_type(u->request, json_type_object)) {
+        /* its request has not come whole, or is not there any more */
+        queue_run_return(u, RETRY_MS);
+        return;
+    }
+    queue_log_append(&u->log, MARK_TAKEN, node, strlen(node), queue_run_on_taken, u);
+}
+
+static void queue_run_on_log(void *arg, const struct bus_answer *a)
+{
+    struct queue_run *u = arg;
+    if (a->result == BUS_NOT_FOUND) {
+        queue_run_was_read(u);
+    } else if (a->result != BUS_OK) {
+        queue_run_return(u, RETRY_MS);
+    } else {
+        queue_reading_take(&u->reading, a);
+        queue_run_read_on(u);
+    }
+}
+
+static bool queue_run_is_here(const struct run_queue *q, const char *key, const char *id)
+{
+    for (const struct queue_run *u = q->runs; u; u = u->next)
+        if (strcmp(u->id, id) == 0 && strcmp(u->key, key) == 0)
+            return true;
+    return false;
+}
+
+void queue_run_take(struct run_queue *q, struct bus_message *m)
+{
+    char key[KEY_ID_SIZE] = "", id[QUEUE_ID_MAX + 1] = "";
+    const char *space = strchr(m->data, ' ');
+    size_t n = space ? (size_t)(space - m->data) : 0;
+    struct queue_run *u = calloc(1, sizeof *u);
+    if (!u || q->is_closing) {
+        free(u);
+        bus_nak(m, RETRY_MS);
+        return;
+    }
+    if (!space || n >= sizeof key || strlen(space + 1) > QUEUE_ID_MAX) {
+        free(u);
+        bus_term(m);
+        return;
+    }
+    memcpy(key, m->data, n);
+    strcpy(id, space + 1);
+    if (queue_run_is_here(q, key, id)) {
+        /* This process was stopped for longer than its lease: first it learns what it has lost. */
+        free(u);
+        bus_nak(m, RETRY_MS);
+        return;
+    }
+    u->q = q;
+    u->m = m;
+    memcpy(u->key, key, sizeof key);
+    memcpy(u->id, id, sizeof id);
+    queue_log_init(&u->log, q, u->key, u->id);
+    u->next = q->runs;
+    q->runs = u;
+    q->count++;
+    queue_run_read_on(u);
+}
+
+/* ---- all of them ---- */
+
+void queue_run_cancel(struct run_queue *q, const char *what)
+{
+    char own[KEY_ID_SIZE + QUEUE_ID_MAX + 2];
+    for (struct queue_run *u = q->runs; u; u = u->next) {
+        snprintf(own, sizeof own, "%s %s", u->key, u->id);
+        if (strcmp(own, what) != 0 || !u->running || u->is_cancelled)
+            continue;
+        u->is_cancelled = true;
+        droste_cancel(u->running);
+        server_wake(q->s);
+        return;
+    }
+}
+
+void queue_runs_tick(struct run_queue *q)
+{
+    uint64_t now_ns = clock_ns();
+    struct queue_run *next;
+    for (struct queue_run *u = q->runs; u; u = next) {
+        next = u->next;
+        bus_progress(u->m);
+        if (u->begins && now_ns >= u->begin_ns)
+            queue_run_begin(u);
+    }
+}
+
+void queue_runs_close(struct run_queue *q)
+{
+    struct queue_run *next;
+    q->is_closing = true;
+    for (struct queue_run *u = q->runs; u; u = next) {
+        next = u->next;
+        if (u->running)
+            droste_suspend(u->running);
+        else
+            queue_run_return(u, 0);
+    }
+    while (q->runs && droste_turn(q->s->d, 1000, NULL) > 0)
+        ;
+}

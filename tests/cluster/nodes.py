@@ -1,0 +1,216 @@
+"""A NATS server, nodes and a provider of this machine, for tests of a cluster and for soak.py.
+
+The provider answers as OpenAI does and keeps each request with its idempotency key. It is not
+kinder than a real one: a client that goes away before its answer has still been charged.
+"""
+import collections
+import http.client
+import http.server
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import threading
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+DROSTE = os.path.join(ROOT, os.environ.get("BUILD", "build"), "droste")
+CALLS = 2   # that the code of each run makes
+CODE = """```repl
+import re
+name = re.search('run-[0-9]+', context).group()
+parts = [llm_query('%%s part %%d' %% (name, i)) for i in range(%d)]
+SUBMIT(answer=parts)
+```""" % CALLS
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+class Nats:
+    """A server with JetStream, which can be killed and started again."""
+
+    def __init__(self, place):
+        self.place, self.port, self.process = str(place), free_port(), None
+        self.url = "nats://127.0.0.1:%d" % self.port
+        self.start()
+
+    def start(self):
+        self.process = subprocess.Popen(
+            ["/usr/sbin/nats-server", "-js", "-a", "127.0.0.1", "-p", str(self.port),
+             "-sd", self.place], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        wait_until(lambda: is_open(self.port))
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+
+class Provider:
+    """Counts requests by their prompt, and by their key."""
+
+    def __init__(self, pause=0.02):
+        self.pause, self.lock = pause, threading.Lock()
+        self.keys = collections.defaultdict(set)      # of each prompt
+        self.requests = collections.Counter()         # by key
+        provider = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_POST(self):
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                text = provider.answer(body, self.headers.get("Idempotency-Key"))
+                reply = json.dumps({
+                    "id": "x", "object": "chat.completion", "model": body["model"],
+                    "choices": [{"index": 0, "finish_reason": "stop",
+                                 "message": {"role": "assistant", "content": text}}],
+                    "usage": {"prompt_tokens": 10, "completion_tokens": 5,
+                              "total_tokens": 15}}).encode()
+                self.send_response(200)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(reply)))
+                self.end_headers()
+                self.wfile.write(reply)
+
+            def log_message(self, *args):
+                pass
+
+        class Server(http.server.ThreadingHTTPServer):
+            request_queue_size = 512
+            daemon_threads = True
+
+            def handle_error(self, *args):
+                pass   # clients are killed
+
+        self.server = Server(("127.0.0.1", 0), Handler)
+        self.url = "http://127.0.0.1:%d/v1" % self.server.server_port
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def answer(self, body, key):
+        messages = body["messages"]
+        is_loop = messages[0]["role"] == "system"
+        prompt = messages[1]["content"] if is_loop else messages[-1]["content"]
+        with self.lock:
+            name = (("loop " if is_loop else "") + prompt, len(messages))
+            self.keys[name].add(key)
+            self.requests[key] += 1
+        time.sleep(self.pause)
+        return CODE if is_loop else prompt.upper()
+
+    def close(self):
+        self.server.shutdown()
+        self.server.server_close()
+
+    def paid_twice(self):
+        """Prompts that were asked under more than one key."""
+        with self.lock:
+            return {prompt: len(keys) for prompt, keys in self.keys.items() if len(keys) > 1}
+
+    def repeated(self):
+        """Requests beyond the first with their key."""
+        with self.lock:
+            return sum(self.requests.values()) - len(self.requests)
+
+
+class Node:
+    """A `droste serve --join`, which can be killed, stopped, and started again."""
+
+    def __init__(self, home, nats, provider, *flags):
+        self.home, self.flags = str(home), flags
+        self.nats, self.provider = nats, provider
+        self.start()
+
+    def start(self):
+        env = {"PATH": "/usr/bin:/bin", "HOME": self.home, "LANG": "C.UTF-8",
+               "DROSTE_HOME": os.path.join(self.home, "data"), "OPENAI_API_KEY": "test"}
+        os.makedirs(env["DROSTE_HOME"], exist_ok=True)
+        self.log = open(os.path.join(self.home, "log"), "ab")
+        self.process = subprocess.Popen(
+            [DROSTE, "serve", "--listen", "127.0.0.1:0", "--join", self.nats.url,
+             "--model", "openai/gpt-5-mini", "--base-url", self.provider.url,
+             "--isolation", "process", *self.flags],
+            stdout=subprocess.PIPE, stderr=self.log, env=env, text=True)
+        self.port = int(self.process.stdout.readline().strip().rpartition(":")[2])
+
+    def ask(self, method, path, body=None, timeout=30):
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+        try:
+            connection.request(method, path, json.dumps(body) if body is not None else None)
+            reply = connection.getresponse()
+            text = reply.read()
+            return reply.status, json.loads(text) if text else None
+        finally:
+            connection.close()
+
+    def kill(self):
+        self.process.send_signal(signal.SIGCONT)
+        self.process.kill()
+        self.process.wait()
+        self.process.stdout.close()
+        self.log.close()
+
+    def stop(self):
+        """As by an operator: what it runs goes to the others."""
+        self.process.terminate()
+        assert self.process.wait(30) == 0
+        self.process.stdout.close()
+        self.log.close()
+
+    def pause(self):
+        self.process.send_signal(signal.SIGSTOP)
+
+    def go_on(self):
+        self.process.send_signal(signal.SIGCONT)
+
+
+def is_open(port):
+    with socket.socket() as s:
+        return s.connect_ex(("127.0.0.1", port)) == 0
+
+
+def wait_until(what, seconds=60):
+    deadline = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < deadline, "it never became true"
+        time.sleep(0.02)
+
+
+def put(nodes, name, tries=200, **more):
+    """Queues a run by whichever node answers: the same id queues it once."""
+    for i in range(tries):
+        try:
+            status, answer = nodes[i % len(nodes)].ask("POST", "/v1/queue", {
+                "id": name, "question": "What is it?", "context": "This is %s." % name, **more}, 8)
+            if status == 202:
+                return answer
+            assert status in (503, 429), answer
+        except OSError:
+            pass
+        except http.client.HTTPException:
+            pass
+        time.sleep(0.1)
+    raise AssertionError("no node takes " + name)
+
+
+def get(nodes, name, seconds=120):
+    """The end of a run, from whichever node answers."""
+    deadline, i, answer = time.monotonic() + seconds, 0, None
+    while time.monotonic() < deadline:
+        i += 1
+        try:
+            status, answer = nodes[i % len(nodes)].ask("GET", "/v1/queue/%s?wait=5" % name, None, 8)
+            if status == 200 and answer["state"] in ("ended", "dead"):
+                return answer
+        except (OSError, http.client.HTTPException):
+            time.sleep(0.1)
+    raise AssertionError("%s has not ended: %r" % (name, answer))
+
+
+def has_nats():
+    return shutil.which("nats-server", path="/usr/sbin:/usr/bin") is not None

@@ -1,0 +1,158 @@
+"""Runs of a cluster's queue: each has one result, whichever nodes die, and is paid for once."""
+import time
+
+import pytest
+
+from nodes import CALLS, Nats, Node, Provider, get, has_nats, put
+from soak import soak
+
+pytestmark = pytest.mark.skipif(not has_nats(), reason="there is no nats-server")
+
+
+@pytest.fixture
+def nats(tmp_path):
+    nats = Nats(tmp_path / "nats")
+    yield nats
+    nats.kill()
+
+
+@pytest.fixture
+def provider():
+    provider = Provider()
+    yield provider
+    provider.close()
+
+
+@pytest.fixture
+def start(tmp_path, nats, provider):
+    nodes = []
+
+    def start(*flags):
+        home = tmp_path / ("node%d" % len(nodes))
+        home.mkdir()
+        nodes.append(Node(home, nats, provider, *flags))
+        return nodes[-1]
+
+    yield start
+    for node in nodes:
+        if node.process.poll() is None:
+            node.kill()
+
+
+def expected(name):
+    return ["%s PART %d" % (name.upper(), i) for i in range(CALLS)]
+
+
+def check(answer, name):
+    assert answer["state"] == "ended", answer
+    assert answer["run"]["status"] == "answered", answer
+    assert answer["run"]["answer"] == expected(name)
+
+
+def test_any_node_takes_a_run_and_answers_for_it(start, provider):
+    nodes = [start(), start()]
+    assert put(nodes[:1], "run-1") == {"id": "run-1", "state": "queued"}
+    check(get(nodes[1:], "run-1"), "run-1")
+    assert put(nodes[1:], "run-1")["state"] == "known"    # once, whoever asks again
+    check(get(nodes[:1], "run-1"), "run-1")
+    assert sum(provider.requests.values()) == CALLS + 1
+    assert nodes[0].ask("GET", "/v1/queue/nothing")[0] == 404
+
+
+def test_a_killed_nodes_run_goes_on_elsewhere_without_paying_again(start, provider):
+    provider.pause = 0.5
+    nodes = [start()]
+    put(nodes, "run-2")
+    while len(provider.requests) < 2:     # the code's first call has no answer yet
+        time.sleep(0.01)
+    nodes.append(start())
+    nodes[0].kill()
+    begun = time.monotonic()
+    answer = get(nodes[1:], "run-2")
+    check(answer, "run-2")
+    assert not provider.paid_twice()
+    assert provider.repeated() == 1       # the one without an answer, under its own key
+    assert answer["run"]["usage"]["calls"] == CALLS + 1
+    print("continued within", time.monotonic() - begun)
+
+
+def test_a_node_that_was_stopped_for_longer_than_its_lease_has_lost_its_run(start, provider):
+    provider.pause = 0.5
+    nodes = [start()]
+    put(nodes, "run-3")
+    while len(provider.requests) < 2:
+        time.sleep(0.01)
+    nodes.append(start())
+    nodes[0].pause()
+    check(get(nodes[1:], "run-3"), "run-3")
+    asked = sum(provider.requests.values())
+    nodes[0].go_on()
+    time.sleep(2)
+    assert sum(provider.requests.values()) == asked    # it does not pay for what it has lost
+    check(get(nodes[:1], "run-3"), "run-3")
+    assert not provider.paid_twice()
+    status, runs = nodes[0].ask("GET", "/v1/runs")
+    assert runs["runs"] == []                          # and keeps no half of it
+
+
+def test_a_node_that_stops_in_order_gives_its_runs_back_at_once(start, provider):
+    provider.pause = 0.5
+    nodes = [start()]
+    put(nodes, "run-4")
+    while len(provider.requests) < 2:
+        time.sleep(0.01)
+    nodes.append(start())
+    nodes[0].stop()
+    check(get(nodes[1:], "run-4"), "run-4")
+    assert not provider.paid_twice()
+
+
+def test_runs_survive_the_end_of_the_nats_server(start, nats, provider):
+    provider.pause = 0.3
+    nodes = [start()]
+    names = ["run-%d" % i for i in range(50, 58)]
+    for name in names:
+        put(nodes, name)
+    time.sleep(0.3)
+    nats.kill()
+    time.sleep(1)
+    nats.start()
+    for name in names:
+        check(get(nodes, name), name)
+    assert not provider.paid_twice()
+
+
+def test_a_cancelled_run_ends_once_and_says_so(start, provider):
+    provider.pause = 1
+    nodes = [start("--runs", "1"), start("--runs", "1")]
+    for name in ("run-6", "run-7", "run-8"):
+        put(nodes, name)
+    for name in ("run-8", "run-6"):      # one that waits or has begun
+        assert nodes[0].ask("DELETE", "/v1/queue/" + name)[0] == 204
+    assert get(nodes, "run-8")["run"]["status"] == "cancelled"
+    assert get(nodes, "run-6")["run"]["status"] == "cancelled"
+    check(get(nodes, "run-7"), "run-7")
+    assert nodes[1].ask("DELETE", "/v1/queue/run-7")[0] == 409
+
+
+def test_a_run_that_cannot_begin_is_a_dead_letter_with_its_reason(start):
+    nodes = [start("--runs", "1")]
+    put(nodes, "run-9", options={"model": "anthropic/claude"})
+    answer = get(nodes, "run-9")
+    assert answer["state"] == "dead" and "key" in answer["reason"]
+
+
+def test_a_higher_priority_comes_first(start, provider):
+    provider.pause = 0.3
+    node = start("--runs", "1")
+    for i in range(4):
+        put([node], "run-1%d" % i, priority=2)
+    put([node], "run-19", priority=0)
+    check(get([node], "run-19"), "run-19")
+    states = [node.ask("GET", "/v1/queue/run-1%d" % i)[1]["state"] for i in range(4)]
+    assert states.count("queued") >= 2
+
+
+def test_each_of_many_runs_has_one_result_whatever_is_killed(tmp_path):
+    figures = soak(tmp_path, 40, 7)
+    assert figures["killed"] + figures["stopped"] + figures["nats"] > 0
