@@ -16,6 +16,27 @@ function answer_box(run) {
   return box;
 }
 
+/* What the sandbox asked of the network; refusals are marked. */
+function request_row(request) {
+  const target = request.host + ":" + request.port + (request.path || "");
+  const failed = request.refused || request.why;
+  return element("tr", "", element("td", "", request.method), element("td", "mono", target),
+    element("td", failed ? "failure" : "", request.refused ? "refused" : request.status === null ? "–" : String(request.status)),
+    element("td", "", request.why || join(seconds(request.seconds), number(request.sent) + " bytes sent", number(request.received) + " received")),
+    element("td", "", request.cell === null ? "" : "turn " + number(request.turn)));
+}
+
+function requests_of(run) {
+  const list = (run.end && run.end.requests) || [];
+  if (!list.length) return "";
+  const rows = element("tbody");
+  const box = element("div", "wide");
+  portions(rows, list, request_row, box);
+  const head = element("tr", "", ...["", "destination", "status", "", ""].map((name) => element("th", "", name)));
+  box.prepend(element("table", "", element("thead", "", head), rows));
+  return section("Network", box);
+}
+
 /* A child run, in the cell that started it. */
 function run_inside(run) {
   const box = element("div", "body");
@@ -25,6 +46,7 @@ function run_inside(run) {
   if (end && end.error) box.append(mark_drawn("text " + run.run + " error", element("p", "why", end.error)));
   box.append(element("p", "note", run_facts(run)), timeline(run, reveal_step));
   draw_turns(box, run);
+  box.append(requests_of(run));
   return box;
 }
 
@@ -66,7 +88,7 @@ function draw_run(place, run) {
   place.append(section("Timeline", timeline(run, reveal_step)));
   const turns = element("div");
   draw_turns(turns, run);
-  place.append(section("Turns", turns, button("Open all", expand_all), button("Close all", close_all)));
+  place.append(section("Turns", turns, button("Open all", expand_all), button("Close all", close_all)), requests_of(run));
 }
 
 /* ---- a table of runs ---- */

@@ -356,6 +356,32 @@ static void steps_artifacts(struct steps_out *o, const droste_record_run *run)
     field_close(&o->text, ']');
 }
 
+static void steps_requests(struct steps_out *o, const droste_record_run *run)
+{
+    field_open(&o->text, "requests", '[');
+    for (size_t i = 0; i < run->request_count; i++) {
+        const droste_record_request *request = &run->requests[i];
+        bool ended = request->seconds >= 0;
+        field_open(&o->text, NULL, '{');
+        field_int(&o->text, "turn", request->turn);
+        add_int(o, "cell", request->cell, request->cell != 0);
+        field_string(&o->text, "method", request->method);
+        field_string(&o->text, "host", request->host);
+        field_int(&o->text, "port", request->port);
+        field_string(&o->text, "path", request->path);
+        field_string(&o->text, "address", request->address);
+        field_bool(&o->text, "refused", request->refused);
+        field_string(&o->text, "why", request->why);
+        add_int(o, "status", request->status, request->status != 0);
+        field_int(&o->text, "sent", request->sent);
+        field_int(&o->text, "received", request->received);
+        field_time(&o->text, "started", request->started_ms);
+        add_real(o, "seconds", request->seconds, ended);
+        field_close(&o->text, '}');
+    }
+    field_close(&o->text, ']');
+}
+
 void steps_run_end(struct steps_out *o, const droste_record_run *run)
 {
     bool ended = run->ended_ms != 0;
@@ -373,6 +399,8 @@ void steps_run_end(struct steps_out *o, const droste_record_run *run)
     field_close(&o->text, '}');
     if (run->artifact_count > 0)
         steps_artifacts(o, run);
+    if (run->request_count > 0)
+        steps_requests(o, run);
 }
 
 void steps_turn(struct steps_out *o, const droste_record_turn *turn)

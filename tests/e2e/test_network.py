@@ -1,9 +1,13 @@
 """Requests of a run's sandbox to the network are in its record, refused ones included."""
 import http.server
+import json
+import os
 import sqlite3
+import subprocess
 import threading
 
 import pytest
+from browser import CHROMIUM, FLAGS
 
 FETCH = """```repl
 import urllib.request, urllib.error
@@ -56,6 +60,23 @@ def test_requests_are_recorded_and_shown(droste, ask, server, tmp_path):
     shown = droste("runs", "show", run["run"], "--database", str(database)).out
     assert "GET %s/a?b  200" % server in shown
     assert "GET 169.254.169.254:80/latest  refused: 169.254.169.254:80 is not allowed" in shown
+    lines = droste("runs", "export", run["run"], "--database", str(database)).out.splitlines()
+    exported = json.loads(lines[-1])["requests"]
+    assert [(r["path"], r["refused"], r["status"], r["turn"]) for r in exported] == [
+        ("/a?b", False, 200, 1), ("/missing", False, 404, 1), ("/latest", True, 403, 1)]
+    assert json.loads(droste("runs", "show", run["run"], "--json", "--database",
+                             str(database)).out)["requests"] == exported
+    if CHROMIUM:
+        page = tmp_path / "page.html"
+        droste("runs", "export", run["run"], "--format", "html", "--out", str(page), "--database",
+               str(database))
+        drawn = subprocess.run(
+            [CHROMIUM, *FLAGS, "--user-data-dir=%s" % (tmp_path / "browser"), "--dump-dom",
+             str(page)], capture_output=True, text=True, timeout=60,
+            env={**os.environ, "HOME": str(tmp_path)}, check=True).stdout
+        network = drawn.partition(">Network</h2>")[2]
+        assert "%s/missing</td><td>404" % server in network
+        assert "169.254.169.254:80/latest</td><td class=\"failure\">refused" in network
     removed = droste("runs", "rm", run["run"], "--database", str(database))
     with sqlite3.connect(database) as db:
         assert db.execute("SELECT count(*) FROM requests").fetchone() == (0,), removed
