@@ -146,6 +146,26 @@ class Settings(TypedDict, total=False):
     #: Modules to import in advance: once for all sandboxes, before they are cloned; may be
     #: repeated.
     preload: Texts
+    #: Python packages for local sandboxes, such as 'numpy,pandas>=2', built once and shared; may be
+    #: repeated.
+    packages: Texts
+    #: The same from a requirements file, pyproject.toml, pylock.toml or uv.lock; hashes in it are
+    #: enforced; may be repeated.
+    requirements: Texts
+    #: A directory of wheels in which packages are found, too; may be repeated.
+    find_links: Texts
+    #: The index of packages; by default as pip is configured; none: only find-links, without a
+    #: network.
+    package_index: Text
+    #: A further destination that the build of packages may reach, besides the index; may be
+    #: repeated.
+    package_hosts: Texts
+    #: Also build packages from source: their build scripts run in the sandbox of the build.
+    sdists: Switch
+    #: How much disk a build of packages may use, downloads included.
+    packages_size: Size
+    #: Time limit of a build of packages.
+    packages_timeout: Number
     #: Show the sandbox this path, read-only; may be repeated.
     read: Texts
     #: Python code to run first in each session.

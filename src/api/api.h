@@ -17,6 +17,9 @@ struct lm_queue;
 struct mcp_entry;
 struct loop;
 struct recipe;
+struct package_job;
+struct package_set;
+struct package_use;
 struct rlm_run;
 struct secret_value;
 struct shared_forwarder;
@@ -74,6 +77,13 @@ struct droste {
     droste_select_fn *select_fn;
     void *select_arg;
     struct droste_template *templates;
+    struct package_use *packages; /* sets that it uses */
+    /* api_packages_build, with what it needs of droste.c: an object of its own */
+    int (*build_packages)(
+        const struct package_job *job, struct package_set **out, struct error *err);
+    int (*open_another)(droste **out, droste_error *err);
+    void (*close_another)(droste *d);
+    bool makes_image; /* of preloaded packages */
     /* api_template_make, which opens a session, for those that open one from a template */
     int (*make_template)(droste *d, const char *name, const struct recipe *r,
         const struct settings *s, struct droste_template **out, struct error *err);

@@ -8,6 +8,8 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+#include "api/packages.h"
+#include "api/packages_build.h"
 #include "api/api.h"
 #include "api/custom_api.h"
 #include "api/forward_api.h"
@@ -184,6 +186,9 @@ int droste_new(droste **out, droste_error *err)
         return api_fail(err, &why, error_memory(&why));
     d->interrupt_fd = d->poll_fd = d->timer_fd = -1;
     d->make_template = api_template_make;
+    d->build_packages = api_packages_build;
+    d->open_another = droste_new;
+    d->close_another = droste_free;
     TAILQ_INIT(&d->answered);
     TAILQ_INIT(&d->runs);
     TAILQ_INIT(&d->ended);
@@ -211,6 +216,7 @@ void droste_free(droste *d)
         droste_template_free(d->templates);
     api_mcp_close(d);
     environment_close(d->env);
+    api_packages_free(d);
     api_customs_free(d);
     store_close(d->store);
     api_end_forwards(d);

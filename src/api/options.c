@@ -10,6 +10,7 @@
 
 #include "api/api.h"
 #include "api/environment_api.h"
+#include "api/packages.h"
 #include "api/secrets.h"
 #include "base/cleanup.h"
 #include "base/os/file.h"
@@ -411,6 +412,8 @@ int api_session_options(droste *d, const struct settings *s, struct session_part
         rc = set_root(s, o, err);
     if (rc == 0)
         rc = set_egress(d, s, parts, o, err);
+    if (rc == 0)
+        rc = api_packages_use(d, s, &parts->shown, o, err);
     return rc < 0 ? rc
                   : isolation_parse(s->isolation ? s->isolation : "auto", &o->spec.isolation, err);
 }

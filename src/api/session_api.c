@@ -8,6 +8,7 @@
 #include "api/approval_api.h"
 #include "api/environment_api.h"
 #include "api/mcp_api.h"
+#include "api/packages.h"
 #include "api/result.h"
 #include "api/session_ops.h"
 #include "api/templates.h"
@@ -161,6 +162,11 @@ static int open_staged(droste_session *s, struct error *err)
         rc = session_api_open_broker(s, err);
     if (rc == 0)
         rc = session_open(env, options, &events, s, &s->session, err);
+    /* The zygote of preloaded packages has ended: the next session makes another image. */
+    if (rc < 0 && options->template && api_packages_forget_image(d, options->template)) {
+        options->template = NULL;
+        rc = session_open(env, options, &events, s, &s->session, err);
+    }
     if (rc == 0 && prepare_is_needed(s->session, options, false))
         rc = session_api_prepare(s, err);
     return rc;

@@ -37,6 +37,11 @@ struct settings {
         *sandbox, *on_close, *checkpoint;
     struct list env_var, label, network_allow, allow_net, secret;
     char *net_ca;
+    struct list packages, requirements, find_links, package_hosts;
+    char *package_index;
+    bool sdists;
+    int64_t packages_size;
+    double packages_timeout;
     int64_t max_net_bytes, max_net_requests;
     double net_timeout;
     double idle_timeout;

@@ -2,6 +2,7 @@
  */
 #include <string.h>
 
+#include "api/packages.h"
 #include "api/recipe.h"
 #include "api/templates.h"
 #include "base/cleanup.h"
@@ -79,7 +80,7 @@ int api_template_image(
     struct recipe r = { 0 };
     *out = NULL;
     if (!s->template)
-        return 0;
+        return api_packages_image(d, s, out, err);
     if (s->volume_name || s->repo_url || s->context_path.count > 0)
         return error_set(err, ERROR_ARGUMENT,
             "a session that starts from a template cannot have a volume or a workspace: leave out "

@@ -52,6 +52,7 @@ int session_check_custom(
         { "literal-grep", o->literal_grep },
         { "restore-name", o->restored && o->restored->count > 0 },
         { "python", o->spec.python },
+        { "packages", o->packages },
     };
     for (size_t i = 0; i < array_length(of_the_guest); i++)
         if (of_the_guest[i].asked)
@@ -210,6 +211,10 @@ void session_write_hello(const struct session_options *o, const struct egress_gr
     }
     if (o->restored && o->restored->count > 0)
         put_list(head, "restored", (const char *const *)o->restored->items, o->restored->count);
+    if (o->packages) {
+        put_key(head, "packages");
+        json_append_string(head, o->packages, strlen(o->packages));
+    }
     if (volume) {
         put_key(head, "volume");
         json_append_string(head, volume, strlen(volume));

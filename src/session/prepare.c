@@ -14,12 +14,19 @@ enum { TOOLS_MAX = 1000 };
 static const char setup_name[] = "<setup>";
 static const char no_source_name[] = "<tools>";
 static const char start_name[] = "<start>";
+static const char imports_name[] = "<preload>";
 
-/* ---- steps: [empty cell] [setup code] [values] [sources, or a query for the tools] ---- */
+/* ---- steps: [empty cell] [imports] [setup code] [values] [sources, or one for the tools] ---- */
+
+/* The memory of a template has them. */
+static bool has_imports(const struct session_options *o)
+{
+    return o->imports && o->imports->count > 0 && !o->template;
+}
 
 static size_t setup_steps(const struct prepare *p)
 {
-    return p->waits + (p->options->setup != NULL);
+    return p->waits + has_imports(p->options) + (p->options->setup != NULL);
 }
 
 static size_t source_steps(const struct session_options *o, bool describe)
@@ -37,7 +44,7 @@ static size_t all_steps(const struct prepare *p)
 bool prepare_is_needed(
     const struct session *session, const struct session_options *o, bool describe)
 {
-    return session_is_late(session) || o->setup || o->datum_count > 0 ||
+    return session_is_late(session) || has_imports(o) || o->setup || o->datum_count > 0 ||
            source_steps(o, describe) > 0;
 }
 
@@ -54,6 +61,12 @@ static struct session_cell cell_of(const struct prepare *p)
     struct session_cell cell = { .code = "", .name = no_source_name, .execute_timeout = -1 };
     if (p->step < p->waits) {
         cell.name = start_name;
+        return cell;
+    }
+    if (p->step == p->waits && has_imports(o)) {
+        cell.code = buf_text(&p->imports);
+        cell.len = p->imports.len;
+        cell.name = imports_name;
         return cell;
     }
     if (p->step < setup_steps(p)) {
@@ -89,6 +102,9 @@ static unsigned line_of(const char *traceback, const char *name)
 static int code_outcome(const struct cell_result *r, const char *name, struct error *err)
 {
     bool setup = name == setup_name;
+    if (name == imports_name && r->error.type)
+        return error_set(err, ERROR_CONFIG, "preload: %.60s: %.200s; packages must name it",
+            r->error.type, r->error.message ? r->error.message : "");
     if (r->status == CELL_OK || r->status == CELL_SUBMITTED)
         return 0;
     if (name == start_name && r->alive)
@@ -163,6 +179,20 @@ static int start_step(struct prepare *p, struct error *err)
     return session_exec(p->session, &cell, step_done, p, err);
 }
 
+/* Names of modules come from the user's settings. */
+static int prepare_write_imports(struct prepare *p, struct error *err)
+{
+    for (size_t i = 0; has_imports(p->options) && i < p->options->imports->count; i++) {
+        const char *module = p->options->imports->items[i];
+        size_t first = strcspn(module, ".");
+        if (module[strspn(module, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                  "_.")] != '\0')
+            return error_set(err, ERROR_ARGUMENT, "preload '%.64s' is no module's name", module);
+        buf_printf(&p->imports, "import %s; del %.*s\n", module, (int)first, module);
+    }
+    return buf_failed(&p->imports) ? error_memory(err) : 0;
+}
+
 int prepare_start(struct prepare *p, struct session *session, const struct session_options *options,
     bool describe, prepare_done_fn *done, void *arg, struct error *err)
 {
@@ -174,7 +204,8 @@ int prepare_start(struct prepare *p, struct session *session, const struct sessi
         .done = done,
         .arg = arg,
         .data = json_object_new_array() };
-    return p->data ? start_step(p, err) : error_memory(err);
+    int rc = p->data ? prepare_write_imports(p, err) : error_memory(err);
+    return rc < 0 ? rc : start_step(p, err);
 }
 
 static bool is_named_in(struct json_object *list, const char *name)
@@ -202,5 +233,6 @@ void prepare_free(struct prepare *p)
 {
     json_object_put(p->tools);
     json_object_put(p->data);
+    buf_free(&p->imports);
     p->tools = p->data = NULL;
 }

@@ -4,6 +4,7 @@
 #ifndef DROSTE_SESSION_PREPARE_H
 #define DROSTE_SESSION_PREPARE_H
 
+#include "base/buf.h"
 #include "session/context.h"
 #include "session/session.h"
 
@@ -15,6 +16,7 @@ struct prepare {
     struct session *session;
     const struct session_options *options;
     bool describe, waits;
+    struct buf imports; /* code that imports what is preloaded */
     prepare_done_fn *done;
     void *arg;
     size_t step;

@@ -138,7 +138,9 @@ struct session_options {
     size_t datum_count;
     const struct session_source *sources;
     size_t source_count;
-    struct template *template; /* to continue from (template.h); NULL: none */
+    const char *packages;       /* directory of packages for sys.path; NULL: none */
+    const struct list *imports; /* modules to import first, without a template; NULL: none */
+    struct template *template;  /* to continue from (template.h); NULL: none */
 };
 
 /* Sets defaults; spec.isolation becomes ISOLATION_AUTO. */

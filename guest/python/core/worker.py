@@ -17,6 +17,7 @@ from .images import refuse_operation, restore_session, save_session
 from .lazy import load_lazy_modules
 from .link import Link
 from .output import flush_output
+from .packages import enter_packages
 from .serve_files import files_of_host
 from .serve_ports import commands_of_host
 from .session import Session
@@ -59,6 +60,8 @@ def apply_hello(head: Head, blob: Blob) -> None:
         with open(head["trusted_file"], "w", encoding="utf-8") as file:
             file.write(head["trusted"])
     state.session.output_fields = head.get("output_fields")
+    if "packages" in head:
+        enter_packages(head["packages"])
     own = os.getcwd()
     if head.get("cwd"):
         os.chdir(head["cwd"])

@@ -41,6 +41,7 @@ enum feature {
     FEATURE_APP,
     FEATURE_ISOLATION, /* choice of the isolation level */
     FEATURE_PRELOAD,
+    FEATURE_PACKAGES,   /* built in a sandbox, shared read-only */
     FEATURE_HUGE_PAGES, /* for large Python objects */
     FEATURE_LOOPBACK,   /* TCP and UDP between the sandbox's own processes */
     FEATURE_EGRESS,     /* listed destinations, through a proxy in the host */

@@ -254,6 +254,7 @@ static const struct feature_state local_features[FEATURE_COUNT] = {
     [FEATURE_ISOLATION] = FEATURE_YES("full, light, landlock, process, auto"),
     [FEATURE_PRELOAD] = FEATURE_YES("once for all sandboxes"),
     [FEATURE_HUGE_PAGES] = FEATURE_YES("where the kernel gives them"),
+    [FEATURE_PACKAGES] = FEATURE_YES("built once, in a sandbox of its own"),
     [FEATURE_LOOPBACK] = FEATURE_YES("at full and light"),
     [FEATURE_EGRESS] = FEATURE_YES("through a proxy in the host, at full and light"),
 };

@@ -1,0 +1,13 @@
+/* api/packages_build.h: builds package sets. */
+#ifndef DROSTE_API_PACKAGES_BUILD_H
+#define DROSTE_API_PACKAGES_BUILD_H
+
+#include "base/error.h"
+
+struct package_job;
+struct package_set;
+
+/* Builds a set in a sandbox of its own, and waits for that. */
+int api_packages_build(const struct package_job *job, struct package_set **out, struct error *err);
+
+#endif

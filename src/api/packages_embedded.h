@@ -1,0 +1,12 @@
+/* api/packages_embedded.h: the files of guest/packages, embedded in the library (scripts/embed). */
+#ifndef DROSTE_API_PACKAGES_EMBEDDED_H
+#define DROSTE_API_PACKAGES_EMBEDDED_H
+
+#include <stddef.h>
+
+extern const unsigned char embedded_packages_build[];
+extern const size_t embedded_packages_build_size;
+extern const unsigned char embedded_packages_configuration[];
+extern const size_t embedded_packages_configuration_size;
+
+#endif
