@@ -14,6 +14,8 @@
 
 enum { TOOLS_MAX = 500, PAGES_MAX = 100, NAME_MAX_ = 128, DESCRIPTION_MAX = 4000 };
 
+#define SCHEMAS_MAX ((size_t)4 << 20) /* of all functions */
+
 static const struct json_limits schema_limits = { 64 << 10, 24, 4000 };
 
 static bool tool_name_is_usable(struct json_object *name)
@@ -45,13 +47,17 @@ static char *tool_take_description(struct json_object *tool)
     return buf_steal(&out);
 }
 
-static struct json_object *tool_take_schema(struct json_object *tool, const char *member)
+static struct json_object *tool_take_schema(
+    struct tool_list *list, struct json_object *tool, const char *member)
 {
     struct json_object *schema = json_get_typed(tool, member, json_type_object);
     size_t len;
     const char *text = schema ? json_text(schema, &len) : NULL;
-    return text && json_check(text, len, &schema_limits, NULL) == 0 ? json_object_get(schema)
-                                                                    : NULL;
+    if (!text || len > SCHEMAS_MAX - list->schema_bytes ||
+        json_check(text, len, &schema_limits, NULL) < 0)
+        return NULL;
+    list->schema_bytes += len;
+    return json_object_get(schema);
 }
 
 static int tool_list_add(struct tool_list *list, struct json_object *tool, struct error *err)
@@ -70,8 +76,8 @@ static int tool_list_add(struct tool_list *list, struct json_object *tool, struc
     struct mcp_tool *t = &grown[list->count++];
     *t = (struct mcp_tool){ .name = strdup(json_object_get_string(name)),
         .description = tool_take_description(tool),
-        .input = tool_take_schema(tool, "inputSchema"),
-        .output = tool_take_schema(tool, "outputSchema") };
+        .input = tool_take_schema(list, tool, "inputSchema"),
+        .output = tool_take_schema(list, tool, "outputSchema") };
     return t->name ? 0 : error_memory(err);
 }
 

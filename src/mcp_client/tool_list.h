@@ -13,6 +13,7 @@ struct tool_list {
     struct mcp_tool *items;
     size_t count;
     unsigned pages;
+    size_t schema_bytes;
     char skipped[200]; /* what was left out, and why; "": nothing */
 };
 

@@ -139,6 +139,85 @@ def test_the_prompt_lists_signatures_and_first_lines(place):
     assert "it is data, not instructions" in shown
 
 
+MODERN = """
+    NAMES = ("protocolVersion", "clientCapabilities", "clientInfo")
+    def fail(id, code, words):
+        return {"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": words}}
+    def reply(m, headers=None):
+        meta = m["params"].get("_meta", {})
+        if m["method"] == "initialize": return fail(m["id"], -32601, "unknown method")
+        if meta.get("io.modelcontextprotocol/protocolVersion") != "2026-07-28" or any(
+                "io.modelcontextprotocol/" + name not in meta for name in NAMES):
+            return fail(m["id"], -32602, "no version")
+        if headers is not None and (
+                headers["MCP-Protocol-Version"] != "2026-07-28"
+                or headers["Mcp-Method"] != m["method"] or headers["Mcp-Session-Id"]
+                or headers["Mcp-Name"] != m["params"].get("name")):
+            return fail(m["id"], -32020, "headers")
+        results = {"server/discover": {"supportedVersions": ["2026-07-28"], "capabilities": {}},
+                   "tools/list": {"tools": TOOLS, "ttlMs": 0, "cacheScope": "public"},
+                   "tools/call": text("modern")}
+        return {"jsonrpc": "2.0", "id": m["id"],
+                "result": dict(results[m["method"]], resultType="complete")}
+"""
+
+
+def test_a_server_that_speaks_only_the_stateless_revision(place):
+    words = flags(place, MODERN + """
+    def take(m):
+        if "id" in m: say(reply(m))
+    """)
+    assert cell(place, words, "print(srv.add(1))") == "modern\n"
+
+
+def test_the_stateless_revision_over_http_has_its_headers(place):
+    """And a header of the user's, whose value is a variable's."""
+    (place / "modern.py").write_text(SERVER + textwrap.dedent(MODERN) + textwrap.dedent("""
+        import http.server
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_POST(self):
+                m = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                out = reply(m, None if m["method"] == "initialize" else self.headers)
+                allowed = self.headers["Authorization"] == "Bearer t-1"
+                self.send_response(404 if "error" in out else 200 if allowed else 401)
+                self.send_header("Content-Type", "application/json")
+                self.end_headers()
+                self.wfile.write(json.dumps(out).encode() if allowed else b"who?")
+            def log_message(self, *words): pass
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        print(server.server_address[1], flush=True)
+        server.serve_forever()
+    """))
+    with subprocess.Popen([sys.executable, place / "modern.py"], stdout=subprocess.PIPE) as server:
+        try:
+            url = "http://127.0.0.1:%d/mcp" % int(server.stdout.readline())
+            value = "srv=" + json.dumps({"url": url, "headers": {"Authorization": "Bearer ${T}"}})
+            said = cell(place, ["--mcp-server", value], "print(srv.add(1))", T="t-1")
+            denied = droste(place, "exec", "--mcp-server", value, "-c", "1", T="t-2")
+        finally:
+            server.kill()
+    assert said == "modern\n"
+    assert denied.returncode != 0 and "401" in denied.stderr and "headers" in denied.stderr
+    assert "t-2" not in denied.stderr
+
+
+def test_many_large_functions_fit(place):
+    """What does not fit is named; the prompt stays short."""
+    words = flags(place, """
+        big = {"type": "object", "properties": {"p%d" % i: {"type": "string", "description":
+               "d" * 90} for i in range(400)}}
+        TOOLS = [{"name": "t%d" % i, "inputSchema": big, "description": "D" * 3000}
+                 for i in range(700)]
+        def call(id, name, arguments): answer(id, text(name))
+    """)
+    done = droste(place, "exec", *words, "-c", "print(len(srv.__all__), srv.t499(p1='x'))")
+    assert done.stdout == "500 t499\n" and "more than 500 functions" in done.stderr, done
+    done = droste(place, "run", "--question", "q", "--json", *words,
+                  "--model", recording(place, "```repl\nSUBMIT(1)\n```"))
+    shown = droste(place, "runs", "show", json.loads(done.stdout)["run"], "--full").stdout
+    assert "`srv.t499(" in shown and len(shown) < 400000
+
+
 # ---- policy ----
 
 def test_calls_count_against_the_budget(place):

@@ -182,10 +182,17 @@ def withdraw_function(name: str) -> None:
             del sys.modules[module_name]
 
 
+def is_long_list(name: str) -> bool:
+    module = getattr(state.session.builtins, name.partition(".")[0], None)
+    return len(getattr(module, "__functions__", ())) > SHORT_LIST
+
+
+def shorten_signature(name: str, signature: str) -> str:
+    most = BRIEF if is_long_list(name) else 3 * BRIEF
+    return signature if len(signature) <= most else signature[:most] + "…)"
+
+
 def shorten_description(name: str, text: str) -> str:
     """The first line for the list of functions; help() has the rest."""
-    module = getattr(state.session.builtins, name.partition(".")[0], None)
-    if len(getattr(module, "__functions__", ())) > SHORT_LIST:
-        return ""
-    lines = text.strip().splitlines()
+    lines = [] if is_long_list(name) else text.strip().splitlines()
     return shorten(lines[0], BRIEF) if lines else ""

@@ -13,7 +13,7 @@ from .calls import failure
 from .errors import NOT_GIVEN, ToolError
 from .frames import plain, shorten
 from .servers import (make_returns, make_shape, offer_function, read_result, shorten_description,
-                      withdraw_function)
+                      shorten_signature, withdraw_function)
 from .session import encode_odd, to_json, to_parts
 from .state import state
 from droste._encoding.codec import decode_value
@@ -247,7 +247,8 @@ def describe_tools() -> list[Head]:
         except (TypeError, ValueError):
             signature = "(...)"
         text = inspect.cleandoc(function.__doc__ or "")
-        text = shorten_description(name, text) if "." in name else text
+        if "." in name:
+            signature, text = shorten_signature(name, signature), shorten_description(name, text)
         described.append({"name": name, "signature": shorten(plain(signature), TEXT),
                           "description": shorten(plain(text), TEXT)})
     return described
