@@ -2,8 +2,9 @@
  *
  * A connection moves at most 64 KiB in a turn of the loop. While few connections are busy, that is
  * all; if more than BUSY_FEW moved data within a millisecond, the others wait for the next one, in
- * which at most TURN_MOST of those that wait go on. Whatever the guests do, the loop therefore
- * spends a bounded part of each millisecond here.
+ * which at most TURN_MOST of those that wait go on. A handshake of TLS takes as long as several
+ * pieces, and counts as such. Whatever the guests do, the loop therefore spends a bounded
+ * part of each millisecond here.
  */
 #include "egress/connection.h"
 
@@ -21,12 +22,19 @@ enum {
     BUSY_FEW = 4,
     TURN_MOST = 8,
     TURN_MS = 1,
+    HANDSHAKE_BUSY = 2,
+    HANDSHAKE_TURN = 4,
     SWEEP_MS = 250,
     ACCEPT_MOST = 4,      /* in a turn of the loop */
     DESCRIPTORS_SHARE = 8 /* of the process's limit: each connection has two */
 };
 
 /* ---- turns ---- */
+
+static bool connection_shakes(const struct connection *c)
+{
+    return c->phase == PHASE_TLS || c->phase == PHASE_SECURE;
+}
 
 bool hub_puts_off(struct connection *c)
 {
@@ -38,7 +46,7 @@ bool hub_puts_off(struct connection *c)
     }
     if (c->tick != now) {
         c->tick = now;
-        hub->busy++;
+        hub->busy += connection_shakes(c) ? HANDSHAKE_BUSY : 1;
     }
     if (c->has_turn) {
         c->has_turn = false;
@@ -71,8 +79,9 @@ void hub_forget(struct connection *c)
 static void hub_take_turns(void *arg)
 {
     struct egress_hub *hub = arg;
-    for (unsigned i = 0; i < TURN_MOST && hub->first; i++) {
+    for (unsigned i = 0; i < TURN_MOST && hub->first;) {
         struct connection *c = hub->first;
+        i += connection_shakes(c) ? HANDSHAKE_TURN : 1;
         hub->first = c->next_turn;
         if (!hub->first)
             hub->last = &hub->first;
