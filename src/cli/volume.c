@@ -257,11 +257,13 @@ static int volume_remotely(const struct request *r, const char *server)
         .files = r->files,
         .levels = r->levels,
         .most = r->most,
+        .snapshot = r->snapshot,
+        .snapshots = r->snapshots,
         .json = r->json };
-    if (r->root || r->env || r->snapshots || r->snapshot)
+    if (r->root || r->env)
         return cli_fail(EXIT_ENVIRONMENT,
-            "with a server, --volume-root, --env and snapshots do not work: leave them out, or run "
-            "this where the server is");
+            "with a server, --volume-root and --env do not work: leave them out, or run this where "
+            "the server is");
     cli_catch_interrupts(r->d);
     return remote_volume(&o, r->words[0], r->words + 1, r->count - 1);
 }

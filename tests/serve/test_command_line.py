@@ -108,7 +108,16 @@ def test_volumes_of_a_server(droste, tmp_path):
     code = "print(open('/data/d/in.txt').read(), end='')"
     assert droste("exec", "--volume-name", "mine", "-c", code).stdout == "inside\n"
     assert "exists" in droste("volume", "create", "mine", status=2).stderr
-    assert "where the server is" in droste("volume", "snapshot", "mine", "s", status=4).stderr
+    assert "kept 7 bytes" in droste("volume", "snapshot", "mine", "s").stdout
+    assert "snapshot" in droste("volume", "snapshot", "mine", "s", status=2).stderr
+    droste("volume", "rm", "mine", "d/in.txt")
+    assert json.loads(droste("volume", "restore", "mine", "s", "--json").stdout) == {"bytes": 7}
+    assert droste("volume", "get", "mine", "d/in.txt", "-").stdout == "inside\n"
+    assert droste("volume", "ls", "mine", "--snapshots").stdout == "s\n"
+    droste("volume", "rm", "mine", "--snapshot", "s")
+    assert droste("volume", "ls", "mine", "--snapshots").stdout == ""
+    assert "of 3145728 bytes" in droste("volume", "limit", "mine", "--volume-size", "3M").stdout
+    assert "at most" in droste("volume", "limit", "mine", "--volume-size", "900T", status=2).stderr
     droste("volume", "rm", "mine", "d")
     droste("volume", "rm", "mine")
     assert droste("volume", "ls", "--json").stdout.strip() == "[]"

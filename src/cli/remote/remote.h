@@ -111,9 +111,9 @@ struct remote_runs {
 int remote_runs(const struct remote_runs *o, const char *verb, const char **ids, size_t count);
 
 struct remote_volume {
-    const char *server, *size, *files;
+    const char *server, *size, *files, *snapshot;
     int64_t levels, most;
-    bool json;
+    bool snapshots, json;
 };
 int remote_volume(
     const struct remote_volume *o, const char *verb, const char **words, size_t count);

@@ -109,8 +109,26 @@ static int remote_volume_list(
     return buf_failed(&out) ? error_memory(err) : 0;
 }
 
+static int remote_volume_snapshots(struct remote_volume_call *c, struct error *err)
+{
+    cleanup_json struct json_object *found = NULL, *names = json_object_new_array();
+    int rc = remote_volume_about(c, "GET", "/snapshots", NULL, &found, err);
+    struct json_object *all = json_get_typed(found, "snapshots", json_type_array);
+    for (size_t i = 0; rc == 0 && i < json_length(all); i++) {
+        const char *name = json_get_string(json_object_array_get_idx(all, i), "name", "");
+        json_object_array_add(names, json_object_new_string(name));
+        if (!c->o->json)
+            printf("%s\n", name);
+    }
+    if (rc == 0 && c->o->json)
+        cli_print_json(json_text(names, NULL));
+    return rc;
+}
+
 static int remote_volume_ls(struct remote_volume_call *c, struct error *err)
 {
+    if (c->o->snapshots)
+        return remote_volume_snapshots(c, err);
     return c->words[0] ? remote_volume_list(c, 1, c->o->json ? STYLE_JSON : STYLE_LONG, err)
                        : remote_volume_names(c, err);
 }
@@ -159,6 +177,9 @@ static int remote_volume_put(struct remote_volume_call *c, struct error *err)
 static int remote_volume_rm(struct remote_volume_call *c, struct error *err)
 {
     cleanup_json struct json_object *none = NULL;
+    const char *const snapshot[] = { "snapshot", c->o->snapshot, NULL };
+    if (c->o->snapshot)
+        return remote_volume_about(c, "DELETE", "/snapshots", snapshot, &none, err);
     if (!c->words[1])
         return remote_volume_about(c, "DELETE", "", NULL, &none, err);
     int rc = 0;
@@ -167,6 +188,34 @@ static int remote_volume_rm(struct remote_volume_call *c, struct error *err)
         rc = remote_volume_about(c, "DELETE", "/files", query, &none, err);
     }
     return rc;
+}
+
+/* Makes a snapshot, or goes back to one. */
+static int remote_volume_copy(
+    struct remote_volume_call *c, const char *below, const char *did, struct error *err)
+{
+    cleanup_json struct json_object *body = json_object_new_object(), *made = NULL;
+    cleanup_free char *path = remote_path("/v1/volumes/", c->words[0], below);
+    if (!path || !body || !json_put_text(body, "snapshot", c->words[1]))
+        return error_memory(err);
+    int rc = remote_ask_json(c->r,
+        &(struct remote_request){ .method = "POST", .path = path, .json = body, .creates = true },
+        &made, err);
+    if (rc == 0 && c->o->json)
+        cli_print_json(json_text(made, NULL));
+    else if (rc == 0)
+        printf("%s %lld bytes\n", did, (long long)json_get_int(made, "bytes", 0));
+    return rc;
+}
+
+static int remote_volume_snapshot(struct remote_volume_call *c, struct error *err)
+{
+    return remote_volume_copy(c, "/snapshots", "kept", err);
+}
+
+static int remote_volume_restore(struct remote_volume_call *c, struct error *err)
+{
+    return remote_volume_copy(c, "/restore", "restored", err);
 }
 
 static int remote_volume_du(struct remote_volume_call *c, struct error *err)
@@ -188,6 +237,21 @@ static int remote_volume_du(struct remote_volume_call *c, struct error *err)
     return 0;
 }
 
+static int remote_volume_set_limit(struct remote_volume_call *c, struct error *err)
+{
+    cleanup_json struct json_object *body = json_object_new_object(), *set = NULL;
+    cleanup_free char *path = remote_path("/v1/volumes/", c->words[0], "");
+    int rc = remote_volume_limit(body, "size_limit", "volume-size", c->o->size, err);
+    if (rc == 0)
+        rc = remote_volume_limit(body, "files_limit", "volume-files", c->o->files, err);
+    if (rc == 0 && !path)
+        rc = error_memory(err);
+    if (rc == 0 && (c->o->size || c->o->files))
+        rc = remote_ask_json(c->r,
+            &(struct remote_request){ .method = "PATCH", .path = path, .json = body }, &set, err);
+    return rc < 0 ? rc : remote_volume_du(c, err);
+}
+
 int remote_volume(const struct remote_volume *o, const char *verb, const char **words, size_t count)
 {
     static const struct {
@@ -195,7 +259,9 @@ int remote_volume(const struct remote_volume *o, const char *verb, const char **
         int (*run)(struct remote_volume_call *c, struct error *err);
     } verbs[] = { { "create", remote_volume_create }, { "ls", remote_volume_ls },
         { "tree", remote_volume_tree }, { "get", remote_volume_get }, { "put", remote_volume_put },
-        { "rm", remote_volume_rm }, { "du", remote_volume_du } };
+        { "rm", remote_volume_rm }, { "du", remote_volume_du },
+        { "snapshot", remote_volume_snapshot }, { "restore", remote_volume_restore },
+        { "limit", remote_volume_set_limit } };
     cleanup_remote struct remote *r = NULL;
     cleanup_free const char **all = calloc(count + 3, sizeof *all); /* absent ones are NULL */
     struct error err = { 0 };
