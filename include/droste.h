@@ -36,6 +36,7 @@
 #include "droste/files.h"
 #include "droste/forward.h"
 #include "droste/record.h"
+#include "droste/packages.h"
 #include "droste/template.h"
 #include "droste/volume.h"
 

@@ -309,3 +309,36 @@ def test_a_record_names_what_is_in_a_set(use, droste, wheels):
     use("import hello", "hello")
     with open(cache(droste, "sets", sets(droste)[0], "set.json")) as f:
         assert json.load(f)["packages"] == ["hello==1.0"]
+
+
+def test_sets_are_built_listed_and_removed(droste, wheels):
+    make_wheel(wheels, "hello", HELLO)
+    flags = ["--find-links", wheels, "--package-index", "none", "--packages", "hello"]
+    path = droste("packages", "build", *flags).out.strip()
+    assert os.path.isfile(os.path.join(path, "hello", "__init__.py"))
+    assert droste("exec", *flags, "-c", "import hello; print(hello.word)").err == ""
+    (row,) = json.loads(droste("packages", "ls", "--json").out)
+    assert row["path"] == path and row["packages"] == ["hello==1.0"] and not row["in_use"]
+    assert droste("packages", "gc").out.startswith("removed 0,")
+    assert refused(droste("packages", "rm", "0" * 12), "no packages")
+    assert droste("packages", "rm", row["id"][:8]).status == 0
+    assert droste("packages", "ls").out == "" and not os.path.exists(path)
+    droste("packages", "build", *flags)
+    assert droste("packages", "gc", "--older-than", "0s").out.startswith("removed 1,")
+    assert sets(droste) == [] and leftovers(droste) == []
+
+
+def test_a_set_in_use_is_not_removed(droste, wheels):
+    make_wheel(wheels, "hello", HELLO)
+    flags = ["--find-links", wheels, "--package-index", "none", "--packages", "hello"]
+    droste("packages", "build", *flags)
+    (name,) = sets(droste)
+    user = droste.start("exec", *flags, "-c", "import time; print(1, flush=True); time.sleep(60)")
+    try:
+        assert user.stdout.readline() == b"1\n"
+        assert refused(droste("packages", "rm", name), "in use")
+        assert droste("packages", "gc", "--older-than", "0s").out.startswith("removed 0,")
+    finally:
+        user.kill()
+        user.wait()
+    assert droste("packages", "rm", name).status == 0
