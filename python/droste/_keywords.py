@@ -97,7 +97,8 @@ class Settings(TypedDict, total=False):
     sandbox_users: Text
     #: The interpreter, 3.8 or newer; by default python3 of the virtual environment or of PATH.
     python: Path
-    #: The container image; by default python:3.12-slim.
+    #: The container image; by default python:3.12-slim. For local sandboxes, whose default is none:
+    #: oci:DIR[:TAG], docker-archive:FILE, or a name for skopeo to fetch.
     image: Any
     #: Start the sandbox from this snapshot of the provider instead of an image.
     snapshot: Text

@@ -138,7 +138,9 @@ const struct setting settings_table[] = {
           "PATH.",
           0 },
         TYPE_TEXT, AT(python), 0, 0 },
-    { { "image", "NAME", "", "DROSTE_IMAGE", "The container image; by default python:3.12-slim.",
+    { { "image", "NAME", "", "DROSTE_IMAGE",
+          "The container image; by default python:3.12-slim. For local sandboxes, whose default is "
+          "none: oci:DIR[:TAG], docker-archive:FILE, or a name for skopeo to fetch.",
           0 },
         TYPE_TEXT, AT(image), 0, 0 },
     { { "snapshot", "NAME", "", "DROSTE_SNAPSHOT",

@@ -40,6 +40,11 @@ const char *zygote_volumes_of(const struct sandbox_spec *spec)
     return spec->workspace ? volume_root_of(workspace_volume(spec->workspace)) : NULL;
 }
 
+const char *zygote_image_of(const struct sandbox_spec *spec)
+{
+    return spec->container ? spec->container->image : NULL;
+}
+
 static char *zygote_spec_key(const struct sandbox_spec *spec)
 {
     struct buf b = { 0 };
@@ -47,6 +52,7 @@ static char *zygote_spec_key(const struct sandbox_spec *spec)
     zygote_key_add(&b, spec->read_paths, spec->read_path_count);
     buf_printf(&b, "%u-%u %d %d %d %d\n%s\n", spec->users.first, spec->users.last, spec->one_start,
         spec->huge_pages, spec->private_root, spec->loopback, spec->rootfs ? spec->rootfs : "");
+    buf_printf(&b, "%s\n", zygote_image_of(spec) ? zygote_image_of(spec) : "");
     if (zygote_volumes_of(spec))
         buf_printf(&b, "%s%s%s %s\n", zygote_volumes_of(spec), spec->volume ? " volume" : "",
             spec->workspace ? " workspace" : "", layout_of(spec->layout)->name);
@@ -307,6 +313,9 @@ static void zygote_readable(void *arg, int status, int events)
 
 static int check_spec(const struct sandbox_spec *spec, struct error *err)
 {
+    if (spec->rootfs && zygote_image_of(spec))
+        return error_set(
+            err, ERROR_ARGUMENT, "rootfs and image exclude each other; use one of them");
     if (spec->preload_count > 48)
         return error_set(err, ERROR_ARGUMENT, "at most 48 modules can be preloaded");
     for (size_t i = 0; i < spec->read_path_count; i++)
@@ -331,7 +340,7 @@ static int start_at(struct loop *loop, const struct sandbox_spec *spec, enum iso
     z->spec_key = zygote_spec_key(spec);
     z->preloads = spec->preload_count > 0;
     /* An image's interpreter may not become other users. */
-    if (geteuid() == 0 && isolation != ISOLATION_PROCESS && !spec->rootfs)
+    if (geteuid() == 0 && isolation != ISOLATION_PROCESS && !spec->rootfs && !zygote_image_of(spec))
         z->users = spec->users;
     int rc = zygote_boot(z, spec, groups, err);
     if (rc == 0 && !(z->watch = watch_new(loop, z->control, zygote_readable, z)))
@@ -423,6 +432,7 @@ void zygote_stop(struct zygote *z)
     }
     while (z->first)
         zygote_forget(z, z->first->id);
+    image_close(z->image);
     free(z->root);
     list_clear(&z->variables);
     free(z->python_setting);

@@ -580,11 +580,48 @@ static int zygote_boot_probe(struct zygote *z, struct error *err)
     return rc < 0 ? rc : judge_probe(z, plan, status, err);
 }
 
+/* An image's environment, without what a sandbox determines. */
+static int zygote_boot_take_variables(struct zygote *z, struct error *err)
+{
+    static const char *const own[] = { "HOME=", "USER=", "LOGNAME=", "TMPDIR=", "TERM=", "SHELL=" };
+    const struct list *all = image_variables(z->image);
+    bool has_language = false, has_all = false;
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < all->count; i++) {
+        size_t k = 0;
+        while (k < array_length(own) && strncmp(all->items[i], own[k], strlen(own[k])) != 0)
+            k++;
+        has_language = has_language || strncmp(all->items[i], "LANG=", 5) == 0;
+        has_all = has_all || strncmp(all->items[i], "LC_ALL=", 7) == 0;
+        if (k == array_length(own))
+            rc = list_add(&z->variables, all->items[i], err);
+    }
+    if (rc == 0 && has_language && !has_all) /* which would override its LANG */
+        rc = list_add(&z->variables, "LC_ALL=", err);
+    return rc < 0 ? rc : list_add_end(&z->variables, err);
+}
+
+static int zygote_boot_unpack(struct zygote *z, const struct sandbox_spec *spec, struct error *err)
+{
+    static const enum image_fetch fetches[] = { [PULL_MISSING] = IMAGE_FETCH_MISSING,
+        [PULL_NEVER] = IMAGE_FETCH_NEVER,
+        [PULL_ALWAYS] = IMAGE_FETCH_ALWAYS };
+    int rc = image_open(zygote_image_of(spec), fetches[spec->container->pull], &z->image, err);
+    if (rc == 0)
+        rc = zygote_boot_take_variables(z, err);
+    z->root = rc < 0 ? NULL : realpath(image_root(z->image), NULL);
+    return rc < 0 || z->root ? rc : error_set_errno(err, ERROR_IO, "opening the unpacked image");
+}
+
 /* The root directory of the image, and the interpreter in it. */
 static int zygote_boot_open_image(
     struct zygote *z, const struct sandbox_spec *spec, struct error *err)
 {
-    z->root = realpath(spec->rootfs, NULL);
+    int rc = zygote_image_of(spec) ? zygote_boot_unpack(z, spec, err) : 0;
+    if (rc < 0)
+        return rc;
+    if (spec->rootfs)
+        z->root = realpath(spec->rootfs, NULL);
     if (!z->root)
         return error_set_errno(err, errno == ENOENT ? ERROR_NOT_FOUND : ERROR_IO,
             "opening the root file system '%.200s' (--rootfs)", spec->rootfs);
@@ -601,7 +638,7 @@ int zygote_boot(
     bool nobody = geteuid() == 0 && z->isolation != ISOLATION_PROCESS;
     int rc =
         isolation_has_own_root(z->isolation) ? 0 : scratch_dir_new(nobody, &z->scratch_dir, err);
-    if (rc == 0 && spec->rootfs) {
+    if (rc == 0 && (spec->rootfs || zygote_image_of(spec))) {
         rc = zygote_boot_open_image(z, spec, err);
         if (rc == 0)
             rc = jail_compile_filters(z->isolation, filters, err);

@@ -5,6 +5,7 @@
 #define DROSTE_ENV_LOCAL_ZYGOTE_INTERNAL_H
 
 #include "env/local/zygote.h"
+#include "image/image.h"
 
 /* A clone request without an answer. The list is in order of the requests. */
 struct zygote_pending {
@@ -36,6 +37,7 @@ struct zygote {
     /* of an image: its root directory, without links in its path; NULL: none. `pid` is then the
      * keeper's that is the first process of the pid namespace, and `interpreter` the zygote's. */
     char *root;
+    struct image *image;   /* NULL: the root is a directory of the user's */
     struct list variables; /* the image's */
     pid_t interpreter;
     int lifeline; /* -1: none */
@@ -49,6 +51,9 @@ struct zygote {
 };
 
 /* zygote.c */
+
+/* The image of a specification; NULL: none. */
+const char *zygote_image_of(const struct sandbox_spec *spec);
 
 /* The directory of the volume and workspace of a specification; NULL: it has neither. */
 const char *zygote_volumes_of(const struct sandbox_spec *spec);

@@ -1,0 +1,487 @@
+/* image/layer.c: applies a layer: a tar archive with changes to a directory (OCI image-spec,
+ * layer.md), through libarchive, which reads the forms of tar, gzip and zstd.
+ *
+ * libarchive only reads here. What it would write for extraction is not used: a layer may replace a
+ * directory by a link and then name a file below it, and such a path must be followed within the
+ * image, as it will be in a sandbox. openat2(2) does that (RESOLVE_IN_ROOT); the last component is
+ * never followed.
+ *
+ * Three readers are stacked: the file, whose digest is the manifest's; one that decompresses it,
+ * whose output has the digest of the configuration; and one for tar.
+ *
+ * Files keep mode, time and, as root, owner. Set-user-id bits are dropped: sandboxes have no use
+ * for them, and on the host they would be somebody's. Entries below /dev are left out, since sandboxes
+ * have devices of their own. Device nodes elsewhere, sockets, repeated and escaping paths are
+ * errors.
+ */
+#include <archive.h>
+#include <archive_entry.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/openat2.h>
+#include <search.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/os/beneath.h"
+#include "base/os/file.h"
+#include "base/os/tree.h"
+#include "image/internal.h"
+
+#define WHITEOUT ".wh."
+#define OPAQUE   ".wh..wh..opq"
+
+enum { BLOCK = 64 << 10, DEPTH_MAX = 200 };
+
+struct layer {
+    int root, file;
+    struct hash file_hash, archive_hash;
+    struct archive *plain, *tar; /* the readers on top of the file */
+    struct layer_room *room;
+    void *paths;         /* those that this layer has made, for tsearch(3) */
+    char path[PATH_MAX]; /* of the entry, relative, without "." */
+    const char *name;    /* its last component */
+    int parent;          /* the directory of it */
+    char block[BLOCK];
+};
+
+static int layer_broken(const struct layer *l, const char *what, struct error *err)
+{
+    return error_set(
+        err, ERROR_PROTOCOL, "the image is invalid: layer entry '%.200s': %s", l->path, what);
+}
+
+static int layer_failed(const struct layer *l, struct error *err)
+{
+    return error_set_errno(err, ERROR_IO, "unpacking '%.200s' of the image", l->path);
+}
+
+static int layer_unreadable(struct archive *a, struct error *err)
+{
+    const char *why = archive_error_string(a);
+    return error_set(err, ERROR_PROTOCOL, "the image is invalid: %.200s", why ? why : "no archive");
+}
+
+/* ---- the readers ---- */
+
+static la_ssize_t layer_read_file(struct archive *a, void *arg, const void **out)
+{
+    struct layer *l = arg;
+    ssize_t n;
+    do
+        n = read(l->file, l->block, sizeof l->block);
+    while (n < 0 && errno == EINTR);
+    if (n < 0)
+        archive_set_error(a, errno, "reading it failed: %s", strerror(errno));
+    if (n > 0)
+        hash_add(&l->file_hash, l->block, (size_t)n);
+    *out = l->block;
+    return n;
+}
+
+static la_ssize_t layer_read_plain(struct archive *a, void *arg, const void **out)
+{
+    struct layer *l = arg;
+    size_t len = 0;
+    la_int64_t offset;
+    int rc = archive_read_data_block(l->plain, out, &len, &offset);
+    if (rc == ARCHIVE_EOF)
+        return 0;
+    if (rc != ARCHIVE_OK) {
+        archive_set_error(a, EIO, "%s", archive_error_string(l->plain));
+        return -1;
+    }
+    hash_add(&l->archive_hash, *out, len);
+    return (la_ssize_t)len;
+}
+
+static int layer_open_readers(struct layer *l, struct error *err)
+{
+    struct archive_entry *whole;
+    l->plain = archive_read_new();
+    l->tar = archive_read_new();
+    if (!l->plain || !l->tar)
+        return error_memory(err);
+    if (archive_read_support_filter_gzip(l->plain) != ARCHIVE_OK ||
+        archive_read_support_filter_zstd(l->plain) != ARCHIVE_OK)
+        return error_set(err, ERROR_UNSUPPORTED, "libarchive was built without gzip or zstd");
+    archive_read_support_format_raw(l->plain);
+    archive_read_support_format_empty(l->plain);
+    archive_read_support_format_tar(l->tar);
+    if (archive_read_open(l->plain, l, NULL, layer_read_file, NULL) != ARCHIVE_OK)
+        return layer_unreadable(l->plain, err);
+    int rc = archive_read_next_header(l->plain, &whole);
+    if (rc != ARCHIVE_OK && rc != ARCHIVE_EOF)
+        return layer_unreadable(l->plain, err);
+    if (rc == ARCHIVE_EOF)
+        return error_set(err, ERROR_PROTOCOL, "the image is invalid: a layer is empty");
+    if (archive_read_open(l->tar, l, NULL, layer_read_plain, NULL) != ARCHIVE_OK)
+        return layer_unreadable(l->tar, err);
+    return 0;
+}
+
+/* What follows the end of the archive counts in the digests, too. */
+static int layer_check_digests(
+    struct layer *l, const char *digest, const char *diff_id, struct error *err)
+{
+    char of_file[HASH_TEXT_SIZE], of_archive[HASH_TEXT_SIZE];
+    const void *rest;
+    la_ssize_t n;
+    while ((n = layer_read_plain(l->tar, l, &rest)) > 0)
+        ;
+    if (n < 0)
+        return layer_unreadable(l->plain, err);
+    while ((n = layer_read_file(l->plain, l, &rest)) > 0)
+        ;
+    int rc = n < 0 ? layer_unreadable(l->plain, err) : hash_take(&l->file_hash, of_file, err);
+    if (rc == 0)
+        rc = hash_take(&l->archive_hash, of_archive, err);
+    if (rc < 0)
+        return rc;
+    if ((digest && strcmp(digest, of_file) != 0) || (diff_id && strcmp(diff_id, of_archive) != 0))
+        return error_set(err, ERROR_PROTOCOL,
+            "the image is invalid: a layer does not have the digest %.64s",
+            digest && strcmp(digest, of_file) != 0 ? digest : diff_id);
+    return 0;
+}
+
+/* ---- paths ---- */
+
+/* Copies a path without "." and empty components; false for one that no image may have. */
+static bool layer_clean_path(const char *from, char out[PATH_MAX])
+{
+    size_t len = 0, depth = 0;
+    if (!from || from[0] == '/')
+        return false;
+    for (const char *at = from; *at;) {
+        size_t n = strcspn(at, "/");
+        bool here = n == 0 || (n == 1 && at[0] == '.');
+        if ((n == 2 && at[0] == '.' && at[1] == '.') || n > NAME_MAX || len + n + 2 > PATH_MAX ||
+            (!here && ++depth > DEPTH_MAX))
+            return false;
+        if (!here) {
+            if (len)
+                out[len++] = '/';
+            memcpy(out + len, at, n);
+            len += n;
+        }
+        at += n + (at[n] == '/');
+    }
+    out[len] = '\0';
+    return true;
+}
+
+static int layer_open_directory(int root, const char *path)
+{
+    struct open_how how = { .flags = O_PATH | O_DIRECTORY | O_CLOEXEC,
+        .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS };
+    return (int)syscall(SYS_openat2, root, path[0] ? path : ".", &how, sizeof how);
+}
+
+static int layer_by_path(const void *a, const void *b)
+{
+    return strcmp(a, b);
+}
+
+static bool layer_made(const struct layer *l, const char *path)
+{
+    return tfind(path, &l->paths, layer_by_path) != NULL;
+}
+
+static int layer_note(struct layer *l, const char *path, struct error *err)
+{
+    char *copy = layer_made(l, path) ? NULL : strdup(path);
+    if (!copy)
+        return layer_made(l, path) ? 0 : error_memory(err);
+    if (tsearch(copy, &l->paths, layer_by_path))
+        return 0;
+    free(copy);
+    return error_memory(err);
+}
+
+/* Opens the directory of an entry, and makes those that the archive left out. */
+static int layer_open_parent(struct layer *l, struct error *err)
+{
+    char *slash = l->path;
+    int rc = 0;
+    close_fd(&l->parent);
+    l->parent = layer_open_directory(l->root, "");
+    while (rc == 0 && l->parent >= 0 && (slash = strchr(slash, '/'))) {
+        *slash = '\0';
+        int next = layer_open_directory(l->root, l->path);
+        if (next < 0 && errno == ENOENT) {
+            const char *name = strrchr(l->path, '/') ? strrchr(l->path, '/') + 1 : l->path;
+            if (mkdirat(l->parent, name, 0755) == 0)
+                rc = layer_note(l, l->path, err);
+            next = layer_open_directory(l->root, l->path);
+        }
+        int saved = errno;
+        close_fd(&l->parent);
+        errno = saved;
+        l->parent = next;
+        *slash++ = '/';
+    }
+    if (rc == 0 && l->parent < 0)
+        rc = errno == ENOTDIR || errno == ELOOP || errno == ENOENT
+                 ? layer_broken(l, "a component of its path is no directory", err)
+                 : layer_failed(l, err);
+    l->name = strrchr(l->path, '/') ? strrchr(l->path, '/') + 1 : l->path;
+    return rc;
+}
+
+/* ---- whiteouts ---- */
+
+/* Removes what earlier layers have put into a directory. */
+static int layer_clear(
+    struct layer *l, int directory, const char *path, unsigned depth, struct error *err)
+{
+    int rc = 0;
+    DIR *listing = depth > DEPTH_MAX ? NULL : open_listing(directory, ".");
+    if (!listing)
+        return layer_failed(l, err);
+    for (const char *name; rc == 0 && (name = next_listed(listing));) {
+        char below[PATH_MAX];
+        int n = snprintf(below, sizeof below, "%s%s%s", path, path[0] ? "/" : "", name);
+        bool made = n < (int)sizeof below && layer_made(l, below);
+        if (!made) {
+            rc = tree_remove(directory, name) ? 0 : layer_failed(l, err);
+            continue;
+        }
+        cleanup_fd int next =
+            openat(directory, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (next >= 0)
+            rc = layer_clear(l, next, below, depth + 1, err);
+    }
+    closedir(listing);
+    return rc;
+}
+
+static int layer_white_out(struct layer *l, struct error *err)
+{
+    const char *name = l->name + strlen(WHITEOUT);
+    char target[PATH_MAX];
+    size_t above = (size_t)(l->name - l->path);
+    if (strcmp(l->name, OPAQUE) == 0) {
+        snprintf(target, sizeof target, "%.*s", (int)(above ? above - 1 : 0), l->path);
+        return layer_clear(l, l->parent, target, 0, err);
+    }
+    if (strncmp(name, WHITEOUT, strlen(WHITEOUT)) == 0)
+        return 0; /* what aufs kept for itself */
+    if (!*name || strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
+        return layer_broken(l, "it removes nothing that has a name", err);
+    snprintf(target, sizeof target, "%.*s%s", (int)above, l->path, name);
+    if (layer_made(l, target) || tree_remove(l->parent, name) || errno == ENOENT)
+        return 0;
+    return layer_failed(l, err);
+}
+
+/* ---- entries ---- */
+
+static int layer_dress(const struct layer *l, struct archive_entry *e, bool link, struct error *err)
+{
+    mode_t mode = archive_entry_perm(e) & 01777;
+    bool directory = archive_entry_filetype(e) == AE_IFDIR;
+    struct timespec times[2] = { { .tv_sec = archive_entry_mtime(e) },
+        { .tv_sec = archive_entry_mtime(e) } };
+    if (geteuid() != 0) /* it must be able to read the file, and to remove the directory */
+        mode |= directory ? 0700 : 0400;
+    else if (fchownat(l->parent, l->name, (uid_t)archive_entry_uid(e), (gid_t)archive_entry_gid(e),
+                 AT_SYMLINK_NOFOLLOW) < 0 &&
+             errno != EINVAL) /* an id that this user namespace lacks */
+        return layer_failed(l, err);
+    if (!link && fchmodat(l->parent, l->name, mode, 0) < 0)
+        return layer_failed(l, err);
+    (void)!utimensat(l->parent, l->name, times, AT_SYMLINK_NOFOLLOW);
+    return 0;
+}
+
+static int layer_copy_data(struct layer *l, struct archive *from, int fd, struct error *err)
+{
+    const void *data;
+    size_t len;
+    la_int64_t offset;
+    int rc;
+    while ((rc = archive_read_data_block(from, &data, &len, &offset)) == ARCHIVE_OK) {
+        if (len > l->room->bytes)
+            return layer_broken(l, "the image is too large", err);
+        l->room->bytes -= len;
+        if (lseek(fd, offset, SEEK_SET) < 0 || file_write_all(fd, data, len) < 0)
+            return layer_failed(l, err);
+    }
+    return rc == ARCHIVE_EOF ? 0 : layer_unreadable(from, err);
+}
+
+static int layer_make_file(struct layer *l, struct archive_entry *e, struct error *err)
+{
+    la_int64_t size = archive_entry_size(e);
+    if (size < 0 || (uint64_t)size > l->room->bytes)
+        return layer_broken(l, "the image is too large", err);
+    cleanup_fd int fd =
+        openat(l->parent, l->name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd < 0 || ftruncate(fd, size) < 0)
+        return layer_failed(l, err);
+    return layer_copy_data(l, l->tar, fd, err);
+}
+
+static int layer_make_hard_link(struct layer *l, const char *to, struct error *err)
+{
+    char path[PATH_MAX];
+    struct stat st;
+    if (!layer_clean_path(to, path) || !path[0])
+        return layer_broken(l, "its link leads out of the image", err);
+    char *slash = strrchr(path, '/');
+    if (slash)
+        *slash = '\0';
+    cleanup_fd int from = layer_open_directory(l->root, slash ? path : "");
+    const char *name = slash ? slash + 1 : path;
+    if (from < 0 || fstatat(from, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || S_ISDIR(st.st_mode))
+        return layer_broken(l, "it is a link to a file that is not there", err);
+    return linkat(from, name, l->parent, l->name, 0) == 0 ? 0 : layer_failed(l, err);
+}
+
+/* Removes what has the name of an entry, except a directory for a directory: *there. */
+static int layer_make_way(struct layer *l, bool directory, bool *there, struct error *err)
+{
+    struct stat st;
+    *there = false;
+    if (fstatat(l->parent, l->name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return errno == ENOENT ? 0 : layer_failed(l, err);
+    *there = directory && S_ISDIR(st.st_mode);
+    if (!*there && layer_made(l, l->path))
+        return layer_broken(l, "the layer has it twice", err);
+    if (!*there && !tree_remove(l->parent, l->name))
+        return layer_failed(l, err);
+    return 0;
+}
+
+static int layer_make_entry(struct layer *l, struct archive_entry *e, struct error *err)
+{
+    const char *hard = archive_entry_hardlink(e), *soft = archive_entry_symlink(e);
+    mode_t type = archive_entry_filetype(e);
+    bool there;
+    if (!hard && type != AE_IFREG && type != AE_IFDIR && type != AE_IFLNK && type != AE_IFIFO)
+        return layer_broken(l, "a device or a socket, which images for Droste may not have", err);
+    int rc = layer_make_way(l, !hard && type == AE_IFDIR, &there, err);
+    if (rc == 0 && hard)
+        rc = layer_make_hard_link(l, hard, err);
+    else if (rc == 0 && type == AE_IFREG)
+        rc = layer_make_file(l, e, err);
+    else if (rc == 0 && type == AE_IFLNK)
+        rc = soft && symlinkat(soft, l->parent, l->name) == 0 ? 0 : layer_failed(l, err);
+    else if (rc == 0 && !there &&
+             (type == AE_IFDIR ? mkdirat(l->parent, l->name, 0700)
+                               : mkfifoat(l->parent, l->name, 0600)) < 0)
+        rc = layer_failed(l, err);
+    if (rc == 0)
+        rc = layer_note(l, l->path, err);
+    return rc < 0 || hard ? rc : layer_dress(l, e, type == AE_IFLNK, err);
+}
+
+static const char *layer_path_of(struct archive_entry *e)
+{
+    const char *path = archive_entry_pathname(e); /* none if this locale cannot have it */
+    return path ? path : archive_entry_pathname_utf8(e);
+}
+
+static int layer_take(struct layer *l, struct archive_entry *e, struct error *err)
+{
+    const char *path = layer_path_of(e);
+    if (l->room->entries-- == 0)
+        return layer_broken(l, "the image has too many files", err);
+    if (!layer_clean_path(path, l->path)) {
+        snprintf(l->path, sizeof l->path, "%s", path ? path : "");
+        return layer_broken(l, "its path leads out of the image, or is too long", err);
+    }
+    if (!l->path[0] || strncmp(l->path, "dev/", 4) == 0)
+        return 0;
+    int rc = layer_open_parent(l, err);
+    if (rc < 0)
+        return rc;
+    if (strncmp(l->name, WHITEOUT, strlen(WHITEOUT)) == 0)
+        return layer_white_out(l, err);
+    return layer_make_entry(l, e, err);
+}
+
+static int layer_begin(
+    struct layer **out, int root, int file, struct layer_room *room, struct error *err)
+{
+    struct layer *l = calloc(1, sizeof *l);
+    if (!l)
+        return error_memory(err);
+    l->root = root;
+    l->file = file;
+    l->room = room;
+    l->parent = -1;
+    *out = l;
+    int rc = hash_open(&l->file_hash, err);
+    if (rc == 0)
+        rc = hash_open(&l->archive_hash, err);
+    return rc < 0 ? rc : layer_open_readers(l, err);
+}
+
+static void layer_end(struct layer *l)
+{
+    if (!l)
+        return;
+    archive_read_free(l->tar);
+    archive_read_free(l->plain);
+    hash_close(&l->file_hash);
+    hash_close(&l->archive_hash);
+    tdestroy(l->paths, free);
+    close_fd(&l->parent);
+    free(l);
+}
+
+/* 1: an entry; 0: the end. */
+static int layer_next(struct layer *l, struct archive_entry **e, struct error *err)
+{
+    int rc = archive_read_next_header(l->tar, e);
+    if (rc == ARCHIVE_EOF)
+        return 0;
+    return rc == ARCHIVE_OK || rc == ARCHIVE_WARN ? 1 : layer_unreadable(l->tar, err);
+}
+
+int layer_apply(int root, int file, const char *digest, const char *diff_id,
+    struct layer_room *room, struct error *err)
+{
+    struct layer *l = NULL;
+    struct archive_entry *e;
+    int rc = layer_begin(&l, root, file, room, err);
+    while (rc == 0 && (rc = layer_next(l, &e, err)) == 1)
+        rc = layer_take(l, e, err);
+    if (rc == 0)
+        rc = layer_check_digests(l, digest, diff_id, err);
+    layer_end(l);
+    return rc;
+}
+
+int layer_extract_files(int to, int file, struct list *names, struct error *err)
+{
+    struct layer_room room = { IMAGE_BYTES_MAX, 16 * IMAGE_LAYERS_MAX };
+    struct layer *l = NULL;
+    struct archive_entry *e;
+    char number[24];
+    int rc = layer_begin(&l, to, file, &room, err);
+    while (rc == 0 && (rc = layer_next(l, &e, err)) == 1) {
+        rc = 0;
+        if (archive_entry_filetype(e) != AE_IFREG || archive_entry_hardlink(e))
+            continue;
+        if (room.entries-- == 0 || !layer_clean_path(layer_path_of(e), l->path)) {
+            rc = layer_broken(l, "no file of an image", err);
+            break;
+        }
+        snprintf(number, sizeof number, "%zu", names->count);
+        l->name = number;
+        l->parent = l->parent < 0 ? layer_open_directory(to, "") : l->parent;
+        rc = layer_make_file(l, e, err);
+        if (rc == 0)
+            rc = list_add(names, l->path, err);
+    }
+    layer_end(l);
+    return rc;
+}
