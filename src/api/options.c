@@ -350,6 +350,23 @@ static int set_egress(droste *d, const struct settings *s, struct session_parts 
     return rc;
 }
 
+/* What a local sandbox with an image cannot have. */
+static int check_image(const struct settings *s, struct error *err)
+{
+    bool local = !s->env || strcmp(s->env, "local") == 0;
+    if (!local || !(s->image || s->rootfs))
+        return 0;
+    if (api_packages_are_wanted(s))
+        return error_set(err, ERROR_UNSUPPORTED,
+            "packages are built for this machine's interpreter, not for an image's (--image, "
+            "--rootfs); use an image that has them");
+    if (s->sandbox_users && strchr(s->sandbox_users, '-'))
+        return error_set(err, ERROR_UNSUPPORTED,
+            "sandbox-users needs an interpreter that may change users, which an image's (--image, "
+            "--rootfs) may not; leave it out");
+    return 0;
+}
+
 /* ---- all of it ---- */
 
 int api_session_options(droste *d, const struct settings *s, struct session_parts *parts,
@@ -412,6 +429,8 @@ int api_session_options(droste *d, const struct settings *s, struct session_part
         rc = set_root(s, o, err);
     if (rc == 0)
         rc = set_egress(d, s, parts, o, err);
+    if (rc == 0)
+        rc = check_image(s, err);
     if (rc == 0)
         rc = api_packages_use(d, s, &parts->shown, o, err);
     return rc < 0 ? rc
