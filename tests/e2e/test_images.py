@@ -48,8 +48,9 @@ def left(home):
 
 
 def test_layers_whiteouts_links_and_variables_apply(run, home, tmp_path, base):
+    set_user_id = oci.special("opt/set", tarfile.REGTYPE, mode=0o4755)
     below = oci.layer([("opt/gone/a", "1"), ("opt/gone/b", "2"), ("opt/one", "3"),
-                       ("opt/kept", "4"), (oci.special("opt/set", tarfile.REGTYPE, mode=0o4755), ""),
+                       ("opt/kept", "4"), (set_user_id, ""),
                        oci.special("opt/link", tarfile.SYMTYPE, "/etc/release-of-test"),
                        oci.special("opt/hard", tarfile.LNKTYPE, "opt/kept")])
     above = oci.layer([("opt/.wh.one", ""), ("opt/gone/new", "5"), ("opt/gone/.wh..wh..opq", "")])
@@ -143,7 +144,8 @@ def flip(data):
 def test_every_damaged_blob_is_noticed(run, home, tmp_path, damage):
     seen = []
     layers = [oci.layer([("a", "1" * 5000)])]
-    oci.write_layout(tmp_path / "whole", layers, damage=lambda name, data: seen.append(name) or data)
+    oci.write_layout(tmp_path / "whole", layers,
+                     damage=lambda name, data: seen.append(name) or data)
     for which in seen:
         place = tmp_path / which
         oci.write_layout(place, layers,
