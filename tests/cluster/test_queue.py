@@ -1,4 +1,7 @@
 """Runs of a cluster's queue: each has one result, whichever nodes die, and is paid for once."""
+import base64
+import os
+import subprocess
 import time
 
 import pytest
@@ -156,3 +159,27 @@ def test_a_higher_priority_comes_first(start, provider):
 def test_each_of_many_runs_has_one_result_whatever_is_killed(tmp_path):
     figures = soak(tmp_path, 40, 7)
     assert figures["killed"] + figures["stopped"] + figures["nats"] > 0
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can mount a small disk")
+def test_runs_of_a_node_whose_disk_is_full_go_to_another(tmp_path, nats, provider):
+    data = tmp_path / "node0" / "data"
+    data.mkdir(parents=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=900k", "tmpfs", str(data)], check=True)
+    nodes = []
+    try:
+        nodes.append(Node(tmp_path / "node0", nats, provider))
+        names = ["run-%d" % i for i in range(200, 216)]
+        for name in names:
+            noise = base64.b64encode(os.urandom(300000)).decode()
+            put(nodes, name, context="This is %s. %s" % (name, noise))
+        (tmp_path / "other").mkdir()
+        nodes.append(Node(tmp_path / "other", nats, provider))
+        for name in names:
+            check(get(nodes[1:], name), name)
+        assert not provider.paid_twice()
+        assert "the disk is full" in (tmp_path / "node0" / "log").read_text()
+    finally:
+        for node in nodes:
+            node.kill()
+        subprocess.run(["umount", str(data)], check=True)
