@@ -8,6 +8,7 @@
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "base/error.h"
+#include "base/text.h"
 #include "cli/cli.h"
 #include "serve/access/keys.h"
 #include "serve/log.h"
@@ -106,6 +107,29 @@ static int serve_start(
     return cli_end(serve_run(d, o, &err), &err, "the address");
 }
 
+static const char *serve_host_name(void)
+{
+    static char name[65];
+    bool is_known = gethostname(name, sizeof name - 1) == 0;
+    name[strcspn(name, ".")] = '\0';
+    return is_known && text_is_name(name) ? name : "node";
+}
+
+/* Returns -1 to continue. */
+static int serve_check_join(const struct command *self, struct serve_options *o)
+{
+    o->node = o->node ? o->node : serve_host_name();
+    if (!text_is_name(o->node))
+        return cli_usage(self, "--node %s: use letters, digits, '.', '_' and '-'", o->node);
+    if (o->workers > 1)
+        return cli_usage(self, "--join: a node has one worker; start more nodes on this machine");
+    if (o->certificate)
+        return cli_usage(self, "--join: nodes reach each other over HTTP; end TLS in a proxy");
+    if (strncmp(o->listen, "unix:", 5) == 0 && !o->advertise)
+        return cli_usage(self, "--join: listen on IP:PORT, which other nodes can reach");
+    return -1;
+}
+
 static int serve_command(const struct command *self, droste *d, int argc, char **argv)
 {
     const char *words[1], *life = NULL, *idle = NULL, *request = NULL, *drain = NULL;
@@ -142,6 +166,10 @@ static int serve_command(const struct command *self, droste *d, int argc, char *
         { "runs", "N", "Runs of the cluster's queue at once (16).", &runs },
         { "mcp-path", "PATH", "What clients of /mcp may load files below.", &paths[0] },
         { "workers", "N", "Processes that serve (1).", &workers },
+        { "node", "NAME", "Its name in the cluster (the host's).", &o.node },
+        { "advertise", "ADDRESS", "IP:PORT at which other nodes reach it.", &o.advertise },
+        { "nats-creds", "PATH", "Credentials for NATS (JWT and NKey).", &o.nats_credentials },
+        { "nats-ca", "PATH", "Authorities of NATS' certificates (PEM).", &o.nats_ca },
         { "max-connections", "N", "Connections of a worker at once (8192).", &connections },
         { "models", "LIST", "Models for OpenAI's clients (the setting's).", &o.models },
         { "context-threshold", "N", "Bytes; their longer texts are contexts (8192).", &threshold },
@@ -178,6 +206,7 @@ static int serve_command(const struct command *self, droste *d, int argc, char *
         status = cli_usage(self, "--log-level %s: expected error, warning, info or debug", level);
     if (status < 0 && !o.certificate != !o.certificate_key)
         status = cli_usage(self, "--tls-cert and --tls-key belong together");
+    status = status < 0 && o.join ? serve_check_join(self, &o) : status;
     if (status >= 0)
         return status;
     return openapi ? serve_print_openapi() : serve_start(d, &o, keys, check, argc, argv);

@@ -135,7 +135,7 @@ bool bus_send_as(struct bus *b, const char *subject, const char *reply, const vo
             b->nats->message_free(m);
             return false;
         }
-    return exchange_add_out(b->x, m);
+    return handover_add_out(b->x, m);
 }
 
 bool bus_send(struct bus *b, const char *subject, const void *data, size_t len)

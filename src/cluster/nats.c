@@ -78,7 +78,7 @@ static void bus_on_async(uv_async_t *async)
 {
     struct bus *b = async->data;
     bool is_connected, was_lost;
-    struct item *all = exchange_take_in(b->x, &is_connected, &was_lost);
+    struct item *all = handover_take_in(b->x, &is_connected, &was_lost);
     while (all) {
         struct item *item = all;
         all = item->next;
@@ -128,7 +128,7 @@ static struct subscription *subscription_open(
         return NULL;
     s->x = b->x;
     s->b = b;
-    *status = exchange_subscribe(b->x, subject, group, s, &s->handle);
+    *status = handover_subscribe(b->x, subject, group, s, &s->handle);
     if (!s->handle) {
         free(s);
         return NULL;
@@ -225,7 +225,7 @@ static nats_status bus_set_security(
 }
 
 static nats_status bus_set_options(const struct nats_library *nats, nats_options *to,
-    const struct bus_options *o, struct exchange *x)
+    const struct bus_options *o, struct handover *x)
 {
     nats_status status = nats->set_timeout(to, o->connect_ms ? o->connect_ms : 5000);
     status = status ? status : nats->set_name(to, o->name ? o->name : "droste");
@@ -236,13 +236,13 @@ static nats_status bus_set_options(const struct nats_library *nats, nats_options
     status = status ? status : nats->set_jitter(to, 50, 50);
     status = status ? status : nats->set_write_deadline(to, BUS_WRITE_MS);
     status = status ? status : nats->set_send_asap(to, true);
-    status = status ? status : nats->on_disconnected(to, exchange_on_disconnected, x);
-    status = status ? status : nats->on_reconnected(to, exchange_on_reconnected, x);
-    status = status ? status : nats->on_closed(to, exchange_on_closed, x);
-    return status ? status : nats->on_error(to, exchange_on_error, x);
+    status = status ? status : nats->on_disconnected(to, handover_on_disconnected, x);
+    status = status ? status : nats->on_reconnected(to, handover_on_reconnected, x);
+    status = status ? status : nats->on_closed(to, handover_on_closed, x);
+    return status ? status : nats->on_error(to, handover_on_error, x);
 }
 
-static int bus_connect(struct exchange *x, const struct bus_options *o, struct error *err)
+static int bus_connect(struct handover *x, const struct bus_options *o, struct error *err)
 {
     const char *urls[BUS_URLS_MAX];
     int count = 0;
@@ -292,16 +292,16 @@ static int bus_add_handles(struct bus *b, struct error *err)
 
 static int bus_start(struct bus *b, struct error *err)
 {
-    struct exchange *x = b->x;
+    struct handover *x = b->x;
     char word[23], subject[64];
     if (random_hex(word, sizeof word - 1, err) < 0)
         return -ERROR_IO;
     snprintf(b->inbox, sizeof b->inbox, "_INBOX.%s.", word);
     snprintf(subject, sizeof subject, "%s*", b->inbox);
-    nats_status status = exchange_subscribe(x, subject, NULL, NULL, &b->inbox_handle);
+    nats_status status = handover_subscribe(x, subject, NULL, NULL, &b->inbox_handle);
     if (status != 0)
         return nats_failed(x->nats, status, "subscribing to the inbox", err);
-    return bus_exchange_start(x, err);
+    return handover_start(x, err);
 }
 
 int bus_open(
@@ -312,7 +312,7 @@ int bus_open(
     if (nats_library_load(&nats, err) < 0)
         return -ERROR_UNSUPPORTED;
     struct bus *b = calloc(1, sizeof *b);
-    struct exchange *x = b ? bus_exchange_new(nats) : NULL;
+    struct handover *x = b ? handover_new(nats) : NULL;
     if (!x) {
         free(b);
         return error_memory(err);
@@ -340,8 +340,8 @@ void bus_close(struct bus *b)
 {
     if (!b)
         return;
-    struct exchange *x = b->x;
-    bool is_over = exchange_end(x);
+    struct handover *x = b->x;
+    bool is_over = handover_end(x);
     for (size_t i = 0; i < b->call_count; i++)
         if (b->calls[i])
             call_free(b->calls[i]);
@@ -359,7 +359,7 @@ void bus_close(struct bus *b)
     if (x->connection)
         x->nats->free(x->connection);
     if (is_over)
-        exchange_free(x);
+        handover_free(x);
     if (b->async)
         uv_close((uv_handle_t *)b->async, bus_free_handle);
     if (b->timer)

@@ -2,7 +2,7 @@
  *
  * Four kinds of threads: the loop's; the sender, which writes to the socket, because a write may
  * block while a server is stopped; and libnats' own, which read and deliver. The loop's thread and
- * the others meet only in `struct exchange`: a queue in each direction under one lock, bounded in
+ * the others meet only in `struct handover`: a queue in each direction under one lock, bounded in
  * bytes, and a uv_async that wakes the loop.
  *
  * JetStream's operations are requests to subjects ($JS.API.…) with JSON. libnats' own functions for
@@ -18,7 +18,7 @@
 
 #include "base/json/json.h"
 #include "cluster/bus.h"
-#include "cluster/exchange.h"
+#include "cluster/handover.h"
 #include "cluster/nats_library.h"
 
 struct call;
@@ -27,7 +27,7 @@ enum { BUS_CALLS_MAX = 16384, BUS_TIMEOUT_MS = 5000 };
 
 struct bus {
     const struct nats_library *nats;
-    struct exchange *x;
+    struct handover *x;
     uv_loop_t *loop;
     uv_async_t *async;
     uv_timer_t *timer;

@@ -32,7 +32,10 @@ struct serve_options {
     size_t context_threshold; /* longer texts of theirs become contexts, in bytes */
     size_t files_quota_mib;   /* of each account's files */
     double detach_seconds;    /* a run of theirs goes on so long without a client */
-    char **argv;              /* with which a worker is started: this program's, ends with NULL */
+    const char *node;         /* its name there */
+    const char *advertise;    /* the address at which others reach it; NULL: that of `listen` */
+    const char *nats_credentials, *nats_ca; /* files; NULL: none */
+    char **argv; /* with which a worker is started: this program's, ends with NULL */
     /* Called once, when requests are accepted, with the server's address. */
     void (*ready)(void *arg, const char *address);
     void *arg;

@@ -20,6 +20,7 @@
 #include "serve/mcp/mcp.h"
 #include "serve/notify.h"
 #include "serve/openai/openai.h"
+#include "serve/http/nodes.h"
 #include "serve/http/relay.h"
 #include "serve/native/batches.h"
 #include "serve/native/runs.h"
@@ -40,13 +41,15 @@ enum { SERVER_BODY_RATE = 1024, SERVER_BODY_SECONDS = 20 };
 enum { SERVER_BODIES_MAX = 128 << 20 };
 enum { SERVER_SWEEP_MS = 250 };
 
-/* relay.c reads the worker and its generation. */
+/* relay.c reads the worker and its generation, nodes.c the node. */
 int server_make_id(const struct server *s, char id[SERVE_ID_SIZE])
 {
-    char prefix[7];
-    snprintf(prefix, sizeof prefix, "%02x%04x", s->worker & 0xff, s->figures->generation & 0xffff);
-    memcpy(id, prefix, 6);
-    return random_hex(id + 6, SERVE_ID_SIZE - 7, NULL);
+    char prefix[11];
+    size_t len = s->nodes ? 10 : 6;
+    snprintf(prefix, sizeof prefix, "%02x%04x%04x", s->worker & 0xff,
+        s->figures->generation & 0xffff, s->nodes ? registry_own(s->nodes) : 0);
+    memcpy(id, prefix, len);
+    return random_hex(id + len, SERVE_ID_SIZE - 1 - len, NULL);
 }
 
 /* ---- the head and the body ---- */
@@ -78,6 +81,11 @@ static void server_name_request(struct request *r)
 /* True if another worker answers it, or it was refused. */
 static bool server_relay(struct request *r)
 {
+    unsigned node = nodes_route(r);
+    if (node)
+        relay_begin_node(r, node);
+    if (node || r->reply)
+        return true;
     unsigned worker = relay_worker_of(r);
     if (!r->reply && worker != r->server->worker)
         relay_begin(r, worker);
@@ -110,6 +118,8 @@ static void server_begin(
     r->client = socket->socket_context;
     r->client->request = r;
     r->client->used = true;
+    if (!nodes_check_ticket(r))
+        return;
     if (!head_check(r, method, version, r->client->is_relay ? HEAD_ANY : s->trust))
         return;
     server_name_request(r);
@@ -275,7 +285,7 @@ static void server_name_client(struct client *c, struct MHD_Connection *connecti
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
     const struct sockaddr *address = info ? info->client_addr : NULL;
-    c->is_relay = address && worker_is_relay(address);
+    c->is_relay = c->is_worker = address && worker_is_relay(address);
     char host[INET6_ADDRSTRLEN] = "";
     if (!address || (address->sa_family != AF_INET && address->sa_family != AF_INET6)) {
         strcpy(c->address, "unix");
@@ -470,6 +480,7 @@ static void server_on_sweep(uv_timer_t *timer)
         table_time(s->figures, TIME_LOOP, now > due ? now - due : 0);
     s->swept_ns = now;
     server_reload(s, false);
+    nodes_sweep(s);
     idempotency_sweep(s, now);
     upstream_sweep(s, now, s->draining);
     sandboxes_sweep(s, now);
@@ -626,6 +637,7 @@ static void server_end_requests(struct server *s)
 static void server_close(struct server *s)
 {
     s->closing = true;
+    nodes_leave(s);
     if (s->daemon) {
         server_end_requests(s);
         MHD_stop_daemon(s->daemon);
@@ -714,6 +726,8 @@ static int serve_as(
         rc = server_make_template(d, err);
     calls_open(&s);
     if (rc == 0)
+        rc = nodes_join(&s, err);
+    if (rc == 0)
         rc = server_start_http(&s, err);
     if (rc == 0)
         rc = server_watch(&s, err);
@@ -722,6 +736,7 @@ static int serve_as(
     if (rc == 0)
         rc = listen_address(s.listener.fd, options->certificate != NULL, &address, err);
     if (rc == 0) {
+        nodes_announce(&s, address);
         s.figures->is_ready = true;
         if (!links) {
             notify_manager("READY=1");

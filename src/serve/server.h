@@ -23,7 +23,8 @@ struct client {
     uint64_t since_ns;       /* since when */
     char address[64];        /* for logs */
     bool used;               /* for a request before */
-    bool is_relay;           /* another worker's */
+    bool is_worker;          /* another worker's */
+    bool is_relay;           /* the same, or its request has another node's ticket */
     struct client *next, **link;
 };
 
@@ -48,7 +49,8 @@ struct server {
     struct table *table;
     struct worker_links *links; /* NULL: there is one worker */
     uv_poll_t mailbox_poll;
-    struct upstream *idle_upstreams;
+    struct upstream *idle_upstreams, *node_upstreams;
+    struct registry *nodes; /* of the cluster; NULL: this server stands alone */
     unsigned worker;
     struct table_worker *figures; /* this worker's */
     struct accounts accounts;

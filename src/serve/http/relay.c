@@ -11,6 +11,7 @@
 #include <strings.h>
 
 #include "base/cleanup.h"
+#include "serve/http/nodes.h"
 #include "serve/server.h"
 #include "serve/http/upgrade.h"
 #include "serve/http/upstream.h"
@@ -140,8 +141,8 @@ static enum MHD_Result relay_on_field(void *arg, enum MHD_ValueKind kind, const 
     size_t name_len, const char *value, size_t len)
 {
     static const char *const own[] = { "Connection", "Keep-Alive", "Transfer-Encoding",
-        "Content-Length", "Expect", "Upgrade", "TE", "Trailer", "X-Request-Id", RELAY_ACCOUNT,
-        RELAY_CLIENT, RELAY_FIRST };
+        "Content-Length", "Expect", "Upgrade", "TE", "Trailer", "X-Request-Id", RELAY_TICKET,
+        RELAY_ACCOUNT, RELAY_CLIENT, RELAY_FIRST };
     struct buf *head = arg;
     if (relay_is_one_of(name, own, array_length(own)))
         return MHD_YES;
@@ -440,6 +441,30 @@ void relay_begin(struct request *r, unsigned worker)
     relay_send_head(relay, &head);
 }
 
+static void relay_refuse_node(struct request *r)
+{
+    request_refuse(r, 502, "node_lost",
+        "the node of the cluster that had to answer cannot be reached, and what it had with it");
+}
+
+void relay_begin_node(struct request *r, unsigned node)
+{
+    cleanup_buf struct buf head = { 0 };
+    struct upstream *u = nodes_connect(r->server, node);
+    struct relay *relay = u ? relay_new(r, u) : NULL;
+    if (!relay) {
+        if (u)
+            upstream_drop(u);
+        relay_refuse_node(r);
+        return;
+    }
+    relay->lost = relay_refuse_node;
+    table_count(r->server->figures, COUNT_RELAYED, 1);
+    relay_write_head(r, &head);
+    nodes_put_ticket(r, node, &head);
+    relay_send_head(relay, &head);
+}
+
 /* What is between the client and this server. */
 static enum MHD_Result relay_on_port_field(void *arg, enum MHD_ValueKind kind, const char *name,
     size_t name_len, const char *value, size_t len)
@@ -535,12 +560,16 @@ static void gather_on_free(struct request *r)
     g->r = NULL; /* the workers' answers free it */
 }
 
-static void gather_ask(struct gather *g, unsigned worker, const struct buf *head)
+/* Asks over a new upstream; NULL: it cannot be asked. */
+static void gather_ask(struct gather *g, struct upstream *u, const struct buf *head)
 {
-    struct gather_one *one = calloc(1, sizeof *one);
-    one = one && (one->u = upstream_open(g->r->server, worker)) ? one : (free(one), NULL);
-    if (!one)
+    struct gather_one *one = u ? calloc(1, sizeof *one) : NULL;
+    if (!one) {
+        if (u)
+            upstream_drop(u);
         return;
+    }
+    one->u = u;
     one->gather = g;
     g->open++;
     one->u->arg = one;
@@ -551,12 +580,28 @@ static void gather_ask(struct gather *g, unsigned worker, const struct buf *head
     upstream_send(one->u, head->data, head->len);
 }
 
+static void gather_ask_nodes(struct gather *g, struct request *r)
+{
+    const struct node *node;
+    for (size_t i = 0; (node = nodes_peer_at(r->server, i)); i++) {
+        cleanup_buf struct buf head = { 0 };
+        if (node->is_lost || node->number == registry_own(r->server->nodes))
+            continue;
+        relay_write_head(r, &head);
+        nodes_put_ticket(r, node->number, &head);
+        buf_puts(&head, "\r\n");
+        if (!buf_failed(&head))
+            gather_ask(g, nodes_connect(r->server, node->number), &head);
+    }
+}
+
 void relay_gather(struct request *r, const char *name, struct json_object *own,
     void (*done)(struct request *r, struct json_object *all))
 {
     struct server *s = r->server;
     cleanup_buf struct buf head = { 0 };
-    struct gather *g = s->table->workers > 1 && !r->client->is_relay ? calloc(1, sizeof *g) : NULL;
+    bool is_alone = s->table->workers == 1 && !s->nodes;
+    struct gather *g = is_alone || r->client->is_relay ? NULL : calloc(1, sizeof *g);
     relay_write_head(r, &head);
     buf_puts(&head, "\r\n");
     if (!g || buf_failed(&head)) {
@@ -569,7 +614,8 @@ void relay_gather(struct request *r, const char *name, struct json_object *own,
     r->on_free = gather_on_free;
     for (unsigned i = 0; i < s->table->workers; i++)
         if (i != s->worker && s->table->worker[i].pid > 0)
-            gather_ask(g, i, &head);
+            gather_ask(g, upstream_open(s, i), &head);
+    gather_ask_nodes(g, r);
     g->open--;
     gather_finish(g);
 }

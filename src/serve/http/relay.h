@@ -14,6 +14,8 @@ struct json_object;
 #define RELAY_CLIENT  "X-Droste-Client"
 #define RELAY_FIRST   "X-Droste-First" /* the worker that accepted the request */
 
+#define RELAY_TICKET "X-Droste-Ticket" /* of a request between nodes (nodes.h) */
+
 #define RELAY_ABOUT "X-Droste-About" /* of an answer: for the log (request.h) */
 
 /* The worker with the fewest sandboxes; this one unless another has clearly fewer. */
@@ -24,6 +26,8 @@ unsigned relay_place_by(const struct server *s, const char *word);
 /* The worker that must answer: that of the sandbox which the request names, or the one where a new
  * sandbox is placed; for a request that names none, the next one that may have it. */
 unsigned relay_worker_of(struct request *r);
+/* Passes the request on to another node. */
+void relay_begin_node(struct request *r, unsigned node);
 /* Passes the request on to a worker, with its body as it comes, and answers with what that answers.
  * Called with the head. */
 void relay_begin(struct request *r, unsigned worker);

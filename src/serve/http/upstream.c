@@ -7,6 +7,8 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -39,6 +41,11 @@ static void upstream_on_closed(uv_handle_t *handle)
 
 void upstream_drop(struct upstream *u)
 {
+    if (u->link_open) {
+        *u->link_open = u->next_open;
+        if (u->next_open)
+            u->next_open->link_open = u->link_open;
+    }
     uv_poll_stop(u->poll);
     uv_close((uv_handle_t *)u->poll, upstream_on_closed);
     close(u->fd);
@@ -90,11 +97,32 @@ static struct upstream *upstream_connect(struct server *s, unsigned worker)
     return u;
 }
 
-struct upstream *upstream_open(struct server *s, unsigned worker)
+static struct upstream *upstream_connect_node(
+    struct server *s, unsigned key, const struct sockaddr *address, socklen_t len)
 {
-    struct upstream *u = upstream_take_idle(s, worker);
+    int on = 1;
+    int fd = socket(address->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return NULL;
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    if (connect(fd, address, len) < 0 && errno != EINPROGRESS) {
+        close(fd);
+        return NULL;
+    }
+    struct upstream *u = upstream_new(s, fd);
     if (!u)
-        u = upstream_connect(s, worker);
+        return NULL;
+    u->worker = key;
+    u->next_open = s->node_upstreams;
+    u->link_open = &s->node_upstreams;
+    if (u->next_open)
+        u->next_open->link_open = &u->next_open;
+    s->node_upstreams = u;
+    return u;
+}
+
+static struct upstream *upstream_begin(struct upstream *u)
+{
     if (!u)
         return NULL;
     u->state = UPSTREAM_HEAD;
@@ -103,6 +131,19 @@ struct upstream *upstream_open(struct server *s, unsigned worker)
     u->left = 0;
     upstream_watch(u);
     return u;
+}
+
+struct upstream *upstream_open(struct server *s, unsigned worker)
+{
+    struct upstream *u = upstream_take_idle(s, worker);
+    return upstream_begin(u ? u : upstream_connect(s, worker));
+}
+
+struct upstream *upstream_open_node(
+    struct server *s, unsigned key, const struct sockaddr *address, socklen_t len)
+{
+    struct upstream *u = upstream_take_idle(s, key);
+    return upstream_begin(u ? u : upstream_connect_node(s, key, address, len));
 }
 
 struct upstream *upstream_over(struct server *s, int fd)
@@ -344,6 +385,22 @@ static void upstream_forget_idle(struct upstream *u)
         at = &(*at)->next;
     *at = u->next;
     upstream_drop(u);
+}
+
+void upstream_lose(struct server *s, unsigned key)
+{
+    struct upstream *u = s->node_upstreams;
+    while (u) {
+        if (u->worker != key) {
+            u = u->next_open;
+            continue;
+        }
+        if (u->on_end)
+            upstream_finish(u, false);
+        else
+            upstream_forget_idle(u);
+        u = s->node_upstreams; /* its end may have ended others */
+    }
 }
 
 static void upstream_on_event(uv_poll_t *poll, int status, int events)

@@ -7,6 +7,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/socket.h>
 #include <uv.h>
 
 #include "base/buf.h"
@@ -51,12 +52,18 @@ struct upstream {
     /* Once, last; the upstream is gone afterwards. False: the worker ended, or its answer is
      * broken. */
     void (*on_end)(void *arg, bool is_whole);
-    struct upstream *next; /* idle ones */
+    struct upstream *next_open, **link_open; /* those to nodes */
+    struct upstream *next;                   /* idle ones */
     uint64_t idle_ns;
 };
 
 /* NULL: the worker does not run, or there are no descriptors. The caller sets arg and functions. */
 struct upstream *upstream_open(struct server *s, unsigned worker);
+/* To another node at this address; `key` tells nodes and workers apart. */
+struct upstream *upstream_open_node(
+    struct server *s, unsigned key, const struct sockaddr *address, socklen_t len);
+/* Ends all with this key, as if the other end had closed. */
+void upstream_lose(struct server *s, unsigned key);
 /* The same over a connection to a server that is no worker; takes the descriptor. */
 struct upstream *upstream_over(struct server *s, int fd);
 void upstream_send(struct upstream *u, const void *data, size_t len);

@@ -199,7 +199,10 @@ int queue_open(struct server *s, struct error *err)
     struct run_queue *q = calloc(1, sizeof *q);
     if (!q)
         return error_memory(err);
-    const struct bus_options options = { .urls = o->join, .name = "droste serve" };
+    const struct bus_options options = { .urls = o->join,
+        .name = "droste serve",
+        .credentials = o->nats_credentials,
+        .ca = o->nats_ca };
     size_t workers = o->workers ? o->workers : 1;
     q->s = s;
     q->room = (o->runs + workers - 1) / workers;

@@ -3,6 +3,7 @@
 #include "../test.h"
 
 #include "base/cleanup.h"
+#include "serve/http/nodes.h"
 #include "serve/http/relay.h"
 #include "serve/server.h"
 #include "serve/http/upgrade.h"
@@ -54,6 +55,9 @@ NOT_CALLED(size_t upgrade_unsent(const struct upgrade *u), 0)
 NOT_CALLED(void upgrade_pause(struct upgrade *u, bool is_paused), )
 NOT_CALLED(void upgrade_end(struct upgrade *u), )
 NOT_CALLED(void upgrade_free(struct upgrade *u), )
+NOT_CALLED(struct upstream *nodes_connect(struct server *s, unsigned number), NULL)
+NOT_CALLED(void nodes_put_ticket(struct request *r, unsigned number, struct buf *head), )
+NOT_CALLED(const struct node *nodes_peer_at(const struct server *s, size_t index), NULL)
 NOT_CALLED(struct upstream *upstream_open(struct server *s, unsigned worker), NULL)
 NOT_CALLED(void upstream_send(struct upstream *u, const void *data, size_t len), )
 NOT_CALLED(size_t upstream_unsent(const struct upstream *u), 0)

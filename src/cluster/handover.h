@@ -1,8 +1,8 @@
-/* cluster/exchange.h: where the loop's thread and the others of the bus meet: a queue in each
+/* cluster/handover.h: where the loop's thread and the others of the bus meet: a queue in each
  * direction under one lock, bounded in bytes, and the thread that writes to the socket.
  */
-#ifndef DROSTE_CLUSTER_EXCHANGE_H
-#define DROSTE_CLUSTER_EXCHANGE_H
+#ifndef DROSTE_CLUSTER_HANDOVER_H
+#define DROSTE_CLUSTER_HANDOVER_H
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -14,7 +14,7 @@
 
 struct call;
 
-enum { EXCHANGE_BYTES_MAX = 64 << 20 };
+enum { HANDOVER_BYTES_MAX = 64 << 20 };
 
 struct item {
     struct item *next;
@@ -28,7 +28,7 @@ struct items {
     size_t bytes;
 };
 
-struct exchange {
+struct handover {
     const struct nats_library *nats;
     pthread_mutex_t lock;
     pthread_cond_t in_taken, out_added, left;
@@ -41,7 +41,7 @@ struct exchange {
 };
 
 struct subscription {
-    struct exchange *x;
+    struct handover *x;
     struct bus *b;
     nats_subscription *handle;
     bus_message_fn *on_message; /* of bus_subscribe; NULL: forgotten, or of an operation */
@@ -52,24 +52,24 @@ struct subscription {
     struct subscription *next;
 };
 
-struct exchange *bus_exchange_new(const struct nats_library *nats);
-void exchange_free(struct exchange *x);
+struct handover *handover_new(const struct nats_library *nats);
+void handover_free(struct handover *x);
 /* Starts the sender, with all signals blocked. */
-int bus_exchange_start(struct exchange *x, struct error *err);
+int handover_start(struct handover *x, struct error *err);
 /* Waits until no thread of libnats can call back any more. False: one still may. */
-bool exchange_end(struct exchange *x);
+bool handover_end(struct handover *x);
 
 /* Queues a message to be sent, which it takes. False: there is no connection, or too much waits. */
-bool exchange_add_out(struct exchange *x, nats_message *m);
+bool handover_add_out(struct handover *x, nats_message *m);
 /* All messages that have come, for the caller to free; whether there is a connection, and whether
  * one was lost since the last call. */
-struct item *exchange_take_in(struct exchange *x, bool *is_connected, bool *was_lost);
+struct item *handover_take_in(struct handover *x, bool *is_connected, bool *was_lost);
 
 /* Functions for libnats, with the exchange as their argument. */
-nats_connection_fn exchange_on_disconnected, exchange_on_reconnected, exchange_on_closed;
-nats_error_fn exchange_on_error;
+nats_connection_fn handover_on_disconnected, handover_on_reconnected, handover_on_closed;
+nats_error_fn handover_on_error;
 /* NULL: to the inbox. *out is set if there is something to unsubscribe. */
-nats_status exchange_subscribe(struct exchange *x, const char *subject, const char *group,
+nats_status handover_subscribe(struct handover *x, const char *subject, const char *group,
     struct subscription *subscription, nats_subscription **out);
 
 #endif

@@ -1,12 +1,12 @@
-/* cluster/exchange.c: see exchange.h. */
-#include "cluster/exchange.h"
+/* cluster/handover.c: see handover.h. */
+#include "cluster/handover.h"
 
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <time.h>
 
-enum { EXCHANGE_END_SECONDS = 5 };
+enum { HANDOVER_END_SECONDS = 5 };
 
 static void items_init(struct items *items)
 {
@@ -53,7 +53,7 @@ static void items_free(const struct nats_library *nats, struct item *all)
 
 /* Blocks the delivering thread while the loop is behind; libnats then drops what is too much, and
  * what was asked ends with a timeout. */
-static void exchange_add_in(struct exchange *x, struct subscription *subscription, nats_message *m)
+static void handover_add_in(struct handover *x, struct subscription *subscription, nats_message *m)
 {
     struct item *item = item_new(x->nats, m, subscription);
     if (!item) {
@@ -61,7 +61,7 @@ static void exchange_add_in(struct exchange *x, struct subscription *subscriptio
         return;
     }
     pthread_mutex_lock(&x->lock);
-    while (x->in.bytes > EXCHANGE_BYTES_MAX && !x->is_closed)
+    while (x->in.bytes > HANDOVER_BYTES_MAX && !x->is_closed)
         pthread_cond_wait(&x->in_taken, &x->lock);
     bool is_closed = x->is_closed;
     if (!is_closed) {
@@ -73,20 +73,20 @@ static void exchange_add_in(struct exchange *x, struct subscription *subscriptio
         items_free(x->nats, item);
 }
 
-static void exchange_on_inbox(
+static void handover_on_inbox(
     nats_connection *connection, nats_subscription *subscription, nats_message *m, void *arg)
 {
-    exchange_add_in(arg, NULL, m);
+    handover_add_in(arg, NULL, m);
 }
 
-static void exchange_on_message(
+static void handover_on_message(
     nats_connection *connection, nats_subscription *handle, nats_message *m, void *arg)
 {
     struct subscription *subscription = arg;
-    exchange_add_in(subscription->x, subscription, m);
+    handover_add_in(subscription->x, subscription, m);
 }
 
-static void exchange_set_connected(struct exchange *x, bool is_connected)
+static void handover_set_connected(struct handover *x, bool is_connected)
 {
     pthread_mutex_lock(&x->lock);
     x->is_connected = is_connected;
@@ -96,44 +96,44 @@ static void exchange_set_connected(struct exchange *x, bool is_connected)
     pthread_mutex_unlock(&x->lock);
 }
 
-void exchange_on_disconnected(nats_connection *connection, void *arg)
+void handover_on_disconnected(nats_connection *connection, void *arg)
 {
-    exchange_set_connected(arg, false);
+    handover_set_connected(arg, false);
 }
 
-void exchange_on_reconnected(nats_connection *connection, void *arg)
+void handover_on_reconnected(nats_connection *connection, void *arg)
 {
-    exchange_set_connected(arg, true);
+    handover_set_connected(arg, true);
 }
 
-static void exchange_leave(void *arg)
+static void handover_leave(void *arg)
 {
-    struct exchange *x = arg;
+    struct handover *x = arg;
     pthread_mutex_lock(&x->lock);
     x->users--;
     pthread_cond_signal(&x->left);
     pthread_mutex_unlock(&x->lock);
 }
 
-void exchange_on_closed(nats_connection *connection, void *arg)
+void handover_on_closed(nats_connection *connection, void *arg)
 {
-    exchange_set_connected(arg, false);
-    exchange_leave(arg);
+    handover_set_connected(arg, false);
+    handover_leave(arg);
 }
 
 /* Without a handler libnats prints errors. What they stop ends with a timeout. */
-void exchange_on_error(
+void handover_on_error(
     nats_connection *connection, nats_subscription *subscription, nats_status status, void *arg)
 {
 }
 
 /* ---- the sender ---- */
 
-static void *exchange_send(void *arg)
+static void *handover_send(void *arg)
 {
-    struct exchange *x = arg;
+    struct handover *x = arg;
     pthread_mutex_lock(&x->lock);
-    while (!x->is_closed) {
+    while (!x->is_closed || x->out.first) {
         if (!x->out.first) {
             pthread_cond_wait(&x->out_added, &x->lock);
             continue;
@@ -152,7 +152,7 @@ static void *exchange_send(void *arg)
 }
 
 /* Takes the message. */
-bool exchange_add_out(struct exchange *x, nats_message *m)
+bool handover_add_out(struct handover *x, nats_message *m)
 {
     struct item *item = item_new(x->nats, m, NULL);
     if (!item) {
@@ -160,7 +160,7 @@ bool exchange_add_out(struct exchange *x, nats_message *m)
         return false;
     }
     pthread_mutex_lock(&x->lock);
-    bool is_added = x->is_connected && x->out.bytes <= EXCHANGE_BYTES_MAX;
+    bool is_added = x->is_connected && !x->is_closed && x->out.bytes <= HANDOVER_BYTES_MAX;
     if (is_added) {
         items_add(&x->out, item);
         pthread_cond_signal(&x->out_added);
@@ -173,10 +173,10 @@ bool exchange_add_out(struct exchange *x, nats_message *m)
 
 /* ---- subscriptions ---- */
 
-nats_status exchange_subscribe(struct exchange *x, const char *subject, const char *group,
+nats_status handover_subscribe(struct handover *x, const char *subject, const char *group,
     struct subscription *subscription, nats_subscription **out)
 {
-    nats_message_fn *fn = subscription ? exchange_on_message : exchange_on_inbox;
+    nats_message_fn *fn = subscription ? handover_on_message : handover_on_inbox;
     void *arg = subscription ? (void *)subscription : (void *)x;
     nats_status status = group
                              ? x->nats->subscribe_group(out, x->connection, subject, group, fn, arg)
@@ -186,13 +186,13 @@ nats_status exchange_subscribe(struct exchange *x, const char *subject, const ch
     pthread_mutex_lock(&x->lock);
     x->users++;
     pthread_mutex_unlock(&x->lock);
-    x->nats->set_pending(*out, 65536, EXCHANGE_BYTES_MAX);
-    return x->nats->on_complete(*out, exchange_leave, x);
+    x->nats->set_pending(*out, 65536, HANDOVER_BYTES_MAX);
+    return x->nats->on_complete(*out, handover_leave, x);
 }
 
 /* ---- the loop's side ---- */
 
-struct item *exchange_take_in(struct exchange *x, bool *is_connected, bool *was_lost)
+struct item *handover_take_in(struct handover *x, bool *is_connected, bool *was_lost)
 {
     pthread_mutex_lock(&x->lock);
     struct item *all = items_take_all(&x->in);
@@ -204,19 +204,19 @@ struct item *exchange_take_in(struct exchange *x, bool *is_connected, bool *was_
     return all;
 }
 
-int bus_exchange_start(struct exchange *x, struct error *err)
+int handover_start(struct handover *x, struct error *err)
 {
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    errno = pthread_create(&x->sender, NULL, exchange_send, x);
+    errno = pthread_create(&x->sender, NULL, handover_send, x);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return errno ? error_set_errno(err, ERROR_IO, "starting a thread") : 0;
 }
 
-struct exchange *bus_exchange_new(const struct nats_library *nats)
+struct handover *handover_new(const struct nats_library *nats)
 {
-    struct exchange *x = calloc(1, sizeof *x);
+    struct handover *x = calloc(1, sizeof *x);
     if (!x)
         return NULL;
     x->nats = nats;
@@ -229,7 +229,7 @@ struct exchange *bus_exchange_new(const struct nats_library *nats)
     return x;
 }
 
-void exchange_free(struct exchange *x)
+void handover_free(struct handover *x)
 {
     items_free(x->nats, items_take_all(&x->in));
     items_free(x->nats, items_take_all(&x->out));
@@ -240,15 +240,14 @@ void exchange_free(struct exchange *x)
     free(x);
 }
 
-bool exchange_end(struct exchange *x)
+bool handover_end(struct handover *x)
 {
     struct timespec until;
     int rc = 0;
     clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += EXCHANGE_END_SECONDS;
+    until.tv_sec += HANDOVER_END_SECONDS;
     pthread_mutex_lock(&x->lock);
     x->is_closed = true;
-    x->is_connected = false;
     pthread_cond_broadcast(&x->in_taken);
     pthread_cond_broadcast(&x->out_added);
     pthread_mutex_unlock(&x->lock);

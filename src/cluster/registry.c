@@ -1,0 +1,367 @@
+/* cluster/registry.c: see registry.h. */
+#include "cluster/registry.h"
+
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/json/fields.h"
+#include "base/json/json.h"
+#include "base/os/random.h"
+#include "base/text.h"
+
+enum { NODES_MOST = 1024, NODE_BEAT_MS = 500, NODE_LOST_MS = 1500, NODE_TTL_MS = 5000 };
+enum { REGISTRY_OPEN_SECONDS = 10, SECRET_SIZE = 65 };
+
+static const char registry_bucket[] = "droste-nodes", secret_bucket[] = "droste-cluster";
+
+struct registry {
+    struct registry_options options;
+    struct bus *bus;
+    uv_loop_t *loop;
+    uv_timer_t *timer;
+    struct node nodes[NODES_MOST];
+    size_t count;
+    char secret[SECRET_SIZE], made[SECRET_SIZE];
+    unsigned own;
+    char key[16], name[NODE_NAME_SIZE], address[NODE_ADDRESS_SIZE];
+    uint64_t sandboxes, most;
+    bool is_draining, is_known, is_claimed;
+    uint64_t connected_ns; /* since when the bus is there; 0: it is not */
+    struct error failure;
+};
+
+/* ---- nodes ---- */
+
+unsigned registry_own(const struct registry *g)
+{
+    return g->own;
+}
+
+static struct node *registry_find(struct registry *g, unsigned number)
+{
+    for (size_t i = 0; i < g->count; i++)
+        if (g->nodes[i].number == number)
+            return &g->nodes[i];
+    return NULL;
+}
+
+const struct node *registry_node(const struct registry *g, unsigned number)
+{
+    return registry_find((struct registry *)g, number);
+}
+
+const struct node *registry_at(const struct registry *g, size_t index)
+{
+    return index < g->count ? &g->nodes[index] : NULL;
+}
+
+static void node_lose(struct registry *g, struct node *node)
+{
+    if (node->is_lost)
+        return;
+    node->is_lost = true;
+    if (g->options.lost)
+        g->options.lost(g->options.arg, node);
+}
+
+/* A place for a new one: that of the one that was lost first, if there is no other. */
+static struct node *registry_add(struct registry *g, unsigned number)
+{
+    struct node *node = NULL;
+    if (g->count < NODES_MOST) {
+        node = &g->nodes[g->count++];
+    } else {
+        for (size_t i = 0; i < g->count; i++)
+            if (g->nodes[i].is_lost && (!node || g->nodes[i].seen_ns < node->seen_ns))
+                node = &g->nodes[i];
+    }
+    if (node)
+        *node = (struct node){ .number = number };
+    return node;
+}
+
+static unsigned node_number_of(const char *key)
+{
+    char *end = NULL;
+    unsigned long number = strncmp(key, "node.", 5) == 0 ? strtoul(key + 5, &end, 16) : 0;
+    return end && *end == '\0' && number < 65536 ? (unsigned)number : 0;
+}
+
+static void registry_on_entry(void *arg, const struct bus_entry *entry)
+{
+    static const struct json_limits limits = { 4096, 4, 64 };
+    struct registry *g = arg;
+    cleanup_json struct json_object *o = NULL;
+    if (!entry->key) {
+        g->is_known = true;
+        return;
+    }
+    unsigned number = node_number_of(entry->key);
+    struct node *node = number ? registry_find(g, number) : NULL;
+    if (!entry->data && node)
+        node_lose(g, node);
+    if (!number || !entry->data || json_parse(entry->data, entry->len, &limits, &o, NULL) < 0 ||
+        !json_object_is_type(o, json_type_object))
+        return;
+    const char *name = json_get_string(o, "name", ""), *address = json_get_string(o, "address", "");
+    if (!text_is_name(name) || strlen(address) >= NODE_ADDRESS_SIZE)
+        return;
+    if (!node)
+        node = registry_add(g, number);
+    if (!node || node->revision == entry->revision)
+        return; /* a watch that begins again repeats what it has said */
+    node->revision = entry->revision;
+    node->is_lost = false;
+    snprintf(node->name, sizeof node->name, "%s", name);
+    snprintf(node->address, sizeof node->address, "%s", address);
+    snprintf(node->version, sizeof node->version, "%s", json_get_string(o, "version", ""));
+    node->sandboxes = (uint64_t)json_get_int(o, "sandboxes", 0);
+    node->most = (uint64_t)json_get_int(o, "most", 0);
+    node->is_draining = json_get_bool(o, "draining", false);
+    node->seen_ns = clock_ns();
+}
+
+/* ---- heartbeats ---- */
+
+static void registry_write(const struct registry *g, struct buf *out)
+{
+    field_open(out, NULL, '{');
+    field_string(out, "name", g->name);
+    field_string(out, "address", g->address);
+    field_string(out, "version", DROSTE_VERSION);
+    field_int(out, "sandboxes", (int64_t)g->sandboxes);
+    field_int(out, "most", (int64_t)g->most);
+    field_bool(out, "draining", g->is_draining);
+    field_close(out, '}');
+}
+
+/* The bucket is gone when the servers have restarted: it is only in their memory. */
+static void registry_make_bucket(struct registry *g, bus_done_fn *done)
+{
+    bus_bucket_make(g->bus,
+        &(struct bus_bucket){ .name = registry_bucket,
+            .ttl_ms = NODE_TTL_MS,
+            .value_max = 4096,
+            .is_in_memory = true },
+        done, g);
+}
+
+static void registry_on_beat(void *arg, const struct bus_answer *a)
+{
+    if (a->result == BUS_NOBODY || a->result == BUS_NOT_FOUND)
+        registry_make_bucket(arg, NULL);
+}
+
+static void registry_beat(struct registry *g)
+{
+    cleanup_buf struct buf text = { 0 };
+    registry_write(g, &text);
+    if (g->is_claimed && !buf_failed(&text))
+        bus_put(g->bus, registry_bucket, g->key, buf_text(&text), text.len, registry_on_beat, g);
+}
+
+static void registry_on_timer(uv_timer_t *timer)
+{
+    struct registry *g = timer->data;
+    uint64_t now = clock_ns();
+    registry_beat(g);
+    if (!bus_is_connected(g->bus))
+        g->connected_ns = 0;
+    else if (g->connected_ns == 0)
+        g->connected_ns = now;
+    /* After the bus was away, or this node slept, others get their time again. */
+    uint64_t heard = g->connected_ns;
+    for (size_t i = 0; heard && i < g->count; i++) {
+        struct node *node = &g->nodes[i];
+        uint64_t since = node->seen_ns > heard ? node->seen_ns : heard;
+        if (node->number != g->own && now - since > NODE_LOST_MS * 1000000ull)
+            node_lose(g, node);
+    }
+}
+
+void registry_announce(struct registry *g, const char *address)
+{
+    snprintf(g->address, sizeof g->address, "%s", address);
+    registry_beat(g);
+}
+
+void registry_report(struct registry *g, uint64_t sandboxes, uint64_t most, bool is_draining)
+{
+    g->sandboxes = sandboxes;
+    g->most = most;
+    g->is_draining = is_draining;
+}
+
+/* ---- tickets ---- */
+
+int registry_sign(const struct registry *g, const char *text, char out[TICKET_SIZE])
+{
+    unsigned char mac[EVP_MAX_MD_SIZE];
+    unsigned len = 0;
+    if (!g->secret[0] || !HMAC(EVP_sha256(), g->secret, (int)strlen(g->secret),
+                             (const unsigned char *)text, strlen(text), mac, &len))
+        return -ERROR_MEMORY;
+    text_hex(mac, 32, out);
+    return 0;
+}
+
+bool registry_verify(const struct registry *g, const char *text, const char *ticket)
+{
+    char own[TICKET_SIZE];
+    return registry_sign(g, text, own) == 0 && strlen(ticket) == TICKET_SIZE - 1 &&
+           CRYPTO_memcmp(own, ticket, TICKET_SIZE - 1) == 0;
+}
+
+/* ---- joining ---- */
+
+static void registry_fail(struct registry *g, const char *what, const struct bus_answer *a)
+{
+    error_set(&g->failure, ERROR_IO, "%s: %s", what, a->why);
+}
+
+static void registry_claim(struct registry *g);
+
+static void registry_on_claimed(void *arg, const struct bus_answer *a)
+{
+    struct registry *g = arg;
+    if (a->result == BUS_OK)
+        g->is_claimed = true;
+    else if (a->result == BUS_CONFLICT)
+        registry_claim(g);
+    else
+        registry_fail(g, "claiming a number for this node", a);
+}
+
+static void registry_claim(struct registry *g)
+{
+    cleanup_buf struct buf text = { 0 };
+    uint16_t number = 0;
+    while (number == 0)
+        if (random_bytes(&number, sizeof number, &g->failure) < 0)
+            return;
+    g->own = number;
+    snprintf(g->key, sizeof g->key, "node.%04x", g->own);
+    registry_write(g, &text);
+    bus_create(g->bus, registry_bucket, g->key, buf_text(&text), text.len, registry_on_claimed, g);
+}
+
+static void registry_on_secret(void *arg, const struct bus_answer *a)
+{
+    struct registry *g = arg;
+    if (a->result != BUS_OK || a->len != SECRET_SIZE - 1)
+        registry_fail(g, "reading the secret of the cluster", a);
+    else
+        memcpy(g->secret, a->data, SECRET_SIZE);
+    if (g->secret[0])
+        registry_claim(g);
+}
+
+static void registry_on_secret_made(void *arg, const struct bus_answer *a)
+{
+    struct registry *g = arg;
+    if (a->result == BUS_CONFLICT) {
+        bus_get(g->bus, secret_bucket, "secret", registry_on_secret, g);
+    } else if (a->result == BUS_OK) {
+        memcpy(g->secret, g->made, SECRET_SIZE);
+        registry_claim(g);
+    } else {
+        registry_fail(g, "making the secret of the cluster", a);
+    }
+}
+
+static void registry_on_secret_bucket(void *arg, const struct bus_answer *a)
+{
+    struct registry *g = arg;
+    if (a->result != BUS_OK) {
+        registry_fail(g, "making the bucket droste-cluster", a);
+        return;
+    }
+    bus_create(
+        g->bus, secret_bucket, "secret", g->made, SECRET_SIZE - 1, registry_on_secret_made, g);
+}
+
+static void registry_on_bucket(void *arg, const struct bus_answer *a)
+{
+    struct registry *g = arg;
+    if (a->result != BUS_OK)
+        registry_fail(g, "making the bucket droste-nodes", a);
+    else if (g->options.name)
+        bus_bucket_make(g->bus, &(struct bus_bucket){ .name = secret_bucket, .value_max = 4096 },
+            registry_on_secret_bucket, g);
+}
+
+static void registry_free_handle(uv_handle_t *handle)
+{
+    free(handle);
+}
+
+static int registry_await(struct registry *g, struct error *err)
+{
+    uint64_t began = clock_ns();
+    uv_timer_start(g->timer, registry_on_timer, NODE_BEAT_MS, NODE_BEAT_MS);
+    while (!g->is_known || (g->options.name && !g->is_claimed)) {
+        if (g->failure.code == ERROR_NONE && clock_seconds_since(began) > REGISTRY_OPEN_SECONDS)
+            error_set(&g->failure, ERROR_TIMEOUT,
+                "JetStream of the NATS server does not answer; "
+                "start nats-server with -js");
+        if (g->failure.code != ERROR_NONE) {
+            if (err)
+                *err = g->failure;
+            return -(int)g->failure.code;
+        }
+        uv_run(g->loop, UV_RUN_ONCE);
+    }
+    return 0;
+}
+
+int registry_open(uv_loop_t *loop, const struct registry_options *options, struct registry **out,
+    struct error *err)
+{
+    struct registry *g = calloc(1, sizeof *g);
+    uv_timer_t *timer = calloc(1, sizeof *timer);
+    if (!g || !timer || random_hex(g->made, 32, err) < 0 || random_hex(g->made + 32, 32, err) < 0) {
+        free(g);
+        free(timer);
+        return error_memory(err);
+    }
+    g->options = *options;
+    g->loop = loop;
+    if (options->name)
+        snprintf(g->name, sizeof g->name, "%s", options->name);
+    uv_timer_init(loop, timer);
+    timer->data = g;
+    g->timer = timer;
+    int rc = bus_open(loop, &options->bus, &g->bus, err);
+    if (rc == 0)
+        rc = bus_watch(g->bus, registry_bucket, "node.*", registry_on_entry, g, err);
+    if (rc == 0) {
+        registry_make_bucket(g, registry_on_bucket);
+        rc = registry_await(g, err);
+    }
+    if (rc < 0)
+        registry_close(steal(&g));
+    *out = g;
+    return rc;
+}
+
+void registry_close(struct registry *g)
+{
+    if (!g)
+        return;
+    if (g->bus && g->is_claimed) /* an orderly end: others need not wait for silence */
+        bus_delete(g->bus, registry_bucket, g->key, 0, NULL, NULL);
+    uv_timer_stop(g->timer);
+    for (int i = 0; g->bus && i < 20; i++) /* lets it be sent */
+        if (uv_run(g->loop, UV_RUN_NOWAIT) == 0)
+            break;
+    bus_close(g->bus);
+    uv_close((uv_handle_t *)g->timer, registry_free_handle);
+    OPENSSL_cleanse(g->secret, sizeof g->secret);
+    OPENSSL_cleanse(g->made, sizeof g->made);
+    free(g);
+}

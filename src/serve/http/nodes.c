@@ -1,0 +1,231 @@
+/* serve/http/nodes.c: see nodes.h. */
+#include "serve/http/nodes.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "serve/http/relay.h"
+#include "serve/http/upstream.h"
+#include "serve/server.h"
+
+/* Clocks of nodes may differ by less than this. */
+enum { TICKET_LIFE_MS = 60000 };
+/* Keys of upstreams to nodes, beside those to workers. */
+enum { NODES_KEY = 0x10000 };
+
+/* ---- the cluster ---- */
+
+static void nodes_on_lost(void *arg, const struct node *node)
+{
+    upstream_lose(arg, NODES_KEY + node->number);
+}
+
+int nodes_join(struct server *s, struct error *err)
+{
+    const struct serve_options *o = s->options;
+    if (!o->join)
+        return 0;
+    const struct registry_options options = { .bus = { .urls = o->join,
+                                                  .name = o->node,
+                                                  .credentials = o->nats_credentials,
+                                                  .ca = o->nats_ca },
+        .name = o->node,
+        .lost = nodes_on_lost,
+        .arg = s };
+    return registry_open(&s->loop, &options, &s->nodes, err);
+}
+
+void nodes_announce(struct server *s, const char *address)
+{
+    const char *own = s->options->advertise ? s->options->advertise : address;
+    if (s->nodes)
+        registry_announce(s->nodes, strncmp(own, "http://", 7) == 0 ? own + 7 : own);
+}
+
+void nodes_sweep(struct server *s)
+{
+    if (s->nodes)
+        registry_report(
+            s->nodes, table_sandboxes(s->table), s->options->max_sandboxes, s->draining);
+}
+
+void nodes_leave(struct server *s)
+{
+    registry_close(steal(&s->nodes));
+}
+
+const struct node *nodes_peer_at(const struct server *s, size_t index)
+{
+    return s->nodes ? registry_at(s->nodes, index) : NULL;
+}
+
+/* ---- where a request belongs ---- */
+
+/* server_make_id: the node's number stands behind the worker and its generation. */
+static unsigned nodes_number_in(const char *id)
+{
+    char digits[5] = "";
+    if (strlen(id) != SERVE_ID_SIZE - 1 || strspn(id, "0123456789abcdef") != SERVE_ID_SIZE - 1)
+        return 0;
+    memcpy(digits, id + 6, 4);
+    return (unsigned)strtoul(digits, NULL, 16);
+}
+
+static unsigned nodes_of_id(struct request *r)
+{
+    const struct registry *g = r->server->nodes;
+    unsigned number = nodes_number_in(r->id);
+    const struct node *node = number ? registry_node(g, number) : NULL;
+    if (!node || number == registry_own(g))
+        return 0; /* says that there is no such sandbox, if there is none */
+    if (!node->is_lost)
+        return number;
+    if (!r->routes->identify && !r->routes->knows_lost)
+        request_refuse(r, 410, "node_lost",
+            "the node '%s' of the cluster is lost, and what it had with it", node->name);
+    return 0; /* others say in their protocol's way that there is no such sandbox */
+}
+
+static bool nodes_creates_sandbox(const struct request *r)
+{
+    const char *path = r->route ? r->route->path : "";
+    return r->route && r->route->creates && strcmp(r->method, "POST") == 0 &&
+           (strcmp(path, "/v1/sandboxes") == 0 || strcmp(path, "/sandboxes") == 0);
+}
+
+static bool nodes_has_room(const struct node *node)
+{
+    return !node->is_lost && !node->is_draining && node->address[0] && node->sandboxes < node->most;
+}
+
+/* The same node for the same word while the same nodes are there (rendezvous hashing). */
+static unsigned nodes_place_by(const struct registry *g, const char *word)
+{
+    const struct node *node;
+    unsigned best = 0, most = 0;
+    for (size_t i = 0; (node = registry_at(g, i)); i++) {
+        unsigned hash = 2166136261u ^ node->number * 2654435761u;
+        for (const char *p = word; *p; p++)
+            hash = (hash ^ (unsigned char)*p) * 16777619u;
+        if (!node->is_lost && node->address[0] && hash >= most) {
+            most = hash;
+            best = node->number;
+        }
+    }
+    return best == registry_own(g) ? 0 : best;
+}
+
+static unsigned nodes_place(struct request *r)
+{
+    struct server *s = r->server;
+    const struct node *node, *best = NULL;
+    const char *key = request_header_of(r, "Idempotency-Key");
+    if (key)
+        return nodes_place_by(s->nodes, key);
+    uint64_t own = table_sandboxes(s->table);
+    bool is_full = own >= s->options->max_sandboxes || s->draining;
+    for (size_t i = 0; (node = registry_at(s->nodes, i)); i++)
+        if (node->number != registry_own(s->nodes) && nodes_has_room(node) &&
+            (!best || node->sandboxes < best->sandboxes))
+            best = node;
+    return best && (is_full || best->sandboxes + 2 < own) ? best->number : 0;
+}
+
+unsigned nodes_route(struct request *r)
+{
+    if (!r->server->nodes || r->client->is_relay || !r->routes)
+        return 0;
+    if (r->id[0])
+        return nodes_of_id(r);
+    return nodes_creates_sandbox(r) ? nodes_place(r) : 0;
+}
+
+/* ---- connections ---- */
+
+/* "127.0.0.1:80" or "[::1]:80", which another node has written; 0: it is neither. */
+static socklen_t nodes_parse(const char *text, struct sockaddr_storage *out)
+{
+    char host[INET6_ADDRSTRLEN + 2] = "";
+    struct sockaddr_in *four = (struct sockaddr_in *)out;
+    struct sockaddr_in6 *six = (struct sockaddr_in6 *)out;
+    const char *colon = strrchr(text, ':');
+    size_t len = colon ? (size_t)(colon - text) : 0;
+    char *end = NULL;
+    unsigned long port = colon ? strtoul(colon + 1, &end, 10) : 0;
+    if (len == 0 || len >= sizeof host || port == 0 || port > 65535 || *end)
+        return 0;
+    memcpy(host, text, len);
+    memset(out, 0, sizeof *out);
+    if (inet_pton(AF_INET, host, &four->sin_addr) == 1) {
+        four->sin_family = AF_INET;
+        four->sin_port = htons((uint16_t)port);
+        return sizeof *four;
+    }
+    if (host[0] != '[' || host[len - 1] != ']')
+        return 0;
+    host[len - 1] = '\0';
+    six->sin6_family = AF_INET6;
+    six->sin6_port = htons((uint16_t)port);
+    return inet_pton(AF_INET6, host + 1, &six->sin6_addr) == 1 ? sizeof *six : 0;
+}
+
+struct upstream *nodes_connect(struct server *s, unsigned number)
+{
+    struct sockaddr_storage address;
+    const struct node *node = registry_node(s->nodes, number);
+    socklen_t len = node ? nodes_parse(node->address, &address) : 0;
+    return len > 0
+               ? upstream_open_node(s, NODES_KEY + number, (const struct sockaddr *)&address, len)
+               : NULL;
+}
+
+/* ---- tickets ---- */
+
+static void ticket_write(struct buf *out, unsigned node, const char *method, const char *target,
+    const char *account, const char *client, long long expires_ms)
+{
+    buf_printf(
+        out, "%04x\n%s\n%s\n%s\n%s\n%lld", node, method, target, account, client, expires_ms);
+}
+
+void nodes_put_ticket(struct request *r, unsigned number, struct buf *head)
+{
+    cleanup_buf struct buf text = { 0 };
+    char ticket[TICKET_SIZE];
+    long long expires_ms = clock_wall_ms() + TICKET_LIFE_MS;
+    ticket_write(&text, number, r->method, r->target, r->account ? r->account->key.id : "",
+        r->client->address, expires_ms);
+    if (!buf_failed(&text) && registry_sign(r->server->nodes, buf_text(&text), ticket) == 0)
+        buf_printf(head, RELAY_TICKET ": %lld %s\r\n", expires_ms, ticket);
+}
+
+static bool ticket_is_valid(struct request *r, const char *field)
+{
+    cleanup_buf struct buf text = { 0 };
+    const char *account = request_header_of(r, RELAY_ACCOUNT);
+    const char *client = request_header_of(r, RELAY_CLIENT);
+    char *end = NULL;
+    long long expires_ms = strtoll(field, &end, 10), now_ms = clock_wall_ms();
+    if (*end != ' ' || expires_ms < now_ms || expires_ms > now_ms + 2 * TICKET_LIFE_MS)
+        return false;
+    ticket_write(&text, registry_own(r->server->nodes), r->method, r->target,
+        account ? account : "", client ? client : "", expires_ms);
+    return !buf_failed(&text) && registry_verify(r->server->nodes, buf_text(&text), end + 1);
+}
+
+bool nodes_check_ticket(struct request *r)
+{
+    const char *field =
+        r->server->nodes && !r->client->is_worker ? request_header_of(r, RELAY_TICKET) : NULL;
+    if (r->client->is_worker)
+        return true;
+    r->client->is_relay = field && ticket_is_valid(r, field);
+    if (!field || r->client->is_relay)
+        return true;
+    request_refuse(r, 401, "ticket", "the ticket of this request between nodes is not valid");
+    return false;
+}

@@ -1,0 +1,41 @@
+/* serve/http/nodes.h: this server as a node of a cluster (cluster/registry.h).
+ *
+ * Any node answers for any sandbox: ids name their node, and a request for one of another node is
+ * relayed to it (relay.h) over a kept connection between the two. Bodies, streams and WebSockets go
+ * the same way, so nothing of a request passes through NATS. The first node checks the client's
+ * key; a ticket tells the other one so. It is bound to the node, method, target, key and client,
+ * and expires. A new sandbox goes to the node with the fewest, this one unless another has clearly
+ * fewer.
+ */
+#ifndef DROSTE_SERVE_HTTP_NODES_H
+#define DROSTE_SERVE_HTTP_NODES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "cluster/registry.h"
+
+struct buf;
+struct request;
+struct server;
+struct upstream;
+
+/* Joins the cluster of the options, if there is one. */
+int nodes_join(struct server *s, struct error *err);
+/* This node answers at the address now: that of the options, or the server's. */
+void nodes_announce(struct server *s, const char *address);
+void nodes_sweep(struct server *s);
+void nodes_leave(struct server *s);
+
+/* The node that must answer; 0: this one, or the request was refused. */
+unsigned nodes_route(struct request *r);
+/* A connection to a node; NULL: there is none. */
+struct upstream *nodes_connect(struct server *s, unsigned number);
+/* By index, until NULL; this node is one of them. */
+const struct node *nodes_peer_at(const struct server *s, size_t index);
+/* Appends the ticket of a request to a node. */
+void nodes_put_ticket(struct request *r, unsigned number, struct buf *head);
+/* Trusts a request of another node. False: its ticket is not valid, and it was refused. */
+bool nodes_check_ticket(struct request *r);
+
+#endif
