@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from nodes import CALLS, Nats, Node, Provider, get, has_nats, put
+from nodes import CALLS, Nats, Node, Provider, get, has_nats, put, wait_until
 from soak import soak
 
 pytestmark = pytest.mark.skipif(not has_nats(), reason="there is no nats-server")
@@ -173,12 +173,13 @@ def test_runs_of_a_node_whose_disk_is_full_go_to_another(tmp_path, nats, provide
         for name in names:
             noise = base64.b64encode(os.urandom(300000)).decode()
             put(nodes, name, context="This is %s. %s" % (name, noise))
+        log = tmp_path / "node0" / "log"
+        wait_until(lambda: "the disk is full" in log.read_text())
         (tmp_path / "other").mkdir()
         nodes.append(Node(tmp_path / "other", nats, provider))
         for name in names:
             check(get(nodes[1:], name), name)
         assert not provider.paid_twice()
-        assert "the disk is full" in (tmp_path / "node0" / "log").read_text()
     finally:
         for node in nodes:
             node.kill()
