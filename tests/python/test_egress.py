@@ -244,6 +244,43 @@ print(tiny.VALUE)
 """) == "\n42\n"
 
 
+@pytest.fixture(scope="module")
+def ended(site):
+    """Where the proxy ends TLS, for a rule with paths."""
+    _, secure, cert = site
+    if not os.path.exists(LIBRARIES):
+        pytest.skip("there is no %s: scripts/setup dspy" % LIBRARIES)
+    rules = ["GET https://%s:%d/%s/**" % (SERVER, secure, at) for at in ("repo.git", "simple")]
+    with droste.Interpreter(allow_net=rules, net_ca=cert, python=LIBRARIES) as made:
+        made.execute("import subprocess, sys\n" + addresses(site))
+        yield made
+
+
+def test_git_where_tls_ends(ended):
+    """Over many requests of one connection; what no rule allows is refused within it."""
+    assert out(ended, """
+for at, name in (("/repo.git", "clone"), ("/other.git", "other")):
+    done = subprocess.run(["git", "clone", "-q", HTTPS + at, "/tmp/" + name],
+                          capture_output=True, text=True)
+    print(done.returncode, "403" in done.stderr)
+print(open("/tmp/clone/file").read())
+""") == "0 False\n128 True\ncontents\n\n"
+
+
+def test_pip_where_tls_ends(ended):
+    assert out(ended, """
+for index, name in (("/simple", "tiny"), ("/other", "other")):
+    done = subprocess.run(
+        [sys.executable, "-m", "pip", "install", "-q", "--no-cache-dir", "--retries", "0",
+         "--disable-pip-version-check", "--target", "/tmp/got", "--index-url", HTTPS + index, name],
+        capture_output=True, text=True)
+    print(done.returncode, done.stderr.count("certificate"))
+sys.path.append("/tmp/got")
+import tiny
+print(tiny.VALUE)
+""") == "0 0\n1 0\n42\n"
+
+
 @pytest.mark.parametrize("client", ["requests", "httpx"])
 def test_a_client_of_python(libraries, client):
     assert out(libraries, """

@@ -352,6 +352,27 @@ subprocess.run(["curl", "-s", "-u", "git:" + os.environ["TWO"], "http://%s/b"])
     assert base64.b64decode(last().split()[1]).decode() == "git:" + VALUE + "2"
 
 
+def test_git_authenticates_with_a_secret(site, monkeypatch):
+    """As CI does, with a header, and as people do, with a password that a helper gives."""
+    where, cert, _ = site
+    monkeypatch.setenv("TOKEN", VALUE)
+    with droste.Interpreter(allow_net=where, net_ca=cert, secret=[
+            "TOKEN for %s basic x-access-token" % where, "TOKEN for " + where]) as interp:
+        for words in ("'-c', 'http.extraHeader=Authorization: Bearer ' + TOKEN",
+                      "'-c', 'http.extraHeader=Authorization: Basic ' + base64.b64encode("
+                      "('x-access-token:' + TOKEN).encode()).decode()"):
+            Echo.seen.clear()
+            out(interp, """
+import base64, os, subprocess
+TOKEN = os.environ["TOKEN"]
+subprocess.run(["git", %s, "ls-remote", "https://%s/a.git"], capture_output=True)
+""" % (words, where))
+            kind, _, value = last().partition(" ")
+            plain = "x-access-token:" + VALUE
+            assert value == (VALUE if kind == "Bearer" else
+                             base64.b64encode(plain.encode()).decode()), Echo.seen
+
+
 @pytest.mark.parametrize("client", ["requests", "httpx", "openai", "aiohttp"])
 def test_a_client_of_python(site, key, client):
     where, cert, _ = site
