@@ -157,7 +157,7 @@ def test_a_higher_priority_comes_first(start, provider):
 
 
 def test_each_of_many_runs_has_one_result_whatever_is_killed(tmp_path):
-    figures = soak(tmp_path, 40, 7)
+    figures = soak(tmp_path, 200, 7)
     assert figures["killed"] + figures["stopped"] + figures["nats"] > 0
 
 
