@@ -145,7 +145,7 @@ void jail_print_op(const struct jail_plan *plan, uint32_t index, struct buf *out
 
 void jail_print(const struct jail_plan *plan, struct buf *out)
 {
-    static const char *const stages[] = { "zygote", "keeper", "worker", "guard" };
+    static const char *const stages[] = { "outside", "zygote", "keeper", "worker", "guard" };
     if (plan->clone_flags) {
         buf_puts(out, "    clone with new namespaces:");
         print_namespaces(out, plan->clone_flags);
