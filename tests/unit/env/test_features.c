@@ -14,7 +14,7 @@ static void every_setting_finds_its_feature(void **state)
 {
     unsigned settings_seen = 0;
     for (enum feature f = 0; f < FEATURE_COUNT; f++) {
-        char settings[80], *rest = NULL;
+        char settings[200], *rest = NULL;
         assert_non_null(feature_name(f));
         for (enum feature other = 0; other < f; other++)
             assert_string_not_equal(feature_name(f), feature_name(other));
