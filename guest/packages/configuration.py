@@ -15,6 +15,13 @@ from urllib.parse import urlsplit
 WORDS = ("index-url", "extra-index-url", "find-links", "trusted-host", "cert", "no-index", "proxy",
          "client-cert")
 ORDER = ("global", "install", ":env:")
+# Networks in which an organization may have an index; no form of another address, such as a mapped
+# one, is in them.
+OWN = [ipaddress.ip_network(n) for n in (
+    "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7")]
+# The metadata of clouds that have it there.
+METADATA = [ipaddress.ip_network(n) for n in (
+    "100.100.100.200/32", "fd00:ec2::/32", "fd20:ce::254/128")]
 
 
 def read_pip():
@@ -67,8 +74,8 @@ def own_addresses(allow):
             continue    # the build will say so
         for answer in answers:
             address = ipaddress.ip_address(answer[4][0].partition("%")[0])
-            if not (address.is_global or address.is_loopback or address.is_link_local
-                    or address.is_multicast or address.is_unspecified):
+            if (any(address in network for network in OWN)
+                    and not any(address in network for network in METADATA)):
                 found.add(("[%s]:%s" if address.version == 6 else "%s:%s") % (address, port))
     return sorted(found)
 

@@ -28,7 +28,7 @@ static const char *skip_blanks(const char *text)
 /* One requirement. A path or URL would not come from the index. */
 static int request_add_line(struct buf *to, const char *line, const char *from, struct error *err)
 {
-    if (strstr(line, "://") || strchr(line, '@') || !isalnum((unsigned char)line[0]))
+    if (strpbrk(line, "@/") || !isalnum((unsigned char)line[0]))
         return error_set(err, ERROR_ARGUMENT,
             "%.100s: '%.100s' is not the name of a package with a version; for a wheel of your own, "
             "give its directory as --find-links and name the package",
