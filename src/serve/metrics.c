@@ -35,6 +35,8 @@ static const struct metric metric_gauges[TABLE_GAUGES] = {
     [GAUGE_EXECUTING] = { "sandboxes_executing", "", "Sandboxes with an operation under way." },
     [GAUGE_RUNS] = { "runs", "", "Runs under way." },
     [GAUGE_WAITING] = { "creates_waiting", "", "Requests that wait for a sandbox." },
+    [GAUGE_QUEUED] = { "cluster_queued_runs", "",
+        "Runs in the cluster's queue, those under way included." },
 };
 
 static const struct metric metric_times[TABLE_HISTOGRAMS] = {

@@ -35,16 +35,16 @@ def free_port():
 class Nats:
     """A server with JetStream, which can be killed and started again."""
 
-    def __init__(self, place):
+    def __init__(self, place, host="127.0.0.1"):
         self.place, self.port, self.process = str(place), free_port(), None
-        self.url = "nats://127.0.0.1:%d" % self.port
+        self.host, self.url = host, "nats://%s:%d" % (host, self.port)
         self.start()
 
     def start(self):
         self.process = subprocess.Popen(
-            ["/usr/sbin/nats-server", "-js", "-a", "127.0.0.1", "-p", str(self.port),
+            ["/usr/sbin/nats-server", "-js", "-a", self.host, "-p", str(self.port),
              "-sd", self.place], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        wait_until(lambda: is_open(self.port))
+        wait_until(lambda: is_open(self.port, self.host))
 
     def kill(self):
         self.process.kill()
@@ -148,6 +148,14 @@ class Node:
         finally:
             connection.close()
 
+    def text(self, path):
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        try:
+            connection.request("GET", path)
+            return connection.getresponse().read().decode()
+        finally:
+            connection.close()
+
     def kill(self):
         self.process.send_signal(signal.SIGCONT)
         self.process.kill()
@@ -169,9 +177,9 @@ class Node:
         self.process.send_signal(signal.SIGCONT)
 
 
-def is_open(port):
+def is_open(port, host="127.0.0.1"):
     with socket.socket() as s:
-        return s.connect_ex(("127.0.0.1", port)) == 0
+        return s.connect_ex((host, port)) == 0
 
 
 def wait_until(what, seconds=60):

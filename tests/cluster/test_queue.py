@@ -1,6 +1,7 @@
 """Runs of a cluster's queue: each has one result, whichever nodes die, and is paid for once."""
 import base64
 import os
+import re
 import subprocess
 import time
 
@@ -143,6 +144,18 @@ def test_a_run_that_cannot_begin_is_a_dead_letter_with_its_reason(start):
     put(nodes, "run-9", options={"model": "anthropic/claude"})
     answer = get(nodes, "run-9")
     assert answer["state"] == "dead" and "key" in answer["reason"]
+
+
+def test_the_length_of_the_queue_is_a_figure_of_each_node(start):
+    node = start("--runs", "1", "--model", "openai/none", "--base-url", "http://127.0.0.1:1")
+
+    def queued():
+        text = node.text("/metrics")
+        return int(re.search("^droste_cluster_queued_runs ([0-9]+)$", text, re.M)[1])
+    assert queued() == 0
+    for i in range(3):
+        put([node], "run-%d" % i)
+    wait_until(lambda: queued() >= 2)
 
 
 def test_a_higher_priority_comes_first(start, provider):

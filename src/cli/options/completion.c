@@ -18,6 +18,7 @@
 #include "base/error.h"
 #include "base/suggest.h"
 #include "cli/embedded.h"
+#include "cli/launch/launch.h"
 #include "cli/options/flags.h"
 #include "cli/options/verbs.h"
 #include "export/describe.h"
@@ -187,6 +188,13 @@ static void offer_prompts(struct offer *o)
         offer_word(o, name, strlen(name), about);
 }
 
+static void offer_launchers(struct offer *o)
+{
+    const char *name;
+    for (size_t i = 0; (name = launch_name_at(i)); i++)
+        offer_word(o, name, strlen(name), "launcher");
+}
+
 static void offer_files(struct offer *o)
 {
     (void)o;
@@ -213,6 +221,7 @@ static const struct {
     { "TEMPLATE", offer_templates },
     { "ENVIRONMENT", offer_environments },
     { "PROMPT", offer_prompts },
+    { "LAUNCHER", offer_launchers },
     { "FILE", offer_files },
     { "PATH", offer_files },
     { "[NAME=]PATH", offer_files },

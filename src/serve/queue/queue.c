@@ -21,7 +21,7 @@ struct queue_lane {
     struct queue_lane *next;
 };
 
-enum { FETCH_MAX = 16, IDLE_TICKS = 4 };
+enum { FETCH_MAX = 16, IDLE_TICKS = 4, DEPTH_TICKS = 8 };
 
 /* ---- fetch ---- */
 
@@ -151,9 +151,18 @@ static void queue_on_word(void *arg, struct bus_message *m)
     bus_message_free(m);
 }
 
+static void queue_on_depth(void *arg, const struct bus_answer *a)
+{
+    struct run_queue *q = arg;
+    if (a->result == BUS_OK)
+        q->s->figures->gauges[GAUGE_QUEUED] = a->messages;
+}
+
 static void queue_on_tick(uv_timer_t *timer)
 {
     struct run_queue *q = timer->data;
+    if (q->s->worker == 0 && q->ticks % DEPTH_TICKS == 0) /* the figures of workers are added */
+        bus_stream_info(q->bus, "droste_runs", queue_on_depth, q);
     queue_logs_tick(q);
     queue_runs_tick(q);
     if (++q->ticks % IDLE_TICKS == 0) {
