@@ -130,6 +130,16 @@ LIBRARIES: Dict[str, Library] = {
         MAKE + " -C lib install", "make -C include install", "make install-pkgconfigDATA",
         "sed -i 's/^Libs.private:.*/Requires.private: libssl libcrypto zlib/' "
         "{prefix}/lib/pkgconfig/libcurl.pc"], ["zlib", "openssl"]),
+    "libarchive": Library("libarchive", "BSD-2-Clause", [
+        # src/image reads tar, with the compressions of images.
+        CMAKE
+        + "-DENABLE_TEST=OFF -DENABLE_TAR=OFF -DENABLE_CPIO=OFF -DENABLE_CAT=OFF "
+          "-DENABLE_UNZIP=OFF -DENABLE_ACL=OFF -DENABLE_XATTR=OFF -DENABLE_ICONV=OFF "
+          "-DENABLE_OPENSSL=OFF -DENABLE_NETTLE=OFF -DENABLE_LIBB2=OFF -DENABLE_LIBXML2=OFF "
+          "-DENABLE_EXPAT=OFF -DENABLE_LZMA=OFF -DENABLE_BZip2=OFF -DENABLE_LZ4=OFF "
+          "-DENABLE_LZO=OFF -DENABLE_PCREPOSIX=OFF -DCMAKE_BUILD_TYPE=Release "
+          "-DCMAKE_PREFIX_PATH=\"$(echo \"$LDFLAGS\" | sed 's/-L//g; s#/lib##g; s/ /;/g')\"",
+        NINJA], ["zlib", "zstd"]),
     "ncurses": Library("ncurses", "X11", [
         # The common terminals are built in: a machine may have no description of any.
         CONFIGURE
