@@ -13,6 +13,7 @@
  *   droste/base.h          errors
  *   droste/record.h        the record of runs
  *   droste/approval.h      approvals of calls
+ *   droste/network.h       decisions about requests to the network
  *   droste/template.h      templates, from which sessions start
  *   droste/volume.h        volumes
  *   droste/environment.h   environments: which there are, what works here, and those of a program
@@ -35,6 +36,7 @@
 #include "droste/environment.h"
 #include "droste/files.h"
 #include "droste/forward.h"
+#include "droste/network.h"
 #include "droste/record.h"
 #include "droste/packages.h"
 #include "droste/template.h"

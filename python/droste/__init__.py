@@ -25,6 +25,7 @@ from .errors import (ArgumentError, BudgetError, Cancelled, CellFailed, ConfigEr
                      ModelReplyError, ModelServerError, ModelStallError, ModelUnknownError,
                      NotFoundError, OutOfMemory, PermissionDenied, ProtocolError, RunFailed,
                      StoreError, TimedOut, UnsupportedError)
+from ._network import NetworkRequest
 from ._select import Candidate
 from ._templates import Template
 from .interpreter import Interpreter
@@ -33,7 +34,7 @@ from .rich import RichResult, show
 from .rlm import RLM, Artifact, Completion, Event
 
 __all__ = ["__version__", "Interpreter", "Result", "RichResult", "show", "CellError", "RLM",
-           "Completion", "Event", "Artifact", "Candidate", "Template",
+           "Completion", "Event", "Artifact", "Candidate", "NetworkRequest", "Template",
            "Tool", "EnvironmentPort", "ReplResult", "registry", "close_idle_engines", "Error",
            "ArgumentError", "ConfigError", "NotFoundError", "PermissionDenied", "UnsupportedError",
            "MissingLibrary",

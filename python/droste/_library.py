@@ -141,6 +141,11 @@ class ApprovalHead(Structure):
                 ("interrupted", c_int), ("session", c_void_p)]
 
 
+class NetworkRequest(Structure):
+    _fields_ = [("method", c_char_p), ("host", c_char_p), ("port", c_uint), ("path", c_char_p),
+                ("secrets", POINTER(c_char_p))]
+
+
 class Request(Structure):
     _fields_ = [("question", c_char_p), ("context", c_char_p), ("data", c_char_p),
                 ("len", c_size_t), ("kind", c_char_p), ("contexts", POINTER(c_char_p)),
@@ -297,6 +302,7 @@ class BatchEvent(Structure):
 
 
 BatchFn = CFUNCTYPE(None, c_void_p, POINTER(BatchEvent))
+NetworkFn = CFUNCTYPE(None, c_void_p, c_void_p)
 ApprovalFn = CFUNCTYPE(c_int, c_void_p, c_void_p, POINTER(Error))
 PieceFn = CFUNCTYPE(c_int, c_void_p, c_void_p, c_size_t)
 RecordRunFn = CFUNCTYPE(c_int, c_void_p, POINTER(RecordRun), POINTER(Error))
@@ -428,6 +434,8 @@ _QUICK = {
     "droste_forked": (None, [c_void_p]),
     "droste_set_model": (None, [c_void_p, ModelFn, c_void_p]),
     "droste_set_select": (None, [c_void_p, SelectFn, c_void_p]),
+    "droste_on_network": (None, [c_void_p, NetworkFn, c_void_p]),
+    "droste_network_answer": (None, [c_void_p, c_int, c_char_p]),
     "droste_on_approval": (None, [c_void_p, AskFn, c_void_p]),
     "droste_approval_answer": (c_int, [c_void_p, c_int, c_char_p, c_char_p, ERR]),
     "droste_approval_leave": (None, [c_void_p]),

@@ -5,16 +5,17 @@ the session, the session uses that loop together with others; otherwise calls bl
 """
 from __future__ import annotations
 
+import contextlib
 import contextvars
 import ctypes
 import functools
 import warnings
 from asyncio import _get_running_loop  # type: ignore
-from typing import (Any, Callable, Dict, Generator, List, Mapping, MutableMapping, Optional,
-                    Sequence, Tuple, Type, TYPE_CHECKING, Union)
+from typing import (Any, Callable, ContextManager, Dict, Generator, List, Mapping, MutableMapping,
+                    Optional, Sequence, Tuple, Type, TYPE_CHECKING, Union)
 
-from . import (_approvals, _closing, _engine, _forks, _library, _listening, _models, _reentry,
-               _remote, _settings, _templates, _tools, _typed, _warm)
+from . import (_approvals, _closing, _engine, _forks, _library, _listening, _models, _network,
+               _reentry, _remote, _settings, _templates, _tools, _typed, _warm)
 from ._arguments import exact_id, schema_of_fields, seconds
 from ._library import lib, quick
 from ._operations import Done, ELSEWHERE, free_result, Operation, Operations
@@ -67,7 +68,9 @@ class Interpreter(Operations):
     `execute_timeout`, `preload`, `read`, `setup_code`… `on_output` is called with (stream, text)
     while a cell runs; stream is 1 or 2. `on_result` is called with each rich result as the cell
     shows it (see RichResult), and with None after clear_output(). With `tool_threads`, sync tools
-    run in threads even without asyncio.
+    run in threads even without asyncio. `on_network` is a function, sync or async, of each
+    `NetworkRequest` that `allow_net` allows: None or True lets it go on, False or a reason does not
+    (docs/network.md).
 
     Leaving `with` completes submitted cells in order; if the block raises, it cancels them. After
     that, `start()` or another `with` opens a new session with the same settings.
@@ -100,6 +103,7 @@ class Interpreter(Operations):
                  tool_threads: bool = False,
                  template: Union[None, str, _templates.Template] = None,
                  approvals: Optional[_approvals.Decide] = None,
+                 on_network: Optional[_network.Decide] = None,
                  server: Optional[str] = None,
                  **settings: "Unpack[InterpreterSettings]"):
         _remote.check_local(self, server)
@@ -125,6 +129,8 @@ class Interpreter(Operations):
         self._pairs = _templates.inherit(template, _settings.pairs({**settings, **names}))
         self._approvals = _approvals.check(approvals)
         self._asked: Optional[_approvals.Listener] = None
+        self._on_network = _network.check(on_network)
+        self._network: Optional[_network.Listener] = None
         self._on_output = on_output
         self._on_result = on_result
         self._tool_threads = tool_threads
@@ -191,8 +197,9 @@ class Interpreter(Operations):
                 self._asked = _approvals.Listener(engine, self._approvals,
                                                   contextvars.copy_context())
                 _approvals.install(engine)
-            check(start(engine.alive(), _settings.words(engine.settings(pairs)),
-                        ctypes.byref(session), self._err), self._error)
+            words = _settings.words(engine.settings(pairs))
+            with self._listen_to_network():
+                check(start(engine.alive(), words, ctypes.byref(session), self._err), self._error)
             self._session = session.value
             self._id = next(_engine.ids)
             self._listen()
@@ -207,6 +214,13 @@ class Interpreter(Operations):
             else:
                 free_result(self._out.value)      # the setup code has already ended
             engine.kick()
+
+    def _listen_to_network(self) -> ContextManager[Any]:
+        if self._on_network is None:
+            return contextlib.nullcontext()
+        self._network = _network.Listener(self._engine, self._on_network,
+                                          contextvars.copy_context())
+        return self._network
 
     def _listen(self) -> None:
         _listening.listen(self)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import contextlib
 import contextvars
 import ctypes
 import dataclasses
@@ -16,7 +17,8 @@ import warnings
 from typing import (Any, AsyncIterator, Callable, Deque, Dict, Iterator, List, Mapping, Optional,
                     Tuple, Union, TYPE_CHECKING)
 
-from . import (_approvals, _closing, _engine, _library, _models, _remote, _select, _settings,
+from . import (_approvals, _closing, _engine, _library, _models, _network, _remote, _select,
+               _settings,
                _tools, _typed, environments, progress as _progress)
 from ._library import lib, quick
 from ._values import c_text, memory_of
@@ -226,6 +228,7 @@ class _Run:
         self.numbers: List[int] = []
         self.selector: Optional[int] = None
         self.asked: Optional[_approvals.Listener] = None
+        self.network: Optional[_network.Listener] = None
         self.name = ""          # in the record, once it has begun
         self.on_end: Optional[Callable[[], None]] = None
         self.failure: Optional[BaseException] = None     # exception of a listener
@@ -262,6 +265,10 @@ class _Run:
             if rlm._approvals is not None:
                 self.asked = _approvals.Listener(engine, rlm._approvals, context)
                 _approvals.install(engine)
+            if rlm._on_network is not None:
+                self.network = _network.Listener(engine, rlm._on_network, context)
+                if rlm._wishes.persistent:      # its session may be one of an earlier run
+                    rlm._networks.append(self.network)
             if self.place is not None:
                 self.place.add_to(engine)
             for tool in rlm._tools.values():
@@ -276,7 +283,8 @@ class _Run:
             for name, code in rlm._tool_source.items():
                 check(quick.droste_tool_source(engine.handle, name.encode(), code, len(code), err),
                       error)
-            self._start(engine, pairs)
+            with self.network or contextlib.nullcontext():
+                self._start(engine, pairs)
         except BaseException:
             self.release()
             raise
@@ -433,6 +441,7 @@ class RLM:
     number, sync or async. `ask` names tools whose calls wait for an approval, which `approvals`
     gives, a function of an `Approval` that returns True, False, or None to leave it to others, sync
     or async; `droste.runs.approvals` lists those that wait (docs/approvals.md).
+    `on_network` decides about requests to the network, as that of `Interpreter` does.
 
     Arguments of alexzhang13/rlm work, too: `backend` and `backend_kwargs` (the model),
     `environment` and `environment_kwargs` (the sandbox), `max_depth`, `max_iterations`,
@@ -453,10 +462,13 @@ class RLM:
                  on_event: Optional[Callable[[Event], None]] = None,
                  select: Union[None, str, Callable[[List[_select.Candidate]], Any]] = None,
                  approvals: Optional[_approvals.Decide] = None,
+                 on_network: Optional[_network.Decide] = None,
                  server: Optional[str] = None, **keywords: "Unpack[RLMSettings]"):
         _remote.check_local(self, server)
         settings: Dict[str, Any] = dict(keywords)
         self._approvals = _approvals.check(approvals)
+        self._on_network = _network.check(on_network)
+        self._networks: List[_network.Listener] = []    # of a conversation (persistent=True)
         self._select = select if callable(select) else None
         if select is not None and self._select is None:
             settings["select"] = select

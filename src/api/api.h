@@ -74,6 +74,8 @@ struct droste {
     void *model_arg;
     droste_ask_fn *ask_fn;
     void *ask_arg;
+    droste_network_fn *network_fn;
+    void *network_arg;
     droste_select_fn *select_fn;
     void *select_arg;
     struct droste_template *templates;

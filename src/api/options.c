@@ -345,6 +345,8 @@ static int set_egress(droste *d, const struct settings *s, struct session_parts 
         rc = egress_policy_trust(parts->egress, s->net_ca, err);
     if (rc == 0)
         rc = api_add_secrets(d, s, parts->egress, err);
+    if (rc == 0 && parts->egress)
+        egress_policy_on_request(parts->egress, d->network_fn, d->network_arg);
     o->spec.egress = parts->egress;
     o->spec.loopback = o->spec.loopback || parts->egress;
     return rc;

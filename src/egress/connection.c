@@ -22,7 +22,13 @@
 #include "egress/head.h"
 
 #define SECONDS_NS 1000000000ull
-enum { HEAD_SECONDS = 15, DIAL_SECONDS = 20, LAST_SECONDS = 10, LINGER_SECONDS = 2 };
+enum {
+    HEAD_SECONDS = 15,
+    ASK_SECONDS = 60,
+    DIAL_SECONDS = 20,
+    LAST_SECONDS = 10,
+    LINGER_SECONDS = 2
+};
 
 static void connection_shake(struct connection *c, const struct buf *early);
 static void connection_pass(struct connection *c);
@@ -66,6 +72,17 @@ static void connection_report_end(struct connection *c)
     if (!c->number)
         return;
     (void)connection_tell(c, false, true);
+    c->number = 0;
+}
+
+/* Before the program has decided, its end is that of a refused request. */
+static void connection_abandon(struct connection *c)
+{
+    if (!c->question)
+        return;
+    question_forget(c);
+    snprintf(c->why, sizeof c->why, "the connection was closed before the program had decided");
+    (void)connection_tell(c, true, true);
     c->number = 0;
 }
 
@@ -222,6 +239,7 @@ void connection_close(struct connection *c)
     c->phase = PHASE_CLOSED;
     hub_forget(c);
     dial_cancel(c);
+    connection_abandon(c);
     connection_report_end(c);
     if (c->is_tls && c->began_ns == 0)
         proxy->requests++; /* a handshake costs as much as a request */
@@ -373,6 +391,49 @@ static void connection_end_tls(struct connection *c)
         connection_shake(c, &early);
 }
 
+/* When so many seconds have passed, or those that the request may take. */
+static uint64_t connection_until(const struct connection *c, double most)
+{
+    double seconds = egress_policy_limits(c->proxy->policy)->seconds;
+    most = seconds > 0 && seconds < most ? seconds : most;
+    return clock_ns() + (uint64_t)(most * 1e9);
+}
+
+/* It is permitted: records it, and dials. */
+static void connection_begin(struct connection *c)
+{
+    if (!connection_tell(c, false, false)) {
+        c->number = 0;
+        connection_fail(c, 503, "the request cannot be recorded");
+        return;
+    }
+    c->phase = PHASE_DIAL;
+    c->until_ns = connection_until(c, DIAL_SECONDS);
+    c->dial = (struct dial){ 0 };
+    if (c->server.fd < 0)
+        dial_begin(c);
+    else
+        connection_pass(c);
+}
+
+/* Goes on if the program has decided. */
+static void connection_take_decision(struct connection *c)
+{
+    bool allow;
+    if (!question_is_decided(c, &allow))
+        return;
+    if (allow)
+        connection_begin(c);
+    else
+        connection_refuse(c, 403, c->why);
+}
+
+void connection_decided(struct connection *c)
+{
+    connection_take_decision(c);
+    connection_settle(c);
+}
+
 void connection_ask(struct connection *c)
 {
     const struct egress_limits *limits = egress_policy_limits(c->proxy->policy);
@@ -394,20 +455,16 @@ void connection_ask(struct connection *c)
         connection_refuse(c, 403, why);
         return;
     }
-    if (!connection_tell(c, false, false)) {
-        c->number = 0;
-        connection_fail(c, 503, "the request cannot be recorded");
+    if (!egress_policy_asks(c->proxy->policy)) {
+        connection_begin(c);
         return;
     }
-    double most =
-        limits->seconds > 0 && limits->seconds < DIAL_SECONDS ? limits->seconds : DIAL_SECONDS;
-    c->phase = PHASE_DIAL;
-    c->until_ns = c->began_ns + (uint64_t)(most * 1e9);
-    c->dial = (struct dial){ 0 };
-    if (c->server.fd < 0)
-        dial_begin(c);
+    c->phase = PHASE_ASK;
+    c->until_ns = connection_until(c, ASK_SECONDS);
+    if (question_ask(c))
+        connection_take_decision(c);
     else
-        connection_pass(c);
+        connection_refuse(c, 503, "out of memory");
 }
 
 /* The server is there: the request goes to it. */
@@ -486,7 +543,10 @@ bool connection_count(struct connection *c, uint64_t *which, size_t n)
 
 void connection_expire(struct connection *c)
 {
-    if (c->phase == PHASE_DIAL || c->phase == PHASE_SECURE) {
+    if (c->phase == PHASE_ASK) {
+        question_forget(c);
+        connection_refuse(c, 403, "the program did not decide in time");
+    } else if (c->phase == PHASE_DIAL || c->phase == PHASE_SECURE) {
         dial_cancel(c);
         connection_fail(c, 504, "the server did not answer in time");
     } else {
@@ -600,7 +660,7 @@ static void connection_read_client(struct connection *c)
 {
     char data[EGRESS_PIECE + EGRESS_TLS_RECORD];
     bool head = c->phase == PHASE_GREETING || c->phase == PHASE_SOCKS;
-    if (c->phase == PHASE_DIAL || c->phase == PHASE_SECURE ||
+    if (c->phase == PHASE_ASK || c->phase == PHASE_DIAL || c->phase == PHASE_SECURE ||
         (c->phase == PHASE_EXCHANGE && egress_body_has_ended(&c->target.body))) {
         connection_peek(c);
         return;

@@ -6,6 +6,7 @@
 
 #include "base/fifo.h"
 #include "egress/egress.h"
+#include "egress/question.h"
 #include "egress/request.h"
 
 enum {
@@ -45,6 +46,7 @@ enum phase {
     PHASE_GREETING, /* the head of a request of HTTP, or the first message of SOCKS */
     PHASE_SOCKS,    /* the request of SOCKS */
     PHASE_TLS,      /* the guest's handshake, in a tunnel where TLS ends */
+    PHASE_ASK,      /* the program decides */
     PHASE_DIAL,
     PHASE_SECURE,   /* the handshake with the server */
     PHASE_EXCHANGE, /* HTTP */
@@ -96,6 +98,7 @@ struct connection {
     struct egress_target target;
     struct egress_answer answer;
     bool is_socks, has_answer;
+    struct egress_question *question; /* PHASE_ASK */
     struct dial dial;
     uint64_t until_ns; /* the phase ends then */
     uint64_t number;   /* of the request; 0: none yet, or it has ended */
@@ -117,6 +120,8 @@ void connection_close(struct connection *c);
 void connection_resume(struct connection *c);
 /* The request is understood: decides about it, and dials. */
 void connection_ask(struct connection *c);
+/* The program has answered, outside of question_ask. */
+void connection_decided(struct connection *c);
 /* Refuses it with this status of HTTP, or what corresponds to it. */
 void connection_refuse(struct connection *c, int status, const char *why);
 /* It failed after it was permitted. */

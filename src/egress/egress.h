@@ -53,6 +53,9 @@ int egress_hub_open(struct loop *loop, struct egress_hub **out, struct error *er
 /* After its proxies; NULL is fine. */
 void egress_hub_close(struct egress_hub *hub);
 
+/* The program's answer to egress_policy_ask; frees the request. */
+void egress_answer(droste_network_request *request, bool allow, const char *reason);
+
 struct egress;
 /* Takes the listening socket, also after a failure. `events` must outlive the proxy. */
 int egress_open(struct egress_hub *hub, struct egress_grant *grant, int listener,

@@ -26,6 +26,8 @@ struct egress_policy {
     struct egress_secret *secrets;
     size_t secret_count;
     struct egress_forms *forms;
+    droste_network_fn *ask; /* NULL: the program does not decide */
+    void *ask_arg;
     size_t count;
     struct egress_rule rules[];
 };
@@ -165,6 +167,24 @@ int egress_policy_parse(const struct list *rules, const struct egress_limits *li
 int egress_policy_trust(struct egress_policy *policy, const char *file, struct error *err)
 {
     return egress_trust_new(file, &policy->trust, err);
+}
+
+/* ---- the program ---- */
+
+void egress_policy_on_request(struct egress_policy *policy, droste_network_fn *fn, void *arg)
+{
+    policy->ask = fn;
+    policy->ask_arg = arg;
+}
+
+bool egress_policy_asks(const struct egress_policy *policy)
+{
+    return policy->ask;
+}
+
+void egress_policy_ask(const struct egress_policy *policy, droste_network_request *request)
+{
+    policy->ask(policy->ask_arg, request);
 }
 
 /* ---- matching ---- */

@@ -21,6 +21,7 @@
 
 #include "base/error.h"
 #include "base/list.h"
+#include "droste/network.h"
 #include "egress/address.h"
 #include "egress/redact.h"
 #include "egress/secret.h"
@@ -44,11 +45,16 @@ int egress_policy_add_secret(
     struct egress_policy *policy, struct egress_secret *secret, struct error *err);
 /* Trusts the certificates of the file besides the system's; NULL: only those. */
 int egress_policy_trust(struct egress_policy *policy, const char *file, struct error *err);
+/* Has the program decide about what rules allow; NULL: rules alone do. */
+void egress_policy_on_request(struct egress_policy *policy, droste_network_fn *fn, void *arg);
 /* A further reference; NULL is fine. */
 struct egress_policy *egress_policy_hold(struct egress_policy *policy);
 void egress_policy_release(struct egress_policy *policy);
 
 const struct egress_limits *egress_policy_limits(const struct egress_policy *policy);
+/* Whether the program decides, too; then asks it, which egress_answer answers. */
+bool egress_policy_asks(const struct egress_policy *policy);
+void egress_policy_ask(const struct egress_policy *policy, droste_network_request *request);
 /* A tunnel, whose contents are not read. */
 bool egress_policy_allows_tunnel(
     const struct egress_policy *policy, const struct egress_host *host, unsigned port);

@@ -75,6 +75,9 @@ class RemoteInterpreter(Interpreter):
             raise UnsupportedError("a session of a server cannot start from a stored template of "
                                    "this machine: start the server with --template NAME")
         super().__init__(template=template, **settings)
+        if self._on_network is not None:
+            raise UnsupportedError("a session of a server cannot have on_network: the server's "
+                                   "process has its network")
         address = address_of(server)
         assert address is not None      # class_of has looked
         self._server = server_at(address, api_key)

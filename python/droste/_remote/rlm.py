@@ -227,6 +227,7 @@ class RemoteRLM(RLM):
                             ("tools", self._tools), ("tool_data", self._tool_data),
                             ("tool_source", self._tool_source),
                             ("a selector that is a function", self._select),
+                            ("on_network", self._on_network),
                             ("an environment of this program", self.environment),
                             ("persistent=True", self._wishes.persistent)):
             if there:

@@ -1,0 +1,22 @@
+/* egress/question.h: asks the program about a request that the rules allow (droste/network.h).
+ *
+ * The connection waits in PHASE_ASK. A question stays until it is answered, maybe longer than its
+ * connection, which forgets it when it ends.
+ */
+#ifndef DROSTE_EGRESS_QUESTION_H
+#define DROSTE_EGRESS_QUESTION_H
+
+#include <stdbool.h>
+
+struct connection;
+struct egress_question;
+
+/* Asks. False: no memory. Afterwards question_is_decided tells whether it has its answer already;
+ * otherwise connection_decided follows. */
+bool question_ask(struct connection *c);
+/* The connection has its answer: forgets the question, and sets *why if it is refused. */
+bool question_is_decided(struct connection *c, bool *allow);
+/* The connection does not wait for the answer any more. */
+void question_forget(struct connection *c);
+
+#endif
