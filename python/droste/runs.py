@@ -29,9 +29,36 @@ from ._library import lib
 from .errors import ArgumentError, NotFoundError, UnsupportedError
 from .rich import decode, RichResult
 
-__all__ = ["Run", "Step", "RecordedArtifact", "Collected", "ls", "find", "get", "steps",
-           "artifacts", "approvals", "approval", "approve", "deny", "Approval", "follow",
+__all__ = ["Run", "Step", "RecordedArtifact", "RecordedRequest", "Collected", "ls", "find", "get",
+           "steps", "artifacts", "approvals", "approval", "approve", "deny", "Approval", "follow",
            "afollow", "export", "remove", "gc"]
+
+
+class RecordedRequest(NamedTuple):
+    """A request of a run's sandbox to the network (docs/network.md)."""
+    turn: int
+    #: during which it began; None: between cells
+    cell: Optional[int]
+    #: "GET"…; "CONNECT" and "SOCKS": a tunnel
+    method: str
+    #: "": the request was malformed
+    host: str
+    port: int
+    #: with the query; None: a tunnel
+    path: Optional[str]
+    #: that it was connected to; None: none, or it has not ended
+    address: Optional[str]
+    refused: bool
+    #: why it was refused, or failed; None: neither
+    why: Optional[str]
+    #: of HTTP; None: none, or it has not ended
+    status: Optional[int]
+    #: bytes to the server and from it
+    sent: int
+    received: int
+    started: float
+    #: None: it has not ended
+    seconds: Optional[float]
 
 
 class Run(NamedTuple):
@@ -69,6 +96,8 @@ class Run(NamedTuple):
     #: US dollars; None if unknown
     cost: Optional[float]
     seconds: float
+    #: in the order in which they began; only of `get` and this machine's record
+    requests: Tuple[RecordedRequest, ...] = ()
 
 
 class Step(NamedTuple):
@@ -137,6 +166,13 @@ def _run_of(r: Any) -> Run:
                r.ended_ms / 1000 if r.ended_ms else None, _text(r.status) or "", _text(r.error),
                _text(r.code), _json_of(r.answer), r.iterations, r.calls, r.input_tokens,
                r.output_tokens, None if r.cost < 0 else r.cost, r.seconds)
+
+
+def _request_of(r: Any) -> RecordedRequest:
+    return RecordedRequest(r.turn, r.cell or None, _text(r.method) or "", _text(r.host) or "",
+                           r.port, _text(r.path), _text(r.address), bool(r.refused), _text(r.why),
+                           r.status or None, r.sent, r.received, r.started_ms / 1000,
+                           None if r.seconds < 0 else r.seconds)
 
 
 #: members that are JSON
@@ -274,7 +310,15 @@ def get(run: str, *, database: Any = None, server: Optional[str] = None,
     remote = _remote.of(server, api_key, database)
     if remote is not None:
         return Run(**_remote.get_run(remote, run))
-    return _visit(run, False, database)[0][0]
+    found: List[Run] = []
+    with _record(database) as (handle, record):
+        def add(struct: Any) -> None:
+            requests = tuple(_request_of(r) for r in struct.requests[:struct.request_count])
+            found.append(_run_of(struct)._replace(requests=requests))
+        visitor = _library.RecordVisitor(end=_library.RecordRunFn(_calling(handle, add)))
+        name = _find(handle, record, run)
+        handle.check(lib.droste_record_visit(record, name, ctypes.byref(visitor), None, handle.err))
+    return found[0]
 
 
 def steps(run: str, *, children: bool = False, results: bool = False,

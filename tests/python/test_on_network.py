@@ -188,7 +188,15 @@ def test_a_run_and_its_record(where, tmp_path):
     for _ in range(2):
         rlm = droste.RLM(model, allow_net=where, database=database,
                          on_network=lambda r: r.path == "/yes" or "because")
-        assert rlm.run("q").answer == [200, "droste: because"]
+        completion = rlm.run("q")
+        assert completion.answer == [200, "droste: because"]
+        yes, no = droste.runs.get(completion.run, database=database).requests
+        assert (yes.method, "%s:%d" % (yes.host, yes.port), yes.path, yes.address, yes.refused,
+                yes.why, yes.status, yes.turn) == ("GET", where, "/yes", where, False, None, 200, 1)
+        assert yes.cell and yes.sent > 0 and yes.received > 0 and yes.seconds >= 0
+        assert (no.path, no.address, no.refused, no.why, no.status) == (
+            "/no", None, True, "because", 403)
+        assert droste.runs.ls(database=database)[0].requests == ()
     with sqlite3.connect(database) as db:
         assert db.execute("SELECT path, refused, why FROM requests ORDER BY id").fetchall() == [
             ("/yes", 0, None), ("/no", 1, "because")] * 2
