@@ -8,8 +8,10 @@
 
 def attack():
     paths = ["/etc/shadow", "/root", "/root/.ssh", HOST["secret"], HOST["home"], HOST["place"],
-             HOST["source"] + "/Makefile", HOST["droste"], "/var", "/run", "/boot", "/sys", "/home",
+             HOST["source"] + "/Makefile", HOST["droste"], "/sys",
              "/root/.config/droste/config.ini", "/old", "/new"]
+    if not HOST["rootfs"]:      # a directory for --rootfs has its own
+        paths += ["/var", "/run", "/boot", "/home"]
     return {path: seen(os.listdir if os.path.isdir(path) else read, path) for path in paths}
 
 

@@ -34,10 +34,13 @@ def twin():
     """All else is the sandbox's own: files in /etc, new directories, homes. Outside it is a place
     of the driver's that is written to."""
     root = TMP + "/root" if HOST["level"] is None else ""
-    for path in ("/etc/x", "/home/user/x", "/root/x", "/var/tmp/x", "/workspace/a/x"):
+    paths = ["/home/user/x", "/workspace/a/x"]
+    if not HOST["rootfs"]:      # its own directories are read-only
+        paths += ["/etc/x", "/root/x", "/var/tmp/x"]
+    for path in paths:
         os.makedirs(os.path.dirname(root + path), exist_ok=True)
         append(root + path)
     os.rename(root + "/workspace", root + "/code")
-    if HOST["level"] is not None:
+    if HOST["level"] is not None and not HOST["rootfs"]:
         append("/etc/passwd")
     return seen(write, root + "/x")
