@@ -68,9 +68,15 @@ def _volumes_of_servers() -> Any:
     return of_servers
 
 
+def _batch_of_servers() -> Any:
+    from ._remote.batch import RemoteWork
+    return RemoteWork
+
+
 _remote.interpreter_of_servers = _interpreter_of_servers
 _remote.rlm_of_servers = _rlm_of_servers
 _remote.volumes_of_servers = _volumes_of_servers
+_remote.batch_of_servers = _batch_of_servers
 
 
 def __getattr__(name: str) -> Any:

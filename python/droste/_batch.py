@@ -18,7 +18,7 @@ import tempfile
 from typing import (Any, Callable, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional,
                     Sequence, TYPE_CHECKING, Union)
 
-from . import _library
+from . import _library, _remote
 from ._handle import Handle
 from ._library import lib, quick
 from .errors import ArgumentError, UnsupportedError
@@ -111,7 +111,8 @@ def _state_of(state: Any, results: List[TaskResult]) -> Batch:
     return Batch(**fields)
 
 
-def _result_of(line: str) -> TaskResult:
+def result_of(line: str) -> TaskResult:
+    """Converts a line of the results."""
     found = json.loads(line)
     grade = found["grade"]
     return TaskResult(found["id"], found["run"], found["status"], found["answer"], found["error"],
@@ -120,19 +121,20 @@ def _result_of(line: str) -> TaskResult:
                       found["usage"], found["seconds"])
 
 
-def _read_results(path: str) -> List[TaskResult]:
+def read_results(path: str) -> List[TaskResult]:
+    """Returns the newest result of each task."""
     found: Dict[Any, TaskResult] = {}
     with open(path, encoding="utf-8") as file:
         for line in file:
             if line.strip():
-                result = _result_of(line)
+                result = result_of(line)
                 found.pop(str(result.id), None)     # the newest line of a task counts
                 found[str(result.id)] = result
     return list(found.values())
 
 
 @contextlib.contextmanager
-def _file_of(tasks: Tasks) -> Iterator[str]:
+def file_of(tasks: Tasks) -> Iterator[str]:
     """Yields the path of the tasks; of a list, that of a temporary file."""
     if isinstance(tasks, (str, os.PathLike)):
         yield os.fspath(tasks)
@@ -177,13 +179,9 @@ class _Work:
                  on_state: Optional[Callable[[Batch], Any]],
                  on_notice: Optional[Callable[[str], Any]], context: Any,
                  settings: Dict[str, Any]):
-        for name in ("model", "sub_model"):
-            if callable(settings.get(name)):
-                raise UnsupportedError(
-                    "%s of a batch is the name of a model; give functions to RLM" % name)
         self._tasks, self._results = tasks, os.fspath(results)
         self._options, self._settings = options, settings
-        self._tell = {"result": on_result and (lambda event: on_result(_result_of(_said(event)))),
+        self._tell = {"result": on_result and (lambda event: on_result(result_of(_said(event)))),
                       "notice": on_notice and (lambda event: on_notice(_said(event)))}
         self._on_state = on_state
         self._contexts = _contexts_of(context)
@@ -211,7 +209,7 @@ class _Work:
 
     def run(self) -> Batch:
         state = _library.BatchState()
-        with _file_of(self._tasks) as path, Handle(self._settings) as handle:
+        with file_of(self._tasks) as path, Handle(self._settings) as handle:
             self._handle = handle
             for context in self._contexts:
                 handle.check(quick.droste_context_add(handle.d, os.fsencode(context), handle.err))
@@ -221,9 +219,16 @@ class _Work:
                 handle.check(lib.droste_batch(handle.d, ctypes.byref(options),
                                               _library.BatchFn(self._take), None,
                                               ctypes.byref(state), handle.err))
-                return _state_of(state, _read_results(self._results))
+                return _state_of(state, read_results(self._results))
             finally:
                 self._handle = None
+
+
+def _check_models(settings: Dict[str, Any]) -> None:
+    for name in ("model", "sub_model"):
+        if callable(settings.get(name)):
+            raise UnsupportedError(
+                "%s of a batch is the name of a model; give functions to RLM" % name)
 
 
 def _options_of(concurrency: int, grader: Optional[str], grader_timeout: Optional[float],
@@ -249,9 +254,17 @@ def _prepare(tasks: Tasks, results: Path, *, concurrency: int = 8, grader: Optio
              batch_max_cost: Optional[float] = None, batch_timeout: Optional[float] = None,
              on_result: Optional[Callable[[TaskResult], Any]] = None,
              on_state: Optional[Callable[[Batch], Any]] = None,
-             on_notice: Optional[Callable[[str], Any]] = None, **settings: Any) -> _Work:
+             on_notice: Optional[Callable[[str], Any]] = None, server: Optional[str] = None,
+             api_key: Optional[str] = None, **settings: Any) -> Any:
     options = _options_of(concurrency, grader, grader_timeout, again, batch_max_calls,
                           batch_max_tokens, batch_max_cost, batch_timeout)
+    _check_models(settings)
+    address = _remote.address_of(server)
+    if address is not None:
+        return _remote.batch_of_servers()(address, api_key, tasks, results, options, on_result,
+                                          on_state, context, settings)
+    if api_key is not None:
+        settings["api_key"] = api_key
     return _Work(tasks, results, options, on_result, on_state, on_notice, context, settings)
 
 
@@ -275,6 +288,10 @@ def batch(tasks: Tasks, results: Path, **options: "Unpack[BatchSettings]") -> Ba
     - `on_result`, `on_state`, `on_notice`: functions that get each TaskResult, the state so far,
       and notices, in the thread of the batch. Their exceptions, and Ctrl-C, suspend the runs and
       are raised.
+    - `server`, or DROSTE_SERVER: the address of `droste serve`, which does the work, and goes on
+      if this program is killed; `api_key` or DROSTE_API_KEY is the key for it, and `server=""` is
+      this machine. Paths of contexts are those of this machine. There are no notices, no `context`
+      of all tasks and no `grader_timeout`, which raise UnsupportedError.
 
     Raises what `droste batch` refuses: ArgumentError for invalid tasks before anything is paid,
     or a results file that another batch is writing.

@@ -391,6 +391,8 @@ class BatchSettings(Settings, total=False):
     on_result: Optional[Callable[[Any], Any]]
     on_state: Optional[Callable[[Any], Any]]
     on_notice: Optional[Callable[[str], Any]]
+    #: The address of `droste serve`, which does the work.
+    server: Text
 
 
 class RLMSettings(Settings, total=False):

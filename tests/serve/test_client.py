@@ -496,3 +496,93 @@ def test_templates_of_a_server(server):
                 return (await interp.execute("SUBMIT(z=z)")).z
     assert asyncio.run(on_a_loop()) == 1
     assert kept() == 0
+
+
+# -- batches
+
+TASKS = [{"id": "a", "question": "?", "context_text": "xx", "expected": 2},
+         {"id": 7, "question": "?", "context_text": "xxx", "expected": 4}]
+
+
+def batch_server(tmp_path, model):
+    return Server(tmp_path, "--model", "turns", "--sub-model", "digest", "--base-url", model.url,
+                  "--drain", "1", env={"OPENAI_API_KEY": "k"})
+
+
+@pytest.fixture
+def counting(tmp_path, serve):
+    made = batch_server(tmp_path, serve(turns=[repl("SUBMIT(answer=len(context))")]))
+    yield made
+    made.stop()
+
+
+def test_a_batch_of_a_server_has_results_grades_and_states(counting, tmp_path):
+    (tmp_path / "c.txt").write_bytes(b"x" * 70_000)
+    file, heard, states = tmp_path / "out.jsonl", [], []
+    tasks = TASKS + [{"id": "file", "question": "?", "context": str(tmp_path / "c.txt")}]
+    done = droste.batch(tasks, file, server=counting.address, grader="exact", concurrency=2,
+                        on_result=heard.append, on_state=states.append)
+    assert (done.tasks, done.answered, done.left, done.stopped) == (3, 3, 0, None)
+    assert {one.id: one.answer for one in done.results} == {"a": 2, 7: 3, "file": 70_000}
+    assert (done.graded, done.passed, done.score) == (2, 1, 0.5)
+    assert heard == done.results and len(states) == 3
+    assert counting.ask("GET", "/v1/contexts").json["contexts"] == []
+    again = droste.batch(TASKS, file, server=counting.address)
+    assert again.results == done.results and again.calls == done.calls
+    assert len(counting.ask("GET", "/v1/batches").json["batches"]) == 1
+
+
+def test_a_batch_of_a_server_refuses_what_it_cannot_have(counting, tmp_path):
+    where = {"server": counting.address}
+    with pytest.raises(droste.ArgumentError, match="line 2"):
+        droste.batch([TASKS[0], {"id": "b"}], tmp_path / "a", **where)
+    assert counting.ask("GET", "/v1/contexts").json["contexts"] == []
+    with pytest.raises(droste.ArgumentError, match="program"):
+        droste.batch(TASKS, tmp_path / "b", grader="program:/bin/true", **where)
+    for keywords in ({"context": "/etc/hostname"}, {"tools": "x"}, {"grader_timeout": 3},
+                     {"model": lambda messages: "x"}):
+        with pytest.raises(droste.UnsupportedError):
+            droste.batch(TASKS, tmp_path / "c", **where, **keywords)
+    (tmp_path / "d").write_text('{"id": 1}\n')
+    with pytest.raises(droste.ArgumentError, match="another batch"):
+        droste.batch(TASKS, tmp_path / "d", **where)
+    assert counting.ask("GET", "/v1/batches").json["batches"] == []
+    assert droste.batch(TASKS, tmp_path / "e", **where).answered == 2
+
+
+def test_a_function_that_raises_stops_the_batch_and_the_same_call_goes_on(counting, tmp_path):
+    tasks = [{"question": "?", "context_text": "x" * n} for n in range(12)]
+
+    def refuse(result):
+        raise Odd(result.id)
+
+    with pytest.raises(Odd):
+        droste.batch(tasks, tmp_path / "r", server=counting.address, concurrency=1,
+                     on_result=refuse)
+    path = "/v1/batches/" + (tmp_path / "r.batch").read_text()
+    assert counting.ask("GET", path).json["stopped"] == "interrupt"
+    assert 0 < len((tmp_path / "r").read_text().splitlines()) < 12
+    with open(tmp_path / "r", "a") as file:
+        file.write('{"half a li')         # a call that was killed
+    done = droste.batch(tasks, tmp_path / "r", server=counting.address)
+    assert (done.answered, done.left, done.stopped) == (12, 0, None)
+    assert sorted(one.answer for one in done.results) == list(range(12))
+
+
+def test_a_cancelled_coroutine_suspends_the_batch(tmp_path, serve):
+    server = batch_server(tmp_path, serve(turns=[repl("import time\ntime.sleep(60)")]))
+
+    async def work():
+        job = asyncio.ensure_future(droste.abatch(TASKS, tmp_path / "r", server=server.address))
+        while not (tmp_path / "r.batch").exists():
+            await asyncio.sleep(0.01)
+        job.cancel()
+        await job
+
+    try:
+        with pytest.raises(asyncio.CancelledError):
+            asyncio.run(work())
+        found, = server.ask("GET", "/v1/batches").json["batches"]
+        assert (found["status"], found["stopped"]) == ("stopped", "interrupt")
+    finally:
+        server.stop()

@@ -16,6 +16,8 @@ interpreter_of_servers: Callable[[], Any]
 rlm_of_servers: Callable[[], Any]
 #: The module _remote.volumes, which is above droste.volumes.
 volumes_of_servers: Callable[[], Any]
+#: The class for batches, which is above droste._batch.
+batch_of_servers: Callable[[], Any]
 
 
 def address_of(server: Optional[str]) -> Optional[str]:
