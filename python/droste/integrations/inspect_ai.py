@@ -11,8 +11,6 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Literal, Optional, overload, Union
 
-import sniffio
-
 from ..commands import PIECE
 from ..errors import ArgumentError, LostError
 from ..interpreter import Interpreter
@@ -20,6 +18,7 @@ from ._imports import refuse_import
 from ._machine import open_machine, run_program, settings_of_text, write_file
 
 try:
+    import sniffio
     from inspect_ai.util import (  # type: ignore
         ExecResult, OutputLimitExceededError, sandboxenv, SandboxEnvironment,
         SandboxEnvironmentConfigType, SandboxEnvironmentLimits, SandboxUnavailableError,

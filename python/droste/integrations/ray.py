@@ -20,10 +20,12 @@ import socket
 import subprocess
 import sys
 
+from ._imports import refuse_import
+
 try:
     import ray
 except ImportError as error:
-    raise ImportError("droste.integrations.ray needs the package ray: pip install ray") from error
+    refuse_import("Ray", "ray", error)
 
 RESTARTS = 10
 NAMESPACE = "droste"
