@@ -139,6 +139,17 @@ def test_a_cancelled_run_ends_once_and_says_so(start, provider):
     assert nodes[1].ask("DELETE", "/v1/queue/run-7")[0] == 409
 
 
+def test_a_run_is_cancelled_while_its_node_appends_to_its_log(start, provider):
+    provider.pause = 0
+    nodes = [start(), start()]
+    names = ["run-%d" % i for i in range(300, 340)]
+    for i, name in enumerate(names):
+        put(nodes, name)
+        assert nodes[i % 2].ask("DELETE", "/v1/queue/" + name)[0] in (204, 409)
+    for name in names:
+        assert get(nodes, name)["run"]["status"] in ("cancelled", "answered")
+
+
 def test_a_run_that_cannot_begin_is_a_dead_letter_with_its_reason(start):
     nodes = [start("--runs", "1")]
     put(nodes, "run-9", options={"model": "anthropic/claude"})

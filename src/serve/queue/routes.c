@@ -327,9 +327,15 @@ static void queue_stop_free(struct queue_stop *stop)
     free(stop);
 }
 
+static void queue_stop_ask(struct queue_stop *stop);
+
 static void queue_stop_on_marked(void *arg, const struct bus_answer *a)
 {
     struct queue_stop *stop = arg;
+    if (a->result == BUS_CONFLICT) { /* its node has appended meanwhile, perhaps the end */
+        queue_stop_ask(stop);
+        return;
+    }
     if (stop->r && a->result == BUS_OK)
         request_reply(stop->r, 204, NULL, NULL, 0);
     else if (stop->r)
@@ -363,6 +369,11 @@ static void queue_stop_on_last(void *arg, const struct bus_answer *a)
     queue_stop_free(stop);
 }
 
+static void queue_stop_ask(struct queue_stop *stop)
+{
+    bus_stream_last(stop->q->bus, "droste_run_logs", stop->subject, queue_stop_on_last, stop);
+}
+
 void handle_queue_cancel(struct request *r)
 {
     struct run_queue *q = queue_of(r);
@@ -379,5 +390,5 @@ void handle_queue_cancel(struct request *r)
     snprintf(stop->what, sizeof stop->what, "%s %s", queue_key_of(r), r->name);
     r->state = stop;
     r->on_gone = queue_stop_on_gone;
-    bus_stream_last(q->bus, "droste_run_logs", stop->subject, queue_stop_on_last, stop);
+    queue_stop_ask(stop);
 }
