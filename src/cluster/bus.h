@@ -41,7 +41,6 @@ struct bus_options {
     const char *urls;        /* "nats://HOST:PORT[,…]"; "tls://" asks for TLS */
     const char *name;        /* of this client, for the server's logs; NULL: none */
     const char *credentials; /* a file with a JWT and an NKey's seed (nsc's .creds); NULL: none */
-    const char *nkey;        /* a file with an NKey's seed; NULL: none */
     const char *ca, *certificate, *certificate_key; /* PEM files; NULL: the system's, none */
     int connect_ms;                                 /* that bus_open waits; 0: five seconds */
     int replicas; /* of streams and buckets; 0: three, or one if the server stands alone */

@@ -47,8 +47,6 @@ typedef void nats_error_fn(
         (nats_options *, const char *, const char *))                                              \
     F(natsOptions_SetUserCredentialsFromFiles, set_credentials, nats_status,                       \
         (nats_options *, const char *, const char *))                                              \
-    F(natsOptions_SetNKeyFromSeed, set_nkey, nats_status,                                          \
-        (nats_options *, const char *, const char *))                                              \
     F(natsOptions_SetDisconnectedCB, on_disconnected, nats_status,                                 \
         (nats_options *, nats_connection_fn *, void *))                                            \
     F(natsOptions_SetReconnectedCB, on_reconnected, nats_status,                                   \

@@ -349,16 +349,30 @@ int registry_open(uv_loop_t *loop, const struct registry_options *options, struc
     return rc;
 }
 
+struct bus *registry_bus(const struct registry *g)
+{
+    return g->bus;
+}
+
+void registry_leave(struct registry *g)
+{
+    if (!g || !g->is_claimed)
+        return;
+    g->is_claimed = false;
+    uv_timer_stop(g->timer);
+    /* An orderly end: others need not wait for silence. */
+    bus_delete(g->bus, registry_bucket, g->key, 0, NULL, NULL);
+    for (int i = 0; i < 20; i++) /* lets it be sent */
+        if (uv_run(g->loop, UV_RUN_NOWAIT) == 0)
+            break;
+}
+
 void registry_close(struct registry *g)
 {
     if (!g)
         return;
-    if (g->bus && g->is_claimed) /* an orderly end: others need not wait for silence */
-        bus_delete(g->bus, registry_bucket, g->key, 0, NULL, NULL);
+    registry_leave(g);
     uv_timer_stop(g->timer);
-    for (int i = 0; g->bus && i < 20; i++) /* lets it be sent */
-        if (uv_run(g->loop, UV_RUN_NOWAIT) == 0)
-            break;
     bus_close(g->bus);
     uv_close((uv_handle_t *)g->timer, registry_free_handle);
     OPENSSL_cleanse(g->secret, sizeof g->secret);

@@ -36,8 +36,12 @@ struct registry_options {
 /* Connects, and runs the loop until the nodes are known and a number is claimed. */
 int registry_open(uv_loop_t *loop, const struct registry_options *options, struct registry **out,
     struct error *err);
-/* Takes this node off at once. NULL is fine. */
+/* Takes this node off at once; the bus stays. NULL is fine. */
+void registry_leave(struct registry *g);
+/* The same, and closes the bus. NULL is fine. */
 void registry_close(struct registry *g);
+/* For whatever else the owner has to say; until registry_close. */
+struct bus *registry_bus(const struct registry *g);
 /* From now on others know this node's address, "IP:PORT". */
 void registry_announce(struct registry *g, const char *address);
 /* What the next heartbeat says. */

@@ -651,6 +651,7 @@ static void server_close(struct server *s)
     mcp_service_close(s);
     jupyter_close(s);
     queue_close(s);
+    nodes_close(s);
     tls_close();
     for (size_t i = 0; s->schemas && route_at(i); i++)
         schema_drop(s->schemas[i]);

@@ -55,6 +55,11 @@ void nodes_sweep(struct server *s)
 
 void nodes_leave(struct server *s)
 {
+    registry_leave(s->nodes);
+}
+
+void nodes_close(struct server *s)
+{
     registry_close(steal(&s->nodes));
 }
 

@@ -25,7 +25,10 @@ int nodes_join(struct server *s, struct error *err);
 /* This node answers at the address now: that of the options, or the server's. */
 void nodes_announce(struct server *s, const char *address);
 void nodes_sweep(struct server *s);
+/* Others send nothing more here. */
 void nodes_leave(struct server *s);
+/* Behind whatever uses the bus. */
+void nodes_close(struct server *s);
 
 /* The node that must answer; 0: this one, or the request was refused. */
 unsigned nodes_route(struct request *r);

@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/os/random.h"
+#include "cluster/registry.h"
 #include "serve/log.h"
 
 struct queue_lane {
@@ -208,16 +209,11 @@ int queue_open(struct server *s, struct error *err)
     struct run_queue *q = calloc(1, sizeof *q);
     if (!q)
         return error_memory(err);
-    const struct bus_options options = { .urls = o->join,
-        .name = "droste serve",
-        .credentials = o->nats_credentials,
-        .ca = o->nats_ca };
     size_t workers = o->workers ? o->workers : 1;
     q->s = s;
     q->room = (o->runs + workers - 1) / workers;
+    q->bus = registry_bus(s->nodes);
     int rc = random_hex(q->owner, 16, err);
-    if (rc == 0)
-        rc = bus_open(&s->loop, &options, &q->bus, err);
     if (rc < 0) {
         free(q);
         return rc;
@@ -235,9 +231,10 @@ void queue_close(struct server *s)
     if (!q)
         return;
     uv_timer_stop(&q->timer);
-    bus_close(q->bus);
+    bus_forget(q->bus, q);
     while (q->lanes) {
         struct queue_lane *l = q->lanes;
+        bus_forget(q->bus, l);
         q->lanes = l->next;
         free(l);
     }
