@@ -697,6 +697,10 @@ DROSTE_API void droste_log_lost(droste_running *run, const droste_error *why);
  * Droste with another form of the record; ERROR_PROTOCOL: they are damaged. */
 DROSTE_API int droste_record_import(
     droste *d, const char *run, const void *data, size_t len, droste_error *err);
+/* Whether droste_record_import can read units of this version, with the same errors. Changes
+ * nothing: for a program that must decide whether to take a run. */
+DROSTE_API int droste_record_import_check(
+    const char *run, const void *data, size_t len, droste_error *err);
 /* Waits for an event for at most `milliseconds` (negative: without a limit while a run is active)
  * and handles it. Returns the number of active runs, or a negative number with *err filled in. */
 DROSTE_API int droste_turn(droste *d, int milliseconds, droste_error *err);

@@ -72,6 +72,11 @@ int droste_record_import(
     return rc < 0 ? rc : store_import(store, run, data, len, err);
 }
 
+int droste_record_import_check(const char *run, const void *data, size_t len, droste_error *failure)
+{
+    return store_import_check(run, data, len, api_error(failure));
+}
+
 /* ---- steps ---- */
 
 _Static_assert(sizeof(droste_record_visitor) == sizeof(struct store_visitor) &&

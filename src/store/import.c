@@ -251,28 +251,51 @@ static int import_packed(
     return import_entries(im, plain, size, err);
 }
 
+/* The head at `data`, with numbers of this machine. */
+static int import_head(const struct import *im, const char *data, size_t len,
+    struct unit_head *head, struct error *err)
+{
+    if (len < sizeof *head)
+        return import_damaged(im, err);
+    memcpy(head, data, sizeof *head);
+    head->version = le32toh(head->version);
+    head->len = le32toh(head->len);
+    head->size = le32toh(head->size);
+    if (memcmp(head->magic, "DL", 2) != 0 || head->len > len - sizeof *head ||
+        head->size > UNIT_SIZE_MAX)
+        return import_damaged(im, err);
+    if (head->format != UNIT_FORMAT || head->version != (uint32_t)schema_version)
+        return error_set(err, ERROR_STORE,
+            "the log of run '%.64s' is of another version (%u, not %d): a node with the "
+            "version that began the run can continue it",
+            im->root, head->version, schema_version);
+    return 0;
+}
+
+int store_import_check(const char *run, const void *data, size_t len, struct error *err)
+{
+    const struct import im = { .root = run };
+    struct unit_head head;
+    int rc = 0;
+    for (const char *at = data, *end = at + len; rc == 0 && at < end;) {
+        rc = import_head(&im, at, (size_t)(end - at), &head, err);
+        at += rc == 0 ? sizeof head + head.len : 0;
+    }
+    return rc;
+}
+
 static int import_units(struct import *im, const char *data, size_t len, struct error *err)
 {
     struct unit_head head;
     int rc = 0;
     while (rc == 0 && len > 0) {
-        if (len < sizeof head)
-            return import_damaged(im, err);
-        memcpy(&head, data, sizeof head);
-        uint32_t version = le32toh(head.version), size = le32toh(head.size);
-        size_t body = le32toh(head.len);
-        if (memcmp(head.magic, "DL", 2) != 0 || body > len - sizeof head || size > UNIT_SIZE_MAX)
-            return import_damaged(im, err);
-        if (head.format != UNIT_FORMAT || version != (uint32_t)schema_version)
-            return error_set(err, ERROR_STORE,
-                "the log of run '%.64s' is of another version (%u, not %d): a node with the "
-                "version that began the run can continue it",
-                im->root, version, schema_version);
+        if (import_head(im, data, len, &head, err) < 0)
+            return -(int)err->code;
         data += sizeof head;
-        rc = head.flags & UNIT_PACKED ? import_packed(im, data, body, size, err)
-                                      : import_entries(im, data, body, err);
-        data += body;
-        len -= sizeof head + body;
+        rc = head.flags & UNIT_PACKED ? import_packed(im, data, head.len, head.size, err)
+                                      : import_entries(im, data, head.len, err);
+        data += head.len;
+        len -= sizeof head + head.len;
     }
     return rc == 0 && im->runs.count == 0 ? import_damaged(im, err) : rc;
 }

@@ -41,5 +41,7 @@ void store_log_kept(struct store_log *log);
  * a log of another version; ERROR_PROTOCOL: a damaged one; ERROR_ARGUMENT: the run is active. */
 int store_import(
     struct store *store, const char *run, const void *data, size_t len, struct error *err);
+/* Whether the units' version is this one's, without a record. The same errors. */
+int store_import_check(const char *run, const void *data, size_t len, struct error *err);
 
 #endif

@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from jetstream import JetStream
 from nodes import CALLS, Nats, Node, Provider, get, has_nats, put, wait_until
 from soak import soak
 
@@ -167,6 +168,38 @@ def test_the_length_of_the_queue_is_a_figure_of_each_node(start):
     for i in range(3):
         put([node], "run-%d" % i)
     wait_until(lambda: queued() >= 2)
+
+
+def of_another_version(message):
+    """A message of a log (serve/queue/log.c); the head of a unit is in store/unit.h."""
+    if message[:1] != b"U" or message[26:28] != b"DL":
+        return message
+    return message[:30] + bytes([message[30] ^ 0x80]) + message[31:]
+
+
+def test_a_run_of_another_version_waits_for_its_node_and_does_not_fail(start, nats, provider):
+    provider.pause = 1
+    nodes = [start()]
+    put(nodes, "run-60")
+    while len(provider.requests) < 2:
+        time.sleep(0.01)
+    nodes[0].kill()
+    stream = JetStream(nats.port)
+    subject = stream.subject("droste_run_logs", "droste.run.log.*.run-60")
+    kept = stream.messages("droste_run_logs", subject)
+    foreign = [of_another_version(message) for message in kept]
+    assert foreign != kept
+    stream.replace("droste_run_logs", subject, foreign)
+    provider.pause = 0.02
+    nodes.append(start())
+    log = os.path.join(nodes[1].home, "log")
+    wait_until(lambda: open(log).read().count("of another version") > 3)   # three failures bury
+    assert nodes[1].ask("GET", "/v1/queue/run-60")[1]["state"] == "running"
+    assert stream.messages("droste_run_logs", subject) == foreign
+    stream.replace("droste_run_logs", subject, kept)   # now it has the version
+    stream.close()
+    check(get(nodes[1:], "run-60"), "run-60")
+    assert not provider.paid_twice()
 
 
 def test_a_higher_priority_comes_first(start, provider):

@@ -167,6 +167,7 @@ static void queue_reading_entry(struct queue_reading *r, enum queue_mark mark)
         buf_clear(to);
     buf_append(to, buf_text(&r->part), r->part.len);
     r->failures += mark == MARK_FAILED;
+    r->taken += mark == MARK_TAKEN;
     r->last = mark;
     buf_clear(&r->part);
 }

@@ -21,9 +21,9 @@ enum {
     QUEUE_PRIORITIES = 3,
     QUEUE_LEASE_MS = 3000, /* a node that is silent for so long loses its runs */
     QUEUE_TICK_MS = 250,
-    QUEUE_FAILURES_MAX = 3,    /* then the run is a dead letter */
-    QUEUE_DELIVERIES_MAX = 50, /* whatever became of them */
-    QUEUE_PART_MAX = 900000,   /* bytes of a message of a log */
+    QUEUE_FAILURES_MAX = 3,  /* then the run is a dead letter */
+    QUEUE_TAKEN_MAX = 50,    /* whatever became of the nodes that took it */
+    QUEUE_PART_MAX = 900000, /* bytes of a message of a log */
 };
 
 /* ---- the log of a run (log.c) ---- */
@@ -72,7 +72,7 @@ struct queue_reading {
     struct buf request, units, end;
     enum queue_mark last; /* of whole entries, without cancellations; 0: none */
     uint64_t sequence;
-    unsigned failures;
+    unsigned failures, taken; /* how often */
     bool is_cancelled;
     /* The entry that is being read. */
     struct buf part;

@@ -24,6 +24,7 @@
 enum {
     TAKEOVER_MS = 1000,
     RETRY_MS = 1000,
+    VERSION_RETRY_MS = 2000,
     PAUSE_MS = 5000,
     END_CUT = 100000,
     END_CUT_MORE = 4096
@@ -304,7 +305,7 @@ static void queue_run_on_taken(void *arg, enum queue_kept kept)
     bool was_taken = u->m->delivered > 1 || u->reading.units.len > 0;
     if (kept == QUEUE_LOST) {
         queue_run_free(u);
-    } else if (u->m->delivered > QUEUE_DELIVERIES_MAX) {
+    } else if (u->reading.taken >= QUEUE_TAKEN_MAX) {
         queue_run_bury(u, "every node that took the run was lost");
     } else if ((u->log.is_cancelled || u->reading.is_cancelled) && u->reading.units.len == 0) {
         queue_run_cancel_unbegun(u);
@@ -326,6 +327,19 @@ static void queue_run_read_on(struct queue_run *u)
         u->q->bus, "droste_run_logs", u->log.subject, u->reading.sequence + 1, queue_run_on_log, u);
 }
 
+/* Its units are of another version: nothing is appended, so that nothing counts against the run,
+ * and a node with its version finds it as it was. */
+static bool queue_run_is_foreign(struct queue_run *u)
+{
+    droste_error err = { 0 };
+    const struct buf *units = &u->reading.units;
+    if (buf_failed(units) || units->len == 0 ||
+        droste_record_import_check(u->id, units->data, units->len, &err) != -DROSTE_ERROR_STORE)
+        return false;
+    log_event(u->q->s, LOG_WARNING, "run %s waits for another node: %s", u->id, err.text);
+    return true;
+}
+
 static void queue_run_was_read(struct queue_run *u)
 {
     const struct queue_reading *r = &u->reading;
@@ -340,6 +354,10 @@ static void queue_run_was_read(struct queue_run *u)
         !json_object_is_type(u->request, json_type_object)) {
         /* its request has not come whole, or is not there any more */
         queue_run_return(u, RETRY_MS);
+        return;
+    }
+    if (queue_run_is_foreign(u)) {
+        queue_run_return(u, VERSION_RETRY_MS);
         return;
     }
     queue_log_append(&u->log, MARK_TAKEN, node, strlen(node), queue_run_on_taken, u);

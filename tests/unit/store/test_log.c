@@ -249,8 +249,11 @@ static void a_damaged_log_touches_no_other_run(void **state)
                                     " AND status = 'done' AND parent IS NULL"),
             1);
     }
+    assert_ok(store_import_check("b", kept.units.data, kept.units.len, err));
+    assert_fails(ERROR_PROTOCOL, store_import_check("b", kept.units.data, kept.units.len - 1, err));
     assert_ok(store_import(second, "b", kept.units.data, kept.units.len, err));
     kept.units.data[4] = (char)(kept.units.data[4] + 1); /* its version */
+    assert_fails(ERROR_STORE, store_import_check("b", kept.units.data, kept.units.len, err));
     assert_fails(ERROR_STORE, store_import(second, "b", kept.units.data, kept.units.len, err));
     store_log_close(kept.log);
     buf_free(&kept.units);
