@@ -44,6 +44,7 @@ struct layer {
     struct archive *plain, *tar; /* the readers on top of the file */
     struct layer_room *room;
     void *paths;         /* those that this layer has made, for tsearch(3) */
+    void *used;          /* directories of earlier layers in which it has made something */
     char path[PATH_MAX]; /* of the entry, relative, without "." */
     const char *name;    /* its last component */
     int parent;          /* the directory of it */
@@ -193,12 +194,19 @@ static bool layer_made(const struct layer *l, const char *path)
     return tfind(path, &l->paths, layer_by_path) != NULL;
 }
 
-static int layer_note(struct layer *l, const char *path, struct error *err)
+static bool layer_uses(const struct layer *l, const char *path)
 {
-    char *copy = layer_made(l, path) ? NULL : strdup(path);
+    return tfind(path, &l->used, layer_by_path) != NULL;
+}
+
+static int layer_note(void **set, const char *path, struct error *err)
+{
+    if (tfind(path, set, layer_by_path))
+        return 0;
+    char *copy = strdup(path);
     if (!copy)
-        return layer_made(l, path) ? 0 : error_memory(err);
-    if (tsearch(copy, &l->paths, layer_by_path))
+        return error_memory(err);
+    if (tsearch(copy, set, layer_by_path))
         return 0;
     free(copy);
     return error_memory(err);
@@ -217,8 +225,11 @@ static int layer_open_parent(struct layer *l, struct error *err)
         if (next < 0 && errno == ENOENT) {
             const char *name = strrchr(l->path, '/') ? strrchr(l->path, '/') + 1 : l->path;
             if (mkdirat(l->parent, name, 0755) == 0)
-                rc = layer_note(l, l->path, err);
+                rc = layer_note(&l->paths, l->path, err);
             next = layer_open_directory(l->root, l->path);
+        } else if (next >= 0) {
+            rc = layer_note(&l->used, l->path, err);
+            errno = 0;
         }
         int saved = errno;
         close_fd(&l->parent);
@@ -247,8 +258,8 @@ static int layer_clear(
     for (const char *name; rc == 0 && (name = next_listed(listing));) {
         char below[PATH_MAX];
         int n = snprintf(below, sizeof below, "%s%s%s", path, path[0] ? "/" : "", name);
-        bool made = n < (int)sizeof below && layer_made(l, below);
-        if (!made) {
+        bool kept = n < (int)sizeof below && (layer_made(l, below) || layer_uses(l, below));
+        if (!kept) {
             rc = tree_remove(directory, name) ? 0 : layer_failed(l, err);
             continue;
         }
@@ -275,6 +286,11 @@ static int layer_white_out(struct layer *l, struct error *err)
     if (!*name || strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
         return layer_broken(l, "it removes nothing that has a name", err);
     snprintf(target, sizeof target, "%.*s%s", (int)above, l->path, name);
+    if (layer_uses(l, target)) {
+        cleanup_fd int directory =
+            openat(l->parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        return directory >= 0 ? layer_clear(l, directory, target, 0, err) : 0;
+    }
     if (layer_made(l, target) || tree_remove(l->parent, name) || errno == ENOENT)
         return 0;
     return layer_failed(l, err);
@@ -378,7 +394,7 @@ static int layer_make_entry(struct layer *l, struct archive_entry *e, struct err
                                : mkfifoat(l->parent, l->name, 0600)) < 0)
         rc = layer_failed(l, err);
     if (rc == 0)
-        rc = layer_note(l, l->path, err);
+        rc = layer_note(&l->paths, l->path, err);
     return rc < 0 || hard ? rc : layer_dress(l, e, type == AE_IFLNK, err);
 }
 
@@ -433,6 +449,7 @@ static void layer_end(struct layer *l)
     hash_close(&l->file_hash);
     hash_close(&l->archive_hash);
     tdestroy(l->paths, free);
+    tdestroy(l->used, free);
     close_fd(&l->parent);
     free(l);
 }

@@ -140,13 +140,22 @@ static void an_opaque_directory_keeps_what_its_layer_made(void **state)
 {
     struct scene *s = *state;
     assert_ok(apply(s, ENTRIES({ "a/old", "1" }, { "a/sub/old", "1" }), err));
-    assert_ok(apply(s,
-        ENTRIES({ "a/new", "2" }, { "a/sub/" }, { "a/sub/new", "2" }, { "a/.wh..wh..opq", "" }),
-        err));
+    assert_ok(
+        apply(s, ENTRIES({ "a/new", "2" }, { "a/sub/new", "2" }, { "a/.wh..wh..opq", "" }), err));
     assert_false(there(s, "a/old"));
     assert_false(there(s, "a/sub/old"));
     assert_has(s, "a/new", "2");
     assert_has(s, "a/sub/new", "2");
+}
+
+static void a_whiteout_keeps_what_its_layer_made_below(void **state)
+{
+    struct scene *s = *state;
+    assert_ok(apply(s, ENTRIES({ "a/sub/old", "1" }, { "a/other", "1" }), err));
+    assert_ok(apply(s, ENTRIES({ "a/sub/new", "2" }, { "a/.wh.sub", "" }), err));
+    assert_false(there(s, "a/sub/old"));
+    assert_has(s, "a/sub/new", "2");
+    assert_has(s, "a/other", "1");
 }
 
 static void whiteouts_without_a_name_are_refused(void **state)
@@ -294,6 +303,7 @@ int main(void)
         TEST(files_keep_modes_without_set_user_id),
         TEST(whiteouts_remove_what_earlier_layers_made),
         TEST(an_opaque_directory_keeps_what_its_layer_made),
+        TEST(a_whiteout_keeps_what_its_layer_made_below),
         TEST(whiteouts_without_a_name_are_refused),
         TEST(paths_that_lead_out_are_refused),
         TEST(links_are_followed_within_the_image),
