@@ -5,8 +5,6 @@ schemas become annotations only to a limited depth, and nothing of a server is e
 """
 from __future__ import annotations
 
-import base64
-import importlib.util
 import sys
 import types
 from typing import Any, Callable
@@ -43,6 +41,7 @@ class Media(bytes):
         text = "<%s, %d bytes>" % (self.type or "data", len(self))
         shown: dict[str, Any] = {"text/plain": text}
         if self.type in ("image/png", "image/jpeg", "image/gif"):
+            import base64
             shown[self.type] = base64.b64encode(self).decode()
         return shown
 
@@ -122,6 +121,7 @@ def read_block(block: Any) -> Any:
     if not isinstance(data, str):
         return block
     try:
+        import base64
         media = Media(base64.b64decode(data))
     except ValueError:
         return block
@@ -161,6 +161,7 @@ def offer_function(name: str, function: Callable[..., Any]) -> None:
 
 
 def is_unknown(name: str) -> bool:
+    import importlib.util
     try:
         return importlib.util.find_spec(name) is None
     except (ImportError, ValueError):

@@ -34,9 +34,9 @@ static int teardown(void **state)
     return unlink(fixture.file);
 }
 
-static void note_pull(void *arg, const droste_feature *feature)
+static void note_gpus(void *arg, const droste_feature *feature)
 {
-    if (strcmp(feature->settings, "pull") == 0)
+    if (strcmp(feature->settings, "gpus") == 0)
         *(int *)arg = feature->supported;
 }
 
@@ -49,12 +49,12 @@ static void environments_say_what_they_can_do(void **state)
     for (; (name = droste_environment_at(count, &about)); count++)
         assert_true(about[0]);
     assert_true(count >= 6);
-    assert_fine(droste_environment_features(fixture.d, NULL, note_pull, &local, &fixture.err));
-    assert_fine(droste_environment_features(fixture.d, "docker", note_pull, &docker, &fixture.err));
+    assert_fine(droste_environment_features(fixture.d, NULL, note_gpus, &local, &fixture.err));
+    assert_fine(droste_environment_features(fixture.d, "docker", note_gpus, &docker, &fixture.err));
     assert_int_equal(local, 0);
     assert_int_equal(docker, 1);
     assert_true(
-        droste_environment_features(fixture.d, "nowhere", note_pull, &local, &fixture.err) < 0);
+        droste_environment_features(fixture.d, "nowhere", note_gpus, &local, &fixture.err) < 0);
     assert_string_equal(droste_get(fixture.d, "env"), "local");
 }
 
