@@ -54,10 +54,11 @@ static const char *write_tasks(const uint8_t *data, size_t size)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct settings settings;
+    const droste_batch_host host = { 0 };
     struct tasks *tasks = NULL;
     struct error err = { 0 };
     expect(settings_init(&settings, NULL) == 0);
-    int rc = tasks_open(write_tasks(data, size), &settings, NULL, &tasks, &err);
+    int rc = tasks_open(write_tasks(data, size), &settings, NULL, &host, &tasks, &err);
     if (rc < 0)
         expect_error(rc, &err);
     for (size_t i = 0; rc == 0 && i < tasks->count; i++) {

@@ -49,7 +49,7 @@ static int64_t write_much(struct store *store, const char *run)
         .run = run, .turn = 1, .method = "GET", .host = "example.org", .port = 443, .seconds = -1
     };
     int64_t number;
-    memset(large, 'x', sizeof large);
+    memset(large, 'x', sizeof large - 1);
     begin_run(store, run);
     assert_ok(store_run_note_isolation(store, run, "full", err));
     assert_ok(store_turn_begin(store, run, 1, err));
