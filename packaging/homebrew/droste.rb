@@ -11,6 +11,7 @@ class Droste < Formula
   depends_on "curl"
   depends_on "gnutls"
   depends_on "json-c"
+  depends_on "libarchive"
   depends_on "libedit"
   depends_on "libmicrohttpd"
   depends_on "libseccomp"

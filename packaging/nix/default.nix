@@ -13,6 +13,7 @@ pkgs.stdenv.mkDerivation {
     curl
     gnutls
     json_c
+    libarchive
     libedit
     libmicrohttpd
     libseccomp

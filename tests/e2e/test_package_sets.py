@@ -237,7 +237,7 @@ def test_two_concurrent_builds_make_one(droste, wheels):
                          "slow", "--sdists", "yes", "-c", "import slow; print(slow.built)")
             for _ in range(2)]
     ends = [finish(process, 60) for process in both]
-    assert [e.out for e in ends] == ["True\n"] * 2
+    assert [e.out for e in ends] == ["True\n"] * 2, [e.err for e in ends]
     assert sum(BUILDING in e.err for e in ends) == 1
     assert len(sets(droste)) == 1
 

@@ -17,6 +17,8 @@ LIBRARIES = {
     "json-c": ("json-c", "json_c", "libjson-c-dev", "json-c"),
     "sqlite3": ("sqlite", "sqlite", "libsqlite3-dev", "sqlite"),
     "libcrypto": ("openssl@3", "openssl", "libssl-dev", "openssl"),
+    "libssl": ("openssl@3", "openssl", "libssl-dev", "openssl"),
+    "libarchive": ("libarchive", "libarchive", "libarchive-dev", "libarchive"),
     "libzstd": ("zstd", "zstd", "libzstd-dev", "zstd"),
     "zlib": ("zlib", "zlib", "zlib1g-dev", "zlib"),
     "libpcre2-8": ("pcre2", "pcre2", "libpcre2-dev", "pcre2"),
