@@ -29,6 +29,7 @@ enum {
     ID_DIGITS = 32,
     ID_LEAST = 6,
     NOTE_MAX = 4096,
+    NOTE_AGE_S = 60,
     FACTS_MAX = 1 << 20,
     POLL_MS = 50,
     SETS_MAX = 100000,
@@ -204,6 +205,20 @@ int package_cache_write_note(struct package_cache *cache, const char hash[HASH_T
 
 /* ---- the lock ---- */
 
+/* Notes are written without the lock: what another process writes now is younger than a minute. */
+static void sweep_notes(struct package_cache *cache)
+{
+    DIR *listing = open_listing(cache->directory, "notes");
+    const char *name;
+    struct stat st;
+    while (listing && (name = next_listed(listing)))
+        if (name[0] == '.' && fstatat(dirfd(listing), name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+            st.st_mtime < time(NULL) - NOTE_AGE_S)
+            unlinkat(dirfd(listing), name, 0);
+    if (listing)
+        closedir(listing);
+}
+
 static void sweep_place(struct package_cache *cache, const char *place, const char *prefix)
 {
     DIR *listing = open_listing(cache->directory, place);
@@ -233,7 +248,7 @@ int package_cache_lock(struct package_cache *cache, bool (*cancelled)(void *arg)
     }
     sweep_place(cache, "building", "");
     sweep_place(cache, "requests", ".");
-    sweep_place(cache, "notes", ".");
+    sweep_notes(cache);
     return 0;
 }
 
