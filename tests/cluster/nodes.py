@@ -138,10 +138,11 @@ class Node:
             stdout=subprocess.PIPE, stderr=self.log, env=env, text=True)
         self.port = int(self.process.stdout.readline().strip().rpartition(":")[2])
 
-    def ask(self, method, path, body=None, timeout=30):
+    def ask(self, method, path, body=None, timeout=30, key=""):
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
         try:
-            connection.request(method, path, json.dumps(body) if body is not None else None)
+            connection.request(method, path, json.dumps(body) if body is not None else None,
+                               {"X-API-Key": key} if key else {})
             reply = connection.getresponse()
             text = reply.read()
             return reply.status, json.loads(text) if text else None

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from jetstream import JetStream
-from nodes import CALLS, Nats, Node, Provider, get, has_nats, put, wait_until
+from nodes import CALLS, DROSTE, Nats, Node, Provider, get, has_nats, put, wait_until
 from soak import soak
 
 pytestmark = pytest.mark.skipif(not has_nats(), reason="there is no nats-server")
@@ -156,6 +156,19 @@ def test_a_run_that_cannot_begin_is_a_dead_letter_with_its_reason(start):
     put(nodes, "run-9", options={"model": "anthropic/claude"})
     answer = get(nodes, "run-9")
     assert answer["state"] == "dead" and "key" in answer["reason"]
+
+
+def test_a_key_with_a_limit_on_cost_cannot_queue_and_one_with_another_limit_can(start, tmp_path):
+    file, keys = str(tmp_path / "keys.json"), []
+    for name, limit in (("spender", "cost=5"), ("other", "sandboxes=5")):
+        made = subprocess.run([DROSTE, "keys", "create", name, "--scopes", "read,runs", "--limit",
+                               limit, "--keys", file], check=True, capture_output=True, text=True)
+        keys.append(made.stdout.split()[0])
+    node = start("--keys", file)
+    body = {"question": "What is it?", "context": "This is run-1."}
+    wait_until(lambda: node.ask("POST", "/v1/queue", body, key=keys[1])[0] == 202)
+    status, answer = node.ask("POST", "/v1/queue", body, key=keys[0])
+    assert status == 403 and "a limit on cost" in answer["error"]["message"]
 
 
 def test_the_length_of_the_queue_is_a_figure_of_each_node(start):

@@ -172,6 +172,11 @@ void handle_queue_put(struct request *r)
     const char *id = json_get_string(r->json, "id", "");
     if (!q)
         return;
+    if (r->account->key.limits.cost > 0) { /* each node would grant it anew: see spending.h */
+        request_refuse(r, 403, "forbidden",
+            "a key with a limit on cost cannot queue runs: each node counts on its own");
+        return;
+    }
     if (id[0] && !queue_id_is_ok(id)) {
         request_refuse(
             r, 400, "argument", "an id has at most %d letters, digits, '_' and '-'", QUEUE_ID_MAX);
