@@ -21,6 +21,7 @@ def pytest_configure(config):
         raise pytest.UsageError("there is no %s/droste: run `make`, or set BUILD" % BUILD)
 
 
+@pytest.hookimpl(tryfirst=True)     # xdist reads the marks in this hook, too
 def pytest_collection_modifyitems(items):
     """Tests that share a fixture of their file (a browser, the built site) run in one process of
     xdist: each process would make its own."""
