@@ -68,6 +68,14 @@ bool json_put(struct json_object *o, const char *key, struct json_object *child)
 /* The tree as one line of text, which belongs to the tree; NULL without memory. */
 const char *json_text(struct json_object *o, size_t *len);
 
+/* A value in a text, or the inside of a string. `from` is NULL if there is none. */
+struct json_span {
+    const char *from, *to;
+};
+
+/* Appends the inside of a string with its escapes resolved. */
+void json_append_unescaped(struct buf *out, struct json_span inside);
+
 /* The number of leading bytes that a JSON string contains unescaped. */
 size_t json_plain_run(const char *text, size_t len);
 /* Appends text (well-formed UTF-8) as a JSON string, with its quotes. */

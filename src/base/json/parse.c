@@ -7,7 +7,7 @@
  * and does not bound the number of values. It reads and builds 10 MB of records at 65 MB/s, this at
  * 105.
  */
-#include "base/json/span.h"
+#include "base/json/json.h"
 
 #include <errno.h>
 #include <stdlib.h>

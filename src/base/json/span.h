@@ -10,11 +10,6 @@
 
 #include "base/json/json.h"
 
-/* A value in a text, or the inside of a string. `from` is NULL if there is none. */
-struct json_span {
-    const char *from, *to;
-};
-
 /* The single value of a text. */
 struct json_span json_span_of(const char *text, size_t len);
 /* True if it is an object, array, string or null: its first character, as in '{'. */
@@ -31,8 +26,5 @@ struct json_span json_span_next(struct json_span element, struct json_span array
 void json_span_append(struct buf *out, struct json_span string);
 /* An integer, clamped to 64 bits as in json-c; the fallback for other values. */
 int64_t json_span_int(struct json_span number, int64_t fallback);
-
-/* Appends the inside of a string with its escapes resolved. */
-void json_append_unescaped(struct buf *out, struct json_span inside);
 
 #endif
