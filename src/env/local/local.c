@@ -172,15 +172,6 @@ static const char *local_workspace(const struct sandbox *s)
     return mounts_workspace(&(s->family ? s->family : s)->mounts);
 }
 
-/* A dead zygote may be freed before its sandboxes are closed. */
-bool local_has_zygote(const struct local *env, const struct zygote *z)
-{
-    for (size_t i = 0; i < env->zygote_count; i++)
-        if (env->zygotes[i] == z)
-            return true;
-    return false;
-}
-
 static void local_describe(const struct environment *env, const struct sandbox *s, struct buf *out)
 {
     if (local_has_zygote((const struct local *)env, s->zygote)) {

@@ -1,6 +1,5 @@
-/* env/local/sandbox.h: a sandbox of the environment `local`, shared by the files that implement it:
- * local.c (the environment), start.c (opening and closing), ports.c (its descriptors), fork.c
- * (forks).
+/* env/local/sandbox.h: a sandbox of the environment `local`, and the files that implement it, each
+ * of which uses only those above it.
  */
 #ifndef DROSTE_ENV_LOCAL_SANDBOX_H
 #define DROSTE_ENV_LOCAL_SANDBOX_H
@@ -109,63 +108,23 @@ struct sandbox {
     struct send_queue send_queue; /* for the channel */
 };
 
-/* ---- local.c ---- */
+/* ---- keeper.c ---- */
 
-/* False once a dead zygote has been freed. */
-bool local_has_zygote(const struct local *env, const struct zygote *z);
-
-/* ---- start.c ---- */
-
-/* A sandbox without ports; NULL: no memory. */
-struct sandbox *local_sandbox_new(
-    struct local *env, struct zygote *z, const struct sandbox_events *events, void *arg);
 /* Its keeper is known and can be signalled. */
 bool local_has_keeper(const struct sandbox *s);
+/* Opens a pidfd of the keeper for as long as the sandbox exists. */
+void local_keep_pidfd(struct sandbox *s);
+void local_signal_keeper(const struct sandbox *s, int signal);
 /* Its keeper has mounted everything, cloned the worker and become its program. */
 bool local_is_set_up(const struct sandbox *s);
 /* It waits for room, and has neither a plan nor ports. */
 bool local_waits(const struct sandbox *s);
-/* Has the host watch the memory of its processes; 0: no limit. */
-int local_watch_memory(struct sandbox *s, uint64_t limit, struct error *err);
-/* Its keeper, and the sandbox, stay as long as there are forks. */
-void local_announce_forks(struct sandbox *s);
 /* The plan with which its sandbox was created. */
 const struct jail_plan *local_plan(const struct sandbox *s);
-
-/* Clones a sandbox from a zygote. `spec` has its volume and workspace; NULL: none, and it does not
- * wait for room. */
-int local_make(struct local *env, struct zygote *z, const struct jail_limits *limits,
-    const struct sandbox_spec *spec, const struct sandbox_events *events, void *events_arg,
-    struct sandbox **out, struct error *err);
-/* Starts a process beside a sandbox: one that has the same files, user and limits. It must be
- * closed first. */
-int local_make_beside(struct sandbox *of, const struct sandbox_events *events, void *arg,
-    struct sandbox **out, struct error *err);
-/* A room_fn: starts a sandbox that has waited. */
-void local_start_waiting(struct sandbox *s, const struct error *why);
-/* Kills it if it runs, removes what it leaves, and frees it. NULL is fine. */
-void local_close(struct sandbox *s);
-/* It could not start: an operation of its plan, or the clone itself, failed with this errno. */
-void local_explain_failure(struct sandbox *s, uint32_t op, int sys);
-void local_interrupt(struct sandbox *s);
-void local_kill(struct sandbox *s);
 /* The current figures of its cgroup, if it has one; the others stay as they are. */
 void local_read_cgroup(const struct sandbox *s, struct sandbox_usage *out, bool *out_of_memory);
-
-/* ---- fork.c ---- */
-
-/* Sends `frame`, which asks the guest to fork, and makes the sandbox of the fork. */
-int local_fork(struct sandbox *parent, const struct iovec *frame, int count,
-    const struct sandbox_events *events, void *arg, struct sandbox **out, struct error *err);
-void local_rebind(struct sandbox *s, void *arg);
-uint64_t local_memory(const struct sandbox *s);
-enum status_read {
-    STATUS_RECORD,  /* how the worker has ended */
-    STATUS_PENDING, /* nothing yet */
-    STATUS_ENDED,   /* there will be no record */
-};
-/* Reads a message of the fork's status socket. */
-enum status_read fork_read_status(struct sandbox *s, struct zygote_status *out);
+/* It could not start: an operation of its plan, or the clone itself, failed with this errno. */
+void local_explain_failure(struct sandbox *s, uint32_t op, int sys);
 
 /* ---- pause.c ---- */
 
@@ -177,15 +136,26 @@ uint64_t local_paused_ns(const struct sandbox *s);
 void local_pause_end(struct sandbox *s);
 bool local_is_paused(const struct sandbox *s);
 
-/* ---- network.c ---- */
+/* ---- kill.c ---- */
 
-/* There is none yet. */
-void network_init(struct network *n);
-/* Prepares for the listening socket of the sandbox, which will run with this policy; NULL: none. */
-int network_prepare(struct sandbox *s, struct error *err);
-/* The clone has been made: what was its is closed here. */
-void network_cloned(struct network *n);
-void network_close(struct network *n);
+void local_interrupt(struct sandbox *s);
+void local_kill(struct sandbox *s);
+/* Ends the sandbox and all its processes, forks included. */
+void local_kill_family(struct sandbox *s);
+/* The host found a limit exceeded. */
+void local_end_for_limit(struct sandbox *s, enum limit limit);
+/* Has the host watch the memory of its processes; 0: no limit. */
+int local_watch_memory(struct sandbox *s, uint64_t limit, struct error *err);
+
+/* ---- fork_status.c ---- */
+
+enum status_read {
+    STATUS_RECORD,  /* how the worker has ended */
+    STATUS_PENDING, /* nothing yet */
+    STATUS_ENDED,   /* there will be no record */
+};
+/* Reads a message of the fork's status socket. */
+enum status_read fork_read_status(struct sandbox *s, struct zygote_status *out);
 
 /* ---- ports.c ---- */
 
@@ -211,5 +181,47 @@ void ports_hold_back(struct sandbox *s, bool on);
 int ports_send(struct sandbox *s, const struct iovec *iov, int count, int fd, struct error *err);
 void ports_hold(struct sandbox *s, bool on);
 void ports_drain(struct sandbox *s);
+
+/* ---- network.c ---- */
+
+/* There is none yet. */
+void network_init(struct network *n);
+/* Prepares for the listening socket of the sandbox, which will run with this policy; NULL: none. */
+int network_prepare(struct sandbox *s, struct error *err);
+/* The clone has been made: what was its is closed here. */
+void network_cloned(struct network *n);
+void network_close(struct network *n);
+
+/* ---- start.c ---- */
+
+/* False once a dead zygote has been freed. */
+bool local_has_zygote(const struct local *env, const struct zygote *z);
+/* A sandbox without ports; NULL: no memory. */
+struct sandbox *local_sandbox_new(
+    struct local *env, struct zygote *z, const struct sandbox_events *events, void *arg);
+/* Its keeper, and the sandbox, stay as long as there are forks. */
+void local_announce_forks(struct sandbox *s);
+
+/* Clones a sandbox from a zygote. `spec` has its volume and workspace; NULL: none, and it does not
+ * wait for room. */
+int local_make(struct local *env, struct zygote *z, const struct jail_limits *limits,
+    const struct sandbox_spec *spec, const struct sandbox_events *events, void *events_arg,
+    struct sandbox **out, struct error *err);
+/* Starts a process beside a sandbox: one that has the same files, user and limits. It must be
+ * closed first. */
+int local_make_beside(struct sandbox *of, const struct sandbox_events *events, void *arg,
+    struct sandbox **out, struct error *err);
+/* A room_fn: starts a sandbox that has waited. */
+void local_start_waiting(struct sandbox *s, const struct error *why);
+/* Kills it if it runs, removes what it leaves, and frees it. NULL is fine. */
+void local_close(struct sandbox *s);
+
+/* ---- fork.c ---- */
+
+/* Sends `frame`, which asks the guest to fork, and makes the sandbox of the fork. */
+int local_fork(struct sandbox *parent, const struct iovec *frame, int count,
+    const struct sandbox_events *events, void *arg, struct sandbox **out, struct error *err);
+void local_rebind(struct sandbox *s, void *arg);
+uint64_t local_memory(const struct sandbox *s);
 
 #endif

@@ -19,55 +19,6 @@ enum {
     KEEPER_END_MS = 2000, /* for killed processes to disappear; milliseconds in practice */
 };
 
-/* ---- signals and limits ---- */
-
-bool local_has_keeper(const struct sandbox *s)
-{
-    return s->pidfd >= 0 || (s->report_tag && s->keeper > 0);
-}
-
-/* Opens a pidfd of the keeper. The keeper holds the sandbox's standard error until it dies, and its
- * pid cannot be reused before: if it is still open afterwards, the descriptor is the keeper's. */
-static int local_open_keeper(const struct sandbox *s)
-{
-    struct pollfd life = { .fd = s->fds[PORT_ERR] };
-    if (!s->report_tag || s->keeper <= 0 || life.fd < 0)
-        return -1;
-    cleanup_fd int pidfd = (int)syscall(SYS_pidfd_open, s->keeper, 0);
-    return pidfd >= 0 && poll(&life, 1, 0) == 0 ? steal_fd(&pidfd) : -1;
-}
-
-/* Opens it for as long as the sandbox exists. */
-static void local_keep_pidfd(struct sandbox *s)
-{
-    if (s->pidfd < 0)
-        s->pidfd = local_open_keeper(s);
-}
-
-static void local_signal_keeper(const struct sandbox *s, int signal)
-{
-    cleanup_fd int opened = s->pidfd < 0 ? local_open_keeper(s) : -1;
-    int pidfd = s->pidfd < 0 ? opened : s->pidfd;
-    if (pidfd >= 0)
-        syscall(SYS_pidfd_send_signal, pidfd, signal, NULL, 0);
-}
-
-bool local_waits(const struct sandbox *s)
-{
-    return room_has(s->env->room, s);
-}
-
-void local_interrupt(struct sandbox *s)
-{
-    s->wants_interrupt = !local_has_keeper(s);
-    local_signal_keeper(s, SIGUSR1);
-}
-
-const struct jail_plan *local_plan(const struct sandbox *s)
-{
-    return s->family ? s->family->plan : s->plan;
-}
-
 /* Without that signal, the keeper would end with its worker and take the forks along. The zygote
  * may answer long after the guest's first messages (a standby serves, and the zygote forwards), so
  * a guest is not asked to fork before its keeper is known and has been signalled. */
@@ -79,93 +30,6 @@ void local_announce_forks(struct sandbox *s)
     ports_hold_back(s, !local_has_keeper(s));
 }
 
-/* A fork's keeper ends the fork's process group. The host does not wait for its report, because a
- * hostile guest may keep the socket open. */
-static void local_kill_fork(struct sandbox *s)
-{
-    local_signal_keeper(s, SIGTERM);
-    local_signal_keeper(s, SIGCONT);
-    shutdown(s->fds[PORT_STATUS], SHUT_RDWR);
-}
-
-/* Ends the sandbox and all its processes, forks included. */
-static void local_kill_family(struct sandbox *s)
-{
-    if (!s->plan)
-        return; /* not started yet */
-    local_signal_keeper(s, s->plan->clone_flags ? SIGKILL : SIGTERM);
-    if (!s->plan->clone_flags)
-        local_signal_keeper(s, SIGCONT);
-}
-
-void local_kill(struct sandbox *s)
-{
-    s->wants_kill = true;
-    local_pause_end(s);
-    room_cancel(s->env->room, s);
-    if (s->family) {
-        local_kill_fork(s);
-        return;
-    }
-    if (s->forks > 0) {
-        local_signal_keeper(s, SIGHUP); /* only the worker */
-        local_signal_keeper(s, SIGCONT);
-        return;
-    }
-    /* A pid namespace dies with its first process. Without one, the keeper must kill the tree, and
-     * the guest may have stopped the keeper. */
-    local_kill_family(s);
-}
-
-void local_read_cgroup(const struct sandbox *s, struct sandbox_usage *out, bool *out_of_memory)
-{
-    struct cgroup_usage used;
-    if (!s->cgroup)
-        return;
-    cgroup_read(s->cgroup, &used);
-    if (used.memory_peak)
-        out->memory_peak = used.memory_peak;
-    if (used.cpu_seconds > 0)
-        out->cpu_seconds = used.cpu_seconds;
-    *out_of_memory = used.out_of_memory;
-}
-
-void local_explain_failure(struct sandbox *s, uint32_t op, int sys)
-{
-    cleanup_buf struct buf what = { 0 };
-    if (op == ZYGOTE_NO_OP && sys == ENOSYS && s->cgroup) {
-        error_set(&s->how.error, ERROR_ENVIRONMENT,
-            "starting a sandbox in a cgroup: the system call clone3 is forbidden here; allow it "
-            "in the container's seccomp profile, or run the container without its own cgroup");
-        return;
-    }
-    /* The keeper was the last process that the family may have; the guest says the same of it. */
-    if (op == ZYGOTE_NO_OP && sys == EAGAIN && s->family) {
-        error_set(&s->how.error, ERROR_ARGUMENT,
-            "forking the session: its sandbox and the forks have as many processes as they may; "
-            "close some, or raise --processes");
-        return;
-    }
-    jail_print_op(local_plan(s), op, &what);
-    error_set(&s->how.error, ERROR_ENVIRONMENT,
-        "starting a sandbox with isolation '%s': %.80s: %s; see `droste doctor`",
-        isolation_name(s->isolation), buf_text(&what), strerror(sys));
-}
-
-/* The host found a limit exceeded. */
-static void local_end_for_limit(struct sandbox *s, enum limit limit)
-{
-    if (s->ended || s->wants_kill)
-        return;
-    s->over = limit;
-    local_kill(s);
-}
-
-static void local_end_for_memory(void *arg)
-{
-    local_end_for_limit(arg, LIMIT_MEMORY);
-}
-
 /* A volume or workspace is the family's. Only the receivers of events, which run later, change the
  * list. */
 static void local_end_for_files(void *arg, enum limit limit)
@@ -173,19 +37,6 @@ static void local_end_for_files(void *arg, enum limit limit)
     struct sandbox *first = arg;
     for (struct sandbox *s = first; s; s = s->next_fork)
         local_end_for_limit(s, limit);
-}
-
-int local_watch_memory(struct sandbox *s, uint64_t limit, struct error *err)
-{
-    const struct memory_watch_options options = { .limit = limit,
-        .forks = &s->forks,
-        .own_root = isolation_has_own_root(s->isolation),
-        .over = local_end_for_memory,
-        .arg = s };
-    if (limit == 0 || s->cgroup)
-        return 0;
-    s->memory_limit = limit;
-    return memory_watch_open(s->env->memory_watches, &options, &s->memory_watch, err);
 }
 
 static void local_clone_answered(void *arg, struct zygote_answer *answer);
@@ -220,19 +71,6 @@ static int local_clone_beside(struct sandbox *s, struct error *err)
     for (enum port p = 0; p < PORT_COUNT; p++)
         close_fd(&s->theirs[p]);
     return rc;
-}
-
-/* Whether the keeper has mounted everything and become its program. A process that joined the
- * namespaces earlier would see the files of the host. This is asked again every millisecond until
- * then, only for a session that opens files or commands right after its start: an event would be
- * one more message of every keeper, at every start. */
-bool local_is_set_up(const struct sandbox *s)
-{
-    char path[48], name[sizeof KEEPER_NAME] = "";
-    snprintf(path, sizeof path, "/proc/%d/comm", (int)s->keeper);
-    cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC);
-    return fd >= 0 && read(fd, name, sizeof name) == (ssize_t)sizeof name &&
-           memcmp(name, KEEPER_NAME, sizeof name - 1) == 0 && name[sizeof name - 1] == '\n';
 }
 
 static void local_try_beside(void *arg)
@@ -501,6 +339,15 @@ static int local_start(
     for (enum port p = 0; p < PORT_COUNT; p++)
         close_fd(&theirs[p]);
     return rc;
+}
+
+/* A dead zygote may be freed before its sandboxes are closed. */
+bool local_has_zygote(const struct local *env, const struct zygote *z)
+{
+    for (size_t i = 0; i < env->zygote_count; i++)
+        if (env->zygotes[i] == z)
+            return true;
+    return false;
 }
 
 void local_start_waiting(struct sandbox *s, const struct error *why)

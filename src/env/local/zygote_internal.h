@@ -1,5 +1,5 @@
 /* env/local/zygote_internal.h: declarations shared by zygote_boot.c, which starts a zygote, and
- * zygote.c, which requests clones.
+ * zygote_client.c, which requests clones.
  */
 #ifndef DROSTE_ENV_LOCAL_ZYGOTE_INTERNAL_H
 #define DROSTE_ENV_LOCAL_ZYGOTE_INTERNAL_H
@@ -50,13 +50,22 @@ struct zygote {
     bool dead, telling;
 };
 
-/* zygote.c */
-
 /* The image of a specification; NULL: none. */
-const char *zygote_image_of(const struct sandbox_spec *spec);
+static inline const char *zygote_image_of(const struct sandbox_spec *spec)
+{
+    return spec->container ? spec->container->image : NULL;
+}
 
 /* The directory of the volume and workspace of a specification; NULL: it has neither. */
-const char *zygote_volumes_of(const struct sandbox_spec *spec);
+static inline const char *zygote_volumes_of(const struct sandbox_spec *spec)
+{
+    if (spec->volume)
+        return volume_root_of(spec->volume);
+    return spec->workspace ? volume_root_of(workspace_volume(spec->workspace)) : NULL;
+}
+
+/* zygote_io.c */
+
 /* Receives one datagram from the zygote, with its descriptor if it has one, which the caller owns.
  * Returns the length, as recv(2). */
 ssize_t zygote_receive(int control, void *data, size_t size, int *fd);

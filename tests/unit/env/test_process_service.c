@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "env/clouds/vm/vm.h"
+#include "env/clouds/vm/provider.h"
 #include "net/protobuf.h"
 
 enum {

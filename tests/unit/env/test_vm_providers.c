@@ -4,7 +4,7 @@
 
 #include "base/cleanup.h"
 #include "base/text.h"
-#include "env/clouds/vm/vm.h"
+#include "env/clouds/vm/provider.h"
 
 static const struct vm_provider *prime, *e2b;
 static struct buf gate; /* what vm_gate was called with */

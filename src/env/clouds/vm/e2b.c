@@ -13,7 +13,7 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "env/common/owner_labels.h"
-#include "env/clouds/vm/vm.h"
+#include "env/clouds/vm/provider.h"
 #include "net/url.h"
 
 #define DOMAIN "e2b.app"

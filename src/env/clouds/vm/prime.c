@@ -14,7 +14,7 @@
 #include "base/json/fields.h"
 #include "base/text.h"
 #include "env/common/owner_labels.h"
-#include "env/clouds/vm/vm.h"
+#include "env/clouds/vm/provider.h"
 #include "net/url.h"
 
 #define ADDRESS "https://api.primeintellect.ai"

@@ -2,7 +2,7 @@
 #ifndef DROSTE_ENV_CLOUDS_VM_SWEEP_H
 #define DROSTE_ENV_CLOUDS_VM_SWEEP_H
 
-#include "env/clouds/vm/vm.h"
+#include "env/clouds/vm/provider.h"
 
 /* environment_ops.collect; `arg` is the struct vms. */
 int vm_collect(void *arg, environment_collected_fn *done, void *done_arg, struct error *err);

@@ -7,7 +7,7 @@
  * A session that is closed during creation waits for the answer, so that the machine can be
  * deleted.
  */
-#include "env/clouds/vm/vm.h"
+#include "env/clouds/vm/provider.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* env/local/zygote.c: selects an isolation level, and sends clone requests to a zygote.
+/* env/local/zygote_client.c: selects an isolation level, and sends clone requests to a zygote.
  *
  * Requests are sent and answered through the loop. Each has one result: a pidfd, or an error.
  *
@@ -31,18 +31,6 @@ static void zygote_key_add(struct buf *b, const char *const *words, size_t count
     for (size_t i = 0; i < count; i++)
         buf_printf(b, "%s\n", words[i]);
     buf_putc(b, '\n');
-}
-
-const char *zygote_volumes_of(const struct sandbox_spec *spec)
-{
-    if (spec->volume)
-        return volume_root_of(spec->volume);
-    return spec->workspace ? volume_root_of(workspace_volume(spec->workspace)) : NULL;
-}
-
-const char *zygote_image_of(const struct sandbox_spec *spec)
-{
-    return spec->container ? spec->container->image : NULL;
 }
 
 static char *zygote_spec_key(const struct sandbox_spec *spec)
@@ -136,13 +124,6 @@ void zygote_describe(const struct zygote *z, struct buf *out)
     jail_print(z->plan, out);
 }
 
-ssize_t zygote_receive(int control, void *data, size_t size, int *fd)
-{
-    int count;
-    *fd = -1;
-    return ancillary_receive(control, data, size, MSG_DONTWAIT, fd, 1, &count);
-}
-
 static void free_pending(struct zygote_pending *p)
 {
     for (int i = 0; i < ZYGOTE_CLONE_FDS; i++)
@@ -181,36 +162,6 @@ static void local_zygote_answer(struct zygote *z, uint32_t id, struct zygote_ans
             0); /* its guest may have stopped it */
     }
     close_fd(&what->pidfd);
-}
-
-int zygote_send_clone(struct zygote *z, struct zygote_pending *p)
-{
-    struct zygote_request request = { .kind = ZYGOTE_CLONE, .id = p->id, .tag = p->tag };
-    size_t count = ZYGOTE_CLONE_FDS;
-    struct iovec iov[2] = { { &request, sizeof request },
-        { (void *)(uintptr_t)p->plan, p->plan->size } };
-    ANCILLARY(ZYGOTE_CLONE_FDS_MAX) room = { { 0 } };
-    int fds[ZYGOTE_CLONE_FDS_MAX];
-    memcpy(fds, p->fds, sizeof p->fds);
-    for (int i = 0; i < ZYGOTE_EXTRA_COUNT; i++) {
-        if (p->extra[i] < 0)
-            continue;
-        fds[count++] = p->extra[i];
-        request.extras |= 1u << i;
-    }
-    struct msghdr m = { .msg_iov = iov, .msg_iovlen = 2 };
-    ancillary_put(&m, &room, fds, count);
-    ssize_t n;
-    do
-        n = sendmsg(z->control, &m, MSG_NOSIGNAL);
-    while (n < 0 && errno == EINTR);
-    if (n < 0)
-        return -1;
-    for (int i = 0; i < ZYGOTE_CLONE_FDS; i++)
-        close_fd(&p->fds[i]);
-    p->sent = true;
-    z->under_way++;
-    return 0;
 }
 
 /* After a failed send: the zygote's queue is full, and the next answer means that it no longer

@@ -1,11 +1,11 @@
-/* env/clouds/vm/vm.h: sandboxes that are virtual machines of a provider, shared by Prime and E2B.
+/* env/clouds/vm/provider.h: sandboxes that are virtual machines of a provider, shared by Prime and E2B.
  *
  * The provider has an HTTP API for the life of machines, and a process service inside each
  * (env/clouds/vm/process_service.h). prime.c and e2b.c build the request of each step and interpret
  * the answer; vm.c has the order of the steps, the waiting, the recovery and the shutdown.
  */
-#ifndef DROSTE_ENV_CLOUDS_VM_VM_H
-#define DROSTE_ENV_CLOUDS_VM_VM_H
+#ifndef DROSTE_ENV_CLOUDS_VM_PROVIDER_H
+#define DROSTE_ENV_CLOUDS_VM_PROVIDER_H
 
 #include <sys/queue.h>
 
