@@ -1,6 +1,8 @@
-/* base/json/schema_check.c: checks whether a value fits a parsed schema (schema_parse.c), by applying
- * all keywords for values of its type. Each keyword is a function in one table; parsing has already
- * checked its value. The work is counted. An error names the path to the value that does not fit.
+/* base/json/schema_check.c: checks whether a value fits a parsed schema (schema_parse.c).
+ *
+ * All keywords for values of its type are applied. Each is a function in one table; parsing has
+ * already checked the keyword's value. The work is counted. An error names the path to the value
+ * that does not fit.
  */
 #include <math.h>
 #include <stdio.h>

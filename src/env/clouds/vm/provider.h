@@ -1,4 +1,4 @@
-/* env/clouds/vm/provider.h: sandboxes that are virtual machines of a provider, shared by Prime and E2B.
+/* env/clouds/vm/provider.h: sandboxes that are virtual machines, shared by Prime and E2B.
  *
  * The provider has an HTTP API for the life of machines, and a process service inside each
  * (env/clouds/vm/process_service.h). prime.c and e2b.c build the request of each step and interpret
