@@ -1,6 +1,7 @@
 """The package's own structure: modules without a cycle, no name that nothing uses, and a top level
 of Droste's own names."""
 import ast
+import functools
 import os
 import re
 import subprocess
@@ -12,6 +13,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 PACKAGE = os.path.join(ROOT, "python", "droste")
 
 
+@functools.cache
 def modules():
     """{name: syntax tree} of the package's modules."""
     found = {}
