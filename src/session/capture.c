@@ -1,11 +1,28 @@
-/* session/capture.c: keeps the beginning and the end of a stream. Trims the tail only when it has
- * doubled, so a flood of output costs one copy per byte.
+/* session/capture.c: keeps the beginning and the end of a stream. The end is a ring, so that the
+ * memory is that of the limit, and a flood of output costs one copy per byte.
  */
 #include "session/capture.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 #include "base/text.h"
+
+/* Adds at most `half` bytes, over the oldest ones. */
+static void capture_add_tail(struct capture *c, size_t half, const char *data, size_t len)
+{
+    size_t room = half - c->tail.len;
+    size_t first = len < room ? len : room;
+    buf_append(&c->tail, data, first);
+    data += first;
+    len -= first;
+    if (len == 0 || buf_failed(&c->tail))
+        return;
+    first = half - c->tail_at < len ? half - c->tail_at : len;
+    memcpy(c->tail.data + c->tail_at, data, first);
+    memcpy(c->tail.data, data + first, len - first);
+    c->tail_at = (c->tail_at + len) % half;
+}
 
 void capture_add(struct capture *c, const char *data, size_t len)
 {
@@ -20,11 +37,8 @@ void capture_add(struct capture *c, const char *data, size_t len)
     if (len > half) {
         data += len - half;
         len = half;
-        buf_clear(&c->tail);
     }
-    buf_append(&c->tail, data, len);
-    if (c->tail.len > 2 * half)
-        buf_consume(&c->tail, c->tail.len - half);
+    capture_add_tail(c, half, data, len);
 }
 
 /* Counts leading bytes that continue an earlier character. */
@@ -54,15 +68,16 @@ uint64_t capture_take(struct capture *c, struct buf *out)
     size_t half = c->limit / 2;
     uint64_t left_out = 0;
     if (c->total > c->head.len + half) {
+        cleanup_buf struct buf tail = { 0 };
+        buf_append(&tail, buf_text(&c->tail) + c->tail_at, c->tail.len - c->tail_at);
+        buf_append(&tail, buf_text(&c->tail), c->tail_at);
         /* Cut at character boundaries, so that no character is broken. */
-        size_t extra = c->tail.len > half ? c->tail.len - half : 0;
-        buf_consume(&c->tail, extra);
-        buf_consume(&c->tail, capture_continuation(buf_text(&c->tail), c->tail.len));
+        size_t broken = capture_continuation(buf_text(&tail), tail.len);
         c->head.len -= capture_unfinished(buf_text(&c->head), c->head.len);
-        left_out = c->total - c->head.len - c->tail.len;
+        left_out = c->total - c->head.len - (tail.len - broken);
         text_append_utf8(out, buf_text(&c->head), c->head.len);
         buf_printf(out, "\n... [%" PRIu64 " bytes left out] ...\n", left_out);
-        text_append_utf8(out, buf_text(&c->tail), c->tail.len);
+        text_append_utf8(out, buf_text(&tail) + broken, tail.len - broken);
     } else {
         buf_append(&c->head, buf_text(&c->tail), c->tail.len);
         text_append_utf8(out, buf_text(&c->head), c->head.len);
@@ -75,5 +90,6 @@ void capture_free(struct capture *c)
 {
     buf_free(&c->head);
     buf_free(&c->tail);
+    c->tail_at = 0;
     c->total = 0;
 }

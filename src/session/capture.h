@@ -9,7 +9,9 @@
 
 struct capture {
     size_t limit; /* bytes to keep: half from the beginning, half from the end */
-    struct buf head, tail;
+    struct buf head;
+    struct buf tail; /* once it has half the limit, its oldest byte is at tail_at */
+    size_t tail_at;
     uint64_t total;
 };
 

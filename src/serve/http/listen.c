@@ -17,6 +17,10 @@
 #include "base/text.h"
 
 enum { LISTEN_BACKLOG = 4096 };
+/* What a connection may have in the kernel that has not been sent yet. Without it, a client that
+ * does not read costs the whole send buffer, 4 MiB; what is on its way is not counted, so that a
+ * long way is used as before. */
+enum { LISTEN_UNSENT_MAX = 128 << 10 };
 
 static const char *listen_path(const char *where)
 {
@@ -62,6 +66,13 @@ static bool listen_is_loopback(const struct sockaddr_storage *address)
     return ntohl(((const struct sockaddr_in *)address)->sin_addr.s_addr) >> 24 == 127;
 }
 
+/* The connections that a socket accepts inherit it. A unix socket's buffer is small anyway. */
+static void listen_bound_unsent(int fd)
+{
+    int most = LISTEN_UNSENT_MAX;
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &most, sizeof most);
+}
+
 static int listen_bind(const char *where, const void *address, socklen_t len, struct error *err)
 {
     const struct sockaddr *any = address;
@@ -69,8 +80,10 @@ static int listen_bind(const char *where, const void *address, socklen_t len, st
     cleanup_fd int fd = socket(any->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return error_set_errno(err, ERROR_IO, "opening a socket for %s", where);
-    if (any->sa_family != AF_UNIX)
+    if (any->sa_family != AF_UNIX) {
         setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+        listen_bound_unsent(fd);
+    }
     if (bind(fd, any, len) < 0 || listen(fd, LISTEN_BACKLOG) < 0)
         return error_set_errno(
             err, ERROR_IO, "listening on %s: is another server running there?", where);
@@ -155,6 +168,8 @@ static int listen_take(bool has_keys, struct listener *out, struct error *err)
     out->is_inherited = true;
     if (!out->is_file && listen_may("the manager's socket", has_keys, &address, err) < 0)
         return -ERROR_ARGUMENT;
+    if (!out->is_file)
+        listen_bound_unsent(fd);
     fcntl(fd, F_SETFD, FD_CLOEXEC);
     fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
     out->fd = fd;

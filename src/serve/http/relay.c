@@ -17,6 +17,8 @@
 #include "serve/http/upstream.h"
 
 enum { RELAY_WHOLE_MAX = 1 << 20 };
+/* What waits for a slow client here: the worker that answers keeps SERVE_UNREAD_MAX beside it. */
+enum { RELAY_UNREAD_MAX = 64 << 10 };
 
 struct relay {
     struct request *r;      /* NULL: it has ended */
@@ -295,7 +297,7 @@ static void relay_on_data(void *arg, const char *data, size_t len)
         return;
     if (relay->r->upgrade) {
         upgrade_send(&relay->upgrade, data, len);
-        if (upgrade_unsent(&relay->upgrade) > SERVE_UNREAD_MAX)
+        if (upgrade_unsent(&relay->upgrade) > RELAY_UNREAD_MAX)
             upstream_pause(relay->u, true);
         return;
     }
@@ -304,7 +306,7 @@ static void relay_on_data(void *arg, const char *data, size_t len)
         return;
     }
     request_push(relay->r, data, len);
-    if (request_unread(relay->r) > SERVE_UNREAD_MAX)
+    if (request_unread(relay->r) > RELAY_UNREAD_MAX)
         upstream_pause(relay->u, true);
 }
 

@@ -89,6 +89,8 @@ static struct upstream *upstream_connect(struct server *s, unsigned worker)
     int ends[2];
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends) < 0)
         return NULL;
+    int unread = UPSTREAM_PIECE;
+    (void)setsockopt(ends[1], SOL_SOCKET, SO_SNDBUF, &unread, sizeof unread);
     bool sent = worker_send_connection(s, worker, ends[1]) == 0;
     close(ends[1]);
     struct upstream *u = sent ? upstream_new(s, ends[0]) : (close(ends[0]), NULL);
