@@ -534,7 +534,8 @@ typedef struct droste_event {
     unsigned turn, turns;
     int stream;           /* of "output" */
     const char *status;   /* of "result": the cell's; of "retry": the error's name; of "approval":
-                             NULL, "approved" or "denied" */
+                             NULL, "approved", "denied", or "unannounced": the webhook was not told,
+                             and the text says why */
     double seconds;       /* of "result": the cell's; of "retry": until the next attempt */
     unsigned pending;     /* calls under way, but for the root model's own */
     int64_t calls;        /* ended so far, of guests and of the loop */

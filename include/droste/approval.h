@@ -54,7 +54,8 @@ DROSTE_API void droste_on_approval(droste *d, droste_ask_fn *fn, void *arg);
  * code sees, may be NULL. ERROR_ARGUMENT: it was decided already, or the call has gone. */
 DROSTE_API int droste_approval_answer(
     droste_approval *approval, int approve, const char *by, const char *reason, droste_error *err);
-/* Leaves the decision to others, and frees the approval. */
+/* Leaves the decision to others, and frees the approval. Where nothing else can decide, without a
+ * record and a webhook, the call is denied. */
 DROSTE_API void droste_approval_leave(droste_approval *approval);
 
 /* ---- through the record ---- */

@@ -188,6 +188,12 @@ class Settings(TypedDict, total=False):
     ask_timeout: Number
     #: What happens to a call whose approval did not come in time: deny, approve.
     ask_default: Text
+    #: Announce each call that waits for its approval by a signed POST to this URL, whose response
+    #: may decide.
+    ask_webhook: Text
+    #: The secret that signs these requests, of 16 characters or more; from the environment or the
+    #: configuration file only.
+    ask_webhook_secret: Text
     #: Maximum calls of host tools, including those by child runs.
     max_tool_calls: Number
     #: Give child runs the tools, too.

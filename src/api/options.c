@@ -441,12 +441,18 @@ int api_session_options(droste *d, const struct settings *s, struct session_part
 
 /* ---- runs ---- */
 
-int api_ask_check_default(const struct settings *s, struct error *err)
+static struct approval_hook_options ask_hook(const struct settings *s)
+{
+    return (struct approval_hook_options){ s->ask_webhook, s->ask_webhook_secret, s->ca_file };
+}
+
+int api_ask_check_rules(const struct settings *s, struct error *err)
 {
     static const char *const defaults[] = { "deny", "approve" };
     const char *word = s->ask_default ? s->ask_default : "deny";
+    const struct approval_hook_options hook = ask_hook(s);
     if (strcmp(word, "deny") == 0 || strcmp(word, "approve") == 0)
-        return 0;
+        return approval_hook_check(&hook, err);
     return suggest_refuse(
         "ask-default", word, defaults, sizeof *defaults, array_length(defaults), err);
 }
@@ -462,7 +468,7 @@ static bool options_ask_is_known(const struct tools *tools, const char *name)
 
 int api_ask_check(const struct settings *s, const struct tools *tools, struct error *err)
 {
-    int rc = api_ask_check_default(s, err);
+    int rc = api_ask_check_rules(s, err);
     for (size_t i = 0; rc == 0 && i < s->ask.count; i++) {
         const char *name = s->ask.items[i];
         if (strcmp(name, "*") != 0 && !options_ask_is_known(tools, name))
@@ -476,7 +482,8 @@ struct approval_rules api_ask_rules(const struct settings *s)
 {
     return (struct approval_rules){ .tools = &s->ask,
         .timeout = s->ask_timeout,
-        .deadline_approves = s->ask_default && strcmp(s->ask_default, "approve") == 0 };
+        .deadline_approves = s->ask_default && strcmp(s->ask_default, "approve") == 0,
+        .hook = ask_hook(s) };
 }
 
 struct rlm_options api_run_options(const struct settings *s)

@@ -50,8 +50,8 @@ int api_text(const char *value, const char *what, struct buf *out, struct error 
 /* Seconds until a guest's call must be answered; 0: no limit. */
 double api_broker_timeout(const struct settings *s);
 
-/* Checks the setting "ask-default". */
-int api_ask_check_default(const struct settings *s, struct error *err);
+/* Checks the settings "ask-default" and "ask-webhook". */
+int api_ask_check_rules(const struct settings *s, struct error *err);
 /* Checks "ask", too: a name that is none of the tools would never ask. */
 int api_ask_check(const struct settings *s, const struct tools *tools, struct error *err);
 struct approval_rules api_ask_rules(const struct settings *s);

@@ -91,7 +91,7 @@ static int fill_options(droste_running *r, struct error *err)
     if (rc == 0)
         rc = api_tools(d, s, &r->tools, &r->tool_facts, err);
     if (rc == 0)
-        rc = api_ask_check_default(s, err);
+        rc = api_ask_check_rules(s, err);
     if (rc == 0 && s->mcp_server.count == 0) /* otherwise the tools are not known yet */
         rc = api_ask_check(s, r->tools, err);
     if (rc == 0)

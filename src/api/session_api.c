@@ -215,7 +215,7 @@ static int session_api_set_up(droste_session *s, struct error *err)
     if (rc == 0 && !s->plain)
         rc = api_tools(d, &s->settings, &s->tools, &facts, err);
     if (rc == 0)
-        rc = api_ask_check_default(&s->settings, err);
+        rc = api_ask_check_rules(&s->settings, err);
     if (rc == 0 && !s->tools)
         rc = tools_new(&s->tools, err); /* for droste_session_tool_add */
     if (s->plain) {

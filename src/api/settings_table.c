@@ -288,6 +288,16 @@ const struct setting settings_table[] = {
     { { "ask-default", "DECISION", "deny", NULL,
           "What happens to a call whose approval did not come in time: deny, approve.", 0 },
         TYPE_TEXT, AT(ask_default), 0, 0 },
+    { { "ask-webhook", "URL", "", NULL,
+          "Announce each call that waits for its approval by a signed POST to this URL, whose "
+          "response may decide.",
+          0 },
+        TYPE_TEXT, AT(ask_webhook), 0, 0 },
+    { { "ask-webhook-secret", "SECRET", "", "DROSTE_ASK_WEBHOOK_SECRET",
+          "The secret that signs these requests, of 16 characters or more; from the environment or "
+          "the configuration file only.",
+          1 },
+        TYPE_TEXT, AT(ask_webhook_secret), 0, 0 },
     { { "max-tool-calls", "N", "1000", NULL,
           "Maximum calls of host tools, including those by child runs.", 0 },
         TYPE_NUMBER, AT(max_tool_calls), 0, 1e9 },

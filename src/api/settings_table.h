@@ -29,7 +29,7 @@ struct settings {
     char *env, *template, *isolation, *sandbox_users, *python;
     struct list preload, read, include, allow_import, depth_model, answer_field;
     struct list tools, tool_data, tool, mcp_server, restore_name, ask;
-    char *ask_default;
+    char *ask_default, *ask_webhook, *ask_webhook_secret;
     bool rules, sub_tools, helpers, literal_grep, setup_each, standard_imports, warm_up, huge_pages,
         loopback;
     char *setup_code;

@@ -9,6 +9,7 @@
 #include "base/list.h"
 #include "base/loop.h"
 #include "base/text.h"
+#include "broker/approval_hook.h"
 #include "broker/ask.h"
 #include "session/session.h"
 #include "store/store.h"
@@ -21,7 +22,9 @@ struct approval {
     struct broker *broker; /* NULL: decided, or cancelled */
     struct session *session;
     TAILQ_ENTRY(approval) link;
-    bool is_shown; /* the program has it */
+    bool is_shown;                  /* the program has it */
+    struct announcement *announced; /* to the webhook; NULL: it is not */
+    bool told_failure;
     uint64_t seen; /* the last look */
     approval_fn *fn;
     void *arg;
@@ -50,7 +53,7 @@ bool approval_is_due(const struct broker *b, const char *tool)
 
 struct approval_state {
     bool decided, approved, begun;
-    int64_t until_ms;
+    int64_t asked_ms, until_ms;
     char by[128], reason[512];
 };
 
@@ -60,6 +63,7 @@ static int approval_take_state(void *arg, const droste_approval *a, struct error
     state->decided = a->decision != NULL;
     state->approved = a->decision && strcmp(a->decision, "approved") == 0;
     state->begun = a->begun_ms != 0;
+    state->asked_ms = a->asked_ms;
     state->until_ms = a->until_ms;
     snprintf(state->by, sizeof state->by, "%s", a->decided_by ? a->decided_by : "");
     snprintf(
@@ -115,6 +119,7 @@ static void approval_hold(struct approval *a, bool on)
 static void approval_end(struct approval *a)
 {
     struct broker *b = a->broker;
+    announcement_cancel(a->announced);
     approval_hold(a, false);
     TAILQ_REMOVE(&b->approvals, a, link);
     if (TAILQ_EMPTY(&b->approvals))
@@ -130,11 +135,11 @@ void approval_cancel(struct approval *a)
     approval_end(a);
 }
 
-static void approval_tell(struct approval *a, const char *status)
+static void approval_tell(struct approval *a, const char *status, const char *text)
 {
     const struct broker_options *o = &a->broker->options;
     if (o->approval_event)
-        o->approval_event(o->arg, &a->shown, status);
+        o->approval_event(o->arg, &a->shown, status, text);
 }
 
 static void approval_say_denied(
@@ -157,7 +162,7 @@ static void approval_settle(struct approval *a, const struct approval_state *sta
     void *arg = a->arg;
     if (!state->approved)
         approval_say_denied(a, state, &why);
-    approval_tell(a, state->approved ? "approved" : "denied");
+    approval_tell(a, state->approved ? "approved" : "denied", "");
     approval_end(a);
     fn(arg, state->approved, buf_text(&why));
 }
@@ -262,18 +267,67 @@ static int approval_wait(struct approval *a, struct error *err)
         timer_start(b->look, LOOK_MS, LOOK_MS);
     TAILQ_INSERT_TAIL(&b->approvals, a, link);
     approval_hold(a, true);
-    approval_tell(a, NULL);
+    approval_tell(a, NULL, "");
     return 0;
 }
 
-/* The program may decide at once. */
-static void approval_show(struct approval *a)
+/* ---- the webhook ---- */
+
+bool approval_has_hook(const struct broker *b)
 {
-    const struct approval_rules *ask = &a->broker->options.ask;
-    if (!ask->show)
+    return b->options.ask.hook.url != NULL;
+}
+
+static void approval_hook_failed(struct approval *a, const char *why)
+{
+    struct approval_state state = { 0 };
+    if (!a->shown.id && !a->is_shown) { /* nothing else could decide */
+        snprintf(state.reason, sizeof state.reason, "%s", why);
+        approval_decide(a, &state, false, NULL);
         return;
-    a->is_shown = true;
-    ask->show(ask->arg, a);
+    }
+    if (!a->told_failure)
+        approval_tell(a, "unannounced", why);
+    a->told_failure = true;
+}
+
+static void approval_on_hook(void *arg, const struct hook_answer *answer)
+{
+    struct approval *a = arg;
+    struct approval_state state = { .approved = answer->approve, .by = "the webhook" };
+    if (!answer->decided) {
+        approval_hook_failed(a, answer->failure);
+        return;
+    }
+    snprintf(state.reason, sizeof state.reason, "%.*s",
+        answer->reason
+            ? (int)text_utf8_floor(answer->reason, strlen(answer->reason), sizeof state.reason - 1)
+            : 0,
+        answer->reason ? answer->reason : "");
+    if (approval_decide(a, &state, false, NULL) < 0)
+        a->broker->seen_version = -1; /* another one was faster: the next look sees it */
+}
+
+static void approval_announce(struct approval *a)
+{
+    struct broker *b = a->broker;
+    struct error why = { 0 };
+    int rc =
+        b->hook ? 0 : approval_hook_open(b->options.loop, &b->options.ask.hook, &b->hook, &why);
+    if (rc == 0)
+        rc = approval_hook_announce(b->hook, &a->shown, approval_on_hook, a, &a->announced, &why);
+    if (rc < 0)
+        approval_hook_failed(a, why.text);
+}
+
+/* The program may decide at once. */
+static void approval_offer(struct approval *a)
+{
+    a->is_shown = a->broker->options.ask.show != NULL;
+    if (approval_has_hook(a->broker))
+        approval_announce(a);
+    if (a->is_shown)
+        a->broker->options.ask.show(a->broker->options.ask.arg, a);
 }
 
 int approval_ask(struct item *item, const char *json, size_t len, approval_fn *fn, void *arg,
@@ -289,6 +343,7 @@ int approval_ask(struct item *item, const char *json, size_t len, approval_fn *f
         return error_memory(err);
     a->owner = out;
     a->shown.repeated = known && state.begun;
+    a->shown.asked_ms = state.asked_ms;
     a->shown.until_ms = state.until_ms;
     int rc = known && !state.begun ? 0 : approval_record(a, item, err);
     if (rc == 0)
@@ -301,28 +356,38 @@ int approval_ask(struct item *item, const char *json, size_t len, approval_fn *f
     if (known && !state.begun && state.decided)
         approval_settle(a, &state);
     else
-        approval_show(a);
+        approval_offer(a);
     return 0;
 }
 
 /* ---- the program's ---- */
 
+/* It is not the program's any more; false: it has ended, and is freed. */
+static bool approval_take_back(struct approval *a)
+{
+    bool waits = a->broker != NULL;
+    a->is_shown = false;
+    if (!waits)
+        approval_free(a);
+    return waits;
+}
+
 void approval_leave(struct approval *a)
 {
-    a->is_shown = false;
-    if (!a->broker)
-        approval_free(a);
+    static const struct approval_state denied = {
+        .reason = "nothing is left that could decide: docs/approvals.md says what can"
+    };
+    if (approval_take_back(a) && !a->shown.id && !a->announced)
+        approval_decide(a, &denied, false, NULL);
 }
 
 int approval_answer(
     struct approval *a, bool approve, const char *by, const char *reason, struct error *err)
 {
     struct approval_state state = { .approved = approve };
-    bool waits = a->broker != NULL;
     snprintf(state.by, sizeof state.by, "%s", by ? by : "the program");
     snprintf(state.reason, sizeof state.reason, "%s", reason ? reason : "");
-    approval_leave(a);
-    if (!waits)
+    if (!approval_take_back(a))
         return error_set(err, ERROR_ARGUMENT, "the call was decided already, or has ended");
     return approval_decide(a, &state, false, err);
 }

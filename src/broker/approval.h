@@ -1,10 +1,11 @@
 /* broker/approval.h: approvals of tool calls (droste/approval.h).
  *
- * A call that asks is recorded as open, with the question, and waits: until the program answers,
- * until another process has decided in the record, or until the deadline. Its budget and sessions
- * are held meanwhile. In a resumed run the call finds what the record says: a decision, or how long
- * it may still wait. An approval is good for one execution: where a process died while an approved
- * call was executed, the resumed run asks again, and says so.
+ * A call that asks is recorded as open, with the question, and waits: until the program or the
+ * webhook (approval_hook.h) answers, until another process has decided in the record, or until the
+ * deadline. Its budget and sessions are held meanwhile. In a resumed run the call finds what the
+ * record says: a decision, or how long it may still wait. An approval is good for one execution:
+ * where a process died while an approved call was executed, the resumed run asks again, and says
+ * so.
  */
 #ifndef DROSTE_BROKER_APPROVAL_H
 #define DROSTE_BROKER_APPROVAL_H
@@ -32,6 +33,8 @@ bool approval_is_recorded(const struct item *item);
  * never if this fails or the approval is cancelled. *out is NULL after `fn`. */
 int approval_ask(struct item *item, const char *json, size_t len, approval_fn *fn, void *arg,
     struct approval **out, struct error *err);
+/* Whether a webhook is told of them, which can decide without a record, too. */
+bool approval_has_hook(const struct broker *b);
 /* The call has ended. */
 void approval_cancel(struct approval *a);
 

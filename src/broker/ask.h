@@ -128,6 +128,7 @@ struct broker {
     unsigned forks_at[3];             /* by their depth */
     unsigned maps;                    /* calls of fork_map in this cell */
     TAILQ_HEAD(, approval) approvals; /* approval.c: those that wait, the oldest first */
+    struct approval_hook *hook;       /* NULL: nothing was announced yet */
     struct timer *look;               /* at the record, while some wait; NULL: none yet */
     uint64_t looks;
     int64_t seen_version;         /* of the record; -1: look at it again */

@@ -377,6 +377,7 @@ void broker_close(struct broker *b)
         return;
     while (b->asks)
         cancel_ask(b->asks);
+    approval_hook_close(b->hook);
     network_log_free(b);
     timer_free(b->doubt);
     timer_free(b->look);

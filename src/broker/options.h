@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "broker/approval_hook.h"
 
 struct account;
 struct approval;
@@ -65,6 +66,7 @@ struct approval_rules {
     const struct list *tools; /* of which tools; "*": of all; NULL: of none */
     double timeout;           /* seconds for which they wait; 0: no limit */
     bool deadline_approves;   /* what happens then */
+    struct approval_hook_options hook;
     /* Lends the approval to the program, which answers or leaves it; may be NULL. */
     void (*show)(void *arg, struct approval *approval);
     void *arg;
@@ -100,8 +102,10 @@ struct broker_options {
     void (*changed)(void *arg); /* called after each call; may be NULL */
     /* May be NULL; must not close anything. */
     void (*call_event)(void *arg, const struct broker_call_event *event);
-    /* An approval is asked for (`status` NULL), "approved" or "denied"; as call_event. */
-    void (*approval_event)(void *arg, const struct droste_approval *approval, const char *status);
+    /* An approval is asked for (`status` NULL), "approved", "denied", or "unannounced": the webhook
+     * was not told of it, for the reason `text`. As call_event. */
+    void (*approval_event)(
+        void *arg, const struct droste_approval *approval, const char *status, const char *text);
     void *arg;
 };
 

@@ -331,7 +331,7 @@ static int tool_call_ask(struct tool_call *call, const char *text, size_t len, s
     call->asked_len = len;
     if (!call->asked)
         return error_memory(err);
-    if (!call->item->record && !o->ask.show)
+    if (!call->item->record && !o->ask.show && !approval_has_hook(call->item->ask->broker))
         return error_set(err, ERROR_PERMISSION,
             "calls of %.64s() ask for an approval (ask), but this session has no record, and "
             "nothing that answers: see docs/approvals.md",

@@ -147,6 +147,16 @@ static void approval_say(void *arg, droste_approval *a)
     droste_approval_leave(a);
 }
 
+void cli_approval_event(const droste_event *e)
+{
+    cleanup_buf struct buf tool = { 0 };
+    if (strcmp(e->kind, "approval") != 0 || !e->status || strcmp(e->status, "unannounced") != 0)
+        return;
+    text_append_visible(&tool, e->approval->tool, strlen(e->approval->tool));
+    cli_note("note: the webhook was not told that a call of %s() waits: %.*s", buf_text(&tool),
+        (int)e->len, e->text);
+}
+
 static bool approval_has_terminal(void)
 {
     return isatty(STDIN_FILENO) && isatty(STDERR_FILENO);

@@ -12,6 +12,9 @@ int cli_approvals(droste_record *record, const char *run, bool json, droste_erro
 int cli_decide(
     droste_record *record, const char *id, bool approve, const char *reason, droste_error *err);
 
+/* Says that a webhook was not told of a call; any other event is ignored. */
+void cli_approval_event(const droste_event *e);
+
 /* Runs that begin from now on ask on the terminal, or else say how to decide. */
 void cli_approve(droste *d);
 /* The same for sessions, which have no record: without a terminal, such calls are denied. */

@@ -60,16 +60,14 @@ static void approval_on_answer(
     struct json_object *content = json_get_typed(result, "content", json_type_object);
     struct json_object *approve = json_get_typed(content, "approve", json_type_boolean);
     (void)c;
+    (void)why;
     if (strcmp(action, "accept") == 0 && approve)
         droste_approval_answer(a, json_object_get_boolean(approve), "the user of the MCP client",
             json_get_string(content, "reason", NULL), NULL);
     else if (strcmp(action, "decline") == 0)
         droste_approval_answer(a, false, "the user of the MCP client", NULL, NULL);
-    else if (a->id)
-        droste_approval_leave(a); /* it was dismissed: others may decide */
     else
-        droste_approval_answer(
-            a, false, "the MCP client", why ? why : "the question was dismissed", NULL);
+        droste_approval_leave(a); /* it was dismissed: others may decide */
 }
 
 bool mcp_take_approval(struct mcp_server *server, droste_approval *a)
@@ -85,13 +83,8 @@ bool mcp_take_approval(struct mcp_server *server, droste_approval *a)
 
 static void approval_on_ask(void *arg, droste_approval *a)
 {
-    if (mcp_take_approval(arg, a))
-        return;
-    if (a->id)
+    if (!mcp_take_approval(arg, a))
         droste_approval_leave(a);
-    else
-        droste_approval_answer(
-            a, false, "the server", "the client does not offer elicitation", NULL);
 }
 
 void mcp_approvals_prepare(struct mcp_server *server)

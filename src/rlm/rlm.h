@@ -46,7 +46,7 @@ enum rlm_event_kind {
     RLM_EVENT_RESULT,   /* cell: how it ended */
     RLM_EVENT_CALLS,    /* a call ended, except the root's own; see the budget */
     RLM_EVENT_NOTICE,   /* text: a notice for the user */
-    RLM_EVENT_APPROVAL, /* `approval` is asked for (`status` NULL), "approved" or "denied" */
+    RLM_EVENT_APPROVAL, /* of `approval`; status and text as broker_options.approval_event */
     RLM_EVENT_RETRY,    /* text: why an attempt failed; `retry`. Of code's calls with all_events */
     /* Only with `all_events`: */
     RLM_EVENT_REQUEST,  /* text: the new messages for the model, as JSON */

@@ -216,12 +216,15 @@ static void run_waits(void *arg, bool on)
 }
 
 /* Of child runs, too: a person is asked for all. */
-static void run_tell_approval(void *arg, const struct droste_approval *approval, const char *status)
+static void run_tell_approval(
+    void *arg, const struct droste_approval *approval, const char *status, const char *text)
 {
     struct rlm_run *r = arg;
-    struct rlm_event event = {
-        .kind = RLM_EVENT_APPROVAL, .text = "", .status = status, .approval = approval
-    };
+    struct rlm_event event = { .kind = RLM_EVENT_APPROVAL,
+        .text = text,
+        .len = strlen(text),
+        .status = status,
+        .approval = approval };
     run_tell_event(r->tree->root, &event);
 }
 

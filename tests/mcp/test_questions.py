@@ -187,7 +187,7 @@ def asking(connect, tmp_path, request):
     ({"action": "accept", "content": {"approve": True}}, "40", 1),
     ({"action": "accept", "content": {"approve": False, "reason": "no"}}, "MCP client: no", 0),
     ({"action": "decline"}, "was denied by the user", 0),
-    ({"action": "cancel"}, "was dismissed", 0)])
+    ({"action": "cancel"}, "nothing is left that could decide", 0)])
 def test_a_form_approves_a_call(asking, answer, result, done, stateless):
     client = asking(ELICITATION, stateless)
     client.answer["elicitation/create"] = answer
@@ -199,7 +199,7 @@ def test_a_form_approves_a_call(asking, answer, result, done, stateless):
 
 def test_without_elicitation_a_call_is_denied(asking):
     client = asking({})
-    assert "does not offer elicitation" in client.python(TRIED)
+    assert "nothing is left that could decide" in client.python(TRIED)
     assert client.asked == [] and client.done() == 0
 
 

@@ -1,5 +1,7 @@
 """Calls that wait for an approval, over HTTP: listed, decided, once, by the keys that may."""
+import http.server
 import json
+import threading
 
 import pytest
 
@@ -122,4 +124,28 @@ def test_a_sandbox_has_nothing_that_answers(models, tool):  # noqa: F811
     path = "/v1/sandboxes/" + server.ask("POST", "/v1/sandboxes", {}).json["id"]
     said = server.ask("POST", path + "/execute", {"code": "write(n=4)"}).json
     assert said["error"]["type"] == "PermissionError" and tool.done == 0
-    assert json.dumps(said).count("nothing answers for a session") >= 1
+    assert json.dumps(said).count("nothing is left that could decide") >= 1
+
+
+def test_a_webhook_answers_later_over_http(models, tool):  # noqa: F811
+    seen = []
+
+    class Hook(http.server.BaseHTTPRequestHandler):
+        def do_POST(self):
+            seen.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(202)
+            self.end_headers()
+
+        def log_message(self, *words):
+            pass
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Hook) as hook:
+        threading.Thread(target=hook.serve_forever).start()
+        url = "http://127.0.0.1:%d/" % hook.server_port
+        server = models([TRIED], *tool.flags, "--ask-webhook", url,
+                        env={"DROSTE_ASK_WEBHOOK_SECRET": "a secret of the webhook"})
+        run = ask(server)
+        until(lambda: seen)
+        assert decide(server, seen[0]["approval"], "approve").status == 200
+        assert ended(server, run)["answer"] == 40 and tool.done == 1 and len(seen) == 1
+        hook.shutdown()

@@ -22,11 +22,11 @@ class Models:
     def __init__(self, home, serve):
         self.home, self.serve, self.running = home, serve, []
 
-    def __call__(self, turns, *flags, model=None, home=None):
+    def __call__(self, turns, *flags, model=None, home=None, env=None):
         model = model or self.serve(turns=turns)
         self.running.append(Server(home or self.home, "--model", "turns", "--sub-model", "digest",
                                    "--base-url", model.url, "--drain", "1", *flags,
-                                   env={"OPENAI_API_KEY": "k"}))
+                                   env={"OPENAI_API_KEY": "k", **(env or {})}))
         self.running[-1].model = model
         return self.running[-1]
 
@@ -253,7 +253,8 @@ REFUSED = [("model", "replay:/etc/passwd"), ("model", "exec:/bin/true"), ("model
            ("select", "callback"), ("artifacts", "*"), ("repo-url", "file:///tmp"),
            ("context-path", "/etc"), ("api-key", "k"), ("base-url", "http://127.0.0.1:1"),
            ("memory", "1G"), ("database", "/tmp/x"), ("env", "docker"), ("tool", "a=/bin/true"),
-           ("nothing", 1), ("max-iterations", {"a": 1}), ("max-iterations", None),
+           ("nothing", 1), ("ask-webhook", "https://example.com/"),
+           ("max-iterations", {"a": 1}), ("max-iterations", None),
            ("max-iterations", "many"), ("instructions", "a\0b"),
            ("max-cost", 2.5), ("max-cost", 0), ("max-cost", "nan"), ("max-iterations", 6),
            ("max-recursion-depth", 1), ("sub-max-tokens", 101), ("timeout", "2h")]

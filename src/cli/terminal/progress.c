@@ -308,6 +308,14 @@ static void log_child(struct progress *p, const droste_event *e)
     buf_putc(LOG, '\n');
 }
 
+static void progress_on_approval(struct progress *p, const droste_event *e)
+{
+    bool failed = e->status && strcmp(e->status, "unannounced") == 0;
+    if (failed)
+        log_line(
+            p, "\x1b[33m", "  the webhook was not told of a call that waits: ", e->text, e->len);
+}
+
 static const struct {
     const char *kind;
     void (*take)(struct progress *p, const droste_event *e);
@@ -315,6 +323,7 @@ static const struct {
     { "started", on_started },
     { "context", on_context },
     { "notice", on_note },
+    { "approval", progress_on_approval },
     { "turn", on_turn },
     { "delta", on_delta },
     { "reply", progress_on_reply },

@@ -134,17 +134,12 @@ void handle_approval_decide(struct request *r)
 /* ---- those of this process ---- */
 
 /* Runs have a record, in which any client decides; a session has only the client of MCP that
- * uses it. */
+ * uses it, and the webhook. */
 static void approvals_on_ask(void *arg, droste_approval *a)
 {
     struct server *s = arg;
-    if (s->mcp && mcp_take_approval(s->mcp->core, a))
-        return;
-    if (a->id)
+    if (!s->mcp || !mcp_take_approval(s->mcp->core, a))
         droste_approval_leave(a);
-    else
-        droste_approval_answer(a, false, "the server",
-            "nothing answers for a session: approvals are for runs and for clients of MCP", NULL);
 }
 
 void approvals_open(struct server *s)

@@ -1,0 +1,223 @@
+"""A webhook is told of each call that waits for an approval, and may decide; it is trusted only for
+that, and its failures leave the decision to others."""
+import hashlib
+import hmac
+import http.server
+import json
+import socket
+import threading
+
+import pytest
+
+from harness import finish, repl, wait_until
+from test_approvals import TRIED, place  # noqa: F401
+
+SECRET = "a secret of the webhook"
+DENIED = "PermissionError: the call of write() was denied by "
+
+
+class Hook:
+    """A server that checks each signature, as a careful one does, and answers from a list; the last
+    answer stays. An answer is a status with a body, or an Event to wait for before the next one."""
+
+    def __init__(self, *answers):
+        self.answers, self.asked, self.paths, self.faults = list(answers), [], [], []
+        hook = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_POST(self):
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                hook.paths.append(self.path)
+                self.check(body)
+                hook.asked.append(json.loads(body))
+                self.answer()
+
+            def check(self, body):
+                signed = dict(part.split("=") for part in
+                              self.headers["Droste-Signature"].split(","))
+                mac = hmac.new(SECRET.encode(), b"%s.%s" % (signed["t"].encode(), body),
+                               hashlib.sha256)
+                if not hmac.compare_digest(mac.hexdigest(), signed["v1"]):
+                    hook.faults.append(body)
+
+            def answer(self):
+                said = hook.answers.pop(0) if len(hook.answers) > 1 else hook.answers[0]
+                if isinstance(said, threading.Event):
+                    said.wait(60)
+                    said = hook.answers[0]
+                status, text, *headers = said
+                try:
+                    self.send_response(status)
+                    for name, value in headers:
+                        self.send_header(name, value)
+                    self.send_header("Content-Length", str(len(text)))
+                    self.end_headers()
+                    self.wfile.write(text.encode())
+                except OSError:
+                    pass        # the other side does not wait any more
+
+            def log_message(self, *words):
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = "http://127.0.0.1:%d/hook?key=1" % self.server.server_port
+        self.thread = threading.Thread(target=self.server.serve_forever)
+        self.thread.start()
+
+    def close(self):
+        for said in self.answers:
+            if isinstance(said, threading.Event):
+                said.set()
+        self.server.shutdown()
+        self.thread.join()
+        self.server.server_close()
+
+
+def say(decision, **more):
+    return (200, json.dumps({"decision": decision, **more}))
+
+
+@pytest.fixture
+def hook():
+    made = []
+
+    def make(*answers):
+        made.append(Hook(*answers))
+        return made[-1]
+    yield make
+    for one in made:
+        one.close()
+        assert one.faults == []
+
+
+@pytest.fixture
+def told(place):  # noqa: F811
+    """A place whose calls are announced to a URL."""
+    def make(url, cell=TRIED % 4):
+        p = place(repl(cell))
+        p.droste.env["DROSTE_ASK_WEBHOOK_SECRET"] = SECRET
+        p.flags += ["--ask-webhook", url]
+        return p
+    return make
+
+
+def test_the_response_approves_a_call_and_its_cell_goes_on(told, hook):
+    to = hook(say("approve", reason="fine"))
+    p = told(to.url)
+    result = finish(p.start())
+    assert result.json["answer"] == 40 and p.done == [4], result
+    asked, = to.asked
+    assert asked["type"] == "approval.waiting" and to.paths == ["/hook?key=1"]
+    assert (asked["approval"]["tool"], asked["approval"]["arguments"]) == ("write", {"n": 4})
+    assert asked["approval"]["run"] == p.droste.record.run["id"]
+    call, = p.droste.record.rows("SELECT decision, decided_by, decision_reason FROM calls "
+                                 "WHERE kind = 'tool'")
+    assert tuple(call.values()) == ("approved", "the webhook", "fine")
+
+
+def test_the_response_denies_a_call(told, hook):
+    p = told(hook(say("deny", reason="not today")).url)
+    assert finish(p.start()).json["answer"] == DENIED + "the webhook: not today" and p.done == []
+
+
+@pytest.mark.parametrize("answer, note", [
+    ((202, ""), None), ((200, "ok"), None), ((200, '{"seen": true}'), None), ((200, "[1]"), None),
+    ((403, "who are you?"), "refused the request (403): who are you?"),
+    ((302, "", ("Location", "/yes")), "redirects, which is not followed"),
+    (say("maybe"), 'neither "approve" nor "deny"'),
+    (say(True), 'neither "approve" nor "deny"'),
+    ((200, '{"decision": "approve"}' + " " * 70000), "an answer of more than")])
+def test_any_other_response_leaves_the_decision_to_others(told, hook, answer, note):
+    to = hook(answer)
+    p = told(to.url)
+    said = p.path / "said"
+    with open(said, "wb") as file:
+        process = p.keep(p.droste.start("run", "--question", "q", *p.flags, cwd=p.path,
+                                        stderr=file))
+    found, = p.waiting()
+    wait_until(lambda: to.asked and (note or "") in said.read_text(), 20, "the announcement")
+    assert p.decide("deny", found["id"]).status == 0
+    assert DENIED + "the command line" in finish(process).out and p.done == []
+    assert ("was not told" in said.read_text()) is (note is not None)
+    assert len(to.asked) == 1
+
+
+def test_where_the_hook_cannot_be_reached_others_decide(told):
+    with socket.socket() as taken:      # bound, but nothing listens
+        taken.bind(("127.0.0.1", 0))
+        p = told("http://127.0.0.1:%d/" % taken.getsockname()[1])
+        process = p.start()
+        found, = p.waiting()
+        assert p.decide("approve", found["id"]).status == 0
+        assert finish(process).json["answer"] == 40 and p.done == [4]
+
+
+def test_the_first_decision_counts_and_a_late_one_of_the_hook_does_nothing(told, hook):
+    until = threading.Event()
+    to = hook(until, say("approve"))
+    p = told(to.url)
+    process = p.start()
+    found, = p.waiting()
+    wait_until(lambda: to.asked, 20, "the announcement")
+    assert p.decide("deny", found["id"]).status == 0
+    assert finish(process).json["answer"] == DENIED + "the command line"
+    until.set()
+    assert p.done == []
+
+
+def test_the_deadline_decides_where_the_hook_is_slow(told, hook):
+    to = hook(threading.Event(), say("approve"))
+    p = told(to.url)
+    result = finish(p.start("--ask-timeout", "0.5"))
+    assert "there was no answer within 0.5 s" in result.json["answer"] and p.done == []
+    assert len(to.asked) == 1
+
+
+def test_a_call_is_announced_again_after_a_restart_and_runs_once(told, hook):
+    to = hook((202, ""), say("approve"))
+    p = told(to.url)
+    process = p.start()
+    wait_until(lambda: to.asked, 20, "the announcement")
+    process.kill()
+    process.wait()
+    assert finish(p.resume()).json["answer"] == 40 and p.done == [4]
+    first, second = [asked["approval"] for asked in to.asked]
+    assert [first[key] for key in ("id", "run", "asked", "until")] == \
+        [second[key] for key in ("id", "run", "asked", "until")]
+
+
+def test_what_was_decided_meanwhile_is_not_announced_again(told, hook):
+    to = hook((202, ""))
+    p = told(to.url)
+    process = p.start()
+    found, = p.waiting()
+    wait_until(lambda: to.asked, 20, "the announcement")
+    process.kill()
+    process.wait()
+    assert p.decide("approve", found["id"]).status == 0
+    assert finish(p.resume()).json["answer"] == 40 and p.done == [4] and len(to.asked) == 1
+
+
+def test_a_session_without_a_record_asks_the_hook(told, hook, droste):
+    to = hook(say("approve"), say("deny"), (403, "no"))
+    p = told(to.url)
+    said = [droste.cell(TRIED % 4, *p.flags[2:], cwd=p.path)["submit"]["output"] for _ in range(3)]
+    assert said[0] == 40 and said[1] == DENIED + "the webhook"
+    assert said[2].endswith("refused the request (403): no") and p.done == [4]
+    assert to.asked[0]["approval"]["id"] == 0
+
+
+@pytest.mark.parametrize("url, secret, text", [
+    ("http://example.com/hook", SECRET, "must be https://"),
+    ("ftp://127.0.0.1/", SECRET, "ask-webhook"),
+    ("http://127.0.0.1.example.com/", SECRET, "must be https://"),
+    ("https://example.com/hook", "short", "needs a secret"),
+    ("https://example.com/hook", None, "needs a secret")])
+def test_settings_that_would_not_be_safe_are_refused(told, url, secret, text):
+    p = told(url)
+    if secret is None:
+        del p.droste.env["DROSTE_ASK_WEBHOOK_SECRET"]
+    else:
+        p.droste.env["DROSTE_ASK_WEBHOOK_SECRET"] = secret
+    result = finish(p.start())
+    assert result.status == 2 and text in result.err and p.done == []
