@@ -6,33 +6,15 @@
  * interpreter, and bubblewrap with a fresh interpreter. Quote ratios of medians; single times from
  * a shared machine mean little.
  */
-#include <errno.h>
-#include <fcntl.h>
-#include <signal.h>
-#include <spawn.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/suggest.h"
-#include "cli/bench/bench.h"
-
-enum { SAMPLES_MAX = 100000 };
-
-unsigned bench_rounds = 10;
-
-void bench_add(struct series *s, double value)
-{
-    if (!s->times)
-        s->times = calloc(SAMPLES_MAX, sizeof *s->times);
-    if (s->times && s->count < SAMPLES_MAX)
-        s->times[s->count++] = value;
-}
+#include "cli/bench/measure.h"
 
 static int by_value(const void *a, const void *b)
 {
@@ -45,79 +27,7 @@ static double bench_percentile(const struct series *s, double p)
     return s->count ? s->times[(size_t)((double)(s->count - 1) * p)] : 0;
 }
 
-double bench_elapsed_us(uint64_t start_ns)
-{
-    return (double)(clock_ns() - start_ns) / 1e3;
-}
-
 /* ---- the baselines ---- */
-
-/* Runs a program to its end, with its output in `out` (or discarded). Its exit status, or -1. */
-static int bench_run_program(char *const argv[], struct buf *out)
-{
-    posix_spawn_file_actions_t actions;
-    int ends[2], status = -1;
-    pid_t pid;
-    char data[4096];
-    ssize_t n;
-    if (pipe2(ends, O_CLOEXEC) < 0)
-        return -1;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_adddup2(&actions, ends[1], 1);
-    posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
-    posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", O_WRONLY, 0);
-    int rc = posix_spawnp(&pid, argv[0], &actions, NULL, argv, environ);
-    posix_spawn_file_actions_destroy(&actions);
-    close(ends[1]);
-    while (rc == 0 && (n = read(ends[0], data, sizeof data)) > 0)
-        if (out)
-            buf_append(out, data, (size_t)n);
-    close(ends[0]);
-    if (rc != 0)
-        return -1;
-    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-        ;
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-}
-
-/* The modules are those that the zygote has (guest/python: boot.py, PRELOAD, and the imports of
- * frames.py), and numeric libraries have one thread, as there. */
-static char fork_script[] =
-    "import _socket,_thread,ast,builtins,gc,json,linecache,mmap,os,select,signal,struct,sys,"
-    "traceback,types,collections,csv,datetime,functools,heapq,itertools,math,random,re,string,"
-    "textwrap,time,ctypes,importlib\n"
-    "for name in 'OPENBLAS_NUM_THREADS','OMP_NUM_THREADS','MKL_NUM_THREADS':\n"
-    "    os.environ[name]='1'\n"
-    "for name in filter(None,sys.argv[2].split(',')):\n"
-    "    importlib.import_module(name.strip())\n"
-    "gc.collect();gc.disable();gc.freeze()\n"
-    "for i in range(int(sys.argv[1])):\n"
-    "    t=time.perf_counter()\n"
-    "    pid=os.fork()\n"
-    "    if pid==0:\n"
-    "        exec(compile('x = 1 + 1','<cell>','exec'),{})\n"
-    "        os._exit(0)\n"
-    "    os.waitpid(pid,0)\n"
-    "    print((time.perf_counter()-t)*1e6)\n";
-
-void bench_bare_forks(struct series *s, char *python, const char *preload, unsigned n)
-{
-    char count[16], isolated[] = "-I", command[] = "-c";
-    cleanup_buf struct buf out = { 0 };
-    cleanup_free char *modules = strdup(preload ? preload : "");
-    char *argv[] = { python, isolated, command, fork_script, count, modules, NULL };
-    snprintf(count, sizeof count, "%u", n);
-    if (bench_run_program(argv, &out) != 0)
-        s->skipped = "the interpreter failed";
-    for (const char *p = buf_text(&out); *p;) {
-        char *end;
-        double t = strtod(p, &end);
-        if (end == p)
-            break;
-        bench_add(s, t);
-        p = end + strspn(end, "\n");
-    }
-}
 
 static void fresh_interpreters(struct series *s, char *python, unsigned n)
 {
@@ -210,8 +120,6 @@ static int let_it_fill(droste *d, droste_error *err)
 /* --python: of the sandboxes and of their baselines. --sessions: of density and serve; 0: each has
  * its own number. */
 static const char *chosen_python;
-const char *bench_preload;
-static unsigned chosen_sessions;
 static bool chosen_quick;
 
 /* In the order of the series. */
@@ -282,51 +190,6 @@ static void answer_at_once(
 {
     const char *text = arg;
     droste_answer(call, text, strlen(text));
-}
-
-int bench_fail(droste_error *err, const char *format, ...)
-{
-    va_list args;
-    *err = (droste_error){ .code = DROSTE_ERROR_ENVIRONMENT };
-    va_start(args, format);
-    vsnprintf(err->text, sizeof err->text, format, args);
-    va_end(args);
-    return -err->code;
-}
-
-int bench_execute(droste_session *s, const char *code, droste_error *err)
-{
-    droste_result *r = NULL;
-    int rc = droste_session_exec(s, code, strlen(code), 0, &r, err);
-    if (rc == 0 && strcmp(droste_result_status(r), "ok") != 0)
-        rc = bench_fail(err, "the benchmark's cell ended with '%s'", droste_result_status(r));
-    droste_result_free(r);
-    return rc;
-}
-
-/* Adds the numbers of a submitted list, without the first `skip`. */
-static void add_submitted(struct series *s, const char *submit, unsigned skip)
-{
-    const char *p = submit ? strchr(submit, '[') : NULL;
-    for (unsigned i = 0; p; i++) {
-        char *end;
-        double t = strtod(p + 1, &end);
-        if (end == p + 1)
-            break;
-        if (i >= skip)
-            bench_add(s, t);
-        p = *end == ',' ? end : NULL;
-    }
-}
-
-int bench_time_cell(
-    droste_session *session, const char *code, unsigned skip, struct series *s, droste_error *err)
-{
-    droste_result *r = NULL;
-    int rc = droste_session_exec(session, code, strlen(code), 0, &r, err);
-    add_submitted(s, rc == 0 ? droste_result_submit(r, NULL) : NULL, skip);
-    droste_result_free(r);
-    return rc;
 }
 
 /* Starts threads one after the other, as a pool or a loop does; each makes one call. */
@@ -534,11 +397,6 @@ static void bench_print_json(const struct bench *b, const struct series *s, bool
     }
 }
 
-unsigned bench_sessions(unsigned fallback)
-{
-    return chosen_sessions ? chosen_sessions : fallback;
-}
-
 static int run_bench(const struct bench *b, droste *d, bool json, bool *any)
 {
     struct series s[array_length(benches[0].series)];
@@ -605,7 +463,7 @@ static int cli_bench_run(const struct command *self, droste *d, int argc, char *
     int64_t n = 0;
     if (status < 0 && sessions && !cli_count(sessions, 1, &n))
         status = cli_usage(self, "--sessions: '%s' is not a number from 1 on", sessions);
-    chosen_sessions = n < 1000000 ? (unsigned)n : 1000000;
+    bench_chosen_sessions = n < 1000000 ? (unsigned)n : 1000000;
     if (status < 0)
         status = cli_set(d, "python", chosen_python);
     if (status < 0)

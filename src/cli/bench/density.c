@@ -15,7 +15,7 @@
 #include "base/cleanup.h"
 #include "base/array.h"
 #include "base/clock.h"
-#include "cli/bench/bench.h"
+#include "cli/bench/measure.h"
 
 enum {
     ROOM_KIB = 2048,      /* of memory for a session, and as much stays free for others */

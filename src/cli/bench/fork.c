@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "cli/bench/bench.h"
+#include "cli/bench/measure.h"
 
 /* As in bench/fork: a heap of 40 MB in small objects. */
 static const char fork_heap[] = "data = [bytes(1000) for _ in range(40000)]";

@@ -21,7 +21,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/os/spawn.h"
-#include "cli/bench/bench.h"
+#include "cli/bench/measure.h"
 
 enum { CLIENTS = 64, ID_SIZE = 40 };
 /* Sandboxes of each client that live at once. */

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "cli/bench/bench.h"
+#include "cli/bench/measure.h"
 
 static const char template_heap[] = "data = [bytes(1000) for _ in range(40000)]";
 static const char template_cell[] = "1 + 1";

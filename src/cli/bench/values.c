@@ -10,7 +10,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "cli/bench/bench.h"
+#include "cli/bench/measure.h"
 
 enum { VALUE_BYTES = 100000000 };
 

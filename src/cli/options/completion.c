@@ -1,5 +1,4 @@
-/* cli/options/completion.c: droste completion: the shells' scripts, and the candidates that they
- * ask for.
+/* cli/options/completion.c: the candidates that the shells' scripts ask for.
  *
  * A script passes the words of the command line to `droste completion words`, which runs the
  * named command up to cli_parse. There the command's flags are at hand, and instead of reading the
@@ -16,8 +15,6 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/error.h"
-#include "base/suggest.h"
-#include "cli/embedded.h"
 #include "cli/launch/launch.h"
 #include "cli/options/flags.h"
 #include "cli/options/verbs.h"
@@ -408,10 +405,7 @@ int completion_answer(
     return cli_finish(EXIT_FINE, "the candidates");
 }
 
-/* ---- the command ---- */
-
-/* `words` are those after "droste", the last one as typed so far. */
-static int print_candidates(droste *d, char **words, size_t count)
+int completion_words(droste *d, char **words, size_t count)
 {
     struct offer o = { d, "", words[count - 1], NULL, NULL };
     bool is_help = count == 2 && strcmp(words[0], "help") == 0;
@@ -429,58 +423,3 @@ static int print_candidates(droste *d, char **words, size_t count)
     completing = false;
     return status;
 }
-
-static const struct {
-    const char *shell;
-    const unsigned char *text;
-    const size_t *size;
-} scripts[] = {
-    { "bash", embedded_bash, &embedded_bash_size },
-    { "zsh", embedded_zsh, &embedded_zsh_size },
-    { "fish", embedded_fish, &embedded_fish_size },
-};
-
-static int completion_run(const struct command *self, droste *d, int argc, char **argv)
-{
-    static const struct flag flags[] = { { 0 } };
-    cleanup_free const char **words = calloc((size_t)argc, sizeof *words);
-    size_t count = 0;
-    if (!words)
-        return cli_fail(EXIT_ENVIRONMENT, "out of memory");
-    int status = cli_parse(self, argc, argv, flags, NULL, words, (size_t)argc, &count);
-    if (status >= 0)
-        return status;
-    if (count > 1 && strcmp(words[0], "words") == 0)
-        return print_candidates(d, argv + argc - (count - 1), count - 1);
-    for (size_t i = 0; count == 1 && i < array_length(scripts); i++)
-        if (strcmp(scripts[i].shell, words[0]) == 0) {
-            fwrite(scripts[i].text, 1, *scripts[i].size, stdout);
-            return cli_finish(EXIT_FINE, "the script");
-        }
-    struct error why = { 0 };
-    if (count != 1)
-        return cli_usage(self, "name a shell: bash, zsh or fish");
-    suggest_refuse(
-        "shell", words[0], &scripts[0].shell, sizeof scripts[0], array_length(scripts), &why);
-    return cli_usage(self, "%s", why.text);
-}
-
-const struct command command_completion = {
-    .name = "completion",
-    .synopsis = "bash | zsh | fish | words -- WORD...",
-    .summary = "print a shell's completion script",
-    .details =
-        "The script completes commands, flags, settings, and the names of runs, volumes and\n"
-        "what is in them, templates, environments and keys. `make install` and the packages\n"
-        "install it. To load it by hand:\n"
-        "  bash   source <(droste completion bash)\n"
-        "  zsh    source <(droste completion zsh)\n"
-        "  fish   droste completion fish | source\n"
-        "\n"
-        "`words` prints the candidates for the last WORD, one a line: the candidate, a tab\n"
-        "and a description. The line `:files` stands for names of files.\n",
-    .examples = "  droste completion bash > ~/.local/share/bash-completion/completions/droste\n"
-                "  droste completion words -- exec --is\n",
-    .arguments = "bash|zsh|fish",
-    .run = completion_run,
-};

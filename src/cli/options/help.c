@@ -11,32 +11,11 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "cli/options/flags.h"
+#include "cli/options/manual.h"
 #include "cli/terminal/screen.h"
 
 enum { COLUMNS = 79, ROWS = 45, LEFT = 27, CLAUSE_LEAST = 12, SHORT_EXAMPLES = 2 };
 enum { ROWS_BEHIND = SHORT_EXAMPLES + 4 }; /* of the settings: examples, the last line, blanks */
-
-/* By the kind of command; a screen has room for a dozen. */
-static const char *const run_settings[] = { "model", "sub-model", "env", "volume-name", "repo-url",
-    "max-iterations", "max-llm-calls", "max-cost", "timeout", "instructions", "answer-schema",
-    "record", NULL };
-static const char *const sandbox_settings[] = { "env", "isolation", "python", "image", "preload",
-    "read", "network", "volume-name", "repo-url", "execute-timeout", "memory", "processes", NULL };
-static const char *const *const common_settings[] = {
-    [SETTINGS_RUN] = run_settings, [SETTINGS_SANDBOX] = sandbox_settings
-};
-
-const droste_option *help_common_option(
-    const struct command *self, const struct flag *flags, size_t *index)
-{
-    const char *const *names = common_settings[self->settings];
-    while (names && names[*index]) {
-        const char *name = names[(*index)++];
-        if (!flag_find(flags, name, strlen(name)))
-            return flag_find_option(name, strlen(name));
-    }
-    return NULL;
-}
 
 /* ---- words within the width of a screen ---- */
 
@@ -168,7 +147,7 @@ static void help_put_short(struct buf *out, const struct command *self, const st
     for (const struct flag *f = flags; f->name; f++)
         help_put_wrapped(out, f->help, put_flag_name(out, f->name, f->value), LEFT + 1);
     buf_puts(out, self->settings ? "\nMost used settings:\n" : "");
-    while (help_rows(out) + ROWS_BEHIND < ROWS && (o = help_common_option(self, flags, &at)))
+    while (help_rows(out) + ROWS_BEHIND < ROWS && (o = flag_common_option(self, flags, &at)))
         put_short_option(out, o);
     put_first_examples(out, self);
     buf_printf(out, "\n'droste %s --help all' has %sthe details and more examples.\n", self->name,

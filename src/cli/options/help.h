@@ -11,11 +11,4 @@ int help_print(const struct command *self, const struct flag *flags, const char 
  * error; returns the exit status. */
 int help_print_overview(FILE *out, bool all);
 
-/* The settings that a screen of help shows, the most used one first; NULL after the last. */
-const droste_option *help_common_option(
-    const struct command *self, const struct flag *flags, size_t *index);
-
-/* cli/options/manual.c */
-void manual_print(const struct command *self, const struct flag *flags);
-
 #endif

@@ -8,7 +8,7 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "cli/options/flags.h"
-#include "cli/options/help.h"
+#include "cli/options/manual.h"
 
 /* Escapes a line of text; minus signs stay minus signs when copied from the page. */
 static void put_roff(struct buf *out, const char *text)
@@ -57,7 +57,7 @@ static void put_manual_settings(
     size_t at = 0;
     buf_puts(out, ".SH SETTINGS\nEvery setting of\n.BR droste (1)\nis an option too. "
                   "The most used ones are:\n");
-    while ((o = help_common_option(self, flags, &at)))
+    while ((o = flag_common_option(self, flags, &at)))
         put_manual_flag(out, o->name, o->value, o->help);
 }
 

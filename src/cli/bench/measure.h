@@ -1,6 +1,6 @@
-/* cli/bench/bench.h: what the measurements of `droste bench` share. */
-#ifndef DROSTE_CLI_BENCH_H
-#define DROSTE_CLI_BENCH_H
+/* cli/bench/measure.h: what the measurements of `droste bench` share. */
+#ifndef DROSTE_CLI_MEASURE_H
+#define DROSTE_CLI_MEASURE_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -20,6 +20,8 @@ struct series {
 
 /* In how many rounds a measurement and its baselines take turns. */
 extern unsigned bench_rounds;
+/* --sessions; 0: not given. */
+extern unsigned bench_chosen_sessions;
 /* The modules that sandboxes and baselines import in advance; NULL: none. */
 extern const char *bench_preload;
 
@@ -27,6 +29,9 @@ void bench_add(struct series *s, double value);
 double bench_elapsed_us(uint64_t start_ns);
 /* How many sessions to open: --sessions, or the measurement's own number. */
 unsigned bench_sessions(unsigned fallback);
+struct buf;
+/* Runs a program to its end, with its output in `out` (or discarded). Its exit status, or -1. */
+int bench_run_program(char *const argv[], struct buf *out);
 /* Adds the times of n bare os.fork() of this interpreter that run a cell, exit and are reaped. It
  * imports the modules of `preload` (NULL: none) first. */
 void bench_bare_forks(struct series *s, char *python, const char *preload, unsigned n);
@@ -39,7 +44,7 @@ int bench_time_cell(
 /* Sets *err and returns its code, negative. */
 int bench_fail(droste_error *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* ---- bench_density.c ---- */
+/* ---- density.c ---- */
 
 /* The processes below this one, in the order of their numbers. */
 struct bench_processes {
@@ -57,23 +62,23 @@ int bench_density(droste *d, struct series *s, unsigned n, droste_error *err);
 /* Starts, uses and closes sessions, several at a time. */
 int bench_churn(droste *d, struct series *s, unsigned n, droste_error *err);
 
-/* ---- bench_serve.c ---- */
+/* ---- serve.c ---- */
 
 /* Starts a server, makes n requests on one connection, and creates sandboxes, one after the other
  * and with many clients at once. */
 int bench_serve(droste *d, struct series *s, unsigned n, droste_error *err);
 
-/* ---- bench_fork.c ---- */
+/* ---- fork.c ---- */
 
 /* Measures the own memory of n forks of a session, and of as many os.fork() in it. */
 int bench_fork(droste *d, struct series *s, unsigned n, droste_error *err);
 
-/* ---- bench_template.c ---- */
+/* ---- template.c ---- */
 
 /* Starts sessions from a template and forks one, beside os.fork() in it. */
 int bench_template(droste *d, struct series *s, unsigned n, droste_error *err);
 
-/* ---- bench_values.c ---- */
+/* ---- values.c ---- */
 
 /* Passes 100 MB in and out n times, as bytes and as text, beside copies. */
 int bench_values(droste *d, struct series *s, unsigned n, droste_error *err);

@@ -1,0 +1,126 @@
+/* cli/message.c: errors and notes on standard error, and exit statuses. */
+#include <stdarg.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/error.h"
+#include "cli/cli.h"
+#include "cli/terminal/screen.h"
+
+void cli_note(const char *format, ...)
+{
+    cleanup_buf struct buf text = { 0 };
+    va_list args;
+    va_start(args, format);
+    buf_puts(&text, "droste: ");
+    buf_vprintf(&text, format, args);
+    va_end(args);
+    buf_putc(&text, '\n');
+    screen_print_text(stderr, buf_text(&text));
+}
+
+int cli_usage(const struct command *self, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    fprintf(stderr, "droste %s: ", self->name);
+    vfprintf(stderr, format, args);
+    fprintf(stderr, "\nTry 'droste %s --help'.\n", self->name);
+    va_end(args);
+    return EXIT_USAGE;
+}
+
+int cli_status(int code)
+{
+    static const struct {
+        int code, status;
+    } statuses[] = {
+        { DROSTE_ERROR_ARGUMENT, EXIT_USAGE },
+        { DROSTE_ERROR_CONFIG, EXIT_USAGE },
+        { DROSTE_ERROR_NOT_FOUND, EXIT_USAGE },
+        { DROSTE_ERROR_PERMISSION, EXIT_USAGE },
+        { DROSTE_ERROR_TIMEOUT, EXIT_LIMIT },
+        { DROSTE_ERROR_BUDGET, EXIT_LIMIT },
+        { DROSTE_ERROR_CANCELLED, EXIT_INTERRUPTED },
+        { DROSTE_ERROR_ENVIRONMENT, EXIT_ENVIRONMENT },
+        { DROSTE_ERROR_UNSUPPORTED, EXIT_ENVIRONMENT },
+        { DROSTE_ERROR_LOST, EXIT_ENVIRONMENT },
+    };
+    if (code >= DROSTE_ERROR_BUDGET_CALLS && code <= DROSTE_ERROR_BUDGET_RECORD)
+        code = DROSTE_ERROR_BUDGET;
+    for (size_t i = 0; i < array_length(statuses); i++)
+        if (statuses[i].code == code)
+            return statuses[i].status;
+    return EXIT_RAISED;
+}
+
+int cli_error(const droste_error *err)
+{
+    fputs("droste: ", stderr);
+    cli_print(stderr, err->text, strlen(err->text));
+    fputc('\n', stderr);
+    return cli_status(err->code);
+}
+
+/* The library's form of a command's own error. */
+int cli_inner_error(const struct error *err)
+{
+    droste_error public;
+    public_error_copy(err, &public);
+    return cli_error(&public);
+}
+
+int cli_inner(int rc, const droste_error *why, struct error *err)
+{
+    if (rc < 0) {
+        err->code = (enum error_code)why->code;
+        err->sys = why->sys;
+        memcpy(err->text, why->text, sizeof err->text);
+    }
+    return rc;
+}
+
+int cli_status_of_cell(const char *status)
+{
+    static const struct {
+        const char *status;
+        int exit;
+    } statuses[] = {
+        { "ok", EXIT_FINE },
+        { "submitted", EXIT_FINE },
+        { "error", EXIT_RAISED },
+        { "timeout", EXIT_LIMIT },
+        { "killed", EXIT_LIMIT },
+        { "lost", EXIT_ENVIRONMENT },
+    };
+    for (size_t i = 0; i < array_length(statuses); i++)
+        if (strcmp(statuses[i].status, status) == 0)
+            return statuses[i].exit;
+    return EXIT_ENVIRONMENT;
+}
+
+int cli_cell_status(const droste_result *r)
+{
+    return droste_result_exit_status(r) >= 0 ? droste_result_exit_status(r)
+                                             : cli_status_of_cell(droste_result_status(r));
+}
+
+void cli_print_exit(const droste_result *r)
+{
+    const char *message = droste_result_message(r);
+    size_t len = message ? strlen(message) : 0;
+    if (droste_result_exit_status(r) != EXIT_RAISED || len == 0 ||
+        strspn(message, "-0123456789") == len)
+        return;
+    cli_print(stderr, message, len);
+    fputc('\n', stderr);
+}
+
+int cli_end(int rc, const struct error *err, const char *what)
+{
+    if (rc >= 0)
+        return cli_finish(EXIT_FINE, what);
+    cli_flush(stdout);
+    return cli_inner_error(err);
+}
