@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "base/json/json.h"
 #include "base/loop.h"
+#include "mcp_client/tool_list.h"
 
 struct mcp_spec;
 struct mcp_client;
@@ -35,13 +36,6 @@ struct mcp_client *mcp_client_hold(struct mcp_client *c);
 void mcp_client_release(struct mcp_client *c);
 
 /* ---- its functions ---- */
-
-/* What a server offers, of which all but the name may be NULL. */
-struct mcp_tool {
-    char *name;
-    char *description;                  /* without control characters, bounded */
-    struct json_object *input, *output; /* JSON schemas */
-};
 
 /* A wait for the list of functions. */
 struct mcp_client_wait {

@@ -6,7 +6,13 @@
 
 #include "base/error.h"
 #include "base/json/json.h"
-#include "mcp_client/client.h"
+
+/* What a server offers, of which all but the name may be NULL. */
+struct mcp_tool {
+    char *name;
+    char *description;                  /* without control characters, bounded */
+    struct json_object *input, *output; /* JSON schemas */
+};
 
 /* A zeroed list is empty. */
 struct tool_list {

@@ -20,6 +20,12 @@ static inline const char *prompt_text(enum prompt_name name)
     return prompt_texts[name].text;
 }
 
+/* A point of a list. */
+static inline void prompt_put_point(struct buf *out, enum prompt_name name)
+{
+    buf_printf(out, "%s\n", prompt_text(name));
+}
+
 /* Replaces each `{name}` of the text that is in `values`, which end with a NULL name; all other
  * braces stay. A paragraph that is a placeholder alone goes where the value is empty. */
 struct prompt_value {
@@ -28,6 +34,9 @@ struct prompt_value {
 void prompt_fill(struct buf *out, const char *text, const struct prompt_value *values);
 #define PROMPT_FILL(out, name, ...)                                                                \
     prompt_fill(out, prompt_text(name), (const struct prompt_value[]){ __VA_ARGS__, { 0 } })
+
+/* Whether the text has this placeholder. */
+bool prompt_has(const char *text, const char *name);
 
 /* What is added for the family of a model, by its name: the text of "model-NAME" with the longest
  * NAME that is in it, in upper or lower case; "": nothing. */
