@@ -1,5 +1,6 @@
-/* rlm/prompt.c: fills the placeholders of the texts in rlm/prompts/, and writes what a model gets in
- * each turn. */
+/* rlm/prompt.c: fills the placeholders of the texts in rlm/prompts/, and writes what a model gets
+ * in each turn.
+ */
 #include "rlm/prompt.h"
 
 #include <stdio.h>
