@@ -255,7 +255,8 @@ def _find(handle: Handle, record: Any, prefix: str) -> bytes:
 
 
 def find(prefix: str, *, database: Any = None) -> str:
-    """Returns the id of the one run whose id begins with `prefix`; NotFoundError, ArgumentError."""
+    """Returns the id of the one run whose id begins with `prefix`, or of the newest for "last";
+    NotFoundError, ArgumentError."""
     with _record(database) as (handle, record):
         return _find(handle, record, prefix).decode()
 

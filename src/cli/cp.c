@@ -163,7 +163,7 @@ const struct command command_cp = {
         "  VOLUME:PATH    in a volume; without a PATH, or with a slash at its end, the\n"
         "                 source keeps its name\n"
         "  run/RUN:PATH   a file that a run has saved (--artifacts), or a directory of them;\n"
-        "                 without a PATH, all. RUN is the id of a run, or its beginning\n"
+        "                 without a PATH, all. RUN is the id of a run, its beginning, or `last`\n"
         "\n"
         "Directories are copied with their contents. In an existing directory of this\n"
         "machine, the copy gets the source's own name. Links are not followed.\n"

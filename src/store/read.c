@@ -682,6 +682,21 @@ static int unknown_prefix(struct store *store, const char *prefix, struct error 
         err, ERROR_NOT_FOUND, "no run begins with '%.64s'; the newest are %s", prefix, names);
 }
 
+static int take_id(void *arg, const droste_record_run *run, struct error *err)
+{
+    (void)err;
+    snprintf(arg, STORE_RUN_ID_SIZE, "%s", run->id);
+    return 0;
+}
+
+/* Leaves `id` empty if there is none. */
+static int find_last(struct store *store, char id[STORE_RUN_ID_SIZE], struct error *err)
+{
+    static const droste_record_filter newest = { .limit = 1 };
+    id[0] = '\0';
+    return store_run_list(store, &newest, take_id, id, err);
+}
+
 int store_run_find(
     struct store *store, const char *prefix, char id[STORE_RUN_ID_SIZE], struct error *err)
 {
@@ -693,6 +708,11 @@ int store_run_find(
     int rc = find_candidates(store, prefix, &found, err);
     if (rc < 0)
         return rc;
+    if (found.count == 0 && strcmp(prefix, "last") == 0) {
+        rc = find_last(store, id, err);
+        if (rc < 0 || id[0])
+            return rc;
+    }
     if (found.count == 0)
         return unknown_prefix(store, prefix, err);
     if (found.count > 1 && strcmp(found.ids[0], prefix) != 0) {

@@ -155,8 +155,8 @@ int store_append_piece(void *arg, const char *data, size_t len, struct error *er
 int store_run_list(struct store *store, const droste_record_filter *filter, store_run_fn *fn,
     void *arg, struct error *err);
 
-/* The run whose id is `prefix`, or the only one that begins with it. ERROR_NOT_FOUND and
- * ERROR_ARGUMENT (several) name candidates. */
+/* The run whose id is `prefix`, or the only one that begins with it; for "last", the root run that
+ * began last. ERROR_NOT_FOUND and ERROR_ARGUMENT (several) name candidates. */
 int store_run_find(
     struct store *store, const char *prefix, char id[STORE_RUN_ID_SIZE], struct error *err);
 

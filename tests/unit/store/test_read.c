@@ -655,6 +655,27 @@ static void a_prefix_finds_its_run(void **state)
     store_close(store);
 }
 
+/* "last" is the newest root run, unless an id begins so. */
+static void last_is_the_newest_root_run(void **state)
+{
+    struct place *place = *state;
+    struct store *store = open_store(place->file);
+    char id[STORE_RUN_ID_SIZE] = "";
+    assert_find_says(store, "last", ERROR_NOT_FOUND, "is empty");
+    begin_run(store, "r1");
+    begin_run(store, "r2");
+    droste_record_run child = plain_run("r2.1");
+    child.parent = "r2";
+    assert_ok(store_run_begin(store, &child, id, err));
+    assert_ok(store_run_find(store, "last", id, err));
+    assert_string_equal(id, "r2");
+    begin_run(store, "lasting");
+    begin_run(store, "r3");
+    assert_ok(store_run_find(store, "last", id, err));
+    assert_string_equal(id, "lasting");
+    store_close(store);
+}
+
 /* A prefix of none or of several is an error that names what could have been meant. */
 static void a_wrong_prefix_names_candidates(void **state)
 {
@@ -732,6 +753,7 @@ int main(void)
         store_test(lists_are_filtered_by_status_and_model),
         store_test(lists_are_filtered_by_batch_and_task),
         store_test(a_prefix_finds_its_run),
+        store_test(last_is_the_newest_root_run),
         store_test(a_wrong_prefix_names_candidates),
         store_test(an_unknown_run_is_not_found),
         store_test(the_newest_run_of_a_task_is_found),
