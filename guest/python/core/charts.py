@@ -93,6 +93,17 @@ def isoformat(value: Any) -> Any:
     return value
 
 
+def tick_locations(axis: Any) -> Any:
+    """Returns where the ticks of an axis are.
+
+    Drawing a visible axis gives them to its formatter. To have matplotlib find them again takes
+    0.4 ms for the first axis, because drawing leaves the transforms of the figure to be recomputed.
+    """
+    visible = axis.get_visible() and axis.axes.axison and axis.axes.get_visible()
+    drawn = axis.get_major_formatter().locs if visible else ()
+    return drawn if len(drawn) else axis.get_ticklocs()
+
+
 def tick_texts(axis: Any, locations: Any) -> list[str]:
     """Returns the texts of an axis's labels.
 
@@ -109,7 +120,7 @@ def tick_texts(axis: Any, locations: Any) -> list[str]:
 
 
 def axis_of(axis: Any, prefix: str, scale: str) -> Head:
-    ticks = axis.get_ticklocs()
+    ticks = tick_locations(axis)
     labels = tick_texts(axis, ticks)
     if is_dates(axis):
         from matplotlib.dates import num2date
@@ -166,7 +177,7 @@ def bar_chart(axes: Any) -> Head:
         if horizontal:
             axis, values = axes.yaxis, [bar.get_width() for bar in container]
             swapped = not swapped
-        labels = tick_texts(axis, axis.get_ticklocs())
+        labels = tick_texts(axis, tick_locations(axis))
         elements += [{"label": label, "group": group_label(container.get_label()),
                       "value": float(value)} for label, value in zip(labels, values)]
     return {**labels_of(axes, swapped), "elements": elements}
@@ -212,12 +223,12 @@ def take_line(boxes: list[Head], xs: list[float], ys: list[float]) -> None:
 
 def box_chart(axes: Any) -> Head:
     axis = axes.xaxis
-    labels = tick_texts(axis, axis.get_ticklocs())
+    labels = tick_texts(axis, tick_locations(axis))
     boxes = [box_of(label, patch) for label, patch in zip(labels, axes.patches)]
     heights = [rounded(box["span"][1] - box["span"][0]) for box in boxes]
     horizontal = all(height == heights[0] for height in heights)
     if horizontal:
-        labels = tick_texts(axes.yaxis, axes.yaxis.get_ticklocs())
+        labels = tick_texts(axes.yaxis, tick_locations(axes.yaxis))
         boxes = [turned(dict(box, label=label)) for box, label in zip(boxes, labels)]
     for line in axes.lines:
         xs, ys = ([rounded(v) for v in data] for data in (line.get_xdata(), line.get_ydata()))
