@@ -30,8 +30,9 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python  # type
 from . import _engine, _settings, _tools
 from ._shared import Shared
 from ._values import NotPlain, ordered, plain, value_of_repr, Walk
+from ._variables import ECHO, PRINT, RESULTS
 from .errors import Error
-from .interpreter import ECHO, Interpreter, PRINT, RESULTS
+from .interpreter import Interpreter
 from .result import Result, SubmittedFirst
 
 __all__ = ["DrosteInterpreter"]

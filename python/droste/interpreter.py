@@ -15,11 +15,12 @@ from typing import (Any, Callable, ContextManager, Dict, Generator, List, Mappin
                     Optional, Sequence, Tuple, Type, TYPE_CHECKING, Union)
 
 from . import (_approvals, _closing, _engine, _forks, _library, _listening, _models, _network,
-               _reentry, _remote, _settings, _templates, _tools, _typed, _warm)
+               _reentry, _remote, _settings, _templates, _tools, _warm)
 from ._arguments import exact_id, schema_of_fields, seconds
 from ._library import lib, quick
-from ._operations import Done, ELSEWHERE, free_result, Operation, Operations
-from ._values import c_text, check_name, exact, literal
+from ._operations import Done, ELSEWHERE, free_result, Operation
+from ._values import c_text, check_name
+from ._variables import ONLY_VALUES, VALUES, Variables
 from .commands import AsyncCommands, Commands
 from .errors import ArgumentError, Cancelled, Error, check, of
 from .files import AsyncFiles, Files
@@ -30,9 +31,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack    # of the type checker: no dependency
     from ._keywords import InterpreterSettings
 
-LARGE = 16384           # from this length on, values are sent separately, not as literals
 TOGETHER = 8            # forks of one operation: more would lower its priority (cpu_priority.c)
-ECHO, RESULTS, PRINT, VALUES, ONLY_VALUES = 1, 2, 4, 8, 16     # droste.h
 
 
 class Opening:
@@ -49,7 +48,7 @@ class Opening:
         return self.owner
 
 
-class Interpreter(Operations):
+class Interpreter(Variables):
     """A Python session in a sandbox: cells go in, results come out, variables stay.
 
         with Interpreter() as interp:
@@ -91,8 +90,6 @@ class Interpreter(Operations):
     _result_type: Type[Result] = Result
     #: the class name in warnings
     _kind = "Interpreter"
-    #: whether values keep types that JSON does not have; else they are lists, dicts and text
-    _typed = True
 
     def __init__(self, *, tools: _tools.Tools = None,
                  model: Union[None, str, Callable[..., Any]] = None,
@@ -135,7 +132,6 @@ class Interpreter(Operations):
         self._on_result = on_result
         self._tool_threads = tool_threads
         self._output_id = 0
-        self._sent: Dict[str, Any] = {}
         self._family: Optional[_forks.Family] = None    # of a session with forks
         _engine.holders.add(self)
 
@@ -181,8 +177,6 @@ class Interpreter(Operations):
 
     #: whether the session uses a running asyncio loop; false where results must be immediate
     _may_be_async = True
-    #: how cells report; with PRINT, display() also prints, for callers that only read the output
-    _flags = ECHO | RESULTS
 
     def _open_session(self) -> None:
         engine, pairs = self._engine, list(self._pairs)
@@ -695,67 +689,6 @@ class Interpreter(Operations):
             bound.context = context
         for number in self._numbers:
             _models.models.contexts[number] = context
-
-    def _forget_sent(self) -> None:
-        self._sent.clear()
-
-    def _start_cell(self, code: bytes, timeout: float, flags: Optional[int] = None) -> int:
-        return quick.droste_session_exec_start(
-            self._session, code, len(code), self._flags if flags is None else flags, timeout,
-            self._err)
-
-    def _set_step(self, name: str, value: Any, at: Optional[str] = None) -> Callable[[], int]:
-        """Returns the step that binds a value; raises ArgumentError with a path from `at`."""
-        kind, data = _typed.encode_typed(value if self._typed else exact(value, at or name),
-                                         at or name)
-        if _get_running_loop() is not None:     # the step comes later; the value may change
-            data = [b"".join(data)]
-        return functools.partial(self._start_set, name.encode(), kind, data)
-
-    def _start_set(self, name: bytes, kind: bytes, data: List[Any]) -> int:
-        pieces, alive = _typed.pieces_of(data)
-        started = lib.droste_session_set_pieces_start(self._session, name, kind, pieces, len(data),
-                                                      self._err)
-        del alive
-        return started
-
-    def _variable_steps(self, variables: Mapping[str, Any]) -> List[Callable[[], int]]:
-        """Returns the steps that bind variables.
-
-        Large texts are sent once, under a separate name, since the code cannot change them. One
-        cell binds all small values of JSON's types; others are sent each time.
-        """
-        steps: List[Callable[[], int]] = []
-        lines: List[str] = []
-        for name, value in variables.items():
-            check_name(name)
-            if isinstance(value, memoryview) or isinstance(value, bytearray) and not self._typed:
-                value = bytes(value)
-            if ("restore-name", name) in self._pairs:       # cells cannot bind this name
-                steps.append(self._set_step(name, value))
-                continue
-            if isinstance(value, (str, bytes)) and len(value) >= LARGE:
-                if self._sent.get(name) != (type(value), value):
-                    steps.append(self._set_step("_input_" + name, value, name))
-                    self._sent[name] = type(value), value
-                lines.append("%s = _input_%s" % (name, name))
-                continue
-            if type(value) in (str, bytes, int, float, bool, type(None)):
-                lines.append("%s = %s" % (name, literal(value)))
-                continue
-            kind, data = _typed.encode_typed(value if self._typed else exact(value, name), name)
-            small = kind == b"json" and sum(map(len, data)) < LARGE
-            text = literal(value) if small else None
-            if text is not None:
-                lines.append("%s = %s" % (name, text))
-                continue
-            if _get_running_loop() is not None:
-                data = [b"".join(data)]
-            steps.append(functools.partial(self._start_set, name.encode(), kind, data))
-        if lines:
-            code = "\n".join(lines).encode("utf-8", "replace")
-            steps.append(functools.partial(self._start_cell, code, -1.0))
-        return steps
 
     def _offer_tools(self) -> None:
         """Registers tools that were added, changed or removed since the last cell."""

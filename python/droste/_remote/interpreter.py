@@ -19,8 +19,9 @@ from .._arguments import exact_id, schema_of_fields
 from .._operations import Operation, Operations
 from .._templates import Template
 from .._values import check_name
+from .._variables import ECHO, ONLY_VALUES, PRINT, RESULTS, VALUES
 from ..errors import ArgumentError, Cancelled, Error, LostError, UnsupportedError
-from ..interpreter import ECHO, Interpreter, ONLY_VALUES, PRINT, RESULTS, VALUES
+from ..interpreter import Interpreter
 from ..result import Result
 from . import address_of
 from .client import Event, Events, failure_of, Refused, Server, server_at, unb64

@@ -16,8 +16,9 @@ import types
 from typing import Any, Callable, Dict, Generator, Iterator, List, Mapping, Optional, Sequence
 
 from .._values import literal
+from .._variables import ECHO, PRINT, RESULTS
 from ..errors import ArgumentError, UnsupportedError
-from ..interpreter import ECHO, Interpreter, PRINT, RESULTS
+from ..interpreter import Interpreter
 from ..result import Result, SubmittedFirst
 from . import arguments, daytona, modal
 

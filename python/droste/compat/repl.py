@@ -14,8 +14,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import (Any, Callable, Dict, FrozenSet, List, Mapping, Optional, Protocol, Tuple,
                     runtime_checkable)
 
+from .._variables import ECHO, PRINT, RESULTS
 from ..errors import UnsupportedError
-from ..interpreter import ECHO, Interpreter, PRINT, RESULTS
+from ..interpreter import Interpreter
 from . import arguments, environment_kwargs
 from .refused import refused
 from .rlm_types import REPLResult, RLMChatCompletion
