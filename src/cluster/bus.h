@@ -1,7 +1,7 @@
 /* cluster/bus.h: the bus between nodes: messages, streams, work queues and key-value buckets.
  *
  * The one implementation is NATS with JetStream (nats.c, jetstream.c). A single machine has no
- * bus: the pointer is NULL, and whoever has none does everything itself.
+ * bus: the pointer is NULL, and its server does everything itself.
  *
  * Everything runs in the thread of the libuv loop that bus_open was given, and no function but
  * bus_open and bus_close waits. An operation ends by calling its `done` exactly once, from
@@ -14,11 +14,11 @@
  *   BUS_TIMEOUT       it may or may not have been done: ask, or repeat it with the same id
  * An operation that was sent before the connection was lost ends with BUS_TIMEOUT.
  *
- * The bus connects again by itself, for ever. Watches and subscriptions survive that.
+ * The bus reconnects by itself, without end. Watches and subscriptions survive that.
  *
  * Names of streams, consumers and buckets are [A-Za-z0-9_-]{1,64}. Subjects and keys are words of
  * [A-Za-z0-9_=/-] joined by '.', at most 200 bytes; '*' stands for a word and '>' for the rest in
- * filters. Whatever else is given ends with BUS_REFUSED. A message has at most
+ * filters. Any other name ends with BUS_REFUSED. A message has at most
  * BUS_MESSAGE_MAX bytes.
  */
 #ifndef DROSTE_CLUSTER_BUS_H
@@ -58,26 +58,26 @@ void bus_close(struct bus *b);
 bool bus_is_connected(const struct bus *b);
 /* The server's address without user and password; "" while there is no connection. */
 const char *bus_server(const struct bus *b);
-/* Operations, subscriptions and watches with this argument call nothing more. For an owner that
- * ends. A fetch with it gives its messages back. */
+/* Ends operations, subscriptions and watches with this argument: their callbacks are not called
+ * any more. For the end of their owner. Messages of its fetches are returned to their consumer. */
 void bus_forget(struct bus *b, const void *arg);
 
 /* ---- answers ---- */
 
 enum bus_result {
     BUS_OK,
-    BUS_CONFLICT,     /* the subject or key has another sequence than was expected */
-    BUS_NOT_FOUND,    /* no such stream, consumer, bucket, key or message */
-    BUS_NOBODY,       /* nobody answers requests of this subject */
-    BUS_TIMEOUT,      /* see above */
-    BUS_DISCONNECTED, /* see above */
-    BUS_FULL,         /* a limit of the stream */
-    BUS_REFUSED,      /* anything else */
+    BUS_CONFLICT,      /* the subject or key has another sequence than was expected */
+    BUS_NOT_FOUND,     /* no such stream, consumer, bucket, key or message */
+    BUS_NO_RESPONDERS, /* no subscriber, or no stream, has this subject */
+    BUS_TIMEOUT,       /* see above */
+    BUS_DISCONNECTED,  /* see above */
+    BUS_FULL,          /* a limit of the stream */
+    BUS_REFUSED,       /* anything else */
 };
 
 struct bus_answer {
     enum bus_result result;
-    const char *why;   /* for people, if it is not BUS_OK; never NULL */
+    const char *why;   /* in words, unless BUS_OK; never NULL */
     uint64_t sequence; /* of the publication, or of the value: a bucket's revision */
     bool is_duplicate; /* a publication with this id was there already */
     const char *data;  /* the answer to a request, a value; ends with NUL; NULL: none */
@@ -92,14 +92,14 @@ const char *bus_result_name(enum bus_result result);
 
 /* ---- messages ---- */
 
-/* One that has arrived. A bus_message_fn owns the one that it gets, and ends it with exactly one
- * of bus_reply, bus_ack, bus_nak, bus_term and bus_message_free, at any time before
+/* A received message. A bus_message_fn owns its message, and ends it with exactly one of
+ * bus_reply, bus_ack, bus_nak, bus_term and bus_message_free, at any time before
  * bus_close. */
 struct bus_message {
     const char *subject;
     const char *data; /* ends with NUL; not trusted */
     size_t len;
-    /* Of one that bus_fetch has got. */
+    /* Set by bus_fetch only. */
     const char *id;     /* with which it was published (struct bus_publication); "": none */
     uint64_t sequence;  /* in its stream */
     uint64_t delivered; /* how often it was delivered; 1: for the first time */
@@ -167,7 +167,7 @@ struct bus_publication {
     uint64_t sequence;     /* 0: the subject has no message */
     int timeout_ms;        /* 0: five seconds */
 };
-/* answer->sequence, is_duplicate. BUS_NOBODY: no stream has this subject. */
+/* answer->sequence, is_duplicate. BUS_NO_RESPONDERS: no stream has this subject. */
 void bus_publish(
     struct bus *b, const struct bus_publication *publication, bus_done_fn *done, void *arg);
 
@@ -198,17 +198,17 @@ void bus_fetch(struct bus *b, const char *stream, const char *consumer, unsigned
 void bus_ack(struct bus_message *m, bus_done_fn *done, void *arg);
 /* Not done: it is delivered again after `delay_ms`. */
 void bus_nak(struct bus_message *m, int64_t delay_ms);
-/* Still at it: `ack_ms` begins again. Keeps the message. */
+/* Work in progress: `ack_ms` begins again. Keeps the message. */
 void bus_progress(struct bus_message *m);
-/* Never deliver it again: it is not to be done. */
+/* Terminates the message: it is never delivered again. */
 void bus_term(struct bus_message *m);
 
 /* ---- buckets: keys and values ---- */
 
 struct bus_bucket {
     const char *name;
-    int64_t ttl_ms;    /* values vanish so long after they were written; 0: never. Watches are not
-                          told */
+    int64_t ttl_ms;    /* values expire so long after they were written, without an event for
+                          watches; 0: never */
     int64_t value_max; /* bytes; 0: BUS_MESSAGE_MAX */
     int64_t bytes;     /* of all; 0: no limit */
     bool is_in_memory; /* of the servers: lost when they all stop */
@@ -227,7 +227,7 @@ void bus_create(struct bus *b, const char *bucket, const char *key, const void *
  * holder that gets a conflict has lost it. */
 void bus_update(struct bus *b, const char *bucket, const char *key, uint64_t revision,
     const void *data, size_t len, bus_done_fn *done, void *arg);
-/* revision 0: whichever it has. */
+/* revision 0: any. */
 void bus_delete(struct bus *b, const char *bucket, const char *key, uint64_t revision,
     bus_done_fn *done, void *arg);
 

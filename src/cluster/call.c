@@ -128,7 +128,7 @@ static void request_take(struct call *c, nats_message *m)
     struct bus *b = c->b;
     const char *data = b->nats->data(m);
     if (message_status(b, m) == 503)
-        call_end_as(c, BUS_NOBODY, "nobody answers this subject");
+        call_end_as(c, BUS_NO_RESPONDERS, "no subscriber answers this subject");
     else
         call_end(c, &(struct bus_answer){
                         .why = "", .data = data ? data : "", .len = (size_t)b->nats->length(m) });

@@ -141,7 +141,7 @@ static void *handover_send(void *arg)
         struct item *all = items_take_all(&x->out);
         bool is_connected = x->is_connected;
         pthread_mutex_unlock(&x->lock);
-        /* libnats would keep them for the next connection, when nobody waits any more. */
+        /* libnats would keep them for the next connection, when no caller waits any more. */
         for (const struct item *item = all; item && is_connected; item = item->next)
             x->nats->publish(x->connection, item->m);
         items_free(x->nats, all);

@@ -44,8 +44,8 @@ void api_read(const struct bus *b, nats_message *m, struct api_answer *out)
     struct bus_answer *a = &out->answer;
     *out = (struct api_answer){ .answer.result = BUS_REFUSED, .answer.why = "" };
     if (message_status(b, m) == 503) {
-        a->result = BUS_NOBODY;
-        a->why = "no stream has this subject, or JetStream is not there";
+        a->result = BUS_NO_RESPONDERS;
+        a->why = "no stream has this subject, or JetStream is not enabled";
         return;
     }
     const char *data = b->nats->data(m);
@@ -409,10 +409,10 @@ struct fetch {
 /* A status without a message: how the server ends a fetch (ADR-13). */
 static void fetch_end(struct call *c, int status, const char *description)
 {
-    enum { NO_MESSAGES = 404, TIME_IS_UP = 408, ENDED = 409, NOBODY = 503 };
+    enum { NO_MESSAGES = 404, TIME_IS_UP = 408, ENDED = 409, NO_RESPONDERS = 503 };
     if (status == NO_MESSAGES || status == TIME_IS_UP)
         call_end_as(c, BUS_OK, "");
-    else if (status == NOBODY || (status == ENDED && strstr(description, "Deleted")))
+    else if (status == NO_RESPONDERS || (status == ENDED && strstr(description, "Deleted")))
         call_end_as(c, BUS_NOT_FOUND, "the stream or its consumer is not there");
     else if (status == ENDED)
         call_end_as(c, BUS_TIMEOUT, "the NATS server ended the fetch");

@@ -11,7 +11,7 @@ const char *bus_result_name(enum bus_result result)
     static const char *const names[] = { [BUS_OK] = "ok",
         [BUS_CONFLICT] = "conflict",
         [BUS_NOT_FOUND] = "not_found",
-        [BUS_NOBODY] = "nobody",
+        [BUS_NO_RESPONDERS] = "no_responders",
         [BUS_TIMEOUT] = "timeout",
         [BUS_DISCONNECTED] = "disconnected",
         [BUS_FULL] = "full",

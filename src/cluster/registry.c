@@ -153,7 +153,7 @@ static void registry_make_bucket(struct registry *g, bus_done_fn *done)
 
 static void registry_on_beat(void *arg, const struct bus_answer *a)
 {
-    if (a->result == BUS_NOBODY || a->result == BUS_NOT_FOUND)
+    if (a->result == BUS_NO_RESPONDERS || a->result == BUS_NOT_FOUND)
         registry_make_bucket(arg, NULL);
 }
 

@@ -142,12 +142,12 @@ static void test_a_request_is_answered(void **state)
     assert_string_equal(got.data, "abab");
 }
 
-static void test_a_request_that_nobody_answers_says_so(void **state)
+static void test_a_request_without_a_subscriber_says_so(void **state)
 {
     struct setup *s = setup_of(state);
     struct answer a = { 0 };
-    bus_request(s->e, "no.body", "x", 1, 2000, on_done, &a);
-    assert_int_equal(await(s, &a).result, BUS_NOBODY);
+    bus_request(s->e, "no.subscriber", "x", 1, 2000, on_done, &a);
+    assert_int_equal(await(s, &a).result, BUS_NO_RESPONDERS);
     bus_request(s->e, "not valid", "x", 1, 2000, on_done, &a);
     assert_int_equal(await(s, &a).result, BUS_REFUSED);
 }
@@ -259,7 +259,7 @@ static void test_a_full_stream_refuses(void **state)
     assert_int_equal(publish(s, "small", "2", NULL).result, BUS_OK);
     bus_stream_drop(s->e, "SMALL", on_done, &a);
     assert_int_equal(await(s, &a).result, BUS_OK);
-    assert_int_equal(publish(s, "small", "3", NULL).result, BUS_NOBODY);
+    assert_int_equal(publish(s, "small", "3", NULL).result, BUS_NO_RESPONDERS);
 }
 
 static void test_a_stream_that_is_there_is_left_as_it_is(void **state)
@@ -581,7 +581,7 @@ int main(void)
         bus_test(test_a_server_that_is_not_there_is_an_error),
         bus_test(test_addresses_are_checked_and_not_repeated),
         bus_test(test_a_request_is_answered),
-        bus_test(test_a_request_that_nobody_answers_says_so),
+        bus_test(test_a_request_without_a_subscriber_says_so),
         bus_test(test_a_request_without_an_answer_ends_in_time),
         bus_test(test_what_is_forgotten_calls_nothing),
         bus_test(test_a_publication_with_the_same_id_is_kept_once),
