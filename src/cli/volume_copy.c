@@ -19,7 +19,7 @@ void cli_put_last_name(const char *path, struct buf *out)
     buf_append(out, name, len);
 }
 
-bool cli_is_directory(const char *path)
+static bool cli_is_directory(const char *path)
 {
     struct stat st;
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);

@@ -8,7 +8,6 @@
 #include "base/error.h"
 #include "droste.h"
 
-bool cli_is_directory(const char *path);
 void cli_put_last_name(const char *path, struct buf *out);
 /* Where a copy of `source` goes: in an existing directory, it gets the source's own name. */
 int cli_copy_target(const char *source, const char *target, struct buf *out, struct error *err);

@@ -123,8 +123,6 @@ void mcp_server_free(struct mcp_server *server);
 struct mcp *mcp_new(struct mcp_server *server, void *user);
 /* After its connections; ends the sessions and runs. NULL is fine. */
 void mcp_free(struct mcp *mcp);
-/* Whether it has sessions, runs, or requests that wait. */
-bool mcp_is_used(const struct mcp *mcp);
 
 /* NULL without memory. */
 struct mcp_peer *mcp_connect(struct mcp *mcp, mcp_send_fn *send, void *arg);

@@ -408,16 +408,6 @@ struct mcp *mcp_new(struct mcp_server *server, void *user)
     return mcp;
 }
 
-bool mcp_is_used(const struct mcp *mcp)
-{
-    bool used = mcp->sessions != NULL;
-    for (const struct mcp_run *run = mcp->runs; run && !used; run = run->next)
-        used = run->running != NULL;
-    for (const struct mcp_peer *peer = mcp->peers; peer && !used; peer = peer->next)
-        used = peer->calls != NULL;
-    return used;
-}
-
 void mcp_free(struct mcp *mcp)
 {
     if (!mcp)

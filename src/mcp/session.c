@@ -150,7 +150,7 @@ void mcp_session_lost(struct mcp_session *s)
     session_drop_closed(s);
 }
 
-void mcp_session_close(struct mcp_session *s)
+static void mcp_session_close(struct mcp_session *s)
 {
     const struct mcp_host *host = session_host(s);
     void *held = s->held;
@@ -256,7 +256,9 @@ static bool session_may_be_made(struct mcp_call *c, const char *name)
     return false;
 }
 
-struct mcp_session *mcp_session_of(struct mcp_call *c)
+/* The session that the argument "session" names ("main" without one). NULL: there is none, and the
+ * call was answered. */
+static struct mcp_session *mcp_session_of(struct mcp_call *c)
 {
     const char *name = json_get_string(c->arguments, "session", "main");
     struct mcp_session *s = session_lookup(c, name);

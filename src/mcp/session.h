@@ -21,9 +21,6 @@ struct mcp_session {
     struct mcp_session *next;
 };
 
-/* The session that the argument "session" names ("main" without one). NULL: there is none, and the
- * call was answered. */
-struct mcp_session *mcp_session_of(struct mcp_call *c);
 /* Calls c->begin when that session, which is opened if there is none, has no operation; `at_once`:
  * when it is open. */
 void mcp_session_use(struct mcp_call *c, bool at_once);
@@ -32,7 +29,6 @@ void mcp_session_use(struct mcp_call *c, bool at_once);
 void mcp_session_await(struct mcp_session *s, struct mcp_call *c, int rc, const droste_error *err,
     void (*done)(
         struct mcp_session *s, struct mcp_call *c, droste_result *result, const droste_error *err));
-void mcp_session_close(struct mcp_session *s);
 void mcp_sessions_free(struct mcp *mcp);
 /* The host of a program that has its sandboxes itself. */
 extern const struct mcp_host mcp_own_host;

@@ -68,8 +68,6 @@ bool e2b_signature_check(struct request *r, const char *token);
 /* ---- sandbox.c ---- */
 
 extern const struct sandbox_hooks e2b_sandbox_hooks;
-/* Stops its processes, and lets them go on. */
-int e2b_sandbox_pause(struct e2b_sandbox *e, droste_error *err);
 /* Answers the request that waits for it, if it can be stopped now. */
 void e2b_sandbox_pause_for(struct e2b_sandbox *e);
 void e2b_sandbox_resume(struct e2b_sandbox *e);

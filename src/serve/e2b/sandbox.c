@@ -50,7 +50,7 @@ const char *e2b_home(const struct e2b_sandbox *e, const char *user)
     return !e->has_root ? "/tmp" : is_root ? "/root" : "/home/user";
 }
 
-int e2b_sandbox_pause(struct e2b_sandbox *e, droste_error *err)
+static int e2b_sandbox_pause(struct e2b_sandbox *e, droste_error *err)
 {
     int rc = droste_session_pause(e->sandbox->session, 1, err);
     e->paused = rc == 0;

@@ -15,6 +15,14 @@ static void work_on_run(uv_work_t *uv)
     w->run(w);
 }
 
+static void work_leave(struct work *w)
+{
+    if (!w->r)
+        return;
+    w->r->state = NULL;
+    w->r->on_gone = NULL;
+}
+
 static void work_on_end(uv_work_t *uv, int status)
 {
     struct work *w = uv->data;
@@ -27,14 +35,6 @@ static void work_on_gone(struct request *r)
     struct work *w = r->state;
     w->r = NULL;
     r->state = NULL;
-}
-
-void work_leave(struct work *w)
-{
-    if (!w->r)
-        return;
-    w->r->state = NULL;
-    w->r->on_gone = NULL;
 }
 
 void work_start(struct work *w)

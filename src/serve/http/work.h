@@ -20,8 +20,6 @@ struct work {
 
 /* Starts it; the request waits, and has it as its state. */
 void work_start(struct work *w);
-/* The request goes on with something else. */
-void work_leave(struct work *w);
 
 /* A new file without a name in the directory, for what is too large for the memory; negative with
  * errno. */

@@ -243,6 +243,20 @@ static int channel_check(struct jupyter_message *m, struct error *err)
     return 0;
 }
 
+static void jupyter_channel_leave(struct jupyter_channel *ch)
+{
+    struct jupyter_kernel *k = ch->kernel;
+    if (!k)
+        return;
+    ch->kernel = NULL;
+    for (struct jupyter_channel **at = &k->channels; *at; at = &(*at)->next)
+        if (*at == ch) {
+            *at = ch->next;
+            break;
+        }
+    jupyter_forget(k, ch);
+}
+
 static void channel_on_message(void *arg, bool is_text, const char *data, size_t len)
 {
     struct jupyter_channel *ch = arg;
@@ -273,20 +287,6 @@ static void channel_on_message(void *arg, bool is_text, const char *data, size_t
 }
 
 /* ---- connections ---- */
-
-void jupyter_channel_leave(struct jupyter_channel *ch)
-{
-    struct jupyter_kernel *k = ch->kernel;
-    if (!k)
-        return;
-    ch->kernel = NULL;
-    for (struct jupyter_channel **at = &k->channels; *at; at = &(*at)->next)
-        if (*at == ch) {
-            *at = ch->next;
-            break;
-        }
-    jupyter_forget(k, ch);
-}
 
 static void channel_on_drained(void *arg)
 {

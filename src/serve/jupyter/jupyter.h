@@ -88,9 +88,8 @@ struct jupyter_kernel {
     size_t queue_bytes;
     enum jupyter_phase phase;
     bool is_stepping, is_ended;
-    bool is_silent;       /* the cell that runs shows nothing */
-    uint64_t count, sent; /* cells, messages */
-    uint64_t cell_began_ns;
+    bool is_silent;                  /* the cell that runs shows nothing */
+    uint64_t count, sent;            /* cells, messages */
     struct text_rest rest[2];        /* of the streams of the cell */
     struct droste_tool_call *asking; /* input() waits for an answer */
     struct admission admission;      /* for a fork or a restart */
@@ -152,8 +151,6 @@ bool jupyter_kernel_begin(struct jupyter_kernel *k, enum jupyter_phase phase, in
 /* Copies the session in use under this name. */
 void jupyter_kernel_fork(struct jupyter_kernel *k, const char *name);
 struct jupyter_session *jupyter_session_find(struct jupyter_kernel *k, const char *name);
-/* The kernel's own name for the specification; NULL: there is none of this name. */
-const char *jupyter_spec_named(const char *name);
 
 void jupyter_handle_kernels(struct request *r);
 void jupyter_handle_kernel_create(struct request *r);
@@ -206,8 +203,6 @@ void jupyter_publish(struct jupyter_kernel *k, const char *type, const struct bu
 void jupyter_tell_status(
     struct jupyter_kernel *k, const struct jupyter_message *parent, const char *state);
 void jupyter_channels_close(struct jupyter_kernel *k, const char *why);
-/* It is the kernel's no more. */
-void jupyter_channel_leave(struct jupyter_channel *ch);
 
 /* ---- sessions.c ---- */
 

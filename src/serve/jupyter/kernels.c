@@ -30,7 +30,8 @@ static const struct {
     const char *name, *title;
 } kernel_specs[] = { { "python3", "Python 3 (Droste)" }, { "droste", "Python (Droste)" } };
 
-const char *jupyter_spec_named(const char *name)
+/* The kernel's own name for the specification; NULL: there is none of this name. */
+static const char *jupyter_spec_named(const char *name)
 {
     for (size_t i = 0; i < array_length(kernel_specs); i++)
         if (strcmp(kernel_specs[i].name, name) == 0)

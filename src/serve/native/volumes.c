@@ -49,7 +49,9 @@ struct volume_job {
 
 /* ---- where they are ---- */
 
-char *volumes_root(struct request *r)
+/* The directory of the account's volumes, which need not exist; free it. NULL: the request was
+ * refused. */
+static char *volumes_root(struct request *r)
 {
     struct server *s = r->server;
     droste_error err;

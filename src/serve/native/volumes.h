@@ -8,9 +8,6 @@
 
 #include "serve/server.h"
 
-/* The directory of the account's volumes, which need not exist; free it. NULL: the request was
- * refused. */
-char *volumes_root(struct request *r);
 /* Appends the settings of a sandbox that mounts the volume. False: there is none, and the request
  * was refused. */
 bool volumes_put(struct request *r, const char *name, struct buf *words);

@@ -56,7 +56,8 @@ static void ask_name(struct openai_ask *a, const char *wanted, char out[ASK_NAME
         snprintf(out, ASK_NAME_MAX + 16, "%.*s (%u)", (int)len, wanted, n);
 }
 
-bool openai_ask_context(struct openai_ask *a, const char *name, struct json_object *value)
+/* Adds a context. Takes the value. */
+static bool openai_ask_context(struct openai_ask *a, const char *name, struct json_object *value)
 {
     char own[ASK_NAME_MAX + 16];
     if (!a->pieces)

@@ -91,7 +91,8 @@ static bool entry_fits(const struct openai_entry *e, const char *name)
     return strcmp(e->name, name) == 0 || (slash && strcmp(slash + 1, name) == 0);
 }
 
-bool openai_models_find(
+/* False: there is none that the client may use. */
+static bool openai_models_find(
     const struct openai_models *models, const char *name, struct openai_model *out)
 {
     size_t n = sizeof run_prefix - 1;

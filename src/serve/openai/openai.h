@@ -14,7 +14,6 @@
 enum { OPENAI_MODEL_SIZE = 257 };
 /* Attachments come within the body. */
 enum { OPENAI_BODY_MAX = 64 << 20 };
-enum { OPENAI_CONTEXT_THRESHOLD = 8 << 10, OPENAI_DETACH_SECONDS = 60 };
 
 extern const struct routes openai_routes;
 
@@ -49,9 +48,6 @@ struct openai_model {
     char name[OPENAI_MODEL_SIZE]; /* as in the setting "model" */
     bool is_run;
 };
-/* False: there is none that the client may use. */
-bool openai_models_find(
-    const struct openai_models *models, const char *name, struct openai_model *out);
 /* The model that the request names; false: it was refused. */
 bool openai_model_of(struct request *r, struct openai_model *out);
 
@@ -78,8 +74,6 @@ struct openai_ask {
 bool openai_ask_add(struct openai_ask *a, const char *role, struct json_object *content);
 /* The next message is what is asked: it is no part of the conversation. */
 bool openai_ask_question(struct openai_ask *a, struct json_object *content);
-/* Adds a context. Takes the value. */
-bool openai_ask_context(struct openai_ask *a, const char *name, struct json_object *value);
 /* Composes question and context. */
 bool openai_ask_finish(struct openai_ask *a);
 void openai_ask_free(struct openai_ask *a);

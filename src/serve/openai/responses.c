@@ -18,7 +18,8 @@ void response_id(char out[RESPONSE_ID_SIZE], const char *run)
 
 /* ---- the object ---- */
 
-const char *response_status(const droste_record_run *run)
+/* OpenAI's word for the status of a run. */
+static const char *response_status(const droste_record_run *run)
 {
     static const struct {
         const char *ours, *theirs;
@@ -213,7 +214,7 @@ static void response_put_item(struct buf *out, const char *id, const char *type,
     field_close(out, '}');
 }
 
-void response_add_call(struct response *p, const droste_record_call *call)
+static void response_add_call(struct response *p, const droste_record_call *call)
 {
     const char *text = call->reply.data;
     size_t len = call->reply.len;
@@ -238,7 +239,7 @@ void response_add_call(struct response *p, const droste_record_call *call)
     response_add(p, buf_text(&item));
 }
 
-bool response_wants_code(const struct response *p)
+static bool response_wants_code(const struct response *p)
 {
     struct json_object *tools = json_get_typed(p->asked, "tools", json_type_array);
     for (size_t i = 0; i < json_length(tools); i++)
@@ -295,7 +296,7 @@ static void response_put_cell(struct buf *out, const struct response *p, const c
     field_close(out, '}');
 }
 
-void response_add_cell(struct response *p, const droste_record_cell *cell)
+static void response_add_cell(struct response *p, const droste_record_cell *cell)
 {
     char id[SERVE_ID_SIZE + 32];
     const char *code = cell->code.data ? cell->code.data : "";

@@ -21,10 +21,6 @@ struct response {
     int64_t sequence;
 };
 
-bool response_wants_code(const struct response *p);
-/* Adds what a step has become: reasoning, or code with its output. */
-void response_add_call(struct response *p, const droste_record_call *call);
-void response_add_cell(struct response *p, const droste_record_cell *cell);
 /* Reads all steps of the record. */
 void response_add_steps(struct response *p, droste_record *record);
 /* Adds the answer, if the run has one. */
@@ -32,8 +28,6 @@ void response_add_answer(struct response *p, const droste_record_run *run);
 /* The object. `status` NULL: that of the run. */
 void response_put(
     struct buf *out, const struct response *p, const droste_record_run *run, const char *status);
-/* OpenAI's word for the status of a run. */
-const char *response_status(const droste_record_run *run);
 void response_id(char out[RESPONSE_ID_SIZE], const char *run);
 
 /* ---- response_store.c ---- */
