@@ -101,13 +101,20 @@ static int answer_on_cell(void *arg, const droste_record_cell *cell, droste_erro
     return 0;
 }
 
+static const droste_record_visitor answer_visitor = { .call = answer_on_call,
+    .cell = answer_on_cell };
+
 static int answer_read(struct follower *f, droste_record *record)
 {
-    static const droste_record_visitor visitor = { .call = answer_on_call, .cell = answer_on_cell };
     struct openai_answer *a = (struct openai_answer *)f;
     return !a->streams && !a->form->has_steps ? 0
                                               : droste_record_follow(record, f->r->id, &f->at,
-                                                    RUN_EVENTS_AT_ONCE, &visitor, a, NULL);
+                                                    RUN_EVENTS_AT_ONCE, &answer_visitor, a, NULL);
+}
+
+int openai_answer_read(struct openai_answer *a, droste_record *record)
+{
+    return droste_record_follow(record, a->f.r->id, &a->f.at, 0, &answer_visitor, a, NULL);
 }
 
 static void answer_tick(struct follower *f, uint64_t now_ns)
@@ -115,6 +122,10 @@ static void answer_tick(struct follower *f, uint64_t now_ns)
     static const char comment[] = ": the run goes on\n\n";
     struct openai_answer *a = (struct openai_answer *)f;
     runs_attend(f->r->server, f->r->id, now_ns);
+    if (a->form->tick)
+        a->form->tick(a);
+    if (f->r->ended || (f->r->reply && !a->streams))
+        return;
     if (!a->streams || request_unread(f->r) > 0 || now_ns < a->told_ns ||
         (double)(now_ns - a->told_ns) / 1e9 < ANSWER_COMMENT_SECONDS)
         return;
@@ -218,19 +229,25 @@ static void answer_join(struct request *r, const struct openai_form *form)
 {
     struct openai_answer *a = calloc(1, sizeof *a);
     droste_record *record = runs_record(r);
+    int64_t from = form->from ? form->from(r) : 0;
+    if (r->reply) {
+        free(a);
+        return;
+    }
     if (!a || !record) {
         free(a);
         request_refuse(r, 503, "memory", "the record cannot be read");
         return;
     }
-    *a = (struct openai_answer){ .f = { .r = r, .kind = &answer_kind },
+    *a = (struct openai_answer){ .f = { .r = r, .kind = &answer_kind, .at = from },
+        .from = from,
         .form = form,
         .streams = json_get_bool(r->json, "stream", false),
         .told_ns = clock_ns() };
     r->state = a;
     r->on_free = answer_on_free;
     droste_record_get(record, r->id, answer_on_started, a, NULL);
-    if (form->begun && !form->begun(r)) {
+    if (form->begun && !form->begun(a)) {
         if (!r->reply)
             form->reply_early(a);
         return;
@@ -310,6 +327,14 @@ static void answer_resume(struct request *r)
         &(struct runs_start){ &request, r->id, answer_begun, answer_patience(r, answer_form(r)) });
 }
 
+void openai_answer_again(struct request *r, bool is_interrupted)
+{
+    if (is_interrupted && !runs_have(r->server, r->id))
+        admission_ask(r, answer_resume);
+    else
+        answer_join(r, answer_form(r));
+}
+
 void openai_answer(struct request *r, const struct openai_form *form)
 {
     struct answer_search search;
@@ -325,8 +350,5 @@ void openai_answer(struct request *r, const struct openai_form *form)
         return;
     }
     memcpy(r->id, search.id, sizeof r->id);
-    if (search.is_interrupted && !runs_have(r->server, r->id))
-        admission_ask(r, answer_resume);
-    else
-        answer_join(r, form);
+    openai_answer_again(r, search.is_interrupted);
 }

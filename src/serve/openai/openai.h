@@ -91,12 +91,15 @@ struct openai_form {
     bool (*settings)(struct request *r, struct buf *words);
     /* Whether the run goes on without a client; NULL: no. */
     bool (*is_background)(struct request *r);
+    /* The event of the run after which it tells; negative: the request was refused. NULL: 0. */
+    int64_t (*from)(struct request *r);
     /* The run is in the record. False: nothing is followed, since the request was refused, or
      * `reply_early` answers it. NULL: true. */
-    bool (*begun)(struct request *r);
+    bool (*begun)(struct openai_answer *a);
     void (*reply_early)(struct openai_answer *a);
-    bool has_steps;    /* they are told without a stream, too */
-    bool has_all_ends; /* `end` is also for runs without an answer */
+    void (*tick)(struct openai_answer *a); /* four times a second; may end it. NULL: nothing */
+    bool has_steps;                        /* they are told without a stream, too */
+    bool has_all_ends;                     /* `end` is also for runs without an answer */
     /* Of a stream: it begins; a step has ended. */
     void (*begin)(struct openai_answer *a);
     void (*call)(struct openai_answer *a, const droste_record_call *call);
@@ -114,6 +117,7 @@ struct openai_answer {
     const struct openai_form *form;
     bool streams, follows;
     int64_t created_ms;
+    int64_t from;     /* as openai_form.from */
     uint64_t told_ns; /* when the client last got something */
     void *state;      /* the form's */
     void (*free_state)(struct openai_answer *a);
@@ -122,6 +126,10 @@ struct openai_answer {
 /* Starts the run that the request asks for, or joins that of an earlier try, and answers in this
  * form. */
 void openai_answer(struct request *r, const struct openai_form *form);
+/* Goes on with the run of an earlier response, whose id is the request's, in the same form. */
+void openai_answer_again(struct request *r, bool is_interrupted);
+/* Tells of all events that the record has by now. */
+int openai_answer_read(struct openai_answer *a, droste_record *record);
 /* Pushes an event of a stream: the data alone, or with a type. */
 void openai_push(struct openai_answer *a, const char *type, const char *data, size_t len);
 /* The text of a run's answer: of a string itself, of other values their JSON. */

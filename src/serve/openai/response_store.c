@@ -21,7 +21,7 @@ void response_locate(struct request *r, const char *path)
     r->id[SERVE_ID_SIZE - 1] = '\0';
 }
 
-static bool response_is_id(const char *id)
+bool response_is_id(const char *id)
 {
     return strncmp(id, "resp_", 5) == 0 && strlen(id) == RESPONSE_ID_SIZE - 1 &&
            strspn(id + 5, "0123456789abcdef") == SERVE_ID_SIZE - 1;
@@ -97,7 +97,7 @@ static struct json_object *response_keep_input(struct json_object *input, const 
 }
 
 /* All members of the request but its input and context. */
-static struct json_object *response_keep(struct request *r)
+static struct json_object *response_keep(struct request *r, int64_t from)
 {
     struct json_object *kept = json_object_new_object(), *input = NULL;
     json_object_object_foreach(r->json, name, value)
@@ -111,6 +111,8 @@ static struct json_object *response_keep(struct request *r)
     json_object_object_get_ex(r->json, "input", &input);
     struct json_object *items = response_keep_input(input, r->id);
     if (kept && items && json_put(kept, "input", items) && json_put_text(kept, "run", r->id) &&
+        json_put(kept, "from", json_object_new_int64(from)) &&
+        json_put(kept, "until", json_object_new_int64(0)) &&
         json_put(kept, "expires_at",
             json_object_new_int64(clock_wall_ms() / 1000 + RESPONSE_KEPT_SECONDS)))
         return kept;
@@ -118,16 +120,16 @@ static struct json_object *response_keep(struct request *r)
     return NULL;
 }
 
-bool response_store(struct request *r)
+bool response_store(struct request *r, int64_t from)
 {
     char id[RESPONSE_ID_SIZE];
     size_t len = 0, files = 0;
     uint64_t quota = (uint64_t)r->server->options->files_quota_mib << 20;
-    cleanup_json struct json_object *kept = response_keep(r);
+    cleanup_json struct json_object *kept = response_keep(r, from);
     cleanup_fd int directory = kept ? file_store_open(r) : -1;
     if (r->reply)
         return false;
-    response_id(id, r->id);
+    response_id(id, r->id, from);
     if (!kept || !json_text(kept, &len))
         request_refuse(r, 503, "memory", "out of memory");
     else if (len > RESPONSE_STORED_MAX || file_store_used(directory, &files) + len > quota)
@@ -154,7 +156,8 @@ static bool response_refuse_item(struct openai_ask *a, const char *type)
 /* Items that this server made itself come back from clients that keep a conversation themselves. */
 static bool response_is_own(const char *type)
 {
-    return strcmp(type, "reasoning") == 0 || strcmp(type, "code_interpreter_call") == 0;
+    return strcmp(type, "reasoning") == 0 || strcmp(type, "code_interpreter_call") == 0 ||
+           strcmp(type, "mcp_approval_request") == 0 || strcmp(type, "mcp_approval_response") == 0;
 }
 
 bool response_ask_input(struct openai_ask *a, struct json_object *input, bool has_question)
@@ -227,8 +230,11 @@ static bool response_ask_chain(
         return response_refuse_previous(a, id);
     if (!response_ask_input(a, json_get_typed(one, "input", json_type_array), false))
         return false;
-    droste_record_get(
-        record, json_get_string(one, "run", ""), response_on_previous, &previous, NULL);
+    if (json_get_int(one, "until", 0) > 0 && depth > 0)
+        return true; /* the answer is in the response after it */
+    if (json_get_int(one, "until", 0) == 0)
+        droste_record_get(
+            record, json_get_string(one, "run", ""), response_on_previous, &previous, NULL);
     return previous.fine || response_refuse_previous(a, id);
 }
 
@@ -259,8 +265,10 @@ static struct json_object *response_of(struct request *r, int *directory)
 struct response_found {
     struct request *r;
     struct response p;
+    struct json_object *asked;
     droste_record *record;
     bool is_cancelled;
+    int64_t at; /* the last event that was read */
     struct buf out;
 };
 
@@ -268,20 +276,42 @@ static int response_on_found(void *arg, const droste_record_run *run, droste_err
 {
     struct response_found *found = arg;
     bool is_running = strcmp(run->status, "running") == 0;
-    response_add_answer(&found->p, run);
+    if (found->p.until > 0)
+        response_add_waiting(&found->p, json_get_typed(found->asked, "waiting", json_type_array));
+    else
+        response_add_answer(&found->p, run);
     response_put(
         &found->out, &found->p, run, found->is_cancelled && is_running ? "cancelled" : NULL);
     return 0;
 }
 
+/* Of a response that no client follows. */
+static void response_find_waiting(struct response_found *found)
+{
+    const char *label = response_label(found->asked);
+    uint64_t wait_ns;
+    cleanup_json struct json_object *items =
+        label ? response_waiting(found->record, found->p.run, label, &wait_ns) : NULL;
+    if (items && response_pause(found->r, &found->p, found->at, items, found->asked)) {
+        found->p.until = found->at;
+        runs_attend(found->r->server, found->p.run, clock_ns() + wait_ns);
+    }
+}
+
 static void response_reply(struct request *r, struct json_object *asked, bool is_cancelled)
 {
-    struct response_found found = {
-        .r = r, .p.asked = asked, .record = runs_record(r), .is_cancelled = is_cancelled
-    };
+    struct response_found found = { .r = r,
+        .p.asked = asked,
+        .p.from = json_get_int(asked, "from", 0),
+        .p.until = json_get_int(asked, "until", 0),
+        .asked = asked,
+        .record = runs_record(r),
+        .is_cancelled = is_cancelled };
     snprintf(found.p.run, sizeof found.p.run, "%s", json_get_string(asked, "run", ""));
     if (found.record)
-        response_add_steps(&found.p, found.record);
+        found.at = response_add_steps(&found.p, found.record);
+    if (found.record && found.p.until == 0)
+        response_find_waiting(&found);
     if (!found.record ||
         droste_record_get(found.record, found.p.run, response_on_found, &found, NULL) < 0)
         openai_refuse(r, &(struct openai_error){ .status = 404, .code = "run_removed" },

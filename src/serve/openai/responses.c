@@ -5,16 +5,12 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/json/fields.h"
 #include "base/text.h"
 
 /* Of what a cell has printed. */
 enum { RESPONSE_OUTPUT_MAX = 64 << 10 };
-
-void response_id(char out[RESPONSE_ID_SIZE], const char *run)
-{
-    snprintf(out, RESPONSE_ID_SIZE, "resp_%s", run);
-}
 
 /* ---- the object ---- */
 
@@ -53,9 +49,10 @@ static void response_put_asked(struct buf *out, struct json_object *asked)
     }
 }
 
-static void response_put_usage(struct buf *out, const droste_record_run *run)
+static void response_put_usage(
+    struct buf *out, const struct response *p, const droste_record_run *run)
 {
-    if (!run || run->ended_ms == 0) {
+    if (!run || run->ended_ms == 0 || p->until > 0) {
         field_null(out, "usage");
         return;
     }
@@ -91,19 +88,19 @@ void response_put(
     struct buf *out, const struct response *p, const droste_record_run *run, const char *status)
 {
     char id[RESPONSE_ID_SIZE];
-    response_id(id, p->run);
-    status = status ? status : response_status(run);
+    response_id(id, p->run, p->from);
+    status = status ? status : p->until > 0 ? "completed" : response_status(run);
     buf_putc(out, '{');
     field_string(out, "id", id);
     field_string(out, "object", "response");
     field_int(out, "created_at", run ? run->started_ms / 1000 : p->answer->created_ms / 1000);
     field_string(out, "status", status);
-    response_put_end(out, run, status);
+    response_put_end(out, p->until > 0 ? NULL : run, status);
     response_put_asked(out, p->asked);
     field_open(out, "output", '[');
     buf_append(out, buf_text(&p->items), p->items.len);
     field_close(out, ']');
-    response_put_usage(out, run);
+    response_put_usage(out, p, run);
     field_close(out, '}');
 }
 
@@ -353,11 +350,42 @@ static int response_on_cell(void *arg, const droste_record_cell *cell, droste_er
     return 0;
 }
 
-void response_add_steps(struct response *p, droste_record *record)
+struct response_steps {
+    struct response *p;
+    int64_t at;
+};
+
+/* Steps after `until` belong to the response that follows. */
+static int response_on_step_call(void *arg, const droste_record_call *call, droste_error *err)
 {
-    static const droste_record_visitor visitor = { .call = response_on_call,
-        .cell = response_on_cell };
-    droste_record_visit(record, p->run, &visitor, p, NULL);
+    struct response_steps *steps = arg;
+    bool is_later = steps->p->until > 0 && steps->at > steps->p->until;
+    return is_later ? -1 : response_on_call(steps->p, call, err);
+}
+
+static int response_on_step_cell(void *arg, const droste_record_cell *cell, droste_error *err)
+{
+    struct response_steps *steps = arg;
+    bool is_later = steps->p->until > 0 && steps->at > steps->p->until;
+    return is_later ? -1 : response_on_cell(steps->p, cell, err);
+}
+
+int64_t response_add_steps(struct response *p, droste_record *record)
+{
+    static const droste_record_visitor visitor = { .call = response_on_step_call,
+        .cell = response_on_step_cell };
+    struct response_steps steps = { p, p->from };
+    droste_record_follow(record, p->run, &steps.at, 0, &visitor, &steps, NULL);
+    return steps.at;
+}
+
+void response_add_waiting(struct response *p, struct json_object *items)
+{
+    for (size_t i = 0; i < json_length(items); i++) {
+        const char *item = json_text(json_object_array_get_idx(items, i), NULL);
+        response_push_item(p, "response.output_item.added", item);
+        response_add(p, item);
+    }
 }
 
 /* ---- the answer to a request ---- */
@@ -381,6 +409,7 @@ static struct response *responses_of(struct openai_answer *a)
     p->answer = a->streams ? a : NULL;
     p->asked = a->f.r->json;
     memcpy(p->run, a->f.r->id, sizeof p->run);
+    p->from = a->from;
     a->state = p;
     a->free_state = responses_free;
     return p;
@@ -409,6 +438,40 @@ static void responses_cell(struct openai_answer *a, const droste_record_cell *ce
     struct response *p = responses_of(a);
     if (p)
         response_add_cell(p, cell);
+}
+
+static int responses_on_paused(void *arg, const droste_record_run *run, droste_error *err)
+{
+    struct openai_answer *a = arg;
+    struct response *p = a->state;
+    cleanup_buf struct buf out = { 0 };
+    if (a->streams) {
+        response_push_whole(p, "response.completed", run, NULL);
+        request_end(a->f.r);
+        return 0;
+    }
+    response_put(&out, p, run, NULL);
+    request_reply(a->f.r, 200, "application/json", buf_text(&out), out.len);
+    request_header(a->f.r, "X-Droste-Run", a->f.r->id);
+    return 0;
+}
+
+/* Calls wait for an approval that the client can give: the response ends, and the run waits. */
+static void responses_tick(struct openai_answer *a)
+{
+    struct request *r = a->f.r;
+    const char *label = response_label(r->json);
+    droste_record *record = r->server->record;
+    uint64_t wait_ns;
+    cleanup_json struct json_object *items =
+        label && record ? response_waiting(record, r->id, label, &wait_ns) : NULL;
+    struct response *p = items ? responses_of(a) : NULL;
+    if (!p || openai_answer_read(a, record) < 0 || !response_pause(r, p, a->f.at, items, NULL))
+        return;
+    p->until = a->f.at;
+    runs_attend(r->server, r->id, clock_ns() + wait_ns);
+    response_add_waiting(p, items);
+    droste_record_get(record, r->id, responses_on_paused, a, NULL);
 }
 
 static void responses_end(struct openai_answer *a, const droste_record_run *run)
@@ -453,23 +516,36 @@ static void responses_fail(
 
 /* ---- the request ---- */
 
+/* Servers of MCP are the operator's: a client can name them, to approve their calls. */
+static bool responses_takes_tool(struct json_object *tool)
+{
+    const char *type = json_get_string(tool, "type", "");
+    if (strcmp(type, "mcp") == 0)
+        return json_get_string(tool, "server_label", "")[0] != '\0' &&
+               !json_object_object_get_ex(tool, "server_url", NULL) &&
+               !json_object_object_get_ex(tool, "connector_id", NULL);
+    return strcmp(type, "code_interpreter") == 0;
+}
+
 static bool responses_check(struct request *r)
 {
     static const char *const objects[] = { "conversation", "prompt" };
     struct json_object *tools = json_get_typed(r->json, "tools", json_type_array);
     const char *param = NULL;
     for (size_t i = 0; i < json_length(tools) && !param; i++)
-        if (strcmp(json_get_string(json_object_array_get_idx(tools, i), "type", ""),
-                "code_interpreter") != 0)
+        if (!responses_takes_tool(json_object_array_get_idx(tools, i)))
             param = "tools";
     for (size_t i = 0; i < array_length(objects) && !param; i++)
         if (json_object_object_get_ex(r->json, objects[i], NULL))
             param = objects[i];
+    if (!param && response_label(r->json) && !json_get_bool(r->json, "store", true))
+        param = "store";
     if (!param)
         return true;
     openai_refuse(r,
         &(struct openai_error){ .status = 400, .code = "unsupported_parameter", .param = param },
-        "'%s' is not supported by models that answer with a run, but for the tool code_interpreter",
+        "'%s' is not supported by models that answer with a run, but for the tools "
+        "code_interpreter and mcp, the latter without server_url and stored",
         param);
     return false;
 }
@@ -493,9 +569,10 @@ static bool responses_settings(struct request *r, struct buf *words)
 }
 
 /* It is in the record, and is now kept for later; a background response is answered at once. */
-static bool responses_begun(struct request *r)
+static bool responses_begun(struct openai_answer *a)
 {
-    if (json_get_bool(r->json, "store", true) && !response_store(r))
+    struct request *r = a->f.r;
+    if (json_get_bool(r->json, "store", true) && !response_store(r, a->from))
         return false;
     return !json_get_bool(r->json, "background", false) || json_get_bool(r->json, "stream", false);
 }
@@ -519,7 +596,9 @@ static bool responses_is_background(struct request *r)
 
 const struct openai_form openai_responses_form = { .ask = responses_ask,
     .settings = responses_settings,
+    .from = response_from,
     .begun = responses_begun,
+    .tick = responses_tick,
     .reply_early = responses_reply_early,
     .is_background = responses_is_background,
     .begin = responses_begin,
@@ -540,6 +619,10 @@ void openai_handle_response_create(struct request *r)
             &(struct openai_error){ .status = 400, .code = "unsupported_model", .param = "model" },
             "responses are of models that answer with a run (droste/NAME); for others this server "
             "has chat completions");
-    else if (responses_check(r))
+    else if (!responses_check(r))
+        return;
+    else if (response_has_approvals(r->json))
+        response_take_approvals(r);
+    else
         openai_answer(r, &openai_responses_form);
 }

@@ -16,24 +16,48 @@ struct response {
     struct openai_answer *answer; /* of a stream; NULL: nothing is pushed */
     struct json_object *asked;    /* the request */
     char run[SERVE_ID_SIZE];
+    int64_t from;     /* the event of the record after which it tells; 0: from the beginning */
+    int64_t until;    /* the last one, where calls waited for approvals; 0: the run's end */
     struct buf items; /* JSON, with commas */
     unsigned count;   /* of them */
     int64_t sequence;
 };
 
-/* Reads all steps of the record. */
-void response_add_steps(struct response *p, droste_record *record);
+/* Reads its steps from the record; the number of the last event. */
+int64_t response_add_steps(struct response *p, droste_record *record);
+/* Adds items that wait for the client. */
+void response_add_waiting(struct response *p, struct json_object *items);
 /* Adds the answer, if the run has one. */
 void response_add_answer(struct response *p, const droste_record_run *run);
 /* The object. `status` NULL: that of the run. */
 void response_put(
     struct buf *out, const struct response *p, const droste_record_run *run, const char *status);
-void response_id(char out[RESPONSE_ID_SIZE], const char *run);
+
+/* ---- response_approvals.c ---- */
+
+/* The id of the response that tells of a run from this event on. */
+void response_id(char out[RESPONSE_ID_SIZE], const char *run, int64_t from);
+/* The label of the tools whose calls the client wants to approve; NULL: it does not. */
+const char *response_label(struct json_object *asked);
+/* Items for the calls of the run that wait, and for how long they may; NULL: none waits. */
+struct json_object *response_waiting(
+    droste_record *record, const char *run, const char *label, uint64_t *wait_ns);
+/* Keeps that the response ended there, in what was stored (NULL: read it). */
+bool response_pause(struct request *r, const struct response *p, int64_t until,
+    struct json_object *items, struct json_object *stored);
+/* Whether the input answers approval requests. */
+bool response_has_approvals(struct json_object *asked);
+/* Takes the answers, and goes on with their run. */
+void response_take_approvals(struct request *r);
+/* After which event the request's response tells; negative: it was refused. */
+int64_t response_from(struct request *r);
 
 /* ---- response_store.c ---- */
 
+bool response_is_id(const char *id);
+
 /* Keeps the request; false: it was refused. */
-bool response_store(struct request *r);
+bool response_store(struct request *r, int64_t from);
 /* Adds the messages of the responses before, the oldest first; false: the request was refused. */
 bool response_ask_previous(struct openai_ask *a, const char *previous);
 /* Adds the items of an input, the last user message as the question if it is to be one. */

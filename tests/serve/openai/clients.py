@@ -92,6 +92,19 @@ def response():
 
 
 @row
+def approval():
+    """A call that waits is an item, and the next request answers it."""
+    tools = [{"type": "mcp", "server_label": "ours", "require_approval": "always"}]
+    one = client.responses.create(model="droste/asking", input="write it", tools=tools)
+    item = one.output[-1]
+    assert (item.type, item.name, item.arguments) == ("mcp_approval_request", "write", '{"n": 4}')
+    with client.responses.stream(model="droste/asking", previous_response_id=one.id, tools=tools,
+                                 input=[{"type": "mcp_approval_response", "approve": True,
+                                         "approval_request_id": item.id}]) as stream:
+        assert stream.get_final_response().output_text == "wrote 40"
+
+
+@row
 def response_stream():
     """The package's helper, which raises if events are out of order."""
     with client.responses.stream(model="droste/turns", input="how long?", extra_body=CONTEXT,

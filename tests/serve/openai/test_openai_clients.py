@@ -36,6 +36,7 @@ def command(script):
 def answers(tmp_path_factory, servers):
     """answers(script): what each row of it has said, of a server of its own."""
     known, made = {}, []
+    asking = [repl("SUBMIT('wrote %d' % write(n=4))")]
     slow = [repl("import time\ntime.sleep(1.5)"), repl("SUBMIT('waited')")]
 
     def run(script):
@@ -43,10 +44,15 @@ def answers(tmp_path_factory, servers):
         if script not in known:
             home = tmp_path_factory.mktemp("clients")
             turns = home / "turns.json"
-            turns.write_text(json.dumps({"": TURNS, "slow": slow}))
+            turns.write_text(json.dumps({"": TURNS, "slow": slow, "asking": asking}))
+            write = home / "write"
+            write.write_text("#!/bin/sh\ncat >/dev/null\necho 40\n")
+            write.chmod(0o755)
             model = Fake(servers("--turns", str(turns)))
             made.append(Models(home, None))
-            server = made[-1](model=model, names="turns,slow=turns-slow,tool-calls,auth,stream-end")
+            server = made[-1]("--tool", "write=%s" % write, "--ask", "write", model=model,
+                              names="turns,slow=turns-slow,asking=turns-asking,tool-calls,auth,"
+                              "stream-end")
             done = subprocess.run([*words, server.address + "/v1", where], capture_output=True,
                                   text=True, timeout=4 * WAIT, env={
                                       "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"})
