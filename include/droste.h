@@ -470,6 +470,16 @@ DROSTE_API void droste_session_interrupt(droste_session *s);
  * pass; the session's own does. ERROR_ARGUMENT while a process is starting there; ERROR_TIMEOUT if
  * they did not stop; ERROR_UNSUPPORTED where the environment cannot: local sandboxes can. */
 DROSTE_API int droste_session_pause(droste_session *s, int on, droste_error *err);
+/* What all processes of the session's sandbox use now, with those of its forks and commands. */
+typedef struct droste_usage {
+    double cpu_seconds;   /* of processors, so far */
+    uint64_t memory;      /* bytes, with the files; memory that processes share counts for each */
+    uint64_t files;       /* bytes of the files in its /tmp and private root directory */
+    uint64_t files_limit; /* 0: it has none of its own */
+} droste_usage;
+/* ERROR_UNSUPPORTED where that is not known: of live local sandboxes it is, soon after their
+ * start. */
+DROSTE_API int droste_session_usage(const droste_session *s, droste_usage *out, droste_error *err);
 /* False after its sandbox has ended. */
 DROSTE_API int droste_session_is_alive(const droste_session *s);
 

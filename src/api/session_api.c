@@ -551,6 +551,18 @@ int droste_session_pause(droste_session *s, int on, droste_error *err)
     return api_fail(err, &why, rc);
 }
 
+int droste_session_usage(const droste_session *s, droste_usage *out, droste_error *err)
+{
+    struct error why = { 0 };
+    struct sandbox_figures now = { 0 };
+    int rc = s->session && session_figures(s->session, &now)
+                 ? 0
+                 : error_set(&why, ERROR_UNSUPPORTED,
+                       "what the sandbox uses is not known: it must be a local one, and live");
+    *out = (droste_usage){ now.cpu_seconds, now.memory, now.files, now.files_limit };
+    return api_fail(err, &why, rc);
+}
+
 int droste_session_is_alive(const droste_session *s)
 {
     return s->staging || (s->session && session_is_alive(s->session));

@@ -617,6 +617,11 @@ const char *session_about(const struct session *s)
     return s->ops->about ? s->ops->about(s->env) : NULL;
 }
 
+bool session_figures(const struct session *s, struct sandbox_figures *out)
+{
+    return s->sandbox && s->ops->figures && s->ops->figures(s->sandbox, out);
+}
+
 uint64_t session_busy_ns(const struct session *s)
 {
     return s->sandbox && s->ops->busy_ns ? s->ops->busy_ns(s->sandbox) : 0;

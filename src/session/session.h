@@ -290,6 +290,8 @@ const bool *session_is_ready(const struct session *s);
  * during the operation. */
 void session_death(const struct session *s, struct cell_result *out);
 enum isolation session_isolation(const struct session *s);
+/* What its sandbox uses now. False: that is not known. */
+bool session_figures(const struct session *s, struct sandbox_figures *out);
 /* The path of the volume in the guest; NULL: none. */
 const char *session_volume(const struct session *s);
 /* The path of the workspace in the guest; NULL: none. */

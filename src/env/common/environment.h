@@ -103,6 +103,13 @@ struct sandbox_usage {
     enum limit_means means[LIMIT_COUNT];
 };
 
+/* What all processes of a sandbox use now. */
+struct sandbox_figures {
+    double cpu_seconds;          /* so far */
+    uint64_t memory;             /* bytes, with the files */
+    uint64_t files, files_limit; /* bytes in its private file system; 0: it has none */
+};
+
 struct sandbox_events {
     /* Bytes of the channel, in pieces of any size. True if they end within a message. */
     bool (*bytes)(void *arg, const char *data, size_t len);
@@ -200,6 +207,8 @@ struct environment_ops {
     void (*drain)(struct sandbox *s);
     enum isolation (*isolation)(const struct sandbox *s);
     void (*usage)(const struct sandbox *s, struct sandbox_usage *out);
+    /* False: they are not known. NULL: never known. */
+    bool (*figures)(const struct sandbox *s, struct sandbox_figures *out);
     /* It has not started yet because there is no room for it; see start_wait. NULL: never. */
     bool (*waits)(const struct sandbox *s);
     /* Nanoseconds for which its processes ran or were ready to run; 0: not known. NULL: always

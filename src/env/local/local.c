@@ -152,6 +152,25 @@ static void local_usage(const struct sandbox *s, struct sandbox_usage *out)
         local_read_cgroup(s, out, &out_of_memory);
 }
 
+/* A fork's keeper descends from that of the first sandbox of its family. */
+static bool local_figures(const struct sandbox *s, struct sandbox_figures *out)
+{
+    const struct sandbox *first = s->family ? s->family : s;
+    struct process_list processes = { 0 };
+    struct memory_now memory;
+    if (first->ended || !local_has_keeper(first))
+        return false;
+    process_list_read(&processes, first->keeper, NULL, NULL);
+    memory_now(first->keeper, &processes, &memory);
+    *out = (struct sandbox_figures){ .memory = memory.private_bytes + memory.files,
+        .files = memory.files,
+        .files_limit = memory.files_limit };
+    for (size_t i = 0; i < processes.count; i++)
+        out->cpu_seconds += process_cpu_seconds(processes.pids[i]);
+    free(processes.pids);
+    return true;
+}
+
 static uint64_t local_busy_ns(const struct sandbox *s)
 {
     return cpu_priority_busy_ns(s->cpu_priority);
@@ -280,6 +299,7 @@ static const struct environment_ops local_ops = {
     .drain = ports_drain,
     .isolation = local_isolation,
     .usage = local_usage,
+    .figures = local_figures,
     .waits = local_waits,
     .busy_ns = local_busy_ns,
     .volume = local_volume,

@@ -376,6 +376,18 @@ uint64_t memory_of_fork(pid_t keeper)
     return sum;
 }
 
+void memory_now(pid_t keeper, const struct process_list *processes, struct memory_now *out)
+{
+    char path[48];
+    struct statfs st;
+    *out = (struct memory_now){ .private_bytes = read_private(processes).most };
+    snprintf(path, sizeof path, "/proc/%d/root/tmp", (int)keeper);
+    if (statfs(path, &st) < 0 || st.f_type != TMPFS_MAGIC)
+        return;
+    out->files = (uint64_t)(st.f_blocks - st.f_bfree) * (uint64_t)st.f_bsize;
+    out->files_limit = (uint64_t)st.f_blocks * (uint64_t)st.f_bsize;
+}
+
 /* ---- scheduling ---- */
 
 static void look_ended(

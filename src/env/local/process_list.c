@@ -58,17 +58,38 @@ void process_list_read(
     }
 }
 
+/* Reads a stat file. What is behind the name; NULL: the process or thread has ended. */
+static const char *process_after_name(const char *path, char *text, size_t size)
+{
+    cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, text, size - 1);
+    if (n <= 0)
+        return NULL;
+    text[n] = '\0';
+    return strrchr(text, ')'); /* the name may contain anything */
+}
+
+double process_cpu_seconds(pid_t pid)
+{
+    char path[48], text[512];
+    unsigned long long user, system;
+    long long user_of_children, system_of_children;
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    const char *after = process_after_name(path, text, sizeof text);
+    if (!after || sscanf(after, ") %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu %lld %lld",
+                      &user, &system, &user_of_children, &system_of_children) != 4)
+        return 0;
+    unsigned long long ticks = user + system + (unsigned long long)user_of_children +
+                               (unsigned long long)system_of_children;
+    return (double)ticks / (double)sysconf(_SC_CLK_TCK);
+}
+
 /* The state of a process or thread, as a letter, and its parent. False: there is none. */
 static bool process_read_stat(const char *path, char *state, pid_t *parent)
 {
     char text[512];
     int number = 0;
-    cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
-    if (n <= 0)
-        return false;
-    text[n] = '\0';
-    const char *after = strrchr(text, ')'); /* the name may contain anything */
+    const char *after = process_after_name(path, text, sizeof text);
     bool ok = after && sscanf(after, ") %c %d", state, &number) == 2;
     *parent = number;
     return ok;

@@ -20,6 +20,8 @@ typedef bool process_skip_fn(const void *arg, pid_t pid);
 void process_list_read(
     struct process_list *list, pid_t first, process_skip_fn *skip, const void *arg);
 
+/* Processor time of a process, and of those children that it has waited for. */
+double process_cpu_seconds(pid_t pid);
 /* The parent of a process, 0 if there is no such process. */
 pid_t process_parent(pid_t pid);
 /* Whether no thread of the process can run before it gets a signal: it is stopped or has ended.

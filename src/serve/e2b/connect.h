@@ -37,7 +37,7 @@ void connect_push_text(struct connect_stream *c, const struct buf *text);
 void connect_push_event(struct connect_stream *c, const char *name, struct json_object *event);
 /* Ends it; `code` is NULL for success. */
 void connect_end(struct connect_stream *c, const char *code, const char *text);
-/* Ends it so that its client sees that the sandbox is gone. */
+/* Ends it without an outcome. */
 void connect_cut(struct connect_stream *c);
 /* Its client has gone. */
 void connect_leave(struct connect_stream *c);

@@ -27,7 +27,7 @@ static bool control_has_template(const char *name)
 
 /* ---- descriptions ---- */
 
-static int control_cpus(void)
+int e2b_cpu_count(void)
 {
     long n = sysconf(_SC_NPROCESSORS_ONLN);
     return n > 0 ? (int)n : 1;
@@ -63,7 +63,7 @@ struct json_object *e2b_describe(const struct e2b_sandbox *e)
     json_put_text(o, "clientID", "droste");
     e2b_put_time(o, "startedAt", e->started_us);
     e2b_put_time(o, "endAt", control_end_us(e));
-    json_put(o, "cpuCount", json_object_new_int(control_cpus()));
+    json_put(o, "cpuCount", json_object_new_int(e2b_cpu_count()));
     json_put(o, "memoryMB", json_object_new_int64(e->memory_bytes >> 20));
     json_put(o, "diskSizeMB", json_object_new_int64(e->disk_bytes >> 20));
     json_put_text(o, "state", e->paused ? "paused" : "running");
@@ -258,8 +258,7 @@ void e2b_handle_create(struct request *r)
 
 /* ---- one sandbox ---- */
 
-/* The sandbox of E2B's clients that the path names; NULL: the request was refused. */
-static struct e2b_sandbox *control_sandbox(struct request *r)
+struct e2b_sandbox *e2b_control_sandbox(struct request *r)
 {
     struct sandbox *sb = sandbox_of(r);
     if (!sb)
@@ -272,7 +271,7 @@ static struct e2b_sandbox *control_sandbox(struct request *r)
 
 void e2b_handle_get(struct request *r)
 {
-    struct e2b_sandbox *e = control_sandbox(r);
+    struct e2b_sandbox *e = e2b_control_sandbox(r);
     struct json_object *o = e ? e2b_describe(e) : NULL;
     if (!e)
         return;
@@ -291,7 +290,7 @@ void e2b_handle_get(struct request *r)
 
 void e2b_handle_kill(struct request *r)
 {
-    struct e2b_sandbox *e = control_sandbox(r);
+    struct e2b_sandbox *e = e2b_control_sandbox(r);
     if (!e)
         return;
     sandbox_close(e->sandbox);
@@ -301,7 +300,7 @@ void e2b_handle_kill(struct request *r)
 void e2b_handle_timeout(struct request *r)
 {
     double seconds = 0;
-    struct e2b_sandbox *e = control_sandbox(r);
+    struct e2b_sandbox *e = e2b_control_sandbox(r);
     if (!e || !control_take_timeout(r, 0, &seconds))
         return;
     e->end_ns = clock_ns() + (uint64_t)(seconds * 1e9);
@@ -317,7 +316,7 @@ static void control_extend(struct e2b_sandbox *e, double seconds)
 
 void e2b_handle_refresh(struct request *r)
 {
-    struct e2b_sandbox *e = control_sandbox(r);
+    struct e2b_sandbox *e = e2b_control_sandbox(r);
     if (!e)
         return;
     control_extend(e, (double)json_get_int(r->json, "duration", CONTROL_SECONDS_V1));
@@ -327,7 +326,7 @@ void e2b_handle_refresh(struct request *r)
 void e2b_handle_connect(struct request *r)
 {
     double seconds = 0;
-    struct e2b_sandbox *e = control_sandbox(r);
+    struct e2b_sandbox *e = e2b_control_sandbox(r);
     if (!e || !control_take_timeout(r, CONTROL_SECONDS_V2, &seconds))
         return;
     if (json_get_typed(r->json, "memory", json_type_boolean) &&
@@ -344,7 +343,7 @@ void e2b_handle_connect(struct request *r)
 void e2b_handle_resume(struct request *r)
 {
     double seconds = 0;
-    struct e2b_sandbox *e = control_sandbox(r);
+    struct e2b_sandbox *e = e2b_control_sandbox(r);
     if (!e || !control_take_timeout(r, CONTROL_SECONDS_V1, &seconds))
         return;
     if (!e->paused) {
@@ -365,7 +364,7 @@ static void control_on_pause_free(struct request *r)
 
 void e2b_handle_pause(struct request *r)
 {
-    struct e2b_sandbox *e = control_sandbox(r);
+    struct e2b_sandbox *e = e2b_control_sandbox(r);
     if (!e)
         return;
     if (e->paused || e->pausing) {
@@ -385,7 +384,7 @@ void e2b_handle_pause(struct request *r)
 
 void e2b_handle_network(struct request *r)
 {
-    struct e2b_sandbox *e = control_sandbox(r);
+    struct e2b_sandbox *e = e2b_control_sandbox(r);
     const char *refusal = control_network_refusal(r->json);
     if (!e)
         return;
@@ -404,7 +403,7 @@ void e2b_handle_logs(struct request *r)
 {
     static const char none[] = "{\"logs\":[]}", none_v1[] = "{\"logs\":[],\"logEntries\":[]}";
     bool v2 = strncmp(r->route->path, "/v2/", 4) == 0;
-    if (!control_sandbox(r))
+    if (!e2b_control_sandbox(r))
         return;
     request_reply(
         r, 200, "application/json", v2 ? none : none_v1, v2 ? sizeof none - 1 : sizeof none_v1 - 1);

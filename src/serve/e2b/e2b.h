@@ -22,6 +22,7 @@ enum { E2B_TOKEN_SIZE = 33, E2B_USER_SIZE = 64 };
 struct e2b_context;
 struct connect_stream;
 struct e2b_watcher;
+struct e2b_metrics;
 
 struct e2b_sandbox {
     struct sandbox *sandbox;
@@ -40,6 +41,7 @@ struct e2b_sandbox {
     struct connect_stream *streams; /* to clients, of envd */
     struct request *pausing;        /* waits until a process that starts can be stopped; or NULL */
     struct e2b_watcher *watchers;   /* of directories */
+    struct e2b_metrics *metrics;    /* what it used when clients asked; NULL: none did */
     struct e2b_context *forking;    /* for which the sandbox's session is being forked */
 };
 
@@ -76,6 +78,10 @@ void e2b_put_time(struct json_object *o, const char *key, int64_t us);
 
 /* ---- control.c ---- */
 
+/* The sandbox of E2B's clients that the path names; NULL: the request was refused. */
+struct e2b_sandbox *e2b_control_sandbox(struct request *r);
+/* Of processors that a sandbox may use. */
+int e2b_cpu_count(void);
 /* The description of a sandbox in lists. */
 struct json_object *e2b_describe(const struct e2b_sandbox *e);
 

@@ -345,13 +345,13 @@ static void e2b_handle_refused(struct request *r)
 #define FORKS                                                                                      \
     "sandboxes cannot be forked through E2B's API here; droste serve's own API forks sessions"
 #define SNAPSHOT "snapshots of sandboxes are not supported here"
-#define METRICS  "there are no metrics of a sandbox here; GET /metrics has those of the server"
 
 static const struct route control_rows[] = {
     CREATES("/sandboxes", E2B_CREATE_SCHEMA, e2b_handle_create),
     CREATES("/v2/sandboxes", E2B_CREATE_SCHEMA, e2b_handle_create),
     ROUTE("GET", "/sandboxes", BODY_NONE, NULL, e2b_handle_list),
     ROUTE("GET", "/v2/sandboxes", BODY_NONE, NULL, e2b_handle_list),
+    ROUTE("GET", "/sandboxes/metrics", BODY_NONE, NULL, e2b_handle_metrics_of_all),
     ROUTE("GET", "/sandboxes/{id}", BODY_NONE, NULL, e2b_handle_get),
     ROUTE("DELETE", "/sandboxes/{id}", BODY_NONE, NULL, e2b_handle_kill),
     ROUTE("POST", "/sandboxes/{id}/timeout", BODY_JSON, E2B_TIMEOUT_SCHEMA, e2b_handle_timeout),
@@ -362,12 +362,11 @@ static const struct route control_rows[] = {
     ROUTE("POST", "/sandboxes/{id}/pause", BODY_JSON, NULL, e2b_handle_pause),
     ROUTE("GET", "/sandboxes/{id}/logs", BODY_NONE, NULL, e2b_handle_logs),
     ROUTE("GET", "/v2/sandboxes/{id}/logs", BODY_NONE, NULL, e2b_handle_logs),
+    ROUTE("GET", "/sandboxes/{id}/metrics", BODY_NONE, NULL, e2b_handle_metrics),
     ROUTE("PUT", "/sandboxes/{id}/network", BODY_JSON, NULL, e2b_handle_network),
     REFUSED("POST", "/sandboxes/{id}/fork", FORKS),
     REFUSED("POST", "/sandboxes/{id}/snapshots", SNAPSHOT),
     REFUSED("GET", "/snapshots", SNAPSHOT),
-    REFUSED("GET", "/sandboxes/{id}/metrics", METRICS),
-    REFUSED("GET", "/sandboxes/metrics", METRICS),
     REFUSED("POST", "/secrets", SECRETS),
     REFUSED("GET", "/secrets", SECRETS),
     ROUTE("GET", "/templates/aliases/{name}", BODY_NONE, NULL, e2b_handle_alias),

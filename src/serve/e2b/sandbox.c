@@ -37,9 +37,10 @@ static void e2b_sandbox_close(struct sandbox *sb)
     e2b_contexts_free(e);
     e2b_watchers_free(e);
     while (e->streams)
-        connect_cut(e->streams);
+        connect_end(e->streams, "unavailable", "The sandbox was killed or reached its end of life");
     json_object_put(e->network);
     json_object_put(e->environment);
+    free(e->metrics);
     free(e->template);
     free(e);
 }

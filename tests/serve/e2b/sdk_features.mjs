@@ -68,6 +68,11 @@ const rows = {
     await pty.wait()
     assert(Buffer.concat(seen).includes('A2B'))
   },
+  async metrics(sandbox) {
+    const [now] = await sandbox.getMetrics()
+    assert(now.cpuCount > 0 && now.memUsed > 0 && now.memUsed < now.memTotal)
+    assert(now.diskTotal > 0)
+  },
   async files(sandbox) {
     await sandbox.files.write('a/b.txt', 'é')
     assert.equal(await sandbox.files.read('a/b.txt'), 'é')

@@ -49,11 +49,26 @@ def test_what_is_not_supported_says_so(client, method, path):
     assert status == 400 and "here" in message
 
 
+def test_metrics_of_several_sandboxes(client):
+    """Of those that are asked for, of any worker, and times that are none are refused."""
+    ids = [client.create()["sandboxID"] for _ in range(3)]
+    found = client.control("GET", "/sandboxes/metrics?sandbox_ids=%s,%s,none" % (
+        ids[0], ids[2])).json["sandboxes"]
+    assert set(found) == {ids[0], ids[2]}
+    assert all(0 < one["memUsed"] < one["memTotal"] for one in found.values())
+    assert error(client.control("GET", "/sandboxes/metrics"))[0] == 400
+    for wrong in ("start=x", "end=-1", "start="):
+        path = "/sandboxes/%s/metrics?%s" % (ids[0], wrong)
+        assert error(client.control("GET", path))[0] == 400
+    for one in ids:
+        client.control("DELETE", "/sandboxes/" + one)
+
+
 @pytest.mark.parametrize("method,end,body", [
     ("GET", "", None), ("DELETE", "", None), ("POST", "/timeout", {"timeout": 5}),
     ("POST", "/refreshes", {}), ("POST", "/connect", {"timeout": 5}), ("POST", "/resume", {}),
     ("POST", "/pause", {}), ("GET", "/logs", None), ("PUT", "/network", {}),
-    ("POST", "/fork", {}), ("POST", "/snapshots", {}), ("GET", "/metrics", None)])
+    ("GET", "/metrics", None), ("POST", "/fork", {}), ("POST", "/snapshots", {})])
 def test_sandboxes_of_other_keys_do_not_exist(tmp_path, method, end, body):
     """On every operation; their owner reaches them."""
     path = tmp_path / "keys.json"
@@ -70,7 +85,7 @@ def test_sandboxes_of_other_keys_do_not_exist(tmp_path, method, end, body):
         assert theirs.status == none.status == 404
         assert theirs.body.replace(sandbox["sandboxID"].encode(), b"0" * 32) == none.body
         assert other.control("GET", "/v2/sandboxes").json == []
-        expected = (400,) if end in ("/fork", "/snapshots", "/metrics") else (200, 201, 204, 409)
+        expected = (400,) if end in ("/fork", "/snapshots") else (200, 201, 204, 409)
         assert owner.control(method, mine, body).status in expected
     finally:
         server.stop()
@@ -428,8 +443,8 @@ def test_a_paused_sandbox_does_not_run(client):
     until(lambda: not processor_time(marker))
 
 
-def test_kills_cut_streams(client):
-    """Without an end, so that clients ask whether the sandbox still runs."""
+def test_kills_end_streams(client):
+    """With an error that says so, after which clients ask whether the sandbox still runs."""
     import http.client
     own = client.create()
     connection = http.client.HTTPConnection("127.0.0.1", client.server.port, timeout=60)
@@ -441,8 +456,9 @@ def test_kills_cut_streams(client):
     while b"data" not in response.read1():
         pass
     assert client.control("DELETE", "/sandboxes/" + own["sandboxID"]).status == 204
-    with pytest.raises(http.client.IncompleteRead):
-        response.read()
+    flags, last = envelopes(response.read())[-1]
+    assert flags == 2 and last["error"]["code"] == "unavailable"
+    assert "killed" in last["error"]["message"]
     connection.close()
 
 

@@ -463,6 +463,38 @@ static void a_pause_leaves_no_trace(void **state)
     droste_session_close(session);
 }
 
+/* What it uses grows with its memory, its files and its work, and what a fork uses counts, too. */
+static void a_session_knows_what_it_uses(void **state)
+{
+    droste_usage first, now;
+    droste_session *fork = NULL;
+    open_session();
+    do
+        expect_echo(session, "1", "1"); /* which may be there before the sandbox's pid */
+    while (droste_session_usage(session, &first, &err) == -DROSTE_ERROR_UNSUPPORTED);
+    assert_true(first.memory > 0 && first.memory < 200e6);
+    expect_echo(session,
+        "import time\n"
+        "x = b'x' * 40_000_000\n"
+        "with open('/tmp/f', 'wb') as f: n = f.write(x[:10_000_000])\n"
+        "while time.process_time() < 0.1: pass\n"
+        "n",
+        "10000000");
+    assert_fine(droste_session_usage(session, &now, &err));
+    assert_true(now.cpu_seconds >= first.cpu_seconds + 0.05);
+    assert_true(now.memory >= first.memory + 40000000);
+    if (first.files_limit > 0) { /* it has a file system of its own */
+        assert_true(now.files >= first.files + 10000000 && now.files <= now.files_limit);
+        assert_true(now.memory >= first.memory + 50000000);
+    }
+    assert_fine(droste_session_fork(session, &fork, &err));
+    expect_echo(fork, "y = b'y' * 40_000_000; len(y)", "40000000");
+    assert_fine(droste_session_usage(session, &first, &err));
+    assert_true(first.memory >= now.memory + 40000000);
+    droste_session_close(fork);
+    droste_session_close(session);
+}
+
 /* The type of the answer may change; what does not fit the new one is not taken. */
 static void the_type_of_the_answer_may_change(void **state)
 {
@@ -708,6 +740,7 @@ int main(void)
         T(another_thread_wakes_the_wait),
         T(a_pause_does_not_count_for_the_cell),
         T(a_pause_leaves_no_trace),
+        T(a_session_knows_what_it_uses),
         T(tools_come_and_go),
         T(a_tool_may_replace_the_guests_own),
         T(tools_of_the_droste_may_be_cleared),
