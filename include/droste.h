@@ -63,7 +63,7 @@ DROSTE_API int droste_secret(
 /* The value of a text option ("env", "python"…), valid until it is set again. NULL: it has no
  * value, is a secret, or is not a text. */
 DROSTE_API const char *droste_get(droste *d, const char *option);
-/* The value of an option that is a number, if it was set. False: it was not, or is no number. */
+/* The value of an option that is a number, if it was set. False: it was not, or is not a number. */
 DROSTE_API int droste_get_number(droste *d, const char *option, double *value);
 /* A time as settings have it ("90", "1.5h", "30d") in seconds. False: the text is none. */
 DROSTE_API int droste_parse_seconds(const char *text, double *seconds);

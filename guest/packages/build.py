@@ -61,7 +61,7 @@ def line_of_package(name, package, sdists):
 def lines_of_pylock(name, text, sdists):
     lock = read_toml(name, text)
     if str(lock.get("lock-version", "")).split(".")[0] != "1":
-        raise Refused("%s: it is no lock file of version 1 (PEP 751)" % name)
+        raise Refused("%s: it is not a lock file of version 1 (PEP 751)" % name)
     return [line_of_package(name, package, sdists) for package in lock.get("packages", ())]
 
 
@@ -94,7 +94,7 @@ def requirement_lines(config):
         lines += lines_of_uv(documents, config["uv"])
     for line in lines:
         if line.lstrip().startswith("-") and line.strip() != "--require-hashes":
-            raise Refused("'%s' is no requirement" % line[:100])
+            raise Refused("'%s' is not a requirement" % line[:100])
     return lines
 
 

@@ -29,7 +29,7 @@ typedef struct droste_file_entry {
     uint32_t uid, gid;
     const char *user, *group; /* their names in the sandbox; "": they have none */
     const char *target;       /* of a link: the path that it leads to, without links; "": no link */
-    uint32_t target_mode;     /* of what is there; 0: nothing, or it is no link */
+    uint32_t target_mode;     /* of what is there; 0: nothing, or it is not a link */
     /* with DROSTE_FILE_ATTRIBUTES: lines NAME=VALUE of the extended attributes user.* whose names
      * and values are printable ASCII; at most 8 KiB */
     const char *attributes;

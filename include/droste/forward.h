@@ -43,8 +43,8 @@ typedef struct droste_forward_request {
 } droste_forward_request;
 
 /* Sends a request with the keys of the settings, which appear nowhere in the answer. Nothing is
- * retried, recorded or counted in a budget. ERROR_UNSUPPORTED: the model is no provider's, or its
- * provider has another protocol. */
+ * retried, recorded or counted in a budget. ERROR_UNSUPPORTED: the model is not a provider's, or
+ * its provider has another protocol. */
 DROSTE_API int droste_forward_start(
     droste *d, const droste_forward_request *request, droste_forward **out, droste_error *err);
 /* Stops reading the answer while a client does not, and continues. */

@@ -209,7 +209,7 @@ typedef struct droste_record_filter {
 DROSTE_API int droste_record_list(droste_record *record, const droste_record_filter *filter,
     droste_record_run_fn *fn, void *arg, droste_error *err);
 /* Finds the one run whose id is `prefix` or begins with it; for "last", the run that began last and
- * is no child of another. ERROR_NOT_FOUND; ERROR_ARGUMENT: several. */
+ * is not a child of another. ERROR_NOT_FOUND; ERROR_ARGUMENT: several. */
 DROSTE_API int droste_record_find(
     droste_record *record, const char *prefix, char id[DROSTE_RUN_ID_SIZE], droste_error *err);
 

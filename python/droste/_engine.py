@@ -229,7 +229,7 @@ class Engine:
     # -- without asyncio
 
     def slice_ms(self) -> int:
-        """Returns how long the C library may wait per call, in milliseconds; -1 is no limit."""
+        """Returns how long the C library may wait per call, in milliseconds; -1 means no limit."""
         return SLICE_MS if threading.get_ident() == _main[0] else -1
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 Pairs = List[Tuple[str, Any]]
 
-#: parameters of Interpreter that are no settings, or functions
+#: parameters of Interpreter that are not settings, or functions
 PARAMETERS = ("tools", "output_fields", "on_output", "tool_threads", "template", "server")
 FUNCTIONS = ("model", "sub_model")
 REPLACE, UNTRIED = 1, 2     # DROSTE_TEMPLATE_…

@@ -160,7 +160,7 @@ def type_answer(answer: Any, data: Any) -> Any:
 
 def merge(fields: Dict[str, Any], typed: Any, arrays: Dict[int, Any], what: str) -> Dict[str, Any]:
     if type(typed) is not dict:
-        raise ProtocolError("the sandbox sent %s in an encoding that is no dict" % what)
+        raise ProtocolError("the sandbox sent %s in an encoding that is not a dict" % what)
     for name, value in typed.items():
         if name not in fields or not has_form(value, fields[name], arrays):
             raise ProtocolError("the sandbox sent two different values for %s in %s"

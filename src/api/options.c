@@ -256,7 +256,7 @@ static int options_take_word(const char *name, const char *value, const char *co
     return value ? suggest_refuse(name, value, words, sizeof *words, count, err) : 0;
 }
 
-/* Features that settings request. Isolation is no request: "auto" accepts any level. */
+/* Features that settings request. Isolation is not a request: "auto" accepts any level. */
 static uint64_t asked_features(const struct settings *s)
 {
     uint64_t asked = 0;

@@ -214,7 +214,7 @@ static int tell_entry(struct json_object *row, volume_entry_fn *fn, void *arg, s
     size_t len = hex ? strlen(hex) / 2 : 0;
     if (len == 0 || len > PACK_PATH_MAX || !(path = calloc(1, len + 1)) ||
         !read_hex(hex, len, path) || strlen(path) != len)
-        return error_set(err, ERROR_PROTOCOL, "the sandbox lists what is no file");
+        return error_set(err, ERROR_PROTOCOL, "the sandbox lists what is not a file");
     droste_volume_entry entry = { .path = path,
         .mode = (mode_t)json_object_get_int64(json_object_array_get_idx(row, 1)),
         .size = (uint64_t)json_object_get_int64(json_object_array_get_idx(row, 2)),
@@ -255,7 +255,7 @@ static int64_t fetch_piece(struct volume_remote *r, int64_t at, int file, struct
     const char *hex = json_get_string(answer, "data", "");
     size_t len = strlen(hex) / 2;
     if (len > PIECE || !(data = malloc(len + 1)) || !read_hex(hex, len, data))
-        return error_set(err, ERROR_PROTOCOL, "the sandbox sends what is no data");
+        return error_set(err, ERROR_PROTOCOL, "the sandbox sends what is not data");
     for (size_t sent = 0; sent < len;) {
         ssize_t n = write(file, data + sent, len - sent);
         if (n < 0)

@@ -209,7 +209,7 @@ int websocket_read_close(const char *data, size_t len, unsigned *status, const c
     if (len == 1 || !websocket_frame_is_status((unsigned)p[0] << 8 | p[1]))
         return error_set(err, ERROR_PROTOCOL, "a WebSocket is closed with a status that is none");
     if (!text_is_utf8(data + 2, len - 2, NULL))
-        return error_set(err, ERROR_PROTOCOL, "a WebSocket is closed with words that are no text");
+        return error_set(err, ERROR_PROTOCOL, "a WebSocket is closed with words that are not text");
     *status = (unsigned)p[0] << 8 | p[1];
     *reason = data + 2;
     *reason_len = len - 2;

@@ -21,7 +21,7 @@ struct map_fork;
 struct session;
 
 /* Where a fork's calls come from: "1:3" is item 3 of the first fork_map of its cell, "1:3/2:0" the
- * first item of the second fork_map of that fork. NULL: the session is no fork. */
+ * first item of the second fork_map of that fork. NULL: the session is not a fork. */
 const char *fork_map_path(const struct broker *b, const struct session *s);
 /* Processor time of all guests of the broker; session_busy_ns has it of one. */
 uint64_t fork_map_busy_ns(const struct broker *b);

@@ -97,7 +97,7 @@ static void chat_ask(struct talk *t, const char *question)
 
 /* ---- commands ---- */
 
-/* What commands print is no answer: it goes to standard error. */
+/* What commands print is not an answer: it goes to standard error. */
 static void chat_put(const struct buf *text)
 {
     screen_print_text(stderr, buf_text(text));
@@ -252,7 +252,8 @@ static int chat_run(const struct command *self, droste *d, int argc, char **argv
         { "continue", "RUN", "Continue this finished run.", &t.before, NULL },
         { "json", NULL, "Print one JSON object for each question.", NULL, &t.json },
         { "quiet", NULL, "Show no progress, even on a terminal.", NULL, &t.quiet },
-        { "verbose", NULL, "Show progress even if standard error is no terminal.", NULL, &verbose },
+        { "verbose", NULL, "Show progress even if standard error is not a terminal.", NULL,
+            &verbose },
         FLAG_NO_SERVER(&server),
         { 0 },
     };

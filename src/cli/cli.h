@@ -102,7 +102,7 @@ const struct list *cli_given(void);
 
 /* "droste: TEXT" on standard error; returns `status`. */
 int cli_fail(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* The same for a remark, which is no error: broken between words on a terminal. */
+/* The same for a remark, which is not an error: broken between words on a terminal. */
 void cli_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* The exit status for an error code of the library. */
 int cli_status(int code);

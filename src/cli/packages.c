@@ -83,8 +83,8 @@ static int packages_gc(struct packages_request *r, struct error *err)
     unsigned count = 0;
     unsigned long long bytes = 0;
     if (droste_parse_seconds(r->older ? r->older : "30d", &seconds) < 0)
-        return error_set(
-            err, ERROR_ARGUMENT, "--older-than '%.40s' is no time, such as 12h or 30d", r->older);
+        return error_set(err, ERROR_ARGUMENT,
+            "--older-than '%.40s' is not a time, such as 12h or 30d", r->older);
     int rc = droste_packages_gc(r->d, seconds, &count, &bytes, &why);
     if (rc == 0)
         printf("removed %u, %llu MiB\n", count, bytes >> 20);

@@ -468,7 +468,7 @@ static int runs_run(const struct command *self, droste *d, int argc, char **argv
             &r.reason },
         { "json", NULL, "Print JSON.", NULL, &r.json },
         { "quiet", NULL, "resume: show no progress, even on a terminal.", NULL, &r.quiet },
-        { "verbose", NULL, "resume: show progress even if standard error is no terminal.", NULL,
+        { "verbose", NULL, "resume: show progress even if standard error is not a terminal.", NULL,
             &r.verbose },
         { "database", "FILE", "The database of runs ($DROSTE_DATABASE).", &r.database, NULL },
         FLAG_SERVER(&r.server),

@@ -166,7 +166,7 @@ int bus_subscribe(struct bus *b, const char *subject, const char *group, bus_mes
 {
     nats_status status = 0;
     if (!bus_subject_is_ok(subject, true) || (group && !bus_name_is_ok(group)))
-        return error_set(err, ERROR_ARGUMENT, "'%s' is no subject that can be subscribed to",
+        return error_set(err, ERROR_ARGUMENT, "'%s' is not a subject that can be subscribed to",
             subject ? subject : "");
     struct subscription *s = subscription_open(b, subject, group, &status);
     if (!s)

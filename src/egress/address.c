@@ -209,7 +209,7 @@ const char *egress_host_parse(const char *text, size_t len, struct egress_host *
         return NULL;
     }
     if (!host_has_labels(out->name))
-        return "the host is no name";
+        return "the host is not a name";
     if (host_ends_with_number(out->name))
         return "the host is an odd form of an address: write four decimal numbers";
     return NULL;
@@ -220,10 +220,10 @@ static const char *authority_port(const char *text, size_t len, unsigned *port)
     *port = 0;
     for (size_t i = 0; i < len && i < 6; i++) {
         if (!host_is_digit(text[i]))
-            return "the port is no number";
+            return "the port is not a number";
         *port = *port * 10 + (unsigned)(text[i] - '0');
     }
-    return len == 0 || len > 5 || *port == 0 || *port > 65535 ? "the port is no number" : NULL;
+    return len == 0 || len > 5 || *port == 0 || *port > 65535 ? "the port is not a number" : NULL;
 }
 
 const char *egress_authority_parse(
@@ -244,6 +244,6 @@ const char *egress_authority_parse(
     if (!colon || colon == text + len)
         return *port ? NULL : "there is no port";
     if (*colon != ':')
-        return "the port is no number";
+        return "the port is not a number";
     return authority_port(colon + 1, (size_t)(text + len - colon) - 1, port);
 }

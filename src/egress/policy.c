@@ -103,7 +103,7 @@ static const char *rule_take_url(struct egress_rule *r, const char *text)
     r->kind = RULE_URL;
     r->is_tls = strncmp(url, "https://", 8) == 0;
     if (!r->is_tls && strncmp(url, "http://", 7) != 0)
-        return "it is no URL of http or https";
+        return "it is not a URL of http or https";
     url += r->is_tls ? 8 : 7;
     size_t authority = strcspn(url, "/");
     const char *path = url + authority;

@@ -118,7 +118,7 @@ static const char *secret_take_source(struct egress_secret *s, const char *text,
     for (size_t i = 0; i < array_length(kinds); i++)
         known = known || (strncmp(s->source, kinds[i], strlen(kinds[i])) == 0 &&
                              s->source[strlen(kinds[i])]);
-    /* A command line and a process list are no places for a value. */
+    /* A command line and a process list are not places for a value. */
     return known ? NULL : "SOURCE is @FILE, fd:N, env:VARIABLE or !COMMAND, never the value itself";
 }
 
@@ -155,7 +155,7 @@ int egress_secret_set(
     for (size_t i = 0; i < len; i++)
         if (value[i] < ' ' || value[i] > '~')
             return error_set(err, ERROR_CONFIG,
-                "secret %s: its value has a byte that is no printable ASCII", secret->name);
+                "secret %s: its value has a byte that is not printable ASCII", secret->name);
     secret->value = text_copy(value, len);
     secret->len = len;
     return secret->value ? 0 : error_memory(err);

@@ -95,7 +95,7 @@ static void socks_take_request(struct connection *c)
     const char *wrong = socks_take_host(in, &c->target.host);
     c->target.port = (unsigned)in[len - 2] << 8 | in[len - 1];
     if (!wrong && c->target.port == 0)
-        wrong = "the port is no number";
+        wrong = "the port is not a number";
     buf_consume(&c->in, len);
     if (wrong)
         connection_refuse(c, 400, wrong);

@@ -5,8 +5,8 @@
 #include "export/steps.h"
 
 /* Writes a line with the grade of each run that the results in `path` name (docs/batch.md). Lines
- * that are no results are left out: a batch may be writing the file. A file that does not exist has
- * no grades. */
+ * that are not results are left out: a batch may be writing the file. A file that does not exist
+ * has no grades. */
 int grades_write(const char *path, struct steps_out *o, droste_error *err);
 
 #endif

@@ -239,7 +239,7 @@ static int layer_open_parent(struct layer *l, struct error *err)
     }
     if (rc == 0 && l->parent < 0)
         rc = errno == ENOTDIR || errno == ELOOP || errno == ENOENT
-                 ? layer_broken(l, "a component of its path is no directory", err)
+                 ? layer_broken(l, "a component of its path is not a directory", err)
                  : layer_failed(l, err);
     l->name = strrchr(l->path, '/') ? strrchr(l->path, '/') + 1 : l->path;
     return rc;

@@ -33,7 +33,7 @@ static int manifest_digest(const char *text, char out[HASH_TEXT_SIZE], struct er
     if (strncmp(text, prefix, n) != 0 || strlen(text + n) != HASH_TEXT_SIZE - 1 ||
         strspn(text + n, "0123456789abcdef") != HASH_TEXT_SIZE - 1)
         return error_set(err, ERROR_PROTOCOL,
-            "the image is invalid: '%.80s' is no digest of the form sha256:HEX", text);
+            "the image is invalid: '%.80s' is not a digest of the form sha256:HEX", text);
     memcpy(out, text + n, HASH_TEXT_SIZE);
     return 0;
 }
@@ -97,7 +97,7 @@ static int manifest_add_layer(
 {
     char digest[HASH_TEXT_SIZE];
     if (!json_object_is_type(layer, json_type_object))
-        return manifest_broken("a layer is no object", err);
+        return manifest_broken("a layer is not an object", err);
     const char *type = json_get_string(layer, "mediaType", "");
     if (!strstr(type, "tar") || strstr(type, "encrypted"))
         return error_set(err, ERROR_UNSUPPORTED,

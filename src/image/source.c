@@ -21,7 +21,7 @@ static int source_read_json(int fd, const char *what, struct buf *out, struct er
             err, errno == ENOENT ? ERROR_NOT_FOUND : ERROR_IO, "opening %.100s of the image", what);
     if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_size > IMAGE_JSON_MAX)
         return error_set(err, ERROR_PROTOCOL,
-            "the image is invalid: %.100s is no file of at most "
+            "the image is invalid: %.100s is not a file of at most "
             "4 MiB",
             what);
     buf_clear(out);

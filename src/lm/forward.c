@@ -66,7 +66,7 @@ static int forwarder_fill(
     const char *rest;
     if (!lm_is_of_provider(options->model))
         return error_set(err, ERROR_UNSUPPORTED,
-            "this model is no provider's, so requests cannot be passed to it");
+            "this model is not a provider's, so requests cannot be passed to it");
     int rc = provider_find(options, options->model, &p, &rest, err);
     if (rc < 0)
         return rc;
@@ -227,7 +227,7 @@ static int forward_take_event(struct forward *f, struct error *err)
     struct json_span found[2] = { { NULL, NULL } };
     bool is_last = data->len == 6 && memcmp(data->data, "[DONE]", 6) == 0;
     if (!is_last && json_check(data->data, data->len, &json_limits_large, err) < 0)
-        return error_set(err, ERROR_MODEL_REPLY, "%.80s: an event is no JSON", s->peer);
+        return error_set(err, ERROR_MODEL_REPLY, "%.80s: an event is not JSON", s->peer);
     f->finished = f->finished || is_last;
     if (!is_last)
         json_span_members(json_span_of(data->data, data->len), names, found, 2);
@@ -316,7 +316,7 @@ static void forward_on_done(void *arg, const struct http_result *result)
         error_set(&end.error, ERROR_MODEL_CUT, "%.80s: the stream ended before its end", s->peer);
     else if (result->status == 200 &&
              json_check(buf_text(&f->whole), f->whole.len, &json_limits_large, &end.error) < 0)
-        error_set(&end.error, ERROR_MODEL_REPLY, "%.80s: the answer is no JSON", s->peer);
+        error_set(&end.error, ERROR_MODEL_REPLY, "%.80s: the answer is not JSON", s->peer);
     if (end.error.code == ERROR_NONE) {
         text_mask(f->whole.data, f->whole.len, s->key);
         end.body = buf_text(&f->whole);
@@ -358,7 +358,7 @@ static int forward_write(struct forward *f, const char *body, size_t len, struct
 {
     if (json_parse(body, len, &json_limits_large, &f->request, err) < 0 ||
         !json_object_is_type(f->request, json_type_object))
-        return error_set(err, ERROR_ARGUMENT, "the request is no JSON object");
+        return error_set(err, ERROR_ARGUMENT, "the request is not a JSON object");
     if (!json_put_text(f->request, "model", f->forwarder->model) || !forward_ask_usage(f))
         return error_memory(err);
     f->body = json_text(f->request, &f->body_len);

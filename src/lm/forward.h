@@ -13,7 +13,7 @@ struct forwarder;
 struct forward;
 
 /* Prepares for the model that the options name; does not connect yet. ERROR_UNSUPPORTED: its
- * provider has another protocol, or it is no provider's. Otherwise as lm_open. */
+ * provider has another protocol, or it is not a provider's. Otherwise as lm_open. */
 int forwarder_open(
     struct loop *loop, const struct lm_options *options, struct forwarder **out, struct error *err);
 /* All requests must have ended. */

@@ -176,7 +176,7 @@ void mcp_call_progress(struct mcp_call *c, const char *text, size_t len)
         mcp_call_progress_of(c, c->progress + 1, 0, buf_text(&clean));
 }
 
-/* Less important ones have higher numbers (RFC 5424); -1: it is no level. */
+/* Less important ones have higher numbers (RFC 5424); -1: it is not a level. */
 static int log_rank(const char *level)
 {
     static const char *const levels[] = { "emergency", "alert", "critical", "error", "warning",

@@ -106,7 +106,7 @@ struct mcp_call {
     void *stream;      /* the transport's */
     bool is_stateless; /* of 2026-07-28 */
     bool is_cached;    /* its answer says for how long it holds */
-    bool is_refusal;   /* it is no request of the protocol */
+    bool is_refusal;   /* it is not a request of the protocol */
     double progress;
     struct mcp_call *next;
 

@@ -38,7 +38,7 @@ struct mcp_message {
     size_t len;
     void *stream;    /* of the request with which it belongs; NULL: of none */
     bool is_answer;  /* the last one of its request */
-    bool is_refusal; /* an answer to what was no request of the protocol; `code` says why */
+    bool is_refusal; /* an answer to what was not a request of the protocol; `code` says why */
     bool is_stateless;
     bool may_be_lost; /* progress, which a transport drops if its client does not read */
     int code;         /* of an error (base/json/rpc.h); 0: none */
@@ -143,8 +143,8 @@ size_t mcp_pending(const struct mcp_peer *peer);
 /* Ends the subscriptions of a connection in the protocol's way. */
 void mcp_end_subscriptions(struct mcp_peer *peer);
 
-/* Asks the client of a run for a reply. False: it is no call of a run of this server's. For hosts
- * that have the model of the program (droste_set_model). */
+/* Asks the client of a run for a reply. False: it is not a call of a run of this server's. For
+ * hosts that have the model of the program (droste_set_model). */
 bool mcp_take_model_call(
     struct mcp_server *server, const droste_message *messages, size_t count, droste_call *call);
 /* Asks the user of the client that waits for this code. False: there is none, or the client does

@@ -75,7 +75,8 @@ static void roots_on_answer(
     if (!c)
         return;
     if (!roots) {
-        mcp_tool_fail(c, "the client does not tell its roots: %s", why ? why : "they are no list");
+        mcp_tool_fail(
+            c, "the client does not tell its roots: %s", why ? why : "they are not a list");
         return;
     }
     json_object_put(c->peer->roots);

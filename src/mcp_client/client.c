@@ -62,7 +62,7 @@ struct mcp_client {
     bool stateless;
     struct timer *patience; /* of the handshake and the list */
     uint64_t next_id;
-    unsigned bad; /* lines that were no messages */
+    unsigned bad; /* lines that were not messages */
     struct mcp_request_list requests;
     TAILQ_HEAD(, mcp_client_wait) waits;
     struct mcp_request *listing; /* a page of the list; NULL: none */
@@ -460,7 +460,7 @@ static void client_take_answer(struct mcp_client *c, const struct rpc_message *m
         client_take_error(c, m->error, &err);
     else if (!json_object_is_type(m->result, json_type_object))
         error_set(&err, ERROR_PROTOCOL,
-            "the MCP server '%.64s' answered %s with a result that is no object", c->spec.name,
+            "the MCP server '%.64s' answered %s with a result that is not an object", c->spec.name,
             q->method);
     if (err.code != ERROR_NONE)
         request_done(q, NULL, &err);
@@ -497,7 +497,7 @@ static void client_message(void *arg, const char *text, size_t len)
     mcp_client_hold(c);
     if (rpc_read(text, len, &m, &code, &err) < 0) {
         if (++c->bad > BAD_MAX) {
-            error_wrap(&err, "the MCP server '%.64s' writes what is no MCP", c->spec.name);
+            error_wrap(&err, "the MCP server '%.64s' writes what is not MCP", c->spec.name);
             client_fail(c, &err);
         }
     } else if (m.kind == RPC_ANSWER) {

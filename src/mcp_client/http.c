@@ -31,7 +31,7 @@ struct exchange {
     bool is_busy, is_gone; /* it is in use, and freed after that */
     char *body;
     struct list headers;
-    struct buf in; /* a body that is no stream */
+    struct buf in; /* a body that is not a stream */
     struct sse sse;
 };
 
@@ -218,7 +218,7 @@ static int exchange_add_header(
     return list_take(&x->headers, text_printf("%s: %s", name, value), err);
 }
 
-/* A name that is no plain text travels as base64 (2026-07-28). */
+/* A name that is not plain text travels as base64 (2026-07-28). */
 static int exchange_add_name(struct exchange *x, const char *value, struct error *err)
 {
     bool is_plain = value[0] != ' ' && value[0] != '=';

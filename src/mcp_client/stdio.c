@@ -2,7 +2,7 @@
  * input and output.
  *
  * Its standard error is read, so that it does not block, and its last line becomes part of the
- * error when the program ends. Lines that are no messages are the client's to judge.
+ * error when the program ends. Lines that are not messages are the client's to judge.
  */
 #include <poll.h>
 #include <stdlib.h>

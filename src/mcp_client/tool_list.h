@@ -23,7 +23,7 @@ struct tool_list {
     char skipped[200]; /* what was left out, and why; "": nothing */
 };
 
-/* Adds a page. 1: there is another one; 0: it was the last; negative: it is no list. */
+/* Adds a page. 1: there is another one; 0: it was the last; negative: it is not a list. */
 int tool_list_take(struct tool_list *list, struct json_object *page, struct error *err);
 void tool_list_free(struct tool_list *list);
 

@@ -238,7 +238,7 @@ static int websocket_agree(void *arg, unsigned status, const char *head, struct 
     }
     if (!websocket_has_word(head, "Upgrade", "websocket") ||
         !websocket_has_word(head, "Connection", "Upgrade"))
-        return websocket_refused(ws, "is no upgrade to a WebSocket", err);
+        return websocket_refused(ws, "is not an upgrade to a WebSocket", err);
     accept = find_header(head, "Sec-WebSocket-Accept", &len);
     if (!accept || len != ws->accept.len || memcmp(accept, ws->accept.data, len) != 0)
         return websocket_refused(ws, "was not made for this request (Sec-WebSocket-Accept)", err);

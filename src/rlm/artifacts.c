@@ -90,7 +90,7 @@ static int artifact_error(struct error *err, const char *doing, const char *path
     return error_set_errno(err, ERROR_IO, "%s %.300s", doing, path);
 }
 
-/* Enters a directory that is no link, and makes it if there is none. */
+/* Enters a directory that is not a link, and makes it if there is none. */
 static int artifact_enter(int parent, const char *name)
 {
     int flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;

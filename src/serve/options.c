@@ -44,7 +44,7 @@ static bool option_put(struct request *r, const struct option_rules *rules, cons
     if (!o) {
         bool exists = option_named(name) != NULL;
         request_refuse(r, exists ? rules->kept_status : 400, exists ? rules->kept_code : "argument",
-            "'%.64s' is no option that a client may set", name);
+            "'%.64s' is not an option that a client may set", name);
         return false;
     }
     if (!json_object_is_type(value, json_type_array))

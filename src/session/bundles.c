@@ -116,7 +116,7 @@ static int item_read(
     struct json_object *pair, const struct bundle *b, struct bundle_item *item, struct error *err)
 {
     if (!json_object_is_type(pair, json_type_array) || json_length(pair) != 2)
-        return error_set(err, ERROR_PROTOCOL, "a result's type is no pair");
+        return error_set(err, ERROR_PROTOCOL, "a result's type is not a pair");
     int form = form_parse(string_at(pair, 1));
     item->type = string_at(pair, 0);
     if (!item->type || !is_media_type(item->type))
@@ -360,7 +360,7 @@ int bundles_take(struct bundles *bundles, const struct frame *frame, struct erro
     if (rc < 0)
         return rc;
     if (!json_object_is_type(head, json_type_object))
-        return error_set(err, ERROR_PROTOCOL, "a result's head is no object");
+        return error_set(err, ERROR_PROTOCOL, "a result's head is not an object");
     if (!json_get_bool(head, "clear", false))
         return bundles_take_one(bundles, frame, head, err);
     if (frame->blob_len > 0)

@@ -55,7 +55,7 @@ struct file_entry {
     const char *target, *user, *group; /* without a terminating NUL; length 0: none, or unknown */
     const char *attributes; /* lines NAME=VALUE of printable ASCII, if they were asked for */
     size_t target_len, user_len, group_len, attributes_len;
-    uint32_t target_mode; /* of what a link leads to; 0: nothing, or it is no link */
+    uint32_t target_mode; /* of what a link leads to; 0: nothing, or it is not a link */
 };
 
 struct file_answer {

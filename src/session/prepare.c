@@ -187,7 +187,7 @@ static int prepare_write_imports(struct prepare *p, struct error *err)
         size_t first = strcspn(module, ".");
         if (module[strspn(module, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
                                   "_.")] != '\0')
-            return error_set(err, ERROR_ARGUMENT, "preload '%.64s' is no module's name", module);
+            return error_set(err, ERROR_ARGUMENT, "preload '%.64s' is not a module's name", module);
         buf_printf(&p->imports, "import %s; del %.*s\n", module, (int)first, module);
     }
     return buf_failed(&p->imports) ? error_memory(err) : 0;

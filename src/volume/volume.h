@@ -125,7 +125,7 @@ int volume_put(const struct volume *v, int source, const char *path, droste_volu
  * file takes the place of another one. */
 int volume_get(const struct volume *v, const char *path, const char *to, droste_volume_count *count,
     struct error *err);
-/* A file's data to a descriptor. ERROR_ARGUMENT if it is no file. */
+/* A file's data to a descriptor. ERROR_ARGUMENT if it is not a file. */
 int volume_read(const struct volume *v, const char *path, int out, struct error *err);
 /* Removes a file, or a directory with all that is in it: it is gone at once. */
 int volume_remove_path(const struct volume *v, const char *path, struct error *err);

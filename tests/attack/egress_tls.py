@@ -52,7 +52,7 @@ def say(data, name=None, protocols=None, newest=None, answers=1, through="connec
 
 
 def bare(data):
-    """What comes of bytes that are no TLS."""
+    """What comes of bytes that are not TLS."""
     with tunnel() as s:
         try:
             s.sendall(data)

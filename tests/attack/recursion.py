@@ -18,8 +18,8 @@ FORGED = {"depth": 0, "max_recursion_depth": 99, "budget": {"calls": 10 ** 9}, "
 
 
 def levels(below):
-    """Every run runs this file: how many there are below each other. What is no dict is a model's
-    reply."""
+    """Every run runs this file: how many there are below each other. What is not a dict is a
+    model's reply."""
     if not isinstance(below, dict):
         return "1 levels"
     return "%d levels" % (int(below["attack"].split()[0]) + 1)

@@ -1,5 +1,5 @@
 # attack: sends the result of its cell in a memory file that it can still change, that is shorter or
-#     longer than it says or has holes, or in what is no memory file; and many more than one
+#     longer than it says or has holes, or in what is not a memory file; and many more than one
 # rows: 79
 # expect: KILL(protocol)
 # expect kept: INERT(forged)

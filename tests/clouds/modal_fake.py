@@ -17,7 +17,7 @@ TOKEN, SECRET = "ak-known", "as-canary-7b1f"
 def missing():
     """Why there can be no fake here; None where there can."""
     if not os.path.exists(PYTHON):
-        return "scripts/setup clouds has not got the package modal"
+        return "scripts/setup clouds did not install the package modal"
     found = subprocess.run([PYTHON, "-c", "import modal"], capture_output=True, text=True)
     return (None if found.returncode == 0 else "the package modal cannot be imported: "
             + found.stderr.strip()[-200:])

@@ -1,4 +1,4 @@
-"""Typed answers: what does not fit the schema is no answer, and the model is told why."""
+"""Typed answers: what does not fit the schema is not an answer, and the model is told why."""
 import json
 
 import pytest

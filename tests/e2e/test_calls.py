@@ -187,8 +187,8 @@ def test_a_future_outlives_its_cell(droste, replay):
 
 
 def test_exceptions_reach_futures_and_tasks(droste, sub):
-    """As they would reach a plain call: what the server refused, what is no prompt, what the budget
-    has no room for."""
+    """As they would reach a plain call: what the server refused, what is not a prompt, what the
+    budget has no room for."""
     _, flags = sub
     code = ("import asyncio\n"
             "def name(f):\n    try: return f()\n    except Exception as e: return "

@@ -18,7 +18,7 @@ CONTEXTS = {
     "an end in a quote": b'he said "yes"', "triple quotes and backslashes": b"'''\"\"\"\\n\\",
     "line ends": b"a\r\nb\rc\n\x0b\x0c\xc2\x85\xe2\x80\xa8", "a zero byte": b"a\0b", "empty": b"",
     "a mark at its start": b"\xef\xbb\xbfx", "percents and braces": b"%s {0} {context} $x",
-    "3 MB": b"0123456789abcdef" * 196608, "bytes that are no text": b"\xed\xa0\x80\xff",
+    "3 MB": b"0123456789abcdef" * 196608, "bytes that are not text": b"\xed\xa0\x80\xff",
 }
 
 

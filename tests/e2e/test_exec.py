@@ -513,7 +513,7 @@ def test_context_directory_is_a_dict_of_texts(droste, tmp_path):
 
 
 def test_context_directory_with_binary_files_says_so(droste, tmp_path):
-    """Files that are no text are left out, and a person is told how many and which first."""
+    """Files that are not text are left out, and a person is told how many and which first."""
     tree = tmp_path / "tree"
     tree.mkdir()
     (tree / "a.txt").write_text("A")
@@ -730,7 +730,7 @@ def test_python_relative_to_here(droste, tmp_path):
 
 
 def test_python_that_is_not_one_is_refused(droste):
-    """A program that is no Python is exit status 4, named, with the cure."""
+    """A program that is not Python is exit status 4, named, with the cure."""
     result = droste("exec", "-c", "1", "--python", "/bin/ls")
     assert result.status == 4
     assert "/bin/ls" in result.complaint and "--python PATH" in result.complaint

@@ -144,7 +144,7 @@ def test_several_runs_are_exported_as_they_are_named(home):
 
 
 def test_broken_values_become_good_lines(filled):
-    """What is no UTF-8 is replaced, what is no JSON is a string and is said to be one."""
+    """What is not UTF-8 is replaced, what is not JSON is a string and is said to be one."""
     exported = lines(droste(filled, "runs", "export", "hostile"))
     end = exported[-1]
     assert end["as_text"] == ["answer"] and end["answer"].startswith(

@@ -104,9 +104,9 @@ HOSTILE = {
     "block device": ([oci.special("a", tarfile.BLKTYPE)], "a device"),
     "twice": ([("a", "1"), ("a", "2")], "twice"),
     "file then directory": ([("a", "1"), oci.special("a", tarfile.DIRTYPE)], "twice"),
-    "below a file": ([("a", "1"), ("a/b", "2")], "no directory"),
+    "below a file": ([("a", "1"), ("a/b", "2")], "not a directory"),
     "circular links": ([oci.special("a", tarfile.SYMTYPE, "b"),
-                        oci.special("b", tarfile.SYMTYPE, "a"), ("a/c", "1")], "no directory"),
+                        oci.special("b", tarfile.SYMTYPE, "a"), ("a/c", "1")], "not a directory"),
     "deep": ([("/".join(["d"] * 300), "x")], "too long"),
     "long name": ([("n" * 300, "x")], "too long"),
 }

@@ -97,7 +97,7 @@ def test_a_batch_can_be_exported_as_lines(home):
 
 
 def test_a_grade_of_a_hostile_file_is_text(home, browser):
-    """Lines that are no results are skipped, and no text of the file becomes markup."""
+    """Lines that are not results are skipped, and no text of the file becomes markup."""
     lines = [json.loads(line) for line in (home / "results.jsonl").read_text().splitlines()]
     bad = "</script><script>document.title='owned'</script>"
     lines[0]["grade"] = {"grader": bad, "passed": None, "score": 1, "error": bad}

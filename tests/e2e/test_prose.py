@@ -7,7 +7,7 @@ import pytest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 WIDE = "word " * 21
-HIDDEN = "A file is read once. Who" + " opens it waits."     # a test's own text is no prose
+HIDDEN = "A file is read once. Who" + " opens it waits."     # a test's own text is not prose
 ENGINE = "The sh" + "elf keeps them."
 
 

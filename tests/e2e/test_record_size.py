@@ -98,7 +98,7 @@ def test_what_code_asks_for_has_room_or_is_refused(droste, bounded, kind):
 
 @pytest.mark.parametrize("kind", CALLS)
 def test_without_a_bound_all_is_recorded(droste, bounded, kind):
-    """0 is no limit: the same code is never refused, and the record has more than 1 MiB."""
+    """0 means no limit: the same code is never refused, and the record has more than 1 MiB."""
     answered(bounded(kind, *UNBOUND), [ROUNDS, ""])
     assert total(droste) > LIMIT
 

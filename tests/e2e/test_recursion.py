@@ -75,7 +75,7 @@ def test_an_empty_batch_sends_no_request(ask):
     ("rlm_query('x', model=7)", "TypeError"), ("rlm_query_batched('x')", "TypeError"),
     ("rlm_query_batched([{'context': 1}])", "TypeError"), ("rlm_query('a\\0b')", "ValueError")])
 def test_what_is_no_task_is_refused(ask, call, kind):
-    """A prompt that is no task raises, costs nothing and gives its place back."""
+    """A prompt that is not a task raises, costs nothing and gives its place back."""
     run = answered(
         ask([repl("try: %s\nexcept Exception as e: r = type(e).__name__\nSUBMIT(r, rlm_query('y'))"
                   % call),
@@ -141,7 +141,7 @@ def test_at_the_depth_limit_a_model_is_asked(ask, droste, limit):
 
 
 def test_bytes_need_a_child(ask):
-    """At the depth limit a context that is no text is a ValueError, not a garbled prompt."""
+    """At the depth limit a context that is not text is a ValueError, not a garbled prompt."""
     answered(
         ask([repl(
         "try: rlm_query('q', b'\\xff')\nexcept ValueError as e: SUBMIT('child run' in str(e))")],

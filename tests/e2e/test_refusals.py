@@ -28,7 +28,7 @@ def assert_refused(result, statuses=(1, 2, 4)):
 
 @pytest.mark.parametrize("name", ODD)
 def test_runs_are_not_found_by_odd_names(tmp_path, name):
-    """An id is compared with ids; it is no path, no pattern and no format."""
+    """An id is compared with ids; it is not a path, a pattern or a format."""
     assert_refused(droste(tmp_path, "runs", "show", name))
     assert list(tmp_path.iterdir()) == []
 

@@ -80,7 +80,7 @@ def test_a_death_is_reported_and_a_new_session_follows(tmp_path):
 
 
 def test_checkpoints_are_made_listed_and_gone_back_to(tmp_path):
-    """What is typed wrongly is explained, and is no Python."""
+    """What is typed wrongly is explained, and is not Python."""
     r = droste(tmp_path, "repl", stdin="x = 1\n/checkpoint\nx = 2\n/checkpoint\n/rollback 1\nx\n"
                "/checkpoints\n/forget 1\n/rollback 1\n/rollback\n/undo\nx\n")
     lines = r.stdout.splitlines()

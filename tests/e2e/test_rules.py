@@ -170,8 +170,9 @@ ESCAPES = {
 
 @pytest.mark.parametrize("way", ESCAPES)
 def test_an_escape_from_the_rules_gains_nothing_that_the_wall_denies(droste, tmp_path, way):
-    """The rules are no wall: each of these ways reaches `os`, and runs a program with it. What it
-    reaches is what the wall of `full` leaves: no file of the host's, no network, no rights."""
+    """The rules are no security boundary: each of these ways reaches `os` and runs a program with
+    it. What it reaches is what the wall of `full` leaves: no file of the host's, no network, no
+    rights."""
     secret = tmp_path / "secret"
     secret.write_text("the host's")
     secret.chmod(0o644)

@@ -89,7 +89,7 @@ def test_long_output_is_shortened_for_the_model(ask):
 
 
 def test_error_is_fed_back_and_mended(ask):
-    """Code that raises is no end: the model is shown the traceback and goes on."""
+    """Code that raises is not an end: the model is shown the traceback and goes on."""
     answered(ask([repl("x = 5\n1 / 0"), told("line 2, in <module>", repl("SUBMIT(x)"))]), 5)
 
 
@@ -105,7 +105,7 @@ def test_reply_without_code_is_nudged(ask):
 
 
 def test_blocks_of_other_languages_are_not_run(ask, droste):
-    """A block that is marked json is no code."""
+    """A block that is marked json is not code."""
     answered(ask(["```json\n{\"a\": 1}\n```", told("no ```repl block", repl("SUBMIT(1)"))]), 1)
     assert len(droste.record.cells) == 1
 

@@ -62,7 +62,7 @@ def test_show_as_json_has_the_results(home):
 
 @pytest.mark.parametrize("size", [1, 2, 3, 65535, 65536, 65537, 200000])
 def test_bytes_of_any_size_become_base64(tmp_path, size):
-    """Also where the record gives them in several pieces that are no multiples of three bytes."""
+    """Also where the record gives them in several pieces that are not multiples of three bytes."""
     code = "display({'image/png': bytes(i * i %% 251 for i in range(%d))}, raw=True)" % size
     model = recording(tmp_path, "```repl\n%s\n```" % code, SUBMIT)
     assert droste(tmp_path, "run", "--question", "Show", "--model", model).returncode == 0

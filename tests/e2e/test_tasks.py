@@ -83,7 +83,7 @@ def test_what_is_expected_is_what_the_context_says(droste, tmp_path, name):
 
 @pytest.mark.parametrize("name", SOLVERS)
 def test_a_wrong_answer_does_not_pass(droste, tmp_path, name):
-    """What the generated tasks expect is no text that anything passes for."""
+    """What the generated tasks expect is not text that anything passes for."""
     generate(name, tmp_path / "made", "--count", "4", "--size", "5000")
     model = write_replay(tmp_path / "model",
                          {"content": repl("SUBMIT(answer='nobody knows -1')"), "repeat": True})

@@ -193,7 +193,7 @@ def test_an_empty_pipe_is_not_paid_for(droste, replay):
 
 @pytest.mark.parametrize("word", ["exit", "quit", "exit()", ":q", "/quit", "  exit  "])
 def test_leaving_a_chat_costs_nothing(droste, tmp_path, word):
-    """The words that leave other prompts are no questions; one that only begins so is."""
+    """The words that leave other prompts are not questions; one that only begins so is."""
     model = write_replay(tmp_path / "m.jsonl", repl("SUBMIT(1)"), repl("SUBMIT(2)"))
     result = droste("chat", "--model", model, input="exit strategy?\n%s\nnever asked\n" % word)
     assert (result.status, result.out) == (0, "1\n") and len(droste.record.runs) == 1

@@ -88,7 +88,7 @@ def cell(droste, place, code, *flags):
 # ---- what they are ----
 
 def test_a_session_has_them_all(droste, place):
-    """Values, source and programs, in `exec`; what the source keeps to itself is no tool."""
+    """Values, source and programs, in `exec`; what the source keeps to itself is not a tool."""
     said = cell(droste, place, "import inspect\n"
                                "SUBMIT(v=prices, g=grep('two'), l=look(n=3), "
                                "s=str(inspect.signature(look)),\n"
@@ -244,7 +244,7 @@ def test_the_prompt_names_them(droste, place, replay):
 
 
 def test_calls_are_in_the_record_and_shown(droste, place, replay):
-    """Arguments and answers, how they ended; they are no calls of a model."""
+    """Arguments and answers, how they ended; they are not calls of a model."""
     result = run(droste, place,
                  replay(repl("a = look(n=7)\ntry: look(fail='x')\nexcept RuntimeError: SUBMIT(a)")))
     assert result.json["answer"] == {"n": 7, "calls": 1} and result.json["usage"]["calls"] == 1
@@ -328,7 +328,7 @@ def test_recorded_calls_are_not_made_again(droste, place, replay):
 
 
 def test_the_totals_of_an_interrupted_run_are_those_of_its_models(droste, place, replay):
-    """A call of a tool is no call of a model."""
+    """A call of a tool is not a call of a model."""
     interrupt(droste, place, replay(repl(CODE)))
     assert droste("runs", "gc").status == 0
     assert droste.record.run["status"] == "interrupted" and droste.record.run["calls"] == 1

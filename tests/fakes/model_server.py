@@ -305,7 +305,7 @@ async def stream_end_inside(c, r):
 
 
 async def stream_bad_later(c, r):
-    """What is no JSON comes behind what was."""
+    """What is not JSON comes behind what was."""
     await half(c, r)
     await c.event('{"choices": [{"delta": {"content": "x"}}')
     await c.until_gone()

@@ -1,5 +1,6 @@
-/* A file of tasks. What is no task is refused with the number of its line; what is one can be found
- * by its id and read again from where it is, has a question, and may set only what a task may set.
+/* A file of tasks. What is not a task is refused with the number of its line; what is one can be
+ * found by its id and read again from where it is, has a question, and may set only what a task may
+ * set.
  */
 #include "fuzz.h"
 

@@ -343,10 +343,10 @@ def test_wrong_arguments_do_not_reach_the_server(place):
     assert "must be of type integer" in cell(place, words, FAILURE % 'srv.add("x")')
 
 
-# ---- servers that are no friends ----
+# ---- servers that are not friends ----
 
 def test_noise_between_messages_is_skipped(place):
-    """Lines that are no messages, answers to nothing, requests, and notifications."""
+    """Lines that are not messages, answers to nothing, requests, and notifications."""
     words = flags(place, '''
         def call(id, name, arguments):
             print("listening on port 3\\n{}\\n[1]\\n\\xff", flush=True)
@@ -359,7 +359,7 @@ def test_noise_between_messages_is_skipped(place):
 
 
 def test_endless_noise_is_an_error(place):
-    assert "writes what is no MCP" in refused(place, ["--mcp-server", "srv=yes"])
+    assert "writes what is not MCP" in refused(place, ["--mcp-server", "srv=yes"])
 
 
 def test_a_server_that_is_none_is_an_error(place):

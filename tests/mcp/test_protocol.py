@@ -1,4 +1,4 @@
-"""The messages of the Model Context Protocol: both revisions, and what is no message."""
+"""The messages of the Model Context Protocol: both revisions, and what is not a message."""
 import pytest
 
 from mcp_client import STATELESS

@@ -152,7 +152,7 @@ class TestImage:
         assert docker("inspect", "-f", "{{.State.ExitCode}}", name).strip() == "0"
 
     def test_without_keys_nothing_is_served(self, docker, data):
-        """The address of a container is no loopback address."""
+        """The address of a container is not a loopback address."""
         said = docker("run", "--rm", "-v", data + ":/var/lib/droste", "droste", status=2)
         assert "droste keys create" in said
 

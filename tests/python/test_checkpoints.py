@@ -292,7 +292,7 @@ def test_a_state_that_cannot_be_kept_is_named():
 
 
 def test_the_lifetime_of_a_session_is_not_prolonged():
-    """Its end is no end of a cell: the session is over, whatever was kept."""
+    """Its end is not an end of a cell: the session is over, whatever was kept."""
     with Interpreter(checkpoint="auto", timeout=1) as interp:
         r = interp.execute("while True: pass")
         assert (r.status, r.alive, r.rolled_back) == ("timeout", False, None)

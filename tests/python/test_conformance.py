@@ -85,7 +85,7 @@ def test_an_adapter_of_ones_own_declares_what_is_skipped(tmp_path):
                  *("%s::%s" % (FILES[name], name) for name in (CONTROL, "test_volumes_stay_apart")))
     assert "PASSED tests/session/test_output.py::%s[mine:process]" % CONTROL in said
     assert re.search(
-        r"^SKIPPED .*mine:process has not got the feature 'volume' .*: sandboxes of mine keep "
+        r"^SKIPPED .*mine:process does not support the feature 'volume' .*: sandboxes of mine keep "
         r"nothing", said, re.M), said
 
 

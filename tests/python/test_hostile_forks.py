@@ -212,7 +212,7 @@ def test_what_code_of_a_fork_can_reach_of_its_family(level):
     memory (docs/fork.md), and nothing else. Both then answer as before. Of itself it may change
     limits."""
     if level == "process":
-        pytest.skip("isolation process is no wall")
+        pytest.skip("isolation process is not a security boundary")
     with Interpreter(isolation=level) as interp:
         interp.execute("NUMBERS = %r\n" % NUMBERS + REACH)
         at = interp.execute("SUBMIT(at=ctypes.addressof(text))").at

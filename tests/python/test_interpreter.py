@@ -204,7 +204,7 @@ def test_a_tool_takes_its_own_default(interp):
 
 
 def test_tools_of_any_shape(interp):
-    """Arguments without names, coroutines, and results that are no JSON."""
+    """Arguments without names, coroutines, and results that are not JSON."""
     async def later(n):
         return n + 1
 

@@ -246,7 +246,8 @@ def test_profiles_hold_within_asyncio(locally):
 
 
 def test_variables_of_the_environment_are_the_sessions(locally):
-    """From that cell on; the code's own names stay as they are, and what is no str is refused."""
+    """From that cell on; the code's own names stay as they are, and what is not a str is
+    refused."""
     with ModalInterpreter() as interp:
         interp.execute("os = 5")
         assert interp.execute("os, '_envs' in globals()", {"v": 1},

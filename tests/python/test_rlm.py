@@ -370,7 +370,7 @@ def test_unknown_arguments_are_refused_by_name(arguments, words):
 
 
 def test_an_interpreter_refuses_artifacts_and_a_run_saves_them(tmp_path):
-    """A session has no end at which files are saved, so the setting is no keyword of it."""
+    """A session has no end at which files are saved, so the setting is not a keyword of it."""
     with pytest.raises(droste.ArgumentError, match="a session saves no artifacts"):
         droste.Interpreter(artifacts=["a.txt"]).start()
     rlm = RLM(lambda messages: "```repl\nopen('a.txt', 'w').write('hello')\nSUBMIT(1)\n```",

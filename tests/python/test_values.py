@@ -74,7 +74,7 @@ class Pydantic:
 ], ids=lambda value: "")
 @pytest.mark.parametrize("padding", [0, 20000, 2000000])
 def test_a_value_is_what_it_was(interp, value, seen, padding):
-    """Subclasses of str and int, bytes of every kind, keys that are no str, numbers of any length:
+    """Subclasses of str and int, bytes of every kind, keys that are not str, numbers of any length:
     alone, and in a list of any size, where it goes in another way."""
     text = (hex(seen) if isinstance(seen, int) else "float('%s')" % seen if isinstance(seen, float)
             else repr(seen))
@@ -278,7 +278,7 @@ def test_texts_that_end_early_for_the_library_are_refused(tmp_path):
 
 
 def test_names_of_files_are_bytes(interp, tmp_path):
-    """One that is no UTF-8 is loaded like any other."""
+    """One that is not UTF-8 is loaded like any other."""
     path = tmp_path / b"\xff.txt".decode("utf-8", "surrogateescape")
     path.write_text("text")
     for given in (path, str(path), bytes(path)):

@@ -62,8 +62,8 @@ def read(page):
 # ---- blocks
 
 def without_ellipsis(text):
-    """`...` alone on a line among keyword arguments is no Python; it stands for what the reader has
-    there."""
+    """`...` alone on a line among keyword arguments is not Python; it stands for what the reader
+    has there."""
     return re.sub(r"^ *\.\.\.\n", "", text, flags=re.MULTILINE)
 
 
@@ -176,7 +176,7 @@ def rows(page):
 
 
 def name_of(words):
-    """The beginning, without what is no plain letter."""
+    """The beginning, without what is not a plain letter."""
     return re.sub(r"[^ -~]+", "", words[:60]).strip()
 
 

@@ -42,7 +42,7 @@ LOOKS = {
 #this machine
 OF_THE_PAGES = ("unclosed file <_io.TextIOWrapper name='scripts/analysis.py'",
                 "but this directory does not exist")
-#: blocks that are no program of the host's; other tests run them, where they belong
+#: blocks that are not programs of the host's; other tests run them, where they belong
 ELSEWHERE = {"004-python-3": "test_the_block_inside_the_container",
              "004-python-8": "test_the_piece_of_the_registry"}
 

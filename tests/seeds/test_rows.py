@@ -82,7 +82,7 @@ def explained():
 
 def test_every_row_is_shown_or_explained():
     """Each row of the pages has a test or a line of the document that says why not, none has both,
-    and neither claims what is no row."""
+    and neither claims what is not a row."""
     if pages.read("000") is None:
         pytest.skip(pages.MISSING)
     for name in OTHERS:

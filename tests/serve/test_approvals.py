@@ -119,7 +119,7 @@ def test_a_wait_survives_the_server(models, tool):  # noqa: F811
 
 
 def test_a_sandbox_has_nothing_that_answers(models, tool):  # noqa: F811
-    """Its cells are no run, so a call that asks is denied at once."""
+    """Its cells are not a run, so a call that asks is denied at once."""
     server = models([TRIED], *tool.flags)
     path = "/v1/sandboxes/" + server.ask("POST", "/v1/sandboxes", {}).json["id"]
     said = server.ask("POST", path + "/execute", {"code": "write(n=4)"}).json

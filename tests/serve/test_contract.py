@@ -2,7 +2,7 @@
 
 `positive_data_acceptance` is left out. What a schema can say, the document says; the rest depends
 on what a server has, and is refused with 400 and a code: names of options, of users and of what
-exists already, Python's identifiers, code that fails, and a request that is no WebSocket's.
+exists already, Python's identifiers, code that fails, and a request that is not a WebSocket's.
 """
 import os
 import subprocess

@@ -53,7 +53,7 @@ REFUSED = {
     "a space before the colon": POST + b"Content-Length : 2\r\n\r\n{}",
     "a tab before the colon": POST + b"Transfer-Encoding\t: chunked\r\n\r\n0\r\n\r\n",
     "an empty name": GET + b": x\r\n\r\n",
-    "a name that is no token": GET + b"X(y): x\r\n\r\n",
+    "a name that is not a token": GET + b"X(y): x\r\n\r\n",
     "no colon": GET + b"Xabc\r\n\r\n",
     "a NUL in a value": GET + b"X: a\0b\r\nY: b\r\n\r\n",
     "a NUL in the last value": GET + b"X: a\0b\r\n\r\n",

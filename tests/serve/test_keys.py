@@ -73,7 +73,7 @@ def test_a_key_is_shown_once_and_kept_as_its_hash(tmp_path):
 
 
 @pytest.mark.parametrize("words, what", [
-    (["--scopes", "all"], "is not one of read"), (["--limit", "sandboxes"], "no limit"),
+    (["--scopes", "all"], "is not one of read"), (["--limit", "sandboxes"], "not a limit"),
     (["--limit", "sandboxes=0"], "valid"), (["--limit", "sandboxes=1.5"], "valid"),
     (["--limit", "memory=1"], "memory"), (["--limit", "life=soon"], "valid"),
     (["--expires", "0"], "expires"), (["x" * 65], "64")])

@@ -107,7 +107,8 @@ def test_a_check_names_what_is_wrong(tmp_path):
                         (["--tls-cert", one_key, "--tls-key", one_key], "the certificate in"),
                         (["--tls-cert", one], "belong together"),
                         (["--tls-cert", "/none", "--tls-key", one_key], "/none"),
-                        (["--listen", "0.0.0.0:1"], "loopback"), (["--listen", "x"], "no address"),
+                        (["--listen", "0.0.0.0:1"], "loopback"),
+                        (["--listen", "x"], "not an address"),
                         (["--keys", str(tmp_path / "bad.json")], "bad.json"),
                         (["--audit-log", "/none/a"], "/none/a"),
                         (["--python", "/none/python"], "/none/python")]:

@@ -150,7 +150,7 @@ def test_a_key_spends_so_much_a_day(models, tmp_path):
 
 def test_runs_are_traced(models, tmp_path):
     """--traces gets a line of spans for each run that ended, in the trace of the client's request,
-    which the model's server sees, too; what is no trace is ignored."""
+    which the model's server sees, too; what is not a trace is ignored."""
     file = tmp_path / "traces.jsonl"
     server = models(TURNS, "--traces", str(file))
     trace = "0af7651916cd43dd8448eb211c80319c"

@@ -73,7 +73,7 @@ ADAPTERS = Adapters()
 class Adapter:
     """An environment that has all features, and is known by its name alone."""
     name = None
-    #: {feature: why it has not got it}
+    #: {feature: why it is not supported}
     lacks = {}
     #: what a bare word after the colon sets
     word = None
@@ -87,7 +87,7 @@ class Adapter:
     def __init__(self, text, settings):
         self.id, self.settings = text, settings
         unknown = set(self.lacks) - set(FEATURES)
-        assert not unknown, "%s lacks what is no feature: %s" % (text, unknown)
+        assert not unknown, "%s lacks what is not a feature: %s" % (text, unknown)
 
     def __repr__(self):
         return self.id
@@ -187,8 +187,8 @@ class Local(Adapter):
         "process": {
             "whole": ORPHANS,
             "tmp size": "temporary files are the host's, bounded by file_size alone",
-            "files": "it is no wall: the code reads what the user may read",
-            "network": "it is no wall: the code has the host's network",
+            "files": "it is not a security boundary: the code reads what the user may read",
+            "network": "it is not a security boundary: the code has the host's network",
             "processes": "the kernel counts all processes of a user together",
         },
     }
@@ -345,7 +345,7 @@ class Server(Local):
 
 def is_kept(message):
     """The setting that a server's refusal names."""
-    found = re.match(r"'([a-z-]+)' is no option that a client|([a-z-]+) is at most", message)
+    found = re.match(r"'([a-z-]+)' is not an option that a client|([a-z-]+) is at most", message)
     return found and (found.group(1) or found.group(2)).replace("-", "_")
 
 

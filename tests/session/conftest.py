@@ -3,8 +3,8 @@
     pytest tests/session --environment local:full --environment docker:image=python:3.12-slim
 
 Each test runs once in each environment. A test that needs a feature says so, `@needs("volume")`:
-where the adapter (adapters.py) says that the environment has not got it, the test is skipped with
-that reason. Without the option it is every local isolation, and those that is not available here
+where the adapter (adapters.py) declares it unsupported, the test is skipped with
+that reason. Without the option it is every local isolation, and those that are not available here
 are skipped by name.
 """
 import os
@@ -85,7 +85,7 @@ def environment(request, nobodys_home):
 
 @pytest.fixture(autouse=True)
 def declared(request):
-    """Skips what an environment says that it has not got."""
+    """Skips what an environment declares as unsupported."""
     features = [feature for mark in request.node.iter_markers("needs") for feature in mark.args]
     if not features:
         return
@@ -93,7 +93,7 @@ def declared(request):
     for feature in features:
         assert feature in adapters.FEATURES, "there is no feature %r" % feature
         if feature in adapter.lacks:
-            pytest.skip("%s has not got the feature %r (%s): %s"
+            pytest.skip("%s does not support the feature %r (%s): %s"
                         % (adapter.id, feature, adapters.FEATURES[feature],
                         adapter.lacks[feature]))
 

@@ -34,7 +34,8 @@ def test_commands_have_the_sessions_files_and_variables(session):
 
 
 def test_input_of_any_size_is_written_while_output_is_read(session):
-    """More than all buffers hold, both ways; a command that reads only a part of it is no error."""
+    """More than all buffers hold, both ways; a command that reads only a part of it is not an
+    error."""
     data = os.urandom(100).hex() * 10000
     assert session.commands.run("cat", input=data).stdout == data
     assert session.commands.run(["head", "-c", "7"], input=data).stdout == data[:7]

@@ -136,7 +136,7 @@ def test_without_it_names_are_pythons(guarded):
 
 
 def test_only_names_are_restored(opened):
-    """What is no name in Python is refused, and named."""
+    """What is not a name in Python is refused, and named."""
     with pytest.raises(droste.ArgumentError, match="restore-name 'context,answer'"):
         opened(restore_name="context,answer")
 

@@ -111,8 +111,8 @@ def test_redirected_output_goes_where_it_is_sent(session):
     ("print('\\ud800')", "\\ud800\n"),
 ], ids=["unicode", "NUL", "line ends", "escapes", "BOM", "no UTF-8", "lone surrogate"])
 def test_output_is_text_whatever_is_in_it(session, code, seen):
-    """Characters come as they were printed; bytes that are no UTF-8 are U+FFFD, lone surrogates are
-    escapes."""
+    """Characters come as they were printed; bytes that are not UTF-8 are U+FFFD, lone surrogates
+    are escapes."""
     assert session.execute(code).stdout == seen
 
 

@@ -127,7 +127,7 @@ def test_what_is_no_media_type_is_refused(session):
                  "x" * 200 + "/y"):
         result = session.execute('display({"%s": "x"}, raw=True)' % name)
         assert result.status == "error"
-        assert "is no media type; use a name such as 'text/html'" in result.error.message
+        assert "is not a media type; use a name such as 'text/html'" in result.error.message
     assert session.execute('display({"text/html": "x"}, raw=True)').ok
 
 
@@ -265,10 +265,10 @@ def forge(shift, head=b'{"types": [["text/plain", "text"]]}', parts=(b"forged",)
     ('{"types": []}', [], "0 types and 0 parts"),
     ('{"types": [["text", "text"]]}', ["a"], "malformed media type"),
     ('{"types": [["text/html", "code"]]}', ["a"], "unknown form"),
-    ('{"types": ["text/html"]}', ["a"], "no pair"),
+    ('{"types": ["text/html"]}', ["a"], "not a pair"),
     ('{"types": [["a/b", "text"], ["a/b", "text"]]}', ["a", "b"], "two items of one type"),
     ('{"types": [["text/html", "text"]]}', ["\\xff"], "not UTF-8"),
-    ('[]', ["a"], "no object"),
+    ('[]', ["a"], "not an object"),
     ('{"clear": true}', ["a"], "a removal of results with data"),
     ('{"types": [["a/b", "text"]], "id": "%s"}' % ("x" * 300), ["a"], "an id of over")])
 def test_a_forged_result_ends_the_sandbox(session, head, parts, why):

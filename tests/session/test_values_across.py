@@ -43,7 +43,7 @@ def test_awkward_texts_are_as_they_were_both_ways(session, name):
 
 
 def test_lone_surrogates_go_in_with_a_cell_and_are_refused_as_answers(session):
-    """As documented: they are no text, so that SUBMIT refuses them and says what to do."""
+    """As documented: they are not text, so that SUBMIT refuses them and says what to do."""
     assert session.execute("v == chr(0xd800)", {"v": "\ud800"}).echo == "True"
     assert "surrogate" in session.execute("SUBMIT(v=v)").error.message
 

@@ -219,8 +219,8 @@ def test_what_takes_too_much_memory_between_cells_is_ended_too(opened):
 
 
 def test_the_limits_in_force_are_in_the_result_and_no_others(environment, opened):
-    """resources.limits: each with its value and what enforces it. What an environment has not got
-    is not claimed."""
+    """resources.limits: each with its value and what enforces it. What an environment does not
+    enforce is not claimed."""
     names = {"memory": "memory", "processes": "processes", "open files": "open-files",
              "file size": "file-size", "tmp size": "tmp-size", "cpu time": "cpu-time"}
     some = {} if "processes" in environment.lacks else {"processes": 64}     # else it is refused

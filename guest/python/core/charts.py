@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .aliases import Head
 
-POINTS_MAX = 100000     # points of a figure's charts; more are no chart but a picture
+POINTS_MAX = 100000     # points of a figure's charts; more are not charts but a picture
 UNIT = r"\s\((.*?)\)|\[(.*?)\]"
 
 

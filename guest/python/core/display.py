@@ -195,7 +195,7 @@ def encode_bundle(bundle: dict[str, Any], room: int) -> list[tuple[str, str, byt
     alone = showing.one if showing.one < showing.limit else RESULTS_BYTES
     for media, data in list(bundle.items())[:TYPES_MAX]:
         if not isinstance(media, str) or not re.match(MEDIA_TYPE, media):
-            raise ValueError("display: %r is no media type; use a name such as 'text/html'"
+            raise ValueError("display: %r is not a media type; use a name such as 'text/html'"
                              % (media,))
         form, encoded = encode_form(str(media), data)
         if len(encoded) > min(room, alone):

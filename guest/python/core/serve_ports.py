@@ -96,7 +96,7 @@ class Connection(Command):
             super().attend()
 
     def send_signal(self, number: int, alone: bool = False) -> None:
-        raise OSError(errno.ESRCH, "it is no process")
+        raise OSError(errno.ESRCH, "it is not a process")
 
     def kill(self) -> None:
         self.streams[0] = self.input_fd = -1

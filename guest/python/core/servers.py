@@ -95,7 +95,7 @@ def make_shape(schema: Any, root: Any) -> Shape:
 # -- results
 
 def is_wrapped(returns: Any) -> bool:
-    """Whether an object with the one field `result` stands for a value that is no object."""
+    """Whether an object with the one field `result` stands for a value that is not an object."""
     fields = returns.get("properties") if isinstance(returns, dict) else None
     return isinstance(fields, dict) and list(fields) == ["result"]
 

@@ -124,7 +124,7 @@ def read_ndarray(decoder: Any, form: Any, shape: Any, order: Any, index: Any) ->
 
 
 def check_elements(numpy: Any, flat: Any) -> None:
-    """Refuses bytes that are no bool, and numbers that are no characters."""
+    """Refuses bytes that are not bool, and numbers that are not characters."""
     if flat.dtype.names is not None:
         for name in flat.dtype.names:
             check_elements(numpy, numpy.ascontiguousarray(flat[name]).reshape(-1))

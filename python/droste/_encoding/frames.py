@@ -230,7 +230,7 @@ def read_levels(decoder: Any, levels: Any, codes: Any, names: Any) -> Any:
            and 0 < len(levels) == len(codes) == len(names), "no levels")
     for level, numbers in zip(levels, codes):
         wanted(isinstance(level, pandas.Index) and not isinstance(level, pandas.MultiIndex),
-               "a level is no index")
+               "a level is not an index")
         check_codes(numbers, level)
     wanted(len(set(map(len, codes))) == 1, "codes of different lengths")
     return pandas.MultiIndex(levels, codes, names=names)

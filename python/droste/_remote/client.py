@@ -66,7 +66,7 @@ def parse_address(text: str) -> Address:
         found = urllib.parse.urlsplit(text)
         port = found.port
     except ValueError as e:
-        raise errors.ArgumentError("the server %r is no URL: %s" % (text, e)) from None
+        raise errors.ArgumentError("the server %r is not a URL: %s" % (text, e)) from None
     if found.scheme not in ("http", "https") or not found.hostname or found.query:
         raise errors.ArgumentError(
             "a server is http://HOST:PORT, https://HOST:PORT or unix:PATH, not %r" % (text,))

@@ -34,7 +34,7 @@ def _check(settings: Dict[str, Any]) -> None:
 
 def _path(name: str, below: str = "") -> str:
     if "/" in name or name in ("", ".", ".."):
-        raise ArgumentError("the volume name %r is no name" % name)
+        raise ArgumentError("the volume name %r is not a name" % name)
     return "/v1/volumes/" + name + below
 
 
@@ -195,7 +195,7 @@ def _bytes_of(value: Any) -> int:
     try:
         return int(text[:-1] if scale else text) << 10 * scale
     except ValueError:
-        raise ArgumentError("%r is no size, such as 2147483648 or \"2G\"" % (value,)) from None
+        raise ArgumentError("%r is not a size, such as 2147483648 or \"2G\"" % (value,)) from None
 
 
 def _limit(server: Server, name: str, *, size: Any = None, files: Optional[int] = None,

@@ -5,7 +5,7 @@
     inspect eval task.py --sandbox droste:memory=2G,isolation=full
 
 inspect-ai finds it by an entry point of the installed package. Its files are in memory, and there
-is no network.
+is not a network.
 """
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ class DrosteExecutor(PythonExecutor):
         """Binds variables, which keep their types (docs/values.md)."""
         for name, value in variables.items():
             if not name.isidentifier() or keyword.iskeyword(name):
-                raise InterpreterError("%r is no name of a variable" % name)
+                raise InterpreterError("%r is not a name of a variable" % name)
             self._outside_loop(lambda: self._interpreter.set(name, value))
 
     def __call__(self, code_action: str) -> CodeOutput:

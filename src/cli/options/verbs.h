@@ -22,7 +22,7 @@ struct verb_flag {
 
 /* Finds a verb in a table of `count` rows of `size` bytes; NULL if `word` is unknown or NULL. */
 const void *verb_find(const void *rows, size_t count, size_t size, const char *word);
-/* The usage error for a word that is no verb of the command; NULL: there was none. */
+/* The usage error for a word that is not a verb of the command; NULL: there was none. */
 int verb_refuse(const struct command *self, const char *word);
 /* Returns -1 to continue, or the status of a usage error: the verb does not accept a used flag. */
 int verb_check_flags(const struct command *self, const struct verb *verb,

@@ -94,7 +94,7 @@ static int remote_batch_convert(
     return json_put(task, "contexts", steal(&ids)) ? 0 : error_memory(err);
 }
 
-/* A line that is no task stays as it is, for the server to refuse by its number. */
+/* A line that is not a task stays as it is, for the server to refuse by its number. */
 static int remote_batch_take_line(void *arg, const struct line *line, struct error *err)
 {
     struct remote_batch_call *c = arg;

@@ -43,7 +43,8 @@ static int remote_volume_limit(struct json_object *body, const char *member, con
     for (const char *at = units; unit && at <= unit && number < (1LL << 50); at++)
         number *= 1024;
     if (number < 1 || end == text || (*end && (!unit || end[1])))
-        return error_set(err, ERROR_ARGUMENT, "--%s: '%.40s' is no number, such as 2G", flag, text);
+        return error_set(
+            err, ERROR_ARGUMENT, "--%s: '%.40s' is not a number, such as 2G", flag, text);
     json_put(body, member, json_object_new_int64(number));
     return 0;
 }

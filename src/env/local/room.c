@@ -129,7 +129,7 @@ static int room_check_container(struct error *why)
     if (!at || sscanf(at, "0::%399[^\n]", own) != 1)
         return 0;
     snprintf(path, sizeof path, "/sys/fs/cgroup%s/pids.max", own);
-    uint64_t most = room_read_limit(path); /* "max" is no number */
+    uint64_t most = room_read_limit(path); /* "max" is not a number */
     snprintf(path, sizeof path, "/sys/fs/cgroup%s/pids.current", own);
     uint64_t now = room_read_limit(path);
     if (most == UINT64_MAX || now == UINT64_MAX || now + FREE_TASKS / 8 <= most)

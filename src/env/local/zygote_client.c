@@ -188,8 +188,8 @@ static void zygote_send_waiting(struct zygote *z)
     }
 }
 
-/* The pid of a pidfd in this namespace, proc(5); -1: the process has ended; 0: it is no pidfd, or
- * of a process elsewhere. A process cannot make a pidfd of one outside its namespace. */
+/* The pid of a pidfd in this namespace, proc(5); -1: the process has ended; 0: it is not a pidfd,
+ * or of a process elsewhere. A process cannot make a pidfd of one outside its namespace. */
 static pid_t pid_of_pidfd(int fd)
 {
     char path[48], text[512];

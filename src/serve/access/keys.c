@@ -135,7 +135,7 @@ int key_limit_parse(struct key_limits *limits, const char *text, struct error *e
             err, ERROR_ARGUMENT, "the limit %s is not a valid number, size or time", text);
     }
     return error_set(err, ERROR_ARGUMENT,
-        "'%s' is no limit: expected sandboxes=N, starts=N (a second), memory=SIZE, cpus=N, "
+        "'%s' is not a limit: expected sandboxes=N, starts=N (a second), memory=SIZE, cpus=N, "
         "life=TIME, idle=TIME or cost=DOLLARS (a day)",
         text);
 }

@@ -31,7 +31,7 @@ enum {
     SCOPE_NONE = 32,       /* of a route: anyone, without a key */
 };
 
-/* 0 or "" is no limit of the key's own. */
+/* 0 or "" means no limit of the key's own. */
 struct key_limits {
     int64_t sandboxes;             /* at once */
     double starts;                 /* a second, of sandboxes */

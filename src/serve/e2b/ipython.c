@@ -1,8 +1,8 @@
 /* serve/e2b/ipython.c: what IPython takes for Python, and E2B's users therefore write: code that is
  * indented as a whole, and lines that begin with "!", for the shell.
  *
- * Such a line is no Python outside of strings and brackets, so a scan of these suffices to find it.
- * It becomes an assignment to _exit_code, as in IPython.
+ * Such a line is not Python outside of strings and brackets, so a scan of these suffices to find
+ * it. It becomes an assignment to _exit_code, as in IPython.
  */
 #include <string.h>
 

@@ -185,7 +185,7 @@ void e2b_handle_process_input(struct request *r)
     if (data)
         call_begin(r, &op, data, len);
     else
-        request_refuse(r, 400, "argument", "the input is no base64 of stdin or pty");
+        request_refuse(r, 400, "argument", "the input is not base64 of stdin or pty");
 }
 
 void e2b_handle_process_close(struct request *r)

@@ -128,7 +128,7 @@ static void stream_input_take_data(struct stream_input *s, struct json_object *d
     if (!s->handle)
         stream_input_fail(s, "invalid_argument", "the stream does not begin with its process");
     else if (!(s->data = process_input(data, &s->len)))
-        stream_input_fail(s, "invalid_argument", "the input is no base64 of stdin or pty");
+        stream_input_fail(s, "invalid_argument", "the input is not base64 of stdin or pty");
 }
 
 static void stream_input_take_message(struct stream_input *s, const char *text, size_t len)

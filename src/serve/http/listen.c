@@ -127,7 +127,7 @@ static socklen_t listen_parse_or_fail(
     socklen_t len = listen_parse(where, address);
     if (len == 0)
         error_set(err, ERROR_ARGUMENT,
-            "'%s' is no address to listen on: expected 127.0.0.1:PORT, [::1]:PORT or unix:PATH",
+            "'%s' is not an address to listen on: expected 127.0.0.1:PORT, [::1]:PORT or unix:PATH",
             where);
     return len;
 }

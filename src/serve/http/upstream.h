@@ -64,7 +64,7 @@ struct upstream *upstream_open_node(
     struct server *s, unsigned key, const struct sockaddr *address, socklen_t len);
 /* Ends all with this key, as if the other end had closed. */
 void upstream_lose(struct server *s, unsigned key);
-/* The same over a connection to a server that is no worker; takes the descriptor. */
+/* The same over a connection to a server that is not a worker; takes the descriptor. */
 struct upstream *upstream_over(struct server *s, int fd);
 void upstream_send(struct upstream *u, const void *data, size_t len);
 size_t upstream_unsent(const struct upstream *u);

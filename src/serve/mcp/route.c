@@ -166,7 +166,7 @@ static void mcp_take(struct request *r, struct mcp_peer *peer, struct mcp_stream
         snprintf(r->about, sizeof r->about, "%s", envelope.about);
 }
 
-/* What is no request is acknowledged without a body. */
+/* What is not a request is acknowledged without a body. */
 static void mcp_acknowledge(struct request *r, struct mcp_stream *st)
 {
     r->state = NULL;

@@ -39,8 +39,8 @@ void mcp_stream_free(struct mcp_stream *st)
     free(st);
 }
 
-/* The client has closed its connection. Up to 2025-11-25 that is no cancellation: the work goes on,
- * and its messages can be fetched if the client knows an id. */
+/* The client has closed its connection. Up to 2025-11-25 that is not a cancellation: the work goes
+ * on, and its messages can be fetched if the client knows an id. */
 static void stream_on_gone(struct request *r)
 {
     struct mcp_stream *st = r->state;

@@ -75,8 +75,8 @@ static void reader_on_free(struct request *r)
     free(reader);
 }
 
-/* Where the client goes on; negative: it is no number, or in the middle of a line, and the request
- * was refused. */
+/* Where the client goes on; negative: it is not a number, or in the middle of a line, and the
+ * request was refused. */
 static off_t results_offset(struct request *r, int fd)
 {
     const char *text = request_query(r, "offset", "0");

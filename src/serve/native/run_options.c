@@ -176,11 +176,11 @@ int runs_check_settings(struct server *s, const char *const *settings, droste_er
         const char *name = settings[i], *value = settings[i + 1], *code = "argument";
         const droste_option *o = run_option(name);
         if (o && !value[0] && !strchr(o->value, '='))
-            continue; /* removes what the batch has; "" is no number */
+            continue; /* removes what the batch has; "" is not a number */
         if (o)
             code = run_refusal(s, o, value, text);
         else
-            snprintf(text, sizeof text, "'%.64s' is no option that a client may set", name);
+            snprintf(text, sizeof text, "'%.64s' is not an option that a client may set", name);
         if (!code)
             continue;
         *err = (droste_error){ .code = DROSTE_ERROR_ARGUMENT };

@@ -250,7 +250,7 @@ static void follower_on_free(struct request *r)
     free(r->state);
 }
 
-/* Last-Event-ID: the last event that the client has seen; -1: it is no number. */
+/* Last-Event-ID: the last event that the client has seen; -1: it is not a number. */
 static int64_t follower_start(struct request *r)
 {
     const char *text = request_header_of(r, "Last-Event-ID");

@@ -454,7 +454,7 @@ static void snapshot_start(struct request *r, bool in_query,
     }
     volume_job_free(job);
     if (!r->reply)
-        request_refuse(r, 400, "argument", "that is no name of a snapshot");
+        request_refuse(r, 400, "argument", "that is not a name of a snapshot");
 }
 
 void handle_snapshot_create(struct request *r)

@@ -92,7 +92,7 @@ static bool ask_add_data(struct openai_ask *a, const char *name, struct json_obj
     if (strncmp(from, "data:", 5) == 0) {
         const char *comma = memchr(from, ',', len < 1024 ? len : 1024);
         if (!comma || comma - from < 7 || strncmp(comma - 7, ";base64", 7) != 0)
-            return ask_refuse(a, "invalid_file_data", "file_data is no data URL with base64");
+            return ask_refuse(a, "invalid_file_data", "file_data is not a data URL with base64");
         len -= (size_t)(comma + 1 - from);
         from = comma + 1;
     }

@@ -72,7 +72,7 @@ struct openai_ask {
 
 /* Takes a message, whose content is a text or a list of parts. False: the request was refused. */
 bool openai_ask_add(struct openai_ask *a, const char *role, struct json_object *content);
-/* The next message is what is asked: it is no part of the conversation. */
+/* The next message is what is asked: it is not a part of the conversation. */
 bool openai_ask_question(struct openai_ask *a, struct json_object *content);
 /* Composes question and context. */
 bool openai_ask_finish(struct openai_ask *a);

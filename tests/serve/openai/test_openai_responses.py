@@ -141,7 +141,7 @@ def test_a_background_response(models):
 
 
 def test_a_response_without_an_answer(models):
-    """Is incomplete, whole and as a stream; it is no error that a client would repeat."""
+    """Is incomplete, whole and as a stream; it is not an error that a client would repeat."""
     server = models("--max-iterations", "1", turns=[repl("1"), repl("2"), repl("3")])
     one = ask(server)
     assert one["status"] in ("incomplete", "failed") and text(one) == ""

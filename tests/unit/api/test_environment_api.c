@@ -58,7 +58,7 @@ static void environments_say_what_they_can_do(void **state)
     assert_string_equal(droste_get(fixture.d, "env"), "local");
 }
 
-/* Where sandboxes end with their hosts, nothing is collected: that is said, and is no number. */
+/* Where sandboxes end with their hosts, nothing is collected: that is said, and is not a number. */
 static void local_sandboxes_are_not_collected(void **state)
 {
     int removed = 0;

@@ -44,7 +44,7 @@ static void assert_says(const struct error *err, const char *words)
         fail_msg("the error does not say '%s': %s", words, err->text);
 }
 
-/* A text can be asked for, by its name; keys and what is no text are not told. */
+/* A text can be asked for, by its name; keys and what is not text are not told. */
 static void texts_can_be_asked_for(void **state)
 {
     struct settings *s = fresh();

@@ -114,7 +114,7 @@ static void the_text_is_well_formed(void **state)
     }
 }
 
-/* Every code has a name of its own; what is no code has one too. */
+/* Every code has a name of its own; what is not code has one too. */
 static void every_code_has_a_name(void **state)
 {
     static const int codes[] = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 20, 21, 22, 23,

@@ -34,7 +34,7 @@ static void commas_stand_between(void **state)
     assert_text(&out, "{\"none\":[],\"two\":[1,-2],\"o\":{\"yes\":true},\"no\":false}");
 }
 
-/* Texts are escaped, what is no UTF-8 is replaced, zero bytes are kept, and NULL is null. */
+/* Texts are escaped, what is not UTF-8 is replaced, zero bytes are kept, and NULL is null. */
 static void any_text_is_a_string(void **state)
 {
     cleanup_buf struct buf out = { 0 };

@@ -169,7 +169,7 @@ static void a_dash_is_standard_input(void **state)
     assert_fails(ERROR_NOT_FOUND, file_open("-", O_RDONLY, 0, "x", err));
 }
 
-/* What is not there is not found; a directory is no file; a bad descriptor is an error. */
+/* What is not there is not found; a directory is not a file; a bad descriptor is an error. */
 static void what_cannot_be_read_says_so(void **state)
 {
     cleanup_buf struct buf out = { 0 };

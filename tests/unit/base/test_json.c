@@ -236,7 +236,7 @@ static void numbers_are_written_as_json_has_them(void **state)
     assert_string_equal(buf_text(&out), "1.5 -1e+300 0.123457 2");
 }
 
-/* The length of what is no array is 0, so that nobody has to look before. */
+/* The length of what is not an array is 0, so that nobody has to look before. */
 static void only_arrays_have_a_length(void **state)
 {
     cleanup_json struct json_object *o = NULL;

@@ -84,7 +84,7 @@ static void finds_what_the_tree_has(void **state)
         "{\"choices\":[{\"text\":\"\\\\\"}],\"usage\":{\"n\":3},\"error\":null}" };
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         if (!compare(texts[i], strlen(texts[i])))
-            fail_msg("%s is no JSON", texts[i]);
+            fail_msg("%s is not JSON", texts[i]);
 }
 
 /* Each byte of a reply in turn becomes each of those that mean something. */

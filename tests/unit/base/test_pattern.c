@@ -147,7 +147,7 @@ static void texts_may_have_zero_bytes(void **state)
 }
 
 /* Whether a text matches whose search was stopped is not known: an error says that, and names the
- * limit. A text that the same pattern matches at once is no error. */
+ * limit. A text that the same pattern matches at once is not an error. */
 static void a_search_that_is_stopped_is_an_error(void **state)
 {
     char text[2001];

@@ -151,8 +151,8 @@ static void it_may_end_by_itself_when_asked(void **state)
     assert_int_equal(WEXITSTATUS(status), 9);
 }
 
-/* A program that does not read has its input closed under the writer: that is no signal, and no end
- * of the host. */
+/* A program that does not read has its input closed under the writer: that is not a signal, and no
+ * end of the host. */
 static void a_closed_input_is_no_signal(void **state)
 {
     struct talk *t = *state;

@@ -98,7 +98,7 @@ static void it_gets_one_line_and_the_end_of_its_input(void **state)
     gives(*state, "read -r one; test \"$one\" = other", false, 0);
 }
 
-/* One that does not read is no error: it may know all answers. */
+/* One that does not read is not an error: it may know all answers. */
 static void it_need_not_read_its_input(void **state)
 {
     gives(*state, "exec <&-; echo '{\"passed\": true}'", true, 1);

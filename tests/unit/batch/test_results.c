@@ -129,7 +129,7 @@ static void zeros_at_the_end_are_removed(void **state)
     assert_non_null(strstr(buf_text(&notice), "3 bytes"));
 }
 
-/* A file that is no file of results is refused and stays as it is, whether its last line has a
+/* A file that is not a file of results is refused and stays as it is, whether its last line has a
  * newline or not: --out may have been given the wrong name. */
 static void another_file_is_refused_and_kept(void **state)
 {

@@ -62,7 +62,7 @@ static void read_task_of(const char *id, struct task *out)
 
 /* ---- lines and ids ---- */
 
-/* Without an id it is the line's number; blank lines count, and are no tasks. */
+/* Without an id it is the line's number; blank lines count, and are not tasks. */
 static void an_id_is_given_or_the_line(void **state)
 {
     struct task t;
@@ -128,7 +128,7 @@ static void an_id_has_bounds(void **state)
     }
 }
 
-/* The first line that is no task is named, whatever comes before and after. */
+/* The first line that is not a task is named, whatever comes before and after. */
 static void a_line_that_is_no_task_is_named(void **state)
 {
     assert_refused("{\"question\":\"a\"}\n[]\n{", "line 2: the line is not a JSON object");

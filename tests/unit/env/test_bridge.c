@@ -1,5 +1,5 @@
 /* A bridge's messages, from a shell script in its place: what it says about one sandbox concerns
- * that one, and what is no message ends all that it has, with a reason. */
+ * that one, and what is not a message ends all that it has, with a reason. */
 #include "../test.h"
 
 #include <sys/stat.h>

@@ -263,7 +263,7 @@ static void an_id_with_a_slash_is_refused(void **state)
     assert_true(is_gone && sent == 1); /* nothing to delete */
 }
 
-/* Headers and data in pieces of any size; standard error is no message. */
+/* Headers and data in pieces of any size; standard error is not a message. */
 static void frames_are_taken_apart(void **state)
 {
     static const char stream[] = "\1\0\0\0\0\0\0\2ab\2\0\0\0\0\0\0\3err\1\0\0\0\0\0\0\0"

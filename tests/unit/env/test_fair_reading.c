@@ -259,7 +259,7 @@ static void what_was_taken_is_forgotten_with_the_next_operation(void **state)
     assert_true(fair_reading_put_off(f->fair_reading, &f->turn[1]));
     fair_reading_leave(f->fair_reading, &f->turn[1]);
     fair_reading_begin(f->fair_reading, &f->turn[5]);
-    assert_false(fair_reading_put_off(f->fair_reading, &f->turn[1])); /* four are no crowd */
+    assert_false(fair_reading_put_off(f->fair_reading, &f->turn[1])); /* four are not a crowd */
     uv_run(&f->loop->uv, UV_RUN_NOWAIT);
     assert_int_equal(f->heard, 0);
 }

@@ -1,6 +1,6 @@
 /* A program behind a process service, whose server is this test itself: its stream is cut behind
- * each byte, and the program is joined again and not started again; what is no event ends it; what
- * it is to read comes in order.
+ * each byte, and the program is joined again and not started again; what is not an event ends it;
+ * what it is to read comes in order.
  */
 #include "../test.h"
 

@@ -77,7 +77,7 @@ def test_peek_looks_into_lists_and_bytes_and_no_dicts(guest):
 
 
 def test_peek_says_which_number_is_none(guest):
-    """Not that the text is no text."""
+    """Not that the text is not text."""
     for arguments in ((1.5,), (0, 1e3)):
         with pytest.raises(TypeError, match="indices must be integers"):
             guest.peek("abcdef", *arguments)

@@ -191,7 +191,7 @@ static void links_are_followed_within_the_image(void **state)
     assert_has(s, "real/x", "1");
     assert_has(s, "outside/y", "2");
     assert_false(there(s, "../outside/y"));
-    assert_fails_saying(ERROR_PROTOCOL, "no directory",
+    assert_fails_saying(ERROR_PROTOCOL, "not a directory",
         apply(s, ENTRIES({ "loop", NULL, "loop" }, { "loop/x", "1" }), err));
 }
 

@@ -343,7 +343,7 @@ static void a_full_disk_loses_no_answer(void **state)
     lm_close(lm);
 }
 
-/* What is no file of lines is refused, not read for ever. */
+/* What is not a file of lines is refused, not read for ever. */
 static void a_device_is_no_cache(void **state)
 {
     struct place *p = *state;

@@ -221,7 +221,7 @@ static void every_dialect_gives_up_a_dead_stream(void **state)
         }
 }
 
-/* A slow first token within its limit is no failure, also behind signs of life. */
+/* A slow first token within its limit is not a failure, also behind signs of life. */
 static void every_dialect_waits_for_a_slow_first_token(void **state)
 {
     static const char *const models[] = { "slow-500", "slow-first-500" };
@@ -474,7 +474,7 @@ static void wrong_parts_are_refused(void **state)
 
 /* ---- what only one of them says ---- */
 
-/* An answer that is withheld says why, blocked prompts included; a call of a tool is no text. */
+/* An answer that is withheld says why, blocked prompts included; a call of a tool is not text. */
 static void withheld_answers_say_why(void **state)
 {
     static const struct {

@@ -250,7 +250,7 @@ static void calls_over_the_limit_wait(void **state)
     loop_close(loop);
 }
 
-/* Answers later, out of order: with a usage, with an error, and with bytes that are no text. */
+/* Answers later, out of order: with a usage, with an error, and with bytes that are not text. */
 static void a_callback_may_answer_later(void **state)
 {
     struct host h = { 0 };

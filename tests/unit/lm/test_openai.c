@@ -248,7 +248,7 @@ static void wrong_options_are_refused_when_opening(void **state)
     lm_close(lm);
 }
 
-/* Text that is no text, and roles that nobody knows, are the caller's error. */
+/* Text that is not text, and roles that nobody knows, are the caller's error. */
 static void wrong_requests_are_refused_when_starting(void **state)
 {
     struct fake *f = *state;

@@ -168,7 +168,7 @@ static void a_program_may_end_after_each_answer(void **state)
     answer_free(&a[1]);
 }
 
-/* Lines that are no answers end the program, and the errors show them. */
+/* Lines that are not answers end the program, and the errors show them. */
 static void what_is_no_answer_ends_the_program(void **state)
 {
     static const struct {

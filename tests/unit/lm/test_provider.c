@@ -96,7 +96,7 @@ static void the_needs_of_each_are_listed(void **state)
         "vllm VLLM_BASE_URL");
 }
 
-/* A word that is no provider's, without a server that could know it. */
+/* A word that is not a provider's, without a server that could know it. */
 static void an_unknown_provider_is_refused_with_the_list(void **state)
 {
     struct fake *f = *state;

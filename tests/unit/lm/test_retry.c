@@ -130,7 +130,7 @@ static void a_stalled_stream_is_cancelled(void **state)
     assert_int_equal(fake_stat(f, "requests"), 1);
 }
 
-/* The limit to the first byte is its own: a slow answer within it is no stall. */
+/* The limit to the first byte is its own: a slow answer within it is not a stall. */
 static void the_first_byte_has_a_limit_of_its_own(void **state)
 {
     struct fake *f = *state;

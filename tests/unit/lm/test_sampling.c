@@ -124,7 +124,7 @@ static void what_cannot_be_sent_is_refused(void **state)
         ERROR_CONFIG, "has no parameter 'min_p'", parse_one("min_p=1", SAMPLING_GEMINI, err));
 }
 
-/* A value that is no UTF-8 would make the request no JSON. */
+/* A value that is not UTF-8 would make the request no JSON. */
 static void a_value_is_utf8(void **state)
 {
     assert_ok(parse_one("stop=\xC3\xA9", SAMPLING_OPENAI, err));

@@ -98,7 +98,7 @@ static void says_how_it_ended(void **state)
 }
 
 /* A message that is too large is refused before it comes; so are flags that nobody asked for, an
- * end that is no JSON object, and what comes behind the end. */
+ * end that is not a JSON object, and what comes behind the end. */
 static void refuses_what_is_none(void **state)
 {
     static const char *const raw[] = { "\x00\x00\x40\x00\x01", "\x00\xff\xff\xff\xff" };

@@ -82,7 +82,7 @@ static void a_limit_that_is_none_is_refused(void **state)
             ERROR_ARGUMENT, "is not a valid", key_limit_parse(&limits, wrong[i], err));
     for (size_t i = 0; i < array_length(unknown); i++)
         assert_fails_saying(
-            ERROR_ARGUMENT, "is no limit", key_limit_parse(&limits, unknown[i], err));
+            ERROR_ARGUMENT, "is not a limit", key_limit_parse(&limits, unknown[i], err));
     assert_memory_equal(limits.memory, none.memory, sizeof none.memory);
 }
 

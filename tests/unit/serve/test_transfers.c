@@ -178,7 +178,7 @@ static void a_file_is_read_in_pieces_as_the_client_takes_them(void **state)
     said("read 0+5;<hello>;close;end;");
 }
 
-/* RFC 9110, 14.1.2. What is no range of bytes is ignored; what is outside is refused. */
+/* RFC 9110, 14.1.2. What is not a range of bytes is ignored; what is outside is refused. */
 static void ranges_are_those_of_http(void **state)
 {
     static const struct {

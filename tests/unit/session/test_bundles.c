@@ -139,7 +139,7 @@ static void the_main_value_has_a_text(void **state)
     assert_json("[{\"text/plain\":\"repr\",\"text/html\":\"<b>\"},{\"text/plain\":\"shown\"}]");
 }
 
-/* Without a bundle of its own the value is a text; no text is no bundle. */
+/* Without a bundle of its own the value is a text; no text is not a bundle. */
 static void a_value_without_a_bundle_is_its_text(void **state)
 {
     assert_ok(bundles_end(&bundles, NULL, err));
@@ -241,12 +241,12 @@ static void a_malformed_head_is_refused(void **state)
     static const struct {
         const char *head, *words;
     } bad[] = {
-        { "[]", "no object" },
+        { "[]", "not an object" },
         { "{}", "0 types and 1 parts" },
         { "{\"types\":[]}", "0 types" },
         { "{\"types\":[[\"text/plain\",\"text\"],[\"a/b\",\"text\"]]}", "2 types and 1 parts" },
-        { "{\"types\":[\"text/plain\"]}", "no pair" },
-        { "{\"types\":[[\"text/plain\"]]}", "no pair" },
+        { "{\"types\":[\"text/plain\"]}", "not a pair" },
+        { "{\"types\":[[\"text/plain\"]]}", "not a pair" },
         { "{\"types\":[[\"text/plain\",\"image\"]]}", "unknown form" },
         { "{\"types\":[[\"text/plain\",null]]}", "unknown form" },
         { "{\"types\":[[\"text\",\"text\"]]}", "malformed media type" },

@@ -141,7 +141,7 @@ static void what_is_no_object_is_the_cells_error(void **state)
     }
     struct submission *s;
     assert_fails(ERROR_ARGUMENT, read_texts("{\"submitted\": 1}", "{\"a\": NaN}", NULL, NULL, &s,
-                                     err)); /* without texts it is no JSON */
+                                     err)); /* without texts it is not JSON */
 }
 
 /* Quoted, 50 MiB of control characters are 300: as JSON that is too much, as it would be had the

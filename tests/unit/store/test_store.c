@@ -275,7 +275,7 @@ static void a_file_of_version_2_is_brought_up_to_date(void **state)
     check_brought_up_to_date(place, make_older_file(place));
 }
 
-/* A version that no Droste writes is no file of ours, whatever its mark says. */
+/* A version that no Droste writes is not a file of ours, whatever its mark says. */
 static void an_impossible_version_is_refused(void **state)
 {
     struct place *place = *state;

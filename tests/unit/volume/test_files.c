@@ -161,7 +161,7 @@ static void an_exchange_never_leads_out(void **state)
     volume_release(v);
 }
 
-/* A directory comes out whole, without what is no file, and without rights that a guest gave. */
+/* A directory comes out whole, without what is not a file, and without rights that a guest gave. */
 static void a_directory_is_got(void **state)
 {
     struct volume *v = new_volume();

@@ -103,7 +103,7 @@ static void damage_limits(const char *text)
     assert_int_equal(file_write_all(fd, text, strlen(text)), 0);
 }
 
-/* A damaged file of limits is no volume without limits. Its error says what to write. */
+/* A damaged file of limits is not a volume without limits. Its error says what to write. */
 static void damaged_limits_are_refused(void **state)
 {
     const char *const wrong[] = { "", "size 5\n", "size x\nfiles 1\n", "files 1\nsize 1\n",
