@@ -139,7 +139,9 @@ LIBRARIES: Dict[str, Library] = {
           "-DENABLE_EXPAT=OFF -DENABLE_LZMA=OFF -DENABLE_BZip2=OFF -DENABLE_LZ4=OFF "
           "-DENABLE_LZO=OFF -DENABLE_PCREPOSIX=OFF -DCMAKE_BUILD_TYPE=Release "
           "-DCMAKE_PREFIX_PATH=\"$(echo \"$LDFLAGS\" | sed 's/-L//g; s#/lib##g; s/ /;/g')\"",
-        NINJA], ["zlib", "zstd"]),
+        NINJA,
+        "sed -i -e 's/^Requires.private:.*/Requires.private: zlib libzstd/' "
+        "-e '/^Libs.private:/d' {prefix}/lib/pkgconfig/libarchive.pc"], ["zlib", "zstd"]),
     "ncurses": Library("ncurses", "X11", [
         # The common terminals are built in: a machine may have no description of any.
         CONFIGURE
