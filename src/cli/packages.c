@@ -107,6 +107,9 @@ static int packages_check(
 {
     if (!row)
         return verb_refuse(self, r->count > 0 ? r->words[0] : NULL);
+    if (row->verb.bit == BUILD && r->count > 1)
+        return cli_usage(
+            self, "build takes the packages as a setting: --packages '%.100s'", r->words[1]);
     if (r->count - 1 != row->verb.least)
         return cli_usage(self, "packages %s takes %s", row->verb.name,
             row->verb.least ? "the ID of a set" : "no argument");

@@ -22,6 +22,7 @@ import pytest
     (["completion", "bsh"], "did you mean bash?"),
     (["runs", "export", "x", "--format", "htlm"], "did you mean html?"),
     (["keys", "create", "x", "--scopes", "raed"], "did you mean read?"),
+    (["packages", "build", "numpy"], "as a setting: --packages 'numpy'"),
 ])
 def test_typing_mistakes_get_a_suggestion(droste, words, meant):
     """In commands, flags and values; a word that resembles none gets no suggestion."""

@@ -537,11 +537,13 @@ static void log_end(struct progress *p, const droste_result *result)
 {
     const droste_event *e = &p->last;
     char cost[32] = "";
+    cleanup_buf struct buf text = { 0 };
     put_cost(e, cost, sizeof cost);
-    buf_printf(LOG, "%s%s after %u turn%s, %lld call%s, %lld + %lld tokens, %s%s%.2f s%s\n", DIM,
+    buf_printf(&text, "%s after %u turn%s, %lld call%s, %lld + %lld tokens, %s%s%.2f s",
         droste_result_status(result), e->turn, text_plural(e->turn), (long long)e->calls,
         text_plural(e->calls), (long long)e->input_tokens, (long long)e->output_tokens, cost,
-        cost[0] ? ", " : "", droste_result_seconds(result), OFF);
+        cost[0] ? ", " : "", droste_result_seconds(result));
+    log_line(p, "\x1b[2m", "", buf_text(&text), text.len);
 }
 
 void progress_close(struct progress *p, const droste_result *result)
