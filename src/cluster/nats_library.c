@@ -39,7 +39,7 @@ static void nats_library_open(void)
     if (!handle) {
         error_set(&failure, ERROR_UNSUPPORTED,
             "a cluster needs the library libnats, version 3.4 or later, which is not installed "
-            "(Debian: apt install libnats3.4)");
+            "(Debian 12: apt-get install libnats3.4; Debian 13: libnats3.10)");
         return;
     }
     for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
