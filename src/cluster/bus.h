@@ -68,7 +68,7 @@ enum bus_result {
     BUS_OK,
     BUS_CONFLICT,      /* the subject or key has another sequence than was expected */
     BUS_NOT_FOUND,     /* no such stream, consumer, bucket, key or message */
-    BUS_NO_RESPONDERS, /* no subscriber, or no stream, has this subject */
+    BUS_NO_RESPONDERS, /* no subscriber, or no stream, has this subject, perhaps for now */
     BUS_TIMEOUT,       /* see above */
     BUS_DISCONNECTED,  /* see above */
     BUS_FULL,          /* a limit of the stream */

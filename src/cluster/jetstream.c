@@ -21,21 +21,22 @@ static enum bus_result api_result(int code, int err_code)
         int err_code;
         enum bus_result result;
     } rows[] = {
-        { 10071, BUS_CONFLICT },  /* wrong last sequence */
-        { 10164, BUS_CONFLICT },  /* the same, without the sequence */
-        { 10070, BUS_CONFLICT },  /* wrong last message id */
-        { 10077, BUS_FULL },      /* maximum of messages, or of bytes */
-        { 10047, BUS_FULL },      /* storage */
-        { 10028, BUS_FULL },      /* memory */
-        { 10014, BUS_NOT_FOUND }, /* consumer */
-        { 10037, BUS_NOT_FOUND }, /* message */
-        { 10043, BUS_NOT_FOUND }, /* sequence */
-        { 10059, BUS_NOT_FOUND }, /* stream */
+        { 10071, BUS_CONFLICT },      /* wrong last sequence */
+        { 10164, BUS_CONFLICT },      /* the same, without the sequence */
+        { 10070, BUS_CONFLICT },      /* wrong last message id */
+        { 10077, BUS_FULL },          /* maximum of messages, or of bytes */
+        { 10047, BUS_FULL },          /* storage */
+        { 10028, BUS_FULL },          /* memory */
+        { 10014, BUS_NOT_FOUND },     /* consumer */
+        { 10037, BUS_NOT_FOUND },     /* message */
+        { 10043, BUS_NOT_FOUND },     /* sequence */
+        { 10059, BUS_NOT_FOUND },     /* stream */
+        { 10005, BUS_NO_RESPONDERS }, /* too few servers are there for the replicas */
     };
     for (size_t i = 0; i < array_length(rows); i++)
         if (rows[i].err_code == err_code)
             return rows[i].result;
-    return code == 404 ? BUS_NOT_FOUND : BUS_REFUSED;
+    return code == 404 ? BUS_NOT_FOUND : code == 503 ? BUS_NO_RESPONDERS : BUS_REFUSED;
 }
 
 /* Reads what an answer has of what any of them may have. `text`: for the reason of a failure. */

@@ -31,8 +31,9 @@ struct registry {
     char key[16], name[NODE_NAME_SIZE], address[NODE_ADDRESS_SIZE];
     uint64_t sandboxes, most;
     bool is_draining, is_known, is_claimed;
-    uint64_t connected_ns; /* since when the bus is there; 0: it is not */
-    struct error failure;
+    uint64_t connected_ns;     /* since when the bus is there; 0: it is not */
+    struct error failure;      /* of joining, the last one */
+    bool has_failed, is_final; /* it did; trying again does not help */
 };
 
 /* ---- nodes ---- */
@@ -92,6 +93,12 @@ static unsigned node_number_of(const char *key)
     return end && *end == '\0' && number < 65536 ? (unsigned)number : 0;
 }
 
+static uint64_t registry_count(struct json_object *o, const char *name)
+{
+    int64_t n = json_get_int(o, name, 0);
+    return n > 0 ? (uint64_t)n : 0;
+}
+
 static void registry_on_entry(void *arg, const struct bus_entry *entry)
 {
     static const struct json_limits limits = { 4096, 4, 64 };
@@ -120,8 +127,8 @@ static void registry_on_entry(void *arg, const struct bus_entry *entry)
     snprintf(node->name, sizeof node->name, "%s", name);
     snprintf(node->address, sizeof node->address, "%s", address);
     snprintf(node->version, sizeof node->version, "%s", json_get_string(o, "version", ""));
-    node->sandboxes = (uint64_t)json_get_int(o, "sandboxes", 0);
-    node->most = (uint64_t)json_get_int(o, "most", 0);
+    node->sandboxes = registry_count(o, "sandboxes");
+    node->most = registry_count(o, "most");
     node->is_draining = json_get_bool(o, "draining", false);
     node->seen_ns = clock_ns();
 }
@@ -165,10 +172,14 @@ static void registry_beat(struct registry *g)
         bus_put(g->bus, registry_bucket, g->key, buf_text(&text), text.len, registry_on_beat, g);
 }
 
+static void registry_join(struct registry *g);
+
 static void registry_on_timer(uv_timer_t *timer)
 {
     struct registry *g = timer->data;
     uint64_t now = clock_ns();
+    if (g->has_failed && !g->is_final)
+        registry_join(g);
     registry_beat(g);
     if (!bus_is_connected(g->bus))
         g->connected_ns = 0;
@@ -219,9 +230,13 @@ bool registry_verify(const struct registry *g, const char *text, const char *tic
 
 /* ---- joining ---- */
 
+/* While the servers elect a leader, or one of them starts, nobody answers for a stream: that passes.
+ */
 static void registry_fail(struct registry *g, const char *what, const struct bus_answer *a)
 {
     error_set(&g->failure, ERROR_IO, "%s: %s", what, a->why);
+    g->is_final = a->result == BUS_REFUSED;
+    g->has_failed = true;
 }
 
 static void registry_claim(struct registry *g);
@@ -242,8 +257,10 @@ static void registry_claim(struct registry *g)
     cleanup_buf struct buf text = { 0 };
     uint16_t number = 0;
     while (number == 0)
-        if (random_bytes(&number, sizeof number, &g->failure) < 0)
+        if (random_bytes(&number, sizeof number, &g->failure) < 0) {
+            g->has_failed = g->is_final = true;
             return;
+        }
     g->own = number;
     snprintf(g->key, sizeof g->key, "node.%04x", g->own);
     registry_write(g, &text);
@@ -295,6 +312,12 @@ static void registry_on_bucket(void *arg, const struct bus_answer *a)
             registry_on_secret_bucket, g);
 }
 
+static void registry_join(struct registry *g)
+{
+    g->has_failed = false;
+    registry_make_bucket(g, registry_on_bucket);
+}
+
 static void registry_free_handle(uv_handle_t *handle)
 {
     free(handle);
@@ -305,11 +328,12 @@ static int registry_await(struct registry *g, struct error *err)
     uint64_t began = clock_ns();
     uv_timer_start(g->timer, registry_on_timer, NODE_BEAT_MS, NODE_BEAT_MS);
     while (!g->is_known || (g->options.name && !g->is_claimed)) {
-        if (g->failure.code == ERROR_NONE && clock_seconds_since(began) > REGISTRY_OPEN_SECONDS)
+        bool is_late = clock_seconds_since(began) > REGISTRY_OPEN_SECONDS;
+        if (is_late && g->failure.code == ERROR_NONE)
             error_set(&g->failure, ERROR_TIMEOUT,
                 "JetStream of the NATS server does not answer; "
                 "start nats-server with -js");
-        if (g->failure.code != ERROR_NONE) {
+        if (is_late || (g->has_failed && g->is_final)) {
             if (err)
                 *err = g->failure;
             return -(int)g->failure.code;
@@ -340,7 +364,7 @@ int registry_open(uv_loop_t *loop, const struct registry_options *options, struc
     if (rc == 0)
         rc = bus_watch(g->bus, registry_bucket, "node.*", registry_on_entry, g, err);
     if (rc == 0) {
-        registry_make_bucket(g, registry_on_bucket);
+        registry_join(g);
         rc = registry_await(g, err);
     }
     if (rc < 0)

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/os/random.h"
 #include "cluster/registry.h"
@@ -18,7 +19,7 @@ struct queue_lane {
     struct run_queue *q;
     unsigned priority;
     char key[KEY_ID_SIZE], name[BUS_NAME_MAX + 1];
-    bool is_ready;
+    bool is_ready, has_failed;
     struct queue_lane *next;
 };
 
@@ -64,8 +65,8 @@ static void queue_on_fetched(void *arg, const struct bus_answer *a)
 
 void queue_look(struct run_queue *q)
 {
-    if (!q->is_ready || q->is_fetching || q->is_closing || q->s->draining || q->count >= q->room ||
-        clock_ns() < q->paused_until_ns)
+    if (!queue_is_ready(q) || q->is_fetching || q->is_closing || q->s->draining ||
+        q->count >= q->room || clock_ns() < q->paused_until_ns)
         return;
     struct queue_lane *l = queue_next_lane(q);
     if (!l)
@@ -86,6 +87,7 @@ static void queue_on_consumer(void *arg, const struct bus_answer *a)
         l->q->lane_count++;
     else
         log_event(l->q->s, LOG_ERROR, "the queue of key %s cannot be read: %s", l->key, a->why);
+    l->has_failed = !l->is_ready;
     l->q->empty = 0;
     queue_look(l->q);
 }
@@ -93,6 +95,7 @@ static void queue_on_consumer(void *arg, const struct bus_answer *a)
 static void queue_lane_make(struct queue_lane *l)
 {
     char filter[BUS_SUBJECT_MAX + 1];
+    l->has_failed = false;
     snprintf(filter, sizeof filter, "droste.run.queue.%u.%s", l->priority, l->key);
     const struct bus_consumer consumer = { .stream = "droste_runs",
         .name = l->name,
@@ -126,14 +129,16 @@ static void queue_on_lane(void *arg, const struct bus_entry *entry)
     queue_lane_make(l);
 }
 
-void queue_lane_announce(struct run_queue *q, unsigned priority, const char *key)
+bool queue_lane_announce(
+    struct run_queue *q, unsigned priority, const char *key, bus_done_fn *done, void *arg)
 {
     char name[KEY_ID_SIZE + 8];
     for (struct queue_lane *l = q->lanes; l; l = l->next)
         if (l->priority == priority && strcmp(l->key, key) == 0)
-            return;
+            return false;
     snprintf(name, sizeof name, "%u.%s", priority, key);
-    bus_create(q->bus, "droste_lanes", name, "1", 1, NULL, NULL);
+    bus_create(q->bus, "droste_lanes", name, "1", 1, done, arg);
+    return true;
 }
 
 /* ---- open and close ---- */
@@ -159,6 +164,18 @@ static void queue_on_depth(void *arg, const struct bus_answer *a)
         q->s->figures->gauges[GAUGE_QUEUED] = a->messages;
 }
 
+static void queue_make(struct run_queue *q);
+
+/* The servers may have been electing a leader, or too few of them. */
+static void queue_make_again(struct run_queue *q)
+{
+    if (!q->is_ready && q->making == 0)
+        queue_make(q);
+    for (struct queue_lane *l = q->lanes; l; l = l->next)
+        if (l->has_failed)
+            queue_lane_make(l);
+}
+
 static void queue_on_tick(uv_timer_t *timer)
 {
     struct run_queue *q = timer->data;
@@ -168,6 +185,7 @@ static void queue_on_tick(uv_timer_t *timer)
     queue_runs_tick(q);
     if (++q->ticks % IDLE_TICKS == 0) {
         q->empty = 0;
+        queue_make_again(q);
         queue_waiters_wake(q, NULL);
     }
     queue_look(q);
@@ -176,13 +194,15 @@ static void queue_on_tick(uv_timer_t *timer)
 static void queue_on_made(void *arg, const struct bus_answer *a)
 {
     struct run_queue *q = arg;
-    if (a->result != BUS_OK)
-        log_event(q->s, LOG_ERROR, "the queue of runs cannot be made: %s", a->why);
-    q->is_ready = a->result == BUS_OK;
+    q->making--;
+    if (a->result == BUS_OK)
+        return;
+    log_event(q->s, LOG_ERROR, "the queue of runs cannot be made: %s", a->why);
+    q->is_ready = false;
 }
 
-/* Their operations are answered in order, so the last one's answer is enough. */
-static int queue_make(struct run_queue *q, struct error *err)
+/* It is ready when all are there. */
+static void queue_make(struct run_queue *q)
 {
     static const char *const queue[] = { "droste.run.queue.>", NULL };
     static const char *const logs[] = { "droste.run.log.>", NULL };
@@ -194,11 +214,11 @@ static int queue_make(struct run_queue *q, struct error *err)
         { .name = "droste_runs", .subjects = queue, .retention = BUS_WORK, .age_ms = 7 * day_ms },
     };
     const struct bus_bucket lanes = { .name = "droste_lanes" };
-    bus_bucket_make(q->bus, &lanes, NULL, NULL);
-    for (size_t i = 0; i < 3; i++)
-        bus_stream_make(q->bus, &streams[i], i == 2 ? queue_on_made : NULL, q);
-    int rc = bus_watch(q->bus, "droste_lanes", ">", queue_on_lane, q, err);
-    return rc < 0 ? rc : bus_subscribe(q->bus, "droste.run.word.*", NULL, queue_on_word, q, err);
+    q->is_ready = true;
+    q->making = 1 + array_length(streams);
+    bus_bucket_make(q->bus, &lanes, queue_on_made, q);
+    for (size_t i = 0; i < array_length(streams); i++)
+        bus_stream_make(q->bus, &streams[i], queue_on_made, q);
 }
 
 int queue_open(struct server *s, struct error *err)
@@ -222,7 +242,9 @@ int queue_open(struct server *s, struct error *err)
     uv_timer_init(&s->loop, &q->timer);
     q->timer.data = q;
     uv_timer_start(&q->timer, queue_on_tick, QUEUE_TICK_MS, QUEUE_TICK_MS);
-    return queue_make(q, err);
+    queue_make(q);
+    rc = bus_watch(q->bus, "droste_lanes", ">", queue_on_lane, q, err);
+    return rc < 0 ? rc : bus_subscribe(q->bus, "droste.run.word.*", NULL, queue_on_word, q, err);
 }
 
 void queue_close(struct server *s)

@@ -120,17 +120,24 @@ struct run_queue {
     struct queue_waiter *waiters;
     uv_timer_t timer;
     unsigned ticks, empty, lane_count; /* lanes that had nothing, one after the other */
+    unsigned making;                   /* streams */
     bool is_ready, is_fetching, is_closing;
     uint64_t paused_until_ns;
 };
+
+static inline bool queue_is_ready(const struct run_queue *q)
+{
+    return q->is_ready && q->making == 0;
+}
 
 /* NULL options->join: there is no queue. */
 int queue_open(struct server *s, struct error *err);
 void queue_close(struct server *s);
 /* Something may have come, or a place is free. */
 void queue_look(struct run_queue *q);
-/* Makes the lane known to all nodes. */
-void queue_lane_announce(struct run_queue *q, unsigned priority, const char *key);
+/* Makes the lane known to all nodes. False: it is known, and `done` is not called. */
+bool queue_lane_announce(
+    struct run_queue *q, unsigned priority, const char *key, bus_done_fn *done, void *arg);
 
 /* ---- over HTTP (routes.c) ---- */
 

@@ -16,7 +16,7 @@ static struct run_queue *queue_of(struct request *r)
     struct run_queue *q = r->server->queue;
     if (!q)
         request_refuse(r, 501, "unsupported", "this server is in no cluster (--join)");
-    else if (!bus_is_connected(q->bus) || !q->is_ready)
+    else if (!bus_is_connected(q->bus) || !queue_is_ready(q))
         request_refuse(r, 503, "unavailable", "the queue of the cluster cannot be reached");
     return r->reply ? NULL : q;
 }
@@ -100,7 +100,7 @@ static void queue_put_on_queued(void *arg, const struct bus_answer *a)
     queue_put_free(p);
 }
 
-static void queue_put_in_queue(struct queue_put *p)
+static void queue_put_publish(struct queue_put *p)
 {
     char subject[BUS_SUBJECT_MAX + 1], what[KEY_ID_SIZE + QUEUE_ID_MAX + 2];
     snprintf(subject, sizeof subject, "droste.run.queue.%u.%s", p->priority, p->key);
@@ -108,8 +108,26 @@ static void queue_put_in_queue(struct queue_put *p)
     const struct bus_publication publication = {
         .subject = subject, .data = what, .len = strlen(what), .id = what
     };
-    queue_lane_announce(p->q, p->priority, p->key);
     bus_publish(p->q->bus, &publication, queue_put_on_queued, p);
+}
+
+static void queue_put_on_lane(void *arg, const struct bus_answer *a)
+{
+    struct queue_put *p = arg;
+    if (a->result == BUS_OK || a->result == BUS_CONFLICT) {
+        queue_put_publish(p);
+    } else {
+        if (p->r)
+            queue_refuse_bus(p->r, a);
+        queue_put_free(p);
+    }
+}
+
+/* The lane comes first: no node looks into one that it does not know. */
+static void queue_put_in_queue(struct queue_put *p)
+{
+    if (!queue_lane_announce(p->q, p->priority, p->key, queue_put_on_lane, p))
+        queue_put_publish(p);
 }
 
 static void queue_put_on_request(void *arg, enum queue_kept kept);
