@@ -13,7 +13,7 @@ export PATH := /usr/bin:$(PATH)
 # Ninja uses all cores; two of it in one directory would disturb each other.
 .NOTPARALLEL:
 .DEFAULT_GOAL := all
-.PHONY: all uninstall deb tarball image check-packages wheel check-wheel python setup setup-tests demo check check-vm fuzz bench docs format install clean attack
+.PHONY: all uninstall deb tarball image check-packages wheel check-wheel python setup setup-tests demo check check-vm fuzz bench docs format install clean attack chaos
 
 all: setup
 	@scripts/build $(BUILD) --buildtype=release
@@ -46,6 +46,11 @@ attack: all
 	@tests/attack/run
 	@for way in forked rolled-back templated; do tests/attack/run --sessions $$way || exit 1; done
 	@[ "$$(id -u)" != 0 ] || tests/attack/run --as-user
+
+# Three machines with a node and a NATS server each, which are broken while 10,000 runs go through
+# them; `make chaos CHAOS_RUNS=500` for fewer, `CHAOS_SEED=N` for the same faults again. As root.
+chaos: all
+	@tests/cluster/chaos.py $(or $(CHAOS_RUNS),10000) $(CHAOS_SEED)
 
 bench: setup-tests all
 	@scripts/build $(BUILD) --buildtype=release -- tests/crowd tests/prompts tests/slow_model

@@ -5,8 +5,8 @@ import socket
 
 
 class JetStream:
-    def __init__(self, port):
-        self.socket = socket.create_connection(("127.0.0.1", port), 20)
+    def __init__(self, port, host="127.0.0.1"):
+        self.socket = socket.create_connection((host, port), 20)
         self.file = self.socket.makefile("rb")
         self.file.readline()
         self.send(b'CONNECT {"verbose": false, "pedantic": false}\r\nSUB answer 1\r\n')
@@ -16,6 +16,9 @@ class JetStream:
 
     def ask(self, subject, data):
         self.send(b"PUB %s answer %d\r\n%s\r\n" % (subject.encode(), len(data), data))
+        return self.read()
+
+    def read(self):
         while True:
             words = self.file.readline().split()
             if words[0] == b"PING":
@@ -35,6 +38,21 @@ class JetStream:
                 return found
             sequence = answer["message"]["seq"] + 1
             found.append(base64.b64decode(answer["message"]["data"]))
+
+    def all_messages(self, stream, ahead=500):
+        """Subject and data of each, as the stream's leader has them: a replica may be behind."""
+        state = self.ask("$JS.API.STREAM.INFO." + stream, b"")["state"]
+        subject = b"$JS.API.STREAM.MSG.GET." + stream.encode()
+        last, found = state["last_seq"], []
+        for first in range(state["first_seq"], last + 1, ahead):
+            wanted = range(first, min(first + ahead, last + 1))
+            for sequence in wanted:
+                data = b'{"seq": %d}' % sequence
+                self.send(b"PUB %s answer %d\r\n%s\r\n" % (subject, len(data), data))
+            found += [answer["message"] for answer in (self.read() for _ in wanted)
+                      if "message" in answer]
+        found.sort(key=lambda message: message["seq"])
+        return [(m["subject"], base64.b64decode(m.get("data", ""))) for m in found]
 
     def subject(self, stream, pattern):
         """That of the first message whose subject is like this."""

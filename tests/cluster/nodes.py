@@ -17,6 +17,7 @@ import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 DROSTE = os.path.join(ROOT, os.environ.get("BUILD", "build"), "droste")
+NATS_SERVER = os.environ.get("NATS_SERVER", "/usr/sbin/nats-server")
 CALLS = 2   # that the code of each run makes
 CODE = """```repl
 import re
@@ -42,7 +43,7 @@ class Nats:
 
     def start(self):
         self.process = subprocess.Popen(
-            ["/usr/sbin/nats-server", "-js", "-a", self.host, "-p", str(self.port),
+            [NATS_SERVER, "-js", "-a", self.host, "-p", str(self.port),
              "-sd", self.place], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         wait_until(lambda: is_open(self.port, self.host))
 
@@ -54,7 +55,7 @@ class Nats:
 class Provider:
     """Counts requests by their prompt, and by their key."""
 
-    def __init__(self, pause=0.02):
+    def __init__(self, pause=0.02, host="127.0.0.1"):
         self.pause, self.lock = pause, threading.Lock()
         self.keys = collections.defaultdict(set)      # of each prompt
         self.requests = collections.Counter()         # by key
@@ -88,8 +89,8 @@ class Provider:
             def handle_error(self, *args):
                 pass   # clients are killed
 
-        self.server = Server(("127.0.0.1", 0), Handler)
-        self.url = "http://127.0.0.1:%d/v1" % self.server.server_port
+        self.server = Server((host, 0), Handler)
+        self.url = "http://%s:%d/v1" % (host, self.server.server_port)
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
     def answer(self, body, key):
@@ -121,6 +122,8 @@ class Provider:
 class Node:
     """A `droste serve --join`, which can be killed, stopped, and started again."""
 
+    host, key = "127.0.0.1", ""
+
     def __init__(self, home, nats, provider, *flags):
         self.home, self.flags = str(home), flags
         self.nats, self.provider = nats, provider
@@ -131,15 +134,20 @@ class Node:
                "DROSTE_HOME": os.path.join(self.home, "data"), "OPENAI_API_KEY": "test"}
         os.makedirs(env["DROSTE_HOME"], exist_ok=True)
         self.log = open(os.path.join(self.home, "log"), "ab")
-        self.process = subprocess.Popen(
-            [DROSTE, "serve", "--listen", "127.0.0.1:0", "--join", self.nats.url,
-             "--model", "openai/gpt-5-mini", "--base-url", self.provider.url,
-             "--isolation", "process", *self.flags],
+        self.process = self.launch(
+            [DROSTE, "serve", "--join", self.nats.url, "--model", "openai/gpt-5-mini",
+             "--base-url", self.provider.url, "--isolation", "process", *self.flags],
             stdout=subprocess.PIPE, stderr=self.log, env=env, text=True)
-        self.port = int(self.process.stdout.readline().strip().rpartition(":")[2])
+        address = self.process.stdout.readline().strip()
+        assert address, "the node did not start: see " + self.log.name
+        self.port = int(address.rpartition(":")[2])
+
+    def launch(self, command, **more):
+        return subprocess.Popen([*command, "--listen", "127.0.0.1:0"], **more)
 
     def ask(self, method, path, body=None, timeout=30, key=""):
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+        connection = http.client.HTTPConnection(self.host, self.port, timeout=timeout)
+        key = key or self.key
         try:
             connection.request(method, path, json.dumps(body) if body is not None else None,
                                {"X-API-Key": key} if key else {})
