@@ -23,6 +23,7 @@ import os
 import pathlib
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -108,16 +109,16 @@ class ChaosNode(Node):
 
     def fill(self):
         """Takes what is left of its disk."""
-        with open(os.path.join(self.home, "data", "filler"), "wb") as f:
-            try:
-                while True:
-                    f.write(bytes(1 << 16))
-                    f.flush()
-            except OSError:
-                pass
+        try:
+            with open(os.path.join(self.home, "data", "filler"), "wb", 0) as f:
+                while f.write(bytes(1 << 16)):
+                    pass
+        except OSError:
+            pass
 
     def empty(self):
-        os.unlink(os.path.join(self.home, "data", "filler"))
+        if os.path.exists(os.path.join(self.home, "data", "filler")):
+            os.unlink(os.path.join(self.home, "data", "filler"))
 
 
 class Cluster:
@@ -133,7 +134,8 @@ class Cluster:
 
     def begin(self):
         made = subprocess.run(
-            [DROSTE, "keys", "create", "chaos", "--scopes", "admin", "--keys", str(self.place / "keys.json")],
+            [DROSTE, "keys", "create", "chaos", "--scopes", "admin", "--keys",
+             str(self.place / "keys.json")],
             capture_output=True, text=True, check=True, env={"HOME": str(self.place)})
         self.key = made.stdout.split()[0]
         self.provider = Provider(0.05, self.machines.head)
@@ -186,7 +188,8 @@ class Cluster:
             if node.process.poll() is None:
                 node.kill()
         for nats in self.nats:
-            nats.kill()
+            nats.process.kill()    # a stopped one as well
+            nats.process.wait()
         self.machines.close()
         for i in range(COUNT):
             subprocess.run(["umount", str(self.place / ("node%d" % i) / "data")],
@@ -244,9 +247,9 @@ class Faults(threading.Thread):
         nats.start()
 
     def fault_nats_stopped(self, i, node, nats):
-        os.kill(nats.process.pid, 19)
+        nats.process.send_signal(signal.SIGSTOP)
         self.sleep(3.5, 5)
-        os.kill(nats.process.pid, 18)
+        nats.process.send_signal(signal.SIGCONT)
 
     def fault_machine_lost(self, i, node, nats):
         node.kill()
@@ -412,6 +415,8 @@ if __name__ == "__main__":
     reason = missing()
     if reason:
         sys.exit("the cluster cannot be broken here: " + reason)
+    for number in (signal.SIGINT, signal.SIGTERM):    # both end it in order
+        signal.signal(number, lambda *_: sys.exit("interrupted"))
     if not FAKETIME:
         print("the clocks are not skewed: libfaketime is not installed", file=sys.stderr)
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 10000
