@@ -1,5 +1,6 @@
 """Runs of a cluster's queue: each has one result, whichever nodes die, and is paid for once."""
 import base64
+import json
 import os
 import re
 import subprocess
@@ -158,17 +159,37 @@ def test_a_run_that_cannot_begin_is_a_dead_letter_with_its_reason(start):
     assert answer["state"] == "dead" and "key" in answer["reason"]
 
 
-def test_a_key_with_a_limit_on_cost_cannot_queue_and_one_with_another_limit_can(start, tmp_path):
+def test_runs_of_a_key_share_its_limit_on_cost_between_nodes(start, nats, provider, tmp_path):
+    """A run costs 0.015 dollars and may cost 0.06: of a limit of 0.07, four runs."""
     file, keys = str(tmp_path / "keys.json"), []
-    for name, limit in (("spender", "cost=5"), ("other", "sandboxes=5")):
+    (tmp_path / "prices").write_text("* 1 1000\n")
+    for name, limit in (("spender", "cost=0.07"), ("other", "sandboxes=50")):
         made = subprocess.run([DROSTE, "keys", "create", name, "--scopes", "read,runs", "--limit",
                                limit, "--keys", file], check=True, capture_output=True, text=True)
         keys.append(made.stdout.split()[0])
-    node = start("--keys", file)
-    body = {"question": "What is it?", "context": "This is run-1."}
-    wait_until(lambda: node.ask("POST", "/v1/queue", body, key=keys[1])[0] == 202)
-    status, answer = node.ask("POST", "/v1/queue", body, key=keys[0])
-    assert status == 403 and "a limit on cost" in answer["error"]["message"]
+    nodes = [start("--keys", file, "--prices", str(tmp_path / "prices"), "--max-tokens",
+                   "20") for _ in range(3)]
+    names = ["run-%d" % i for i in range(400, 406)]
+    for node in nodes:
+        node.key = keys[0]
+    for name in names:
+        put(nodes, name, options={"max-cost": 0.06})
+    wait_until(lambda: len(provider.requests) > 2)
+    nodes[0].kill()    # what its runs hold, whoever continues them finds
+    runs = [get(nodes[1:], name)["run"] for name in names]
+    cost = sum(run["usage"]["cost"] for run in runs)
+    assert cost <= 0.07
+    assert {run["status"] for run in runs} == {"answered", "budget"}
+    assert sum(run["status"] == "answered" for run in runs) >= 3
+    assert not provider.paid_twice()
+    stream = JetStream(nats.port)
+    subject = stream.subject("KV_droste-spending", "$KV.droste-spending.*")
+    ledger = json.loads(stream.messages("KV_droste-spending", subject)[-1])
+    stream.close()
+    assert ledger["holds"] == [] and ledger["spent"] == pytest.approx(cost * 1e9)
+    nodes[1].key = keys[1]
+    put(nodes[1:2], "run-1")
+    check(get(nodes[1:2], "run-1"), "run-1")    # another key is not touched
 
 
 def test_the_length_of_the_queue_is_a_figure_of_each_node(start):

@@ -135,7 +135,7 @@ static const char *account_key_of(struct request *r, char *room, size_t size)
     return offered && socket_offered(offered, SOCKET_KEY_PREFIX, room, size) ? room : NULL;
 }
 
-static struct account *account_by_id(struct accounts *a, const char *id)
+struct account *account_by_id(struct accounts *a, const char *id)
 {
     if (!accounts_need_keys(a))
         return &a->anyone;

@@ -38,6 +38,8 @@ int accounts_open(struct accounts *a, struct table *table, const char *path, str
  * that was removed or broken admits no new client. Returns 1 if it was read. */
 int accounts_reload(struct accounts *a, bool force, struct error *err);
 void accounts_close(struct accounts *a);
+/* NULL: there is no such key, or it was revoked. */
+struct account *account_by_id(struct accounts *a, const char *id);
 static inline bool accounts_need_keys(const struct accounts *a)
 {
     return a->path != NULL;

@@ -4,6 +4,7 @@
  * machine. Values that would do so are refused, too: files, programs as models, functions of the
  * program. What the operator has set explicitly is the most that a client may ask for.
  */
+#include <math.h>
 #include <string.h>
 
 #include "base/cleanup.h"
@@ -146,7 +147,9 @@ bool run_options(struct request *r, struct json_object *options, struct buf *wor
     return options_put(r, &rules, options, words);
 }
 
-bool run_settings(struct request *r, struct json_object *options, struct buf *words)
+/* The most that the run may cost, by its options or the server's: *cost; 0: no limit. */
+static bool run_settings_but_cost(
+    struct request *r, struct json_object *options, struct buf *words, double *out_cost)
 {
     struct server *s = r->server;
     struct json_object *asked = NULL;
@@ -160,10 +163,27 @@ bool run_settings(struct request *r, struct json_object *options, struct buf *wo
     if (options && json_object_object_get_ex(options, "max-cost", &asked))
         cost = json_object_get_double(asked);
     run_put_timeout(s, r->account, timeout, words);
-    if (!spending_hold(r, cost))
+    sandbox_put_limits(r, words);
+    *out_cost = cost;
+    return true;
+}
+
+bool run_settings(struct request *r, struct json_object *options, struct buf *words)
+{
+    double cost;
+    if (!run_settings_but_cost(r, options, words, &cost) || !spending_hold(r, cost))
         return false;
     run_put_cost(r->held_cost, words);
-    sandbox_put_limits(r, words);
+    return true;
+}
+
+bool run_settings_queued(struct request *r, struct json_object *options, struct buf *words)
+{
+    double cost, most = r->account->key.limits.cost;
+    if (!run_settings_but_cost(r, options, words, &cost))
+        return false;
+    if (most > 0)
+        run_put_cost(cost > 0 ? fmin(cost, most) : most, words);
     return true;
 }
 

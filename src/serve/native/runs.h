@@ -96,6 +96,8 @@ void runs_close(struct server *s);
 /* Appends the settings of the run that the request asks for, as sandbox_setting does: its options
  * (NULL: none), checked, and the limits of server and key. False: the request was refused. */
 bool run_settings(struct request *r, struct json_object *options, struct buf *words);
+/* The same for a run that waits in a queue: nothing is held for it yet. */
+bool run_settings_queued(struct request *r, struct json_object *options, struct buf *words);
 /* The same without the limits. */
 bool run_options(struct request *r, struct json_object *options, struct buf *words);
 /* Whether a client may ask for these settings, names and values (docs/batch.md: a task's). */

@@ -12,6 +12,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/os/random.h"
+#include "cluster/ledger.h"
 #include "cluster/registry.h"
 #include "serve/log.h"
 
@@ -20,12 +21,25 @@ struct queue_lane {
     unsigned priority;
     char key[KEY_ID_SIZE], name[BUS_NAME_MAX + 1];
     bool is_ready, has_failed;
+    uint64_t rests_until_ns;
     struct queue_lane *next;
 };
 
 enum { FETCH_MAX = 16, IDLE_TICKS = 4, DEPTH_TICKS = 8 };
 
 /* ---- fetch ---- */
+
+static bool queue_lane_is_open(const struct queue_lane *l)
+{
+    return l->is_ready && clock_ns() >= l->rests_until_ns;
+}
+
+void queue_rest(struct run_queue *q, const char *key, int ms)
+{
+    for (struct queue_lane *l = q->lanes; l; l = l->next)
+        if (strcmp(l->key, key) == 0)
+            l->rests_until_ns = clock_ns() + (uint64_t)ms * 1000000u;
+}
 
 /* The lane whose turn it is; NULL: there is none. */
 static struct queue_lane *queue_next_lane(struct run_queue *q)
@@ -34,14 +48,14 @@ static struct queue_lane *queue_next_lane(struct run_queue *q)
     for (unsigned p = 0; p < QUEUE_PRIORITIES; p++) {
         unsigned of_priority = 0;
         for (struct queue_lane *l = q->lanes; l; l = l->next)
-            of_priority += l->priority == p && l->is_ready;
+            of_priority += l->priority == p && queue_lane_is_open(l);
         skipped += of_priority;
         if (of_priority == 0 || q->empty >= skipped)
             continue;
         struct queue_lane *l = q->turn[p] ? q->turn[p]->next : q->lanes;
         for (unsigned round = 0; round < 2; round++, l = q->lanes)
             for (; l; l = l->next)
-                if (l->priority == p && l->is_ready)
+                if (l->priority == p && queue_lane_is_open(l))
                     return q->turn[p] = l;
     }
     return NULL;
@@ -215,7 +229,8 @@ static void queue_make(struct run_queue *q)
     };
     const struct bus_bucket lanes = { .name = "droste_lanes" };
     q->is_ready = true;
-    q->making = 1 + array_length(streams);
+    q->making = 2 + array_length(streams);
+    ledger_make(q->ledger, queue_on_made, q);
     bus_bucket_make(q->bus, &lanes, queue_on_made, q);
     for (size_t i = 0; i < array_length(streams); i++)
         bus_stream_make(q->bus, &streams[i], queue_on_made, q);
@@ -234,6 +249,8 @@ int queue_open(struct server *s, struct error *err)
     q->room = (o->runs + workers - 1) / workers;
     q->bus = registry_bus(s->nodes);
     int rc = random_hex(q->owner, 16, err);
+    if (rc == 0)
+        rc = ledger_open(q->bus, &q->ledger, err);
     if (rc < 0) {
         free(q);
         return rc;
@@ -254,6 +271,7 @@ void queue_close(struct server *s)
         return;
     uv_timer_stop(&q->timer);
     bus_forget(q->bus, q);
+    ledger_close(steal(&q->ledger));
     while (q->lanes) {
         struct queue_lane *l = q->lanes;
         bus_forget(q->bus, l);

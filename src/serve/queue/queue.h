@@ -111,6 +111,7 @@ struct queue_waiter;
 struct run_queue {
     struct server *s;
     struct bus *bus;
+    struct ledger *ledger;
     char owner[17]; /* this process */
     uint32_t number;
     size_t room, count; /* of runs */
@@ -133,6 +134,8 @@ static inline bool queue_is_ready(const struct run_queue *q)
 /* NULL options->join: there is no queue. */
 int queue_open(struct server *s, struct error *err);
 void queue_close(struct server *s);
+/* Fetches nothing of this key for a while. */
+void queue_rest(struct run_queue *q, const char *key, int ms);
 /* Something may have come, or a place is free. */
 void queue_look(struct run_queue *q);
 /* Makes the lane known to all nodes. False: it is known, and `done` is not called. */

@@ -190,18 +190,13 @@ void handle_queue_put(struct request *r)
     const char *id = json_get_string(r->json, "id", "");
     if (!q)
         return;
-    if (r->account->key.limits.cost > 0) { /* each node would grant it anew: see spending.h */
-        request_refuse(r, 403, "forbidden",
-            "a key with a limit on cost cannot queue runs: each node counts on its own");
-        return;
-    }
     if (id[0] && !queue_id_is_ok(id)) {
         request_refuse(
             r, 400, "argument", "an id has at most %d letters, digits, '_' and '-'", QUEUE_ID_MAX);
         return;
     }
     runs_put_trace(r, &words);
-    if (!run_settings(r, json_get_typed(r->json, "options", json_type_object), &words))
+    if (!run_settings_queued(r, json_get_typed(r->json, "options", json_type_object), &words))
         return;
     cleanup_free const char **settings = sandbox_list_settings(&words);
     struct queue_put *p = calloc(1, sizeof *p);

@@ -12,11 +12,13 @@
  * counts as recent (STORE_LOG_FRESH_MS), so a run that was taken before waits so long after
  * MARK_TAKEN.
  */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "cluster/ledger.h"
 #include "serve/http/idempotency.h"
 #include "serve/log.h"
 #include "serve/queue/queue.h"
@@ -26,6 +28,7 @@ enum {
     RETRY_MS = 1000,
     VERSION_RETRY_MS = 2000,
     PAUSE_MS = 5000,
+    HELD_RETRY_MS = 1000,
     END_CUT = 100000,
     END_CUT_MORE = 4096
 };
@@ -39,7 +42,10 @@ struct queue_run {
     struct json_object *request;
     droste_running *running;
     char error[240];
+    bool has_units; /* that were appended here */
     bool is_lost, begins, is_over, is_cancelled;
+    double cost;       /* with `is_over` */
+    double held;       /* dollars that the key's ledger holds for it; 0: the key has no limit */
     uint64_t begin_ns; /* when it may begin, with `begins` */
     struct queue_run *next;
 };
@@ -53,6 +59,7 @@ static void queue_run_free(struct queue_run *u)
     *at = u->next;
     q->count--;
     bus_forget(q->bus, u);
+    ledger_forget(q->ledger, u);
     queue_log_close(&u->log);
     queue_reading_free(&u->reading);
     json_object_put(u->request);
@@ -80,22 +87,72 @@ static void queue_run_forget(struct queue_run *u)
         droste_record_remove(s->record, u->id, &freed, NULL);
 }
 
+/* ---- what the key may spend ---- */
+
+/* Dollars a day; 0: no limit. */
+static double queue_run_limit(const struct queue_run *u)
+{
+    const struct account *account = account_by_id(&u->q->s->accounts, u->key);
+    return account ? account->key.limits.cost : 0;
+}
+
+/* What the request allows, which is at most the key's limit; 0: it says nothing. */
+static double queue_run_most(const struct queue_run *u)
+{
+    struct json_object *settings = json_get_typed(u->request, "settings", json_type_array);
+    double most = 0;
+    for (size_t i = 0; i + 1 < json_length(settings); i += 2)
+        if (strcmp(json_object_get_string(json_object_array_get_idx(settings, i)), "max-cost") == 0)
+            most = json_object_get_double(json_object_array_get_idx(settings, i + 1));
+    return most;
+}
+
+/* What the end of a log says that the run has cost. A dead letter does not say it: it may have
+ * spent all that it held, if it has begun. */
+static double queue_run_cost(
+    const struct queue_run *u, enum queue_mark mark, const char *text, size_t len)
+{
+    cleanup_json struct json_object *o = NULL;
+    if (mark != MARK_END || json_parse(text, len, &json_limits_large, &o, NULL) < 0)
+        return u->has_units || u->reading.units.len > 0 ? LEDGER_ALL : 0;
+    struct json_object *usage = json_get_typed(o, "usage", json_type_object);
+    return fmax(json_get_double(usage, "cost", 0), 0);
+}
+
+/* ---- the end ---- */
+
 static void queue_run_acknowledge(struct queue_run *u)
 {
-    char what[KEY_ID_SIZE + QUEUE_ID_MAX + 2];
-    snprintf(what, sizeof what, "%s %s", u->key, u->id);
-    bus_tell(u->q->bus, "droste.run.word.ended", what, strlen(what));
     bus_ack(steal(&u->m), NULL, NULL);
     queue_run_free(u);
 }
 
-/* ---- the end ---- */
+/* Unless it is certain that the ledger has the cost, the run comes again, and is settled then. */
+static void queue_run_on_settled(void *arg, enum bus_result result, double amount, double held)
+{
+    struct queue_run *u = arg;
+    if (result == BUS_OK)
+        queue_run_acknowledge(u);
+    else
+        queue_run_return(u, RETRY_MS);
+}
+
+static void queue_run_settle(struct queue_run *u)
+{
+    char what[KEY_ID_SIZE + QUEUE_ID_MAX + 2];
+    snprintf(what, sizeof what, "%s %s", u->key, u->id);
+    bus_tell(u->q->bus, "droste.run.word.ended", what, strlen(what));
+    if (queue_run_limit(u) > 0)
+        ledger_settle(u->q->ledger, u->key, u->id, u->cost, queue_run_on_settled, u);
+    else
+        queue_run_acknowledge(u);
+}
 
 static void queue_run_on_ended(void *arg, enum queue_kept kept)
 {
     struct queue_run *u = arg;
     if (kept == QUEUE_KEPT)
-        queue_run_acknowledge(u);
+        queue_run_settle(u);
     else
         queue_run_free(u); /* another one has it */
 }
@@ -103,6 +160,7 @@ static void queue_run_on_ended(void *arg, enum queue_kept kept)
 static void queue_run_end(struct queue_run *u, enum queue_mark mark, const char *text, size_t len)
 {
     u->is_over = true;
+    u->cost = queue_run_cost(u, mark, text, len);
     queue_log_append(&u->log, mark, text, len, queue_run_on_ended, u);
 }
 
@@ -238,6 +296,7 @@ static void queue_run_on_kept(void *arg, enum queue_kept kept)
 static void queue_run_on_unit(void *arg, droste_running *run, const void *data, size_t len)
 {
     struct queue_run *u = arg;
+    u->has_units = true;
     queue_log_append(&u->log, MARK_UNIT, data, len, queue_run_on_kept, u);
 }
 
@@ -248,7 +307,8 @@ static int queue_run_start(struct queue_run *u, droste_error *err)
     struct json_object *settings = json_get_typed(u->request, "settings", json_type_array);
     struct json_object *context = NULL;
     size_t count = json_length(settings);
-    cleanup_free const char **list = calloc(count + 1, sizeof *list);
+    char most[32];
+    cleanup_free const char **list = calloc(count + 3, sizeof *list);
     droste_request q = { .question = json_get_string(u->request, "question", ""),
         .settings = list,
         .id = u->id,
@@ -258,6 +318,11 @@ static int queue_run_start(struct queue_run *u, droste_error *err)
         .arg = u };
     for (size_t i = 0; list && i < count; i++)
         list[i] = json_object_get_string(json_object_array_get_idx(settings, i));
+    if (list && u->held > 0) {
+        snprintf(most, sizeof most, "%.9f", u->held);
+        list[count] = "max-cost";
+        list[count + 1] = most;
+    }
     if (u->reading.units.len > 0) {
         q = (droste_request){ .resume = u->id, .done = q.done, .log = q.log, .arg = u };
     } else if (json_object_object_get_ex(u->request, "context", &context)) {
@@ -340,13 +405,47 @@ static bool queue_run_is_foreign(struct queue_run *u)
     return true;
 }
 
+static void queue_run_mark_taken(struct queue_run *u)
+{
+    const char *node = u->q->owner;
+    queue_log_append(&u->log, MARK_TAKEN, node, strlen(node), queue_run_on_taken, u);
+}
+
+static void queue_run_on_held(void *arg, enum bus_result result, double amount, double held)
+{
+    struct queue_run *u = arg;
+    char why[160];
+    if (result == BUS_OK) {
+        u->held = amount;
+        queue_run_mark_taken(u);
+    } else if (result == BUS_FULL && held <= 0) {
+        snprintf(why, sizeof why,
+            "models have cost this key %.4g dollars today; it may spend %.4g a day (UTC)", amount,
+            queue_run_limit(u));
+        queue_run_bury(u, why);
+    } else { /* other runs hold it, or the ledger is out of reach */
+        queue_rest(u->q, u->key, HELD_RETRY_MS);
+        queue_run_return(u, HELD_RETRY_MS);
+    }
+}
+
+/* Takes what the run may cost from its key's ledger, before anything is spent. */
+static void queue_run_hold(struct queue_run *u)
+{
+    double limit = queue_run_limit(u);
+    if (limit > 0)
+        ledger_hold(u->q->ledger, u->key, u->id, limit, queue_run_most(u), queue_run_on_held, u);
+    else
+        queue_run_mark_taken(u);
+}
+
 static void queue_run_was_read(struct queue_run *u)
 {
     const struct queue_reading *r = &u->reading;
-    const char *node = u->q->owner;
     u->log.sequence = r->sequence;
     if (r->last == MARK_END || r->last == MARK_DEAD) {
-        queue_run_acknowledge(u);
+        u->cost = queue_run_cost(u, r->last, buf_text(&r->end), r->end.len);
+        queue_run_settle(u);
         return;
     }
     if (json_parse(buf_text(&r->request), r->request.len, &json_limits_large, &u->request, NULL) <
@@ -360,7 +459,7 @@ static void queue_run_was_read(struct queue_run *u)
         queue_run_return(u, VERSION_RETRY_MS);
         return;
     }
-    queue_log_append(&u->log, MARK_TAKEN, node, strlen(node), queue_run_on_taken, u);
+    queue_run_hold(u);
 }
 
 static void queue_run_on_log(void *arg, const struct bus_answer *a)
