@@ -10,7 +10,7 @@ runtimes.
 """
 import importlib
 import warnings
-from typing import Any
+from typing import Any, TYPE_CHECKING
 
 from . import _remote, host, runs, volumes
 from ._batch import abatch, Batch, batch, Grade, TaskResult
@@ -33,6 +33,9 @@ from .result import CellError, Result
 from .rich import RichResult, show
 from .rlm import RLM, Artifact, Completion, Event
 
+if TYPE_CHECKING:       # loaded when they are used: they need what speaks HTTP
+    from ._remote.queue import Queue, QueueResult
+
 __all__ = ["__version__", "Interpreter", "Result", "RichResult", "show", "CellError", "RLM",
            "Completion", "Event", "Artifact", "Candidate", "NetworkRequest", "Template",
            "Tool", "EnvironmentPort", "ReplResult", "registry", "close_idle_engines", "Error",
@@ -44,7 +47,7 @@ __all__ = ["__version__", "Interpreter", "Result", "RichResult", "show", "CellEr
            "ModelStallError", "ModelCutError", "ModelReplyError", "ModelReplayError", "CellFailed",
            "CommandFailed", "CommandResult", "RunFailed", "host", "runs", "volumes", "batch",
            "abatch",
-           "Batch", "Grade", "TaskResult"]
+           "Batch", "Grade", "TaskResult", "Queue", "QueueResult"]
 
 #: names that have moved to `droste.compat`
 _MOVED = ("ModalInterpreter", "DaytonaInterpreter", "ExecutionProfile",
@@ -80,6 +83,8 @@ _remote.batch_of_servers = _batch_of_servers
 
 
 def __getattr__(name: str) -> Any:
+    if name in ("Queue", "QueueResult"):
+        return getattr(importlib.import_module("droste._remote.queue"), name)
     if name not in _MOVED:
         raise AttributeError("module 'droste' has no attribute %r" % name)
     warnings.warn("droste.%s is droste.compat.%s" % (name, name), DeprecationWarning, stacklevel=2)

@@ -256,7 +256,7 @@ class Server:
         connection = self.address.connection()
         try:
             connection.connect()
-            connection.sock.settimeout(None)        # cells take the time that they take
+            connection.sock.settimeout(None)
             connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         except (OSError, http.client.HTTPException) as e:
             connection.close()
@@ -281,12 +281,17 @@ class Server:
 
     def begin(self, method: str, path: str, body: Any = None, *,
               query: Optional[Mapping[str, Any]] = None, kind: str = "application/json",
-              headers: Optional[Mapping[str, str]] = None) -> Answer:
-        """Sends a request; returns its answer when it begins. Raises Refused."""
+              headers: Optional[Mapping[str, str]] = None,
+              timeout: Optional[float] = None) -> Answer:
+        """Sends a request; returns its answer when it begins. Raises Refused.
+
+        A connection on which nothing comes for `timeout` seconds is lost.
+        """
         sent = {**self._headers, **(headers or {})}
         if body is not None:
             sent["Content-Type"] = kind
         connection = self._take_idle() or self._connect()
+        connection.sock.settimeout(timeout)     # by default, cells take the time that they take
         try:
             try:
                 connection.request(method, self._url(path, query), body, sent)

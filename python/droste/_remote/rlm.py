@@ -76,6 +76,21 @@ def _forget(server: Server, stored: str) -> None:
         pass
 
 
+def completion_of(found: Dict[str, Any], run: Optional[str], prompt: Any, model: str,
+                  models: Dict[str, Dict[str, Any]], steps: List[Event]) -> Completion:
+    """Creates the completion of a run that a server describes."""
+    used = found["usage"]
+    usage = {"calls": used["calls"] or 0, "input_tokens": used["input_tokens"] or 0,
+             "output_tokens": used["output_tokens"] or 0, "cost": used["cost"],
+             "seconds": used["seconds"] or 0.0, "models": models}
+    why, status = found["error"], found["status"]
+    kind = status if status in ("budget", "timeout", "cancelled") else "error"
+    error = None if why is None else {"type": kind, "message": why}
+    result = {"status": status, "answer": found.get("answer"), "run": run,
+              "iterations": found.get("iterations") or 0, "usage": usage, "error": error}
+    return Completion(result, prompt, model, steps)
+
+
 class _Followed:
     """A run that is followed: its events, and what they add up to."""
 
@@ -197,16 +212,7 @@ class _Followed:
             raise failure_of(e) from None
         if self.stored is not None and found["status"] != "interrupted":
             _forget(self.server, self.stored)
-        used = found["usage"]
-        usage = {"calls": used["calls"] or 0, "input_tokens": used["input_tokens"] or 0,
-                 "output_tokens": used["output_tokens"] or 0, "cost": used["cost"],
-                 "seconds": used["seconds"] or 0.0, "models": self.models}
-        why, status = found["error"], found["status"]
-        kind = status if status in ("budget", "timeout", "cancelled") else "error"
-        error = None if why is None else {"type": kind, "message": why}
-        result = {"status": found["status"], "answer": found.get("answer"), "run": self.run,
-                  "iterations": found.get("iterations") or 0, "usage": usage, "error": error}
-        return Completion(result, self.prompt, self.model, self.steps)
+        return completion_of(found, self.run, self.prompt, self.model, self.models, self.steps)
 
 
 _LINES: Dict[str, Callable[[_Followed, Dict[str, Any]], Iterator[Event]]] = {

@@ -1,0 +1,207 @@
+"""`droste.Queue`: runs of a data set in a cluster's queue, from Python."""
+import asyncio
+import os
+import sys
+import threading
+import time
+
+import pytest
+
+from nodes import CALLS, Nats, Node, Provider, has_nats
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../python"))
+import droste   # noqa: E402
+
+pytestmark = pytest.mark.skipif(not has_nats(), reason="there is no nats-server")
+
+
+@pytest.fixture
+def provider():
+    provider = Provider()
+    yield provider
+    provider.close()
+
+
+@pytest.fixture
+def start(tmp_path, provider):
+    nats, nodes = Nats(tmp_path / "nats"), []
+
+    def start(*flags):
+        home = tmp_path / ("node%d" % len(nodes))
+        home.mkdir()
+        nodes.append(Node(home, nats, provider, *flags))
+        return nodes[-1]
+
+    yield start
+    for node in nodes:
+        if node.process.poll() is None:
+            node.kill()
+    nats.kill()
+
+
+def url(node):
+    return "http://127.0.0.1:%d" % node.port
+
+
+def items(first, last):
+    return [{"question": "What is it?", "context": "This is run-%d." % i, "expected": i}
+            for i in range(first, last)]
+
+
+def check(result):
+    name = "RUN-%d" % result.item["expected"]
+    assert result.completion.ok, result
+    assert result.completion.answer == ["%s PART %d" % (name, i) for i in range(CALLS)]
+    assert result.completion.usage["calls"] == CALLS + 1
+    assert result.completion.run
+
+
+def test_each_item_comes_once_with_its_result_and_the_same_call_pays_nothing(start, provider):
+    queue = droste.Queue(url(start()))
+    found = list(queue.map(items(0, 10), name="data", outstanding=4))
+    for result in found:
+        check(result)
+    assert sorted(r.item["expected"] for r in found) == list(range(10))
+    asked = sum(provider.requests.values())
+    again = list(droste.Queue([url(start())]).map(items(0, 10), name="data"))
+    assert {r.id for r in again} == {r.id for r in found}
+    assert sum(provider.requests.values()) == asked
+    other = list(queue.map(items(0, 1), name="other"))      # its twin: another name is paid
+    check(other[0])
+    assert sum(provider.requests.values()) == asked + CALLS + 1
+
+
+def test_equal_items_of_one_call_are_several_runs(start):
+    found = list(droste.Queue(url(start())).map(items(0, 1) * 3, name="samples"))
+    assert len({r.id for r in found}) == 3 and len({r.completion.run for r in found}) == 3
+
+
+def test_an_asynchronous_loop_gets_them_while_the_loop_does_other_work(start):
+    async def both():
+        ticks, found = 0, []
+
+        async def tick():
+            nonlocal ticks
+            while True:
+                ticks += 1
+                await asyncio.sleep(0.01)
+        other = asyncio.ensure_future(tick())
+        async for result in droste.Queue(url(start())).map(items(0, 5), name="async"):
+            found.append(result)
+        other.cancel()
+        return ticks, found
+    ticks, found = asyncio.run(both())
+    for result in found:
+        check(result)
+    assert len(found) == 5 and ticks > 1
+
+
+def test_items_are_read_only_when_there_is_room(start, provider):
+    provider.pause = 0.2
+    read, taken = [], 0
+    source = (read.append(item) or item for item in items(0, 12))
+    for result in droste.Queue(url(start())).map(source, name="room", outstanding=2):
+        check(result)
+        taken += 1
+        # two that run, two that have ended and wait to be taken, two threads with one each
+        assert len(read) <= taken + 6
+    assert taken == 12
+
+
+def test_the_next_url_replaces_a_node_that_is_killed(start, provider):
+    provider.pause = 0.3
+    nodes = [start(), start()]
+    runs = droste.Queue(",".join(map(url, nodes))).map(items(0, 8), name="kill")
+    first = next(runs)
+    nodes[0].kill()
+    found = [first, *runs]
+    for result in found:
+        check(result)
+    assert sorted(r.item["expected"] for r in found) == list(range(8))
+    assert not provider.paid_twice()
+
+
+def test_a_node_that_says_nothing_is_left_for_the_next(start, monkeypatch):
+    from droste._remote import queue
+    monkeypatch.setattr(queue, "ANSWER_SECONDS", 2.0)
+    nodes = [start(), start()]
+    nodes[0].pause()
+    found = list(droste.Queue([url(n) for n in nodes]).map(items(0, 2), name="silent"))
+    for result in found:
+        check(result)
+
+
+def test_no_node_at_all_is_an_error(start, monkeypatch):
+    from droste._remote import queue
+    monkeypatch.setattr(queue, "PATIENCE_SECONDS", 1.0)
+    node = start()
+    node.kill()
+    with pytest.raises(droste.EnvironmentFailed, match="cannot be reached"):
+        list(droste.Queue(url(node)).map(items(0, 2), name="nobody"))
+
+
+def test_a_loop_that_is_left_leaves_its_runs_and_the_same_call_finds_them(start, provider):
+    provider.pause = 0.2
+    queue = droste.Queue(url(start()))
+    with queue.map(items(0, 6), name="left") as runs:
+        check(next(runs))
+    assert list(runs) == []
+    found = list(queue.map(items(0, 6), name="left"))
+    for result in found:
+        check(result)
+    assert len(found) == 6 and not provider.paid_twice()
+
+
+def test_cancelled_runs_end_and_others_go_on(start, provider):
+    provider.pause = 1
+    queue = droste.Queue(url(start("--runs", "1")))
+    other = queue.map(items(50, 51), name="other", priority=0)
+    runs = queue.map(items(0, 6), name="cancel", priority=2)
+    while len(runs._work.put) < 6:
+        time.sleep(0.01)
+    runs.cancel()
+    assert list(runs) == []
+    check(next(other))
+    ended = list(queue.map(items(0, 6), name="cancel"))
+    assert [r.completion.status for r in ended] == ["cancelled"] * 6
+    assert not queue.cancel(ended[0].id) and not queue.cancel("nothing")
+
+
+def test_a_run_that_cannot_begin_is_a_result_with_its_reason(start):
+    queue = droste.Queue(url(start()))
+    bad = {"question": "?", "options": {"model": "anthropic/claude"}}
+    result, = queue.map([bad], name="dead")
+    assert result.completion.status == "error" and "key" in str(result.completion.error)
+
+
+def test_what_a_node_refuses_is_raised_and_items_before_it_are_not_lost(start):
+    queue = droste.Queue(url(start()))
+    runs = queue.map([*items(0, 1), {"question": "?", "options": {"max_turns": "many"}}],
+                     name="wrong", outstanding=1)
+    check(next(runs))
+    with pytest.raises(droste.Error):
+        next(runs)
+    assert list(runs) == []
+
+
+def test_wrong_arguments_are_refused_before_anything_is_asked():
+    queue = droste.Queue("http://127.0.0.1:9")
+    for wrong in ({"items": "text"}, {"outstanding": 0}, {"priority": 3}):
+        with pytest.raises(droste.ArgumentError):
+            queue.map(**{"items": [], "name": "x", **wrong})
+    with pytest.raises(droste.ArgumentError, match="question"):
+        list(queue.map([{"context": "x"}], name="x"))
+    assert list(queue.map([], name="x")) == []
+    with pytest.raises(droste.UnsupportedError):
+        droste.Queue("http://127.0.0.1:9", model=print)
+
+
+def test_no_thread_is_left(start):
+    """Those of runs that were left end with the request that they wait for."""
+    queue = droste.Queue(url(start()))
+    list(queue.map(items(0, 3), name="threads"))
+    queue.map(items(3, 6), name="threads").close()
+    deadline = time.monotonic() + 60
+    while any(t.name == "droste-queue" for t in threading.enumerate()):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
