@@ -86,6 +86,8 @@ typedef struct droste_batch_host {
     int (*start)(void *arg, const struct droste_request *request, droste_error *err);
     /* The batch stops: suspends that run. 1: it had not begun, and `done` will not be called. */
     int (*stop)(void *arg, const struct droste_request *request);
+    int is_elsewhere; /* not 0: the runs are on other machines and end with droste_batch_take, so
+                         neither their models nor the record are opened here */
     void *arg;
 } droste_batch_host;
 
@@ -105,6 +107,11 @@ DROSTE_API int droste_batch_start(droste *d, const droste_batch_options *options
 /* The run of a task, which the host has taken, could not begin; not from within `start`. */
 DROSTE_API void droste_batch_refuse(
     droste_running_batch *b, const struct droste_request *request, const droste_error *why);
+/* The run of a task has ended on another machine, with what droste_record_json (GET /v1/runs/ID of
+ * a server) says of it there. Not from within `start`. ERROR_ARGUMENT: the text says nothing of a
+ * run, and the task goes on. */
+DROSTE_API int droste_batch_take(droste_running_batch *b, const struct droste_request *request,
+    const char *json, size_t len, droste_error *err);
 /* Begins no more tasks and suspends its runs; `done` follows. `stopped` is the state's, and is
  * not copied: "interrupt", "budget", "error". */
 DROSTE_API void droste_batch_stop(droste_running_batch *b, const char *stopped, const char *why);

@@ -150,3 +150,39 @@ int stored_run_result(droste *d, const char *run, droste_result **out, struct er
     buf_free(&e.answer);
     return rc;
 }
+
+/* The description has the message of an error alone. */
+static enum error_code stored_run_code(enum rlm_status status)
+{
+    return status == RLM_CANCELLED ? ERROR_CANCELLED
+           : status == RLM_TIMEOUT ? ERROR_TIMEOUT
+                                   : ERROR_MODEL;
+}
+
+int stored_run_read(struct json_object *run, droste_result **out, struct error *err)
+{
+    const char *status = json_get_string(run, "status", NULL);
+    const char *why = json_get_string(run, "error", NULL);
+    struct json_object *used = json_get_typed(run, "usage", json_type_object), *cost = NULL;
+    struct json_object *answer = NULL;
+    struct budget budget = { .spent = { .calls = json_get_int(used, "calls", 0),
+                                 .attempts = json_get_int(used, "calls", 0),
+                                 .input_tokens = json_get_int(used, "input_tokens", 0),
+                                 .output_tokens = json_get_int(used, "output_tokens", 0),
+                                 .cost = json_get_double(used, "cost", 0) } };
+    if (!status)
+        return error_set(err, ERROR_ARGUMENT, "it is not the description of a run");
+    json_object_object_get_ex(used, "cost", &cost);
+    json_object_object_get_ex(run, "answer", &answer);
+    budget.spent.unpriced = cost ? 0 : budget.spent.calls;
+    struct rlm_result result = { .status = stored_run_status(status),
+        .answer = answer ? (char *)(uintptr_t)json_text(answer, NULL) : NULL,
+        .budget = &budget,
+        .seconds = json_get_double(used, "seconds", 0),
+        .iterations = (unsigned)json_get_int(run, "iterations", 0) };
+    snprintf(result.run, sizeof result.run, "%s", json_get_string(run, "run", ""));
+    if (why)
+        error_set(&result.error, stored_run_code(result.status), "%s", why);
+    *out = result_of_run(&result);
+    return *out ? 0 : error_memory(err);
+}

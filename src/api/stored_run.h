@@ -30,5 +30,7 @@ int stored_run_settings(
 enum rlm_status stored_run_status(const char *name);
 /* The result of a run that has ended. */
 int stored_run_result(droste *d, const char *run, droste_result **out, struct error *err);
+/* The same of the description of a run that droste_record_json has printed. */
+int stored_run_read(struct json_object *run, droste_result **out, struct error *err);
 
 #endif

@@ -97,11 +97,31 @@ static void batch_end(struct batch *b)
     loop_wake(loop);
 }
 
+/* Runs of other machines do not reserve what they use: they are counted when they have ended. */
+static void batch_check_spent(struct batch *b)
+{
+    const droste_batch_options *o = b->o;
+    const struct spent *spent = &b->budget.spent;
+    struct error why = { 0 };
+    if (o->max_calls > 0 && spent->calls >= o->max_calls)
+        error_set(
+            &why, ERROR_BUDGET_CALLS, "the batch has made its %lld calls", (long long)o->max_calls);
+    else if (o->max_tokens > 0 && spent->input_tokens + spent->output_tokens >= o->max_tokens)
+        error_set(&why, ERROR_BUDGET_TOKENS, "the batch has used its %lld tokens",
+            (long long)o->max_tokens);
+    else if (o->max_cost > 0 && spent->cost >= o->max_cost)
+        error_set(&why, ERROR_BUDGET_COST, "the batch has cost its $%g", o->max_cost);
+    if (why.code)
+        batch_stop(b, "budget", &why);
+}
+
 static void batch_work(void *arg)
 {
     struct batch *b = arg;
     unsigned most = b->o->concurrency ? b->o->concurrency : CONCURRENCY;
     struct task_entry *place = NULL;
+    if (b->host.is_elsewhere && !b->state.stopped)
+        batch_check_spent(b);
     if (b->state.stopped)
         slots_stop(b);
     for (int n = 0; n < AT_ONCE && !b->state.stopped && b->state.running < most; n++) {
@@ -305,6 +325,19 @@ static int check_shared(struct batch *b, struct error *err)
     return rc;
 }
 
+/* What the runs of this process need. */
+static int batch_open_runs(struct batch *b, struct error *err)
+{
+    int rc = check_descriptors(b, err);
+    if (rc == 0)
+        rc = batch_open_models(b, err);
+    if (rc == 0)
+        rc = check_shared(b, err);
+    if (rc == 0)
+        rc = batch_make_template(b, err);
+    return rc < 0 ? rc : api_store(b->d, &b->store, err);
+}
+
 static int batch_set_up(struct batch *b, struct error *err)
 {
     const struct budget_limits limits = { .calls = -1,
@@ -328,18 +361,10 @@ static int batch_set_up(struct batch *b, struct error *err)
         rc = check_options(b, err);
     if (rc == 0)
         rc = tasks_open(b->o->tasks, &b->settings, b->grader, &b->host, &b->tasks, err);
-    if (rc == 0)
-        rc = check_descriptors(b, err);
-    if (rc == 0)
-        rc = batch_open_models(b, err);
-    if (rc == 0)
-        rc = check_shared(b, err);
-    if (rc == 0)
-        rc = batch_make_template(b, err);
+    if (rc == 0 && !b->host.is_elsewhere)
+        rc = batch_open_runs(b, err);
     if (rc == 0)
         rc = results_open(b->o->results, &b->results, err);
-    if (rc == 0)
-        rc = api_store(d, &b->store, err);
     b->state.tasks = b->tasks ? b->tasks->count : 0;
     return rc < 0 ? rc : look_back(b, err);
 }

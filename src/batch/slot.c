@@ -366,6 +366,23 @@ static void slot_run_done(void *arg, droste_result *result)
         refused(s, &err);
 }
 
+int droste_batch_take(droste_running_batch *running, const droste_request *request,
+    const char *json, size_t len, droste_error *failure)
+{
+    struct error err = { 0 };
+    struct slot *s = request->arg;
+    cleanup_json struct json_object *run = NULL;
+    droste_result *result = NULL;
+    int rc = json_parse(json, len, &json_limits_large, &run, &err);
+    if (rc == 0)
+        rc = stored_run_read(run, &result, &err);
+    if (rc < 0)
+        return api_fail(failure, &err, rc);
+    budget_count(&s->batch->budget, &result->spent);
+    take_result(s, result);
+    return 0;
+}
+
 void slot_begin(struct batch *b, struct task_entry *place)
 {
     struct error err = { 0 };

@@ -121,7 +121,7 @@ static int64_t peak_bytes(void)
     return (int64_t)used.ru_maxrss * 1024;
 }
 
-static void batch_print_text(const droste_batch_state *s, const char *results)
+static void batch_print_text(const droste_batch_state *s, const char *results, bool is_in_queue)
 {
     const char *between = ":";
     size_t done = with_result(s);
@@ -153,8 +153,11 @@ static void batch_print_text(const droste_batch_state *s, const char *results)
     printf("\n%.2f s, %.4g tasks a second, at most %.0f MB in this process\n", s->seconds, rate,
         (double)peak_bytes() / 1e6);
     if (s->stopped)
-        printf("stopped: %s; %zu run%s suspended. Run the same command again to continue.\n",
-            s->why, s->interrupted, s->interrupted == 1 ? " is" : "s are");
+        printf("stopped: %s; %zu run%s %s. Run the same command again to continue.\n", s->why,
+            s->interrupted, s->interrupted == 1 ? "" : "s",
+            is_in_queue           ? "in the queue go on"
+            : s->interrupted == 1 ? "is suspended"
+                                  : "are suspended");
 }
 
 static void batch_print_json(const droste_batch_state *s, const char *results)
@@ -179,13 +182,29 @@ static int batch_exit_status(const droste_batch_state *s)
 
 /* ---- the command ---- */
 
-static int batch_print(const droste_batch_state *state, const char *results, bool json)
+struct batch_ending {
+    const char *results;
+    bool json, is_in_queue; /* the runs that have not ended go on */
+};
+
+static int batch_print(const droste_batch_state *state, const struct batch_ending *e)
 {
-    if (json)
-        batch_print_json(state, results);
+    if (e->json)
+        batch_print_json(state, e->results);
     else
-        batch_print_text(state, results);
+        batch_print_text(state, e->results, e->is_in_queue);
     return batch_exit_status(state);
+}
+
+/* Contexts of all tasks are files of this machine. */
+static int batch_check_no_contexts(const struct list *given, struct error *err)
+{
+    for (size_t i = 0; i < given->count; i += 2)
+        if (strcmp(given->items[i], "context") == 0)
+            return error_set(err, ERROR_UNSUPPORTED,
+                "a server has no contexts of all tasks: name them in the tasks, or leave out "
+                "--server and --cluster");
+    return 0;
 }
 
 /* On a server, which has the tasks' contexts and the limits of its own. */
@@ -196,19 +215,51 @@ static int batch_run_remote(droste *d, const char *server, const droste_batch_op
     struct error err = { 0 };
     const struct remote_batch batch = { server, o, show->out && show->verbose };
     const struct list *given = cli_given();
-    int rc = 0;
-    for (size_t i = 0; rc == 0 && i < given->count; i += 2)
-        if (strcmp(given->items[i], "context") == 0)
-            rc = error_set(&err, ERROR_UNSUPPORTED,
-                "a server has no contexts of all tasks: name them in the tasks, or leave out "
-                "--server");
+    int rc = batch_check_no_contexts(given, &err);
     if (rc == 0 && o->grader_timeout > 0)
         rc = error_set(&err, ERROR_UNSUPPORTED, "a server has no programs that grade");
     cli_catch_interrupts(d);
     if (rc == 0)
         rc = remote_batch(&batch, given, &state, &err);
-    return rc < 0 ? cli_inner_error(&err)
-                  : cli_finish(batch_print(&state, o->results, json), "the summary");
+    return rc < 0
+               ? cli_inner_error(&err)
+               : cli_finish(batch_print(&state, &(struct batch_ending){ o->results, json, false }),
+                     "the summary");
+}
+
+struct batch_cluster {
+    const char *urls, *priority;
+    bool cancels;
+};
+
+/* By the nodes of a cluster; the results are graded here. */
+static int batch_run_cluster(droste *d, const struct batch_cluster *cluster,
+    const droste_batch_options *o, struct show *show, bool json)
+{
+    droste_batch_state state = { 0 };
+    struct error err = { 0 };
+    struct remote_queue queue = { .cluster = cluster->urls,
+        .options = o,
+        .priority = 1,
+        .cancels = cluster->cancels,
+        .fn = on_event,
+        .arg = show };
+    const struct list *given = cli_given();
+    int rc = batch_check_no_contexts(given, &err);
+    if (rc == 0 && cluster->priority &&
+        (!cli_count(cluster->priority, 0, &queue.priority) || queue.priority > 2))
+        rc = error_set(&err, ERROR_ARGUMENT, "--priority is 0 (first), 1 or 2");
+    cli_raise_descriptors();
+    cli_catch_interrupts(d);
+    if (rc == 0)
+        rc = remote_queue(d, &queue, given, &state, &err);
+    if (show->out)
+        batch_hide(show);
+    if (rc < 0 && !state.stopped)
+        return cli_inner_error(&err);
+    int status = batch_print(&state, &(struct batch_ending){ o->results, json, true });
+    status = cli_finish(rc < 0 ? cli_status(err.code) : status, "the summary");
+    return rc < 0 ? cli_inner_error(&err) : status;
 }
 
 static int cli_batch_run_batch(
@@ -223,7 +274,7 @@ static int cli_batch_run_batch(
         batch_hide(show);
     if (rc < 0 && !state.stopped)
         return cli_error(&err);
-    int status = batch_print(&state, o->results, json);
+    int status = batch_print(&state, &(struct batch_ending){ o->results, json, false });
     status = cli_finish(rc < 0 ? cli_status(err.code) : status, "the summary");
     return rc < 0 ? cli_error(&err) : status;
 }
@@ -261,22 +312,30 @@ static int batch_take_words(
     return -1;
 }
 
+static int batch_check_place(
+    const struct command *self, const struct batch_cluster *cluster, const char *server)
+{
+    if (cluster->urls && server && server[0])
+        return cli_usage(self, "--server and --cluster are two ways: leave out one");
+    if (!cluster->urls && (cluster->priority || cluster->cancels))
+        return cli_usage(self, "--priority and --cancel are for --cluster URLS");
+    return -1;
+}
+
 static int batch_run(const struct command *self, droste *d, int argc, char **argv)
 {
     droste_batch_options o = { 0 };
     struct words w = { 0 };
+    struct batch_cluster cluster = { 0 };
     const char *server = NULL;
     bool again = false, json = false, quiet = false, verbose = false;
     const struct flag flags[] = {
         { "out", "FILE", "Append results to this file.", &o.results, NULL },
-        { "concurrency", "N",
-            "Maximum concurrent tasks [8]. The setting of this name, for model calls, is raised to "
-            "it.",
-            &w.concurrency, NULL },
+        { "concurrency", "N", "Maximum concurrent tasks [8]; raises the setting.", &w.concurrency,
+            NULL },
         FLAG_CONTEXT(
             "A file or a directory for every task, after its own contexts; may be repeated."),
-        { "grader", "GRADER",
-            "exact, contains, numeric, numeric:TOLERANCE (0.01, 1%) or program:PATH.", &o.grader,
+        { "grader", "GRADER", "exact, contains, numeric[:TOLERANCE], program:PATH.", &o.grader,
             NULL },
         { "grader-timeout", "TIME", "Time limit of a grading program [60s].", &w.grader_timeout,
             NULL },
@@ -286,6 +345,9 @@ static int batch_run(const struct command *self, droste *d, int argc, char **arg
         { "batch-max-tokens", "N", "Maximum tokens of all tasks together.", &w.max_tokens, NULL },
         { "batch-max-cost", "DOLLARS", "Cost limit of all tasks together.", &w.max_cost, NULL },
         { "batch-timeout", "TIME", "Time limit of this command.", &w.timeout, NULL },
+        { "cluster", "URLS", "Run the tasks in the queue of a cluster.", &cluster.urls, NULL },
+        { "priority", "N", "In that queue: 0 (first), 1 or 2 [1].", &cluster.priority, NULL },
+        { "cancel", NULL, "Cancel this batch's runs in that queue.", NULL, &cluster.cancels },
         { "json", NULL, "Print the summary as one JSON object.", NULL, &json },
         { "quiet", NULL, "Show no progress, even on a terminal.", NULL, &quiet },
         { "verbose", NULL, "Print each result as soon as it is available.", NULL, &verbose },
@@ -304,11 +366,14 @@ static int batch_run(const struct command *self, droste *d, int argc, char **arg
         .paints = cli_terminal_paints(stderr),
         .verbose = verbose,
         .said_ns = clock_ns() };
-    server = remote_address(server);
     if (status < 0)
-        status = server ? batch_run_remote(d, server, &o, &show, json)
+        status = batch_check_place(self, &cluster, server);
+    server = cluster.urls ? NULL : remote_address(server);
+    if (status >= 0)
+        return status;
+    return cluster.urls ? batch_run_cluster(d, &cluster, &o, &show, json)
+           : server     ? batch_run_remote(d, server, &o, &show, json)
                         : cli_batch_run_batch(d, &o, &show, json);
-    return status;
 }
 
 const struct command command_batch = {
@@ -316,22 +381,27 @@ const struct command command_batch = {
     .synopsis = "TASKS.jsonl --out RESULTS.jsonl [--context [NAME=]PATH ...] [--concurrency N] "
                 "[--grader GRADER] [--SETTING VALUE ...]",
     .summary = "run many tasks from a file, and grade their answers",
-    .details = "A task is a line of JSON with a question, and optionally id, context (a path,\n"
-               "relative to the file's directory), context_text or context_json, contexts (names\n"
-               "and paths), expected, grader, settings. A result is a line of JSON, too: id,\n"
-               "run, status, answer, error, grade, usage, seconds.\n"
-               "docs/batch.md describes both.\n"
-               "\n"
-               "To continue a batch that was stopped or killed, run the same command again: it\n"
-               "skips tasks with a result, resumes unfinished runs from the record, and repeats\n"
-               "no call that was answered. Limits with `batch` in their name cover all tasks\n"
-               "together, including earlier results. When one is reached, no further task\n"
-               "begins, and the unfinished runs are suspended. Ctrl-C does the same.\n"
-               "Exit status: 0 every task is answered, 1 some are not, 2 usage error, 3 a limit\n"
-               "of the batch, 4 environment failed, 130 interrupted.\n",
+    .details =
+        "A task is a line of JSON with a question, and optionally id, context (a path,\n"
+        "relative to the file's directory), context_text or context_json, contexts (names\n"
+        "and paths), expected, grader, settings. A result is a line of JSON, too: id,\n"
+        "run, status, answer, error, grade, usage, seconds.\n"
+        "docs/batch.md describes both.\n"
+        "\n"
+        "To continue a batch that was stopped or killed, run the same command again: it\n"
+        "skips tasks with a result, resumes unfinished runs from the record, and repeats\n"
+        "no call that was answered. Limits with `batch` in their name cover all tasks\n"
+        "together, including earlier results. When one is reached, no further task\n"
+        "begins, and the unfinished runs are suspended. Ctrl-C does the same.\n"
+        "--cluster URLS has the nodes of a cluster do the runs (docs/cluster.md). They go on\n"
+        "when this command ends; the same command fetches their results, and with\n"
+        "--cancel it ends them.\n"
+        "Exit status: 0 every task is answered, 1 some are not, 2 usage error, 3 a limit\n"
+        "of the batch, 4 environment failed, 130 interrupted.\n",
     .examples =
-        "  droste batch tasks.jsonl --out results.jsonl --model gpt-5-mini --concurrency 32\n"
+        "  droste batch tasks.jsonl --out results.jsonl --model gpt-5-mini\n"
         "  droste batch tasks.jsonl --out results.jsonl --grader numeric:1% --batch-max-cost 5\n"
+        "  droste batch tasks.jsonl --out results.jsonl --cluster http://10.0.0.5:8710\n"
         "  examples/tasks/needle.py --out needle && droste batch needle/tasks.jsonl --out "
         "needle/results.jsonl --grader exact\n",
     .settings = SETTINGS_RUN,

@@ -135,7 +135,10 @@ def test_a_cancelled_run_ends_once_and_says_so(start, provider):
         put(nodes, name)
     for name in ("run-8", "run-6"):      # one that waits or has begun
         assert nodes[0].ask("DELETE", "/v1/queue/" + name)[0] == 204
-    assert get(nodes, "run-8")["run"]["status"] == "cancelled"
+    unbegun = get(nodes, "run-8")["run"]
+    assert (unbegun["run"], unbegun["status"], unbegun["answer"]) == ("run-8", "cancelled", None)
+    assert unbegun["question"] and "cancelled" in unbegun["error"]
+    assert unbegun["usage"]["calls"] == unbegun["usage"]["cost"] == 0
     assert get(nodes, "run-6")["run"]["status"] == "cancelled"
     check(get(nodes, "run-7"), "run-7")
     assert nodes[1].ask("DELETE", "/v1/queue/run-7")[0] == 409

@@ -237,7 +237,7 @@ class _Work:
             run = found.get("run")
             if found["state"] == "dead":
                 run = {"status": "error", "error": found["reason"]}
-            if run is not None:         # it has less to say if it never began
+            if run is not None:         # of a dead letter there is no more to say
                 run = {"run": None, "error": None, "usage": UNUSED, **run}
                 return QueueResult(item, completion_of(
                     run, run["run"], request.get("context"), self._model, {}, []), id)

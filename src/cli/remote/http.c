@@ -273,6 +273,30 @@ int remote_ask(struct remote *r, const struct remote_request *q, struct error *e
     return rc;
 }
 
+const char *remote_server_address(const struct remote *r)
+{
+    return r->address;
+}
+
+void *remote_handle(
+    const struct remote *r, const char *method, const char *path, struct curl_slist **headers)
+{
+    cleanup_free char *url = text_printf("%s%s", r->base, path);
+    const struct remote_request q = { .type = "application/json" };
+    CURL *curl = url ? curl_easy_init() : NULL;
+    if (!curl)
+        return NULL;
+    *headers = remote_headers(r, &q);
+    if (strncmp(r->address, "unix:", 5) == 0)
+        curl_easy_setopt(curl, CURLOPT_UNIX_SOCKET_PATH, r->address + 5);
+    curl_easy_setopt(curl, CURLOPT_URL, url);
+    curl_easy_setopt(curl, CURLOPT_CUSTOMREQUEST, method);
+    curl_easy_setopt(curl, CURLOPT_HTTPHEADER, *headers);
+    curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
+    curl_easy_setopt(curl, CURLOPT_TCP_KEEPALIVE, 1L);
+    return curl;
+}
+
 /* ---- files ---- */
 
 static int remote_write(void *arg, const char *data, size_t len, struct error *err)

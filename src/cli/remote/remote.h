@@ -36,6 +36,7 @@ int remote_refuse(const char *command, const char *flag);
 /* ---- http.c ---- */
 
 struct remote;
+struct curl_slist;
 
 int remote_server_open(const char *address, struct remote **out, struct error *err);
 void remote_server_close(struct remote *r);
@@ -69,6 +70,12 @@ int remote_ask_json(struct remote *r, const struct remote_request *request,
  * output. */
 int remote_fetch(
     struct remote *r, const struct remote_request *request, const char *local, struct error *err);
+/* The address as it was given. */
+const char *remote_server_address(const struct remote *r);
+/* A handle of libcurl for a request beside others, with the server, the key and the method, and a
+ * body of JSON unless it is a GET or DELETE. NULL without memory. Free *headers behind it. */
+void *remote_handle(
+    const struct remote *r, const char *method, const char *path, struct curl_slist **headers);
 /* A path with one component that is escaped; free it. NULL without memory. */
 char *remote_path(const char *before, const char *name, const char *behind);
 
@@ -126,6 +133,18 @@ struct remote_batch {
 /* Runs the batch of these options, and fetches its results. */
 int remote_batch(const struct remote_batch *o, const struct list *given, droste_batch_state *state,
     struct error *err);
+
+struct remote_queue {
+    const char *cluster; /* URLs of nodes, with commas between them */
+    const droste_batch_options *options;
+    int64_t priority;
+    bool cancels; /* ends the runs that have no result yet */
+    droste_batch_fn *fn;
+    void *arg;
+};
+/* Has the batch's runs done by the nodes of a cluster, through its queue. */
+int remote_queue(droste *d, const struct remote_queue *o, const struct list *given,
+    droste_batch_state *state, struct error *err);
 
 /* Follows a run to its end and prints its answer. */
 int remote_watch(struct remote *r, const char *run, bool json, bool quiet);

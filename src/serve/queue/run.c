@@ -18,6 +18,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/json/fields.h"
 #include "cluster/ledger.h"
 #include "serve/http/idempotency.h"
 #include "serve/log.h"
@@ -358,8 +359,21 @@ static void queue_run_begin(struct queue_run *u)
 
 static void queue_run_cancel_unbegun(struct queue_run *u)
 {
+    static const char *const counts[] = { "calls", "input_tokens", "output_tokens", "cost",
+        "seconds" };
     cleanup_buf struct buf json = { 0 };
-    buf_printf(&json, "{\"id\": \"%s\", \"status\": \"cancelled\", \"answer\": null}", u->id);
+    field_open(&json, NULL, '{');
+    field_string(&json, "run", u->id);
+    field_string(&json, "question", json_get_string(u->request, "question", ""));
+    field_string(&json, "status", "cancelled");
+    field_null(&json, "answer");
+    field_string(&json, "error", "cancelled before it began");
+    field_int(&json, "iterations", 0);
+    field_open(&json, "usage", '{');
+    for (size_t i = 0; i < array_length(counts); i++)
+        field_int(&json, counts[i], 0);
+    field_close(&json, '}');
+    field_close(&json, '}');
     queue_run_end(u, MARK_END, buf_text(&json), json.len);
 }
 

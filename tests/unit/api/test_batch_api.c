@@ -254,6 +254,54 @@ static void a_host_refuses_tasks(void **state)
     assert_int_equal(left_over.answered, 1);
 }
 
+static const droste_request *elsewhere[3];
+static unsigned elsewhere_count;
+
+static int elsewhere_start(void *arg, const droste_request *request, droste_error *err)
+{
+    elsewhere[elsewhere_count++] = request;
+    return 0;
+}
+
+/* Their usage counts, and the text of another machine is not trusted. */
+static void runs_of_another_machine_end_with_what_it_says_of_them(void **state)
+{
+    static const char answered[] =
+        "{\"run\": \"there-1\", \"status\": \"answered\", \"answer\": 1, \"error\": null, \"usage\": "
+        "{\"calls\": 4, \"input_tokens\": 5, \"output_tokens\": 6, \"cost\": 0.5, \"seconds\": 2}}";
+    static const char *const wrong[] = { "", "[]", "{\"answer\": 1}", "{\"status\": 1}" };
+    droste_batch_state last = { 0 };
+    droste_running_batch *running = NULL;
+    droste_error err = { 0 };
+    const droste_batch_host host = {
+        .start = elsewhere_start, .stop = host_stop, .is_elsewhere = 1
+    };
+    const droste_batch_options options = {
+        .tasks = tasks, .results = results, .concurrency = 1, .max_calls = 8
+    };
+    write_tasks(three);
+    ended_batches = elsewhere_count = 0;
+    assert_fine(droste_batch_start(
+        runs.d, &options, &host, NULL, on_batch_end, &last, &running, &runs.err));
+    for (unsigned i = 0; i < 2; i++) {
+        while (elsewhere_count == i)
+            assert_true(droste_turn(runs.d, 1000, &runs.err) >= 0);
+        for (size_t j = 0; j < sizeof wrong / sizeof *wrong; j++)
+            assert_true(
+                droste_batch_take(running, elsewhere[i], wrong[j], strlen(wrong[j]), &err) < 0);
+        assert_int_equal(
+            droste_batch_take(running, elsewhere[i], answered, strlen(answered), &err), 0);
+    }
+    while (ended_batches < 1)
+        assert_true(droste_turn(runs.d, 1000, &runs.err) >= 0);
+    assert_int_equal(elsewhere_count, 2);
+    assert_string_equal(last.stopped, "budget");
+    assert_int_equal(last.answered, 2);
+    assert_int_equal(last.calls, 8);
+    assert_true(last.cost == 1.0);
+    assert_int_equal(runs.turns, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -269,6 +317,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(
             two_batches_and_a_run_go_on_together, batch_setup, batch_teardown),
         cmocka_unit_test_setup_teardown(a_host_refuses_tasks, batch_setup, batch_teardown),
+        cmocka_unit_test_setup_teardown(
+            runs_of_another_machine_end_with_what_it_says_of_them, batch_setup, batch_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
