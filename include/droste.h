@@ -509,7 +509,7 @@ DROSTE_API int droste_session_load_start(
 DROSTE_API const char *droste_session_notice(const droste_session *s);
 
 /* Receives progress messages while a session starts, one line each, such as an image that is
- * being fetched. NULL removes it. */
+ * being fetched. An empty one says that this is over. NULL removes the function. */
 typedef void droste_notice_fn(void *arg, const char *text);
 DROSTE_API void droste_on_notice(droste *d, droste_notice_fn *fn, void *arg);
 

@@ -307,6 +307,8 @@ int api_packages_build(const struct package_job *job, struct package_set **out, 
     if (rc == 0)
         rc = b.cancelled ? error_set(err, ERROR_CANCELLED, "interrupted while packages were built")
                          : build_run(&b, err);
+    if (job->d->notice)
+        job->d->notice(job->d->notice_arg, "");
     droste_session_close(steal(&b.session)); /* nothing writes to its files any more */
     if (rc == 0)
         rc = build_publish(&b, out, err);

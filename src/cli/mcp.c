@@ -29,7 +29,8 @@ static void mcp_print(void *arg, const struct mcp_message *message)
 static void mcp_print_notice(void *arg, const char *text)
 {
     (void)arg;
-    fprintf(stderr, "droste: %s\n", text);
+    if (text[0])
+        fprintf(stderr, "droste: %s\n", text);
 }
 
 /* Takes the whole lines. */

@@ -267,6 +267,15 @@ def test_remarks_break_between_words(tmp_path):
         assert "  /context [PATH]   give the next\n    question a context, or list the\n" in text
 
 
+def test_a_notice_makes_room_for_what_follows(tmp_path):
+    """An error after it stands at the beginning of the row, alone."""
+    (tmp_path / "wheels").mkdir()
+    with Screen(tmp_path, "packages", "build", "--packages", "missing", "--package-index", "none",
+                "--find-links", tmp_path / "wheels") as screen:
+        text = screen.wait("were not built")
+        assert text.lstrip().startswith("droste: the packages were not built"), text
+
+
 @pytest.mark.parametrize("columns", [40, 80, 200])
 def test_help_breaks_between_words(tmp_path, columns):
     """Also where a terminal is narrower than the text; examples stay whole, to be copied."""
