@@ -66,6 +66,11 @@ def _rlm_of_servers() -> Any:
     return RemoteRLM
 
 
+def _rlm_of_clusters() -> Any:
+    from ._remote.queue import ClusterRLM
+    return ClusterRLM
+
+
 def _volumes_of_servers() -> Any:
     from ._remote import volumes as of_servers
     return of_servers
@@ -78,6 +83,7 @@ def _batch_of_servers() -> Any:
 
 _remote.interpreter_of_servers = _interpreter_of_servers
 _remote.rlm_of_servers = _rlm_of_servers
+_remote.rlm_of_clusters = _rlm_of_clusters
 _remote.volumes_of_servers = _volumes_of_servers
 _remote.batch_of_servers = _batch_of_servers
 

@@ -15,7 +15,7 @@ import json
 import os
 import warnings
 from typing import (Any, AsyncIterator, Callable, Deque, Dict, Iterator, List, Mapping, Optional,
-                    Tuple, Union, TYPE_CHECKING)
+                    Sequence, Tuple, Union, TYPE_CHECKING)
 
 from . import (_approvals, _closing, _engine, _library, _models, _network, _remote, _select,
                _settings,
@@ -450,9 +450,12 @@ class RLM:
 
     With `server` ("http://HOST:PORT", "https://…", "unix:PATH") or DROSTE_SERVER, the runs are
     those of `droste serve`, with `api_key` or DROSTE_API_KEY; `server=""` is this machine
-    (docs/client.md).
+    (docs/client.md). With `cluster`, the URL of a node or several, they go through the queue of a
+    cluster (docs/cluster.md): any node does them, and another one goes on if it dies.
     """
     def __new__(cls, *arguments: Any, **keywords: Any) -> "RLM":
+        if keywords.get("cluster"):
+            return object.__new__(_remote.rlm_class_of_cluster(cls))
         return object.__new__(_remote.rlm_class_of(cls, keywords.get("server")))
 
     def __init__(self, model: Model = None, *, sub_model: Model = None, tools: _tools.Tools = None,
@@ -463,8 +466,10 @@ class RLM:
                  select: Union[None, str, Callable[[List[_select.Candidate]], Any]] = None,
                  approvals: Optional[_approvals.Decide] = None,
                  on_network: Optional[_network.Decide] = None,
-                 server: Optional[str] = None, **keywords: "Unpack[RLMSettings]"):
-        _remote.check_local(self, server)
+                 server: Optional[str] = None,
+                 cluster: Union[None, str, Sequence[str]] = None,
+                 **keywords: "Unpack[RLMSettings]"):
+        _remote.check_local(self, server or cluster)
         settings: Dict[str, Any] = dict(keywords)
         self._approvals = _approvals.check(approvals)
         self._on_network = _network.check(on_network)

@@ -5,10 +5,11 @@
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "cli/cli.h"
+#include "cli/cluster_look.h"
 #include "cli/launch/launch.h"
 #include "cli/options/verbs.h"
 
-enum { UP = 1, DOWN = 2, STATUS = 4, LAUNCHER = 8 };
+enum { UP = 1, DOWN = 2, STATUS = 4, LAUNCHER = 8, DOCTOR = 16 };
 
 static int cluster_launch(const struct launch *l, struct error *err)
 {
@@ -26,7 +27,8 @@ static const struct cluster_verb {
 } cluster_verbs[] = {
     { { "up", UP, 1, 1, "LAUNCHER" }, cluster_launch },
     { { "down", DOWN, 1, 1, "LAUNCHER" }, cluster_launch },
-    { { "status", STATUS, 1, 1, "LAUNCHER" }, cluster_launch },
+    { { "status", STATUS, 0, 1, "LAUNCHER" }, cluster_launch },
+    { { "doctor", DOCTOR, 0, 0, "" }, NULL },
     { { "launcher", LAUNCHER, 1, 1, "LAUNCHER" }, cluster_print },
 };
 
@@ -39,11 +41,23 @@ static int cluster_split(int argc, char **argv)
     return argc;
 }
 
+/* The cluster itself, not what has launched its nodes. */
+static int cluster_look_at(const struct command *self, const struct cluster_verb *verb,
+    struct cluster_look *look, const char *join)
+{
+    if (!join)
+        return cli_usage(
+            self, "`status` and `doctor` of a cluster need --join URLS and no launcher");
+    look->join = join;
+    return verb->verb.bit == DOCTOR ? cluster_look_doctor(look) : cluster_look_status(look);
+}
+
 static int cluster_command(const struct command *self, droste *d, int argc, char **argv)
 {
     const char *words[3] = { 0 };
     size_t count = 0;
     struct launch l = { 0 };
+    struct cluster_look look = { 0 };
     struct error err = { 0 };
     const struct flag flags[] = {
         { "join", "URLS", "The NATS servers where the nodes meet.", &l.join },
@@ -56,6 +70,9 @@ static int cluster_command(const struct command *self, droste *d, int argc, char
         { "image", "IMAGE", "kubernetes: the container's image [droste:latest].", &l.image },
         { "max-nodes", "N", "kubernetes: add nodes while runs wait, up to N (needs KEDA).",
             &l.most },
+        { "nats-creds", "PATH", "status, doctor: credentials for NATS.", &look.credentials },
+        { "nats-ca", "PATH", "status, doctor: the NATS servers' authorities (PEM).", &look.ca },
+        { "json", NULL, "status, doctor: print one JSON object.", NULL, &look.json },
         { "namespace", "NAME", "kubernetes: the namespace [droste].", &l.namespace },
         { 0 },
     };
@@ -67,9 +84,12 @@ static int cluster_command(const struct command *self, droste *d, int argc, char
         sizeof *cluster_verbs, count > 0 ? words[0] : NULL);
     if (!verb)
         return verb_refuse(self, count > 0 ? words[0] : NULL);
-    if (count != 2)
+    bool looks = count == 1 && (verb->verb.bit & (STATUS | DOCTOR));
+    if (count != 2 && !looks)
         return cli_usage(self, "expected one of: up, down, status, launcher, and behind it slurm, "
                                "ssh, kubernetes or ray");
+    if (looks || look.credentials || look.ca || look.json)
+        return cluster_look_at(self, verb, &look, looks ? l.join : NULL);
     if (split < argc && verb->verb.bit != UP)
         return cli_usage(self, "options behind -- are those of the nodes: for `up` alone");
     l.verb = words[0];
@@ -82,11 +102,14 @@ static int cluster_command(const struct command *self, droste *d, int argc, char
 const struct command command_cluster = {
     .name = "cluster",
     .synopsis = "up LAUNCHER --join URLS [-- OPTION OF droste serve ...] | down LAUNCHER | "
-                "status LAUNCHER | launcher LAUNCHER",
+                "status LAUNCHER | launcher LAUNCHER | status --join URLS | doctor --join URLS",
     .summary = "start and end the nodes of a cluster",
     .details = "  up         start `droste serve --join URLS` on each machine\n"
                "  down       drain the nodes and end them\n"
                "  status     what the launcher says of them\n"
+               "             with --join URLS alone: the nodes, and the runs in the queue\n"
+               "  doctor     check NATS, JetStream, certificates, nodes, versions, clocks and the\n"
+               "             queue, and say what to do; exit status 4 if something is wrong\n"
                "  launcher   print the launcher's script, to change it and run it yourself\n"
                "\n"
                "Launchers: slurm (a job array), ssh (a file of hosts), kubernetes (prints a\n"
@@ -98,7 +121,8 @@ const struct command command_cluster = {
         "  droste cluster up slurm --join nats://head:4222 --nodes 8 --sbatch '--mem=64G' -- "
         "--keys keys.json\n"
         "  droste cluster up ssh --hosts hosts.txt --join nats://head:4222 -- --keys keys.json\n"
-        "  droste cluster down ssh --hosts hosts.txt\n",
+        "  droste cluster down ssh --hosts hosts.txt\n"
+        "  droste cluster doctor --join nats://head:4222\n",
     .settings = SETTINGS_NONE,
     .verbs = { cluster_verbs, array_length(cluster_verbs), sizeof *cluster_verbs },
     .arguments = "LAUNCHER",

@@ -1,52 +1,15 @@
 /* cli/doctor.c: droste doctor: checks this machine and the settings, and prints the results. */
-#include "base/buf.h"
-#include "base/json/fields.h"
 #include "cli/cli.h"
-
-struct doctor_table {
-    bool json;
-    struct buf out;
-};
-
-/* One line of the table, followed by advice if there is any. */
-static void doctor_put_finding(void *arg, const droste_finding *f)
-{
-    struct doctor_table *table = arg;
-    struct buf *out = &table->out;
-    if (!table->json) {
-        buf_printf(out, "%-13s %-7s  %s\n", f->name, f->state, f->text);
-        if (f->cure)
-            buf_printf(out, "%-13s %-7s  -> %s\n", "", "", f->cure);
-        return;
-    }
-    field_open(out, NULL, '{');
-    field_string(out, "name", f->name);
-    field_string(out, "state", f->state);
-    field_text(out, "text", f->text, f->len);
-    field_string(out, "cure", f->cure);
-    field_close(out, '}');
-}
+#include "cli/findings.h"
 
 static int doctor_print_table(droste *d, bool json)
 {
-    struct doctor_table table = { .json = json };
-    struct buf *out = &table.out;
-    if (json) {
-        field_open(out, NULL, '{');
-        field_open(out, "checks", '[');
-    }
-    bool works = droste_diagnose(d, doctor_put_finding, &table);
-    if (json) {
-        field_close(out, ']');
-        field_bool(out, "works", works);
-        buf_puts(out, "}\n");
-    } else {
-        buf_printf(out, "\n%s\n",
-            works ? "Sandboxes work here."
-                  : "Sandboxes do not work here yet; follow the advice above.");
-    }
-    cli_print(stdout, buf_text(out), out->len);
-    buf_free(out);
+    struct findings found;
+    findings_begin(&found, json);
+    bool works = droste_diagnose(d, findings_put, &found);
+    findings_print(&found, works,
+        works ? "Sandboxes work here."
+              : "Sandboxes do not work here yet; follow the advice above.");
     return works ? EXIT_FINE : EXIT_ENVIRONMENT;
 }
 

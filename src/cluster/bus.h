@@ -147,7 +147,7 @@ void bus_stream_info(struct bus *b, const char *stream, bus_done_fn *done, void 
 /* The last message of a subject, as the stream's leader has it: data, sequence. */
 void bus_stream_last(
     struct bus *b, const char *stream, const char *subject, bus_done_fn *done, void *arg);
-/* The first message of a subject with this sequence or a later one. BUS_NOT_FOUND: none. */
+/* The first message of a filter with this sequence or a later one. BUS_NOT_FOUND: none. */
 void bus_stream_next(struct bus *b, const char *stream, const char *subject, uint64_t sequence,
     bus_done_fn *done, void *arg);
 /* Removes the messages of a filter, or all (NULL); answer->messages: how many. */

@@ -321,7 +321,7 @@ void bus_stream_next(struct bus *b, const char *stream, const char *subject, uin
     field_int(&body, "seq", (int64_t)sequence);
     field_string(&body, "next_by_subj", subject);
     field_close(&body, '}');
-    api_call(c, bus_name_is_ok(stream) && bus_subject_is_ok(subject, false), &body, api);
+    api_call(c, bus_name_is_ok(stream) && bus_subject_is_ok(subject, true), &body, api);
 }
 
 /* ---- publications ---- */

@@ -152,6 +152,7 @@ void handle_metrics(struct request *r)
 {
     cleanup_buf struct buf out = { 0 };
     metrics_print(r->server->table, &out);
+    cluster_put_metrics(r->server, &out);
     if (buf_failed(&out))
         request_refuse(r, 503, "memory", "out of memory");
     else

@@ -166,14 +166,21 @@ void table_time(struct table_worker *w, enum table_histogram which, uint64_t ns)
     atomic_fetch_add_explicit(&w->times[which].sum_ns, ns, memory_order_relaxed);
 }
 
-void table_spend(struct table_account *a, int64_t input_tokens, int64_t output_tokens, double cost)
+void table_use(struct table_account *a, int64_t input_tokens, int64_t output_tokens, double cost)
 {
     atomic_fetch_add_explicit(&a->input_tokens, (uint64_t)input_tokens, memory_order_relaxed);
     atomic_fetch_add_explicit(&a->output_tokens, (uint64_t)output_tokens, memory_order_relaxed);
-    if (cost <= 0)
-        return;
-    atomic_fetch_add_explicit(&a->cost_nanodollars, (uint64_t)(cost * 1e9), memory_order_relaxed);
-    atomic_fetch_add_explicit(&a->day_nanodollars, (uint64_t)(cost * 1e9), memory_order_relaxed);
+    if (cost > 0)
+        atomic_fetch_add_explicit(
+            &a->cost_nanodollars, (uint64_t)(cost * 1e9), memory_order_relaxed);
+}
+
+void table_spend(struct table_account *a, int64_t input_tokens, int64_t output_tokens, double cost)
+{
+    table_use(a, input_tokens, output_tokens, cost);
+    if (cost > 0)
+        atomic_fetch_add_explicit(
+            &a->day_nanodollars, (uint64_t)(cost * 1e9), memory_order_relaxed);
 }
 
 double table_spent(const struct table_account *a)

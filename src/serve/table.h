@@ -119,7 +119,9 @@ void table_forget(struct table *t, unsigned worker);
 uint64_t table_sandboxes(const struct table *t);
 uint64_t table_account_sandboxes(const struct table *t, int account);
 
-/* Adds what calls of models have used; a negative cost is not known. */
+/* Adds what calls of models have used to the figures of a key; a negative cost is not known. */
+void table_use(struct table_account *a, int64_t input_tokens, int64_t output_tokens, double cost);
+/* The same, and to what counts for the limit of its day. */
 void table_spend(struct table_account *a, int64_t input_tokens, int64_t output_tokens, double cost);
 
 /* Dollars of its day, with what is held. */

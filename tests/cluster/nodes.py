@@ -59,6 +59,7 @@ class Provider:
         self.pause, self.lock = pause, threading.Lock()
         self.keys = collections.defaultdict(set)      # of each prompt
         self.requests = collections.Counter()         # by key
+        self.traces = set()                           # the field traceparent
         provider = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -66,6 +67,7 @@ class Provider:
 
             def do_POST(self):
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                provider.traces.add(self.headers.get("traceparent"))
                 text = provider.answer(body, self.headers.get("Idempotency-Key"))
                 reply = json.dumps({
                     "id": "x", "object": "chat.completion", "model": body["model"],
@@ -145,12 +147,12 @@ class Node:
     def launch(self, command, **more):
         return subprocess.Popen([*command, "--listen", "127.0.0.1:0"], **more)
 
-    def ask(self, method, path, body=None, timeout=30, key=""):
+    def ask(self, method, path, body=None, timeout=30, key="", headers=None):
         connection = http.client.HTTPConnection(self.host, self.port, timeout=timeout)
         key = key or self.key
         try:
             connection.request(method, path, json.dumps(body) if body is not None else None,
-                               {"X-API-Key": key} if key else {})
+                               {**(headers or {}), **({"X-API-Key": key} if key else {})})
             reply = connection.getresponse()
             text = reply.read()
             return reply.status, json.loads(text) if text else None

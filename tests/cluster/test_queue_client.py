@@ -196,6 +196,37 @@ def test_wrong_arguments_are_refused_before_anything_is_asked():
         droste.Queue("http://127.0.0.1:9", model=print)
 
 
+def test_rlm_of_a_cluster_runs_in_its_queue_and_each_call_is_a_run(start, provider):
+    rlm = droste.RLM(cluster=url(start()), max_iterations=3)
+    found = [rlm.run("What is it?", "This is run-7."),
+             asyncio.run(rlm.arun("What is it?", "This is run-7."))]
+    for completion in found:
+        assert completion.answer == ["RUN-7 PART %d" % i for i in range(CALLS)]
+    assert found[0].run != found[1].run and not rlm._queue.cancel(found[0].run)
+    with pytest.raises(droste.UnsupportedError, match="no events"):
+        rlm.stream("?")
+    with pytest.raises(droste.UnsupportedError, match="cannot have tools"):
+        droste.RLM(cluster="http://127.0.0.1:9", tools=[print])
+    with pytest.raises(droste.ArgumentError, match="two ways"):
+        droste.RLM(cluster="http://127.0.0.1:9", server="http://127.0.0.1:9")
+
+
+def test_a_cancelled_coroutine_cancels_its_run(start, provider):
+    provider.pause = 0.3
+    rlm = droste.RLM(cluster=[url(start())])
+
+    async def leave():
+        task = asyncio.ensure_future(rlm.arun("What is it?", "This is run-8."))
+        while not provider.requests:
+            await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    asyncio.run(leave())
+    time.sleep(1)
+    assert sum(provider.requests.values()) < CALLS + 1
+
+
 def test_no_thread_is_left(start):
     """Those of runs that were left end with the request that they wait for."""
     queue = droste.Queue(url(start()))

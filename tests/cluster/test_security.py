@@ -3,6 +3,7 @@ import base64
 import hashlib
 import json
 import os
+import re
 import subprocess
 
 import pytest
@@ -117,6 +118,10 @@ def test_nodes_and_their_queue_use_tls_and_credentials(tmp_path, nats):
                               "--nats-creds", str(nats.credentials)))
         put(nodes[:1], "run-1")
         assert get(nodes[1:], "run-1")["run"]["status"] == "answered"
+        done = subprocess.run([DROSTE, "cluster", "doctor", "--join", nats.url, "--nats-ca",
+                               str(nats.ca), "--nats-creds", str(nats.credentials)],
+                              stdout=subprocess.PIPE, text=True)
+        assert re.search(r"certificate +\w+ .*is valid for \d+ days", done.stdout), done
     finally:
         for node in nodes:
             node.kill()

@@ -1,6 +1,6 @@
 /* web/console/console.js: the list of sandboxes, which place of the page is shown, signing in.
  *
- * An address names a sandbox and its part, #ID/files, or runs: #runs, #runs/ID. The list is asked for again and again; a
+ * An address names a sandbox and its part, #ID/files, or runs: #runs, #runs/ID, or #cluster. The list is asked for again and again; a
  * question about one sandbox would count as its use, and keep it alive.
  */
 
@@ -132,20 +132,23 @@ async function refresh() {
 
 function show_place() {
   const [id, tab] = location.hash.slice(1).split("/");
-  const place = id === "runs" ? (tab ? "run" : "runs") : id ? "detail" : "list";
-  for (const name of ["list", "detail", "runs", "run"]) at(name).hidden = name !== place;
-  for (const name of ["detail", "runs", "run"]) at(name).replaceChildren();
+  const place = id === "runs" ? (tab ? "run" : "runs") : id === "cluster" ? "cluster" : id ? "detail" : "list";
+  for (const name of ["list", "detail", "runs", "run", "cluster"]) at(name).hidden = name !== place;
+  for (const name of ["detail", "runs", "run", "cluster"]) at(name).replaceChildren();
+  const link_of = place.startsWith("run") ? "#runs" : place === "cluster" ? "#cluster" : "";
   for (const link of document.querySelectorAll("#top nav a"))
-    if ((link.hash === "#runs") === place.startsWith("run")) link.setAttribute("aria-current", "page");
+    if (link.hash === link_of) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   leave_run();
   run_rows.clear();
   shown = place === "detail" ? knowledge(id) : null;
   if (shown) draw_sandbox(at("detail"), shown, ["files", "terminal"].includes(tab) ? tab : "cells");
   if (place === "runs") draw_runs(at("runs"));
+  if (place === "cluster") draw_cluster(at("cluster"));
   if (place === "run") show_run(tab);
   if (place === "runs") refresh_runs();
-  document.title = (place === "list" ? "" : place === "runs" ? "Runs · " : short_id(place === "run" ? tab : id) + " · ") + "Droste";
+  if (place === "cluster") refresh_cluster();
+  document.title = (place === "list" ? "" : place === "runs" ? "Runs · " : place === "cluster" ? "Cluster · " : short_id(place === "run" ? tab : id) + " · ") + "Droste";
   const first = (shown && at("code")) || at(place).querySelector("h1");
   first.focus({ preventScroll: true });
   document.documentElement.dataset.drawn = "yes";
@@ -155,6 +158,7 @@ async function enter() {
   at("login").hidden = true;
   at("leave").hidden = !key;
   await refresh();
+  if (at("login").hidden) find_cluster();
   if (at("login").hidden) show_place();
 }
 
@@ -166,7 +170,7 @@ function show_login() {
   sessionStorage.removeItem(KEY);
   clearTimeout(timer);
   at("login").hidden = false;
-  for (const id of ["list", "detail", "runs", "run", "leave"]) at(id).hidden = true;
+  for (const id of ["list", "detail", "runs", "run", "cluster", "to-cluster", "leave"]) at(id).hidden = true;
   leave_run();
   at("key").value = "";
   at("key").focus();
@@ -190,6 +194,7 @@ addEventListener("hashchange", () => at("login").hidden && show_place());
 document.addEventListener("visibilitychange", () => {
   refresh();
   refresh_runs();
+  refresh_cluster();
   refresh_approvals();
 });
 addEventListener("keydown", (event) => {

@@ -14,6 +14,7 @@ _classes: Dict[Tuple[Any, Any], Any] = {}
 #: The classes for servers: of droste, which is above them and above the classes for this machine.
 interpreter_of_servers: Callable[[], Any]
 rlm_of_servers: Callable[[], Any]
+rlm_of_clusters: Callable[[], Any]
 #: The module _remote.volumes, which is above droste.volumes.
 volumes_of_servers: Callable[[], Any]
 #: The class for batches, which is above droste._batch.
@@ -40,12 +41,17 @@ def rlm_class_of(cls: Any, server: Optional[str]) -> Any:
     return _derive(cls, rlm_of_servers())
 
 
-def check_local(made: Any, server: Optional[str]) -> None:
+def rlm_class_of_cluster(cls: Any) -> Any:
+    """The same for runs of a cluster's queue."""
+    return _derive(cls, rlm_of_clusters())
+
+
+def check_local(made: Any, server: Any) -> None:
     """Raises ArgumentError if a subclass has named a server where its class was already chosen."""
     if server:
         from ..errors import ArgumentError
         raise ArgumentError("%s(server=…) must be given where the object is made, or as "
-                            "DROSTE_SERVER" % type(made).__name__)
+                            "DROSTE_SERVER; so must cluster=…" % type(made).__name__)
 
 
 def accepts_server(function: _Function) -> _Function:

@@ -14,16 +14,16 @@ import json
 import os
 import threading
 import time
-from typing import (Any, Callable, Deque, Dict, Iterable, Iterator, List, Mapping, NamedTuple,
-                    Optional, Sequence, Tuple, Union)
+from typing import (Any, AsyncIterator, Callable, Deque, Dict, Iterable, Iterator, List, Mapping,
+                    NamedTuple, Optional, Sequence, Tuple, Union)
 
 from .. import _settings, _typed
 from ..errors import ArgumentError, EnvironmentFailed, Error, LostError, UnsupportedError
-from ..rlm import Completion
+from ..rlm import Completion, Event, RLM
 from . import address_of
 from .client import failure_of, Refused, Server, server_at
 from .interpreter import _options_of
-from .rlm import completion_of, PAUSES
+from .rlm import completion_of, PAUSES, RemoteRLM
 
 WAIT_SECONDS = 20           # of one request for the end of a run
 ANSWER_SECONDS = 10.0       # after which a node that says nothing is left for another one
@@ -333,6 +333,10 @@ class Queue:
         self._model = model or ""
         self._options = _options_of(_settings.pairs({"model": model, **settings}))
 
+    def take_options(self, options: Dict[str, Any], model: str) -> None:
+        """Of RLM, which has read its settings itself."""
+        self._options, self._model = options, model
+
     def map(self, items: Iterable[Any], *, name: str, outstanding: int = OUTSTANDING,
             priority: int = 1) -> Runs:
         """Runs each item, and returns an iterator of the results, for `for` and `async for`.
@@ -356,3 +360,51 @@ class Queue:
     def cancel(self, id: str) -> bool:
         """Cancels a run by the id of its result; False if it has ended, or there is none."""
         return cancel(self._nodes, id)
+
+
+class ClusterRLM(RemoteRLM):
+    """`RLM(cluster=…)`: each run is one of the queue, which any node does."""
+    __doc__ = RLM.__doc__
+
+    def __init__(self, *arguments: Any, cluster: Union[None, str, Sequence[str]] = None,
+                 api_key: Optional[str] = None, server: Optional[str] = None, **keywords: Any):
+        RLM.__init__(self, *arguments, **keywords)
+        if server:
+            raise ArgumentError("server=… and cluster=… are two ways: leave out one")
+        self._check_there()
+        self._queue = Queue(cluster, api_key=api_key)
+        self._queue.take_options(_options_of(self._pairs), self.model_name)
+
+    def _put(self, question: str, context: Any) -> Runs:
+        """A call of this object is a run of its own."""
+        return self._queue.map([{"question": question, "context": context}],
+                               name=os.urandom(16).hex())
+
+    def run(self, question: str, context: Any = None) -> Completion:
+        runs = self._put(question, context)
+        try:
+            return next(runs).completion
+        except BaseException:
+            runs.cancel()
+            raise
+
+    async def arun(self, question: str, context: Any = None) -> Completion:
+        runs = self._put(question, context)
+        try:
+            return (await runs.__anext__()).completion
+        except BaseException:
+            await asyncio.get_running_loop().run_in_executor(None, runs.cancel)
+            raise
+
+    def _refuse(self) -> Any:
+        raise UnsupportedError("a run of a cluster's queue has a result and no events, and goes on "
+                               "by itself: use run, arun, or server=… of a node")
+
+    def resume(self, run: str) -> Completion:
+        return self._refuse()
+
+    def stream(self, question: str, context: Any = None) -> Iterator[Event]:
+        return self._refuse()
+
+    async def astream(self, question: str, context: Any = None) -> AsyncIterator[Event]:
+        yield self._refuse()

@@ -229,6 +229,10 @@ class RemoteRLM(RLM):
         address = address_of(server)
         assert address is not None      # rlm_class_of has looked
         self._server = server_at(address, api_key)
+        self._check_there()
+
+    def _check_there(self) -> None:
+        """Refuses what only a run of this program can have."""
         for what, there in (("models that are functions", self._functions),
                             ("tools", self._tools), ("tool_data", self._tool_data),
                             ("tool_source", self._tool_source),

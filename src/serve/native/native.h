@@ -21,6 +21,8 @@ void handle_fork(struct request *r);
 void handle_expect(struct request *r);
 void handle_tools(struct request *r);
 void handle_call_answer(struct request *r);
+void handle_cluster(struct request *r);
+void cluster_put_metrics(const struct server *s, struct buf *out);
 void handle_checkpoint_create(struct request *r);
 void handle_checkpoint_list(struct request *r);
 void handle_checkpoint_remove(struct request *r);

@@ -117,6 +117,12 @@
     "{\"type\": \"string\"}, \"state\": {\"enum\": [\"queued\", \"known\", \"running\", \"ended\", " \
     "\"dead\"]}, \"run\": {\"type\": \"object\"}, \"reason\": {\"type\": \"string\"}}}"
 
+#define CLUSTER                                                                                     \
+    "{\"type\": \"object\", \"required\": [\"nodes\", \"queued\"], \"properties\": "                \
+    "{\"queued\": {\"type\": \"integer\"}, \"nodes\": {\"type\": \"array\", \"items\": {\"type\": " \
+    "\"object\", \"required\": [\"name\", \"state\"], \"properties\": {\"name\": {\"type\": "       \
+    "\"string\"}, \"state\": {\"enum\": [\"up\", \"draining\", \"silent\", \"lost\"]}}}}}}"
+
 #define APPROVAL                                                                                   \
     "{\"type\": \"object\", \"required\": [\"id\", \"run\", \"tool\", \"decision\"], "             \
     "\"properties\": {\"id\": {\"type\": \"integer\"}, \"run\": {\"type\": \"string\"}, "          \
@@ -430,6 +436,8 @@ static const struct route native_rows[] = {
     { "DELETE", "/v1/batches/{id}", BODY_NONE, NULL, NULL, 204, NULL, NULL,
         "remove a batch that is not active, with its results; its runs stay", handle_batch_delete,
         SCOPE_RUNS, .of_run = true },
+    { "GET", "/v1/cluster", BODY_NONE, NULL, NULL, 200, JSON, CLUSTER,
+        "the nodes of the cluster, and what they have; no nodes without --join", handle_cluster },
     { "POST", "/v1/queue", BODY_JSON, QUEUE, NULL, 202, JSON, QUEUED,
         "queue a run for any node of the cluster; the same id queues it once", handle_queue_put,
         SCOPE_RUNS },

@@ -45,7 +45,8 @@ struct queue_run {
     char error[240];
     bool has_units; /* that were appended here */
     bool is_lost, begins, is_over, is_cancelled;
-    double cost;       /* with `is_over` */
+    double cost; /* with `is_over` */
+    int64_t input_tokens, output_tokens;
     double held;       /* dollars that the key's ledger holds for it; 0: the key has no limit */
     uint64_t begin_ns; /* when it may begin, with `begins` */
     struct queue_run *next;
@@ -111,12 +112,14 @@ static double queue_run_most(const struct queue_run *u)
 /* What the end of a log says that the run has cost. A dead letter does not say it: it may have
  * spent all that it held, if it has begun. */
 static double queue_run_cost(
-    const struct queue_run *u, enum queue_mark mark, const char *text, size_t len)
+    struct queue_run *u, enum queue_mark mark, const char *text, size_t len)
 {
     cleanup_json struct json_object *o = NULL;
     if (mark != MARK_END || json_parse(text, len, &json_limits_large, &o, NULL) < 0)
         return u->has_units || u->reading.units.len > 0 ? LEDGER_ALL : 0;
     struct json_object *usage = json_get_typed(o, "usage", json_type_object);
+    u->input_tokens = json_get_int(usage, "input_tokens", 0);
+    u->output_tokens = json_get_int(usage, "output_tokens", 0);
     return fmax(json_get_double(usage, "cost", 0), 0);
 }
 
@@ -152,10 +155,14 @@ static void queue_run_settle(struct queue_run *u)
 static void queue_run_on_ended(void *arg, enum queue_kept kept)
 {
     struct queue_run *u = arg;
-    if (kept == QUEUE_KEPT)
-        queue_run_settle(u);
-    else
+    struct account *account = account_by_id(&u->q->s->accounts, u->key);
+    if (kept != QUEUE_KEPT) {
         queue_run_free(u); /* another one has it */
+        return;
+    }
+    if (account) /* the limit of its day is the ledger's */
+        table_use(account->row, u->input_tokens, u->output_tokens, u->cost);
+    queue_run_settle(u);
 }
 
 static void queue_run_end(struct queue_run *u, enum queue_mark mark, const char *text, size_t len)
