@@ -9,6 +9,8 @@
 #include "base/os/random.h"
 #include "base/text.h"
 #include "serve/e2b/e2b.h"
+#include "serve/http/relay.h"
+#include "serve/native/templates.h"
 #include "serve/sandbox/sandbox.h"
 
 /* What the first version of the interface gives to sandboxes without a timeout, and the second. */
@@ -91,6 +93,12 @@ static bool control_has_root(struct server *s)
     return droste_environment_features(s->d, NULL, control_on_feature, &has, NULL) == 0 && has;
 }
 
+static bool control_is_set(struct server *s, const char *name, const char *value)
+{
+    const char *set = droste_get(s->d, name);
+    return set && strcmp(set, value) == 0;
+}
+
 static bool control_is_empty(struct json_object *o)
 {
     return !o || json_length(o) == 0;
@@ -170,6 +178,10 @@ static bool e2b_create_prepare(struct sandbox *sb, struct request *r)
     e->sandbox = sb;
     e->started_us = control_now_us(r->server);
     e->has_root = e->has_loopback = control_has_root(r->server);
+    if (r->maker->from) { /* a template has those of the server's settings */
+        e->has_root = e->has_root && control_is_set(r->server, "root", "private");
+        e->has_loopback = e->has_loopback && control_is_set(r->server, "loopback", "yes");
+    }
     e->template = strdup(json_get_string(r->json, "templateID", ""));
     e->network = json_object_get(network);
     e->environment = json_object_get(json_get_typed(r->json, "envVars", json_type_object));
@@ -221,7 +233,7 @@ static void e2b_create_ready(struct sandbox *sb, struct request *r, droste_resul
 static bool e2b_create_settings(struct request *r, struct buf *words)
 {
     struct json_object *env = json_get_typed(r->json, "envVars", json_type_object);
-    if (control_has_root(r->server)) {
+    if (!r->maker->from && control_has_root(r->server)) {
         sandbox_setting(words, "root", "private");
         sandbox_setting(words, "loopback", "yes");
     }
@@ -235,25 +247,40 @@ static bool e2b_create_settings(struct request *r, struct buf *words)
     return true;
 }
 
+/* The template may have been removed while the request waited for its turn. */
+static droste_template *e2b_create_from(struct request *r)
+{
+    const char *name = json_get_string(r->json, "templateID", "");
+    droste_template *found = templates_named(r, name);
+    if (!found)
+        request_refuse(r, 404, "not_found", "template '%.64s' not found: it was removed", name);
+    return found;
+}
+
 void e2b_handle_create(struct request *r)
 {
-    static const struct sandbox_maker maker = { e2b_create_settings, e2b_create_prepare,
-        e2b_create_ready };
+    static const struct sandbox_maker plain = { e2b_create_settings, e2b_create_prepare,
+        e2b_create_ready },
+                                      from_template = { e2b_create_settings, e2b_create_prepare,
+                                          e2b_create_ready, e2b_create_from };
     const char *template = json_get_string(r->json, "templateID", "");
+    const struct sandbox_maker *maker = control_has_template(template) ? &plain : &from_template;
     const char *refusal = control_create_refusal(r->json);
     double seconds = 0;
     if (refusal) {
         request_refuse(r, 400, "unsupported", "%s", refusal);
         return;
     }
-    if (!control_has_template(template)) {
-        request_refuse(r, 404, "not_found",
-            "template '%.64s' not found: there are 'base' and 'code-interpreter-v1' here",
-            template);
+    if (maker->from && !templates_named(r, template)) {
+        if (!relay_whole_on(r))
+            request_refuse(r, 404, "not_found",
+                "template '%.64s' not found: there are 'base' and 'code-interpreter-v1' here, and "
+                "what POST /v1/templates has made",
+                template);
         return;
     }
     if (control_take_timeout(r, 0, &seconds))
-        sandbox_create(r, &maker);
+        sandbox_create(r, maker);
 }
 
 /* ---- one sandbox ---- */
@@ -409,17 +436,29 @@ void e2b_handle_logs(struct request *r)
         r, 200, "application/json", v2 ? none : none_v1, v2 ? sizeof none - 1 : sizeof none_v1 - 1);
 }
 
+static void control_reply_alias(struct request *r, struct json_object *found)
+{
+    bool is_ours = control_has_template(r->name);
+    if (json_length(found) > 0 || is_ours) {
+        struct json_object *o = json_object_new_object();
+        json_put_text(o, "templateID", r->name);
+        json_put(o, "public", json_object_new_boolean(is_ours));
+        request_reply_json(r, 200, o);
+    } else {
+        request_refuse(r, 404, "not_found", "there is no template '%s'", r->name);
+    }
+    json_object_put(found);
+}
+
 void e2b_handle_alias(struct request *r)
 {
-    struct json_object *o = json_object_new_object();
-    if (!control_has_template(r->name)) {
-        json_object_put(o);
-        request_refuse(r, 404, "not_found", "there is no template '%s'", r->name);
-        return;
-    }
-    json_put_text(o, "templateID", r->name);
-    json_put(o, "public", json_object_new_boolean(true));
-    request_reply_json(r, 200, o);
+    struct json_object *own = json_object_new_array();
+    if (templates_named(r, r->name))
+        json_object_array_add(own, json_object_new_string(r->name));
+    if (r->client->is_relay)
+        request_reply_list(r, "templates", own);
+    else
+        relay_gather(r, "templates", own, control_reply_alias);
 }
 
 /* ---- health ---- */

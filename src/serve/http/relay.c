@@ -6,6 +6,7 @@
  */
 #include "serve/http/relay.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -92,7 +93,7 @@ static unsigned relay_worker_of_id(struct request *r)
     return worker;
 }
 
-/* The worker that accepted the request from its client. */
+/* The worker where the circle of those that are asked began. */
 static unsigned relay_first(struct request *r)
 {
     const char *text = r->client->is_relay ? request_header_of(r, RELAY_FIRST) : NULL;
@@ -163,7 +164,6 @@ static void relay_write_head(struct request *r, struct buf *head)
     MHD_get_connection_values_n(r->connection, MHD_HEADER_KIND, relay_on_field, head);
     buf_printf(
         head, "X-Request-Id: %s\r\n" RELAY_CLIENT ": %s\r\n", r->request_id, r->client->address);
-    buf_printf(head, RELAY_FIRST ": %u\r\n", relay_first(r));
     if (r->account)
         buf_printf(head, RELAY_ACCOUNT ": %s\r\n", r->account->key.id);
 }
@@ -426,7 +426,7 @@ static void relay_send_head(struct relay *relay, struct buf *head)
     upstream_send(relay->u, buf_text(head), head->len);
 }
 
-void relay_begin(struct request *r, unsigned worker)
+static void relay_begin_from(struct request *r, unsigned worker, unsigned first)
 {
     cleanup_buf struct buf head = { 0 };
     struct upstream *u = upstream_open(r->server, worker);
@@ -440,7 +440,29 @@ void relay_begin(struct request *r, unsigned worker)
     }
     table_count(r->server->figures, COUNT_RELAYED, 1);
     relay_write_head(r, &head);
+    if (first < r->server->table->workers)
+        buf_printf(&head, RELAY_FIRST ": %u\r\n", first);
     relay_send_head(relay, &head);
+}
+
+void relay_begin(struct request *r, unsigned worker)
+{
+    bool is_circle = r->routes && r->routes->is_elsewhere;
+    relay_begin_from(r, worker, is_circle ? relay_first(r) : UINT_MAX);
+}
+
+bool relay_whole_on(struct request *r)
+{
+    unsigned next = r->server->table->workers > 1 ? relay_next(r) : r->server->worker;
+    if (next == r->server->worker)
+        return false;
+    relay_begin_from(r, next, relay_first(r));
+    if (r->reply)
+        return true;
+    if (r->body.len > 0)
+        relay_on_piece(r, r->body.data, r->body.len);
+    relay_on_complete(r);
+    return true;
 }
 
 static void relay_refuse_node(struct request *r)

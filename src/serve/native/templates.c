@@ -30,12 +30,17 @@ struct template_build {
 
 /* ---- all of them ---- */
 
+static bool template_is_of(const struct template_row *row, const struct request *r)
+{
+    return row->owner == r->account || (r->account->key.scopes & SCOPE_ADMIN);
+}
+
 static struct template_row *template_find(struct request *r)
 {
     struct template_row *row = r->server->templates;
     while (row && strcmp(row->id, r->id) != 0)
         row = row->next;
-    if (row && (row->owner == r->account || (r->account->key.scopes & SCOPE_ADMIN)))
+    if (row && template_is_of(row, r))
         return row;
     request_refuse(r, 404, "not_found", "there is no template '%s'; it may have ended", r->id);
     return NULL;
@@ -45,6 +50,15 @@ droste_template *templates_of(struct request *r)
 {
     const struct template_row *row = template_find(r);
     return row ? row->made : NULL;
+}
+
+/* The rows are newest first. */
+droste_template *templates_named(struct request *r, const char *name)
+{
+    for (const struct template_row *row = r->server->templates; row && *name; row = row->next)
+        if (template_is_of(row, r) && (strcmp(row->name, name) == 0 || strcmp(row->id, name) == 0))
+            return row->made;
+    return NULL;
 }
 
 static void template_drop_row(struct template_row **at)
@@ -265,9 +279,8 @@ static void template_list_reply(struct request *r, struct json_object *list)
 void handle_template_list(struct request *r)
 {
     struct json_object *list = json_object_new_array();
-    bool is_admin = r->account->key.scopes & SCOPE_ADMIN;
     for (struct template_row *row = r->server->templates; row && list; row = row->next)
-        if (row->owner == r->account || is_admin)
+        if (template_is_of(row, r))
             json_object_array_add(list, template_json(row));
     if (list)
         relay_gather(r, "templates", list, template_list_reply);

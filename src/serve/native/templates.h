@@ -11,6 +11,8 @@
 
 /* The template that the request names; NULL: its account has none, and the request was refused. */
 droste_template *templates_of(struct request *r);
+/* The newest template of the request's account with this name or id, in this worker; NULL: none. */
+droste_template *templates_named(struct request *r, const char *name);
 /* Removes those of revoked keys. */
 void templates_sweep(struct server *s);
 void templates_close(struct server *s);

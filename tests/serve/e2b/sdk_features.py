@@ -124,6 +124,22 @@ def unknown_templates_are_refused(sandbox):
 
 
 @row
+def templates_of_the_server(sandbox):
+    import urllib.request
+    body = json.dumps({"name": "tables", "cells": ["import json\ntable = {'a': 1}"]})
+    made = json.loads(urllib.request.urlopen(urllib.request.Request(
+        ADDRESS + "/v1/templates", body.encode(), {"Content-Type": "application/json"})).read())
+    for name in ("tables", made["id"], "tables"):      # wherever the sandbox is placed
+        own = create(template=name)
+        assert own.run_code("table['a'] += 1; table").text == "{'a': 2}"
+        again = own.create_code_context()
+        assert own.run_code("table", context=again).text == "{'a': 1}"
+        assert own.commands.run("pwd").stdout == "/tmp\n"
+        assert own.get_info().template_id == name
+        own.kill()
+
+
+@row
 def mcp_is_refused(sandbox):
     name, text = raised(Sandbox.create, mcp={"github": {}})
     assert "Exception" in name and ("MCP" in text or "mcp" in text), (name, text)

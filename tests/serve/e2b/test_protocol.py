@@ -49,6 +49,23 @@ def test_what_is_not_supported_says_so(client, method, path):
     assert status == 400 and "here" in message
 
 
+def test_templates_have_names(server, client):
+    """Those of the account, in any worker; a removed one is unknown."""
+    made = server.ask("POST", "/v1/templates", {"name": "named", "cells": ["x = 41"]}, client.key)
+    for name in ("named", made.json["id"]):
+        found = client.control("GET", "/templates/aliases/" + name)
+        assert (found.status, found.json["public"]) == (200, False)
+    for _ in range(4):     # placed in any worker
+        own = client.create(templateID="named")
+        answer = client.data(own, 49999, "POST", "/execute", {"code": "print(x + 1)"})
+        assert b'"42\\n"' in answer.body
+        client.control("DELETE", "/sandboxes/" + own["sandboxID"])
+    assert server.ask("DELETE", "/v1/templates/" + made.json["id"], None, client.key).status == 204
+    assert error(client.control("GET", "/templates/aliases/named"))[0] == 404
+    refused = client.control("POST", "/v2/sandboxes", {"templateID": "named"})
+    assert error(refused)[0] == 404 and "named" in error(refused)[1]
+
+
 def test_metrics_of_several_sandboxes(client):
     """Of those that are asked for, of any worker, and times that are none are refused."""
     ids = [client.create()["sandboxID"] for _ in range(3)]
