@@ -559,14 +559,16 @@ def test_a_function_that_raises_stops_the_batch_and_the_same_call_goes_on(counti
     with pytest.raises(Odd):
         droste.batch(tasks, tmp_path / "r", server=counting.address, concurrency=1,
                      on_result=refuse)
-    path = "/v1/batches/" + (tmp_path / "r.batch").read_text()
+    path = "/v1/batches/" + (tmp_path / "r.batch").read_text().split()[0]
     assert counting.ask("GET", path).json["stopped"] == "interrupt"
+    assert len(counting.ask("GET", "/v1/contexts").json["contexts"]) == 1
     assert 0 < len((tmp_path / "r").read_text().splitlines()) < 12
     with open(tmp_path / "r", "a") as file:
         file.write('{"half a li')         # a call that was killed
     done = droste.batch(tasks, tmp_path / "r", server=counting.address)
     assert (done.answered, done.left, done.stopped) == (12, 0, None)
     assert sorted(one.answer for one in done.results) == list(range(12))
+    assert counting.ask("GET", "/v1/contexts").json["contexts"] == []
 
 
 def test_a_cancelled_coroutine_suspends_the_batch(tmp_path, serve):

@@ -252,7 +252,9 @@ def test_ctrl_c_suspends_a_batch_of_a_server(models, tmp_path):
     out, err = process.communicate(timeout=WAIT)
     assert process.returncode == 130, (out, err)
     assert json.loads(out)["stopped"] == "interrupt"
+    assert len(server.ask("GET", "/v1/contexts").json["contexts"]) == 1     # its tasks
     assert json.loads(droste(*words).stdout)["statuses"]["answered"] == 1
+    assert server.ask("GET", "/v1/contexts").json["contexts"] == []
 
 
 def test_cp_of_a_server(droste, tmp_path):

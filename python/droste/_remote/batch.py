@@ -2,7 +2,7 @@
 
 The server does the work, and the file of results here is a copy of its file, whose length says what
 is missing. RESULTS.batch has the id of the batch, as `droste batch --server` leaves it, so that the
-same call goes on with it.
+same call goes on with it, and the ids of what is stored for it, to be removed in the end.
 """
 from __future__ import annotations
 
@@ -168,7 +168,9 @@ class RemoteWork:
         note = self._results + ".batch"
         if os.path.exists(note):
             with open(note, encoding="ascii", errors="replace") as file:
-                self._path = "/v1/batches/" + file.read().strip()
+                batch, *stored = file.read().split() or [""]
+            self._path = "/v1/batches/" + batch
+            self._tasks.stored = {one: one for one in stored}
             self._resume()
         elif size:
             raise ArgumentError("%s has results of another batch; give another file"
@@ -176,7 +178,7 @@ class RemoteWork:
         else:
             made = self._create()
             with open(note + ".new", "w", encoding="ascii") as file:
-                file.write(made)
+                file.write("".join(one + "\n" for one in [made, *self._tasks.stored.values()]))
             os.replace(note + ".new", note)
             self._path = "/v1/batches/" + made
         if self._stopped:

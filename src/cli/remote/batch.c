@@ -20,7 +20,7 @@
 #include "cli/cli.h"
 #include "cli/remote/remote.h"
 
-enum { NOTE_MAX = 4096 };
+enum { NOTE_MAX = 16 << 20 }; /* it has an id for each context */
 
 struct remote_batch_call {
     struct remote *r;
@@ -165,11 +165,34 @@ static void remote_batch_forget_stored(struct remote_batch_call *c)
     }
 }
 
+/* Notes the batch, and what is stored for it, a line each, so that a later call removes that. */
+static int remote_batch_note(struct remote_batch_call *c, const char *note, struct error *err)
+{
+    cleanup_buf struct buf text = { 0 };
+    buf_printf(&text, "%s\n", c->id);
+    json_object_object_foreach(c->stored, name, id)
+    {
+        (void)name;
+        buf_printf(&text, "%s\n", json_object_get_string(id));
+    }
+    return buf_failed(&text) ? error_memory(err)
+                             : file_replace(note, buf_text(&text), text.len, err);
+}
+
+static int remote_batch_take_note(struct remote_batch_call *c, struct buf *text, struct error *err)
+{
+    char *rest = text->data, *line = strsep(&rest, "\n");
+    c->id = strdup(line ? line : "");
+    while (c->id && (line = strsep(&rest, "\n")))
+        if (*line && !json_put_text(c->stored, line, line))
+            return error_memory(err);
+    return c->id ? 0 : error_memory(err);
+}
+
 static int remote_batch_create(
     struct remote_batch_call *c, const struct list *given, const char *note, struct error *err)
 {
     cleanup_json struct json_object *body = remote_batch_limits(c->o), *made = NULL;
-    cleanup_buf struct buf text = { 0 };
     const char *tasks = NULL;
     if (c->at > 0)
         return error_set(err, ERROR_ARGUMENT,
@@ -190,8 +213,7 @@ static int remote_batch_create(
         return rc;
     }
     c->id = strdup(json_get_string(made, "batch", ""));
-    buf_puts(&text, c->id);
-    return c->id ? file_replace(note, buf_text(&text), text.len, err) : error_memory(err);
+    return c->id ? remote_batch_note(c, note, err) : error_memory(err);
 }
 
 /* Goes on with the batch of an earlier call, unless it is active or has ended. */
@@ -223,7 +245,7 @@ static int remote_batch_begin(
     int rc =
         is_new ? remote_batch_create(c, given, note, err) : file_read(note, NOTE_MAX, &text, err);
     if (rc == 0 && !is_new)
-        c->id = strdup(buf_text(&text));
+        rc = remote_batch_take_note(c, &text, err);
     if (rc == 0)
         c->path = remote_path("/v1/batches/", c->id ? c->id : "", "");
     if (rc == 0 && !c->path)
