@@ -225,7 +225,8 @@ class Settings(TypedDict, total=False):
     #: at 127.0.0.1, and nothing else.
     loopback: Switch
     #: A destination that local sandboxes may reach, through a proxy in the host: HOST:PORT,
-    #: *.HOST:PORT, [METHOD] http[s]://HOST/PATH, all (public addresses) or none; may be repeated.
+    #: *.HOST:PORT, [METHOD] http[s]://HOST/PATH or all (public addresses), with 'ask ' before it if
+    #: an approval is needed; or none; may be repeated.
     allow_net: Texts
     #: With allow-net: how many bytes a sandbox may send and receive in all; 0: no limit.
     max_net_bytes: Size

@@ -16,6 +16,7 @@
 #include "base/cleanup.h"
 #include "base/json/schema.h"
 #include "broker/broker.h"
+#include "broker/network_ask.h"
 #include "broker/tools.h"
 #include "session/context.h"
 
@@ -62,8 +63,18 @@ static void session_api_guest_display(
         s->display(s->display_arg, result_bundles(results), (size_t)results->latest);
 }
 
-static const struct session_events events = { session_api_guest_call,
-    session_api_guest_call_dropped, session_api_guest_output, session_api_guest_display };
+static bool session_api_guest_approve(
+    void *arg, struct session *inner, droste_network_request *request)
+{
+    droste_session *s = arg;
+    return s->broker && network_ask(s->broker, inner, request);
+}
+
+static const struct session_events events = { .call = session_api_guest_call,
+    .call_dropped = session_api_guest_call_dropped,
+    .output = session_api_guest_output,
+    .display = session_api_guest_display,
+    .approve = session_api_guest_approve };
 
 /* ---- child runs ---- */
 

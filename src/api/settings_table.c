@@ -351,8 +351,8 @@ const struct setting settings_table[] = {
         TYPE_SWITCH, AT(loopback), 0, 0 },
     { { "allow-net", "DESTINATION", "", NULL,
           "A destination that local sandboxes may reach, through a proxy in the host: HOST:PORT, "
-          "*.HOST:PORT, [METHOD] http[s]://HOST/PATH, all (public addresses) or none; may be "
-          "repeated.",
+          "*.HOST:PORT, [METHOD] http[s]://HOST/PATH or all (public addresses), with 'ask ' before "
+          "it if an approval is needed; or none; may be repeated.",
           0 },
         TYPE_LIST, AT(allow_net), 0, 0 },
     { { "max-net-bytes", "SIZE", "1G", NULL,

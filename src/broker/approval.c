@@ -40,13 +40,13 @@ bool approval_name_covers(const char *name, const char *tool)
     return strcmp(name, "*") == 0 || strcmp(name, tool) == 0;
 }
 
-bool approval_is_due(const struct broker *b, const char *tool)
+bool approval_is_due(const struct ask *ask)
 {
-    const struct list *ask = b->options.ask.tools;
-    for (size_t i = 0; ask && i < ask->count; i++)
-        if (approval_name_covers(ask->items[i], tool))
+    const struct list *names = ask->broker->options.ask.tools;
+    for (size_t i = 0; names && i < names->count; i++)
+        if (approval_name_covers(names->items[i], ask->model))
             return true;
-    return false;
+    return ask->network != NULL;
 }
 
 /* ---- the state in the record ---- */
@@ -145,7 +145,10 @@ static void approval_tell(struct approval *a, const char *status, const char *te
 static void approval_say_denied(
     const struct approval *a, const struct approval_state *state, struct buf *out)
 {
-    buf_printf(out, "the call of %.64s() was denied", a->tool);
+    if (strcmp(a->tool, NETWORK_TOOL) == 0)
+        buf_puts(out, "the request was denied");
+    else
+        buf_printf(out, "the call of %.64s() was denied", a->tool);
     if (strcmp(state->by, "deadline") == 0)
         buf_printf(
             out, ": there was no answer within %g s (ask-timeout)", a->broker->options.ask.timeout);

@@ -17,6 +17,7 @@
 #include "droste/approval.h"
 
 struct approval;
+struct ask;
 struct broker;
 struct item;
 
@@ -25,8 +26,8 @@ typedef void approval_fn(void *arg, bool approved, const char *why);
 
 /* Whether a name of the setting "ask" (TOOL, MODULE.*, *) means this tool. */
 bool approval_name_covers(const char *name, const char *tool);
-/* Whether calls of this tool ask. */
-bool approval_is_due(const struct broker *b, const char *tool);
+/* Whether the call of a tool asks. */
+bool approval_is_due(const struct ask *ask);
 /* Whether the item's recorded call asked, and has not begun. */
 bool approval_is_recorded(const struct item *item);
 /* Asks for the item's call, which is recorded; `fn` is called once, also before this returns, or

@@ -72,6 +72,8 @@ void item_recorded(struct item *item)
 
 void ask_free(struct ask *ask)
 {
+    if (ask->network)
+        ask->network->drop(ask);
     timer_free(ask->patience);
     for (size_t i = 0; i < ask->context_count; i++)
         shared_value_drop(ask->contexts[i]);
@@ -122,6 +124,10 @@ static int reply_head(struct ask *ask, struct json_object **out, struct error *e
 
 void ask_reply(struct ask *ask)
 {
+    if (ask->network) {
+        ask->network->reply(ask);
+        return;
+    }
     cleanup_json struct json_object *head = NULL;
     cleanup_free struct session_part *parts = calloc(ask->count + 1, sizeof *parts);
     struct error err = { 0 };

@@ -12,8 +12,10 @@
 #include <sys/queue.h>
 
 #include "base/json/json.h"
+#include "base/list.h"
 #include "broker/budget.h"
 #include "broker/options.h"
+#include "droste/network.h"
 #include "lm/lm.h"
 
 struct ask;
@@ -24,8 +26,10 @@ struct map_fork;
 struct recorded_call;
 struct recorded_run;
 struct session;
+struct session_call;
 struct shared_value;
 struct timer;
+struct tool;
 struct tool_call;
 
 /* A function that guests may call. */
@@ -90,6 +94,18 @@ struct fork_map {
     struct json_object *outputs; /* {"3": [standard output, standard error]}; NULL: none */
 };
 
+/* Requests to the network about which a call asks; network_ask.c. */
+struct network_question {
+    const struct tool *tool; /* that is called */
+    char *destination;
+    droste_network_request **requests; /* that wait for the decision */
+    size_t count;
+    void (*reply)(struct ask *ask); /* it is decided; frees the ask */
+    void (*drop)(struct ask *ask);  /* refuses what still waits */
+};
+/* The tool's name in questions and in the record; no function has it. */
+#define NETWORK_TOOL "allow-net"
+
 struct ask {
     struct ask *next;
     struct broker *broker;
@@ -98,6 +114,7 @@ struct ask {
     const struct broker_function *function;
     char *model; /* the requested model, or NULL; for a tool its name */
     bool is_tool;
+    struct network_question *network; /* it asks for these requests, not for code; NULL: for code */
     char *values; /* of a tool: the arguments that JSON does not keep; NULL: none */
     size_t values_len;
     struct shared_value **contexts;
@@ -124,6 +141,9 @@ struct broker {
     const struct session_events *fork_events; /* of forks, to the broker */
     /* Starts the time limit of a call that was approved. */
     int (*begin_patience)(struct ask *ask, struct error *err);
+    /* Begins a call that asks for requests to the network. */
+    int (*ask_network)(struct broker *b, struct session *s, const struct session_call *call,
+        struct network_question *network, struct error *err);
     LIST_HEAD(, map_fork) forks;      /* fork_map.c */
     unsigned forks_at[3];             /* by their depth */
     unsigned maps;                    /* calls of fork_map in this cell */
@@ -131,6 +151,7 @@ struct broker {
     struct approval_hook *hook;       /* NULL: nothing was announced yet */
     struct timer *look;               /* at the record, while some wait; NULL: none yet */
     uint64_t looks;
+    struct list allowed, denied;  /* destinations that were decided; network_ask.c */
     int64_t seen_version;         /* of the record; -1: look at it again */
     size_t map_bytes;             /* of all values in the maps of `asks` */
     struct timer *doubt;          /* checks items that wait for others; NULL: nothing is recorded */

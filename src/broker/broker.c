@@ -25,6 +25,7 @@
 #include "broker/child_run.h"
 #include "broker/fork_map.h"
 #include "broker/model_call.h"
+#include "broker/network_ask.h"
 #include "broker/network_log.h"
 #include "broker/prompt.h"
 #include "broker/replay/replay_match.h"
@@ -53,9 +54,16 @@ static bool broker_fork_request(void *arg, struct session *s, const struct egres
     return network_log_add(arg, request);
 }
 
+static bool broker_fork_approve(
+    void *arg, struct session *s, struct droste_network_request *request)
+{
+    return network_ask(arg, s, request);
+}
+
 static const struct session_events fork_events = { .call = broker_fork_called,
     .call_dropped = broker_fork_dropped_call,
-    .request = broker_fork_request };
+    .request = broker_fork_request,
+    .approve = broker_fork_approve };
 
 void broker_abandon(struct broker *b)
 {
@@ -84,6 +92,10 @@ static const struct broker_function functions[] = {
     { "tool", tool_take, tool_find, prompt_bytes, tool_start, false, false },
     { "fork_map", fork_map_take, fork_map_find, prompt_bytes, fork_map_start, false, true },
 };
+
+/* A request to the network that needs an approval; no guest names it. */
+static const struct broker_function network_function = { "", network_ask_take, tool_find,
+    prompt_bytes, tool_start, false, false };
 
 static const struct broker_function *find_function(const char *name)
 {
@@ -228,24 +240,6 @@ static int begin_patience(struct ask *ask, struct error *err)
     return 0;
 }
 
-int broker_open(const struct broker_options *options, struct broker **out, struct error *err)
-{
-    struct broker *b = calloc(1, sizeof *b);
-    if (!b)
-        return error_memory(err);
-    b->options = *options;
-    b->fork_events = &fork_events;
-    b->begin_patience = begin_patience;
-    b->seen_version = -1;
-    TAILQ_INIT(&b->approvals);
-    if (options->recorded && !(b->doubt = timer_new(options->loop, replay_match_doubt, b))) {
-        free(b);
-        return error_memory(err);
-    }
-    *out = b;
-    return 0;
-}
-
 /* Reserves calls, and record space for their requests: for all or for none. */
 static int reserve_room(struct ask *ask, int64_t calls, size_t bytes, struct error *err)
 {
@@ -299,13 +293,13 @@ static int broker_prepare(struct ask *ask, const struct session_call *call, stru
     }
     int rc = ask->function->take(ask, call->head, &rest, err);
     /* A call that asks has its time when it is approved. */
-    if (rc == 0 && !(ask->is_tool && approval_is_due(ask->broker, ask->model)))
+    if (rc == 0 && !(ask->is_tool && approval_is_due(ask)))
         rc = begin_patience(ask, err);
     return rc < 0 ? rc : broker_reserve(ask, err);
 }
 
-static struct ask *new_ask(
-    struct broker *b, struct session *s, const struct session_call *call, struct error *err)
+static struct ask *new_ask(struct broker *b, struct session *s, const struct session_call *call,
+    const struct broker_function *function, struct network_question *network, struct error *err)
 {
     const char *model = json_get_string(call->head, "model", NULL);
     size_t count = count_prompts(call);
@@ -315,7 +309,8 @@ static struct ask *new_ask(
             .broker = b,
             .session = s,
             .id = call->id,
-            .function = find_function(json_get_string(call->head, "name", "")),
+            .function = function,
+            .network = network,
             .model = model ? strdup(model) : NULL,
             .count = count,
             .bytes = call->parts.bytes,
@@ -325,20 +320,16 @@ static struct ask *new_ask(
         if (!ask || (model && !ask->model))
             error_memory(err);
         if (ask)
+            ask->network = NULL; /* the caller keeps it */
+        if (ask)
             ask_free(ask);
         return NULL;
     }
     return ask;
 }
 
-void broker_call(struct broker *b, struct session *s, const struct session_call *call)
+static void broker_begin(struct broker *b, struct ask *ask)
 {
-    struct error err = { 0 };
-    struct ask *ask = broker_check_call(b, call, &err) < 0 ? NULL : new_ask(b, s, call, &err);
-    if (!ask) {
-        ask_refuse(s, call->id, &err);
-        return;
-    }
     b->asks = ask;
     b->under_way += ask->bytes;
     for (size_t i = 0; i < ask->count; i++)
@@ -348,6 +339,48 @@ void broker_call(struct broker *b, struct session *s, const struct session_call 
         ask_reply(ask);
     if (b->parked)
         replay_match_start_waiting(b);
+}
+
+void broker_call(struct broker *b, struct session *s, const struct session_call *call)
+{
+    struct error err = { 0 };
+    const struct broker_function *function = find_function(json_get_string(call->head, "name", ""));
+    struct ask *ask =
+        broker_check_call(b, call, &err) < 0 ? NULL : new_ask(b, s, call, function, NULL, &err);
+    if (!ask) {
+        ask_refuse(s, call->id, &err);
+        return;
+    }
+    broker_begin(b, ask);
+}
+
+static int broker_ask_network(struct broker *b, struct session *s, const struct session_call *call,
+    struct network_question *network, struct error *err)
+{
+    struct ask *ask = new_ask(b, s, call, &network_function, network, err);
+    if (!ask)
+        return -(int)err->code;
+    broker_begin(b, ask);
+    return 0;
+}
+
+int broker_open(const struct broker_options *options, struct broker **out, struct error *err)
+{
+    struct broker *b = calloc(1, sizeof *b);
+    if (!b)
+        return error_memory(err);
+    b->options = *options;
+    b->fork_events = &fork_events;
+    b->begin_patience = begin_patience;
+    b->ask_network = broker_ask_network;
+    b->seen_version = -1;
+    TAILQ_INIT(&b->approvals);
+    if (options->recorded && !(b->doubt = timer_new(options->loop, replay_match_doubt, b))) {
+        free(b);
+        return error_memory(err);
+    }
+    *out = b;
+    return 0;
 }
 
 static void cancel_ask(struct ask *ask)
@@ -378,6 +411,8 @@ void broker_close(struct broker *b)
     while (b->asks)
         cancel_ask(b->asks);
     approval_hook_close(b->hook);
+    list_clear(&b->allowed);
+    list_clear(&b->denied);
     network_log_free(b);
     timer_free(b->doubt);
     timer_free(b->look);

@@ -211,11 +211,16 @@ static void call_function(struct tool_call *call, const struct tool *tool, const
     loop_far(loop, true);
 }
 
+static const struct tool *tool_of(const struct ask *ask)
+{
+    return ask->network ? ask->network->tool : tools_find(ask->broker->options.tools, ask->model);
+}
+
 static void tool_call_run(void *arg)
 {
     struct tool_call *call = arg;
     struct item *item = call->item;
-    const struct tool *tool = tools_find(item->ask->broker->options.tools, item->ask->model);
+    const struct tool *tool = tool_of(item->ask);
     cleanup_free char *asked = steal(&call->asked);
     if (!tool) {
         tool_call_fail(call, "RuntimeError", "the host does not have this tool any more");
@@ -309,7 +314,7 @@ static void tool_call_decided(void *arg, bool approved, const char *why)
         tool_call_fail(call, "PermissionError", why);
         return;
     }
-    if (!tools_find(b->options.tools, item->ask->model))
+    if (!tool_of(item->ask))
         rc = error_set(
             &err, ERROR_NOT_FOUND, "the host has no tool '%.64s' any more", item->ask->model);
     if (rc == 0 && b->options.store && item->record)
@@ -353,7 +358,7 @@ static int tool_call_begin(
     }
     *call = (struct tool_call){ .item = item, .start_ns = clock_ns() };
     item->tool = call;
-    if (approval_is_due(item->ask->broker, tool->name)) {
+    if (approval_is_due(item->ask)) {
         struct error why = { 0 };
         if (tool_call_ask(call, text, len, &why) < 0)
             tool_call_fail(call, "PermissionError", why.text);
@@ -377,7 +382,7 @@ int tool_start(struct item *item, const char *text, size_t len, struct error *er
 {
     struct ask *ask = item->ask;
     const struct broker_options *o = &ask->broker->options;
-    const struct tool *tool = tools_find(o->tools, ask->model);
+    const struct tool *tool = tool_of(ask);
     if (!tool)
         return error_set(err, ERROR_NOT_FOUND, "the host has no tool '%.64s'", ask->model);
     if (check_arguments(tool, text, len, err) < 0) {

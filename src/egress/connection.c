@@ -81,7 +81,7 @@ static void connection_abandon(struct connection *c)
     if (!c->question)
         return;
     question_forget(c);
-    snprintf(c->why, sizeof c->why, "the connection was closed before the program had decided");
+    snprintf(c->why, sizeof c->why, "the connection was closed before it was decided");
     (void)connection_tell(c, true, true);
     c->number = 0;
 }
@@ -422,6 +422,8 @@ static void connection_take_decision(struct connection *c)
     bool allow;
     if (!question_is_decided(c, &allow))
         return;
+    if (c->until_ns == UINT64_MAX)
+        c->began_ns = clock_ns(); /* the wait for an approval is none of its time */
     if (allow)
         connection_begin(c);
     else
@@ -432,6 +434,23 @@ void connection_decided(struct connection *c)
 {
     connection_take_decision(c);
     connection_settle(c);
+}
+
+/* True: it needs an approval, for which it waits as long as that takes. */
+static bool connection_approve(struct connection *c)
+{
+    const struct egress_target *t = &c->target;
+    bool whole;
+    if (!egress_policy_needs_approval(c->proxy->policy, t->is_tunnel, t->is_tls, &t->host, t->port,
+            t->method, t->path, &whole))
+        return false;
+    c->phase = PHASE_ASK;
+    c->until_ns = UINT64_MAX;
+    if (question_approve(c, whole))
+        connection_take_decision(c);
+    else
+        connection_refuse(c, 403, "it needs an approval, and nothing here can ask for one");
+    return true;
 }
 
 void connection_ask(struct connection *c)
@@ -455,6 +474,8 @@ void connection_ask(struct connection *c)
         connection_refuse(c, 403, why);
         return;
     }
+    if (connection_approve(c))
+        return;
     if (!egress_policy_asks(c->proxy->policy)) {
         connection_begin(c);
         return;

@@ -45,6 +45,9 @@ struct egress_events {
     /* A request begins, or has ended; one that is refused has ended at once. False: it could not
      * be recorded, so it does not go on. */
     bool (*request)(void *arg, const struct egress_request *request);
+    /* A request needs an approval: egress_answer follows, at once or later. Its path is NULL where
+     * the whole destination asks. False: nothing here can ask. NULL: the same. */
+    bool (*approve)(void *arg, droste_network_request *request);
 };
 
 /* What the proxies of a host share: fairness, and a limit of descriptors. */
@@ -53,7 +56,7 @@ int egress_hub_open(struct loop *loop, struct egress_hub **out, struct error *er
 /* After its proxies; NULL is fine. */
 void egress_hub_close(struct egress_hub *hub);
 
-/* The program's answer to egress_policy_ask; frees the request. */
+/* The answer to egress_policy_ask, or `approve`; frees the request. */
 void egress_answer(droste_network_request *request, bool allow, const char *reason);
 
 struct egress;

@@ -13,6 +13,7 @@ struct egress_rule {
     enum rule_kind kind;
     bool below;  /* the names below `host`, not itself */
     bool is_tls; /* of a URL */
+    bool asks;   /* an approval is needed */
     struct egress_host host;
     unsigned port; /* 0: any */
     char *method;  /* of a URL; NULL: any */
@@ -67,8 +68,8 @@ const struct egress_limits *egress_policy_limits(const struct egress_policy *pol
 static int rule_refuse(const char *rule, const char *why, struct error *err)
 {
     return error_set(err, ERROR_ARGUMENT,
-        "allow-net '%.200s': %s; use HOST:PORT, *.HOST:PORT, [METHOD] http[s]://HOST/PATH, all or "
-        "none",
+        "allow-net '%.200s': %s; use HOST:PORT, *.HOST:PORT, [METHOD] http[s]://HOST/PATH or all, "
+        "with or without 'ask ' before it, or none",
         rule, why);
 }
 
@@ -119,11 +120,13 @@ static const char *rule_take_url(struct egress_rule *r, const char *text)
     return rule_take_authority(r, url, authority);
 }
 
-static int rule_parse(struct egress_rule *r, const char *text, struct error *err)
+static int rule_parse(struct egress_rule *r, const char *rule, struct error *err)
 {
-    const char *wrong = NULL;
-    if (strlen(text) > RULE_LENGTH_MAX)
-        return rule_refuse(text, "it is too long", err);
+    const char *wrong = NULL, *text = rule;
+    if (strlen(rule) > RULE_LENGTH_MAX)
+        return rule_refuse(rule, "it is too long", err);
+    r->asks = strncmp(rule, "ask ", 4) == 0;
+    text += r->asks ? 4 : 0;
     if (strcmp(text, "all") == 0)
         r->kind = RULE_ALL;
     else if (strstr(text, "://"))
@@ -132,7 +135,7 @@ static int rule_parse(struct egress_rule *r, const char *text, struct error *err
         r->kind = RULE_ENDPOINT;
         wrong = rule_take_authority(r, text, strlen(text));
     }
-    return wrong ? rule_refuse(text, wrong, err) : 0;
+    return wrong ? rule_refuse(rule, wrong, err) : 0;
 }
 
 int egress_policy_parse(const struct list *rules, const struct egress_limits *limits,
@@ -203,15 +206,24 @@ static bool rule_names(const struct egress_rule *r, const struct egress_host *ho
            strcmp(host->name + len - suffix, r->host.name) == 0;
 }
 
-bool egress_policy_allows_tunnel(
-    const struct egress_policy *policy, const struct egress_host *host, unsigned port)
+/* `plainly`: without an approval. */
+static bool policy_allows_tunnel(
+    const struct egress_policy *policy, const struct egress_host *host, unsigned port, bool plainly)
 {
     for (size_t i = 0; i < policy->count; i++) {
         const struct egress_rule *r = &policy->rules[i];
+        if (plainly && r->asks)
+            continue;
         if (r->kind == RULE_ALL || (r->kind == RULE_ENDPOINT && rule_names(r, host, port)))
             return true;
     }
     return false;
+}
+
+bool egress_policy_allows_tunnel(
+    const struct egress_policy *policy, const struct egress_host *host, unsigned port)
+{
+    return policy_allows_tunnel(policy, host, port, false);
 }
 
 /* "*" stands for a part without a slash, "**" for any. `work` bounds the attempts. */
@@ -259,22 +271,40 @@ static bool path_is_plain(const char *path, size_t len)
     return true;
 }
 
-bool egress_policy_allows_request(const struct egress_policy *policy, bool is_tls,
-    const struct egress_host *host, unsigned port, const char *method, const char *path)
+static bool policy_allows_request(const struct egress_policy *policy, bool is_tls,
+    const struct egress_host *host, unsigned port, const char *method, const char *path,
+    bool plainly)
 {
     enum { WORK_MAX = 100000 };
     size_t len = strcspn(path, "?");
     unsigned work = WORK_MAX;
-    if (egress_policy_allows_tunnel(policy, host, port))
+    if (policy_allows_tunnel(policy, host, port, plainly))
         return true;
     for (size_t i = 0; i < policy->count; i++) {
         const struct egress_rule *r = &policy->rules[i];
+        if (plainly && r->asks)
+            continue;
         if (r->kind == RULE_URL && r->is_tls == is_tls && rule_names(r, host, port) &&
             (!r->method || strcmp(r->method, method) == 0) && path_is_plain(path, len) &&
             path_matches(r->path, path, len, &work))
             return true;
     }
     return false;
+}
+
+bool egress_policy_allows_request(const struct egress_policy *policy, bool is_tls,
+    const struct egress_host *host, unsigned port, const char *method, const char *path)
+{
+    return policy_allows_request(policy, is_tls, host, port, method, path, false);
+}
+
+bool egress_policy_needs_approval(const struct egress_policy *policy, bool is_tunnel, bool is_tls,
+    const struct egress_host *host, unsigned port, const char *method, const char *path,
+    bool *whole)
+{
+    *whole = is_tunnel || policy_allows_tunnel(policy, host, port, false);
+    return is_tunnel ? !policy_allows_tunnel(policy, host, port, true)
+                     : !policy_allows_request(policy, is_tls, host, port, method, path, true);
 }
 
 bool egress_policy_lists(

@@ -9,6 +9,7 @@
  *     [METHOD] http://HOST[:PORT]/PATH   requests of HTTP; in PATH, * stands for a part without a
  *                                     slash, and ** for any
  *     [METHOD] https://HOST[:PORT]/PATH  likewise: the proxy ends TLS there
+ *     ask RULE                        one of these but "none", for which an approval is needed
  *
  * A name's address must be public, unless a rule lists the address itself, with the port. A policy
  * may have secrets, see secret.h; where one is bound, the proxy ends TLS, too.
@@ -61,6 +62,10 @@ bool egress_policy_allows_tunnel(
 /* A request of HTTP; `path` begins with a slash and has its query. */
 bool egress_policy_allows_request(const struct egress_policy *policy, bool is_tls,
     const struct egress_host *host, unsigned port, const char *method, const char *path);
+/* What is allowed only by rules that need an approval; *whole: for the whole destination. */
+bool egress_policy_needs_approval(const struct egress_policy *policy, bool is_tunnel, bool is_tls,
+    const struct egress_host *host, unsigned port, const char *method, const char *path,
+    bool *whole);
 /* Whether the proxy ends TLS of tunnels to it, because it must read the requests. */
 bool egress_policy_ends_tls(
     const struct egress_policy *policy, const struct egress_host *host, unsigned port);

@@ -75,6 +75,24 @@ bool question_ask(struct connection *c)
     return true;
 }
 
+bool question_approve(struct connection *c, bool whole)
+{
+    struct egress *proxy = c->proxy;
+    struct egress_question *q = proxy->arg && proxy->events->approve ? question_new(c) : NULL;
+    if (!q)
+        return false;
+    q->shown.path = whole ? NULL : q->path;
+    c->question = q;
+    q->is_asking = true;
+    bool asked = proxy->events->approve(proxy->arg, &q->shown);
+    q->is_asking = false;
+    if (asked)
+        return true;
+    c->question = NULL;
+    question_free(q);
+    return false;
+}
+
 bool question_is_decided(struct connection *c, bool *allow)
 {
     struct egress_question *q = c->question;

@@ -6,6 +6,7 @@
 
 #include "base/cleanup.h"
 #include "base/json/json.h"
+#include "broker/network_ask.h"
 #include "broker/network_log.h"
 #include "rlm/prompt.h"
 #include "rlm/run.h"
@@ -50,9 +51,16 @@ static bool run_session_guest_request(
     return !r->broker || network_log_add(r->broker, request);
 }
 
+static bool run_session_guest_approve(
+    void *arg, struct session *s, struct droste_network_request *request)
+{
+    struct rlm_run *r = arg;
+    return r->broker && network_ask(r->broker, s, request);
+}
+
 static const struct session_events guest_events = { run_session_guest_call,
     run_session_guest_call_dropped, run_session_guest_output, run_session_guest_display,
-    run_session_guest_request };
+    run_session_guest_request, run_session_guest_approve };
 
 int run_session_fork(
     struct rlm_run *r, struct rlm_run *candidate, session_done_fn *done, struct error *err)

@@ -357,9 +357,15 @@ static bool sandbox_request(void *arg, const struct egress_request *request)
     return !s->events.request || s->events.request(s->arg, s, request);
 }
 
+static bool sandbox_approve(void *arg, struct droste_network_request *request)
+{
+    struct session *s = arg;
+    return s->events.approve && s->events.approve(s->arg, s, request);
+}
+
 static const struct sandbox_events sandbox_handlers = { session_receive, sandbox_output,
     sandbox_ended, sandbox_settled, session_room, sandbox_finished, session_take_fd,
-    sandbox_request };
+    sandbox_request, sandbox_approve };
 
 /* A session without a sandbox. */
 static struct session *session_new(struct environment *env, const struct session_settings *settings,

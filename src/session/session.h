@@ -87,6 +87,8 @@ struct session_events {
     void (*display)(void *arg, struct session *s, const struct bundles *results);
     /* A request to the network begins or has ended; false: it may not go on. May be NULL. */
     bool (*request)(void *arg, struct session *s, const struct egress_request *request);
+    /* One needs an approval, see egress_events. May be NULL. */
+    bool (*approve)(void *arg, struct session *s, struct droste_network_request *request);
 };
 
 /* Limits of a session: of its sandbox, and those that the host enforces. */

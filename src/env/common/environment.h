@@ -131,6 +131,8 @@ struct sandbox_events {
     /* A request of the sandbox's proxy, see egress_events; of a family, to one of its members. NULL
      * for callers that record none. */
     bool (*request)(void *arg, const struct egress_request *request);
+    /* One that needs an approval, likewise. NULL for callers that cannot ask. */
+    bool (*approve)(void *arg, struct droste_network_request *request);
 };
 
 struct sandbox; /* defined by each environment; its first member is: */

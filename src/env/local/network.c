@@ -26,7 +26,16 @@ static bool network_on_request(void *arg, const struct egress_request *request)
     return !s || s->events.request(s->arg, request);
 }
 
-static const struct egress_events network_events = { .request = network_on_request };
+static bool network_on_approve(void *arg, droste_network_request *request)
+{
+    struct sandbox *s = arg;
+    while (s && (s->closed || s->ended || !s->events.approve))
+        s = s->next_fork;
+    return s && s->events.approve(s->arg, request);
+}
+
+static const struct egress_events network_events = { .request = network_on_request,
+    .approve = network_on_approve };
 
 static void network_stop_waiting(struct network *n)
 {

@@ -31,6 +31,34 @@ static bool allows(
     return yes;
 }
 
+/* Whether an approval is needed, with 'w' where that is for the whole destination. */
+static char asks(const char *a, const char *b, const char *authority, const char *path)
+{
+    struct egress_policy *policy = policy_of(a, b);
+    struct egress_host host;
+    unsigned port = 80;
+    bool whole;
+    assert_null(egress_authority_parse(authority, strlen(authority), &host, &port));
+    bool yes = egress_policy_needs_approval(
+        policy, !path, false, &host, port, path ? "GET" : "CONNECT", path, &whole);
+    egress_policy_release(policy);
+    return yes ? whole ? 'w' : 'r' : '-';
+}
+
+static void a_rule_that_asks_gives_way_to_one_that_does_not(void **state)
+{
+    assert_true(allows("ask a.example:443", NULL, NULL, "a.example:443", NULL));
+    assert_false(allows("ask a.example:443", NULL, NULL, "b.example:443", NULL));
+    assert_int_equal(asks("ask a.example:443", NULL, "a.example:443", NULL), 'w');
+    assert_int_equal(asks("ask a.example:443", "*.example:443", "a.example:443", NULL), '-');
+    assert_int_equal(asks("*.example:443", "ask a.example:443", "a.example:443", NULL), '-');
+    assert_int_equal(asks("ask all", "a.example:443", "b.example:443", NULL), 'w');
+    assert_int_equal(asks("ask http://a.example/**", NULL, "a.example:80", "/x"), 'r');
+    assert_int_equal(
+        asks("ask http://a.example/**", "GET http://a.example/x", "a.example:80", "/x?y"), '-');
+    assert_int_equal(asks("ask a.example:80", NULL, "a.example:80", "/x"), 'w');
+}
+
 static void a_name_and_a_port_are_exactly_these(void **state)
 {
     assert_true(allows("a.example:443", NULL, NULL, "a.example:443", NULL));
@@ -148,6 +176,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_name_and_a_port_are_exactly_these),
+        cmocka_unit_test(a_rule_that_asks_gives_way_to_one_that_does_not),
         cmocka_unit_test(a_star_is_the_names_below),
         cmocka_unit_test(an_address_is_its_rule_alone),
         cmocka_unit_test(methods_and_paths_are_of_http),
