@@ -153,6 +153,100 @@ def test_the_doctor_says_what_is_missing(tmp_path):
         nats.kill()
 
 
+def test_the_quick_start_of_the_documentation_works_as_it_stands(tmp_path, cluster):
+    """But for its ports, and with the model of the tests."""
+    with open(os.path.join(ROOT, "docs", "cluster.md")) as f:
+        text = f.read().split("## Two nodes on a laptop")[1]
+    start, use = re.findall("```sh\n(.*?)```", text, re.S)[:2]
+    env = {"PATH": os.path.dirname(DROSTE) + ":/usr/sbin:/usr/bin:/bin", "HOME": str(tmp_path),
+           "OPENAI_API_KEY": "test", "OPENAI_BASE_URL": cluster[2].url}
+    for port in ("4222", "8710", "8711"):
+        start, use = (part.replace(port, port_of(port)) for part in (start, use))
+    use = use.replace("one two three", "This is run-50.")
+    begun = subprocess.Popen(["sh", "-c", "mkdir -p cluster/one cluster/two\n" + start + "wait"],
+                             cwd=tmp_path, env=env, start_new_session=True, text=True,
+                             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    try:
+        for _ in range(2):
+            assert "127.0.0.1" in begun.stdout.readline()
+        done = subprocess.run(["sh", "-ec", use], env=env, capture_output=True, text=True,
+                              timeout=90)
+        assert done.returncode == 0 and "RUN-50 PART 0" in done.stdout, done
+        assert "one " in done.stdout and "two " in done.stdout
+    finally:
+        os.killpg(begun.pid, signal.SIGTERM)
+        begun.communicate(timeout=60)
+
+
+PORTS = {}
+
+
+def port_of(name):
+    return PORTS.setdefault(name, str(free_port()))
+
+
+def test_nodes_are_upgraded_one_after_the_other_while_runs_go_on(tmp_path, monkeypatch):
+    """Each drains and joins again with another version; nothing is lost or paid twice."""
+    with open(DROSTE, "rb") as f:
+        old = f.read()
+    newer = tmp_path / "droste"
+    newer.write_bytes(old.replace(b"0.1.0", b"0.1.9"))
+    newer.chmod(0o755)
+    nats, provider, nodes = Nats(tmp_path / "nats"), Provider(pause=0.5), []
+    try:
+        for name in ("a", "b"):
+            (tmp_path / name).mkdir()
+            nodes.append(Node(tmp_path / name, nats, provider, "--node", name, "--runs", "3"))
+        names = ["run-6%d" % i for i in range(8)]
+        for name in names:
+            put(nodes, name)
+        monkeypatch.setattr("nodes.DROSTE", str(newer))
+        for i, node in enumerate(nodes):
+            wait_until(lambda: len(provider.requests) > 2 * i)
+            node.stop()
+            node.start()
+            found = checks(nats)["versions"]
+            assert found["state"] == ("warning" if i == 0 else "ok"), found
+        assert {n["version"] for n in up(nodes[0]).values()} == {"0.1.9"}
+        for name in names:
+            assert get(nodes, name)["run"]["status"] == "answered"
+        assert not provider.paid_twice()
+    finally:
+        for node in nodes:
+            node.kill()
+        provider.close()
+        nats.kill()
+
+
+def test_keys_of_the_same_priority_take_turns(tmp_path):
+    """A key with many runs delays another key's by few, and a higher priority delays nobody's
+    first."""
+    file, keys = str(tmp_path / "keys.json"), []
+    for name in ("many", "few"):
+        made = subprocess.run([DROSTE, "keys", "create", name, "--scopes", "read,runs", "--keys",
+                               file], check=True, capture_output=True, text=True)
+        keys.append(made.stdout.split()[0])
+    nats, provider, node = Nats(tmp_path / "nats"), Provider(pause=0.1), None
+    try:
+        node = Node(tmp_path, nats, provider, "--runs", "1", "--keys", file)
+        node.key = keys[0]
+        for i in range(8):
+            put([node], "run-7%d" % i)
+        node.key = keys[1]
+        for i in range(2):
+            put([node], "run-8%d" % i)
+        for i in range(2):
+            get([node], "run-8%d" % i)
+        node.key = keys[0]
+        states = [node.ask("GET", "/v1/queue/run-7%d" % i)[1]["state"] for i in range(8)]
+        assert states.count("queued") >= 2, states
+    finally:
+        if node:
+            node.kill()
+        provider.close()
+        nats.kill()
+
+
 @needs_browser
 def test_the_console_shows_the_nodes_of_the_cluster(cluster, browser):  # noqa: F811
     nodes = cluster[0]

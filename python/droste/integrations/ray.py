@@ -46,6 +46,8 @@ class _Node:
         self.url = f"http://{address}"
         command = [program, "serve", "--join", join, "--node", name, "--listen", f"0.0.0.0:{port}",
                    "--advertise", address, *options]
+        if shutil.which("setpriv"):     # an actor that is lost takes its node with it
+            command = ["setpriv", "--pdeathsig", "TERM", *command]
         self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
 
     def state(self):
