@@ -75,6 +75,8 @@ cp %s/examples/embed.c .
 def test_the_recipe_works_word_for_word(tmp_path):
     """After `make install && ldconfig`, below /usr/local of a copy of this machine, without a
     variable: the compiler finds the header and the loader the library."""
+    if os.path.realpath(ROOT).startswith("/tmp/"):
+        pytest.skip("the checkout is in /tmp, of which the copy has another")
     build = os.path.relpath(BUILD, ROOT)
     commands, printed = recipe()
     script = EMBED % (ROOT, build, ROOT, commands)
