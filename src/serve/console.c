@@ -11,7 +11,7 @@
 
 #include "base/cleanup.h"
 #include "serve/embedded.h"
-#include "serve/server.h"
+#include "serve/http/request.h"
 
 #define CONSOLE_PAGE                                                                               \
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; connect-src 'self'; " \

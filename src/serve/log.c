@@ -12,7 +12,7 @@
 #include "base/json/json.h"
 #include "base/os/file.h"
 #include "base/text.h"
-#include "serve/server.h"
+#include "serve/http/request.h"
 
 static const char *const log_names[] = { "error", "warning", "info", "debug" };
 

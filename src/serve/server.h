@@ -2,18 +2,23 @@
 #ifndef DROSTE_SERVE_SERVER_H
 #define DROSTE_SERVE_SERVER_H
 
+#include <uv.h>
+
 #include "base/json/schema.h"
 #include "serve/access/accounts.h"
-#include "serve/access/admission.h"
-#include "serve/http/idempotency.h"
 #include "serve/http/listen.h"
-#include "serve/log.h"
-#include "serve/http/request.h"
 #include "serve/serve.h"
 #include "serve/table.h"
 
+enum { SERVE_ID_SIZE = 33 }; /* of sandboxes, runs and templates */
 enum { SERVE_ENDS = 256 };
 enum { SERVE_ID_BUCKETS = 4096 }; /* 10,000 sandboxes are found within some three steps */
+
+enum head_trust {
+    HEAD_LOOPBACK, /* without keys, a page of another site must not reach the server */
+    HEAD_ORIGIN,   /* with keys, only its own pages may use it */
+    HEAD_ANY,      /* a unix socket */
+};
 
 /* A connection, from its acceptance on. */
 struct client {
@@ -45,6 +50,7 @@ struct server {
     uv_poll_t http_poll, relay_poll, droste_poll;
     uv_prepare_t prepare;
     uv_timer_t http_timer, sweep_timer;
+    uv_timer_cb on_http_timer; /* gives libmicrohttpd its turn */
     uv_signal_t term, interrupt, hangup;
     struct table *table;
     struct worker_links *links; /* NULL: there is one worker */
@@ -96,8 +102,5 @@ void server_wake(struct server *s);
 
 /* A new id of a sandbox or run of this worker. Negative: there is no randomness. */
 int server_make_id(const struct server *s, char id[SERVE_ID_SIZE]);
-
-/* NULL: the route has none. */
-const struct schema *server_schema_of(const struct server *s, const struct route *route);
 
 #endif

@@ -7,7 +7,7 @@
 #include <microhttpd.h>
 #include <sys/socket.h>
 
-#include "serve/server.h"
+#include "serve/http/request.h"
 
 struct seen {
     struct server server;

@@ -9,10 +9,6 @@
 #include "serve/access/keys.h"
 #include "serve/table.h"
 
-struct server;
-struct request;
-struct sandbox;
-
 struct account {
     struct key key;  /* of the file when it was last read */
     bool is_revoked; /* its sandboxes end */
@@ -38,19 +34,14 @@ int accounts_open(struct accounts *a, struct table *table, const char *path, str
  * that was removed or broken admits no new client. Returns 1 if it was read. */
 int accounts_reload(struct accounts *a, bool force, struct error *err);
 void accounts_close(struct accounts *a);
-/* NULL: there is no such key, or it was revoked. */
-struct account *account_by_id(struct accounts *a, const char *id);
 static inline bool accounts_need_keys(const struct accounts *a)
 {
     return a->path != NULL;
 }
 
-/* Sets the request's account by its key (Authorization: Bearer, X-API-Key). False: there is none,
- * and the request was refused. */
-bool account_identify(struct request *r);
-/* Refuses a request whose account lacks the scope of its route. */
-bool account_check_scope(struct request *r);
-/* Whether an account may know of a sandbox. What it may not is not found (404). */
-bool account_owns(const struct account *account, const struct sandbox *sb);
+/* The account with this key's hash, or of this id (any, without keys) unless it was revoked; NULL:
+ * none. */
+struct account *account_by_hash(struct accounts *a, const char *hash);
+struct account *account_by_id(struct accounts *a, const char *id);
 
 #endif

@@ -12,7 +12,7 @@
 #include <stdio.h>
 
 #include "base/clock.h"
-#include "serve/server.h"
+#include "serve/http/request.h"
 #include "serve/workers.h"
 
 /* More starts at once only take turns on the processors. */

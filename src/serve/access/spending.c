@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <time.h>
 
-#include "serve/server.h"
+#include "serve/http/request.h"
 
 enum { DAY_SECONDS = 86400 };
 

@@ -198,7 +198,7 @@ static struct json_object *list_own(struct request *r, const struct list_filter 
     int64_t running = 0, count = 0;
     for (struct sandbox *sb = r->server->sandboxes; sb; sb = sb->next) {
         struct e2b_sandbox *e = sb->e2b;
-        if (!e || !e->ready || !account_owns(r->account, sb))
+        if (!e || !e->ready || !sandbox_is_visible(sb, r->account))
             continue;
         running += !e->paused;
         /* The newest come first; a page of the oldest needs all. */

@@ -138,7 +138,7 @@ void e2b_handle_metrics_of_all(struct request *r)
         return;
     for (struct sandbox *sb = r->server->sandboxes; sb; sb = sb->next) {
         struct e2b_sandbox *e = sb->e2b;
-        if (!e || !e->ready || !account_owns(r->account, sb) || !metrics_wants(ids, sb->id) ||
+        if (!e || !e->ready || !sandbox_is_visible(sb, r->account) || !metrics_wants(ids, sb->id) ||
             !metrics_take(e))
             continue;
         struct json_object *one = json_object_new_object();

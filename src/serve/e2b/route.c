@@ -11,6 +11,7 @@
 #include "base/cleanup.h"
 #include "serve/e2b/connect.h"
 #include "serve/sandbox/sandbox.h"
+#include "serve/access/identify.h"
 
 /* ---- names of sandboxes ---- */
 

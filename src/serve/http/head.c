@@ -20,7 +20,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "serve/server.h"
+#include "serve/http/request.h"
 
 /* Bytes of a head that are looked at before the library parses them. */
 enum { HEAD_LOOKED = 4096 };

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "serve/server.h"
+#include "serve/http/request.h"
 
 enum { IDEMPOTENCY_MAX = 4096, IDEMPOTENCY_ANSWER_MAX = 64 << 10, IDEMPOTENCY_SLOTS = 1024 };
 enum { IDEMPOTENCY_SECONDS = 86400 };

@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "serve/http/relay.h"
 #include "serve/http/upstream.h"
-#include "serve/server.h"
+#include "serve/http/request.h"
 
 /* Clocks of nodes may differ by less than this. */
 enum { TICKET_LIFE_MS = 60000 };

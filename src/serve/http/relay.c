@@ -13,7 +13,7 @@
 
 #include "base/cleanup.h"
 #include "serve/http/nodes.h"
-#include "serve/server.h"
+#include "serve/http/request.h"
 #include "serve/http/upgrade.h"
 #include "serve/http/upstream.h"
 

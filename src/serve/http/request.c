@@ -8,6 +8,8 @@
 #include "base/cleanup.h"
 #include "base/text.h"
 #include "serve/server.h"
+#include "serve/log.h"
+#include "serve/http/idempotency.h"
 
 /* ---- suspending ---- */
 

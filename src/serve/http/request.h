@@ -17,18 +17,16 @@
 #include "base/json/json.h"
 #include "droste.h"
 #include "serve/access/admission.h"
+#include "serve/server.h"
 
-struct server;
 struct sandbox;
 struct sandbox_maker;
 struct run;
 struct follower;
 struct request;
-struct client;
-struct account;
 struct upgrade;
 
-enum { SERVE_ID_SIZE = 33, SERVE_NAME_SIZE = 65 };
+enum { SERVE_NAME_SIZE = 65 };
 /* A body that is held in memory: code, JSON; a variable, input of a command. */
 enum { SERVE_BODY_MAX = 8 << 20, SERVE_VALUE_MAX = 64 << 20 };
 /* Bytes of a stream that wait for a slow client. */
@@ -92,6 +90,8 @@ extern const struct routes *const serve_protocols[];
 extern const size_t serve_protocol_count;
 
 const struct route *route_at(size_t index);
+/* The schema of its bodies, parsed; NULL: the route has none. */
+const struct schema *route_schema(const struct server *s, const struct route *route);
 /* The scopes of which its client needs one; SCOPE_NONE: anyone may. */
 unsigned route_scopes(const struct route *route);
 /* Sets the request's routes, route, id and name. *allowed: a method that the path has; NULL: there
@@ -197,11 +197,6 @@ void request_resume(struct request *r);
 void request_free(struct request *r);
 
 /* head.c: refuses what RFC 9112 forbids and libmicrohttpd accepts, foreign hosts and origins. */
-enum head_trust {
-    HEAD_LOOPBACK, /* without keys, a page of another site must not reach the server */
-    HEAD_ORIGIN,   /* with keys, only its own pages may use it */
-    HEAD_ANY,      /* a unix socket */
-};
 /* Reads the fields as they were received, when the library has only parsed the request line. */
 void head_look(struct request *r);
 bool head_check(struct request *r, const char *method, const char *version, enum head_trust trust);

@@ -6,7 +6,7 @@
 
 #include "base/cleanup.h"
 #include "base/text.h"
-#include "serve/server.h"
+#include "serve/http/request.h"
 
 #define JSON "application/json"
 
@@ -71,6 +71,14 @@ static bool routes_find(struct request *r, const struct routes *of, const char *
         return true;
     }
     return false;
+}
+
+const struct schema *route_schema(const struct server *s, const struct route *route)
+{
+    for (size_t i = 0; route_at(i); i++)
+        if (route_at(i) == route)
+            return s->schemas[i];
+    return NULL;
 }
 
 bool route_has_host(const char *host)

@@ -11,7 +11,7 @@
 
 #include "base/clock.h"
 #include "base/text.h"
-#include "serve/server.h"
+#include "serve/http/request.h"
 
 /* A client that says nothing is pinged, and dropped when it does not answer. */
 enum { SOCKET_PING_SECONDS = 25, SOCKET_SILENT_SECONDS = 60, SOCKET_CLOSE_SECONDS = 5 };

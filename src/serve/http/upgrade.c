@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <sys/socket.h>
 
-#include "serve/server.h"
+#include "serve/http/request.h"
 
 enum { UPGRADE_READ = 16 << 10, UPGRADE_SENT_MAX = 64 << 10 };
 

@@ -7,7 +7,7 @@
 
 #include "base/cleanup.h"
 #include "base/text.h"
-#include "serve/server.h"
+#include "serve/http/request.h"
 
 static void work_on_run(uv_work_t *uv)
 {

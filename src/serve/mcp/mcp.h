@@ -10,7 +10,7 @@
 #define DROSTE_SERVE_MCP_MCP_H
 
 #include "mcp/mcp.h"
-#include "serve/server.h"
+#include "serve/http/request.h"
 
 /* For whom src/mcp asks for sandboxes. */
 struct mcp_party {

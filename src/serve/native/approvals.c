@@ -11,7 +11,7 @@
 #include "base/cleanup.h"
 #include "serve/mcp/mcp.h"
 #include "serve/native/runs.h"
-#include "serve/server.h"
+#include "serve/http/request.h"
 
 static int approval_add_piece(void *arg, const char *data, size_t len)
 {

@@ -11,7 +11,7 @@
 
 #include "serve/access/admission.h"
 #include "serve/native/runs.h"
-#include "serve/server.h"
+#include "serve/http/request.h"
 
 struct batch_place;
 

@@ -78,7 +78,7 @@ void handle_list(struct request *r)
 {
     struct json_object *list = json_object_new_array();
     for (struct sandbox *sb = r->server->sandboxes; sb && list; sb = sb->next)
-        if (account_owns(r->account, sb))
+        if (sandbox_is_visible(sb, r->account))
             json_object_array_add(list, sandbox_json(sb));
     if (list)
         relay_gather(r, "sandboxes", list, list_reply);

@@ -9,6 +9,7 @@
 #include "base/json/fields.h"
 #include "base/text.h"
 #include "serve/openai/file_store.h"
+#include "serve/http/idempotency.h"
 
 static const char context_prefix[] = "file-";
 

@@ -8,7 +8,7 @@
 #include "base/cleanup.h"
 #include "base/text.h"
 #include "serve/native/runs.h"
-#include "serve/server.h"
+#include "serve/http/request.h"
 #include "serve/http/work.h"
 
 struct export_job {

@@ -185,7 +185,7 @@ static void terminal_take_text(struct terminal *t, const char *data, size_t len)
 {
     cleanup_json struct json_object *o = NULL;
     struct error why = { 0 };
-    const struct schema *schema = server_schema_of(t->x->server, t->x->r->route);
+    const struct schema *schema = route_schema(t->x->server, t->x->r->route);
     if (json_parse(data, len, &json_limits_large, &o, &why) < 0 ||
         schema_check(schema, o, &why) < 0) {
         terminal_refuse(t, WEBSOCKET_POLICY, why.text);

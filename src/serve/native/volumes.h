@@ -6,7 +6,7 @@
 #ifndef DROSTE_SERVE_VOLUMES_H
 #define DROSTE_SERVE_VOLUMES_H
 
-#include "serve/server.h"
+#include "serve/http/request.h"
 
 /* Appends the settings of a sandbox that mounts the volume. False: there is none, and the request
  * was refused. */

@@ -9,7 +9,7 @@
 
 #include "base/list.h"
 #include "serve/native/runs.h"
-#include "serve/server.h"
+#include "serve/http/request.h"
 
 enum { OPENAI_MODEL_SIZE = 257 };
 /* Attachments come within the body. */

@@ -7,7 +7,7 @@
 #ifndef DROSTE_SERVE_EXCHANGE_H
 #define DROSTE_SERVE_EXCHANGE_H
 
-#include "serve/server.h"
+#include "serve/http/request.h"
 
 struct exchange {
     struct server *server;

@@ -86,10 +86,15 @@ static void sandbox_refuse_absent(struct request *r)
     request_refuse(r, 404, "not_found", "there is no sandbox '%s'; it may have ended", r->id);
 }
 
+bool sandbox_is_visible(const struct sandbox *sb, const struct account *account)
+{
+    return sb->owner == account || (account->key.scopes & SCOPE_ADMIN);
+}
+
 struct sandbox *sandbox_of(struct request *r)
 {
     struct sandbox *sb = sandbox_find(r->server, r->id);
-    if (sb && !account_owns(r->account, sb))
+    if (sb && !sandbox_is_visible(sb, r->account))
         sb = NULL;
     if (sb && sandbox_is_lost(sb)) {
         sandbox_note_end(sb);

@@ -7,7 +7,7 @@
 #ifndef DROSTE_SERVE_SANDBOX_H
 #define DROSTE_SERVE_SANDBOX_H
 
-#include "serve/server.h"
+#include "serve/http/request.h"
 
 typedef void sandbox_done_fn(
     struct sandbox *sb, struct request *r, droste_result *result, const droste_error *err);
@@ -66,6 +66,8 @@ struct sandbox {
     struct sandbox *next_by_id; /* with the same hash */
 };
 
+/* Whether an account may know of the sandbox. What it may not is not found (404). */
+bool sandbox_is_visible(const struct sandbox *sb, const struct account *account);
 /* NULL: there is none. Of any account: for what goes on after its client was checked. */
 struct sandbox *sandbox_find(struct server *s, const char *id);
 /* The sandbox that the request's path names and its account owns; NULL: the request was refused. */

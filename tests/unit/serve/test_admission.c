@@ -4,7 +4,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "serve/server.h"
+#include "serve/http/request.h"
 #include "serve/workers.h"
 
 enum { SECOND = 1000000000 };

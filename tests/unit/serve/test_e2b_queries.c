@@ -49,7 +49,7 @@ void relay_gather(struct request *r, const char *name, struct json_object *own,
     done(r, own);
 }
 
-bool account_owns(const struct account *account, const struct sandbox *sb)
+bool sandbox_is_visible(const struct sandbox *sb, const struct account *account)
 {
     return strcmp(sb->id, "x") != 0;
 }

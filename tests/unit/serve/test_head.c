@@ -5,7 +5,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "serve/server.h"
+#include "serve/http/request.h"
 
 static struct {
     struct server server;

@@ -4,7 +4,8 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "serve/server.h"
+#include "serve/http/request.h"
+#include "serve/http/idempotency.h"
 
 static struct server server;
 static struct account accounts[2];

@@ -5,7 +5,7 @@
 #include "base/cleanup.h"
 #include "serve/http/nodes.h"
 #include "serve/http/relay.h"
-#include "serve/server.h"
+#include "serve/http/request.h"
 #include "serve/http/upgrade.h"
 #include "serve/http/upstream.h"
 
