@@ -11,18 +11,6 @@
 #include "base/os/file.h"
 #include "image/internal.h"
 
-static void pull_last_words(int fd, char *out, size_t size)
-{
-    char text[1024];
-    off_t end = lseek(fd, 0, SEEK_END), from = end > 1023 ? end - 1023 : 0;
-    ssize_t n = pread(fd, text, sizeof text - 1, from);
-    while (n > 0 && (unsigned char)text[n - 1] <= ' ')
-        n--;
-    text[n > 0 ? n : 0] = '\0';
-    const char *line = strrchr(text, '\n');
-    snprintf(out, size, "%.*s", (int)size - 1, line ? line + 1 : text);
-}
-
 int image_pull(const char *name, const char *layout, struct error *err)
 {
     static char skopeo[] = "skopeo", copy[] = "copy", quiet[] = "--quiet";
@@ -63,7 +51,7 @@ int image_pull(const char *name, const char *layout, struct error *err)
         ;
     if (status == 0)
         return 0;
-    pull_last_words(complaints, words, sizeof words);
+    file_last_line(complaints, words, sizeof words);
     return error_set(
         err, ERROR_NOT_FOUND, "skopeo could not fetch the image '%.100s': %s", name, words);
 }

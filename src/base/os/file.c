@@ -231,3 +231,15 @@ int file_memfd_seal(int fd, struct error *err)
         rc = fcntl(fd, F_ADD_SEALS, seals);
     return rc < 0 ? error_set_errno(err, ERROR_IO, "sealing a memory file") : 0;
 }
+
+void file_last_line(int fd, char *out, size_t size)
+{
+    char text[1024];
+    off_t end = lseek(fd, 0, SEEK_END), from = end > 1023 ? end - 1023 : 0;
+    ssize_t n = pread(fd, text, sizeof text - 1, from);
+    while (n > 0 && (unsigned char)text[n - 1] <= ' ')
+        n--;
+    text[n > 0 ? n : 0] = '\0';
+    const char *line = strrchr(text, '\n');
+    snprintf(out, size, "%.*s", (int)size - 1, line ? line + 1 : text);
+}

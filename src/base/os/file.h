@@ -53,5 +53,7 @@ int file_cache_home(char **out, struct error *err);
 int file_memfd(const char *name, struct error *err);
 /* Makes the contents immutable: writing, shrinking, growing and sealing are refused. */
 int file_memfd_seal(int fd, struct error *err);
+/* The last line of text in a file, for messages; "" if there is none. */
+void file_last_line(int fd, char *out, size_t size);
 
 #endif

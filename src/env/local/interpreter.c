@@ -50,19 +50,6 @@ static bool is_script(const char *path)
     return fd >= 0 && read(fd, start, 2) == 2 && start[0] == '#' && start[1] == '!';
 }
 
-/* The last line of a program's output, for an error message. */
-static void last_line(int fd, char *out, size_t size)
-{
-    char text[1024];
-    off_t end = lseek(fd, 0, SEEK_END), from = end > 1023 ? end - 1023 : 0;
-    ssize_t n = pread(fd, text, sizeof text - 1, from);
-    while (n > 0 && (unsigned char)text[n - 1] <= ' ')
-        n--;
-    text[n > 0 ? n : 0] = '\0';
-    const char *line = strrchr(text, '\n');
-    snprintf(out, size, "%s%.*s", n > 0 ? ": " : "", (int)size - 3, line ? line + 1 : text);
-}
-
 /* Runs `path -I -c CODE` and returns the first line of its output. */
 static int ask_script(const char *path, char **out, struct error *err)
 {
@@ -93,12 +80,12 @@ static int ask_script(const char *path, char **out, struct error *err)
     said.len = strcspn(buf_text(&said), "\n");
     if (said.data)
         said.data[said.len] = '\0';
-    last_line(complaints, words, sizeof words);
+    file_last_line(complaints, words, sizeof words);
     if (rc != 0 || status != 0 || said.len == 0 || said.data[0] != '/' ||
         !is_executable_file(said.data))
         return error_set(err, ERROR_ENVIRONMENT,
-            "'%.80s' did not run as a Python interpreter%s; give one with --python PATH", path,
-            words);
+            "'%.80s' did not run as a Python interpreter%s%s; give one with --python PATH", path,
+            words[0] ? ": " : "", words);
     *out = buf_steal(&said);
     return *out ? 0 : error_memory(err);
 }

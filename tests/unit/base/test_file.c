@@ -322,6 +322,18 @@ static void sealing_can_fail(void **state)
     assert_ok(file_memfd_seal(fd, err));
 }
 
+static void the_last_line_ignores_white_space_at_the_end(void **state)
+{
+    char line[6];
+    put("x", "first\nsecond\n \n", 15);
+    cleanup_fd int file = open(at("x"), O_RDWR);
+    file_last_line(file, line, sizeof line);
+    assert_string_equal(line, "secon");
+    assert_int_equal(ftruncate(file, 0), 0);
+    file_last_line(file, line, sizeof line);
+    assert_string_equal(line, "");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -341,6 +353,7 @@ int main(void)
         file_test(a_memory_file_can_be_written),
         file_test(a_sealed_file_never_changes),
         file_test(sealing_can_fail),
+        file_test(the_last_line_ignores_white_space_at_the_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
