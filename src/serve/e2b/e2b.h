@@ -52,13 +52,6 @@ extern const struct routes e2b_control_routes, e2b_envd_routes, e2b_interpreter_
 
 /* True for the Host of a sandbox: {port}-{id}.{domain}. */
 bool e2b_host_is_sandbox(const char *host);
-/* The running sandbox that a request for a port names; NULL: the request was refused. */
-struct e2b_sandbox *e2b_running_of(struct request *r);
-
-/* The user of a request to envd, as it names one; "": the default. */
-void e2b_user_of(struct request *r, char out[E2B_USER_SIZE]);
-/* Where a user's relative paths begin; NULL: the default user. */
-const char *e2b_home(const struct e2b_sandbox *e, const char *user);
 
 /* ---- signature.c ---- */
 
@@ -70,6 +63,16 @@ bool e2b_signature_check(struct request *r, const char *token);
 /* ---- sandbox.c ---- */
 
 extern const struct sandbox_hooks e2b_sandbox_hooks;
+/* The running sandbox that a request for a port names; NULL: the request was refused. */
+struct e2b_sandbox *e2b_running_of(struct request *r);
+/* The user of a request to envd, as it names one; "": the default. */
+void e2b_user_of(struct request *r, char out[E2B_USER_SIZE]);
+/* Where a user's relative paths begin; NULL: the default user. */
+const char *e2b_home(const struct e2b_sandbox *e, const char *user);
+/* Refuses a request as E2B's edge does; `sandbox` NULL: for no sandbox in particular. */
+void e2b_refuse(struct request *r, unsigned status, const char *sandbox, const char *text);
+/* Refuses a request for a sandbox that has ended. */
+void e2b_refuse_gone(struct request *r);
 /* Answers the request that waits for it, if it can be stopped now. */
 void e2b_sandbox_pause_for(struct e2b_sandbox *e);
 void e2b_sandbox_resume(struct e2b_sandbox *e);

@@ -109,32 +109,16 @@ static bool edge_claims_other(struct request *r, const char *path)
 
 /* ---- errors ---- */
 
-static void edge_refuse_with(
-    struct request *r, unsigned status, const char *sandbox, const char *text)
-{
-    struct json_object *o = json_object_new_object();
-    if (!o || !json_put(o, "code", json_object_new_int((int)status)) ||
-        !json_put_text(o, "message", text) ||
-        (sandbox && !json_put_text(o, "sandboxId", sandbox))) {
-        json_object_put(o);
-        o = NULL;
-    }
-    request_reply_json(r, status, o);
-    /* Newer clients repeat what they are not told to leave. */
-    if (status >= 429 && (status != 429 || !MHD_get_response_header(r->reply, "Retry-After")))
-        request_header(r, "Should-Retry", "false");
-}
-
 static void control_refuse(struct request *r, unsigned status, const char *code, const char *text)
 {
-    edge_refuse_with(r, status, NULL, text);
+    e2b_refuse(r, status, NULL, text);
 }
 
 static void envd_refuse(struct request *r, unsigned status, const char *code, const char *text)
 {
     if (strncmp(r->route ? r->route->path : "", "/process.", 9) != 0 &&
         strncmp(r->route ? r->route->path : "", "/filesystem.", 12) != 0) {
-        edge_refuse_with(r, status, NULL, text);
+        e2b_refuse(r, status, NULL, text);
         return;
     }
     struct json_object *o = json_object_new_object();
@@ -150,11 +134,6 @@ static void interpreter_refuse(
     struct request *r, unsigned status, const char *code, const char *text)
 {
     request_reply(r, status, "text/plain; charset=utf-8", text, strlen(text));
-}
-
-static void edge_is_gone(struct request *r)
-{
-    edge_refuse_with(r, 502, r->id, "The sandbox was not found");
 }
 
 /* ---- tokens ---- */
@@ -212,12 +191,12 @@ static bool edge_wake(struct request *r, struct e2b_sandbox *e)
     if (!e->paused)
         return true;
     if (!e->auto_resume) {
-        edge_is_gone(r);
+        e2b_refuse_gone(r);
         return false;
     }
     bool is_program = r->port != E2B_PORT_ENVD && r->port != E2B_PORT_INTERPRETER;
     if (!edge_has_token(r, e) && !(is_program && edge_has_traffic_token(r, e))) {
-        edge_refuse_with(r, 403, r->id, "the sandbox is paused, and the token is not its own");
+        e2b_refuse(r, 403, r->id, "the sandbox is paused, and the token is not its own");
         return false;
     }
     e2b_sandbox_resume(e);
@@ -230,11 +209,11 @@ static struct e2b_sandbox *edge_sandbox(struct request *r)
     if (!r->port)
         sb = edge_find_signed(r);
     if (!r->port) {
-        edge_refuse_with(r, 401, NULL, "the signature fits no sandbox");
+        e2b_refuse(r, 401, NULL, "the signature fits no sandbox");
         return NULL;
     }
     if (!sb || !sb->e2b || !droste_session_is_alive(sb->session)) {
-        edge_is_gone(r);
+        e2b_refuse_gone(r);
         return NULL;
     }
     if (!edge_wake(r, sb->e2b))
@@ -253,7 +232,7 @@ static bool edge_check_traffic(struct request *r, const struct e2b_sandbox *e)
 {
     if (edge_has_traffic_token(r, e))
         return true;
-    edge_refuse_with(r, 403, r->id, "the traffic access token is missing or wrong");
+    e2b_refuse(r, 403, r->id, "the traffic access token is missing or wrong");
     return false;
 }
 
@@ -288,31 +267,6 @@ static bool port_identify(struct request *r)
 {
     struct e2b_sandbox *e = edge_sandbox(r);
     return e && edge_check_traffic(r, e);
-}
-
-void e2b_user_of(struct request *r, char out[E2B_USER_SIZE])
-{
-    const char *query =
-        MHD_lookup_connection_value(r->connection, MHD_GET_ARGUMENT_KIND, "username");
-    const char *basic = request_header_of(r, MHD_HTTP_HEADER_AUTHORIZATION);
-    size_t len = 0;
-    snprintf(out, E2B_USER_SIZE, "%s", query ? query : "");
-    if (out[0] || !basic || strncasecmp(basic, "Basic ", 6) != 0)
-        return;
-    cleanup_free char *text = json_base64_bytes(basic + 6, strlen(basic + 6), &len);
-    size_t n = text ? strnlen(text, len) : 0;
-    const char *colon = text ? memchr(text, ':', n) : NULL;
-    n = colon ? (size_t)(colon - text) : n;
-    snprintf(out, E2B_USER_SIZE, "%.*s", (int)n, text ? text : "");
-}
-
-struct e2b_sandbox *e2b_running_of(struct request *r)
-{
-    struct sandbox *sb = sandbox_find(r->server, r->id);
-    if (sb && sb->e2b && droste_session_is_alive(sb->session))
-        return sb->e2b;
-    edge_is_gone(r);
-    return NULL;
 }
 
 /* ---- routes ---- */

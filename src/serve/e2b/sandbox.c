@@ -7,8 +7,10 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <time.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "serve/e2b/connect.h"
 #include "serve/sandbox/sandbox.h"
@@ -49,6 +51,51 @@ const char *e2b_home(const struct e2b_sandbox *e, const char *user)
 {
     bool is_root = user && strcmp(user, "root") == 0;
     return !e->has_root ? "/tmp" : is_root ? "/root" : "/home/user";
+}
+
+void e2b_refuse(struct request *r, unsigned status, const char *sandbox, const char *text)
+{
+    struct json_object *o = json_object_new_object();
+    if (!o || !json_put(o, "code", json_object_new_int((int)status)) ||
+        !json_put_text(o, "message", text) ||
+        (sandbox && !json_put_text(o, "sandboxId", sandbox))) {
+        json_object_put(o);
+        o = NULL;
+    }
+    request_reply_json(r, status, o);
+    /* Newer clients repeat what they are not told to leave. */
+    if (status >= 429 && (status != 429 || !MHD_get_response_header(r->reply, "Retry-After")))
+        request_header(r, "Should-Retry", "false");
+}
+
+void e2b_refuse_gone(struct request *r)
+{
+    e2b_refuse(r, 502, r->id, "The sandbox was not found");
+}
+
+struct e2b_sandbox *e2b_running_of(struct request *r)
+{
+    struct sandbox *sb = sandbox_find(r->server, r->id);
+    if (sb && sb->e2b && droste_session_is_alive(sb->session))
+        return sb->e2b;
+    e2b_refuse_gone(r);
+    return NULL;
+}
+
+void e2b_user_of(struct request *r, char out[E2B_USER_SIZE])
+{
+    const char *query =
+        MHD_lookup_connection_value(r->connection, MHD_GET_ARGUMENT_KIND, "username");
+    const char *basic = request_header_of(r, MHD_HTTP_HEADER_AUTHORIZATION);
+    size_t len = 0;
+    snprintf(out, E2B_USER_SIZE, "%s", query ? query : "");
+    if (out[0] || !basic || strncasecmp(basic, "Basic ", 6) != 0)
+        return;
+    cleanup_free char *text = json_base64_bytes(basic + 6, strlen(basic + 6), &len);
+    size_t n = text ? strnlen(text, len) : 0;
+    const char *colon = text ? memchr(text, ':', n) : NULL;
+    n = colon ? (size_t)(colon - text) : n;
+    snprintf(out, E2B_USER_SIZE, "%.*s", (int)n, text ? text : "");
 }
 
 static int e2b_sandbox_pause(struct e2b_sandbox *e, droste_error *err)

@@ -121,14 +121,14 @@ void jupyter_close(struct server *s);
 
 /* ---- route.c ---- */
 
-void jupyter_print_id(const char id[SERVE_ID_SIZE], char out[JUPYTER_ID_SIZE]);
-/* False: it is no such id. */
-bool jupyter_parse_id(const char *text, char id[SERVE_ID_SIZE]);
 /* Answers with a list, which clients get as it is and other workers by this name. */
 void jupyter_reply_list(struct request *r, const char *name, struct json_object *list);
 
 /* ---- kernels.c ---- */
 
+void jupyter_print_id(const char id[SERVE_ID_SIZE], char out[JUPYTER_ID_SIZE]);
+/* False: it is no such id. */
+bool jupyter_parse_id(const char *text, char id[SERVE_ID_SIZE]);
 /* Of the request's account; NULL: the request was refused. */
 struct jupyter_kernel *jupyter_kernel_of(struct request *r);
 /* Without refusing. */
