@@ -126,7 +126,7 @@ class Node:
 
     host, key = "127.0.0.1", ""
 
-    def __init__(self, home, nats, provider, *flags):
+    def __init__(self, home, nats, provider=None, *flags):
         self.home, self.flags = str(home), flags
         self.nats, self.provider = nats, provider
         self.start()
@@ -136,18 +136,20 @@ class Node:
                "DROSTE_HOME": os.path.join(self.home, "data"), "OPENAI_API_KEY": "test"}
         os.makedirs(env["DROSTE_HOME"], exist_ok=True)
         self.log = open(os.path.join(self.home, "log"), "ab")
+        model = ["--model", "openai/gpt-5-mini", "--base-url", self.provider.url,
+                 "--isolation", "process"] if self.provider else []
         self.process = self.launch(
-            [DROSTE, "serve", "--join", self.nats.url, "--model", "openai/gpt-5-mini",
-             "--base-url", self.provider.url, "--isolation", "process", *self.flags],
+            [DROSTE, "serve", "--join", self.nats.url, *model, *self.flags],
             stdout=subprocess.PIPE, stderr=self.log, env=env, text=True)
-        address = self.process.stdout.readline().strip()
-        assert address, "the node did not start: see " + self.log.name
-        self.port = int(address.rpartition(":")[2])
+        self.address = self.process.stdout.readline().strip()
+        assert self.address, "the node did not start: see " + self.log.name
+        self.port = int(self.address.rpartition(":")[2])
 
     def launch(self, command, **more):
         return subprocess.Popen([*command, "--listen", "127.0.0.1:0"], **more)
 
     def ask(self, method, path, body=None, timeout=30, key="", headers=None):
+        """The status and the JSON of an answer."""
         connection = http.client.HTTPConnection(self.host, self.port, timeout=timeout)
         key = key or self.key
         try:
@@ -158,6 +160,9 @@ class Node:
             return reply.status, json.loads(text) if text else None
         finally:
             connection.close()
+
+    def sandboxes(self):
+        return {s["id"] for s in self.ask("GET", "/v1/sandboxes")[1]["sandboxes"]}
 
     def text(self, path):
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
@@ -232,4 +237,4 @@ def get(nodes, name, seconds=120):
 
 
 def has_nats():
-    return shutil.which("nats-server", path="/usr/sbin:/usr/bin") is not None
+    return shutil.which("nats-server", path="/usr/sbin:/usr/bin:/usr/local/bin") is not None

@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from conftest import ROOT, until
+from nodes import ROOT, wait_until
 
 E2B = os.path.join(ROOT, os.environ.get("BUILD", "build"), "e2b-newest", "bin", "python")
 
@@ -33,7 +33,7 @@ def test_large_bodies_pass_between_nodes_both_ways(cluster):
     path = f"/v1/sandboxes/{made}/variables/text"
     headers = {"Content-Type": "application/json"}
     for node in (first, second):
-        assert node.ask("PUT", path, text, headers)[0] == 204
+        assert node.ask("PUT", path, text, headers=headers)[0] == 204
         assert second.ask("GET", path)[1] == text
 
 
@@ -47,7 +47,7 @@ def test_new_sandboxes_go_to_nodes_with_room(cluster):
         if status == 201:
             ids.add(answer["id"])
         return len(ids) == 4
-    until(create)   # the load of others is known within half a second
+    wait_until(create)   # the load of others is known within half a second
     assert len({i[6:10] for i in ids}) == 2
     assert first.ask("POST", "/v1/sandboxes", {})[0] == 429
 
@@ -57,51 +57,12 @@ def test_a_killed_node_is_an_error_of_its_own(cluster):
     first, second, third = cluster(3)
     lost = second.ask("POST", "/v1/sandboxes", {})[1]["id"]
     kept = third.ask("POST", "/v1/sandboxes", {})[1]["id"]
-    second.end()
+    second.kill()
     status, answer = first.ask("GET", f"/v1/sandboxes/{lost}")
     assert (status, answer["error"]["code"]) in ((502, "node_lost"), (410, "node_lost"))
-    until(lambda: first.ask("GET", f"/v1/sandboxes/{lost}")[0] == 410)
+    wait_until(lambda: first.ask("GET", f"/v1/sandboxes/{lost}")[0] == 410)
     assert first.ask("GET", f"/v1/sandboxes/{kept}")[0] == 200
-    until(lambda: first.sandboxes() == {kept})
-
-
-E2B_PROGRAM = """
-import sys
-from e2b import Sandbox
-made, used, id = sys.argv[1:]
-def options(url):
-    return {"api_key": "e2b_" + "0" * 40, "api_url": url, "sandbox_url": url}
-if not id:
-    sandbox = Sandbox.create(**options(made))
-    other = Sandbox.connect(sandbox.sandbox_id, **options(used))
-    other.files.write("/tmp/a.txt", "written elsewhere")
-    assert sandbox.files.read("/tmp/a.txt") == "written elsewhere"
-    assert other.commands.run("echo $((6 * 7))").stdout == "42\\n"
-    assert sandbox.sandbox_id in [s.sandbox_id for s in Sandbox.list(**options(used)).next_items()]
-    print(sandbox.sandbox_id)
-else:
-    from e2b import NotFoundException
-    try:
-        Sandbox.connect(id, **options(used))
-    except NotFoundException:
-        print("gone")
-"""
-
-
-@pytest.mark.skipif(not os.path.exists(E2B), reason="the SDK of E2B is not there")
-def test_the_sdk_of_e2b_uses_any_node(cluster):
-    """Files, commands and lists of a sandbox of one node through another; after that node's death
-    the SDK raises its own error."""
-    first, second = cluster(2)
-
-    def run(sandbox=""):
-        done = subprocess.run([E2B, "-c", E2B_PROGRAM, second.address, first.address, sandbox],
-                              capture_output=True, text=True, timeout=60)
-        assert done.returncode == 0, done.stderr
-        return done.stdout.strip()
-    made = run()
-    second.end()
-    until(lambda: first.ask("GET", "/ready")[0] == 200 and run(made) == "gone")
+    wait_until(lambda: first.sandboxes() == {kept})
 
 
 E2B_PROGRAM = """
@@ -140,8 +101,8 @@ def test_the_sdk_of_e2b_uses_any_node(cluster):
         assert done.returncode == 0, done.stderr
         return done.stdout.strip()
     made = run()
-    second.end()
-    until(lambda: run(made) == "gone")
+    second.kill()
+    wait_until(lambda: run(made) == "gone")
 
 
 def test_a_stopped_node_is_lost_and_returns(cluster):
@@ -154,7 +115,7 @@ def test_a_stopped_node_is_lost_and_returns(cluster):
     status, answer = first.ask("GET", path)
     assert (status, answer["error"]["code"]) in ((502, "node_lost"), (410, "node_lost"))
     second.process.send_signal(signal.SIGCONT)
-    until(lambda: first.ask("GET", path)[0] == 200)
+    wait_until(lambda: first.ask("GET", path)[0] == 200)
 
 
 def test_sandboxes_are_reached_while_nats_restarts(cluster):

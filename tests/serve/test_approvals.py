@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from conftest import until
+from server_process import until
 from harness import repl
 from test_keys import Client, create
 from test_runs import Events, ask, ended, models  # noqa: F401

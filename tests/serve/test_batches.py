@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from conftest import WAIT, until
+from server_process import WAIT, until
 from harness import repl
 from test_keys import Client, create
 from test_runs import HANGING, models  # noqa: F401: a fixture

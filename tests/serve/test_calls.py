@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from conftest import WAIT, until
+from server_process import WAIT, until
 
 
 class Stream:

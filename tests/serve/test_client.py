@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from conftest import ROOT, Server, until
+from server_process import ROOT, Server, until
 from harness import repl
 from test_keys import create as create_key
 

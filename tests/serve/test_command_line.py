@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from conftest import DROSTE, Server, WAIT, until
+from server_process import DROSTE, Server, WAIT, until
 from harness import repl
 from test_keys import create as create_key
 from test_runs import HANGING, Models

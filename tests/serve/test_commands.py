@@ -8,7 +8,7 @@ import urllib.parse
 
 import pytest
 
-from conftest import Server, until, WAIT
+from server_process import Server, until, WAIT
 
 
 @pytest.fixture(scope="module", params=["1", "3"], ids=["one", "three"])

@@ -5,7 +5,7 @@ import os
 
 import pytest
 from browser import browser, needs_browser  # noqa: F401: a fixture
-from conftest import Server, until
+from server_process import Server, until
 from test_keys import create
 
 pytestmark = needs_browser

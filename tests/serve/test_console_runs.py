@@ -4,7 +4,7 @@ import os
 
 import pytest
 from browser import browser, needs_browser  # noqa: F401: a fixture
-from conftest import ROOT, Server
+from server_process import ROOT, Server
 from harness import repl
 from test_approvals import tool  # noqa: F401: a fixture
 from test_console import HOSTILE, OWN, SHIFT, Console, console  # noqa: F401: a fixture

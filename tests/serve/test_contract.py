@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from conftest import ROOT, Server
+from server_process import ROOT, Server
 
 PROGRAM = os.path.join(ROOT, os.environ.get("BUILD", "build"), "contract", "bin", "schemathesis")
 CHECKS = ("not_a_server_error,status_code_conformance,content_type_conformance,"

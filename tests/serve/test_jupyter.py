@@ -6,7 +6,7 @@ import struct
 import pytest
 
 import websocket
-from conftest import WORKERS, Server, until
+from server_process import WORKERS, Server, until
 from jupyter_channel import BINARY, Channel, packed
 from test_keys import create
 

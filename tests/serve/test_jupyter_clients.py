@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from browser import Browser, needs_browser
-from conftest import ROOT, WAIT, Server, until
+from server_process import ROOT, WAIT, Server, until
 from test_keys import create
 
 NOTEBOOK = os.path.join(ROOT, os.environ.get("BUILD", "build"), "notebook")

@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from conftest import DROSTE, WAIT, Server, until
+from server_process import DROSTE, WAIT, Server, until
 
 PARTS = {"{id}": "ID", "{name}": "NAME"}
 

@@ -3,7 +3,7 @@ import os
 import subprocess
 import sys
 
-from conftest import DROSTE, ROOT
+from server_process import DROSTE, ROOT
 
 
 def test_nothing_is_left():

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from conftest import WAIT, Server, until
+from server_process import WAIT, Server, until
 from test_keys import Client, create
 
 

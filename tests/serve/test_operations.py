@@ -11,7 +11,7 @@ import sys
 
 import pytest
 
-from conftest import DROSTE, ROOT, WAIT, Server, until
+from server_process import DROSTE, ROOT, WAIT, Server, until
 from test_keys import Client, create
 
 

@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from conftest import WAIT, Server, until
+from server_process import WAIT, Server, until
 from harness import repl
 from test_keys import Client, create
 

@@ -9,7 +9,7 @@ import subprocess
 import jsonschema
 import pytest
 
-from conftest import DROSTE, WAIT, Server, until
+from server_process import DROSTE, WAIT, Server, until
 
 
 @pytest.fixture(scope="module", params=["1", "3"], ids=["one", "three"])

@@ -3,7 +3,7 @@ import json
 
 import pytest
 
-from conftest import Server
+from server_process import Server
 from harness import repl
 from test_keys import Client, create
 from test_runs import ask, ended, models  # noqa: F401: a fixture

@@ -1,7 +1,7 @@
 """Templates over the native interface: sandboxes that start with everything in place."""
 import pytest
 
-from conftest import Server
+from server_process import Server
 from test_keys import Client, create
 
 

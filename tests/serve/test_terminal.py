@@ -10,7 +10,7 @@ import struct
 import subprocess
 
 import pytest
-from conftest import DROSTE, WAIT, Server, until
+from server_process import DROSTE, WAIT, Server, until
 from test_operations import SecureServer, certificate, create
 from websocket import BINARY, CLOSE, KEY, PING, PONG, TEXT, Client, frame
 

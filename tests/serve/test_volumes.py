@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from conftest import Server, WAIT
+from server_process import Server, WAIT
 from test_keys import Client, create, example
 
 

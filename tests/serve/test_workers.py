@@ -10,7 +10,7 @@ import urllib.parse
 
 import pytest
 
-from conftest import WAIT, Server, until
+from server_process import WAIT, Server, until
 from test_keys import Client, create
 
 

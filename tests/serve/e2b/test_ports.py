@@ -7,7 +7,7 @@ import pytest
 
 from client import (  # noqa: F401: fixtures
     client, Client, CONNECT, envelope, envelopes, error, KEY, sandbox)
-from conftest import ROOT, WAIT
+from server_process import ROOT, WAIT
 
 sys.path.append(os.path.join(ROOT, "tests", "serve"))
 

@@ -12,7 +12,7 @@ import pytest
 
 from client import (  # noqa: F401: fixtures
     client, Client, CONNECT, envelope, envelopes, error, KEY, sandbox)
-from conftest import DROSTE, Server, until
+from server_process import DROSTE, Server, until
 
 
 def test_requests_without_a_key_are_refused(server, client):

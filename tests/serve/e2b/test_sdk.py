@@ -11,7 +11,7 @@ import subprocess
 
 import pytest
 
-from conftest import ROOT, WAIT
+from server_process import ROOT, WAIT
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 BUILD = os.path.join(ROOT, os.environ.get("BUILD", "build"))

@@ -7,7 +7,7 @@ import pytest
 
 from client import (  # noqa: F401: fixtures
     client, Client, CONNECT, envelope, envelopes, error, KEY, sandbox)
-from conftest import WAIT
+from server_process import WAIT
 
 CREATE, WRITE, REMOVE, RENAME, CHMOD = ("EVENT_TYPE_" + name for name in (
     "CREATE", "WRITE", "REMOVE", "RENAME", "CHMOD"))

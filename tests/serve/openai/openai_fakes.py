@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from conftest import WAIT, Server
+from server_process import WAIT, Server
 from harness import repl
 
 # What a run does unless a test says otherwise: it asks another model, prints, and answers.

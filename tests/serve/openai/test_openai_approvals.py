@@ -2,7 +2,7 @@
 run waits meanwhile, and each tool is executed once."""
 import pytest
 
-from conftest import until
+from server_process import until
 from harness import repl
 from openai_fakes import Stream, error
 from openai_fakes import models  # noqa: F401: a fixture

@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from conftest import DROSTE, WAIT, until
+from server_process import DROSTE, WAIT, until
 from harness import repl
 from openai_fakes import CHAT, HANGING, KEY, Stream, ask, content, error
 from openai_fakes import models, server  # noqa: F401: fixtures

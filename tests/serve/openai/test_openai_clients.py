@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from conftest import ROOT, WAIT
+from server_process import ROOT, WAIT
 from harness import repl
 from openai_fakes import TURNS, Models
 

@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from conftest import WAIT, until
+from server_process import WAIT, until
 from harness import repl
 from openai_fakes import CHAT, KEY, ask, content, error
 from openai_fakes import models, server  # noqa: F401: fixtures

@@ -1,7 +1,7 @@
 """Responses: items and events in order; stored, continued, cancelled, deleted, in background."""
 import pytest
 
-from conftest import until
+from server_process import until
 from harness import repl
 from openai_fakes import HANGING, TURNS, Stream, error
 from openai_fakes import models, server  # noqa: F401: fixtures
