@@ -19,7 +19,8 @@ except ImportError as e:
 
 @pytest.mark.parametrize("package, module", [("smolagents", "smolagents"),
                                              ("inspect_ai", "inspect_ai"),
-                                             ("verifiers", "verifiers")])
+                                             ("verifiers", "verifiers"),
+                                             ("skyrl_gym", "skyrl")])
 def test_a_missing_framework_is_named(package, module):
     """With the command that installs it; droste itself needs none of them."""
     done = subprocess.run([sys.executable, "-I", "-c", IMPORT, package, module,

@@ -94,5 +94,5 @@ def test_every_module_imports_without_the_library(python):
                           stderr=subprocess.STDOUT, timeout=60)
     assert set(done.stdout.split()) <= {
         "droste.dspy", "droste.jupyter", "droste.modal_bridge", "droste.integrations.inspect_ai",
-        "droste.integrations.ray", "droste.integrations.smolagents",
-        "droste.integrations.verifiers"}
+        "droste.integrations.ray", "droste.integrations.skyrl",
+        "droste.integrations.smolagents", "droste.integrations.verifiers"}
