@@ -64,15 +64,3 @@ void session_retire(struct session *fork)
     fork->events.display = NULL;
     timer_start(fork->retired, 0, 0);
 }
-
-void session_call_forks_close(struct session *s)
-{
-    while (!LIST_EMPTY(&s->call_forks))
-        session_close(LIST_FIRST(&s->call_forks));
-    timer_free(s->retired);
-    for (unsigned i = s->origin ? s->holds : 0; i > 0; i--)
-        session_hold(s->origin, false);
-    if (s->origin)
-        LIST_REMOVE(s, call_fork);
-    s->origin = NULL;
-}

@@ -16,12 +16,10 @@ enum { CHECKPOINT_SECONDS = 5 };
  * guest counts as idle. */
 enum { HELD_LOOK_MS = 250, IDLE_SHARE = 50 };
 
-uint64_t session_paused_since(const struct session *s, uint64_t *seen_ns)
-{
-    uint64_t then_ns = *seen_ns;
-    *seen_ns = s->ops->paused_ns ? s->ops->paused_ns(s->sandbox) : 0;
-    return (*seen_ns - then_ns + 999999) / 1000000;
-}
+enum {
+    PARTIAL_FRAME_MS = 30000, /* deadline of a partial frame, */
+    PARTIAL_MIN = 1 << 20,    /* unless it grew by so much: transports can be slow */
+};
 
 int session_pause(struct session *s, bool on, struct error *err)
 {
@@ -159,6 +157,23 @@ void session_deadline_reached(void *arg)
     session_end_sandbox(s, s->deadline_passed ? "timeout" : "interrupt", &why);
 }
 
+void session_begin_life(struct session *s)
+{
+    s->life_over = false;
+    s->life_ends_ns = s->settings.limits.timeout > 0
+                          ? clock_ns() + (uint64_t)(s->settings.limits.timeout * 1e9)
+                          : 0;
+    session_continue_life(s);
+}
+
+void session_continue_life(struct session *s)
+{
+    uint64_t now_ns = clock_ns();
+    if (s->life_ends_ns > 0)
+        timer_start(s->lifetime,
+            s->life_ends_ns > now_ns ? (s->life_ends_ns - now_ns + 999999) / 1000000 : 0, 0);
+}
+
 void session_lifetime_over(void *arg)
 {
     struct session *s = arg;
@@ -179,4 +194,38 @@ void session_interrupt(struct session *s)
     }
     if (s->operation && s->rings == 0 && !s->dead)
         deadline_ring(s);
+}
+
+/* ---- a message that does not complete ---- */
+
+/* While the session is held, the guest cannot complete a frame. */
+void session_watch_partial(struct session *s)
+{
+    bool partial = frame_is_partial(&s->decoder) && !s->held;
+    if (partial == s->partial_running)
+        return;
+    s->partial_running = partial;
+    s->partial_bytes = 0;
+    session_paused_since(s, &s->partial_paused_ns);
+    if (partial)
+        timer_start(s->partial, PARTIAL_FRAME_MS, 0);
+    else
+        timer_stop(s->partial);
+}
+
+void session_partial_too_long(void *arg)
+{
+    struct session *s = arg;
+    struct error why = { 0 };
+    bool cut = s->ops->is_cut && s->ops->is_cut(s->sandbox);
+    bool paused = session_paused_since(s, &s->partial_paused_ns) > 0;
+    if (cut || paused || s->partial_bytes >= PARTIAL_MIN) {
+        s->partial_bytes = 0;
+        timer_start(s->partial, PARTIAL_FRAME_MS, 0);
+        return;
+    }
+    error_set(&why, ERROR_PROTOCOL,
+        "the guest was ended because it did not complete a message within %d s",
+        PARTIAL_FRAME_MS / 1000);
+    session_end_sandbox(s, "protocol", &why);
 }

@@ -1,4 +1,6 @@
-/* session/internal.h: the state of a session, and the functions that its files share. */
+/* session/internal.h: the state of a session, and the functions that its files share. Each file uses
+ * only those above it here.
+ */
 #ifndef DROSTE_SESSION_INTERNAL_H
 #define DROSTE_SESSION_INTERNAL_H
 
@@ -92,50 +94,17 @@ struct session {
     struct timer *retired; /* closes a fork for a call; NULL: another session */
 };
 
-/* session.c */
-/* Begins an operation; as session_exec. */
-int session_begin(struct session *s, session_done_fn *done, void *arg, struct error *err);
-/* The operation could not be sent, so it never started. Returns rc. */
-int session_take_back(struct session *s, int rc);
-/* Reports the result; the session is idle (or dead) before the callback runs. */
-void session_deliver(struct session *s, struct cell_result *r);
-/* Reports the end of session_finish, if it was called. */
-void session_tell_finished(struct session *s, const struct error *why);
+/* state.c */
 /* Ends the sandbox for this reason; its end is reported later. */
 void session_end_sandbox(struct session *s, const char *killed, const struct error *why);
-
-/* A session for a fork of `s`, which has no sandbox yet; NULL without memory. */
-struct session *session_new_fork(
-    const struct session *s, const struct session_events *events, void *arg);
-/* Asks the guest of `s` to become `fork`, too; `id` and `head` are those of the frame FORK. */
-int session_ask_fork(struct session *s, struct session *fork, uint64_t id, const char *head,
-    size_t head_len, struct error *err);
-/* Starts what counts from the beginning of a session: its life time. */
-void session_begin_life(struct session *s);
-
-/* call_forks.c */
-void session_call_forks_close(struct session *s);
-
-/* Starts a fork as the operation of this id. Its lifetime has not begun. */
-int session_make_fork(struct session *s, uint64_t operation, const struct session_events *events,
-    void *events_arg, struct session **out, struct error *err);
-/* The session's lifetime goes on. */
-void session_continue_life(struct session *s);
-
-/* checkpoints.c */
-/* Closes all checkpoints. */
-void session_checkpoints_free(struct session *s);
-/* Whether it is making a checkpoint or going back to one. */
-bool session_is_rolling(const struct session *s);
-/* Requests a checkpoint before the cell that is about to be sent, if the session keeps them. */
-void session_keep_before_cell(struct session *s);
-/* True if the RESULT answers that request; *rc is then the error of a malformed one. */
-bool session_take_kept(struct session *s, const struct frame *frame, int *rc, struct error *err);
-/* The operation has ended, and the sandbox is alive. */
-void session_end_cell(struct session *s);
-/* The sandbox has died in a cell: the session goes on from the checkpoint before it, if there is
- * one, and the result says so. */
-void session_revive(struct session *s, struct cell_result *r);
+/* Reports the end of session_finish, if it was called. */
+void session_tell_finished(struct session *s, const struct error *why);
+/* Tells of the latest rich result, after all that the code printed before it: output comes through
+ * pipes of its own, which may be read later than the result. */
+void session_show(struct session *s);
+/* Milliseconds of pauses since `*seen_ns` was set, rounded up, for which a timer goes on; sets
+ * it. */
+uint64_t session_paused_since(const struct session *s, uint64_t *seen_ns);
 
 /* send.c: frames to the guest. */
 int session_send(struct session *s, uint8_t type, uint64_t id, const char *head, size_t head_len,
@@ -147,13 +116,68 @@ int session_send_memfd(struct session *s, uint8_t type, uint64_t id, const char 
 int session_send_blob(struct session *s, uint8_t type, uint64_t id, const char *head,
     size_t head_len, const struct session_part *blob, size_t parts, struct error *err);
 
+/* calls.c: calls of the guest that have no reply yet. */
+int session_call_open(struct session *s, uint64_t id, struct error *err);
+/* Returns false if the call is not open. */
+bool session_call_close(struct session *s, uint64_t id);
+/* Drops all open calls. */
+void session_calls_drop(struct session *s);
+
+/* death.c: sets s->death and s->killed to the reason why the sandbox is gone, unless set. */
+void session_explain_death(struct session *s);
+
+/* deadline.c: starts the deadline of the current operation; for a slow start, once the guest is
+ * ready. */
+void session_deadline_begin(struct session *s);
+/* Starts that of a checkpoint that has been asked to fork, which is short. */
+void session_deadline_of_checkpoint(struct session *s);
+/* The lifetime of a session begins, or goes on. */
+void session_begin_life(struct session *s);
+void session_continue_life(struct session *s);
+/* Starts the deadline of a message that is incomplete, or stops it. */
+void session_watch_partial(struct session *s);
+/* Timer callbacks. */
+void session_deadline_reached(void *session);
+void session_lifetime_over(void *session);
+void session_partial_too_long(void *session);
+
+/* service.c */
+/* Ends the service with its open requests: before the end of the sandbox, or after it. */
+void session_service_end(struct session *s, const struct error *why);
+void session_service_free(struct session *s);
+
+/* close.c */
+/* Drops the result that waits for the volume, and refusals of forks. */
+void session_drop_settled(struct session *s);
+
+/* revive.c */
+/* True if the RESULT answers the request for a checkpoint; *rc is then the error of a malformed
+ * one. */
+bool session_take_kept(struct session *s, const struct frame *frame, int *rc, struct error *err);
+/* The operation has ended, and the sandbox is alive. */
+void session_end_cell(struct session *s);
+/* The sandbox has died in a cell: the session goes on from the checkpoint before it, if there is
+ * one, and the result says so. */
+void session_revive(struct session *s, struct cell_result *r);
+
+/* result.c: builds the result of the current operation from a RESULT frame and the host's
+ * knowledge. ERROR_PROTOCOL if the frame is malformed; then there is nothing to free. */
+int result_read(
+    struct session *s, const struct frame *frame, struct cell_result *out, struct error *err);
+
+/* operation.c */
+/* Begins an operation; as session_exec. */
+int session_begin(struct session *s, session_done_fn *done, void *arg, struct error *err);
+/* The operation could not be sent, so it never started. Returns rc. */
+int session_take_back(struct session *s, int rc);
+/* Reports the result; the session is idle (or dead) before the callback runs. */
+void session_deliver(struct session *s, struct cell_result *r);
+
 /* receive.c: frames from the guest. */
 void session_receive_begin(struct session *s);
 /* The callback of sandbox_events: returns true while a frame is incomplete. */
 bool session_receive(void *session, const char *data, size_t len);
 void session_take_fd(void *session, int fd);
-void session_partial_too_long(void *session); /* the timer's */
-void session_watch_partial(struct session *s);
 /* Handles frames that were kept while the session was held. */
 void session_receive_more(struct session *s);
 
@@ -166,39 +190,25 @@ void session_flow_sent(struct session *s);
 void session_room(void *session);
 void session_stalled(void *session); /* the timer's */
 
-/* service.c */
-/* Ends the service with its open requests: before the end of the sandbox, or after it. */
-/* Tells of the latest rich result, after all that the code printed before it: output comes through
- * pipes of its own, which may be read later than the result. */
-void session_show(struct session *s);
-void session_service_end(struct session *s, const struct error *why);
-void session_service_free(struct session *s);
+/* events.c */
+extern const struct sandbox_events session_handlers;
 
-/* calls.c: calls of the guest that have no reply yet. */
-int session_call_open(struct session *s, uint64_t id, struct error *err);
-/* Returns false if the call is not open. */
-bool session_call_close(struct session *s, uint64_t id);
-/* Drops all open calls. */
-void session_calls_drop(struct session *s);
+/* fork.c */
+/* A session without a sandbox; NULL without memory. */
+struct session *session_new(struct environment *env, const struct session_settings *settings,
+    const struct session_events *events, void *arg);
+/* The same, for a fork of `s`. */
+struct session *session_new_fork(
+    const struct session *s, const struct session_events *events, void *arg);
+/* Asks the guest of `s` to become `fork`, too; `id` and `head` are those of the frame FORK. */
+int session_ask_fork(struct session *s, struct session *fork, uint64_t id, const char *head,
+    size_t head_len, struct error *err);
+/* Starts a fork as the operation of this id. Its lifetime has not begun. */
+int session_make_fork(struct session *s, uint64_t operation, const struct session_events *events,
+    void *events_arg, struct session **out, struct error *err);
 
-/* result.c: builds the result of the current operation from a RESULT frame and the host's
- * knowledge. ERROR_PROTOCOL if the frame is malformed; then there is nothing to free. */
-int result_read(
-    struct session *s, const struct frame *frame, struct cell_result *out, struct error *err);
-
-/* death.c: sets s->death and s->killed to the reason why the sandbox is gone, unless set. */
-void session_explain_death(struct session *s);
-
-/* deadline.c: starts the deadline of the current operation; for a slow start, once the guest is
- * ready. */
-void session_deadline_begin(struct session *s);
-/* Starts that of a checkpoint that has been asked to fork, which is short. */
-void session_deadline_of_checkpoint(struct session *s);
-/* Milliseconds of pauses since `*seen_ns` was set, rounded up, for which a timer goes on; sets
- * it. */
-uint64_t session_paused_since(const struct session *s, uint64_t *seen_ns);
-/* Timer callbacks. */
-void session_deadline_reached(void *session);
-void session_lifetime_over(void *session);
+/* checkpoints.c */
+/* Requests a checkpoint before the cell that is about to be sent, if the session keeps them. */
+void session_keep_before_cell(struct session *s);
 
 #endif

@@ -6,9 +6,7 @@
 #include "session/internal.h"
 
 enum {
-    PARTS_MAX = 1000000,      /* parts in one call */
-    PARTIAL_FRAME_MS = 30000, /* deadline of a partial frame, */
-    PARTIAL_MIN = 1 << 20,    /* unless it grew by so much: transports can be slow */
+    PARTS_MAX = 1000000, /* parts in one call */
     HEAD_MAX = 2 << 20,
 };
 
@@ -144,21 +142,6 @@ static int receive_on_frame(void *arg, const struct frame *frame, struct error *
     return error_set(err, ERROR_PROTOCOL, "frame of unexpected type %u", frame->type);
 }
 
-/* While the session is held, the guest cannot complete a frame. */
-void session_watch_partial(struct session *s)
-{
-    bool partial = frame_is_partial(&s->decoder) && !s->held;
-    if (partial == s->partial_running)
-        return;
-    s->partial_running = partial;
-    s->partial_bytes = 0;
-    session_paused_since(s, &s->partial_paused_ns);
-    if (partial)
-        timer_start(s->partial, PARTIAL_FRAME_MS, 0);
-    else
-        timer_stop(s->partial);
-}
-
 static void end_for(struct session *s, struct error *why)
 {
     error_wrap(why, "the guest broke the protocol and was ended");
@@ -196,23 +179,6 @@ void session_receive_more(struct session *s)
         end_for(s, &err);
     else if (!s->dead)
         session_watch_partial(s);
-}
-
-void session_partial_too_long(void *arg)
-{
-    struct session *s = arg;
-    struct error why = { 0 };
-    bool cut = s->ops->is_cut && s->ops->is_cut(s->sandbox);
-    bool paused = session_paused_since(s, &s->partial_paused_ns) > 0;
-    if (cut || paused || s->partial_bytes >= PARTIAL_MIN) {
-        s->partial_bytes = 0;
-        timer_start(s->partial, PARTIAL_FRAME_MS, 0);
-        return;
-    }
-    error_set(&why, ERROR_PROTOCOL,
-        "the guest was ended because it did not complete a message within %d s",
-        PARTIAL_FRAME_MS / 1000);
-    session_end_sandbox(s, "protocol", &why);
 }
 
 void session_receive_begin(struct session *s)

@@ -1,5 +1,4 @@
 /* base/json/schema_parse.c: parses a schema and checks the value of each keyword; see schema.h. */
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 

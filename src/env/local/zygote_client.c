@@ -20,7 +20,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/os/ancillary.h"
 #include "base/cleanup.h"
 #include "env/common/isolation_error.h"
 
