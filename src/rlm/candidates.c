@@ -61,11 +61,6 @@ int rlm_select_parse(const char *name, enum rlm_select *out, struct error *err)
         err, ERROR_ARGUMENT, "select '%.40s': use first, vote, model or callback", name);
 }
 
-struct rlm_run *run_owner(struct rlm_run *r)
-{
-    return r->of ? r->of : r;
-}
-
 /* ---- the end of candidates ---- */
 
 static void candidate_end(struct rlm_run *c, const char *by)

@@ -43,7 +43,7 @@ static void free_child(struct child *c)
     free(c);
 }
 
-void tree_bury(struct tree *tree, bool all)
+void tree_free_children(struct tree *tree, bool all)
 {
     struct child *c, *next;
     for (c = TAILQ_FIRST(&tree->children); c; c = next) {
@@ -186,7 +186,7 @@ void tree_look(void *arg)
 {
     struct tree *tree = arg;
     struct child *c;
-    tree_bury(tree, false);
+    tree_free_children(tree, false);
     while ((c = next_to_begin(tree)))
         begin_child(c);
 }
@@ -230,7 +230,7 @@ static void record_never(struct child *c, enum rlm_status status, const struct e
     if (c->parent->finished)
         return;
     if (use_context(c, &place, NULL) == 0)
-        run_record_never(&place, c->tree, status, why);
+        run_record_unstarted(&place, c->tree, status, why);
 }
 
 static void child_cancel_child(struct child *c, const struct error *why)

@@ -154,20 +154,17 @@ struct rlm_run {
     void *written_back_arg;
 };
 
-/* run.c: a run begins, and ends. What fails is told to the record and by the return, not by `done`;
- * the call that was reserved for it is the run's in either case. */
-int run_start(struct tree *tree, const struct run_place *place, rlm_done_fn *done, void *arg,
-    struct rlm_run **out, struct error *err);
-void run_end(struct rlm_run *run, enum rlm_status status, const struct error *why);
-/* Ends it as the error says, but for a tree that has left the path of the record: it ends whole. */
-void run_fail(struct rlm_run *run, const struct error *why);
-int run_open_broker(struct rlm_run *r, struct error *err);
-/* Of one that has ended; not from within its callbacks. */
-void run_free(struct rlm_run *run);
-size_t run_context_count(const struct rlm_run *run);
+/* run.c: where it is, and what it tells. */
+/* The run itself, or that of a candidate. */
+struct rlm_run *run_owner(struct rlm_run *r);
+/* The model that answers calls of this depth. */
+struct lm *tree_lm(const struct tree *tree, unsigned depth);
 bool run_may_have_children(const struct rlm_run *run);
 /* The type of its answer; NULL: any, as of all but the root. */
 struct schema *run_answer_type(const struct rlm_run *run);
+size_t run_context_count(const struct rlm_run *run);
+/* The run whose conversation this one goes on with; NULL: it begins one. */
+struct rlm_run *run_before(const struct rlm_run *run);
 void run_tell(struct rlm_run *run, enum rlm_event_kind kind, const char *text, size_t len);
 void run_tell_event(struct rlm_run *run, struct rlm_event *event);
 void run_calls_changed(void *run);
@@ -176,8 +173,26 @@ void run_tell_call(void *run, const struct broker_call_event *event);
 /* `call` is 0 of the run's own. */
 void run_tell_retry(
     struct rlm_run *r, uint64_t call, const char *model, const struct lm_retry *retry);
-/* The run whose conversation this one goes on with; NULL: it begins one. */
-struct rlm_run *run_before(const struct rlm_run *run);
+
+/* run_start.c: what fails is told to the record and by the return, not by `done`; the call that was
+ * reserved for it is the run's in either case. */
+int run_start(struct tree *tree, const struct run_place *place, rlm_done_fn *done, void *arg,
+    struct rlm_run **out, struct error *err);
+/* Of one that has ended; not from within its callbacks. */
+void run_free(struct rlm_run *run);
+
+/* run_end.c */
+void run_end(struct rlm_run *run, enum rlm_status status, const struct error *why);
+/* Ends it as the error says, but for a tree that has left the path of the record: it ends whole. */
+void run_fail(struct rlm_run *run, const struct error *why);
+/* Ends it as the error says. */
+void run_end_badly(struct rlm_run *run, const struct error *why);
+void run_time_is_up(void *run); /* the timer's */
+
+/* run_broker.c */
+int run_open_broker(struct rlm_run *r, struct error *err);
+/* Whether its code may call the user's tools. */
+bool run_has_tools(const struct rlm_run *r);
 
 /* run_session.c: a run gets its session, and then has its first turn. */
 int run_session_start(struct rlm_run *r, struct error *err);
@@ -185,9 +200,6 @@ int run_session_start(struct rlm_run *r, struct error *err);
 int run_session_fork(
     struct rlm_run *r, struct rlm_run *candidate, session_done_fn *done, struct error *err);
 void run_session_restart(void *run); /* the timer's: the sandbox died under a cell */
-
-/* tree.c: the model that answers calls of this depth. */
-struct lm *tree_lm(const struct tree *tree, unsigned depth);
 
 /* messages.c: what a run and its model have said to each other. */
 /* Takes ownership of the text; NULL fails for lack of memory. */
@@ -242,8 +254,6 @@ void turn_answered(struct rlm_run *r, char *json, enum rlm_status status);
 /* candidates.c: several replies to a turn, each with a fork of the session. A candidate is an
  * rlm_run with `of` set: it has a session, a broker and the state of a turn of its own, and
  * everything else is that of its run. Its turn ends in candidate_over. */
-/* The run itself, or that of a candidate. */
-struct rlm_run *run_owner(struct rlm_run *r);
 /* Begins the turn with several candidates, or with one where there are no more. */
 int candidates_begin(struct rlm_run *r, struct error *err);
 /* The code of a candidate has ended, or its reply had none. */
@@ -306,12 +316,12 @@ int skip_recorded_run(const struct tree *tree, struct replay_log *recorded,
 /* child.c: child runs. */
 extern const struct broker_children run_children;
 void tree_look(void *tree); /* timer callback: starts waiting and frees completed children */
-void tree_bury(struct tree *tree, bool all);
+void tree_free_children(struct tree *tree, bool all);
 
 /* run_record.c: records a run; does nothing without a record. */
 int run_record_begin(struct rlm_run *r, struct error *err);
 /* Records a child that was cancelled before it started. */
-void run_record_never(const struct run_place *place, struct tree *tree, enum rlm_status status,
+void run_record_unstarted(const struct run_place *place, struct tree *tree, enum rlm_status status,
     const struct error *why);
 int run_record_isolation(struct rlm_run *r, struct error *err);
 void run_record_end(struct rlm_run *r);    /* a failure becomes the result's error */

@@ -158,7 +158,7 @@ static int run_record_take_over(struct rlm_run *r)
     return 0;
 }
 
-void run_record_never(const struct run_place *place, struct tree *tree, enum rlm_status status,
+void run_record_unstarted(const struct run_place *place, struct tree *tree, enum rlm_status status,
     const struct error *why)
 {
     struct rlm_run r = { .tree = tree,

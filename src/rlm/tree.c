@@ -4,17 +4,11 @@
 
 #include "rlm/run.h"
 
-struct lm *tree_lm(const struct tree *tree, unsigned depth)
-{
-    size_t last = tree->o.model_count - 1;
-    return tree->o.models[depth < last ? depth : last];
-}
-
 static void close_tree(struct tree *tree)
 {
     if (!tree)
         return;
-    tree_bury(tree, true);
+    tree_free_children(tree, true);
     run_free(tree->root);
     timer_free(tree->later);
     budget_free(&tree->budget);
@@ -112,27 +106,6 @@ void rlm_cancel(struct rlm_run *r)
 void rlm_suspend(struct rlm_run *r, const struct error *why)
 {
     run_end(r, RLM_INTERRUPTED, why);
-}
-
-/* If a volume could not be written back, the result becomes an error but keeps its answer.
- * Earlier questions of a conversation have ended before, so only the last one reports it. */
-static void run_written_back(void *arg, const struct error *why)
-{
-    struct rlm_run *r = arg;
-    struct rlm_result *result = &r->result;
-    if (why->code != ERROR_NONE && result->error.code == ERROR_NONE && !r->tree->o.keep) {
-        result->status = RLM_ERROR;
-        result->error = *why;
-        run_record_failed(r);
-    }
-    r->written_back(r->written_back_arg, why);
-}
-
-bool rlm_finish(struct rlm_run *r, session_finished_fn *done, void *arg)
-{
-    r->written_back = done;
-    r->written_back_arg = arg;
-    return r->session && session_finish(r->session, run_written_back, r);
 }
 
 void rlm_finish_cancel(struct rlm_run *r)

@@ -1,5 +1,5 @@
-/* session/internal.h: the state of a session, and the functions that its files share. Each file uses
- * only those above it here.
+/* session/internal.h: the state of a session, and the functions that its files share. Each file
+ * uses only those above it here.
  */
 #ifndef DROSTE_SESSION_INTERNAL_H
 #define DROSTE_SESSION_INTERNAL_H

@@ -318,7 +318,7 @@ static void offer_flags(const struct line *l, struct offer *o)
 }
 
 /* Opens the record, the volumes and the keys that the line's own flags name. */
-static void set_places(const struct line *l, struct offer *o, const char *name, const char *value)
+static void use_locations(const struct line *l, struct offer *o, const char *name, const char *value)
 {
     static const char *const locations[] = { "database", "volume-root", "env" };
     droste_error err;
@@ -348,7 +348,7 @@ static size_t read_words(
             continue;
         const char *value = equals ? equals + 1 : argv[i + 1];
         i += !equals && i + 1 < argc - 1;
-        set_places(l, o, flag.name, value);
+        use_locations(l, o, flag.name, value);
     }
     return count;
 }
