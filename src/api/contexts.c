@@ -15,7 +15,8 @@
 
 /* ---- the settings ---- */
 
-struct context_filter api_filter(const struct settings *s, const int *interrupt)
+/* How the settings read and interpret contexts. A readable `interrupt` (may be NULL) ends it. */
+static struct context_filter api_filter(const struct settings *s, const int *interrupt)
 {
     return (struct context_filter){ (const char *const *)s->include.items, s->include.count,
         (uint64_t)s->context_size, interrupt };

@@ -10,8 +10,6 @@ struct settings;
 struct stored_run;
 struct tools;
 
-/* How the settings read and interpret contexts. A readable `interrupt` (may be NULL) ends it. */
-struct context_filter api_filter(const struct settings *s, const int *interrupt);
 int api_context_kind(const struct settings *s, enum value_kind *kind, struct error *err);
 
 /* Paths of contexts: PATH or NAME=PATH each, or PATH alone if `unnamed`. */

@@ -150,6 +150,8 @@ static void map_explain(struct item *item, const struct cell_result *c)
             c->error.message ? c->error.message : "no reason was given");
 }
 
+static void fork_map_go_on(struct broker *b);
+
 static void map_done(void *arg, struct cell_result *c)
 {
     struct map_fork *fork = arg;
@@ -237,7 +239,8 @@ static void map_fill(struct ask *ask)
         ask_reply(ask);
 }
 
-void fork_map_go_on(struct broker *b)
+/* Starts the items that can be started now that forks have ended. */
+static void fork_map_go_on(struct broker *b)
 {
     for (struct ask *ask = b->asks, *next; ask; ask = next) {
         next = ask->next;

@@ -33,7 +33,5 @@ int fork_map_find(struct item *item, const char *text, size_t len, struct error 
 int fork_map_start(struct item *item, const char *text, size_t len, struct error *err);
 /* Ends the fork of an item. */
 void fork_map_cancel(struct item *item);
-/* Starts the items that can be started now that forks have ended. */
-void fork_map_go_on(struct broker *b);
 
 #endif

@@ -62,7 +62,9 @@ int package_cache_disk_full(const struct package_cache *cache, struct error *err
     return -(int)ERROR_IO;
 }
 
-int package_cache_failed(const struct package_cache *cache, const char *what, struct error *err)
+/* The error for a failed call on this path: says what to do if the disk is full. */
+static int package_cache_failed(
+    const struct package_cache *cache, const char *what, struct error *err)
 {
     if (errno == ENOSPC || errno == EDQUOT)
         return package_cache_disk_full(cache, err);

@@ -75,9 +75,7 @@ int package_cache_list(
 /* ERROR_ARGUMENT while it is in use; ERROR_NOT_FOUND. With the lock. */
 int package_cache_remove(struct package_cache *cache, const char *id, struct error *err);
 
-/* The error for a failed call on this path: says what to do if the disk is full. */
-int package_cache_failed(const struct package_cache *cache, const char *what, struct error *err);
-/* The same for a build that says so. */
+/* The error for a full disk, for a build that says so. */
 int package_cache_disk_full(const struct package_cache *cache, struct error *err);
 
 #endif

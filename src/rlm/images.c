@@ -31,7 +31,7 @@ void images_free(struct images *images)
     *images = (struct images){ 0 };
 }
 
-int images_add(
+static int images_add(
     struct images *images, const char *type, const char *data, size_t len, struct error *err)
 {
     struct image image = { .type = type, .data = malloc(len + 1), .len = len };

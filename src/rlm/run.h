@@ -215,8 +215,6 @@ void message_free(struct message *m);
 
 /* images.c: images of rich results that the model sees. */
 void images_free(struct images *images);
-int images_add(
-    struct images *images, const char *type, const char *data, size_t len, struct error *err);
 int images_copy(struct images *to, const struct images *from, struct error *err);
 /* How many images of a turn the run's model sees. */
 size_t images_most(const struct rlm_run *r);

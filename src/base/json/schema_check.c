@@ -552,7 +552,7 @@ static bool fits_multiple(KEYWORD_ARGS)
 
 /* ---- the table ---- */
 
-const struct keyword schema_keywords[] = {
+static const struct keyword schema_keywords[] = {
     { "$ref", SHAPE_REF, OF_ANY, fits_ref },
     { "type", SHAPE_TYPE, OF_ANY, fits_type },
     { "const", SHAPE_VALUE, OF_ANY, fits_const },

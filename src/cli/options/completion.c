@@ -318,7 +318,8 @@ static void offer_flags(const struct line *l, struct offer *o)
 }
 
 /* Opens the record, the volumes and the keys that the line's own flags name. */
-static void use_locations(const struct line *l, struct offer *o, const char *name, const char *value)
+static void use_locations(
+    const struct line *l, struct offer *o, const char *name, const char *value)
 {
     static const char *const locations[] = { "database", "volume-root", "env" };
     droste_error err;

@@ -144,8 +144,6 @@ int vm_configured(const struct vm_provider *provider, struct error *err);
 int vms_open(struct loop *loop, const struct vm_provider *provider, const char *url,
     const struct environment_options *options, struct environment **out, struct error *err);
 
-/* Checks the network policy: "none", "open", or a list of destinations. */
-int vm_check_network(const struct vms *env, const struct sandbox_spec *spec, struct error *err);
 const struct container_spec *vm_container(const struct sandbox_spec *spec);
 
 #endif

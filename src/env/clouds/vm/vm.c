@@ -466,7 +466,9 @@ const struct container_spec *vm_container(const struct sandbox_spec *spec)
     return spec->container ? spec->container : &defaults;
 }
 
-int vm_check_network(const struct vms *env, const struct sandbox_spec *spec, struct error *err)
+/* Checks the network policy: "none", "open", or a list of destinations. */
+static int vm_check_network(
+    const struct vms *env, const struct sandbox_spec *spec, struct error *err)
 {
     const char *network = vm_container(spec)->network;
     if (!network || strcmp(network, "none") == 0 || strcmp(network, "open") == 0)
