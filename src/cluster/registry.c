@@ -99,11 +99,30 @@ static uint64_t registry_count(struct json_object *o, const char *name)
     return n > 0 ? (uint64_t)n : 0;
 }
 
-static void registry_on_entry(void *arg, const struct bus_entry *entry)
+bool registry_read_node(const char *data, size_t len, struct node *out)
 {
     static const struct json_limits limits = { 4096, 4, 64 };
-    struct registry *g = arg;
     cleanup_json struct json_object *o = NULL;
+    *out = (struct node){ 0 };
+    if (json_parse(data, len, &limits, &o, NULL) < 0 || !json_object_is_type(o, json_type_object))
+        return false;
+    const char *name = json_get_string(o, "name", ""), *address = json_get_string(o, "address", "");
+    if (!text_is_name(name) || strlen(name) >= NODE_NAME_SIZE ||
+        strlen(address) >= NODE_ADDRESS_SIZE)
+        return false;
+    snprintf(out->name, sizeof out->name, "%s", name);
+    snprintf(out->address, sizeof out->address, "%s", address);
+    snprintf(out->version, sizeof out->version, "%s", json_get_string(o, "version", ""));
+    out->sandboxes = registry_count(o, "sandboxes");
+    out->most = registry_count(o, "most");
+    out->is_draining = json_get_bool(o, "draining", false);
+    return true;
+}
+
+static void registry_on_entry(void *arg, const struct bus_entry *entry)
+{
+    struct registry *g = arg;
+    struct node read;
     if (!entry->key) {
         g->is_known = true;
         return;
@@ -112,25 +131,16 @@ static void registry_on_entry(void *arg, const struct bus_entry *entry)
     struct node *node = number ? registry_find(g, number) : NULL;
     if (!entry->data && node)
         node_lose(g, node);
-    if (!number || !entry->data || json_parse(entry->data, entry->len, &limits, &o, NULL) < 0 ||
-        !json_object_is_type(o, json_type_object))
-        return;
-    const char *name = json_get_string(o, "name", ""), *address = json_get_string(o, "address", "");
-    if (!text_is_name(name) || strlen(address) >= NODE_ADDRESS_SIZE)
+    if (!number || !entry->data || !registry_read_node(entry->data, entry->len, &read))
         return;
     if (!node)
         node = registry_add(g, number);
     if (!node || node->revision == entry->revision)
         return; /* a watch that begins again repeats what it has said */
-    node->revision = entry->revision;
-    node->is_lost = false;
-    snprintf(node->name, sizeof node->name, "%s", name);
-    snprintf(node->address, sizeof node->address, "%s", address);
-    snprintf(node->version, sizeof node->version, "%s", json_get_string(o, "version", ""));
-    node->sandboxes = registry_count(o, "sandboxes");
-    node->most = registry_count(o, "most");
-    node->is_draining = json_get_bool(o, "draining", false);
-    node->seen_ns = clock_ns();
+    read.number = number;
+    read.revision = entry->revision;
+    read.seen_ns = clock_ns();
+    *node = read;
 }
 
 /* ---- heartbeats ---- */

@@ -24,6 +24,9 @@ struct node {
     uint64_t seen_ns, revision;
 };
 
+/* What a node has written about itself; not trusted. False: it is not that. */
+bool registry_read_node(const char *data, size_t len, struct node *out);
+
 struct registry;
 
 struct registry_options {

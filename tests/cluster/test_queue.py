@@ -207,6 +207,28 @@ def test_the_length_of_the_queue_is_a_figure_of_each_node(start):
     wait_until(lambda: queued() >= 2)
 
 
+def test_a_node_survives_whatever_comes_from_nats_and_still_runs_runs(start, nats, provider):
+    node = start()
+    stream = JetStream(nats.port)
+    rubbish = [b"", b"\0", b"all ", b"x", b"{}", b"[" * 5000, b"\xff" * 3000,
+               b"all " + b"r" * 5000, b"all run-0", b'{"name": "n", "sandboxes": -1, "most": -9}',
+               b"T" + b"\xff" * 25, b"U" + b"f" * 24 + b"+", b"E" + b"0" * 24 + b".{"]
+    subjects = ["droste.run.word.queued", "droste.run.word.ended", "droste.run.word.cancel",
+                "droste.run.queue.1.all", "droste.run.log.all.run-0", "$KV.droste-nodes.node.0001",
+                "$KV.droste-nodes.node.xyz", "$KV.droste_lanes.1.all", "$KV.droste_lanes.9.x",
+                "$KV.droste_lanes.1.a.b", "$KV.droste_lanes.1", "$KV.droste-spending.all"]
+    put([node], "run-1")
+    for subject in subjects:
+        for data in rubbish:
+            stream.send(b"PUB %s %d\r\n%s\r\n" % (subject.encode(), len(data), data))
+    stream.close()
+    put([node], "run-2")
+    check(get([node], "run-1"), "run-1")
+    check(get([node], "run-2"), "run-2")
+    assert node.process.poll() is None
+    assert not provider.paid_twice()
+
+
 def of_another_version(message):
     """A message of a log (serve/queue/log.c); the head of a unit is in store/unit.h."""
     if message[:1] != b"U" or message[26:28] != b"DL":

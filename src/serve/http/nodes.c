@@ -191,10 +191,10 @@ struct upstream *nodes_connect(struct server *s, unsigned number)
 /* ---- tickets ---- */
 
 static void ticket_write(struct buf *out, unsigned node, const char *method, const char *target,
-    const char *account, const char *client, long long expires_ms)
+    const char *account, const char *client, int64_t expires_ms)
 {
-    buf_printf(
-        out, "%04x\n%s\n%s\n%s\n%s\n%lld", node, method, target, account, client, expires_ms);
+    buf_printf(out, "%04x\n%s\n%s\n%s\n%s\n%lld", node, method, target, account, client,
+        (long long)expires_ms);
 }
 
 void nodes_put_ticket(struct request *r, unsigned number, struct buf *head)
@@ -208,18 +208,28 @@ void nodes_put_ticket(struct request *r, unsigned number, struct buf *head)
         buf_printf(head, RELAY_TICKET ": %lld %s\r\n", expires_ms, ticket);
 }
 
+bool nodes_read_ticket(const char *field, int64_t now_ms, int64_t *expires_ms, const char **mac)
+{
+    char *end = NULL;
+    if (field[0] < '0' || field[0] > '9')
+        return false;
+    *expires_ms = strtoll(field, &end, 10);
+    *mac = end + 1;
+    return *end == ' ' && *expires_ms >= now_ms && *expires_ms <= now_ms + 2 * TICKET_LIFE_MS;
+}
+
 static bool ticket_is_valid(struct request *r, const char *field)
 {
     cleanup_buf struct buf text = { 0 };
     const char *account = request_header_of(r, RELAY_ACCOUNT);
     const char *client = request_header_of(r, RELAY_CLIENT);
-    char *end = NULL;
-    long long expires_ms = strtoll(field, &end, 10), now_ms = clock_wall_ms();
-    if (*end != ' ' || expires_ms < now_ms || expires_ms > now_ms + 2 * TICKET_LIFE_MS)
+    const char *mac;
+    int64_t expires_ms;
+    if (!nodes_read_ticket(field, clock_wall_ms(), &expires_ms, &mac))
         return false;
     ticket_write(&text, registry_own(r->server->nodes), r->method, r->target,
         account ? account : "", client ? client : "", expires_ms);
-    return !buf_failed(&text) && registry_verify(r->server->nodes, buf_text(&text), end + 1);
+    return !buf_failed(&text) && registry_verify(r->server->nodes, buf_text(&text), mac);
 }
 
 bool nodes_check_ticket(struct request *r)

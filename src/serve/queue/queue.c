@@ -101,7 +101,7 @@ static void queue_on_consumer(void *arg, const struct bus_answer *a)
         l->q->lane_count++;
     else
         log_event(l->q->s, LOG_ERROR, "the queue of key %s cannot be read: %s", l->key, a->why);
-    l->has_failed = !l->is_ready;
+    l->has_failed = !l->is_ready && a->result != BUS_REFUSED;
     l->q->empty = 0;
     queue_look(l->q);
 }
