@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "api/api.h"
+#include "api/running.h"
 #include "base/cleanup.h"
 #include "base/os/file.h"
 #include "rlm/parse.h"
@@ -61,6 +62,15 @@ void droste_record_close(droste_record *record)
     store_close(record_store(record));
 }
 
+static bool api_runs(const droste *d, const char *run)
+{
+    const struct droste_running *r;
+    TAILQ_FOREACH(r, &d->runs, link)
+    if ((r->id && strcmp(r->id, run) == 0) || strcmp(r->resume, run) == 0)
+        return true;
+    return false;
+}
+
 int droste_record_import(
     droste *d, const char *run, const void *data, size_t len, droste_error *failure)
 {
@@ -69,6 +79,9 @@ int droste_record_import(
     int rc = api_store(d, &store, err);
     if (rc == 0 && !store)
         rc = error_set(err, ERROR_CONFIG, "the record is turned off (database = none)");
+    droste_record_freed freed;
+    if (rc == 0 && !api_runs(d, run))
+        store_run_remove_left(store, run, &freed, NULL);
     return rc < 0 ? rc : store_import(store, run, data, len, err);
 }
 

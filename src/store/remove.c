@@ -49,9 +49,10 @@ static int remove_end(struct store *own, int rc, struct error *err)
     return rc;
 }
 
-/* A run of the tree that may still be in progress: its id and process; "" if there is none. */
-static int find_living(struct store *store, const char *run, char id[STORE_RUN_ID_SIZE],
-    struct owner *owner, struct error *err)
+/* A run of the tree that may still be in progress: its id and process; "" if there is none. Not in
+ * this process, if the run `is_left`. */
+static int find_living(struct store *store, const char *run, bool is_left,
+    char id[STORE_RUN_ID_SIZE], struct owner *owner, struct error *err)
 {
     cleanup_query struct query q = query_open(store, STATEMENT_TREE_RUNNING);
     bind_text(&q, run);
@@ -62,7 +63,9 @@ static int find_living(struct store *store, const char *run, char id[STORE_RUN_I
             return rc;
         const char *found = take_text(&q);
         take_owner(&q, owner);
-        if (owner_is_gone(owner, &store->owner))
+        bool is_ours = owner->pid == store->owner.pid && owner->start == store->owner.start &&
+                       owner->space == store->owner.space;
+        if (owner_is_gone(owner, &store->owner) || (is_left && is_ours))
             continue;
         snprintf(id, STORE_RUN_ID_SIZE, "%s", found ? found : "?");
         return 0;
@@ -127,12 +130,12 @@ static int remove_values(struct store *store, droste_record_freed *freed, struct
     return rc == SQLITE_OK ? 0 : store_error(store, rc, err);
 }
 
-static int remove_run(
-    struct store *store, const char *run, droste_record_freed *freed, struct error *err)
+static int remove_run(struct store *store, const char *run, bool is_left,
+    droste_record_freed *freed, struct error *err)
 {
     char living[STORE_RUN_ID_SIZE];
     struct owner owner;
-    int rc = find_living(store, run, living, &owner, err);
+    int rc = find_living(store, run, is_left, living, &owner, err);
     if (rc < 0)
         return rc;
     if (living[0])
@@ -142,19 +145,31 @@ static int remove_run(
     return remove_tree(store, run, freed, err);
 }
 
-int store_run_remove(
-    struct store *store, const char *run, droste_record_freed *freed, struct error *err)
+static int remove_whole(struct store *store, const char *run, bool is_left,
+    droste_record_freed *freed, struct error *err)
 {
     struct store *own = NULL;
     *freed = (droste_record_freed){ 0 };
     int rc = remove_begin(store, &own, err);
     if (rc == 0)
-        rc = remove_run(own, run, freed, err);
+        rc = remove_run(own, run, is_left, freed, err);
     if (rc == 0 && freed->runs == 0)
         rc = error_set(err, ERROR_NOT_FOUND, "there is no run '%.64s'", run);
     if (rc == 0)
         rc = remove_values(own, freed, err);
     return remove_end(own, rc, err);
+}
+
+int store_run_remove(
+    struct store *store, const char *run, droste_record_freed *freed, struct error *err)
+{
+    return remove_whole(store, run, false, freed, err);
+}
+
+int store_run_remove_left(
+    struct store *store, const char *run, droste_record_freed *freed, struct error *err)
+{
+    return remove_whole(store, run, true, freed, err);
 }
 
 /* ---- the garbage collector ---- */
@@ -213,7 +228,7 @@ static int remove_old(struct store *store, const droste_record_keep *keep,
     for (size_t at = 0; at < ids.len && rc == 0; at += sizeof(run_id)) {
         run_id living;
         struct owner owner;
-        rc = find_living(store, ids.data + at, living, &owner, err);
+        rc = find_living(store, ids.data + at, false, living, &owner, err);
         if (rc == 0 && !living[0])
             rc = remove_tree(store, ids.data + at, freed, err);
     }

@@ -174,6 +174,10 @@ int store_task_find(struct store *store, const char *batch, const char *task,
 /* Removes the run and its descendants; the file keeps its size for reuse. */
 int store_run_remove(
     struct store *store, const char *run, droste_record_freed *freed, struct error *err);
+/* The same for one that this process had begun and does not run any more: its end could not be
+ * written, because the disk was full. */
+int store_run_remove_left(
+    struct store *store, const char *run, droste_record_freed *freed, struct error *err);
 
 /* Ends runs whose process is gone as `interrupted`, with the totals of their steps; removes the
  * trees that are not kept (`keep` NULL: keeps all) and in which nothing is in progress; removes

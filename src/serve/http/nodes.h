@@ -38,7 +38,7 @@ struct upstream *nodes_connect(struct server *s, unsigned number);
 const struct node *nodes_peer_at(const struct server *s, size_t index);
 /* Appends the ticket of a request to a node. */
 void nodes_put_ticket(struct request *r, unsigned number, struct buf *head);
-/* "EXPIRES MAC", of which nothing was verified yet. False: it is not that, or its time is not now. */
+/* "EXPIRES MAC", of which nothing was verified yet. False: it is not that, or has expired. */
 bool nodes_read_ticket(const char *field, int64_t now_ms, int64_t *expires_ms, const char **mac);
 /* Trusts a request of another node. False: its ticket is not valid, and it was refused. */
 bool nodes_check_ticket(struct request *r);

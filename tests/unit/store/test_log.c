@@ -128,6 +128,12 @@ static void another_record_has_the_same_run(void **state)
     assert_ok(store_run_release(second, "a", err));
     assert_ok(store_import(second, "a", kept.units.data, kept.units.len, err));
     assert_int_equal(ask(other, "SELECT count(*) FROM runs"), 3);
+    /* or after this process has left it without an end */
+    droste_record_freed freed;
+    assert_ok(store_run_adopt(second, "a", err));
+    assert_fails(ERROR_ARGUMENT, store_run_remove(second, "a", &freed, err));
+    assert_ok(store_run_remove_left(second, "a", &freed, err));
+    assert_ok(store_import(second, "a", kept.units.data, kept.units.len, err));
     store_log_close(kept.log);
     buf_free(&kept.units);
     store_close(store);
