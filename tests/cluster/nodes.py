@@ -36,6 +36,8 @@ def free_port():
 class Nats:
     """A server with JetStream, which can be killed and started again."""
 
+    words = ()    # further options
+
     def __init__(self, place, host="127.0.0.1"):
         self.place, self.port, self.process = str(place), free_port(), None
         self.host, self.url = host, "nats://%s:%d" % (host, self.port)
@@ -44,7 +46,7 @@ class Nats:
     def start(self):
         self.process = subprocess.Popen(
             [NATS_SERVER, "-js", "-a", self.host, "-p", str(self.port),
-             "-sd", self.place], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+             "-sd", self.place, *self.words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         wait_until(lambda: is_open(self.port, self.host))
 
     def kill(self):

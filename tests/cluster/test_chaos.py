@@ -6,8 +6,8 @@ from chaos import chaos, missing
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())
 
 
-def test_each_run_has_one_end_whatever_is_cut_off_lost_filled_or_skewed(tmp_path):
-    faults = ["machine_lost", "deaf", "disk_full", "clock"]
-    figures = chaos(tmp_path, 100, 5, (0, 0.2), faults)
-    assert set(figures["faults"]) <= set(faults) and len(figures["faults"]) >= 3
+def test_each_run_has_one_end_though_machines_are_lost_and_cut_off(tmp_path):
+    faults = ["machine_lost", "deaf"]
+    figures = chaos(tmp_path, 60, 5, (0, 0.2), faults)
+    assert set(figures["faults"]) == set(faults)
     assert figures["cells"] > 0
