@@ -75,7 +75,7 @@ struct layer_room {
     uint64_t bytes, entries;
 };
 
-/* Applies a layer to a directory, which nobody else uses: `file` is a tar archive, or one in gzip
+/* Applies a layer to a directory of this process alone: `file` is a tar archive, or one in gzip
  * or zstd. `digest` is of the file (NULL: not known), `diff_id` of the archive. Nothing outside
  * `root` is read or written, whatever the archive has: no path may be absolute or contain "..", and
  * links are resolved within it. ERROR_PROTOCOL for anything that no image has. */

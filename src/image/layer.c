@@ -10,7 +10,7 @@
  * whose output has the digest of the configuration; and one for tar.
  *
  * Files keep mode, time and, as root, owner. Set-user-id bits are dropped: sandboxes have no use
- * for them, and on the host they would be somebody's. Entries below /dev are left out, since
+ * for them, and on the host they would work. Entries below /dev are left out, since
  * sandboxes have devices of their own. Device nodes elsewhere, sockets, repeated and escaping paths
  * are errors.
  */

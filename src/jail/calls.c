@@ -331,7 +331,7 @@ static const struct call_value maps[] = {
     VALUE(MAP_POPULATE, "touches its own pages"),
     VALUE(MAP_NONBLOCK, "with the one before"),
     VALUE(MAP_STACK, "of a thread"),
-    REFUSED(MAP_HUGETLB, "pages that were reserved for somebody else, and that no limit counts"),
+    REFUSED(MAP_HUGETLB, "pages that were reserved for other programs, and that no limit counts"),
     REFUSED(MAP_GROWSDOWN, "grows into what is beside it; no program asks for it"),
     { 0 },
 };
@@ -341,7 +341,7 @@ static const struct call_value memory_files[] = {
     VALUE(MFD_ALLOW_SEALING, ""),
     NAMED("MFD_NOEXEC_SEAL", MFD_NOEXEC_SEAL_, ""),
     NAMED("MFD_EXEC", MFD_EXEC_, "any code may run here, within the wall"),
-    REFUSED(MFD_HUGETLB, "pages that were reserved for somebody else"),
+    REFUSED(MFD_HUGETLB, "pages that were reserved for other programs"),
     { 0 },
 };
 

@@ -134,7 +134,7 @@ static int make_directories(const char *path, mode_t mode, bool last)
     return 0;
 }
 
-/* Opens a path that has no links, whoever made the directories. */
+/* Opens a path without following links. */
 static int open_real(const char *path)
 {
     struct open_how how = { .flags = O_PATH | O_CLOEXEC,

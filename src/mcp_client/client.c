@@ -1,6 +1,6 @@
 /* mcp_client/client.c: see client.h.
  *
- *     OFF ── somebody waits, or calls ──► STARTING ── handshake ──► ON ── listing ──► listed
+ *     OFF ── a caller waits, or calls ─► STARTING ── handshake ──► ON ── listing ──► listed
  *      ▲                                     │                      │
  *      └──────────── lost, or too slow ──────┴──────────────────────┘
  *

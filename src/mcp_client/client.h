@@ -1,6 +1,6 @@
 /* mcp_client/client.h: a client of one MCP server: the functions that it has, and calls of them.
  *
- * The server is reached when somebody first waits for it, and again with the next call after it was
+ * The server is reached when a caller first waits for it, and again with the next call after it was
  * lost. Both revisions of the protocol are spoken: the one with `initialize`, up to 2025-11-25,
  * and the stateless one of 2026-07-28. Nothing that the server says is trusted: messages, lists
  * and texts are bounded, and what is not understood is an error of the one call that it concerns.
@@ -67,7 +67,7 @@ struct mcp_request;
  * returns, unless the call is cancelled. */
 int mcp_client_call(struct mcp_client *c, const char *tool, const char *arguments, size_t len,
     mcp_reply_fn *fn, void *arg, struct mcp_request **out, struct error *err);
-/* Tells the server that nobody waits any more. */
+/* Cancels the call, and tells the server so. */
 void mcp_client_cancel(struct mcp_request *q);
 
 #endif

@@ -22,7 +22,7 @@
 #include "base/hash.h"
 
 struct package_cache;
-/* Creates it. ERROR_PERMISSION unless it is this user's, and nobody else may write to it. */
+/* Creates it. ERROR_PERMISSION unless it is this user's, and no other user may write to it. */
 int package_cache_open(struct package_cache **out, struct error *err);
 /* NULL is fine. */
 void package_cache_close(struct package_cache *cache);

@@ -1,4 +1,4 @@
-/* serve/http/work.h: what takes long, in a thread beside the loop. */
+/* serve/http/work.h: slow work, in a thread beside the loop. */
 #ifndef DROSTE_SERVE_WORK_H
 #define DROSTE_SERVE_WORK_H
 

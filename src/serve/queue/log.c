@@ -1,6 +1,6 @@
 /* serve/queue/log.c: appends to the log of a run, and reads it (queue.h).
  *
- * A message is a head of 26 bytes (the mark, who has written it, which of his messages it is,
+ * A message is a head of 26 bytes (the mark, its writer, its number among the writer's messages,
  * whether more of the entry follows) and data. An append whose outcome is not known is repeated
  * with the same id, which the server keeps once; after a conflict, the last message of the log says
  * whether it was this one.

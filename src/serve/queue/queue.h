@@ -32,7 +32,7 @@ enum queue_mark {
     MARK_REQUEST = 'Q',
     MARK_TAKEN = 'T',
     MARK_UNIT = 'U',
-    MARK_CANCEL = 'C', /* anybody may append it */
+    MARK_CANCEL = 'C', /* any node may append it */
     MARK_FAILED = 'F', /* an attempt, and why */
     MARK_END = 'E',
     MARK_DEAD = 'D',
