@@ -38,6 +38,7 @@
 #include "droste/forward.h"
 #include "droste/network.h"
 #include "droste/record.h"
+#include "droste/image.h"
 #include "droste/packages.h"
 #include "droste/template.h"
 #include "droste/volume.h"

@@ -7,8 +7,9 @@
 static const struct command *const commands[] = { &command_run, &command_chat, &command_batch,
     &command_exec, &command_repl, &command_serve, &command_mcp, &command_jupyter, &command_keys,
     &command_cluster, &command_runs, &command_volume, &command_cp, &command_packages,
-    &command_template, &command_env, &command_prompts, &command_smoke, &command_doctor,
-    &command_bench, &command_completion, &command_run_basic, &command_daytona_smoke };
+    &command_image, &command_template, &command_env, &command_prompts, &command_smoke,
+    &command_doctor, &command_bench, &command_completion, &command_run_basic,
+    &command_daytona_smoke };
 
 const struct command *cli_command_at(size_t index)
 {

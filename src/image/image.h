@@ -13,6 +13,9 @@
 #ifndef DROSTE_IMAGE_IMAGE_H
 #define DROSTE_IMAGE_IMAGE_H
 
+#include <stdbool.h>
+#include <stdint.h>
+
 #include "base/error.h"
 #include "base/list.h"
 
@@ -30,5 +33,25 @@ void image_close(struct image *i);
 const char *image_root(const struct image *i);
 /* Its environment variables, NAME=VALUE. */
 const struct list *image_variables(const struct image *i);
+const char *image_id(const struct image *i);
+
+/* ---- stored.c: the unpacked images ---- */
+
+struct image_facts {
+    const char *id, *root;
+    const struct list *names; /* by which it was opened, in no order */
+    const char *config;       /* its configuration, JSON; NULL if it is damaged */
+    uint64_t bytes, files;    /* of its root directory; a file with several names counts once */
+    int64_t made;             /* seconds since 1970 */
+    bool in_use, damaged;
+};
+/* A result other than 0 ends the visit and is its result. */
+typedef int image_fn(void *arg, const struct image_facts *facts, struct error *err);
+
+/* Shows all images, or one (NULL: all) by its id, the beginning of that, or a name by which it was
+ * opened. ERROR_NOT_FOUND. */
+int image_visit(const char *which, image_fn *fn, void *arg, struct error *err);
+/* ERROR_ARGUMENT while it is in use. */
+int image_remove(const char *which, struct error *err);
 
 #endif

@@ -85,6 +85,19 @@ int layer_apply(int root, int file, const char *digest, const char *diff_id,
  * …; `names` receives their names. Links among them are left out. */
 int layer_extract_files(int to, int file, struct list *names, struct error *err);
 
+/* ---- unpacked.c ---- */
+
+enum { IMAGE_NAME_FILE_SIZE = 8 + HASH_TEXT_SIZE };
+#define IMAGE_NAME_FILE ".name-"
+
+/* The directory of images, a descriptor; *path is its path. */
+int images_open(char **path, struct error *err);
+int images_failed(const char *what, struct error *err);
+/* Whether the directory that is open still has this name. */
+bool image_is_same(int images, const char *name, int fd);
+/* Reads the configuration of an unpacked image, which is open. */
+int image_read_config(int directory, const char *id, struct buf *out, struct error *err);
+
 /* ---- pull.c ---- */
 
 /* Has skopeo copy an image into an OCI layout at this path. */

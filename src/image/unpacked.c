@@ -3,7 +3,7 @@
  *   ID/root, ID/config.json   an unpacked image, and its configuration
  *   .new-ID                   one that is being unpacked: locked
  *   .fetch-PID                what skopeo writes, or the files of a docker archive: locked
- *   .name-HASH                the id of a registry's name
+ *   .name-HASH                the id of what a name means, a line feed, and the name
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -21,6 +21,7 @@
 #include "image/internal.h"
 
 struct image {
+    char id[HASH_TEXT_SIZE];
     int lock; /* its directory, locked */
     char *root;
     struct image_config config;
@@ -28,12 +29,12 @@ struct image {
 
 enum { ATTEMPTS = 100 };
 
-static int images_failed(const char *what, struct error *err)
+int images_failed(const char *what, struct error *err)
 {
     return error_set_errno(err, ERROR_IO, "%s the directory of images", what);
 }
 
-static int images_open(char **path, struct error *err)
+int images_open(char **path, struct error *err)
 {
     cleanup_free char *home = NULL;
     int rc = file_data_home(&home, err);
@@ -64,7 +65,7 @@ static void images_sweep(int images)
         closedir(listing);
 }
 
-static bool image_is_same(int images, const char *name, int fd)
+bool image_is_same(int images, const char *name, int fd)
 {
     struct stat a, b;
     return fstat(fd, &a) == 0 && fstatat(images, name, &b, AT_SYMLINK_NOFOLLOW) == 0 &&
@@ -84,12 +85,29 @@ static int images_stage(int images, const char *name, struct error *err)
     return error_set(err, ERROR_IO, "locking '%.100s' in the directory of images", name);
 }
 
+int image_read_config(int directory, const char *id, struct buf *out, struct error *err)
+{
+    char found[HASH_TEXT_SIZE];
+    struct stat root;
+    cleanup_fd int file = open_beneath(directory, "config.json", O_RDONLY, 0);
+    if (file < 0 && errno != ENOENT && errno != ELOOP)
+        return images_failed("reading", err);
+    bool damaged = file < 0 || fstatat(directory, "root", &root, AT_SYMLINK_NOFOLLOW) < 0 ||
+                   !S_ISDIR(root.st_mode);
+    int rc = damaged ? 0 : file_read_fd(file, "config.json", IMAGE_JSON_MAX, out, err);
+    if (rc == 0 && !damaged)
+        rc = hash_sha256(buf_text(out), out->len, found, err);
+    if (rc == 0 && (damaged || strcmp(found, id) != 0))
+        rc = error_set(err, ERROR_IO,
+            "the unpacked image %.12s is damaged: `droste image rm %.12s` removes it", id, id);
+    return rc;
+}
+
 /* Opens an unpacked image. ENOENT: it is not there. */
 static int image_open_unpacked(
     int images, const char *path, const char *id, struct image **out, struct error *err)
 {
     cleanup_buf struct buf config = { 0 };
-    char found[HASH_TEXT_SIZE];
     cleanup_fd int fd = open_beneath(images, id, O_RDONLY | O_DIRECTORY, 0);
     if (fd < 0 || flock(fd, LOCK_SH) < 0 || !image_is_same(images, id, fd))
         return -ENOENT;
@@ -98,15 +116,8 @@ static int image_open_unpacked(
         return error_memory(err);
     i->lock = steal_fd(&fd);
     i->root = text_printf("%s/%s/root", path, id);
-    cleanup_fd int file = open_beneath(i->lock, "config.json", O_RDONLY, 0);
-    int rc = !i->root   ? error_memory(err)
-             : file < 0 ? images_failed("reading", err)
-                        : file_read_fd(file, "config.json", IMAGE_JSON_MAX, &config, err);
-    if (rc == 0)
-        rc = hash_sha256(buf_text(&config), config.len, found, err);
-    if (rc == 0 && strcmp(found, id) != 0)
-        rc = error_set(
-            err, ERROR_IO, "the unpacked image %.12s is damaged: remove %.200s", id, i->root);
+    snprintf(i->id, sizeof i->id, "%s", id);
+    int rc = i->root ? image_read_config(i->lock, id, &config, err) : error_memory(err);
     if (rc == 0)
         rc = image_parse_config(&config, &i->config, err);
     if (rc < 0) {
@@ -168,12 +179,12 @@ static int image_open_source(int images, const char *path, const struct image_so
 
 /* ---- names of registries ---- */
 
-static int name_file(const char *name, char out[8 + HASH_TEXT_SIZE], struct error *err)
+static int name_file(const char *name, char out[IMAGE_NAME_FILE_SIZE], struct error *err)
 {
     char hash[HASH_TEXT_SIZE];
     int rc = hash_sha256(name, strlen(name), hash, err);
     if (rc == 0)
-        snprintf(out, 8 + HASH_TEXT_SIZE, ".name-%s", hash);
+        snprintf(out, IMAGE_NAME_FILE_SIZE, IMAGE_NAME_FILE "%s", hash);
     return rc;
 }
 
@@ -183,6 +194,22 @@ static bool name_read(int images, const char *file, char id[HASH_TEXT_SIZE])
     ssize_t n = fd < 0 ? -1 : read(fd, id, HASH_TEXT_SIZE - 1);
     id[n > 0 ? n : 0] = '\0';
     return n == HASH_TEXT_SIZE - 1 && strspn(id, "0123456789abcdef") == HASH_TEXT_SIZE - 1;
+}
+
+/* Notes what a name means. Programs that start at once write the same file: one at a time. */
+static int name_write(int images, const char *path, const char *file, const char *id,
+    const char *name, struct error *err)
+{
+    cleanup_buf struct buf text = { 0 };
+    cleanup_free char *place = text_printf("%s/%s", path, file);
+    buf_printf(&text, "%s\n%s", id, name);
+    if (!place || buf_failed(&text))
+        return error_memory(err);
+    if (flock(images, LOCK_EX) < 0)
+        return images_failed("locking", err);
+    int rc = file_replace(place, buf_text(&text), text.len, err);
+    flock(images, LOCK_UN);
+    return rc;
 }
 
 /* Opens what skopeo or a docker archive has put into a directory for the moment. */
@@ -213,7 +240,7 @@ static int image_open_fetched(int images, const char *path, const char *name, bo
 static int image_open_named(int images, const char *path, const char *name, enum image_fetch fetch,
     struct image **out, struct error *err)
 {
-    char file[8 + HASH_TEXT_SIZE], id[HASH_TEXT_SIZE];
+    char file[IMAGE_NAME_FILE_SIZE], id[HASH_TEXT_SIZE];
     int rc = name_file(name, file, err);
     if (rc < 0)
         return rc;
@@ -226,17 +253,14 @@ static int image_open_named(int images, const char *path, const char *name, enum
         return error_set(err, ERROR_NOT_FOUND,
             "the image '%.200s' is not unpacked here, and --pull never forbids fetching it", name);
     rc = image_open_fetched(images, path, name, false, out, id, err);
-    cleanup_free char *place = text_printf("%s/%s", path, file);
-    if (rc == 0)
-        rc = place ? file_replace(place, id, HASH_TEXT_SIZE - 1, err) : error_memory(err);
-    return rc;
+    return rc < 0 ? rc : name_write(images, path, file, id, name, err);
 }
 
 /* A docker archive is read anew only when the file has changed. */
 static int image_open_archive(
     int images, const char *path, const char *name, struct image **out, struct error *err)
 {
-    char file[8 + HASH_TEXT_SIZE], id[HASH_TEXT_SIZE];
+    char file[IMAGE_NAME_FILE_SIZE], id[HASH_TEXT_SIZE];
     struct stat st = { 0 };
     cleanup_free char *key = NULL;
     if (stat(name + strlen(IMAGE_ARCHIVE), &st) == 0)
@@ -251,9 +275,22 @@ static int image_open_archive(
             return rc;
     }
     rc = image_open_fetched(images, path, name, true, out, id, err);
-    cleanup_free char *place = key ? text_printf("%s/%s", path, file) : NULL;
-    if (rc == 0 && place)
-        rc = file_replace(place, id, HASH_TEXT_SIZE - 1, err);
+    return rc < 0 || !key ? rc : name_write(images, path, file, id, name, err);
+}
+
+static int image_open_layout(
+    int images, const char *path, const char *name, struct image **out, struct error *err)
+{
+    char file[IMAGE_NAME_FILE_SIZE], known[HASH_TEXT_SIZE];
+    struct image_source s;
+    int rc = image_source_open(&s, name, -1, err);
+    if (rc == 0)
+        rc = image_open_source(images, path, &s, out, err);
+    if (rc == 0)
+        rc = name_file(name, file, err);
+    if (rc == 0 && (!name_read(images, file, known) || strcmp(known, s.id) != 0))
+        rc = name_write(images, path, file, s.id, name, err);
+    image_source_close(&s);
     return rc;
 }
 
@@ -261,7 +298,6 @@ int image_open(const char *name, enum image_fetch fetch, struct image **out, str
 {
     cleanup_free char *path = NULL;
     cleanup_fd int images = images_open(&path, err);
-    struct image_source s;
     *out = NULL;
     if (images < 0)
         return images;
@@ -270,11 +306,7 @@ int image_open(const char *name, enum image_fetch fetch, struct image **out, str
         return image_open_archive(images, path, name, out, err);
     if (strncmp(name, IMAGE_OCI, strlen(IMAGE_OCI)) != 0)
         return image_open_named(images, path, name, fetch, out, err);
-    int rc = image_source_open(&s, name, -1, err);
-    if (rc == 0)
-        rc = image_open_source(images, path, &s, out, err);
-    image_source_close(&s);
-    return rc;
+    return image_open_layout(images, path, name, out, err);
 }
 
 void image_close(struct image *i)
@@ -290,6 +322,11 @@ void image_close(struct image *i)
 const char *image_root(const struct image *i)
 {
     return i->root;
+}
+
+const char *image_id(const struct image *i)
+{
+    return i->id;
 }
 
 const struct list *image_variables(const struct image *i)

@@ -1,4 +1,5 @@
 """`--image` of local sandboxes: what is unpacked, and what is refused."""
+import json
 import os
 import signal
 import shutil
@@ -45,9 +46,10 @@ def environment(home):
 
 
 def left(home):
-    """What is in the directory of images."""
+    """What is in the directory of images, except notes of names."""
     place = home / "images"
-    return sorted(os.listdir(place)) if place.exists() else []
+    names = os.listdir(place) if place.exists() else []
+    return sorted(name for name in names if not name.startswith(".name-"))
 
 
 def test_layers_whiteouts_links_and_variables_apply(run, home, tmp_path, base):
@@ -76,7 +78,7 @@ def test_a_docker_archive_and_a_layout_of_one_image_are_unpacked_once(run, home,
     for name in ("oci:%s" % (tmp_path / "layout"), "docker-archive:%s" % (tmp_path / "saved.tar")):
         out = run(name, code="print(42)")
         assert out.stdout == "42\n", out.stderr
-    assert [name for name in left(home) if not name.startswith(".name-")] == [digest]
+    assert left(home) == [digest]
 
 
 def test_zstd_and_plain_layers_are_read(run, tmp_path, base):
@@ -264,3 +266,84 @@ def test_pull_never_fetches_nothing(run):
 def test_image_and_rootfs_exclude_each_other(run, tmp_path):
     out = run("oci:%s" % tmp_path, "--rootfs", str(tmp_path))
     assert out.returncode != 0 and "exclude each other" in out.stderr
+
+
+@pytest.fixture
+def image(home):
+    def run(*words):
+        return subprocess.run([DROSTE, "image", *words], text=True, capture_output=True,
+                              timeout=60, env=environment(home))
+    return run
+
+
+def test_image_pull_ls_inspect_and_rm(image, home, tmp_path):
+    """By a name or an id; a file with two names counts once."""
+    layer = oci.layer([("data", b"x" * 3000000), oci.special("same", tarfile.LNKTYPE, "data")])
+    name = "oci:%s:latest" % (tmp_path / "layout")
+    digest = oci.write_layout(tmp_path / "layout", [layer],
+                              config=oci.config_of([layer], env=["A=b"]))
+    other = oci.write_layout(tmp_path / "other", [oci.layer([("other", "")])])
+    assert image("ls", "--json").stdout == "[]\n"
+    for source, wanted in ((name, digest), ("oci:%s" % (tmp_path / "other"), other)):
+        out = image("pull", source)
+        assert out.stdout == wanted + "\n", out.stderr
+    listed = {one["id"]: one for one in json.loads(image("ls", "--json").stdout)}
+    assert set(listed) == {digest, other}
+    assert listed[digest]["names"] == [name] and listed[digest]["bytes"] == 3000000
+    assert (listed[digest]["files"], listed[digest]["in_use"], listed[digest]["damaged"]) == (
+        2, False, False)
+    for which in (name, digest, digest[:8]):
+        out = json.loads(image("inspect", which).stdout)
+        assert out["config"]["config"]["Env"] == ["A=b"] and out["id"] == digest
+    assert "%s       2 MiB\n    [%s]\n" % (digest[:12], json.dumps(name)) in image("ls").stdout
+    assert image("rm", digest[:8]).returncode == 0
+    assert image("rm", "oci:%s" % (tmp_path / "other")).returncode == 0
+    assert os.listdir(home / "images") == []
+
+
+@pytest.mark.parametrize("which", ["", "ab", "0123456789", "..", "oci:/nowhere", ".name-a"])
+def test_image_rm_and_inspect_refuse_what_is_not_there(image, which, home, tmp_path):
+    digest = oci.write_layout(tmp_path / "layout", [oci.layer([("a", "")])])
+    assert image("pull", "oci:%s" % (tmp_path / "layout")).returncode == 0
+    for verb in ("rm", "inspect"):
+        out = image(verb, which)
+        assert out.returncode == 2 and "no image has the name or id" in out.stderr, out.stderr
+    assert digest in left(home)
+
+
+def test_an_image_in_use_is_not_removed_and_named_and_then_it_is(image, home, tmp_path, base):
+    digest = oci.write_layout(tmp_path / "layout", [base])
+    name = "oci:%s" % (tmp_path / "layout")
+    with subprocess.Popen([DROSTE, "exec", "--image", name, "-c", "print(1, flush=True); input()"],
+                          stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                          env=environment(home)) as user:
+        while digest not in left(home) or not json.loads(image("ls", "--json").stdout)[0]["in_use"]:
+            assert user.poll() is None
+            time.sleep(0.02)
+        out = image("rm", name)
+        assert out.returncode == 2, out.stderr
+        assert "the image '%s' (%s) is in use" % (name, digest[:12]) in out.stderr
+        user.terminate()
+    assert image("rm", name).returncode == 0
+    assert os.listdir(home / "images") == []
+
+
+@pytest.mark.parametrize("damage", ["changed", "no configuration", "no root"])
+def test_a_damaged_image_is_reported_and_can_be_removed(image, run, home, tmp_path, damage):
+    digest = oci.write_layout(tmp_path / "layout", [oci.layer([("a", "")])])
+    name = "oci:%s" % (tmp_path / "layout")
+    assert image("pull", name).returncode == 0
+    place = home / "images" / digest
+    if damage == "changed":
+        (place / "config.json").write_text((place / "config.json").read_text() + " ")
+    elif damage == "no configuration":
+        os.unlink(place / "config.json")
+    else:
+        shutil.rmtree(place / "root")
+    assert "  damaged\n" in image("ls").stdout
+    assert json.loads(image("inspect", name).stdout)["config"] is None
+    out = run(name)
+    assert out.returncode and "`droste image rm %s` removes it" % digest[:12] in out.stderr
+    assert image("rm", digest).returncode == 0
+    assert "damaged" not in image("ls").stdout
+    assert image("pull", name).stdout == digest + "\n"

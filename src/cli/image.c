@@ -1,0 +1,161 @@
+/* cli/image.c: droste image: unpacks, lists, shows and removes container images. */
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/error.h"
+#include "base/json/fields.h"
+#include "cli/cli.h"
+#include "cli/options/verbs.h"
+
+enum { LS = 1, PULL = 2, INSPECT = 4, RM = 8, ID_SHOWN = 12 };
+
+struct image_request {
+    droste *d;
+    const char *words[2]; /* the verb and the image */
+    size_t count;
+    bool json;
+};
+
+static int image_print(void *arg, const droste_image *image)
+{
+    (void)arg;
+    printf("%.*s  %6llu MiB%s%s\n    %s\n", ID_SHOWN, image->id, image->bytes >> 20,
+        image->in_use ? "  in use" : "", image->damaged ? "  damaged" : "", image->names);
+    return 0;
+}
+
+static void image_add_fields(struct buf *out, const droste_image *image)
+{
+    field_string(out, "id", image->id);
+    field_string(out, "path", image->path);
+    field_json(out, "names", image->names);
+    field_int(out, "bytes", (int64_t)image->bytes);
+    field_int(out, "files", (int64_t)image->files);
+    field_time(out, "made", image->made * 1000);
+    field_bool(out, "in_use", image->in_use);
+    field_bool(out, "damaged", image->damaged);
+}
+
+static int image_add_json(void *arg, const droste_image *image)
+{
+    struct buf *out = arg;
+    field_open(out, NULL, '{');
+    image_add_fields(out, image);
+    field_close(out, '}');
+    return 0;
+}
+
+static int image_add_details(void *arg, const droste_image *image)
+{
+    struct buf *out = arg;
+    field_open(out, NULL, '{');
+    image_add_fields(out, image);
+    field_json(out, "config", image->config ? image->config : "null");
+    field_close(out, '}');
+    return 0;
+}
+
+static int image_ls(struct image_request *r, struct error *err)
+{
+    droste_error why;
+    cleanup_buf struct buf out = { 0 };
+    if (!r->json)
+        return cli_inner(droste_image_visit(r->d, NULL, image_print, NULL, &why), &why, err);
+    field_open(&out, NULL, '[');
+    int rc = droste_image_visit(r->d, NULL, image_add_json, &out, &why);
+    field_close(&out, ']');
+    if (rc == 0)
+        puts(buf_text(&out));
+    return cli_inner(rc, &why, err);
+}
+
+static int image_inspect(struct image_request *r, struct error *err)
+{
+    droste_error why;
+    cleanup_buf struct buf out = { 0 };
+    int rc = droste_image_visit(r->d, r->words[1], image_add_details, &out, &why);
+    if (rc == 0)
+        puts(buf_text(&out));
+    return cli_inner(rc, &why, err);
+}
+
+static int image_print_id(void *arg, const droste_image *image)
+{
+    (void)arg;
+    puts(image->id);
+    return 0;
+}
+
+static int image_pull(struct image_request *r, struct error *err)
+{
+    droste_error why;
+    return cli_inner(droste_image_pull(r->d, r->words[1], image_print_id, NULL, &why), &why, err);
+}
+
+static int image_rm(struct image_request *r, struct error *err)
+{
+    droste_error why;
+    return cli_inner(droste_image_remove(r->d, r->words[1], &why), &why, err);
+}
+
+static const struct image_verb {
+    struct verb verb;
+    int (*run)(struct image_request *r, struct error *err);
+} verbs[] = {
+    { { "pull", PULL, 1, 1 }, image_pull },
+    { { "ls", LS, 0, 0 }, image_ls },
+    { { "inspect", INSPECT, 1, 1 }, image_inspect },
+    { { "rm", RM, 1, 1 }, image_rm },
+};
+
+/* -1 to continue. */
+static int image_check(
+    const struct command *self, const struct image_request *r, const struct image_verb *row)
+{
+    if (!row)
+        return verb_refuse(self, r->count > 0 ? r->words[0] : NULL);
+    if (r->count - 1 != row->verb.least)
+        return cli_usage(self, "image %s takes %s", row->verb.name,
+            row->verb.least ? "an image" : "no argument");
+    const struct verb_flag flags[] = { { "json", r->json, LS } };
+    return verb_check_flags(self, &row->verb, flags, array_length(flags));
+}
+
+static int image_run(const struct command *self, droste *d, int argc, char **argv)
+{
+    struct image_request r = { .d = d };
+    const struct flag flags[] = {
+        { "json", NULL, "ls: print a JSON array.", NULL, &r.json },
+        { 0 },
+    };
+    struct error err = { 0 };
+    int status = cli_parse(self, argc, argv, flags, d, r.words, array_length(r.words), &r.count);
+    const struct image_verb *row =
+        verb_find(verbs, array_length(verbs), sizeof *verbs, r.count > 0 ? r.words[0] : NULL);
+    if (status < 0)
+        status = image_check(self, &r, row);
+    return status < 0 ? cli_end(row->run(&r, &err), &err, "the output") : status;
+}
+
+const struct command command_image = {
+    .name = "image",
+    .synopsis = "pull NAME | ls [--json] | inspect IMAGE | rm IMAGE",
+    .summary = "unpack, list, show and remove container images",
+    .details =
+        "  pull NAME      unpack an image for --image, fetching a registry's anew; print its id\n"
+        "  ls             list the unpacked images\n"
+        "  inspect IMAGE  print what is known about one, as JSON\n"
+        "  rm IMAGE       remove one that is not in use\n"
+        "\n"
+        "NAME is oci:DIR[:TAG], docker-archive:FILE, or a registry's name, which needs\n"
+        "skopeo. IMAGE is such a name, an id, or the beginning of one (docs/images.md).\n"
+        "\n"
+        "Exit status: 0, 2 usage error or no such image, 1 reading or writing failed,\n"
+        "4 skopeo could not be started.\n",
+    .examples = "  droste image pull docker-archive:python.tar\n"
+                "  droste image inspect docker-archive:python.tar\n",
+    .settings = SETTINGS_NONE,
+    .verbs = { verbs, array_length(verbs), sizeof *verbs },
+    .run = image_run,
+};
