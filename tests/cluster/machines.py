@@ -35,8 +35,15 @@ class Machines:
 
     def __init__(self, count):
         self.tag = "dr%d" % (os.getpid() % 100000)
-        self.head, self.names, self.processes = NET + "1", [], []
+        self.head, self.names, self.links, self.processes = NET + "1", [], [], []
         self.addresses = [NET + str(11 + i) for i in range(count)]
+        try:
+            self.make()
+        except BaseException:
+            self.close()
+            raise
+
+    def make(self):
         ip("link", "add", self.tag, "type", "bridge")
         ip("addr", "add", self.head + "/24", "dev", self.tag)
         ip("link", "set", self.tag, "up")
@@ -45,6 +52,7 @@ class Machines:
             ip("netns", "add", name)
             self.names.append(name)
             ip("link", "add", link, "type", "veth", "peer", "name", "eth0", "netns", name)
+            self.links.append(link)
             ip("link", "set", link, "master", self.tag, "up")
             ip("-n", name, "addr", "add", address + "/24", "dev", "eth0")
             ip("-n", name, "link", "set", "lo", "up")
@@ -79,6 +87,8 @@ class Machines:
                 time.sleep(0.05)
         for process in self.processes:
             process.wait(10)
+        for link in self.links:     # a namespace ends some time after its name, with its links
+            subprocess.run(["ip", "link", "del", link], capture_output=True)
         for name in self.names:
             subprocess.run(["ip", "netns", "del", name], capture_output=True)
         subprocess.run(["ip", "link", "del", self.tag], capture_output=True)
