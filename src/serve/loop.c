@@ -22,6 +22,7 @@
 #include "serve/openai/openai.h"
 #include "serve/http/nodes.h"
 #include "serve/http/relay.h"
+#include "serve/native/approvals.h"
 #include "serve/native/batches.h"
 #include "serve/native/runs.h"
 #include "serve/queue/queue.h"
@@ -704,6 +705,7 @@ static int serve_as(
     if (rc == 0)
         rc = server_make_template(d, err);
     calls_open(&s);
+    approvals_open(&s);
     if (rc == 0)
         rc = nodes_join(&s, err);
     if (rc == 0)

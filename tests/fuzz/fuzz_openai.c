@@ -6,6 +6,7 @@
 
 #include "base/cleanup.h"
 #include "serve/openai/file_store.h"
+#include "serve/openai/openai.h"
 
 /* NULL: the body is none that reaches the handler. */
 static struct json_object *body_parse(const struct route *route, struct input *in)

@@ -7,7 +7,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/text.h"
-#include "serve/sandbox/calls.h"
+#include "serve/sandbox/cell_events.h"
 #include "serve/e2b/contexts.h"
 
 enum { EXECUTION_SILENT_SECONDS = 5 };

@@ -8,7 +8,7 @@
 #include "base/cleanup.h"
 #include "base/json/fields.h"
 #include "base/text.h"
-#include "serve/sandbox/calls.h"
+#include "serve/sandbox/cell_events.h"
 #include "serve/jupyter/jupyter.h"
 
 #define FRAME "<iframe sandbox='' style='width:100%;height:22em;border:0;resize:vertical' srcdoc=\""

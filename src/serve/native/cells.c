@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "serve/sandbox/calls.h"
+#include "serve/sandbox/cell_events.h"
 #include "serve/http/relay.h"
 #include "serve/native/templates.h"
 #include "serve/native/native.h"
@@ -137,20 +138,6 @@ struct cell_stream {
     uint64_t lost;
 };
 
-/* JSON has line breaks only as white space. */
-void cell_event(struct request *r, const char *name, const struct buf *data)
-{
-    cleanup_buf struct buf event = { 0 };
-    buf_printf(&event, "event: %s\ndata: ", name);
-    size_t at = event.len;
-    buf_append(&event, buf_text(data), data->len);
-    for (; at < event.len; at++)
-        if (event.data[at] == '\n' || event.data[at] == '\r')
-            event.data[at] = ' ';
-    buf_puts(&event, "\n\n");
-    request_push(r, buf_text(&event), event.len);
-}
-
 static void cell_tell_lost(struct cell_stream *c)
 {
     cleanup_buf struct buf data = { 0 };
@@ -186,19 +173,6 @@ static void cell_on_output(void *arg, int stream, const char *data, size_t len)
 }
 
 /* ---- rich results ---- */
-
-void cell_append_media(struct buf *out, const droste_media *media)
-{
-    if (strcmp(media->form, "json") == 0) {
-        buf_append(out, media->data, media->len);
-    } else if (strcmp(media->form, "bytes") == 0) {
-        buf_puts(out, "\"");
-        json_append_base64(out, media->data, media->len);
-        buf_puts(out, "\"");
-    } else {
-        json_append_string(out, media->data, media->len);
-    }
-}
 
 /* What is known of a rich result beside the values by media type, and, with_values, these. */
 static void cell_append_shown(

@@ -19,8 +19,6 @@ void handle_execute(struct request *r);
 void handle_interrupt(struct request *r);
 void handle_fork(struct request *r);
 void handle_expect(struct request *r);
-void handle_tools(struct request *r);
-void handle_call_answer(struct request *r);
 void handle_cluster(struct request *r);
 void cluster_put_metrics(const struct server *s, struct buf *out);
 void handle_checkpoint_create(struct request *r);

@@ -13,6 +13,7 @@
 #include "serve/native/volumes.h"
 #include "serve/native/native.h"
 #include "serve/queue/queue.h"
+#include "serve/sandbox/calls.h"
 
 #define SANDBOX                                                                                                              \
     "{\"type\": \"object\", \"required\": [\"id\", \"state\"], \"properties\": {"                                            \

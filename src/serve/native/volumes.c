@@ -21,6 +21,7 @@
 #include "base/text.h"
 #include "serve/http/work.h"
 #include "serve/sandbox/sandbox.h"
+#include "serve/sandbox/volume.h"
 
 enum { VOLUMES_MOST = 1000, SNAPSHOTS_MOST = 16, ENTRIES_MOST = 100000, DEPTH_MOST = 10 };
 enum { VOLUME_SIZE_LEAST = 4096, VOLUME_FILES_LEAST = 32, VOLUME_NUMBER = 24 };
@@ -46,58 +47,6 @@ struct volume_job {
     uint64_t room; /* bytes that the volume may have */
     bool is_open;
 };
-
-/* ---- where they are ---- */
-
-/* The directory of the account's volumes, which need not exist; free it. NULL: the request was
- * refused. */
-static char *volumes_root(struct request *r)
-{
-    struct server *s = r->server;
-    droste_error err;
-    if (droste_volumes_are_remote(s->d)) {
-        request_refuse(r, 501, "unsupported",
-            "the sandboxes of this server are a provider's, which keeps the volumes");
-        return NULL;
-    }
-    const char *root = droste_volume_root(s->d, &err);
-    if (!root) {
-        request_fail(r, &err);
-        return NULL;
-    }
-    char *own = accounts_need_keys(&s->accounts)
-                    ? text_printf("%s.keys/%s", root, r->account->key.id)
-                    : strdup(root);
-    if (!own)
-        request_refuse(r, 503, "memory", "out of memory");
-    return own;
-}
-
-static bool volume_exists(const char *root, const char *name)
-{
-    cleanup_free char *path = text_printf("%s/%s", root, name);
-    return path && text_is_name(name) && access(path, F_OK) == 0;
-}
-
-static void volume_refuse_absent(struct request *r, const char *name)
-{
-    request_refuse(r, 404, "not_found", "there is no volume '%.64s'; POST /v1/volumes makes one",
-        text_is_name(name) ? name : "?");
-}
-
-bool volumes_put(struct request *r, const char *name, struct buf *words)
-{
-    cleanup_free char *root = volumes_root(r);
-    if (!root)
-        return false;
-    if (!volume_exists(root, name)) {
-        volume_refuse_absent(r, name);
-        return false;
-    }
-    sandbox_setting(words, "volume-name", name);
-    sandbox_setting(words, "volume-root", root);
-    return true;
-}
 
 /* ---- jobs ---- */
 
@@ -138,8 +87,8 @@ static void volume_job_run(struct work *w)
 
 static void volume_fail(struct request *r, const struct volume_job *job)
 {
-    if (job->err.code == DROSTE_ERROR_NOT_FOUND && !volume_exists(job->root, job->name))
-        volume_refuse_absent(r, job->name);
+    if (job->err.code == DROSTE_ERROR_NOT_FOUND && !sandbox_volume_exists(job->root, job->name))
+        sandbox_volume_refuse_absent(r, job->name);
     else if (job->err.code == DROSTE_ERROR_ARGUMENT && job->argument_status)
         request_refuse(r, job->argument_status, "conflict", "%s", job->err.text);
     else if (job->err.sys == ENOSPC || job->err.sys == EDQUOT)
@@ -178,7 +127,7 @@ static void volume_job_end(struct work *w)
 static struct volume_job *volume_job_new(struct request *r, const char *name,
     int (*act)(struct volume_job *job, droste *d, droste_volume *v, droste_error *err))
 {
-    cleanup_free char *root = volumes_root(r);
+    cleanup_free char *root = sandbox_volume_root(r);
     struct volume_job *job = root ? calloc(1, sizeof *job) : NULL;
     if (!job) {
         if (root)
@@ -208,10 +157,10 @@ static struct volume_job *volume_job_of(struct request *r, bool has_path,
     if (!job)
         return NULL;
     job->path = strdup(path);
-    if (job->path && volume_exists(job->root, job->name))
+    if (job->path && sandbox_volume_exists(job->root, job->name))
         return job;
     if (job->path)
-        volume_refuse_absent(r, job->name);
+        sandbox_volume_refuse_absent(r, job->name);
     else
         request_refuse(r, 503, "memory", "out of memory");
     volume_job_free(job);

@@ -12,6 +12,7 @@
 #include "base/cleanup.h"
 #include "base/text.h"
 #include "serve/openai/file_store.h"
+#include "serve/openai/openai.h"
 
 /* Bytes of a long text that the question shows from its beginning and its end. */
 enum { ASK_EXCERPT = 400 };

@@ -2,13 +2,14 @@
  *
  * Its clients repeat a request that ended with 408, 409, 429 or 500 and above, unless a field says
  * that they should not. */
+#include "serve/openai/errors.h"
+
 #include <stdarg.h>
 #include <string.h>
 
 #include "base/cleanup.h"
 #include "base/json/fields.h"
 #include "base/text.h"
-#include "serve/openai/openai.h"
 
 static const char *openai_type(unsigned status)
 {

@@ -8,7 +8,6 @@
 #ifndef DROSTE_SERVE_OPENAI_FILE_STORE_H
 #define DROSTE_SERVE_OPENAI_FILE_STORE_H
 
-#include "serve/openai/openai.h"
 #include "serve/http/work.h"
 
 enum {

@@ -12,6 +12,7 @@
 #include "base/json/fields.h"
 #include "base/text.h"
 #include "serve/openai/file_store.h"
+#include "serve/openai/openai.h"
 
 enum { UPLOAD_SECONDS = 3600, UPLOAD_PARTS_MAX = 1000, EXPIRES_MAX = 30 * 86400 };
 #define UPLOAD_PART_MAX ((uint64_t)64 << 20)

@@ -13,6 +13,7 @@
 #include "base/cleanup.h"
 #include "base/os/file.h"
 #include "base/text.h"
+#include "serve/openai/errors.h"
 #include "serve/openai/file_store.h"
 
 enum { INTAKE_PARSER = 64 << 10, INTAKE_FIELDS_MAX = 32, INTAKE_FIELD_MAX = 4096 };

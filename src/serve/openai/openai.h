@@ -10,6 +10,7 @@
 #include "base/list.h"
 #include "serve/native/runs.h"
 #include "serve/http/request.h"
+#include "serve/openai/errors.h"
 
 enum { OPENAI_MODEL_SIZE = 257 };
 /* Attachments come within the body. */
@@ -20,21 +21,6 @@ extern const struct routes openai_routes;
 /* Reads the operator's configuration. */
 int openai_open(struct server *s, struct error *err);
 void openai_close(struct server *s);
-
-/* ---- errors.c ---- */
-
-struct openai_error {
-    unsigned status;
-    const char *code;
-    const char *param; /* NULL: none */
-    bool is_final;     /* the client would repeat it, but should not */
-};
-void openai_refuse(struct request *r, const struct openai_error *error, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-/* The object with "message", "type", "param" and "code". */
-void openai_put_error(struct buf *out, const struct openai_error *error, const char *text);
-/* The hook of the routes. */
-void openai_refuse_plainly(struct request *r, unsigned status, const char *code, const char *text);
 
 /* ---- models.c ---- */
 

@@ -7,6 +7,7 @@
 #define DROSTE_SERVE_OPENAI_RESPONSES_H
 
 #include "serve/openai/file_store.h"
+#include "serve/openai/openai.h"
 
 enum { RESPONSE_ID_SIZE = SERVE_ID_SIZE + 5, RESPONSE_STORED_MAX = 4 << 20 };
 enum { RESPONSE_CHAIN_MAX = 100 };

@@ -6,7 +6,6 @@
  * belong to a session, and a fork gets its own. A model belongs to a
  * sandbox and its forks, whose calls say only the model's key: any of their streams gets them.
  */
-#include "serve/native/approvals.h"
 #include "serve/sandbox/calls.h"
 
 #include <stdlib.h>
@@ -15,7 +14,7 @@
 #include "base/cleanup.h"
 #include "base/text.h"
 #include "serve/mcp/mcp.h"
-#include "serve/native/native.h"
+#include "serve/sandbox/cell_events.h"
 
 /* Bytes of events that wait for a client, and calls that wait for a stream; those beyond fail. */
 enum { CALLS_UNREAD_MAX = 16 << 20, CALLS_HELD_MAX = 1000 };
@@ -317,7 +316,6 @@ static void model_on_call(void *arg, const droste_message *all, size_t count, dr
 void calls_open(struct server *s)
 {
     droste_set_model(s->d, model_on_call, s);
-    approvals_open(s);
 }
 
 /* ---- answers ---- */

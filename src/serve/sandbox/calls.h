@@ -14,11 +14,8 @@ void calls_fail(struct sandbox *sb);
 void calls_inherit(struct sandbox *fork, const struct sandbox *of);
 void calls_close(struct sandbox *sb);
 
-/* ---- cells.c ---- */
-
-/* Sends an event in the stream of a cell. */
-void cell_event(struct request *r, const char *name, const struct buf *data);
-/* Appends one form of a rich result as a value of JSON: bytes in base64. */
-void cell_append_media(struct buf *out, const droste_media *media);
+/* Handlers of routes. */
+void handle_tools(struct request *r);
+void handle_call_answer(struct request *r);
 
 #endif

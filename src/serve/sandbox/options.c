@@ -10,8 +10,8 @@
 #include "base/cleanup.h"
 #include "base/text.h"
 #include "serve/options.h"
-#include "serve/native/volumes.h"
 #include "serve/sandbox/sandbox.h"
+#include "serve/sandbox/volume.h"
 
 /* ---- the words of settings ---- */
 
@@ -158,7 +158,7 @@ static bool sandbox_put(
         return true;
     }
     if (rule == RULE_VOLUME)
-        return volumes_put(r, value, words);
+        return sandbox_put_volume(r, value, words);
     sandbox_setting(words, o->name, value);
     return true;
 }

@@ -1,0 +1,57 @@
+/* serve/sandbox/volume.c: see volume.h. */
+#include "serve/sandbox/volume.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/text.h"
+#include "serve/sandbox/sandbox.h"
+
+char *sandbox_volume_root(struct request *r)
+{
+    struct server *s = r->server;
+    droste_error err;
+    if (droste_volumes_are_remote(s->d)) {
+        request_refuse(r, 501, "unsupported",
+            "the sandboxes of this server are a provider's, which keeps the volumes");
+        return NULL;
+    }
+    const char *root = droste_volume_root(s->d, &err);
+    if (!root) {
+        request_fail(r, &err);
+        return NULL;
+    }
+    char *own = accounts_need_keys(&s->accounts)
+                    ? text_printf("%s.keys/%s", root, r->account->key.id)
+                    : strdup(root);
+    if (!own)
+        request_refuse(r, 503, "memory", "out of memory");
+    return own;
+}
+
+bool sandbox_volume_exists(const char *root, const char *name)
+{
+    cleanup_free char *path = text_printf("%s/%s", root, name);
+    return path && text_is_name(name) && access(path, F_OK) == 0;
+}
+
+void sandbox_volume_refuse_absent(struct request *r, const char *name)
+{
+    request_refuse(r, 404, "not_found", "there is no volume '%.64s'; POST /v1/volumes makes one",
+        text_is_name(name) ? name : "?");
+}
+
+bool sandbox_put_volume(struct request *r, const char *name, struct buf *words)
+{
+    cleanup_free char *root = sandbox_volume_root(r);
+    if (!root)
+        return false;
+    if (!sandbox_volume_exists(root, name)) {
+        sandbox_volume_refuse_absent(r, name);
+        return false;
+    }
+    sandbox_setting(words, "volume-name", name);
+    sandbox_setting(words, "volume-root", root);
+    return true;
+}

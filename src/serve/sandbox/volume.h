@@ -1,0 +1,20 @@
+/* serve/sandbox/volume.h: which volumes an account's sandboxes may mount.
+ *
+ * Without keys they are those of this machine's user. Each key has a directory of its own beside
+ * theirs, so that names are its own, and another key's volumes cannot be named at all.
+ */
+#ifndef DROSTE_SERVE_SANDBOX_VOLUME_H
+#define DROSTE_SERVE_SANDBOX_VOLUME_H
+
+#include "serve/http/request.h"
+
+/* The directory of the account's volumes, which need not exist; free it. NULL: the request was
+ * refused. */
+char *sandbox_volume_root(struct request *r);
+bool sandbox_volume_exists(const char *root, const char *name);
+void sandbox_volume_refuse_absent(struct request *r, const char *name);
+/* Appends the settings of a sandbox that mounts the volume. False: there is none, and the request
+ * was refused. */
+bool sandbox_put_volume(struct request *r, const char *name, struct buf *words);
+
+#endif
