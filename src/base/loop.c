@@ -263,11 +263,6 @@ void loop_far(struct loop *loop, bool under_way)
         loop->far--;
 }
 
-void loop_run_ready(struct loop *loop)
-{
-    base_loop_turn(loop, UV_RUN_NOWAIT);
-}
-
 void loop_wake(struct loop *loop)
 {
     uv_stop(&loop->uv);

@@ -75,8 +75,6 @@ bool loop_is_running(const struct loop *loop);
 /* For a callback that sets the flag that loop_run_until waits for. Timers run first in a turn of
  * the loop, which would otherwise sleep afterwards. */
 void loop_wake(struct loop *loop);
-/* Handles what is ready, without waiting. */
-void loop_run_ready(struct loop *loop);
 
 struct timer;
 typedef void timer_fn(void *arg);

@@ -94,7 +94,7 @@ struct broker_options {
     struct hold *hold;           /* what costs something passes it; NULL: none */
     const char *run, *root;      /* run ids in the record, of the tree's root, too; must outlive the
                                     broker */
-    bool asks_nobody;            /* stop the run, as `diverged`, for unrecorded calls */
+    bool recorded_only;          /* stop the run, as `diverged`, for unrecorded calls */
     struct replay_log *recorded; /* log of a resumed run; NULL: a new run */
     /* Called if a guest's call differs from the record, possibly within broker_call, so it must
      * not close the broker. NULL if nothing is recorded. */

@@ -179,7 +179,7 @@ static void begin_waiting(struct tool_program *t)
     t->beginning = false;
 }
 
-static void nobody_waits(void *arg, struct tool_call *call)
+static void tool_program_on_cancel(void *arg, struct tool_call *call)
 {
     tool_program_finish(arg, "the answer is no longer awaited");
 }
@@ -202,7 +202,7 @@ static void call_program(void *arg, struct tool_call *call, const char *json, si
     for (size_t i = 0; i + 1 < s->input.len; i++)
         if (s->input.data[i] == '\n' || s->input.data[i] == '\r')
             s->input.data[i] = ' '; /* outside of strings, where newlines cannot occur */
-    tool_call_on_cancel(call, nobody_waits, s);
+    tool_call_on_cancel(call, tool_program_on_cancel, s);
     if (buf_failed(&s->input))
         tool_program_finish(s, "the host is out of memory");
     else

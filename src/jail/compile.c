@@ -486,7 +486,7 @@ int jail_compile_sandbox(enum isolation isolation, const struct jail_plan *zygot
     return compile_in(isolation, false, zygote, limits, place, out, err);
 }
 
-int jail_compile_beside(enum isolation isolation, const struct jail_plan *zygote,
+int jail_compile_companion(enum isolation isolation, const struct jail_plan *zygote,
     const struct jail_limits *limits, const struct jail_mount *place, struct jail_plan **out,
     struct error *err)
 {

@@ -176,7 +176,7 @@ int jail_compile_sandbox(enum isolation isolation, const struct jail_plan *zygot
 
 /* The plan of a process beside a sandbox: with its limits and rights, in its namespaces. The
  * request has the pidfd of its keeper (JAIL_JOIN). */
-int jail_compile_beside(enum isolation isolation, const struct jail_plan *zygote,
+int jail_compile_companion(enum isolation isolation, const struct jail_plan *zygote,
     const struct jail_limits *limits, const struct jail_mount *place, struct jail_plan **out,
     struct error *err);
 

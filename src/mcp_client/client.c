@@ -58,7 +58,7 @@ struct mcp_client {
     char *ca_file;
     enum mcp_client_state state;
     struct mcp_transport *transport; /* NULL: OFF */
-    char version[16], server[128];
+    char version[16];
     bool stateless;
     struct timer *patience; /* of the handshake and the list */
     uint64_t next_id;
@@ -329,15 +329,9 @@ static void client_send_waiting(struct mcp_client *c)
     }
 }
 
-static void client_on(struct mcp_client *c, struct json_object *result)
+static void client_on(struct mcp_client *c)
 {
     struct error err = { 0 };
-    struct json_object *info = json_get_typed(result, "serverInfo", json_type_object);
-    cleanup_buf struct buf name = { 0 };
-    const char *text = json_get_string(info, "name", "");
-    text_append_visible(&name, text, strlen(text));
-    size_t n = text_utf8_floor(buf_text(&name), name.len, sizeof c->server - 1);
-    snprintf(c->server, sizeof c->server, "%.*s", (int)n, buf_text(&name));
     c->state = MCP_CLIENT_ON;
     int rc = c->stateless ? 0 : client_send(c, "notifications/initialized", 0, NULL, NULL, &err);
     if (rc < 0) {
@@ -379,7 +373,7 @@ static void client_discovered(void *arg, struct json_object *result, const struc
         found |= version && strcmp(version, STATELESS_VERSION) == 0;
     }
     if (found) {
-        client_on(c, result);
+        client_on(c);
     } else {
         if (why)
             err = *why;
@@ -401,7 +395,7 @@ static void client_initialized(void *arg, struct json_object *result, const stru
         known |= strcmp(version, stateful_versions[i]) == 0;
     if (known) {
         snprintf(c->version, sizeof c->version, "%s", version);
-        client_on(c, result);
+        client_on(c);
     } else if (c->transport && (!why || why->code != ERROR_LOST)) {
         c->stateless = true;
         snprintf(c->version, sizeof c->version, "%s", STATELESS_VERSION);
@@ -588,16 +582,6 @@ const struct mcp_tool *mcp_client_tools(const struct mcp_client *c, size_t *coun
 const char *mcp_client_name(const struct mcp_client *c)
 {
     return c->spec.name;
-}
-
-const char *mcp_client_version(const struct mcp_client *c)
-{
-    return c->version;
-}
-
-const char *mcp_client_server(const struct mcp_client *c)
-{
-    return c->server;
 }
 
 int mcp_client_call(struct mcp_client *c, const char *tool, const char *arguments, size_t len,

@@ -52,9 +52,6 @@ void mcp_client_wait_for(struct mcp_client *c, struct mcp_client_wait *wait);
 void mcp_client_stop_waiting(struct mcp_client *c, struct mcp_client_wait *wait);
 const struct mcp_tool *mcp_client_tools(const struct mcp_client *c, size_t *count);
 const char *mcp_client_name(const struct mcp_client *c);
-/* The revision that was agreed on; "": none yet. What the server calls itself, or "". */
-const char *mcp_client_version(const struct mcp_client *c);
-const char *mcp_client_server(const struct mcp_client *c);
 
 /* ---- calls ---- */
 

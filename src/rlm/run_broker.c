@@ -59,7 +59,7 @@ int run_open_broker(struct rlm_run *r, struct error *err)
         .hold = o->hold,
         .run = owner->result.run,
         .root = r->tree->root ? r->tree->root->result.run : owner->result.run,
-        .asks_nobody = o->again,
+        .recorded_only = o->again,
         .recorded = r->resume ? resume_recorded(r->resume) : NULL,
         .diverged = run_diverged,
         .changed = run_calls_changed,

@@ -9,7 +9,7 @@
 
 /* Interrupts twice within the grace period: Python drops an exception that a signal handler
  * raises inside a destructor or a weakref callback, and a cell may catch the first one. */
-enum { RINGS = 2, START_SECONDS = 120 };
+enum { INTERRUPTS_MAX = 2, START_SECONDS = 120 };
 /* A copy of 20 GB takes some tenths of a second (page tables, fork(2)). */
 enum { CHECKPOINT_SECONDS = 5 };
 /* Of a held operation: the shortest time until the next look, and below which share of the time its
@@ -87,12 +87,12 @@ static void deadline_start(struct session *s, uint64_t milliseconds)
     timer_start(s->deadline, milliseconds, 0);
 }
 
-static void deadline_ring(struct session *s)
+static void deadline_interrupt(struct session *s)
 {
-    s->rings++;
+    s->interrupts_sent++;
     session_send(s, FRAME_INTERRUPT, s->operation, "", 0, NULL, 0, NULL);
     s->ops->interrupt(s->sandbox);
-    deadline_start(s, (uint64_t)(s->settings.grace * 1000 / RINGS));
+    deadline_start(s, (uint64_t)(s->settings.grace * 1000 / INTERRUPTS_MAX));
 }
 
 /* An asynchronous start has its own limit; this limit is for guests that never send READY. */
@@ -100,7 +100,7 @@ void session_deadline_begin(struct session *s)
 {
     double limit = session_is_late(s) ? s->limit + START_SECONDS : s->limit;
     s->started_ns = clock_ns();
-    if (s->limit > 0 && s->rings == 0)
+    if (s->limit > 0 && s->interrupts_sent == 0)
         deadline_start(s, (uint64_t)(limit * 1000 + 0.5));
 }
 
@@ -129,7 +129,7 @@ void session_deadline_reached(void *arg)
     if (!s->operation)
         return;
     uint64_t paused_ms = session_paused_since(s, &s->deadline_paused_ns);
-    if (s->rings == 0)
+    if (s->interrupts_sent == 0)
         paused_ms += deadline_held_ms(s);
     if (paused_ms > 0) {
         timer_start(s->deadline, paused_ms, 0);
@@ -139,9 +139,9 @@ void session_deadline_reached(void *arg)
         deadline_end_checkpoint(s);
         return;
     }
-    if (s->rings < RINGS) {
-        s->deadline_passed = s->deadline_passed || s->rings == 0;
-        deadline_ring(s);
+    if (s->interrupts_sent < INTERRUPTS_MAX) {
+        s->deadline_passed = s->deadline_passed || s->interrupts_sent == 0;
+        deadline_interrupt(s);
         return;
     }
     if (s->deadline_passed)
@@ -192,8 +192,8 @@ void session_interrupt(struct session *s)
             "interrupted while the volume was written back; it may be incomplete");
         session_tell_finished(s, &why);
     }
-    if (s->operation && s->rings == 0 && !s->dead)
-        deadline_ring(s);
+    if (s->operation && s->interrupts_sent == 0 && !s->dead)
+        deadline_interrupt(s);
 }
 
 /* ---- a message that does not complete ---- */

@@ -51,8 +51,8 @@ struct session {
     void *finished_arg;
     uint64_t last_id;
     uint64_t started_ns;
-    double limit;   /* seconds of this operation, 0: none */
-    unsigned rings; /* number of interrupts sent */
+    double limit; /* seconds of this operation, 0: none */
+    unsigned interrupts_sent;
     bool deadline_passed;
     bool is_parked;   /* a checkpoint that is asked to fork */
     bool collects;    /* the cell's rich results are wanted */

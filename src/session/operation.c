@@ -27,7 +27,7 @@ int session_begin(struct session *s, session_done_fn *done, void *arg, struct er
     s->operation = ++s->last_id;
     s->is_cell = s->is_numbered = false;
     s->started_ns = clock_ns();
-    s->rings = 0;
+    s->interrupts_sent = 0;
     s->deadline_passed = s->is_parked = false;
     s->calls = 0;
     s->collects = false;

@@ -205,7 +205,7 @@ static int service_open(struct service *v, struct error *err)
     static const struct sandbox_events events = { service_bytes, service_output, service_ended };
     struct session *s = v->session;
     cleanup_buf struct buf head = { 0 };
-    int rc = s->ops->open_beside(s->sandbox, &events, v, &v->sandbox, err);
+    int rc = s->ops->open_companion(s->sandbox, &events, v, &v->sandbox, err);
     if (rc < 0)
         return rc;
     v->decoder = (struct frame_decoder){ .rules = rules, .rule_count = array_length(rules) };
@@ -247,7 +247,7 @@ int service_ready(struct session *s, const char *what, struct error *err)
             *err = s->death;
         return -(int)s->death.code;
     }
-    if (!s->ops->open_beside)
+    if (!s->ops->open_companion)
         return error_set(err, ERROR_UNSUPPORTED, "the environment '%s' gives no access to %s",
             s->ops->name, what);
     if (!s->service && !(s->service = service_new(s)))

@@ -173,8 +173,9 @@ static int replay_match_skip(struct broker *b, const struct recorded_call *match
     struct lm_request *request, struct error *err)
 {
     struct lm *lm = b->options.lm;
-    return replay_log_is_of(match, lm, b->options.asks_nobody) ? lm_skip_recorded(lm, request, err)
-                                                               : 0;
+    return replay_log_is_of(match, lm, b->options.recorded_only)
+               ? lm_skip_recorded(lm, request, err)
+               : 0;
 }
 
 /* Repeats an open call with its key: the provider may have been paid for it. */
@@ -306,7 +307,7 @@ int replay_match_start_tool(struct item *item, struct error *err)
 int replay_match_may_ask(struct item *item, struct error *err)
 {
     struct broker_options *o = &item->ask->broker->options;
-    if (!o->asks_nobody)
+    if (!o->recorded_only)
         return 0;
     replay_match_diverge(item, item->asked, item->asked_len);
     return error_set(err, ERROR_MODEL_REPLAY, "models are not called while a run is replayed");

@@ -23,7 +23,6 @@ struct custom {
 };
 
 struct droste_custom_sandbox {
-    struct sandbox_base base;
     struct custom *env;
     struct sandbox_events events;
     void *arg;
@@ -357,9 +356,7 @@ static int custom_start(struct environment *env, const struct sandbox_spec *spec
     struct droste_custom_sandbox *s = calloc(1, sizeof *s);
     if (!s)
         return error_memory(err);
-    *s = (struct droste_custom_sandbox){
-        .base = { &c->ops }, .env = c, .events = *events, .arg = arg
-    };
+    *s = (struct droste_custom_sandbox){ .env = c, .events = *events, .arg = arg };
     s->decoder.rules = rules;
     s->decoder.rule_count = array_length(rules);
     s->step = timer_new(c->base.loop, custom_look, s);

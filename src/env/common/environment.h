@@ -135,10 +135,7 @@ struct sandbox_events {
     bool (*approve)(void *arg, struct droste_network_request *request);
 };
 
-struct sandbox; /* defined by each environment; its first member is: */
-struct sandbox_base {
-    const struct environment_ops *ops;
-};
+struct sandbox; /* defined by each environment */
 
 enum sandbox_trait {
     TRAIT_MEMFD = 1,   /* passes file descriptors in both directions */
@@ -158,9 +155,9 @@ struct environment_ops {
     /* Starts a guest. Bytes can be sent at once. No event fires within the call. */
     int (*open)(struct environment *env, const struct sandbox_spec *spec,
         const struct sandbox_events *events, void *arg, struct sandbox **out, struct error *err);
-    /* Starts a guest beside a sandbox: a process of its own with the same files, user and limits,
+    /* Starts a companion of a sandbox: a process of its own with the same files, user and limits,
      * which ends with it at the latest and must be closed first. NULL: not supported. */
-    int (*open_beside)(struct sandbox *of, const struct sandbox_events *events, void *arg,
+    int (*open_companion)(struct sandbox *of, const struct sandbox_events *events, void *arg,
         struct sandbox **out, struct error *err);
     /* Sends `frame`, which asks the guest to copy itself, with the descriptor that it needs, and
      * makes the sandbox of the copy. If the guest then refuses, that sandbox is only to be closed.
@@ -308,11 +305,6 @@ void environment_on_notice(
 static inline const struct environment_ops *environment_ops_of(const struct environment *env)
 {
     return ((const struct environment_base *)env)->ops;
-}
-
-static inline const struct environment_ops *sandbox_ops_of(const struct sandbox *s)
-{
-    return ((const struct sandbox_base *)s)->ops;
 }
 
 #endif

@@ -254,8 +254,6 @@ static int docker_collect(
 
 /* ---- the interface of environments ---- */
 
-static const struct environment_ops docker_ops;
-
 static int find_or_make(struct docker *env, const struct sandbox_spec *spec,
     struct docker_slot **out, struct error *err)
 {
@@ -281,8 +279,7 @@ static int docker_open_sandbox(struct environment *base, const struct sandbox_sp
         rc = find_or_make(env, spec, &h, err);
     if (rc < 0)
         return rc;
-    rc = remote_open_sandbox(
-        container_remote(h->container), &docker_ops, spec, events, arg, out, err);
+    rc = remote_open_sandbox(container_remote(h->container), spec, events, arg, out, err);
     if (rc < 0) {
         leave_if_empty(h);
         return rc;
@@ -305,10 +302,10 @@ static void docker_close(struct sandbox *s)
     leave_if_empty(h);
 }
 
-static int docker_open_beside(struct sandbox *of, const struct sandbox_events *events, void *arg,
+static int docker_open_companion(struct sandbox *of, const struct sandbox_events *events, void *arg,
     struct sandbox **out, struct error *err)
 {
-    int rc = remote_open_beside(of, events, arg, out, err);
+    int rc = remote_open_companion(of, events, arg, out, err);
     docker_slot_of(of)->sandboxes += rc == 0;
     return rc;
 }
@@ -412,7 +409,7 @@ static const struct environment_ops docker_ops = {
     .traits = TRAIT_SIGNAL | TRAIT_LATE,
     .features = docker_features,
     .open = docker_open_sandbox,
-    .open_beside = docker_open_beside,
+    .open_companion = docker_open_companion,
     .send = remote_send,
     .unread = remote_unread,
     .hold = remote_hold_channel,

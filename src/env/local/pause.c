@@ -25,7 +25,7 @@ enum { PAUSE_PASSES = 100, PAUSE_PASS_US = 1000 };
 /* The first one, of which the others are forks, or beside which they are. */
 static struct sandbox *pause_first(const struct sandbox *s)
 {
-    const struct sandbox *first = s->beside ? s->beside : s->family ? s->family : s;
+    const struct sandbox *first = s->companion_of ? s->companion_of : s->family ? s->family : s;
     return (struct sandbox *)(uintptr_t)first;
 }
 

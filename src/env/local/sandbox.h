@@ -59,14 +59,13 @@ struct network {
 enum port { PORT_CHANNEL, PORT_OUT, PORT_ERR, PORT_STATUS, PORT_COUNT };
 
 struct sandbox {
-    struct sandbox_base base;
     struct local *env;
     struct zygote *zygote;
     uint64_t lineage;  /* the zygote's, which may be freed earlier */
     uint32_t clone_id; /* of the clone in progress; 0 once it is answered */
     enum isolation isolation;
     struct jail_plan *plan;
-    struct sandbox *beside; /* this process is beside that one, which owns what both have */
+    struct sandbox *companion_of; /* this process is beside that one, which owns what both have */
     struct sandbox *companions, *next_companion; /* the processes beside this one */
     struct sandbox *waits;  /* beside this one; to be cloned when this one's clone is answered */
     struct timer *retry;    /* of the one that waits: the namespaces are not complete yet */
@@ -209,7 +208,7 @@ int local_make(struct local *env, struct zygote *z, const struct jail_limits *li
     struct sandbox **out, struct error *err);
 /* Starts a process beside a sandbox: one that has the same files, user and limits. It must be
  * closed first. */
-int local_make_beside(struct sandbox *of, const struct sandbox_events *events, void *arg,
+int local_make_companion(struct sandbox *of, const struct sandbox_events *events, void *arg,
     struct sandbox **out, struct error *err);
 /* A room_fn: starts a sandbox that has waited. */
 void local_start_waiting(struct sandbox *s, const struct error *why);

@@ -49,9 +49,9 @@ static uid_t local_guest_uid(const struct sandbox *s)
 }
 
 /* Clones a process that has the cgroup, user, directory and mounts of the one that it is beside. */
-static int local_clone_beside(struct sandbox *s, struct error *err)
+static int local_clone_companion(struct sandbox *s, struct error *err)
 {
-    struct sandbox *of = s->beside;
+    struct sandbox *of = s->companion_of;
     bool joins = isolation_has_own_root(s->isolation);
     local_keep_pidfd(of);
     const int extra[ZYGOTE_EXTRA_COUNT] = { of->cgroup ? cgroup_fd(of->cgroup) : -1, -1, -1,
@@ -61,7 +61,7 @@ static int local_clone_beside(struct sandbox *s, struct error *err)
         return error_set(err, ERROR_LOST, "the sandbox could not be started");
     if (s->isolation == ISOLATION_LANDLOCK)
         place.user_processes = users_count_processes(local_guest_uid(of));
-    int rc = jail_compile_beside(
+    int rc = jail_compile_companion(
         s->isolation, zygote_plan(s->zygote), &of->limits, &place, &s->plan, err);
     if (rc == 0)
         rc = zygote_clone(
@@ -71,21 +71,21 @@ static int local_clone_beside(struct sandbox *s, struct error *err)
     return rc;
 }
 
-static void local_try_beside(void *arg)
+static void local_try_companion(void *arg)
 {
     struct sandbox *s = arg;
-    const struct sandbox *of = s->beside;
+    const struct sandbox *of = s->companion_of;
     if (local_has_keeper(of) && !of->ended && isolation_has_own_root(of->isolation) &&
         !local_is_set_up(of))
         timer_start(s->retry, 1, 0);
     else if (local_is_paused(of))
         timer_start(s->retry, PAUSED_RETRY_MS, 0);
-    else if (local_clone_beside(s, &s->how.error) < 0)
+    else if (local_clone_companion(s, &s->how.error) < 0)
         ports_finish(s);
 }
 
 /* What waits beside this one goes on, or fails. */
-static void local_tell_beside(struct sandbox *s)
+static void local_tell_companion(struct sandbox *s)
 {
     struct sandbox *waits = steal(&s->waits);
     if (waits)
@@ -108,12 +108,12 @@ static void local_clone_answered(void *arg, struct zygote_answer *answer)
     bool started = s->pidfd >= 0;
     if (!local_needs_pidfd(s))
         close_fd(&s->pidfd);
-    local_tell_beside(s);
+    local_tell_companion(s);
     if (s->has_forked)
         local_announce_forks(s);
     if (answer->pid > 0)
         memory_watch_begin(s->memory_watch, answer->pid);
-    if (answer->pid > 0 && !s->beside)
+    if (answer->pid > 0 && !s->companion_of)
         cpu_priority_open(s->env->base.loop, answer->pid, s->env->weighs ? s->cgroup : NULL,
             &s->env->cpu_priorities, &s->cpu_priority, NULL);
     if (!started) {
@@ -200,11 +200,11 @@ static void local_end_family(struct sandbox *s)
     free(s);
 }
 
-static void local_close_beside(struct sandbox *s)
+static void local_close_companion(struct sandbox *s)
 {
-    struct sandbox **at = &s->beside->companions;
-    if (s->beside->waits == s)
-        s->beside->waits = NULL;
+    struct sandbox **at = &s->companion_of->companions;
+    if (s->companion_of->waits == s)
+        s->companion_of->waits = NULL;
     while (*at && *at != s)
         at = &(*at)->next_companion;
     if (*at)
@@ -234,8 +234,8 @@ void local_close(struct sandbox *s)
     if (!s)
         return;
     local_end(s);
-    if (s->beside) {
-        local_close_beside(s);
+    if (s->companion_of) {
+        local_close_companion(s);
         return;
     }
     s->env->cpu_priorities.sandboxes -= s->in_use;
@@ -256,7 +256,6 @@ struct sandbox *local_sandbox_new(
     if (!s)
         return NULL;
     *s = (struct sandbox){
-        .base = { env->base.ops },
         .env = env,
         .zygote = z,
         .lineage = zygote_lineage(z),
@@ -360,7 +359,7 @@ void local_start_waiting(struct sandbox *s, const struct error *why)
         rc = local_start(s, s->zygote, &s->limits, &s->how.error);
     if (rc == 0)
         return;
-    local_tell_beside(s);
+    local_tell_companion(s);
     ports_finish(s);
 }
 
@@ -399,7 +398,7 @@ int local_make(struct local *env, struct zygote *z, const struct jail_limits *li
     return 0;
 }
 
-int local_make_beside(struct sandbox *of, const struct sandbox_events *events, void *arg,
+int local_make_companion(struct sandbox *of, const struct sandbox_events *events, void *arg,
     struct sandbox **out, struct error *err)
 {
     struct sandbox *first = of->family ? of->family : of;
@@ -408,14 +407,14 @@ int local_make_beside(struct sandbox *of, const struct sandbox_events *events, v
     struct sandbox *s = local_sandbox_new(of->env, of->zygote, events, arg);
     if (!s)
         return error_memory(err);
-    s->beside = first;
+    s->companion_of = first;
     s->next_companion = first->companions;
     first->companions = s;
     s->mounts.mounts[0] = s->mounts.mounts[1] = -1;
     int rc = ports_make(s, s->theirs, err);
     if (rc == 0)
         rc = ports_watch(s, err);
-    if (rc == 0 && !(s->retry = timer_new(of->env->base.loop, local_try_beside, s)))
+    if (rc == 0 && !(s->retry = timer_new(of->env->base.loop, local_try_companion, s)))
         rc = error_memory(err);
     if (rc == 0 && (first->clone_id || local_waits(first)))
         first->waits = s;

@@ -28,7 +28,6 @@ enum {
 
 struct delivery {
     struct remote *remote;
-    const struct environment_ops *ops;
     struct volume *volume;
     struct sandbox *worker; /* NULL: no transfer is running */
     /* the worker that unpacked the files, if they end with it; NULL: none */
@@ -209,7 +208,7 @@ static int start_worker(struct delivery *d, int source, struct error *err)
     d->failed = false;
     d->how = (struct sandbox_exit){ 0 };
     buf_clear(&d->said);
-    return remote_open_worker(d->remote, d->ops, &json, source, events, d, &d->worker, err);
+    return remote_open_worker(d->remote, &json, source, events, d, &d->worker, err);
 }
 
 /* ---- transfers ---- */
@@ -221,8 +220,8 @@ static int files_begin(struct delivery *d, struct error *err)
     return rc < 0 ? rc : start_worker(d, steal_fd(&file), err);
 }
 
-int delivery_open(struct loop *loop, struct remote *r, const struct environment_ops *ops,
-    const struct volume *v, const char *to, struct delivery **out, struct error *err)
+int delivery_open(struct loop *loop, struct remote *r, const struct volume *v, const char *to,
+    struct delivery **out, struct error *err)
 {
     char number[17];
     int rc = random_hex(number, 16, err);
@@ -232,7 +231,6 @@ int delivery_open(struct loop *loop, struct remote *r, const struct environment_
     if (!d)
         return error_memory(err);
     *d = (struct delivery){ .remote = r,
-        .ops = ops,
         .volume = volume_hold((struct volume *)v),
         .ephemeral = !to,
         .to = to ? strdup(to) : text_printf("/tmp/droste-files-%s", number),

@@ -11,8 +11,8 @@ struct delivery;
 /* Copies the volume's contents to the remote directory `to`, or to a temporary one (NULL) that is
  * removed with the delivery. Sandboxes that are opened from now on wait for the copy; if it fails,
  * they end with the error. */
-int delivery_open(struct loop *loop, struct remote *r, const struct environment_ops *ops,
-    const struct volume *v, const char *to, struct delivery **out, struct error *err);
+int delivery_open(struct loop *loop, struct remote *r, const struct volume *v, const char *to,
+    struct delivery **out, struct error *err);
 /* The remote directory. */
 const char *delivery_directory(const struct delivery *d);
 

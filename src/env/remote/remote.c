@@ -56,12 +56,11 @@ struct remote {
     struct sandbox_list sandboxes;
     struct fair_reader turn;
     bool says_more; /* the last bytes that were fed end within a message */
-    unsigned count, holds;
+    unsigned holds;
     uint32_t last_id;
 };
 
 struct sandbox {
-    struct sandbox_base base;
     TAILQ_ENTRY(sandbox) link;
     struct remote *remote;
     uint32_t id;
@@ -594,7 +593,6 @@ void remote_close_sandbox(struct sandbox *s)
         return;
     remote_kill(s);
     TAILQ_REMOVE(&s->remote->sandboxes, s, link);
-    s->remote->count--;
     timer_free(s->kill_timer);
     fifo_free(&s->waiting);
     buf_free(&s->start);
@@ -610,11 +608,6 @@ struct remote *remote_of(const struct sandbox *s)
 void *remote_arg(const struct remote *r)
 {
     return r->arg;
-}
-
-unsigned remote_sandboxes(const struct remote *r)
-{
-    return r->count;
 }
 
 /* Limits that the worker sets for itself, including memory where the container has a limit too, so
@@ -658,8 +651,8 @@ static int remote_start(struct sandbox *s, const struct buf *json, struct error 
     return rc < 0 ? rc : send_source(s, err);
 }
 
-static int worker_new(struct remote *r, const struct environment_ops *ops, int source_given,
-    const struct sandbox_events *events, void *arg, struct sandbox **out, struct error *err)
+static int worker_new(struct remote *r, int source_given, const struct sandbox_events *events,
+    void *arg, struct sandbox **out, struct error *err)
 {
     cleanup_fd int source = source_given;
     if (remote_is_over(r))
@@ -667,7 +660,6 @@ static int worker_new(struct remote *r, const struct environment_ops *ops, int s
     struct sandbox *s = calloc(1, sizeof *s);
     if (!s)
         return error_memory(err);
-    s->base.ops = ops;
     s->remote = r;
     s->id = ++r->last_id;
     s->events = *events;
@@ -675,7 +667,6 @@ static int worker_new(struct remote *r, const struct environment_ops *ops, int s
     s->credit = MUX_CREDIT;
     s->source = steal_fd(&source);
     TAILQ_INSERT_TAIL(&r->sandboxes, s, link);
-    r->count++;
     s->kill_timer = timer_new(r->loop, kill_too_long, s);
     if (!s->kill_timer) {
         remote_close_sandbox(s);
@@ -685,23 +676,21 @@ static int worker_new(struct remote *r, const struct environment_ops *ops, int s
     return 0;
 }
 
-int remote_open_worker(struct remote *r, const struct environment_ops *ops, const struct buf *json,
-    int source, const struct sandbox_events *events, void *arg, struct sandbox **out,
-    struct error *err)
+int remote_open_worker(struct remote *r, const struct buf *json, int source,
+    const struct sandbox_events *events, void *arg, struct sandbox **out, struct error *err)
 {
-    int rc = worker_new(r, ops, source, events, arg, out, err);
+    int rc = worker_new(r, source, events, arg, out, err);
     if (rc == 0 && (rc = remote_start(*out, json, err)) < 0)
         remote_close_sandbox(*out);
     return rc;
 }
 
-int remote_open_sandbox(struct remote *r, const struct environment_ops *ops,
-    const struct sandbox_spec *spec, const struct sandbox_events *events, void *arg,
-    struct sandbox **out, struct error *err)
+int remote_open_sandbox(struct remote *r, const struct sandbox_spec *spec,
+    const struct sandbox_events *events, void *arg, struct sandbox **out, struct error *err)
 {
     cleanup_buf struct buf json = { 0 };
     struct sandbox *s = NULL;
-    int rc = worker_new(r, ops, -1, events, arg, &s, err);
+    int rc = worker_new(r, -1, events, arg, &s, err);
     if (rc < 0)
         return rc;
     s->limits = spec->limits;
@@ -723,7 +712,7 @@ int remote_open_sandbox(struct remote *r, const struct environment_ops *ops,
     return 0;
 }
 
-int remote_open_beside(struct sandbox *of, const struct sandbox_events *events, void *arg,
+int remote_open_companion(struct sandbox *of, const struct sandbox_events *events, void *arg,
     struct sandbox **out, struct error *err)
 {
     cleanup_buf struct buf json = { 0 };
@@ -732,7 +721,7 @@ int remote_open_beside(struct sandbox *of, const struct sandbox_events *events, 
     buf_printf(&json, "{\"beside\":%u,", of->id);
     write_limits(of->remote, &of->limits, &json);
     buf_putc(&json, '}');
-    return remote_open_worker(of->remote, of->base.ops, &json, -1, events, arg, out, err);
+    return remote_open_worker(of->remote, &json, -1, events, arg, out, err);
 }
 
 void remote_hold(struct remote *r)

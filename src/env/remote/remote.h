@@ -57,14 +57,13 @@ void remote_ended(struct remote *r, const struct sandbox_exit *how);
 /* All its sandboxes must be closed. NULL is fine. */
 void remote_free(struct remote *r);
 
-/* Opens a worker, possibly before the first remote_connected. `ops` is the environment's table,
- * which contains the functions below. No event fires within open and send. Of the specification,
- * only limits and `preload` are used here; the rest is the environment's task. */
-int remote_open_sandbox(struct remote *r, const struct environment_ops *ops,
-    const struct sandbox_spec *spec, const struct sandbox_events *events, void *arg,
-    struct sandbox **out, struct error *err);
-/* Opens a worker beside another, in its directory and with its limits (open_beside). */
-int remote_open_beside(struct sandbox *of, const struct sandbox_events *events, void *arg,
+/* Opens a worker, possibly before the first remote_connected. No event fires within open and send.
+ * Of the specification, only limits and `preload` are used here; the rest is the environment's
+ * task. */
+int remote_open_sandbox(struct remote *r, const struct sandbox_spec *spec,
+    const struct sandbox_events *events, void *arg, struct sandbox **out, struct error *err);
+/* Opens a worker beside another, in its directory and with its limits (open_companion). */
+int remote_open_companion(struct sandbox *of, const struct sandbox_events *events, void *arg,
     struct sandbox **out, struct error *err);
 int remote_send(struct sandbox *s, const struct iovec *iov, int count, int fd, struct error *err);
 size_t remote_unread(const struct sandbox *s);
@@ -83,9 +82,8 @@ void remote_close_sandbox(struct sandbox *s);
 
 /* Opens a worker of another kind. `json` is the content of START; the content of the file `source`
  * (-1: none), which is owned from now on, follows as flow control allows. */
-int remote_open_worker(struct remote *r, const struct environment_ops *ops, const struct buf *json,
-    int source, const struct sandbox_events *events, void *arg, struct sandbox **out,
-    struct error *err);
+int remote_open_worker(struct remote *r, const struct buf *json, int source,
+    const struct sandbox_events *events, void *arg, struct sandbox **out, struct error *err);
 /* Sandboxes that are opened from now on wait. */
 void remote_hold(struct remote *r);
 /* Ends one remote_hold. After the last one, waiting sandboxes start, or end with this error (NULL:
@@ -98,7 +96,5 @@ void remote_end_sandbox(struct sandbox *s, const struct sandbox_exit *how);
 struct remote *remote_of(const struct sandbox *s);
 /* The `arg` of remote_open. */
 void *remote_arg(const struct remote *r);
-/* The number of open sandboxes. */
-unsigned remote_sandboxes(const struct remote *r);
 
 #endif

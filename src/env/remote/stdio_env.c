@@ -174,10 +174,10 @@ static int stdio_env_deliver(
     struct stdio_env *env = c->env;
     int rc = 0;
     if (spec->volume)
-        rc = delivery_open(env->base.loop, c->remote, &env->ops, spec->volume,
-            env->transport_ops->volume_copy, &c->volume, err);
+        rc = delivery_open(env->base.loop, c->remote, spec->volume, env->transport_ops->volume_copy,
+            &c->volume, err);
     if (rc == 0 && spec->workspace)
-        rc = delivery_open(env->base.loop, c->remote, &env->ops, workspace_volume(spec->workspace),
+        rc = delivery_open(env->base.loop, c->remote, workspace_volume(spec->workspace),
             env->transport_ops->workspace, &c->staged, err);
     return rc;
 }
@@ -263,7 +263,7 @@ static int open_sandbox(struct environment *base, const struct sandbox_spec *spe
     if (rc == 0)
         rc = stdio_env_deliver(c, spec, err);
     if (rc == 0)
-        rc = remote_open_sandbox(c->remote, &env->ops, spec, &own, c, &c->sandbox, err);
+        rc = remote_open_sandbox(c->remote, spec, &own, c, &c->sandbox, err);
     if (rc < 0)
         transport_free(c);
     else
@@ -371,7 +371,7 @@ int stdio_env_open(struct loop *loop, const struct transport_ops *ops, void *arg
         .traits = TRAIT_SIGNAL | TRAIT_LATE | ops->traits,
         .features = ops->features ? ops->features : plain_features,
         .open = open_sandbox,
-        .open_beside = remote_open_beside,
+        .open_companion = remote_open_companion,
         .send = remote_send,
         .unread = remote_unread,
         .hold = remote_hold_channel,

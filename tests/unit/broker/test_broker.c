@@ -417,7 +417,7 @@ static void begin_asking(struct fixture *f, const char *code, size_t count)
     f->done = false;
     assert_ok(session_exec(f->session, &cell, took, f, err));
     while (f->child_count < count && !f->done)
-        loop_run_ready(f->loop);
+        loop_turn(f->loop, 0, NULL);
     assert_int_equal(f->child_count, count);
 }
 

@@ -24,6 +24,7 @@ static inline size_t level_count(void)
 /* A sandbox and what it has said. */
 struct box {
     struct sandbox *sandbox;
+    const struct environment_ops *ops; /* its environment's */
     struct frame_decoder decoder;
     unsigned ready, results;
     struct buf out;
@@ -99,8 +100,9 @@ static inline struct sandbox_spec spec_of(enum isolation isolation)
 static inline int open_box(
     struct fixture *f, const struct sandbox_spec *spec, struct box *b, struct error *err)
 {
-    *b = (struct box){ .decoder = { .rules = rules, .rule_count = array_length(rules) } };
-    return environment_ops_of(f->env)->open(f->env, spec, &events, b, &b->sandbox, err);
+    *b = (struct box){ .ops = environment_ops_of(f->env),
+        .decoder = { .rules = rules, .rule_count = array_length(rules) } };
+    return b->ops->open(f->env, spec, &events, b, &b->sandbox, err);
 }
 
 static inline void open_at(struct fixture *f, enum isolation isolation, struct box *b)
@@ -112,7 +114,7 @@ static inline void open_at(struct fixture *f, enum isolation isolation, struct b
 static inline void close_box(struct box *b)
 {
     if (b->sandbox)
-        sandbox_ops_of(b->sandbox)->close(b->sandbox);
+        b->ops->close(b->sandbox);
     frame_decoder_free(&b->decoder);
     buf_free(&b->out);
     *b = (struct box){ 0 };
@@ -126,7 +128,7 @@ static inline void send_to(
     struct iovec iov[3] = { { header, sizeof header }, { (void *)(uintptr_t)head, frame.head_len },
         { (void *)(uintptr_t)blob, len } };
     frame_write_header(header, &frame);
-    assert_ok(sandbox_ops_of(b->sandbox)->send(b->sandbox, iov, 3, -1, err));
+    assert_ok(b->ops->send(b->sandbox, iov, 3, -1, err));
 }
 
 static inline void exec_in(struct box *b, const char *code)

@@ -84,7 +84,7 @@ static void run(const char *text, size_t enough)
         assert_ok(loop_turn(f.loop, 100, err));
     }
     for (size_t i = 0; i < SANDBOXES; i++)
-        sandbox_ops_of(f.sandboxes[i])->close(f.sandboxes[i]);
+        environment_ops_of(env)->close(f.sandboxes[i]);
     environment_close(env);
     unlink(f.path);
 }

@@ -163,7 +163,7 @@ static void a_kill_is_reported_and_leaves_no_process(void **state)
         wait_until(f, b.out.len > 0);
         pid_t zygote = zygote_pid();
         assert_true(count_sandboxed(zygote) >= 3);
-        sandbox_ops_of(b.sandbox)->kill(b.sandbox);
+        b.ops->kill(b.sandbox);
         wait_until(f, b.ended);
         assert_false(b.how.has_status);
         wait_until(f, count_sandboxed(zygote) == 0);
@@ -185,7 +185,7 @@ static void the_end_of_a_worker_is_reported(void **state)
         assert_true(WIFEXITED(b.how.wait_status));
         assert_int_equal(WEXITSTATUS(b.how.wait_status), 9);
         struct sandbox_usage usage;
-        sandbox_ops_of(b.sandbox)->usage(b.sandbox, &usage);
+        b.ops->usage(b.sandbox, &usage);
         assert_true(usage.memory_peak > 8 << 20);
         assert_true(usage.cpu_seconds > 0);
         close_box(&b);

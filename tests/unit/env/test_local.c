@@ -134,13 +134,12 @@ static int try_without_namespaces(void)
         print_message("# auto gave %d: %s\n", rc, err.text);
         return 2; /* never `process` by itself */
     }
-    if (landlock &&
-        (rc < 0 || sandbox_ops_of(b.sandbox)->isolation(b.sandbox) != ISOLATION_LANDLOCK))
+    if (landlock && (rc < 0 || b.ops->isolation(b.sandbox) != ISOLATION_LANDLOCK))
         return 3;
     if (landlock)
         close_box(&b);
     open_working(f, ISOLATION_PROCESS, &b);
-    bool right = sandbox_ops_of(b.sandbox)->isolation(b.sandbox) == ISOLATION_PROCESS;
+    bool right = b.ops->isolation(b.sandbox) == ISOLATION_PROCESS;
     close_box(&b);
     teardown((void **)&f);
     return right ? 0 : 4;
@@ -225,7 +224,7 @@ static int start_without_clone3(enum isolation isolation)
     open_at(f, isolation, &b);
     exec_in(&b, "x = 1");
     wait_until(f, b.results == 1 || b.ended);
-    sandbox_ops_of(b.sandbox)->usage(b.sandbox, &usage);
+    b.ops->usage(b.sandbox, &usage);
     bool cgroup = usage.means[LIMIT_MEMORY] == LIMIT_BY_CGROUP;
     bool refused = b.ended && strstr(b.how.error.text, "clone3 is forbidden here");
     if (refused != cgroup)
@@ -265,7 +264,7 @@ static void cpus_are_refused_by_name_without_a_cgroup(void **state)
             assert_non_null(strstr(err.text, "--cpus needs a cgroup: "));
             continue;
         }
-        sandbox_ops_of(b.sandbox)->usage(b.sandbox, &usage);
+        b.ops->usage(b.sandbox, &usage);
         assert_int_equal(usage.means[LIMIT_CPUS], LIMIT_BY_CGROUP);
         close_box(&b);
     }
@@ -314,13 +313,13 @@ static void a_hundred_sandboxes_leave_nothing(void **state)
             open_working(f, levels[i], &b);
             close_box(&b);
         }
-        loop_run_ready(f->loop);
+        loop_turn(f->loop, 0, NULL);
         size_t fds = count_fds(), resident = resident_bytes();
         for (int n = 0; n < 100; n++) {
             open_working(f, levels[i], &b);
             close_box(&b);
         }
-        loop_run_ready(f->loop);
+        loop_turn(f->loop, 0, NULL);
         assert_int_equal(count_fds(), fds);
 #ifndef __SANITIZE_ADDRESS__ /* which keeps freed memory; it looks for leaks itself */
         assert_in_range(resident_bytes(), 0, resident + (1u << 20));
@@ -342,13 +341,13 @@ static void a_sandbox_costs_three_descriptors(void **state)
     struct box b[2];
     struct sandbox_usage usage;
     open_working(f, ISOLATION_FULL, &b[0]);
-    sandbox_ops_of(b[0].sandbox)->usage(b[0].sandbox, &usage);
+    b[0].ops->usage(b[0].sandbox, &usage);
     size_t own = usage.means[LIMIT_MEMORY] == LIMIT_BY_CGROUP ? 4 : 3;
     size_t before = count_entries("/proc/self/fd");
     open_working(f, ISOLATION_FULL, &b[1]);
     assert_int_equal(count_entries("/proc/self/fd"), before + own);
     exec_in(&b[1], "import time; time.sleep(1000)");
-    sandbox_ops_of(b[1].sandbox)->kill(b[1].sandbox);
+    b[1].ops->kill(b[1].sandbox);
     wait_until(f, b[1].ended);
     close_box(&b[1]);
     assert_int_equal(count_entries("/proc/self/fd"), before);
@@ -447,7 +446,7 @@ static void what_a_deaf_guest_does_not_take_is_freed(void **state)
     for (size_t sent = 0; sent < 20u << 20; sent += sizeof piece)
         send_to(&b, FRAME_SET, "{\"kind\":\"bytes\",\"names\":[\"x\"]}", piece, sizeof piece);
     for (int i = 0; i < 100; i++)
-        loop_run_ready(f->loop);
+        loop_turn(f->loop, 0, NULL);
     assert_int_equal(b.results, 1);
     assert_int_equal(count_fds(), fds);
     close_box(&b); /* a leak is ASan's to find */

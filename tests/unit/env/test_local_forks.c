@@ -9,9 +9,9 @@ static void fork_box(struct box *parent, struct box *b)
     struct frame frame = { .type = FRAME_FORK, .flags = FRAME_FD, .id = 1 };
     struct iovec iov = { header, sizeof header };
     frame_write_header(header, &frame);
-    *b = (struct box){ .decoder = { .rules = rules, .rule_count = array_length(rules) } };
-    assert_ok(sandbox_ops_of(parent->sandbox)
-                  ->fork(parent->sandbox, &iov, 1, &events, b, &b->sandbox, err));
+    *b = (struct box){ .ops = parent->ops,
+        .decoder = { .rules = rules, .rule_count = array_length(rules) } };
+    assert_ok(parent->ops->fork(parent->sandbox, &iov, 1, &events, b, &b->sandbox, err));
 }
 
 static bool has_standby(pid_t zygote)
@@ -38,7 +38,7 @@ static void a_fork_outlives_a_session_whose_zygote_answers_late(void **state)
         assert_int_equal(kill(zygote, SIGSTOP), 0);
         open_at(f, levels[i], &parent);
         fork_box(&parent, &fork);
-        wait_until(f, fork.ready || sandbox_ops_of(parent.sandbox)->unread(parent.sandbox) > 0);
+        wait_until(f, fork.ready || parent.ops->unread(parent.sandbox) > 0);
         if (!fork.ready)
             assert_int_equal(kill(zygote, SIGCONT), 0);
         wait_until(f, fork.ready);

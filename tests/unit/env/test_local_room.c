@@ -30,8 +30,7 @@ static int fill_up(struct fixture *f, struct box *boxes, double start_wait, stru
     struct sandbox_spec spec = spec_of(ISOLATION_FULL);
     spec.start_wait = start_wait;
     for (int i = 0; i < BOXES_MAX - 1; i++) {
-        if (open_box(f, &spec, &boxes[i], error) < 0 ||
-            sandbox_ops_of(boxes[i].sandbox)->waits(boxes[i].sandbox))
+        if (open_box(f, &spec, &boxes[i], error) < 0 || boxes[i].ops->waits(boxes[i].sandbox))
             return i;
         exec_in(&boxes[i], "x = 1");
         wait_until(f, boxes[i].results == 1 || boxes[i].ended);
@@ -74,11 +73,11 @@ static void a_sandbox_waits_until_another_is_closed(void **state)
     exec_in(&boxes[last], "x = 1");
     for (int i = 0; i < 10; i++)
         loop_turn(f->loop, 1, NULL);
-    assert_true(sandbox_ops_of(boxes[last].sandbox)->waits(boxes[last].sandbox));
+    assert_true(boxes[last].ops->waits(boxes[last].sandbox));
     close_box(&one);
     wait_until(f, boxes[last].results == 1 || boxes[last].ended);
     assert_false(boxes[last].ended);
-    assert_false(sandbox_ops_of(boxes[last].sandbox)->waits(boxes[last].sandbox));
+    assert_false(boxes[last].ops->waits(boxes[last].sandbox));
     for (int i = 0; i <= last; i++)
         close_box(&boxes[i]);
     set_descriptors(old);
@@ -95,7 +94,7 @@ static void the_wait_for_room_ends_in_time_or_by_a_kill(void **state)
     int last = fill_up(f, boxes, 0.05, &error);
     spec.start_wait = 1000;
     assert_ok(open_box(f, &spec, &killed, err));
-    sandbox_ops_of(killed.sandbox)->kill(killed.sandbox);
+    killed.ops->kill(killed.sandbox);
     wait_until(f, killed.ended && boxes[last].ended);
     assert_int_equal(killed.how.error.code, ERROR_CANCELLED);
     assert_int_equal(boxes[last].how.error.code, ERROR_ENVIRONMENT);

@@ -106,13 +106,12 @@ static int setup(void **state)
 {
     static const struct remote_events events = { on_write, on_ready, on_failed, NULL, on_waiting };
     static const struct sandbox_events sandbox_events = { on_bytes, on_output, on_ended };
-    static const struct environment_ops ops = { .name = "none" };
     struct remote_options options = { .boot.form = LINK_BARE };
     struct sandbox_spec spec = { .isolation = ISOLATION_PROCESS };
     struct host *h = calloc(1, sizeof *h);
     assert_ok(loop_open(&h->loop, err));
     assert_ok(remote_open(h->loop, &options, &events, h, &h->remote, err));
-    assert_ok(remote_open_sandbox(h->remote, &ops, &spec, &sandbox_events, h, &h->sandbox, err));
+    assert_ok(remote_open_sandbox(h->remote, &spec, &sandbox_events, h, &h->sandbox, err));
     remote_connected(h->remote);
     *state = h;
     return 0;
@@ -351,7 +350,7 @@ static void nothing_can_be_opened_in_what_is_gone(void **state)
     remote_ended(h->remote, &how);
     assert_true(h->ended);
     assert_string_equal(h->how.error.text, "the machine is gone");
-    assert_fails(ERROR_LOST, remote_open_sandbox(h->remote, NULL, &spec, &none, h, &s, err));
+    assert_fails(ERROR_LOST, remote_open_sandbox(h->remote, &spec, &none, h, &s, err));
     struct iovec iov = { (void *)(uintptr_t) "x", 1 };
     assert_ok(remote_send(h->sandbox, &iov, 1, -1, err));
 }

@@ -186,13 +186,10 @@ static inline void transport_failed(void *arg, const struct error *why)
 
 /* ---- the environment ---- */
 
-static inline const struct environment_ops *transport_ops(void);
-
 static inline int transport_open_sandbox(struct environment *env, const struct sandbox_spec *spec,
     const struct sandbox_events *events, void *arg, struct sandbox **out, struct error *err)
 {
-    return remote_open_sandbox(
-        transport_of(env)->remote, transport_ops(), spec, events, arg, out, err);
+    return remote_open_sandbox(transport_of(env)->remote, spec, events, arg, out, err);
 }
 
 static inline enum isolation transport_isolation(const struct sandbox *s)

@@ -14,7 +14,7 @@
         while (!(condition)) {                                                                     \
             if (clock_seconds_since(start_) > 60)                                                  \
                 fail_msg("%s did not come true", #condition);                                      \
-            loop_run_ready((f)->loop);                                                             \
+            loop_turn((f)->loop, 0, NULL);                                                         \
             usleep(200);                                                                           \
         }                                                                                          \
     } while (0)

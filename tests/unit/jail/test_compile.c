@@ -421,7 +421,8 @@ static void what_is_beside_a_sandbox_has_its_walls(void **state)
     for (size_t i = 0; i < array_length(walls); i++) {
         cleanup_free struct jail_plan *zygote = zygote_plan(walls[i], 0);
         cleanup_free struct jail_plan *plan = NULL, *own = sandbox_plan(walls[i]);
-        assert_ok(jail_compile_beside(walls[i], zygote, &jail_default_limits, &place, &plan, err));
+        assert_ok(
+            jail_compile_companion(walls[i], zygote, &jail_default_limits, &place, &plan, err));
         int join = find_stage(plan, JAIL_KEEPER, JAIL_JOIN, 0);
         assert_int_equal(join >= 0, isolation_has_own_root(walls[i]));
         if (join >= 0)

@@ -185,7 +185,7 @@ static void a_private_root_shows_what_the_zygote_does(void **state)
         assert_false(plan->ops[confine - 1].a & (LANDLOCK_MAKE_BLOCK | LANDLOCK_MAKE_CHAR));
     }
     assert_ok(
-        jail_compile_beside(ISOLATION_FULL, zygote, &jail_default_limits, &place, &beside, err));
+        jail_compile_companion(ISOLATION_FULL, zygote, &jail_default_limits, &place, &beside, err));
     assert_int_equal(find_stage(beside, JAIL_KEEPER, JAIL_PIVOT, 0), -1);
     assert_int_equal(
         jail_compile_zygote(ISOLATION_LANDLOCK, &host, &zygote, NULL), -(int)ERROR_UNSUPPORTED);
@@ -203,7 +203,8 @@ static void a_loopback_network_is_the_sandboxs_own(void **state)
         cleanup_free struct jail_plan *without = sandbox_plan(level);
         assert_ok(jail_compile_zygote(level, &host, &zygote, err));
         assert_ok(jail_compile_sandbox(level, zygote, &jail_default_limits, &place, &plan, err));
-        assert_ok(jail_compile_beside(level, zygote, &jail_default_limits, &place, &beside, err));
+        assert_ok(
+            jail_compile_companion(level, zygote, &jail_default_limits, &place, &beside, err));
         int raised = find_stage(plan, JAIL_KEEPER, JAIL_LOOPBACK, 0);
         assert_true(raised >= 0);
         assert_true(raised < find_stage(plan, JAIL_KEEPER, JAIL_DROP_BOUND, 0));

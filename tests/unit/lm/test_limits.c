@@ -258,11 +258,11 @@ static void a_model_has_a_limit_of_its_own(void **state)
     for (int i = 0; i < 6; i++)
         start(lm, i < 4 ? "big" : "small", "x", 1, 0, &a[i]);
     for (int turn = 0; turn < 10; turn++)
-        loop_run_ready(loop);
+        loop_turn(loop, 0, NULL);
     assert_int_equal(h.count, 4);
     for (unsigned i = 0; i < 6; i++) {
         while (h.count <= i)
-            loop_run_ready(loop);
+            loop_turn(loop, 0, NULL);
         lm_answer(h.kept[i], "y", 1, NULL, NULL);
     }
     for (int i = 0; i < 6; i++) {

@@ -215,7 +215,7 @@ static void an_abandoned_connection_is_forgotten(void **state)
             take_what_came(s);
         }
         http_cancel(t);
-        loop_run_ready(s->loop);
+        loop_turn(s->loop, 0, NULL);
         close_fd(&s->connection);
     }
     send_request(s);
@@ -271,11 +271,11 @@ static void an_idle_connection_that_ends_is_heard_once(void **state)
     struct timer *timer =
         timer_new(s->loop, never, NULL); /* without it there is nothing to run for */
     timer_start(timer, 1000000, 0);
-    loop_run_ready(s->loop);
+    loop_turn(s->loop, 0, NULL);
     uint64_t before = s->loop->fired;
     close_fd(&s->connection);
     for (int i = 0; i < 50; i++)
-        loop_run_ready(s->loop);
+        loop_turn(s->loop, 0, NULL);
     assert_int_equal(s->loop->fired - before, 1);
     timer_free(timer);
     /* And the next request finds a new one. */

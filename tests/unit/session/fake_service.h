@@ -13,7 +13,6 @@
 #include "wire/frame.h"
 
 struct sandbox {
-    struct sandbox_base base;
     struct sandbox_events events;
     void *arg;
 };
@@ -42,11 +41,11 @@ static int fake_open(struct environment *env, const struct sandbox_spec *spec,
     return 0;
 }
 
-static int fake_open_beside(struct sandbox *of, const struct sandbox_events *events, void *arg,
+static int fake_open_companion(struct sandbox *of, const struct sandbox_events *events, void *arg,
     struct sandbox **out, struct error *err)
 {
     fake.service = calloc(1, sizeof *fake.service);
-    *fake.service = (struct sandbox){ of->base, *events, arg };
+    *fake.service = (struct sandbox){ *events, arg };
     fake.services++;
     *out = fake.service;
     return 0;
@@ -66,7 +65,7 @@ static void fake_close(struct sandbox *s)
 
 static const struct environment_ops fake_ops = { .name = "fake",
     .open = fake_open,
-    .open_beside = fake_open_beside,
+    .open_companion = fake_open_companion,
     .send = fake_send,
     .close = fake_close };
 static struct environment_base fake_environment = { .ops = &fake_ops };
@@ -76,7 +75,6 @@ static int service_set_up(void **state)
     static const struct session_events events = { 0 };
     struct session_options options;
     memset(&fake, 0, sizeof fake);
-    fake.guest.base.ops = &fake_ops;
     assert_ok(loop_open(&fake.loop, err));
     fake_environment.loop = fake.loop;
     session_options_init(&options);
