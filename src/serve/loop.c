@@ -757,7 +757,7 @@ int serve_check(droste *d, const struct serve_options *o, struct error *err)
 {
     struct keys keys = { 0 };
     struct openai_models *models = NULL;
-    cleanup_fd int audit = -1, traces = -1;
+    cleanup_fd int audit = -1, traces = -1, notebooks = -1;
     int rc = openai_models_parse(o->models ? o->models : "", &models, err);
     openai_models_free(models);
     if (rc == 0 && o->keys)
@@ -772,5 +772,8 @@ int serve_check(droste *d, const struct serve_options *o, struct error *err)
         rc = log_open_file(o->audit_log, "audit log", &audit, err);
     if (rc == 0 && o->traces)
         rc = log_open_file(o->traces, "file of traces", &traces, err);
+    if (rc == 0 && o->notebooks)
+        notebooks = jupyter_open_directory(o->notebooks, err);
+    rc = rc == 0 && o->notebooks && notebooks < 0 ? notebooks : rc;
     return rc == 0 ? serve_check_sandbox(d, err) : rc;
 }

@@ -313,6 +313,12 @@ def test_what_there_is_not(server):
         assert set(answer.json) == {"message", "reason"}
 
 
+def test_without_the_flag_there_are_no_files(server):
+    for method, path in (("GET", ""), ("GET", "/a"), ("PUT", "/a"), ("POST", "/a/checkpoints")):
+        answer = server.ask(method, "/api/contents" + path, {} if method != "GET" else None)
+        assert answer.status == 404 and "--notebooks DIR" in answer.json["message"]
+
+
 def test_what_there_is(server, kernel):
     assert server.ask("GET", "/api").json == {"version": "2.0.0"}
     specs = server.ask("GET", "/api/kernelspecs").json

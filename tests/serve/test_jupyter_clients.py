@@ -35,13 +35,16 @@ def serve(home, *flags, key=""):
 def gateway(tmp_path_factory):
     """Without keys: of jupyter_server's clients, the one that needs no server sends none with its
     WebSocket."""
-    yield from serve(tmp_path_factory.mktemp("gateway"), "--keys", "none")
+    home = tmp_path_factory.mktemp("gateway")
+    (home / "notebooks").mkdir()
+    yield from serve(home, "--keys", "none", "--notebooks", str(home / "notebooks"))
 
 
 @pytest.fixture
 def keyed(tmp_path):
     key = create(tmp_path, "notebooks", "--scopes", "read,sandboxes")
-    yield from serve(tmp_path, key=key)
+    (tmp_path / "notebooks").mkdir()
+    yield from serve(tmp_path, "--notebooks", str(tmp_path / "notebooks"), key=key)
 
 
 def run(gateway, code, *words):
@@ -139,7 +142,80 @@ asyncio.run(main())
     assert shown == ["KeyboardInterrupt", "42", "False"] and names == ["number"]
 
 
+def test_files_are_those_of_jupyters_own_server(gateway):
+    """The same models for the same files, and the same bytes of a notebook that is saved."""
+    server = gateway[0]
+    top = server.home / "notebooks"
+    (top / "d").mkdir()
+    for name, data in (("a.py", b"x = 1\n"), ("b.none", b"\0\xff"), ("c", "é".encode()),
+                       ("d/e.md", b""), ("image.svg", b"<svg/>")):
+        (top / name).write_bytes(data)
+    book = {"metadata": {"kernelspec": {"name": "python3", "display_name": "P", "language": ""}},
+            "nbformat": 4, "nbformat_minor": 5, "cells": [
+                {"cell_type": "markdown", "id": "a", "metadata": {}, "source": "# é\n\n",
+                 "attachments": {"i.png": {"image/png": "aGVq"}}},
+                {"cell_type": "code", "id": "b", "metadata": {}, "source": "1 / 3", "outputs": [
+                    {"output_type": "stream", "name": "stdout", "text": "a\nb"},
+                    {"output_type": "execute_result", "execution_count": 1, "metadata": {},
+                     "data": {"text/plain": "0.3333", "application/json": {"z": [1.0e-07, 1, None],
+                                                                            "a": "x\ny"}}}],
+                 "execution_count": 1}]}
+    (top / "n.ipynb").write_text(json.dumps(book))
+    paths = ["", "a.py", "b.none", "c", "d", "d/e.md", "image.svg", "n.ipynb"]
+    theirs = run(gateway, """
+import json, sys
+from jupyter_server.services.contents.largefilemanager import LargeFileManager
+manager = LargeFileManager(root_dir=sys.argv[1])
+models = [manager.get(path, content=c) for path in json.loads(sys.argv[2]) for c in (True, False)]
+manager.save({"type": "notebook", "content": manager.get("n.ipynb")["content"]}, "theirs.ipynb")
+print(json.dumps(models, default=str))
+""", str(top), json.dumps(paths))
+
+    def plain(model):
+        """Without times, marks of trust that a notebook's database gives, and orders."""
+        kept = {key: value for key, value in model.items()
+                if key not in ("created", "last_modified")}
+        if model["type"] == "directory" and model["content"]:
+            kept["content"] = sorted(map(plain, model["content"]), key=lambda entry: entry["name"])
+        if model["type"] == "notebook" and model["content"]:
+            for cell in model["content"]["cells"]:
+                cell["metadata"].pop("trusted", None)
+        if model["format"] == "base64":
+            kept["content"] = model["content"].strip()
+        return {**kept, "keys": sorted(model)}
+    (top / "theirs.ipynb").rename(server.home / "theirs.ipynb")
+    ours = [server.ask("GET", "/api/contents/%s?content=%d" % (path, content)).json
+            for path in paths for content in (1, 0)]
+    for mine, model in zip(ours, theirs):
+        assert plain(mine) == plain(model)
+    saved = server.ask("PUT", "/api/contents/ours.ipynb", {"type": "notebook", "content": book})
+    assert saved.status == 201
+    assert (top / "ours.ipynb").read_text() == (server.home / "theirs.ipynb").read_text()
+
+
 # ---- JupyterLab ----
+
+# A server extension that lets JupyterLab have its files from the gateway too.
+CONTENTS = """
+import os
+from tornado import httpclient, web
+
+class Contents(web.RequestHandler):
+    async def forward(self):
+        asked = self.request
+        answer = await httpclient.AsyncHTTPClient().fetch(
+            os.environ["JUPYTER_GATEWAY_URL"] + asked.uri, method=asked.method,
+            headers={"Authorization": "token " + os.environ["JUPYTER_GATEWAY_AUTH_TOKEN"]},
+            body=asked.body if asked.method in ("POST", "PUT", "PATCH") else None,
+            raise_error=False)
+        self.set_status(answer.code)
+        self.set_header("Content-Type", "application/json")
+        self.finish(answer.body)
+    get = post = put = patch = delete = forward
+
+def _load_jupyter_server_extension(app):
+    app.web_app.add_handlers(".*", [("/api/contents.*", Contents)])
+"""
 
 CELLS = ["import matplotlib.pyplot as plt\nplt.plot([1, 4, 2])\nplt.title('a plot');",
          "import pandas\npandas.DataFrame({'column': ['value']})",
@@ -148,21 +224,34 @@ CELLS = ["import matplotlib.pyplot as plt\nplt.plot([1, 4, 2])\nplt.title('a plo
 IDLE = """[...(window.jupyterapp?.shell.widgets('main') || [])].some(
     (widget) => widget.sessionContext?.session?.kernel?.status === 'idle')"""
 
+# As the command to save does for the widget that has the focus.
+SAVE = """(async () => {
+    const book = [...window.jupyterapp.shell.widgets('main')].find((widget) => widget.context);
+    await book.context.save();
+    return (await book.context.createCheckpoint()).id;
+})()"""
+
 
 @pytest.fixture
 def lab(keyed, tmp_path):
-    """The address of a JupyterLab whose kernels are the gateway's."""
+    """The address of a JupyterLab whose kernels and files are the gateway's."""
     book = {"nbformat": 4, "nbformat_minor": 5, "metadata": {
         "kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}},
         "cells": [{"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": None,
                    "id": "cell%d" % i, "source": source} for i, source in enumerate(CELLS)]}
-    (tmp_path / "book.ipynb").write_text(json.dumps(book))
+    (tmp_path / "notebooks" / "book.ipynb").write_text(json.dumps(book))
+    (tmp_path / "gateway_contents.py").write_text(CONTENTS)
+    enabled = tmp_path / "config" / "jupyter_server_config.d" / "contents.json"
+    enabled.parent.mkdir(parents=True)
+    enabled.write_text('{"ServerApp": {"jpserver_extensions": {"gateway_contents": true}}}')
+    (tmp_path / "empty").mkdir()
     process = subprocess.Popen(
         [LAB, "--no-browser", "--allow-root", "--ip=127.0.0.1", "--port=0",
          "--expose-app-in-browser", "--IdentityProvider.token=",
-         "--ServerApp.root_dir=" + str(tmp_path), "--LabApp.news_url=None",
+         "--ServerApp.root_dir=" + str(tmp_path / "empty"), "--LabApp.news_url=None",
          "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate"],
-        env=keyed[1], text=True, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL)
+        env={**keyed[1], "PYTHONPATH": str(tmp_path)}, text=True, stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL)
     address, said = None, []
     for line in process.stderr:
         said.append(line)
@@ -178,7 +267,7 @@ def lab(keyed, tmp_path):
 
 @needs_browser
 def test_jupyterlab(keyed, lab, tmp_path):
-    """A plot, a DataFrame, an interrupt and a restart, in a real browser."""
+    """A plot, a DataFrame, an interrupt, a restart and a saved file, in a real browser."""
     browser = Browser(tmp_path)
     try:
         browser.call("Page.navigate", url=lab + "lab/tree/book.ipynb?reset")
@@ -210,6 +299,11 @@ def test_jupyterlab(keyed, lab, tmp_path):
         next_cell()
         browser.wait("(%s || {}).textContent" % (output % (3, "pre")))
         assert browser.js("(%s).textContent.trim()" % (output % (3, "pre"))) == "False"
+        assert browser.js(SAVE) == "checkpoint"
+        files = tmp_path / "notebooks"
+        for saved in ("book.ipynb", ".ipynb_checkpoints/book-checkpoint.ipynb"):
+            assert "KeyboardInterrupt" in (files / saved).read_text()
+        assert os.listdir(tmp_path / "empty") == []
         command("notebook:shutdown-kernel")
         key = "?token=" + keyed[1]["JUPYTER_GATEWAY_AUTH_TOKEN"]
         until(lambda: not keyed[0].ask("GET", "/api/kernels" + key).json)

@@ -36,7 +36,8 @@ enum body { BODY_NONE, BODY_JSON, BODY_BYTES, BODY_STREAM };
 
 /* One operation of the interface. The table of routes is also the OpenAPI document. */
 struct route {
-    /* {id}: of a sandbox or run; {name}: of a variable; {path}: the rest, as the name */
+    /* {id}: of a sandbox or run; {name}: of a variable; {path}: the rest, as the name;
+     * {rest}: the rest, of any length, for a handler that takes it from the target */
     const char *method, *path;
     enum body body;
     const char *schema; /* of BODY_JSON: requests are checked against it */

@@ -46,6 +46,8 @@ static bool route_matches(
                 return false;
             continue;
         }
+        if (strcmp(pattern, "{rest}") == 0)
+            return true;
         size_t n = strncmp(pattern, "{path}", 6) == 0 ? strlen(path) : strcspn(path, "/");
         bool is_id = strncmp(pattern, "{id}", 4) == 0;
         if (!route_take(path, n, is_id ? id : name, is_id ? SERVE_ID_SIZE : SERVE_NAME_SIZE))

@@ -112,10 +112,14 @@ struct jupyter {
     int64_t started_ms;
     struct jupyter_kernel *kernels;
     struct jupyter_notebook *notebooks;
+    int notebooks_fd; /* the directory of files (contents.h); -1: none */
+    size_t answers;   /* bytes of contents that are being sent */
 };
 
 extern const struct routes jupyter_routes;
 
+/* The directory of files of notebooks; negative with a reason. */
+int jupyter_open_directory(const char *path, struct error *err);
 int jupyter_open(struct server *s, struct error *err);
 void jupyter_close(struct server *s);
 
@@ -152,6 +156,7 @@ bool jupyter_kernel_begin(struct jupyter_kernel *k, enum jupyter_phase phase, in
 void jupyter_kernel_fork(struct jupyter_kernel *k, const char *name);
 struct jupyter_session *jupyter_session_find(struct jupyter_kernel *k, const char *name);
 
+void jupyter_handle_contents(struct request *r);
 void jupyter_handle_kernels(struct request *r);
 void jupyter_handle_kernel_create(struct request *r);
 void jupyter_handle_kernel_get(struct request *r);

@@ -1,10 +1,13 @@
 /* serve/jupyter/route.c: the paths below /api, ids, errors in Jupyter's form. */
+#include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/json/fields.h"
+#include "serve/jupyter/contents.h"
 #include "serve/jupyter/jupyter.h"
 #include "serve/http/relay.h"
 
@@ -19,7 +22,8 @@ static bool jupyter_claims(struct request *r, const char *path)
     const char *last = strchr(path + 1, '/');
     last = last ? strchr(last + 1, '/') : NULL;
     r->id[0] = '\0';
-    if (last && strcspn(last + 1, "/") == sizeof text - 1) {
+    bool is_file = strncmp(path, "/api/contents/", 14) == 0; /* its name may look like an id */
+    if (last && !is_file && strcspn(last + 1, "/") == sizeof text - 1) {
         memcpy(text, last + 1, sizeof text - 1);
         text[sizeof text - 1] = '\0';
         if (!jupyter_parse_id(text, r->id))
@@ -137,6 +141,10 @@ static void jupyter_handle_status(struct request *r)
     "{\"type\": \"object\", \"properties\": {\"path\": " TEXT ", \"name\": " TEXT                  \
     ", \"type\": " TEXT ", \"notebook\": {\"type\": [\"object\", \"null\"]}, \"kernel\": "         \
     "{\"type\": [\"object\", \"null\"], \"properties\": {\"id\": " TEXT ", \"name\": " TEXT "}}}}"
+#define CONTENT                                                                                    \
+    "{\"type\": \"object\", \"properties\": {\"type\": {\"enum\": [null, \"\", \"file\", "         \
+    "\"notebook\", \"directory\"]}, \"format\": " TEXT ", \"path\": " TEXT ", \"ext\": " TEXT      \
+    ", \"copy_from\": " TEXT ", \"chunk\": {\"type\": [\"integer\", \"null\"], \"minimum\": -1}}}"
 
 static const struct route jupyter_rows[] = {
     { "GET", "/api", BODY_NONE, NULL, NULL, 200, JSON, NULL, "the version of the interface",
@@ -175,6 +183,22 @@ static const struct route jupyter_rows[] = {
         "rename an open notebook, or change its kernel", jupyter_handle_notebook_change },
     { "DELETE", "/api/sessions/{name}", BODY_NONE, NULL, NULL, 204, NULL, NULL,
         "close a notebook with its kernel", jupyter_handle_notebook_end },
+    { "GET", "/api/contents", BODY_NONE, NULL, NULL, 200, JSON, NULL, "list the files",
+        jupyter_handle_contents },
+    { "POST", "/api/contents", BODY_JSON, CONTENT, NULL, 201, JSON, NULL,
+        "make a file or directory with a new name", jupyter_handle_contents },
+    { "GET", "/api/contents/{rest}", BODY_NONE, NULL, NULL, 200, JSON, NULL,
+        "read a file or directory, or list checkpoints", jupyter_handle_contents },
+    { "POST", "/api/contents/{rest}", BODY_JSON, CONTENT, NULL, 201, JSON, NULL,
+        "make a file or directory with a new name, or a checkpoint, or restore one",
+        jupyter_handle_contents },
+    { "PUT", "/api/contents/{rest}", BODY_JSON, CONTENT, NULL, 200, JSON, NULL,
+        "write a file, or make a directory", jupyter_handle_contents,
+        .body_max = CONTENTS_BODY_MAX },
+    { "PATCH", "/api/contents/{rest}", BODY_JSON, CONTENT, NULL, 200, JSON, NULL,
+        "rename a file or directory", jupyter_handle_contents },
+    { "DELETE", "/api/contents/{rest}", BODY_NONE, NULL, NULL, 204, NULL, NULL,
+        "remove a file, an empty directory or a checkpoint", jupyter_handle_contents },
 };
 
 const struct routes jupyter_routes = { .rows = jupyter_rows,
@@ -185,13 +209,27 @@ const struct routes jupyter_routes = { .rows = jupyter_rows,
     .takes_token = true,
     .refuse = jupyter_refuse };
 
+int jupyter_open_directory(const char *path, struct error *err)
+{
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd >= 0)
+        return fd;
+    return error_set_errno(err, errno == ENOENT ? ERROR_NOT_FOUND : ERROR_IO,
+        "opening the directory of notebooks %.200s", path);
+}
+
 int jupyter_open(struct server *s, struct error *err)
 {
     s->jupyter = calloc(1, sizeof *s->jupyter);
     if (!s->jupyter)
         return error_memory(err);
     s->jupyter->started_ms = clock_wall_ms();
-    return 0;
+    s->jupyter->notebooks_fd = -1;
+    if (!s->options->notebooks)
+        return 0;
+    int fd = jupyter_open_directory(s->options->notebooks, err);
+    s->jupyter->notebooks_fd = fd;
+    return fd < 0 ? fd : 0;
 }
 
 void jupyter_close(struct server *s)
@@ -201,5 +239,6 @@ void jupyter_close(struct server *s)
     while (s->jupyter->kernels)
         jupyter_kernel_end(s->jupyter->kernels, "the server stops");
     jupyter_notebooks_free(s->jupyter);
+    close_fd(&s->jupyter->notebooks_fd);
     free(steal(&s->jupyter));
 }

@@ -1,0 +1,264 @@
+/* serve/jupyter/contents.c: requests for files below the permitted directory. See contents.h. */
+#include "serve/jupyter/contents.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/text.h"
+#include "serve/jupyter/jupyter.h"
+
+#define CONTENTS_ROOT "/api/contents"
+
+/* ---- paths ---- */
+
+bool contents_may_name(const char *name)
+{
+    size_t n = strlen(name);
+    for (size_t i = 0; i < n; i++)
+        if ((unsigned char)name[i] < ' ' || name[i] == '\x7f' || name[i] == '/')
+            return false;
+    return n > 0 && n < 256 && name[0] != '.' && text_is_utf8(name, n, NULL);
+}
+
+bool contents_take_path(struct contents_job *job, const char *path, char **out)
+{
+    cleanup_buf struct buf whole = { 0 };
+    for (const char *at = path; *at;) {
+        size_t n = strcspn(at, "/");
+        cleanup_free char *name = text_copy(at, n);
+        at += n + (at[n] == '/');
+        if (n == 0) /* slashes at the ends, or two of them */
+            continue;
+        if (!name || whole.len + n > 4000 || !contents_may_name(name)) {
+            bool is_hidden = name && name[0] == '.';
+            contents_refuse(job, is_hidden ? 404 : 400, is_hidden ? "not_found" : "argument",
+                is_hidden ? "%s: names that begin with a dot are hidden"
+                          : "%s: the path is too long, or has characters that no name has",
+                path);
+            return false;
+        }
+        if (whole.len > 0)
+            buf_putc(&whole, '/');
+        buf_puts(&whole, name);
+    }
+    *out = whole.len > 0 ? buf_steal(&whole) : strdup("");
+    if (!*out)
+        contents_refuse(job, 503, "memory", "out of memory");
+    return *out != NULL;
+}
+
+/* The path of the target, decoded, behind /api/contents. NULL: no memory. */
+static char *contents_target(const struct request *r)
+{
+    cleanup_free char *target = text_copy(r->target, strcspn(r->target, "?"));
+    if (!target)
+        return NULL;
+    MHD_http_unescape(target);
+    return strdup(target + strlen(CONTENTS_ROOT)); /* which the route begins with */
+}
+
+/* Cuts "/checkpoints" or "/checkpoints/ID" off the path, as Jupyter's own routes do. */
+static bool contents_cut_checkpoint(char *path, char checkpoint[SERVE_NAME_SIZE])
+{
+    static const char word[] = "/checkpoints";
+    const size_t n = sizeof word - 1;
+    size_t len = strlen(path);
+    checkpoint[0] = '\0';
+    if (len > n && strcmp(path + len - n, word) == 0) {
+        path[len - n] = '\0';
+        return true;
+    }
+    char *last = strrchr(path, '/');
+    if (!last || (size_t)(last - path) <= n || strncmp(last - n, word, n) != 0 || !last[1])
+        return false;
+    snprintf(checkpoint, SERVE_NAME_SIZE, "%s", last + 1);
+    last[-(ptrdiff_t)n] = '\0';
+    return true;
+}
+
+/* ---- the work ---- */
+
+void contents_refuse(
+    struct contents_job *job, unsigned status, const char *code, const char *format, ...)
+{
+    va_list args;
+    if (job->code) /* the first reason */
+        return;
+    job->status = status;
+    job->code = code;
+    va_start(args, format);
+    buf_vprintf(&job->why, format, args);
+    va_end(args);
+}
+
+static void contents_run(struct work *w)
+{
+    struct contents_job *job = (struct contents_job *)w;
+    job->act(job);
+}
+
+static void contents_free(struct contents_job *job)
+{
+    close_fd(&job->root);
+    buf_free(&job->out);
+    buf_free(&job->why);
+    json_object_put(job->body);
+    free(job->path);
+    free(job->location);
+    free(job);
+}
+
+static void contents_on_sent(struct request *r)
+{
+    if (r->server->jupyter) /* NULL: the server ends */
+        r->server->jupyter->answers -= (size_t)(uintptr_t)r->state;
+}
+
+/* /api/contents/PATH, with what a URL cannot have as %XX. */
+static void contents_locate(struct request *r, const char *path)
+{
+    static const char plain[] = "-._~/";
+    cleanup_buf struct buf out = { 0 };
+    buf_puts(&out, CONTENTS_ROOT "/");
+    for (const char *p = path; *p; p++) {
+        bool is_word = (*p >= 'a' && *p <= 'z') || (*p >= 'A' && *p <= 'Z') ||
+                       (*p >= '0' && *p <= '9') || strchr(plain, *p);
+        buf_printf(&out, is_word ? "%c" : "%%%02X", (unsigned char)*p);
+    }
+    request_header(r, MHD_HTTP_HEADER_LOCATION, buf_text(&out));
+}
+
+static void contents_answer_request(struct request *r, struct contents_job *job)
+{
+    struct jupyter *j = r->server->jupyter;
+    if (job->code) {
+        request_refuse(r, job->status, job->code, "%s", buf_text(&job->why));
+        return;
+    }
+    if (buf_failed(&job->out)) {
+        request_refuse(r, 503, "memory", "out of memory");
+        return;
+    }
+    if (j->answers + job->out.len > CONTENTS_ANSWERS_MAX) {
+        request_refuse(r, 503, "busy", "too many files are being read; try again");
+        return;
+    }
+    j->answers += job->out.len;
+    r->state = (void *)(uintptr_t)job->out.len;
+    r->on_free = contents_on_sent;
+    request_reply(r, job->status, job->out.len ? "application/json" : NULL, buf_text(&job->out),
+        job->out.len);
+    if (job->location)
+        contents_locate(r, job->location);
+}
+
+static void contents_end(struct work *w)
+{
+    struct contents_job *job = (struct contents_job *)w;
+    if (w->r)
+        contents_answer_request(w->r, job);
+    contents_free(job);
+}
+
+/* ---- requests ---- */
+
+typedef void contents_act(struct contents_job *job);
+
+/* NULL: the path has no such method. */
+static contents_act *contents_act_of(const char *method, bool has_checkpoint, bool has_id)
+{
+    static const struct {
+        const char *method;
+        contents_act *file, *checkpoints, *checkpoint;
+    } rows[] = {
+        { "GET", contents_get, contents_list_checkpoints, NULL },
+        { "POST", contents_post, contents_make_checkpoint, contents_restore_checkpoint },
+        { "PUT", contents_put, NULL, NULL },
+        { "PATCH", contents_rename, NULL, NULL },
+        { "DELETE", contents_delete, NULL, contents_delete_checkpoint },
+    };
+    for (size_t i = 0; i < array_length(rows); i++)
+        if (strcmp(rows[i].method, method) == 0)
+            return has_id           ? rows[i].checkpoint
+                   : has_checkpoint ? rows[i].checkpoints
+                                    : rows[i].file;
+    return NULL;
+}
+
+/* A parameter of the query that is one of these words, or absent. False: it was refused. */
+static bool contents_take_word(
+    struct request *r, const char *name, const char *const *words, char *out, size_t size)
+{
+    const char *value = request_query(r, name, "");
+    for (size_t i = 0; value && words[i]; i++)
+        if (strcmp(value, words[i]) == 0) {
+            snprintf(out, size, "%s", value);
+            return true;
+        }
+    if (value)
+        request_refuse(r, 400, "argument", "the query parameter '%s' has another value", name);
+    return false;
+}
+
+static bool contents_take_query(struct request *r, struct contents_job *job)
+{
+    static const char *const types[] = { "", "file", "notebook", "directory", NULL };
+    static const char *const formats[] = { "", "text", "base64", "json", NULL };
+    static const char *const switches[] = { "", "0", "1", NULL };
+    char content[4] = "";
+    bool is_right = contents_take_word(r, "type", types, job->type, sizeof job->type) &&
+                    contents_take_word(r, "format", formats, job->format, sizeof job->format) &&
+                    contents_take_word(r, "content", switches, content, sizeof content);
+    job->has_content = strcmp(content, "0") != 0;
+    return is_right;
+}
+
+/* False: it was refused. */
+static bool contents_prepare(struct request *r, struct contents_job *job)
+{
+    cleanup_free char *target = contents_target(r);
+    if (!target) {
+        request_refuse(r, 503, "memory", "out of memory");
+        return false;
+    }
+    bool has_checkpoint = contents_cut_checkpoint(target, job->checkpoint);
+    job->act = contents_act_of(r->route->method, has_checkpoint, job->checkpoint[0] != '\0');
+    if (!job->act) {
+        request_refuse(r, 405, "method", "a checkpoint has no method %s", r->route->method);
+        return false;
+    }
+    if (strcmp(r->route->method, "GET") == 0 && !contents_take_query(r, job))
+        return false;
+    job->root = fcntl(r->server->jupyter->notebooks_fd, F_DUPFD_CLOEXEC, 3);
+    if (job->root < 0)
+        request_refuse(r, 503, "busy", "there are no descriptors: %s", strerror(errno));
+    else if (!contents_take_path(job, target, &job->path))
+        request_refuse(r, job->status, job->code, "%s", buf_text(&job->why));
+    return job->path != NULL;
+}
+
+void jupyter_handle_contents(struct request *r)
+{
+    if (r->server->jupyter->notebooks_fd < 0) {
+        request_refuse(r, 404, "not_found",
+            "this server has no files of notebooks; 'droste serve --notebooks DIR' permits them");
+        return;
+    }
+    struct contents_job *job = calloc(1, sizeof *job);
+    if (!job) {
+        request_refuse(r, 503, "memory", "out of memory");
+        return;
+    }
+    job->w = (struct work){ .server = r->server, .r = r, .run = contents_run, .end = contents_end };
+    job->root = -1;
+    if (!contents_prepare(r, job)) {
+        contents_free(job);
+        return;
+    }
+    job->body = steal(&r->json);
+    work_start(&job->w);
+}
