@@ -679,6 +679,7 @@ static int serve_as(
         .listener.fd = -1,
         .audit_fd = -1,
         .traces_fd = -1,
+        .node_lock = -1,
         .links = links };
     cleanup_free char *address = NULL;
     if (uv_loop_init(&s.loop) < 0)

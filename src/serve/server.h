@@ -57,6 +57,7 @@ struct server {
     uv_poll_t mailbox_poll;
     struct upstream *idle_upstreams, *node_upstreams;
     struct registry *nodes; /* of the cluster; NULL: this server stands alone */
+    int node_lock;          /* of the record, which is this node's alone; -1: none */
     unsigned worker;
     struct table_worker *figures; /* this worker's */
     struct accounts accounts;

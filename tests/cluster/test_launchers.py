@@ -42,6 +42,15 @@ def droste(*words, env=None, status=0):
     return done.stdout + done.stderr
 
 
+def node_program(place):
+    """A droste whose nodes have a record each, as on machines that share no disk."""
+    path = place / "droste-node"
+    path.write_text('#!/bin/sh\nDROSTE_HOME=$(mktemp -d "%s/node-XXXXXX") && export DROSTE_HOME &&'
+                    ' exec "%s" "$@"\n' % (place, DROSTE))
+    path.chmod(0o755)
+    return str(path)
+
+
 @pytest.fixture(scope="module")
 def machines():
     made = machines_of.Machines(3)
@@ -62,7 +71,7 @@ def env(tmp_path_factory):
     made = {"PATH": PATH, "HOME": str(home), "DROSTE_HOME": str(home), "LANG": "C.UTF-8"}
     key = subprocess.run([DROSTE, "keys", "create", "test"], env=made, capture_output=True,
                          text=True, check=True).stdout.strip()
-    return {**made, "KEY": key}
+    return {**made, "KEY": key, "NODE": node_program(home)}
 
 
 def serve_options(env):
@@ -157,7 +166,7 @@ PartitionName=all Nodes=ALL Default=YES State=UP
     def test_a_job_array_launches_loses_and_drains_nodes(self, slurm, machines, nats, env):
         slurm_env, start, place = slurm
         env = {**env, **slurm_env}
-        droste("up", "slurm", "--join", nats.url, "--nodes", "3", "--program", DROSTE,
+        droste("up", "slurm", "--join", nats.url, "--nodes", "3", "--program", env["NODE"],
                "--sbatch", f"--cpus-per-task=2 --chdir={place}", *serve_options(env), env=env)
         until(lambda: count(machines) == 3)
         assert droste("status", "slurm", env=env).count("RUNNING") == 3
@@ -179,7 +188,7 @@ PartitionName=all Nodes=ALL Default=YES State=UP
     def test_a_node_that_cannot_start_says_why_in_its_log(self, slurm, nats, env):
         slurm_env, _, place = slurm
         env = {**env, **slurm_env}
-        droste("up", "slurm", "--join", nats.url, "--nodes", "1", "--program", DROSTE,
+        droste("up", "slurm", "--join", nats.url, "--nodes", "1", "--program", env["NODE"],
                "--cluster", "wrong", "--sbatch", f"--chdir={place}", "--", "--no-such-flag",
                env=env)
         log = place / "droste-wrong-0.log"
@@ -219,7 +228,7 @@ class TestSsh:
         return hosts
 
     def test_hosts_launch_lose_and_drain_nodes(self, hosts, machines, nats, env):
-        up = ["up", "ssh", "--hosts", str(hosts), "--join", nats.url, "--program", DROSTE,
+        up = ["up", "ssh", "--hosts", str(hosts), "--join", nats.url, "--program", env["NODE"],
               *serve_options(env)]
         assert droste(*up, env=env).count("started, process") == 3
         until(lambda: count(machines) == 3)
@@ -242,8 +251,8 @@ class TestSsh:
         some = tmp_path / "hosts"
         lines = hosts.read_text().splitlines()
         some.write_text("\n".join([*lines[:3], lines[3] + " -p 23"]) + "\n")
-        said = droste("up", "ssh", "--hosts", str(some), "--join", nats.url, "--program", DROSTE,
-                      *serve_options(env), env=env, status=255)
+        said = droste("up", "ssh", "--hosts", str(some), "--join", nats.url, "--program",
+                      env["NODE"], *serve_options(env), env=env, status=255)
         assert f"{machines.addresses[1]}: ssh: connect to host" in said
         assert f"{machines.addresses[0]}: started" in said
         droste("down", "ssh", "--hosts", str(some), env=env, status=255)
@@ -276,7 +285,8 @@ class TestRay:
     def test_actors_launch_lose_and_drain_nodes(self, tmp_path):
         server = Nats(tmp_path)
         env = {**os.environ, "PATH": PATH, "DROSTE_HOME": str(tmp_path),
-               "PYTHONPATH": os.path.join(ROOT, "python"), "DROSTE": DROSTE, "NATS": server.url,
+               "PYTHONPATH": os.path.join(ROOT, "python"), "NATS": server.url,
+               "DROSTE": node_program(tmp_path),
                "DROSTE_LIBRARY": os.path.join(os.path.dirname(DROSTE), "libdroste.so")}
         subprocess.run([DROSTE, "keys", "create", "test"], env=env, check=True,
                        capture_output=True)

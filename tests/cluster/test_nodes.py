@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from nodes import ROOT, wait_until
+from nodes import DROSTE, ROOT, wait_until
 
 E2B = os.path.join(ROOT, os.environ.get("BUILD", "build"), "e2b-newest", "bin", "python")
 
@@ -137,3 +137,27 @@ def test_a_forged_ticket_is_refused(cluster, ticket):
     status, answer = node.ask("GET", "/v1/sandboxes", headers=headers)
     assert (status, answer["error"]["code"]) == (401, "ticket")
     assert node.ask("GET", "/v1/sandboxes", headers={"X-Droste-Account": "local"})[0] == 200
+
+
+def test_a_second_node_with_the_same_record_is_refused_by_the_name_of_the_first(cluster):
+    """Not a server outside of the cluster, nor a node that starts again, however it has ended."""
+    node, = cluster(1)
+    env = {"PATH": "/usr/bin:/bin", "HOME": node.home,
+           "DROSTE_HOME": os.path.join(node.home, "data")}
+
+    def serve(*flags):
+        return subprocess.Popen([DROSTE, "serve", "--listen", "127.0.0.1:0", *flags], env=env,
+                                text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    second = serve("--join", node.nats.url, "--node", "second")
+    said = second.communicate(timeout=60)
+    assert second.returncode != 0 and "'node0' (process %d)" % node.process.pid in said[1], said
+    assert "DROSTE_HOME" in said[1]
+    alone = serve()
+    try:
+        assert alone.stdout.readline().startswith("http://")
+    finally:
+        alone.kill()
+        alone.communicate()
+    node.kill()
+    node.start()
+    assert node.ask("GET", "/v1/sandboxes")[0] == 200

@@ -2,12 +2,17 @@
 #include "serve/http/nodes.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/os/file.h"
 #include "serve/http/relay.h"
 #include "serve/http/upstream.h"
 #include "serve/http/request.h"
@@ -18,6 +23,54 @@ enum { TICKET_LIFE_MS = 60000 };
 enum { NODES_KEY = 0x10000 };
 
 /* ---- the cluster ---- */
+
+static int nodes_refuse_record(int fd, const char *record, struct error *err)
+{
+    char name[NODE_NAME_SIZE] = "";
+    struct flock held = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+    ssize_t n = pread(fd, name, sizeof name - 1, 0);
+    name[n > 0 ? (size_t)n : 0] = '\0';
+    if (fcntl(fd, F_GETLK, &held) < 0 || held.l_type == F_UNLCK)
+        held.l_pid = 0;
+    return error_set(err, ERROR_CONFIG,
+        "the node '%s' (process %ld) uses the record %.160s; give each node of a machine its own "
+        "DROSTE_HOME",
+        name, (long)held.l_pid, record);
+}
+
+/* A node removes copies of runs that others go on with, so no two may have one record. The lock is
+ * fcntl's: it ends with this process, also if a child of it lives on. */
+static int nodes_lock_record(struct server *s, struct error *err)
+{
+    droste_error why = { 0 };
+    cleanup_buf struct buf path = { 0 };
+    const char *record = droste_record_path(s->d, &why);
+    if (!record)
+        return error_set(err, (enum error_code)why.code, "%s", why.text);
+    if (strcmp(record, "none") == 0)
+        return 0;
+    const char *slash = strrchr(record, '/');
+    buf_append(&path, record, slash ? (size_t)(slash - record) : 0);
+    if (!buf_failed(&path) && path.len > 0 && file_make_directories(path.data, err) < 0)
+        return -(int)err->code;
+    buf_clear(&path);
+    buf_printf(&path, "%s.node", record);
+    if (buf_failed(&path))
+        return error_memory(err);
+    struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+    cleanup_fd int fd = open(path.data, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0)
+        return error_set_errno(err, ERROR_STORE, "opening %s", path.data);
+    if (fcntl(fd, F_SETLK, &lock) < 0)
+        return errno == EACCES || errno == EAGAIN
+                   ? nodes_refuse_record(fd, record, err)
+                   : error_set_errno(err, ERROR_STORE, "locking %s", path.data);
+    /* The name is for messages only: a full disk is no reason not to start. */
+    if (ftruncate(fd, 0) < 0 || pwrite(fd, s->options->node, strlen(s->options->node), 0) < 0)
+        errno = 0;
+    s->node_lock = steal_fd(&fd);
+    return 0;
+}
 
 static void nodes_on_lost(void *arg, const struct node *node)
 {
@@ -36,7 +89,8 @@ int nodes_join(struct server *s, struct error *err)
         .name = o->node,
         .lost = nodes_on_lost,
         .arg = s };
-    return registry_open(&s->loop, &options, &s->nodes, err);
+    int rc = nodes_lock_record(s, err);
+    return rc < 0 ? rc : registry_open(&s->loop, &options, &s->nodes, err);
 }
 
 void nodes_announce(struct server *s, const char *address)
@@ -61,6 +115,7 @@ void nodes_leave(struct server *s)
 void nodes_close(struct server *s)
 {
     registry_close(steal(&s->nodes));
+    close_fd(&s->node_lock);
 }
 
 const struct node *nodes_peer_at(const struct server *s, size_t index)
