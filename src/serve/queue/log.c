@@ -2,8 +2,9 @@
  *
  * A message is a head of 26 bytes (the mark, its writer, its number among the writer's messages,
  * whether more of the entry follows) and data. An append whose outcome is not known is repeated
- * with the same id, which the server keeps once; after a conflict, the last message of the log says
- * whether it was this one.
+ * with the same id, which the server keeps once; after a conflict, the message behind the last one
+ * that is known here says whether it was this one. If it is a cancellation, the append is repeated
+ * behind it; if it is another node's, the run is lost.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -55,7 +56,7 @@ static void queue_log_advance(struct queue_log *l, uint64_t sequence)
     }
 }
 
-static void queue_log_on_last(void *arg, const struct bus_answer *a)
+static void queue_log_on_next(void *arg, const struct bus_answer *a)
 {
     struct queue_log *l = arg;
     struct queue_head head;
@@ -63,7 +64,7 @@ static void queue_log_on_last(void *arg, const struct bus_answer *a)
         l->waits = true;
     } else if (head.number == l->number && strcmp(head.owner, l->q->owner) == 0) {
         queue_log_advance(l, a->sequence);
-    } else if (head.mark == MARK_CANCEL && !l->is_cancelled) {
+    } else if (head.mark == MARK_CANCEL) {
         l->is_cancelled = true;
         l->sequence = a->sequence;
         queue_log_send(l);
@@ -78,7 +79,8 @@ static void queue_log_on_published(void *arg, const struct bus_answer *a)
     if (a->result == BUS_OK)
         queue_log_advance(l, a->sequence);
     else if (a->result == BUS_CONFLICT)
-        bus_stream_last(l->q->bus, "droste_run_logs", l->subject, queue_log_on_last, l);
+        bus_stream_next(
+            l->q->bus, "droste_run_logs", l->subject, l->sequence + 1, queue_log_on_next, l);
     else
         l->waits = true;
 }

@@ -464,6 +464,7 @@ static void queue_run_was_read(struct queue_run *u)
 {
     const struct queue_reading *r = &u->reading;
     u->log.sequence = r->sequence;
+    u->log.is_cancelled = r->is_cancelled;
     if (r->last == MARK_END || r->last == MARK_DEAD) {
         u->cost = queue_run_cost(u, r->last, buf_text(&r->end), r->end.len);
         queue_run_settle(u);
