@@ -705,8 +705,9 @@ DROSTE_API void droste_log_kept(droste_running *run);
  * droste_suspend, and `why` (a copy) is its error. Nothing more is appended or paid for. */
 DROSTE_API void droste_log_lost(droste_running *run, const droste_error *why);
 /* Makes the run of the units of its log, in their order, in the record of the settings, as an
- * interrupted run; one that is there already is replaced. ERROR_STORE: they are of a version of
- * Droste with another form of the record; ERROR_PROTOCOL: they are damaged. */
+ * interrupted run; one that is there already is replaced. Without units (`len` 0) it is only
+ * removed: another process goes on with it. ERROR_STORE: they are of a version of Droste with
+ * another form of the record, or it cannot be written; ERROR_PROTOCOL: they are damaged. */
 DROSTE_API int droste_record_import(
     droste *d, const char *run, const void *data, size_t len, droste_error *err);
 /* Whether droste_record_import can read units of this version, with the same errors. Changes

@@ -80,9 +80,16 @@ int droste_record_import(
     if (rc == 0 && !store)
         rc = error_set(err, ERROR_CONFIG, "the record is turned off (database = none)");
     droste_record_freed freed;
-    if (rc == 0 && !api_runs(d, run))
+    if (rc < 0)
+        return rc;
+    bool is_left = !api_runs(d, run);
+    if (len == 0) {
+        rc = (is_left ? store_run_remove_left : store_run_remove)(store, run, &freed, err);
+        return rc == -(int)ERROR_NOT_FOUND ? 0 : rc;
+    }
+    if (is_left)
         store_run_remove_left(store, run, &freed, NULL);
-    return rc < 0 ? rc : store_import(store, run, data, len, err);
+    return store_import(store, run, data, len, err);
 }
 
 int droste_record_import_check(const char *run, const void *data, size_t len, droste_error *failure)

@@ -218,6 +218,8 @@ def test_a_node_survives_whatever_comes_from_nats_and_still_runs_runs(start, nat
                 "$KV.droste-nodes.node.xyz", "$KV.droste_lanes.1.all", "$KV.droste_lanes.9.x",
                 "$KV.droste_lanes.1.a.b", "$KV.droste_lanes.1", "$KV.droste-spending.all"]
     put([node], "run-1")
+    stream.send(b"PUB droste.run.queue.1.all 10\r\nall run-77\r\n")    # a run without a log
+    subjects.append("$KV.droste_versions.all")
     for subject in subjects:
         for data in rubbish:
             stream.send(b"PUB %s %d\r\n%s\r\n" % (subject.encode(), len(data), data))
@@ -296,6 +298,9 @@ def test_runs_of_a_node_whose_disk_is_full_go_to_another(tmp_path, nats, provide
         for name in names:
             check(get(nodes[1:], name), name)
         assert not provider.paid_twice()
+        # the copies can be removed when there is room
+        subprocess.run(["mount", "-o", "remount,size=64m", str(data)], check=True)
+        wait_until(lambda: nodes[0].ask("GET", "/v1/runs?status=running")[1]["runs"] == [])
     finally:
         for node in nodes:
             node.kill()

@@ -201,6 +201,7 @@ static void queue_on_tick(uv_timer_t *timer)
         q->empty = 0;
         queue_make_again(q);
         queue_waiters_wake(q, NULL);
+        queue_copies_remove(q);
     }
     queue_look(q);
 }
@@ -272,6 +273,7 @@ void queue_close(struct server *s)
     uv_timer_stop(&q->timer);
     bus_forget(q->bus, q);
     ledger_close(steal(&q->ledger));
+    queue_copies_free(q);
     while (q->lanes) {
         struct queue_lane *l = q->lanes;
         bus_forget(q->bus, l);

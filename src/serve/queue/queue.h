@@ -95,11 +95,15 @@ bool queue_head_read(const char *data, size_t len, struct queue_head *out);
 /* ---- the runs of this node (run.c) ---- */
 
 struct queue_run;
+struct queue_copy;
 
 /* Takes the message, and the place that was reserved for it. */
 void queue_run_take(struct run_queue *q, struct bus_message *m);
 void queue_run_cancel(struct run_queue *q, const char *what);
 void queue_runs_tick(struct run_queue *q);
+/* Tries again to remove the copies of runs that other nodes go on with. */
+void queue_copies_remove(struct run_queue *q);
+void queue_copies_free(struct run_queue *q);
 /* Gives all runs back, so that other nodes go on with them. */
 void queue_runs_close(struct run_queue *q);
 
@@ -116,6 +120,7 @@ struct run_queue {
     uint32_t number;
     size_t room, count; /* of runs */
     struct queue_run *runs;
+    struct queue_copy *copies; /* that could not be removed from the record yet */
     struct queue_log *appending;
     struct queue_lane *lanes, *turn[QUEUE_PRIORITIES];
     struct queue_waiter *waiters;
@@ -145,6 +150,7 @@ bool queue_lane_announce(
 /* ---- over HTTP (routes.c) ---- */
 
 void queue_waiters_wake(struct run_queue *q, const char *what); /* NULL: all */
+bool queue_id_is_ok(const char *id);
 void handle_queue_put(struct request *r);
 void handle_queue_get(struct request *r);
 void handle_queue_cancel(struct request *r);

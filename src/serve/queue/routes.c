@@ -28,7 +28,7 @@ static const char *queue_key_of(const struct request *r)
     return id[0] ? id : "all";
 }
 
-static bool queue_id_is_ok(const char *id)
+bool queue_id_is_ok(const char *id)
 {
     size_t n = strlen(id);
     return n > 0 && n <= QUEUE_ID_MAX &&

@@ -31,7 +31,8 @@ enum {
     PAUSE_MS = 5000,
     HELD_RETRY_MS = 1000,
     END_CUT = 100000,
-    END_CUT_MORE = 4096
+    END_CUT_MORE = 4096,
+    NO_REQUEST_MAX = 5, /* deliveries of a run whose log has no request */
 };
 
 struct queue_run {
@@ -77,16 +78,62 @@ static void queue_run_return(struct queue_run *u, int64_t delay_ms)
     queue_run_free(u);
 }
 
+/* ---- copies of runs that other nodes go on with ---- */
+
+struct queue_copy {
+    char id[QUEUE_ID_MAX + 1];
+    struct queue_copy *next;
+};
+
 /* The cluster's log is what counts: a copy that does not end here would look like a run that can be
- * resumed. */
+ * resumed. On a full disk it cannot be removed yet. */
 static void queue_run_forget(struct queue_run *u)
 {
-    struct server *s = u->q->s;
-    droste_record_freed freed;
-    if (!s->record)
-        droste_record_open(s->d, &s->record, NULL);
-    if (s->record)
-        droste_record_remove(s->record, u->id, &freed, NULL);
+    struct run_queue *q = u->q;
+    if (droste_record_import(q->s->d, u->id, NULL, 0, NULL) != -DROSTE_ERROR_STORE)
+        return;
+    struct queue_copy *copy = calloc(1, sizeof *copy);
+    if (!copy)
+        return;
+    memcpy(copy->id, u->id, sizeof copy->id);
+    copy->next = q->copies;
+    q->copies = copy;
+}
+
+/* The run has come back. True: its copy is still there. */
+static bool queue_run_has_copy(struct queue_run *u)
+{
+    bool was_there = false;
+    for (struct queue_copy **at = &u->q->copies; *at;) {
+        struct queue_copy *copy = *at;
+        if (strcmp(copy->id, u->id) != 0) {
+            at = &copy->next;
+            continue;
+        }
+        *at = copy->next;
+        free(copy);
+        was_there = true;
+    }
+    return was_there;
+}
+
+static void queue_copies_drop_first(struct run_queue *q)
+{
+    struct queue_copy *copy = q->copies;
+    q->copies = copy->next;
+    free(copy);
+}
+
+void queue_copies_remove(struct run_queue *q)
+{
+    while (q->copies && droste_record_import(q->s->d, q->copies->id, NULL, 0, NULL) == 0)
+        queue_copies_drop_first(q);
+}
+
+void queue_copies_free(struct run_queue *q)
+{
+    while (q->copies)
+        queue_copies_drop_first(q);
 }
 
 /* ---- what the key may spend ---- */
@@ -254,6 +301,15 @@ static bool queue_run_finish(struct queue_run *u)
     return has_ended;
 }
 
+/* Its record cannot be written here, because the disk is full or broken. */
+static void queue_run_move(struct queue_run *u, const char *why)
+{
+    log_event(u->q->s, LOG_ERROR, "run %s goes to another node: %s", u->id, why);
+    u->q->paused_until_ns = clock_ns() + PAUSE_MS * 1000000ull;
+    queue_run_forget(u);
+    queue_run_return(u, 0);
+}
+
 static void queue_run_on_done(void *arg, droste_result *result)
 {
     struct queue_run *u = arg;
@@ -270,11 +326,8 @@ static void queue_run_on_done(void *arg, droste_result *result)
     } else if (is_suspended) { /* this node stops */
         queue_run_forget(u);
         queue_run_return(u, 0);
-    } else if (why.code == DROSTE_ERROR_STORE) { /* its disk is full */
-        log_event(u->q->s, LOG_ERROR, "run %s goes to another node: %s", u->id, why.text);
-        u->q->paused_until_ns = clock_ns() + PAUSE_MS * 1000000ull;
-        queue_run_forget(u);
-        queue_run_return(u, 0);
+    } else if (why.code == DROSTE_ERROR_STORE) {
+        queue_run_move(u, why.text);
     } else if (!queue_run_finish(u)) {
         queue_run_fail(u, why.text);
     }
@@ -342,28 +395,6 @@ static int queue_run_start(struct queue_run *u, droste_error *err)
     return droste_start(s->d, &q, &u->running, err);
 }
 
-static void queue_run_begin(struct queue_run *u)
-{
-    struct server *s = u->q->s;
-    droste_error err = { .text = "out of memory" };
-    struct buf *units = &u->reading.units;
-    u->begins = false;
-    int rc = buf_failed(units) ? -1 : 0;
-    if (rc == 0 && units->len > 0)
-        rc = droste_record_import(s->d, u->id, units->data, units->len, &err);
-    if (rc == 0 && units->len > 0 && queue_run_finish(u))
-        return; /* the end is in its units, and was not told */
-    if (rc == 0)
-        rc = queue_run_start(u, &err);
-    if (rc < 0) {
-        queue_run_fail(u, err.text);
-        return;
-    }
-    s->figures->gauges[GAUGE_RUNS]++;
-    table_count(s->figures, COUNT_RUNS, 1);
-    server_wake(s);
-}
-
 static void queue_run_cancel_unbegun(struct queue_run *u)
 {
     static const char *const counts[] = { "calls", "input_tokens", "output_tokens", "cost",
@@ -384,6 +415,33 @@ static void queue_run_cancel_unbegun(struct queue_run *u)
     queue_run_end(u, MARK_END, buf_text(&json), json.len);
 }
 
+static void queue_run_begin(struct queue_run *u)
+{
+    struct server *s = u->q->s;
+    droste_error err = { .text = "out of memory" };
+    struct buf *units = &u->reading.units;
+    u->begins = false;
+    bool has_copy = queue_run_has_copy(u);
+    int rc = buf_failed(units) ? -1 : 0;
+    if (rc == 0 && (units->len > 0 || has_copy))
+        rc = droste_record_import(s->d, u->id, units->data, units->len, &err);
+    if (rc == 0 && units->len > 0 && queue_run_finish(u))
+        return; /* the end is in its units, and was not told */
+    if (rc == 0)
+        rc = queue_run_start(u, &err);
+    if (rc < 0 && err.code == DROSTE_ERROR_STORE) {
+        queue_run_move(u, err.text);
+        return;
+    }
+    if (rc < 0) {
+        queue_run_fail(u, err.text);
+        return;
+    }
+    s->figures->gauges[GAUGE_RUNS]++;
+    table_count(s->figures, COUNT_RUNS, 1);
+    server_wake(s);
+}
+
 /* What a run that is cancelled has paid for is in its units: it begins, to end with them. */
 static void queue_run_on_taken(void *arg, enum queue_kept kept)
 {
@@ -393,7 +451,7 @@ static void queue_run_on_taken(void *arg, enum queue_kept kept)
         queue_run_free(u);
     } else if (u->reading.taken >= QUEUE_TAKEN_MAX) {
         queue_run_bury(u, "every node that took the run was lost");
-    } else if ((u->log.is_cancelled || u->reading.is_cancelled) && u->reading.units.len == 0) {
+    } else if (u->log.is_cancelled && u->reading.units.len == 0) {
         queue_run_cancel_unbegun(u);
     } else {
         u->begins = true;
@@ -460,6 +518,15 @@ static void queue_run_hold(struct queue_run *u)
         queue_run_mark_taken(u);
 }
 
+/* Its request has not come whole, or is not there any more. */
+static void queue_run_has_no_request(struct queue_run *u)
+{
+    if (u->m->delivered >= NO_REQUEST_MAX)
+        queue_run_bury(u, "the cluster has no request of the run any more");
+    else
+        queue_run_return(u, RETRY_MS);
+}
+
 static void queue_run_was_read(struct queue_run *u)
 {
     const struct queue_reading *r = &u->reading;
@@ -473,8 +540,7 @@ static void queue_run_was_read(struct queue_run *u)
     if (json_parse(buf_text(&r->request), r->request.len, &json_limits_large, &u->request, NULL) <
             0 ||
         !json_object_is_type(u->request, json_type_object)) {
-        /* its request has not come whole, or is not there any more */
-        queue_run_return(u, RETRY_MS);
+        queue_run_has_no_request(u);
         return;
     }
     if (queue_run_is_foreign(u)) {
@@ -516,7 +582,7 @@ void queue_run_take(struct run_queue *q, struct bus_message *m)
         bus_nak(m, RETRY_MS);
         return;
     }
-    if (!space || n >= sizeof key || strlen(space + 1) > QUEUE_ID_MAX) {
+    if (!space || n == 0 || n >= sizeof key || !queue_id_is_ok(space + 1)) {
         free(u);
         bus_term(m);
         return;

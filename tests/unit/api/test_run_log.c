@@ -109,6 +109,28 @@ static void a_run_goes_on_in_another_record(void **state)
     droste_record_close(record);
 }
 
+static int no_run(void *arg, const droste_record_run *run, droste_error *err)
+{
+    fail_msg("the run %s is still there", run->id);
+    return -1;
+}
+
+/* A program whose run goes on elsewhere keeps no copy, and may say so twice. */
+static void a_copy_is_removed_by_an_import_of_nothing(void **state)
+{
+    runs.replies = replies;
+    begin(NULL);
+    until_done();
+    droste_record *record = NULL;
+    assert_fine(droste_record_open(runs.d, &record, &runs.err));
+    assert_fine(droste_record_get(record, runs.run, check_end, NULL, &runs.err));
+    assert_fine(droste_record_import(runs.d, runs.run, NULL, 0, &runs.err));
+    assert_fine(droste_record_import(runs.d, runs.run, NULL, 0, &runs.err));
+    assert_int_equal(
+        droste_record_get(record, runs.run, no_run, NULL, &runs.err), -(int)DROSTE_ERROR_NOT_FOUND);
+    droste_record_close(record);
+}
+
 /* Nothing is asked while the log cannot be kept; it goes on as soon as it can. */
 static void nothing_is_asked_before_its_record_is_kept(void **state)
 {
@@ -162,6 +184,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         log_test(a_run_goes_on_in_another_record),
+        log_test(a_copy_is_removed_by_an_import_of_nothing),
         log_test(nothing_is_asked_before_its_record_is_kept),
         log_test(an_end_that_is_not_kept_is_none),
     };
