@@ -167,6 +167,21 @@ def test_cancelled_runs_end_and_others_go_on(start, provider):
     assert not queue.cancel(ended[0].id) and not queue.cancel("nothing")
 
 
+def test_runs_of_a_version_that_is_dropped_are_stale_and_a_newer_one_is_another_run(
+        start, provider):
+    provider.pause = 0.3
+    queue = droste.Queue(url(start("--runs", "1")))
+    old = queue.map(items(0, 3), name="step", version=1)
+    while len(old._work.put) < 3 or not provider.requests:
+        time.sleep(0.01)
+    queue.drop_before(2)
+    ended = [result.completion for result in old]
+    assert [(c.status, "stale" in str(c.error)) for c in ended] == [("cancelled", True)] * 3
+    provider.pause = 0.02
+    new, = queue.map(items(0, 1), name="step", version=2)
+    check(new)
+
+
 def test_a_run_that_cannot_begin_is_a_result_with_its_reason(start):
     queue = droste.Queue(url(start()))
     bad = {"question": "?", "options": {"model": "anthropic/claude"}}
@@ -186,9 +201,12 @@ def test_what_a_node_refuses_is_raised_and_items_before_it_are_not_lost(start):
 
 def test_wrong_arguments_are_refused_before_anything_is_asked():
     queue = droste.Queue("http://127.0.0.1:9")
-    for wrong in ({"items": "text"}, {"outstanding": 0}, {"priority": 3}):
+    for wrong in ({"items": "text"}, {"outstanding": 0}, {"priority": 3}, {"version": -1},
+                  {"version": "1"}):
         with pytest.raises(droste.ArgumentError):
             queue.map(**{"items": [], "name": "x", **wrong})
+    with pytest.raises(droste.ArgumentError, match="version"):
+        queue.drop_before(True)
     with pytest.raises(droste.ArgumentError, match="question"):
         list(queue.map([{"context": "x"}], name="x"))
     assert list(queue.map([], name="x")) == []

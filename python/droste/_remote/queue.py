@@ -107,6 +107,11 @@ def _request_of(item: Any) -> Dict[str, Any]:
     return found
 
 
+def _check_version(version: Any) -> None:
+    if isinstance(version, bool) or not isinstance(version, int) or not 0 <= version < 10 ** 18:
+        raise ArgumentError("version is a whole number, 0 or more")
+
+
 def _id_of(name: str, request: Mapping[str, Any], which: int) -> str:
     """Returns the id of the run of an item; `which` tells items apart that are the same."""
     text = json.dumps([name, request, which], sort_keys=True)
@@ -117,10 +122,10 @@ class _Work:
     """What the threads of a mapping and its reader share. The threads do not keep the mapping."""
 
     def __init__(self, nodes: _Nodes, name: str, options: Dict[str, Any], items: Iterator[Any],
-                 outstanding: int, priority: int, model: str):
+                 outstanding: int, priority: int, version: Optional[int], model: str):
         self._nodes, self._name, self._options = nodes, name, options
         self._items, self._most, self._priority = items, outstanding, priority
-        self._model = model
+        self._version, self._model = version, model
         self._seen: Dict[str, int] = collections.defaultdict(int)
         self._threads = 0
         self._is_reading = threading.Lock()     # the items, one at a time
@@ -194,6 +199,8 @@ class _Work:
                 return None
             request = _request_of(item)
             request["options"] = {**self._options, **request.get("options", {})}
+            if self._version is not None:
+                request["version"] = self._version
             first = _id_of(self._name, request, 0)
             request["id"] = _id_of(self._name, request, self._seen[first])
             self._seen[first] += 1
@@ -239,6 +246,8 @@ class _Work:
                 run = {"status": "error", "error": found["reason"]}
             if run is not None:         # of a dead letter there is no more to say
                 run = {"run": None, "error": None, "usage": UNUSED, **run}
+                if run.get("reason"):
+                    run["error"] = run["reason"]    # "stale": why it was cancelled
                 return QueueResult(item, completion_of(
                     run, run["run"], request.get("context"), self._model, {}, []), id)
         return None
@@ -338,7 +347,7 @@ class Queue:
         self._options, self._model = options, model
 
     def map(self, items: Iterable[Any], *, name: str, outstanding: int = OUTSTANDING,
-            priority: int = 1) -> Runs:
+            priority: int = 1, version: Optional[int] = None) -> Runs:
         """Runs each item, and returns an iterator of the results, for `for` and `async for`.
 
         An item is a question, or a dict with `question`, and perhaps `context`, `options` and
@@ -346,7 +355,9 @@ class Queue:
         call continues, and nothing is paid twice. Equal items of one call are several runs.
 
         At most `outstanding` runs have been put and have not ended; further items are read when
-        there is room. `priority` is 0 (first), 1 or 2.
+        there is room. `priority` is 0 (first), 1 or 2. Runs of a `version`, as that of the policy
+        that a rollout uses, end as "cancelled" once `drop_before` has named a later one; the same
+        item with another version is another run.
         """
         if isinstance(items, (str, bytes, Mapping)):
             raise ArgumentError("items is a list of questions, or of dicts with a `question`")
@@ -354,8 +365,19 @@ class Queue:
             raise ArgumentError("outstanding is a number of runs, 1 to 10000")
         if priority not in (0, 1, 2):
             raise ArgumentError("priority is 0, 1 or 2")
+        if version is not None:
+            _check_version(version)
         return Runs(self, _Work(self._nodes, name, self._options, iter(items), outstanding,
-                                priority, self._model))
+                                priority, version, self._model))
+
+    def drop_before(self, version: int) -> None:
+        """Cancels the runs of this key whose version is below this one, also those to come.
+
+        They end with the status "cancelled" and the error "stale": those that wait when their turn
+        comes, active ones at once. Runs without a version go on. 0 drops none from now on.
+        """
+        _check_version(version)
+        self._nodes.ask("DELETE", "/v1/queue", query={"before_version": version})
 
     def cancel(self, id: str) -> bool:
         """Cancels a run by the id of its result; False if it has ended, or there is none."""

@@ -107,16 +107,19 @@
     "\"^[^\\\\0]*$\"}, \"context\": {}, \"context_file\": "                                        \
     "{\"type\": \"string\"}, \"options\": {\"type\": \"object\"}}}"
 
-#define QUEUE                                                                                      \
-    "{\"type\": \"object\", \"additionalProperties\": false, \"required\": [\"question\"], "       \
-    "\"properties\": {\"question\": {\"type\": \"string\", \"minLength\": 1, \"pattern\": "        \
-    "\"^[^\\\\0]*$\"}, \"context\": {}, \"options\": {\"type\": \"object\"}, \"id\": "             \
-    "{\"type\": \"string\"}, \"priority\": {\"type\": \"integer\", \"minimum\": 0, \"maximum\": 2}}}"
+#define QUEUE                                                                                         \
+    "{\"type\": \"object\", \"additionalProperties\": false, \"required\": [\"question\"], "          \
+    "\"properties\": {\"question\": {\"type\": \"string\", \"minLength\": 1, \"pattern\": "           \
+    "\"^[^\\\\0]*$\"}, \"context\": {}, \"options\": {\"type\": \"object\"}, \"id\": "                \
+    "{\"type\": \"string\"}, \"priority\": {\"type\": \"integer\", \"minimum\": 0, \"maximum\": 2}, " \
+    "\"version\": {\"type\": \"integer\", \"minimum\": 0, "                                           \
+    "\"maximum\": 999999999999999999}}}"
 
 #define QUEUED                                                                                       \
     "{\"type\": \"object\", \"required\": [\"id\", \"state\"], \"properties\": {\"id\": "            \
     "{\"type\": \"string\"}, \"state\": {\"enum\": [\"queued\", \"known\", \"running\", \"ended\", " \
-    "\"dead\"]}, \"run\": {\"type\": \"object\"}, \"reason\": {\"type\": \"string\"}}}"
+    "\"dead\"]}, \"run\": {\"type\": \"object\", \"properties\": {\"reason\": {\"enum\": "           \
+    "[\"stale\"]}}}, \"reason\": {\"type\": \"string\"}}}"
 
 #define CLUSTER                                                                                     \
     "{\"type\": \"object\", \"required\": [\"nodes\", \"queued\"], \"properties\": "                \
@@ -446,6 +449,10 @@ static const struct route native_rows[] = {
         "\"wait\": {\"type\": \"number\", \"minimum\": 0, \"maximum\": 60}", 200, JSON, QUEUED,
         "the state of a queued run, and what it has come to; waits for that", handle_queue_get,
         SCOPE_RUNS | SCOPE_READ },
+    { "DELETE", "/v1/queue", BODY_NONE, NULL,
+        "\"before_version\": {\"type\": \"integer\", \"minimum\": 0}", 204, NULL, NULL,
+        "cancel the key's runs of a version below this one, those that wait and those to come",
+        handle_queue_drop, SCOPE_RUNS },
     { "DELETE", "/v1/queue/{name}", BODY_NONE, NULL, NULL, 204, NULL, NULL, "cancel a queued run",
         handle_queue_cancel, SCOPE_RUNS },
     { "POST", "/v1/sandboxes/{id}/template", BODY_JSON, TEMPLATE_SAVE, NULL, 201, JSON, TEMPLATE,

@@ -58,8 +58,7 @@ bool runs_have(struct server *s, const char *id)
     return run_active(s, id) != NULL;
 }
 
-/* A number of a client; -1: it is none. */
-static int64_t run_parse_number(const char *text)
+int64_t run_parse_number(const char *text)
 {
     size_t n = strlen(text);
     return n > 0 && n < 19 && strspn(text, "0123456789") == n ? strtoll(text, NULL, 10) : -1;

@@ -77,6 +77,8 @@ bool runs_find(struct request *r);
 bool runs_have(struct server *s, const char *id);
 /* False: this worker does not run it. */
 bool runs_cancel(struct server *s, const char *id);
+/* A number of a client; -1: it is none. */
+int64_t run_parse_number(const char *text);
 /* Appends the setting for the client's trace, if it names one. */
 void runs_put_trace(struct request *r, struct buf *words);
 /* Whether the request's account may know of the run. */

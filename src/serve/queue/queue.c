@@ -230,9 +230,10 @@ static void queue_make(struct run_queue *q)
     };
     const struct bus_bucket lanes = { .name = "droste_lanes" };
     q->is_ready = true;
-    q->making = 2 + array_length(streams);
+    q->making = 3 + array_length(streams);
     ledger_make(q->ledger, queue_on_made, q);
     bus_bucket_make(q->bus, &lanes, queue_on_made, q);
+    queue_versions_make(q, queue_on_made, q);
     for (size_t i = 0; i < array_length(streams); i++)
         bus_stream_make(q->bus, &streams[i], queue_on_made, q);
 }
@@ -262,6 +263,8 @@ int queue_open(struct server *s, struct error *err)
     uv_timer_start(&q->timer, queue_on_tick, QUEUE_TICK_MS, QUEUE_TICK_MS);
     queue_make(q);
     rc = bus_watch(q->bus, "droste_lanes", ">", queue_on_lane, q, err);
+    if (rc == 0)
+        rc = queue_versions_watch(q, err);
     return rc < 0 ? rc : bus_subscribe(q->bus, "droste.run.word.*", NULL, queue_on_word, q, err);
 }
 

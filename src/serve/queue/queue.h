@@ -101,11 +101,23 @@ struct queue_copy;
 void queue_run_take(struct run_queue *q, struct bus_message *m);
 void queue_run_cancel(struct run_queue *q, const char *what);
 void queue_runs_tick(struct run_queue *q);
+/* Cancels the runs of the key whose version is below this one. */
+void queue_runs_drop(struct run_queue *q, const char *key, int64_t before);
 /* Tries again to remove the copies of runs that other nodes go on with. */
 void queue_copies_remove(struct run_queue *q);
 void queue_copies_free(struct run_queue *q);
 /* Gives all runs back, so that other nodes go on with them. */
 void queue_runs_close(struct run_queue *q);
+
+/* ---- versions (versions.c) ---- */
+
+/* Makes the bucket. */
+void queue_versions_make(struct run_queue *q, bus_done_fn *done, void *arg);
+int queue_versions_watch(struct run_queue *q, struct error *err);
+/* Asks for the oldest version that the key still wants, which the answer has. */
+void queue_version_ask(struct run_queue *q, const char *key, bus_done_fn *done, void *arg);
+/* 0: all are wanted; negative: it is not known. */
+int64_t queue_version_wanted(const struct bus_answer *a);
 
 /* ---- the queue (queue.c) ---- */
 
@@ -150,9 +162,14 @@ bool queue_lane_announce(
 /* ---- over HTTP (routes.c) ---- */
 
 void queue_waiters_wake(struct run_queue *q, const char *what); /* NULL: all */
+/* Of a request; NULL: it was refused. */
+struct run_queue *queue_of(struct request *r);
+const char *queue_key_of(const struct request *r);
+void queue_refuse_bus(struct request *r, const struct bus_answer *a);
 bool queue_id_is_ok(const char *id);
 void handle_queue_put(struct request *r);
 void handle_queue_get(struct request *r);
 void handle_queue_cancel(struct request *r);
+void handle_queue_drop(struct request *r); /* versions.c */
 
 #endif

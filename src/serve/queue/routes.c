@@ -11,7 +11,7 @@
 
 enum { WAIT_MAX_SECONDS = 60, PRIORITY_DEFAULT = 1 };
 
-static struct run_queue *queue_of(struct request *r)
+struct run_queue *queue_of(struct request *r)
 {
     struct run_queue *q = r->server->queue;
     if (!q)
@@ -22,7 +22,7 @@ static struct run_queue *queue_of(struct request *r)
 }
 
 /* Of the log's subject: the key, and the id that the client has chosen. */
-static const char *queue_key_of(const struct request *r)
+const char *queue_key_of(const struct request *r)
 {
     const char *id = r->account->key.id;
     return id[0] ? id : "all";
@@ -54,7 +54,7 @@ static void queue_answer(struct request *r, unsigned status, const char *id, con
         request_reply(r, status, "application/json", json.data, json.len);
 }
 
-static void queue_refuse_bus(struct request *r, const struct bus_answer *a)
+void queue_refuse_bus(struct request *r, const struct bus_answer *a)
 {
     request_refuse(r, 503, "unavailable", "the queue of the cluster: %s", a->why);
 }
@@ -174,6 +174,9 @@ static bool queue_put_write(struct request *r, const char *const *settings, stru
         buf_puts(out, ", \"context\": ");
         buf_append(out, text, len);
     }
+    int64_t version = json_get_int(r->json, "version", -1);
+    if (version >= 0)
+        buf_printf(out, ", \"version\": %lld", (long long)version);
     buf_puts(out, ", \"settings\": [");
     for (size_t i = 0; settings[i]; i++) {
         buf_puts(out, i ? ", " : "");

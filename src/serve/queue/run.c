@@ -32,6 +32,7 @@ enum {
     HELD_RETRY_MS = 1000,
     END_CUT = 100000,
     END_CUT_MORE = 4096,
+    REASON_MAX = 32,    /* what queue_add_reason adds */
     NO_REQUEST_MAX = 5, /* deliveries of a run whose log has no request */
 };
 
@@ -46,7 +47,9 @@ struct queue_run {
     char error[240];
     bool has_units; /* that were appended here */
     bool is_lost, begins, is_over, is_cancelled;
-    double cost; /* with `is_over` */
+    bool is_stale;   /* its version is not wanted any more */
+    int64_t version; /* -1: it has none */
+    double cost;     /* with `is_over` */
     int64_t input_tokens, output_tokens;
     double held;       /* dollars that the key's ledger holds for it; 0: the key has no limit */
     uint64_t begin_ns; /* when it may begin, with `begins` */
@@ -255,7 +258,7 @@ struct queue_ended {
     droste_record *record;
     struct buf json;
     size_t cut;
-    bool has_ended;
+    bool has_ended, is_cancelled;
 };
 
 static int queue_add_piece(void *arg, const char *data, size_t len)
@@ -268,6 +271,7 @@ static int queue_on_record(void *arg, const droste_record_run *run, droste_error
 {
     struct queue_ended *e = arg;
     e->has_ended = strcmp(run->status, "running") != 0 && strcmp(run->status, "interrupted") != 0;
+    e->is_cancelled = strcmp(run->status, "cancelled") == 0;
     return droste_record_json(e->record, run, e->cut, queue_add_piece, &e->json, err);
 }
 
@@ -284,10 +288,20 @@ static bool queue_run_read(struct queue_run *u, struct queue_ended *e)
         e->cut = cuts[i];
         if (droste_record_get(s->record, u->id, queue_on_record, e, NULL) < 0 || !e->has_ended)
             return false;
-        if (e->json.len <= QUEUE_PART_MAX)
+        if (e->json.len + REASON_MAX <= QUEUE_PART_MAX)
             break;
     }
     return e->has_ended && !buf_failed(&e->json);
+}
+
+/* Adds a member to a JSON object, which is not empty. */
+static void queue_add_reason(struct buf *json)
+{
+    static const char member[] = ", \"reason\": \"stale\"}";
+    if (json->len > 0 && json->data[json->len - 1] == '}') {
+        json->len--;
+        buf_puts(json, member);
+    }
 }
 
 /* True: the record has the end, which is now appended. */
@@ -295,6 +309,8 @@ static bool queue_run_finish(struct queue_run *u)
 {
     struct queue_ended e = { 0 };
     bool has_ended = queue_run_read(u, &e);
+    if (has_ended && u->is_stale && e.is_cancelled)
+        queue_add_reason(&e.json);
     if (has_ended)
         queue_run_end(u, MARK_END, buf_text(&e.json), e.json.len);
     buf_free(&e.json);
@@ -346,7 +362,7 @@ static void queue_run_on_kept(void *arg, enum queue_kept kept)
         droste_log_lost(u->running, &lost);
     } else {
         droste_log_kept(u->running);
-        if (u->log.is_cancelled && !u->is_cancelled && u->running) {
+        if ((u->log.is_cancelled || u->is_stale) && !u->is_cancelled && u->running) {
             u->is_cancelled = true;
             droste_cancel(u->running);
         }
@@ -406,6 +422,8 @@ static void queue_run_cancel_unbegun(struct queue_run *u)
     field_string(&json, "status", "cancelled");
     field_null(&json, "answer");
     field_string(&json, "error", "cancelled before it began");
+    if (u->is_stale)
+        field_string(&json, "reason", "stale");
     field_int(&json, "iterations", 0);
     field_open(&json, "usage", '{');
     for (size_t i = 0; i < array_length(counts); i++)
@@ -421,6 +439,10 @@ static void queue_run_begin(struct queue_run *u)
     droste_error err = { .text = "out of memory" };
     struct buf *units = &u->reading.units;
     u->begins = false;
+    if (units->len == 0 && u->is_stale) { /* since it was taken */
+        queue_run_cancel_unbegun(u);
+        return;
+    }
     bool has_copy = queue_run_has_copy(u);
     int rc = buf_failed(units) ? -1 : 0;
     if (rc == 0 && (units->len > 0 || has_copy))
@@ -451,7 +473,7 @@ static void queue_run_on_taken(void *arg, enum queue_kept kept)
         queue_run_free(u);
     } else if (u->reading.taken >= QUEUE_TAKEN_MAX) {
         queue_run_bury(u, "every node that took the run was lost");
-    } else if (u->log.is_cancelled && u->reading.units.len == 0) {
+    } else if ((u->log.is_cancelled || u->is_stale) && u->reading.units.len == 0) {
         queue_run_cancel_unbegun(u);
     } else {
         u->begins = true;
@@ -508,14 +530,27 @@ static void queue_run_on_held(void *arg, enum bus_result result, double amount, 
     }
 }
 
-/* Takes what the run may cost from its key's ledger, before anything is spent. */
+/* Takes what the run may cost from its key's ledger, before anything is spent. What is stale spends
+ * nothing more. */
 static void queue_run_hold(struct queue_run *u)
 {
     double limit = queue_run_limit(u);
-    if (limit > 0)
+    if (limit > 0 && !u->is_stale)
         ledger_hold(u->q->ledger, u->key, u->id, limit, queue_run_most(u), queue_run_on_held, u);
     else
         queue_run_mark_taken(u);
+}
+
+static void queue_run_on_version(void *arg, const struct bus_answer *a)
+{
+    struct queue_run *u = arg;
+    int64_t wanted = queue_version_wanted(a);
+    if (wanted < 0) {
+        queue_run_return(u, RETRY_MS);
+        return;
+    }
+    u->is_stale = u->is_stale || u->version < wanted;
+    queue_run_hold(u);
 }
 
 /* Its request has not come whole, or is not there any more. */
@@ -547,7 +582,11 @@ static void queue_run_was_read(struct queue_run *u)
         queue_run_return(u, VERSION_RETRY_MS);
         return;
     }
-    queue_run_hold(u);
+    u->version = json_get_int(u->request, "version", -1);
+    if (u->version < 0)
+        queue_run_hold(u);
+    else
+        queue_version_ask(u->q, u->key, queue_run_on_version, u);
 }
 
 static void queue_run_on_log(void *arg, const struct bus_answer *a)
@@ -597,6 +636,7 @@ void queue_run_take(struct run_queue *q, struct bus_message *m)
     }
     u->q = q;
     u->m = m;
+    u->version = -1;
     memcpy(u->key, key, sizeof key);
     memcpy(u->id, id, sizeof id);
     queue_log_init(&u->log, q, u->key, u->id);
@@ -619,6 +659,21 @@ void queue_run_cancel(struct run_queue *q, const char *what)
         droste_cancel(u->running);
         server_wake(q->s);
         return;
+    }
+}
+
+/* One that has not begun ends when its turn comes, one that is continued with its next append. */
+void queue_runs_drop(struct run_queue *q, const char *key, int64_t before)
+{
+    for (struct queue_run *u = q->runs; u; u = u->next) {
+        if (u->version < 0 || u->version >= before || u->is_cancelled || strcmp(u->key, key) != 0)
+            continue;
+        u->is_stale = true;
+        if (!u->running)
+            continue;
+        u->is_cancelled = true;
+        droste_cancel(u->running);
+        server_wake(q->s);
     }
 }
 
