@@ -193,7 +193,7 @@ def test_a_dead_nodes_runs_that_were_dropped_meanwhile_end_with_what_they_have_p
     wait_until(lambda: len(provider.requests) >= 4)     # the first call of each has its answer
     nodes[0].kill()
     nodes[0] = start()
-    assert drop(nodes[0], 2) == 204
+    wait_until(lambda: drop(nodes[0], 2) == 204)        # its queue is ready
     assert nodes[0].ask("DELETE", "/v1/queue/run-511")[0] == 204
     stale, cancelled = (get(nodes, name)["run"] for name in ("run-510", "run-511"))
     assert stale["status"] == cancelled["status"] == "cancelled"
@@ -293,8 +293,8 @@ def test_a_node_survives_whatever_comes_from_nats_and_still_runs_runs(start, nat
                 "$KV.droste-nodes.node.xyz", "$KV.droste_lanes.1.all", "$KV.droste_lanes.9.x",
                 "$KV.droste_lanes.1.a.b", "$KV.droste_lanes.1", "$KV.droste-spending.all"]
     put([node], "run-1")
-    stream.send(b"PUB droste.run.queue.1.all 10\r\nall run-77\r\n")    # a run without a log
-    subjects.append("$KV.droste_versions.all")
+    stream.send(b"PUB droste.run.queue.1.local 12\r\nlocal run-77\r\n")    # without a log
+    subjects.append("$KV.droste_versions.local")
     for subject in subjects:
         for data in rubbish:
             stream.send(b"PUB %s %d\r\n%s\r\n" % (subject.encode(), len(data), data))

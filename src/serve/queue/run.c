@@ -32,7 +32,7 @@ enum {
     HELD_RETRY_MS = 1000,
     END_CUT = 100000,
     END_CUT_MORE = 4096,
-    REASON_MAX = 32,    /* what queue_add_reason adds */
+    REASON_MAX = 128,   /* what is added to the end of a cancelled run */
     NO_REQUEST_MAX = 5, /* deliveries of a run whose log has no request */
 };
 
@@ -259,6 +259,7 @@ struct queue_ended {
     struct buf json;
     size_t cut;
     bool has_ended, is_cancelled;
+    bool is_open; /* one without an end is wanted, too */
 };
 
 static int queue_add_piece(void *arg, const char *data, size_t len)
@@ -275,7 +276,7 @@ static int queue_on_record(void *arg, const droste_record_run *run, droste_error
     return droste_record_json(e->record, run, e->cut, queue_add_piece, &e->json, err);
 }
 
-/* What the record says of the run, in one message. False: it has not ended. */
+/* What the record says of the run, in one message. False: it has not ended, unless `is_open`. */
 static bool queue_run_read(struct queue_run *u, struct queue_ended *e)
 {
     static const size_t cuts[] = { QUEUE_PART_MAX, END_CUT, END_CUT_MORE };
@@ -286,12 +287,13 @@ static bool queue_run_read(struct queue_run *u, struct queue_ended *e)
     for (size_t i = 0; s->record && i < array_length(cuts); i++) {
         buf_clear(&e->json);
         e->cut = cuts[i];
-        if (droste_record_get(s->record, u->id, queue_on_record, e, NULL) < 0 || !e->has_ended)
+        if (droste_record_get(s->record, u->id, queue_on_record, e, NULL) < 0 ||
+            !(e->has_ended || e->is_open))
             return false;
         if (e->json.len + REASON_MAX <= QUEUE_PART_MAX)
             break;
     }
-    return e->has_ended && !buf_failed(&e->json);
+    return (e->has_ended || e->is_open) && !buf_failed(&e->json);
 }
 
 /* Adds a member to a JSON object, which is not empty. */
@@ -362,7 +364,7 @@ static void queue_run_on_kept(void *arg, enum queue_kept kept)
         droste_log_lost(u->running, &lost);
     } else {
         droste_log_kept(u->running);
-        if ((u->log.is_cancelled || u->is_stale) && !u->is_cancelled && u->running) {
+        if (u->log.is_cancelled && !u->is_cancelled && u->running) {
             u->is_cancelled = true;
             droste_cancel(u->running);
         }
@@ -433,13 +435,40 @@ static void queue_run_cancel_unbegun(struct queue_run *u)
     queue_run_end(u, MARK_END, buf_text(&json), json.len);
 }
 
+/* A node that was lost has begun it. What it has paid for is in its units, and so in the record. */
+static void queue_run_cancel_left(struct queue_run *u)
+{
+    struct queue_ended e = { .is_open = true };
+    cleanup_json struct json_object *o = NULL;
+    size_t len = 0;
+    if (!queue_run_read(u, &e) ||
+        json_parse(e.json.data, e.json.len, &json_limits_large, &o, NULL) < 0) {
+        queue_run_fail(u, "the record of the run cannot be read");
+    } else {
+        json_object_object_add(o, "status", json_object_new_string("cancelled"));
+        json_object_object_add(
+            o, "error", json_object_new_string("cancelled after its node was lost"));
+        if (u->is_stale)
+            json_object_object_add(o, "reason", json_object_new_string("stale"));
+        queue_run_forget(u);
+        const char *text = json_text(o, &len);
+        queue_run_end(u, MARK_END, text, len);
+    }
+    buf_free(&e.json);
+}
+
+static bool queue_run_is_unwanted(const struct queue_run *u)
+{
+    return u->log.is_cancelled || u->is_stale;
+}
+
 static void queue_run_begin(struct queue_run *u)
 {
     struct server *s = u->q->s;
     droste_error err = { .text = "out of memory" };
     struct buf *units = &u->reading.units;
     u->begins = false;
-    if (units->len == 0 && u->is_stale) { /* since it was taken */
+    if (units->len == 0 && queue_run_is_unwanted(u)) {
         queue_run_cancel_unbegun(u);
         return;
     }
@@ -449,6 +478,10 @@ static void queue_run_begin(struct queue_run *u)
         rc = droste_record_import(s->d, u->id, units->data, units->len, &err);
     if (rc == 0 && units->len > 0 && queue_run_finish(u))
         return; /* the end is in its units, and was not told */
+    if (rc == 0 && units->len > 0 && queue_run_is_unwanted(u)) {
+        queue_run_cancel_left(u);
+        return;
+    }
     if (rc == 0)
         rc = queue_run_start(u, &err);
     if (rc < 0 && err.code == DROSTE_ERROR_STORE) {
@@ -464,7 +497,6 @@ static void queue_run_begin(struct queue_run *u)
     server_wake(s);
 }
 
-/* What a run that is cancelled has paid for is in its units: it begins, to end with them. */
 static void queue_run_on_taken(void *arg, enum queue_kept kept)
 {
     struct queue_run *u = arg;
@@ -473,12 +505,10 @@ static void queue_run_on_taken(void *arg, enum queue_kept kept)
         queue_run_free(u);
     } else if (u->reading.taken >= QUEUE_TAKEN_MAX) {
         queue_run_bury(u, "every node that took the run was lost");
-    } else if ((u->log.is_cancelled || u->is_stale) && u->reading.units.len == 0) {
-        queue_run_cancel_unbegun(u);
     } else {
         u->begins = true;
         u->begin_ns = clock_ns() + (was_taken ? TAKEOVER_MS * 1000000ull : 0);
-        if (!was_taken)
+        if (!was_taken || (queue_run_is_unwanted(u) && u->reading.units.len == 0))
             queue_run_begin(u);
     }
 }
@@ -662,7 +692,7 @@ void queue_run_cancel(struct run_queue *q, const char *what)
     }
 }
 
-/* One that has not begun ends when its turn comes, one that is continued with its next append. */
+/* Those that have not begun here end instead. */
 void queue_runs_drop(struct run_queue *q, const char *key, int64_t before)
 {
     for (struct queue_run *u = q->runs; u; u = u->next) {
