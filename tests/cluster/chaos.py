@@ -39,6 +39,7 @@ LEASE = 4            # of sandboxes, seconds
 DISK = 400 << 20     # of each node
 PATIENCE = 900       # for one run, seconds: the machine may be busy
 FAKETIME = "".join(glob.glob("/usr/lib/*/faketime/libfaketime.so.1")[:1])
+FAKETIME_FILES = "/dev/shm/*faketime_*"    # one that was killed leaves them
 SKEWS = [-86400, -300, -20, 20, 300, 86400]
 PR_SET_CHILD_SUBREAPER = 36
 
@@ -124,6 +125,7 @@ class ChaosNode(Node):
 class Cluster:
     def __init__(self, place):
         self.place, self.provider = place, None
+        self.faketime_files = set(glob.glob(FAKETIME_FILES))
         self.nats, self.nodes = [], []
         self.machines = machines_of.Machines(COUNT)
         try:
@@ -194,6 +196,9 @@ class Cluster:
         for i in range(COUNT):
             subprocess.run(["umount", str(self.place / ("node%d" % i) / "data")],
                            capture_output=True)
+        for path in set(glob.glob(FAKETIME_FILES)) - self.faketime_files:
+            if not os.path.exists("/proc/" + path.rpartition("_")[2]):
+                os.unlink(path)
         if self.provider:
             self.provider.close()
 
