@@ -7,7 +7,10 @@
  * never followed.
  *
  * Three readers are stacked: the file, whose digest is the manifest's; one that decompresses it,
- * whose output has the digest of the configuration; and one for tar.
+ * whose output has the digest of the configuration; and one for tar. A file is compressed once:
+ * libarchive would otherwise look for a filter below each, and a stream of empty gzip members in
+ * gzip takes hours to give nothing. What decompression gives is bounded even where no file gets it,
+ * and so are the names that this process remembers.
  *
  * Files keep mode, time and, as root, owner. Set-user-id bits are dropped: sandboxes have no use
  * for them, and on the host they would work. Entries below /dev are left out, since
@@ -37,6 +40,9 @@
 #define OPAQUE   ".wh..wh..opq"
 
 enum { BLOCK = 64 << 10, DEPTH_MAX = 200 };
+/* What an archive may have besides its files, and how long its paths may be, each for all and for
+ * every entry that the image may have. */
+enum { HEADERS = 1 << 20, HEADERS_EACH = 4 << 10, NAMES = 64 << 10, NAMES_EACH = 256 };
 
 struct layer {
     int root, file;
@@ -45,6 +51,10 @@ struct layer {
     struct layer_room *room;
     void *paths;         /* those that this layer has made, for tsearch(3) */
     void *used;          /* directories of earlier layers in which it has made something */
+    uint64_t names;      /* how many bytes of them may still be noted */
+    uint64_t archive;    /* how many bytes of the archive may still come */
+    size_t ahead;        /* how much of the file is in the block and was not read from there */
+    bool too_large;      /* libarchive may report another error then */
     char path[PATH_MAX]; /* of the entry, relative, without "." */
     const char *name;    /* its last component */
     int parent;          /* the directory of it */
@@ -73,7 +83,11 @@ static int layer_unreadable(struct archive *a, struct error *err)
 static la_ssize_t layer_read_file(struct archive *a, void *arg, const void **out)
 {
     struct layer *l = arg;
-    ssize_t n;
+    ssize_t n = (ssize_t)l->ahead;
+    *out = l->block;
+    l->ahead = 0;
+    if (n > 0)
+        return n;
     do
         n = read(l->file, l->block, sizeof l->block);
     while (n < 0 && errno == EINTR);
@@ -81,7 +95,6 @@ static la_ssize_t layer_read_file(struct archive *a, void *arg, const void **out
         archive_set_error(a, errno, "reading it failed: %s", strerror(errno));
     if (n > 0)
         hash_add(&l->file_hash, l->block, (size_t)n);
-    *out = l->block;
     return n;
 }
 
@@ -97,8 +110,36 @@ static la_ssize_t layer_read_plain(struct archive *a, void *arg, const void **ou
         archive_set_error(a, EIO, "%s", archive_error_string(l->plain));
         return -1;
     }
+    if (len > l->archive) {
+        archive_set_error(a, EFBIG, "too large");
+        l->too_large = true;
+        return -1;
+    }
+    l->archive -= len;
     hash_add(&l->archive_hash, *out, len);
     return (la_ssize_t)len;
+}
+
+/* Chooses the filter by the first bytes of the file. */
+static int layer_choose_filter(struct layer *l, struct error *err)
+{
+    static const unsigned char gzip[] = { 0x1f, 0x8b }, zstd[] = { 0x28, 0xb5, 0x2f, 0xfd },
+                               skipped[] = { 0x2a, 0x4d, 0x18 }; /* after a byte 0x5? */
+    const void *first;
+    la_ssize_t n = layer_read_file(l->plain, l, &first);
+    int rc = ARCHIVE_OK;
+    if (n < 0)
+        return layer_unreadable(l->plain, err);
+    l->ahead = (size_t)n;
+    if (n >= 2 && memcmp(l->block, gzip, sizeof gzip) == 0)
+        rc = archive_read_append_filter(l->plain, ARCHIVE_FILTER_GZIP);
+    else if (n >= 4 && (memcmp(l->block, zstd, sizeof zstd) == 0 ||
+                           ((l->block[0] & 0xf0) == 0x50 &&
+                               memcmp(l->block + 1, skipped, sizeof skipped) == 0)))
+        rc = archive_read_append_filter(l->plain, ARCHIVE_FILTER_ZSTD);
+    return rc == ARCHIVE_OK
+               ? 0
+               : error_set(err, ERROR_UNSUPPORTED, "libarchive was built without gzip or zstd");
 }
 
 static int layer_open_readers(struct layer *l, struct error *err)
@@ -108,15 +149,15 @@ static int layer_open_readers(struct layer *l, struct error *err)
     l->tar = archive_read_new();
     if (!l->plain || !l->tar)
         return error_memory(err);
-    if (archive_read_support_filter_gzip(l->plain) != ARCHIVE_OK ||
-        archive_read_support_filter_zstd(l->plain) != ARCHIVE_OK)
-        return error_set(err, ERROR_UNSUPPORTED, "libarchive was built without gzip or zstd");
+    int rc = layer_choose_filter(l, err);
+    if (rc < 0)
+        return rc;
     archive_read_support_format_raw(l->plain);
     archive_read_support_format_empty(l->plain);
     archive_read_support_format_tar(l->tar);
     if (archive_read_open(l->plain, l, NULL, layer_read_file, NULL) != ARCHIVE_OK)
         return layer_unreadable(l->plain, err);
-    int rc = archive_read_next_header(l->plain, &whole);
+    rc = archive_read_next_header(l->plain, &whole);
     if (rc != ARCHIVE_OK && rc != ARCHIVE_EOF)
         return layer_unreadable(l->plain, err);
     if (rc == ARCHIVE_EOF)
@@ -136,7 +177,7 @@ static int layer_check_digests(
     while ((n = layer_read_plain(l->tar, l, &rest)) > 0)
         ;
     if (n < 0)
-        return layer_unreadable(l->plain, err);
+        return layer_unreadable(l->tar, err);
     while ((n = layer_read_file(l->plain, l, &rest)) > 0)
         ;
     int rc = n < 0 ? layer_unreadable(l->plain, err) : hash_take(&l->file_hash, of_file, err);
@@ -199,10 +240,14 @@ static bool layer_uses(const struct layer *l, const char *path)
     return tfind(path, &l->used, layer_by_path) != NULL;
 }
 
-static int layer_note(void **set, const char *path, struct error *err)
+static int layer_note(struct layer *l, void **set, const char *path, struct error *err)
 {
+    size_t size = strlen(path) + 1;
     if (tfind(path, set, layer_by_path))
         return 0;
+    if (size > l->names)
+        return layer_broken(l, "the layer has too many names", err);
+    l->names -= size;
     char *copy = strdup(path);
     if (!copy)
         return error_memory(err);
@@ -224,11 +269,15 @@ static int layer_open_parent(struct layer *l, struct error *err)
         int next = layer_open_directory(l->root, l->path);
         if (next < 0 && errno == ENOENT) {
             const char *name = strrchr(l->path, '/') ? strrchr(l->path, '/') + 1 : l->path;
-            if (mkdirat(l->parent, name, 0755) == 0)
-                rc = layer_note(&l->paths, l->path, err);
+            if (l->room->entries == 0)
+                rc = layer_broken(l, "the image has too many files", err);
+            else if (mkdirat(l->parent, name, 0755) == 0) {
+                l->room->entries--;
+                rc = layer_note(l, &l->paths, l->path, err);
+            }
             next = layer_open_directory(l->root, l->path);
         } else if (next >= 0) {
-            rc = layer_note(&l->used, l->path, err);
+            rc = layer_note(l, &l->used, l->path, err);
             errno = 0;
         }
         int saved = errno;
@@ -277,6 +326,11 @@ static int layer_white_out(struct layer *l, struct error *err)
     const char *name = l->name + strlen(WHITEOUT);
     char target[PATH_MAX];
     size_t above = (size_t)(l->name - l->path);
+    if (layer_made(l, l->path))
+        return 0; /* again, which would take long in a large directory */
+    int rc = layer_note(l, &l->paths, l->path, err);
+    if (rc < 0)
+        return rc;
     if (strcmp(l->name, OPAQUE) == 0) {
         snprintf(target, sizeof target, "%.*s", (int)(above ? above - 1 : 0), l->path);
         return layer_clear(l, l->parent, target, 0, err);
@@ -316,16 +370,18 @@ static int layer_dress(const struct layer *l, struct archive_entry *e, bool link
     return 0;
 }
 
-static int layer_copy_data(struct layer *l, struct archive *from, int fd, struct error *err)
+static int layer_copy_data(
+    struct layer *l, struct archive *from, int fd, la_int64_t size, struct error *err)
 {
     const void *data;
     size_t len;
     la_int64_t offset;
     int rc;
     while ((rc = archive_read_data_block(from, &data, &len, &offset)) == ARCHIVE_OK) {
-        if (len > l->room->bytes)
-            return layer_broken(l, "the image is too large", err);
-        l->room->bytes -= len;
+        if (len == 0)
+            continue; /* the end of a sparse file */
+        if (offset < 0 || offset > size || len > (uint64_t)(size - offset))
+            return layer_broken(l, "it has data behind its end", err);
         if (lseek(fd, offset, SEEK_SET) < 0 || file_write_all(fd, data, len) < 0)
             return layer_failed(l, err);
     }
@@ -337,11 +393,12 @@ static int layer_make_file(struct layer *l, struct archive_entry *e, struct erro
     la_int64_t size = archive_entry_size(e);
     if (size < 0 || (uint64_t)size > l->room->bytes)
         return layer_broken(l, "the image is too large", err);
+    l->room->bytes -= (uint64_t)size; /* holes count, too */
     cleanup_fd int fd =
         openat(l->parent, l->name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0 || ftruncate(fd, size) < 0)
         return layer_failed(l, err);
-    return layer_copy_data(l, l->tar, fd, err);
+    return layer_copy_data(l, l->tar, fd, size, err);
 }
 
 static int layer_make_hard_link(struct layer *l, const char *to, struct error *err)
@@ -360,6 +417,13 @@ static int layer_make_hard_link(struct layer *l, const char *to, struct error *e
     return linkat(from, name, l->parent, l->name, 0) == 0 ? 0 : layer_failed(l, err);
 }
 
+static int layer_make_soft_link(struct layer *l, const char *to, struct error *err)
+{
+    if (!to || !*to)
+        return layer_broken(l, "it is a link to nothing", err);
+    return symlinkat(to, l->parent, l->name) == 0 ? 0 : layer_failed(l, err);
+}
+
 /* Removes what has the name of an entry, except a directory for a directory: *there. */
 static int layer_make_way(struct layer *l, bool directory, bool *there, struct error *err)
 {
@@ -375,9 +439,16 @@ static int layer_make_way(struct layer *l, bool directory, bool *there, struct e
     return 0;
 }
 
+/* A text of an entry; the first form is missing if this locale cannot have it. */
+static const char *layer_text(const char *here, const char *utf8)
+{
+    return here ? here : utf8;
+}
+
 static int layer_make_entry(struct layer *l, struct archive_entry *e, struct error *err)
 {
-    const char *hard = archive_entry_hardlink(e), *soft = archive_entry_symlink(e);
+    const char *hard = layer_text(archive_entry_hardlink(e), archive_entry_hardlink_utf8(e));
+    const char *soft = layer_text(archive_entry_symlink(e), archive_entry_symlink_utf8(e));
     mode_t type = archive_entry_filetype(e);
     bool there;
     if (!hard && type != AE_IFREG && type != AE_IFDIR && type != AE_IFLNK && type != AE_IFIFO)
@@ -388,20 +459,19 @@ static int layer_make_entry(struct layer *l, struct archive_entry *e, struct err
     else if (rc == 0 && type == AE_IFREG)
         rc = layer_make_file(l, e, err);
     else if (rc == 0 && type == AE_IFLNK)
-        rc = soft && symlinkat(soft, l->parent, l->name) == 0 ? 0 : layer_failed(l, err);
+        rc = layer_make_soft_link(l, soft, err);
     else if (rc == 0 && !there &&
              (type == AE_IFDIR ? mkdirat(l->parent, l->name, 0700)
                                : mkfifoat(l->parent, l->name, 0600)) < 0)
         rc = layer_failed(l, err);
     if (rc == 0)
-        rc = layer_note(&l->paths, l->path, err);
+        rc = layer_note(l, &l->paths, l->path, err);
     return rc < 0 || hard ? rc : layer_dress(l, e, type == AE_IFLNK, err);
 }
 
 static const char *layer_path_of(struct archive_entry *e)
 {
-    const char *path = archive_entry_pathname(e); /* none if this locale cannot have it */
-    return path ? path : archive_entry_pathname_utf8(e);
+    return layer_text(archive_entry_pathname(e), archive_entry_pathname_utf8(e));
 }
 
 static int layer_take(struct layer *l, struct archive_entry *e, struct error *err)
@@ -433,6 +503,8 @@ static int layer_begin(
     l->file = file;
     l->room = room;
     l->parent = -1;
+    l->names = NAMES + room->entries * NAMES_EACH;
+    l->archive = room->bytes + HEADERS + room->entries * HEADERS_EACH;
     *out = l;
     int rc = hash_open(&l->file_hash, err);
     if (rc == 0)
@@ -440,10 +512,14 @@ static int layer_begin(
     return rc < 0 ? rc : layer_open_readers(l, err);
 }
 
-static void layer_end(struct layer *l)
+/* Returns rc, or why reading ended. */
+static int layer_end(struct layer *l, int rc, struct error *err)
 {
     if (!l)
-        return;
+        return rc;
+    if (l->too_large)
+        rc = error_set(
+            err, ERROR_PROTOCOL, "the image is invalid: a layer is larger than its files may be");
     archive_read_free(l->tar);
     archive_read_free(l->plain);
     hash_close(&l->file_hash);
@@ -452,6 +528,7 @@ static void layer_end(struct layer *l)
     tdestroy(l->used, free);
     close_fd(&l->parent);
     free(l);
+    return rc;
 }
 
 /* 1: an entry; 0: the end. */
@@ -473,8 +550,7 @@ int layer_apply(int root, int file, const char *digest, const char *diff_id,
         rc = layer_take(l, e, err);
     if (rc == 0)
         rc = layer_check_digests(l, digest, diff_id, err);
-    layer_end(l);
-    return rc;
+    return layer_end(l, rc, err);
 }
 
 int layer_extract_files(int to, int file, struct list *names, struct error *err)
@@ -499,6 +575,5 @@ int layer_extract_files(int to, int file, struct list *names, struct error *err)
         if (rc == 0)
             rc = list_add(names, l->path, err);
     }
-    layer_end(l);
-    return rc;
+    return layer_end(l, rc, err);
 }
