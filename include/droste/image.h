@@ -23,7 +23,8 @@ typedef struct {
 /* A result other than 0 ends the visit. */
 typedef int droste_image_fn(void *arg, const droste_image *image);
 
-/* Unpacks an image unless that was done, and shows it. A registry's name is fetched anew. Waits. */
+/* Unpacks an image unless that was done, and shows it. A registry's name is fetched anew. Waits,
+ * until droste_interrupt. */
 DROSTE_API int droste_image_pull(
     droste *d, const char *name, droste_image_fn *fn, void *arg, droste_error *err);
 /* Shows all unpacked images, or one (NULL: all) by its id, the beginning of that, or a name. */

@@ -80,6 +80,7 @@ struct droste {
     void *select_arg;
     struct droste_template *templates;
     struct package_use *packages; /* sets that it uses */
+    struct list images;           /* that its sessions have had, by name */
     /* api_packages_build, with what it needs of droste.c: an object of its own */
     int (*build_packages)(
         const struct package_job *job, struct package_set **out, struct error *err);

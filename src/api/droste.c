@@ -231,6 +231,7 @@ void droste_free(droste *d)
     close_fd(&d->timer_fd);
     settings_free(&d->settings);
     list_clear(&d->contexts);
+    list_clear(&d->images);
     tools_free(d->tools);
     api_secrets_free(d->secrets);
     buf_free(&d->tool_facts);

@@ -47,7 +47,9 @@ int droste_image_pull(
 {
     struct error why = { 0 };
     struct image *image = NULL;
-    int rc = image_open(name, IMAGE_FETCH_ALWAYS, &image, &why);
+    api_forget_interrupt(d);
+    const struct image_request request = { name, IMAGE_FETCH_ALWAYS, d->interrupt_fd };
+    int rc = image_open(&request, &image, &why);
     if (rc < 0)
         return api_fail(err, &why, rc);
     cleanup_buf struct buf id = { 0 };

@@ -19,6 +19,7 @@
 #include "base/text.h"
 #include "base/traceparent.h"
 #include "broker/tools.h"
+#include "image/image.h"
 #include "session/template.h"
 #include "volume/volume.h"
 #include "volume/workspace.h"
@@ -117,6 +118,7 @@ void session_parts_free(struct session_parts *parts)
     schema_drop(parts->answer);
     volume_release(parts->volume);
     workspace_release(parts->workspace);
+    image_close(parts->image);
     template_drop(parts->template);
     egress_policy_release(parts->egress);
     *parts = (struct session_parts){ 0 };

@@ -20,6 +20,7 @@ struct session_parts {
     struct schema *answer;       /* NULL: any */
     struct volume *volume;       /* NULL: none */
     struct workspace *workspace; /* NULL: none */
+    struct image *image;         /* NULL: none, or not staged */
     struct container_spec container;
     struct template *template;    /* NULL: none */
     struct egress_policy *egress; /* NULL: none */

@@ -89,6 +89,8 @@ static int fill_options(droste_running *r, struct error *err)
     if (rc == 0)
         rc = staging_want_session(r->staging, &o->session, o->env, r->session.workspace, err);
     if (rc == 0)
+        staging_want_image(r->staging, d, &o->session, o->env);
+    if (rc == 0)
         rc = api_tools(d, s, &r->tools, &r->tool_facts, err);
     if (rc == 0)
         rc = api_ask_check_rules(s, err);
@@ -257,7 +259,7 @@ static void take_staged(droste_running *r, struct staged_parts *parts)
     parts->contexts = (struct contexts){ 0 };
     r->stored_run = parts->stored_run;
     parts->stored_run = (struct stored_run){ 0 };
-    staged_parts_use(parts, &r->settings, &r->session, &r->options.session);
+    staged_parts_use(r->d, parts, &r->settings, &r->session, &r->options.session);
 }
 
 static void run_staged(void *arg, struct staged_parts *parts, const struct error *why)

@@ -192,7 +192,7 @@ static void session_staged(void *arg, struct staged_parts *parts, const struct e
     if (why)
         err = *why;
     else
-        staged_parts_use(parts, &s->settings, &s->parts, &s->options);
+        staged_parts_use(s->d, parts, &s->settings, &s->parts, &s->options);
     bool failed = why || open_staged(s, &err) < 0;
     if (!s->session)
         session_api_leave_environment(s);
@@ -205,7 +205,6 @@ static int session_api_set_up(droste_session *s, struct error *err)
     droste *d = s->d;
     struct environment *env;
     cleanup_buf struct buf facts = { 0 };
-    struct staged_parts nothing = { 0 };
     struct session_options *options = &s->options;
     struct workspace *workspace = steal(&s->parts.workspace);
     struct template *template = steal(&s->parts.template);
@@ -223,6 +222,8 @@ static int session_api_set_up(droste_session *s, struct error *err)
         rc = staging_new(&s->settings, &s->staging, err);
     if (rc == 0 && !s->plain)
         rc = staging_want_session(s->staging, options, env, workspace, err);
+    if (rc == 0)
+        staging_want_image(s->staging, d, options, env);
     if (rc == 0 && !s->plain)
         rc = api_tools(d, &s->settings, &s->tools, &facts, err);
     if (rc == 0)
@@ -242,8 +243,8 @@ static int session_api_set_up(droste_session *s, struct error *err)
         staging_want_mcp(s->staging, d);
     if (staging_is_needed(s->staging))
         return session_api_stage(s, session_staged, err);
+    staged_parts_use(d, &s->staging->parts, &s->settings, &s->parts, options);
     staging_drop(steal(&s->staging));
-    staged_parts_use(&nothing, &s->settings, &s->parts, options);
     return open_staged(s, err);
 }
 

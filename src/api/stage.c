@@ -3,6 +3,7 @@
 
 #include <poll.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -12,6 +13,7 @@
 #include "base/clock.h"
 #include "base/job.h"
 #include "env/common/environment.h"
+#include "env/local/zygote.h"
 #include "volume/repository.h"
 #include "volume/workspace.h"
 
@@ -68,6 +70,14 @@ static int stage_workspace(struct staging *st, struct error *err)
     return rc < 0 ? rc : fill_workspace(st, st->parts.workspace, err);
 }
 
+static int stage_image(struct staging *st, struct error *err)
+{
+    const struct image_request request = { st->settings.image, st->fetch, st->cancel };
+    int rc = image_open(&request, &st->parts.image, err);
+    st->parts.image_is_fetched = rc == 0;
+    return rc;
+}
+
 static bool is_cancelled(const struct staging *st)
 {
     struct pollfd cancel = { .fd = st->cancel, .events = POLLIN };
@@ -83,6 +93,8 @@ static void staging_work(void *arg)
         rc = stage_volume(st, err);
     if (rc == 0 && st->wants_workspace)
         rc = stage_workspace(st, err);
+    if (rc == 0 && st->wants_image)
+        rc = stage_image(st, err);
     if (rc == 0 && is_cancelled(st))
         rc = error_set(err, ERROR_CANCELLED, "interrupted while the session was staged");
     if (rc < 0) /* in this thread, because removing may block, too */
@@ -98,6 +110,7 @@ void staged_parts_free(struct staged_parts *parts)
     contexts_free(&parts->contexts);
     volume_release(parts->volume);
     workspace_release(parts->workspace);
+    image_close(parts->image);
     stored_run_free(&parts->stored_run);
     *parts = (struct staged_parts){ 0 };
 }
@@ -151,6 +164,25 @@ int staging_want_session(struct staging *st, const struct session_options *optio
     return st->wants_workspace && s->repo_url ? repository_check(s->repo_url, s->repo_ref, err) : 0;
 }
 
+static bool image_is_known(const droste *d, const char *name)
+{
+    for (size_t i = 0; i < d->images.count; i++)
+        if (strcmp(d->images.items[i], name) == 0)
+            return true;
+    return false;
+}
+
+void staging_want_image(struct staging *st, const droste *d, const struct session_options *options,
+    const struct environment *env)
+{
+    const struct settings *s = &st->settings;
+    if (!s->image || s->rootfs || !(environment_ops_of(env)->traits & TRAIT_IMAGES))
+        return; /* both are refused by name */
+    st->parts.image_is_fetched = image_is_known(d, st->settings.image);
+    st->wants_image = !st->parts.image_is_fetched;
+    st->fetch = zygote_fetch_of(options->spec.container->pull);
+}
+
 void staging_want_mcp(struct staging *st, droste *d)
 {
     st->d = d;
@@ -159,7 +191,8 @@ void staging_want_mcp(struct staging *st, droste *d)
 
 static bool staging_has_work(const struct staging *st)
 {
-    return st->paths.list.count > 0 || st->again || st->wants_volume || st->wants_workspace;
+    return st->paths.list.count > 0 || st->again || st->wants_volume || st->wants_workspace ||
+           st->wants_image;
 }
 
 bool staging_is_needed(const struct staging *st)
@@ -269,7 +302,7 @@ int staging_run(droste *d, struct staging *st, struct staged_parts *out, struct 
     return -(int)wait.why.code;
 }
 
-void staged_parts_use(struct staged_parts *staged, const struct settings *s,
+void staged_parts_use(droste *d, struct staged_parts *staged, const struct settings *s,
     struct session_parts *parts, struct session_options *options)
 {
     if (staged->volume) {
@@ -280,6 +313,12 @@ void staged_parts_use(struct staged_parts *staged, const struct settings *s,
     }
     if (staged->workspace)
         parts->workspace = steal(&staged->workspace);
+    if (staged->image) {
+        parts->image = steal(&staged->image);
+        (void)!list_add(&d->images, s->image, NULL); /* or it is opened again */
+    }
+    if (staged->image_is_fetched && parts->container.pull == PULL_ALWAYS)
+        parts->container.pull = PULL_MISSING;
     if (!parts->workspace)
         return;
     options->spec.workspace = parts->workspace;

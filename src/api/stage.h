@@ -1,4 +1,5 @@
-/* api/stage.h: prepares what a session needs before it opens: contexts, its volume, its workspace.
+/* api/stage.h: prepares what a session needs before it opens: contexts, its volume, its workspace,
+ * and the image that its sandbox starts from.
  *
  * Any of these may block (a silent git server, a pipe, a lock, a slow disk), so they are prepared
  * in a job (base/job.h), while other sessions and runs continue. The job has copies of all that it
@@ -10,6 +11,7 @@
 #include "api/contexts.h"
 #include "api/options.h"
 #include "api/stored_run.h"
+#include "image/image.h"
 
 struct environment;
 struct loop;
@@ -19,6 +21,8 @@ struct staged_parts {
     struct contexts contexts;
     struct volume *volume;
     struct workspace *workspace;
+    struct image *image;          /* kept from being removed until the sandbox has started */
+    bool image_is_fetched;        /* by this droste: not again, whatever `pull` says */
     struct stored_run stored_run; /* unchanged */
 };
 
@@ -31,7 +35,8 @@ struct staging {
     struct settings settings;   /* a copy */
     struct context_paths paths; /* contexts to load after those in `parts` */
     bool again;                 /* the contexts must be those of parts.stored_run */
-    bool wants_volume, wants_workspace, wants_mcp;
+    bool wants_volume, wants_workspace, wants_image, wants_mcp;
+    enum image_fetch fetch;
     const struct layout *layout;
     struct staged_parts parts;
     /* private to stage.c */
@@ -53,6 +58,9 @@ int staging_want_contexts(struct staging *st, const droste *d, const char *first
  * there is a workspace. ERROR_ARGUMENT for settings that contradict each other. */
 int staging_want_session(struct staging *st, const struct session_options *options,
     const struct environment *env, bool has_workspace, struct error *err);
+/* Requests the image of the settings, unless a session of this droste has had it before. */
+void staging_want_image(struct staging *st, const droste *d, const struct session_options *options,
+    const struct environment *env);
 /* Requests the functions of the MCP servers of the settings, whose clients api_tools has made. */
 void staging_want_mcp(struct staging *st, droste *d);
 /* Whether there is anything to prepare. */
@@ -69,8 +77,8 @@ void staging_drop(struct staging *st);
 int staging_run(droste *d, struct staging *st, struct staged_parts *out, struct error *err);
 void staged_parts_free(struct staged_parts *parts);
 
-/* Moves the volume and the workspace to the parts of a session. */
-void staged_parts_use(struct staged_parts *staged, const struct settings *s,
+/* Moves the volume, the workspace and the image to the parts of a session. */
+void staged_parts_use(droste *d, struct staged_parts *staged, const struct settings *s,
     struct session_parts *parts, struct session_options *options);
 
 /* Loads the contexts of the droste. Runs the loop meanwhile. */

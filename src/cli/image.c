@@ -90,6 +90,7 @@ static int image_print_id(void *arg, const droste_image *image)
 static int image_pull(struct image_request *r, struct error *err)
 {
     droste_error why;
+    cli_catch_interrupts(r->d);
     return cli_inner(droste_image_pull(r->d, r->words[1], image_print_id, NULL, &why), &why, err);
 }
 

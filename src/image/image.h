@@ -23,10 +23,16 @@ struct image;
 
 enum image_fetch { IMAGE_FETCH_MISSING, IMAGE_FETCH_NEVER, IMAGE_FETCH_ALWAYS };
 
+struct image_request {
+    const char *name;
+    enum image_fetch fetch;
+    int interrupt; /* a descriptor: once it is readable, the request ends soon; -1: none */
+};
+
 /* Opens an image, and unpacks it first if it is not there yet, which blocks. ERROR_NOT_FOUND,
  * ERROR_PROTOCOL (the image is invalid), ERROR_UNSUPPORTED (another machine's; no skopeo), ERROR_IO
- * (a full disk). */
-int image_open(const char *name, enum image_fetch fetch, struct image **out, struct error *err);
+ * (a full disk), ERROR_CANCELLED. */
+int image_open(const struct image_request *q, struct image **out, struct error *err);
 /* Ends the use; the directory stays. NULL is fine. */
 void image_close(struct image *i);
 /* Its directory, as an absolute path. */

@@ -2,6 +2,7 @@
 #ifndef DROSTE_IMAGE_INTERNAL_H
 #define DROSTE_IMAGE_INTERNAL_H
 
+#include <poll.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -20,6 +21,19 @@ enum {
 
 #define IMAGE_OCI     "oci:"
 #define IMAGE_ARCHIVE "docker-archive:"
+
+/* ---- interrupts of a request ---- */
+
+static inline bool image_is_interrupted(int interrupt)
+{
+    struct pollfd p = { .fd = interrupt, .events = POLLIN };
+    return interrupt >= 0 && poll(&p, 1, 0) > 0;
+}
+
+static inline int image_interrupted(struct error *err)
+{
+    return error_set(err, ERROR_CANCELLED, "interrupted while an image was unpacked");
+}
 
 /* ---- manifest.c ---- */
 
@@ -60,10 +74,12 @@ struct image_source {
     struct image_config parsed;
     char id[HASH_TEXT_SIZE];
     struct list names; /* of a docker archive: of its files, which are called 0, 1, … */
+    int interrupt;     /* of the request */
 };
 
 /* `staging`: an empty directory for the files of a docker archive. */
-int image_source_open(struct image_source *s, const char *name, int staging, struct error *err);
+int image_source_open(
+    struct image_source *s, const char *name, int staging, int interrupt, struct error *err);
 void image_source_close(struct image_source *s);
 /* Unpacks all layers. */
 int image_source_unpack(const struct image_source *s, int root, struct error *err);
@@ -73,6 +89,7 @@ int image_source_unpack(const struct image_source *s, int root, struct error *er
 /* How much all layers may still add. */
 struct layer_room {
     uint64_t bytes, entries;
+    const int *interrupt; /* of the request; NULL: none */
 };
 
 /* Applies a layer to a directory of this process alone: `file` is a tar archive, or one in gzip
@@ -83,7 +100,8 @@ int layer_apply(int root, int file, const char *digest, const char *diff_id,
     struct layer_room *room, struct error *err);
 /* Writes the regular files of a tar archive, `docker save`'s, to the empty directory `to` as 0, 1,
  * …; `names` receives their names. Links among them are left out. */
-int layer_extract_files(int to, int file, struct list *names, struct error *err);
+int layer_extract_files(
+    int to, int file, const int *interrupt, struct list *names, struct error *err);
 
 /* ---- unpacked.c ---- */
 
@@ -101,6 +119,6 @@ int image_read_config(int directory, const char *id, struct buf *out, struct err
 /* ---- pull.c ---- */
 
 /* Has skopeo copy an image into an OCI layout at this path. */
-int image_pull(const char *name, const char *layout, struct error *err);
+int image_pull(const struct image_request *q, const char *layout, struct error *err);
 
 #endif

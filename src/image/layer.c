@@ -49,15 +49,15 @@ struct layer {
     struct hash file_hash, archive_hash;
     struct archive *plain, *tar; /* the readers on top of the file */
     struct layer_room *room;
-    void *paths;         /* those that this layer has made, for tsearch(3) */
-    void *used;          /* directories of earlier layers in which it has made something */
-    uint64_t names;      /* how many bytes of them may still be noted */
-    uint64_t archive;    /* how many bytes of the archive may still come */
-    size_t ahead;        /* how much of the file is in the block and was not read from there */
-    bool too_large;      /* libarchive may report another error then */
-    char path[PATH_MAX]; /* of the entry, relative, without "." */
-    const char *name;    /* its last component */
-    int parent;          /* the directory of it */
+    void *paths;      /* those that this layer has made, for tsearch(3) */
+    void *used;       /* directories of earlier layers in which it has made something */
+    uint64_t names;   /* how many bytes of them may still be noted */
+    uint64_t archive; /* how many bytes of the archive may still come */
+    size_t ahead;     /* how much of the file is in the block and was not read from there */
+    bool interrupted, too_large; /* libarchive may report another error then */
+    char path[PATH_MAX];         /* of the entry, relative, without "." */
+    const char *name;            /* its last component */
+    int parent;                  /* the directory of it */
     char block[BLOCK];
 };
 
@@ -80,6 +80,14 @@ static int layer_unreadable(struct archive *a, struct error *err)
 
 /* ---- the readers ---- */
 
+static bool layer_is_interrupted(struct layer *l, struct archive *a)
+{
+    l->interrupted = l->room->interrupt && image_is_interrupted(*l->room->interrupt);
+    if (l->interrupted)
+        archive_set_error(a, ECANCELED, "interrupted");
+    return l->interrupted;
+}
+
 static la_ssize_t layer_read_file(struct archive *a, void *arg, const void **out)
 {
     struct layer *l = arg;
@@ -88,6 +96,8 @@ static la_ssize_t layer_read_file(struct archive *a, void *arg, const void **out
     l->ahead = 0;
     if (n > 0)
         return n;
+    if (layer_is_interrupted(l, a))
+        return -1;
     do
         n = read(l->file, l->block, sizeof l->block);
     while (n < 0 && errno == EINTR);
@@ -103,6 +113,8 @@ static la_ssize_t layer_read_plain(struct archive *a, void *arg, const void **ou
     struct layer *l = arg;
     size_t len = 0;
     la_int64_t offset;
+    if (layer_is_interrupted(l, a))
+        return -1;
     int rc = archive_read_data_block(l->plain, out, &len, &offset);
     if (rc == ARCHIVE_EOF)
         return 0;
@@ -517,7 +529,9 @@ static int layer_end(struct layer *l, int rc, struct error *err)
 {
     if (!l)
         return rc;
-    if (l->too_large)
+    if (l->interrupted)
+        rc = image_interrupted(err);
+    else if (l->too_large)
         rc = error_set(
             err, ERROR_PROTOCOL, "the image is invalid: a layer is larger than its files may be");
     archive_read_free(l->tar);
@@ -553,9 +567,10 @@ int layer_apply(int root, int file, const char *digest, const char *diff_id,
     return layer_end(l, rc, err);
 }
 
-int layer_extract_files(int to, int file, struct list *names, struct error *err)
+int layer_extract_files(
+    int to, int file, const int *interrupt, struct list *names, struct error *err)
 {
-    struct layer_room room = { IMAGE_BYTES_MAX, 16 * IMAGE_LAYERS_MAX };
+    struct layer_room room = { IMAGE_BYTES_MAX, 16 * IMAGE_LAYERS_MAX, interrupt };
     struct layer *l = NULL;
     struct archive_entry *e;
     char number[24];

@@ -107,7 +107,7 @@ static int source_open_archive(
     if (file < 0)
         return file;
     s->blobs = openat(staging, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    int rc = layer_extract_files(s->blobs, file, &s->names, err);
+    int rc = layer_extract_files(s->blobs, file, &s->interrupt, &s->names, err);
     cleanup_fd int manifest = rc < 0 ? -1 : source_open_file(s, "manifest.json");
     if (rc == 0)
         rc = source_read_json(manifest, "manifest.json", &json, err);
@@ -117,9 +117,10 @@ static int source_open_archive(
     return rc < 0 ? rc : source_read_json(config, "its configuration", &s->config, err);
 }
 
-int image_source_open(struct image_source *s, const char *name, int staging, struct error *err)
+int image_source_open(
+    struct image_source *s, const char *name, int staging, int interrupt, struct error *err)
 {
-    *s = (struct image_source){ .blobs = -1 };
+    *s = (struct image_source){ .blobs = -1, .interrupt = interrupt };
     int rc = strncmp(name, IMAGE_OCI, strlen(IMAGE_OCI)) == 0
                  ? source_open_layout(s, name, err)
                  : source_open_archive(s, name, staging, err);
@@ -145,7 +146,7 @@ void image_source_close(struct image_source *s)
 
 int image_source_unpack(const struct image_source *s, int root, struct error *err)
 {
-    struct layer_room room = { IMAGE_BYTES_MAX, IMAGE_ENTRIES_MAX };
+    struct layer_room room = { IMAGE_BYTES_MAX, IMAGE_ENTRIES_MAX, &s->interrupt };
     bool archive = s->manifest.config_path;
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < s->manifest.layers.count; i++) {

@@ -7,6 +7,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -27,7 +28,7 @@ struct image {
     struct image_config config;
 };
 
-enum { ATTEMPTS = 100 };
+enum { ATTEMPTS = 100, LOCK_WAIT_MS = 20 };
 
 int images_failed(const char *what, struct error *err)
 {
@@ -72,15 +73,29 @@ bool image_is_same(int images, const char *name, int fd)
            a.st_ino == b.st_ino && a.st_dev == b.st_dev;
 }
 
-/* Makes and locks a directory; waits for another program that has it. */
-static int images_stage(int images, const char *name, struct error *err)
+static int image_lock(int fd, int interrupt)
+{
+    struct pollfd p = { .fd = interrupt, .events = POLLIN };
+    while (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+        if (errno != EWOULDBLOCK && errno != EINTR)
+            return -1;
+        if (poll(&p, 1, LOCK_WAIT_MS) > 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* Makes and locks a directory; waits for another program, or thread, that has it. */
+static int images_stage(int images, const char *name, int interrupt, struct error *err)
 {
     for (int i = 0; i < ATTEMPTS; i++) {
         if (mkdirat(images, name, 0700) < 0 && errno != EEXIST)
             return images_failed("writing to", err);
         cleanup_fd int fd = open_beneath(images, name, O_RDONLY | O_DIRECTORY, 0);
-        if (fd >= 0 && flock(fd, LOCK_EX) == 0 && image_is_same(images, name, fd))
+        if (fd >= 0 && image_lock(fd, interrupt) == 0 && image_is_same(images, name, fd))
             return steal_fd(&fd);
+        if (image_is_interrupted(interrupt))
+            return image_interrupted(err);
     }
     return error_set(err, ERROR_IO, "locking '%.100s' in the directory of images", name);
 }
@@ -156,7 +171,7 @@ static int image_open_source(int images, const char *path, const struct image_so
     if (rc != -ENOENT)
         return rc;
     snprintf(name, sizeof name, ".new-%s", s->id);
-    cleanup_fd int staging = images_stage(images, name, err);
+    cleanup_fd int staging = images_stage(images, name, s->interrupt, err);
     if (staging < 0)
         return staging;
     rc = image_open_unpacked(images, path, s->id, out, err);
@@ -213,22 +228,22 @@ static int name_write(int images, const char *path, const char *file, const char
 }
 
 /* Opens what skopeo or a docker archive has put into a directory for the moment. */
-static int image_open_fetched(int images, const char *path, const char *name, bool is_archive,
-    struct image **out, char id[HASH_TEXT_SIZE], struct error *err)
+static int image_open_fetched(int images, const char *path, const struct image_request *q,
+    bool is_archive, struct image **out, char id[HASH_TEXT_SIZE], struct error *err)
 {
     char staged[32];
     struct image_source s = { .blobs = -1 };
     snprintf(staged, sizeof staged, ".fetch-%d", (int)getpid());
-    cleanup_fd int staging = images_stage(images, staged, err);
+    cleanup_fd int staging = images_stage(images, staged, q->interrupt, err);
     if (staging < 0)
         return staging;
     cleanup_free char *layout = text_printf("%s/%s/layout", path, staged);
     cleanup_free char *local = text_printf("oci:%s:image", layout ? layout : "");
     int rc = layout && local ? 0 : error_memory(err);
     if (rc == 0 && !is_archive)
-        rc = image_pull(name, layout, err);
+        rc = image_pull(q, layout, err);
     if (rc == 0)
-        rc = image_source_open(&s, is_archive ? name : local, staging, err);
+        rc = image_source_open(&s, is_archive ? q->name : local, staging, q->interrupt, err);
     if (rc == 0)
         rc = image_open_source(images, path, &s, out, err);
     memcpy(id, s.id, sizeof s.id);
@@ -237,29 +252,31 @@ static int image_open_fetched(int images, const char *path, const char *name, bo
     return rc;
 }
 
-static int image_open_named(int images, const char *path, const char *name, enum image_fetch fetch,
+static int image_open_named(int images, const char *path, const struct image_request *q,
     struct image **out, struct error *err)
 {
     char file[IMAGE_NAME_FILE_SIZE], id[HASH_TEXT_SIZE];
-    int rc = name_file(name, file, err);
+    int rc = name_file(q->name, file, err);
     if (rc < 0)
         return rc;
-    if (fetch != IMAGE_FETCH_ALWAYS && name_read(images, file, id)) {
+    if (q->fetch != IMAGE_FETCH_ALWAYS && name_read(images, file, id)) {
         rc = image_open_unpacked(images, path, id, out, err);
         if (rc != -ENOENT)
             return rc;
     }
-    if (fetch == IMAGE_FETCH_NEVER)
+    if (q->fetch == IMAGE_FETCH_NEVER)
         return error_set(err, ERROR_NOT_FOUND,
-            "the image '%.200s' is not unpacked here, and --pull never forbids fetching it", name);
-    rc = image_open_fetched(images, path, name, false, out, id, err);
-    return rc < 0 ? rc : name_write(images, path, file, id, name, err);
+            "the image '%.200s' is not unpacked here, and --pull never forbids fetching it",
+            q->name);
+    rc = image_open_fetched(images, path, q, false, out, id, err);
+    return rc < 0 ? rc : name_write(images, path, file, id, q->name, err);
 }
 
 /* A docker archive is read anew only when the file has changed. */
-static int image_open_archive(
-    int images, const char *path, const char *name, struct image **out, struct error *err)
+static int image_open_archive(int images, const char *path, const struct image_request *q,
+    struct image **out, struct error *err)
 {
+    const char *name = q->name;
     char file[IMAGE_NAME_FILE_SIZE], id[HASH_TEXT_SIZE];
     struct stat st = { 0 };
     cleanup_free char *key = NULL;
@@ -274,27 +291,27 @@ static int image_open_archive(
         if (rc != -ENOENT)
             return rc;
     }
-    rc = image_open_fetched(images, path, name, true, out, id, err);
+    rc = image_open_fetched(images, path, q, true, out, id, err);
     return rc < 0 || !key ? rc : name_write(images, path, file, id, name, err);
 }
 
-static int image_open_layout(
-    int images, const char *path, const char *name, struct image **out, struct error *err)
+static int image_open_layout(int images, const char *path, const struct image_request *q,
+    struct image **out, struct error *err)
 {
     char file[IMAGE_NAME_FILE_SIZE], known[HASH_TEXT_SIZE];
     struct image_source s;
-    int rc = image_source_open(&s, name, -1, err);
+    int rc = image_source_open(&s, q->name, -1, q->interrupt, err);
     if (rc == 0)
         rc = image_open_source(images, path, &s, out, err);
     if (rc == 0)
-        rc = name_file(name, file, err);
+        rc = name_file(q->name, file, err);
     if (rc == 0 && (!name_read(images, file, known) || strcmp(known, s.id) != 0))
-        rc = name_write(images, path, file, s.id, name, err);
+        rc = name_write(images, path, file, s.id, q->name, err);
     image_source_close(&s);
     return rc;
 }
 
-int image_open(const char *name, enum image_fetch fetch, struct image **out, struct error *err)
+int image_open(const struct image_request *q, struct image **out, struct error *err)
 {
     cleanup_free char *path = NULL;
     cleanup_fd int images = images_open(&path, err);
@@ -302,11 +319,11 @@ int image_open(const char *name, enum image_fetch fetch, struct image **out, str
     if (images < 0)
         return images;
     images_sweep(images);
-    if (strncmp(name, IMAGE_ARCHIVE, strlen(IMAGE_ARCHIVE)) == 0)
-        return image_open_archive(images, path, name, out, err);
-    if (strncmp(name, IMAGE_OCI, strlen(IMAGE_OCI)) != 0)
-        return image_open_named(images, path, name, fetch, out, err);
-    return image_open_layout(images, path, name, out, err);
+    if (strncmp(q->name, IMAGE_ARCHIVE, strlen(IMAGE_ARCHIVE)) == 0)
+        return image_open_archive(images, path, q, out, err);
+    if (strncmp(q->name, IMAGE_OCI, strlen(IMAGE_OCI)) != 0)
+        return image_open_named(images, path, q, out, err);
+    return image_open_layout(images, path, q, out, err);
 }
 
 void image_close(struct image *i)

@@ -1,9 +1,12 @@
 """`--image` of local sandboxes: what is unpacked, and what is refused."""
+import contextlib
+import fcntl
 import json
 import os
 import signal
 import shutil
 import subprocess
+import sys
 import tarfile
 import tempfile
 import time
@@ -13,6 +16,9 @@ import pytest
 import oci
 import roots
 from droste_cli import DROSTE
+
+PYTHON = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))),
+                      "python")
 
 
 @pytest.fixture(scope="module")
@@ -299,6 +305,78 @@ def test_image_pull_ls_inspect_and_rm(image, home, tmp_path):
     assert image("rm", digest[:8]).returncode == 0
     assert image("rm", "oci:%s" % (tmp_path / "other")).returncode == 0
     assert os.listdir(home / "images") == []
+
+
+@contextlib.contextmanager
+def unpacking(home, digest):
+    """What another program does that unpacks the image, and takes its time."""
+    place = home / "images" / (".new-" + digest)
+    os.makedirs(place)
+    fd = os.open(place, os.O_RDONLY)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)
+
+
+OTHERS_ANSWER = """
+import asyncio, sys
+from droste import Interpreter
+
+async def main():
+    there = Interpreter(image=sys.argv[1], database="none")
+    starting = asyncio.ensure_future(there.execute("SUBMIT(x=2)"))
+    async with Interpreter(database="none") as other:
+        for n in range(5):
+            assert (await other.execute("SUBMIT(x=%d)" % n)).x == n
+        print(starting.done(), flush=True)
+        await asyncio.get_running_loop().run_in_executor(None, input)
+        print((await starting).x)
+    await there.shutdown()
+
+asyncio.run(main())
+"""
+
+
+def test_other_sessions_answer_while_an_image_is_unpacked(home, tmp_path, base):
+    digest = oci.write_layout(tmp_path / "layout", [base])
+    with subprocess.Popen([sys.executable, "-c", OTHERS_ANSWER, "oci:%s" % (tmp_path / "layout")],
+                          stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                          env={**environment(home), "PYTHONPATH": PYTHON}) as program:
+        with unpacking(home, digest):
+            assert program.stdout.readline() == "False\n"
+        assert program.communicate("\n", timeout=60)[0] == "2\n"
+    assert left(home) == [digest]
+
+
+@pytest.mark.parametrize("words", [["run", "?", "--model", "replay:model.jsonl", "--image"],
+                                   ["image", "pull"]], ids=lambda words: words[0])
+def test_an_interrupt_ends_the_wait_for_an_image(image, home, tmp_path, words):
+    digest = oci.write_layout(tmp_path / "layout", [oci.layer([("a", "1")])])
+    name = "oci:%s" % (tmp_path / "layout")
+    (tmp_path / "model.jsonl").write_text('{"content": "SUBMIT(1)"}\n')
+    with unpacking(home, digest):
+        with subprocess.Popen([DROSTE, *words, name], stderr=subprocess.PIPE, text=True,
+                              env=environment(home), cwd=tmp_path) as program:
+            lock = os.stat(home / "images" / (".new-" + digest)).st_ino
+            while not waits_at(program.pid, lock):
+                assert program.poll() is None
+                time.sleep(0.02)
+            program.send_signal(signal.SIGINT)
+            said = program.communicate(timeout=60)[1]
+    assert program.returncode == 130 and "interrupted" in said, (program.returncode, said)
+    assert image("pull", name).stdout == digest + "\n"
+    assert left(home) == [digest]
+
+
+def waits_at(pid, inode):
+    """The process has opened the file of this inode."""
+    for fd in os.listdir("/proc/%d/fd" % pid):
+        with contextlib.suppress(OSError):
+            if os.stat("/proc/%d/fd/%s" % (pid, fd)).st_ino == inode:
+                return True
+    return False
 
 
 @pytest.mark.parametrize("which", ["", "ab", "0123456789", "..", "oci:/nowhere", ".name-a"])

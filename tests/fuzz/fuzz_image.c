@@ -80,7 +80,7 @@ static void expect_only_the_root(int top)
 /* A second time over what the first has made, as an upper layer. */
 static void apply(int root, int file)
 {
-    struct layer_room room = { BYTES_MAX, ENTRIES_MAX };
+    struct layer_room room = { BYTES_MAX, ENTRIES_MAX, NULL };
     int rc = 0;
     for (int i = 0; rc == 0 && i < 2; i++) {
         struct error err = { 0 };
@@ -99,7 +99,7 @@ static void extract(int to, int file)
     struct error err = { 0 };
     struct list names = { 0 };
     expect(lseek(file, 0, SEEK_SET) == 0);
-    int rc = layer_extract_files(to, file, &names, &err);
+    int rc = layer_extract_files(to, file, NULL, &names, &err);
     if (rc < 0)
         expect_error(rc, &err);
     struct measured m = measured_of(to);

@@ -142,6 +142,7 @@ enum sandbox_trait {
     TRAIT_SIGNAL = 2,  /* `interrupt` reaches a guest that is not reading */
     TRAIT_LATE = 4,    /* starts asynchronously; opening a session waits for READY */
     TRAIT_VOLUMES = 8, /* has its own named volumes; otherwise volumes are on this machine */
+    TRAIT_IMAGES = 16, /* images are unpacked on this machine (image/image.h) */
 };
 
 struct environment;

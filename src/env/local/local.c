@@ -277,7 +277,7 @@ static void local_forked(struct environment *base)
 
 static const struct environment_ops local_ops = {
     .name = "local",
-    .traits = TRAIT_MEMFD | TRAIT_SIGNAL,
+    .traits = TRAIT_MEMFD | TRAIT_SIGNAL | TRAIT_IMAGES,
     .features = local_features,
     .open = local_open_sandbox,
     .open_companion = local_make_companion,

@@ -11,6 +11,7 @@
 #include "env/local/cgroup.h"
 #include "env/common/environment.h"
 #include "env/common/scratch_dir.h"
+#include "image/image.h"
 #include "jail/jail.h"
 #include "jail/zygote_wire.h"
 
@@ -30,6 +31,7 @@ typedef void zygote_fn(void *arg, struct zygote_answer *answer);
  * is not available here). */
 int zygote_start(struct loop *loop, const struct sandbox_spec *spec, struct cgroups *groups,
     struct zygote **out, struct error *err);
+enum image_fetch zygote_fetch_of(enum container_pull pull);
 /* True if this zygote can clone a sandbox of this specification. One zygote serves all volumes in
  * the same directory. */
 bool zygote_serves(const struct zygote *z, const struct sandbox_spec *spec);

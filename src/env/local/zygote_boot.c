@@ -601,12 +601,20 @@ static int zygote_boot_take_variables(struct zygote *z, struct error *err)
     return rc < 0 ? rc : list_add_end(&z->variables, err);
 }
 
-static int zygote_boot_unpack(struct zygote *z, const struct sandbox_spec *spec, struct error *err)
+enum image_fetch zygote_fetch_of(enum container_pull pull)
 {
     static const enum image_fetch fetches[] = { [PULL_MISSING] = IMAGE_FETCH_MISSING,
         [PULL_NEVER] = IMAGE_FETCH_NEVER,
         [PULL_ALWAYS] = IMAGE_FETCH_ALWAYS };
-    int rc = image_open(zygote_image_of(spec), fetches[spec->container->pull], &z->image, err);
+    return fetches[pull];
+}
+
+static int zygote_boot_unpack(struct zygote *z, const struct sandbox_spec *spec, struct error *err)
+{
+    const struct image_request request = { zygote_image_of(spec),
+        zygote_fetch_of(spec->container->pull), -1 };
+    int rc =
+        image_open(&request, &z->image, err); /* quick: the session's staging has unpacked it */
     if (rc == 0)
         rc = zygote_boot_take_variables(z, err);
     z->root = rc < 0 ? NULL : realpath(image_root(z->image), NULL);

@@ -38,7 +38,7 @@ static int scene_open(void **state)
     assert_int_equal(mkdir(path, 0755), 0);
     s->root = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     assert_true(s->root >= 0);
-    s->room = (struct layer_room){ 1 << 20, 100 };
+    s->room = (struct layer_room){ 1 << 20, 100, NULL };
     *state = s;
     return 0;
 }
@@ -302,7 +302,7 @@ static void a_path_is_in_a_layer_once(void **state)
 static void what_does_not_fit_is_refused(void **state)
 {
     struct scene *s = *state;
-    s->room = (struct layer_room){ 10, 3 };
+    s->room = (struct layer_room){ 10, 3, NULL };
     assert_ok(apply(s, ENTRIES({ "a", "123456" }), err));
     assert_fails_saying(ERROR_PROTOCOL, "too large", apply(s, ENTRIES({ "b", "123456" }), err));
     assert_ok(apply(s, ENTRIES({ "c", "1234" }), err));
@@ -355,7 +355,7 @@ static void files_of_an_archive_get_numbers(void **state)
     struct list names = { 0 };
     cleanup_fd int fd = layer_with(
         ENTRIES({ "manifest.json", "[]" }, { "l", NULL, "/etc/passwd" }, { "d/" }, { "d/x", "2" }));
-    assert_ok(layer_extract_files(s->root, fd, &names, err));
+    assert_ok(layer_extract_files(s->root, fd, NULL, &names, err));
     assert_int_equal(names.count, 2);
     assert_string_equal(names.items[1], "d/x");
     assert_has(s, "0", "[]");
@@ -514,6 +514,21 @@ static void decompression_is_bounded(void **state)
     }
 }
 
+static void an_interrupt_ends_it(void **state)
+{
+    struct scene *s = *state;
+    int ends[2];
+    cleanup_fd int fd = layer_with(ENTRIES({ "a", "1" }));
+    assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+    s->room.interrupt = &ends[0];
+    assert_ok(layer_apply(s->root, fd, NULL, NULL, &s->room, err));
+    assert_int_equal(write(ends[1], "x", 1), 1);
+    assert_int_equal(lseek(fd, 0, SEEK_SET), 0);
+    assert_fails(ERROR_CANCELLED, layer_apply(s->root, fd, NULL, NULL, &s->room, err));
+    close(ends[0]);
+    close(ends[1]);
+}
+
 static void directories_that_the_archive_left_out_count(void **state)
 {
     struct scene *s = *state;
@@ -587,6 +602,7 @@ int main(void)
         TEST(a_layer_in_zstd_is_read_also_behind_a_skipped_frame),
         TEST(a_layer_is_compressed_once),
         TEST(decompression_is_bounded),
+        TEST(an_interrupt_ends_it),
         TEST(directories_that_the_archive_left_out_count),
         TEST(what_is_remembered_of_paths_is_bounded),
         TEST(a_whiteout_again_does_nothing),
