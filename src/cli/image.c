@@ -106,8 +106,8 @@ static const struct image_verb {
 } verbs[] = {
     { { "pull", PULL, 1, 1 }, image_pull },
     { { "ls", LS, 0, 0 }, image_ls },
-    { { "inspect", INSPECT, 1, 1 }, image_inspect },
-    { { "rm", RM, 1, 1 }, image_rm },
+    { { "inspect", INSPECT, 1, 1, "IMAGE" }, image_inspect },
+    { { "rm", RM, 1, 1, "IMAGE" }, image_rm },
 };
 
 /* -1 to continue. */

@@ -97,7 +97,7 @@ static const struct packages_verb {
 } verbs[] = {
     { { "build", BUILD, 0, 0 }, packages_build },
     { { "ls", LS, 0, 0 }, packages_ls },
-    { { "rm", RM, 1, 1 }, packages_rm },
+    { { "rm", RM, 1, 1, "PACKAGES" }, packages_rm },
     { { "gc", GC, 0, 0 }, packages_gc },
 };
 

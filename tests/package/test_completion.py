@@ -6,9 +6,12 @@ import re
 import select
 import shutil
 import subprocess
+import tempfile
 import time
 
+import oci
 import pytest
+from wheels import make_wheel
 from installed import BUILD, DROSTE, ROOT, commands, run
 
 PATIENCE = 60
@@ -16,7 +19,8 @@ PATIENCE = 60
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory):
-    """With a run, two volumes, files and a snapshot in one of them, a template and keys in it."""
+    """With a run, two volumes, files and a snapshot in one of them, a template, keys, an image
+    and a set of packages in it."""
     tmp_path = tmp_path_factory.mktemp("home")
     env = {"PATH": BUILD + ":/usr/bin:/bin", "HOME": str(tmp_path),
            "DROSTE_HOME": str(tmp_path / "data"),
@@ -35,15 +39,29 @@ def home(tmp_path_factory):
     run(DROSTE, "template", "create", "frames", "--preload", "json", cwd=tmp_path, env=env)
     for words in (["nightly"], ["prometheus"], ["elsewhere", "--keys", "other.json"]):
         run(DROSTE, "keys", "create", *words, cwd=tmp_path, env=env)
+    layout = tmp_path / "layout"
+    oci.write_layout(layout, [oci.layer([("a", "")])])
+    run(DROSTE, "image", "pull", "oci:layout", cwd=tmp_path, env=env)
+    for directory in (tmp_path, *tmp_path.parents):     # the build's sandbox gets here
+        if str(directory) == tempfile.gettempdir():
+            break
+        directory.chmod(0o755)
+    make_wheel(str(tmp_path), "hello", {"hello.py": ""})
+    run(DROSTE, "packages", "build", "--packages", "hello", "--find-links", tmp_path,
+        "--package-index", "none", cwd=tmp_path, env=env)
     for shell in ("bash", "zsh", "fish"):
         (tmp_path / ("droste." + shell)).write_text(run(DROSTE, "completion", shell, env=env))
     return tmp_path, env
 
 
-def run_id(home):
+def ids_of(home):
+    """Of what the home has one of."""
     place, env = home
-    (found,) = json.loads(run(DROSTE, "runs", "ls", "--json", cwd=place, env=env))
-    return found["id"] if "id" in found else found["run"]
+    ids = {}
+    for kind, command in (("RUN", "runs"), ("IMAGE", "image"), ("PACKAGES", "packages")):
+        (found,) = json.loads(run(DROSTE, command, "ls", "--json", cwd=place, env=env))
+        ids[kind] = found["id"] if "id" in found else found["run"]
+    return ids
 
 
 def bash(home, line):
@@ -123,14 +141,18 @@ def read_until(fd, said, text):
     ("droste volume get results reports/2", "reports/2026/", "reports/notes"),
     ("droste volume get results reports/n", "reports/notes", "reports/2026/"),
     ("droste volume put results mod", "model.jsonl", "reports/"),
+    ("droste image rm oc", "oci:layout", "results"),
+    ("droste image inspect ", "IMAGE", "results"),
+    ("droste exec --image oc", "oci:layout", "IMAGE"),
+    ("droste packages rm ", "PACKAGES", "IMAGE"),
     ("droste exec --select v", "vote", "first"),
 ], ids=lambda value: value if isinstance(value, str) and " " in value else "")
 def test_the_shell_completes(home, shell, line, offered, missing):
     """Commands, flags, fixed words, environments, verbs, runs, volumes and files."""
-    known = run_id(home)
+    ids = ids_of(home)
     found = shell(home, line)
-    assert (known if offered == "RUN" else offered) in found, found
-    assert (known if missing == "RUN" else missing) not in found, found
+    assert ids.get(offered, offered) in found, found
+    assert ids.get(missing, missing) not in found, found
 
 
 def test_a_name_that_a_shell_would_run_is_no_candidate(home):

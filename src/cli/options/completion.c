@@ -15,6 +15,7 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/error.h"
+#include "base/json/json.h"
 #include "cli/launch/launch.h"
 #include "cli/options/flags.h"
 #include "cli/options/verbs.h"
@@ -159,6 +160,49 @@ static void offer_keys(struct offer *o)
     keys_free(&keys);
 }
 
+static int offer_image_name(void *arg, const droste_image *image)
+{
+    cleanup_json struct json_object *names = NULL;
+    struct error err = { 0 };
+    if (json_parse(image->names, strlen(image->names), &json_limits_large, &names, &err) < 0)
+        return 0;
+    for (size_t i = 0; i < json_length(names); i++) {
+        const char *name = json_object_get_string(json_object_array_get_idx(names, i));
+        offer_word(arg, name, strlen(name), "image");
+    }
+    return 0;
+}
+
+static void offer_image_names(struct offer *o)
+{
+    droste_error err;
+    droste_image_visit(o->d, NULL, offer_image_name, o, &err);
+}
+
+static int offer_image(void *arg, const droste_image *image)
+{
+    offer_word(arg, image->id, strlen(image->id), "image");
+    return offer_image_name(arg, image);
+}
+
+static void offer_images(struct offer *o)
+{
+    droste_error err;
+    droste_image_visit(o->d, NULL, offer_image, o, &err);
+}
+
+static int offer_package_set(void *arg, const droste_package_set *set)
+{
+    offer_word(arg, set->id, strlen(set->id), "packages");
+    return 0;
+}
+
+static void offer_package_sets(struct offer *o)
+{
+    droste_error err;
+    droste_packages_list(o->d, offer_package_set, o, &err);
+}
+
 static int offer_template(void *arg, const char *name)
 {
     offer_word(arg, name, strlen(name), "template");
@@ -216,6 +260,9 @@ static const struct {
     { "VOLUME_PATH", offer_volume_paths },
     { "KEY", offer_keys },
     { "TEMPLATE", offer_templates },
+    { "IMAGE", offer_images },
+    { "IMAGE_NAME", offer_image_names },
+    { "PACKAGES", offer_package_sets },
     { "ENVIRONMENT", offer_environments },
     { "PROMPT", offer_prompts },
     { "LAUNCHER", offer_launchers },
@@ -232,6 +279,7 @@ static const struct {
     { "env", "ENVIRONMENT" },
     { "volume-name", "VOLUME" },
     { "template", "TEMPLATE" },
+    { "image", "IMAGE_NAME" },
     { "isolation", "auto|full|light|landlock|process" },
     { "pull", "missing|always|never" },
     { "format", "jsonl|html|otlp" },
