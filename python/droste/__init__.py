@@ -12,7 +12,7 @@ import importlib
 import warnings
 from typing import Any, TYPE_CHECKING
 
-from . import _remote, host, runs, volumes
+from . import _remote, host, images, packages, runs, volumes
 from ._batch import abatch, Batch, batch, Grade, TaskResult
 from ._engine import close_idle_engines
 from ._library import version as __version__
@@ -45,9 +45,8 @@ __all__ = ["__version__", "Interpreter", "Result", "RichResult", "show", "CellEr
            "Cancelled", "IOFailed", "OutOfMemory", "StoreError", "ModelError", "ModelAuthError",
            "ModelUnknownError", "ModelRateError", "ModelServerError", "ModelConnectError",
            "ModelStallError", "ModelCutError", "ModelReplyError", "ModelReplayError", "CellFailed",
-           "CommandFailed", "CommandResult", "RunFailed", "host", "runs", "volumes", "batch",
-           "abatch",
-           "Batch", "Grade", "TaskResult", "Queue", "QueueResult"]
+           "CommandFailed", "CommandResult", "RunFailed", "host", "images", "packages", "runs",
+           "volumes", "batch", "abatch", "Batch", "Grade", "TaskResult", "Queue", "QueueResult"]
 
 #: names that have moved to `droste.compat`
 _MOVED = ("ModalInterpreter", "DaytonaInterpreter", "ExecutionProfile",

@@ -9,7 +9,7 @@ import ctypes
 import itertools
 import os
 from ctypes import (CFUNCTYPE, POINTER, Structure, c_char_p, c_double, c_int, c_int64, c_long,
-                    c_longlong, c_size_t, c_uint, c_uint32, c_uint64, c_void_p)
+                    c_longlong, c_size_t, c_uint, c_uint32, c_uint64, c_ulonglong, c_void_p)
 from typing import Any, Iterator, List, Optional
 
 __all__ = ["lib", "quick", "Error", "Option", "Event", "Request", "options", "text_at"]
@@ -343,6 +343,20 @@ class VolumeCount(Structure):
     _fields_ = [("files", c_uint64), ("bytes", c_uint64), ("left_out", c_uint64)]
 
 
+class ImageFacts(Structure):
+    _fields_ = [("id", c_char_p), ("path", c_char_p), ("names", c_char_p), ("config", c_char_p),
+                ("bytes", c_ulonglong), ("files", c_ulonglong), ("made", c_longlong),
+                ("in_use", c_int), ("damaged", c_int)]
+
+
+class PackageSetFacts(Structure):
+    _fields_ = [("id", c_char_p), ("path", c_char_p), ("python", c_char_p),
+                ("packages", c_char_p), ("bytes", c_ulonglong), ("files", c_ulonglong),
+                ("made", c_longlong), ("used", c_longlong), ("in_use", c_int), ("damaged", c_int)]
+
+
+ImageFn = CFUNCTYPE(c_int, c_void_p, POINTER(ImageFacts))
+PackagesFn = CFUNCTYPE(c_int, c_void_p, POINTER(PackageSetFacts))
 NameFn = CFUNCTYPE(c_int, c_void_p, c_char_p)
 VolumeEntryFn = CFUNCTYPE(c_int, c_void_p, POINTER(VolumeEntry))
 
@@ -387,6 +401,14 @@ _WAITING = {
                               [c_void_p, POINTER(RecordKeep), POINTER(RecordFreed), ERR]),
     "droste_batch": (c_int, [c_void_p, POINTER(BatchOptions), BatchFn, c_void_p,
                              POINTER(BatchState), ERR]),
+    "droste_image_visit": (c_int, [c_void_p, c_char_p, ImageFn, c_void_p, ERR]),
+    "droste_image_pull": (c_int, [c_void_p, c_char_p, ImageFn, c_void_p, ERR]),
+    "droste_image_remove": (c_int, [c_void_p, c_char_p, ERR]),
+    "droste_packages_build": (c_int, [c_void_p, c_int, POINTER(c_char_p), ERR]),
+    "droste_packages_list": (c_int, [c_void_p, PackagesFn, c_void_p, ERR]),
+    "droste_packages_remove": (c_int, [c_void_p, c_char_p, ERR]),
+    "droste_packages_gc": (c_int,
+                           [c_void_p, c_double, POINTER(c_uint), POINTER(c_ulonglong), ERR]),
     "droste_volume_limit": (c_int, [c_void_p, c_char_p, c_char_p, ERR]),
     "droste_volume_snapshots": (c_int, [c_void_p, NameFn, c_void_p, ERR]),
     "droste_volume_snapshot_measure": (c_int, [c_void_p, c_char_p, POINTER(VolumeUsage), ERR]),

@@ -1,9 +1,12 @@
-"""droste.runs and droste.volumes say what the command line says."""
+"""droste.runs, volumes, images and packages say what the command line says."""
 import json
 import os
 import subprocess
+import tempfile
 
+import oci
 import pytest
+from wheels import make_wheel
 
 import droste
 
@@ -308,3 +311,57 @@ def test_old_runs_are_collected(database, tmp_path):
     for wrong in ({"older": -1}, {"keep": -1}, {"older": float("nan")}):
         with pytest.raises(droste.ArgumentError):
             droste.runs.gc(database=database, **wrong)
+
+
+def test_images_are_those_of_the_command_line(tmp_path, monkeypatch):
+    """Pulled, listed with the same facts, found by a name and by an id, and removed."""
+    monkeypatch.setenv("DROSTE_HOME", str(tmp_path / "data"))
+    layers = [oci.layer([("é", "text")])]
+    digest = oci.write_layout(tmp_path / "layout", layers)
+    name = "oci:%s" % (tmp_path / "layout")
+    assert droste.images.ls() == []
+    image = droste.images.pull(name)
+    (told,) = json.loads(cli("image", "ls", "--json"))
+    assert (image.id, image.names, image.size, image.files) == (digest, [name], 4, 1)
+    assert {key: told[key] for key in ("id", "path", "names", "bytes", "files")} == {
+        "id": image.id, "path": image.path, "names": image.names, "bytes": image.size,
+        "files": image.files}
+    assert image.config["rootfs"]["diff_ids"] == ["sha256:" + oci.sha256(layers[0])]
+    assert not image.in_use and not image.damaged and image.made > 0
+    assert droste.images.ls() == [droste.images.get(digest[:8])] == [droste.images.get(name)]
+    os.unlink(os.path.join(os.path.dirname(image.path), "config.json"))
+    assert droste.images.get(digest).damaged and droste.images.get(digest).config is None
+    droste.images.remove(digest)
+    for missing in (droste.images.get, droste.images.remove):
+        with pytest.raises(droste.NotFoundError, match="no image"):
+            missing(digest)
+    with pytest.raises(droste.ProtocolError):
+        (tmp_path / "layout" / "index.json").write_text("[]")
+        droste.images.pull(name)
+
+
+def test_package_sets_are_those_of_the_command_line(tmp_path, monkeypatch):
+    """Built once, listed with the same facts, removed by the beginning of an id, and collected."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    wheels = {"find_links": str(tmp_path), "package_index": "none"}
+    for directory in (tmp_path, *tmp_path.parents):     # the build's sandbox gets here
+        if str(directory) == tempfile.gettempdir():
+            break
+        directory.chmod(0o755)
+    make_wheel(str(tmp_path), "hello", {"hello.py": "word = 'hello'\n"})
+    assert droste.packages.ls() == []
+    path = droste.packages.build(packages=["hello"], **wheels)
+    assert droste.packages.build(packages=["hello"], **wheels) == path
+    (one,) = droste.packages.ls()
+    (told,) = json.loads(cli("packages", "ls", "--json"))
+    assert (one.path, one.packages, one.damaged) == (path, ["hello==1.0"], False)
+    assert (one.id, one.python, one.size, one.files) == (told["id"], told["python"], told["bytes"],
+                                                         told["files"])
+    assert droste.packages.gc() == (0, 0) and droste.packages.ls() != []
+    droste.packages.remove(one.id[:8])
+    with pytest.raises(droste.NotFoundError):
+        droste.packages.remove(one.id)
+    droste.packages.build(packages=["hello"], **wheels)
+    assert droste.packages.gc(0).sets == 1 and droste.packages.ls() == []
+    with pytest.raises(droste.ArgumentError):
+        droste.packages.build()
