@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -11,7 +12,7 @@
 #include "base/text.h"
 #include "cluster/nats_internal.h"
 
-enum { BUS_URLS_MAX = 16 };
+enum { BUS_URLS_MAX = 16, BUS_CONNECT_MS = 5000, BUS_CONNECT_PAUSE_US = 100000 };
 /* A silent server is noticed after two pings without an answer. */
 enum { BUS_PING_MS = 1000, BUS_PINGS_OUT = 2, BUS_WRITE_MS = 2000 };
 
@@ -224,10 +225,15 @@ static nats_status bus_set_security(
     return status;
 }
 
+static int bus_connect_ms(const struct bus_options *o)
+{
+    return o->connect_ms ? o->connect_ms : BUS_CONNECT_MS;
+}
+
 static nats_status bus_set_options(const struct nats_library *nats, nats_options *to,
     const struct bus_options *o, struct handover *x)
 {
-    nats_status status = nats->set_timeout(to, o->connect_ms ? o->connect_ms : 5000);
+    nats_status status = nats->set_timeout(to, bus_connect_ms(o));
     status = status ? status : nats->set_name(to, o->name ? o->name : "droste");
     status = status ? status : nats->set_ping_interval(to, BUS_PING_MS);
     status = status ? status : nats->set_pings_out(to, BUS_PINGS_OUT);
@@ -240,6 +246,21 @@ static nats_status bus_set_options(const struct nats_library *nats, nats_options
     status = status ? status : nats->on_reconnected(to, handover_on_reconnected, x);
     status = status ? status : nats->on_closed(to, handover_on_closed, x);
     return status ? status : nats->on_error(to, handover_on_error, x);
+}
+
+/* A server that was started at the same time may not listen yet: tries again until the time is
+ * over. */
+static nats_status bus_connect_in_time(
+    struct handover *x, nats_options *options, const struct bus_options *o)
+{
+    uint64_t start = clock_ns();
+    double seconds = bus_connect_ms(o) / 1e3;
+    for (;;) {
+        nats_status status = x->nats->connect(&x->connection, options);
+        if (status != NATS_STATUS_NO_SERVER || clock_seconds_since(start) >= seconds)
+            return status;
+        usleep(BUS_CONNECT_PAUSE_US);
+    }
 }
 
 static int bus_connect(struct handover *x, const struct bus_options *o, struct error *err)
@@ -259,7 +280,7 @@ static int bus_connect(struct handover *x, const struct bus_options *o, struct e
     status = status ? status : bus_set_security(x->nats, to, o, has_tls);
     if (status == 0) {
         x->users = 1;
-        status = x->nats->connect(&x->connection, to);
+        status = bus_connect_in_time(x, to, o);
     }
     if (status != 0)
         x->users = 0;

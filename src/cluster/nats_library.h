@@ -18,6 +18,7 @@ typedef struct nats_connection nats_connection;
 typedef struct nats_subscription nats_subscription;
 typedef struct nats_message nats_message;
 typedef int nats_status; /* 0: it was done */
+enum { NATS_STATUS_NO_SERVER = 6 };
 
 typedef void nats_message_fn(
     nats_connection *connection, nats_subscription *subscription, nats_message *m, void *arg);

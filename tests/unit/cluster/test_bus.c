@@ -1,6 +1,8 @@
 /* The bus on NATS, with a server that each test starts. */
 #include "nats_server.h"
 
+#include <pthread.h>
+
 #include "base/clock.h"
 #include "cluster/bus.h"
 
@@ -106,6 +108,29 @@ static void test_a_server_that_is_not_there_is_an_error(void **state)
         bus_open(&s->loop, &(struct bus_options){ .urls = url, .connect_ms = 500 }, &e, err));
     assert_null(e);
     assert_true(bus_is_connected(s->e));
+}
+
+static void *start_later(void *server)
+{
+    usleep(300000);
+    nats_server_start(server);
+    return NULL;
+}
+
+static void test_a_server_that_starts_at_the_same_time_is_waited_for(void **state)
+{
+    struct setup *s = setup_of(state);
+    struct nats_server later = { 0 };
+    struct bus *e = NULL;
+    pthread_t thread;
+    nats_server_start(&later);
+    nats_server_stop(&later); /* its port and directory are known now */
+    assert_int_equal(pthread_create(&thread, NULL, start_later, &later), 0);
+    assert_ok(bus_open(
+        &s->loop, &(struct bus_options){ .urls = later.url, .connect_ms = 20000 }, &e, err));
+    pthread_join(thread, NULL);
+    bus_close(e);
+    nats_server_end(&later);
 }
 
 static void test_addresses_are_checked_and_not_repeated(void **state)
@@ -579,6 +604,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         bus_test(test_a_server_that_is_not_there_is_an_error),
+        bus_test(test_a_server_that_starts_at_the_same_time_is_waited_for),
         bus_test(test_addresses_are_checked_and_not_repeated),
         bus_test(test_a_request_is_answered),
         bus_test(test_a_request_without_a_subscriber_says_so),
