@@ -35,6 +35,11 @@ DROSTE_API void droste_on_network(droste *d, droste_network_fn *fn, void *arg);
 DROSTE_API void droste_network_answer(
     droste_network_request *request, int allow, const char *reason);
 
+/* Whether a rule of the setting "allow-net" allows all that another one does: 1 or 0. "all" covers
+ * no rule that lists a private address or one of this machine. ERROR_ARGUMENT (negative): one of
+ * them is no rule; "none" is not. */
+DROSTE_API int droste_network_covers(const char *rule, const char *asked, droste_error *err);
+
 #ifdef __cplusplus
 }
 #endif

@@ -28,8 +28,9 @@ DROSTE_API int droste_session_template(droste_session *s, droste_template **out,
 DROSTE_API int droste_session_template_start(
     droste_session *s, droste_template **out, droste_error *err);
 /* Starts a session from it, as droste_session_start starts one. The settings preload, python, read,
- * isolation and env must be those of the session that it was made of, and there can be no volume or
- * workspace. The template's code does not run again; setup-code and tools of the settings do. */
+ * isolation and env must be those of the session that it was made of, allow-net set in both or in
+ * neither, and there can be no volume or workspace. The template's code does not run again;
+ * setup-code and tools of the settings do. */
 DROSTE_API int droste_session_start_from(
     droste_template *t, const char *const *settings, droste_session **out, droste_error *err);
 /* Sessions that have started from it continue. NULL is fine. */

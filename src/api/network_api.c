@@ -1,6 +1,8 @@
-/* api/network_api.c: the program decides about requests to the network (droste/network.h). */
+/* api/network_api.c: the program decides about requests to the network, and about rules
+ * (droste/network.h). */
 #include "api/api.h"
 #include "egress/egress.h"
+#include "egress/policy.h"
 
 void droste_on_network(droste *d, droste_network_fn *fn, void *arg)
 {
@@ -11,4 +13,12 @@ void droste_on_network(droste *d, droste_network_fn *fn, void *arg)
 void droste_network_answer(droste_network_request *request, int allow, const char *reason)
 {
     egress_answer(request, allow != 0, reason);
+}
+
+int droste_network_covers(const char *rule, const char *asked, droste_error *err)
+{
+    struct error why = { 0 };
+    bool covers = false;
+    int rc = egress_rule_covers(rule, asked, &covers, &why);
+    return rc < 0 ? api_fail(err, &why, rc) : covers;
 }

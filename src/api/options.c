@@ -264,7 +264,8 @@ static uint64_t asked_features(const struct settings *s)
     uint64_t asked = 0;
     for (size_t i = 0; droste_option_at(i); i++) {
         enum feature p = feature_of_setting(droste_option_at(i)->name);
-        if (p != FEATURE_COUNT && p != FEATURE_ISOLATION && s->given[i])
+        if (p != FEATURE_COUNT && p != FEATURE_ISOLATION && s->given[i] &&
+            !settings_is_emptied(s, i))
             asked |= (uint64_t)1 << p;
     }
     return asked;

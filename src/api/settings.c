@@ -229,9 +229,14 @@ const droste_option *settings_option(const char *name)
 const char *settings_text(const struct settings *s, const char *name)
 {
     const struct setting *what = find(name);
-    if (!what || what->type != TYPE_TEXT || what->option.secret)
+    const void *field = what ? (const char *)s + what->offset : NULL;
+    if (!what || what->option.secret)
         return NULL;
-    return *(char *const *)((const char *)s + what->offset);
+    if (is_list(what)) {
+        const struct list *list = field;
+        return list->count > 0 ? list->items[list->count - 1] : NULL;
+    }
+    return what->type == TYPE_TEXT ? *(char *const *)field : NULL;
 }
 
 size_t settings_index(const char *name)
@@ -246,6 +251,13 @@ int settings_reset(struct settings *s, const char *name, struct error *err)
                            : setting_set(s, what, what->option.fallback, "default", err);
     s->given[what - settings_table] = false;
     return rc;
+}
+
+bool settings_is_emptied(const struct settings *s, size_t index)
+{
+    const struct setting *what = &settings_table[index];
+    const void *field = (const char *)s + what->offset;
+    return s->given[index] && is_list(what) && ((const struct list *)field)->count == 0;
 }
 
 bool settings_is_set(const struct settings *s, const char *name)

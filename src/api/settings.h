@@ -24,7 +24,8 @@ int settings_set_all(struct settings *s, const char *const *words, struct error 
 const droste_option *settings_option(const char *name);
 /* Maximum tokens of an answer to guest code; 0: the provider's default. */
 int64_t settings_sub_max_tokens(const struct settings *s);
-/* The value of a text setting; NULL: it has no value, is a secret, or is not a text. */
+/* The value of a text setting, the last one of a list; NULL: it has no value, is a secret, or is
+ * not a text. */
 const char *settings_text(const struct settings *s, const char *name);
 /* The value of a setting that is a number; false: it is none, or was not set. */
 bool settings_number(const struct settings *s, const char *name, double *value);
@@ -32,6 +33,8 @@ bool settings_number(const struct settings *s, const char *name, double *value);
 int settings_reset(struct settings *s, const char *name, struct error *err);
 /* Its place in `given`; it exists. */
 size_t settings_index(const char *name);
+/* Whether the values of a list were removed, at this place in `given`. */
+bool settings_is_emptied(const struct settings *s, size_t index);
 /* Whether the setting was set, even to its default. */
 bool settings_is_set(const struct settings *s, const char *name);
 

@@ -17,13 +17,13 @@ struct keys_request {
     bool json;
 };
 
-static struct key_limits keys_limits; /* of --limit */
+static struct key keys_new; /* what --limit and --net have given it */
 
 static int keys_add_limit(droste *d, const char *value, droste_error *err)
 {
     struct error why = { 0 };
     static const char *const settings[] = { "memory", "cpus" };
-    if (key_limit_parse(&keys_limits, value, &why) < 0)
+    if (key_limit_parse(&keys_new.limits, value, &why) < 0)
         return public_error_set(err, DROSTE_ERROR_ARGUMENT, "%s", why.text);
     for (size_t i = 0; i < array_length(settings); i++) {
         size_t n = strlen(settings[i]);
@@ -33,13 +33,22 @@ static int keys_add_limit(droste *d, const char *value, droste_error *err)
     return 0;
 }
 
+static int keys_add_net(droste *d, const char *value, droste_error *err)
+{
+    struct error why = { 0 };
+    if (key_net_add(&keys_new, value, &why) < 0)
+        return public_error_set(err, DROSTE_ERROR_ARGUMENT, "--net: %s", why.text);
+    return 0;
+}
+
 /* ---- create ---- */
 
 static int keys_run_create(const struct keys_request *r, struct error *err)
 {
-    struct key key = { .scopes = SCOPE_READ | SCOPE_SANDBOXES, .limits = keys_limits };
+    struct key key = keys_new;
     char text[KEY_TEXT_SIZE];
     double seconds = 0;
+    key.scopes = SCOPE_READ | SCOPE_SANDBOXES;
     if (r->word && strlen(r->word) >= KEY_NAME_SIZE)
         return error_set(err, ERROR_ARGUMENT, "a name has at most %d bytes", KEY_NAME_SIZE - 1);
     snprintf(key.name, sizeof key.name, "%s", r->word ? r->word : "");
@@ -80,6 +89,10 @@ static void keys_put(const struct key *key, bool json, struct buf *out)
         field_text(out, "name", key->name, strlen(key->name));
         field_string(out, "scopes", buf_text(&scopes));
         field_string(out, "limits", buf_text(&limits));
+        field_open(out, "net", '[');
+        for (const char *rule = NULL; (rule = key_net_next(key, rule));)
+            field_string(out, NULL, rule);
+        field_close(out, ']');
         field_time(out, "created", key->created_ms);
         field_time(out, "expires", key->expires_ms);
         field_close(out, '}');
@@ -90,6 +103,8 @@ static void keys_put(const struct key *key, bool json, struct buf *out)
         out, "%s  %.11s  %-16s  %s", key->id, buf_text(&times) + 1, key->name, buf_text(&scopes));
     if (limits.len > 0)
         buf_printf(out, "  %s", buf_text(&limits));
+    for (const char *rule = NULL; (rule = key_net_next(key, rule));)
+        buf_printf(out, "%s%s", rule == key->net ? "  net: " : ", ", rule);
     if (key->expires_ms > 0 && key->expires_ms <= clock_wall_ms())
         buf_puts(out, "  expired");
     buf_putc(out, '\n');
@@ -143,7 +158,7 @@ static const struct keys_verb {
 static int keys_command(const struct command *self, droste *d, int argc, char **argv)
 {
     const char *words[3];
-    size_t count, limited = 0;
+    size_t count, limited = 0, opened = 0;
     struct keys_request r = { .d = d };
     cleanup_free char *path = NULL;
     struct error err = { 0 };
@@ -154,12 +169,18 @@ static int keys_command(const struct command *self, droste *d, int argc, char **
             "How much of it: sandboxes=N at once, starts=N a second, memory=SIZE and cpus=N of "
             "each sandbox, life=TIME, idle=TIME; may be repeated.",
             NULL, NULL, keys_add_limit },
+        { "net", "RULE",
+            "A destination that it may open for its sandboxes, a rule of allow-net; may be "
+            "repeated.",
+            NULL, NULL, keys_add_net },
         { "expires", "TIME", "How long the key is valid.", &r.expires },
         { "json", NULL, "Print JSON.", NULL, &r.json },
         { 0 },
     };
-    for (int i = 1; i < argc; i++)
+    for (int i = 1; i < argc; i++) {
         limited += strncmp(argv[i], "--limit", 7) == 0;
+        opened += strncmp(argv[i], "--net", 5) == 0;
+    }
     int status = cli_parse(self, argc, argv, flags, d, words, array_length(words), &count);
     if (status >= 0)
         return status;
@@ -170,8 +191,8 @@ static int keys_command(const struct command *self, droste *d, int argc, char **
     if (count - 1 < verb->verb.least || count - 1 > verb->verb.most)
         return cli_usage(self, "expected one of: create [NAME], ls, revoke KEY");
     const struct verb_flag only[] = { { "scopes", r.scopes, CREATE },
-        { "limit", limited > 0, CREATE }, { "expires", r.expires, CREATE },
-        { "json", r.json, CREATE | LS } };
+        { "limit", limited > 0, CREATE }, { "net", opened > 0, CREATE },
+        { "expires", r.expires, CREATE }, { "json", r.json, CREATE | LS } };
     status = verb_check_flags(self, &verb->verb, only, array_length(only));
     if (status >= 0)
         return status;
@@ -184,7 +205,8 @@ static int keys_command(const struct command *self, droste *d, int argc, char **
 
 const struct command command_keys = {
     .name = "keys",
-    .synopsis = "create [NAME] [--scopes LIST] [--limit NAME=VALUE ...] | ls [--json] | revoke KEY",
+    .synopsis = "create [NAME] [--scopes LIST] [--limit NAME=VALUE ...] [--net RULE ...] | "
+                "ls [--json] | revoke KEY",
     .summary = "create, list and revoke the keys of droste serve",
     .details = "  create [NAME]  print a new key, once. Programs send it as 'X-API-Key: KEY' or\n"
                "                 'Authorization: Bearer KEY'\n"
@@ -193,10 +215,13 @@ const struct command command_keys = {
                "\n"
                "The file has hashes, never keys. A server that is running reads it again when it\n"
                "changes. Scopes: read (list and describe), sandboxes, runs, metrics, admin\n"
-               "(everything, with the objects of all keys).\n"
+               "(everything, with the objects of all keys). Sandboxes have the network that the\n"
+               "server's --allow-net gives; --net RULE lets clients with the key ask for more\n"
+               "('allow_net' in docs/serve.md).\n"
                "\n"
                "Exit status: 0, 2 usage error or no such key.\n",
     .examples = "  droste keys create ci --limit sandboxes=20 --limit starts=5\n"
+                "  droste keys create agent --net api.example.com:443\n"
                 "  droste keys create prometheus --scopes metrics\n"
                 "  droste keys revoke ci\n",
     .settings = SETTINGS_NONE,

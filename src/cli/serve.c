@@ -8,6 +8,7 @@
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "base/error.h"
+#include "base/list.h"
 #include "base/text.h"
 #include "cli/cli.h"
 #include "serve/access/keys.h"
@@ -86,12 +87,34 @@ static char **serve_words(int argc, char **argv)
     return out;
 }
 
+static struct list client_net; /* of --client-net */
+
+/* Returns -1 to continue. */
+static int serve_take_net(droste *d, struct serve_options *o)
+{
+    const char *own = droste_get(d, "allow-net");
+    droste_error err;
+    for (size_t i = 0; i < client_net.count; i++)
+        if (droste_network_covers(client_net.items[i], client_net.items[i], &err) < 0)
+            return cli_fail(EXIT_USAGE, "--client-net: %s", err.text);
+    if (list_add_end(&client_net, NULL) < 0)
+        return cli_fail(EXIT_RAISED, "out of memory");
+    o->client_net = (const char *const *)client_net.items;
+    /* "none" stands alone; clients may ask for rules beside the server's */
+    if (own && strcmp(own, "none") == 0 && droste_set(d, "allow-net", "", &err) < 0)
+        return cli_error(&err);
+    return -1;
+}
+
 /* Serves, or only checks, with the keys of this path (NULL: of the default one, if it exists). */
 static int serve_start(
     droste *d, struct serve_options *o, const char *keys, bool check, int argc, char **argv)
 {
     cleanup_free char *default_keys = NULL;
     struct error err = { 0 };
+    int status = serve_take_net(d, o);
+    if (status >= 0)
+        return status;
     if (keys_default_path(&default_keys, &err) < 0)
         return cli_inner_error(&err);
     o->keys = keys && strcmp(keys, "none") != 0          ? keys
@@ -133,9 +156,8 @@ static int serve_check_join(const struct command *self, struct serve_options *o)
 static int serve_command(const struct command *self, droste *d, int argc, char **argv)
 {
     const char *words[1], *life = NULL, *idle = NULL, *request = NULL, *drain = NULL;
-    const char *sandboxes = NULL, *connections = NULL, *workers = NULL, *runs = NULL;
-    const char *keys = NULL, *queue = NULL, *level = "warning", *threshold = NULL, *detach = NULL,
-               *files = NULL;
+    const char *sandboxes = NULL, *connections = NULL, *workers = NULL, *runs = NULL, *files = NULL;
+    const char *keys = NULL, *queue = NULL, *level = "warning", *threshold = NULL, *detach = NULL;
     const char *paths[2] = { 0 };
     bool openapi = false, check = false;
     size_t count;
@@ -160,6 +182,7 @@ static int serve_command(const struct command *self, droste *d, int argc, char *
         { "tls-key", "PATH", "Their key (PEM).", &o.certificate_key },
         { "life", "TIME", "The longest life of a sandbox (1d).", &life },
         { "idle", "TIME", "End sandboxes that are unused for this long (1h).", &idle },
+        { "client-net", "RULE", "What clients may ask for (allow_net).", .words = &client_net },
         { "max-sandboxes", "N", "Sandboxes at once (256).", &sandboxes },
         { "queue", "TIME", "How long a request waits for a place (10).", &queue },
         { "join", "URLS", "Join the cluster of these NATS servers.", &o.join },

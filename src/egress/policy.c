@@ -42,14 +42,18 @@ struct egress_policy *egress_policy_hold(struct egress_policy *policy)
     return policy;
 }
 
+static void rule_clear(struct egress_rule *r)
+{
+    free(r->method);
+    free(r->path);
+}
+
 void egress_policy_release(struct egress_policy *policy)
 {
     if (!policy || --policy->references > 0)
         return;
-    for (size_t i = 0; i < policy->count; i++) {
-        free(policy->rules[i].method);
-        free(policy->rules[i].path);
-    }
+    for (size_t i = 0; i < policy->count; i++)
+        rule_clear(&policy->rules[i]);
     for (size_t i = 0; i < policy->secret_count; i++)
         egress_secret_clear(&policy->secrets[i]);
     free(policy->secrets);
@@ -192,18 +196,22 @@ void egress_policy_ask(const struct egress_policy *policy, droste_network_reques
 
 /* ---- matching ---- */
 
+static bool name_is_below(const char *name, const char *of)
+{
+    size_t len = strlen(name), suffix = strlen(of);
+    return len > suffix + 1 && name[len - suffix - 1] == '.' &&
+           strcmp(name + len - suffix, of) == 0;
+}
+
 static bool rule_names(const struct egress_rule *r, const struct egress_host *host, unsigned port)
 {
-    size_t len = strlen(host->name), suffix = strlen(r->host.name);
     if (r->port != 0 && r->port != port)
         return false;
     if (r->host.is_address || host->is_address)
         return r->host.is_address && host->is_address &&
                egress_address_same(&r->host.address, &host->address);
-    if (!r->below)
-        return strcmp(r->host.name, host->name) == 0;
-    return len > suffix + 1 && host->name[len - suffix - 1] == '.' &&
-           strcmp(host->name + len - suffix, r->host.name) == 0;
+    return r->below ? name_is_below(host->name, r->host.name)
+                    : strcmp(r->host.name, host->name) == 0;
 }
 
 /* `plainly`: without an approval. */
@@ -318,6 +326,54 @@ bool egress_policy_lists(
             return true;
     }
     return false;
+}
+
+/* ---- rules within rules ---- */
+
+/* All hosts of `a` are hosts of `r`. */
+static bool rule_covers_hosts(const struct egress_rule *r, const struct egress_rule *a)
+{
+    if (r->host.is_address || a->host.is_address)
+        return r->host.is_address && a->host.is_address &&
+               egress_address_same(&r->host.address, &a->host.address);
+    bool same = strcmp(r->host.name, a->host.name) == 0;
+    if (!r->below)
+        return same && !a->below;
+    return (same && a->below) || name_is_below(a->host.name, r->host.name);
+}
+
+/* A rule that lists an address opens it also if it is private. */
+static bool rule_is_public(const struct egress_rule *r)
+{
+    return r->kind == RULE_ALL || !r->host.is_address ||
+           (!egress_address_refusal(&r->host.address) && !egress_address_is_own(&r->host.address));
+}
+
+static bool rule_covers(const struct egress_rule *r, const struct egress_rule *a)
+{
+    if (r->asks && !a->asks)
+        return false;
+    if (r->kind == RULE_ALL)
+        return rule_is_public(a);
+    if (a->kind == RULE_ALL || (r->port != 0 && r->port != a->port) || !rule_covers_hosts(r, a))
+        return false;
+    if (r->kind == RULE_ENDPOINT)
+        return true;
+    return a->kind == RULE_URL && r->is_tls == a->is_tls &&
+           (!r->method || (a->method && strcmp(r->method, a->method) == 0)) &&
+           (strcmp(r->path, "/**") == 0 || strcmp(r->path, a->path) == 0);
+}
+
+int egress_rule_covers(const char *rule, const char *asked, bool *out, struct error *err)
+{
+    struct egress_rule r = { 0 }, a = { 0 };
+    int rc = rule_parse(&r, rule, err);
+    if (rc == 0)
+        rc = rule_parse(&a, asked, err);
+    *out = rc == 0 && rule_covers(&r, &a);
+    rule_clear(&r);
+    rule_clear(&a);
+    return rc;
 }
 
 /* ---- secrets, and where TLS ends ---- */

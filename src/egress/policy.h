@@ -40,6 +40,10 @@ struct egress_limits {
 /* Parses rules: *out is NULL if they allow nothing. ERROR_ARGUMENT names the rule and a remedy. */
 int egress_policy_parse(const struct list *rules, const struct egress_limits *limits,
     struct egress_policy **out, struct error *err);
+/* Whether `rule` allows all that `asked` does, without an approval where that has none. "all"
+ * covers no rule that lists an address which is refused unless it is listed. ERROR_ARGUMENT if one
+ * of them is no rule, such as "none". */
+int egress_rule_covers(const char *rule, const char *asked, bool *out, struct error *err);
 /* Adds a secret with its value; a rule must allow its destination. Takes it, also after a
  * failure. */
 int egress_policy_add_secret(

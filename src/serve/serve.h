@@ -36,6 +36,9 @@ struct serve_options {
     const char *node;         /* its name there */
     const char *advertise;    /* the address at which others reach it; NULL: that of `listen` */
     const char *nats_credentials, *nats_ca; /* files; NULL: none */
+    /* What every client may open for its sandboxes, as rules of allow-net; ends with NULL. NULL:
+     * nothing. */
+    const char *const *client_net;
     char **argv; /* with which a worker is started: this program's, ends with NULL */
     /* Called once, when requests are accepted, with the server's address. */
     void (*ready)(void *arg, const char *address);

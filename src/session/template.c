@@ -140,8 +140,8 @@ int session_restore(struct session *s, struct template *t, struct error *err)
     if (s->ops->lineage(s->sandbox) != t->lineage)
         return error_set(err, ERROR_ARGUMENT,
             "the template belongs to another zygote: leave preload, python, read, isolation, "
-            "volume and workspace as they were when it was made; if they are, its zygote has "
-            "died: make the template again");
+            "allow-net, volume and workspace as they were when it was made; if they are, its "
+            "zygote has died: make the template again");
     s->last_id = t->last_id;
     s->variables = t->variables ? json_object_get(t->variables) : NULL;
     return template_send(s, t, FRAME_RESTORE, 0, err);

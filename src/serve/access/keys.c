@@ -1,8 +1,8 @@
 /* serve/access/keys.c: see keys.h.
  *
- * The file is JSON, {"keys": [{"id", "name", "hash", "scopes", "limits", …}]}. A change reads it,
- * writes all of it to a new file and renames that, under a lock, so that a reader or a crash never
- * sees half of it, and two changes at once both count.
+ * The file is JSON, {"keys": [{"id", "name", "hash", "scopes", "limits", "net", …}]}. A change
+ * reads it, writes all of it to a new file and renames that, under a lock, so that a reader or a
+ * crash never sees half of it, and two changes at once both count.
  */
 #include "serve/access/keys.h"
 
@@ -170,6 +170,30 @@ void key_limits_print(const struct key_limits *limits, struct buf *out)
         }
 }
 
+/* ---- destinations ---- */
+
+/* The texts stand one behind the other, with an empty one behind the last. */
+const char *key_net_next(const struct key *key, const char *rule)
+{
+    const char *next = rule ? rule + strlen(rule) + 1 : key->net;
+    return *next ? next : NULL;
+}
+
+int key_net_add(struct key *key, const char *rule, struct error *err)
+{
+    droste_error why;
+    size_t used = 0, len = strlen(rule) + 1;
+    if (droste_network_covers(rule, rule, &why) < 0)
+        return error_set(err, ERROR_ARGUMENT, "%s", why.text);
+    for (const char *at = NULL; (at = key_net_next(key, at));)
+        used = (size_t)(at - key->net) + strlen(at) + 1;
+    if (used + len >= sizeof key->net)
+        return error_set(err, ERROR_ARGUMENT,
+            "the destinations of a key have at most %zu bytes together", sizeof key->net - 1);
+    memcpy(key->net + used, rule, len);
+    return 0;
+}
+
 /* ---- reading ---- */
 
 int keys_default_path(char **out, struct error *err)
@@ -191,6 +215,7 @@ static int key_parse(struct json_object *o, struct key *key, struct error *err)
     const char *name = json_get_string(o, "name", ""), *hash = json_get_string(o, "hash", "");
     struct json_object *scopes = json_get_typed(o, "scopes", json_type_array);
     struct json_object *limits = json_get_typed(o, "limits", json_type_array);
+    struct json_object *net = json_get_typed(o, "net", json_type_array);
     unsigned bit;
     if (!key_is_hex(hash, HASH_TEXT_SIZE - 1) || strlen(name) >= KEY_NAME_SIZE)
         return error_set(err, ERROR_CONFIG, "a key has no valid hash or name");
@@ -208,6 +233,11 @@ static int key_parse(struct json_object *o, struct key *key, struct error *err)
     for (size_t i = 0; i < json_length(limits); i++) {
         const char *text = json_object_get_string(json_object_array_get_idx(limits, i));
         if (key_limit_parse(&key->limits, text ? text : "", err) < 0)
+            return -ERROR_CONFIG;
+    }
+    for (size_t i = 0; i < json_length(net); i++) {
+        const char *text = json_object_get_string(json_object_array_get_idx(net, i));
+        if (key_net_add(key, text ? text : "", err) < 0)
             return -ERROR_CONFIG;
     }
     return 0;
@@ -288,7 +318,12 @@ static void key_print(const struct key *key, struct buf *out)
     key_print_list(buf_text(&scopes), ',', out);
     buf_puts(out, ", \"limits\": ");
     key_print_list(buf_text(&limits), ' ', out);
-    buf_putc(out, '}');
+    buf_puts(out, ", \"net\": [");
+    for (const char *rule = NULL; (rule = key_net_next(key, rule));) {
+        buf_puts(out, rule == key->net ? "" : ", ");
+        json_append_string(out, rule, strlen(rule));
+    }
+    buf_puts(out, "]}");
 }
 
 static int keys_write(const char *path, const struct keys *keys, struct error *err)

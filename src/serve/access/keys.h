@@ -16,6 +16,7 @@
 #include "base/hash.h"
 
 enum { KEY_TEXT_SIZE = 45, KEY_ID_SIZE = 13, KEY_NAME_SIZE = 65, KEY_SETTING_SIZE = 24 };
+enum { KEY_NET_SIZE = 2048 }; /* of the destinations of a key, as texts */
 enum { KEYS_MOST = 1024, KEYS_BYTES_MAX = 4 << 20 };
 
 /* What a key may do. A route needs one of its scopes; SCOPE_ADMIN suffices everywhere, and sees the
@@ -47,6 +48,7 @@ struct key {
     char hash[HASH_TEXT_SIZE];
     unsigned scopes;
     struct key_limits limits;
+    char net[KEY_NET_SIZE];         /* see key_net_next; inline, because keys are copied */
     int64_t created_ms, expires_ms; /* 0: never */
 };
 
@@ -61,6 +63,12 @@ void key_scopes_print(unsigned scopes, struct buf *out);
 /* "sandboxes=10": ERROR_ARGUMENT names what is wrong. */
 int key_limit_parse(struct key_limits *limits, const char *text, struct error *err);
 void key_limits_print(const struct key_limits *limits, struct buf *out);
+
+/* A destination that sandboxes of the key may be opened to, as a rule of the setting allow-net.
+ * ERROR_ARGUMENT: it is none, or there is no room for more. */
+int key_net_add(struct key *key, const char *rule, struct error *err);
+/* The one after `rule` (NULL: the first); NULL: there are no more. */
+const char *key_net_next(const struct key *key, const char *rule);
 
 /* $DROSTE_HOME/keys.json; free it. */
 int keys_default_path(char **out, struct error *err);

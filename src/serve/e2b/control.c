@@ -104,17 +104,14 @@ static bool control_is_empty(struct json_object *o)
     return !o || json_length(o) == 0;
 }
 
-/* Networks that a sandbox without egress cannot have. NULL: it has what was asked for. */
+/* Networks that no sandbox here can have. NULL: it is none of them. */
 static const char *control_network_refusal(struct json_object *network)
 {
-    if (!control_is_empty(json_get_typed(network, "allowOut", json_type_array)) ||
-        json_get_typed(network, "allowOut", json_type_object))
-        return "network.allowOut: sandboxes here have no way out, so no destination can be allowed";
     if (json_get_typed(network, "egressProxy", json_type_object))
-        return "network.egressProxy: sandboxes here have no way out";
+        return "network.egressProxy: sandboxes here have a proxy of the server";
     if (json_get_typed(network, "rules", json_type_object) &&
         json_object_object_length(json_get_typed(network, "rules", json_type_object)) > 0)
-        return "network.rules: sandboxes here have no way out, so no request can be changed";
+        return "network.rules: requests of sandboxes here are not changed";
     for (const char *p = json_get_string(network, "maskRequestHost", ""); *p; p++)
         if (*p <= ' ' || *p > '~')
             return "network.maskRequestHost: a host has visible ASCII characters only";
@@ -191,6 +188,8 @@ static bool e2b_create_prepare(struct sandbox *sb, struct request *r)
     e->no_internet = !json_get_bool(r->json, "allow_internet_access", true);
     sb->e2b = e;
     sb->hooks = &e2b_sandbox_hooks;
+    if (!e2b_network_settings(r, r->json, network, &e->destinations))
+        return false;
     sb->metadata = json_object_get(json_get_typed(r->json, "metadata", json_type_object));
     sb->idle_seconds =
         sb->life_seconds; /* use does not extend a deadline, nor does idling end it */
@@ -229,7 +228,7 @@ static void e2b_create_ready(struct sandbox *sb, struct request *r, droste_resul
     e2b_contexts_warm(e);
 }
 
-/* The settings of the session: the variables. */
+/* The settings of the session: the variables and the network. */
 static bool e2b_create_settings(struct request *r, struct buf *words)
 {
     struct json_object *env = json_get_typed(r->json, "envVars", json_type_object);
@@ -237,6 +236,9 @@ static bool e2b_create_settings(struct request *r, struct buf *words)
         sandbox_setting(words, "root", "private");
         sandbox_setting(words, "loopback", "yes");
     }
+    if (!e2b_network_settings(
+            r, r->json, json_get_typed(r->json, "network", json_type_object), words))
+        return false;
     if (!env)
         return true;
     json_object_object_foreach(env, name, value)
@@ -413,10 +415,18 @@ void e2b_handle_network(struct request *r)
 {
     struct e2b_sandbox *e = e2b_control_sandbox(r);
     const char *refusal = control_network_refusal(r->json);
+    cleanup_buf struct buf asked = { 0 };
     if (!e)
         return;
     if (refusal) {
         request_refuse(r, 400, "unsupported", "%s", refusal);
+        return;
+    }
+    if (!e2b_network_settings(r, r->json, r->json, &asked))
+        return;
+    if (!e2b_network_holds(e, &asked)) {
+        request_refuse(r, 400, "unsupported",
+            "network: the destinations of a sandbox do not change here; create another one");
         return;
     }
     e->no_internet = !json_get_bool(r->json, "allow_internet_access", true);

@@ -31,6 +31,7 @@ struct e2b_sandbox {
     char *template;
     struct json_object *environment; /* the sandbox's variables; NULL: none */
     struct json_object *network;     /* as given; NULL: none was */
+    struct buf destinations;         /* the settings that its network had when it was created */
     int64_t started_us;              /* also the order of lists: no two are equal */
     uint64_t end_ns;                 /* the deadline */
     bool ready, paused, auto_pause, auto_resume, no_internet;
@@ -79,6 +80,15 @@ void e2b_sandbox_resume(struct e2b_sandbox *e);
 /* A time as RFC 3339 has it, with microseconds. */
 void e2b_put_time(struct json_object *o, const char *key, int64_t us);
 
+/* ---- network.c ---- */
+
+/* Appends the settings for `allow_internet_access` of `o`, and for `network`. False: what they say
+ * is not permitted, or cannot be expressed, and the request was refused. */
+bool e2b_network_settings(
+    struct request *r, struct json_object *o, struct json_object *network, struct buf *words);
+/* Whether what these settings say holds in the sandbox as it is. */
+bool e2b_network_holds(const struct e2b_sandbox *e, const struct buf *asked);
+
 /* ---- control.c ---- */
 
 /* The sandbox of E2B's clients that the path names; NULL: the request was refused. */
@@ -109,12 +119,19 @@ void e2b_contexts_sweep(struct e2b_sandbox *e, uint64_t now_ns);
 /* ---- handlers ---- */
 
 #define E2B_TEXTS "{\"type\": \"object\", \"additionalProperties\": {\"type\": \"string\"}}"
+#define E2B_DESTINATIONS                                                                           \
+    "{\"type\": [\"array\", \"null\"], \"maxItems\": 1000, \"items\": {\"type\": \"string\"}}"
+#define E2B_INTERNET "\"allow_internet_access\": {\"type\": [\"boolean\", \"null\"]}"
+#define E2B_NETWORK  "\"allowOut\": " E2B_DESTINATIONS ", \"denyOut\": " E2B_DESTINATIONS
+#define E2B_NETWORK_SCHEMA                                                                         \
+    "{\"type\": \"object\", \"properties\": {" E2B_INTERNET ", " E2B_NETWORK "}}"
 #define E2B_CREATE_SCHEMA                                                                          \
     "{\"type\": \"object\", \"required\": [\"templateID\"], \"properties\": {"                     \
     "\"templateID\": {\"type\": \"string\", \"minLength\": 1}, "                                   \
     "\"timeout\": {\"type\": \"integer\", \"minimum\": 0}, "                                       \
     "\"autoPause\": {\"type\": \"boolean\"}, \"autoPauseMemory\": {\"type\": \"boolean\"}, "       \
-    "\"secure\": {\"type\": \"boolean\"}, "                                                        \
+    "\"secure\": {\"type\": \"boolean\"}, " E2B_INTERNET ", \"network\": {\"type\": [\"object\", " \
+    "\"null\"], \"properties\": {" E2B_NETWORK "}}, "                                              \
     "\"metadata\": " E2B_TEXTS ", \"envVars\": " E2B_TEXTS "}}"
 #define E2B_TIMEOUT_SCHEMA                                                                         \
     "{\"type\": \"object\", \"required\": [\"timeout\"], \"properties\": {\"timeout\": "           \

@@ -318,7 +318,7 @@ static const struct route control_rows[] = {
     ROUTE("GET", "/sandboxes/{id}/logs", BODY_NONE, NULL, e2b_handle_logs),
     ROUTE("GET", "/v2/sandboxes/{id}/logs", BODY_NONE, NULL, e2b_handle_logs),
     ROUTE("GET", "/sandboxes/{id}/metrics", BODY_NONE, NULL, e2b_handle_metrics),
-    ROUTE("PUT", "/sandboxes/{id}/network", BODY_JSON, NULL, e2b_handle_network),
+    ROUTE("PUT", "/sandboxes/{id}/network", BODY_JSON, E2B_NETWORK_SCHEMA, e2b_handle_network),
     REFUSED("POST", "/sandboxes/{id}/fork", FORKS),
     REFUSED("POST", "/sandboxes/{id}/snapshots", SNAPSHOT),
     REFUSED("GET", "/snapshots", SNAPSHOT),

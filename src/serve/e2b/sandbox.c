@@ -41,6 +41,7 @@ static void e2b_sandbox_close(struct sandbox *sb)
     while (e->streams)
         connect_end(e->streams, "unavailable", "The sandbox was killed or reached its end of life");
     json_object_put(e->network);
+    buf_free(&e->destinations);
     json_object_put(e->environment);
     free(e->metrics);
     free(e->template);

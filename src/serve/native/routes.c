@@ -27,7 +27,8 @@
     "{\"type\": \"object\", \"additionalProperties\": false, \"properties\": {"                    \
     "\"life_seconds\": {\"type\": \"number\", \"minimum\": 0.1}, "                                 \
     "\"idle_seconds\": {\"type\": \"number\", \"minimum\": 0.1}, "                                 \
-    "\"options\": {\"type\": \"object\"}, "                                                        \
+    "\"options\": {\"type\": \"object\"}, \"allow_net\": {\"type\": \"array\", "                   \
+    "\"maxItems\": 1000, \"items\": " TEXT "}, "                                                   \
     "\"metadata\": {\"type\": \"object\", \"maxProperties\": 64, "                                 \
     "\"additionalProperties\": {\"type\": \"string\", \"maxLength\": 1024}}}}"
 

@@ -3,6 +3,8 @@
  * They are in one table: those that only concern the client's own code, and limits, of which the
  * server's own setting, or its default, is the most. What names a file, a program or an account of
  * this machine is not in it. A model is "callback": the client answers its calls (calls.c).
+ * Destinations are those that the operator permits (network.c); `allow_net` of the request is short
+ * for the option.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -39,8 +41,9 @@ enum sandbox_rule {
     RULE_SET_MOST, /* at most the server's setting, if it was set */
     RULE_YES,      /* a restriction, which a client may add */
     RULE_CALLBACK,
-    RULE_CODE,   /* not @FILE */
-    RULE_VOLUME, /* one of the client's */
+    RULE_CODE,    /* not @FILE */
+    RULE_VOLUME,  /* one of the client's */
+    RULE_NETWORK, /* what the operator permits */
 };
 
 static const struct {
@@ -49,6 +52,7 @@ static const struct {
 } sandbox_options[] = {
     { "model", RULE_CALLBACK },
     { "sub-model", RULE_CALLBACK },
+    { "allow-net", RULE_NETWORK },
     { "broker-timeout", RULE_FREE },
     { "checkpoint", RULE_FREE },
     { "cpu-time", RULE_SET_MOST },
@@ -159,6 +163,8 @@ static bool sandbox_put(
     }
     if (rule == RULE_VOLUME)
         return sandbox_put_volume(r, value, words);
+    if (rule == RULE_NETWORK)
+        return network_put(r, o->name, value, words);
     sandbox_setting(words, o->name, value);
     return true;
 }
@@ -187,6 +193,12 @@ void sandbox_put_limits(struct request *r, struct buf *words)
 bool sandbox_settings(struct request *r, struct buf *words)
 {
     static const struct option_rules rules = { sandbox_option, 501, "unsupported", sandbox_put };
+    struct json_object *net = json_get_typed(r->json, "allow_net", json_type_array);
     r->server->model_key++;
+    for (size_t i = 0; i < json_length(net); i++) {
+        const char *rule = json_object_get_string(json_object_array_get_idx(net, i));
+        if (!network_put(r, "allow_net", rule, words))
+            return false;
+    }
     return options_put(r, &rules, json_get_typed(r->json, "options", json_type_object), words);
 }

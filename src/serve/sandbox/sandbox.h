@@ -103,6 +103,15 @@ bool sandbox_settings(struct request *r, struct buf *words);
 /* Appends the limits of the request's key, where its client does not ask for less. */
 void sandbox_put_limits(struct request *r, struct buf *words);
 
+/* ---- network.c ---- */
+
+/* Whether the operator permits the request's client to open its sandboxes to this rule of
+ * allow-net. */
+bool network_is_permitted(const struct request *r, const char *rule);
+/* Appends a rule, besides the server's own; "none" removes all before it, and the server's. False:
+ * it is not permitted, and the request was refused. `member` of the request, for that, has it. */
+bool network_put(struct request *r, const char *member, const char *rule, struct buf *words);
+
 /* ---- transfers.c ---- */
 
 /* Answers with the content of a file of the request's sandbox. NULL: it was refused. */

@@ -1,6 +1,8 @@
 /* Rules: what they are, and what they allow. */
 #include "../test.h"
 
+#include <ifaddrs.h>
+
 #include "base/cleanup.h"
 #include "egress/policy.h"
 
@@ -172,6 +174,80 @@ static void nothing_is_no_policy(void **state)
     assert_null(policy_of("none", NULL));
 }
 
+static bool covers(const char *rule, const char *asked)
+{
+    bool yes = false;
+    assert_ok(egress_rule_covers(rule, asked, &yes, err));
+    return yes;
+}
+
+static void a_rule_covers_what_it_allows_and_no_more(void **state)
+{
+    static const struct {
+        const char *rule, *covered, *beyond;
+    } rows[] = {
+        { "a.example:443", "A.example.:443", "a.example:80" },
+        { "a.example:443", "https://a.example/x/**", "http://a.example/x" },
+        { "a.example:443", "ask a.example:443", "b.example:443" },
+        { "a.example:443", "GET https://a.example/", "*.a.example:443" },
+        { "a.example:*", "a.example:1", "b.a.example:1" },
+        { "a.example:*", "a.example:*", "all" },
+        { "a.example:443", "a.example:443", "a.example:*" },
+        { "*.example:443", "a.example:443", "example:443" },
+        { "*.example:443", "*.example:443", "*.example:*" },
+        { "*.example:443", "*.a.example:443", "badexample:443" },
+        { "*.a.example:443", "b.a.example:443", "*.example:443" },
+        { "10.0.0.5:5432", "10.0.0.5:5432", "10.0.0.6:5432" },
+        { "10.0.0.5:*", "[::ffff:10.0.0.5]:80", "10.0.0.50:80" },
+        { "ask a.example:443", "ask a.example:443", "a.example:443" },
+        { "ask all", "ask a.example:1", "a.example:1" },
+        { "GET https://a.example/**", "GET https://a.example/x/*", "https://a.example/x" },
+        { "https://a.example/x/**", "GET https://a.example/x/**", "https://a.example/x/y" },
+        { "https://a.example/**", "https://a.example/", "a.example:443" },
+        { "http://a.example/x", "http://a.example:80/x", "https://a.example:80/x" },
+        { "all", "all", "169.254.169.254:80" },
+        { "all", "*.example:*", "127.0.0.1:8000" },
+        { "all", "1.1.1.1:53", "http://10.0.0.5/" },
+        { "all", "https://a.example/**", "[::1]:80" },
+        { "all", "ask all", "[64:ff9b::a9fe:a9fe]:80" },
+        { "all", "a.example:1", "[::ffff:192.168.0.1]:80" },
+    };
+    for (size_t i = 0; i < array_length(rows); i++) {
+        if (!covers(rows[i].rule, rows[i].covered))
+            fail_msg("'%s' does not cover '%s'", rows[i].rule, rows[i].covered);
+        if (covers(rows[i].rule, rows[i].beyond))
+            fail_msg("'%s' covers '%s'", rows[i].rule, rows[i].beyond);
+    }
+}
+
+/* The host's own services listen there, whatever kind of address it is. */
+static void all_covers_no_address_of_this_machine(void **state)
+{
+    struct ifaddrs *every = NULL;
+    assert_int_equal(getifaddrs(&every), 0);
+    for (const struct ifaddrs *at = every; at; at = at->ifa_next) {
+        struct egress_address address;
+        char text[EGRESS_ADDRESS_SIZE], rule[EGRESS_ADDRESS_SIZE + 8];
+        if (!at->ifa_addr || !egress_address_from(at->ifa_addr, &address))
+            continue;
+        egress_address_print(&address, text);
+        snprintf(rule, sizeof rule, strchr(text, ':') ? "[%s]:80" : "%s:80", text);
+        assert_false(covers("all", rule));
+        assert_true(covers(rule, rule));
+    }
+    freeifaddrs(every);
+}
+
+static void what_is_no_rule_covers_nothing(void **state)
+{
+    bool yes = true;
+    assert_fails(ERROR_ARGUMENT, egress_rule_covers("none", "a:1", &yes, err));
+    assert_false(yes);
+    assert_fails(ERROR_ARGUMENT, egress_rule_covers("all", "none", &yes, err));
+    assert_fails(ERROR_ARGUMENT, egress_rule_covers("all", "GET http://a/b?c", &yes, err));
+    assert_false(yes);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -184,6 +260,9 @@ int main(void)
         cmocka_unit_test(matching_is_bounded),
         cmocka_unit_test(other_rules_are_refused),
         cmocka_unit_test(nothing_is_no_policy),
+        cmocka_unit_test(a_rule_covers_what_it_allows_and_no_more),
+        cmocka_unit_test(all_covers_no_address_of_this_machine),
+        cmocka_unit_test(what_is_no_rule_covers_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -86,6 +86,25 @@ static void a_limit_that_is_none_is_refused(void **state)
     assert_memory_equal(limits.memory, none.memory, sizeof none.memory);
 }
 
+static void destinations_are_rules_and_have_an_end(void **state)
+{
+    struct key key = { 0 };
+    static const char *const wrong[] = { "", "none", "a.example", "http://a/b?c" };
+    struct error why = { 0 };
+    size_t count = 0;
+    for (size_t i = 0; i < array_length(wrong); i++)
+        assert_fails_saying(ERROR_ARGUMENT, "use HOST:PORT", key_net_add(&key, wrong[i], err));
+    assert_null(key_net_next(&key, NULL));
+    while (key_net_add(&key, "a.example:443", &why) == 0)
+        count++;
+    assert_int_equal(why.code, ERROR_ARGUMENT);
+    assert_non_null(strstr(why.text, "2047 bytes"));
+    assert_int_equal(count, (KEY_NET_SIZE - 1) / sizeof "a.example:443");
+    for (const char *rule = NULL; (rule = key_net_next(&key, rule)); count--)
+        assert_string_equal(rule, "a.example:443");
+    assert_int_equal(count, 0);
+}
+
 static void a_key_is_found_by_its_text_until_it_expires_or_is_revoked(void **state)
 {
     struct key one = { .name = "one", .scopes = SCOPE_READ }, two = { .name = "two \"quoted\"" };
@@ -95,6 +114,8 @@ static void a_key_is_found_by_its_text_until_it_expires_or_is_revoked(void **sta
     two.scopes = SCOPE_SANDBOXES;
     two.expires_ms = 1000;
     assert_ok(key_limit_parse(&two.limits, "memory=1G", err));
+    assert_ok(key_net_add(&two, "GET https://a.example/x/**", err));
+    assert_ok(key_net_add(&two, "b.example:443", err));
     assert_fails(ERROR_NOT_FOUND, keys_read(path, &keys, err));
     assert_ok(keys_create(path, &one, first, err));
     assert_ok(keys_create(path, &two, second, err));
@@ -108,6 +129,9 @@ static void a_key_is_found_by_its_text_until_it_expires_or_is_revoked(void **sta
     const struct key *found = keys_find(&keys, second, 999);
     assert_string_equal(found->name, "two \"quoted\"");
     assert_string_equal(found->limits.memory, "1G");
+    assert_string_equal(key_net_next(found, NULL), "GET https://a.example/x/**");
+    assert_string_equal(key_net_next(found, key_net_next(found, NULL)), "b.example:443");
+    assert_null(key_net_next(keys_find(&keys, first, 0), NULL));
     assert_int_equal(found->scopes, SCOPE_SANDBOXES);
     assert_null(keys_find(&keys, second, 1000));
     first[KEY_TEXT_SIZE - 2] ^= 1;
@@ -151,7 +175,9 @@ static void a_file_that_is_none_of_keys_is_refused(void **state)
         "{\"keys\": [{\"hash\": \"" HASH "0\"}]}",
         "{\"keys\": [{\"hash\": \"" HASH "\", \"scopes\": [\"root\"]}]}",
         "{\"keys\": [{\"hash\": \"" HASH "\", \"scopes\": [null]}]}",
-        "{\"keys\": [{\"hash\": \"" HASH "\", \"limits\": [\"sandboxes=many\"]}]}" };
+        "{\"keys\": [{\"hash\": \"" HASH "\", \"limits\": [\"sandboxes=many\"]}]}",
+        "{\"keys\": [{\"hash\": \"" HASH "\", \"net\": [\"none\"]}]}",
+        "{\"keys\": [{\"hash\": \"" HASH "\", \"net\": [null]}]}" };
     struct keys keys = { 0 };
     struct error why = { 0 };
     for (size_t i = 0; i < array_length(wrong); i++) {
@@ -182,6 +208,7 @@ int main(void)
         cmocka_unit_test(scopes_are_words_of_a_list),
         cmocka_unit_test(limits_are_read_as_they_are_printed),
         cmocka_unit_test(a_limit_that_is_none_is_refused),
+        cmocka_unit_test(destinations_are_rules_and_have_an_end),
         cmocka_unit_test_setup_teardown(
             a_key_is_found_by_its_text_until_it_expires_or_is_revoked, keys_setup, keys_teardown),
         cmocka_unit_test_setup_teardown(the_file_has_no_secret, keys_setup, keys_teardown),
