@@ -195,10 +195,10 @@ int recipe_parse(
     const char *name, const char *text, size_t len, struct recipe *out, struct error *err)
 {
     struct recipe r = { 0 };
-    int rc = json_parse(text, len, &limits, &r.json, err);
-    if (rc < 0)
-        return error_wrap(err, "the template '%.64s'", name);
-    rc = recipe_check(name, r.json, err);
+    struct error why = { 0 };
+    if (json_parse(text, len, &limits, &r.json, &why) < 0)
+        return recipe_wrong(name, err, why.text);
+    int rc = recipe_check(name, r.json, err);
     r.settings = json_get_typed(r.json, "settings", json_type_object);
     r.contexts = json_get_typed(r.json, "contexts", json_type_array);
     r.cells = json_get_typed(r.json, "cells", json_type_array);

@@ -185,7 +185,7 @@ static int look_open(struct look *k, const struct cluster_look *o, struct error 
         rc = bus_watch(k->bus, "droste_lanes", ">", look_on_lane, k, err);
     if (rc < 0)
         return rc;
-    look_wait(k, HEARD_MS, false); /* whoever is silent now is lost */
+    look_wait(k, HEARD_MS, false); /* a node that is silent now is lost */
     look_ask_queue(k);
     return 0;
 }

@@ -13,7 +13,7 @@
 enum { DAY_MS = 86400000, HOLD_DAYS = 2 };
 
 static const char ledger_bucket[] = "droste-spending";
-/* More than anybody spends, so that sums do not wrap. */
+/* More than any account spends, so that sums do not wrap. */
 static const uint64_t nano_most = 1000000000000000000u;
 
 /* ---- the value ---- */
@@ -150,7 +150,7 @@ struct ledger_change {
     char account[BUS_NAME_MAX + 1], holder[LEDGER_HOLDER_MAX + 1];
     bool settles;
     uint64_t limit, amount; /* that is asked for, or was spent */
-    double held;            /* what is told when the value is written */
+    double held;            /* dollars: the amount of the answer, once the value is written */
     ledger_done_fn *done;
     void *arg;
     struct ledger_change *next;

@@ -9,7 +9,7 @@
  * A hold has its holder's name. The node that continues the run of a dead one finds the hold, and
  * to take or to settle one twice is the same as once.
  *
- * Days are those of the clock of whoever writes; they only advance. Where a clock is a day ahead,
+ * Days are those of the writing node's clock; they only advance. Where a clock is a day ahead,
  * the day's limit begins so much too early, once. Holds without an end are dropped after two days.
  */
 #ifndef DROSTE_CLUSTER_LEDGER_H

@@ -240,7 +240,7 @@ bool registry_verify(const struct registry *g, const char *text, const char *tic
 
 /* ---- joining ---- */
 
-/* While servers elect a leader, or one of them starts, nobody answers for a stream: that passes. */
+/* A stream has no leader for a moment while servers elect one, or one of them starts. */
 static void registry_fail(struct registry *g, const char *what, const struct bus_answer *a)
 {
     error_set(&g->failure, ERROR_IO, "%s: %s", what, a->why);

@@ -1,6 +1,6 @@
 /* image/stored.c: shows and removes unpacked images.
  *
- * An image is removed under an exclusive lock, which nobody gets while a program uses it: it is
+ * An image is removed under an exclusive lock, which is refused while a program uses it. It is
  * renamed first, so that a program that waits for the lock finds that it is gone. The next use of
  * any image removes what a killed removal has left.
  */

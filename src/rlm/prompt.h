@@ -35,7 +35,7 @@ void prompt_fill(struct buf *out, const char *text, const struct prompt_value *v
 #define PROMPT_FILL(out, name, ...)                                                                \
     prompt_fill(out, prompt_text(name), (const struct prompt_value[]){ __VA_ARGS__, { 0 } })
 
-/* Whether the text has this placeholder. */
+/* Whether `{name}` is in the text. */
 bool prompt_has(const char *text, const char *name);
 
 /* What is added for the family of a model, by its name: the text of "model-NAME" with the longest

@@ -6,7 +6,7 @@ import pytest
 
 sys.path.append(os.path.dirname(os.path.abspath(__file__)))
 
-from nodes import has_nats, Nats, Node, wait_until  # noqa: E402
+from nodes import has_nats, Nats, Node, Provider, wait_until  # noqa: E402
 
 
 @pytest.fixture
@@ -34,3 +34,34 @@ def cluster(tmp_path):
     for node in nodes:
         node.kill()
     nats.kill()
+
+
+@pytest.fixture
+def nats(tmp_path):
+    nats = Nats(tmp_path / "nats")
+    yield nats
+    nats.kill()
+
+
+@pytest.fixture
+def provider():
+    provider = Provider()
+    yield provider
+    provider.close()
+
+
+@pytest.fixture
+def start(tmp_path, nats, provider):
+    """start(flags…): one more node."""
+    nodes = []
+
+    def start(*flags):
+        home = tmp_path / ("node%d" % len(nodes))
+        home.mkdir()
+        nodes.append(Node(home, nats, provider, *flags))
+        return nodes[-1]
+
+    yield start
+    for node in nodes:
+        if node.process.poll() is None:
+            node.kill()

@@ -3,6 +3,7 @@
 The provider answers as OpenAI does and keeps each request with its idempotency key. It is not
 kinder than a real one: a client that goes away before its answer has still been charged.
 """
+import contextlib
 import collections
 import http.client
 import http.server
@@ -198,6 +199,22 @@ class Node:
 def is_open(port, host="127.0.0.1"):
     with socket.socket() as s:
         return s.connect_ex((host, port)) == 0
+
+
+@contextlib.contextmanager
+def queue_nodes(home, count, *flags):
+    """`count` nodes with a NATS server and a provider of models, for the tests of a module."""
+    nats, provider, nodes = Nats(home / "nats"), Provider(), []
+    try:
+        for i in range(count):
+            (home / str(i)).mkdir()
+            nodes.append(Node(home / str(i), nats, provider, "--node", "node%d" % i, *flags))
+        yield nodes, nats, provider
+    finally:
+        for node in nodes:
+            node.kill()
+        provider.close()
+        nats.kill()
 
 
 def wait_until(what, seconds=60):

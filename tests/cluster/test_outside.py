@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from nodes import (DROSTE, ROOT, Nats, Node, Provider, free_port, get, has_nats, is_open, put,
-                   wait_until)
+                   queue_nodes, wait_until)
 
 sys.path.append(os.path.join(ROOT, "tests", "e2e"))
 from browser import browser, needs_browser  # noqa: E402, F401: a fixture
@@ -20,17 +20,9 @@ pytestmark = pytest.mark.skipif(not has_nats(), reason="there is no nats-server"
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
-    home = tmp_path_factory.mktemp("cluster")
-    nats, provider, nodes = Nats(home / "nats"), Provider(), []
-    for i in range(2):
-        (home / str(i)).mkdir()
-        nodes.append(Node(home / str(i), nats, provider, "--node", "node%d" % i, "--runs", "2"))
-    wait_until(lambda: len(up(nodes[0])) == 2)
-    yield nodes, nats, provider
-    for node in nodes:
-        node.kill()
-    provider.close()
-    nats.kill()
+    with queue_nodes(tmp_path_factory.mktemp("cluster"), 2, "--runs", "2") as made:
+        wait_until(lambda: len(up(made[0][0])) == 2)
+        yield made
 
 
 def up(node):
@@ -121,11 +113,11 @@ def test_the_doctor_tells_a_node_that_is_silent_and_a_dead_letter(cluster):
     assert get(nodes, "run-40")["state"] == "dead"
     nodes[1].process.send_signal(signal.SIGSTOP)
     try:
+        wait_until(lambda: {n["name"]: n["state"] for n in nodes[0].ask(
+            "GET", "/v1/cluster")[1]["nodes"]}.get("node1") == "lost")
         found = checks(nats)
         assert "node1" in found["stale"]["text"] and found["stale"]["cure"]
         assert "key" in found["dead letters"]["text"]
-        wait_until(lambda: {n["name"]: n["state"] for n in nodes[0].ask(
-            "GET", "/v1/cluster")[1]["nodes"]}.get("node1") == "lost")
         assert 'version="' in nodes[0].text("/metrics")
     finally:
         nodes[1].go_on()
@@ -219,8 +211,8 @@ def test_nodes_are_upgraded_one_after_the_other_while_runs_go_on(tmp_path, monke
 
 
 def test_keys_of_the_same_priority_take_turns(tmp_path):
-    """A key with many runs delays another key's by few, and a higher priority delays nobody's
-    first."""
+    """A key with many runs delays another key's by few, and a higher priority delays the
+    first of neither."""
     file, keys = str(tmp_path / "keys.json"), []
     for name in ("many", "few"):
         made = subprocess.run([DROSTE, "keys", "create", name, "--scopes", "read,runs", "--keys",

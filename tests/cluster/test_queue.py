@@ -9,40 +9,10 @@ import time
 import pytest
 
 from jetstream import JetStream
-from nodes import CALLS, DROSTE, Nats, Node, Provider, get, has_nats, put, wait_until
+from nodes import CALLS, DROSTE, Node, get, has_nats, put, wait_until
 from soak import soak
 
 pytestmark = pytest.mark.skipif(not has_nats(), reason="there is no nats-server")
-
-
-@pytest.fixture
-def nats(tmp_path):
-    nats = Nats(tmp_path / "nats")
-    yield nats
-    nats.kill()
-
-
-@pytest.fixture
-def provider():
-    provider = Provider()
-    yield provider
-    provider.close()
-
-
-@pytest.fixture
-def start(tmp_path, nats, provider):
-    nodes = []
-
-    def start(*flags):
-        home = tmp_path / ("node%d" % len(nodes))
-        home.mkdir()
-        nodes.append(Node(home, nats, provider, *flags))
-        return nodes[-1]
-
-    yield start
-    for node in nodes:
-        if node.process.poll() is None:
-            node.kill()
 
 
 def expected(name):
@@ -253,7 +223,7 @@ def test_runs_of_a_key_share_its_limit_on_cost_between_nodes(start, nats, provid
     for name in names:
         put(nodes, name, options={"max-cost": 0.06})
     wait_until(lambda: len(provider.requests) > 2)
-    nodes[0].kill()    # what its runs hold, whoever continues them finds
+    nodes[0].kill()    # the node that continues its runs finds their holds
     runs = [get(nodes[1:], name)["run"] for name in names]
     cost = sum(run["usage"]["cost"] for run in runs)
     assert cost <= 0.07

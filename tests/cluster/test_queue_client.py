@@ -7,36 +7,12 @@ import time
 
 import pytest
 
-from nodes import CALLS, Nats, Node, Provider, has_nats
+from nodes import CALLS, has_nats
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../python"))
 import droste   # noqa: E402
 
 pytestmark = pytest.mark.skipif(not has_nats(), reason="there is no nats-server")
-
-
-@pytest.fixture
-def provider():
-    provider = Provider()
-    yield provider
-    provider.close()
-
-
-@pytest.fixture
-def start(tmp_path, provider):
-    nats, nodes = Nats(tmp_path / "nats"), []
-
-    def start(*flags):
-        home = tmp_path / ("node%d" % len(nodes))
-        home.mkdir()
-        nodes.append(Node(home, nats, provider, *flags))
-        return nodes[-1]
-
-    yield start
-    for node in nodes:
-        if node.process.poll() is None:
-            node.kill()
-    nats.kill()
 
 
 def url(node):

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from nodes import CALLS, DROSTE, Nats, Node, Provider, has_nats, wait_until
+from nodes import CALLS, DROSTE, has_nats, queue_nodes, wait_until
 
 pytestmark = pytest.mark.skipif(not has_nats(), reason="there is no nats-server")
 
@@ -14,16 +14,9 @@ pytestmark = pytest.mark.skipif(not has_nats(), reason="there is no nats-server"
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
     """Two nodes, of which a test may kill the first, and their provider."""
-    home = tmp_path_factory.mktemp("cluster")
-    nats, provider, nodes = Nats(home / "nats"), Provider(), []
-    for i in range(2):
-        (home / str(i)).mkdir()
-        nodes.append(Node(home / str(i), nats, provider, "--runs", "4"))
-    yield nodes, provider
-    for node in nodes:
-        node.kill()
-    provider.close()
-    nats.kill()
+    with queue_nodes(tmp_path_factory.mktemp("cluster"), 2, "--runs", "4") as made:
+        nodes, _, provider = made
+        yield nodes, provider
 
 
 @pytest.fixture

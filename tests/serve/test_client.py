@@ -501,7 +501,7 @@ def test_templates_of_a_server(server):
 # -- batches
 
 TASKS = [{"id": "a", "question": "?", "context_text": "xx", "expected": 2},
-         {"id": 7, "question": "?", "context_text": "xxx", "expected": 4}]
+         {"id": 7, "question": "?", "context_text": "two", "expected": 4}]
 
 
 def batch_server(tmp_path, model):

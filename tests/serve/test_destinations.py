@@ -3,15 +3,14 @@
 The destinations are servers of this machine, which rules list by address.
 """
 import contextlib
-import http.server
 import json
 import os
 import subprocess
 import sys
-import threading
 
 import pytest
 
+from destinations import FETCH, METADATA, elsewhere, where  # noqa: F401: fixtures
 from server_process import ROOT, WAIT, Server
 from test_keys import Client, create, keys
 
@@ -19,51 +18,6 @@ sys.path.insert(0, os.path.join(ROOT, "python"))
 import droste                       # noqa: E402
 
 NAMED = ["api.example.com:443", "*.example.org:443", "GET https://a.example/x/**"]
-METADATA = "169.254.169.254"
-FETCH = """
-import urllib.request, urllib.error
-def fetch(where):
-    try:
-        return urllib.request.urlopen("http://%s/" % where, timeout=30).read().decode()
-    except urllib.error.HTTPError as e:
-        return e.code
-    except OSError as e:
-        return "no network"
-"""
-
-
-class Handler(http.server.BaseHTTPRequestHandler):
-    def do_GET(self):
-        said = self.headers.get("Authorization", "hello").encode()
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(said)))
-        self.end_headers()
-        self.wfile.write(said)
-
-    def log_message(self, *_):
-        pass
-
-
-@contextlib.contextmanager
-def destination(address):
-    with http.server.ThreadingHTTPServer((address, 0), Handler) as made:
-        thread = threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.05})
-        thread.start()
-        yield "%s:%d" % (address, made.server_address[1])
-        made.shutdown()
-        thread.join()
-
-
-@pytest.fixture(scope="module")
-def where():
-    with destination("127.0.0.2") as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def elsewhere():
-    with destination("127.0.0.3") as found:
-        yield found
 
 
 @pytest.fixture(scope="module")

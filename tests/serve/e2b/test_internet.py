@@ -6,24 +6,12 @@ import subprocess
 import pytest
 
 from client import Client, error
+from destinations import FETCH, METADATA, elsewhere, where  # noqa: F401: fixtures
 from server_process import WAIT, Server
-from test_destinations import destination, FETCH, METADATA
 from test_keys import create
 from test_sdk import command
 
 NAMES = ["api.example.com:443", "both.example:*", "plain.example:80", "*.example.org:443"]
-
-
-@pytest.fixture(scope="module")
-def where():
-    with destination("127.0.0.2") as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def elsewhere():
-    with destination("127.0.0.3") as found:
-        yield found
 
 
 @pytest.fixture(scope="module")

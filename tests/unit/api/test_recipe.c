@@ -221,7 +221,7 @@ static void a_name_that_is_a_path_is_refused(void **state)
     assert_fails(ERROR_ARGUMENT, recipe_check_free("", true, err));
 }
 
-/* The file may be anybody's: a link is not followed, and its text is checked as a new one's. */
+/* Other programs may have written the file: a link is not followed, and its text is checked as a new one's. */
 static void a_damaged_file_is_refused(void **state)
 {
     cleanup_free char *path = NULL, *other = NULL;
@@ -237,7 +237,7 @@ static void a_damaged_file_is_refused(void **state)
     struct error why = { 0 };
     assert_true(recipe_read("link", &r, NULL, &why) < 0);
     assert_int_equal(truncate(path, 10), 0);
-    assert_fails(ERROR_PROTOCOL, recipe_read("t", &r, NULL, err));
+    assert_fails(ERROR_ARGUMENT, recipe_read("t", &r, NULL, err));
     assert_null(r.json);
 }
 

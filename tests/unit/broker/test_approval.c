@@ -1,24 +1,12 @@
 /* Approvals in a program: what asks, and the ways in which a wait ends; and what a webhook is. */
-#include "../test.h"
+#include "tool_session.h"
 
-#include "base/cleanup.h"
 #include "broker/approval.h"
 #include "broker/approval_hook.h"
-#include "broker/broker.h"
-#include "broker/budget.h"
 #include "broker/tool_call.h"
-#include "broker/tools.h"
-#include "session/session.h"
 
 struct fixture {
-    struct loop *loop;
-    struct environment *env;
-    struct tools *tools;
-    struct budget budget;
-    struct broker *broker;
-    struct session *session;
-    struct cell_result last;
-    bool done;
+    struct tool_session s;
     unsigned executed, asked;
     void (*decide)(struct fixture *f, struct approval *a);
     struct approval *kept;
@@ -35,11 +23,9 @@ static int setup(void **state)
 {
     struct fixture *f = calloc(1, sizeof *f);
     assert_non_null(f);
-    assert_ok(loop_open(&f->loop, err));
-    assert_ok(environment_open("local", f->loop, NULL, &f->env, err));
-    assert_ok(tools_new(&f->tools, err));
+    tool_session_begin(&f->s);
     assert_ok(tools_add(
-        f->tools, &(struct tool_spec){ .name = "write", .fn = write_tool, .arg = f }, err));
+        f->s.tools, &(struct tool_spec){ .name = "write", .fn = write_tool, .arg = f }, err));
     *state = f;
     return 0;
 }
@@ -47,16 +33,10 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     struct fixture *f = *state;
-    struct broker *broker = steal(&f->broker);
-    broker_close(broker);
+    broker_close(steal(&f->s.broker));
     if (f->kept)
         approval_leave(f->kept);
-    session_close(f->session);
-    tools_free(f->tools);
-    environment_close(f->env);
-    loop_close(f->loop);
-    budget_free(&f->budget);
-    cell_result_free(&f->last);
+    tool_session_end(&f->s);
     free(f);
     return 0;
 }
@@ -64,20 +44,6 @@ static int teardown(void **state)
 #define approval_test(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
 
 /* ---- cells ---- */
-
-static void guest_call(void *arg, struct session *s, const struct session_call *call)
-{
-    broker_call(((struct fixture *)arg)->broker, s, call);
-}
-
-static void guest_dropped(void *arg, struct session *s, uint64_t id)
-{
-    struct fixture *f = arg;
-    if (f->broker)
-        broker_drop(f->broker, s, id);
-}
-
-static const struct session_events events = { guest_call, guest_dropped, NULL };
 
 static void show(void *arg, struct approval *a)
 {
@@ -88,46 +54,19 @@ static void show(void *arg, struct approval *a)
     f->decide(f, a);
 }
 
-static void open_session(struct fixture *f, struct approval_rules rules)
-{
-    const struct budget_limits limits = { .calls = -1, .tool_calls = -1 };
-    struct broker_options broker = {
-        .tools = f->tools, .budget = &f->budget, .depth = 1, .loop = f->loop, .ask = rules
-    };
-    struct session_options options;
-    session_options_init(&options);
-    tools_offer(f->tools, &options);
-    budget_init(&f->budget, &limits);
-    assert_ok(broker_open(&broker, &f->broker, err));
-    assert_ok(session_open(f->env, &options, &events, f, &f->session, err));
-}
-
-static void took(void *arg, struct cell_result *result)
-{
-    struct fixture *f = arg;
-    cell_result_free(&f->last);
-    f->last = *result;
-    f->done = true;
-}
-
 static char write_name[] = "write", *write_names[] = { write_name };
 static const struct list write_asks = { write_names, 1 };
 
 /* A cell that calls the tool submits this. */
 static void submits(struct fixture *f, struct approval_rules rules, const char *json)
 {
-    static const char code[] = "try: out = write(n=4)\nexcept PermissionError as e: out = str(e)\n"
-                               "SUBMIT(out)";
-    struct session_cell cell = { .code = code, .len = sizeof code - 1 };
     if (f->decide) {
         rules.show = show;
         rules.arg = f;
     }
-    open_session(f, rules);
-    assert_ok(session_exec(f->session, &cell, took, f, err));
-    assert_ok(loop_run_until(f->loop, &f->done, err));
-    assert_non_null(f->last.submit);
-    assert_string_equal(submission_json(f->last.submit, NULL), json);
+    tool_session_open(&f->s, (struct broker_options){ .ask = rules });
+    tool_session_submits(&f->s,
+        "try: out = write(n=4)\nexcept PermissionError as e: out = str(e)\nSUBMIT(out)", json);
 }
 
 static void approve(struct fixture *f, struct approval *a)
@@ -210,15 +149,17 @@ static void a_call_that_ends_leaves_the_approval_to_the_program(void **state)
     struct session_cell cell = { .code = code, .len = sizeof code - 1 };
     struct error why = { 0 };
     f->decide = keep;
-    open_session(f, (struct approval_rules){ .tools = &write_asks, .show = show, .arg = f });
-    assert_ok(session_exec(f->session, &cell, took, f, err));
+    tool_session_open(&f->s,
+        (struct broker_options){
+            .ask = (struct approval_rules){ .tools = &write_asks, .show = show, .arg = f } });
+    assert_ok(session_exec(f->s.session, &cell, tool_session_took, &f->s, err));
     while (!f->kept)
-        assert_ok(loop_turn(f->loop, 1000, err));
-    assert_int_equal(f->budget.time_holds, 1);
+        assert_ok(loop_turn(f->s.loop, 1000, err));
+    assert_int_equal(f->s.budget.time_holds, 1);
     error_set(&why, ERROR_CANCELLED, "stop");
-    broker_give_up(f->broker, f->session, &why);
-    assert_int_equal(f->budget.time_holds, 0);
-    assert_ok(loop_run_until(f->loop, &f->done, err));
+    broker_give_up(f->s.broker, f->s.session, &why);
+    assert_int_equal(f->s.budget.time_holds, 0);
+    assert_ok(loop_run_until(f->s.loop, &f->s.done, err));
     assert_int_equal(f->executed, 0);
 }
 

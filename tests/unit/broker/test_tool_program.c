@@ -1,23 +1,12 @@
 /* Programs as tools: what may be one, and what the code of a real guest gets from them. */
 #include "../programs.h"
 
-#include "base/cleanup.h"
-#include "broker/broker.h"
-#include "broker/budget.h"
 #include "broker/tool_program.h"
-#include "broker/tools.h"
-#include "session/session.h"
+#include "tool_session.h"
 
 struct fixture {
-    struct loop *loop;
-    struct environment *env;
-    struct tools *tools;
-    struct budget budget;
-    struct broker *broker;
-    struct session *session;
-    struct cell_result last;
+    struct tool_session s;
     struct programs programs;
-    bool done;
 };
 
 static int setup(void **state)
@@ -25,9 +14,7 @@ static int setup(void **state)
     struct fixture *f = calloc(1, sizeof *f);
     assert_non_null(f);
     programs_begin(&f->programs);
-    assert_ok(loop_open(&f->loop, err));
-    assert_ok(environment_open("local", f->loop, NULL, &f->env, err));
-    assert_ok(tools_new(&f->tools, err));
+    tool_session_begin(&f->s);
     *state = f;
     return 0;
 }
@@ -35,14 +22,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     struct fixture *f = *state;
-    struct broker *broker = steal(&f->broker);
-    broker_close(broker);
-    session_close(f->session);
-    tools_free(f->tools);
-    environment_close(f->env);
-    loop_close(f->loop);
-    budget_free(&f->budget);
-    cell_result_free(&f->last);
+    tool_session_end(&f->s);
     programs_end(&f->programs);
     free(f);
     return 0;
@@ -52,7 +32,7 @@ static int teardown(void **state)
 
 static int add(struct fixture *f, const char *path, struct error *err)
 {
-    return tools_add_program(f->tools, f->loop, "tool", path, err);
+    return tools_add_program(f->s.tools, f->s.loop, "tool", path, err);
 }
 
 static void add_script(struct fixture *f, const char *script)
@@ -62,57 +42,17 @@ static void add_script(struct fixture *f, const char *script)
 
 /* ---- cells ---- */
 
-static void guest_call(void *arg, struct session *s, const struct session_call *call)
-{
-    broker_call(((struct fixture *)arg)->broker, s, call);
-}
-
-static void guest_dropped(void *arg, struct session *s, uint64_t id)
-{
-    struct fixture *f = arg;
-    if (f->broker)
-        broker_drop(f->broker, s, id);
-}
-
-static const struct session_events events = { guest_call, guest_dropped, NULL };
-
 static void open_session(struct fixture *f, double tool_timeout)
 {
-    const struct budget_limits limits = { .calls = -1, .tool_calls = -1 };
-    struct broker_options broker = { .tools = f->tools,
-        .budget = &f->budget,
-        .depth = 1,
-        .loop = f->loop,
-        .tool_timeout = tool_timeout };
-    struct session_options options;
-    session_options_init(&options);
-    tools_offer(f->tools, &options);
-    budget_init(&f->budget, &limits);
-    assert_ok(broker_open(&broker, &f->broker, err));
-    assert_ok(session_open(f->env, &options, &events, f, &f->session, err));
-}
-
-static void took(void *arg, struct cell_result *result)
-{
-    struct fixture *f = arg;
-    cell_result_free(&f->last);
-    f->last = *result;
-    f->done = true;
+    tool_session_open(&f->s, (struct broker_options){ .tool_timeout = tool_timeout });
 }
 
 /* The cell submits this. */
 static void submits(struct fixture *f, const char *code, const char *json)
 {
-    struct session_cell cell = { .code = code, .len = strlen(code) };
-    if (!f->session)
+    if (!f->s.session)
         open_session(f, 0);
-    f->done = false;
-    assert_ok(session_exec(f->session, &cell, took, f, err));
-    assert_ok(loop_run_until(f->loop, &f->done, err));
-    if (!f->last.submit)
-        fail_msg("status %s: %s", cell_status_name(f->last.status),
-            f->last.error.message ? f->last.error.message : f->last.reason.text);
-    assert_string_equal(submission_json(f->last.submit, NULL), json);
+    tool_session_submits(&f->s, code, json);
 }
 
 #define FAILING                                                                                    \
@@ -130,7 +70,7 @@ static void the_file_beside_it_describes_it(void **state)
         "\"properties\": {\"n\": {\"type\": \"integer\"}}, \"required\": [\"n\"]}}",
         0644);
     add_script(f, "cat");
-    tools_describe(tools_find(f->tools, "tool"), &text);
+    tools_describe(tools_find(f->s.tools, "tool"), &text);
     assert_non_null(strstr(buf_text(&text), "\"Doubles.\""));
     submits(f, "SUBMIT(tool(2)['arguments'], tool.__doc__.strip())",
         "{\"output\": [{\"n\": 2}, \"Doubles.\"]}");
@@ -151,9 +91,9 @@ static void what_cannot_be_started_is_refused(void **state)
         ERROR_NOT_FOUND, "tool 'tool': the program /nowhere/tool", add(f, "/nowhere/tool", err));
     assert_fails_saying(ERROR_CONFIG, "could not be started",
         add(f, programs_write(&f->programs, "plain", "#!/bin/sh\n", 0644), err));
-    assert_false(tools_have(f->tools, "tool"));
+    assert_false(tools_have(f->s.tools, "tool"));
     assert_ok(add(f, programs_make(&f->programs, "fine", "true"), err));
-    assert_true(tools_have(f->tools, "tool"));
+    assert_true(tools_have(f->s.tools, "tool"));
 }
 
 static void a_description_that_is_none_is_refused(void **state)

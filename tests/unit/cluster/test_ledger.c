@@ -58,7 +58,7 @@ static void test_another_day_begins_with_the_holds_of_the_one_before(void **stat
     ledger_begin_day(&v, 101);
     assert_int_equal(v.spent, 0);
     assert_int_equal(v.held, 20);
-    ledger_begin_day(&v, 103); /* nobody ends it any more */
+    ledger_begin_day(&v, 103); /* its node does not end it any more */
     assert_int_equal(v.held, 0);
     ledger_free(&v);
 }

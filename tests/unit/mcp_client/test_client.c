@@ -125,7 +125,7 @@ static void what_is_no_server_is_an_error(void **state)
     }
 }
 
-/* Answers to nobody, requests, notifications and noise change nothing. */
+/* Answers without a question, requests, notifications and noise change nothing. */
 static void noise_before_an_answer_is_passed_over(void **state)
 {
     struct fixture *f = *state;
