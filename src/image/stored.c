@@ -147,11 +147,10 @@ static int stored_show(
     facts.in_use = flock(fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK;
     flock(fd, LOCK_UN);
     facts.made = fstat(fd, &st) == 0 ? st.st_mtime : 0;
-    facts.damaged = top < 0 || image_read_config(fd, id, &config, NULL) < 0 ||
+    bool is_counted = top >= 0 && tree_walk(top, stored_count, &facts, NULL) == 0;
+    facts.damaged = !is_counted || image_read_config(fd, id, &config, NULL) < 0 ||
                     image_parse_config(&config, &parsed, NULL) < 0;
     facts.config = facts.damaged ? NULL : buf_text(&config);
-    if (top >= 0 && tree_walk(top, stored_count, &facts, NULL) < 0)
-        facts.damaged = true;
     int rc = stored_names(images, id, false, &names, err);
     if (rc == 0)
         rc = fn(arg, &facts, err);

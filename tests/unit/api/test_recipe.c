@@ -221,7 +221,7 @@ static void a_name_that_is_a_path_is_refused(void **state)
     assert_fails(ERROR_ARGUMENT, recipe_check_free("", true, err));
 }
 
-/* Other programs may have written the file: a link is not followed, and its text is checked as a new one's. */
+/* Another program may have written the file: links are not followed, and its text is checked. */
 static void a_damaged_file_is_refused(void **state)
 {
     cleanup_free char *path = NULL, *other = NULL;
