@@ -15,6 +15,7 @@ The provider is on none of the machines, so a node that is cut off from the othe
 """
 import collections
 import concurrent.futures
+import contextlib
 import ctypes
 import glob
 import http.client
@@ -31,7 +32,7 @@ import threading
 import time
 
 import machines as machines_of
-from jetstream import JetStream
+from jetstream import JetStream, NoLeader
 from nodes import CALLS, DROSTE, NATS_SERVER, Nats, Node, Provider, get, put, wait_until
 
 COUNT, PORT = 3, 8710
@@ -342,19 +343,36 @@ def descendants():
     return found
 
 
-def check_logs(cluster, names):
-    """Each run's log has one end, with nothing behind it but cancellations."""
-    stream = JetStream(4222, cluster.machines.addresses[0])
+def read_logs(cluster):
+    """How many ends each run's log has, and what is behind one. None while no leader answers, as
+    after the last fault."""
     ends, behind = collections.Counter(), []   # marks: serve/queue/queue.h
-    for subject, data in stream.all_messages("droste_run_logs"):
-        name, mark = subject.rpartition(".")[2], data[:1]
-        is_end = mark in b"ED" and data[25:26] == b"."
-        if ends[name]:
-            behind.append((name, mark))
-        ends[name] += is_end
-    stream.close()
+    try:
+        with contextlib.closing(JetStream(4222, cluster.machines.addresses[0])) as stream:
+            for subject, data in stream.all_messages("droste_run_logs"):
+                name, mark = subject.rpartition(".")[2], data[:1]
+                if ends[name]:
+                    behind.append((name, mark))
+                ends[name] += mark in b"ED" and data[25:26] == b"."
+    except (OSError, NoLeader):
+        return None
+    return +ends, behind
+
+
+def check_logs(cluster, names):
+    """Each run's log has one end, with nothing behind it. A leader that has just been elected may
+    still be reading what it has."""
+    deadline = time.monotonic() + 60
+    while True:
+        found = read_logs(cluster)
+        missing = [name for name in names if not found or not found[0][name]]
+        if not missing or time.monotonic() > deadline:
+            break
+        time.sleep(0.5)
+    assert found, "no server answers for the logs"
+    ends, behind = found
     assert not behind, behind
-    assert ends == collections.Counter(names), [n for n in names if ends[n] != 1]
+    assert ends == collections.Counter(names), (missing, [n for n in ends if ends[n] != 1])
 
 
 def chaos(place, runs, seed, rests=(0.3, 1.5), faults=None, threads=48):

@@ -4,6 +4,10 @@ import json
 import socket
 
 
+class NoLeader(Exception):
+    """The server knows nobody who can answer for the stream now."""
+
+
 class JetStream:
     def __init__(self, port, host="127.0.0.1"):
         self.socket = socket.create_connection((host, port), 20)
@@ -21,6 +25,8 @@ class JetStream:
     def read(self):
         while True:
             words = self.file.readline().split()
+            if not words:
+                raise ConnectionError("the server has closed the connection")
             if words[0] == b"PING":
                 self.send(b"PONG\r\n")
             elif words[0] == b"MSG":
@@ -40,17 +46,23 @@ class JetStream:
             found.append(base64.b64decode(answer["message"]["data"]))
 
     def all_messages(self, stream, ahead=500):
-        """Subject and data of each, as the stream's leader has them: a replica may be behind."""
-        state = self.ask("$JS.API.STREAM.INFO." + stream, b"")["state"]
+        """Subject and data of each, as the stream's leader has them: a replica may be behind.
+        NoLeader, or an OSError after 20 seconds: none could be asked."""
+        info = self.ask("$JS.API.STREAM.INFO." + stream, b"")
+        if "state" not in info:
+            raise NoLeader(info)
         subject = b"$JS.API.STREAM.MSG.GET." + stream.encode()
-        last, found = state["last_seq"], []
-        for first in range(state["first_seq"], last + 1, ahead):
+        last, found = info["state"]["last_seq"], []
+        for first in range(info["state"]["first_seq"], last + 1, ahead):
             wanted = range(first, min(first + ahead, last + 1))
             for sequence in wanted:
                 data = b'{"seq": %d}' % sequence
                 self.send(b"PUB %s answer %d\r\n%s\r\n" % (subject, len(data), data))
-            found += [answer["message"] for answer in (self.read() for _ in wanted)
-                      if "message" in answer]
+            for answer in [self.read() for _ in wanted]:
+                if "message" in answer:
+                    found.append(answer["message"])
+                elif answer["error"]["code"] != 404:
+                    raise NoLeader(answer)
         found.sort(key=lambda message: message["seq"])
         return [(m["subject"], base64.b64decode(m.get("data", ""))) for m in found]
 
