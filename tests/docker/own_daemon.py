@@ -1,5 +1,6 @@
 """What the tests of --env docker share: a daemon of their own, and the built program."""
 import contextlib
+import json
 import os
 import subprocess
 import time
@@ -35,6 +36,12 @@ def a_daemon(*options):
         yield own
     finally:
         own.close()
+
+
+def told(result):
+    """What a command with --json that succeeded has printed."""
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout)
 
 
 class Program:
