@@ -103,12 +103,12 @@ class Listener:
             future.add_done_callback(lambda f: self.settle(address, f.result))
 
 
-def decision_of(said: Any) -> Any:
+def decision_of(answer: Any) -> Any:
     """(True, False or None; the reason or None) of what a function returned."""
-    decision, reason = said if isinstance(said, tuple) and len(said) == 2 else (said, None)
+    decision, reason = answer if isinstance(answer, tuple) and len(answer) == 2 else (answer, None)
     if decision is not None and not isinstance(decision, bool):
         raise TypeError("a function of approvals must return True, False or None, with a reason or "
-                        "without, not %r" % (said,))
+                        "without, not %r" % (answer,))
     return decision, reason
 
 

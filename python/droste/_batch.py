@@ -181,8 +181,8 @@ class _Work:
                  settings: Dict[str, Any]):
         self._tasks, self._results = tasks, os.fspath(results)
         self._options, self._settings = options, settings
-        self._tell = {"result": on_result and (lambda event: on_result(result_of(_said(event)))),
-                      "notice": on_notice and (lambda event: on_notice(_said(event)))}
+        self._tell = {"result": on_result and (lambda event: on_result(result_of(_text_of(event)))),
+                      "notice": on_notice and (lambda event: on_notice(_text_of(event)))}
         self._on_state = on_state
         self._contexts = _contexts_of(context)
         self._handle: Optional[Handle] = None
@@ -268,7 +268,7 @@ def _prepare(tasks: Tasks, results: Path, *, concurrency: int = 8, grader: Optio
     return _Work(tasks, results, options, on_result, on_state, on_notice, context, settings)
 
 
-def _said(event: Any) -> str:
+def _text_of(event: Any) -> str:
     return _library.text_at(event.text, event.len)
 
 

@@ -97,10 +97,10 @@ def wants_model(function: Callable[..., Any]) -> bool:
 def _settle(engine: Any, call: Any, answer: Callable[[], Any]) -> None:
     """Runs `answer` in the current thread and posts the result to the engine's thread."""
     try:
-        said = answer()
-        if not isinstance(said, (str, bytes)):
-            raise TypeError("a model function must return a str, not %s" % type(said).__name__)
-        text = said.encode("utf-8", "replace") if isinstance(said, str) else said
+        reply = answer()
+        if not isinstance(reply, (str, bytes)):
+            raise TypeError("a model function must return a str, not %s" % type(reply).__name__)
+        text = reply.encode("utf-8", "replace") if isinstance(reply, str) else reply
         engine.post(lambda: engine.answer_model(call, text))
     except BaseException as e:
         failure = e
@@ -115,7 +115,7 @@ def _why(failure: BaseException) -> bytes:
     return ("%s: %s" % (type(failure).__name__, failure)).encode("utf-8", "replace")
 
 
-def ask(engine: Any, call: Any, number: int, said: List[Dict[str, Any]],
+def ask(engine: Any, call: Any, number: int, messages: List[Dict[str, Any]],
         named: Optional[str]) -> None:
     """Calls the function of this number with messages; `named` is the model that code named."""
     function = models.functions.get(number)
@@ -125,16 +125,16 @@ def ask(engine: Any, call: Any, number: int, said: List[Dict[str, Any]],
     context = (models.contexts.get(number) or contextvars.copy_context()).copy()
     if not _tools.is_async(function):
         _engine.workers("models").submit(
-            lambda: _settle(engine, call, lambda: context.run(function, said, **extra)))
+            lambda: _settle(engine, call, lambda: context.run(function, messages, **extra)))
         return
     loop = engine.running_loop()
     if loop is not None:
-        task = context.run(loop.create_task, function(said, **extra))
+        task = context.run(loop.create_task, function(messages, **extra))
         models.tasks[task] = number
         task.add_done_callback(models.tasks.pop)
         task.add_done_callback(lambda t: _settle(engine, call, t.result))
     else:
-        future = _engine.helper().run(function(said, **extra), context)
+        future = _engine.helper().run(function(messages, **extra), context)
         future.add_done_callback(lambda f: _settle(engine, call, f.result))
 
 

@@ -80,13 +80,13 @@ _listeners: MutableMapping[int, Listener] = weakref.WeakValueDictionary()
 _tasks = set()       # type: ignore   # the loop keeps weak references only
 
 
-def decision_of(said: Any) -> Tuple[bool, Optional[str]]:
+def decision_of(answer: Any) -> Tuple[bool, Optional[str]]:
     """(whether it is allowed, the reason or None) of what a function returned."""
-    if said is None or isinstance(said, bool):
-        return said is not False, None
-    if isinstance(said, str):
-        return False, said
-    raise TypeError("it must return None, True, False or a reason, not %r" % (said,))
+    if answer is None or isinstance(answer, bool):
+        return answer is not False, None
+    if isinstance(answer, str):
+        return False, answer
+    raise TypeError("it must return None, True, False or a reason, not %r" % (answer,))
 
 
 def answer(address: int, allow: bool, reason: Optional[str] = None) -> None:

@@ -376,8 +376,8 @@ class _Sandbox:
     def _fail(self, failure: BaseException) -> None:
         if self.open:
             name = type(failure).__name__
-            said = "%s: %s" % (name, failure) if str(failure) else name
-            lib.droste_custom_end(self.handle, said.replace("\0", "").encode("utf-8", "replace"))
+            message = "%s: %s" % (name, failure) if str(failure) else name
+            lib.droste_custom_end(self.handle, message.replace("\0", "").encode("utf-8", "replace"))
 
     # -- called in any thread
 

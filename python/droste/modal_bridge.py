@@ -297,9 +297,9 @@ class Sandbox:
         try:
             return await image.build.aio(app)
         except modal.exception.ImageBuildError as e:
-            said = await self.log_of(image) or " ".join(str(e).split())
+            output = await self.log_of(image) or " ".join(str(e).split())
             raise Failed("environment", "the image could not be built (%s): %s"
-                         % (wanted[:40] or "the default packages", said[-110:]))
+                         % (wanted[:40] or "the default packages", output[-110:]))
         finally:
             slow.cancel()
 
@@ -414,11 +414,11 @@ class Sandbox:
     async def tell_end(self):
         """The guest's output has ended: with the sandbox, or by itself."""
         await self.see_whether_it_lives()
-        said = b"".join(self.stderr)[-STDERR_KEPT:].decode(errors="replace").strip()
+        output = b"".join(self.stderr)[-STDERR_KEPT:].decode(errors="replace").strip()
         status = await asyncio.wait_for(self.program.wait.aio(), GOODBYE)
         if status in (126, 127, 128):
             raise Failed("environment", "the image has no program %r, or the program could not be "
-                                        "started: %s" % (self.wishes["words"][0], said[-200:]))
+                                        "started: %s" % (self.wishes["words"][0], output[-200:]))
         await self.host.say({"ended": self.number})
 
     async def close(self):
@@ -459,8 +459,8 @@ class Sandbox:
         done = await self.again(lambda: self.box.exec.aio("sync", MOUNT))
         code = await self.again(done.wait.aio)
         if code != 0:
-            said = " ".join((await done.stderr.read.aio()).split())
-            raise Failed("environment", "sync ended with status %s: %s" % (code, said[-200:]))
+            output = " ".join((await done.stderr.read.aio()).split())
+            raise Failed("environment", "sync ended with status %s: %s" % (code, output[-200:]))
 
 
 async def remove_named(app, name):

@@ -238,7 +238,7 @@ class _Run:
         self.names = dict(rlm._wishes.names)
         self.observer = Observer(
             rlm._wishes, self.names,
-            rlm._said if rlm._wishes.persistent else []) if rlm._wishes.are_there() else None
+            rlm._earlier if rlm._wishes.persistent else []) if rlm._wishes.are_there() else None
         self.id = next(_engine.ids)
 
     def key(self) -> Tuple[Any, ...]:
@@ -510,7 +510,7 @@ class RLM:
                           arguments.shown)
         self._held: Any = None          # engine of a conversation (persistent=True)
         self._chat: Any = None          # handle of the conversation
-        self._said: List[Dict[str, Any]] = []       # its messages, for an observer
+        self._earlier: List[Dict[str, Any]] = []       # its messages, for an observer
         if self._wishes.logger is not None:
             self._wishes.logger.log_metadata(self._wishes.metadata)
         self._on_event = on_event
@@ -596,7 +596,7 @@ class RLM:
     def close(self) -> None:
         """Ends the session of persistent=True; other runs need no close()."""
         engine, self._held = self._held, None
-        chat, self._chat, self._said = self._chat, None, []
+        chat, self._chat, self._earlier = self._chat, None, []
         if engine is None:
             return
         with engine.lock:

@@ -88,7 +88,7 @@ class ReplBackend:
         data = json.dumps({"prompt": prompt}).encode()
         request = urllib.request.Request(self._url, data, {"Content-Type": "application/json"})
         with urllib.request.urlopen(request, timeout=self.proxy_timeout) as answer:
-            said = json.loads(answer.read())
-        if "response" not in said:
-            raise ModelReplyError("the proxy said %s" % str(said)[:200])
-        return said["response"]
+            body = json.loads(answer.read())
+        if "response" not in body:
+            raise ModelReplyError("the proxy said %s" % str(body)[:200])
+        return body["response"]

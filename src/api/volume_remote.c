@@ -130,10 +130,10 @@ static int take_answer(struct volume_remote *r, const droste_result *result,
                         : error_set(
                               err, ERROR_IO, "volume '%.64s': the sandbox did not answer", r->name);
     int rc = json_parse(submit, len, &json_limits_large, out, err);
-    const char *said = rc == 0 ? json_get_string(*out, "why", NULL) : NULL;
-    if (said)
+    const char *reason = rc == 0 ? json_get_string(*out, "why", NULL) : NULL;
+    if (reason)
         rc = error_set(err, error_code_named(json_get_string(*out, "kind", NULL), ERROR_IO),
-            "volume '%.64s': %.150s", r->name, said);
+            "volume '%.64s': %.150s", r->name, reason);
     return rc;
 }
 

@@ -8,7 +8,7 @@
 #include "base/os/process.h"
 #include "base/text.h"
 
-enum { SAID_MAX = 65536, SHOWN_MAX = 80 };
+enum { OUTPUT_MAX = 65536, SHOWN_MAX = 80 };
 
 struct grading {
     grading_done_fn *done;
@@ -16,7 +16,7 @@ struct grading {
     struct process process;
     struct timer *deadline;
     double timeout;
-    struct buf said;
+    struct buf output;
 };
 
 /* The status of the program, as from waitpid. */
@@ -31,7 +31,7 @@ static int grader_finish(struct grading *g)
 
 static void free_grading(struct grading *g)
 {
-    buf_free(&g->said);
+    buf_free(&g->output);
     free(g);
 }
 
@@ -43,13 +43,13 @@ void grading_cancel(struct grading *g)
     free_grading(g);
 }
 
-/* ---- what it said ---- */
+/* ---- its output ---- */
 
 static bool grader_take_words(struct grading *g, struct grade *grade)
 {
     cleanup_json struct json_object *o = NULL;
     struct json_object *passed = NULL, *score = NULL;
-    if (json_parse(buf_text(&g->said), g->said.len, &json_limits_small, &o, NULL) < 0 ||
+    if (json_parse(buf_text(&g->output), g->output.len, &json_limits_small, &o, NULL) < 0 ||
         !json_object_is_type(o, json_type_object) ||
         !json_object_object_get_ex(o, "passed", &passed) ||
         !json_object_is_type(passed, json_type_boolean))
@@ -67,8 +67,8 @@ static bool grader_take_words(struct grading *g, struct grade *grade)
 static void grader_explain(const struct grading *g, int status, struct grade *grade)
 {
     cleanup_buf struct buf shown = { 0 };
-    size_t n = g->said.len < SHOWN_MAX ? g->said.len : SHOWN_MAX;
-    while (n > 0 && strchr(" \t\r\n", g->said.data[n - 1]))
+    size_t n = g->output.len < SHOWN_MAX ? g->output.len : SHOWN_MAX;
+    while (n > 0 && strchr(" \t\r\n", g->output.data[n - 1]))
         n--;
     if (WIFSIGNALED(status)) {
         snprintf(
@@ -80,7 +80,7 @@ static void grader_explain(const struct grading *g, int status, struct grade *gr
             grade->why, sizeof grade->why, "the grader ended with status %d", WEXITSTATUS(status));
         return;
     }
-    text_append_visible(&shown, buf_text(&g->said), n);
+    text_append_visible(&shown, buf_text(&g->output), n);
     n = text_utf8_floor(buf_text(&shown), shown.len, SHOWN_MAX);
     snprintf(grade->why, sizeof grade->why, "the grader did not print a grade: %.*s", (int)n,
         buf_text(&shown));
@@ -99,13 +99,13 @@ static void read_words(struct grading *g)
     char bytes[4096];
     ssize_t n;
     while ((n = read(g->process.out, bytes, sizeof bytes)) > 0)
-        if (g->said.len < SAID_MAX)
-            buf_append(&g->said, bytes, (size_t)n);
+        if (g->output.len < OUTPUT_MAX)
+            buf_append(&g->output, bytes, (size_t)n);
     if (n == 0)
         watch_events(g->process.out_watch, 0);
 }
 
-static void grader_said(void *arg, int status, int events)
+static void grader_on_output(void *arg, int status, int events)
 {
     read_words(arg);
 }
@@ -116,7 +116,7 @@ static void grader_process_ended(void *arg, int watch_status, int events)
     struct grade grade = { 0 };
     read_words(g);
     int status = grader_finish(g);
-    bool words = g->said.len > 0;
+    bool words = g->output.len > 0;
     bool fine = WIFEXITED(status) && WEXITSTATUS(status) <= 1;
     if (!fine || (words && !grader_take_words(g, &grade))) {
         grader_explain(g, status, &grade);
@@ -149,8 +149,8 @@ static int grader_start(
         return error_memory(err);
     p->aloud = true;
     p->close_when_sent = true;
-    int rc =
-        process_start(p, loop, program, "the grader ", grader_said, grader_process_ended, g, err);
+    int rc = process_start(
+        p, loop, program, "the grader ", grader_on_output, grader_process_ended, g, err);
     if (rc < 0)
         return rc;
     timer_start(g->deadline, (uint64_t)(g->timeout * 1000), 0);

@@ -197,10 +197,10 @@ static int batch_print(const droste_batch_state *state, const struct batch_endin
 }
 
 /* Contexts of all tasks are files of this machine. */
-static int batch_check_no_contexts(const struct list *given, struct error *err)
+static int batch_check_no_contexts(const struct list *settings, struct error *err)
 {
-    for (size_t i = 0; i < given->count; i += 2)
-        if (strcmp(given->items[i], "context") == 0)
+    for (size_t i = 0; i < settings->count; i += 2)
+        if (strcmp(settings->items[i], "context") == 0)
             return error_set(err, ERROR_UNSUPPORTED,
                 "a server has no contexts of all tasks: name them in the tasks, or leave out "
                 "--server and --cluster");
@@ -214,13 +214,13 @@ static int batch_run_remote(droste *d, const char *server, const droste_batch_op
     droste_batch_state state = { 0 };
     struct error err = { 0 };
     const struct remote_batch batch = { server, o, show->out && show->verbose };
-    const struct list *given = cli_given();
-    int rc = batch_check_no_contexts(given, &err);
+    const struct list *settings = cli_settings();
+    int rc = batch_check_no_contexts(settings, &err);
     if (rc == 0 && o->grader_timeout > 0)
         rc = error_set(&err, ERROR_UNSUPPORTED, "a server has no programs that grade");
     cli_catch_interrupts(d);
     if (rc == 0)
-        rc = remote_batch(&batch, given, &state, &err);
+        rc = remote_batch(&batch, settings, &state, &err);
     return rc < 0
                ? cli_inner_error(&err)
                : cli_finish(batch_print(&state, &(struct batch_ending){ o->results, json, false }),
@@ -244,15 +244,15 @@ static int batch_run_cluster(droste *d, const struct batch_cluster *cluster,
         .cancels = cluster->cancels,
         .fn = on_event,
         .arg = show };
-    const struct list *given = cli_given();
-    int rc = batch_check_no_contexts(given, &err);
+    const struct list *settings = cli_settings();
+    int rc = batch_check_no_contexts(settings, &err);
     if (rc == 0 && cluster->priority &&
         (!cli_count(cluster->priority, 0, &queue.priority) || queue.priority > 2))
         rc = error_set(&err, ERROR_ARGUMENT, "--priority is 0 (first), 1 or 2");
     cli_raise_descriptors();
     cli_catch_interrupts(d);
     if (rc == 0)
-        rc = remote_queue(d, &queue, given, &state, &err);
+        rc = remote_queue(d, &queue, settings, &state, &err);
     if (show->out)
         batch_hide(show);
     if (rc < 0 && !state.stopped)

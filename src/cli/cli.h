@@ -98,7 +98,7 @@ int cli_parse(const struct command *self, int argc, char **argv, const struct fl
 
 /* The settings and contexts that flags have given to this process, in order: names, each before its
  * value. */
-const struct list *cli_given(void);
+const struct list *cli_settings(void);
 
 /* "droste: TEXT" on standard error; returns `status`. */
 int cli_fail(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -175,7 +175,7 @@ static int exec_remotely(droste *d, const struct buf *code, const struct exec_op
         return cli_fail(EXIT_ENVIRONMENT,
             "with a server, --save-results and --artifacts do not work: use --json and --get");
     cli_catch_interrupts(d);
-    return remote_exec(&e, cli_given());
+    return remote_exec(&e, cli_settings());
 }
 
 /* An absolute path, as __file__ is since Python 3.9. */

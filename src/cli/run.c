@@ -85,7 +85,7 @@ static int run_remotely(droste *d, const struct request *q, const char *server)
         return cli_fail(EXIT_ENVIRONMENT,
             "a run of a server cannot be continued with --continue: run it where the server is");
     cli_catch_interrupts(d);
-    return remote_run(&asked, cli_given());
+    return remote_run(&asked, cli_settings());
 }
 
 static int answer_question(droste *d, const struct request *q)

@@ -35,7 +35,7 @@ struct forward {
     struct http_transfer *transfer; /* NULL: it is over */
     struct sse sse;
     struct buf whole;  /* of an answer in one piece */
-    struct buf said;   /* the end of the text so far, which may be the beginning of the key */
+    struct buf tail;   /* the end of the text so far, which may be the beginning of the key */
     struct buf held;   /* events that wait until that is known, each with its length */
     bool hides_usage;  /* the client did not ask for it */
     bool has_key;      /* the answer has this server's key */
@@ -105,7 +105,7 @@ static void forward_free(struct forward *f)
     json_object_put(f->request);
     sse_free(&f->sse);
     buf_free(&f->whole);
-    buf_free(&f->said);
+    buf_free(&f->tail);
     buf_free(&f->held);
     free(f);
 }
@@ -167,7 +167,7 @@ static bool forward_release_rest(struct forward *f)
 {
     const char *key = f->forwarder->server->key;
     return f->has_key ||
-           reply_held_back(buf_text(&f->said), f->said.len, key) >= TEXT_SECRET_LEAST ||
+           reply_held_back(buf_text(&f->tail), f->tail.len, key) >= TEXT_SECRET_LEAST ||
            forward_release(f);
 }
 
@@ -188,11 +188,11 @@ static void forward_finish(struct forward *f, struct forward_end *end)
 
 static void forward_take_usage(struct forward *f, struct json_span usage)
 {
-    struct lm_usage said;
-    if (!openai_read_usage(usage, &said))
+    struct lm_usage reported;
+    if (!openai_read_usage(usage, &reported))
         return;
     f->has_usage = true;
-    f->usage = said;
+    f->usage = reported;
 }
 
 /* Appends the text of all choices of an event. */
@@ -206,16 +206,16 @@ static void forward_append_text(struct buf *out, struct json_span choices)
 static int forward_hold(struct forward *f, struct json_span choices, struct error *err)
 {
     const char *key = f->forwarder->server->key;
-    size_t before = f->said.len, n = strlen(key);
-    forward_append_text(&f->said, choices);
-    f->text_bytes += f->said.len - before;
+    size_t before = f->tail.len, n = strlen(key);
+    forward_append_text(&f->tail, choices);
+    f->text_bytes += f->tail.len - before;
     f->has_key =
-        n >= TEXT_SECRET_LEAST && f->said.len > 0 && memmem(f->said.data, f->said.len, key, n);
+        n >= TEXT_SECRET_LEAST && f->tail.len > 0 && memmem(f->tail.data, f->tail.len, key, n);
     if (f->has_key)
         return error_set(err, ERROR_MODEL_REPLY, "%.80s: the answer has the key of this server",
             f->forwarder->server->peer);
-    if (f->said.len > n)
-        buf_consume(&f->said, f->said.len - n);
+    if (f->tail.len > n)
+        buf_consume(&f->tail, f->tail.len - n);
     return 0;
 }
 
@@ -242,7 +242,7 @@ static int forward_take_event(struct forward *f, struct error *err)
         buf_append(&f->held, &data->len, sizeof data->len);
         buf_append(&f->held, data->data, data->len);
     }
-    return buf_failed(&f->held) || buf_failed(&f->said) ? error_memory(err) : 0;
+    return buf_failed(&f->held) || buf_failed(&f->tail) ? error_memory(err) : 0;
 }
 
 /* False if the request has ended. */
@@ -257,7 +257,7 @@ static bool forward_take(struct forward *f, const char *p, const char *end)
             break;
         if (forward_take_event(f, &broken.error) < 0)
             rc = -1;
-        else if ((f->finished || reply_held_back(buf_text(&f->said), f->said.len, key) == 0) &&
+        else if ((f->finished || reply_held_back(buf_text(&f->tail), f->tail.len, key) == 0) &&
                  !forward_release(f))
             return false;
     }

@@ -65,13 +65,13 @@ static void take_choice(struct model_answer *a, struct json_span choice, const c
 {
     const char *const outer[] = { member, "finish_reason" };
     static const char *const inner[] = { "content", "refusal" };
-    struct json_span parts[2], said[2];
+    struct json_span parts[2], fields[2];
     json_span_members(choice, outer, parts, 2);
-    json_span_members(parts[0], inner, said, 2);
-    openai_append_content(&a->text, said[0]);
-    json_span_append(&a->refusal, said[1]);
+    json_span_members(parts[0], inner, fields, 2);
+    openai_append_content(&a->text, fields[0]);
+    json_span_append(&a->refusal, fields[1]);
     /* An empty text is an answer; null is not. */
-    if (json_span_is(said[0], '"') || json_span_is(said[0], '['))
+    if (json_span_is(fields[0], '"') || json_span_is(fields[0], '['))
         a->choice = true;
     openai_take_finish(a, parts[1]);
 }
@@ -80,22 +80,22 @@ bool openai_read_usage(struct json_span usage, struct lm_usage *out)
 {
     static const char *const names[] = { "prompt_tokens", "completion_tokens",
         "prompt_tokens_details" };
-    struct json_span said[3];
-    json_span_members(usage, names, said, 3);
-    *out = (struct lm_usage){ .input_tokens = json_span_int(said[0], -1),
-        .output_tokens = json_span_int(said[1], -1),
-        .cached_tokens = json_span_int(json_span_member(said[2], "cached_tokens"), 0) };
+    struct json_span fields[3];
+    json_span_members(usage, names, fields, 3);
+    *out = (struct lm_usage){ .input_tokens = json_span_int(fields[0], -1),
+        .output_tokens = json_span_int(fields[1], -1),
+        .cached_tokens = json_span_int(json_span_member(fields[2], "cached_tokens"), 0) };
     return out->input_tokens >= 0 && out->output_tokens >= 0;
 }
 
 static void openai_take_usage(struct model_answer *a, struct json_span usage)
 {
-    struct lm_usage said;
-    if (!openai_read_usage(usage, &said))
+    struct lm_usage reported;
+    if (!openai_read_usage(usage, &reported))
         return;
-    a->input_tokens = said.input_tokens;
-    a->output_tokens = said.output_tokens;
-    a->cached_tokens = said.cached_tokens;
+    a->input_tokens = reported.input_tokens;
+    a->output_tokens = reported.output_tokens;
+    a->cached_tokens = reported.cached_tokens;
 }
 
 static int openai_take_error(struct model_answer *a, const struct reply_where *where,

@@ -123,22 +123,22 @@ static int take_one(struct sampling *s, const char *text, enum sampling_names na
 }
 
 /* Of several settings of one parameter the last counts, as of other settings. */
-static bool is_set_later(const struct list *given, size_t index)
+static bool is_set_later(const struct list *options, size_t index)
 {
-    const char *text = given->items[index];
+    const char *text = options->items[index];
     size_t len = strcspn(text, "=");
-    for (size_t i = index + 1; i < given->count; i++)
-        if (strcspn(given->items[i], "=") == len && strncmp(given->items[i], text, len) == 0)
+    for (size_t i = index + 1; i < options->count; i++)
+        if (strcspn(options->items[i], "=") == len && strncmp(options->items[i], text, len) == 0)
             return true;
     return false;
 }
 
-int sampling_parse(const struct list *given, enum sampling_names names, const char *title,
+int sampling_parse(const struct list *options, enum sampling_names names, const char *title,
     struct sampling *out, struct error *err)
 {
     *out = (struct sampling){ .temperature = -1 };
-    for (size_t i = 0; given && i < given->count; i++) {
-        int rc = is_set_later(given, i) ? 0 : take_one(out, given->items[i], names, title, err);
+    for (size_t i = 0; options && i < options->count; i++) {
+        int rc = is_set_later(options, i) ? 0 : take_one(out, options->items[i], names, title, err);
         if (rc < 0)
             return rc;
     }

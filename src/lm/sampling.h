@@ -20,7 +20,7 @@ struct sampling {
 
 /* Fills *out, which must be freed even after an error. ERROR_CONFIG: `title` (a provider, for
  * the message) lacks the parameter, another setting controls it, or its value is invalid. */
-int sampling_parse(const struct list *given, enum sampling_names names, const char *title,
+int sampling_parse(const struct list *options, enum sampling_names names, const char *title,
     struct sampling *out, struct error *err);
 void sampling_free(struct sampling *s);
 

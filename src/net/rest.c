@@ -105,19 +105,19 @@ static void rest_explain_status(const struct rest *r, long status, struct json_o
             words.data[i] = ' ';
     words.len = text_utf8_floor(
         buf_text(&words), words.len, words.len < WORDS_MOST ? words.len : WORDS_MOST);
-    const char *said = words.data ? words.data : "";
+    const char *message = words.data ? words.data : "";
     int n = (int)words.len;
     if (status == 401)
         error_set(err, ERROR_PERMISSION, "%s rejects the key: check %s: %.*s", r->name,
-            r->key_variable, n, said);
+            r->key_variable, n, message);
     else if (status == 402 || status == 403)
-        error_set(
-            err, ERROR_PERMISSION, "%s refused the request (%ld): %.*s", r->name, status, n, said);
+        error_set(err, ERROR_PERMISSION, "%s refused the request (%ld): %.*s", r->name, status, n,
+            message);
     else if (status == 404)
-        error_set(err, ERROR_NOT_FOUND, "%s: %.*s", r->name, n, said);
+        error_set(err, ERROR_NOT_FOUND, "%s: %.*s", r->name, n, message);
     else
-        error_set(
-            err, ERROR_ENVIRONMENT, "%s answered with status %ld: %.*s", r->name, status, n, said);
+        error_set(err, ERROR_ENVIRONMENT, "%s answered with status %ld: %.*s", r->name, status, n,
+            message);
 }
 
 /* ---- a request's life ---- */

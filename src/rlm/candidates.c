@@ -42,7 +42,7 @@ struct candidates {
     struct error refused; /* why the session could not be forked */
     struct lm_call *call; /* of the selector */
     struct rlm_choice *choice;
-    struct recorded_call *known;
+    struct recorded_call *recorded;
 };
 
 int rlm_select_parse(const char *name, enum rlm_select *out, struct error *err)
@@ -108,7 +108,7 @@ static void candidate_free(struct rlm_run *c)
     free(c->result.answer);
     submission_free(c->result.submit);
     buf_free(&c->reply);
-    buf_free(&c->said);
+    buf_free(&c->text);
     buf_free(&c->feedback);
     free(c);
 }
@@ -151,7 +151,7 @@ static void tell_kept(struct rlm_run *r, struct rlm_run *c, const char *reason)
     buf_printf(
         &text, "candidate %u of %zu is kept: %s", c->candidate, r->candidates->count, reason);
     run_tell(r, RLM_EVENT_NOTICE, buf_text(&text), text.len);
-    run_tell(r, RLM_EVENT_REPLY, buf_text(&c->said), c->said.len);
+    run_tell(r, RLM_EVENT_REPLY, buf_text(&c->text), c->text.len);
     for (size_t i = 0; i < c->tried_count; i++) {
         struct cell_result *result = &c->tried[i].result;
         const char *why = cell_complaint(result);
@@ -211,7 +211,7 @@ static void candidates_keep(struct rlm_run *r, struct rlm_run *c, const char *re
     char *answer = steal(&c->result.answer);
     int rc = run_record_kept(r, c->candidate, reason, state, &err);
     if (rc == 0)
-        rc = message_add_reply(r, buf_text(&c->said), c->said.len, &err);
+        rc = message_add_reply(r, buf_text(&c->text), c->text.len, &err);
     if (rc == 0) {
         tell_kept(r, c, reason);
         take_session(r, c);
@@ -326,16 +326,16 @@ static void select_replied(void *arg, const struct lm_reply *reply)
 
 static void show_candidate(struct rlm_run *r, const struct rlm_run *c, struct buf *out)
 {
-    size_t said = c->said.len < SHOWN_MAX
-                      ? c->said.len
-                      : text_utf8_floor(buf_text(&c->said), c->said.len, SHOWN_MAX);
-    size_t told = c->feedback.len < SHOWN_MAX
-                      ? c->feedback.len
-                      : text_utf8_floor(buf_text(&c->feedback), c->feedback.len, SHOWN_MAX);
+    size_t shown = c->text.len < SHOWN_MAX
+                       ? c->text.len
+                       : text_utf8_floor(buf_text(&c->text), c->text.len, SHOWN_MAX);
+    size_t feedback = c->feedback.len < SHOWN_MAX
+                          ? c->feedback.len
+                          : text_utf8_floor(buf_text(&c->feedback), c->feedback.len, SHOWN_MAX);
     buf_printf(out, "\n## Candidate %u\n\n", c->candidate);
-    buf_append(out, buf_text(&c->said), said);
+    buf_append(out, buf_text(&c->text), shown);
     buf_puts(out, "\n\nWhat it printed:\n");
-    buf_append(out, buf_text(&c->feedback), told);
+    buf_append(out, buf_text(&c->feedback), feedback);
     if (c->result.answer)
         buf_printf(out, "\nIt submits this answer: %.2000s\n", c->result.answer);
 }
@@ -343,7 +343,7 @@ static void show_candidate(struct rlm_run *r, const struct rlm_run *c, struct bu
 static int ask_model(struct rlm_run *r, const struct buf *prompt, struct error *err)
 {
     const struct lm_message message = { .role = "user", .text = prompt->data, .len = prompt->len };
-    struct recorded_call *known = r->candidates->known;
+    struct recorded_call *recorded = r->candidates->recorded;
     char key[LM_KEY_SIZE];
     struct lm_request request = { .model = r->model,
         .messages = &message,
@@ -352,7 +352,7 @@ static int ask_model(struct rlm_run *r, const struct buf *prompt, struct error *
         .timeout = r->tree->o.call_timeout,
         .traceparent = r->tree->o.traceparent,
         .max_tokens = r->tree->o.max_tokens,
-        .key = known && known->key[0] ? known->key : NULL,
+        .key = recorded && recorded->key[0] ? recorded->key : NULL,
         .hold = r->tree->o.hold,
         .temperature = -1 };
     const struct budget_call call = { .model = r->model ? r->model : lm_name(r->lm),
@@ -367,7 +367,7 @@ static int ask_model(struct rlm_run *r, const struct buf *prompt, struct error *
         rc = lm_key(key, err);
         request.key = key;
     }
-    r->call_record = known ? known->id : 0;
+    r->call_record = recorded ? recorded->id : 0;
     if (rc == 0)
         rc = run_record_select(r, prompt, request.key, err);
     if (rc == 0)
@@ -389,11 +389,11 @@ static void select_by_model(struct rlm_run *r)
         candidates_keep(r, earliest(all, is_usable), "it is the only one with a reply");
         return;
     }
-    all->known = r->resume ? resume_next_select(r->resume, r->turn) : NULL;
-    if (all->known && all->known->ended) {
-        struct lm_reply reply = { .error = all->known->error };
+    all->recorded = r->resume ? resume_next_select(r->resume, r->turn) : NULL;
+    if (all->recorded && all->recorded->ended) {
+        struct lm_reply reply = { .error = all->recorded->error };
         if (reply.error.code == ERROR_NONE)
-            replay_log_read(resume_recorded(r->resume), &all->known->reply, &text, &reply.error);
+            replay_log_read(resume_recorded(r->resume), &all->recorded->reply, &text, &reply.error);
         reply.text = buf_text(&text);
         reply.len = text.len;
         choose_by_reply(r, &reply);
@@ -462,8 +462,8 @@ static void select_by_program(struct rlm_run *r)
     for (size_t i = 0; i < all->count; i++) {
         const struct rlm_run *c = all->items[i];
         if (is_usable(c))
-            choice->all[count++] = (struct rlm_candidate){ c->candidate, buf_text(&c->said),
-                c->said.len, buf_text(&c->feedback), c->feedback.len, c->result.answer, c->failed };
+            choice->all[count++] = (struct rlm_candidate){ c->candidate, buf_text(&c->text),
+                c->text.len, buf_text(&c->feedback), c->feedback.len, c->result.answer, c->failed };
     }
     all->choice = choice;
     r->tree->o.choose(r->tree->o.choose_arg, choice->all, count, choice);

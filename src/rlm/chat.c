@@ -47,19 +47,20 @@ int chat_say(struct chat *c, const char *role, const char *text, size_t len, str
     return add_message(c->history, role, text, len, err);
 }
 
-int chat_begin_said(struct chat *c, struct error *err)
+int chat_begin_earlier(struct chat *c, struct error *err)
 {
     struct json_object *list = json_object_new_array();
-    if (list && json_object_array_add(c->said, list) == 0)
+    if (list && json_object_array_add(c->earlier, list) == 0)
         return 0;
     json_object_put(list);
     return error_memory(err);
 }
 
-int chat_add_said(struct chat *c, const char *role, const char *text, size_t len, struct error *err)
+int chat_add_earlier(
+    struct chat *c, const char *role, const char *text, size_t len, struct error *err)
 {
     return add_message(
-        json_object_array_get_idx(c->said, json_length(c->said) - 1), role, text, len, err);
+        json_object_array_get_idx(c->earlier, json_length(c->earlier) - 1), role, text, len, err);
 }
 
 /* The elements of both are the same objects. */
@@ -97,8 +98,8 @@ int chat_go_on(struct chat *c, const struct chat *before, const char *question, 
     if (rc == 0)
         rc = copy_list(&c->history, before->history, err);
     if (rc == 0)
-        rc = copy_list(&c->said, before->said, err);
-    c->said_next = json_length(before->said);
+        rc = copy_list(&c->earlier, before->earlier, err);
+    c->earlier_next = json_length(before->earlier);
     c->next = before->context_count;
     if (rc == 0)
         rc = chat_say(c, "user", question, strlen(question), err);
@@ -109,7 +110,7 @@ void chat_free(struct chat *c)
 {
     free(c->contexts);
     json_object_put(c->history);
-    json_object_put(c->said);
+    json_object_put(c->earlier);
     context_free(c->bound_history);
     *c = (struct chat){ 0 };
 }
@@ -119,7 +120,7 @@ void chat_free(struct chat *c)
 void chat_bind_begin(struct chat *c, bool more_only)
 {
     if (!more_only)
-        c->next = c->said_next = 0;
+        c->next = c->earlier_next = 0;
 }
 
 static int bind_context(struct chat *c, size_t i, struct session *s, session_done_fn *done,
@@ -151,12 +152,12 @@ int chat_bind_history(
     return bind_messages(c, c->history, "history", s, done, arg, err);
 }
 
-static int bind_said(struct chat *c, size_t i, struct session *s, session_done_fn *done, void *arg,
-    struct error *err)
+static int bind_earlier(struct chat *c, size_t i, struct session *s, session_done_fn *done,
+    void *arg, struct error *err)
 {
     char name[32];
     snprintf(name, sizeof name, "history_%zu", i);
-    return bind_messages(c, json_object_array_get_idx(c->said, i), name, s, done, arg, err);
+    return bind_messages(c, json_object_array_get_idx(c->earlier, i), name, s, done, arg, err);
 }
 
 int chat_bind_next(struct chat *c, const struct prepare *prepared, struct session *s,
@@ -170,11 +171,11 @@ int chat_bind_next(struct chat *c, const struct prepare *prepared, struct sessio
             rc = bind_context(c, i, s, done, arg, err);
         return rc < 0 ? rc : 1;
     }
-    size_t said = c->said_next + (i - c->context_count), count = json_length(c->said);
-    if (!c->history || said > count)
+    size_t earlier = c->earlier_next + (i - c->context_count), count = json_length(c->earlier);
+    if (!c->history || earlier > count)
         return 0;
-    rc = said < count ? bind_said(c, said, s, done, arg, err)
-                      : chat_bind_history(c, s, done, arg, err);
+    rc = earlier < count ? bind_earlier(c, earlier, s, done, arg, err)
+                         : chat_bind_history(c, s, done, arg, err);
     return rc < 0 ? rc : 1;
 }
 

@@ -22,8 +22,8 @@ struct chat {
     struct json_object
         *history; /* array of {role, content}: questions and answers, or, where the conversation
                      was shortened, all that was said up to there; NULL: none yet */
-    struct json_object *said;      /* array: of each earlier question, the array of its messages */
-    size_t said_next;              /* index of the first bound one */
+    struct json_object *earlier;   /* array: of each earlier question, the array of its messages */
+    size_t earlier_next;           /* index of the first bound one */
     struct context *bound_history; /* bound last */
     size_t next;                   /* to bind next: a context, the messages, then the history */
     bool lost;                     /* the previous sandbox and its variables are gone */
@@ -37,9 +37,9 @@ int chat_go_on(struct chat *c, const struct chat *before, const char *question, 
 /* Appends to the history. */
 int chat_say(struct chat *c, const char *role, const char *text, size_t len, struct error *err);
 /* Starts the list of messages of the previous question, `history_N` in its code. */
-int chat_begin_said(struct chat *c, struct error *err);
+int chat_begin_earlier(struct chat *c, struct error *err);
 /* Appends to that list. */
-int chat_add_said(
+int chat_add_earlier(
     struct chat *c, const char *role, const char *text, size_t len, struct error *err);
 void chat_free(struct chat *c);
 

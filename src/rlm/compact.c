@@ -181,7 +181,7 @@ static int cut_outputs(struct rlm_run *r, size_t last, struct error *err)
     return 0;
 }
 
-static int compact_shorten(struct rlm_run *r, const char *said, size_t len, struct error *err)
+static int compact_shorten(struct rlm_run *r, const char *summary, size_t len, struct error *err)
 {
     size_t last = last_turn(r);
     struct buf text = { 0 };
@@ -189,7 +189,7 @@ static int compact_shorten(struct rlm_run *r, const char *said, size_t len, stru
     int rc = keep_history(r, err);
     if (rc < 0)
         return rc;
-    prompt_summary(&text, said, len, has_history(r));
+    prompt_summary(&text, summary, len, has_history(r));
     shorter = len > 0 && text.len < bytes_between(r, FIRST, last);
     r->counted = 0;
     r->counted_tokens = 0;
@@ -218,13 +218,13 @@ int compact_begin(struct rlm_run *r, struct error *err)
     return rc < 0 ? rc : model_call_begin(r, err);
 }
 
-void compact_take_summary(struct rlm_run *r, const char *said, size_t len)
+void compact_take_summary(struct rlm_run *r, const char *summary, size_t len)
 {
     struct error err = { 0 };
     r->compacting = false;
     message_free(&r->messages[--r->message_count]); /* the question for it */
     int64_t before = tokens_now(r);
-    int rc = compact_shorten(r, said, len, &err);
+    int rc = compact_shorten(r, summary, len, &err);
     if (rc == 0)
         compact_tell(r, before);
     bool alive = session_is_alive(r->session) && has_history(r);

@@ -9,9 +9,9 @@
 
 /* Reserves a call: the root's turns are bounded by their number, a child's count as calls of its
  * parent's guest. A call that was open in an earlier process is already counted. */
-static int64_t model_call_count_place(const struct rlm_run *r, const struct recorded_call *known)
+static int64_t model_call_count_place(const struct rlm_run *r, const struct recorded_call *recorded)
 {
-    return r->place.parent && !known ? 1 : 0;
+    return r->place.parent && !recorded ? 1 : 0;
 }
 
 static int reserve_call(struct rlm_run *r, int64_t calls, struct error *err)
@@ -103,15 +103,15 @@ static int start_call(
 }
 
 static int begin_call(struct rlm_run *r, struct lm_request *request, size_t bytes,
-    const struct recorded_call *known, struct error *err)
+    const struct recorded_call *recorded, struct error *err)
 {
-    int64_t place = model_call_count_place(r, known);
+    int64_t place = model_call_count_place(r, recorded);
     int rc = reserve_call(r, place, err);
     if (rc < 0)
         return rc;
-    if (known) {
-        r->call_record = known->id;
-        request->key = known->key[0] ? known->key : NULL;
+    if (recorded) {
+        r->call_record = recorded->id;
+        request->key = recorded->key[0] ? recorded->key : NULL;
     }
     rc = start_call(r, request, bytes, err);
     if (rc < 0) {
@@ -128,9 +128,9 @@ static int begin_call(struct rlm_run *r, struct lm_request *request, size_t byte
 int model_call_begin(struct rlm_run *r, struct error *err)
 {
     const struct rlm_run *owner = run_owner(r); /* has the conversation */
-    struct recorded_call *known = NULL;
+    struct recorded_call *recorded = NULL;
     size_t bytes = 0;
-    int rc = r->resume ? replay_next_call(r, &known, err) : 0;
+    int rc = r->resume ? replay_next_call(r, &recorded, err) : 0;
     if (rc < 0)
         return rc;
     size_t part_count = 0;
@@ -161,6 +161,6 @@ int model_call_begin(struct rlm_run *r, struct error *err)
         .traceparent = r->tree->o.traceparent,
         .max_tokens = r->place.parent ? r->tree->o.sub_max_tokens : r->tree->o.max_tokens,
         .temperature = -1 };
-    return known && known->ended ? replay_reply(r, known, &request, err)
-                                 : begin_call(r, &request, bytes, known, err);
+    return recorded && recorded->ended ? replay_reply(r, recorded, &request, err)
+                                       : begin_call(r, &request, bytes, recorded, err);
 }

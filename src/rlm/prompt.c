@@ -192,11 +192,11 @@ static void put_shortened(struct buf *out, const char *text, size_t len, size_t 
     buf_append(out, text + tail, len - tail);
 }
 
-void prompt_summary(struct buf *out, const char *said, size_t len, bool history)
+void prompt_summary(struct buf *out, const char *summary, size_t len, bool history)
 {
     PROMPT_FILL(out, PROMPT_SUMMARY, { "history", history ? prompt_text(PROMPT_HISTORY) : "" });
     buf_puts(out, "\n\n");
-    buf_append(out, said, len);
+    buf_append(out, summary, len);
 }
 
 void prompt_shortened(struct buf *out, const char *text, size_t len, size_t max, bool history)

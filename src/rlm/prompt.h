@@ -100,7 +100,7 @@ void prompt_result(
 
 /* What stands in the place of the earlier turns of a conversation: a summary of them. `history`:
  * the session has them as a variable. */
-void prompt_summary(struct buf *out, const char *said, size_t len, bool history);
+void prompt_summary(struct buf *out, const char *summary, size_t len, bool history);
 /* An output that was shown before, cut when the conversation became too long. */
 void prompt_shortened(struct buf *out, const char *text, size_t len, size_t max, bool history);
 

@@ -174,11 +174,12 @@ static int take_recorded_messages(
 {
     static const char notice[] =
         "a cell's output differs from the recorded one, which the model has seen";
-    cleanup_buf struct buf said = { 0 }, text = { 0 };
+    cleanup_buf struct buf messages = { 0 }, text = { 0 };
     cleanup_json struct json_object *list = NULL;
-    run_record_messages(run_owner(r), &said);
+    run_record_messages(run_owner(r), &messages);
     int rc = replay_log_read(resume_recorded(r->resume), &call->request, &text, err);
-    if (rc < 0 || (said.len == text.len && memcmp(buf_text(&said), buf_text(&text), text.len) == 0))
+    if (rc < 0 ||
+        (messages.len == text.len && memcmp(buf_text(&messages), buf_text(&text), text.len) == 0))
         return rc;
     rc = json_parse(buf_text(&text), text.len, &json_limits_large, &list, err);
     if (rc == 0)

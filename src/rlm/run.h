@@ -81,7 +81,7 @@ struct rlm_run {
     unsigned candidate; /* its number, from 1; of a run, the one that it replays; 0: none */
     struct candidates *candidates; /* of this turn; NULL: none */
     /* Only of candidates: */
-    struct buf said; /* the reply */
+    struct buf text; /* the reply */
     char *code;      /* of the cell that runs */
     struct tried_cell *tried;
     size_t tried_count, tried_cap;

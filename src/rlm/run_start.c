@@ -29,14 +29,14 @@ static int check_type(const struct rlm_run *r, const struct rlm_run *last, struc
 }
 
 /* What the question before this one and its model have said, without the system prompt. */
-static int keep_said(struct rlm_run *r, const struct rlm_run *last, struct error *err)
+static int keep_messages(struct rlm_run *r, const struct rlm_run *last, struct error *err)
 {
-    int rc = chat_begin_said(&r->chat, err);
+    int rc = chat_begin_earlier(&r->chat, err);
     for (size_t i = last->shortened ? 0 : last->inherited; rc == 0 && i < last->message_count;
          i++) {
         const struct message *m = &last->messages[i];
         if (strcmp(m->role, "system") != 0)
-            rc = chat_add_said(&r->chat, m->role, m->text, m->len, err);
+            rc = chat_add_earlier(&r->chat, m->role, m->text, m->len, err);
     }
     return rc;
 }
@@ -50,7 +50,7 @@ static int begin_chat(struct rlm_run *r, struct error *err)
     int rc = chat_go_on(
         &r->chat, &last->chat, last->question, last->result.answer, r->place.contexts, err);
     if (rc == 0)
-        rc = keep_said(r, last, err);
+        rc = keep_messages(r, last, err);
     if (rc == 0)
         rc = check_type(r, last, err);
     compact_take_over(r, last);

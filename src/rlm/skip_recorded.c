@@ -36,14 +36,14 @@ int skip_recorded_call(const struct tree *tree, struct replay_log *recorded,
     return rc < 0 ? rc : skip_recorded_pass(tree, call, &message, 1, err);
 }
 
-static int forget_said(struct json_object *said, struct error *err)
+static int forget_messages(struct json_object *messages, struct error *err)
 {
-    size_t count = json_object_array_length(said);
-    return count == 0 || json_object_array_del_idx(said, 0, count) == 0 ? 0 : error_memory(err);
+    size_t count = json_object_array_length(messages);
+    return count == 0 || json_object_array_del_idx(messages, 0, count) == 0 ? 0 : error_memory(err);
 }
 
-/* Appends the new messages of this call to `said`, which is NULL at first. */
-static int add_said(struct json_object **said, struct replay_log *recorded,
+/* Appends the new messages of this call to `messages`, which is NULL at first. */
+static int add_messages(struct json_object **messages, struct replay_log *recorded,
     const struct recorded_call *call, struct error *err)
 {
     cleanup_buf struct buf text = { 0 };
@@ -51,28 +51,28 @@ static int add_said(struct json_object **said, struct replay_log *recorded,
     int rc = replay_log_read(recorded, &call->request, &text, err);
     if (rc == 0)
         rc = json_parse(buf_text(&text), text.len, &json_limits_large, &list, err);
-    if (rc == 0 && !*said && !(*said = json_object_new_array()))
+    if (rc == 0 && !*messages && !(*messages = json_object_new_array()))
         rc = error_memory(err);
     size_t count = json_length(list);
     struct json_object *first = count > 0 ? json_object_array_get_idx(list, 0) : NULL;
     if (rc == 0 && strcmp(json_get_string(first, "role", ""), "system") == 0)
-        rc = forget_said(
-            *said, err); /* the first call, or the first after a summary: all messages */
+        rc = forget_messages(*messages, err); /* this call has all: the first, or after a summary */
     for (size_t i = 0; rc == 0 && i < count; i++)
-        if (json_object_array_add(*said, json_object_get(json_object_array_get_idx(list, i))) < 0)
+        if (json_object_array_add(*messages, json_object_get(json_object_array_get_idx(list, i))) <
+            0)
             rc = error_memory(err);
     return rc;
 }
 
-static int skip_recorded_said(const struct tree *tree, struct json_object *said,
+static int skip_recorded_messages(const struct tree *tree, struct json_object *list,
     const struct recorded_call *call, struct error *err)
 {
-    size_t count = json_object_array_length(said);
+    size_t count = json_object_array_length(list);
     cleanup_free struct lm_message *messages = calloc(count + 1, sizeof *messages);
     if (!messages)
         return error_memory(err);
     for (size_t i = 0; i < count; i++) {
-        struct json_object *m = json_object_array_get_idx(said, i), *content = NULL;
+        struct json_object *m = json_object_array_get_idx(list, i), *content = NULL;
         json_object_object_get_ex(m, "content", &content);
         messages[i] = (struct lm_message){ .role = json_get_string(m, "role", ""),
             .text = json_get_string(m, "content", ""),
@@ -82,12 +82,12 @@ static int skip_recorded_said(const struct tree *tree, struct json_object *said,
 }
 
 static int skip_recorded_below(const struct tree *tree, struct replay_log *recorded,
-    struct json_object **said, const struct recorded_call *call, struct error *err)
+    struct json_object **messages, const struct recorded_call *call, struct error *err)
 {
     if (!call->root)
         return call->ended ? skip_recorded_call(tree, recorded, call, err) : 0;
-    int rc = add_said(said, recorded, call, err);
-    return rc == 0 && call->ended ? skip_recorded_said(tree, *said, call, err) : rc;
+    int rc = add_messages(messages, recorded, call, err);
+    return rc == 0 && call->ended ? skip_recorded_messages(tree, *messages, call, err) : rc;
 }
 
 static bool has_recording(const struct tree *tree)
@@ -109,15 +109,15 @@ int skip_recorded_run(const struct tree *tree, struct replay_log *recorded,
         return 0;
     while (replay_log_run_at(recorded, count))
         count++;
-    cleanup_free struct json_object **said = calloc(count + 1, sizeof *said); /* by run */
-    if (!said)
+    cleanup_free struct json_object **messages = calloc(count + 1, sizeof *messages); /* by run */
+    if (!messages)
         return error_memory(err);
     for (size_t i = 0; rc == 0 && (call = replay_log_below_at(recorded, i)); i++) {
         of = replay_log_run_at(recorded, call->run);
         if (replay_log_run_at(recorded, of->top) == run)
-            rc = skip_recorded_below(tree, recorded, &said[call->run], call, err);
+            rc = skip_recorded_below(tree, recorded, &messages[call->run], call, err);
     }
     for (size_t i = 0; i < count; i++)
-        json_object_put(said[i]);
+        json_object_put(messages[i]);
     return rc;
 }

@@ -295,7 +295,7 @@ void turn_next_block(struct rlm_run *r)
 
 /* The last reply has the wrong type; the model may retry a few times. */
 static void ask_for_other_words(
-    struct rlm_run *r, const char *said, size_t len, const struct error *why)
+    struct rlm_run *r, const char *reply, size_t len, const struct error *why)
 {
     struct error err = { 0 };
     struct buf text = { 0 };
@@ -308,7 +308,7 @@ static void ask_for_other_words(
         return;
     }
     PROMPT_FILL(&text, PROMPT_ANSWER_REFUSED_LAST, { "why", why->text });
-    int rc = message_add_reply(r, said, len, &err);
+    int rc = message_add_reply(r, reply, len, &err);
     if (rc == 0)
         rc = message_add_buf(r, "user", &text, &err);
     if (rc == 0)
@@ -368,9 +368,9 @@ void turn_take_reply(struct rlm_run *r, const struct lm_reply *reply)
     r->block = 0;
     r->failed = false;
     if (r->of)
-        buf_append(&r->said, reply->text, reply->len);
+        buf_append(&r->text, reply->text, reply->len);
     int rc = 0;
-    if (buf_failed(&r->reply) || buf_failed(&r->said))
+    if (buf_failed(&r->reply) || buf_failed(&r->text))
         rc = error_memory(&err);
     else if (!r->of)
         rc = message_add_reply(r, reply->text, reply->len, &err);

@@ -212,7 +212,7 @@ int git_keep(void *arg, const char *data, size_t len, struct error *err)
 
 /* Maps messages of git, ssh and curl to errors; the first match counts. */
 static const struct meaning {
-    const char *said;
+    const char *message;
     enum error_code code;
     const char *text;
 } meanings[] = {
@@ -256,16 +256,16 @@ static const struct meaning {
 
 static int git_explain(const struct running *r, int wait_status, struct error *err)
 {
-    const char *said = buf_text(&r->tail);
+    const char *output = buf_text(&r->tail);
     cleanup_buf struct buf seen = { 0 };
     if (WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == NO_EXEC)
         return error_set(err, ERROR_UNSUPPORTED,
             "staging a repository needs the program git, which is not in PATH; install it");
     for (size_t i = 0; i < array_length(meanings); i++)
-        if (strstr(said, meanings[i].said))
+        if (strstr(output, meanings[i].message))
             return error_set(err, meanings[i].code, "%s", meanings[i].text);
-    size_t len = strcspn(said, "\n");
-    text_append_visible(&seen, said, len < 120 ? len : text_utf8_floor(said, r->tail.len, 120));
+    size_t len = strcspn(output, "\n");
+    text_append_visible(&seen, output, len < 120 ? len : text_utf8_floor(output, r->tail.len, 120));
     if (WIFSIGNALED(wait_status))
         return error_set(err, ERROR_IO, "git was killed by signal %d", WTERMSIG(wait_status));
     return error_set(

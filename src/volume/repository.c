@@ -223,7 +223,7 @@ void repository_close(struct repository *r)
 static int find_here(
     struct repository *r, const char *id, const struct git_bounds *bounds, struct error *err)
 {
-    cleanup_buf struct buf said = { 0 }, what = { 0 };
+    cleanup_buf struct buf output = { 0 }, what = { 0 };
     struct git_end end;
     struct stat st;
     if (is_busy(r) || fstatat(r->busy_at, "git/HEAD", &st, 0) < 0)
@@ -236,22 +236,22 @@ static int find_here(
         .input = -1,
         .lock = -1,
         .take = git_keep,
-        .arg = &said };
+        .arg = &output };
     int rc = git_run(&call, bounds, &end, err);
     if (rc < 0)
         return end.quiet && (end.status == 1 || end.status == 128) ? 0 : rc;
-    size_t n = strcspn(buf_text(&said), "\n");
+    size_t n = strcspn(buf_text(&output), "\n");
     if (n < 40 || n >= sizeof r->commit)
         return 0;
-    memcpy(r->commit, buf_text(&said), n);
+    memcpy(r->commit, buf_text(&output), n);
     r->commit[n] = '\0';
     return 1;
 }
 
 /* Finds a name in the host's list with lines "ID\tNAME". */
-static bool find_line(const char *said, const char *name, char id[COMMIT_SIZE])
+static bool find_line(const char *output, const char *name, char id[COMMIT_SIZE])
 {
-    for (const char *line = said; *line; line += strcspn(line, "\n"), line += *line == '\n') {
+    for (const char *line = output; *line; line += strcspn(line, "\n"), line += *line == '\n') {
         size_t n = strspn(line, "0123456789abcdef"), len = strcspn(line, "\n");
         if (n >= 40 && n < COMMIT_SIZE && line[n] == '\t' && len - n - 1 == strlen(name) &&
             strncmp(line + n + 1, name, len - n - 1) == 0) {
@@ -270,7 +270,7 @@ static int ask_host(const char *url, const char *ref, const struct git_bounds *b
     static const char *const before[] = { "refs/heads/", "refs/tags/", "" };
     char names[array_length(before)][REF_MAX + 16] = { "HEAD" };
     const char *words[8] = { "ls-remote", "--quiet", "--", url };
-    cleanup_buf struct buf said = { 0 };
+    cleanup_buf struct buf output = { 0 };
     size_t count = ref ? array_length(before) : 1;
     for (size_t i = 0; i < count; i++) {
         if (ref)
@@ -278,15 +278,15 @@ static int ask_host(const char *url, const char *ref, const struct git_bounds *b
         words[4 + i] = names[i];
     }
     struct git_call call = {
-        .words = words, .input = -1, .lock = -1, .take = git_keep, .arg = &said
+        .words = words, .input = -1, .lock = -1, .take = git_keep, .arg = &output
     };
     int rc = git_run(&call, bounds, NULL, err);
     if (rc < 0)
         return rc;
-    if (!buf_failed(&said) && strlen(buf_text(&said)) != said.len)
+    if (!buf_failed(&output) && strlen(buf_text(&output)) != output.len)
         return error_set(err, ERROR_PROTOCOL, "the host's list of refs contains a zero byte");
     for (size_t i = 0; i < count; i++)
-        if (find_line(buf_text(&said), names[i], id))
+        if (find_line(buf_text(&output), names[i], id))
             return 1;
     return 0;
 }

@@ -279,10 +279,10 @@ static int link_take_bytes(struct link *l, const char *data, size_t size, struct
         .flags = (uint8_t)data[5],
         .payload = data + LINK_HEADER_SIZE,
         .len = size - LINK_HEADER_SIZE };
-    uint32_t said;
+    uint32_t checksum;
     uLong sum = crc32(0, (const Bytef *)data, 24);
-    memcpy(&said, data + 24, 4);
-    if (crc32_z(sum, (const Bytef *)r.payload, r.len) != le32toh(said))
+    memcpy(&checksum, data + 24, 4);
+    if (crc32_z(sum, (const Bytef *)r.payload, r.len) != le32toh(checksum))
         return 0;
     memcpy(&r.seq, data + 8, 8);
     memcpy(&r.ack, data + 16, 8);

@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     from .aliases import Blob, Head, Parts
 
 
-def failure(error: Head, said: Blob = b"") -> Exception:
-    """Builds the exception for a host error; `said` is a partial answer as JSON, or empty."""
+def failure(error: Head, partial: Blob = b"") -> Exception:
+    """Builds the exception for a host error; `partial` is a partial answer as JSON, or empty."""
     prefix = error.get("code", "").partition("_")[0]
     kind = {"budget": BudgetExceeded, "timeout": LLMTimeout}.get(prefix, LLMError)
     known = {"ValueError": ValueError, "TypeError": TypeError}
     if error.get("type") in known:
         return known[error["type"]](error.get("message", ""))
     exception = kind(error.get("message", ""), error.get("code", "model"))
-    exception.answer = read_json(said) if len(said) else None
+    exception.answer = read_json(partial) if len(partial) else None
     return exception
 
 

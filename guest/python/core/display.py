@@ -207,8 +207,8 @@ def encode_bundle(bundle: dict[str, Any], room: int) -> list[tuple[str, str, byt
     if notes:
         text = [item for item in items if item[0] == PLAIN_TEXT]
         items = [item for item in items if item[0] != PLAIN_TEXT]
-        said = [item[2].decode() for item in text]
-        items.insert(0, (PLAIN_TEXT, "text", "\n".join(said + notes).encode()))
+        shown = [item[2].decode() for item in text]
+        items.insert(0, (PLAIN_TEXT, "text", "\n".join(shown + notes).encode()))
     return items
 
 

@@ -43,12 +43,12 @@ class _Adapter:
         alone = len(messages) == 1 and isinstance(messages[0]["content"], str)
         prompt = messages[0]["content"] if alone else messages
         if self._broker is not None:
-            said = self._broker.complete(prompt, model)
+            response = self._broker.complete(prompt, model)
         else:
             assert self._address is not None
-            said = wire.ask(self._address, self.correlation_id, prompt, model)
-        self._calls.append({"prompt": prompt, "response": said, "model": model})
-        return said
+            response = wire.ask(self._address, self.correlation_id, prompt, model)
+        self._calls.append({"prompt": prompt, "response": response, "model": model})
+        return response
 
     def load_context(self, context_payload: Any) -> None:
         """Binds the payload to the variable `context`."""

@@ -17,10 +17,10 @@ __all__ = ["BaseLM", "get_client", "OpenAIClient", "PortkeyClient", "AnthropicCl
 #: there is none
 ASK = """```repl
 try:
-    said = [llm_query(context), None]
+    result = [llm_query(context), None]
 except Exception as failure:
-    said = [str(failure), getattr(failure, "code", "model")]
-SUBMIT(answer=said)
+    result = [str(failure), getattr(failure, "code", "model")]
+SUBMIT(answer=result)
 ```"""
 
 

@@ -245,18 +245,18 @@ class LMHandler:
         client = self.get_client(request.model, request.depth)
         model, began = request.model or client.model_name, time.perf_counter()
         if not request.is_batched:
-            said = client.completion(request.prompt)
+            reply = client.completion(request.prompt)
             return LMResponse.success_response(RLMChatCompletion(
-                model, request.prompt, said, _usage(client, model), time.perf_counter() - began))
+                model, request.prompt, reply, _usage(client, model), time.perf_counter() - began))
         prompts = request.prompts or []
         answers = asyncio.run(self._ask_all(client, prompts))
         seconds = (time.perf_counter() - began) / len(prompts)
         return LMResponse.batched_success_response([
             RLMChatCompletion(model, prompt, "", UsageSummary(), 0.0, error="llm() call failed - "
-                                                                            "%s" % said)
-            if isinstance(said, BaseException)
-            else RLMChatCompletion(model, prompt, said, _usage(client, model), seconds)
-            for prompt, said in zip(prompts, answers)])
+                                                                            "%s" % reply)
+            if isinstance(reply, BaseException)
+            else RLMChatCompletion(model, prompt, reply, _usage(client, model), seconds)
+            for prompt, reply in zip(prompts, answers)])
 
     async def _ask_all(self, client: Any, prompts: List[Any]) -> List[Any]:
         room = asyncio.Semaphore(self.batch_max_concurrent)

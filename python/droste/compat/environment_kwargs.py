@@ -115,10 +115,10 @@ OF_SANDBOXES = frozenset((
 
 def take(wanted: Optional[str], name: Optional[str], kwargs: Mapping[str, Any],
          navigator: bool = False,
-         said: AbstractSet[str] = frozenset()) -> Dict[str, Any]:
+         stated: AbstractSet[str] = frozenset()) -> Dict[str, Any]:
     """The settings that `environment_kwargs` come to. `wanted` is the environment that the program
     names, `name` the one in which it runs: another where DROSTE_ENVIRONMENT says so. With
-    `navigator`, the program's configuration is one of navigator's. Settings that are `said`
+    `navigator`, the program's configuration is one of navigator's. Settings that are `stated`
     elsewhere have no default here."""
     words, settings = _without_none(kwargs), {}
     for word in words:
@@ -149,7 +149,7 @@ def take(wanted: Optional[str], name: Optional[str], kwargs: Mapping[str, Any],
     if roots is not None:
         settings.update(_import_roots(roots))
     if navigator or wanted == "docker":
-        _add_defaults(wanted or "local", name in (None, "local"), settings, navigator, said)
+        _add_defaults(wanted or "local", name in (None, "local"), settings, navigator, stated)
     if name == "local" and not local:
         settings = {setting: value for setting, value in settings.items()
                     if setting not in OF_SANDBOXES}
@@ -180,8 +180,8 @@ def _import_roots(roots: Any) -> Dict[str, Any]:
 
 
 def _add_defaults(environment: str, here: bool, settings: Dict[str, Any], navigator: bool,
-                  said: AbstractSet[str]) -> None:
-    explicit = {setting.replace("_", "-") for setting in settings} | said
+                  stated: AbstractSet[str]) -> None:
+    explicit = {setting.replace("_", "-") for setting in settings} | stated
     defaults = {"local": LOCAL_DEFAULTS, "docker":
                 {**DOCKER_DEFAULTS, "setup-each": navigator or None}}.get(environment, {})
     settings.update({setting: value for setting, value in defaults.items()

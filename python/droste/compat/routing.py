@@ -150,16 +150,16 @@ class _Asker:
         return _as_code(llm.complete(LLMRequest(messages, tools=definitions, tool_choice="auto")))
 
 
-def _as_code(said: ChatCompletion) -> str:
+def _as_code(reply: ChatCompletion) -> str:
     """Converts a function-calling reply into code that prints each result; a text without code is
     the answer."""
     lines = ["print(%s(**%r))" % (call["name"], json.loads(call["arguments"])
                                   if isinstance(call["arguments"], str) else
-                                  dict(call["arguments"])) for call in said.tool_calls or ()]
-    if not lines and "```" in said.response:
-        return said.response
-    return "%s\n```repl\n%s\n```" % (said.response if lines else "",
-                                     "\n".join(lines) or "SUBMIT(answer=%r)" % said.response)
+                                  dict(call["arguments"])) for call in reply.tool_calls or ()]
+    if not lines and "```" in reply.response:
+        return reply.response
+    return "%s\n```repl\n%s\n```" % (reply.response if lines else "",
+                                     "\n".join(lines) or "SUBMIT(answer=%r)" % reply.response)
 
 
 def arguments(llm: Any, options: Dict[str, Any]) -> Tuple[Any, Any, Any]:

@@ -134,13 +134,13 @@ def answer_text(submitted: Any) -> str:
 class Observer:
     """Receives the events of one run and its descendants."""
 
-    def __init__(self, wishes: Wishes, names: Dict[str, str], said: List[Dict[str, Any]]):
-        """`said` are the messages of a conversation so far; this run's are added to it."""
-        self.wishes, self._names, self._said = wishes, names, said
+    def __init__(self, wishes: Wishes, names: Dict[str, str], messages: List[Dict[str, Any]]):
+        """`messages` are the messages of a conversation so far; this run's are added to it."""
+        self.wishes, self._names, self._earlier = wishes, names, messages
         if wishes.logger is not None and hasattr(wishes.logger, "clear_iterations"):
             wishes.logger.clear_iterations()
         self._levels = {0: _Level(wishes, 0, wishes.logger)}
-        self._levels[0].messages = list(said)
+        self._levels[0].messages = list(messages)
 
     def _model(self, event: Any) -> str:
         name = event.model or self.wishes.models[1]
@@ -211,6 +211,6 @@ class Observer:
         root = self._levels[0]
         last = ([{"role": "assistant", "content": root.iteration.response}]
                 if root.iteration is not None else [])
-        self._said[:] = root.messages + last
+        self._earlier[:] = root.messages + last
         root.end(answer)
         return root.trajectory()

@@ -188,13 +188,13 @@ class Server:
     def _one(self, prompt: Any, model: Optional[str]) -> Dict[str, Any]:
         begun = time.monotonic()
         try:
-            said = self._broker.complete(prompt, model)
+            response = self._broker.complete(prompt, model)
         except Error as e:
             return {"error": str(e), "chat_completion": None}
         except Exception:       # its words may be about what is no business of a client's
             return {"error": "Internal broker error", "chat_completion": None}
         return {"error": None, "chat_completion": {
-            "root_model": model or "", "prompt": prompt, "response": said,
+            "root_model": model or "", "prompt": prompt, "response": response,
             "usage_summary": {"model_usage_summaries": {}},
             "execution_time": time.monotonic() - begun}}
 

@@ -164,11 +164,11 @@ class PythonHarness(Harness[PythonHarnessConfig]):
         while True:
             reply = await client.chat.completions.create(model=model, messages=messages,
                                                          tools=[PYTHON])
-            said = reply.choices[0].message
-            messages.append(said.model_dump(exclude_none=True))
-            if not said.tool_calls:
-                return ProgramResult(0, said.content or "", "")
-            for call in said.tool_calls:
+            message = reply.choices[0].message
+            messages.append(message.model_dump(exclude_none=True))
+            if not message.tool_calls:
+                return ProgramResult(0, message.content or "", "")
+            for call in message.tool_calls:
                 messages.append({"role": "tool", "tool_call_id": call.id,
                                  "content": await self._answer(machine, call.function)})
 

@@ -57,11 +57,11 @@ static int refuse_flag(const struct parsing *p, const char *word, size_t len)
         best ? "; did you mean --" : "", best ? best : "", best ? "?" : "");
 }
 
-static struct list parse_given; /* see cli_given */
+static struct list parse_settings; /* see cli_settings */
 
-const struct list *cli_given(void)
+const struct list *cli_settings(void)
 {
-    return &parse_given;
+    return &parse_settings;
 }
 
 /* Reads one flag; -1 to continue. */
@@ -89,8 +89,8 @@ static int take_flag(struct parsing *p)
             p->self, "%s needs a value (%s)", word, flag ? flag->value : option->value);
     droste_error err;
     if ((!flag || flag->add) &&
-        (list_add(&parse_given, flag ? flag->name : option->name, NULL) < 0 ||
-            list_add(&parse_given, value, NULL) < 0))
+        (list_add(&parse_settings, flag ? flag->name : option->name, NULL) < 0 ||
+            list_add(&parse_settings, value, NULL) < 0))
         return cli_fail(EXIT_ENVIRONMENT, "out of memory");
     if (flag && flag->words)
         return list_add(flag->words, value, NULL) < 0 ? cli_fail(EXIT_ENVIRONMENT, "out of memory")

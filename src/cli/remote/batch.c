@@ -190,7 +190,7 @@ static int remote_batch_take_note(struct remote_batch_call *c, struct buf *text,
 }
 
 static int remote_batch_create(
-    struct remote_batch_call *c, const struct list *given, const char *note, struct error *err)
+    struct remote_batch_call *c, const struct list *settings, const char *note, struct error *err)
 {
     cleanup_json struct json_object *body = remote_batch_limits(c->o), *made = NULL;
     const char *tasks = NULL;
@@ -200,7 +200,7 @@ static int remote_batch_create(
     int rc = remote_batch_send_tasks(c, &tasks, err);
     if (rc == 0) {
         json_put_text(body, "tasks_file", tasks);
-        json_put(body, "options", remote_options(given));
+        json_put(body, "options", remote_options(settings));
         if (c->o->options->grader)
             json_put_text(body, "grader", c->o->options->grader);
         rc = remote_ask_json(c->r,
@@ -235,15 +235,15 @@ static int remote_batch_resume(struct remote_batch_call *c, struct error *err)
 }
 
 static int remote_batch_begin(
-    struct remote_batch_call *c, const struct list *given, struct error *err)
+    struct remote_batch_call *c, const struct list *settings, struct error *err)
 {
     cleanup_free char *note = text_printf("%s.batch", c->o->options->results);
     cleanup_buf struct buf text = { 0 };
     if (!note)
         return error_memory(err);
     bool is_new = access(note, F_OK) < 0;
-    int rc =
-        is_new ? remote_batch_create(c, given, note, err) : file_read(note, NOTE_MAX, &text, err);
+    int rc = is_new ? remote_batch_create(c, settings, note, err)
+                    : file_read(note, NOTE_MAX, &text, err);
     if (rc == 0 && !is_new)
         rc = remote_batch_take_note(c, &text, err);
     if (rc == 0)
@@ -380,15 +380,15 @@ static int remote_batch_end(
     return 0;
 }
 
-int remote_batch(const struct remote_batch *o, const struct list *given, droste_batch_state *state,
-    struct error *err)
+int remote_batch(const struct remote_batch *o, const struct list *settings,
+    droste_batch_state *state, struct error *err)
 {
     struct remote_batch_call c = { .o = o, .out = -1, .stored = json_object_new_object() };
     int rc = c.stored ? remote_server_open(o->server, &c.r, err) : error_memory(err);
     if (rc == 0)
         rc = remote_batch_open(&c, err);
     if (rc == 0)
-        rc = remote_batch_begin(&c, given, err);
+        rc = remote_batch_begin(&c, settings, err);
     if (rc == 0)
         rc = remote_batch_wait(&c, err);
     if (rc == 0)

@@ -18,13 +18,13 @@ struct remote_cell {
     struct json_object *result;
 };
 
-/* ---- what the command line has given ---- */
+/* ---- the settings of the command line ---- */
 
-struct json_object *remote_options(const struct list *given)
+struct json_object *remote_options(const struct list *settings)
 {
     struct json_object *options = json_object_new_object();
-    for (size_t i = 0; options && i + 1 < given->count; i += 2) {
-        const char *name = given->items[i], *value = given->items[i + 1];
+    for (size_t i = 0; options && i + 1 < settings->count; i += 2) {
+        const char *name = settings->items[i], *value = settings->items[i + 1];
         struct json_object *had = NULL;
         if (strcmp(name, "context") == 0)
             continue;
@@ -70,12 +70,12 @@ static int cell_put_context(struct remote_cell *c, const char *context, struct e
         err);
 }
 
-static int cell_put_contexts(struct remote_cell *c, const struct list *given, struct error *err)
+static int cell_put_contexts(struct remote_cell *c, const struct list *settings, struct error *err)
 {
     int rc = 0;
-    for (size_t i = 0; rc == 0 && i + 1 < given->count; i += 2)
-        if (strcmp(given->items[i], "context") == 0)
-            rc = cell_put_context(c, given->items[i + 1], err);
+    for (size_t i = 0; rc == 0 && i + 1 < settings->count; i += 2)
+        if (strcmp(settings->items[i], "context") == 0)
+            rc = cell_put_context(c, settings->items[i + 1], err);
     return rc;
 }
 
@@ -128,10 +128,10 @@ static int cell_get_file(struct remote_cell *c, const char *word, struct error *
 
 /* ---- the cell ---- */
 
-static int cell_create(struct remote_cell *c, const struct list *given, struct error *err)
+static int cell_create(struct remote_cell *c, const struct list *settings, struct error *err)
 {
     cleanup_json struct json_object *body = json_object_new_object(), *made = NULL;
-    json_put(body, "options", remote_options(given));
+    json_put(body, "options", remote_options(settings));
     int rc = remote_ask_json(c->r,
         &(struct remote_request){
             .method = "POST", .path = "/v1/sandboxes", .json = body, .creates = true },
@@ -193,12 +193,12 @@ static int cell_set_arguments(struct remote_cell *c, struct error *err)
                              : cell_execute(c, buf_text(&code), code.len, false, err);
 }
 
-static int cell_do(struct remote_cell *c, const struct list *given, struct error *err)
+static int cell_do(struct remote_cell *c, const struct list *settings, struct error *err)
 {
     const struct transfer *files = c->e->files;
-    int rc = cell_create(c, given, err);
+    int rc = cell_create(c, settings, err);
     if (rc == 0)
-        rc = cell_put_contexts(c, given, err);
+        rc = cell_put_contexts(c, settings, err);
     for (size_t i = 0; rc == 0 && i < files->puts.count; i++)
         rc = cell_put_file(c, files->puts.items[i], err);
     if (rc == 0)
@@ -253,7 +253,7 @@ static int cell_print(struct remote_cell *c)
     return exits >= 0 ? exits : cli_status_of_cell(status);
 }
 
-int remote_exec(const struct remote_exec *e, const struct list *given)
+int remote_exec(const struct remote_exec *e, const struct list *settings)
 {
     cleanup_remote struct remote *r = NULL;
     struct remote_cell c = { .e = e };
@@ -261,7 +261,7 @@ int remote_exec(const struct remote_exec *e, const struct list *given)
     int rc = remote_server_open(e->server, &r, &err);
     c.r = r;
     if (rc == 0)
-        rc = cell_do(&c, given, &err);
+        rc = cell_do(&c, settings, &err);
     int status = rc < 0 ? cli_inner_error(&err) : cell_print(&c);
     if (c.sandbox)
         remote_ask(r, &(struct remote_request){ .method = "DELETE", .path = c.sandbox }, &ignored);

@@ -300,12 +300,12 @@ static int queue_put_context(struct buf *out, const droste_request *q, struct er
 /* The body without its last members: `{"question": …, "options": {…}`. */
 static int queue_put_request(struct buf *out, const droste_request *q, struct error *err)
 {
-    struct list given = { 0 };
+    struct list settings = { 0 };
     int rc = 0;
     for (size_t i = 0; rc == 0 && q->settings && q->settings[i]; i++)
-        rc = list_add(&given, q->settings[i], err);
-    cleanup_json struct json_object *options = remote_options(&given);
-    list_clear(&given);
+        rc = list_add(&settings, q->settings[i], err);
+    cleanup_json struct json_object *options = remote_options(&settings);
+    list_clear(&settings);
     if (rc == 0 && !options)
         rc = error_memory(err);
     if (rc < 0)
@@ -514,13 +514,13 @@ static int queue_begin(struct queue_batch *b, droste *d, droste_batch_host *host
     return rc < 0 ? error_set(err, (enum error_code)why.code, "%s", why.text) : 0;
 }
 
-int remote_queue(droste *d, const struct remote_queue *o, const struct list *given,
+int remote_queue(droste *d, const struct remote_queue *o, const struct list *asked,
     droste_batch_state *state, struct error *err)
 {
     struct queue_batch b = { .o = o, .state = state };
     struct list settings = { 0 };
     TAILQ_INIT(&b.tasks);
-    int rc = list_add_all(&settings, given, err);
+    int rc = list_add_all(&settings, asked, err);
     if (rc == 0)
         rc = list_add_end(&settings, err);
     droste_batch_host host = { .settings = (const char *const *)settings.items,

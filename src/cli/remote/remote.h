@@ -86,10 +86,10 @@ typedef int remote_event_fn(
 int remote_follow(struct remote *r, const struct remote_request *request, remote_event_fn *fn,
     void *arg, struct error *err);
 
-/* ---- what the command line has given (parse.c): names, each before its value ---- */
+/* ---- the settings of the command line (parse.c): names, each before its value ---- */
 
 /* Settings, as the server takes them. Free it. */
-struct json_object *remote_options(const struct list *given);
+struct json_object *remote_options(const struct list *settings);
 
 /* ---- the commands; they return exit statuses ---- */
 
@@ -102,13 +102,13 @@ struct remote_exec {
     const struct transfer *files;
     bool json;
 };
-int remote_exec(const struct remote_exec *e, const struct list *given);
+int remote_exec(const struct remote_exec *e, const struct list *settings);
 
 struct remote_run {
     const char *server, *question;
     bool json, quiet;
 };
-int remote_run(const struct remote_run *q, const struct list *given);
+int remote_run(const struct remote_run *q, const struct list *settings);
 
 struct remote_runs {
     const char *server, *status, *model, *format, *out;
@@ -131,8 +131,8 @@ struct remote_batch {
     bool verbose;
 };
 /* Runs the batch of these options, and fetches its results. */
-int remote_batch(const struct remote_batch *o, const struct list *given, droste_batch_state *state,
-    struct error *err);
+int remote_batch(const struct remote_batch *o, const struct list *settings,
+    droste_batch_state *state, struct error *err);
 
 struct remote_queue {
     const char *cluster; /* URLs of nodes, with commas between them */
@@ -143,7 +143,7 @@ struct remote_queue {
     void *arg;
 };
 /* Has the batch's runs done by the nodes of a cluster, through its queue. */
-int remote_queue(droste *d, const struct remote_queue *o, const struct list *given,
+int remote_queue(droste *d, const struct remote_queue *o, const struct list *settings,
     droste_batch_state *state, struct error *err);
 
 /* Follows a run to its end and prints its answer. */

@@ -122,13 +122,13 @@ static int run_store(struct remote *r, const char *context, char **id, struct er
     return rc < 0 || *id ? rc : error_memory(err);
 }
 
-static int run_put_context(struct remote *r, const struct list *given, struct json_object *body,
+static int run_put_context(struct remote *r, const struct list *settings, struct json_object *body,
     char **id, struct error *err)
 {
     int rc = 0;
-    for (size_t i = 0; rc == 0 && i + 1 < given->count; i += 2) {
-        const char *context = given->items[i + 1];
-        if (strcmp(given->items[i], "context") != 0)
+    for (size_t i = 0; rc == 0 && i + 1 < settings->count; i += 2) {
+        const char *context = settings->items[i + 1];
+        if (strcmp(settings->items[i], "context") != 0)
             continue;
         if (*id || (strchr(context, '=') && access(context, F_OK) != 0))
             return error_set(err, ERROR_UNSUPPORTED,
@@ -141,13 +141,13 @@ static int run_put_context(struct remote *r, const struct list *given, struct js
     return rc;
 }
 
-static int run_start(struct remote *r, const struct remote_run *q, const struct list *given,
+static int run_start(struct remote *r, const struct remote_run *q, const struct list *settings,
     char **stored, char **run, struct error *err)
 {
     cleanup_json struct json_object *body = json_object_new_object(), *made = NULL;
     json_put_text(body, "question", q->question);
-    json_put(body, "options", remote_options(given));
-    int rc = run_put_context(r, given, body, stored, err);
+    json_put(body, "options", remote_options(settings));
+    int rc = run_put_context(r, settings, body, stored, err);
     if (rc == 0)
         rc = remote_ask_json(r,
             &(struct remote_request){
@@ -158,14 +158,14 @@ static int run_start(struct remote *r, const struct remote_run *q, const struct 
     return rc < 0 || *run ? rc : error_memory(err);
 }
 
-int remote_run(const struct remote_run *q, const struct list *given)
+int remote_run(const struct remote_run *q, const struct list *settings)
 {
     cleanup_remote struct remote *r = NULL;
     cleanup_free char *stored = NULL, *run = NULL;
     struct error err = { 0 }, ignored = { 0 };
     int rc = remote_server_open(q->server, &r, &err);
     if (rc == 0)
-        rc = run_start(r, q, given, &stored, &run, &err);
+        rc = run_start(r, q, settings, &stored, &run, &err);
     int status = rc < 0 ? cli_inner_error(&err) : remote_watch(r, run, q->json, q->quiet);
     cleanup_free char *path = stored ? remote_path("/v1/contexts/", stored, "") : NULL;
     if (path)

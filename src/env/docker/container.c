@@ -86,12 +86,12 @@ static void set_error(struct container *c, const struct error *why)
 /* The end of its standard error, on one line. */
 static void add_noise(const struct container *c, struct buf *out)
 {
-    cleanup_buf struct buf said = { 0 };
-    remote_noise(c->remote, &said);
-    buf_append(&said, c->noise.data, c->noise.len);
-    while (said.len > 0 && strchr(" \r\n\t", said.data[said.len - 1]))
-        said.data[--said.len] = '\0';
-    const char *from = buf_text(&said);
+    cleanup_buf struct buf output = { 0 };
+    remote_noise(c->remote, &output);
+    buf_append(&output, c->noise.data, c->noise.len);
+    while (output.len > 0 && strchr(" \r\n\t", output.data[output.len - 1]))
+        output.data[--output.len] = '\0';
+    const char *from = buf_text(&output);
     for (const char *at = from; (at = strchr(at, '\n')); at++)
         from = at + 1;
     if (from[0])
@@ -103,17 +103,17 @@ static void add_noise(const struct container *c, struct buf *out)
 static void docker_container_judge(struct container *c)
 {
     struct error why = { 0 };
-    cleanup_buf struct buf said = { 0 };
+    cleanup_buf struct buf output = { 0 };
     if (c->wants_end || c->how.error.code != ERROR_NONE || c->how.limit != LIMIT_NONE)
         return;
-    add_noise(c, &said);
+    add_noise(c, &output);
     if (!c->exited)
         error_set(&why, ERROR_LOST,
             "the connection to the container was lost and could not be restored; the cell's "
             "outcome is unknown");
     else if (!c->booted)
         error_set(&why, ERROR_ENVIRONMENT, "image %.60s: its python ended with status %lld%.120s",
-            c->image, (long long)c->status, buf_text(&said));
+            c->image, (long long)c->status, buf_text(&output));
     else if (c->status == 137)
         error_set(&why, ERROR_LOST,
             "the container was killed from outside, by `docker kill`, its daemon or the kernel; "
@@ -121,7 +121,7 @@ static void docker_container_judge(struct container *c)
     else
         error_set(&why, ERROR_LOST,
             "the container ended with status %lld%.100s; the cell's outcome is unknown",
-            (long long)c->status, buf_text(&said));
+            (long long)c->status, buf_text(&output));
     set_error(c, &why);
 }
 

@@ -295,16 +295,16 @@ static void docker_engine_explain(const struct engine_request *r, struct engine_
         explain_socket(r->engine, err);
 }
 
-static void docker_engine_on_done(void *arg, const struct rest_answer *said)
+static void docker_engine_on_done(void *arg, const struct rest_answer *reply)
 {
     struct engine_request *r = arg;
     struct engine *e = r->engine;
-    struct engine_answer answer = { said->error, said->status, said->body };
+    struct engine_answer answer = { reply->error, reply->status, reply->body };
     r->sent = NULL;
     if (answer.error.code != ERROR_NONE)
         docker_engine_explain(r, &answer);
-    if (r == e->ping && said->header && strncmp(said->header, "1.", 2) == 0)
-        e->version = (unsigned)strtoul(said->header + 2, NULL, 10);
+    if (r == e->ping && reply->header && strncmp(reply->header, "1.", 2) == 0)
+        e->version = (unsigned)strtoul(reply->header + 2, NULL, 10);
     docker_engine_finish(r, &answer);
 }
 

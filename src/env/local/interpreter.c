@@ -55,7 +55,7 @@ static int ask_script(const char *path, char **out, struct error *err)
 {
     static char code[] = "import sys; print(sys.executable)", isolated[] = "-I", command[] = "-c";
     char *argv[] = { (char *)(uintptr_t)path, isolated, command, code, NULL };
-    cleanup_buf struct buf said = { 0 };
+    cleanup_buf struct buf output = { 0 };
     posix_spawn_file_actions_t actions;
     pid_t pid;
     int ends[2], status = 0;
@@ -73,20 +73,20 @@ static int ask_script(const char *path, char **out, struct error *err)
     posix_spawn_file_actions_destroy(&actions);
     close(ends[1]);
     if (rc == 0)
-        file_read_fd(ends[0], path, 65536, &said, NULL);
+        file_read_fd(ends[0], path, 65536, &output, NULL);
     close(ends[0]); /* before the wait: a program that writes endlessly must get EPIPE */
     while (rc == 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
         ;
-    said.len = strcspn(buf_text(&said), "\n");
-    if (said.data)
-        said.data[said.len] = '\0';
+    output.len = strcspn(buf_text(&output), "\n");
+    if (output.data)
+        output.data[output.len] = '\0';
     file_last_line(complaints, words, sizeof words);
-    if (rc != 0 || status != 0 || said.len == 0 || said.data[0] != '/' ||
-        !is_executable_file(said.data))
+    if (rc != 0 || status != 0 || output.len == 0 || output.data[0] != '/' ||
+        !is_executable_file(output.data))
         return error_set(err, ERROR_ENVIRONMENT,
             "'%.80s' did not run as a Python interpreter%s%s; give one with --python PATH", path,
             words[0] ? ": " : "", words);
-    *out = buf_steal(&said);
+    *out = buf_steal(&output);
     return *out ? 0 : error_memory(err);
 }
 

@@ -205,13 +205,13 @@ static void cannot_collect(struct bridge *b)
 /* The first message. A program that starts with another message declares no features. */
 static bool take_greeting(struct bridge *b, struct json_object *o)
 {
-    struct json_object *said = json_get_typed(o, "features", json_type_object);
+    struct json_object *features = json_get_typed(o, "features", json_type_object);
     bool greets = id_in(o, "bridge") > 0;
     b->heard = true;
     b->can_collect = greets && json_get_bool(o, "collect", false);
     memcpy(b->features, b->program.features, sizeof b->features);
     if (b->program.features == bridge_features)
-        bridge_spec_take_features(b->features, greets ? said : NULL);
+        bridge_spec_take_features(b->features, greets ? features : NULL);
     bridge_check_needs(b);
     if (b->collecting.orphans.ops && !b->can_collect)
         cannot_collect(b);

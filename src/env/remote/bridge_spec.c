@@ -139,13 +139,14 @@ void bridge_spec_write(struct buf *out, int64_t id, const struct sandbox_spec *s
 
 /* ---- the greeting ---- */
 
-void bridge_spec_take_features(struct feature_state table[FEATURE_COUNT], struct json_object *said)
+void bridge_spec_take_features(
+    struct feature_state table[FEATURE_COUNT], struct json_object *features)
 {
     static const struct feature_state silent =
         FEATURE_NO("the program does not declare support for it (docs/environments.md)");
     uint64_t can = 0;
-    if (json_object_is_type(said, json_type_object)) {
-        json_object_object_foreach(said, setting, value)
+    if (json_object_is_type(features, json_type_object)) {
+        json_object_object_foreach(features, setting, value)
         {
             enum feature p = feature_of_setting(setting);
             if (p != FEATURE_COUNT && !json_object_is_type(value, json_type_null) &&

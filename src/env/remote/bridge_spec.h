@@ -22,6 +22,7 @@ void bridge_spec_write(struct buf *out, int64_t id, const struct sandbox_spec *s
     const char *const *words, bool keeps_volumes);
 /* Updates the table with the features that the program declares; all other optional features become
  * unsupported. NULL: it declares none. */
-void bridge_spec_take_features(struct feature_state table[FEATURE_COUNT], struct json_object *said);
+void bridge_spec_take_features(
+    struct feature_state table[FEATURE_COUNT], struct json_object *features);
 
 #endif

@@ -19,7 +19,7 @@
 #include "volume/pack.h"
 
 enum {
-    SAID_MAX = 4000,
+    ERRORS_MAX = 4000,
     SILENT_MS = 60000, /* without data during a fetch */
 };
 /* For data that comes back: room for names and headers. */
@@ -38,7 +38,7 @@ struct delivery {
     bool ephemeral, delivered;
     struct pack_state state;
     struct sandbox_exit how; /* the result of the transfer */
-    struct buf said;         /* the worker's standard error */
+    struct buf errors;       /* the worker's standard error */
     /* received: the time at the end of a delivery */
     unsigned char time[sizeof(int64_t)];
     int file;
@@ -58,7 +58,7 @@ void delivery_close(struct delivery *d)
     timer_free(d->silent);
     volume_release(d->volume);
     list_clear(&d->state.paths);
-    buf_free(&d->said);
+    buf_free(&d->errors);
     close_fd(&d->file);
     free(d->to);
     free(d);
@@ -112,8 +112,8 @@ static void too_silent(void *arg)
 static void output_came(void *arg, int stream, const char *data, size_t len)
 {
     struct delivery *d = arg;
-    if (d->said.len < SAID_MAX)
-        buf_append(&d->said, data, len);
+    if (d->errors.len < ERRORS_MAX)
+        buf_append(&d->errors, data, len);
 }
 
 static bool went_well(const struct sandbox_exit *how)
@@ -124,7 +124,7 @@ static bool went_well(const struct sandbox_exit *how)
 static void files_explain(struct delivery *d, const char *what, const struct sandbox_exit *how)
 {
     cleanup_buf struct buf shown = { 0 };
-    text_append_visible(&shown, buf_text(&d->said), d->said.len);
+    text_append_visible(&shown, buf_text(&d->errors), d->errors.len);
     d->how.error = how->error;
     if (how->error.code != ERROR_NONE)
         error_wrap(&d->how.error, "%s %.80s", what, d->to);
@@ -207,7 +207,7 @@ static int start_worker(struct delivery *d, int source, struct error *err)
     d->came = 0;
     d->failed = false;
     d->how = (struct sandbox_exit){ 0 };
-    buf_clear(&d->said);
+    buf_clear(&d->errors);
     return remote_open_worker(d->remote, &json, source, events, d, &d->worker, err);
 }
 

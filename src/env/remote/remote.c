@@ -138,9 +138,9 @@ size_t remote_unread(const struct sandbox *s)
 
 void remote_hold_channel(struct sandbox *s, bool on)
 {
-    unsigned char said = on;
+    unsigned char flag = on;
     if (!s->ended && s->start.len == 0)
-        send_message(s->remote, MUX_HOLD, s->id, &said, 1, NULL);
+        send_message(s->remote, MUX_HOLD, s->id, &flag, 1, NULL);
 }
 
 static void remote_ring(const struct sandbox *s)

@@ -77,15 +77,15 @@ void transport_notice(struct transport *c, const char *text)
 void transport_ended(struct transport *c, const struct error *why)
 {
     struct sandbox_exit how = { .error = *why };
-    cleanup_buf struct buf said = { 0 };
+    cleanup_buf struct buf output = { 0 };
     if (c->ended)
         return;
     c->ended = true;
-    remote_noise(c->remote, &said);
+    remote_noise(c->remote, &output);
     if (why->code == ERROR_NONE)
         error_set(&how.error, ERROR_LOST,
             "the program at the far end has ended; the cell's outcome is unknown%s%.120s",
-            said.len ? ": " : "", buf_text(&said));
+            output.len ? ": " : "", buf_text(&output));
     remote_ended(c->remote, &how);
 }
 

@@ -247,17 +247,18 @@ static bool ask_put_instructions(struct openai_ask *a)
 
 static bool ask_put_earlier(struct openai_ask *a)
 {
-    cleanup_buf struct buf said = { 0 };
+    cleanup_buf struct buf conversation = { 0 };
     size_t count = json_length(a->earlier);
     for (size_t i = 0; i < count; i++) {
         struct json_object *message = json_object_array_get_idx(a->earlier, i);
-        buf_printf(&said, "%s: %s\n\n", json_get_string(message, "role", ""),
+        buf_printf(&conversation, "%s: %s\n\n", json_get_string(message, "role", ""),
             json_get_string(message, "content", ""));
     }
-    if (count == 0 || buf_failed(&said))
+    if (count == 0 || buf_failed(&conversation))
         return ask_has_memory(a, count == 0);
-    if (!ask_is_long(a, said.len)) {
-        buf_printf(&a->question, "The conversation so far:\n\n%sNow the user asks:\n\n", said.data);
+    if (!ask_is_long(a, conversation.len)) {
+        buf_printf(&a->question, "The conversation so far:\n\n%sNow the user asks:\n\n",
+            conversation.data);
         return true;
     }
     buf_printf(&a->question,

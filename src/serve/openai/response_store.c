@@ -201,9 +201,9 @@ static int response_on_previous(void *arg, const droste_record_run *run, droste_
     if (!runs_is_mine(previous->a->r, run) || strcmp(run->status, "answered") != 0)
         return 0;
     openai_answer_text(&text, run);
-    cleanup_json struct json_object *said =
+    cleanup_json struct json_object *content =
         json_object_new_string_len(buf_text(&text), (int)text.len);
-    previous->fine = said && openai_ask_add(previous->a, "assistant", said);
+    previous->fine = content && openai_ask_add(previous->a, "assistant", content);
     return 0;
 }
 

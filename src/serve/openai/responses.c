@@ -262,12 +262,12 @@ static void response_put_cell(struct buf *out, const struct response *p, const c
     const droste_record_cell *cell, bool is_done)
 {
     cleanup_buf struct buf logs = { 0 };
-    const droste_value *said[] = { &cell->standard_output, &cell->standard_error };
-    for (size_t i = 0; i < array_length(said); i++)
-        if (said[i]->data)
-            text_append_utf8(&logs, said[i]->data,
-                text_utf8_floor(said[i]->data, said[i]->len,
-                    said[i]->len < RESPONSE_OUTPUT_MAX ? said[i]->len : RESPONSE_OUTPUT_MAX));
+    const droste_value *streams[] = { &cell->standard_output, &cell->standard_error };
+    for (size_t i = 0; i < array_length(streams); i++)
+        if (streams[i]->data)
+            text_append_utf8(&logs, streams[i]->data,
+                text_utf8_floor(streams[i]->data, streams[i]->len,
+                    streams[i]->len < RESPONSE_OUTPUT_MAX ? streams[i]->len : RESPONSE_OUTPUT_MAX));
     buf_clear(out);
     buf_putc(out, '{');
     field_string(out, "id", id);

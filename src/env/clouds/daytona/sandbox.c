@@ -64,7 +64,7 @@ struct daytona_sandbox {
     struct timer *timer;
     unsigned poll_ms;
     uint64_t begun_ns;
-    char said[32]; /* the state last reported to the user */
+    char reported[32]; /* the state last reported to the user */
 };
 
 static void daytona_sandbox_look(struct daytona_sandbox *s);
@@ -98,11 +98,11 @@ static void daytona_sandbox_end_with(
 static void tell_state(struct daytona_sandbox *s, const char *state)
 {
     cleanup_buf struct buf notice = { 0 };
-    if (strcmp(s->said, state) == 0)
+    if (strcmp(s->reported, state) == 0)
         return;
-    snprintf(s->said, sizeof s->said, "%s", state);
+    snprintf(s->reported, sizeof s->reported, "%s", state);
     buf_puts(&notice, "Daytona: the sandbox is ");
-    text_append_visible(&notice, state, strnlen(state, sizeof s->said));
+    text_append_visible(&notice, state, strnlen(state, sizeof s->reported));
     if (s->transport)
         transport_notice(s->transport, strcmp(state, "started") == 0 ? "" : buf_text(&notice));
 }

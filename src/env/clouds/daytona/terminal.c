@@ -84,19 +84,19 @@ static void daytona_terminal_finish(struct terminal *t, const struct error *why)
 static void daytona_terminal_last_words(const struct terminal *t, struct buf *out)
 {
     static const char goodbye[] = "logout";
-    cleanup_buf struct buf said = { 0 };
+    cleanup_buf struct buf output = { 0 };
     const char *from;
-    text_append_utf8(&said, buf_text(&t->noise), t->noise.len);
+    text_append_utf8(&output, buf_text(&t->noise), t->noise.len);
     do {
-        while (said.len > 0 && strchr(" \r\n\t", said.data[said.len - 1]))
-            said.data[--said.len] = '\0';
-        from = buf_text(&said);
+        while (output.len > 0 && strchr(" \r\n\t", output.data[output.len - 1]))
+            output.data[--output.len] = '\0';
+        from = buf_text(&output);
         for (const char *at = from; (at = strchr(at, '\n')); at++)
             from = at + 1;
         if (strcmp(from, goodbye) != 0)
             break;
-        said.len -= sizeof goodbye - 1;
-    } while (said.len > 0);
+        output.len -= sizeof goodbye - 1;
+    } while (output.len > 0);
     if (from[0])
         buf_puts(out, ": ");
     text_append_visible(out, from, strlen(from));
@@ -230,8 +230,8 @@ static void socket_text(void *arg, const char *data, size_t len)
         take_exit(t, o);
     } else if (strcmp(status, "error") == 0) {
         cleanup_buf struct buf words = { 0 };
-        const char *said = json_get_string(o, "error", "");
-        text_append_visible(&words, said, strlen(said));
+        const char *reason = json_get_string(o, "error", "");
+        text_append_visible(&words, reason, strlen(reason));
         error_set(&why, ERROR_ENVIRONMENT, "its terminal: %.150s", buf_text(&words));
         daytona_terminal_cut(t, &why);
     }
