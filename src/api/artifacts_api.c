@@ -5,9 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/cleanup.h"
 #include "base/json/fields.h"
-#include "base/text.h"
 
 enum { TASK_NAME_MAX = 200 }; /* most file systems allow names of 255 bytes */
 

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "api/api.h"
-#include "base/cleanup.h"
 #include "env/common/custom.h"
 
 struct custom_entry {

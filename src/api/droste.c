@@ -2,7 +2,6 @@
 #include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/timerfd.h>
@@ -21,12 +20,10 @@
 #include "api/session_ops.h"
 #include "api/stage.h"
 #include "api/template_store.h"
-#include "api/templates.h"
 #include "base/cleanup.h"
 #include "base/loop.h"
 #include "base/os/file.h"
 #include "broker/tools.h"
-#include "lm/lm.h"
 #include "rlm/prompt.h"
 #include "store/store.h"
 

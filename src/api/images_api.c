@@ -1,7 +1,6 @@
 /* api/images_api.c: the functions of droste/image.h. */
 #include "api/api.h"
 #include "base/buf.h"
-#include "base/cleanup.h"
 #include "base/json/fields.h"
 #include "image/image.h"
 

@@ -8,7 +8,6 @@
 #include "api/tool_facts.h"
 #include "base/cleanup.h"
 #include "broker/tool_mcp.h"
-#include "broker/tools.h"
 #include "mcp_client/client.h"
 #include "mcp_client/spec.h"
 #include "session/names.h"

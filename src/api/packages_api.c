@@ -4,7 +4,6 @@
 
 #include "api/api.h"
 #include "api/packages.h"
-#include "base/cleanup.h"
 #include "base/list.h"
 
 int droste_packages_build(droste *d, int again, const char **path, droste_error *err)

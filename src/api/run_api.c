@@ -16,7 +16,6 @@
 #include "api/tool_facts.h"
 #include "base/cleanup.h"
 #include "base/json/schema.h"
-#include "broker/tools.h"
 #include "volume/workspace.h"
 #include "wire/values.h"
 

@@ -7,7 +7,6 @@
 #include "api/api.h"
 #include "api/result.h"
 #include "api/settings.h"
-#include "base/cleanup.h"
 #include "base/json/json.h"
 
 void stored_run_free(struct stored_run *stored_run)

@@ -5,7 +5,6 @@
 #include "api/packages.h"
 #include "api/recipe.h"
 #include "api/templates.h"
-#include "base/cleanup.h"
 
 /* The setting is NAME, or in the record NAME@DIGEST. */
 static int template_use_read(

@@ -7,7 +7,6 @@
 #include "api/api.h"
 #include "api/mcp_api.h"
 #include "api/tool_facts.h"
-#include "base/cleanup.h"
 #include "base/loop.h"
 #include "base/os/file.h"
 #include "broker/tool_call.h"

@@ -9,7 +9,6 @@
 #include "base/hash.h"
 #include "base/json/fields.h"
 #include "base/json/json.h"
-#include "base/text.h"
 
 static const struct kind {
     const char *name;

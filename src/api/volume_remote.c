@@ -9,11 +9,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "api/api.h"
 #include "api/session_api.h"
 #include "base/cleanup.h"
 #include "base/json/json.h"
-#include "base/text.h"
 #include "volume/pack.h"
 
 struct volume_remote {

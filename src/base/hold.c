@@ -1,7 +1,6 @@
 /* base/hold.c: see hold.h. */
 #include "base/hold.h"
 
-#include <stddef.h>
 #include <time.h>
 
 uint64_t hold_clock_ns(void)

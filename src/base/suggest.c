@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "base/buf.h"
-#include "base/cleanup.h"
 
 enum { WORD_MAX = 48 };
 

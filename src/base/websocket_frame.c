@@ -3,7 +3,6 @@
 
 #include <string.h>
 
-#include "base/cleanup.h"
 #include "base/hash.h"
 #include "base/json/json.h"
 #include "base/text.h"

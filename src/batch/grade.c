@@ -3,7 +3,6 @@
 
 #include <locale.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 #include <wctype.h>
 

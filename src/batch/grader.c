@@ -4,7 +4,6 @@
 #include <string.h>
 #include <sys/wait.h>
 
-#include "base/cleanup.h"
 #include "base/os/process.h"
 #include "base/text.h"
 

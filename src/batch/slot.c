@@ -16,8 +16,6 @@
 #include "api/stored_run.h"
 #include "base/cleanup.h"
 #include "base/json/fields.h"
-#include "base/loop.h"
-#include "base/text.h"
 #include "batch/slot.h"
 
 struct slot {

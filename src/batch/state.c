@@ -2,7 +2,6 @@
 #include "batch/state.h"
 
 #include <stddef.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "base/loop.h"

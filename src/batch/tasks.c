@@ -1,7 +1,6 @@
 /* batch/tasks.c: reads and checks the file of tasks. */
 #include "batch/tasks.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -9,7 +8,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "api/api.h"
 #include "api/options.h"
 #include "base/array.h"
 #include "base/cleanup.h"

@@ -18,7 +18,6 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "base/clock.h"
 #include "base/loop.h"
 #include "broker/approval.h"
 #include "broker/ask.h"

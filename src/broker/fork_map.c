@@ -14,10 +14,8 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/queue.h>
 
-#include "base/cleanup.h"
 #include "base/text.h"
 #include "broker/ask.h"
 #include "session/session.h"

@@ -8,8 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/cleanup.h"
-#include "base/text.h"
 #include "broker/ask.h"
 #include "egress/egress.h"
 #include "store/store.h"

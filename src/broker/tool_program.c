@@ -10,12 +10,10 @@
  */
 #include "broker/tool_program.h"
 
-#include <poll.h>
 #include <string.h>
 #include <sys/queue.h>
 #include <sys/wait.h>
 
-#include "base/cleanup.h"
 #include "base/os/file.h"
 #include "base/os/process.h"
 #include "base/text.h"

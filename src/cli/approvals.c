@@ -1,13 +1,11 @@
 /* cli/approvals.c: see approvals.h. */
 #include "cli/approvals.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/buf.h"
-#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/text.h"
 #include "cli/cli.h"

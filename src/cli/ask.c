@@ -4,7 +4,6 @@
 #include <stdio.h>
 
 #include "cli/approvals.h"
-#include "cli/cli.h"
 #include "cli/terminal/progress.h"
 
 static void cli_ask_on_event(void *arg, const droste_event *e)

@@ -9,7 +9,6 @@
 
 #include "base/buf.h"
 #include "base/cleanup.h"
-#include "base/clock.h"
 #include "base/json/fields.h"
 #include "base/text.h"
 #include "cli/certificate.h"

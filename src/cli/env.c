@@ -1,6 +1,5 @@
 /* cli/env.c: droste env: lists environments and their features, removes orphaned sandboxes. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/buf.h"
 #include "base/cleanup.h"

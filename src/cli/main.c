@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include "base/buf.h"
-#include "base/cleanup.h"
 #include "base/suggest.h"
 #include "cli/cli.h"
 #include "cli/options/help.h"

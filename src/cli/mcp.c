@@ -3,14 +3,12 @@
 
 #include <errno.h>
 #include <poll.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/list.h"
 #include "cli/cli.h"
 #include "cli/mcp_install.h"
 #include "cli/mcp_tools.h"

@@ -4,7 +4,6 @@
  * nothing else, so that the session's cells, variables and `_` are the user's alone, even if a cell
  * changes builtins.
  */
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -9,7 +9,6 @@
 #include <strings.h>
 
 #include "base/cleanup.h"
-#include "base/text.h"
 
 enum { REPLY_LINES = 60, PREVIEW_LINES = 8, INDENT = 2 };
 

@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include "base/buf.h"
-#include "base/cleanup.h"
 #include "base/error.h"
 #include "base/os/file.h"
 #include "cli/answer.h"

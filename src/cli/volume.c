@@ -1,15 +1,11 @@
 /* cli/volume.c: droste volume: manages directories that outlive sandboxes. */
-#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/buf.h"
 #include "base/cleanup.h"
-#include "base/os/file.h"
-#include "base/text.h"
 #include "cli/cli.h"
 #include "cli/remote/remote.h"
 #include "cli/options/verbs.h"

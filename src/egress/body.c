@@ -3,8 +3,6 @@
 
 #include <string.h>
 
-#include "base/cleanup.h"
-
 /* Chunks: SIZE CR LF DATA CR LF … 0 CR LF CR LF. LAST comes after the size 0. */
 enum chunk_state {
     CHUNK_SIZE,

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/cleanup.h"
 #include "base/os/random.h"
 
 static int grant_make_placeholders(struct egress_grant *grant, struct error *err)

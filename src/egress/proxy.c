@@ -8,7 +8,6 @@
  */
 #include "egress/connection.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/resource.h>

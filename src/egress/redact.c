@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/cleanup.h"
 #include "base/json/json.h"
 #include "base/os/random.h"
 #include "base/text.h"

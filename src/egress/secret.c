@@ -2,11 +2,9 @@
 #include "egress/secret.h"
 
 #include <openssl/crypto.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/mman.h>
 
 #include "base/cleanup.h"
 #include "base/json/json.h"

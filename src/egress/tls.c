@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <strings.h>
 
-#include "base/cleanup.h"
 #include "egress/tls_internal.h"
 
 struct egress_tls {

@@ -1,6 +1,5 @@
 /* export/approval.c: a call that asks for an approval, as JSON. */
 #include "base/buf.h"
-#include "base/cleanup.h"
 #include "base/json/fields.h"
 #include "base/json/json.h"
 #include "droste.h"

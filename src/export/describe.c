@@ -3,7 +3,6 @@
 
 #include <stdbool.h>
 
-#include "base/cleanup.h"
 #include "base/json/json.h"
 #include "base/text.h"
 

@@ -1,6 +1,5 @@
 /* export/export.c: runs in a file, in one of the formats. */
 #include <fcntl.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 

@@ -5,7 +5,6 @@
  */
 #include "export/lines.h"
 
-#include "base/cleanup.h"
 #include "base/json/fields.h"
 #include "export/public_error.h"
 #include "export/steps.h"

@@ -12,7 +12,6 @@
 #include <string.h>
 
 #include "base/array.h"
-#include "base/cleanup.h"
 #include "base/hash.h"
 #include "base/json/fields.h"
 #include "base/json/json.h"

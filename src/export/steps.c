@@ -10,7 +10,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/cleanup.h"
 #include "base/json/fields.h"
 #include "base/json/json.h"
 #include "base/text.h"

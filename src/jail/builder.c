@@ -3,9 +3,6 @@
 
 #include <string.h>
 
-#include "base/cleanup.h"
-#include "jail/jail.h"
-
 uint32_t plan_add_text(struct builder *b, const char *text)
 {
     if (!text)

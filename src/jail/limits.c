@@ -8,8 +8,6 @@
 #include <string.h>
 #include <sys/resource.h>
 
-#include "base/cleanup.h"
-
 enum unit { UNIT_COUNT, UNIT_BYTES, UNIT_SECONDS, UNIT_CPUS };
 
 static const struct row {

@@ -7,9 +7,7 @@
  */
 #include <string.h>
 
-#include "base/cleanup.h"
 #include "lm/dialect.h"
-#include "lm/record.h"
 #include "lm/request.h"
 
 /* The default limit of an answer: what each family of models allows, within reason. The first

@@ -7,7 +7,6 @@
  * first word.
  */
 #include <string.h>
-#include <strings.h>
 
 #include "base/cleanup.h"
 #include "base/text.h"

@@ -3,8 +3,6 @@
 
 #include <string.h>
 
-#include "base/cleanup.h"
-
 const struct lm_part *dialect_parts(
     const struct lm_message *message, struct lm_part *room, size_t *count)
 {

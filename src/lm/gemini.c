@@ -7,9 +7,7 @@
  */
 #include <string.h>
 
-#include "base/cleanup.h"
 #include "lm/dialect.h"
-#include "lm/record.h"
 
 static const struct finish_word finishes[] = {
     { "STOP", "stop" },

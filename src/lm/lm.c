@@ -13,7 +13,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/text.h"
 #include "lm/cache.h"

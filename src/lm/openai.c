@@ -5,10 +5,8 @@
  */
 #include <string.h>
 
-#include "base/cleanup.h"
 #include "base/json/span.h"
 #include "lm/dialect.h"
-#include "lm/record.h"
 
 static int check_parts(const struct lm_request *request, struct error *err)
 {

@@ -14,12 +14,10 @@
 #include <string.h>
 #include <sys/wait.h>
 
-#include "base/cleanup.h"
 #include "base/json/json.h"
 #include "base/os/process.h"
 #include "base/text.h"
 #include "lm/client.h"
-#include "lm/record.h"
 
 #define LINE_LIMIT ((size_t)64 << 20)
 #define READ_SIZE  65536

@@ -9,7 +9,6 @@
 #include "base/os/file.h"
 #include "base/json/fields.h"
 #include "base/json/json.h"
-#include "base/text.h"
 
 struct record {
     int fd;

@@ -6,7 +6,6 @@
  * call that names none may take any of them.
  */
 #include <fcntl.h>
-#include <math.h>
 #include <string.h>
 #include <sys/stat.h>
 

@@ -5,7 +5,6 @@
 #include <string.h>
 #include <strings.h>
 
-#include "base/cleanup.h"
 #include "lm/provider.h"
 #include "net/url.h"
 

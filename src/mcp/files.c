@@ -1,6 +1,5 @@
 /* mcp/files.c: the files of a session's sandbox. They do not wait for its cells. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/cleanup.h"
 #include "base/text.h"

@@ -4,10 +4,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/os/file.h"
-#include "base/text.h"
 #include "mcp/run.h"
 
 enum { RESOURCE_MAX = 64 << 20 };

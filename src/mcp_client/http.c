@@ -7,10 +7,8 @@
  */
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/queue.h>
 
-#include "base/cleanup.h"
 #include "base/json/json.h"
 #include "base/text.h"
 #include "mcp_client/spec.h"

@@ -5,7 +5,6 @@
  */
 #include "mcp_client/spec.h"
 
-#include <ctype.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>

@@ -9,7 +9,6 @@
 #include <string.h>
 #include <sys/wait.h>
 
-#include "base/cleanup.h"
 #include "base/os/process.h"
 #include "mcp_client/spec.h"
 #include "mcp_client/transport.h"

@@ -1,7 +1,6 @@
 /* net/connect.c: calls, envelopes, and the mapping of errors. */
 #include "net/connect.h"
 
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -6,7 +6,6 @@
 #include <strings.h>
 
 #include "base/buf.h"
-#include "base/cleanup.h"
 #include "base/json/json.h"
 #include "base/os/random.h"
 #include "base/text.h"

@@ -4,7 +4,6 @@
  */
 #include "packages/contents.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>

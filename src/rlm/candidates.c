@@ -18,8 +18,6 @@
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "base/text.h"
-#include "lm/request.h"
-#include "rlm/prompt.h"
 #include "rlm/run.h"
 #include "session/submission.h"
 

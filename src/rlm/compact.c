@@ -10,9 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/cleanup.h"
-#include "base/json/json.h"
-#include "base/text.h"
 #include "lm/context_window.h"
 #include "lm/request.h"
 #include "rlm/prompt.h"

@@ -8,10 +8,8 @@
 #include <string.h>
 
 #include "base/array.h"
-#include "base/cleanup.h"
 #include "base/text.h"
 #include "lm/vision.h"
-#include "rlm/prompt.h"
 #include "rlm/run.h"
 
 /* Anthropic: 5 MB of base64 and 8000 pixels for an image, from 21 images on 2000 pixels; Gemini:

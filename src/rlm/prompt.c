@@ -5,9 +5,7 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 
-#include "base/cleanup.h"
 #include "base/text.h"
 
 /* ---- templates ---- */

@@ -1,8 +1,6 @@
 /* rlm/prompt_system.c: the system prompt, filled with what a session has. */
 #include <stdio.h>
-#include <string.h>
 
-#include "base/cleanup.h"
 #include "base/text.h"
 #include "rlm/prompt.h"
 

@@ -1,7 +1,6 @@
 /* rlm/prompt_tools.c: the tools and values of the user, for the model. */
 #include <string.h>
 
-#include "base/cleanup.h"
 #include "rlm/prompt.h"
 
 enum { TOOL_BYTES = 4000 };

@@ -4,10 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/cleanup.h"
 #include "base/json/fields.h"
 #include "base/json/json.h"
-#include "base/text.h"
 
 struct resume {
     struct replay_log *recorded;

@@ -1,7 +1,6 @@
 /* rlm/run_artifacts.c: saves and records the artifacts of a run that has ended. */
 #include <unistd.h>
 
-#include "base/cleanup.h"
 #include "base/os/file.h"
 #include "rlm/run.h"
 

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "base/json/json.h"
 #include "broker/network_ask.h"
 #include "broker/network_log.h"
 #include "rlm/prompt.h"

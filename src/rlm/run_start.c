@@ -12,7 +12,6 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/cleanup.h"
 #include "base/text.h"
 #include "rlm/run.h"
 

@@ -7,8 +7,6 @@
 
 #include <string.h>
 
-#include "base/cleanup.h"
-
 const droste_option *option_named(const char *name)
 {
     for (size_t i = 0; droste_option_at(i); i++)

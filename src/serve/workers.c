@@ -1,7 +1,6 @@
 /* serve/workers.c: see workers.h. */
 #include "serve/workers.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -13,8 +12,6 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/os/random.h"
-#include "serve/access/accounts.h"
 #include "serve/notify.h"
 #include "serve/server.h"
 

@@ -4,9 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/cleanup.h"
-#include "base/text.h"
-
 static const char *answer_skip_space(const char *at, const char *end)
 {
     while (at < end && strchr(" \t\r\n", *at) && *at)

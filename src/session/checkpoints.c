@@ -10,7 +10,6 @@
  * the answer to a request, ends that checkpoint alone.
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"

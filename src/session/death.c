@@ -2,7 +2,6 @@
  */
 #include <signal.h>
 #include <stdio.h>
-#include <string.h>
 #include <sys/wait.h>
 
 #include "base/cleanup.h"

@@ -3,12 +3,10 @@
 
 #include <endian.h>
 #include <errno.h>
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
-#include "base/cleanup.h"
 #include "base/text.h"
 #include "session/internal.h"
 #include "session/service.h"

@@ -8,7 +8,6 @@
  * still to come: small ones, or errors instead once UNREAD_MOST bytes wait. An honest guest reads
  * while it writes (guest/python/core/link.py), so the two sides cannot deadlock.
  */
-#include "base/cleanup.h"
 #include "session/internal.h"
 
 enum {

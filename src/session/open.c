@@ -1,7 +1,6 @@
 /* session/open.c: opens a session in a sandbox, and finishes one whose volume is written back. */
 #include <string.h>
 
-#include "base/cleanup.h"
 #include "env/common/embedded.h"
 #include "session/internal.h"
 #include "session/options.h"

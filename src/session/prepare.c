@@ -7,8 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/cleanup.h"
-
 enum { TOOLS_MAX = 1000 };
 
 static const char setup_name[] = "<setup>";

@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include "base/os/beneath.h"
-#include "base/cleanup.h"
 #include "base/os/random.h"
 #include "volume/internal.h"
 

@@ -1,9 +1,7 @@
 /* volume/ephemeral.c: sessions' volumes, which have no public name and are removed with their last
  * holder. Each holds a lock while it exists; root_sweep removes the unlocked ones.
  */
-#include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>

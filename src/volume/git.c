@@ -15,10 +15,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/array.h"
 #include "base/clock.h"
 #include "base/cleanup.h"
-#include "base/os/file.h"
 #include "base/list.h"
 #include "base/os/spawn.h"
 #include "base/text.h"

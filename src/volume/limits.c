@@ -1,5 +1,4 @@
 /* volume/limits.c: the quota of a volume, in a file of two lines. */
-#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/stat.h>

@@ -10,7 +10,6 @@
 #include <sys/sysmacros.h>
 #include <time.h>
 
-#include "base/cleanup.h"
 #include "base/os/file.h"
 #include "volume/internal.h"
 

@@ -7,7 +7,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +16,6 @@
 
 #include "base/os/beneath.h"
 #include "base/cleanup.h"
-#include "base/os/file.h"
 #include "base/text.h"
 #include "base/os/tree.h"
 #include "volume/internal.h"

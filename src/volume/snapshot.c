@@ -1,15 +1,12 @@
 /* volume/snapshot.c: complete copies of the data beside them. The volume is open exclusively. */
 #include <errno.h>
 #include <fcntl.h>
-#include <stdlib.h>
-#include <string.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/os/beneath.h"
 #include "base/cleanup.h"
-#include "base/text.h"
 #include "base/os/tree.h"
 #include "volume/internal.h"
 

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/cleanup.h"
 #include "base/pattern.h"
 #include "base/json/schema_internal.h"
 

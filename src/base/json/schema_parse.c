@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "base/array.h"
-#include "base/cleanup.h"
 #include "base/pattern.h"
 #include "base/json/schema.h"
 #include "base/json/schema_internal.h"

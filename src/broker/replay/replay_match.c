@@ -14,8 +14,6 @@
  */
 #include "broker/replay/replay_match.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/cleanup.h"
@@ -26,7 +24,6 @@
 #include "broker/ask.h"
 #include "broker/fork_map.h"
 #include "broker/replay/replay_log.h"
-#include "session/session.h"
 #include "wire/values.h"
 
 enum {

@@ -5,9 +5,7 @@
  * not part of it. A copy that runs more code writes to more pages, and so has copies of them.
  */
 #include <stdlib.h>
-#include <string.h>
 
-#include "base/cleanup.h"
 #include "cli/bench/measure.h"
 
 /* As in bench/fork: a heap of 40 MB in small objects. */

@@ -4,7 +4,6 @@
  * os.fork() is that of the session's own interpreter: what a copy of this process costs at least.
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "cli/bench/measure.h"

@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "base/buf.h"
-#include "base/cleanup.h"
 #include "cli/options/flags.h"
 #include "cli/options/manual.h"
 #include "cli/terminal/screen.h"

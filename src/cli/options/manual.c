@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/buf.h"
-#include "base/cleanup.h"
 #include "cli/options/flags.h"
 #include "cli/options/manual.h"
 

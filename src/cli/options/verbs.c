@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/buf.h"
-#include "base/cleanup.h"
 #include "base/suggest.h"
 
 const void *verb_find(const void *rows, size_t count, size_t size, const char *word)

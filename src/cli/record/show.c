@@ -10,7 +10,6 @@
 #include <time.h>
 
 #include "base/buf.h"
-#include "base/cleanup.h"
 #include "base/json/fields.h"
 #include "base/json/json.h"
 #include "base/text.h"

@@ -4,7 +4,6 @@
  * results here are a copy of the server's, whose length says what is missing. RESULTS.batch has the
  * id of the batch, so that the same command again goes on with it.
  */
-#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>

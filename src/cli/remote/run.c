@@ -5,10 +5,8 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "base/json/fields.h"
 #include "base/json/json.h"
 #include "base/os/file.h"
-#include "base/text.h"
 #include "cli/answer.h"
 #include "cli/cli.h"
 #include "cli/remote/remote.h"

@@ -7,7 +7,6 @@
 
 #include "base/cleanup.h"
 #include "base/json/json.h"
-#include "base/text.h"
 #include "cli/cli.h"
 #include "cli/list.h"
 #include "cli/remote/remote.h"

@@ -8,7 +8,6 @@
 #include "base/cleanup.h"
 #include "base/json/json.h"
 #include "base/os/file.h"
-#include "base/text.h"
 #include "cli/cli.h"
 #include "cli/remote/remote.h"
 #include "cli/volume_copy.h"

@@ -15,7 +15,6 @@
 #include "base/json/json.h"
 #include "base/text.h"
 #include "cli/terminal/children.h"
-#include "cli/cli.h"
 #include "cli/terminal/highlight.h"
 #include "cli/reply.h"
 #include "cli/terminal/screen.h"

@@ -14,7 +14,6 @@
 #include <unistd.h>
 #include <wchar.h>
 
-#include "base/cleanup.h"
 #include "base/text.h"
 #include "cli/cli.h"
 

@@ -9,7 +9,6 @@
 #include "env/common/custom.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/cleanup.h"
 #include "base/json/json.h"

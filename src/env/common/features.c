@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/buf.h"
-#include "base/cleanup.h"
 
 static const struct {
     const char *name, *settings;

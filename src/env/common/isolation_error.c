@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/buf.h"
-#include "base/cleanup.h"
 #include "base/text.h"
 
 const enum isolation isolation_auto_levels[ISOLATION_AUTO_LEVELS] = { ISOLATION_FULL,

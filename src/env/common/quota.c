@@ -2,11 +2,9 @@
 #include "env/common/quota.h"
 
 #include <stdlib.h>
-#include <string.h>
 #include <sys/statfs.h>
 
 #include "base/clock.h"
-#include "base/cleanup.h"
 
 enum {
     LOOK_MS = 100,

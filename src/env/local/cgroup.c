@@ -13,7 +13,6 @@
  */
 #include "env/local/cgroup.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>

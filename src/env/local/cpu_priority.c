@@ -23,7 +23,6 @@
 #include "env/local/cpu_priority.h"
 
 #include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <linux/capability.h>
 #include <sched.h>

@@ -5,9 +5,7 @@
  * shares its namespaces, user, cgroup, files and mounts, which therefore stay until the last member
  * is closed. The first sandbox's keeper is told to stay when its worker ends.
  */
-#include <errno.h>
 #include <fcntl.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>

@@ -9,12 +9,10 @@
  */
 #include "env/remote/boot.h"
 
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <zlib.h>
 
-#include "base/cleanup.h"
 #include "base/json/json.h"
 #include "base/text.h"
 #include "env/common/embedded.h"

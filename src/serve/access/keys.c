@@ -6,7 +6,6 @@
  */
 #include "serve/access/keys.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <openssl/crypto.h>
 #include <stdlib.h>
@@ -15,7 +14,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/array.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/json/json.h"

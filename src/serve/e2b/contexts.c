@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "base/clock.h"
 #include "serve/e2b/embedded.h"
 #include "serve/sandbox/sandbox.h"
 

@@ -10,7 +10,6 @@
  */
 #include "serve/e2b/files.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <zlib.h>

@@ -6,7 +6,6 @@
  */
 #include <string.h>
 
-#include "base/cleanup.h"
 #include "base/json/json.h"
 #include "serve/e2b/contexts.h"
 

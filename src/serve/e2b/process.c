@@ -8,11 +8,9 @@
 #include "serve/e2b/process.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/cleanup.h"
 #include "base/clock.h"
 #include "serve/sandbox/sandbox.h"
 

@@ -2,7 +2,6 @@
  *
  * A call attaches to its command, does its one thing, and detaches.
  */
-#include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>

@@ -6,7 +6,6 @@
  * site, which could choose its Host (DNS rebinding), knows no token.
  */
 #include <string.h>
-#include <strings.h>
 
 #include "base/cleanup.h"
 #include "serve/e2b/connect.h"

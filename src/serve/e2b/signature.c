@@ -7,7 +7,6 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/cleanup.h"
 #include "base/hash.h"
 #include "serve/e2b/e2b.h"
 

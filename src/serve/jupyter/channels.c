@@ -9,10 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/json/fields.h"
-#include "base/text.h"
 #include "serve/jupyter/jupyter.h"
 
 #define BINARY_PROTOCOL "v1.kernel.websocket.jupyter.org"

@@ -14,7 +14,6 @@
 #include "serve/sandbox/calls.h"
 #include "serve/jupyter/embedded.h"
 #include "serve/jupyter/jupyter.h"
-#include "serve/http/relay.h"
 #include "serve/sandbox/sandbox.h"
 
 #define INPUT_TOOL "jupyter_input"

@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "base/text.h"
 #include "serve/jupyter/contents.h"
 
 /* A text of more lines than are left for all of them stays whole, as format 4 allows: a line in a

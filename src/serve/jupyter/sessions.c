@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/cleanup.h"
 #include "serve/jupyter/jupyter.h"
 
 struct jupyter_notebook {

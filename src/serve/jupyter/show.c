@@ -5,7 +5,6 @@
  */
 #include <string.h>
 
-#include "base/cleanup.h"
 #include "base/json/fields.h"
 #include "base/text.h"
 #include "serve/sandbox/cell_events.h"

@@ -1,7 +1,6 @@
 /* serve/mcp/host.c: the Python sessions and runs of MCP clients are sandboxes and runs of the
  * server: counted, limited and ended as all others. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "serve/mcp/mcp.h"

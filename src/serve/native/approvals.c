@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/cleanup.h"
 #include "serve/mcp/mcp.h"
 #include "serve/native/runs.h"
 #include "serve/http/request.h"

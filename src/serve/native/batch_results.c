@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "base/os/file.h"
 #include "base/text.h"
 #include "serve/native/batches.h"
 

@@ -10,8 +10,6 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/text.h"
-#include "serve/access/spending.h"
 #include "serve/native/batches.h"
 #include "serve/native/contexts.h"
 

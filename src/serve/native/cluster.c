@@ -4,7 +4,6 @@
  */
 #include <string.h>
 
-#include "base/cleanup.h"
 #include "cluster/registry.h"
 #include "serve/http/nodes.h"
 #include "serve/http/relay.h"

@@ -1,7 +1,6 @@
 /* serve/native/commands.c: the routes for commands in a sandbox, which run beside its cells. */
 #include <string.h>
 
-#include "base/cleanup.h"
 #include "base/text.h"
 #include "serve/sandbox/exchange.h"
 #include "serve/native/native.h"

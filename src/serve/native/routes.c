@@ -3,8 +3,6 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "base/text.h"
-#include "serve/console.h"
 #include "serve/native/approvals.h"
 #include "serve/native/batches.h"
 #include "serve/native/contexts.h"

@@ -8,7 +8,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -20,7 +19,6 @@
 #include "base/os/file.h"
 #include "base/text.h"
 #include "serve/http/work.h"
-#include "serve/sandbox/sandbox.h"
 #include "serve/sandbox/volume.h"
 
 enum { VOLUMES_MOST = 1000, SNAPSHOTS_MOST = 16, ENTRIES_MOST = 100000, DEPTH_MOST = 10 };

@@ -10,7 +10,6 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/hash.h"
-#include "base/json/fields.h"
 #include "serve/openai/openai.h"
 #include "serve/access/spending.h"
 #include "serve/sandbox/sandbox.h"

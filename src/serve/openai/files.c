@@ -10,7 +10,6 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/json/fields.h"
-#include "base/text.h"
 #include "serve/openai/file_store.h"
 #include "serve/openai/openai.h"
 

@@ -6,10 +6,7 @@
  */
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "base/cleanup.h"
-#include "base/json/fields.h"
 #include "serve/openai/openai.h"
 #include "serve/access/spending.h"
 

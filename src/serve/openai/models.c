@@ -7,7 +7,6 @@
 
 #include "base/array.h"
 #include "base/cleanup.h"
-#include "base/clock.h"
 #include "base/json/fields.h"
 #include "base/text.h"
 #include "serve/openai/openai.h"

@@ -13,7 +13,6 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/hash.h"
-#include "base/json/fields.h"
 #include "base/text.h"
 #include "serve/openai/responses.h"
 

@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/cleanup.h"
 #include "serve/queue/queue.h"
 
 enum { HEAD_SIZE = 26 };

@@ -20,7 +20,6 @@
 #include "base/clock.h"
 #include "base/json/fields.h"
 #include "cluster/ledger.h"
-#include "serve/http/idempotency.h"
 #include "serve/log.h"
 #include "serve/queue/queue.h"
 

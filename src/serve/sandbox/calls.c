@@ -12,7 +12,6 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "base/text.h"
 #include "serve/mcp/mcp.h"
 #include "serve/sandbox/cell_events.h"
 

@@ -3,8 +3,6 @@
 
 #include <string.h>
 
-#include "base/cleanup.h"
-
 /* JSON has line breaks only as white space. */
 void cell_event(struct request *r, const char *name, const struct buf *data)
 {

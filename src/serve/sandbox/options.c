@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "base/text.h"
 #include "serve/options.h"
 #include "serve/sandbox/sandbox.h"
 #include "serve/sandbox/volume.h"

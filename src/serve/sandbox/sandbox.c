@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/cleanup.h"
 #include "base/clock.h"
 #include "serve/sandbox/calls.h"
 #include "serve/sandbox/sandbox.h"

@@ -11,7 +11,6 @@
 
 #include "base/cleanup.h"
 #include "base/json/fields.h"
-#include "base/text.h"
 #include "env/common/owner_labels.h"
 
 enum {

@@ -8,7 +8,6 @@
 #include "env/clouds/vm/process_service.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"

@@ -3,8 +3,6 @@
 
 #include <stdlib.h>
 
-#include "base/cleanup.h"
-
 enum { ANSWER_SECONDS = 60 };
 
 static int vm_orphans_ask(struct vms *env, enum vm_step step, const char *id, const char *cursor,
