@@ -60,23 +60,28 @@ static void answer_print_result(const droste_result *r, bool json)
 }
 
 /* Names what was saved; a file that was not is an error, unless the run failed already. */
-static int answer_print_artifacts(const droste_result *r, int status)
+static int answer_print_artifacts(droste *d, const droste_result *r, int status)
 {
     droste_artifact artifact;
     droste_error why;
-    for (size_t i = 0; droste_result_artifact(r, i, &artifact); i++)
+    const char *patterns = droste_get(d, "artifacts");
+    size_t i = 0;
+    for (; droste_result_artifact(r, i, &artifact); i++)
         cli_note("saved %s (%llu byte%s)", artifact.path, (unsigned long long)artifact.size,
             artifact.size == 1 ? "" : "s");
     droste_result_artifacts_error(r, &why);
+    if (why.code == DROSTE_ERROR_NONE && i == 0 && patterns && patterns[0] &&
+        status != EXIT_INTERRUPTED)
+        cli_note("no file matches the artifacts: %s", patterns);
     if (why.code == DROSTE_ERROR_NONE)
         return status;
     int failed = cli_error(&why);
     return status == EXIT_FINE ? failed : status;
 }
 
-int answer_print(droste_result *r, bool json)
+int answer_print(droste *d, droste_result *r, bool json)
 {
-    int status = answer_print_artifacts(r, answer_exit_status(r));
+    int status = answer_print_artifacts(d, r, answer_exit_status(r));
     answer_print_result(r, json);
     droste_result_free(r);
     return cli_finish(status, "the answer");

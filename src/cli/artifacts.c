@@ -13,6 +13,7 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/os/file.h"
+#include "base/text.h"
 #include "cli/cli.h"
 #include "cli/volume_copy.h"
 
@@ -21,6 +22,7 @@ struct artifacts_save {
     const char *path;   /* in the sandbox, without slashes at its ends; "": all */
     const char *target; /* of what has this path */
     size_t found;
+    uint64_t bytes;
     size_t missing; /* whose contents the record does not have */
 };
 
@@ -110,6 +112,7 @@ static int artifacts_take(void *arg, const droste_record_run *run, droste_error 
         if (!rest)
             continue;
         s->found++;
+        s->bytes += (uint64_t)run->artifacts[i].size;
         if (run->artifacts[i].value.hash)
             rc = artifact_save(s, &run->artifacts[i], rest, err);
         else
@@ -128,14 +131,17 @@ int cli_save_artifacts(droste_record *record, const char *run, const char *dir, 
 {
     struct artifacts_save s = { .record = record, .path = "", .target = dir };
     int rc = artifacts_save(&s, run, err);
+    if (rc == 0)
+        cli_note("saved %zu artifact%s below %s", s.found - s.missing,
+            text_plural((int64_t)(s.found - s.missing)), dir);
     if (rc == 0 && s.missing > 0)
         cli_note(
             "%zu artifacts are not in the record: they did not fit (max-record-size)", s.missing);
     return rc;
 }
 
-int cli_copy_artifacts(
-    droste_record *record, const char *run, const char *path, const char *target, droste_error *err)
+int cli_copy_artifacts(droste_record *record, const char *run, const char *path, const char *target,
+    droste_volume_count *count, droste_error *err)
 {
     cleanup_buf struct buf to = { 0 };
     struct error inner = { 0 };
@@ -160,5 +166,6 @@ int cli_copy_artifacts(
         return public_error_set(err, DROSTE_ERROR_NOT_FOUND,
             "%zu of %zu artifacts are not in the record: they did not fit (max-record-size)",
             s.missing, s.found);
+    *count = (droste_volume_count){ .files = s.found, .bytes = s.bytes };
     return rc;
 }

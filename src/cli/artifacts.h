@@ -8,7 +8,7 @@
 int cli_save_artifacts(droste_record *record, const char *run, const char *dir, droste_error *err);
 /* Writes one of them, or those below a directory of the sandbox ("": all), to `target`. */
 int cli_copy_artifacts(droste_record *record, const char *run, const char *path, const char *target,
-    droste_error *err);
+    droste_volume_count *count, droste_error *err);
 
 /* Writes a value of a record to a descriptor; `path` is for the message of an error. */
 int cli_write_recorded(

@@ -9,6 +9,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/json/fields.h"
+#include "base/json/json.h"
 #include "base/text.h"
 #include "cli/cli.h"
 #include "cli/remote/remote.h"
@@ -23,6 +24,7 @@ struct show {
     FILE *out; /* NULL: show nothing */
     bool terminal, paints, verbose, shown;
     uint64_t said_ns;
+    struct buf failure; /* the first task with an error, and its message */
 };
 
 static size_t with_result(const droste_batch_state *s)
@@ -78,10 +80,23 @@ static void batch_show_status(struct show *show, const droste_batch_state *s)
     fflush(show->out);
 }
 
+static void batch_keep_failure(struct show *show, const droste_batch_event *e)
+{
+    cleanup_json struct json_object *line = NULL;
+    if (show->failure.len > 0 || json_parse(e->text, e->len, &json_limits_large, &line, NULL) < 0)
+        return;
+    struct json_object *error = json_get_typed(line, "error", json_type_object);
+    if (error)
+        buf_printf(&show->failure, "%s: %s", json_get_string(line, "id", ""),
+            json_get_string(error, "message", ""));
+}
+
 static void on_event(void *arg, const droste_batch_event *e)
 {
     struct show *show = arg;
     bool notice = strcmp(e->kind, "notice") == 0;
+    if (strcmp(e->kind, "result") == 0)
+        batch_keep_failure(show, e);
     if (!show->out && notice)
         fprintf(stderr, "droste: note: %s\n", e->text);
     if (!show->out)
@@ -121,43 +136,52 @@ static int64_t peak_bytes(void)
     return (int64_t)used.ru_maxrss * 1024;
 }
 
-static void batch_print_text(const droste_batch_state *s, const char *results, bool is_in_queue)
+struct batch_ending {
+    const char *results, *failure;
+    bool json, is_in_queue; /* the runs that have not ended go on */
+};
+
+static void batch_print_text(const droste_batch_state *s, const struct batch_ending *e)
 {
+    cleanup_buf struct buf out = { 0 };
     const char *between = ":";
     size_t done = with_result(s);
     double rate = s->seconds > 0 ? (double)(done - s->earlier) / s->seconds : 0;
-    printf("%zu task%s", s->tasks, s->tasks == 1 ? "" : "s");
+    buf_printf(&out, "%zu task%s", s->tasks, s->tasks == 1 ? "" : "s");
     for (size_t i = 0; i < array_length(statuses); i++) {
         if (batch_count_of(s, i) == 0)
             continue;
-        printf("%s %zu %s", between, batch_count_of(s, i), statuses[i].name);
+        buf_printf(&out, "%s %zu %s", between, batch_count_of(s, i), statuses[i].name);
         between = ",";
     }
     if (done < s->tasks)
-        printf("%s %zu without a result", between, s->tasks - done);
-    puts("");
+        buf_printf(&out, "%s %zu without a result", between, s->tasks - done);
+    buf_putc(&out, '\n');
+    if (e->failure[0])
+        buf_printf(&out, "first error, of %s\n", e->failure);
     if (s->earlier > 0)
-        printf("%zu had their results before\n", s->earlier);
+        buf_printf(&out, "%zu had their results before\n", s->earlier);
     if (s->resumed > 0)
-        printf(
-            "%zu interrupted run%s continued\n", s->resumed, s->resumed == 1 ? " was" : "s were");
+        buf_printf(&out, "%zu interrupted run%s continued\n", s->resumed,
+            s->resumed == 1 ? " was" : "s were");
     if (s->graded > 0)
-        printf("%zu of %zu passed (%.1f %%), mean score %.4g\n", s->passed, s->graded,
+        buf_printf(&out, "%zu of %zu passed (%.1f %%), mean score %.4g\n", s->passed, s->graded,
             100.0 * (double)s->passed / (double)s->graded, s->score / (double)s->graded);
     if (s->ungraded > 0)
-        printf("%zu could not be graded; see `grade` in %s\n", s->ungraded, results);
-    printf("%lld call%s, %lld + %lld tokens", (long long)s->calls, text_plural(s->calls),
+        buf_printf(&out, "%zu could not be graded; see `grade` in %s\n", s->ungraded, e->results);
+    buf_printf(&out, "%lld call%s, %lld + %lld tokens", (long long)s->calls, text_plural(s->calls),
         (long long)s->input_tokens, (long long)s->output_tokens);
     if (s->cost >= 0)
-        printf(", $%.4f", s->cost);
-    printf("\n%.2f s, %.4g tasks a second, at most %.0f MB in this process\n", s->seconds, rate,
-        (double)peak_bytes() / 1e6);
+        buf_printf(&out, ", $%.4f", s->cost);
+    buf_printf(&out, "\n%.2f s, %.4g tasks a second, at most %.0f MB in this process\n", s->seconds,
+        rate, (double)peak_bytes() / 1e6);
     if (s->stopped)
-        printf("stopped: %s; %zu run%s %s. Run the same command again to continue.\n", s->why,
-            s->interrupted, s->interrupted == 1 ? "" : "s",
-            is_in_queue           ? "in the queue go on"
+        buf_printf(&out, "stopped: %s; %zu run%s %s. Run the same command again to continue.\n",
+            s->why, s->interrupted, s->interrupted == 1 ? "" : "s",
+            e->is_in_queue        ? "in the queue go on"
             : s->interrupted == 1 ? "is suspended"
                                   : "are suspended");
+    screen_print_text(stdout, buf_text(&out));
 }
 
 static void batch_print_json(const droste_batch_state *s, const char *results)
@@ -182,17 +206,12 @@ static int batch_exit_status(const droste_batch_state *s)
 
 /* ---- the command ---- */
 
-struct batch_ending {
-    const char *results;
-    bool json, is_in_queue; /* the runs that have not ended go on */
-};
-
 static int batch_print(const droste_batch_state *state, const struct batch_ending *e)
 {
     if (e->json)
         batch_print_json(state, e->results);
     else
-        batch_print_text(state, e->results, e->is_in_queue);
+        batch_print_text(state, e);
     return batch_exit_status(state);
 }
 
@@ -221,10 +240,10 @@ static int batch_run_remote(droste *d, const char *server, const droste_batch_op
     cli_catch_interrupts(d);
     if (rc == 0)
         rc = remote_batch(&batch, settings, &state, &err);
-    return rc < 0
-               ? cli_inner_error(&err)
-               : cli_finish(batch_print(&state, &(struct batch_ending){ o->results, json, false }),
-                     "the summary");
+    return rc < 0 ? cli_inner_error(&err)
+                  : cli_finish(
+                        batch_print(&state, &(struct batch_ending){ o->results, "", json, false }),
+                        "the summary");
 }
 
 struct batch_cluster {
@@ -257,7 +276,8 @@ static int batch_run_cluster(droste *d, const struct batch_cluster *cluster,
         batch_hide(show);
     if (rc < 0 && !state.stopped)
         return cli_inner_error(&err);
-    int status = batch_print(&state, &(struct batch_ending){ o->results, json, true });
+    int status = batch_print(
+        &state, &(struct batch_ending){ o->results, buf_text(&show->failure), json, true });
     status = cli_finish(rc < 0 ? cli_status(err.code) : status, "the summary");
     return rc < 0 ? cli_inner_error(&err) : status;
 }
@@ -274,7 +294,8 @@ static int cli_batch_run_batch(
         batch_hide(show);
     if (rc < 0 && !state.stopped)
         return cli_error(&err);
-    int status = batch_print(&state, &(struct batch_ending){ o->results, json, false });
+    int status = batch_print(
+        &state, &(struct batch_ending){ o->results, buf_text(&show->failure), json, false });
     status = cli_finish(rc < 0 ? cli_status(err.code) : status, "the summary");
     return rc < 0 ? cli_error(&err) : status;
 }
@@ -371,9 +392,11 @@ static int batch_run(const struct command *self, droste *d, int argc, char **arg
     server = cluster.urls ? NULL : remote_address(server);
     if (status >= 0)
         return status;
-    return cluster.urls ? batch_run_cluster(d, &cluster, &o, &show, json)
-           : server     ? batch_run_remote(d, server, &o, &show, json)
-                        : cli_batch_run_batch(d, &o, &show, json);
+    status = cluster.urls ? batch_run_cluster(d, &cluster, &o, &show, json)
+             : server     ? batch_run_remote(d, server, &o, &show, json)
+                          : cli_batch_run_batch(d, &o, &show, json);
+    buf_free(&show.failure);
+    return status;
 }
 
 const struct command command_batch = {

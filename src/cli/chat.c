@@ -89,7 +89,7 @@ static void chat_ask(struct talk *t, const char *question)
         chat_keep_context(t);
     }
     buf_clear(&t->context);
-    int status = rc < 0 ? cli_error(&err) : answer_print(r, t->json);
+    int status = rc < 0 ? cli_error(&err) : answer_print(t->d, r, t->json);
     if (status != EXIT_FINE)
         t->status = status;
     t->over = event == LINES_LEAVE || (event == LINES_INTERRUPT && !lines_is_terminal(t->lines));

@@ -100,9 +100,9 @@ int cli_parse(const struct command *self, int argc, char **argv, const struct fl
  * value. */
 const struct list *cli_settings(void);
 
-/* "droste: TEXT" on standard error; returns `status`. */
+/* "droste: TEXT" on standard error, broken between words on a terminal; returns `status`. */
 int cli_fail(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* The same for a remark, which is not an error: broken between words on a terminal. */
+/* The same for a remark, which is not an error. */
 void cli_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* The exit status for an error code of the library. */
 int cli_status(int code);
@@ -162,6 +162,8 @@ bool cli_terminal_moves(FILE *out);
 bool cli_terminal_paints(FILE *out);
 /* True once the reader of standard output is gone (`| head`): the command then ends silently. */
 bool cli_output_gone(void);
+/* Flushes standard output; 0, or the errno of its first failed write (-1: not known). */
+int cli_output_failed(void);
 /* Ends a command that printed `what`: returns `status`, or, if writing standard output failed,
  * prints why and returns EXIT_ENVIRONMENT. */
 int cli_finish(int status, const char *what);

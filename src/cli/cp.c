@@ -50,7 +50,8 @@ static int cp_volume(droste *d, const struct cp_side *from, const struct cp_side
     return rc;
 }
 
-static int cp_run(droste *d, const struct cp_side *from, const char *target, struct error *err)
+static int cp_run(droste *d, const struct cp_side *from, const char *target,
+    droste_volume_count *count, struct error *err)
 {
     char id[DROSTE_RUN_ID_SIZE];
     droste_record *record = NULL;
@@ -61,7 +62,7 @@ static int cp_run(droste *d, const struct cp_side *from, const char *target, str
     if (rc == 0)
         rc = droste_record_find(record, from->name, id, &why);
     if (rc == 0)
-        rc = cli_copy_artifacts(record, id, from->path, target, &why);
+        rc = cli_copy_artifacts(record, id, from->path, target, count, &why);
     droste_record_close(record);
     return cli_inner(rc, &why, err);
 }
@@ -71,10 +72,9 @@ static int cp_copy(droste *d, const struct cp_side *from, const struct cp_side *
     struct error err = { 0 };
     droste_volume_count count = { 0 };
     cli_catch_interrupts(d);
-    int rc = from->kind == CP_RUN ? cp_run(d, from, to->path, &err)
+    int rc = from->kind == CP_RUN ? cp_run(d, from, to->path, &count, &err)
                                   : cp_volume(d, from, to, &count, &err);
-    bool counts = from->kind != CP_RUN && strcmp(to->path, "-") != 0;
-    if (rc == 0 && counts && !quiet)
+    if (rc == 0 && strcmp(to->path, "-") != 0 && !quiet)
         volume_print_count("copied", &count, false);
     return cli_end(rc, &err, "the copy");
 }

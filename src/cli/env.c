@@ -7,6 +7,7 @@
 #include "base/json/fields.h"
 #include "cli/cli.h"
 #include "cli/options/verbs.h"
+#include "cli/terminal/screen.h"
 
 struct request {
     droste *d;
@@ -21,22 +22,23 @@ struct env_verb {
 
 static int env_list(const struct request *r, struct error *err)
 {
-    cleanup_buf struct buf out = { 0 };
+    cleanup_buf struct buf out = { 0 }, text = { 0 };
     const char *name, *about;
     field_open(&out, NULL, '[');
     for (size_t i = 0; (name = droste_environment_at(i, &about)); i++) {
-        if (!r->json)
-            printf("%-8s  %s\n", name, about);
+        buf_printf(&text, "%-8s  %s\n", name, about);
         field_open(&out, NULL, '{');
         field_string(&out, "name", name);
         field_string(&out, "about", about);
         field_close(&out, '}');
     }
     field_close(&out, ']');
-    if (buf_failed(&out))
+    if (buf_failed(&out) || buf_failed(&text))
         return error_memory(err);
     if (r->json)
         cli_print_json(buf_text(&out));
+    else
+        screen_print_text(stdout, buf_text(&text));
     return 0;
 }
 
@@ -80,7 +82,10 @@ static int env_show(const struct request *r, struct error *err)
     }
     if (buf_failed(&out))
         return error_memory(err);
-    cli_print(stdout, buf_text(&out), out.len);
+    if (r->json)
+        cli_print(stdout, buf_text(&out), out.len);
+    else
+        screen_print_text(stdout, buf_text(&out));
     return 0;
 }
 

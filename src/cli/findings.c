@@ -2,6 +2,7 @@
 
 #include "base/json/fields.h"
 #include "cli/cli.h"
+#include "cli/terminal/screen.h"
 
 void findings_begin(struct findings *f, bool json)
 {
@@ -41,6 +42,9 @@ void findings_print(struct findings *f, bool works, const char *in_words)
     } else {
         buf_printf(out, "\n%s\n", in_words);
     }
-    cli_print(stdout, buf_text(out), out->len);
+    if (f->json)
+        cli_print(stdout, buf_text(out), out->len);
+    else
+        screen_print_text(stdout, buf_text(out));
     buf_free(out);
 }

@@ -19,7 +19,7 @@ struct image_request {
 
 static int image_print(void *arg, const droste_image *image)
 {
-    (void)arg;
+    ++*(size_t *)arg;
     printf("%.*s  %6llu MiB%s%s\n    %s\n", ID_SHOWN, image->id, image->bytes >> 20,
         image->in_use ? "  in use" : "", image->damaged ? "  damaged" : "", image->names);
     return 0;
@@ -60,8 +60,13 @@ static int image_ls(struct image_request *r, struct error *err)
 {
     droste_error why;
     cleanup_buf struct buf out = { 0 };
-    if (!r->json)
-        return cli_inner(droste_image_visit(r->d, NULL, image_print, NULL, &why), &why, err);
+    size_t count = 0;
+    if (!r->json) {
+        int listed = droste_image_visit(r->d, NULL, image_print, &count, &why);
+        if (listed == 0 && count == 0)
+            cli_note("there are no images yet; `droste image pull NAME` unpacks one");
+        return cli_inner(listed, &why, err);
+    }
     field_open(&out, NULL, '[');
     int rc = droste_image_visit(r->d, NULL, image_add_json, &out, &why);
     field_close(&out, ']');

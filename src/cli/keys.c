@@ -100,7 +100,7 @@ static void keys_put(const struct key *key, bool json, struct buf *out)
     }
     field_time(&times, NULL, key->created_ms);
     buf_printf(
-        out, "%s  %.11s  %-16s  %s", key->id, buf_text(&times) + 1, key->name, buf_text(&scopes));
+        out, "%s  %.10s  %-16s  %s", key->id, buf_text(&times) + 1, key->name, buf_text(&scopes));
     if (limits.len > 0)
         buf_printf(out, "  %s", buf_text(&limits));
     for (const char *rule = NULL; (rule = key_net_next(key, rule));)
@@ -123,9 +123,12 @@ static int keys_run_list(const struct keys_request *r, struct error *err)
         keys_put(&keys.rows[i], r->json, &out);
     if (r->json)
         field_close(&out, ']');
+    bool is_empty = keys.count == 0;
     keys_free(&keys);
     if (buf_failed(&out))
         return error_memory(err);
+    if (is_empty && !r->json)
+        cli_note("there are no keys in %s; `droste keys create` makes one", r->path);
     if (r->json)
         cli_print_json(buf_text(&out));
     else

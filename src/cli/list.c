@@ -1,19 +1,19 @@
 /* cli/list.c: see list.h. */
 #include "cli/list.h"
 
+#include <limits.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/json/fields.h"
 #include "base/text.h"
 #include "cli/cli.h"
+#include "cli/terminal/screen.h"
 #include "export/describe.h"
 #include "export/steps.h"
 
-enum column { ID, WHEN, STATUS, MODEL, TASK, TURNS, CALLS, TOKENS, SECONDS, COLUMNS };
+enum column { ID, WHEN, STATUS, MODEL, TASK, TURNS, CALLS, TOKENS, COST, SECONDS, COLUMNS };
 
 static const struct {
     const char *name;
@@ -23,18 +23,22 @@ static const struct {
     [WHEN] = { "WHEN", false },
     [STATUS] = { "STATUS", false },
     [MODEL] = { "MODEL", false },
-    [TASK] = { "BATCH:TASK", false }, /* shown only if a run belongs to a task */
+    [TASK] = { "BATCH:TASK", false },
     [TURNS] = { "TURNS", true },
     [CALLS] = { "CALLS", true },
     [TOKENS] = { "TOKENS", true },
+    [COST] = { "COST", true },
     [SECONDS] = { "SECONDS", true },
 };
+
+/* Those that a narrow terminal does without, in this order; an id has the time, too. */
+static const enum column dispensable[] = { WHEN, CALLS, TURNS, SECONDS, TOKENS, TASK, MODEL, COST };
 
 enum {
     MODEL_CHARACTERS = 32,
     TASK_CHARACTERS = 32,
     QUESTION_CHARACTERS = 200,
-    QUESTION_LEAST = 20
+    QUESTION_LEAST = 20,
 };
 
 struct row {
@@ -45,7 +49,8 @@ struct row {
 struct table {
     struct row *rows;
     size_t count;
-    size_t width[COLUMNS];
+    size_t width[COLUMNS]; /* 0: the column is not shown */
+    size_t room;           /* for the question, on a terminal */
 };
 
 /* "results.jsonl:task-7"; `runs show` has the full name of the batch. */
@@ -76,12 +81,15 @@ static void fill_row(struct row *row, const droste_record_run *run)
     describe_line(&row->question, run->question, QUESTION_CHARACTERS);
     if (!run->ended_ms) {
         for (enum column c = TURNS; c < COLUMNS; c++)
-            buf_putc(&row->cells[c], '-');
+            if (c != COST)
+                buf_putc(&row->cells[c], '-');
         return;
     }
     buf_printf(&row->cells[TURNS], "%lld", (long long)run->iterations);
     buf_printf(&row->cells[CALLS], "%lld", (long long)run->calls);
     buf_printf(&row->cells[TOKENS], "%lld", (long long)(run->input_tokens + run->output_tokens));
+    if (run->cost >= 0)
+        buf_printf(&row->cells[COST], "$%.4f", run->cost);
     buf_printf(&row->cells[SECONDS], "%.2f", run->seconds);
 }
 
@@ -106,14 +114,9 @@ static int add_row(void *arg, const droste_record_run *run, droste_error *err)
     return 0;
 }
 
-static bool is_shown(const struct table *table, enum column c)
-{
-    return c != TASK || table->width[c] > 0;
-}
-
 static void print_cell(const struct table *table, enum column c, const char *text, size_t width)
 {
-    if (!is_shown(table, c))
+    if (table->width[c] == 0)
         return;
     int blanks = (int)(table->width[c] - width);
     if (columns[c].number)
@@ -122,37 +125,49 @@ static void print_cell(const struct table *table, enum column c, const char *tex
     printf("%*s", columns[c].number ? 2 : blanks + 2, "");
 }
 
-/* The width left for the question on a terminal; unlimited elsewhere. */
-static size_t room_for_question(const struct table *table)
+static size_t list_width(const struct table *table)
 {
-    struct winsize size;
     size_t used = 0;
-    if (!isatty(STDOUT_FILENO) || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) < 0 || size.ws_col == 0)
-        return QUESTION_CHARACTERS;
     for (enum column c = 0; c < COLUMNS; c++)
-        used += is_shown(table, c) ? table->width[c] + 2 : 0;
-    return size.ws_col > used + QUESTION_LEAST ? size.ws_col - used - 1 : QUESTION_LEAST;
+        used += table->width[c] > 0 ? table->width[c] + 2 : 0;
+    return used;
+}
+
+/* Costs and tasks are shown only if a run has some. On a terminal, a row is one line. */
+static void list_lay_out(struct table *table, const struct screen *screen)
+{
+    for (enum column c = 0; c < COLUMNS; c++)
+        if (strlen(columns[c].name) > table->width[c] &&
+            (table->width[c] > 0 || (c != TASK && c != COST)))
+            table->width[c] = strlen(columns[c].name);
+    if (!screen->visible)
+        return;
+    size_t all = screen_columns(screen) - 1;
+    for (size_t i = 0; i < array_length(dispensable); i++)
+        if (list_width(table) + QUESTION_LEAST > all)
+            table->width[dispensable[i]] = 0;
+    table->room = list_width(table) < all ? all - list_width(table) : 1;
 }
 
 static void list_print_table(struct table *table)
 {
-    for (enum column c = 0; c < COLUMNS; c++)
-        if (strlen(columns[c].name) > table->width[c] && is_shown(table, c))
-            table->width[c] = strlen(columns[c].name);
-    size_t room = room_for_question(table);
+    struct screen screen;
+    screen_open(&screen, stdout);
+    list_lay_out(table, &screen);
     for (enum column c = 0; c < COLUMNS; c++)
         print_cell(table, c, columns[c].name, strlen(columns[c].name));
-    puts("QUESTION");
+    printf("%.*s\n", screen.visible ? (int)table->room : INT_MAX, "QUESTION");
     for (size_t i = 0; i < table->count; i++) {
         const struct row *row = &table->rows[i];
         cleanup_buf struct buf question = { 0 };
         for (enum column c = 0; c < COLUMNS; c++)
             print_cell(table, c, buf_text(&row->cells[c]), width_of(&row->cells[c]));
-        droste_value all = { buf_text(&row->question), row->question.len };
-        describe_line(&question, all, room);
-        cli_print(stdout, buf_text(&question), question.len);
-        putchar('\n');
+        if (screen.visible)
+            screen_fit(
+                &screen, &question, buf_text(&row->question), row->question.len, table->room);
+        puts(buf_text(screen.visible ? &question : &row->question));
     }
+    screen_close(&screen);
 }
 
 static void free_table(struct table *table)

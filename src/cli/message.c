@@ -1,4 +1,5 @@
 /* cli/message.c: errors and notes on standard error, and exit statuses. */
+#include <errno.h>
 #include <stdarg.h>
 #include <string.h>
 
@@ -8,6 +9,12 @@
 #include "cli/cli.h"
 #include "cli/terminal/screen.h"
 
+static void message_print(struct buf *text)
+{
+    buf_putc(text, '\n');
+    screen_print_text(stderr, buf_failed(text) ? "droste: out of memory\n" : buf_text(text));
+}
+
 void cli_note(const char *format, ...)
 {
     cleanup_buf struct buf text = { 0 };
@@ -16,18 +23,31 @@ void cli_note(const char *format, ...)
     buf_puts(&text, "droste: ");
     buf_vprintf(&text, format, args);
     va_end(args);
-    buf_putc(&text, '\n');
-    screen_print_text(stderr, buf_text(&text));
+    message_print(&text);
+}
+
+int cli_fail(int status, const char *format, ...)
+{
+    cleanup_buf struct buf text = { 0 };
+    va_list args;
+    va_start(args, format);
+    buf_puts(&text, "droste: ");
+    buf_vprintf(&text, format, args);
+    va_end(args);
+    message_print(&text);
+    return status;
 }
 
 int cli_usage(const struct command *self, const char *format, ...)
 {
+    cleanup_buf struct buf text = { 0 };
     va_list args;
     va_start(args, format);
-    fprintf(stderr, "droste %s: ", self->name);
-    vfprintf(stderr, format, args);
-    fprintf(stderr, "\nTry 'droste %s --help'.\n", self->name);
+    buf_printf(&text, "droste %s: ", self->name);
+    buf_vprintf(&text, format, args);
     va_end(args);
+    buf_printf(&text, "\nTry 'droste %s --help'.", self->name);
+    message_print(&text);
     return EXIT_USAGE;
 }
 
@@ -57,9 +77,7 @@ int cli_status(int code)
 
 int cli_error(const droste_error *err)
 {
-    fputs("droste: ", stderr);
-    cli_print(stderr, err->text, strlen(err->text));
-    fputc('\n', stderr);
+    cli_note("%s", err->text);
     return cli_status(err->code);
 }
 
@@ -115,6 +133,17 @@ void cli_print_exit(const droste_result *r)
         return;
     cli_print(stderr, message, len);
     fputc('\n', stderr);
+}
+
+int cli_finish(int status, const char *what)
+{
+    int failed = cli_output_failed();
+    if (failed == 0)
+        return status;
+    if (failed == EPIPE)
+        return EXIT_PIPE;
+    return cli_fail(EXIT_ENVIRONMENT, "writing %s: %s", what,
+        failed > 0 ? strerror(failed) : "standard output did not accept all of it; check the disk");
 }
 
 int cli_end(int rc, const struct error *err, const char *what)

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -46,17 +45,6 @@ bool cli_was_interrupted(void)
 }
 
 /* ---- output ---- */
-
-int cli_fail(int status, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    fputs("droste: ", stderr);
-    vfprintf(stderr, format, args);
-    fputc('\n', stderr);
-    va_end(args);
-    return status;
-}
 
 /* The errno of the first failed write to standard output. The stream does not keep it, and a later
  * flush succeeds because nothing is left to write. */
@@ -125,14 +113,10 @@ void cli_flush(FILE *out)
     keep_output_error(out, fflush(out) != 0);
 }
 
-int cli_finish(int status, const char *what)
+int cli_output_failed(void)
 {
     cli_flush(stdout);
     if (cli_output_gone())
-        return EXIT_PIPE;
-    if (!ferror(stdout) && output_errno == 0)
-        return status;
-    return cli_fail(EXIT_ENVIRONMENT, "writing %s: %s", what,
-        output_errno ? strerror(output_errno)
-                     : "standard output did not accept all of it; check the disk");
+        return EPIPE;
+    return output_errno ? output_errno : ferror(stdout) ? -1 : 0;
 }

@@ -32,7 +32,7 @@ static int packages_build(struct packages_request *r, struct error *err)
 
 static int packages_print(void *arg, const droste_package_set *set)
 {
-    (void)arg;
+    ++*(size_t *)arg;
     printf("%.*s  %6llu MiB  %s%s%s\n    %s\n", ID_SHOWN, set->id, set->bytes >> 20, set->python,
         set->in_use ? "  in use" : "", set->damaged ? "  damaged" : "", set->packages);
     return 0;
@@ -60,8 +60,13 @@ static int packages_ls(struct packages_request *r, struct error *err)
 {
     droste_error why;
     cleanup_buf struct buf out = { 0 };
-    if (!r->json)
-        return cli_inner(droste_packages_list(r->d, packages_print, NULL, &why), &why, err);
+    size_t count = 0;
+    if (!r->json) {
+        int listed = droste_packages_list(r->d, packages_print, &count, &why);
+        if (listed == 0 && count == 0)
+            cli_note("there are no sets of packages yet; `droste packages build` makes one");
+        return cli_inner(listed, &why, err);
+    }
     field_open(&out, NULL, '[');
     int rc = droste_packages_list(r->d, packages_add_json, &out, &why);
     field_close(&out, ']');

@@ -1,13 +1,18 @@
 /* cli/prompts.c: droste prompts: lists and prints the prompts for models. */
 #include <string.h>
 
+#include "base/buf.h"
+#include "base/cleanup.h"
 #include "cli/cli.h"
+#include "cli/terminal/screen.h"
 
 static void print_prompt_list(void)
 {
+    cleanup_buf struct buf out = { 0 };
     const char *name, *about;
     for (size_t i = 0; droste_prompt_at(i, &name, &about); i++)
-        printf("%-23s  %s\n", name, about);
+        buf_printf(&out, "%-23s  %s\n", name, about);
+    screen_print_text(stdout, buf_text(&out));
 }
 
 static int print_prompt(const struct command *self, const char *wanted)

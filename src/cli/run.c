@@ -97,7 +97,7 @@ static int answer_question(droste *d, const struct request *q)
     droste_error err;
     cli_catch_interrupts(d);
     int rc = run_ask(d, q, &chat, &r, &err);
-    int status = rc < 0 ? cli_error(&err) : answer_print(r, q->json);
+    int status = rc < 0 ? cli_error(&err) : answer_print(d, r, q->json);
     if (chat && droste_chat_finish(chat, &err) < 0) {
         int failed = cli_error(&err);
         status = status == EXIT_FINE ? failed : status;

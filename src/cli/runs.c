@@ -437,7 +437,7 @@ static int runs_go_on(droste *d, const struct request *r)
     droste_request request = { .resume = r->words[1] };
     cli_catch_interrupts(d);
     int rc = cli_ask(d, &request, !quiet, &result, &err);
-    return rc < 0 ? cli_error(&err) : answer_print(result, r->json);
+    return rc < 0 ? cli_error(&err) : answer_print(d, result, r->json);
 }
 
 static int runs_run(const struct command *self, droste *d, int argc, char **argv)

@@ -90,6 +90,8 @@ static int template_ls(struct request *r, struct error *err)
     int rc = droste_template_names(r->d, template_print_name, &names, &why);
     if (r->json)
         puts("]");
+    else if (rc == 0 && names.count == 0)
+        cli_note("there are no templates yet; `droste template create NAME` stores one");
     return cli_inner(rc, &why, err);
 }
 

@@ -153,6 +153,8 @@ static int transfer_save_artifacts(const struct transfer *t, droste_session *s, 
 {
     cleanup_free struct artifacts *a = calloc(1, sizeof *a);
     int rc = a ? transfer_find(t, s, a, err) : public_error_set_memory(err);
+    if (rc == 0 && a->names.count == 0)
+        cli_note("no file matches --artifacts");
     for (size_t i = 0; rc == 0 && i < a->names.count; i++)
         rc = transfer_save_artifact(t, s, a->names.items[i], a->sizes[i], err);
     if (a)

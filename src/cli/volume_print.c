@@ -301,8 +301,9 @@ void volume_print_count(const char *did, const droste_volume_count *count, bool 
         field_int(&out, "left_out", (int64_t)count->left_out);
         buf_puts(&out, "}\n");
     } else {
+        /* Several are a directory and what is in it. */
         buf_printf(&out, "%s %llu file%s, %llu bytes", did, (unsigned long long)count->files,
-            count->files == 1 ? "" : "s", (unsigned long long)count->bytes);
+            count->files == 1 ? "" : "s and directories", (unsigned long long)count->bytes);
         if (count->left_out > 0)
             buf_printf(&out, "; omitted: %llu links, FIFOs, sockets or devices",
                 (unsigned long long)count->left_out);

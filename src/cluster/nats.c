@@ -183,11 +183,13 @@ int bus_subscribe(struct bus *b, const char *subject, const char *group, bus_mes
 static int nats_failed(
     const struct nats_library *nats, nats_status status, const char *what, struct error *err)
 {
-    const char *detail = nats->last_error(NULL);
-    bool is_refused = strstr(nats->status_text(status), "uthoriz") != NULL ||
-                      (detail && strstr(detail, "uthoriz") != NULL);
-    return error_set(err, is_refused ? ERROR_PERMISSION : ERROR_IO, "%s: %s%s%s", what,
-        nats->status_text(status), detail && *detail ? ": " : "", detail ? detail : "");
+    const char *text = nats->status_text(status), *detail = nats->last_error(NULL);
+    bool is_refused = strstr(text, "uthoriz") || (detail && strstr(detail, "uthoriz"));
+    const char *place = detail ? strstr(detail, "): ") : NULL; /* (conn.c:2088): */
+    detail = place ? place + strlen("): ") : detail;
+    bool has_more = detail && *detail && strcmp(detail, text) != 0;
+    return error_set(err, is_refused ? ERROR_PERMISSION : ERROR_IO, "%s: %s%s%s", what, text,
+        has_more ? ": " : "", has_more ? detail : "");
 }
 
 /* Splits "nats://a:1,nats://b:2" in place. Messages do not repeat an address, which may contain a

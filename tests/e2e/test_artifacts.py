@@ -2,6 +2,7 @@
 import hashlib
 import json
 import os
+import re
 import subprocess
 
 import pytest
@@ -39,11 +40,20 @@ def test_matching_files_are_saved_and_recorded(droste, replay):
         (name, len(data), hashlib.sha256(data).hexdigest()) for name, data in files.items()]
     shown = droste("runs", "show", r.json["run"], "--save-artifacts", "again")
     assert "artifacts out/a.txt (5 bytes)" in shown.out and saved(droste, "again") == files
+    assert re.search(r"saved [1-9]\d* artifacts? below again", shown.err)
 
 
 def test_without_patterns_nothing_is_saved(droste, replay):
     r = run(droste, replay, MAKE)
     assert (r.status, r.json["artifacts"], saved(droste)) == (0, [], {})
+
+
+def test_a_pattern_without_a_file_is_said(droste, replay):
+    """By run and by exec, which succeed all the same."""
+    r = run(droste, replay, MAKE, "--artifacts", "plots/*")
+    assert r.status == 0 and "no file matches the artifacts: plots/*" in r.err, r
+    r = droste("exec", "-c", "1", "--artifacts", "plots/*")
+    assert r.status == 0 and "no file matches --artifacts" in r.err, r
 
 
 def test_hostile_files_are_left_out_and_the_others_saved(droste, replay):

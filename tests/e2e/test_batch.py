@@ -2,6 +2,7 @@
 import json
 import os
 import pty
+import re
 import resource
 import signal
 import stat
@@ -766,6 +767,17 @@ def test_a_terminal_shows_one_line_and_then_the_summary(droste, replay):
     assert b"0/3" in seen and b"3 running" in seen and seen.endswith(
         b"\r\x1b[K") and b"\n" not in seen
     assert "3 tasks: 3 answered\n3 of 3 passed (100.0 %), mean score 1\n3 calls, " in out
+
+
+def test_the_summary_has_the_first_error(droste, replay):
+    """With the task that had it; and a batch without errors has no such line."""
+    tasks(droste, *some(2))
+    words = ["batch", "tasks.jsonl", "--concurrency", "1", "--model"]
+    failed = droste(*words, replay({"content": LENGTH}), "--out", "a.jsonl")
+    assert re.search(r"^2 tasks: 1 answered, 1 error\nfirst error, of \S+: .*has no answer for",
+                     failed.out), failed
+    assert "first error" not in droste(*words, replay({"content": LENGTH, "repeat": True}),
+                                       "--out", "b.jsonl").out
 
 
 def test_a_pipe_receives_results_on_request(droste, replay):

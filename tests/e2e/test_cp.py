@@ -81,7 +81,8 @@ def test_what_a_run_has_saved_is_copied(droste, run):
     os.makedirs(os.path.join(droste.home, "here"))
     for source, target in (("out/a.txt", "x"), ("out/a.txt", "here"), ("/out/", "here"),
                            ("out", "new"), ("", "all")):
-        assert droste("cp", "run/%s:%s" % (run, source), target).status == 0
+        r = droste("cp", "run/%s:%s" % (run, source), target)
+        assert r.status == 0 and r.out.startswith("copied "), r
     assert open(os.path.join(droste.home, "x")).read() == "one"
     assert files(droste, "here") == {"a.txt": "one", "out/a.txt": "one", "out/deep/b.txt": "two"}
     assert files(droste, "new") == {"a.txt": "one", "deep/b.txt": "two"}

@@ -277,6 +277,27 @@ def test_a_notice_makes_room_for_what_follows(tmp_path):
 
 
 @pytest.mark.parametrize("columns", [40, 80, 200])
+def test_lists_and_errors_fit_the_terminal(tmp_path, columns):
+    """A run is one row, with as many columns as fit; the second column of a table stays in line;
+    errors break between words."""
+    (tmp_path / "two.jsonl").write_text('{"content": "Wait."}\n')
+    run = "%s run 'Which of the %s words is it?' --model replay:two.jsonl" % (DROSTE, "many " * 50)
+    with Screen(tmp_path, command="%s; %s runs ls; %s runs show last; %s prompts; %s nosuch" % (
+            run, *[DROSTE] * 4), columns=columns, rows=300) as screen:
+        screen.left()
+        text = screen.text()
+        whole = screen.tmux("capture-pane", "-p", "-J")     # joins rows of one line
+    assert max(map(len, whole.splitlines())) <= columns
+    table = text[text.index("RUN  "):text.index("run       ")].splitlines()
+    assert len(table) == 2 and " error " in table[1], table
+    assert ("SECONDS" in table[0], "MODEL" in table[0]) == (columns == 200, columns > 40)
+    assert re.search(r"^question  Which of the( many)+\n          many many", text, re.M) or \
+        columns == 200
+    assert columns == 40 or "\nsystem                   The system prompt" in text
+    assert "has no answer for" in text and "unknown command 'nosuch'" in text
+
+
+@pytest.mark.parametrize("columns", [40, 80, 200])
 def test_help_breaks_between_words(tmp_path, columns):
     """Also where a terminal is narrower than the text; examples stay whole, to be copied."""
     for words in (["--help"], ["volume", "--help"], ["run", "--help", "all"]):

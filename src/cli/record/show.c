@@ -15,6 +15,7 @@
 #include "base/text.h"
 #include "cli/cli.h"
 #include "cli/record/timeline.h"
+#include "cli/terminal/screen.h"
 #include "export/describe.h"
 #include "export/steps.h"
 
@@ -127,11 +128,11 @@ static void show_print_value(const char *mark, droste_value value, bool full)
 
 static void print_fact(const char *name, const char *text)
 {
+    cleanup_buf struct buf line = { 0 };
     if (!text || !text[0])
         return;
-    printf("%-9s ", name);
-    cli_print(stdout, text, strlen(text));
-    putchar('\n');
+    buf_printf(&line, "%-9s %s\n", name, text);
+    screen_print_text(stdout, buf_text(&line));
 }
 
 static void print_fact_value(const char *name, droste_value value)
@@ -162,12 +163,16 @@ static void show_print_answer(droste_value answer)
 
 static void print_usage(const droste_record_run *run)
 {
+    cleanup_buf struct buf text = { 0 };
     if (!run->ended_ms)
         return;
-    printf("%-9s %lld turn%s, %lld call%s, %lld + %lld tokens, %.2f s\n", "usage",
-        (long long)run->iterations, text_plural(run->iterations), (long long)run->calls,
-        text_plural(run->calls), (long long)run->input_tokens, (long long)run->output_tokens,
-        run->seconds);
+    buf_printf(&text, "%lld turn%s, %lld call%s, %lld + %lld tokens", (long long)run->iterations,
+        text_plural(run->iterations), (long long)run->calls, text_plural(run->calls),
+        (long long)run->input_tokens, (long long)run->output_tokens);
+    if (run->cost >= 0)
+        buf_printf(&text, ", $%.4f", run->cost);
+    buf_printf(&text, ", %.2f s", run->seconds);
+    print_fact("usage", buf_text(&text));
 }
 
 static void print_started(int64_t ms)
@@ -325,23 +330,21 @@ static int text_turn(void *arg, const droste_record_turn *turn, droste_error *er
     return 0;
 }
 
-/* Tokens and time of a call, or why it failed. */
-static void print_call_end(const droste_record_call *call)
+/* Prints a line that ends with tokens and time of a call, or why it failed. */
+static void print_call_line(struct buf *line, const droste_record_call *call)
 {
-    fputs(call->status, stdout);
+    buf_puts(line, call->status);
     if (call->ended_ms)
-        printf(" in %.2f s", call->seconds);
+        buf_printf(line, " in %.2f s", call->seconds);
     if (call->ended_ms && strcmp(call->kind, "tool") != 0)
-        printf(", %s%lld + %lld tokens", call->estimated ? "about " : "",
+        buf_printf(line, ", %s%lld + %lld tokens", call->estimated ? "about " : "",
             (long long)call->input_tokens, (long long)call->output_tokens);
     if (call->attempts > 1)
-        printf(", %lld attempts", (long long)call->attempts);
+        buf_printf(line, ", %lld attempts", (long long)call->attempts);
     if (call->repeated > 0)
-        printf(", repeated after the process was killed");
-    if (call->error)
-        printf(": ");
-    cli_print(stdout, call->error ? call->error : "", call->error ? strlen(call->error) : 0);
-    putchar('\n');
+        buf_puts(line, ", repeated after the process was killed");
+    buf_printf(line, "%s%s\n", call->error ? ": " : "", call->error ? call->error : "");
+    screen_print_text(stdout, buf_text(line));
 }
 
 /* The start of the line that ends just before `at`: the fence above a block's code. */
@@ -380,11 +383,11 @@ static void print_candidate(int64_t candidate)
 
 static void print_root_call(const droste_record_call *call, bool full)
 {
+    cleanup_buf struct buf line = { 0 };
     print_candidate(call->candidate);
-    printf(strcmp(call->kind, "select") == 0 ? "  choice of " : "  model ");
-    cli_print(stdout, call->model, strlen(call->model));
-    printf(": ");
-    print_call_end(call);
+    buf_printf(
+        &line, "  %s %s: ", strcmp(call->kind, "select") == 0 ? "choice of" : "model", call->model);
+    print_call_line(&line, call);
     if (full)
         show_print_value("  < ", call->request, full);
     print_reply(call->reply, full);
@@ -404,16 +407,14 @@ static void print_short(const char *mark, droste_value text)
 /* A cell's call of a model or a tool. */
 static void print_sub_call(const droste_record_call *call, bool full)
 {
-    if (strcmp(call->kind, "tool") == 0) {
-        printf("  tool ");
-        cli_print(stdout, call->model, strlen(call->model));
-        printf(": ");
-    } else {
-        printf("  call of the cell: ");
-    }
+    cleanup_buf struct buf line = { 0 };
+    if (strcmp(call->kind, "tool") == 0)
+        buf_printf(&line, "  tool %s: ", call->model);
+    else
+        buf_puts(&line, "  call of the cell: ");
     if (call->fork)
-        printf("fork %s, ", call->fork);
-    print_call_end(call);
+        buf_printf(&line, "fork %s, ", call->fork);
+    print_call_line(&line, call);
     if (full) {
         show_print_value("    < ", call->request, full);
         show_print_value("    ", call->reply, full);

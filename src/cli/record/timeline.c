@@ -4,7 +4,10 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { WIDTH = 48 };
+#include "cli/terminal/screen.h"
+
+/* Of a bar; around it are its turn, time and calls. */
+enum { WIDTH_LEAST = 8, WIDTH_MOST = 48, AROUND = 42 };
 
 /* The bar to replace with a longer one. */
 static size_t find_shortest(const struct timeline *t)
@@ -42,25 +45,32 @@ void timeline_add(struct timeline *t, int64_t turn, const char *what, int64_t st
     t->bars[t->count++] = (struct timeline_bar){ turn, started_ms, calls, what, bounded, ended };
 }
 
-static int timeline_column(const struct timeline *t, double ms)
+static int timeline_width(void)
 {
-    double span = (double)(t->last_ms - t->first_ms);
-    double at = span > 0 ? (ms - (double)t->first_ms) / span * WIDTH : 0;
-    return at < 0 ? 0 : at > WIDTH ? WIDTH : (int)at;
+    const struct screen screen = { .out = stdout };
+    int columns = (int)screen_columns(&screen) - AROUND;
+    return columns < WIDTH_LEAST ? WIDTH_LEAST : columns > WIDTH_MOST ? WIDTH_MOST : columns;
 }
 
-static void print_bar(const struct timeline *t, const struct timeline_bar *b)
+static int timeline_column(const struct timeline *t, double ms, int width)
 {
-    int from = timeline_column(t, (double)b->started_ms);
-    int to = timeline_column(t, (double)b->started_ms + b->seconds * 1000);
-    if (from == WIDTH)
+    double span = (double)(t->last_ms - t->first_ms);
+    double at = span > 0 ? (ms - (double)t->first_ms) / span * width : 0;
+    return at < 0 ? 0 : at > width ? width : (int)at;
+}
+
+static void print_bar(const struct timeline *t, const struct timeline_bar *b, int width)
+{
+    int from = timeline_column(t, (double)b->started_ms, width);
+    int to = timeline_column(t, (double)b->started_ms + b->seconds * 1000, width);
+    if (from == width)
         from--;
     if (to <= from)
         to = from + 1;
     printf("  turn %-4lld %-5s |%*s", (long long)b->turn, b->what, from, "");
     for (int i = from; i < to; i++)
         putchar('#');
-    printf("%*s| ", WIDTH - to, "");
+    printf("%*s| ", width - to, "");
     if (b->ended)
         printf("%.3f s", b->seconds);
     else
@@ -72,6 +82,7 @@ static void print_bar(const struct timeline *t, const struct timeline_bar *b)
 
 void timeline_print(const struct timeline *t)
 {
+    int width = timeline_width();
     if (t->count < 2)
         return;
     printf("\ntimeline  %.2f s", (double)(t->last_ms - t->first_ms) / 1000);
@@ -79,5 +90,5 @@ void timeline_print(const struct timeline *t)
         printf("; the %zu longest of %zu steps", t->count, t->all);
     putchar('\n');
     for (size_t i = 0; i < t->count; i++)
-        print_bar(t, &t->bars[i]);
+        print_bar(t, &t->bars[i], width);
 }

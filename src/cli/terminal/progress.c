@@ -473,18 +473,16 @@ static void show_text(struct progress *p, const char *colour, const char *mark, 
     screen_add(&p->screen, buf_text(&line), used);
 }
 
+/* The reason is above. */
 static void show_retry(struct progress *p, size_t columns)
 {
     uint64_t now = clock_ns();
-    char mark[80];
+    char text[64];
     if (p->retry_ns <= now)
         return;
-    int n = snprintf(mark, sizeof mark, "  ~ attempt %u of %u in %.1f s: ", p->attempt, p->attempts,
+    int n = snprintf(text, sizeof text, "  ~ attempt %u of %u in %.1f s", p->attempt, p->attempts,
         (double)(p->retry_ns - now) / 1e9);
-    if ((size_t)n + 8 > columns) /* too narrow for the reason, which is above */
-        show_text(p, "\x1b[33m", "", mark, (size_t)n - 2, columns);
-    else
-        show_text(p, "\x1b[33m", mark, buf_text(&p->reason), p->reason.len, columns);
+    show_text(p, "\x1b[33m", "", text, (size_t)n, columns);
 }
 
 static void show_child(void *arg, const char *line, size_t columns)
@@ -532,11 +530,20 @@ struct progress *progress_open(FILE *out, droste *d)
     return p;
 }
 
+/* With the call that made the run fail, after which no event came. */
 static void log_end(struct progress *p, const droste_result *result)
 {
-    const droste_event *e = &p->last;
+    droste_event *e = &p->last;
     char cost[32] = "";
     cleanup_buf struct buf text = { 0 };
+    cleanup_json struct json_object *whole = json_tokener_parse(droste_result_json(result, NULL));
+    struct json_object *usage = json_get_typed(whole, "usage", json_type_object), *dollars = NULL;
+    if (usage && json_object_object_get_ex(usage, "cost", &dollars)) {
+        e->calls = json_get_int(usage, "calls", e->calls);
+        e->input_tokens = json_get_int(usage, "input_tokens", e->input_tokens);
+        e->output_tokens = json_get_int(usage, "output_tokens", e->output_tokens);
+        e->cost = json_object_get_double(dollars);
+    }
     put_cost(e, cost, sizeof cost);
     buf_printf(&text, "%s after %u turn%s, %lld call%s, %lld + %lld tokens, %s%s%.2f s",
         droste_result_status(result), e->turn, text_plural(e->turn), (long long)e->calls,

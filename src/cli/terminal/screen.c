@@ -157,15 +157,22 @@ size_t screen_break(const char *text, size_t len, size_t columns)
     return at < len && word > 0 ? word : at;
 }
 
-/* Where further rows of a line begin: below its second column, if there is room, else a little to
- * the right of the first. */
+/* Where further rows of a line begin: below the last of its columns for which there is room, else a
+ * little to the right of the first. A sentence has no columns. */
 static size_t line_indent(const char *line, size_t len, size_t columns)
 {
-    size_t first = strspn(line, " "), second = first;
-    while (second + 2 < len && strncmp(line + second, "  ", 2) != 0)
-        second++;
-    second = second + 2 < len ? second + strspn(line + second, " ") : SIZE_MAX;
-    return second < columns / 2 ? second : first > 0 && first + 2 < columns / 2 ? first + 2 : 0;
+    size_t first = strspn(line, " "), indent = 0;
+    bool has_columns = first > 0;
+    for (size_t at = first; at + 2 < len && at < columns / 2; at++) {
+        if (strncmp(line + at, "  ", 2) != 0)
+            continue;
+        at += strspn(line + at, " ");
+        indent = at < columns / 2 ? at : indent;
+        has_columns = true;
+    }
+    if (indent > 0 || !has_columns)
+        return indent;
+    return first + 2 < columns / 2 ? first + 2 : 2;
 }
 
 /* Prints a line in as many rows as it needs. A word that is wider than a row stays whole, so that
