@@ -33,6 +33,7 @@
 #include "serve/http/upstream.h"
 #include "serve/workers.h"
 #include "serve/log.h"
+#include "serve/e2b/e2b.h"
 #include "serve/http/idempotency.h"
 #include "serve/access/identify.h"
 
@@ -465,6 +466,7 @@ static void server_on_sweep(uv_timer_t *timer)
     batches_sweep(s, now);
     runs_sweep(s);
     templates_sweep(s);
+    e2b_snapshots_sweep(s);
     mcp_service_sweep(s, now);
     for (struct client *c = s->clients; c; c = c->next) {
         struct upgrade *u = c->request ? c->request->upgrade : NULL;
@@ -601,6 +603,7 @@ static void server_end_requests(struct server *s)
     while (s->sandboxes)
         sandbox_close(s->sandboxes);
     templates_close(s);
+    e2b_snapshots_close(s);
     for (struct client *c = s->clients; c; c = c->next)
         if (c->request && c->request->upgrade) {
             upgrade_drop_now(c->request->upgrade);

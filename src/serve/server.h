@@ -85,7 +85,8 @@ struct server {
     struct run *runs;
     struct served_batch *batches; /* see native/batches.h */
     struct batch_reader *batch_readers;
-    struct template_row *templates; /* see native/templates.c */
+    struct template_row *templates;     /* see native/templates.c */
+    struct e2b_snapshot_row *snapshots; /* see e2b/snapshot.c */
     struct follower *followers;
     struct mcp_service *mcp; /* see mcp/mcp.h */
     struct jupyter *jupyter; /* see jupyter/jupyter.h */

@@ -11,9 +11,12 @@
 
 #include "base/cleanup.h"
 #include "serve/e2b/embedded.h"
+#include "serve/e2b/snapshot.h"
 #include "serve/sandbox/sandbox.h"
 
-enum { CONTEXTS_MOST = 64, CONTEXT_QUEUE_MOST = 256 };
+enum { CONTEXTS_MOST = 64 };
+/* Executions that wait for a context, and their code in all. */
+enum { CONTEXT_QUEUE_MOST = 256, CONTEXT_BYTES_MOST = 16 << 20 };
 enum { CONTEXT_FLAGS = DROSTE_ECHO | DROSTE_RESULTS | DROSTE_WHOLE_ERRORS };
 
 static void context_step(struct e2b_context *c);
@@ -49,7 +52,7 @@ static struct e2b_context *context_add(struct e2b_sandbox *e, const char *langua
 struct e2b_context *e2b_context_find(struct e2b_sandbox *e, const char *id)
 {
     for (struct e2b_context *c = e->contexts; c; c = c->next)
-        if (strcmp(c->id, id) == 0)
+        if (!c->is_hidden && strcmp(c->id, id) == 0)
             return c;
     return NULL;
 }
@@ -59,9 +62,17 @@ struct e2b_context *e2b_context_default(struct e2b_sandbox *e, const char *langu
 {
     const char *ours = context_language(language);
     for (struct e2b_context *c = e->contexts; ours && c; c = c->next)
-        if (c->language == ours)
+        if (c->language == ours && !c->is_hidden)
             return c;
     return ours ? context_add(e, ours, e2b_home(e, NULL)) : NULL;
+}
+
+struct e2b_context *e2b_context_hidden(struct e2b_sandbox *e)
+{
+    struct e2b_context *c = context_add(e, context_language("python"), e2b_home(e, NULL));
+    if (c)
+        c->is_hidden = true;
+    return c;
 }
 
 static void context_drop_session(struct e2b_context *c)
@@ -136,6 +147,18 @@ static void context_on_display(void *arg, const droste_bundles *bundles, size_t 
         e2b_execution_show(c->queue, bundles, index);
 }
 
+/* The next step of a snapshot. */
+static void context_snapshot(struct e2b_context *c, enum context_phase phase,
+    const droste_result *result, const droste_error *ended)
+{
+    droste_error err = { .text = "the session ended" };
+    bool is_alive = droste_session_is_alive(c->session);
+    if (!is_alive || e2b_snapshot_go_on(c, phase, result, ended, &err) < 0)
+        context_fail_first(c, &err);
+    else if (c->phase == CONTEXT_IDLE)
+        context_finish_first(c);
+}
+
 static void context_on_done(
     void *arg, droste_session *session, droste_result *result, const droste_error *err)
 {
@@ -153,6 +176,8 @@ static void context_on_done(
         context_finish_first(c);
     } else if (phase == CONTEXT_ENTERING) {
         c->entered = true;
+    } else if (phase >= CONTEXT_PACKING) {
+        context_snapshot(c, phase, result, err);
     } else if (phase == CONTEXT_SETTING_UP) {
         c->is_set_up = !failed;
         if (failed && c->queue) {
@@ -166,7 +191,10 @@ static void context_on_done(
             context_finish_first(c);
         context_drop_session(c);
     }
-    context_step(c);
+    if (c->is_hidden && !c->queue)
+        context_free(c);
+    else
+        context_step(c);
 }
 
 /* Code of the adapter: expressions, which leave no names. Texts of JSON are texts of Python. */
@@ -274,8 +302,7 @@ static void context_fork(struct e2b_context *c)
         context_fail_first(c, &err);
         return;
     }
-    sb->done = context_on_forked;
-    sb->request = NULL;
+    sandbox_begin(sb, NULL, context_on_forked);
     c->e2b->forking = c;
 }
 
@@ -291,7 +318,7 @@ static void context_step(struct e2b_context *c)
         }
         if (!x)
             return;
-        if (!x->request) { /* its client left before its turn */
+        if (!(x->snapshot ? x->snapshot->r : x->request)) { /* its client left before its turn */
             context_finish_first(c);
             continue;
         }
@@ -303,6 +330,7 @@ static void context_step(struct e2b_context *c)
         bool entered = c->entered;
         c->entered = false;
         rc = !c->is_set_up                ? context_set_up(c, &err)
+             : x->snapshot                ? e2b_snapshot_pack(c, &err)
              : x->environment && !entered ? context_enter(c, &err)
                                           : context_execute(c, &err);
         break;
@@ -312,6 +340,18 @@ static void context_step(struct e2b_context *c)
         context_fail_first(c, &err);
         context_drop_session(c);
     }
+}
+
+bool e2b_context_has_room(struct request *r, const struct e2b_context *c, size_t len)
+{
+    size_t count = 0, bytes = len;
+    for (const struct e2b_execution *x = c->queue; x; x = x->next, count++)
+        bytes += x->len;
+    if (count < CONTEXT_QUEUE_MOST && (count == 0 || bytes <= CONTEXT_BYTES_MOST))
+        return true;
+    request_refuse(r, 429, "busy", "the context has too much code that waits; wait for answers");
+    request_header(r, MHD_HTTP_HEADER_RETRY_AFTER, "1");
+    return false;
 }
 
 void e2b_context_queue(struct e2b_context *c, struct e2b_execution *x)
@@ -335,7 +375,7 @@ void e2b_context_abandon(struct e2b_execution *x)
 
 void e2b_contexts_warm(struct e2b_sandbox *e)
 {
-    if (strcmp(e->template, "code-interpreter-v1") != 0)
+    if (!e->has_interpreter)
         return;
     struct e2b_context *c = e2b_context_default(e, "python");
     if (c)
@@ -344,7 +384,13 @@ void e2b_contexts_warm(struct e2b_sandbox *e)
 
 void e2b_contexts_sweep(struct e2b_sandbox *e, uint64_t now_ns)
 {
-    for (struct e2b_context *c = e->contexts; c; c = c->next) {
+    struct e2b_context *next;
+    for (struct e2b_context *c = e->contexts; c; c = next) {
+        next = c->next;
+        if (c->is_hidden && !c->queue && e->forking != c) {
+            context_free(c);
+            continue;
+        }
         if (c->wants_session && !e->sandbox->done)
             context_fork(c);
         for (struct e2b_execution *x = c->queue; x; x = x->next)
@@ -372,7 +418,8 @@ void e2b_handle_contexts(struct request *r)
         return;
     e2b_context_default(e, "python");
     for (struct e2b_context *c = e->contexts; list && c; c = c->next)
-        json_object_array_add(list, context_json(c));
+        if (!c->is_hidden)
+            json_object_array_add(list, context_json(c));
     request_reply_json(r, 200, list);
 }
 
@@ -424,7 +471,7 @@ void e2b_handle_context_restart(struct request *r)
     struct e2b_context *c = context_of(r);
     if (!c)
         return;
-    if (c->phase == CONTEXT_RUNNING || c->phase == CONTEXT_LEAVING) {
+    if (c->phase >= CONTEXT_RUNNING) {
         e2b_execution_cut(c->queue);
         context_finish_first(c);
     }

@@ -14,8 +14,9 @@ struct e2b_execution {
     size_t len;
     struct json_object *environment; /* for this execution; NULL: none */
     struct text_rest rest[2];
-    uint64_t lost;      /* bytes that a slow client does not get */
-    uint64_t spoken_ns; /* when something was last sent */
+    uint64_t lost;                 /* bytes that a slow client does not get */
+    uint64_t spoken_ns;            /* when something was last sent */
+    struct e2b_snapshot *snapshot; /* is made instead of running code; or NULL */
     struct e2b_execution *next;
 };
 
@@ -29,6 +30,9 @@ enum context_phase {
     CONTEXT_ENTERING,   /* the variables of one execution */
     CONTEXT_RUNNING,
     CONTEXT_LEAVING, /* the variables as they were */
+    CONTEXT_PACKING, /* files, for a snapshot (snapshot.c) */
+    CONTEXT_SAVING,  /* the session as a template */
+    CONTEXT_DROPPING,
 };
 
 struct e2b_context {
@@ -38,7 +42,8 @@ struct e2b_context {
     char *cwd;
     droste_session *session; /* NULL: the next execution forks one */
     bool wants_session, is_set_up;
-    bool entered; /* the variables of the first execution are set */
+    bool is_hidden; /* for one snapshot of files alone */
+    bool entered;   /* the variables of the first execution are set */
     enum context_phase phase;
     uint64_t count;              /* of executions */
     struct e2b_execution *queue; /* the first may be under way */
@@ -50,6 +55,10 @@ struct e2b_context *e2b_context_find(struct e2b_sandbox *e, const char *id);
 /* The context of a language that executions without one use; it exists from then on. NULL without
  * memory, or if there is no such language. */
 struct e2b_context *e2b_context_default(struct e2b_sandbox *e, const char *language);
+/* One that clients do not see, for a snapshot; it is freed behind it. NULL without memory. */
+struct e2b_context *e2b_context_hidden(struct e2b_sandbox *e);
+/* Whether code of this size may wait for the context. False: it refused the request. */
+bool e2b_context_has_room(struct request *r, const struct e2b_context *c, size_t len);
 /* Adds an execution, which is taken, to a context's queue. */
 void e2b_context_queue(struct e2b_context *c, struct e2b_execution *x);
 /* The client of an execution has gone. */

@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "base/os/random.h"
 #include "base/text.h"
-#include "serve/e2b/e2b.h"
+#include "serve/e2b/snapshot.h"
 #include "serve/http/relay.h"
 #include "serve/native/templates.h"
 #include "serve/sandbox/sandbox.h"
@@ -19,7 +19,7 @@ enum { CONTROL_SECONDS_V1 = 15, CONTROL_SECONDS_V2 = 300 };
 /* The templates that E2B's clients ask for by these names: a sandbox of the server. */
 static const char *const control_templates[] = { "base", "code-interpreter-v1" };
 
-static bool control_has_template(const char *name)
+bool e2b_template_is_builtin(const char *name)
 {
     for (size_t i = 0; i < array_length(control_templates); i++)
         if (strcmp(control_templates[i], name) == 0)
@@ -134,7 +134,7 @@ static const char *control_create_refusal(struct json_object *o)
     return control_network_refusal(json_get_typed(o, "network", json_type_object));
 }
 
-static bool control_take_timeout(struct request *r, int64_t fallback, double *out)
+bool e2b_take_timeout(struct request *r, int64_t fallback, double *out)
 {
     double most = r->server->options->life_seconds;
     double seconds = (double)json_get_int(r->json, "timeout", fallback);
@@ -144,6 +144,24 @@ static bool control_take_timeout(struct request *r, int64_t fallback, double *ou
     request_refuse(r, 400, "argument",
         "Timeout cannot be greater than %.0f seconds, the longest life of a sandbox here", most);
     return false;
+}
+
+/* The variables of a sandbox: those of its image, and what is asked for besides. */
+static struct json_object *create_take_variables(
+    const struct e2b_image *image, struct json_object *asked)
+{
+    struct json_object *all = image ? json_object_new_object() : NULL;
+    if (!all)
+        return json_object_get(asked);
+    struct json_object *const from[] = { image->environment, asked };
+    for (size_t i = 0; i < array_length(from); i++)
+        if (from[i]) {
+            json_object_object_foreach(from[i], name, value)
+            {
+                json_put(all, name, json_object_get(value));
+            }
+        }
+    return all;
 }
 
 static bool create_take_token(char out[E2B_TOKEN_SIZE])
@@ -167,6 +185,7 @@ static bool e2b_create_prepare(struct sandbox *sb, struct request *r)
 {
     struct e2b_sandbox *e = calloc(1, sizeof *e);
     struct json_object *network = json_get_typed(r->json, "network", json_type_object);
+    const struct e2b_image *image = r->maker->from ? e2b_image_of(r) : NULL;
     bool closed = network && !json_get_bool(network, "allowPublicTraffic", true);
     if (!e) {
         request_refuse(r, 503, "memory", "out of memory");
@@ -175,13 +194,19 @@ static bool e2b_create_prepare(struct sandbox *sb, struct request *r)
     e->sandbox = sb;
     e->started_us = control_now_us(r->server);
     e->has_root = e->has_loopback = control_has_root(r->server);
-    if (r->maker->from) { /* a template has those of the server's settings */
+    e->asked = json_object_get(r->json);
+    if (!image && r->maker->from) { /* a template has those of the server's settings */
         e->has_root = e->has_root && control_is_set(r->server, "root", "private");
         e->has_loopback = e->has_loopback && control_is_set(r->server, "loopback", "yes");
     }
+    e->has_files = image != NULL;
     e->template = strdup(json_get_string(r->json, "templateID", ""));
     e->network = json_object_get(network);
-    e->environment = json_object_get(json_get_typed(r->json, "envVars", json_type_object));
+    e->environment =
+        create_take_variables(image, json_get_typed(r->json, "envVars", json_type_object));
+    e->has_interpreter =
+        image ? image->has_interpreter
+              : strcmp(json_get_string(r->json, "templateID", ""), "code-interpreter-v1") == 0;
     e->auto_pause = json_get_bool(r->json, "autoPause", false);
     e->auto_resume =
         json_get_bool(json_get_typed(r->json, "autoResume", json_type_object), "enabled", false);
@@ -214,25 +239,58 @@ static void create_take_limits(struct e2b_sandbox *e, droste_result *result)
     e->disk_bytes = json_get_int(json_get_typed(limits, "tmp-size", json_type_object), "value", 0);
 }
 
-static void e2b_create_ready(struct sandbox *sb, struct request *r, droste_result *result)
+static void create_finish(struct e2b_sandbox *e, struct request *r)
 {
-    struct e2b_sandbox *e = sb->e2b;
     bool v2 = strncmp(r->route->path, "/v2/", 4) == 0;
     double seconds = 0;
-    create_take_limits(e, result);
-    if (!control_take_timeout(r, v2 ? CONTROL_SECONDS_V2 : CONTROL_SECONDS_V1, &seconds))
+    if (!e2b_take_timeout(r, v2 ? CONTROL_SECONDS_V2 : CONTROL_SECONDS_V1, &seconds))
         return; /* checked before; the sandbox ends with its idle time */
     e->end_ns = clock_ns() + (uint64_t)(seconds * 1e9);
     e->ready = true;
-    request_reply_json(r, 201, control_describe_new(e));
+    struct json_object *described = control_describe_new(e);
+    if (!e2b_fork_add(r, described))
+        request_reply_json(r, 201, described);
     e2b_contexts_warm(e);
+}
+
+static void create_on_unpacked(
+    struct sandbox *sb, struct request *r, droste_result *result, const droste_error *err)
+{
+    bool ok = !err && result && strcmp(droste_result_status(result), "ok") == 0;
+    const char *why = result ? droste_result_message(result) : NULL;
+    if (ok && r) {
+        create_finish(sb->e2b, r);
+        return;
+    }
+    if (r && err)
+        request_fail(r, err);
+    else if (r)
+        request_refuse(r, 400, "snapshot", "the snapshot cannot be unpacked in a new sandbox: %s",
+            why ? why : "its session ended");
+    sandbox_close(sb);
+}
+
+/* The memory of a template has the variables that its session had. */
+static void e2b_create_ready(struct sandbox *sb, struct request *r, droste_result *result)
+{
+    struct e2b_sandbox *e = sb->e2b;
+    droste_error err;
+    create_take_limits(e, result);
+    if (!r->maker->from || (!e->has_files && !e->environment)) {
+        create_finish(e, r);
+        return;
+    }
+    int rc = e2b_image_unpack(e, e->has_files, &err);
+    sandbox_await(sb, r, rc, &err, create_on_unpacked);
+    if (rc < 0)
+        sandbox_close(sb);
 }
 
 /* The settings of the session: the variables and the network. */
 static bool e2b_create_settings(struct request *r, struct buf *words)
 {
     struct json_object *env = json_get_typed(r->json, "envVars", json_type_object);
-    if (!r->maker->from && control_has_root(r->server)) {
+    if ((!r->maker->from || e2b_image_of(r)) && control_has_root(r->server)) {
         sandbox_setting(words, "root", "private");
         sandbox_setting(words, "loopback", "yes");
     }
@@ -253,35 +311,43 @@ static bool e2b_create_settings(struct request *r, struct buf *words)
 static droste_template *e2b_create_from(struct request *r)
 {
     const char *name = json_get_string(r->json, "templateID", "");
-    droste_template *found = templates_named(r, name);
+    const struct e2b_image *image = e2b_image_of(r);
+    droste_template *found = image ? image->made : templates_named(r, name);
     if (!found)
         request_refuse(r, 404, "not_found", "template '%.64s' not found: it was removed", name);
     return found;
 }
 
+static const struct sandbox_maker create_plain = { e2b_create_settings, e2b_create_prepare,
+    e2b_create_ready },
+                                  create_from = { e2b_create_settings, e2b_create_prepare,
+                                      e2b_create_ready, e2b_create_from };
+
+void e2b_create_from_image(struct request *r)
+{
+    sandbox_create(r, &create_from);
+}
+
 void e2b_handle_create(struct request *r)
 {
-    static const struct sandbox_maker plain = { e2b_create_settings, e2b_create_prepare,
-        e2b_create_ready },
-                                      from_template = { e2b_create_settings, e2b_create_prepare,
-                                          e2b_create_ready, e2b_create_from };
     const char *template = json_get_string(r->json, "templateID", "");
-    const struct sandbox_maker *maker = control_has_template(template) ? &plain : &from_template;
+    const struct sandbox_maker *maker =
+        e2b_template_is_builtin(template) ? &create_plain : &create_from;
     const char *refusal = control_create_refusal(r->json);
     double seconds = 0;
     if (refusal) {
         request_refuse(r, 400, "unsupported", "%s", refusal);
         return;
     }
-    if (maker->from && !templates_named(r, template)) {
+    if (maker->from && !e2b_image_of(r) && !templates_named(r, template)) {
         if (!relay_whole_on(r))
             request_refuse(r, 404, "not_found",
-                "template '%.64s' not found: there are 'base' and 'code-interpreter-v1' here, and "
-                "what POST /v1/templates has made",
+                "template '%.64s' not found: there are 'base' and 'code-interpreter-v1' here, snapshots, "
+                "and what POST /v1/templates has made",
                 template);
         return;
     }
-    if (control_take_timeout(r, 0, &seconds))
+    if (e2b_take_timeout(r, 0, &seconds))
         sandbox_create(r, maker);
 }
 
@@ -330,7 +396,7 @@ void e2b_handle_timeout(struct request *r)
 {
     double seconds = 0;
     struct e2b_sandbox *e = e2b_control_sandbox(r);
-    if (!e || !control_take_timeout(r, 0, &seconds))
+    if (!e || !e2b_take_timeout(r, 0, &seconds))
         return;
     e->end_ns = clock_ns() + (uint64_t)(seconds * 1e9);
     request_reply(r, 204, NULL, NULL, 0);
@@ -356,7 +422,7 @@ void e2b_handle_connect(struct request *r)
 {
     double seconds = 0;
     struct e2b_sandbox *e = e2b_control_sandbox(r);
-    if (!e || !control_take_timeout(r, CONTROL_SECONDS_V2, &seconds))
+    if (!e || !e2b_take_timeout(r, CONTROL_SECONDS_V2, &seconds))
         return;
     if (json_get_typed(r->json, "memory", json_type_boolean) &&
         !json_get_bool(r->json, "memory", true)) {
@@ -373,7 +439,7 @@ void e2b_handle_resume(struct request *r)
 {
     double seconds = 0;
     struct e2b_sandbox *e = e2b_control_sandbox(r);
-    if (!e || !control_take_timeout(r, CONTROL_SECONDS_V1, &seconds))
+    if (!e || !e2b_take_timeout(r, CONTROL_SECONDS_V1, &seconds))
         return;
     if (!e->paused) {
         request_refuse(r, 409, "running", "the sandbox is running already");
@@ -448,7 +514,7 @@ void e2b_handle_logs(struct request *r)
 
 static void control_reply_alias(struct request *r, struct json_object *found)
 {
-    bool is_ours = control_has_template(r->name);
+    bool is_ours = e2b_template_is_builtin(r->name);
     if (json_length(found) > 0 || is_ours) {
         struct json_object *o = json_object_new_object();
         json_put_text(o, "templateID", r->name);
@@ -463,7 +529,7 @@ static void control_reply_alias(struct request *r, struct json_object *found)
 void e2b_handle_alias(struct request *r)
 {
     struct json_object *own = json_object_new_array();
-    if (templates_named(r, r->name))
+    if (templates_named(r, r->name) || e2b_image_named(r, r->name))
         json_object_array_add(own, json_object_new_string(r->name));
     if (r->client->is_relay)
         request_reply_list(r, "templates", own);

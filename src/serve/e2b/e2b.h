@@ -29,14 +29,17 @@ struct e2b_sandbox {
     char token[E2B_TOKEN_SIZE];         /* for envd and the interpreter */
     char traffic_token[E2B_TOKEN_SIZE]; /* for all ports but envd's; "": none is needed */
     char *template;
+    struct json_object *asked;       /* the request that created it */
     struct json_object *environment; /* the sandbox's variables; NULL: none */
     struct json_object *network;     /* as given; NULL: none was */
     struct buf destinations;         /* the settings that its network had when it was created */
     int64_t started_us;              /* also the order of lists: no two are equal */
     uint64_t end_ns;                 /* the deadline */
     bool ready, paused, auto_pause, auto_resume, no_internet;
-    bool has_loopback; /* its ports can be reached */
-    bool has_root;     /* a writable one, with /home/user and the users "user" and "root" */
+    bool has_files;       /* of a snapshot, which are unpacked first */
+    bool has_interpreter; /* a context is prepared for its clients */
+    bool has_loopback;    /* its ports can be reached */
+    bool has_root;        /* a writable one, with /home/user and the users "user" and "root" */
     int64_t memory_bytes, disk_bytes;
     struct e2b_context *contexts;   /* oldest first */
     struct connect_stream *streams; /* to clients, of envd */
@@ -89,7 +92,17 @@ bool e2b_network_settings(
 /* Whether what these settings say holds in the sandbox as it is. */
 bool e2b_network_holds(const struct e2b_sandbox *e, const struct buf *asked);
 
+/* ---- list.c ---- */
+
+/* A parameter of the query; NULL: it is absent. */
+const char *e2b_query(struct request *r, const char *name);
+
 /* ---- control.c ---- */
+
+/* Whether a template is one that every server has. */
+bool e2b_template_is_builtin(const char *name);
+/* The timeout that the request asks for. False: it is too long, and the request was refused. */
+bool e2b_take_timeout(struct request *r, int64_t fallback, double *out);
 
 /* The sandbox of E2B's clients that the path names; NULL: the request was refused. */
 struct e2b_sandbox *e2b_control_sandbox(struct request *r);
@@ -107,6 +120,12 @@ void e2b_handle_port(struct request *r);
 
 void e2b_watchers_free(struct e2b_sandbox *e);
 void e2b_watchers_sweep(struct e2b_sandbox *e, uint64_t now_ns);
+
+/* ---- snapshot.c ---- */
+
+/* Removes those of revoked keys. */
+void e2b_snapshots_sweep(struct server *s);
+void e2b_snapshots_close(struct server *s);
 
 /* ---- contexts.c ---- */
 
@@ -136,6 +155,12 @@ void e2b_contexts_sweep(struct e2b_sandbox *e, uint64_t now_ns);
 #define E2B_TIMEOUT_SCHEMA                                                                         \
     "{\"type\": \"object\", \"required\": [\"timeout\"], \"properties\": {\"timeout\": "           \
     "{\"type\": \"integer\", \"minimum\": 0}}}"
+#define E2B_SNAPSHOT_SCHEMA                                                                        \
+    "{\"type\": \"object\", \"properties\": {\"name\": {\"type\": \"string\"}, \"memory\": "       \
+    "{\"type\": \"boolean\"}}}"
+#define E2B_FORK_SCHEMA                                                                              \
+    "{\"type\": \"object\", \"properties\": {\"timeout\": {\"type\": \"integer\", \"minimum\": 0}, " \
+    "\"count\": {\"type\": \"integer\"}}}"
 #define E2B_EXECUTE_SCHEMA                                                                         \
     "{\"type\": \"object\", \"required\": [\"code\"], \"properties\": {\"code\": {\"type\": "      \
     "\"string\"}, \"context_id\": {\"type\": [\"string\", \"null\"]}, \"language\": "              \
@@ -159,6 +184,10 @@ void e2b_handle_metrics_of_all(struct request *r);
 void e2b_handle_logs(struct request *r);
 void e2b_handle_network(struct request *r);
 void e2b_handle_alias(struct request *r);
+void e2b_handle_snapshot(struct request *r);
+void e2b_handle_snapshots(struct request *r);
+void e2b_handle_fork(struct request *r);
+void e2b_handle_template_delete(struct request *r);
 void e2b_handle_envd_health(struct request *r);
 void e2b_handle_process_start(struct request *r);
 void e2b_handle_process_connect(struct request *r);

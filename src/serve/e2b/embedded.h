@@ -1,4 +1,4 @@
-/* serve/e2b/embedded.h: the file bash_kernel.py, embedded in the program (scripts/embed). */
+/* serve/e2b/embedded.h: files in Python, embedded in the program (scripts/embed). */
 #ifndef DROSTE_SERVE_E2B_EMBEDDED_H
 #define DROSTE_SERVE_E2B_EMBEDDED_H
 
@@ -6,5 +6,7 @@
 
 extern const unsigned char embedded_bash_kernel[];
 extern const size_t embedded_bash_kernel_size;
+extern const unsigned char embedded_snapshot[];
+extern const size_t embedded_snapshot_size;
 
 #endif

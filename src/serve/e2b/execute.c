@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "serve/sandbox/cell_events.h"
-#include "serve/e2b/contexts.h"
+#include "serve/e2b/snapshot.h"
 
 enum { EXECUTION_SILENT_SECONDS = 5 };
 
@@ -183,6 +183,8 @@ static void execution_close(struct e2b_execution *x, const char *type)
 
 void e2b_execution_fail(struct e2b_execution *x, const char *name, const char *text)
 {
+    if (x->snapshot)
+        e2b_snapshot_fail(x->snapshot, 400, text);
     execution_error(x, name, text, text);
     execution_close(x, "unexpected_end_of_execution");
 }
@@ -230,6 +232,8 @@ void e2b_execution_end(
 void e2b_execution_cut(struct e2b_execution *x)
 {
     struct request *r = steal(&x->request);
+    if (x->snapshot)
+        e2b_snapshot_fail(x->snapshot, 404, "the sandbox or its context has ended");
     if (!r)
         return;
     r->state = NULL;
@@ -240,6 +244,8 @@ void e2b_execution_free(struct e2b_execution *x)
 {
     if (x->request)
         x->request->state = NULL;
+    if (x->snapshot)
+        e2b_snapshot_release(x->snapshot);
     json_object_put(x->environment);
     free(x->code);
     free(x);
@@ -278,11 +284,12 @@ void e2b_handle_execute(struct request *r)
     struct e2b_context *c = e ? execution_context(r, e) : NULL;
     struct json_object *code = json_get_typed(r->json, "code", json_type_string);
     struct json_object *env = json_get_typed(r->json, "env_vars", json_type_object);
-    struct e2b_execution *x = c ? calloc(1, sizeof *x) : NULL;
-    if (!c)
+    size_t len = (size_t)json_object_get_string_len(code);
+    if (!c || !e2b_context_has_room(r, c, len))
         return;
+    struct e2b_execution *x = calloc(1, sizeof *x);
     if (x) {
-        x->len = (size_t)json_object_get_string_len(code);
+        x->len = len;
         x->code = text_copy(json_object_get_string(code), x->len);
     }
     if (!x || !x->code) {

@@ -23,7 +23,7 @@ struct list_filter {
     int64_t limit;
 };
 
-static const char *list_query(struct request *r, const char *name)
+const char *e2b_query(struct request *r, const char *name)
 {
     return MHD_lookup_connection_value(r->connection, MHD_GET_ARGUMENT_KIND, name);
 }
@@ -94,11 +94,11 @@ static int64_t list_time(const char *text)
 /* False: the request was refused. */
 static bool list_take_filter(struct request *r, struct list_filter *f)
 {
-    const char *limit = list_query(r, "limit"), *cursor = list_query(r, "nextToken");
-    const char *from = list_query(r, "startedAfter"), *order = list_query(r, "order");
+    const char *limit = e2b_query(r, "limit"), *cursor = e2b_query(r, "nextToken");
+    const char *from = e2b_query(r, "startedAfter"), *order = e2b_query(r, "order");
     char *end = NULL;
-    f->state = list_query(r, "state");
-    f->template = list_query(r, "template");
+    f->state = e2b_query(r, "state");
+    f->template = e2b_query(r, "template");
     f->ascending = order && strcmp(order, "asc") == 0;
     f->limit = limit ? strtoll(limit, &end, 10) : LIST_MOST;
     if (f->limit < 1 || f->limit > LIST_MOST || (end && *end != '\0')) {
@@ -119,7 +119,7 @@ static bool list_take_filter(struct request *r, struct list_filter *f)
         request_refuse(r, 400, "argument", "startedAfter is not a time");
         return false;
     }
-    list_take_metadata(f, list_query(r, "metadata"));
+    list_take_metadata(f, e2b_query(r, "metadata"));
     return true;
 }
 
@@ -162,7 +162,7 @@ static int list_compare(const void *a, const void *b)
 /* The filter's part that concerns the answer; it was checked before. */
 static void list_finish(struct request *r, struct json_object *all)
 {
-    const char *limit = list_query(r, "limit"), *order = list_query(r, "order");
+    const char *limit = e2b_query(r, "limit"), *order = e2b_query(r, "order");
     size_t most = limit ? (size_t)strtoul(limit, NULL, 10) : LIST_MOST, count = 0;
     bool ascending = order && strcmp(order, "asc") == 0;
     struct json_object *page = json_object_new_array();

@@ -9,6 +9,7 @@
 
 #include "base/cleanup.h"
 #include "serve/e2b/connect.h"
+#include "serve/e2b/snapshot.h"
 #include "serve/sandbox/sandbox.h"
 #include "serve/access/identify.h"
 
@@ -110,7 +111,8 @@ static bool edge_claims_other(struct request *r, const char *path)
 
 static void control_refuse(struct request *r, unsigned status, const char *code, const char *text)
 {
-    e2b_refuse(r, status, NULL, text);
+    if (!e2b_fork_refuse(r, status, text))
+        e2b_refuse(r, status, NULL, text);
 }
 
 static void envd_refuse(struct request *r, unsigned status, const char *code, const char *text)
@@ -296,9 +298,6 @@ static void e2b_handle_refused(struct request *r)
     "'base' or 'code-interpreter-v1', or a snapshot"
 #define VOLUMES "volumes of E2B's API are not supported here; write files in the sandbox"
 #define SECRETS "secrets of E2B's API are not supported here; give variables with the sandbox"
-#define FORKS                                                                                      \
-    "sandboxes cannot be forked through E2B's API here; droste serve's own API forks sessions"
-#define SNAPSHOT "snapshots of sandboxes are not supported here"
 
 static const struct route control_rows[] = {
     CREATES("/sandboxes", E2B_CREATE_SCHEMA, e2b_handle_create),
@@ -318,9 +317,10 @@ static const struct route control_rows[] = {
     ROUTE("GET", "/v2/sandboxes/{id}/logs", BODY_NONE, NULL, e2b_handle_logs),
     ROUTE("GET", "/sandboxes/{id}/metrics", BODY_NONE, NULL, e2b_handle_metrics),
     ROUTE("PUT", "/sandboxes/{id}/network", BODY_JSON, E2B_NETWORK_SCHEMA, e2b_handle_network),
-    REFUSED("POST", "/sandboxes/{id}/fork", FORKS),
-    REFUSED("POST", "/sandboxes/{id}/snapshots", SNAPSHOT),
-    REFUSED("GET", "/snapshots", SNAPSHOT),
+    CREATES("/sandboxes/{id}/fork", E2B_FORK_SCHEMA, e2b_handle_fork),
+    CREATES("/sandboxes/{id}/snapshots", E2B_SNAPSHOT_SCHEMA, e2b_handle_snapshot),
+    ROUTE("GET", "/snapshots", BODY_NONE, NULL, e2b_handle_snapshots),
+    ROUTE("DELETE", "/templates/{name}", BODY_NONE, NULL, e2b_handle_template_delete),
     REFUSED("POST", "/secrets", SECRETS),
     REFUSED("GET", "/secrets", SECRETS),
     ROUTE("GET", "/templates/aliases/{name}", BODY_NONE, NULL, e2b_handle_alias),

@@ -43,6 +43,7 @@ static void e2b_sandbox_close(struct sandbox *sb)
     json_object_put(e->network);
     buf_free(&e->destinations);
     json_object_put(e->environment);
+    json_object_put(e->asked);
     free(e->metrics);
     free(e->template);
     free(e);

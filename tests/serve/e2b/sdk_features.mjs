@@ -37,6 +37,20 @@ const rows = {
     assert.equal((await again.runCode('x')).text, 'kept')
     await again.kill()
   },
+  async forks_and_snapshots() {
+    const own = await Sandbox.create()
+    await own.runCode('x = "kept"')
+    await own.files.write('a.txt', 'b')
+    const [fork] = await own.fork()
+    assert.equal((await fork.runCode('x')).text, 'kept')
+    const { snapshotId } = await own.createSnapshot()
+    await own.kill()
+    const again = await Sandbox.create(snapshotId)
+    assert.equal(await again.files.read('a.txt'), 'b')
+    assert.equal(await Sandbox.deleteSnapshot(snapshotId), true)
+    assert.equal(await Sandbox.deleteSnapshot(snapshotId), false)
+    await Promise.all([fork.kill(), again.kill()])
+  },
   async run_code(sandbox) {
     const seen = []
     const done = await sandbox.runCode('print("a")\n[1, 2]', {

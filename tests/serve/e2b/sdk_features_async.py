@@ -100,6 +100,23 @@ async def files(sandbox):
 
 
 @row
+async def forks_and_snapshots(sandbox):
+    if not hasattr(AsyncSandbox, "fork"):
+        return      # an older SDK
+    own = await AsyncSandbox.create()
+    await own.run_code("x = 'kept'")
+    await own.files.write("a.txt", "b")
+    [fork], snapshot = await asyncio.gather(own.fork(), own.create_snapshot())
+    assert (await fork.run_code("x")).text == "kept"
+    await own.kill()
+    again = await AsyncSandbox.create(snapshot.snapshot_id)
+    assert await again.files.read("a.txt") == "b"
+    assert await AsyncSandbox.delete_snapshot(snapshot.snapshot_id) is True
+    assert (await AsyncSandbox.list_snapshots(sandbox_id=own.sandbox_id).next_items()) == []
+    await asyncio.gather(fork.kill(), again.kill())
+
+
+@row
 async def files_watched(sandbox):
     seen = asyncio.Queue()
     await sandbox.files.make_dir("watched")

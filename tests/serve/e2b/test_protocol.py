@@ -43,7 +43,7 @@ def test_creations_that_are_wrong_or_unsupported_are_refused(client, body):
 
 @pytest.mark.parametrize("method,path", [
     ("POST", "/v3/templates"), ("POST", "/volumes"), ("GET", "/volumes"), ("GET", "/volumes/x"),
-    ("DELETE", "/volumes/x"), ("GET", "/snapshots"), ("GET", "/secrets")])
+    ("DELETE", "/volumes/x"), ("GET", "/secrets")])
 def test_what_is_not_supported_says_so(client, method, path):
     status, message = error(client.control(method, path, {} if method == "POST" else None))
     assert status == 400 and "here" in message
@@ -86,26 +86,143 @@ def test_metrics_of_several_sandboxes(client):
     ("POST", "/refreshes", {}), ("POST", "/connect", {"timeout": 5}), ("POST", "/resume", {}),
     ("POST", "/pause", {}), ("GET", "/logs", None), ("PUT", "/network", {}),
     ("GET", "/metrics", None), ("POST", "/fork", {}), ("POST", "/snapshots", {})])
-def test_sandboxes_of_other_keys_do_not_exist(tmp_path, method, end, body):
+def test_sandboxes_of_other_keys_do_not_exist(two_keys, method, end, body):
     """On every operation; their owner reaches them."""
-    path = tmp_path / "keys.json"
-    keys = [subprocess.run([DROSTE, "keys", "create", name, "--keys", path], check=True,
-                           capture_output=True, text=True, env={"HOME": str(tmp_path)}
-                           ).stdout.strip() for name in ("one", "two")]
-    server = Server(tmp_path, "--keys", str(path))
+    owner, other = two_keys
+    sandbox = owner.create()
+    mine = "/sandboxes/" + sandbox["sandboxID"] + end
+    nobody = "/sandboxes/" + "0" * 32 + end
+    theirs, none = other.control(method, mine, body), other.control(method, nobody, body)
+    assert theirs.status == none.status == 404
+    assert theirs.body.replace(sandbox["sandboxID"].encode(), b"0" * 32) == none.body
+    assert other.control("GET", "/v2/sandboxes").json == []
+    assert owner.control(method, mine, body).status in (200, 201, 204, 409)
+    for one in owner.control("GET", "/v2/sandboxes").json:
+        owner.control("DELETE", "/sandboxes/" + one["sandboxID"])
+    for one in owner.control("GET", "/snapshots").json:
+        owner.control("DELETE", "/templates/" + one["snapshotID"].replace(":", "%3A"))
+
+
+@pytest.fixture(scope="module")
+def two_keys(tmp_path_factory):
+    """A server, and the clients of two keys; the first may have three sandboxes."""
+    home = tmp_path_factory.mktemp("keys")
+    keys = [subprocess.run([DROSTE, "keys", "create", name, "--keys", home / "keys.json", *more],
+                           check=True, capture_output=True, text=True, env={"HOME": str(home)}
+                           ).stdout.strip()
+            for name, more in (("one", ["--limit", "sandboxes=3"]), ("two", []))]
+    server = Server(home, "--keys", str(home / "keys.json"))
+    yield [Client(server, key) for key in keys]
+    server.stop()
+
+
+def test_snapshots_of_other_keys_do_not_exist(two_keys):
+    """In lists, names, creations and deletions; their owner's do."""
+    owner, other = two_keys
+    sandbox = owner.create()
+    made = owner.control("POST", "/sandboxes/%s/snapshots" % sandbox["sandboxID"],
+                         {"name": "private"}).json["snapshotID"]
+    assert other.control("GET", "/snapshots").json == []
+    for name in ("private", made):
+        path = "/templates/" + name.replace(":", "%3A")
+        assert error(other.control("DELETE", path))[0] == 404
+        assert error(other.control("GET", "/templates/aliases/private"))[0] == 404
+        refused = other.control("POST", "/v2/sandboxes", {"templateID": name})
+        assert error(refused)[0] == 404
+    again = owner.create(templateID="private")
+    assert [one["snapshotID"] for one in owner.control("GET", "/snapshots").json] == [made]
+    assert owner.control("GET", "/templates/aliases/private").status == 200
+    assert owner.control("DELETE", "/templates/private%3Adefault").status == 204
+    for one in (sandbox, again):
+        owner.control("DELETE", "/sandboxes/" + one["sandboxID"])
+
+
+def test_forks_beyond_a_limit_are_errors_of_their_own(two_keys):
+    """Those within it run; wrong numbers of forks are refused as a whole."""
+    owner = two_keys[0]
+    path = "/sandboxes/" + owner.create()["sandboxID"]
+    done = owner.control("POST", path + "/fork", {"count": 4})
+    assert done.status == 201
+    assert [sorted(one) for one in done.json] == [["sandbox"]] * 2 + [["error"]] * 2
+    assert done.json[2]["error"]["code"] == 429
+    running = owner.control("GET", "/v2/sandboxes").json
+    assert len(running) == 3
+    for count in (0, 101, -1, "2"):
+        assert error(owner.control("POST", path + "/fork", {"count": count}))[0] == 400
+    for one in running:
+        owner.control("DELETE", "/sandboxes/" + one["sandboxID"])
+
+
+@pytest.mark.parametrize("body", [{"name": "a/b"}, {"name": "x" * 65}, {"name": "base"},
+                                  {"name": "\u00e9"}, {"memory": "no"}])
+def test_snapshots_with_wrong_names_are_refused(client, sandbox, body):
+    path = "/sandboxes/%s/snapshots" % sandbox["sandboxID"]
+    assert error(client.control("POST", path, body))[0] == 400
+
+
+def test_snapshots_that_do_not_fit_into_the_memory_are_refused(tmp_path):
+    """The sandbox goes on, and smaller ones fit."""
+    server = Server(tmp_path, "--memory", "200M", "--tmp-size", "400M")
     try:
-        owner, other = (Client(server, key) for key in keys)
-        sandbox = owner.create()
-        mine = "/sandboxes/" + sandbox["sandboxID"] + end
-        nobody = "/sandboxes/" + "0" * 32 + end
-        theirs, none = other.control(method, mine, body), other.control(method, nobody, body)
-        assert theirs.status == none.status == 404
-        assert theirs.body.replace(sandbox["sandboxID"].encode(), b"0" * 32) == none.body
-        assert other.control("GET", "/v2/sandboxes").json == []
-        expected = (400,) if end in ("/fork", "/snapshots") else (200, 201, 204, 409)
-        assert owner.control(method, mine, body).status in expected
+        client = Client(server)
+        sandbox = client.create()
+        path = "/sandboxes/%s/snapshots" % sandbox["sandboxID"]
+
+        def fill(size):
+            code = "with open('/tmp/f', 'wb') as f:\n" \
+                "    for _ in range(%d): f.write(b'x' * 2 ** 20)" % size
+            data = client.data(sandbox, 49999, "POST", "/execute", {"code": code})
+            assert b'"error"' not in data.body, data.body
+        fill(150)
+        assert "memory" in error(client.control("POST", path, {}))[1].lower()
+        fill(1)
+        assert client.control("POST", path, {}).status == 201
     finally:
         server.stop()
+
+
+def test_forks_of_a_client_that_left_end(client):
+    """Nobody knows their ids; the forked sandbox stays."""
+    sandbox = client.create(metadata={"left": "yes"})
+    head = "POST /sandboxes/%s/fork HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nX-API-Key: %s\r\n" \
+        "Content-Type: application/json\r\nContent-Length: 13\r\n\r\n{\"count\": 20}" % (
+            sandbox["sandboxID"], client.server.port, KEY["X-API-Key"])
+    listed = "/v2/sandboxes?metadata=left%3Dyes"
+    connection = client.server.connect()
+    connection.sendall(head.encode())
+    until(lambda: len(client.control("GET", listed).json) > 1)
+    connection.close()
+    until(lambda: [one["sandboxID"] for one in client.control("GET", listed).json] ==
+          [sandbox["sandboxID"]])
+
+
+def test_code_beyond_what_may_wait_is_refused(client):
+    """With a time after which to ask again; what waits runs in its order."""
+    sandbox = client.create()
+    answers = []
+
+    def execute(code):
+        answer = client.data(sandbox, 49999, "POST", "/execute", {"code": code})
+        answers.append(answer)
+        return answer.status
+    first = threading.Thread(target=execute, args=(
+        "import os, time\nwhile not os.path.exists('/tmp/go'): time.sleep(0.01)",))
+    first.start()
+    until(lambda: client.data(sandbox, 49999, "GET", "/contexts").json)
+    large = "n = globals().get('n', 0) + 1\nprint('n', n)\n#" + "x" * (6 << 20)
+    waiting = [threading.Thread(target=execute, args=(large,)) for _ in range(4)]
+    for one in waiting:
+        one.start()
+    until(lambda: [one for one in answers if one.status == 429])
+    client.data(sandbox, 49983, "POST", "/files?path=/tmp/go", b"", **{
+        "Content-Type": "application/octet-stream"})
+    for one in [first, *waiting]:
+        one.join()
+    refused = [one for one in answers if one.status == 429]
+    assert all(int(one.headers["Retry-After"]) > 0 for one in refused)
+    done = [one for one in answers if one.status == 200 and b'"text": "n ' in one.body]
+    assert len(done) + len(refused) == 4 and done
+    assert execute("print(n == %d)" % len(done)) == 200 and b"True" in answers[-1].body
 
 
 def test_the_data_plane_wants_the_token(client, sandbox):
