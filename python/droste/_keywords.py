@@ -184,6 +184,9 @@ class Settings(TypedDict, total=False):
     #: Ask before each call of this host tool, and wait for the approval; NAME.*: of an MCP
     #: server's; *: of all of them; may be repeated.
     ask: Texts
+    #: Ask before the run costs more than this, by known prices, and again after each further amount
+    #: of it; 0: never.
+    ask_cost: Number
     #: How long a call waits for its approval; 0: without a limit.
     ask_timeout: Number
     #: What happens to a call whose approval did not come in time: deny, approve.

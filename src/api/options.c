@@ -501,6 +501,7 @@ struct rlm_options api_run_options(const struct settings *s)
             .output_tokens = s->max_output_tokens,
             .total_tokens = s->max_total_tokens,
             .cost = s->max_cost,
+            .ask_cost = s->ask_cost,
             .depth = (unsigned)s->max_recursion_depth,
             .children = (unsigned)s->max_children,
         },

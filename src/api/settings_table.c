@@ -282,6 +282,11 @@ const struct setting settings_table[] = {
           "server's; *: of all of them; may be repeated.",
           0 },
         TYPE_NAMES, AT(ask), 0, 0 },
+    { { "ask-cost", "DOLLARS", "0", NULL,
+          "Ask before the run costs more than this, by known prices, and again after each further "
+          "amount of it; 0: never.",
+          0, .task = 1 },
+        TYPE_DECIMAL, AT(ask_cost), 0, 1e9 },
     { { "ask-timeout", "SECONDS", "86400", NULL,
           "How long a call waits for its approval; 0: without a limit.", 0 },
         TYPE_SECONDS, AT(ask_timeout), 0, 1e9 },

@@ -66,7 +66,7 @@ struct settings {
         model_window;
     struct list artifacts;
     char *artifacts_dir;
-    double max_cost, compaction;
+    double max_cost, ask_cost, compaction;
     char *select;
     char *traceparent, *context_type, *instructions, *system_prompt, *answer_schema, *database;
     /* which of them were set, by their index in the table */

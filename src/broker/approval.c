@@ -51,7 +51,7 @@ bool approval_is_due(const struct ask *ask)
 /* ---- the state in the record ---- */
 
 struct approval_state {
-    bool decided, approved, begun;
+    bool decided, approved, begun, ended;
     int64_t asked_ms, until_ms;
     char by[128], reason[512];
 };
@@ -62,6 +62,7 @@ static int approval_take_state(void *arg, const droste_approval *a, struct error
     state->decided = a->decision != NULL;
     state->approved = a->decision && strcmp(a->decision, "approved") == 0;
     state->begun = a->begun_ms != 0;
+    state->ended = a->ended != 0;
     state->asked_ms = a->asked_ms;
     state->until_ms = a->until_ms;
     snprintf(state->by, sizeof state->by, "%s", a->decided_by ? a->decided_by : "");
@@ -87,11 +88,10 @@ static int approval_read_state(
     return rc;
 }
 
-bool approval_is_recorded(const struct item *item)
+bool approval_is_recorded(struct store *store, int64_t call)
 {
     struct approval_state state;
-    struct store *store = item->ask->broker->options.store;
-    return approval_read_state(store, item->record, &state, NULL) == 1 && !state.begun;
+    return approval_read_state(store, call, &state, NULL) == 1 && !state.begun && !state.ended;
 }
 
 /* ---- the end ---- */
@@ -105,10 +105,10 @@ static void approval_free(struct approval *a)
     free(a);
 }
 
-static void approval_hold(struct approval *a, bool on)
+void approval_hold(struct broker *b, struct session *s, bool on)
 {
-    const struct broker_options *o = &a->broker->options;
-    session_hold(a->session, on);
+    const struct broker_options *o = &b->options;
+    session_hold(s, on);
     budget_hold_time(o->budget, on);
     if (o->waits)
         o->waits(o->waits_arg, on);
@@ -119,7 +119,7 @@ static void approval_end(struct approval *a)
 {
     struct broker *b = a->broker;
     announcement_cancel(a->announced);
-    approval_hold(a, false);
+    approval_hold(b, a->session, false);
     TAILQ_REMOVE(&b->approvals, a, link);
     if (TAILQ_EMPTY(&b->approvals))
         timer_stop(b->look);
@@ -146,6 +146,8 @@ static void approval_say_denied(
 {
     if (strcmp(a->tool, NETWORK_TOOL) == 0)
         buf_puts(out, "the request was denied");
+    else if (strcmp(a->tool, COST_TOOL) == 0)
+        buf_puts(out, "spending more was denied");
     else
         buf_printf(out, "the call of %.64s() was denied", a->tool);
     if (strcmp(state->by, "deadline") == 0)
@@ -223,32 +225,33 @@ static void approvals_look(void *arg)
 }
 
 /* Puts the question into the record. */
-static int approval_record(struct approval *a, const struct item *item, struct error *err)
+static int approval_record(struct approval *a, struct error *err)
 {
     const struct broker_options *o = &a->broker->options;
     int64_t now_ms = clock_wall_ms();
     a->shown.asked_ms = now_ms;
     a->shown.until_ms = o->ask.timeout > 0 ? now_ms + (int64_t)(o->ask.timeout * 1000) : 0;
-    return a->shown.id ? store_call_ask(o->store, item->record, a->shown.until_ms, err) : 0;
+    const char *about = strcmp(a->tool, COST_TOOL) == 0 ? a->arguments : NULL;
+    return a->shown.id ? store_call_ask(o->store, a->shown.id, about, a->shown.until_ms, err) : 0;
 }
 
 static struct approval *approval_new(
-    struct item *item, const char *json, size_t len, approval_fn *fn, void *arg)
+    const struct approval_call *call, const char *json, size_t len, approval_fn *fn, void *arg)
 {
-    struct broker *b = item->ask->broker;
+    struct broker *b = call->broker;
     const char *run = b->options.store ? b->options.run : NULL;
     struct approval *a = calloc(1, sizeof *a);
     if (!a)
         return NULL;
     *a = (struct approval){ .broker = b,
-        .session = item->ask->session,
+        .session = call->session,
         .fn = fn,
         .arg = arg,
-        .tool = strdup(item->ask->model),
+        .tool = strdup(call->tool),
         .arguments = text_copy(json, len),
         .run = run ? strdup(run) : NULL,
         .root = run ? strdup(b->options.root ? b->options.root : run) : NULL };
-    a->shown = (droste_approval){ .id = b->options.store ? item->record : 0,
+    a->shown = (droste_approval){ .id = b->options.store ? call->record : 0,
         .run = a->run,
         .root = a->root,
         .tool = a->tool,
@@ -268,7 +271,7 @@ static int approval_wait(struct approval *a, struct error *err)
     if (TAILQ_EMPTY(&b->approvals))
         timer_start(b->look, LOOK_MS, LOOK_MS);
     TAILQ_INSERT_TAIL(&b->approvals, a, link);
-    approval_hold(a, true);
+    approval_hold(b, a->session, true);
     approval_tell(a, NULL, "");
     return 0;
 }
@@ -332,22 +335,21 @@ static void approval_offer(struct approval *a)
         a->broker->options.ask.show(a->broker->options.ask.arg, a);
 }
 
-int approval_ask(struct item *item, const char *json, size_t len, approval_fn *fn, void *arg,
-    struct approval **out, struct error *err)
+int approval_ask(const struct approval_call *call, const char *json, size_t len, approval_fn *fn,
+    void *arg, struct approval **out, struct error *err)
 {
-    struct broker *b = item->ask->broker;
     struct approval_state state;
-    int known = approval_read_state(b->options.store, item->record, &state, err);
+    int known = approval_read_state(call->broker->options.store, call->record, &state, err);
     if (known < 0)
         return known;
-    struct approval *a = approval_new(item, json, len, fn, arg);
+    struct approval *a = approval_new(call, json, len, fn, arg);
     if (!a)
         return error_memory(err);
     a->owner = out;
     a->shown.repeated = known && state.begun;
     a->shown.asked_ms = state.asked_ms;
     a->shown.until_ms = state.until_ms;
-    int rc = known && !state.begun ? 0 : approval_record(a, item, err);
+    int rc = known && !state.begun ? 0 : approval_record(a, err);
     if (rc == 0)
         rc = approval_wait(a, err);
     if (rc < 0) {

@@ -1,4 +1,5 @@
-/* broker/approval.h: approvals of tool calls (droste/approval.h).
+/* broker/approval.h: approvals of calls (droste/approval.h): of tools, and of models that cost more
+ * than may be spent (cost_ask.h).
  *
  * A call that asks is recorded as open, with the question, and waits: until the program or the
  * webhook (approval_hook.h) answers, until another process has decided in the record, or until the
@@ -12,6 +13,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/error.h"
 #include "droste/approval.h"
@@ -19,7 +21,16 @@
 struct approval;
 struct ask;
 struct broker;
-struct item;
+struct session;
+struct store;
+
+/* A call that asks. */
+struct approval_call {
+    struct broker *broker;
+    struct session *session;
+    const char *tool; /* its name, or COST_TOOL */
+    int64_t record;   /* 0: it is in no record */
+};
 
 /* The end of the wait. `why` of a call that was denied: for the code. */
 typedef void approval_fn(void *arg, bool approved, const char *why);
@@ -28,12 +39,14 @@ typedef void approval_fn(void *arg, bool approved, const char *why);
 bool approval_name_covers(const char *name, const char *tool);
 /* Whether the call of a tool asks. */
 bool approval_is_due(const struct ask *ask);
-/* Whether the item's recorded call asked, and has not begun. */
-bool approval_is_recorded(const struct item *item);
-/* Asks for the item's call, which is recorded; `fn` is called once, also before this returns, or
- * never if this fails or the approval is cancelled. *out is NULL after `fn`. */
-int approval_ask(struct item *item, const char *json, size_t len, approval_fn *fn, void *arg,
-    struct approval **out, struct error *err);
+/* Whether this recorded call asked, and has not begun. */
+bool approval_is_recorded(struct store *store, int64_t call);
+/* Asks for a call that is recorded, if there is a record; `fn` is called once, also before this
+ * returns, or never if this fails or the approval is cancelled. *out is NULL after `fn`. */
+int approval_ask(const struct approval_call *call, const char *json, size_t len, approval_fn *fn,
+    void *arg, struct approval **out, struct error *err);
+/* The time of the session's cell, its run and the runs above stands still while it waits. */
+void approval_hold(struct broker *b, struct session *s, bool on);
 /* Whether a webhook is told of them, which can decide without a record, too. */
 bool approval_has_hook(const struct broker *b);
 /* The call has ended. */

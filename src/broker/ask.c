@@ -206,3 +206,10 @@ void item_start(struct item *item, const char *text, size_t len)
     budget_unreserve(item->ask->broker->options.budget, item->reserved);
     item_over(item);
 }
+
+void item_start_again(struct item *item)
+{
+    cleanup_free char *prompt = steal(&item->kept);
+    item->waits = WAITS_NOT;
+    item_start(item, prompt, item->asked_len);
+}

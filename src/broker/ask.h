@@ -46,12 +46,13 @@ struct broker_function {
     bool needs_model, is_free; /* is_free: is not a call of the budget */
 };
 
-/* What an item waits for; all but the last only in a resumed run. */
+/* What an item waits for; the first two only in a resumed run. */
 enum waits {
     WAITS_NOT,
     WAITS_FOR_OTHERS, /* this call is not recorded, and recorded calls of the cell are still due */
     WAITS_FOR_CELL,   /* when recorded, its answer came after the end of the cell */
     WAITS_FOR_FORK,   /* an item of fork_map, until others have ended */
+    WAITS_FOR_COST,   /* a model call, until its costs are approved */
 };
 
 struct item {
@@ -63,6 +64,8 @@ struct item {
     int64_t record;  /* id in the record; 0: none */
     uint64_t notice; /* its broker_call_event.id; 0: its start was not reported */
     struct budget_hold hold;
+    struct cost_wait cost;
+    bool asks;         /* it is recorded in this process, to ask for its costs */
     int64_t reserved;  /* calls reserved in the budget */
     size_t unrecorded; /* bytes reserved in the record and not yet written */
     char *text;        /* the answer */
@@ -163,6 +166,8 @@ struct broker {
 
 /* Starts an item with its function. A failure ends the item. */
 void item_start(struct item *item, const char *text, size_t len);
+/* Starts one that waited, with the prompt that it has kept. */
+void item_start_again(struct item *item);
 /* Sets the text of an answer, as a JSON string if `quote`. Without memory the item has an error. */
 void item_keep_text(struct item *item, const char *text, size_t len, bool quote);
 /* Sets the typed value beside a tool's answer. */

@@ -152,7 +152,7 @@ static bool broker_is_open(const struct item *item)
 static void cancel_item(struct item *item, const struct error *why)
 {
     item->error = *why;
-    if (item->waits != WAITS_NOT)
+    if (item->waits != WAITS_NOT && item->waits != WAITS_FOR_COST)
         replay_match_cancel(item);
     else if (item->child)
         child_cancel(item, why);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/loop.h"
 #include "base/text.h"
 
 enum { BYTES_PER_TOKEN = 4 };
@@ -15,6 +16,8 @@ static const char other_models[] = "(other models)";
 void budget_init(struct budget *b, const struct budget_limits *limits)
 {
     *b = (struct budget){ .limits = *limits, .start_ns = clock_ns() };
+    b->gate.limit = limits->ask_cost;
+    TAILQ_INIT(&b->gate.waits);
 }
 
 void budget_free(struct budget *b)
@@ -22,6 +25,8 @@ void budget_free(struct budget *b)
     free(b->models);
     b->models = NULL;
     b->model_count = 0;
+    timer_free(b->gate.look);
+    b->gate.look = NULL;
 }
 
 double spent_cost(const struct spent *spent)
@@ -134,27 +139,41 @@ static int check_tokens(const struct budget *b, int64_t more, struct error *err)
     return 0;
 }
 
+double budget_used_cost(const struct budget *b)
+{
+    return b->spent.cost + b->held_cost;
+}
+
+/* Spending above the gate was denied. */
+static int check_gate(const struct budget *b, double used, double more, struct error *err)
+{
+    if (!b->gate.denied || more <= b->gate.limit - used)
+        return 0;
+    return error_set(err, ERROR_BUDGET_COST, "$%.6f spent or reserved + $%.6f > $%g (ask-cost): %s",
+        used, more, b->gate.limit, b->gate.why);
+}
+
 /* Estimates the price of the prompt, plus that of the answer if its length is bounded. Free
  * models are never refused. */
 static int check_cost(
     const struct budget *b, const struct budget_call *call, double *cost, struct error *err)
 {
-    double max = b->limits.cost, used = b->spent.cost + b->held_cost;
+    double max = b->limits.cost, used = budget_used_cost(b);
     struct lm_usage usage = { .input_tokens = (int64_t)(call->prompt_bytes / BYTES_PER_TOKEN),
         .output_tokens = call->max_tokens };
     *cost = 0;
-    if (max <= 0)
+    if (max <= 0 && b->limits.ask_cost <= 0)
         return 0;
     double more = call->lm ? lm_cost(call->lm, call->lm_model, &usage) : -1;
     if (more < 0)
         return error_set(err, ERROR_CONFIG,
-            "max-cost is set, but the price of %.80s is unknown: set it with --prices FILE",
-            call->model);
-    if (more > max - used)
+            "%s is set, but the price of %.80s is unknown: set it with --prices FILE",
+            max > 0 ? "max-cost" : "ask-cost", call->model);
+    if (max > 0 && more > max - used)
         return error_set(err, ERROR_BUDGET_COST,
             "cost limit exceeded: $%.6f spent or reserved + $%.6f > $%g", used, more, max);
     *cost = more;
-    return 0;
+    return check_gate(b, used, more, err);
 }
 
 static int check_calls(const struct budget *b, struct error *err)
@@ -174,6 +193,12 @@ static int budget_check_call(const struct budget *b, const struct budget_call *c
     if (rc == 0)
         rc = check_tokens(b, tokens, err);
     return rc < 0 ? rc : check_cost(b, call, cost, err);
+}
+
+bool budget_may_hold(const struct budget *b, const struct budget_call *call, double *cost)
+{
+    int64_t tokens = (int64_t)(call->prompt_bytes / BYTES_PER_TOKEN);
+    return budget_check_call(b, call, tokens, cost, NULL) == 0;
 }
 
 static bool find_model(const struct budget *b, const char *name, size_t *at)

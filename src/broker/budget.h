@@ -21,9 +21,15 @@
 #define DROSTE_BROKER_BUDGET_H
 
 #include <stdint.h>
+#include <sys/queue.h>
 
 #include "base/error.h"
 #include "lm/lm.h"
+
+struct approval;
+struct broker;
+struct session;
+struct timer;
 
 enum {
     BUDGET_DEPTH_MAX = 16,   /* of the deepest run */
@@ -41,6 +47,7 @@ struct budget_limits {
     int64_t total_tokens;
     double seconds;
     double cost;        /* dollars */
+    double ask_cost;    /* dollars until an approval is needed, and that each one adds */
     unsigned depth;     /* of the deepest run; 0: no child runs */
     unsigned children;  /* concurrently active runs per depth below the root */
     int64_t tool_calls; /* like `calls`, 0 allows none */
@@ -75,8 +82,22 @@ struct budget_model {
     struct spent spent;
 };
 
+/* What may be spent before an approval is needed (cost_ask.h). */
+struct cost_gate {
+    double limit, then; /* now, and when the open question is approved */
+    bool denied;
+    char why[600];
+    int64_t question; /* the recorded call that has the open question; 0: none */
+    TAILQ_HEAD(, cost_wait) waits;
+    struct cost_wait *asker; /* for which it is asked; NULL: nothing is asked */
+    struct approval *approval;
+    struct timer *look;
+    unsigned round;
+};
+
 struct budget {
     struct budget_limits limits;
+    struct cost_gate gate;
     struct budget *up;             /* the larger budget; NULL: none */
     const char *name;              /* name of a larger budget in errors: "the batch" */
     struct error refused;          /* first refusal of a larger budget */
@@ -122,6 +143,19 @@ struct budget_call {
     struct account *account; /* may be NULL */
 };
 
+/* A call that waits until it may cost what it does. */
+struct cost_wait {
+    struct budget *budget; /* NULL: it does not wait */
+    TAILQ_ENTRY(cost_wait) link;
+    struct budget_call call;
+    struct broker *broker;
+    struct session *session;
+    int64_t record;
+    unsigned round; /* in which it was last looked at */
+    void (*go)(void *arg);
+    void *arg;
+};
+
 /* Reservation of an open call. */
 struct budget_hold {
     int64_t tokens;
@@ -136,6 +170,10 @@ struct budget_hold {
  * ERROR_CONFIG if money is limited but the price unknown; ERROR_MEMORY. */
 int budget_hold(
     struct budget *b, const struct budget_call *call, struct budget_hold *hold, struct error *err);
+/* What is spent or reserved, in dollars. */
+double budget_used_cost(const struct budget *b);
+/* Whether the limits allow a call that asks for its costs; *cost is its lowest price. */
+bool budget_may_hold(const struct budget *b, const struct budget_call *call, double *cost);
 /* Settles a completed or failed call; counts its usage, cost and attempts. */
 void budget_settle(struct budget *b, struct budget_hold *hold, const struct lm_reply *reply);
 /* Counts a call of an earlier process of a resumed tree; `reply` as for spent_add. Not reported

@@ -9,7 +9,10 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/text.h"
+#include "broker/approval.h"
 #include "broker/ask.h"
+#include "broker/cost_ask.h"
 #include "broker/fork_map.h"
 #include "broker/prompt.h"
 #include "broker/replay/replay_match.h"
@@ -99,8 +102,11 @@ static void item_done(void *arg, const struct lm_reply *r)
 void model_cancel(struct item *item, const struct error *why)
 {
     struct broker *b = item->ask->broker;
-    struct lm_reply cancelled = { 0 };
-    lm_cancel(steal(&item->call), &cancelled);
+    struct lm_reply cancelled = { .text = "", .finish = "" };
+    cost_ask_leave(&item->cost);
+    item->waits = WAITS_NOT;
+    if (item->call)
+        lm_cancel(steal(&item->call), &cancelled);
     cancelled.error = *why;
     budget_settle(b->options.budget, &item->hold, &cancelled);
     record_end(item, &cancelled);
@@ -134,8 +140,10 @@ static int record_begin(struct item *item, const char *model, const char *key, c
     size_t len, struct error *err)
 {
     struct broker *b = item->ask->broker;
-    if (item->record) /* started by an earlier process */
-        return store_call_repeat(b->options.store, item->record, err);
+    if (item->record) /* started by an earlier process, or asked for its costs there */
+        return approval_is_recorded(b->options.store, item->record)
+                   ? 0
+                   : store_call_repeat(b->options.store, item->record, err);
     droste_record_call begin = {
         .run = b->options.run,
         .turn = b->turn,
@@ -163,6 +171,29 @@ static int make_key(const struct item *item, char out[LM_KEY_SIZE], struct error
     return rc;
 }
 
+static void model_call_go(void *arg)
+{
+    item_start_again(arg);
+}
+
+/* Waits for an approval of its costs; it is recorded already. */
+static int model_ask_cost(struct item *item, const struct budget_call *call, struct error *err)
+{
+    struct broker *b = item->ask->broker;
+    item->kept = text_copy(item->asked, item->asked_len);
+    if (!item->kept)
+        return error_memory(err);
+    item->asks = true;
+    item->waits = WAITS_FOR_COST;
+    item->cost = (struct cost_wait){ .call = *call,
+        .broker = b,
+        .session = item->ask->session,
+        .record = item->record,
+        .go = model_call_go,
+        .arg = item };
+    return cost_ask_begin(&item->cost, b->options.budget, err);
+}
+
 /* Makes the call: a new one, or that of item->record once more, with its key. */
 static int model_begin(struct item *item, const struct lm_request *request,
     const struct budget_call *call, const char *text, size_t len, struct error *err)
@@ -172,15 +203,18 @@ static int model_begin(struct item *item, const struct lm_request *request,
     keyed.hold = b->options.hold;
     char key[LM_KEY_SIZE];
     int rc = replay_match_may_ask(item, err);
-    if (rc == 0)
+    bool asks = cost_ask_is_due(b->options.budget, call);
+    if (rc == 0 && !asks)
         rc = budget_hold(b->options.budget, call, &item->hold, err);
     if (rc == 0 && !keyed.key) {
         rc = make_key(item, key, err);
         keyed.key = key;
     }
-    if (rc == 0)
+    if (rc == 0 && !item->asks)
         rc = record_begin(item, call->model, keyed.key, text, len, err);
-    if (rc == 0)
+    if (rc == 0 && asks)
+        rc = model_ask_cost(item, call, err);
+    else if (rc == 0)
         rc = lm_start(b->options.lm, &keyed, item_done, NULL, item, &item->call, err);
     if (rc < 0) {
         budget_release(b->options.budget, &item->hold);
@@ -190,7 +224,8 @@ static int model_begin(struct item *item, const struct lm_request *request,
         record_end(item, &never);
         return rc;
     }
-    model_call_tell(item, text, len, NULL);
+    if (!asks)
+        model_call_tell(item, text, len, NULL);
     return 0;
 }
 

@@ -289,7 +289,9 @@ static int record_tool_begin(struct item *item, const char *text, size_t len, st
     struct broker *b = item->ask->broker;
     struct store *store = b->options.store;
     if (item->record) /* started by an earlier process */
-        return approval_is_recorded(item) ? 0 : store_call_repeat(store, item->record, err);
+        return approval_is_recorded(store, item->record)
+                   ? 0
+                   : store_call_repeat(store, item->record, err);
     droste_record_call tool_call_begin = { .run = b->options.run,
         .turn = b->turn,
         .cell = b->cell,
@@ -341,7 +343,12 @@ static int tool_call_ask(struct tool_call *call, const char *text, size_t len, s
             "calls of %.64s() ask for an approval (ask), but this session has no record, and "
             "nothing that answers: see docs/approvals.md",
             call->item->ask->model);
-    return approval_ask(call->item, text, len, tool_call_decided, call, &call->approval, err);
+    const struct item *item = call->item;
+    const struct approval_call asks = { .broker = item->ask->broker,
+        .session = item->ask->session,
+        .tool = item->ask->model,
+        .record = item->record };
+    return approval_ask(&asks, text, len, tool_call_decided, call, &call->approval, err);
 }
 
 static int tool_call_begin(

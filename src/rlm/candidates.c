@@ -338,6 +338,13 @@ static void show_candidate(struct rlm_run *r, const struct rlm_run *c, struct bu
         buf_printf(out, "\nIt submits this answer: %.2000s\n", c->result.answer);
 }
 
+static void select_by_model(struct rlm_run *r);
+
+static void select_go(void *run)
+{
+    select_by_model(run);
+}
+
 static int ask_model(struct rlm_run *r, const struct buf *prompt, struct error *err)
 {
     const struct lm_message message = { .role = "user", .text = prompt->data, .len = prompt->len };
@@ -360,14 +367,19 @@ static int ask_model(struct rlm_run *r, const struct buf *prompt, struct error *
         .lm = r->lm,
         .lm_model = r->model,
         .account = &r->account };
-    int rc = budget_hold(&r->tree->budget, &call, &r->hold, err);
-    if (rc == 0 && !request.key) {
+    bool asks = cost_ask_is_due(&r->tree->budget, &call), asked = r->asked_key[0] != '\0';
+    int rc = asks ? 0 : budget_hold(&r->tree->budget, &call, &r->hold, err);
+    snprintf(key, sizeof key, "%s", r->asked_key);
+    if (rc == 0 && !request.key && !asked)
         rc = lm_key(key, err);
-        request.key = key;
-    }
-    r->call_record = recorded ? recorded->id : 0;
-    if (rc == 0)
+    request.key = request.key ? request.key : key;
+    if (!asked)
+        r->call_record = recorded ? recorded->id : 0;
+    if (rc == 0 && !asked)
         rc = run_record_select(r, prompt, request.key, err);
+    if (rc == 0 && asks)
+        return model_call_ask(r, &call, request.key, select_go, err);
+    r->asked_key[0] = '\0';
     if (rc == 0)
         rc = lm_start(r->lm, &request, select_replied, NULL, r, &r->candidates->call, err);
     if (rc < 0)

@@ -1,6 +1,7 @@
 /* rlm/model_call.c: calls a run's model with all messages, under the budget, the record and a key
  * of its own. Takes recorded replies from the record (replay.c).
  */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/cleanup.h"
@@ -31,10 +32,12 @@ static int settle_call(struct rlm_run *r, const struct lm_reply *reply, struct e
 
 void model_call_cancel(struct rlm_run *r)
 {
-    struct lm_reply cancelled = { 0 };
-    if (!r->call)
+    struct lm_reply cancelled = { .text = "", .finish = "" };
+    if (!r->call && !r->cost.budget)
         return;
-    lm_cancel(steal(&r->call), &cancelled);
+    cost_ask_leave(&r->cost);
+    if (r->call)
+        lm_cancel(steal(&r->call), &cancelled);
     error_set(&cancelled.error, ERROR_CANCELLED, "the run ended");
     settle_call(r, &cancelled, NULL);
 }
@@ -71,6 +74,21 @@ static void tell_request(struct rlm_run *r)
     run_tell(r, RLM_EVENT_REQUEST, buf_text(&messages), messages.len);
 }
 
+int model_call_ask(struct rlm_run *r, const struct budget_call *call, const char *key,
+    void (*go)(void *run), struct error *err)
+{
+    snprintf(r->asked_key, sizeof r->asked_key, "%s", key);
+    r->cost = (struct cost_wait){ .call = *call,
+        .broker = r->broker ? r->broker : run_owner(r)->broker,
+        .session = r->session,
+        .record = r->call_record,
+        .go = go,
+        .arg = r };
+    return cost_ask_begin(&r->cost, &r->tree->budget, err);
+}
+
+static void model_call_go(void *run);
+
 static int start_call(
     struct rlm_run *r, const struct lm_request *request, size_t bytes, struct error *err)
 {
@@ -86,13 +104,17 @@ static int start_call(
         .lm = r->lm,
         .lm_model = r->model,
         .account = &r->account };
-    int rc = budget_hold(&r->tree->budget, &call, &r->hold, err);
+    bool asks = cost_ask_is_due(&r->tree->budget, &call), asked = r->asked_key[0] != '\0';
+    int rc = asks ? 0 : budget_hold(&r->tree->budget, &call, &r->hold, err);
     if (rc == 0 && !keyed.key) {
         rc = lm_key(key, err);
         keyed.key = key;
     }
-    if (rc == 0)
+    if (rc == 0 && !asked)
         rc = run_record_call(r, keyed.key, err);
+    if (rc == 0 && asks)
+        return model_call_ask(r, &call, keyed.key, model_call_go, err);
+    r->asked_key[0] = '\0';
     if (rc == 0)
         tell_request(r);
     run_owner(r)->recorded = run_owner(r)->message_count;
@@ -102,6 +124,17 @@ static int start_call(
     return rc;
 }
 
+/* The call did not start. */
+static void give_call_up(struct rlm_run *r, int64_t place, const struct error *why)
+{
+    struct lm_reply never = { .error = *why, .text = "", .finish = "" };
+    budget_release(&r->tree->budget, &r->hold);
+    budget_unreserve(&r->tree->budget, place);
+    if (budget_is_refused_above(&r->tree->budget))
+        r->call_record = 0;
+    run_record_call_end(r, &never, NULL);
+}
+
 static int begin_call(struct rlm_run *r, struct lm_request *request, size_t bytes,
     const struct recorded_call *recorded, struct error *err)
 {
@@ -109,38 +142,30 @@ static int begin_call(struct rlm_run *r, struct lm_request *request, size_t byte
     int rc = reserve_call(r, place, err);
     if (rc < 0)
         return rc;
+    r->asked_key[0] = '\0';
     if (recorded) {
         r->call_record = recorded->id;
         request->key = recorded->key[0] ? recorded->key : NULL;
     }
     rc = start_call(r, request, bytes, err);
-    if (rc < 0) {
-        struct lm_reply never = { .error = *err, .text = "", .finish = "" };
-        budget_release(&r->tree->budget, &r->hold);
-        budget_unreserve(&r->tree->budget, place);
-        if (budget_is_refused_above(&r->tree->budget))
-            r->call_record = 0;
-        run_record_call_end(r, &never, NULL);
-    }
+    if (rc < 0)
+        give_call_up(r, place, err);
     return rc;
 }
 
-int model_call_begin(struct rlm_run *r, struct error *err)
+/* The conversation as a request; its memory is that of `messages` and `parts`. */
+static int build_request(struct rlm_run *r, struct lm_message **out_messages,
+    struct lm_part **out_parts, struct lm_request *out, size_t *bytes, struct error *err)
 {
     const struct rlm_run *owner = run_owner(r); /* has the conversation */
-    struct recorded_call *recorded = NULL;
-    size_t bytes = 0;
-    int rc = r->resume ? replay_next_call(r, &recorded, err) : 0;
-    if (rc < 0)
-        return rc;
     size_t part_count = 0;
     for (size_t i = 0; i < owner->message_count; i++)
         part_count += owner->messages[i].images.count > 0 ? 1 + owner->messages[i].images.count : 0;
-    cleanup_free struct lm_message *messages = calloc(owner->message_count, sizeof *messages);
-    cleanup_free struct lm_part *parts = calloc(part_count + 1, sizeof *parts);
-    if (!messages || !parts)
+    struct lm_message *messages = *out_messages = calloc(owner->message_count, sizeof *messages);
+    struct lm_part *next = *out_parts = calloc(part_count + 1, sizeof *next);
+    if (!messages || !next)
         return error_memory(err);
-    struct lm_part *next = parts;
+    *bytes = 0;
     for (size_t i = 0; i < owner->message_count; i++) {
         messages[i] = (struct lm_message){ .role = owner->messages[i].role,
             .text = owner->messages[i].text,
@@ -150,9 +175,9 @@ int model_call_begin(struct rlm_run *r, struct error *err)
             messages[i].part_count = images_parts(&owner->messages[i], next);
             next += messages[i].part_count;
         }
-        bytes += owner->messages[i].len + LM_IMAGE_WEIGHT * owner->messages[i].images.count;
+        *bytes += owner->messages[i].len + LM_IMAGE_WEIGHT * owner->messages[i].images.count;
     }
-    struct lm_request request = { .model = r->model,
+    *out = (struct lm_request){ .model = r->model,
         .messages = messages,
         .message_count = owner->message_count,
         .depth = r->place.depth,
@@ -161,6 +186,42 @@ int model_call_begin(struct rlm_run *r, struct error *err)
         .traceparent = r->tree->o.traceparent,
         .max_tokens = r->place.parent ? r->tree->o.sub_max_tokens : r->tree->o.max_tokens,
         .temperature = -1 };
+    return 0;
+}
+
+/* Its costs were approved, or denied: then the budget refuses it. */
+static void model_call_go(void *arg)
+{
+    struct rlm_run *r = arg;
+    cleanup_free struct lm_message *messages = NULL;
+    cleanup_free struct lm_part *parts = NULL;
+    struct lm_request request;
+    struct error err = { 0 };
+    char key[LM_KEY_SIZE];
+    size_t bytes;
+    int rc = build_request(r, &messages, &parts, &request, &bytes, &err);
+    snprintf(key, sizeof key, "%s", r->asked_key);
+    request.key = key;
+    if (rc == 0)
+        rc = start_call(r, &request, bytes, &err);
+    if (rc == 0)
+        return;
+    give_call_up(r, 0, &err);
+    run_fail(r, &err);
+}
+
+int model_call_begin(struct rlm_run *r, struct error *err)
+{
+    cleanup_free struct lm_message *messages = NULL;
+    cleanup_free struct lm_part *parts = NULL;
+    struct lm_request request;
+    struct recorded_call *recorded = NULL;
+    size_t bytes = 0;
+    int rc = r->resume ? replay_next_call(r, &recorded, err) : 0;
+    if (rc == 0)
+        rc = build_request(r, &messages, &parts, &request, &bytes, err);
+    if (rc < 0)
+        return rc;
     return recorded && recorded->ended ? replay_reply(r, recorded, &request, err)
                                        : begin_call(r, &request, bytes, recorded, err);
 }

@@ -80,6 +80,8 @@ static int replay_take_stored_run(struct rlm_run *r, struct error *err)
     } else {
         r->tree->budget.start_ns -= ns;
         rc = resume_count(r->resume, &r->tree->budget, &r->account, err);
+        if (rc == 0)
+            rc = cost_ask_resume(&r->tree->budget, r->tree->o.store, r->place.resume, err);
     }
     if (!again)
         resume_submitted(r->resume, &r->submitted, NULL);

@@ -11,6 +11,7 @@
 
 #include "base/hash.h"
 #include "broker/broker.h"
+#include "broker/cost_ask.h"
 #include "broker/shared_value.h"
 #include "broker/replay/replay_log.h"
 #include "rlm/chat.h"
@@ -124,7 +125,9 @@ struct rlm_run {
     struct lm_call *call;
     int64_t call_record;
     struct budget_hold hold;
-    unsigned last; /* how often the model was asked for an answer without code */
+    struct cost_wait cost;       /* of a call that asks for its costs; */
+    char asked_key[LM_KEY_SIZE]; /* its key, "": there is none. It is recorded already */
+    unsigned last;               /* how often the model was asked for an answer without code */
 
     struct buf reply; /* the reply whose blocks are being run */
     size_t at;        /* behind the last block that began */
@@ -237,6 +240,9 @@ size_t images_parts(const struct message *m, struct lm_part *parts);
 /* model_call.c: asks the model; turn_take_reply gets the reply. */
 int model_call_begin(struct rlm_run *r, struct error *err);
 void model_call_cancel(struct rlm_run *r); /* if there is one */
+/* Waits for an approval of a recorded call's costs; `go` is called later, from the loop. */
+int model_call_ask(struct rlm_run *r, const struct budget_call *call, const char *key,
+    void (*go)(void *run), struct error *err);
 
 /* turn.c: what a run does once its session is there. */
 void turn_next(struct rlm_run *r);       /* the next one, or a summary before it */

@@ -7,6 +7,7 @@
 #include "base/json/fields.h"
 #include "base/json/json.h"
 #include "base/text.h"
+#include "broker/approval.h"
 #include "broker/model_call.h"
 #include "rlm/run.h"
 
@@ -236,13 +237,22 @@ void run_record_messages(const struct rlm_run *r, struct buf *out)
     buf_putc(out, ']');
 }
 
+/* An earlier process has started the call, or asked for its costs. */
+static int run_record_repeat(struct rlm_run *r, struct error *err)
+{
+    struct store *store = r->tree->o.store;
+    return approval_is_recorded(store, r->call_record)
+               ? 0
+               : store_call_repeat(store, r->call_record, err);
+}
+
 int run_record_call(struct rlm_run *r, const char *key, struct error *err)
 {
     cleanup_buf struct buf request = { 0 };
     if (!r->tree->o.store)
         return 0;
-    if (r->call_record) /* started by an earlier process */
-        return store_call_repeat(r->tree->o.store, r->call_record, err);
+    if (r->call_record)
+        return run_record_repeat(r, err);
     run_record_messages(run_owner(r), &request);
     droste_record_call begin = {
         .run = r->result.run,
@@ -265,7 +275,7 @@ int run_record_select(
     if (!r->tree->o.store)
         return 0;
     if (r->call_record)
-        return store_call_repeat(r->tree->o.store, r->call_record, err);
+        return run_record_repeat(r, err);
     buf_puts(&request, "[{\"role\":\"user\",\"content\":");
     json_append_string(&request, buf_text(prompt), prompt->len);
     buf_puts(&request, "}]");

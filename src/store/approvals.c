@@ -12,6 +12,7 @@ static int approval_take(struct query *q, store_approval_fn *fn, void *arg, stru
     a.account = take_text(q);
     a.tool = take_text(q);
     const droste_value request = { .hash = take_text(q) };
+    const char *question = take_text(q);
     a.asked_ms = take_int(q);
     a.until_ms = take_int(q);
     a.decision = take_text(q);
@@ -27,7 +28,10 @@ static int approval_take(struct query *q, store_approval_fn *fn, void *arg, stru
         return rc;
     if (!status || !run_status || !a.tool || !a.run || !a.root)
         return error_set(err, ERROR_STORE, "a call in the record is damaged");
-    if (request.hash)
+    if (question) {
+        a.tool = COST_TOOL;
+        buf_puts(&arguments, question);
+    } else if (request.hash)
         rc =
             blob_read(q->store, request.hash, STORE_VALUE_MAX, store_append_piece, &arguments, err);
     a.arguments = buf_text(&arguments);
@@ -50,21 +54,33 @@ int store_approval_read(
     return rc < 0 ? rc : approval_take(&q, fn, arg, err);
 }
 
+static int approvals_take_all(struct query *q, store_approval_fn *fn, void *arg, struct error *err)
+{
+    bool row;
+    int rc = query_step(q, &row, err);
+    while (rc == 0 && row) {
+        rc = approval_take(q, fn, arg, err);
+        if (rc == 0)
+            rc = query_step(q, &row, err);
+    }
+    return rc;
+}
+
 int store_approvals(struct store *store, const char *run, const char *account,
     store_approval_fn *fn, void *arg, struct error *err)
 {
     cleanup_query struct query q = query_open(store, STATEMENT_APPROVALS);
     bind_text(&q, run);
     bind_text(&q, account);
-    for (;;) {
-        bool row;
-        int rc = query_step(&q, &row, err);
-        if (rc < 0 || !row)
-            return rc;
-        rc = approval_take(&q, fn, arg, err);
-        if (rc < 0)
-            return rc;
-    }
+    return approvals_take_all(&q, fn, arg, err);
+}
+
+int store_cost_questions(
+    struct store *store, const char *root, store_approval_fn *fn, void *arg, struct error *err)
+{
+    cleanup_query struct query q = query_open(store, STATEMENT_COST_QUESTIONS);
+    bind_text(&q, root);
+    return approvals_take_all(&q, fn, arg, err);
 }
 
 int store_version(struct store *store, int64_t *version, struct error *err)

@@ -15,6 +15,7 @@ static const struct entry_kind kinds[STATEMENT_COUNT] = {
     [STATEMENT_CALL_BEGIN] = { .code = 'C', .makes_step = true },
     [STATEMENT_CALL_REPEAT] = { .code = 'A' },
     [STATEMENT_CALL_END] = { .code = 'c' },
+    [STATEMENT_CALL_QUESTION] = { .code = 'q' },
     [STATEMENT_CALL_ASK] = { .code = 'a' },
     /* Another process decides; its decision is logged when the call begins, perhaps again. */
     [STATEMENT_CALL_DECIDE] = { .code = 'D', .may_match_nothing = true },

@@ -12,7 +12,7 @@
 
 enum {
     APPLICATION = 0x44726f73, /* "Dros" */
-    SCHEMA_VERSION = 14,
+    SCHEMA_VERSION = 15,
 };
 
 const int schema_version = SCHEMA_VERSION;
@@ -252,6 +252,10 @@ static const char *const steps[SCHEMA_VERSION] = {
      "CREATE TRIGGER call_decided AFTER UPDATE OF decision ON calls"
      " WHEN NEW.decision IS NOT NULL BEGIN"
      "  INSERT INTO events (run, kind, number, ends) VALUES (NEW.run, 2, NEW.id, 1); END;"),
+
+    /* Calls of models that ask about their costs: the question, as JSON. */
+    ("ALTER TABLE calls ADD COLUMN question TEXT;"
+     "CREATE INDEX calls_about_costs ON calls (id) WHERE question IS NOT NULL;"),
 };
 
 struct found {

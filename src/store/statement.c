@@ -63,7 +63,8 @@
 /* A call that asked for an approval, with its run and the root of that. (A depth bounds the way up:
  * a corrupt file may contain runs that are each other's parents.) */
 #define APPROVAL_COLUMNS                                                                           \
-    "SELECT c.id, c.run, root.id, root.account, c.model, c.request, c.asked_ms, c.until_ms,"       \
+    "SELECT c.id, c.run, root.id, root.account, c.model, c.request, c.question, c.asked_ms,"       \
+    " c.until_ms,"                                                                                 \
     " c.decision, c.decided_ms, c.decided_by, c.decision_reason, c.begun_ms, c.repeated,"          \
     " c.status, r.status, r.owner_pid, r.owner_start, r.owner_space, r.owner_boot"                 \
     " FROM calls c JOIN runs r ON r.id = c.run JOIN runs root ON root.id ="                        \
@@ -120,6 +121,8 @@ static const char *const texts[STATEMENT_COUNT] = {
         " input_tokens = ?, output_tokens = ?, estimated = ?, cost = ?, attempts = ?, seconds = ?,"
         " ended_ms = ?"
         " WHERE id = ? AND status = 'running' RETURNING id",
+    [STATEMENT_CALL_QUESTION] =
+        "UPDATE calls SET question = ? WHERE id = ? AND status = 'running' RETURNING id",
     [STATEMENT_CALL_ASK] =
         "UPDATE calls SET asked_ms = ?, until_ms = ?, decision = NULL, decided_ms = NULL,"
         " decided_by = NULL, decision_reason = NULL, begun_ms = NULL"
@@ -136,6 +139,8 @@ static const char *const texts[STATEMENT_COUNT] = {
                          " AND c.status = 'running' AND r.status IN ('running', 'interrupted')"
                          " AND (?1 IS NULL OR root.id = ?1 OR r.id = ?1)"
                          " AND (?2 IS NULL OR root.account = ?2) ORDER BY c.id",
+    [STATEMENT_COST_QUESTIONS] =
+        APPROVAL_COLUMNS "WHERE c.question IS NOT NULL AND root.id = ?1 ORDER BY c.id",
     [STATEMENT_DATA_VERSION] = "PRAGMA data_version",
     [STATEMENT_CELL_BEGIN] = "INSERT INTO cells (id, run, turn, code, started_ms, candidate)"
                              " VALUES (" NEXT_STEP ", ?, ?, ?, ?, ?) RETURNING id",

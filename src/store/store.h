@@ -92,9 +92,13 @@ int store_call_end(
 
 /* Approvals of calls (droste/approval.h). */
 
+/* The name of questions about costs, in place of a tool's. */
+#define COST_TOOL "ask-cost"
+
 /* Asks for an approval of an open call, until then (0: without a limit); what was decided before is
- * forgotten. */
-int store_call_ask(struct store *store, int64_t call, int64_t until_ms, struct error *err);
+ * forgotten. `question` of a model's call: JSON about its costs; NULL: a tool's call. */
+int store_call_ask(
+    struct store *store, int64_t call, const char *question, int64_t until_ms, struct error *err);
 /* Decides one that waits. ERROR_NOT_FOUND: no such call has asked. ERROR_ARGUMENT: it was decided,
  * has ended, or its time is up; `late`: the decision is that of the deadline. */
 int store_call_decide(struct store *store, int64_t call, bool approve, const char *by,
@@ -108,6 +112,9 @@ int store_approval_read(
 /* Those that wait, the oldest first: of a run and its descendants, of an account; NULL: of all. */
 int store_approvals(struct store *store, const char *run, const char *account,
     store_approval_fn *fn, void *arg, struct error *err);
+/* All questions about costs of a root's tree, decided or not, the oldest first. */
+int store_cost_questions(
+    struct store *store, const char *root, store_approval_fn *fn, void *arg, struct error *err);
 /* Changes when another connection, such as that of another process, has written to the file. */
 int store_version(struct store *store, int64_t *version, struct error *err);
 

@@ -441,8 +441,19 @@ int store_call_end(
     return close_step(&w, "call", call, err);
 }
 
-int store_call_ask(struct store *store, int64_t call, int64_t until_ms, struct error *err)
+static int write_question(struct store *store, int64_t call, const char *text, struct error *err)
 {
+    struct write w = write_open(store, STATEMENT_CALL_QUESTION);
+    bind_text(&w.query, text);
+    return close_open_call(&w, call, err);
+}
+
+int store_call_ask(
+    struct store *store, int64_t call, const char *question, int64_t until_ms, struct error *err)
+{
+    int rc = question ? write_question(store, call, question, err) : 0;
+    if (rc < 0)
+        return rc;
     struct write w = write_open(store, STATEMENT_CALL_ASK);
     bind_int(&w.query, clock_wall_ms());
     bind_id(&w.query, until_ms);

@@ -1,5 +1,5 @@
-"""Calls of tools that wait for an approval: decided through the record, by the deadline, after the
-death of every process; each tool is executed once for each approval.
+"""Calls that wait for an approval: decided through the record, by the deadline, after the death of
+every process; each tool is executed once for each approval, and spending goes on where it waited.
 
 The tool is a program that writes a line to a file for each execution, so it is executed exactly
 once if the file has one line for each call.
@@ -269,7 +269,8 @@ def test_a_record_of_an_older_version_is_upgraded(place, droste):
     finish(p.start())
     names = ["asked_ms", "until_ms", "decision", "decided_ms", "decided_by", "decision_reason",
              "begun_ms"]
-    settle(droste, "DROP INDEX calls_that_ask; DROP TRIGGER call_asked; DROP TRIGGER call_decided;"
+    settle(droste, "DROP INDEX calls_about_costs; ALTER TABLE calls DROP COLUMN question;"
+           "DROP INDEX calls_that_ask; DROP TRIGGER call_asked; DROP TRIGGER call_decided;"
            + "".join("ALTER TABLE calls DROP COLUMN %s;" % name for name in names)
            + "PRAGMA user_version = 13;")
     assert droste("runs", "approvals", "--json").json == []
@@ -312,3 +313,128 @@ def test_many_waits_survive_a_kill_at_random(place):
     result = finish(p.resume(), 300)
     assert result.status == 0 and result.json["answer"] == [n * 10 for n in range(WAITING)], result
     assert p.done == list(range(WAITING)) and p.listed() == []
+
+
+# ---- costs ----
+
+#: Each byte of a prompt costs $0.00025. The question costs $1.4 or so, a sub-call SUB_COST more.
+PRICES = "* 1000 0\n"
+SUB = "x = 41\nSUBMIT([x + 1, llm_query('a' * 40000)])"
+SUB_COST = 10
+
+
+def spender(place, *cells, amount="4"):
+    p = place(*cells)
+    (p.path / "prices").write_text(PRICES)
+    p.flags = [*p.flags[:2], "--prices", "prices", "--ask-cost", amount]
+    return p
+
+
+def test_spending_more_waits_and_goes_on_in_the_same_interpreter(place):
+    """The cell has its variables, and its time has not passed."""
+    p = spender(place, repl(SUB), at(1, "sub"))
+    process = p.start("--execute-timeout", "2", "--timeout", "30")
+    found, = p.waiting()
+    assert found["tool"] == "ask-cost"
+    about = found["arguments"]
+    assert about["limit"] == 4 and about["call"] == SUB_COST and about["model"] == p.flags[1]
+    assert about["spent"] < 4 < about["spent"] + about["call"] <= about["then"] == 12
+    time.sleep(2.5)     # longer than the cell may take: the property is about time
+    assert len([call for call in p.droste.record.calls if call["status"] == "ok"]) == 1
+    assert p.decide("approve", found["id"]).status == 0
+    assert finish(process).json["answer"] == [42, "sub"] and p.listed() == []
+
+
+def test_each_further_amount_is_asked_for(place):
+    """The root's own calls wait, too; what is below the amount does not."""
+    p = spender(place, repl("y = 1"), repl("y += 1"), repl("SUBMIT(y)"), amount="2")
+    process = p.start()
+    for limit in 2, 4:
+        found, = p.waiting()
+        assert found["arguments"]["limit"] == limit
+        assert p.decide("approve", found["id"]).status == 0
+    assert finish(process).json["answer"] == 2
+
+
+def test_denied_spending_ends_the_run_like_a_limit(place):
+    p = spender(place, repl(SUB), at(1, "sub"), repl("SUBMIT(x)"))
+    process = p.start()
+    found, = p.waiting()
+    assert p.decide("deny", found["id"], "--reason", "too dear").status == 0
+    result = finish(process).json
+    assert result["status"] == "answered" and result["answer"] == 41    # a cheap turn still fits
+    shown = p.droste("runs", "show", found["run"]).out
+    assert "(ask-cost): spending more was denied by the command line: too dear" in shown
+
+
+@pytest.mark.parametrize("default, status, calls", [("deny", "budget", 0),
+                                                    ("approve", "answered", 1)])
+def test_the_deadline_decides_about_spending(place, default, status, calls):
+    p = spender(place, repl("SUBMIT(1)"), amount="0.5")
+    result = finish(p.start("--ask-timeout", "0.3", "--ask-default", default)).json
+    assert result["status"] == status and result["usage"]["calls"] == calls
+    assert status == "answered" or "no answer within 0.3 s" in result["error"]["message"]
+
+
+def test_calls_that_wait_for_the_same_amount_ask_once(place):
+    """Twenty at once: one question, and all of them go on."""
+    p = spender(place, repl("SUBMIT(len(set(llm_query_batched(['%d' % n + 'a' * 4000 for n in "
+                            "range(20)]))))"), *[at(1, "sub %d" % n) for n in range(20)],
+                amount="12")
+    process = p.start()
+    found, = p.waiting()
+    assert found["arguments"]["then"] == 24
+    assert p.decide("approve", found["id"]).status == 0
+    assert finish(process).json["answer"] == 20 and p.listed() == []
+
+
+@pytest.mark.parametrize("verb, answer", [("approve", [42, "sub"]), ("deny", 41)])
+def test_a_question_about_spending_survives_a_kill(place, verb, answer):
+    """Killed while it waits, decided while there is no process, resumed: not asked again, and each
+    call is made once."""
+    p = spender(place, repl(SUB), at(1, "sub"), repl("SUBMIT(x)"))
+    process = p.start()
+    found, = p.waiting()
+    process.kill()
+    process.wait()
+    listed, = p.listed()
+    assert listed["interrupted"] and listed["asked"] == found["asked"]
+    again = p.resume()
+    wait_until(lambda: not p.listed()[0]["interrupted"])
+    assert [a["id"] for a in p.listed()] == [found["id"]]
+    again.kill()
+    again.wait()
+    assert p.decide(verb, found["id"]).status == 0
+    result = finish(p.resume()).json
+    assert result["answer"] == answer and p.listed() == []
+    assert {call["repeated"] for call in p.droste.record.calls} == {0}
+
+
+def test_a_child_run_asks_before_its_own_call(place):
+    p = spender(place, repl("SUBMIT(rlm_query('child'))"), at(1, repl("SUBMIT(5)")), amount="2")
+    process = p.start("--max-recursion-depth", "2", "--execute-timeout", "2")
+    found, = p.waiting()
+    assert found["run"] != found["root"]
+    assert p.decide("approve", found["id"]).status == 0
+    assert finish(process).json["answer"] == 5
+
+
+def test_a_run_that_is_cancelled_asks_no_more(place):
+    p = spender(place, repl("SUBMIT(1)"), amount="0.5")
+    process = p.start()
+    found, = p.waiting()
+    process.send_signal(signal.SIGINT)
+    assert finish(process).json["status"] == "cancelled" and p.listed() == []
+    assert "has ended already" in p.decide("approve", found["id"]).err
+
+
+def test_spending_cannot_ask_without_a_price_or_somebody_who_answers(droste, place):
+    p = spender(place, repl("SUBMIT(1)"), {"content": "sub", "depth": 1}, amount="0.5")
+    unpriced = finish(p.start("--prices", "/dev/null", "--model", "openai/unknown",
+                              "--base-url", "http://127.0.0.1:1/v1"))
+    assert unpriced.status != 0, unpriced
+    assert "ask-cost is set, but the price of" in unpriced.err + unpriced.out
+    code = "try: out = llm_query('a' * 4000)\nexcept Exception as e: out = str(e)\nSUBMIT(out)"
+    said = droste.cell(code, *p.flags, cwd=p.path)
+    assert "nothing that answers" in said["submit"]["output"]
+    assert droste.cell(code, *p.flags[:-2], cwd=p.path)["submit"]["output"] == "sub"

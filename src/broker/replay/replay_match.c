@@ -319,13 +319,6 @@ void replay_match_cancel(struct item *item)
     item->waits = WAITS_NOT;
 }
 
-static void start_again(struct item *item)
-{
-    cleanup_free char *prompt = steal(&item->kept);
-    item->waits = WAITS_NOT;
-    item_start(item, prompt, item->asked_len);
-}
-
 void replay_match_start_waiting(struct broker *b)
 {
     b->parked = false;
@@ -334,7 +327,7 @@ void replay_match_start_waiting(struct broker *b)
         ask->starting = true;
         for (size_t i = 0; i < ask->count; i++)
             if (ask->items[i].waits == WAITS_FOR_OTHERS)
-                start_again(&ask->items[i]);
+                item_start_again(&ask->items[i]);
         ask->starting = false;
         if (ask->done == ask->count)
             ask_reply(ask);

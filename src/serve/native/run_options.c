@@ -70,7 +70,7 @@ static bool run_number(const droste_option *o, const char *value, double *out)
 static bool run_zero_is_none(const droste_option *o)
 {
     static const char *const names[] = { "max-tokens", "sub-max-tokens", "llm-call-timeout",
-        "timeout", "execute-timeout", "broker-timeout", "max-cost", "max-input-tokens",
+        "timeout", "execute-timeout", "broker-timeout", "max-cost", "ask-cost", "max-input-tokens",
         "max-output-tokens", "max-total-tokens", "max-errors" };
     for (size_t i = 0; i < array_length(names); i++)
         if (strcmp(o->name, names[i]) == 0)

@@ -64,7 +64,7 @@ static void an_existing_file_is_opened(void **state)
         store_close(store);
         assert_int_equal(ask(place->file, "SELECT count(*) FROM runs"), i + 1);
     }
-    assert_int_equal(ask(place->file, "PRAGMA user_version"), 14);
+    assert_int_equal(ask(place->file, "PRAGMA user_version"), 15);
 }
 
 /* Opening and closing a second store in this process does not drop the locks of the first, without
@@ -152,9 +152,9 @@ static void a_newer_version_is_refused(void **state)
 {
     struct place *place = *state;
     store_close(open_store(place->file));
+    run_sql(place->file, "PRAGMA user_version = 16");
+    assert_open_says(place->file, "newer Droste wrote it (version 16, supported up to 15)");
     run_sql(place->file, "PRAGMA user_version = 15");
-    assert_open_says(place->file, "newer Droste wrote it (version 15, supported up to 14)");
-    run_sql(place->file, "PRAGMA user_version = 14");
     store_close(open_store(place->file));
 }
 
@@ -166,6 +166,9 @@ static int check_no_cost(void *arg, const droste_record_call *call, struct error
 }
 
 /* What each version brought, and how to be without it. */
+static const char without_15[] = "DROP INDEX calls_about_costs;"
+                                 "ALTER TABLE calls DROP COLUMN question;"
+                                 "PRAGMA user_version = 14";
 static const char without_14[] =
     "DROP TRIGGER call_asked; DROP TRIGGER call_decided; DROP INDEX calls_that_ask;"
     "ALTER TABLE calls DROP COLUMN asked_ms; ALTER TABLE calls DROP COLUMN until_ms;"
@@ -223,6 +226,7 @@ static int64_t make_older_file(struct place *place)
     assert_ok(store_call_end(store, begin_call(store, "a", "p"), &end, err));
     int64_t call = begin_call(store, "a", "what?");
     store_close(store);
+    run_sql(place->file, without_15);
     run_sql(place->file, without_14);
     run_sql(place->file, without_13);
     run_sql(place->file, without_12);
@@ -254,7 +258,7 @@ static void check_brought_up_to_date(struct place *place, int64_t call)
     assert_int_equal(ask(place->file, "SELECT count(*) FROM runs WHERE tools IS NULL"), 1);
     assert_int_equal(ask(place->file, "SELECT count(*) FROM events"), 5);
     assert_int_equal(ask(place->file, "SELECT count(*) FROM events WHERE ends"), 1);
-    assert_int_equal(ask(place->file, "PRAGMA user_version"), 14);
+    assert_int_equal(ask(place->file, "PRAGMA user_version"), 15);
     assert_intact(place->file);
     store_close(store);
 }
