@@ -3,6 +3,7 @@
 
 #include <string.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include "base/os/process.h"
 #include "base/text.h"

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/queue.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include "base/os/file.h"
 #include "base/os/process.h"

@@ -80,7 +80,14 @@ static int print_help(int argc, char **argv)
                    : help_print_overview(stdout, all);
 }
 
-int main(int argc, char **argv)
+/* In a wheel, this is a function of the library, and start.c has the program's main(). */
+#ifndef DROSTE_MAIN
+#define DROSTE_MAIN main
+#endif
+
+int DROSTE_MAIN(int argc, char **argv) __attribute__((visibility("default")));
+
+int DROSTE_MAIN(int argc, char **argv)
 {
     keep_standard_streams();
     signal(SIGPIPE, SIG_IGN);
