@@ -163,6 +163,11 @@ class Settings(TypedDict, total=False):
     package_hosts: Texts
     #: Also build packages from source: their build scripts run in the sandbox of the build.
     sdists: Switch
+    #: Let code install packages for its session: install_packages() and lines such as '%pip install
+    #: NAME'.
+    allow_install: Switch
+    #: How often the code of a session or run may install packages.
+    max_installs: Number
     #: How much disk a build of packages may use, downloads included.
     packages_size: Size
     #: Time limit of a build of packages.

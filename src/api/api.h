@@ -19,6 +19,7 @@ struct loop;
 struct recipe;
 struct package_job;
 struct package_set;
+struct package_shown;
 struct package_use;
 struct rlm_run;
 struct secret_value;
@@ -80,6 +81,7 @@ struct droste {
     void *select_arg;
     struct droste_template *templates;
     struct package_use *packages; /* sets that it uses */
+    struct package_shown *shown;  /* where sessions see what they install; NULL: none does */
     struct list images;           /* that its sessions have had, by name */
     /* api_packages_build, with what it needs of droste.c: an object of its own */
     int (*build_packages)(

@@ -24,6 +24,7 @@
 #include "base/loop.h"
 #include "base/os/file.h"
 #include "broker/tools.h"
+#include "packages/shown.h"
 #include "rlm/prompt.h"
 #include "store/store.h"
 
@@ -222,7 +223,8 @@ void droste_free(droste *d)
     watch_free(d->interrupt_watch);
     timer_free(d->tell);
     timer_free(d->tick);
-    loop_close(d->loop);
+    loop_close(d->loop); /* waits for jobs */
+    package_shown_close(d->shown);
     close_fd(&d->interrupt_fd);
     close_fd(&d->poll_fd);
     close_fd(&d->timer_fd);

@@ -22,6 +22,7 @@
 #include "base/text.h"
 #include "env/local/interpreter.h"
 #include "packages/contents.h"
+#include "packages/shown.h"
 
 enum { FACTS_MAX = 200, ANSWER_MAX = 1 << 20, CONFIGURATION_MAX = 1 << 20 };
 
@@ -175,8 +176,7 @@ static struct package_use *find_use(droste *d, const char *key)
     return use;
 }
 
-/* Takes the set. */
-static int add_use(droste *d, const char *key, struct package_set *set, struct error *err)
+int api_packages_add(droste *d, const char *key, struct package_set *set, struct error *err)
 {
     struct package_use *use = find_use(d, key);
     if (!use && !(use = calloc(1, sizeof *use))) {
@@ -203,58 +203,66 @@ void api_packages_free(droste *d)
     }
 }
 
-bool api_packages_cancelled(void *d)
+bool api_packages_cancelled(void *interrupt)
 {
-    struct pollfd p = { .fd = ((droste *)d)->interrupt_fd, .events = POLLIN };
+    struct pollfd p = { .fd = *(const int *)interrupt, .events = POLLIN };
     return poll(&p, 1, 0) > 0;
+}
+
+static bool packages_cancelled(void *job)
+{
+    return api_packages_cancelled(&((struct package_job *)job)->interrupt);
 }
 
 static void packages_wait(void *arg)
 {
-    const droste *d = arg;
-    if (d->notice)
-        d->notice(d->notice_arg, "waiting for another process that builds packages");
+    const struct package_job *job = arg;
+    if (job->d->notice && !job->beside)
+        job->d->notice(job->d->notice_arg, "waiting for another process that builds packages");
 }
 
 static int find_or_build(
-    const struct package_job *job, bool again, struct package_set **out, struct error *err)
+    struct package_job *job, bool again, struct package_set **out, struct error *err)
 {
     int rc = again ? 0 : package_cache_find(job->cache, job->key, out, err);
     if (rc < 0 || *out)
         return rc;
-    rc = package_cache_lock(job->cache, api_packages_cancelled, packages_wait, job->d, err);
+    rc = package_cache_lock(job->cache, packages_cancelled, packages_wait, job, err);
     if (rc == 0 && !again) /* built meanwhile */
         rc = package_cache_find(job->cache, job->key, out, err);
     return rc < 0 || *out ? rc : job->d->build_packages(job, out, err);
 }
 
-static int set_of_request(droste *d, const struct settings *s, struct package_cache *cache,
-    const struct package_request *request, bool again, const struct package_set **out,
-    struct error *err)
+/* With the job's cache. *out is NULL if the droste uses the set already. */
+static int resolve_job(struct package_job *job, bool again, char key[HASH_TEXT_SIZE],
+    struct package_set **out, struct error *err)
 {
     cleanup_free char *executable = NULL, *facts = NULL;
-    char key[HASH_TEXT_SIZE];
-    struct package_set *set = NULL;
-    int rc = interpreter_find(s->python, &executable, err);
+    int rc = interpreter_find(job->settings->python, &executable, err);
     if (rc == 0)
-        rc = find_facts(cache, executable, &facts, err);
+        rc = find_facts(job->cache, executable, &facts, err);
     if (rc == 0)
-        rc = hash_request(s, request, facts, key, err);
-    if (rc < 0)
+        rc = hash_request(job->settings, job->request, facts, key, err);
+    if (rc < 0 || (!again && !job->beside && find_use(job->d, key)))
         return rc;
-    const struct package_use *use = again ? NULL : find_use(d, key);
-    struct package_job job = { .d = d,
-        .settings = s,
-        .executable = executable,
-        .facts = facts,
-        .key = key,
-        .request = request,
-        .cache = cache };
-    rc = use ? 0 : find_or_build(&job, again, &set, err);
-    if (rc == 0 && !use)
-        rc = add_use(d, key, set, err);
+    job->executable = executable;
+    job->facts = facts;
+    job->key = key;
+    return find_or_build(job, again, out, err);
+}
+
+int api_packages_resolve(const struct package_wish *wish, char key[HASH_TEXT_SIZE],
+    struct package_set **out, struct error *err)
+{
+    struct package_job job = { .d = wish->d,
+        .settings = wish->settings,
+        .request = wish->request,
+        .interrupt = wish->interrupt,
+        .beside = true };
+    int rc = package_cache_open(&job.cache, err);
     if (rc == 0)
-        *out = find_use(d, key)->set;
+        rc = resolve_job(&job, false, key, out, err);
+    package_cache_close(job.cache);
     return rc;
 }
 
@@ -262,23 +270,70 @@ int api_packages_set(droste *d, const struct settings *s, bool again,
     const struct package_set **out, struct error *err)
 {
     struct package_request request = { 0 };
-    struct package_cache *cache = NULL;
+    struct package_job job = {
+        .d = d, .settings = s, .request = &request, .interrupt = d->interrupt_fd
+    };
+    struct package_set *set = NULL;
+    char key[HASH_TEXT_SIZE];
     int rc = read_request(s, &request, err);
     if (rc == 0)
-        rc = package_cache_open(&cache, err);
+        rc = package_cache_open(&job.cache, err);
     if (rc == 0)
-        rc = set_of_request(d, s, cache, &request, again, out, err);
-    package_cache_close(cache);
+        rc = resolve_job(&job, again, key, &set, err);
+    if (rc == 0 && set)
+        rc = api_packages_add(d, key, set, err);
+    if (rc == 0)
+        *out = find_use(d, key)->set;
+    package_cache_close(job.cache);
     package_request_free(&request);
     return rc;
 }
 
 /* ---- sessions ---- */
 
+int api_packages_show(droste *d, const struct settings *s, struct error *err)
+{
+    struct package_cache *cache = NULL;
+    if (s->rules)
+        return error_set(err, ERROR_CONFIG,
+            "allow-install cannot be set with rules, which packages of the code's own choice "
+            "escape; leave out one of them");
+    if (s->rootfs || s->image)
+        return error_set(err, ERROR_UNSUPPORTED,
+            "allow-install installs packages for an interpreter of this machine: leave out rootfs "
+            "and image, or use an image that has them");
+    if (d->shown)
+        return 0;
+    int rc = package_cache_open(&cache, err);
+    if (rc == 0)
+        rc = package_shown_open(cache, &d->shown, err);
+    package_cache_close(cache);
+    return rc;
+}
+
+/* Besides what the settings and rules have put there. */
+static int show_path(const struct settings *s, const char *path, struct list *shown,
+    struct session_options *o, struct error *err)
+{
+    int rc = shown->count == 0 ? list_add_all(shown, &s->read, err) : 0;
+    if (rc == 0)
+        rc = list_add(shown, path, err);
+    o->spec.read_paths = (const char *const *)shown->items;
+    o->spec.read_path_count = shown->count;
+    return rc;
+}
+
 int api_packages_use(droste *d, const struct settings *s, struct list *shown,
     struct session_options *o, struct error *err)
 {
     const struct package_set *set = NULL;
+    if (s->allow_install) {
+        int rc = api_packages_show(d, s, err);
+        if (rc == 0)
+            rc = show_path(s, package_shown_path(d->shown), shown, o, err);
+        if (rc < 0)
+            return rc;
+    }
     if (!api_packages_are_wanted(s))
         return 0;
     if (s->rootfs || s->image)
@@ -288,12 +343,7 @@ int api_packages_use(droste *d, const struct settings *s, struct list *shown,
     int rc = api_packages_set(d, s, false, &set, err);
     if (rc < 0)
         return rc;
-    if (shown->count == 0) /* rules have filled it already */
-        rc = list_add_all(shown, &s->read, err);
-    if (rc == 0)
-        rc = list_add(shown, package_set_site(set), err);
-    o->spec.read_paths = (const char *const *)shown->items;
-    o->spec.read_path_count = shown->count;
+    rc = show_path(s, package_set_site(set), shown, o, err);
     o->packages = package_set_site(set);
     o->spec.preload = NULL;
     o->spec.preload_count = 0;

@@ -21,6 +21,8 @@ struct package_job {
     const char *key;        /* of the request */
     const struct package_request *request;
     struct package_cache *cache; /* locked */
+    int interrupt;               /* readable: it ends soon */
+    bool beside;                 /* in a thread: the droste itself is not touched */
 };
 
 /* Whether the settings ask for packages. */
@@ -29,6 +31,21 @@ bool api_packages_are_wanted(const struct settings *s);
  * them once more. */
 int api_packages_set(droste *d, const struct settings *s, bool again,
     const struct package_set **out, struct error *err);
+/* The same for a request in a thread beside the loop, which `interrupt` ends; the caller drops the
+ * set, or gives it to the droste. */
+struct package_wish {
+    droste *d;
+    const struct settings *settings;
+    const struct package_request *request;
+    int interrupt;
+};
+int api_packages_resolve(const struct package_wish *wish, char key[HASH_TEXT_SIZE],
+    struct package_set **out, struct error *err);
+/* Takes a set that sessions use. */
+int api_packages_add(droste *d, const char *key, struct package_set *set, struct error *err);
+/* Makes the directory in which sessions see what they install (packages/shown.h), once for each
+ * droste. Refuses settings that contradict that. */
+int api_packages_show(droste *d, const struct settings *s, struct error *err);
 /* Shows a session the set, besides the paths in `shown`, and lets it import what is preloaded:
  * modules of packages are foreign code, so the zygote, which has no sandbox, must not. */
 int api_packages_use(droste *d, const struct settings *s, struct list *shown,
@@ -41,8 +58,8 @@ int api_packages_image(
 bool api_packages_forget_image(droste *d, const struct template *image);
 void api_packages_free(droste *d);
 
-/* Whether the user has interrupted the droste, which runs no loop meanwhile. */
-bool api_packages_cancelled(void *d);
+/* Whether the descriptor `interrupt` of a job, or of the droste that runs no loop, is readable. */
+bool api_packages_cancelled(void *interrupt);
 /* The output of a program of the given interpreter, outside of any sandbox. */
 int api_packages_ask(const char *executable, const char *code, const char *argument,
     struct buf *out, struct error *err);

@@ -61,7 +61,7 @@ int droste_packages_remove(droste *d, const char *id, droste_error *err)
     api_forget_interrupt(d);
     int rc = package_cache_open(&cache, &why);
     if (rc == 0)
-        rc = package_cache_lock(cache, api_packages_cancelled, NULL, d, &why);
+        rc = package_cache_lock(cache, api_packages_cancelled, NULL, &d->interrupt_fd, &why);
     if (rc == 0)
         rc = package_cache_remove(cache, id, &why);
     package_cache_close(cache);
@@ -93,7 +93,7 @@ int droste_packages_gc(
     api_forget_interrupt(d);
     int rc = package_cache_open(&cache, &why);
     if (rc == 0)
-        rc = package_cache_lock(cache, api_packages_cancelled, NULL, d, &why);
+        rc = package_cache_lock(cache, api_packages_cancelled, NULL, &d->interrupt_fd, &why);
     if (rc == 0)
         rc = package_cache_list(cache, packages_api_find_old, &old, &why);
     for (size_t i = 0; rc == 0 && i < old.ids.count; i++)

@@ -162,7 +162,7 @@ static int build_open(struct package_build *b, struct error *err)
         rc = workspace_new(package_cache_building(b->job->cache), &limits, &b->workspace, err);
     if (rc < 0)
         return rc;
-    b->interrupt = watch_new(b->inner->loop, b->job->d->interrupt_fd, build_interrupted, b);
+    b->interrupt = watch_new(b->inner->loop, b->job->interrupt, build_interrupted, b);
     if (!b->interrupt)
         return error_memory(err);
     watch_events(b->interrupt, UV_READABLE);
@@ -300,14 +300,14 @@ int api_packages_build(const struct package_job *job, struct package_set **out, 
 {
     struct package_build b = { .job = job };
     int rc = read_configuration(job, &b.configuration, err);
-    if (rc == 0 && job->d->notice)
+    if (rc == 0 && job->d->notice && !job->beside)
         job->d->notice(job->d->notice_arg, "building packages");
     if (rc == 0)
         rc = build_open(&b, err);
     if (rc == 0)
         rc = b.cancelled ? error_set(err, ERROR_CANCELLED, "interrupted while packages were built")
                          : build_run(&b, err);
-    if (job->d->notice)
+    if (job->d->notice && !job->beside)
         job->d->notice(job->d->notice_arg, "");
     droste_session_close(steal(&b.session)); /* nothing writes to its files any more */
     if (rc == 0)

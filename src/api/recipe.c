@@ -46,6 +46,8 @@ static const struct recipe_setting {
     { "package-index", false },
     { "package-hosts", false },
     { "sdists", false },
+    { "allow-install", false },
+    { "max-installs", false },
     { "packages-size", false },
     { "packages-timeout", false },
     { "layout", false },

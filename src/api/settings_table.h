@@ -39,7 +39,8 @@ struct settings {
     char *net_ca;
     struct list packages, requirements, find_links, package_hosts;
     char *package_index;
-    bool sdists;
+    bool sdists, allow_install;
+    int64_t max_installs;
     int64_t packages_size;
     double packages_timeout;
     int64_t max_net_bytes, max_net_requests;

@@ -6,6 +6,7 @@
 
 #include "api/api.h"
 #include "api/mcp_api.h"
+#include "api/packages_install.h"
 #include "api/tool_facts.h"
 #include "base/loop.h"
 #include "base/os/file.h"
@@ -259,13 +260,16 @@ int api_tools(
     droste *d, const struct settings *s, struct tools **out, struct buf *facts, struct error *err)
 {
     *out = NULL;
-    if (!d->tools && s->tools.count + s->tool_data.count + s->tool.count + s->mcp_server.count == 0)
+    if (!d->tools && !s->allow_install &&
+        s->tools.count + s->tool_data.count + s->tool.count + s->mcp_server.count == 0)
         return 0;
     int rc = tools_new(out, err);
     struct gathering g = { *out, d->loop, facts };
     tool_facts_add_all(facts, &d->tool_facts);
     if (rc == 0 && d->tools)
         rc = tools_add_all(*out, d->tools, err);
+    if (rc == 0)
+        rc = api_install_offer(d, s, *out, facts, err);
     if (rc == 0)
         rc = add_each(&g, &s->tool_data, add_datum, err);
     if (rc == 0)

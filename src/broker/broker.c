@@ -29,6 +29,7 @@
 #include "broker/prompt.h"
 #include "broker/replay/replay_match.h"
 #include "broker/tool_call.h"
+#include "broker/tools.h"
 #include "session/session.h"
 
 enum {
@@ -200,13 +201,22 @@ static bool waits_for_tool(const struct ask *ask)
            (o->answer_timeout <= 0 || o->tool_timeout < o->answer_timeout);
 }
 
+/* The time of a tool that has a limit of its own, that of a build; 0: it has none. */
+static double broker_own_seconds(const struct ask *ask)
+{
+    const struct tool *tool =
+        ask->is_tool && !ask->network ? tools_find(ask->broker->options.tools, ask->model) : NULL;
+    return tool ? tool->seconds : 0;
+}
+
 /* What the forks of fork_map ask for has limits of its own. */
 static double seconds_for(const struct ask *ask)
 {
     const struct broker_options *o = &ask->broker->options;
     if (ask->map.most > 0)
         return 0;
-    return waits_for_tool(ask) ? o->tool_timeout : o->answer_timeout;
+    double own = broker_own_seconds(ask);
+    return own > 0 ? own : waits_for_tool(ask) ? o->tool_timeout : o->answer_timeout;
 }
 
 static void broker_patience_is_over(void *arg)
@@ -221,7 +231,10 @@ static void broker_patience_is_over(void *arg)
         return;
     }
     error_set(&why, ERROR_TIMEOUT, "no answer within %g s (%s); the call was cancelled",
-        seconds_for(ask), waits_for_tool(ask) ? "tool-timeout" : "broker-timeout");
+        seconds_for(ask),
+        broker_own_seconds(ask) > 0 ? "packages-timeout"
+        : waits_for_tool(ask)       ? "tool-timeout"
+                                    : "broker-timeout");
     broker_give_up_ask(ask, &why);
 }
 

@@ -385,6 +385,20 @@ static int tool_call_begin(
     return 0;
 }
 
+/* False: the effect of the recorded call cannot be had again. */
+static bool tool_call_restore(struct item *item, const struct tool *tool)
+{
+    const struct broker *b = item->ask->broker;
+    cleanup_buf struct buf reply = { 0 };
+    struct error why = { 0 };
+    int rc = replay_match_read_reply(item, &reply, &why);
+    if (rc == 0 && reply.len > 0)
+        rc = tool->again(tool->arg, buf_text(&reply), reply.len, &why);
+    if (rc < 0)
+        b->options.diverged(b->options.arg, &why);
+    return rc == 0;
+}
+
 int tool_start(struct item *item, const char *text, size_t len, struct error *err)
 {
     struct ask *ask = item->ask;
@@ -400,6 +414,8 @@ int tool_start(struct item *item, const char *text, size_t len, struct error *er
         item_over(item); /* not called and not recorded */
         return 0;
     }
+    if (o->recorded && tool->again && !tool_call_restore(item, tool))
+        return 0; /* the run ends */
     int rc = o->recorded ? replay_match_start_tool(item, err) : 0;
     return rc == 0 ? tool_call_begin(item, tool, text, len, err) : rc < 0 ? rc : 0;
 }

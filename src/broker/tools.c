@@ -85,6 +85,7 @@ static void free_tool(struct tool *tool)
     free(tool->name);
     free(tool->description);
     free(tool->returns);
+    free(tool->installs);
 }
 
 void tools_free(struct tools *t)
@@ -126,6 +127,8 @@ void tools_describe(const struct tool *tool, struct buf *out)
     field_json(out, "parameters", tool->schema ? json_text(tool->schema, NULL) : NULL);
     if (tool->of_server)
         field_json(out, "returns", tool->returns ? tool->returns : "{}");
+    if (tool->installs)
+        field_string(out, "installs", tool->installs);
     field_close(out, '}');
 }
 
@@ -156,16 +159,23 @@ static int broker_tools_add(
     tool->name = strdup(spec->name);
     tool->description = spec->description ? strdup(spec->description) : NULL;
     tool->returns = spec->returns ? strdup(spec->returns) : NULL;
+    tool->installs = spec->installs ? strdup(spec->installs) : NULL;
     tool->of_server = spec->of_server;
     if (!tool->name || (spec->description && !tool->description) ||
-        (spec->returns && !tool->returns) || !tools_grow(&t->list, t->count, sizeof *t->list))
+        (spec->returns && !tool->returns) || (spec->installs && !tool->installs) ||
+        !tools_grow(&t->list, t->count, sizeof *t->list))
         return error_memory(err);
     return tools_tell(&t->json, tool, err);
 }
 
 int tools_add(struct tools *t, const struct tool_spec *spec, struct error *err)
 {
-    struct tool tool = { .fn = spec->fn, .arg = spec->arg, .release = spec->release };
+    struct tool tool = { .fn = spec->fn,
+        .arg = spec->arg,
+        .release = spec->release,
+        .hold = spec->hold,
+        .seconds = spec->seconds,
+        .again = spec->again };
     int rc = broker_tools_add(t, spec, &tool, err);
     if (rc < 0)
         free_tool(&tool);
@@ -246,7 +256,14 @@ static int add_copy(struct tools *t, const struct tool *tool, struct error *err)
         .arg = tool->arg,
         .returns = tool->returns,
         .of_server = tool->of_server,
+        .hold = tool->hold,
+        .release = tool->hold ? tool->release : NULL,
+        .seconds = tool->seconds,
+        .installs = tool->installs,
+        .again = tool->again,
         .replaces = true }; /* its name was accepted when it was added */
+    if (tool->hold)
+        tool->hold(tool->arg);
     return tools_add(t, &spec, err);
 }
 

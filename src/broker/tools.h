@@ -18,6 +18,8 @@ struct tools;
 struct tool_call;
 
 typedef void tool_fn(void *arg, struct tool_call *call, const char *json, size_t len);
+/* Restores the effect of an answered call in a resumed run, or fails, which ends the run. */
+typedef int tool_again_fn(void *arg, const char *json, size_t len, struct error *err);
 
 struct tool_spec {
     const char *name;
@@ -27,6 +29,10 @@ struct tool_spec {
     tool_fn *fn;
     void *arg;
     void (*release)(void *arg); /* called with the tools' end; NULL: nothing */
+    void (*hold)(void *arg);    /* for tools_add_all, whose copy then releases, too; or NULL */
+    double seconds;             /* for one call; 0: what the settings say */
+    const char *installs;       /* directory of the sets that its answers name; NULL: none */
+    tool_again_fn *again;       /* its answer was taken from a record; NULL: nothing to do */
     bool replaces;              /* may replace one of the guest's own functions */
     bool of_server;             /* of an MCP server, with the name MODULE.FUNCTION */
 };
@@ -38,7 +44,10 @@ struct tool {
     bool of_server;
     tool_fn *fn;
     void *arg;
-    void (*release)(void *arg);
+    void (*release)(void *arg), (*hold)(void *arg);
+    double seconds;
+    char *installs; /* may be NULL */
+    tool_again_fn *again;
 };
 
 int tools_new(struct tools **out, struct error *err);

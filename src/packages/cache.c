@@ -43,7 +43,7 @@ struct package_cache {
 struct package_set {
     unsigned holders;
     int lock; /* shared */
-    char *site;
+    char *site, *packages;
     char id[ID_DIGITS + 1];
 };
 
@@ -96,7 +96,7 @@ static int make_place(const struct package_cache *cache, const char *name, struc
 
 static int cache_set_up(struct package_cache *cache, struct error *err)
 {
-    static const char *const places[] = { "requests", "notes", "sets", "building" };
+    static const char *const places[] = { "requests", "notes", "sets", "shown", "building" };
     int rc = file_make_directories(cache->path, err);
     if (rc < 0)
         return errno == ENOSPC ? package_cache_disk_full(cache, err) : rc;
@@ -149,6 +149,16 @@ void package_cache_close(struct package_cache *cache)
 const char *package_cache_building(const struct package_cache *cache)
 {
     return cache->building;
+}
+
+int package_cache_open_shown(
+    const struct package_cache *cache, int *out, char **path, struct error *err)
+{
+    *out = open_beneath(cache->directory, "shown", O_RDONLY | O_DIRECTORY, 0);
+    if (*out < 0)
+        return package_cache_failed(cache, "opening the packages", err);
+    *path = text_printf("%s/shown", cache->path);
+    return *path ? 0 : error_memory(err);
 }
 
 /* ---- short texts ---- */
@@ -269,6 +279,7 @@ void package_set_drop(struct package_set *set)
         return;
     close_fd(&set->lock);
     free(set->site);
+    free(set->packages);
     free(set);
 }
 
@@ -280,6 +291,11 @@ const char *package_set_id(const struct package_set *set)
 const char *package_set_site(const struct package_set *set)
 {
     return set->site;
+}
+
+const char *package_set_packages(const struct package_set *set)
+{
+    return set->packages;
 }
 
 static bool is_id(const char *text, size_t least)
@@ -302,6 +318,12 @@ static struct json_object *read_facts(struct package_cache *cache, const char *i
         return facts;
     json_object_put(facts);
     return NULL;
+}
+
+static const char *names_of(struct json_object *facts)
+{
+    struct json_object *names = facts ? json_get_typed(facts, "packages", json_type_array) : NULL;
+    return names ? json_object_to_json_string(names) : "[]";
 }
 
 /* Whether the packages are as they were when they were built, as far as directories tell. */
@@ -339,10 +361,8 @@ static int hold_set(
     struct package_cache *cache, const char *id, struct package_set **out, struct error *err)
 {
     cleanup_fd int lock = lock_set(cache, id, LOCK_SH);
-    struct json_object *facts = lock < 0 ? NULL : read_facts(cache, id);
-    bool whole = facts && is_whole(cache, id, facts, NULL);
-    json_object_put(facts);
-    if (!whole)
+    cleanup_json struct json_object *facts = lock < 0 ? NULL : read_facts(cache, id);
+    if (!facts || !is_whole(cache, id, facts, NULL))
         return 0;
     struct package_set *set = calloc(1, sizeof *set);
     if (!set)
@@ -351,7 +371,8 @@ static int hold_set(
     *set = (struct package_set){ .holders = 1, .lock = steal_fd(&lock) };
     snprintf(set->id, sizeof set->id, "%s", id);
     set->site = text_printf("%s/sets/%s/site", cache->path, id);
-    if (!set->site) {
+    set->packages = strdup(names_of(facts));
+    if (!set->site || !set->packages) {
         package_set_drop(set);
         return error_memory(err);
     }
@@ -519,12 +540,11 @@ static int visit_set(struct package_cache *cache, const struct listed *l, packag
     void *arg, struct error *err)
 {
     cleanup_json struct json_object *facts = read_facts(cache, l->id);
-    struct json_object *names = facts ? json_get_typed(facts, "packages", json_type_array) : NULL;
     cleanup_free char *site = text_printf("%s/sets/%s/site", cache->path, l->id);
     if (!site)
         return error_memory(err);
     struct package_set_facts set = { .id = l->id, .site = site, .used = l->used, .python = "?" };
-    set.packages = names ? json_object_to_json_string(names) : "[]";
+    set.packages = names_of(facts);
     set.damaged = !facts || !is_whole(cache, l->id, facts, NULL);
     if (facts) {
         set.python = json_get_string(facts, "python", "?");

@@ -29,6 +29,10 @@ void package_cache_close(struct package_cache *cache);
 /* The directory for staging. */
 const char *package_cache_building(const struct package_cache *cache);
 
+/* The directory of shown.h, and its path, which the caller closes and frees. */
+int package_cache_open_shown(
+    const struct package_cache *cache, int *out, char **path, struct error *err);
+
 /* A note of the cache about something else than a set, such as an interpreter: one short text by
  * its hash. *out is NULL if there is none; the caller frees it. */
 int package_cache_read_note(
@@ -59,6 +63,8 @@ void package_set_drop(struct package_set *set);
 const char *package_set_id(const struct package_set *set);
 /* The path of its packages. */
 const char *package_set_site(const struct package_set *set);
+/* Their names and versions, as JSON: ["NAME==VERSION", …] */
+const char *package_set_packages(const struct package_set *set);
 
 /* What is known about a set. Texts are valid during the call. */
 struct package_set_facts {

@@ -17,6 +17,7 @@ from .frames import MESSAGE, plain, RESULT, shorten, type_name
 from .hooks import flush_figures
 from .link import on_interrupt
 from .output import flush_output
+from .packages import replace_pip_lines
 from .session import name_values, Showing, submit_fields, variables_if_changed
 from .state import state
 from .tools import finish_tools
@@ -60,6 +61,18 @@ def compile_cell(code: str, name: str, echo: bool) -> tuple[types.CodeType, type
             tree.body.append(ast.copy_location(ast.Assign([target], value), value))
             last = None
     return compile(tree, name, "exec", TOP_LEVEL_AWAIT, True), last
+
+
+def compile_with_lines(
+        code: str, name: str, echo: bool) -> tuple[types.CodeType, types.CodeType | None]:
+    """compile_cell(), also for cells with lines such as `%pip install numpy`."""
+    try:
+        return compile_cell(code, name, echo)
+    except SyntaxError:
+        replaced = replace_pip_lines(code)
+        if replaced is None:
+            raise
+    return compile_cell(replaced, name, echo)
 
 
 def run_code(code: types.CodeType) -> Any:
@@ -130,7 +143,7 @@ def run_cell(ident: int, name: str, code: str, echo: bool, tools: bool = False,
         state.session.running = ident
         try:
             state.link.look()         # an interrupt may have come before the cell started
-            body, last = compile_cell(code, name, echo)
+            body, last = compile_with_lines(code, name, echo)
             if setup:
                 set_up()
             if body is not NOTHING:

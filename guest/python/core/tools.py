@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Callable, Iterable
 from .calls import failure
 from .errors import NOT_GIVEN, ToolError
 from .frames import plain, shorten
+from .packages import enter_installed
 from .servers import (make_returns, make_shape, offer_function, read_result, shorten_description,
                       shorten_signature, withdraw_function)
 from .session import encode_odd, to_json, to_parts
@@ -160,7 +161,11 @@ def make_tool(tool: Head) -> Callable[..., Any]:
         more = schema.get("additionalProperties") is True and "more" not in schema["properties"]
         words = write_parameters(parameters, defaults) + ["**more"] * more
         form = MORE if more else CLOSED
-    names: dict[str, Any] = {"__call__": call_tool, "__open__": call_open_tool, "__given__": locals,
+    call = call_tool
+    if "installs" in tool:
+        def call(*arguments: Any) -> Any:       # type: ignore[misc]
+            return enter_installed(tool["installs"], call_tool(*arguments))
+    names: dict[str, Any] = {"__call__": call, "__open__": call_open_tool, "__given__": locals,
              "__d__": defaults}
     exec(compile(form.format(tool["name"], ", ".join(words)), __file__, "exec"), names)
     function = names[tool["name"]]

@@ -296,6 +296,14 @@ int replay_match_start_run(struct item *item, struct error *err)
     return item->replay_run ? replay_match_run(item, err) : start_unknown(item, NULL, err);
 }
 
+int replay_match_read_reply(const struct item *item, struct buf *out, struct error *err)
+{
+    const struct recorded_call *call = item->replay_call;
+    return call && call->ended && call->error.code == ERROR_NONE
+               ? replay_log_read(item->ask->broker->options.recorded, &call->reply, out, err)
+               : 0;
+}
+
 int replay_match_start_tool(struct item *item, struct error *err)
 {
     return item->replay_call ? replay_match_tool(item) : start_unknown(item, NULL, err);

@@ -4,6 +4,7 @@
 
 #include <stddef.h>
 
+#include "base/buf.h"
 #include "base/error.h"
 
 struct broker;
@@ -25,6 +26,8 @@ void replay_match_forget(struct item *item);
 int replay_match_start(struct item *item, struct lm_request *request,
     const struct budget_call *call, struct error *err);
 int replay_match_start_run(struct item *item, struct error *err);
+/* Reads the answer that a tool gave; empty if it gave none. */
+int replay_match_read_reply(const struct item *item, struct buf *out, struct error *err);
 int replay_match_start_tool(struct item *item, struct error *err);
 /* Fails where a replay may not start anything new; the run has then diverged. */
 int replay_match_may_ask(struct item *item, struct error *err);

@@ -38,8 +38,8 @@ static const struct {
     [FEATURE_ISOLATION] = { "isolation", "isolation" },
     [FEATURE_PRELOAD] = { "preload", "preload" },
     [FEATURE_PACKAGES] = { "packages",
-        "packages requirements find-links package-index package-hosts sdists packages-size "
-        "packages-timeout" },
+        "packages requirements find-links package-index package-hosts sdists allow-install "
+        "max-installs packages-size packages-timeout" },
     [FEATURE_HUGE_PAGES] = { "huge pages", "huge-pages" },
     [FEATURE_LOOPBACK] = { "loopback network", "loopback" },
     [FEATURE_EGRESS] = { "egress by permission",

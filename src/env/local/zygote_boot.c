@@ -421,7 +421,7 @@ static bool others_can_reach(const char *path)
         part[i] = '\0';
         if (stat(part, &st) < 0)
             return errno == ENOENT;
-        if (!(st.st_mode & S_IROTH) && !(S_ISDIR(st.st_mode) && i < len && st.st_mode & S_IXOTH))
+        if (!(st.st_mode & (S_ISDIR(st.st_mode) ? S_IXOTH : S_IROTH)))
             return false;
         part[i] = path[i];
     }

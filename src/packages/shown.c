@@ -1,0 +1,175 @@
+/* packages/shown.c: see shown.h. */
+#include "packages/shown.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/os/beneath.h"
+#include "base/os/random.h"
+#include "base/os/tree.h"
+#include "base/text.h"
+
+enum { NAME_SIZE = 17, FRESH_MODE = 0700, SEARCHED_MODE = 0311 };
+
+struct package_shown {
+    char *path;
+    char name[NAME_SIZE];
+    int all, own, lock; /* directory of all of them; this one */
+};
+
+const char *package_shown_path(const struct package_shown *shown)
+{
+    return shown->path;
+}
+
+/* ---- the directory ---- */
+
+/* Removes those whose lock is free; the caller has locked the directory of all. */
+static void shown_sweep(int all)
+{
+    DIR *listing = open_listing(all, ".");
+    const char *name;
+    while (listing && (name = next_listed(listing))) {
+        char path[300];
+        snprintf(path, sizeof path, "%s/lock", name);
+        cleanup_fd int lock = open_beneath(all, path, O_RDWR, 0);
+        if (lock >= 0 ? flock(lock, LOCK_EX | LOCK_NB) == 0 : errno == ENOENT)
+            tree_remove(all, name);
+    }
+    if (listing)
+        closedir(listing);
+}
+
+static int shown_make(struct package_shown *shown, struct error *err)
+{
+    int rc = random_hex(shown->name, NAME_SIZE - 1, err);
+    if (rc < 0)
+        return rc;
+    if (mkdirat(shown->all, shown->name, FRESH_MODE) < 0 ||
+        (shown->own = open_beneath(shown->all, shown->name, O_RDONLY | O_DIRECTORY, 0)) < 0 ||
+        (shown->lock = openat(shown->own, "lock", O_RDWR | O_CREAT | O_CLOEXEC, 0600)) < 0 ||
+        flock(shown->lock, LOCK_EX | LOCK_NB) < 0 || fchmod(shown->own, SEARCHED_MODE) < 0)
+        return error_set_errno(err, ERROR_IO, "making a directory in %s", shown->path);
+    return 0;
+}
+
+int package_shown_open(
+    const struct package_cache *cache, struct package_shown **out, struct error *err)
+{
+    struct package_shown *shown = calloc(1, sizeof *shown);
+    if (!shown)
+        return error_memory(err);
+    *shown = (struct package_shown){ .all = -1, .own = -1, .lock = -1 };
+    int rc = package_cache_open_shown(cache, &shown->all, &shown->path, err);
+    if (rc == 0 && flock(shown->all, LOCK_EX) < 0)
+        rc = error_set_errno(err, ERROR_IO, "locking %s", shown->path);
+    if (rc == 0) {
+        shown_sweep(shown->all);
+        rc = shown_make(shown, err);
+        flock(shown->all, LOCK_UN);
+    }
+    char *whole = rc == 0 ? text_printf("%s/%s", shown->path, shown->name) : NULL;
+    if (rc == 0 && !whole)
+        rc = error_memory(err);
+    free(shown->path);
+    shown->path = whole;
+    if (rc < 0)
+        package_shown_close(shown);
+    else
+        *out = shown;
+    return rc;
+}
+
+void package_shown_close(struct package_shown *shown)
+{
+    if (!shown)
+        return;
+    if (shown->own >= 0)
+        tree_remove(shown->all, shown->name);
+    close_fd(&shown->lock);
+    close_fd(&shown->own);
+    close_fd(&shown->all);
+    free(shown->path);
+    free(shown);
+}
+
+/* ---- a set ---- */
+
+struct linking {
+    int to;
+    struct buf path; /* of the directory, relative to `to`, with a slash after each component */
+};
+
+static int shown_entry(struct linking *l, const struct tree_place *place, struct error *err)
+{
+    cleanup_buf struct buf path = { 0 };
+    buf_printf(&path, "%s%s", buf_text(&l->path), place->name);
+    if (buf_failed(&path))
+        return error_memory(err);
+    int rc = S_ISDIR(place->st->st_mode)
+                 ? mkdirat(l->to, buf_text(&path), 0755)
+                 : linkat(place->at, place->name, l->to, buf_text(&path), 0);
+    return rc < 0 ? error_set_errno(
+                        err, ERROR_IO, "linking the package's file '%.100s'", buf_text(&path))
+                  : 0;
+}
+
+static int shown_visit(
+    void *arg, enum tree_visit visit, const struct tree_place *place, struct error *err)
+{
+    struct linking *l = arg;
+    if (visit == TREE_ENTRY)
+        return shown_entry(l, place, err);
+    if (visit == TREE_ENTER) {
+        buf_printf(&l->path, "%s/", place->name);
+        return buf_failed(&l->path) ? error_memory(err) : 0;
+    }
+    size_t len = l->path.len > 0 ? l->path.len - 1 : 0;
+    while (len > 0 && l->path.data[len - 1] != '/')
+        len--;
+    l->path.len = len;
+    return 0;
+}
+
+/* All links are made under another name, because a session may look for the id at any time. */
+static int shown_link(int from, int own, const char *fresh, struct error *err)
+{
+    struct linking l = { .to = -1 };
+    cleanup_fd int to =
+        mkdirat(own, fresh, 0755) < 0 ? -1 : open_beneath(own, fresh, O_RDONLY | O_DIRECTORY, 0);
+    if (to < 0)
+        return error_set_errno(err, ERROR_IO, "making a directory for packages");
+    l.to = to;
+    int rc = tree_walk(from, shown_visit, &l, err);
+    buf_free(&l.path);
+    return rc;
+}
+
+int package_shown_add(
+    const struct package_shown *shown, const struct package_set *set, struct error *err)
+{
+    char fresh[NAME_SIZE];
+    const char *id = package_set_id(set);
+    if (faccessat(shown->own, id, F_OK, 0) == 0)
+        return 0;
+    cleanup_fd int from = open(package_set_site(set), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (from < 0)
+        return error_set_errno(err, ERROR_IO, "opening the packages %s", id);
+    int rc = random_hex(fresh, sizeof fresh - 1, err);
+    if (rc < 0)
+        return rc;
+    rc = shown_link(from, shown->own, fresh, err);
+    if (rc == 0 && renameat(shown->own, fresh, shown->own, id) < 0 && errno != EEXIST &&
+        errno != ENOTEMPTY)
+        rc = error_set_errno(err, ERROR_IO, "showing the packages %s", id);
+    tree_remove(shown->own, fresh);
+    return rc;
+}
