@@ -145,6 +145,37 @@ typedef struct droste_call droste_call;
 typedef void droste_model_fn(
     void *arg, const droste_message *messages, size_t count, droste_call *call);
 DROSTE_API void droste_set_model(droste *d, droste_model_fn *fn, void *arg);
+
+/* ---- limits per minute that processes share ---- */
+
+typedef struct droste_rate_amount {
+    int64_t requests, tokens;
+} droste_rate_amount;
+
+/* What may be used, or was, until this second of the clock by which those who share it count. */
+typedef struct droste_rate_slice {
+    int64_t second;
+    droste_rate_amount amount;
+} droste_rate_slice;
+
+/* What "requests-per-minute" and "tokens-per-minute" allow for a model. */
+typedef struct droste_rate_ask {
+    uint64_t ticket;
+    const char *model; /* with its host: the same in all processes */
+    /* of a limit 0: none; most 0: nothing is asked for, this only has changes */
+    droste_rate_amount limit, least, most;
+    const droste_rate_slice *changes; /* what was used of earlier slices, less what was granted */
+    size_t change_count;
+} droste_rate_ask;
+
+/* Asks for a slice, which is used within three seconds from now. What it points to is valid during
+ * the call. Answer later, by droste_rate_grant. */
+typedef void droste_rate_fn(void *arg, const droste_rate_ask *ask);
+/* From now on, these limits are shared with other processes; NULL: no more. */
+DROSTE_API void droste_on_rate(droste *d, droste_rate_fn *fn, void *arg);
+/* granted NULL: nothing is left; ask again after so long. */
+DROSTE_API void droste_rate_grant(
+    droste *d, uint64_t ticket, const droste_rate_slice *granted, int64_t wait_ms);
 /* The model of a call: `opened` as in the settings ("callback:NAME"); `model` as named by the
  * code (llm_query(…, model="…")), otherwise NAME. Valid as long as the messages. */
 DROSTE_API const char *droste_call_opened(const droste_call *call);

@@ -69,6 +69,10 @@ class Settings(TypedDict, total=False):
     concurrency: Number
     #: Maximum concurrent calls to one model; 0: limited by concurrency only.
     model_concurrency: Number
+    #: Maximum requests to one model in any minute; 0: no limit. Nodes of a cluster share it.
+    requests_per_minute: Number
+    #: The same for tokens of requests and answers together.
+    tokens_per_minute: Number
     #: Further attempts after a transient failure.
     retries: Number
     #: Maximum tokens of one answer; 0: the provider's default.

@@ -73,6 +73,8 @@ struct droste {
     struct droste_forward *forwards; /* active ones */
     droste_model_fn *model_fn;
     void *model_arg;
+    droste_rate_fn *rate_fn;
+    void *rate_arg;
     droste_ask_fn *ask_fn;
     void *ask_arg;
     droste_network_fn *network_fn;

@@ -66,6 +66,40 @@ static void models_ask_program(void *arg, const struct lm_request *request, stru
         request->message_count, (droste_call *)call);
 }
 
+/* ---- limits per minute that processes share ---- */
+
+_Static_assert(
+    sizeof(droste_rate_ask) == sizeof(struct lm_share_ask) &&
+        sizeof(droste_rate_slice) == sizeof(struct rate_slice) &&
+        offsetof(droste_rate_ask, change_count) == offsetof(struct lm_share_ask, change_count),
+    "the public request is the inner one");
+
+static void models_ask_share(void *arg, const struct lm_share_ask *ask)
+{
+    droste *d = arg;
+    d->rate_fn(d->rate_arg, (const droste_rate_ask *)(const void *)ask);
+}
+
+static void models_share(droste *d)
+{
+    lm_queue_share(d->queue, &(struct lm_share){ d->rate_fn ? models_ask_share : NULL, d });
+}
+
+void droste_on_rate(droste *d, droste_rate_fn *fn, void *arg)
+{
+    d->rate_fn = fn;
+    d->rate_arg = arg;
+    if (d->queue)
+        models_share(d);
+}
+
+void droste_rate_grant(
+    droste *d, uint64_t ticket, const droste_rate_slice *granted, int64_t wait_ms)
+{
+    if (d->queue)
+        lm_queue_grant(d->queue, ticket, (const struct rate_slice *)(const void *)granted, wait_ms);
+}
+
 /* ---- one model ---- */
 
 int api_model_options(droste *d, const struct settings *s, const char *model,
@@ -73,6 +107,7 @@ int api_model_options(droste *d, const struct settings *s, const char *model,
 {
     if (!d->queue && !(d->queue = lm_queue_new(d->loop)))
         return error_memory(err);
+    models_share(d);
     *out = (struct lm_options){
         .model = model,
         .openai = { s->base_url, s->api_key },
@@ -92,6 +127,7 @@ int api_model_options(droste *d, const struct settings *s, const char *model,
         .queue = d->queue,
         .concurrency = (unsigned)s->concurrency,
         .model_concurrency = (unsigned)s->model_concurrency,
+        .rate = s->rate,
         .retries = (unsigned)s->retries,
         .stream = s->stream,
         .connect_timeout = s->connect_timeout,
@@ -123,9 +159,10 @@ char *api_model_key(
         buf_printf(&key, "%zu:%s;", texts[i] ? strlen(texts[i]) + 1 : 0, texts[i] ? texts[i] : "");
     for (size_t i = 0; i < sampling->count; i++)
         buf_printf(&key, "%zu:%s;", strlen(sampling->items[i]) + 1, sampling->items[i]);
-    buf_printf(&key, "%lld %lld %lld %d %d %a %a %a %d", (long long)s->concurrency,
-        (long long)s->model_concurrency, (long long)s->retries, s->stream, s->deduplicate,
-        s->connect_timeout, s->first_timeout, s->stall_timeout, d->model_fn != NULL);
+    buf_printf(&key, "%lld %lld %lld %lld %lld %d %d %a %a %a %d", (long long)s->concurrency,
+        (long long)s->model_concurrency, (long long)s->rate.requests, (long long)s->rate.tokens,
+        (long long)s->retries, s->stream, s->deduplicate, s->connect_timeout, s->first_timeout,
+        s->stall_timeout, d->model_fn != NULL);
     return buf_steal(&key);
 }
 

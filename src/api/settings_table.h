@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "base/list.h"
+#include "base/rate.h"
 #include "droste.h"
 
 enum { SETTINGS_MAX = 192 };
@@ -24,6 +25,7 @@ struct settings {
     bool stream, deduplicate;
     struct list sampling, sub_sampling;
     int64_t concurrency, model_concurrency, retries, max_tokens, sub_max_tokens;
+    struct rate_amount rate; /* of one model in a minute */
     double call_timeout, connect_timeout, first_timeout, stall_timeout;
     /* sandboxes */
     char *env, *template, *isolation, *sandbox_users, *python;

@@ -152,6 +152,19 @@ static int serve_check_join(const struct command *self, struct serve_options *o)
     return -1;
 }
 
+/* Each worker would use the whole limit. Returns -1 to continue. */
+static int serve_check_workers(const struct command *self, droste *d, struct serve_options *o)
+{
+    static const char *const shared[] = { "requests-per-minute", "tokens-per-minute" };
+    for (size_t i = 0; o->workers > 1 && i < array_length(shared); i++) {
+        const char *value = droste_get(d, shared[i]);
+        if (value && strcmp(value, "0") != 0)
+            return cli_usage(
+                self, "--%s: workers do not share it; use --join or one worker", shared[i]);
+    }
+    return o->join ? serve_check_join(self, o) : -1;
+}
+
 static int serve_command(const struct command *self, droste *d, int argc, char **argv)
 {
     const char *words[1], *life = NULL, *idle = NULL, *request = NULL, *drain = NULL;
@@ -229,7 +242,7 @@ static int serve_command(const struct command *self, droste *d, int argc, char *
         status = cli_usage(self, "--log-level %s: expected error, warning, info or debug", level);
     if (status < 0 && !o.certificate != !o.certificate_key)
         status = cli_usage(self, "--tls-cert and --tls-key belong together");
-    status = status < 0 && o.join ? serve_check_join(self, &o) : status;
+    status = status < 0 ? serve_check_workers(self, d, &o) : status;
     if (status >= 0)
         return status;
     return openapi ? serve_print_openapi() : serve_start(d, &o, keys, check, argc, argv);

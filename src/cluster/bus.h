@@ -82,6 +82,7 @@ struct bus_answer {
     bool is_duplicate; /* a publication with this id was there already */
     const char *data;  /* the answer to a request, a value; ends with NUL; NULL: none */
     size_t len;
+    int64_t stored_ms;        /* of a value or stored message: since 1970, by the server's clock */
     uint64_t messages, bytes; /* of a stream; messages that wait, of a consumer */
     uint64_t unacknowledged;  /* of a consumer */
 };

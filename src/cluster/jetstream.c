@@ -5,9 +5,11 @@
  */
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/cleanup.h"
 #include "base/json/fields.h"
+#include "base/text.h"
 #include "cluster/jetstream.h"
 
 static const struct json_limits api_limits = { 4u << 20, 16, 20000 };
@@ -265,6 +267,15 @@ bool stored_read_mark(const struct bus *b, nats_message *m, uint64_t *sequence)
     return is_mark;
 }
 
+/* "2026-11-28T09:31:14.123456789Z"; 0: it is none. */
+static int64_t stored_time_ms(const char *text)
+{
+    struct tm tm = { 0 };
+    const char *rest = strptime(text, "%Y-%m-%dT%H:%M:%S", &tm);
+    double fraction = rest && *rest == '.' ? text_to_double(rest, NULL) : 0;
+    return rest ? (int64_t)timegm(&tm) * 1000 + (int64_t)(fraction * 1000) : 0;
+}
+
 static void stored_take(struct call *c, nats_message *m)
 {
     struct api_answer read;
@@ -276,6 +287,7 @@ static void stored_take(struct call *c, nats_message *m)
         data = json_base64_bytes(text, strlen(text), &read.answer.len);
         read.answer.data = data;
         read.answer.sequence = stored ? (uint64_t)json_get_int(stored, "seq", 0) : 0;
+        read.answer.stored_ms = stored ? stored_time_ms(json_get_string(stored, "time", "")) : 0;
         if (!stored || !data) {
             read.answer.result = BUS_REFUSED;
             read.answer.why = "the NATS server's answer is not what JetStream promises";

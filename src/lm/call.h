@@ -14,6 +14,7 @@
 #include "base/hold.h"
 #include "base/list.h"
 #include "base/loop.h"
+#include "base/rate.h"
 
 enum lm_part_kind {
     LM_PART_TEXT,     /* well-formed UTF-8 */
@@ -114,6 +115,7 @@ struct lm_options {
     struct lm_queue *queue;      /* shared with other models; NULL: a queue of its own */
     unsigned concurrency;        /* calls in flight to one host; 0: 64 */
     unsigned model_concurrency;  /* and to one model; 0: no separate limit */
+    struct rate_amount rate;     /* of one model in a minute; 0: no limit */
     unsigned retries;            /* attempts after the first */
     bool stream;                 /* request streamed answers */
     double connect_timeout;      /* seconds; 0: 10 */
@@ -123,11 +125,30 @@ struct lm_options {
     void *callback_arg;
 };
 
+/* What is taken out of a model's limits per minute that other processes share. `ask` answers with
+ * lm_queue_grant, later. */
+struct lm_share_ask {
+    uint64_t ticket;
+    const char *model;                     /* with its host */
+    struct rate_amount limit, least, most; /* most 0: nothing is asked for */
+    const struct rate_slice *changes;      /* of slices that were taken before */
+    size_t change_count;
+};
+struct lm_share {
+    void (*ask)(void *arg, const struct lm_share_ask *ask);
+    void *arg;
+};
+
 /* Shares hosts' limits among all models that are opened with it. They hold references, so it may
  * be freed before them. NULL without memory. */
 struct lm_queue *lm_queue_new(struct loop *loop);
 /* NULL is fine. */
 void lm_queue_free(struct lm_queue *queue);
+/* From now on, limits per minute are shared. */
+void lm_queue_share(struct lm_queue *queue, const struct lm_share *share);
+/* The answer to an ask; NULL: there is no slice, ask again after so long. */
+void lm_queue_grant(
+    struct lm_queue *queue, uint64_t ticket, const struct rate_slice *granted, int64_t wait_ms);
 
 /* Generates an idempotency key, which a record can keep to repeat the same call. */
 enum { LM_KEY_SIZE = 33 };

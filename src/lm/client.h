@@ -11,6 +11,7 @@
 
 #include "base/buf.h"
 #include "base/hash.h"
+#include "lm/allowance.h"
 #include "lm/call.h"
 #include "lm/limits.h"
 
@@ -26,10 +27,12 @@ enum call_state {
 
 struct lm_call {
     TAILQ_ENTRY(lm_call) link;
-    TAILQ_ENTRY(lm_call) lane_link; /* lm/queue.h's, as are the next three */
+    TAILQ_ENTRY(lm_call) lane_link; /* lm/queue.h's, as are the next six */
     struct lane *lane;              /* NULL: not queued */
     bool running;                   /* it has begun and has not left its lane */
+    bool is_late;                   /* it has begun, and waits for an allowance */
     void (*begin)(struct lm_call *call);
+    struct allowance_part reserved, sent; /* for the next request, and by the last one */
     struct lm *lm;
     void *client;
     void *own; /* the client's state for this call, from `prepare` to `release` */

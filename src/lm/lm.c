@@ -38,8 +38,9 @@ struct lm {
     struct cache *cache;
     struct prices *prices;
     struct sampling sampling;
-    bool own_server; /* the provider's own server, whose prices are known */
-    unsigned concurrency, model_concurrency, retries;
+    bool own_server;          /* the provider's own server, whose prices are known */
+    struct queue_place place; /* of its calls, without the model */
+    unsigned retries;
     struct lm_queue *line; /* calls waiting for their turn */
     struct lm_call_list queue, flight, owed;
     struct lm_call_list unqueued; /* followers, and calls with a known answer */
@@ -85,15 +86,6 @@ static int bare_model(const struct lm *lm, const char *model, const char **out, 
             "'%.60s' is a model of %s, but calls of this run go to %s: name one of its models",
             model, named->title, lm->provider->title);
     return 0;
-}
-
-struct lm_usage lm_usage_estimate(const struct lm_call *call, size_t output_bytes)
-{
-    return (struct lm_usage){
-        .input_tokens = (int64_t)((call->input_bytes + 3) / 4),
-        .output_tokens = (int64_t)((output_bytes + 3) / 4),
-        .estimated = true,
-    };
 }
 
 /* libuv rounds its current time down to a millisecond: one more is never early. */
@@ -326,13 +318,39 @@ static void call_give(struct lm_call *call, struct shared_answer *answer)
     timer_start(call->give, 0, 0);
 }
 
+static void call_attempt(struct lm_call *call);
+
+static void backoff_over(void *arg)
+{
+    call_attempt(arg);
+}
+
+/* Before another attempt. False without memory. */
+static bool call_wait(struct lm_call *call, double seconds)
+{
+    if (!call->backoff)
+        call->backoff = timer_new(call->lm->loop, backoff_over, call);
+    if (!call->backoff)
+        return false;
+    call->state = CALL_BACKOFF;
+    timer_start_seconds(call->backoff, seconds);
+    return true;
+}
+
 static void call_send(void *arg)
 {
     struct lm_call *call = arg;
     struct lm *lm = call->lm;
+    struct lm_outcome failed = { 0 };
+    double wait = queue_take(call);
+    if (wait > 0 && !call_wait(call, wait)) {
+        error_memory(&failed.error);
+        call_finish(call, &failed, false);
+    }
+    if (wait > 0)
+        return;
     call->state = CALL_ATTEMPT;
     call->attempts++;
-    queue_take(call);
     lm_enter(lm);
     lm->ops->attempt(call);
     lm_leave(lm);
@@ -344,11 +362,6 @@ static void call_attempt(struct lm_call *call)
         call_send(call);
     else
         call->state = CALL_HELD;
-}
-
-static void backoff_over(void *arg)
-{
-    call_attempt(arg);
 }
 
 /* The caller may end the call in it. */
@@ -372,14 +385,8 @@ static bool call_retry(struct lm_call *call, const struct lm_outcome *outcome)
     double timeout = call->request.timeout > 0 ? call->request.timeout : INFINITY;
     double left = timeout - clock_seconds_since(call->started_ns);
     double pause = retry_pause_seconds(call->attempts, outcome->retry_after, left);
-    if (pause < 0)
+    if (pause < 0 || !call_wait(call, pause))
         return false;
-    if (!call->backoff)
-        call->backoff = timer_new(lm->loop, backoff_over, call);
-    if (!call->backoff)
-        return false;
-    call->state = CALL_BACKOFF;
-    timer_start_seconds(call->backoff, pause);
     call_tell_retry(call, &outcome->error, pause);
     return true;
 }
@@ -394,6 +401,9 @@ void lm_attempt_done(struct lm_call *call, const struct lm_outcome *outcome)
     /* The server would refuse the calls behind it in the queue, too. */
     if (outcome->error.code == ERROR_MODEL_RATE && outcome->retry && outcome->retry_after > 0)
         queue_pause(call, retry_asked_seconds(outcome->retry_after));
+    if (outcome->error.code == ERROR_NONE)
+        queue_settle(call, lm_believable(outcome->usage.input_tokens) +
+                               lm_believable(outcome->usage.output_tokens));
     if (outcome->error.code == ERROR_NONE || !call_retry(call, outcome))
         call_finish(call, outcome, false);
 }
@@ -497,12 +507,9 @@ static const char *host_of(const struct lm *lm)
 static int call_join(struct lm_call *call, struct error *err)
 {
     struct lm *lm = call->lm;
-    struct queue_place place = {
-        .host = host_of(lm),
-        .model = call->model ? call->model : "",
-        .host_most = lm->concurrency,
-        .model_most = lm->model_concurrency,
-    };
+    struct queue_place place = lm->place;
+    place.host = host_of(lm);
+    place.model = call->model ? call->model : "";
     return queue_join(lm->line, &place, call_begin, call, err);
 }
 
@@ -753,8 +760,9 @@ int lm_open(
     if (!lm)
         return error_memory(err);
     lm->loop = loop;
-    lm->concurrency = options.concurrency;
-    lm->model_concurrency = options.model_concurrency;
+    lm->place.host_most = options.concurrency;
+    lm->place.model_most = options.model_concurrency;
+    lm->place.rate = options.rate;
     lm->retries = options.retries;
     TAILQ_INIT(&lm->queue);
     TAILQ_INIT(&lm->flight);

@@ -19,6 +19,8 @@ struct lane {
     unsigned active, most;
     struct lane_list waiting, running; /* both in the order of their beginning */
     struct limits limits;
+    struct allowance allowance;
+    unsigned late; /* calls of `running` that wait for an allowance */
 };
 TAILQ_HEAD(lanes, lane);
 
@@ -34,6 +36,8 @@ struct lm_queue {
     unsigned holders;
     struct timer *timer;
     bool soon; /* the timer is due at once */
+    struct lm_share share;
+    uint64_t tickets;
     TAILQ_HEAD(, host) hosts;
 };
 
@@ -68,7 +72,8 @@ static void queue_sweep(struct lm_queue *queue, bool all)
         for (lane = TAILQ_FIRST(&host->lanes); lane; lane = next) {
             next = TAILQ_NEXT(lane, link);
             bool empty = lane->active == 0 && TAILQ_EMPTY(&lane->waiting);
-            if (all || (empty && limits_are_idle(&lane->limits, now)))
+            if (all || (empty && limits_are_idle(&lane->limits, now) &&
+                           allowance_is_idle(&lane->allowance)))
                 lane_free(lane);
         }
         if (TAILQ_EMPTY(&host->lanes))
@@ -85,14 +90,72 @@ static void queue_release(struct lm_queue *queue)
     free(queue);
 }
 
+static struct rate_amount rate_need_of(const struct lm_call *call)
+{
+    int64_t tokens = (int64_t)call->input_bytes / 4 + call->request.max_tokens;
+    return (struct rate_amount){ 1, tokens > 0 ? tokens : 1 };
+}
+
+static struct allowance_of lane_allowance_of(struct lane *lane)
+{
+    struct lm_queue *queue = lane->host->queue;
+    return (struct allowance_of){ &queue->share, lane->host->name, lane->model, &queue->tickets };
+}
+
+static void rate_need_add(struct rate_amount *sum, const struct lm_call *call)
+{
+    struct rate_amount need = rate_need_of(call);
+    sum->requests += need.requests;
+    sum->tokens += need.tokens;
+}
+
+/* Asks for the call, and for those that could begin behind it. */
+static double lane_ask(struct lane *lane, const struct lm_call *call)
+{
+    struct rate_amount most = { 0 };
+    unsigned room =
+        lane->host->most > lane->host->active ? lane->host->most - lane->host->active : 0;
+    const struct lm_call *other;
+    rate_need_add(&most, call);
+    TAILQ_FOREACH(other, &lane->running, lane_link)
+    if (lane->late > 0 && other->is_late && other != call)
+        rate_need_add(&most, other);
+    TAILQ_FOREACH(other, &lane->waiting, lane_link)
+    {
+        if (room-- == 0)
+            break;
+        if (other != call)
+            rate_need_add(&most, other);
+    }
+    const struct allowance_of of = lane_allowance_of(lane);
+    return allowance_ask(&lane->allowance, &of, rate_need_of(call), most);
+}
+
+/* Seconds until the call may have its allowance; 0: it is there. Those that have begun and wait
+ * come before those that have not. */
+static double lane_wait(struct lane *lane, const struct lm_call *call)
+{
+    struct rate_amount need = rate_need_of(call);
+    double wait = 0;
+    if (!allowance_is_limited(&lane->allowance))
+        return 0;
+    if (lane->late > 0 && !call->is_late)
+        return INFINITY;
+    if (!allowance_has(&lane->allowance, need))
+        wait = lane_ask(lane, call);
+    return wait > 0 ? wait : allowance_has(&lane->allowance, need) ? 0 : 0.001;
+}
+
 /* The first call of the lane that may begin; otherwise lowers *soonest to the time when it may. */
-static struct lm_call *next_call(const struct lane *lane, uint64_t now, double *soonest)
+static struct lm_call *next_call(struct lane *lane, uint64_t now, double *soonest)
 {
     struct lm_call *call = TAILQ_FIRST(&lane->waiting);
     if (!call || (lane->most > 0 && lane->active >= lane->most))
         return NULL;
     struct limits_need need = need_of(call);
     double wait = limits_wait(&lane->limits, &need, now);
+    if (wait <= 0)
+        wait = lane_wait(lane, call);
     if (wait <= 0)
         return call;
     *soonest = fmin(*soonest, wait);
@@ -126,6 +189,7 @@ static void queue_begin(struct lm_call *call)
     TAILQ_INSERT_TAIL(&lane->running, call, lane_link);
     TAILQ_REMOVE(&host->lanes, lane, link); /* the other lanes' turn */
     TAILQ_INSERT_TAIL(&host->lanes, lane, link);
+    allowance_reserve(&lane->allowance, rate_need_of(call), &call->reserved);
     call->running = true;
     lane->active++;
     host->active++;
@@ -142,6 +206,19 @@ static void pump_soon(struct lm_queue *queue)
     timer_start(queue->timer, 0, 0);
 }
 
+/* Lowers *soonest to the time when the others of a lane must be told of something. */
+static void queue_tell(struct lm_queue *queue, double *soonest)
+{
+    struct host *host;
+    struct lane *lane;
+    TAILQ_FOREACH(host, &queue->hosts, link)
+    TAILQ_FOREACH(lane, &host->lanes, link)
+    {
+        const struct allowance_of of = lane_allowance_of(lane);
+        *soonest = fmin(*soonest, allowance_tell(&lane->allowance, &of));
+    }
+}
+
 /* Begins calls, at most a batch of them, so that immediate answers, each starting the next call,
  * do not starve the loop. */
 static void queue_pump(void *arg)
@@ -154,6 +231,7 @@ static void queue_pump(void *arg)
     queue->soon = false;
     for (int n = 0; n < BATCH && (call = queue_choose(queue, now, &soonest)); n++)
         queue_begin(call);
+    queue_tell(queue, &soonest);
     if (call)
         pump_soon(queue);
     else if (isfinite(soonest) && !queue->soon)
@@ -233,6 +311,7 @@ int queue_join(struct lm_queue *queue, const struct queue_place *place, queue_be
         return error_memory(err);
     host->most = place->host_most;
     lane->most = place->model_most;
+    lane->allowance.limit = place->rate;
     call->lane = lane;
     call->begin = begin_fn;
     call->running = false;
@@ -241,11 +320,22 @@ int queue_join(struct lm_queue *queue, const struct queue_place *place, queue_be
     return 0;
 }
 
+static void lane_set_late(struct lane *lane, struct lm_call *call, bool is_late)
+{
+    if (call->is_late == is_late)
+        return;
+    call->is_late = is_late;
+    lane->late += is_late ? 1 : -1u;
+    pump_soon(lane->host->queue);
+}
+
 void queue_leave(struct lm_call *call)
 {
     struct lane *lane = call->lane;
     if (!lane)
         return;
+    allowance_return(&lane->allowance, &call->reserved);
+    lane_set_late(lane, call, false);
     call->lane = NULL;
     TAILQ_REMOVE(call->running ? &lane->running : &lane->waiting, call, lane_link);
     if (call->running) {
@@ -255,10 +345,47 @@ void queue_leave(struct lm_call *call)
     pump_soon(lane->host->queue);
 }
 
-void queue_take(struct lm_call *call)
+double queue_take(struct lm_call *call)
 {
+    enum { LATE_MS = 100 };
+    struct lane *lane = call->lane;
     struct limits_need need = need_of(call);
-    limits_take(&call->lane->limits, &need, clock_ns());
+    if (call->reserved.until_ns > 0 && hold_clock_ns() >= call->reserved.until_ns)
+        allowance_return(&lane->allowance, &call->reserved);
+    if (call->reserved.until_ns == 0) {
+        lane_set_late(lane, call, true);
+        if (lane_wait(lane, call) > 0)
+            return LATE_MS / 1000.0;
+        allowance_reserve(&lane->allowance, rate_need_of(call), &call->reserved);
+    }
+    lane_set_late(lane, call, false);
+    call->sent = call->reserved;
+    call->reserved = (struct allowance_part){ 0 };
+    limits_take(&lane->limits, &need, clock_ns());
+    return 0;
+}
+
+void queue_settle(struct lm_call *call, int64_t tokens)
+{
+    if (call->lane && call->sent.until_ns > 0)
+        allowance_settle(&call->lane->allowance, &call->sent, tokens);
+}
+
+void lm_queue_share(struct lm_queue *queue, const struct lm_share *share)
+{
+    queue->share = *share;
+}
+
+void lm_queue_grant(
+    struct lm_queue *queue, uint64_t ticket, const struct rate_slice *granted, int64_t wait_ms)
+{
+    struct host *host;
+    struct lane *lane;
+    TAILQ_FOREACH(host, &queue->hosts, link)
+    TAILQ_FOREACH(lane, &host->lanes, link)
+    if (lane->allowance.ticket == ticket)
+        allowance_grant(&lane->allowance, granted, wait_ms);
+    pump_soon(queue);
 }
 
 void queue_learn(struct lm_call *call, limits_header_fn *header, void *arg)

@@ -15,6 +15,7 @@ struct lane;
 struct queue_place {
     const char *host, *model;
     unsigned host_most, model_most; /* concurrent calls; model_most 0: no separate limit */
+    struct rate_amount rate;        /* of the model in a minute; 0: no limit */
 };
 
 /* The loop calls `begin` once for each call that may begin. */
@@ -27,8 +28,11 @@ int queue_join(struct lm_queue *queue, const struct queue_place *place, queue_be
 /* The call is over, or no longer needs to begin. Fine for one that never joined. */
 void queue_leave(struct lm_call *call);
 
-/* The call sends a request now. */
-void queue_take(struct lm_call *call);
+/* The call is about to send a request. 0: it sends it now; otherwise seconds after which it should
+ * try again. */
+double queue_take(struct lm_call *call);
+/* Its request has used so many tokens. */
+void queue_settle(struct lm_call *call, int64_t tokens);
 /* Its server responded with these headers. */
 void queue_learn(struct lm_call *call, limits_header_fn *header, void *arg);
 /* Its server requested a pause. */

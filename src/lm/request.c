@@ -6,6 +6,7 @@
 #include "base/cleanup.h"
 #include "base/os/random.h"
 #include "base/text.h"
+#include "lm/client.h"
 
 const char *lm_role(const char *role)
 {
@@ -96,4 +97,13 @@ size_t request_weight(const struct lm_request *request)
 int lm_key(char out[LM_KEY_SIZE], struct error *err)
 {
     return random_hex(out, LM_KEY_SIZE - 1, err);
+}
+
+struct lm_usage lm_usage_estimate(const struct lm_call *call, size_t output_bytes)
+{
+    return (struct lm_usage){
+        .input_tokens = (int64_t)((call->input_bytes + 3) / 4),
+        .output_tokens = (int64_t)((output_bytes + 3) / 4),
+        .estimated = true,
+    };
 }

@@ -240,6 +240,30 @@ def test_runs_of_a_key_share_its_limit_on_cost_between_nodes(start, nats, provid
     check(get(nodes[1:2], "run-1"), "run-1")    # another key is not touched
 
 
+def test_nodes_together_send_no_more_requests_a_minute_than_the_limit(start, nats, provider):
+    limit = 40
+    nodes = [start("--requests-per-minute", str(limit)) for _ in range(3)]
+    names = ["run-%d" % i for i in range(600, 630)]     # 90 calls
+    for i, name in enumerate(names):
+        put(nodes[i % 3:], name)
+
+    def asked():
+        return sum(provider.requests.values())
+    wait_until(lambda: asked() >= limit / 2)
+    time.sleep(1)
+    before = asked()
+    assert limit / 2 <= before <= limit
+    stream = JetStream(nats.port)
+    key, = {subject for subject, _ in stream.all_messages("KV_droste-rates")
+            if not subject.endswith(".time")}
+    stream.send(b'PUB %s 14\r\n{"slices": []}\r\n' % key.encode())    # as if a minute were over
+    stream.close()
+    wait_until(lambda: asked() >= before + limit / 2)
+    time.sleep(0.5)
+    assert asked() <= before + limit
+    assert not provider.paid_twice()
+
+
 def test_the_length_of_the_queue_is_a_figure_of_each_node(start):
     node = start("--runs", "1", "--model", "openai/none", "--base-url", "http://127.0.0.1:1")
 
@@ -261,7 +285,8 @@ def test_a_node_survives_whatever_comes_from_nats_and_still_runs_runs(start, nat
     subjects = ["droste.run.word.queued", "droste.run.word.ended", "droste.run.word.cancel",
                 "droste.run.queue.1.all", "droste.run.log.all.run-0", "$KV.droste-nodes.node.0001",
                 "$KV.droste-nodes.node.xyz", "$KV.droste_lanes.1.all", "$KV.droste_lanes.9.x",
-                "$KV.droste_lanes.1.a.b", "$KV.droste_lanes.1", "$KV.droste-spending.all"]
+                "$KV.droste_lanes.1.a.b", "$KV.droste_lanes.1", "$KV.droste-spending.all",
+                "$KV.droste-rates.time"]
     put([node], "run-1")
     stream.send(b"PUB droste.run.queue.1.local 12\r\nlocal run-77\r\n")    # without a log
     subjects.append("$KV.droste_versions.local")

@@ -1,12 +1,13 @@
 /* What a node of a cluster reads of others: byte 0 chooses what it is. What is taken from a node's
- * entry, a ledger, a message of a run's log, a stream's subject or a ticket fits where it is kept,
- * and is what its format allows.
+ * entry, a ledger, a window, a message of a run's log, a stream's subject or a ticket fits where it
+ * is kept, and is what its format allows.
  */
 #include "fuzz.h"
 
 #include "base/cleanup.h"
 #include "cluster/ledger.h"
 #include "cluster/nats_internal.h"
+#include "cluster/rates.h"
 #include "serve/http/nodes.h"
 #include "serve/queue/queue.h"
 
@@ -46,6 +47,27 @@ static void read_ledger(const char *text, size_t len)
     }
     expect(v.held == 0);
     ledger_free(&v);
+}
+
+/* The same of a window of rates. */
+static void read_window(const char *text, size_t len)
+{
+    struct rate_window w, again;
+    struct rate_slice slice;
+    cleanup_buf struct buf written = { 0 };
+    const struct rate_ask ask = { "a node", { 100, 0 }, { 5, 5 }, { 20, 20 } };
+    if (!rates_read(text, len, &w))
+        return;
+    rates_write(&w, &written);
+    expect(rates_read(buf_text(&written), written.len, &again));
+    expect(memcmp(&again, &w, sizeof w) == 0);
+    if (rate_take(&w, 1000000, 1003000, &ask, &slice)) {
+        int64_t sum = 0;
+        for (size_t i = 0; i < w.count; i++)
+            sum += w.slices[i].amount.requests;
+        expect(sum <= 100 && slice.amount.requests >= 5);
+    }
+    expect(rate_wait_ms(&w, 1000000, &ask) >= 0);
 }
 
 /* Messages, each with a length before it. */
@@ -92,7 +114,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     expect(text);
     memcpy(text, data + 1, size - 1);
     text[size - 1] = '\0';
-    switch ((uint8_t)(data[0] - '0') % 5) {
+    switch ((uint8_t)(data[0] - '0') % 6) {
     case 0:
         read_node(text, strlen(text));
         break;
@@ -104,6 +126,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         break;
     case 3:
         read_origin(text);
+        break;
+    case 5:
+        read_window(text, strlen(text));
         break;
     default:
         read_ticket(text);

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/os/random.h"
 #include "cluster/ledger.h"
+#include "cluster/rates.h"
 #include "cluster/registry.h"
 #include "serve/log.h"
 
@@ -155,6 +156,34 @@ bool queue_lane_announce(
     return true;
 }
 
+/* ---- limits of models, which the nodes share ---- */
+
+static void queue_on_slice(
+    void *arg, uint64_t ticket, const struct rate_slice *granted, int64_t wait_ms)
+{
+    struct run_queue *q = arg;
+    droste_rate_slice slice = { 0 };
+    if (granted)
+        slice = (droste_rate_slice){ granted->second,
+            { granted->amount.requests, granted->amount.tokens } };
+    droste_rate_grant(q->s->d, ticket, granted ? &slice : NULL, wait_ms);
+    server_wake(q->s);
+}
+
+static void queue_on_rate(void *arg, const droste_rate_ask *ask)
+{
+    struct run_queue *q = arg;
+    const struct rate_ask wanted = { .limit = { ask->limit.requests, ask->limit.tokens },
+        .least = { ask->least.requests, ask->least.tokens },
+        .most = { ask->most.requests, ask->most.tokens } };
+    cleanup_free struct rate_slice *changes = calloc(ask->change_count + 1, sizeof *changes);
+    size_t count = changes ? ask->change_count : 0;
+    for (size_t i = 0; i < count; i++)
+        changes[i] = (struct rate_slice){ ask->changes[i].second,
+            { ask->changes[i].amount.requests, ask->changes[i].amount.tokens } };
+    rates_take(q->rates, ask->model, ask->ticket, &wanted, changes, count, queue_on_slice, q);
+}
+
 /* ---- open and close ---- */
 
 static void queue_on_word(void *arg, struct bus_message *m)
@@ -230,8 +259,9 @@ static void queue_make(struct run_queue *q)
     };
     const struct bus_bucket lanes = { .name = "droste_lanes" };
     q->is_ready = true;
-    q->making = 3 + array_length(streams);
+    q->making = 4 + array_length(streams);
     ledger_make(q->ledger, queue_on_made, q);
+    rates_make(q->rates, queue_on_made, q);
     bus_bucket_make(q->bus, &lanes, queue_on_made, q);
     queue_versions_make(q, queue_on_made, q);
     for (size_t i = 0; i < array_length(streams); i++)
@@ -253,11 +283,15 @@ int queue_open(struct server *s, struct error *err)
     int rc = random_hex(q->owner, 16, err);
     if (rc == 0)
         rc = ledger_open(q->bus, &q->ledger, err);
+    if (rc == 0)
+        rc = rates_open(q->bus, q->owner, &q->rates, err);
     if (rc < 0) {
+        ledger_close(q->ledger);
         free(q);
         return rc;
     }
     s->queue = q;
+    droste_on_rate(s->d, queue_on_rate, q);
     uv_timer_init(&s->loop, &q->timer);
     q->timer.data = q;
     uv_timer_start(&q->timer, queue_on_tick, QUEUE_TICK_MS, QUEUE_TICK_MS);
@@ -276,6 +310,8 @@ void queue_close(struct server *s)
     uv_timer_stop(&q->timer);
     bus_forget(q->bus, q);
     ledger_close(steal(&q->ledger));
+    droste_on_rate(s->d, NULL, NULL);
+    rates_close(steal(&q->rates));
     queue_copies_free(q);
     while (q->lanes) {
         struct queue_lane *l = q->lanes;

@@ -128,6 +128,7 @@ struct run_queue {
     struct server *s;
     struct bus *bus;
     struct ledger *ledger;
+    struct rates *rates;
     char owner[17]; /* this process */
     uint32_t number;
     size_t room, count; /* of runs */

@@ -273,6 +273,71 @@ static void a_model_has_a_limit_of_its_own(void **state)
     loop_close(loop);
 }
 
+static void turns(struct loop *loop)
+{
+    for (int turn = 0; turn < 10; turn++)
+        loop_turn(loop, 0, NULL);
+}
+
+/* Retries count as well; another model has a limit of its own. */
+static void no_more_requests_are_sent_than_the_limit_per_minute(void **state)
+{
+    struct host h = { 0 };
+    struct lm_options options = {
+        .model = "callback", .callback = keep_call, .callback_arg = &h, .rate = { .requests = 3 }
+    };
+    struct loop *loop = NULL;
+    struct answer a[6] = { 0 };
+    struct lm_call *calls[6];
+    assert_ok(loop_open(&loop, err));
+    struct lm *lm = open_lm(loop, &options);
+    for (int i = 0; i < 6; i++)
+        calls[i] = start(lm, i < 5 ? "big" : "small", "x", 1, 0, &a[i]);
+    turns(loop);
+    assert_int_equal(h.count, 4);
+    for (unsigned i = 0; i < 4; i++)
+        lm_answer(h.kept[i], "y", 1, NULL, NULL);
+    turns(loop);
+    assert_int_equal(h.count, 4);
+    for (int i = 3; i < 5; i++) {
+        assert_false(a[i].done);
+        lm_cancel(calls[i], NULL);
+    }
+    for (int i = 0; i < 6; i++)
+        answer_free(&a[i]);
+    lm_close(lm);
+    loop_close(loop);
+}
+
+/* Four bytes are a token: 100 and 300 are asked for. The first answer says that less was used. */
+static void tokens_are_estimated_before_a_call_and_counted_after_it(void **state)
+{
+    static const char text[1200] = { 0 };
+    struct host h = { 0 };
+    struct lm_options options = {
+        .model = "callback", .callback = keep_call, .callback_arg = &h, .rate = { .tokens = 350 }
+    };
+    const struct lm_usage used = { .input_tokens = 20, .output_tokens = 20 };
+    struct loop *loop = NULL;
+    struct answer a[2] = { 0 };
+    assert_ok(loop_open(&loop, err));
+    struct lm *lm = open_lm(loop, &options);
+    for (int i = 0; i < 2; i++)
+        start(lm, NULL, text, i == 0 ? 400 : 1200, 0, &a[i]);
+    turns(loop);
+    assert_int_equal(h.count, 1);
+    lm_answer(h.kept[0], "y", 1, &used, NULL);
+    while (h.count < 2)
+        loop_turn(loop, 100, NULL);
+    lm_answer(h.kept[1], "y", 1, NULL, NULL);
+    for (int i = 0; i < 2; i++) {
+        assert_answered(&a[i], "y");
+        answer_free(&a[i]);
+    }
+    lm_close(lm);
+    loop_close(loop);
+}
+
 #define server_test(f) cmocka_unit_test_setup_teardown(f, with_server, without_server)
 
 int main(void)
@@ -288,6 +353,8 @@ int main(void)
         server_test(a_refusal_holds_back_those_behind_it),
         server_test(models_of_one_host_share_its_limit),
         cmocka_unit_test(a_model_has_a_limit_of_its_own),
+        cmocka_unit_test(no_more_requests_are_sent_than_the_limit_per_minute),
+        cmocka_unit_test(tokens_are_estimated_before_a_call_and_counted_after_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
