@@ -234,15 +234,15 @@ def test_a_volume_is_the_familys(tmp_path, monkeypatch):
     "pass",  # keeps the socket, does nothing
     "os.close(status)",  # closes it
     "os.write(status, b'?' * 32)",  # writes no record
-    "os.write(status, struct.pack('<iIi4xqq', 0, 0, 0, 0, 0))",  # reports an end
+    "os.write(status, ENDED)",
 ])
 def test_a_fork_that_was_only_claimed_ends_at_its_deadline(level, what):
     """The guest answers that it has forked. The session that is said to exist ends with an error,
     the others do not notice, and a true fork works afterwards."""
     with Interpreter(isolation=level, grace=1) as interp:
         assert interp.execute(
-            PATCH + "class Claim(Kept):\n    def zygote_fork(self, status):\n"
-            "        %s\n        return 0\nstate.library = Claim()" % what).ok
+            PATCH + "class Claim(Kept):\n    def zygote_fork(self, status, ident):\n"
+            "        %s\n        return UNANSWERED\nstate.library = Claim()" % what).ok
         fork = interp.fork()
         try:
             r = fork.execute("SUBMIT(x=1)", timeout=0.5)
@@ -298,10 +298,9 @@ SUBMIT(saw=saw)""").saw
 def test_a_guest_that_says_it_is_the_keeper_is_treated_as_one(level):
     """Only itself is interrupted and ended; a session that has nothing to do with it goes on."""
     with Interpreter(isolation=level, grace=1) as interp, Interpreter(isolation=level) as other:
-        interp.execute(PATCH + "class Claim(Kept):\n    def zygote_fork(self, status):\n"
-                       "        os.write(status, struct.pack('<iIi4xqq', 0, 0xFFFFFFFE, -1, 0, "
-                       "0))\n"
-                       "        return 0\nstate.library = Claim()")
+        interp.execute(PATCH + "class Claim(Kept):\n    def zygote_fork(self, status, ident):\n"
+                       "        os.write(status, FORKED)\n"
+                       "        return UNANSWERED\nstate.library = Claim()")
         fork = interp.fork()
         try:
             assert not fork.execute("SUBMIT(x=1)", timeout=0.5).alive
@@ -315,12 +314,13 @@ def test_a_flood_of_records_ends_the_fork_alone(level):
     """A process that keeps the status socket says without end that it is the keeper. The host goes
     on at once, and so does the session that did it."""
     with Interpreter(isolation=level, grace=1) as interp:
-        interp.execute(PATCH + "record = struct.pack('<iIi4xqq', 0, 0xFFFFFFFE, -1, 0, 0)\n"
+        interp.execute(PATCH +
                        "def flood(status):\n    signal.signal(signal.SIGUSR1, signal.SIG_IGN)\n"
-                       "    while True: os.write(status, record)\n"
-                       "class Claim(Kept):\n    def zygote_fork(self, status):\n"
+                       "    while True: os.write(status, FORKED)\n"
+                       "class Claim(Kept):\n    def zygote_fork(self, status, ident):\n"
                        "        if os.fork() == 0: flood(status)\n"
-                       "        os.close(status)\n        return 0\nstate.library = Claim()")
+                       "        os.close(status)\n        return UNANSWERED\n"
+                       "state.library = Claim()")
         fork = interp.fork()
         with pytest.raises(droste.Error):
             fork.execute("SUBMIT(x=1)").raise_for_status()

@@ -167,7 +167,7 @@ def test_a_guest_that_claims_forks_gets_none(interp):
     """Asks for forks and makes none: each item fails when the socket is closed, and no other."""
     code = (FRAMES + "guest = sys.modules['droste_guest']\n"
             "real = guest.state.library\n"
-            "class Liar:\n    def zygote_fork(self, status):\n        os.close(status)\n"
+            "class Liar:\n    def zygote_fork(self, status, ident):\n        os.close(status)\n"
             "        return 0\n"
             "guest.state.library = Liar()\n"
             "found = fork_map(str, range(20), return_exceptions=True)\n"

@@ -182,6 +182,8 @@ def boot(control: int, helper: int, keeper: int, warm_up: bool, huge_pages: bool
     """
     import ctypes
     library = state.library = ctypes.PyDLL("/proc/self/fd/%d" % helper)
+    library.zygote_fork.argtypes = ctypes.c_int, ctypes.c_uint64
+    library.zygote_fork_asked.restype = ctypes.c_uint64
     if huge_pages:
         library.huge_pages_use()
     with ForkHooks() as hooks:

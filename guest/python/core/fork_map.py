@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Callable, Iterable
 from .calls import failure
 from .errors import ForkError, Submitted
 from .failures import error_of
-from .forking import fork_process, ForkRefused, refuse_what_would_vanish
+from .forking import (
+    check_forked, fork_process, ForkRefused, IS_COPY, refuse_what_would_vanish)
 from .frames import FORK
 from .link import open_reply, Waiter
 from .session import submit_fields
@@ -97,8 +98,10 @@ class Forking:
         try:
             if status is None:
                 raise ForkRefused("too many open files to fork the session")
-            if fork_process(status):
+            rc = fork_process(status)
+            if rc & IS_COPY:
                 serve_item(self.function, self.items[index])
+            check_forked(rc)
         except ForkRefused as e:
             self.refused[index] = str(e)
         finally:

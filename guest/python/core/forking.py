@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING
 
 from .failures import error_of
-from .frames import FORK, HEADER, plain, READY, RESULT, VERSION
+from .frames import FORK, plain, RESULT
 from .output import flush_output
 from .state import state
 from droste._encoding.json_text import write_json
@@ -16,6 +16,8 @@ from droste._encoding.json_text import write_json
 if TYPE_CHECKING:
     from .aliases import Blob, Head
 
+# What zygote_fork returns: bits, and an errno above them.
+IS_COPY, UNANSWERED, ERRNO = 1, 2, 256
 NAMED = 5       # threads and tasks that a refusal names
 LEAVING = 1     # seconds for the kernel to end a thread that was joined
 
@@ -46,9 +48,11 @@ def thread_names() -> list[str]:
         names = [thread.name for thread in threading.enumerate()
                  if thread is not threading.main_thread()]
     end = time.monotonic() + LEAVING
-    while other_threads() > len(names) and time.monotonic() < end:
+    others = other_threads()
+    while others > len(names) and time.monotonic() < end:
         time.sleep(0.001)       # join() returns a moment before the thread is gone
-    return names + ["a thread of a library"] * (other_threads() - len(names))
+        others = other_threads()
+    return names + ["a thread of a library"] * (others - len(names))
 
 
 def task_names() -> list[str]:
@@ -104,31 +108,34 @@ def begin_fork() -> None:
     for seed in state.seeds:
         seed()
     drop_event_loop()
-    link.send_queue.append(HEADER.pack(VERSION, READY, 0, 0, 0, 0))
-    link.flush()
 
 
-def fork_process(status: int) -> bool:
-    """Copies this process. Returns whether this is the copy.
+def fork_process(status: int, ident: int = 0) -> int:
+    """Copies this process; returns IS_COPY in the copy, once it has something to do.
 
-    `status` is a socket, from which zygote_fork takes the fork's descriptors.
+    `status` is a socket, from which zygote_fork takes the fork's descriptors. With the id of a
+    request, it answers that one and any others that follow, unless it returns UNANSWERED.
     """
     link = state.link
     flush_output()
     link.flush()            # READY may wait for the first answer
     owner, link.owner = link.owner, None        # os.register_at_fork: the channel stays open
-    rc = state.library.zygote_fork(status)
-    if rc == 1:
+    come_before = link.inbox or link.buffer
+    rc: int = state.library.zygote_fork(status, 0 if come_before else ident)
+    if rc & IS_COPY:
         begin_fork()
-        return True
-    link.owner = owner
-    if rc < 0:
-        raise ForkRefused(why_not(-rc))
-    return False
+    else:
+        link.owner = owner
+    return rc
+
+
+def check_forked(rc: int) -> None:
+    if rc >= ERRNO:
+        raise ForkRefused(why_not(rc // ERRNO))
 
 
 def fork_session(ident: int, status: Blob) -> None:
-    """Handles FORK. Two processes return: the parent has answered, the fork waits for operations.
+    """Handles FORK. Several processes return: the parent has answered, the forks have an operation.
     """
     result: Head = {"status": "ok"}
     try:
@@ -139,8 +146,11 @@ def fork_session(ident: int, status: Blob) -> None:
         except BaseException:
             os.close(status)
             raise
-        if fork_process(status):
+        rc = fork_process(status, ident)
+        if not rc & UNANSWERED:
             return
+        ident = state.library.zygote_fork_asked() or ident
+        check_forked(rc)
     except BaseException as e:
         result = {"status": "error", "error": error_of(e)}
     state.link.send(RESULT, ident, write_json(result))
