@@ -2,6 +2,8 @@
 #include "../test.h"
 
 #include <inttypes.h>
+#include <sched.h>
+#include <sys/mount.h>
 #include <unistd.h>
 
 #include "../../attack/crowd.h"
@@ -278,6 +280,14 @@ static void who_calls_without_end_leaves_the_host_to_others(void **state)
 
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
+/* Other programs of this machine mount and unmount, too: as root, the host has its own mounts. */
+static int setup_mounts(void **state)
+{
+    if (unshare(CLONE_NEWNS) == 0)
+        return mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL);
+    return 0;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -285,5 +295,5 @@ int main(void)
         T(attackers_can_be_closed_at_any_moment),
         T(who_calls_without_end_leaves_the_host_to_others),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, setup_mounts, NULL);
 }
