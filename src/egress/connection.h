@@ -23,6 +23,7 @@ struct egress_hub {
     struct connection *first, **last; /* those that wait for their turn */
     struct timer *turn;
     struct egress *proxies;
+    struct lookup *lookups; /* names that are being resolved */
 };
 
 struct egress {
@@ -37,7 +38,7 @@ struct egress {
     bool listens;
     struct timer *sweep; /* looks for connections that have exceeded their time */
     struct connection *connections;
-    unsigned count, resolving;
+    unsigned count;
     uint64_t bytes, requests;
     bool told_limit;
 };
@@ -74,7 +75,7 @@ struct dial {
     struct lookup *lookup;
     struct egress_address addresses[DIAL_ADDRESSES_MAX];
     size_t count, at;
-    bool waits;          /* for other names of its sandbox */
+    bool waits;          /* for other names */
     uint64_t attempt_ns; /* when the present attempt began */
 };
 
@@ -168,6 +169,9 @@ void dial_begin(struct connection *c);
 void dial_check_time(struct connection *c);
 /* Forgets what is on its way. */
 void dial_cancel(struct connection *c);
+/* Lookups go on when the sandbox, or the loop's environment, is closed. */
+void dial_forget_sandbox(const struct egress *proxy);
+void dial_forget_hub(struct egress_hub *hub);
 
 /* ---- proxy.c ---- */
 

@@ -1,10 +1,18 @@
 /* egress/dial.c: resolves the host of a request and connects to it.
  *
  * The name is resolved once. Its addresses are checked here, and only those that were checked are
- * connected to, so a name that has another address the next time gains nothing.
+ * connected to, so a name that has another address the next time gains nothing. A rule names a
+ * host completely, so the host's search list is not used: `api.example.com` must not become
+ * `api.example.com.corp.example`.
+ *
+ * A lookup cannot be cancelled. Each one has a thread of its own, so that silent name servers do
+ * not occupy libuv's pool, and counts until this thread has ended, also when its connection or
+ * its sandbox is gone. Names beyond the two limits wait.
  */
 #include <errno.h>
+#include <netdb.h>
 #include <netinet/tcp.h>
+#include <resolv.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,14 +21,21 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/job.h"
 #include "egress/connection.h"
 
-enum { RESOLVING_MOST = 2 };          /* of a sandbox: libuv has few threads for names */
+enum { LOOKUPS_OF_SANDBOX_MAX = 2, LOOKUPS_MAX = 16 };
 #define DIAL_ATTEMPT_NS 5000000000ull /* if there is another address */
 
+/* The name of a connection; NULL stands for a hub, a sandbox or a connection that is gone. */
 struct lookup {
-    uv_getaddrinfo_t uv; /* first: the request outlives a connection that is closed meanwhile */
-    struct connection *connection; /* then NULL */
+    struct lookup *next;
+    struct egress_hub *hub;
+    const struct egress *proxy;
+    struct connection *connection;
+    struct addrinfo *addresses;
+    int status;
+    char name[];
 };
 
 static void dial_next(struct connection *c);
@@ -52,58 +67,129 @@ static void dial_addresses_known(struct connection *c)
         connection_refuse(c, 403, c->why[0] ? c->why : "the host has no address");
 }
 
+/* ---- names ---- */
+
+/* In its thread, whose state of the resolver nothing else uses. */
+static void lookup_run(void *arg)
+{
+    static const struct addrinfo hints = { .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM };
+    struct lookup *lookup = arg;
+    res_init();
+    _res.options &= ~(unsigned long)(RES_DEFNAMES | RES_DNSRCH);
+    lookup->status = getaddrinfo(lookup->name, NULL, &hints, &lookup->addresses);
+}
+
+static bool lookup_fits(const struct egress *proxy)
+{
+    unsigned all = 0, own = 0;
+    for (const struct lookup *at = proxy->hub->lookups; at; at = at->next) {
+        all++;
+        own += at->proxy == proxy;
+    }
+    return all < LOOKUPS_MAX && own < LOOKUPS_OF_SANDBOX_MAX;
+}
+
+static void lookup_remove(struct lookup *lookup)
+{
+    struct lookup **at = &lookup->hub->lookups;
+    while (*at != lookup)
+        at = &(*at)->next;
+    *at = lookup->next;
+}
+
 static void dial_resolve(struct connection *c);
 
-/* One that has waited for others' names may ask for its own. */
-static void dial_resolve_waiting(struct egress *proxy)
+static bool dial_resolve_waiting_of(struct egress *proxy)
 {
-    for (struct connection *c = proxy->connections; c; c = c->next) {
-        if (!c->dial.waits)
+    struct connection *c = lookup_fits(proxy) ? proxy->connections : NULL;
+    while (c && !c->dial.waits)
+        c = c->next;
+    if (!c)
+        return false;
+    c->dial.waits = false;
+    dial_resolve(c);
+    if (c->phase != PHASE_DIAL)
+        connection_settle(c);
+    return true;
+}
+
+/* The sandbox goes to the end of the list, so that another one is next. */
+static void dial_resolve_waiting(struct egress_hub *hub)
+{
+    for (struct egress **at = &hub->proxies; *at; at = &(*at)->next) {
+        struct egress *proxy = *at;
+        if (!dial_resolve_waiting_of(proxy))
             continue;
-        c->dial.waits = false;
-        dial_resolve(c);
-        if (c->phase != PHASE_DIAL)
-            connection_settle(c);
+        while (*at != proxy)
+            at = &(*at)->next;
+        *at = proxy->next;
+        while (*at)
+            at = &(*at)->next;
+        *at = proxy;
+        proxy->next = NULL;
         return;
     }
 }
 
-static void dial_on_resolved(uv_getaddrinfo_t *request, int status, struct addrinfo *list)
+static void lookup_ended(void *arg)
 {
-    struct lookup *lookup = (struct lookup *)request;
+    struct lookup *lookup = arg;
     struct connection *c = lookup->connection;
-    for (const struct addrinfo *at = list; c && at; at = at->ai_next) {
+    bool found = lookup->status == 0;
+    for (const struct addrinfo *at = lookup->addresses; c && at; at = at->ai_next) {
         struct egress_address address;
         if (egress_address_from(at->ai_addr, &address))
             dial_take_address(c, &address);
     }
-    uv_freeaddrinfo(list);
+    if (lookup->addresses)
+        freeaddrinfo(lookup->addresses);
+    if (lookup->hub) {
+        lookup_remove(lookup);
+        dial_resolve_waiting(lookup->hub);
+    }
     free(lookup);
     if (!c)
         return;
     c->dial.lookup = NULL;
-    c->proxy->resolving--;
-    dial_resolve_waiting(c->proxy);
-    if (status < 0)
-        connection_fail(c, 502, "the name was not found");
-    else
+    if (found)
         dial_addresses_known(c);
+    else
+        connection_fail(c, 502, "the name was not found");
     connection_settle(c);
 }
 
 static void dial_resolve(struct connection *c)
 {
-    static const struct addrinfo hints = { .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM };
-    struct lookup *lookup = calloc(1, sizeof *lookup);
-    if (!lookup || uv_getaddrinfo(&c->proxy->hub->loop->uv, &lookup->uv, dial_on_resolved,
-                       c->target.host.name, NULL, &hints) < 0) {
+    struct egress_hub *hub = c->proxy->hub;
+    const char *name = c->target.host.name;
+    struct lookup *lookup = calloc(1, sizeof *lookup + strlen(name) + 1);
+    if (!lookup) {
+        connection_fail(c, 503, "no name can be resolved now");
+        return;
+    }
+    *lookup =
+        (struct lookup){ .next = hub->lookups, .hub = hub, .proxy = c->proxy, .connection = c };
+    strcpy(lookup->name, name);
+    if (job_start(hub->loop, lookup_run, lookup_ended, lookup, NULL) < 0) {
         free(lookup);
         connection_fail(c, 503, "no name can be resolved now");
         return;
     }
-    lookup->connection = c;
+    hub->lookups = lookup;
     c->dial.lookup = lookup;
-    c->proxy->resolving++;
+}
+
+void dial_forget_sandbox(const struct egress *proxy)
+{
+    for (struct lookup *at = proxy->hub->lookups; at; at = at->next)
+        if (at->proxy == proxy)
+            at->proxy = NULL;
+}
+
+void dial_forget_hub(struct egress_hub *hub)
+{
+    for (struct lookup *at = hub->lookups; at; at = at->next)
+        at->hub = NULL;
 }
 
 void dial_begin(struct connection *c)
@@ -111,12 +197,14 @@ void dial_begin(struct connection *c)
     if (c->target.host.is_address) {
         dial_take_address(c, &c->target.host.address);
         dial_addresses_known(c);
-    } else if (c->proxy->resolving >= RESOLVING_MOST) {
-        c->dial.waits = true;
-    } else {
+    } else if (lookup_fits(c->proxy)) {
         dial_resolve(c);
+    } else {
+        c->dial.waits = true;
     }
 }
+
+/* ---- connections ---- */
 
 static void dial_drop_socket(struct connection *c)
 {
@@ -194,11 +282,7 @@ void dial_check_time(struct connection *c)
 void dial_cancel(struct connection *c)
 {
     c->dial.waits = false;
-    if (!c->dial.lookup)
-        return;
-    c->dial.lookup->connection = NULL;
-    uv_cancel((uv_req_t *)&c->dial.lookup->uv);
+    if (c->dial.lookup)
+        c->dial.lookup->connection = NULL;
     c->dial.lookup = NULL;
-    c->proxy->resolving--;
-    dial_resolve_waiting(c->proxy);
 }

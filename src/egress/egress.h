@@ -63,8 +63,6 @@ struct egress;
 /* Takes the listening socket, also after a failure. `events` must outlive the proxy. */
 int egress_open(struct egress_hub *hub, struct egress_grant *grant, int listener,
     const struct egress_events *events, void *arg, struct egress **out, struct error *err);
-/* Replaces the receiver of events; NULL: nothing receives them. */
-void egress_rebind(struct egress *proxy, void *arg);
 /* Ends all connections; each is reported. NULL is fine. */
 void egress_close(struct egress *proxy);
 

@@ -116,6 +116,7 @@ void egress_hub_close(struct egress_hub *hub)
 {
     if (!hub)
         return;
+    dial_forget_hub(hub);
     timer_free(hub->turn);
     free(hub);
 }
@@ -211,11 +212,6 @@ int egress_open(struct egress_hub *hub, struct egress_grant *grant, int listener
     return 0;
 }
 
-void egress_rebind(struct egress *proxy, void *arg)
-{
-    proxy->arg = arg;
-}
-
 void egress_close(struct egress *proxy)
 {
     if (!proxy)
@@ -226,6 +222,7 @@ void egress_close(struct egress *proxy)
     *at = proxy->next;
     while (proxy->connections)
         connection_close(proxy->connections);
+    dial_forget_sandbox(proxy);
     watch_free(proxy->watch);
     timer_free(proxy->sweep);
     close_fd(&proxy->listener);

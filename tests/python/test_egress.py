@@ -11,7 +11,9 @@ import socket
 import socketserver
 import ssl
 import subprocess
+import sys
 import threading
+import time
 import zipfile
 
 import pytest
@@ -378,6 +380,92 @@ for name in ("rebound", "mapped"):
     refused = run("*.example:*")
     assert refused.count("403") == 2 and refused.count("a loopback address") == 2, refused
     assert run("*.example:*", "%s:%d" % (SERVER, site[0])).startswith("b'hello\\n'\n403")
+
+
+class Names(socketserver.ThreadingUDPServer):
+    """A name server: `known` has addresses; names that begin with "held" wait for `released`."""
+    daemon_threads = True
+    address = "127.77.%d.53" % (os.getpid() % 250)
+
+    def __init__(self):
+        super().__init__((self.address, 53), self.Query)
+        self.known, self.asked, self.released = {}, [], threading.Event()
+
+    class Query(socketserver.BaseRequestHandler):
+        def handle(self):
+            query, wire = self.request
+            at, labels = 12, []
+            while query[at]:
+                labels.append(query[at + 1:at + 1 + query[at]].decode())
+                at += 1 + query[at]
+            name, question = ".".join(labels), query[12:at + 5]
+            self.server.asked.append(name)
+            if name.startswith("held"):
+                self.server.released.wait(60)
+            found = self.server.known.get(name) if question[-4:-2] == b"\0\1" else None
+            answer = b"\xc0\x0c\0\1\0\1\0\0\0\0\0\4" + socket.inet_aton(found) if found else b""
+            flags = b"\x81\x80" if name in self.server.known else b"\x81\x83"
+            wire.sendto(query[:2] + flags + b"\0\1\0" + bytes([len(answer) > 0]) + bytes(4)
+                        + question + answer, self.client_address)
+
+
+NAMES_PROGRAM = """
+import os, sys
+import droste
+fetch = '''
+import os, socket, urllib.request, urllib.error
+def fetch(name):
+    try:
+        print(urllib.request.urlopen("http://%%s.example:%d/hello" %% name).read().decode().strip())
+    except urllib.error.HTTPError as e:
+        print(e.code, e.read().decode().strip())
+'''
+hold = r'''
+proxy = urllib.request.urlsplit(os.environ["http_proxy"])
+sockets = [socket.create_connection((proxy.hostname, proxy.port)) for _ in range(6)]
+for i, s in enumerate(sockets):
+    name = b"held%%d.example:80" %% i
+    s.sendall(b"CONNECT " + name + b" HTTP/1.1\\r\\nHost: " + name + b"\\r\\n\\r\\n")
+'''
+rules = ["*.example:*", "%s:%d"]
+with droste.Interpreter(allow_net=rules) as holder, droste.Interpreter(allow_net=rules) as other:
+    for sandbox in (holder, other):
+        sandbox.execute(fetch)
+    assert holder.execute(hold).error is None
+    sys.stdin.readline()
+    holder.execute("for s in sockets: s.close()")
+    print(other.execute("fetch('whole'); fetch('short')").stdout, flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: a name server of its own")
+def test_names_are_absolute_and_lookups_bounded(site, tmp_path):
+    """The search list of the host is not used. A sandbox whose names are not answered has two
+    lookups, also if it closes the connections, and others still resolve theirs."""
+    resolver = tmp_path / "resolv.conf"
+    resolver.write_text("nameserver %s\nsearch corp.example\noptions ndots:5 timeout:30\n"
+                        % Names.address)
+    names = Names()
+    names.known = {"whole.example": SERVER, "short.example.corp.example": SERVER}
+    with serving(names), subprocess.Popen(
+            ["unshare", "-m", "sh", "-c", 'mount --bind "$0" /etc/resolv.conf && exec "$@"',
+             resolver, sys.executable, "-c", NAMES_PROGRAM % (site[0], SERVER, site[0])],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            env={**os.environ, "HOME": str(tmp_path),
+                 "PYTHONPATH": os.path.dirname(os.path.dirname(droste.__file__))}) as done:
+        while len(names.asked) < 2 and done.poll() is None:
+            time.sleep(0.01)
+        done.stdin.write("\n")
+        done.stdin.flush()
+        printed = [done.stdout.readline() for _ in range(2)]
+        names.released.set()
+        done.communicate()
+    assert done.returncode == 0
+    assert printed == ["hello\n", "502 droste: the name was not found\n"]
+    held = {name for name in names.asked if name.startswith("held")}
+    assert set(names.asked) - held == {"whole.example", "short.example"}
+    assert len(held) == 2, held
 
 
 def test_its_own_servers_are_reached_directly(interp):
