@@ -4,6 +4,7 @@ Most models here are recordings written by hand (docs/replay.md): what they say 
 runs. A line with `contains` answers only if the last message holds that text, so that a turn which
 was not told what it must be told gets no answer, and its run fails.
 """
+import contextlib
 import json
 import os
 import pty
@@ -483,6 +484,22 @@ def test_terminal_sees_the_run(droste, replay):
     for words in ("turn 1 of 30", "> print('from the cell')", "| from the cell", "turn 2 of 30",
                   "answered"):
         assert words in plain(shown.decode())
+
+
+def test_a_full_pipe_for_progress_does_not_hold_up_the_run(droste, replay):
+    """Nothing reads standard error, which is full: the answer comes all the same."""
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(writer, bytes(4096))
+    os.set_blocking(writer, True)
+    process = droste.start("run", "--verbose", "--question", "q", "--model",
+                           replay(repl("print('from the cell')"), repl("SUBMIT('done')")),
+                           stderr=writer)
+    os.close(writer)
+    assert process.communicate(timeout=60)[0] == b"done\n" and process.returncode == 0
+    os.close(reader)
 
 
 def test_terminal_is_safe_from_the_guest(droste, replay):

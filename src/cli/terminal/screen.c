@@ -7,8 +7,11 @@
  */
 #include "cli/terminal/screen.h"
 
+#include <errno.h>
 #include <langinfo.h>
+#include <limits.h>
 #include <locale.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -17,7 +20,13 @@
 #include "base/text.h"
 #include "cli/cli.h"
 
-enum { COLUMNS_DEFAULT = 80, ROWS_DEFAULT = 24, TAB_COLUMNS = 4 };
+enum {
+    COLUMNS_DEFAULT = 80,
+    ROWS_DEFAULT = 24,
+    TAB_COLUMNS = 4,
+    LOG_MAX = 1 << 20,
+    CLOSE_MS = 1000
+};
 
 /* Without setting it: libedit needs UTF-8 in any case. */
 static bool locale_is_utf8(void)
@@ -36,14 +45,6 @@ void screen_open(struct screen *s, FILE *out)
         .paints = cli_terminal_paints(out),
         .visible = isatty(fileno(out)),
         .utf8 = locale_is_utf8() };
-}
-
-void screen_close(struct screen *s)
-{
-    buf_free(&s->log);
-    buf_free(&s->shown);
-    buf_free(&s->next);
-    buf_free(&s->next_columns);
 }
 
 size_t screen_columns(const struct screen *s)
@@ -247,19 +248,65 @@ static void screen_put_hide(struct screen *s, struct buf *out)
     buf_clear(&s->shown);
 }
 
-/* In one write, so that no half of it is seen. */
+/* A pipe that poll(2) reports as writable takes PIPE_BUF bytes. */
+static void screen_send(struct screen *s, int wait_ms)
+{
+    size_t len;
+    while ((len = fifo_len(&s->waiting)) > 0) {
+        struct pollfd out = { .fd = fileno(s->out), .events = POLLOUT };
+        if (poll(&out, 1, wait_ms) != 1)
+            return;
+        ssize_t n = write(out.fd, fifo_data(&s->waiting), len < PIPE_BUF ? len : PIPE_BUF);
+        if (n < 0 && (errno == EAGAIN || errno == EINTR))
+            return;
+        fifo_drop(&s->waiting, n < 0 ? len : (size_t)n);
+    }
+}
+
+static void screen_put_log(struct screen *s, struct buf *out)
+{
+    if (s->lost)
+        buf_puts(out, "(nothing read this output, so a part of it is missing)\n");
+    s->lost = false;
+    buf_append(out, s->log.data, s->log.len);
+    buf_clear(&s->log);
+}
+
+static void screen_put_next(struct screen *s, struct buf *out)
+{
+    buf_append(out, s->next.data, s->next.len);
+    buf_append(&s->shown, s->next_columns.data, s->next_columns.len);
+}
+
 void screen_draw(struct screen *s)
 {
     cleanup_buf struct buf frame = { 0 };
-    screen_put_hide(s, &frame);
-    buf_append(&frame, s->log.data, s->log.len);
-    buf_clear(&s->log);
-    if (s->moves) {
-        buf_append(&frame, s->next.data, s->next.len);
-        buf_append(&s->shown, s->next_columns.data, s->next_columns.len);
+    screen_send(s, 0);
+    if (fifo_len(&s->waiting) == 0) {
+        screen_put_hide(s, &frame);
+        screen_put_log(s, &frame);
+        if (s->moves)
+            screen_put_next(s, &frame);
+        fifo_add(&s->waiting, frame.data, frame.len);
+        screen_send(s, 0);
+    } else if (s->log.len > LOG_MAX) {
+        buf_clear(&s->log);
+        s->lost = true;
     }
     buf_clear(&s->next);
     buf_clear(&s->next_columns);
-    fwrite(buf_text(&frame), 1, frame.len, s->out);
-    fflush(s->out);
+}
+
+void screen_close(struct screen *s)
+{
+    screen_send(s, CLOSE_MS);
+    if (fifo_len(&s->waiting) == 0 && (s->log.len > 0 || s->shown.len > 0)) {
+        screen_draw(s);
+        screen_send(s, CLOSE_MS);
+    }
+    fifo_free(&s->waiting);
+    buf_free(&s->log);
+    buf_free(&s->shown);
+    buf_free(&s->next);
+    buf_free(&s->next_columns);
 }

@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #include "base/buf.h"
+#include "base/fifo.h"
 
 struct screen {
     FILE *out;
@@ -17,9 +18,12 @@ struct screen {
     struct buf shown;   /* the columns of each line that is there now, as size_t */
     struct buf next;    /* the lines to show, and their columns */
     struct buf next_columns;
+    struct fifo waiting; /* of the last screen_draw; `out` has not taken it yet */
+    bool lost;           /* of the log, which nothing has read */
 };
 
 void screen_open(struct screen *s, FILE *out);
+/* Waits a second for a reader that has stopped; what it does not read by then is lost. */
 void screen_close(struct screen *s);
 
 /* The size of the terminal now; 80 and 24 where there is none. */
@@ -46,7 +50,8 @@ void screen_put_text(const struct screen *s, struct buf *out, const char *text, 
 
 /* Adds a line to those that screen_draw shows; `columns` is its width without escapes. */
 void screen_add(struct screen *s, const char *line, size_t columns);
-/* Prints `log` and replaces the shown lines by the added ones; none remove them. */
+/* Prints `log` and replaces the shown lines by the added ones; none remove them. Never waits: until
+ * `out` has taken what was drawn before, `log` grows, and the lines stay as they are. */
 void screen_draw(struct screen *s);
 
 #endif

@@ -1,19 +1,21 @@
-/* Text in columns, and lines that are rewritten. Standard output of the tests is a buffer, which
- * counts as a terminal of 80 columns. */
+/* Text in columns, and lines that are rewritten. The output is a file, which counts as a terminal
+ * of 80 columns. */
 #include "../test.h"
+
+#include <fcntl.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "cli/terminal/screen.h"
 
-static char *text;
-static size_t len;
 static struct screen screen;
+static off_t seen;
 
 static int screen_begin(void **state)
 {
-    FILE *out = open_memstream(&text, &len);
+    FILE *out = tmpfile();
     screen = (struct screen){ .out = out, .moves = true, .utf8 = true, .visible = true };
-    len = 0;
+    seen = 0;
     return out ? 0 : -1;
 }
 
@@ -21,7 +23,6 @@ static int screen_end(void **state)
 {
     screen_close(&screen);
     fclose(screen.out);
-    free(text);
     return 0;
 }
 
@@ -95,10 +96,12 @@ static void lines_break_between_words(void **state)
 
 static void draw(const char *expected)
 {
-    size_t before = len;
+    char text[256] = "";
     screen_draw(&screen);
-    fflush(screen.out);
-    assert_string_equal(text + before, expected);
+    ssize_t n = pread(fileno(screen.out), text, sizeof text - 1, seen);
+    assert_true(n >= 0);
+    seen += n;
+    assert_string_equal(text, expected);
 }
 
 static void lines_are_rewritten_in_place(void **state)
@@ -134,6 +137,54 @@ static void without_a_terminal_only_the_log_is_printed(void **state)
     assert_string_equal(screen_paint(&screen, "\x1b[2m"), "");
 }
 
+static size_t pipe_fill(int fd)
+{
+    static const char zeros[4096];
+    size_t len = 0;
+    assert_int_equal(fcntl(fd, F_SETFL, O_NONBLOCK), 0);
+    while (write(fd, zeros, sizeof zeros) == sizeof zeros)
+        len += sizeof zeros;
+    assert_int_equal(fcntl(fd, F_SETFL, 0), 0);
+    return len;
+}
+
+static void pipe_reads(int fd, const char *expected)
+{
+    char text[256] = "";
+    assert_true(read(fd, text, sizeof text - 1) >= 0);
+    assert_string_equal(text, expected);
+}
+
+static void a_full_pipe_is_not_waited_for(void **state)
+{
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
+    fclose(screen.out);
+    screen.out = fdopen(ends[1], "w");
+    screen.moves = false;
+    cleanup_free char *zeros = malloc(pipe_fill(ends[1]));
+    buf_puts(&screen.log, "one\n");
+    screen_draw(&screen);
+    buf_puts(&screen.log, "two\n");
+    screen_draw(&screen);
+    assert_true(read(ends[0], zeros, 65536) == 65536);
+    screen_draw(&screen);
+    pipe_reads(ends[0], "one\ntwo\n");
+    pipe_fill(ends[1]);
+    buf_puts(&screen.log, "three\n");
+    screen_draw(&screen);
+    for (int i = 0; i < 2; i++) {
+        for (int line = 0; line < 300000; line++)
+            buf_puts(&screen.log, "lost\n");
+        screen_draw(&screen);
+    }
+    buf_puts(&screen.log, "kept\n");
+    assert_true(read(ends[0], zeros, 65536) == 65536);
+    screen_draw(&screen);
+    pipe_reads(ends[0], "three\n(nothing read this output, so a part of it is missing)\nkept\n");
+    close(ends[0]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -145,6 +196,7 @@ int main(void)
         screen_test(lines_are_rewritten_in_place),
         screen_test(a_line_wider_than_the_terminal_has_several_rows),
         screen_test(without_a_terminal_only_the_log_is_printed),
+        screen_test(a_full_pipe_is_not_waited_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
