@@ -65,7 +65,7 @@ static int cluster_command(const struct command *self, droste *d, int argc, char
         { "nodes", "N", "How many nodes.", &l.nodes },
         { "port", "PORT", "Where each node listens [8710].", &l.port },
         { "program", "PATH", "The droste of the machines [the one in their PATH].", &l.program },
-        { "hosts", "FILE", "ssh: a line for each machine, HOST and options of ssh.", &l.hosts },
+        { "hosts", "FILE", "ssh, systemd: a line for each, HOST and options of ssh.", &l.hosts },
         { "sbatch", "OPTIONS", "slurm: options of sbatch.", &l.options },
         { "image", "IMAGE", "kubernetes: the container's image [droste:latest].", &l.image },
         { "max-nodes", "N", "kubernetes: add nodes while runs wait, up to N (needs KEDA).",
@@ -87,7 +87,7 @@ static int cluster_command(const struct command *self, droste *d, int argc, char
     bool looks = count == 1 && (verb->verb.bit & (STATUS | DOCTOR));
     if (count != 2 && !looks)
         return cli_usage(self, "expected one of: up, down, status, launcher, and behind it slurm, "
-                               "ssh, kubernetes or ray");
+                               "ssh, systemd, kubernetes or ray");
     if (looks || look.credentials || look.ca || look.json)
         return cluster_look_at(self, verb, &look, looks ? l.join : NULL);
     if (split < argc && verb->verb.bit != UP)
@@ -104,19 +104,20 @@ const struct command command_cluster = {
     .synopsis = "up LAUNCHER --join URLS [-- OPTION OF droste serve ...] | down LAUNCHER | "
                 "status LAUNCHER | launcher LAUNCHER | status --join URLS | doctor --join URLS",
     .summary = "start and end the nodes of a cluster",
-    .details = "  up         start `droste serve --join URLS` on each machine\n"
-               "  down       drain the nodes and end them\n"
-               "  status     what the launcher says of them\n"
-               "             with --join URLS alone: the nodes, and the runs in the queue\n"
-               "  doctor     check NATS, JetStream, certificates, nodes, versions, clocks and the\n"
-               "             queue, and say what to do; exit status 4 if something is wrong\n"
-               "  launcher   print the launcher's script, to change it and run it yourself\n"
-               "\n"
-               "Launchers: slurm (a job array), ssh (a file of hosts), kubernetes (prints a\n"
-               "manifest for `kubectl apply -f -`) and ray (an actor for each machine; needs the\n"
-               "Python package ray). They start nodes only; nodes start sandboxes. The launcher\n"
-               "prints what its scheduler says, and its exit status is that of the command.\n"
-               "See docs/cluster.md.\n",
+    .details =
+        "  up         start `droste serve --join URLS` on each machine\n"
+        "  down       drain the nodes and end them\n"
+        "  status     what the launcher says of them\n"
+        "             with --join URLS alone: the nodes, and the runs in the queue\n"
+        "  doctor     check NATS, JetStream, certificates, nodes, versions, clocks and the\n"
+        "             queue, and say what to do; exit status 4 if something is wrong\n"
+        "  launcher   print the launcher's script, to change it and run it yourself\n"
+        "\n"
+        "Launchers: slurm (a job array), ssh (a file of hosts), systemd (services of the\n"
+        "same), kubernetes (prints a manifest for `kubectl apply -f -`) and ray (an actor\n"
+        "for each machine; needs the Python package ray). They start nodes only; nodes start sandboxes. The launcher\n"
+        "prints what its scheduler says, and its exit status is that of the command.\n"
+        "See docs/cluster.md.\n",
     .examples =
         "  droste cluster up slurm --join nats://head:4222 --nodes 8 --sbatch '--mem=64G' -- "
         "--keys keys.json\n"

@@ -6,11 +6,12 @@ import os
 import re
 import shutil
 import subprocess
+import tempfile
 import time
 
 import machines as machines_of
 import pytest
-from nodes import DROSTE, ROOT, Nats, has_nats
+from nodes import DROSTE, ROOT, Nats, free_port, has_nats
 
 PORT = 8710
 WAIT = 90
@@ -276,6 +277,99 @@ def processes_with(word):
             pass
     return found
 
+BOOT = """set -e
+mkdir -p "$PLACE/cgroup"
+mount -t cgroup2 none "$PLACE/cgroup"
+mkdir "$PLACE/cgroup/$NAME"
+echo $$ >"$PLACE/cgroup/$NAME/cgroup.procs"
+umount "$PLACE/cgroup"
+exec unshare --cgroup --pid --fork --kill-child --mount-proc sh -ec '
+    mount -t cgroup2 none /sys/fs/cgroup
+    mount -t tmpfs none /run
+    mkdir -p /run/systemd/system "$XDG_RUNTIME_DIR"
+    chown -R 65534 /sys/fs/cgroup "$XDG_RUNTIME_DIR"
+    setpriv --reuid=65534 --regid=65534 --clear-groups /lib/systemd/systemd --user & wait'
+"""
+CLEAN = """mount -t cgroup2 none "$PLACE/cgroup" &&
+    find "$PLACE/cgroup/$NAME" -depth -type d -exec rmdir {} +"""
+
+
+class TestSystemd:
+    """Services of a real systemd, an ordinary user's, in namespaces of its own. It is reached with
+    nsenter instead of ssh, which TestSsh has."""
+    pytestmark = [needs_nats, pytest.mark.skipif(
+        os.geteuid() != 0 or not os.path.exists("/lib/systemd/systemd") or
+        bool(lacks("setpriv", "nsenter")), reason="needs root, systemd and util-linux")]
+
+    @pytest.fixture
+    def host(self, env):
+        with tempfile.TemporaryDirectory() as place:
+            os.chmod(place, 0o755)
+            run = {"PATH": PATH, "HOME": place, "XDG_RUNTIME_DIR": "/run/user/65534",
+                   "PLACE": place, "NAME": os.path.basename(place)}
+            with open(place + "/log", "wb") as log:
+                boot = subprocess.Popen(["unshare", "--mount", "--propagation", "private", "sh",
+                                         "-c", BOOT], env=run, stdout=log, stderr=log)
+
+            def inside():
+                """What runs something there, once its first process is the last child of `boot`."""
+                with open("/proc/%d/task/%d/children" % (boot.pid, boot.pid)) as file:
+                    return ["nsenter", "--target", (file.read().split() or ["0"])[0], "--mount",
+                            "--pid", "--cgroup", "setpriv", "--reuid=65534", "--regid=65534",
+                            "--clear-groups"]
+            try:
+                until(lambda: subprocess.run(
+                    [*inside(), "systemctl", "--user", "is-system-running"], env=run,
+                    capture_output=True).returncode == 0)
+                words = inside()
+                shutil.copy(os.path.join(env["HOME"], "keys.json"), place)
+                os.mkdir(place + "/bin")
+                with open(place + "/bin/ssh", "w") as file:
+                    file.write("#!/bin/sh\nexec %s sh -s\n" % " ".join(words))
+                os.chmod(place + "/bin/ssh", 0o755)
+                subprocess.run(["chown", "-R", "65534", place], check=True)
+                with open(place + "/hosts", "w") as file:
+                    file.write("one\n")
+                yield {**run, "PATH": place + "/bin:" + PATH}, words
+            finally:
+                boot.kill()
+                boot.wait()
+                until(lambda: subprocess.run(["unshare", "--mount", "sh", "-c", CLEAN], env=run,
+                                             capture_output=True).returncode == 0)
+
+    def test_a_node_is_a_service_that_starts_again_and_drains(self, host, tmp_path):
+        (env, inside), nats, port = host, Nats(tmp_path / "nats"), free_port()
+        words = ["--hosts", env["HOME"] + "/hosts", "--join", nats.url, "--port", str(port),
+                 "--program", DROSTE, "--cluster", "lab"]
+        strange = 'text = "$HOME %n \\\\"'
+        serve = ["--", "--keys", env["HOME"] + "/keys.json", "--isolation", "process",
+                 "--setup-code", strange]
+
+        def said(verb, status=0):
+            return droste(verb, "systemd", *words, *(serve if verb == "up" else []), env=env,
+                          status=status)
+
+        def node():
+            return int(re.search("MainPID=([0-9]+)", said("status", None))[1])
+        try:
+            assert "started, droste-lab.service" in said("up")
+            assert "runs already" in said("up")
+            assert machines_of.is_open("127.0.0.1", port)    # READY=1 came before `up` returned
+            assert "ActiveState=active" in said("status")
+            words_of_node = subprocess.run([*inside, "cat", "/proc/%d/cmdline" % node()],
+                                           env=env, capture_output=True, text=True).stdout
+            assert words_of_node.split("\0")[-2] == strange
+            subprocess.run([*inside, "kill", "-KILL", str(node())], env=env)
+            until(lambda: "NRestarts=1" in said("status", None))
+            until(lambda: machines_of.is_open("127.0.0.1", port))
+            serve += ["--max-sandboxes", "3"]
+            assert "started" in said("up")
+            assert "stopped" in said("down") and "does not run" in said("down")
+            assert not machines_of.is_open("127.0.0.1", port)
+            said("status", 3)
+        finally:
+            nats.kill()
+
 
 class TestRay:
     """An actor on each machine of a Ray cluster; its machines are processes here."""
@@ -356,6 +450,7 @@ def test_autoscaling_follows_a_figure_that_servers_have():
     (["up", "slurm", "--join", "nats://a", "--nodes", "2", "--cluster", "a b"], "lower-case"),
     (["up", "ssh", "--join", "nats://a"], "--hosts"),
     (["up", "ssh", "--join", "nats://a", "--hosts", "/no/such/file"], "cannot be read"),
+    (["up", "systemd", "--join", "nats://a"], "systemd needs --hosts"),
     (["up", "slurn"], "slurm"),
     (["down", "slurm", "--", "--memory", "1G"], "alone"),
     (["up"], "expected"),

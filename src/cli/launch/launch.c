@@ -19,6 +19,7 @@ static const struct launcher {
 } launchers[] = {
     { "slurm", embedded_slurm, &embedded_slurm_size, NEEDS_JOIN | NEEDS_NODES },
     { "ssh", embedded_ssh, &embedded_ssh_size, NEEDS_JOIN | NEEDS_HOSTS },
+    { "systemd", embedded_ssh, &embedded_ssh_size, NEEDS_JOIN | NEEDS_HOSTS },
     { "kubernetes", embedded_kubernetes, &embedded_kubernetes_size, NEEDS_JOIN | NEEDS_NODES },
     { "ray", embedded_ray, &embedded_ray_size, NEEDS_JOIN },
 };
@@ -33,8 +34,8 @@ static const struct launcher *launcher_find(const char *name, struct error *err)
     for (size_t i = 0; i < array_length(launchers); i++)
         if (strcmp(launchers[i].name, name) == 0)
             return &launchers[i];
-    error_set(
-        err, ERROR_ARGUMENT, "there is no launcher '%.40s': slurm, ssh, kubernetes or ray", name);
+    error_set(err, ERROR_ARGUMENT,
+        "there is no launcher '%.40s': slurm, ssh, systemd, kubernetes or ray", name);
     return NULL;
 }
 
@@ -66,7 +67,8 @@ static int launch_check(const struct launch *l, unsigned needs, struct error *er
 {
     bool up = strcmp(l->verb, "up") == 0;
     if (needs & NEEDS_HOSTS && !l->hosts)
-        return error_set(err, ERROR_ARGUMENT, "ssh needs --hosts FILE, a line for each machine");
+        return error_set(
+            err, ERROR_ARGUMENT, "%s needs --hosts FILE, a line for each machine", l->kind);
     if (up && needs & NEEDS_JOIN && !l->join)
         return error_set(
             err, ERROR_ARGUMENT, "up needs --join nats://HOST:PORT, where the nodes meet");
@@ -109,6 +111,7 @@ int launch_exec(const struct launch *l, struct error *err)
         { "MOST", l->most, "" },
         { "NAMESPACE", l->namespace, "droste" },
         { "DRAIN", NULL, "45" },
+        { "LAUNCHER", l->kind, "" },
     };
     const struct launcher *launcher = launcher_find(l->kind, err);
     if (!launcher)

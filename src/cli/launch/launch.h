@@ -14,10 +14,10 @@
 
 /* NULL members have the launcher's default. */
 struct launch {
-    const char *kind; /* slurm, ssh, kubernetes or ray */
+    const char *kind; /* slurm, ssh, systemd, kubernetes or ray */
     const char *verb; /* up, down or status */
     const char *cluster, *join, *nodes, *port, *program;
-    const char *hosts;            /* ssh: a file */
+    const char *hosts;            /* ssh, systemd: a file */
     const char *options;          /* slurm: of sbatch */
     const char *image;            /* kubernetes */
     const char *namespace, *most; /* kubernetes; most: with autoscaling */

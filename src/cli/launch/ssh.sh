@@ -1,5 +1,6 @@
 #!/bin/sh
-# Nodes over ssh, on machines that share nothing but the network.
+# Nodes on machines that are reached over ssh and share nothing but the network: as processes, or as
+# services of their systemd.
 #
 #   sh ssh.sh up [OPTION OF droste serve...]
 #   sh ssh.sh down
@@ -12,9 +13,12 @@
 #   PORT       where each node listens
 #   PROGRAM    the droste of the nodes
 #   DRAIN      seconds that `down` waits for each node
+#   LAUNCHER   "systemd": as services; without it, as processes
 #
-# ssh asks for nothing: keys and known hosts are set up before. A node's log and process id are in
-# ~/.local/state/droste of its user. All hosts are asked at once; the worst status is returned.
+# ssh asks for nothing: keys and known hosts are set up before. The log and process id of a node
+# that is a process are in ~/.local/state/droste of its user. A service is droste-CLUSTER: of the
+# system if the user of ssh is root, and otherwise of that user, whose services outlive its sessions
+# only with `loginctl enable-linger`. All hosts are asked at once; the worst status is returned.
 set -eu
 
 quote()
@@ -23,7 +27,7 @@ quote()
 }
 
 # What runs on the host: variables are set before it.
-remote='
+as_process=$(cat <<'END'
 set -eu
 state=${XDG_STATE_HOME:-$HOME/.local/state}/droste
 pid_file=$state/node-$cluster.pid
@@ -64,7 +68,109 @@ down)
 status)
     running && echo "runs, process $pid" || { echo "does not run"; exit 1; } ;;
 esac
-'
+END
+)
+
+as_service=$(cat <<'END'
+set -eu
+unit=droste-$cluster.service
+if [ "$(id -u)" = 0 ]; then
+    scope=--system place=/etc/systemd/system target=multi-user.target
+else
+    scope=--user place=${XDG_CONFIG_HOME:-$HOME/.config}/systemd/user target=default.target
+    export XDG_RUNTIME_DIR="${XDG_RUNTIME_DIR:-/run/user/$(id -u)}"
+fi
+
+# A word of ExecStart= (systemd.service(5)).
+word()
+{
+    printf '"%s" ' "$(printf %s "$1" | sed 's/[\\"]/\\&/g; s/%/%%/g; s/\$/$$/g')"
+}
+
+# Of the system: another user, and what packaging/systemd has for it.
+restrict()
+{
+    echo "User=droste"
+    echo "Environment=DROSTE_HOME=/var/lib/droste"
+    echo "StateDirectory=droste"
+    echo "StateDirectoryMode=0700"
+    echo "UMask=0077"
+    echo "NoNewPrivileges=yes"
+    echo "CapabilityBoundingSet="
+    echo "ProtectSystem=strict"
+    echo "ProtectHome=yes"
+    echo "PrivateTmp=yes"
+    echo "PrivateDevices=yes"
+}
+
+write_unit()
+{
+    address=$(hostname -I | cut -d " " -f 1)
+    echo "[Unit]"
+    echo "Description=Node of the cluster $cluster"
+    echo "Documentation=man:droste-serve(1)"
+    echo "Wants=network-online.target"
+    echo "After=network-online.target"
+    echo
+    echo "[Service]"
+    echo "Type=notify"
+    echo "NotifyAccess=main"
+    printf 'ExecStart='
+    for given in "$(command -v "$program")" serve --join "$join" --listen "0.0.0.0:$port" \
+        --advertise "$address:$port" "$@"; do
+        word "$given"
+    done
+    echo
+    echo 'ExecReload=/bin/kill -HUP $MAINPID'
+    echo "TimeoutStopSec=$drain"
+    echo "Restart=always"
+    echo "RestartSec=2"
+    echo "LimitNOFILE=1048576"
+    echo "TasksMax=infinity"
+    echo "Delegate=memory pids cpu"
+    [ $scope = --user ] || restrict
+    echo
+    echo "[Install]"
+    echo "WantedBy=$target"
+}
+
+case $command in
+up)
+    command -v "$program" >/dev/null || { echo "there is no $program on this host"; exit 127; }
+    [ $scope = --user ] || id droste >/dev/null 2>&1 || {
+        echo "there is no user droste: adduser --system --group --home /var/lib/droste droste"
+        exit 1
+    }
+    [ "$(printf %s "$*" | wc -l)" = 0 ] || { echo "an option has a line break"; exit 2; }
+    mkdir -p "$place"
+    write_unit "$@" >"$place/$unit.new"
+    if cmp -s "$place/$unit.new" "$place/$unit" && systemctl $scope --quiet is-active "$unit"; then
+        rm "$place/$unit.new"
+        echo "runs already, $unit"
+        exit 0
+    fi
+    mv "$place/$unit.new" "$place/$unit"
+    systemctl $scope daemon-reload
+    systemctl $scope --quiet enable "$unit"
+    systemctl $scope restart "$unit" || { journalctl $scope -n 3 -o cat -u "$unit"; exit 1; }
+    echo "started, $unit" ;;
+down)
+    [ -e "$place/$unit" ] || { echo "does not run"; exit 0; }
+    systemctl $scope --quiet disable --now "$unit"
+    rm "$place/$unit"
+    systemctl $scope daemon-reload
+    echo "stopped" ;;
+status)
+    systemctl $scope --property=ActiveState,MainPID,NRestarts show "$unit" | paste -s -d " "
+    systemctl $scope --quiet is-active "$unit" ;;
+esac
+END
+)
+
+case ${LAUNCHER-} in
+systemd) remote=$as_service ;;
+*) remote=$as_process ;;
+esac
 
 # ask HOST [OPTION OF ssh...] -- COMMAND [WORD...]: prefixes what the host says with its name.
 ask()
@@ -85,7 +191,7 @@ ask()
         for word; do
             quote "$word"
         done
-        echo "$remote"
+        printf '\n%s\n' "$remote"
     } | {
         # shellcheck disable=SC2086
         said=$(ssh -o BatchMode=yes -o ConnectTimeout=10 $options -- "$host" sh -s 2>&1) &&
