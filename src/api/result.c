@@ -209,7 +209,8 @@ struct droste_result *result_of_run(const struct rlm_result *run)
     result_put_usage(out, run->budget, run->seconds);
     r->usage_len = out->len - r->usage_at;
     if (run->error.code != ERROR_NONE)
-        result_put_error(out, error_code_name(run->error.code), run->error.text, NULL);
+        result_put_error(out, error_code_name(run->error.code),
+            run->message ? run->message : run->error.text, NULL);
     else
         result_put_error(out, NULL, NULL, NULL);
     field_json(out, "resumed", run->resumed);

@@ -25,7 +25,7 @@ droste_record_call model_call_end(const struct lm_reply *r)
     bool failed = r->error.code != ERROR_NONE;
     return (droste_record_call){
         .status = failed ? error_code_name(r->error.code) : "ok",
-        .error = failed ? r->error.text : NULL,
+        .error = failed ? lm_reply_message(r) : NULL,
         .finish = r->finish,
         .reply = { r->text, r->len },
         .input_tokens = r->usage.input_tokens,

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/json/json.h"
 #include "cli/cli.h"
 
 int answer_status(const char *status, int otherwise)
@@ -43,6 +44,18 @@ void answer_print_value(const char *json, size_t len)
     json_object_put(o);
 }
 
+/* The error has room for a part of a provider's long message; the result's JSON has all of it. */
+static void answer_print_error(const droste_result *r, const droste_error *why)
+{
+    cleanup_json struct json_object *whole = NULL;
+    size_t len = strlen(why->text);
+    bool is_cut = len >= strlen("…") && strcmp(why->text + len - strlen("…"), "…") == 0;
+    if (is_cut)
+        whole = json_tokener_parse(droste_result_json(r, NULL));
+    struct json_object *error = json_get_typed(whole, "error", json_type_object);
+    cli_note("%s", json_get_string(error, "message", why->text));
+}
+
 static void answer_print_result(const droste_result *r, bool json)
 {
     size_t len;
@@ -54,7 +67,7 @@ static void answer_print_result(const droste_result *r, bool json)
     }
     droste_result_error(r, &why);
     if (why.code != DROSTE_ERROR_NONE)
-        cli_error(&why);
+        answer_print_error(r, &why);
     if (answer)
         answer_print_value(answer, len);
 }

@@ -40,6 +40,7 @@ struct lm_message {
 /* The pause before another attempt of a call. */
 struct lm_retry {
     const struct error *why;    /* of the attempt that failed */
+    const char *message;        /* as in lm_reply */
     double pause;               /* seconds until the next one */
     unsigned attempt, attempts; /* the number of the next one, and of the last that is allowed */
 };
@@ -70,8 +71,9 @@ struct lm_usage {
 };
 
 struct lm_reply {
-    struct error error; /* code ERROR_NONE: the call succeeded */
-    const char *text;   /* UTF-8, NUL-terminated; valid during the callback; "" on failure */
+    struct error error;  /* code ERROR_NONE: the call succeeded */
+    const char *message; /* all that the provider said; NULL: `error` has it all */
+    const char *text;    /* UTF-8, NUL-terminated; valid during the callback; "" on failure */
     size_t len;
     const char *finish;    /* "stop", "length"…; "" if the provider did not say */
     struct lm_usage usage; /* also of failed calls, as far as known */
@@ -81,6 +83,11 @@ struct lm_reply {
     unsigned attempts;
     double seconds; /* from the end of queueing to the answer */
 };
+
+static inline const char *lm_reply_message(const struct lm_reply *r)
+{
+    return r->message ? r->message : r->error.text;
+}
 
 typedef void lm_done_fn(void *arg, const struct lm_reply *reply);
 /* A piece of a streamed answer, ending between characters; NULL if not needed. After the first

@@ -94,6 +94,8 @@ static void chat_end(struct chat *chat, struct lm_outcome *outcome)
         outcome->text = buf_text(text);
         outcome->len = text->len;
         outcome->finish = chat->answer.finish;
+    } else if (chat->answer.message.len > 0) {
+        outcome->message = buf_text(&chat->answer.message);
     }
     lm_attempt_done(chat->call, outcome);
 }
@@ -170,8 +172,8 @@ static void chat_on_done(void *arg, const struct http_result *result)
     struct lm_outcome outcome = { .retry_after = result->retry_after };
     bool refused = result->status != 0 && result->status != 200;
     if (refused)
-        outcome.retry = reply_status_error(&where, result->status, buf_text(&chat->body),
-            chat->body.len, &outcome.retry_after, &outcome.error);
+        outcome.retry = reply_status_error(&chat->answer, &where, result->status,
+            buf_text(&chat->body), chat->body.len, &outcome.retry_after, &outcome.error);
     else
         chat_judge(chat, result, &outcome);
     chat_end(chat, &outcome);

@@ -65,7 +65,8 @@ TAILQ_HEAD(lane_list, lm_call);
 /* The outcome of an attempt. */
 struct lm_outcome {
     struct error error;
-    const char *text; /* valid during lm_attempt_done */
+    const char *message; /* as in lm_reply; it and `text` are valid during lm_attempt_done */
+    const char *text;
     size_t len;
     const char *finish;
     struct lm_usage usage;

@@ -235,6 +235,7 @@ static void record_reply(struct lm_call *call, struct lm_reply *reply)
     if (!lm->record || (record_key(call, call->model ? call->model : "", key, &failed) == 0 &&
                            record_append(lm->record, key, call, reply, &failed) == 0))
         return;
+    reply->message = NULL;
     reply->error = failed; /* an answer that could not be recorded could not be replayed */
     reply->text = "";
     reply->len = 0;
@@ -270,6 +271,7 @@ static void call_finish(struct lm_call *call, const struct lm_outcome *outcome, 
     bool ok = outcome->error.code == ERROR_NONE;
     struct lm_reply reply = {
         .error = outcome->error,
+        .message = outcome->message,
         .text = ok && outcome->text ? outcome->text : "",
         .len = ok ? outcome->len : 0,
         .finish = outcome->finish ? outcome->finish : "",
@@ -365,10 +367,11 @@ static void call_attempt(struct lm_call *call)
 }
 
 /* The caller may end the call in it. */
-static void call_tell_retry(struct lm_call *call, const struct error *why, double pause)
+static void call_tell_retry(struct lm_call *call, const struct lm_outcome *failed, double pause)
 {
     struct lm *lm = call->lm;
-    const struct lm_retry retry = { why, pause, call->attempts + 1, lm->retries + 1 };
+    const struct lm_retry retry = { &failed->error, failed->message, pause, call->attempts + 1,
+        lm->retries + 1 };
     if (!call->request.retry)
         return;
     lm_enter(lm);
@@ -387,7 +390,7 @@ static bool call_retry(struct lm_call *call, const struct lm_outcome *outcome)
     double pause = retry_pause_seconds(call->attempts, outcome->retry_after, left);
     if (pause < 0 || !call_wait(call, pause))
         return false;
-    call_tell_retry(call, &outcome->error, pause);
+    call_tell_retry(call, outcome, pause);
     return true;
 }
 

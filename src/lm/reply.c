@@ -8,7 +8,8 @@
 #include "base/text.h"
 
 enum {
-    WORDS_MOST = 1600, /* bytes of a server's message in an error */
+    WORDS_MOST = 1600,    /* bytes of a server's message in an error */
+    MESSAGE_MOST = 65536, /* and of the whole message beside it */
 };
 
 /* Maps statuses to errors; the first matching row counts. `word` is the server's name of the
@@ -62,6 +63,7 @@ void model_answer_reset(struct model_answer *a)
 {
     buf_clear(&a->text);
     buf_clear(&a->refusal);
+    buf_clear(&a->message);
     a->finish[0] = '\0';
     a->input_tokens = a->output_tokens = -1;
     a->cached_tokens = 0;
@@ -72,6 +74,7 @@ void model_answer_free(struct model_answer *a)
 {
     buf_free(&a->text);
     buf_free(&a->refusal);
+    buf_free(&a->message);
 }
 
 size_t reply_held_back(const char *text, size_t len, const char *key)
@@ -85,12 +88,12 @@ size_t reply_held_back(const char *text, size_t len, const char *key)
     return 0;
 }
 
-/* Appends a server's message, made safe for an error. */
-static void put_words(
-    char out[WORDS_MOST + 1], const struct reply_where *where, const char *text, size_t len)
+/* Writes a server's message, made safe for an error. If it is cut, a->message has all of it. */
+static void put_words(char out[WORDS_MOST + 1], struct model_answer *a,
+    const struct reply_where *where, const char *text, size_t len)
 {
     cleanup_buf struct buf copy = { 0 }, seen = { 0 };
-    buf_append(&copy, text, len < 65536 ? len : 65536);
+    buf_append(&copy, text, len < MESSAGE_MOST ? len : MESSAGE_MOST);
     if (copy.data)
         text_mask(copy.data, copy.len, where->key);
     text_append_visible(&seen, buf_text(&copy), copy.len);
@@ -100,6 +103,21 @@ static void put_words(
                    : seen.len;
     memcpy(out, buf_text(&seen), n);
     snprintf(out + n, WORDS_MOST + 1 - n, "%s", cut ? ellipsis : "");
+    buf_clear(&a->message);
+    if (cut)
+        buf_append(&a->message, seen.data, seen.len);
+}
+
+/* Puts what an error says before the server's words before the whole message, too. */
+static void message_begin(struct model_answer *a, const struct error *err, const char *words)
+{
+    size_t len = err ? strlen(err->text) : 0, tail = strlen(words);
+    cleanup_buf struct buf whole = a->message;
+    a->message = (struct buf){ 0 };
+    if (whole.len == 0 || len < tail)
+        return;
+    buf_append(&a->message, err->text, len - tail);
+    buf_append(&a->message, whole.data, whole.len);
 }
 
 struct json_object *reply_get(struct json_object *o, const char *key)
@@ -158,15 +176,15 @@ static double retry_delay(struct json_object *error)
     return 0;
 }
 
-static void message_words(char words[WORDS_MOST + 1], const struct reply_where *where,
-    struct json_object *root, const char *body, size_t len)
+static void message_words(char words[WORDS_MOST + 1], struct model_answer *a,
+    const struct reply_where *where, struct json_object *root, const char *body, size_t len)
 {
     struct json_object *message = find_message(root);
     if (message)
-        put_words(words, where, json_object_get_string(message),
+        put_words(words, a, where, json_object_get_string(message),
             (size_t)json_object_get_string_len(message));
     else
-        put_words(words, where, body, len);
+        put_words(words, a, where, body, len);
 }
 
 static const struct meaning *find_meaning(struct json_object *root, long status)
@@ -178,17 +196,18 @@ static const struct meaning *find_meaning(struct json_object *root, long status)
     return m;
 }
 
-bool reply_status_error(const struct reply_where *where, long status, const char *body, size_t len,
-    double *retry_after, struct error *err)
+bool reply_status_error(struct model_answer *a, const struct reply_where *where, long status,
+    const char *body, size_t len, double *retry_after, struct error *err)
 {
     cleanup_json struct json_object *root = NULL;
     char words[WORDS_MOST + 1];
     (void)json_parse(body, len, &json_limits_small, &root, NULL); /* anything but JSON is text */
-    message_words(words, where, root, body, len);
+    message_words(words, a, where, root, body, len);
     const struct meaning *m = find_meaning(root, status);
     error_set(err, m->code, "%.60s answered %ld for the model '%.60s': %s%s%s: %s", where->peer,
         status, where->model, m->cure, m->cure_end ? where->key_variable : "",
         m->cure_end ? m->cure_end : "", words);
+    message_begin(a, err, words);
     if (*retry_after <= 0)
         *retry_after = retry_delay(find_error(root));
     return m->retry;
@@ -199,11 +218,13 @@ int reply_broke_off(struct model_answer *a, const struct reply_where *where,
 {
     char words[WORDS_MOST + 1];
     const struct meaning *m = find_meaning(root, (long)json_get_int(find_error(root), "code", 0));
-    message_words(words, where, root, json, len);
+    message_words(words, a, where, root, json, len);
     /* Nothing was charged or shown before the first word. */
     a->retry = m->retry && a->text.len == 0;
-    return error_set(err, m->code == ERROR_MODEL ? ERROR_MODEL_SERVER : m->code,
+    int rc = error_set(err, m->code == ERROR_MODEL ? ERROR_MODEL_SERVER : m->code,
         "%.60s stopped with an error: %s", where->peer, words);
+    message_begin(a, err, words);
+    return rc;
 }
 
 int reply_shape_error(const struct reply_where *where, const char *what, struct error *err)
@@ -267,17 +288,18 @@ bool model_answer_usage(const struct model_answer *a, struct lm_usage *out)
     return true;
 }
 
-int model_answer_check(
-    const struct model_answer *a, const struct reply_where *where, struct error *err)
+int model_answer_check(struct model_answer *a, const struct reply_where *where, struct error *err)
 {
     char words[WORDS_MOST + 1];
     if (a->text.len == 0 && a->refusal.len > 0) {
-        put_words(words, where, a->refusal.data, a->refusal.len);
-        return error_set(
+        put_words(words, a, where, a->refusal.data, a->refusal.len);
+        error_set(
             err, ERROR_MODEL_REPLY, "the model '%.60s' refused to answer: %s", where->model, words);
+        message_begin(a, err, words);
+        return -(int)ERROR_MODEL_REPLY;
     }
     if (!a->choice && a->finish[0]) {
-        put_words(words, where, a->finish, strlen(a->finish));
+        put_words(words, a, where, a->finish, strlen(a->finish));
         return error_set(err, ERROR_MODEL_REPLY,
             "%.60s: the answer has no text (finish_reason '%s'); try another model", where->peer,
             words);

@@ -2,8 +2,8 @@
  *
  * A dialect (lm/dialect.h) turns a server's JSON into a `model_answer`. The rest is common: the
  * meaning of statuses, what may be shown, and where the key must not appear. Some servers are
- * hostile: every text of theirs in an error is bounded, on one line, and without the key. Nothing
- * here does I/O.
+ * hostile: every text of theirs in an error is bounded, on one line, and without the key. What is
+ * longer than an error's text is kept beside it, up to 64 KiB. Nothing here does I/O.
  */
 #ifndef DROSTE_LM_REPLY_H
 #define DROSTE_LM_REPLY_H
@@ -26,6 +26,7 @@ struct reply_where {
 
 struct model_answer {
     struct buf text, refusal;
+    struct buf message;                  /* the whole of one that its error has in part */
     char finish[32];                     /* in Droste's words: "stop", "length"… */
     int64_t input_tokens, output_tokens; /* -1: not reported */
     int64_t cached_tokens;
@@ -39,8 +40,7 @@ void model_answer_free(struct model_answer *a);
 /* The reported usage; false if there was none. */
 bool model_answer_usage(const struct model_answer *a, struct lm_usage *out);
 /* 0 if there is an answer with a text, which may be empty. */
-int model_answer_check(
-    const struct model_answer *a, const struct reply_where *where, struct error *err);
+int model_answer_check(struct model_answer *a, const struct reply_where *where, struct error *err);
 
 /* Checks a server's JSON for in-place access (base/json/span.h). */
 int reply_check(const struct reply_where *where, const char *json, size_t len, struct error *err);
@@ -54,8 +54,8 @@ int reply_broke_off(struct model_answer *a, const struct reply_where *where,
     struct json_object *root, const char *json, size_t len, struct error *err);
 /* Sets the error for an unsuccessful status; true if the request may be sent again. *retry_after
  * (seconds) is set if the body requests it. */
-bool reply_status_error(const struct reply_where *where, long status, const char *body, size_t len,
-    double *retry_after, struct error *err);
+bool reply_status_error(struct model_answer *a, const struct reply_where *where, long status,
+    const char *body, size_t len, double *retry_after, struct error *err);
 
 /* A member of an object; NULL if absent, or if `o` is not an object. */
 struct json_object *reply_get(struct json_object *o, const char *key);

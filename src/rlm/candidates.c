@@ -104,6 +104,7 @@ static void candidate_free(struct rlm_run *c)
     timer_free(c->step);
     images_drop(c);
     free(c->result.answer);
+    free(c->result.message);
     submission_free(c->result.submit);
     buf_free(&c->reply);
     buf_free(&c->text);

@@ -146,6 +146,7 @@ struct rlm_result {
     /* with the answer's typed values; NULL: without them, or not submitted in this process */
     struct submission *submit;
     struct error error; /* why there is no answer, or no complete one */
+    char *message;      /* the whole message of a provider, of which `error` has a part; or NULL */
     char run[STORE_RUN_ID_SIZE];
     unsigned iterations;
     const struct budget *budget; /* of the whole tree */

@@ -78,10 +78,10 @@ void run_tell_retry(
     struct rlm_event event = { .kind = RLM_EVENT_RETRY,
         .call = call,
         .model = model,
-        .text = retry->why->text,
-        .len = strlen(retry->why->text),
+        .text = retry->message ? retry->message : retry->why->text,
         .status = error_code_name(retry->why->code),
         .retry = retry };
+    event.len = strlen(event.text);
     run_tell_event(r, &event);
 }
 
@@ -99,8 +99,8 @@ void run_tell_call(void *arg, const struct broker_call_event *call)
         .len = call->len };
     if (reply) {
         bool failed = reply->error.code != ERROR_NONE;
-        event.text = failed ? reply->error.text : reply->text;
-        event.len = failed ? strlen(reply->error.text) : reply->len;
+        event.text = failed ? lm_reply_message(reply) : reply->text;
+        event.len = failed ? strlen(event.text) : reply->len;
         event.status = failed ? error_code_name(reply->error.code) : "ok";
         event.seconds = reply->seconds;
         event.used_calls = 1;

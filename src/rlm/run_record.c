@@ -185,7 +185,9 @@ void run_record_end(struct rlm_run *r)
     const struct spent *spent = &r->account.spent;
     droste_record_run end = {
         .status = rlm_status_name(result->status),
-        .error = result->error.code ? result->error.text : NULL,
+        .error = !result->error.code ? NULL
+                 : result->message   ? result->message
+                                     : result->error.text,
         .code = result->error.code ? error_code_name(result->error.code) : NULL,
         .answer = store_text(result->answer),
         .iterations = result->iterations,

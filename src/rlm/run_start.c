@@ -163,6 +163,7 @@ void run_free(struct rlm_run *r)
     free(r->result.answer);
     submission_free(r->result.submit);
     free(r->result.resumed);
+    free(r->result.message);
     json_object_put(r->variables);
     buf_free(&r->reply);
     buf_free(&r->feedback);

@@ -345,6 +345,8 @@ void turn_take_reply(struct rlm_run *r, const struct lm_reply *reply)
 {
     struct error err = reply->error;
     if (err.code != ERROR_NONE) {
+        if (reply->message && !r->result.message)
+            r->result.message = strdup(reply->message); /* without it, the error has a part */
         run_fail(r, &err);
         return;
     }

@@ -116,7 +116,8 @@ class Model:
             at = next(i for i, (part, *_) in enumerate(self.replies) if part in last)
             _, *pieces = self.replies.pop(at)
         if isinstance(pieces[0], int):
-            text = json.dumps({"error": {"message": pieces[1], "type": "server_error"}}).encode()
+            kind = "server_error" if pieces[0] >= 500 else "invalid_request_error"
+            text = json.dumps({"error": {"message": pieces[1], "type": kind}}).encode()
             handler.send_response(pieces[0])
             for name, value in (pieces[2] if len(pieces) > 2 else {}).items():
                 handler.send_header(name, value)

@@ -5,6 +5,7 @@ import os
 import pytest
 
 from harness import CANARY, answered, refused, repl, told
+from terminals import Model
 
 
 @pytest.mark.parametrize("stream", ["yes", "no"])
@@ -33,6 +34,21 @@ def test_unknown_certificate_is_refused(droste, serve):
     result = droste("run", "--question", "q", "--model", "scripted", "--base-url", server.tls_url)
     refused(result, 1, "--ca-file")
     assert server.stats()["requests"] == 0
+
+
+def test_a_long_message_of_a_provider_is_shown_and_recorded_whole(droste):
+    """As the reason of another attempt, in the result, and in the record; without the key."""
+    words = " ".join("word%d" % n for n in range(3000)) + " " + CANARY
+    with Model(("q", 503, words, {"Retry-After": "0"}), ("q", 400, words)) as model:
+        result = droste("run", "--question", "q", "--json", "--verbose", *model.flags(),
+                        env={"OPENAI_API_KEY": CANARY})
+    assert result.status == 1 and CANARY not in result.err + result.out
+    said = " ".join(result.err.split())
+    assert said.count("word2999 ") == 1 and said.count("word0 ") == 1, said[-300:]
+    message = result.json["error"]["message"]
+    assert ": word0 word1 " in message and message.endswith("word2999 " + "*" * len(CANARY))
+    shown = droste("runs", "show", "last").out
+    assert shown.count("word2999") == 2         # of the run and of its call
 
 
 @pytest.mark.parametrize("model, words", [

@@ -72,9 +72,12 @@ static void read_refusal(struct input *in)
     double retry_after = 0;
     size_t len;
     char *body = input_piece(in, in->left, &len);
-    reply_status_error(&where, status, body, len, &retry_after, &err);
+    struct model_answer a = { 0 };
+    reply_status_error(&a, &where, status, body, len, &retry_after, &err);
     expect_refusal(-(int)err.code, &err);
     expect(err.code != ERROR_NONE && retry_after >= 0);
+    expect(text_is_utf8(buf_text(&a.message), a.message.len, NULL));
+    model_answer_free(&a);
     free(body);
 }
 
