@@ -40,8 +40,10 @@ static void work_on_gone(struct request *r)
 void work_start(struct work *w)
 {
     w->uv.data = w;
-    w->r->state = w;
-    w->r->on_gone = work_on_gone;
+    if (w->r) {
+        w->r->state = w;
+        w->r->on_gone = work_on_gone;
+    }
     uv_queue_work(&w->server->loop, &w->uv, work_on_run, work_on_end);
 }
 

@@ -18,7 +18,7 @@ struct work {
     void (*end)(struct work *w);
 };
 
-/* Starts it; the request waits, and has it as its state. */
+/* Starts it; the request, if there is one, waits, and has it as its state. */
 void work_start(struct work *w);
 
 /* A new file without a name in the directory, for what is too large for the memory; negative with

@@ -271,14 +271,15 @@ static void answer_begun(struct request *r)
     answer_join(r, answer_form(r));
 }
 
-static bool answer_settings(struct request *r, const struct openai_form *form, struct buf *words)
+static bool answer_settings(
+    struct request *r, const struct openai_form *form, const char *run, struct buf *words)
 {
     struct openai_model model;
     if (!openai_model_of(r, &model) || !run_settings(r, NULL, words))
         return false;
     sandbox_setting(words, "model", model.name);
     runs_put_trace(r, words);
-    return !form->settings || form->settings(r, words);
+    return !form->settings || form->settings(r, run, words);
 }
 
 /* How long it goes on without a client; 0: to its end. */
@@ -296,15 +297,21 @@ static void answer_start(struct request *r)
     cleanup_buf struct buf words = { 0 };
     cleanup_openai_ask struct openai_ask ask = { .r = r };
     char id[SERVE_ID_SIZE], hash[HASH_TEXT_SIZE];
-    if (!form->ask(&ask) || !openai_ask_finish(&ask) || !answer_settings(r, form, &words))
+    if (!form->ask(&ask) || !openai_ask_finish(&ask))
         return;
-    cleanup_free const char **settings = sandbox_list_settings(&words);
-    if (!settings || server_make_id(s, id) < 0 ||
+    if (server_make_id(s, id) < 0 ||
         !answer_hash(r, request_header_of(r, "Idempotency-Key"), hash)) {
         request_refuse(r, 503, "memory", "out of memory");
         return;
     }
     memcpy(id + ANSWER_HASH_AT, hash, ANSWER_HASH_LEN);
+    if (!answer_settings(r, form, id, &words))
+        return;
+    cleanup_free const char **settings = sandbox_list_settings(&words);
+    if (!settings) {
+        request_refuse(r, 503, "memory", "out of memory");
+        return;
+    }
     droste_request request = { .question = ask.question.data,
         .context = ask.path,
         .data = ask.data,

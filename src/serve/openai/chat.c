@@ -78,7 +78,7 @@ bool openai_put_schema(
     return true;
 }
 
-static bool chat_settings(struct request *r, struct buf *words)
+static bool chat_settings(struct request *r, const char *run, struct buf *words)
 {
     struct json_object *format = json_get_typed(r->json, "response_format", json_type_object);
     return openai_put_schema(

@@ -43,6 +43,19 @@ char *file_store_directory(const struct request *r, struct error *err);
 /* The path of a file's content; NULL: there is no such file, or no memory. */
 char *file_store_path(struct request *r, const char *id);
 
+/* ---- files.c: a page of a list ---- */
+
+/* What the query asks for; its texts are the request's. */
+struct file_page {
+    const char *purpose, *after;
+    int64_t limit;
+    bool is_ascending;
+};
+/* False: the request was refused. */
+bool file_page_read(struct request *r, struct file_page *page);
+/* Appends the list, of objects with `id` and `created_at`, which it sorts. */
+void file_page_put(struct buf *out, struct json_object *all, const struct file_page *page);
+
 /* ---- intake.c: what comes in ---- */
 
 /* A multipart body: one file of the field `field`, and texts. When it is whole, `done` is called
@@ -71,6 +84,8 @@ void intake_begin_plain(struct request *r, const char *prefix, void (*done)(stru
  * object. `reply` answers the request with it; NULL: it is the answer. */
 void intake_keep(struct intake *in, struct json_object *object,
     void (*reply)(struct request *r, struct json_object *object));
+/* Frees it and leaves what came in, .new-ID, to the caller. */
+void intake_release(struct intake *in);
 
 /* ---- jobs: what takes long, beside the loop ---- */
 

@@ -134,13 +134,7 @@ static int files_compare(const void *a, const void *b)
     return strcmp(json_get_string(*other, "id", ""), json_get_string(*one, "id", ""));
 }
 
-struct files_page {
-    const char *purpose, *after;
-    int64_t limit;
-    bool is_ascending;
-};
-
-static bool files_read_page(struct request *r, struct files_page *page)
+bool file_page_read(struct request *r, struct file_page *page)
 {
     const char *limit = request_query(r, "limit", "10000");
     const char *order = limit ? request_query(r, "order", "desc") : NULL;
@@ -159,7 +153,7 @@ static bool files_read_page(struct request *r, struct files_page *page)
     return false;
 }
 
-static void files_put_page(struct buf *out, struct json_object *all, const struct files_page *page)
+void file_page_put(struct buf *out, struct json_object *all, const struct file_page *page)
 {
     size_t count = json_length(all);
     int64_t shown = 0;
@@ -194,16 +188,16 @@ static void files_put_page(struct buf *out, struct json_object *all, const struc
 
 void openai_handle_file_list(struct request *r)
 {
-    struct files_page page;
+    struct file_page page;
     cleanup_buf struct buf out = { 0 };
-    if (!files_read_page(r, &page))
+    if (!file_page_read(r, &page))
         return;
     cleanup_fd int directory = file_store_open(r);
     if (directory < 0)
         return;
     cleanup_json struct json_object *all = file_store_list(directory, file_prefix);
     if (all)
-        files_put_page(&out, all, &page);
+        file_page_put(&out, all, &page);
     if (!all || buf_failed(&out))
         request_refuse(r, 503, "memory", "out of memory");
     else

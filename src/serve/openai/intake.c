@@ -236,6 +236,15 @@ void intake_begin_plain(struct request *r, const char *prefix, void (*done)(stru
     r->on_complete = intake_on_plain_end;
 }
 
+void intake_release(struct intake *in)
+{
+    in->r->state = NULL;
+    close_fd(&in->fd);
+    close_fd(&in->directory);
+    json_object_put(in->fields);
+    free(in);
+}
+
 void intake_keep(struct intake *in, struct json_object *object,
     void (*reply)(struct request *r, struct json_object *object))
 {
@@ -253,8 +262,6 @@ void intake_keep(struct intake *in, struct json_object *object,
         .reply = reply };
     memcpy(job->id, in->id, sizeof job->id);
     in->directory = -1; /* it is the job's, and so is the file */
-    close_fd(&in->fd);
-    json_object_put(in->fields);
-    free(in);
+    intake_release(in);
     file_store_start_job(job);
 }

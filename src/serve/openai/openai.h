@@ -73,8 +73,8 @@ struct openai_answer;
 struct openai_form {
     /* False: the request was refused. */
     bool (*ask)(struct openai_ask *a);
-    /* Appends settings of the run; NULL: none. False: the request was refused. */
-    bool (*settings)(struct request *r, struct buf *words);
+    /* Appends settings of the run with this id; NULL: none. False: the request was refused. */
+    bool (*settings)(struct request *r, const char *run, struct buf *words);
     /* Whether the run goes on without a client; NULL: no. */
     bool (*is_background)(struct request *r);
     /* The event of the run after which it tells; negative: the request was refused. NULL: 0. */

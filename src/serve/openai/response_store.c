@@ -301,13 +301,12 @@ static void response_find_waiting(struct response_found *found)
 static void response_reply(struct request *r, struct json_object *asked, bool is_cancelled)
 {
     struct response_found found = { .r = r,
-        .p.asked = asked,
         .p.from = json_get_int(asked, "from", 0),
         .p.until = json_get_int(asked, "until", 0),
         .asked = asked,
         .record = runs_record(r),
         .is_cancelled = is_cancelled };
-    snprintf(found.p.run, sizeof found.p.run, "%s", json_get_string(asked, "run", ""));
+    response_open(&found.p, r, asked, json_get_string(asked, "run", ""));
     if (found.record)
         found.at = response_add_steps(&found.p, found.record);
     if (found.record && found.p.until == 0)

@@ -181,14 +181,17 @@ static void response_push_whole(
 
 /* ---- items ---- */
 
-static void response_put_text(struct buf *out, const char *type, const char *text, size_t len)
+static void response_put_text(
+    struct buf *out, const char *type, const char *text, size_t len, const char *annotations)
 {
     buf_clear(out);
     buf_putc(out, '{');
     field_string(out, "type", type);
     field_text(out, "text", text, len);
     if (strcmp(type, "output_text") == 0) {
-        field_json(out, "annotations", "[]");
+        field_open(out, "annotations", '[');
+        buf_puts(out, annotations);
+        field_close(out, ']');
         field_json(out, "logprobs", "[]");
     }
     field_close(out, '}');
@@ -222,28 +225,18 @@ static void response_add_call(struct response *p, const droste_record_call *call
     snprintf(id, sizeof id, "rs_%s_%lld", p->run, (long long)call->id);
     response_put_item(&item, id, "reasoning", "in_progress", "summary", "");
     response_push_item(p, "response.output_item.added", buf_text(&item));
-    response_put_text(&part, "summary_text", "", 0);
+    response_put_text(&part, "summary_text", "", 0, "");
     response_push_part(
         p, "response.reasoning_summary_part.added", id, "summary_index", buf_text(&part));
     response_push_about(
         p, "response.reasoning_summary_text.delta", id, "summary_index", "delta", text, len);
     response_push_about(
         p, "response.reasoning_summary_text.done", id, "summary_index", "text", text, len);
-    response_put_text(&part, "summary_text", text, len);
+    response_put_text(&part, "summary_text", text, len, "");
     response_push_part(
         p, "response.reasoning_summary_part.done", id, "summary_index", buf_text(&part));
     response_put_item(&item, id, "reasoning", "completed", "summary", buf_text(&part));
     response_add(p, buf_text(&item));
-}
-
-static bool response_wants_code(const struct response *p)
-{
-    struct json_object *tools = json_get_typed(p->asked, "tools", json_type_array);
-    for (size_t i = 0; i < json_length(tools); i++)
-        if (strcmp(json_get_string(json_object_array_get_idx(tools, i), "type", ""),
-                "code_interpreter") == 0)
-            return true;
-    return false;
 }
 
 static bool response_includes_outputs(const struct response *p)
@@ -277,7 +270,7 @@ static void response_put_cell(struct buf *out, const struct response *p, const c
         : strcmp(cell->status, "ok") == 0 || strcmp(cell->status, "submitted") == 0 ? "completed"
                                                                                     : "failed");
     field_text(out, "code", cell->code.data ? cell->code.data : "", is_done ? cell->code.len : 0);
-    field_text(out, "container_id", id, strlen(id));
+    field_string(out, "container_id", p->container);
     if (is_done && response_includes_outputs(p)) {
         field_open(out, "outputs", '[');
         if (logs.len > 0) {
@@ -298,7 +291,7 @@ static void response_add_cell(struct response *p, const droste_record_cell *cell
     char id[SERVE_ID_SIZE + 32];
     const char *code = cell->code.data ? cell->code.data : "";
     cleanup_buf struct buf item = { 0 };
-    if (!response_wants_code(p))
+    if (!container_tool(p->asked))
         return;
     snprintf(id, sizeof id, "ci_%s_%lld", p->run, (long long)cell->id);
     response_put_cell(&item, p, id, cell, false);
@@ -314,23 +307,44 @@ static void response_add_cell(struct response *p, const droste_record_cell *cell
     response_add(p, buf_text(&item));
 }
 
+static void response_push_annotations(struct response *p, const char *id, const char *list)
+{
+    cleanup_free char *text = text_printf("[%s]", list);
+    cleanup_json struct json_object *all = NULL;
+    if (!p->answer || !text || json_parse(text, strlen(text), &json_limits_large, &all, NULL) < 0)
+        return;
+    for (size_t i = 0; i < json_length(all); i++) {
+        cleanup_buf struct buf out = { 0 };
+        response_event(p, &out, "response.output_text.annotation.added");
+        field_string(&out, "item_id", id);
+        field_int(&out, "output_index", p->count);
+        field_int(&out, "content_index", 0);
+        field_int(&out, "annotation_index", (int64_t)i);
+        field_json(&out, "annotation", json_text(json_object_array_get_idx(all, i), NULL));
+        response_push(p, &out, "response.output_text.annotation.added");
+    }
+}
+
 void response_add_answer(struct response *p, const droste_record_run *run)
 {
     char id[SERVE_ID_SIZE + 32];
-    cleanup_buf struct buf text = { 0 }, part = { 0 }, item = { 0 };
+    cleanup_buf struct buf text = { 0 }, part = { 0 }, item = { 0 }, files = { 0 };
     if (strcmp(run->status, "answered") != 0)
         return;
     openai_answer_text(&text, run);
     snprintf(id, sizeof id, "msg_%s", p->run);
     response_put_item(&item, id, "message", "in_progress", "content", "");
     response_push_item(p, "response.output_item.added", buf_text(&item));
-    response_put_text(&part, "output_text", "", 0);
+    if (p->container[0])
+        container_cite(&files, p->r, p->container, buf_text(&text), text.len);
+    response_put_text(&part, "output_text", "", 0, "");
     response_push_part(p, "response.content_part.added", id, "content_index", buf_text(&part));
     response_push_about(
         p, "response.output_text.delta", id, "content_index", "delta", buf_text(&text), text.len);
     response_push_about(
         p, "response.output_text.done", id, "content_index", "text", buf_text(&text), text.len);
-    response_put_text(&part, "output_text", buf_text(&text), text.len);
+    response_push_annotations(p, id, buf_text(&files));
+    response_put_text(&part, "output_text", buf_text(&text), text.len, buf_text(&files));
     response_push_part(p, "response.content_part.done", id, "content_index", buf_text(&part));
     response_put_item(&item, id, "message", "completed", "content", buf_text(&part));
     response_add(p, buf_text(&item));
@@ -370,6 +384,16 @@ static int response_on_step_cell(void *arg, const droste_record_cell *cell, dros
     return is_later ? -1 : response_on_cell(steps->p, cell, err);
 }
 
+void response_open(
+    struct response *p, struct request *r, struct json_object *asked, const char *run)
+{
+    p->r = r;
+    p->asked = asked;
+    snprintf(p->run, sizeof p->run, "%s", run);
+    if (container_tool(asked))
+        container_of(p->container, r, asked, run);
+}
+
 int64_t response_add_steps(struct response *p, droste_record *record)
 {
     static const droste_record_visitor visitor = { .call = response_on_step_call,
@@ -406,9 +430,8 @@ static struct response *responses_of(struct openai_answer *a)
     p = calloc(1, sizeof *p);
     if (!p)
         return NULL;
+    response_open(p, a->f.r, a->f.r->json, a->f.r->id);
     p->answer = a->streams ? a : NULL;
-    p->asked = a->f.r->json;
-    memcpy(p->run, a->f.r->id, sizeof p->run);
     p->from = a->from;
     a->state = p;
     a->free_state = responses_free;
@@ -561,11 +584,11 @@ static bool responses_ask(struct openai_ask *a)
     return (!previous || response_ask_previous(a, previous)) && response_ask_input(a, input, true);
 }
 
-static bool responses_settings(struct request *r, struct buf *words)
+static bool responses_settings(struct request *r, const char *run, struct buf *words)
 {
     struct json_object *text = json_get_typed(r->json, "text", json_type_object);
     struct json_object *format = json_get_typed(text, "format", json_type_object);
-    return openai_put_schema(r, format, format, words);
+    return openai_put_schema(r, format, format, words) && container_put_settings(r, run, words);
 }
 
 /* It is in the record, and is now kept for later; a background response is answered at once. */
@@ -609,6 +632,11 @@ const struct openai_form openai_responses_form = { .ask = responses_ask,
     .has_all_ends = true,
     .fail = responses_fail };
 
+static void responses_answer(struct request *r)
+{
+    openai_answer(r, &openai_responses_form);
+}
+
 void openai_handle_response_create(struct request *r)
 {
     struct openai_model model;
@@ -619,10 +647,10 @@ void openai_handle_response_create(struct request *r)
             &(struct openai_error){ .status = 400, .code = "unsupported_model", .param = "model" },
             "responses are of models that answer with a run (droste/NAME); for others this server "
             "has chat completions");
-    else if (!responses_check(r))
+    else if (!responses_check(r) || !container_check(r))
         return;
     else if (response_has_approvals(r->json))
         response_take_approvals(r);
-    else
-        openai_answer(r, &openai_responses_form);
+    else if (!container_prepare(r, responses_answer))
+        responses_answer(r);
 }

@@ -6,7 +6,7 @@
 #ifndef DROSTE_SERVE_OPENAI_RESPONSES_H
 #define DROSTE_SERVE_OPENAI_RESPONSES_H
 
-#include "serve/openai/file_store.h"
+#include "serve/openai/containers.h"
 #include "serve/openai/openai.h"
 
 enum { RESPONSE_ID_SIZE = SERVE_ID_SIZE + 5, RESPONSE_STORED_MAX = 4 << 20 };
@@ -16,7 +16,9 @@ enum { RESPONSE_CHAIN_MAX = 100 };
 struct response {
     struct openai_answer *answer; /* of a stream; NULL: nothing is pushed */
     struct json_object *asked;    /* the request */
+    struct request *r;            /* that it is told to */
     char run[SERVE_ID_SIZE];
+    char container[STORE_ID_SIZE];
     int64_t from;     /* the event of the record after which it tells; 0: from the beginning */
     int64_t until;    /* the last one, where calls waited for approvals; 0: the run's end */
     struct buf items; /* JSON, with commas */
@@ -24,6 +26,9 @@ struct response {
     int64_t sequence;
 };
 
+/* Begins it: what was asked, and of which run. */
+void response_open(
+    struct response *p, struct request *r, struct json_object *asked, const char *run);
 /* Reads its steps from the record; the number of the last event. */
 int64_t response_add_steps(struct response *p, droste_record *record);
 /* Adds items that wait for the client. */

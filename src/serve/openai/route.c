@@ -4,6 +4,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "serve/openai/containers.h"
 #include "serve/openai/responses.h"
 
 #define JSON   "application/json"
@@ -33,6 +34,11 @@
     "{\"type\": \"object\", \"required\": [\"filename\", \"purpose\", \"bytes\"], \"properties\": " \
     "{\"filename\": {\"type\": \"string\", \"minLength\": 1, \"maxLength\": 255}, \"purpose\": "    \
     "{\"type\": \"string\"}, \"bytes\": {\"type\": \"integer\", \"minimum\": 0}}}"
+
+#define CONTAINER                                                                                  \
+    "{\"type\": \"object\", \"required\": [\"name\"], \"properties\": {\"name\": {\"type\": "      \
+    "\"string\", \"maxLength\": 255}, \"file_ids\": {\"type\": \"array\", \"maxItems\": 100}, "    \
+    "\"expires_after\": {\"type\": \"object\"}}}"
 
 #define COMPLETE                                                                                   \
     "{\"type\": \"object\", \"required\": [\"part_ids\"], \"properties\": {\"part_ids\": {"        \
@@ -80,6 +86,31 @@ static const struct route openai_rows[] = {
         "OpenAI's API: delete a file", openai_handle_file_delete, SCOPE_MODELS },
     { "GET", "/v1/files/{id}/content", BODY_NONE, NULL, NULL, 200, "application/octet-stream", NULL,
         "OpenAI's API: a file's content", openai_handle_file_content, SCOPE_MODELS },
+    { "POST", "/v1/containers", BODY_JSON, CONTAINER, NULL, 200, JSON, OBJECT,
+        "OpenAI's API: make a container, whose files the code of responses shares",
+        openai_handle_container_create, SCOPE_MODELS },
+    { "GET", "/v1/containers", BODY_NONE, NULL, PAGE, 200, JSON, OBJECT,
+        "OpenAI's API: list containers", openai_handle_container_list, SCOPE_MODELS },
+    { "GET", "/v1/containers/{id}", BODY_NONE, NULL, NULL, 200, JSON, OBJECT,
+        "OpenAI's API: describe a container", openai_handle_container_get, SCOPE_MODELS },
+    { "DELETE", "/v1/containers/{id}", BODY_NONE, NULL, NULL, 200, JSON, OBJECT,
+        "OpenAI's API: delete a container with its files", openai_handle_container_delete,
+        SCOPE_MODELS },
+    { "POST", "/v1/containers/{id}/files", BODY_STREAM, NULL, NULL, 200, JSON, OBJECT,
+        "OpenAI's API: put a file into a container: a form with it, or JSON with a file_id",
+        openai_handle_container_file_create, SCOPE_MODELS, .is_form = true },
+    { "GET", "/v1/containers/{id}/files", BODY_NONE, NULL, PAGE, 200, JSON, OBJECT,
+        "OpenAI's API: list the files of a container", openai_handle_container_file_list,
+        SCOPE_MODELS },
+    { "GET", "/v1/containers/{id}/files/{name}", BODY_NONE, NULL, NULL, 200, JSON, OBJECT,
+        "OpenAI's API: describe a file of a container", openai_handle_container_file_get,
+        SCOPE_MODELS },
+    { "DELETE", "/v1/containers/{id}/files/{name}", BODY_NONE, NULL, NULL, 200, JSON, OBJECT,
+        "OpenAI's API: delete a file of a container", openai_handle_container_file_delete,
+        SCOPE_MODELS },
+    { "GET", "/v1/containers/{id}/files/{name}/content", BODY_NONE, NULL, NULL, 200,
+        "application/octet-stream", NULL, "OpenAI's API: the content of a container's file",
+        openai_handle_container_file_content, SCOPE_MODELS },
     { "POST", "/v1/uploads", BODY_JSON, UPLOAD, NULL, 200, JSON, OBJECT,
         "OpenAI's API: begin a file in parts", openai_handle_upload_create, SCOPE_MODELS },
     { "POST", "/v1/uploads/{id}/parts", BODY_STREAM, NULL, NULL, 200, JSON, OBJECT,

@@ -60,6 +60,24 @@ const rows = {
     assert.equal(answer.choices[0].message.content, "answer 70");
     assert((await client.files.delete(made.id)).deleted);
   },
+  async containers() {
+    const one = await client.containers.create({ name: "work" });
+    const file = await OpenAI.toFile(Buffer.from("x".repeat(70)), "notes.txt");
+    const made = await client.containers.files.create(one.id, { file });
+    const ids = [];
+    for await (const found of client.containers.files.list(one.id)) ids.push(found.id);
+    assert.deepEqual(ids, [made.id]);
+    const content = await client.containers.files.content.retrieve(
+      made.id, { container_id: one.id });
+    assert.equal(await content.text(), "x".repeat(70));
+    const tools = [{ type: "code_interpreter", container: one.id }];
+    const whole = await client.responses.create(
+      { model: "droste/turns", input: "how long?", context: "x".repeat(70), tools });
+    const call = whole.output.find((item) => item.type === "code_interpreter_call");
+    assert.equal(call.container_id, one.id);
+    await client.containers.files.delete(made.id, { container_id: one.id });
+    await client.containers.delete(one.id);
+  },
   async tools_of_a_provider() {
     const tools = [{ type: "function", function: { name: "weather", parameters: {} } }];
     const answer = await client.chat.completions.create({ model: "tool-calls", messages, tools });

@@ -134,6 +134,32 @@ def files():
 
 
 @row
+def containers():
+    one = client.containers.create(name="work", expires_after={"anchor": "last_active_at",
+                                                               "minutes": 5})
+    assert client.containers.retrieve(one.id).status == "running"
+    assert one.id in [found.id for found in client.containers.list()]
+    made = client.containers.files.create(one.id, file=("notes.txt", b"x" * 70))
+    stored = client.files.create(file=("more.txt", b"more"), purpose="user_data")
+    more = client.containers.files.create(one.id, file_id=stored.id)
+    assert {found.path for found in client.containers.files.list(one.id)} == {
+        "/data/notes.txt", "/data/more.txt"}
+    assert client.containers.files.retrieve(made.id, container_id=one.id).bytes == 70
+    assert client.containers.files.content.retrieve(more.id, container_id=one.id).read() == b"more"
+    whole = client.responses.create(model="droste/turns", input="how long?", extra_body=CONTEXT,
+                                    tools=[{"type": "code_interpreter", "container": one.id}])
+    assert {item.container_id for item in whole.output
+            if item.type == "code_interpreter_call"} == {one.id}
+    client.containers.files.delete(made.id, container_id=one.id)
+    client.containers.delete(one.id)
+    try:
+        client.containers.retrieve(one.id)
+        raise AssertionError("it is still there")
+    except openai.NotFoundError as why:
+        assert why.code == "not_found"
+
+
+@row
 def tools_of_a_provider():
     tools = [{"type": "function", "function": {"name": "weather", "parameters": {}}}]
     answer = client.chat.completions.create(model="tool-calls", messages=QUESTION, tools=tools)
