@@ -201,6 +201,8 @@ static int serve_command(const struct command *self, droste *d, int argc, char *
         { "runs", "N", "Runs of the cluster's queue at once (16).", &runs },
         { "mcp-path", "PATH", "What clients of /mcp may load files below.", &paths[0] },
         { "notebooks", "DIR", "Files for Jupyter's clients (/api/contents).", &o.notebooks },
+        { "notebooks-per-key", NULL, "Each key has its own directory there.", NULL,
+            &o.notebooks_per_key },
         { "workers", "N", "Processes that serve (1).", &workers },
         { "node", "NAME", "Its name in the cluster (the host's).", &o.node },
         { "advertise", "ADDRESS", "IP:PORT at which other nodes reach it.", &o.advertise },

@@ -33,6 +33,7 @@ struct serve_options {
     size_t files_quota_mib;   /* of each account's files */
     double detach_seconds;    /* a run of theirs goes on so long without a client */
     const char *notebooks;    /* the directory of files for Jupyter's clients; NULL: none */
+    bool notebooks_per_key;   /* each key has a directory of its own in it */
     const char *node;         /* its name there */
     const char *advertise;    /* the address at which others reach it; NULL: that of `listen` */
     const char *nats_credentials, *nats_ca; /* files; NULL: none */

@@ -7,7 +7,7 @@ import pytest
 
 import websocket
 from server_process import WORKERS, Server, until
-from jupyter_channel import BINARY, Channel, packed
+from jupyter_channel import BINARY, Channel, packed, reply
 from test_keys import create
 
 NONE = "00000000-0000-0000-0000-000000000000"
@@ -51,16 +51,14 @@ def test_a_kernel_runs_cells(server, kernel, binary):
 
 
 def test_an_error_ends_the_cells_that_wait(channel):
-    first, second, third = (channel.tell("execute_request", {"code": code, "stop_on_error": stop})
-                            for code, stop in (("1 / 0", False), ("2 / 0", True), ("3", True)))
-    replies = {}
-    for number in (first, second, third):
-        replies[number] = channel.answers(number)[-2:]
-    kinds = [replies[n][0]["content"]["status"] for n in (first, second, third)]
+    """The first waits for a text, which is sent behind the other two: so they wait, too."""
+    cells = [channel.tell("execute_request", {"code": code, "stop_on_error": stop})
+             for code, stop in (("input(); 1 / 0", False), ("2 / 0", True), ("3", True))]
+    kinds = [reply(channel.answers(number, "go"))["status"] for number in cells]
     assert kinds == ["error", "error", "aborted"]
-    shown, reply = channel.run("x = 1\n1 / 0")
-    assert shown[0][0] == "error" and shown[0][1]["ename"] == reply["ename"] == "ZeroDivisionError"
-    assert "1 / 0" in "\n".join(reply["traceback"])
+    shown, end = channel.run("x = 1\n1 / 0")
+    assert shown[0][0] == "error" and shown[0][1]["ename"] == end["ename"] == "ZeroDivisionError"
+    assert "1 / 0" in "\n".join(end["traceback"])
     assert channel.run("x")[1]["status"] == "ok"
 
 

@@ -1,5 +1,6 @@
 """The files of Jupyter's clients: nothing outside of the permitted directory, and no half file."""
 import base64
+import hashlib
 import json
 import os
 import socket
@@ -371,6 +372,77 @@ def test_limits_of_size(files):
     assert files.put("up", "x", chunk=2).status == 413
     assert files.put("up", "x", chunk=1).status == 200
     assert files.put("up", "y", chunk=-1).status == 201 and files.get("up")["content"] == "xy"
+
+
+def test_a_file_has_a_hash_if_it_is_asked_for(files):
+    """Of its bytes, as they are on the disk; a directory has none."""
+    files.put("f.txt", "é\n")
+    (files.top / "d").mkdir()
+    digest = hashlib.sha256("é\n".encode()).hexdigest()
+    for query in ("?hash=1", "?hash=1&content=0"):
+        model = files.get("f.txt", query)
+        assert (model["hash"], model["hash_algorithm"]) == (digest, "sha256")
+    assert files.get("f.txt")["hash"] is None and files.get("d", "?hash=1")["hash"] is None
+    assert files.ask("GET", "f.txt", None, "?hash=2").status == 400
+
+
+def test_files_are_downloaded_as_they_are(files):
+    """Of any size, and never as a page of the server."""
+    data = bytes(range(256)) * (80 << 10)
+    (files.top / "a b").mkdir()
+    (files.top / "a b" / "large.html").write_bytes(data)
+
+    def get(path, key=files.writer):
+        return files.server.ask("GET", "/files/" + quote(path), None,
+                                {"Authorization": "token " + key})
+    answer = get("a b/large.html", files.reader)
+    assert answer.status == 200 and answer.body == data
+    headers = answer.headers
+    assert headers["Content-Type"] == "text/html" and headers["Content-Disposition"] == "attachment"
+    assert headers["Content-Security-Policy"] == "sandbox"
+    assert headers["X-Content-Type-Options"] == "nosniff"
+    (files.top / "link").symlink_to(files.outside / "secret")
+    for path, status in (("none", 404), ("a b", 400), ("link", 404), (".hidden", 404),
+                         ("../outside/secret", 404), ("a b/checkpoints", 404)):
+        assert get(path).status == status, path
+    assert get("a b/large.html", files.other).status == 403
+    assert get("a b/large.html", "x").status == 401
+
+
+def test_a_full_disk_leaves_the_file_as_it_was(files):
+    small = files.top / "small"
+    small.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", small], check=True)
+    try:
+        assert files.put("small/f", "old").status == 201
+        for body in ({"content": "x" * (1 << 20)}, {"content": "x" * (1 << 20), "chunk": 1}):
+            answer = files.put("small/f", **body)
+            assert answer.status == 507 and answer.json["reason"] == "full", answer.body
+        assert files.ask("POST", "small/f/checkpoints").status == 201
+        assert files.get("small/f")["content"] == "old"
+        assert files.put("small/f", "new").status == 200
+        found = [name for _, _, names in os.walk(small) for name in names]
+        assert sorted(found) == ["f", "f-checkpoint"]
+    finally:
+        subprocess.run(["umount", small], check=True)
+
+
+def test_each_key_may_have_a_directory_of_its_own(tmp_path):
+    one, other = (create(tmp_path, name, "--scopes", "sandboxes") for name in ("one", "other"))
+    top = tmp_path / "notebooks"
+    top.mkdir()
+    server = Server(tmp_path, "--notebooks", str(top), "--notebooks-per-key")
+
+    def ask(method, path, key, body=None):
+        return server.ask(method, path, body, {"Authorization": "token " + key})
+    body = {"type": "file", "format": "text", "content": "mine"}
+    assert ask("PUT", "/api/contents/f", one, body).status == 201
+    assert ask("GET", "/files/f", one).body == b"mine"
+    for path in ("/api/contents/f", "/files/f"):
+        assert ask("GET", path, other).status == 404
+    assert ask("GET", "/api/contents", other).json["content"] == []
+    assert server.stop() == 0
+    assert sorted(len(os.listdir(top / name)) for name in os.listdir(top)) == [0, 1]
 
 
 def test_malformed_bodies_write_nothing(files):

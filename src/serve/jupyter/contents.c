@@ -5,9 +5,11 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/os/beneath.h"
 #include "base/text.h"
 #include "serve/jupyter/jupyter.h"
 
@@ -51,14 +53,15 @@ bool contents_take_path(struct contents_job *job, const char *path, char **out)
     return *out != NULL;
 }
 
-/* The path of the target, decoded, behind /api/contents. NULL: no memory. */
+/* The path of the target, decoded, behind that of the route. NULL: no memory. */
 static char *contents_target(const struct request *r)
 {
     cleanup_free char *target = text_copy(r->target, strcspn(r->target, "?"));
     if (!target)
         return NULL;
+    const char *path = r->route->path, *rest = strstr(path, "/{rest}");
     MHD_http_unescape(target);
-    return strdup(target + strlen(CONTENTS_ROOT)); /* which the route begins with */
+    return strdup(target + (rest ? (size_t)(rest - path) : strlen(path)));
 }
 
 /* Cuts "/checkpoints" or "/checkpoints/ID" off the path, as Jupyter's own routes do. */
@@ -104,6 +107,7 @@ static void contents_run(struct work *w)
 static void contents_free(struct contents_job *job)
 {
     close_fd(&job->root);
+    close_fd(&job->file);
     buf_free(&job->out);
     buf_free(&job->why);
     json_object_put(job->body);
@@ -132,11 +136,24 @@ static void contents_locate(struct request *r, const char *path)
     request_header(r, MHD_HTTP_HEADER_LOCATION, buf_text(&out));
 }
 
+/* Nothing of a file is shown, and nothing in it runs, as a page of the server. */
+static void contents_reply_file(struct request *r, struct contents_job *job)
+{
+    request_reply_fd(r, job->media, steal_fd(&job->file), job->size);
+    request_header(r, MHD_HTTP_HEADER_CONTENT_DISPOSITION, "attachment");
+    request_header(r, "Content-Security-Policy", "sandbox");
+    request_header(r, "X-Content-Type-Options", "nosniff");
+}
+
 static void contents_answer_request(struct request *r, struct contents_job *job)
 {
     struct jupyter *j = r->server->jupyter;
     if (job->code) {
         request_refuse(r, job->status, job->code, "%s", buf_text(&job->why));
+        return;
+    }
+    if (job->file >= 0) {
+        contents_reply_file(r, job);
         return;
     }
     if (buf_failed(&job->out)) {
@@ -209,12 +226,26 @@ static bool contents_take_query(struct request *r, struct contents_job *job)
     static const char *const types[] = { "", "file", "notebook", "directory", NULL };
     static const char *const formats[] = { "", "text", "base64", "json", NULL };
     static const char *const switches[] = { "", "0", "1", NULL };
-    char content[4] = "";
+    char content[4] = "", hash[4] = "";
     bool is_right = contents_take_word(r, "type", types, job->type, sizeof job->type) &&
                     contents_take_word(r, "format", formats, job->format, sizeof job->format) &&
-                    contents_take_word(r, "content", switches, content, sizeof content);
+                    contents_take_word(r, "content", switches, content, sizeof content) &&
+                    contents_take_word(r, "hash", switches, hash, sizeof hash);
     job->has_content = strcmp(content, "0") != 0;
+    job->has_hash = strcmp(hash, "1") == 0;
     return is_right;
+}
+
+/* The directory, or the key's in it, which is made. Negative, with errno. */
+static int contents_root(const struct request *r)
+{
+    int all = r->server->jupyter->notebooks_fd;
+    const char *key = r->account->key.id;
+    if (!r->server->options->notebooks_per_key)
+        return fcntl(all, F_DUPFD_CLOEXEC, 3);
+    if (mkdirat(all, key, 0700) < 0 && errno != EEXIST)
+        return -1;
+    return open_beneath(all, key, O_RDONLY | O_DIRECTORY, 0);
 }
 
 /* False: it was refused. */
@@ -225,17 +256,20 @@ static bool contents_prepare(struct request *r, struct contents_job *job)
         request_refuse(r, 503, "memory", "out of memory");
         return false;
     }
-    bool has_checkpoint = contents_cut_checkpoint(target, job->checkpoint);
-    job->act = contents_act_of(r->route->method, has_checkpoint, job->checkpoint[0] != '\0');
+    bool is_download = strncmp(r->route->path, CONTENTS_ROOT, strlen(CONTENTS_ROOT)) != 0;
+    bool has_checkpoint = !is_download && contents_cut_checkpoint(target, job->checkpoint);
+    job->act = is_download
+                   ? contents_download
+                   : contents_act_of(r->route->method, has_checkpoint, job->checkpoint[0] != '\0');
     if (!job->act) {
         request_refuse(r, 405, "method", "a checkpoint has no method %s", r->route->method);
         return false;
     }
-    if (strcmp(r->route->method, "GET") == 0 && !contents_take_query(r, job))
+    if (strcmp(r->route->method, "GET") == 0 && !is_download && !contents_take_query(r, job))
         return false;
-    job->root = fcntl(r->server->jupyter->notebooks_fd, F_DUPFD_CLOEXEC, 3);
+    job->root = contents_root(r);
     if (job->root < 0)
-        request_refuse(r, 503, "busy", "there are no descriptors: %s", strerror(errno));
+        request_refuse(r, 503, "storage", "the directory cannot be opened: %s", strerror(errno));
     else if (!contents_take_path(job, target, &job->path))
         request_refuse(r, job->status, job->code, "%s", buf_text(&job->why));
     return job->path != NULL;
@@ -254,7 +288,7 @@ void jupyter_handle_contents(struct request *r)
         return;
     }
     job->w = (struct work){ .server = r->server, .r = r, .run = contents_run, .end = contents_end };
-    job->root = -1;
+    job->root = job->file = -1;
     if (!contents_prepare(r, job)) {
         contents_free(job);
         return;

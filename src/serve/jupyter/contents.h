@@ -34,11 +34,14 @@ struct contents_job {
     char checkpoint[SERVE_NAME_SIZE];
     /* The query of GET. */
     char type[16], format[16];
-    bool has_content;
+    bool has_content, has_hash;
     struct json_object *body;
 
     unsigned status; /* of the answer */
     struct buf out;  /* JSON; empty: none */
+    int file;        /* that is downloaded; -1: none */
+    uint64_t size;
+    const char *media;
     char *location;
     const char *code; /* NULL: it was not refused */
     struct buf why;
@@ -54,6 +57,7 @@ void contents_refuse(struct contents_job *job, unsigned status, const char *code
 /* ---- contents_files.c and contents_checkpoints.c, in a thread ---- */
 
 void contents_get(struct contents_job *job);
+void contents_download(struct contents_job *job);
 void contents_post(struct contents_job *job);
 void contents_put(struct contents_job *job);
 void contents_rename(struct contents_job *job);

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/hash.h"
 #include "base/json/fields.h"
 #include "base/os/beneath.h"
 #include "base/os/file.h"
@@ -69,8 +70,9 @@ static int64_t contents_ms(struct timespec t)
     return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-/* All but the content, its format and its media type; the object stays open. */
-static void contents_put_head(struct buf *out, const struct contents_place *p, const char *type)
+/* All but the content, its format and its media type; the object stays open. `hash` may be NULL. */
+static void contents_put_head(
+    struct buf *out, const struct contents_place *p, const char *type, const char *hash)
 {
     field_open(out, NULL, '{');
     field_string(out, "name", p->path[0] ? p->name : "");
@@ -83,17 +85,44 @@ static void contents_put_head(struct buf *out, const struct contents_place *p, c
     else
         field_int(out, "size", p->st.st_size);
     field_bool(out, "writable", faccessat(p->directory, p->name, W_OK, AT_EACCESS) == 0);
-    field_null(out, "hash");
-    field_null(out, "hash_algorithm");
+    field_string(out, "hash", hash);
+    field_string(out, "hash_algorithm", hash ? "sha256" : NULL);
 }
 
-void contents_put_model(struct buf *out, const struct contents_place *p, const char *type)
+static void contents_put_empty(
+    struct buf *out, const struct contents_place *p, const char *type, const char *hash)
 {
-    contents_put_head(out, p, type);
+    contents_put_head(out, p, type, hash);
     field_null(out, "content");
     field_null(out, "format");
     field_string(out, "mimetype", strcmp(type, "file") == 0 ? contents_media_type(p->name) : NULL);
     field_close(out, '}');
+}
+
+void contents_put_model(struct buf *out, const struct contents_place *p, const char *type)
+{
+    contents_put_empty(out, p, type, NULL);
+}
+
+/* Of a file, as it is now. False: the request was refused. */
+static bool contents_hash(
+    struct contents_job *job, const struct contents_place *p, char out[HASH_TEXT_SIZE])
+{
+    cleanup_hash struct hash hash = { 0 };
+    cleanup_fd int fd = contents_open_file(p->directory, p->name);
+    char data[65536];
+    ssize_t n = fd < 0 || hash_open(&hash, NULL) < 0 ? -1 : 1;
+    for (uint64_t all = 0; n > 0; all += (uint64_t)n) {
+        n = all > CONTENTS_FILE_MAX ? -1 : read(fd, data, sizeof data);
+        if (n < 0 && all > CONTENTS_FILE_MAX)
+            errno = EFBIG;
+        if (n > 0)
+            hash_add(&hash, data, (size_t)n);
+    }
+    if (n == 0 && hash_take(&hash, out, NULL) == 0)
+        return true;
+    contents_fail(job, p->path);
+    return false;
 }
 
 /* Answers with what is there now. */
@@ -200,6 +229,8 @@ void contents_get(struct contents_job *job)
     if (!contents_find(job, job->path, &p))
         return;
     const char *type = contents_type(&p);
+    char text[HASH_TEXT_SIZE];
+    const char *hash = NULL;
     bool is_directory = S_ISDIR(p.st.st_mode);
     if (job->type[0] && is_directory != (strcmp(job->type, "directory") == 0)) {
         contents_refuse(job, 400, "type", "%s is a %s", p.path, type);
@@ -208,11 +239,16 @@ void contents_get(struct contents_job *job)
     if (job->type[0])
         type = job->type;
     job->status = 200;
+    if (job->has_hash && !is_directory) {
+        if (!contents_hash(job, &p, text))
+            return;
+        hash = text;
+    }
     if (!job->has_content) {
-        contents_put_model(&job->out, &p, type);
+        contents_put_empty(&job->out, &p, type, hash);
         return;
     }
-    contents_put_head(&job->out, &p, type);
+    contents_put_head(&job->out, &p, type, hash);
     if (is_directory) {
         contents_put_listing(job, &p);
         field_string(&job->out, "format", "json");
@@ -221,6 +257,23 @@ void contents_get(struct contents_job *job)
         contents_put_content(job, &p, strcmp(type, "notebook") == 0);
     }
     field_close(&job->out, '}');
+}
+
+void contents_download(struct contents_job *job)
+{
+    cleanup_place struct contents_place p = { .directory = -1 };
+    struct stat st;
+    if (!contents_find(job, job->path, &p))
+        return;
+    job->file = contents_open_file(p.directory, p.name);
+    if (job->file < 0 || fstat(job->file, &st) < 0) {
+        contents_fail(job, p.path);
+        return;
+    }
+    const char *media = contents_media_type(p.name);
+    job->status = 200;
+    job->size = (uint64_t)st.st_size;
+    job->media = media ? media : "application/octet-stream";
 }
 
 /* ---- writing ---- */

@@ -17,6 +17,8 @@
 static bool jupyter_claims(struct request *r, const char *path)
 {
     char text[JUPYTER_ID_SIZE];
+    if (strncmp(path, "/files/", 7) == 0)
+        return true;
     if (strcmp(path, "/api") != 0 && strncmp(path, "/api/", 5) != 0)
         return false;
     const char *last = strchr(path + 1, '/');
@@ -189,6 +191,8 @@ static const struct route jupyter_rows[] = {
         "make a file or directory with a new name", jupyter_handle_contents },
     { "GET", "/api/contents/{rest}", BODY_NONE, NULL, NULL, 200, JSON, NULL,
         "read a file or directory, or list checkpoints", jupyter_handle_contents },
+    { "GET", "/files/{rest}", BODY_NONE, NULL, NULL, 200, "application/octet-stream", NULL,
+        "download a file", jupyter_handle_contents },
     { "POST", "/api/contents/{rest}", BODY_JSON, CONTENT, NULL, 201, JSON, NULL,
         "make a file or directory with a new name, or a checkpoint, or restore one",
         jupyter_handle_contents },
