@@ -237,22 +237,31 @@ def _read(path: Path, offset: int, length: Optional[int], limit: int) -> Steps:
     return bytes(found)
 
 
-def _write(path: Path, pieces: Iterator[Any], mode: str) -> Steps:
+def _open_to_write(path: Path, mode: str) -> Steps:
     answer = yield _Request("open", _bytes_of(path), mode=mode.encode())
+    return answer.handle
+
+
+def _put(handle: int, done: int, piece: Any, mode: str) -> Steps:
+    """Writes a piece after `done` bytes; returns their number with it."""
+    view = memoryview(piece)
+    for at in range(0, len(view), PIECE):
+        part = bytes(view[at:at + PIECE])
+        yield _Request("write", handle=handle, offset=-1 if mode == "a" else done, data=part,
+                       len=len(part))
+        done += len(part)
+    return done
+
+
+def _write(path: Path, pieces: Iterator[Any], mode: str) -> Steps:
+    handle = yield from _open_to_write(path, mode)
 
     def steps() -> Steps:
-        offset = -1 if mode == "a" else 0
-        total = 0
+        done = 0
         for piece in pieces:
-            view = memoryview(piece)
-            for at in range(0, len(view), PIECE):
-                part = bytes(view[at:at + PIECE])
-                yield _Request("write", handle=answer.handle, offset=offset, data=part,
-                               len=len(part))
-                offset = offset if offset < 0 else offset + len(part)
-                total += len(part)
-        return total
-    return (yield from _closing(answer.handle, steps()))
+            done = yield from _put(handle, done, piece, mode)
+        return done
+    return (yield from _closing(handle, steps()))
 
 
 def _mode(append: bool, exclusive: bool) -> str:
@@ -284,6 +293,10 @@ def _make_dir(path: Path, parents: bool) -> Steps:
 
 def _file_pieces(file: Any) -> Iterator[bytes]:
     return iter(lambda: file.read(PIECE), b"")
+
+
+def _source_of(pieces: Any) -> Iterator[Any]:
+    return _file_pieces(pieces) if isinstance(pieces, io.IOBase) else iter(pieces)
 
 
 def _upload(local: Path, path: Path) -> Steps:
@@ -380,8 +393,7 @@ class Files(Blocking):
 
     def write_stream(self, path: Path, pieces: Any, *, append: bool = False) -> int:
         """Writes what an iterable of bytes, or an open binary file, yields."""
-        source = _file_pieces(pieces) if isinstance(pieces, io.IOBase) else iter(pieces)
-        return self._do(_write(path, source, _mode(append, False)))
+        return self._do(_write(path, _source_of(pieces), _mode(append, False)))
 
     def stat(self, path: Path, *, follow: bool = True) -> FileInfo:
         """Describes a file or directory; without `follow`, a link itself."""
@@ -462,6 +474,20 @@ class AsyncFiles(Awaiting):
         finally:
             if self._owner._session is not None:
                 await self._do(_close(handle))
+
+    async def write_stream(self, path: Path, pieces: Any, *, append: bool = False) -> int:
+        """As `Files.write_stream`; the iterable may be asynchronous."""
+        mode = _mode(append, False)
+        if not hasattr(pieces, "__aiter__"):
+            return await self._do(_write(path, _source_of(pieces), mode))
+        handle, done = await self._do(_open_to_write(path, mode)), 0
+        try:
+            async for piece in pieces:
+                done = await self._do(_put(handle, done, piece, mode))
+        finally:
+            if self._owner._session is not None:
+                await self._do(_close(handle))
+        return done
 
     async def stat(self, path: Path, *, follow: bool = True) -> FileInfo:
         """As `Files.stat`."""

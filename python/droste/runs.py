@@ -31,7 +31,7 @@ from .rich import decode, RichResult
 
 __all__ = ["Run", "Step", "RecordedArtifact", "RecordedRequest", "Collected", "ls", "find", "get",
            "steps", "artifacts", "approvals", "approval", "approve", "deny", "Approval", "follow",
-           "afollow", "export", "remove", "gc"]
+           "afollow", "cancel", "export", "remove", "gc"]
 
 
 class RecordedRequest(NamedTuple):
@@ -606,6 +606,19 @@ async def afollow(run: str, *, children: bool = False, interval: float = 0.2,
             if follower.ended:
                 return
             await asyncio.sleep(interval)
+
+
+def cancel(run: str, *, server: Optional[str] = None, api_key: Optional[str] = None) -> None:
+    """Ends a run of a server, by its id; NotFoundError.
+
+    A run of this machine ends where it was started: with Ctrl-C, or when its task is cancelled.
+    """
+    from ._remote import runs as _remote
+    remote = _remote.of(server, api_key, None)
+    if remote is None:
+        raise UnsupportedError("a run of this machine ends where it was started, with Ctrl-C or by "
+                               "cancelling its task; for a run of a server, give server=")
+    _remote.cancel_run(remote, run)
 
 
 # -- collecting

@@ -534,6 +534,27 @@ def test_a_command_that_is_cancelled_while_it_starts_does_not_stay(name, turns):
     run(main())
 
 
+def test_pieces_that_arrive_asynchronously_become_a_file():
+    """So do others, which may be appended; what a source raises reaches the caller."""
+    async def pieces(*items):
+        for item in items:
+            await asyncio.sleep(0)
+            yield item
+        if not items:
+            raise KeyError("the source")
+
+    async def main():
+        async with Interpreter() as interp:
+            files, data = interp.afiles, os.urandom(1_500_000)
+            assert await files.write_stream("a", pieces(data, b"-", b"")) == len(data) + 1
+            assert await files.write_stream("a", [b"+"], append=True) == 1
+            assert await files.read("a") == data + b"-+"
+            with pytest.raises(KeyError, match="the source"):
+                await files.write_stream("a", pieces())
+            assert await files.read("a") == b""
+    run(main())
+
+
 def test_a_cancelled_reader_leaves_no_open_file():
     """The file is closed soon after, not before the task ends: a cancelled task waits for nothing.
     300 are more than a session may have at once."""

@@ -327,6 +327,20 @@ def test_a_run_that_is_left_is_cancelled(models):
     assert status == "cancelled"
 
 
+def test_a_run_is_cancelled_by_its_id(models):
+    """From anywhere; one that is unknown, or of this machine, is not."""
+    ends = []
+    for event in droste.RLM(server=models.address).stream("q", "x"):
+        if event.kind == "started":
+            droste.runs.cancel(event.text, server=models.address)
+        ends += [event.completion.status] if event.kind == "end" else []
+    assert ends == ["cancelled"]
+    with pytest.raises(droste.NotFoundError):
+        droste.runs.cancel("20200101-000000-000000", server=models.address)
+    with pytest.raises(droste.UnsupportedError, match="server="):
+        droste.runs.cancel("20200101-000000-000000")
+
+
 def test_a_broken_connection_is_taken_up_after_the_last_event(models, monkeypatch):
     """Each connection of the events breaks after one of them; none is lost or seen twice."""
     real, seen = client.Events.next, []

@@ -101,7 +101,7 @@ class _Followed:
         self.models: Dict[str, Dict[str, Any]] = {}
         self.calls = self.input_tokens = self.output_tokens = 0
         self.events: Optional[Events] = None
-        self.left = False
+        self.begun = self.left = False
         self.stored: Optional[str] = None       # a context that goes with the run's end
 
     @property
@@ -160,7 +160,8 @@ class _Followed:
                     output_tokens=used["output_tokens"], completion=completion)
 
     def take_run(self, line: Dict[str, Any]) -> Iterator[Event]:
-        if line["run"] == self.run:
+        if line["run"] == self.run and not self.begun:     # its line comes again when it changes
+            self.begun = True
             self.model = self.model or line["model"]
             yield Event("started", text=self.run)
 

@@ -122,6 +122,10 @@ def remove_run(server: Server, run: str) -> None:
     _ask(server, "DELETE", "/v1/runs/" + run)
 
 
+def cancel_run(server: Server, run: str) -> None:
+    _ask(server, "POST", "/v1/runs/%s/cancel" % run)
+
+
 def follow_lines(server: Server, run: str, children: bool) -> Iterator[Dict[str, Any]]:
     """Yields the lines of a run's turns, calls and cells, as they begin and as they end."""
     for line in _Followed(server, run, None, "").lines():
