@@ -21,8 +21,7 @@
  * filters. Any other name ends with BUS_REFUSED. A message has at most
  * BUS_MESSAGE_MAX bytes.
  */
-#ifndef DROSTE_CLUSTER_BUS_H
-#define DROSTE_CLUSTER_BUS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -88,9 +87,6 @@ struct bus_answer {
 };
 typedef void bus_done_fn(void *arg, const struct bus_answer *answer);
 
-/* "conflict", "not_found"… */
-const char *bus_result_name(enum bus_result result);
-
 /* ---- messages ---- */
 
 /* A received message. A bus_message_fn owns its message, and ends it with exactly one of
@@ -151,13 +147,6 @@ void bus_stream_last(
 /* The first message of a filter with this sequence or a later one. BUS_NOT_FOUND: none. */
 void bus_stream_next(struct bus *b, const char *stream, const char *subject, uint64_t sequence,
     bus_done_fn *done, void *arg);
-/* Removes the messages of a filter, or all (NULL); answer->messages: how many. */
-void bus_stream_purge(
-    struct bus *b, const char *stream, const char *filter, bus_done_fn *done, void *arg);
-/* Removes one message. */
-void bus_stream_remove(
-    struct bus *b, const char *stream, uint64_t sequence, bus_done_fn *done, void *arg);
-void bus_stream_drop(struct bus *b, const char *stream, bus_done_fn *done, void *arg);
 
 struct bus_publication {
     const char *subject;
@@ -245,5 +234,3 @@ typedef void bus_entry_fn(void *arg, const struct bus_entry *entry);
  * bus_forget or bus_close; begins as soon as the bucket is there. */
 int bus_watch(struct bus *b, const char *bucket, const char *filter, bus_entry_fn *on_entry,
     void *arg, struct error *err);
-
-#endif

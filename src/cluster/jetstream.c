@@ -104,17 +104,6 @@ static void api_subject(
         consumer ? consumer : "");
 }
 
-static void api_about_stream(struct bus *b, const char *operation, const char *stream,
-    const struct buf *body, bus_done_fn *done, void *arg)
-{
-    char subject[BUS_SUBJECT_MAX + 1];
-    struct call *c = call_new(b, BUS_TIMEOUT_MS, api_take, done, arg);
-    if (!c)
-        return;
-    api_subject(subject, operation, stream, NULL);
-    api_call(c, bus_name_is_ok(stream), body, subject);
-}
-
 /* ---- streams ---- */
 
 static void stream_write(
@@ -214,35 +203,12 @@ void bus_stream_make(struct bus *b, const struct bus_stream *stream, bus_done_fn
 
 void bus_stream_info(struct bus *b, const char *stream, bus_done_fn *done, void *arg)
 {
-    api_about_stream(b, "STREAM.INFO", stream, NULL, done, arg);
-}
-
-void bus_stream_drop(struct bus *b, const char *stream, bus_done_fn *done, void *arg)
-{
-    api_about_stream(b, "STREAM.DELETE", stream, NULL, done, arg);
-}
-
-void bus_stream_purge(
-    struct bus *b, const char *stream, const char *filter, bus_done_fn *done, void *arg)
-{
-    cleanup_buf struct buf body = { 0 };
-    if (filter) {
-        field_open(&body, NULL, '{');
-        field_string(&body, "filter", filter);
-        field_close(&body, '}');
-    }
-    api_about_stream(b, "STREAM.PURGE", stream, &body, done, arg);
-}
-
-void bus_stream_remove(
-    struct bus *b, const char *stream, uint64_t sequence, bus_done_fn *done, void *arg)
-{
-    cleanup_buf struct buf body = { 0 };
-    field_open(&body, NULL, '{');
-    field_int(&body, "seq", (int64_t)sequence);
-    field_bool(&body, "no_erase", true);
-    field_close(&body, '}');
-    api_about_stream(b, "STREAM.MSG.DELETE", stream, &body, done, arg);
+    char subject[BUS_SUBJECT_MAX + 1];
+    struct call *c = call_new(b, BUS_TIMEOUT_MS, api_take, done, arg);
+    if (!c)
+        return;
+    api_subject(subject, "STREAM.INFO", stream, NULL);
+    api_call(c, bus_name_is_ok(stream), NULL, subject);
 }
 
 /* ---- the last message of a subject ---- */

@@ -6,19 +6,6 @@
 
 /* ---- names ---- */
 
-const char *bus_result_name(enum bus_result result)
-{
-    static const char *const names[] = { [BUS_OK] = "ok",
-        [BUS_CONFLICT] = "conflict",
-        [BUS_NOT_FOUND] = "not_found",
-        [BUS_NO_RESPONDERS] = "no_responders",
-        [BUS_TIMEOUT] = "timeout",
-        [BUS_DISCONNECTED] = "disconnected",
-        [BUS_FULL] = "full",
-        [BUS_REFUSED] = "refused" };
-    return names[result];
-}
-
 static const char bus_word[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-";
 
 bool bus_name_is_ok(const char *name)

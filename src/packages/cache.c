@@ -41,7 +41,6 @@ struct package_cache {
 };
 
 struct package_set {
-    unsigned holders;
     int lock; /* shared */
     char *site, *packages;
     char id[ID_DIGITS + 1];
@@ -266,16 +265,9 @@ int package_cache_lock(struct package_cache *cache, bool (*cancelled)(void *arg)
 
 /* ---- sets ---- */
 
-struct package_set *package_set_hold(struct package_set *set)
-{
-    if (set)
-        set->holders++;
-    return set;
-}
-
 void package_set_drop(struct package_set *set)
 {
-    if (!set || --set->holders > 0)
+    if (!set)
         return;
     close_fd(&set->lock);
     free(set->site);
@@ -368,7 +360,7 @@ static int hold_set(
     if (!set)
         return error_memory(err);
     (void)futimens(lock, NULL); /* says when it was used last */
-    *set = (struct package_set){ .holders = 1, .lock = steal_fd(&lock) };
+    *set = (struct package_set){ .lock = steal_fd(&lock) };
     snprintf(set->id, sizeof set->id, "%s", id);
     set->site = text_printf("%s/sets/%s/site", cache->path, id);
     set->packages = strdup(names_of(facts));

@@ -12,8 +12,7 @@
  * host: code that runs in a build cannot pass its result off as another set. The contents are
  * untrusted: the host copies, hashes and removes them, and never imports or executes them.
  */
-#ifndef DROSTE_PACKAGES_CACHE_H
-#define DROSTE_PACKAGES_CACHE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -57,7 +56,6 @@ int package_cache_find_id(
  * names it by its contents, and lets the request resolve to it. With the lock. */
 int package_cache_publish(struct package_cache *cache, const char request[HASH_TEXT_SIZE],
     const char *staged, const char *facts, struct package_set **out, struct error *err);
-struct package_set *package_set_hold(struct package_set *set);
 /* NULL is fine. */
 void package_set_drop(struct package_set *set);
 const char *package_set_id(const struct package_set *set);
@@ -83,5 +81,3 @@ int package_cache_remove(struct package_cache *cache, const char *id, struct err
 
 /* The error for a full disk, for a build that says so. */
 int package_cache_disk_full(const struct package_cache *cache, struct error *err);
-
-#endif

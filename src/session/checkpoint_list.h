@@ -1,6 +1,5 @@
 /* session/checkpoint_list.h: the checkpoints of a session. */
-#ifndef DROSTE_SESSION_CHECKPOINT_LIST_H
-#define DROSTE_SESSION_CHECKPOINT_LIST_H
+#pragma once
 
 #include <sys/queue.h>
 
@@ -42,7 +41,3 @@ void checkpoints_close_spent(struct checkpoints *c);
 /* revive.c */
 /* Exchanges the sandbox of a session, and what it owns there, with those of a checkpoint. */
 void checkpoints_exchange(struct session *s, struct session *state);
-/* Closes the session soon, outside of its callbacks. */
-void checkpoints_spend(struct checkpoints *c, struct session *state);
-
-#endif

@@ -49,8 +49,9 @@ void checkpoints_exchange(struct session *s, struct session *state)
 
 /* ---- before each cell ---- */
 
-/* Without memory, the session is closed with the checkpoints' owner, which then has no list. */
-void checkpoints_spend(struct checkpoints *c, struct session *state)
+/* Closes the session soon, outside of its callbacks. Without memory, it is closed with the
+ * checkpoints' owner, which then has no list. */
+static void checkpoints_spend(struct checkpoints *c, struct session *state)
 {
     struct session **all =
         state ? array_grow(c->spent, c->spent_count, &c->spent_cap, sizeof(struct session *))

@@ -109,8 +109,3 @@ void store_close(struct store *store)
     free(store->path);
     free(store);
 }
-
-const char *store_path(const struct store *store)
-{
-    return store->path;
-}

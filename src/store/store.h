@@ -15,8 +15,7 @@
  * ERROR_ARGUMENT if a step is inconsistent (an unknown run, turn or cell, an end without its
  * beginning), ERROR_NOT_FOUND for an unknown run, ERROR_MEMORY.
  */
-#ifndef DROSTE_STORE_STORE_H
-#define DROSTE_STORE_STORE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -44,7 +43,6 @@ static inline droste_value store_text(const char *text)
 int store_open(const char *path, struct store **out, struct error *err);
 /* NULL is fine. Runs without an end stay `running` while this process lives. */
 void store_close(struct store *store);
-const char *store_path(const struct store *store);
 
 /* Writing. A `_begin` stores what is known of a step at its beginning, an `_end` its status and the
  * members after it (droste/record.h). The caller chooses statuses, except "running" and
@@ -192,5 +190,3 @@ int store_run_remove_left(
  * fail alone, because it needs exclusive access. */
 int store_collect(struct store *store, const droste_record_keep *keep, droste_record_freed *freed,
     struct error *err);
-
-#endif

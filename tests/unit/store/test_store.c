@@ -43,7 +43,6 @@ static void the_default_file_is_private(void **state)
     setenv("DROSTE_HOME", home, 1);
     mode_t before = umask(0);
     struct store *store = open_store(NULL);
-    assert_string_equal(store_path(store), file);
     begin_run(store, "a");
     assert_int_equal(mode_of(home), 0700);
     assert_int_equal(mode_of(file), 0600);
