@@ -3,8 +3,7 @@
  * In a child, the C library's copy of the thread id is stale unless the kernel is asked to update
  * it (`tid_address`, from PR_GET_TID_ADDRESS).
  */
-#ifndef DROSTE_GUEST_ZYGOTE_CLONE_H
-#define DROSTE_GUEST_ZYGOTE_CLONE_H
+#pragma once
 
 #include <linux/sched.h>
 #include <sys/types.h>
@@ -17,5 +16,3 @@ pid_t clone_copy(void *tid_address);
 /* Creates a child according to `args`, in this memory or a copy, that runs fn(arg) on its own stack
  * (`args->stack`, CLONE_STACK bytes) and exits with the result. -1 with errno. */
 pid_t clone_onto(struct clone_args *args, int (*fn)(void *), void *arg);
-
-#endif

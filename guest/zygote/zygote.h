@@ -1,6 +1,5 @@
 /* guest/zygote/zygote.h: what the zygote (zygote.c) and a worker that forks (fork.c) share. */
-#ifndef DROSTE_GUEST_ZYGOTE_ZYGOTE_H
-#define DROSTE_GUEST_ZYGOTE_ZYGOTE_H
+#pragma once
 
 #include <setjmp.h>
 #include <signal.h>
@@ -54,5 +53,3 @@ void zygote_wait_for_keeper(struct clone_job *job);
 void zygote_register_sequences(void);
 /* Opens a /dev/null of its own as descriptor 0; -1 with errno. */
 int zygote_open_null(void);
-
-#endif

@@ -1,6 +1,5 @@
 /* api/api.h: the `droste` object, and what all its functions share: errors, waiting, the record. */
-#ifndef DROSTE_API_API_H
-#define DROSTE_API_API_H
+#pragma once
 
 #include <sys/queue.h>
 
@@ -124,5 +123,3 @@ void api_forget_interrupt(droste *d);
 int api_store(droste *d, struct store **out, struct error *err);
 /* Opens the record at this path (NULL: the default). ERROR_ARGUMENT while another one is in use. */
 int api_store_at(droste *d, const char *path, struct store **out, struct error *err);
-
-#endif

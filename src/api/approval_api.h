@@ -1,6 +1,5 @@
 /* api/approval_api.h: approvals of tool calls, for the program (droste/approval.h). */
-#ifndef DROSTE_API_APPROVAL_API_H
-#define DROSTE_API_APPROVAL_API_H
+#pragma once
 
 #include "api/api.h"
 #include "rlm/rlm.h"
@@ -9,5 +8,3 @@
  * argument. */
 void api_approve_run(void *d, struct approval *approval);
 void api_approve_session(void *session, struct approval *approval);
-
-#endif

@@ -1,6 +1,5 @@
 /* api/artifacts_api.h: the files that a run has saved. */
-#ifndef DROSTE_API_ARTIFACTS_API_H
-#define DROSTE_API_ARTIFACTS_API_H
+#pragma once
 
 #include "base/buf.h"
 #include "rlm/artifacts.h"
@@ -13,5 +12,3 @@ int artifacts_directory(const char *setting, const char *task, char **out, struc
 int artifacts_copy(struct artifact_list *to, const struct artifact_list *from);
 /* Appends the members "artifacts" and "artifacts_error" of a result. */
 void artifacts_put_json(const struct artifact_list *list, struct buf *out);
-
-#endif

@@ -1,6 +1,5 @@
 /* api/contexts.h: the contexts of a run or session, as requested and as a record has them. */
-#ifndef DROSTE_API_CONTEXTS_H
-#define DROSTE_API_CONTEXTS_H
+#pragma once
 
 #include "base/list.h"
 #include "droste.h"
@@ -29,5 +28,3 @@ int api_contexts_check(const struct contexts *all, const struct tools *tools, st
  * from their files or from the record. */
 int api_contexts_again(const struct stored_run *stored_run, const struct settings *s,
     const int *interrupt, struct contexts *all, struct error *err);
-
-#endif

@@ -1,6 +1,5 @@
 /* api/custom_api.h: environments of the embedding program (env/common/custom.h). */
-#ifndef DROSTE_API_CUSTOM_API_H
-#define DROSTE_API_CUSTOM_API_H
+#pragma once
 
 #include "base/error.h"
 #include "droste.h"
@@ -10,5 +9,3 @@ struct environment;
 /* Opens the environment of this name; *out is NULL if the program has added none. */
 int api_custom_open(droste *d, const char *name, struct environment **out, struct error *err);
 void api_customs_free(droste *d);
-
-#endif

@@ -1,6 +1,5 @@
 /* api/environment_api.h: the environment of a `droste`. */
-#ifndef DROSTE_API_ENVIRONMENT_API_H
-#define DROSTE_API_ENVIRONMENT_API_H
+#pragma once
 
 #include "base/error.h"
 #include "droste.h"
@@ -12,5 +11,3 @@ struct settings;
  * time. ERROR_ARGUMENT if sessions or runs use another one. */
 int api_environment(
     droste *d, const struct settings *s, struct environment **out, struct error *err);
-
-#endif

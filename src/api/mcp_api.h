@@ -3,8 +3,7 @@
  * A droste has one client for each server, which all of its sessions and runs share. A server is
  * reached when the first of them is prepared.
  */
-#ifndef DROSTE_API_MCP_API_H
-#define DROSTE_API_MCP_API_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -36,5 +35,3 @@ void api_mcp_wait_free(struct api_mcp_wait *w);
 
 /* Ends the clients, after the sessions and runs. */
 void api_mcp_close(droste *d);
-
-#endif

@@ -1,6 +1,5 @@
 /* api/models.h: the models that settings name, by the depth of calls. */
-#ifndef DROSTE_API_MODELS_H
-#define DROSTE_API_MODELS_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -32,5 +31,3 @@ char *api_model_key(
     const droste *d, const struct settings *s, const char *model, const struct list *sampling);
 /* Closes the models that have no user. */
 void api_end_models(droste *d);
-
-#endif

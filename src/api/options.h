@@ -1,6 +1,5 @@
 /* api/options.h: translates settings into the options of sessions and runs. */
-#ifndef DROSTE_API_OPTIONS_H
-#define DROSTE_API_OPTIONS_H
+#pragma once
 
 #include "api/settings.h"
 #include "base/buf.h"
@@ -56,5 +55,3 @@ int api_ask_check_rules(const struct settings *s, struct error *err);
 /* Checks "ask", too: a name that is none of the tools would never ask. */
 int api_ask_check(const struct settings *s, const struct tools *tools, struct error *err);
 struct approval_rules api_ask_rules(const struct settings *s);
-
-#endif

@@ -1,7 +1,6 @@
 /* api/packages.h: the packages that settings ask for, which sessions get as a read-only directory.
  */
-#ifndef DROSTE_API_PACKAGES_H
-#define DROSTE_API_PACKAGES_H
+#pragma once
 
 #include "api/settings.h"
 #include "base/buf.h"
@@ -63,5 +62,3 @@ bool api_packages_cancelled(void *interrupt);
 /* The output of a program of the given interpreter, outside of any sandbox. */
 int api_packages_ask(const char *executable, const char *code, const char *argument,
     struct buf *out, struct error *err);
-
-#endif

@@ -1,6 +1,5 @@
 /* api/packages_build.h: builds package sets. */
-#ifndef DROSTE_API_PACKAGES_BUILD_H
-#define DROSTE_API_PACKAGES_BUILD_H
+#pragma once
 
 #include "base/error.h"
 
@@ -9,5 +8,3 @@ struct package_set;
 
 /* Builds a set in a sandbox of its own, and waits for that. */
 int api_packages_build(const struct package_job *job, struct package_set **out, struct error *err);
-
-#endif

@@ -1,6 +1,5 @@
 /* api/packages_embedded.h: the files of guest/packages, embedded in the library (scripts/embed). */
-#ifndef DROSTE_API_PACKAGES_EMBEDDED_H
-#define DROSTE_API_PACKAGES_EMBEDDED_H
+#pragma once
 
 #include <stddef.h>
 
@@ -8,5 +7,3 @@ extern const unsigned char embedded_packages_build[];
 extern const size_t embedded_packages_build_size;
 extern const unsigned char embedded_packages_configuration[];
 extern const size_t embedded_packages_configuration_size;
-
-#endif

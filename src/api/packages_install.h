@@ -1,8 +1,7 @@
 /* api/packages_install.h: install_packages(), with which code gets packages while its session runs
  * (the setting allow-install).
  */
-#ifndef DROSTE_API_PACKAGES_INSTALL_H
-#define DROSTE_API_PACKAGES_INSTALL_H
+#pragma once
 
 #include "api/settings.h"
 #include "base/buf.h"
@@ -13,5 +12,3 @@ struct tools;
 /* Adds the function, if the settings permit it. */
 int api_install_offer(
     droste *d, const struct settings *s, struct tools *tools, struct buf *facts, struct error *err);
-
-#endif

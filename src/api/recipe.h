@@ -3,8 +3,7 @@
  * A recipe is data: settings, contexts to load, cells to execute. Whatever uses it executes it in a
  * sandbox (template_use.h). A damaged or hostile file is refused by the same checks as a new one.
  */
-#ifndef DROSTE_API_RECIPE_H
-#define DROSTE_API_RECIPE_H
+#pragma once
 
 #include "api/settings.h"
 #include "base/hash.h"
@@ -45,5 +44,3 @@ int recipe_apply(const struct recipe *r, struct settings *s, struct error *err);
 /* Turns the settings of such a session into those of the session that executes the recipe: without
  * models, tools of the host, volumes and limits of time. */
 int recipe_prepare(const struct recipe *r, struct settings *s, struct error *err);
-
-#endif

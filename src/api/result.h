@@ -1,6 +1,5 @@
 /* api/result.h: results of cells and runs. */
-#ifndef DROSTE_API_RESULT_H
-#define DROSTE_API_RESULT_H
+#pragma once
 
 #include "base/buf.h"
 #include "broker/budget.h"
@@ -40,5 +39,3 @@ const droste_bundles *result_bundles(const struct bundles *bundles);
 
 /* Appends the JSON of a cell's event: submit, stdout, stderr, error and variables. */
 void result_put_event(struct buf *out, const struct cell_result *c);
-
-#endif

@@ -1,6 +1,5 @@
 /* api/run_api.h: starts runs: new ones, or those of the record that are continued. */
-#ifndef DROSTE_API_RUN_API_H
-#define DROSTE_API_RUN_API_H
+#pragma once
 
 #include "base/error.h"
 #include "droste.h"
@@ -14,5 +13,3 @@ int api_start(droste *d, const droste_request *q, const struct run_link *link, d
 /* The same, and waits for its end. */
 int api_run(droste *d, droste_request *q, const struct run_link *link, droste_running **running,
     droste_result **out, struct error *err);
-
-#endif

@@ -1,6 +1,5 @@
 /* api/running.h: a run that was started: its events, its end, and the report of that. */
-#ifndef DROSTE_API_RUNNING_H
-#define DROSTE_API_RUNNING_H
+#pragma once
 
 #include <sys/queue.h>
 
@@ -87,5 +86,3 @@ void api_drop_run_stagings(droste *d);
 void api_drop_runs(droste *d);
 /* Reports the ends of all runs. */
 void api_tell_runs(droste *d);
-
-#endif

@@ -1,6 +1,5 @@
 /* api/secrets.h: values of secrets for the network of sandboxes, read once and kept in memory. */
-#ifndef DROSTE_API_SECRETS_H
-#define DROSTE_API_SECRETS_H
+#pragma once
 
 #include "base/error.h"
 
@@ -14,5 +13,3 @@ int api_add_secrets(
     struct droste *d, const struct settings *s, struct egress_policy *policy, struct error *err);
 /* Overwrites the values. */
 void api_secrets_free(struct secret_value *first);
-
-#endif

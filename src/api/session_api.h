@@ -1,6 +1,5 @@
 /* api/session_api.h: opening sessions, and what concerns all of them. */
-#ifndef DROSTE_API_SESSION_API_H
-#define DROSTE_API_SESSION_API_H
+#pragma once
 
 #include "droste.h"
 
@@ -21,5 +20,3 @@ int api_session_open_volume(
 /* Interrupts the active cells and the staging of all sessions. */
 void api_interrupt_sessions(droste *d);
 void api_drop_session_stagings(droste *d);
-
-#endif

@@ -1,6 +1,5 @@
 /* api/session_ops.h: a session of the public interface, and its operations. */
-#ifndef DROSTE_API_SESSION_OPS_H
-#define DROSTE_API_SESSION_OPS_H
+#pragma once
 
 #include <sys/queue.h>
 
@@ -91,5 +90,3 @@ droste_session *session_api_origin(droste_session *s);
 
 /* Reports the ends of all sessions' operations. */
 void api_tell_sessions(droste *d);
-
-#endif

@@ -1,6 +1,5 @@
 /* api/settings.h: sets, reads, copies, saves and restores settings by name (settings_table.h). */
-#ifndef DROSTE_API_SETTINGS_H
-#define DROSTE_API_SETTINGS_H
+#pragma once
 
 #include "api/settings_table.h"
 #include "base/buf.h"
@@ -57,5 +56,3 @@ int settings_take_secrets(struct settings *s, const struct settings *from, struc
 int settings_from_environment(struct settings *s, struct error *err);
 /* ERROR_CONFIG with the line. A missing file is not an error if `may_be_absent`. */
 int settings_from_file(struct settings *s, const char *path, bool may_be_absent, struct error *err);
-
-#endif

@@ -3,8 +3,7 @@
  * The table feeds droste_set, the configuration file, the environment variables, the flags of the
  * command line with their help, and the documentation.
  */
-#ifndef DROSTE_API_SETTINGS_TABLE_H
-#define DROSTE_API_SETTINGS_TABLE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -97,5 +96,3 @@ struct setting {
 
 extern const struct setting settings_table[];
 extern const size_t settings_count;
-
-#endif

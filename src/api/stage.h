@@ -5,8 +5,7 @@
  * in a job (base/job.h), while other sessions and runs continue. The job has copies of all that it
  * uses, and may outlive its requester. MCP servers are reached after it, on the loop.
  */
-#ifndef DROSTE_API_STAGE_H
-#define DROSTE_API_STAGE_H
+#pragma once
 
 #include "api/contexts.h"
 #include "api/options.h"
@@ -86,5 +85,3 @@ int api_contexts_load(droste *d, const struct settings *s, struct contexts *out,
 /* The same for one PATH. `kind` NULL: as the settings say. */
 int api_context_load(droste *d, const struct settings *s, const char *path, const char *kind,
     struct context **out, struct error *err);
-
-#endif

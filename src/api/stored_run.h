@@ -1,6 +1,5 @@
 /* api/stored_run.h: runs of the record: to continue them, or for their results. */
-#ifndef DROSTE_API_STORED_RUN_H
-#define DROSTE_API_STORED_RUN_H
+#pragma once
 
 #include "base/buf.h"
 #include "base/error.h"
@@ -32,5 +31,3 @@ enum rlm_status stored_run_status(const char *name);
 int stored_run_result(droste *d, const char *run, droste_result **out, struct error *err);
 /* The same of the description of a run that droste_record_json has printed. */
 int stored_run_read(struct json_object *run, droste_result **out, struct error *err);
-
-#endif

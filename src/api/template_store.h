@@ -1,6 +1,5 @@
 /* api/template_store.h: executes the recipe of a stored template. */
-#ifndef DROSTE_API_TEMPLATE_STORE_H
-#define DROSTE_API_TEMPLATE_STORE_H
+#pragma once
 
 #include "api/recipe.h"
 
@@ -8,5 +7,3 @@
  * that start from it. */
 int api_template_make(droste *d, const char *name, const struct recipe *r, const struct settings *s,
     droste_template **out, struct error *err);
-
-#endif

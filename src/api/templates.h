@@ -1,6 +1,5 @@
 /* api/templates.h: the templates of a droste object. */
-#ifndef DROSTE_API_TEMPLATES_H
-#define DROSTE_API_TEMPLATES_H
+#pragma once
 
 #include "api/api.h"
 #include "session/template.h"
@@ -26,5 +25,3 @@ int api_template_image(
     droste *d, const struct settings *s, struct template **out, struct error *err);
 /* The setting as the record keeps it, with the digest of the recipe; appends nothing for none. */
 int api_template_saved(const struct settings *s, struct buf *out, struct error *err);
-
-#endif

@@ -1,6 +1,5 @@
 /* api/tool_api.h: the tools of the program and of the settings. */
-#ifndef DROSTE_API_TOOL_API_H
-#define DROSTE_API_TOOL_API_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -19,5 +18,3 @@ int api_tools(
 /* Adds a function of the program; `replaces` as in tool_spec. */
 int tool_api_add(struct tools *tools, const char *name, const char *description,
     const char *parameters, bool replaces, droste_tool_fn *fn, void *arg, struct error *err);
-
-#endif

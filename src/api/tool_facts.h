@@ -5,8 +5,7 @@
  * A resumed run reads files again, as with contexts; their contents are not in the record. A
  * function of the embedding program has no hash: only its existence is checked.
  */
-#ifndef DROSTE_API_TOOL_FACTS_H
-#define DROSTE_API_TOOL_FACTS_H
+#pragma once
 
 #include "base/buf.h"
 #include "base/error.h"
@@ -31,5 +30,3 @@ struct tool_facts_then {
     bool prepared, called;
 };
 int tool_facts_check(const struct tool_facts_then *then, const struct buf *now, struct error *err);
-
-#endif

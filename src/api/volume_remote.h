@@ -1,8 +1,7 @@
 /* api/volume_remote.h: the contents of volumes that a provider keeps (Daytona, Modal). These
  * services show volumes only to sandboxes, so each function starts a sandbox, runs one program in
  * it, and ends it. ERROR_NOT_FOUND if there is no such volume; it is not created. */
-#ifndef DROSTE_API_VOLUME_REMOTE_H
-#define DROSTE_API_VOLUME_REMOTE_H
+#pragma once
 
 #include "droste.h"
 #include "volume/workspace.h"
@@ -17,5 +16,3 @@ int volume_remote_fetch(
  * one. */
 int volume_remote_put(
     droste *d, const char *name, struct workspace *staged, const char *path, struct error *err);
-
-#endif

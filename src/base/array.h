@@ -1,6 +1,5 @@
 /* base/array.h: growing arrays. */
-#ifndef DROSTE_BASE_ARRAY_H
-#define DROSTE_BASE_ARRAY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -19,5 +18,3 @@ static inline bool array_grow_in(void **array, size_t count, size_t *room, size_
     *array = grown ? grown : *array;
     return grown != NULL;
 }
-
-#endif

@@ -3,8 +3,7 @@
  * Running out of memory is sticky: later appends do nothing, and the caller asks once, at the end
  * (`buf_failed`). A zeroed buf is an empty one.
  */
-#ifndef DROSTE_BASE_BUF_H
-#define DROSTE_BASE_BUF_H
+#pragma once
 
 #include <stdarg.h>
 #include <stdbool.h>
@@ -48,5 +47,3 @@ static inline const char *buf_text(const struct buf *b)
 char *buf_steal(struct buf *b);
 
 #define cleanup_buf __attribute__((cleanup(buf_free)))
-
-#endif

@@ -3,8 +3,7 @@
  * `cleanup_fd int fd = -1;` closes at the end of the block; `return steal_fd(&fd);` hands the
  * descriptor over. A variable that owns nothing is -1 or NULL.
  */
-#ifndef DROSTE_BASE_CLEANUP_H
-#define DROSTE_BASE_CLEANUP_H
+#pragma once
 
 #include <errno.h>
 #include <stdio.h>
@@ -53,5 +52,3 @@ static inline void *steal_pointer(void *pp)
 #define steal(pp) ((__typeof__(*(pp)))steal_pointer(pp))
 
 #define array_length(a) (sizeof(a) / sizeof((a)[0]))
-
-#endif

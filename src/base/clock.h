@@ -1,6 +1,5 @@
 /* base/clock.h: time. Durations come from the monotonic clock, dates from the wall clock. */
-#ifndef DROSTE_BASE_CLOCK_H
-#define DROSTE_BASE_CLOCK_H
+#pragma once
 
 #include <stdint.h>
 #include <time.h>
@@ -33,5 +32,3 @@ static inline int64_t clock_wall_ms(void)
     clock_gettime(CLOCK_REALTIME, &t);
     return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
-
-#endif

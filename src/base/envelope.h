@@ -1,7 +1,6 @@
 /* base/envelope.h: the envelopes of Connect's streams (connectrpc.com/docs/protocol): a byte of
  * flags and the length, big-endian, before each message. */
-#ifndef DROSTE_BASE_ENVELOPE_H
-#define DROSTE_BASE_ENVELOPE_H
+#pragma once
 
 #include <stddef.h>
 
@@ -14,5 +13,3 @@ enum { ENVELOPE_HEAD = 5, ENVELOPE_END = 2 }; /* bytes; the flag of the last one
  * message has more than `most` bytes. */
 int envelope_size(const char *data, size_t len, size_t most, size_t *out, struct error *err);
 void envelope_append(struct buf *out, unsigned flags, const void *message, size_t len);
-
-#endif

@@ -4,8 +4,7 @@
  * error lives in the caller's frame, is bounded, and needs no memory, so that running out of it
  * can be reported too. `err` may be NULL where the caller does not care why.
  */
-#ifndef DROSTE_BASE_ERROR_H
-#define DROSTE_BASE_ERROR_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -80,5 +79,3 @@ enum error_code error_code_named(const char *name, enum error_code fallback);
 bool error_is_model(enum error_code code);
 /* True for ERROR_BUDGET and the codes of single limits. */
 bool error_is_budget(enum error_code code);
-
-#endif

@@ -1,8 +1,7 @@
 /* base/fifo.h: a byte queue in contiguous memory. Each byte is moved a constant number of times,
  * however small the pieces are in which it is taken out. A zeroed fifo is empty.
  */
-#ifndef DROSTE_BASE_FIFO_H
-#define DROSTE_BASE_FIFO_H
+#pragma once
 
 #include "base/buf.h"
 
@@ -32,5 +31,3 @@ static inline bool fifo_failed(const struct fifo *f)
 {
     return buf_failed(&f->bytes);
 }
-
-#endif

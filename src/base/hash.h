@@ -1,6 +1,5 @@
 /* base/hash.h: SHA-256 as lower-case hexadecimal, and SHA-1 for WebSockets, through libcrypto. */
-#ifndef DROSTE_BASE_HASH_H
-#define DROSTE_BASE_HASH_H
+#pragma once
 
 #include <stddef.h>
 
@@ -28,5 +27,3 @@ void hash_add(struct hash *hash, const void *data, size_t len);
 int hash_take(struct hash *hash, char out[HASH_TEXT_SIZE], struct error *err);
 void hash_close(struct hash *hash);
 #define cleanup_hash __attribute__((cleanup(hash_close)))
-
-#endif

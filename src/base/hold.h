@@ -6,8 +6,7 @@
  * time, so work that waited elsewhere for long (for a rate limit, or in a stopped process) asks for
  * another one, and never begins after another process has taken over.
  */
-#ifndef DROSTE_BASE_HOLD_H
-#define DROSTE_BASE_HOLD_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -40,5 +39,3 @@ bool hold_pass(struct hold *h, struct hold_wait *w, void (*go)(void *arg), void 
 void hold_leave(struct hold_wait *w);
 /* So much is kept; it was sent at `sent_ns`, when this process was known to be the writer. */
 void hold_confirm(struct hold *h, uint64_t kept, uint64_t sent_ns);
-
-#endif

@@ -4,8 +4,7 @@
  * resolves names in them; a few silent servers would block it. The thread blocks all signals, so
  * that the host's threads handle them.
  */
-#ifndef DROSTE_BASE_JOB_H
-#define DROSTE_BASE_JOB_H
+#pragma once
 
 #include "base/error.h"
 #include "base/loop.h"
@@ -16,5 +15,3 @@ typedef void job_fn(void *arg);
  * latest from loop_close, which waits for all jobs. A caller that wants to end `work` early
  * arranges that with it. */
 int job_start(struct loop *loop, job_fn *work, job_fn *done, void *arg, struct error *err);
-
-#endif

@@ -1,6 +1,5 @@
 /* base/line_reader.h: reads a file line by line. */
-#ifndef DROSTE_BASE_LINE_READER_H
-#define DROSTE_BASE_LINE_READER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -26,5 +25,3 @@ bool line_is_blank(const struct line *line);
  * ERROR_ARGUMENT (a line is too long). */
 typedef int line_fn(void *arg, const struct line *line, struct error *err);
 int line_reader_read(int fd, const char *name, line_fn *fn, void *arg, struct error *err);
-
-#endif

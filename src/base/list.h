@@ -1,6 +1,5 @@
 /* base/list.h: a list of strings. */
-#ifndef DROSTE_BASE_LIST_H
-#define DROSTE_BASE_LIST_H
+#pragma once
 
 #include <stddef.h>
 
@@ -20,5 +19,3 @@ int list_take(struct list *list, char *value, struct error *err);
 int list_add_end(struct list *list, struct error *err);
 int list_add_all(struct list *list, const struct list *from, struct error *err);
 void list_clear(struct list *list);
-
-#endif

@@ -4,8 +4,7 @@
  * callback, so their owners can forget them at once. Everything except loop_post and loop_nudge
  * runs on the loop's thread.
  */
-#ifndef DROSTE_BASE_LOOP_H
-#define DROSTE_BASE_LOOP_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -107,5 +106,3 @@ int watch_events(struct watch *watch, int events);
 /* A background watch does not keep the loop running when nothing else is left. */
 void watch_background(struct watch *watch, bool background);
 void watch_free(struct watch *watch);
-
-#endif

@@ -8,8 +8,7 @@
  * text; steps are therefore counted in callouts. There is no JIT, because texts from guests would
  * steer the use of executable memory.
  */
-#ifndef DROSTE_BASE_PATTERN_H
-#define DROSTE_BASE_PATTERN_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -27,5 +26,3 @@ void pattern_free(struct pattern *pattern);
  * from *work. Exceeding a limit is an error, since the outcome is then unknown. */
 int pattern_search(
     const struct pattern *pattern, const char *text, size_t len, uint64_t *work, struct error *err);
-
-#endif

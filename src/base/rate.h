@@ -7,8 +7,7 @@
  * The first that asks for more than is left is next: others get what is left besides that for as
  * long as it asks again. So a large request is not overtaken by small ones without end.
  */
-#ifndef DROSTE_BASE_RATE_H
-#define DROSTE_BASE_RATE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -56,5 +55,3 @@ int64_t rate_wait_ms(const struct rate_window *w, int64_t now_ms, const struct r
 void rate_change(struct rate_window *w, const struct rate_slice *by);
 /* Adds to the slice of that second. */
 void rate_add(struct rate_window *w, const struct rate_slice *slice);
-
-#endif

@@ -1,6 +1,5 @@
 /* base/suggest.h: the word that a mistyped one probably stands for. */
-#ifndef DROSTE_BASE_SUGGEST_H
-#define DROSTE_BASE_SUGGEST_H
+#pragma once
 
 #include <stddef.h>
 
@@ -22,5 +21,3 @@ const char *suggestion_best(const struct suggestion *s);
  * about the nearest. `first` is the word of a table's first row, `size` that of a row. */
 int suggest_refuse(const char *what, const char *typed, const char *const *first, size_t size,
     size_t count, struct error *err);
-
-#endif

@@ -1,6 +1,5 @@
 /* base/text.h: UTF-8, and text from untrusted sources. */
-#ifndef DROSTE_BASE_TEXT_H
-#define DROSTE_BASE_TEXT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -84,5 +83,3 @@ void text_hex(const void *data, size_t len, char *out);
 
 /* strtod with a decimal point in every locale. */
 double text_to_double(const char *text, char **end);
-
-#endif

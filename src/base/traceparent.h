@@ -1,6 +1,5 @@
 /* base/traceparent.h: the header field `traceparent` of W3C Trace Context (level 1). */
-#ifndef DROSTE_BASE_TRACEPARENT_H
-#define DROSTE_BASE_TRACEPARENT_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -20,5 +19,3 @@ void traceparent_write(
 /* The span of a model call with this idempotency key of 32 digits: its last half, because calls of
  * one batch share the first. */
 const char *traceparent_call_span(const char *key);
-
-#endif

@@ -2,8 +2,7 @@
  * (serve/http/socket.c): parses the other side's strictly. A client's frames are masked, a server's
  * are not. It does no I/O: bytes in, bytes out.
  */
-#ifndef DROSTE_BASE_WEBSOCKET_FRAME_H
-#define DROSTE_BASE_WEBSOCKET_FRAME_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -77,5 +76,3 @@ void websocket_encode(struct buf *out, enum websocket_opcode opcode, const unsig
 
 /* Appends the Sec-WebSocket-Accept of a Sec-WebSocket-Key (section 4.2.2). */
 int websocket_accept(const char *key, struct buf *out, struct error *err);
-
-#endif

@@ -7,8 +7,7 @@
  *
  * Of a list of expected values any one will do.
  */
-#ifndef DROSTE_BATCH_GRADE_H
-#define DROSTE_BATCH_GRADE_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -44,5 +43,3 @@ struct grade {
 /* Grades with all kinds except programs. */
 bool grade_answer(
     const struct grader *grader, struct json_object *expected, struct json_object *answer);
-
-#endif

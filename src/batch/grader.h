@@ -4,8 +4,7 @@
  * true, "score": 0.5} to standard output; otherwise its exit status is the grade: 0 passed, 1
  * failed.
  */
-#ifndef DROSTE_BATCH_GRADER_H
-#define DROSTE_BATCH_GRADER_H
+#pragma once
 
 #include "base/loop.h"
 #include "batch/grade.h"
@@ -19,5 +18,3 @@ int grading_start(struct loop *loop, const char *program, double timeout, const 
     size_t len, grading_done_fn *done, void *arg, struct grading **out, struct error *err);
 /* Ends it without calling `done`. NULL is allowed. */
 void grading_cancel(struct grading *g);
-
-#endif

@@ -3,8 +3,7 @@
  * The file belongs to one batch at a time (flock). Each line is one write. Lines are not synced
  * individually: after a power failure, missing lines are restored from the record.
  */
-#ifndef DROSTE_BATCH_RESULTS_H
-#define DROSTE_BATCH_RESULTS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -34,5 +33,3 @@ int results_read(
 /* Appends a complete line, or nothing. */
 int results_append(struct results *results, const char *line, size_t len, struct error *err);
 int results_sync(struct results *results, struct error *err);
-
-#endif

@@ -1,6 +1,5 @@
 /* batch/slot.h: the active tasks of a batch. */
-#ifndef DROSTE_BATCH_SLOT_H
-#define DROSTE_BATCH_SLOT_H
+#pragma once
 
 #include "batch/state.h"
 
@@ -8,5 +7,3 @@
 void slot_begin(struct batch *b, struct task_entry *place);
 /* Ends all slots without writing lines; their runs end soon. */
 void slots_stop(struct batch *b);
-
-#endif

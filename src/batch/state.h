@@ -1,6 +1,5 @@
 /* batch/state.h: the state of a batch, its counts and its stop. */
-#ifndef DROSTE_BATCH_STATE_H
-#define DROSTE_BATCH_STATE_H
+#pragma once
 
 #include <sys/queue.h>
 
@@ -49,5 +48,3 @@ void batch_fail(struct batch *b, const struct error *why);
 void batch_count(struct batch *b, const struct outcome *outcome);
 /* Called when a slot becomes free. */
 void batch_look(struct batch *b);
-
-#endif

@@ -4,8 +4,7 @@
  * and its line is read again when it starts, so that files of any size and any number of contexts
  * need no memory.
  */
-#ifndef DROSTE_BATCH_TASKS_H
-#define DROSTE_BATCH_TASKS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -79,5 +78,3 @@ int tasks_read(
 void task_free(struct task *task);
 /* Converts an id to text; returns false if it is invalid. */
 bool task_id(struct json_object *value, char out[TASK_ID_MAX + 1], bool *number);
-
-#endif

@@ -8,8 +8,7 @@
  * where a process died while an approved call was executed, the resumed run asks again, and says
  * so.
  */
-#ifndef DROSTE_BROKER_APPROVAL_H
-#define DROSTE_BROKER_APPROVAL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -57,5 +56,3 @@ void approval_cancel(struct approval *a);
 int approval_answer(
     struct approval *a, bool approve, const char *by, const char *reason, struct error *err);
 void approval_leave(struct approval *a);
-
-#endif

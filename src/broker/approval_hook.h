@@ -9,8 +9,7 @@
  * or answers with a decision that is none, the call is announced again, after pauses that grow from
  * ten seconds to ten minutes, for as long as it waits.
  */
-#ifndef DROSTE_BROKER_APPROVAL_HOOK_H
-#define DROSTE_BROKER_APPROVAL_HOOK_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -54,5 +53,3 @@ void announcement_cancel(struct announcement *a);
 enum { HOOK_SIGNATURE_SIZE = 100 };
 int approval_hook_sign(const char *secret, int64_t seconds, const char *body, size_t len,
     char out[HOOK_SIGNATURE_SIZE]);
-
-#endif

@@ -3,8 +3,7 @@
  * broker.c starts the items of an ask; model_call.c, child_run.c, tool_call.c or the record
  * (replay/replay_match.c) end them. The reply goes out when the last item has ended.
  */
-#ifndef DROSTE_BROKER_ASK_H
-#define DROSTE_BROKER_ASK_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -187,5 +186,3 @@ void ask_free(struct ask *ask);
 
 /* Reports that a call has ended. */
 void broker_tell_changed(struct broker *b);
-
-#endif

@@ -7,8 +7,7 @@
  * `answer_timeout` returns the available answers, and errors for the other prompts. A tool call has
  * one item.
  */
-#ifndef DROSTE_BROKER_BROKER_H
-#define DROSTE_BROKER_BROKER_H
+#pragma once
 
 #include <stdint.h>
 
@@ -40,5 +39,3 @@ void broker_place(struct broker *b, int64_t turn, unsigned candidate, int64_t ce
 /* The callbacks of a session whose `arg` is a broker. */
 void broker_call(struct broker *b, struct session *s, const struct session_call *call);
 void broker_drop(struct broker *b, struct session *s, uint64_t id);
-
-#endif

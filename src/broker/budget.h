@@ -17,8 +17,7 @@
  * A budget may be part of a larger one (`up`), that of a batch: reservations and usage count there
  * too, and it may refuse them as well.
  */
-#ifndef DROSTE_BROKER_BUDGET_H
-#define DROSTE_BROKER_BUDGET_H
+#pragma once
 
 #include <stdint.h>
 #include <sys/queue.h>
@@ -213,5 +212,3 @@ bool budget_is_refused_above(const struct budget *b);
 
 /* Counts usage from before there was a larger budget. */
 void budget_count(struct budget *b, const struct spent *spent);
-
-#endif

@@ -1,6 +1,5 @@
 /* broker/child_run.h: rlm_query. */
-#ifndef DROSTE_BROKER_CHILD_RUN_H
-#define DROSTE_BROKER_CHILD_RUN_H
+#pragma once
 
 #include <stddef.h>
 
@@ -19,5 +18,3 @@ int child_find(struct item *item, const char *text, size_t len, struct error *er
 size_t child_record_bytes(const struct item *item, size_t len);
 int child_start(struct item *item, const char *prompt, size_t len, struct error *err);
 void child_cancel(struct item *item, const struct error *why);
-
-#endif

@@ -9,8 +9,7 @@
  * the gate from what was approved, and goes on with a question that was not decided, whichever of
  * its calls comes first.
  */
-#ifndef DROSTE_BROKER_COST_ASK_H
-#define DROSTE_BROKER_COST_ASK_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -28,5 +27,3 @@ int cost_ask_begin(struct cost_wait *w, struct budget *b, struct error *err);
 void cost_ask_leave(struct cost_wait *w);
 /* Takes over what the record has about the root of a run that is resumed. */
 int cost_ask_resume(struct budget *b, struct store *store, const char *root, struct error *err);
-
-#endif

@@ -4,8 +4,7 @@
  * call fork_map, too. The number of forks at once and the depth of calls are bounded here, whatever
  * the guest asks for.
  */
-#ifndef DROSTE_BROKER_FORK_MAP_H
-#define DROSTE_BROKER_FORK_MAP_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -33,5 +32,3 @@ int fork_map_find(struct item *item, const char *text, size_t len, struct error 
 int fork_map_start(struct item *item, const char *text, size_t len, struct error *err);
 /* Ends the fork of an item. */
 void fork_map_cancel(struct item *item);
-
-#endif

@@ -1,6 +1,5 @@
 /* broker/model_call.h: llm_query, and model calls that replace child runs. */
-#ifndef DROSTE_BROKER_MODEL_CALL_H
-#define DROSTE_BROKER_MODEL_CALL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -25,5 +24,3 @@ int model_ask(struct item *item, const char *text, size_t len, bool is_messages,
 
 /* Returns the part of a reply that is recorded; it points into the reply. */
 droste_record_call model_call_end(const struct lm_reply *reply);
-
-#endif

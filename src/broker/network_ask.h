@@ -5,8 +5,7 @@
  * destination, or one request of HTTP, and for the rest of the run or session, so code that
  * connects twice asks once. Requests that come meanwhile wait for the same decision.
  */
-#ifndef DROSTE_BROKER_NETWORK_ASK_H
-#define DROSTE_BROKER_NETWORK_ASK_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -25,5 +24,3 @@ bool network_ask(struct broker *b, struct session *s, droste_network_request *re
 /* As broker_function.take. */
 int network_ask_take(
     struct ask *ask, struct json_object *head, struct frame_parts *rest, struct error *err);
-
-#endif

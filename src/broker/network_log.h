@@ -1,6 +1,5 @@
 /* broker/network_log.h: requests of a sandbox to the network, which the record has. */
-#ifndef DROSTE_BROKER_NETWORK_LOG_H
-#define DROSTE_BROKER_NETWORK_LOG_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -10,5 +9,3 @@ struct egress_request;
 /* Records that a request begins or has ended; false: it could not be recorded. */
 bool network_log_add(struct broker *b, const struct egress_request *request);
 void network_log_free(struct broker *b);
-
-#endif

@@ -1,6 +1,5 @@
 /* broker/options.h: what a broker is opened with, and how it starts child runs. */
-#ifndef DROSTE_BROKER_OPTIONS_H
-#define DROSTE_BROKER_OPTIONS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -108,5 +107,3 @@ struct broker_options {
         void *arg, const struct droste_approval *approval, const char *status, const char *text);
     void *arg;
 };
-
-#endif

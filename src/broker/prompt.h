@@ -4,8 +4,7 @@
  * "text"}, or {"type": "image" or "document", "media_type", "data"} with base64 data. The model
  * clients check the rest (lm/request.h): media types and what a provider accepts.
  */
-#ifndef DROSTE_BROKER_PROMPT_H
-#define DROSTE_BROKER_PROMPT_H
+#pragma once
 
 #include "base/error.h"
 #include "base/json/json.h"
@@ -29,5 +28,3 @@ extern const struct json_limits prompt_limits;
 int prompt_open(struct prompt *out, const char *text, size_t len, bool is_messages,
     struct json_limits *limits, struct error *err);
 void prompt_close(struct prompt *prompt);
-
-#endif

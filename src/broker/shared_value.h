@@ -4,8 +4,7 @@
  * only while a child is active: a thousand values cost the host as many descriptors as there are
  * active children, not a thousand.
  */
-#ifndef DROSTE_BROKER_SHARED_VALUE_H
-#define DROSTE_BROKER_SHARED_VALUE_H
+#pragma once
 
 #include "session/context.h"
 
@@ -24,5 +23,3 @@ const char *shared_value_hash(struct shared_value *value, struct error *err);
 /* Returns it as a context until shared_value_rest has been called as many times. */
 int shared_value_use(struct shared_value *value, const struct context **out, struct error *err);
 void shared_value_rest(struct shared_value *value);
-
-#endif

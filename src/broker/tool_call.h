@@ -1,6 +1,5 @@
 /* broker/tool_call.h: one call of a tool, as the tool and the broker see it. */
-#ifndef DROSTE_BROKER_TOOL_CALL_H
-#define DROSTE_BROKER_TOOL_CALL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -37,5 +36,3 @@ int tool_find(struct item *item, const char *text, size_t len, struct error *err
 int tool_start(struct item *item, const char *text, size_t len, struct error *err);
 /* The guest no longer waits; item->error says why. */
 void tool_cancel(struct item *item);
-
-#endif

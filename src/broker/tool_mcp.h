@@ -1,6 +1,5 @@
 /* broker/tool_mcp.h: the functions of an MCP server as tools. */
-#ifndef DROSTE_BROKER_TOOL_MCP_H
-#define DROSTE_BROKER_TOOL_MCP_H
+#pragma once
 
 #include "base/buf.h"
 #include "base/error.h"
@@ -10,5 +9,3 @@ struct tools;
 
 /* Adds all functions, as NAME.FUNCTION; the client's list is there (mcp_client_is_ready). */
 int tools_add_mcp(struct tools *t, struct mcp_client *client, struct error *err);
-
-#endif

@@ -1,6 +1,5 @@
 /* broker/tool_program.h: tools that are programs of this machine. */
-#ifndef DROSTE_BROKER_TOOL_PROGRAM_H
-#define DROSTE_BROKER_TOOL_PROGRAM_H
+#pragma once
 
 #include "base/error.h"
 
@@ -10,5 +9,3 @@ struct tools;
 /* Adds a program, found through PATH. It runs with the user's rights. */
 int tools_add_program(
     struct tools *t, struct loop *loop, const char *name, const char *path, struct error *err);
-
-#endif

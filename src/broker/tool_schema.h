@@ -1,6 +1,5 @@
 /* broker/tool_schema.h: checks a tool's schema, and a call's arguments against it. */
-#ifndef DROSTE_BROKER_TOOL_SCHEMA_H
-#define DROSTE_BROKER_TOOL_SCHEMA_H
+#pragma once
 
 #include "base/error.h"
 #include "base/json/json.h"
@@ -13,5 +12,3 @@ int tool_arguments_are_plain(
     const char *text, size_t len, struct json_object *arguments, struct error *err);
 /* ERROR_ARGUMENT unless the arguments match the names, types and enumerations at the top level. */
 int tool_schema_fits(struct json_object *schema, struct json_object *arguments, struct error *err);
-
-#endif

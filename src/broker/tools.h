@@ -5,8 +5,7 @@
  * later. Guests are hostile, so the broker checks arguments against the tool's schema; the tool
  * judges their meaning.
  */
-#ifndef DROSTE_BROKER_TOOLS_H
-#define DROSTE_BROKER_TOOLS_H
+#pragma once
 
 #include "base/error.h"
 #include "base/json/json.h"
@@ -75,5 +74,3 @@ bool tools_have(const struct tools *t, const char *name);
 const struct tool *tools_find(const struct tools *t, const char *name);
 /* Sets the session options for these tools; the options point to them. */
 void tools_offer(const struct tools *t, struct session_options *options);
-
-#endif

@@ -1,6 +1,5 @@
 /* cli/answer.h: prints the result of a run on standard output. */
-#ifndef DROSTE_CLI_ANSWER_H
-#define DROSTE_CLI_ANSWER_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -12,5 +11,3 @@ int answer_print(droste *d, droste_result *r, bool json);
 int answer_status(const char *status, int otherwise);
 /* An answer in JSON: a string as its text, everything else as it is. */
 void answer_print_value(const char *json, size_t len);
-
-#endif

@@ -1,6 +1,5 @@
 /* cli/approvals.h: calls that wait for an approval: listed, decided, and asked for. */
-#ifndef DROSTE_CLI_APPROVALS_H
-#define DROSTE_CLI_APPROVALS_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -19,5 +18,3 @@ void cli_approval_event(const droste_event *e);
 void cli_approve(droste *d);
 /* The same for sessions, which have no record: without a terminal, such calls are denied. */
 void cli_approve_session(droste *d);
-
-#endif

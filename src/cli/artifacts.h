@@ -1,6 +1,5 @@
 /* cli/artifacts.h: files that recorded runs have saved, and other values of records as files. */
-#ifndef DROSTE_CLI_ARTIFACTS_H
-#define DROSTE_CLI_ARTIFACTS_H
+#pragma once
 
 #include "droste.h"
 
@@ -13,5 +12,3 @@ int cli_copy_artifacts(droste_record *record, const char *run, const char *path,
 /* Writes a value of a record to a descriptor; `path` is for the message of an error. */
 int cli_write_recorded(
     droste_record *record, const droste_value *value, int fd, const char *path, droste_error *err);
-
-#endif

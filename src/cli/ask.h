@@ -1,6 +1,5 @@
 /* cli/ask.h: a run from its beginning to its end, with its progress. */
-#ifndef DROSTE_CLI_ASK_H
-#define DROSTE_CLI_ASK_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -10,5 +9,3 @@
  * not begin. Otherwise *out is the result. `event`, `arg` and `all_events` of the
  * request are set here. */
 int cli_ask(droste *d, droste_request *request, bool show, droste_result **out, droste_error *err);
-
-#endif

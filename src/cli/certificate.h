@@ -1,6 +1,5 @@
 /* cli/certificate.h: how long the certificate of a NATS server is valid. */
-#ifndef DROSTE_CLI_CERTIFICATE_H
-#define DROSTE_CLI_CERTIFICATE_H
+#pragma once
 
 #include <time.h>
 
@@ -9,5 +8,3 @@
 /* `address` is HOST or HOST:PORT, perhaps behind USER@. The certificate is read, not verified: the
  * connection of the bus has done that. */
 int certificate_end_of_nats(const char *address, time_t *out, struct error *err);
-
-#endif

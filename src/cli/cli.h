@@ -2,8 +2,7 @@
  *
  * Commands have no logic of their own: they read flags, call the library, and print.
  */
-#ifndef DROSTE_CLI_CLI_H
-#define DROSTE_CLI_CLI_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -169,5 +168,3 @@ int cli_output_failed(void);
 int cli_finish(int status, const char *what);
 /* The same for a command that may have failed: prints its error after the output. */
 int cli_end(int rc, const struct error *err, const char *what);
-
-#endif

@@ -1,7 +1,6 @@
 /* cli/cluster_look.h: a cluster as its NATS servers and its nodes show it, for `droste cluster
  * status --join` and `droste cluster doctor`. Neither joins it, nor changes anything. */
-#ifndef DROSTE_CLI_CLUSTER_LOOK_H
-#define DROSTE_CLI_CLUSTER_LOOK_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -15,5 +14,3 @@ struct cluster_look {
 /* Return exit statuses. */
 int cluster_look_status(const struct cluster_look *o);
 int cluster_look_doctor(const struct cluster_look *o);
-
-#endif

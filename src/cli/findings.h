@@ -1,7 +1,6 @@
 /* cli/findings.h: what the checks of `droste doctor` and `droste cluster doctor` have found, as a
  * table or as JSON. */
-#ifndef DROSTE_CLI_FINDINGS_H
-#define DROSTE_CLI_FINDINGS_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -18,5 +17,3 @@ void findings_begin(struct findings *f, bool json);
 void findings_put(void *arg, const droste_finding *finding);
 /* Prints them, and whether all works. */
 void findings_print(struct findings *f, bool works, const char *in_words);
-
-#endif

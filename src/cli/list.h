@@ -1,6 +1,5 @@
 /* cli/list.h: lists the runs of a record. `record` may be NULL: there is none yet. */
-#ifndef DROSTE_CLI_LIST_H
-#define DROSTE_CLI_LIST_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -12,5 +11,3 @@ int list_as_text(
 /* Rows that another place than a record of this machine has given; `narrow`: through filters. */
 int list_rows_as_text(
     const droste_record_run *rows, size_t count, bool narrow, const char *where, droste_error *err);
-
-#endif

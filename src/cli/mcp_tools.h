@@ -1,10 +1,7 @@
 /* cli/mcp_tools.h: droste mcp tools: the functions of MCP servers, as code sees them. */
-#ifndef DROSTE_CLI_MCP_TOOLS_H
-#define DROSTE_CLI_MCP_TOOLS_H
+#pragma once
 
 #include "cli/cli.h"
 
 /* `servers`: values of the setting mcp-server. Returns the exit status. */
 int mcp_tools(const struct command *self, droste *d, const char *const *servers, size_t count);
-
-#endif

@@ -1,6 +1,5 @@
 /* cli/reply.h: a model's reply as it comes in: its words line by line, its code as a preview. */
-#ifndef DROSTE_CLI_REPLY_H
-#define DROSTE_CLI_REPLY_H
+#pragma once
 
 #include "cli/terminal/screen.h"
 
@@ -24,5 +23,3 @@ void reply_take(struct reply *r, struct screen *s, const char *text, size_t len)
 void reply_end(struct reply *r, struct screen *s, const char *text, size_t len);
 /* Adds the end of what is not complete to the lines that are rewritten. */
 void reply_draw(const struct reply *r, struct screen *s, size_t columns);
-
-#endif

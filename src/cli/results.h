@@ -1,6 +1,5 @@
 /* cli/results.h: rich results of cells as files. */
-#ifndef DROSTE_CLI_RESULTS_H
-#define DROSTE_CLI_RESULTS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -41,5 +40,3 @@ bool cli_has_image(const droste_bundles *bundles, size_t bundle);
 /* Saves the image of a result, if it has one, and prints its name on a line of its own; or prints
  * why not. */
 void cli_save_image(struct image_files *files, const droste_bundles *bundles, size_t bundle);
-
-#endif

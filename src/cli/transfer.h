@@ -1,6 +1,5 @@
 /* cli/transfer.h: files of the user's to and from a sandbox. */
-#ifndef DROSTE_CLI_TRANSFER_H
-#define DROSTE_CLI_TRANSFER_H
+#pragma once
 
 #include "base/list.h"
 #include "droste.h"
@@ -18,5 +17,3 @@ int transfer_put(const struct transfer *t, droste_session *s, droste_error *err)
  * Returns EXIT_FINE, or prints what failed and returns the exit status. */
 int transfer_get(const struct transfer *t, droste_session *s);
 void transfer_free(struct transfer *t);
-
-#endif

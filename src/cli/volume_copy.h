@@ -1,6 +1,5 @@
 /* cli/volume_copy.h: copies files between this machine and a volume. */
-#ifndef DROSTE_CLI_VOLUME_COPY_H
-#define DROSTE_CLI_VOLUME_COPY_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -20,5 +19,3 @@ int volume_copy_out(droste_volume *v, const char *path, const char *target,
  * ends with a slash gets the source's own name. */
 int volume_copy_in(droste_volume *v, const char *source, const char *path,
     droste_volume_count *count, struct error *err);
-
-#endif

@@ -1,7 +1,6 @@
 /* cli/volume_print.h: prints volumes and their files, as text or JSON. File names are not
  * trusted. */
-#ifndef DROSTE_CLI_VOLUME_PRINT_H
-#define DROSTE_CLI_VOLUME_PRINT_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -29,5 +28,3 @@ int volume_print_snapshots(const droste_volume *v, bool json, struct error *err)
 int volume_print_usage(const droste_volume *v, bool json, struct error *err);
 /* "put 3 files, 1234 bytes; omitted: 1 links, FIFOs, sockets or devices" */
 void volume_print_count(const char *did, const droste_volume_count *count, bool json);
-
-#endif

@@ -1,8 +1,7 @@
 /* cluster/handover.h: where the loop's thread and the others of the bus meet: a queue in each
  * direction under one lock, bounded in bytes, and the thread that writes to the socket.
  */
-#ifndef DROSTE_CLUSTER_HANDOVER_H
-#define DROSTE_CLUSTER_HANDOVER_H
+#pragma once
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -71,5 +70,3 @@ nats_error_fn handover_on_error;
 /* NULL: to the inbox. *out is set if there is something to unsubscribe. */
 nats_status handover_subscribe(struct handover *x, const char *subject, const char *group,
     struct subscription *subscription, nats_subscription **out);
-
-#endif

@@ -1,6 +1,5 @@
 /* cluster/jetstream.h: what buckets (bucket.c) use of the requests to JetStream (jetstream.c). */
-#ifndef DROSTE_CLUSTER_JETSTREAM_H
-#define DROSTE_CLUSTER_JETSTREAM_H
+#pragma once
 
 #include "cluster/nats_internal.h"
 
@@ -26,5 +25,3 @@ bool stored_read_mark(const struct bus *b, nats_message *m, uint64_t *sequence);
 /* value_max 0: no limit. */
 void stream_make(struct bus *b, const struct bus_stream *s, bool is_bucket, int64_t value_max,
     bus_done_fn *done, void *arg);
-
-#endif

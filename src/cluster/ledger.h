@@ -12,8 +12,7 @@
  * Days are those of the writing node's clock; they only advance. Where a clock is a day ahead,
  * the day's limit begins so much too early, once. Holds without an end are dropped after two days.
  */
-#ifndef DROSTE_CLUSTER_LEDGER_H
-#define DROSTE_CLUSTER_LEDGER_H
+#pragma once
 
 #include "base/buf.h"
 #include "cluster/bus.h"
@@ -70,5 +69,3 @@ const struct ledger_hold *ledger_take(
     struct ledger_value *v, const char *holder, uint64_t limit, uint64_t asked);
 /* `spent` UINT64_MAX: all that it held. False: it holds nothing. */
 bool ledger_end(struct ledger_value *v, const char *holder, uint64_t spent);
-
-#endif

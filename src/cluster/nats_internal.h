@@ -11,8 +11,7 @@
  * A message of a stream has the subject under which it was published, not that of the inbox to
  * which it is delivered, so fetches and watches have subscriptions of their own.
  */
-#ifndef DROSTE_CLUSTER_NATS_INTERNAL_H
-#define DROSTE_CLUSTER_NATS_INTERNAL_H
+#pragma once
 
 #include <uv.h>
 
@@ -124,5 +123,3 @@ struct bus_message *message_new(struct bus *b, nats_message *m);
 
 bool bus_name_is_ok(const char *name);
 bool bus_subject_is_ok(const char *subject, bool may_be_filter);
-
-#endif

@@ -4,8 +4,7 @@
  * loads it. The types are declared here as far as they are used, so that no header of it is needed
  * to build; the functions are those of version 3.4 and later.
  */
-#ifndef DROSTE_CLUSTER_NATS_LIBRARY_H
-#define DROSTE_CLUSTER_NATS_LIBRARY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -91,5 +90,3 @@ struct nats_library {
 /* Loads it at the first call, from any thread; it stays loaded. ERROR_UNSUPPORTED: it is not
  * installed, or too old. */
 int nats_library_load(const struct nats_library **out, struct error *err);
-
-#endif

@@ -5,8 +5,7 @@
  * Its seconds are those of the NATS server's clock, which a node knows from the time at which the
  * server has stored something: nodes' own clocks may be wrong, and only have to run evenly.
  */
-#ifndef DROSTE_CLUSTER_RATES_H
-#define DROSTE_CLUSTER_RATES_H
+#pragma once
 
 #include "base/buf.h"
 #include "base/rate.h"
@@ -35,5 +34,3 @@ void rates_take(struct rates *q, const char *model, uint64_t ticket, const struc
 /* Not trusted. False: it is no window. */
 bool rates_read(const char *data, size_t len, struct rate_window *out);
 void rates_write(const struct rate_window *w, struct buf *out);
-
-#endif

@@ -9,8 +9,7 @@
  * keeps in the bucket droste-cluster. So whatever may read the bucket may act as a node: give NATS
  * accounts and TLS.
  */
-#ifndef DROSTE_CLUSTER_REGISTRY_H
-#define DROSTE_CLUSTER_REGISTRY_H
+#pragma once
 
 #include "cluster/bus.h"
 
@@ -59,5 +58,3 @@ const struct node *registry_at(const struct registry *g, size_t index);
 /* Signs a text of node-to-node requests, and checks a signature in constant time. */
 int registry_sign(const struct registry *g, const char *text, char out[TICKET_SIZE]);
 bool registry_verify(const struct registry *g, const char *text, const char *ticket);
-
-#endif

@@ -3,8 +3,7 @@
  * An address is kept in its IPv6 form (an IPv4 address as ::ffff:a.b.c.d), so that each address has
  * exactly one form to compare and to check.
  */
-#ifndef DROSTE_EGRESS_ADDRESS_H
-#define DROSTE_EGRESS_ADDRESS_H
+#pragma once
 
 #include <netinet/in.h>
 #include <stdbool.h>
@@ -49,5 +48,3 @@ const char *egress_host_parse(const char *text, size_t len, struct egress_host *
 /* The same of HOST:PORT or [IPv6]:PORT. `port` is the default; 0: there must be one. */
 const char *egress_authority_parse(
     const char *text, size_t len, struct egress_host *out, unsigned *port);
-
-#endif

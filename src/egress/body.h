@@ -2,8 +2,7 @@
  *
  * Chunks are checked on the way: no extensions, no trailers, unless it is a server that sends them.
  */
-#ifndef DROSTE_EGRESS_BODY_H
-#define DROSTE_EGRESS_BODY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -25,5 +24,3 @@ size_t egress_body_take(struct egress_body *body, const char *data, size_t len, 
 size_t egress_body_next(struct egress_body *body, const char *data, size_t len,
     const char **content, size_t *content_len, bool *bad);
 bool egress_body_has_ended(const struct egress_body *body);
-
-#endif

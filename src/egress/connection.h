@@ -1,8 +1,7 @@
 /* egress/connection.h: a connection of the guest to the proxy, shared by the files that serve it:
  * proxy.c (accepts), connection.c (phases, tunnels, ends), socks.c, exchange.c (HTTP), dial.c.
  */
-#ifndef DROSTE_EGRESS_CONNECTION_H
-#define DROSTE_EGRESS_CONNECTION_H
+#pragma once
 
 #include "base/fifo.h"
 #include "egress/egress.h"
@@ -180,5 +179,3 @@ bool hub_puts_off(struct connection *c);
 void hub_forget(struct connection *c);
 /* A connection was closed: others may be accepted. */
 void proxy_accept_again(struct egress *proxy);
-
-#endif

@@ -10,8 +10,7 @@
  * Everything runs on the loop's thread. Nothing waits: sockets do not block, and names are resolved
  * by libuv's threads.
  */
-#ifndef DROSTE_EGRESS_EGRESS_H
-#define DROSTE_EGRESS_EGRESS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -65,5 +64,3 @@ int egress_open(struct egress_hub *hub, struct egress_grant *grant, int listener
     const struct egress_events *events, void *arg, struct egress **out, struct error *err);
 /* Ends all connections; each is reported. NULL is fine. */
 void egress_close(struct egress *proxy);
-
-#endif

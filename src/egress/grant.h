@@ -1,6 +1,5 @@
 /* egress/grant.h: what one session has of a policy: an authority of its own, and placeholders. */
-#ifndef DROSTE_EGRESS_GRANT_H
-#define DROSTE_EGRESS_GRANT_H
+#pragma once
 
 #include "egress/policy.h"
 
@@ -18,5 +17,3 @@ struct egress_grant *egress_grant_hold(struct egress_grant *grant);
 void egress_grant_release(struct egress_grant *grant);
 /* Appends the certificates that the guest is to trust, as PEM. */
 void egress_grant_print(const struct egress_grant *grant, struct buf *out);
-
-#endif

@@ -3,8 +3,7 @@
  * The reader is strict (RFC 9112): lines end with CR LF, there is no space before a colon, no
  * folded line, no control character. What two programs could read in two ways is an error.
  */
-#ifndef DROSTE_EGRESS_HEAD_H
-#define DROSTE_EGRESS_HEAD_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -50,5 +49,3 @@ bool egress_field_is_hop(const struct egress_head *head, const struct egress_fie
 bool egress_span_number(struct egress_span span, uint64_t *out);
 /* Bytes that may be part of a name: a token. */
 bool egress_span_is_token(struct egress_span span);
-
-#endif

@@ -14,8 +14,7 @@
  * A name's address must be public, unless a rule lists the address itself, with the port. A policy
  * may have secrets, see secret.h; where one is bound, the proxy ends TLS, too.
  */
-#ifndef DROSTE_EGRESS_POLICY_H
-#define DROSTE_EGRESS_POLICY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -86,5 +85,3 @@ struct egress_trust *egress_policy_trusted(const struct egress_policy *policy);
 /* Whether a rule lists this address itself; port 0: with any port. */
 bool egress_policy_lists(
     const struct egress_policy *policy, const struct egress_address *address, unsigned port);
-
-#endif

@@ -4,8 +4,7 @@
  * The connection waits in PHASE_ASK. A question stays until it is answered, maybe longer than its
  * connection, which forgets it when it ends.
  */
-#ifndef DROSTE_EGRESS_QUESTION_H
-#define DROSTE_EGRESS_QUESTION_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -21,5 +20,3 @@ bool question_approve(struct connection *c, bool whole);
 bool question_is_decided(struct connection *c, bool *allow);
 /* The connection does not wait for the answer any more. */
 void question_forget(struct connection *c);
-
-#endif

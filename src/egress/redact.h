@@ -10,8 +10,7 @@
  * one. Text that comes in lines (Server-Sent Events, JSON lines) is not delayed by this. The search
  * is by a rolling hash with a random base over as many bytes as the shortest form has.
  */
-#ifndef DROSTE_EGRESS_REDACT_H
-#define DROSTE_EGRESS_REDACT_H
+#pragma once
 
 #include <stdint.h>
 
@@ -37,5 +36,3 @@ void egress_redact(const struct egress_forms *forms, struct egress_redactor *r, 
 /* Appends the rest. */
 void egress_redact_end(struct egress_redactor *r, struct buf *out);
 void egress_redactor_free(struct egress_redactor *r);
-
-#endif

@@ -1,6 +1,5 @@
 /* egress/request.h: requests to the proxy, and what goes on to the server. */
-#ifndef DROSTE_EGRESS_REQUEST_H
-#define DROSTE_EGRESS_REQUEST_H
+#pragma once
 
 #include "base/buf.h"
 #include "egress/address.h"
@@ -50,5 +49,3 @@ struct egress_answer {
  * is malformed. */
 bool egress_answer_parse(const char *data, size_t len, const struct egress_target *target,
     struct egress_answer *answer, struct buf *out);
-
-#endif

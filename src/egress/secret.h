@@ -13,8 +13,7 @@
  * SOURCE says where the value is: @FILE, fd:N, env:VARIABLE or !COMMAND; without it, in the
  * environment variable NAME. The caller reads it.
  */
-#ifndef DROSTE_EGRESS_SECRET_H
-#define DROSTE_EGRESS_SECRET_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -62,5 +61,3 @@ bool egress_secret_put_field(const struct egress_secret *secret, const char *pla
 /* The same of a path with its query. */
 bool egress_secret_put_query(const struct egress_secret *secret, const char *placeholder,
     const char *path, size_t len, struct buf *out);
-
-#endif

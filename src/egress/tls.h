@@ -5,8 +5,7 @@
  * OpenSSL never sees a socket: ciphertext goes in and out of memory, because its own writes raise
  * SIGPIPE, and the proxy's sides already queue what a socket does not take.
  */
-#ifndef DROSTE_EGRESS_TLS_H
-#define DROSTE_EGRESS_TLS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -64,5 +63,3 @@ void egress_tls_end(struct egress_tls *tls);
 size_t egress_tls_peek(struct egress_tls *tls, char **data);
 /* It was sent, or queued. */
 void egress_tls_sent(struct egress_tls *tls);
-
-#endif

@@ -1,6 +1,5 @@
 /* egress/tls_internal.h: what tls.c, authority.c and trust.c share. */
-#ifndef DROSTE_EGRESS_TLS_INTERNAL_H
-#define DROSTE_EGRESS_TLS_INTERNAL_H
+#pragma once
 
 #include <openssl/err.h>
 #include <openssl/pem.h>
@@ -27,5 +26,3 @@ struct egress_trust {
 void tls_set_up_server(SSL_CTX *context);
 /* The certificate of the host; NULL: out of memory. */
 X509 *authority_leaf(struct egress_authority *authority, const struct egress_host *host);
-
-#endif

@@ -1,6 +1,5 @@
 /* export/describe.h: values of the record in a few words. */
-#ifndef DROSTE_EXPORT_DESCRIBE_H
-#define DROSTE_EXPORT_DESCRIBE_H
+#pragma once
 
 #include "droste.h"
 #include "base/buf.h"
@@ -10,5 +9,3 @@ void describe_line(struct buf *out, droste_value text, size_t max);
 
 /* Describes {"source":…,"bytes":…,"files":…,"left_out":…} in words; writes nothing for others. */
 void describe_context(struct buf *out, const char *json, size_t len);
-
-#endif

@@ -1,6 +1,5 @@
 /* export/grades.h: the grades of a batch, which its results have and the record does not. */
-#ifndef DROSTE_EXPORT_GRADES_H
-#define DROSTE_EXPORT_GRADES_H
+#pragma once
 
 #include "export/steps.h"
 
@@ -8,5 +7,3 @@
  * that are not results are left out: a batch may be writing the file. A file that does not exist
  * has no grades. */
 int grades_write(const char *path, struct steps_out *o, droste_error *err);
-
-#endif

@@ -1,6 +1,5 @@
 /* export/lines.h: runs as lines of JSON. */
-#ifndef DROSTE_EXPORT_LINES_H
-#define DROSTE_EXPORT_LINES_H
+#pragma once
 
 #include <stdio.h>
 
@@ -12,5 +11,3 @@ enum { LINES_SCHEMA = 1 };
 /* A visitor that writes each step as a line to its argument, a struct steps_out. */
 extern const droste_record_visitor lines_visitor;
 int lines_write(droste_record *record, const droste_export *runs, FILE *file, droste_error *err);
-
-#endif

@@ -1,6 +1,5 @@
 /* export/otlp.h: runs, with their descendants, as traces of OpenTelemetry. */
-#ifndef DROSTE_EXPORT_OTLP_H
-#define DROSTE_EXPORT_OTLP_H
+#pragma once
 
 #include <stdio.h>
 
@@ -9,5 +8,3 @@
 /* Writes an ExportTraceServiceRequest of OTLP/JSON as a line for each run. Repeated, it writes the
  * same spans. */
 int otlp_write(droste_record *record, const droste_export *runs, FILE *file, droste_error *err);
-
-#endif

@@ -1,6 +1,5 @@
 /* export/public_error.h: errors in the form of the library's interface. */
-#ifndef DROSTE_EXPORT_PUBLIC_ERROR_H
-#define DROSTE_EXPORT_PUBLIC_ERROR_H
+#pragma once
 
 #include "droste.h"
 
@@ -12,5 +11,3 @@ int public_error_set(droste_error *err, int code, const char *format, ...)
 int public_error_set_errno(droste_error *err, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 int public_error_set_memory(droste_error *err);
-
-#endif

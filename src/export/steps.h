@@ -1,8 +1,7 @@
 /* export/steps.h: writes the steps of a recorded run as JSON objects, for `runs ls --json`,
  * `runs show --json`, `runs export` and its page. docs/record.md describes the members.
  */
-#ifndef DROSTE_EXPORT_STEPS_H
-#define DROSTE_EXPORT_STEPS_H
+#pragma once
 
 #include <stdio.h>
 
@@ -42,5 +41,3 @@ void steps_close(struct steps_out *o);
 int steps_flush(struct steps_out *o, droste_error *err);
 void steps_free(struct steps_out *o);
 #define cleanup_steps __attribute__((cleanup(steps_free)))
-
-#endif

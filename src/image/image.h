@@ -10,8 +10,7 @@
  * what a killed one left is removed by the next. A shared lock on an unpacked image keeps it from
  * being removed while it is in use.
  */
-#ifndef DROSTE_IMAGE_IMAGE_H
-#define DROSTE_IMAGE_IMAGE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -59,5 +58,3 @@ typedef int image_fn(void *arg, const struct image_facts *facts, struct error *e
 int image_visit(const char *which, image_fn *fn, void *arg, struct error *err);
 /* ERROR_ARGUMENT while it is in use. */
 int image_remove(const char *which, struct error *err);
-
-#endif

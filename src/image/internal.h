@@ -1,6 +1,5 @@
 /* image/internal.h: shared by the files of this layer. */
-#ifndef DROSTE_IMAGE_INTERNAL_H
-#define DROSTE_IMAGE_INTERNAL_H
+#pragma once
 
 #include <poll.h>
 #include <stdbool.h>
@@ -120,5 +119,3 @@ int image_read_config(int directory, const char *id, struct buf *out, struct err
 
 /* Has skopeo copy an image into an OCI layout at this path. */
 int image_pull(const struct image_request *q, const char *layout, struct error *err);
-
-#endif

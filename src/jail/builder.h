@@ -1,6 +1,5 @@
 /* jail/builder.h: builds a plan. Running out of memory is reported at the end, by plan_finish. */
-#ifndef DROSTE_JAIL_BUILDER_H
-#define DROSTE_JAIL_BUILDER_H
+#pragma once
 
 #include <linux/mount.h>
 #include <stdbool.h>
@@ -40,5 +39,3 @@ void plan_add_rule(struct builder *b, const char *path, uint64_t rights);
 /* Its offset in the plan's strings, for an operation's `text`. */
 uint32_t plan_add_text(struct builder *b, const char *text);
 uint32_t plan_add_bytes(struct builder *b, const void *bytes, size_t len);
-
-#endif

@@ -4,8 +4,7 @@
  * --plan`). Each row has a reason. Calls and values without a row get ENOSYS, so whatever a later
  * kernel adds is denied until it has been reviewed.
  */
-#ifndef DROSTE_JAIL_CALLS_H
-#define DROSTE_JAIL_CALLS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -86,5 +85,3 @@ int call_answer(const struct call_group *g, enum call_where where);
 
 /* Prints the tables as they apply to this kind of guest. */
 void calls_print(enum call_where where, struct buf *out);
-
-#endif

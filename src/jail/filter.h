@@ -1,6 +1,5 @@
 /* jail/filter.h: compiles the system-call tables into seccomp filters. */
-#ifndef DROSTE_JAIL_FILTER_H
-#define DROSTE_JAIL_FILTER_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -23,5 +22,3 @@ int filter_compile(enum filter_part part, bool own_root, struct buf *out, struct
  * (JSON). It has one part, because nothing is set up inside a container: calls for the zygote are
  * denied from the start. */
 int filter_profile(struct buf *out, struct error *err);
-
-#endif

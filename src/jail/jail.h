@@ -3,8 +3,7 @@
  * jail/plan.h defines the plan; jail/compile.c creates it. A zygote's plan prepares the root
  * directory once; each sandbox cloned from the zygote has a second plan.
  */
-#ifndef DROSTE_JAIL_JAIL_H
-#define DROSTE_JAIL_JAIL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -184,5 +183,3 @@ int jail_compile_companion(enum isolation isolation, const struct jail_plan *zyg
 void jail_print(const struct jail_plan *plan, struct buf *out);
 /* Prints one operation, such as "mount proc on /proc", for error messages. */
 void jail_print_op(const struct jail_plan *plan, uint32_t index, struct buf *out);
-
-#endif

@@ -3,8 +3,7 @@
  * The numbers are defined here because the distribution's kernel header may be older than the
  * kernel. Requesting a right that the kernel does not know is an error.
  */
-#ifndef DROSTE_JAIL_LANDLOCK_H
-#define DROSTE_JAIL_LANDLOCK_H
+#pragma once
 
 #include <stdint.h>
 
@@ -52,5 +51,3 @@ struct landlock_ruleset {
 int landlock_abi(void);
 /* Everything that a kernel with this ABI can control. */
 struct landlock_ruleset landlock_everything(int abi);
-
-#endif

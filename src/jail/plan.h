@@ -7,8 +7,7 @@
  *
  * A plan is one block of bytes: this header, the operations, then their NUL-terminated strings.
  */
-#ifndef DROSTE_JAIL_PLAN_H
-#define DROSTE_JAIL_PLAN_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -115,5 +114,3 @@ void jail_lend(const int descriptors[JAIL_LENT]);
 
 /* Executes one stage. 0, or -1 with errno and the operation's index in *failed. */
 int jail_enter(const struct jail_plan *plan, enum jail_stage stage, uint32_t *failed);
-
-#endif

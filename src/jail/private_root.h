@@ -1,6 +1,5 @@
 /* jail/private_root.h: a writable root directory for one sandbox. */
-#ifndef DROSTE_JAIL_PRIVATE_ROOT_H
-#define DROSTE_JAIL_PRIVATE_ROOT_H
+#pragma once
 
 #include "jail/builder.h"
 #include "jail/jail.h"
@@ -16,5 +15,3 @@ void private_root_make(struct builder *b, const struct jail_plan *zygote,
     const struct jail_mount *place, uint64_t size);
 /* The options of a tmpfs. */
 void private_root_size(char *out, size_t size, unsigned mode, uint64_t bytes);
-
-#endif

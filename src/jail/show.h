@@ -1,8 +1,7 @@
 /* jail/show.h: makes host paths visible in a sandbox: as mounts under the same names in a private
  * root, or as Landlock rules among the host's files.
  */
-#ifndef DROSTE_JAIL_SHOW_H
-#define DROSTE_JAIL_SHOW_H
+#pragma once
 
 #include "jail/builder.h"
 #include "jail/jail.h"
@@ -14,5 +13,3 @@ int show_root(struct builder *b, const struct jail_host *host, struct error *err
 void show_rules(struct builder *b, const struct jail_host *host);
 /* ERROR_ARGUMENT if the volume or workspace would hide a path that is to be visible. */
 int show_check_mount_points(const struct jail_host *host, struct error *err);
-
-#endif

@@ -1,6 +1,5 @@
 /* jail/show_image.h: shows the files of an image in place of the host's. */
-#ifndef DROSTE_JAIL_SHOW_IMAGE_H
-#define DROSTE_JAIL_SHOW_IMAGE_H
+#pragma once
 
 #include "jail/builder.h"
 #include "jail/jail.h"
@@ -10,5 +9,3 @@
 int show_image(struct builder *b, const struct jail_host *host, struct error *err);
 /* Lets its files be read. */
 void show_image_rules(struct builder *b);
-
-#endif

@@ -3,8 +3,7 @@
  * It uses an AF_UNIX SOCK_SEQPACKET pair with one message per datagram. The zygote never runs guest
  * code; it and its clones use this socket only before the worker returns into Python.
  */
-#ifndef DROSTE_JAIL_ZYGOTE_WIRE_H
-#define DROSTE_JAIL_ZYGOTE_WIRE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -86,5 +85,3 @@ struct zygote_status {
     int64_t max_rss_kib; /* the largest of the worker and the processes that it waited for */
     int64_t cpu_us;      /* user and system time of all of them */
 };
-
-#endif

@@ -5,8 +5,7 @@
  * before the slice ends, or reserves again. What a request was found to have used is settled when
  * it has ended.
  */
-#ifndef DROSTE_LM_ALLOWANCE_H
-#define DROSTE_LM_ALLOWANCE_H
+#pragma once
 
 #include "lm/call.h"
 
@@ -50,5 +49,3 @@ void allowance_grant(struct allowance *a, const struct rate_slice *granted, int6
 /* Tells the others what has changed, now and then. Returns seconds until it should be called
  * again; INFINITY: there is nothing to tell. */
 double allowance_tell(struct allowance *a, const struct allowance_of *of);
-
-#endif

@@ -4,8 +4,7 @@
  * index also knows which call is currently asking for a key, so that an identical call can wait for
  * that answer.
  */
-#ifndef DROSTE_LM_CACHE_H
-#define DROSTE_LM_CACHE_H
+#pragma once
 
 #include "lm/client.h"
 
@@ -40,5 +39,3 @@ void cache_keep(
 /* The call that is asking for this key; NULL: none. Setting NULL never fails. */
 struct lm_call *cache_asker(struct cache *cache, const char *key);
 int cache_set_asker(struct cache *cache, const char *key, struct lm_call *call, struct error *err);
-
-#endif

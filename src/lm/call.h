@@ -2,8 +2,7 @@
  *
  * The files of this layer share these; lm.h has the functions for the layers above.
  */
-#ifndef DROSTE_LM_CALL_H
-#define DROSTE_LM_CALL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -162,5 +161,3 @@ enum { LM_KEY_SIZE = 33 };
 int lm_key(char out[LM_KEY_SIZE], struct error *err);
 /* Lists what each provider needs, for users: "openai OPENAI_API_KEY, …" (provider.c). */
 void lm_list_needs(struct buf *out);
-
-#endif

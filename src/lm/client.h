@@ -4,8 +4,7 @@
  * the client reports its end by one lm_attempt_done, at once or later, unless `abort` came first.
  * Only src/lm includes this file.
  */
-#ifndef DROSTE_LM_CLIENT_H
-#define DROSTE_LM_CLIENT_H
+#pragma once
 
 #include <sys/queue.h>
 
@@ -107,5 +106,3 @@ bool lm_attempt_delta(struct lm_call *call, const char *text, size_t len);
 void lm_attempt_headers(struct lm_call *call, limits_header_fn *header, void *arg);
 /* Estimates the usage that a provider did not report: a token for 4 bytes. */
 struct lm_usage lm_usage_estimate(const struct lm_call *call, size_t output_bytes);
-
-#endif

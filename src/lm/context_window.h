@@ -1,6 +1,5 @@
 /* lm/context_window.h: the sizes of models' context windows. */
-#ifndef DROSTE_LM_CONTEXT_WINDOW_H
-#define DROSTE_LM_CONTEXT_WINDOW_H
+#pragma once
 
 #include <stdint.h>
 
@@ -9,5 +8,3 @@ enum { LM_WINDOW_DEFAULT = 128000 };
 /* Tokens of "PROVIDER/MODEL" or "MODEL", by the prefix of the model's name; LM_WINDOW_DEFAULT
  * for unknown models. */
 int64_t lm_window(const char *model);
-
-#endif

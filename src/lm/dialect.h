@@ -4,8 +4,7 @@
  * knows their meaning: how to write a request, and how to read an event or a complete reply. It
  * does no I/O, so that it can be tested and fuzzed on bytes alone.
  */
-#ifndef DROSTE_LM_DIALECT_H
-#define DROSTE_LM_DIALECT_H
+#pragma once
 
 #include "base/json/span.h"
 #include "lm/client.h"
@@ -47,5 +46,3 @@ bool dialect_is_system(const struct lm_message *message);
 void dialect_append_system(struct buf *out, const struct lm_request *request);
 /* The error for a part that a dialect does not support. */
 int dialect_refuse_part(const struct lm_part *part, const char *takes, struct error *err);
-
-#endif

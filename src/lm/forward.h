@@ -4,8 +4,7 @@
  * sampling) is not looked at; only the model's name is replaced by the provider's. Nothing is
  * retried: the client does that. The provider's key does not appear in what comes back.
  */
-#ifndef DROSTE_LM_FORWARD_H
-#define DROSTE_LM_FORWARD_H
+#pragma once
 
 #include "lm/call.h"
 
@@ -48,5 +47,3 @@ int forward_start(struct forwarder *forwarder, const char *body, size_t len,
 void forward_pause(struct forward *f, bool on);
 /* Ends it without `end`. *usage and *cost receive what it may have cost. */
 void forward_cancel(struct forward *f, struct lm_usage *usage, double *cost);
-
-#endif

@@ -1,6 +1,5 @@
 /* lm/kind.h: models that are not a provider's, by the scheme of their names. */
-#ifndef DROSTE_LM_KIND_H
-#define DROSTE_LM_KIND_H
+#pragma once
 
 #include "lm/client.h"
 
@@ -15,5 +14,3 @@ const struct lm_kind *kind_find(const char *model);
 /* Refuses "replya:FILE" and "openai:MODEL", which OpenAI would be asked for. A server of the
  * user's own may have models with such names. */
 int kind_check_scheme(const struct lm_options *options, struct error *err);
-
-#endif

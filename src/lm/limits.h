@@ -5,8 +5,7 @@
  * there. A report is believed for at most a minute, so that no wrong or hostile header can stop a
  * run.
  */
-#ifndef DROSTE_LM_LIMITS_H
-#define DROSTE_LM_LIMITS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -51,5 +50,3 @@ bool limits_are_idle(const struct limits *l, uint64_t now_ns);
 
 /* Seconds from "6m0s", "12ms", "1.5" or a date of RFC 3339; negative: invalid. */
 double limits_parse_reset(const char *text, double wall_seconds);
-
-#endif

@@ -6,8 +6,7 @@
  * internal, so that one call is one answer that the caller pays for. `done` and `delta` may call
  * everything here, including lm_close.
  */
-#ifndef DROSTE_LM_LM_H
-#define DROSTE_LM_LM_H
+#pragma once
 
 #include "lm/call.h"
 
@@ -49,5 +48,3 @@ double lm_cost(const struct lm *lm, const char *model, const struct lm_usage *us
  * `usage` is estimated. */
 void lm_answer(struct lm_call *call, const char *text, size_t len, const struct lm_usage *usage,
     const struct error *error);
-
-#endif

@@ -4,8 +4,7 @@
  * providers' own servers, as of its date. A model in neither has no price, which does not mean that
  * it is free.
  */
-#ifndef DROSTE_LM_PRICES_H
-#define DROSTE_LM_PRICES_H
+#pragma once
 
 #include "lm/call.h"
 
@@ -21,5 +20,3 @@ void prices_close(struct prices *prices);
  * provider's own, whose prices apply. */
 double prices_cost(
     const struct prices *prices, const char *model, bool built_in, const struct lm_usage *usage);
-
-#endif

@@ -1,6 +1,5 @@
 /* lm/provider.h: providers in one table: names, servers, keys and dialects. */
-#ifndef DROSTE_LM_PROVIDER_H
-#define DROSTE_LM_PROVIDER_H
+#pragma once
 
 #include "lm/dialect.h"
 
@@ -31,5 +30,3 @@ const struct provider *provider_named(const char *model);
 bool provider_has_vendors(const struct provider *p, const struct lm_options *options);
 /* The server and its key; "" if not set. */
 struct lm_account provider_account(const struct provider *p, const struct lm_options *options);
-
-#endif

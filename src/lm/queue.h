@@ -5,8 +5,7 @@
  * turns. The language models of a program share a queue, so that two of them at one provider stay
  * within its limits together. The queue is reference-counted.
  */
-#ifndef DROSTE_LM_QUEUE_H
-#define DROSTE_LM_QUEUE_H
+#pragma once
 
 #include "lm/client.h"
 
@@ -37,5 +36,3 @@ void queue_settle(struct lm_call *call, int64_t tokens);
 void queue_learn(struct lm_call *call, limits_header_fn *header, void *arg);
 /* Its server requested a pause. */
 void queue_pause(struct lm_call *call, double seconds);
-
-#endif

@@ -5,8 +5,7 @@
  * Because the messages are hashed separately, a replay can cheaply try a request under each model
  * of its file.
  */
-#ifndef DROSTE_LM_RECORD_H
-#define DROSTE_LM_RECORD_H
+#pragma once
 
 #include <sys/types.h>
 
@@ -32,5 +31,3 @@ int record_write_head(struct lm_call *call, struct error *err);
 /* The key of this request to `model`; the head must have been written. */
 int record_key(
     struct lm_call *call, const char *model, char out[HASH_TEXT_SIZE], struct error *err);
-
-#endif

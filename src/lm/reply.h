@@ -5,8 +5,7 @@
  * hostile: every text of theirs in an error is bounded, on one line, and without the key. What is
  * longer than an error's text is kept beside it, up to 64 KiB. Nothing here does I/O.
  */
-#ifndef DROSTE_LM_REPLY_H
-#define DROSTE_LM_REPLY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -70,5 +69,3 @@ void reply_set_finish(struct model_answer *a, const struct finish_word *words, c
 
 /* How many of the last bytes could begin the key. */
 size_t reply_held_back(const char *text, size_t len, const char *key);
-
-#endif

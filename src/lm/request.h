@@ -1,6 +1,5 @@
 /* lm/request.h: checks requests and estimates their size. */
-#ifndef DROSTE_LM_REQUEST_H
-#define DROSTE_LM_REQUEST_H
+#pragma once
 
 #include "lm/call.h"
 
@@ -14,5 +13,3 @@ enum { LM_IMAGE_WEIGHT = 4 * 1600 };
 int request_check(const struct lm_request *request, struct error *err);
 /* The bytes of text that would cost as much. */
 size_t request_weight(const struct lm_request *request);
-
-#endif

@@ -3,8 +3,7 @@
  * The names are OpenAI's. A value is JSON or plain text. Opening a model fails if its provider
  * lacks a parameter: none is dropped silently.
  */
-#ifndef DROSTE_LM_SAMPLING_H
-#define DROSTE_LM_SAMPLING_H
+#pragma once
 
 #include "base/buf.h"
 #include "base/error.h"
@@ -23,5 +22,3 @@ struct sampling {
 int sampling_parse(const struct list *options, enum sampling_names names, const char *title,
     struct sampling *out, struct error *err);
 void sampling_free(struct sampling *s);
-
-#endif

@@ -1,8 +1,7 @@
 /* lm/server.h: a provider's server, as the options of a model configure it: its address, the key
  * that is sent to it, and the connections. Only src/lm includes this file.
  */
-#ifndef DROSTE_LM_SERVER_H
-#define DROSTE_LM_SERVER_H
+#pragma once
 
 #include "lm/call.h"
 #include "lm/dialect.h"
@@ -28,5 +27,3 @@ int server_open(
     struct loop *loop, const struct lm_options *options, struct server **out, struct error *err);
 /* NULL is not allowed. All transfers must have ended. */
 void server_close(struct server *s);
-
-#endif

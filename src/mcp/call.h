@@ -1,6 +1,5 @@
 /* mcp/call.h: a request of a client, from its arrival to its answer, for methods and tools. */
-#ifndef DROSTE_MCP_CALL_H
-#define DROSTE_MCP_CALL_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -207,5 +206,3 @@ void mcp_subscriptions_free(struct mcp_peer *peer);
 /* A resource of the user has changed; the list `which` ("tools", "prompts", "resources") has. */
 void mcp_notify_updated(struct mcp *mcp, const char *uri);
 void mcp_notify_list(struct mcp *mcp, const char *which);
-
-#endif

@@ -7,8 +7,7 @@
  * output, HTTP) brings messages and sends what comes back; a host opens and counts sandboxes.
  * Everything runs in the thread of the library's loop. docs/mcp.md is for users.
  */
-#ifndef DROSTE_MCP_MCP_H
-#define DROSTE_MCP_MCP_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -155,5 +154,3 @@ bool mcp_take_approval(struct mcp_server *server, droste_approval *approval);
 void mcp_flush(struct mcp_server *server);
 /* Forgets what clients have not come back for; now and then. */
 void mcp_sweep(struct mcp_server *server, uint64_t now_ns);
-
-#endif

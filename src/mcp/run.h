@@ -1,6 +1,5 @@
 /* mcp/run.h: runs that a client has asked for. */
-#ifndef DROSTE_MCP_RUN_H
-#define DROSTE_MCP_RUN_H
+#pragma once
 
 #include "mcp/call.h"
 
@@ -25,5 +24,3 @@ void mcp_runs_prepare(struct mcp_server *server);
 void mcp_approvals_prepare(struct mcp_server *server);
 /* Ends those under way, and forgets all. */
 void mcp_runs_free(struct mcp *mcp);
-
-#endif

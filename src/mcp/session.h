@@ -1,6 +1,5 @@
 /* mcp/session.h: Python sessions by name. */
-#ifndef DROSTE_MCP_SESSION_H
-#define DROSTE_MCP_SESSION_H
+#pragma once
 
 #include "mcp/call.h"
 
@@ -49,5 +48,3 @@ void mcp_tool_files_list(struct mcp_call *c);
 char *mcp_path(struct mcp_call *c, const char *path);
 /* Calls `go` when the client's roots are known, if they bound the paths. */
 void mcp_roots_need(struct mcp_call *c, void (*go)(struct mcp_call *c));
-
-#endif

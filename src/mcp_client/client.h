@@ -5,8 +5,7 @@
  * and the stateless one of 2026-07-28. Nothing that the server says is trusted: messages, lists
  * and texts are bounded, and what is not understood is an error of the one call that it concerns.
  */
-#ifndef DROSTE_MCP_CLIENT_CLIENT_H
-#define DROSTE_MCP_CLIENT_CLIENT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -66,5 +65,3 @@ int mcp_client_call(struct mcp_client *c, const char *tool, const char *argument
     mcp_reply_fn *fn, void *arg, struct mcp_request **out, struct error *err);
 /* Cancels the call, and tells the server so. */
 void mcp_client_cancel(struct mcp_request *q);
-
-#endif

@@ -11,8 +11,7 @@
  * for variables of Droste's environment. They are looked up when the server is reached, so neither
  * the record nor a message has them.
  */
-#ifndef DROSTE_MCP_CLIENT_SPEC_H
-#define DROSTE_MCP_CLIENT_SPEC_H
+#pragma once
 
 #include <stddef.h>
 
@@ -43,5 +42,3 @@ size_t mcp_spec_name_length(const char *value);
 int mcp_spec_expand(const char *text, struct buf *out, struct error *err);
 /* Sets `out`, of NAME=VALUE and a NULL at its end, to the whole environment of the program. */
 int mcp_spec_environment(const struct mcp_spec *spec, struct list *out, struct error *err);
-
-#endif

@@ -1,6 +1,5 @@
 /* mcp_client/tool_list.h: what a server says in `tools/list`, page by page. */
-#ifndef DROSTE_MCP_CLIENT_TOOL_LIST_H
-#define DROSTE_MCP_CLIENT_TOOL_LIST_H
+#pragma once
 
 #include <stddef.h>
 
@@ -26,5 +25,3 @@ struct tool_list {
 /* Adds a page. 1: there is another one; 0: it was the last; negative: it is not a list. */
 int tool_list_take(struct tool_list *list, struct json_object *page, struct error *err);
 void tool_list_free(struct tool_list *list);
-
-#endif

@@ -3,8 +3,7 @@
  * A transport is used by one client (client.c), which may close it from within any event: no event
  * follows then. What a server writes is not looked at here, but for its length.
  */
-#ifndef DROSTE_MCP_CLIENT_TRANSPORT_H
-#define DROSTE_MCP_CLIENT_TRANSPORT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -64,5 +63,3 @@ int mcp_stdio_open(struct loop *loop, const struct mcp_spec *spec,
 int mcp_http_open(struct loop *loop, const struct mcp_spec *spec, const char *ca_file,
     const struct mcp_transport_events *events, void *arg, struct mcp_transport **out,
     struct error *err);
-
-#endif

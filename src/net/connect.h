@@ -6,8 +6,7 @@
  * the outcome, whatever the HTTP status was. Messages are protocol buffers (net/protobuf.h) without
  * compression.
  */
-#ifndef DROSTE_NET_CONNECT_H
-#define DROSTE_NET_CONNECT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -77,5 +76,3 @@ struct connect_decoder {
  * unusable. */
 int connect_feed(struct connect_decoder *d, const char *data, size_t len,
     bool (*message)(void *arg, const char *data, size_t len), void *arg, struct error *err);
-
-#endif

@@ -1,6 +1,5 @@
 /* net/connect_options.h: connection options: CA, client certificate, socket. */
-#ifndef DROSTE_NET_CONNECT_OPTIONS_H
-#define DROSTE_NET_CONNECT_OPTIONS_H
+#pragma once
 
 #include <curl/curl.h>
 
@@ -19,5 +18,3 @@ int connect_options_check(const struct connect_options *connect_options, struct 
 
 /* libcurl copies the texts. */
 void connect_options_apply(CURL *easy, const struct connect_options *connect_options);
-
-#endif

@@ -4,8 +4,7 @@
  * thousand transfers that start together create a thousand threads. Instead, libuv resolves the
  * name once, and transfers receive the result (CURLOPT_RESOLVE).
  */
-#ifndef DROSTE_NET_DNS_CACHE_H
-#define DROSTE_NET_DNS_CACHE_H
+#pragma once
 
 #include "base/loop.h"
 
@@ -23,5 +22,3 @@ bool dns_cache_ready(struct dns_cache *dns_cache);
 const char *dns_cache_entry(const struct dns_cache *dns_cache);
 /* NULL is fine. */
 void dns_cache_free(struct dns_cache *dns_cache);
-
-#endif

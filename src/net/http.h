@@ -4,8 +4,7 @@
  * waits for its sockets. Retries and the meaning of statuses belong to the caller: a transfer
  * succeeds if the response is complete.
  */
-#ifndef DROSTE_NET_HTTP_H
-#define DROSTE_NET_HTTP_H
+#pragma once
 
 #include "base/error.h"
 #include "base/loop.h"
@@ -84,5 +83,3 @@ const char *http_header(struct http_transfer *transfer, const char *name);
 void http_pause(struct http_transfer *transfer, bool on);
 /* Ends the transfer without `done`. */
 void http_cancel(struct http_transfer *transfer);
-
-#endif

@@ -6,8 +6,7 @@
  * Why not a library: protobuf-c needs a .proto compiler for the build and unpacks each message into
  * a tree on the heap; the two services here take 120 lines and no allocation.
  */
-#ifndef DROSTE_NET_PROTOBUF_H
-#define DROSTE_NET_PROTOBUF_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -36,5 +35,3 @@ void protobuf_put_bytes(struct buf *out, uint32_t number, const void *data, size
 void protobuf_put_text(struct buf *out, uint32_t number, const char *text);
 /* Appends the head of a field; its `len` bytes follow. */
 void protobuf_put_head(struct buf *out, uint32_t number, size_t len);
-
-#endif

@@ -4,8 +4,7 @@
  * one also after a cut connection and after 500, 502, 503, 504 and 524. net/retry.h determines the
  * pauses. The service's messages appear in errors on one line, bounded, and without the secret.
  */
-#ifndef DROSTE_NET_REST_H
-#define DROSTE_NET_REST_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -81,5 +80,3 @@ const char *rest_base(const struct rest *r);
 struct loop *rest_loop(const struct rest *r);
 /* Replaces the secret by a renewed token; `header` is the complete header with it. */
 int rest_renew(struct rest *r, const char *secret, const char *header, struct error *err);
-
-#endif

@@ -6,13 +6,10 @@
  * would exceed the deadline is not started, because the server's message is more useful than
  * "timeout". The caller decides what to retry, and how often.
  */
-#ifndef DROSTE_NET_RETRY_H
-#define DROSTE_NET_RETRY_H
+#pragma once
 
 /* The seconds of a requested pause that are honoured. */
 double retry_asked_seconds(double asked);
 /* Seconds until the next try after `tries` tries; negative: it would exceed the `left` seconds
  * (INFINITY: no deadline). `asked` is 0 if the server requested nothing. */
 double retry_pause_seconds(unsigned tries, double asked, double left);
-
-#endif

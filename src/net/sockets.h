@@ -5,8 +5,7 @@
  * transfer cost more than reading the response. So a socket stays watched, in the background, until
  * libcurl closes it.
  */
-#ifndef DROSTE_NET_SOCKETS_H
-#define DROSTE_NET_SOCKETS_H
+#pragma once
 
 #include "base/loop.h"
 
@@ -26,5 +25,3 @@ void sockets_free(struct sockets *s);
 int sockets_want(struct sockets *s, int fd, int what);
 /* Must be called before fd is closed. */
 void sockets_forget(struct sockets *s, int fd);
-
-#endif

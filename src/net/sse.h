@@ -4,8 +4,7 @@
  * it may stop, or free the parser, between any two. Its users need only `data`; other fields and
  * comments are dropped. A zeroed sse with a limit and a code is a new one.
  */
-#ifndef DROSTE_NET_SSE_H
-#define DROSTE_NET_SSE_H
+#pragma once
 
 #include "base/buf.h"
 #include "base/error.h"
@@ -25,5 +24,3 @@ struct sse {
  * consumed and more are needed; negative: s->code (over the limit) or ERROR_MEMORY. */
 int sse_next(struct sse *s, const char **p, const char *end, struct error *err);
 void sse_free(struct sse *s);
-
-#endif

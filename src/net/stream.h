@@ -2,8 +2,7 @@
  *
  * libcurl connects and implements TLS; the user defines the protocol.
  */
-#ifndef DROSTE_NET_STREAM_H
-#define DROSTE_NET_STREAM_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -50,5 +49,3 @@ size_t stream_waiting(const struct stream *s);
 void stream_pause(struct stream *s, bool paused);
 /* No event follows. NULL is fine. */
 void stream_close(struct stream *s);
-
-#endif

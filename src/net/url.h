@@ -1,6 +1,5 @@
 /* net/url.h: parses base URLs. */
-#ifndef DROSTE_NET_URL_H
-#define DROSTE_NET_URL_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -25,5 +24,3 @@ void url_free(struct url *url);
 /* Appends text escaped for a path or query: everything but letters, digits and "-._~" as %XX, by
  * libcurl. */
 void url_escape(struct buf *out, const char *text);
-
-#endif

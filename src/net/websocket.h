@@ -4,8 +4,7 @@
  * Why not a library: Debian 12's libcurl (7.88) is built without WebSockets, and libwebsockets (1.7
  * MB, with an event loop of its own) would replace 600 lines on top of our own streams.
  */
-#ifndef DROSTE_NET_WEBSOCKET_H
-#define DROSTE_NET_WEBSOCKET_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -63,5 +62,3 @@ size_t websocket_waiting(const struct websocket *ws);
 void websocket_pause(struct websocket *ws, bool paused);
 /* Sends a close frame and does not wait for a response. No event follows. NULL is fine. */
 void websocket_close(struct websocket *ws);
-
-#endif

@@ -1,6 +1,5 @@
 /* packages/contents.h: what is in a directory of packages. */
-#ifndef DROSTE_PACKAGES_CONTENTS_H
-#define DROSTE_PACKAGES_CONTENTS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -21,5 +20,3 @@ int package_contents_look(int top, struct package_contents *out, struct error *e
  * tree must be the caller's alone. ERROR_ARGUMENT if something is neither file nor directory. */
 int package_contents_take(int top, struct package_contents *out, struct error *err);
 void package_contents_free(struct package_contents *contents);
-
-#endif

@@ -5,8 +5,7 @@
  * hashes, and refuses what would read or reach anything else. TOML is read in the sandbox in which
  * the packages are built.
  */
-#ifndef DROSTE_PACKAGES_REQUEST_H
-#define DROSTE_PACKAGES_REQUEST_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -25,5 +24,3 @@ int package_request_add(struct package_request *r, const char *value, struct err
 /* A requirements file, pyproject.toml, pylock.toml (pylock.NAME.toml) or uv.lock. */
 int package_request_add_file(struct package_request *r, const char *path, struct error *err);
 void package_request_free(struct package_request *r);
-
-#endif

@@ -8,8 +8,7 @@
  * directory can be searched, but not listed: a session finds the sets whose id, the SHA-256 of
  * their contents, it was told.
  */
-#ifndef DROSTE_PACKAGES_SHOWN_H
-#define DROSTE_PACKAGES_SHOWN_H
+#pragma once
 
 #include "packages/cache.h"
 
@@ -23,5 +22,3 @@ const char *package_shown_path(const struct package_shown *shown);
 /* Adds the set's files, as PATH/ID, unless they are there. Threads may do so at the same time. */
 int package_shown_add(
     const struct package_shown *shown, const struct package_set *set, struct error *err);
-
-#endif

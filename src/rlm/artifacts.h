@@ -4,8 +4,7 @@
  * far as they fit. The guest chooses names and contents: only regular files with printable names
  * are copied, nothing is written outside of the directory, and numbers and sizes are limited.
  */
-#ifndef DROSTE_RLM_ARTIFACTS_H
-#define DROSTE_RLM_ARTIFACTS_H
+#pragma once
 
 #include "base/hash.h"
 #include "base/list.h"
@@ -50,5 +49,3 @@ void artifacts_cancel(struct artifacts *a);
 /* Not from within `done`. NULL is allowed. */
 void artifacts_free(struct artifacts *a);
 void artifact_list_free(struct artifact_list *list);
-
-#endif

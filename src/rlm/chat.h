@@ -4,8 +4,7 @@
  * that continues another one (rlm_options.after) takes over its session with all variables, its
  * messages and this state. If the sandbox is gone, a new one receives the contexts and the history.
  */
-#ifndef DROSTE_RLM_CHAT_H
-#define DROSTE_RLM_CHAT_H
+#pragma once
 
 #include "base/error.h"
 #include "base/json/json.h"
@@ -56,5 +55,3 @@ int chat_bind_history(
 /* Returns the context that the completed operation bound, and its number; NULL if it bound the
  * history or nothing. */
 const struct context *chat_bound(const struct chat *c, size_t *index);
-
-#endif

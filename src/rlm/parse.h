@@ -1,6 +1,5 @@
 /* rlm/parse.h: finds code blocks and answers in a model's reply. */
-#ifndef DROSTE_RLM_PARSE_H
-#define DROSTE_RLM_PARSE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -29,5 +28,3 @@ enum reply_final {
  * between the parentheses, without surrounding quotes. */
 enum reply_final reply_find_final(
     const char *text, size_t len, const char **value, size_t *value_len);
-
-#endif

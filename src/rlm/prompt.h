@@ -1,6 +1,5 @@
 /* rlm/prompt.h: the texts that the model gets. */
-#ifndef DROSTE_RLM_PROMPT_H
-#define DROSTE_RLM_PROMPT_H
+#pragma once
 
 #include "base/buf.h"
 #include "base/json/schema.h"
@@ -103,5 +102,3 @@ void prompt_result(
 void prompt_summary(struct buf *out, const char *summary, size_t len, bool history);
 /* An output that was shown before, cut when the conversation became too long. */
 void prompt_shortened(struct buf *out, const char *text, size_t len, size_t max, bool history);
-
-#endif

@@ -5,8 +5,7 @@
  * that died are not repeated, because nothing of them was left. The model's messages come from the
  * record, whatever a cell prints this time.
  */
-#ifndef DROSTE_RLM_RESUME_H
-#define DROSTE_RLM_RESUME_H
+#pragma once
 
 #include "broker/budget.h"
 #include "broker/replay/replay_log.h"
@@ -70,5 +69,3 @@ void resume_leave(struct resume *r, struct store *store);
 /* Adds the number of replayed calls, and {"turn":…,"cell":…,"call":…} for each repeated one,
  * with a member `run` unless that is NULL, and `candidate` if the call is of one. */
 void resume_tell(struct resume *r, const char *run, size_t *replayed, struct buf *repeated);
-
-#endif

@@ -6,8 +6,7 @@
  * next one starts. Events describe the root; for child runs they only report completed calls,
  * unless `all_events` is set.
  */
-#ifndef DROSTE_RLM_RLM_H
-#define DROSTE_RLM_RLM_H
+#pragma once
 
 #include "broker/budget.h"
 #include "broker/options.h"
@@ -197,5 +196,3 @@ bool rlm_finish(struct rlm_run *run, session_finished_fn *done, void *arg);
 void rlm_finish_cancel(struct rlm_run *run);
 /* Must not be called within `done`. */
 void rlm_close(struct rlm_run *run);
-
-#endif

@@ -4,8 +4,7 @@
  * run refers to its parent only for the record. Its broker asks the tree for children (child.c),
  * and ending a run ends its broker, which ends its children, recursively.
  */
-#ifndef DROSTE_RLM_RUN_H
-#define DROSTE_RLM_RUN_H
+#pragma once
 
 #include <sys/queue.h>
 
@@ -347,5 +346,3 @@ int run_record_cell(struct rlm_run *r, const char *code, size_t len, struct erro
 int run_record_cell_end(struct rlm_run *r, const struct cell_result *c, struct error *err);
 /* Records that the current cell ended with the run; `by` is the reason. */
 void run_record_cell_lost(struct rlm_run *r, const char *by);
-
-#endif

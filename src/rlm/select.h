@@ -1,8 +1,7 @@
 /* rlm/select.h: which of several replies to a turn is kept, by a selector or by a function of the
  * program. candidates.c implements it.
  */
-#ifndef DROSTE_RLM_SELECT_H
-#define DROSTE_RLM_SELECT_H
+#pragma once
 
 #include <stddef.h>
 
@@ -34,5 +33,3 @@ void rlm_choose(struct rlm_choice *choice, unsigned number, const struct error *
 
 /* "callback" and "callback:NAME" are SELECT_PROGRAM. ERROR_ARGUMENT for another name. */
 int rlm_select_parse(const char *name, enum rlm_select *out, struct error *err);
-
-#endif

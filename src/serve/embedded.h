@@ -1,10 +1,7 @@
 /* serve/embedded.h: the files of the console, from web/ (scripts/embed). */
-#ifndef DROSTE_SERVE_EMBEDDED_H
-#define DROSTE_SERVE_EMBEDDED_H
+#pragma once
 
 #include <stddef.h>
 
 extern const unsigned char embedded_console_html[], embedded_console_css[], embedded_console_js[];
 extern const size_t embedded_console_html_size, embedded_console_css_size, embedded_console_js_size;
-
-#endif

@@ -1,8 +1,7 @@
 /* serve/log.h: JSON lines: what the server does (standard error), and who changed what (the audit
  * log). Neither has keys, tokens, code or bodies.
  */
-#ifndef DROSTE_SERVE_LOG_H
-#define DROSTE_SERVE_LOG_H
+#pragma once
 
 #include "base/error.h"
 
@@ -21,5 +20,3 @@ void log_event(struct server *s, enum log_level level, const char *format, ...)
 void log_request(struct request *r);
 /* A file to append to, readable by its owner only; `what` it is, for errors. */
 int log_open_file(const char *path, const char *what, int *fd, struct error *err);
-
-#endif

@@ -1,6 +1,5 @@
 /* serve/options.h: settings that a client's request asks for, as an object by their names. */
-#ifndef DROSTE_SERVE_OPTIONS_H
-#define DROSTE_SERVE_OPTIONS_H
+#pragma once
 
 #include "serve/sandbox/sandbox.h"
 
@@ -19,5 +18,3 @@ const droste_option *option_named(const char *name);
 /* Appends all of them. `options` may be NULL. False: one was refused. */
 bool options_put(struct request *r, const struct option_rules *rules, struct json_object *options,
     struct buf *words);
-
-#endif

@@ -3,8 +3,7 @@
  * The layer uses the public interface of the library, as the command line does. libmicrohttpd
  * reads and writes HTTP; docs/internals/serve.md says why, and what is checked beyond it.
  */
-#ifndef DROSTE_SERVE_SERVE_H
-#define DROSTE_SERVE_SERVE_H
+#pragma once
 
 #include "base/buf.h"
 #include "base/error.h"
@@ -55,5 +54,3 @@ int serve_check(droste *d, const struct serve_options *options, struct error *er
 
 /* Appends the OpenAPI document, generated from the table of routes. */
 void serve_openapi(struct buf *out);
-
-#endif

@@ -1,6 +1,5 @@
 /* serve/server.h: what the files of the server share: the server, its clients and sandboxes. */
-#ifndef DROSTE_SERVE_SERVER_H
-#define DROSTE_SERVE_SERVER_H
+#pragma once
 
 #include <uv.h>
 
@@ -104,5 +103,3 @@ void server_wake(struct server *s);
 
 /* A new id of a sandbox or run of this worker. Negative: there is no randomness. */
 int server_make_id(const struct server *s, char id[SERVE_ID_SIZE]);
-
-#endif

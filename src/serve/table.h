@@ -6,8 +6,7 @@
  * survives the death of its holder (a robust mutex), so that a limit is never exceeded. Sandboxes
  * are counted by worker, and when a worker has died its counts are cleared.
  */
-#ifndef DROSTE_SERVE_TABLE_H
-#define DROSTE_SERVE_TABLE_H
+#pragma once
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -142,5 +141,3 @@ static inline void table_count(struct table_worker *w, enum table_counter which,
 void table_time(struct table_worker *w, enum table_histogram which, uint64_t ns);
 /* The upper bound of a bucket in seconds; the last has none. */
 double table_bound(size_t bucket);
-
-#endif

@@ -13,8 +13,7 @@
  * started again, after a delay that doubles up to ten seconds. If the parent dies, the kernel ends
  * the workers (PR_SET_PDEATHSIG).
  */
-#ifndef DROSTE_SERVE_WORKERS_H
-#define DROSTE_SERVE_WORKERS_H
+#pragma once
 
 #include <stdbool.h>
 #include <sys/socket.h>
@@ -48,5 +47,3 @@ int worker_receive_connection(int mailbox);
 /* The address of a relayed connection, which no client of a socket can have. */
 void worker_relay_address(struct sockaddr *out);
 bool worker_is_relay(const struct sockaddr *address);
-
-#endif

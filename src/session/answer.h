@@ -1,7 +1,6 @@
 /* session/answer.h: determines the answer in a submission or a model's text, and checks its type.
  */
-#ifndef DROSTE_SESSION_ANSWER_H
-#define DROSTE_SESSION_ANSWER_H
+#pragma once
 
 #include "base/error.h"
 #include "base/json/schema.h"
@@ -20,5 +19,3 @@ int answer_check(const struct schema *type, const char *submit, size_t len, stru
  * first that has the type, or fails with ERROR_ARGUMENT. */
 int answer_from_words(
     const struct schema *type, const char *text, size_t len, char **out, struct error *err);
-
-#endif

@@ -6,8 +6,7 @@
  * expression, `id` names a result that a later one with `update` replaces. {"clear": true}, without
  * parts, removes the cell's bundles.
  */
-#ifndef DROSTE_SESSION_BUNDLES_H
-#define DROSTE_SESSION_BUNDLES_H
+#pragma once
 
 #include "base/error.h"
 #include "base/json/json.h"
@@ -73,5 +72,3 @@ void bundles_free(struct bundles *bundles);
 void bundles_put_json(const struct bundles *bundles, struct buf *out);
 /* The index of the value of the last expression; -1 if there is none. */
 long bundles_main(const struct bundles *bundles);
-
-#endif

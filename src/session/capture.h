@@ -1,6 +1,5 @@
 /* session/capture.h: keeps the beginning and the end of a stream of any length. */
-#ifndef DROSTE_SESSION_CAPTURE_H
-#define DROSTE_SESSION_CAPTURE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -20,5 +19,3 @@ void capture_add(struct capture *c, const char *data, size_t len);
  * bytes, and starts anew. Returns the number of bytes left out. */
 uint64_t capture_take(struct capture *c, struct buf *out);
 void capture_free(struct capture *c);
-
-#endif

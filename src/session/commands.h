@@ -7,8 +7,7 @@
  * whose output is not read waits, as behind a pipe, and costs the host nothing. Without a handle
  * its output is dropped.
  */
-#ifndef DROSTE_SESSION_COMMANDS_H
-#define DROSTE_SESSION_COMMANDS_H
+#pragma once
 
 #include "session/session.h"
 
@@ -96,5 +95,3 @@ typedef void command_done_fn(
  * `sys`. */
 int session_command(struct session *s, const struct command_call *call, command_done_fn *done,
     void *arg, struct error *err);
-
-#endif

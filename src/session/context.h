@@ -4,8 +4,7 @@
  * the page cache and hardly any memory of its own, and nothing can change it while guests map it.
  * Several sessions may use the same context.
  */
-#ifndef DROSTE_SESSION_CONTEXT_H
-#define DROSTE_SESSION_CONTEXT_H
+#pragma once
 
 #include "base/error.h"
 #include "base/hash.h"
@@ -92,5 +91,3 @@ int context_set(const struct context *context, struct session *s, const char *co
  * not parse it as its kind. */
 int context_refused(
     const struct context *context, const struct cell_result *result, struct error *err);
-
-#endif

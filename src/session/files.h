@@ -1,8 +1,7 @@
 /* session/files.h: the files of a session's sandbox, whatever its cells do (session/service.h,
  * guest/python/core/serve_files.py).
  */
-#ifndef DROSTE_SESSION_FILES_H
-#define DROSTE_SESSION_FILES_H
+#pragma once
 
 #include "session/session.h"
 
@@ -78,5 +77,3 @@ int session_file(struct session *s, const struct file_call *call, file_done_fn *
     struct error *err);
 /* Drops the call with this argument: `done` is not called. */
 void session_file_forget(struct session *s, const void *arg);
-
-#endif

@@ -1,8 +1,7 @@
 /* session/internal.h: the state of a session, and the functions that its files share. Each file
  * uses only those above it here.
  */
-#ifndef DROSTE_SESSION_INTERNAL_H
-#define DROSTE_SESSION_INTERNAL_H
+#pragma once
 
 #include <sys/queue.h>
 
@@ -210,5 +209,3 @@ int session_make_fork(struct session *s, uint64_t operation, const struct sessio
 /* checkpoints.c */
 /* Requests a checkpoint before the cell that is about to be sent, if the session keeps them. */
 void session_keep_before_cell(struct session *s);
-
-#endif

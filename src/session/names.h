@@ -1,6 +1,5 @@
 /* session/names.h: names that users cannot bind in the guest: Droste's and Python's. */
-#ifndef DROSTE_SESSION_NAMES_H
-#define DROSTE_SESSION_NAMES_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -13,5 +12,3 @@ bool guest_name_is_python(const char *name);
 /* ERROR_ARGUMENT unless users may bind this name in the guest: a valid Python identifier that is
  * neither a built-in or keyword nor one of Droste's names. `what` is for the message. */
 int guest_name_check(const char *name, const char *what, struct error *err);
-
-#endif

@@ -1,6 +1,5 @@
 /* session/options.h: validates session options and encodes them for the guest. */
-#ifndef DROSTE_SESSION_OPTIONS_H
-#define DROSTE_SESSION_OPTIONS_H
+#pragma once
 
 #include "session/session.h"
 
@@ -20,5 +19,3 @@ void session_write_hello(const struct session_options *options, const struct egr
 
 /* The directory in which cells start, allocated; NULL: the sandbox's default. */
 char *session_directory(const struct session_options *o, const char *workspace);
-
-#endif

@@ -1,8 +1,7 @@
 /* session/prepare.h: runs the setup code, binds values and runs the sources of tools before the
  * first cell, in this order. First waits for the sandbox in environments that start asynchronously.
  */
-#ifndef DROSTE_SESSION_PREPARE_H
-#define DROSTE_SESSION_PREPARE_H
+#pragma once
 
 #include "base/buf.h"
 #include "session/context.h"
@@ -38,5 +37,3 @@ bool prepare_has(const struct prepare *p, const char *name);
 /* ERROR_ARGUMENT if the name of a context would hide a tool or a value. */
 int prepare_check_context(
     const struct prepare *p, const struct context *context, struct error *err);
-
-#endif

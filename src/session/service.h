@@ -5,8 +5,7 @@
  * starts with the first request and ends with the session. What it answers is as untrusted as all
  * that guests send. A request is answered once, in any order, with a frame of its type.
  */
-#ifndef DROSTE_SESSION_SERVICE_H
-#define DROSTE_SESSION_SERVICE_H
+#pragma once
 
 #include <sys/queue.h>
 #include <sys/uio.h>
@@ -51,5 +50,3 @@ bool service_number_ok(int64_t number);
 /* Calls `fn` for each open request. */
 void service_each(
     struct session *s, void (*fn)(struct service_request *r, const void *arg), const void *arg);
-
-#endif

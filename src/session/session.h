@@ -6,8 +6,7 @@
  *
  * No callback may close the session that it is called for.
  */
-#ifndef DROSTE_SESSION_SESSION_H
-#define DROSTE_SESSION_SESSION_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -315,5 +314,3 @@ void session_charge(struct session *s, uint64_t ns);
 const struct session_limits *session_limits_of(const struct session *s);
 /* Describes how the sandbox was created, for display. */
 void session_describe(const struct session *s, struct buf *out);
-
-#endif

@@ -4,8 +4,7 @@
  * guest therefore sends an outline, the object with JSON_HOLE in place of each long text, followed
  * by the unencoded texts. Complete JSON is assembled once, on demand.
  */
-#ifndef DROSTE_SESSION_SUBMISSION_H
-#define DROSTE_SESSION_SUBMISSION_H
+#pragma once
 
 #include "base/error.h"
 #include "base/json/json.h"
@@ -38,5 +37,3 @@ const char *submission_text(const struct submission *s, size_t index, size_t *le
 
 /* The fields that JSON does not keep, as a container (wire/values.h); NULL without such fields. */
 const char *submission_values(const struct submission *s, size_t *len);
-
-#endif

@@ -4,8 +4,7 @@
  * the file and hands it, unread, to guests that the same zygote has started: each maps it within a
  * sandbox of its own. They share its pages until they write to them.
  */
-#ifndef DROSTE_SESSION_TEMPLATE_H
-#define DROSTE_SESSION_TEMPLATE_H
+#pragma once
 
 #include "session/session.h"
 
@@ -28,5 +27,3 @@ int template_seal(struct template *t, struct error *err);
 /* For session_open, before the greeting: lets a new guest continue from it. ERROR_ARGUMENT if it
  * has another zygote. */
 int session_restore(struct session *s, struct template *t, struct error *err);
-
-#endif

@@ -4,8 +4,7 @@
  * steps are those of the log, from 1 in the order in which they began, because another record has
  * other ones.
  */
-#ifndef DROSTE_STORE_ENTRY_H
-#define DROSTE_STORE_ENTRY_H
+#pragma once
 
 #include "base/buf.h"
 #include "store/internal.h"
@@ -47,5 +46,3 @@ int64_t entry_step(const struct store *store, int64_t step);
 int64_t entry_request(const struct store *store, int64_t request);
 /* The write was committed; `id` is what its statement returned. */
 int entry_commit(struct store *store, int64_t id, struct error *err);
-
-#endif

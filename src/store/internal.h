@@ -4,8 +4,7 @@
  * parameters are bound and columns taken from left to right, and the first failure is sticky until
  * query_step reports it.
  */
-#ifndef DROSTE_STORE_INTERNAL_H
-#define DROSTE_STORE_INTERNAL_H
+#pragma once
 
 #include <sqlite3.h>
 #include <zstd.h>
@@ -144,5 +143,3 @@ int blob_size(struct store *store, const char *hash, size_t *size, struct error 
 /* Reads the first `max` bytes in pieces; only a complete read verifies the value. */
 int blob_read(struct store *store, const char *hash, size_t max, store_piece_fn *fn, void *arg,
     struct error *err);
-
-#endif

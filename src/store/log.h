@@ -9,8 +9,7 @@
  * A unit (little endian): "DL", the format (1), flags (1: compressed with zstd), then 32 bits each
  * for the version of the tables, the bytes that follow, and their size when unpacked.
  */
-#ifndef DROSTE_STORE_LOG_H
-#define DROSTE_STORE_LOG_H
+#pragma once
 
 #include "base/buf.h"
 #include "base/hold.h"
@@ -43,5 +42,3 @@ int store_import(
     struct store *store, const char *run, const void *data, size_t len, struct error *err);
 /* Whether the units' version is this one's, without a record. The same errors. */
 int store_import_check(const char *run, const void *data, size_t len, struct error *err);
-
-#endif

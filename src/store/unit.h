@@ -1,6 +1,5 @@
 /* store/unit.h: the head of a unit of a log (log.h), in the order of its bytes. */
-#ifndef DROSTE_STORE_UNIT_H
-#define DROSTE_STORE_UNIT_H
+#pragma once
 
 #include <stdint.h>
 
@@ -12,5 +11,3 @@ struct unit_head {
     uint32_t version, len, size; /* little endian */
 };
 _Static_assert(sizeof(struct unit_head) == 16, "without padding");
-
-#endif

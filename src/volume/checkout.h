@@ -1,8 +1,7 @@
 /* volume/checkout.h: writes the files of a commit as git stores them, without filters or
  * conversions.
  */
-#ifndef DROSTE_VOLUME_CHECKOUT_H
-#define DROSTE_VOLUME_CHECKOUT_H
+#pragma once
 
 #include "volume/repository.h"
 #include "volume/volume.h"
@@ -12,5 +11,3 @@
  * ERROR_PROTOCOL for invalid names ("..", ".git", duplicates). */
 int checkout(const struct volume *v, const char *name, const struct repository *r,
     const struct git_bounds *bounds, droste_volume_count *count, struct error *err);
-
-#endif

@@ -4,8 +4,7 @@
  * stores them, never checked out. git sees neither the user's and the machine's configuration nor
  * more of the environment than network access needs (the ssh agent, proxies, certificates).
  */
-#ifndef DROSTE_VOLUME_GIT_H
-#define DROSTE_VOLUME_GIT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -50,5 +49,3 @@ int git_check_bounds(const struct git_bounds *bounds, struct error *err);
 /* A git_take_fn that appends to the buf `arg`, up to 64 MiB: for names of files, branches and
  * tags. */
 int git_keep(void *arg, const char *data, size_t len, struct error *err);
-
-#endif

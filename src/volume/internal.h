@@ -1,6 +1,5 @@
 /* volume/internal.h: what the files of this layer share. */
-#ifndef DROSTE_VOLUME_INTERNAL_H
-#define DROSTE_VOLUME_INTERNAL_H
+#pragma once
 
 #include "volume/volume.h"
 
@@ -80,5 +79,3 @@ int snapshot_open(const struct volume *v, const char *name, struct error *err);
 int limits_read(
     int directory, struct volume_limits *limits, struct error *err); /* its own words only */
 int limits_write(int directory, int staging, const struct volume_limits *limits, struct error *err);
-
-#endif

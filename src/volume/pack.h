@@ -16,8 +16,7 @@
  * checksum of the list of entries; and its mode is 1 if nothing has changed, in which case nothing
  * precedes it. guest/python/remote/unpack.py is the other side.
  */
-#ifndef DROSTE_VOLUME_PACK_H
-#define DROSTE_VOLUME_PACK_H
+#pragma once
 
 #include "volume/volume.h"
 
@@ -44,5 +43,3 @@ struct pack_state {
  * applied. */
 int volume_unpack(
     const struct volume *v, int file, struct pack_state *state, bool *over, struct error *err);
-
-#endif

@@ -8,8 +8,7 @@
  *
  * The directory may be removed whenever nothing is being staged from it.
  */
-#ifndef DROSTE_VOLUME_REPOSITORY_H
-#define DROSTE_VOLUME_REPOSITORY_H
+#pragma once
 
 #include "base/error.h"
 #include "volume/git.h"
@@ -36,5 +35,3 @@ int repository_open(const char *url, const char *ref, const struct git_bounds *b
 void repository_close(struct repository *r);
 /* Marks an incomplete cache, to be rebuilt the next time. */
 void repository_distrust(const struct repository *r);
-
-#endif

@@ -10,8 +10,7 @@
  * (base/os/beneath.h). The contents of `data` are a guest's and so untrusted. A killed process
  * leaves at most something in `aside`, which the next exclusive user removes.
  */
-#ifndef DROSTE_VOLUME_VOLUME_H
-#define DROSTE_VOLUME_VOLUME_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -142,5 +141,3 @@ int volume_restore(
 int volume_snapshot_remove(const struct volume *v, const char *name, struct error *err);
 int volume_snapshot_measure(
     const struct volume *v, const char *name, struct volume_usage *out, struct error *err);
-
-#endif

@@ -7,8 +7,7 @@
  * All are copies: guests' changes reach neither the cache nor the machine, and disappear with the
  * last holder of the workspace.
  */
-#ifndef DROSTE_VOLUME_WORKSPACE_H
-#define DROSTE_VOLUME_WORKSPACE_H
+#pragma once
 
 #include "base/list.h"
 #include "volume/git.h"
@@ -44,5 +43,3 @@ struct volume *workspace_volume(const struct workspace *w); /* borrowed */
 const struct staged *workspace_staged(const struct workspace *w);
 /* {"url":…,"ref":…,"commit":…} or null. */
 void workspace_put_repo(const struct workspace *w, struct buf *json);
-
-#endif

@@ -15,8 +15,7 @@
  * what really arrives. It takes a descriptor only for a frame that announces one, and maps it only
  * if the file cannot change any more (base/os/sealed.h).
  */
-#ifndef DROSTE_WIRE_FRAME_H
-#define DROSTE_WIRE_FRAME_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -142,5 +141,3 @@ int frame_parts_open(
 bool frame_parts_next(struct frame_parts *parts, const char **data, size_t *len);
 /* The part with this index, if no part was taken yet; false if there is none. */
 bool frame_parts_at(const struct frame_parts *parts, int64_t index, const char **data, size_t *len);
-
-#endif

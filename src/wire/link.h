@@ -34,8 +34,7 @@
  * the guest has answered RESUME, with a nonce that it cannot guess, the host ignores everything
  * else; and the guest cannot request resends more often than honest use needs.
  */
-#ifndef DROSTE_WIRE_LINK_H
-#define DROSTE_WIRE_LINK_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -99,5 +98,3 @@ int link_send(struct link *l, const struct iovec *iov, int count, struct error *
 void link_ping(struct link *l);
 /* Bytes that the other side has not acknowledged, including those that wait to be sent. */
 size_t link_unacknowledged(const struct link *l);
-
-#endif

@@ -1,6 +1,5 @@
 /* wire/little_endian.h: reads numbers of the wire, which is little-endian, at any address. */
-#ifndef DROSTE_WIRE_LITTLE_ENDIAN_H
-#define DROSTE_WIRE_LITTLE_ENDIAN_H
+#pragma once
 
 #include <endian.h>
 #include <stdint.h>
@@ -19,5 +18,3 @@ static inline uint32_t wire_get32(const void *p)
     memcpy(&v, p, sizeof v);
     return le32toh(v);
 }
-
-#endif

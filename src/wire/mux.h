@@ -15,8 +15,7 @@
  * The supervisor is as hostile as its guests. BYTES and OUTPUT are passed on in the pieces in which
  * they arrive and are not buffered here; the other messages are short.
  */
-#ifndef DROSTE_WIRE_MUX_H
-#define DROSTE_WIRE_MUX_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -79,5 +78,3 @@ struct mux_decoder {
 int mux_feed(
     struct mux_decoder *d, const char *data, size_t len, mux_fn *fn, void *arg, struct error *err);
 void mux_decoder_free(struct mux_decoder *d);
-
-#endif

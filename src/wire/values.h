@@ -3,8 +3,7 @@
  * python/droste/_encoding/container.py has the layout, docs/values.md the meaning of the tree. The
  * host passes containers on; only the Python package reads what is in them.
  */
-#ifndef DROSTE_WIRE_VALUES_H
-#define DROSTE_WIRE_VALUES_H
+#pragma once
 
 #include <stddef.h>
 
@@ -15,5 +14,3 @@ enum { VALUES_VERSION = 1 };
 /* Checks a guest's container: the version, buffers in order that do not overlap, and a tree of
  * strict, bounded JSON. ERROR_PROTOCOL. */
 int values_check(const char *data, size_t len, struct error *err);
-
-#endif

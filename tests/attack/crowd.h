@@ -5,8 +5,7 @@
  * length; each has a session, a broker and a budget of its own, and they share one loop, one
  * environment, and one model, which refuses every call. The honest session is the caller's.
  */
-#ifndef DROSTE_TESTS_CROWD_H
-#define DROSTE_TESTS_CROWD_H
+#pragma once
 
 #include "broker/broker.h"
 #include "broker/budget.h"
@@ -65,5 +64,3 @@ struct crowd_host {
 };
 
 void crowd_look(struct crowd_host *host);
-
-#endif

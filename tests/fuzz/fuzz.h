@@ -2,8 +2,7 @@
  * the library and aborts where that part breaks a promise of its header; the sanitizers see the
  * rest.
  */
-#ifndef DROSTE_FUZZ_H
-#define DROSTE_FUZZ_H
+#pragma once
 
 #include <stdint.h>
 #include <stdio.h>
@@ -73,5 +72,3 @@ static inline const char *input_file(const uint8_t *data, size_t size)
     expect(pwrite(fd, data, size, 0) == (ssize_t)size);
     return path;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* What there is on the machine while a test runs: processes, as /proc shows them, and what this one
  * holds. */
-#ifndef DROSTE_TEST_PROCESSES_H
-#define DROSTE_TEST_PROCESSES_H
+#pragma once
 
 #include "test.h"
 
@@ -131,5 +130,3 @@ static inline size_t resident_bytes(void)
         fclose(file);
     return pages * 4096;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* tests/unit/programs.h: shell scripts in a directory of their own. */
-#ifndef DROSTE_TEST_PROGRAMS_H
-#define DROSTE_TEST_PROGRAMS_H
+#pragma once
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -45,5 +44,3 @@ static inline const char *programs_make(struct programs *p, const char *name, co
     snprintf(text, sizeof text, "#!/bin/sh\n%s\n", lines);
     return programs_write(p, name, text, 0755);
 }
-
-#endif

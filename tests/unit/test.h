@@ -1,6 +1,5 @@
 /* tests/unit/test.h: what every unit test includes. cmocka wants its own four headers first. */
-#ifndef DROSTE_TEST_H
-#define DROSTE_TEST_H
+#pragma once
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -42,5 +41,3 @@
             fail_msg("%s gave %d (%s), not %s: %s", #call, rc_, err_.text,                         \
                 error_code_name(expected), (words));                                               \
     } while (0)
-
-#endif

@@ -1,6 +1,5 @@
 /* base/json/fields.h: writes JSON as text, member by member; json.h builds trees. */
-#ifndef DROSTE_BASE_JSON_FIELDS_H
-#define DROSTE_BASE_JSON_FIELDS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -28,5 +27,3 @@ void field_strings(struct buf *out, const char *key, const char *const *items);
 void field_list(struct buf *out, const char *key, const struct list *list);
 /* Milliseconds since 1970 as "2026-11-20T19:15:12.345Z"; 0 → null. */
 void field_time(struct buf *out, const char *key, int64_t ms);
-
-#endif

@@ -4,8 +4,7 @@
  * small text can grow into a large tree ("[[[[…" or a million nulls), so `json_check` first walks
  * the text without memory or recursion: strict RFC 8259, UTF-8, bounded depth and number of nodes.
  */
-#ifndef DROSTE_BASE_JSON_JSON_H
-#define DROSTE_BASE_JSON_JSON_H
+#pragma once
 
 #include <json-c/json.h>
 #include <stdbool.h>
@@ -97,5 +96,3 @@ static inline void cleanup_json_fn(struct json_object **o)
         json_object_put(*o);
 }
 #define cleanup_json __attribute__((cleanup(cleanup_json_fn), unused))
-
-#endif

@@ -1,6 +1,5 @@
 /* base/json/rpc.h: messages of JSON-RPC 2.0, for servers and clients of MCP. */
-#ifndef DROSTE_BASE_JSON_RPC_H
-#define DROSTE_BASE_JSON_RPC_H
+#pragma once
 
 #include "base/json/json.h"
 
@@ -41,5 +40,3 @@ struct json_object *rpc_call(
 struct json_object *rpc_result(struct json_object *id, struct json_object *result);
 struct json_object *rpc_error(
     struct json_object *id, int code, const char *text, struct json_object *data);
-
-#endif

@@ -14,8 +14,7 @@
  * check, which is a million steps here (some 0.2 s). Users supply schemas, but guests supply
  * values.
  */
-#ifndef DROSTE_BASE_JSON_SCHEMA_H
-#define DROSTE_BASE_JSON_SCHEMA_H
+#pragma once
 
 #include "base/error.h"
 #include "base/json/json.h"
@@ -44,5 +43,3 @@ bool schema_has_type(struct json_object *value, const char *name);
 /* 0 if it fits; otherwise ERROR_ARGUMENT with the place as a JSON pointer, and what was
  * expected. */
 int schema_check(const struct schema *schema, struct json_object *value, struct error *err);
-
-#endif

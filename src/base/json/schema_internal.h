@@ -1,8 +1,7 @@
 /* base/json/schema_internal.h: a parsed schema, and the table of keywords by which it is parsed and
  * applied.
  */
-#ifndef DROSTE_BASE_JSON_SCHEMA_INTERNAL_H
-#define DROSTE_BASE_JSON_SCHEMA_INTERNAL_H
+#pragma once
 
 #include "base/json/json.h"
 
@@ -64,5 +63,3 @@ struct keyword {
 
 /* schema_check.c; NULL: not supported. */
 const struct keyword *schema_keyword(const char *name);
-
-#endif

@@ -5,8 +5,7 @@
  * Each access walks over what precedes the value, so reading most of a text is better done with a
  * tree.
  */
-#ifndef DROSTE_BASE_JSON_SPAN_H
-#define DROSTE_BASE_JSON_SPAN_H
+#pragma once
 
 #include "base/json/json.h"
 
@@ -26,5 +25,3 @@ struct json_span json_span_next(struct json_span element, struct json_span array
 void json_span_append(struct buf *out, struct json_span string);
 /* An integer, clamped to 64 bits as in json-c; the fallback for other values. */
 int64_t json_span_int(struct json_span number, int64_t fallback);
-
-#endif

@@ -1,6 +1,5 @@
 /* base/os/ancillary.h: passing descriptors with a message, unix(7). */
-#ifndef DROSTE_BASE_OS_ANCILLARY_H
-#define DROSTE_BASE_OS_ANCILLARY_H
+#pragma once
 
 #include <errno.h>
 #include <stdbool.h>
@@ -68,5 +67,3 @@ static inline ssize_t ancillary_receive(
     *count = n > 0 ? (int)ancillary_take(&m, fds, (size_t)most) : 0;
     return n;
 }
-
-#endif

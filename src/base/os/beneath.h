@@ -3,8 +3,7 @@
  * No component may be a link or lead out of the directory (openat2(2), Linux 5.6), so that its
  * contents cannot redirect the host.
  */
-#ifndef DROSTE_BASE_OS_BENEATH_H
-#define DROSTE_BASE_OS_BENEATH_H
+#pragma once
 
 #include <dirent.h>
 #include <stdbool.h>
@@ -21,5 +20,3 @@ int open_anyway(int directory, const char *name, int flags);
 DIR *open_listing(int directory, const char *name);
 /* The next name other than "." and ".."; NULL at the end. */
 const char *next_listed(DIR *listing);
-
-#endif

@@ -1,6 +1,5 @@
 /* base/os/file.h: reading and writing files, standard directories, memory files. */
-#ifndef DROSTE_BASE_OS_FILE_H
-#define DROSTE_BASE_OS_FILE_H
+#pragma once
 
 #include <stddef.h>
 #include <sys/types.h>
@@ -55,5 +54,3 @@ int file_memfd(const char *name, struct error *err);
 int file_memfd_seal(int fd, struct error *err);
 /* The last line of text in a file, for messages; "" if there is none. */
 void file_last_line(int fd, char *out, size_t size);
-
-#endif

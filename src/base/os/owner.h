@@ -5,8 +5,7 @@
  * since the boot) and the boot's id, they are unique. A pid is meaningful only in its pid
  * namespace, so that is stored too.
  */
-#ifndef DROSTE_BASE_OS_OWNER_H
-#define DROSTE_BASE_OS_OWNER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -23,5 +22,3 @@ void owner_self(struct owner *self);
 
 /* True only if `other` has certainly ended. */
 bool owner_is_gone(const struct owner *other, const struct owner *self);
-
-#endif

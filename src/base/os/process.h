@@ -5,8 +5,7 @@
  * because writing to a pipe without a reader raises SIGPIPE. The end of its standard error is kept,
  * unless it goes to ours.
  */
-#ifndef DROSTE_BASE_OS_PROCESS_H
-#define DROSTE_BASE_OS_PROCESS_H
+#pragma once
 
 #include <stdbool.h>
 #include <sys/types.h>
@@ -50,5 +49,3 @@ void process_last_words(const struct process *p, char out[PROCESS_WORDS_SIZE]);
 /* Closes the streams of a program that has ended. `tail` stays. */
 void process_forget(struct process *p);
 void process_free(struct process *p);
-
-#endif

@@ -1,8 +1,7 @@
 /* base/os/random.h: random bytes from getrandom(2). They become names and secrets, so there is no
  * fallback: if they are unavailable, the caller fails.
  */
-#ifndef DROSTE_BASE_OS_RANDOM_H
-#define DROSTE_BASE_OS_RANDOM_H
+#pragma once
 
 #include <stddef.h>
 
@@ -15,5 +14,3 @@ int random_bytes(void *out, size_t len, struct error *err);
 int random_hex(char *out, size_t digits, struct error *err);
 /* A random UUID (RFC 9562, version 4). */
 int random_uuid(char out[UUID_SIZE], struct error *err);
-
-#endif

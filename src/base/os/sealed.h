@@ -3,8 +3,7 @@
  * Reading a file that its owner can still change is a race, and reading beyond the end of one that
  * was truncated raises SIGBUS. A sealed memory file can do neither (fcntl(2), F_ADD_SEALS).
  */
-#ifndef DROSTE_BASE_OS_SEALED_H
-#define DROSTE_BASE_OS_SEALED_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stddef.h>
@@ -34,5 +33,3 @@ struct sealed {
 int sealed_map(
     int fd, size_t len, struct sealed_total *total, struct sealed *out, struct error *err);
 void sealed_unmap(struct sealed *sealed);
-
-#endif

@@ -1,6 +1,5 @@
 /* base/os/spawn.h: starts and ends users' programs. */
-#ifndef DROSTE_BASE_OS_SPAWN_H
-#define DROSTE_BASE_OS_SPAWN_H
+#pragma once
 
 #include <sys/types.h>
 
@@ -21,5 +20,3 @@ int spawn_program_in(const char *const *words, const char *const *environment, c
 /* Kills its group, waits for it, and returns its status as waitpid; status 255 if it is unknown
  * because the host ignores SIGCHLD or waits for all children. */
 int spawn_end(pid_t pid);
-
-#endif

@@ -4,8 +4,7 @@
  * moved during the walk. Links are never followed, and a walk keeps one directory open at a time. A
  * directory whose mode forbids entering gets another mode while the walk is in it.
  */
-#ifndef DROSTE_BASE_OS_TREE_H
-#define DROSTE_BASE_OS_TREE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -47,5 +46,3 @@ void tree_walk_close(struct tree_walk *walk);
 
 /* The whole walk in one step. */
 int tree_walk(int top, tree_fn *fn, void *arg, struct error *err);
-
-#endif

@@ -11,8 +11,7 @@
  *
  * Values are read from the record on demand. Nothing here writes.
  */
-#ifndef DROSTE_BROKER_REPLAY_REPLAY_LOG_H
-#define DROSTE_BROKER_REPLAY_REPLAY_LOG_H
+#pragma once
 
 #include "base/hash.h"
 #include "lm/lm.h"
@@ -153,5 +152,3 @@ struct lm_reply replay_log_spent(const struct recorded_call *call);
 /* Reads the complete value of a step into `out`. */
 int replay_log_read(
     struct replay_log *r, const struct recorded_value *value, struct buf *out, struct error *err);
-
-#endif

@@ -1,6 +1,5 @@
 /* broker/replay/replay_match.h: answers a guest's prompts from the record, in a resumed run. */
-#ifndef DROSTE_BROKER_REPLAY_REPLAY_MATCH_H
-#define DROSTE_BROKER_REPLAY_REPLAY_MATCH_H
+#pragma once
 
 #include <stddef.h>
 
@@ -38,5 +37,3 @@ void replay_match_cancel(struct item *item);
 void replay_match_start_waiting(struct broker *b);
 /* The callback of the broker's timer: whether the calls that items wait for can still come. */
 void replay_match_doubt(void *broker);
-
-#endif

@@ -1,6 +1,5 @@
 /* cli/bench/measure.h: what the measurements of `droste bench` share. */
-#ifndef DROSTE_CLI_MEASURE_H
-#define DROSTE_CLI_MEASURE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -82,5 +81,3 @@ int bench_template(droste *d, struct series *s, unsigned n, droste_error *err);
 
 /* Passes 100 MB in and out n times, as bytes and as text, beside copies. */
 int bench_values(droste *d, struct series *s, unsigned n, droste_error *err);
-
-#endif

@@ -4,8 +4,7 @@
  * scheduler's own commands, and starts `droste serve --join` on each machine. Sandboxes are never
  * scheduled by it.
  */
-#ifndef DROSTE_CLI_LAUNCH_LAUNCH_H
-#define DROSTE_CLI_LAUNCH_LAUNCH_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -33,5 +32,3 @@ const char *launch_name_at(size_t index);
 int launch_exec(const struct launch *l, struct error *err);
 /* Prints the launcher's script. */
 int launch_print(const char *kind, struct error *err);
-
-#endif

@@ -1,6 +1,5 @@
 /* cli/options/completion.h: candidates for a shell's completion of a command line. */
-#ifndef DROSTE_CLI_COMPLETION_H
-#define DROSTE_CLI_COMPLETION_H
+#pragma once
 
 #include "cli/cli.h"
 
@@ -11,5 +10,3 @@ int completion_answer(
     const struct command *self, const struct flag *flags, droste *d, int argc, char **argv);
 /* The same for the words after "droste", the last one as typed so far. */
 int completion_words(droste *d, char **words, size_t count);
-
-#endif

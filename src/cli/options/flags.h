@@ -1,6 +1,5 @@
 /* cli/options/flags.h: finds the flags and settings that a command line names. */
-#ifndef DROSTE_CLI_FLAGS_H
-#define DROSTE_CLI_FLAGS_H
+#pragma once
 
 #include "cli/cli.h"
 
@@ -14,5 +13,3 @@ const droste_option *flag_next_option(const struct flag *flags, size_t *index);
 /* The settings that a screen of help shows, the most used one first; NULL after the last. */
 const droste_option *flag_common_option(
     const struct command *self, const struct flag *flags, size_t *index);
-
-#endif

@@ -1,6 +1,5 @@
 /* cli/options/help.h: help texts of the commands. */
-#ifndef DROSTE_CLI_HELP_H
-#define DROSTE_CLI_HELP_H
+#pragma once
 
 #include "cli/cli.h"
 
@@ -10,5 +9,3 @@ int help_print(const struct command *self, const struct flag *flags, const char 
 /* Prints the list of commands, with `all` that of settings, too. On standard error it is a usage
  * error; returns the exit status. */
 int help_print_overview(FILE *out, bool all);
-
-#endif

@@ -1,7 +1,6 @@
 /* cli/options/verbs.h: commands with verbs, such as `droste runs ls`: finds the verb, checks its
  * flags. */
-#ifndef DROSTE_CLI_VERBS_H
-#define DROSTE_CLI_VERBS_H
+#pragma once
 
 #include "cli/cli.h"
 
@@ -27,5 +26,3 @@ int verb_refuse(const struct command *self, const char *word);
 /* Returns -1 to continue, or the status of a usage error: the verb does not accept a used flag. */
 int verb_check_flags(const struct command *self, const struct verb *verb,
     const struct verb_flag *flags, size_t count);
-
-#endif

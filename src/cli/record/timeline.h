@@ -1,6 +1,5 @@
 /* cli/record/timeline.h: shows the longest steps of a run as bars of text. */
-#ifndef DROSTE_CLI_RECORD_TIMELINE_H
-#define DROSTE_CLI_RECORD_TIMELINE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -27,5 +26,3 @@ void timeline_add(struct timeline *t, int64_t turn, const char *what, int64_t st
     double seconds, int64_t calls);
 /* Prints nothing if there are too few bars to compare. */
 void timeline_print(const struct timeline *t);
-
-#endif

@@ -3,8 +3,7 @@
  * A command with --server, or $DROSTE_SERVER, uses the server's native interface (docs/serve.md)
  * and prints what it prints of this machine. $DROSTE_API_KEY is the key.
  */
-#ifndef DROSTE_CLI_REMOTE_REMOTE_H
-#define DROSTE_CLI_REMOTE_REMOTE_H
+#pragma once
 
 #include <json-c/json.h>
 #include <stdbool.h>
@@ -148,5 +147,3 @@ int remote_queue(droste *d, const struct remote_queue *o, const struct list *set
 
 /* Follows a run to its end and prints its answer. */
 int remote_watch(struct remote *r, const char *run, bool json, bool quiet);
-
-#endif

@@ -1,6 +1,5 @@
 /* cli/terminal/children.h: the child runs of a cell, as a tree. */
-#ifndef DROSTE_CLI_CHILDREN_H
-#define DROSTE_CLI_CHILDREN_H
+#pragma once
 
 #include "cli/terminal/screen.h"
 #include "droste.h"
@@ -20,5 +19,3 @@ void children_draw(struct children *c, const struct screen *s, size_t rows, size
     children_line_fn *fn, void *arg);
 /* Forgets all of them. */
 void children_clear(struct children *c);
-
-#endif

@@ -1,6 +1,5 @@
 /* cli/terminal/highlight.h: Python in colours, line by line. */
-#ifndef DROSTE_CLI_HIGHLIGHT_H
-#define DROSTE_CLI_HIGHLIGHT_H
+#pragma once
 
 #include <stddef.h>
 
@@ -13,5 +12,3 @@ struct highlight {
 
 /* Appends a line of code, harmless to a terminal and with colours. */
 void highlight_line(struct highlight *h, struct buf *out, const char *line, size_t len);
-
-#endif

@@ -1,6 +1,5 @@
 /* cli/terminal/lines.h: reads lines from a terminal or a pipe, and handles signals meanwhile. */
-#ifndef DROSTE_CLI_LINES_H
-#define DROSTE_CLI_LINES_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -38,5 +37,3 @@ enum lines_event lines_read(struct lines *l, const char *prompt, struct buf *lin
  * one (LINES_LINE: none came). */
 void lines_busy(struct lines *l, droste *d);
 enum lines_event lines_busy_end(struct lines *l);
-
-#endif

@@ -1,6 +1,5 @@
 /* cli/terminal/progress.h: a run as it goes, for a person. */
-#ifndef DROSTE_CLI_PROGRESS_H
-#define DROSTE_CLI_PROGRESS_H
+#pragma once
 
 #include <stdio.h>
 
@@ -14,5 +13,3 @@ struct progress *progress_open(FILE *out, droste *d);
 void progress_event(void *arg, const droste_event *event);
 /* The closing line; `result` may be NULL. NULL progress is fine. */
 void progress_close(struct progress *p, const droste_result *result);
-
-#endif

@@ -1,7 +1,6 @@
 /* cli/terminal/screen.h: text in a terminal's columns, and lines at its bottom that are
  * rewritten. */
-#ifndef DROSTE_CLI_SCREEN_H
-#define DROSTE_CLI_SCREEN_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -53,5 +52,3 @@ void screen_add(struct screen *s, const char *line, size_t columns);
 /* Prints `log` and replaces the shown lines by the added ones; none remove them. Never waits: until
  * `out` has taken what was drawn before, `log` grows, and the lines stay as they are. */
 void screen_draw(struct screen *s);
-
-#endif

@@ -5,8 +5,7 @@
  * frames that a guest would send. The layers above (sessions, the broker, the loop, the record) do
  * not notice the difference.
  */
-#ifndef DROSTE_ENV_COMMON_CUSTOM_H
-#define DROSTE_ENV_COMMON_CUSTOM_H
+#pragma once
 
 #include "droste/environment.h"
 #include "env/common/environment.h"
@@ -25,5 +24,3 @@ int custom_call(
     droste_custom_sandbox *s, uint64_t call, const char *json, size_t len, struct error *err);
 void custom_cancel(droste_custom_sandbox *s, uint64_t call);
 void custom_end(droste_custom_sandbox *s, const char *why);
-
-#endif

@@ -1,8 +1,7 @@
 /* env/common/embedded.h: data embedded in the library at build time (scripts/embed): the guest, its
  * filter rules and helpers, and the Modal bridge.
  */
-#ifndef DROSTE_ENV_COMMON_EMBEDDED_H
-#define DROSTE_ENV_COMMON_EMBEDDED_H
+#pragma once
 
 #include <stddef.h>
 
@@ -16,5 +15,3 @@ extern const unsigned char embedded_keeper[];
 extern const size_t embedded_keeper_size;
 extern const unsigned char embedded_bridge[];
 extern const size_t embedded_bridge_size;
-
-#endif

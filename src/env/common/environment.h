@@ -4,8 +4,7 @@
  * implemented once, in the layers above. If a specification asks for something that an environment
  * does not support, opening fails with the name of the setting.
  */
-#ifndef DROSTE_ENV_COMMON_ENVIRONMENT_H
-#define DROSTE_ENV_COMMON_ENVIRONMENT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -307,5 +306,3 @@ static inline const struct environment_ops *environment_ops_of(const struct envi
 {
     return ((const struct environment_base *)env)->ops;
 }
-
-#endif

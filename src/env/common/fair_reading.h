@@ -15,8 +15,7 @@
  *
  * A guest that writes little, in whole messages, never waits. A port that is alone does not rest.
  */
-#ifndef DROSTE_ENV_COMMON_FAIR_READING_H
-#define DROSTE_ENV_COMMON_FAIR_READING_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -59,5 +58,3 @@ void fair_reading_add_use(
 void fair_reading_charge(struct fair_reading *q, struct fair_reader *t, uint64_t ns);
 /* A new operation begins: resets the accounting. Also call it before freeing the reader. */
 void fair_reading_begin(struct fair_reading *q, struct fair_reader *t);
-
-#endif

@@ -3,8 +3,7 @@
  * Each environment has one table, with reasons. Specifications are checked against it, `droste env
  * show NAME` prints it, and the documentation is generated from it.
  */
-#ifndef DROSTE_ENV_COMMON_FEATURES_H
-#define DROSTE_ENV_COMMON_FEATURES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -72,5 +71,3 @@ enum feature feature_of_setting(const char *setting);
  * 1 << p for each feature p that was set explicitly. */
 int features_check(const struct feature_state features[FEATURE_COUNT], const char *environment,
     uint64_t asked, struct error *err);
-
-#endif

@@ -4,8 +4,7 @@
  * Each sandbox gets an idmapped mount (mount_setattr(2), "ID-mapped mounts") that translates the
  * owner's id to the sandbox's.
  */
-#ifndef DROSTE_ENV_COMMON_IDMAP_H
-#define DROSTE_ENV_COMMON_IDMAP_H
+#pragma once
 
 #include <sys/types.h>
 
@@ -15,5 +14,3 @@
  * support idmapped mounts (no file system before Linux 5.12, tmpfs from 6.3 on), EPERM without
  * root's capabilities. */
 int idmap_mount(int directory, uid_t owner, uid_t user);
-
-#endif

@@ -1,7 +1,6 @@
 /* env/common/isolation_error.h: explains in one line why isolation is unavailable, and what to do.
  */
-#ifndef DROSTE_ENV_COMMON_ISOLATION_ERROR_H
-#define DROSTE_ENV_COMMON_ISOLATION_ERROR_H
+#pragma once
 
 #include "base/error.h"
 #include "jail/jail.h"
@@ -14,5 +13,3 @@ extern const enum isolation isolation_auto_levels[ISOLATION_AUTO_LEVELS];
 int isolation_error(enum isolation isolation, struct error *err);
 /* For "auto": no level works, each for its reason in `why`. */
 int isolation_error_all(const struct error why[ISOLATION_AUTO_LEVELS], struct error *err);
-
-#endif

@@ -1,7 +1,6 @@
 /* env/common/mounts.h: the volume and workspace of a local sandbox: ownership, mounts, and quotas.
  */
-#ifndef DROSTE_ENV_COMMON_MOUNTS_H
-#define DROSTE_ENV_COMMON_MOUNTS_H
+#pragma once
 
 #include <sys/types.h>
 
@@ -39,5 +38,3 @@ const char *mounts_volume(const struct mounts *p);
 const char *mounts_workspace(const struct mounts *p);
 /* Drops the references. The sandbox's processes must have ended. */
 void mounts_leave(struct mounts *p);
-
-#endif

@@ -5,8 +5,7 @@
  * sandbox that has disappeared in the meantime is not an error. Otherwise the first error is
  * reported after all removals were tried; only an unreachable service ends the collection early.
  */
-#ifndef DROSTE_ENV_COMMON_ORPHANS_H
-#define DROSTE_ENV_COMMON_ORPHANS_H
+#pragma once
 
 #include "base/json/json.h"
 #include "base/list.h"
@@ -47,5 +46,3 @@ void orphans_removed(struct orphans *o, const struct error *why);
 void orphans_end(struct orphans *o, const struct error *why);
 /* Ends the collection without calling `done`. */
 void orphans_cancel(struct orphans *o);
-
-#endif

@@ -3,8 +3,7 @@
  * They tell whether that process is dead. Sandboxes of other machines, and those whose host may
  * still be running, are left alone.
  */
-#ifndef DROSTE_ENV_COMMON_OWNER_LABELS_H
-#define DROSTE_ENV_COMMON_OWNER_LABELS_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -22,5 +21,3 @@ void owner_labels_write(
     struct buf *out, const struct list *own, const char *owner, const char *machine);
 /* True if the labels name this machine and a process that is certainly dead. */
 bool owner_labels_are_orphan(const char *owner, const char *machine);
-
-#endif

@@ -5,8 +5,7 @@
  * measures the volume in small steps. A sandbox can exceed the quota between two measurements
  * (SECURITY.md).
  */
-#ifndef DROSTE_ENV_COMMON_QUOTA_H
-#define DROSTE_ENV_COMMON_QUOTA_H
+#pragma once
 
 #include <sys/queue.h>
 
@@ -37,5 +36,3 @@ int quotas_join(
     struct quotas *quotas, struct volume *volume, struct quota_user *user, struct error *err);
 /* Does nothing if it has not joined. */
 void quotas_leave(struct quota_user *user);
-
-#endif

@@ -6,8 +6,7 @@
  * tidy_up); if the host is killed before the zygote exists, the next host that creates a scratch
  * directory does.
  */
-#ifndef DROSTE_ENV_COMMON_SCRATCH_DIR_H
-#define DROSTE_ENV_COMMON_SCRATCH_DIR_H
+#pragma once
 
 #include <stdbool.h>
 #include <sys/types.h>
@@ -26,5 +25,3 @@ const char *scratch_dir_path(const struct scratch_dir *scratch_dir);
 /* Creates a subdirectory, owned by `uid` if the scratch directory is nobody's. The caller frees the
  * path. */
 int scratch_dir_add(struct scratch_dir *scratch_dir, uid_t uid, char **path, struct error *err);
-
-#endif

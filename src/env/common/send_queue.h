@@ -1,6 +1,5 @@
 /* env/common/send_queue.h: queue of bytes and descriptors for a socket that may be full. */
-#ifndef DROSTE_ENV_COMMON_SEND_QUEUE_H
-#define DROSTE_ENV_COMMON_SEND_QUEUE_H
+#pragma once
 
 #include <stdbool.h>
 #include <sys/uio.h>
@@ -30,5 +29,3 @@ bool send_queue_waits(const struct send_queue *box);
 bool send_queue_is_clear(const struct send_queue *box, int socket);
 /* Discards the queue and closes its descriptors. */
 void send_queue_drop(struct send_queue *box);
-
-#endif

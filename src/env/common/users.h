@@ -6,8 +6,7 @@
  * that only root can write (fcntl(2), open file description locks). The kernel releases the locks
  * of a host that dies.
  */
-#ifndef DROSTE_ENV_COMMON_USERS_H
-#define DROSTE_ENV_COMMON_USERS_H
+#pragma once
 
 #include <stdint.h>
 #include <sys/types.h>
@@ -41,5 +40,3 @@ void users_give_back(struct users *u, uint32_t id);
 /* Processes and threads of a user. Approximate, because processes start and end during the count;
  * so is the limit computed from it. */
 uint64_t users_count_processes(uid_t uid);
-
-#endif

@@ -8,8 +8,7 @@
  * (env/remote/remote.h). The daemon removes the container when it ends (AutoRemove). A container
  * that is no longer needed while it runs is removed by force.
  */
-#ifndef DROSTE_ENV_DOCKER_CONTAINER_H
-#define DROSTE_ENV_DOCKER_CONTAINER_H
+#pragma once
 
 #include "env/docker/engine.h"
 #include "env/common/environment.h"
@@ -54,5 +53,3 @@ void container_kill(struct container *c, enum limit limit);
 void container_leave(struct container *c);
 /* Frees it at once, without waiting for the daemon. */
 void container_free(struct container *c);
-
-#endif

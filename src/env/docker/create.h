@@ -1,7 +1,6 @@
 /* env/docker/create.h: translates a specification into a create request (POST /containers/create).
  */
-#ifndef DROSTE_ENV_DOCKER_CREATE_H
-#define DROSTE_ENV_DOCKER_CREATE_H
+#pragma once
 
 #include "base/json/json.h"
 #include "env/common/environment.h"
@@ -31,5 +30,3 @@ void docker_drop_profile(struct json_object *body);
 void docker_name_profile(struct json_object *body);
 /* What enforces each limit in a container. */
 extern const enum limit_means docker_limit_means[LIMIT_COUNT];
-
-#endif

@@ -5,8 +5,7 @@
  * is used if DOCKER_TLS_VERIFY is set, with ca.pem, cert.pem and key.pem in DOCKER_CERT_PATH
  * (~/.docker).
  */
-#ifndef DROSTE_ENV_DOCKER_ENGINE_H
-#define DROSTE_ENV_DOCKER_ENGINE_H
+#pragma once
 
 #include "base/error.h"
 #include "base/json/json.h"
@@ -59,5 +58,3 @@ int engine_configured(struct error *err);
 const char *engine_address(const struct engine *e);
 /* True if the daemon shares this machine's files. */
 bool engine_is_local(const struct engine *e);
-
-#endif

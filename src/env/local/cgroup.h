@@ -4,8 +4,7 @@
  * for its zygotes and one for each sandbox. A sandbox is cloned into its cgroup
  * (CLONE_INTO_CGROUP), so that everything it uses is counted there.
  */
-#ifndef DROSTE_ENV_LOCAL_CGROUP_H
-#define DROSTE_ENV_LOCAL_CGROUP_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -54,5 +53,3 @@ struct cgroup_usage {
     bool out_of_memory;   /* processes were killed because memory.max was reached */
 };
 void cgroup_read(const struct cgroup *g, struct cgroup_usage *out);
-
-#endif

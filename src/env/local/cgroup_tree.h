@@ -4,8 +4,7 @@
  * droste-PID-START-SPACE-N. All access is by small reads and writes relative to directory
  * descriptors (cgroups(7)).
  */
-#ifndef DROSTE_ENV_LOCAL_CGROUP_TREE_H
-#define DROSTE_ENV_LOCAL_CGROUP_TREE_H
+#pragma once
 
 #include <fcntl.h>
 #include <stdbool.h>
@@ -42,5 +41,3 @@ int group_make(int parent, const struct owner *self, char *name, size_t size);
 int group_remove(int parent, const char *name);
 /* Removes directories of dead hosts; busy ones are left to the next start. */
 void group_sweep(int parent, const struct owner *self);
-
-#endif

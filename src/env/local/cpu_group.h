@@ -7,8 +7,7 @@
  *
  * Needs the right to create a group next to the host's own: root, and a machine that has version 1.
  */
-#ifndef DROSTE_ENV_LOCAL_CPU_GROUP_H
-#define DROSTE_ENV_LOCAL_CPU_GROUP_H
+#pragma once
 
 #include <sys/types.h>
 
@@ -24,5 +23,3 @@ void cpu_group_close(struct cpu_group *g);
 /* Moves a zygote in before it clones. ERROR_ENVIRONMENT: it cannot be moved, for example because it
  * has real-time priority, and stays where it is. */
 int cpu_group_adopt(struct cpu_group *g, pid_t zygote, struct error *err);
-
-#endif

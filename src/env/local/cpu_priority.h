@@ -7,8 +7,7 @@
  * are idle no sandbox loses anything. Without such a cgroup, and if the host may not raise a
  * priority again, every sandbox keeps its priority.
  */
-#ifndef DROSTE_ENV_LOCAL_CPU_PRIORITY_H
-#define DROSTE_ENV_LOCAL_CPU_PRIORITY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -46,5 +45,3 @@ void cpu_priority_settle(struct cpu_priority *p);
 /* Nanoseconds for which its processes and threads ran or waited for a processor; unchanged while
  * all of them sleep. NULL: 0. */
 uint64_t cpu_priority_busy_ns(struct cpu_priority *p);
-
-#endif

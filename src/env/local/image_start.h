@@ -1,6 +1,5 @@
 /* env/local/image_start.h: starts the interpreter of an image as a zygote. */
-#ifndef DROSTE_ENV_LOCAL_IMAGE_START_H
-#define DROSTE_ENV_LOCAL_IMAGE_START_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -33,5 +32,3 @@ int image_start_begin(struct image_start *s, struct error *err);
 int image_start_finish(struct image_start *s, struct error *err);
 /* Closes what it has opened, except the lifeline. */
 void image_start_free(struct image_start *s);
-
-#endif

@@ -1,6 +1,5 @@
 /* env/local/interpreter.h: finds the Python interpreter. */
-#ifndef DROSTE_ENV_LOCAL_INTERPRETER_H
-#define DROSTE_ENV_LOCAL_INTERPRETER_H
+#pragma once
 
 #include "base/error.h"
 #include "base/list.h"
@@ -16,5 +15,3 @@ int interpreter_find(const char *wanted, char **out, struct error *err);
  * root directory. Scripts are left to run as they are. */
 int interpreter_find_in_image(const char *root, const char *wanted, const struct list *variables,
     char **out, struct error *err);
-
-#endif

@@ -6,8 +6,7 @@
  * grows, and rarely otherwise. A sandbox can exceed its limit between two measurements
  * (SECURITY.md).
  */
-#ifndef DROSTE_ENV_LOCAL_MEMORY_WATCH_H
-#define DROSTE_ENV_LOCAL_MEMORY_WATCH_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -60,5 +59,3 @@ struct memory_now {
 void memory_now(pid_t keeper, const struct process_list *processes, struct memory_now *out);
 /* NULL is fine. */
 void memory_watch_close(struct memory_watch *w);
-
-#endif

@@ -4,8 +4,7 @@
  * session takes only that message. Members belong to one kind (zygote and limits, which determine
  * the plan), are used once, and are never used for another kind.
  */
-#ifndef DROSTE_ENV_LOCAL_POOL_H
-#define DROSTE_ENV_LOCAL_POOL_H
+#pragma once
 
 #include "env/common/environment.h"
 #include "env/local/zygote.h"
@@ -29,5 +28,3 @@ struct sandbox *pool_take(struct pool *p, const struct zygote *z, const struct j
 void pool_keep(struct pool *p, struct zygote *z, const struct jail_limits *limits, unsigned wanted);
 /* The zygote is about to be freed: closes its members, and makes no more. */
 void pool_forget(struct pool *p, const struct zygote *z);
-
-#endif

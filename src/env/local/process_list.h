@@ -1,6 +1,5 @@
 /* env/local/process_list.h: the processes of a sandbox, as the host's /proc shows them. */
-#ifndef DROSTE_ENV_LOCAL_PROCESS_LIST_H
-#define DROSTE_ENV_LOCAL_PROCESS_LIST_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -27,5 +26,3 @@ pid_t process_parent(pid_t pid);
 /* Whether no thread of the process can run before it gets a signal: it is stopped or has ended.
  * *threads, if not NULL, is how many it has. */
 bool process_is_stopped(pid_t pid, size_t *threads);
-
-#endif

@@ -5,8 +5,7 @@
  * guest can reach it. End of file on the sandbox's standard error, which the keeper holds open,
  * means that there will be no report.
  */
-#ifndef DROSTE_ENV_LOCAL_REPORTS_H
-#define DROSTE_ENV_LOCAL_REPORTS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -35,5 +34,3 @@ void reports_forget(struct reports *r, uint64_t tag);
 int reports_share(const struct reports *r);
 /* Handles the reports that are there. */
 void reports_read(struct reports *r);
-
-#endif

@@ -3,8 +3,7 @@
  * Room is what starting another sandbox needs: descriptors of this process, memory and processes of
  * the machine. Sandboxes that wait start in order, as others are closed.
  */
-#ifndef DROSTE_ENV_LOCAL_ROOM_H
-#define DROSTE_ENV_LOCAL_ROOM_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -35,5 +34,3 @@ void room_leave(struct room *r, const struct sandbox *s);
 void room_cancel(struct room *r, const struct sandbox *s);
 /* A sandbox was closed, so there may be room. `sandboxes` are left. */
 void room_changed(struct room *r, unsigned sandboxes);
-
-#endif

@@ -1,8 +1,7 @@
 /* env/local/sandbox.h: a sandbox of the environment `local`, and the files that implement it, each
  * of which uses only those above it.
  */
-#ifndef DROSTE_ENV_LOCAL_SANDBOX_H
-#define DROSTE_ENV_LOCAL_SANDBOX_H
+#pragma once
 
 #include "env/common/environment.h"
 #include "env/common/fair_reading.h"
@@ -222,5 +221,3 @@ int local_fork(struct sandbox *parent, const struct iovec *frame, int count,
     const struct sandbox_events *events, void *arg, struct sandbox **out, struct error *err);
 void local_rebind(struct sandbox *s, void *arg);
 uint64_t local_memory(const struct sandbox *s);
-
-#endif

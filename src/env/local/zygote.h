@@ -1,8 +1,7 @@
 /* env/local/zygote.h: the host's side of a zygote (guest/zygote/zygote.c): starts it and requests
  * clones.
  */
-#ifndef DROSTE_ENV_LOCAL_ZYGOTE_H
-#define DROSTE_ENV_LOCAL_ZYGOTE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -70,5 +69,3 @@ int zygote_keeper_program(struct error *err);
 
 /* Ends it and all its sandboxes. */
 void zygote_stop(struct zygote *z);
-
-#endif

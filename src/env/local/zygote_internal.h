@@ -1,8 +1,7 @@
 /* env/local/zygote_internal.h: declarations shared by zygote_boot.c, which starts a zygote, and
  * zygote_client.c, which requests clones.
  */
-#ifndef DROSTE_ENV_LOCAL_ZYGOTE_INTERNAL_H
-#define DROSTE_ENV_LOCAL_ZYGOTE_INTERNAL_H
+#pragma once
 
 #include "env/local/zygote.h"
 #include "image/image.h"
@@ -79,5 +78,3 @@ int zygote_send_clone(struct zygote *z, struct zygote_pending *p);
  * Errors as in zygote_start; *z owns whatever was started. */
 int zygote_boot(
     struct zygote *z, const struct sandbox_spec *spec, struct cgroups *groups, struct error *err);
-
-#endif

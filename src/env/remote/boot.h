@@ -1,8 +1,7 @@
 /* env/remote/boot.h: turns a remote Python into the supervisor. The loader reports its Python
  * version and receives the guest in the form that suits this version best.
  */
-#ifndef DROSTE_ENV_REMOTE_BOOT_H
-#define DROSTE_ENV_REMOTE_BOOT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -32,5 +31,3 @@ struct remote_boot {
 int remote_boot_feed(struct remote_boot *b, const struct boot_options *options, const char *data,
     size_t len, size_t *used, struct buf *out, struct error *err);
 void remote_boot_free(struct remote_boot *b);
-
-#endif

@@ -31,8 +31,7 @@
  * bridge must end everything that it has opened, and then itself. A setting that the bridge has not
  * declared is an error. docs/environments.md has an example.
  */
-#ifndef DROSTE_ENV_REMOTE_BRIDGE_H
-#define DROSTE_ENV_REMOTE_BRIDGE_H
+#pragma once
 
 #include "env/common/environment.h"
 
@@ -55,5 +54,3 @@ int bridge_open_program(struct loop *loop, const struct bridge_program *program,
 /* Opens a user's bridge. */
 int bridge_open(struct loop *loop, const char *path, const struct environment_options *options,
     struct environment **out, struct error *err);
-
-#endif

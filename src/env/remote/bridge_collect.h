@@ -1,8 +1,7 @@
 /* env/remote/bridge_collect.h: the messages by which a bridge removes dead hosts' sandboxes, for
  * env/common/orphans.h.
  */
-#ifndef DROSTE_ENV_REMOTE_BRIDGE_COLLECT_H
-#define DROSTE_ENV_REMOTE_BRIDGE_COLLECT_H
+#pragma once
 
 #include "base/buf.h"
 #include "env/common/orphans.h"
@@ -26,5 +25,3 @@ void collecting_end(struct collecting *c, const struct error *why);
 
 /* Reads the reason of a failure from "why" and "kind", if present. */
 void bridge_read_error(const char *title, struct json_object *o, struct error *why);
-
-#endif

@@ -5,8 +5,7 @@
  * explicitly. "timeout" and "labels" are always sent, because a remote sandbox must end some day
  * and be identifiable as Droste's.
  */
-#ifndef DROSTE_ENV_REMOTE_BRIDGE_SPEC_H
-#define DROSTE_ENV_REMOTE_BRIDGE_SPEC_H
+#pragma once
 
 #include "base/buf.h"
 #include "base/json/json.h"
@@ -24,5 +23,3 @@ void bridge_spec_write(struct buf *out, int64_t id, const struct sandbox_spec *s
  * unsupported. NULL: it declares none. */
 void bridge_spec_take_features(
     struct feature_state table[FEATURE_COUNT], struct json_object *features);
-
-#endif

@@ -1,8 +1,7 @@
 /* env/remote/files.h: copies a directory of this machine to the far end of a remote, and changes
  * back.
  */
-#ifndef DROSTE_ENV_REMOTE_FILES_H
-#define DROSTE_ENV_REMOTE_FILES_H
+#pragma once
 
 #include "env/remote/remote.h"
 
@@ -27,5 +26,3 @@ int delivery_fetch(struct delivery *d, delivery_fetched_fn *done, void *arg, str
 
 /* After its sandboxes were closed and before the remote is freed. NULL is fine. */
 void delivery_close(struct delivery *d);
-
-#endif

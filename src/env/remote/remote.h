@@ -7,8 +7,7 @@
  * The supervisor is as untrusted as the code that runs beside it. Events may not free the remote or
  * close one of its sandboxes.
  */
-#ifndef DROSTE_ENV_REMOTE_REMOTE_H
-#define DROSTE_ENV_REMOTE_REMOTE_H
+#pragma once
 
 #include "base/json/json.h"
 #include "env/common/environment.h"
@@ -96,5 +95,3 @@ void remote_end_sandbox(struct sandbox *s, const struct sandbox_exit *how);
 struct remote *remote_of(const struct sandbox *s);
 /* The `arg` of remote_open. */
 void *remote_arg(const struct remote *r);
-
-#endif

@@ -4,8 +4,7 @@
  * streams, this file implements an environment (on top of env/remote/remote.h). The clouds and
  * bridges use it.
  */
-#ifndef DROSTE_ENV_REMOTE_STDIO_ENV_H
-#define DROSTE_ENV_REMOTE_STDIO_ENV_H
+#pragma once
 
 #include "env/common/environment.h"
 #include "wire/link.h"
@@ -68,5 +67,3 @@ void transport_notice(struct transport *c, const char *text);
 /* It has ended for good, or could not start; the last event. ERROR_NONE: the program ended by
  * itself. */
 void transport_ended(struct transport *c, const struct error *why);
-
-#endif

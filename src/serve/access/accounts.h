@@ -3,8 +3,7 @@
  * Each key that was ever in the file has an account for the server's life, so that requests and
  * sandboxes can point to it while the file changes. Without keys there is one account, of all.
  */
-#ifndef DROSTE_SERVE_ACCOUNTS_H
-#define DROSTE_SERVE_ACCOUNTS_H
+#pragma once
 
 #include "serve/access/keys.h"
 #include "serve/table.h"
@@ -43,5 +42,3 @@ static inline bool accounts_need_keys(const struct accounts *a)
  * none. */
 struct account *account_by_hash(struct accounts *a, const char *hash);
 struct account *account_by_id(struct accounts *a, const char *id);
-
-#endif

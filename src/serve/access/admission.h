@@ -5,8 +5,7 @@
  * and the next one is taken from the key that was served least, so that a key which asks for a
  * thousand delays another that asks for one by one.
  */
-#ifndef DROSTE_SERVE_ADMISSION_H
-#define DROSTE_SERVE_ADMISSION_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -45,5 +44,3 @@ void admission_settle(struct admission *a);
 
 /* Serves those that wait; the loop calls it. */
 void admission_serve(struct server *s, uint64_t now_ns);
-
-#endif

@@ -1,6 +1,5 @@
 /* serve/access/identify.h: whose a request is, by its key. */
-#ifndef DROSTE_SERVE_IDENTIFY_H
-#define DROSTE_SERVE_IDENTIFY_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -11,5 +10,3 @@ struct request;
 bool account_identify(struct request *r);
 /* Refuses a request whose account lacks the scope of its route. */
 bool account_check_scope(struct request *r);
-
-#endif

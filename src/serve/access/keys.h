@@ -4,8 +4,7 @@
  * The file has only the SHA-256 of each. A slow hash (bcrypt, Argon2) makes guessing expensive
  * where a secret can be guessed; 160 random bits cannot, and a fast hash keeps requests fast.
  */
-#ifndef DROSTE_SERVE_KEYS_H
-#define DROSTE_SERVE_KEYS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -82,5 +81,3 @@ int keys_create(const char *path, struct key *key, char text[KEY_TEXT_SIZE], str
 int keys_revoke(const char *path, const char *which, size_t *count, struct error *err);
 /* The key with this text; NULL: none, or it has expired. Takes the same time for each. */
 const struct key *keys_find(const struct keys *keys, const char *text, int64_t now_ms);
-
-#endif

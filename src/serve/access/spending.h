@@ -4,8 +4,7 @@
  * the limit together. A request that is passed on to a provider has no such bound: the limit then
  * is exceeded by the requests that are under way when it is reached.
  */
-#ifndef DROSTE_SERVE_SPENDING_H
-#define DROSTE_SERVE_SPENDING_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -21,5 +20,3 @@ bool spending_hold(struct request *r, double asked);
 /* The same without a request: what is held, which the caller gives back with table_hold; 0: the
  * account has no limit; negative: nothing is left. */
 double spending_take(struct server *s, struct account *account, double asked);
-
-#endif

@@ -3,8 +3,7 @@
  * A unary call is a JSON body and a JSON answer. A stream is answered with status 200, and with
  * envelopes; the last one has the outcome.
  */
-#ifndef DROSTE_SERVE_E2B_CONNECT_H
-#define DROSTE_SERVE_E2B_CONNECT_H
+#pragma once
 
 #include "serve/e2b/e2b.h"
 
@@ -42,5 +41,3 @@ void connect_cut(struct connect_stream *c);
 /* Its client has gone. */
 void connect_leave(struct connect_stream *c);
 void connect_sweep(struct e2b_sandbox *e, uint64_t now_ns);
-
-#endif

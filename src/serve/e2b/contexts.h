@@ -1,6 +1,5 @@
 /* serve/e2b/contexts.h: code contexts: sessions forked from the sandbox's, each with a queue. */
-#ifndef DROSTE_SERVE_E2B_CONTEXTS_H
-#define DROSTE_SERVE_E2B_CONTEXTS_H
+#pragma once
 
 #include "base/os/random.h"
 #include "base/text.h"
@@ -83,5 +82,3 @@ void e2b_execution_cut(struct e2b_execution *x);
 void e2b_execution_fail(struct e2b_execution *x, const char *name, const char *text);
 void e2b_execution_keep_alive(struct e2b_execution *x, uint64_t now_ns);
 void e2b_execution_free(struct e2b_execution *x);
-
-#endif

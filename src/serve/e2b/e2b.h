@@ -8,8 +8,7 @@
  * of the sandbox runs no client's code: each code context is a fork of it, so that a new context is
  * empty, a restart is another fork, and code that ends its interpreter ends no more than that.
  */
-#ifndef DROSTE_SERVE_E2B_E2B_H
-#define DROSTE_SERVE_E2B_E2B_H
+#pragma once
 
 #include "serve/sandbox/sandbox.h"
 
@@ -214,5 +213,3 @@ void e2b_handle_contexts(struct request *r);
 void e2b_handle_context_create(struct request *r);
 void e2b_handle_context_remove(struct request *r);
 void e2b_handle_context_restart(struct request *r);
-
-#endif

@@ -1,6 +1,5 @@
 /* serve/e2b/embedded.h: files in Python, embedded in the program (scripts/embed). */
-#ifndef DROSTE_SERVE_E2B_EMBEDDED_H
-#define DROSTE_SERVE_E2B_EMBEDDED_H
+#pragma once
 
 #include <stddef.h>
 
@@ -8,5 +7,3 @@ extern const unsigned char embedded_bash_kernel[];
 extern const size_t embedded_bash_kernel_size;
 extern const unsigned char embedded_snapshot[];
 extern const size_t embedded_snapshot_size;
-
-#endif

@@ -1,6 +1,5 @@
 /* serve/e2b/files.h: what envd's calls about files and its transfers share. */
-#ifndef DROSTE_SERVE_E2B_FILES_H
-#define DROSTE_SERVE_E2B_FILES_H
+#pragma once
 
 #include "serve/e2b/e2b.h"
 
@@ -17,5 +16,3 @@ unsigned e2b_file_status(const droste_error *err);
 struct json_object *e2b_metadata(const droste_file_entry *entry);
 /* The description of an entry. */
 struct json_object *e2b_entry(const char *path, const droste_file_entry *entry);
-
-#endif

@@ -1,6 +1,5 @@
 /* serve/e2b/process.h: what the streams of processes and the calls about them share. */
-#ifndef DROSTE_SERVE_E2B_PROCESS_H
-#define DROSTE_SERVE_E2B_PROCESS_H
+#pragma once
 
 #include "serve/e2b/connect.h"
 
@@ -11,5 +10,3 @@ unsigned process_status(const droste_error *err);
 bool process_select(struct json_object *message, droste_command_request *out);
 /* The bytes of {"input": {"stdin"} or {"pty"}}, which the caller frees; NULL if there are none. */
 char *process_input(struct json_object *message, size_t *len);
-
-#endif

@@ -4,8 +4,7 @@
  * packed into its memory (snapshot.py). Nothing else is kept, so a sandbox with running commands,
  * or with variables in other contexts, is refused. Forks start from a snapshot that nothing lists.
  */
-#ifndef DROSTE_SERVE_E2B_SNAPSHOT_H
-#define DROSTE_SERVE_E2B_SNAPSHOT_H
+#pragma once
 
 #include "serve/e2b/contexts.h"
 
@@ -54,5 +53,3 @@ bool e2b_fork_add(struct request *r, struct json_object *described);
 bool e2b_fork_refuse(struct request *r, unsigned status, const char *text);
 /* Creates a sandbox for a request, as its JSON describes it. */
 void e2b_create_from_image(struct request *r);
-
-#endif

@@ -3,8 +3,7 @@
  * A client that got no answer asks again with the same key, and gets the answer to the first. The
  * first request goes on when its client has gone: the sandbox is for the client that asks again.
  */
-#ifndef DROSTE_SERVE_IDEMPOTENCY_H
-#define DROSTE_SERVE_IDEMPOTENCY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -25,5 +24,3 @@ void idempotency_locate(struct request *r, const char *location);
 void idempotency_end(struct request *r);
 void idempotency_sweep(struct server *s, uint64_t now_ns);
 void idempotency_close(struct server *s);
-
-#endif

@@ -1,6 +1,5 @@
 /* serve/http/listen.h: the socket that a server listens on. */
-#ifndef DROSTE_SERVE_LISTEN_H
-#define DROSTE_SERVE_LISTEN_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -23,5 +22,3 @@ int listen_address(int fd, bool is_tls, char **out, struct error *err);
 bool listen_is_file(int fd);
 /* Removes the socket's file, if it has one that this program has made. */
 void listen_remove(const struct listener *l, const char *where);
-
-#endif

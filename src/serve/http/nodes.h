@@ -7,8 +7,7 @@
  * and expires. A new sandbox goes to the node with the fewest, this one unless another has clearly
  * fewer.
  */
-#ifndef DROSTE_SERVE_HTTP_NODES_H
-#define DROSTE_SERVE_HTTP_NODES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -42,5 +41,3 @@ void nodes_put_ticket(struct request *r, unsigned number, struct buf *head);
 bool nodes_read_ticket(const char *field, int64_t now_ms, int64_t *expires_ms, const char **mac);
 /* Trusts a request of another node. False: its ticket is not valid, and it was refused. */
 bool nodes_check_ticket(struct request *r);
-
-#endif

@@ -1,6 +1,5 @@
 /* serve/http/relay.h: requests that another worker must answer. */
-#ifndef DROSTE_SERVE_RELAY_H
-#define DROSTE_SERVE_RELAY_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -43,5 +42,3 @@ void relay_through(
  * those of workers that do not answer are left out. Takes the reference of `own`. */
 void relay_gather(struct request *r, const char *name, struct json_object *own,
     void (*done)(struct request *r, struct json_object *all));
-
-#endif

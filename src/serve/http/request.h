@@ -4,8 +4,7 @@
  * Everything runs in the loop's thread. A handler answers at once, or later from a callback; in
  * between, the connection is suspended, and nothing is read from its client.
  */
-#ifndef DROSTE_SERVE_REQUEST_H
-#define DROSTE_SERVE_REQUEST_H
+#pragma once
 
 #include <microhttpd.h>
 #include <stdbool.h>
@@ -201,5 +200,3 @@ void request_free(struct request *r);
 /* Reads the fields as they were received, when the library has only parsed the request line. */
 void head_look(struct request *r);
 bool head_check(struct request *r, const char *method, const char *version, enum head_trust trust);
-
-#endif

@@ -3,8 +3,7 @@
  * Messages are bounded and come whole; what waits for the client is the sender's to bound, with
  * socket_unsent and `drained`. Pings find clients that are gone; the server's end closes it (1001).
  */
-#ifndef DROSTE_SERVE_SOCKET_H
-#define DROSTE_SERVE_SOCKET_H
+#pragma once
 
 #include "base/websocket_frame.h"
 #include "serve/http/upgrade.h"
@@ -47,5 +46,3 @@ void socket_free(struct web_socket *ws);
 /* The word after the prefix in a list of words as of Sec-WebSocket-Protocol. False: there is none,
  * or it does not fit. An empty prefix and a word compare that word alone. */
 bool socket_offered(const char *list, const char *prefix, char *out, size_t size);
-
-#endif

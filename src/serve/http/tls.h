@@ -1,6 +1,5 @@
 /* serve/http/tls.h: the server's certificate, for libmicrohttpd built with GnuTLS. */
-#ifndef DROSTE_SERVE_TLS_H
-#define DROSTE_SERVE_TLS_H
+#pragma once
 
 #include <microhttpd.h>
 
@@ -15,5 +14,3 @@ int tls_load(const char *certificate, const char *key, struct error *err);
 /* The option that gives libmicrohttpd the certificate. */
 struct MHD_OptionItem tls_option(void);
 void tls_close(void);
-
-#endif

@@ -4,8 +4,7 @@
  * The owner of the request embeds one and sets arg and functions. It is not told of what it does
  * itself.
  */
-#ifndef DROSTE_SERVE_UPGRADE_H
-#define DROSTE_SERVE_UPGRADE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -45,5 +44,3 @@ void upgrade_drop(struct upgrade *u);
 /* The same, for the end of the server, whose loop does not turn any more. */
 void upgrade_drop_now(struct upgrade *u);
 void upgrade_free(struct upgrade *u);
-
-#endif

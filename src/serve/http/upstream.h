@@ -2,8 +2,7 @@
  * end that worker got as a descriptor. HTTP/1.1, as it came; the answers are libmicrohttpd's. Or to
  * a server in a sandbox, whose answers may be anything (e2b/ports.c).
  */
-#ifndef DROSTE_SERVE_UPSTREAM_H
-#define DROSTE_SERVE_UPSTREAM_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -74,5 +73,3 @@ void upstream_pause(struct upstream *u, bool is_paused);
 void upstream_drop(struct upstream *u);
 /* Closes idle connections older than some seconds, or all. */
 void upstream_sweep(struct server *s, uint64_t now_ns, bool all);
-
-#endif

@@ -1,6 +1,5 @@
 /* serve/http/work.h: slow work, in a thread beside the loop. */
-#ifndef DROSTE_SERVE_WORK_H
-#define DROSTE_SERVE_WORK_H
+#pragma once
 
 #include <uv.h>
 
@@ -24,5 +23,3 @@ void work_start(struct work *w);
 /* A new file without a name in the directory, for what is too large for the memory; negative with
  * errno. */
 int work_file(const char *directory);
-
-#endif

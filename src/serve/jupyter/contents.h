@@ -10,8 +10,7 @@
  * where Jupyter's own server has it: .ipynb_checkpoints/NAME-checkpoint.EXT. An upload in chunks is
  * collected in that directory too.
  */
-#ifndef DROSTE_SERVE_JUPYTER_CONTENTS_H
-#define DROSTE_SERVE_JUPYTER_CONTENTS_H
+#pragma once
 
 #include "serve/http/work.h"
 
@@ -124,5 +123,3 @@ void contents_clear_checkpoints(const struct contents_place *p);
 bool notebook_read(const char *text, size_t len, struct buf *out, struct error *err);
 /* A notebook as the text of a file: one line of its cells a line, sorted. Changes the tree. */
 bool notebook_write(struct json_object *notebook, struct buf *out, struct error *err);
-
-#endif

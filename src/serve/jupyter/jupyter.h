@@ -8,8 +8,7 @@
  * The kernels of an account are on one worker, which its id chooses, so that a notebook's session
  * (sessions.c) and its kernel are in one place; ids name the worker, as a sandbox's do.
  */
-#ifndef DROSTE_SERVE_JUPYTER_JUPYTER_H
-#define DROSTE_SERVE_JUPYTER_JUPYTER_H
+#pragma once
 
 #include "base/text.h"
 #include "serve/sandbox/sandbox.h"
@@ -219,5 +218,3 @@ void jupyter_handle_notebook_end(struct request *r);
 /* The kernel ends, and its notebooks have none. */
 void jupyter_notebooks_forget(struct jupyter_kernel *k);
 void jupyter_notebooks_free(struct jupyter *j);
-
-#endif

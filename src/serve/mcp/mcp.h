@@ -6,8 +6,7 @@
  * src/mcp, so that the names of Python sessions hold between requests. Python sessions are
  * sandboxes of the account.
  */
-#ifndef DROSTE_SERVE_MCP_MCP_H
-#define DROSTE_SERVE_MCP_MCP_H
+#pragma once
 
 #include "mcp/mcp.h"
 #include "serve/http/request.h"
@@ -111,5 +110,3 @@ void mcp_stream_on_message(void *arg, const struct mcp_message *message);
 void mcp_stream_free(struct mcp_stream *st);
 void mcp_streams_sweep(struct mcp_http *h, uint64_t now_ns);
 void mcp_stream_keep_alive(struct mcp_stream *st, uint64_t now_ns);
-
-#endif

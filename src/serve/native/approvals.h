@@ -1,6 +1,5 @@
 /* serve/native/approvals.h: calls of tools that wait for an approval (docs/approvals.md). */
-#ifndef DROSTE_SERVE_APPROVALS_H
-#define DROSTE_SERVE_APPROVALS_H
+#pragma once
 
 struct request;
 struct server;
@@ -11,5 +10,3 @@ void handle_approval_decide(struct request *r);
 
 /* Sessions and runs that begin afterwards ask here. */
 void approvals_open(struct server *s);
-
-#endif

@@ -6,8 +6,7 @@
  * The worker that runs a batch locks its results, so any other can tell a batch that runs from
  * one whose server died.
  */
-#ifndef DROSTE_SERVE_BATCHES_H
-#define DROSTE_SERVE_BATCHES_H
+#pragma once
 
 #include "serve/access/admission.h"
 #include "serve/native/runs.h"
@@ -69,5 +68,3 @@ void handle_batch_get(struct request *r);
 void handle_batch_cancel(struct request *r);
 void handle_batch_resume(struct request *r);
 void handle_batch_delete(struct request *r);
-
-#endif

@@ -3,8 +3,7 @@
  * They are the files of OpenAI's interface (openai/file_store.h): one store and one quota of each
  * key, and what one interface has stored the other has, too.
  */
-#ifndef DROSTE_SERVE_CONTEXTS_H
-#define DROSTE_SERVE_CONTEXTS_H
+#pragma once
 
 #include "serve/http/request.h"
 
@@ -21,5 +20,3 @@ void handle_context_create(struct request *r);
 void handle_context_list(struct request *r);
 void handle_context_get(struct request *r);
 void handle_context_delete(struct request *r);
-
-#endif

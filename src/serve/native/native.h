@@ -1,6 +1,5 @@
 /* serve/native/native.h: the native interface (docs/serve.md). */
-#ifndef DROSTE_SERVE_NATIVE_H
-#define DROSTE_SERVE_NATIVE_H
+#pragma once
 
 #include "serve/sandbox/sandbox.h"
 
@@ -44,5 +43,3 @@ void handle_command_signal(struct request *r);
 void handle_command_resize(struct request *r);
 void handle_terminal(struct request *r);
 void handle_file_remove(struct request *r);
-
-#endif

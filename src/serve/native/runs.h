@@ -1,6 +1,5 @@
 /* serve/native/runs.h: runs of models over HTTP. */
-#ifndef DROSTE_SERVE_RUNS_H
-#define DROSTE_SERVE_RUNS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -117,5 +116,3 @@ void handle_run_events(struct request *r);
 void handle_run_cancel(struct request *r);
 void handle_run_export(struct request *r);
 void handle_run_resume(struct request *r);
-
-#endif

@@ -4,8 +4,7 @@
  * A template is memory of a worker: it is made of a live sandbox, or of cells, and lasts until it
  * is removed or the worker ends. Its id begins with the worker, as a sandbox's does (relay.c).
  */
-#ifndef DROSTE_SERVE_TEMPLATES_H
-#define DROSTE_SERVE_TEMPLATES_H
+#pragma once
 
 #include "serve/sandbox/sandbox.h"
 
@@ -23,5 +22,3 @@ void handle_template_list(struct request *r);
 void handle_template_get(struct request *r);
 void handle_template_delete(struct request *r);
 void handle_template_start(struct request *r); /* cells.c */
-
-#endif

@@ -1,6 +1,5 @@
 /* serve/native/volumes.h: volumes of clients: see sandbox/volume.h for whose they are. */
-#ifndef DROSTE_SERVE_VOLUMES_H
-#define DROSTE_SERVE_VOLUMES_H
+#pragma once
 
 #include "serve/http/request.h"
 
@@ -17,5 +16,3 @@ void handle_volume_read(struct request *r);
 void handle_volume_write(struct request *r);
 void handle_volume_remove(struct request *r);
 void handle_volume_directory(struct request *r);
-
-#endif

@@ -1,6 +1,5 @@
 /* serve/openai/errors.h: errors in OpenAI's form. */
-#ifndef DROSTE_SERVE_OPENAI_ERRORS_H
-#define DROSTE_SERVE_OPENAI_ERRORS_H
+#pragma once
 
 #include "serve/http/request.h"
 
@@ -16,5 +15,3 @@ void openai_refuse(struct request *r, const struct openai_error *error, const ch
 void openai_put_error(struct buf *out, const struct openai_error *error, const char *text);
 /* The hook of the routes. */
 void openai_refuse_plainly(struct request *r, unsigned status, const char *code, const char *text);
-
-#endif

@@ -5,8 +5,7 @@
  * is written beside them (.new-…), and gets its name when it is whole and on the disk. Workers
  * share the directory.
  */
-#ifndef DROSTE_SERVE_OPENAI_FILE_STORE_H
-#define DROSTE_SERVE_OPENAI_FILE_STORE_H
+#pragma once
 
 #include "serve/http/work.h"
 
@@ -102,5 +101,3 @@ struct store_job {
 };
 /* Takes the job, which it frees; the request is answered with `answer`. */
 void file_store_start_job(struct store_job *job);
-
-#endif

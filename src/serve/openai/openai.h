@@ -4,8 +4,7 @@
  * and its context, and what the record says of it becomes the answer. Requests for other models go
  * to their providers as they are. Which models there are is the operator's configuration.
  */
-#ifndef DROSTE_SERVE_OPENAI_H
-#define DROSTE_SERVE_OPENAI_H
+#pragma once
 
 #include "base/list.h"
 #include "serve/native/runs.h"
@@ -154,5 +153,3 @@ struct openai {
     struct openai_models *models;
     int64_t created_s; /* of the models */
 };
-
-#endif

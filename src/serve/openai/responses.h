@@ -3,8 +3,7 @@
  * What the client sent is kept in ID.json of its account's files, with its run; all else comes from
  * the record, so that a response looks the same while it streams, afterwards, and from any worker.
  */
-#ifndef DROSTE_SERVE_OPENAI_RESPONSES_H
-#define DROSTE_SERVE_OPENAI_RESPONSES_H
+#pragma once
 
 #include "serve/openai/containers.h"
 #include "serve/openai/openai.h"
@@ -70,5 +69,3 @@ bool response_ask_previous(struct openai_ask *a, const char *previous);
 bool response_ask_input(struct openai_ask *a, struct json_object *input, bool has_question);
 /* Sets the id of the run that a path below /v1/responses names. */
 void response_locate(struct request *r, const char *path);
-
-#endif

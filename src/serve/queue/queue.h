@@ -8,8 +8,7 @@
  * the end. The queue only says that there is something to do; a message in it that is delivered
  * twice does no harm.
  */
-#ifndef DROSTE_SERVE_QUEUE_H
-#define DROSTE_SERVE_QUEUE_H
+#pragma once
 
 #include "base/buf.h"
 #include "cluster/bus.h"
@@ -172,5 +171,3 @@ void handle_queue_put(struct request *r);
 void handle_queue_get(struct request *r);
 void handle_queue_cancel(struct request *r);
 void handle_queue_drop(struct request *r); /* versions.c */
-
-#endif

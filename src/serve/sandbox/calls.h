@@ -1,6 +1,5 @@
 /* serve/sandbox/calls.h: calls of a sandbox's code that its client answers. */
-#ifndef DROSTE_SERVE_CALLS_H
-#define DROSTE_SERVE_CALLS_H
+#pragma once
 
 #include "serve/sandbox/sandbox.h"
 
@@ -17,5 +16,3 @@ void calls_close(struct sandbox *sb);
 /* Handlers of routes. */
 void handle_tools(struct request *r);
 void handle_call_answer(struct request *r);
-
-#endif

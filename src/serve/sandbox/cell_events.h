@@ -1,6 +1,5 @@
 /* serve/sandbox/cell_events.h: what the streams of cells consist of, in every protocol. */
-#ifndef DROSTE_SERVE_CELL_EVENTS_H
-#define DROSTE_SERVE_CELL_EVENTS_H
+#pragma once
 
 #include "serve/http/request.h"
 
@@ -8,5 +7,3 @@
 void cell_event(struct request *r, const char *name, const struct buf *data);
 /* Appends one form of a rich result as a value of JSON: bytes in base64. */
 void cell_append_media(struct buf *out, const droste_media *media);
-
-#endif

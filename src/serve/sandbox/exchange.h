@@ -4,8 +4,7 @@
  * It outlives its request while the sandbox owes it a reply, and its sandbox is looked up by id,
  * since either may end first. A client that leaves does not end the command.
  */
-#ifndef DROSTE_SERVE_EXCHANGE_H
-#define DROSTE_SERVE_EXCHANGE_H
+#pragma once
 
 #include "serve/http/request.h"
 
@@ -37,5 +36,3 @@ void exchange_start(struct exchange *x, struct json_object *o);
 void exchange_attach(struct exchange *x, const char *name, int flags);
 /* The request is freed. */
 void exchange_on_free(struct request *r);
-
-#endif

@@ -4,8 +4,7 @@
  * its end, unless its client goes. A protocol creates sandboxes through a `sandbox_maker`, and
  * keeps what only its clients know in a member of its own.
  */
-#ifndef DROSTE_SERVE_SANDBOX_H
-#define DROSTE_SERVE_SANDBOX_H
+#pragma once
 
 #include "serve/http/request.h"
 
@@ -116,5 +115,3 @@ bool network_put(struct request *r, const char *member, const char *rule, struct
 
 /* Answers with the content of a file of the request's sandbox. NULL: it was refused. */
 void transfer_read(struct request *r, const char *path);
-
-#endif

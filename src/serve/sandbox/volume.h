@@ -3,8 +3,7 @@
  * Without keys they are those of this machine's user. Each key has a directory of its own beside
  * theirs, so that names are its own, and another key's volumes cannot be named at all.
  */
-#ifndef DROSTE_SERVE_SANDBOX_VOLUME_H
-#define DROSTE_SERVE_SANDBOX_VOLUME_H
+#pragma once
 
 #include "serve/http/request.h"
 
@@ -16,5 +15,3 @@ void sandbox_volume_refuse_absent(struct request *r, const char *name);
 /* Appends the settings of a sandbox that mounts the volume. False: there is none, and the request
  * was refused. */
 bool sandbox_put_volume(struct request *r, const char *name, struct buf *words);
-
-#endif

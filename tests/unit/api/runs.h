@@ -1,7 +1,6 @@
 /* tests/unit/api/runs.h: a model of this program that answers by its last message, and runs that
  * are recorded, for tests of whole runs. */
-#ifndef DROSTE_TEST_API_RUNS_H
-#define DROSTE_TEST_API_RUNS_H
+#pragma once
 
 #include "../test.h"
 
@@ -147,5 +146,3 @@ static inline size_t runs_asked(const char *prompt)
 }
 
 #define runs_test(f) cmocka_unit_test_setup_teardown(f, runs_setup, runs_teardown)
-
-#endif

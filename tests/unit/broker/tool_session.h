@@ -1,6 +1,5 @@
 /* A session of a real guest whose code calls tools of the host: what tests of tools share. */
-#ifndef DROSTE_TESTS_TOOL_SESSION_H
-#define DROSTE_TESTS_TOOL_SESSION_H
+#pragma once
 
 #include "../test.h"
 
@@ -88,5 +87,3 @@ static inline void tool_session_submits(struct tool_session *s, const char *code
             s->last.error.message ? s->last.error.message : s->last.reason.text);
     assert_string_equal(submission_json(s->last.submit, NULL), json);
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* tests/unit/cluster/nats_server.h: a NATS server of the test's own, with JetStream. */
-#ifndef DROSTE_TEST_NATS_SERVER_H
-#define DROSTE_TEST_NATS_SERVER_H
+#pragma once
 
 #include "../test.h"
 
@@ -95,5 +94,3 @@ static inline void nats_server_end(struct nats_server *s)
     if (s->port)
         nftw(s->directory, nats_server_remove, 16, FTW_DEPTH | FTW_PHYS);
 }
-
-#endif

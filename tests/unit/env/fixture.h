@@ -1,6 +1,5 @@
 /* Local sandboxes through the seam, for the tests of this floor. */
-#ifndef DROSTE_TEST_ENV_FIXTURE_H
-#define DROSTE_TEST_ENV_FIXTURE_H
+#pragma once
 
 #include "../processes.h"
 #include "../test.h"
@@ -155,5 +154,3 @@ static inline pid_t zygote_pid(void)
     fail_msg("there is no zygote");
     return -1;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* tests/unit/env/remote_fixture.h: sessions of a real supervisor, over a transport. */
-#ifndef DROSTE_TEST_ENV_REMOTE_FIXTURE_H
-#define DROSTE_TEST_ENV_REMOTE_FIXTURE_H
+#pragma once
 
 #include "transport.h"
 #include "wait.h"
@@ -209,5 +208,3 @@ static inline size_t count_left(struct fixture *f)
     {                                                                                              \
 #name ", terminal", name, setup_text, teardown, NULL                                       \
     }
-
-#endif

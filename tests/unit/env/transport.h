@@ -3,8 +3,7 @@
  * joined again. While it is cut, what the supervisor says is lost, and so is what was not written
  * to it.
  */
-#ifndef DROSTE_TEST_ENV_TRANSPORT_H
-#define DROSTE_TEST_ENV_TRANSPORT_H
+#pragma once
 
 #include "../processes.h"
 #include "../test.h"
@@ -330,5 +329,3 @@ static inline void transport_open(struct loop *loop, const struct remote_options
     remote_connected(c->remote);
     *out = (struct environment *)c;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* tests/unit/env/wait.h: waiting for what must come. */
-#ifndef DROSTE_TEST_ENV_WAIT_H
-#define DROSTE_TEST_ENV_WAIT_H
+#pragma once
 
 #include <unistd.h>
 
@@ -18,5 +17,3 @@
             usleep(200);                                                                           \
         }                                                                                          \
     } while (0)
-
-#endif

@@ -1,6 +1,5 @@
 /* Compiled plans, and how to find operations in them, for the tests of jail/compile.c. */
-#ifndef DROSTE_TEST_PLANS_H
-#define DROSTE_TEST_PLANS_H
+#pragma once
 
 #include "../test.h"
 
@@ -53,5 +52,3 @@ static inline const char *text(const struct jail_plan *plan, int index, int i)
 {
     return jail_plan_text(plan, &plan->ops[index], i);
 }
-
-#endif

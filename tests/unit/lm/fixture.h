@@ -1,6 +1,5 @@
 /* tests/unit/lm/fixture.h: a loop, a fake server in its own process, and one call as a value. */
-#ifndef DROSTE_TEST_LM_FIXTURE_H
-#define DROSTE_TEST_LM_FIXTURE_H
+#pragma once
 
 #include "../test.h"
 
@@ -225,5 +224,3 @@ static inline void assert_answered(const struct answer *a, const char *text)
         fail_msg("failed: %s", a->error.text);
     assert_string_equal(buf_text(&a->text), text);
 }
-
-#endif

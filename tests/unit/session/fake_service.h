@@ -1,7 +1,6 @@
 /* An environment whose guest and service are the test: it sees that requests start a service, and
  * answers them itself. */
-#ifndef TESTS_UNIT_SESSION_FAKE_SERVICE_H
-#define TESTS_UNIT_SESSION_FAKE_SERVICE_H
+#pragma once
 
 #include "../test.h"
 
@@ -115,5 +114,3 @@ static void service_settle(void)
     for (unsigned calls = fake.calls; fake.calls == calls;)
         assert_true(loop_turn(fake.loop, 1, NULL) >= 0);
 }
-
-#endif

@@ -3,8 +3,7 @@
  * The isolation is the one that DROSTE_TEST_ISOLATION names, `full` by default; a test that is
  * about one of them says so in its options.
  */
-#ifndef DROSTE_TEST_SESSION_FIXTURE_H
-#define DROSTE_TEST_SESSION_FIXTURE_H
+#pragma once
 
 #include "../test.h"
 
@@ -157,5 +156,3 @@ static inline const char *submitted(const struct cell_result *r)
     } while (0)
 
 #define T(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
-
-#endif

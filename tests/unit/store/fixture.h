@@ -1,7 +1,6 @@
 /* tests/unit/store/fixture.h: a directory of its own for each test, and short hands to write with.
  */
-#ifndef DROSTE_TEST_STORE_FIXTURE_H
-#define DROSTE_TEST_STORE_FIXTURE_H
+#pragma once
 
 #include "../test.h"
 
@@ -133,5 +132,3 @@ static inline int wait_for(pid_t pid)
     assert_int_equal(waitpid(pid, &status, 0), pid);
     return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
 }
-
-#endif

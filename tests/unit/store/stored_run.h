@@ -1,7 +1,6 @@
 /* tests/unit/store/stored_run.h: a record with one run, "a", in its first turn, for tests that
  * replay it. */
-#ifndef DROSTE_TEST_STORED_RUN_H
-#define DROSTE_TEST_STORED_RUN_H
+#pragma once
 
 #include "fixture.h"
 
@@ -45,5 +44,3 @@ static inline int64_t stored_run_begin_call(
     assert_ok(store_call_begin(f->store, &begin, &call, err));
     return call;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* What the tests of volumes share: a root of its own for each, and what is asked of the disk. */
-#ifndef DROSTE_TEST_VOLUME_FIXTURE_H
-#define DROSTE_TEST_VOLUME_FIXTURE_H
+#pragma once
 
 #include "../test.h"
 
@@ -183,5 +182,3 @@ static inline void assert_asked(const char *expected)
     assert_string_equal(asked, expected);
     memset(asked, 0, sizeof asked);
 }
-
-#endif

@@ -1,8 +1,7 @@
 /* env/clouds/daytona/account.h: a Daytona account from environment variables: DAYTONA_API_KEY, or
  * DAYTONA_JWT_TOKEN with DAYTONA_ORGANIZATION_ID; DAYTONA_API_URL, DAYTONA_TARGET.
  */
-#ifndef DROSTE_ENV_CLOUDS_DAYTONA_ACCOUNT_H
-#define DROSTE_ENV_CLOUDS_DAYTONA_ACCOUNT_H
+#pragma once
 
 #include <sys/queue.h>
 
@@ -29,5 +28,3 @@ int daytona_account_open(
 int daytona_account_reach(
     const struct daytona_account *a, const char *url, struct rest **out, struct error *err);
 void daytona_account_close(struct daytona_account *a);
-
-#endif

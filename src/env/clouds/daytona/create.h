@@ -1,6 +1,5 @@
 /* env/clouds/daytona/create.h: translates a specification into Daytona's create request. */
-#ifndef DROSTE_ENV_CLOUDS_DAYTONA_CREATE_H
-#define DROSTE_ENV_CLOUDS_DAYTONA_CREATE_H
+#pragma once
 
 #include "base/json/json.h"
 #include "env/common/environment.h"
@@ -25,5 +24,3 @@ struct daytona_create {
 int daytona_check(const struct sandbox_spec *spec, struct error *err);
 int daytona_create_body(
     const struct daytona_create *c, struct json_object **out, struct error *err);
-
-#endif

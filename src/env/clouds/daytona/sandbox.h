@@ -1,8 +1,7 @@
 /* env/clouds/daytona/sandbox.h: one Daytona sandbox: created or resumed, running a program on a
  * terminal, and deleted or stopped at the end.
  */
-#ifndef DROSTE_ENV_CLOUDS_DAYTONA_SANDBOX_H
-#define DROSTE_ENV_CLOUDS_DAYTONA_SANDBOX_H
+#pragma once
 
 #include "env/remote/stdio_env.h"
 #include "env/clouds/daytona/account.h"
@@ -25,5 +24,3 @@ void daytona_sandbox_end(void *own);
 bool daytona_sandboxes_end(const struct daytona_account *account);
 /* Frees it at once. What the service still has is found by its labels or ended by its limits. */
 void daytona_sandbox_free(struct daytona_sandbox *s);
-
-#endif

@@ -5,8 +5,7 @@
  * (wire/link.h). A terminal that cannot be reached in time is created again, unless the program has
  * already written something.
  */
-#ifndef DROSTE_ENV_CLOUDS_DAYTONA_TERMINAL_H
-#define DROSTE_ENV_CLOUDS_DAYTONA_TERMINAL_H
+#pragma once
 
 #include <sys/uio.h>
 
@@ -42,5 +41,3 @@ void terminal_pause(struct terminal *t, bool paused);
 void terminal_retry(struct terminal *t);
 /* NULL is fine. */
 void terminal_close(struct terminal *t);
-
-#endif

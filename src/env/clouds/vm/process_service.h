@@ -8,8 +8,7 @@
  * A stream that is cut is rejoined for up to a minute. Output from in between is lost, and input in
  * transit may be; the link retransmits both.
  */
-#ifndef DROSTE_ENV_CLOUDS_VM_PROCESS_SERVICE_H
-#define DROSTE_ENV_CLOUDS_VM_PROCESS_SERVICE_H
+#pragma once
 
 #include <sys/uio.h>
 
@@ -59,5 +58,3 @@ void process_service_close(struct process_service *p);
 /* Writes the request that kills the program, for machines that outlive their session; false: its
  * pid is not known. */
 bool process_service_kill(const struct process_service *p, struct buf *path, struct buf *message);
-
-#endif

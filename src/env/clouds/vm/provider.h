@@ -4,8 +4,7 @@
  * (env/clouds/vm/process_service.h). prime.c and e2b.c build the request of each step and interpret
  * the answer; vm.c has the order of the steps, the waiting, the recovery and the shutdown.
  */
-#ifndef DROSTE_ENV_CLOUDS_VM_PROVIDER_H
-#define DROSTE_ENV_CLOUDS_VM_PROVIDER_H
+#pragma once
 
 #include <sys/queue.h>
 
@@ -145,5 +144,3 @@ int vms_open(struct loop *loop, const struct vm_provider *provider, const char *
     const struct environment_options *options, struct environment **out, struct error *err);
 
 const struct container_spec *vm_container(const struct sandbox_spec *spec);
-
-#endif
