@@ -12,6 +12,8 @@
  * The kernel may refuse all of this (RLIMIT_MEMLOCK, kernel.io_uring_disabled, SELinux, another
  * version). Then clones are half a millisecond slower, and otherwise the same.
  */
+#include "zygote.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -135,26 +137,39 @@ static void pages_keep_present(const struct ranges *pages, struct ranges *out)
         close(pagemap);
 }
 
+/* The pages that clones write to, and what pins them; -1: nothing does. */
+static struct ranges pinned;
+static int pinning_ring = -1;
+
+/* A copy of the zygote has copies of the pages, which are not pinned. */
+int pages_pin(void)
+{
+    struct io_uring_params parameters = { 0 };
+    if (pinning_ring >= 0)
+        close(pinning_ring);
+    pinning_ring = (int)syscall(SYS_io_uring_setup, 1, &parameters);
+    if (pinning_ring < 0)
+        return -errno;
+    fcntl(pinning_ring, F_SETFD, FD_CLOEXEC);
+    if (pinned.count > 0 && syscall(SYS_io_uring_register, pinning_ring, IORING_REGISTER_BUFFERS,
+                                pinned.at, pinned.count) == 0)
+        return pinned.count; /* the ring stays open: it pins the pages */
+    int saved = errno;
+    close(pinning_ring);
+    pinning_ring = -1;
+    return -saved;
+}
+
 /* Pins the pages that a trial clone reported. Returns the number of ranges, or a negative errno. */
 int pages_prepare(int in)
 {
-    static struct ranges report, here;
-    struct io_uring_params parameters = { 0 };
+    static struct ranges report;
     size_t got = 0;
     ssize_t n;
     while (got < sizeof report && (n = read(in, (char *)&report + got, sizeof report - got)) > 0)
         got += (size_t)n;
     if (got < sizeof report)
         return -EPIPE;
-    pages_keep_present(&report, &here);
-    int ring = (int)syscall(SYS_io_uring_setup, 1, &parameters);
-    if (ring < 0)
-        return -errno;
-    fcntl(ring, F_SETFD, FD_CLOEXEC);
-    if (here.count > 0 &&
-        syscall(SYS_io_uring_register, ring, IORING_REGISTER_BUFFERS, here.at, here.count) == 0)
-        return here.count; /* the ring stays open: it pins the pages */
-    int saved = errno;
-    close(ring);
-    return -saved;
+    pages_keep_present(&report, &pinned);
+    return pages_pin();
 }

@@ -19,6 +19,8 @@
  *            than half as long. A standby serves once and exits at once. It is identical to the
  *            zygote, and no guest code has run in it.
  *
+ *   copy     a second zygote, made on request (ZYGOTE_COPY) and served by a socket of its own.
+ *
  * The zygote itself never runs guest code and holds no secrets. If the host dies, the control
  * socket closes and the zygote exits; if the zygote exits, the kernel kills the keepers; a pid
  * namespace dies with its keeper, and without one the keeper kills what is left of its tree.
@@ -192,6 +194,8 @@ static void become_worker(struct clone_job *job)
     uint32_t failed = ZYGOTE_NO_OP;
     struct sigaction plain = { .sa_handler = SIG_DFL };
     prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+    if (zygote.is_copy)
+        prctl(PR_SET_NAME, zygote.name, 0, 0, 0);
     sigaction(SIGCHLD, &plain, NULL);
     if (zygote_open_null() < 0)
         fail(job, ZYGOTE_NO_OP);
@@ -399,14 +403,38 @@ static int kind_of_worker(const struct clone_job *job)
     return job->plan->clone_flags ? SERVE_WORKER : SERVE_WORKER_AMONG_FILES;
 }
 
+/* A second zygote, for a host that wants more sandboxes than one starts: each is busy for as long
+ * as the kernel copies its memory and makes namespaces. It ends with its control socket. Its
+ * sandboxes then end, too, as children of the first zygote, which waits for them if it tidies up.
+ */
+static void serve_copy(int control)
+{
+    prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+    if (zygote.hooks || clone_copy(zygote.tid_address) != 0)
+        return;
+    close(zygote.life[0]);
+    close(zygote.life[1]);
+    if (pipe2(zygote.life, O_CLOEXEC) < 0 || dup2(control, zygote.control) < 0)
+        _exit(125);
+    fcntl(zygote.control, F_SETFD, FD_CLOEXEC);
+    prctl(PR_SET_NAME, "zygote copy", 0, 0, 0);
+    zygote.is_copy = zygote.has_no_standbys = true;
+    pages_pin();
+    zygote_say(ZYGOTE_DONE, 0, 0, 0);
+}
+
 /* Handles one request. In a worker, returns its kind; otherwise SERVE_END. */
 static int serve_one(size_t len, const int *fds, int fd_count)
 {
     struct zygote_request request;
     struct clone_job job = { .standby = -1 };
-    if (len < sizeof request + sizeof(struct jail_plan))
+    if (len < sizeof request)
         return SERVE_END;
     memcpy(&request, message, sizeof request);
+    if (request.kind == ZYGOTE_COPY && fd_count == 1)
+        serve_copy(fds[0]);
+    if (len < sizeof request + sizeof(struct jail_plan))
+        return SERVE_END;
     if (request.kind == ZYGOTE_SETUP)
         serve_setup(request.id, (const void *)(message + sizeof request));
     else if (read_clone(len, fds, fd_count, &job) && serve_clone(&job))
@@ -582,6 +610,8 @@ int zygote_serve(void)
             became = serve_by_standby();
         else {
             ssize_t n = guest_zygote_receive(fds, &fd_count);
+            if (n <= 0 && zygote.is_copy)
+                _exit(0);
             if (n <= 0)
                 return SERVE_END;
             became = serve_one((size_t)n, fds, fd_count);

@@ -18,9 +18,10 @@ extern struct zygote {
     int life[2]; /* the write end closes when the zygote dies, for any reason */
     void *tid_address;
     bool hooks; /* the interpreter's functions around a fork must be called */
-    bool is_set_up, has_no_standbys;
+    bool is_set_up, is_copy, has_no_standbys;
     char *sequences; /* glibc's area for rseq(2), or NULL */
-    char name[16];   /* of the process: a standby has another name, which a worker does not keep */
+    char name
+        [16]; /* of the process: standbys and copies have others, which a worker does not keep */
     void (*before_fork)(void);
     void (*after_fork_parent)(void);
     void (*after_fork_child)(void);
@@ -51,5 +52,7 @@ void zygote_exec_keeper(const struct clone_job *job, int program, pid_t worker, 
 void zygote_wait_for_keeper(struct clone_job *job);
 /* Registers glibc's area for rseq(2) in a process that took over a memory. */
 void zygote_register_sequences(void);
+/* pages.c: pins the pages that clones of this process write to; a negative errno if it cannot. */
+int pages_pin(void);
 /* Opens a /dev/null of its own as descriptor 0; -1 with errno. */
 int zygote_open_null(void);

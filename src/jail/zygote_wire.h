@@ -14,7 +14,7 @@ enum {
     ZYGOTE_KEEPER_FD = 6,  /* the keeper, a program */
     ZYGOTE_CHANNEL_FD = 3, /* in a worker: the stream of frames */
     ZYGOTE_MESSAGE_MAX = 128 * 1024,
-    ZYGOTE_ABI = 7, /* detects a helper and a library from different builds */
+    ZYGOTE_ABI = 8, /* detects a helper and a library from different builds */
 };
 
 enum zygote_request_kind {
@@ -22,6 +22,9 @@ enum zygote_request_kind {
     /* with a plan, and the descriptors channel, stdout, stderr, status, and those of enum
      * zygote_extra in `extras`, in that order */
     ZYGOTE_CLONE = 2,
+    /* with a control socket: copy the zygote; the copy says DONE there and serves it. Closes it
+     * instead if it cannot. */
+    ZYGOTE_COPY = 3,
 };
 
 /* Optional descriptors: the sandbox's cgroup directory, mounts to attach (JAIL_ATTACH), the pidfd
@@ -47,7 +50,7 @@ struct zygote_request {
 
 enum zygote_event_kind {
     ZYGOTE_HELLO = 1,   /* after start; followed by facts about the interpreter as JSON */
-    ZYGOTE_DONE = 2,    /* SETUP is complete */
+    ZYGOTE_DONE = 2,    /* SETUP or COPY is complete */
     ZYGOTE_STARTED = 3, /* a clone exists; carries its pidfd */
     ZYGOTE_FAILED = 4,  /* an operation of the zygote's plan, or the clone itself, failed */
 };

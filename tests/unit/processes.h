@@ -12,7 +12,7 @@ struct process {
     pid_t pid, parent;
     char state;
     unsigned long long started;
-    bool is_standby; /* by its name: guest/zygote/zygote.c */
+    bool is_zygote; /* a standby or a copy, by its name: guest/zygote/zygote.c */
 };
 
 static inline bool read_process(pid_t pid, struct process *p)
@@ -33,7 +33,7 @@ static inline bool read_process(pid_t pid, struct process *p)
                     &p->state, &parent, &p->started) != 3)
         return false;
     p->parent = parent;
-    p->is_standby = strstr(text, "(standby)") != NULL;
+    p->is_zygote = strstr(text, "(standby)") || strstr(text, "(zygote copy)");
     return true;
 }
 
@@ -78,7 +78,7 @@ static inline size_t count_sandboxed(pid_t zygote)
     static struct process list[PROCESSES_MAX];
     size_t count = 0, all = descendants(zygote, list, PROCESSES_MAX);
     for (size_t i = 0; i < all; i++)
-        count += !list[i].is_standby;
+        count += !list[i].is_zygote;
     return count;
 }
 

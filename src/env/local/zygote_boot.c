@@ -288,7 +288,7 @@ static int zygote_boot_spawn(
                pipe2(ends, O_CLOEXEC) < 0) {
         rc = error_set_errno(err, ERROR_ENVIRONMENT, "creating the zygote's channels");
     } else {
-        z->control = pair[0];
+        z->processes[0].control = pair[0];
         z->errors = ends[0];
     }
     fds.control = pair[1];
@@ -329,7 +329,7 @@ static void zygote_boot_last_words(int fd, char *out, size_t size)
 static int not_a_python(struct zygote *z, struct error *err)
 {
     char words[128];
-    close_fd(&z->control);
+    close_fd(&z->processes[0].control);
     zygote_boot_last_words(z->errors, words, sizeof words);
     return error_set(err, ERROR_ENVIRONMENT,
         "'%.80s' did not start as a Python interpreter%s%s%s; give CPython 3.8 or newer with "
@@ -345,7 +345,7 @@ static int zygote_boot_await(
     int limit = z->preloads ? PRELOAD_TIMEOUT_MS : START_TIMEOUT_MS;
     uint64_t start = clock_ns();
     for (;;) {
-        struct pollfd p = { .fd = z->control, .events = POLLIN };
+        struct pollfd p = { .fd = z->processes[0].control, .events = POLLIN };
         int left = limit - (int)(clock_seconds_since(start) * 1000);
         int rc = left > 0 ? poll(&p, 1, left) : 0;
         if (rc < 0 && errno == EINTR)
@@ -355,7 +355,7 @@ static int zygote_boot_await(
                 "'%.100s' did not start as a Python interpreter within %d s%s", z->executable,
                 limit / 1000, z->preloads ? "; preload fewer modules" : "");
         int fd;
-        ssize_t n = zygote_receive(z->control, data, size, &fd);
+        ssize_t n = zygote_receive(z->processes[0].control, data, size, &fd);
         close_fd(&fd);
         struct zygote_event event;
         if (n < (ssize_t)sizeof event)
@@ -494,7 +494,7 @@ static int zygote_boot_set_up(struct zygote *z, const struct sandbox_spec *spec,
     struct msghdr m = { .msg_iov = iov, .msg_iovlen = 2 };
     struct zygote_event event;
     size_t len;
-    if (sendmsg(z->control, &m, MSG_NOSIGNAL) < 0)
+    if (sendmsg(z->processes[0].control, &m, MSG_NOSIGNAL) < 0)
         return error_set_errno(err, ERROR_ENVIRONMENT, "preparing the sandboxes' root");
     rc = zygote_boot_await(z, ZYGOTE_DONE, (char *)&event, sizeof event, &len, err);
     if (rc == 0 && event.kind == ZYGOTE_FAILED)
@@ -567,13 +567,13 @@ static int zygote_boot_probe(struct zygote *z, struct error *err)
     };
     p.fds[1] = open("/dev/null", O_WRONLY | O_CLOEXEC);
     p.fds[2] = open("/dev/null", O_WRONLY | O_CLOEXEC);
-    if (ends[1] < 0 || p.fds[1] < 0 || p.fds[2] < 0 || zygote_send_clone(z, &p) < 0)
+    if (ends[1] < 0 || p.fds[1] < 0 || p.fds[2] < 0 || zygote_send_clone(&z->processes[0], &p) < 0)
         rc = error_set_errno(err, ERROR_ENVIRONMENT, "trying out a sandbox");
     for (int i = 0; i < ZYGOTE_CLONE_FDS; i++)
         close_fd(&p.fds[i]);
     if (rc == 0)
         rc = zygote_boot_await(z, ZYGOTE_STARTED, (char *)&event, sizeof event, &len, err);
-    z->under_way = 0;
+    z->processes[0].under_way = 0;
     if (rc == 0 && event.kind == ZYGOTE_FAILED)
         rc = refuse_isolation(z, plan, ZYGOTE_NO_OP, event.sys, err);
     close_fd(&host);

@@ -5,6 +5,10 @@
  * The zygote's writes to the control socket block when it is full; the host's do not. The number of
  * requests in progress is limited so that they and their answers certainly fit; the others wait
  * here.
+ *
+ * A zygote starts one sandbox after the other, and keeps little more than one processor busy. If
+ * there are more, and it has had requests without a pause, it is asked for copies of itself, which
+ * share its memory and start sandboxes beside it.
  */
 #include "env/local/zygote_internal.h"
 
@@ -15,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -22,7 +27,10 @@
 #include "base/cleanup.h"
 #include "env/common/isolation_error.h"
 
-enum { UNDER_WAY_MAX = 32 }; /* the default socket buffers hold about as many plans */
+enum {
+    UNDER_WAY_MAX = 32, /* the default socket buffers hold about as many plans */
+    CROWDED = 32,       /* requests in a row that had to wait, before there is another copy */
+};
 
 static void zygote_key_add(struct buf *b, const char *const *words, size_t count)
 {
@@ -162,28 +170,71 @@ static void local_zygote_answer(struct zygote *z, uint32_t id, struct zygote_ans
     close_fd(&what->pidfd);
 }
 
-/* After a failed send: the zygote's queue is full, and the next answer means that it no longer
- * is. */
-static bool will_have_room(const struct zygote *z)
+/* The process with the fewest requests. */
+static struct zygote_process *zygote_least(struct zygote *z)
 {
-    return (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS) && z->under_way > 0;
+    struct zygote_process *least = &z->processes[0];
+    for (size_t i = 1; i < z->process_count; i++)
+        if (z->processes[i].serves && z->processes[i].under_way < least->under_way)
+            least = &z->processes[i];
+    return least;
+}
+
+/* After a failed send: the queue of the process is full, and the next answer means that it no
+ * longer is. */
+static bool will_have_room(const struct zygote_process *to)
+{
+    return (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS) && to->under_way > 0;
 }
 
 /* Sends the waiting requests that the limit allows. */
 static void zygote_send_waiting(struct zygote *z)
 {
     struct zygote_pending *p = z->first;
-    while (p && z->under_way < UNDER_WAY_MAX && !z->dead) {
+    struct zygote_process *to = zygote_least(z);
+    while (p && to->under_way < UNDER_WAY_MAX && !z->dead) {
         struct zygote_pending *next = p->next;
-        if (!p->sent && zygote_send_clone(z, p) < 0) {
-            if (will_have_room(z))
+        if (!p->sent && zygote_send_clone(to, p) < 0) {
+            if (will_have_room(to))
                 return;
             struct zygote_answer what = { .pidfd = -1, .sys = errno };
             local_zygote_answer(z, p->id, &what);
             next = z->first; /* the receiver may have changed the list */
         }
         p = next;
+        to = zygote_least(z);
     }
+}
+
+static void zygote_readable(void *arg, int status, int events);
+
+static int zygote_watch(struct zygote_process *p)
+{
+    p->watch = watch_new(p->zygote->loop, p->control, zygote_readable, p);
+    return p->watch ? watch_events(p->watch, UV_READABLE) : -1;
+}
+
+/* Asks for a copy. It counts also if there can be none, so this ends. */
+static void zygote_grow(struct zygote *z)
+{
+    int pair[2];
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+        return;
+    struct zygote_process *copy = &z->processes[z->process_count++];
+    *copy = (struct zygote_process){ .zygote = z, .control = pair[0] };
+    if (zygote_watch(copy) == 0)
+        zygote_send_copy(&z->processes[0], pair[1]);
+    close(pair[1]);
+}
+
+static void zygote_note_crowd(struct zygote *z)
+{
+    z->crowded = zygote_least(z)->under_way > 0 ? z->crowded + 1 : 0;
+    if (z->crowded < CROWDED || z->process_count == ZYGOTE_PROCESSES_MAX || !zygote_is_trusted(z))
+        return;
+    z->crowded = 0;
+    if ((long)z->process_count < sysconf(_SC_NPROCESSORS_ONLN))
+        zygote_grow(z);
 }
 
 /* The pid of a pidfd in this namespace, proc(5); -1: the process has ended; 0: it is not a pidfd,
@@ -213,50 +264,67 @@ static struct zygote_answer answer_of(const struct zygote *z, const struct zygot
     return what;
 }
 
-static void zygote_on_event(struct zygote *z, const struct zygote_event *event, int fd)
+static void zygote_on_event(struct zygote_process *from, const struct zygote_event *event, int fd)
 {
+    struct zygote *z = from->zygote;
     struct zygote_answer what = answer_of(z, event, &fd);
     if (event->kind != ZYGOTE_STARTED && event->kind != ZYGOTE_FAILED) {
+        from->serves |= event->kind == ZYGOTE_DONE;
         close_fd(&fd);
         return;
     }
-    z->under_way -= z->under_way > 0;
+    from->under_way -= from->under_way > 0;
     local_zygote_answer(z, event->id, &what);
     zygote_send_waiting(z);
 }
 
-static void zygote_died(struct zygote *z)
+/* Answers the requests that this process had; NULL: all requests. */
+static void zygote_fail(struct zygote *z, const struct zygote_process *had)
 {
-    z->dead = true;
-    watch_events(z->watch, 0);
-    while (z->first) {
+    struct zygote_pending *p = z->first;
+    while (p) {
         struct zygote_answer what = { .pidfd = -1, .sys = ESRCH };
-        local_zygote_answer(z, z->first->id, &what);
+        bool concerned = !had || p->sent == had;
+        if (concerned)
+            local_zygote_answer(z, p->id, &what);
+        p = concerned ? z->first : p->next; /* the receiver may have changed the list */
     }
 }
 
-static void read_events(struct zygote *z)
+/* Without the first one, the zygote is stopped, and so are its copies. */
+static void zygote_died(struct zygote_process *ended)
+{
+    struct zygote *z = ended->zygote;
+    watch_events(ended->watch, 0);
+    ended->serves = false;
+    z->dead |= ended == &z->processes[0];
+    zygote_fail(z, z->dead ? NULL : ended);
+    zygote_send_waiting(z);
+}
+
+static void read_events(struct zygote_process *from)
 {
     struct zygote_event event;
     int fd;
     for (;;) {
-        ssize_t n = zygote_receive(z->control, &event, sizeof event, &fd);
+        ssize_t n = zygote_receive(from->control, &event, sizeof event, &fd);
         if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
             return;
         if (n < (ssize_t)sizeof event) {
             close_fd(&fd);
-            zygote_died(z);
+            zygote_died(from);
             return;
         }
-        zygote_on_event(z, &event, fd);
+        zygote_on_event(from, &event, fd);
     }
 }
 
 static void zygote_readable(void *arg, int status, int events)
 {
-    struct zygote *z = arg;
+    struct zygote_process *from = arg;
+    struct zygote *z = from->zygote;
     z->telling = true;
-    read_events(z);
+    read_events(from);
     z->telling = false;
 }
 
@@ -280,7 +348,9 @@ static int start_at(struct loop *loop, const struct sandbox_spec *spec, enum iso
     struct zygote *z = calloc(1, sizeof *z);
     if (!z)
         return error_memory(err);
-    *z = (struct zygote){ .loop = loop, .pid = -1, .control = -1, .errors = -1, .lifeline = -1 };
+    *z = (struct zygote){ .loop = loop, .pid = -1, .errors = -1, .lifeline = -1 };
+    z->processes[0] = (struct zygote_process){ .zygote = z, .control = -1, .serves = true };
+    z->process_count = 1;
     z->last = &z->first;
     (void)!getrandom(&z->lineage, sizeof z->lineage, 0); /* 8 bytes always arrive, random(7) */
     z->isolation = isolation;
@@ -292,13 +362,12 @@ static int start_at(struct loop *loop, const struct sandbox_spec *spec, enum iso
     if (geteuid() == 0 && isolation != ISOLATION_PROCESS && !spec->rootfs && !zygote_image_of(spec))
         z->users = spec->users;
     int rc = zygote_boot(z, spec, groups, err);
-    if (rc == 0 && !(z->watch = watch_new(loop, z->control, zygote_readable, z)))
+    if (rc == 0 && zygote_watch(&z->processes[0]) < 0)
         rc = error_memory(err);
     if (rc < 0) {
         zygote_stop(z);
         return rc;
     }
-    watch_events(z->watch, UV_READABLE);
     *out = z;
     return 0;
 }
@@ -347,7 +416,9 @@ int zygote_clone(struct zygote *z, const struct jail_plan *plan, int fds[ZYGOTE_
     };
     memcpy(p->fds, fds, sizeof p->fds);
     memcpy(p->extra, extra, sizeof p->extra);
-    if (z->under_way < UNDER_WAY_MAX && zygote_send_clone(z, p) < 0 && !will_have_room(z)) {
+    zygote_note_crowd(z);
+    struct zygote_process *to = zygote_least(z);
+    if (to->under_way < UNDER_WAY_MAX && zygote_send_clone(to, p) < 0 && !will_have_room(to)) {
         free(p); /* the caller keeps the descriptors */
         return error_set_errno(err, ERROR_ENVIRONMENT, "asking the zygote for a sandbox");
     }
@@ -370,8 +441,10 @@ void zygote_stop(struct zygote *z)
 {
     if (!z)
         return;
-    watch_free(z->watch);
-    close_fd(&z->control);
+    for (size_t i = 0; i < z->process_count; i++) {
+        watch_free(z->processes[i].watch);
+        close_fd(&z->processes[i].control);
+    }
     close_fd(&z->errors);
     close_fd(&z->lifeline);
     if (z->pid > 0) {

@@ -14,18 +14,30 @@ struct zygote_pending {
     zygote_fn *fn;
     void *arg;
     const struct jail_plan *plan;
-    int fds[ZYGOTE_CLONE_FDS];     /* -1 once it is in progress */
-    int extra[ZYGOTE_EXTRA_COUNT]; /* owned by the receiver, or -1 */
-    bool sent;
+    int fds[ZYGOTE_CLONE_FDS];         /* -1 once it is in progress */
+    int extra[ZYGOTE_EXTRA_COUNT];     /* owned by the receiver, or -1 */
+    const struct zygote_process *sent; /* NULL: it waits */
+};
+
+enum { ZYGOTE_PROCESSES_MAX = 4 };
+
+/* A process that clones: the interpreter that was started first, then copies of it. */
+struct zygote_process {
+    struct zygote *zygote;
+    int control; /* -1: there is none yet, or it has ended */
+    bool serves; /* false: a copy that has not begun */
+    struct watch *watch;
+    unsigned under_way; /* requests sent and not answered, including forgotten ones */
 };
 
 struct zygote {
     struct loop *loop;
     uint64_t lineage;
-    pid_t pid;
-    int control;
+    pid_t pid;  /* of the first process */
     int errors; /* its standard error while it starts, then -1 */
-    struct watch *watch;
+    struct zygote_process processes[ZYGOTE_PROCESSES_MAX];
+    size_t process_count;
+    unsigned crowded;                /* requests in a row for which all processes were busy */
     enum isolation isolation, asked; /* `asked` may be ISOLATION_AUTO */
     char *python_setting;            /* spec->python, or NULL */
     char *executable;
@@ -45,7 +57,6 @@ struct zygote {
     struct scratch_dir *scratch_dir; /* if its sandboxes have no private root */
     uint32_t last_id;
     struct zygote_pending *first, **last;
-    unsigned under_way; /* sent and not answered, including forgotten ones */
     bool dead, telling;
 };
 
@@ -70,7 +81,9 @@ static inline const char *zygote_volumes_of(const struct sandbox_spec *spec)
 ssize_t zygote_receive(int control, void *data, size_t size, int *fd);
 /* Sends the request with its descriptors, and closes them. On failure returns -1 with errno, and
  * they stay open. */
-int zygote_send_clone(struct zygote *z, struct zygote_pending *p);
+int zygote_send_clone(struct zygote_process *to, struct zygote_pending *p);
+/* Asks the process for a copy of itself that serves this socket; -1 with errno. */
+int zygote_send_copy(const struct zygote_process *to, int control);
 
 /* zygote_boot.c */
 

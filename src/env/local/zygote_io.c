@@ -14,7 +14,26 @@ ssize_t zygote_receive(int control, void *data, size_t size, int *fd)
     return ancillary_receive(control, data, size, MSG_DONTWAIT, fd, 1, &count);
 }
 
-int zygote_send_clone(struct zygote *z, struct zygote_pending *p)
+static int zygote_send(int control, const struct msghdr *m)
+{
+    ssize_t n;
+    do
+        n = sendmsg(control, m, MSG_NOSIGNAL);
+    while (n < 0 && errno == EINTR);
+    return n < 0 ? -1 : 0;
+}
+
+int zygote_send_copy(const struct zygote_process *to, int control)
+{
+    struct zygote_request request = { .kind = ZYGOTE_COPY };
+    struct iovec iov = { &request, sizeof request };
+    struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1 };
+    ANCILLARY(1) room = { { 0 } };
+    ancillary_put(&m, &room, &control, 1);
+    return zygote_send(to->control, &m);
+}
+
+int zygote_send_clone(struct zygote_process *to, struct zygote_pending *p)
 {
     struct zygote_request request = { .kind = ZYGOTE_CLONE, .id = p->id, .tag = p->tag };
     size_t count = ZYGOTE_CLONE_FDS;
@@ -31,15 +50,11 @@ int zygote_send_clone(struct zygote *z, struct zygote_pending *p)
     }
     struct msghdr m = { .msg_iov = iov, .msg_iovlen = 2 };
     ancillary_put(&m, &room, fds, count);
-    ssize_t n;
-    do
-        n = sendmsg(z->control, &m, MSG_NOSIGNAL);
-    while (n < 0 && errno == EINTR);
-    if (n < 0)
+    if (zygote_send(to->control, &m) < 0)
         return -1;
     for (int i = 0; i < ZYGOTE_CLONE_FDS; i++)
         close_fd(&p->fds[i]);
-    p->sent = true;
-    z->under_way++;
+    p->sent = to;
+    to->under_way++;
     return 0;
 }

@@ -89,7 +89,7 @@ static pid_t find_standby(void)
     struct process list[64];
     size_t n = descendants(getpid(), list, array_length(list));
     for (size_t i = 0; i < n; i++)
-        if (list[i].is_standby)
+        if (list[i].is_zygote)
             return list[i].pid;
     return 0;
 }

@@ -19,7 +19,7 @@ static bool has_standby(pid_t zygote)
     struct process list[64];
     size_t n = descendants(zygote, list, array_length(list));
     for (size_t i = 0; i < n; i++)
-        if (list[i].is_standby)
+        if (list[i].is_zygote)
             return true;
     return false;
 }
