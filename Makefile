@@ -123,7 +123,7 @@ check-packages: setup-tests all
 	@scripts/setup packages
 	@scripts/setup recipes
 	@$(MAKE) --no-print-directory image
-	@DROSTE_PACKAGES=yes $(PYTHON) -m pytest -q -p no:cacheprovider tests/package
+	@DROSTE_PACKAGES=yes $(PYTHON) -m pytest -q -rs -p no:cacheprovider tests/package
 
 clean:
 	rm -rf $(BUILD) $(ASAN) $(FUZZ)

@@ -59,6 +59,15 @@ def flags(text, until):
                       text.partition(until)[0].partition("\nFlags:")[2].partition("\n\n")[0], re.M)
 
 
+def test_help_of_a_verb_has_its_flags_only(droste):
+    """Those that name it, without its name, and those of all verbs."""
+    text = droste("runs", "show", "--help").out
+    assert flags(text.replace("Flags of show", "Flags"), "\nExamples") == [
+        "full", "save-results", "save-artifacts", "json", "database", "server"], text
+    assert " shorten nothing, and show prompts, too." in text and " show: " not in text
+    assert "\nFlags:\n" in droste("runs", "--help").out
+
+
 def test_help_fits_one_screen(droste):
     """Of 80 columns and 45 rows, for every command; --help all has the rest."""
     commands = re.findall(r"^  ([a-z-]+) +\S", droste("--help").out, re.M)

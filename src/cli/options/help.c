@@ -11,6 +11,7 @@
 #include "base/buf.h"
 #include "cli/options/flags.h"
 #include "cli/options/manual.h"
+#include "cli/options/verbs.h"
 #include "cli/terminal/screen.h"
 
 enum { COLUMNS = 79, ROWS = 45, LEFT = 27, CLAUSE_LEAST = 12, SHORT_EXAMPLES = 2 };
@@ -136,15 +137,52 @@ static size_t help_rows(const struct buf *out)
     return rows;
 }
 
-static void help_put_short(struct buf *out, const struct command *self, const struct flag *flags)
+static bool help_has_verb(const struct command *self, const char *name, size_t len)
+{
+    const char *row = self->verbs.rows;
+    for (size_t i = 0; i < self->verbs.count; i++, row += self->verbs.size) {
+        const char *verb = ((const struct verb *)(const void *)row)->name;
+        if (strlen(verb) == len && memcmp(verb, name, len) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* The help of a flag that only some verbs take begins with their names: "ls, export: …". Returns
+ * what a reader needs who asked about one verb (NULL: about all); NULL: it does not take the flag.
+ */
+static const char *help_for_verb(const struct command *self, const char *help, const char *verb)
+{
+    const char *colon = strchr(help, ':');
+    bool takes = false;
+    if (!verb || !colon)
+        return help;
+    for (const char *word = help; word < colon; word += strspn(word, ", ")) {
+        size_t len = strcspn(word, ",:");
+        if (!help_has_verb(self, word, len))
+            return help; /* a sentence with a colon */
+        takes |= strlen(verb) == len && memcmp(word, verb, len) == 0;
+        word += len;
+    }
+    return takes ? colon + 1 + strspn(colon + 1, " ") : NULL;
+}
+
+static void help_put_short(
+    struct buf *out, const struct command *self, const struct flag *flags, const char *verb)
 {
     const droste_option *o;
     size_t at = 0;
     help_put_head(out, self);
     help_put_verbs(out, self);
-    buf_puts(out, flags->name ? "\nFlags:\n" : "");
-    for (const struct flag *f = flags; f->name; f++)
-        help_put_wrapped(out, f->help, put_flag_name(out, f->name, f->value), LEFT + 1);
+    if (verb)
+        buf_printf(out, "\nFlags of %s:\n", verb);
+    else
+        buf_puts(out, flags->name ? "\nFlags:\n" : "");
+    for (const struct flag *f = flags; f->name; f++) {
+        const char *text = help_for_verb(self, f->help, verb);
+        if (text)
+            help_put_wrapped(out, text, put_flag_name(out, f->name, f->value), LEFT + 1);
+    }
     buf_puts(out, self->settings ? "\nMost used settings:\n" : "");
     while (help_rows(out) + ROWS_BEHIND < ROWS && (o = flag_common_option(self, flags, &at)))
         put_short_option(out, o);
@@ -169,9 +207,11 @@ static void help_put_all(struct buf *out, const struct command *self, const stru
     buf_printf(out, "\nExamples:\n%s", self->examples);
 }
 
-int help_print(const struct command *self, const struct flag *flags, const char *style)
+int help_print(
+    const struct command *self, const struct flag *flags, const char *first, const char *style)
 {
     cleanup_buf struct buf out = { 0 };
+    bool is_verb = help_has_verb(self, first, strlen(first));
     if (style && strcmp(style, "man") == 0) {
         manual_print(self, flags);
         return cli_finish(EXIT_FINE, "the manual page");
@@ -179,7 +219,7 @@ int help_print(const struct command *self, const struct flag *flags, const char 
     if (style && strcmp(style, "all") == 0)
         help_put_all(&out, self, flags);
     else
-        help_put_short(&out, self, flags);
+        help_put_short(&out, self, flags, is_verb ? first : NULL);
     help_print_text(stdout, buf_text(&out));
     return cli_finish(EXIT_FINE, "the help");
 }

@@ -4,8 +4,10 @@
 #include "cli/cli.h"
 
 /* The word after --help selects the size: "all" prints every setting, "man" the manual page,
- * nothing or any other word one screen. Returns the exit status. */
-int help_print(const struct command *self, const struct flag *flags, const char *style);
+ * nothing or any other word one screen, whose flags are those of one verb if the command's first
+ * word is one. Returns the exit status. */
+int help_print(
+    const struct command *self, const struct flag *flags, const char *first, const char *style);
 /* Prints the list of commands, with `all` that of settings, too. On standard error it is a usage
  * error; returns the exit status. */
 int help_print_overview(FILE *out, bool all);

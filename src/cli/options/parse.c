@@ -113,7 +113,7 @@ int cli_parse(const struct command *self, int argc, char **argv, const struct fl
         return completion_answer(self, flags, d, argc, argv);
     for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
-            return help_print(self, flags, argv[i + 1]);
+            return help_print(self, flags, argv[1], argv[i + 1]);
     if (d && droste_configure(d, getenv("DROSTE_CONFIG"), &err) < 0)
         return cli_error(&err);
     for (; p.at < argc; p.at++) {
