@@ -4,6 +4,7 @@ import json
 import os
 import re
 import subprocess
+import threading
 import time
 
 import pytest
@@ -262,6 +263,60 @@ def test_nodes_together_send_no_more_requests_a_minute_than_the_limit(start, nat
     time.sleep(0.5)
     assert asked() <= before + limit
     assert not provider.paid_twice()
+
+
+def test_any_node_answers_for_volumes_and_contexts_of_all(start, provider):
+    nodes = [start("--node", "n%d" % i) for i in range(3)]
+    for node in nodes:
+        wait_until(lambda node=node: len(node.ask("GET", "/v1/cluster")[1]["nodes"]) == 3)
+    wait_until(lambda: nodes[0].ask("POST", "/v1/volumes", {"name": "data"})[0] == 201)
+    assert [node.ask("POST", "/v1/volumes", {"name": "data"})[0] for node in nodes] == [409] * 3
+    assert "on the node 'n0'" in nodes[1].ask("POST", "/v1/volumes", {"name": "data"})[1]["error"][
+        "message"]
+    assert nodes[1].ask("PUT", "/v1/volumes/data/files?path=a", [1, "a" * 100000])[0] == 204
+    assert nodes[2].ask("GET", "/v1/volumes/data/files?path=a")[1] == [1, "a" * 100000]
+    sandbox = nodes[2].ask("POST", "/v1/sandboxes", {"options": {"volume-name": "data"}})[1]["id"]
+    code = "import os; SUBMIT(answer=len(open(os.environ['DROSTE_VOLUME'] + '/a').read()))"
+    done = nodes[1].ask("POST", "/v1/sandboxes/%s/execute" % sandbox, {"code": code})[1]
+    assert done["submit"] == {"answer": 100007}, done
+    assert nodes[2].ask("DELETE", "/v1/volumes/data")[0] == 409           # it is in use
+    nodes[1].ask("DELETE", "/v1/sandboxes/" + sandbox)
+
+    def make(node, made):
+        made.append(node.ask("POST", "/v1/volumes", {"name": "race"})[0])
+    made = []
+    threads = [threading.Thread(target=make, args=(node, made)) for node in nodes * 3]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(made) == [201] + [409] * 8                              # one node has it
+    assert [{v["name"] for v in node.ask("GET", "/v1/volumes")[1]["volumes"]}
+            for node in nodes] == [{"data", "race"}] * 3
+    assert nodes[2].ask("DELETE", "/v1/volumes/data")[0] == 204
+    assert nodes[1].ask("GET", "/v1/volumes/data")[0] == 404
+    assert nodes[2].ask("POST", "/v1/volumes", {"name": "data"})[0] == 201
+
+    assert nodes[0].ask("POST", "/v1/templates", {"name": "warm", "cells": ["x = 41"]})[0] == 201
+    warm = nodes[1].ask("POST", "/sandboxes", {"templateID": "warm"}, key="e2b_any")
+    assert warm[0] == 201, warm
+    done = nodes[2].ask("POST", "/v1/sandboxes/%s/execute" % warm[1]["sandboxID"],
+                        {"code": "SUBMIT(answer=x + 1)"})[1]
+    assert done["submit"] == {"answer": 42}
+    context = nodes[0].ask("POST", "/v1/contexts?name=text", "This is run-1.")[1]["id"]
+    begun = nodes[1].ask("POST", "/v1/runs", {"question": "What?", "context_file": context})[1]
+    run = begun["run"]
+    wait_until(lambda: nodes[2].ask("GET", "/v1/runs/" + run)[1]["status"] != "running")
+    assert nodes[2].ask("GET", "/v1/runs/" + run)[1]["answer"] == expected("run-1")
+    assert [c["id"] for c in nodes[2].ask("GET", "/v1/contexts")[1]["contexts"]] == [context]
+    assert nodes[1].ask("GET", "/v1/files/" + context)[1]["filename"] == "text"
+    nodes[0].kill()
+    wait_until(lambda: nodes[1].ask("GET", "/v1/contexts/" + context)[0] == 503)   # lost with n0
+    assert nodes[2].ask("GET", "/v1/volumes/other")[1]["error"]["code"] == "node_lost"
+    assert nodes[1].ask("GET", "/v1/volumes/data")[0] == 200              # of n2
+    nodes[0].start()
+    wait_until(lambda: nodes[1].ask("DELETE", "/v1/contexts/" + context)[0] == 204)
+    wait_until(lambda: nodes[2].ask("GET", "/v1/contexts/" + context)[0] == 404)
 
 
 def test_the_length_of_the_queue_is_a_figure_of_each_node(start):

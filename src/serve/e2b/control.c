@@ -340,7 +340,7 @@ void e2b_handle_create(struct request *r)
         return;
     }
     if (maker->from && !e2b_image_of(r) && !templates_named(r, template)) {
-        if (!relay_whole_on(r))
+        if (!relay_on(r))
             request_refuse(r, 404, "not_found",
                 "template '%.64s' not found: there are 'base' and 'code-interpreter-v1' here, snapshots, "
                 "and what POST /v1/templates has made",

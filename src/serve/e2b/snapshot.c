@@ -223,7 +223,7 @@ void e2b_handle_snapshots(struct request *r)
 void e2b_handle_template_delete(struct request *r)
 {
     struct e2b_snapshot_row **at = snapshot_find(r, r->name);
-    if (!at && relay_whole_on(r))
+    if (!at && relay_on(r))
         return;
     if (!at) {
         request_refuse(r, 404, "not_found", "there is no snapshot '%s'", r->name);

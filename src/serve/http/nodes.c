@@ -204,6 +204,39 @@ unsigned nodes_route(struct request *r)
     return nodes_creates_sandbox(r) ? nodes_place(r) : 0;
 }
 
+unsigned nodes_next(const struct server *s, unsigned first)
+{
+    const struct node *node;
+    unsigned next = 0, nearest = UINT16_MAX + 1;
+    unsigned own = (registry_own(s->nodes) - first) & UINT16_MAX;
+    for (size_t i = 0; (node = registry_at(s->nodes, i)); i++) {
+        unsigned distance = (node->number - first) & UINT16_MAX;
+        if (node->is_lost || !node->address[0] || distance <= own || distance >= nearest)
+            continue;
+        nearest = distance;
+        next = node->number;
+    }
+    return next;
+}
+
+static bool nodes_have_name(const struct server *s, const char *name)
+{
+    const struct node *node;
+    for (size_t i = 0; (node = nodes_peer_at(s, i)); i++)
+        if (!node->is_lost && strcmp(node->name, name) == 0)
+            return true;
+    return false;
+}
+
+const char *nodes_missing(const struct server *s)
+{
+    const struct node *node;
+    for (size_t i = 0; (node = nodes_peer_at(s, i)); i++)
+        if (node->is_lost && !nodes_have_name(s, node->name))
+            return node->name;
+    return NULL;
+}
+
 /* ---- connections ---- */
 
 /* "127.0.0.1:80" or "[::1]:80", which another node has written; 0: it is neither. */

@@ -35,6 +35,10 @@ unsigned nodes_route(struct request *r);
 struct upstream *nodes_connect(struct server *s, unsigned number);
 /* By index, until NULL; this node is one of them. */
 const struct node *nodes_peer_at(const struct server *s, size_t index);
+/* The next node of the circle of all, by number, that began at `first`; 0: it is closed. */
+unsigned nodes_next(const struct server *s, unsigned first);
+/* The name of a node that is lost and has not come back; NULL: there is none. */
+const char *nodes_missing(const struct server *s);
 /* Appends the ticket of a request to a node. */
 void nodes_put_ticket(struct request *r, unsigned number, struct buf *head);
 /* "EXPIRES MAC", of which nothing was verified yet. False: it is not that, or has expired. */

@@ -451,27 +451,13 @@ void relay_begin(struct request *r, unsigned worker)
     relay_begin_from(r, worker, is_circle ? relay_first(r) : UINT_MAX);
 }
 
-bool relay_whole_on(struct request *r)
-{
-    unsigned next = r->server->table->workers > 1 ? relay_next(r) : r->server->worker;
-    if (next == r->server->worker)
-        return false;
-    relay_begin_from(r, next, relay_first(r));
-    if (r->reply)
-        return true;
-    if (r->body.len > 0)
-        relay_on_piece(r, r->body.data, r->body.len);
-    relay_on_complete(r);
-    return true;
-}
-
 static void relay_refuse_node(struct request *r)
 {
     request_refuse(r, 502, "node_lost",
         "the node of the cluster that had to answer cannot be reached, and what it had with it");
 }
 
-void relay_begin_node(struct request *r, unsigned node)
+static void relay_begin_node_from(struct request *r, unsigned node, unsigned first)
 {
     cleanup_buf struct buf head = { 0 };
     struct upstream *u = nodes_connect(r->server, node);
@@ -486,7 +472,47 @@ void relay_begin_node(struct request *r, unsigned node)
     table_count(r->server->figures, COUNT_RELAYED, 1);
     relay_write_head(r, &head);
     nodes_put_ticket(r, node, &head);
+    if (first > 0)
+        buf_printf(&head, RELAY_FIRST ": %u\r\n", first);
     relay_send_head(relay, &head);
+}
+
+void relay_begin_node(struct request *r, unsigned node)
+{
+    relay_begin_node_from(r, node, 0);
+}
+
+/* A node has one worker, so the field is either's. */
+static unsigned relay_first_node(struct request *r)
+{
+    const char *text = r->client->is_relay ? request_header_of(r, RELAY_FIRST) : NULL;
+    unsigned long n = text ? strtoul(text, NULL, 10) : 0;
+    return n > 0 && n <= UINT16_MAX ? (unsigned)n : registry_own(r->server->nodes);
+}
+
+bool relay_on(struct request *r)
+{
+    struct server *s = r->server;
+    unsigned next = s->table->workers > 1 ? relay_next(r) : s->worker;
+    unsigned first = s->nodes ? relay_first_node(r) : 0;
+    unsigned node = s->nodes ? nodes_next(s, first) : 0;
+    if (next != s->worker)
+        relay_begin_from(r, next, relay_first(r));
+    else if (node)
+        relay_begin_node_from(r, node, first);
+    else
+        return false;
+    if (r->reply || !r->complete)
+        return true;
+    if (r->body.len > 0)
+        relay_on_piece(r, r->body.data, r->body.len);
+    relay_on_complete(r);
+    return true;
+}
+
+bool relay_on_node(struct request *r)
+{
+    return r->server->nodes && relay_on(r);
 }
 
 /* What is between the client and this server. */

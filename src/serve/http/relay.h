@@ -11,7 +11,7 @@ struct json_object;
 /* Fields between workers. Those of clients are not passed on. */
 #define RELAY_ACCOUNT "X-Droste-Account"
 #define RELAY_CLIENT  "X-Droste-Client"
-#define RELAY_FIRST   "X-Droste-First" /* where the circle of workers that are asked began */
+#define RELAY_FIRST   "X-Droste-First" /* where the circle of those that are asked began */
 
 #define RELAY_TICKET "X-Droste-Ticket" /* of a request between nodes (nodes.h) */
 
@@ -30,9 +30,11 @@ void relay_begin_node(struct request *r, unsigned node);
 /* Passes the request on to a worker, with its body as it comes, and answers with what that answers.
  * Called with the head. */
 void relay_begin(struct request *r, unsigned worker);
-/* Passes on a request whose body has been read, to the next worker that may have what it names.
- * False: all have been asked. */
-bool relay_whole_on(struct request *r);
+/* Passes on a request, with what has been read of its body, to the next worker or node that may
+ * have what it names. False: all have been asked. */
+bool relay_on(struct request *r);
+/* The same for what the workers of a node share: to the next node. */
+bool relay_on_node(struct request *r);
 /* The same as relay_begin over a connection to a server in the request's sandbox. It gets neither
  * the tokens and fields that are this server's, nor, if `host` is given, the client's Host. `lost`
  * answers a request to which the server gave no answer. */

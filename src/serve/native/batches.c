@@ -308,7 +308,7 @@ static bool batch_take_tasks(struct request *r, const char *path)
     const char *stored = json_get_string(r->json, "tasks_file", NULL);
     struct json_object *tasks = json_get_typed(r->json, "tasks", json_type_array);
     cleanup_free char *from = stored ? contexts_path(r, stored) : NULL;
-    if (r->reply)
+    if (stored && !from)
         return false;
     if ((stored ? link(from, path) : batch_write_tasks(tasks, path)) < 0)
         request_refuse(r, errno == ENOSPC ? 507 : 503, "storage", "the tasks were not stored: %s",

@@ -10,6 +10,8 @@
 #include "base/text.h"
 #include "serve/openai/file_store.h"
 #include "serve/http/idempotency.h"
+#include "serve/http/nodes.h"
+#include "serve/http/relay.h"
 
 static const char context_prefix[] = "file-";
 
@@ -25,15 +27,27 @@ static void context_put(struct buf *out, struct json_object *o)
 
 static void context_refuse_absent(struct request *r, const char *id)
 {
-    request_refuse(r, 404, "not_found", "there is no context '%.64s'; POST /v1/contexts stores one",
-        text_is_name(id) ? id : "?");
+    const char *lost = nodes_missing(r->server);
+    id = text_is_name(id) ? id : "?";
+    if (lost)
+        request_refuse(r, 503, "node_lost",
+            "no node that answers has the context '%.64s', and the node '%s' is lost", id, lost);
+    else
+        request_refuse(
+            r, 404, "not_found", "there is no context '%.64s'; POST /v1/contexts stores one", id);
+}
+
+static void context_look_elsewhere(struct request *r, const char *id)
+{
+    if (!file_store_is_id(id, context_prefix) || !relay_on_node(r))
+        context_refuse_absent(r, id);
 }
 
 char *contexts_path(struct request *r, const char *id)
 {
     char *path = file_store_path(r, id);
     if (!path && !r->reply)
-        context_refuse_absent(r, id);
+        context_look_elsewhere(r, id);
     return path;
 }
 
@@ -92,23 +106,27 @@ void handle_context_create(struct request *r)
 
 /* ---- the others ---- */
 
+static void context_reply_list(struct request *r, struct json_object *all)
+{
+    request_reply_list(r, "contexts", all);
+}
+
 void handle_context_list(struct request *r)
 {
     cleanup_buf struct buf out = { 0 };
+    struct json_object *own = NULL;
     cleanup_fd int directory = file_store_open(r);
     if (directory < 0)
         return;
     cleanup_json struct json_object *all = file_store_list(directory, context_prefix);
-    field_open(&out, NULL, '{');
-    field_open(&out, "contexts", '[');
+    field_open(&out, NULL, '[');
     for (size_t i = 0; i < json_length(all); i++)
         context_put(&out, json_object_array_get_idx(all, i));
     field_close(&out, ']');
-    field_close(&out, '}');
-    if (!all || buf_failed(&out))
+    if (!all || json_parse_written(&out, &own, NULL) < 0)
         request_refuse(r, 503, "memory", "out of memory");
     else
-        request_reply(r, 200, "application/json", out.data, out.len);
+        relay_gather(r, "contexts", own, context_reply_list);
 }
 
 /* The one that the request names; NULL: the request was refused. */
@@ -120,7 +138,7 @@ static struct json_object *context_of(struct request *r, int *directory)
     struct json_object *o =
         file_store_is_id(r->id, context_prefix) ? file_store_read(*directory, r->id) : NULL;
     if (!o)
-        context_refuse_absent(r, r->id);
+        context_look_elsewhere(r, r->id);
     return o;
 }
 

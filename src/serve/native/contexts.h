@@ -7,8 +7,8 @@
 
 #include "serve/http/request.h"
 
-/* The path of one; free it. NULL: the account has none with this id, and the request was refused.
- */
+/* The path of one; free it. NULL: the account has none with this id here, and another node answers,
+ * or the request was refused. */
 char *contexts_path(struct request *r, const char *id);
 
 /* The directory of the account's; free it. NULL: the request was refused. */

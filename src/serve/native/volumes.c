@@ -18,7 +18,10 @@
 #include "base/os/beneath.h"
 #include "base/os/file.h"
 #include "base/text.h"
+#include "serve/http/nodes.h"
+#include "serve/http/relay.h"
 #include "serve/http/work.h"
+#include "serve/queue/queue.h"
 #include "serve/sandbox/volume.h"
 
 enum { VOLUMES_MOST = 1000, SNAPSHOTS_MOST = 16, ENTRIES_MOST = 100000, DEPTH_MOST = 10 };
@@ -34,6 +37,7 @@ struct volume_job {
     unsigned argument_status; /* of a request that does not fit the volume's state; 0: 400 */
     char *root, *path;
     char name[SERVE_NAME_SIZE], size[VOLUME_NUMBER], files[VOLUME_NUMBER];
+    char claim[BUS_SUBJECT_MAX]; /* of a name in a cluster */
     unsigned depth;
     size_t most;
     int fd; /* of a file's content */
@@ -155,12 +159,10 @@ static struct volume_job *volume_job_of(struct request *r, bool has_path,
     if (!job)
         return NULL;
     job->path = strdup(path);
-    if (job->path && sandbox_volume_exists(job->root, job->name))
-        return job;
-    if (job->path)
-        sandbox_volume_refuse_absent(r, job->name);
-    else
+    if (!job->path)
         request_refuse(r, 503, "memory", "out of memory");
+    else if (sandbox_volume_find(r, job->root, job->name))
+        return job;
     volume_job_free(job);
     return NULL;
 }
@@ -232,6 +234,89 @@ static bool volume_take_limit(struct request *r, const char *member, const char 
     return false;
 }
 
+/* ---- names, each of which is one node's ---- */
+
+/* A name is a key, whose value is the node that has the volume: two nodes cannot make one. */
+static const char volume_names_bucket[] = "droste-volumes";
+
+static void volume_claim_key(const struct request *r, const char *name, char out[BUS_SUBJECT_MAX])
+{
+    size_t n = (size_t)snprintf(out, BUS_SUBJECT_MAX, "%s.", queue_key_of(r));
+    for (const char *p = name; *p && n + 3 < BUS_SUBJECT_MAX; p++)
+        n += (size_t)snprintf(out + n, BUS_SUBJECT_MAX - n, "%02x", (unsigned char)*p);
+}
+
+static void volume_release_claim(const struct volume_job *job)
+{
+    if (job->claim[0])
+        bus_delete(
+            registry_bus(job->w.server->nodes), volume_names_bucket, job->claim, 0, NULL, NULL);
+}
+
+/* The work begins, unless the client has gone or the name is another node's. */
+static void volume_claim_end(struct volume_job *job, const struct bus_answer *a)
+{
+    struct request *r = job->w.r;
+    const char *own = job->w.server->options->node;
+    bool is_own = a->result == BUS_OK && (!a->data || strcmp(a->data, own) == 0);
+    if (r) {
+        r->on_gone = NULL;
+        r->state = NULL;
+    }
+    if (r && is_own) {
+        work_start(&job->w);
+        return;
+    }
+    if (r && a->result == BUS_OK)
+        request_refuse(
+            r, 409, "conflict", "there is a volume '%s', on the node '%.64s'", job->name, a->data);
+    else if (r)
+        queue_refuse_bus(r, a);
+    else if (is_own)
+        volume_release_claim(job);
+    volume_job_free(job);
+}
+
+static void volume_on_claimant(void *arg, const struct bus_answer *a)
+{
+    volume_claim_end(arg, a);
+}
+
+static void volume_on_claimed(void *arg, const struct bus_answer *a)
+{
+    struct volume_job *job = arg;
+    if (a->result == BUS_CONFLICT)
+        bus_get(registry_bus(job->w.server->nodes), volume_names_bucket, job->claim,
+            volume_on_claimant, job);
+    else
+        volume_claim_end(job, a);
+}
+
+static void volume_claim_on_gone(struct request *r)
+{
+    struct volume_job *job = r->state;
+    job->w.r = NULL;
+    r->state = NULL;
+}
+
+static void volume_claim(struct request *r, struct volume_job *job)
+{
+    const char *node = r->server->options->node;
+    volume_claim_key(r, job->name, job->claim);
+    r->state = job;
+    r->on_gone = volume_claim_on_gone;
+    bus_create(registry_bus(r->server->nodes), volume_names_bucket, job->claim, node, strlen(node),
+        volume_on_claimed, job);
+}
+
+static void volume_made(struct work *w)
+{
+    struct volume_job *job = (struct volume_job *)w;
+    if (job->rc < 0 && !sandbox_volume_exists(job->root, job->name))
+        volume_release_claim(job);
+    volume_job_end(w);
+}
+
 void handle_volume_create(struct request *r)
 {
     const char *name = json_get_string(r->json, "name", "");
@@ -243,10 +328,15 @@ void handle_volume_create(struct request *r)
     if (volume_take_limit(
             r, "size_limit", "volume-size", VOLUME_SIZE_LEAST, volume_size_most, job->size) &&
         volume_take_limit(
-            r, "files_limit", "volume-files", VOLUME_FILES_LEAST, volume_files_most, job->files))
-        volume_job_start(job);
-    else
+            r, "files_limit", "volume-files", VOLUME_FILES_LEAST, volume_files_most, job->files)) {
+        job->w.end = volume_made;
+        if (r->server->nodes)
+            volume_claim(r, job);
+        else
+            volume_job_start(job);
+    } else {
         volume_job_free(job);
+    }
 }
 
 static int volume_put_name(void *arg, const char *name)
@@ -260,19 +350,37 @@ static int volume_put_name(void *arg, const char *name)
 
 static int volume_list(struct volume_job *job, droste *d, droste_volume *none, droste_error *err)
 {
-    field_open(&job->out, NULL, '{');
-    field_open(&job->out, "volumes", '[');
+    field_open(&job->out, NULL, '[');
     int rc = droste_volume_names(d, volume_put_name, &job->out, err);
     field_close(&job->out, ']');
-    field_close(&job->out, '}');
     return rc;
+}
+
+static void volume_reply_list(struct request *r, struct json_object *all)
+{
+    request_reply_list(r, "volumes", all);
+}
+
+static void volume_listed(struct work *w)
+{
+    struct volume_job *job = (struct volume_job *)w;
+    struct json_object *own = NULL;
+    if (w->r && job->rc < 0)
+        volume_fail(w->r, job);
+    else if (w->r && json_parse_written(&job->out, &own, NULL) < 0)
+        request_refuse(w->r, 503, "memory", "out of memory");
+    else if (w->r)
+        relay_gather(w->r, "volumes", own, volume_reply_list);
+    volume_job_free(job);
 }
 
 void handle_volume_list(struct request *r)
 {
     struct volume_job *job = volume_job_new(r, "", volume_list);
-    if (job)
+    if (job) {
         job->is_closed = true;
+        job->w.end = volume_listed;
+    }
     volume_job_start(job);
 }
 
@@ -424,12 +532,23 @@ static int volume_end(struct volume_job *job, droste *d, droste_volume *none, dr
     return droste_volume_remove(d, job->name, err);
 }
 
+static void volume_ended(struct work *w)
+{
+    struct volume_job *job = (struct volume_job *)w;
+    if (job->rc == 0)
+        volume_release_claim(job);
+    volume_job_end(w);
+}
+
 void handle_volume_delete(struct request *r)
 {
     struct volume_job *job = volume_job_of(r, false, volume_end);
     if (job) {
         job->is_closed = true;
         job->argument_status = 409; /* it is in use */
+        job->w.end = volume_ended;
+        if (r->server->nodes)
+            volume_claim_key(r, job->name, job->claim);
     }
     volume_job_start(job);
 }

@@ -10,6 +10,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/json/fields.h"
+#include "serve/http/relay.h"
 #include "serve/openai/file_store.h"
 #include "serve/openai/openai.h"
 
@@ -37,7 +38,8 @@ static bool files_check_purpose(struct request *r, const char *purpose)
     return false;
 }
 
-/* The file that the request names, in its account's directory; NULL: it was refused. */
+/* The file that the request names, in its account's directory; NULL: another node answers, or it
+ * was refused. */
 static struct json_object *files_of(
     struct request *r, const char *prefix, const char *what, int *directory)
 {
@@ -46,7 +48,7 @@ static struct json_object *files_of(
         return NULL;
     struct json_object *o =
         file_store_is_id(r->id, prefix) ? file_store_read(*directory, r->id) : NULL;
-    if (!o)
+    if (!o && !(file_store_is_id(r->id, prefix) && relay_on_node(r)))
         openai_refuse(r,
             &(struct openai_error){ .status = 404, .code = "not_found", .param = "id" },
             "No such %s object: %s", what, r->id);

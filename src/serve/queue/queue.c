@@ -258,11 +258,13 @@ static void queue_make(struct run_queue *q)
         { .name = "droste_runs", .subjects = queue, .retention = BUS_WORK, .age_ms = 7 * day_ms },
     };
     const struct bus_bucket lanes = { .name = "droste_lanes" };
+    const struct bus_bucket volumes = { .name = "droste-volumes" }; /* native/volumes.c */
     q->is_ready = true;
-    q->making = 4 + array_length(streams);
+    q->making = 5 + array_length(streams);
     ledger_make(q->ledger, queue_on_made, q);
     rates_make(q->rates, queue_on_made, q);
     bus_bucket_make(q->bus, &lanes, queue_on_made, q);
+    bus_bucket_make(q->bus, &volumes, queue_on_made, q);
     queue_versions_make(q, queue_on_made, q);
     for (size_t i = 0; i < array_length(streams); i++)
         bus_stream_make(q->bus, &streams[i], queue_on_made, q);

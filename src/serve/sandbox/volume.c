@@ -6,6 +6,8 @@
 
 #include "base/cleanup.h"
 #include "base/text.h"
+#include "serve/http/nodes.h"
+#include "serve/http/relay.h"
 #include "serve/sandbox/sandbox.h"
 
 char *sandbox_volume_root(struct request *r)
@@ -38,8 +40,23 @@ bool sandbox_volume_exists(const char *root, const char *name)
 
 void sandbox_volume_refuse_absent(struct request *r, const char *name)
 {
-    request_refuse(r, 404, "not_found", "there is no volume '%.64s'; POST /v1/volumes makes one",
-        text_is_name(name) ? name : "?");
+    const char *lost = nodes_missing(r->server);
+    name = text_is_name(name) ? name : "?";
+    if (lost)
+        request_refuse(r, 503, "node_lost",
+            "no node that answers has the volume '%.64s', and the node '%s' is lost", name, lost);
+    else
+        request_refuse(
+            r, 404, "not_found", "there is no volume '%.64s'; POST /v1/volumes makes one", name);
+}
+
+bool sandbox_volume_find(struct request *r, const char *root, const char *name)
+{
+    if (sandbox_volume_exists(root, name))
+        return true;
+    if (!text_is_name(name) || !relay_on_node(r))
+        sandbox_volume_refuse_absent(r, name);
+    return false;
 }
 
 bool sandbox_put_volume(struct request *r, const char *name, struct buf *words)
@@ -47,10 +64,8 @@ bool sandbox_put_volume(struct request *r, const char *name, struct buf *words)
     cleanup_free char *root = sandbox_volume_root(r);
     if (!root)
         return false;
-    if (!sandbox_volume_exists(root, name)) {
-        sandbox_volume_refuse_absent(r, name);
+    if (!sandbox_volume_find(r, root, name))
         return false;
-    }
     sandbox_setting(words, "volume-name", name);
     sandbox_setting(words, "volume-root", root);
     return true;

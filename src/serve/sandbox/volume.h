@@ -12,6 +12,8 @@
 char *sandbox_volume_root(struct request *r);
 bool sandbox_volume_exists(const char *root, const char *name);
 void sandbox_volume_refuse_absent(struct request *r, const char *name);
-/* Appends the settings of a sandbox that mounts the volume. False: there is none, and the request
- * was refused. */
+/* True: it is there. False: another node, which may have it, answers the request, or it was
+ * refused. */
+bool sandbox_volume_find(struct request *r, const char *root, const char *name);
+/* Appends the settings of a sandbox that mounts the volume. False: it is not here, as above. */
 bool sandbox_put_volume(struct request *r, const char *name, struct buf *words);
