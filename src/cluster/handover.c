@@ -63,14 +63,14 @@ static void handover_add_in(struct handover *x, struct subscription *subscriptio
     pthread_mutex_lock(&x->lock);
     while (x->in.bytes > HANDOVER_BYTES_MAX && !x->is_closed)
         pthread_cond_wait(&x->in_taken, &x->lock);
-    bool is_closed = x->is_closed;
-    if (!is_closed) {
+    bool is_closed = x->is_closed, was_empty = !x->in.first;
+    if (!is_closed)
         items_add(&x->in, item);
-        uv_async_send(x->async);
-    }
     pthread_mutex_unlock(&x->lock);
     if (is_closed)
         items_free(x->nats, item);
+    else if (was_empty) /* handover_end waits for this callback before the handle goes */
+        uv_async_send(x->async);
 }
 
 static void handover_on_inbox(
@@ -161,13 +161,14 @@ bool handover_add_out(struct handover *x, nats_message *m)
     }
     pthread_mutex_lock(&x->lock);
     bool is_added = x->is_connected && !x->is_closed && x->out.bytes <= HANDOVER_BYTES_MAX;
-    if (is_added) {
+    bool was_empty = !x->out.first;
+    if (is_added)
         items_add(&x->out, item);
-        pthread_cond_signal(&x->out_added);
-    }
     pthread_mutex_unlock(&x->lock);
     if (!is_added)
         items_free(x->nats, item);
+    else if (was_empty) /* a woken sender finds the lock free */
+        pthread_cond_signal(&x->out_added);
     return is_added;
 }
 
