@@ -303,6 +303,7 @@ static void running_log_flush(void *arg)
     droste_running *r = arg;
     cleanup_buf struct buf unit = { 0 };
     struct error why = { 0 };
+    r->log_flushes = false;
     if (r->lost)
         return;
     if (store_log_take(r->log, &unit)) {
@@ -313,11 +314,16 @@ static void running_log_flush(void *arg)
     }
 }
 
-/* What is written in one turn of the loop goes together. */
+/* What is written within some milliseconds goes together, as an answer and the next call, unless
+ * something waits for it: each unit costs the nodes and servers of a cluster two messages. */
 static void running_log_wake(void *arg)
 {
+    enum { GATHER_MS = 10 };
     droste_running *r = arg;
-    timer_start(r->log_flush, 0, 0);
+    bool is_awaited = !TAILQ_EMPTY(&store_log_hold(r->log)->waits);
+    if (!r->log_flushes || is_awaited)
+        timer_start(r->log_flush, is_awaited ? 0 : GATHER_MS, 0);
+    r->log_flushes = true;
 }
 
 int running_log_open(droste_running *r, struct error *err)

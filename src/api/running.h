@@ -62,6 +62,7 @@ struct droste_running {
     droste_log log_to;                  /* append NULL: none */
     struct store_log *log;
     struct timer *log_flush;
+    bool log_flushes;          /* the timer runs */
     bool lost;                 /* another process has the run */
     struct hold_wait end_held; /* its end waits until the log has it */
     bool unbegun;              /* it did not begin; the result says why */

@@ -24,6 +24,7 @@ bool hold_pass(struct hold *h, struct hold_wait *w, void (*go)(void *arg), void 
         h->ask(h->arg);
     *w = (struct hold_wait){ .hold = h, .until = h->written, .go = go, .arg = arg };
     TAILQ_INSERT_TAIL(&h->waits, w, link);
+    h->hurry(h->arg);
     return false;
 }
 

@@ -27,6 +27,7 @@ struct hold {
     uint64_t written, kept;
     uint64_t fresh_ns, confirmed_ns; /* 0: no limit; by hold_clock_ns */
     void (*ask)(void *arg);          /* writes something, to have it confirmed */
+    void (*hurry)(void *arg);        /* something waits for what was written before */
     void *arg;
 };
 

@@ -171,6 +171,13 @@ static void log_ask(void *arg)
     log_written(arg);
 }
 
+static void log_hurry(void *arg)
+{
+    struct store_log *log = arg;
+    if (!log->is_sending)
+        log->wake(log->arg);
+}
+
 /* ---- open and close ---- */
 
 static int log_read_ids(struct store *store, enum statement which, const char *run,
@@ -198,8 +205,9 @@ int store_log_open(struct store *store, const char *run, void (*wake)(void *arg)
     log->view.log = log;
     log->wake = wake;
     log->arg = arg;
-    log->hold =
-        (struct hold){ .fresh_ns = STORE_LOG_FRESH_MS * 1000000ull, .ask = log_ask, .arg = log };
+    log->hold = (struct hold){
+        .fresh_ns = STORE_LOG_FRESH_MS * 1000000ull, .ask = log_ask, .hurry = log_hurry, .arg = log
+    };
     TAILQ_INIT(&log->hold.waits);
     int rc = run ? log_read_ids(store, STATEMENT_TREE_STEPS, run, &log->steps, err) : 0;
     if (rc == 0 && run)

@@ -51,6 +51,8 @@ def test_a_killed_nodes_run_goes_on_elsewhere_without_paying_again(start, provid
     assert provider.repeated() == 1       # the one without an answer, under its own key
     assert answer["run"]["usage"]["calls"] == CALLS + 1
     print("continued within", time.monotonic() - begun)
+    nodes[0].start()                      # what the killed process left is no run to resume
+    wait_until(lambda: nodes[0].ask("GET", "/v1/runs")[1]["runs"] == [])
 
 
 def test_a_node_that_was_stopped_for_longer_than_its_lease_has_lost_its_run(start, provider):

@@ -230,6 +230,10 @@ static void queue_on_tick(uv_timer_t *timer)
         q->empty = 0;
         queue_make_again(q);
         queue_waiters_wake(q, NULL);
+        if (queue_is_ready(q) && !q->has_copies) {
+            q->has_copies = true;
+            queue_copies_find(q);
+        }
         queue_copies_remove(q);
     }
     queue_look(q);

@@ -102,11 +102,20 @@ void queue_run_cancel(struct run_queue *q, const char *what);
 void queue_runs_tick(struct run_queue *q);
 /* Cancels the runs of the key whose version is below this one. */
 void queue_runs_drop(struct run_queue *q, const char *key, int64_t before);
-/* Tries again to remove the copies of runs that other nodes go on with. */
-void queue_copies_remove(struct run_queue *q);
-void queue_copies_free(struct run_queue *q);
+bool queue_run_is_here(const struct run_queue *q, const char *key, const char *id);
 /* Gives all runs back, so that other nodes go on with them. */
 void queue_runs_close(struct run_queue *q);
+
+/* ---- copies (copies.c) ---- */
+
+/* Removes the copy of a run that leaves this node, now or later. */
+void queue_copy_remove(struct run_queue *q, const char *id);
+/* The run has come back. True: its copy is still there, and is the run's own again. */
+bool queue_copy_is_back(struct run_queue *q, const char *id);
+/* Finds those of an earlier process, once the streams are there. */
+void queue_copies_find(struct run_queue *q);
+void queue_copies_remove(struct run_queue *q);
+void queue_copies_free(struct run_queue *q);
 
 /* ---- versions (versions.c) ---- */
 
@@ -132,14 +141,15 @@ struct run_queue {
     uint32_t number;
     size_t room, count; /* of runs */
     struct queue_run *runs;
-    struct queue_copy *copies; /* that could not be removed from the record yet */
+    struct queue_copy *copies;    /* that could not be removed from the record yet */
+    char asked[QUEUE_ID_MAX + 1]; /* the one whose log is asked for, with `is_asking` */
     struct queue_log *appending;
     struct queue_lane *lanes, *turn[QUEUE_PRIORITIES];
     struct queue_waiter *waiters;
     uv_timer_t timer;
     unsigned ticks, empty, lane_count; /* lanes that had nothing, one after the other */
     unsigned making;                   /* streams */
-    bool is_ready, is_fetching, is_closing;
+    bool is_ready, is_fetching, is_closing, is_asking, has_copies;
     uint64_t paused_until_ns;
 };
 

@@ -80,62 +80,9 @@ static void queue_run_return(struct queue_run *u, int64_t delay_ms)
     queue_run_free(u);
 }
 
-/* ---- copies of runs that other nodes go on with ---- */
-
-struct queue_copy {
-    char id[QUEUE_ID_MAX + 1];
-    struct queue_copy *next;
-};
-
-/* The cluster's log is what counts: a copy that does not end here would look like a run that can be
- * resumed. On a full disk it cannot be removed yet. */
 static void queue_run_forget(struct queue_run *u)
 {
-    struct run_queue *q = u->q;
-    if (droste_record_import(q->s->d, u->id, NULL, 0, NULL) != -DROSTE_ERROR_STORE)
-        return;
-    struct queue_copy *copy = calloc(1, sizeof *copy);
-    if (!copy)
-        return;
-    memcpy(copy->id, u->id, sizeof copy->id);
-    copy->next = q->copies;
-    q->copies = copy;
-}
-
-/* The run has come back. True: its copy is still there. */
-static bool queue_run_has_copy(struct queue_run *u)
-{
-    bool was_there = false;
-    for (struct queue_copy **at = &u->q->copies; *at;) {
-        struct queue_copy *copy = *at;
-        if (strcmp(copy->id, u->id) != 0) {
-            at = &copy->next;
-            continue;
-        }
-        *at = copy->next;
-        free(copy);
-        was_there = true;
-    }
-    return was_there;
-}
-
-static void queue_copies_drop_first(struct run_queue *q)
-{
-    struct queue_copy *copy = q->copies;
-    q->copies = copy->next;
-    free(copy);
-}
-
-void queue_copies_remove(struct run_queue *q)
-{
-    while (q->copies && droste_record_import(q->s->d, q->copies->id, NULL, 0, NULL) == 0)
-        queue_copies_drop_first(q);
-}
-
-void queue_copies_free(struct run_queue *q)
-{
-    while (q->copies)
-        queue_copies_drop_first(q);
+    queue_copy_remove(u->q, u->id);
 }
 
 /* ---- what the key may spend ---- */
@@ -471,7 +418,7 @@ static void queue_run_begin(struct queue_run *u)
         queue_run_cancel_unbegun(u);
         return;
     }
-    bool has_copy = queue_run_has_copy(u);
+    bool has_copy = queue_copy_is_back(u->q, u->id);
     int rc = buf_failed(units) ? -1 : 0;
     if (rc == 0 && (units->len > 0 || has_copy))
         rc = droste_record_import(s->d, u->id, units->data, units->len, &err);
@@ -631,7 +578,7 @@ static void queue_run_on_log(void *arg, const struct bus_answer *a)
     }
 }
 
-static bool queue_run_is_here(const struct run_queue *q, const char *key, const char *id)
+bool queue_run_is_here(const struct run_queue *q, const char *key, const char *id)
 {
     for (const struct queue_run *u = q->runs; u; u = u->next)
         if (strcmp(u->id, id) == 0 && strcmp(u->key, key) == 0)
