@@ -700,10 +700,25 @@ static void connection_read_client(struct connection *c)
         connection_take(c, true, data, (size_t)n);
 }
 
+/* Where to read a server's data to, and how much at most. A large transfer that is alone moves up
+ * to EGRESS_BULK in a turn, which takes half the time for each byte: fewer calls, and fewer
+ * changes between this process and the two others. */
+static char *connection_room(struct connection *c, char *piece, size_t *size)
+{
+    struct egress_hub *hub = c->proxy->hub;
+    if (!c->is_large || c->server.tls || !hub_is_calm(hub))
+        return piece;
+    *size = EGRESS_BULK;
+    return hub->bulk;
+}
+
 static void connection_read_server(struct connection *c)
 {
-    char data[EGRESS_PIECE + EGRESS_TLS_RECORD];
-    ssize_t n = side_receive(&c->server, data, sizeof data);
+    char piece[EGRESS_PIECE + EGRESS_TLS_RECORD];
+    size_t size = sizeof piece;
+    char *data = connection_room(c, piece, &size);
+    ssize_t n = side_receive(&c->server, data, size);
+    c->is_large = n >= EGRESS_PIECE;
     if (c->phase == PHASE_SECURE) {
         connection_secured(c, n);
         return;

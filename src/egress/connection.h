@@ -10,6 +10,7 @@
 
 enum {
     EGRESS_PIECE = 64 << 10,
+    EGRESS_BULK = 1 << 20,
     EGRESS_CONNECTIONS_MAX = 32, /* of a sandbox */
     DIAL_ADDRESSES_MAX = 8,
 };
@@ -20,9 +21,11 @@ struct egress_hub {
     uint64_t tick;                    /* a millisecond of the loop */
     unsigned busy;                    /* connections that moved data in it */
     struct connection *first, **last; /* those that wait for their turn */
+    unsigned turns, at_turn; /* how many may still go on in this millisecond; how many do */
     struct timer *turn;
     struct egress *proxies;
     struct lookup *lookups; /* names that are being resolved */
+    char *bulk;             /* EGRESS_BULK bytes; NULL: not needed yet */
 };
 
 struct egress {
@@ -83,6 +86,7 @@ struct connection {
     struct connection *next, **slot; /* of its proxy */
     struct connection *next_turn;    /* of those that wait for their turn */
     bool waits, has_turn;
+    bool is_large; /* the last piece from the server was a whole one */
     uint64_t tick;
     enum phase phase;
     struct side client, server;
@@ -177,5 +181,7 @@ void dial_forget_hub(struct egress_hub *hub);
 /* Whether the connection must wait for its turn; it is resumed then. */
 bool hub_puts_off(struct connection *c);
 void hub_forget(struct connection *c);
+/* Whether a connection may move more than a piece, through hub->bulk. */
+bool hub_is_calm(struct egress_hub *hub);
 /* A connection was closed: others may be accepted. */
 void proxy_accept_again(struct egress *proxy);

@@ -1,10 +1,11 @@
 /* egress/proxy.c: listens in the sandbox's network, and shares the loop's time among connections.
  *
- * A connection moves at most 64 KiB in a turn of the loop. While few connections are busy, that is
- * all; if more than BUSY_FEW moved data within a millisecond, the others wait for the next one, in
- * which at most TURN_MOST of those that wait go on. A handshake of TLS takes as long as several
- * pieces, and counts as such. Whatever the guests do, the loop therefore spends a bounded
- * part of each millisecond here.
+ * A connection moves at most 64 KiB in a turn of the loop, or 1 MiB if it is the only busy one.
+ * While few connections are busy, that is all. If more than BUSY_FEW moved data within a millisecond, the
+ * others wait for the next one, in which at most TURN_MOST of those that wait go on: TURN_FEW at
+ * once, so that the loop serves what else has come between them. A handshake of TLS takes as long
+ * as several pieces, and counts as such. Whatever the guests do, the loop therefore spends a
+ * bounded part of each millisecond here.
  */
 #include "egress/connection.h"
 
@@ -19,7 +20,9 @@
 
 enum {
     BUSY_FEW = 4,
-    TURN_MOST = 8,
+    TURN_MOST = 4,
+    TURN_FEW = 2,
+    CALM_MOST = 64,
     TURN_MS = 1,
     HANDSHAKE_BUSY = 2,
     HANDSHAKE_TURN = 4,
@@ -35,6 +38,32 @@ static bool connection_shakes(const struct connection *c)
     return c->phase == PHASE_TLS || c->phase == PHASE_SECURE;
 }
 
+/* A few at once: between them, the loop serves what else has come. */
+static void hub_give_turns(struct egress_hub *hub)
+{
+    for (unsigned i = 0; i < TURN_FEW && hub->turns > 0 && hub->first;) {
+        struct connection *c = hub->first;
+        unsigned costs = connection_shakes(c) ? HANDSHAKE_TURN : 1;
+        i += costs;
+        hub->turns -= costs < hub->turns ? costs : hub->turns;
+        hub->first = c->next_turn;
+        if (!hub->first)
+            hub->last = &hub->first;
+        c->waits = false;
+        c->has_turn = true;
+        hub->at_turn++;
+        connection_resume(c);
+    }
+}
+
+static void hub_end_turn(struct connection *c)
+{
+    struct egress_hub *hub = c->proxy->hub;
+    c->has_turn = false;
+    if (--hub->at_turn == 0)
+        hub_give_turns(hub);
+}
+
 bool hub_puts_off(struct connection *c)
 {
     struct egress_hub *hub = c->proxy->hub;
@@ -48,7 +77,7 @@ bool hub_puts_off(struct connection *c)
         hub->busy += connection_shakes(c) ? HANDSHAKE_BUSY : 1;
     }
     if (c->has_turn) {
-        c->has_turn = false;
+        hub_end_turn(c);
         return false;
     }
     if (c->waits || (hub->busy <= BUSY_FEW && !hub->first))
@@ -64,6 +93,8 @@ bool hub_puts_off(struct connection *c)
 void hub_forget(struct connection *c)
 {
     struct egress_hub *hub = c->proxy->hub;
+    if (c->has_turn)
+        hub_end_turn(c);
     for (struct connection **at = &hub->first; c->waits && *at; at = &(*at)->next_turn) {
         if (*at != c)
             continue;
@@ -75,19 +106,22 @@ void hub_forget(struct connection *c)
     }
 }
 
+/* The bound on connections is one on memory: each may have a whole piece that its client does not
+ * take. */
+bool hub_is_calm(struct egress_hub *hub)
+{
+    if (hub->busy > 1 || hub->open > CALM_MOST)
+        return false;
+    if (!hub->bulk)
+        hub->bulk = malloc(EGRESS_BULK);
+    return hub->bulk;
+}
+
 static void hub_take_turns(void *arg)
 {
     struct egress_hub *hub = arg;
-    for (unsigned i = 0; i < TURN_MOST && hub->first;) {
-        struct connection *c = hub->first;
-        i += connection_shakes(c) ? HANDSHAKE_TURN : 1;
-        hub->first = c->next_turn;
-        if (!hub->first)
-            hub->last = &hub->first;
-        c->waits = false;
-        c->has_turn = true;
-        connection_resume(c);
-    }
+    hub->turns = TURN_MOST;
+    hub_give_turns(hub);
     if (hub->first)
         timer_start(hub->turn, TURN_MS, 0);
 }
@@ -118,6 +152,7 @@ void egress_hub_close(struct egress_hub *hub)
         return;
     dial_forget_hub(hub);
     timer_free(hub->turn);
+    free(hub->bulk);
     free(hub);
 }
 
