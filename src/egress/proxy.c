@@ -1,11 +1,11 @@
 /* egress/proxy.c: listens in the sandbox's network, and shares the loop's time among connections.
  *
  * A connection moves at most 64 KiB in a turn of the loop, or 1 MiB if it is the only busy one.
- * While few connections are busy, that is all. If more than BUSY_FEW moved data within a millisecond, the
- * others wait for the next one, in which at most TURN_MOST of those that wait go on: TURN_FEW at
- * once, so that the loop serves what else has come between them. A handshake of TLS takes as long
- * as several pieces, and counts as such. Whatever the guests do, the loop therefore spends a
- * bounded part of each millisecond here.
+ * While few connections are busy, that is all. If more than BUSY_FEW moved data within a
+ * millisecond, the others wait for the next one, in which at most TURN_MOST of those that wait go
+ * on: TURN_FEW at once, so that the loop serves what else has come between them. A handshake of TLS
+ * takes as long as several pieces, and counts as such. Whatever the guests do, the loop therefore
+ * spends a bounded part of each millisecond here.
  */
 #include "egress/connection.h"
 
