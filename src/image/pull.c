@@ -34,7 +34,7 @@ static int pull_run(const struct image_request *q, const char *from, const char 
     cleanup_fd int null = open("/dev/null", O_RDWR | O_CLOEXEC);
     if (null < 0)
         return error_set_errno(err, ERROR_IO, "opening /dev/null");
-    int rc = spawn_program(words, "", (int[]){ null, null, complaints }, &pid, err);
+    int rc = spawn_with_thread(words, "", (int[]){ null, null, complaints }, &pid, err);
     if (rc == -(int)ERROR_NOT_FOUND)
         return error_set(err, ERROR_UNSUPPORTED,
             "fetching the image '%.100s' needs skopeo, which is not installed; install it, or use "

@@ -3,8 +3,9 @@ import contextlib
 import fcntl
 import json
 import os
-import signal
+import select
 import shutil
+import signal
 import subprocess
 import sys
 import tarfile
@@ -70,6 +71,7 @@ def test_layers_whiteouts_links_and_variables_apply(run, home, tmp_path, base):
     oci.write_layout(tmp_path / "layout", layers, config=config)
     out = run("oci:%s:latest" % (tmp_path / "layout"), code="""
 import os
+import select
 print(sorted(os.listdir("/opt")), os.listdir("/opt/gone"), os.environ["COLOR"],
       os.environ["HOME"], os.stat("/opt/hard").st_ino == os.stat("/opt/kept").st_ino,
       os.stat("/opt/set").st_mode & 0o7777 == 0o755, open("/opt/link").read())
@@ -262,6 +264,29 @@ def test_what_skopeo_cannot_fetch_is_reported_in_its_words(run, home):
     out = run("localhost:1/nobody/nothing:1")
     assert out.returncode != 0 and "skopeo could not fetch" in out.stderr
     assert left(home) == []
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("words", [["image", "pull", "x.example/y:1"],
+                                   ["exec", "--image", "x.example/y:1", "-c", "1"]])
+def test_what_fetches_an_image_ends_with_a_killed_program(home, words, how):
+    """A program of the name skopeo that never ends: what is shown is whose end it follows."""
+    directory, started = home / "bin", home / "started"
+    directory.mkdir()
+    (directory / "skopeo").write_text("#!/bin/sh\necho $$ > %s.new\nmv %s.new %s\nexec sleep 999\n"
+                                      % ((started,) * 3))
+    (directory / "skopeo").chmod(0o755)
+    program = subprocess.Popen([DROSTE, *words], stderr=subprocess.PIPE, env={
+        **environment(home), "PATH": "%s:/usr/bin:/bin" % directory})
+    while not started.exists():
+        assert program.poll() is None, program.stderr.read()
+        time.sleep(0.01)
+    pid = int(started.read_text())
+    end = os.pidfd_open(pid)
+    program.send_signal(how)
+    program.wait(30)
+    assert select.select([end], [], [], 30)[0] == [end]
+    os.close(end)
 
 
 def test_pull_never_fetches_nothing(run):

@@ -2,11 +2,15 @@
 #include "base/os/spawn.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdint.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "base/cleanup.h"
 
 int spawn_program_in(const char *const *words, const char *const *environment, const char *what,
     const int ends[3], pid_t *pid, struct error *err)
@@ -43,6 +47,57 @@ int spawn_program(
     const char *const *words, const char *what, const int ends[3], pid_t *pid, struct error *err)
 {
     return spawn_program_in(words, NULL, what, ends, pid, err);
+}
+
+/* In the child; writes errno to `told` if it fails. */
+static void spawn_become(const char *const *words, const int ends[3], int told, pid_t parent)
+{
+    static const int usual[] = { SIGPIPE, SIGINT };
+    sigset_t none;
+    int high[3];
+    sigemptyset(&none);
+    setpgid(0, 0);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent)
+        _exit(1);
+    for (size_t i = 0; i < array_length(usual); i++)
+        signal(usual[i], SIG_DFL);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    for (int i = 0; i < 3; i++) /* their numbers may be 0 to 2 */
+        high[i] = fcntl(ends[i], F_DUPFD_CLOEXEC, 3);
+    for (int i = 0; i < 3; i++)
+        dup2(high[i], i);
+    execvp(words[0], (char *const *)(uintptr_t)words);
+    (void)!write(told, &errno, sizeof errno);
+    _exit(1);
+}
+
+/* posix_spawn cannot set the signal of a parent's death. */
+int spawn_with_thread(
+    const char *const *words, const char *what, const int ends[3], pid_t *pid, struct error *err)
+{
+    int pipe[2], failed = 0;
+    pid_t parent = getpid();
+    *pid = 0;
+    if (pipe2(pipe, O_CLOEXEC) < 0)
+        return error_set_errno(err, ERROR_IO, "making a pipe");
+    pid_t child = fork();
+    if (child == 0) {
+        int told = fcntl(pipe[1], F_DUPFD_CLOEXEC, 3); /* not one of those that are replaced */
+        spawn_become(words, ends, told, parent);
+    }
+    int rc = child < 0 ? error_set_errno(err, ERROR_IO, "starting %.100s", words[0]) : 0;
+    close(pipe[1]);
+    if (rc == 0 && read(pipe[0], &failed, sizeof failed) == sizeof failed) {
+        waitpid(child, NULL, 0);
+        errno = failed;
+        rc = error_set_errno(err, failed == ENOENT ? ERROR_NOT_FOUND : ERROR_CONFIG,
+            "starting %.60s%.100s", what, words[0]);
+    }
+    close(pipe[0]);
+    if (rc == 0)
+        *pid = child;
+    return rc;
 }
 
 int spawn_end(pid_t pid)

@@ -17,6 +17,11 @@ int spawn_program(
 int spawn_program_in(const char *const *words, const char *const *environment, const char *what,
     const int ends[3], pid_t *pid, struct error *err);
 
+/* As spawn_program, for a program that the calling thread waits for: the kernel kills it with that
+ * thread, and so with a host that is killed. */
+int spawn_with_thread(
+    const char *const *words, const char *what, const int ends[3], pid_t *pid, struct error *err);
+
 /* Kills its group, waits for it, and returns its status as waitpid; status 255 if it is unknown
  * because the host ignores SIGCHLD or waits for all children. */
 int spawn_end(pid_t pid);
