@@ -100,7 +100,10 @@ def requirement_lines(config):
 
 def last_words(text):
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    errors = [line for line in lines if line.startswith(("ERROR:", "error:", "×", "├", "╰"))]
+    errors = [line for line in lines if line.startswith("ERROR:")]
+    begins = [i for i, line in enumerate(lines) if line.startswith(("error:", "×"))]
+    if begins:          # uv tells the causes after it
+        errors = lines[begins[0]:][:LINES]
     if any("subprocess-exited" in line for line in errors):
         errors = []     # what it said stands before
     refused = [line for line in lines if "allow-net" in line or "CERTIFICATE" in line][:1]

@@ -162,6 +162,7 @@ static int build_open(struct package_build *b, struct error *err)
         rc = workspace_new(package_cache_building(b->job->cache), &limits, &b->workspace, err);
     if (rc < 0)
         return rc;
+    b->inner->runs_uv = json_get_string(b->configuration, "uv", NULL) != NULL;
     b->interrupt = watch_new(b->inner->loop, b->job->interrupt, build_interrupted, b);
     if (!b->interrupt)
         return error_memory(err);

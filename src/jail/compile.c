@@ -141,12 +141,14 @@ static int compile_begin_domain(
     return 0;
 }
 
-int jail_compile_filters(enum isolation isolation, struct buf out[JAIL_FILTERS], struct error *err)
+int jail_compile_filters(
+    enum isolation isolation, bool epoll, struct buf out[JAIL_FILTERS], struct error *err)
 {
     bool own_root = isolation_has_own_root(isolation);
     if (isolation == ISOLATION_PROCESS)
         return 0;
-    int rc = filter_compile(FILTER_ZYGOTE, own_root, &out[FILTER_ZYGOTE], err);
+    int rc = filter_compile(
+        epoll ? FILTER_ZYGOTE_EPOLL : FILTER_ZYGOTE, own_root, &out[FILTER_ZYGOTE], err);
     return rc < 0 ? rc : filter_compile(FILTER_GUEST, own_root, &out[FILTER_GUEST], err);
 }
 
@@ -167,7 +169,7 @@ static void add_filters(struct builder *b, const struct buf filters[JAIL_FILTERS
 static int compile_and_add_filters(struct builder *b, enum isolation isolation, struct error *err)
 {
     struct buf filters[JAIL_FILTERS] = { { 0 } };
-    int rc = jail_compile_filters(isolation, filters, err);
+    int rc = jail_compile_filters(isolation, false, filters, err);
     if (rc == 0)
         add_filters(b, filters);
     for (size_t i = 0; i < JAIL_FILTERS; i++)

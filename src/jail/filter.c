@@ -42,6 +42,7 @@ static uint32_t action_of(int answer)
 struct filter_target {
     scmp_filter_ctx ctx;
     struct buf *profile; /* its `syscalls`; NULL: use the filter */
+    bool epoll;
 };
 
 static void profile_condition(struct buf *out, const struct scmp_arg_cmp *c)
@@ -105,9 +106,10 @@ static int add_groups(const struct filter_target *to, bool own_root)
 {
     int rc = 0;
     for (const struct call_group *g = call_groups; rc == 0 && g->names; g++) {
-        int answer = call_answer(g, to->profile ? CALL_IN_CONTAINER
-                                    : own_root  ? CALL_IN_OWN_ROOT
-                                                : CALL_AMONG_FILES);
+        bool as_container = to->profile || (to->epoll && g->where == CALL_IN_CONTAINER);
+        int answer = call_answer(g, as_container ? CALL_IN_CONTAINER
+                                    : own_root   ? CALL_IN_OWN_ROOT
+                                                 : CALL_AMONG_FILES);
         /* the default action, except for daemons before 23.0 */
         if (answer != ENOSYS || to->profile)
             rc = filter_rules(to, action_of(answer), g->names, 0, NULL);
@@ -314,7 +316,7 @@ static int add_container(const struct filter_target *to)
 
 static int filter_build(scmp_filter_ctx ctx, enum filter_part part, bool own_root)
 {
-    const struct filter_target to = { .ctx = ctx };
+    const struct filter_target to = { .ctx = ctx, .epoll = part == FILTER_ZYGOTE_EPOLL };
     /* A binary tree: a linear list of this length would take a millisecond to load. */
     int rc = seccomp_attr_set(ctx, SCMP_FLTATR_CTL_OPTIMIZE, 2);
     if (rc == 0)

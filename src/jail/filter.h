@@ -9,7 +9,11 @@
 /* The filter is loaded in two parts. The zygote loads the first, which its sandboxes inherit: the
  * allow-list, plus the calls that set up a sandbox. Each sandbox adds the second, which denies
  * those calls again. A sandbox therefore only pays for loading the small part. */
-enum filter_part { FILTER_ZYGOTE, FILTER_GUEST };
+enum filter_part {
+    FILTER_ZYGOTE,
+    FILTER_GUEST,
+    FILTER_ZYGOTE_EPOLL /* instead of the first: also allows what is allowed in containers */
+};
 
 /* Appends a part for this machine in the kernel's format (an array of struct sock_filter). It is an
  * allow-list with ENOSYS for everything else, so calls added by later kernels are denied. As a

@@ -162,8 +162,9 @@ struct jail_mount {
 };
 
 /* Compiles the filters of system calls for jail_compile_zygote, which takes milliseconds and needs
- * no facts about the interpreter. The caller frees the buffers. */
-int jail_compile_filters(enum isolation isolation, struct buf out[JAIL_FILTERS], struct error *err);
+ * no facts about the interpreter. The caller frees the buffers. `epoll`: as in sandbox_spec. */
+int jail_compile_filters(
+    enum isolation isolation, bool epoll, struct buf out[JAIL_FILTERS], struct error *err);
 
 /* Plans are heap blocks (free). */
 int jail_compile_zygote(enum isolation isolation, const struct jail_host *host,

@@ -1,6 +1,6 @@
 # attack: sends descriptors along to the host: files of its own, whole sockets, hundreds at once
 # rows: 79
-# expect: DENY(EPERM|ETOOMANYREFS|EINVAL|dropped)
+# expect: DENY(EPERM|ENOMEM|ETOOMANYREFS|EINVAL|dropped)
 # isolation: full light landlock
 # needs: fresh
 # unconfined: never

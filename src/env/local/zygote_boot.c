@@ -649,7 +649,7 @@ int zygote_boot(
     if (rc == 0 && (spec->rootfs || zygote_image_of(spec))) {
         rc = zygote_boot_open_image(z, spec, err);
         if (rc == 0)
-            rc = jail_compile_filters(z->isolation, filters, err);
+            rc = jail_compile_filters(z->isolation, spec->epoll, filters, err);
         if (rc == 0)
             rc = zygote_boot_compile(z, spec, NULL, filters, err);
     } else if (rc == 0) {
@@ -662,7 +662,7 @@ int zygote_boot(
         /* The interpreter starts in the meantime. */
         rc = groups ? cgroups_adopt(groups, z->pid, err) : 0;
         if (rc == 0)
-            rc = jail_compile_filters(z->isolation, filters, err);
+            rc = jail_compile_filters(z->isolation, spec->epoll, filters, err);
     }
     if (rc == 0)
         rc = zygote_boot_greet(z, spec, filters, err);

@@ -44,8 +44,9 @@ static char *zygote_spec_key(const struct sandbox_spec *spec)
     struct buf b = { 0 };
     zygote_key_add(&b, spec->preload, spec->preload_count);
     zygote_key_add(&b, spec->read_paths, spec->read_path_count);
-    buf_printf(&b, "%u-%u %d %d %d %d\n%s\n", spec->users.first, spec->users.last, spec->one_start,
-        spec->huge_pages, spec->private_root, spec->loopback, spec->rootfs ? spec->rootfs : "");
+    buf_printf(&b, "%u-%u %d %d %d %d %d\n%s\n", spec->users.first, spec->users.last,
+        spec->one_start, spec->huge_pages, spec->private_root, spec->loopback, spec->epoll,
+        spec->rootfs ? spec->rootfs : "");
     buf_printf(&b, "%s\n", zygote_image_of(spec) ? zygote_image_of(spec) : "");
     if (zygote_volumes_of(spec))
         buf_printf(&b, "%s%s%s %s\n", zygote_volumes_of(spec), spec->volume ? " volume" : "",
