@@ -3,10 +3,12 @@
 The destinations are servers of this machine, which rules list by address.
 """
 import contextlib
+import http.server
 import json
 import os
 import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -190,3 +192,59 @@ def test_a_server_does_not_start_with_what_is_no_rule(tmp_path):
                            "--client-net", "none", "--check"], capture_output=True, text=True,
                           timeout=WAIT, env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)})
     assert done.returncode == 2 and "--client-net: allow-net 'none'" in done.stderr
+
+
+# ---- destinations that ask ----
+
+@contextlib.contextmanager
+def hook(decide):
+    """The URL of a webhook that decides as `decide` says of the question's arguments."""
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_POST(self):
+            question = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["approval"]
+            said = json.dumps(decide(question["tool"], question["arguments"])).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(said)))
+            self.end_headers()
+            self.wfile.write(said)
+
+        def log_message(self, *_):
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+        thread.start()
+        yield "http://127.0.0.1:%d/" % server.server_port
+        server.shutdown()
+        thread.join()
+
+
+def test_a_destination_that_a_client_opens_with_ask_is_asked_about(tmp_path, where, elsewhere):
+    """The operator's webhook decides, once for each sandbox; what is not asked about goes on."""
+    asked = []
+
+    def decide(tool, arguments):
+        asked.append((tool, "%s:%d" % (arguments["host"], arguments["port"])))
+        return {"decision": "approve" if asked[-1][1] == where else "deny"}
+
+    with hook(decide) as url:
+        server = Server(tmp_path, "--client-net", where, "--client-net", "ask " + elsewhere,
+                        "--ask-webhook", url,
+                        env={"DROSTE_ASK_WEBHOOK_SECRET": "a secret of the webhook"})
+        try:
+            with sandbox(server, allow_net=["ask " + where, "ask " + elsewhere]) as path:
+                assert fetch(server, path, where, elsewhere, where, elsewhere, METADATA) == [
+                    "hello", 403, "hello", 403, 403]
+            assert asked == [("allow-net", where), ("allow-net", elsewhere)]
+            with sandbox(server, allow_net=[where]) as path:
+                assert fetch(server, path, where) == ["hello"]
+            assert len(asked) == 2
+            # What the operator permits with `ask` only, a client cannot open without.
+            assert refusal(server, allow_net=[elsewhere])[:2] == (403, "permission")
+        finally:
+            assert server.stop() == 0
+
+
+def test_without_anything_that_answers_such_a_destination_stays_closed(opened, where):
+    with sandbox(opened, allow_net=["ask " + where]) as path:
+        assert fetch(opened, path, where) == [403]
