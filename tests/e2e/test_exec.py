@@ -7,8 +7,7 @@ import time
 
 import pytest
 
-from harness import (NOBODY, PYTHON, descendants, finish, process_stat, still_alive,
-                      wait_until)
+from harness import PYTHON, descendants, finish, still_alive, wait_until
 
 STUBBORN = ("import signal\n"
             "signal.signal(signal.SIGINT, signal.SIG_IGN)\n"

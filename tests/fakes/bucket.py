@@ -191,7 +191,7 @@ class Bucket:
         return self.handle(self.writing[path])
 
     def create(self, node, data, pid):
-        flags, path = struct.unpack_from("<I", data)[0], self.below(node, data[16:])
+        path = self.below(node, data[16:])
         handle = self.upload(path, pid)
         return self.entry(path) + handle
 

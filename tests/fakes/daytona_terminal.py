@@ -12,7 +12,6 @@ import json
 import os
 import signal
 import struct
-import subprocess
 import termios
 
 from aiohttp import WSCloseCode, WSMsgType, web

@@ -1,7 +1,6 @@
 """A client of `/mcp` that sends what it is told, and a server for it."""
 import http.client
 import json
-import os
 import signal
 import subprocess
 

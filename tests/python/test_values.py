@@ -7,10 +7,8 @@ import datetime
 import decimal
 import enum
 import math
-import pathlib
 import re
 import types
-import uuid
 import zlib
 
 import pytest

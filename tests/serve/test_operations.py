@@ -12,7 +12,7 @@ import sys
 import pytest
 
 from server_process import DROSTE, ROOT, WAIT, Server, until
-from test_keys import Client, create
+from test_keys import create
 
 
 def certificate(directory, name):

@@ -1,5 +1,4 @@
 """A WebSocket client that can also do what RFC 6455 forbids."""
-import base64
 import json
 import struct
 

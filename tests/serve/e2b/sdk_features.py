@@ -561,7 +561,7 @@ def files_have_metadata(sandbox):
     assert [one.metadata for one in sandbox.files.list("marked")] == [words]
     assert sandbox.files.write("marked/b", "2", metadata={"x": "y"}).metadata == {"x": "y"}
     code = "import os\nfor name, value in %r: os.setxattr('marked/b', name, value)" % (
-        [("user.e2b.own", b"1"), ("user.other", b"1"), ("user.e2b.strange", b"\n")])
+        [("user.e2b.own", b"1"), ("user.other", b"1"), ("user.e2b.strange", b"\n")],)
     sandbox.files.write("mark.py", code)
     sandbox.commands.run("python3 mark.py")
     assert sandbox.files.get_info("marked/b").metadata == {"x": "y", "own": "1"}

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from client import (  # noqa: F401: fixtures
-    client, Client, CONNECT, envelope, envelopes, error, KEY, sandbox)
+    client, Client, CONNECT, envelope, error, sandbox)
 from server_process import ROOT, WAIT
 
 sys.path.append(os.path.join(ROOT, "tests", "serve"))

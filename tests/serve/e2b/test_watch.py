@@ -6,7 +6,7 @@ import struct
 import pytest
 
 from client import (  # noqa: F401: fixtures
-    client, Client, CONNECT, envelope, envelopes, error, KEY, sandbox)
+    client, CONNECT, envelope, envelopes, error, sandbox)
 from server_process import WAIT
 
 CREATE, WRITE, REMOVE, RENAME, CHMOD = ("EVENT_TYPE_" + name for name in (

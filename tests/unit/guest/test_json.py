@@ -7,7 +7,7 @@ import pytest
 
 @pytest.mark.parametrize("value", [
     {}, [], {"a": [1, 2.5, None, True, "é\u2028\ud800\"\\\n"]}, "text", 7, {"nested": {"x": [[]]}},
-    1e300, float("inf"), {1: 2, None: 3, 2.5: 4, True: 5}])
+    1e300, float("inf"), {0: 2, None: 3, 2.5: 4, True: 5}])
 def test_values_are_written_as_json_writes_them(guest, value):
     assert guest.write_json(value) == json.dumps(value).encode()
 
