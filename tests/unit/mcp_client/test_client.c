@@ -144,7 +144,7 @@ static void noise_before_an_answer_is_passed_over(void **state)
 static void a_broken_answer_fails_its_call_alone(void **state)
 {
     static const char *const answers[] = {
-        "{\"jsonrpc\":\"2.0\",\"id\":3,\"error\":{\"code\":-32602,\"message\":\"no\"}}",
+        "{\"jsonrpc\":\"2.0\",\"id\":3,\"error\":{\"code\":1,\"message\":\"no\\u001b[31m\"}}",
         "{\"jsonrpc\":\"2.0\",\"id\":3,\"error\":{\"code\":\"x\",\"message\":[]}}",
         "{\"jsonrpc\":\"2.0\",\"id\":3,\"result\":[1]}",
         "{\"jsonrpc\":\"2.0\",\"id\":3,\"result\":null}",
@@ -158,6 +158,7 @@ static void a_broken_answer_fails_its_call_alone(void **state)
             answers[i]);
         assert_int_equal(reach(f, buf_text(&script)), ERROR_NONE);
         assert_int_not_equal(call(f), ERROR_NONE);
+        assert_null(strchr(f->why.text, 0x1b));
         assert_int_equal(call(f), ERROR_NONE);
     }
 }
@@ -182,6 +183,26 @@ static void a_server_that_dies_is_started_again(void **state)
     assert_int_equal(f->why.code, ERROR_NONE);
 }
 
+/* Only requests of the stateless revision carry it. */
+static void requests_are_those_of_the_revision_agreed_on(void **state)
+{
+#define TOOLS SAY("{\"tools\":[{\"name\":\"add\",\"inputSchema\":{}}]}")
+#define TELL                                                                                       \
+    READ "case $l in *protocolVersion*2026-07-28*) v=new;; *) v=old;; esac; " SAY(                 \
+        "{\"content\":[],\"v\":\"'$v'\"}") "read -r l"
+    struct fixture *f = *state;
+    assert_int_equal(
+        reach(f, READ SAY("{\"protocolVersion\":\"2024-11-05\"}") "read -r l; " READ TOOLS TELL),
+        ERROR_NONE);
+    assert_int_equal(call(f), ERROR_NONE);
+    assert_non_null(strstr(f->answer, "\"old\""));
+    assert_int_equal(reach(f, READ SAY("{\"protocolVersion\":\"1999-01-01\"}") READ SAY(
+                                  "{\"supportedVersions\":[\"2026-07-28\"]}") READ TOOLS TELL),
+        ERROR_NONE);
+    assert_int_equal(call(f), ERROR_NONE);
+    assert_non_null(strstr(f->answer, "\"new\""));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -190,6 +211,7 @@ int main(void)
         client_test(noise_before_an_answer_is_passed_over),
         client_test(a_broken_answer_fails_its_call_alone),
         client_test(a_server_that_dies_is_started_again),
+        client_test(requests_are_those_of_the_revision_agreed_on),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
