@@ -105,7 +105,7 @@ enum { LS = 1, SHOW = 2, GC = 4 };
 
 static const struct env_verb verbs[] = {
     { { "ls", LS, 0, 0 }, env_list },
-    { { "show", SHOW, 0, 1 }, env_show },
+    { { "show", SHOW, 0, 1, NULL, "one NAME at most" }, env_show },
     { { "gc", GC, 0, 0 }, env_collect },
 };
 
@@ -122,18 +122,10 @@ static int env_run(const struct command *self, droste *d, int argc, char **argv)
     int status = cli_parse(self, argc, argv, flags, d, words, array_length(words), &count);
     if (status >= 0)
         return status;
-    const struct env_verb *verb =
-        verb_find(verbs, array_length(verbs), sizeof *verbs, count > 0 ? words[0] : NULL);
-    if (!verb)
-        return verb_refuse(self, count > 0 ? words[0] : NULL);
-    if (count - 1 > verb->verb.most)
-        return cli_usage(self, "expected one of: ls, show [NAME], gc");
     const struct verb_flag only[] = { { "json", r.json, LS | SHOW } };
-    status = verb_check_flags(self, &verb->verb, only, array_length(only));
-    if (status >= 0)
-        return status;
+    const struct env_verb *row = verb_pick(self, words, count, only, array_length(only), &status);
     r.name = count > 1 ? words[1] : NULL;
-    return cli_end(verb->run(&r, &err), &err, "the list");
+    return row ? cli_end(row->run(&r, &err), &err, "the list") : status;
 }
 
 const struct command command_env = {

@@ -109,24 +109,11 @@ static const struct image_verb {
     struct verb verb;
     int (*run)(struct image_request *r, struct error *err);
 } verbs[] = {
-    { { "pull", PULL, 1, 1 }, image_pull },
+    { { "pull", PULL, 1, 1, NULL, "an image" }, image_pull },
     { { "ls", LS, 0, 0 }, image_ls },
-    { { "inspect", INSPECT, 1, 1, "IMAGE" }, image_inspect },
-    { { "rm", RM, 1, 1, "IMAGE" }, image_rm },
+    { { "inspect", INSPECT, 1, 1, "IMAGE", "an image" }, image_inspect },
+    { { "rm", RM, 1, 1, "IMAGE", "an image" }, image_rm },
 };
-
-/* -1 to continue. */
-static int image_check(
-    const struct command *self, const struct image_request *r, const struct image_verb *row)
-{
-    if (!row)
-        return verb_refuse(self, r->count > 0 ? r->words[0] : NULL);
-    if (r->count - 1 != row->verb.least)
-        return cli_usage(self, "image %s takes %s", row->verb.name,
-            row->verb.least ? "an image" : "no argument");
-    const struct verb_flag flags[] = { { "json", r->json, LS } };
-    return verb_check_flags(self, &row->verb, flags, array_length(flags));
-}
 
 static int image_run(const struct command *self, droste *d, int argc, char **argv)
 {
@@ -137,11 +124,12 @@ static int image_run(const struct command *self, droste *d, int argc, char **arg
     };
     struct error err = { 0 };
     int status = cli_parse(self, argc, argv, flags, d, r.words, array_length(r.words), &r.count);
+    if (status >= 0)
+        return status;
+    const struct verb_flag only[] = { { "json", r.json, LS } };
     const struct image_verb *row =
-        verb_find(verbs, array_length(verbs), sizeof *verbs, r.count > 0 ? r.words[0] : NULL);
-    if (status < 0)
-        status = image_check(self, &r, row);
-    return status < 0 ? cli_end(row->run(&r, &err), &err, "the output") : status;
+        verb_pick(self, r.words, r.count, only, array_length(only), &status);
+    return row ? cli_end(row->run(&r, &err), &err, "the output") : status;
 }
 
 const struct command command_image = {

@@ -153,9 +153,9 @@ static const struct keys_verb {
     struct verb verb;
     int (*run)(const struct keys_request *r, struct error *err);
 } keys_verbs[] = {
-    { { "create", CREATE, 0, 1, "NAME" }, keys_run_create },
+    { { "create", CREATE, 0, 1, "NAME", "one NAME at most" }, keys_run_create },
     { { "ls", LS, 0, 0 }, keys_run_list },
-    { { "revoke", REVOKE, 1, 1 }, keys_run_revoke },
+    { { "revoke", REVOKE, 1, 1, NULL, "the id or name of a key" }, keys_run_revoke },
 };
 
 static int keys_command(const struct command *self, droste *d, int argc, char **argv)
@@ -187,17 +187,11 @@ static int keys_command(const struct command *self, droste *d, int argc, char **
     int status = cli_parse(self, argc, argv, flags, d, words, array_length(words), &count);
     if (status >= 0)
         return status;
-    const struct keys_verb *verb = verb_find(
-        keys_verbs, array_length(keys_verbs), sizeof *keys_verbs, count > 0 ? words[0] : NULL);
-    if (!verb)
-        return verb_refuse(self, count > 0 ? words[0] : NULL);
-    if (count - 1 < verb->verb.least || count - 1 > verb->verb.most)
-        return cli_usage(self, "expected one of: create [NAME], ls, revoke KEY");
     const struct verb_flag only[] = { { "scopes", r.scopes, CREATE },
         { "limit", limited > 0, CREATE }, { "net", opened > 0, CREATE },
         { "expires", r.expires, CREATE }, { "json", r.json, CREATE | LS } };
-    status = verb_check_flags(self, &verb->verb, only, array_length(only));
-    if (status >= 0)
+    const struct keys_verb *verb = verb_pick(self, words, count, only, array_length(only), &status);
+    if (!verb)
         return status;
     if (!r.path && keys_default_path(&path, &err) < 0)
         return cli_inner_error(&err);

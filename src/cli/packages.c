@@ -102,29 +102,9 @@ static const struct packages_verb {
 } verbs[] = {
     { { "build", BUILD, 0, 0 }, packages_build },
     { { "ls", LS, 0, 0 }, packages_ls },
-    { { "rm", RM, 1, 1, "PACKAGES" }, packages_rm },
+    { { "rm", RM, 1, 1, "PACKAGES", "the ID of a set" }, packages_rm },
     { { "gc", GC, 0, 0 }, packages_gc },
 };
-
-/* -1 to continue. */
-static int packages_check(
-    const struct command *self, const struct packages_request *r, const struct packages_verb *row)
-{
-    if (!row)
-        return verb_refuse(self, r->count > 0 ? r->words[0] : NULL);
-    if (row->verb.bit == BUILD && r->count > 1)
-        return cli_usage(
-            self, "build takes the packages as a setting: --packages '%.100s'", r->words[1]);
-    if (r->count - 1 != row->verb.least)
-        return cli_usage(self, "packages %s takes %s", row->verb.name,
-            row->verb.least ? "the ID of a set" : "no argument");
-    const struct verb_flag flags[] = {
-        { "again", r->again, BUILD },
-        { "older-than", r->older != NULL, GC },
-        { "json", r->json, LS },
-    };
-    return verb_check_flags(self, &row->verb, flags, array_length(flags));
-}
 
 static int packages_run(const struct command *self, droste *d, int argc, char **argv)
 {
@@ -137,11 +117,19 @@ static int packages_run(const struct command *self, droste *d, int argc, char **
     };
     struct error err = { 0 };
     int status = cli_parse(self, argc, argv, flags, d, r.words, array_length(r.words), &r.count);
+    if (status >= 0)
+        return status;
+    if (r.count > 1 && strcmp(r.words[0], "build") == 0)
+        return cli_usage(
+            self, "build takes the packages as a setting: --packages '%.100s'", r.words[1]);
+    const struct verb_flag only[] = {
+        { "again", r.again, BUILD },
+        { "older-than", r.older != NULL, GC },
+        { "json", r.json, LS },
+    };
     const struct packages_verb *row =
-        verb_find(verbs, array_length(verbs), sizeof *verbs, r.count > 0 ? r.words[0] : NULL);
-    if (status < 0)
-        status = packages_check(self, &r, row);
-    return status < 0 ? cli_end(row->run(&r, &err), &err, "the output") : status;
+        verb_pick(self, r.words, r.count, only, array_length(only), &status);
+    return row ? cli_end(row->run(&r, &err), &err, "the output") : status;
 }
 
 const struct command command_packages = {

@@ -116,29 +116,11 @@ static const struct template_verb {
     struct verb verb;
     int (*run)(struct request *r, struct error *err);
 } verbs[] = {
-    { { "create", CREATE, 1, 1, "NAME" }, template_create },
+    { { "create", CREATE, 1, 1, "NAME", "the NAME of a template" }, template_create },
     { { "ls", LS, 0, 0 }, template_ls },
-    { { "show", SHOW, 1, 1 }, template_show },
-    { { "rm", RM, 1, 1 }, template_rm },
+    { { "show", SHOW, 1, 1, NULL, "the NAME of a template" }, template_show },
+    { { "rm", RM, 1, 1, NULL, "the NAME of a template" }, template_rm },
 };
-
-/* -1 to continue. */
-static int template_check(
-    const struct command *self, const struct request *r, const struct template_verb *row)
-{
-    if (!row)
-        return verb_refuse(self, r->count > 0 ? r->words[0] : NULL);
-    if (r->count - 1 != row->verb.least)
-        return cli_usage(self, "template %s takes %s", row->verb.name,
-            row->verb.least ? "the NAME of a template" : "no argument");
-    const struct verb_flag flags[] = {
-        { "cell", r->cells.count > 0, CREATE },
-        { "replace", r->replace, CREATE },
-        { "context", droste_context_count(r->d) > 0, CREATE },
-        { "json", r->json, LS },
-    };
-    return verb_check_flags(self, &row->verb, flags, array_length(flags));
-}
 
 static int template_run(const struct command *self, droste *d, int argc, char **argv)
 {
@@ -155,13 +137,17 @@ static int template_run(const struct command *self, droste *d, int argc, char **
     };
     struct error err = { 0 };
     int status = cli_parse(self, argc, argv, flags, d, r.words, array_length(r.words), &r.count);
-    const struct template_verb *row =
-        verb_find(verbs, array_length(verbs), sizeof *verbs, r.count > 0 ? r.words[0] : NULL);
+    const struct verb_flag only[] = {
+        { "cell", r.cells.count > 0, CREATE },
+        { "replace", r.replace, CREATE },
+        { "context", droste_context_count(d) > 0, CREATE },
+        { "json", r.json, LS },
+    };
     if (status < 0)
         status = remote_refuse(self->name, server);
-    if (status < 0)
-        status = template_check(self, &r, row);
-    if (status < 0)
+    const struct template_verb *row =
+        status < 0 ? verb_pick(self, r.words, r.count, only, array_length(only), &status) : NULL;
+    if (row)
         status = cli_end(row->run(&r, &err), &err, "the output");
     list_clear(&r.cells);
     return status;

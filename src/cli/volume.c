@@ -153,28 +153,28 @@ enum opening { NOT_OPEN, OPEN_SHARED, OPEN_ALONE };
 static const struct volume_verb {
     struct verb verb;
     enum opening opening;
-    const char *words;
     int (*run)(droste_volume *v, const struct request *r, struct error *err);
     bool remote; /* also works on a provider's volume */
 } verbs[] = {
-    { { "create", CREATE, 1, 1, "NAME" }, NOT_OPEN, "NAME", cli_volume_create },
-    { { "ls", LS, 0, 2, "VOLUME VOLUME_PATH" }, NOT_OPEN, "[NAME [PATH]]", volume_ls, true },
-    { { "tree", TREE, 1, 2, "VOLUME VOLUME_PATH" }, OPEN_SHARED, "NAME [PATH]", volume_tree, true },
-    { { "get", GET, 2, 3, "VOLUME VOLUME_PATH FILE" }, OPEN_SHARED, "NAME PATH [TO]",
+    { { "create", CREATE, 1, 1, "NAME", "NAME" }, NOT_OPEN, cli_volume_create },
+    { { "ls", LS, 0, 2, "VOLUME VOLUME_PATH", "[NAME [PATH]]" }, NOT_OPEN, volume_ls, true },
+    { { "tree", TREE, 1, 2, "VOLUME VOLUME_PATH", "NAME [PATH]" }, OPEN_SHARED, volume_tree, true },
+    { { "get", GET, 2, 3, "VOLUME VOLUME_PATH FILE", "NAME PATH [TO]" }, OPEN_SHARED,
         cli_volume_get, true },
-    { { "put", PUT, 2, 3, "VOLUME FILE VOLUME_PATH" }, OPEN_SHARED, "NAME FILE [PATH]",
+    { { "put", PUT, 2, 3, "VOLUME FILE VOLUME_PATH", "NAME FILE [PATH]" }, OPEN_SHARED,
         cli_volume_put, true },
-    { { "rm", RM, 1, SIZE_MAX, "VOLUME VOLUME_PATH" }, NOT_OPEN, "NAME [PATH...]", volume_rm },
-    { { "snapshot", SNAPSHOT, 2, 2, "VOLUME NAME" }, OPEN_ALONE, "NAME SNAPSHOT",
+    { { "rm", RM, 1, SIZE_MAX, "VOLUME VOLUME_PATH", "NAME [PATH...]" }, NOT_OPEN, volume_rm },
+    { { "snapshot", SNAPSHOT, 2, 2, "VOLUME NAME", "NAME SNAPSHOT" }, OPEN_ALONE,
         cli_volume_snapshot },
-    { { "restore", RESTORE, 2, 2, "VOLUME SNAPSHOT" }, OPEN_ALONE, "NAME SNAPSHOT",
+    { { "restore", RESTORE, 2, 2, "VOLUME SNAPSHOT", "NAME SNAPSHOT" }, OPEN_ALONE,
         cli_volume_restore },
-    { { "du", DU, 1, 1 }, OPEN_SHARED, "NAME", volume_du },
-    { { "limit", LIMIT, 1, 1 }, OPEN_SHARED, "NAME", cli_volume_limit },
+    { { "du", DU, 1, 1, NULL, "NAME" }, OPEN_SHARED, volume_du },
+    { { "limit", LIMIT, 1, 1, NULL, "NAME" }, OPEN_SHARED, cli_volume_limit },
 };
 
-static int volume_check_flags(
-    const struct command *self, const struct request *r, const struct verb *verb)
+/* NULL: *status is that of a usage error. */
+static const struct volume_verb *volume_check(
+    const struct command *self, struct request *r, int *status)
 {
     const struct verb_flag flags[] = {
         { "volume-size", r->size, CREATE | LIMIT },
@@ -185,29 +185,20 @@ static int volume_check_flags(
         { "snapshot", r->snapshot, RM },
         { "json", r->json, LS | TREE | GET | PUT | SNAPSHOT | RESTORE | DU | LIMIT },
     };
-    return verb_check_flags(self, verb, flags, array_length(flags));
-}
-
-/* -1 to continue. */
-static int volume_check(
-    const struct command *self, struct request *r, const struct volume_verb *row)
-{
-    size_t behind = r->count ? r->count - 1 : 0;
-    if (!row)
-        return verb_refuse(self, r->count > 0 ? r->words[0] : NULL);
-    if (behind < row->verb.least || behind > row->verb.most)
-        return cli_usage(self, "volume %s takes %s", row->verb.name, row->words);
+    const struct volume_verb *row =
+        verb_pick(self, r->words, r->count, flags, array_length(flags), status);
     r->levels = DEPTH;
     r->most = ENTRIES;
+    if (!row)
+        return NULL;
     if (r->depth && (!cli_count(r->depth, 1, &r->levels) || r->levels > DEPTH_MAX))
-        return cli_usage(self, "--depth takes a number of levels, 1 to %d", DEPTH_MAX);
-    if (r->limit && !cli_count(r->limit, 1, &r->most))
-        return cli_usage(self, "--limit takes a number of entries, 1 or more");
-    if (r->snapshots && behind != 1)
-        return cli_usage(self, "--snapshots takes a volume, and no path; leave the path out");
-    if (r->snapshot && behind != 1)
-        return cli_usage(self, "--snapshot takes a volume, and no path; leave the path out");
-    return volume_check_flags(self, r, &row->verb);
+        *status = cli_usage(self, "--depth takes a number of levels, 1 to %d", DEPTH_MAX);
+    else if (r->limit && !cli_count(r->limit, 1, &r->most))
+        *status = cli_usage(self, "--limit takes a number of entries, 1 or more");
+    else if ((r->snapshots || r->snapshot) && r->count != 2)
+        *status = cli_usage(self, "--%s takes a volume, and no path; leave the path out",
+            r->snapshots ? "snapshots" : "snapshot");
+    return *status < 0 ? row : NULL;
 }
 
 /* ---- the command ---- */
@@ -288,10 +279,7 @@ static int volume_run(const struct command *self, droste *d, int argc, char **ar
     if (!words)
         return cli_fail(EXIT_ENVIRONMENT, "out of memory");
     int status = cli_parse(self, argc, argv, flags, d, words, (size_t)argc, &r.count);
-    const struct volume_verb *row =
-        verb_find(verbs, array_length(verbs), sizeof *verbs, volume_word(&r, 0));
-    if (status < 0)
-        status = volume_check(self, &r, row);
+    const struct volume_verb *row = status < 0 ? volume_check(self, &r, &status) : NULL;
     const char *server = (r.env || r.root) && !r.server ? NULL : remote_address(r.server);
     if (status < 0 && server)
         return volume_remotely(&r, server);

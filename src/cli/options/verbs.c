@@ -41,3 +41,19 @@ int verb_check_flags(const struct command *self, const struct verb *verb,
                 self->name, verb->name);
     return -1;
 }
+
+const void *verb_pick(const struct command *self, const char *const *words, size_t count,
+    const struct verb_flag *flags, size_t flag_count, int *status)
+{
+    const char *word = count > 0 ? words[0] : NULL;
+    const struct verb *verb =
+        verb_find(self->verbs.rows, self->verbs.count, self->verbs.size, word);
+    if (!verb)
+        *status = verb_refuse(self, word);
+    else if (count - 1 < verb->least || count - 1 > verb->most)
+        *status = cli_usage(self, "%s %s takes %s", self->name, verb->name,
+            verb->takes ? verb->takes : "no argument");
+    else
+        *status = verb_check_flags(self, verb, flags, flag_count);
+    return *status < 0 ? verb : NULL;
+}

@@ -12,7 +12,7 @@ struct row {
 enum { SHOW = 1, LIST = 2, REMOVE = 4 };
 
 static const struct row rows[] = {
-    { { "show", SHOW, 1, 1 }, 10 },
+    { { "show", SHOW, 1, 1, NULL, "a NAME" }, 10 },
     { { "ls", LIST, 0, 1 }, 20 },
     { { "rm", REMOVE, 1, 9 }, 30 },
 };
@@ -95,6 +95,31 @@ static void a_flag_of_another_verb_is_refused(void **state)
     assert_int_equal(verb_check_flags(&thing, &find("rm")->verb, flags, 0), -1);
 }
 
+static const struct row *pick(size_t count, const char *word, bool limit, int *status)
+{
+    const char *const words[] = { word, "a", "b" };
+    const struct verb_flag flags[] = { { "limit", limit, LIST } };
+    *status = -1;
+    return verb_pick(&thing, words, count, flags, 1, status);
+}
+
+static void a_verb_is_picked_if_its_arguments_and_flags_fit(void **state)
+{
+    int status;
+    assert_int_equal(pick(2, "show", false, &status)->more, 10);
+    assert_int_equal(status, -1);
+    assert_int_equal(pick(1, "ls", true, &status)->more, 20);
+    assert_null(pick(1, "show", false, &status));
+    assert_int_equal(status, EXIT_USAGE);
+    says("thing show takes a NAME");
+    assert_null(pick(3, "ls", false, &status));
+    says("thing ls takes no argument");
+    assert_null(pick(2, "show", true, &status));
+    says("--limit does not apply");
+    assert_null(pick(0, NULL, false, &status));
+    says("expected one of");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -103,6 +128,7 @@ int main(void)
         verbs_test(without_one_the_verbs_are_listed),
         verbs_test(a_word_like_none_gets_the_list),
         verbs_test(a_flag_of_another_verb_is_refused),
+        verbs_test(a_verb_is_picked_if_its_arguments_and_flags_fit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
