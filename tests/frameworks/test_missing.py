@@ -19,6 +19,7 @@ except ImportError as e:
 
 @pytest.mark.parametrize("package, module", [("smolagents", "smolagents"),
                                              ("inspect_ai", "inspect_ai"),
+                                             ("harbor", "harbor"),
                                              ("verifiers", "verifiers"),
                                              ("skyrl_gym", "skyrl")])
 def test_a_missing_framework_is_named(package, module):

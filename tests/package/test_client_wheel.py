@@ -93,6 +93,7 @@ def test_every_module_imports_without_the_library(python):
     done = subprocess.run([python, "-I", "-c", code], text=True, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, timeout=60)
     assert set(done.stdout.split()) <= {
-        "droste.dspy", "droste.jupyter", "droste.modal_bridge", "droste.integrations.inspect_ai",
+        "droste.dspy", "droste.jupyter", "droste.modal_bridge", "droste.integrations.harbor",
+        "droste.integrations.inspect_ai",
         "droste.integrations.ray", "droste.integrations.skyrl",
         "droste.integrations.smolagents", "droste.integrations.verifiers"}
