@@ -157,8 +157,8 @@ static int serve_check_workers(const struct command *self, droste *d, struct ser
 {
     static const char *const shared[] = { "requests-per-minute", "tokens-per-minute" };
     for (size_t i = 0; o->workers > 1 && i < array_length(shared); i++) {
-        const char *value = droste_get(d, shared[i]);
-        if (value && strcmp(value, "0") != 0)
+        double most = 0;
+        if (droste_get_number(d, shared[i], &most) && most > 0)
             return cli_usage(
                 self, "--%s: workers do not share it; use --join or one worker", shared[i]);
     }

@@ -23,6 +23,7 @@ import pytest
     (["runs", "export", "x", "--format", "htlm"], "did you mean html?"),
     (["keys", "create", "x", "--scopes", "raed"], "did you mean read?"),
     (["packages", "build", "numpy"], "as a setting: --packages 'numpy'"),
+    (["serve", "--workers", "2", "--tokens-per-minute", "9"], "use --join or one worker"),
 ])
 def test_typing_mistakes_get_a_suggestion(droste, words, meant):
     """In commands, flags and values; a word that resembles none gets no suggestion."""
