@@ -54,7 +54,7 @@ bool rates_read(const char *data, size_t len, struct rate_window *out)
     const char *who = json_get_string(next, "who", "");
     out->next_until_ms = json_get_int(next, "until", 0);
     snprintf(out->next, sizeof out->next, "%s", who);
-    return strlen(who) < RATE_WHO_SIZE && rates_read_amount(next, &out->wants);
+    return who[0] && strlen(who) < RATE_WHO_SIZE && rates_read_amount(next, &out->wants);
 }
 
 static void rates_write_amount(struct buf *out, struct rate_amount amount)
