@@ -413,6 +413,10 @@ DROSTE_API int droste_session_exec(droste_session *s, const char *code, size_t l
 DROSTE_API int droste_session_script(
     droste_session *s, const char *file, const char *const *argv, droste_error *err);
 
+/* Calls of models that code makes from now on are part of this span, which their requests name in
+ * the field `traceparent` (W3C Trace Context). NULL: of none; so is what is no such field. */
+DROSTE_API void droste_session_trace(droste_session *s, const char *traceparent);
+
 /* Forks the session: *out is a second one with copies of all variables, cheaply, because memory is
  * shared until one of them writes to it. Either can be closed first. A fork has its own output,
  * deadlines and random seeds; its calls count against the same budget; files, processes and

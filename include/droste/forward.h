@@ -40,6 +40,7 @@ typedef struct droste_forward_request {
     void (*event)(void *arg, const char *data, size_t len);
     void (*end)(void *arg, const droste_forward_end *end);
     void *arg;
+    const char *traceparent; /* the field of that name, of W3C Trace Context; NULL: none */
 } droste_forward_request;
 
 /* Sends a request with the keys of the settings, which appear nowhere in the answer. Nothing is

@@ -174,7 +174,8 @@ static int forward_api_start(
     if (!f)
         return error_memory(err);
     *f = (droste_forward){ .d = d, .shared = shared, .request = *request };
-    rc = forward_start(shared->forwarder, request->body, request->len, &handler, f, &f->f, err);
+    rc = forward_start(shared->forwarder, request->body, request->len, request->traceparent,
+        &handler, f, &f->f, err);
     if (rc < 0) {
         free(f);
         return rc;

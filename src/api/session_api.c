@@ -149,6 +149,7 @@ static int session_api_open_broker(droste_session *s, struct error *err)
         .budget = rlm_budget(origin->place),
         .call_timeout = s->settings.call_timeout,
         .loop = s->d->loop,
+        .traceparent = s->trace,
         .answer_timeout = api_broker_timeout(&s->settings),
         .max_tokens = settings_sub_max_tokens(&s->settings),
         .depth = 1 };

@@ -282,6 +282,14 @@ int droste_session_script(
     return s->script ? 0 : error_memory(err);
 }
 
+void droste_session_trace(droste_session *s, const char *traceparent)
+{
+    struct traceparent parsed;
+    s->trace[0] = '\0';
+    if (traceparent_parse(traceparent, &parsed))
+        traceparent_write(&parsed, parsed.span, s->trace);
+}
+
 static int start_cell(
     droste_session *s, const char *code, size_t len, int flags, double timeout, struct error *err)
 {

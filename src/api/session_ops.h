@@ -6,6 +6,7 @@
 #include "api/models.h"
 #include "api/options.h"
 #include "api/stage.h"
+#include "base/traceparent.h"
 #include "session/prepare.h"
 
 struct broker;
@@ -44,10 +45,11 @@ struct droste_session {
     void *output_arg;
     droste_display_fn *display;
     void *display_arg;
-    char *notice;   /* about the last load, or NULL */
-    char *script;   /* of the next cell, as in struct session_cell */
-    bool plain;     /* for internal use: no rules, setup code or schema */
-    bool of_volume; /* plain, and for the provider's volume, which must exist */
+    char *notice;                 /* about the last load, or NULL */
+    char trace[TRACEPARENT_SIZE]; /* of which calls of models are part; "": none */
+    char *script;                 /* of the next cell, as in struct session_cell */
+    bool plain;                   /* for internal use: no rules, setup code or schema */
+    bool of_volume;               /* plain, and for the provider's volume, which must exist */
     bool rules;
     bool asks_checked; /* the names of the setting "ask", with the first cell */
     /* the operation that is active, or has ended and was not taken yet */

@@ -239,6 +239,7 @@ static int start_request(
     request->temperature = -1;
     request->max_tokens = o->max_tokens;
     request->traceparent = o->traceparent;
+    request->is_recorded = o->store != NULL;
     request->timeout = o->call_timeout;
     if (request->timeout <= 0 || request->timeout > left)
         request->timeout = left < 1e9 ? left : request->timeout;

@@ -13,14 +13,13 @@
 
 #include "base/array.h"
 #include "base/hash.h"
-#include "base/json/fields.h"
 #include "base/json/json.h"
+#include "base/otlp.h"
 #include "base/traceparent.h"
 #include "export/public_error.h"
 #include "export/steps.h"
 
 enum { SETTINGS_MOST = 16 << 20 };
-enum { KIND_INTERNAL = 1, KIND_CLIENT = 3 }; /* of a span */
 
 struct otlp_turn {
     char run[DROSTE_RUN_ID_SIZE];
@@ -39,7 +38,7 @@ struct otlp {
 struct otlp_span {
     char id[SPAN_ID_SIZE], parent[SPAN_ID_SIZE]; /* parent "": none */
     const char *name;
-    int kind;
+    enum span_kind kind;
     int64_t started_ms, ended_ms;
 };
 
@@ -84,66 +83,27 @@ static void otlp_turn_id(struct otlp *o, const char *run, int64_t turn, char out
 
 /* ---- values ---- */
 
-static struct buf *otlp_attribute(struct otlp *o, const char *key)
-{
-    struct buf *b = &o->out.text;
-    field_open(b, NULL, '{');
-    field_string(b, "key", key);
-    field_open(b, "value", '{');
-    return b;
-}
-
-static void otlp_attribute_close(struct buf *b)
-{
-    field_close(b, '}');
-    field_close(b, '}');
-}
-
-static void otlp_text(struct otlp *o, const char *key, const char *text, size_t len)
-{
-    if (!text || len == 0)
-        return;
-    struct buf *b = otlp_attribute(o, key);
-    field_text(b, "stringValue", text, len);
-    otlp_attribute_close(b);
-}
-
 static void otlp_string(struct otlp *o, const char *key, const char *text)
 {
-    otlp_text(o, key, text, text ? strlen(text) : 0);
+    span_string(&o->out.text, key, text);
 }
 
-/* JSON of protocol buffers has 64-bit numbers as texts. */
 static void otlp_int(struct otlp *o, const char *key, int64_t value)
 {
-    char text[24];
-    snprintf(text, sizeof text, "%lld", (long long)value);
-    struct buf *b = otlp_attribute(o, key);
-    field_string(b, "intValue", text);
-    otlp_attribute_close(b);
+    span_int(&o->out.text, key, value);
 }
 
 static void otlp_cost(struct otlp *o, double dollars)
 {
-    if (dollars < 0)
-        return;
-    struct buf *b = otlp_attribute(o, "droste.cost");
-    field_number(b, "doubleValue", dollars);
-    otlp_attribute_close(b);
-}
-
-static void otlp_time(struct buf *b, const char *key, int64_t ms)
-{
-    char text[32];
-    snprintf(text, sizeof text, "%lld000000", (long long)ms);
-    field_string(b, key, text);
+    if (dollars >= 0)
+        span_number(&o->out.text, "droste.cost", dollars);
 }
 
 /* "openai/gpt-5" */
 static void otlp_model(struct otlp *o, const char *model)
 {
     const char *slash = model ? strchr(model, '/') : NULL;
-    otlp_text(o, "gen_ai.provider.name", model, slash ? (size_t)(slash - model) : 0);
+    span_text(&o->out.text, "gen_ai.provider.name", model, slash ? (size_t)(slash - model) : 0);
     otlp_string(o, "gen_ai.request.model", slash ? slash + 1 : model);
 }
 
@@ -160,33 +120,23 @@ static void otlp_tokens(struct otlp *o, int64_t input, int64_t output, double co
 static void otlp_open(struct otlp *o, const struct otlp_span *span)
 {
     struct buf *b = &o->out.text; /* empty: all before was flushed */
-    buf_puts(b, o->has_span ? ",{" : "{");
+    const struct span opened = { .trace = o->root.trace,
+        .id = span->id,
+        .parent = span->parent,
+        .name = span->name,
+        .kind = span->kind,
+        .started_ns = span->started_ms * 1000000,
+        .ended_ns = span->ended_ms * 1000000 };
+    if (o->has_span)
+        buf_puts(b, ",");
     o->has_span = true;
-    field_string(b, "traceId", o->root.trace);
-    field_string(b, "spanId", span->id);
-    if (span->parent[0])
-        field_string(b, "parentSpanId", span->parent);
-    field_string(b, "name", span->name);
-    field_int(b, "kind", span->kind);
-    otlp_time(b, "startTimeUnixNano", span->started_ms);
-    otlp_time(b, "endTimeUnixNano", span->ended_ms);
-    field_open(b, "attributes", '[');
+    span_open(b, &opened);
 }
 
 /* Closes them, with an error (may be NULL) if `failed` is its kind. */
 static int otlp_close(struct otlp *o, const char *failed, const char *error, droste_error *err)
 {
-    struct buf *b = &o->out.text;
-    otlp_string(o, "error.type", failed);
-    field_close(b, ']');
-    if (failed) {
-        field_open(b, "status", '{');
-        field_int(b, "code", 2);
-        if (error)
-            field_text(b, "message", error, strlen(error));
-        field_close(b, '}');
-    }
-    field_close(b, '}');
+    span_close(&o->out.text, failed, error);
     return steps_flush(&o->out, err);
 }
 
@@ -226,7 +176,7 @@ static int otlp_call(void *arg, const droste_record_call *call, droste_error *er
     otlp_in_turn(o, call->run, call->turn, call->ended_ms);
     snprintf(name, sizeof name, "%s %.200s", is_tool ? "execute_tool" : "chat", call->model);
     struct otlp_span span = { .name = name,
-        .kind = is_tool ? KIND_INTERNAL : KIND_CLIENT,
+        .kind = is_tool ? SPAN_INTERNAL : SPAN_CLIENT,
         .started_ms = call->started_ms,
         .ended_ms = call->ended_ms };
     if (key_span)
@@ -258,7 +208,7 @@ static int otlp_cell(void *arg, const droste_record_cell *cell, droste_error *er
         return 0;
     otlp_in_turn(o, cell->run, cell->turn, cell->ended_ms);
     struct otlp_span span = { .name = "execute_tool python",
-        .kind = KIND_INTERNAL,
+        .kind = SPAN_INTERNAL,
         .started_ms = cell->started_ms,
         .ended_ms = cell->ended_ms };
     otlp_cell_id(o, cell->run, cell->id, span.id);
@@ -296,29 +246,13 @@ static int otlp_find_trace(struct otlp *o, const droste_record_run *run, droste_
 static int otlp_begin(void *arg, const droste_record_run *run, droste_error *err)
 {
     struct otlp *o = arg;
-    struct buf *b = &o->out.text;
     if (o->has_begun)
         return 0;
     o->has_begun = true;
     int rc = otlp_find_trace(o, run, err);
     if (rc < 0)
         return rc;
-    field_open(b, NULL, '{');
-    field_open(b, "resourceSpans", '[');
-    field_open(b, NULL, '{');
-    field_open(b, "resource", '{');
-    field_open(b, "attributes", '[');
-    otlp_string(o, "service.name", "droste");
-    otlp_string(o, "service.version", run->version);
-    field_close(b, ']');
-    field_close(b, '}');
-    field_open(b, "scopeSpans", '[');
-    field_open(b, NULL, '{');
-    field_open(b, "scope", '{');
-    field_string(b, "name", "droste");
-    field_string(b, "version", run->version);
-    field_close(b, '}');
-    field_open(b, "spans", '[');
+    spans_begin(&o->out.text, run->version);
     return steps_flush(&o->out, err);
 }
 
@@ -336,7 +270,7 @@ static int otlp_end_turns(struct otlp *o, const char *run, droste_error *err)
         }
         snprintf(name, sizeof name, "turn %lld", (long long)t->number);
         struct otlp_span span = { .name = name,
-            .kind = KIND_INTERNAL,
+            .kind = SPAN_INTERNAL,
             .started_ms = t->started_ms,
             .ended_ms = t->ended_ms };
         otlp_turn_id(o, run, t->number, span.id);
@@ -359,7 +293,7 @@ static int otlp_end(void *arg, const droste_record_run *run, droste_error *err)
     if (rc < 0 || run->ended_ms == 0)
         return rc;
     struct otlp_span span = { .name = "invoke_agent droste",
-        .kind = KIND_INTERNAL,
+        .kind = SPAN_INTERNAL,
         .started_ms = run->started_ms,
         .ended_ms = run->ended_ms };
     otlp_run_id(o, run->id, span.id);
@@ -395,7 +329,7 @@ static int otlp_write_run(struct otlp *o, const char *run, droste_error *err)
     int rc = droste_record_visit(o->out.record, run, &visitor, o, err);
     if (rc < 0)
         return rc;
-    buf_puts(&o->out.text, "]}]}]}\n");
+    spans_end(&o->out.text);
     return steps_flush(&o->out, err);
 }
 

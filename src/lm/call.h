@@ -57,7 +57,8 @@ struct lm_request {
     double temperature;      /* negative: from the model's sampling parameters */
     const char *sampling;    /* set by lm.c, not by callers: members of JSON, each after a comma */
     const char *key;         /* an idempotency key from lm_key; NULL: generated */
-    const char *traceparent; /* of the run; with a key, the call is a span of its trace; or NULL */
+    const char *traceparent; /* of the run, of whose trace a recorded call is a span; or NULL */
+    bool is_recorded;        /* otherwise it is only a part of the span that traceparent names */
     struct hold *hold;       /* each attempt passes it; NULL: none */
     lm_retry_fn *retry;      /* is told of each pause, with the `arg` of lm_start; may be NULL */
 };

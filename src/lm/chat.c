@@ -258,15 +258,16 @@ static int make_idempotency(const char *wanted, char out[IDEMPOTENCY_SIZE], stru
     return rc;
 }
 
-/* The call is a span of the run's trace, which the server's own spans may continue. */
+/* A recorded call is a span of its run's trace, which the server's own spans may continue. */
 static void chat_write_trace(const struct lm_request *request, char out[TRACE_FIELD_SIZE])
 {
     struct traceparent parent;
     char text[TRACEPARENT_SIZE];
-    const char *span = request->key ? traceparent_call_span(request->key) : NULL;
-    if (!span || !traceparent_parse(request->traceparent, &parent))
+    const char *span =
+        request->key && request->is_recorded ? traceparent_call_span(request->key) : NULL;
+    if (!traceparent_parse(request->traceparent, &parent))
         return;
-    traceparent_write(&parent, span, text);
+    traceparent_write(&parent, span ? span : parent.span, text);
     snprintf(out, TRACE_FIELD_SIZE, "traceparent: %s", text);
 }
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/json/span.h"
 #include "base/text.h"
 #include "lm/dialect.h"
@@ -364,13 +365,19 @@ static int forward_write(struct forward *f, const char *body, size_t len, struct
     return f->body ? 0 : error_memory(err);
 }
 
-static int forward_send(struct forward *f, struct error *err)
+static int forward_send(struct forward *f, const char *traceparent, struct error *err)
 {
     static const struct http_handler handler = { forward_on_head, forward_on_data,
         forward_on_done };
     const struct server *s = f->forwarder->server;
     cleanup_buf struct buf url = { 0 };
-    const char *headers[2] = { "Content-Type: application/json", s->key_header };
+    const char *headers[3] = { "Content-Type: application/json" };
+    size_t count = 1;
+    cleanup_free char *trace = traceparent ? text_printf("traceparent: %s", traceparent) : NULL;
+    if (s->key_header)
+        headers[count++] = s->key_header;
+    if (trace)
+        headers[count++] = trace;
     buf_puts(&url, s->url_before && s->model_in_url ? s->url_before : "");
     if (s->model_in_url)
         url_escape(&url, f->forwarder->model);
@@ -379,14 +386,15 @@ static int forward_send(struct forward *f, struct error *err)
         return error_memory(err);
     struct http_request request = { .url = url.data,
         .headers = headers,
-        .header_count = s->key_header ? 2 : 1,
+        .header_count = count,
         .body = f->body,
         .body_len = f->body_len };
     return http_send(s->http, &request, &handler, f, &f->transfer, err);
 }
 
 int forward_start(struct forwarder *forwarder, const char *body, size_t len,
-    const struct forward_handler *handler, void *arg, struct forward **out, struct error *err)
+    const char *traceparent, const struct forward_handler *handler, void *arg, struct forward **out,
+    struct error *err)
 {
     struct forward *f = calloc(1, sizeof *f);
     if (!f)
@@ -397,7 +405,7 @@ int forward_start(struct forwarder *forwarder, const char *body, size_t len,
         .sse = { .limit = FORWARD_EVENT_MAX, .code = ERROR_MODEL_REPLY } };
     int rc = forward_write(f, body, len, err);
     if (rc == 0)
-        rc = forward_send(f, err);
+        rc = forward_send(f, traceparent, err);
     if (rc < 0) {
         forward_free(f);
         return rc;

@@ -38,11 +38,13 @@ struct forward_handler {
     void (*end)(void *arg, const struct forward_end *end);
 };
 
-/* Sends a request for chat completions, a JSON object. If it asks for a stream, it also asks for
+/* Sends a request for chat completions, a JSON object, which is part of the span `traceparent`, or
+ * of none (NULL). If it asks for a stream, it also asks for
  * the usage; the event that has it is left out if the client did not ask. ERROR_ARGUMENT: it is no
  * JSON object. */
 int forward_start(struct forwarder *forwarder, const char *body, size_t len,
-    const struct forward_handler *handler, void *arg, struct forward **out, struct error *err);
+    const char *traceparent, const struct forward_handler *handler, void *arg, struct forward **out,
+    struct error *err);
 /* Stops reading the answer, and continues. */
 void forward_pause(struct forward *f, bool on);
 /* Ends it without `end`. *usage and *cost receive what it may have cost. */

@@ -357,6 +357,7 @@ static int ask_model(struct rlm_run *r, const struct buf *prompt, struct error *
         .depth = r->place.depth,
         .timeout = r->tree->o.call_timeout,
         .traceparent = r->tree->o.traceparent,
+        .is_recorded = true,
         .max_tokens = r->tree->o.max_tokens,
         .key = recorded && recorded->key[0] ? recorded->key : NULL,
         .hold = r->tree->o.hold,

@@ -184,6 +184,7 @@ static int build_request(struct rlm_run *r, struct lm_message **out_messages,
         .sample = r->candidate,
         .timeout = r->tree->o.call_timeout,
         .traceparent = r->tree->o.traceparent,
+        .is_recorded = true,
         .max_tokens = r->place.parent ? r->tree->o.sub_max_tokens : r->tree->o.max_tokens,
         .temperature = -1 };
     return 0;

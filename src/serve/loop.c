@@ -118,6 +118,7 @@ static void server_begin(
         return;
     server_name_request(r);
     route_find(r, method, path, &allowed);
+    trace_begin(r);
     if (server_relay_unidentified(r))
         return;
     bool is_public = r->route && route_scopes(r->route) == SCOPE_NONE;

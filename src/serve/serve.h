@@ -20,7 +20,7 @@ struct serve_options {
     double queue_seconds;     /* that a request may wait for a place for its sandbox; 0: none */
     int log_level;            /* log.h */
     const char *audit_log;    /* NULL: none */
-    const char *traces;       /* a line of OTLP/JSON for each run that ends; NULL: none */
+    const char *traces;       /* lines of OTLP/JSON for runs and requests; NULL: none */
     const char *const *paths; /* from which clients of MCP may load contexts; ends with NULL */
     const struct mcp_extension *mcp_extension; /* what they are offered beside; NULL: nothing */
     const char *join; /* the cluster's NATS servers (cluster/bus.h); NULL: none */

@@ -148,9 +148,25 @@ def test_a_key_spends_so_much_a_day(models, tmp_path):
     assert most(again, ask(again)) == pytest.approx(1000 - spent, abs=1e-5)
 
 
+def spans_in(file):
+    """Those of each line, a list of lists; a line that is being written is left out."""
+    return [json.loads(line)["resourceSpans"][0]["scopeSpans"][0]["spans"]
+            for line in file.read_text().splitlines(keepends=True) if line.endswith("\n")]
+
+
+def named(file, name):
+    return [span for spans in spans_in(file) for span in spans if span["name"] == name]
+
+
+def attributes(span):
+    return {one["key"]: one["value"].get("stringValue") or one["value"].get("intValue")
+            for one in span["attributes"]}
+
+
 def test_runs_are_traced(models, tmp_path):
-    """--traces gets a line of spans for each run that ended, in the trace of the client's request,
-    which the model's server sees, too; what is not a trace is ignored."""
+    """--traces gets a span for each request, and a line of spans for each run that ended, in the
+    trace of the client's request, which the model's server sees, too. What is not a trace is
+    ignored, so that the request begins one."""
     file = tmp_path / "traces.jsonl"
     server = models(TURNS, "--traces", str(file))
     trace = "0af7651916cd43dd8448eb211c80319c"
@@ -158,15 +174,51 @@ def test_runs_are_traced(models, tmp_path):
     ended(server, ask(server, context="needle", headers={"traceparent": parent}))
     assert server.model.stats()["last"]["headers"]["traceparent"][3:35] == trace
     ended(server, ask(server, context="needle", headers={"traceparent": parent[:-1]}))
-    assert "traceparent" not in server.model.stats()["last"]["headers"]
-    until(lambda: file.read_bytes().count(b"\n") == 2)
-    first, second = (json.loads(line)["resourceSpans"][0]["scopeSpans"][0]["spans"]
-                     for line in file.read_text().splitlines())
-    assert {span["traceId"] for span in first} == {trace}
-    assert [span["name"] for span in first if span.get("parentSpanId") == parent[36:52]] == \
-        ["invoke_agent droste"]
-    assert trace not in {span["traceId"] for span in second} and len(second) == len(first)
+    until(lambda: len(named(file, "invoke_agent droste")) == 2)
+    until(lambda: len(named(file, "POST /v1/runs")) == 2)
+    runs, requests = named(file, "invoke_agent droste"), named(file, "POST /v1/runs")
+    assert requests[0]["parentSpanId"] == parent[36:52] and "parentSpanId" not in requests[1]
+    assert [span["traceId"] for span in runs] == [span["traceId"] for span in requests]
+    assert [span["parentSpanId"] for span in runs] == [span["spanId"] for span in requests]
+    assert [span["traceId"] == trace for span in runs] == [True, False]
+    assert server.model.stats()["last"]["headers"]["traceparent"][3:35] == runs[1]["traceId"]
+    lines = [len(spans) for spans in spans_in(file) if len(spans) > 1]
+    assert len(lines) == 2 and lines[0] == lines[1]
     assert file.stat().st_mode & 0o777 == 0o600
+
+
+def test_requests_are_spans(models, tmp_path):
+    """Of sandboxes, too; a cell's calls of models are part of its request, whoever began the
+    trace. What a client does not record, nobody does, and no span has code or paths."""
+    file = tmp_path / "traces.jsonl"
+    server = models(TURNS, "--traces", str(file))
+    trace = "0af7651916cd43dd8448eb211c80319c"
+    field = {"traceparent": "00-%s-b7ad6b7169203331-01" % trace}
+    code = {"code": "secret = 'hidden'\nllm_query('is it?')"}
+    path = "/v1/sandboxes/" + server.ask("POST", "/v1/sandboxes", {}).json["id"]
+
+    def asked(headers):
+        assert server.ask("POST", path + "/execute", code, headers).json["status"] == "ok"
+        return server.model.stats()["last"]["headers"].get("traceparent")
+    seen = [asked(field), asked({})]
+    server.ask("GET", path + "/files?path=/tmp/hidden", None, field)
+    unsampled = asked({"traceparent": field["traceparent"][:-1] + "0"})
+    server.ask("GET", "/health", None, field)
+    server.ask("DELETE", path)
+    until(lambda: named(file, "DELETE /v1/sandboxes/{id}"))
+    cells = named(file, "POST /v1/sandboxes/{id}/execute")
+    assert [span["traceId"] == trace for span in cells] == [True, False]
+    assert [one[3:52] for one in seen] == [
+        "%s-%s" % (span["traceId"], span["spanId"]) for span in cells]
+    assert unsampled == field["traceparent"][:-1] + "0"
+    assert {attributes(span)["droste.sandbox.id"] for span in cells} == {path.rpartition("/")[2]}
+    assert attributes(cells[0])["gen_ai.operation.name"] == "execute_tool"
+    assert all(span["kind"] == 2 and int(span["endTimeUnixNano"]) >= int(
+        span["startTimeUnixNano"]) for span in cells)
+    missing = named(file, "GET /v1/sandboxes/{id}/files")[0]
+    assert attributes(missing)["http.response.status_code"] == "404"
+    assert attributes(named(file, "POST /v1/sandboxes")[0])["droste.created"] == path
+    assert "hidden" not in file.read_text() and not named(file, "GET /health")
 
 
 def test_a_killed_server_leaves_runs_that_can_be_resumed(models):

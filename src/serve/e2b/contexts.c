@@ -249,7 +249,9 @@ static int context_execute(struct e2b_context *c, droste_error *err)
 {
     struct e2b_execution *x = c->queue;
     cleanup_buf struct buf code = { 0 };
+    char trace[TRACEPARENT_SIZE];
     c->count++;
+    droste_session_trace(c->session, trace_field(x->request, trace) ? trace : NULL);
     e2b_execution_begin(x);
     if (!context_is_bash(c)) {
         bool is_other = e2b_from_ipython(x->code, x->len, &code);

@@ -144,8 +144,8 @@ static enum MHD_Result relay_on_field(void *arg, enum MHD_ValueKind kind, const 
     size_t name_len, const char *value, size_t len)
 {
     static const char *const own[] = { "Connection", "Keep-Alive", "Transfer-Encoding",
-        "Content-Length", "Expect", "Upgrade", "TE", "Trailer", "X-Request-Id", RELAY_TICKET,
-        RELAY_ACCOUNT, RELAY_CLIENT, RELAY_FIRST };
+        "Content-Length", "Expect", "Upgrade", "TE", "Trailer", "X-Request-Id", "traceparent",
+        RELAY_TICKET, RELAY_ACCOUNT, RELAY_CLIENT, RELAY_FIRST };
     struct buf *head = arg;
     if (relay_is_one_of(name, own, array_length(own)))
         return MHD_YES;
@@ -164,6 +164,9 @@ static void relay_write_head(struct request *r, struct buf *head)
     MHD_get_connection_values_n(r->connection, MHD_HEADER_KIND, relay_on_field, head);
     buf_printf(
         head, "X-Request-Id: %s\r\n" RELAY_CLIENT ": %s\r\n", r->request_id, r->client->address);
+    char trace[TRACEPARENT_SIZE];
+    if (trace_field(r, trace))
+        buf_printf(head, "traceparent: %s\r\n", trace);
     if (r->account)
         buf_printf(head, RELAY_ACCOUNT ": %s\r\n", r->account->key.id);
 }

@@ -87,6 +87,7 @@ void request_free(struct request *r)
     admission_end(r);
     idempotency_end(r);
     log_request(r);
+    trace_end(r);
     if (r->on_free)
         r->on_free(r);
     if (r->reply)

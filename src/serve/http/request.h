@@ -17,6 +17,7 @@
 #include "droste.h"
 #include "serve/access/admission.h"
 #include "serve/server.h"
+#include "serve/trace.h"
 
 struct sandbox;
 struct sandbox_maker;
@@ -110,6 +111,7 @@ struct request {
     const struct route *route;
     struct account *account; /* NULL: not identified, or not needed */
     char request_id[SERVE_NAME_SIZE];
+    struct request_trace trace;
     char method[16];
     char *target;          /* as sent */
     const char *target_at; /* where the library has it */

@@ -133,12 +133,12 @@ static void jupyter_handle_status(struct request *r)
 /* ---- the table ---- */
 
 #define JSON "application/json"
-#define TEXT "{\"type\": [\"string\", \"null\"], \"pattern\": \"^[^\\\\0]*$\"}"
-#define KERNEL                                                                                     \
-    "{\"type\": \"object\", \"properties\": {\"name\": " TEXT ", \"env\": {\"type\": "             \
-    "[\"object\", \"null\"], \"maxProperties\": 1000, \"propertyNames\": {\"pattern\": "           \
-    "\"^[^=\\\\0]+$\"}, \"additionalProperties\": {\"type\": \"string\", \"maxLength\": 100000, "  \
-    "\"pattern\": \"^[^\\\\0]*$\"}}}}"
+#define TEXT "{\"type\": [\"string\", \"null\"], \"pattern\": \"^[^\\\\x00]*$\"}"
+#define KERNEL                                                                                      \
+    "{\"type\": \"object\", \"properties\": {\"name\": " TEXT ", \"env\": {\"type\": "              \
+    "[\"object\", \"null\"], \"maxProperties\": 1000, \"propertyNames\": {\"pattern\": "            \
+    "\"^[^=\\\\x00]+$\"}, \"additionalProperties\": {\"type\": \"string\", \"maxLength\": 100000, " \
+    "\"pattern\": \"^[^\\\\x00]*$\"}}}}"
 #define SESSION                                                                                    \
     "{\"type\": \"object\", \"properties\": {\"path\": " TEXT ", \"name\": " TEXT                  \
     ", \"type\": " TEXT ", \"notebook\": {\"type\": [\"object\", \"null\"]}, \"kernel\": "         \

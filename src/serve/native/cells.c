@@ -363,6 +363,8 @@ void handle_execute(struct request *r)
         request_refuse(r, 503, "memory", "out of memory");
         return;
     }
+    char trace[TRACEPARENT_SIZE];
+    droste_session_trace(sb->session, trace_field(r, trace) ? trace : NULL);
     int rc = droste_session_exec_start(sb->session, json_object_get_string(code),
         (size_t)json_object_get_string_len(code), cell_flags(r->json),
         json_get_double(r->json, "timeout_seconds", -1), &err);

@@ -21,12 +21,13 @@
     "\"idle_seconds\": {\"type\": \"number\"}, \"isolation\": {\"type\": \"string\"}, "                                      \
     "\"metadata\": {\"type\": \"object\"}}}"
 
+#define RULE "{\"type\": \"string\", \"minLength\": 1, \"pattern\": \"^[^\\\\x00]*$\"}"
 #define CREATE                                                                                     \
     "{\"type\": \"object\", \"additionalProperties\": false, \"properties\": {"                    \
     "\"life_seconds\": {\"type\": \"number\", \"minimum\": 0.1}, "                                 \
     "\"idle_seconds\": {\"type\": \"number\", \"minimum\": 0.1}, "                                 \
     "\"options\": {\"type\": \"object\"}, \"allow_net\": {\"type\": \"array\", "                   \
-    "\"maxItems\": 1000, \"items\": " TEXT "}, "                                                   \
+    "\"maxItems\": 1000, \"items\": " RULE "}, "                                                   \
     "\"metadata\": {\"type\": \"object\", \"maxProperties\": 64, "                                 \
     "\"additionalProperties\": {\"type\": \"string\", \"maxLength\": 1024}}}}"
 
@@ -63,10 +64,13 @@
     "\"rows\": {\"type\": \"integer\", \"minimum\": 1, \"maximum\": 10000}}"
 
 /* Words without a NUL: they become arguments and variables of a program. */
-#define WORD "{\"type\": \"string\", \"maxLength\": 100000, \"pattern\": \"^[^\\\\0]*$\"}"
+#define WORD "{\"type\": \"string\", \"maxLength\": 100000, \"pattern\": \"^[^\\\\x00]*$\"}"
 #define NAME                                                                                       \
     "{\"type\": \"string\", \"minLength\": 1, \"maxLength\": 64, \"pattern\": "                    \
     "\"^[A-Za-z0-9_.-]+$\"}"
+
+/* Of Python; its keywords are refused, too. */
+#define IDENTIFIER "{\"type\": \"string\", \"pattern\": \"^[A-Za-z_][A-Za-z0-9_]{0,63}$\"}"
 
 /* It is a component of a path. */
 #define TAG                                                                                        \
@@ -76,7 +80,7 @@
     "{\"type\": \"object\", \"additionalProperties\": false, \"required\": [\"command\"], "        \
     "\"properties\": {\"command\": {\"anyOf\": [" WORD ", {\"type\": \"array\", \"minItems\": 1, " \
     "\"maxItems\": 10000, \"items\": " WORD "}]}, \"cwd\": " WORD ", \"env\": {\"type\": "         \
-    "\"object\", \"maxProperties\": 1000, \"propertyNames\": {\"pattern\": \"^[^=\\\\0]+$\"}, "    \
+    "\"object\", \"maxProperties\": 1000, \"propertyNames\": {\"pattern\": \"^[^=\\\\x00]+$\"}, "  \
     "\"additionalProperties\": " WORD "}, \"user\": " NAME ", \"tag\": " TAG ", \"stdin\": "       \
     "{\"type\": \"boolean\"}, \"merge\": {\"type\": \"boolean\"}, \"drain\": {\"type\": "          \
     "\"boolean\"}, \"stream\": {\"type\": \"boolean\"}, \"timeout_seconds\": {\"type\": "          \
@@ -103,13 +107,13 @@
     "{\"type\": \"object\", \"not\": {\"required\": [\"context\", \"context_file\"]}, "            \
     "\"additionalProperties\": false, \"required\": [\"question\"], "                              \
     "\"properties\": {\"question\": {\"type\": \"string\", \"minLength\": 1, \"pattern\": "        \
-    "\"^[^\\\\0]*$\"}, \"context\": {}, \"context_file\": "                                        \
+    "\"^[^\\\\x00]*$\"}, \"context\": {}, \"context_file\": "                                      \
     "{\"type\": \"string\"}, \"options\": {\"type\": \"object\"}}}"
 
 #define QUEUE                                                                                         \
     "{\"type\": \"object\", \"additionalProperties\": false, \"required\": [\"question\"], "          \
     "\"properties\": {\"question\": {\"type\": \"string\", \"minLength\": 1, \"pattern\": "           \
-    "\"^[^\\\\0]*$\"}, \"context\": {}, \"options\": {\"type\": \"object\"}, \"id\": "                \
+    "\"^[^\\\\x00]*$\"}, \"context\": {}, \"options\": {\"type\": \"object\"}, \"id\": "              \
     "{\"type\": \"string\"}, \"priority\": {\"type\": \"integer\", \"minimum\": 0, \"maximum\": 2}, " \
     "\"version\": {\"type\": \"integer\", \"minimum\": 0, "                                           \
     "\"maximum\": 999999999999999999}}}"
@@ -135,7 +139,7 @@
 #define DECISION                                                                                   \
     "{\"type\": \"object\", \"additionalProperties\": false, \"required\": [\"decision\"], "       \
     "\"properties\": {\"decision\": {\"enum\": [\"approve\", \"deny\"]}, \"reason\": "             \
-    "{\"type\": \"string\", \"maxLength\": 1000, \"pattern\": \"^[^\\\\0]*$\"}}}"
+    "{\"type\": \"string\", \"maxLength\": 1000, \"pattern\": \"^[^\\\\x00]*$\"}}}"
 
 #define RUNS_QUERY                                                                                 \
     "\"limit\": {\"type\": \"integer\", \"minimum\": 1, \"maximum\": 1000}, \"before\": "          \
@@ -170,7 +174,7 @@
     "{\"type\": \"object\", \"additionalProperties\": false, \"required\": [\"tools\"], "          \
     "\"properties\": {\"tools\": {\"type\": \"array\", \"maxItems\": 1000, \"items\": "            \
     "{\"type\": \"object\", \"additionalProperties\": false, \"required\": [\"name\"], "           \
-    "\"properties\": {\"name\": " TEXT ", \"description\": " TEXT ", \"parameters\": "             \
+    "\"properties\": {\"name\": " IDENTIFIER ", \"description\": " TEXT ", \"parameters\": "       \
     "{\"type\": \"object\"}}}}}}"
 
 #define EXPECT                                                                                     \
@@ -239,7 +243,7 @@
 #define BATCH_RESULTS                                                                              \
     "\"offset\": {\"type\": \"integer\", \"minimum\": 0}, \"follow\": {\"enum\": [\"yes\", \"no\"]}"
 #define FORMAT "\"format\": {\"enum\": [\"jsonl\", \"html\", \"otlp\"]}"
-#define TEXT   "{\"type\": \"string\", \"pattern\": \"^[^\\\\0]*$\"}"
+#define TEXT   "{\"type\": \"string\", \"pattern\": \"^[^\\\\x00]*$\"}"
 #define PID    "{\"type\": \"object\", \"properties\": {\"pid\": {\"type\": \"integer\"}}}"
 #define TO     ", \"to\": {\"type\": \"string\"}"
 /* What is more than the most counts as that. */
@@ -264,7 +268,7 @@
     "\"attach\": " TAG ", \"command\": {\"anyOf\": [" WORD ", {\"type\": \"array\", "              \
     "\"minItems\": 1, \"maxItems\": 10000, \"items\": " WORD "}]}, \"cwd\": " WORD ", \"env\": "   \
     "{\"type\": \"object\", \"maxProperties\": 1000, \"propertyNames\": {\"pattern\": "            \
-    "\"^[^=\\\\0]+$\"}, \"additionalProperties\": " WORD "}, \"user\": " NAME ", \"tag\": " TAG    \
+    "\"^[^=\\\\x00]+$\"}, \"additionalProperties\": " WORD "}, \"user\": " NAME ", \"tag\": " TAG  \
     "}}"
 
 static void handle_openapi(struct request *r)
@@ -536,6 +540,8 @@ static const char *native_name_schema(const char *path)
     } kinds[] = {
         { "/v1/sandboxes/{id}/checkpoints/",
             "{\"type\": \"string\", \"pattern\": \"^[1-9][0-9]{0,8}$\"}" },
+        { "/v1/sandboxes/{id}/variables/", IDENTIFIER },
+        { "/v1/sandboxes/{id}/commands/", TAG },
         { "/v1/volumes/", VOLUME_NAME },
     };
     for (size_t i = 0; i < array_length(kinds); i++)

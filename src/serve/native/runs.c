@@ -16,7 +16,6 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/os/file.h"
-#include "base/traceparent.h"
 #include "serve/native/contexts.h"
 #include "serve/log.h"
 #include "serve/sandbox/sandbox.h"
@@ -480,9 +479,8 @@ static bool run_take_context(struct request *r, droste_request *request, char **
 
 void runs_put_trace(struct request *r, struct buf *words)
 {
-    struct traceparent parsed;
-    const char *trace = request_header_of(r, "traceparent");
-    if (trace && traceparent_parse(trace, &parsed)) /* others are ignored, as the standard says */
+    char trace[TRACEPARENT_SIZE];
+    if (trace_field(r, trace))
         sandbox_setting(words, "traceparent", trace);
 }
 

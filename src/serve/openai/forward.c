@@ -168,10 +168,12 @@ void openai_forward(struct request *r, const char *model)
         request_refuse(r, 503, "memory", "out of memory");
         return;
     }
+    char trace[TRACEPARENT_SIZE];
     *p = (struct passing){ .r = r, .account = r->account->row };
     const droste_forward_request request = { .model = model,
         .body = buf_text(&r->body),
         .len = r->body.len,
+        .traceparent = trace_field(r, trace) ? trace : NULL,
         .priced = r->account->key.limits.cost > 0,
         .begin = passing_begin,
         .event = passing_event,

@@ -202,12 +202,14 @@ void exchange_start(struct exchange *x, struct json_object *o)
     exchange_free_words(env, envc);
 }
 
+enum { PIDS_MOST = 1 << 22 }; /* of Linux; more may be a tag */
+
 void exchange_attach(struct exchange *x, const char *name, int flags)
 {
-    bool is_pid = name[strspn(name, "0123456789")] == '\0';
-    const droste_command_request request = { .op = "attach",
-        .flags = flags,
-        .tag = is_pid ? NULL : name,
-        .pid = is_pid ? strtoll(name, NULL, 10) : 0 };
+    int64_t number = strtoll(name, NULL, 10);
+    bool is_pid = name[strspn(name, "0123456789")] == '\0' && number > 0 && number <= PIDS_MOST;
+    const droste_command_request request = {
+        .op = "attach", .flags = flags, .tag = is_pid ? NULL : name, .pid = is_pid ? number : 0
+    };
     (void)exchange_ask(x, &request, exchange_on_handle);
 }
