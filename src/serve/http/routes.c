@@ -205,17 +205,30 @@ static void openapi_operation(struct buf *out, const struct routes *of, const st
     buf_puts(out, "}, \"default\": {\"$ref\": \"#/components/responses/Error\"}}}");
 }
 
-/* *last: the path of the operation before. */
-static void openapi_protocol(struct buf *out, const struct routes *of, const char **last)
+/* Whether an earlier row of the table has the path. */
+static bool openapi_has_path(const struct routes *of, size_t index)
+{
+    for (size_t i = 0; i < index; i++)
+        if (strcmp(of->rows[i].path, of->rows[index].path) == 0)
+            return true;
+    return false;
+}
+
+static void openapi_protocol(struct buf *out, const struct routes *of, bool *is_first)
 {
     for (size_t i = 0; i < of->count; i++) {
-        const struct route *route = &of->rows[i];
-        if (*last && strcmp(*last, route->path) == 0)
-            buf_puts(out, ", \"");
-        else
-            buf_printf(out, "%s\"%s\": {\"", *last ? "}, " : "", route->path);
-        openapi_operation(out, of, route);
-        *last = route->path;
+        const char *path = of->rows[i].path, *before = "";
+        if (openapi_has_path(of, i))
+            continue;
+        buf_printf(out, "%s\"%s\": {", *is_first ? "" : ", ", path);
+        *is_first = false;
+        for (size_t j = i; j < of->count; j++)
+            if (strcmp(of->rows[j].path, path) == 0) {
+                buf_printf(out, "%s\"", before);
+                openapi_operation(out, of, &of->rows[j]);
+                before = ", ";
+            }
+        buf_puts(out, "}");
     }
 }
 
@@ -225,12 +238,12 @@ void serve_openapi(struct buf *out)
         "{\"openapi\": \"3.1.0\", \"info\": {\"title\": \"Droste\", \"version\": \"%s\"}, "
         "\"paths\": {",
         droste_version());
-    const char *last = NULL;
+    bool is_first = true;
     for (size_t i = 0; i < serve_protocol_count; i++)
         if (serve_protocols[i]->is_documented)
-            openapi_protocol(out, serve_protocols[i], &last);
+            openapi_protocol(out, serve_protocols[i], &is_first);
     buf_puts(out,
-        "}}, \"components\": {\"responses\": {\"Error\": {\"description\": "
+        "}, \"components\": {\"responses\": {\"Error\": {\"description\": "
         "\"an error\", \"content\": {\"application/json\": {\"schema\": {\"type\": "
         "\"object\", \"required\": [\"error\"], \"properties\": {\"error\": {\"type\": "
         "\"object\", \"required\": [\"code\", \"message\"], \"properties\": {\"code\": "
