@@ -159,18 +159,6 @@ def test_cancel_suspends_and_resume_goes_on(models):
     ended(server, path)
 
 
-def test_batches_of_another_key_are_not_found(models, tmp_path):
-    key, other = (create(tmp_path, name, "--scopes", "read,runs") for name in ("one", "two"))
-    server = models(ONE)
-    one, two = Client(server, key), Client(server, other)
-    path = batch(one, THREE)
-    for method, rest in (("GET", ""), ("GET", "/results"), ("POST", "/cancel"),
-                         ("POST", "/resume"), ("DELETE", "")):
-        assert two.ask(method, path + rest).status == 404
-    assert two.ask("GET", "/v1/batches").json == {"batches": []}
-    assert ended(one, path)["status"] == "ended"
-
-
 def test_runs_of_a_batch_wait_for_the_limits_of_their_key(models, tmp_path):
     key = create(tmp_path, "ci", "--scopes", "read,runs", "--limit", "sandboxes=1")
     client = Client(models(ONE), key)

@@ -22,8 +22,9 @@ def test_no_answer_contradicts_the_document(tmp_path):
     server = Server(tmp_path, "--idle", "60", "--max-sandboxes", "40")
     try:
         done = subprocess.run(
-            [PROGRAM, "--config-file", os.path.join(HERE, "contract.toml"), "run", server.address + "/openapi.json", "--checks", CHECKS, "--no-color",
-             "--phases", "coverage,fuzzing", "--max-examples", "5", "--generation-deterministic",
+            [PROGRAM, "--config-file", os.path.join(HERE, "contract.toml"),
+             "run", server.address + "/openapi.json", "--checks", CHECKS, "--no-color", "--phases",
+             "coverage,fuzzing", "--max-examples", "5", "--generation-deterministic",
              "--include-path-regex",
              "^/(v1/(sandboxes|runs|batches|volumes|contexts|templates)|health|ready|metrics)"],
             env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}, cwd=str(tmp_path), text=True,
