@@ -174,11 +174,11 @@ def test_a_client_that_left_gets_its_sandbox_when_it_asks_again(limited):
 
 def test_logs_are_json_and_have_no_secrets(limited, tmp_path):
     """Each request has a line with its id, and what changes something one of the audit log; texts
-    of clients are escaped."""
-    log, audit = tmp_path / "log", tmp_path / "audit"
+    of clients are escaped. Nor have traces, metrics and errors."""
+    log, audit, traces = tmp_path / "log", tmp_path / "audit", tmp_path / "traces"
     with log.open("w") as stderr:
         clients = limited({"one": []}, "--log-level", "debug", "--audit-log", str(audit),
-                          stderr=stderr)
+                          "--traces", str(traces), stderr=stderr)
         one = clients["one"]
         answer = one.ask("POST", "/v1/sandboxes", {"metadata": {"k": "SECRET-1"}},
                          {"X-Request-Id": "mine-1"})
@@ -190,9 +190,12 @@ def test_logs_are_json_and_have_no_secrets(limited, tmp_path):
         assert re.fullmatch(r"[0-9a-f]+-[0-9a-f]+", other.headers["X-Request-Id"])
         one.server.ask("GET", "/v1/sandboxes", headers={"X-API-Key": "SECRET-5"})
         one.server.ask("GET", "/health")
+        wrong = one.ask("GET", path + "/files?path=/tmp/none", headers={"Cookie": "SECRET-6"})
+        assert wrong.status == 404
         one.ask("DELETE", path)
         until(lambda: audit.read_text().count("\n") == 5)
-        until(lambda: log.read_text().count('"request"') == 7)
+        until(lambda: log.read_text().count('"request"') == 8)
+        until(lambda: traces.read_text().count("\n") == 6)
     lines = {(e["method"], e["status"]): e for e in map(json.loads, audit.read_text().splitlines())}
     assert set(lines) == \
         {("POST", 201), ("POST", 200), ("PUT", 204), ("GET", 401), ("DELETE", 204)}
@@ -200,7 +203,7 @@ def test_logs_are_json_and_have_no_secrets(limited, tmp_path):
     assert created["request_id"] == "mine-1" and created["created"] == path
     assert created["key_name"] == "one" and created["client"].startswith("127.0.0.1:")
     assert audit.stat().st_mode & 0o777 == 0o600
-    for text in (audit.read_text(), log.read_text()):
+    for text in (audit.read_text(), log.read_text(), traces.read_text(), wrong.body.decode()):
         assert "SECRET" not in text and one.key not in text
     for line in log.read_text().splitlines():
         assert json.loads(line)["level"] in ("info", "debug", "warning", "error")

@@ -104,7 +104,9 @@ static const char *run_refusal(
     if (!run_most(s->d, o, &most) ||
         (run_number(o, value, &asked) && asked <= most && (asked > 0 || !run_zero_is_none(o))))
         return NULL;
-    snprintf(text, RUN_TEXT, "%s is at most %g on this server", o->name, most);
+    const char *set = droste_get(s->d, o->name);
+    snprintf(
+        text, RUN_TEXT, "%s is at most %.40s on this server", o->name, set ? set : o->fallback);
     return "limit";
 }
 

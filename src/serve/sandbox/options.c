@@ -125,7 +125,9 @@ static bool sandbox_check_most(
     /* 0 stands for no limit where a limit is not there by default */
     if (!limited || (!by_default && most == 0) || (asked <= most && (asked > 0 || by_default)))
         return true;
-    request_refuse(r, 400, "limit", "%s is at most %g on this server", o->name, most);
+    const char *text = droste_get(r->server->d, o->name);
+    request_refuse(r, 400, "limit", "%s is at most %s on this server", o->name,
+        text && *text ? text : o->fallback);
     return false;
 }
 

@@ -222,13 +222,17 @@ def test_runs_without_an_answer_are_errors_that_are_not_retried(models):
 # ---- other models ----
 
 def test_a_provider_answers_itself(server):
-    """What is asked and what is answered pass as they are, but for the model's name."""
+    """What is asked and what is answered pass as they are, but for the model's name; so does the
+    client's trace, if it is one."""
     tools = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}]
     body = ask("héllo", model="openai/echo", tools=tools, temperature=0.25, seed=12345678901234567)
-    answer = server.ask("POST", CHAT, body)
-    assert content(answer) == "5:héllo"
-    last = server.model.stats()["last"]
-    assert last["body"] == {**body, "model": "echo"}
+    trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    for field in (trace, trace[1:]):
+        answer = server.ask("POST", CHAT, body, {"traceparent": field})
+        assert content(answer) == "5:héllo"
+        last = server.model.stats()["last"]
+        assert last["body"] == {**body, "model": "echo"}
+        assert last["headers"].get("traceparent") == (trace if field == trace else None)
     called = server.ask("POST", CHAT, ask("x", model="tool-calls", tools=tools))
     assert called.json["choices"][0]["message"]["tool_calls"]
     used = server.ask("GET", "/metrics").body.decode()
