@@ -164,11 +164,17 @@ static void server_take_piece(struct request *r, const char *data, size_t len)
     size_t most = server_body_max(r);
     if (r->body.len + len > most || s->body_bytes + len > SERVER_BODIES_MAX) {
         bool full = r->body.len + len <= most;
-        r->close_after = true;
-        if (full)
+        /* A length that was announced, and is bounded, is read to its end, so that the client sees
+         * the answer. */
+        r->close_after = !full || !request_header_of(r, MHD_HTTP_HEADER_CONTENT_LENGTH);
+        if (full) {
             request_refuse(r, 503, "busy", "too many bodies at once; try again");
-        else
+            request_header(r, MHD_HTTP_HEADER_RETRY_AFTER, "1");
+            s->body_bytes -= r->body.len;
+            buf_free(&r->body);
+        } else {
             request_refuse(r, 413, "too_large", "the body is larger than %zu MiB", most >> 20);
+        }
         return;
     }
     buf_append(&r->body, data, len);

@@ -248,3 +248,32 @@ def test_a_destination_that_a_client_opens_with_ask_is_asked_about(tmp_path, whe
 def test_without_anything_that_answers_such_a_destination_stays_closed(opened, where):
     with sandbox(opened, allow_net=["ask " + where]) as path:
         assert fetch(opened, path, where) == [403]
+
+
+def test_a_guest_does_not_reach_its_server(tmp_path, where):
+    """Neither directly nor through the proxy, by none of its names, though all public addresses are
+    open to it; what it may reach, and a server of its own, it does."""
+    key = create(tmp_path, "all", "--net", "all", "--net", where)
+    server = Server(tmp_path, "--loopback", "yes")
+    try:
+        client, port = Client(server, key), server.port
+        with sandbox(client, allow_net=["all", where]) as path:
+            names = ["127.0.0.1", "localhost", "[::1]", "0.0.0.0", "2130706433", "127.1",
+                     "[::ffff:127.0.0.1]", "localhost.", "127.0.0.1.nip.io"]
+            seen = fetch(client, path, where, *("%s:%d" % (name, port) for name in names))
+            assert seen[0] == "hello"
+            assert all(one in (400, 403, 502, "no network") for one in seen[1:]), seen
+            code = """
+import http.server, os, socket, threading, urllib.request
+def direct(port):
+    try:
+        socket.create_connection(("127.0.0.1", port), 5).close()
+        return True
+    except OSError:
+        return False
+own = http.server.HTTPServer(("127.0.0.1", 0), http.server.BaseHTTPRequestHandler)
+[direct(%d), direct(own.server_address[1])]""" % port
+            answer = client.ask("POST", path + "/execute", {"code": code})
+            assert answer.json["echo"] == "[False, True]", answer.body
+    finally:
+        server.stop()

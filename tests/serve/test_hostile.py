@@ -1,7 +1,12 @@
 """Requests that RFC 9112 forbids, that two readers could read differently, or that never end."""
+import concurrent.futures
+import json
+import re
 import resource
 
 import pytest
+
+from server_process import until
 
 HOST = b"Host: localhost\r\n"
 POST = b"POST /v1/sandboxes HTTP/1.1\r\n" + HOST
@@ -212,6 +217,26 @@ def test_large_bodies_are_refused(server):
     sent = everything(server, POST + CHUNKED + b"\r\n" + chunk * 9)
     assert b"HTTP/1.1 2" not in sent
     assert server.ask("POST", "/v1/sandboxes", b" " * 7000000 + b"[]").code == "schema"
+
+
+def test_a_flood_of_cells_is_refused_in_bounded_memory(start):
+    """A sandbox executes one; of the others' bodies the server holds 128 MiB in all. The cell that
+    runs, and the next one, are not disturbed."""
+    server = start("--workers", "1")
+    path, body = server.create(), json.dumps({"code": "#" + "x" * (7 << 20)})
+    waits = "import os, time\nwhile not os.path.exists('/tmp/go'): time.sleep(0.01)\n'went'"
+    with concurrent.futures.ThreadPoolExecutor(49) as pool:
+        running = pool.submit(server.execute, path, waits)
+        until(lambda: server.ask("GET", path).json["state"] == "executing")
+        refused = [pool.submit(server.ask, "POST", path + "/execute", body) for _ in range(48)]
+        concurrent.futures.wait(refused)
+        assert server.ask("PUT", path + "/files?path=/tmp/go", b"").status == 204
+        assert running.result()["echo"] == "'went'"
+    assert {one.result().status for one in refused} <= {409, 503}
+    assert server.execute(path, "6 * 7")["echo"] == "42"
+    with open("/proc/%d/status" % server.process.pid) as status:
+        peak = int(re.search(r"VmHWM:\s+(\d+)", status.read()).group(1)) >> 10
+    assert peak < 450, peak
 
 
 def test_many_clients_that_send_nothing_do_not_keep_others_out(start):

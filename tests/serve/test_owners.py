@@ -21,7 +21,8 @@ JUPYTER = [(method, "/api/%s/{name}%s" % (kind, below)) for kind, method, below 
 ELSEWHERE = ("/v1/models/", "/v1/approvals/", "/v1/queue/")
 FORM = "".join(line + "\r\n" for line in (
     "--limit", 'Content-Disposition: form-data; name="purpose"', "", "user_data",
-    "--limit", 'Content-Disposition: form-data; name="file"; filename="f"', "", "mine", "--limit--"))
+    "--limit", 'Content-Disposition: form-data; name="file"; filename="f"', "", "mine",
+    "--limit--"))
 FORM_TYPE = {"Content-Type": "multipart/form-data; boundary=limit"}
 
 
@@ -45,7 +46,8 @@ def make(one):
         "/v1/runs/": post("/v1/runs", {"question": "q"})["run"],
         "/v1/batches/": post("/v1/batches", {"tasks": [{"question": "q"}]})["batch"],
         "/api/kernels/": post("/api/kernels", {})["id"],
-        "/api/sessions/": post("/api/sessions", {"path": "p", "type": "console", "name": "n"})["id"],
+        "/api/sessions/": post("/api/sessions", {"path": "p", "type": "console",
+                                                 "name": "n"})["id"],
     }
     return made
 
