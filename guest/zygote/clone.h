@@ -1,7 +1,7 @@
 /* guest/zygote/clone.h: clones processes without the C library.
  *
  * In a child, the C library's copy of the thread id is stale unless the kernel is asked to update
- * it (`tid_address`, from PR_GET_TID_ADDRESS).
+ * it, at `tid_address`.
  */
 #pragma once
 

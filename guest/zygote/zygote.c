@@ -25,8 +25,8 @@
  * socket closes and the zygote exits; if the zygote exits, the kernel kills the keepers; a pid
  * namespace dies with its keeper, and without one the keeper kills what is left of its tree.
  *
- * After a raw clone, glibc's copy of the thread id is stale, and abort() and recursive locks need
- * it. The kernel is asked to write the new id to its address (PR_GET_TID_ADDRESS).
+ * After a raw clone, the C library's copy of the thread id is stale, and abort() and recursive locks
+ * need it. The kernel is asked to write the new id to its address (find_tid_address).
  */
 #include "base/os/ancillary.h"
 #include "zygote.h"
@@ -36,6 +36,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -553,6 +554,23 @@ static bool has_time_for_standby(void)
            poll(&control, 1, 0) == 0;
 }
 
+/* Where the C library keeps the id of this thread. glibc has the kernel clear that place at the
+ * thread's end, so the kernel knows it. musl has it clear a lock, which no thread could take any
+ * more if an id were written to it; there, the id is among the first words of the thread's
+ * descriptor. */
+static int find_tid_address(void **out)
+{
+    enum { WORDS = 32 };
+    pid_t id = (pid_t)syscall(SYS_gettid), *at = NULL, *descriptor;
+    if (prctl(PR_GET_TID_ADDRESS, &at, 0, 0, 0) < 0)
+        return -errno;
+    descriptor = (pid_t *)(uintptr_t)pthread_self();
+    for (unsigned i = 0; i < WORDS && (!at || *at != id); i++)
+        at = &descriptor[i];
+    *out = at;
+    return *at == id ? 0 : -ENOSYS;
+}
+
 static int zygote_prepare(int control, int keeper, bool hooks)
 {
     struct sigaction reap_none = { .sa_handler = SIG_IGN, .sa_flags = SA_NOCLDWAIT };
@@ -564,8 +582,9 @@ static int zygote_prepare(int control, int keeper, bool hooks)
     zygote.after_fork_child = (void (*)(void))dlsym(RTLD_DEFAULT, "PyOS_AfterFork_Child");
     if (!zygote.before_fork || !zygote.after_fork_parent || !zygote.after_fork_child)
         return -ENOSYS;
-    if (prctl(PR_GET_TID_ADDRESS, &zygote.tid_address, 0, 0, 0) < 0)
-        return -errno;
+    int rc = find_tid_address(&zygote.tid_address);
+    if (rc < 0)
+        return rc;
     if (pipe2(zygote.life, O_CLOEXEC) < 0)
         return -errno;
     find_sequences();
