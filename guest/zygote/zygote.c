@@ -25,8 +25,8 @@
  * socket closes and the zygote exits; if the zygote exits, the kernel kills the keepers; a pid
  * namespace dies with its keeper, and without one the keeper kills what is left of its tree.
  *
- * After a raw clone, the C library's copy of the thread id is stale, and abort() and recursive locks
- * need it. The kernel is asked to write the new id to its address (find_tid_address).
+ * After a raw clone, the C library's copy of the thread id is stale, and abort() and recursive
+ * locks need it. The kernel is asked to write the new id to its address (find_tid_address).
  */
 #include "base/os/ancillary.h"
 #include "zygote.h"
