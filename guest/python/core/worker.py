@@ -4,6 +4,7 @@ from __future__ import annotations
 import _socket
 import builtins
 import os
+import select
 import sys
 import types
 from typing import TYPE_CHECKING, Any, Callable
@@ -200,9 +201,11 @@ def give_memory_back() -> None:
         return
     if not state.library.heap_has_grown():
         return
+    idle = select.poll()        # of its own: a thread of the session may be in the link's
+    idle.register(link.sock.fileno(), select.POLLIN)
     link.enter()
     try:
-        if not link.poller.poll(IDLE_MS):
+        if not idle.poll(IDLE_MS):
             state.library.heap_trim()
     finally:
         link.leave()
