@@ -122,7 +122,7 @@ image: deb
 check-packages: setup-tests all
 	@scripts/setup packages
 	@scripts/setup recipes
-	@$(MAKE) --no-print-directory image
+	@$(MAKE) --no-print-directory image tarball
 	@DROSTE_PACKAGES=yes $(PYTHON) -m pytest -q -rs -p no:cacheprovider tests/package
 
 clean:
