@@ -132,15 +132,15 @@ const struct command command_env = {
     .name = "env",
     .synopsis = "ls [--json] | show [NAME] [--json] | gc [--env NAME]",
     .summary = "list environments and their features; remove orphaned sandboxes",
-    .details =
-        "  ls           list the environments\n"
-        "  show [NAME]  show which features an environment supports, how, or why not;\n"
-        "               bridge:PATH works, too. Sessions that ask for a missing feature are\n"
-        "               refused, with its name\n"
-        "  gc           remove the sandboxes of processes on this machine that have ended,\n"
-        "               as the first sandbox of each program does; the default is docker\n"
-        "\n"
-        "Exit status: 0, 2 usage error, 4 the environment does not answer.\n",
+    .details = "  ls           list the environments\n"
+               "  show [NAME]  show which features an environment supports, how, or why not;\n"
+               "               bridge:PATH works, too. Sessions that ask for a missing feature\n"
+               "               are refused, with its name\n"
+               "  gc           remove the sandboxes of processes on this machine that have\n"
+               "               ended, as the first sandbox of each program does; the default is\n"
+               "               docker\n"
+               "\n"
+               "Exit status: 0, 2 usage error, 4 the environment does not answer.\n",
     .examples = "  droste env ls\n"
                 "  droste env show docker\n"
                 "  droste env gc --env daytona\n",

@@ -136,17 +136,16 @@ const struct command command_image = {
     .name = "image",
     .synopsis = "pull NAME | ls [--json] | inspect IMAGE | rm IMAGE",
     .summary = "unpack, list, show and remove container images",
-    .details =
-        "  pull NAME      unpack an image for --image, fetching a registry's anew; print its id\n"
-        "  ls             list the unpacked images\n"
-        "  inspect IMAGE  print what is known about one, as JSON\n"
-        "  rm IMAGE       remove one that is not in use\n"
-        "\n"
-        "NAME is oci:DIR[:TAG], docker-archive:FILE, or a registry's name, which needs\n"
-        "skopeo. IMAGE is such a name, an id, or the beginning of one (docs/images.md).\n"
-        "\n"
-        "Exit status: 0, 2 usage error or no such image, 1 reading or writing failed,\n"
-        "4 skopeo could not be started.\n",
+    .details = "  pull NAME      unpack an image for --image (a registry's anew); print its id\n"
+               "  ls             list the unpacked images\n"
+               "  inspect IMAGE  print what is known about one, as JSON\n"
+               "  rm IMAGE       remove one that is not in use\n"
+               "\n"
+               "NAME is oci:DIR[:TAG], docker-archive:FILE, or a registry's name, which needs\n"
+               "skopeo. IMAGE is such a name, an id, or the beginning of one (docs/images.md).\n"
+               "\n"
+               "Exit status: 0, 2 usage error or no such image, 1 reading or writing failed,\n"
+               "4 skopeo could not be started.\n",
     .examples = "  droste image pull docker-archive:python.tar\n"
                 "  droste image inspect docker-archive:python.tar\n",
     .settings = SETTINGS_NONE,

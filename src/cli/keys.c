@@ -9,6 +9,7 @@
 #include "base/json/fields.h"
 #include "cli/cli.h"
 #include "cli/options/verbs.h"
+#include "cli/terminal/screen.h"
 
 struct keys_request {
     droste *d;
@@ -132,7 +133,7 @@ static int keys_run_list(const struct keys_request *r, struct error *err)
     if (r->json)
         cli_print_json(buf_text(&out));
     else
-        cli_print(stdout, buf_text(&out), out.len);
+        screen_print_text(stdout, buf_text(&out));
     return 0;
 }
 

@@ -159,7 +159,7 @@ const struct command command_template = {
                 "[--cell CODE|@FILE ...] | ls | show NAME | rm NAME  [FLAGS]",
     .summary = "store starting states from which sandboxes start",
     .details =
-        "  create NAME  store settings, contexts and cells under a name, after trying them\n"
+        "  create NAME  store settings, contexts and cells under a name, if they work\n"
         "  ls           list the names\n"
         "  show NAME    print what is stored, as JSON\n"
         "  rm NAME      remove it; what has started from it goes on\n"

@@ -82,6 +82,7 @@ def test_help_fits_one_screen(droste):
         assert "..." not in re.sub(r"\busage: .*?\n\n|Examples:.*|\.\.\.\]| \S+,\.\.\.", "",
                                    short.out, flags=re.S), command      # no sentence is cut
         assert whole.out == droste(command, "--help", "all").out
+        assert max(map(len, short.out.partition("Examples:")[0].splitlines())) <= 80, command
         assert flags(short.out, "\nMost used settings:") == flags(whole.out, "\nSettings "), command
     assert droste("exec", "--help").out.count("\n  --") < 21 < droste("exec", "--help",
                                                                       "all").out.count("\n  --")

@@ -164,7 +164,7 @@ static size_t line_indent(const char *line, size_t len, size_t columns)
 {
     size_t first = strspn(line, " "), indent = 0;
     bool has_columns = first > 0;
-    for (size_t at = first; at + 2 < len && at < columns / 2; at++) {
+    for (size_t at = first; at + 2 < len; at++) {
         if (strncmp(line + at, "  ", 2) != 0)
             continue;
         at += strspn(line + at, " ");
