@@ -18,12 +18,24 @@ def prepare(ask: Any) -> Dict[str, Any]:
     import sys
     import types
 
+    class StdinNotImplementedError(NotImplementedError):
+        """No client answers; clients know this name from IPython."""
+
+    def text(prompt: object, password: bool) -> str:
+        try:
+            return str(ask(prompt=str(prompt), password=password))
+        except RuntimeError as e:
+            if getattr(e, "type", None) != "StdinNotImplementedError":
+                raise
+            message = str(e).partition(": ")[2]
+        raise StdinNotImplementedError(message)
+
     def input(prompt: object = "", /) -> str:
         sys.stdout.flush()
-        return str(ask(prompt=str(prompt), password=False))
+        return text(prompt, False)
 
     def getpass(prompt: object = "Password: ", stream: Any = None) -> str:
-        return str(ask(prompt=str(prompt), password=True))
+        return text(prompt, True)
     builtins.input = input
     module: Any = types.ModuleType("getpass", "Passwords, which the notebook asks for.")
     module.getpass, module.getuser = getpass, lambda: "user"

@@ -170,7 +170,7 @@ def test_input_asks_the_notebook(client):
 
 def test_input_without_a_client_that_answers_is_an_error(client):
     (reply, _), (after, _) = evaluate(client, "[run('input()', allow_stdin=False), run('1')]")
-    assert reply["status"] == "error" and after["status"] == "ok"
+    assert reply["ename"] == "StdinNotImplementedError" and after["status"] == "ok"
 
 
 def test_names_are_completed_and_described(client):

@@ -98,7 +98,7 @@ def test_input_asks_the_client(channel):
     shown, reply = channel.run("import getpass\ninput('Name? ') + getpass.getpass()", typed="b")
     assert reply["status"] == "ok" and shown[0][1]["data"]["text/plain"] == "'bb'"
     shown, reply = channel.run("input()", allow_stdin=False)
-    assert reply["ename"] == "RuntimeError" and channel.run("1")[1]["status"] == "ok"
+    assert reply["ename"] == "StdinNotImplementedError" and channel.run("1")[1]["status"] == "ok"
 
 
 def test_a_client_that_leaves_does_not_hold_the_kernel(server, kernel, channel):

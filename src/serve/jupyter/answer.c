@@ -580,7 +580,7 @@ void jupyter_input(struct jupyter_kernel *k, droste_tool_call *call, const char 
     bool may = m && m->from && k->phase == PHASE_CELL && !k->asking &&
                json_get_bool(m->content, "allow_stdin", true);
     if (!may || json_parse(json, len, &json_limits_large, &o, NULL) < 0) {
-        droste_tool_fail(call, "RuntimeError", "no client answers input() here");
+        droste_tool_fail(call, "StdinNotImplementedError", "no client answers input() here");
         return;
     }
     k->asking = call;
