@@ -53,7 +53,9 @@ static void transfer_fail(struct transfer *t, const droste_error *err)
         request_cut(r);
     else if (err->sys == ENOENT || err->sys == ENOTDIR)
         request_refuse(r, 404, "not_found", "%s", err->text);
-    else if (err->sys == EISDIR || err->sys == EEXIST || err->sys == ENOTEMPTY)
+    else if (err->sys == EISDIR) /* E2B's clients know 400 */
+        request_refuse(r, 400, "argument", "%s", err->text);
+    else if (err->sys == EEXIST || err->sys == ENOTEMPTY)
         request_refuse(r, 409, "argument", "%s", err->text);
     else if (err->sys == EACCES || err->sys == EPERM || err->sys == EROFS)
         request_refuse(r, 403, "permission", "%s", err->text);
