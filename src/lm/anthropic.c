@@ -191,11 +191,9 @@ static int anthropic_event(struct model_answer *a, const struct reply_where *whe
     const char *json, size_t len, struct error *err)
 {
     cleanup_json struct json_object *root = NULL;
-    int rc = reply_parse(where, json, len, &root, err);
+    int rc = reply_read(a, where, json, len, &root, err);
     if (rc < 0)
         return rc;
-    if (reply_get(root, "error"))
-        return reply_broke_off(a, where, root, json, len, err);
     anthropic_take_event(a, root);
     return buf_failed(&a->text) ? error_memory(err) : 0;
 }
@@ -204,11 +202,9 @@ static int anthropic_whole(struct model_answer *a, const struct reply_where *whe
     const char *json, size_t len, struct error *err)
 {
     cleanup_json struct json_object *root = NULL;
-    int rc = reply_parse(where, json, len, &root, err);
+    int rc = reply_read(a, where, json, len, &root, err);
     if (rc < 0)
         return rc;
-    if (reply_get(root, "error"))
-        return reply_broke_off(a, where, root, json, len, err);
     struct json_object *content = json_get_typed(root, "content", json_type_array);
     if (!content)
         return reply_shape_error(where, "the answer has no content", err);

@@ -146,11 +146,9 @@ static int gemini_take_reply(struct model_answer *a, const struct reply_where *w
     const char *json, size_t len, bool whole, struct error *err)
 {
     cleanup_json struct json_object *root = NULL;
-    int rc = reply_parse(where, json, len, &root, err);
+    int rc = reply_read(a, where, json, len, &root, err);
     if (rc < 0)
         return rc;
-    if (reply_get(root, "error"))
-        return reply_broke_off(a, where, root, json, len, err);
     struct json_object *candidates = json_get_typed(root, "candidates", json_type_array);
     gemini_take_usage(a, json_get_typed(root, "usageMetadata", json_type_object));
     gemini_take_block(a, reply_get(root, "promptFeedback"));

@@ -258,6 +258,14 @@ int reply_parse(const struct reply_where *where, const char *json, size_t len,
     return rc < 0 ? no_json(where, json, len, &why, err) : 0;
 }
 
+int reply_read(struct model_answer *a, const struct reply_where *where, const char *json,
+    size_t len, struct json_object **out, struct error *err)
+{
+    int rc = reply_parse(where, json, len, out, err);
+    return rc == 0 && reply_get(*out, "error") ? reply_broke_off(a, where, *out, json, len, err)
+                                               : rc;
+}
+
 void reply_append_text(struct buf *out, struct json_object *text)
 {
     if (json_object_is_type(text, json_type_string))

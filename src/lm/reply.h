@@ -51,6 +51,9 @@ int reply_shape_error(const struct reply_where *where, const char *what, struct 
 /* An error that replaced the answer after a successful status. */
 int reply_broke_off(struct model_answer *a, const struct reply_where *where,
     struct json_object *root, const char *json, size_t len, struct error *err);
+/* reply_parse, and reply_broke_off if the reply has an `error`. The caller frees *out always. */
+int reply_read(struct model_answer *a, const struct reply_where *where, const char *json,
+    size_t len, struct json_object **out, struct error *err);
 /* Sets the error for an unsuccessful status; true if the request may be sent again. *retry_after
  * (seconds) is set if the body requests it. */
 bool reply_status_error(struct model_answer *a, const struct reply_where *where, long status,

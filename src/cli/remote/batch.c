@@ -38,22 +38,12 @@ struct remote_batch_call {
 static int remote_batch_store(
     struct remote_batch_call *c, const char *name, int fd, const char **id, struct error *err)
 {
-    const char *const query[] = { "name", name, NULL };
-    cleanup_json struct json_object *made = NULL;
-    int rc = remote_ask_json(c->r,
-        &(struct remote_request){ .method = "POST",
-            .path = "/v1/contexts",
-            .query = query,
-            .file = fd,
-            .has_file = true,
-            .creates = true },
-        &made, err);
-    if (rc < 0)
-        return rc;
-    if (!json_put_text(c->stored, name, json_get_string(made, "id", "")))
-        return error_memory(err);
+    cleanup_free char *made = NULL;
+    int rc = remote_store_context(c->r, name, fd, &made, err);
+    if (rc == 0 && !json_put_text(c->stored, name, made))
+        rc = error_memory(err);
     *id = json_get_string(c->stored, name, "");
-    return 0;
+    return rc;
 }
 
 /* The id of a context, which is stored once. */

@@ -147,3 +147,5 @@ int remote_queue(droste *d, const struct remote_queue *o, const struct list *set
 
 /* Follows a run to its end and prints its answer. */
 int remote_watch(struct remote *r, const char *run, bool json, bool quiet);
+/* Stores a file as a context on the server; *id is to be freed. */
+int remote_store_context(struct remote *r, const char *name, int fd, char **id, struct error *err);

@@ -96,17 +96,10 @@ int remote_watch(struct remote *r, const char *run, bool json, bool quiet)
 
 /* ---- the beginning ---- */
 
-/* Stores the context on the server; *id is to be freed. */
-static int run_store(struct remote *r, const char *context, char **id, struct error *err)
+int remote_store_context(struct remote *r, const char *name, int fd, char **id, struct error *err)
 {
-    const char *name = strrchr(context, '/');
-    const char *const query[] = { "name", name ? name + 1 : context, NULL };
+    const char *const query[] = { "name", name, NULL };
     cleanup_json struct json_object *stored = NULL;
-    cleanup_fd int fd = strcmp(context, "-") == 0
-                            ? dup(STDIN_FILENO)
-                            : file_open(context, O_RDONLY, 0, "the context", err);
-    if (fd < 0)
-        return -1;
     int rc = remote_ask_json(r,
         &(struct remote_request){ .method = "POST",
             .path = "/v1/contexts",
@@ -118,6 +111,15 @@ static int run_store(struct remote *r, const char *context, char **id, struct er
     if (rc == 0)
         *id = strdup(json_get_string(stored, "id", ""));
     return rc < 0 || *id ? rc : error_memory(err);
+}
+
+static int run_store(struct remote *r, const char *context, char **id, struct error *err)
+{
+    const char *name = strrchr(context, '/');
+    cleanup_fd int fd = strcmp(context, "-") == 0
+                            ? dup(STDIN_FILENO)
+                            : file_open(context, O_RDONLY, 0, "the context", err);
+    return fd < 0 ? -1 : remote_store_context(r, name ? name + 1 : context, fd, id, err);
 }
 
 static int run_put_context(struct remote *r, const struct list *settings, struct json_object *body,

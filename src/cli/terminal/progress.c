@@ -46,12 +46,11 @@ struct progress {
     droste_event last; /* its numbers: its texts are gone */
 };
 
-#define DIM    screen_paint(&p->screen, "\x1b[2m")
-#define BOLD   screen_paint(&p->screen, "\x1b[1m")
-#define RED    screen_paint(&p->screen, "\x1b[31m")
-#define YELLOW screen_paint(&p->screen, "\x1b[33m")
-#define OFF    screen_paint(&p->screen, "\x1b[0m")
-#define LOG    (&p->screen.log)
+#define DIM  screen_paint(&p->screen, "\x1b[2m")
+#define BOLD screen_paint(&p->screen, "\x1b[1m")
+#define RED  screen_paint(&p->screen, "\x1b[31m")
+#define OFF  screen_paint(&p->screen, "\x1b[0m")
+#define LOG  (&p->screen.log)
 
 static const char *dots(const struct progress *p)
 {

@@ -14,16 +14,13 @@
 
 #include "serve/http/work.h"
 
-/* Bytes of a content that is read or written at once; of a file that is uploaded in chunks or
- * copied; entries of a directory. */
 enum {
-    CONTENTS_MAX = 16 << 20,
-    CONTENTS_BODY_MAX = 24 << 20,
-    CONTENTS_FILE_MAX = 1 << 30,
-    CONTENTS_ENTRIES = 10000
+    CONTENTS_MAX = 16 << 20,         /* bytes of a file that one request reads or writes */
+    CONTENTS_BODY_MAX = 24 << 20,    /* bytes of the request, with the file in base64 */
+    CONTENTS_FILE_MAX = 1 << 30,     /* bytes of a file that is uploaded in chunks, or copied */
+    CONTENTS_ENTRIES = 10000,        /* of a directory */
+    CONTENTS_ANSWERS_MAX = 128 << 20 /* bytes of all answers that a worker has in memory */
 };
-/* Answers in memory, of a worker. */
-enum { CONTENTS_ANSWERS_MAX = 128 << 20 };
 
 struct contents_job {
     struct work w;
@@ -46,9 +43,10 @@ struct contents_job {
     struct buf why;
 };
 
-/* False for a name that no path of a client has: it is hidden, or no text for people. */
+/* Whether clients may use this file name: not hidden, UTF-8, without control characters. */
 bool contents_may_name(const char *name);
-/* The path without slashes at its ends. False: a client may not name it, and it was refused. */
+/* Normalizes the path of a request: no slashes at its ends. False: it has a name that clients may
+ * not use, and the request was refused. */
 bool contents_take_path(struct contents_job *job, const char *path, char **out);
 void contents_refuse(struct contents_job *job, unsigned status, const char *code,
     const char *format, ...) __attribute__((format(printf, 4, 5)));

@@ -1,9 +1,10 @@
 /* serve/jupyter/jupyter.h: Jupyter's server API, so that its clients use sandboxes as kernels.
  *
- * A kernel has one session, and more after %fork, of which cells use one. Each is a sandbox of the
- * account: counted, limited and ended as all others. A kernel ends by DELETE, shutdown_request, or
- * with the sandbox of its first session, as at the idle limit. It has any number of WebSockets
- * ("channels"); their requests wait in one queue, and go on when a client has left.
+ * Cells run in one session of their kernel; %fork adds more. Each session is a sandbox of the
+ * account, which is counted, limited and ended like any other. A kernel ends by DELETE,
+ * shutdown_request, or with the sandbox of its first session, as at the idle limit. It has any
+ * number of WebSockets ("channels"); their requests wait in one queue, and go on when a client has
+ * left.
  *
  * The kernels of an account are on one worker, which its id chooses, so that a notebook's session
  * (sessions.c) and its kernel are in one place; ids name the worker, as a sandbox's do.

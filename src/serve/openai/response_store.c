@@ -9,7 +9,7 @@
 #include "base/text.h"
 #include "serve/openai/responses.h"
 
-enum { RESPONSE_KEPT_SECONDS = 30 * 86400, RESPONSE_PAGE_MAX = 100 };
+enum { RESPONSE_KEPT_SECONDS = 30 * 86400 };
 
 void response_locate(struct request *r, const char *path)
 {

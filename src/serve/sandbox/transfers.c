@@ -237,20 +237,26 @@ static void read_begin(struct transfer *t, uint64_t size)
         request_header(r, MHD_HTTP_HEADER_CONTENT_RANGE, range);
 }
 
-static void read_on_open(void *arg, const droste_file_reply *reply, const droste_error *err)
+/* Takes the answer to opening the file. False: the transfer has ended, or failed. */
+static bool transfer_is_open(
+    struct transfer *t, const droste_file_reply *reply, const droste_error *err)
 {
-    struct transfer *t = arg;
     if (!err) {
         t->opened = true;
         t->handle = reply->handle;
     }
     if (transfer_is_over(t))
-        return;
-    if (err) {
+        return false;
+    if (err)
         transfer_fail(t, err);
-        return;
-    }
-    read_begin(t, reply->count > 0 ? reply->entries[0].size : 0);
+    return !err;
+}
+
+static void read_on_open(void *arg, const droste_file_reply *reply, const droste_error *err)
+{
+    struct transfer *t = arg;
+    if (transfer_is_open(t, reply, err))
+        read_begin(t, reply->count > 0 ? reply->entries[0].size : 0);
 }
 
 void transfer_read(struct request *r, const char *path)
@@ -294,15 +300,9 @@ static void write_next(struct transfer *t)
 static void write_on_open(void *arg, const droste_file_reply *reply, const droste_error *err)
 {
     struct transfer *t = arg;
-    if (!err) {
-        t->opened = true;
-        t->handle = reply->handle;
-    }
-    if (transfer_is_over(t))
+    if (!transfer_is_open(t, reply, err))
         return;
-    if (err)
-        transfer_fail(t, err);
-    else if (t->piece.len > 0)
+    if (t->piece.len > 0)
         write_next(t);
     else
         (void)transfer_close(t);
