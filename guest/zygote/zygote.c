@@ -554,18 +554,20 @@ static bool has_time_for_standby(void)
            poll(&control, 1, 0) == 0;
 }
 
-/* Where the C library keeps the id of this thread. glibc has the kernel clear that place at the
- * thread's end, so the kernel knows it. musl has it clear a lock, which no thread could take any
- * more if an id were written to it; there, the id is among the first words of the thread's
- * descriptor. */
+/* Where the C library keeps the id of this thread. glibc had the kernel clear that place at the
+ * thread's end, so the kernel knows it. Newer ones (Debian testing's) have it clear another word,
+ * and musl a lock, which no thread could take any more if an id were written to it; there, the id
+ * is in the thread's descriptor: among the first words with musl, at 720 bytes with glibc on
+ * x86-64. */
 static int find_tid_address(void **out)
 {
-    enum { WORDS = 32 };
+    enum { WORDS = 32, GLIBC_WORDS = 256 };
+    unsigned words = dlsym(RTLD_DEFAULT, "gnu_get_libc_version") ? GLIBC_WORDS : WORDS;
     pid_t id = (pid_t)syscall(SYS_gettid), *at = NULL, *descriptor;
     if (prctl(PR_GET_TID_ADDRESS, &at, 0, 0, 0) < 0)
         return -errno;
     descriptor = (pid_t *)(uintptr_t)pthread_self();
-    for (unsigned i = 0; i < WORDS && (!at || *at != id); i++)
+    for (unsigned i = 0; i < words && (!at || *at != id); i++)
         at = &descriptor[i];
     *out = at;
     return *at == id ? 0 : -ENOSYS;
