@@ -93,7 +93,7 @@ static void put_words(char out[WORDS_MOST + 1], struct model_answer *a,
     const struct reply_where *where, const char *text, size_t len)
 {
     cleanup_buf struct buf copy = { 0 }, seen = { 0 };
-    buf_append(&copy, text, len < MESSAGE_MOST ? len : MESSAGE_MOST);
+    buf_append(&copy, text, text_utf8_floor(text, len, MESSAGE_MOST));
     if (copy.data)
         text_mask(copy.data, copy.len, where->key);
     text_append_visible(&seen, buf_text(&copy), copy.len);
@@ -106,6 +106,8 @@ static void put_words(char out[WORDS_MOST + 1], struct model_answer *a,
     buf_clear(&a->message);
     if (cut)
         buf_append(&a->message, seen.data, seen.len);
+    if (len > MESSAGE_MOST)
+        buf_append(&a->message, ellipsis, strlen(ellipsis));
 }
 
 /* Puts what an error says before the server's words before the whole message, too. */
