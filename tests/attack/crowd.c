@@ -304,6 +304,18 @@ static size_t add_children(int *pids, size_t count, size_t most, int pid)
     return count;
 }
 
+static bool is_named(int pid, const char *name)
+{
+    char path[64], found[32] = "";
+    snprintf(path, sizeof path, "/proc/%d/comm", pid);
+    FILE *f = fopen(path, "re");
+    bool same = f && fgets(found, sizeof found, f) && strcmp(found, name) == 0;
+    if (f)
+        fclose(f);
+    return same;
+}
+
+/* A zygote that has had much to do has copies, which stay, and each of them may have a standby. */
 static void count_processes(struct crowd_host *host)
 {
     int pids[4096];
@@ -311,7 +323,11 @@ static void count_processes(struct crowd_host *host)
     host->children = (unsigned)count;
     for (size_t i = 0; i < count; i++)
         count = add_children(pids, count, array_length(pids), pids[i]);
-    host->processes = (unsigned)count;
+    for (size_t i = 0; i < count; i++) {
+        bool is_copy = is_named(pids[i], "zygote copy\n");
+        host->copies += is_copy;
+        host->processes += !is_copy && !is_named(pids[i], "standby\n");
+    }
 }
 
 static size_t resident(void)
@@ -344,4 +360,5 @@ void crowd_look(struct crowd_host *host)
         .heap = allocated(),
         .rss = resident() };
     count_processes(host);
+    host->descriptors -= host->copies; /* one each */
 }

@@ -58,7 +58,8 @@ void crowd_close(struct crowd *c);
 
 struct crowd_host {
     unsigned descriptors, threads, children, mounts;
-    unsigned processes; /* the children's children too, and so on */
+    unsigned processes; /* the children's children too, and so on, without copies of zygotes */
+    unsigned copies;    /* and what each of them needs here is not in `descriptors` */
     size_t heap;        /* bytes that are allocated */
     size_t rss;         /* bytes in memory */
 };

@@ -94,7 +94,7 @@ def test_a_call_of_a_stopped_cell_is_cancelled(server, sandbox, stream):
 def test_tools_are_replaced_and_checked(server, sandbox, stream):
     offer(server, sandbox, ADD)
     refused = server.ask("PUT", sandbox + "/tools", {"tools": [{"name": "no name"}]})
-    assert (refused.status, refused.code) == (400, "argument")
+    assert (refused.status, refused.code) == (400, "schema")
     assert server.ask("PUT", sandbox + "/tools", {"tools": [{}]}).code == "schema"
     offer(server, sandbox)
     assert server.execute(sandbox, "add(1)")["error"]["type"] == "NameError"
