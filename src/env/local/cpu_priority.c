@@ -216,6 +216,19 @@ static void cpu_priority_raise_fork(struct cpu_priority *p)
     p->lowered = true;
 }
 
+void cpu_priority_of_fork(struct cpu_priority *p, pid_t first)
+{
+    struct tasks tasks;
+    int niceness = getpriority(PRIO_PROCESS, (id_t)first);
+    if (!p || getpriority(PRIO_PROCESS, (id_t)p->keeper) == niceness)
+        return;
+    setpriority(PRIO_PROCESS, (id_t)p->keeper, niceness); /* and so of what it starts from now on */
+    if (!p->worker)
+        tasks_find(p, &tasks, false);
+    if (p->worker)
+        setpriority(PRIO_PROCESS, (id_t)p->worker, niceness);
+}
+
 /* What seems to sleep during an operation may only wait for a processor, or for an answer of the
  * host, and is looked at like one that works. */
 static void cpu_priority_look_again(struct cpu_priority *p, bool sleeps)

@@ -38,6 +38,9 @@ int cpu_priority_open(struct loop *loop, pid_t keeper, struct cgroup *weighed,
 /* NULL is fine, here and below. */
 void cpu_priority_close(struct cpu_priority *p);
 
+/* Gives a fork the niceness of the first keeper of its family: it has its parent's, which may have
+ * been ahead of other sandboxes at that moment. */
+void cpu_priority_of_fork(struct cpu_priority *p, pid_t first);
 /* An operation begins: restores the full priority. */
 void cpu_priority_begin(struct cpu_priority *p);
 /* No operation is under way: what computes now was left running. */

@@ -54,6 +54,7 @@ static void fork_take_keeper(struct sandbox *s, pid_t pid)
     if (!s->family->cgroup || !s->env->weighs)
         cpu_priority_open(
             s->env->base.loop, pid, NULL, &s->env->cpu_priorities, &s->cpu_priority, NULL);
+    cpu_priority_of_fork(s->cpu_priority, s->family->keeper);
     if (s->wants_kill)
         local_kill(s);
     else if (s->wants_interrupt)
