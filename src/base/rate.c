@@ -49,7 +49,7 @@ static int64_t rate_min(int64_t a, int64_t b)
 static struct rate_amount rate_left(const struct rate_window *w, const struct rate_ask *ask)
 {
     struct rate_amount used = rate_used(w);
-    if (w->next[0] && strcmp(w->next, ask->who) != 0) {
+    if (w->next[0] && strcmp(w->next, ask->holder) != 0) {
         used.requests += w->wants.requests;
         used.tokens += w->wants.tokens;
     }
@@ -92,11 +92,11 @@ bool rate_take(struct rate_window *w, int64_t now_ms, int64_t end_ms, const stru
     struct rate_amount least = rate_least(ask);
     rate_drop_old(w, now_ms);
     struct rate_amount left = rate_left(w, ask);
-    bool is_next = strcmp(w->next, ask->who) == 0;
+    bool is_next = strcmp(w->next, ask->holder) == 0;
     if (left.requests < least.requests || left.tokens < least.tokens) {
         if (w->next[0] && !is_next)
             return false;
-        snprintf(w->next, sizeof w->next, "%s", ask->who);
+        snprintf(w->next, sizeof w->next, "%s", ask->holder);
         w->wants = least;
         w->next_until_ms = now_ms + RATE_NEXT_MS;
         return false;

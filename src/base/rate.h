@@ -1,8 +1,8 @@
 /* base/rate.h: limits per minute, out of which slices are taken, perhaps by several processes.
  *
  * A slice is an amount that its holder may use within RATE_LEASE_MS. It counts until a minute
- * after the end of that time, so in any minute no more than the limit is used, whoever holds what,
- * whether a holder returns what it did not use, or dies. Slices of the same second are kept as one.
+ * after the end of that time, so in any minute no more than the limit is used, whether a holder
+ * returns what it did not use, or dies. Slices of the same second are kept as one.
  *
  * The first that asks for more than is left is next: others get what is left besides that for as
  * long as it asks again. So a large request is not overtaken by small ones without end.
@@ -18,7 +18,7 @@ enum {
     RATE_MARGIN_MS = 1000, /* that requests may take from here to their server */
     RATE_NEXT_MS = 2500,   /* so long the next one is waited for when it asks no more */
     RATE_SLICES = 96,
-    RATE_WHO_SIZE = 17,
+    RATE_HOLDER_SIZE = 17,
 };
 
 /* In a limit, 0 is no limit. */
@@ -34,13 +34,13 @@ struct rate_slice {
 struct rate_window {
     struct rate_slice slices[RATE_SLICES];
     size_t count;
-    char next[RATE_WHO_SIZE];
+    char next[RATE_HOLDER_SIZE];
     struct rate_amount wants; /* of the next */
     int64_t next_until_ms;
 };
 
 struct rate_ask {
-    const char *who;
+    const char *holder;
     struct rate_amount limit, least, most; /* of `least`, what exceeds the limit is not needed */
 };
 

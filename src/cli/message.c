@@ -15,26 +15,28 @@ static void message_print(struct buf *text)
     screen_print_text(stderr, buf_failed(text) ? "droste: out of memory\n" : buf_text(text));
 }
 
-void cli_note(const char *format, ...)
+static void message_note(const char *format, va_list args)
 {
     cleanup_buf struct buf text = { 0 };
-    va_list args;
-    va_start(args, format);
     buf_puts(&text, "droste: ");
     buf_vprintf(&text, format, args);
-    va_end(args);
     message_print(&text);
+}
+
+void cli_note(const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    message_note(format, args);
+    va_end(args);
 }
 
 int cli_fail(int status, const char *format, ...)
 {
-    cleanup_buf struct buf text = { 0 };
     va_list args;
     va_start(args, format);
-    buf_puts(&text, "droste: ");
-    buf_vprintf(&text, format, args);
+    message_note(format, args);
     va_end(args);
-    message_print(&text);
     return status;
 }
 

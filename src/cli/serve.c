@@ -165,6 +165,23 @@ static int serve_check_workers(const struct command *self, droste *d, struct ser
     return o->join ? serve_check_join(self, o) : -1;
 }
 
+static const struct serve_options serve_defaults = {
+    .listen = "127.0.0.1:8710",
+    .life_seconds = 86400,
+    .idle_seconds = 3600,
+    .request_seconds = 10,
+    .drain_seconds = 30,
+    .queue_seconds = 10,
+    .workers = 1,
+    .runs = 16,
+    .max_sandboxes = 256,
+    .max_connections = 8192,
+    .context_threshold = 8192,
+    .detach_seconds = 60,
+    .files_quota_mib = 1024,
+    .ready = serve_print_address,
+};
+
 static int serve_command(const struct command *self, droste *d, int argc, char **argv)
 {
     const char *words[1], *life = NULL, *idle = NULL, *request = NULL, *drain = NULL;
@@ -173,20 +190,7 @@ static int serve_command(const struct command *self, droste *d, int argc, char *
     const char *paths[2] = { 0 };
     bool openapi = false, check = false;
     size_t count;
-    struct serve_options o = { .listen = "127.0.0.1:8710",
-        .life_seconds = 86400,
-        .idle_seconds = 3600,
-        .request_seconds = 10,
-        .drain_seconds = 30,
-        .queue_seconds = 10,
-        .workers = 1,
-        .runs = 16,
-        .max_sandboxes = 256,
-        .max_connections = 8192,
-        .context_threshold = 8192,
-        .detach_seconds = 60,
-        .files_quota_mib = 1024,
-        .ready = serve_print_address };
+    struct serve_options o = serve_defaults;
     const struct flag flags[] = {
         { "listen", "ADDRESS", "IP:PORT or unix:PATH (127.0.0.1:8710).", &o.listen },
         { "keys", "PATH", "The file of keys; none: loopback only.", &keys },

@@ -51,10 +51,10 @@ bool rates_read(const char *data, size_t len, struct rate_window *out)
     }
     if (!is_ok || !next)
         return is_ok;
-    const char *who = json_get_string(next, "who", "");
+    const char *holder = json_get_string(next, "holder", "");
     out->next_until_ms = json_get_int(next, "until", 0);
-    snprintf(out->next, sizeof out->next, "%s", who);
-    return who[0] && strlen(who) < RATE_WHO_SIZE && rates_read_amount(next, &out->wants);
+    snprintf(out->next, sizeof out->next, "%s", holder);
+    return holder[0] && strlen(holder) < RATE_HOLDER_SIZE && rates_read_amount(next, &out->wants);
 }
 
 static void rates_write_amount(struct buf *out, struct rate_amount amount)
@@ -76,7 +76,7 @@ void rates_write(const struct rate_window *w, struct buf *out)
     field_close(out, ']');
     if (w->next[0]) {
         field_open(out, "next", '{');
-        field_string(out, "who", w->next);
+        field_string(out, "holder", w->next);
         field_int(out, "until", w->next_until_ms);
         rates_write_amount(out, w->wants);
         field_close(out, '}');
@@ -88,7 +88,7 @@ void rates_write(const struct rate_window *w, struct buf *out)
 
 struct rates {
     struct bus *bus;
-    char who[RATE_WHO_SIZE];
+    char holder[RATE_HOLDER_SIZE];
     int64_t least_apart_ms, most_apart_ms; /* the server's clock is so much ahead of ours */
     int64_t compared_ms;                   /* when; 0: never */
     struct rates_change *changes;
@@ -174,7 +174,7 @@ static void rates_change_on_read(void *arg, const struct bus_answer *a)
                      : c->wait_ms > LOOK_MOST_MS ? LOOK_MOST_MS
                                                  : c->wait_ms;
     }
-    if (!c->is_granted && c->count == 0 && strcmp(w.next, q->who) != 0) {
+    if (!c->is_granted && c->count == 0 && strcmp(w.next, q->holder) != 0) {
         rates_change_end(c, false, c->wait_ms);
         return;
     }
@@ -227,7 +227,7 @@ void rates_take(struct rates *q, const char *model, uint64_t ticket, const struc
     c->q = q;
     c->ticket = ticket;
     c->ask = *ask;
-    c->ask.who = q->who;
+    c->ask.holder = q->holder;
     c->by = by;
     c->count = count;
     c->begun_ms = c->sent_ms = rates_clock_ms();
@@ -243,13 +243,13 @@ void rates_take(struct rates *q, const char *model, uint64_t ticket, const struc
 
 /* ---- opening and closing ---- */
 
-int rates_open(struct bus *bus, const char *who, struct rates **out, struct error *err)
+int rates_open(struct bus *bus, const char *holder, struct rates **out, struct error *err)
 {
     struct rates *q = calloc(1, sizeof *q);
     if (!q)
         return error_memory(err);
     q->bus = bus;
-    snprintf(q->who, sizeof q->who, "%s", who);
+    snprintf(q->holder, sizeof q->holder, "%s", holder);
     *out = q;
     return 0;
 }

@@ -17,8 +17,8 @@ struct rates;
 typedef void rates_done_fn(
     void *arg, uint64_t ticket, const struct rate_slice *granted, int64_t wait_ms);
 
-/* `who` is this process, of at most RATE_WHO_SIZE - 1 letters and digits. */
-int rates_open(struct bus *bus, const char *who, struct rates **out, struct error *err);
+/* `holder` is this process, of at most RATE_HOLDER_SIZE - 1 letters and digits. */
+int rates_open(struct bus *bus, const char *holder, struct rates **out, struct error *err);
 /* Makes the bucket. */
 void rates_make(struct rates *q, bus_done_fn *done, void *arg);
 /* Calls no `done` of what is under way. NULL is fine. */

@@ -118,7 +118,9 @@ static double allowance_ask_here(struct allowance *a, const struct rate_ask *ask
 double allowance_ask(struct allowance *a, const struct allowance_of *of, struct rate_amount least,
     struct rate_amount most)
 {
-    const struct rate_ask ask = { .who = "here", .limit = a->limit, .least = least, .most = most };
+    const struct rate_ask ask = {
+        .holder = "here", .limit = a->limit, .least = least, .most = most
+    };
     double wait = allowance_seconds_until(a->again_ns);
     if (a->ticket > 0)
         return INFINITY;

@@ -227,20 +227,6 @@ static int64_t lm_believable(int64_t tokens)
     return tokens < 0 ? 0 : tokens > most ? most : tokens;
 }
 
-static void record_reply(struct lm_call *call, struct lm_reply *reply)
-{
-    const struct lm *lm = call->lm;
-    char key[HASH_TEXT_SIZE];
-    struct error failed = { 0 };
-    if (!lm->record || (record_key(call, call->model ? call->model : "", key, &failed) == 0 &&
-                           record_append(lm->record, key, call, reply, &failed) == 0))
-        return;
-    reply->message = NULL;
-    reply->error = failed; /* an answer that could not be recorded could not be replayed */
-    reply->text = "";
-    reply->len = 0;
-}
-
 /* `model` is the provider's name. */
 static double lm_price(const struct lm *lm, const char *model, const struct lm_usage *usage)
 {
@@ -287,7 +273,7 @@ static void call_finish(struct lm_call *call, const struct lm_outcome *outcome, 
         error_wrap(&reply.error, "after %u attempts", call->attempts);
     if (call->leader == call)
         share_outcome(call, &reply);
-    record_reply(call, &reply);
+    record_reply(lm->record, call, &reply);
     call_unlink(call);
     lm_enter(lm);
     call->done(call->arg, &reply);

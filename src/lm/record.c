@@ -200,3 +200,16 @@ void record_close(struct record *record)
     free(record->path);
     free(record);
 }
+
+void record_reply(struct record *record, struct lm_call *call, struct lm_reply *reply)
+{
+    char key[HASH_TEXT_SIZE];
+    struct error failed = { 0 };
+    if (!record || (record_key(call, call->model ? call->model : "", key, &failed) == 0 &&
+                       record_append(record, key, call, reply, &failed) == 0))
+        return;
+    reply->message = NULL;
+    reply->error = failed; /* an answer that could not be recorded could not be replayed */
+    reply->text = "";
+    reply->len = 0;
+}

@@ -31,3 +31,6 @@ int record_write_head(struct lm_call *call, struct error *err);
 /* The key of this request to `model`; the head must have been written. */
 int record_key(
     struct lm_call *call, const char *model, char out[HASH_TEXT_SIZE], struct error *err);
+/* Appends the reply of a finished call; one that cannot be recorded becomes the error. NULL is
+ * fine. */
+void record_reply(struct record *record, struct lm_call *call, struct lm_reply *reply);

@@ -10,8 +10,9 @@ from browser import browser  # noqa: F401: a fixture
 from model_servers import serve, servers  # noqa: F401: fixtures
 
 # so that a failure shows both sides, as in the tests
-pytest.register_assert_rewrite("harness", "lives")
+pytest.register_assert_rewrite("batches", "harness", "lives")
 
+from batches import LENGTH  # noqa: E402
 from harness import BUILD, CANARY, NOBODY, Droste, repl, write_replay  # noqa: E402
 
 
@@ -122,3 +123,13 @@ def ordinary_user():
 def anybody(request):
     """The program as whoever runs the tests, and as an ordinary user."""
     return request.getfixturevalue("droste" if request.param == "this user" else "ordinary_user")
+
+
+@pytest.fixture
+def batch(droste, replay):
+    """batch(flags..., model=…): the command over tasks.jsonl, and its summary."""
+    def run(*flags, model=None, start=False, **options):
+        words = ["batch", "tasks.jsonl", "--out", "results.jsonl", "--json",
+                 "--model", model or replay({"content": LENGTH, "repeat": True}), *flags]
+        return droste.start(*words, **options) if start else droste(*words, **options)
+    return run

@@ -141,6 +141,14 @@ def test_the_host_serves_other_calls_while_it_builds(droste, permitted, wheels, 
     assert life.whole().json["answer"] == "asked built"
 
 
+def kill_after_installing(droste, life, gate):
+    gate.shut()
+    process = life.start()
+    wait_until(lambda: begun(droste) and len(droste.record.cells) == 2, 60)
+    process.kill()
+    finish(process)
+
+
 def test_an_installation_is_recorded_and_a_resumed_run_has_its_packages(
         droste, permitted, wheels, serve, tmp_path):
     make_wheel(wheels, "hello", {"hello/__init__.py": "", "hello/more.py": "word = 'more'\n"})
@@ -148,11 +156,7 @@ def test_an_installation_is_recorded_and_a_resumed_run_has_its_packages(
     turns = [repl("%pip install hello"), repl(gate.code + "import hello.more"),
              repl("SUBMIT(hello.more.word)")]
     life = Life(droste, serve(turns=turns), tmp_path, *permitted, *gate.flags)
-    gate.shut()
-    process = life.start()
-    wait_until(lambda: begun(droste) and len(droste.record.cells) == 2, 60)
-    process.kill()
-    finish(process)
+    kill_after_installing(droste, life, gate)
     (call,) = [c for c in droste.record.calls if c["kind"] == "tool"]
     assert call["model"] == "install_packages" and call["status"] == "ok"
     gate.open()
@@ -163,11 +167,7 @@ def test_a_resumed_run_names_packages_that_are_gone(droste, permitted, wheels, s
     gate = Gate(tmp_path / "gate")
     turns = [repl("%pip install hello"), repl(gate.code), repl("SUBMIT(1)")]
     life = Life(droste, serve(turns=turns), tmp_path, *permitted, *gate.flags)
-    gate.shut()
-    process = life.start()
-    wait_until(lambda: begun(droste) and len(droste.record.cells) == 2, 60)
-    process.kill()
-    finish(process)
+    kill_after_installing(droste, life, gate)
     gate.open()
     assert droste("packages", "gc", "--older-than", "0s").out.startswith("removed 1,")
     result = life.resume()

@@ -20,11 +20,11 @@ def fetch(where):
 
 class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
-        said = self.headers.get("Authorization", "hello").encode()
+        body = self.headers.get("Authorization", "hello").encode()
         self.send_response(200)
-        self.send_header("Content-Length", str(len(said)))
+        self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        self.wfile.write(said)
+        self.wfile.write(body)
 
     def log_message(self, *_):
         pass

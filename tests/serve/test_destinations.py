@@ -202,11 +202,11 @@ def hook(decide):
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_POST(self):
             question = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["approval"]
-            said = json.dumps(decide(question["tool"], question["arguments"])).encode()
+            body = json.dumps(decide(question["tool"], question["arguments"])).encode()
             self.send_response(200)
-            self.send_header("Content-Length", str(len(said)))
+            self.send_header("Content-Length", str(len(body)))
             self.end_headers()
-            self.wfile.write(said)
+            self.wfile.write(body)
 
         def log_message(self, *_):
             pass

@@ -13,6 +13,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/os/file.h"
+#include "base/text.h"
 #include "serve/http/relay.h"
 #include "serve/http/upstream.h"
 #include "serve/http/request.h"
@@ -228,13 +229,26 @@ static bool nodes_have_name(const struct server *s, const char *name)
     return false;
 }
 
-const char *nodes_missing(const struct server *s)
+/* The name of a node that is lost and has not come back; NULL: there is none. */
+static const char *nodes_missing(const struct server *s)
 {
     const struct node *node;
     for (size_t i = 0; (node = nodes_peer_at(s, i)); i++)
         if (node->is_lost && !nodes_have_name(s, node->name))
             return node->name;
     return NULL;
+}
+
+void nodes_refuse_absent(struct request *r, const char *kind, const char *name, const char *made)
+{
+    const char *lost = nodes_missing(r->server);
+    name = text_is_name(name) ? name : "?";
+    if (lost)
+        request_refuse(r, 503, "node_lost",
+            "no node that answers has the %s '%.64s', and the node '%s' is lost", kind, name, lost);
+    else
+        request_refuse(r, 404, "not_found", "there is no %s '%.64s'; POST /v1/%ss %s one", kind,
+            name, kind, made);
 }
 
 /* ---- connections ---- */

@@ -37,8 +37,9 @@ struct upstream *nodes_connect(struct server *s, unsigned number);
 const struct node *nodes_peer_at(const struct server *s, size_t index);
 /* The next node of the circle of all, by number, that began at `first`; 0: it is closed. */
 unsigned nodes_next(const struct server *s, unsigned first);
-/* The name of a node that is lost and has not come back; NULL: there is none. */
-const char *nodes_missing(const struct server *s);
+/* Refuses a request for what no node has that answers: 404, or 503 if a lost node may have it.
+ * `kind` is that of the object, as in its path; `made` is what POST does there. */
+void nodes_refuse_absent(struct request *r, const char *kind, const char *name, const char *made);
 /* Appends the ticket of a request to a node. */
 void nodes_put_ticket(struct request *r, unsigned number, struct buf *head);
 /* "EXPIRES MAC", of which nothing was verified yet. False: it is not that, or has expired. */

@@ -25,22 +25,10 @@ static void context_put(struct buf *out, struct json_object *o)
     field_close(out, '}');
 }
 
-static void context_refuse_absent(struct request *r, const char *id)
-{
-    const char *lost = nodes_missing(r->server);
-    id = text_is_name(id) ? id : "?";
-    if (lost)
-        request_refuse(r, 503, "node_lost",
-            "no node that answers has the context '%.64s', and the node '%s' is lost", id, lost);
-    else
-        request_refuse(
-            r, 404, "not_found", "there is no context '%.64s'; POST /v1/contexts stores one", id);
-}
-
 static void context_look_elsewhere(struct request *r, const char *id)
 {
     if (!file_store_is_id(id, context_prefix) || !relay_on_node(r))
-        context_refuse_absent(r, id);
+        nodes_refuse_absent(r, "context", id, "stores");
 }
 
 char *contexts_path(struct request *r, const char *id)

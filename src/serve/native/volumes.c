@@ -90,7 +90,7 @@ static void volume_job_run(struct work *w)
 static void volume_fail(struct request *r, const struct volume_job *job)
 {
     if (job->err.code == DROSTE_ERROR_NOT_FOUND && !sandbox_volume_exists(job->root, job->name))
-        sandbox_volume_refuse_absent(r, job->name);
+        nodes_refuse_absent(r, "volume", job->name, "makes");
     else if (job->err.code == DROSTE_ERROR_ARGUMENT && job->argument_status)
         request_refuse(r, job->argument_status, "conflict", "%s", job->err.text);
     else if (job->err.sys == ENOSPC || job->err.sys == EDQUOT)

@@ -38,24 +38,12 @@ bool sandbox_volume_exists(const char *root, const char *name)
     return path && text_is_name(name) && access(path, F_OK) == 0;
 }
 
-void sandbox_volume_refuse_absent(struct request *r, const char *name)
-{
-    const char *lost = nodes_missing(r->server);
-    name = text_is_name(name) ? name : "?";
-    if (lost)
-        request_refuse(r, 503, "node_lost",
-            "no node that answers has the volume '%.64s', and the node '%s' is lost", name, lost);
-    else
-        request_refuse(
-            r, 404, "not_found", "there is no volume '%.64s'; POST /v1/volumes makes one", name);
-}
-
 bool sandbox_volume_find(struct request *r, const char *root, const char *name)
 {
     if (sandbox_volume_exists(root, name))
         return true;
     if (!text_is_name(name) || !relay_on_node(r))
-        sandbox_volume_refuse_absent(r, name);
+        nodes_refuse_absent(r, "volume", name, "makes");
     return false;
 }
 

@@ -11,7 +11,6 @@
  * refused. */
 char *sandbox_volume_root(struct request *r);
 bool sandbox_volume_exists(const char *root, const char *name);
-void sandbox_volume_refuse_absent(struct request *r, const char *name);
 /* True: it is there. False: another node, which may have it, answers the request, or it was
  * refused. */
 bool sandbox_volume_find(struct request *r, const char *root, const char *name);

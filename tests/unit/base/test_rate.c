@@ -5,18 +5,18 @@
 
 enum { START = 1000000000 };
 
-static bool take(struct rate_window *w, int64_t at_ms, const char *who, struct rate_amount limit,
+static bool take(struct rate_window *w, int64_t at_ms, const char *holder, struct rate_amount limit,
     struct rate_amount least, struct rate_amount most, struct rate_slice *out)
 {
-    const struct rate_ask ask = { who, limit, least, most };
+    const struct rate_ask ask = { holder, limit, least, most };
     return rate_take(w, START + at_ms, START + at_ms + RATE_LEASE_MS, &ask, out);
 }
 
-static bool take_requests(struct rate_window *w, int64_t at_ms, const char *who, int64_t limit,
+static bool take_requests(struct rate_window *w, int64_t at_ms, const char *holder, int64_t limit,
     int64_t least, int64_t most, int64_t *got)
 {
     struct rate_slice slice = { 0 };
-    bool has_taken = take(w, at_ms, who, (struct rate_amount){ limit, 0 },
+    bool has_taken = take(w, at_ms, holder, (struct rate_amount){ limit, 0 },
         (struct rate_amount){ least, least }, (struct rate_amount){ most, most }, &slice);
     *got = slice.amount.requests;
     return has_taken;

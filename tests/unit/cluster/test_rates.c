@@ -24,7 +24,7 @@ static void test_what_is_no_window_is_refused(void **state)
         "{\"slices\": [{\"second\": -1, \"requests\": 1, \"tokens\": 0}]}",
         "{\"slices\": [{\"second\": 1, \"requests\": 1e30, \"tokens\": 0}]}",
         "{\"slices\": [], \"next\": {\"requests\": 1, \"tokens\": 1}}",
-        "{\"slices\": [], \"next\": {\"who\": \"0123456789abcdef0\", \"requests\": 1, "
+        "{\"slices\": [], \"next\": {\"holder\": \"0123456789abcdef0\", \"requests\": 1, "
         "\"tokens\": 1}}" };
     cleanup_buf struct buf many = { 0 };
     struct rate_window w;
