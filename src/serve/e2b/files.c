@@ -1,8 +1,9 @@
 /* serve/e2b/files.c: GET and POST /files: contents of any size.
  *
- * An upload is one file (octet-stream) or several (multipart), perhaps compressed. Each piece of
- * the body is decompressed in steps of bounded size, parsed, and written before the next piece is
- * read from the client, so that memory does not depend on sizes or on rates of compression.
+ * An upload is one file (octet-stream) or several (multipart), perhaps compressed. The body is
+ * decompressed in steps of bounded size, parsed, and written; while one step is written, no more
+ * than another is read from the client, so that memory does not depend on sizes or on rates of
+ * compression.
  * libmicrohttpd parses multipart bodies.
  *
  * An upload outlives its request while the sandbox owes it a reply, and its sandbox is looked up by
@@ -41,7 +42,6 @@ struct upload {
     z_stream inflater;
     bool is_gzip, inflated, ended, failed, pending, opened, made_parents;
     struct buf in; /* what the client sent and is not parsed yet */
-    size_t in_at;
     struct upload_step *steps, **last;
     uint64_t handle;
     char *current; /* the path of the file that is being parsed */
@@ -243,12 +243,12 @@ static void upload_inflate(struct upload *u)
 {
     static char out[UPLOAD_STEP]; /* the loop has one thread */
     z_stream *z = &u->inflater;
-    z->next_in = (unsigned char *)u->in.data + u->in_at;
-    z->avail_in = (unsigned)(u->in.len - u->in_at);
+    z->next_in = (unsigned char *)u->in.data;
+    z->avail_in = (unsigned)u->in.len;
     z->next_out = (unsigned char *)out;
     z->avail_out = sizeof out;
     int rc = inflate(z, Z_NO_FLUSH);
-    u->in_at = u->in.len - z->avail_in;
+    buf_consume(&u->in, u->in.len - z->avail_in);
     if (rc == Z_STREAM_END)
         u->inflated = true;
     else if (rc != Z_OK && rc != Z_BUF_ERROR) {
@@ -256,7 +256,7 @@ static void upload_inflate(struct upload *u)
         return;
     }
     if (u->inflated)
-        u->in_at = u->in.len; /* what follows is nothing */
+        buf_clear(&u->in); /* what follows is nothing */
     if (sizeof out > z->avail_out)
         upload_parse(u, out, sizeof out - z->avail_out);
 }
@@ -267,8 +267,8 @@ static void upload_take_step(struct upload *u)
         upload_inflate(u);
         return;
     }
-    upload_parse(u, u->in.data + u->in_at, u->in.len - u->in_at);
-    u->in_at = u->in.len;
+    upload_parse(u, u->in.data, u->in.len);
+    buf_clear(&u->in);
 }
 
 /* ---- writing ---- */
@@ -359,6 +359,12 @@ static void upload_run(struct upload *u)
         upload_fail(u, e2b_file_status(&err), err.text);
 }
 
+static void upload_end_parser(struct upload *u)
+{
+    if (MHD_destroy_post_processor(steal(&u->parser)) != MHD_YES)
+        upload_fail(u, 400, "the body is not complete multipart/form-data");
+}
+
 static void upload_finish(struct upload *u)
 {
     if (u->is_gzip && !u->inflated) {
@@ -382,21 +388,22 @@ static void upload_continue(struct upload *u)
             upload_run(u);
             return;
         }
-        if (u->in_at < u->in.len) {
+        if (u->in.len > 0) {
             upload_take_step(u);
+            if (!u->ended && u->in.len < UPLOAD_STEP)
+                request_resume(u->r); /* reads more meanwhile */
             continue;
         }
-        buf_clear(&u->in);
-        u->in_at = 0;
-        if (!u->ended) {
-            request_resume(u->r); /* reads the next piece */
+        if (!u->ended)
             return;
-        }
-        if (!u->current) {
+        if (!u->parser && !u->current) {
             upload_finish(u);
             return;
         }
-        upload_end_file(u);
+        if (u->parser)
+            upload_end_parser(u);
+        else
+            upload_end_file(u);
     }
 }
 
@@ -420,7 +427,7 @@ static void upload_on_piece(struct request *r, const char *data, size_t len)
         return;
     }
     upload_continue(u);
-    if (!r->reply && u->pending)
+    if (!r->reply && u->in.len >= UPLOAD_STEP)
         request_suspend(r);
 }
 
@@ -428,9 +435,6 @@ static void upload_on_complete(struct request *r)
 {
     struct upload *u = r->state;
     u->ended = true;
-    if (u->parser && MHD_destroy_post_processor(u->parser) != MHD_YES)
-        upload_fail(u, 400, "the body is not complete multipart/form-data");
-    u->parser = NULL;
     upload_continue(u);
 }
 
