@@ -18,7 +18,6 @@
 
 enum {
     LANES_MAX = 256,
-    NODES_MAX = 1024,
     HEARD_MS = 2200, /* longer than a node may be silent (cluster/registry.h) */
     ANSWER_MS = 5000,
     HTTP_SECONDS = 3,
@@ -219,6 +218,8 @@ static void look_put_json(const struct look *k, struct buf *out)
     field_open(out, NULL, '{');
     field_open(out, "nodes", '[');
     for (size_t i = 0; (n = look_node(k, i)); i++) {
+        if (registry_is_gone(k->nodes, n))
+            continue;
         field_open(out, NULL, '{');
         field_string(out, "name", n->name);
         field_string(out, "address", n->address);
@@ -251,8 +252,10 @@ static void look_put_text(const struct look *k, struct buf *out)
     buf_printf(
         out, "%-20s %-8s %-10s %12s  %s\n", "NODE", "STATE", "VERSION", "SANDBOXES", "ADDRESS");
     for (size_t i = 0; (n = look_node(k, i)); i++)
-        buf_printf(out, "%-20s %-8s %-10s %5llu of %-4llu %s\n", n->name, node_state(n), n->version,
-            (unsigned long long)n->sandboxes, (unsigned long long)n->most, n->address);
+        if (!registry_is_gone(k->nodes, n))
+            buf_printf(out, "%-20s %-8s %-10s %5llu of %-4llu %s\n", n->name, node_state(n),
+                n->version, (unsigned long long)n->sandboxes, (unsigned long long)n->most,
+                n->address);
     buf_printf(out, "\n%llu run%s in the queue, %llu dead letter%s\n", (unsigned long long)k->runs,
         k->runs == 1 ? "" : "s", (unsigned long long)k->dead, k->dead == 1 ? "" : "s");
     if (k->runs == 0)
@@ -331,15 +334,13 @@ static void check_certificates(struct checks *c)
 }
 
 /* Of the nodes that are up: how many, and a summary of their versions. */
-static size_t check_versions(struct checks *c, size_t *lost)
+static size_t check_versions(struct checks *c)
 {
     cleanup_buf struct buf versions = { 0 };
     const struct node *n;
     size_t up = 0, kinds = 0;
-    *lost = 0;
     for (size_t i = 0; (n = look_node(c->k, i)); i++) {
         bool known = false;
-        *lost += n->is_lost;
         if (n->is_lost)
             continue;
         up++;
@@ -362,10 +363,10 @@ static void check_names(struct checks *c)
 {
     const struct node *n, *other;
     for (size_t i = 0; (n = look_node(c->k, i)); i++) {
-        if (n->is_lost)
+        if (n->is_lost && !registry_is_gone(c->k->nodes, n))
             check_put(c, "stale", "warning",
-                "if its machine is up, look whether it reaches NATS; its entry goes after 5 s of "
-                "silence",
+                "start it again, or look whether its machine reaches NATS; a node that does not "
+                "come back is forgotten after an hour",
                 "node %s at %s is not heard of", n->name, n->address);
         for (size_t j = 0; j < i && !n->is_lost; j++) {
             other = look_node(c->k, j);
@@ -474,14 +475,13 @@ static void check_queue(struct checks *c, size_t up)
 static void check_cluster(struct checks *c)
 {
     const struct look *k = c->k;
-    size_t lost = 0;
     if (!k->has_jetstream) {
         check_put(c, "jetstream", "wrong", "start nats-server with -js, and its files with -sd",
             "it does not answer: %s", k->why);
         return;
     }
     check_put(c, "jetstream", "ok", NULL, "it answers");
-    size_t up = check_versions(c, &lost);
+    size_t up = check_versions(c);
     if (up == 0)
         check_put(c, "nodes", "wrong", "start one: droste serve --join URLS --listen IP:PORT",
             k->has_nodes ? "there are none" : "none has ever joined");

@@ -278,7 +278,8 @@ static void watch_receive(struct call *c, nats_message **m)
                 : data    ? data
                           : "",
         .len = operation ? 0 : (size_t)nats->length(*m),
-        .revision = origin.sequence };
+        .revision = origin.sequence,
+        .written_ms = (int64_t)(origin.time_ns / 1000000) };
     size_t slot = c->slot;
     uint32_t generation = c->generation;
     struct bus *b = c->b;

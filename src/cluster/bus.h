@@ -227,6 +227,7 @@ struct bus_entry {
     const char *data; /* ends with NUL; not trusted */
     size_t len;
     uint64_t revision;
+    int64_t written_ms; /* by the clock of the server, since 1970 */
 };
 typedef void bus_entry_fn(void *arg, const struct bus_entry *entry);
 /* Calls on_entry with all that is there, then with an entry without a key, then with each change.

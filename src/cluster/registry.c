@@ -14,7 +14,8 @@
 #include "base/os/random.h"
 #include "base/text.h"
 
-enum { NODES_MOST = 1024, NODE_BEAT_MS = 500, NODE_LOST_MS = 1500, NODE_TTL_MS = 5000 };
+/* A lost node's key stays for an hour, so that those who look later see that it is lost. */
+enum { NODES_MOST = 1024, NODE_BEAT_MS = 500, NODE_LOST_MS = 1500, NODE_TTL_MS = 3600000 };
 enum { REGISTRY_OPEN_SECONDS = 10, SECRET_SIZE = 65 };
 
 static const char registry_bucket[] = "droste-nodes", secret_bucket[] = "droste-cluster";
@@ -59,6 +60,22 @@ const struct node *registry_node(const struct registry *g, unsigned number)
 const struct node *registry_at(const struct registry *g, size_t index)
 {
     return index < g->count ? &g->nodes[index] : NULL;
+}
+
+bool registry_is_replaced(const struct registry *g, const struct node *node)
+{
+    for (size_t i = 0; node->is_lost && i < g->count; i++) {
+        const struct node *other = &g->nodes[i];
+        bool is_later = !other->is_lost || other->written_ms > node->written_ms;
+        if (other != node && is_later && strcmp(other->name, node->name) == 0)
+            return true;
+    }
+    return false;
+}
+
+bool registry_is_gone(const struct registry *g, const struct node *node)
+{
+    return node->has_left || registry_is_replaced(g, node);
 }
 
 static void node_lose(struct registry *g, struct node *node)
@@ -119,18 +136,33 @@ bool registry_read_node(const char *data, size_t len, struct node *out)
     return true;
 }
 
+/* Of the keys that were there when this node began to watch, some are of lost nodes: those that
+ * were written long before the latest one, by the clock of the NATS server. */
+static void registry_know(struct registry *g)
+{
+    int64_t latest_ms = 0;
+    for (size_t i = 0; i < g->count; i++)
+        if (g->nodes[i].written_ms > latest_ms)
+            latest_ms = g->nodes[i].written_ms;
+    for (size_t i = 0; i < g->count && !g->is_known; i++)
+        g->nodes[i].is_lost = latest_ms - g->nodes[i].written_ms > NODE_LOST_MS;
+    g->is_known = true;
+}
+
 static void registry_on_entry(void *arg, const struct bus_entry *entry)
 {
     struct registry *g = arg;
     struct node read;
     if (!entry->key) {
-        g->is_known = true;
+        registry_know(g);
         return;
     }
     unsigned number = node_number_of(entry->key);
     struct node *node = number ? registry_find(g, number) : NULL;
-    if (!entry->data && node)
+    if (!entry->data && node) {
+        node->has_left = true;
         node_lose(g, node);
+    }
     if (!number || !entry->data || !registry_read_node(entry->data, entry->len, &read))
         return;
     if (!node)
@@ -139,6 +171,7 @@ static void registry_on_entry(void *arg, const struct bus_entry *entry)
         return; /* a watch that begins again repeats what it has said */
     read.number = number;
     read.revision = entry->revision;
+    read.written_ms = entry->written_ms;
     read.seen_ns = clock_ns();
     *node = read;
 }

@@ -2,7 +2,8 @@
  *
  * A node claims a random number for its life, as a key of the bucket droste-nodes, and writes what
  * it has into it twice a second. Ids of sandboxes have the number. A node that was silent for 1.5
- * seconds is lost, until it is heard of again; one that starts again has another number.
+ * seconds is lost, until it is heard of again; one that starts again has another number. A node
+ * that leaves removes its key; that of a lost one stays for an hour.
  * While the bus itself is away nothing is heard of any node, and none is called lost for that.
  *
  * Requests between nodes carry a ticket: an HMAC-SHA256 with a secret that the first node makes and
@@ -18,9 +19,10 @@ enum { NODE_NAME_SIZE = 65, NODE_ADDRESS_SIZE = 64, TICKET_SIZE = 65 };
 struct node {
     unsigned number; /* 1 to 65535 */
     char name[NODE_NAME_SIZE], address[NODE_ADDRESS_SIZE], version[16];
-    uint64_t sandboxes, most; /* most: room for so many */
-    bool is_draining, is_lost;
+    uint64_t sandboxes, most;            /* most: room for so many */
+    bool is_draining, is_lost, has_left; /* has_left: in order, and is_lost, too */
     uint64_t seen_ns, revision;
+    int64_t written_ms; /* by the clock of the NATS server */
 };
 
 /* What a node has written about itself; not trusted. False: it is not that. */
@@ -54,6 +56,10 @@ unsigned registry_own(const struct registry *g);
 const struct node *registry_node(const struct registry *g, unsigned number);
 /* By index, until NULL; this node is one of them. */
 const struct node *registry_at(const struct registry *g, size_t index);
+/* Whether a node is lost, and another one has its name: it was started again. */
+bool registry_is_replaced(const struct registry *g, const struct node *node);
+/* The same, or it has left: not worth telling. */
+bool registry_is_gone(const struct registry *g, const struct node *node);
 
 /* Signs a text of node-to-node requests, and checks a signature in constant time. */
 int registry_sign(const struct registry *g, const char *text, char out[TICKET_SIZE]);

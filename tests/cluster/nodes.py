@@ -9,6 +9,7 @@ import http.client
 import http.server
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -63,6 +64,7 @@ class Provider:
         self.keys = collections.defaultdict(set)      # of each prompt
         self.requests = collections.Counter()         # by key
         self.traces = set()                           # the field traceparent
+        self.held_from, self.released = None, threading.Event()
         provider = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -106,10 +108,31 @@ class Provider:
             name = (("loop " if is_loop else "") + prompt, len(messages))
             self.keys[name].add(key)
             self.requests[key] += 1
+            is_held = self.held_from and sum(self.requests.values()) >= self.held_from
+        if is_held:
+            self.released.wait()
         time.sleep(self.pause)
         return CODE if is_loop else prompt.upper()
 
+    def hold(self, after=0):
+        """Requests have no answer until release(), except the next `after`: what they wait for
+        stays as it is, on however slow a machine."""
+        with self.lock:
+            self.released.clear()
+            self.held_from = sum(self.requests.values()) + after + 1
+
+    def release(self):
+        self.held_from = None
+        self.released.set()
+
+    def order(self):
+        """The names of runs, as their code was first asked for."""
+        with self.lock:
+            return [re.search("run-[0-9]+", prompt).group() for prompt, _ in self.keys
+                    if prompt.startswith("loop ")]
+
     def close(self):
+        self.release()
         self.server.shutdown()
         self.server.server_close()
 

@@ -126,7 +126,7 @@ def test_sandboxes_are_reached_while_nats_restarts(cluster):
     assert first.ask("GET", f"/v1/sandboxes/{made}")[0] == 200
     cluster.nats.start()
     third = cluster(1)[2]
-    assert third.ask("GET", f"/v1/sandboxes/{made}")[0] == 200
+    wait_until(lambda: third.ask("GET", f"/v1/sandboxes/{made}")[0] == 200)
 
 
 @pytest.mark.parametrize("ticket", ["9999999999999 " + "0" * 64, "x", "1 " + "a" * 64])

@@ -37,13 +37,13 @@ def test_any_node_takes_a_run_and_answers_for_it(start, provider):
 
 
 def test_a_killed_nodes_run_goes_on_elsewhere_without_paying_again(start, provider):
-    provider.pause = 0.5
+    provider.hold(after=1)
     nodes = [start()]
     put(nodes, "run-2")
-    while len(provider.requests) < 2:     # the code's first call has no answer yet
-        time.sleep(0.01)
+    wait_until(lambda: len(provider.requests) >= 2)    # the code's first call has no answer
     nodes.append(start())
     nodes[0].kill()
+    provider.release()
     begun = time.monotonic()
     answer = get(nodes[1:], "run-2")
     check(answer, "run-2")
@@ -56,13 +56,13 @@ def test_a_killed_nodes_run_goes_on_elsewhere_without_paying_again(start, provid
 
 
 def test_a_node_that_was_stopped_for_longer_than_its_lease_has_lost_its_run(start, provider):
-    provider.pause = 0.5
+    provider.hold(after=1)
     nodes = [start()]
     put(nodes, "run-3")
-    while len(provider.requests) < 2:
-        time.sleep(0.01)
+    wait_until(lambda: len(provider.requests) >= 2)
     nodes.append(start())
     nodes[0].pause()
+    provider.release()
     check(get(nodes[1:], "run-3"), "run-3")
     asked = sum(provider.requests.values())
     nodes[0].go_on()
@@ -75,13 +75,13 @@ def test_a_node_that_was_stopped_for_longer_than_its_lease_has_lost_its_run(star
 
 
 def test_a_node_that_stops_in_order_gives_its_runs_back_at_once(start, provider):
-    provider.pause = 0.5
+    provider.hold(after=1)
     nodes = [start()]
     put(nodes, "run-4")
-    while len(provider.requests) < 2:
-        time.sleep(0.01)
+    wait_until(lambda: len(provider.requests) >= 2)
     nodes.append(start())
     nodes[0].stop()
+    provider.release()
     check(get(nodes[1:], "run-4"), "run-4")
     assert not provider.paid_twice()
 
@@ -102,12 +102,13 @@ def test_runs_survive_the_end_of_the_nats_server(start, nats, provider):
 
 
 def test_a_cancelled_run_ends_once_and_says_so(start, provider):
-    provider.pause = 1
+    provider.hold()
     nodes = [start("--runs", "1"), start("--runs", "1")]
     for name in ("run-6", "run-7", "run-8"):
         put(nodes, name)
     for name in ("run-8", "run-6"):      # one that waits or has begun
         assert nodes[0].ask("DELETE", "/v1/queue/" + name)[0] == 204
+    provider.release()
     unbegun = get(nodes, "run-8")["run"]
     assert (unbegun["run"], unbegun["status"], unbegun["answer"]) == ("run-8", "cancelled", None)
     assert unbegun["question"] and "cancelled" in unbegun["error"]
@@ -127,7 +128,7 @@ def test_runs_of_an_old_version_end_as_stale_those_that_wait_run_or_come(start, 
         made = subprocess.run([DROSTE, "keys", "create", name, "--scopes", "runs", "--keys", file],
                               check=True, capture_output=True, text=True)
         keys.append(made.stdout.split()[0])
-    provider.pause = 0.5
+    provider.hold()
     nodes = [start("--runs", "1", "--keys", file) for _ in range(2)]
     nodes[0].key = nodes[1].key = keys[0]
     put(nodes, "run-500", version=4)
@@ -137,6 +138,7 @@ def test_runs_of_an_old_version_end_as_stale_those_that_wait_run_or_come(start, 
     put(nodes, "run-503")
     assert drop(nodes[1], 5) == 204
     put(nodes, "run-504", version=4)
+    provider.release()
     for name in ("run-500", "run-502", "run-504"):
         run = get(nodes, name)["run"]
         assert (run["status"], run["reason"], run["answer"]) == ("cancelled", "stale", None), run
@@ -145,7 +147,6 @@ def test_runs_of_an_old_version_end_as_stale_those_that_wait_run_or_come(start, 
         answer = get(nodes, name)
         check(answer, name)
         assert "reason" not in answer["run"]
-    provider.pause = 0.02
     nodes[0].key = nodes[1].key = keys[1]
     put(nodes, "run-505", version=4)
     check(get(nodes, "run-505"), "run-505")             # another key's
@@ -159,7 +160,7 @@ def test_runs_of_an_old_version_end_as_stale_those_that_wait_run_or_come(start, 
 
 def test_a_dead_nodes_runs_that_were_dropped_meanwhile_end_with_what_they_have_paid(
         start, provider):
-    provider.pause = 0.5
+    provider.hold(after=2)
     nodes = [start()]
     put(nodes, "run-510", version=1)
     put(nodes, "run-511")
@@ -168,6 +169,7 @@ def test_a_dead_nodes_runs_that_were_dropped_meanwhile_end_with_what_they_have_p
     nodes[0] = start()
     wait_until(lambda: drop(nodes[0], 2) == 204)        # its queue is ready
     assert nodes[0].ask("DELETE", "/v1/queue/run-511")[0] == 204
+    provider.release()
     stale, cancelled = (get(nodes, name)["run"] for name in ("run-510", "run-511"))
     assert stale["status"] == cancelled["status"] == "cancelled"
     assert stale["reason"] == "stale" and "reason" not in cancelled
@@ -177,7 +179,7 @@ def test_a_dead_nodes_runs_that_were_dropped_meanwhile_end_with_what_they_have_p
 
 def test_a_cancellation_does_not_give_a_run_back_to_the_node_that_has_lost_it(
         start, nats, provider):
-    provider.pause = 0.5
+    provider.hold(after=1)
     node = start()
     put([node], "run-520")
     wait_until(lambda: len(provider.requests) >= 2)
@@ -185,6 +187,7 @@ def test_a_cancellation_does_not_give_a_run_back_to_the_node_that_has_lost_it(
     subject = stream.subject("droste_run_logs", "droste.run.log.*.run-520")
     for mark in (b"T", b"C"):       # another node takes it, and it is cancelled
         assert "seq" in stream.ask(subject, mark + b"0" * 16 + b"00000001.")
+    provider.release()
     assert get([node], "run-520")["run"]["status"] == "cancelled"
     marks = b"".join(message[:1] for message in stream.messages("droste_run_logs", subject))
     stream.close()
@@ -375,11 +378,10 @@ def of_another_version(message):
 
 
 def test_a_run_of_another_version_waits_for_its_node_and_does_not_fail(start, nats, provider):
-    provider.pause = 1
+    provider.hold(after=1)
     nodes = [start()]
     put(nodes, "run-60")
-    while len(provider.requests) < 2:
-        time.sleep(0.01)
+    wait_until(lambda: len(provider.requests) >= 2)
     nodes[0].kill()
     stream = JetStream(nats.port)
     subject = stream.subject("droste_run_logs", "droste.run.log.*.run-60")
@@ -387,7 +389,7 @@ def test_a_run_of_another_version_waits_for_its_node_and_does_not_fail(start, na
     foreign = [of_another_version(message) for message in kept]
     assert foreign != kept
     stream.replace("droste_run_logs", subject, foreign)
-    provider.pause = 0.02
+    provider.release()
     nodes.append(start())
     log = os.path.join(nodes[1].home, "log")
     wait_until(lambda: "of another version" in open(log).read())
@@ -400,14 +402,17 @@ def test_a_run_of_another_version_waits_for_its_node_and_does_not_fail(start, na
 
 
 def test_a_higher_priority_comes_first(start, provider):
-    provider.pause = 0.3
     node = start("--runs", "1")
+    put([node], "run-18", priority=0)
+    check(get([node], "run-18"), "run-18")          # the node knows of this priority
+    provider.hold()
     for i in range(4):
         put([node], "run-1%d" % i, priority=2)
     put([node], "run-19", priority=0)
-    check(get([node], "run-19"), "run-19")
-    states = [node.ask("GET", "/v1/queue/run-1%d" % i)[1]["state"] for i in range(4)]
-    assert states.count("queued") >= 2
+    provider.release()
+    for i in (9, 0, 1, 2, 3):
+        check(get([node], "run-1%d" % i), "run-1%d" % i)
+    assert provider.order().index("run-19") <= 3    # behind what the node had taken before
 
 
 def test_each_of_many_runs_has_one_result_whatever_is_killed(tmp_path):

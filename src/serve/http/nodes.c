@@ -220,21 +220,12 @@ unsigned nodes_next(const struct server *s, unsigned first)
     return next;
 }
 
-static bool nodes_have_name(const struct server *s, const char *name)
-{
-    const struct node *node;
-    for (size_t i = 0; (node = nodes_peer_at(s, i)); i++)
-        if (!node->is_lost && strcmp(node->name, name) == 0)
-            return true;
-    return false;
-}
-
 /* The name of a node that is lost and has not come back; NULL: there is none. */
 static const char *nodes_missing(const struct server *s)
 {
     const struct node *node;
     for (size_t i = 0; (node = nodes_peer_at(s, i)); i++)
-        if (node->is_lost && !nodes_have_name(s, node->name))
+        if (node->is_lost && !registry_is_replaced(s->nodes, node))
             return node->name;
     return NULL;
 }

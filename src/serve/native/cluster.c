@@ -69,7 +69,7 @@ static void cluster_reply(struct request *r, struct json_object *all)
     const struct node *n;
     struct json_object *o = json_object_new_object();
     for (size_t i = 0; !r->client->is_relay && (n = nodes_peer_at(s, i)); i++)
-        if (!cluster_has(all, n))
+        if (!cluster_has(all, n) && !registry_is_gone(s->nodes, n))
             json_object_array_add(all, cluster_node(n));
     json_put(o, "nodes", all);
     json_put(o, "queued", json_object_new_int64((int64_t)cluster_gauge(s->table, GAUGE_QUEUED)));
@@ -107,6 +107,8 @@ void cluster_put_metrics(const struct server *s, struct buf *out)
     buf_puts(out, "# HELP droste_cluster_node_up Whether a node of the cluster is heard of.\n"
                   "# TYPE droste_cluster_node_up gauge\n");
     for (size_t i = 0; (n = nodes_peer_at(s, i)); i++) {
+        if (registry_is_gone(s->nodes, n))
+            continue;
         buf_printf(out, "droste_cluster_node_up{node=\"%s\",version=\"", n->name);
         cluster_put_label(out, n->version);
         buf_printf(out, "\"} %d\n", !n->is_lost);
