@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/cleanup.h"
 #include "base/hash.h"
 #include "base/json/json.h"
 #include "base/otlp.h"
@@ -19,7 +20,7 @@
 #include "export/public_error.h"
 #include "export/steps.h"
 
-enum { SETTINGS_MOST = 16 << 20 };
+enum { SETTINGS_MOST = 16 << 20, CONVERSATION_MOST = 1000 };
 
 struct otlp_turn {
     char run[DROSTE_RUN_ID_SIZE];
@@ -28,7 +29,8 @@ struct otlp_turn {
 
 struct otlp {
     struct steps_out out;
-    struct traceparent root; /* `span` "": the run is the trace's root */
+    struct traceparent root;               /* `span` "": the run is the trace's root */
+    char conversation[DROSTE_RUN_ID_SIZE]; /* that the run continues: its first run; "": none */
     bool has_begun, has_span;
     struct otlp_turn *turns; /* of runs that the visit is in */
     size_t count, room;
@@ -99,11 +101,22 @@ static void otlp_cost(struct otlp *o, double dollars)
         span_number(&o->out.text, "droste.cost", dollars);
 }
 
-/* "openai/gpt-5" */
+/* "openai/gpt-5". The conventions have names of their own for some providers. */
 static void otlp_model(struct otlp *o, const char *model)
 {
-    const char *slash = model ? strchr(model, '/') : NULL;
-    span_text(&o->out.text, "gen_ai.provider.name", model, slash ? (size_t)(slash - model) : 0);
+    static const struct {
+        const char *ours, *theirs;
+    } names[] = { { "gemini/", "gcp.gemini" }, { "google/", "gcp.gemini" },
+        { "azure/", "azure.ai.openai" } };
+    const char *slash = model ? strchr(model, '/') : NULL, *provider = model;
+    size_t len = slash ? (size_t)(slash - model) : 0;
+    for (size_t i = 0; slash && i < array_length(names); i++)
+        if (strncmp(model, names[i].ours, len + 1) == 0) {
+            provider = names[i].theirs;
+            len = strlen(provider);
+            break;
+        }
+    span_text(&o->out.text, "gen_ai.provider.name", provider, len);
     otlp_string(o, "gen_ai.request.model", slash ? slash + 1 : model);
 }
 
@@ -306,7 +319,7 @@ static int otlp_end(void *arg, const droste_record_run *run, droste_error *err)
     otlp_open(o, &span);
     otlp_string(o, "gen_ai.operation.name", "invoke_agent");
     otlp_string(o, "gen_ai.agent.name", "droste");
-    otlp_string(o, "gen_ai.conversation.id", run->previous);
+    otlp_string(o, "gen_ai.conversation.id", run->parent ? NULL : o->conversation);
     otlp_model(o, run->model);
     otlp_tokens(o, run->input_tokens, run->output_tokens, run->cost);
     otlp_string(o, "droste.run.id", run->id);
@@ -315,6 +328,25 @@ static int otlp_end(void *arg, const droste_record_run *run, droste_error *err)
     otlp_string(o, "droste.batch.task", run->task);
     otlp_int(o, "droste.calls", run->calls);
     return otlp_close(o, is_fine ? NULL : run->status, run->error, err);
+}
+
+static int otlp_take_previous(void *arg, const droste_record_run *run, droste_error *err)
+{
+    char *previous = arg;
+    snprintf(previous, DROSTE_RUN_ID_SIZE, "%s", run->previous ? run->previous : "");
+    return 0;
+}
+
+/* Not within the visit, which has a transaction of its own. */
+static void otlp_find_conversation(struct otlp *o, const char *run)
+{
+    char next[DROSTE_RUN_ID_SIZE];
+    for (int i = 0; i < CONVERSATION_MOST; i++, run = o->conversation) {
+        int rc = droste_record_get(o->out.record, run, otlp_take_previous, next, NULL);
+        if (rc < 0 || !next[0])
+            return;
+        memcpy(o->conversation, next, sizeof next);
+    }
 }
 
 static int otlp_write_run(struct otlp *o, const char *run, droste_error *err)
@@ -326,6 +358,7 @@ static int otlp_write_run(struct otlp *o, const char *run, droste_error *err)
         .end = otlp_end,
         .children = true,
         .lazy = true };
+    otlp_find_conversation(o, run);
     int rc = droste_record_visit(o->out.record, run, &visitor, o, err);
     if (rc < 0)
         return rc;

@@ -82,8 +82,9 @@ struct mcp_host {
     /* Takes the session into its care, with the room; NULL without memory: it is closed. */
     void *(*add)(struct mcp_place *place, struct mcp_session *s, droste_session *session);
     void (*close)(void *held);
-    /* An operation has begun: mcp_session_done is called at its end. */
-    void (*begin)(void *held);
+    /* An operation has begun, for a request of this stream (NULL: for none): mcp_session_done is
+     * called at its end. */
+    void (*begin)(void *held, void *stream);
     /* Whether an operation of another client is under way; mcp_session_idle is called after it. */
     bool (*is_busy)(void *held);
     void (*use)(void *held); /* its files are used */

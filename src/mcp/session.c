@@ -96,7 +96,7 @@ void mcp_session_await(struct mcp_session *s, struct mcp_call *c, int rc, const 
     s->is_busy = true;
     s->running = c;
     s->done = done;
-    session_host(s)->begin(s->held);
+    session_host(s)->begin(s->held, c->stream);
 }
 
 /* ---- opening and closing ---- */
@@ -207,7 +207,7 @@ static void session_opened(struct mcp_session *s)
     s->is_busy = s->is_opening = true;
     s->running = NULL;
     s->done = NULL;
-    session_host(s)->begin(s->held);
+    session_host(s)->begin(s->held, NULL);
 }
 
 static struct mcp_session *session_of_place(struct mcp_place *place)
@@ -333,7 +333,11 @@ static void own_close(void *held)
     droste_session_close(held);
 }
 
-static void own_touch(void *held)
+static void own_begin(void *held, void *stream)
+{
+}
+
+static void own_use(void *held)
 {
 }
 
@@ -349,8 +353,8 @@ const struct mcp_host mcp_own_host = { .ask = own_ask,
     .settings = own_settings,
     .add = own_add,
     .close = own_close,
-    .begin = own_touch,
-    .use = own_touch,
+    .begin = own_begin,
+    .use = own_use,
     .is_busy = own_is_busy };
 
 /* ---- tools ---- */

@@ -87,6 +87,8 @@ def test_a_chain_of_questions(droste, place):
     assert "\nafter     %s\n" % two.json["run"] in shown
     assert droste("runs", "show", three.json["run"], "--json").json["previous"] == two.json["run"]
     assert droste("runs", "ls").out.count("↳ ") == 2
+    traces = droste("runs", "export", "--all", "--format", "otlp").out
+    assert traces.count('"gen_ai.conversation.id","value":{"stringValue":"%s"}' % one) == 2
 
 
 def test_the_messages_of_before_come_before_the_question(droste, place):

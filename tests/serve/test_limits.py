@@ -195,7 +195,7 @@ def test_logs_are_json_and_have_no_secrets(limited, tmp_path):
         one.ask("DELETE", path)
         until(lambda: audit.read_text().count("\n") == 5)
         until(lambda: log.read_text().count('"request"') == 8)
-        until(lambda: traces.read_text().count("\n") == 6)
+        until(lambda: traces.read_text().count("\n") == 7)
     lines = {(e["method"], e["status"]): e for e in map(json.loads, audit.read_text().splitlines())}
     assert set(lines) == \
         {("POST", 201), ("POST", 200), ("PUT", 204), ("GET", 401), ("DELETE", 204)}

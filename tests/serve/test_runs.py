@@ -187,11 +187,12 @@ def test_runs_are_traced(models, tmp_path):
     assert file.stat().st_mode & 0o777 == 0o600
 
 
-def test_requests_are_spans(models, tmp_path):
-    """Of sandboxes, too; a cell's calls of models are part of its request, whoever began the
-    trace. What a client does not record, nobody does, and no span has code or paths."""
+def test_requests_cells_and_commands_are_spans(models, tmp_path):
+    """Cells and commands are below their request, whichever worker has the sandbox, and a cell's
+    calls of models below the cell, whoever began the trace. What a client does not record, nobody
+    does, and no span has code or paths."""
     file = tmp_path / "traces.jsonl"
-    server = models(TURNS, "--traces", str(file))
+    server = models(TURNS, "--traces", str(file), "--workers", "2")
     trace = "0af7651916cd43dd8448eb211c80319c"
     field = {"traceparent": "00-%s-b7ad6b7169203331-01" % trace}
     code = {"code": "secret = 'hidden'\nllm_query('is it?')"}
@@ -204,17 +205,31 @@ def test_requests_are_spans(models, tmp_path):
     server.ask("GET", path + "/files?path=/tmp/hidden", None, field)
     unsampled = asked({"traceparent": field["traceparent"][:-1] + "0"})
     server.ask("GET", "/health", None, field)
+    server.ask("POST", path + "/commands", {"command": ["/bin/sh", "-c", ": hidden; exit 3"],
+                                            "stream": True}, field)
+    server.ask("POST", path + "/commands", {"command": "sleep 1000"}, field)
+    server.ask("POST", path + "/execute", {"code": "1/0"})
     server.ask("DELETE", path)
     until(lambda: named(file, "DELETE /v1/sandboxes/{id}"))
-    cells = named(file, "POST /v1/sandboxes/{id}/execute")
-    assert [span["traceId"] == trace for span in cells] == [True, False]
+    until(lambda: len(named(file, "sh")) == 2)
+    requests = named(file, "POST /v1/sandboxes/{id}/execute")
+    cells = named(file, "execute_tool python")
+    assert [span["traceId"] == trace for span in requests] == [True, False, False]
+    assert [span["parentSpanId"] for span in cells] == [span["spanId"] for span in requests]
     assert [one[3:52] for one in seen] == [
-        "%s-%s" % (span["traceId"], span["spanId"]) for span in cells]
+        "%s-%s" % (span["traceId"], span["spanId"]) for span in cells[:2]]
     assert unsampled == field["traceparent"][:-1] + "0"
-    assert {attributes(span)["droste.sandbox.id"] for span in cells} == {path.rpartition("/")[2]}
+    assert {attributes(span)["droste.sandbox.id"]
+            for span in cells + requests} == {path.rpartition("/")[2]}
     assert attributes(cells[0])["gen_ai.operation.name"] == "execute_tool"
-    assert all(span["kind"] == 2 and int(span["endTimeUnixNano"]) >= int(
-        span["startTimeUnixNano"]) for span in cells)
+    assert [attributes(span).get("error.type") for span in cells] == [None, None, "error"]
+    assert all(int(span["endTimeUnixNano"]) >= int(span["startTimeUnixNano"])
+               for span in requests + cells)
+    codes = {attributes(span).get("process.exit.code"): span for span in named(file, "sh")}
+    assert set(codes) == {"3", None}    # one was left behind
+    assert codes["3"]["traceId"] == trace and codes["3"]["status"] == {"code": 2}
+    assert {span["parentSpanId"] for span in codes.values()} == {
+        span["spanId"] for span in named(file, "POST /v1/sandboxes/{id}/commands")}
     missing = named(file, "GET /v1/sandboxes/{id}/files")[0]
     assert attributes(missing)["http.response.status_code"] == "404"
     assert attributes(named(file, "POST /v1/sandboxes")[0])["droste.created"] == path

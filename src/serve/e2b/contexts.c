@@ -80,6 +80,7 @@ static void context_drop_session(struct e2b_context *c)
     droste_session *session = steal(&c->session);
     c->is_set_up = false;
     c->phase = CONTEXT_IDLE;
+    cell_end(&c->cell, NULL);
     if (!session)
         return;
     droste_session_on_done(session, NULL, NULL);
@@ -167,6 +168,7 @@ static void context_on_done(
     bool failed = err || (result && strcmp(droste_result_status(result), "ok") != 0);
     c->phase = CONTEXT_IDLE;
     if (phase == CONTEXT_RUNNING) {
+        cell_end(&c->cell, result);
         e2b_execution_end(c->queue, result, err);
         if (c->queue->environment)
             c->phase = CONTEXT_LEAVING;
@@ -249,10 +251,9 @@ static int context_execute(struct e2b_context *c, droste_error *err)
 {
     struct e2b_execution *x = c->queue;
     cleanup_buf struct buf code = { 0 };
-    char trace[TRACEPARENT_SIZE];
     c->count++;
-    droste_session_trace(c->session, trace_field(x->request, trace) ? trace : NULL);
     e2b_execution_begin(x);
+    cell_begin(&c->cell, c->e2b->sandbox, c->session, x->request, c->language);
     if (!context_is_bash(c)) {
         bool is_other = e2b_from_ipython(x->code, x->len, &code);
         return context_run(c, is_other ? buf_text(&code) : x->code, is_other ? code.len : x->len,

@@ -45,6 +45,7 @@ struct e2b_context {
     bool entered;   /* the variables of the first execution are set */
     enum context_phase phase;
     uint64_t count;              /* of executions */
+    struct trace_step cell;      /* of the first */
     struct e2b_execution *queue; /* the first may be under way */
     struct e2b_context *next;
 };

@@ -23,6 +23,7 @@ struct process_stream {
     char id[SERVE_ID_SIZE];
     uint64_t handle;
     int64_t pid;
+    struct trace_step command; /* that it has started */
     bool opened, pending, is_terminal, is_attached;
 };
 
@@ -66,6 +67,8 @@ static void process_on_left(void *arg, const droste_command_reply *reply, const 
 static void process_finish(struct process_stream *p)
 {
     const droste_command_request request = { .op = "detach", .handle = p->handle };
+    if (p->opened)
+        trace_command_end(&p->command, p->pid, NULL);
     if (!p->opened || !process_start_op(p, &request, process_on_left))
         free(p);
 }
@@ -159,6 +162,7 @@ static void process_on_output(void *arg, const droste_command_reply *reply, cons
     process_push_data(p, "stderr", reply->err, reply->err_len);
     if (!reply->ended)
         return;
+    trace_command_end(&p->command, p->pid, reply);
     if (reply->timed_out) {
         connect_end(&p->connect, "deadline_exceeded", "the command's time is over; it was killed");
         return;
@@ -356,6 +360,7 @@ static void process_begin(struct process_stream *p, struct request *r, struct pr
     }
     if (request.cwd && request.cwd[0] == '\0')
         request.cwd = NULL;
+    trace_step_begin(&p->command, sb, r, request.argv[0]);
     (void)process_start_op(p, &request, process_on_opened);
 }
 

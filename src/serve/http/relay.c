@@ -165,7 +165,7 @@ static void relay_write_head(struct request *r, struct buf *head)
     buf_printf(
         head, "X-Request-Id: %s\r\n" RELAY_CLIENT ": %s\r\n", r->request_id, r->client->address);
     char trace[TRACEPARENT_SIZE];
-    if (trace_field(r, trace))
+    if (trace_field(&r->trace.span, trace))
         buf_printf(head, "traceparent: %s\r\n", trace);
     if (r->account)
         buf_printf(head, RELAY_ACCOUNT ": %s\r\n", r->account->key.id);

@@ -528,7 +528,11 @@ static void answer_begin_cell(struct jupyter_kernel *k)
     droste_session_on_display(session, cell_on_display, k);
     int rc = droste_session_exec_start(
         session, text, len, DROSTE_ECHO | DROSTE_RESULTS | DROSTE_WHOLE_ERRORS, -1, &err);
-    if (!jupyter_kernel_begin(k, PHASE_CELL, rc))
+    const struct jupyter_channel *from = k->queue->from;
+    if (jupyter_kernel_begin(k, PHASE_CELL, rc))
+        cell_begin(
+            &k->used->sandbox->cell, k->used->sandbox, session, from ? from->r : NULL, "python");
+    else
         answer_failed(k, "KernelError", err.text, NULL);
 }
 
@@ -539,8 +543,7 @@ static void answer_cell_done(
     const char *status = result && !err ? droste_result_status(result) : "lost";
     droste_session_on_output(sb->session, NULL, NULL);
     droste_session_on_display(sb->session, NULL, NULL);
-    table_count(k->server->figures, COUNT_CELLS, 1);
-    table_time(k->server->figures, TIME_CELL, clock_ns() - sb->began_ns);
+    cell_end(&sb->cell, err ? NULL : result);
     jupyter_show_rest(k);
     if (strcmp(status, "ok") == 0 || strcmp(status, "submitted") == 0)
         answer_cell_ok(k);

@@ -187,15 +187,18 @@ static void host_on_done(
     struct sandbox *sb, struct request *r, droste_result *result, const droste_error *err)
 {
     (void)r;
-    table_count(sb->server->figures, COUNT_CELLS, result != NULL);
-    table_time(sb->server->figures, TIME_CELL, clock_ns() - sb->began_ns);
+    cell_end(&sb->cell, result);
     if (sb->hooks)
         mcp_session_done(sb->mcp, result, err);
 }
 
-static void host_begin(void *held)
+static void host_begin(void *held, void *stream)
 {
-    sandbox_begin(held, NULL, host_on_done);
+    struct sandbox *sb = held;
+    const struct mcp_stream *st = stream;
+    sandbox_begin(sb, NULL, host_on_done);
+    if (st)
+        cell_begin(&sb->cell, sb, sb->session, st->r, "python");
 }
 
 static bool host_is_busy(void *held)

@@ -299,8 +299,7 @@ static void cell_on_done(
     size_t len = 0;
     const char *text = result ? droste_result_json(result, &len) : NULL;
     cleanup_buf struct buf out = { 0 };
-    table_count(sb->server->figures, COUNT_CELLS, 1);
-    table_time(sb->server->figures, TIME_CELL, clock_ns() - sb->began_ns);
+    cell_end(&sb->cell, result);
     if (!r) {
         cell_unlisten(sb);
         return;
@@ -363,12 +362,12 @@ void handle_execute(struct request *r)
         request_refuse(r, 503, "memory", "out of memory");
         return;
     }
-    char trace[TRACEPARENT_SIZE];
-    droste_session_trace(sb->session, trace_field(r, trace) ? trace : NULL);
     int rc = droste_session_exec_start(sb->session, json_object_get_string(code),
         (size_t)json_object_get_string_len(code), cell_flags(r->json),
         json_get_double(r->json, "timeout_seconds", -1), &err);
     sandbox_await(sb, r, rc, &err, cell_on_done);
+    if (rc == 0)
+        cell_begin(&sb->cell, sb, sb->session, r, "python");
     if (rc < 0 || !streams) {
         free(c);
         return;

@@ -57,6 +57,7 @@ static void command_on_output(void *arg, const droste_command_reply *reply, cons
     command_push_output(x->r, "stderr", reply->err, reply->err_len);
     if (!reply->ended)
         return; /* command_read_more, when the client has taken this */
+    trace_command_end(&x->command, x->pid, reply);
     buf_puts(&end, "{");
     command_append_end(&end, reply->status, reply->timed_out);
     buf_puts(&end, "}");

@@ -480,7 +480,7 @@ static bool run_take_context(struct request *r, droste_request *request, char **
 void runs_put_trace(struct request *r, struct buf *words)
 {
     char trace[TRACEPARENT_SIZE];
-    if (trace_field(r, trace))
+    if (trace_field(&r->trace.span, trace))
         sandbox_setting(words, "traceparent", trace);
 }
 

@@ -94,6 +94,7 @@ static void terminal_on_output(
         terminal_read_more(t);
         return;
     }
+    trace_command_end(&x->command, x->pid, reply);
     terminal_say_number(t, "exit_code", reply->status);
     socket_close(&t->socket, WEBSOCKET_NORMAL, "");
 }

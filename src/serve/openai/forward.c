@@ -173,7 +173,7 @@ void openai_forward(struct request *r, const char *model)
     const droste_forward_request request = { .model = model,
         .body = buf_text(&r->body),
         .len = r->body.len,
-        .traceparent = trace_field(r, trace) ? trace : NULL,
+        .traceparent = trace_field(&r->trace.span, trace) ? trace : NULL,
         .priced = r->account->key.limits.cost > 0,
         .begin = passing_begin,
         .event = passing_event,

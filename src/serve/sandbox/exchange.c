@@ -17,6 +17,8 @@ static void exchange_free(struct exchange *x)
         sb->transfers--;
         sb->used_ns = clock_ns();
     }
+    if (x->pid > 0)
+        trace_command_end(&x->command, x->pid, NULL);
     free(x);
 }
 
@@ -194,6 +196,9 @@ void exchange_start(struct exchange *x, struct json_object *o)
         .columns = (unsigned)json_get_int(terminal, "columns", 0),
         .rows = (unsigned)json_get_int(terminal, "rows", 0),
         .timeout_ms = (uint64_t)(json_get_double(o, "timeout_seconds", 0) * 1000) };
+    struct sandbox *sb = sandbox_find(x->server, x->id);
+    if (sb && argv && env && request.argv[0])
+        trace_step_begin(&x->command, sb, x->r, request.argv[0]);
     if (argv && env)
         (void)exchange_ask(x, &request, exchange_on_handle);
     else

@@ -16,8 +16,9 @@ struct exchange {
     unsigned pending; /* replies that the sandbox owes */
     uint64_t handle;
     int64_t pid;
-    size_t sent; /* of the body, which is input */
-    bool eof;    /* nothing follows it */
+    struct trace_step command; /* that it has started */
+    size_t sent;               /* of the body, which is input */
+    bool eof;                  /* nothing follows it */
     void (*next)(struct exchange *x);
     /* Tells the client of an error; NULL: as an answer to the request. */
     void (*fail)(struct exchange *x, const droste_error *err);

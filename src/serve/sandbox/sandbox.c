@@ -174,6 +174,24 @@ void sandbox_await(
     r->on_gone = sandbox_on_gone;
 }
 
+void cell_begin(struct trace_step *cell, const struct sandbox *sb, droste_session *session,
+    const struct request *r, const char *language)
+{
+    char field[TRACEPARENT_SIZE];
+    trace_step_begin(cell, sb, r, language);
+    droste_session_trace(session, trace_field(&cell->span, field) ? field : NULL);
+}
+
+void cell_end(struct trace_step *cell, const droste_result *result)
+{
+    if (cell->began_ns == 0)
+        return;
+    table_count(cell->server->figures, COUNT_CELLS, 1);
+    table_time(cell->server->figures, TIME_CELL, clock_ns() - cell->began_ns);
+    trace_cell_end(cell, result ? droste_result_status(result) : "lost");
+    cell->began_ns = 0;
+}
+
 /* Counts a sandbox of the owner, which takes the place, if that is the owner's. */
 static void sandbox_count(struct server *s, struct admission *place, struct account *owner)
 {
@@ -216,6 +234,7 @@ void sandbox_close(struct sandbox *sb)
     s->has_released = true;
     table_count(s->figures, COUNT_ENDED, 1);
     s->figures->gauges[GAUGE_EXECUTING] -= sb->done != NULL;
+    cell_end(&sb->cell, NULL);
     struct request *r = sb->request;
     if (r) {
         r->sandbox = NULL;

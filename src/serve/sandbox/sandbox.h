@@ -51,6 +51,7 @@ struct sandbox {
     double life_seconds, idle_seconds;
     sandbox_done_fn *done;        /* of the operation under way; NULL: none */
     struct request *request;      /* that waits for it; NULL: its client has gone */
+    struct trace_step cell;       /* if it is one */
     size_t transfers;             /* of files */
     droste_session *forked;       /* by the operation under way */
     unsigned checkpoint;          /* that the operation under way makes */
@@ -78,6 +79,11 @@ void sandbox_await(
     struct sandbox *sb, struct request *r, int rc, const droste_error *err, sandbox_done_fn *done);
 /* An operation was started, for a request or (NULL) for another part of the server. */
 void sandbox_begin(struct sandbox *sb, struct request *r, sandbox_done_fn *done);
+/* A cell was started, for a request or (NULL) for nobody: it and what it causes are traced. */
+void cell_begin(struct trace_step *cell, const struct sandbox *sb, droste_session *session,
+    const struct request *r, const char *language);
+/* It has ended: it is counted, and its span written. Nothing, if none is under way. */
+void cell_end(struct trace_step *cell, const droste_result *result);
 /* Ends a sandbox and answers what waits for it. */
 void sandbox_close(struct sandbox *sb);
 /* Ends those whose time is up. */

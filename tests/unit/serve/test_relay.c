@@ -19,7 +19,7 @@ static unsigned refused;
 
 /* ---- what relay.c needs of the other files ---- */
 
-bool trace_field(const struct request *r, char out[TRACEPARENT_SIZE])
+bool trace_field(const struct traceparent *span, char out[TRACEPARENT_SIZE])
 {
     return false;
 }
