@@ -132,6 +132,9 @@ class Settings(TypedDict, total=False):
     disk_size: Size
     #: GPUs for the container: all, a number, or device=ID,...
     gpus: Text
+    #: Devices of this machine that the sandbox may use, with their driver: nvidia, all of its GPUs,
+    #: or nvidia:N,N,...; may be repeated.
+    device: Texts
     #: A label for the container; may be repeated.
     label: Texts
     #: What sandboxes of the same kind share: none, or container, where each has its own processes.

@@ -23,6 +23,7 @@
 #include "env/local/cgroup.h"
 #include "env/common/idmap.h"
 #include "env/common/users.h"
+#include "env/local/nvidia.h"
 #include "jail/landlock.h"
 #include "lm/lm.h"
 
@@ -344,6 +345,23 @@ static void check_users(struct doctor *doctor)
     }
 }
 
+/* A machine without a GPU lacks nothing. */
+static void check_devices(struct doctor *doctor)
+{
+    const struct device_request all = { .nvidia = true };
+    struct nvidia found;
+    struct error err = { 0 };
+    int rc = nvidia_find("", &all, &found, &err);
+    if (rc == 0)
+        doctor_say(doctor, "device nvidia", STATE_OK, NULL, "%u GPU%s, libraries in %s",
+            found.count, text_plural(found.count), found.directory);
+    else
+        doctor_say(doctor, "device nvidia",
+            access("/dev/nvidiactl", F_OK) == 0 ? STATE_MISSING : STATE_NOTE, NULL, "%s", err.text);
+    if (rc == 0)
+        nvidia_clear(&found);
+}
+
 /* ---- the configuration ---- */
 
 /* Opening a model checks its settings, without connecting. */
@@ -499,6 +517,7 @@ int droste_diagnose(droste *d, droste_finding_fn *fn, void *arg)
     check_landlock(&doctor);
     check_cgroup(&doctor);
     check_users(&doctor);
+    check_devices(&doctor);
     check_model(&doctor);
     check_configuration(&doctor);
     check_data(&doctor);

@@ -115,6 +115,7 @@ void session_parts_free(struct session_parts *parts)
     list_clear(&parts->shown);
     list_clear(&parts->allowed);
     buf_free(&parts->setup);
+    buf_free(&parts->gpus);
     schema_drop(parts->answer);
     volume_release(parts->volume);
     workspace_release(parts->workspace);
@@ -271,6 +272,24 @@ static uint64_t asked_features(const struct settings *s)
     return asked;
 }
 
+/* A daemon of containers has its own words for GPUs, and its own idea of what they need. */
+static int set_devices(const struct settings *s, struct session_parts *parts,
+    struct session_options *o, struct error *err)
+{
+    struct device_request *devices = &o->spec.devices;
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < s->device.count; i++)
+        rc = device_parse(s->device.items[i], devices, err);
+    if (rc < 0 || !devices->nvidia)
+        return rc;
+    if (s->gpus && s->gpus[0])
+        return error_set(
+            err, ERROR_ARGUMENT, "device and gpus exclude each other; use one of them");
+    buf_puts(&parts->gpus, devices->gpus ? "device=" : "all");
+    device_print_gpus(devices, &parts->gpus);
+    return buf_failed(&parts->gpus) ? error_memory(err) : 0;
+}
+
 static int set_container(const struct settings *s, struct session_parts *parts,
     struct session_options *o, struct error *err)
 {
@@ -305,7 +324,7 @@ static int set_container(const struct settings *s, struct session_parts *parts,
         .volume_subpath = s->volume_subpath,
         .network = settings_is_set(s, "network") ? s->network : NULL,
         .user = s->user,
-        .gpus = s->gpus,
+        .gpus = parts->gpus.len ? buf_text(&parts->gpus) : s->gpus,
         .labels = &s->label,
         .pull = (enum container_pull)pull,
         .seccomp = (enum container_seccomp)seccomp,
@@ -429,6 +448,8 @@ int api_session_options(droste *d, const struct settings *s, struct session_part
         rc = environment_layout(s->layout, &o->spec.layout, err);
     if (rc == 0 && s->rules)
         rc = lay_rules(s, parts, o, err);
+    if (rc == 0)
+        rc = set_devices(s, parts, o, err);
     if (rc == 0)
         rc = set_container(s, parts, o, err);
     if (rc == 0)

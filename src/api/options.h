@@ -21,6 +21,7 @@ struct session_parts {
     struct workspace *workspace; /* NULL: none */
     struct image *image;         /* NULL: none, or not staged */
     struct container_spec container;
+    struct buf gpus;              /* of the container, as its devices say */
     struct template *template;    /* NULL: none */
     struct egress_policy *egress; /* NULL: none */
 };

@@ -194,6 +194,11 @@ const struct setting settings_table[] = {
         TYPE_SIZE, AT(disk_size), 0, 1125899906842624 },
     { { "gpus", "WHICH", "", NULL, "GPUs for the container: all, a number, or device=ID,...", 0 },
         TYPE_TEXT, AT(gpus), 0, 0 },
+    { { "device", "DEVICE", "", NULL,
+          "Devices of this machine that the sandbox may use, with their driver: nvidia, all of its "
+          "GPUs, or nvidia:N,N,...; may be repeated.",
+          0 },
+        TYPE_LIST, AT(device), 0, 0 },
     { { "label", "NAME=VALUE", "", NULL, "A label for the container; may be repeated.", 0 },
         TYPE_LIST, AT(label), 0, 0 },
     { { "reuse", "WHAT", "none", NULL,

@@ -36,7 +36,7 @@ struct settings {
     char *setup_code;
     char *image, *snapshot, *network, *user, *gpus, *pull, *seccomp, *reuse, *region, *app_name,
         *sandbox, *on_close, *checkpoint;
-    struct list env_var, label, network_allow, allow_net, secret;
+    struct list device, env_var, label, network_allow, allow_net, secret;
     char *net_ca;
     struct list packages, requirements, find_links, package_hosts;
     char *package_index;

@@ -395,6 +395,18 @@ const struct call_rule call_rules[] = {
     { 0 },
 };
 
+/* The first are _IOWR('F', …) of any size, a type that the kernel uses for frame buffers. The
+ * others have neither type nor size; from 200 on they are the driver's own tests. No other file of
+ * a guest has such commands, except FIBMAP, which needs a privilege, and FIGETBSZ, both of regular
+ * files. */
+const struct call_commands call_device_commands[] = {
+    { "NV_ESC_*", 0xC000FF00, 0xC0004600, "/dev/nvidiactl, /dev/nvidiaN" },
+    { "UVM_*", 0xFFFFFF80, 0, "/dev/nvidia-uvm, /dev/nvidia-uvm-tools" },
+    { "UVM_INITIALIZE", 0xFFFFFFFF, 0x30000001, "/dev/nvidia-uvm" },
+    { "UVM_DEINITIALIZE", 0xFFFFFFFF, 0x30000002, "/dev/nvidia-uvm" },
+    { 0 },
+};
+
 /* Also checks the protocol: the kernel would load modules such as SCTP and L2TP on request. */
 const struct call_socket call_sockets[] = {
     { "UNIX, stream", AF_UNIX, SOCK_STREAM, 0, false },
@@ -643,6 +655,11 @@ void calls_print(enum call_where where, struct buf *out)
                   : own_root
                       ? "    setpriority: allowed; prlimit64: changes the caller's limits only\n"
                       : "    setpriority, prlimit64: of the caller itself\n");
+    for (const struct call_commands *c = call_device_commands; own_root && !container && c->name;
+         c++)
+        buf_printf(out, "%s        %-12s %s: %s\n",
+            c == call_device_commands ? "    ioctl, of sandboxes with device nvidia\n" : "",
+            "allowed", c->name, c->why);
     print_sockets(own_root, out);
     print_options(out);
     buf_puts(out, "    clone, any flags but\n");

@@ -68,11 +68,21 @@ struct call_option {
     const char *why;
 };
 
+/* Commands of ioctl(2) that have `value` in the bits of `mask`. */
+struct call_commands {
+    const char *name;
+    uint32_t mask, value;
+    const char *why;
+};
+
 /* Each table ends with a row without a name. */
 extern const struct call_group call_groups[];
 extern const struct call_rule call_rules[];
 extern const struct call_socket call_sockets[];
 extern const struct call_option call_options[];
+
+/* Of sandboxes with NVIDIA's GPUs. A filter does not see which file a command is for. */
+extern const struct call_commands call_device_commands[];
 
 /* Calls that the zygote needs to set up a sandbox, with the answers that guests get for them. */
 extern const struct call_group call_set_up[];

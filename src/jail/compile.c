@@ -142,14 +142,13 @@ static int compile_begin_domain(
 }
 
 int jail_compile_filters(
-    enum isolation isolation, bool epoll, struct buf out[JAIL_FILTERS], struct error *err)
+    enum isolation isolation, unsigned more, struct buf out[JAIL_FILTERS], struct error *err)
 {
     bool own_root = isolation_has_own_root(isolation);
     if (isolation == ISOLATION_PROCESS)
         return 0;
-    int rc = filter_compile(
-        epoll ? FILTER_ZYGOTE_EPOLL : FILTER_ZYGOTE, own_root, &out[FILTER_ZYGOTE], err);
-    return rc < 0 ? rc : filter_compile(FILTER_GUEST, own_root, &out[FILTER_GUEST], err);
+    int rc = filter_compile(FILTER_ZYGOTE, own_root, more, &out[FILTER_ZYGOTE], err);
+    return rc < 0 ? rc : filter_compile(FILTER_GUEST, own_root, 0, &out[FILTER_GUEST], err);
 }
 
 static void add_filter(struct builder *b, const struct buf *filter, enum jail_stage stage)
@@ -169,7 +168,7 @@ static void add_filters(struct builder *b, const struct buf filters[JAIL_FILTERS
 static int compile_and_add_filters(struct builder *b, enum isolation isolation, struct error *err)
 {
     struct buf filters[JAIL_FILTERS] = { { 0 } };
-    int rc = jail_compile_filters(isolation, false, filters, err);
+    int rc = jail_compile_filters(isolation, 0, filters, err);
     if (rc == 0)
         add_filters(b, filters);
     for (size_t i = 0; i < JAIL_FILTERS; i++)
@@ -216,6 +215,9 @@ static int check_own_root(enum isolation isolation, const struct jail_host *host
     if (host->private_root)
         return error_set(err, ERROR_UNSUPPORTED,
             "a private root (--root private) needs a mount namespace, so isolation full or light");
+    if (host->devices)
+        return error_set(err, ERROR_UNSUPPORTED,
+            "a device (--device) needs a mount namespace, so isolation full or light");
     if (host->loopback)
         return error_set(err, ERROR_UNSUPPORTED,
             "a loopback network (--loopback yes, --allow-net) needs a network namespace, so isolation "
@@ -278,7 +280,9 @@ int jail_compile_zygote(enum isolation isolation, const struct jail_host *host,
     int rc = make_zygote(&b, isolation, host, err);
     if (rc == 0)
         return plan_finish(&b,
-            &(struct jail_plan){ .private_root = host->private_root, .loopback = host->loopback },
+            &(struct jail_plan){ .private_root = host->private_root,
+                .loopback = host->loopback,
+                .devices = host->devices != NULL },
             out, err);
     buf_free(&b.ops);
     buf_free(&b.text);
@@ -369,8 +373,11 @@ static void make_private_mounts(struct builder *b, const struct jail_plan *zygot
         plan_add(b, JAIL_HOSTNAME, "droste", NULL, 0, 0);
 }
 
-static void limit_worker(struct builder *b, const struct jail_limits *limits, uint64_t processes)
+/* A device reads and writes memory that is locked: as much of it as the sandbox may have. */
+static void limit_worker(struct builder *b, const struct jail_plan *zygote,
+    const struct jail_limits *limits, uint64_t processes)
 {
+    uint64_t locked = limits->memory ? limits->memory : RLIM_INFINITY;
     const struct {
         int resource;
         uint64_t value;
@@ -379,7 +386,7 @@ static void limit_worker(struct builder *b, const struct jail_limits *limits, ui
         { RLIMIT_NOFILE, limits->open_files },
         { RLIMIT_FSIZE, limits->file_size },
         { RLIMIT_CORE, 1 }, /* with 0 the kernel still runs a program that it pipes core dumps to */
-        { RLIMIT_MEMLOCK, LOCKED_MEMORY },
+        { RLIMIT_MEMLOCK, zygote->devices ? locked : LOCKED_MEMORY },
         { RLIMIT_SIGPENDING, SIGNALS_PENDING },
     };
     for (size_t i = 0; i < array_length(table); i++)
@@ -464,7 +471,7 @@ static int compile_in(enum isolation isolation, bool beside, const struct jail_p
     plan_add(&b, place->shares_session ? JAIL_GROUP : JAIL_SESSION, NULL, NULL, 0, 0);
     plan_add(&b, JAIL_NO_NEW_PRIVS, NULL, NULL, 0, 0);
     compile_confine(&b, own_root, zygote, place);
-    limit_worker(&b, limits, process_limit(isolation, limits, place));
+    limit_worker(&b, zygote, limits, process_limit(isolation, limits, place));
     plan_add(&b, JAIL_CHDIR,
         zygote->private_root ? PRIVATE_ROOT_HOME
         : own_root           ? "/tmp"

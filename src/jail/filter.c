@@ -42,7 +42,7 @@ static uint32_t action_of(int answer)
 struct filter_target {
     scmp_filter_ctx ctx;
     struct buf *profile; /* its `syscalls`; NULL: use the filter */
-    bool epoll;
+    unsigned more;       /* FILTER_… */
 };
 
 static void profile_condition(struct buf *out, const struct scmp_arg_cmp *c)
@@ -106,7 +106,8 @@ static int add_groups(const struct filter_target *to, bool own_root)
 {
     int rc = 0;
     for (const struct call_group *g = call_groups; rc == 0 && g->names; g++) {
-        bool as_container = to->profile || (to->epoll && g->where == CALL_IN_CONTAINER);
+        bool as_container =
+            to->profile || (to->more & FILTER_EPOLL && g->where == CALL_IN_CONTAINER);
         int answer = call_answer(g, as_container ? CALL_IN_CONTAINER
                                     : own_root   ? CALL_IN_OWN_ROOT
                                                  : CALL_AMONG_FILES);
@@ -247,6 +248,16 @@ static int add_set_up_ioctls(const struct filter_target *to, bool guest)
     return rc;
 }
 
+static int add_device_commands(const struct filter_target *to)
+{
+    int rc = 0;
+    for (const struct call_commands *c = call_device_commands; rc == 0 && c->name; c++) {
+        const struct scmp_arg_cmp among = SCMP_CMP(1, SCMP_CMP_MASKED_EQ, c->mask, c->value);
+        rc = filter_rules(to, SCMP_ACT_ALLOW, "ioctl", 1, &among);
+    }
+    return rc;
+}
+
 /* Additional calls for the zygote. */
 static int add_set_up(const struct filter_target *to)
 {
@@ -314,9 +325,9 @@ static int add_container(const struct filter_target *to)
     return rc < 0 ? rc : add_set_up_prctls(to, false);
 }
 
-static int filter_build(scmp_filter_ctx ctx, enum filter_part part, bool own_root)
+static int filter_build(scmp_filter_ctx ctx, enum filter_part part, bool own_root, unsigned more)
 {
-    const struct filter_target to = { .ctx = ctx, .epoll = part == FILTER_ZYGOTE_EPOLL };
+    const struct filter_target to = { .ctx = ctx, .more = more };
     /* A binary tree: a linear list of this length would take a millisecond to load. */
     int rc = seccomp_attr_set(ctx, SCMP_FLTATR_CTL_OPTIMIZE, 2);
     if (rc == 0)
@@ -325,10 +336,13 @@ static int filter_build(scmp_filter_ctx ctx, enum filter_part part, bool own_roo
         return take_set_up_away(&to);
     if (rc == 0)
         rc = filter_add_list(&to, own_root);
+    if (rc == 0 && more & FILTER_NVIDIA)
+        rc = add_device_commands(&to);
     return rc < 0 ? rc : add_set_up(&to);
 }
 
-int filter_compile(enum filter_part part, bool own_root, struct buf *out, struct error *err)
+int filter_compile(
+    enum filter_part part, bool own_root, unsigned more, struct buf *out, struct error *err)
 {
     cleanup_fd int fd = file_memfd("droste-filter", err);
     if (fd < 0)
@@ -337,7 +351,7 @@ int filter_compile(enum filter_part part, bool own_root, struct buf *out, struct
         seccomp_init(part == FILTER_GUEST ? SCMP_ACT_ALLOW : SCMP_ACT_ERRNO(ENOSYS));
     if (!ctx)
         return error_memory(err);
-    int rc = filter_build(ctx, part, own_root);
+    int rc = filter_build(ctx, part, own_root, more);
     if (rc == 0)
         rc = seccomp_export_bpf(ctx, fd);
     seccomp_release(ctx);

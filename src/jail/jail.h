@@ -11,6 +11,7 @@
 #include <sys/types.h>
 
 #include "base/buf.h"
+#include "base/list.h"
 #include "base/error.h"
 #include "jail/plan.h"
 
@@ -107,6 +108,16 @@ static inline const struct layout *layout_of(const struct layout *layout)
     return layout ? layout : &default_layout;
 }
 
+/* Devices of this machine that all sandboxes of a zygote may use, as paths of this machine. */
+struct jail_devices {
+    struct list files;     /* to read and write */
+    struct list libraries; /* of their driver; links stay links */
+    struct list facts;     /* directories of /sys, or links to them, to read */
+};
+
+/* Where `libraries` are with an image, whose loader does not look for them elsewhere. */
+#define JAIL_DEVICE_LIBRARIES "/run/nvidia/lib"
+
 /* What the interpreter needs, as reported by itself, and who starts it. */
 struct jail_host {
     uid_t uid;
@@ -127,7 +138,8 @@ struct jail_host {
     bool has_volume, has_workspace;
     bool lends_users; /* as root: each sandbox may be another user (struct jail_mount) */
     const struct layout *layout;
-    bool private_root;         /* its sandboxes can write to their root directories */
+    const struct jail_devices *devices; /* NULL: none */
+    bool private_root;                  /* its sandboxes can write to their root directories */
     bool loopback;             /* each of its sandboxes has a network of its own that leads back */
     const struct buf *filters; /* by jail_compile_filters; NULL: compiled now */
 };
@@ -162,9 +174,9 @@ struct jail_mount {
 };
 
 /* Compiles the filters of system calls for jail_compile_zygote, which takes milliseconds and needs
- * no facts about the interpreter. The caller frees the buffers. `epoll`: as in sandbox_spec. */
+ * no facts about the interpreter. The caller frees the buffers. `more`: see jail/filter.h. */
 int jail_compile_filters(
-    enum isolation isolation, bool epoll, struct buf out[JAIL_FILTERS], struct error *err);
+    enum isolation isolation, unsigned more, struct buf out[JAIL_FILTERS], struct error *err);
 
 /* Plans are heap blocks (free). */
 int jail_compile_zygote(enum isolation isolation, const struct jail_host *host,

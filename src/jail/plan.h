@@ -92,6 +92,7 @@ struct jail_plan {
     /* of a zygote's plan: each sandbox gets a root of its own (jail/private_root.c) */
     uint32_t private_root;
     uint32_t loopback; /* of a zygote's plan: each sandbox gets a loopback network of its own */
+    uint32_t devices;  /* of a zygote's plan: each sandbox may use devices, which lock its memory */
     struct jail_op ops[];
 };
 

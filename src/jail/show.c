@@ -111,6 +111,72 @@ static void show_read_paths(struct builder *b, const struct jail_host *host)
         show_linked(b, host->read_paths[i]);
 }
 
+/* ---- devices ---- */
+
+static void show_link(struct builder *b, const char *path, const char *target)
+{
+    cleanup_buf struct buf link = { 0 };
+    buf_printf(&link, "/new%s", path);
+    plan_add(b, JAIL_SYMLINK, target, buf_text(&link), 0, 0)->optional = 1;
+}
+
+/* True if an earlier path leads to the same file. */
+static bool show_has_shown(const struct list *paths, size_t count, const char *real)
+{
+    for (size_t i = 0; i < count; i++) {
+        cleanup_free char *other = realpath(paths->items[i], NULL);
+        if (other && strcmp(other, real) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Each file once, at its own path, and the other names of it as links. */
+static void show_files(struct builder *b, const struct list *paths)
+{
+    for (size_t i = 0; i < paths->count; i++) {
+        const char *path = paths->items[i];
+        cleanup_free char *real = realpath(path, NULL);
+        if (real && !is_system(real) && !show_has_shown(paths, i, real))
+            show_show(b, real);
+        if (real && !is_system(path) && strcmp(real, path) != 0)
+            show_link(b, path, real);
+    }
+}
+
+/* The same, all in one directory. */
+static void show_files_in(struct builder *b, const char *directory, const struct list *paths)
+{
+    for (size_t i = 0; i < paths->count; i++) {
+        cleanup_free char *real = realpath(paths->items[i], NULL);
+        cleanup_buf struct buf file = { 0 }, link = { 0 };
+        if (!real)
+            continue;
+        buf_printf(&file, "%s%s", directory, strrchr(real, '/'));
+        buf_printf(&link, "%s%s", directory, strrchr(paths->items[i], '/'));
+        if (!show_has_shown(paths, i, real))
+            show_at(b, buf_text(&file), real);
+        if (strcmp(buf_text(&file), buf_text(&link)) != 0)
+            show_link(b, buf_text(&link), strrchr(real, '/') + 1);
+    }
+}
+
+static void show_devices(struct builder *b, const struct jail_host *host)
+{
+    const struct jail_devices *d = host->devices;
+    for (size_t i = 0; i < d->files.count; i++) {
+        cleanup_buf struct buf from = { 0 }, to = { 0 };
+        buf_printf(&from, "/old%s", d->files.items[i]);
+        buf_printf(&to, "/new%s", d->files.items[i]);
+        plan_add(b, JAIL_BIND, buf_text(&from), buf_text(&to), BIND_DEVICE, 0);
+    }
+    if (host->image)
+        show_files_in(b, JAIL_DEVICE_LIBRARIES, &d->libraries);
+    else
+        show_files(b, &d->libraries);
+    show_files(b, &d->facts);
+}
+
 /* ---- a private root ---- */
 
 static const char *const devices[] = { "null", "zero", "full", "random", "urandom" };
@@ -195,6 +261,8 @@ int show_root(struct builder *b, const struct jail_host *host, struct error *err
         show_interpreter(b, host);
     }
     show_make_devices(b);
+    if (host->devices)
+        show_devices(b, host);
     show_volumes(b, host);
     if (!host->image)
         make_etc(b);

@@ -52,6 +52,8 @@ static int add_points(struct shown_image *s, struct error *err)
         if (rc == 0 && s->host->has_workspace && paths->workspace[i])
             rc = list_add(&s->points, paths->workspace[i], err);
     }
+    if (rc == 0 && s->host->devices)
+        rc = list_add(&s->points, JAIL_DEVICE_LIBRARIES, err);
     for (size_t i = 0; rc == 0 && i < s->host->read_path_count; i++)
         rc = list_add(&s->points, s->host->read_paths[i], err);
     return rc;

@@ -15,6 +15,7 @@
 #include "base/list.h"
 #include "base/loop.h"
 #include "egress/egress.h"
+#include "env/common/devices.h"
 #include "env/common/features.h"
 #include "env/common/users.h"
 #include "jail/jail.h"
@@ -66,11 +67,12 @@ struct sandbox_spec {
     struct volume *volume; /* open; referenced as long as the sandbox lives; NULL: none */
     /* referenced likewise; in the same store as the volume; NULL: none */
     struct workspace *workspace;
-    const struct layout *layout;  /* NULL: the default */
-    bool private_root;            /* FEATURE_ROOT: a writable root directory */
-    bool loopback;                /* FEATURE_LOOPBACK: a network of its own that leads back */
-    struct egress_policy *egress; /* FEATURE_EGRESS: destinations beyond it; NULL: none */
-    struct egress_grant *grant;   /* this sandbox's own part of it; referenced likewise */
+    const struct layout *layout;   /* NULL: the default */
+    bool private_root;             /* FEATURE_ROOT: a writable root directory */
+    bool loopback;                 /* FEATURE_LOOPBACK: a network of its own that leads back */
+    struct device_request devices; /* FEATURE_DEVICE */
+    struct egress_policy *egress;  /* FEATURE_EGRESS: destinations beyond it; NULL: none */
+    struct egress_grant *grant;    /* this sandbox's own part of it; referenced likewise */
     const struct container_spec *container; /* NULL: the defaults */
     /* as root, each sandbox gets its own id of this range; sandboxes with a volume or workspace
      * share one where it cannot be id-mapped */

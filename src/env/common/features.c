@@ -26,6 +26,7 @@ static const struct {
     [FEATURE_CPUS] = { "processors", "cpus" },
     [FEATURE_DISK] = { "disk", "disk-size" },
     [FEATURE_GPUS] = { "GPU", "gpus" },
+    [FEATURE_DEVICE] = { "this machine's devices", "device" },
     [FEATURE_USER] = { "user", "user" },
     [FEATURE_SECCOMP] = { "system call filter", "seccomp" },
     [FEATURE_READ_ONLY] = { "read-only files", "read-only-root" },

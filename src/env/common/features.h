@@ -29,6 +29,7 @@ enum feature {
     FEATURE_CPUS,
     FEATURE_DISK,
     FEATURE_GPUS,
+    FEATURE_DEVICE,    /* devices of this machine, with their drivers */
     FEATURE_USER,      /* choice of the processes' user */
     FEATURE_SECCOMP,   /* choice of the seccomp filter */
     FEATURE_READ_ONLY, /* a read-only root file system */

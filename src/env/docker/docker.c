@@ -390,6 +390,7 @@ static const struct feature_state docker_features[FEATURE_COUNT] = {
     [FEATURE_CPUS] = FEATURE_YES("of the container as a whole"),
     [FEATURE_DISK] = FEATURE_YES("where the daemon's storage can limit it"),
     [FEATURE_GPUS] = FEATURE_YES("all, a number, or device=ID,..."),
+    [FEATURE_DEVICE] = FEATURE_YES("as gpus, which it stands for"),
     [FEATURE_USER] = FEATURE_YES("nobody's if you are root, else yours; or another"),
     [FEATURE_SECCOMP] = FEATURE_YES("Droste's own, by default"),
     [FEATURE_READ_ONLY] = FEATURE_YES("the image's files, by default"),

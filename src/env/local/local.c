@@ -253,7 +253,8 @@ static const struct feature_state local_features[FEATURE_COUNT] = {
     [FEATURE_CPUS] = FEATURE_YES("with a cgroup"),
     [FEATURE_DISK] =
         FEATURE_NO("tmp-size, volume-size and workspace-size limit what can be written"),
-    [FEATURE_GPUS] = FEATURE_NO("at isolation process the code can access what the user can"),
+    [FEATURE_GPUS] = FEATURE_NO("use device"),
+    [FEATURE_DEVICE] = FEATURE_YES("NVIDIA's GPUs, at full and light"),
     [FEATURE_USER] = FEATURE_NO("sandbox-users, if you are root; else your own"),
     [FEATURE_SECCOMP] = FEATURE_NO("it is always Droste's, except at isolation process"),
     [FEATURE_READ_ONLY] = FEATURE_NO("always, except for /tmp, the volume and staged files"),

@@ -21,9 +21,11 @@
 #include "base/cleanup.h"
 #include "base/os/file.h"
 #include "base/json/json.h"
+#include "base/text.h"
 #include "env/common/embedded.h"
 #include "env/local/image_start.h"
 #include "env/local/interpreter.h"
+#include "jail/filter.h"
 #include "jail/private_root.h"
 
 enum {
@@ -464,6 +466,7 @@ static int zygote_boot_compile(struct zygote *z, const struct sandbox_spec *spec
         .lends_users = z->users.first != 0,
         .layout = spec->layout,
         .private_root = spec->private_root,
+        .devices = spec->devices.nvidia ? &z->nvidia.devices : NULL,
         .loopback = spec->loopback,
         .filters = filters };
     struct json_object *list = facts ? json_get_typed(facts, "prefixes", json_type_array) : NULL;
@@ -639,22 +642,64 @@ static int zygote_boot_open_image(
     return interpreter_find_in_image(z->root, spec->python, &z->variables, &z->executable, err);
 }
 
+static const char libraries_variable[] = "LD_LIBRARY_PATH=";
+
+/* Where the loader looks for the driver's libraries: an image's before anything of its own, this
+ * machine's if ld.so.cache does not have them. */
+static int zygote_boot_search(struct zygote *z, struct error *err)
+{
+    size_t n = sizeof libraries_variable - 1;
+    const char *directory = z->root ? JAIL_DEVICE_LIBRARIES : z->nvidia.directory;
+    if (!z->root && z->nvidia.cached)
+        return 0;
+    for (size_t i = 0; i < z->variables.count; i++) {
+        char **own = &z->variables.items[i];
+        if (strncmp(*own, libraries_variable, n) != 0)
+            continue;
+        char *both = text_printf("%s%s:%s", libraries_variable, directory, *own + n);
+        if (!both)
+            return error_memory(err);
+        free(*own);
+        *own = both;
+        return 0;
+    }
+    return list_take(&z->variables, text_printf("%s%s", libraries_variable, directory), err);
+}
+
+static int zygote_boot_find_devices(
+    struct zygote *z, const struct sandbox_spec *spec, struct error *err)
+{
+    if (!spec->devices.nvidia || !isolation_has_own_root(z->isolation)) /* it is refused later */
+        return 0;
+    int rc = nvidia_find("", &spec->devices, &z->nvidia, err);
+    if (rc == 0)
+        rc = zygote_boot_search(z, err);
+    return rc < 0 ? rc : list_add_end(&z->variables, err);
+}
+
+static int zygote_boot_find_interpreter_of(
+    struct zygote *z, const struct sandbox_spec *spec, struct error *err)
+{
+    bool own_files = spec->rootfs || zygote_image_of(spec);
+    int rc = own_files ? zygote_boot_open_image(z, spec, err)
+                       : interpreter_find(spec->python, &z->executable, err);
+    return rc < 0 ? rc : zygote_boot_find_devices(z, spec, err);
+}
+
 int zygote_boot(
     struct zygote *z, const struct sandbox_spec *spec, struct cgroups *groups, struct error *err)
 {
     struct buf filters[JAIL_FILTERS] = { { 0 } };
+    unsigned more = (spec->epoll ? FILTER_EPOLL : 0u) | (spec->devices.nvidia ? FILTER_NVIDIA : 0u);
     bool nobody = geteuid() == 0 && z->isolation != ISOLATION_PROCESS;
     int rc =
         isolation_has_own_root(z->isolation) ? 0 : scratch_dir_new(nobody, &z->scratch_dir, err);
-    if (rc == 0 && (spec->rootfs || zygote_image_of(spec))) {
-        rc = zygote_boot_open_image(z, spec, err);
-        if (rc == 0)
-            rc = jail_compile_filters(z->isolation, spec->epoll, filters, err);
-        if (rc == 0)
-            rc = zygote_boot_compile(z, spec, NULL, filters, err);
-    } else if (rc == 0) {
-        rc = interpreter_find(spec->python, &z->executable, err);
-    }
+    if (rc == 0)
+        rc = zygote_boot_find_interpreter_of(z, spec, err);
+    if (rc == 0 && z->root)
+        rc = jail_compile_filters(z->isolation, more, filters, err);
+    if (rc == 0 && z->root)
+        rc = zygote_boot_compile(z, spec, NULL, filters, err);
     if (rc == 0)
         rc = zygote_boot_spawn(z, spec, groups, err);
     if (rc == 0 && !z->root) { /* its sandboxes inherit it */
@@ -662,7 +707,7 @@ int zygote_boot(
         /* The interpreter starts in the meantime. */
         rc = groups ? cgroups_adopt(groups, z->pid, err) : 0;
         if (rc == 0)
-            rc = jail_compile_filters(z->isolation, spec->epoll, filters, err);
+            rc = jail_compile_filters(z->isolation, more, filters, err);
     }
     if (rc == 0)
         rc = zygote_boot_greet(z, spec, filters, err);
@@ -671,5 +716,6 @@ int zygote_boot(
     if (rc == 0 && z->isolation != ISOLATION_PROCESS)
         rc = zygote_boot_probe(z, err);
     close_fd(&z->errors);
+    nvidia_clear(&z->nvidia);
     return rc;
 }

@@ -47,6 +47,7 @@ static char *zygote_spec_key(const struct sandbox_spec *spec)
     buf_printf(&b, "%u-%u %d %d %d %d %d\n%s\n", spec->users.first, spec->users.last,
         spec->one_start, spec->huge_pages, spec->private_root, spec->loopback, spec->epoll,
         spec->rootfs ? spec->rootfs : "");
+    buf_printf(&b, "%d %llx\n", spec->devices.nvidia, (unsigned long long)spec->devices.gpus);
     buf_printf(&b, "%s\n", zygote_image_of(spec) ? zygote_image_of(spec) : "");
     if (zygote_volumes_of(spec))
         buf_printf(&b, "%s%s%s %s\n", zygote_volumes_of(spec), spec->volume ? " volume" : "",

@@ -3,6 +3,7 @@
  */
 #pragma once
 
+#include "env/local/nvidia.h"
 #include "env/local/zygote.h"
 #include "image/image.h"
 
@@ -49,7 +50,8 @@ struct zygote {
      * keeper's that is the first process of the pid namespace, and `interpreter` the zygote's. */
     char *root;
     struct image *image;   /* NULL: the root is a directory of the user's */
-    struct list variables; /* the image's */
+    struct list variables; /* the image's, and those of a device */
+    struct nvidia nvidia;  /* while it starts */
     pid_t interpreter;
     int lifeline; /* -1: none */
     struct jail_plan *plan;

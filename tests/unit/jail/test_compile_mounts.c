@@ -3,8 +3,11 @@
 
 #include "jail/landlock.h"
 
+#include <fcntl.h>
 #include <linux/mount.h>
 #include <sched.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 /* The volumes wait on /dev/shm, each sandbox gets its own from there, by what it must be and before
  * a private /tmp or /dev/shm goes over them, and may write to it; without one nothing is shown. */
@@ -219,6 +222,48 @@ static void a_loopback_network_is_the_sandboxs_own(void **state)
         jail_compile_zygote(ISOLATION_LANDLOCK, &host, &none, NULL), -(int)ERROR_UNSUPPORTED);
 }
 
+/* Devices come as they are, and cannot be executed; libraries read-only, each file once with its
+ * other names as links, at their own paths or with an image in one directory. A sandbox may lock as
+ * much memory as it may have. */
+static void devices_come_with_what_their_driver_needs(void **state)
+{
+    char directory[] = "/tmp/droste-test-devices-XXXXXX", file[64], link[64], expected[256];
+    char nvidia[] = "/dev/nvidia0", *files[] = { nvidia }, *libraries[] = { link, file };
+    struct jail_devices devices = { .files = { files, 1 }, .libraries = { libraries, 2 } };
+    assert_non_null(mkdtemp(directory));
+    snprintf(file, sizeof file, "%s/libcuda.so.5", directory);
+    snprintf(link, sizeof link, "%s/libcuda.so.1", directory);
+    assert_int_equal(close(open(file, O_CREAT | O_WRONLY | O_CLOEXEC, 0644)), 0);
+    assert_int_equal(symlink("libcuda.so.5", link), 0);
+    for (int image = 0; image <= 1; image++) {
+        struct jail_host host = { .devices = &devices, .image = image ? directory : NULL };
+        cleanup_free struct jail_plan *zygote = NULL, *plan = NULL;
+        cleanup_buf struct buf made = { 0 };
+        assert_ok(jail_compile_zygote(ISOLATION_FULL, &host, &zygote, err));
+        assert_ok(
+            jail_compile_sandbox(ISOLATION_FULL, zygote, &jail_default_limits, &place, &plan, err));
+        jail_print(zygote, &made);
+        assert_non_null(strstr(buf_text(&made), "bind /old/dev/nvidia0 on /new/dev/nvidia0\n"));
+        snprintf(expected, sizeof expected, "bind /old%s on /new%s/libcuda.so.5 read-only", file,
+            image ? "/run/nvidia/lib" : directory);
+        const char *bound = strstr(buf_text(&made), expected);
+        assert_non_null(bound);
+        assert_null(strstr(bound + 1, expected));
+        snprintf(expected, sizeof expected, "symlink %s on /new%s/libcuda.so.1",
+            image ? "libcuda.so.5" : file, image ? "/run/nvidia/lib" : directory);
+        assert_non_null(strstr(buf_text(&made), expected));
+        int limit = find_stage(plan, JAIL_WORKER, JAIL_LIMIT, 0);
+        while (plan->ops[limit].a != RLIMIT_MEMLOCK)
+            limit = find_stage(plan, JAIL_WORKER, JAIL_LIMIT, limit + 1);
+        assert_int_equal(plan->ops[limit].b, jail_default_limits.memory);
+    }
+    assert_int_equal(unlink(link) | unlink(file) | rmdir(directory), 0);
+    struct jail_host host = { .workdir = "/", .devices = &devices };
+    struct jail_plan *none = NULL;
+    assert_fails_saying(
+        ERROR_UNSUPPORTED, "--device", jail_compile_zygote(ISOLATION_LANDLOCK, &host, &none, err));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -229,6 +274,7 @@ int main(void)
         cmocka_unit_test(what_a_workspace_would_hide_is_refused),
         cmocka_unit_test(a_private_root_shows_what_the_zygote_does),
         cmocka_unit_test(a_loopback_network_is_the_sandboxs_own),
+        cmocka_unit_test(devices_come_with_what_their_driver_needs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -43,8 +43,8 @@ static void wall_free(struct wall *w)
 static struct wall make_wall(bool own_root)
 {
     struct wall w = { 0 };
-    assert_ok(filter_compile(FILTER_ZYGOTE, own_root, &w.list, err));
-    assert_ok(filter_compile(FILTER_GUEST, own_root, &w.own, err));
+    assert_ok(filter_compile(FILTER_ZYGOTE, own_root, 0, &w.list, err));
+    assert_ok(filter_compile(FILTER_GUEST, own_root, 0, &w.own, err));
     return w;
 }
 
@@ -426,6 +426,33 @@ static void a_container_has_the_list(void **state)
     assert_int_equal(profile_answer(profile, "prctl"), -1);
 }
 
+/* Other sandboxes do not have the driver's commands, and no sandbox has those that type into a
+ * terminal, those of frame buffers, and the driver's own tests. */
+static void commands_of_a_gpu_are_for_sandboxes_with_one(void **state)
+{
+    static const uint32_t refused[] = { TIOCSTI, 0x4600, 0x4606, 0x40084608, 0x800846C8,
+        0xC0084601 + 0x100, 128, 200, 255, 256, 0x30000000, 0x30000003, 0x5421 + 0x10000 };
+    static const uint32_t sizes[] = { 0, 8, 0x3FFF };
+    cleanup_wall struct wall none = make_wall(true), gpu = { 0 };
+    assert_ok(filter_compile(FILTER_ZYGOTE, true, FILTER_NVIDIA, &gpu.list, err));
+    assert_ok(filter_compile(FILTER_GUEST, true, 0, &gpu.own, err));
+    for (uint32_t number = 0; number < 256; number++)
+        for (size_t i = 0; i < array_length(sizes); i++) {
+            uint64_t command = 0xC0004600u | sizes[i] << 16 | number;
+            assert_int_equal(ASK(&gpu, "ioctl", 3, command), ALLOWED);
+            assert_int_equal(ASK(&none, "ioctl", 3, command), ENOSYS);
+        }
+    for (uint32_t number = 0; number < 128; number++) {
+        assert_int_equal(ASK(&gpu, "ioctl", 3, number), ALLOWED);
+        assert_int_equal(ASK(&none, "ioctl", 3, number), ENOSYS);
+    }
+    assert_int_equal(ASK(&gpu, "ioctl", 3, 0x30000001), ALLOWED);
+    for (size_t i = 0; i < array_length(refused); i++)
+        assert_int_not_equal(ASK(&gpu, "ioctl", 3, refused[i]), ALLOWED);
+    assert_int_equal(ASK(&gpu, "ioctl", 3, TIOCGWINSZ), ALLOWED);
+    assert_int_equal(ASK(&gpu, "epoll_create1", 0), ENOSYS);
+}
+
 /* ---- in words ---- */
 
 static void every_row_says_why(void **state)
@@ -462,6 +489,7 @@ int main(void)
         cmocka_unit_test(every_name_is_a_call),
         cmocka_unit_test(pipes_may_have_packets),
         cmocka_unit_test(a_container_has_the_list),
+        cmocka_unit_test(commands_of_a_gpu_are_for_sandboxes_with_one),
         cmocka_unit_test(every_row_says_why),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

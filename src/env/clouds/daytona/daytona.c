@@ -196,6 +196,7 @@ static const struct feature_state daytona_features[FEATURE_COUNT] = {
     [FEATURE_PRELOAD] = FEATURE_YES("in the worker, before the session"),
     [FEATURE_HUGE_PAGES] = FEATURE_NO("they are for forks, which local sandboxes have"),
     [FEATURE_PACKAGES] = FEATURE_NO("use an image that has them"),
+    [FEATURE_DEVICE] = FEATURE_NO("use gpus"),
     [FEATURE_LOOPBACK] = FEATURE_NO("the sandbox has one, or its network policy decides"),
     [FEATURE_EGRESS] = FEATURE_NO("network and network-allow are its own policy, where it has one"),
 };
