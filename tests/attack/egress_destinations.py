@@ -16,8 +16,8 @@ def proxy(data, end=False):
         s.sendall(data)
         if end:
             s.shutdown(socket.SHUT_WR)
-        said = s.recv(4096)
-    return said.split()[1].decode() if said.startswith(b"HTTP/1.1 ") else "closed"
+        got = s.recv(4096)
+    return got.split()[1].decode() if got.startswith(b"HTTP/1.1 ") else "closed"
 
 
 def get(host, port, path="/", method="GET"):
@@ -37,19 +37,19 @@ def socks(kind, address, port):
         if s.recv(2) != b"\5\0":
             return "closed"
         s.sendall(b"\5\1\0" + kind + address + struct.pack(">H", port))
-        said = s.recv(10)
-    return "success" if said[1:2] == b"\0" else "socks %d" % said[1] if len(said) > 1 else "closed"
+        got = s.recv(10)
+    return "success" if got[1:2] == b"\0" else "socks %d" % got[1] if len(got) > 1 else "closed"
 
 
 def word(call, *args):
     """The proxy's word, or what stopped it: a status of success is one."""
     try:
-        said = call(*args)
+        result = call(*args)
     except socket.gaierror:
         return "gaierror"
     except OSError as e:
         return errno.errorcode.get(e.errno, type(e).__name__)
-    return "success" if said in ("200", None) else said
+    return "success" if result in ("200", None) else result
 
 
 def send_packet(family, kind, proto, address):
@@ -73,10 +73,10 @@ def of_a_fork():
         os.write(write_end, word(tunnel, "127.0.0.1", HOST["tcp"]).encode())
         os._exit(0)
     os.close(write_end)
-    said = os.read(read_end, 100).decode()
+    output = os.read(read_end, 100).decode()
     os.close(read_end)
     os.wait()
-    return said
+    return output
 
 
 def attack():
@@ -96,9 +96,9 @@ def attack():
              "[::ffff:a9fe:a9fe]"}
     saw = {}
     for name, host in names.items():
-        for way in (get, tunnel):
-            saw["%s, %s" % (name, way.__name__)] = word(
-                lambda way=way, host=host: way(host.encode().decode("latin-1"), canary))
+        for request in (get, tunnel):
+            saw["%s, %s" % (name, request.__name__)] = word(
+                lambda request=request, host=host: request(host.encode().decode("latin-1"), canary))
     saw["118 by SOCKS"] = word(socks, b"\1", packed, canary)
     saw["119 by SOCKS, as a name"] = word(socks, b"\3", b"\x09127.0.0.1", canary)
     saw["119 by SOCKS, odd"] = word(socks, b"\3", b"\x060x7f.1", canary)

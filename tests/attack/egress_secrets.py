@@ -52,7 +52,7 @@ def tell(path, method="GET", body=None, bearer=None, host="127.0.0.2", raw=None,
     s.recv(1000)
     if host == "127.0.0.2":
         s = ssl.create_default_context().wrap_socket(s, server_hostname=host)
-    said = b""
+    reply = b""
     with s:
         lines = ["%s %s HTTP/1.1" % (method, path), "Host: %s" % where.decode(),
                  "Connection: close", "Authorization: Bearer " + (bearer or os.environ["TOKEN"]),
@@ -62,19 +62,19 @@ def tell(path, method="GET", body=None, bearer=None, host="127.0.0.2", raw=None,
         s.sendall(raw or "\r\n".join(lines + ["", ""]).encode() + (body or b""))
         try:
             while data := s.recv(65536):
-                said += data
+                reply += data
         except OSError:
             pass
-    return said
+    return reply
 
 
-def word(said):
-    if has_it(said):
+def word(reply):
+    if has_it(reply):
         return "leaked"
-    head, _, rest = said.partition(b"\r\n\r\n")
+    head, _, rest = reply.partition(b"\r\n\r\n")
     if rest in (b"yes", b"no"):
         return rest.decode()
-    status = said[9:12].decode()
+    status = reply[9:12].decode()
     return "hidden" if status in ("200", "103") else status or "closed"
 
 
@@ -135,10 +135,10 @@ def of_a_fork():
         os.write(write_end, word(tell("/plain")).encode())
         os._exit(0)
     os.close(write_end)
-    said = os.read(read_end, 100).decode()
+    output = os.read(read_end, 100).decode()
     os.close(read_end)
     os.wait()
-    return said
+    return output
 
 
 def attack():
@@ -180,7 +180,7 @@ def twin():
         with socket.create_connection(("127.0.0.2", HOST["teller"]), 5):
             return "success"
     got = word(tell("/got"))
-    said = tell("/plain", bearer="something-else")
+    reply = tell("/plain", bearer="something-else")
     parts = tell("/range", bearer="0123456789", host="127.0.0.3", Range="bytes=2-3")
-    return "success" if got == "yes" and said.endswith(b"[something-else]") and \
-        parts.endswith(b"\r\n\r\n23") else str((got, said, parts))
+    return "success" if got == "yes" and reply.endswith(b"[something-else]") and \
+        parts.endswith(b"\r\n\r\n23") else str((got, reply, parts))

@@ -11,26 +11,26 @@ PROXY = ("127.0.0.1", 3128)
 def say(*pieces, pause=0.0):
     """Everything that the proxy answers to these bytes."""
     with socket.create_connection(PROXY, 5) as s:
-        said = b""
+        reply = b""
         try:
             for piece in pieces:
                 s.sendall(piece)
                 time.sleep(pause)
             while data := s.recv(65536):
-                said += data
+                reply += data
         except OSError:
             pass
-    return said
+    return reply
 
 
-def word(said):
+def word(reply):
     """The proxy's refusal; or what the server has read: `one` request, or more."""
-    if not said.startswith(b"HTTP/1.1 "):
+    if not reply.startswith(b"HTTP/1.1 "):
         return "closed"
-    status = said.split()[1].decode()
+    status = reply.split()[1].decode()
     if status != "200":
         return status
-    return "one" if said.count(b"HTTP/1.1") == 2 and b"/closed" not in said else "success"
+    return "one" if reply.count(b"HTTP/1.1") == 2 and b"/closed" not in reply else "success"
 
 
 def attack():

@@ -37,17 +37,17 @@ def say(data, name=None, protocols=None, newest=None, answers=1, through="connec
         context.set_ciphers("ALL:@SECLEVEL=0")
     if protocols:
         context.set_alpn_protocols(protocols)
-    said = b""
+    reply = b""
     try:
         with context.wrap_socket(tunnel(through), server_hostname=name) as s:
             s.sendall(data)
-            while said.count(b"HTTP/1.1 ") < answers and (piece := s.recv(65536)):
-                said += piece
+            while reply.count(b"HTTP/1.1 ") < answers and (piece := s.recv(65536)):
+                reply += piece
     except ssl.SSLError as e:
         return "closed" if "EOF" in str(e) else "alert"
     except OSError:
         return "closed"
-    last = said.split(b"HTTP/1.1 ")[-1][:3].decode()
+    last = reply.split(b"HTTP/1.1 ")[-1][:3].decode()
     return "success" if last == "200" else last or "closed"
 
 
@@ -56,10 +56,10 @@ def bare(data):
     with tunnel() as s:
         try:
             s.sendall(data)
-            said = s.recv(1000)
+            reply = s.recv(1000)
         except OSError:
-            said = b""
-    return "success" if b"200" in said else "closed"
+            reply = b""
+    return "success" if b"200" in reply else "closed"
 
 
 def attack():

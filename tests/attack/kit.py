@@ -95,10 +95,10 @@ def in_child(function, *args):
         finally:
             os._exit(0)
     os.close(writer)
-    said = os.read(reader, 4000).decode()
+    output = os.read(reader, 4000).decode()
     os.close(reader)
     _, status = os.waitpid(pid, 0)
-    return said or "signal %d" % os.WTERMSIG(status)
+    return output or "signal %d" % os.WTERMSIG(status)
 
 
 def connect_own(name):

@@ -29,15 +29,15 @@ def run_from_memory(program, *words):
         os._exit(111)
     os.close(writer)
     with open(reader, "rb") as f:
-        said = f.read()
+        output = f.read()
     os.close(fd)
-    return os.waitpid(pid, 0)[1] >> 8, said
+    return os.waitpid(pid, 0)[1] >> 8, output
 
 
 def attack():
     """No new privileges (39), a filter (21), no capabilities: as before."""
-    status, said = run_from_memory("/usr/bin/cat", HOST["secret"])
-    word = "success" if status == 0 else "ENOENT" if b"No such file" in said else "EACCES"
+    status, output = run_from_memory("/usr/bin/cat", HOST["secret"])
+    word = "success" if status == 0 else "ENOENT" if b"No such file" in output else "EACCES"
     held = run_from_memory(sys.executable, "-I", "-c",
                            LOOK)[1].split() == [b"1", b"2", b"0", b"False"]
     return {"secret": word, "status": "confined" if held else "free"}

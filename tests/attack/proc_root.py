@@ -6,13 +6,13 @@
 
 
 def attack():
-    ways = ["/proc/%s/%s" % (pid, way) + HOST["secret"] for pid in ("self", "1", "thread-self")
-            for way in ("root", "cwd", "root/proc/1/root", "root/..")]
-    ways += ["/proc/%d/root" % HOST["pid"], "/proc/%d/cwd" % HOST["parent"]]
-    ways += ["/proc/%s/root/etc/shadow" % pid for pid in ("self", "1")]
-    ways += ["/proc/%s/fd/%d/../../../../..%s" % (pid, fd, HOST["secret"])
-             for pid in ("self", "1") for fd in range(10)]
-    return {path: seen(os.listdir if os.path.isdir(path) else read, path) for path in ways}
+    paths = ["/proc/%s/%s" % (pid, link) + HOST["secret"] for pid in ("self", "1", "thread-self")
+             for link in ("root", "cwd", "root/proc/1/root", "root/..")]
+    paths += ["/proc/%d/root" % HOST["pid"], "/proc/%d/cwd" % HOST["parent"]]
+    paths += ["/proc/%s/root/etc/shadow" % pid for pid in ("self", "1")]
+    paths += ["/proc/%s/fd/%d/../../../../..%s" % (pid, fd, HOST["secret"])
+              for pid in ("self", "1") for fd in range(10)]
+    return {path: seen(os.listdir if os.path.isdir(path) else read, path) for path in paths}
 
 
 def twin():

@@ -64,9 +64,9 @@ def program():
 
 
 def attack():
-    def tried(way):
+    def tried(escape):
         try:
-            way()
+            escape()
             return "success"
         except FileNotFoundError:
             return "FileNotFoundError"
@@ -75,12 +75,12 @@ def attack():
             return errno.errorcode[e.errno] if e.errno else "ENOENT" if "No such" in str(e) \
                 else "EACCES" if "Permission denied" in str(e) else str(e)
         except Exception as e:
-            said = e.stderr if type(e).__name__ == "CalledProcessError" else b""
-            return "FileNotFoundError" if b"No such file" in said \
-                else "PermissionError" if b"Permission denied" in said else "%s: %s" % (
+            stderr = e.stderr if type(e).__name__ == "CalledProcessError" else b""
+            return "FileNotFoundError" if b"No such file" in stderr \
+                else "PermissionError" if b"Permission denied" in stderr else "%s: %s" % (
                 type(e).__name__, e)
-    return {way.__name__: tried(way) for way in (subclasses, warped_globals, host_frames, heap,
-                                                 own_code, library, stream, program)}
+    escapes = (subclasses, warped_globals, host_frames, heap, own_code, library, stream, program)
+    return {escape.__name__: tried(escape) for escape in escapes}
 
 
 def twin():

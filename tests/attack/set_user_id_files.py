@@ -32,9 +32,9 @@ def run(how):
         make(path, how)
     except OSError as e:
         return errno.errorcode[e.errno]
-    said = subprocess.run([path, "-I", "-c", LOOK], capture_output=True, text=True)
+    done = subprocess.run([path, "-I", "-c", LOOK], capture_output=True, text=True)
     now = " ".join(map(str, (*os.getresuid(), *os.getresgid())))
-    return "unchanged" if said.stdout.strip() == now else said.stdout + said.stderr[-200:]
+    return "unchanged" if done.stdout.strip() == now else done.stdout + done.stderr[-200:]
 
 
 def attack():

@@ -28,18 +28,18 @@ def attack():
                          "timestamping": 37}.items():
         saw[name] = raw(54, one.fileno(), 1, number, ctypes.byref(ctypes.c_int(-1)), 4)
     saw["ulp"] = raw(54, one.fileno(), 6, 31, b"tls", 4)
-    known = {"EPERM", "ENOSYS"}
+    expected = {"EPERM", "ENOSYS"}
     beyond = {(level, option): raw(54, one.fileno(), level, option, None, 0)
               for level in (*range(300), 0x10000)
               for option in range(128) if option not in SET.get(level, ())}
-    saw["others"] = "all refused" if set(beyond.values()) <= known else str(
-        [(at, word) for at, word in beyond.items() if word not in known][:5])
+    saw["others"] = "all refused" if set(beyond.values()) <= expected else str(
+        [(at, word) for at, word in beyond.items() if word not in expected][:5])
     asked = {(level, option): raw(55, one.fileno(), level, option, None, None)
              for level in range(300)
              for option in range(128) if option not in SET.get(level, ())
              and (level, option) not in GET_ONLY}
-    saw["asked for"] = "all refused" if set(asked.values()) <= known else str(
-        [(at, word) for at, word in asked.items() if word not in known][:5])
+    saw["asked for"] = "all refused" if set(asked.values()) <= expected else str(
+        [(at, word) for at, word in asked.items() if word not in expected][:5])
     return saw
 
 

@@ -18,10 +18,10 @@ class Fake:
 
     def __init__(self, name, port=0, **environment):
         self.name, self.key = name, KEYS[name]
-        given = {name.upper() + "_FAKE_KEY": self.key, "FAKE_PORT": str(port), **environment}
+        variables = {name.upper() + "_FAKE_KEY": self.key, "FAKE_PORT": str(port), **environment}
         self.process = subprocess.Popen(
             ["/usr/bin/python3", os.path.join(ROOT, "tests", "fakes", name + ".py")], text=True,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, **given})
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, **variables})
         self.url = self.process.stdout.readline().strip()
         assert self.url, "the fake of %s does not start" % name
 

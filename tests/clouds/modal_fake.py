@@ -31,8 +31,8 @@ class Fake:
         self.process = subprocess.Popen(
             [PYTHON, os.path.join(ROOT, "tests", "fakes", "modal_server.py"), self.directory],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        said = json.loads(self.process.stdout.readline())
-        self.server, self.router, self.isolated = said["server"], said["router"], said["isolated"]
+        data = json.loads(self.process.stdout.readline())
+        self.server, self.router, self.isolated = data["server"], data["router"], data["isolated"]
 
     @property
     def environment(self):

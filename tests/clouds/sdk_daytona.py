@@ -21,7 +21,7 @@ def refused(status, call):
 
 def terminal(sandbox):
     """A shell on a real terminal, by both ways to it."""
-    said = bytearray()
+    output = bytearray()
     pty = sandbox.process.create_pty_session("one", cwd="/tmp", envs={"WORD": "stays"},
                                              pty_size=PtySize(rows=30, cols=100))
     assert "one" in [s.id for s in sandbox.process.list_pty_sessions()]
@@ -29,10 +29,10 @@ def terminal(sandbox):
     pty.send_input("stty size; tty; echo $WORD $PWD\n")
     pty.send_input("echo to\"\"gether\n")
     for data in pty:
-        said += data
-        if b"together" in said:
+        output += data
+        if b"together" in output:
             break
-    assert b"30 100" in said and b"/dev/pts/" in said and b"stays /tmp" in said, bytes(said)
+    assert b"30 100" in output and b"/dev/pts/" in output and b"stays /tmp" in output, bytes(output)
     assert pty.resize(PtySize(rows=40, cols=120)).cols == 120
     second = sandbox.process.connect_pty_session("one")      # any number may look on
     pty.send_input("exit 3\n")
@@ -101,8 +101,8 @@ def life(daytona):
 
 def refusals(daytona):
     refused(400, lambda: daytona.create(CreateSandboxFromSnapshotParams(snapshot="no-such")))
-    said = refused(None, lambda: daytona.create(CreateSandboxFromImageParams(image="no-such:1")))
-    assert "pull access denied" in said, said
+    error = refused(None, lambda: daytona.create(CreateSandboxFromImageParams(image="no-such:1")))
+    assert "pull access denied" in error, error
     for left in daytona.list():
         left.delete()
     config = DaytonaConfig(api_key="wrong", api_url=daytona._api_url, use_deprecated_polling=True)

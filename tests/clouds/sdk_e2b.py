@@ -29,10 +29,10 @@ events = iter(live)
 
 def line():
     """What it says next, up to the end of a line, in however many pieces it comes."""
-    said = ""
-    while not said.endswith("\n"):
-        said += next(events)[0] or ""
-    return said
+    output = ""
+    while not output.endswith("\n"):
+        output += next(events)[0] or ""
+    return output
 
 
 assert line() == "begun\n"

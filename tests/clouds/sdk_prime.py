@@ -33,8 +33,8 @@ def life():
     assert client.create(request("first", idempotency_key="one")).id == box.id, "created twice"
     client.wait_for_creation(box.id, max_attempts=PATIENCE)
     assert client.get(box.id).status == "RUNNING"
-    said = client.execute_command(box.id, "echo out; echo err >&2; exit 3")
-    assert (said.stdout, said.stderr, said.exit_code) == ("out\n", "err\n", 3), said
+    result = client.execute_command(box.id, "echo out; echo err >&2; exit 3")
+    assert (result.stdout, result.stderr, result.exit_code) == ("out\n", "err\n", 3), result
     assert client.get_network(box.id).policy.allowlist == []
     order(expire=True)      # the SDK gets another token
     assert client.execute_command(box.id, "pwd").exit_code == 0
@@ -77,10 +77,10 @@ async def attached():
 
 async def line_of(stream):
     """The next line, in however many pieces it comes."""
-    said = b""
-    while not said.endswith(b"\n"):
-        said += await stream.__anext__()
-    return said
+    line = b""
+    while not line.endswith(b"\n"):
+        line += await stream.__anext__()
+    return line
 
 
 async def process():

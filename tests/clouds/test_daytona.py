@@ -129,14 +129,14 @@ def test_a_snapshot_by_name(opened, fake):
     assert last_body(fake)["snapshot"] == "fleet-rlm-base" and "memory" not in last_body(fake)
 
 
-@pytest.mark.parametrize("given, wanted", [
+@pytest.mark.parametrize("options, wanted", [
     ({"network": "open"}, {"networkBlockAll": False}),
     ({"network_allow": ["10.0.0.0/8", "example.org", "192.0.2.1/32"]},
      {"networkBlockAll": False, "networkAllowList": "10.0.0.0/8,192.0.2.1/32",
       "domainAllowList": "example.org"}),
 ])
-def test_some_network_or_all(opened, fake, given, wanted):
-    opened(**given)
+def test_some_network_or_all(opened, fake, options, wanted):
+    opened(**options)
     body = last_body(fake)
     assert {key: body.get(key) for key in wanted} == wanted
 
@@ -149,7 +149,7 @@ def test_the_region_of_the_account(fake, home):
     assert last_body(fake)["target"] == "us"
 
 
-@pytest.mark.parametrize("given, words", [
+@pytest.mark.parametrize("options, words", [
     (["--cpus", "2"], "--cpus"),
     (["--gpus", "1"], "--gpus"),
     (["--disk-size", "5G"], "--disk-size"),
@@ -164,10 +164,10 @@ def test_the_region_of_the_account(fake, home):
     (["--pull", "always"], "--pull"),
     (["--isolation", "full"], "--isolation"),
 ])
-def test_unsupported_options_are_refused_by_name(fake, home, given, words):
+def test_unsupported_options_are_refused_by_name(fake, home, options, words):
     """And nothing was asked of the service."""
     before = fake.state()["created"]
-    done = cell(fake, home, *given, "-c", "1")
+    done = cell(fake, home, *options, "-c", "1")
     assert done.returncode != 0 and words in done.stderr, done.stderr
     assert fake.state()["created"] == before
 
@@ -382,10 +382,10 @@ def test_each_parameter_of_an_interpreter_reaches_what_it_names(fake, home):
         assert body["labels"]["a"] == "1" and body["labels"]["b"] == "2" and body["volumes"][0][
             "subpath"] == "part"
         result = interp.execute(
-            "import os\nSUBMIT(shown=os.environ['SHOWN'], said=llm_query('x'), "
+            "import os\nSUBMIT(shown=os.environ['SHOWN'], reply=llm_query('x'), "
             "here=len(read_file(CONTEXT_PATHS[0])))")
-        assert (result.shown, result.said, result.here) == ("yes", "re: x",
-                                                            len(open(__file__).read()))
+        assert (result.shown, result.reply, result.here) == ("yes", "re: x",
+                                                             len(open(__file__).read()))
         limits = interp.execute("1").resources["limits"]
         assert (limits["timeout"]["value"], limits["execute-timeout"]["value"]) == (600, 30)
     droste.close_idle_engines()
@@ -412,10 +412,10 @@ def test_variables_end_with_their_session_in_any_case(fake, home, context):
 
 
 def test_what_reaches_nothing_is_refused_by_name(fake):
-    for given, word in (({"sandbox_spec": {"auto_archive_interval": 5}}, "auto_archive_interval"),
-                        ({"runtime": object()}, "runtime")):
+    for options, word in (({"sandbox_spec": {"auto_archive_interval": 5}}, "auto_archive_interval"),
+                          ({"runtime": object()}, "runtime")):
         with pytest.raises(droste.UnsupportedError, match=word):
-            droste.compat.DaytonaInterpreter(**given)
+            droste.compat.DaytonaInterpreter(**options)
 
 
 def test_environment_kwargs_of_a_run(fake, home):

@@ -267,17 +267,17 @@ def test_a_start_is_tried_again_and_made_once(fake, name, fault):
         assert only(fake)["programs"] == 1
 
 
-@pytest.mark.parametrize("status, told, text", [
+@pytest.mark.parametrize("status, reported, text", [
     ("TERMINATED", "lost", "terminated"),
     ("TIMEOUT", "timeout", "reached the end of its lifetime (life)"),
     ("IDLE_TIMEOUT", "lost", "sandbox has ended"),
     ("INTERNAL_FAILURE", "lost", "sandbox has ended")])
-def test_a_sandbox_that_ends_says_why(fake, status, told, text):
+def test_a_sandbox_that_ends_says_why(fake, status, reported, text):
     """The cell's result says that its outcome is not known, and what is known of the sandbox."""
-    with opened(tools={"told": lambda: fake.finish(status)}) as interp:
+    with opened(tools={"started": lambda: fake.finish(status)}) as interp:
         assert interp.execute("1").ok
-        result = interp.execute("told()\nimport time\ntime.sleep(60)")
-        assert result.status == told and text in str(result.error), result.json
+        result = interp.execute("started()\nimport time\ntime.sleep(60)")
+        assert result.status == reported and text in str(result.error), result.json
         assert not interp.alive
 
 

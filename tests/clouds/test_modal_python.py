@@ -86,8 +86,8 @@ try:
 except droste.UnsupportedError as e:
     print(e)
 """
-    said = python(fake, code, tmp_path).splitlines()
-    assert said[0] == "1" and "secrets" in said[1]
+    lines = python(fake, code, tmp_path).splitlines()
+    assert lines[0] == "1" and "secrets" in lines[1]
     made = fake.sandboxes()[-1]
     assert (made["definition"]["timeoutSecs"], made["definition"]["idleTimeoutSecs"]) == (99, 44)
     assert made["image"][-1].endswith("attrs") and "fleet" in fake.apps()

@@ -140,14 +140,14 @@ def test_a_commit_that_fails_is_an_error(isolated):     # noqa: F811
 
 def test_what_the_block_raised_is_not_hidden_by_it(isolated):       # noqa: F811
     """The block's own exception leaves `with`; the commit's is a warning beside it."""
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         with pytest.raises(ZeroDivisionError):
             with opened(volume_name="lost") as interp:
                 interp.execute(WRITE % 1)
                 failing(isolated)
                 1 / 0
-    assert [w for w in told if WORDS in str(w.message)]
+    assert [w for w in caught if WORDS in str(w.message)]
 
 
 def test_it_is_an_error_within_asyncio(isolated):       # noqa: F811
@@ -171,10 +171,10 @@ def test_it_is_an_error_of_a_program(isolated, tmp_path):       # noqa: F811
     failing(isolated)
     done = run("run", "--env", "modal", "--volume-name", "lost", "--model",
                "exec:" + str(writing(tmp_path)), "--question", "q", "--json")
-    told = json.loads(done.stdout)
-    assert done.returncode != 0 and told["status"] == "error" and WORDS in json.dumps(
-        told["error"]), told
-    assert told["answer"] == 1
+    outcome = json.loads(done.stdout)
+    assert done.returncode != 0 and outcome["status"] == "error" and WORDS in json.dumps(
+        outcome["error"]), outcome
+    assert outcome["answer"] == 1
 
 
 ASKING = """#!/usr/bin/python3
@@ -201,9 +201,9 @@ def asked(place):
     path.chmod(0o755)
     done = run("run", "--env", "modal", "--volume-name", "lost", "--model", "exec:" + str(path),
                "--question", "of-the-root", "--json")
-    told = json.loads(done.stdout)
-    assert told["status"] == "answered", done
-    return told["answer"]
+    outcome = json.loads(done.stdout)
+    assert outcome["status"] == "answered", done
+    return outcome["answer"]
 
 
 def test_what_a_child_wrote_is_there_for_the_next_child(slow, tmp_path):     # noqa: F811

@@ -74,19 +74,19 @@ def test_no_credential_is_stored_or_printed(provider, model, tmp_path):
                              **variables, **model)
     assert done.returncode == 0, done.stderr
     run = json.loads(droste_cli.droste(tmp_path, "runs", "ls", "--json").stdout)[0]["run"]
-    said = {"stdout": done.stdout, "stderr": done.stderr}
+    printed = {"stdout": done.stdout, "stderr": done.stderr}
     for words in (["show", run], ["show", run, "--json"], ["export", run],
                   ["export", run, "--format", "html", "--out", "run.html"]):
         shown = droste_cli.droste(tmp_path, "runs", *words)
         assert shown.returncode == 0, shown.stderr
-        said[" ".join(words[:1] + words[2:])] = shown.stdout
+        printed[" ".join(words[:1] + words[2:])] = shown.stdout
     for words in (["doctor"], ["env", "show", name], ["env", "ls"]):
-        said[words[-1]] = droste_cli.droste(tmp_path, *words, **variables).stdout
+        printed[words[-1]] = droste_cli.droste(tmp_path, *words, **variables).stdout
     files = dict(kept(tmp_path))
     assert {"runs.db", "calls.jsonl", "run.html"} <= {os.path.basename(path) for path in files}
-    assert "'PATH': '" in said["export"] and name in said[
+    assert "'PATH': '" in printed["export"] and name in printed[
         "ls"], "the code saw its surroundings, and this environment is spoken of"
-    for text in [*(text.encode() for text in said.values()), *files.values()]:
+    for text in [*(text.encode() for text in printed.values()), *files.values()]:
         assert not SECRETS[name].search(text), SECRETS[name].search(text)
         assert MODEL_KEY.encode() not in text
 

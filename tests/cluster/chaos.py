@@ -180,11 +180,11 @@ class Cluster:
         subprocess.run(["ip", "netns", "exec", self.machines.names[index], "nft", "-f", "-"],
                        input=text, text=True, check=True)
 
-    def cut(self, index, ways):
+    def cut(self, index, directions):
         others = "{ %s }" % ", ".join(a for i, a in enumerate(self.machines.addresses)
                                       if i != index)
         rules = {"input": "ip saddr %s drop;" % others, "output": "ip daddr %s drop;" % others}
-        self.rules(index, *((way, rules[way]) for way in ways))
+        self.rules(index, *((direction, rules[direction]) for direction in directions))
 
     def close(self):
         for node in self.nodes:
@@ -443,11 +443,11 @@ if __name__ == "__main__":
     if not FAKETIME:
         print("the clocks are not skewed: libfaketime is not installed", file=sys.stderr)
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 10000
-    given = int(sys.argv[2]) if len(sys.argv) > 2 else random.randrange(10**6)
+    seed = int(sys.argv[2]) if len(sys.argv) > 2 else random.randrange(10**6)
     directory = tempfile.mkdtemp()
     try:
-        print(json.dumps(chaos(pathlib.Path(directory), count, given)))
+        print(json.dumps(chaos(pathlib.Path(directory), count, seed)))
     except BaseException:
-        print("seed %d; the logs are in %s" % (given, directory), file=sys.stderr)
+        print("seed %d; the logs are in %s" % (seed, directory), file=sys.stderr)
         raise
     shutil.rmtree(directory)

@@ -67,9 +67,9 @@ class Machines:
         return process
 
     def pids(self, index):
-        said = subprocess.run(["ip", "netns", "pids", self.names[index]], capture_output=True,
-                              text=True).stdout
-        return [int(word) for word in said.split()]
+        listing = subprocess.run(["ip", "netns", "pids", self.names[index]], capture_output=True,
+                                 text=True).stdout
+        return [int(word) for word in listing.split()]
 
     def crash(self, index):
         """Everything of a machine dies at once."""

@@ -31,17 +31,17 @@ def main():
         nodes.up(os.environ["NATS"], port=0, program=os.environ["DROSTE"], options=OPTIONS)
         time.sleep(1)
         return running()
-    said = {"began": up(), "again": up()}
+    report = {"began": up(), "again": up()}
     cluster.remove_node(second)
     until(lambda: len(nodes.nodes()) == 1)
-    said["lost"] = running()
+    report["lost"] = running()
     cluster.add_node(num_cpus=1)
-    said["after"] = up()
-    said["ended"] = nodes.down()
-    said["left"] = len(nodes.nodes())
+    report["after"] = up()
+    report["ended"] = nodes.down()
+    report["left"] = len(nodes.nodes())
     ray.shutdown()
     cluster.shutdown()
-    print(json.dumps(said))
+    print(json.dumps(report))
 
 
 main()

@@ -88,6 +88,6 @@ def soak(place, runs, seed):
 
 if __name__ == "__main__":
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 200
-    given = int(sys.argv[2]) if len(sys.argv) > 2 else random.randrange(10**6)
+    seed = int(sys.argv[2]) if len(sys.argv) > 2 else random.randrange(10**6)
     with tempfile.TemporaryDirectory() as directory:
-        print(json.dumps(soak(pathlib.Path(directory), count, given)))
+        print(json.dumps(soak(pathlib.Path(directory), count, seed)))

@@ -160,9 +160,9 @@ PartitionName=all Nodes=ALL Default=YES State=UP
 
     @staticmethod
     def idle(env):
-        said = subprocess.run(["sinfo", "--noheader", "--Node", "--format=%T"], env=env,
-                              capture_output=True, text=True)
-        return said.stdout.split().count("idle")
+        output = subprocess.run(["sinfo", "--noheader", "--Node", "--format=%T"], env=env,
+                                capture_output=True, text=True)
+        return output.stdout.split().count("idle")
 
     def test_a_job_array_launches_loses_and_drains_nodes(self, slurm, machines, nats, env):
         slurm_env, start, place = slurm
@@ -171,8 +171,8 @@ PartitionName=all Nodes=ALL Default=YES State=UP
                "--sbatch", f"--cpus-per-task=2 --chdir={place}", *serve_options(env), env=env)
         until(lambda: count(machines) == 3)
         assert droste("status", "slurm", env=env).count("RUNNING") == 3
-        said = droste("up", "slurm", "--join", nats.url, "--nodes", "3", env=env, status=1)
-        assert "is there already" in said
+        output = droste("up", "slurm", "--join", nats.url, "--nodes", "3", env=env, status=1)
+        assert "is there already" in output
         machines.crash(1)
         until(lambda: not answers(machines, 1))
         # What takes Slurm a minute, and the two that it lets a requeued job wait.
@@ -210,8 +210,8 @@ class TestSsh:
             subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", place / name],
                            check=True)
         host_key = " ".join((place / "host.pub").read_text().split()[:2])
-        known, hosts = place / "known", place / "hosts"
-        known.write_text("".join(f"{one} {host_key}\n" for one in machines.addresses))
+        known_hosts, hosts = place / "known", place / "hosts"
+        known_hosts.write_text("".join(f"{one} {host_key}\n" for one in machines.addresses))
         lines = ["# a machine each, with a state of its own", ""]
         for index, address in enumerate(machines.addresses):
             config = place / ("sshd%d" % index)
@@ -221,7 +221,7 @@ class TestSsh:
                               "PermitRootLogin yes\n")
             machines.start(index, "/usr/sbin/sshd", "-D", "-f", str(config),
                            stderr=subprocess.DEVNULL)
-            lines.append(f"{address} -i {place}/me -o UserKnownHostsFile={known} "
+            lines.append(f"{address} -i {place}/me -o UserKnownHostsFile={known_hosts} "
                          f"-o SetEnv=XDG_STATE_HOME={place}/state{index}")
         hosts.write_text("\n".join(lines) + "\n")
         for address in machines.addresses:
@@ -240,8 +240,8 @@ class TestSsh:
                 if b"--join" in file.read():
                     os.kill(pid, 9)
         until(lambda: not answers(machines, 2))
-        said = droste("status", "ssh", "--hosts", str(hosts), env=env, status=1)
-        assert f"{machines.addresses[2]}: does not run" in said
+        output = droste("status", "ssh", "--hosts", str(hosts), env=env, status=1)
+        assert f"{machines.addresses[2]}: does not run" in output
         droste(*up, env=env)
         until(lambda: count(machines) == 3)
         assert droste("down", "ssh", "--hosts", str(hosts), env=env).count("stopped") == 3
@@ -252,17 +252,17 @@ class TestSsh:
         some = tmp_path / "hosts"
         lines = hosts.read_text().splitlines()
         some.write_text("\n".join([*lines[:3], lines[3] + " -p 23"]) + "\n")
-        said = droste("up", "ssh", "--hosts", str(some), "--join", nats.url, "--program",
-                      env["NODE"], *serve_options(env), env=env, status=255)
-        assert f"{machines.addresses[1]}: ssh: connect to host" in said
-        assert f"{machines.addresses[0]}: started" in said
+        output = droste("up", "ssh", "--hosts", str(some), "--join", nats.url, "--program",
+                        env["NODE"], *serve_options(env), env=env, status=255)
+        assert f"{machines.addresses[1]}: ssh: connect to host" in output
+        assert f"{machines.addresses[0]}: started" in output
         droste("down", "ssh", "--hosts", str(some), env=env, status=255)
         until(lambda: count(machines) == 0)
 
     def test_an_option_of_the_nodes_keeps_its_quotes(self, hosts, nats, env):
-        said = droste("up", "ssh", "--hosts", str(hosts), "--join", nats.url, "--program", DROSTE,
-                      "--", "--it's $HOME", env=env, status=1)
-        assert "unknown flag '--it's $HOME'" in said
+        output = droste("up", "ssh", "--hosts", str(hosts), "--join", nats.url, "--program", DROSTE,
+                        "--", "--it's $HOME", env=env, status=1)
+        assert "unknown flag '--it's $HOME'" in output
 
 
 def processes_with(word):
@@ -345,28 +345,28 @@ class TestSystemd:
         serve = ["--", "--keys", env["HOME"] + "/keys.json", "--isolation", "process",
                  "--setup-code", strange]
 
-        def said(verb, status=0):
+        def systemd(verb, status=0):
             return droste(verb, "systemd", *words, *(serve if verb == "up" else []), env=env,
                           status=status)
 
         def node():
-            return int(re.search("MainPID=([0-9]+)", said("status", None))[1])
+            return int(re.search("MainPID=([0-9]+)", systemd("status", None))[1])
         try:
-            assert "started, droste-lab.service" in said("up")
-            assert "runs already" in said("up")
+            assert "started, droste-lab.service" in systemd("up")
+            assert "runs already" in systemd("up")
             assert machines_of.is_open("127.0.0.1", port)    # READY=1 came before `up` returned
-            assert "ActiveState=active" in said("status")
+            assert "ActiveState=active" in systemd("status")
             words_of_node = subprocess.run([*inside, "cat", "/proc/%d/cmdline" % node()],
                                            env=env, capture_output=True, text=True).stdout
             assert words_of_node.split("\0")[-2] == strange
             subprocess.run([*inside, "kill", "-KILL", str(node())], env=env)
-            until(lambda: "NRestarts=1" in said("status", None))
+            until(lambda: "NRestarts=1" in systemd("status", None))
             until(lambda: machines_of.is_open("127.0.0.1", port))
             serve += ["--max-sandboxes", "3"]
-            assert "started" in said("up")
-            assert "stopped" in said("down") and "does not run" in said("down")
+            assert "started" in systemd("up")
+            assert "stopped" in systemd("down") and "does not run" in systemd("down")
             assert not machines_of.is_open("127.0.0.1", port)
-            said("status", 3)
+            systemd("status", 3)
         finally:
             nats.kill()
 
@@ -392,8 +392,8 @@ class TestRay:
         finally:
             server.kill()
         assert done.returncode == 0, done.stdout + done.stderr[-3000:]
-        said = json.loads(done.stdout.splitlines()[-1])
-        assert said == {"began": 2, "again": 2, "lost": 1, "after": 2, "ended": 2, "left": 0}
+        report = json.loads(done.stdout.splitlines()[-1])
+        assert report == {"began": 2, "again": 2, "lost": 1, "after": 2, "ended": 2, "left": 0}
 
 
 def kubernetes(*words, status=0):
@@ -443,7 +443,7 @@ def test_autoscaling_follows_a_figure_that_servers_have():
     assert "ScaledObject" not in kubernetes("--nodes", "3")
 
 
-@pytest.mark.parametrize("words, said", [
+@pytest.mark.parametrize("words, message", [
     (["up", "slurm", "--nodes", "2"], "--join"),
     (["up", "slurm", "--join", "nats://a"], "--nodes"),
     (["up", "slurm", "--join", "nats://a", "--nodes", "0"], "1 to"),
@@ -455,14 +455,14 @@ def test_autoscaling_follows_a_figure_that_servers_have():
     (["down", "slurm", "--", "--memory", "1G"], "alone"),
     (["up"], "expected"),
 ])
-def test_what_is_missing_is_said(words, said):
-    assert said in droste(*words, status=2)
+def test_what_is_missing_is_said(words, message):
+    assert message in droste(*words, status=2)
 
 
 def test_a_launcher_that_is_not_installed_is_named():
     env = {"PATH": "/nowhere"}
-    said = droste("status", "slurm", env=env, status=127)
-    assert "squeue" in said
+    output = droste("status", "slurm", env=env, status=127)
+    assert "squeue" in output
 
 
 def test_the_script_of_a_launcher_can_be_printed_and_run():

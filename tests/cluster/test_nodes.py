@@ -149,9 +149,9 @@ def test_a_second_node_with_the_same_record_is_refused_by_the_name_of_the_first(
         return subprocess.Popen([DROSTE, "serve", "--listen", "127.0.0.1:0", *flags], env=env,
                                 text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     second = serve("--join", node.nats.url, "--node", "second")
-    said = second.communicate(timeout=60)
-    assert second.returncode != 0 and "'node0' (process %d)" % node.process.pid in said[1], said
-    assert "DROSTE_HOME" in said[1]
+    output = second.communicate(timeout=60)
+    assert second.returncode != 0 and "'node0' (process %d)" % node.process.pid in output[1], output
+    assert "DROSTE_HOME" in output[1]
     alone = serve()
     try:
         assert alone.stdout.readline().startswith("http://")

@@ -259,7 +259,7 @@ def test_keys_of_the_same_priority_take_turns(tmp_path):
 @needs_browser
 def test_the_console_shows_the_nodes_of_the_cluster(cluster, browser):  # noqa: F811
     nodes = cluster[0]
-    browser.said.clear()
+    browser.console_errors.clear()
     browser.open("http://127.0.0.1:%d/" % nodes[0].port)
     browser.wait("!document.getElementById('to-cluster').hidden")
     browser.js("document.getElementById('to-cluster').click()")
@@ -274,4 +274,4 @@ def test_the_console_shows_the_nodes_of_the_cluster(cluster, browser):  # noqa: 
     browser.wait("document.getElementById('cluster').innerText.includes('2 nodes up')")
     browser.js("location.hash = ''")
     browser.wait("document.getElementById('cluster').hidden")
-    assert not browser.said
+    assert not browser.console_errors

@@ -38,7 +38,7 @@ def a_daemon(*options):
         own.close()
 
 
-def told(result):
+def parsed(result):
     """What a command with --json that succeeded has printed."""
     assert result.returncode == 0, result.stderr
     return json.loads(result.stdout)

@@ -15,7 +15,7 @@ import pytest
 
 import docker_daemon
 import droste_cli
-from own_daemon import IMAGE, ROOT, Program, told, wait_until
+from own_daemon import IMAGE, ROOT, Program, parsed, wait_until
 
 SLEEP = "print('here', flush=True); import time; time.sleep(60)"
 
@@ -24,7 +24,7 @@ SLEEP = "print('here', flush=True); import time; time.sleep(60)"
 
 def test_a_cell_runs_in_a_container(program):
     """Status, output, answer and the level of isolation are told as of a local sandbox."""
-    cell = told(program.cell("import math; print('out'); SUBMIT(answer=math.factorial(15))"))
+    cell = parsed(program.cell("import math; print('out'); SUBMIT(answer=math.factorial(15))"))
     assert cell["status"] == "submitted" and cell["submit"] == {"answer": 1307674368000}
     assert cell["stdout"] == "out\n" and cell["isolation"] == "container"
 
@@ -48,8 +48,8 @@ open("out/a.txt", "w").write("hello")
 os.mkfifo("out/fifo")
 SUBMIT(answer=1)
 ```""")
-    run = told(program("run", "--question", "q", "--model", model, "--json", "--artifacts",
-                       "out/**", "--artifacts-dir", tmp_path / "saved"))
+    run = parsed(program("run", "--question", "q", "--model", model, "--json", "--artifacts",
+                         "out/**", "--artifacts-dir", tmp_path / "saved"))
     assert [(one["name"], one["size"]) for one in run["artifacts"]] == [("out/a.txt", 5),
                                                                       ("out/deep/b.bin", 1 << 20)]
     assert (tmp_path / "saved/out/deep/b.bin").read_bytes() == bytes(range(256)) * 4096
@@ -68,11 +68,11 @@ def test_a_child_run_answers_from_a_container(program, tmp_path):
 def test_volumes_are_the_same_as_locally(program):
     """What a container wrote a local sandbox reads, and the other way round."""
     assert program.cell("open('/data/a','w').write('one')", "--volume-name", "v").returncode == 0
-    local = told(program.cell("open('/data/b','w').write(open('/data/a').read() + ' two')",
-                              "--volume-name", "v", env="local"))
+    local = parsed(program.cell("open('/data/b','w').write(open('/data/a').read() + ' two')",
+                                "--volume-name", "v", env="local"))
     assert local["status"] == "ok"
-    both = told(program.cell("print(open('/home/daytona/memory/b').read())", "--volume-name", "v",
-                             "--layout", "daytona"))
+    both = parsed(program.cell("print(open('/home/daytona/memory/b').read())", "--volume-name", "v",
+                               "--layout", "daytona"))
     assert both["stdout"] == "one two\n"
 
 
@@ -83,7 +83,7 @@ def test_a_workspace_and_shown_paths(program, tmp_path):
     (tmp_path / "shown" / "f").write_text("seen")
     os.chmod(tmp_path, 0o755)
     place = tmp_path / "shown"
-    cell = told(program.cell(
+    cell = parsed(program.cell(
         "import os\nprint(open(CONTEXT_PATHS[0] if os.path.isabs(CONTEXT_PATHS[0]) else "
         "os.path.join(WORKSPACE_ROOT, CONTEXT_PATHS[0])).read())\nprint(open('%s/f').read())\n"
         "try:\n    open('%s/f', 'w')\nexcept OSError as e: print(type(e).__name__)"
@@ -96,8 +96,8 @@ def test_variables_of_the_environment(program):
     """--env-var reaches the code, in a container and locally; the host's own do not."""
     code = "import os; print(os.environ.get('A'), os.environ.get('CANARY'))"
     for env in ("docker", "local"):
-        assert told(program.cell(code, "--env-var", "A=b=c", env=env,
-                                 CANARY="1"))["stdout"] == "b=c None\n"
+        assert parsed(program.cell(code, "--env-var", "A=b=c", env=env,
+                                   CANARY="1"))["stdout"] == "b=c None\n"
 
 
 # ---- the wall ----
@@ -105,7 +105,7 @@ def test_variables_of_the_environment(program):
 def test_the_wall_is_there(program):
     """No capabilities, no new privileges, a filter, nobody's user, no network but lo, files that
     cannot be changed."""
-    cell = told(program.cell(
+    cell = parsed(program.cell(
         "import os\nstatus = dict(line.split(':\\t', 1) for line in open('/proc/self/status'))\n"
         "print(os.getuid(), [int(status[k], 16) for k in ('CapPrm', 'CapEff', 'CapBnd')], "
         "status['NoNewPrivs'].strip(), status['Seccomp'].strip())\n"
@@ -119,13 +119,13 @@ def test_the_daemons_socket_is_not_there(program, daemon):
     """Who reaches it is root on the machine: neither its path nor any socket of that name is in a
     container. The host, which may, finds it."""
     path = daemon.host[len("unix://"):]
-    cell = told(program.cell(
+    cell = parsed(program.cell(
         "import os, socket\nfor path in ('%s', '/var/run/docker.sock', '/run/docker.sock'):\n"
         "    try: socket.socket(socket.AF_UNIX).connect(path)\n"
         "    except OSError as e: print(e.strerror)" % path))
     assert cell["stdout"] == 3 * "No such file or directory\n"
-    with socket.socket(socket.AF_UNIX) as way:
-        way.connect(path)
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(path)
 
 
 # What io_uring_setup, bpf, unshare(CLONE_NEWUSER) and clone3 answer, and then what usual programs
@@ -154,19 +154,19 @@ USUAL = ("import asyncio, multiprocessing, socket, subprocess, sys, threading\n"
 def test_system_calls_are_those_of_local_sandboxes(program):
     """The daemon's own filter allows io_uring; Droste's profile does not, nor bpf, namespaces or
     clone3."""
-    assert told(program.cell(CALLS))["stdout"] == "EPERM EPERM EPERM ENOSYS\n"
+    assert parsed(program.cell(CALLS))["stdout"] == "EPERM EPERM EPERM ENOSYS\n"
 
 
 def test_the_daemons_filter_stays_where_it_is_asked_for(program):
     """The twin: with it io_uring_setup gets as far as its arguments, which are wrong."""
-    assert told(program.cell(CALLS, "--seccomp",
-                             "daemon"))["stdout"].split()[0] in ("EFAULT", "EINVAL")
+    assert parsed(program.cell(CALLS, "--seccomp",
+                               "daemon"))["stdout"].split()[0] in ("EFAULT", "EINVAL")
 
 
 @pytest.mark.parametrize("seccomp", ["auto", "droste", "daemon"])
 def test_programs_run_under_each_filter(program, seccomp):
     """Threads, children of asyncio and of the shell, sockets, epoll and pools work as before."""
-    cell = told(program.cell(USUAL, "--seccomp", seccomp))
+    cell = parsed(program.cell(USUAL, "--seccomp", seccomp))
     assert cell["stdout"] == "thread\nchild\n3\nsent\nepoll\n[1, 2]\n", cell
 
 
@@ -178,7 +178,7 @@ def test_a_filter_that_there_is_not_is_refused(program):
 
 def test_the_wall_is_opened_by_name(program):
     """Its twin: what was asked for is there."""
-    cell = told(program.cell(
+    cell = parsed(program.cell(
         "import os; open('/usr/x', 'w').write('y'); print(os.getuid(), "
         "len(os.listdir('/sys/class/net')))",
         "--user", "0", "--read-only-root", "no", "--network", "host"))
@@ -190,9 +190,9 @@ def test_the_host_network_by_a_variable(program):
     """RLM_DOCKER_USE_HOST_NETWORK=1 gives it, and --network says otherwise."""
     code = "import os; print(open('/proc/net/dev').read().count(':'))"
     here = open("/proc/net/dev").read().count(":")
-    assert told(program.cell(code, RLM_DOCKER_USE_HOST_NETWORK="1"))["stdout"] == "%d\n" % here
-    assert told(program.cell(code, "--network", "none",
-                             RLM_DOCKER_USE_HOST_NETWORK="1"))["stdout"] == "1\n"
+    assert parsed(program.cell(code, RLM_DOCKER_USE_HOST_NETWORK="1"))["stdout"] == "%d\n" % here
+    assert parsed(program.cell(code, "--network", "none",
+                               RLM_DOCKER_USE_HOST_NETWORK="1"))["stdout"] == "1\n"
 
 
 def test_labels(program, daemon):
@@ -231,7 +231,7 @@ def test_limits(program, flags, code, ended):
     else:
         assert (cell["status"], cell["alive"],
                 cell["error"]["type"]) == ("error", True, ended.__name__), cell
-    assert told(program.cell("print(1)", *flags))["stdout"] == "1\n"
+    assert parsed(program.cell("print(1)", *flags))["stdout"] == "1\n"
 
 
 def test_sessions_that_share_a_container_have_limits_of_their_own(program):
@@ -300,8 +300,8 @@ def test_an_image_that_is_not_here(program):
 def test_an_image_that_cannot_be_fetched(program):
     """The registry's words, and the image's name."""
     result = program.cell("1", image="127.0.0.1:1/nothing:1")
-    said = result.stdout + result.stderr
-    assert result.returncode == 4 and "pulling 127.0.0.1:1/nothing:1" in said and "refused" in said
+    text = result.stdout + result.stderr
+    assert result.returncode == 4 and "pulling 127.0.0.1:1/nothing:1" in text and "refused" in text
 
 
 def test_a_disk_that_is_full(tmp_path, daemon):
@@ -315,10 +315,10 @@ def test_a_disk_that_is_full(tmp_path, daemon):
         subprocess.run(["dd", "if=/dev/zero", "of=" + filler, "bs=1M"], capture_output=True)
         program = Program(tmp_path, full)
         result = program.cell("print(1)")
-        said = result.stdout + result.stderr
-        assert result.returncode == 4 and "disk is full" in said and "docker system prune" in said
+        text = result.stdout + result.stderr
+        assert result.returncode == 4 and "disk is full" in text and "docker system prune" in text
         os.unlink(filler)
-        assert told(program.cell("print(1)"))["stdout"] == "1\n"
+        assert parsed(program.cell("print(1)"))["stdout"] == "1\n"
 
 
 def test_a_disk_size_that_cannot_be_had(program):
@@ -327,7 +327,7 @@ def test_a_disk_size_that_cannot_be_had(program):
         pytest.skip("this daemon's storage may be able to limit it")
     result = program.cell("print(1)", "--disk-size", "1G")
     assert result.returncode == 4 and "storage-opt" in result.stdout + result.stderr
-    assert told(program.cell("print(1)", "--disk-size", "0"))["stdout"] == "1\n"
+    assert parsed(program.cell("print(1)", "--disk-size", "0"))["stdout"] == "1\n"
 
 
 @pytest.fixture(scope="module")
@@ -343,12 +343,12 @@ def test_an_image_is_fetched_when_it_is_missing(program, registry):
     registry tells it."""
     image = registry.image + ":3.1"
     first = program.cell("print(1)", image=image)
-    assert told(first)["stdout"] == "1\n" and "pulling " + image in first.stderr
+    assert parsed(first)["stdout"] == "1\n" and "pulling " + image in first.stderr
     asked = len(registry.asked)
     second = program.cell("print(1)", image=image)
-    assert told(second) and second.stderr == "" and len(registry.asked) == asked
-    assert told(program.cell("print(1)", "--pull", "always",
-                             image=image)) and len(registry.asked) > asked
+    assert parsed(second) and second.stderr == "" and len(registry.asked) == asked
+    assert parsed(program.cell("print(1)", "--pull", "always",
+                               image=image)) and len(registry.asked) > asked
     missing = program.cell("print(1)", image=registry.image + ":9")
     assert missing.returncode == 4 and "manifest unknown" in missing.stdout + missing.stderr
     program.daemon.docker("rmi", image)
@@ -396,17 +396,17 @@ def test_no_python_in_the_image(program, tmp_path):
     with start_is_answered_late(program, tmp_path) as (host, ended):
         for result in program.cell("1", "--python", "python9"), program.cell(
             "1", "--python", "python9", DOCKER_HOST=host):
-            said = result.stdout + result.stderr
-            assert (result.returncode == 4 and "does not contain this Python" in said
-                    and "python9" in said and "--python" in said), said
+            text = result.stdout + result.stderr
+            assert (result.returncode == 4 and "does not contain this Python" in text
+                    and "python9" in text and "--python" in text), text
         assert ended.is_set()
 
 
 def test_a_python_that_is_none(program):
     result = program.cell("1", "--python", "sh")
-    said = result.stdout + result.stderr
-    assert (result.returncode == 4 and "its python ended with status 2" in said
-            and "Syntax error" in said)
+    text = result.stdout + result.stderr
+    assert (result.returncode == 4 and "its python ended with status 2" in text
+            and "Syntax error" in text)
 
 
 def test_what_is_of_containers_is_refused_elsewhere(program):
@@ -418,7 +418,7 @@ def test_what_is_of_containers_is_refused_elsewhere(program):
     assert result.returncode == 4
     assert ("does not support isolation (--isolation): the wall is the container" in result.stdout
             + result.stderr)
-    assert told(program.cell("1", "--isolation", "auto"))["status"] == "ok"
+    assert parsed(program.cell("1", "--isolation", "auto"))["status"] == "ok"
 
 
 def run_in_background(program, code, *flags):
@@ -468,7 +468,7 @@ def test_a_daemon_that_is_restarted_in_the_middle_of_a_cell(tmp_path, fragile):
     cell = outcome(process)
     fragile.start()
     assert cell["status"] == "lost" and "outcome is unknown" in json.dumps(cell)
-    assert told(program.cell("print(1)"))["stdout"] == "1\n"
+    assert parsed(program.cell("print(1)"))["stdout"] == "1\n"
     assert wait_until(lambda: not [c for c in fragile.containers() if c["State"]["Running"]])
 
 
@@ -569,13 +569,13 @@ class Cutter:
 
 @pytest.fixture
 def cutter(daemon):
-    way = Cutter(daemon.host[len("unix://"):])
-    yield way
-    way.close()
+    proxy = Cutter(daemon.host[len("unix://"):])
+    yield proxy
+    proxy.close()
 
 
 def test_a_cell_over_tcp(program, cutter):
-    assert told(program.cell("print(2)", DOCKER_HOST=cutter.host))["stdout"] == "2\n"
+    assert parsed(program.cell("print(2)", DOCKER_HOST=cutter.host))["stdout"] == "2\n"
 
 
 def test_a_connection_that_is_cut_is_made_again(program, cutter):

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from own_daemon import a_daemon, told
+from own_daemon import a_daemon, parsed
 
 
 @pytest.fixture(scope="module")
@@ -48,14 +48,14 @@ def secured(certificates):
 
 def test_tls(program, secured, certificates, tmp_path):
     """A daemon with TLS on both sides; without the right certificates no connection succeeds."""
-    way = dict(DOCKER_HOST=secured.tcp, DOCKER_TLS_VERIFY="1", DOCKER_CERT_PATH=str(certificates))
-    assert told(program.cell("print(3)", **way))["stdout"] == "3\n"
-    result = program.cell("1", **{**way, "DOCKER_CERT_PATH": str(tmp_path)})
+    tls = dict(DOCKER_HOST=secured.tcp, DOCKER_TLS_VERIFY="1", DOCKER_CERT_PATH=str(certificates))
+    assert parsed(program.cell("print(3)", **tls))["stdout"] == "3\n"
+    result = program.cell("1", **{**tls, "DOCKER_CERT_PATH": str(tmp_path)})
     assert result.returncode == 2 and "DOCKER_CERT_PATH" in result.stdout + result.stderr
     for name in ("cert.pem", "key.pem"):
         shutil.copy(certificates / name, tmp_path / name)
     subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", "x.pem",
                     "-out", "ca.pem", "-subj",
                     "/CN=somebody else"], cwd=tmp_path, check=True, capture_output=True)
-    result = program.cell("1", **{**way, "DOCKER_CERT_PATH": str(tmp_path)})
+    result = program.cell("1", **{**tls, "DOCKER_CERT_PATH": str(tmp_path)})
     assert result.returncode == 4 and "certificate" in result.stdout + result.stderr

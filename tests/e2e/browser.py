@@ -45,7 +45,7 @@ class Browser:
         os.close(theirs_in)
         os.close(theirs_out)
         self.reader, self.writer, self.rest, self.count = ours_in, ours_out, b"", 0
-        self.said, self.asked = [], []
+        self.console_errors, self.asked = [], []
         self.session = None
         try:
             self.attach(width, height, dark)
@@ -70,12 +70,13 @@ class Browser:
         """Notes what the console said and which addresses were asked for."""
         method, params = message.get("method"), message.get("params", {})
         if method == "Runtime.exceptionThrown":
-            self.said.append(params["exceptionDetails"].get("exception", {}).get("description")
-                             or params["exceptionDetails"]["text"])
+            details = params["exceptionDetails"]
+            self.console_errors.append(details.get("exception", {}).get("description")
+                                       or details["text"])
         elif method == "Log.entryAdded":
-            self.said.append(params["entry"]["text"])
+            self.console_errors.append(params["entry"]["text"])
         elif method == "Runtime.consoleAPICalled":
-            self.said.append(str([a.get("value") for a in params["args"]]))
+            self.console_errors.append(str([a.get("value") for a in params["args"]]))
         elif method == "Network.requestWillBeSent":
             self.asked.append(params["request"]["url"])
 

@@ -70,7 +70,7 @@ class Terminal:
     """The program on a terminal of its own, a hundred columns wide."""
 
     def __init__(self, home, *words, **env):
-        self.said = ""
+        self.output = ""
         self.at = 0
         self.decode = codecs.getincrementaldecoder("utf-8")("replace").decode
         self.pid, self.fd = pty.fork()
@@ -90,20 +90,20 @@ class Terminal:
             data = os.read(self.fd, 65536)
         except OSError:     # EIO: the other side is closed
             return False
-        self.said += self.decode(data)
+        self.output += self.decode(data)
         return bool(data)
 
     def expect(self, text):
         """Waits until the text comes after what was expected last; gives what came before it."""
         deadline = time.monotonic() + PATIENCE
         while True:
-            shown = plain(self.said)
+            shown = plain(self.output)
             found = shown.find(text, self.at)
             if found >= 0:
                 before = shown[self.at:found]
                 self.at = found + len(text)
                 return before
-            if time.monotonic() > deadline or not self.read(0.2) and plain(self.said) == shown:
+            if time.monotonic() > deadline or not self.read(0.2) and plain(self.output) == shown:
                 raise AssertionError("%r did not come; after what was expected last there is %r"
                                      % (text, shown[self.at:]))
 

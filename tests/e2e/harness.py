@@ -210,7 +210,7 @@ def repl(*blocks):
     return "\n".join("Next:\n```repl\n%s\n```" % block for block in blocks)
 
 
-def told_at_first(droste):
+def system_prompts(droste):
     """The system prompts of all runs, the oldest run first."""
     lines = [json.loads(line) for line in droste("runs", "export", "--all").out.splitlines()]
     first = {line["run"]: line["request"][0]["content"] for line in reversed(lines)
@@ -237,8 +237,8 @@ def refused(result, status, *words):
         assert word in result.complaint
 
 
-def told(text, reply):
-    """A turn that is only given to a model which was told this text."""
+def when(text, reply):
+    """A reply for a request whose last message contains this text."""
     return {"content": reply, "contains": text}
 
 

@@ -110,12 +110,12 @@ def kill_at_random(life, chance, expected):
     result = finish(process)
     if process.returncode != -signal.SIGKILL:
         assert result.status == 0 and result.json["answer"] == expected["answer"], result
-        check_told(life, result.json, killed)
+        check_repeated(life, result.json, killed)
         check_usage(result.json["usage"], life.droste.record.calls)
     return killed
 
 
-def check_told(life, result, killed):
+def check_repeated(life, result, killed):
     """A resumed run lists the calls that the last kill had left in flight, no more, and counts the
     others."""
     if not killed:
@@ -133,20 +133,20 @@ def check_usage(usage, calls):
     """As a whole, by depth and by model: each call of the record once."""
     names = ("calls", "input_tokens", "output_tokens")
 
-    def check(told, these):
-        assert [told[name] for name in names] == \
+    def check(part, these):
+        assert [part[name] for name in names] == \
             [len(these), sum(c["input_tokens"] for c in these),
              sum(c["output_tokens"] for c in these)]
-        known = None not in [c["cost"] for c in these]
-        assert told["cost"] == (pytest.approx(sum(c["cost"] for c in these)) if known else None)
+        priced = None not in [c["cost"] for c in these]
+        assert part["cost"] == (pytest.approx(sum(c["cost"] for c in these)) if priced else None)
 
     check(usage, calls)
     assert len(usage["depths"]) == 1 + max(c["depth"] for c in calls)
-    for depth, told in enumerate(usage["depths"]):
-        check(told, [c for c in calls if c["depth"] == depth])
+    for depth, part in enumerate(usage["depths"]):
+        check(part, [c for c in calls if c["depth"] == depth])
     assert set(usage["models"]) == {c["model"] for c in calls}
-    for model, told in usage["models"].items():
-        check(told, [c for c in calls if c["model"] == model])
+    for model, part in usage["models"].items():
+        check(part, [c for c in calls if c["model"] == model])
 
 
 def check_paid_once(life, expected, killed):
@@ -165,9 +165,9 @@ def check_paid_once(life, expected, killed):
             call["key"]], call
     assert {c["key"] for c in record.calls if c["repeated"]} >= (killed[-1] if killed else set())
     # The tokens of each call once, as the server counts them.
-    told = [stats["tokens"][c["key"]] for c in record.calls]
-    assert shown["usage"]["input_tokens"] == sum(t[0] for t in told)
-    assert shown["usage"]["output_tokens"] == sum(t[1] for t in told)
+    tokens = [stats["tokens"][c["key"]] for c in record.calls]
+    assert shown["usage"]["input_tokens"] == sum(t[0] for t in tokens)
+    assert shown["usage"]["output_tokens"] == sum(t[1] for t in tokens)
 
 
 def settle(droste, statement):

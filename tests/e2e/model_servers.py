@@ -14,11 +14,11 @@ SERVER = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))
 class Server:
     """tests/fakes/model_server.py, running."""
 
-    def __init__(self, told):
-        self.pid = told["pid"]
-        self.url = "http://127.0.0.1:%d/v1" % told["port"]
-        self.tls_url = "https://localhost:%d/v1" % told["tls_port"]
-        self.ca_file = told["ca_file"]
+    def __init__(self, ready):
+        self.pid = ready["pid"]
+        self.url = "http://127.0.0.1:%d/v1" % ready["port"]
+        self.tls_url = "https://localhost:%d/v1" % ready["tls_port"]
+        self.ca_file = ready["ca_file"]
 
     def stats(self):
         with urllib.request.urlopen(self.url[:-len("/v1")] + "/stats") as reply:

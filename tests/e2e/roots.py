@@ -19,8 +19,8 @@ def libraries(programs):
     """The shared libraries of these programs, and their loader, by their names here."""
     found = set()
     for program in programs:
-        said = subprocess.run(["ldd", program], capture_output=True, text=True).stdout
-        found |= {word for word in said.split() if word.startswith("/")}
+        listing = subprocess.run(["ldd", program], capture_output=True, text=True).stdout
+        found |= {word for word in listing.split() if word.startswith("/")}
     return found
 
 

@@ -3,18 +3,13 @@ import json
 
 import pytest
 
-from harness import answered, repl, told_at_first, write_replay
+from harness import answered, repl, system_prompts, when, write_replay
 
 BILL = {"type": "object",
         "properties": {"name": {"type": "string", "minLength": 1},
                        "total": {"type": "integer", "minimum": 0}},
         "required": ["name", "total"], "additionalProperties": False}
 ADA = {"name": "Ada", "total": 3}
-
-
-def told(text, reply):
-    """A turn that is only given to a model which was told this text."""
-    return {"content": reply, "contains": text}
 
 
 @pytest.fixture
@@ -38,10 +33,10 @@ def test_an_answer_that_does_not_fit_goes_back_to_the_model(typed, droste):
     """The model is told where and what, the run goes on, and the record has the cell as a failed
     one."""
     answered(typed([repl("SUBMIT(name='Ada', total='3')"),
-                    told("at /total: expected an integer, not a string",
+                    when("at /total: expected an integer, not a string",
                          repl("SUBMIT(name='Ada')")),
-                    told("lacks 'total'", repl("SUBMIT(name='Ada', total=3, tip=1)")),
-                    told("has the unknown member 'tip'", repl("SUBMIT(name='Ada', total=3)"))]),
+                    when("lacks 'total'", repl("SUBMIT(name='Ada', total=3, tip=1)")),
+                    when("has the unknown member 'tip'", repl("SUBMIT(name='Ada', total=3)"))]),
              ADA)
     assert [cell["status"] for cell in droste.record.cells] == ["error", "error", "error",
                                                                 "submitted"]
@@ -56,7 +51,7 @@ def test_model_is_shown_the_schema(typed, ask, droste):
     """With its fields by name; without a schema there is no word of one."""
     answered(typed([repl("SUBMIT('Ada', 3)")]), ADA)
     answered(ask([repl("SUBMIT(1)")]), 1)
-    first, second = told_at_first(droste)
+    first, second = system_prompts(droste)
     assert "`SUBMIT(name=value, total=value)`" in first and json.dumps(
         BILL, separators=(",", ":")) in first
     assert "chema" not in second and "`SUBMIT(answer=value)`" in second
@@ -76,8 +71,8 @@ def test_words_that_fit_answer(typed):
 
 def test_final_text_that_does_not_fit_goes_back_to_the_model(typed):
     """The model may mend them in words or in code."""
-    answered(typed(["FINAL(three)", told("not JSON", 'FINAL({"name": "Ada"})'),
-                    told("lacks 'total'", repl("SUBMIT('Ada', 3)"))]), ADA)
+    answered(typed(["FINAL(three)", when("not JSON", 'FINAL({"name": "Ada"})'),
+                    when("lacks 'total'", repl("SUBMIT('Ada', 3)"))]), ADA)
 
 
 def test_words_are_a_string_where_one_is_wanted(typed):
@@ -89,9 +84,9 @@ def test_words_are_a_string_where_one_is_wanted(typed):
 def test_last_words_are_asked_for_again(typed):
     """When the turns are used up, a few times, and in a fence is fine."""
     answer = "```json\n%s\n```" % json.dumps(ADA, indent=1)
-    result = typed([repl("x = 1"), told("as JSON that matches the schema", "It is Ada."),
-                    told("Your answer was not accepted", '{"name": "Ada"}'),
-                    told("lacks 'total'", answer)],
+    result = typed([repl("x = 1"), when("as JSON that matches the schema", "It is Ada."),
+                    when("Your answer was not accepted", '{"name": "Ada"}'),
+                    when("lacks 'total'", answer)],
                    BILL, "--max-iterations", "1")
     assert result.status == 3 and result.json["status"] == "exhausted" and result.json[
         "answer"] == ADA
@@ -109,17 +104,17 @@ def test_last_words_that_never_fit_are_no_answer(typed, droste):
 
 def test_other_schemas_are_of_the_value(typed):
     """A schema without properties is one of the value that is submitted."""
-    answered(typed([repl("SUBMIT('ab')"), told("expected a list", repl("SUBMIT(['a', 1])")),
-                    told("at /1: expected a string", repl("SUBMIT(['a', 'b'])"))],
+    answered(typed([repl("SUBMIT('ab')"), when("expected a list", repl("SUBMIT(['a', 1])")),
+                    when("at /1: expected a string", repl("SUBMIT(['a', 'b'])"))],
                    {"type": "array", "items": {"type": "string"}}), ["a", "b"])
 
 
 def test_fields_are_short_for_a_schema(ask):
     """--answer-field names them, with a type or without; all are there, and no others."""
     fields = ("--answer-field", "name:string", "--answer-field", "what")
-    answered(ask([repl("SUBMIT(1, 2)"), told("at /name: expected a string", repl("SUBMIT('a')")),
-                  told("lacks 'what'", repl("SUBMIT('a', [None], 3)")),
-                  told("got 3 values", repl("SUBMIT('a', [None])"))], *fields),
+    answered(ask([repl("SUBMIT(1, 2)"), when("at /name: expected a string", repl("SUBMIT('a')")),
+                  when("lacks 'what'", repl("SUBMIT('a', [None], 3)")),
+                  when("got 3 values", repl("SUBMIT('a', [None])"))], *fields),
              {"name": "a", "what": [None]})
 
 
@@ -129,7 +124,7 @@ def test_schema_of_a_file(ask, tmp_path):
     answered(ask([repl("SUBMIT('Ada', 3)")], "--answer-schema", tmp_path / "s.json"), ADA)
 
 
-@pytest.mark.parametrize("flags, said", [
+@pytest.mark.parametrize("flags, message", [
     (("--answer-schema", '{"if": {}}'), "keyword 'if' is not supported"),
     (("--answer-schema", '{"type": "str"}'), "'type' must be the name of a JSON type"),
     (("--answer-schema", '{"pattern": "(?i)a"}'), "ECMA-262 does not define"),
@@ -139,10 +134,10 @@ def test_schema_of_a_file(ask, tmp_path):
     (("--answer-field", "a:str"), "answer-field"),
     (("--answer-field", "a", "--answer-schema", "{}"), "exclude each other"),
 ])
-def test_schema_that_cannot_be_held_is_refused_before_the_run(ask, droste, flags, said):
+def test_schema_that_cannot_be_held_is_refused_before_the_run(ask, droste, flags, message):
     """By name, with nothing recorded and no model asked."""
     result = ask([repl("SUBMIT(1)")], *flags)
-    assert result.status == 2 and said in result.complaint
+    assert result.status == 2 and message in result.complaint
     assert not droste.record.runs
 
 
@@ -158,7 +153,7 @@ def test_type_stays_that_of_a_conversation(typed, droste, tmp_path):
     first = answered(typed([repl("SUBMIT('Ada', 3)")]), ADA)
 
     def go_on(*flags):
-        turns = [repl("SUBMIT('Bob')"), told("lacks 'total'", repl("SUBMIT('Bob', 4)"))]
+        turns = [repl("SUBMIT('Bob')"), when("lacks 'total'", repl("SUBMIT('Bob', 4)"))]
         return droste("run", "--continue", first["run"], "--question", "And?", "--json", "--model",
                       write_replay(tmp_path / "next.jsonl", *turns), *flags)
     answered(go_on(), {"name": "Bob", "total": 4})
@@ -183,13 +178,13 @@ def test_large_number_is_answered_as_it_is(ask):
 LONG = "é\"\\\n\t\u0001€😀x" * 20000        # it travels beside the JSON
 
 
-@pytest.mark.parametrize("way", ["SUBMIT(%s)", "FINAL(%s)",
-                                 "answer['content'] = %s\nanswer['ready'] = True",
-                                 "SUBMIT(rlm_query('q'))"])
-def test_long_answer_is_the_same_everywhere(ask, droste, way):
+@pytest.mark.parametrize("submission", ["SUBMIT(%s)", "FINAL(%s)",
+                                        "answer['content'] = %s\nanswer['ready'] = True",
+                                        "SUBMIT(rlm_query('q'))"])
+def test_long_answer_is_the_same_everywhere(ask, droste, submission):
     """Answered, recorded, exported and shown; of a child, too."""
     code = "'é\"\\\\\\n\\t\\1€😀x' * 20000"
-    turns = [repl(way % code if "%s" in way else way),
+    turns = [repl(submission % code if "%s" in submission else submission),
              {"content": repl("SUBMIT(%s)" % code), "depth": 1}]
     run = answered(ask(turns), LONG)["run"]
     exported = [line["submit"] for line in map(json.loads,
@@ -198,7 +193,7 @@ def test_long_answer_is_the_same_everywhere(ask, droste, way):
     shown = json.loads(droste("runs", "show", run, "--json").out)["turns"][0]["steps"]
     for fields in exported + [step["submit"] for step in shown if step["step"] == "cell"]:
         assert list(fields.values()) == [LONG]
-    assert len(exported) == 1 + ("rlm" in way)
+    assert len(exported) == 1 + ("rlm" in submission)
 
 
 def test_long_values_have_types_too(typed):

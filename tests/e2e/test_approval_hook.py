@@ -41,11 +41,11 @@ class Hook:
                     hook.faults.append(body)
 
             def answer(self):
-                said = hook.answers.pop(0) if len(hook.answers) > 1 else hook.answers[0]
-                if isinstance(said, threading.Event):
-                    said.wait(60)
-                    said = hook.answers[0]
-                status, text, *headers = said
+                reply = hook.answers.pop(0) if len(hook.answers) > 1 else hook.answers[0]
+                if isinstance(reply, threading.Event):
+                    reply.wait(60)
+                    reply = hook.answers[0]
+                status, text, *headers = reply
                 try:
                     self.send_response(status)
                     for name, value in headers:
@@ -65,9 +65,9 @@ class Hook:
         self.thread.start()
 
     def close(self):
-        for said in self.answers:
-            if isinstance(said, threading.Event):
-                said.set()
+        for reply in self.answers:
+            if isinstance(reply, threading.Event):
+                reply.set()
         self.server.shutdown()
         self.thread.join()
         self.server.server_close()
@@ -91,7 +91,7 @@ def hook():
 
 
 @pytest.fixture
-def told(place):  # noqa: F811
+def announced(place):  # noqa: F811
     """A place whose calls are announced to a URL."""
     def make(url, cell=TRIED % 4):
         p = place(repl(cell))
@@ -101,9 +101,9 @@ def told(place):  # noqa: F811
     return make
 
 
-def test_the_response_approves_a_call_and_its_cell_goes_on(told, hook):
+def test_the_response_approves_a_call_and_its_cell_goes_on(announced, hook):
     to = hook(say("approve", reason="fine"))
-    p = told(to.url)
+    p = announced(to.url)
     result = finish(p.start())
     assert result.json["answer"] == 40 and p.done == [4], result
     asked, = to.asked
@@ -115,8 +115,8 @@ def test_the_response_approves_a_call_and_its_cell_goes_on(told, hook):
     assert tuple(call.values()) == ("approved", "the webhook", "fine")
 
 
-def test_the_response_denies_a_call(told, hook):
-    p = told(hook(say("deny", reason="not today")).url)
+def test_the_response_denies_a_call(announced, hook):
+    p = announced(hook(say("deny", reason="not today")).url)
     assert finish(p.start()).json["answer"] == DENIED + "the webhook: not today" and p.done == []
 
 
@@ -127,35 +127,35 @@ def test_the_response_denies_a_call(told, hook):
     (say("maybe"), 'neither "approve" nor "deny"'),
     (say(True), 'neither "approve" nor "deny"'),
     ((200, '{"decision": "approve"}' + " " * 70000), "an answer of more than")])
-def test_any_other_response_leaves_the_decision_to_others(told, hook, answer, note):
+def test_any_other_response_leaves_the_decision_to_others(announced, hook, answer, note):
     to = hook(answer)
-    p = told(to.url)
-    said = p.path / "said"
-    with open(said, "wb") as file:
+    p = announced(to.url)
+    notes = p.path / "said"
+    with open(notes, "wb") as file:
         process = p.keep(p.droste.start("run", "--question", "q", *p.flags, cwd=p.path,
                                         stderr=file))
     found, = p.waiting()
-    wait_until(lambda: to.asked and (note or "") in said.read_text(), 20, "the announcement")
+    wait_until(lambda: to.asked and (note or "") in notes.read_text(), 20, "the announcement")
     assert p.decide("deny", found["id"]).status == 0
     assert DENIED + "the command line" in finish(process).out and p.done == []
-    assert ("was not told" in said.read_text()) is (note is not None)
+    assert ("was not told" in notes.read_text()) is (note is not None)
     assert len(to.asked) == 1
 
 
-def test_where_the_hook_cannot_be_reached_others_decide(told):
+def test_where_the_hook_cannot_be_reached_others_decide(announced):
     with socket.socket() as taken:      # bound, but nothing listens
         taken.bind(("127.0.0.1", 0))
-        p = told("http://127.0.0.1:%d/" % taken.getsockname()[1])
+        p = announced("http://127.0.0.1:%d/" % taken.getsockname()[1])
         process = p.start()
         found, = p.waiting()
         assert p.decide("approve", found["id"]).status == 0
         assert finish(process).json["answer"] == 40 and p.done == [4]
 
 
-def test_the_first_decision_counts_and_a_late_one_of_the_hook_does_nothing(told, hook):
+def test_the_first_decision_counts_and_a_late_one_of_the_hook_does_nothing(announced, hook):
     until = threading.Event()
     to = hook(until, say("approve"))
-    p = told(to.url)
+    p = announced(to.url)
     process = p.start()
     found, = p.waiting()
     wait_until(lambda: to.asked, 20, "the announcement")
@@ -165,17 +165,17 @@ def test_the_first_decision_counts_and_a_late_one_of_the_hook_does_nothing(told,
     assert p.done == []
 
 
-def test_the_deadline_decides_where_the_hook_is_slow(told, hook):
+def test_the_deadline_decides_where_the_hook_is_slow(announced, hook):
     to = hook(threading.Event(), say("approve"))
-    p = told(to.url)
+    p = announced(to.url)
     result = finish(p.start("--ask-timeout", "0.5"))
     assert "there was no answer within 0.5 s" in result.json["answer"] and p.done == []
     assert len(to.asked) == 1
 
 
-def test_a_call_is_announced_again_after_a_restart_and_runs_once(told, hook):
+def test_a_call_is_announced_again_after_a_restart_and_runs_once(announced, hook):
     to = hook((202, ""), say("approve"))
-    p = told(to.url)
+    p = announced(to.url)
     process = p.start()
     wait_until(lambda: to.asked, 20, "the announcement")
     process.kill()
@@ -186,9 +186,9 @@ def test_a_call_is_announced_again_after_a_restart_and_runs_once(told, hook):
         [second[key] for key in ("id", "run", "asked", "until")]
 
 
-def test_what_was_decided_meanwhile_is_not_announced_again(told, hook):
+def test_what_was_decided_meanwhile_is_not_announced_again(announced, hook):
     to = hook((202, ""))
-    p = told(to.url)
+    p = announced(to.url)
     process = p.start()
     found, = p.waiting()
     wait_until(lambda: to.asked, 20, "the announcement")
@@ -198,12 +198,12 @@ def test_what_was_decided_meanwhile_is_not_announced_again(told, hook):
     assert finish(p.resume()).json["answer"] == 40 and p.done == [4] and len(to.asked) == 1
 
 
-def test_a_session_without_a_record_asks_the_hook(told, hook, droste):
+def test_a_session_without_a_record_asks_the_hook(announced, hook, droste):
     to = hook(say("approve"), say("deny"), (403, "no"))
-    p = told(to.url)
-    said = [droste.cell(TRIED % 4, *p.flags[2:], cwd=p.path)["submit"]["output"] for _ in range(3)]
-    assert said[0] == 40 and said[1] == DENIED + "the webhook"
-    assert said[2].endswith("refused the request (403): no") and p.done == [4]
+    p = announced(to.url)
+    seen = [droste.cell(TRIED % 4, *p.flags[2:], cwd=p.path)["submit"]["output"] for _ in range(3)]
+    assert seen[0] == 40 and seen[1] == DENIED + "the webhook"
+    assert seen[2].endswith("refused the request (403): no") and p.done == [4]
     assert to.asked[0]["approval"]["id"] == 0
 
 
@@ -213,8 +213,8 @@ def test_a_session_without_a_record_asks_the_hook(told, hook, droste):
     ("http://127.0.0.1.example.com/", SECRET, "must be https://"),
     ("https://example.com/hook", "short", "needs a secret"),
     ("https://example.com/hook", None, "needs a secret")])
-def test_settings_that_would_not_be_safe_are_refused(told, url, secret, text):
-    p = told(url)
+def test_settings_that_would_not_be_safe_are_refused(announced, url, secret, text):
+    p = announced(url)
     if secret is None:
         del p.droste.env["DROSTE_ASK_WEBHOOK_SECRET"]
     else:

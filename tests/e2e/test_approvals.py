@@ -69,9 +69,9 @@ class Place:
 
     def listed(self):
         """The approvals that wait."""
-        said = self.droste("runs", "approvals", "--json")
-        assert said.status == 0, said
-        return said.json
+        done = self.droste("runs", "approvals", "--json")
+        assert done.status == 0, done
+        return done.json
 
     def waiting(self, count=1):
         """The same, as soon as there are so many."""
@@ -112,8 +112,8 @@ def test_an_approved_call_runs_once_and_its_cell_goes_on(place):
     assert found["tool"] == "write" and found["arguments"] == {"n": 4} and p.done == []
     assert found["asked"] < found["until"] and found["decision"] is None
     time.sleep(2.5)     # longer than the cell and the tool may take: the property is about time
-    said = p.decide("approve", found["id"])
-    assert said.status == 0 and said.out == "approved %d\n" % found["id"], said
+    decision = p.decide("approve", found["id"])
+    assert decision.status == 0 and decision.out == "approved %d\n" % found["id"], decision
     result = finish(process)
     assert result.json["answer"] == [40, True] and p.done == [4], result
 
@@ -189,8 +189,8 @@ def test_mistakes_are_named(place):
                         (["approve", "x"], "is not the id of an approval"),
                         (["deny"], "needs the id of an approval"),
                         (["approvals", "nothing"], "no run begins with")]:
-        said = p.decide(*words)
-        assert said.status == 2 and text in said.err, said
+        decision = p.decide(*words)
+        assert decision.status == 2 and text in decision.err, decision
     assert p.decide("deny", number).status == 0
     finish(process)
     again = p.decide("approve", number)
@@ -206,8 +206,8 @@ def test_a_decision_after_the_deadline_is_refused(place):
     process.kill()
     process.wait()
     settle(p.droste, "UPDATE calls SET until_ms = asked_ms + 1 WHERE asked_ms IS NOT NULL")
-    said = p.decide("approve", found["id"])
-    assert said.status == 2 and "its time is up" in said.err
+    decision = p.decide("approve", found["id"])
+    assert decision.status == 2 and "its time is up" in decision.err
     assert "denied: there was no answer" in finish(p.resume()).json["answer"] and p.done == []
 
 
@@ -224,8 +224,8 @@ def test_a_session_without_anything_that_answers_denies(droste, place):
     p = place()
     code = TRIED % 4
     flags = p.flags[2:]
-    said = droste.cell(code, *flags, cwd=p.path)
-    assert "PermissionError" in said["submit"]["output"] and p.done == []
+    result = droste.cell(code, *flags, cwd=p.path)
+    assert "PermissionError" in result["submit"]["output"] and p.done == []
     assert droste.cell(code, *flags[:-2], cwd=p.path)["submit"]["output"] == 40 and p.done == [4]
 
 
@@ -240,8 +240,8 @@ def test_a_wait_survives_and_the_decision_is_found(place):
     process.wait()
     listed, = p.waiting()
     assert listed["interrupted"] and listed["asked"] == found["asked"]
-    said = p.decide("approve", found["id"])
-    assert "`droste runs resume %s` goes on" % found["run"] in said.out
+    decision = p.decide("approve", found["id"])
+    assert "`droste runs resume %s` goes on" % found["run"] in decision.out
     assert finish(p.resume()).json["answer"] == 40 and p.done == [4]
     assert p.droste.record.calls[-1]["repeated"] == 0
 
@@ -435,6 +435,6 @@ def test_spending_cannot_ask_without_a_price_or_somebody_who_answers(droste, pla
     assert unpriced.status != 0, unpriced
     assert "ask-cost is set, but the price of" in unpriced.err + unpriced.out
     code = "try: out = llm_query('a' * 4000)\nexcept Exception as e: out = str(e)\nSUBMIT(out)"
-    said = droste.cell(code, *p.flags, cwd=p.path)
-    assert "nothing that answers" in said["submit"]["output"]
+    result = droste.cell(code, *p.flags, cwd=p.path)
+    assert "nothing that answers" in result["submit"]["output"]
     assert droste.cell(code, *p.flags[:-2], cwd=p.path)["submit"]["output"] == "sub"

@@ -140,11 +140,11 @@ def test_each_question_of_a_chat_saves_its_files(droste, replay):
                      for names in (("a", "one"), ("b", "two"), ("a", "three"))])
     done = droste("chat", "--json", "--model", model, "--artifacts", "*.txt", "--artifacts-dir",
                   "art", input="first\nsecond\nthird\n")
-    told = [json.loads(line) for line in done.out.splitlines()]
-    assert [[one["name"] for one in each["artifacts"]] for each in told] == [
+    lines = [json.loads(line) for line in done.out.splitlines()]
+    assert [[one["name"] for one in each["artifacts"]] for each in lines] == [
         ["a.txt"], ["a.txt", "b.txt"], ["a.txt", "b.txt"]]
     assert saved(droste) == {"a.txt": b"three", "b.txt": b"two"}
-    shown = droste("runs", "show", told[0]["run"], "--save-artifacts", "again")
+    shown = droste("runs", "show", lines[0]["run"], "--save-artifacts", "again")
     assert shown.status == 0 and saved(droste, "again") == {"a.txt": b"one"}
 
 

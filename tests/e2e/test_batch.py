@@ -118,23 +118,23 @@ def test_a_task_has_contexts_by_name_and_those_of_the_command(droste, batch, rep
         "c": ["shared", None, None, None, "shared"]}
 
 
-@pytest.mark.parametrize("flags, said", [
+@pytest.mark.parametrize("flags, message", [
     (["--context", "-"], "standard input can be read only once"),
     (["--context", "missing"], "missing"),
     (["--context", "x=t.jsonl", "--context", "x=t.jsonl"], "two contexts are called 'x'"),
     (["--tool", "x=./missing"], "./missing"),
     (["--tool-data", "x=t.jsonl", "--context", "x=t.jsonl"], "same name as a tool"),
 ])
-def test_what_all_tasks_share_is_judged_once(droste, batch, flags, said):
+def test_what_all_tasks_share_is_judged_once(droste, batch, flags, message):
     """Before a task begins; no line is written for any. (Twin: the test before.)"""
     tasks(droste, *some(3))
     tasks(droste, "1", name="t.jsonl")
     r = batch(*flags)
-    assert r.status == 2 and said in r.complaint and not os.path.exists(
+    assert r.status == 2 and message in r.complaint and not os.path.exists(
         os.path.join(droste.home, "results.jsonl")), r
 
 
-@pytest.mark.parametrize("line, said", [
+@pytest.mark.parametrize("line, message", [
     ("{", "JSON is invalid at byte 1: "), ("[]", "not a JSON object"),
     ('{"id": 1}', "needs a `question`"),
     ('{"question": ""}', "needs a `question`"), ('{"question": "a\\u0000b"}', "needs a `question`"),
@@ -172,11 +172,11 @@ def test_what_all_tasks_share_is_judged_once(droste, batch, flags, said):
     ('{"question": "?", "settings": {"memory": "64G"}}', "cannot set 'memory'"),
     ('{"question": "?", "id": "t0"}', "already has the id 't0'"),
 ])
-def test_a_bad_line_is_named_before_anything_is_paid(droste, batch, line, said):
+def test_a_bad_line_is_named_before_anything_is_paid(droste, batch, line, message):
     """With its number, in one line; no run began and no file was made. (Twin: the next test.)"""
     tasks(droste, some(1)[0], line)
     r = batch()
-    assert r.status == 2 and "tasks.jsonl, line 2: " in r.complaint and said in r.complaint, r
+    assert r.status == 2 and "tasks.jsonl, line 2: " in r.complaint and message in r.complaint, r
     assert not os.path.exists(os.path.join(droste.home, "results.jsonl"))
     assert not os.path.exists(droste.record.path)
 
@@ -305,8 +305,8 @@ def test_the_record_tells_the_batch_and_the_task(droste, batch, replay):
     for run, (of, task) in listed.items():
         shown = droste("runs", "show", run).out
         page = droste("runs", "export", run, "--format", "html").out
-        told = droste("runs", "show", run, "--json").json
-        assert (told["batch"], told["task"]) == (of, task)
+        found = droste("runs", "show", run, "--json").json
+        assert (found["batch"], found["task"]) == (of, task)
         if task:
             escaped = task.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
             assert "\nbatch     %s\ntask      %s\n" % (of, task) in shown
@@ -381,11 +381,11 @@ def test_a_killed_batch_goes_on_and_pays_for_nothing_twice(droste, batch, tmp_pa
     process.kill()
     finish(process)
     ended = {row["id"]: row["ended_ms"] for row in droste.record.calls if row["status"] == "ok"}
-    under_way = [run for run in droste.record.runs if run["status"] == "running"]
-    assert under_way and ended
+    running = [run for run in droste.record.runs if run["status"] == "running"]
+    assert running and ended
     r = batch("--concurrency", "4", "--grader", "exact", model=model)
     assert r.status == 0 and r.json["passed"] == 10 - r.json["earlier"], r
-    assert r.json["resumed"] == len(under_way)
+    assert r.json["resumed"] == len(running)
     assert sorted(line["id"] for line in results(droste)) == sorted("t%d" % i for i in range(10))
     assert len(droste.record.runs) == 10 and calls_by_run(droste) == [4] * 10
     for call in droste.record.calls:
@@ -682,8 +682,8 @@ def test_a_pipe_receives_results_on_request(droste, replay):
     tasks(droste, *some(2))
     words = ["batch", "tasks.jsonl", "--model", replay({"content": LENGTH, "repeat": True})]
     assert droste(*words, "--out", "a.jsonl").err == ""
-    told = droste(*words, "--out", "b.jsonl", "--verbose").err
-    assert [json.loads(line) for line in told.splitlines()] == results(droste, "b.jsonl")
+    messages = droste(*words, "--out", "b.jsonl", "--verbose").err
+    assert [json.loads(line) for line in messages.splitlines()] == results(droste, "b.jsonl")
 
 
 def test_only_the_owner_can_read_results(droste, batch):

@@ -51,12 +51,12 @@ WAYS = {
 
 
 @pytest.mark.parametrize("isolation", ["full", "landlock"])
-@pytest.mark.parametrize("way", WAYS)
-def test_calls_are_under_way_at_once(droste, sub, way, isolation):
+@pytest.mark.parametrize("case", WAYS)
+def test_calls_are_under_way_at_once(droste, sub, case, isolation):
     """The server answers nobody before eight requests are open: one after the other would never
     end."""
     server, flags = sub
-    result = droste.cell(WAYS[way] + "\nSUBMIT(replies=replies)", "--isolation", isolation, *flags)
+    result = droste.cell(WAYS[case] + "\nSUBMIT(replies=replies)", "--isolation", isolation, *flags)
     assert submitted(result) == {"replies": ["in"] * 8}
     assert server.stats()["requests"] == 8
 
@@ -91,8 +91,8 @@ def test_identical_calls_are_each_asked_or_one(droste, sub, deduplicate, request
     server, flags = sub
     code = ("SUBMIT(a=llm_query_batched(['What is it?'] * 8), b=llm_query_batched(['What else?', "
             "'What is it?']))")
-    said = droste.cell(code, *flags, "--deduplicate", deduplicate)
-    assert submitted(said) == {"a": ["fine"] * 8, "b": ["fine"] * 2}
+    result = droste.cell(code, *flags, "--deduplicate", deduplicate)
+    assert submitted(result) == {"a": ["fine"] * 8, "b": ["fine"] * 2}
     assert server.stats()["requests"] == requests + 2
 
 
@@ -107,7 +107,7 @@ def test_a_run_pays_for_one_of_identical_calls(tree, droste):
     assert len(calls) == 4 and sorted(c["attempts"] for c in calls) == [0, 0, 0, 1]
     assert result.json["usage"]["depths"][1]["input_tokens"] == sum(c["input_tokens"]
                                                                     for c in calls) == \
-        server.stats()["told"]["scripted-one"][0]
+        server.stats()["reported"]["scripted-one"][0]
 
 
 CANCELLED = {

@@ -5,17 +5,12 @@ import sqlite3
 
 import pytest
 
-from harness import Record, answered, repl, told_at_first, write_replay
+from harness import Record, answered, repl, system_prompts, when, write_replay
 
 # The system prompt and the question are some 1700 tokens, a loud turn 2000: two are too many.
 SMALL = ("--compaction", "0.8", "--model-window", "6000")
 ASKED = "Write a summary with which you can go on"
 SHORT = "Your own summary:\n\n"
-
-
-def told(text, reply):
-    """A turn that is only given to a model which was told this text last."""
-    return {"content": reply, "contains": text}
 
 
 def loud(letter, size=8000):
@@ -33,7 +28,7 @@ def requests(droste):
 def test_a_long_conversation_is_replaced_by_a_summary(ask, droste):
     """After it the model is told the question, its own summary, and the last turn; nothing
     older."""
-    answered(ask([loud("a"), loud("b"), told(ASKED, "a was 8000 long"), repl("SUBMIT('ok')")],
+    answered(ask([loud("a"), loud("b"), when(ASKED, "a was 8000 long"), repl("SUBMIT('ok')")],
                  *SMALL), "ok")
     kinds = requests(droste)
     assert [kind for kind, _ in kinds] == ["root", "root", "summary", "root"]
@@ -51,7 +46,7 @@ def test_without_the_setting_nothing_is_shortened(ask, droste):
     answered(ask([loud("a"), loud("b"), repl("SUBMIT('history' in globals())")], "--model-window",
                  "5000"), False)
     assert [kind for kind, _ in requests(droste)] == ["root"] * 3
-    assert "history" not in told_at_first(droste)[0] and "summary" not in told_at_first(droste)[0]
+    assert "history" not in system_prompts(droste)[0] and "summary" not in system_prompts(droste)[0]
 
 
 def test_short_conversation_is_left_alone(ask, droste):
@@ -68,7 +63,7 @@ def test_guest_has_the_history(ask):
         "it?'),\n"
         "        'a' * 8000 in history[2]['content'], 'b' * 8000 in history[4]['content'],\n"
         "        sorted(history[0]), x])")
-    result = ask([repl("x = 7\nprint('a' * 8000)"), loud("b"), told(ASKED, "s"), repl(code)],
+    result = ask([repl("x = 7\nprint('a' * 8000)"), loud("b"), when(ASKED, "s"), repl(code)],
                  *SMALL)
     answered(result, [["user", "assistant"] * 2 + ["user"], True, True, True, ["content", "role"],
                       7])
@@ -78,7 +73,7 @@ def test_history_grows_with_each_summary(ask, droste):
     """A second summary takes in the first; history has each message once, and no summary."""
     code = ("SUBMIT([len(history), [m['content'].count('z' * 9) for m in history].count(0), "
             "'S1' in str(history)])")
-    turns = [loud("a"), loud("b"), told(ASKED, "S1"), loud("c"), told(ASKED, "S2"), repl(code)]
+    turns = [loud("a"), loud("b"), when(ASKED, "S1"), loud("c"), when(ASKED, "S2"), repl(code)]
     answered(ask(turns, *SMALL), [7, 7, False])
     last = requests(droste)[-1][1]
     assert len(last) == 5 and last[2]["content"].endswith("S2") and "S1" not in json.dumps(last)
@@ -87,7 +82,7 @@ def test_history_grows_with_each_summary(ask, droste):
 def test_summary_that_is_longer_is_refused(ask, droste):
     """The oldest outputs are cut instead, and say so; history has them whole."""
     code = "SUBMIT([len(history[2]['content']) > 8000, 'S' * 9 in str(history)])"
-    answered(ask([loud("a"), loud("b"), told(ASKED, "S" * 9000), repl(code)], *SMALL),
+    answered(ask([loud("a"), loud("b"), when(ASKED, "S" * 9000), repl(code)], *SMALL),
              [True, False])
     _, messages = requests(droste)[-1]
     assert [m["role"] for m in messages] == ["system", "user", "assistant", "user", "assistant",
@@ -98,7 +93,7 @@ def test_summary_that_is_longer_is_refused(ask, droste):
 
 def test_empty_summary_is_refused(ask, droste):
     """As one that is too long."""
-    answered(ask([loud("a"), loud("b"), told(ASKED, ""), repl("SUBMIT(1)")], *SMALL), 1)
+    answered(ask([loud("a"), loud("b"), when(ASKED, ""), repl("SUBMIT(1)")], *SMALL), 1)
     assert "bytes left out" in requests(droste)[-1][1][3]["content"]
 
 
@@ -106,14 +101,14 @@ def test_what_does_not_help_is_not_tried_again_at_once(ask, droste):
     """Where the question alone fills the window, the model is asked for one summary and not for one
     a turn."""
     quiet = [repl("x = %d" % i) for i in range(3)]
-    turns = [loud("a"), quiet[0], told(ASKED, "S1"), *quiet[1:], repl("SUBMIT(x)")]
+    turns = [loud("a"), quiet[0], when(ASKED, "S1"), *quiet[1:], repl("SUBMIT(x)")]
     answered(ask(turns, "--compaction", "0.6", "--model-window", "1000"), 2)
     assert [kind for kind, _ in requests(droste)].count("summary") == 1
 
 
 def test_summary_is_under_the_budget(ask):
     """Its call and its tokens count like any other's."""
-    turns = [loud("a"), loud("b"), told(ASKED, "s"), repl("SUBMIT(1)")]
+    turns = [loud("a"), loud("b"), when(ASKED, "s"), repl("SUBMIT(1)")]
     assert answered(ask(turns, *SMALL), 1)["usage"]["calls"] == 4
     spent = answered(ask(turns, *SMALL), 1)["usage"]["input_tokens"]
     result = ask(turns, *SMALL, "--max-input-tokens", str(spent // 2))
@@ -124,14 +119,14 @@ def test_provider_counts_are_what_counts(ask, droste):
     """What a provider reported of the last call comes before an estimate by bytes."""
     def counted(n):
         return {"content": loud("a", 10), "usage": {"input_tokens": n, "output_tokens": 1}}
-    turns = [counted(10), counted(4900), told(ASKED, "s"), repl("SUBMIT(1)")]
+    turns = [counted(10), counted(4900), when(ASKED, "s"), repl("SUBMIT(1)")]
     answered(ask(turns, *SMALL), 1)
     assert [kind for kind, _ in requests(droste)].count("summary") == 1
 
 
 def test_new_session_has_history_again(ask):
     """After the death of a sandbox `history` is there as the contexts are."""
-    turns = [loud("a"), loud("b"), told(ASKED, "s"), repl("import os; os._exit(1)"),
+    turns = [loud("a"), loud("b"), when(ASKED, "s"), repl("import os; os._exit(1)"),
              repl("SUBMIT(len(history))")]
     answered(ask(turns, *SMALL), 5)
 
@@ -150,13 +145,13 @@ def test_children_shorten_theirs(ask, droste):
 def test_conversation_goes_on_from_a_summary(ask, droste, tmp_path):
     """The next question finds the summary where the turns were, and in history all of them and what
     followed."""
-    first = answered(ask([loud("a"), loud("b"), told(ASKED, "s"), repl("SUBMIT('one')")], *SMALL),
+    first = answered(ask([loud("a"), loud("b"), when(ASKED, "s"), repl("SUBMIT('one')")], *SMALL),
                      "one")
     code = ("SUBMIT([len(history), 'a' * 8000 in history[2]['content'], history[-2]['content'], "
             "history[-1]['content']])")
     second = droste("run", "--continue", first["run"], "--question", "And now?", "--json",
                     "--model",
-                    write_replay(tmp_path / "next.jsonl", told("`history` is a list", repl(code))))
+                    write_replay(tmp_path / "next.jsonl", when("`history` is a list", repl(code))))
     answered(second, [7, True, "What is it?", "one"])
     (call,) = [line for line in map(json.loads,
                                     droste("runs", "export", second.json["run"]).out.splitlines())
@@ -169,7 +164,7 @@ def test_conversation_becomes_too_long_over_its_questions(ask, droste, tmp_path)
     first = answered(ask([loud("a"), repl("SUBMIT('one')")], *SMALL), "one")
     second = droste("run", "--continue", first["run"], "--question", "And now?", "--json",
                     "--model",
-                    write_replay(tmp_path / "next.jsonl", loud("b"), told(ASKED, "s"),
+                    write_replay(tmp_path / "next.jsonl", loud("b"), when(ASKED, "s"),
                                  repl("SUBMIT(['a' * 8000 in str(history), len(history)])")))
     answered(second, [True, 7])
 

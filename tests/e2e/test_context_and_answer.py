@@ -96,12 +96,12 @@ READY = {
 }
 
 
-@pytest.mark.parametrize("way", READY)
-def test_an_answer_that_is_ready_is_seen(ask, way):
+@pytest.mark.parametrize("case", READY)
+def test_an_answer_that_is_ready_is_seen(ask, case):
     """There: only an assignment to `answer["ready"]` is seen, with the content of that moment;
     `update` is not, and what is seen differs by environment. Here: what counts is how it stands
     when the cell ends."""
-    answered(ask([repl(READY[way])]), "x")
+    answered(ask([repl(READY[case])]), "x")
 
 
 def test_an_answer_is_submitted_once(droste):

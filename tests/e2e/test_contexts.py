@@ -5,12 +5,7 @@ import os
 
 import pytest
 
-from harness import answered, repl, told_at_first, wait_until, write_replay
-
-
-def told(text, reply):
-    """A turn that is only given to a model which was told this text."""
-    return {"content": reply, "contains": text}
+from harness import answered, repl, system_prompts, wait_until, when, write_replay
 
 
 @pytest.fixture
@@ -49,10 +44,10 @@ def test_the_prompt_names_each_context_and_contains_none(ask, files, droste):
     there."""
     (files / "a.txt").write_text("alpha " * 50 + "omega")
     answered(
-        ask([told(
+        ask([when(
         "There are 3 contexts:\n- `context_0`, also `context`, is a str of 305 characters, from ",
         repl("SUBMIT(1)"))], *three(files)), 1)
-    system = told_at_first(droste)[0]
+    system = system_prompts(droste)[0]
     assert "`context_0`, `context_1` and so on" in system
     exported = droste("runs", "export", "--all").out
     assert "- `context_1`, also `numbers`, is a list of 2 items, from " in exported
@@ -63,9 +58,9 @@ def test_the_prompt_names_each_context_and_contains_none(ask, files, droste):
 
 def test_the_prompt_of_one_context_names_no_others(ask, files, droste):
     """The twin: with one, there is no word of numbers."""
-    answered(ask([told("`context`, also `a`, is a str", repl("SUBMIT(a)"))], "--context",
+    answered(ask([when("`context`, also `a`, is a str", repl("SUBMIT(a)"))], "--context",
                  "a=%s" % (files / "a.txt")), "alpha")
-    assert "context_" not in told_at_first(droste)[0]
+    assert "context_" not in system_prompts(droste)[0]
 
 
 def test_file_with_that_name_wins(ask, files):
@@ -127,7 +122,7 @@ def test_two_of_one_name_are_refused(ask, files):
 def test_new_session_has_all_again(ask, files):
     """After the death of a sandbox, under all names."""
     answered(ask([repl("import os; os._exit(1)"),
-                  told("the contexts are there again", repl("SUBMIT(%s)" % NAMES))], *three(files)),
+                  when("the contexts are there again", repl("SUBMIT(%s)" % NAMES))], *three(files)),
              ALL)
 
 
@@ -135,7 +130,7 @@ def test_a_rolled_back_session_has_them_still(ask, files):
     """With checkpoint=auto, a block that kills the sandbox is undone: the model is told, and goes
     on with what it had before."""
     answered(ask([repl("x = 1", "x = 2; import os; os._exit(1)"),
-                  told("What it did to variables is undone", repl("SUBMIT([x, %s])" % NAMES))],
+                  when("What it did to variables is undone", repl("SUBMIT([x, %s])" % NAMES))],
                  "--checkpoint", "auto", *three(files)),
              [1, ALL])
 
@@ -156,11 +151,11 @@ def test_questions_of_a_conversation_bring_theirs(ask, droste, tmp_path, files):
     """The next numbers are theirs, with their names; those of the question before are there too."""
     first = answered(ask([repl("SUBMIT(1)")], "--context", files / "a.txt", "--context",
                          "numbers=%s" % (files / "b.json")), 1)
-    told_then = "There is one more context, `context_2`, also `folder`: a dict of 1 keys"
+    notice = "There is one more context, `context_2`, also `folder`: a dict of 1 keys"
     result = droste("run", "--continue", first["run"], "--question", "And now?", "--json",
                     "--context", "folder=%s" % (files / "d"),
                     "--model", write_replay(tmp_path / "next.jsonl",
-                                            told(told_then, repl("SUBMIT(%s)" % NAMES))))
+                                            when(notice, repl("SUBMIT(%s)" % NAMES))))
     answered(result, ALL)
 
 

@@ -92,7 +92,7 @@ def test_what_a_run_has_saved_is_copied(droste, run):
 
 def test_what_cannot_be_copied_says_why(volume, run):
     """And writes nothing."""
-    for source, target, said in (
+    for source, target, message in (
             ("a.csv", "b.csv", "one of the two is a path here"),
             ("data:a", "data:b", "one of the two is a path here"),
             ("a.csv", "run/%s:out" % run, "do not change"),
@@ -102,6 +102,6 @@ def test_what_cannot_be_copied_says_why(volume, run):
             ("run/%s:out/a.tx" % run, "n", "has saved no out/a.tx"),
             ("run/%s:out" % run, "-", "standard output"), ("run/nosuch:out", "n", "nosuch")):
         r = volume("cp", source, target)
-        assert r.status == 2 and said in r.err, (source, target, r)
+        assert r.status == 2 and message in r.err, (source, target, r)
     assert volume("cp", "a.csv").status == 2
     assert not any(os.path.exists(os.path.join(volume.home, name)) for name in ("n", "b.csv", "-"))

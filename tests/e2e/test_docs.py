@@ -59,9 +59,9 @@ def execute(tmp_path):
 def test_an_example_runs(execute, code):
     result = execute(code)
     assert result["status"] in ("ok", "submitted"), result["error"]
-    said = re.findall(r"^print\(.*\) +# (.*)$", code, re.M)
-    if said:
-        assert result["stdout"].splitlines() == said
+    expected = re.findall(r"^print\(.*\) +# (.*)$", code, re.M)
+    if expected:
+        assert result["stdout"].splitlines() == expected
 
 
 @pytest.mark.parametrize("code", blocks())
@@ -164,10 +164,10 @@ def test_a_figure_without_a_source_is_found(text, found):
 def test_every_environment_is_named_where_it_is_chosen(tmp_path):
     """The setting's row, the page of environments and the manual name all that `droste env ls`
     has."""
-    told = subprocess.run([DROSTE, "env", "ls", "--json"],
-                          env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)},
-                          capture_output=True, text=True, timeout=60, check=True).stdout
-    names = [environment["name"] for environment in json.loads(told)]
+    output = subprocess.run([DROSTE, "env", "ls", "--json"],
+                            env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)},
+                            capture_output=True, text=True, timeout=60, check=True).stdout
+    names = [environment["name"] for environment in json.loads(output)]
     assert len(names) >= 6
     (row,) = re.findall(r"^\| `env` \|.*", read("docs/configuration.md"), re.M)
     for name in names:
@@ -177,12 +177,12 @@ def test_every_environment_is_named_where_it_is_chosen(tmp_path):
 
 def test_every_command_is_on_its_page(tmp_path):
     """Its table has all commands of the program's own overview, and no others."""
-    told = subprocess.run([DROSTE, "--help"], capture_output=True, text=True, timeout=60,
-                          check=True).stdout
+    output = subprocess.run([DROSTE, "--help"], capture_output=True, text=True, timeout=60,
+                            check=True).stdout
     table = read("docs/cli.md").partition("| command | what it does |")[2].partition("\n\n")[0]
     named = set(re.findall(r"`([a-z-]+)`",
                            " ".join(line.split("|")[1] for line in table.splitlines()[2:])))
-    assert named == set(re.findall(r"^  ([a-z-]+) +\S", told, re.M))
+    assert named == set(re.findall(r"^  ([a-z-]+) +\S", output, re.M))
 
 
 TROUBLE = re.compile(r"^### `([^\n]*)`\n(.*?)(?=^##|\Z)", re.M | re.S)
@@ -190,32 +190,32 @@ COMMAND = re.compile(r"^```console\n\$ droste (.*)\n```$", re.M)
 
 
 def troubles(provoked):
-    for said, text in TROUBLE.findall(read("docs/troubleshooting.md")):
+    for heading, text in TROUBLE.findall(read("docs/troubleshooting.md")):
         command = COMMAND.search(text)
         if provoked == bool(command):
-            yield pytest.param(said, *([command[1]] if provoked else []), id=said[:60])
+            yield pytest.param(heading, *([command[1]] if provoked else []), id=heading[:60])
 
 
-def pieces(said):
-    return [piece.strip() for piece in said.split("…") if piece.strip(" ;:'.")]
+def pieces(heading):
+    return [piece.strip() for piece in heading.split("…") if piece.strip(" ;:'.")]
 
 
-@pytest.mark.parametrize("said, command", troubles(True))
-def test_an_error_reads_as_the_page_says(said, command, tmp_path):
+@pytest.mark.parametrize("heading, command", troubles(True))
+def test_an_error_reads_as_the_page_says(heading, command, tmp_path):
     """Each command of the page fails, and its words are those of the heading, in their order."""
     done = subprocess.run([DROSTE, *shlex.split(command)],
                           env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)},
                           cwd=tmp_path, stdin=subprocess.DEVNULL, capture_output=True, text=True,
                           timeout=60)
     assert done.returncode != 0
-    told, at = done.stdout + done.stderr, 0
-    for piece in pieces(said):
-        assert piece in told[at:], (piece, told)
-        at = told.index(piece, at) + len(piece)
+    output, at = done.stdout + done.stderr, 0
+    for piece in pieces(heading):
+        assert piece in output[at:], (piece, output)
+        at = output.index(piece, at) + len(piece)
 
 
-@pytest.mark.parametrize("said", troubles(False))
-def test_a_trouble_that_is_not_provoked_is_in_the_program(said):
+@pytest.mark.parametrize("heading", troubles(False))
+def test_a_trouble_that_is_not_provoked_is_in_the_program(heading):
     """The headings without a command are still what the sources say: each piece between what
     differs."""
     text = ""
@@ -226,8 +226,8 @@ def test_a_trouble_that_is_not_provoked_is_in_the_program(said):
     joined = re.sub(r'"\s*\n?\s*"', "", text)
     plain = re.sub(r"%[-+ 0-9.*]*(?:ll|z|h)?[a-z]", "…", joined)
     for value in ("'full'", "401", "Prime", "PRIME_API_KEY"):
-        said = said.replace(value, "…")
-    for piece in pieces(said):
+        heading = heading.replace(value, "…")
+    for piece in pieces(heading):
         for part in pieces(piece):
             assert part in plain or part in OF_PYTHON, part
 
@@ -242,13 +242,13 @@ def test_the_table_of_features_is_what_the_program_says():
         return subprocess.run([DROSTE, *words], capture_output=True, text=True, check=True).stdout
 
     names = [line.split()[0] for line in program("env", "ls").splitlines()]
-    said = {name: json.loads(program("env", "show", name, "--json")) for name in names}
+    features = {name: json.loads(program("env", "show", name, "--json")) for name in names}
     expected = ["| feature | settings | %s |" % " | ".join("`%s`" % name for name in names),
                 "| --- | --- |" + " --- |" * len(names)]
-    for i, row in enumerate(said[names[0]]):
+    for i, row in enumerate(features[names[0]]):
         settings = ", ".join("`%s`" % word for word in row["settings"].split())
         expected.append("| %s | %s | %s |" % (row["feature"], settings, " | ".join(
-            "yes" if said[name][i]["supported"] else "no" for name in names)))
+            "yes" if features[name][i]["supported"] else "no" for name in names)))
     page = read("docs/environments.md")
     start = page.index("| feature | settings |")
     assert page[start:].splitlines()[:len(expected)] == expected

@@ -80,10 +80,10 @@ def test_the_page_shows_the_example():
 def test_an_installed_library_is_where_the_machine_looks():
     """The recipe of the page needs no path: pkg-config and the loader search the directories of
     `make install`."""
-    told = json.loads(subprocess.run(["meson", "introspect", "--buildoptions", BUILD], check=True,
-                                     capture_output=True,
-                                     text=True, timeout=60).stdout)
-    where = {option["name"]: option["value"] for option in told}
+    flags = json.loads(subprocess.run(["meson", "introspect", "--buildoptions", BUILD], check=True,
+                                      capture_output=True,
+                                      text=True, timeout=60).stdout)
+    where = {option["name"]: option["value"] for option in flags}
     library = os.path.join(where["prefix"], where["libdir"])
     searched = subprocess.run(["pkg-config", "--variable", "pc_path", "pkg-config"], check=True,
                               capture_output=True, text=True)

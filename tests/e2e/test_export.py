@@ -102,8 +102,8 @@ def test_the_lines_are_what_show_has(home):
         for member in set(line) - {"schema", "type"}:
             assert line[member] == shown[member], member
     steps = [step for turn in shown["turns"] for step in turn["steps"]]
-    told = [line for line in exported if line["type"] in ("call", "cell")]
-    for step, line in zip(steps, told):
+    recorded = [line for line in exported if line["type"] in ("call", "cell")]
+    for step, line in zip(steps, recorded):
         assert {k: v for k, v in step.items() if k != "step"} == \
             {k: v for k, v in line.items() if k not in ("schema", "type", "run", "turn")}
     assert exported[-1]["answer"] == {"it": "said"} and exported[-1]["usage"]["cost"] is None

@@ -53,7 +53,7 @@ def steps(droste):
             for row in droste.record.rows("SELECT * FROM %s WHERE ended_ms IS NOT NULL" % table)}
 
 
-def is_said(result, droste):
+def names_record(result, droste):
     """Where, what and what to do, on one line at the end."""
     last = result.err.splitlines()[-1]
     return ("record %s" % os.path.join(droste.data, "runs.db") in last
@@ -69,8 +69,8 @@ def test_a_batch_stops_and_goes_on_when_there_is_room(droste, small, model):
     words = ["batch", "tasks.jsonl", "--out", "r.jsonl", "--json", "--model", model,
              "--concurrency", "3"]
     stopped = droste(*words)
-    assert stopped.status == 1 and stopped.json["stopped"] == "error" and is_said(stopped,
-                                                                                  droste), stopped
+    assert stopped.status == 1 and stopped.json["stopped"] == "error", stopped
+    assert names_record(stopped, droste), stopped
     before = results(droste)
     assert 0 < len(before) < TASKS and {line["status"] for line in before} == {"answered"}
     assert stopped.json["left"] == TASKS - len(before) and stopped.json["interrupted"] >= 1
@@ -147,7 +147,7 @@ def test_a_record_that_cannot_be_made_is_said_before_anything_is_asked(droste, s
     fill(droste)
     words = ["run", "--question", "q", "--json", "--model", "turns"]
     result = droste(*words, env=env)
-    assert result.status == 1 and is_said(result,
-                                          droste) and server.stats()["requests"] == 0, result
+    assert result.status == 1 and names_record(result,
+                                               droste) and server.stats()["requests"] == 0, result
     os.unlink(os.path.join(droste.data, "filler"))
     assert droste(*words, env=env).json["answer"] == 1

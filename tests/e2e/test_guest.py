@@ -10,9 +10,9 @@ DROSTE = os.path.join(ROOT, os.environ.get("BUILD", "build"), "droste")
 
 
 def cell(code, *options):
-    said = subprocess.run([DROSTE, "exec", "--json", *options, "-c", code], capture_output=True,
+    done = subprocess.run([DROSTE, "exec", "--json", *options, "-c", code], capture_output=True,
                           text=True, timeout=60)
-    return json.loads(said.stdout)
+    return json.loads(done.stdout)
 
 
 BATCH = """replies = llm_query_batched(["a", [{"role": "tool", "content": "b"}], "c"])
@@ -24,10 +24,10 @@ def test_a_prompt_that_the_host_refuses_fails_alone(tmp_path):
     """The other replies of its batch, which were paid for, are not lost."""
     model = tmp_path / "model.jsonl"
     model.write_text(json.dumps({"content": "good", "depth": 1, "repeat": True}))
-    said = subprocess.run([DROSTE, "exec", "--json", "--model", "replay:%s" % model, "-c", BATCH],
+    done = subprocess.run([DROSTE, "exec", "--json", "--model", "replay:%s" % model, "-c", BATCH],
                           env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)},
                           capture_output=True, text=True, timeout=60).stdout
-    submitted = json.loads(said)["submit"]
+    submitted = json.loads(done)["submit"]
     assert submitted["replies"][0] == submitted["replies"][2] == "good"
     assert submitted["replies"][1].startswith("[ERROR] the role of message 0 is 'tool'")
     assert submitted["errors"] == ["ValueError"]

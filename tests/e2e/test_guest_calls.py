@@ -129,11 +129,11 @@ ALIASES = {
 }
 
 
-@pytest.mark.parametrize("way", ALIASES)
-def test_a_call_is_a_call_by_any_name(droste, replay, way):
+@pytest.mark.parametrize("alias", ALIASES)
+def test_a_call_is_a_call_by_any_name(droste, replay, alias):
     """There: calls work only where the text of the cell holds `llm_query(`. Here: it is a
     function."""
-    assert droste.cell(ALIASES[way] + "\nSUBMIT(r)", "--model",
+    assert droste.cell(ALIASES[alias] + "\nSUBMIT(r)", "--model",
                        replay(at(1, "said")))["submit"] == {"output": "said"}
 
 

@@ -145,8 +145,8 @@ def test_a_forged_result_shifts_nothing(droste, how):
     and all later cells get theirs."""
     code, outcome = FORGED[how]
     cell = FRAME + code + "\nimport time\ntime.sleep(%s)\n"
-    told = droste.cell(cell % 600)
-    assert (told["status"], told["submit"]) == outcome
+    reply = droste.cell(cell % 600)
+    assert (reply["status"], reply["submit"]) == outcome
     result = droste("repl", input="exec(%r)\n'two'\n'three'\n'four'\n" % (cell % 0.5))
     shown = result.out.replace("submitted: %s\n" % json.dumps(outcome[1]), "")
     assert shown in ("'two'\n'three'\n'four'\n", "'three'\n'four'\n")
@@ -244,9 +244,9 @@ def test_a_guest_is_nobody_with_no_rights(droste, isolation):
     capability in any set that counts, no new privileges, and system calls are filtered."""
     code = "SUBMIT(open('/proc/self/status').read())"
     status = droste.cell(code, "--isolation", isolation)["submit"]["output"]
-    told = dict(row.split(":\t") for row in status.splitlines())
-    assert {int(told[name], 16) for name in ("CapEff", "CapPrm", "CapInh", "CapAmb")} == {0}
-    assert (told["NoNewPrivs"], told["Seccomp"]) == ("1", "2") and "0" not in told["Uid"].split()
+    rows = dict(row.split(":\t") for row in status.splitlines())
+    assert {int(rows[name], 16) for name in ("CapEff", "CapPrm", "CapInh", "CapAmb")} == {0}
+    assert (rows["NoNewPrivs"], rows["Seccomp"]) == ("1", "2") and "0" not in rows["Uid"].split()
 
 
 def test_a_last_line_is_no_result(droste):
@@ -301,9 +301,9 @@ def test_a_child_process_inherits_no_channel(droste):
         "$fd; done']\n"
         "theirs = subprocess.run(look, capture_output=True, text=True, close_fds=False).stdout\n"
         "SUBMIT(channel=os.readlink('/proc/self/fd/3'), theirs=theirs)")
-    told = droste.cell(code)["submit"]
-    assert told["channel"].startswith("socket:") and len(told["theirs"].split("\n")) >= 3
-    assert "socket:" not in told["theirs"]
+    reply = droste.cell(code)["submit"]
+    assert reply["channel"].startswith("socket:") and len(reply["theirs"].split("\n")) >= 3
+    assert "socket:" not in reply["theirs"]
 
 
 def outside(droste):

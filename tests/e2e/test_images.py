@@ -389,8 +389,8 @@ def test_an_interrupt_ends_the_wait_for_an_image(image, home, tmp_path, words):
                 assert program.poll() is None
                 time.sleep(0.02)
             program.send_signal(signal.SIGINT)
-            said = program.communicate(timeout=60)[1]
-    assert program.returncode == 130 and "interrupted" in said, (program.returncode, said)
+            errors = program.communicate(timeout=60)[1]
+    assert program.returncode == 130 and "interrupted" in errors, (program.returncode, errors)
     assert image("pull", name).stdout == digest + "\n"
     assert left(home) == [digest]
 

@@ -131,8 +131,8 @@ def test_a_run_that_is_cancelled_refuses_what_waits(asking, served):
 
 def test_a_session_that_nothing_can_ask_for_refuses(droste, served):
     flags = ["--allow-net", "ask " + served.where]
-    said = droste.cell(FETCH % served.where + "print(fetch('/a'))", *flags)
-    assert "ask for an approval" in said["stdout"], said
+    result = droste.cell(FETCH % served.where + "print(fetch('/a'))", *flags)
+    assert "ask for an approval" in result["stdout"], result
     plain = droste.cell(FETCH % served.where + "print(fetch('/a'))", "--allow-net", served.where)
     assert plain["stdout"] == "200\n"
 

@@ -16,7 +16,7 @@ def cell(home, own, code, *flags, **env):
                   **env)
 
 
-def told(result):
+def parsed(result):
     assert result.stdout, result.stderr
     return json.loads(result.stdout)
 
@@ -27,10 +27,10 @@ def still_running(mark):
 
 def test_cells_run_there(tmp_path):
     """Answer, output of a subprocess, and the level by its name."""
-    said = told(cell(tmp_path, BRIDGE,
-                     "import subprocess; subprocess.run(['echo', 'far']); SUBMIT(6 * 7)"))
-    assert said["submit"] == {"output":
-                              42} and said["stdout"] == "far\n" and said["isolation"] == "remote"
+    reply = parsed(cell(tmp_path, BRIDGE,
+                        "import subprocess; subprocess.run(['echo', 'far']); SUBMIT(6 * 7)"))
+    assert reply["submit"] == {"output":
+                               42} and reply["stdout"] == "far\n" and reply["isolation"] == "remote"
 
 
 def test_a_volume_and_staged_files_are_carried_there_and_back(tmp_path):
@@ -38,14 +38,14 @@ def test_a_volume_and_staged_files_are_carried_there_and_back(tmp_path):
     it is left there."""
     (tmp_path / "notes.txt").write_text("staged")
     settings = ("--volume-name", "v", "--context-path", str(tmp_path / "notes.txt"))
-    first = told(cell(tmp_path, BRIDGE,
-                      "save_to_volume('a.txt', read_file(CONTEXT_PATHS[0])); SUBMIT([MEMORY_ROOT, "
-                      "WORKSPACE_ROOT])", *settings))
+    first = parsed(cell(tmp_path, BRIDGE,
+                        "save_to_volume('a.txt', read_file(CONTEXT_PATHS[0]))\n"
+                        "SUBMIT([MEMORY_ROOT, WORKSPACE_ROOT])", *settings))
     assert first["status"] == "submitted", first
     assert droste(tmp_path, "volume", "get", "v", "a.txt", "-").stdout == "staged"
-    died = told(cell(tmp_path, BRIDGE,
-                     "save_to_volume('b.txt', load_from_volume('a.txt') + '!'); import os; "
-                     "os._exit(3)", *settings))
+    died = parsed(cell(tmp_path, BRIDGE,
+                       "save_to_volume('b.txt', load_from_volume('a.txt') + '!'); import os; "
+                       "os._exit(3)", *settings))
     assert died["killed"] == "exit 3"
     assert droste(tmp_path, "volume", "get", "v", "b.txt", "-").stdout == "staged!"
     assert not any(os.path.exists(place) for place in first["submit"]["output"])
@@ -57,9 +57,9 @@ def test_files_that_cannot_be_staged_are_reported(tmp_path):
     (tmp_path / "large").write_bytes(bytes(4 << 20))
     assert droste(tmp_path, "volume", "create", "v").returncode == 0
     assert droste(tmp_path, "volume", "put", "v", str(tmp_path / "large"), "large").returncode == 0
-    said = cell(tmp_path, BRIDGE, "1", "--volume-name", "v", "--file-size", "1M")
+    reply = cell(tmp_path, BRIDGE, "1", "--volume-name", "v", "--file-size", "1M")
     # the limit is the guest's, not that of who brings the files
-    assert told(said)["status"] == "ok"
+    assert parsed(reply)["status"] == "ok"
     bridge = tmp_path / "full.py"
     bridge.write_text("#!/bin/sh\nulimit -f 1024\nexec %s\n"
                       % os.path.join(ROOT, "examples", "bridge.py"))
@@ -84,8 +84,8 @@ def bridge_over(place, command):
 def test_over_another_command(tmp_path):
     """As over ssh: the words go through one more shell, quotes and all."""
     bridge = bridge_over(tmp_path, '["env", "THERE=yes", "sh", "-c", shlex.join(message["words"])]')
-    said = told(cell(tmp_path, bridge, "import os; SUBMIT(os.environ['THERE'])"))
-    assert said["submit"] == {"output": "yes"}
+    reply = parsed(cell(tmp_path, bridge, "import os; SUBMIT(os.environ['THERE'])"))
+    assert reply["submit"] == {"output": "yes"}
 
 
 def test_a_large_value_each_way(tmp_path):
@@ -106,8 +106,8 @@ def test_a_large_value_each_way(tmp_path):
     ("raise ValueError(1)", (), "error", ""),
 ], ids=["exit", "signal", "soft deadline", "hard deadline", "error"])
 def test_cells_end_as_locally(tmp_path, code, flags, status, killed):
-    said = told(cell(tmp_path, BRIDGE, code, *flags))
-    assert said["status"] == status and (said["killed"] or "") == killed
+    reply = parsed(cell(tmp_path, BRIDGE, code, *flags))
+    assert reply["status"] == status and (reply["killed"] or "") == killed
 
 
 def test_nothing_is_left(tmp_path):
@@ -115,7 +115,7 @@ def test_nothing_is_left(tmp_path):
     mark = "left-%d" % os.getpid()
     code = ("import subprocess; subprocess.Popen(['sh', '-c', 'sleep 1000; : %s'], "
             "start_new_session=True); print('started')" % mark)
-    assert told(cell(tmp_path, BRIDGE, code))["stdout"] == "started\n"
+    assert parsed(cell(tmp_path, BRIDGE, code))["stdout"] == "started\n"
     assert still_running("[;] : " + mark) == ""
 
 
@@ -144,7 +144,7 @@ say(bridge=1, features=%r, collect=True)
 for line in sys.stdin.buffer:
     message = json.loads(line)
     sys.stdin.buffer.read(message.get("bytes", 0))
-    print(json.dumps(message), file=open("told", "a"))
+    print(json.dumps(message), file=open("messages", "a"))
     if "open" in message:
         say(id=message["open"], text="far-1")
         say(notice=message["open"], text="it takes its time")
@@ -157,8 +157,8 @@ for line in sys.stdin.buffer:
 """
 
 
-def told_of(place, words=("open",)):
-    with open(place / "told") as lines:
+def messages(place, words=("open",)):
+    with open(place / "messages") as lines:
         return [m for m in map(json.loads, lines) if any(word in m for word in words)]
 
 
@@ -173,7 +173,7 @@ def test_only_requested_options_are_passed(tmp_path):
                   "--idle-timeout", "5", "--region", "r", "--app-name", "n", "--cpus", "0.5",
                   "--disk-size", "1G", "--on-close", "stop", "--timeout", "77")
     assert "that was all" in result.stderr and result.returncode == 2
-    [message] = told_of(tmp_path)
+    [message] = messages(tmp_path)
     assert message["words"][1:3] == ["-u", "-c"] and message["labels"][
         "a"] == "b=c" and "droste.owner" in message["labels"]
     wanted = {"image": "i:1", "network-allow": ["10.0.0.0/8", "a.org"], "gpus": "T4",
@@ -181,9 +181,9 @@ def test_only_requested_options_are_passed(tmp_path):
               "disk-size": 1 << 30, "on-close": "stop", "timeout": 77}
     assert {name: message[name]
             for name in wanted} == wanted and "network" not in message and "sandbox" not in message
-    os.remove(tmp_path / "told")
+    os.remove(tmp_path / "messages")
     cell(tmp_path, bridge, "1")
-    [message] = told_of(tmp_path)
+    [message] = messages(tmp_path)
     assert set(message) == {"open", "words", "memory", "processes", "labels"}
 
 
@@ -208,7 +208,7 @@ def test_what_dead_hosts_left_is_removed_and_nothing_else(tmp_path):
     bridge = bridge_of(tmp_path, SAYS % {})
     result = droste(tmp_path, "env", "gc", "--env", bridge)
     assert result.stdout == "removed 1 orphaned sandbox\n", result.stderr
-    assert [m["id"] for m in told_of(tmp_path, ("remove",))] == ["b"]
+    assert [m["id"] for m in messages(tmp_path, ("remove",))] == ["b"]
     refused = droste(tmp_path, "env", "gc", "--env", BRIDGE)
     assert refused.returncode == 4 and "does not support listing" in refused.stderr
 
@@ -252,7 +252,7 @@ def test_what_is_said_of_strangers_is_not_heard(tmp_path):
     text = text.replace(greeting, greeting
                         + "say({'joined': 77})\nsay({'read': 78, 'bytes': 3}, "
                           "b'abc')\nsay({'ended': 79})\n")
-    assert told(cell(tmp_path, bridge_of(tmp_path, text), "SUBMIT(1)"))["submit"] == {"output": 1}
+    assert parsed(cell(tmp_path, bridge_of(tmp_path, text), "SUBMIT(1)"))["submit"] == {"output": 1}
 
 
 def test_a_program_that_is_none(tmp_path):

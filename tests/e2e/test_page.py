@@ -102,8 +102,8 @@ def write_page(home, run):
 
 def see(home, run, at="#all"):
     """The page of a run, drawn; nothing may have gone wrong in it."""
-    page, said = browse(home, "file://%s%s" % (write_page(home, run), at))
-    assert said == []
+    page, shown = browse(home, "file://%s%s" % (write_page(home, run), at))
+    assert shown == []
     assert page.one("html").attributes.get("data-drawn") == "yes"
     return page
 
@@ -176,9 +176,9 @@ def show_results(place, html, svg):
     model = recording(place, SHOWN % (PNG, html, html, svg), "```repl\nSUBMIT(answer=1)\n```")
     assert droste(place, "run", "--question", "Show", "--model", model).returncode == 0
     run = json.loads(droste(place, "runs", "ls", "--json").stdout)[0]["run"]
-    page, said = browse(place, "file://%s#all" % write_page(place, run))
+    page, shown = browse(place, "file://%s#all" % write_page(place, run))
     # Styles and handlers of the HTML are refused already in the document that is only read.
-    assert all("violates the following Content Security Policy" in line for line in said)
+    assert all("violates the following Content Security Policy" in line for line in shown)
     assert page.one("html").attributes.get("data-drawn") == "yes"
     return page
 
@@ -388,9 +388,9 @@ def test_a_script_that_got_in_would_not_run(home, listener):
     bad = ("<script>document.title='owned'</script><img src='%sx' "
            "onerror=\"document.title='owned'\">" % listener.url)
     page.write_text(text.replace("<main>", bad + "<main>"))
-    drawn, said = browse(home, "file://%s" % page)
+    drawn, shown = browse(home, "file://%s" % page)
     assert drawn.one("title").text != "owned" and listener.seen == []
-    assert len([line for line in said if "Content Security Policy" in line]) >= 2
+    assert len([line for line in shown if "Content Security Policy" in line]) >= 2
     assert drawn.one("html").attributes["data-drawn"] == "yes"
 
 

@@ -45,7 +45,7 @@ def tree(home):
 def no_errors(browser):
     """No page of this file reports an error or breaks its policy."""
     yield
-    assert browser.said == []
+    assert browser.console_errors == []
 
 
 def page_of(home, *words):

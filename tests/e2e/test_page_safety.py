@@ -64,7 +64,7 @@ def home(tmp_path_factory):
 
 @pytest.fixture
 def page(home, browser):
-    browser.said.clear()
+    browser.console_errors.clear()
     browser.asked.clear()
     browser.resize(1200, 900)
     browser.open("file://%s" % (home / "page.html")).idle()
@@ -94,7 +94,7 @@ def test_no_hostile_text_acts(page):
                  "omicron", "pi", "rho", "sigma"):
         assert re.search(r"\b%s\b" % word, text), word
     assert [url for url in page.asked
-            if not url.startswith(("file://", "about:"))] == [] and page.said == []
+            if not url.startswith(("file://", "about:"))] == [] and page.console_errors == []
 
 
 def test_the_same_texts_act_where_nothing_holds_them(home, browser):
@@ -106,7 +106,7 @@ def test_the_same_texts_act_where_nothing_holds_them(home, browser):
     browser.wait("document.title === 'owned'")
     assert browser.js("document.images.length") == 1 and [url for url in browser.asked
                                                           if url.endswith("/x")]
-    browser.said.clear()
+    browser.console_errors.clear()
 
 
 def test_only_web_addresses_become_links(page):
@@ -145,7 +145,7 @@ def test_the_policy_stops_what_would_get_in(home, browser):
         "<p id=p style='position:fixed'>x</p><iframe src='data:text/html,x'></iframe><form id=f "
         "action='http://127.0.0.1:9/'></form>" % (OWN, OWN))
     (home / "bad.html").write_text(text.replace("<main>", bad + "<main>", 1))
-    browser.said.clear()
+    browser.console_errors.clear()
     browser.open("file://%s" % (home / "bad.html"))
     browser.js("document.getElementById('f').submit()")
     assert browser.js(
@@ -156,10 +156,10 @@ def test_the_policy_stops_what_would_get_in(home, browser):
     assert browser.js(
         "document.querySelector('main').offsetHeight > 0 && "
         "getComputedStyle(document.getElementById('p')).position") == "static"
-    said = " ".join(browser.said)
+    errors = " ".join(browser.console_errors)
     for directive in ("script-src", "style-src", "form-action", "default-src"):
-        assert directive in said, directive
-    browser.said.clear()
+        assert directive in errors, directive
+    browser.console_errors.clear()
 
 
 def test_markdown_that_is_made_to_be_slow_is_drawn(page):
@@ -184,7 +184,7 @@ def test_markdown_that_is_made_to_be_slow_is_drawn(page):
         drawn = page.js("document.querySelector('.said').textContent")
         assert drawn.count("a") >= text.count("a") and page.js(
             "document.querySelectorAll('.turn').length") == 3, i
-    assert page.said == []
+    assert page.console_errors == []
 
 
 def page_path(page):
@@ -294,7 +294,7 @@ def test_a_long_run_opens_with_few_elements(tmp_path):
         assert browser.js("document.querySelectorAll('.turn').length") == 1000
         assert browser.js(
             "[...document.querySelectorAll('.turn[open]')].pop().dataset.turn") == "long 1000"
-        assert browser.said == []
+        assert browser.console_errors == []
     finally:
         browser.close()
 

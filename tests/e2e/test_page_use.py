@@ -51,12 +51,12 @@ def home(tmp_path_factory):
 def find(home, browser):
     """Opens the page of the run with this question."""
     def find(question, at=""):
-        browser.said.clear()
+        browser.console_errors.clear()
         runs = json.loads(droste(home, "runs", "ls", "--json").stdout)
         (run,) = [run["run"] for run in runs if run["question"] == question]
         return browser.open(page_of(home, run) + at)
     yield find
-    assert browser.said == []
+    assert browser.console_errors == []
 
 
 def marked(browser):
@@ -81,9 +81,9 @@ def test_search_visits_questions_code_output_errors_and_answers(find):
     """Each match is counted, opened, marked and on the screen; after the last comes the first."""
     page = find("Where is the needle?")
     page.js("document.querySelectorAll('#run details[open]').forEach((d) => d.open = false)")
-    said = look_for(page, "needle")
-    count = int(said.split(" of ")[1])
-    assert said == "1 of %d" % count and count >= 9
+    counter = look_for(page, "needle")
+    count = int(counter.split(" of ")[1])
+    assert counter == "1 of %d" % count and count >= 9
     seen = []
     for i in range(count):
         text, visible, where = marked(page)

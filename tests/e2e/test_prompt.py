@@ -153,7 +153,7 @@ def backquoted(text):
     return re.findall(r"(?<!`)`([^`\n]+)`(?!`)", text)
 
 
-def said_to(droste):
+def sent_to_root(droste):
     """All that the loop said to the model of the root, in the run that is the newest."""
     run = droste.record.rows("SELECT id FROM runs WHERE parent IS NULL ORDER BY seq DESC")[0]["id"]
     lines = [json.loads(line) for line in droste("runs", "export", run).out.splitlines()]
@@ -186,7 +186,7 @@ def test_what_the_prompt_names_is_there_and_works(ask, droste, files, chosen):
     named."""
     first = converse(ask, chosen, files, [])
     assert first.status == 0, first
-    text = said_to(droste)
+    text = sent_to_root(droste)
     named = sorted(set(backquoted(text)))
     untried = set(named) - set(TRIALS)
     assert not untried, "the prompt names what is not tried here"
@@ -202,16 +202,16 @@ def test_what_the_prompt_names_is_there_and_works(ask, droste, files, chosen):
                                                                                         chosen)
 
 
-def told_of_run(ask, droste, *flags):
+def prompt_names_run(ask, droste, *flags):
     assert ask([repl("SUBMIT(1)")], *flags).status == 0
-    return "`run(command)`" in said_to(droste)
+    return "`run(command)`" in sent_to_root(droste)
 
 
 def test_the_prompt_names_processes_if_they_are_allowed(ask, droste):
     """Neither under rules nor without helpers."""
-    assert told_of_run(ask, droste)
-    assert not told_of_run(ask, droste, "--rules", "yes")
-    assert not told_of_run(ask, droste, "--helpers", "no")
+    assert prompt_names_run(ask, droste)
+    assert not prompt_names_run(ask, droste, "--rules", "yes")
+    assert not prompt_names_run(ask, droste, "--helpers", "no")
 
 
 def test_the_prompt_says_how_grep_searches(ask, droste, files):
@@ -220,9 +220,11 @@ def test_the_prompt_says_how_grep_searches(ask, droste, files):
     patterns, words = ("grep(text, pattern, context=0, ignore_case=%s, limit=None)" % case
                        for case in (False, True))
     assert converse(ask, ["helpers"], files, [TRIALS[patterns]]).status == 0
-    assert patterns in backquoted(said_to(droste)) and words not in backquoted(said_to(droste))
+    named = backquoted(sent_to_root(droste))
+    assert patterns in named and words not in named
     assert converse(ask, ["helpers"], files, [TRIALS[words]], ["--literal-grep", "yes"]).status == 0
-    assert words in backquoted(said_to(droste)) and patterns not in backquoted(said_to(droste))
+    named = backquoted(sent_to_root(droste))
+    assert words in named and patterns not in named
     assert [c for c in droste.record.cells if c["status"] == "error"] == []
 
 
@@ -236,7 +238,7 @@ def test_the_prompt_omits_helpers_whose_names_are_taken(ask, droste, files, tmp_
     result = ask([repl(code)], "--context", "grep=" + files["a"], "--tools", tmp_path / "tools.py",
                  "--tool-data", "run=%s" % (tmp_path / "data.json"))
     assert result.json["answer"] == ["alpha", "mine", [1], "b"]
-    text = said_to(droste)
+    text = sent_to_root(droste)
     assert "Reads from elsewhere." in text and "`peek(" in text
     for gone in ("`grep(", "`find_files(", "`run("):
         assert gone not in text
@@ -246,9 +248,9 @@ def test_what_the_prompt_names_of_a_volume_is_there_and_works(ask, droste, files
     """The same for a session with a volume; one without has none of it in what it is told."""
     flags = ["--volume-name", "v", "--isolation", "full"]
     assert converse(ask, [], files, []).status == 0
-    without = set(backquoted(said_to(droste)))
+    without = set(backquoted(sent_to_root(droste)))
     assert converse(ask, [], files, [], flags).status == 0
-    named = sorted(set(backquoted(said_to(droste))) - without)
+    named = sorted(set(backquoted(sent_to_root(droste))) - without)
     assert len(named) >= 7 and "/data" in named and set(named) <= set(TRIALS)
     assert converse(ask, [], files, [TRIALS[name] for name in named], flags).status == 0
     assert [c for c in droste.record.cells if c["status"] == "error"] == []
@@ -276,7 +278,7 @@ def examples(ask, droste, files):
     """The blocks of the system prompt: how to write one, then two for each example."""
     assert converse(ask, [], files, []).status == 0
     first, *others = re.findall(r"```repl\n.*?\n```", droste("prompts", "system").out, re.S)
-    assert all(block in said_to(droste) for block in (first, *others)) and len(others) == 4
+    assert all(block in sent_to_root(droste) for block in (first, *others)) and len(others) == 4
     return first, others[:2], others[2:]
 
 
@@ -307,8 +309,8 @@ def test_example_of_mapping_runs(ask, examples, tmp_path, rules):
     reads = [{"content": "7", "depth": 1, "contains": "\n\n0: Good."},
              {"content": "160", "depth": 1, "contains": "100: "},
              {"content": "NONE", "depth": 1, "contains": "200: "}]
-    said = "3 prompts, 0 failed; 2 reviews: [7, 160]\n7 Came late."
-    result = ask([look, *reads, {"content": submit, "contains": said}], "--context",
+    expected = "3 prompts, 0 failed; 2 reviews: [7, 160]\n7 Came late."
+    result = ask([look, *reads, {"content": submit, "contains": expected}], "--context",
                  tmp_path / "reviews", *rules)
     assert result.json["answer"] == 2, result
 
@@ -342,10 +344,10 @@ def test_the_system_prompt_can_be_replaced(ask, droste, tmp_path):
     child = {"content": repl("SUBMIT(1)"), "depth": 1, "contains": "Question: q"}
     assert ask([repl("SUBMIT(rlm_query('q'))"), child], "--system-prompt",
                "Mine: {'a': {b}} {no}.\n\n{session}\n\n{rules}\n\nEnd.").status == 0
-    said = system_prompt(droste)
-    assert said.startswith("Mine: {'a': {b}} {no}.\n\n- `context`: ") and said.endswith(
+    text = system_prompt(droste)
+    assert text.startswith("Mine: {'a': {b}} {no}.\n\n- `context`: ") and text.endswith(
         "is not.\n\nEnd.\n")
-    assert "Example 1" not in said and "{session}" not in said
+    assert "Example 1" not in text and "{session}" not in text
     lines = [json.loads(line) for line in droste("runs", "export", "--all").out.splitlines()]
     assert [line["request"][0]["content"][:5] for line in lines
             if line["type"] == "call"] == ["Mine:"] * 2
@@ -370,10 +372,10 @@ def test_a_prompt_without_placeholders_is_completed(ask, droste, tmp_path):
              tmp_path / "tools.py"]
     assert ask([repl("SUBMIT(city='Oslo')")], *flags, "--system-prompt",
                "{instructions}\nMine.").status == 0
-    said = system_prompt(droste)
-    assert said.startswith(
+    text = system_prompt(droste)
+    assert text.startswith(
         "Instructions for this task:\nBe brief.\nMine.\n\nThe answer must fit this JSON Schema:\n")
-    assert said.count("Be brief.") == 1 and "Looks a key up." in said and "llm_query" not in said
+    assert text.count("Be brief.") == 1 and "Looks a key up." in text and "llm_query" not in text
 
 
 def test_a_system_prompt_that_cannot_be_read_is_refused(ask):
@@ -419,7 +421,7 @@ def test_custom_instructions_are_in_the_prompt_unchanged(ask, droste):
     there is no word."""
     text = "Answer in French: 100%s {of} `it`."
     assert ask([repl("SUBMIT(1)")], "--instructions", text).status == 0
-    said = said_to(droste)
-    assert "\nInstructions for this task:\n%s\n" % text in said
+    sent = sent_to_root(droste)
+    assert "\nInstructions for this task:\n%s\n" % text in sent
     assert ask([repl("SUBMIT(1)")]).status == 0
-    assert "Instructions" not in said_to(droste)
+    assert "Instructions" not in sent_to_root(droste)

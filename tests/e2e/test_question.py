@@ -21,8 +21,8 @@ def test_the_question_may_stand_in_each_place(droste, replay, words):
     """Its text is the same everywhere; the newline at the end of a file is not part of it."""
     with open(droste.home + "/question.txt", "w") as file:
         file.write("What is it?\n")
-    given = "What is it?\n" if words == ["-"] else None
-    answered(droste("run", *words, "--json", "--model", replay(SAID), input=given), "fine")
+    stdin = "What is it?\n" if words == ["-"] else None
+    answered(droste("run", *words, "--json", "--model", replay(SAID), input=stdin), "fine")
     assert asked(droste) == ["What is it?"]
 
 
@@ -49,8 +49,8 @@ def test_a_question_that_is_not_clear_is_refused(droste, replay, words, advice):
 
 def test_an_empty_question_is_refused(droste, replay):
     """From standard input as from the command line."""
-    for words, given in ((["-"], "\n"), ([""], None)):
-        result = droste("run", *words, "--model", replay(SAID), input=given)
+    for words, stdin in ((["-"], "\n"), ([""], None)):
+        result = droste("run", *words, "--model", replay(SAID), input=stdin)
         assert result.status == 2 and "the question is empty" in result.err
 
 

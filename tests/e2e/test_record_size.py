@@ -89,8 +89,8 @@ def bounded(droste, replay, tmp_path):
 def test_what_code_asks_for_has_room_or_is_refused(droste, bounded, kind):
     """A call is refused once the record has no room for it, which the code can catch; what was
     counted is what is in the record, to the byte, and there is room for the answer."""
-    n, said = bounded(kind, *BOUND).json["answer"]
-    used, more = map(int, REFUSED.search(said).groups())
+    n, error = bounded(kind, *BOUND).json["answer"]
+    used, more = map(int, REFUSED.search(error).groups())
     assert 5 <= n < ROUNDS
     assert used == total_at_refusal(droste) and used + more > LIMIT - LIMIT // 16
     assert total(droste) <= LIMIT
@@ -167,7 +167,7 @@ except BudgetExceeded as e: SUBMIT(answer=[n, said, str(e)])""")
     made = len(place.calls) - 1
     (tmp_path / "go").touch()
     result = droste("runs", "resume", droste.record.run["id"], "--json")
-    n, said, last = answered(result, result.json["answer"])["answer"]
+    n, error, last = answered(result, result.json["answer"])["answer"]
     assert n == made == len(place.calls) - 2 and 5 <= n < ROUNDS
-    assert REFUSED.search(said) and int(REFUSED.search(last)[1]) == total_at_refusal(droste)
+    assert REFUSED.search(error) and int(REFUSED.search(last)[1]) == total_at_refusal(droste)
     assert result.json["resumed"]["replayed"] == n + 1

@@ -151,12 +151,12 @@ def test_bytes_need_a_child(ask):
 def test_the_prompt_names_child_runs_if_they_are_allowed(droste, serve):
     """The system prompt speaks of rlm_query while there is depth left, and not at the deepest
     run."""
-    for depth, told in ((0, False), (1, True)):
+    for depth, named in ((0, False), (1, True)):
         server = serve(script=[repl("SUBMIT(1)")])
         answered(droste("run", "--question", "q", "--json", "--model", "scripted", "--base-url",
                         server.url,
                         "--max-recursion-depth", depth), 1)
-        assert ("rlm_query" in json.dumps(server.stats()["last"]["body"]["messages"][0])) == told
+        assert ("rlm_query" in json.dumps(server.stats()["last"]["body"]["messages"][0])) == named
 
 
 def test_models_by_depth(tree):
@@ -258,10 +258,10 @@ def test_exactly_as_many_calls_as_allowed_reach_the_server(tree, droste):
     assert [d["calls"] for d in usage["depths"]][:2] == [1, 64]
     assert sum(d["calls"] for d in usage["depths"]) == 101
     for name, of_model in usage["models"].items():
-        told = stats["told"][name.rpartition("/")[2]]
-        assert [of_model["input_tokens"], of_model["output_tokens"]] == told, name
+        tokens = stats["reported"][name.rpartition("/")[2]]
+        assert [of_model["input_tokens"], of_model["output_tokens"]] == tokens, name
         assert of_model["calls"] == stats["models"][name.rpartition("/")[2]]
-    assert usage["input_tokens"] == sum(i for i, _ in stats["told"].values()) and not usage[
+    assert usage["input_tokens"] == sum(i for i, _ in stats["reported"].values()) and not usage[
         "estimated"]
     assert_closed(droste)
     (sums,) = droste.record.rows(
@@ -302,7 +302,7 @@ def test_usage_counts_failed_and_retried_calls(tree):
     assert usage["calls"] == 4 and usage["attempts"] == server.stats()["requests"] == 5
     (one,) = [m for name, m in usage["models"].items() if name.endswith("-one")]
     assert (one["calls"], one["attempts"]) == (3, 4)
-    assert [one["input_tokens"], one["output_tokens"]] == server.stats()["told"]["scripted-one"]
+    assert [one["input_tokens"], one["output_tokens"]] == server.stats()["reported"]["scripted-one"]
 
 
 @pytest.mark.parametrize("stream", ["yes", "no"])
@@ -314,9 +314,9 @@ def test_cost_is_that_of_all_calls(tree, droste, tmp_path, stream):
               line("one", repl("SUBMIT(llm_query('b'))")), line("two", "B")]
     result, server = tree(script, "--prices", tmp_path / "prices", "--stream", stream)
     usage = answered(result, "B")["usage"]
-    told = server.stats()["told"]
-    of_root = (told["scripted-root"][0] * 1000 + told["scripted-root"][1] * 2000) / 1e6
-    of_rest = (told["scripted-one"][0] + told["scripted-two"][0]) * 100 / 1e6
+    tokens = server.stats()["reported"]
+    of_root = (tokens["scripted-root"][0] * 1000 + tokens["scripted-root"][1] * 2000) / 1e6
+    of_rest = (tokens["scripted-one"][0] + tokens["scripted-two"][0]) * 100 / 1e6
     assert usage["cost"] == pytest.approx(of_root + of_rest)
     assert usage["depths"][0]["cost"] == pytest.approx(of_root)
     assert usage["models"]["openai/scripted-root"]["cost"] == pytest.approx(of_root)
@@ -429,7 +429,7 @@ def test_time_of_the_run_ends_the_whole_tree(tree, droste):
 GOES_ON = line("root", repl("SUBMIT('went on')"), "Turn 2")
 
 
-@pytest.mark.parametrize("code, flags, told, status", [
+@pytest.mark.parametrize("code, flags, message, status", [
     ("rlm_query_batched(['q'] * 6)", ["--execute-timeout", "4"], "longer than 4 s", "cancelled"),
     ("import os, threading, time\nthreading.Thread(target=rlm_query_batched, args=(['q'] * "
      "6,)).start()\n"
@@ -438,10 +438,10 @@ GOES_ON = line("root", repl("SUBMIT('went on')"), "Turn 2")
      ["--broker-timeout", "4"],
      "{'LLMTimeout'}", "timeout"),
 ], ids=["deadline of the cell", "death of the parent", "broker-timeout"])
-def test_who_stops_waiting_stops_its_children(tree, droste, code, flags, told, status):
+def test_who_stops_waiting_stops_its_children(tree, droste, code, flags, message, status):
     """A cell at its deadline, a guest that dies, a call that waited too long: its children end,
     with their calls and sandboxes; the run goes on."""
-    script = [line("root", repl(code), "Turn 1 of"), {**GOES_ON, "contains": told},
+    script = [line("root", repl(code), "Turn 1 of"), {**GOES_ON, "contains": message},
               line("one", hang=True, repeat=True)]
     result, server = tree(script, *flags)
     answered(result, "went on")
@@ -553,8 +553,8 @@ def test_limits_of_a_session_without_a_run(droste, replay, options, code, limit)
 def test_repl_starts_child_runs(droste, replay):
     """As exec."""
     model = replay(at(1, repl("SUBMIT(len(context))"), "Question: q"))
-    told = droste("repl", "--model", model, input="x = rlm_query('q', 'abcd')\nprint('got', x)\n")
-    assert "got 4" in told.out, (told.out, told.err)
+    output = droste("repl", "--model", model, input="x = rlm_query('q', 'abcd')\nprint('got', x)\n")
+    assert "got 4" in output.out, (output.out, output.err)
 
 
 def test_session_without_a_model_says_so(droste):

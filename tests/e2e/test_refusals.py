@@ -67,8 +67,8 @@ def assert_named(result, asked="full"):
     assert "droste doctor" in result.stderr and "--isolation process" in result.stderr
     if asked == "auto":
         assert "no isolation level is available here. full" in result.stderr
-        said = re.findall(r"(?:^|[.,] )(full|light|landlock)(?=[:,])", result.stderr)
-        assert said == ["full", "light", "landlock"], result.stderr
+        named = re.findall(r"(?:^|[.,] )(full|light|landlock)(?=[:,])", result.stderr)
+        assert named == ["full", "light", "landlock"], result.stderr
     else:
         assert "isolation '%s' is not available here: " % asked in result.stderr
 

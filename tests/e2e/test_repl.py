@@ -211,9 +211,9 @@ def test_an_interrupt_keeps_the_session(terminal):
     terminal.type("import time; print('go', 1); time.sleep(1000)\n")
     terminal.expect("go 1\n")
     terminal.type("\x03")
-    said = terminal.expect(">>> ")
-    assert "KeyboardInterrupt" in said
-    assert "interrupted; the session and its variables are kept" in said
+    output = terminal.expect(">>> ")
+    assert "KeyboardInterrupt" in output
+    assert "interrupted; the session and its variables are kept" in output
     assert terminal.line("x + 1").strip() == "42"
 
 
@@ -225,8 +225,8 @@ def test_a_cell_that_cannot_be_interrupted_is_killed(tmp_path):
                "__import__('time').sleep(1000)\n")
         t.expect("go 1\n")
         t.type("\x03")
-        said = t.expect(">>> ")
-        assert "did not stop within" in said and "new session: the variables are lost" in said
+        output = t.expect(">>> ")
+        assert "did not stop within" in output and "new session: the variables are lost" in output
         assert t.line("'signal' in globals()").strip() == "False"
 
 
@@ -266,7 +266,7 @@ def test_letters_of_all_languages_can_be_typed(terminal):
 
 def test_output_cannot_act_on_the_terminal(terminal):
     """Control characters of the guest are shown, not obeyed."""
-    before = len(terminal.said)
-    said = terminal.line(r"print('\x1b]0;title\x07')")
-    assert r"\x1b]0;title\x07" in said
-    assert "\x1b]0;" not in terminal.said[before:]
+    before = len(terminal.output)
+    output = terminal.line(r"print('\x1b]0;title\x07')")
+    assert r"\x1b]0;title\x07" in output
+    assert "\x1b]0;" not in terminal.output[before:]

@@ -322,11 +322,11 @@ thread.join()
 SUBMIT(len(said))"""
 
 
-@pytest.mark.parametrize("way", SLOW)
-def test_a_thread_may_take_as_long_as_it_did(droste, serve, tmp_path, way):
+@pytest.mark.parametrize("delay", SLOW)
+def test_a_thread_may_take_as_long_as_it_did(droste, serve, tmp_path, delay):
     """One whose answer is there at once this time asks something new, while another one that came
     first is still on its way: that is another order, and no other path."""
-    slow = "\n".join("    " + line for line in SLOW[way].split("\n"))
+    slow = "\n".join("    " + line for line in SLOW[delay].split("\n"))
     life = Life(droste, serve(turns=[repl(ANOTHER_ORDER % slow)]), tmp_path)
     process = life.start()
     wait_until(lambda: begun(droste)
@@ -358,10 +358,10 @@ def test_what_is_printed_may_differ(interrupted, droste):
     """Other output is no other path: the model keeps what it was told, and a note says so."""
     life = interrupted(repl("import os\nprint(os.urandom(4).hex())"),
                        repl("SUBMIT(len(llm_query('hang')))"))
-    told = [c["request"] for c in droste.record.calls]
+    requests = [c["request"] for c in droste.record.calls]
     result = life.resume("--verbose")
     assert result.json["answer"] == 12 and "output differs from the recorded one" in result.err
-    assert [c["request"] for c in droste.record.calls] == told
+    assert [c["request"] for c in droste.record.calls] == requests
 
 
 # ---- cells that died, and deadlines ----

@@ -191,9 +191,9 @@ def test_the_error_of_a_child_is_replayed(interrupted, droste, child, caught):
     life = interrupted({"": [repl(code)], "child": child})
     before = asked(life)
     (run,) = droste.record.runs[1:]
-    told, _ = life.resume().json["answer"]
-    assert [told[0], told[2]] == caught and told[1] == run["error_code"]
-    assert told[3] == "child run %s: %s" % (run["id"], run["error"])
+    error, _ = life.resume().json["answer"]
+    assert [error[0], error[2]] == caught and error[1] == run["error_code"]
+    assert error[3] == "child run %s: %s" % (run["id"], run["error"])
     assert asked(life) == {**before, "digest": before.get("digest", 0) + 1}
 
 

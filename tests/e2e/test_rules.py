@@ -168,15 +168,15 @@ ESCAPES = {
 }
 
 
-@pytest.mark.parametrize("way", ESCAPES)
-def test_an_escape_from_the_rules_gains_nothing_that_the_wall_denies(droste, tmp_path, way):
+@pytest.mark.parametrize("escape", ESCAPES)
+def test_an_escape_from_the_rules_gains_nothing_that_the_wall_denies(droste, tmp_path, escape):
     """The rules are no security boundary: each of these ways reaches `os` and runs a program with
     it. What it reaches is what the wall of `full` leaves: no file of the host's, no network, no
     rights."""
     secret = tmp_path / "secret"
     secret.write_text("the host's")
     secret.chmod(0o644)
-    code = (ESCAPES[way]
+    code = (ESCAPES[escape]
             + "\nout = o['popen']('id -u; cat %s; echo changed > %s; ls /home; head -c1 "
               "/etc/shadow; "
             "grep -vc Iface /proc/net/route').read().split()\nSUBMIT(out=out)" % (secret, secret))
@@ -194,8 +194,8 @@ def test_setup_code_runs_before_everything_else(droste, isolation, tmp_path):
     setup = tmp_path / "setup.py"
     setup.write_text(
         "import os\nseen = 'context' in globals()\ndef pid():\n    return os.getpid()\n")
-    for given in ("@%s" % setup, setup.read_text()):
-        result = droste("exec", "--setup-code", given, "--isolation", isolation, "--context", "-",
+    for option in ("@%s" % setup, setup.read_text()):
+        result = droste("exec", "--setup-code", option, "--isolation", isolation, "--context", "-",
                         "--json", "-c", "SUBMIT(seen=seen, c=context, pid=pid() > 0)", input="text")
         submitted(result.json, seen=False, c="text", pid=True)
 
@@ -270,13 +270,13 @@ def test_the_prompt_of_a_run_has_its_rules(droste, serve):
     flags = ["--model", "scripted", "--base-url", server.url, "--question", "?", "--json"]
     result = droste("run", "--rules", "yes", *flags, env={"OPENAI_API_KEY": "k"})
     assert result.json["answer"] == 2 and result.json["rules"] is True
-    told = droste("runs", "show", result.json["run"], "--full").out
-    assert "This session has rules." in told
+    shown = droste("runs", "show", result.json["run"], "--full").out
+    assert "This session has rules." in shown
     server = serve(script=["FINAL(2)"])
     flags[3] = server.url
     result = droste("run", *flags, env={"OPENAI_API_KEY": "k"})
-    told = droste("runs", "show", result.json["run"], "--full").out
-    assert "This session has rules." not in told and result.json["rules"] is False
+    shown = droste("runs", "show", result.json["run"], "--full").out
+    assert "This session has rules." not in shown and result.json["rules"] is False
 
 
 # ---- limits ----

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from harness import CANARY, answered, refused, repl, told
+from harness import CANARY, answered, refused, repl, when
 from terminals import Model
 
 
@@ -12,7 +12,7 @@ from terminals import Model
 def test_run_over_http(online, stream):
     """A run with sub-calls over a real server, streamed or not: each call is made once."""
     result, server = online([repl("x = llm_query('sub')\nprint(x)"), "SUB",
-                             told("SUB", repl("SUBMIT(x)"))],
+                             when("SUB", repl("SUBMIT(x)"))],
                             "--stream", stream)
     run = answered(result, "SUB")
     assert run["usage"]["calls"] == 3 and server.stats()["requests"] == 3
@@ -43,8 +43,8 @@ def test_a_long_message_of_a_provider_is_shown_and_recorded_whole(droste):
         result = droste("run", "--question", "q", "--json", "--verbose", *model.flags(),
                         env={"OPENAI_API_KEY": CANARY})
     assert result.status == 1 and CANARY not in result.err + result.out
-    said = " ".join(result.err.split())
-    assert said.count("word2999 ") == 1 and said.count("word0 ") == 1, said[-300:]
+    errors = " ".join(result.err.split())
+    assert errors.count("word2999 ") == 1 and errors.count("word0 ") == 1, errors[-300:]
     message = result.json["error"]["message"]
     assert ": word0 word1 " in message and message.endswith("word2999 " + "*" * len(CANARY))
     shown = droste("runs", "show", "last").out

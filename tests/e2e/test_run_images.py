@@ -44,9 +44,9 @@ def shows(*images):
 
 def seen(server):
     """The images of each message of the last request that has some."""
-    told = server.stats()["images"]
+    images = server.stats()["images"]
     return [[(kind, base64.b64decode(data)) for kind, data in message]
-            for message in told[-1]] if told else []
+            for message in images[-1]] if images else []
 
 
 PNG = png(3)

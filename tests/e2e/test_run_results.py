@@ -55,8 +55,8 @@ def test_the_export_has_the_results(home):
 
 
 def test_show_as_json_has_the_results(home):
-    told = json.loads(droste(home, "runs", "show", droste_run(home), "--json").stdout)
-    steps = [step for turn in told["turns"] for step in turn["steps"] if step["step"] == "cell"]
+    shown = json.loads(droste(home, "runs", "show", droste_run(home), "--json").stdout)
+    steps = [step for turn in shown["turns"] for step in turn["steps"] if step["step"] == "cell"]
     assert steps[0]["results"] == cells(home)[0]["results"]
 
 

@@ -267,12 +267,12 @@ def test_what_is_shown_cannot_act_on_the_terminal(tmp_path):
     droste(tmp_path, "run", "--question", "\x1b]0;question\x07", "--model", model)
     with Terminal(tmp_path, "runs", "ls") as t:
         assert t.status() == 0
-        assert "\x1b]0;" not in t.said and "\\x1b]0;question" in t.said
+        assert "\x1b]0;" not in t.output and "\\x1b]0;question" in t.output
     with Terminal(tmp_path, "runs", "show", "2") as t:
         assert t.status() == 0
-        assert "\x1b]0;" not in t.said
+        assert "\x1b]0;" not in t.output
         for what in ("question", "reply", "output", "answer"):
-            assert "\\x1b]0;" + what in t.said
+            assert "\\x1b]0;" + what in t.output
 
 
 # ---- removing ----
@@ -312,8 +312,8 @@ def test_the_collector_gives_space_back(tmp_path):
     assert r.returncode == 0 and "removed 0 runs and 1 value of 3.0 MB; the file is " in r.stdout
     assert (tmp_path / "data" / "runs.db").stat().st_size < size - 2900000
     assert droste(tmp_path, "runs", "export", "root").stdout == before and whole(tmp_path)
-    told = json.loads(droste(tmp_path, "runs", "gc", "--json").stdout)
-    assert told == {"runs": 0, "interrupted": 0, "values": 0, "value_bytes": 0, "file_bytes": 0}
+    done = json.loads(droste(tmp_path, "runs", "gc", "--json").stdout)
+    assert done == {"runs": 0, "interrupted": 0, "values": 0, "value_bytes": 0, "file_bytes": 0}
 
 
 def test_the_collector_keeps_what_was_requested(tmp_path):
@@ -347,8 +347,8 @@ def test_a_run_without_a_process_is_ended(tmp_path):
         while cells(tmp_path) < 1:
             assert time.monotonic() < deadline and process.poll() is None
             time.sleep(0.02)
-        told = json.loads(droste(tmp_path, "runs", "gc", "--keep", "0", "--json").stdout)
-        assert told["runs"] == told["interrupted"] == 0 and runs(tmp_path)[0]["status"] == "running"
+        done = json.loads(droste(tmp_path, "runs", "gc", "--keep", "0", "--json").stdout)
+        assert done["runs"] == done["interrupted"] == 0 and runs(tmp_path)[0]["status"] == "running"
         r = droste(tmp_path, "runs", "rm", "2")
         assert r.returncode == 2 and "still active in process %d" % process.pid in r.stderr
     finally:
@@ -381,9 +381,9 @@ def test_a_locked_record_is_an_error(tmp_path):
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
                for words in commands("root")]
     for process in waiting:
-        out, said = process.communicate(timeout=PATIENCE)
-        assert process.returncode == 1 and out == "" and "another process has locked it" in said
-        assert len(said.splitlines()) == 1
+        out, errors = process.communicate(timeout=PATIENCE)
+        assert process.returncode == 1 and out == "" and "another process has locked it" in errors
+        assert len(errors.splitlines()) == 1
     db.execute("ROLLBACK")
     db.close()
     assert len(runs(tmp_path)) == 1 and whole(tmp_path)

@@ -143,7 +143,7 @@ def test_a_dumb_terminal_gets_lines_only(tmp_path):
                       "2",
                       TERM="dumb", **KEY) as terminal:
             assert terminal.status() == 0
-            assert "\x1b" not in terminal.said and "child run 2 answered in" in terminal.said
+            assert "\x1b" not in terminal.output and "child run 2 answered in" in terminal.output
 
 
 def test_a_repl_on_a_real_terminal(tmp_path):

@@ -31,8 +31,8 @@ def test_children_at_the_same_time_have_their_own_output_and_directory(tree, dro
     result, _ = tree([line("root", repl(root)), line("one", repl(child), repeat=True),
                       line("two", "on", gate=8, repeat=True)], "--isolation", isolation)
     answered(result, [[n, ["file"]] for n in range(4)])
-    said = sorted(cell["stdout"] for cell in droste.lines("cell"))
-    assert said == ["I am %d\nstill %d\n" % (n, n) for n in range(4)] + ["before\nafter root\n"]
+    outputs = sorted(cell["stdout"] for cell in droste.lines("cell"))
+    assert outputs == ["I am %d\nstill %d\n" % (n, n) for n in range(4)] + ["before\nafter root\n"]
 
 
 def test_endless_cells_end_at_their_deadline(session):

@@ -23,9 +23,9 @@ def test_usage_of_a_tree_is_the_servers_own_count(droste, serve):
     result = droste("run", "--question", "q", "--json", "--base-url", server.url, "--model",
                     "scripted-m")
     usage = answered(result, ["said", ["said"] * 3])["usage"]
-    told = server.stats()["told"]["scripted-m"]
+    tokens = server.stats()["reported"]["scripted-m"]
     assert usage["calls"] == server.stats()["requests"] == 6
-    assert [usage["input_tokens"], usage["output_tokens"]] == told and not usage["estimated"]
+    assert [usage["input_tokens"], usage["output_tokens"]] == tokens and not usage["estimated"]
     of_prompts = sorted(call["input_tokens"] for call in droste.lines("call")
                         if call["kind"] == "sub")
     assert of_prompts == [0, 100, 200, 1000]
@@ -44,8 +44,8 @@ def test_money_is_bounded_over_the_whole_tree(tree, tmp_path):
                           "--prices", tmp_path / "prices", "--max-cost", "750", "--max-llm-calls",
                           "1000")
     assert result.status == 0, result
-    calls, (tokens,
-            _) = server.stats()["models"]["scripted-two"], server.stats()["told"]["scripted-two"]
+    stats = server.stats()
+    calls, (tokens, _) = stats["models"]["scripted-two"], stats["reported"]["scripted-two"]
     assert result.json["answer"] == calls > 1 and tokens == calls * 100
     assert result.json["usage"]["cost"] == pytest.approx(tokens) and tokens <= 750
 
@@ -67,9 +67,9 @@ def test_progress_and_results_can_be_looked_at(droste, replay):
     result = droste("run", "--question", "q", "--verbose", "--model",
                     replay(repl("print(llm_query('x'), 1 + 1)"), at(1, "sub said"),
                            repl("SUBMIT('end')")))
-    told = ["turn 1 of", "> print(llm_query('x'), 1 + 1)", "| sub said 2", "turn 2 of",
-            "> SUBMIT('end')"]
-    assert re.search(".*".join(map(re.escape, told)), result.err, re.S), result.err
+    expected = ["turn 1 of", "> print(llm_query('x'), 1 + 1)", "| sub said 2", "turn 2 of",
+                "> SUBMIT('end')"]
+    assert re.search(".*".join(map(re.escape, expected)), result.err, re.S), result.err
     (run,) = droste.record.runs
     shown = droste("runs", "show", run["id"])
     assert (shown.status == 0 and "print(llm_query('x'), 1 + 1)" in shown.out

@@ -147,8 +147,8 @@ def test_a_run_records_its_commit_and_the_prompt_names_it(own, repo, replay):
     assert result.json["answer"] == "# second\n" and result.json["repo"]["commit"] == repo.head
     (run,) = own.lines("run")
     assert run["limits"]["repo"] == {"url": repo.url, "ref": None, "commit": repo.head}
-    told = own.lines("call")[0]["request"][0]["content"]
-    assert "`REPO_PATH`" in told and repo.url in told and repo.head[:12] in told
+    prompt = own.lines("call")[0]["request"][0]["content"]
+    assert "`REPO_PATH`" in prompt and repo.url in prompt and repo.head[:12] in prompt
     assert "repo      %s at %s\n" % (repo.url, repo.head) in own("runs", "show", run["run"]).out
 
 

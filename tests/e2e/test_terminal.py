@@ -18,7 +18,7 @@ def show(tmp_path, *turns, **env):
     write_replay(tmp_path / "m.jsonl", *turns)
     with Terminal(tmp_path, "run", "--question", "q", "--model", "replay:m.jsonl", **env) as t:
         assert t.status() == 0
-        return t.said
+        return t.output
 
 
 # ---- progress ----
@@ -26,18 +26,18 @@ def show(tmp_path, *turns, **env):
 def test_a_failing_turn_shows_its_exception(tmp_path):
     """The last lines of the traceback, under the code that raised; a turn that went well has
     none."""
-    said = show(tmp_path, FAILS, repl("SUBMIT(1)"))
-    at = said.index("turn 2 of")
-    assert "KeyError: 'the cause'" in said[:at] and "in inner" in said[:at] and "error" in said[:at]
-    assert "  ! " not in said[at:]
+    text = show(tmp_path, FAILS, repl("SUBMIT(1)"))
+    at = text.index("turn 2 of")
+    assert "KeyError: 'the cause'" in text[:at] and "in inner" in text[:at] and "error" in text[:at]
+    assert "  ! " not in text[at:]
 
 
 def test_of_a_long_traceback_the_end_is_shown(tmp_path):
     """Where it was raised counts; the frames before that are in `runs show`."""
     deep = ("def f(n):\n    return g(n)\ndef g(n):\n    if n == 0:\n"
             "        raise OSError('at the end')\n    return f(n - 1)\nf(20)")
-    said = show(tmp_path, repl(deep), repl("SUBMIT(1)"))
-    complaint = [line for line in said.splitlines() if "  ! " in line]
+    text = show(tmp_path, repl(deep), repl("SUBMIT(1)"))
+    complaint = [line for line in text.splitlines() if "  ! " in line]
     assert len(complaint) == 8 and "OSError: at the end" in complaint[-1]
 
 
@@ -47,11 +47,11 @@ def test_of_a_long_traceback_the_end_is_shown(tmp_path):
 def test_colours_are_left_out_where_they_are_not_wanted(tmp_path, env, paints, moves):
     """NO_COLOR takes the colours away, TERM=dumb also the line that is rewritten in place; the
     words stay."""
-    said = show(tmp_path, repl("print('out')\nSUBMIT(1)"), **env)
-    assert ("\x1b[1m" in said) == paints and ("\x1b[K" in said) == moves, said
+    text = show(tmp_path, repl("print('out')\nSUBMIT(1)"), **env)
+    assert ("\x1b[1m" in text) == paints and ("\x1b[K" in text) == moves, text
     for words in ("turn 1 of", "> print('out')", "| out", "answered after 1 turn, 1 call,"):
-        assert words in plain(said)
-    assert paints or moves or "\x1b" not in said
+        assert words in plain(text)
+    assert paints or moves or "\x1b" not in text
 
 
 # ---- messages ----

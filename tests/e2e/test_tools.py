@@ -89,16 +89,16 @@ def cell(droste, place, code, *flags):
 
 def test_a_session_has_them_all(droste, place):
     """Values, source and programs, in `exec`; what the source keeps to itself is not a tool."""
-    said = cell(droste, place, "import inspect\n"
+    found = cell(droste, place, "import inspect\n"
                                "SUBMIT(v=prices, g=grep('two'), l=look(n=3), "
                                "s=str(inspect.signature(look)),\n"
                                "       d=look.__doc__, vars=[n for n in globals() if n[0] != "
                                "'_'])")["submit"]
-    assert said["v"] == {"a": 1.5, "b": [None]} and said["g"] == ["two", "three two"]
-    assert said["l"] == {"n": 3, "calls": 1} and said["s"] == "(n: int = ..., wait=..., fail=...)"
-    assert said["d"] == "Looks it up.\nSlowly.\n\nArguments:\n  n: Which one."
-    assert set(said["vars"]) == {"answer", "prices", "functools", "helper", "context", "context_0",
-                                 "inspect"}
+    assert found["v"] == {"a": 1.5, "b": [None]} and found["g"] == ["two", "three two"]
+    assert found["l"] == {"n": 3, "calls": 1} and found["s"] == "(n: int = ..., wait=..., fail=...)"
+    assert found["d"] == "Looks it up.\nSlowly.\n\nArguments:\n  n: Which one."
+    assert set(found["vars"]) == {"answer", "prices", "functools", "helper", "context", "context_0",
+                                  "inspect"}
 
 
 def test_tools_and_a_schema_go_together(droste, place, replay):
@@ -119,21 +119,21 @@ def test_rules_leave_tools_alone(droste, place):
                                      "def shell(command):\n    'Runs it.'\n"
                                      "    return subprocess.run(command, shell=True, "
                                      "capture_output=True).stdout.decode()")
-    said = cell(droste, place,
-                "try:\n    import socket\nexcept ImportError: SUBMIT(v=shell('echo x'), "
-                "n=look(n=1)['n'])",
-                "--rules", "yes")
-    assert said["submit"] == {"v": "x\n", "n": 1}
+    found = cell(droste, place,
+                 "try:\n    import socket\nexcept ImportError: SUBMIT(v=shell('echo x'), "
+                 "n=look(n=1)['n'])",
+                 "--rules", "yes")
+    assert found["submit"] == {"v": "x\n", "n": 1}
 
 
 def test_a_program_that_fails_is_a_runtime_error_with_its_last_words(droste, place):
     """Its status and the end of its standard error are the message."""
-    said = cell(droste, place,
-                "try: look(fail='x')\nexcept RuntimeError as e: SUBMIT(e=str(e), "
-                "t=type(e).__name__)")
-    assert said["submit"] == {"e": "look ended with exit status 1: nothing is known of x"
-                              + "!" * 600,
-                              "t": "RuntimeError"}
+    found = cell(droste, place,
+                 "try: look(fail='x')\nexcept RuntimeError as e: SUBMIT(e=str(e), "
+                 "t=type(e).__name__)")
+    assert found["submit"] == {"e": "look ended with exit status 1: nothing is known of x"
+                               + "!" * 600,
+                               "t": "RuntimeError"}
 
 
 @pytest.mark.parametrize("text, says", [
@@ -146,19 +146,19 @@ def test_a_program_that_fails_is_a_runtime_error_with_its_last_words(droste, pla
 def test_a_program_that_gives_no_answer_is_an_error_that_says_so(droste, place, text, says):
     """And the next call starts it anew."""
     place.program("odd", text)
-    said = cell(droste, place,
-                "def said():\n    try: odd(1)\n    except RuntimeError as e: return str(e)\n"
+    found = cell(droste, place,
+                 "def said():\n    try: odd(1)\n    except RuntimeError as e: return str(e)\n"
                                "SUBMIT(a=said(), b=said())", "--tool", "odd=./odd")["submit"]
-    assert says in said["a"] and said["a"] == said["b"]
+    assert says in found["a"] and found["a"] == found["b"]
 
 
 def test_the_time_of_a_program_is_limited_and_all_of_it_ends(droste, place):
     """What it started ends with it; the guest gets a TimeoutError, and its session goes on."""
     place.program("slow", "#!/bin/sh\nsleep 1000 &\necho $! $$ > pids\nwait\n")
-    said = cell(droste, place,
-                "try: slow()\nexcept TimeoutError as e: SUBMIT(e=str(e), n=look(n=1)['n'])",
-                "--tool", "slow=./slow", "--tool-timeout", "2")["submit"]
-    assert said == {"e": "no answer within 2 s (tool-timeout); the call was cancelled", "n": 1}
+    found = cell(droste, place,
+                 "try: slow()\nexcept TimeoutError as e: SUBMIT(e=str(e), n=look(n=1)['n'])",
+                 "--tool", "slow=./slow", "--tool-timeout", "2")["submit"]
+    assert found == {"e": "no answer within 2 s (tool-timeout); the call was cancelled", "n": 1}
     for pid in (place.path / "pids").read_text().split():
         assert not os.path.exists("/proc/%s"
                                   % pid) or "Z" in open("/proc/%s/stat" % pid).read().split()[2]
@@ -173,11 +173,11 @@ def test_so_many_programs_run_at_once_and_the_others_wait(droste, place):
                            "'a').write('x')\n"
                            "while os.path.getsize('begun') < 8: time.sleep(0.01)\n"
                            "print(len(os.listdir('on')))\nos.unlink(me)\n")
-    said = cell(droste, place, "from concurrent.futures import ThreadPoolExecutor\n"
+    found = cell(droste, place, "from concurrent.futures import ThreadPoolExecutor\n"
                                "with ThreadPoolExecutor(30) as pool:\n"
                                "    SUBMIT(v=list(pool.map(lambda _: crowd(), range(30))))",
-                "--tool", "crowd=./crowd")
-    assert len(said["submit"]["v"]) == 30 and max(said["submit"]["v"]) <= 8
+                 "--tool", "crowd=./crowd")
+    assert len(found["submit"]["v"]) == 30 and max(found["submit"]["v"]) <= 8
 
 
 # ---- what is refused ----
@@ -477,8 +477,8 @@ def test_no_context_hides_a_tool_or_what_python_or_the_guest_has(droste, place, 
         assert asked.json["answer"] == "one" and cells.out == "one\n" == typed.out
         return
     for result in (asked, cells, typed):
-        told = result.out + result.err
-        assert result.status == 2 and "'%s'" % name in told and says in told, result
+        output = result.out + result.err
+        assert result.status == 2 and "'%s'" % name in output and says in output, result
     assert not os.path.exists(droste.record.path) or droste.record.calls == []
 
 

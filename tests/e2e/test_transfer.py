@@ -67,12 +67,12 @@ def test_an_existing_file_is_replaced_or_left_alone(droste, home):
     assert not [name for name in os.listdir(home) if name.startswith("data.csv.")]
 
 
-@pytest.mark.parametrize("words, said", [
+@pytest.mark.parametrize("words, message", [
     (["--put", "data.csv"], "LOCAL:PATH"), (["--put", "none.csv:a"], "none.csv"),
     (["--put", "data.csv:/none/a"], "/none/a")])
-def test_what_cannot_be_sent_stops_before_the_code(droste, home, words, said):
+def test_what_cannot_be_sent_stops_before_the_code(droste, home, words, message):
     result = droste("exec", "-c", "print('ran')", *words)
-    assert result.status != 0 and said in result.complaint and result.out == ""
+    assert result.status != 0 and message in result.complaint and result.out == ""
 
 
 def test_too_many_artifacts_are_refused_by_number(droste, home):

@@ -166,23 +166,23 @@ def session(life):
     process = life.droste.start("exec", "-c", SESSION % {"round": life.round}, "--volume-name", "v",
                                 "--isolation", "full")
     wanted = life.random.randrange(20)
-    said = -1
+    last = -1
     for line in process.stdout:
-        said = int(line)
-        if said >= wanted:
+        last = int(line)
+        if last >= wanted:
             break
     time.sleep(life.random.uniform(0, 0.01))
     os.killpg(process.pid, signal.SIGKILL)
     rest = finish(process).out.split()
-    said = int(rest[-1]) if rest else said
+    last = int(rest[-1]) if rest else last
     data = os.path.join(life.place, "data")
-    for i in range(said + 1):
+    for i in range(last + 1):
         with open(os.path.join(data, "plain-%d-%d" % (life.round, i))) as f:
             assert f.read() == "text " * 1000
     with open(os.path.join(data, "saved-%d" % life.round)) as f:
         text = f.read()
     number = text.split(" ", 1)[0]
-    assert text == (number + " ") * 20000 and int(number) >= said
+    assert text == (number + " ") * 20000 and int(number) >= last
     life.check()        # its guest is gone now: only then is what it had open closed
     for name in os.listdir(data):
         if name.startswith(("plain-", "saved-", ".")):

@@ -217,9 +217,9 @@ def test_children_of_a_run_share_it_and_the_prompt_names_it(own, replay):
                  "v", "--pool", "2")
     assert result.json["answer"] == "parent", result
     (run, _) = own.record.runs
-    (told, *_) = [line["request"][0]["content"] for line in own.lines("call")
-                  if line["kind"] == "root"]
-    assert "`/data`" in told and "save_to_volume" in told
+    (prompt, *_) = [line["request"][0]["content"] for line in own.lines("call")
+                    if line["kind"] == "root"]
+    assert "`/data`" in prompt and "save_to_volume" in prompt
     assert [run["limits"]["volume"] for run in own.lines("run")] == ["v", "v"]
     assert "\nvolume    v\n" in own("runs", "show", run["id"]).out
     own("run", "--question", "What is it?", "--model", replay(repl("SUBMIT(1)")))
@@ -486,8 +486,8 @@ def test_a_file_cannot_act_on_the_terminal_that_shows_it(own, tmp_path):
     with Terminal(tmp_path, "volume", "get", "v", "a", "-",
                   DROSTE_VOLUME_ROOT=own.env["DROSTE_VOLUME_ROOT"]) as t:
         assert t.status() == 0
-        assert "\x1b" not in t.said and "\\x1b]0;owned" in t.said and "\\x1b[31mend" in t.said
-        assert t.said.count("\u00e4") == 40000
+        assert "\x1b" not in t.output and "\\x1b]0;owned" in t.output and "\\x1b[31mend" in t.output
+        assert t.output.count("\u00e4") == 40000
 
 
 def test_a_directory_goes_in_and_out(own, tmp_path):

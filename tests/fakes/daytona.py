@@ -217,8 +217,8 @@ class Service:
     # -- authentication
 
     def check(self, request):
-        given = request.headers.get("Authorization", "")
-        token = given[7:] if given.startswith("Bearer ") else None
+        authorization = request.headers.get("Authorization", "")
+        token = authorization[7:] if authorization.startswith("Bearer ") else None
         if token in self.keys:
             return
         if token == TOKEN and request.headers.get("X-Daytona-Organization-ID") == ORGANIZATION:
@@ -334,8 +334,8 @@ class Service:
                 sys.executable, "-I", bucket.__file__, directory, target, stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 preexec_fn=daytona_sandbox.dies_with_us))
-            said = await (await self.mounts[ident]).stdout.readline()
-            assert said, "the bucket cannot be mounted"
+            ready = await (await self.mounts[ident]).stdout.readline()
+            assert ready, "the bucket cannot be mounted"
         while not os.path.ismount(target):
             await asyncio.sleep(0.01)
         return target

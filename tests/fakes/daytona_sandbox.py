@@ -105,11 +105,11 @@ class Machine:
                                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                                  env={**self.variables, **(variables or {})})
         try:
-            said, _ = await asyncio.wait_for(p.communicate(), timeout)
+            output, _ = await asyncio.wait_for(p.communicate(), timeout)
         except asyncio.TimeoutError:
             p.kill()
             return 124, "command execution timeout"
-        return p.returncode, said.decode(errors="replace")
+        return p.returncode, output.decode(errors="replace")
 
     async def end(self):
         try:
@@ -132,11 +132,11 @@ async def start(directory, volumes, blocked, variables, shell):
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=dies_with_us,
         env={"PATH": os.environ["PATH"]})
-    said = await process.stdout.readline()
-    if not said:
+    ready = await process.stdout.readline()
+    if not ready:
         why = await process.stderr.read()
         raise OSError("the sandbox did not start: " + why.decode(errors="replace")[-300:])
-    return Machine(process, int(said), variables, blocked, shell)
+    return Machine(process, int(ready), variables, blocked, shell)
 
 
 class Files:

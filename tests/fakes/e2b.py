@@ -115,7 +115,7 @@ async def show(request, box):
 async def listing(request):
     wanted = dict(urllib.parse.parse_qsl(request.query.get("metadata", "")))
     wanted = {urllib.parse.unquote(k): urllib.parse.unquote(v) for k, v in wanted.items()}
-    states = ([s for given in request.query.getall("state", []) for s in given.split(",")]
+    states = ([s for value in request.query.getall("state", []) for s in value.split(",")]
               or ["running", "paused"])
     chosen = [b.listed() for b in boxes.values()
               if wanted.items() <= b.asked.get("metadata", {}).items()]

@@ -268,7 +268,7 @@ class Sandbox:
                                                     os.path.join(self.place, "run", "volumes.sock"))
 
     async def asked_to_sync(self, reader, writer):
-        said, paths = "done", []
+        outcome, paths = "done", []
         while (line := (await reader.readline()).decode().strip()):
             paths.append(line)
         try:
@@ -276,8 +276,8 @@ class Sandbox:
                 if not paths or view.path.rstrip("/") in paths:
                     await view.commit()
         except (GRPCError, OSError) as e:
-            said = getattr(e, "message", None) or str(e)
-        writer.write(said.encode() + b"\n")
+            outcome = getattr(e, "message", None) or str(e)
+        writer.write(outcome.encode() + b"\n")
         writer.close()
 
     async def commit_at_the_end(self):

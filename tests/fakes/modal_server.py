@@ -134,17 +134,17 @@ class ControlPlane(ModalClientBase):
         self.cloud = cloud
 
     async def check(self, event: RecvRequest):
-        said, name = event.metadata, event.method_name.rpartition("/")[2]
+        metadata, name = event.metadata, event.method_name.rpartition("/")[2]
         for header in ("x-modal-client-version", "x-modal-python-version"):
-            if header not in said:
+            if header not in metadata:
                 raise GRPCError(Status.FAILED_PRECONDITION, "Missing %s header" % header)
-        if said.get("x-modal-client-type") != str(api.CLIENT_TYPE_CLIENT):
+        if metadata.get("x-modal-client-type") != str(api.CLIENT_TYPE_CLIENT):
             raise GRPCError(Status.FAILED_PRECONDITION, "Unknown client type")
-        if (said.get("x-modal-token-id"), said.get("x-modal-token-secret")) != TOKEN:
+        if (metadata.get("x-modal-token-id"), metadata.get("x-modal-token-secret")) != TOKEN:
             raise GRPCError(Status.UNAUTHENTICATED,
                             "Token ID is malformed, or the token was revoked")
         if ((name.endswith("V2") or name == "SandboxGetCommandRouterAccess")
-            and said.get("x-modal-auth-token") != self.cloud.token):
+            and metadata.get("x-modal-auth-token") != self.cloud.token):
             raise GRPCError(Status.UNAUTHENTICATED, "the auth token is not valid")
 
     @answers
@@ -186,9 +186,9 @@ class ControlPlane(ModalClientBase):
     def log_of(self, image_id):
         """What its build said, and whether it failed."""
         fails = "no-such-package" in "\n".join(self.cloud.images[image_id].dockerfile_commands)
-        said = (["=> Step 1\n", "ERROR: No matching distribution found for no-such-package\n"]
-                if fails else [])
-        return ["Building image %s\n" % image_id, *said], fails
+        lines = (["=> Step 1\n", "ERROR: No matching distribution found for no-such-package\n"]
+                 if fails else [])
+        return ["Building image %s\n" % image_id, *lines], fails
 
     async def ImageJoinStreaming(self, stream):
         request = await stream.recv_message()

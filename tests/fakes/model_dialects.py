@@ -98,9 +98,9 @@ class OpenAI:
 
     def usage(self, r, text):
         output_tokens = max(1, len(text) // 4)
-        told = r.connection.server.stats.told.setdefault(r.model, [0, 0])
-        told[0] += r.input_tokens
-        told[1] += output_tokens
+        reported = r.connection.server.stats.reported.setdefault(r.model, [0, 0])
+        reported[0] += r.input_tokens
+        reported[1] += output_tokens
         return {"prompt_tokens": r.input_tokens, "completion_tokens": output_tokens}
 
     def whole(self, r, text, finish="stop", usage=True, message=None):

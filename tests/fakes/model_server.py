@@ -31,8 +31,8 @@ time.
 
 GET /stats says what was seen, so that a test can prove that no call was lost or doubled:
 requests, connections (that brought one), max_in_flight, bytes_in, models {name: count}, idempotency
-{key: count}, seconds {name: [arrival of each request]}, told {name: [input tokens, output tokens]}
-(as OpenAI's dialect said them), tokens {key: [input, output] of the answer}, cancelled (requests
+{key: count}, seconds {name: [arrival of each request]}, reported {name: [input tokens, output
+tokens]} (in OpenAI's dialect), tokens {key: [input, output] of the answer}, cancelled (requests
 whose client went away), last (the last request: its path, its headers without the key, its body if
 that is small), refused (by the model `limited`).
 """
@@ -59,7 +59,7 @@ class Stats:
     def __init__(self):
         self.requests = self.connections = self.in_flight = self.max_in_flight = 0
         self.bytes_in = self.cancelled = 0
-        self.models, self.idempotency, self.seconds, self.told, self.tokens = {}, {}, {}, {}, {}
+        self.models, self.idempotency, self.seconds, self.reported, self.tokens = {}, {}, {}, {}, {}
         self.last = None
         self.images = []  # (type, base64) of each message, for each request that has some
         self.refused = 0
@@ -263,13 +263,13 @@ async def dribble(c, r):
     the colon."""
     d = r.dialect
     begin = [json.dumps(event, ensure_ascii=False) for event in d.begin(r)[:2]]
-    told = [*begin,
-            *(json.dumps(d.piece(text), ensure_ascii=False) for text in ("dribb", "léd ", "⟨🙂⟩"))]
+    lines = [*begin,
+             *(json.dumps(d.piece(text), ensure_ascii=False) for text in ("dribb", "léd ", "⟨🙂⟩"))]
     end = [event if isinstance(event, str) else json.dumps(event)
            for event in d.end(r, "", usage=False)]
     await c.begin_stream()
     text = ": hello\r\n\r\nevent: chunk\r\nid: 1\r\n" + ": still there\r\n".join(
-        "data:%s\r\n\r\n" % t for t in told + end)
+        "data:%s\r\n\r\n" % t for t in lines + end)
     r.counts = False
     for byte in text.encode():
         await c.chunk(bytes([byte]))

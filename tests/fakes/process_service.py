@@ -522,12 +522,12 @@ class Service:
 
     async def start(self, sandbox, message):
         if sandbox.keyed and message.get("uuid"):     # the key of idempotency: it may run already
-            known = sandbox.find({"uuid": message["uuid"]})
-            if known:
-                if known.message != message:
+            existing = sandbox.find({"uuid": message["uuid"]})
+            if existing:
+                if existing.message != message:
                     raise Refused("failed_precondition",
                                   "session_uuid is in use by another command")
-                return known
+                return existing
         if "program" not in message:
             raise Refused("invalid_argument", "no command")
         return await sandbox.start(message)

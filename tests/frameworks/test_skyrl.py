@@ -47,8 +47,8 @@ def test_a_wrong_answer_has_none(env):
 
 def test_errors_and_replies_without_code_are_observations(env):
     assert "ZeroDivisionError" in act(env, "1 / 0")["observations"][0]["content"]
-    said = env.step("I think it is 5.")
-    assert "```python" in said["observations"][0]["content"] and not said["done"]
+    step = env.step("I think it is 5.")
+    assert "```python" in step["observations"][0]["content"] and not step["done"]
     last = act(env, "pass")     # the third turn
     assert (last["done"], last["reward"]) == (True, 0.0)
 

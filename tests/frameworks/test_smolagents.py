@@ -85,8 +85,8 @@ def test_what_a_failing_step_printed_reaches_the_model(agent_of):
 
 def test_arguments_of_a_run_are_variables(agent_of):
     agent = agent_of("final_answer([type(day).__name__, sorted(words)])")
-    given = {"day": datetime.date(2026, 1, 1), "words": {"b", "a"}}
-    assert agent.run("Which?", additional_args=given) == ["date", ["a", "b"]]
+    variables = {"day": datetime.date(2026, 1, 1), "words": {"b", "a"}}
+    assert agent.run("Which?", additional_args=variables) == ["date", ["a", "b"]]
 
 
 def test_an_argument_that_cannot_travel_is_refused_by_name(executor):
@@ -164,8 +164,8 @@ def test_managed_agents_work_in_their_own_sandboxes(agent_of):
     helper = agent_of("secret = 5\nfinal_answer('five')", name="helper", description="Counts.")
     agent = agent_of("final_answer((helper('count'), 'secret' in globals()))",
                      managed_agents=[helper])
-    said, seen = agent.run("Ask.")
-    assert "five" in said and not seen
+    answer, seen = agent.run("Ask.")
+    assert "five" in answer and not seen
 
 
 def test_the_example(run_example):

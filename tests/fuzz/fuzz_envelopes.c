@@ -53,10 +53,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     bool taken = len > 0 && connect_take_message(&r);
     expect(len == 0 || taken == (refused == 0));
     if (taken) {
-        uint32_t said;
+        uint32_t length;
         expect(len >= ENVELOPE_HEAD);
-        memcpy(&said, body + 1, sizeof said);
-        expect(body[0] == 0 && ntohl(said) == len - ENVELOPE_HEAD);
+        memcpy(&length, body + 1, sizeof length);
+        expect(body[0] == 0 && ntohl(length) == len - ENVELOPE_HEAD);
         expect(r.json && (len > ENVELOPE_HEAD || json_object_object_length(r.json) == 0));
         if (json_object_is_type(r.json, json_type_object)) {
             struct json_object *found = json_get_typed(r.json, "cwdPath", json_type_string);

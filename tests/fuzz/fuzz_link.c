@@ -103,7 +103,7 @@ static void say_record(struct host *h, struct input *in, struct buf *out)
 /* One step of the script; negative: the link has refused the guest. */
 static int step(struct host *h, struct input *in, struct error *err)
 {
-    struct buf said = { 0 };
+    struct buf records = { 0 };
     uint8_t what = input_byte(in);
     size_t len = 0;
     char *piece = NULL;
@@ -128,11 +128,11 @@ static int step(struct host *h, struct input *in, struct error *err)
         expect(!link_is_live(h->link));
         break;
     default:
-        say_record(h, in, &said);
-        rc = link_feed(h->link, buf_text(&said), said.len, err);
+        say_record(h, in, &records);
+        rc = link_feed(h->link, buf_text(&records), records.len, err);
     }
     free(piece);
-    buf_free(&said);
+    buf_free(&records);
     return rc;
 }
 

@@ -71,12 +71,12 @@ except Exception as e: print(type(e).__name__, e)
 
 
 def test_functions_have_signatures_and_docstrings(place):
-    said = cell(place, flags(place), """
+    out = cell(place, flags(place), """
         import inspect, srv
         print(inspect.signature(srv.add), srv.add(2, b=5), sum(int(srv.add(i)) for i in range(100)))
         help(srv.add)""")
-    assert said.startswith("(a: int, b: int = 1) -> str | bytes | list 7 5050\n")
-    assert "Two numbers." in said
+    assert out.startswith("(a: int, b: int = 1) -> str | bytes | list 7 5050\n")
+    assert "Two numbers." in out
 
 
 def test_names_that_python_cannot_have_are_changed_and_none_is_lost(place):
@@ -86,11 +86,11 @@ def test_names_that_python_cannot_have_are_changed_and_none_is_lost(place):
             for name in ("class", "a-b", "a.b", "a/b", "1st", "_x", "__init__")]
         def call(id, name, arguments): answer(id, text(name + json.dumps(arguments)))
     """)
-    said = cell(place, words, """
+    out = cell(place, words, """
         print(srv.__all__)
         print(srv.a_b_2("x", max_n=3))""")
-    assert said.splitlines()[0] == "['class_', 'a_b', 'a_b_2', 'a_b_3', 'f1st', 'f_x', 'f__init__']"
-    assert said.splitlines()[1] == 'a.b{"from": "x", "max-n": 3}'
+    assert out.splitlines()[0] == "['class_', 'a_b', 'a_b_2', 'a_b_3', 'f1st', 'f_x', 'f__init__']"
+    assert out.splitlines()[1] == 'a.b{"from": "x", "max-n": 3}'
 
 
 def test_structured_results_are_values_and_images_are_bytes(place):
@@ -110,12 +110,12 @@ def test_structured_results_are_values_and_images_are_bytes(place):
                    "two": {"content": text("a")["content"] + text("b")["content"]}}
         def call(id, name, arguments): answer(id, RESULTS[name])
     """)
-    said = cell(place, words, """
+    out = cell(place, words, """
         import inspect
         print(srv.one(), srv.wrapped(), bytes(srv.image()), srv.image().type, srv.file(), srv.two())
         print(inspect.signature(srv.wrapped))""")
-    assert said == ("{'n': 3} ['a'] b'\\x00\\x01\\x02' image/png inside ['a', 'b']\n"
-                    "() -> list[str]\n")
+    assert out == ("{'n': 3} ['a'] b'\\x00\\x01\\x02' image/png inside ['a', 'b']\n"
+                   "() -> list[str]\n")
 
 
 def test_pages_of_a_list_are_joined(place):
@@ -192,11 +192,11 @@ def test_the_stateless_revision_over_http_has_its_headers(place):
         try:
             url = "http://127.0.0.1:%d/mcp" % int(server.stdout.readline())
             value = "srv=" + json.dumps({"url": url, "headers": {"Authorization": "Bearer ${T}"}})
-            said = cell(place, ["--mcp-server", value], "print(srv.add(1))", T="t-1")
+            out = cell(place, ["--mcp-server", value], "print(srv.add(1))", T="t-1")
             denied = droste(place, "exec", "--mcp-server", value, "-c", "1", T="t-2")
         finally:
             server.kill()
-    assert said == "modern\n"
+    assert out == "modern\n"
     assert denied.returncode != 0 and "401" in denied.stderr and "headers" in denied.stderr
     assert "t-2" not in denied.stderr
 
@@ -228,10 +228,10 @@ def test_calls_count_against_the_budget(place):
     assert json.loads(done.stdout)["answer"] == "BudgetExceeded", done
 
 
-@pytest.mark.parametrize("ask, said", [("srv.add", "PermissionError"), ("srv.*", "PermissionError"),
+@pytest.mark.parametrize("ask, kind", [("srv.add", "PermissionError"), ("srv.*", "PermissionError"),
                                        ("*", "PermissionError")])
-def test_functions_that_ask_are_not_called_unasked(place, ask, said):
-    assert said in cell(place, flags(place) + ["--ask", ask], FAILURE % "srv.add(1)")
+def test_functions_that_ask_are_not_called_unasked(place, ask, kind):
+    assert kind in cell(place, flags(place) + ["--ask", ask], FAILURE % "srv.add(1)")
 
 
 def test_a_function_that_does_not_ask_is_called_beside_one_that_does(place):
@@ -275,9 +275,9 @@ def test_a_server_gets_no_key_of_the_host_but_what_it_is_given(place):
         def call(id, name, arguments): answer(id, text(json.dumps(dict(os.environ))))
     """)
     value = words[1].partition("=")[2].split(" ")
-    given = {"command": value[0], "args": [value[1].strip("'")],
+    entry = {"command": value[0], "args": [value[1].strip("'")],
              "env": {"TOKEN": "${MY_TOKEN}", "PLAIN": "x-literal"}}
-    seen = json.loads(cell(place, ["--mcp-server", "srv=" + json.dumps(given)], "print(srv.add(1))",
+    seen = json.loads(cell(place, ["--mcp-server", "srv=" + json.dumps(entry)], "print(srv.add(1))",
                            OPENAI_API_KEY="sk-12345678", MY_TOKEN="t-1"))
     assert (seen["TOKEN"], seen["PLAIN"]) == ("t-1", "x-literal")
     assert "OPENAI_API_KEY" not in seen and "PATH" in seen
@@ -286,8 +286,8 @@ def test_a_server_gets_no_key_of_the_host_but_what_it_is_given(place):
 def test_the_record_has_no_value_of_env(place):
     words = flags(place)
     value = words[1].partition("=")[2].split(" ")
-    given = {"command": value[0], "args": [value[1].strip("'")], "env": {"TOKEN": "s3cret-value"}}
-    done = droste(place, "run", "--question", "q", "--mcp-server", "srv=" + json.dumps(given),
+    entry = {"command": value[0], "args": [value[1].strip("'")], "env": {"TOKEN": "s3cret-value"}}
+    done = droste(place, "run", "--question", "q", "--mcp-server", "srv=" + json.dumps(entry),
                   "--model", recording(place, "```repl\nSUBMIT(1)\n```"))
     assert done.returncode == 0, done.stderr
     found = [path for path in (place / "data").rglob("*")
@@ -309,8 +309,8 @@ def test_an_error_of_the_protocol_is_an_exception(place):
         def call(id, name, arguments):
             say({"jsonrpc": "2.0", "id": id, "error": {"code": -32603, "message": "broken\\x1b[31m"}})
     ''')
-    said = cell(place, words, FAILURE % "srv.add(1)")
-    assert "broken" in said and "-32603" in said and "\x1b" not in said
+    out = cell(place, words, FAILURE % "srv.add(1)")
+    assert "broken" in out and "-32603" in out and "\x1b" not in out
 
 
 def test_a_server_that_ends_is_started_again_by_the_next_call(place):
@@ -320,9 +320,9 @@ def test_a_server_that_ends_is_started_again_by_the_next_call(place):
                 sys.stderr.write("it hurts\\n"); sys.stderr.flush(); os._exit(3)
             answer(id, text("fine"))
     ''')
-    said = cell(place, words, FAILURE % "srv.add(0)" + FAILURE % "srv.add(1)").splitlines()
-    assert said[0].startswith("ConnectionError") and "exit status 3: it hurts" in said[0]
-    assert said[1] == "fine"
+    out = cell(place, words, FAILURE % "srv.add(0)" + FAILURE % "srv.add(1)").splitlines()
+    assert out[0].startswith("ConnectionError") and "exit status 3: it hurts" in out[0]
+    assert out[1] == "fine"
 
 
 def test_a_call_that_takes_too_long_is_cancelled_and_the_server_told(place):
@@ -334,8 +334,8 @@ def test_a_call_that_takes_too_long_is_cancelled_and_the_server_told(place):
             if m.get("method") == "notifications/cancelled": open(%r, "w").write("told")
             before(m)
     ''' % (str(log), str(log))) + ["--tool-timeout", "0.5"]
-    said = cell(place, words, FAILURE % "srv.add(0)" + FAILURE % "srv.add(1)").splitlines()
-    assert said[0].startswith("TimeoutError") and said[1] == "told"
+    out = cell(place, words, FAILURE % "srv.add(0)" + FAILURE % "srv.add(1)").splitlines()
+    assert out[0].startswith("TimeoutError") and out[1] == "told"
 
 
 def test_wrong_arguments_do_not_reach_the_server(place):
@@ -385,17 +385,17 @@ def test_hostile_schemas_and_descriptions_are_data(place):
                  {"name": "long", "description": "y" * 100000}]
         def call(id, name, arguments): answer(id, text(name + json.dumps(arguments)))
     """)
-    said = cell(place, words, """
+    out = cell(place, words, """
         import inspect
         print(srv.__all__)
         print(repr(srv.ring.__doc__))
         print(len(str(inspect.signature(srv.ring))) < 500, len(srv.long.__doc__))
         print(srv.deep(x=1), srv.odd(y=2), srv.big(p3="s"))""").splitlines()
-    assert said[0] == "['ring', 'deep', 'big', 'odd', 'worse', 'long']"
-    assert "\\x1b" not in said[1].replace("\\\\x1b", "") and "\\u202e" not in said[1].replace(
+    assert out[0] == "['ring', 'deep', 'big', 'odd', 'worse', 'long']"
+    assert "\\x1b" not in out[1].replace("\\\\x1b", "") and "\\u202e" not in out[1].replace(
         "\\\\u202e", "")
-    assert said[2] == "True 4001"
-    assert said[3] == 'deep{"x": 1} odd{"y": 2} big{"p3": "s"}'
+    assert out[2] == "True 4001"
+    assert out[3] == 'deep{"x": 1} odd{"y": 2} big{"p3": "s"}'
 
 
 def test_a_reply_that_is_too_large_fails_alone(place):
@@ -404,9 +404,9 @@ def test_a_reply_that_is_too_large_fails_alone(place):
             if arguments["a"]: answer(id, text("x" * (1 << 20)))
             else: sys.stdout.write("y" * (66 << 20)); sys.stdout.flush()
     ''')
-    said = cell(place, words, "print(len(srv.add(1)))" + FAILURE % "srv.add(0)" +
-                "print(len(srv.add(1)))").splitlines()
-    assert said[0] == said[2] == str(1 << 20) and "64 MiB" in said[1]
+    out = cell(place, words, "print(len(srv.add(1)))" + FAILURE % "srv.add(0)" +
+               "print(len(srv.add(1)))").splitlines()
+    assert out[0] == out[2] == str(1 << 20) and "64 MiB" in out[1]
 
 
 @pytest.mark.parametrize("value, why", [
@@ -443,11 +443,11 @@ def test_agents_of_droste_mcp_have_the_functions_too(connect, tmp_path):
 def test_drostes_own_server_is_one(place, transport):
     server = Server(place) if transport == "http" else None
     target = server.address + "/mcp" if server else DROSTE + " mcp"
-    said = cell(place, ["--mcp-server", "py=" + target], """
+    out = cell(place, ["--mcp-server", "py=" + target], """
         print(py.run_python(code="x = 6 * 7\\nx")["result"], py.run_python(code="x + 1")["result"])
     """)
     assert not server or server.stop() == 0
-    assert said == "42 43\n"
+    assert out == "42 43\n"
 
 
 def test_python_takes_servers_as_agents_do(place):

@@ -82,9 +82,9 @@ EXPECTED = {
 def check(home, target):
     done = droste(home, "exec", "--tool-timeout", "2", "--mcp-server", "demo=" + target, "-c", CELL)
     assert done.returncode == 0, done.stderr
-    said = json.loads(done.stdout)
-    assert said.pop("slow").startswith("TimeoutError: no answer within 2 s")
-    assert said == EXPECTED
+    result = json.loads(done.stdout)
+    assert result.pop("slow").startswith("TimeoutError: no answer within 2 s")
+    assert result == EXPECTED
 
 
 def free_port():

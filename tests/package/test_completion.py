@@ -77,9 +77,9 @@ def fish(home, line):
     if not shutil.which("fish"):
         pytest.skip("fish is not installed")
     place, env = home
-    said = run("fish", "--no-config", "-c", "source droste.fish; complete -C \"$argv[1]\"", line,
-               cwd=place, env=env)
-    return [row.split("\t")[0].rpartition("=")[2] for row in said.splitlines()]
+    output = run("fish", "--no-config", "-c", "source droste.fish; complete -C \"$argv[1]\"", line,
+                 cwd=place, env=env)
+    return [row.split("\t")[0].rpartition("=")[2] for row in output.splitlines()]
 
 
 def zsh(home, line):
@@ -91,14 +91,14 @@ def zsh(home, line):
     if pid == 0:
         os.chdir(place)
         os.execve("/usr/bin/zsh", ["zsh", "-f", "-i"], {**env, "ZDOTDIR": str(place)})
-    said = ""
+    output = ""
     try:
         os.write(fd,
                  b"PROMPT='rea''dy> '; autoload -U compinit; compinit -u -D; source ./droste.zsh; "
                  b"LISTMAX=10000\n")
-        said = read_until(fd, said, "ready> ")
+        output = read_until(fd, output, "ready> ")
         os.write(fd, line.encode() + b"\x04\x05\x15print -r E''ND\n")    # ^D lists the matches
-        listed = read_until(fd, said, "END").partition(line.strip())[2].partition("ready> ")[0]
+        listed = read_until(fd, output, "END").partition(line.strip())[2].partition("ready> ")[0]
         return [word for row in listed.splitlines()
                 for word in re.findall(r"[^\s=]+", row.partition(" -- ")[0])]
     finally:
@@ -106,15 +106,15 @@ def zsh(home, line):
         os.waitpid(pid, 0)
 
 
-def read_until(fd, said, text):
+def read_until(fd, output, text):
     """Adds to what was said until the text is in it."""
     deadline = time.monotonic() + PATIENCE
-    while text not in said:
-        assert time.monotonic() < deadline, said
+    while text not in output:
+        assert time.monotonic() < deadline, output
         if select.select([fd], [], [], 1)[0]:
-            said = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]|\r| \x08", "",
-                          said + os.read(fd, 65536).decode("utf-8", "replace"))
-    return said
+            output = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]|\r| \x08", "",
+                            output + os.read(fd, 65536).decode("utf-8", "replace"))
+    return output
 
 
 @pytest.mark.parametrize("shell", [bash, zsh, fish])

@@ -51,8 +51,8 @@ def objects():
 def test_the_manifest_fits_the_schemas(version):
     """Every object, and no property that Kubernetes does not know."""
     validate = os.path.join(SCHEMAS, "kubernetes-validate")
-    said = run(validate, "--strict", "-k", version, MANIFEST)
-    assert said.count(" passed for ") == 5, said
+    output = run(validate, "--strict", "-k", version, MANIFEST)
+    assert output.count(" passed for ") == 5, output
 
 
 @needs_schemas
@@ -121,10 +121,10 @@ class TestImage:
                           data + ":/var/lib/droste", "droste", "serve", "--listen", "127.0.0.1:0")
             started.append(name.strip())
             deadline = time.monotonic() + WAIT
-            while not (said := docker("logs", name.strip())):
+            while not (output := docker("logs", name.strip())):
                 assert time.monotonic() < deadline
                 time.sleep(0.1)
-            return name.strip(), key, int(said.strip().rpartition(":")[2])
+            return name.strip(), key, int(output.strip().rpartition(":")[2])
         yield begin
         for name in started:
             docker("rm", "-f", name)
@@ -153,8 +153,8 @@ class TestImage:
 
     def test_without_keys_nothing_is_served(self, docker, data):
         """The address of a container is not a loopback address."""
-        said = docker("run", "--rm", "-v", data + ":/var/lib/droste", "droste", status=2)
-        assert "droste keys create" in said
+        output = docker("run", "--rm", "-v", data + ":/var/lib/droste", "droste", status=2)
+        assert "droste keys create" in output
 
     def test_the_image_is_small_and_has_no_tools(self, docker):
         """No package manager, compiler or shell history; some way below Debian with Python."""

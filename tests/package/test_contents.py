@@ -168,8 +168,8 @@ def test_the_wheels_modules_find_each_other(tmp_path):
     name = package.write_wheel(str(tmp_path), BUILD, package.tag_here())
     with zipfile.ZipFile(tmp_path / name) as wheel:
         wheel.extractall(tmp_path / "wheel")
-    said = run(sys.executable, "-I", "-c", IMPORT_ALL, tmp_path / "wheel", cwd=tmp_path)
-    assert "droste._encoding.codec" in said.split()
+    output = run(sys.executable, "-I", "-c", IMPORT_ALL, tmp_path / "wheel", cwd=tmp_path)
+    assert "droste._encoding.codec" in output.split()
 
 
 IMPORT_ALL = """

@@ -77,9 +77,9 @@ def install(top, paths):
 
 
 def versions(top):
-    said = inside(top, "dpkg-query", "-W", "-f", "${Package} ${Version} ${db:Status-Status}\n")
+    log = inside(top, "dpkg-query", "-W", "-f", "${Package} ${Version} ${db:Status-Status}\n")
     return {name: (version, status)
-            for name, version, status in re.findall(r"^(\S*droste\S*) (\S*) (\S+)$", said, re.M)}
+            for name, version, status in re.findall(r"^(\S*droste\S*) (\S*) (\S+)$", log, re.M)}
 
 
 def test_the_packages_install_upgrade_and_purge(root, tmp_path):
@@ -130,7 +130,7 @@ def test_the_packages_pass_their_own_tests(tmp_path):
         shutil.copy(path, debs)
     for name in ("debian", "docs", "examples"):
         shutil.copytree(os.path.join(ROOT, name), source / name)
-    said = run(os.path.join(ROOT, "scripts", "in-root"), "--bind", debs, "/debs", "--bind", source,
-               "/tree", "/", "bash", "-c", OWN_TESTS, timeout=900)
-    assert re.findall(r"^(\w+) +(PASS|FAIL|SKIP)", said, re.M) == [
-        ("command", "PASS"), ("python", "PASS"), ("embed", "PASS")], said[-3000:]
+    log = run(os.path.join(ROOT, "scripts", "in-root"), "--bind", debs, "/debs", "--bind", source,
+              "/tree", "/", "bash", "-c", OWN_TESTS, timeout=900)
+    assert re.findall(r"^(\w+) +(PASS|FAIL|SKIP)", log, re.M) == [
+        ("command", "PASS"), ("python", "PASS"), ("embed", "PASS")], log[-3000:]

@@ -46,8 +46,8 @@ def test_the_installed_command_works(root, tmp_path):
     """It needs nothing of the build directory."""
     env = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
     assert run(root / "usr/local/bin/droste", "exec", "-c", "print(6 * 7)", env=env) == "42\n"
-    said = run("readelf", "-d", root / "usr/local/bin/droste", root / "usr/local/lib/libdroste.so")
-    assert "RUNPATH" not in said and "RPATH" not in said
+    text = run("readelf", "-d", root / "usr/local/bin/droste", root / "usr/local/lib/libdroste.so")
+    assert "RUNPATH" not in text and "RPATH" not in text
 
 
 def test_the_recipe_of_the_page_builds_a_program(root, tmp_path):
@@ -80,8 +80,8 @@ def test_the_recipe_works_word_for_word(tmp_path):
     build = os.path.relpath(BUILD, ROOT)
     commands, printed = recipe()
     script = EMBED % (ROOT, build, ROOT, commands)
-    said = run(os.path.join(ROOT, "scripts", "in-root"), "/", "bash", "-c", script)
-    assert printed + "droste 0." in said, said
+    text = run(os.path.join(ROOT, "scripts", "in-root"), "/", "bash", "-c", script)
+    assert printed + "droste 0." in text, text
 
 
 TARBALL = """
@@ -103,10 +103,10 @@ def test_the_tarball_runs_from_anywhere(user):
     if not found or not os.path.isdir(root) or os.geteuid() != 0:
         pytest.skip(
             "needs root, dist/ with the archive of make tarball, and a root of make check-wheel")
-    said = run(os.path.join(ROOT, "scripts", "in-root"), *user, "--bind",
+    text = run(os.path.join(ROOT, "scripts", "in-root"), *user, "--bind",
                os.path.join(ROOT, "dist"), "/dist", root, "bash", "-c",
                TARBALL % os.path.basename(found[0]))
-    assert said == "42\n42\n"
+    assert text == "42\n42\n"
 
 
 def test_uninstall_leaves_nothing(tmp_path):

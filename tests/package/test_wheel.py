@@ -105,12 +105,12 @@ def interpreters():
                     os.path.expanduser("~/.pyenv/versions/*/bin/python3"),
                     os.path.expanduser("~/.local/share/uv/python/*/bin/python3")):
         for path in sorted(glob.glob(pattern)):
-            said = subprocess.run([path, "-c", "import sys, sysconfig, venv, ensurepip\n"
-                                   "print('%d.%d' % sys.version_info[:2]"
-                                   " + 't' * bool(sysconfig.get_config_var('Py_GIL_DISABLED')))"],
-                                  capture_output=True, text=True)
-            version = said.stdout.strip()
-            if said.returncode == 0 and int(version.rstrip("t").split(".")[1]) >= 9:
+            output = subprocess.run([path, "-c", "import sys, sysconfig, venv, ensurepip\n"
+                                     "print('%d.%d' % sys.version_info[:2]"
+                                     " + 't' * bool(sysconfig.get_config_var('Py_GIL_DISABLED')))"],
+                                    capture_output=True, text=True)
+            version = output.stdout.strip()
+            if output.returncode == 0 and int(version.rstrip("t").split(".")[1]) >= 9:
                 found.setdefault(version, path)
     return found
 
@@ -236,12 +236,12 @@ def test_a_type_checker_knows_the_installed_package(installed_with, tmp_path):
         pytest.skip("the Debian package mypy is not installed")
     here, call = installed_with("/usr/bin/python3", wheel_of(HERE))
     (tmp_path / "typed.py").write_text(TYPED)
-    said = call("/usr/bin/python3", "-m", "mypy", "--no-color-output",
-                "--enable-incomplete-feature=Unpack", "--python-executable", here + "python",
-                "typed.py", status=1)
-    found = re.findall(r"^typed.py:(\d+): error: (.*)$", said, re.M)
-    assert [line for line, _ in found] == ["5", "6"], said
-    assert "isolaton" in found[0][1] and "anwser" in found[1][1], said
+    output = call("/usr/bin/python3", "-m", "mypy", "--no-color-output",
+                  "--enable-incomplete-feature=Unpack", "--python-executable", here + "python",
+                  "typed.py", status=1)
+    found = re.findall(r"^typed.py:(\d+): error: (.*)$", output, re.M)
+    assert [line for line, _ in found] == ["5", "6"], output
+    assert "isolaton" in found[0][1] and "anwser" in found[1][1], output
 
 
 COMPAT = """

@@ -27,8 +27,8 @@ def results_of(client, code):
 
 manager, client = start_new_kernel()
 try:
-    told = [results_of(client, code) for code in json.load(sys.stdin)]
+    results = [results_of(client, code) for code in json.load(sys.stdin)]
 finally:
     client.stop_channels()
     manager.shutdown_kernel(now=True)
-json.dump(told, sys.stdout)
+json.dump(results, sys.stdout)

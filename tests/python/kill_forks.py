@@ -92,8 +92,8 @@ def main():
     if victim != host.pid:
         host.stdin.write("end\n")
         host.stdin.flush()
-        said = host.stdout.read()
-        assert host.wait() == 0 and said == "fine\n", (host.returncode, said)
+        output = host.stdout.read()
+        assert host.wait() == 0 and output == "fine\n", (host.returncode, output)
     wait_for_all()
     # Of a host that is killed before its zygote exists, the next host removes the directory.
     subprocess.run([sys.executable, "-c", NEXT, sys.argv[2]], check=True)

@@ -105,8 +105,8 @@ def test_parameters_are_those_of_the_environment():
 
 @pytest.mark.parametrize("by", ["broker", "broker_address"])
 def test_models_are_asked_by_the_broker_or_at_its_address(by, server):
-    given = {"broker": server.broker} if by == "broker" else {"broker_address": server.address}
-    with LocalEnvironmentAdapter(correlation_id="the run's own", **given) as adapter:
+    options = {"broker": server.broker} if by == "broker" else {"broker_address": server.address}
+    with LocalEnvironmentAdapter(correlation_id="the run's own", **options) as adapter:
         done = adapter.execute_code(
             "print(llm_query('a'), llm_query('b', model='other'))\nprint(llm_query_batched(['c', "
             "'d']))")
@@ -202,9 +202,9 @@ def test_an_environments_processes_ask_at_its_address():
 # ---- the address
 
 def test_a_request_is_answered(server):
-    told = exchange(server, {"correlation_id": "the run's own", "prompt": "a", "model": "m"})
-    (result,) = told["results"]
-    assert told["correlation_id"] == "the run's own" and told["error"] is None and result[
+    got = exchange(server, {"correlation_id": "the run's own", "prompt": "a", "model": "m"})
+    (result,) = got["results"]
+    assert got["correlation_id"] == "the run's own" and got["error"] is None and result[
         "error"] is None
     assert result["chat_completion"]["response"] == "said a" and result["chat_completion"][
         "root_model"] == "m"
@@ -212,11 +212,11 @@ def test_a_request_is_answered(server):
 
 def test_several_are_answered_in_their_order_and_fail_alone(server):
     """A failure of the broker's is told by its words, one of the host's is not."""
-    told = exchange(server, {"correlation_id": "the run's own",
-                             "prompts": ["a", "fail", [{"role": "user", "content": "x"}], "break"]})
-    errors = [result["error"] for result in told["results"]]
+    got = exchange(server, {"correlation_id": "the run's own",
+                            "prompts": ["a", "fail", [{"role": "user", "content": "x"}], "break"]})
+    errors = [result["error"] for result in got["results"]]
     assert errors == [None, "no more calls", None, "Internal broker error"]
-    assert told["results"][0]["chat_completion"]["response"] == "said a"
+    assert got["results"][0]["chat_completion"]["response"] == "said a"
 
 
 @pytest.mark.parametrize("request_, why", [
@@ -234,8 +234,8 @@ def test_several_are_answered_in_their_order_and_fail_alone(server):
     (["not", "an", "object"], "must be an object")])
 def test_what_is_no_request_of_the_run_is_refused(server, request_, why):
     """With a reason, and nothing of a traceback; no model is asked."""
-    told = exchange(server, request_)
-    assert why in told["error"] and told["results"] is None and "Traceback" not in json.dumps(told)
+    got = exchange(server, request_)
+    assert why in got["error"] and got["results"] is None and "Traceback" not in json.dumps(got)
     assert server.broker.asked == []
 
 
@@ -248,8 +248,8 @@ def test_what_is_no_request_of_the_run_is_refused(server, request_, why):
     (b"", None), (struct.pack(">I", 10) + b"{}", None), (b"\0", None)])
 def test_frames_that_are_none_end_their_connection_alone(server, raw, why):
     """The next one is answered."""
-    told = exchange(server, None, raw)
-    assert told is None if why is None else why in told["error"]
+    got = exchange(server, None, raw)
+    assert got is None if why is None else why in got["error"]
     assert exchange(server, {"correlation_id": "the run's own", "prompt": "a"})["error"] is None
 
 

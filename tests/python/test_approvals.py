@@ -38,16 +38,16 @@ def scripted(messages):
     return "```repl\n%s\n```" % TRIED
 
 
-def decide(*said):
+def decide(*decisions):
     """A function of approvals that returns these, and keeps what it is asked."""
     def function(approval):
         function.asked.append(approval)
-        return said[len(function.asked) - 1]
+        return decisions[len(function.asked) - 1]
     function.asked = []
     return function
 
 
-DECISIONS = pytest.mark.parametrize("said, answer, done", [
+DECISIONS = pytest.mark.parametrize("decision, answer, done", [
     (True, 40, [4]), ((True, "fine"), 40, [4]),
     (False, "PermissionError: the call of write() was denied by the program", []),
     ((False, "no"), "PermissionError: the call of write() was denied by the program: no", []),
@@ -57,8 +57,8 @@ DECISIONS = pytest.mark.parametrize("said, answer, done", [
 
 
 @DECISIONS
-def test_a_function_decides_for_a_session(tool, said, answer, done):
-    function = decide(said)
+def test_a_function_decides_for_a_session(tool, decision, answer, done):
+    function = decide(decision)
     with Interpreter(tools=[tool.write], ask=["write"], approvals=function) as interp:
         assert interp.execute(TRIED).output == answer and tool.done == done
     asked, = function.asked
@@ -66,8 +66,8 @@ def test_a_function_decides_for_a_session(tool, said, answer, done):
 
 
 @DECISIONS
-def test_a_function_decides_for_a_run(tool, said, answer, done, database):
-    function = decide(said)
+def test_a_function_decides_for_a_run(tool, decision, answer, done, database):
+    function = decide(decision)
     rlm = RLM(scripted, tools=[tool.write], ask=["write"], approvals=function, database=database)
     completion = rlm.run("q")
     assert completion.answer == answer and tool.done == done

@@ -49,10 +49,10 @@ def test_a_run_by_rlms_names_is_as_deep_as_there():
     done = RLM(backend="openai",
                backend_kwargs={"model_name": model}).completion("abc", root_prompt="q")
     assert done.answer == "plain" and model.seen[1] == ["q\n\nContext:\nabc"]
-    for given in ({"max_depth": 2}, {"max_recursion_depth": 1}):
+    for options in ({"max_depth": 2}, {"max_recursion_depth": 1}):
         model = scripted(block("SUBMIT(rlm_query('deeper', 'abc'))"), block("SUBMIT(context * 2)"))
         assert RLM(backend="openai", backend_kwargs={"model_name": model},
-                   **given).completion("abc", root_prompt="q").answer == "abcabc"
+                   **options).completion("abc", root_prompt="q").answer == "abcabc"
     model = scripted(block("SUBMIT(rlm_query('deeper', 'abc'))"), block("SUBMIT(context * 2)"))
     assert RLM(model).run("q").answer == "abcabc"
 
@@ -135,10 +135,10 @@ def test_the_end_of_the_time_raises(complete):
 def test_a_limit_that_is_reached_raises(complete, limit, kind, number):
     """By the names of rlm's exceptions."""
     model = scripted(*[block("1 / 0")] * 9)
-    given = ({"model": model} if "backend" not in limit
-             else {"backend_kwargs": {"model_name": model}})
+    options = ({"model": model} if "backend" not in limit
+               else {"backend_kwargs": {"model_name": model}})
     with pytest.raises(kind) as failed:
-        complete(RLM(**given, **limit))
+        complete(RLM(**options, **limit))
     assert getattr(failed.value,
                    number[0]) == number[1] and failed.value.completion.status == "budget"
 
@@ -178,11 +178,11 @@ def test_custom_tools_are_what_a_sandbox_can_have():
         "json2": {"tool": json, "description": "Reads JSON."},
         "pi": {"tool": 3.14, "description": "Of a circle."}}).run("q")
     assert done.answer == [3, "{}", ["a1", "B2"], "1.10", {"a": [1, None]}, [1]], done.error
-    told = "\n".join(model.seen[0])
+    prompt = "\n".join(model.seen[0])
     for words in ("`text`: the module `json`", "`word`: a compiled pattern",
                   "`Number`: the class `decimal.Decimal`", "`json2`: Reads JSON.",
                   "`pi`: Of a circle.", "Counts."):
-        assert words in told
+        assert words in prompt
 
 
 class Client:

@@ -369,10 +369,10 @@ def test_a_harness_has_its_backend():
     class Proxy(http.server.BaseHTTPRequestHandler):
         def do_POST(self):
             prompt = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["prompt"]
-            said = json.dumps({"response": "%s: %s" % (self.path, prompt)}).encode()
+            reply = json.dumps({"response": "%s: %s" % (self.path, prompt)}).encode()
             self.send_response(200)
             self.end_headers()
-            self.wfile.write(said)
+            self.wfile.write(reply)
 
         def log_message(self, *args):
             pass

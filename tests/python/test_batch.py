@@ -95,9 +95,9 @@ def test_limits_suspend_and_a_larger_limit_goes_on(home):
 
 
 def test_functions_get_results_and_state(home):
-    told, states = [], []
-    droste.batch(some(3), on_result=told.append, on_state=states.append, **home)
-    assert sorted(result.id for result in told) == ["t0", "t1", "t2"]
+    results, states = [], []
+    droste.batch(some(3), on_result=results.append, on_state=states.append, **home)
+    assert sorted(result.id for result in results) == ["t0", "t1", "t2"]
     assert states and all(state.tasks == 3 and state.results == [] for state in states)
 
 
@@ -148,7 +148,7 @@ def test_a_cancelled_coroutine_suspends(home, tmp_path):
     assert droste.batch(some(2), **home).answered == 2
 
 
-@pytest.mark.parametrize("tasks, options, error, said", [
+@pytest.mark.parametrize("tasks, options, error, message", [
     ([{"id": "a"}], {}, droste.ArgumentError, "question"),
     (["text"], {}, droste.ArgumentError, "a task is a dict"),
     (b"tasks", {}, droste.ArgumentError, "path of a file"),
@@ -163,8 +163,8 @@ def test_a_cancelled_coroutine_suspends(home, tmp_path):
     (some(1), {"model": print}, droste.UnsupportedError, "RLM"),
     (some(1), {"context": "/nowhere/at/all"}, droste.Error, "nowhere"),
 ])
-def test_refusals_come_before_anything_is_written(home, tasks, options, error, said):
-    with pytest.raises(error, match=said):
+def test_refusals_come_before_anything_is_written(home, tasks, options, error, message):
+    with pytest.raises(error, match=message):
         droste.batch(tasks, **dict(home, **options))
     assert not os.path.exists(home["results"]) or home["results"].read_text() == ""
 

@@ -46,12 +46,12 @@ def outcomes(environment, names, tmp_path):
         test, _, case = name.rstrip("]").partition("[")
         nodes["%s::%s" % (FILES[test], test)
               + ("[%s-%s]" % (environment, case) if case else "")] = name
-    said = suite(tmp_path, "--environment", environment, *nodes)
+    done = suite(tmp_path, "--environment", environment, *nodes)
     found = {}
-    for status, node in re.findall(r"^(PASSED|FAILED|ERROR) (\S+::\w+\[.*?\])(?: - .*)?$", said,
+    for status, node in re.findall(r"^(PASSED|FAILED|ERROR) (\S+::\w+\[.*?\])(?: - .*)?$", done,
                                    re.M):
         found.setdefault(nodes.get(node) or nodes[node.partition("[")[0]], set()).add(status)
-    assert set(names) == set(found), said
+    assert set(names) == set(found), done
     return found
 
 
@@ -81,20 +81,20 @@ class Mine(Adapter):
 def test_an_adapter_of_ones_own_declares_what_is_skipped(tmp_path):
     """`--adapter`: tests that need what it lacks are skipped with its reason, the others run."""
     (tmp_path / "mine.py").write_text(ADAPTER)
-    said = suite(tmp_path, "--adapter=%s" % (tmp_path / "mine.py"), "--environment", "mine:process",
+    done = suite(tmp_path, "--adapter=%s" % (tmp_path / "mine.py"), "--environment", "mine:process",
                  *("%s::%s" % (FILES[name], name) for name in (CONTROL, "test_volumes_stay_apart")))
-    assert "PASSED tests/session/test_output.py::%s[mine:process]" % CONTROL in said
+    assert "PASSED tests/session/test_output.py::%s[mine:process]" % CONTROL in done
     assert re.search(
         r"^SKIPPED .*mine:process does not support the feature 'volume' .*: sandboxes of mine keep "
-        r"nothing", said, re.M), said
+        r"nothing", done, re.M), done
 
 
 def test_an_environment_that_was_named_and_cannot_be_opened_fails(tmp_path):
     """The twin of what is skipped where nobody has named it."""
-    said = suite(tmp_path, "--environment", "local:no-such-isolation",
+    done = suite(tmp_path, "--environment", "local:no-such-isolation",
                  "%s::%s" % (FILES[CONTROL], CONTROL))
-    assert re.search(r"^(ERROR|FAILED) tests/session/test_output.py::%s" % CONTROL, said,
-                     re.M), said
+    assert re.search(r"^(ERROR|FAILED) tests/session/test_output.py::%s" % CONTROL, done,
+                     re.M), done
 
 
 def test_the_page_has_the_features_and_files_of_the_suite():

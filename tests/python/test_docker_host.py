@@ -7,10 +7,10 @@ import droste
 
 
 def refused(**settings):
-    with pytest.raises(droste.EnvironmentFailed) as told:
+    with pytest.raises(droste.EnvironmentFailed) as raised:
         with droste.Interpreter(env="docker", **settings) as interp:
             interp.execute("1")
-    return str(told.value)
+    return str(raised.value)
 
 
 def test_docker_host_is_read_when_a_session_opens(monkeypatch):

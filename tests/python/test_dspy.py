@@ -82,21 +82,21 @@ class Listener:
 
     def __new__(cls):
         from dspy.utils.callback import ACTIVE_CALL_ID, BaseCallback
-        told = []
+        events = []
 
         def start(what):
-            return lambda self, call_id, instance, inputs: told.append(
+            return lambda self, call_id, instance, inputs: events.append(
                 (what, call_id, ACTIVE_CALL_ID.get(), inputs))
 
         def end(what):
-            return lambda self, call_id, outputs, exception=None: told.append(
+            return lambda self, call_id, outputs, exception=None: events.append(
                 ("end of " + what, call_id, outputs, exception))
 
         methods = {"on_interpreter_%s_%s" % (what, when): make(what)
                    for what in ("startup", "execute", "tool_call", "shutdown")
                    for when, make in (("start", start), ("end", end))}
         listener = type("Told", (BaseCallback,), methods)()
-        listener.told = told
+        listener.events = events
         return listener
 
 
@@ -109,18 +109,18 @@ def test_callbacks_see_a_lazy_start_within_the_first_cell():
     listener = Listener()
     with DrosteInterpreter(tools={"f": lambda n: n + 1, "later": later},
                            callbacks=[listener]) as interp:
-        assert not listener.told
+        assert not listener.events
         assert interp.execute("f(1)", {"v": 1}) == 2
         assert interp.execute("later(1)") == 3
-    assert [what for what, *_ in listener.told] == [
+    assert [what for what, *_ in listener.events] == [
         "execute", "startup", "end of startup", "tool_call", "end of tool_call", "end of execute",
         "execute", "tool_call", "end of tool_call", "end of execute", "shutdown", "end of shutdown"]
-    cell, startup, _, call, answer, end = listener.told[:6]
+    cell, startup, _, call, answer, end = listener.events[:6]
     assert cell[2] is None and cell[3] == {"code": "f(1)", "variables": {"v": 1}}
     assert startup[2] == call[2] == cell[1] == end[1] and startup[3] == {}
     assert call[3] == {"tool_name": "f", "kwargs": {"n": 1}} and answer[2:] == (2, None)
-    assert listener.told[7][3] == {"tool_name": "later",
-                                   "kwargs": {"n": 1}} and listener.told[8][2:] == (3, None)
+    assert listener.events[7][3] == {"tool_name": "later",
+                                     "kwargs": {"n": 1}} and listener.events[8][2:] == (3, None)
 
 
 def test_callbacks_see_each_explicit_start_and_shutdown():
@@ -134,10 +134,10 @@ def test_callbacks_see_each_explicit_start_and_shutdown():
         interp.execute("raise ValueError('boom')")
     interp.shutdown()
     interp.shutdown()
-    kinds = [what for what, *_ in listener.told]
+    kinds = [what for what, *_ in listener.events]
     assert [kinds.count(what) for what in ("startup", "end of startup", "execute", "shutdown",
                                            "end of shutdown")] == [2, 2, 1, 2, 2]
-    assert next(t for t in listener.told if t[0] == "end of execute")[2:] == (None, raised.value)
+    assert next(t for t in listener.events if t[0] == "end of execute")[2:] == (None, raised.value)
 
 
 def test_invoke_tool_gives_what_the_tool_gives():
@@ -158,10 +158,10 @@ def test_invoke_tool_gives_what_the_tool_gives():
         interp.invoke_tool("fail", {})
     with pytest.raises(CodeInterpreterError, match="Unknown tool: missing") as unknown:
         interp.invoke_tool("missing", {})
-    ends = [told for told in listener.told if told[0] == "end of tool_call"]
+    ends = [event for event in listener.events if event[0] == "end of tool_call"]
     assert raised.value is failure and [end[2:] for end in ends] == [
         (raw, None), (2, None), (None, failure), (None, unknown.value)]
-    assert listener.told[0][3] == {"tool_name": "raw", "kwargs": {}}
+    assert listener.events[0][3] == {"tool_name": "raw", "kwargs": {}}
 
 
 def test_a_tool_cannot_execute_in_its_own_interpreter(interp):
@@ -190,9 +190,9 @@ def test_the_instructions_are_true_of_other_settings(monkeypatch):
     host's."""
     import sys
     for settings in ({"python": "/usr/bin/python3"}, {"env": "docker"}):
-        for told in (DrosteInterpreter.factory(**settings).execution_instructions,
-                     DrosteInterpreter(**settings).execution_instructions):
-            assert "host's Python environment" not in told and "CPython" in told
+        for instructions in (DrosteInterpreter.factory(**settings).execution_instructions,
+                             DrosteInterpreter(**settings).execution_instructions):
+            assert "host's Python environment" not in instructions and "CPython" in instructions
     assert "docker" in DrosteInterpreter.factory(env="docker").execution_instructions
     assert DrosteInterpreter(python="/usr/bin/python3")._inner._session._pairs == [
         ("python", "/usr/bin/python3")]
@@ -537,8 +537,8 @@ def test_a_submission_by_another_name_is_a_final_output(named):
                       FinalOutput) and awaited.answer == 42 and awaited.output == {"answer": 42}
 
 
-@pytest.mark.parametrize("way", ["sync", "async"])
-def test_rlm_sees_what_is_submitted_under_another_name(named, way):
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_rlm_sees_what_is_submitted_under_another_name(named, mode):
     """dspy.RLM over several steps: an error that the model sees, a tool, and its SUBMIT, which ends
     the run."""
     import asyncio
@@ -553,7 +553,7 @@ def test_rlm_sees_what_is_submitted_under_another_name(named, way):
     with dspy.context(lm=steps):
         rlm = dspy.RLM("context: str -> answer: int", tools=[upper], interpreter_factory=named,
                        max_iters=5)
-        found = (rlm(context="z" * 5000) if way == "sync"
+        found = (rlm(context="z" * 5000) if mode == "sync"
                  else asyncio.run(rlm.acall(context="z" * 5000)))
     assert found.answer == 5000 and len(found.trajectory) == 3
     assert "NameError" in found.trajectory[0]["output"] and "SHOWN" in found.trajectory[1]["output"]

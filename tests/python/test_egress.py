@@ -389,7 +389,7 @@ class Names(socketserver.ThreadingUDPServer):
 
     def __init__(self):
         super().__init__((self.address, 53), self.Query)
-        self.known, self.asked, self.released = {}, [], threading.Event()
+        self.zone, self.asked, self.released = {}, [], threading.Event()
 
     class Query(socketserver.BaseRequestHandler):
         def handle(self):
@@ -402,9 +402,9 @@ class Names(socketserver.ThreadingUDPServer):
             self.server.asked.append(name)
             if name.startswith("held"):
                 self.server.released.wait(60)
-            found = self.server.known.get(name) if question[-4:-2] == b"\0\1" else None
+            found = self.server.zone.get(name) if question[-4:-2] == b"\0\1" else None
             answer = b"\xc0\x0c\0\1\0\1\0\0\0\0\0\4" + socket.inet_aton(found) if found else b""
-            flags = b"\x81\x80" if name in self.server.known else b"\x81\x83"
+            flags = b"\x81\x80" if name in self.server.zone else b"\x81\x83"
             wire.sendto(query[:2] + flags + b"\0\1\0" + bytes([len(answer) > 0]) + bytes(4)
                         + question + answer, self.client_address)
 
@@ -449,7 +449,7 @@ def test_names_are_absolute_and_lookups_bounded(site, tmp_path):
     resolver.write_text("nameserver %s\nsearch corp.example\noptions ndots:5 timeout:30\n"
                         % Names.address)
     names = Names()
-    names.known = {"whole.example": SERVER, "short.example.corp.example": SERVER}
+    names.zone = {"whole.example": SERVER, "short.example.corp.example": SERVER}
     with serving(names), subprocess.Popen(
             ["unshare", "-m", "sh", "-c", 'mount --bind "$0" /etc/resolv.conf && exec "$@"',
              resolver, sys.executable, "-c", NAMES_PROGRAM % (site[0], SERVER, site[0])],

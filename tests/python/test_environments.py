@@ -121,10 +121,10 @@ def test_the_prompt_names_what_exists(here):
     have."""
     model = scripted("FINAL(at once)")
     RLM(model, environment="here").run("q", "abcd")
-    told = "\n".join(model.seen[0])
-    assert ("- `rlm_query(prompt, context)`: asks a worker." in told and "FINAL(the answer)" in told
-            and "a str of 4 characters" in told)
-    assert "SUBMIT" not in told and "add_buffer" not in told and "grep" not in told
+    text = "\n".join(model.seen[0])
+    assert ("- `rlm_query(prompt, context)`: asks a worker." in text and "FINAL(the answer)" in text
+            and "a str of 4 characters" in text)
+    assert "SUBMIT" not in text and "add_buffer" not in text and "grep" not in text
 
 
 def test_a_listener_hears_of_it(here):
@@ -220,8 +220,8 @@ def test_code_that_waits_for_a_model_is_interrupted(here):
 def test_child_runs_have_an_environment_of_the_same_kind(here, tmp_path):
     """Each its own, with its context; under the run that asked in the record."""
     def model(messages):
-        told = messages[1]["content"]
-        if "outer" not in told:
+        text = messages[1]["content"]
+        if "outer" not in text:
             return block("x = context * 2") if len(messages) == 2 else "FINAL_VAR(x)"
         if len(messages) == 2:
             return block(

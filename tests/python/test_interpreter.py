@@ -125,12 +125,12 @@ def test_values_go_in_and_come_back(interp):
 def test_variables_of_a_cell(interp):
     """Small ones as Python has them, large ones unchanged are not sent again, changed ones are."""
     big, rows = "y" * 5_000_000, [{"i": i} for i in range(5000)]
-    given = {"inf": float("inf"), "keys": {1: 2}, "big": big, "rows": rows}
-    assert interp.execute("first = id(big); (inf > 1, keys, len(big), len(rows))", given).echo == (
+    values = {"inf": float("inf"), "keys": {1: 2}, "big": big, "rows": rows}
+    assert interp.execute("first = id(big); (inf > 1, keys, len(big), len(rows))", values).echo == (
         "(True, {1: 2}, 5000000, 5000)")
-    assert interp.execute("id(big) == first", given).echo == "True"
+    assert interp.execute("id(big) == first", values).echo == "True"
     rows.append({"i": -1})
-    assert interp.execute("len(rows)", given).echo == "5001"
+    assert interp.execute("len(rows)", values).echo == "5001"
 
 
 def test_files_are_loaded(interp, tmp_path):
@@ -371,14 +371,14 @@ def test_tools_in_threads_wait_for_each_other():
         return threading.current_thread() is threading.main_thread()
 
     code = (
-        "import threading\nsaid = []\nt = threading.Thread(target=lambda: "
-        "said.append(f()))\nt.start(); said.append(f()); t.join()\n"
-        "SUBMIT(said=said)")
+        "import threading\nwaited = []\nt = threading.Thread(target=lambda: "
+        "waited.append(f()))\nt.start(); waited.append(f()); t.join()\n"
+        "SUBMIT(waited=waited)")
     with Interpreter(tools={"f": meet}, tool_threads=True) as interp:
-        assert interp.execute(code).said == [False, False]
+        assert interp.execute(code).waited == [False, False]
     with Interpreter(tools={"f": lambda:
                             threading.current_thread() is threading.main_thread()}) as interp:
-        assert interp.execute(code).said == [True, True]
+        assert interp.execute(code).waited == [True, True]
 
 
 def test_a_tool_may_use_another_session():
@@ -394,7 +394,7 @@ def test_an_interrupt_ends_the_cell_under_way_and_no_other():
     """One that comes while nothing runs is nobody's; one in a cell ends it, and the next is
     whole."""
     running = threading.Event()
-    with Interpreter(tools={"told": running.set}) as interp:
+    with Interpreter(tools={"started": running.set}) as interp:
         interp.interrupt()
         interp.start()
         interp.interrupt()
@@ -406,7 +406,8 @@ def test_an_interrupt_ends_the_cell_under_way_and_no_other():
 
         thread = threading.Thread(target=interrupt)
         thread.start()
-        assert interp.execute("x = 1; told()\nwhile True: pass").error.type == "KeyboardInterrupt"
+        result = interp.execute("x = 1; started()\nwhile True: pass")
+        assert result.error.type == "KeyboardInterrupt"
         thread.join(20)
         interp.interrupt()
         assert interp.execute("time.sleep(0.2); x").echo == "1"

@@ -66,11 +66,11 @@ def check(tmp_path_factory):
 
 def test_right_keywords_pass_and_wrong_ones_are_refused(check):
     """Each wrong line, and no right one, is an error that names the keyword."""
-    said = check(RIGHT + "\n".join(WRONG) + "\n")
+    output = check(RIGHT + "\n".join(WRONG) + "\n")
     first = RIGHT.count("\n") + 1
-    errors = [line for line in said.splitlines() if ": error:" in line]
+    errors = [line for line in output.splitlines() if ": error:" in line]
     assert [int(line.split(":")[1])
-            for line in errors] == list(range(first, first + len(WRONG))), said
+            for line in errors] == list(range(first, first + len(WRONG))), output
     for error, keyword in zip(errors, WRONG.values()):
         assert keyword in error
 
@@ -80,8 +80,8 @@ def test_every_setting_is_a_keyword():
     names = {name.replace("-", "_") for name in _library.options}
     assert set(_keywords.Settings.__annotations__) == names - PARAMETERS
     assert "tool_data" in _keywords.InterpreterSettings.__annotations__
-    known = set(_keywords.RLMSettings.__annotations__)
-    assert {*arguments.RLM_SETTINGS, *arguments.RLM_FIXED, *arguments.RLM_WISHES} <= known
+    keywords = set(_keywords.RLMSettings.__annotations__)
+    assert {*arguments.RLM_SETTINGS, *arguments.RLM_FIXED, *arguments.RLM_WISHES} <= keywords
 
 
 def test_the_file_is_current():

@@ -41,7 +41,7 @@ def lent():
 
 # ---- rlm's RLM
 
-def told(**arguments):
+def prompt_of(**arguments):
     """What the root of an RLM with these arguments is told first."""
     seen = []
 
@@ -55,21 +55,21 @@ def told(**arguments):
 
 def test_prompts_of_the_program_are_told_to_the_model():
     """custom_system_prompt and user_prologue, also together."""
-    assert "Be brief." in told(custom_system_prompt="Be brief.") and "Look first." in told(
-        user_prologue="Look first.")
-    both = told(custom_system_prompt="Be brief.", user_prologue="Look first.",
-                instructions="And kind.")
+    assert "Be brief." in prompt_of(custom_system_prompt="Be brief.")
+    assert "Look first." in prompt_of(user_prologue="Look first.")
+    both = prompt_of(custom_system_prompt="Be brief.", user_prologue="Look first.",
+                     instructions="And kind.")
     assert all(text in both for text in ("Be brief.", "Look first.", "And kind."))
-    assert "Be brief." not in told()
+    assert "Be brief." not in prompt_of()
 
 
 def test_the_system_prompt_can_be_replaced():
     """system_prompt replaces it, with its placeholders; custom_system_prompt, rlm's name, adds to
     it."""
-    mine = told(system_prompt="Mine.\n\n{session}", custom_system_prompt="Be brief.")
+    mine = prompt_of(system_prompt="Mine.\n\n{session}", custom_system_prompt="Be brief.")
     assert mine.startswith(
         "Mine.\n\n- `context`: ") and "Be brief." in mine and "Example 1" not in mine
-    assert "Example 1" in told(custom_system_prompt="Be brief.")
+    assert "Example 1" in prompt_of(custom_system_prompt="Be brief.")
 
 
 def test_models_are_functions_or_names():
@@ -102,10 +102,10 @@ def test_compaction_threshold_pct_is_the_share():
                                                compaction_threshold_pct=0.5)._pairs)
 
 
-@pytest.mark.parametrize("word, given, usual", [("depth", 1, 0), ("orchestrator", False, True)])
-def test_what_means_nothing_to_a_run_is_refused(word, given, usual):
+@pytest.mark.parametrize("word, value, usual", [("depth", 1, 0), ("orchestrator", False, True)])
+def test_what_means_nothing_to_a_run_is_refused(word, value, usual):
     with pytest.raises(droste.UnsupportedError, match=word):
-        droste.RLM("m", **{word: given})
+        droste.RLM("m", **{word: value})
     droste.RLM("m", **{word: usual})
 
 
@@ -176,11 +176,11 @@ def test_the_depth_says_which_client_answers(lent):
                 assert env.execute_code("print(llm_query('x'))").stdout == name + ": x\n"
             assert send_lm_request(handler.address, LMRequest(prompt="x"), timeout=60,
                                    depth=depth).chat_completion.response == name + ": x"
-            (told,) = send_lm_request_batched(handler.address, ["x"], model=None, timeout=60,
-                                              depth=depth)
-            assert told.chat_completion.response == name + ": x"
-        (told,) = send_lm_request_batched(handler.address, ["x"], model="own", depth=1)
-        assert told.chat_completion.response == "own: x"
+            (reply,) = send_lm_request_batched(handler.address, ["x"], model=None, timeout=60,
+                                               depth=depth)
+            assert reply.chat_completion.response == name + ": x"
+        (reply,) = send_lm_request_batched(handler.address, ["x"], model="own", depth=1)
+        assert reply.chat_completion.response == "own: x"
 
 
 def test_a_batch_asks_only_so_many_at_once(lent):

@@ -122,11 +122,11 @@ def test_the_first_start_does_not_hold_up_the_loop(shim):
         for session in sessions:
             await session.shutdown()
 
-    said = []
-    thread = threading.Thread(target=lambda: said.append(run(main())), daemon=True)
+    ticks = []
+    thread = threading.Thread(target=lambda: ticks.append(run(main())), daemon=True)
     thread.start()
     thread.join(60)
-    assert said == [None] and (shim.parent / "python3.runs").read_text() == "run\n"
+    assert ticks == [None] and (shim.parent / "python3.runs").read_text() == "run\n"
     droste.close_idle_engines()
 
 
@@ -177,12 +177,12 @@ def test_leaving_with_does_not_stop_the_loop():
             return "said"
 
         with Interpreter(tools=[tool], volume_name="v") as interp:
-            result = interp.execute("SUBMIT(said=tool())")
+            result = interp.execute("SUBMIT(value=tool())")
         await asked.wait()
         with Interpreter(volume_name="other") as other:
             assert (await other.execute("1")).ok
         say.set()
-        assert (await result).said == "said"
+        assert (await result).value == "said"
     run(main())
 
 
@@ -299,11 +299,11 @@ def test_failures_that_nobody_read_are_warned_about():
                 interp.execute("import os; os._exit(3)")
                 interp.execute("2")
             return [str(w.message) for w in caught if w.category is RuntimeWarning]
-    said = run(main())
-    assert len(said) == 3, said
-    assert "ZeroDivisionError: division by zero (the cell: '1 / 0  # here')" in said[0]
-    assert all(any(words in text for text in said[1:])
-               for words in ("os._exit(3)", "the cell: '2'")), said
+    warned = run(main())
+    assert len(warned) == 3, warned
+    assert "ZeroDivisionError: division by zero (the cell: '1 / 0  # here')" in warned[0]
+    assert all(any(words in text for text in warned[1:])
+               for words in ("os._exit(3)", "the cell: '2'")), warned
 
 
 # -- reading without await
@@ -334,16 +334,16 @@ def test_reading_what_a_coroutine_of_this_loop_is_awaited_for_is_refused(code):
             return await tool()
 
         interp = Interpreter(tools=[tool], model=model)
-        result = interp.execute("SUBMIT(said=%s)" % code)
+        result = interp.execute("SUBMIT(value=%s)" % code)
         await asked.wait()
         interp.shutdown()
-        for use in (lambda: result.said, lambda: str(result), interp.start):
+        for use in (lambda: result.value, lambda: str(result), interp.start):
             with pytest.raises(droste.Error, match="waits for the tool 'tool'" if "tool" in code
                                else "waits for the model 'model'") as refused:
                 use()
             assert "await the result" in str(refused.value)
         say.set()
-        assert (await result).said == "said"
+        assert (await result).value == "said"
         await interp.astart()
         assert (await interp.execute("1")).ok
         await interp.shutdown()

@@ -27,21 +27,21 @@ def modules():
     return found
 
 
-def imported(name, tree, known):
+def imported(name, tree, ours):
     """The modules of the package that one names in its imports, in functions as well. A package is
     not one of its modules' needs."""
     package = name if name in ("droste", "droste.compat") else name.rpartition(".")[0]
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            yield from (each.name for each in node.names if each.name in known)
+            yield from (each.name for each in node.names if each.name in ours)
         elif isinstance(node, ast.ImportFrom):
             parts = package.split(".")
             base = parts[:len(parts) - node.level + 1] if node.level else []
             source = ".".join(base + ([node.module] if node.module else []))
             for each in node.names:
                 whole = "%s.%s" % (source, each.name)
-                if whole in known or source in known:
-                    yield whole if whole in known else source
+                if whole in ours or source in ours:
+                    yield whole if whole in ours else source
 
 
 def cycle(needs):
@@ -65,8 +65,8 @@ def cycle(needs):
 def test_imports_form_no_cycle():
     """Of no module, by imports within functions either: each can be read with what is below it
     alone."""
-    known = modules()
-    needs = {name: set(imported(name, tree, known)) for name, tree in known.items()}
+    ours = modules()
+    needs = {name: set(imported(name, tree, ours)) for name, tree in ours.items()}
     # they are seen at all
     assert "droste._library" in needs["droste.errors"] and "droste.rlm" in needs[
         "droste.compat.navigator"]

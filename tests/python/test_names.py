@@ -52,8 +52,8 @@ def test_fields_hide_only_what_is_asked_by_their_names(locally):
 
 def test_parameters_and_their_defaults_are_fleets(locally):
     """Those of the seeds' tables, and what they are to the sandbox."""
-    given = DaytonaInterpreter().parameters
-    assert {name: given[name] for name in (
+    defaults = DaytonaInterpreter().parameters
+    assert {name: defaults[name] for name in (
         "timeout", "execute_timeout", "volume_name", "repo_url", "repo_ref", "context_paths",
         "max_llm_calls",
         "llm_call_timeout", "async_execute", "max_recursion_depth", "delegate_max_iterations")} == {
@@ -72,20 +72,20 @@ def test_parameters_and_their_defaults_are_fleets(locally):
         assert limits["timeout"]["value"] == 300 and limits["execute-timeout"]["value"] == 20
 
 
-@pytest.mark.parametrize("word, given", [
+@pytest.mark.parametrize("word, value", [
     ("owns_runtime", True), ("rlm_max_iterations", 5), ("delegate_max_calls_per_turn", 3),
     ("delegate_result_truncation_chars", 100),
     ("delegate_adapter", "chat"), ("child_isolation_mode", "context"),
     ("child_fork_fallback", "fail"), ("broker_health_timeout", 5.0),
     ("broker_start_retries", 3), ("secret_name", "MINE"), ("secrets", ["s"]),
     ("runtime", object())])
-def test_a_parameter_that_would_do_nothing_is_refused(word, given, monkeypatch):
+def test_a_parameter_that_would_do_nothing_is_refused(word, value, monkeypatch):
     """By its name and with the reason, where it says another thing than fleet-rlm's default; the
     default itself is taken."""
     monkeypatch.delenv("DROSTE_ENVIRONMENT", raising=False)
     kind = ModalInterpreter if word in ("secret_name", "secrets") else DaytonaInterpreter
     with pytest.raises(droste.UnsupportedError, match=word):
-        kind(**{word: given})
+        kind(**{word: value})
     kind(**{word: inspect.signature(kind).parameters[word].default})
 
 
@@ -210,7 +210,7 @@ def test_an_execution_profile_says_which_helpers_a_cell_has(kind, locally):
             "Helper 'grep' is not available in ROOT_INTERLOCUTOR profile.")
         with interp.execution_profile("ROOT_INTERLOCUTOR"):
             assert interp.execute("own_tool()").error.type == "NameError"
-            assert interp.execute("SUBMIT(said=llm_query('x'))").said == "re: x"
+            assert interp.execute("SUBMIT(reply=llm_query('x'))").reply == "re: x"
             assert interp.execute(code,
                                   execution_profile=ExecutionProfile.RLM_DELEGATE).found == ["a"]
         for profile in ("RLM_ROOT", "MAINTENANCE", None):
@@ -274,11 +274,11 @@ def test_a_repository_and_paths_are_staged(locally, tmp_path, monkeypatch):
                                               "a note") and result.repo.endswith("/workspace/repo")
 
 
-@pytest.mark.parametrize("kind, given", [(ModalInterpreter, {"volume_mount_path": "/mnt"}),
-                                         (DaytonaInterpreter, {"volume_subpath": "a"})])
-def test_a_volume_is_where_it_is(kind, given, locally):
-    with pytest.raises(droste.UnsupportedError, match=next(iter(given))):
-        kind(**given)
+@pytest.mark.parametrize("kind, config", [(ModalInterpreter, {"volume_mount_path": "/mnt"}),
+                                          (DaytonaInterpreter, {"volume_subpath": "a"})])
+def test_a_volume_is_where_it_is(kind, config, locally):
+    with pytest.raises(droste.UnsupportedError, match=next(iter(config))):
+        kind(**config)
 
 
 def test_the_planner_comes_from_variables(monkeypatch, locally, tmp_path):

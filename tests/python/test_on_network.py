@@ -52,17 +52,17 @@ def out(interp, code):
     return result.stdout.strip()
 
 
-@pytest.mark.parametrize("said, answer", [
+@pytest.mark.parametrize("decision, answer", [
     (None, "200"), (True, "200"), (False, REFUSED), ("not today", "droste: not today"),
     ("", REFUSED), ("a\r\nX-Field: b\0" + "é" * 300, None),
     (1, "droste: on_network failed: TypeError: it must return None, True, False or a reason, "
         "not 1")])
-def test_what_a_function_returns_decides(where, said, answer):
+def test_what_a_function_returns_decides(where, decision, answer):
     asked = []
 
     def function(request):
         asked.append(request)
-        return said
+        return decision
     host, port = where.split(":")
     with opened(where, function) as interp:
         text = out(interp, "print(fetch('/a?b=c'))")

@@ -21,9 +21,9 @@ def environment(tmp_path_factory):
 
 
 def run(environment, settings="", **variables):
-    given = {**os.environ, "PYTHONPATH": os.path.join(ROOT, "python"), **variables}
-    given = {name: value for name, value in given.items() if value is not None}
-    done = subprocess.run([environment / "bin" / "python3", "-c", PROGRAM % settings], env=given,
+    env = {**os.environ, "PYTHONPATH": os.path.join(ROOT, "python"), **variables}
+    env = {name: value for name, value in env.items() if value is not None}
+    done = subprocess.run([environment / "bin" / "python3", "-c", PROGRAM % settings], env=env,
                           capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()

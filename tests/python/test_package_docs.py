@@ -28,8 +28,8 @@ def test_an_example_prints_what_it_says(code):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60,
                           env={**os.environ, "PYTHONPATH": os.path.join(ROOT, "python")})
     assert done.returncode == 0, done.stderr
-    said = [a or b for a, b in SAID.findall(code)]
-    assert done.stdout.splitlines() == said
+    expected = [a or b for a, b in SAID.findall(code)]
+    assert done.stdout.splitlines() == expected
 
 
 def test_the_page_names_what_results_have():

@@ -143,32 +143,32 @@ def test_the_metadata_of_children_is_nested(serve):
 
 def test_callbacks_are_told_of_children_and_turns(serve):
     """With depth, model, a preview, seconds and the error; one that raises does not end the run."""
-    told = []
+    events = []
 
     def broken(*arguments):
-        told.append(("turn over", *arguments[:2]))
+        events.append(("turn over", *arguments[:2]))
         raise ValueError("mine")
 
-    result = run_subcalls(serve, on_subcall_start=lambda *a: told.append(("begins", *a)),
+    result = run_subcalls(serve, on_subcall_start=lambda *a: events.append(("begins", *a)),
                           on_subcall_complete=lambda depth, model, seconds,
-                          error: told.append(("ends", depth, model, seconds > 0, error)),
-                          on_iteration_start=lambda *a: told.append(("turn", *a)),
+                          error: events.append(("ends", depth, model, seconds > 0, error)),
+                          on_iteration_start=lambda *a: events.append(("turn", *a)),
                           on_iteration_complete=broken)
     assert result.answer == ["one", "two"]
-    assert sorted(t for t in told if t[0] == "begins") == [
+    assert sorted(t for t in events if t[0] == "begins") == [
         ("begins", 1, "scripted-sub", "task one"), ("begins", 1, "scripted-sub", "task two")]
-    assert [t for t in told if t[0] == "ends"] == [("ends", 1, "scripted-sub", True, None)] * 2
-    assert [t for t in told if t[:2]
-            == ("turn", 0)] == [("turn", 0, 1), ("turn", 0, 2)] and ("turn over", 0, 2) in told
-    assert told.index(("begins", 1, "scripted-sub",
-                       "task one")) < told.index(("ends", 1, "scripted-sub", True, None))
+    assert [t for t in events if t[0] == "ends"] == [("ends", 1, "scripted-sub", True, None)] * 2
+    assert [t for t in events if t[:2]
+            == ("turn", 0)] == [("turn", 0, 1), ("turn", 0, 2)] and ("turn over", 0, 2) in events
+    assert events.index(("begins", 1, "scripted-sub",
+                         "task one")) < events.index(("ends", 1, "scripted-sub", True, None))
 
 
 def test_a_child_that_fails_is_told_with_its_error(serve):
     """on_subcall_complete has why; the code's call has it too, and the run goes on."""
     from rlm import RLM
     from rlm.logger import RLMLogger
-    server, told = serve(script=[
+    server, events = serve(script=[
         {"model": "root", "content": repl(
         "try: rlm_query('task')\nexcept LLMError as e: print('failed', e)"), "contains": "Turn 1"},
         {"model": "root", "content": READY % "1"},
@@ -176,12 +176,12 @@ def test_a_child_that_fails_is_told_with_its_error(serve):
     other = {"model_name": "scripted-sub", "api_key": "k", "base_url": server.url}
     result = RLM(other_backends=["openai"], other_backend_kwargs=[other], max_depth=2,
                  logger=RLMLogger(),
-                 on_subcall_complete=lambda *a: told.append(a),
+                 on_subcall_complete=lambda *a: events.append(a),
                  **backend(server, "scripted-root")).completion("x", root_prompt="q")
     (call,) = result.metadata["iterations"][0]["code_blocks"][0]["result"]["rlm_calls"]
-    assert result.answer == 1 and len(told) == 1 and told[0][:2] == (
-        1, "scripted-sub") and "400" in told[0][3]
-    assert call["error"] == told[0][3] and call["response"].startswith("Error: ")
+    assert result.answer == 1 and len(events) == 1 and events[0][:2] == (
+        1, "scripted-sub") and "400" in events[0][3]
+    assert call["error"] == events[0][3] and call["response"].startswith("Error: ")
 
 
 def test_sampling_arguments_are_in_the_requests(serve):
@@ -261,14 +261,14 @@ def test_a_persistent_rlm_has_what_was_said(serve):
     with RLM(persistent=True, **backend(server)) as rlm:
         rlm.completion("first")
         rlm.completion("second")
-        zero, one, all_said, more = rlm.completion("third").answer
+        zero, one, transcript, more = rlm.completion("third").answer
         rlm.close()
         assert rlm.completion("fresh").answer is False
     assert [m["role"] for m in zero] == ["user", "assistant"] and "first" in zero[0][
         "content"] and "found it" in zero[1]["content"]
     assert [m["role"] for m in one] == ["user", "assistant"] and "second" in one[0][
         "content"] and "first" not in str(one)
-    assert all_said == ["first", "1", "second", "2"] and more is False
+    assert transcript == ["first", "1", "second", "2"] and more is False
 
 
 def test_what_was_said_is_in_a_new_sandbox(serve):
@@ -510,8 +510,8 @@ def test_the_handlers_protocol_is_rlms():
         with socket.create_connection(handler.address) as connection:
             connection.sendall(b"\xff\xff\xff\xff{}")
             assert "is more than" in socket_recv(connection)["error"]
-        told = send_lm_request(handler.address, LMRequest(prompt="hi"))
-        assert told.success and told.chat_completion.response == "own: hi"
+        reply = send_lm_request(handler.address, LMRequest(prompt="hi"))
+        assert reply.success and reply.chat_completion.response == "own: hi"
         assert [t.success for t in send_lm_request_batched(handler.address,
                                                            ["a", "fail"])] == [True, False]
         address = handler.address
@@ -755,20 +755,20 @@ def test_prompts_can_be_added_to(serve):
     place for tools; rlm's builders of messages are refused by name."""
     from rlm import RLM
     from rlm.utils.prompts import ORCHESTRATOR_ADDENDUM, RLM_SYSTEM_PROMPT, build_rlm_system_prompt
-    told = []
+    prompts = []
 
     def model(messages):
-        told.append(messages[0]["content"])
+        prompts.append(messages[0]["content"])
         return READY % "1"
 
     for prompt in (RLM_SYSTEM_PROMPT + ORCHESTRATOR_ADDENDUM + "Be brief.",
                    "Be {{brief}}.{custom_tools_section}", "Be {brief}.", None):
         RLM(model, custom_system_prompt=prompt).completion("q")
-    assert "Be brief." in told[0] and "Be {brief}." in told[
-        1] and "custom_tools_section" not in told[1] and "Be {brief}." in told[2]
-    assert told[0].replace("Be brief.", "").split() == told[1].replace(
-        "Be {brief}.", "").split() and len(told[3]) > 1000
-    assert "llm_query" in told[0]
+    assert "Be brief." in prompts[0] and "Be {brief}." in prompts[
+        1] and "custom_tools_section" not in prompts[1] and "Be {brief}." in prompts[2]
+    assert prompts[0].replace("Be brief.", "").split() == prompts[1].replace(
+        "Be {brief}.", "").split() and len(prompts[3]) > 1000
+    assert "llm_query" in prompts[0]
     with pytest.raises(droste.UnsupportedError,
                        match="Droste has no build_rlm_system_prompt: .*custom_system_prompt"):
         build_rlm_system_prompt(RLM_SYSTEM_PROMPT, None)

@@ -144,8 +144,8 @@ def test_a_fork_while_another_thread_has_the_interpreter():
     done = script("""
 import os, threading, droste
 running = threading.Event()
-with droste.Interpreter(tools={"told": running.set}) as interp:
-    thread = threading.Thread(target=interp.execute, args=("told(); import time; time.sleep(1)",))
+with droste.Interpreter(tools={"started": running.set}) as interp:
+    thread = threading.Thread(target=interp.execute, args=("started(); import time; time.sleep(1)",))
     thread.start()
     running.wait(20)
     pid = os.fork()
@@ -203,10 +203,10 @@ def test_ctrl_c_where_a_result_holds_up_the_loop():
     done = script(CTRL_C + """
 import asyncio, os, threading, droste
 async def main():
-    async with droste.Interpreter(tools={"told": threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start}) as interp:
+    async with droste.Interpreter(tools={"started": threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start}) as interp:
         await interp.execute("x = 1")
         try:
-            interp.execute("told()\\nwhile True: pass").status
+            interp.execute("started()\\nwhile True: pass").status
         except KeyboardInterrupt:
             print("interrupted", (await asyncio.wait_for(interp.execute("x"), 20)).echo)
 asyncio.new_event_loop().run_until_complete(main())
@@ -220,11 +220,11 @@ def test_ctrl_c_again_while_the_cell_does_not_stop():
 import os, signal, threading, droste
 def signals():
     for _ in range(2):
-        told.acquire()
+        printed.acquire()
         os.kill(os.getpid(), signal.SIGINT)
-told = threading.Semaphore(0)
+printed = threading.Semaphore(0)
 threading.Thread(target=signals).start()
-with droste.Interpreter(on_output=lambda stream, text: told.release()) as interp:
+with droste.Interpreter(on_output=lambda stream, text: printed.release()) as interp:
     interp.execute("x = 1")
     try:
         interp.execute(""" + repr("""

@@ -34,12 +34,12 @@ def database(tmp_path):
 
 def test_runs_are_those_of_the_command_line(database):
     """Order, ids, status, usage and answers."""
-    told = json.loads(cli("runs", "ls", "--json", "--database", database))
-    told = told["runs"] if isinstance(told, dict) else told
+    printed = json.loads(cli("runs", "ls", "--json", "--database", database))
+    printed = printed["runs"] if isinstance(printed, dict) else printed
     found = droste.runs.ls(database=database)
     assert [run.question for run in found] == ["second\nline?", "first?"]
-    assert [run.id for run in found] == [one["run"] if "run" in one else one["id"] for one in told]
-    for run, one in zip(found, told):
+    assert [run.id for run in found] == [one.get("run") or one["id"] for one in printed]
+    for run, one in zip(found, printed):
         assert (run.status, run.model,
                 run.question) == (one["status"], one["model"], one["question"])
         assert run.answer == [1, "é"] and run.status == "answered" and run.ended >= run.started > 0
@@ -65,13 +65,13 @@ def test_runs_are_exported_as_by_the_command_line(database, tmp_path):
     second, first = (run.id for run in droste.runs.ls(database=database))
     for words, call in ((["--all"], {"all": True}), (["--all", "--format", "html"],
                                                      {"all": True, "format": "html"})):
-        told = cli("runs", "export", *words, "--database", database)
-        assert droste.runs.export(**call, database=database) == told
+        printed = cli("runs", "export", *words, "--database", database)
+        assert droste.runs.export(**call, database=database) == printed
         path = tmp_path / "files" / "out"
         path.parent.mkdir(exist_ok=True)
         path.write_text("old")
         assert droste.runs.export(**call, out=path, database=database) is None
-        assert path.read_text() == told and os.listdir(path.parent) == ["out"]
+        assert path.read_text() == printed and os.listdir(path.parent) == ["out"]
     lines = droste.runs.export(first, first[:-1], database=database).splitlines()
     assert {json.loads(line)["run"] for line in lines} == {first}
     assert second in droste.runs.export(all=True, database=database)
@@ -139,11 +139,11 @@ SUBMIT(answer=1)
 
 def test_the_machine_is_described_as_by_the_command_line(tmp_path):
     """Environments, their features, the checks, and the prompts."""
-    told = json.loads(cli("env", "ls", "--json"))
-    assert [one._asdict() for one in droste.host.environments()] == told
-    for told in json.loads(cli("env", "show", "docker", "--json")):
-        assert droste.host.Feature(told["feature"], told["settings"].split(), told["supported"],
-                                   told["text"]) in droste.host.features("docker")
+    printed = json.loads(cli("env", "ls", "--json"))
+    assert [one._asdict() for one in droste.host.environments()] == printed
+    for row in json.loads(cli("env", "show", "docker", "--json")):
+        assert droste.host.Feature(row["feature"], row["settings"].split(), row["supported"],
+                                   row["text"]) in droste.host.features("docker")
     with pytest.raises(droste.ArgumentError):
         droste.host.features("nowhere")
     with pytest.raises(droste.UnsupportedError):
@@ -158,9 +158,9 @@ def test_the_machine_is_checked_as_by_doctor(tmp_path):
     """The same checks with the same states, with settings as keywords."""
     found = droste.host.diagnose(python="/nowhere/python")
     assert [one.state for one in found if one.name == "python"] == ["missing"]
-    told = json.loads(cli("doctor", "--json"))
+    printed = json.loads(cli("doctor", "--json"))
     assert [(one.name, one.state) for one in droste.host.diagnose(python="/usr/bin/python3")] == [
-        (one["name"], one["state"]) for one in told["checks"]]
+        (one["name"], one["state"]) for one in printed["checks"]]
 
 
 def test_a_run_is_removed(database, tmp_path):
@@ -321,9 +321,9 @@ def test_images_are_those_of_the_command_line(tmp_path, monkeypatch):
     name = "oci:%s" % (tmp_path / "layout")
     assert droste.images.ls() == []
     image = droste.images.pull(name)
-    (told,) = json.loads(cli("image", "ls", "--json"))
+    (printed,) = json.loads(cli("image", "ls", "--json"))
     assert (image.id, image.names, image.size, image.files) == (digest, [name], 4, 1)
-    assert {key: told[key] for key in ("id", "path", "names", "bytes", "files")} == {
+    assert {key: printed[key] for key in ("id", "path", "names", "bytes", "files")} == {
         "id": image.id, "path": image.path, "names": image.names, "bytes": image.size,
         "files": image.files}
     assert image.config["rootfs"]["diff_ids"] == ["sha256:" + oci.sha256(layers[0])]
@@ -353,10 +353,10 @@ def test_package_sets_are_those_of_the_command_line(tmp_path, monkeypatch):
     path = droste.packages.build(packages=["hello"], **wheels)
     assert droste.packages.build(packages=["hello"], **wheels) == path
     (one,) = droste.packages.ls()
-    (told,) = json.loads(cli("packages", "ls", "--json"))
+    (printed,) = json.loads(cli("packages", "ls", "--json"))
     assert (one.path, one.packages, one.damaged) == (path, ["hello==1.0"], False)
-    assert (one.id, one.python, one.size, one.files) == (told["id"], told["python"], told["bytes"],
-                                                         told["files"])
+    assert (one.id, one.python, one.size, one.files) == (
+        printed["id"], printed["python"], printed["bytes"], printed["files"])
     assert droste.packages.gc() == (0, 0) and droste.packages.ls() != []
     droste.packages.remove(one.id[:8])
     with pytest.raises(droste.NotFoundError):

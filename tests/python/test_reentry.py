@@ -41,20 +41,20 @@ def by_itself(use):
 
 
 def in_a_thread(use):
-    said = []
-    thread = threading.Thread(target=lambda: said.append(caught(use)), daemon=True)
+    text = []
+    thread = threading.Thread(target=lambda: text.append(caught(use)), daemon=True)
     thread.start()
     thread.join()
-    return said[0]
+    return text[0]
 
 
 def polled_for(use):
-    said = []
-    thread = threading.Thread(target=lambda: said.append(caught(use)), daemon=True)
+    text = []
+    thread = threading.Thread(target=lambda: text.append(caught(use)), daemon=True)
     thread.start()
     while thread.is_alive():
         thread.join(0.05)
-    return said[0]
+    return text[0]
 
 
 def in_a_pool(use):
@@ -85,14 +85,14 @@ def waited_for_all(use):
 
 
 def signalled(use):
-    said, done = [], threading.Event()
+    text, done = [], threading.Event()
 
     def work(event):
-        said.append(caught(use))
+        text.append(caught(use))
         event.set()
     threading.Thread(target=work, args=(done,), daemon=True).start()
     done.wait()
-    return said[0]
+    return text[0]
 
 
 def queued(use):
@@ -134,73 +134,73 @@ ASYNC = [in_an_executor, in_an_executor_and_a_task, in_a_thread_with_its_context
 
 def within_a_minute(work):
     """A hang is a failure."""
-    said = []
-    thread = threading.Thread(target=lambda: said.append(work()), daemon=True)
+    text = []
+    thread = threading.Thread(target=lambda: text.append(work()), daemon=True)
     thread.start()
     thread.join(60)
-    assert said, "it hangs"
-    return said[0]
+    assert text, "it hangs"
+    return text[0]
 
 
-def tool_of(way, use):
-    if way in ASYNC:
+def tool_of(caller, use):
+    if caller in ASYNC:
         async def tool():
-            return await way(use)
+            return await caller(use)
     else:
         def tool():
-            return way(use)
+            return caller(use)
     return tool
 
 
 @pytest.mark.parametrize("threads", [False, True], ids=["in the thread that waits", "tool_threads"])
-@pytest.mark.parametrize("way", SYNC + ASYNC)
-def test_a_tool_cannot_use_its_own_session(way, threads):
+@pytest.mark.parametrize("caller", SYNC + ASYNC)
+def test_a_tool_cannot_use_its_own_session(caller, threads):
     """However it goes about it; the session goes on."""
     def work():
         interp = Interpreter(tool_threads=threads)
-        interp.tools["tool"] = tool_of(way, lambda: interp.execute("1"))
+        interp.tools["tool"] = tool_of(caller, lambda: interp.execute("1"))
         with interp:
-            said = interp.execute("SUBMIT(said=tool())").raise_for_status().said
-            return said, interp.execute("2").echo
-    said, echo = within_a_minute(work)
-    assert echo == "2" and ("each would wait for the other" in said
-                            or "the session is busy" in said), said
+            text = interp.execute("SUBMIT(text=tool())").raise_for_status().text
+            return text, interp.execute("2").echo
+    text, echo = within_a_minute(work)
+    assert echo == "2" and ("each would wait for the other" in text
+                            or "the session is busy" in text), text
 
 
-@pytest.mark.parametrize("way", [by_itself, in_a_thread, in_an_executor])
+@pytest.mark.parametrize("caller", [by_itself, in_a_thread, in_an_executor])
 @pytest.mark.parametrize("use", USES)
 @pytest.mark.parametrize("threads", [False, True], ids=["in the thread that waits", "tool_threads"])
-def test_no_entry_hangs(use, way, threads):
+def test_no_entry_hangs(use, caller, threads):
     def work():
         interp = Interpreter(tool_threads=threads)
-        interp.tools["tool"] = tool_of(way, lambda: USES[use](interp))
+        interp.tools["tool"] = tool_of(caller, lambda: USES[use](interp))
         with interp:
-            return interp.execute("SUBMIT(said=tool())").raise_for_status().said, interp.execute(
+            return interp.execute("SUBMIT(text=tool())").raise_for_status().text, interp.execute(
                 "2").echo
-    said, echo = within_a_minute(work)
-    assert echo == "2" and any(words in said for words in (
+    text, echo = within_a_minute(work)
+    assert echo == "2" and any(words in text for words in (
         "each would wait for the other", "the session is busy",
-        "cannot shut down the session")), said
+        "cannot shut down the session")), text
 
 
-@pytest.mark.parametrize("way", SYNC + ASYNC)
+@pytest.mark.parametrize("caller", SYNC + ASYNC)
 @pytest.mark.parametrize("use", ["execute", "start", "shutdown"])
-def test_a_shared_session_is_the_same(use, way):
+def test_a_shared_session_is_the_same(use, caller):
     """Those on Droste's own loop, as dspy has them."""
     def work():
         session = Shared("Shared")
-        session.tools = {"tool": tool_of(way, lambda: USES[use](session))}
+        session.tools = {"tool": tool_of(caller, lambda: USES[use](session))}
         session.start()
-        said, echo = session.execute(
-            "SUBMIT(said=tool())").raise_for_status().said, session.execute("2").echo
+        text, echo = session.execute(
+            "SUBMIT(text=tool())").raise_for_status().text, session.execute("2").echo
         session.shutdown()
-        return said, echo
-    said, echo = within_a_minute(work)
-    assert echo == "2" and "each would wait for the other" in said, said
+        return text, echo
+    text, echo = within_a_minute(work)
+    assert echo == "2" and "each would wait for the other" in text, text
 
 
-@pytest.mark.parametrize("way", ASYNC + [by_itself, in_a_thread])
-def test_within_asyncio_it_is_the_same(way):
+@pytest.mark.parametrize("caller", ASYNC + [by_itself, in_a_thread])
+def test_within_asyncio_it_is_the_same(caller):
     """A thread is told of the loop; awaiting an earlier result of the session in a tool is refused,
     too."""
     async def main():
@@ -213,15 +213,15 @@ def test_within_asyncio_it_is_the_same(way):
                 return str(e)
 
         interp = Interpreter()
-        interp.tools.update(tool=tool_of(way, lambda: interp.execute("1").ok), again=again)
+        interp.tools.update(tool=tool_of(caller, lambda: interp.execute("1").ok), again=again)
         async with interp:
-            said = [(await interp.execute("SUBMIT(said=tool())")).raise_for_status().said]
-            pending.append(interp.execute("SUBMIT(said=again())"))
-            said.append((await pending[0]).said)
+            text = [(await interp.execute("SUBMIT(text=tool())")).raise_for_status().text]
+            pending.append(interp.execute("SUBMIT(text=again())"))
+            text.append((await pending[0]).text)
             assert (await interp.execute("2")).echo == "2"
-            return said
-    said, awaited = within_a_minute(lambda: asyncio.run(asyncio.wait_for(main(), 50)))
-    assert "each would wait for the other" in said or "another running event loop" in said, said
+            return text
+    text, awaited = within_a_minute(lambda: asyncio.run(asyncio.wait_for(main(), 50)))
+    assert "each would wait for the other" in text or "another running event loop" in text, text
     assert "each would wait for the other" in awaited
 
 

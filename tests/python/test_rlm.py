@@ -77,14 +77,14 @@ def test_who_comes_to_no_answer_says_why():
 
 def test_events_are_told_as_they_happen():
     """In order, to a listener and to a stream, whose last has the completion."""
-    told = []
+    seen = []
     events = list(RLM(scripted("```repl\nprint('out')\n```", SUBMIT),
-                      on_event=told.append).stream("q", "abc"))
+                      on_event=seen.append).stream("q", "abc"))
     kinds = [e.kind for e in events]
     assert kinds[0] == "started" and kinds[-1] == "end" and events[-1].completion.answer == 3
     assert kinds.index("turn") < kinds.index("reply") < kinds.index("cell") < kinds.index(
         "output") < kinds.index("result")
-    assert [e.kind for e in told] == kinds
+    assert [e.kind for e in seen] == kinds
     assert next(e for e in events if e.kind == "output").text == "out\n"
 
 
@@ -121,16 +121,16 @@ def test_a_listener_that_raises_ends_the_run():
     with pytest.raises(LookupError, match="enough"):
         RLM(model, on_event=listen).run("q", "abc")
     assert len(model.seen) == 1
-    told = []
+    seen = []
 
     def listen_once(event):
-        told.append(event.kind)
+        seen.append(event.kind)
         listen(event)
 
     model = scripted("```repl\nimport time; time.sleep(60)\n```", SUBMIT)
     with pytest.raises(LookupError, match="enough"):
         asyncio.run(asyncio.wait_for(RLM(model, on_event=listen_once).arun("q", "abc"), 50))
-    assert len(model.seen) == 1 and told[-1] == "cell" and told.count("cell") == 1
+    assert len(model.seen) == 1 and seen[-1] == "cell" and seen.count("cell") == 1
 
 
 def test_who_stops_listening_cancels_the_run():
@@ -185,8 +185,8 @@ def test_runs_within_asyncio():
 def test_a_runs_tools_are_no_other_sessions():
     """Neither of one that begins beside it on the loop's engine, nor of the next one on an engine
     that is used again."""
-    given = {"tools": {"secret": lambda: 5}, "tool_data": {"value": 1},
-             "tool_source": {"more": 'def helper():\n    "H."\n    return 2\n'}}
+    options = {"tools": {"secret": lambda: 5}, "tool_data": {"value": 1},
+               "tool_source": {"more": 'def helper():\n    "H."\n    return 2\n'}}
     code = "[n for n in ('secret', 'value', 'helper') if n in globals() or n in dir(__builtins__)]"
     cell = "```repl\nSUBMIT(answer=[secret(), value, helper()])\n```"
 
@@ -198,7 +198,7 @@ def test_a_runs_tools_are_no_other_sessions():
             await go_on.wait()
             return cell
 
-        run = asyncio.ensure_future(RLM(model, **given).arun("q"))
+        run = asyncio.ensure_future(RLM(model, **options).arun("q"))
         await asked.wait()
         async with droste.Interpreter() as beside:
             assert (await beside.execute(code)).echo == "[]"
@@ -206,7 +206,7 @@ def test_a_runs_tools_are_no_other_sessions():
         assert (await run).answer == [5, 1, 2]      # the twin
 
     asyncio.run(asyncio.wait_for(main(), 60))
-    assert RLM(scripted(cell), **given).run("q").answer == [5, 1, 2]
+    assert RLM(scripted(cell), **options).run("q").answer == [5, 1, 2]
     with droste.Interpreter() as after:
         assert after.execute(code).echo == "[]"
 
@@ -322,10 +322,10 @@ def test_completion_takes_a_prompt_and_a_root_prompt():
 
 def test_what_a_run_cost_is_told():
     """From the record's own numbers; unknown is None, and not nothing."""
-    told = {"answer": [1], "status": "answered", "run": "r", "iterations": 1, "usage": {
+    summary = {"answer": [1], "status": "answered", "run": "r", "iterations": 1, "usage": {
         "calls": 2, "input_tokens": 3, "output_tokens": 4, "cost": 0.25, "seconds": 1.5,
         "models": {"m": {"calls": 2, "input_tokens": 3, "output_tokens": 4, "cost": 0.25}}}}
-    done = droste.Completion(told, "p", "m", [])
+    done = droste.Completion(summary, "p", "m", [])
     assert (done.cost, done.execution_time, done.response,
             str(done)) == (0.25, 1.5, "[1]", "[1]") and "$0.2500" in done._repr_html_()
     assert done.usage_summary.to_dict() == {"total_cost": 0.25, "model_usage_summaries": {

@@ -93,10 +93,10 @@ import signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)
 from droste._shared import Shared
 session = Shared("Shared")
-session.tools = {"told": lambda: print("running", flush=True)}
+session.tools = {"started": lambda: print("running", flush=True)}
 session.start()
 try:
-    session.execute("x = 41; told()\\nwhile True: pass")
+    session.execute("x = 41; started()\\nwhile True: pass")
 except KeyboardInterrupt:
     print(session.execute("x + 1").echo, flush=True)
 session.shutdown()

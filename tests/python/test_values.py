@@ -279,8 +279,8 @@ def test_names_of_files_are_bytes(interp, tmp_path):
     """One that is not UTF-8 is loaded like any other."""
     path = tmp_path / b"\xff.txt".decode("utf-8", "surrogateescape")
     path.write_text("text")
-    for given in (path, str(path), bytes(path)):
-        interp.load("v", given)
+    for name in (path, str(path), bytes(path)):
+        interp.load("v", name)
         assert interp.get("v") == "text"
 
 

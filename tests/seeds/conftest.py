@@ -97,12 +97,12 @@ def reader(tmp_path_factory, model):
         place = tmp_path_factory.mktemp("page-%s-%s" % (page, mode))
         (place / "scripts").mkdir()
         (place / "scripts" / "analysis.py").write_text("SUBMIT(total=sum(range(5)))\n")
-        given = {**os.environ, **model.environment, "PYTHONPATH": packages(python),
-                 "DROSTE_HOME": str(place / "home"), "XDG_CONFIG_HOME": str(place / "config"),
-                 "XDG_CACHE_HOME": str(place / "cache"), **environment}
+        variables = {**os.environ, **model.environment, "PYTHONPATH": packages(python),
+                     "DROSTE_HOME": str(place / "home"), "XDG_CONFIG_HOME": str(place / "config"),
+                     "XDG_CACHE_HOME": str(place / "cache"), **environment}
         done = subprocess.run([INSTALLED or python, os.path.join(HERE, "run_page.py"), mode],
                               input=json.dumps({"page": page, "blocks": blocks}),
-                              env=given, cwd=place, capture_output=True, text=True, timeout=300)
+                              env=variables, cwd=place, capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, done.stderr
         result = json.loads(done.stdout)
         home = os.path.dirname(os.path.dirname(INSTALLED)) if INSTALLED else ROOT

@@ -81,18 +81,18 @@ class Page:
 
 
 def main():
-    mode, given = sys.argv[1], json.load(sys.stdin)
+    mode, request = sys.argv[1], json.load(sys.stdin)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        page = Page(given["page"])
-        results = page.script(given["blocks"]) if mode == "script" else asyncio.run(
-            page.notebook(given["blocks"]))
+        page = Page(request["page"])
+        results = page.script(request["blocks"]) if mode == "script" else asyncio.run(
+            page.notebook(request["blocks"]))
         page.names.clear()
         import gc
         gc.collect()
-    said = [str(w.message) for w in caught if issubclass(
+    warned = [str(w.message) for w in caught if issubclass(
         w.category, (ResourceWarning, RuntimeWarning)) or "droste" in str(w.filename)]
-    json.dump({"results": results, "warnings": said, "droste": sys.modules["droste"].__file__},
+    json.dump({"results": results, "warnings": warned, "droste": sys.modules["droste"].__file__},
               sys.stdout)
 
 

@@ -106,15 +106,15 @@ class RepositoryHost:
 
             def serve(self):
                 path, _, query = self.path.partition("?")
-                given = {"GIT_PROJECT_ROOT": outer.directory, "GIT_HTTP_EXPORT_ALL": "1",
-                         "PATH_INFO": path, "QUERY_STRING": query, "REQUEST_METHOD": self.command,
-                         "CONTENT_TYPE": self.headers.get("Content-Type", ""),
-                         "HTTP_CONTENT_ENCODING": self.headers.get("Content-Encoding", ""),
-                         "REMOTE_ADDR": "127.0.0.1",
-                         "GIT_PROTOCOL": self.headers.get("Git-Protocol", ""),
-                         "PATH": os.environ["PATH"], "GIT_CONFIG_COUNT": "1",
-                         "GIT_CONFIG_KEY_0": "safe.directory", "GIT_CONFIG_VALUE_0": "*"}
-                done = subprocess.run(["git", "http-backend"], input=self.body(), env=given,
+                env = {"GIT_PROJECT_ROOT": outer.directory, "GIT_HTTP_EXPORT_ALL": "1",
+                       "PATH_INFO": path, "QUERY_STRING": query, "REQUEST_METHOD": self.command,
+                       "CONTENT_TYPE": self.headers.get("Content-Type", ""),
+                       "HTTP_CONTENT_ENCODING": self.headers.get("Content-Encoding", ""),
+                       "REMOTE_ADDR": "127.0.0.1",
+                       "GIT_PROTOCOL": self.headers.get("Git-Protocol", ""),
+                       "PATH": os.environ["PATH"], "GIT_CONFIG_COUNT": "1",
+                       "GIT_CONFIG_KEY_0": "safe.directory", "GIT_CONFIG_VALUE_0": "*"}
+                done = subprocess.run(["git", "http-backend"], input=self.body(), env=env,
                                       capture_output=True)
                 head, _, data = done.stdout.partition(b"\r\n\r\n")
                 headers = [tuple(line.split(": ", 1)) for line in head.decode().splitlines()]

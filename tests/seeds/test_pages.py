@@ -194,8 +194,8 @@ def test_a_page_leaves_nothing_behind(page, mode, run):
     if pages.read(page) is None:
         pytest.skip(pages.MISSING)
     done = run(page, mode)
-    assert [said for said in done["warnings"]
-            if not any(word in said for word in OF_THE_PAGES)] == []
+    assert [warning for warning in done["warnings"]
+            if not any(word in warning for word in OF_THE_PAGES)] == []
     assert done["stderr"] == ""
 
 

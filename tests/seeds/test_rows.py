@@ -187,9 +187,9 @@ def test_times_of_daytona(on_daytona):
     for name in ("timeout", "execute_timeout"):
         assert str(inspect.signature(DaytonaInterpreter).parameters[name].default) == default_of(
             "002", "DaytonaInterpreter", name)[1]
-    for given, life, cell in (({}, 900, 900), ({"timeout": 600}, 600, 600),
-                              ({"timeout": 600, "execute_timeout": 20}, 600, 20)):
-        interp = DaytonaInterpreter(**given)
+    for options, life, cell in (({}, 900, 900), ({"timeout": 600}, 600, 600),
+                                ({"timeout": 600, "execute_timeout": 20}, 600, 20)):
+        interp = DaytonaInterpreter(**options)
         limits = interp.execute("1").resources["limits"]
         assert (limits["timeout"]["value"], limits["execute-timeout"]["value"]) == (life, cell)
         assert len(on_daytona.sandboxes()) == 1
@@ -214,14 +214,14 @@ def test_what_is_staged_on_daytona(on_daytona, tmp_path):
     """The repository that the pages name, at a branch, and files of this machine; a branch that is
     not there is said."""
     (tmp_path / "notes.txt").write_text("a note")
-    given = {"repo_url": "https://github.com/your-org/your-repo",
-             "context_paths": [str(tmp_path / "notes.txt")]}
-    with DaytonaInterpreter(repo_ref="master", **given) as interp:
+    options = {"repo_url": "https://github.com/your-org/your-repo",
+               "context_paths": [str(tmp_path / "notes.txt")]}
+    with DaytonaInterpreter(repo_ref="master", **options) as interp:
         result = interp.execute(
             "SUBMIT(text=read_file('README.md'), note=read_file(CONTEXT_PATHS[0]))")
         assert (result.text, result.note) == ("the page's repository\n", "a note")
     with pytest.raises(droste.Error, match="no-such-branch"):
-        DaytonaInterpreter(repo_ref="no-such-branch", **given).start()
+        DaytonaInterpreter(repo_ref="no-such-branch", **options).start()
 
 
 @shows("002", "DaytonaInterpreter", "max_llm_calls", "llm_call_timeout")
@@ -389,10 +389,10 @@ def test_the_defaults_of_navigator_are_the_pages():
         if not found:
             pytest.skip(pages.MISSING)
         parameters = inspect.signature(adapter).parameters
-        told = {name: str(parameters[name].default) for name in found}
-        told = {name: "Standard library" if name == "allowed_import_roots" and value == "None"
-                else value for name, value in told.items()}
-        assert told == found
+        defaults = {name: str(parameters[name].default) for name in found}
+        defaults = {name: "Standard library" if name == "allowed_import_roots" and value == "None"
+                    else value for name, value in defaults.items()}
+        assert defaults == found
 
 
 @shows("004", "Local Environment / Options", "execute_timeout_s", "execute_timeout_cap_s",

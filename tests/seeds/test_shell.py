@@ -44,12 +44,12 @@ def shell(tmp_path, model):
         (programs / name).chmod(0o755)
 
     def run(text, **environment):
-        given = {**os.environ, **model.environment, "DROSTE_MODEL": "openai/gpt-5-mini",
-                 "DROSTE_HOME": str(tmp_path / "home"), "XDG_CONFIG_HOME": str(tmp_path / "config"),
-                 "XDG_CACHE_HOME": str(tmp_path / "cache"),
-                 "PATH": "%s:%s" % (programs, os.environ["PATH"]), **environment}
+        env = {**os.environ, **model.environment, "DROSTE_MODEL": "openai/gpt-5-mini",
+               "DROSTE_HOME": str(tmp_path / "home"), "XDG_CONFIG_HOME": str(tmp_path / "config"),
+               "XDG_CACHE_HOME": str(tmp_path / "cache"),
+               "PATH": "%s:%s" % (programs, os.environ["PATH"]), **environment}
         return subprocess.run(["sh", "-ec", text],
-                              env={k: v for k, v in given.items() if v is not None}, cwd=tmp_path,
+                              env={k: v for k, v in env.items() if v is not None}, cwd=tmp_path,
                               stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300)
     return run
 

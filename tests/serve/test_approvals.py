@@ -122,9 +122,9 @@ def test_a_sandbox_has_nothing_that_answers(models, tool):  # noqa: F811
     """Its cells are not a run, so a call that asks is denied at once."""
     server = models([TRIED], *tool.flags)
     path = "/v1/sandboxes/" + server.ask("POST", "/v1/sandboxes", {}).json["id"]
-    said = server.ask("POST", path + "/execute", {"code": "write(n=4)"}).json
-    assert said["error"]["type"] == "PermissionError" and tool.done == 0
-    assert json.dumps(said).count("nothing is left that could decide") >= 1
+    result = server.ask("POST", path + "/execute", {"code": "write(n=4)"}).json
+    assert result["error"]["type"] == "PermissionError" and tool.done == 0
+    assert json.dumps(result).count("nothing is left that could decide") >= 1
 
 
 def test_a_webhook_answers_later_over_http(models, tool):  # noqa: F811

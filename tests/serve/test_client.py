@@ -37,7 +37,7 @@ def test_a_session_of_a_server_is_an_interpreter(server, interp):
 
 def test_output_comes_while_the_cell_runs(server):
     heard, others = [], []
-    with droste.Interpreter(server=server.address, on_output=lambda *said: heard.append(said),
+    with droste.Interpreter(server=server.address, on_output=lambda *chunk: heard.append(chunk),
                             tools={"so_far": lambda: others.append(list(heard))}) as interp:
         interp.execute("import sys\nprint('one', flush=True)\nwhile not so_far.__call__: pass\n"
                        "so_far()\nprint('two', file=sys.stderr)")
@@ -69,8 +69,8 @@ def test_tools_and_models_are_answered_here(server):
     with droste.Interpreter(server=server.address, tools=[fails, pair],
                             model=lambda messages: "re: " + messages[-1]["content"]) as interp:
         assert interp.execute("SUBMIT(got=pair(2 ** 70))").got == (2 ** 70, {2 ** 70})
-        caught = "try: fails()\nexcept ValueError as e: SUBMIT(said=str(e))"
-        assert interp.execute(caught).said == "not today"
+        caught = "try: fails()\nexcept ValueError as e: SUBMIT(message=str(e))"
+        assert interp.execute(caught).message == "not today"
         assert interp.execute("llm_query('q')").echo == "'re: q'"
         assert interp.execute("llm_query_batched(['a', 'b'])").echo == "['re: a', 're: b']"
         del interp.tools["fails"]

@@ -21,7 +21,7 @@ class Console:
 
     def __init__(self, page, server):
         self.page, self.server = page, server
-        page.said.clear()
+        page.console_errors.clear()
         page.asked.clear()
         page.resize(1200, 900)
         page.open(server.address + "/")
@@ -96,7 +96,7 @@ class Console:
 
     def is_quiet(self):
         """Nothing failed, no policy was violated, and nothing but this server was asked."""
-        assert not self.page.said
+        assert not self.page.console_errors
         own = (self.server.address + "/", "data:", "blob:" + self.server.address, "about:blank")
         assert all(url.startswith(own) for url in self.page.asked), self.page.asked
 
@@ -117,8 +117,8 @@ def test_a_sandbox_is_created_used_forked_and_ended(console, server):
     """All in the page, and the server has what the page shows. To look at a sandbox is no use of
     it, so the page does not ask for it alone."""
     first = console.create()
-    said = console.run("x = 41\nprint('printed')\nx + 1")
-    assert "printed" in said and said.count("42") == 1
+    output = console.run("x = 41\nprint('printed')\nx + 1")
+    assert "printed" in output and output.count("42") == 1
     assert console.page.js("document.querySelectorAll('.failed').length") == 0
     assert "ZeroDivisionError" in console.run("1 / 0")
     assert console.page.js("document.querySelectorAll('.failed').length") == 1
@@ -164,8 +164,8 @@ def test_output_is_shown_as_it_is_written_and_a_cell_is_interrupted(console):
 
 def test_more_output_than_a_page_should_hold_is_counted(console):
     console.create()
-    said = console.run("print('x' * 300000)")
-    assert said.count("x") < 263000 and "37,857 more characters of output are not shown" in said
+    output = console.run("print('x' * 300000)")
+    assert output.count("x") < 263000 and "37,857 more characters of output are not shown" in output
 
 
 def test_a_search_finds_by_id_and_metadata(console, server):
@@ -221,9 +221,9 @@ def test_nothing_of_a_guest_is_interpreted(console, server):
     path = server.create(metadata={"note": HOSTILE})
     console.sees("<script>%s</script>" % OWN, "#rows")
     console.go(path[14:] + "/cells")
-    said = console.run("t = %r\nimport sys\nprint(t)\nprint(t, file=sys.stderr)\n"
-                       "raise ValueError(t)" % HOSTILE)
-    assert said.count("\\u202e\\x1b[31m") >= 3
+    output = console.run("t = %r\nimport sys\nprint(t)\nprint(t, file=sys.stderr)\n"
+                         "raise ValueError(t)" % HOSTILE)
+    assert output.count("\\u202e\\x1b[31m") >= 3
     assert "<img src=x" in console.run("t")
     console.run("class R:\n  def _repr_html_(self):\n"
                 "    return '<table><tr><td>shown' + t + '</table>' + t\nR()")
@@ -239,8 +239,8 @@ def test_nothing_of_a_guest_is_interpreted(console, server):
     console.sees("<img src=x", ".files .name")
     assert console.page.js("document.title") != "owned"
     # Of the document of tables, which is never shown: the browser reports what would not run.
-    assert all("has been blocked" in text for text in console.page.said), console.page.said
-    console.page.said.clear()
+    assert all("has been blocked" in text for text in console.page.output), console.page.output
+    console.page.output.clear()
     assert console.page.js("document.querySelectorAll("
                            "'main script, iframe, main svg, base, [onload], [onerror], "
                            "a[href^=javascript]').length") == 0

@@ -252,13 +252,13 @@ def lab(keyed, tmp_path):
          "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate"],
         env={**keyed[1], "PYTHONPATH": str(tmp_path)}, text=True, stderr=subprocess.PIPE,
         stdout=subprocess.DEVNULL)
-    address, said = None, []
+    address, lines = None, []
     for line in process.stderr:
-        said.append(line)
+        lines.append(line)
         address = re.search(r"http://127.0.0.1:\d+/", line)
         if address:
             break
-    assert address, "".join(said)
+    assert address, "".join(lines)
     os.set_blocking(process.stderr.fileno(), False)
     yield address[0]
     process.terminate()

@@ -46,13 +46,13 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_answers_go_to_who_asked(opened, way):
+@pytest.mark.parametrize("caller", WAYS)
+def test_answers_go_to_who_asked(opened, caller):
     """Eight calls are open at once and are answered in the reverse of their order: each gets its
     own answer."""
     # no child may begin: a model is asked
     interp = opened(model=Backwards(8), max_recursion_depth=0)
-    result = interp.execute("qs = ['question %d' % n for n in range(8)]\n" + WAYS[way]
+    result = interp.execute("qs = ['question %d' % n for n in range(8)]\n" + WAYS[caller]
                             + "\nSUBMIT(got=got)")
     assert result.ok, result.error.traceback
     assert result.got == {"question %d" % n: "re: question %d" % n for n in range(8)}
@@ -94,8 +94,8 @@ def test_a_failed_item_of_a_batch_fails_alone(session):
 def test_a_failed_call_raises_and_the_session_goes_on(session):
     """LLMError in the guest, with the host's words and a code."""
     result = session.execute(
-        "try: llm_query('fail so')\nexcept LLMError as e: SUBMIT(said=str(e), code=e.code)")
-    assert "told to fail so" in result.said and result.code
+        "try: llm_query('fail so')\nexcept LLMError as e: SUBMIT(message=str(e), code=e.code)")
+    assert "told to fail so" in result.message and result.code
     assert session.execute("llm_query('a')").echo == "'re: a'"
     assert session.execute("llm_query('fail so')").error.type == "LLMError"
 
@@ -114,8 +114,8 @@ def test_prompts_may_be_conversations(opened):
     """Messages with roles arrive as they were given."""
     seen = []
     interp = opened(model=lambda messages: seen.append(messages) or "said")
-    given = [{"role": "system", "content": "Be short."}, {"role": "user", "content": "q"}]
-    assert interp.execute("llm_query(%r)" % given).echo == "'said'"
+    conversation = [{"role": "system", "content": "Be short."}, {"role": "user", "content": "q"}]
+    assert interp.execute("llm_query(%r)" % conversation).echo == "'said'"
     assert [(m["role"], m["content"]) for m in seen[0]] == [("system", "Be short."), ("user", "q")]
 
 
@@ -132,9 +132,9 @@ def test_a_budget_that_is_spent_refuses_typed(opened):
     interp = opened(model=lambda messages: asked.append(1) or "a", max_llm_calls=3)
     result = interp.execute(
         "llm_query('1'); llm_query('2')\ntry: llm_query_batched(['3', '4'])\nexcept BudgetExceeded "
-        "as e: SUBMIT(said=str(e))")
+        "as e: SUBMIT(message=str(e))")
     # a batch that has no room is refused as a whole
-    assert "3" in result.said and len(asked) == 2
+    assert "3" in result.message and len(asked) == 2
     assert interp.execute("llm_query('3')").ok and len(asked) == 3
     error = interp.execute("llm_query('4')").error
     assert error.type == "BudgetExceeded" and "3" in error.message and len(asked) == 3
@@ -200,8 +200,8 @@ def test_a_fork_does_not_speak_for_the_guest(session):
         "import os\nr, w = os.pipe()\npid = os.fork()\nif pid == 0:\n    try: llm_query('x')\n"
         "    except RuntimeError as e: x = os.write(w, str(e).encode())\n    os._exit(0)\nx = "
         "os.waitpid(pid, 0)\n"
-        "SUBMIT(said=os.read(r, 1000).decode(), mine=llm_query('a'))")
-    assert "no channel" in result.said and result.mine == "re: a"
+        "SUBMIT(message=os.read(r, 1000).decode(), mine=llm_query('a'))")
+    assert "no channel" in result.message and result.mine == "re: a"
 
 
 def test_a_forged_call_is_a_call(environment, opened):

@@ -139,9 +139,9 @@ def test_many_commands_at_once(session):
 
 
 def test_callbacks_and_checks(session):
-    said = []
-    session.commands.run("echo a; echo b >&2", on_stdout=said.append, on_stderr=said.append)
-    assert sorted(said) == ["a\n", "b\n"]
+    chunks = []
+    session.commands.run("echo a; echo b >&2", on_stdout=chunks.append, on_stderr=chunks.append)
+    assert sorted(chunks) == ["a\n", "b\n"]
     with pytest.raises(droste.CommandFailed, match="exit status 2: no such thing") as e:
         session.commands.run("echo no such thing >&2; exit 2", check=True)
     assert e.value.result.exit_code == 2

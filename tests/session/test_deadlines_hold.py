@@ -44,11 +44,11 @@ WAYS_TO_LAST = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS_TO_LAST)
-def test_the_soft_deadline_keeps_the_state(session, way):
+@pytest.mark.parametrize("case", WAYS_TO_LAST)
+def test_the_soft_deadline_keeps_the_state(session, case):
     """At the soft deadline the guest is interrupted and the state is kept, whatever it waits
     for."""
-    result = session.execute(WAYS_TO_LAST[way], timeout=SOON)
+    result = session.execute(WAYS_TO_LAST[case], timeout=SOON)
     assert (result.status, result.error.type, result.alive) == ("timeout", "TimeoutError", True)
     assert still_there(session)
 
@@ -93,12 +93,12 @@ HIDING_PLACES = {
 }
 
 
-@pytest.mark.parametrize("way", ESCAPES)
-def test_no_code_escapes_the_kill(opened, way):
+@pytest.mark.parametrize("case", ESCAPES)
+def test_no_code_escapes_the_kill(opened, case):
     """After the grace it is killed: nothing that the code does about interrupts makes it last."""
     interp = opened(grace=SOON)
     interp.execute("1")         # a start may take longer than that
-    result = interp.execute(ESCAPES[way], timeout=SOON)
+    result = interp.execute(ESCAPES[case], timeout=SOON)
     assert (result.status, result.error.type, result.killed,
             result.alive) == ("timeout", "TimeoutError", "timeout", False)
     with pytest.raises(droste.TimedOut):
@@ -174,10 +174,10 @@ def test_the_sessions_own_deadline_ends_it(environment, opened):
         interp.execute("1")
 
 
-def interrupt_when_told(opened, code, **settings):
-    """Runs a cell that calls told(), upon which somebody in another thread interrupts it."""
+def interrupt_when_running(opened, code, **settings):
+    """Runs a cell that calls started(), upon which somebody in another thread interrupts it."""
     running = threading.Event()
-    interp = opened(tools={"told": running.set}, **settings)
+    interp = opened(tools={"started": running.set}, **settings)
     interp.execute("kept = 41")
     thread = threading.Thread(target=lambda: running.wait(60) and interp.interrupt())
     thread.start()
@@ -186,30 +186,31 @@ def interrupt_when_told(opened, code, **settings):
     return interp, result
 
 
-@pytest.mark.parametrize("code", ["told()\nwhile True: pass",
-                                  "import time\ntold()\ntime.sleep(60)"])
+@pytest.mark.parametrize("code", ["started()\nwhile True: pass",
+                                  "import time\nstarted()\ntime.sleep(60)"])
 def test_an_interrupt_stops_the_cell_and_keeps_the_state(opened, code):
     """Interpreter.interrupt, the way of Ctrl-C: KeyboardInterrupt in the cell, and the session goes
     on."""
-    interp, result = interrupt_when_told(opened, code)
+    interp, result = interrupt_when_running(opened, code)
     assert (result.status, result.error.type, result.alive) == ("error", "KeyboardInterrupt", True)
     assert still_there(interp)
 
 
 def test_an_interrupt_that_is_caught_is_the_codes(opened):
     """As in Python: the handler runs, and the cell ends well."""
-    interp, result = interrupt_when_told(
+    interp, result = interrupt_when_running(
         opened,
-        "import time\ntry:\n    told()\n    time.sleep(60)\n"
+        "import time\ntry:\n    started()\n    time.sleep(60)\n"
         "except KeyboardInterrupt: caught = True")
     assert result.status == "ok" and interp.execute("caught").echo == "True"
 
 
 def test_an_interrupt_that_is_ignored_becomes_a_kill(opened):
     """After the grace."""
-    interp, result = interrupt_when_told(
+    interp, result = interrupt_when_running(
         opened, "import signal, threading\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n"
-                "threading.Thread(target=told, daemon=True).start()\nwhile True: pass", grace=SOON)
+                "threading.Thread(target=started, daemon=True).start()\nwhile True: pass",
+        grace=SOON)
     assert (result.status, result.killed, result.alive) == ("killed", "interrupt", False)
     with pytest.raises(droste.Cancelled):
         interp.execute("1")

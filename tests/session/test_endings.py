@@ -143,11 +143,11 @@ def test_a_cell_ends_as_the_table_says(ending, row):
     next call gets."""
     status, kind, killed, alive, afterwards = table()[row]
     interp, result = ending(row)
-    told = result.json
-    assert (told["status"], (told["error"] or {}).get("type",
-                                                      "")) == (status, kind.split(",")[0]), told
-    assert (told["killed"] or "") == killed.split(",")[0], told
-    assert (told["alive"], result.alive, interp.alive) == (alive == "yes",) * 3, told
+    data = result.json
+    assert (data["status"], (data["error"] or {}).get("type",
+                                                      "")) == (status, kind.split(",")[0]), data
+    assert (data["killed"] or "") == killed.split(",")[0], data
+    assert (data["alive"], result.alive, interp.alive) == (alive == "yes",) * 3, data
     if result.alive:
         assert afterwards == "runs"
         interp.output_fields = ["n"]       # instead of the schema that one of them has
@@ -159,14 +159,14 @@ def test_a_cell_ends_as_the_table_says(ending, row):
                 interp.execute("SUBMIT(n=kept)")
 
 
-@pytest.mark.parametrize("way, killed", [
+@pytest.mark.parametrize("code, killed", [
     ("os.kill(os.getpid(), 9)", "signal 9 SIGKILL"), ("os.abort()", "signal 6 SIGABRT"),
     ("os._exit(0)", "exit 0"), ("os._exit(255)", "exit 255"),
     ("os.kill(os.getpid(), signal.SIGTERM)", "signal 15 SIGTERM"),
     ("threading.Thread(target=os._exit, args=(7,)).start(); time.sleep(60)", "exit 7")])
-def test_how_the_guest_ended_is_named(opened, way, killed):
+def test_how_the_guest_ended_is_named(opened, code, killed):
     """killed: the guest's own exit status or signal, from whatever thread."""
-    result = opened().execute("import os, signal, threading, time\n" + way)
+    result = opened().execute("import os, signal, threading, time\n" + code)
     assert (result.status, result.killed, result.alive) == ("killed", killed, False)
 
 
@@ -266,13 +266,13 @@ PROTOCOL = {
 }
 
 
-@pytest.mark.parametrize("way", PROTOCOL)
-def test_bytes_behind_the_guests_back_end_that_sandbox_only(environment, opened, way):
+@pytest.mark.parametrize("case", PROTOCOL)
+def test_bytes_behind_the_guests_back_end_that_sandbox_only(environment, opened, case):
     """A guest that writes raw bytes to its channel gains nothing, and harms nobody else."""
     interp, other = opened(), opened()
     other.execute("kept = 41")
     interp.execute(environment.raw + "import struct, time\n")
-    result = interp.execute(PROTOCOL[way] + "\ntime.sleep(60)")
+    result = interp.execute(PROTOCOL[case] + "\ntime.sleep(60)")
     assert (result.status, result.killed, result.alive) == ("killed", "protocol", False)
     with pytest.raises(droste.ProtocolError):
         interp.execute("1")

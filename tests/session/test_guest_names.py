@@ -175,10 +175,10 @@ def reply(code):
 
 def test_a_run_has_its_context_by_both_names(environment):
     """In a run `context` and `context_0` are the value that was given: texts, bytes and JSON."""
-    for given in ("text \U0001f600", b"\x00\xff", {"a": [1, None]}):
+    for context in ("text \U0001f600", b"\x00\xff", {"a": [1, None]}):
         done = environment.rlm(lambda messages: reply(
-            "SUBMIT(answer=[repr(context), context is context_0])")).run("q", given)
-        assert done.answer == [repr(given), True], done.error
+            "SUBMIT(answer=[repr(context), context is context_0])")).run("q", context)
+        assert done.answer == [repr(context), True], done.error
 
 
 def test_a_run_starts_child_runs_over_contexts_of_their_own(environment):

@@ -102,8 +102,9 @@ def test_names_of_the_host_are_restored_where_that_is_asked_for(guarded):
     objects, with `context` the numbered ones too, and what hides a function is gone. A name that
     the host has given nothing by is the code's."""
     interp = guarded(restore_name=HOSTS)
-    told = {variable["name"]: variable for variable in run(interp, OVERWRITE).variables}
-    assert told["context"]["length"] == 8 and told["own"]["length"] == 4 and "llm_query" not in told
+    bound = {variable["name"]: variable for variable in run(interp, OVERWRITE).variables}
+    assert (bound["context"]["length"], bound["own"]["length"]) == (8, 4)
+    assert "llm_query" not in bound
     assert run(interp, LOOK).fields == RESTORED
     assert interp.execute(OVERWRITE + "1 / 0").error.type == "ZeroDivisionError"
     assert run(interp, LOOK).fields == RESTORED
@@ -184,7 +185,7 @@ def test_forks_have_the_namespace(session):
     assert run(session, "import os\nbase = 41\nr, w = os.pipe()",
                "pid = os.fork()\nif pid == 0:\n    os.write(w, str(base + 1).encode())\nelse:\n    "
                "os.waitpid(pid, 0)",
-               "SUBMIT(said=os.read(r, 10).decode())").said == "42"
+               "SUBMIT(value=os.read(r, 10).decode())").value == "42"
 
 
 @pytest.mark.needs("semaphores")

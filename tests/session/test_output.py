@@ -164,14 +164,14 @@ def test_a_flood_does_not_hold_the_guest_up(capped):
 
 def test_output_is_told_as_it_comes(opened):
     """A listener hears of output while the cell runs, and the result has it, too."""
-    told, interp = [], None
+    chunks, interp = [], None
 
     def listen(stream, text):
-        told.append((stream, text))
+        chunks.append((stream, text))
         if "go on" in text:
             interp.interrupt()
 
     interp = opened(on_output=listen)
     result = interp.execute("import time\nprint('go on', flush=True)\ntime.sleep(60)")
-    assert (1, "go on\n") in told
+    assert (1, "go on\n") in chunks
     assert result.error.type == "KeyboardInterrupt" and result.stdout == "go on\n"

@@ -22,10 +22,10 @@ def lines_of(traceback):
 def test_a_result_has_the_documented_fields(session):
     """docs/guest.md has them; each is there, whatever the cell came to."""
     for code in ("1", "1 / 0", "SUBMIT(a=1)", "print(1)"):
-        told = session.execute(code).json
-        assert set(told) == MEMBERS
-        assert isinstance(told["seconds"],
-                          float) and told["alive"] is True and isinstance(told["isolation"], str)
+        found = session.execute(code).json
+        assert set(found) == MEMBERS
+        assert isinstance(found["seconds"],
+                          float) and found["alive"] is True and isinstance(found["isolation"], str)
 
 
 @pytest.mark.parametrize("code, status", [

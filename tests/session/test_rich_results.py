@@ -180,11 +180,11 @@ def test_a_forged_result_has_the_same_limit(opened):
 
 
 @pytest.fixture
-def told(opened):
+def listening(opened):
     """A session, and what its listener is called with."""
     seen = []
     session = opened(on_result=seen.append)
-    session.told = seen
+    session.results = seen
     return session
 
 
@@ -200,22 +200,22 @@ def test_results_arrive_while_the_cell_runs(opened):
     assert seen == ["'first'", "'ask'"] and result.error.type == "KeyboardInterrupt"
 
 
-def test_a_listener_is_told_of_updates_and_of_the_last_expression(told):
+def test_a_listener_is_told_of_updates_and_of_the_last_expression(listening):
     """An update has the id of what it replaces, also in another cell; the main result comes last,
     with its text and with its forms."""
-    told.execute("h = display('a', display_id='x')\nh.update('b')\n6 * 7").raise_for_status()
-    told.execute("update_display('c', display_id='x')\n[1]").raise_for_status()
-    assert [(r.text, r.display_id, r.is_update, r.is_main_result) for r in told.told] == [
+    listening.execute("h = display('a', display_id='x')\nh.update('b')\n6 * 7").raise_for_status()
+    listening.execute("update_display('c', display_id='x')\n[1]").raise_for_status()
+    assert [(r.text, r.display_id, r.is_update, r.is_main_result) for r in listening.results] == [
         ("'a'", "x", False, False), ("'b'", "x", True, False), ("42", None, False, True),
         ("'c'", "x", True, False), ("[1]", None, False, True)]
-    assert told.told[-1].json == [1]
+    assert listening.results[-1].json == [1]
 
 
-def test_clear_output_removes_what_the_cell_has_shown(told):
+def test_clear_output_removes_what_the_cell_has_shown(listening):
     """At once, or with the next result; the listener is called with None, and output stays."""
-    result = told.execute("display(1)\nclear_output()\ndisplay(2)\nclear_output(wait=True)\n"
-                          "print('out')\ndisplay(3)\nclear_output(wait=True)")
-    assert [r and r.text for r in told.told] == ["1", None, "2", None, "3"]
+    result = listening.execute("display(1)\nclear_output()\ndisplay(2)\nclear_output(wait=True)\n"
+                               "print('out')\ndisplay(3)\nclear_output(wait=True)")
+    assert [r and r.text for r in listening.results] == ["1", None, "2", None, "3"]
     assert [r.text for r in result.results] == ["3"] and result.stdout == "out\n"
 
 

@@ -85,8 +85,8 @@ def test_a_local_repository_is_there_and_is_the_current_directory(staged, reposi
         "git=os.path.exists('.git'))")
     assert result.fields == {"text": "first\n", "here": True, "value": 42,
                              "git": False}, result.error
-    told = result.json["repo"]
-    assert told["url"] == repository and len(told["commit"]) == 40
+    report = result.json["repo"]
+    assert report["url"] == repository and len(report["commit"]) == 40
 
 
 def test_a_branch_is_staged_by_its_name(staged, repository):

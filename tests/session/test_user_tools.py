@@ -70,8 +70,8 @@ def test_what_a_tool_raises_reaches_the_code(session, kind, caught):
 
     session.tools["fail"] = fail
     result = session.execute(
-        "try: fail()\nexcept Exception as e: SUBMIT(kind=type(e).__name__, said=str(e))")
-    assert result.kind == caught and "some words" in result.said
+        "try: fail()\nexcept Exception as e: SUBMIT(kind=type(e).__name__, message=str(e))")
+    assert result.kind == caught and "some words" in result.message
     assert session.execute("fail()").error.type == caught
     assert session.execute("1").ok
 
@@ -122,7 +122,7 @@ def test_the_calls_of_tools_are_bounded(opened):
     calls = []
     interp = opened(tools={"f": lambda: calls.append(1)}, max_tool_calls=2)
     assert interp.execute(
-        "f(); f()\ntry: f()\nexcept BudgetExceeded as e: SUBMIT(said=str(e))").said and len(
+        "f(); f()\ntry: f()\nexcept BudgetExceeded as e: SUBMIT(message=str(e))").message and len(
         calls) == 2
 
 

@@ -108,10 +108,10 @@ def test_large_json_goes_both_ways(session):
 
 def test_many_values_stay_apart(session):
     """Each variable of a cell is its own, and large ones that have not changed are still there."""
-    given = {"v%d" % n: "x" * (n * 1000) for n in range(60)}
+    values = {"v%d" % n: "x" * (n * 1000) for n in range(60)}
     for _ in range(2):
         assert session.execute("SUBMIT(n=[len(globals()['v%d' % n]) for n in range(60)])",
-                               given).n == [n * 1000 for n in range(60)]
+                               values).n == [n * 1000 for n in range(60)]
 
 
 @pytest.mark.needs("directories")

@@ -72,8 +72,8 @@ WRONG = [
 def test_wrong_paths_come_back_as_text(volume):
     """What is wrong with a path is said in its place, as docs/guest.md has it."""
     interp = volume()
-    for code, said in WRONG:
-        assert said in interp.execute(code).echo, code
+    for code, message in WRONG:
+        assert message in interp.execute(code).echo, code
 
 
 def test_a_volume_has_the_directories_that_skills_expect(volume):

@@ -51,7 +51,7 @@ def test_where_no_mount_can_map_ids_a_volume_is_nobodys(tmp_path):
     assert run("open('/data/x', 'w').write('1'); SUBMIT(done=True)", "full",
                *place)["status"] == "submitted"
     assert run("SUBMIT(x=open('/data/x').read())", "full", *place)["submit"] == {"x": "1"}
-    said = os.popen("%s doctor --volume-root %s" % (DROSTE, tmp_path)).read()
-    assert "share user 65534" in said
+    output = os.popen("%s doctor --volume-root %s" % (DROSTE, tmp_path)).read()
+    assert "share user 65534" in output
     assert os.stat(tmp_path / "v/data/x").st_uid == NOBODY
     assert homes() == []

@@ -435,8 +435,8 @@ def commands_in_the_background(sandbox):
         sandbox.commands.stream_input(handle.pid, ["streamed ", b"input\n"])
     if hasattr(sandbox.commands, "close_stdin"):
         sandbox.commands.close_stdin(handle.pid)
-        said = second.wait().stdout
-        assert said.endswith("streamed input\nover\n" if streams else "over\n"), said
+        output = second.wait().stdout
+        assert output.endswith("streamed input\nover\n" if streams else "over\n"), output
     else:
         assert second.kill() is True
     killed = sandbox.commands.run("sleep 100", background=True)

@@ -31,9 +31,9 @@ def fetch(client, sandbox, *places):
     """What its code gets from each place, or the status of the refusal."""
     body = {"code": FETCH + "\n[fetch(where) for where in %r]" % (places,)}
     answer = client.data(sandbox, 49999, "POST", "/execute", body)
-    said = [json.loads(line) for line in answer.body.decode().splitlines()]
-    found = [one["text"] for one in said if one["type"] == "result"]
-    assert found, said
+    messages = [json.loads(line) for line in answer.body.decode().splitlines()]
+    found = [one["text"] for one in messages if one["type"] == "result"]
+    assert found, messages
     return json.loads(found[0].replace("'", '"'))
 
 

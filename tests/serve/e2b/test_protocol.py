@@ -486,7 +486,7 @@ def stream_input(client, own, *messages, flags=0, tail=b""):
     return found
 
 
-def given(data):
+def input_message(data):
     """A message of input."""
     return {"data": {"input": {"stdin": base64.b64encode(data).decode()}}}
 
@@ -503,21 +503,21 @@ def test_input_comes_in_a_stream(client, sandbox):
     while b"data" not in got:
         got += response.read1()
     data, select = os.urandom(3 << 20), {"process": {"tag": "streamed"}}
-    pieces = [given(data[at:at + 300000]) for at in range(0, len(data), 300000)]
+    pieces = [input_message(data[at:at + 300000]) for at in range(0, len(data), 300000)]
     assert stream_input(client, sandbox, {"start": select}, *pieces[:4], {"keepalive": {}},
                         *pieces[4:]) == [(0, {}), (2, {})]
     assert client.data(sandbox, 49983, "POST", "/process.Process/CloseStdin",
                        select).status == 200
     got += response.read()
-    said = b"".join(base64.b64decode(message["event"]["data"].get("stdout", ""))
-                    for _, message in envelopes(got) if "data" in message.get("event", {}))
-    assert hashlib.md5(data).hexdigest().encode() in said
+    output = b"".join(base64.b64decode(message["event"]["data"].get("stdout", ""))
+                      for _, message in envelopes(got) if "data" in message.get("event", {}))
+    assert hashlib.md5(data).hexdigest().encode() in output
     connection.close()
 
 
 @pytest.mark.parametrize("messages,more,code", [
     ([{"start": {"process": {"pid": 999999}}}], {}, "not_found"),
-    ([{"start": {}}], {}, "invalid_argument"), ([given(b"x")], {}, "invalid_argument"),
+    ([{"start": {}}], {}, "invalid_argument"), ([input_message(b"x")], {}, "invalid_argument"),
     ([{"other": {}}], {}, "invalid_argument"), ([], {"tail": b"\0\0\0"}, "invalid_argument"),
     ([], {"tail": b"\0\0\0\0\2{]"}, "invalid_argument"),
     ([], {"tail": b"\0\xff\xff\xff\xff"}, "resource_exhausted"),

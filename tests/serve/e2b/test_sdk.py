@@ -44,17 +44,17 @@ def command(place, script):
 @pytest.fixture(scope="module")
 def answers(server):
     """answers(place, script): what each row of a script has said."""
-    known = {}
+    results = {}
 
     def run(place, script):
         words = command(place, script)
-        if (place, script) not in known:
+        if (place, script) not in results:
             done = subprocess.run([*words, server.address, os.path.abspath(
                 os.path.join(BUILD, place))], capture_output=True, text=True, timeout=4 * WAIT,
                 env={"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"})
             assert done.returncode == 0, done.stderr
-            known[place, script] = json.loads(done.stdout)
-        return known[place, script]
+            results[place, script] = json.loads(done.stdout)
+        return results[place, script]
     return run
 
 

@@ -63,8 +63,8 @@ def test_a_run_answers_and_is_recorded(server):
     usage, run = answer.json["usage"], answer.headers["X-Droste-Run"]
     tokens = server.model.stats()["tokens"].values()
     assert len(tokens) == 3
-    assert usage["prompt_tokens"] == sum(told for told, _ in tokens)
-    assert usage["completion_tokens"] == sum(said for _, said in tokens)
+    assert usage["prompt_tokens"] == sum(prompted for prompted, _ in tokens)
+    assert usage["completion_tokens"] == sum(received for _, received in tokens)
     assert usage["total_tokens"] == usage["prompt_tokens"] + usage["completion_tokens"]
     one = server.ask("GET", "/v1/runs/" + run).json
     assert (one["status"], one["answer"]) == ("answered", "answer 70")
@@ -115,14 +115,14 @@ def test_what_becomes_the_context(models, body, seen):
 def test_earlier_messages_are_the_conversation(models):
     """Before the question if they are short, otherwise in the context."""
     server = models(turns=SHOW)
-    said = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "first"},
-            {"role": "assistant", "content": "reply"}, {"role": "user", "content": "second"}]
-    server.ask("POST", CHAT, {"model": "droste/turns", "messages": said})
+    messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "first"},
+                {"role": "assistant", "content": "reply"}, {"role": "user", "content": "second"}]
+    server.ask("POST", CHAT, {"model": "droste/turns", "messages": messages})
     question = runs(server)[0]["question"]
     for part in ("Instructions:\n\nBe brief.", "user: first", "assistant: reply", "second"):
         assert part in question
-    said[1]["content"] = "first " * 2000
-    answer = server.ask("POST", CHAT, {"model": "droste/turns", "messages": said})
+    messages[1]["content"] = "first " * 2000
+    answer = server.ask("POST", CHAT, {"model": "droste/turns", "messages": messages})
     assert json.loads(content(answer)) == [
         "list", [{"role": "user", "content": "first " * 2000},
                  {"role": "assistant", "content": "reply"}]]
@@ -141,8 +141,8 @@ def test_a_small_window_reads_a_large_attachment(models, serve):
                                            attached(data)]))
     assert content(answer) == "2000"
     tokens = model.stats()["tokens"].values()
-    assert max(told for told, _ in tokens) < 8000
-    assert answer.json["usage"]["prompt_tokens"] == sum(told for told, _ in tokens)
+    assert max(prompted for prompted, _ in tokens) < 8000
+    assert answer.json["usage"]["prompt_tokens"] == sum(prompted for prompted, _ in tokens)
     # The fake is no kinder than a real one: the same text as a message is refused.
     passed = server.ask("POST", CHAT, ask(data.decode()[:100000], model="ok"))
     assert error(passed, 400)["code"] == "context_length_exceeded"
@@ -276,10 +276,10 @@ def test_the_provider_s_key_stays_here(server, model):
         assert error(parts, 502)["code"] == "provider_refused"
     stream = Stream(server, ask("hi", model=model))
     try:
-        said = stream.response.read()
+        body = stream.response.read()
     except http.client.IncompleteRead as cut:
-        said = cut.partial
-    for text in (whole.body.decode(), said.decode()):
+        body = cut.partial
+    for text in (whole.body.decode(), body.decode()):
         assert KEY not in text and KEY[:10] not in text
     if model == "auth":
         assert error(whole, 502)["code"] == "provider_refused"

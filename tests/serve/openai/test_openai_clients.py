@@ -35,13 +35,13 @@ def command(script):
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory, servers):
     """answers(script): what each row of it has said, of a server of its own."""
-    known, made = {}, []
+    results, made = {}, []
     asking = [repl("SUBMIT('wrote %d' % write(n=4))")]
     slow = [repl("import time\ntime.sleep(1.5)"), repl("SUBMIT('waited')")]
 
     def run(script):
         words, where = command(script)
-        if script not in known:
+        if script not in results:
             home = tmp_path_factory.mktemp("clients")
             turns = home / "turns.json"
             turns.write_text(json.dumps({"": TURNS, "slow": slow, "asking": asking}))
@@ -57,11 +57,11 @@ def answers(tmp_path_factory, servers):
                                   text=True, timeout=4 * WAIT, env={
                                       "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"})
             assert done.returncode == 0, done.stderr
-            known[script] = json.loads(done.stdout)
+            results[script] = json.loads(done.stdout)
             slow_runs = [one for one in server.ask("GET", "/v1/runs").json["runs"]
                          if one["model"].endswith("turns-slow")]
             assert len(slow_runs) == 1, "a retry started another run"
-        return known[script]
+        return results[script]
     yield run
     for one in made:
         for server in one.running:
@@ -69,8 +69,8 @@ def answers(tmp_path_factory, servers):
 
 
 class Fake:
-    def __init__(self, told):
-        self.url = "http://127.0.0.1:%d/v1" % told["port"]
+    def __init__(self, ready):
+        self.url = "http://127.0.0.1:%d/v1" % ready["port"]
 
 
 @pytest.mark.parametrize("script,name", [

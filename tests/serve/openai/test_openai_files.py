@@ -86,8 +86,8 @@ def test_a_small_window_reads_a_large_file(models, serve):
         {"type": "file", "file": {"file_id": one["id"]}}]))
     assert content(answer) == "2000"
     tokens = model.stats()["tokens"].values()
-    assert max(told for told, _ in tokens) < 8000
-    assert answer.json["usage"]["prompt_tokens"] == sum(told for told, _ in tokens)
+    assert max(prompted for prompted, _ in tokens) < 8000
+    assert answer.json["usage"]["prompt_tokens"] == sum(prompted for prompted, _ in tokens)
 
 
 def test_several_contexts(models):

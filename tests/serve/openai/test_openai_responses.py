@@ -35,8 +35,8 @@ def test_a_response_is_a_run(server):
     assert set(one) == KEYS and one["status"] == "completed" and text(one) == "answer 70"
     assert [item["type"] for item in one["output"]] == ["reasoning", "reasoning", "message"]
     tokens = server.model.stats()["tokens"].values()
-    assert one["usage"]["input_tokens"] == sum(told for told, _ in tokens)
-    assert one["usage"]["output_tokens"] == sum(said for _, said in tokens)
+    assert one["usage"]["input_tokens"] == sum(prompted for prompted, _ in tokens)
+    assert one["usage"]["output_tokens"] == sum(received for _, received in tokens)
     assert one["metadata"] == {"a": "b"} and one["instructions"] == "Be brief."
     assert server.ask("GET", RESPONSES + "/" + one["id"]).json == one
     items = server.ask("GET", RESPONSES + "/%s/input_items" % one["id"]).json

@@ -42,10 +42,10 @@ static inline void runs_model(void *arg, const droste_message *m, size_t count, 
         runs.held = call;
         return;
     }
-    char said[sizeof runs.asked[0]];
-    for (size_t i = 0; i < sizeof said; i++)
-        said[i] = text[i] >= 'a' && text[i] <= 'z' ? (char)(text[i] - 'a' + 'A') : text[i];
-    droste_answer(call, said, strlen(said));
+    char answer[sizeof runs.asked[0]];
+    for (size_t i = 0; i < sizeof answer; i++)
+        answer[i] = text[i] >= 'a' && text[i] <= 'z' ? (char)(text[i] - 'a' + 'A') : text[i];
+    droste_answer(call, answer, strlen(answer));
 }
 
 /* As in another process: nothing of the object before is left. */

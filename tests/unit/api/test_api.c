@@ -133,7 +133,7 @@ static void the_pool_gives_fresh_sandboxes(void **state)
     }
 }
 
-/* A pool member was built for other limits: it is not given to a session that asks for these. */
+/* A pool member was built for other limits: it is not context to a session that asks for these. */
 static void the_pool_honours_the_limits_that_were_asked_for(void **state)
 {
     static const char limits[] = "import resource\n"
@@ -156,13 +156,13 @@ static void the_pool_honours_the_limits_that_were_asked_for(void **state)
 /* Contexts that were added are bound under all their names, until they are taken back. */
 static void added_contexts_are_bound(void **state)
 {
-    char path[] = "/tmp/droste-test-XXXXXX", given[80];
+    char path[] = "/tmp/droste-test-XXXXXX", context[80];
     int fd = mkstemp(path);
     assert_true(fd >= 0 && write(fd, "text", 4) == 4);
     close(fd);
-    snprintf(given, sizeof given, "mail=%s", path);
+    snprintf(context, sizeof context, "mail=%s", path);
     assert_fine(droste_context_add(fixture.d, path, &fixture.err));
-    assert_fine(droste_context_add(fixture.d, given, &fixture.err));
+    assert_fine(droste_context_add(fixture.d, context, &fixture.err));
     open_session();
     assert_fine(droste_session_load_contexts(fixture.session, &fixture.err));
     assert_null(droste_session_notice(fixture.session));

@@ -38,13 +38,13 @@ static int teardown(void **state)
 /* Runs a cell; returns the repr of its last expression, or its status. */
 static const char *run(droste_session *s, const char *code)
 {
-    static char said[64];
+    static char text[64];
     droste_result *r = NULL;
     assert_fine(droste_session_exec(s, code, strlen(code), DROSTE_ECHO, &r, &error));
     const char *echo = droste_result_echo(r);
-    snprintf(said, sizeof said, "%s", echo && echo[0] ? echo : droste_result_status(r));
+    snprintf(text, sizeof text, "%s", echo && echo[0] ? echo : droste_result_status(r));
     droste_result_free(r);
-    return said;
+    return text;
 }
 
 static unsigned keep(void)

@@ -21,7 +21,7 @@ struct fixture {
     /* of the runs, by their number */
     droste_running *running[RUNS];
     char status[RUNS][20], answer[RUNS][40];
-    unsigned told;
+    unsigned ended;
     int nested;         /* what waiting from within a callback gave */
     const char *end_at; /* an event, whose receiver ends the run; NULL: none does */
     bool suspends;
@@ -71,7 +71,7 @@ static void done(void *arg, droste_result *r)
     snprintf(f.answer[n], sizeof f.answer[n], "%s",
         droste_result_answer(r, NULL) ? droste_result_answer(r, NULL) : "");
     droste_result_free(r);
-    f.told++;
+    f.ended++;
     f.nested = droste_run(f.d, "?", NULL, NULL, NULL, &never, &f.err);
 }
 
@@ -105,10 +105,10 @@ static void start(unsigned n)
 }
 
 /* Turns the loop until so many runs were told of, or none is left. */
-static void turn_until(unsigned told)
+static void turn_until(unsigned ended)
 {
     int left = 1;
-    while (f.told < told && left > 0) {
+    while (f.ended < ended && left > 0) {
         left = droste_turn(f.d, -1, &f.err);
         assert_fine(left);
     }
@@ -122,14 +122,14 @@ static void a_run_can_be_ended_from_within_its_events(void **state)
     for (unsigned i = 0; i < 2 * sizeof kinds / sizeof kinds[0]; i++) {
         f.end_at = kinds[i / 2];
         f.suspends = i % 2;
-        f.told = f.asked = 0;
+        f.ended = f.asked = 0;
         f.running[1] = NULL;
         start(0);
         start(1);
         f.running[1] = NULL; /* this one is not to be ended */
         turn_until(2);
         assert_true(f.asked > 0);
-        assert_int_equal(f.told, 2);
+        assert_int_equal(f.ended, 2);
         assert_string_equal(f.status[0], f.suspends ? "interrupted" : "cancelled");
         assert_string_equal(f.status[1], "answered");
     }
@@ -142,7 +142,7 @@ static void many_runs_are_under_way_at_once(void **state)
     f.keep = RUNS;
     for (unsigned n = 0; n < RUNS; n++)
         start(n);
-    assert_int_equal(f.told, 0);
+    assert_int_equal(f.ended, 0);
     while (f.kept_count < RUNS)
         assert_int_equal(droste_turn(f.d, -1, &f.err), RUNS);
     for (unsigned n = 0; n < RUNS; n++)
@@ -155,7 +155,7 @@ static void many_runs_are_under_way_at_once(void **state)
         assert_string_equal(f.answer[n], expected);
     }
     assert_int_equal(droste_turn(f.d, 0, &f.err), 0);
-    assert_int_equal(f.told, RUNS);
+    assert_int_equal(f.ended, RUNS);
 }
 
 /* The others go on; `done` comes later, not from within. */
@@ -168,7 +168,7 @@ static void one_is_cancelled_and_the_other_goes_on(void **state)
         assert_fine(droste_turn(f.d, -1, &f.err));
     droste_cancel(f.running[0]);
     droste_cancel(f.running[0]); /* once more is nothing */
-    assert_int_equal(f.told, 0);
+    assert_int_equal(f.ended, 0);
     for (int i = 0; i < 2; i++) /* the duty to answer is not over */
         droste_answer(f.kept[i], code, sizeof code - 1);
     turn_until(2);
@@ -240,7 +240,7 @@ static void a_run_that_cannot_begin_has_no_events(void **state)
     q.done = NULL;
     assert_int_equal(droste_start(f.d, &q, NULL, &f.err), -DROSTE_ERROR_ARGUMENT);
     assert_int_equal(droste_turn(f.d, 0, &f.err), 0);
-    assert_int_equal(f.told, 0);
+    assert_int_equal(f.ended, 0);
 }
 
 /* What is left ends with the context, and nobody is told. */
@@ -253,7 +253,7 @@ static void a_context_ends_with_runs_under_way(void **state)
         assert_fine(droste_turn(f.d, -1, &f.err));
     droste_cancel(f.running[0]);
     droste_free(f.d);
-    assert_int_equal(f.told, 0);
+    assert_int_equal(f.ended, 0);
     assert_fine(droste_new(&f.d, &f.err));
 }
 
@@ -346,7 +346,7 @@ static void printing_model(
 static const char *print_much(const char *database, const char *size)
 {
     droste_free(f.d);
-    f.told = f.kept_count = 0;
+    f.ended = f.kept_count = 0;
     assert_fine(droste_new(&f.d, &f.err));
     assert_fine(droste_set(f.d, "database", database, &f.err));
     assert_fine(droste_set(f.d, "model", "callback", &f.err));

@@ -170,13 +170,13 @@ static void a_session_has_settings_of_its_own(void **state)
 
 /* ---- told ---- */
 
-static unsigned told, closed;
-static int told_code;
+static unsigned ends, closed;
+static int end_code;
 
-static void is_told(void *arg, droste_session *s, droste_result *r, const droste_error *why)
+static void count_end(void *arg, droste_session *s, droste_result *r, const droste_error *why)
 {
-    told++;
-    told_code = why ? why->code : 0;
+    ends++;
+    end_code = why ? why->code : 0;
     droste_result_free(r);
     if (arg) {
         droste_session_close(s);
@@ -188,16 +188,16 @@ static void is_told(void *arg, droste_session *s, droste_result *r, const droste
 static void an_end_is_taken_once(void **state)
 {
     open_session();
-    told = 0;
-    droste_session_on_done(session, is_told, NULL);
+    ends = 0;
+    droste_session_on_done(session, count_end, NULL);
     expect_echo(session, "1", "1");
     assert_fine(droste_dispatch(d, &err));
-    assert_int_equal(told, 0);
+    assert_int_equal(ends, 0);
     start(session, "2");
-    while (told == 0)
+    while (ends == 0)
         assert_fine(droste_turn(d, 1000, &err));
     assert_null(wait_for(session)); /* nothing is left to be taken */
-    assert_int_equal(told, 1);
+    assert_int_equal(ends, 1);
 }
 
 static droste_session *pair[2];
@@ -205,7 +205,7 @@ static droste_session *pair[2];
 static void closes_the_other(
     void *arg, droste_session *s, droste_result *r, const droste_error *why)
 {
-    told++;
+    ends++;
     droste_result_free(r);
     droste_session_close(pair[s == pair[0]]);
 }
@@ -213,7 +213,7 @@ static void closes_the_other(
 static void silences_the_other(
     void *arg, droste_session *s, droste_result *r, const droste_error *why)
 {
-    told++;
+    ends++;
     droste_result_free(r);
     droste_session_on_done(pair[s == pair[0]], NULL, NULL);
     pair[0] = pair[s == pair[0]];
@@ -222,7 +222,7 @@ static void silences_the_other(
 /* Starts a cell in two sessions; both are over, in all likelihood, before the droste looks. */
 static void run_two(droste_session_done_fn *fn)
 {
-    told = 0;
+    ends = 0;
     for (int i = 0; i < 2; i++) {
         assert_fine(droste_session_start(d, NULL, &pair[i], &err));
         expect_echo(pair[i], "1", "1");
@@ -231,10 +231,10 @@ static void run_two(droste_session_done_fn *fn)
     start(pair[0], "1");
     start(pair[1], "1");
     usleep(50000);
-    while (told == 0)
+    while (ends == 0)
         assert_fine(droste_turn(d, 1000, &err));
     assert_fine(droste_dispatch(d, &err));
-    assert_int_equal(told, 1);
+    assert_int_equal(ends, 1);
 }
 
 /* The callback of one end may close another session that has ended too, or remove its callback: a
@@ -253,21 +253,21 @@ static void many_sessions_within_another_loop(void **state)
 {
     enum { SESSIONS = 20 };
     droste_session *all[SESSIONS];
-    told = closed = 0;
+    ends = closed = 0;
     struct pollfd p = { .fd = droste_fd(d, &err), .events = POLLIN };
     assert_true(p.fd >= 0);
     assert_int_equal(p.fd, droste_fd(d, &err));
     for (unsigned i = 0; i < SESSIONS; i++) {
         assert_fine(droste_session_start(d, NULL, &all[i], &err));
-        droste_session_on_done(all[i], is_told, d);
+        droste_session_on_done(all[i], count_end, d);
         start(all[i], "import time; time.sleep(0.05)");
     }
-    for (unsigned turns = 0; told < SESSIONS && turns < 10000; turns++) {
+    for (unsigned turns = 0; ends < SESSIONS && turns < 10000; turns++) {
         assert_fine(droste_dispatch(d, &err));
-        if (told < SESSIONS)
+        if (ends < SESSIONS)
             assert_true(poll(&p, 1, 30000) > 0);
     }
-    assert_int_equal(told, SESSIONS);
+    assert_int_equal(ends, SESSIONS);
     assert_int_equal(closed, SESSIONS);
 }
 
@@ -276,13 +276,13 @@ static void a_deadline_wakes_another_loop(void **state)
 {
     open_session();
     struct pollfd p = { .fd = droste_fd(d, &err), .events = POLLIN };
-    told = 0;
-    droste_session_on_done(session, is_told, NULL);
+    ends = 0;
+    droste_session_on_done(session, count_end, NULL);
     const char *code = "while True: pass";
     assert_fine(droste_session_exec_start(session, code, strlen(code), 0, 0.2, &err));
-    while (told == 0) {
+    while (ends == 0) {
         assert_fine(droste_dispatch(d, &err));
-        if (told == 0)
+        if (ends == 0)
             assert_true(poll(&p, 1, 30000) > 0);
     }
     assert_true(droste_session_is_alive(session));

@@ -12,7 +12,7 @@
 struct talk {
     struct loop *loop;
     struct process p;
-    struct buf said;
+    struct buf output;
     bool over; /* its output has ended */
     bool gone; /* the process has */
     bool both;
@@ -24,7 +24,7 @@ static void take_output(void *arg, int status, int events)
     char bytes[4096];
     ssize_t n;
     while ((n = read(t->p.out, bytes, sizeof bytes)) > 0)
-        buf_append(&t->said, bytes, (size_t)n);
+        buf_append(&t->output, bytes, (size_t)n);
     t->over = t->over || n == 0;
     if (t->over)
         watch_events(t->p.out_watch, 0);
@@ -53,7 +53,7 @@ static int talk_close(void **state)
 {
     struct talk *t = *state;
     process_free(&t->p);
-    buf_free(&t->said);
+    buf_free(&t->output);
     loop_close(t->loop);
     return 0;
 }
@@ -86,7 +86,7 @@ static void it_gets_its_input_and_gives_its_output(void **state)
         buf_append(&t->p.to_send, "0123456789abcdef", 16);
     assert_int_equal(process_send(&t->p), 0);
     run_to_its_end(t);
-    assert_int_equal(atoi(buf_text(&t->said)), MANY);
+    assert_int_equal(atoi(buf_text(&t->output)), MANY);
     assert_int_equal(WEXITSTATUS(process_end(&t->p, 0)), 7);
     assert_int_equal(t->p.pid, 0);
 }
@@ -130,9 +130,9 @@ static void its_children_end_with_it(void **state)
     struct talk *t = *state;
     bool never = false;
     start_shell(t, "sleep 1000 & echo $!; wait");
-    while (t->said.len == 0 || t->said.data[t->said.len - 1] != '\n')
+    while (t->output.len == 0 || t->output.data[t->output.len - 1] != '\n')
         assert_true(loop_wait_soon(t->loop, &never, &never, 10, NULL) >= 0);
-    pid_t child = atoi(buf_text(&t->said));
+    pid_t child = atoi(buf_text(&t->output));
     assert_int_equal(kill(child, 0), 0);
     assert_int_equal(WTERMSIG(process_end(&t->p, 0)), SIGKILL);
     run_to_its_end(t); /* its output ends when the last process that has it is gone */
@@ -144,7 +144,7 @@ static void it_may_end_by_itself_when_asked(void **state)
     struct talk *t = *state;
     bool never = false;
     start_shell(t, "trap 'exit 9' TERM; echo ready; while :; do sleep 0.01; done");
-    while (t->said.len < 6)
+    while (t->output.len < 6)
         assert_true(loop_wait_soon(t->loop, &never, &never, 10, NULL) >= 0);
     int status = process_end(&t->p, 60000);
     assert_true(WIFEXITED(status));
@@ -161,7 +161,7 @@ static void a_closed_input_is_no_signal(void **state)
     buf_puts(&t->p.to_send, "text");
     process_send_now(&t->p);
     process_end(&t->p, 0);
-    assert_string_equal(buf_text(&t->said), "gone\n");
+    assert_string_equal(buf_text(&t->output), "gone\n");
 }
 
 /* A missing program is an error with its name, and leaves nothing open. */

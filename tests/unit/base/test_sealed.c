@@ -24,11 +24,11 @@ static int made_file(int seals, size_t written, size_t size)
 }
 
 /* Takes the descriptor. */
-static void refuse(int fd_given, size_t len, const char *why)
+static void refuse(int fd_owned, size_t len, const char *why)
 {
     struct error err = { 0 };
     struct sealed s;
-    cleanup_fd int fd = fd_given;
+    cleanup_fd int fd = fd_owned;
     assert_int_equal(sealed_map(fd, len, NULL, &s, &err), -(int)ERROR_PROTOCOL);
     assert_non_null(strstr(err.text, why));
     assert_null(s.data);

@@ -44,12 +44,12 @@ struct fixture {
     size_t child_count;
 };
 
-static enum value_kind kind_of(struct shared_value *given)
+static enum value_kind kind_of(struct shared_value *value)
 {
     const struct context *context = NULL;
-    assert_int_equal(shared_value_use(given, &context, NULL), 0);
+    assert_int_equal(shared_value_use(value, &context, NULL), 0);
     enum value_kind kind = context->kind;
-    shared_value_rest(given);
+    shared_value_rest(value);
     return kind;
 }
 

@@ -274,7 +274,7 @@ static void note(void *arg)
  * they were, and names the larger budget. */
 static void parts_share_a_larger_budget(void **state)
 {
-    int told = 0;
+    int warnings = 0;
     struct budget all = budget_of((struct budget_limits){ .calls = -1, .all_calls = 3 });
     struct budget a = budget_of((struct budget_limits){ .calls = 9 });
     struct budget b = budget_of((struct budget_limits){ .calls = 9 });
@@ -283,7 +283,7 @@ static void parts_share_a_larger_budget(void **state)
     struct error why = { 0 };
     all.name = "the batch";
     all.on_refused = note;
-    all.arg = &told;
+    all.arg = &warnings;
     a.up = b.up = &all;
     assert_ok(hold_bytes(&a, 40, &holds[0], err));
     assert_ok(hold_bytes(&b, 40, &holds[1], err));
@@ -294,12 +294,12 @@ static void parts_share_a_larger_budget(void **state)
     assert_int_equal(all.held_tokens, 10);
     assert_ok(hold_bytes(&a, 40, &holds[2], err));
     struct budget before = a;
-    assert_int_equal(told, 0);
+    assert_int_equal(warnings, 0);
     assert_int_equal(hold_bytes(&a, 40, &holds[3], &why), -(int)ERROR_BUDGET_CALLS);
     assert_string_equal(why.text, "the batch: call limit exceeded: 3 made or in progress + 1 > 3");
     assert_same(&a, &before);
     assert_fails(ERROR_BUDGET_CALLS, hold_bytes(&b, 40, &holds[3], err));
-    assert_int_equal(told, 1);
+    assert_int_equal(warnings, 1);
     budget_release(&a, &holds[2]);
     budget_release(&b, &holds[1]);
     assert_int_equal(all.held_calls, 0);
@@ -313,16 +313,16 @@ static void parts_share_a_larger_budget(void **state)
 /* A part's own limit is its own: the larger budget is not told of it. */
 static void a_part_has_limits_of_its_own(void **state)
 {
-    int told = 0;
+    int warnings = 0;
     struct budget all = budget_of((struct budget_limits){ .calls = -1, .total_tokens = 1000 });
     struct budget a = budget_of((struct budget_limits){ .calls = 9, .total_tokens = 5 });
     struct budget_hold hold;
     all.name = "the batch";
     all.on_refused = note;
-    all.arg = &told;
+    all.arg = &warnings;
     a.up = &all;
     assert_fails(ERROR_BUDGET_TOKENS, hold_bytes(&a, 40, &hold, err));
-    assert_int_equal(told, 0);
+    assert_int_equal(warnings, 0);
     assert_int_equal(all.held_tokens, 0);
     assert_ok(hold_bytes(&a, 4, &hold, err));
     budget_release(&a, &hold);

@@ -12,11 +12,11 @@
 static droste *d;
 static const char *text, *once;
 static bool on;
-static struct buf said;
+static struct buf values;
 
 static int add_value(droste *unused, const char *value, droste_error *err)
 {
-    buf_printf(&said, "<%s>", value);
+    buf_printf(&values, "<%s>", value);
     return 0;
 }
 
@@ -37,7 +37,7 @@ static int flags_begin(void **state)
 {
     text = once = NULL;
     on = false;
-    buf_clear(&said);
+    buf_clear(&values);
     setenv("DROSTE_CONFIG", "/dev/null", 1);
     return droste_new(&d, NULL);
 }
@@ -45,7 +45,7 @@ static int flags_begin(void **state)
 static int flags_over(void **state)
 {
     droste_free(d);
-    buf_free(&said);
+    buf_free(&values);
     return 0;
 }
 
@@ -112,7 +112,7 @@ static void a_value_is_behind_or_next(void **state)
     assert_int_equal(p.status, -1);
     assert_string_equal(text, "");
     PARSE(&p, "--add=1", "--on", "--add", "2");
-    assert_string_equal(buf_text(&said), "<1><2>");
+    assert_string_equal(buf_text(&values), "<1><2>");
     assert_true(on);
 }
 

@@ -50,13 +50,13 @@ static void captured(int fd, struct buf *out)
     close(kept[fd - 1]);
 }
 
-static void print_table(const droste_record_filter *filter, struct buf *out, struct buf *said)
+static void print_table(const droste_record_filter *filter, struct buf *out, struct buf *errors)
 {
     capture(STDOUT_FILENO);
     capture(STDERR_FILENO);
     int rc = list_as_text(record, filter, "runs.db", NULL);
     captured(STDOUT_FILENO, out);
-    captured(STDERR_FILENO, said);
+    captured(STDERR_FILENO, errors);
     assert_int_equal(rc, 0);
 }
 
@@ -79,13 +79,13 @@ static const droste_record_filter all;
  * column for tasks is there only if there is a task. */
 static void columns_are_aligned(void **state)
 {
-    cleanup_buf struct buf out = { 0 }, said = { 0 };
+    cleanup_buf struct buf out = { 0 }, errors = { 0 };
     add_run("r1", "first\n  question", NULL, NULL, true);
     add_run("r2", "second", NULL, NULL, true);
-    print_table(&all, &out, &said);
+    print_table(&all, &out, &errors);
     const char *text = buf_text(&out), *head = strstr(text, "QUESTION");
     const char *one = strstr(text, "first question\n"), *two = strstr(text, "second");
-    assert_int_equal(said.len, 0);
+    assert_int_equal(errors.len, 0);
     assert_non_null(head);
     assert_non_null(one);
     assert_non_null(two);
@@ -99,10 +99,10 @@ static void columns_are_aligned(void **state)
 /* A task stands behind the last part of its batch's name. */
 static void tasks_have_a_column(void **state)
 {
-    cleanup_buf struct buf out = { 0 }, said = { 0 };
+    cleanup_buf struct buf out = { 0 }, errors = { 0 };
     add_run("r1", "q", "/home/user/results.jsonl", "task-7", true);
     add_run("r2", "q", NULL, NULL, true);
-    print_table(&all, &out, &said);
+    print_table(&all, &out, &errors);
     assert_non_null(strstr(buf_text(&out), "BATCH:TASK"));
     assert_non_null(strstr(buf_text(&out), " results.jsonl:task-7 "));
     assert_null(strstr(buf_text(&out), "/home/user"));
@@ -111,9 +111,9 @@ static void tasks_have_a_column(void **state)
 /* A run that has not ended has no figures. */
 static void a_run_under_way_has_no_figures(void **state)
 {
-    cleanup_buf struct buf out = { 0 }, said = { 0 };
+    cleanup_buf struct buf out = { 0 }, errors = { 0 };
     add_run("r1", "q", NULL, NULL, false);
-    print_table(&all, &out, &said);
+    print_table(&all, &out, &errors);
     const char *row = strchr(buf_text(&out), '\n') + 1;
     unsigned dashes = 0;
     for (const char *at = row; (at = strstr(at, " -  ")); at++)
@@ -125,14 +125,14 @@ static void a_run_under_way_has_no_figures(void **state)
  * record from a filter that nothing passes. */
 static void nothing_is_explained(void **state)
 {
-    cleanup_buf struct buf out = { 0 }, said = { 0 };
+    cleanup_buf struct buf out = { 0 }, errors = { 0 };
     const droste_record_filter narrow = { .model = "none" };
-    print_table(&all, &out, &said);
-    assert_string_equal(buf_text(&said), "droste: no runs yet in runs.db\n");
+    print_table(&all, &out, &errors);
+    assert_string_equal(buf_text(&errors), "droste: no runs yet in runs.db\n");
     add_run("r1", "q", NULL, NULL, true);
-    buf_clear(&said);
-    print_table(&narrow, &out, &said);
-    assert_string_equal(buf_text(&said), "droste: no such runs in runs.db; use fewer filters\n");
+    buf_clear(&errors);
+    print_table(&narrow, &out, &errors);
+    assert_string_equal(buf_text(&errors), "droste: no such runs in runs.db; use fewer filters\n");
     assert_int_equal(out.len, 0);
 }
 

@@ -36,10 +36,10 @@ static const char *written(void)
 
 #define progress_test(f) cmocka_unit_test_setup_teardown(f, progress_begin, progress_end)
 
-static void event(const char *kind, const char *said)
+static void event(const char *kind, const char *text)
 {
     progress_event(progress,
-        &(droste_event){ .kind = kind, .text = said, .len = strlen(said), .turn = 2, .turns = 20 });
+        &(droste_event){ .kind = kind, .text = text, .len = strlen(text), .turn = 2, .turns = 20 });
 }
 
 static void event_result(const char *status, const char *json)

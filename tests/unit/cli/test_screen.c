@@ -28,10 +28,10 @@ static int screen_end(void **state)
 
 #define screen_test(f) cmocka_unit_test_setup_teardown(f, screen_begin, screen_end)
 
-static void fits(const char *given, size_t columns, const char *expected, size_t used)
+static void fits(const char *line, size_t columns, const char *expected, size_t used)
 {
     cleanup_buf struct buf out = { 0 };
-    size_t got = screen_fit(&screen, &out, given, strlen(given), columns);
+    size_t got = screen_fit(&screen, &out, line, strlen(line), columns);
     assert_string_equal(buf_text(&out), expected);
     assert_int_equal(got, used);
 }
@@ -76,11 +76,11 @@ static void of_a_huge_text_only_the_beginning_is_looked_at(void **state)
     assert_true(screen_fit(&screen, &out, huge, HUGE, HUGE) < 8192);
 }
 
-static void breaks(const char *given, size_t columns, const char *first)
+static void breaks(const char *line, size_t columns, const char *first)
 {
-    size_t n = screen_break(given, strlen(given), columns);
+    size_t n = screen_break(line, strlen(line), columns);
     assert_int_equal(n, strlen(first));
-    assert_memory_equal(given, first, n);
+    assert_memory_equal(line, first, n);
 }
 
 static void lines_break_between_words(void **state)

@@ -190,13 +190,13 @@ static void what_waits_depends_on_its_length_alone(void **state)
     struct egress_secret s = secret_of("KEY for a.example");
     struct egress_forms *forms = NULL;
     assert_ok(egress_forms_add(&forms, &s, err));
-    for (size_t known = 0; known < strlen(VALUE); known++) {
+    for (size_t prefix = 0; prefix < strlen(VALUE); prefix++) {
         struct egress_redactor right = { 0 }, wrong = { 0 };
         cleanup_buf struct buf a = { 0 }, b = { 0 }, guess = { 0 };
         buf_puts(&guess, "line\nxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx");
-        buf_append(&guess, VALUE, known);
+        buf_append(&guess, VALUE, prefix);
         egress_redact(forms, &right, guess.data, guess.len, &a);
-        memset(guess.data + guess.len - known, '#', known);
+        memset(guess.data + guess.len - prefix, '#', prefix);
         egress_redact(forms, &wrong, guess.data, guess.len, &b);
         assert_int_equal(a.len, b.len);
         assert_true(a.len >= strlen("line\n"));

@@ -113,12 +113,12 @@ static void needs_are_the_optional_features(void **state)
  * null, is not supported. What is not optional stays, and unknown names are passed over. */
 static void a_greeting_declares_features(void **state)
 {
-    static const char said[] =
+    static const char reply[] =
         "{\"image\":true,\"gpus\":[\"T4\"],\"region\":false,\"app-name\":null,"
         "\"memory\":false,\"no such setting\":true}";
     struct feature_state table[FEATURE_COUNT];
     cleanup_json struct json_object *o = NULL;
-    assert_ok(json_parse(said, strlen(said), &json_limits_small, &o, err));
+    assert_ok(json_parse(reply, strlen(reply), &json_limits_small, &o, err));
     memcpy(table, bridge_features, sizeof table);
     bridge_spec_take_features(table, o);
     assert_ptr_equal(table[FEATURE_IMAGE].text, bridge_features[FEATURE_IMAGE].text);

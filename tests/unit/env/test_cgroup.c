@@ -63,7 +63,8 @@ static void put(struct fixture *f, const char *path, const char *text)
 }
 
 /* A cgroup with these controllers, which it gives to its children if `given`. */
-static void make_cgroup(struct fixture *f, const char *path, const char *controllers, bool given)
+static void make_cgroup(
+    struct fixture *f, const char *path, const char *controllers, bool delegated)
 {
     char file[256];
     snprintf(file, sizeof file, "%s/cgroup.controllers", path);
@@ -72,7 +73,7 @@ static void make_cgroup(struct fixture *f, const char *path, const char *control
     put(f, file, "");
     snprintf(file, sizeof file, "%s/cgroup.subtree_control", path);
     /* Without the file it cannot be written, as where a cgroup holds processes itself. */
-    if (given)
+    if (delegated)
         put(f, file, controllers);
 }
 

@@ -164,7 +164,7 @@ static void wait_for_next(void)
     assert_ok(loop_run_until(loop, &goes_on, err));
 }
 
-static void said(const char *expected)
+static void assert_events(const char *expected)
 {
     assert_string_equal(buf_text(&story), expected);
     buf_clear(&story);
@@ -228,7 +228,7 @@ static void output_before_the_mark_is_the_shells(void **state)
     shows("b");
     char expected[64];
     snprintf(expected, sizeof expected, "make;connect;joined;<%s>;<b>;", both + 2);
-    said(expected);
+    assert_events(expected);
 }
 
 /* Nothing else may be typed before: the shell would take it. */
@@ -266,10 +266,10 @@ static void a_cut_connection_is_made_again(void **state)
 {
     join();
     closes(0, 0, "");
-    said("cut;");
+    assert_events("cut;");
     wait_for_next();
     control("{\"type\":\"control\",\"status\":\"connected\"}");
-    said("connect;joined;");
+    assert_events("connect;joined;");
     assert_int_equal(typed.len, 0); /* no second line */
 }
 
@@ -280,7 +280,7 @@ static void a_terminal_that_is_gone_ends_the_session(void **state)
     closes(0, 0, "");
     wait_for_next();
     closes(404, 0, "");
-    said("cut;connect;doubt;");
+    assert_events("cut;connect;doubt;");
     terminal_retry(t); /* the sandbox lives */
     assert_true(has_ended && end.code == ERROR_LOST && strstr(end.text, "is gone"));
 }
@@ -297,10 +297,10 @@ static void a_rejected_key_is_not_tried_again(void **state)
 static void a_terminal_that_failed_early_is_made_anew(void **state)
 {
     is_made(500, ERROR_ENVIRONMENT);
-    said("make;doubt;");
+    assert_events("make;doubt;");
     terminal_retry(t);
     wait_for_next();
-    said("make;");
+    assert_events("make;");
 }
 
 static void texts_of_no_control_are_ignored(void **state)
@@ -310,10 +310,10 @@ static void texts_of_no_control_are_ignored(void **state)
     control("{\"status\":\"connected\"}");
     control("{\"type\":\"control\",\"status\":7}");
     control("not json");
-    said("make;connect;");
+    assert_events("make;connect;");
     assert_int_equal(typed.len, 0);
     control("{\"type\":\"control\",\"status\":\"error\",\"error\":\"no \\u001b[1mpty\"}");
-    said("doubt;");
+    assert_events("doubt;");
 }
 
 int main(void)

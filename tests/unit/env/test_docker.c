@@ -248,14 +248,14 @@ static void all_containers_go_with_the_environment(void **state)
 /* ---- orphans ---- */
 
 struct collected {
-    unsigned told, removed;
+    unsigned reports, removed;
     struct error why;
 };
 
 static void on_collected(void *arg, unsigned removed, const struct error *why)
 {
     struct collected *c = arg;
-    c->told++;
+    c->reports++;
     c->removed = removed;
     c->why = *why;
 }
@@ -265,7 +265,7 @@ static struct collected collect(void)
     struct collected c = { 0 };
     assert_ok(environment_ops_of(env)->collect(env, on_collected, &c, err));
     settle();
-    assert_int_equal(c.told, 1);
+    assert_int_equal(c.reports, 1);
     return c;
 }
 

@@ -189,7 +189,7 @@ static void wait_for_request(void)
     assert_ok(loop_run_until(loop, &was_asked, err));
 }
 
-static void said(const char *expected)
+static void assert_events(const char *expected)
 {
     assert_string_equal(buf_text(&story), expected);
     buf_clear(&story);
@@ -205,7 +205,7 @@ static void run_container(bool input_once)
     assert_string_equal(requests[2].path, "POST /containers/abc/start");
     answer_to(0, 0, NULL, NULL);
     remote_hooks.ready(remote_hook_arg, NULL);
-    said("attach;connected;");
+    assert_events("attach;connected;");
     assert_true(container_lives(c));
 }
 
@@ -215,7 +215,7 @@ static void a_missing_image_is_pulled_once(void **state)
     assert_non_null(strstr(last_path(), "POST /containers/create?name=droste-rlm-"));
     answer_to(0, ERROR_NOT_FOUND, NULL, "No such image");
     assert_string_equal(last_path(), "POST /images/create?fromImage=python&tag=latest");
-    said("says pulling python;");
+    assert_events("says pulling python;");
     answer_to(0, 0, NULL, NULL);
     answer_to(0, ERROR_NOT_FOUND, NULL, "No such image");
     assert_true(ended && end.error.code == ERROR_ENVIRONMENT);
@@ -271,10 +271,10 @@ static void frames_are_taken_apart(void **state)
     run_container(true);
     for (size_t i = 0; i < sizeof stream - 1; i++)
         stream_events->bytes(stream_arg, stream + i, 1);
-    said("fed a;fed b;fed c;");
+    assert_events("fed a;fed b;fed c;");
     wants_more = false;
     stream_events->bytes(stream_arg, stream, 10);
-    said("fed ab;pause;");
+    assert_events("fed ab;pause;");
 }
 
 static void the_exit_status_tells_how_it_ended(void **state)
@@ -292,12 +292,12 @@ static void a_lost_connection_is_attached_again(void **state)
 {
     run_container(false);
     stream_events->closed(stream_arg, &(struct error){ 0 });
-    said("cut;");
+    assert_events("cut;");
     wait_for_request();
     assert_string_equal(last_path(), "GET /containers/abc/json");
     answer_to(0, 0, "{\"State\":{\"Running\":true}}", NULL);
     stream_events->connected(stream_arg);
-    said("attach;connected;");
+    assert_events("attach;connected;");
     assert_true(container_lives(c) && !ended);
     stream_events->closed(stream_arg, &(struct error){ 0 });
     wait_for_request();

@@ -98,15 +98,15 @@ static void test_every_option_is_sent(void **state)
         .limits = { .cpus = 1.5 } };
     cleanup_json struct json_object *body = body_of(&spec);
     struct json_object *host = host_of(body);
-    struct json_object *told = json_get_typed(body, "Labels", json_type_object);
+    struct json_object *set = json_get_typed(body, "Labels", json_type_object);
     assert_string_equal(json_get_string(body, "Image", ""), "mine:1");
     assert_string_equal(json_get_string(body, "User", ""), "7:8");
     assert_false(json_get_bool(body, "NetworkDisabled", true));
     assert_string_equal(json_get_string(host, "NetworkMode", ""), "bridge");
     assert_false(json_get_bool(host, "ReadonlyRootfs", true));
     assert_int_equal(json_get_int(host, "NanoCpus", 0), 1500000000);
-    assert_string_equal(json_get_string(told, "team", ""), "blue=2");
-    assert_string_equal(json_get_string(told, LABEL_OWNER, ""), "1 2 3 boot");
+    assert_string_equal(json_get_string(set, "team", ""), "blue=2");
+    assert_string_equal(json_get_string(set, LABEL_OWNER, ""), "1 2 3 boot");
     assert_string_equal(
         json_text(json_get_typed(body, "Entrypoint", json_type_array), NULL), "[\"pypy3\"]");
     const char *mounts = json_text(json_get_typed(host, "Mounts", json_type_array), NULL);
@@ -120,7 +120,7 @@ static void test_every_option_is_sent(void **state)
 static void test_gpus_are_asked_for_as_docker_run_does(void **state)
 {
     static const struct {
-        const char *gpus, *told;
+        const char *gpus, *expected;
     } rows[] = {
         { "all", "[{\"Driver\":\"\",\"Capabilities\":[[\"gpu\"]],\"Count\":-1}]" },
         { "2", "[{\"Driver\":\"\",\"Capabilities\":[[\"gpu\"]],\"Count\":2}]" },
@@ -133,7 +133,7 @@ static void test_gpus_are_asked_for_as_docker_run_does(void **state)
         cleanup_json struct json_object *body = body_of(&spec);
         struct json_object *requests =
             json_get_typed(host_of(body), "DeviceRequests", json_type_array);
-        assert_string_equal(json_text(requests, NULL), rows[i].told);
+        assert_string_equal(json_text(requests, NULL), rows[i].expected);
     }
 }
 

@@ -167,7 +167,7 @@ static int try_clones_that_fail(void)
     struct box b;
     struct error err = { 0 };
     const struct sandbox_spec spec = spec_of(ISOLATION_FULL);
-    int told = 0, tries = 50;
+    int explained = 0, tries = 50;
     setup((void **)&f);
     if (open_box(f, &spec, &b, &err) < 0 || !forbid_user_namespaces())
         return 77;
@@ -176,13 +176,13 @@ static int try_clones_that_fail(void)
         if (open_box(f, &spec, &b, &err) < 0)
             return 1;
         wait_until(f, b.ended);
-        told += b.how.error.code == ERROR_ENVIRONMENT &&
-                strstr(b.how.error.text, strerror(ENOSPC)) != NULL;
+        explained += b.how.error.code == ERROR_ENVIRONMENT &&
+                     strstr(b.how.error.text, strerror(ENOSPC)) != NULL;
         close_box(&b);
     }
     teardown((void **)&f);
-    print_message("# %d of %d were told why\n", told, tries);
-    return told == tries ? 0 : 2;
+    print_message("# %d of %d were told why\n", explained, tries);
+    return explained == tries ? 0 : 2;
 }
 
 /* The end of its status pipe may be seen before the zygote's answer, and says nothing. */

@@ -8,7 +8,7 @@
 struct scene {
     struct orphans orphans;
     struct buf asked; /* "list CURSOR; remove ID; " */
-    unsigned told, removed;
+    unsigned reports, removed;
     struct error why;
     const char *refused; /* the id that cannot even be asked for */
 };
@@ -34,7 +34,7 @@ static const struct orphans_ops ops = { ask_list, ask_remove };
 static void on_collected(void *arg, unsigned removed, const struct error *why)
 {
     struct scene *s = arg;
-    s->told++;
+    s->reports++;
     s->removed = removed;
     s->why = *why;
 }
@@ -66,7 +66,7 @@ static void say(
 static void expect(struct scene *s, const char *asked, unsigned removed, enum error_code code)
 {
     assert_string_equal(buf_text(&s->asked), asked);
-    assert_int_equal(s->told, 1);
+    assert_int_equal(s->reports, 1);
     assert_int_equal(s->removed, removed);
     assert_int_equal(s->why.code, code);
     assert_null(s->orphans.ops);
@@ -88,7 +88,7 @@ static void only_those_of_dead_hosts_are_removed(void **state)
     note(&s, "", false);
     orphans_listed(&s.orphans, &none, "");
     say(&s, orphans_removed, ERROR_NONE);
-    assert_int_equal(s.told, 0);
+    assert_int_equal(s.reports, 0);
     say(&s, orphans_removed, ERROR_NONE);
     expect(&s, "list ; list next; remove a; remove c; ", 2, ERROR_NONE);
 }
@@ -146,7 +146,7 @@ static void one_caller_at_a_time_is_notified(void **state)
     begin(&s);
     orphans_cancel(&s.orphans);
     orphans_end(&s.orphans, &none);
-    assert_int_equal(s.told, 1);
+    assert_int_equal(s.reports, 1);
     buf_free(&s.asked);
 }
 

@@ -70,7 +70,7 @@ static void put_started(struct buf *out)
     put_event(out, 1, &inner);
 }
 
-static void put_said(struct buf *out, uint32_t stream, const char *text)
+static void put_output(struct buf *out, uint32_t stream, const char *text)
 {
     cleanup_buf struct buf inner = { 0 };
     protobuf_put_text(&inner, stream, text);
@@ -81,7 +81,7 @@ static void put_life(struct buf *out)
 {
     cleanup_buf struct buf end = { 0 }, last = { 0 }, nothing = { 0 };
     put_started(out);
-    put_said(out, 1, "said");
+    put_output(out, 1, "said");
     put_event(out, 4, &nothing);
     protobuf_put_text(&end, 3, "exit status 0");
     put_event(out, 3, &end);
@@ -272,11 +272,11 @@ static void is_cut_behind_each_byte(const struct process_dialect *dialect)
         scene_open(&s, dialect);
         wait_for_end(&s);
         assert_int_equal(s.end.code, ERROR_NONE);
-        bool known = cut >= started.len || !dialect->keyed;
+        bool was_joined = cut >= started.len || !dialect->keyed;
         bool over = s.joined_by_name == 0 && s.started == 1; /* its last event had come */
         if (!over) {
-            assert_int_equal(s.started, known ? 1 : 2);
-            assert_int_equal(s.joined_by_name, known ? 1 : 0);
+            assert_int_equal(s.started, was_joined ? 1 : 2);
+            assert_int_equal(s.joined_by_name, was_joined ? 1 : 0);
         }
         assert_int_equal(s.joined, cut >= started.len && !over ? 2 : 1);
         assert_non_null(strstr(buf_text(&s.heard), "said"));
@@ -321,9 +321,9 @@ static void hears_complaints_until_it_speaks(void **state)
     struct scene s = { 0 };
     cleanup_buf struct buf nothing = { 0 };
     put_started(&s.first);
-    put_said(&s.first, 2, "why not ");
-    put_said(&s.first, 1, "but now");
-    put_said(&s.first, 2, "nobody hears this");
+    put_output(&s.first, 2, "why not ");
+    put_output(&s.first, 1, "but now");
+    put_output(&s.first, 2, "nobody hears this");
     put_event(&s.first, 3, &nothing);
     scene_open(&s, &e2b_process);
     wait_for_end(&s);

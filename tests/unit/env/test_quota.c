@@ -13,7 +13,7 @@ struct scene {
 struct guest {
     struct quota_user user;
     enum limit limit; /* that was told */
-    unsigned told;
+    unsigned reports;
     bool over;
 };
 
@@ -44,7 +44,7 @@ static void guest_over(void *arg, enum limit limit)
 {
     struct guest *g = arg;
     g->limit = limit;
-    g->told++;
+    g->reports++;
     g->over = true;
 }
 
@@ -81,7 +81,7 @@ static void all_users_of_a_full_volume_are_notified(void **state)
     assert_ok(loop_run_until(scene.loop, &two.over, err));
     assert_int_equal(one.limit, LIMIT_VOLUME_SIZE);
     assert_int_equal(two.limit, LIMIT_VOLUME_SIZE);
-    assert_int_equal(elsewhere.told, 0);
+    assert_int_equal(elsewhere.reports, 0);
     quotas_leave(&one.user);
     quotas_leave(&two.user);
     quotas_leave(&elsewhere.user);
@@ -102,7 +102,7 @@ static void a_user_may_leave_when_it_is_notified(void **state)
     fill_with(9 << 20);
     assert_ok(loop_run_until(scene.loop, &g.over, err));
     assert_null(g.user.quota);
-    assert_int_equal(g.told, 1);
+    assert_int_equal(g.reports, 1);
 }
 
 /* Too many files are a limit of their own. */
@@ -141,7 +141,7 @@ static void a_full_volume_is_refused(void **state)
     assert_ok(volume_set_limits(scene.volume, &tight, err));
     join(&g);
     quotas_leave(&g.user);
-    assert_int_equal(g.told, 0);
+    assert_int_equal(g.reports, 0);
 }
 
 /* ---- mounts ---- */

@@ -38,11 +38,11 @@ static size_t feed(const char *first, size_t cut, const char *all, size_t len)
  * taken. */
 static void test_a_word_in_two_pieces(void **state)
 {
-    static const char said[] = "$ exec python3\r\n" WORD "\x1e"
-                               "AAAA\n";
+    static const char stream[] = "$ exec python3\r\n" WORD "\x1e"
+                                 "AAAA\n";
     size_t word = strlen("$ exec python3\r\n" WORD);
-    for (size_t cut = 0; cut < sizeof said; cut++)
-        assert_int_equal(feed(NULL, cut, said, sizeof said - 1), word);
+    for (size_t cut = 0; cut < sizeof stream; cut++)
+        assert_int_equal(feed(NULL, cut, stream, sizeof stream - 1), word);
 }
 
 /* So much of it came, then the transport was cut, and the loader was asked to say it again. */

@@ -15,7 +15,7 @@ struct host {
     size_t written;
     size_t unsent;   /* of that, as its transport says */
     struct buf last; /* what was written last */
-    uint64_t said;   /* bytes of the guest's stream */
+    uint64_t seq;    /* bytes of the guest's stream */
     uint64_t acked;  /* those of the host's that it says it has */
     bool ready, failed, ended;
     struct error why;
@@ -75,13 +75,13 @@ static void say(struct host *h, const void *data, size_t len)
     unsigned char header[LINK_HEADER_SIZE] = { 0x1E, 'D', 'L', 1, LINK_DATA, 0, (unsigned char)len,
         (unsigned char)(len >> 8) };
     for (int i = 0; i < 8; i++) {
-        header[8 + i] = (unsigned char)(h->said >> 8 * i);
+        header[8 + i] = (unsigned char)(h->seq >> 8 * i);
         header[16 + i] = (unsigned char)(h->acked >> 8 * i);
     }
     uint32_t sum = (uint32_t)crc32_z(crc32(0, header, 24), data, len);
     for (int i = 0; i < 4; i++)
         header[24 + i] = (unsigned char)(sum >> 8 * i);
-    h->said += len;
+    h->seq += len;
     remote_feed(h->remote, (char *)header, sizeof header);
     remote_feed(h->remote, data, len);
 }

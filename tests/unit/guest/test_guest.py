@@ -98,10 +98,10 @@ def test_values_get_the_names_that_are_wanted(guest, values, fields, named):
     assert guest.name_values(["a", "b"], values, fields) == named
 
 
-@pytest.mark.parametrize("values, fields, said", [
+@pytest.mark.parametrize("values, fields, message", [
     ((1, 2, 3), {}, "takes the fields a, b, got 3 values"), ((1,), {"a": 2}, "two values for 'a'")])
-def test_values_that_have_no_name_are_refused(guest, values, fields, said):
-    with pytest.raises(TypeError, match=said):
+def test_values_that_have_no_name_are_refused(guest, values, fields, message):
+    with pytest.raises(TypeError, match=message):
         guest.name_values(["a", "b"], values, fields)
 
 
@@ -472,11 +472,11 @@ def test_only_the_plans_own_directory_is_removed_at_the_end(guest, tmp_path, nam
     scratch = tmp_path / name
     (scratch / "a").mkdir(parents=True)
     (scratch / "a" / "file").write_text("x")
-    for given in (None, b"", os.fsencode(scratch)):
+    for scratch_dir in (None, b"", os.fsencode(scratch)):
         pid = os.fork()     # it ends all children of its process
         if pid == 0:
-            guest.tidy_up(given)
+            guest.tidy_up(scratch_dir)
             os._exit(0)
         assert os.waitpid(pid, 0)[1] == 0
-        assert scratch.exists() or given
+        assert scratch.exists() or scratch_dir
     assert scratch.exists() == stays

@@ -148,7 +148,7 @@ def test_grep_of_many_texts_says_where(guest):
     assert guest.grep({}, "two") == []
 
 
-@pytest.mark.parametrize("arguments, error, said", [
+@pytest.mark.parametrize("arguments, error, message", [
     (("text", "("), ValueError, "is not a regular expression: .*regex=False"),
     (("text", b"x"), TypeError, "pattern of type str"),
     ((b"text", "x"), TypeError, "value.decode"), (([{"a": 1}], "x"), TypeError, "json.dumps"),
@@ -156,9 +156,9 @@ def test_grep_of_many_texts_says_where(guest):
     (("x" * 2000,), TypeError, "pattern is missing"),
     ((3, "x"), TypeError, "not a value of type int"),
 ])
-def test_grep_says_what_it_cannot_search(guest, arguments, error, said):
+def test_grep_says_what_it_cannot_search(guest, arguments, error, message):
     guest.state.session.namespace["context"] = "x"
-    with pytest.raises(error, match=said):
+    with pytest.raises(error, match=message):
         guest.grep(*arguments)
 
 
@@ -188,11 +188,11 @@ def test_lists_are_cut_too(guest):
     assert guest.chunk_by_size([1, 2, 3], 2) == [[1, 2], [3]] and guest.chunk_by_size([]) == []
 
 
-@pytest.mark.parametrize("size, overlap, said",
+@pytest.mark.parametrize("size, overlap, message",
                          [(0, 0, "size must be positive"), (3, -1, "overlap must be non-negative"),
                           (3, 3, "overlap must be less than size")])
-def test_sizes_that_make_no_pieces_are_refused(guest, size, overlap, said):
-    with pytest.raises(ValueError, match=said):
+def test_sizes_that_make_no_pieces_are_refused(guest, size, overlap, message):
+    with pytest.raises(ValueError, match=message):
         guest.chunk_by_size("abc", size, overlap)
 
 
@@ -246,10 +246,10 @@ def test_values_that_are_no_json_are_told_as_text(guest):
         {"key": "é", "content": '[\n  "é"\n]', "value_type": "list"}]
 
 
-@pytest.mark.parametrize("text, said", [("{", "Invalid JSON: "),
-                                        ("[1]", "Expected JSON object, got list")])
-def test_what_is_no_object_has_no_keys(guest, text, said):
-    with pytest.raises(ValueError, match=re.escape(said)):
+@pytest.mark.parametrize("text, message", [("{", "Invalid JSON: "),
+                                           ("[1]", "Expected JSON object, got list")])
+def test_what_is_no_object_has_no_keys(guest, text, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
         guest.chunk_by_json_keys(text)
     assert guest.chunk_by_json_keys(" ") == []
 

@@ -43,8 +43,8 @@ def test_values_of_other_types_become_what_default_returns(guest):
     b"{}", b'{"a": [1, 2.5e3, null, true, "\\u00e9\\ud83d\\ude00"]}', b" [1] ", b"NaN",
     b"[Infinity, -Infinity]", b'"\xc3\xa9"', b"\t[1, 2]\r\n", b"-0.0", b'{"a": 1, "a": 2}'])
 def test_texts_are_read_as_json_reads_them(guest, text):
-    for given in (text, str(text, "utf-8"), memoryview(text)):
-        assert repr(guest.read_json(given)) == repr(json.loads(text))
+    for form in (text, str(text, "utf-8"), memoryview(text)):
+        assert repr(guest.read_json(form)) == repr(json.loads(text))
 
 
 @pytest.mark.parametrize("text", ["", "{", "[1] x", '{"a" 1}', "\ufeff[]", "\xa0[]", '"\n"', "nul"])

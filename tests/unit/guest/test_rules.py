@@ -39,8 +39,8 @@ def home(tmp_path):
 def run(home):
     """run(cell, allow=[…], read=[…], setup=…): what became of it, as a dict."""
     def start(cell, allow=(), read=(), setup=""):
-        told = json.dumps({"allow": list(map(str, allow)), "read": list(map(str, read))})
-        r = subprocess.run([sys.executable, "-I", "-B", "-c", DRIVER, str(SOURCE), told, setup,
+        policy = json.dumps({"allow": list(map(str, allow)), "read": list(map(str, read))})
+        r = subprocess.run([sys.executable, "-I", "-B", "-c", DRIVER, str(SOURCE), policy, setup,
                             cell],
                            cwd=str(home), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         assert r.returncode == 0, r.stderr

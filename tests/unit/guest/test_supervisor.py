@@ -34,7 +34,7 @@ class Far:
         for at in range(0, len(data), pieces or len(data) or 1):
             self.stream.feed(data[at:at + (pieces or len(data))])
 
-    def said(self):
+    def sent(self):
         """[(kind, flags, seq, ack, payload)] since the last time."""
         out = bytes(self.stream.out)
         self.stream.out.clear()
@@ -64,7 +64,7 @@ def test_a_record_has_the_documented_bytes(guest):
     far = Far(guest)
     far.stream.send(b"h", b"i")
     assert far.stream.out.hex() == "1e444c0101000200" + "00" * 16 + "da5cd16d" + b"hi".hex()
-    assert far.said() == [(DATA, 0, 0, 0, b"hi")]
+    assert far.sent() == [(DATA, 0, 0, 0, b"hi")]
 
 
 @pytest.mark.parametrize("pieces", [1, 3, 1000])
@@ -77,17 +77,17 @@ def test_bytes_come_out_once_and_in_order(far, pieces):
 
 def test_what_is_missing_is_asked_for_once(far):
     far.hear(as_sent(far, record(DATA, 3, payload=b"d")) * 3)
-    assert far.said() == [(ACK, RESEND, 0, 0, b"")]
+    assert far.sent() == [(ACK, RESEND, 0, 0, b"")]
     far.hear(as_sent(far, record(DATA, 0, payload=b"abc"))
              + as_sent(far, record(DATA, 3, payload=b"d")))
-    assert far.got == b"abcd" and far.said() == []
+    assert far.got == b"abcd" and far.sent() == []
 
 
 def test_a_ping_is_answered_and_tells_what_is_missing(far):
     far.hear(as_sent(far, record(PING)))
-    assert far.said() == [(ACK, ANSWER, 0, 0, b"")]
+    assert far.sent() == [(ACK, ANSWER, 0, 0, b"")]
     far.hear(as_sent(far, record(PING, seq=7)))
-    assert far.said() == [(ACK, RESEND, 0, 0, b""), (ACK, ANSWER, 0, 0, b"")]
+    assert far.sent() == [(ACK, RESEND, 0, 0, b""), (ACK, ANSWER, 0, 0, b"")]
 
 
 @pytest.mark.parametrize("damage", [0, 4, 10, 25, 29])
@@ -105,27 +105,27 @@ def test_the_largest_record_that_was_cut_ends_in_zeros(guest):
     for at in (1, 27, 28, 1000, len(cut) - 1):
         far.hear(cut[:at] + bytes(len(cut)) + record(RESUME, payload=b"8 bytes.", ack=0), 4096)
         assert far.stream.out.startswith(bytes(len(cut)))
-        assert far.said() == [(RESUME, ANSWER, 0, 0, b"8 bytes.")]
+        assert far.sent() == [(RESUME, ANSWER, 0, 0, b"8 bytes.")]
     assert far.got == b""
 
 
 def test_resume_sends_again_from_where_the_host_is(far):
     far.stream.send(b"heard")
     far.stream.send(b"lost")
-    far.said()
+    far.sent()
     far.stream.live = False         # nobody took it
     far.stream.send(b"and more")
-    assert far.said() == []
+    assert far.sent() == []
     far.hear(as_sent(far, record(RESUME, ack=5, payload=b"8 bytes.")))
-    assert far.said() == [(RESUME, ANSWER, 5, 0, b"8 bytes."), (DATA, 0, 5, 0, b"lostand more")]
+    assert far.sent() == [(RESUME, ANSWER, 5, 0, b"8 bytes."), (DATA, 0, 5, 0, b"lostand more")]
 
 
 def test_no_more_is_under_way_than_the_window(far, guest):
     window = guest.TO_HOST_TEXT if far.stream.text else guest.TO_HOST
     far.stream.send(bytes(window + 100000))
-    assert sum(len(said[4]) for said in far.said()) == window
+    assert sum(len(each[4]) for each in far.sent()) == window
     far.hear(as_sent(far, record(ACK, ack=65536)))
-    assert sum(len(said[4]) for said in far.said()) == 65536
+    assert sum(len(each[4]) for each in far.sent()) == 65536
 
 
 def test_noise_between_lines_is_passed_over(guest):
@@ -208,9 +208,9 @@ def one_worker(guest, tmp_path, monkeypatch):
     supervisor.memory.fd = os.open(events, os.O_RDONLY)
     supervisor.memory.seen = 0
     supervisor.workers = {1: guest.Worker(1, "/none")}
-    told = []
-    monkeypatch.setattr(supervisor, "obey", lambda *words: told.append(words[:2]), raising=False)
-    yield supervisor, told, events
+    ended = []
+    monkeypatch.setattr(supervisor, "obey", lambda *words: ended.append(words[:2]), raising=False)
+    yield supervisor, ended, events
     os.close(supervisor.memory.fd)
 
 
@@ -222,32 +222,32 @@ def a_second_later(supervisor, guest):
 def test_memory_is_looked_at_while_nobody_speaks(guest, one_worker):
     """It wakes by itself, and who has lost a process to the kernel since the last look is ended,
     once."""
-    supervisor, told, events = one_worker
+    supervisor, ended, events = one_worker
     assert 0 <= supervisor.patience() <= guest.MEMORY_SECONDS * 1000 + 1
     a_second_later(supervisor, guest)
-    assert told == [] and not supervisor.workers[1].starved
+    assert ended == [] and not supervisor.workers[1].starved
     events.write_bytes(b"low 0\noom 0\noom_kill 2\n")
     supervisor.look_at_clock()
-    assert told == [], "it was looked at a moment ago"
+    assert ended == [], "it was looked at a moment ago"
     for _ in range(2):
         a_second_later(supervisor, guest)
-    assert told == [(guest.MUX_KILL, 1)] and supervisor.workers[1].starved
+    assert ended == [(guest.MUX_KILL, 1)] and supervisor.workers[1].starved
 
 
 def test_whose_memory_it_was_is_not_guessed(guest, one_worker):
     """Of two workers nobody is ended, and without the kernel's count nothing is waited for."""
-    supervisor, told, events = one_worker
+    supervisor, ended, events = one_worker
     supervisor.workers[2] = guest.Worker(2, "/none")
     assert supervisor.patience() is None
     events.write_bytes(b"low 0\noom 0\noom_kill 2\n")
     a_second_later(supervisor, guest)
-    assert told == []
+    assert ended == []
     del supervisor.workers[2]
-    known, supervisor.memory.fd = supervisor.memory.fd, None
+    memory_fd, supervisor.memory.fd = supervisor.memory.fd, None
     assert supervisor.patience() is None
     a_second_later(supervisor, guest)
-    assert told == []
-    supervisor.memory.fd = known
+    assert ended == []
+    supervisor.memory.fd = memory_fd
 
 
 # -- the search for processes

@@ -31,7 +31,7 @@ def test_a_path_is_below_the_volume_by_any_of_its_names(guest, volume, path):
     assert guest.load_from_volume(path) == guest.load_from_volume(volume / "a" / "b.txt") == "text"
 
 
-@pytest.mark.parametrize("path, said", [
+@pytest.mark.parametrize("path, message", [
     ("", "volume path cannot be empty"), (" \n", "volume path cannot be empty"),
     (None, "volume path cannot be empty"),
     (5, "volume path cannot be empty"), (b"a", "volume path cannot be empty"),
@@ -41,12 +41,12 @@ def test_a_path_is_below_the_volume_by_any_of_its_names(guest, volume, path):
     (".", "invalid volume path: ."), ("/data", "invalid volume path: /data"),
     ("/datax", "invalid volume path: /datax"),
     ("link/x", "invalid volume path: link/x"), ("a/../../x", "invalid volume path")])
-def test_any_other_is_told(guest, volume, path, said):
+def test_any_other_is_told(guest, volume, path, message):
     """As text, also to who reads, and nothing is written."""
     os.symlink("/tmp", volume / "link")
     (volume.parent / "volume2").mkdir()
-    for told in (guest.save_to_volume(path, "x"), guest.load_from_volume(path)):
-        assert told.startswith("[error: " + said) and told.endswith("]")
+    for result in (guest.save_to_volume(path, "x"), guest.load_from_volume(path)):
+        assert result.startswith("[error: " + message) and result.endswith("]")
     assert os.listdir(volume) == ["link"] and os.listdir(volume.parent / "volume2") == []
 
 
@@ -59,10 +59,10 @@ def test_a_link_within_the_volume_is_followed(guest, volume):
 
 
 def test_without_a_volume_every_helper_says_so(guest):
-    for told in (guest.save_to_volume("a", "b"), guest.load_from_volume("a"),
-                 guest.workspace_write("a", "b"),
-                 guest.workspace_append("a", "b"), guest.workspace_read("a")):
-        assert told == "[error: no volume mounted at /data]"
+    for result in (guest.save_to_volume("a", "b"), guest.load_from_volume("a"),
+                   guest.workspace_write("a", "b"),
+                   guest.workspace_append("a", "b"), guest.workspace_read("a")):
+        assert result == "[error: no volume mounted at /data]"
     assert guest.workspace_list() == []     # a list, of which each item is a path
 
 

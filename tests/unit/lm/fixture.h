@@ -91,17 +91,17 @@ static inline void fake_start(struct fake *f, const char *option, const char *va
 {
     int out[2];
     char line[1024];
-    cleanup_json struct json_object *said = NULL;
+    cleanup_json struct json_object *ready = NULL;
     memset(f, 0, sizeof *f);
     fake_spawn(f, option, value, out);
     FILE *from = fdopen(out[0], "r");
     if (!fgets(line, sizeof line, from))
         fail_msg("the fake server did not start");
     fclose(from);
-    assert_ok(json_parse(line, strlen(line), &json_limits_small, &said, err));
-    f->port = (int)json_get_int(said, "port", 0);
-    f->tls_port = (int)json_get_int(said, "tls_port", 0);
-    snprintf(f->ca_file, sizeof f->ca_file, "%s", json_get_string(said, "ca_file", ""));
+    assert_ok(json_parse(line, strlen(line), &json_limits_small, &ready, err));
+    f->port = (int)json_get_int(ready, "port", 0);
+    f->tls_port = (int)json_get_int(ready, "tls_port", 0);
+    snprintf(f->ca_file, sizeof f->ca_file, "%s", json_get_string(ready, "ca_file", ""));
     snprintf(f->root, sizeof f->root, "http://127.0.0.1:%d", f->port);
     snprintf(f->url, sizeof f->url, "http://127.0.0.1:%d/v1", f->port);
     snprintf(f->tls_url, sizeof f->tls_url, "https://localhost:%d/v1/", f->tls_port);

@@ -7,11 +7,11 @@
 static void opens(
     struct loop *loop, const struct lm_options *options, const char *name, const char *where)
 {
-    cleanup_buf struct buf said = { 0 };
+    cleanup_buf struct buf line = { 0 };
     struct lm *lm = open_lm(loop, options);
-    lm_describe(lm, &said);
+    lm_describe(lm, &line);
     assert_string_equal(lm_name(lm), name);
-    assert_string_equal(buf_text(&said), where);
+    assert_string_equal(buf_text(&line), where);
     lm_close(lm);
 }
 

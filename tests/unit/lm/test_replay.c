@@ -44,7 +44,7 @@ static struct lm *open_replay(const struct files *s)
 }
 
 /* Asks the lm at a depth, and gives "text" or "!code" back, valid until the next. */
-static const char *said(const struct files *s, struct lm *lm, const char *text, unsigned depth)
+static const char *reply_of(const struct files *s, struct lm *lm, const char *text, unsigned depth)
 {
     static char result[ERROR_TEXT_SIZE + 300];
     cleanup_answer struct answer a = { 0 };
@@ -116,18 +116,18 @@ static void another_request_is_not_answered(void **state)
     struct files *s = *state;
     int count = 0;
     struct lm *lm = open_recording(s, &count);
-    said(s, lm, "one", 0);
+    reply_of(s, lm, "one", 0);
     lm_close(lm);
     lm = open_replay(s);
-    assert_non_null(strstr(said(s, lm, "one", 1), "!model_replay"));
-    assert_non_null(strstr(said(s, lm, "two", 0), "!model_replay"));
+    assert_non_null(strstr(reply_of(s, lm, "one", 1), "!model_replay"));
+    assert_non_null(strstr(reply_of(s, lm, "two", 0), "!model_replay"));
     cleanup_answer struct answer a = { 0 };
     struct lm_message message = { "user", "one", 3 };
     struct lm_request request = { .messages = &message, .message_count = 1, .temperature = 0.5 };
     assert_ok(lm_start(lm, &request, on_answer, NULL, &a, NULL, err));
     assert_ok(loop_run_until(s->loop, &a.done, err));
     assert_failed(&a, ERROR_MODEL_REPLAY, "--record");
-    assert_non_null(strstr(said(s, lm, "one", 0), "answer \"1\""));
+    assert_non_null(strstr(reply_of(s, lm, "one", 0), "answer \"1\""));
     lm_close(lm);
 }
 
@@ -137,16 +137,16 @@ static void used_lines_answer_again_only_below_the_root(void **state)
     struct files *s = *state;
     int count = 0;
     struct lm *lm = open_recording(s, &count);
-    said(s, lm, "root", 0);
-    said(s, lm, "sub", 1);
-    said(s, lm, "sub", 1);
+    reply_of(s, lm, "root", 0);
+    reply_of(s, lm, "sub", 1);
+    reply_of(s, lm, "sub", 1);
     lm_close(lm);
     lm = open_replay(s);
-    assert_non_null(strstr(said(s, lm, "root", 0), "answer \"1\""));
-    assert_non_null(strstr(said(s, lm, "root", 0), "depth 0 (1 of the 1 lines"));
-    assert_non_null(strstr(said(s, lm, "sub", 1), "answer \"2\""));
-    assert_non_null(strstr(said(s, lm, "sub", 1), "answer \"3\""));
-    assert_non_null(strstr(said(s, lm, "sub", 1), "answer \"2\""));
+    assert_non_null(strstr(reply_of(s, lm, "root", 0), "answer \"1\""));
+    assert_non_null(strstr(reply_of(s, lm, "root", 0), "depth 0 (1 of the 1 lines"));
+    assert_non_null(strstr(reply_of(s, lm, "sub", 1), "answer \"2\""));
+    assert_non_null(strstr(reply_of(s, lm, "sub", 1), "answer \"3\""));
+    assert_non_null(strstr(reply_of(s, lm, "sub", 1), "answer \"2\""));
     lm_close(lm);
 }
 
@@ -181,13 +181,13 @@ static void scripted_lines_are_matched_in_order(void **state)
                   "{\"content\":\"slow\",\"delay_ms\":30}\n"
                   "{\"error\":{\"code\":\"model_rate\",\"message\":\"enough\"}}\n");
     struct lm *lm = open_replay(s);
-    assert_string_equal(said(s, lm, "dog", 1), "sub");
-    assert_string_equal(said(s, lm, "dog", 0), "first");
-    assert_string_equal(said(s, lm, "dog", 1), "sub");
-    assert_string_equal(said(s, lm, "dog", 0), "slow");
-    assert_string_equal(said(s, lm, "a cat", 0), "about cats");
-    assert_string_equal(said(s, lm, "a cat", 0), "!model_rate: enough");
-    assert_non_null(strstr(said(s, lm, "a cat", 0), "4 of the 4 lines"));
+    assert_string_equal(reply_of(s, lm, "dog", 1), "sub");
+    assert_string_equal(reply_of(s, lm, "dog", 0), "first");
+    assert_string_equal(reply_of(s, lm, "dog", 1), "sub");
+    assert_string_equal(reply_of(s, lm, "dog", 0), "slow");
+    assert_string_equal(reply_of(s, lm, "a cat", 0), "about cats");
+    assert_string_equal(reply_of(s, lm, "a cat", 0), "!model_rate: enough");
+    assert_non_null(strstr(reply_of(s, lm, "a cat", 0), "4 of the 4 lines"));
     lm_close(lm);
 }
 
@@ -249,7 +249,7 @@ static void a_recorded_line_has_the_documented_fields(void **state)
     int count = 0;
     unlink(s->path);
     struct lm *lm = open_recording(s, &count);
-    said(s, lm, "refuse", 3);
+    reply_of(s, lm, "refuse", 3);
     lm_close(lm);
     assert_int_equal(stat(s->path, &st), 0);
     assert_int_equal(st.st_mode & 0777, 0600);
@@ -283,7 +283,7 @@ static void a_failing_record_is_an_error_of_the_call(void **state)
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &was), 0);
     none.rlim_max = was.rlim_max;
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &none), 0);
-    const char *words = said(s, lm, "x", 0);
+    const char *words = reply_of(s, lm, "x", 0);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &was), 0);
     assert_non_null(strstr(words, "!io: recording to "));
     lm_close(lm);

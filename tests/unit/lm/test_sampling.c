@@ -11,15 +11,15 @@
 static int parse(const char *const *words, enum sampling_names names, double *temperature,
     struct buf *members, struct error *err)
 {
-    struct list given = { 0 };
+    struct list pairs = { 0 };
     struct sampling s;
     for (size_t i = 0; words[i]; i++)
-        assert_int_equal(list_add(&given, words[i], err), 0);
-    int rc = sampling_parse(&given, names, "this provider", &s, err);
+        assert_int_equal(list_add(&pairs, words[i], err), 0);
+    int rc = sampling_parse(&pairs, names, "this provider", &s, err);
     *temperature = s.temperature;
     buf_puts(members, buf_text(&s.members));
     sampling_free(&s);
-    list_clear(&given);
+    list_clear(&pairs);
     return rc;
 }
 

@@ -270,7 +270,7 @@ static void each_refusal_is_of_its_kind(void **state)
     static const struct {
         const char *answer;
         enum error_code code;
-        const char *said;
+        const char *message;
     } rows[] = {
         { ANSWER("401 Unauthorized", "{\"message\":\"no\"}", "16"), ERROR_PERMISSION,
             "check MOON_API_KEY: no" },
@@ -294,8 +294,8 @@ static void each_refusal_is_of_its_kind(void **state)
     for (size_t i = 0; i < array_length(rows); i++) {
         ask(s, (const char *const[]){ rows[i].answer, NULL }, post);
         assert_int_equal(s->error.code, rows[i].code);
-        if (!strstr(s->error.text, rows[i].said))
-            fail_msg("'%s' is not in '%s'", rows[i].said, s->error.text);
+        if (!strstr(s->error.text, rows[i].message))
+            fail_msg("'%s' is not in '%s'", rows[i].message, s->error.text);
         assert_null(strstr(s->error.text, SECRET));
     }
 }

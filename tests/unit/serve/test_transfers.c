@@ -136,7 +136,7 @@ static int transfers_teardown(void **state)
     return 0;
 }
 
-static void said(const char *expected)
+static void assert_range(const char *expected)
 {
     assert_string_equal(buf_text(&story), expected);
     buf_clear(&story);
@@ -167,22 +167,22 @@ static void client_goes(void)
 static void a_file_is_read_in_pieces_as_the_client_takes_them(void **state)
 {
     handle_file_read(&request);
-    said("open /data/a r;");
+    assert_range("open /data/a r;");
     opens(5);
-    said("200;");
+    assert_range("200;");
     request.on_drained(&request);
     request.on_drained(&request); /* while one is under way, no other */
     answers(&(droste_file_reply){ .data = "hello", .len = 5 }, 0);
     request.on_drained(&request); /* it has the size that was told, and may grow meanwhile */
     answers(&(droste_file_reply){ 0 }, 0);
-    said("read 0+5;<hello>;close;end;");
+    assert_range("read 0+5;<hello>;close;end;");
 }
 
 /* RFC 9110, 14.1.2. What is not a range of bytes is ignored; what is outside is refused. */
 static void ranges_are_those_of_http(void **state)
 {
     static const struct {
-        const char *range, *told;
+        const char *range, *headers;
     } cases[] = { { "bytes=0-0", "206;bytes 0-0/10;" }, { "bytes=2-4", "206;bytes 2-4/10;" },
         { "bytes=7-", "206;bytes 7-9/10;" }, { "bytes=-3", "206;bytes 7-9/10;" },
         { "bytes=-99", "206;bytes 0-9/10;" }, { "bytes=5-99", "206;bytes 5-9/10;" },
@@ -195,7 +195,7 @@ static void ranges_are_those_of_http(void **state)
         handle_file_read(&request);
         buf_clear(&story);
         opens(10);
-        said(cases[i].told);
+        assert_range(cases[i].headers);
         transfers_teardown(state);
     }
     transfers_setup(state);
@@ -203,7 +203,7 @@ static void ranges_are_those_of_http(void **state)
     handle_file_read(&request);
     buf_clear(&story);
     opens(0); /* an empty file has no range */
-    said("200;");
+    assert_range("200;");
 }
 
 static void a_range_ends_where_it_was_asked_to(void **state)
@@ -218,14 +218,14 @@ static void a_range_ends_where_it_was_asked_to(void **state)
     answers(&(droste_file_reply){ .data = "c", .len = 1 }, 0);
     request.on_drained(&request);
     answers(&(droste_file_reply){ 0 }, 0);
-    said("read 2+3;<ab>;read 4+1;<c>;close;end;");
+    assert_range("read 2+3;<ab>;read 4+1;<c>;close;end;");
 }
 
 static void errors_are_statuses(void **state)
 {
     static const struct {
         int sys;
-        const char *told;
+        const char *headers;
     } cases[] = { { ENOENT, "404 not_found;" }, { ENOTDIR, "404 not_found;" },
         { EISDIR, "400 argument;" }, { EACCES, "403 permission;" }, { EROFS, "403 permission;" },
         { ENOSPC, "507 full;" }, { EDQUOT, "507 full;" }, { EIO, "failed;" } };
@@ -234,7 +234,7 @@ static void errors_are_statuses(void **state)
         handle_file_read(&request);
         buf_clear(&story);
         answers(NULL, cases[i].sys);
-        said(cases[i].told);
+        assert_range(cases[i].headers);
         transfers_teardown(state);
     }
     transfers_setup(state);
@@ -248,7 +248,7 @@ static void an_error_in_the_middle_cuts_the_answer(void **state)
     request.on_drained(&request);
     buf_clear(&story);
     answers(NULL, EIO);
-    said("cut;");
+    assert_range("cut;");
 }
 
 static void a_file_that_its_client_left_is_closed(void **state)
@@ -256,10 +256,10 @@ static void a_file_that_its_client_left_is_closed(void **state)
     handle_file_read(&request);
     buf_clear(&story);
     client_goes();
-    said(""); /* the sandbox owes a reply */
+    assert_range(""); /* the sandbox owes a reply */
     assert_int_equal(sandbox.transfers, 1);
     opens(5);
-    said("close;");
+    assert_range("close;");
     answers(&(droste_file_reply){ 0 }, 0);
     assert_int_equal(sandbox.transfers, 0);
 }
@@ -272,7 +272,7 @@ static void a_sandbox_that_ended_takes_its_transfers_with_it(void **state)
     sandbox_is_there = false;
     sandbox.transfers = 0; /* it is gone */
     request.on_drained(&request);
-    said("cut;");
+    assert_range("cut;");
 }
 
 /* One piece at a time: the client waits until the sandbox has written it. */
@@ -286,7 +286,7 @@ static void a_file_is_written_as_the_sandbox_takes_it(void **state)
     answers(&(droste_file_reply){ 0 }, 0);
     request.on_complete(&request);
     answers(&(droste_file_reply){ 0 }, 0);
-    said("open /data/a w;wait;write one;go on;write two;wait;go on;close;204;");
+    assert_range("open /data/a w;wait;write one;go on;write two;wait;go on;close;204;");
 }
 
 static void an_empty_file_is_written_too(void **state)
@@ -295,7 +295,7 @@ static void an_empty_file_is_written_too(void **state)
     request.on_complete(&request);
     opens(0);
     answers(&(droste_file_reply){ 0 }, 0);
-    said("open /data/a w;close;204;");
+    assert_range("open /data/a w;close;204;");
 }
 
 int main(void)

@@ -68,7 +68,7 @@ static void errors_have_an_errno_and_name_the_path(void **state)
     static const struct {
         int sys;
         enum error_code code;
-        int told;
+        int expected;
     } rows[] = { { ENOENT, ERROR_NOT_FOUND, ENOENT }, { EACCES, ERROR_PERMISSION, EACCES },
         { EISDIR, ERROR_ARGUMENT, EISDIR }, { EIO, ERROR_IO, EIO },
         { 4090, ERROR_ARGUMENT, EINVAL } };
@@ -78,7 +78,7 @@ static void errors_have_an_errno_and_name_the_path(void **state)
         assert_ok(ask(FILE_STAT, 0, err));
         answer_with(FRAME_FILED, i + 1, head, "", 0, 1);
         assert_int_equal(fake.why.code, rows[i].code);
-        assert_int_equal(fake.why.sys, rows[i].told);
+        assert_int_equal(fake.why.sys, rows[i].expected);
         assert_non_null(strstr(fake.why.text, "\"a\\nb\" in the sandbox: "));
         assert_null(strstr(fake.why.text, "lies"));
     }

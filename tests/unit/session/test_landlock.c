@@ -315,13 +315,13 @@ static void an_unreadable_interpreter_is_refused(void **state)
     environment_close(f->env);
     assert_ok(environment_open("local", f->loop, NULL, &f->env, err));
     chmod(directory, 0700);
-    struct error said = { 0 };
-    int rc = session_open(f->env, &options, &events, f, &f->session, &said);
+    struct error reason = { 0 };
+    int rc = session_open(f->env, &options, &events, f, &f->session, &reason);
     chmod(directory, 0777);
     snprintf(command, sizeof command, "rm -r %s/venv", directory);
     assert_int_equal(system(command), 0);
     assert_int_equal(rc, -(int)ERROR_UNSUPPORTED);
-    assert_non_null(strstr(said.text, directory));
+    assert_non_null(strstr(reason.text, directory));
 }
 
 #define AROUND_FILE(test) cmocka_unit_test_setup_teardown(test, make_file, remove_file)

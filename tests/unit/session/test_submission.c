@@ -13,14 +13,14 @@ struct parts {
 
 /* A blob of these parts, as a frame has it, and what the head says of them. `left` is what was not
  * taken of it. */
-static int read_parts(const struct parts *given, const char *head, struct submission **out,
+static int read_parts(const struct parts *input, const char *head, struct submission **out,
     struct buf *left, struct error *err)
 {
     cleanup_json struct json_object *o = NULL;
     struct frame_parts parts;
-    frame_parts_begin(left, given->len, given->count);
-    for (size_t i = 0; i < given->count; i++)
-        buf_append(left, given->data[i], given->len[i]);
+    frame_parts_begin(left, input->len, input->count);
+    for (size_t i = 0; i < input->count; i++)
+        buf_append(left, input->data[i], input->len[i]);
     assert_int_equal(json_parse(head, strlen(head), &json_limits_small, &o, NULL), 0);
     assert_int_equal(frame_parts_open(left->data, left->len, PARTS, &parts, NULL), 0);
     return submission_read(o, &parts, &(struct frame){ .body = left }, out, err);

@@ -84,14 +84,14 @@ static void git_is_heard(void **state)
 {
     static const char *const says[] = { "version", NULL }, *const fails[] = { "no-such-command",
         NULL };
-    cleanup_buf struct buf said = { 0 };
+    cleanup_buf struct buf output = { 0 };
     struct git_bounds b = bounds(60000);
     struct git_end end;
     struct git_call call = {
-        .words = says, .input = -1, .lock = -1, .take = git_keep, .arg = &said
+        .words = says, .input = -1, .lock = -1, .take = git_keep, .arg = &output
     };
     assert_ok(git_run(&call, &b, &end, err));
-    assert_int_equal(strncmp(buf_text(&said), "git version ", 12), 0);
+    assert_int_equal(strncmp(buf_text(&output), "git version ", 12), 0);
     call.words = fails;
     assert_fails(ERROR_IO, git_run(&call, &b, &end, err));
     assert_true(end.quiet && end.status == 1);
@@ -117,10 +117,10 @@ static void an_unknown_end_is_none(void **state)
 static void a_host_without_streams_hears_git(void **state)
 {
     static const char *const says[] = { "hash-object", "--stdin", NULL };
-    cleanup_buf struct buf said = { 0 };
+    cleanup_buf struct buf output = { 0 };
     struct error err = { 0 };
     struct git_bounds b = bounds(60000);
-    struct git_call call = { .words = says, .lock = -1, .take = git_keep, .arg = &said };
+    struct git_call call = { .words = says, .lock = -1, .take = git_keep, .arg = &output };
     int kept[3];
     for (int i = 0; i < 3; i++)
         kept[i] = fcntl(i, F_DUPFD_CLOEXEC, 10);
@@ -135,7 +135,7 @@ static void a_host_without_streams_hears_git(void **state)
     }
     assert_true(written && call.input == 0);
     assert_int_equal(rc, 0);
-    assert_string_equal(buf_text(&said), "f3a34851d44d6b97c90fbb99dd3d18c261b9a237\n");
+    assert_string_equal(buf_text(&output), "f3a34851d44d6b97c90fbb99dd3d18c261b9a237\n");
 }
 
 /* git, its helpers and what it starts get of our environment what reaches the network, and no keys;
@@ -158,7 +158,7 @@ static void git_ignores_the_users_configuration(void **state)
     setenv("OPENAI_API_KEY", "secret", 1);
     setenv("GIT_EXTERNAL_DIFF", "secret", 1);
     setenv("no_proxy", "passed", 1);
-    cleanup_buf struct buf said = { 0 };
+    cleanup_buf struct buf output = { 0 };
     struct git_bounds b = bounds(60000);
     b.file_bytes = 1 << 20;
     char lock[32];
@@ -166,16 +166,16 @@ static void git_ignores_the_users_configuration(void **state)
     struct stat st;
     assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
     struct git_call call = {
-        .words = words, .input = -1, .lock = ends[1], .take = git_keep, .arg = &said
+        .words = words, .input = -1, .lock = ends[1], .take = git_keep, .arg = &output
     };
     assert_ok(git_run(&call, &b, NULL, err));
-    assert_null(strstr(buf_text(&said), "secret"));
-    assert_non_null(strstr(buf_text(&said), "no_proxy=passed\n"));
-    assert_non_null(strstr(buf_text(&said), "GIT_CONFIG_NOSYSTEM=1\n"));
-    assert_non_null(strstr(buf_text(&said), "limit 2048\n")); /* of 512 bytes */
+    assert_null(strstr(buf_text(&output), "secret"));
+    assert_non_null(strstr(buf_text(&output), "no_proxy=passed\n"));
+    assert_non_null(strstr(buf_text(&output), "GIT_CONFIG_NOSYSTEM=1\n"));
+    assert_non_null(strstr(buf_text(&output), "limit 2048\n")); /* of 512 bytes */
     assert_int_equal(fstat(ends[1], &st), 0);
     snprintf(lock, sizeof lock, "pipe:[%ju]\n", (uintmax_t)st.st_ino);
-    assert_non_null(strstr(buf_text(&said), lock));
+    assert_non_null(strstr(buf_text(&output), lock));
     close(ends[0]);
     close(ends[1]);
     unlink(path);

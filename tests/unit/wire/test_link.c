@@ -466,7 +466,7 @@ static void a_record_has_the_documented_bytes(void **state)
 /* A host whose guest has got four bytes of it, and the guest's records. */
 struct victim {
     struct pair p;
-    struct buf said;
+    struct buf records;
 };
 
 static void victim_open(struct victim *v)
@@ -480,20 +480,20 @@ static void victim_open(struct victim *v)
 
 static void victim_close(struct victim *v)
 {
-    buf_free(&v->said);
+    buf_free(&v->records);
     pair_close(&v->p);
 }
 
 static void tell(struct victim *v, enum link_kind kind, uint8_t flags, uint64_t seq, uint64_t ack,
     const char *payload)
 {
-    add_record(&v->said, LINK_BARE, kind, flags, seq, ack, payload, strlen(payload));
+    add_record(&v->records, LINK_BARE, kind, flags, seq, ack, payload, strlen(payload));
 }
 
 static int hear(struct victim *v, struct error *err)
 {
-    int rc = link_feed(v->p.ends[HOST].link, buf_text(&v->said), v->said.len, err);
-    buf_clear(&v->said);
+    int rc = link_feed(v->p.ends[HOST].link, buf_text(&v->records), v->records.len, err);
+    buf_clear(&v->records);
     return rc;
 }
 
@@ -553,7 +553,7 @@ static void only_the_nonce_resumes(void **state)
     assert_int_equal(fifo_len(wire), 0);
     assert_got(&v.p, HOST, "", 0);
     uint64_t nonce = htole64(v.p.nonce);
-    add_record(&v.said, LINK_BARE, LINK_RESUME, LINK_ANSWER, 0, 0, &nonce, sizeof nonce);
+    add_record(&v.records, LINK_BARE, LINK_RESUME, LINK_ANSWER, 0, 0, &nonce, sizeof nonce);
     tell(&v, LINK_DATA, 0, 0, 4, "honest");
     assert_ok(hear(&v, err));
     assert_true(link_is_live(v.p.ends[HOST].link));
@@ -571,7 +571,7 @@ static void a_resume_of_what_is_gone_is_refused(void **state)
         cut(&v.p);
         join(&v.p);
         uint64_t nonce = htole64(v.p.nonce);
-        add_record(&v.said, LINK_BARE, LINK_RESUME, LINK_ANSWER, 0, ack, &nonce, sizeof nonce);
+        add_record(&v.records, LINK_BARE, LINK_RESUME, LINK_ANSWER, 0, ack, &nonce, sizeof nonce);
         if (ack == 4)
             assert_ok(hear(&v, err));
         else
@@ -707,11 +707,11 @@ static void an_error_of_the_receiver_ends_the_feeding(void **state)
     static const struct link_events refusing = { on_write, say_no };
     struct link_options options = { .form = LINK_BARE };
     struct end end = { 0 };
-    cleanup_buf struct buf said = { 0 };
+    cleanup_buf struct buf records = { 0 };
     assert_ok(link_open(&options, &refusing, &end, &end.link, err));
     link_begin(end.link);
-    add_record(&said, LINK_BARE, LINK_DATA, 0, 0, 0, "x", 1);
-    assert_fails(ERROR_CANCELLED, link_feed(end.link, said.data, said.len, err));
+    add_record(&records, LINK_BARE, LINK_DATA, 0, 0, 0, "x", 1);
+    assert_fails(ERROR_CANCELLED, link_feed(end.link, records.data, records.len, err));
     link_free(end.link);
     fifo_free(&end.wire);
 }

@@ -71,11 +71,11 @@ static void messages_come_out_of_any_pieces(void **state)
 static int feed_header(
     uint8_t kind, uint8_t stream, uint32_t worker, uint32_t len, struct error *err)
 {
-    cleanup_buf struct buf said = { 0 };
+    cleanup_buf struct buf bytes = { 0 };
     struct mux_decoder d = { 0 };
     struct taken t = { 0 };
-    add(&said, kind, stream, worker, len);
-    int rc = mux_feed(&d, said.data, said.len, take, &t, err);
+    add(&bytes, kind, stream, worker, len);
+    int rc = mux_feed(&d, bytes.data, bytes.len, take, &t, err);
     buf_free(&t.text);
     mux_decoder_free(&d);
     return rc;
