@@ -39,6 +39,9 @@ typedef struct droste_approval {
     int interrupted;                          /* its run has no process: it has to be resumed */
     /* Of the program: the session that calls, if it is not a run */
     struct droste_session *session;
+    int wants_result;   /* a function that the client of the run answers (client-tools) */
+    const char *result; /* what it answered, JSON; NULL: nothing yet, or the record is not read */
+    size_t result_len;
 } droste_approval;
 
 /* ---- in the program that runs the code ---- */
@@ -76,6 +79,11 @@ DROSTE_API int droste_approval_json(
  * ended, or its time was up. */
 DROSTE_API int droste_record_decide(droste_record *record, int64_t id, int approve, const char *by,
     const char *reason, droste_error *err);
+
+/* Answers a call that waits for the result of the run's client: JSON. The same errors. A result is
+ * kept once; droste_record_decide can only deny such a call. */
+DROSTE_API int droste_record_answer(droste_record *record, int64_t id, const char *json, size_t len,
+    const char *by, droste_error *err);
 
 #ifdef __cplusplus
 }

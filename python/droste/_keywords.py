@@ -191,6 +191,9 @@ class Settings(TypedDict, total=False):
     #: An MCP server whose functions code may call as NAME.FUNCTION: a command, a URL, or a JSON
     #: object as agents have it; may be repeated.
     mcp_server: Texts
+    #: Functions that the client of the run answers, a list of {name, description, parameters}: code
+    #: calls them as functions.NAME, and waits for the result.
+    client_tools: Text
     #: Time limit of one call of a host tool; 0: none.
     tool_timeout: Number
     #: Ask before each call of this host tool, and wait for the approval; NAME.*: of an MCP

@@ -138,7 +138,8 @@ class ApprovalHead(Structure):
                 ("until_ms", c_int64), ("repeated", c_int), ("account", c_char_p),
                 ("decision", c_char_p), ("decided_ms", c_int64), ("decided_by", c_char_p),
                 ("decision_reason", c_char_p), ("begun_ms", c_int64), ("ended", c_int),
-                ("interrupted", c_int), ("session", c_void_p)]
+                ("interrupted", c_int), ("session", c_void_p), ("wants_result", c_int),
+                ("result", c_char_p), ("result_len", c_size_t)]
 
 
 class NetworkRequest(Structure):
@@ -391,6 +392,7 @@ _WAITING = {
     "droste_record_list": (c_int, [c_void_p, POINTER(RecordFilter), RecordRunFn, c_void_p, ERR]),
     "droste_record_approvals": (c_int, [c_void_p, c_char_p, c_char_p, ApprovalFn, c_void_p, ERR]),
     "droste_record_approval": (c_int, [c_void_p, c_int64, ApprovalFn, c_void_p, ERR]),
+    "droste_record_answer": (c_int, [c_void_p, c_int64, c_char_p, c_size_t, c_char_p, ERR]),
     "droste_record_decide": (c_int, [c_void_p, c_int64, c_int, c_char_p, c_char_p, ERR]),
     "droste_record_find": (c_int, [c_void_p, c_char_p, c_char_p, ERR]),
     "droste_record_remove": (c_int, [c_void_p, c_char_p, POINTER(RecordFreed), ERR]),

@@ -2,6 +2,7 @@
 #include "api/approval_api.h"
 
 #include "api/session_ops.h"
+#include "base/json/json.h"
 #include "broker/approval.h"
 #include "store/store.h"
 
@@ -65,6 +66,16 @@ int droste_record_approval(
 {
     store_approval_fn *inner = (store_approval_fn *)(void (*)(void))fn;
     return store_approval_read(approval_store(record), id, inner, arg, api_error(err));
+}
+
+int droste_record_answer(droste_record *record, int64_t id, const char *json, size_t len,
+    const char *by, droste_error *failure)
+{
+    struct error *err = api_error(failure);
+    const droste_value result = { json, len };
+    int rc = json_check(json, len, &json_limits_large, err);
+    return rc < 0 ? error_wrap(err, "the result")
+                  : store_call_result(approval_store(record), id, result, by, err);
 }
 
 int droste_record_decide(droste_record *record, int64_t id, int approve, const char *by,

@@ -294,6 +294,11 @@ const struct setting settings_table[] = {
           "JSON object as agents have it; may be repeated.",
           0, .local = 1 },
         TYPE_LIST, AT(mcp_server), 0, 0 },
+    { { "client-tools", "JSON", "", NULL,
+          "Functions that the client of the run answers, a list of {name, description, parameters}: "
+          "code calls them as functions.NAME, and waits for the result.",
+          0, .task = 1 },
+        TYPE_TEXT, AT(client_tools), 0, 0 },
     { { "tool-timeout", "SECONDS", "60", NULL, "Time limit of one call of a host tool; 0: none.",
           0 },
         TYPE_SECONDS, AT(tool_timeout), 0, 1e7 },

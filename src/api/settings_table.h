@@ -70,7 +70,8 @@ struct settings {
     char *artifacts_dir;
     double max_cost, ask_cost, compaction;
     char *select;
-    char *traceparent, *context_type, *instructions, *system_prompt, *answer_schema, *database;
+    char *traceparent, *context_type, *instructions, *system_prompt, *answer_schema, *client_tools,
+        *database;
     /* which of them were set, by their index in the table */
     bool given[SETTINGS_MAX];
 };

@@ -11,6 +11,7 @@
 #include "base/loop.h"
 #include "base/os/file.h"
 #include "broker/tool_call.h"
+#include "broker/tool_client.h"
 #include "broker/tool_program.h"
 #include "broker/tools.h"
 
@@ -261,7 +262,8 @@ int api_tools(
 {
     *out = NULL;
     if (!d->tools && !s->allow_install &&
-        s->tools.count + s->tool_data.count + s->tool.count + s->mcp_server.count == 0)
+        s->tools.count + s->tool_data.count + s->tool.count + s->mcp_server.count == 0 &&
+        !s->client_tools)
         return 0;
     int rc = tools_new(out, err);
     struct gathering g = { *out, d->loop, facts };
@@ -278,6 +280,8 @@ int api_tools(
         rc = add_each(&g, &s->tool, add_program, err);
     if (rc == 0)
         rc = api_mcp_open(d, s, facts, err);
+    if (rc == 0 && s->client_tools)
+        rc = tools_add_client(*out, s->client_tools, err);
     if (rc == 0 && buf_failed(facts))
         rc = error_memory(err);
     if (rc < 0) {

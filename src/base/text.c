@@ -277,6 +277,21 @@ bool text_is_identifier(const char *text)
            !text_is_keyword(text);
 }
 
+void text_append_identifier(struct buf *out, const char *name)
+{
+    cleanup_buf struct buf plain = { 0 };
+    if ((name[0] >= '0' && name[0] <= '9') || name[0] == '_' || name[0] == '\0')
+        buf_puts(&plain, "f");
+    for (const char *p = name; *p && plain.len < 60; p++) {
+        bool is_letter = (*p >= 'a' && *p <= 'z') || (*p >= 'A' && *p <= 'Z');
+        buf_putc(&plain, is_letter || (*p >= '0' && *p <= '9') ? *p : '_');
+    }
+    if (text_is_keyword(buf_text(&plain)))
+        buf_putc(&plain, '_');
+    buf_append(out, buf_text(&plain), plain.len);
+    out->failed |= plain.failed;
+}
+
 const char *text_below(const char *path, const char *directory)
 {
     size_t n = strlen(directory);

@@ -56,6 +56,8 @@ bool text_is_keyword(const char *text);
 /* True for Python identifiers of ASCII ([A-Za-z_][A-Za-z0-9_]*, at most 64 characters) that are
  * not keywords. */
 bool text_is_identifier(const char *text);
+/* Appends an identifier that resembles the name: at most 62 characters. */
+void text_append_identifier(struct buf *out, const char *name);
 
 /* The last component of a path, without trailing slashes; *len is its length, 0 if there is
  * none. */

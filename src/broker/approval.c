@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "broker/approval_hook.h"
 #include "broker/ask.h"
+#include "broker/tools.h"
 #include "session/session.h"
 #include "store/store.h"
 
@@ -45,7 +46,7 @@ bool approval_is_due(const struct ask *ask)
     for (size_t i = 0; names && i < names->count; i++)
         if (approval_name_covers(names->items[i], ask->model))
             return true;
-    return ask->network != NULL;
+    return ask->network != NULL || tools_are_of_client(ask->broker->options.tools, ask->model);
 }
 
 /* ---- the state in the record ---- */
@@ -197,7 +198,8 @@ static void approval_look_at(struct approval *a, bool changed)
     }
     if (!a->shown.until_ms || clock_wall_ms() < a->shown.until_ms)
         return;
-    state = (struct approval_state){ .approved = o->ask.deadline_approves, .by = "deadline" };
+    state = (struct approval_state){ .approved = o->ask.deadline_approves && !a->shown.wants_result,
+        .by = "deadline" };
     if (approval_decide(a, &state, true, NULL) < 0)
         a->broker->seen_version = -1; /* another process was faster: the next look sees it */
 }
@@ -256,7 +258,8 @@ static struct approval *approval_new(
         .root = a->root,
         .tool = a->tool,
         .arguments = a->arguments,
-        .len = len };
+        .len = len,
+        .wants_result = tools_are_of_client(b->options.tools, call->tool) };
     if (a->tool && a->arguments && ((a->run && a->root) || !run))
         return a;
     approval_free(a);
@@ -328,6 +331,8 @@ static void approval_announce(struct approval *a)
 /* The program may decide at once. */
 static void approval_offer(struct approval *a)
 {
+    if (a->shown.wants_result)
+        return; /* its answer comes through the record */
     a->is_shown = a->broker->options.ask.show != NULL;
     if (approval_has_hook(a->broker))
         approval_announce(a);

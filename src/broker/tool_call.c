@@ -304,6 +304,23 @@ static int record_tool_begin(struct item *item, const char *text, size_t len, st
     return store ? store_call_begin(store, &tool_call_begin, &item->record, err) : 0;
 }
 
+static int tool_call_take_result(void *arg, const droste_approval *a, struct error *err)
+{
+    (void)err;
+    tool_call_answer(arg, a->result ? a->result : "null", a->result ? a->result_len : 4);
+    return 0;
+}
+
+/* The record has the result: the client's function was called outside. */
+static void tool_call_take_answer(struct tool_call *call)
+{
+    const struct item *item = call->item;
+    struct error err = { 0 };
+    if (store_approval_read(
+            item->ask->broker->options.store, item->record, tool_call_take_result, call, &err) < 0)
+        tool_call_fail(call, "RuntimeError", err.text);
+}
+
 /* An approved call begins, once; then the tool has its time limit. */
 static void tool_call_decided(void *arg, bool approved, const char *why)
 {
@@ -314,6 +331,10 @@ static void tool_call_decided(void *arg, bool approved, const char *why)
     int rc = 0;
     if (!approved) {
         tool_call_fail(call, "PermissionError", why);
+        return;
+    }
+    if (tools_are_of_client(b->options.tools, item->ask->model)) {
+        tool_call_take_answer(call);
         return;
     }
     if (!tool_of(item->ask))
@@ -338,6 +359,10 @@ static int tool_call_ask(struct tool_call *call, const char *text, size_t len, s
     call->asked_len = len;
     if (!call->asked)
         return error_memory(err);
+    if (!call->item->record && tools_are_of_client(o->tools, call->item->ask->model))
+        return error_set(err, ERROR_PERMISSION,
+            "%.64s() waits for the answer of a client, which needs a run with a record",
+            call->item->ask->model);
     if (!call->item->record && !o->ask.show && !approval_has_hook(call->item->ask->broker))
         return error_set(err, ERROR_PERMISSION,
             "calls of %.64s() ask for an approval (ask), but this session has no record, and "

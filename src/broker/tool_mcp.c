@@ -12,7 +12,6 @@
  */
 #include "broker/tool_mcp.h"
 
-#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,7 +23,7 @@
 #include "broker/tools.h"
 #include "mcp_client/client.h"
 
-enum { WORDS_MAX = 20000, IDENTIFIER_MAX = 60 };
+enum { WORDS_MAX = 20000 };
 
 struct mcp_function {
     struct mcp_client *client;
@@ -134,12 +133,7 @@ static void mcp_write_name(
     const struct tools *t, const char *module, const char *name, struct buf *out)
 {
     cleanup_buf struct buf plain = { 0 };
-    if (isdigit((unsigned char)name[0]) || name[0] == '_')
-        buf_puts(&plain, "f");
-    for (const char *p = name; *p && plain.len < IDENTIFIER_MAX; p++)
-        buf_putc(&plain, isalnum((unsigned char)*p) && (unsigned char)*p < 0x80 ? *p : '_');
-    if (text_is_keyword(buf_text(&plain)))
-        buf_putc(&plain, '_');
+    text_append_identifier(&plain, name);
     buf_printf(out, "%s.%s", module, buf_text(&plain));
     for (unsigned n = 2; tools_find(t, buf_text(out)); n++) {
         buf_clear(out);
@@ -147,8 +141,7 @@ static void mcp_write_name(
     }
 }
 
-/* The schema in the way of this program's tools. The caller frees it; NULL without memory. */
-static char *mcp_schema(struct json_object *input)
+char *tool_mcp_schema(struct json_object *input)
 {
     static const char any[] =
         "{\"type\":\"object\",\"properties\":{},\"additionalProperties\":true}";
@@ -170,7 +163,7 @@ static int mcp_add(
     struct tools *t, struct mcp_client *client, const struct mcp_tool *tool, struct error *err)
 {
     cleanup_buf struct buf name = { 0 };
-    cleanup_free char *schema = mcp_schema(tool->input);
+    cleanup_free char *schema = tool_mcp_schema(tool->input);
     struct mcp_function *f = calloc(1, sizeof *f);
     mcp_write_name(t, mcp_client_name(client), tool->name, &name);
     if (f)

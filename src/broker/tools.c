@@ -161,6 +161,7 @@ static int broker_tools_add(
     tool->returns = spec->returns ? strdup(spec->returns) : NULL;
     tool->installs = spec->installs ? strdup(spec->installs) : NULL;
     tool->of_server = spec->of_server;
+    tool->of_client = spec->of_client;
     if (!tool->name || (spec->description && !tool->description) ||
         (spec->returns && !tool->returns) || (spec->installs && !tool->installs) ||
         !tools_grow(&t->list, t->count, sizeof *t->list))
@@ -256,6 +257,7 @@ static int add_copy(struct tools *t, const struct tool *tool, struct error *err)
         .arg = tool->arg,
         .returns = tool->returns,
         .of_server = tool->of_server,
+        .of_client = tool->of_client,
         .hold = tool->hold,
         .release = tool->hold ? tool->release : NULL,
         .seconds = tool->seconds,
@@ -287,6 +289,12 @@ const struct tool *tools_find(const struct tools *t, const char *name)
         if (strcmp(t->list[i].name, name) == 0)
             return &t->list[i];
     return NULL;
+}
+
+bool tools_are_of_client(const struct tools *t, const char *name)
+{
+    const struct tool *tool = tools_find(t, name);
+    return tool && tool->of_client;
 }
 
 void tools_offer(const struct tools *t, struct session_options *o)

@@ -34,13 +34,14 @@ struct tool_spec {
     tool_again_fn *again;       /* its answer was taken from a record; NULL: nothing to do */
     bool replaces;              /* may replace one of the guest's own functions */
     bool of_server;             /* of an MCP server, with the name MODULE.FUNCTION */
+    bool of_client;             /* tool_client.h; has such a name, too, and no function */
 };
 
 struct tool {
     char *name, *description;   /* may be NULL */
     struct json_object *schema; /* NULL: none */
     char *returns;              /* may be NULL */
-    bool of_server;
+    bool of_server, of_client;
     tool_fn *fn;
     void *arg;
     void (*release)(void *arg), (*hold)(void *arg);
@@ -72,5 +73,7 @@ int tools_add_all(struct tools *t, const struct tools *from, struct error *err);
 bool tools_have(const struct tools *t, const char *name);
 /* NULL if there is none. */
 const struct tool *tools_find(const struct tools *t, const char *name);
+/* Whether it is a function that the client of the run answers. */
+bool tools_are_of_client(const struct tools *t, const char *name);
 /* Sets the session options for these tools; the options point to them. */
 void tools_offer(const struct tools *t, struct session_options *options);

@@ -4,7 +4,7 @@
 
 static int approval_take(struct query *q, store_approval_fn *fn, void *arg, struct error *err)
 {
-    cleanup_buf struct buf arguments = { 0 };
+    cleanup_buf struct buf arguments = { 0 }, result = { 0 };
     struct owner owner;
     droste_approval a = { .id = take_int(q) };
     a.run = take_text(q);
@@ -21,6 +21,7 @@ static int approval_take(struct query *q, store_approval_fn *fn, void *arg, stru
     a.decision_reason = take_text(q);
     a.begun_ms = take_int(q);
     a.repeated = take_int(q) > 0;
+    const droste_value reply = { .hash = take_text(q) };
     const char *status = take_text(q), *run_status = take_text(q);
     take_owner(q, &owner);
     int rc = query_check(q, err);
@@ -34,6 +35,11 @@ static int approval_take(struct query *q, store_approval_fn *fn, void *arg, stru
     } else if (request.hash)
         rc =
             blob_read(q->store, request.hash, STORE_VALUE_MAX, store_append_piece, &arguments, err);
+    a.wants_result = strncmp(a.tool, CLIENT_TOOLS ".", sizeof CLIENT_TOOLS) == 0;
+    if (rc == 0 && a.wants_result && reply.hash)
+        rc = blob_read(q->store, reply.hash, STORE_VALUE_MAX, store_append_piece, &result, err);
+    a.result = reply.hash ? buf_text(&result) : NULL;
+    a.result_len = result.len;
     a.arguments = buf_text(&arguments);
     a.len = arguments.len;
     a.ended = strcmp(status, "running") != 0;

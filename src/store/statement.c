@@ -66,7 +66,7 @@
     "SELECT c.id, c.run, root.id, root.account, c.model, c.request, c.question, c.asked_ms,"       \
     " c.until_ms,"                                                                                 \
     " c.decision, c.decided_ms, c.decided_by, c.decision_reason, c.begun_ms, c.repeated,"          \
-    " c.status, r.status, r.owner_pid, r.owner_start, r.owner_space, r.owner_boot"                 \
+    " c.reply, c.status, r.status, r.owner_pid, r.owner_start, r.owner_space, r.owner_boot"        \
     " FROM calls c JOIN runs r ON r.id = c.run JOIN runs root ON root.id ="                        \
     " (WITH RECURSIVE up (id, parent, n) AS (SELECT r.id, r.parent, 0 UNION ALL"                   \
     "  SELECT p.id, p.parent, n + 1 FROM up JOIN runs p ON p.id = up.parent WHERE n < 64)"         \
@@ -129,6 +129,10 @@ static const char *const texts[STATEMENT_COUNT] = {
         " WHERE id = ? AND status = 'running' RETURNING id",
     [STATEMENT_CALL_DECIDE] =
         "UPDATE calls SET decision = ?, decided_ms = ?, decided_by = ?, decision_reason = ?"
+        " WHERE id = ? AND status = 'running' AND asked_ms IS NOT NULL AND decision IS NULL"
+        " RETURNING id",
+    [STATEMENT_CALL_RESULT] =
+        "UPDATE calls SET decision = 'approved', decided_ms = ?, decided_by = ?, reply = ?"
         " WHERE id = ? AND status = 'running' AND asked_ms IS NOT NULL AND decision IS NULL"
         " RETURNING id",
     [STATEMENT_CALL_GO] = "UPDATE calls SET begun_ms = ? WHERE id = ? AND status = 'running'"

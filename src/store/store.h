@@ -92,6 +92,8 @@ int store_call_end(
 
 /* The name of questions about costs, in place of a tool's. */
 #define COST_TOOL "ask-cost"
+/* The module of functions that the client of a run answers (broker/tool_client.h). */
+#define CLIENT_TOOLS "functions"
 
 /* Asks for an approval of an open call, until then (0: without a limit); what was decided before is
  * forgotten. `question` of a model's call: JSON about its costs; NULL: a tool's call. */
@@ -101,6 +103,10 @@ int store_call_ask(
  * has ended, or its time is up; `late`: the decision is that of the deadline. */
 int store_call_decide(struct store *store, int64_t call, bool approve, const char *by,
     const char *reason, bool late, struct error *err);
+/* Keeps the result, JSON, of a call that waits for one (wants_result). The call ends when its
+ * process has it. The same errors. */
+int store_call_result(
+    struct store *store, int64_t call, droste_value result, const char *by, struct error *err);
 /* The approved call begins, once. */
 int store_call_go(struct store *store, int64_t call, struct error *err);
 typedef int store_approval_fn(void *arg, const droste_approval *approval, struct error *err);

@@ -460,17 +460,28 @@ int store_call_ask(
     return close_open_call(&w, call, err);
 }
 
+struct decision {
+    bool approves, has_result, late;
+};
+
 /* 0 if the decision may be made, within the transaction that makes it. */
 static int check_undecided(void *arg, const droste_approval *a, struct error *err)
 {
-    const bool *late = arg;
+    const struct decision *made = arg;
+    if (made->has_result && !a->wants_result)
+        return error_set(err, ERROR_ARGUMENT,
+            "approval %lld: the call waits for a decision, not for a result", (long long)a->id);
+    if (made->approves && !made->has_result && a->wants_result)
+        return error_set(err, ERROR_ARGUMENT,
+            "approval %lld: the call waits for a result; an approval alone does not help it",
+            (long long)a->id);
     if (a->decision)
         return error_set(err, ERROR_ARGUMENT, "approval %lld was %s already, by %.100s",
             (long long)a->id, a->decision, a->decided_by ? a->decided_by : "an unknown client");
     if (a->ended)
         return error_set(
             err, ERROR_ARGUMENT, "approval %lld: its call has ended already", (long long)a->id);
-    if (!*late && a->until_ms && clock_wall_ms() >= a->until_ms)
+    if (!made->late && a->until_ms && clock_wall_ms() >= a->until_ms)
         return error_set(err, ERROR_ARGUMENT,
             "approval %lld: its time is up (ask-timeout), and the default decides",
             (long long)a->id);
@@ -481,12 +492,26 @@ int store_call_decide(struct store *store, int64_t call, bool approve, const cha
     const char *reason, bool late, struct error *err)
 {
     struct write w = write_open(store, STATEMENT_CALL_DECIDE);
+    struct decision made = { .approves = approve, .late = late };
     if (w.begun)
-        store_approval_read(store, call, check_undecided, &late, &w.query.error);
+        store_approval_read(store, call, check_undecided, &made, &w.query.error);
     bind_text(&w.query, approve ? "approved" : "denied");
     bind_int(&w.query, clock_wall_ms());
     bind_text(&w.query, by);
     bind_text(&w.query, reason);
+    return close_open_call(&w, call, err);
+}
+
+int store_call_result(
+    struct store *store, int64_t call, droste_value result, const char *by, struct error *err)
+{
+    struct write w = write_open(store, STATEMENT_CALL_RESULT);
+    struct decision made = { .approves = true, .has_result = true };
+    if (w.begun)
+        store_approval_read(store, call, check_undecided, &made, &w.query.error);
+    bind_int(&w.query, clock_wall_ms());
+    bind_text(&w.query, by);
+    bind_value(&w, result);
     return close_open_call(&w, call, err);
 }
 

@@ -50,6 +50,8 @@ static const char *run_value_fault(const droste_option *o, const char *value)
         return "the model must be a provider's: PROVIDER/MODEL, or the name of one of OpenAI's";
     if (strcmp(o->name, "answer-schema") == 0 && value[strspn(value, " \t\r\n")] != '{')
         return "the schema must be an object, not the name of a file";
+    if (strcmp(o->name, "client-tools") == 0 && value[strspn(value, " \t\r\n")] != '[')
+        return "expected a list of functions";
     if (strcmp(o->name, "select") == 0 && strncmp(value, "callback", 8) == 0)
         return "a function of the server's program cannot choose";
     return NULL;

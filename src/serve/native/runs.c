@@ -678,6 +678,27 @@ static bool run_is_deserted(const struct run *run, uint64_t now_ns)
            (double)(now_ns - attended) / 1e9 > run->attend_seconds;
 }
 
+static int run_on_waiting(void *arg, const droste_approval *a, droste_error *err)
+{
+    bool *waits = arg;
+    *waits = *waits || a->wants_result;
+    return 0;
+}
+
+/* One that waits for its client gives back its sandbox: it is resumed with what the client
+ * answers. */
+static void run_leave(struct run *run)
+{
+    struct server *s = run->server;
+    bool waits = false;
+    if (s->record || droste_record_open(s->d, &s->record, NULL) == 0)
+        droste_record_approvals(s->record, run->id, NULL, run_on_waiting, &waits, NULL);
+    if (waits)
+        runs_suspend(run);
+    else
+        droste_cancel(run->running);
+}
+
 void runs_sweep(struct server *s)
 {
     uint64_t now_ns = clock_ns();
@@ -693,7 +714,7 @@ void runs_sweep(struct server *s)
         else if (run->request)
             run->attended_ns = now_ns; /* it waits for the beginning */
         else if (run_is_deserted(run, now_ns))
-            droste_cancel(run->running);
+            run_leave(run);
     }
 }
 

@@ -46,7 +46,8 @@ struct runs_start {
     /* Called when the run is in the record, with its id as the request's. If it cannot begin, the
      * request is refused. */
     void (*begun)(struct request *r);
-    /* So long after its last client has gone the run is cancelled (runs_attend); 0: never. */
+    /* So long after its last client has gone (runs_attend) the run is cancelled, or suspended if it
+     * waits for the client; 0: never. */
     double attend_seconds;
 };
 /* A run that no request waits for; its account and its id are the request's. */

@@ -87,7 +87,7 @@ void openai_push(struct openai_answer *a, const char *type, const char *data, si
 static int answer_on_call(void *arg, const droste_record_call *call, droste_error *err)
 {
     struct openai_answer *a = arg;
-    if (a->form->call && call->ended_ms > 0)
+    if (a->form->call && call->ended_ms > 0 && (a->streams || a->form->has_steps))
         a->form->call(a, call);
     return 0;
 }
@@ -95,7 +95,7 @@ static int answer_on_call(void *arg, const droste_record_call *call, droste_erro
 static int answer_on_cell(void *arg, const droste_record_cell *cell, droste_error *err)
 {
     struct openai_answer *a = arg;
-    if (a->form->cell && cell->ended_ms > 0)
+    if (a->form->cell && cell->ended_ms > 0 && (a->streams || a->form->has_steps))
         a->form->cell(a, cell);
     return 0;
 }

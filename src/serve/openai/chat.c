@@ -3,8 +3,10 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/json/fields.h"
 #include "base/text.h"
+#include "serve/openai/functions.h"
 #include "serve/openai/openai.h"
 #include "serve/sandbox/sandbox.h"
 
@@ -24,12 +26,15 @@ static bool chat_refuse(struct request *r, const char *param, const char *text)
 /* What would change the answer, and a run cannot do. Sampling is the operator's. */
 static bool chat_check(struct request *r)
 {
-    static const char *const lists[] = { "tools", "functions" };
     static const char *const objects[] = { "audio", "web_search_options" };
-    for (size_t i = 0; i < array_length(lists); i++)
-        if (json_length(json_get_typed(r->json, lists[i], json_type_array)) > 0)
-            return chat_refuse(r, lists[i],
-                "are not supported by models that answer with a run: their code has its own");
+    struct json_object *tools = json_get_typed(r->json, "tools", json_type_array);
+    for (size_t i = 0; i < json_length(tools); i++)
+        if (strcmp(json_get_string(json_object_array_get_idx(tools, i), "type", ""), "function") !=
+            0)
+            return chat_refuse(
+                r, "tools", "are functions for models that answer with a run: no other kind");
+    if (json_length(json_get_typed(r->json, "functions", json_type_array)) > 0)
+        return chat_refuse(r, "functions", "are called 'tools' now; their old form is not taken");
     for (size_t i = 0; i < array_length(objects); i++)
         if (json_get_typed(r->json, objects[i], json_type_object))
             return chat_refuse(r, objects[i], "is not supported by models that answer with a run");
@@ -37,7 +42,7 @@ static bool chat_check(struct request *r)
         return chat_refuse(r, "n", "is 1 for models that answer with a run");
     if (json_get_bool(r->json, "logprobs", false))
         return chat_refuse(r, "logprobs", "are not supported by models that answer with a run");
-    return true;
+    return functions_check(r);
 }
 
 static bool chat_ask(struct openai_ask *a)
@@ -56,10 +61,14 @@ static bool chat_ask(struct openai_ask *a)
     }
     for (size_t i = 0; i < count; i++) {
         struct json_object *message = json_object_array_get_idx(messages, i), *content = NULL;
+        struct json_object *calls = json_get_typed(message, "tool_calls", json_type_array);
         json_object_object_get_ex(message, "content", &content);
         if (i == last ? !openai_ask_question(a, content)
                       : !openai_ask_add(a, json_get_string(message, "role", ""), content))
             return false;
+        for (size_t k = 0; k < json_length(calls); k++)
+            if (!functions_ask_call(a, json_object_array_get_idx(calls, k)))
+                return false;
     }
     return true;
 }
@@ -82,7 +91,8 @@ static bool chat_settings(struct request *r, const char *run, struct buf *words)
 {
     struct json_object *format = json_get_typed(r->json, "response_format", json_type_object);
     return openai_put_schema(
-        r, format, json_get_typed(format, "json_schema", json_type_object), words);
+               r, format, json_get_typed(format, "json_schema", json_type_object), words) &&
+           functions_put_settings(r, words);
 }
 
 /* ---- the answer ---- */
@@ -117,19 +127,15 @@ static bool chat_wants_usage(const struct openai_answer *a)
         json_get_typed(a->f.r->json, "stream_options", json_type_object), "include_usage", false);
 }
 
-/* A chunk with one member of a delta; NULL: none. */
-static void chat_push(
-    struct openai_answer *a, const char *member, const char *text, size_t len, const char *finish)
+/* A chunk with these members of a delta. */
+static void chat_push_delta(struct openai_answer *a, const char *delta, const char *finish)
 {
     cleanup_buf struct buf out = { 0 };
     chat_put_head(&out, a, "chat.completion.chunk");
     field_open(&out, "choices", '[');
     field_open(&out, NULL, '{');
     field_int(&out, "index", 0);
-    field_open(&out, "delta", '{');
-    if (member)
-        field_text(&out, member, text, len);
-    field_close(&out, '}');
+    field_json(&out, "delta", delta);
     field_null(&out, "logprobs");
     field_string(&out, "finish_reason", finish);
     field_close(&out, '}');
@@ -138,6 +144,18 @@ static void chat_push(
         field_null(&out, "usage");
     field_close(&out, '}');
     openai_push(a, NULL, buf_text(&out), out.len);
+}
+
+/* A chunk with one member of a delta; NULL: none. */
+static void chat_push(
+    struct openai_answer *a, const char *member, const char *text, size_t len, const char *finish)
+{
+    cleanup_buf struct buf delta = { 0 };
+    field_open(&delta, NULL, '{');
+    if (member)
+        field_text(&delta, member, text, len);
+    field_close(&delta, '}');
+    chat_push_delta(a, buf_text(&delta), finish);
 }
 
 static void chat_begin(struct openai_answer *a)
@@ -177,8 +195,10 @@ static void chat_push_usage(struct openai_answer *a, const droste_record_run *ru
     openai_push(a, NULL, buf_text(&out), out.len);
 }
 
-static void chat_reply(
-    struct openai_answer *a, const droste_record_run *run, const struct buf *text)
+/* The message is a text, or calls, which are a list with members for `tool_calls`; its run goes on
+ * (`run` NULL) and has no usage yet. */
+static void chat_reply(struct openai_answer *a, const droste_record_run *run,
+    const struct buf *text, const char *calls)
 {
     cleanup_buf struct buf out = { 0 };
     chat_put_head(&out, a, "chat.completion");
@@ -187,15 +207,21 @@ static void chat_reply(
     field_int(&out, "index", 0);
     field_open(&out, "message", '{');
     field_string(&out, "role", "assistant");
-    field_text(&out, "content", buf_text(text), text->len);
+    if (calls)
+        field_null(&out, "content");
+    else
+        field_text(&out, "content", buf_text(text), text->len);
     field_null(&out, "refusal");
     field_json(&out, "annotations", "[]");
+    if (calls)
+        field_json(&out, "tool_calls", calls);
     field_close(&out, '}');
     field_null(&out, "logprobs");
-    field_string(&out, "finish_reason", "stop");
+    field_string(&out, "finish_reason", calls ? "tool_calls" : "stop");
     field_close(&out, '}');
     field_close(&out, ']');
-    chat_put_usage(&out, run);
+    if (run)
+        chat_put_usage(&out, run);
     field_close(&out, '}');
     if (buf_failed(&out))
         request_refuse(a->f.r, 503, "memory", "out of memory");
@@ -209,7 +235,7 @@ static void chat_end(struct openai_answer *a, const droste_record_run *run)
     cleanup_buf struct buf text = { 0 };
     openai_answer_text(&text, run);
     if (!a->streams) {
-        chat_reply(a, run, &text);
+        chat_reply(a, run, &text, NULL);
         return;
     }
     chat_push(a, "content", buf_text(&text), text.len, NULL);
@@ -229,8 +255,62 @@ static void chat_fail(struct openai_answer *a, const struct openai_error *error,
     openai_push(a, NULL, buf_text(&out), out.len);
 }
 
+/* The calls as members of `tool_calls`; of a stream, with their places. */
+static void chat_put_calls(struct buf *out, struct json_object *calls, int64_t at, bool streams)
+{
+    field_open(out, NULL, '[');
+    for (size_t i = 0; i < json_length(calls); i++) {
+        struct json_object *call = json_object_array_get_idx(calls, i);
+        char id[FUNCTION_ID_SIZE];
+        functions_call_id(id, call, at);
+        field_open(out, NULL, '{');
+        if (streams)
+            field_int(out, "index", (int64_t)i);
+        field_string(out, "id", id);
+        field_string(out, "type", "function");
+        field_open(out, "function", '{');
+        field_string(out, "name", json_get_string(call, "name", ""));
+        field_string(out, "arguments", json_get_string(call, "arguments", ""));
+        field_close(out, '}');
+        field_close(out, '}');
+    }
+    field_close(out, ']');
+}
+
+/* Functions wait for the client: the completion ends with their calls, and the run waits. */
+static void chat_tick(struct openai_answer *a)
+{
+    struct request *r = a->f.r;
+    droste_record *record = r->server->record;
+    uint64_t wait_ns;
+    cleanup_buf struct buf list = { 0 }, delta = { 0 };
+    cleanup_json struct json_object *calls = functions_waiting(r, r->id, r->json, false, &wait_ns);
+    if (!calls || openai_answer_read(a, record) < 0)
+        return;
+    runs_attend(r->server, r->id, clock_ns() + wait_ns);
+    chat_put_calls(&list, calls, a->f.at, a->streams);
+    if (!a->streams) {
+        chat_reply(a, NULL, NULL, buf_text(&list));
+        return;
+    }
+    field_open(&delta, NULL, '{');
+    field_json(&delta, "tool_calls", buf_text(&list));
+    field_close(&delta, '}');
+    chat_push_delta(a, buf_text(&delta), NULL);
+    chat_push(a, NULL, NULL, 0, "tool_calls");
+    openai_push(a, NULL, "[DONE]", strlen("[DONE]"));
+    request_end(r);
+}
+
+static int64_t chat_from(struct request *r)
+{
+    return functions_from(r->json);
+}
+
 const struct openai_form openai_chat_form = { .ask = chat_ask,
     .settings = chat_settings,
+    .from = chat_from,
+    .tick = chat_tick,
     .begin = chat_begin,
     .call = chat_call,
     .cell = chat_cell,
@@ -244,6 +324,10 @@ void openai_handle_chat(struct request *r)
         return;
     if (!model.is_run)
         openai_forward(r, model.name);
-    else if (chat_check(r))
+    else if (!chat_check(r))
+        return;
+    else if (functions_have_results(r->json))
+        functions_take_results(r);
+    else
         openai_answer(r, &openai_chat_form);
 }

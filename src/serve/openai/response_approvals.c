@@ -11,13 +11,12 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "base/clock.h"
 #include "base/hash.h"
 #include "base/text.h"
+#include "serve/openai/functions.h"
 #include "serve/openai/responses.h"
 
 enum { RUN_DIGITS_KEPT = 6 }; /* of the id: they name its worker */
-#define FAR_NS (30ull * 86400 * 1000000000)
 
 static const char request_prefix[] = "mcpr_", answer_type[] = "mcp_approval_response";
 
@@ -45,46 +44,42 @@ void response_id(char out[RESPONSE_ID_SIZE], const char *run, int64_t from)
 
 /* ---- the calls that wait ---- */
 
-struct waiting {
-    struct json_object *items;
-    const char *label;
-    int64_t until_ms; /* of the one that waits longest */
-    bool failed;
-};
-
-static int waiting_on_listed(void *arg, const droste_approval *a, droste_error *err)
+/* NULL without memory. */
+static struct json_object *response_item(struct json_object *call, const char *label, int64_t at)
 {
-    struct waiting *w = arg;
     struct json_object *item = json_object_new_object();
-    cleanup_free char *id = text_printf("%s%lld", request_prefix, (long long)a->id);
-    bool fine = item && id && json_put_text(item, "id", id) &&
-                json_put_text(item, "type", "mcp_approval_request") &&
-                json_put_string(item, "arguments", a->arguments, a->len) &&
-                json_put_text(item, "name", a->tool) &&
-                json_put_text(item, "server_label", w->label);
-    if (!fine || json_object_array_add(w->items, item) < 0) {
-        json_object_put(item);
-        w->failed = true;
-    }
-    if (a->until_ms > w->until_ms)
-        w->until_ms = a->until_ms;
-    return 0;
+    char call_id[FUNCTION_ID_SIZE];
+    bool is_function = json_get_bool(call, "is_function", false);
+    cleanup_free char *id = text_printf(
+        "%s%lld", is_function ? "fc_" : request_prefix, (long long)json_get_int(call, "number", 0));
+    functions_call_id(call_id, call, at);
+    bool fine =
+        item && id && json_put_text(item, "id", id) &&
+        json_put_text(item, "type", is_function ? "function_call" : "mcp_approval_request") &&
+        json_put_text(item, "arguments", json_get_string(call, "arguments", "")) &&
+        json_put_text(item, "name", json_get_string(call, "name", "")) &&
+        json_put_text(
+            item, is_function ? "call_id" : "server_label", is_function ? call_id : label) &&
+        (!is_function || json_put_text(item, "status", "completed"));
+    if (fine)
+        return item;
+    json_object_put(item);
+    return NULL;
 }
 
-struct json_object *response_waiting(
-    droste_record *record, const char *run, const char *label, uint64_t *wait_ns)
+struct json_object *response_items(struct json_object *calls, struct json_object *asked, int64_t at)
 {
-    struct waiting w = { .items = json_object_new_array(), .label = label };
-    if (!w.items || droste_record_approvals(record, run, NULL, waiting_on_listed, &w, NULL) < 0 ||
-        w.failed || json_length(w.items) == 0) {
-        json_object_put(w.items);
-        return NULL;
+    const char *label = response_label(asked);
+    cleanup_json struct json_object *items = json_object_new_array();
+    for (size_t i = 0; items && i < json_length(calls); i++) {
+        struct json_object *item =
+            response_item(json_object_array_get_idx(calls, i), label ? label : "", at);
+        if (!item || json_object_array_add(items, item) < 0) {
+            json_object_put(item);
+            return NULL;
+        }
     }
-    int64_t left_ms = w.until_ms - clock_wall_ms();
-    *wait_ns = w.until_ms == 0 || left_ms < 0 || (uint64_t)left_ms * 1000000 > FAR_NS
-                   ? FAR_NS
-                   : (uint64_t)left_ms * 1000000;
-    return w.items;
+    return steal(&items);
 }
 
 bool response_pause(struct request *r, const struct response *p, int64_t until,
@@ -145,7 +140,7 @@ static struct json_object *approvals_previous(struct request *r)
 int64_t response_from(struct request *r)
 {
     if (!response_has_approvals(r->json))
-        return 0;
+        return functions_from(r->json);
     cleanup_json struct json_object *previous = approvals_previous(r);
     return previous ? json_get_int(previous, "until", 0) : -1;
 }

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/json/fields.h"
 #include "base/text.h"
+#include "serve/openai/functions.h"
 #include "serve/openai/responses.h"
 
 enum { RESPONSE_KEPT_SECONDS = 30 * 86400 };
@@ -77,6 +78,24 @@ static struct json_object *response_keep_item(
     return NULL;
 }
 
+/* A call of a function, or a result, as it came, with an id; NULL without memory. */
+static struct json_object *response_keep_call(
+    struct json_object *item, const char *run, size_t index)
+{
+    struct json_object *kept = NULL;
+    cleanup_free char *id = text_printf("fc_%s_%zu", run, index);
+    if (json_object_deep_copy(item, &kept, NULL) == 0 && id && json_put_text(kept, "id", id) &&
+        json_put_text(kept, "status", "completed"))
+        return kept;
+    json_object_put(kept);
+    return NULL;
+}
+
+static bool response_is_call(const char *type)
+{
+    return strcmp(type, "function_call") == 0 || strcmp(type, "function_call_output") == 0;
+}
+
 static struct json_object *response_keep_input(struct json_object *input, const char *run)
 {
     struct json_object *kept = json_object_new_array();
@@ -84,9 +103,11 @@ static struct json_object *response_keep_input(struct json_object *input, const 
     size_t count = is_text ? 1 : json_length(input);
     for (size_t i = 0; kept && i < count; i++) {
         struct json_object *item = is_text ? input : json_object_array_get_idx(input, i);
-        if (!is_text && strcmp(json_get_string(item, "type", "message"), "message") != 0)
+        const char *type = is_text ? "message" : json_get_string(item, "type", "message");
+        if (!response_is_call(type) && strcmp(type, "message") != 0)
             continue;
-        item = response_keep_item(item, run, i);
+        item = response_is_call(type) ? response_keep_call(item, run, i)
+                                      : response_keep_item(item, run, i);
         if (!item || json_object_array_add(kept, item) < 0) {
             json_object_put(item);
             json_object_put(kept);
@@ -180,6 +201,11 @@ bool response_ask_input(struct openai_ask *a, struct json_object *input, bool ha
         json_object_object_get_ex(item, "content", &content);
         if (response_is_own(type))
             continue;
+        if (response_is_call(type)) {
+            if (!functions_ask_call(a, item))
+                return false;
+            continue;
+        }
         if (strcmp(type, "message") != 0)
             return response_refuse_item(a, type);
         if (i == last ? !openai_ask_question(a, content)
@@ -230,8 +256,8 @@ static bool response_ask_chain(
         return response_refuse_previous(a, id);
     if (!response_ask_input(a, json_get_typed(one, "input", json_type_array), false))
         return false;
-    if (json_get_int(one, "until", 0) > 0 && depth > 0)
-        return true; /* the answer is in the response after it */
+    if (json_get_int(one, "until", 0) > 0 && depth > 0) /* the answer is in the next response */
+        return response_ask_input(a, json_get_typed(one, "waiting", json_type_array), false);
     if (json_get_int(one, "until", 0) == 0)
         droste_record_get(
             record, json_get_string(one, "run", ""), response_on_previous, &previous, NULL);
@@ -288,10 +314,11 @@ static int response_on_found(void *arg, const droste_record_run *run, droste_err
 /* Of a response that no client follows. */
 static void response_find_waiting(struct response_found *found)
 {
-    const char *label = response_label(found->asked);
     uint64_t wait_ns;
+    cleanup_json struct json_object *calls = functions_waiting(
+        found->r, found->p.run, found->asked, response_label(found->asked), &wait_ns);
     cleanup_json struct json_object *items =
-        label ? response_waiting(found->record, found->p.run, label, &wait_ns) : NULL;
+        calls ? response_items(calls, found->asked, found->at) : NULL;
     if (items && response_pause(found->r, &found->p, found->at, items, found->asked)) {
         found->p.until = found->at;
         runs_attend(found->r->server, found->p.run, clock_ns() + wait_ns);

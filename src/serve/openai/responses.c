@@ -1,4 +1,5 @@
 /* serve/openai/responses.c: POST /v1/responses: the events of a stream, and the object. */
+#include "serve/openai/functions.h"
 #include "serve/openai/responses.h"
 
 #include <stdlib.h>
@@ -403,11 +404,31 @@ int64_t response_add_steps(struct response *p, droste_record *record)
     return steps.at;
 }
 
+/* The beginning of an item; a function's has its arguments in events of their own. */
+static void response_push_waiting(struct response *p, struct json_object *item)
+{
+    struct json_object *arguments = json_get_typed(item, "arguments", json_type_string);
+    const char *text = json_object_get_string(arguments), *id = json_get_string(item, "id", "");
+    size_t len = (size_t)json_object_get_string_len(arguments);
+    cleanup_json struct json_object *begun = NULL;
+    if (strcmp(json_get_string(item, "type", ""), "function_call") != 0) {
+        response_push_item(p, "response.output_item.added", json_text(item, NULL));
+        return;
+    }
+    if (json_object_deep_copy(item, &begun, NULL) < 0 || !json_put_text(begun, "arguments", "") ||
+        !json_put_text(begun, "status", "in_progress"))
+        return;
+    response_push_item(p, "response.output_item.added", json_text(begun, NULL));
+    response_push_about(p, "response.function_call_arguments.delta", id, NULL, "delta", text, len);
+    response_push_about(
+        p, "response.function_call_arguments.done", id, NULL, "arguments", text, len);
+}
+
 void response_add_waiting(struct response *p, struct json_object *items)
 {
     for (size_t i = 0; i < json_length(items); i++) {
         const char *item = json_text(json_object_array_get_idx(items, i), NULL);
-        response_push_item(p, "response.output_item.added", item);
+        response_push_waiting(p, json_object_array_get_idx(items, i));
         response_add(p, item);
     }
 }
@@ -479,17 +500,20 @@ static int responses_on_paused(void *arg, const droste_record_run *run, droste_e
     return 0;
 }
 
-/* Calls wait for an approval that the client can give: the response ends, and the run waits. */
+/* Calls wait for what the client can give: the response ends, and the run waits. */
 static void responses_tick(struct openai_answer *a)
 {
     struct request *r = a->f.r;
-    const char *label = response_label(r->json);
     droste_record *record = r->server->record;
     uint64_t wait_ns;
-    cleanup_json struct json_object *items =
-        label && record ? response_waiting(record, r->id, label, &wait_ns) : NULL;
-    struct response *p = items ? responses_of(a) : NULL;
-    if (!p || openai_answer_read(a, record) < 0 || !response_pause(r, p, a->f.at, items, NULL))
+    cleanup_json struct json_object *calls =
+        functions_waiting(r, r->id, r->json, response_label(r->json), &wait_ns);
+    struct response *p = calls ? responses_of(a) : NULL;
+    if (!p || openai_answer_read(a, record) < 0)
+        return;
+    cleanup_json struct json_object *items = response_items(calls, r->json, a->f.at);
+    bool is_stored = json_get_bool(r->json, "store", true);
+    if (!items || (is_stored && !response_pause(r, p, a->f.at, items, NULL)))
         return;
     p->until = a->f.at;
     runs_attend(r->server, r->id, clock_ns() + wait_ns);
@@ -547,7 +571,7 @@ static bool responses_takes_tool(struct json_object *tool)
         return json_get_string(tool, "server_label", "")[0] != '\0' &&
                !json_object_object_get_ex(tool, "server_url", NULL) &&
                !json_object_object_get_ex(tool, "connector_id", NULL);
-    return strcmp(type, "code_interpreter") == 0;
+    return strcmp(type, "code_interpreter") == 0 || strcmp(type, "function") == 0;
 }
 
 static bool responses_check(struct request *r)
@@ -564,11 +588,11 @@ static bool responses_check(struct request *r)
     if (!param && response_label(r->json) && !json_get_bool(r->json, "store", true))
         param = "store";
     if (!param)
-        return true;
+        return functions_check(r);
     openai_refuse(r,
         &(struct openai_error){ .status = 400, .code = "unsupported_parameter", .param = param },
         "'%s' is not supported by models that answer with a run, but for the tools "
-        "code_interpreter and mcp, the latter without server_url and stored",
+        "function, code_interpreter and mcp, the last without server_url and stored",
         param);
     return false;
 }
@@ -588,7 +612,8 @@ static bool responses_settings(struct request *r, const char *run, struct buf *w
 {
     struct json_object *text = json_get_typed(r->json, "text", json_type_object);
     struct json_object *format = json_get_typed(text, "format", json_type_object);
-    return openai_put_schema(r, format, format, words) && container_put_settings(r, run, words);
+    return openai_put_schema(r, format, format, words) && functions_put_settings(r, words) &&
+           container_put_settings(r, run, words);
 }
 
 /* It is in the record, and is now kept for later; a background response is answered at once. */
@@ -651,6 +676,8 @@ void openai_handle_response_create(struct request *r)
         return;
     else if (response_has_approvals(r->json))
         response_take_approvals(r);
+    else if (functions_have_results(r->json))
+        functions_take_results(r);
     else if (!container_prepare(r, responses_answer))
         responses_answer(r);
 }

@@ -44,9 +44,9 @@ void response_put(
 void response_id(char out[RESPONSE_ID_SIZE], const char *run, int64_t from);
 /* The label of the tools whose calls the client wants to approve; NULL: it does not. */
 const char *response_label(struct json_object *asked);
-/* Items for the calls of the run that wait, and for how long they may; NULL: none waits. */
-struct json_object *response_waiting(
-    droste_record *record, const char *run, const char *label, uint64_t *wait_ns);
+/* Items for calls that wait (functions_waiting) after event `at`; NULL without memory. */
+struct json_object *response_items(
+    struct json_object *calls, struct json_object *asked, int64_t at);
 /* Keeps that the response ended there, in what was stored (NULL: read it). */
 bool response_pause(struct request *r, const struct response *p, int64_t until,
     struct json_object *items, struct json_object *stored);
