@@ -9,10 +9,12 @@
 #include "base/cleanup.h"
 #include "env/local/cgroup_tree.h"
 
-enum { CLOSE_TRIES = 200 }; /* a millisecond each: killed processes take a moment to disappear */
+/* How long killed processes may take to disappear: first, and the longest, each twice the last. */
+enum { CLOSE_FIRST_US = 50, CLOSE_LAST_US = CLOSE_FIRST_US << 11 };
 
 struct cpu_group {
     int parent, home; /* descriptors of directories */
+    int way_back;     /* of the parent's `tasks` while a thread is in the group; else -1 */
     char name[96];
 };
 
@@ -37,7 +39,7 @@ int cpu_group_open(int root, struct cpu_group **out, struct error *err)
     struct cpu_group *g = calloc(1, sizeof *g);
     if (!g)
         return error_memory(err);
-    g->parent = g->home = -1;
+    g->parent = g->home = g->way_back = -1;
     int rc = group_find(root, "cpu", &own, err);
     if (rc == 0)
         rc = cpu_group_make(g, &own, err);
@@ -54,19 +56,27 @@ void cpu_group_close(struct cpu_group *g)
 {
     if (!g)
         return;
-    for (int i = 0; i < CLOSE_TRIES && g->name[0] && group_remove(g->parent, g->name) < 0; i++)
-        usleep(1000);
+    for (useconds_t us = CLOSE_FIRST_US;
+         us <= CLOSE_LAST_US && g->name[0] && group_remove(g->parent, g->name) < 0; us *= 2)
+        usleep(us);
     close_fd(&g->home);
     close_fd(&g->parent);
     free(g);
 }
 
-int cpu_group_adopt(struct cpu_group *g, pid_t zygote, struct error *err)
+int cpu_group_enter(struct cpu_group *g, struct error *err)
 {
-    char pid[16];
-    snprintf(pid, sizeof pid, "%d", (int)zygote);
-    if (group_put(g->home, "cgroup.procs", pid) < 0)
-        return error_set_errno(
-            err, ERROR_ENVIRONMENT, "moving a zygote into the cgroup %.90s", g->name);
-    return 0;
+    g->way_back = openat(g->parent, "tasks", O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (g->way_back >= 0 && group_put(g->home, "tasks", "0") == 0)
+        return 0;
+    error_set_errno(err, ERROR_ENVIRONMENT, "entering the cgroup %.90s", g->name);
+    close_fd(&g->way_back);
+    return -(int)ERROR_ENVIRONMENT;
+}
+
+void cpu_group_leave(struct cpu_group *g)
+{
+    if (g->way_back >= 0)
+        (void)!write(g->way_back, "0", 1);
+    close_fd(&g->way_back);
 }

@@ -20,6 +20,9 @@ struct cpu_group;
 int cpu_group_open(int root, struct cpu_group **out, struct error *err);
 /* Removes the group, in which every process must have been killed. NULL is fine. */
 void cpu_group_close(struct cpu_group *g);
-/* Moves a zygote in before it clones. ERROR_ENVIRONMENT: it cannot be moved, for example because it
- * has real-time priority, and stays where it is. */
-int cpu_group_adopt(struct cpu_group *g, pid_t zygote, struct error *err);
+/* Moves the calling thread in, until cpu_group_leave: the processes that it starts meanwhile are
+ * members. To move another process, the kernel waits for all processors (RCU), often for 6 ms; a
+ * thread that moves itself takes 8 µs (Linux 5.6). ERROR_ENVIRONMENT: it stays where it is, for
+ * example because it has real-time priority. */
+int cpu_group_enter(struct cpu_group *g, struct error *err);
+void cpu_group_leave(struct cpu_group *g);

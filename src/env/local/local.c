@@ -81,9 +81,8 @@ static int find_zygote(
         return error_set(err, ERROR_ENVIRONMENT,
             "more than %d kinds of local sandbox in one context; use another context",
             LOCAL_ZYGOTES_MAX);
-    int rc = zygote_start(env->base.loop, spec, env->groups, out, err);
-    if (rc == 0 && env->cpu_group) /* of which the zygote's sandboxes are members then */
-        cpu_group_adopt(env->cpu_group, zygote_pid(*out), NULL);
+    const struct zygote_groups groups = { env->groups, env->cpu_group };
+    int rc = zygote_start(env->base.loop, spec, &groups, out, err);
     if (rc == 0)
         env->zygotes[env->zygote_count++] = *out;
     return rc;

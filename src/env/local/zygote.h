@@ -8,6 +8,7 @@
 
 #include "base/loop.h"
 #include "env/local/cgroup.h"
+#include "env/local/cpu_group.h"
 #include "env/common/environment.h"
 #include "env/common/scratch_dir.h"
 #include "image/image.h"
@@ -24,12 +25,18 @@ struct zygote_answer {
 };
 typedef void zygote_fn(void *arg, struct zygote_answer *answer);
 
+/* The cgroups to place a zygote in; NULL: there is none. Its sandboxes are members of the group for
+ * the processor. */
+struct zygote_groups {
+    struct cgroups *all;
+    struct cpu_group *cpu;
+};
+
 /* Starts an interpreter, and waits until it is warm and has executed its plan. Blocks as long as
- * the interpreter takes to start (tens of milliseconds; at most 30 s). `groups` is where to place
- * it, or NULL. ERROR_NOT_FOUND, ERROR_ENVIRONMENT (not a Python), ERROR_UNSUPPORTED (this isolation
+ * the interpreter takes to start (tens of milliseconds; at most 30 s). ERROR_NOT_FOUND, ERROR_ENVIRONMENT (not a Python), ERROR_UNSUPPORTED (this isolation
  * is not available here). */
-int zygote_start(struct loop *loop, const struct sandbox_spec *spec, struct cgroups *groups,
-    struct zygote **out, struct error *err);
+int zygote_start(struct loop *loop, const struct sandbox_spec *spec,
+    const struct zygote_groups *groups, struct zygote **out, struct error *err);
 enum image_fetch zygote_fetch_of(enum container_pull pull);
 /* True if this zygote can clone a sandbox of this specification. One zygote serves all volumes in
  * the same directory. */
@@ -37,7 +44,6 @@ bool zygote_serves(const struct zygote *z, const struct sandbox_spec *spec);
 /* True if it has died and all pending requests were answered: it can only be stopped. */
 bool zygote_is_gone(const struct zygote *z);
 enum isolation zygote_isolation(const struct zygote *z);
-pid_t zygote_pid(const struct zygote *z);
 /* False for the interpreter of an image: it is in a namespace of its own, and may lie. */
 bool zygote_is_trusted(const struct zygote *z);
 /* "CPython 3.11.2" and the path. */

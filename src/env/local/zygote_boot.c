@@ -229,23 +229,13 @@ static int zygote_boot_refuse_image(
     return error_set(err, ERROR_UNSUPPORTED, "%.60s: %s", buf_text(&what), strerror(s->sys));
 }
 
-/* The interpreter's pid, of which only the init process of its namespace knows: its first child. */
-static void zygote_boot_find_interpreter(struct zygote *z)
-{
-    char path[64], text[32] = "";
-    snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)z->pid, (int)z->pid);
-    cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
-    z->interpreter = n > 0 ? (pid_t)strtol(text, NULL, 10) : z->pid;
-}
-
 static void zygote_boot_lower_priority(const struct zygote *z)
 {
     setpriority(PRIO_PROCESS, (id_t)z->pid, getpriority(PRIO_PROCESS, 0) + NICE_STEP);
 }
 
 static int spawn_in_image(struct zygote *z, const struct start_words *words, struct start_fds *fds,
-    struct cgroups *groups, struct error *err)
+    struct cgroups *all, struct error *err)
 {
     cleanup_fd int null = open("/dev/null", O_RDWR | O_CLOEXEC);
     if (null < 0 || zygote_boot_lift(&null) < 0)
@@ -261,20 +251,18 @@ static int spawn_in_image(struct zygote *z, const struct start_words *words, str
     z->lifeline = s.lifeline;
     if (rc == 0 && s.sys == 0) {
         zygote_boot_lower_priority(z);
-        rc = groups ? cgroups_adopt(groups, z->pid, err) : 0;
+        rc = all ? cgroups_adopt(all, z->pid, err) : 0;
         if (rc == 0)
             rc = image_start_finish(&s, err);
     }
     image_start_free(&s);
     if (rc == 0 && s.sys)
         rc = zygote_boot_refuse_image(z, &s, err);
-    if (rc == 0)
-        zygote_boot_find_interpreter(z);
     return rc;
 }
 
-static int zygote_boot_spawn(
-    struct zygote *z, const struct sandbox_spec *spec, struct cgroups *groups, struct error *err)
+static int zygote_boot_spawn(struct zygote *z, const struct sandbox_spec *spec,
+    const struct zygote_groups *groups, struct error *err)
 {
     cleanup_buf struct buf copy = { 0 };
     struct start_words words;
@@ -302,9 +290,13 @@ static int zygote_boot_spawn(
     if (!z->root)
         guest_copy(&copy);
     zygote_boot_words(z, spec, &copy, &words);
+    if (rc == 0 && groups->cpu)
+        cpu_group_enter(groups->cpu, NULL);
     if (rc == 0)
-        rc = z->root ? spawn_in_image(z, &words, &fds, groups, err)
+        rc = z->root ? spawn_in_image(z, &words, &fds, groups->all, err)
                      : spawn_process(z, &words, &fds, err);
+    if (groups->cpu)
+        cpu_group_leave(groups->cpu);
     close_start_fds(&fds);
     return rc;
 }
@@ -531,7 +523,7 @@ static int zygote_boot_greet(
 
 /* ---- the trial sandbox ---- */
 
-/* Waits for the trial sandbox's end. Its channel has no other end, so its worker exits at once. */
+/* Waits for the trial sandbox's end. */
 static int judge_probe(
     struct zygote *z, const struct jail_plan *plan, int status_fd, struct error *err)
 {
@@ -550,7 +542,7 @@ static int judge_probe(
 static int zygote_boot_probe(struct zygote *z, struct error *err)
 {
     cleanup_free struct jail_plan *plan = NULL;
-    cleanup_fd int host = -1, status = -1;
+    cleanup_fd int status = -1;
     int channel[2] = { -1, -1 }, ends[2] = { -1, -1 };
     struct zygote_event event = { 0 };
     size_t len;
@@ -563,7 +555,7 @@ static int zygote_boot_probe(struct zygote *z, struct error *err)
         return rc;
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, channel) == 0)
         (void)!pipe2(ends, O_CLOEXEC);
-    host = channel[0];
+    close_fd(&channel[0]); /* so its worker exits at once */
     status = ends[0];
     struct zygote_pending p = {
         .plan = plan, .fds = { channel[1], -1, -1, ends[1] }, .extra = { -1, -1, -1, -1, -1 }
@@ -579,7 +571,6 @@ static int zygote_boot_probe(struct zygote *z, struct error *err)
     z->processes[0].under_way = 0;
     if (rc == 0 && event.kind == ZYGOTE_FAILED)
         rc = refuse_isolation(z, plan, ZYGOTE_NO_OP, event.sys, err);
-    close_fd(&host);
     return rc < 0 ? rc : judge_probe(z, plan, status, err);
 }
 
@@ -686,8 +677,8 @@ static int zygote_boot_find_interpreter_of(
     return rc < 0 ? rc : zygote_boot_find_devices(z, spec, err);
 }
 
-int zygote_boot(
-    struct zygote *z, const struct sandbox_spec *spec, struct cgroups *groups, struct error *err)
+int zygote_boot(struct zygote *z, const struct sandbox_spec *spec,
+    const struct zygote_groups *groups, struct error *err)
 {
     struct buf filters[JAIL_FILTERS] = { { 0 } };
     unsigned more = (spec->epoll ? FILTER_EPOLL : 0u) | (spec->devices.nvidia ? FILTER_NVIDIA : 0u);
@@ -705,7 +696,7 @@ int zygote_boot(
     if (rc == 0 && !z->root) { /* its sandboxes inherit it */
         zygote_boot_lower_priority(z);
         /* The interpreter starts in the meantime. */
-        rc = groups ? cgroups_adopt(groups, z->pid, err) : 0;
+        rc = groups->all ? cgroups_adopt(groups->all, z->pid, err) : 0;
         if (rc == 0)
             rc = jail_compile_filters(z->isolation, more, filters, err);
     }

@@ -92,11 +92,6 @@ const char *zygote_executable(const struct zygote *z)
     return z->executable;
 }
 
-pid_t zygote_pid(const struct zygote *z)
-{
-    return z->root ? z->interpreter : z->pid;
-}
-
 bool zygote_is_trusted(const struct zygote *z)
 {
     return !z->root;
@@ -345,7 +340,7 @@ static int check_spec(const struct sandbox_spec *spec, struct error *err)
 }
 
 static int start_at(struct loop *loop, const struct sandbox_spec *spec, enum isolation isolation,
-    struct cgroups *groups, struct zygote **out, struct error *err)
+    const struct zygote_groups *groups, struct zygote **out, struct error *err)
 {
     struct zygote *z = calloc(1, sizeof *z);
     if (!z)
@@ -376,7 +371,7 @@ static int start_at(struct loop *loop, const struct sandbox_spec *spec, enum iso
 
 /* Starts a zygote at the strongest level that works. */
 static int start_strongest(struct loop *loop, const struct sandbox_spec *spec,
-    struct cgroups *groups, struct zygote **out, struct error *err)
+    const struct zygote_groups *groups, struct zygote **out, struct error *err)
 {
     struct error why[ISOLATION_AUTO_LEVELS] = { 0 };
     for (size_t i = 0; i < ISOLATION_AUTO_LEVELS; i++) {
@@ -390,8 +385,8 @@ static int start_strongest(struct loop *loop, const struct sandbox_spec *spec,
     return isolation_error_all(why, err);
 }
 
-int zygote_start(struct loop *loop, const struct sandbox_spec *spec, struct cgroups *groups,
-    struct zygote **out, struct error *err)
+int zygote_start(struct loop *loop, const struct sandbox_spec *spec,
+    const struct zygote_groups *groups, struct zygote **out, struct error *err)
 {
     int rc = check_spec(spec, err);
     if (rc < 0)

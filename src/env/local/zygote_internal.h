@@ -47,12 +47,11 @@ struct zygote {
     bool preloads;
     char python[64];
     /* of an image: its root directory, without links in its path; NULL: none. `pid` is then the
-     * keeper's that is the first process of the pid namespace, and `interpreter` the zygote's. */
+     * keeper's that is the first process of the pid namespace. */
     char *root;
     struct image *image;   /* NULL: the root is a directory of the user's */
     struct list variables; /* the image's, and those of a device */
     struct nvidia nvidia;  /* while it starts */
-    pid_t interpreter;
     int lifeline; /* -1: none */
     struct jail_plan *plan;
     struct user_range users;         /* that it assigns to its sandboxes; first 0: none */
@@ -91,5 +90,5 @@ int zygote_send_copy(const struct zygote_process *to, int control);
 
 /* Starts the interpreter, waits until it is warm, has it execute its plan, and tries out a sandbox.
  * Errors as in zygote_start; *z owns whatever was started. */
-int zygote_boot(
-    struct zygote *z, const struct sandbox_spec *spec, struct cgroups *groups, struct error *err);
+int zygote_boot(struct zygote *z, const struct sandbox_spec *spec,
+    const struct zygote_groups *groups, struct error *err);

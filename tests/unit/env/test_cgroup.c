@@ -5,6 +5,7 @@
 #include "base/cleanup.h"
 #include "base/os/owner.h"
 #include "env/local/cgroup.h"
+#include "env/local/cgroup_tree.h"
 #include "env/local/cpu_group.h"
 
 #include <fcntl.h>
@@ -319,27 +320,35 @@ static void make_version_1(struct fixture *f, const char *controllers, const cha
     put(f, "sys/fs/cgroup/cpu/own/tasks", "");
 }
 
-static void a_zygote_moves_into_the_group(void **state)
+static void assert_text(struct fixture *f, const char *path, const char *expected)
+{
+    char text[16];
+    group_get(f->root, path, text, sizeof text);
+    assert_string_equal(text, expected);
+}
+
+static void a_thread_enters_the_group_and_leaves_it(void **state)
 {
     static const char *const sets[] = { "cpu", "cpu,cpuacct" };
     struct fixture *f = *state;
     for (size_t i = 0; i < array_length(sets); i++) {
         struct cpu_group *group = NULL;
         struct owner self;
-        char name[128], path[256], text[16];
+        char name[128], path[256];
         owner_self(&self);
         make_version_1(f, sets[i], "own");
         assert_ok(cpu_group_open(f->root, &group, err));
         name_of(&self, name);
-        snprintf(path, sizeof path, "sys/fs/cgroup/cpu/own/%s/cgroup.procs", name);
-        assert_fails(ERROR_ENVIRONMENT, cpu_group_adopt(group, 4711, err)); /* no file yet */
+        snprintf(path, sizeof path, "sys/fs/cgroup/cpu/own/%s/tasks", name);
+        assert_fails(ERROR_ENVIRONMENT, cpu_group_enter(group, err)); /* no file yet */
+        cpu_group_leave(group);
+        assert_text(f, "sys/fs/cgroup/cpu/own/tasks", "");
         put(f, path, "");
-        assert_ok(cpu_group_adopt(group, 4711, err));
-        int fd = openat(f->root, path, O_RDONLY);
-        ssize_t n = read(fd, text, sizeof text);
-        close(fd);
-        assert_true(n == 4);
-        assert_memory_equal(text, "4711", 4);
+        assert_ok(cpu_group_enter(group, err));
+        assert_text(f, path, "0");
+        assert_text(f, "sys/fs/cgroup/cpu/own/tasks", "");
+        cpu_group_leave(group);
+        assert_text(f, "sys/fs/cgroup/cpu/own/tasks", "0");
         assert_int_equal(unlinkat(f->root, path, 0), 0);
         cpu_group_close(group);
         assert_int_equal(unlinkat(f->root, "sys/fs/cgroup/cpu/own/tasks", 0), 0);
@@ -394,7 +403,7 @@ int main(void)
         T(what_a_host_that_is_gone_has_left_is_removed),
         T(what_is_in_use_or_not_ours_stays),
         T(a_failure_leaves_no_directory),
-        T(a_zygote_moves_into_the_group),
+        T(a_thread_enters_the_group_and_leaves_it),
         T(without_the_controller_there_is_no_group),
         T(the_group_of_a_host_that_is_gone_is_removed),
     };

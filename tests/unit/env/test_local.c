@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 
 #include "env/common/send_queue.h"
+#include "env/local/cgroup_tree.h"
 
 /* ---- what is refused ---- */
 
@@ -333,6 +334,42 @@ static void a_hundred_sandboxes_leave_nothing(void **state)
     }
 }
 
+/* The cgroup of the controller `cpu`, of version 1. */
+static void read_cpu_group(pid_t pid, char *out, size_t size)
+{
+    char path[64], text[1024];
+    snprintf(path, sizeof path, "proc/%d/cgroup", (int)pid);
+    cleanup_fd int root = open("/", O_PATH | O_DIRECTORY);
+    group_get(root, path, text, sizeof text);
+    const char *line = strstr(text, ":cpu:");
+    line = line ? line : strstr(text, ":cpu,");
+    assert_non_null(line);
+    snprintf(out, size, "%.*s", (int)strcspn(line, "\n"), line);
+}
+
+static void a_zygote_is_in_a_cgroup_of_version_1_and_its_host_is_not(void **state)
+{
+    struct fixture *f = *state;
+    struct box b;
+    cleanup_buf struct buf text = { 0 };
+    char before[256], host[256], zygote[256];
+    open_working(f, ISOLATION_FULL, &b);
+    b.ops->describe(f->env, b.sandbox, &text);
+    close_box(&b);
+    if (!strstr(buf_text(&text), "one cgroup of version 1"))
+        skip();
+    environment_close(f->env);
+    read_cpu_group(getpid(), before, sizeof before);
+    assert_ok(environment_open("local", f->loop, NULL, &f->env, err));
+    open_working(f, ISOLATION_FULL, &b);
+    read_cpu_group(getpid(), host, sizeof host);
+    read_cpu_group(zygote_pid(), zygote, sizeof zygote);
+    close_box(&b);
+    assert_string_equal(host, before);
+    assert_int_equal(strncmp(zygote, host, strlen(host)), 0);
+    assert_non_null(strstr(zygote + strlen(host), "droste-"));
+}
+
 /* With a pid namespace: its channel, its two outputs, and its cgroup if it has one. The keeper can
  * be signalled nevertheless. */
 static void a_sandbox_costs_three_descriptors(void **state)
@@ -545,6 +582,7 @@ int main(void)
         T(the_reason_of_a_failed_start_is_reported),
         T(few_descriptors_are_enough),
         T(a_hundred_sandboxes_leave_nothing),
+        T(a_zygote_is_in_a_cgroup_of_version_1_and_its_host_is_not),
         T(a_sandbox_costs_three_descriptors),
         T(each_end_is_reported_to_its_sandbox),
         T(closing_standard_error_is_no_end),
