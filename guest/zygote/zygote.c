@@ -286,7 +286,7 @@ static int become_keeper(void *arg)
 /* Starts the keeper, in the sandbox's cgroup from its first instruction: moving it later is slower,
  * and its usage until then would be charged elsewhere. In a standby, it becomes the zygote's child,
  * and gets the memory to itself at once. */
-static pid_t clone_keeper(struct clone_job *job)
+static pid_t clone_keeper(struct clone_job *job, int (*run)(void *))
 {
     bool in_standby = job->standby >= 0;
     int cgroup = job->extra[ZYGOTE_CGROUP];
@@ -301,7 +301,7 @@ static pid_t clone_keeper(struct clone_job *job)
     jail_lend(job->extra + ZYGOTE_VOLUME);
     if (jail_lend_user(job->plan, cgroup >= 0) < 0)
         return -1;
-    return clone_onto(&args, become_keeper, job);
+    return clone_onto(&args, run, job);
 }
 
 static void zygote_tell_outcome(int to, const struct clone_job *job, pid_t pid, int sys)
@@ -330,7 +330,7 @@ static bool serve_clone(struct clone_job *job)
         return true;
     }
     job->pidfd = job->settled[0] = job->settled[1] = -1;
-    pid_t pid = clone_keeper(job);
+    pid_t pid = clone_keeper(job, become_keeper);
     int sys = errno;
     if (jail_take_user_back(job->plan) < 0)
         _exit(125); /* it would run as a sandbox's user, with capabilities that no sandbox has */
@@ -371,6 +371,33 @@ static void serve_setup(uint32_t id, const struct jail_plan *plan)
     remember_scratch_dir(plan);
     zygote.is_set_up = true;
     zygote_say(ZYGOTE_DONE, id, 0, 0);
+}
+
+/* Executes a sandbox's plan in the zygote's memory, while the zygote waits, and ends. */
+static int be_trial(void *arg)
+{
+    struct clone_job *job = arg;
+    bool passed = jail_enter(job->plan, JAIL_KEEPER, &job->op) == 0 &&
+                  jail_enter(job->plan, JAIL_WORKER, &job->op) == 0;
+    job->sys = passed ? 0 : errno;
+    _exit(0);
+}
+
+/* Reports by name what this machine denies to sandboxes. */
+static void serve_trial(uint32_t id, const struct jail_plan *plan)
+{
+    struct clone_job job = { .plan = plan,
+        .extra = { -1, -1, -1, -1, -1 },
+        .standby = -1,
+        .sys = ECHILD,
+        .op = ZYGOTE_NO_OP };
+    if (clone_keeper(&job, be_trial) < 0)
+        job.sys = errno;
+    else
+        close(job.pidfd);
+    if (jail_take_user_back(plan) < 0)
+        _exit(125);
+    zygote_say(job.sys ? ZYGOTE_FAILED : ZYGOTE_DONE, id, job.sys, job.op);
 }
 
 static ssize_t guest_zygote_receive(int fds[ZYGOTE_CLONE_FDS_MAX], int *fd_count)
@@ -438,6 +465,8 @@ static int serve_one(size_t len, const int *fds, int fd_count)
         return SERVE_END;
     if (request.kind == ZYGOTE_SETUP)
         serve_setup(request.id, (const void *)(message + sizeof request));
+    else if (request.kind == ZYGOTE_TRY)
+        serve_trial(request.id, (const void *)(message + sizeof request));
     else if (read_clone(len, fds, fd_count, &job) && serve_clone(&job))
         return kind_of_worker(&job);
     return SERVE_END;
@@ -476,7 +505,7 @@ static int be_standby(void *arg)
     ssize_t n = guest_zygote_receive(fds, &fd_count);
     if (n <= 0 || !read_clone((size_t)n, fds, fd_count, job))
         _exit(0);
-    pid_t pid = pipe2(job->settled, O_CLOEXEC) < 0 ? -1 : clone_keeper(job);
+    pid_t pid = pipe2(job->settled, O_CLOEXEC) < 0 ? -1 : clone_keeper(job, become_keeper);
     zygote_tell_outcome(job->standby, job, pid, errno);
     _exit(0);
 }

@@ -38,6 +38,8 @@ struct clone_job {
     sigset_t old_mask;
     jmp_buf resume; /* where the worker continues: of _setjmp, which leaves the signals alone */
     int standby;    /* its end of the socket to the zygote; -1: not in a standby */
+    int sys;        /* of a trial: its error, or 0 */
+    uint32_t op;    /* and the operation that failed */
 };
 
 /* The stack of a process that starts a keeper. */

@@ -14,7 +14,7 @@ enum {
     ZYGOTE_KEEPER_FD = 6,  /* the keeper, a program */
     ZYGOTE_CHANNEL_FD = 3, /* in a worker: the stream of frames */
     ZYGOTE_MESSAGE_MAX = 128 * 1024,
-    ZYGOTE_ABI = 8, /* detects a helper and a library from different builds */
+    ZYGOTE_ABI = 9, /* detects a helper and a library from different builds */
 };
 
 enum zygote_request_kind {
@@ -25,6 +25,8 @@ enum zygote_request_kind {
     /* with a control socket: copy the zygote; the copy says DONE there and serves it. Closes it
      * instead if it cannot. */
     ZYGOTE_COPY = 3,
+    /* with a plan: execute the KEEPER and the WORKER stage in a process that then ends */
+    ZYGOTE_TRY = 4,
 };
 
 /* Optional descriptors: the sandbox's cgroup directory, mounts to attach (JAIL_ATTACH), the pidfd
@@ -50,9 +52,9 @@ struct zygote_request {
 
 enum zygote_event_kind {
     ZYGOTE_HELLO = 1,   /* after start; followed by facts about the interpreter as JSON */
-    ZYGOTE_DONE = 2,    /* SETUP or COPY is complete */
+    ZYGOTE_DONE = 2,    /* SETUP, COPY or TRY is complete */
     ZYGOTE_STARTED = 3, /* a clone exists; carries its pidfd */
-    ZYGOTE_FAILED = 4,  /* an operation of the zygote's plan, or the clone itself, failed */
+    ZYGOTE_FAILED = 4,  /* an operation of the plan, or the clone itself, failed */
 };
 
 enum {

@@ -1,4 +1,4 @@
-/* env/local/zygote_boot.c: starts a zygote: its process, its facts, its plan, and a trial sandbox.
+/* env/local/zygote_boot.c: starts a zygote: its process, its facts, its plan, and a trial of a sandbox.
  * Blocks until the zygote works or has failed.
  */
 #include "env/local/zygote_internal.h"
@@ -469,32 +469,38 @@ static int zygote_boot_compile(struct zygote *z, const struct sandbox_spec *spec
     return rc < 0 ? rc : jail_compile_zygote(z->isolation, &host, &z->plan, err);
 }
 
-/* Has the zygote execute its own plan. That of an image was executed before it: it gets an empty
- * one. */
-static int zygote_boot_set_up(struct zygote *z, const struct sandbox_spec *spec,
-    struct json_object *facts, const struct buf *filters, struct error *err)
+/* Has the zygote execute a plan. */
+static int zygote_boot_order(struct zygote *z, enum zygote_request_kind kind,
+    const struct jail_plan *plan, struct error *err)
 {
-    const struct jail_plan empty = { .size = sizeof empty };
-    const struct jail_plan *plan = &empty;
-    int rc = z->root ? 0 : zygote_boot_compile(z, spec, facts, filters, err);
-    if (rc < 0)
-        return rc;
-    if (!z->root)
-        plan = z->plan;
-    if (sizeof(struct zygote_request) + plan->size > ZYGOTE_MESSAGE_MAX)
-        return error_set(err, ERROR_ARGUMENT, "too many --read paths for one sandbox: %zu",
-            spec->read_path_count);
-    struct zygote_request request = { .kind = ZYGOTE_SETUP };
+    struct zygote_request request = { .kind = kind };
     struct iovec iov[2] = { { &request, sizeof request }, { (void *)(uintptr_t)plan, plan->size } };
     struct msghdr m = { .msg_iov = iov, .msg_iovlen = 2 };
     struct zygote_event event;
     size_t len;
     if (sendmsg(z->processes[0].control, &m, MSG_NOSIGNAL) < 0)
         return error_set_errno(err, ERROR_ENVIRONMENT, "preparing the sandboxes' root");
-    rc = zygote_boot_await(z, ZYGOTE_DONE, (char *)&event, sizeof event, &len, err);
-    if (rc == 0 && event.kind == ZYGOTE_FAILED)
-        rc = refuse_isolation(z, plan, event.op, event.sys, err);
-    return rc;
+    int rc = zygote_boot_await(z, ZYGOTE_DONE, (char *)&event, sizeof event, &len, err);
+    return rc == 0 && event.kind == ZYGOTE_FAILED
+               ? refuse_isolation(z, plan, event.op, event.sys, err)
+               : rc;
+}
+
+/* Has the zygote execute its own plan. That of an image was executed before it: it gets an empty
+ * one. */
+static int zygote_boot_set_up(struct zygote *z, const struct sandbox_spec *spec,
+    struct json_object *facts, const struct buf *filters, struct error *err)
+{
+    const struct jail_plan empty = { .size = sizeof empty };
+    if (z->root)
+        return zygote_boot_order(z, ZYGOTE_SETUP, &empty, err);
+    int rc = zygote_boot_compile(z, spec, facts, filters, err);
+    if (rc < 0)
+        return rc;
+    if (sizeof(struct zygote_request) + z->plan->size > ZYGOTE_MESSAGE_MAX)
+        return error_set(err, ERROR_ARGUMENT, "too many --read paths for one sandbox: %zu",
+            spec->read_path_count);
+    return zygote_boot_order(z, ZYGOTE_SETUP, z->plan, err);
 }
 
 static int zygote_boot_greet(
@@ -521,58 +527,21 @@ static int zygote_boot_greet(
     return rc < 0 ? rc : zygote_boot_set_up(z, spec, facts, filters, err);
 }
 
-/* ---- the trial sandbox ---- */
-
-/* Waits for the trial sandbox's end. */
-static int judge_probe(
-    struct zygote *z, const struct jail_plan *plan, int status_fd, struct error *err)
-{
-    struct zygote_status status;
-    struct pollfd p = { .fd = status_fd, .events = POLLIN };
-    if (poll(&p, 1, START_TIMEOUT_MS) <= 0 ||
-        read(status_fd, &status, sizeof status) != sizeof status)
-        return error_set(err, ERROR_ENVIRONMENT, "a sandbox with isolation '%s' did not start",
-            isolation_name(z->isolation));
-    return status.sys ? refuse_isolation(z, plan, status.op, status.sys, err) : 0;
-}
-
-/* Starts a sandbox and lets it end, so that whatever this machine denies is reported now, by name,
- * and not by the first session. User namespaces may be forbidden or exhausted, clone3 filtered,
- * mounting proc denied in a container. */
-static int zygote_boot_probe(struct zygote *z, struct error *err)
+/* Tries out what a sandbox does before its code runs, so that whatever this machine denies is
+ * reported now, by name, and not by the first session. User namespaces may be forbidden or
+ * exhausted, clone3 filtered, mounting proc denied in a container. */
+static int zygote_boot_try(struct zygote *z, struct error *err)
 {
     cleanup_free struct jail_plan *plan = NULL;
-    cleanup_fd int status = -1;
-    int channel[2] = { -1, -1 }, ends[2] = { -1, -1 };
-    struct zygote_event event = { 0 };
-    size_t len;
     /* Any user: no guest code runs in it. */
     const struct jail_mount place = {
         .workdir = "/", .user_processes = 1u << 20, .user = z->users.first
     };
     int rc = jail_compile_sandbox(z->isolation, z->plan, &jail_default_limits, &place, &plan, err);
-    if (rc < 0)
-        return rc;
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, channel) == 0)
-        (void)!pipe2(ends, O_CLOEXEC);
-    close_fd(&channel[0]); /* so its worker exits at once */
-    status = ends[0];
-    struct zygote_pending p = {
-        .plan = plan, .fds = { channel[1], -1, -1, ends[1] }, .extra = { -1, -1, -1, -1, -1 }
-    };
-    p.fds[1] = open("/dev/null", O_WRONLY | O_CLOEXEC);
-    p.fds[2] = open("/dev/null", O_WRONLY | O_CLOEXEC);
-    if (ends[1] < 0 || p.fds[1] < 0 || p.fds[2] < 0 || zygote_send_clone(&z->processes[0], &p) < 0)
-        rc = error_set_errno(err, ERROR_ENVIRONMENT, "trying out a sandbox");
-    for (int i = 0; i < ZYGOTE_CLONE_FDS; i++)
-        close_fd(&p.fds[i]);
-    if (rc == 0)
-        rc = zygote_boot_await(z, ZYGOTE_STARTED, (char *)&event, sizeof event, &len, err);
-    z->processes[0].under_way = 0;
-    if (rc == 0 && event.kind == ZYGOTE_FAILED)
-        rc = refuse_isolation(z, plan, ZYGOTE_NO_OP, event.sys, err);
-    return rc < 0 ? rc : judge_probe(z, plan, status, err);
+    return rc < 0 ? rc : zygote_boot_order(z, ZYGOTE_TRY, plan, err);
 }
+
+/* ---- in an image ---- */
 
 /* An image's environment, without what a sandbox determines. */
 static int zygote_boot_take_variables(struct zygote *z, struct error *err)
@@ -705,7 +674,7 @@ int zygote_boot(struct zygote *z, const struct sandbox_spec *spec,
     for (size_t i = 0; i < JAIL_FILTERS; i++)
         buf_free(&filters[i]);
     if (rc == 0 && z->isolation != ISOLATION_PROCESS)
-        rc = zygote_boot_probe(z, err);
+        rc = zygote_boot_try(z, err);
     close_fd(&z->errors);
     nvidia_clear(&z->nvidia);
     return rc;
