@@ -33,8 +33,8 @@ struct zygote_groups {
 };
 
 /* Starts an interpreter, and waits until it is warm and has executed its plan. Blocks as long as
- * the interpreter takes to start (tens of milliseconds; at most 30 s). ERROR_NOT_FOUND, ERROR_ENVIRONMENT (not a Python), ERROR_UNSUPPORTED (this isolation
- * is not available here). */
+ * the interpreter takes to start (tens of milliseconds; at most 30 s). ERROR_NOT_FOUND,
+ * ERROR_ENVIRONMENT (not a Python), ERROR_UNSUPPORTED (this isolation is not available here). */
 int zygote_start(struct loop *loop, const struct sandbox_spec *spec,
     const struct zygote_groups *groups, struct zygote **out, struct error *err);
 enum image_fetch zygote_fetch_of(enum container_pull pull);
