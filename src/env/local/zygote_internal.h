@@ -52,7 +52,7 @@ struct zygote {
     struct image *image;   /* NULL: the root is a directory of the user's */
     struct list variables; /* the image's, and those of a device */
     struct nvidia nvidia;  /* while it starts */
-    int lifeline; /* -1: none */
+    int lifeline;          /* -1: none */
     struct jail_plan *plan;
     struct user_range users;         /* that it assigns to its sandboxes; first 0: none */
     struct scratch_dir *scratch_dir; /* if its sandboxes have no private root */
