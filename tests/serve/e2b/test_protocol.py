@@ -2,8 +2,10 @@
 import base64
 import gzip
 import hashlib
+import http.client
 import json
 import os
+import signal
 import struct
 import subprocess
 import threading
@@ -446,7 +448,6 @@ def test_a_bomb_fills_the_sandbox_and_no_more(client):
 
 def test_input_that_is_echoed_does_not_stop_the_process(client, sandbox):
     """More than all buffers hold: the input waits for its output's reader, for nothing else."""
-    import http.client
     connection = http.client.HTTPConnection("127.0.0.1", client.server.port, timeout=60)
     start = {"process": {"cmd": "/bin/cat"}, "stdin": True, "tag": "echo"}
     connection.request("POST", "/process.Process/Start", envelope(start), {
@@ -472,7 +473,6 @@ def test_input_that_is_echoed_does_not_stop_the_process(client, sandbox):
 
 def stream_input(client, own, *messages, flags=0, tail=b""):
     """The answer's messages to one StreamInput, which sends its messages in chunks."""
-    import http.client
     connection = http.client.HTTPConnection("127.0.0.1", client.server.port, timeout=60)
     parts = [envelope(message, flags) for message in messages] + [tail]
     connection.request("POST", "/process.Process/StreamInput", iter(filter(None, parts)), {
@@ -493,7 +493,6 @@ def input_message(data):
 
 def test_input_comes_in_a_stream(client, sandbox):
     """Much more than a pipe holds, for a process that reads all of it and counts."""
-    import http.client
     start = {"process": {"cmd": "/bin/sh", "args": ["-c", "echo on; md5sum"]}, "tag": "streamed"}
     connection = http.client.HTTPConnection("127.0.0.1", client.server.port, timeout=60)
     connection.request("POST", "/process.Process/Start", envelope(start), {
@@ -577,9 +576,35 @@ def test_a_paused_sandbox_does_not_run(client):
     until(lambda: not processor_time(marker))
 
 
+def test_what_a_dead_worker_kept_is_not_found(start):
+    """Paused sandboxes and snapshots, with the answers that E2B's packages understand."""
+    server = start("--workers", "2")
+    client = Client(server)
+    own = client.create()
+    path = "/sandboxes/" + own["sandboxID"]
+    made = client.control("POST", path + "/snapshots", {}).json["snapshotID"]
+    assert client.control("POST", path + "/pause", {}).status == 204
+    copy = {"templateID": made, "timeout": 60}
+    assert client.control("POST", "/v2/sandboxes", copy).status == 201
+    with open("/proc/%d/task/%d/children" % ((server.process.pid,) * 2)) as f:
+        for pid in f.read().split():
+            os.kill(int(pid), signal.SIGKILL)
+
+    def connected():
+        try:
+            return client.control("POST", path + "/connect", {"timeout": 60})
+        except (ConnectionError, http.client.HTTPException):
+            return None    # accepted by a worker while it died
+    until(connected)
+    assert connected().status == 404
+    assert client.data(own, 49999, "POST", "/execute", {"code": "1"}).status == 502
+    assert client.control("POST", "/v2/sandboxes", copy).status == 404
+    assert client.control("GET", "/snapshots").json == []
+    assert client.control("DELETE", "/templates/" + made.replace(":", "%3A")).status == 404
+
+
 def test_kills_end_streams(client):
     """With an error that says so, after which clients ask whether the sandbox still runs."""
-    import http.client
     own = client.create()
     connection = http.client.HTTPConnection("127.0.0.1", client.server.port, timeout=60)
     start = {"process": {"cmd": "/bin/sh", "args": ["-c", "echo on; sleep 100"]}}
