@@ -83,28 +83,6 @@ def test_metrics_of_several_sandboxes(client):
         client.control("DELETE", "/sandboxes/" + one)
 
 
-@pytest.mark.parametrize("method,end,body", [
-    ("GET", "", None), ("DELETE", "", None), ("POST", "/timeout", {"timeout": 5}),
-    ("POST", "/refreshes", {}), ("POST", "/connect", {"timeout": 5}), ("POST", "/resume", {}),
-    ("POST", "/pause", {}), ("GET", "/logs", None), ("PUT", "/network", {}),
-    ("GET", "/metrics", None), ("POST", "/fork", {}), ("POST", "/snapshots", {})])
-def test_sandboxes_of_other_keys_do_not_exist(two_keys, method, end, body):
-    """On every operation; their owner reaches them."""
-    owner, other = two_keys
-    sandbox = owner.create()
-    mine = "/sandboxes/" + sandbox["sandboxID"] + end
-    nobody = "/sandboxes/" + "0" * 32 + end
-    theirs, none = other.control(method, mine, body), other.control(method, nobody, body)
-    assert theirs.status == none.status == 404
-    assert theirs.body.replace(sandbox["sandboxID"].encode(), b"0" * 32) == none.body
-    assert other.control("GET", "/v2/sandboxes").json == []
-    assert owner.control(method, mine, body).status in (200, 201, 204, 409)
-    for one in owner.control("GET", "/v2/sandboxes").json:
-        owner.control("DELETE", "/sandboxes/" + one["sandboxID"])
-    for one in owner.control("GET", "/snapshots").json:
-        owner.control("DELETE", "/templates/" + one["snapshotID"].replace(":", "%3A"))
-
-
 @pytest.fixture(scope="module")
 def two_keys(tmp_path_factory):
     """A server, and the clients of two keys; the first may have three sandboxes."""
