@@ -3,6 +3,8 @@
  */
 #pragma once
 
+#include <stdint.h>
+
 #include "base/buf.h"
 
 struct fifo {
@@ -15,6 +17,9 @@ void fifo_add(struct fifo *f, const void *data, size_t len);
 /* Removes the first n bytes. */
 void fifo_drop(struct fifo *f, size_t n);
 void fifo_free(struct fifo *f);
+/* Sends what the socket takes without waiting; *sent (may be NULL) grows by that. False: the other
+ * end has closed, or memory ran out before. */
+bool fifo_send(struct fifo *f, int fd, uint64_t *sent);
 
 static inline size_t fifo_len(const struct fifo *f)
 {

@@ -88,3 +88,10 @@ int hash_file(const char *path, char out[HASH_TEXT_SIZE], struct error *err)
         return error_set_errno(err, ERROR_IO, "reading %.160s", path);
     return hash_take(&hash, out, err);
 }
+
+unsigned hash_word(unsigned from, const char *text)
+{
+    for (; *text; text++)
+        from = (from ^ (unsigned char)*text) * 16777619u;
+    return from;
+}

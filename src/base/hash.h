@@ -9,6 +9,10 @@ enum { HASH_TEXT_SIZE = 65 }; /* 64 digits and the NUL */
 
 int hash_sha256(const void *data, size_t len, char out[HASH_TEXT_SIZE], struct error *err);
 
+/* FNV-1a, for tables whose keys no stranger chooses; continues from an earlier hash. */
+#define HASH_WORD 2166136261u /* where it begins */
+unsigned hash_word(unsigned from, const char *text);
+
 /* SHA-1, which RFC 6455 requires; it protects nothing. */
 enum { HASH_SHA1_SIZE = 20 };
 int hash_sha1(const void *data, size_t len, unsigned char out[HASH_SHA1_SIZE], struct error *err);

@@ -154,7 +154,7 @@ void handle_metrics(struct request *r)
     metrics_print(r->server->table, &out);
     cluster_put_metrics(r->server, &out);
     if (buf_failed(&out))
-        request_refuse(r, 503, "memory", "out of memory");
+        request_refuse_memory(r);
     else
         request_reply(r, 200, "text/plain; version=0.0.4; charset=utf-8", out.data, out.len);
 }

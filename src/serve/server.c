@@ -24,3 +24,10 @@ void server_wake(struct server *s)
     if (!s->closing)
         uv_timer_start(&s->http_timer, s->on_http_timer, 0, 0);
 }
+
+droste_record *server_record(struct server *s, droste_error *err)
+{
+    if (!s->record)
+        (void)droste_record_open(s->d, &s->record, err);
+    return s->record;
+}

@@ -101,5 +101,8 @@ struct server {
  * does not ask. */
 void server_wake(struct server *s);
 
+/* The record of runs, which is opened at first; NULL: there is none yet, or it cannot be opened. */
+droste_record *server_record(struct server *s, droste_error *err);
+
 /* A new id of a sandbox or run of this worker. Negative: there is no randomness. */
 int server_make_id(const struct server *s, char id[SERVE_ID_SIZE]);

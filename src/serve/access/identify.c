@@ -31,8 +31,7 @@ static const char *account_key_of(struct request *r, char *room, size_t size)
         return key;
     if (bearer)
         return account_key_behind(bearer);
-    if (r->routes && r->routes->takes_token &&
-        (key = MHD_lookup_connection_value(r->connection, MHD_GET_ARGUMENT_KIND, "token")))
+    if (r->routes && r->routes->takes_token && (key = request_parameter(r, "token")))
         return key;
     const char *offered = request_header_of(r, "Sec-WebSocket-Protocol");
     return offered && socket_offered(offered, SOCKET_KEY_PREFIX, room, size) ? room : NULL;

@@ -25,9 +25,8 @@ static double spending_recorded(struct server *s, const char *account, int64_t d
 {
     double sum = 0;
     droste_record_filter filter = { .account = account, .since_ms = day * DAY_SECONDS * 1000 };
-    if (s->record || droste_record_open(s->d, &s->record, NULL) == 0)
-        if (s->record)
-            droste_record_list(s->record, &filter, spending_add_run, &sum, NULL);
+    if (server_record(s, NULL))
+        droste_record_list(s->record, &filter, spending_add_run, &sum, NULL);
     return sum;
 }
 

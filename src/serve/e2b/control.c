@@ -188,7 +188,7 @@ static bool e2b_create_prepare(struct sandbox *sb, struct request *r)
     const struct e2b_image *image = r->maker->from ? e2b_image_of(r) : NULL;
     bool closed = network && !json_get_bool(network, "allowPublicTraffic", true);
     if (!e) {
-        request_refuse(r, 503, "memory", "out of memory");
+        request_refuse_memory(r);
         return false;
     }
     e->sandbox = sb;
@@ -221,7 +221,7 @@ static bool e2b_create_prepare(struct sandbox *sb, struct request *r)
     if (e->template && create_take_token(e->token) &&
         (!closed || create_take_token(e->traffic_token)))
         return true;
-    request_refuse(r, 503, "memory", "out of memory");
+    request_refuse_memory(r);
     return false;
 }
 
@@ -531,10 +531,7 @@ void e2b_handle_alias(struct request *r)
     struct json_object *own = json_object_new_array();
     if (templates_named(r, r->name) || e2b_image_named(r, r->name))
         json_object_array_add(own, json_object_new_string(r->name));
-    if (r->client->is_relay)
-        request_reply_list(r, "templates", own);
-    else
-        relay_gather(r, "templates", own, control_reply_alias);
+    relay_gather(r, "templates", own, control_reply_alias);
 }
 
 /* ---- health ---- */

@@ -91,11 +91,6 @@ bool e2b_network_settings(
 /* Whether what these settings say holds in the sandbox as it is. */
 bool e2b_network_holds(const struct e2b_sandbox *e, const struct buf *asked);
 
-/* ---- list.c ---- */
-
-/* A parameter of the query; NULL: it is absent. */
-const char *e2b_query(struct request *r, const char *name);
-
 /* ---- control.c ---- */
 
 /* Whether a template is one that every server has. */

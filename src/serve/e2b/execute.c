@@ -294,7 +294,7 @@ void e2b_handle_execute(struct request *r)
     }
     if (!x || !x->code) {
         free(x);
-        request_refuse(r, 503, "memory", "out of memory");
+        request_refuse_memory(r);
         return;
     }
     x->request = r;

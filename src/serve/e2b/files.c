@@ -481,7 +481,7 @@ static bool upload_prepare(struct upload *u, struct request *r)
     }
     if (u->is_gzip && inflateInit2(&u->inflater, 16 + MAX_WBITS) != Z_OK) {
         u->is_gzip = false;
-        request_refuse(r, 503, "memory", "out of memory");
+        request_refuse_memory(r);
         return false;
     }
     if (upload_is(r, "multipart/form-data")) {
@@ -500,7 +500,7 @@ static bool upload_prepare(struct upload *u, struct request *r)
 
 void e2b_handle_file_write(struct request *r)
 {
-    const char *path = MHD_lookup_connection_value(r->connection, MHD_GET_ARGUMENT_KIND, "path");
+    const char *path = request_parameter(r, "path");
     struct e2b_sandbox *e = e2b_running_of(r);
     struct upload *u = e ? calloc(1, sizeof *u) : NULL;
     if (!u)

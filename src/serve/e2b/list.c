@@ -23,11 +23,6 @@ struct list_filter {
     int64_t limit;
 };
 
-const char *e2b_query(struct request *r, const char *name)
-{
-    return MHD_lookup_connection_value(r->connection, MHD_GET_ARGUMENT_KIND, name);
-}
-
 static int list_hex(char c)
 {
     return c >= '0' && c <= '9'                 ? c - '0'
@@ -94,11 +89,11 @@ static int64_t list_time(const char *text)
 /* False: the request was refused. */
 static bool list_take_filter(struct request *r, struct list_filter *f)
 {
-    const char *limit = e2b_query(r, "limit"), *cursor = e2b_query(r, "nextToken");
-    const char *from = e2b_query(r, "startedAfter"), *order = e2b_query(r, "order");
+    const char *limit = request_parameter(r, "limit"), *cursor = request_parameter(r, "nextToken");
+    const char *from = request_parameter(r, "startedAfter"), *order = request_parameter(r, "order");
     char *end = NULL;
-    f->state = e2b_query(r, "state");
-    f->template = e2b_query(r, "template");
+    f->state = request_parameter(r, "state");
+    f->template = request_parameter(r, "template");
     f->ascending = order && strcmp(order, "asc") == 0;
     f->limit = limit ? strtoll(limit, &end, 10) : LIST_MOST;
     if (f->limit < 1 || f->limit > LIST_MOST || (end && *end != '\0')) {
@@ -119,7 +114,7 @@ static bool list_take_filter(struct request *r, struct list_filter *f)
         request_refuse(r, 400, "argument", "startedAfter is not a time");
         return false;
     }
-    list_take_metadata(f, e2b_query(r, "metadata"));
+    list_take_metadata(f, request_parameter(r, "metadata"));
     return true;
 }
 
@@ -162,7 +157,7 @@ static int list_compare(const void *a, const void *b)
 /* The filter's part that concerns the answer; it was checked before. */
 static void list_finish(struct request *r, struct json_object *all)
 {
-    const char *limit = e2b_query(r, "limit"), *order = e2b_query(r, "order");
+    const char *limit = request_parameter(r, "limit"), *order = request_parameter(r, "order");
     size_t most = limit ? (size_t)strtoul(limit, NULL, 10) : LIST_MOST, count = 0;
     bool ascending = order && strcmp(order, "asc") == 0;
     struct json_object *page = json_object_new_array();
@@ -218,12 +213,5 @@ void e2b_handle_list(struct request *r)
     struct list_filter f = { .metadata = metadata };
     if (!metadata || !list_take_filter(r, &f))
         return;
-    struct json_object *own = list_own(r, &f);
-    if (!r->client->is_relay) {
-        relay_gather(r, "sandboxes", own, list_finish);
-        return;
-    }
-    struct json_object *o = json_object_new_object();
-    json_put(o, "sandboxes", own);
-    request_reply_json(r, 200, o);
+    relay_gather(r, "sandboxes", list_own(r, &f), list_finish);
 }

@@ -78,7 +78,7 @@ static struct json_object *metrics_json(
 /* Seconds since 1970 from the query; `fallback` without it. -1: the request was refused. */
 static int64_t metrics_time(struct request *r, const char *name, int64_t fallback)
 {
-    const char *text = MHD_lookup_connection_value(r->connection, MHD_GET_ARGUMENT_KIND, name);
+    const char *text = request_parameter(r, name);
     if (!text)
         return fallback;
     if (*text && strspn(text, "0123456789") == strlen(text) && strlen(text) < 16)
@@ -146,8 +146,5 @@ void e2b_handle_metrics_of_all(struct request *r)
         json_put(one, "now", metrics_json(e, metrics_last(e->metrics)));
         json_object_array_add(own, one);
     }
-    if (r->client->is_relay)
-        request_reply_list(r, "sandboxes", own);
-    else
-        relay_gather(r, "sandboxes", own, metrics_finish);
+    relay_gather(r, "sandboxes", own, metrics_finish);
 }

@@ -40,7 +40,7 @@ static bool network_put_host(
     buf_printf(&rule, "%s%s%s", before, host, behind);
     if (!buf_failed(&rule))
         return network_put(r, "network.allowOut", buf_text(&rule), words);
-    request_refuse(r, 503, "memory", "out of memory");
+    request_refuse_memory(r);
     return false;
 }
 

@@ -30,15 +30,14 @@ struct port {
     bool reads, writes; /* such a request is on its way */
     bool is_deaf;       /* the server takes nothing more */
     bool has_ended;     /* it has closed the connection */
-    struct buf out;     /* of the server, and not passed on yet */
-    size_t out_at;
+    struct fifo out;    /* of the server, and not passed on yet */
 };
 
 static void port_unref(struct port *p)
 {
     if (--p->references > 0)
         return;
-    buf_free(&p->out);
+    fifo_free(&p->out);
     free(p);
 }
 
@@ -104,7 +103,7 @@ static void port_watch(struct port *p)
     const droste_command_request more = {
         .op = "output", .handle = p->handle, .length = PORT_PIECE
     };
-    bool is_empty = p->out.len == p->out_at;
+    bool is_empty = fifo_len(&p->out) == 0;
     if (p->has_ended && is_empty) {
         port_close(p);
         return;
@@ -123,22 +122,6 @@ static void port_watch(struct port *p)
     uv_poll_start(p->poll, events, port_on_event);
 }
 
-/* False: the other end is closed. */
-static bool port_flush(struct port *p)
-{
-    while (p->out.len > p->out_at) {
-        ssize_t n = send(p->fd, p->out.data + p->out_at, p->out.len - p->out_at, MSG_NOSIGNAL);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return errno == EAGAIN;
-        p->out_at += (size_t)n;
-    }
-    buf_clear(&p->out);
-    p->out_at = 0;
-    return true;
-}
-
 static void port_on_output(void *arg, const droste_command_reply *reply, const droste_error *err)
 {
     struct port *p = arg;
@@ -146,8 +129,8 @@ static void port_on_output(void *arg, const droste_command_reply *reply, const d
     if (!port_goes_on(p, err))
         return;
     p->has_ended = reply->ended;
-    buf_append(&p->out, reply->out, reply->out_len);
-    if (buf_failed(&p->out) || !port_flush(p))
+    fifo_add(&p->out, reply->out, reply->out_len);
+    if (!fifo_send(&p->out, p->fd, NULL))
         port_close(p);
     else
         port_watch(p);
@@ -183,7 +166,7 @@ static void port_on_event(uv_poll_t *poll, int status, int events)
     struct port *p = poll->data;
     bool is_open = !(events & UV_DISCONNECT) && status == 0;
     if (is_open && (events & UV_WRITABLE))
-        is_open = port_flush(p);
+        is_open = fifo_send(&p->out, p->fd, NULL);
     if (is_open && (events & UV_READABLE) && !p->writes)
         is_open = port_read(p);
     if (is_open)

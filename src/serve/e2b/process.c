@@ -230,11 +230,9 @@ static struct process_stream *process_new(struct request *r)
     struct process_stream *p = NULL;
     if (!e || !connect_take_message(r))
         return NULL;
-    p = calloc(1, sizeof *p);
-    if (!p) {
-        request_refuse(r, 503, "memory", "out of memory");
+    p = request_alloc(r, sizeof *p);
+    if (!p)
         return NULL;
-    }
     p->r = r;
     p->server = r->server;
     memcpy(p->id, r->id, sizeof p->id);

@@ -148,11 +148,9 @@ static void call_begin(struct request *r, const droste_command_request *op, char
         request_refuse(r, 400, "argument", "name a process by its pid or its tag");
         return;
     }
-    c = calloc(1, sizeof *c);
-    if (!c) {
-        request_refuse(r, 503, "memory", "out of memory");
+    c = request_alloc(r, sizeof *c);
+    if (!c)
         return;
-    }
     c->server = r->server;
     c->r = r;
     memcpy(c->id, r->id, sizeof c->id);

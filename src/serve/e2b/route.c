@@ -88,8 +88,7 @@ static bool edge_find_sandbox(struct request *r, const char *path)
 
 static bool edge_is_signed_file(const char *path, struct request *r)
 {
-    return strcmp(path, "/files") == 0 &&
-           MHD_lookup_connection_value(r->connection, MHD_GET_ARGUMENT_KIND, "signature");
+    return strcmp(path, "/files") == 0 && request_parameter(r, "signature");
 }
 
 static bool edge_claims_envd(struct request *r, const char *path)

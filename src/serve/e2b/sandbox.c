@@ -86,8 +86,7 @@ struct e2b_sandbox *e2b_running_of(struct request *r)
 
 void e2b_user_of(struct request *r, char out[E2B_USER_SIZE])
 {
-    const char *query =
-        MHD_lookup_connection_value(r->connection, MHD_GET_ARGUMENT_KIND, "username");
+    const char *query = request_parameter(r, "username");
     const char *basic = request_header_of(r, MHD_HTTP_HEADER_AUTHORIZATION);
     size_t len = 0;
     snprintf(out, E2B_USER_SIZE, "%s", query ? query : "");

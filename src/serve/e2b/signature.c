@@ -10,11 +10,6 @@
 #include "base/hash.h"
 #include "serve/e2b/e2b.h"
 
-static const char *signature_query(struct request *r, const char *name)
-{
-    return MHD_lookup_connection_value(r->connection, MHD_GET_ARGUMENT_KIND, name);
-}
-
 static void signature_unhex(const char *hex, unsigned char out[32])
 {
     for (size_t i = 0; i < 32; i++) {
@@ -29,8 +24,8 @@ static bool signature_make(struct request *r, const char *token, struct buf *out
     cleanup_buf struct buf text = { 0 };
     char hex[HASH_TEXT_SIZE];
     unsigned char digest[32];
-    const char *path = signature_query(r, "path"), *user = signature_query(r, "username");
-    const char *expiry = signature_query(r, "signature_expiration");
+    const char *path = request_parameter(r, "path"), *user = request_parameter(r, "username");
+    const char *expiry = request_parameter(r, "signature_expiration");
     bool reads = r->route && strcmp(r->route->method, "GET") == 0;
     buf_printf(
         &text, "%s:%s:%s:%s", path ? path : "", reads ? "read" : "write", user ? user : "", token);
@@ -49,7 +44,7 @@ static bool signature_make(struct request *r, const char *token, struct buf *out
 bool e2b_signature_fits(struct request *r, const char *token)
 {
     cleanup_buf struct buf expected = { 0 };
-    const char *given = signature_query(r, "signature");
+    const char *given = request_parameter(r, "signature");
     unsigned differ = 0;
     if (!given || !signature_make(r, token, &expected) || strlen(given) != expected.len)
         return false;
@@ -60,12 +55,12 @@ bool e2b_signature_fits(struct request *r, const char *token)
 
 bool e2b_signature_check(struct request *r, const char *token)
 {
-    const char *expiry = signature_query(r, "signature_expiration");
+    const char *expiry = request_parameter(r, "signature_expiration");
     char *end = NULL;
     if (!e2b_signature_fits(r, token)) {
         request_refuse(r, 401, "unauthorized", "%s",
-            signature_query(r, "signature") ? "invalid signature"
-                                            : "missing access token or signature");
+            request_parameter(r, "signature") ? "invalid signature"
+                                              : "missing access token or signature");
         return false;
     }
     if (expiry && (strtoll(expiry, &end, 10) < (long long)time(NULL) || *end != '\0')) {

@@ -177,7 +177,7 @@ static int snapshot_compare(const void *a, const void *b)
 /* The limit and the cursor hold for the joined list. */
 static void snapshots_finish(struct request *r, struct json_object *all)
 {
-    const char *token = e2b_query(r, "nextToken"), *limit = e2b_query(r, "limit");
+    const char *token = request_parameter(r, "nextToken"), *limit = request_parameter(r, "limit");
     size_t most = limit ? (size_t)strtoul(limit, NULL, 10) : SNAPSHOT_PAGE;
     struct json_object *page = json_object_new_array();
     const char *last = NULL, *next = NULL;
@@ -201,8 +201,8 @@ static void snapshots_finish(struct request *r, struct json_object *all)
 
 void e2b_handle_snapshots(struct request *r)
 {
-    const char *sandbox = e2b_query(r, "sandboxID"), *name = e2b_query(r, "name");
-    const char *limit = e2b_query(r, "limit");
+    const char *sandbox = request_parameter(r, "sandboxID"), *name = request_parameter(r, "name");
+    const char *limit = request_parameter(r, "limit");
     char *end = NULL;
     long most = limit ? strtol(limit, &end, 10) : SNAPSHOT_PAGE;
     if (most < 1 || most > SNAPSHOT_PAGE || (end && *end)) {
@@ -214,10 +214,7 @@ void e2b_handle_snapshots(struct request *r)
         if (snapshot_is_visible(row, r) && (!sandbox || strcmp(row->sandbox, sandbox) == 0) &&
             (!name || strcmp(row->name, name) == 0))
             json_object_array_add(own, snapshot_json(row));
-    if (r->client->is_relay)
-        request_reply_list(r, "snapshots", own);
-    else
-        relay_gather(r, "snapshots", own, snapshots_finish);
+    relay_gather(r, "snapshots", own, snapshots_finish);
 }
 
 void e2b_handle_template_delete(struct request *r)
@@ -358,7 +355,7 @@ static void snapshot_keep(struct e2b_snapshot *s)
     struct e2b_snapshot_row *row = calloc(1, sizeof *row), **old;
     if (!row || server_make_id(s->server, row->id) < 0) {
         free(row);
-        request_refuse(r, 503, "memory", "out of memory");
+        request_refuse_memory(r);
         return;
     }
     if (*name && (old = snapshot_find(r, name)) && (*old)->owner == r->account)
@@ -379,7 +376,7 @@ static void snapshot_on_saved(struct e2b_snapshot *s, struct e2b_sandbox *e)
     if (!s->r)
         return;
     if (!s->image)
-        request_refuse(s->r, 503, "memory", "out of memory");
+        request_refuse_memory(s->r);
     else if (s->answers)
         fork_begin(s, e);
     else
@@ -427,7 +424,7 @@ static struct e2b_context *snapshot_context(struct e2b_snapshot *s, struct e2b_s
     bool with_memory = json_get_bool(s->r->json, "memory", true);
     struct e2b_context *c = with_memory ? e2b_context_default(e, "python") : e2b_context_hidden(e);
     if (!c)
-        request_refuse(s->r, 503, "memory", "out of memory");
+        request_refuse_memory(s->r);
     for (struct e2b_context *other = e->contexts; c && with_memory && other; other = other->next)
         if (other != c && other->session && other->count > 0) {
             e2b_snapshot_fail(s, 400,
@@ -443,7 +440,7 @@ static void snapshot_queue(struct e2b_snapshot *s, struct e2b_sandbox *e)
     struct e2b_context *c = snapshot_context(s, e);
     struct e2b_execution *x = c ? calloc(1, sizeof *x) : NULL;
     if (c && !x)
-        request_refuse(s->r, 503, "memory", "out of memory");
+        request_refuse_memory(s->r);
     if (!x)
         return;
     s->references++;
@@ -471,11 +468,9 @@ static void snapshot_on_list(void *arg, const droste_command_reply *reply, const
 
 static struct e2b_snapshot *snapshot_new(struct request *r, struct e2b_sandbox *e)
 {
-    struct e2b_snapshot *s = calloc(1, sizeof *s);
-    if (!s) {
-        request_refuse(r, 503, "memory", "out of memory");
+    struct e2b_snapshot *s = request_alloc(r, sizeof *s);
+    if (!s)
         return NULL;
-    }
     s->references = 1;
     s->r = r;
     s->server = r->server;

@@ -79,7 +79,7 @@ static void stream_input_answer(struct stream_input *s)
     }
     envelope_append(&out, ENVELOPE_END, buf_text(&end), end.len);
     if (buf_failed(&out) || buf_failed(&end))
-        request_refuse(s->r, 503, "memory", "out of memory");
+        request_refuse_memory(s->r);
     else
         request_reply(s->r, 200, "application/connect+json", buf_text(&out), out.len);
 }

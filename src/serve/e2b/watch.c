@@ -365,7 +365,7 @@ static void watcher_start(struct request *r, bool is_stream)
     if (!e)
         return;
     if (!w || !(w->path = e2b_path(r, e, path)) || random_hex(w->id, WATCH_ID_SIZE - 1, NULL) < 0) {
-        request_refuse(r, 503, "memory", "out of memory");
+        request_refuse_memory(r);
         free(w ? w->path : NULL);
         free(w);
         return;

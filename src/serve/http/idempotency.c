@@ -137,7 +137,7 @@ bool idempotency_begin(struct request *r)
     }
     struct server *s = r->server;
     if (idempotency_hash(r, text, key, request) < 0) {
-        request_refuse(r, 503, "memory", "out of memory");
+        request_refuse_memory(r);
         return false;
     }
     struct idempotent *one = s->idempotency ? idempotency_find(s, key) : NULL;

@@ -27,8 +27,7 @@ static const char *listen_path(const char *where)
     return strncmp(where, "unix:", 5) == 0 ? where + 5 : NULL;
 }
 
-/* "127.0.0.1:80" or "[::1]:80"; the length of the address, or 0. */
-static socklen_t listen_parse(const char *where, struct sockaddr_storage *out)
+socklen_t listen_parse(const char *where, struct sockaddr_storage *out)
 {
     char host[INET6_ADDRSTRLEN + 1];
     struct sockaddr_in *four = (struct sockaddr_in *)out;

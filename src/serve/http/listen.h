@@ -2,6 +2,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <sys/socket.h>
 
 #include "base/error.h"
 
@@ -11,6 +12,8 @@ struct listener {
     bool is_inherited; /* from a manager that keeps it: LISTEN_FDS, sd_listen_fds(3) */
 };
 
+/* "127.0.0.1:80" or "[::1]:80"; the length of the address, 0 if it is none. */
+socklen_t listen_parse(const char *where, struct sockaddr_storage *out);
 /* Opens "ADDRESS:PORT", with the address in numbers, or "unix:PATH"; a socket from a manager takes
  * their place. Without keys only a loopback address. */
 int listen_open(const char *where, bool has_keys, struct listener *out, struct error *err);

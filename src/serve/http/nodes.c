@@ -1,10 +1,8 @@
 /* serve/http/nodes.c: see nodes.h. */
 #include "serve/http/nodes.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -12,8 +10,10 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/hash.h"
 #include "base/os/file.h"
 #include "base/text.h"
+#include "serve/http/listen.h"
 #include "serve/http/relay.h"
 #include "serve/http/upstream.h"
 #include "serve/http/request.h"
@@ -169,9 +169,7 @@ static unsigned nodes_place_by(const struct registry *g, const char *word)
     const struct node *node;
     unsigned best = 0, most = 0;
     for (size_t i = 0; (node = registry_at(g, i)); i++) {
-        unsigned hash = 2166136261u ^ node->number * 2654435761u;
-        for (const char *p = word; *p; p++)
-            hash = (hash ^ (unsigned char)*p) * 16777619u;
+        unsigned hash = hash_word(HASH_WORD ^ node->number * 2654435761u, word);
         if (!node->is_lost && node->address[0] && hash >= most) {
             most = hash;
             best = node->number;
@@ -244,38 +242,11 @@ void nodes_refuse_absent(struct request *r, const char *kind, const char *name, 
 
 /* ---- connections ---- */
 
-/* "127.0.0.1:80" or "[::1]:80", which another node has written; 0: it is neither. */
-static socklen_t nodes_parse(const char *text, struct sockaddr_storage *out)
-{
-    char host[INET6_ADDRSTRLEN + 2] = "";
-    struct sockaddr_in *four = (struct sockaddr_in *)out;
-    struct sockaddr_in6 *six = (struct sockaddr_in6 *)out;
-    const char *colon = strrchr(text, ':');
-    size_t len = colon ? (size_t)(colon - text) : 0;
-    char *end = NULL;
-    unsigned long port = colon ? strtoul(colon + 1, &end, 10) : 0;
-    if (len == 0 || len >= sizeof host || port == 0 || port > 65535 || *end)
-        return 0;
-    memcpy(host, text, len);
-    memset(out, 0, sizeof *out);
-    if (inet_pton(AF_INET, host, &four->sin_addr) == 1) {
-        four->sin_family = AF_INET;
-        four->sin_port = htons((uint16_t)port);
-        return sizeof *four;
-    }
-    if (host[0] != '[' || host[len - 1] != ']')
-        return 0;
-    host[len - 1] = '\0';
-    six->sin6_family = AF_INET6;
-    six->sin6_port = htons((uint16_t)port);
-    return inet_pton(AF_INET6, host + 1, &six->sin6_addr) == 1 ? sizeof *six : 0;
-}
-
 struct upstream *nodes_connect(struct server *s, unsigned number)
 {
     struct sockaddr_storage address;
     const struct node *node = registry_node(s->nodes, number);
-    socklen_t len = node ? nodes_parse(node->address, &address) : 0;
+    socklen_t len = node ? listen_parse(node->address, &address) : 0;
     return len > 0
                ? upstream_open_node(s, NODES_KEY + number, (const struct sockaddr *)&address, len)
                : NULL;

@@ -12,6 +12,7 @@
 #include <strings.h>
 
 #include "base/cleanup.h"
+#include "base/hash.h"
 #include "serve/http/nodes.h"
 #include "serve/http/request.h"
 #include "serve/http/upgrade.h"
@@ -60,10 +61,7 @@ unsigned relay_place(const struct server *s)
 
 unsigned relay_place_by(const struct server *s, const char *word)
 {
-    unsigned hash = 2166136261u;
-    for (const char *p = word; *p; p++)
-        hash = (hash ^ (unsigned char)*p) * 16777619u;
-    return hash % s->table->workers;
+    return hash_word(HASH_WORD, word) % s->table->workers;
 }
 
 /* A repeated request must come to the worker that keeps the first one's answer. */
@@ -385,11 +383,15 @@ static void relay_copy_field(struct request *r, const char *name, struct buf *he
         buf_printf(head, "%s: %s\r\n", name, value);
 }
 
+/* Takes the upstream. NULL: there is none, or no memory. */
 static struct relay *relay_new(struct request *r, struct upstream *u)
 {
-    struct relay *relay = calloc(1, sizeof *relay);
-    if (!relay)
+    struct relay *relay = u ? calloc(1, sizeof *relay) : NULL;
+    if (!relay) {
+        if (u)
+            upstream_drop(u);
         return NULL;
+    }
     relay->r = r;
     relay->u = u;
     relay->is_chunked = request_header_of(r, MHD_HTTP_HEADER_TRANSFER_ENCODING) != NULL;
@@ -432,11 +434,8 @@ static void relay_send_head(struct relay *relay, struct buf *head)
 static void relay_begin_from(struct request *r, unsigned worker, unsigned first)
 {
     cleanup_buf struct buf head = { 0 };
-    struct upstream *u = upstream_open(r->server, worker);
-    struct relay *relay = u ? relay_new(r, u) : NULL;
+    struct relay *relay = relay_new(r, upstream_open(r->server, worker));
     if (!relay) {
-        if (u)
-            upstream_drop(u);
         request_refuse(r, 503, "worker", "the worker process of this sandbox does not run; retry");
         request_header(r, MHD_HTTP_HEADER_RETRY_AFTER, "1");
         return;
@@ -463,11 +462,8 @@ static void relay_refuse_node(struct request *r)
 static void relay_begin_node_from(struct request *r, unsigned node, unsigned first)
 {
     cleanup_buf struct buf head = { 0 };
-    struct upstream *u = nodes_connect(r->server, node);
-    struct relay *relay = u ? relay_new(r, u) : NULL;
+    struct relay *relay = relay_new(r, nodes_connect(r->server, node));
     if (!relay) {
-        if (u)
-            upstream_drop(u);
         relay_refuse_node(r);
         return;
     }
@@ -535,7 +531,6 @@ void relay_through(
     cleanup_buf struct buf head = { 0 };
     struct relay *relay = relay_new(r, u);
     if (!relay) {
-        upstream_drop(u);
         lost(r);
         return;
     }
@@ -578,13 +573,22 @@ static void gather_on_data(void *arg, const char *data, size_t len)
     buf_append(&one->body, data, len);
 }
 
+static void gather_reply(struct request *r, const char *name, struct json_object *all,
+    void (*done)(struct request *r, struct json_object *all))
+{
+    if (done)
+        done(r, all);
+    else
+        request_reply_list(r, name, all);
+}
+
 static void gather_finish(struct gather *g)
 {
     if (g->open > 0)
         return;
     if (g->r) {
         g->r->on_free = NULL;
-        g->done(g->r, steal(&g->all));
+        gather_reply(g->r, g->name, steal(&g->all), g->done);
     }
     json_object_put(g->all);
     free(g);
@@ -653,13 +657,17 @@ void relay_gather(struct request *r, const char *name, struct json_object *own,
 {
     struct server *s = r->server;
     cleanup_buf struct buf head = { 0 };
+    if (!own || r->client->is_relay) {
+        request_reply_list(r, name, own);
+        return;
+    }
     bool is_alone = s->table->workers == 1 && !s->nodes;
-    struct gather *g = is_alone || r->client->is_relay ? NULL : calloc(1, sizeof *g);
+    struct gather *g = is_alone ? NULL : calloc(1, sizeof *g);
     relay_write_head(r, &head);
     buf_puts(&head, "\r\n");
     if (!g || buf_failed(&head)) {
         free(g);
-        done(r, own);
+        gather_reply(r, name, own, done);
         return;
     }
     *g = (struct gather){ .r = r, .name = name, .all = own, .open = 1, .done = done };
@@ -671,4 +679,12 @@ void relay_gather(struct request *r, const char *name, struct json_object *own,
     gather_ask_nodes(g, r);
     g->open--;
     gather_finish(g);
+}
+
+void relay_gather_written(struct request *r, const char *name, const struct buf *own,
+    void (*done)(struct request *r, struct json_object *all))
+{
+    struct json_object *list = NULL;
+    (void)json_parse_written(own, &list, NULL);
+    relay_gather(r, name, list, done);
 }

@@ -6,6 +6,7 @@
 struct request;
 struct server;
 struct upstream;
+struct buf;
 struct json_object;
 
 /* Fields between workers. Those of clients are not passed on. */
@@ -41,6 +42,11 @@ bool relay_on_node(struct request *r);
 void relay_through(
     struct request *r, struct upstream *u, const char *host, void (*lost)(struct request *r));
 /* Asks all other workers the same and calls `done` with the arrays `name` of their answers joined;
- * those of workers that do not answer are left out. Takes the reference of `own`. */
+ * those of workers that do not answer are left out. A request of another worker is answered with
+ * {NAME: own}, which is also what `done` NULL makes of all. Takes the reference of `own`; NULL:
+ * there was no memory for it, and the request is refused. */
 void relay_gather(struct request *r, const char *name, struct json_object *own,
+    void (*done)(struct request *r, struct json_object *all));
+/* The same of a list that was written as text. */
+void relay_gather_written(struct request *r, const char *name, const struct buf *own,
     void (*done)(struct request *r, struct json_object *all));

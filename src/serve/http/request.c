@@ -99,7 +99,7 @@ void request_free(struct request *r)
         r->client->request = NULL;
     json_object_put(r->json);
     buf_free(&r->body);
-    buf_free(&r->unread);
+    fifo_free(&r->unread);
     free(r->target);
     free(r);
 }
@@ -139,6 +139,16 @@ void request_header(struct request *r, const char *name, const char *value)
         idempotency_locate(r, value);
 }
 
+void request_locate(struct request *r, const char *format, ...)
+{
+    cleanup_buf struct buf location = { 0 };
+    va_list args;
+    va_start(args, format);
+    buf_vprintf(&location, format, args);
+    va_end(args);
+    request_header(r, MHD_HTTP_HEADER_LOCATION, buf_text(&location));
+}
+
 void request_reply(
     struct request *r, unsigned status, const char *type, const void *data, size_t len)
 {
@@ -172,6 +182,14 @@ void request_reply_json(struct request *r, unsigned status, struct json_object *
     json_object_put(tree);
 }
 
+void request_reply_written(struct request *r, unsigned status, const struct buf *json)
+{
+    if (buf_failed(json))
+        request_refuse_memory(r);
+    else
+        request_reply(r, status, "application/json", buf_text(json), json->len);
+}
+
 void request_reply_list(struct request *r, const char *name, struct json_object *list)
 {
     struct json_object *o = json_object_new_object();
@@ -180,7 +198,7 @@ void request_reply_list(struct request *r, const char *name, struct json_object 
         return;
     }
     json_object_put(o ? o : list);
-    request_refuse(r, 503, "memory", "out of memory");
+    request_refuse_memory(r);
 }
 
 static void request_refuse_plainly(
@@ -238,11 +256,6 @@ void request_fail(struct request *r, const droste_error *err)
 
 /* ---- streams ---- */
 
-size_t request_unread(const struct request *r)
-{
-    return r->unread.len - r->unread_at;
-}
-
 static ssize_t request_on_read(void *arg, uint64_t position, char *out, size_t max)
 {
     struct request *r = arg;
@@ -257,13 +270,9 @@ static ssize_t request_on_read(void *arg, uint64_t position, char *out, size_t m
         request_suspend(r);
         return 0;
     }
-    memcpy(out, r->unread.data + r->unread_at, n);
-    r->unread_at += n;
+    memcpy(out, fifo_data(&r->unread), n);
+    fifo_drop(&r->unread, n);
     table_count(r->server->figures, COUNT_SENT, n);
-    if (request_unread(r) == 0) {
-        buf_clear(&r->unread);
-        r->unread_at = 0;
-    }
     return (ssize_t)n;
 }
 
@@ -284,12 +293,8 @@ void request_stream(struct request *r, const char *type)
 
 void request_push(struct request *r, const void *data, size_t len)
 {
-    if (r->unread_at > SERVE_UNREAD_MAX / 2) {
-        buf_consume(&r->unread, r->unread_at);
-        r->unread_at = 0;
-    }
-    buf_append(&r->unread, data, len);
-    if (buf_failed(&r->unread))
+    fifo_add(&r->unread, data, len);
+    if (fifo_failed(&r->unread))
         r->cut = true;
     request_resume(r);
 }

@@ -9,9 +9,10 @@
 #include <microhttpd.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <uv.h>
 
-#include "base/buf.h"
+#include "base/fifo.h"
 #include "base/error.h"
 #include "base/json/json.h"
 #include "droste.h"
@@ -133,8 +134,7 @@ struct request {
 
     /* A streamed answer. */
     bool streaming, ended, cut;
-    struct buf unread;
-    size_t unread_at;
+    struct fifo unread;
     struct upgrade *upgrade; /* of a connection that was upgraded; NULL: it was not */
 
     /* Until a sandbox is created (admission.h). */
@@ -162,6 +162,8 @@ void request_reply(
 void request_reply_fd(struct request *r, const char *type, int fd, uint64_t size);
 /* A JSON answer; takes the tree. */
 void request_reply_json(struct request *r, unsigned status, struct json_object *tree);
+/* A JSON answer that was written as text. */
+void request_reply_written(struct request *r, unsigned status, const struct buf *json);
 /* {NAME: list}; takes the list. */
 void request_reply_list(struct request *r, const char *name, struct json_object *list);
 /* {"error": {"code", "message", "errno"}}, or as the request's routes say it. */
@@ -169,7 +171,22 @@ void request_refuse(struct request *r, unsigned status, const char *code, const 
     __attribute__((format(printf, 4, 5)));
 /* The same for an error of the library. */
 void request_fail(struct request *r, const droste_error *err);
+static inline void request_refuse_memory(struct request *r)
+{
+    request_refuse(r, 503, "memory", "out of memory");
+}
+/* Zeroed memory; NULL: there is none, and the request was refused. */
+static inline void *request_alloc(struct request *r, size_t size)
+{
+    void *at = calloc(1, size);
+    if (!at)
+        request_refuse_memory(r);
+    return at;
+}
 void request_header(struct request *r, const char *name, const char *value);
+/* The field Location of the answer, formatted as by printf. */
+void request_locate(struct request *r, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 
 /* Begins a streamed answer; then request_push, and request_end. */
 void request_stream(struct request *r, const char *type);
@@ -178,7 +195,10 @@ void request_stream_as(struct request *r, unsigned status, const char *type);
 void request_push(struct request *r, const void *data, size_t len);
 /* Answers with 101; then the connection is the function's (upgrade.h). */
 void request_upgrade(struct request *r, MHD_UpgradeHandler open, void *arg);
-size_t request_unread(const struct request *r);
+static inline size_t request_unread(const struct request *r)
+{
+    return fifo_len(&r->unread);
+}
 void request_end(struct request *r);
 /* Ends it so that the client sees that something is missing. */
 void request_cut(struct request *r);
@@ -188,6 +208,11 @@ void request_cut(struct request *r);
 /* A parameter of the query; the fallback if it is absent. NULL: it is invalid, and the request
  * was refused. */
 const char *request_query(struct request *r, const char *name, const char *fallback);
+/* The same without refusing; NULL: it is absent. */
+static inline const char *request_parameter(struct request *r, const char *name)
+{
+    return MHD_lookup_connection_value(r->connection, MHD_GET_ARGUMENT_KIND, name);
+}
 /* A header's value; NULL: none. */
 const char *request_header_of(struct request *r, const char *name);
 

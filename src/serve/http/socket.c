@@ -241,7 +241,7 @@ bool socket_accept(struct request *r, struct web_socket *ws, const char *protoco
         return false;
     if (websocket_accept(request_header_of(r, "Sec-WebSocket-Key"), &answer, NULL) < 0) {
         buf_free(&answer);
-        request_refuse(r, 503, "memory", "out of memory");
+        request_refuse_memory(r);
         return false;
     }
     *ws = (struct web_socket){

@@ -13,7 +13,7 @@
 
 #include "serve/http/request.h"
 
-enum { UPGRADE_READ = 16 << 10, UPGRADE_SENT_MAX = 64 << 10 };
+enum { UPGRADE_READ = 16 << 10 };
 
 static void upgrade_on_event(uv_poll_t *poll, int status, int events);
 
@@ -77,7 +77,7 @@ void upgrade_end(struct upgrade *u)
 
 void upgrade_free(struct upgrade *u)
 {
-    buf_free(&u->out);
+    fifo_free(&u->out);
 }
 
 /* The client has left. */
@@ -93,41 +93,23 @@ static void upgrade_leave(struct upgrade *u)
 
 /* ---- to the client ---- */
 
-size_t upgrade_unsent(const struct upgrade *u)
-{
-    return u->out.len - u->out_at;
-}
-
 /* False: the client has left. */
 static bool upgrade_flush(struct upgrade *u)
 {
-    while (upgrade_unsent(u) > 0) {
-        ssize_t n =
-            send(u->fd, u->out.data + u->out_at, upgrade_unsent(u), MSG_NOSIGNAL | MSG_DONTWAIT);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return errno == EAGAIN;
-        u->out_at += (size_t)n;
-        table_count(u->r->server->figures, COUNT_SENT, (uint64_t)n);
-    }
-    buf_clear(&u->out);
-    u->out_at = 0;
-    return true;
+    uint64_t sent = 0;
+    bool is_open = fifo_send(&u->out, u->fd, &sent);
+    table_count(u->r->server->figures, COUNT_SENT, sent);
+    return is_open;
 }
 
 void upgrade_send(struct upgrade *u, const void *data, size_t len)
 {
     if (u->is_over || u->is_ending)
         return;
-    if (u->out_at > UPGRADE_SENT_MAX) {
-        buf_consume(&u->out, u->out_at);
-        u->out_at = 0;
-    }
-    buf_append(&u->out, data, len);
+    fifo_add(&u->out, data, len);
     if (!u->poll)
         return; /* until it is open */
-    if (buf_failed(&u->out) || !upgrade_flush(u))
+    if (!upgrade_flush(u))
         shutdown(u->fd, SHUT_RDWR); /* the loop sees it */
     upgrade_watch(u);
 }

@@ -11,7 +11,7 @@
 #include <stdint.h>
 #include <uv.h>
 
-#include "base/buf.h"
+#include "base/fifo.h"
 
 struct request;
 
@@ -20,8 +20,7 @@ struct upgrade {
     struct MHD_UpgradeResponseHandle *handle; /* NULL: the answer was not sent yet */
     int fd;
     uv_poll_t *poll; /* NULL: not open, or over */
-    struct buf out;
-    size_t out_at;
+    struct fifo out;
     bool is_paused, is_ending, is_over;
 
     void *arg;
@@ -35,7 +34,10 @@ struct upgrade {
 /* Answers with 101; the caller adds its fields with request_header. */
 void upgrade_begin(struct request *r, struct upgrade *u);
 void upgrade_send(struct upgrade *u, const void *data, size_t len);
-size_t upgrade_unsent(const struct upgrade *u);
+static inline size_t upgrade_unsent(const struct upgrade *u)
+{
+    return fifo_len(&u->out);
+}
 /* Nothing is read while paused. */
 void upgrade_pause(struct upgrade *u, bool is_paused);
 /* Ends the connection: when everything is sent, or at once. Nothing follows. */

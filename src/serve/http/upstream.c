@@ -49,7 +49,7 @@ void upstream_drop(struct upstream *u)
     uv_poll_stop(u->poll);
     uv_close((uv_handle_t *)u->poll, upstream_on_closed);
     close(u->fd);
-    buf_free(&u->out);
+    fifo_free(&u->out);
     buf_free(&u->in);
     free(u);
 }
@@ -192,35 +192,10 @@ void upstream_sweep(struct server *s, uint64_t now_ns, bool all)
 
 /* ---- the request ---- */
 
-size_t upstream_unsent(const struct upstream *u)
-{
-    return u->out.len - u->out_at;
-}
-
-/* False: the other end has closed; what it had answered before can still be read. */
-static bool upstream_flush(struct upstream *u)
-{
-    while (upstream_unsent(u) > 0) {
-        ssize_t n = send(u->fd, u->out.data + u->out_at, upstream_unsent(u), MSG_NOSIGNAL);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return errno == EAGAIN;
-        u->out_at += (size_t)n;
-    }
-    buf_clear(&u->out);
-    u->out_at = 0;
-    return true;
-}
-
 void upstream_send(struct upstream *u, const void *data, size_t len)
 {
-    if (u->out_at > UPSTREAM_UNSENT_MAX) {
-        buf_consume(&u->out, u->out_at);
-        u->out_at = 0;
-    }
-    buf_append(&u->out, data, len);
-    if (buf_failed(&u->out) || !upstream_flush(u))
+    fifo_add(&u->out, data, len);
+    if (!fifo_send(&u->out, u->fd, NULL))
         shutdown(u->fd, SHUT_RDWR); /* the loop sees it */
     upstream_watch(u);
 }
@@ -414,7 +389,8 @@ static void upstream_on_event(uv_poll_t *poll, int status, int events)
         return;
     }
     bool sends = upstream_unsent(u) > 0;
-    if (sends && upstream_flush(u) && upstream_unsent(u) == 0)
+    /* If the other end has closed, what it had answered before can still be read. */
+    if (sends && fifo_send(&u->out, u->fd, NULL) && upstream_unsent(u) == 0)
         u->on_sent(u->arg);
     int more = u->is_paused && !(events & UV_DISCONNECT) ? 1 : upstream_read(u);
     while (rc > 0 && u->state != UPSTREAM_DONE)

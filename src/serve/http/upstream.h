@@ -9,7 +9,7 @@
 #include <sys/socket.h>
 #include <uv.h>
 
-#include "base/buf.h"
+#include "base/fifo.h"
 
 struct server;
 
@@ -21,8 +21,9 @@ struct upstream {
     unsigned worker;
     int fd;
     uv_poll_t *poll;
-    struct buf out, in;
-    size_t out_at, in_at;
+    struct fifo out;
+    struct buf in;
+    size_t in_at;
 
     /* The answer. */
     enum {
@@ -66,7 +67,10 @@ void upstream_lose(struct server *s, unsigned key);
 /* The same over a connection to a server that is not a worker; takes the descriptor. */
 struct upstream *upstream_over(struct server *s, int fd);
 void upstream_send(struct upstream *u, const void *data, size_t len);
-size_t upstream_unsent(const struct upstream *u);
+static inline size_t upstream_unsent(const struct upstream *u)
+{
+    return fifo_len(&u->out);
+}
 /* Stops and continues reading. */
 void upstream_pause(struct upstream *u, bool is_paused);
 /* Before its end: the connection is closed. Calls nothing. */

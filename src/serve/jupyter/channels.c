@@ -329,11 +329,9 @@ void jupyter_handle_channels(struct request *r)
         request_refuse(r, 429, "channels", "a kernel has at most %d connections", CHANNELS_MOST);
         return;
     }
-    struct jupyter_channel *ch = calloc(1, sizeof *ch);
-    if (!ch) {
-        request_refuse(r, 503, "memory", "out of memory");
+    struct jupyter_channel *ch = request_alloc(r, sizeof *ch);
+    if (!ch)
         return;
-    }
     if (!socket_accept(r, &ch->socket, BINARY_PROTOCOL, &events, ch)) {
         free(ch);
         return;

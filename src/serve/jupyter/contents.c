@@ -157,7 +157,7 @@ static void contents_answer_request(struct request *r, struct contents_job *job)
         return;
     }
     if (buf_failed(&job->out)) {
-        request_refuse(r, 503, "memory", "out of memory");
+        request_refuse_memory(r);
         return;
     }
     if (j->answers + job->out.len > CONTENTS_ANSWERS_MAX) {
@@ -253,7 +253,7 @@ static bool contents_prepare(struct request *r, struct contents_job *job)
 {
     cleanup_free char *target = contents_target(r);
     if (!target) {
-        request_refuse(r, 503, "memory", "out of memory");
+        request_refuse_memory(r);
         return false;
     }
     bool is_download = strncmp(r->route->path, CONTENTS_ROOT, strlen(CONTENTS_ROOT)) != 0;
@@ -282,11 +282,9 @@ void jupyter_handle_contents(struct request *r)
             "this server has no files of notebooks; 'droste serve --notebooks DIR' permits them");
         return;
     }
-    struct contents_job *job = calloc(1, sizeof *job);
-    if (!job) {
-        request_refuse(r, 503, "memory", "out of memory");
+    struct contents_job *job = request_alloc(r, sizeof *job);
+    if (!job)
         return;
-    }
     job->w = (struct work){ .server = r->server, .r = r, .run = contents_run, .end = contents_end };
     job->root = job->file = -1;
     if (!contents_prepare(r, job)) {

@@ -88,7 +88,7 @@ void jupyter_handle_specs(struct request *r)
     for (size_t i = 0; i < array_length(kernel_specs); i++)
         kernel_put_spec(&out, kernel_specs[i].name, i);
     buf_puts(&out, "}}");
-    request_reply(r, 200, "application/json", buf_text(&out), out.len);
+    request_reply_written(r, 200, &out);
 }
 
 void jupyter_handle_spec(struct request *r)
@@ -97,7 +97,7 @@ void jupyter_handle_spec(struct request *r)
     for (size_t i = 0; i < array_length(kernel_specs); i++)
         if (strcmp(kernel_specs[i].name, r->name) == 0) {
             kernel_put_spec(&out, NULL, i);
-            request_reply(r, 200, "application/json", buf_text(&out), out.len);
+            request_reply_written(r, 200, &out);
             return;
         }
     request_refuse(r, 404, "not_found", "there is no kernelspec '%s'", r->name);
@@ -538,7 +538,7 @@ static bool kernel_prepare(struct sandbox *sb, struct request *r)
     struct jupyter_kernel *k = r->state;
     struct jupyter_session *s = session_new(k, "main");
     if (!s || !session_take(s, sb)) {
-        request_refuse(r, 503, "memory", "out of memory");
+        request_refuse_memory(r);
         return false;
     }
     k->used = s;
@@ -595,7 +595,7 @@ void jupyter_kernel_create(
     }
     if (!k || server_make_id(r->server, k->id) < 0) {
         free(k);
-        request_refuse(r, 503, "memory", "out of memory");
+        request_refuse_memory(r);
         return;
     }
     k->server = r->server;
@@ -617,11 +617,10 @@ void jupyter_kernel_create(
 
 static void kernel_reply_new(struct jupyter_kernel *k, struct request *r)
 {
-    char id[JUPYTER_ID_SIZE], location[64];
+    char id[JUPYTER_ID_SIZE];
     jupyter_print_id(k->id, id);
-    snprintf(location, sizeof location, "/api/kernels/%s", id);
     request_reply_json(r, 201, jupyter_kernel_json(k));
-    request_header(r, MHD_HTTP_HEADER_LOCATION, location);
+    request_locate(r, "/api/kernels/%s", id);
 }
 
 void jupyter_handle_kernel_create(struct request *r)

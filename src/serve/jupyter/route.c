@@ -58,12 +58,7 @@ static void jupyter_reply_gathered(struct request *r, struct json_object *list)
 
 void jupyter_reply_list(struct request *r, const char *name, struct json_object *list)
 {
-    if (!list)
-        request_refuse(r, 503, "memory", "out of memory");
-    else if (r->client->is_relay)
-        request_reply_list(r, name, list);
-    else
-        relay_gather(r, name, list, jupyter_reply_gathered);
+    relay_gather(r, name, list, jupyter_reply_gathered);
 }
 
 /* ---- about the server ---- */
@@ -89,7 +84,7 @@ static void jupyter_handle_me(struct request *r)
     field_close(&out, '}');
     field_json(&out, "permissions", "{}");
     buf_putc(&out, '}');
-    request_reply(r, 200, "application/json", buf_text(&out), out.len);
+    request_reply_written(r, 200, &out);
 }
 
 static void jupyter_reply_status(struct request *r, struct json_object *list)
@@ -113,7 +108,7 @@ static void jupyter_reply_status(struct request *r, struct json_object *list)
     field_int(&out, "connections", connections);
     field_int(&out, "kernels", (int64_t)json_length(kernels));
     buf_putc(&out, '}');
-    request_reply(r, 200, "application/json", buf_text(&out), out.len);
+    request_reply_written(r, 200, &out);
 }
 
 static void jupyter_handle_status(struct request *r)
@@ -122,12 +117,7 @@ static void jupyter_handle_status(struct request *r)
     for (struct jupyter_kernel *k = r->server->jupyter->kernels; list && k; k = k->next)
         if (jupyter_kernel_find(r, k->id))
             json_object_array_add(list, jupyter_kernel_json(k));
-    if (!list)
-        request_refuse(r, 503, "memory", "out of memory");
-    else if (r->client->is_relay)
-        request_reply_list(r, "kernels", list);
-    else
-        relay_gather(r, "kernels", list, jupyter_reply_status);
+    relay_gather(r, "kernels", list, jupyter_reply_status);
 }
 
 /* ---- the table ---- */

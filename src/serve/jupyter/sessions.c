@@ -97,11 +97,10 @@ static const char *notebook_text(struct request *r, const char *name, const char
 
 static void notebook_reply_new(struct request *r, const struct jupyter_notebook *n)
 {
-    char id[JUPYTER_ID_SIZE], location[64];
+    char id[JUPYTER_ID_SIZE];
     jupyter_print_id(n->id, id);
-    snprintf(location, sizeof location, "/api/sessions/%s", id);
     request_reply_json(r, 201, notebook_json(n));
-    request_header(r, MHD_HTTP_HEADER_LOCATION, location);
+    request_locate(r, "/api/sessions/%s", id);
 }
 
 /* The kernel has started, or was there. */
@@ -115,7 +114,7 @@ static void notebook_add(struct jupyter_kernel *k, struct request *r)
         !notebook_set(&n->type, json_get_string(r->json, "type", "notebook"))) {
         if (n)
             notebook_free(n);
-        request_refuse(r, 503, "memory", "out of memory");
+        request_refuse_memory(r);
         return;
     }
     n->kernel = k;
@@ -183,7 +182,7 @@ static void notebook_change(struct jupyter_notebook *n, struct request *r)
         notebook_set(&n->type, json_get_string(r->json, "type", NULL)))
         request_reply_json(r, 200, notebook_json(n));
     else
-        request_refuse(r, 503, "memory", "out of memory");
+        request_refuse_memory(r);
 }
 
 /* A new kernel instead of the old one, which ends. */

@@ -246,9 +246,8 @@ static void host_ran(void *user, const char *id)
 {
     const struct mcp_party *party = user;
     struct server *s = party->server;
-    if (s->record || droste_record_open(s->d, &s->record, NULL) == 0)
-        if (s->record)
-            droste_record_get(s->record, id, host_on_spent, party->account, NULL);
+    if (server_record(s, NULL))
+        droste_record_get(s->record, id, host_on_spent, party->account, NULL);
 }
 
 const struct mcp_host serve_mcp_host = { .ask = host_ask,

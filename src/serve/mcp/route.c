@@ -180,7 +180,7 @@ static void mcp_post_stateless(struct request *r)
     struct mcp_service *service = r->server->mcp;
     struct mcp_user *user = mcp_user_of(service, r->account);
     if (!user) {
-        request_refuse(r, 503, "memory", "out of memory");
+        request_refuse_memory(r);
         return;
     }
     struct mcp_stream *st = mcp_stream_new(r, service, NULL, user);

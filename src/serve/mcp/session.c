@@ -4,6 +4,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/hash.h"
 #include "serve/mcp/mcp.h"
 
 /* Sessions of a worker, and of one account in it. One that has no sandbox costs a few hundred
@@ -12,10 +13,7 @@ enum { HTTP_MAX = 16384, HTTP_ACCOUNT_MAX = 8192 };
 
 static struct mcp_http **http_bucket(struct mcp_service *service, const char *id)
 {
-    uint32_t hash = 2166136261u;
-    for (; *id; id++)
-        hash = (hash ^ (unsigned char)*id) * 16777619u;
-    return &service->by_id[hash % MCP_BUCKETS];
+    return &service->by_id[hash_word(HASH_WORD, id) % MCP_BUCKETS];
 }
 
 struct mcp_http *mcp_http_find(struct mcp_service *service, const char *id)

@@ -75,11 +75,9 @@ static void stream_connect(struct mcp_stream *st, struct request *r)
 struct mcp_stream *mcp_stream_new(
     struct request *r, struct mcp_service *service, struct mcp_http *h, struct mcp_user *user)
 {
-    struct mcp_stream *st = calloc(1, sizeof *st);
-    if (!st) {
-        request_refuse(r, 503, "memory", "out of memory");
+    struct mcp_stream *st = request_alloc(r, sizeof *st);
+    if (!st)
         return NULL;
-    }
     st->service = service;
     st->session = h;
     st->user = user;

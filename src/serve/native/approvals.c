@@ -12,19 +12,13 @@
 #include "serve/native/runs.h"
 #include "serve/http/request.h"
 
-static int approval_add_piece(void *arg, const char *data, size_t len)
-{
-    buf_append(arg, data, len);
-    return 0;
-}
-
 /* ---- the list ---- */
 
 static int approval_on_listed(void *arg, const droste_approval *a, droste_error *err)
 {
     struct buf *json = arg;
     buf_puts(json, json->data[json->len - 1] == '[' ? "" : ", ");
-    return droste_approval_json(a, approval_add_piece, json, err);
+    return droste_approval_json(a, runs_add_piece, json, err);
 }
 
 void handle_approval_list(struct request *r)
@@ -43,7 +37,7 @@ void handle_approval_list(struct request *r)
         return;
     }
     buf_puts(&json, "]}");
-    request_reply(r, 200, "application/json", buf_text(&json), json.len);
+    request_reply_written(r, 200, &json);
 }
 
 /* ---- one ---- */
@@ -61,23 +55,16 @@ static int approval_on_found(void *arg, const droste_approval *a, droste_error *
     found->is_mine = (account->key.scopes & SCOPE_ADMIN) ||
                      (a->account && strcmp(a->account, account->key.id) == 0);
     buf_clear(&found->json);
-    return droste_approval_json(a, approval_add_piece, &found->json, err);
-}
-
-/* The number of the path; 0: it is none. */
-static int64_t approval_number(const struct request *r)
-{
-    size_t n = strlen(r->name);
-    bool is_number = n > 0 && n < 19 && strspn(r->name, "0123456789") == n;
-    return is_number ? strtoll(r->name, NULL, 10) : 0;
+    return droste_approval_json(a, runs_add_piece, &found->json, err);
 }
 
 /* Looks for it among those of the account; false: the request was refused. */
 static bool approval_look(struct request *r, droste_record *record, struct approval_found *found)
 {
     droste_error err = { .code = DROSTE_ERROR_NOT_FOUND };
-    int64_t id = approval_number(r);
-    int rc = record && id ? droste_record_approval(record, id, approval_on_found, found, &err) : -1;
+    int64_t id = run_parse_number(r->name);
+    int rc =
+        record && id > 0 ? droste_record_approval(record, id, approval_on_found, found, &err) : -1;
     if (rc == 0 && found->is_mine)
         return true;
     if (rc < 0 && err.code != DROSTE_ERROR_NOT_FOUND)
@@ -87,20 +74,12 @@ static bool approval_look(struct request *r, droste_record *record, struct appro
     return false;
 }
 
-static void approval_reply(struct request *r, const struct buf *json)
-{
-    if (buf_failed(json))
-        request_refuse(r, 503, "memory", "out of memory");
-    else
-        request_reply(r, 200, "application/json", json->data, json->len);
-}
-
 void handle_approval_get(struct request *r)
 {
     struct approval_found found = { .r = r };
     droste_record *record = runs_record(r);
     if (!r->reply && approval_look(r, record, &found))
-        approval_reply(r, &found.json);
+        request_reply_written(r, 200, &found.json);
     buf_free(&found.json);
 }
 
@@ -112,13 +91,14 @@ static void approval_decide(struct request *r, droste_record *record)
     bool approve = strcmp(json_get_string(r->json, "decision", ""), "approve") == 0;
     const char *reason = json_get_string(r->json, "reason", NULL);
     bool mine = approval_look(r, record, &found);
-    if (mine && droste_record_decide(record, approval_number(r), approve, name, reason, &err) < 0) {
+    if (mine &&
+        droste_record_decide(record, run_parse_number(r->name), approve, name, reason, &err) < 0) {
         if (err.code == DROSTE_ERROR_ARGUMENT)
             request_refuse(r, 409, "decided", "%s", err.text);
         else
             request_fail(r, &err);
     } else if (mine && approval_look(r, record, &found)) {
-        approval_reply(r, &found.json);
+        request_reply_written(r, 200, &found.json);
     }
     buf_free(&found.json);
 }

@@ -106,7 +106,7 @@ void handle_batch_results(struct request *r)
     struct batch_reader *reader = at < 0 ? NULL : calloc(1, sizeof *reader);
     if (!reader) {
         if (!r->reply)
-            request_refuse(r, 503, "memory", "out of memory");
+            request_refuse_memory(r);
         return;
     }
     *reader = (struct batch_reader){ .r = r,

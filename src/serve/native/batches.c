@@ -176,10 +176,7 @@ static void batch_reply(struct request *r, const char *directory, const char *id
 {
     cleanup_buf struct buf out = { 0 };
     batch_describe(r, directory, id, &out);
-    if (buf_failed(&out))
-        request_refuse(r, 503, "memory", "out of memory");
-    else
-        request_reply(r, (unsigned)r->route->status, "application/json", out.data, out.len);
+    request_reply_written(r, (unsigned)r->route->status, &out);
 }
 
 /* ---- one that runs ---- */
@@ -242,7 +239,7 @@ static bool batch_take_options(struct request *r, struct served_batch *b)
     if (b->options.grader && strncmp(b->options.grader, "program", 7) == 0)
         request_refuse(r, 400, "argument", "a client cannot name a program that grades");
     else if (!b->settings)
-        request_refuse(r, 503, "memory", "out of memory");
+        request_refuse_memory(r);
     return !r->reply;
 }
 
@@ -284,7 +281,7 @@ static struct served_batch *batch_new(struct request *r, const char *directory, 
         batch_free(b);
     }
     if (!r->reply)
-        request_refuse(r, 503, "memory", "out of memory");
+        request_refuse_memory(r);
     return NULL;
 }
 
@@ -349,7 +346,7 @@ static bool batch_create(struct request *r, const char *directory, const char *i
     if (!b)
         return false;
     if (!batch_take_request(r, b))
-        request_refuse(r, 503, "memory", "out of memory");
+        request_refuse_memory(r);
     else if (batch_begin(r, b))
         return true;
     batch_free(b);
@@ -382,10 +379,8 @@ void handle_batch_create(struct request *r)
         tree_remove(AT_FDCWD, directory);
         return;
     }
-    cleanup_free char *location = text_printf("/v1/batches/%s", id);
     batch_reply(r, directory, id);
-    if (location)
-        request_header(r, MHD_HTTP_HEADER_LOCATION, location);
+    request_locate(r, "/v1/batches/%s", id);
 }
 
 /* ---- the others ---- */
@@ -420,10 +415,7 @@ void handle_batch_list(struct request *r)
         closedir(walk);
     field_close(&out, ']');
     field_close(&out, '}');
-    if (buf_failed(&out))
-        request_refuse(r, 503, "memory", "out of memory");
-    else
-        request_reply(r, 200, "application/json", out.data, out.len);
+    request_reply_written(r, 200, &out);
 }
 
 void handle_batch_cancel(struct request *r)
@@ -472,7 +464,7 @@ void handle_batch_resume(struct request *r)
     if (!b->object)
         request_refuse(r, 409, "broken", "the description of the batch cannot be read");
     else if (!batch_take_limits(r, b))
-        request_refuse(r, 503, "memory", "out of memory");
+        request_refuse_memory(r);
     if (r->reply || !batch_begin(r, b))
         batch_free(b);
     else

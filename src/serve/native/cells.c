@@ -4,6 +4,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/json/fields.h"
 #include "base/text.h"
 #include "serve/sandbox/calls.h"
 #include "serve/sandbox/cell_events.h"
@@ -15,11 +16,11 @@
 
 static void create_reply(struct sandbox *sb, struct request *r)
 {
-    cleanup_free char *location = text_printf("/v1/sandboxes/%s", sb->id);
+    cleanup_buf struct buf out = { 0 };
     table_time(sb->server->figures, TIME_CREATE, clock_ns() - r->began_ns);
-    request_reply_json(r, 201, sandbox_json(sb));
-    if (location)
-        request_header(r, MHD_HTTP_HEADER_LOCATION, location);
+    sandbox_put(&out, sb);
+    request_reply_written(r, 201, &out);
+    request_locate(r, "/v1/sandboxes/%s", sb->id);
 }
 
 /* What was asked, but not more than the server's limit and the key's. */
@@ -77,14 +78,13 @@ static void list_reply(struct request *r, struct json_object *list)
 
 void handle_list(struct request *r)
 {
-    struct json_object *list = json_object_new_array();
-    for (struct sandbox *sb = r->server->sandboxes; sb && list; sb = sb->next)
+    cleanup_buf struct buf out = { 0 };
+    field_open(&out, NULL, '[');
+    for (struct sandbox *sb = r->server->sandboxes; sb; sb = sb->next)
         if (sandbox_is_visible(sb, r->account))
-            json_object_array_add(list, sandbox_json(sb));
-    if (list)
-        relay_gather(r, "sandboxes", list, list_reply);
-    else
-        request_refuse(r, 503, "memory", "out of memory");
+            sandbox_put(&out, sb);
+    field_close(&out, ']');
+    relay_gather_written(r, "sandboxes", &out, list_reply);
 }
 
 void handle_get(struct request *r)
@@ -94,8 +94,10 @@ void handle_get(struct request *r)
     sb = sandbox_of(r);
     if (!sb)
         return;
+    cleanup_buf struct buf out = { 0 };
     sb->used_ns = used_ns; /* looking is no use */
-    request_reply_json(r, 200, sandbox_json(sb));
+    sandbox_put(&out, sb);
+    request_reply_written(r, 200, &out);
 }
 
 void handle_close(struct request *r)
@@ -317,7 +319,7 @@ static void cell_on_done(
     else if (err)
         request_fail(r, err);
     else
-        request_refuse(r, 503, "memory", "out of memory");
+        request_refuse_memory(r);
 }
 
 /* Leaves before the sandbox does: its output has no reader then. */
@@ -359,7 +361,7 @@ void handle_execute(struct request *r)
     struct json_object *code = json_get_typed(r->json, "code", json_type_string);
     struct cell_stream *c = streams ? calloc(1, sizeof *c) : NULL;
     if (streams && !c) {
-        request_refuse(r, 503, "memory", "out of memory");
+        request_refuse_memory(r);
         return;
     }
     int rc = droste_session_exec_start(sb->session, json_object_get_string(code),
@@ -398,7 +400,7 @@ void fork_on_done(
     }
     struct sandbox *copy = sandbox_add(sb->server, &r->admission, sb->owner, session);
     if (!copy) {
-        request_refuse(r, 503, "memory", "out of memory");
+        request_refuse_memory(r);
         return;
     }
     table_count(sb->server->figures, COUNT_FORKED, 1);
@@ -468,7 +470,7 @@ void handle_variable_get(struct request *r)
         return;
     cleanup_free char *code = text_printf("SUBMIT(value=%s)", r->name);
     if (!code) {
-        request_refuse(r, 503, "memory", "out of memory");
+        request_refuse_memory(r);
         return;
     }
     int rc = droste_session_exec_start(sb->session, code, strlen(code), 0, -1, &err);

@@ -1,6 +1,8 @@
 /* serve/native/checkpoints.c: the routes for checkpoints: kept states of a sandbox's session. */
 #include <stdlib.h>
 
+#include "base/cleanup.h"
+#include "base/json/fields.h"
 #include "serve/native/native.h"
 
 /* The id that the path names; 0: it is none, and the request was refused. */
@@ -19,16 +21,12 @@ static unsigned checkpoint_named(struct request *r)
 static void checkpoint_on_made(
     struct sandbox *sb, struct request *r, droste_result *result, const droste_error *err)
 {
-    struct json_object *o = r && !err ? json_object_new_object() : NULL;
-    if (o && json_put(o, "id", json_object_new_int64(sb->checkpoint))) {
-        request_reply_json(r, 201, o);
-        return;
-    }
-    json_object_put(o);
+    cleanup_buf struct buf out = { 0 };
+    buf_printf(&out, "{\"id\": %u}", sb->checkpoint);
     if (r && err)
         request_fail(r, err);
     else if (r)
-        request_refuse(r, 503, "memory", "out of memory");
+        request_reply_written(r, 201, &out);
 }
 
 void handle_checkpoint_create(struct request *r)
@@ -43,33 +41,31 @@ void handle_checkpoint_create(struct request *r)
 
 /* ---- list and remove ---- */
 
-static struct json_object *checkpoint_json(const droste_checkpoint *c)
-{
-    struct json_object *o = json_object_new_object();
-    if (o && json_put(o, "id", json_object_new_int64(c->id)) &&
-        json_put(o, "parent", json_object_new_int64(c->parent)) &&
-        json_put(o, "cell", json_object_new_int64((int64_t)c->cell)) &&
-        json_put(o, "memory", json_object_new_int64((int64_t)c->memory)) &&
-        json_put(o, "current", json_object_new_boolean(c->current)))
-        return o;
-    json_object_put(o);
-    return NULL;
-}
-
 void handle_checkpoint_list(struct request *r)
 {
     struct sandbox *sb = sandbox_of(r);
+    cleanup_buf struct buf out = { 0 };
     if (!sb)
         return;
     size_t count = droste_session_checkpoints(sb->session, NULL, 0);
-    droste_checkpoint *all = calloc(count + 1, sizeof *all);
-    struct json_object *list = json_object_new_array();
-    if (all)
-        droste_session_checkpoints(sb->session, all, count);
-    for (size_t i = 0; all && list && i < count; i++)
-        json_object_array_add(list, checkpoint_json(&all[i]));
-    free(all);
-    request_reply_list(r, "checkpoints", list);
+    cleanup_free droste_checkpoint *all = request_alloc(r, (count + 1) * sizeof *all);
+    if (!all)
+        return;
+    droste_session_checkpoints(sb->session, all, count);
+    field_open(&out, NULL, '{');
+    field_open(&out, "checkpoints", '[');
+    for (size_t i = 0; i < count; i++) {
+        field_open(&out, NULL, '{');
+        field_int(&out, "id", all[i].id);
+        field_int(&out, "parent", all[i].parent);
+        field_int(&out, "cell", (int64_t)all[i].cell);
+        field_int(&out, "memory", (int64_t)all[i].memory);
+        field_bool(&out, "current", all[i].current);
+        field_close(&out, '}');
+    }
+    field_close(&out, ']');
+    field_close(&out, '}');
+    request_reply_written(r, 200, &out);
 }
 
 void handle_checkpoint_remove(struct request *r)

@@ -1,22 +1,15 @@
 /* serve/native/commands.c: the routes for commands in a sandbox, which run beside its cells. */
 #include <string.h>
 
-#include "base/text.h"
+#include "base/cleanup.h"
+#include "base/json/fields.h"
+#include "serve/sandbox/cell_events.h"
 #include "serve/sandbox/exchange.h"
 #include "serve/native/native.h"
 
 enum { COMMAND_STREAM_PIECE = 64 << 10 };
 
 /* ---- a stream of events ---- */
-
-static void command_push(struct request *r, const char *name, const struct buf *data)
-{
-    cleanup_buf struct buf event = { 0 };
-    buf_printf(&event, "event: %s\ndata: ", name);
-    buf_append(&event, data->data, data->len);
-    buf_puts(&event, "\n\n");
-    request_push(r, buf_text(&event), event.len);
-}
 
 static void command_push_output(
     struct request *r, const char *stream, const char *bytes, size_t len)
@@ -27,22 +20,17 @@ static void command_push_output(
     buf_printf(&data, "{\"stream\": \"%s\", \"data\": \"", stream);
     json_append_base64(&data, bytes, len);
     buf_puts(&data, "\"}");
-    command_push(r, "output", &data);
+    cell_event(r, "output", &data);
 }
 
-static void command_append_end(struct buf *out, int status, bool timed_out)
-{
-    buf_printf(out, "\"exit_code\": %d, \"timed_out\": %s", status, timed_out ? "true" : "false");
-}
-
-/* It is said why the stream is cut then. */
+/* Why the stream is cut then. */
 static void command_push_error(struct request *r, const char *text)
 {
     cleanup_buf struct buf data = { 0 };
     buf_puts(&data, "{\"message\": ");
     json_append_string(&data, text, strlen(text));
     buf_puts(&data, "}");
-    command_push(r, "error", &data);
+    cell_event(r, "error", &data);
 }
 
 static void command_on_output(void *arg, const droste_command_reply *reply, const droste_error *err)
@@ -58,10 +46,9 @@ static void command_on_output(void *arg, const droste_command_reply *reply, cons
     if (!reply->ended)
         return; /* command_read_more, when the client has taken this */
     trace_command_end(&x->command, x->pid, reply);
-    buf_puts(&end, "{");
-    command_append_end(&end, reply->status, reply->timed_out);
-    buf_puts(&end, "}");
-    command_push(x->r, "end", &end);
+    buf_printf(&end, "{\"exit_code\": %d, \"timed_out\": %s}", reply->status,
+        reply->timed_out ? "true" : "false");
+    cell_event(x->r, "end", &end);
     request_end(x->r);
 }
 
@@ -81,20 +68,16 @@ static void command_stream(struct exchange *x)
     x->r->on_drained = command_read_more;
     request_stream(x->r, "text/event-stream");
     buf_printf(&data, "{\"pid\": %lld}", (long long)x->pid);
-    command_push(x->r, "start", &data);
+    cell_event(x->r, "start", &data);
 }
 
 /* ---- start ---- */
 
 static void command_reply_pid(struct exchange *x)
 {
-    struct json_object *o = json_object_new_object();
-    if (o && json_put(o, "pid", json_object_new_int64(x->pid))) {
-        request_reply_json(x->r, 201, o);
-        return;
-    }
-    json_object_put(o);
-    request_refuse(x->r, 503, "memory", "out of memory");
+    cleanup_buf struct buf out = { 0 };
+    buf_printf(&out, "{\"pid\": %lld}", (long long)x->pid);
+    request_reply_written(x->r, 201, &out);
 }
 
 void handle_command_start(struct request *r)
@@ -192,52 +175,41 @@ void handle_command_resize(struct request *r)
 
 /* ---- list ---- */
 
-static bool command_put_words(struct json_object *o, const char *name, const char *const *words)
+static void command_put(struct buf *out, const droste_command_info *c)
 {
-    struct json_object *list = json_object_new_array();
-    for (; list && *words; words++) {
-        cleanup_buf struct buf valid = { 0 };
-        text_append_utf8(&valid, *words, strlen(*words));
-        json_object_array_add(list, json_object_new_string(buf_text(&valid)));
+    const struct {
+        const char *name, *text;
+    } texts[] = { { "tag", c->tag }, { "user", c->user }, { "cwd", c->cwd } };
+    field_open(out, NULL, '{');
+    field_int(out, "pid", c->pid);
+    for (size_t i = 0; i < array_length(texts); i++)
+        if (texts[i].text[0])
+            field_string(out, texts[i].name, texts[i].text);
+    field_strings(out, "argv", c->argv);
+    field_strings(out, "env", c->env);
+    field_bool(out, "cut", c->cut);
+    field_bool(out, "terminal", c->terminal);
+    field_bool(out, "running", !c->ended);
+    if (c->ended) {
+        field_int(out, "exit_code", c->status);
+        field_bool(out, "timed_out", c->timed_out);
     }
-    return json_put(o, name, list);
-}
-
-static bool command_put_text(struct json_object *o, const char *name, const char *text)
-{
-    cleanup_buf struct buf valid = { 0 };
-    text_append_utf8(&valid, text, strlen(text));
-    return text[0] == '\0' || json_put_text(o, name, buf_text(&valid));
-}
-
-static struct json_object *command_json(const droste_command_info *c)
-{
-    struct json_object *o = json_object_new_object();
-    bool ok = o && json_put(o, "pid", json_object_new_int64(c->pid)) &&
-              command_put_text(o, "tag", c->tag) && command_put_text(o, "user", c->user) &&
-              command_put_text(o, "cwd", c->cwd) && command_put_words(o, "argv", c->argv) &&
-              command_put_words(o, "env", c->env) &&
-              json_put(o, "cut", json_object_new_boolean(c->cut)) &&
-              json_put(o, "terminal", json_object_new_boolean(c->terminal)) &&
-              json_put(o, "running", json_object_new_boolean(!c->ended));
-    if (ok && c->ended)
-        ok = json_put(o, "exit_code", json_object_new_int(c->status)) &&
-             json_put(o, "timed_out", json_object_new_boolean(c->timed_out));
-    if (ok)
-        return o;
-    json_object_put(o);
-    return NULL;
+    field_close(out, '}');
 }
 
 static void command_on_list(void *arg, const droste_command_reply *reply, const droste_error *err)
 {
     struct exchange *x = arg;
+    cleanup_buf struct buf out = { 0 };
     if (exchange_is_over(x, err))
         return;
-    struct json_object *list = json_object_new_array();
-    for (size_t i = 0; list && i < reply->count; i++)
-        json_object_array_add(list, command_json(&reply->commands[i]));
-    request_reply_list(x->r, "commands", list);
+    field_open(&out, NULL, '{');
+    field_open(&out, "commands", '[');
+    for (size_t i = 0; i < reply->count; i++)
+        command_put(&out, &reply->commands[i]);
+    field_close(&out, ']');
+    field_close(&out, '}');
+    request_reply_written(x->r, 200, &out);
 }
 
 void handle_command_list(struct request *r)

@@ -44,7 +44,7 @@ char *contexts_directory(struct request *r)
     cleanup_fd int fd = file_store_open(r); /* makes it */
     char *path = fd < 0 ? NULL : file_store_directory(r, NULL);
     if (fd >= 0 && !path)
-        request_refuse(r, 503, "memory", "out of memory");
+        request_refuse_memory(r);
     return path;
 }
 
@@ -62,15 +62,9 @@ bool contexts_have(const char *directory, const char *id)
 static void context_reply(struct request *r, struct json_object *object)
 {
     cleanup_buf struct buf out = { 0 };
-    cleanup_free char *location = text_printf("/v1/contexts/%s", json_get_string(object, "id", ""));
     context_put(&out, object);
-    if (buf_failed(&out)) {
-        request_refuse(r, 503, "memory", "out of memory");
-        return;
-    }
-    request_reply(r, (unsigned)r->route->status, "application/json", out.data, out.len);
-    if (location)
-        request_header(r, MHD_HTTP_HEADER_LOCATION, location);
+    request_reply_written(r, (unsigned)r->route->status, &out);
+    request_locate(r, "/v1/contexts/%s", json_get_string(object, "id", ""));
 }
 
 static void context_store(struct intake *in)
@@ -94,15 +88,9 @@ void handle_context_create(struct request *r)
 
 /* ---- the others ---- */
 
-static void context_reply_list(struct request *r, struct json_object *all)
-{
-    request_reply_list(r, "contexts", all);
-}
-
 void handle_context_list(struct request *r)
 {
     cleanup_buf struct buf out = { 0 };
-    struct json_object *own = NULL;
     cleanup_fd int directory = file_store_open(r);
     if (directory < 0)
         return;
@@ -111,10 +99,10 @@ void handle_context_list(struct request *r)
     for (size_t i = 0; i < json_length(all); i++)
         context_put(&out, json_object_array_get_idx(all, i));
     field_close(&out, ']');
-    if (!all || json_parse_written(&out, &own, NULL) < 0)
-        request_refuse(r, 503, "memory", "out of memory");
+    if (all)
+        relay_gather_written(r, "contexts", &out, NULL);
     else
-        relay_gather(r, "contexts", own, context_reply_list);
+        request_refuse_memory(r);
 }
 
 /* The one that the request names; NULL: the request was refused. */
@@ -138,7 +126,7 @@ void handle_context_get(struct request *r)
     if (!o)
         return;
     context_put(&out, o);
-    request_reply(r, 200, "application/json", buf_text(&out), out.len);
+    request_reply_written(r, 200, &out);
 }
 
 void handle_context_delete(struct request *r)

@@ -116,7 +116,7 @@ void handle_run_export(struct request *r)
         path ? text_copy(path, (size_t)(strrchr(path, '/') ? strrchr(path, '/') - path : 0)) : NULL;
     if (!job || !directory) {
         free(job);
-        request_refuse(r, 503, "memory", "out of memory");
+        request_refuse_memory(r);
         return;
     }
     *job = (struct export_job){

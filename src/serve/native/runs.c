@@ -65,11 +65,11 @@ int64_t run_parse_number(const char *text)
 
 droste_record *runs_record(struct request *r)
 {
-    struct server *s = r->server;
-    droste_error err;
-    if (!s->record && droste_record_open(s->d, &s->record, &err) < 0)
+    droste_error err = { 0 };
+    droste_record *record = server_record(r->server, &err);
+    if (err.code)
         request_fail(r, &err);
-    return s->record;
+    return record;
 }
 
 /* ---- what the record says of one ---- */
@@ -82,7 +82,7 @@ struct run_facts {
     bool is_mine;
 };
 
-static int run_add_piece(void *arg, const char *data, size_t len)
+int runs_add_piece(void *arg, const char *data, size_t len)
 {
     buf_append(arg, data, len);
     return 0;
@@ -102,7 +102,7 @@ static int run_on_found(void *arg, const droste_record_run *run, droste_error *e
     snprintf(facts->status, sizeof facts->status, "%s", run->status);
     if (!facts->json || !facts->is_mine)
         return 0;
-    return droste_record_json(facts->record, run, RUN_CUT, run_add_piece, facts->json, err);
+    return droste_record_json(facts->record, run, RUN_CUT, runs_add_piece, facts->json, err);
 }
 
 /* Looks for the request's run among those of its account; false: the request was refused. */
@@ -135,10 +135,7 @@ static void run_reply(struct request *r)
     cleanup_buf struct buf json = { 0 };
     if (!run_look(r, &facts, &json))
         return;
-    if (buf_failed(&json))
-        request_refuse(r, 503, "memory", "out of memory");
-    else
-        request_reply(r, (unsigned)r->route->status, "application/json", json.data, json.len);
+    request_reply_written(r, (unsigned)r->route->status, &json);
 }
 
 /* ---- followers ---- */
@@ -265,11 +262,9 @@ void handle_run_events(struct request *r)
     }
     if (!run_look(r, &facts, NULL))
         return;
-    struct follower *f = calloc(1, sizeof *f);
-    if (!f) {
-        request_refuse(r, 503, "memory", "out of memory");
+    struct follower *f = request_alloc(r, sizeof *f);
+    if (!f)
         return;
-    }
     *f = (struct follower){ .r = r, .kind = &follower_native, .at = at };
     r->state = f;
     r->on_free = follower_on_free;
@@ -303,10 +298,8 @@ static void run_on_event(void *arg, const droste_event *event)
 
 static void run_reply_begun(struct request *r)
 {
-    char location[SERVE_ID_SIZE + 16];
     run_reply(r);
-    snprintf(location, sizeof location, "/v1/runs/%s", r->id);
-    request_header(r, MHD_HTTP_HEADER_LOCATION, location);
+    request_locate(r, "/v1/runs/%s", r->id);
 }
 
 static void run_free(struct run *run)
@@ -334,7 +327,7 @@ static void run_write_trace(struct server *s, const char *id)
     cleanup_buf struct buf text = { 0 };
     droste_error why = { 0 };
     struct error err = { 0 };
-    int rc = s->record ? 0 : droste_record_open(s->d, &s->record, &why);
+    int rc = server_record(s, &why) || !why.code ? 0 : -1;
     if (rc == 0 && s->record)
         rc = droste_record_export_fd(s->record, &runs, fd, &why);
     if (rc < 0)
@@ -366,7 +359,7 @@ static void run_on_done(void *arg, droste_result *result)
         r->on_gone = NULL;
         request_fail(r, &err);
     }
-    if (s->record || droste_record_open(s->d, &s->record, NULL) == 0)
+    if (server_record(s, NULL))
         droste_record_get(s->record, run->id, run_on_spent, run, NULL);
     run_mark_followers(s, run->id);
     if (result && s->traces_fd >= 0)
@@ -438,7 +431,7 @@ void runs_start(struct request *r, const struct runs_start *start)
     struct run *run = run_new(s, r->account, start->id);
     droste_error err;
     if (!run) {
-        request_refuse(r, 503, "memory", "out of memory");
+        request_refuse_memory(r);
         return;
     }
     run->request = r;
@@ -494,7 +487,7 @@ static void run_create(struct request *r)
         return;
     cleanup_free const char **settings = sandbox_list_settings(&words);
     if (!settings || server_make_id(s, id) < 0) {
-        request_refuse(r, 503, "memory", "out of memory");
+        request_refuse_memory(r);
         return;
     }
     droste_request request = { .question = json_get_string(r->json, "question", ""),
@@ -601,7 +594,7 @@ static int run_on_listed(void *arg, const droste_record_run *run, droste_error *
     struct run_list *list = arg;
     buf_puts(&list->json, list->count++ ? ", " : "");
     list->last = run->seq;
-    return droste_record_json(list->record, run, RUN_LIST_CUT, run_add_piece, &list->json, err);
+    return droste_record_json(list->record, run, RUN_LIST_CUT, runs_add_piece, &list->json, err);
 }
 
 /* A number of the query; -1: it is none, and the request was refused. */
@@ -646,7 +639,7 @@ void handle_run_list(struct request *r)
     if (err.code)
         request_fail(r, &err);
     else if (!r->reply)
-        request_reply(r, 200, "application/json", buf_text(&list.json), list.json.len);
+        request_reply_written(r, 200, &list.json);
     buf_free(&list.json);
 }
 

@@ -77,6 +77,8 @@ bool runs_find(struct request *r);
 bool runs_have(struct server *s, const char *id);
 /* False: this worker does not run it. */
 bool runs_cancel(struct server *s, const char *id);
+/* Appends to the buf `arg`. */
+int runs_add_piece(void *arg, const char *data, size_t len);
 /* A number of a client; -1: it is none. */
 int64_t run_parse_number(const char *text);
 /* Appends the setting for the client's trace, if it names one. */

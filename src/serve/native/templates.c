@@ -6,7 +6,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/text.h"
+#include "base/json/fields.h"
 #include "serve/http/relay.h"
 #include "serve/sandbox/sandbox.h"
 
@@ -85,14 +85,20 @@ void templates_close(struct server *s)
         template_drop_row(&s->templates);
 }
 
-static struct json_object *template_json(const struct template_row *row)
+static void template_put(struct buf *out, const struct template_row *row)
 {
-    struct json_object *o = json_object_new_object();
-    if (o && json_put_text(o, "id", row->id) && json_put_text(o, "name", row->name) &&
-        json_put(o, "created_ms", json_object_new_int64(row->created_ms)))
-        return o;
-    json_object_put(o);
-    return NULL;
+    field_open(out, NULL, '{');
+    field_string(out, "id", row->id);
+    field_string(out, "name", row->name);
+    field_int(out, "created_ms", row->created_ms);
+    field_close(out, '}');
+}
+
+static void template_reply(struct request *r, unsigned status, const struct template_row *row)
+{
+    cleanup_buf struct buf out = { 0 };
+    template_put(&out, row);
+    request_reply_written(r, status, &out);
 }
 
 /* ---- one that is made ---- */
@@ -138,7 +144,7 @@ static void template_keep(struct sandbox *sb, struct request *r)
     struct template_row *row = calloc(1, sizeof *row);
     if (!row || server_make_id(s, row->id) < 0) {
         free(row);
-        request_refuse(r, 503, "memory", "out of memory");
+        request_refuse_memory(r);
         return;
     }
     row->owner = sb->owner;
@@ -148,10 +154,8 @@ static void template_keep(struct sandbox *sb, struct request *r)
     memcpy(row->name, sb->build->name, sizeof row->name);
     row->next = s->templates;
     s->templates = row;
-    cleanup_free char *location = text_printf("/v1/templates/%s", row->id);
-    request_reply_json(r, 201, template_json(row));
-    if (location)
-        request_header(r, MHD_HTTP_HEADER_LOCATION, location);
+    template_reply(r, 201, row);
+    request_locate(r, "/v1/templates/%s", row->id);
 }
 
 static void template_on_made(
@@ -188,7 +192,7 @@ void handle_template_save(struct request *r)
     if (template_begin(r, sb))
         template_save(sb, r);
     else
-        request_refuse(r, 503, "memory", "out of memory");
+        request_refuse_memory(r);
 }
 
 /* ---- of cells ---- */
@@ -252,7 +256,7 @@ static bool template_prepare(struct sandbox *sb, struct request *r)
     if (build)
         build->cells = json_object_get(json_get_typed(r->json, "cells", json_type_array));
     else
-        request_refuse(r, 503, "memory", "out of memory");
+        request_refuse_memory(r);
     return build != NULL;
 }
 
@@ -271,28 +275,22 @@ void handle_template_create(struct request *r)
 
 /* ---- list, describe, remove ---- */
 
-static void template_list_reply(struct request *r, struct json_object *list)
-{
-    request_reply_list(r, "templates", list);
-}
-
 void handle_template_list(struct request *r)
 {
-    struct json_object *list = json_object_new_array();
-    for (struct template_row *row = r->server->templates; row && list; row = row->next)
+    cleanup_buf struct buf out = { 0 };
+    field_open(&out, NULL, '[');
+    for (struct template_row *row = r->server->templates; row; row = row->next)
         if (template_is_of(row, r))
-            json_object_array_add(list, template_json(row));
-    if (list)
-        relay_gather(r, "templates", list, template_list_reply);
-    else
-        request_refuse(r, 503, "memory", "out of memory");
+            template_put(&out, row);
+    field_close(&out, ']');
+    relay_gather_written(r, "templates", &out, NULL);
 }
 
 void handle_template_get(struct request *r)
 {
     const struct template_row *row = template_find(r);
     if (row)
-        request_reply_json(r, 200, template_json(row));
+        template_reply(r, 200, row);
 }
 
 void handle_template_delete(struct request *r)

@@ -244,7 +244,7 @@ void handle_terminal(struct request *r)
     struct exchange *x = exchange_new(r);
     struct terminal *t = x ? calloc(1, sizeof *t) : NULL;
     if (x && !t)
-        request_refuse(r, 503, "memory", "out of memory");
+        request_refuse_memory(r);
     if (!t)
         return;
     t->x = x;

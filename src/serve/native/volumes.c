@@ -106,15 +106,12 @@ static void volume_reply(struct request *r, struct volume_job *job)
     else if (job->fd >= 0)
         request_reply_fd(r, "application/octet-stream", steal_fd(&job->fd), job->bytes);
     else if (buf_failed(&job->out))
-        request_refuse(r, 503, "memory", "out of memory");
+        request_refuse_memory(r);
     else
         request_reply(r, (unsigned)r->route->status, job->out.len ? "application/json" : NULL,
             buf_text(&job->out), job->out.len);
-    if (job->rc < 0 || r->route->status != 201)
-        return;
-    cleanup_free char *location = text_printf("/v1/volumes/%s", job->name);
-    if (location)
-        request_header(r, MHD_HTTP_HEADER_LOCATION, location);
+    if (job->rc == 0 && r->route->status == 201)
+        request_locate(r, "/v1/volumes/%s", job->name);
 }
 
 static void volume_job_end(struct work *w)
@@ -133,7 +130,7 @@ static struct volume_job *volume_job_new(struct request *r, const char *name,
     struct volume_job *job = root ? calloc(1, sizeof *job) : NULL;
     if (!job) {
         if (root)
-            request_refuse(r, 503, "memory", "out of memory");
+            request_refuse_memory(r);
         return NULL;
     }
     *job = (struct volume_job){
@@ -160,7 +157,7 @@ static struct volume_job *volume_job_of(struct request *r, bool has_path,
         return NULL;
     job->path = strdup(path);
     if (!job->path)
-        request_refuse(r, 503, "memory", "out of memory");
+        request_refuse_memory(r);
     else if (sandbox_volume_find(r, job->root, job->name))
         return job;
     volume_job_free(job);
@@ -356,21 +353,13 @@ static int volume_list(struct volume_job *job, droste *d, droste_volume *none, d
     return rc;
 }
 
-static void volume_reply_list(struct request *r, struct json_object *all)
-{
-    request_reply_list(r, "volumes", all);
-}
-
 static void volume_listed(struct work *w)
 {
     struct volume_job *job = (struct volume_job *)w;
-    struct json_object *own = NULL;
     if (w->r && job->rc < 0)
         volume_fail(w->r, job);
-    else if (w->r && json_parse_written(&job->out, &own, NULL) < 0)
-        request_refuse(w->r, 503, "memory", "out of memory");
     else if (w->r)
-        relay_gather(w->r, "volumes", own, volume_reply_list);
+        relay_gather_written(w->r, "volumes", &job->out, NULL);
     volume_job_free(job);
 }
 

@@ -301,7 +301,7 @@ static void answer_start(struct request *r)
         return;
     if (server_make_id(s, id) < 0 ||
         !answer_hash(r, request_header_of(r, "Idempotency-Key"), hash)) {
-        request_refuse(r, 503, "memory", "out of memory");
+        request_refuse_memory(r);
         return;
     }
     memcpy(id + ANSWER_HASH_AT, hash, ANSWER_HASH_LEN);
@@ -309,7 +309,7 @@ static void answer_start(struct request *r)
         return;
     cleanup_free const char **settings = sandbox_list_settings(&words);
     if (!settings) {
-        request_refuse(r, 503, "memory", "out of memory");
+        request_refuse_memory(r);
         return;
     }
     droste_request request = { .question = ask.question.data,

@@ -43,7 +43,7 @@ static bool ask_refuse(struct openai_ask *a, const char *code, const char *text)
 static bool ask_has_memory(struct openai_ask *a, bool fine)
 {
     if (!fine && !a->r->reply)
-        request_refuse(a->r, 503, "memory", "out of memory");
+        request_refuse_memory(a->r);
     return fine;
 }
 

@@ -223,10 +223,7 @@ static void chat_reply(struct openai_answer *a, const droste_record_run *run,
     if (run)
         chat_put_usage(&out, run);
     field_close(&out, '}');
-    if (buf_failed(&out))
-        request_refuse(a->f.r, 503, "memory", "out of memory");
-    else
-        request_reply(a->f.r, 200, "application/json", out.data, out.len);
+    request_reply_written(a->f.r, 200, &out);
     request_header(a->f.r, "X-Droste-Run", a->f.r->id);
 }
 

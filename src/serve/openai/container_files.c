@@ -157,7 +157,7 @@ static void container_store(struct request *r, const char *path, const char *nam
         return;
     }
     container_job_free(job);
-    request_refuse(r, 503, "memory", "out of memory");
+    request_refuse_memory(r);
 }
 
 /* It came in among the account's files, within their quota. */
@@ -168,7 +168,7 @@ static void container_store_intake(struct intake *in)
     cleanup_free char *path = directory ? text_printf("%s/.new-%s", directory, in->id) : NULL;
     char name[sizeof in->name];
     if (!path) {
-        request_refuse(r, 503, "memory", "out of memory");
+        request_refuse_memory(r);
         return;
     }
     memcpy(name, in->name, sizeof name);
@@ -244,10 +244,7 @@ static void container_reply_page(struct request *r, struct container_job *job)
 {
     cleanup_buf struct buf out = { 0 };
     file_page_put(&out, job->found, &job->page);
-    if (buf_failed(&out))
-        request_refuse(r, 503, "memory", "out of memory");
-    else
-        request_reply(r, 200, "application/json", out.data, out.len);
+    request_reply_written(r, 200, &out);
 }
 
 void openai_handle_container_file_list(struct request *r)
@@ -322,7 +319,7 @@ static void container_reply_file_deleted(struct request *r, struct container_job
     field_string(&out, "object", "container.file.deleted");
     field_bool(&out, "deleted", true);
     field_close(&out, '}');
-    request_reply(r, 200, "application/json", buf_text(&out), out.len);
+    request_reply_written(r, 200, &out);
 }
 
 void openai_handle_container_file_delete(struct request *r)

@@ -109,7 +109,7 @@ struct container_job *container_job_new(struct request *r, const char *id,
     struct container_job *job = directory < 0 ? NULL : calloc(1, sizeof *job);
     if (!job) {
         if (!r->reply)
-            request_refuse(r, 503, "memory", "out of memory");
+            request_refuse_memory(r);
         return NULL;
     }
     *job = (struct container_job){
@@ -202,7 +202,7 @@ static struct json_object *container_all(struct request *r, int directory)
     }
     if (!all || !alive) {
         json_object_put(alive);
-        request_refuse(r, 503, "memory", "out of memory");
+        request_refuse_memory(r);
         return NULL;
     }
     if (json_length(alive) < json_length(all)) {
@@ -276,7 +276,7 @@ static bool container_take_files(
         }
         if (list_add(&job->paths, path, NULL) < 0 ||
             list_add(&job->names, json_get_string(o, "filename", "file"), NULL) < 0) {
-            request_refuse(r, 503, "memory", "out of memory");
+            request_refuse_memory(r);
             return false;
         }
     }
@@ -357,10 +357,7 @@ void openai_handle_container_list(struct request *r)
     if (!all)
         return;
     file_page_put(&out, all, &page);
-    if (buf_failed(&out))
-        request_refuse(r, 503, "memory", "out of memory");
-    else
-        request_reply(r, 200, "application/json", out.data, out.len);
+    request_reply_written(r, 200, &out);
 }
 
 static int container_end(
@@ -378,7 +375,7 @@ static void container_reply_deleted(struct request *r, struct container_job *job
     field_string(&out, "object", "container.deleted");
     field_bool(&out, "deleted", true);
     field_close(&out, '}');
-    request_reply(r, 200, "application/json", buf_text(&out), out.len);
+    request_reply_written(r, 200, &out);
 }
 
 void openai_handle_container_delete(struct request *r)
@@ -433,7 +430,7 @@ bool container_prepare(struct request *r, void (*next)(struct request *r))
     if (json_length(ids) == 0)
         return false;
     if (hash_sha256(r->body.data, r->body.len, hash, NULL) < 0) {
-        request_refuse(r, 503, "memory", "out of memory");
+        request_refuse_memory(r);
         return true;
     }
     /* The client's next try finds it again. */

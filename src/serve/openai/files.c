@@ -107,7 +107,7 @@ void openai_handle_file_delete(struct request *r)
     field_string(&out, "object", "file");
     field_bool(&out, "deleted", true);
     field_close(&out, '}');
-    request_reply(r, 200, "application/json", buf_text(&out), out.len);
+    request_reply_written(r, 200, &out);
 }
 
 void openai_handle_file_content(struct request *r)
@@ -201,7 +201,7 @@ void openai_handle_file_list(struct request *r)
     if (all)
         file_page_put(&out, all, &page);
     if (!all || buf_failed(&out))
-        request_refuse(r, 503, "memory", "out of memory");
+        request_refuse_memory(r);
     else
         request_reply(r, 200, "application/json", out.data, out.len);
 }
@@ -266,7 +266,7 @@ static void upload_store_part(struct intake *in)
     field_int(&out, "created_at", clock_wall_ms() / 1000);
     field_string(&out, "upload_id", r->id);
     field_close(&out, '}');
-    request_reply(r, 200, "application/json", buf_text(&out), out.len);
+    request_reply_written(r, 200, &out);
 }
 
 void openai_handle_upload_part(struct request *r)
@@ -308,7 +308,7 @@ static void upload_join(struct request *r, int directory, struct json_object *up
     if (!job || !file_store_make_id(r, file_prefix, job->id)) {
         free(job);
         if (!r->reply)
-            request_refuse(r, 503, "memory", "out of memory");
+            request_refuse_memory(r);
         return;
     }
     json_put_text(upload, "status", "completing"); /* another request does not join it, too */

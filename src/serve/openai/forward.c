@@ -163,11 +163,9 @@ void openai_forward(struct request *r, const char *model)
     droste_error err;
     if (!spending_check(r))
         return;
-    struct passing *p = calloc(1, sizeof *p);
-    if (!p) {
-        request_refuse(r, 503, "memory", "out of memory");
+    struct passing *p = request_alloc(r, sizeof *p);
+    if (!p)
         return;
-    }
     char trace[TRACEPARENT_SIZE];
     *p = (struct passing){ .r = r, .account = r->account->row };
     const droste_forward_request request = { .model = model,

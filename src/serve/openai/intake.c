@@ -179,11 +179,9 @@ static bool intake_open(struct intake *in, struct request *r)
 static struct intake *intake_new(struct request *r, const char *prefix, const char *field,
     uint64_t most, void (*done)(struct intake *in))
 {
-    struct intake *in = calloc(1, sizeof *in);
-    if (!in) {
-        request_refuse(r, 503, "memory", "out of memory");
+    struct intake *in = request_alloc(r, sizeof *in);
+    if (!in)
         return NULL;
-    }
     *in = (struct intake){
         .r = r, .field = field, .most = most, .done = done, .directory = -1, .fd = -1
     };
@@ -252,7 +250,7 @@ void intake_keep(struct intake *in, struct json_object *object,
     if (!job || !object) {
         free(job);
         json_object_put(object);
-        request_refuse(in->r, 503, "memory", "out of memory");
+        request_refuse_memory(in->r);
         return;
     }
     *job = (struct store_job){ .w = { .server = in->r->server, .r = in->r },

@@ -151,7 +151,7 @@ void openai_handle_models(struct request *r)
         models_put(&out, r, models->rows[i].name, false);
     }
     buf_puts(&out, "]}");
-    request_reply(r, 200, "application/json", buf_text(&out), out.len);
+    request_reply_written(r, 200, &out);
 }
 
 void openai_handle_model(struct request *r)
@@ -164,5 +164,5 @@ void openai_handle_model(struct request *r)
     }
     size_t prefix = model.is_run ? sizeof run_prefix - 1 : 0;
     models_put(&out, r, r->name + prefix, model.is_run);
-    request_reply(r, 200, "application/json", buf_text(&out), out.len);
+    request_reply_written(r, 200, &out);
 }

@@ -152,7 +152,7 @@ bool response_store(struct request *r, int64_t from)
         return false;
     response_id(id, r->id, from);
     if (!kept || !json_text(kept, &len))
-        request_refuse(r, 503, "memory", "out of memory");
+        request_refuse_memory(r);
     else if (len > RESPONSE_STORED_MAX || file_store_used(directory, &files) + len > quota)
         openai_refuse(r,
             &(struct openai_error){
@@ -343,7 +343,7 @@ static void response_reply(struct request *r, struct json_object *asked, bool is
         openai_refuse(r, &(struct openai_error){ .status = 404, .code = "run_removed" },
             "the run of this response is no longer in the record");
     else if (buf_failed(&found.out) || buf_failed(&found.p.items))
-        request_refuse(r, 503, "memory", "out of memory");
+        request_refuse_memory(r);
     else
         request_reply(r, 200, "application/json", found.out.data, found.out.len);
     buf_free(&found.out);
@@ -391,7 +391,7 @@ void openai_handle_response_delete(struct request *r)
     field_string(&out, "object", "response");
     field_bool(&out, "deleted", true);
     field_close(&out, '}');
-    request_reply(r, 200, "application/json", buf_text(&out), out.len);
+    request_reply_written(r, 200, &out);
 }
 
 void openai_handle_response_items(struct request *r)
@@ -420,5 +420,5 @@ void openai_handle_response_items(struct request *r)
     field_string(&out, "first_id", first);
     field_string(&out, "last_id", last);
     field_close(&out, '}');
-    request_reply(r, 200, "application/json", buf_text(&out), out.len);
+    request_reply_written(r, 200, &out);
 }

@@ -495,7 +495,7 @@ static int responses_on_paused(void *arg, const droste_record_run *run, droste_e
         return 0;
     }
     response_put(&out, p, run, NULL);
-    request_reply(a->f.r, 200, "application/json", buf_text(&out), out.len);
+    request_reply_written(a->f.r, 200, &out);
     request_header(a->f.r, "X-Droste-Run", a->f.r->id);
     return 0;
 }
@@ -527,7 +527,7 @@ static void responses_end(struct openai_answer *a, const droste_record_run *run)
     struct response *p = responses_of(a);
     cleanup_buf struct buf out = { 0 };
     if (!p) {
-        request_refuse(r, 503, "memory", "out of memory");
+        request_refuse_memory(r);
         return;
     }
     response_add_answer(p, run);
@@ -539,10 +539,7 @@ static void responses_end(struct openai_answer *a, const droste_record_run *run)
         return;
     }
     response_put(&out, p, run, NULL);
-    if (buf_failed(&out))
-        request_refuse(r, 503, "memory", "out of memory");
-    else
-        request_reply(r, 200, "application/json", out.data, out.len);
+    request_reply_written(r, 200, &out);
     request_header(r, "X-Droste-Run", r->id);
 }
 
@@ -633,7 +630,7 @@ static void responses_reply_early(struct openai_answer *a)
         return;
     p->answer = a; /* for the time */
     response_put(&out, p, NULL, "in_progress");
-    request_reply(a->f.r, 200, "application/json", buf_text(&out), out.len);
+    request_reply_written(a->f.r, 200, &out);
     request_header(a->f.r, "X-Droste-Run", a->f.r->id);
 }
 

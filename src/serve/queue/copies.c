@@ -67,9 +67,8 @@ void queue_copies_find(struct run_queue *q)
 {
     struct server *s = q->s;
     const droste_record_filter filter = { .status = "interrupted" };
-    if (s->record || droste_record_open(s->d, &s->record, NULL) == 0)
-        if (s->record)
-            droste_record_list(s->record, &filter, queue_copy_on_left, q, NULL);
+    if (server_record(s, NULL))
+        droste_record_list(s->record, &filter, queue_copy_on_left, q, NULL);
 }
 
 /* The first that is in doubt; NULL: none is. */

@@ -48,10 +48,7 @@ static void queue_answer(struct request *r, unsigned status, const char *id, con
             json_append_string(&json, text, len);
     }
     buf_putc(&json, '}');
-    if (buf_failed(&json))
-        request_refuse(r, 503, "memory", "out of memory");
-    else
-        request_reply(r, status, "application/json", json.data, json.len);
+    request_reply_written(r, status, &json);
 }
 
 void queue_refuse_bus(struct request *r, const struct bus_answer *a)
@@ -208,7 +205,7 @@ void handle_queue_put(struct request *r)
         if (p)
             buf_free(&p->request);
         free(p);
-        request_refuse(r, 503, "memory", "out of memory");
+        request_refuse_memory(r);
         return;
     }
     p->r = r;
@@ -309,11 +306,9 @@ void handle_queue_get(struct request *r)
         request_refuse(r, 404, "not_found", "there is no run '%s'", r->name);
         return;
     }
-    struct queue_waiter *w = calloc(1, sizeof *w);
-    if (!w) {
-        request_refuse(r, 503, "memory", "out of memory");
+    struct queue_waiter *w = request_alloc(r, sizeof *w);
+    if (!w)
         return;
-    }
     *w = (struct queue_waiter){
         .r = r, .q = q, .until_ns = clock_ns() + (uint64_t)(seconds * 1e9), .next = q->waiters
     };

@@ -21,6 +21,7 @@
 #include "base/json/fields.h"
 #include "cluster/ledger.h"
 #include "serve/log.h"
+#include "serve/native/runs.h"
 #include "serve/queue/queue.h"
 
 enum {
@@ -208,18 +209,12 @@ struct queue_ended {
     bool is_open; /* one without an end is wanted, too */
 };
 
-static int queue_add_piece(void *arg, const char *data, size_t len)
-{
-    buf_append(arg, data, len);
-    return 0;
-}
-
 static int queue_on_record(void *arg, const droste_record_run *run, droste_error *err)
 {
     struct queue_ended *e = arg;
     e->has_ended = strcmp(run->status, "running") != 0 && strcmp(run->status, "interrupted") != 0;
     e->is_cancelled = strcmp(run->status, "cancelled") == 0;
-    return droste_record_json(e->record, run, e->cut, queue_add_piece, &e->json, err);
+    return droste_record_json(e->record, run, e->cut, runs_add_piece, &e->json, err);
 }
 
 /* What the record says of the run, in one message. False: it has not ended, unless `is_open`. */
@@ -227,13 +222,11 @@ static bool queue_run_read(struct queue_run *u, struct queue_ended *e)
 {
     static const size_t cuts[] = { QUEUE_PART_MAX, END_CUT, END_CUT_MORE };
     struct server *s = u->q->s;
-    if (!s->record && droste_record_open(s->d, &s->record, NULL) < 0)
-        return false;
-    e->record = s->record;
-    for (size_t i = 0; s->record && i < array_length(cuts); i++) {
+    e->record = server_record(s, NULL);
+    for (size_t i = 0; e->record && i < array_length(cuts); i++) {
         buf_clear(&e->json);
         e->cut = cuts[i];
-        if (droste_record_get(s->record, u->id, queue_on_record, e, NULL) < 0 ||
+        if (droste_record_get(e->record, u->id, queue_on_record, e, NULL) < 0 ||
             !(e->has_ended || e->is_open))
             return false;
         if (e->json.len + REASON_MAX <= QUEUE_PART_MAX)

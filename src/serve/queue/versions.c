@@ -84,11 +84,9 @@ void handle_queue_drop(struct request *r)
         request_refuse(r, 400, "argument", "before_version is a number");
         return;
     }
-    struct queue_drop *drop = calloc(1, sizeof *drop);
-    if (!drop) {
-        request_refuse(r, 503, "memory", "out of memory");
+    struct queue_drop *drop = request_alloc(r, sizeof *drop);
+    if (!drop)
         return;
-    }
     drop->r = r;
     r->state = drop;
     r->on_gone = queue_drop_on_gone;

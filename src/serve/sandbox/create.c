@@ -53,7 +53,7 @@ static void create_start(struct request *r)
     sandbox_put_limits(r, &words);
     cleanup_free const char **settings = sandbox_list_settings(&words);
     if (!settings) {
-        request_refuse(r, 503, "memory", "out of memory");
+        request_refuse_memory(r);
         return;
     }
     droste_template *from = r->maker->from ? r->maker->from(r) : NULL;
@@ -67,7 +67,7 @@ static void create_start(struct request *r)
     }
     struct sandbox *sb = sandbox_add(s, &r->admission, r->account, session);
     if (!sb) {
-        request_refuse(r, 503, "memory", "out of memory");
+        request_refuse_memory(r);
         return;
     }
     table_count(s->figures, COUNT_CREATED, 1);

@@ -102,7 +102,7 @@ struct exchange *exchange_new(struct request *r)
     struct sandbox *sb = sandbox_of(r);
     struct exchange *x = sb ? calloc(1, sizeof *x) : NULL;
     if (sb && !x)
-        request_refuse(r, 503, "memory", "out of memory");
+        request_refuse_memory(r);
     if (!x)
         return NULL;
     x->server = r->server;

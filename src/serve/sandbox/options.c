@@ -142,7 +142,7 @@ static const char *sandbox_fault(enum sandbox_rule rule, const char *value)
     return NULL;
 }
 
-static bool sandbox_put(
+static bool sandbox_put_option(
     struct request *r, const droste_option *o, const char *value, struct buf *words)
 {
     enum sandbox_rule rule = (enum sandbox_rule)sandbox_rule_of(o->name);
@@ -193,7 +193,8 @@ void sandbox_put_limits(struct request *r, struct buf *words)
 
 bool sandbox_settings(struct request *r, struct buf *words)
 {
-    static const struct option_rules rules = { sandbox_option, 501, "unsupported", sandbox_put };
+    static const struct option_rules rules = { sandbox_option, 501, "unsupported",
+        sandbox_put_option };
     struct json_object *net = json_get_typed(r->json, "allow_net", json_type_array);
     r->server->model_key++;
     for (size_t i = 0; i < json_length(net); i++) {

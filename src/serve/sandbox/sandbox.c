@@ -4,16 +4,15 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/hash.h"
+#include "base/json/fields.h"
 #include "serve/sandbox/calls.h"
 #include "serve/sandbox/sandbox.h"
 
-/* Ids are random, so that no client can choose many with the same hash (FNV-1a). */
+/* Ids are random, so that no client can choose many with the same hash. */
 static struct sandbox **sandbox_bucket(struct server *s, const char *id)
 {
-    uint32_t hash = 2166136261u;
-    for (; *id; id++)
-        hash = (hash ^ (unsigned char)*id) * 16777619u;
-    return &s->by_id[hash % SERVE_ID_BUCKETS];
+    return &s->by_id[hash_word(HASH_WORD, id) % SERVE_ID_BUCKETS];
 }
 
 struct sandbox *sandbox_find(struct server *s, const char *id)
@@ -282,23 +281,19 @@ void sandboxes_sweep(struct server *s, uint64_t now_ns)
     }
 }
 
-struct json_object *sandbox_json(const struct sandbox *sb)
+void sandbox_put(struct buf *out, const struct sandbox *sb)
 {
-    struct json_object *o = json_object_new_object();
-    double life = clock_seconds_since(sb->created_ns), idle = clock_seconds_since(sb->used_ns);
-    bool ok = o && json_put_text(o, "id", sb->id) &&
-              json_put_text(o, "state", sb->done ? "executing" : "idle") &&
-              json_put(o, "alive", json_object_new_boolean(droste_session_is_alive(sb->session))) &&
-              json_put(o, "created_ms", json_object_new_int64(sb->created_ms)) &&
-              json_put(o, "age_seconds", json_object_new_double(life)) &&
-              json_put(o, "unused_seconds", json_object_new_double(sb->done ? 0 : idle)) &&
-              json_put(o, "life_seconds", json_object_new_double(sb->life_seconds)) &&
-              json_put(o, "idle_seconds", json_object_new_double(sb->idle_seconds)) &&
-              json_put_text(o, "isolation", droste_session_isolation(sb->session)) &&
-              json_put(o, "metadata",
-                  sb->metadata ? json_object_get(sb->metadata) : json_object_new_object());
-    if (ok)
-        return o;
-    json_object_put(o);
-    return NULL;
+    double idle = sb->done ? 0 : clock_seconds_since(sb->used_ns);
+    field_open(out, NULL, '{');
+    field_string(out, "id", sb->id);
+    field_string(out, "state", sb->done ? "executing" : "idle");
+    field_bool(out, "alive", droste_session_is_alive(sb->session));
+    field_int(out, "created_ms", sb->created_ms);
+    field_number(out, "age_seconds", clock_seconds_since(sb->created_ns));
+    field_number(out, "unused_seconds", idle);
+    field_number(out, "life_seconds", sb->life_seconds);
+    field_number(out, "idle_seconds", sb->idle_seconds);
+    field_string(out, "isolation", droste_session_isolation(sb->session));
+    field_json(out, "metadata", sb->metadata ? json_text(sb->metadata, NULL) : "{}");
+    field_close(out, '}');
 }

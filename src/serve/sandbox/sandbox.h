@@ -94,8 +94,8 @@ void sandbox_setting(struct buf *words, const char *name, const char *value);
 /* Settings as the library takes them, from those that sandbox_setting has appended. Free the list.
  * NULL without memory. */
 const char **sandbox_list_settings(const struct buf *words);
-/* A description, for an answer; NULL without memory. */
-struct json_object *sandbox_json(const struct sandbox *sb);
+/* Appends a description, for an answer. */
+void sandbox_put(struct buf *out, const struct sandbox *sb);
 /* Adds one, in the place that was admitted (NULL: it has none); the session is taken. NULL without
  * memory. */
 struct sandbox *sandbox_add(

@@ -11,6 +11,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/json/fields.h"
 #include "base/text.h"
 #include "serve/native/native.h"
 
@@ -129,7 +130,7 @@ static struct transfer *transfer_new_of(struct request *r, const char *path)
     if (!t || !copy) {
         free(t);
         free(copy);
-        request_refuse(r, 503, "memory", "out of memory");
+        request_refuse_memory(r);
         return NULL;
     }
     t->server = r->server;
@@ -372,33 +373,26 @@ static const char *list_kind(uint32_t mode)
     return S_ISREG(mode) ? "file" : S_ISDIR(mode) ? "directory" : S_ISLNK(mode) ? "link" : "other";
 }
 
-static bool list_put_text(struct json_object *o, const char *key, const char *text)
+static void list_put(struct buf *out, const droste_file_entry *e)
 {
-    cleanup_buf struct buf valid = { 0 };
-    text_append_utf8(&valid, text, strlen(text));
-    return json_put_text(o, key, buf_text(&valid));
-}
-
-static struct json_object *list_entry(const droste_file_entry *e)
-{
-    struct json_object *o = json_object_new_object();
-    bool ok = o && list_put_text(o, "name", e->name) && list_put_text(o, "user", e->user) &&
-              list_put_text(o, "group", e->group);
-    if (ok && S_ISLNK(e->mode))
-        ok = list_put_text(o, "target", e->target) &&
-             json_put_text(o, "target_kind", e->target_mode ? list_kind(e->target_mode) : "none") &&
-             json_put(o, "target_st_mode", json_object_new_int64(e->target_mode));
-    if (ok && json_put_text(o, "kind", list_kind(e->mode)) &&
-        json_put(o, "size", json_object_new_int64((int64_t)e->size)) &&
-        json_put(o, "mode", json_object_new_int64(e->mode & 07777)) &&
-        json_put(o, "st_mode", json_object_new_int64(e->mode)) &&
-        json_put(o, "uid", json_object_new_int64(e->uid)) &&
-        json_put(o, "gid", json_object_new_int64(e->gid)) &&
-        json_put(o, "modified_ns", json_object_new_int64(e->mtime_ns)) &&
-        json_put(o, "modified_ms", json_object_new_int64(e->mtime_ns / 1000000)))
-        return o;
-    json_object_put(o);
-    return NULL;
+    field_open(out, NULL, '{');
+    field_string(out, "name", e->name);
+    field_string(out, "user", e->user);
+    field_string(out, "group", e->group);
+    if (S_ISLNK(e->mode)) {
+        field_string(out, "target", e->target);
+        field_string(out, "target_kind", e->target_mode ? list_kind(e->target_mode) : "none");
+        field_int(out, "target_st_mode", e->target_mode);
+    }
+    field_string(out, "kind", list_kind(e->mode));
+    field_int(out, "size", (int64_t)e->size);
+    field_int(out, "mode", e->mode & 07777);
+    field_int(out, "st_mode", e->mode);
+    field_int(out, "uid", e->uid);
+    field_int(out, "gid", e->gid);
+    field_int(out, "modified_ns", e->mtime_ns);
+    field_int(out, "modified_ms", e->mtime_ns / 1000000);
+    field_close(out, '}');
 }
 
 /* Asks for one thing about the path of the request, which `done` answers. */
@@ -424,17 +418,17 @@ static bool transfer_has_reply(struct transfer *t, const droste_error *err)
 static void list_on_reply(void *arg, const droste_file_reply *reply, const droste_error *err)
 {
     struct transfer *t = arg;
+    cleanup_buf struct buf out = { 0 };
     if (!transfer_has_reply(t, err))
         return;
-    struct json_object *o = json_object_new_object(), *list = json_object_new_array();
-    for (size_t i = 0; list && i < reply->count; i++)
-        json_object_array_add(list, list_entry(&reply->entries[i]));
-    if (!o || !json_put(o, "entries", list) ||
-        !json_put(o, "more", json_object_new_boolean(reply->more))) {
-        json_object_put(o);
-        o = NULL;
-    }
-    request_reply_json(t->r, 200, o);
+    field_open(&out, NULL, '{');
+    field_open(&out, "entries", '[');
+    for (size_t i = 0; i < reply->count; i++)
+        list_put(&out, &reply->entries[i]);
+    field_close(&out, ']');
+    field_bool(&out, "more", reply->more);
+    field_close(&out, '}');
+    request_reply_written(t->r, 200, &out);
 }
 
 /* A number of the query, from 1 to `most`; 0: the request was refused. */
@@ -480,8 +474,11 @@ static int transfer_flag(struct request *r, const char *name, const char *fallba
 static void describe_on_reply(void *arg, const droste_file_reply *reply, const droste_error *err)
 {
     struct transfer *t = arg;
-    if (transfer_has_reply(t, err))
-        request_reply_json(t->r, 200, list_entry(&reply->entries[0]));
+    cleanup_buf struct buf out = { 0 };
+    if (!transfer_has_reply(t, err))
+        return;
+    list_put(&out, &reply->entries[0]);
+    request_reply_written(t->r, 200, &out);
 }
 
 void handle_file_describe(struct request *r)

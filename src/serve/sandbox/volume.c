@@ -28,7 +28,7 @@ char *sandbox_volume_root(struct request *r)
                     ? text_printf("%s.keys/%s", root, r->account->key.id)
                     : strdup(root);
     if (!own)
-        request_refuse(r, 503, "memory", "out of memory");
+        request_refuse_memory(r);
     return own;
 }
 

@@ -50,13 +50,12 @@ NOT_CALLED(void request_header(struct request *r, const char *name, const char *
 NOT_CALLED(void request_push(struct request *r, const void *data, size_t len), )
 NOT_CALLED(void request_reply(struct request *r, unsigned status, const char *type,
                const void *data, size_t len), )
+NOT_CALLED(void request_reply_list(struct request *r, const char *name, struct json_object *list), )
 NOT_CALLED(void request_resume(struct request *r), )
 NOT_CALLED(void request_stream_as(struct request *r, unsigned status, const char *type), )
 NOT_CALLED(void request_suspend(struct request *r), )
-NOT_CALLED(size_t request_unread(const struct request *r), 0)
 NOT_CALLED(void upgrade_begin(struct request *r, struct upgrade *u), )
 NOT_CALLED(void upgrade_send(struct upgrade *u, const void *data, size_t len), )
-NOT_CALLED(size_t upgrade_unsent(const struct upgrade *u), 0)
 NOT_CALLED(void upgrade_pause(struct upgrade *u, bool is_paused), )
 NOT_CALLED(void upgrade_end(struct upgrade *u), )
 NOT_CALLED(void upgrade_free(struct upgrade *u), )
@@ -66,7 +65,6 @@ NOT_CALLED(void nodes_put_ticket(struct request *r, unsigned number, struct buf 
 NOT_CALLED(const struct node *nodes_peer_at(const struct server *s, size_t index), NULL)
 NOT_CALLED(struct upstream *upstream_open(struct server *s, unsigned worker), NULL)
 NOT_CALLED(void upstream_send(struct upstream *u, const void *data, size_t len), )
-NOT_CALLED(size_t upstream_unsent(const struct upstream *u), 0)
 NOT_CALLED(void upstream_pause(struct upstream *u, bool is_paused), )
 NOT_CALLED(void upstream_drop(struct upstream *u), )
 

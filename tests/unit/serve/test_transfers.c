@@ -88,9 +88,8 @@ void request_reply(
     buf_printf(&story, "%u;", status);
 }
 
-void request_reply_json(struct request *r, unsigned status, struct json_object *body)
+void request_reply_written(struct request *r, unsigned status, const struct buf *json)
 {
-    json_object_put(body);
 }
 
 void request_end(struct request *r)
