@@ -2,8 +2,7 @@
  *
  * Each stream is a reader of a command (droste/commands.h). It asks for more output when its client
  * has read the last, so that a slow client slows its command down and nothing else. A client that
- * leaves takes its reader with it, not the command. A stream outlives its request while the sandbox
- * owes it a reply, and its sandbox is looked up by id, since either may end first.
+ * leaves takes its reader with it, not the command.
  */
 #include "serve/e2b/process.h"
 
@@ -12,19 +11,15 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "serve/sandbox/exchange.h"
 #include "serve/sandbox/sandbox.h"
 
 enum { PROCESS_WORDS_MOST = 4096, PROCESS_PIECE = 64 << 10, PROCESS_EARLY_MS = 50 };
 
 struct process_stream {
     struct connect_stream connect;
-    struct request *r; /* NULL: it was freed */
-    struct server *server;
-    char id[SERVE_ID_SIZE];
-    uint64_t handle;
-    int64_t pid;
-    struct trace_step command; /* that it has started */
-    bool opened, pending, is_terminal, is_attached;
+    struct exchange *x;
+    bool is_terminal, is_attached;
 };
 
 unsigned process_status(const droste_error *err)
@@ -43,58 +38,9 @@ unsigned process_status(const droste_error *err)
     return err->code == DROSTE_ERROR_LOST ? 503 : 500;
 }
 
-/* ---- operations ---- */
-
-static bool process_start_op(
-    struct process_stream *p, const droste_command_request *request, droste_command_fn *done)
+static void process_fail(struct exchange *x, const droste_error *err)
 {
-    struct sandbox *sb = sandbox_find(p->server, p->id);
-    droste_error err = { .code = DROSTE_ERROR_LOST, .text = "the sandbox has ended" };
-    if (sb && droste_command_start(sb->session, request, done, p, &err) == 0) {
-        p->pending = true;
-        return true;
-    }
-    connect_end(&p->connect, connect_code(process_status(&err)), err.text);
-    return false;
-}
-
-static void process_on_left(void *arg, const droste_command_reply *reply, const droste_error *err)
-{
-    free(arg);
-}
-
-/* Ends the reader of a stream whose request was freed. */
-static void process_finish(struct process_stream *p)
-{
-    const droste_command_request request = { .op = "detach", .handle = p->handle };
-    if (p->opened)
-        trace_command_end(&p->command, p->pid, NULL);
-    if (!p->opened || !process_start_op(p, &request, process_on_left))
-        free(p);
-}
-
-/* The request ends, for whatever reason. */
-static void process_on_free(struct request *r)
-{
-    struct process_stream *p = r->state;
-    p->r = NULL;
-    connect_leave(&p->connect);
-    if (!p->pending)
-        process_finish(p);
-}
-
-/* After a reply. True: the stream has ended meanwhile. */
-static bool process_is_over(struct process_stream *p)
-{
-    p->pending = false;
-    if (p->r)
-        return !p->connect.request;
-    process_finish(p);
-    return true;
-}
-
-static void process_fail(struct process_stream *p, const droste_error *err)
-{
+    struct process_stream *p = x->arg;
     if (err->code == DROSTE_ERROR_LOST)
         connect_cut(&p->connect);
     else
@@ -143,26 +89,23 @@ static void process_push_end(struct process_stream *p, const droste_command_repl
     connect_push_event(&p->connect, "end", o);
 }
 
-/* After a reply. False: the stream is over, or it fails with the error. */
-static bool process_has_reply(struct process_stream *p, const droste_error *err)
+/* After a reply. NULL: the stream is over, or it fails with the error. */
+static struct process_stream *process_after(struct exchange *x, const droste_error *err)
 {
-    if (process_is_over(p))
-        return false;
-    if (err)
-        process_fail(p, err);
-    return !err;
+    struct process_stream *p = exchange_is_over(x, err) ? NULL : x->arg;
+    return p && p->connect.request ? p : NULL;
 }
 
 static void process_on_output(void *arg, const droste_command_reply *reply, const droste_error *err)
 {
-    struct process_stream *p = arg;
-    if (!process_has_reply(p, err))
+    struct process_stream *p = process_after(arg, err);
+    if (!p)
         return;
     process_push_data(p, p->is_terminal ? "pty" : "stdout", reply->out, reply->out_len);
     process_push_data(p, "stderr", reply->err, reply->err_len);
     if (!reply->ended)
         return;
-    trace_command_end(&p->command, p->pid, reply);
+    trace_command_end(&p->x->command, p->x->pid, reply);
     if (reply->timed_out) {
         connect_end(&p->connect, "deadline_exceeded", "the command's time is over; it was killed");
         return;
@@ -173,12 +116,13 @@ static void process_on_output(void *arg, const droste_command_reply *reply, cons
 
 static void process_more(struct request *r)
 {
-    struct process_stream *p = r->state;
+    struct exchange *x = r->state;
+    struct process_stream *p = x->arg;
     const droste_command_request request = {
-        .op = "output", .handle = p->handle, .length = PROCESS_PIECE
+        .op = "output", .handle = x->handle, .length = PROCESS_PIECE
     };
-    if (p->connect.request && !p->pending && p->opened)
-        (void)process_start_op(p, &request, process_on_output);
+    if (p->connect.request && !x->pending && x->attached)
+        (void)exchange_ask(x, &request, process_on_output);
 }
 
 /* The stream has begun. */
@@ -186,7 +130,7 @@ static void process_push_start(struct process_stream *p)
 {
     struct json_object *o = json_object_new_object();
     if (o)
-        json_put(o, "pid", json_object_new_int64(p->pid));
+        json_put(o, "pid", json_object_new_int64(p->x->pid));
     p->connect.request->on_drained = process_more;
     connect_push_event(&p->connect, "start", o);
 }
@@ -194,49 +138,49 @@ static void process_push_start(struct process_stream *p)
 /* Whether a command that was attached to has a terminal, which names its output. */
 static void process_on_list(void *arg, const droste_command_reply *reply, const droste_error *err)
 {
-    struct process_stream *p = arg;
-    if (!process_has_reply(p, err))
+    struct process_stream *p = process_after(arg, err);
+    if (!p)
         return;
     for (size_t i = 0; i < reply->count; i++)
-        if (reply->commands[i].pid == p->pid)
+        if (reply->commands[i].pid == p->x->pid)
             p->is_terminal = reply->commands[i].terminal;
     process_push_start(p);
 }
 
-static void process_on_opened(void *arg, const droste_command_reply *reply, const droste_error *err)
+static void process_on_opened(struct exchange *x)
 {
-    struct process_stream *p = arg;
-    if (!err) {
-        p->opened = true;
-        p->handle = reply->handle;
-        p->pid = reply->pid;
-    }
-    if (process_is_over(p))
-        return;
+    struct process_stream *p = x->arg;
     const droste_command_request list = { .op = "list" };
-    if (err)
-        process_fail(p, err);
-    else if (p->is_attached)
-        (void)process_start_op(p, &list, process_on_list);
+    if (!p->connect.request)
+        return;
+    if (p->is_attached)
+        (void)exchange_ask(x, &list, process_on_list);
     else
         process_push_start(p);
 }
 
 /* ---- requests ---- */
 
+static void process_on_free(struct request *r)
+{
+    struct exchange *x = r->state;
+    struct process_stream *p = x->arg;
+    connect_leave(&p->connect);
+    exchange_on_free(r);
+    free(p);
+}
+
 static struct process_stream *process_new(struct request *r)
 {
     struct e2b_sandbox *e = e2b_running_of(r);
-    struct process_stream *p = NULL;
-    if (!e || !connect_take_message(r))
-        return NULL;
-    p = request_alloc(r, sizeof *p);
+    struct exchange *x = e && connect_take_message(r) ? exchange_new(r) : NULL;
+    struct process_stream *p = x ? request_alloc(r, sizeof *p) : NULL;
     if (!p)
         return NULL;
-    p->r = r;
-    p->server = r->server;
-    memcpy(p->id, r->id, sizeof p->id);
-    r->state = p;
+    p->x = x;
+    x->arg = p;
+    x->fail = process_fail;
+    x->next = process_on_opened;
     r->on_free = process_on_free;
     connect_open(&p->connect, r, e);
     return p;
@@ -261,7 +205,7 @@ void e2b_handle_process_connect(struct request *r)
         p->connect.deadline_ns = clock_ns() + ms * 1000000;
     p->is_attached = true;
     if (process_select(r->json, &request))
-        (void)process_start_op(p, &request, process_on_opened);
+        exchange_open(p->x, &request);
     else
         connect_end(&p->connect, "invalid_argument", "name a process by its pid or its tag");
 }
@@ -334,7 +278,7 @@ static void process_begin(struct process_stream *p, struct request *r, struct pr
     struct json_object *process = json_get_typed(r->json, "process", json_type_object);
     struct json_object *pty = json_get_typed(r->json, "pty", json_type_object);
     struct json_object *size = json_get_typed(pty, "size", json_type_object);
-    struct sandbox *sb = sandbox_find(p->server, p->id);
+    struct sandbox *sb = sandbox_find(r->server, r->id);
     char user[E2B_USER_SIZE];
     e2b_user_of(r, user);
     /* Where sandboxes have one user, both names are that one. */
@@ -358,8 +302,7 @@ static void process_begin(struct process_stream *p, struct request *r, struct pr
     }
     if (request.cwd && request.cwd[0] == '\0')
         request.cwd = NULL;
-    trace_step_begin(&p->command, sb, r, request.argv[0]);
-    (void)process_start_op(p, &request, process_on_opened);
+    exchange_open(p->x, &request);
 }
 
 void e2b_handle_process_start(struct request *r)
@@ -369,7 +312,7 @@ void e2b_handle_process_start(struct request *r)
     if (!p)
         return;
     struct json_object *process = json_get_typed(r->json, "process", json_type_object);
-    struct sandbox *sb = sandbox_find(p->server, p->id);
+    struct sandbox *sb = sandbox_find(r->server, r->id);
     if (sb && process_take_words(sb->e2b->environment, process, &words))
         process_begin(p, r, &words);
     else

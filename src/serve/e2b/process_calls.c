@@ -1,166 +1,46 @@
-/* serve/e2b/process_calls.c: envd's calls about processes: input, signals, sizes, the list.
- *
- * A call attaches to its command, does its one thing, and detaches.
- */
+/* serve/e2b/process_calls.c: envd's calls about processes: input, signals, sizes, the list. */
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/cleanup.h"
 #include "serve/e2b/process.h"
-#include "serve/sandbox/sandbox.h"
+#include "serve/sandbox/exchange.h"
 
-struct process_call {
-    struct server *server;
-    struct request *r; /* NULL: its client has gone */
-    char id[SERVE_ID_SIZE];
-    uint64_t handle;
-    droste_command_request op; /* what is to be done */
-    char *data;                /* of "input" */
-    size_t len, at;
-};
-
-static bool call_start(
-    struct process_call *c, const droste_command_request *request, droste_command_fn *fn)
+static void call_fail(struct exchange *x, const droste_error *err)
 {
-    struct sandbox *sb = sandbox_find(c->server, c->id);
-    droste_error err = { .code = DROSTE_ERROR_LOST, .text = "the sandbox has ended" };
-    if (sb && droste_command_start(sb->session, request, fn, c, &err) == 0)
-        return true;
-    if (c->r)
-        request_refuse(c->r, process_status(&err), "command", "%s", err.text);
-    return false;
+    request_refuse(x->r, process_status(err), "command", "%s", err->text);
 }
 
-static void call_free(struct process_call *c)
+static void call_answer(struct exchange *x)
 {
-    if (c->r) {
-        c->r->state = NULL;
-        c->r->on_free = NULL;
+    request_reply(x->r, 200, "application/json", "{}", 2);
+}
+
+static struct exchange *call_new(struct request *r)
+{
+    struct exchange *x = e2b_running_of(r) ? exchange_new(r) : NULL;
+    if (x) {
+        x->fail = call_fail;
+        x->done = call_answer;
     }
-    free(c->data);
-    free(c);
+    return x;
 }
 
-static void call_on_free(struct request *r)
-{
-    struct process_call *c = r->state;
-    if (c)
-        c->r = NULL;
-    r->state = NULL;
-}
-
-static void call_on_detached(void *arg, const droste_command_reply *reply, const droste_error *err)
-{
-    call_free(arg);
-}
-
-static void call_answer(struct process_call *c, const droste_error *err)
-{
-    if (c->r && err)
-        request_refuse(c->r, process_status(err), "command", "%s", err->text);
-    else if (c->r)
-        request_reply(c->r, 200, "application/json", "{}", 2);
-}
-
-static void call_detach(struct process_call *c)
-{
-    const droste_command_request request = { .op = "detach", .handle = c->handle };
-    if (!call_start(c, &request, call_on_detached))
-        call_free(c);
-}
-
-static void call_on_done(void *arg, const droste_command_reply *reply, const droste_error *err);
-static void call_await_end(struct process_call *c);
-
-static void call_do(struct process_call *c)
-{
-    droste_command_request request = c->op;
-    request.handle = c->handle;
-    if (c->data) {
-        size_t rest = c->len - c->at;
-        request.data = c->data + c->at;
-        request.len = rest < DROSTE_COMMAND_PIECE ? rest : DROSTE_COMMAND_PIECE;
-        c->at += request.len;
-    }
-    if (!call_start(c, &request, call_on_done))
-        call_free(c);
-}
-
-/* A killed process is gone when its client is answered. */
-static void call_on_end(void *arg, const droste_command_reply *reply, const droste_error *err)
-{
-    struct process_call *c = arg;
-    if (!err && !reply->ended) {
-        call_await_end(c);
-        return;
-    }
-    call_answer(c, NULL);
-    call_detach(c);
-}
-
-static void call_await_end(struct process_call *c)
-{
-    const droste_command_request request = {
-        .op = "output", .handle = c->handle, .length = DROSTE_COMMAND_PIECE
-    };
-    if (!call_start(c, &request, call_on_end))
-        call_free(c);
-}
-
-static void call_on_done(void *arg, const droste_command_reply *reply, const droste_error *err)
-{
-    struct process_call *c = arg;
-    if (!err && c->at < c->len) {
-        call_do(c);
-        return;
-    }
-    if (!err && c->op.signal == SIGKILL) {
-        call_await_end(c);
-        return;
-    }
-    call_answer(c, err);
-    call_detach(c);
-}
-
-static void call_on_attached(void *arg, const droste_command_reply *reply, const droste_error *err)
-{
-    struct process_call *c = arg;
-    if (err) {
-        call_answer(c, err);
-        call_free(c);
-        return;
-    }
-    c->handle = reply->handle;
-    call_do(c);
-}
-
-/* Takes the data, if there is some. */
-static void call_begin(struct request *r, const droste_command_request *op, char *data, size_t len)
+/* NULL: the request was refused. */
+static struct exchange *call_begin(struct request *r, void (*next)(struct exchange *x))
 {
     /* It reads no output, so the process does not wait for it. */
     droste_command_request attach = { .op = "attach", .flags = DROSTE_COMMAND_QUIET };
-    cleanup_free char *held = data;
-    struct process_call *c = NULL;
-    if (!e2b_running_of(r))
-        return;
-    if (!process_select(r->json, &attach)) {
+    struct exchange *x = call_new(r);
+    if (!x)
+        return NULL;
+    x->next = next;
+    if (process_select(r->json, &attach))
+        exchange_open(x, &attach);
+    else
         request_refuse(r, 400, "argument", "name a process by its pid or its tag");
-        return;
-    }
-    c = request_alloc(r, sizeof *c);
-    if (!c)
-        return;
-    c->server = r->server;
-    c->r = r;
-    memcpy(c->id, r->id, sizeof c->id);
-    c->op = *op;
-    c->data = steal(&held);
-    c->len = len;
-    r->state = c;
-    r->on_free = call_on_free;
-    if (!call_start(c, &attach, call_on_attached))
-        call_free(c);
+    return x;
 }
 
 char *process_input(struct json_object *message, size_t *len)
@@ -176,19 +56,28 @@ char *process_input(struct json_object *message, size_t *len)
 
 void e2b_handle_process_input(struct request *r)
 {
-    const droste_command_request op = { .op = "input" };
     size_t len = 0;
     char *data = process_input(r->json, &len);
-    if (data)
-        call_begin(r, &op, data, len);
-    else
+    struct exchange *x = data ? call_begin(r, exchange_write) : NULL;
+    if (x) {
+        x->input = x->owned_input = data;
+        x->len = len;
+        return;
+    }
+    if (!data)
         request_refuse(r, 400, "argument", "the input is not base64 of stdin or pty");
+    free(data);
+}
+
+static void call_close(struct exchange *x)
+{
+    x->eof = true;
+    exchange_write(x);
 }
 
 void e2b_handle_process_close(struct request *r)
 {
-    const droste_command_request op = { .op = "input", .flags = DROSTE_COMMAND_EOF };
-    call_begin(r, &op, NULL, 0);
+    (void)call_begin(r, call_close);
 }
 
 /* By name, or by number, as proto3's JSON has enumerations. */
@@ -201,25 +90,61 @@ static int call_signal(struct json_object *message)
     return strcmp(name, "SIGNAL_SIGTERM") == 0 || number == SIGTERM ? SIGTERM : 0;
 }
 
+static void call_await_end(struct exchange *x);
+
+/* A killed process is gone when its client is answered. */
+static void call_on_output(void *arg, const droste_command_reply *reply, const droste_error *err)
+{
+    struct exchange *x = arg;
+    if (exchange_is_over(x, NULL))
+        return;
+    if (!err && !reply->ended)
+        call_await_end(x);
+    else
+        call_answer(x);
+}
+
+static void call_await_end(struct exchange *x)
+{
+    const droste_command_request request = {
+        .op = "output", .handle = x->handle, .length = DROSTE_COMMAND_PIECE
+    };
+    (void)exchange_ask(x, &request, call_on_output);
+}
+
+static void call_send_signal(struct exchange *x)
+{
+    const droste_command_request request = { .op = "signal",
+        .handle = x->handle,
+        .signal = call_signal(x->r->json),
+        .flags = DROSTE_COMMAND_ALONE };
+    if (request.signal == SIGKILL)
+        x->done = call_await_end;
+    (void)exchange_ask(x, &request, exchange_on_done);
+}
+
 void e2b_handle_process_signal(struct request *r)
 {
-    const droste_command_request op = {
-        .op = "signal", .signal = call_signal(r->json), .flags = DROSTE_COMMAND_ALONE
-    };
-    if (op.signal)
-        call_begin(r, &op, NULL, 0);
+    if (call_signal(r->json))
+        (void)call_begin(r, call_send_signal);
     else
         request_refuse(r, 400, "argument", "the signals are SIGNAL_SIGKILL and SIGNAL_SIGTERM");
 }
 
-void e2b_handle_process_update(struct request *r)
+static void call_set_size(struct exchange *x)
 {
-    struct json_object *pty = json_get_typed(r->json, "pty", json_type_object);
+    struct json_object *pty = json_get_typed(x->r->json, "pty", json_type_object);
     struct json_object *size = json_get_typed(pty, "size", json_type_object);
-    const droste_command_request op = { .op = "resize",
+    const droste_command_request request = { .op = "resize",
+        .handle = x->handle,
         .columns = (unsigned)json_get_int(size, "cols", 80),
         .rows = (unsigned)json_get_int(size, "rows", 24) };
-    call_begin(r, &op, NULL, 0);
+    (void)exchange_ask(x, &request, exchange_on_done);
+}
+
+void e2b_handle_process_update(struct request *r)
+{
+    (void)call_begin(r, call_set_size);
 }
 
 /* ---- the list ---- */
@@ -256,34 +181,19 @@ static struct json_object *call_describe(const droste_command_info *info)
 
 static void call_on_list(void *arg, const droste_command_reply *reply, const droste_error *err)
 {
-    struct process_call *c = arg;
-    struct request *r = c->r;
-    call_free(c);
-    if (!r)
+    struct exchange *x = arg;
+    if (exchange_is_over(x, err))
         return;
-    if (err) {
-        request_refuse(r, process_status(err), "command", "%s", err->text);
-        return;
-    }
-    struct json_object *o = json_object_new_object(), *list = json_object_new_array();
+    struct json_object *list = json_object_new_array();
     for (size_t i = 0; list && i < reply->count; i++)
         if (!reply->commands[i].ended)
             json_object_array_add(list, call_describe(&reply->commands[i]));
-    json_put(o, "processes", list);
-    request_reply_json(r, 200, o);
+    request_reply_list(x->r, "processes", list);
 }
 
 void e2b_handle_process_list(struct request *r)
 {
-    const droste_command_request list = { .op = "list" };
-    struct process_call *c = e2b_running_of(r) ? calloc(1, sizeof *c) : NULL;
-    if (!c)
-        return;
-    c->server = r->server;
-    c->r = r;
-    memcpy(c->id, r->id, sizeof c->id);
-    r->state = c;
-    r->on_free = call_on_free;
-    if (!call_start(c, &list, call_on_list))
-        call_free(c);
+    struct exchange *x = call_new(r);
+    if (x)
+        (void)exchange_ask(x, &(droste_command_request){ .op = "list" }, call_on_list);
 }

@@ -91,6 +91,11 @@ void handle_command_start(struct request *r)
 
 /* ---- one that runs ---- */
 
+static void command_reply_done(struct exchange *x)
+{
+    request_reply(x->r, 204, NULL, NULL, 0);
+}
+
 /* Attaches to the command that the path names by its process id or tag. */
 static void command_attach(
     struct request *r, struct exchange *x, int flags, void (*next)(struct exchange *x))
@@ -98,6 +103,7 @@ static void command_attach(
     if (!x)
         return;
     x->next = next;
+    x->done = command_reply_done;
     exchange_attach(x, r->name, flags);
 }
 
@@ -106,42 +112,16 @@ void handle_command_output(struct request *r)
     command_attach(r, exchange_new(r), 0, command_stream);
 }
 
-static void command_on_done(void *arg, const droste_command_reply *reply, const droste_error *err)
-{
-    struct exchange *x = arg;
-    if (!exchange_is_over(x, err))
-        request_reply(x->r, 204, NULL, NULL, 0);
-}
-
-static void command_on_written(
-    void *arg, const droste_command_reply *reply, const droste_error *err)
-{
-    struct exchange *x = arg;
-    if (!exchange_is_over(x, err))
-        x->next(x);
-}
-
-static void command_write_next(struct exchange *x)
-{
-    size_t left = x->r->body.len - x->sent;
-    size_t len = left < DROSTE_COMMAND_PIECE ? left : DROSTE_COMMAND_PIECE;
-    bool last = len == left;
-    const droste_command_request request = { .op = "input",
-        .handle = x->handle,
-        .flags = last && x->eof ? DROSTE_COMMAND_EOF : 0,
-        .data = buf_text(&x->r->body) + x->sent,
-        .len = len };
-    x->sent += len;
-    (void)exchange_ask(x, &request, last ? command_on_done : command_on_written);
-}
-
 void handle_command_input(struct request *r)
 {
     const char *eof = request_query(r, "eof", "no");
     struct exchange *x = eof ? exchange_new(r) : NULL;
-    if (x)
+    if (x) {
         x->eof = strcmp(eof, "yes") == 0;
-    command_attach(r, x, DROSTE_COMMAND_QUIET, command_write_next);
+        x->input = buf_text(&r->body);
+        x->len = r->body.len;
+    }
+    command_attach(r, x, DROSTE_COMMAND_QUIET, exchange_write);
 }
 
 static void command_send_signal(struct exchange *x)
@@ -151,7 +131,7 @@ static void command_send_signal(struct exchange *x)
         .handle = x->handle,
         .flags = json_get_bool(o, "group", true) ? 0 : DROSTE_COMMAND_ALONE,
         .signal = (int)json_get_int(o, "signal", 0) };
-    (void)exchange_ask(x, &request, command_on_done);
+    (void)exchange_ask(x, &request, exchange_on_done);
 }
 
 void handle_command_signal(struct request *r)
@@ -165,7 +145,7 @@ static void command_set_size(struct exchange *x)
         .handle = x->handle,
         .columns = (unsigned)json_get_int(x->r->json, "columns", 0),
         .rows = (unsigned)json_get_int(x->r->json, "rows", 0) };
-    (void)exchange_ask(x, &request, command_on_done);
+    (void)exchange_ask(x, &request, exchange_on_done);
 }
 
 void handle_command_resize(struct request *r)

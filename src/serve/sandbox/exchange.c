@@ -19,6 +19,7 @@ static void exchange_free(struct exchange *x)
     }
     if (x->pid > 0)
         trace_command_end(&x->command, x->pid, NULL);
+    free(x->owned_input);
     free(x);
 }
 
@@ -100,9 +101,7 @@ void exchange_on_free(struct request *r)
 struct exchange *exchange_new(struct request *r)
 {
     struct sandbox *sb = sandbox_of(r);
-    struct exchange *x = sb ? calloc(1, sizeof *x) : NULL;
-    if (sb && !x)
-        request_refuse_memory(r);
+    struct exchange *x = sb ? request_alloc(r, sizeof *x) : NULL;
     if (!x)
         return NULL;
     x->server = r->server;
@@ -112,6 +111,37 @@ struct exchange *exchange_new(struct request *r)
     r->state = x;
     r->on_free = exchange_on_free;
     return x;
+}
+
+void exchange_on_done(void *arg, const droste_command_reply *reply, const droste_error *err)
+{
+    struct exchange *x = arg;
+    if (!exchange_is_over(x, err))
+        x->done(x);
+}
+
+/* ---- input ---- */
+
+static void exchange_on_written(
+    void *arg, const droste_command_reply *reply, const droste_error *err)
+{
+    struct exchange *x = arg;
+    if (!exchange_is_over(x, err))
+        exchange_write(x);
+}
+
+void exchange_write(struct exchange *x)
+{
+    size_t left = x->len - x->sent;
+    size_t len = left < DROSTE_COMMAND_PIECE ? left : DROSTE_COMMAND_PIECE;
+    bool is_last = len == left;
+    const droste_command_request request = { .op = "input",
+        .handle = x->handle,
+        .flags = is_last && x->eof ? DROSTE_COMMAND_EOF : 0,
+        .data = x->input + x->sent,
+        .len = len };
+    x->sent += len;
+    (void)exchange_ask(x, &request, is_last ? exchange_on_done : exchange_on_written);
 }
 
 /* ---- start, attach ---- */
@@ -127,6 +157,14 @@ static void exchange_on_handle(
     }
     if (!exchange_is_over(x, err))
         x->next(x);
+}
+
+void exchange_open(struct exchange *x, const droste_command_request *request)
+{
+    struct sandbox *sb = sandbox_find(x->server, x->id);
+    if (sb && request->argv && request->argv[0])
+        trace_step_begin(&x->command, sb, x->r, request->argv[0]);
+    (void)exchange_ask(x, request, exchange_on_handle);
 }
 
 /* The words of a list, or of an object as "name=value"; NULL without memory, or with a NUL. */
@@ -196,11 +234,8 @@ void exchange_start(struct exchange *x, struct json_object *o)
         .columns = (unsigned)json_get_int(terminal, "columns", 0),
         .rows = (unsigned)json_get_int(terminal, "rows", 0),
         .timeout_ms = (uint64_t)(json_get_double(o, "timeout_seconds", 0) * 1000) };
-    struct sandbox *sb = sandbox_find(x->server, x->id);
-    if (sb && argv && env && request.argv[0])
-        trace_step_begin(&x->command, sb, x->r, request.argv[0]);
     if (argv && env)
-        (void)exchange_ask(x, &request, exchange_on_handle);
+        exchange_open(x, &request);
     else
         exchange_fail(x, &no_memory);
     exchange_free_words(argv, argc);
@@ -216,5 +251,5 @@ void exchange_attach(struct exchange *x, const char *name, int flags)
     const droste_command_request request = {
         .op = "attach", .flags = flags, .tag = is_pid ? NULL : name, .pid = is_pid ? number : 0
     };
-    (void)exchange_ask(x, &request, exchange_on_handle);
+    exchange_open(x, &request);
 }

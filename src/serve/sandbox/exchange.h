@@ -17,12 +17,15 @@ struct exchange {
     uint64_t handle;
     int64_t pid;
     struct trace_step command; /* that it has started */
-    size_t sent;               /* of the body, which is input */
-    bool eof;                  /* nothing follows it */
-    void (*next)(struct exchange *x);
+    const char *input;         /* of exchange_write */
+    size_t len, sent;
+    char *owned_input;                /* is freed with the exchange; or NULL */
+    bool eof;                         /* nothing follows the input */
+    void (*next)(struct exchange *x); /* it has a handle */
+    void (*done)(struct exchange *x); /* after exchange_write, or exchange_on_done */
     /* Tells the client of an error; NULL: as an answer to the request. */
     void (*fail)(struct exchange *x, const droste_error *err);
-    void *arg; /* of a request that is upgraded */
+    void *arg; /* the protocol's */
 };
 
 /* Of the request's sandbox; NULL: the request was refused. */
@@ -32,7 +35,12 @@ bool exchange_ask(
     struct exchange *x, const droste_command_request *request, droste_command_fn *done);
 /* After a reply. True: there is nothing more to do. */
 bool exchange_is_over(struct exchange *x, const droste_error *err);
+/* After the reply to a request with nothing to tell: calls `done`. */
+void exchange_on_done(void *arg, const droste_command_reply *reply, const droste_error *err);
+/* Writes the input that is left, in pieces, then calls `done`. */
+void exchange_write(struct exchange *x);
 /* Starts or attaches, then calls `next`. */
+void exchange_open(struct exchange *x, const droste_command_request *request);
 void exchange_start(struct exchange *x, struct json_object *o);
 void exchange_attach(struct exchange *x, const char *name, int flags);
 /* The request is freed. */
