@@ -10,18 +10,12 @@
 #include "base/cleanup.h"
 #include "base/envelope.h"
 #include "serve/e2b/process.h"
-#include "serve/sandbox/sandbox.h"
+#include "serve/sandbox/exchange.h"
 
 struct stream_input {
-    struct server *server;
-    struct request *r; /* NULL: its client has gone, or is answered */
-    char id[SERVE_ID_SIZE];
+    struct exchange *x;
     struct buf in; /* of the body */
     size_t in_at;
-    uint64_t handle; /* of the process; 0: none yet */
-    char *data;      /* of the message that is being written */
-    size_t len, at;
-    bool pending;     /* the sandbox owes an answer */
     bool ended;       /* the body */
     const char *code; /* of the first error; NULL: none */
     char why[256];
@@ -29,34 +23,13 @@ struct stream_input {
 
 static void stream_input_continue(struct stream_input *s);
 
-static void stream_input_free(struct stream_input *s)
-{
-    buf_free(&s->in);
-    free(s->data);
-    free(s);
-}
-
-static void stream_input_on_detached(
-    void *arg, const droste_command_reply *reply, const droste_error *err)
-{
-    stream_input_free(arg);
-}
-
-static void stream_input_end(struct stream_input *s)
-{
-    const droste_command_request request = { .op = "detach", .handle = s->handle };
-    struct sandbox *sb = s->handle ? sandbox_find(s->server, s->id) : NULL;
-    if (!sb || droste_command_start(sb->session, &request, stream_input_on_detached, s, NULL) < 0)
-        stream_input_free(s);
-}
-
 static void stream_input_on_free(struct request *r)
 {
-    struct stream_input *s = r->state;
-    r->state = NULL;
-    s->r = NULL;
-    if (!s->pending)
-        stream_input_end(s);
+    struct exchange *x = r->state;
+    struct stream_input *s = x->arg;
+    exchange_on_free(r);
+    buf_free(&s->in);
+    free(s);
 }
 
 /* What comes after an error is read and dropped: the answer can only follow the body. */
@@ -79,56 +52,44 @@ static void stream_input_answer(struct stream_input *s)
     }
     envelope_append(&out, ENVELOPE_END, buf_text(&end), end.len);
     if (buf_failed(&out) || buf_failed(&end))
-        request_refuse_memory(s->r);
+        request_refuse_memory(s->x->r);
     else
-        request_reply(s->r, 200, "application/connect+json", buf_text(&out), out.len);
+        request_reply(s->x->r, 200, "application/connect+json", buf_text(&out), out.len);
 }
 
-static void stream_input_start(
-    struct stream_input *s, const droste_command_request *request, droste_command_fn *fn)
+static void stream_input_on_error(struct exchange *x, const droste_error *err)
 {
-    droste_error err = { .code = DROSTE_ERROR_LOST, .text = "the sandbox has ended" };
-    struct sandbox *sb = sandbox_find(s->server, s->id);
-    s->pending = sb && droste_command_start(sb->session, request, fn, s, &err) == 0;
-    if (!s->pending)
-        stream_input_fail(s, connect_code(process_status(&err)), err.text);
+    stream_input_fail(x->arg, connect_code(process_status(err)), err->text);
+    stream_input_continue(x->arg);
 }
 
-static void stream_input_on_done(
-    void *arg, const droste_command_reply *reply, const droste_error *err)
+static void stream_input_on_done(struct exchange *x)
 {
-    struct stream_input *s = arg;
-    s->pending = false;
-    if (!err && !s->handle)
-        s->handle = reply->handle;
-    if (!s->r) {
-        stream_input_end(s);
-        return;
-    }
-    if (err)
-        stream_input_fail(s, connect_code(process_status(err)), err->text);
-    stream_input_continue(s);
+    stream_input_continue(x->arg);
 }
 
 static void stream_input_attach(struct stream_input *s, struct json_object *start)
 {
     droste_command_request attach = { .op = "attach", .flags = DROSTE_COMMAND_QUIET };
-    if (s->handle)
+    if (s->x->attached)
         stream_input_fail(s, "invalid_argument", "the stream has a second start");
     else if (!process_select(start, &attach))
         stream_input_fail(s, "invalid_argument", "name a process by its pid or its tag");
     else
-        stream_input_start(s, &attach, stream_input_on_done);
+        exchange_open(s->x, &attach);
 }
 
 static void stream_input_take_data(struct stream_input *s, struct json_object *data)
 {
-    free(steal(&s->data));
-    s->at = s->len = 0;
-    if (!s->handle)
+    struct exchange *x = s->x;
+    free(steal(&x->owned_input));
+    x->sent = x->len = 0;
+    if (!x->attached)
         stream_input_fail(s, "invalid_argument", "the stream does not begin with its process");
-    else if (!(s->data = process_input(data, &s->len)))
+    else if (!(x->input = x->owned_input = process_input(data, &x->len)))
         stream_input_fail(s, "invalid_argument", "the input is not base64 of stdin or pty");
+    else if (x->len > 0)
+        exchange_write(x);
 }
 
 static void stream_input_take_message(struct stream_input *s, const char *text, size_t len)
@@ -169,71 +130,59 @@ static bool stream_input_take(struct stream_input *s)
     return true;
 }
 
-/* Does what is next: a piece of input, a message, more of the body, or the answer. */
+/* Does what is next: a message, more of the body, or the answer. */
 static void stream_input_continue(struct stream_input *s)
 {
-    while (s->r && !s->pending && !s->code) {
-        if (s->at < s->len) {
-            size_t rest = s->len - s->at;
-            const droste_command_request input = { .op = "input",
-                .handle = s->handle,
-                .data = s->data + s->at,
-                .len = rest < DROSTE_COMMAND_PIECE ? rest : DROSTE_COMMAND_PIECE };
-            s->at += input.len;
-            stream_input_start(s, &input, stream_input_on_done);
-        } else if (!stream_input_take(s)) {
-            break;
-        }
-    }
-    if (!s->r || s->pending)
+    struct exchange *x = s->x;
+    while (!x->pending && !s->code && stream_input_take(s))
+        ;
+    if (x->pending || x->r->reply)
         return;
     if (!s->ended) {
-        request_resume(s->r); /* reads the next piece */
+        request_resume(x->r); /* reads the next piece */
         return;
     }
-    if (!s->code && (s->in_at < s->in.len || !s->handle))
+    if (!s->code && (s->in_at < s->in.len || !x->attached))
         stream_input_fail(s, "invalid_argument", "the stream of input is cut off");
     stream_input_answer(s);
 }
 
 static void stream_input_on_piece(struct request *r, const char *data, size_t len)
 {
-    struct stream_input *s = r->state;
+    struct exchange *x = r->state;
+    struct stream_input *s = x->arg;
     if (s->code)
         return;
-    if (s->in_at > 0) {
-        cleanup_buf struct buf rest = { 0 };
-        buf_append(&rest, buf_text(&s->in) + s->in_at, s->in.len - s->in_at);
-        buf_clear(&s->in);
-        buf_append(&s->in, buf_text(&rest), rest.len);
-        s->in_at = 0;
-    }
+    buf_consume(&s->in, s->in_at);
+    s->in_at = 0;
     buf_append(&s->in, data, len);
     if (buf_failed(&s->in)) {
         r->gone = true;
         return;
     }
     stream_input_continue(s);
-    if (!r->reply && s->pending)
+    if (!r->reply && x->pending)
         request_suspend(r);
 }
 
 static void stream_input_on_complete(struct request *r)
 {
-    struct stream_input *s = r->state;
+    struct exchange *x = r->state;
+    struct stream_input *s = x->arg;
     s->ended = true;
     stream_input_continue(s);
 }
 
 void e2b_handle_process_stream_input(struct request *r)
 {
-    struct stream_input *s = e2b_running_of(r) ? calloc(1, sizeof *s) : NULL;
+    struct exchange *x = e2b_running_of(r) ? exchange_new(r) : NULL;
+    struct stream_input *s = x ? request_alloc(r, sizeof *s) : NULL;
     if (!s)
         return;
-    s->server = r->server;
-    s->r = r;
-    memcpy(s->id, r->id, sizeof s->id);
-    r->state = s;
+    s->x = x;
+    x->arg = s;
+    x->fail = stream_input_on_error;
+    x->next = x->done = stream_input_on_done;
     r->on_free = stream_input_on_free;
     r->on_piece = stream_input_on_piece;
     r->on_complete = stream_input_on_complete;
