@@ -274,23 +274,43 @@ static void a_sandbox_that_ended_takes_its_transfers_with_it(void **state)
     assert_range("cut;");
 }
 
-/* One piece at a time: the client waits until the sandbox has written it. */
+/* What arrives while the sandbox opens the file, or writes, is one piece for its next write. */
 static void a_file_is_written_as_the_sandbox_takes_it(void **state)
 {
     handle_file_write(&request);
     request.on_piece(&request, "one", 3);
-    opens(0);
-    answers(&(droste_file_reply){ 0 }, 0);
+    buf_clear(&story);
     request.on_piece(&request, "two", 3);
-    answers(&(droste_file_reply){ 0 }, 0);
+    opens(0);
+    assert_range("go on;write onetwo;go on;");
+    request.on_piece(&request, "three", 5);
+    request.complete = true;
     request.on_complete(&request);
+    buf_clear(&story);
     answers(&(droste_file_reply){ 0 }, 0);
-    assert_range("open /data/a w;wait;write one;go on;write two;wait;go on;close;204;");
+    answers(&(droste_file_reply){ 0 }, 0);
+    answers(&(droste_file_reply){ 0 }, 0);
+    assert_range("write three;close;204;");
+}
+
+/* It fills at most one piece of memory, however slow the sandbox is. */
+static void a_client_waits_for_a_slow_sandbox(void **state)
+{
+    static const char piece[SERVE_UNREAD_MAX];
+    handle_file_write(&request);
+    buf_clear(&story);
+    request.on_piece(&request, piece, sizeof piece);
+    assert_range("open /data/a w;wait;");
+    opens(0);
+    buf_consume(&story, story.len - strlen("go on;"));
+    assert_range("go on;");
+    answers(&(droste_file_reply){ 0 }, 0);
 }
 
 static void an_empty_file_is_written_too(void **state)
 {
     handle_file_write(&request);
+    request.complete = true;
     request.on_complete(&request);
     opens(0);
     answers(&(droste_file_reply){ 0 }, 0);
@@ -309,6 +329,7 @@ int main(void)
         TEST(a_file_that_its_client_left_is_closed),
         TEST(a_sandbox_that_ended_takes_its_transfers_with_it),
         TEST(a_file_is_written_as_the_sandbox_takes_it),
+        TEST(a_client_waits_for_a_slow_sandbox),
         TEST(an_empty_file_is_written_too),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
