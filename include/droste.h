@@ -719,6 +719,9 @@ typedef struct droste_request {
      * units follow those of the import. It needs a record. */
     const droste_log *log;
     struct droste_shared_budget *budget; /* of the batch whose task it is, which sets this; NULL */
+    /* Further contexts themselves, behind `data` and before those of paths; they are copied. */
+    const droste_value *parts;
+    size_t part_count;
 } droste_request;
 
 /* Starts a run with the current settings; any number may run at once. The request is copied. An

@@ -354,6 +354,8 @@ class Settings(TypedDict, total=False):
     #: How many images of a turn's rich results the model sees; unless you set it, only models that
     #: are known to read images see any.
     max_images: Number
+    #: Show PNG and JPEG images among the contexts to the model, with the question.
+    show_images: Switch
     #: Share of the context window, such as 0.8, at which a summary replaces earlier turns; 0:
     #: never.
     compaction: Number

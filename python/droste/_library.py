@@ -153,7 +153,8 @@ class Request(Structure):
                 ("settings", POINTER(c_char_p)), ("batch", c_char_p), ("task", c_char_p),
                 ("resume", c_char_p), ("event", EventFn), ("done", DoneFn), ("arg", c_void_p),
                 ("all_events", c_int), ("chat", c_void_p), ("values", c_int), ("id", c_char_p),
-                ("account", c_char_p), ("log", c_void_p), ("budget", c_void_p)]
+                ("account", c_char_p), ("log", c_void_p), ("budget", c_void_p),
+                ("parts", c_void_p), ("part_count", c_size_t)]
 
 
 class FileEntry(Structure):

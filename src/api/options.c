@@ -541,6 +541,7 @@ struct rlm_options api_run_options(const struct settings *s)
         .max_output_chars = (size_t)s->max_output_chars,
         .max_images = (unsigned)s->max_images,
         .images_of_all = settings_is_set(s, "max-images"),
+        .show_images = s->show_images,
         .candidates = (unsigned)s->candidates,
         .max_errors = (unsigned)s->max_errors,
     };

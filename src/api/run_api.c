@@ -31,18 +31,22 @@ static int check_input(const struct contexts *all, struct error *err)
     return 0;
 }
 
-static int want_contexts(droste_running *r, const droste_request *q, struct error *err)
+static int want_data(droste_running *r, const droste_value *data, struct error *err)
 {
     struct context *context = NULL;
     enum value_kind kind;
-    int rc = 0;
-    if (!q->context && q->data) {
-        rc = api_context_kind(&r->settings, &kind, err);
-        if (rc == 0)
-            rc = context_from_memory(q->data, q->len, kind, &context, err);
-        if (rc == 0)
-            rc = contexts_add(&r->staging->parts.contexts, context, err);
-    }
+    int rc = api_context_kind(&r->settings, &kind, err);
+    if (rc == 0)
+        rc = context_from_memory(data->data, data->len, kind, &context, err);
+    return rc == 0 ? contexts_add(&r->staging->parts.contexts, context, err) : rc;
+}
+
+static int want_contexts(droste_running *r, const droste_request *q, struct error *err)
+{
+    const droste_value first = { q->data, q->len };
+    int rc = !q->context && q->data ? want_data(r, &first, err) : 0;
+    for (size_t i = 0; rc == 0 && i < q->part_count; i++)
+        rc = want_data(r, &q->parts[i], err);
     return rc < 0 ? rc : staging_want_contexts(r->staging, r->d, q->context, q->contexts, err);
 }
 

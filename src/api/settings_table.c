@@ -553,6 +553,10 @@ const struct setting settings_table[] = {
           "that are known to read images see any.",
           0, .task = 1 },
         TYPE_NUMBER, AT(max_images), 0, 20 },
+    { { "show-images", "yes|no", "no", NULL,
+          "Show PNG and JPEG images among the contexts to the model, with the question.", 0,
+          .task = 1 },
+        TYPE_SWITCH, AT(show_images), 0, 0 },
     { { "compaction", "SHARE", "0", NULL,
           "Share of the context window, such as 0.8, at which a summary replaces earlier turns; "
           "0: never.",

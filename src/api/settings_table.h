@@ -40,7 +40,7 @@ struct settings {
     char *net_ca;
     struct list packages, requirements, find_links, package_hosts;
     char *package_index;
-    bool sdists, allow_install;
+    bool sdists, allow_install, show_images;
     int64_t max_installs;
     int64_t packages_size;
     double packages_timeout;

@@ -2,12 +2,15 @@
  *
  * They are chosen when their cell ends, in the same way when a run is resumed: PNG and JPEG whose
  * headers are sound, within what all providers accept (below). The record has them with the results
- * of the cell; a request names them by their hash.
+ * of the cell; a request names them by their hash. With the setting show-images, images among the
+ * contexts go with the question.
  */
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/array.h"
+#include "base/buf.h"
 #include "base/text.h"
 #include "lm/vision.h"
 #include "rlm/run.h"
@@ -125,13 +128,14 @@ static void images_count(const struct images *images, size_t *count, size_t *byt
         *bytes += images->items[i].len;
 }
 
-static bool image_fits(const struct rlm_run *r, size_t len)
+/* `most`: of the message that is being made. */
+static bool image_fits(const struct rlm_run *r, size_t len, size_t most)
 {
     size_t count = 0, bytes = 0;
     for (size_t i = 0; i < r->message_count; i++)
         images_count(&r->messages[i].images, &count, &bytes);
     images_count(&r->images, &count, &bytes);
-    return len <= IMAGE_BYTES && r->images.count < images_most(r) && count < IMAGES_OF_RUN &&
+    return len <= IMAGE_BYTES && r->images.count < most && count < IMAGES_OF_RUN &&
            bytes + len <= IMAGES_BYTES;
 }
 
@@ -143,8 +147,44 @@ int images_take(struct rlm_run *r, const struct bundles *results, struct error *
         const struct bundle_item *item = find_image(&results->items[i], &type);
         if (!item)
             continue;
-        if (image_fits(r, item->len))
+        if (image_fits(r, item->len, images_most(r)))
             rc = images_add(&r->images, type, item->data, item->len, err);
+        else
+            r->images_left_out++;
+    }
+    return rc;
+}
+
+/* The bytes of a context that is an image; empty: it is none, or too large. */
+static void image_read(const struct context *context, struct buf *out, const char **type)
+{
+    unsigned char head[4];
+    bool is_image = context->len <= IMAGE_BYTES && context->fd >= 0 &&
+                    pread(context->fd, head, sizeof head, 0) == (ssize_t)sizeof head &&
+                    (memcmp(head, "\x89PNG", 4) == 0 || memcmp(head, "\xff\xd8\xff", 3) == 0);
+    if (!is_image || !buf_reserve(out, context->len) ||
+        pread(context->fd, out->data, context->len, 0) != (ssize_t)context->len)
+        return;
+    const unsigned char *data = (const unsigned char *)out->data;
+    *type = is_png(data, context->len)    ? "image/png"
+            : is_jpeg(data, context->len) ? "image/jpeg"
+                                          : NULL;
+    out->len = *type ? context->len : 0;
+}
+
+int images_take_contexts(struct rlm_run *r, struct error *err)
+{
+    const struct contexts *contexts = r->place.contexts;
+    bool shows = r->tree->o.show_images && !r->place.parent && contexts;
+    int rc = 0;
+    for (size_t i = 0; shows && rc == 0 && i < contexts->count; i++) {
+        cleanup_buf struct buf data = { 0 };
+        const char *type = NULL;
+        image_read(contexts->items[i], &data, &type);
+        if (data.len == 0)
+            continue;
+        if (images_most(r) > 0 && image_fits(r, data.len, IMAGES_OF_RUN))
+            rc = images_add(&r->images, type, data.data, data.len, err);
         else
             r->images_left_out++;
     }
@@ -164,11 +204,11 @@ bool images_have(const struct rlm_run *r, const struct bundle_item *item)
 
 /* ---- in messages ---- */
 
-void images_tell(const struct rlm_run *r, struct buf *out)
+void images_tell(const struct rlm_run *r, const char *whose, struct buf *out)
 {
     if (r->images.count > 0)
-        buf_printf(out, "\n[%zu image%s that this code showed: below, in order]\n", r->images.count,
-            text_plural((int64_t)r->images.count));
+        buf_printf(out, "\n[%zu image%s %s: below, in order]\n", r->images.count,
+            text_plural((int64_t)r->images.count), whose);
     if (r->images_left_out > 0)
         buf_printf(out, "\n[%zu further image%s not shown to you: too many or too large]\n",
             r->images_left_out, r->images_left_out == 1 ? " is" : "s are");
@@ -196,28 +236,49 @@ void images_put_json(const struct images *images, struct buf *out)
     buf_putc(out, ']');
 }
 
+/* An image of a context is not in the record. */
+static const struct context *image_find(const struct rlm_run *r, const char *hash)
+{
+    const struct contexts *contexts = r->place.contexts;
+    for (size_t i = 0; contexts && i < contexts->count; i++) {
+        cleanup_buf struct buf data = { 0 };
+        const char *type = NULL;
+        char of[HASH_TEXT_SIZE] = "";
+        image_read(contexts->items[i], &data, &type);
+        if (data.len > 0 && hash_sha256(data.data, data.len, of, NULL) == 0 &&
+            strcmp(of, hash) == 0)
+            return contexts->items[i];
+    }
+    return NULL;
+}
+
 static int image_recall(
-    struct json_object *o, struct replay_log *recorded, struct images *images, struct error *err)
+    const struct rlm_run *r, struct json_object *o, struct images *images, struct error *err)
 {
     cleanup_buf struct buf data = { 0 };
     const char *type = json_get_string(o, "type", ""), *hash = json_get_string(o, "sha256", "");
     int64_t len = json_get_int(o, "bytes", 0);
     struct recorded_value value = { .len = len > 0 ? (size_t)len : 0 };
     snprintf(value.hash, sizeof value.hash, "%s", hash);
-    int rc = replay_log_read(recorded, &value, &data, err);
+    const struct context *context = image_find(r, hash);
+    int rc = 0;
+    if (context)
+        image_read(context, &data, &type);
+    else
+        rc = replay_log_read(resume_recorded(r->resume), &value, &data, err);
     return rc < 0 ? rc
                   : images_add(images, strcmp(type, "image/png") == 0 ? "image/png" : "image/jpeg",
                         buf_text(&data), data.len, err);
 }
 
-int images_recall(struct json_object *message, struct replay_log *recorded, struct images *images,
-    struct error *err)
+int images_recall(
+    const struct rlm_run *r, struct json_object *message, struct images *images, struct error *err)
 {
     struct json_object *list = json_get_typed(message, "images", json_type_array);
     size_t count = json_length(list);
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < count && i < IMAGES_OF_RUN; i++)
-        rc = image_recall(json_object_array_get_idx(list, i), recorded, images, err);
+        rc = image_recall(r, json_object_array_get_idx(list, i), images, err);
     return rc;
 }
 

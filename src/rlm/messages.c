@@ -77,5 +77,11 @@ int message_add_first(struct rlm_run *r, struct error *err)
     if (rc < 0)
         return rc;
     prompt_question(&text, r->question, r->place.contexts, r->variables, r->place.iterations);
-    return message_add_buf(r, "user", &text, err);
+    rc = images_take_contexts(r, err);
+    images_tell(r, "of the context", &text);
+    if (rc == 0)
+        rc = message_add_buf(r, "user", &text, err);
+    if (rc == 0)
+        images_attach(r);
+    return rc;
 }

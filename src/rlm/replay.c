@@ -164,8 +164,7 @@ static int replace_messages(struct rlm_run *r, struct json_object *list, struct 
         rc = message_add(
             r, role ? role : "user", text_copy(json_get_string(m, "content", ""), len), len, err);
         if (rc == 0)
-            rc = images_recall(
-                m, resume_recorded(r->resume), &r->messages[r->message_count - 1].images, err);
+            rc = images_recall(r, m, &r->messages[r->message_count - 1].images, err);
     }
     return rc;
 }

@@ -113,6 +113,7 @@ struct rlm_options {
     int64_t window;            /* context window in tokens; 0: from lm/context_window.h */
     unsigned max_images;       /* of a turn's results that the model sees … */
     bool images_of_all;        /* … also if it is not known to read images (lm/vision.h) */
+    bool show_images;          /* among the contexts, with the question */
     size_t max_output_chars;   /* bytes of a cell's output for the model */
     struct store *store;       /* NULL: no record */
     struct hold *hold;         /* what costs something passes it; NULL: none */

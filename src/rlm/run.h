@@ -222,17 +222,19 @@ int images_copy(struct images *to, const struct images *from, struct error *err)
 size_t images_most(const struct rlm_run *r);
 /* Takes those of a cell into r->images. */
 int images_take(struct rlm_run *r, const struct bundles *results, struct error *err);
+/* The same of the root's contexts, if they are to be shown. */
+int images_take_contexts(struct rlm_run *r, struct error *err);
 /* Whether this is one of them, which the record then needs. */
 bool images_have(const struct rlm_run *r, const struct bundle_item *item);
 /* Says that they follow the text. */
-void images_tell(const struct rlm_run *r, struct buf *out);
+void images_tell(const struct rlm_run *r, const char *whose, struct buf *out);
 /* Moves them to the last message. */
 void images_attach(struct rlm_run *r);
 void images_drop(struct rlm_run *r);
 /* In a recorded request: a member `images` with types, sizes and hashes. */
 void images_put_json(const struct images *images, struct buf *out);
-int images_recall(struct json_object *message, struct replay_log *recorded, struct images *images,
-    struct error *err);
+int images_recall(
+    const struct rlm_run *r, struct json_object *message, struct images *images, struct error *err);
 /* A message's text and images as parts, 1 + images.count of them. */
 size_t images_parts(const struct message *m, struct lm_part *parts);
 

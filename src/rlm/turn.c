@@ -105,7 +105,7 @@ void turn_finish(struct rlm_run *r)
         return;
     }
     r->candidate = 0;
-    images_tell(r, &r->feedback);
+    images_tell(r, "that this code showed", &r->feedback);
     if (r->turn < r->place.iterations)
         buf_printf(&r->feedback, "\nTurn %u of %u.", r->turn + 1, r->place.iterations);
     if (message_add_buf(r, "user", &r->feedback, &err) < 0) {

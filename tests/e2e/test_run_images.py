@@ -129,3 +129,27 @@ def test_a_resumed_run_sends_the_same_images(droste, serve, tmp_path):
     after = server.stats()["images"]
     assert len(after) == 2 and after[1][:len(before[0])] == before[0]
     assert "differs" not in result.err
+
+
+def test_a_resumed_run_shows_the_images_of_its_context(droste, serve, tmp_path):
+    """Also where a cell printed something else this time, and the recorded messages are sent."""
+    server = serve(turns=[repl("import os\nprint(os.urandom(9))"),
+                          repl("x = llm_query('hang')"), repl("SUBMIT(x)")])
+    (tmp_path / "a.png").write_bytes(PNG)
+    life = Life(droste, server, tmp_path)
+    killed_in(droste, life, flags=("--max-images", "2", "--context", str(tmp_path / "a.png"),
+                                   "--show-images", "yes"))
+    result = life.resume("--verbose")
+    assert result.json["answer"] and "differs" in result.err
+    for images in server.stats()["images"]:
+        assert [base64.b64decode(data) for _, data in images[1]] == [PNG]
+    assert len(server.stats()["images"]) == 3
+
+
+def test_images_of_a_context_are_not_shown_unless_asked_for(droste, serve, tmp_path):
+    server = serve(script=[repl("SUBMIT(len(context))")])
+    (tmp_path / "a.png").write_bytes(PNG)
+    answered(droste("run", "--question", "q", "--json", "--model", "scripted", "--base-url",
+                    server.url, "--max-images", "1", "--context", str(tmp_path / "a.png")),
+             len(PNG))
+    assert seen(server) == []

@@ -307,6 +307,8 @@ static void answer_start(struct request *r)
     memcpy(id + ANSWER_HASH_AT, hash, ANSWER_HASH_LEN);
     if (!answer_settings(r, form, id, &words))
         return;
+    if (ask.shows_images)
+        sandbox_setting(&words, "show-images", "yes");
     cleanup_free const char **settings = sandbox_list_settings(&words);
     if (!settings) {
         request_refuse_memory(r);
@@ -318,6 +320,8 @@ static void answer_start(struct request *r)
         .len = ask.len,
         .kind = ask.kind,
         .contexts = ask.paths,
+        .parts = ask.images,
+        .part_count = ask.image_count,
         .settings = settings,
         .id = id,
         .account = r->account->key.id };

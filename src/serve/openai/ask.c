@@ -7,8 +7,10 @@
  * own; several are a dict by name, in which bytes, which JSON does not have, are
  * {"base64": "…"}.
  */
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/cleanup.h"
 #include "base/text.h"
 #include "serve/openai/file_store.h"
@@ -17,7 +19,7 @@
 
 /* Bytes of a long text that the question shows from its beginning and its end. */
 enum { ASK_EXCERPT = 400 };
-enum { ASK_NAME_MAX = 200, ASK_PIECES_MAX = 1000 };
+enum { ASK_NAME_MAX = 200, ASK_PIECES_MAX = 1000, ASK_IMAGES_MAX = 100 };
 
 void openai_ask_free(struct openai_ask *a)
 {
@@ -29,6 +31,9 @@ void openai_ask_free(struct openai_ask *a)
     json_object_put(a->bytes);
     list_clear(&a->files);
     list_clear(&a->file_names);
+    for (size_t i = 0; i < a->image_count; i++)
+        free((void *)(uintptr_t)a->images[i].data);
+    free(a->images);
 }
 
 static bool ask_refuse(struct openai_ask *a, const char *code, const char *text)
@@ -86,22 +91,32 @@ static bool ask_add_bytes(struct openai_ask *a, const char *name, const char *da
     return ask_has_memory(a, value != NULL) && openai_ask_context(a, name, value);
 }
 
-/* "data:TYPE;base64,…", or the base64 alone. */
-static bool ask_add_data(struct openai_ask *a, const char *name, struct json_object *text)
+/* The bytes of "data:TYPE;base64,…", or of the base64 alone; NULL: the request was refused. */
+static char *ask_read_data(struct openai_ask *a, struct json_object *text, size_t *count)
 {
+    static const char refused[] = "a file or an image has a data URL with base64 here";
     const char *from = json_object_get_string(text);
-    size_t len = (size_t)json_object_get_string_len(text), count = 0;
+    size_t len = (size_t)json_object_get_string_len(text);
     if (strncmp(from, "data:", 5) == 0) {
         const char *comma = memchr(from, ',', len < 1024 ? len : 1024);
-        if (!comma || comma - from < 7 || strncmp(comma - 7, ";base64", 7) != 0)
-            return ask_refuse(a, "invalid_file_data", "file_data is not a data URL with base64");
+        if (!comma || comma - from < 7 || strncmp(comma - 7, ";base64", 7) != 0) {
+            ask_refuse(a, "invalid_file_data", refused);
+            return NULL;
+        }
         len -= (size_t)(comma + 1 - from);
         from = comma + 1;
     }
-    cleanup_free char *bytes = json_base64_bytes(from, len, &count);
+    char *bytes = json_base64_bytes(from, len, count);
     if (!bytes)
-        return ask_refuse(a, "invalid_file_data", "file_data is not valid base64");
-    return ask_add_bytes(a, name, bytes, count);
+        ask_refuse(a, "invalid_file_data", "the data of a file or an image is not valid base64");
+    return bytes;
+}
+
+static bool ask_add_data(struct openai_ask *a, const char *name, struct json_object *text)
+{
+    size_t count = 0;
+    cleanup_free char *bytes = ask_read_data(a, text, &count);
+    return bytes && ask_add_bytes(a, name, bytes, count);
 }
 
 /* It is read when the run begins. */
@@ -127,6 +142,31 @@ static bool ask_add_file(struct openai_ask *a, struct json_object *file)
     if (id)
         return ask_add_stored(a, id);
     return ask_refuse(a, "invalid_file", "a file has file_data or file_id here");
+}
+
+/* An image of chat completions has its URL in an object; one of responses has it itself. The model
+ * sees it with the question, and it is a context of its own. */
+static bool ask_add_image(struct openai_ask *a, struct json_object *part)
+{
+    struct json_object *inner = json_get_typed(part, "image_url", json_type_object);
+    struct json_object *url = inner ? json_get_typed(inner, "url", json_type_string)
+                                    : json_get_typed(part, "image_url", json_type_string);
+    const char *id = json_get_string(part, "file_id", NULL);
+    a->shows_images = true;
+    if (id)
+        return ask_add_stored(a, id);
+    if (!url || strncmp(json_object_get_string(url), "data:", 5) != 0)
+        return ask_refuse(a, "invalid_image_url",
+            "an image has a data URL or a file_id here: this server fetches none");
+    if (a->image_count >= ASK_IMAGES_MAX)
+        return ask_refuse(a, "too_many_images", "a request has at most 100 images");
+    if (!ask_has_memory(a, array_room(a->images, a->image_count, &a->image_room)))
+        return false;
+    droste_value *image = &a->images[a->image_count];
+    *image = (droste_value){ 0 };
+    image->data = ask_read_data(a, url, &image->len);
+    a->image_count += image->data != NULL;
+    return image->data != NULL;
 }
 
 /* ---- texts ---- */
@@ -180,12 +220,15 @@ static bool ask_add_part(
     struct json_object *refusal = json_get_typed(part, "refusal", json_type_string);
     if (strcmp(type, "refusal") == 0 && refusal)
         return ask_add_text(a, out, refusal, is_question);
+    if (strcmp(type, "image_url") == 0 || strcmp(type, "input_image") == 0)
+        return ask_add_image(a, part);
     if (strcmp(type, "file") == 0)
         return ask_add_file(a, json_get_typed(part, "file", json_type_object));
     if (strcmp(type, "input_file") == 0)
         return ask_add_file(a, part);
     return ask_refuse(a, "unsupported_content",
-        "models that answer with a run take texts and files; this part is neither (docs/openai.md)");
+        "models that answer with a run take texts, files and images; this part is none of them "
+        "(docs/openai.md)");
 }
 
 /* Appends the text of a message; its files become contexts. */
@@ -225,7 +268,7 @@ bool openai_ask_question(struct openai_ask *a, struct json_object *content)
 {
     if (!ask_add_content(a, &a->text, content, true))
         return false;
-    if (a->text.len == 0)
+    if (a->text.len == 0 && !a->shows_images)
         return ask_refuse(a, "empty_question", "the last user message has no text to answer");
     return ask_has_memory(a, !buf_failed(&a->text));
 }
@@ -273,8 +316,8 @@ static bool ask_put_earlier(struct openai_ask *a)
 static void ask_put_pieces(struct openai_ask *a, size_t count)
 {
     const char *comma = "";
-    const char *several =
-        a->files.count > 0 ? "JSON text of a dict by name, of " : "a dict by name, of ";
+    const char *several = a->files.count + a->image_count > 0 ? "JSON text of a dict by name, of "
+                                                              : "a dict by name, of ";
     buf_puts(&a->question, count == 1 ? "" : several);
     json_object_object_foreach(a->pieces, name, value)
     {
@@ -288,16 +331,21 @@ static void ask_put_pieces(struct openai_ask *a, size_t count)
 static void ask_put_names(struct openai_ask *a)
 {
     size_t count = a->pieces ? (size_t)json_object_object_length(a->pieces) : 0, index = 0;
-    bool is_one = (count > 0) + a->files.count == 1;
-    if (count == 0 && a->files.count == 0)
+    size_t all = (count > 0) + a->image_count + a->files.count;
+    if (all == 0)
         return;
-    buf_puts(&a->question, is_one ? "\n\nThe context is " : "\n\nThe contexts are `context_0`, ");
-    if (count > 0)
+    buf_puts(&a->question, all == 1 ? "\n\nThe context is " : "\n\nThe contexts are `context_0`, ");
+    if (count > 0) {
         ask_put_pieces(a, count);
-    for (size_t i = 0; i < a->files.count; i++) {
-        if (count + i > 0)
-            buf_printf(&a->question, "; `context_%zu`, ", ++index);
-        buf_printf(&a->question, "the file '%s'", a->file_names.items[i]);
+        index++;
+    }
+    for (size_t i = 0; i < a->image_count + a->files.count; i++, index++) {
+        if (index > 0)
+            buf_printf(&a->question, "; `context_%zu`, ", index);
+        if (i < a->image_count)
+            buf_printf(&a->question, "the attached image %zu", i + 1);
+        else
+            buf_printf(&a->question, "the file '%s'", a->file_names.items[i - a->image_count]);
     }
     buf_puts(&a->question, ".");
 }
@@ -361,9 +409,9 @@ bool openai_ask_finish(struct openai_ask *a)
         return false;
     if (a->files.count > 0 && !ask_has_memory(a, list_add_end(&a->files, NULL) == 0))
         return false;
-    if (a->files.count > 0)
+    if (a->files.count + a->image_count > 0)
         a->kind = "auto"; /* one for all contexts: text, or bytes */
-    bool is_first = !a->data && a->files.count > 0;
+    bool is_first = !a->data && a->image_count == 0 && a->files.count > 0;
     a->path = is_first ? a->files.items[0] : NULL;
     a->paths = a->files.count > is_first ? (const char *const *)a->files.items + is_first : NULL;
     return true;

@@ -195,6 +195,23 @@ void functions_put_choice(struct json_object *asked, struct buf *question)
     }
 }
 
+void functions_put_tools(struct buf *out, struct json_object *tools)
+{
+    static const char *const members[] = { "description", "parameters", "strict" };
+    field_open(out, "tools", '[');
+    for (size_t i = 0; i < json_length(tools); i++) {
+        struct json_object *tool = json_object_array_get_idx(tools, i);
+        cleanup_json struct json_object *whole = NULL;
+        if (json_object_deep_copy(tool, &whole, NULL) < 0)
+            continue;
+        for (size_t k = 0; functions_about(tool) && k < array_length(members); k++)
+            if (!json_object_object_get_ex(tool, members[k], NULL))
+                json_object_object_add(whole, members[k], NULL);
+        field_json(out, NULL, json_text(whole, NULL));
+    }
+    field_close(out, ']');
+}
+
 /* ---- calls that wait ---- */
 
 struct waiting {

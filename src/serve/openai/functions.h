@@ -23,6 +23,9 @@ bool functions_put_settings(struct request *r, struct buf *words);
 /* Appends what the request wants of them ("tool_choice") to the question. */
 void functions_put_choice(struct json_object *asked, struct buf *question);
 
+/* Appends the member `tools` of a response, in which functions have all their members. */
+void functions_put_tools(struct buf *out, struct json_object *tools);
+
 /* What of a run waits for the client of a request: functions, if the request has any, and calls
  * that ask for approval (`with_approvals`). A list of {"number", "name", "arguments",
  * "is_function"}; NULL: nothing, or calls are still being added. *wait_ns: how long the run is to

@@ -47,6 +47,9 @@ struct openai_ask {
     struct json_object *bytes;
     struct list files; /* paths of files with an id, in order, and their names */
     struct list file_names;
+    droste_value *images; /* with data, in order; and their number */
+    size_t image_count, image_room;
+    bool shows_images; /* one was attached, with data or as a file with an id */
     /* After openai_ask_finish: */
     const void *data;
     size_t len;

@@ -33,11 +33,13 @@ bool response_is_id(const char *id)
 /* A part as it is kept: of a file with its data, that there was one. */
 static struct json_object *response_keep_part(struct json_object *part)
 {
-    if (!json_get_typed(part, "file_data", json_type_string))
+    bool is_image = strncmp(json_get_string(part, "image_url", ""), "data:", 5) == 0;
+    if (!json_get_typed(part, "file_data", json_type_string) && !is_image)
         return json_object_get(part);
     struct json_object *kept = json_object_new_object();
-    cleanup_free char *text =
-        text_printf("[a file '%.200s' was attached]", json_get_string(part, "filename", "file"));
+    cleanup_free char *text = is_image ? strdup("[an image was attached]")
+                                       : text_printf("[a file '%.200s' was attached]",
+                                             json_get_string(part, "filename", "file"));
     if (kept && text && json_put_text(kept, "type", "input_text") &&
         json_put_text(kept, "text", text))
         return kept;

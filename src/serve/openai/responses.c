@@ -46,6 +46,10 @@ static void response_put_asked(struct buf *out, struct json_object *asked)
     for (size_t i = 0; i < array_length(members); i++) {
         struct json_object *value = NULL;
         json_object_object_get_ex(asked, members[i].name, &value);
+        if (strcmp(members[i].name, "tools") == 0) {
+            functions_put_tools(out, value);
+            continue;
+        }
         field_json(out, members[i].name, value ? json_text(value, NULL) : members[i].otherwise);
     }
 }

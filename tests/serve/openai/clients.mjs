@@ -50,6 +50,23 @@ const rows = {
     assert.equal((await client.responses.retrieve(whole.id)).status, "completed");
     await client.responses.delete(whole.id);
   },
+  async function_call() {
+    const parameters = { type: "object", properties: { city: { type: "string" } },
+      required: ["city"], additionalProperties: false };
+    const about = { name: "get_weather", description: "The weather.", parameters };
+    const tools = [{ type: "function", strict: true, ...about }];
+    const one = await client.responses.create({ model: "droste/calling", input: "q", tools });
+    const call = one.output.at(-1);
+    assert.deepEqual([call.type, call.name], ["function_call", "get_weather"]);
+    const two = await client.responses.create({ model: "droste/calling", tools,
+      previous_response_id: one.id,
+      input: [{ type: "function_call_output", call_id: call.call_id, output: "rain" }] });
+    assert.equal(two.output_text, "rain");
+    const runner = client.chat.completions.runTools({ model: "droste/calling", messages,
+      stream: true, tools: [{ type: "function",
+        function: { ...about, parse: JSON.parse, function: ({ city }) => `rain in ${city}` } }] });
+    assert.equal(await runner.finalContent(), "rain in Oslo");
+  },
   async files() {
     const file = await OpenAI.toFile(Buffer.from("x".repeat(70)), "notes.txt");
     const made = await client.files.create({ file, purpose: "user_data" });

@@ -104,6 +104,51 @@ def approval():
         assert stream.get_final_response().output_text == "wrote 40"
 
 
+WEATHER = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"],
+           "additionalProperties": False}
+FUNCTION = {"name": "get_weather", "description": "The weather.", "parameters": WEATHER}
+
+
+@row
+def function():
+    """The code calls a function of the client; what that returns is the next input."""
+    tools = [{"type": "function", "strict": True, **FUNCTION}]
+    with client.responses.stream(model="droste/calling", input="q", tools=tools) as stream:
+        kinds = [event.type for event in stream]
+        one = stream.get_final_response()
+    call = one.output[-1]
+    assert (call.type, call.name, json.loads(call.arguments)) == (
+        "function_call", "get_weather", {"city": "Oslo"})
+    assert "response.function_call_arguments.done" in kinds
+    two = client.responses.create(
+        model="droste/calling", previous_response_id=one.id, tools=tools,
+        input=[{"type": "function_call_output", "call_id": call.call_id, "output": "rain"}])
+    assert two.output_text == "rain" and two.usage.total_tokens > 0
+
+
+@row
+def completion_function():
+    tools = [{"type": "function", "function": FUNCTION}]
+    messages = list(QUESTION)
+    with client.chat.completions.stream(model="droste/calling", messages=messages,
+                                        tools=tools) as stream:
+        one = stream.get_final_completion().choices[0]
+    call, = one.message.tool_calls
+    assert one.finish_reason == "tool_calls" and call.function.name == "get_weather"
+    messages += [one.message.model_dump(include={"role", "content", "tool_calls"}),
+                 {"role": "tool", "tool_call_id": call.id, "content": "rain"}]
+    two = client.chat.completions.create(model="droste/calling", messages=messages, tools=tools)
+    assert two.choices[0].message.content == "rain"
+
+
+@row
+def image():
+    part = {"type": "input_image", "image_url": "data:image/png;base64,iVBORw0KGgo="}
+    answer = client.responses.create(model="droste/picture", input=[
+        {"role": "user", "content": [{"type": "input_text", "text": "q"}, part]}])
+    assert answer.output_text == "8"
+
+
 @row
 def response_stream():
     """The package's helper, which raises if events are out of order."""
@@ -177,7 +222,7 @@ def errors():
             raise AssertionError(model)
     try:
         client.chat.completions.create(model="droste/turns", messages=QUESTION,
-                                       tools=[{"type": "function", "function": {"name": "f"}}])
+                                       tools=[{"type": "custom", "custom": {"name": "f"}}])
     except openai.BadRequestError as why:
         assert (why.param, why.type) == ("tools", "invalid_request_error")
     else:
@@ -240,6 +285,44 @@ def agents_sdk():
             pass
         return whole.final_output, streamed.final_output
     assert asyncio.run(main()) == ("answer 70", "answer 70")
+
+
+def weather_agent(called, make):
+    @function_tool
+    def get_weather(city: str) -> str:
+        called.append(city)
+        return "rain"
+    return make(tools=[get_weather])
+
+
+@row
+def agents_sdk_with_functions():
+    """The run's code calls the agent's tool: by responses, streamed or not, and by chat."""
+    async def main():
+        called = []
+        for make in (lambda **more: Agent(name="a", model="openai/droste/calling", **more),
+                     lambda **more: chat_agent("droste/calling", **more)):
+            agent = weather_agent(called, make)
+            assert (await Runner.run(agent, "q")).final_output == "rain"
+            streamed = Runner.run_streamed(agent, "q")
+            async for _ in streamed.stream_events():
+                pass
+            assert streamed.final_output == "rain"
+        return called
+    set_default_openai_client(openai.AsyncOpenAI())
+    assert asyncio.run(main()) == ["Oslo"] * 4
+
+
+@row
+def langchain_with_functions():
+    model = ChatOpenAI(model="droste/calling", max_retries=0).bind_tools(
+        [{"type": "function", "function": FUNCTION}])
+    one = model.invoke("q")
+    call, = one.tool_calls
+    assert (call["name"], call["args"]) == ("get_weather", {"city": "Oslo"})
+    two = model.invoke([("user", "q"), one, {"role": "tool", "tool_call_id": call["id"],
+                                             "content": "rain"}])
+    assert two.content == "rain"
 
 
 @row

@@ -37,6 +37,8 @@ def answers(tmp_path_factory, servers):
     """answers(script): what each row of it has said, of a server of its own."""
     results, made = {}, []
     asking = [repl("SUBMIT('wrote %d' % write(n=4))")]
+    calling = [repl("said = functions.get_weather('Oslo')\nprint(said)"), repl("SUBMIT(said)")]
+    picture = [repl("SUBMIT(len(context))")]
     slow = [repl("import time\ntime.sleep(1.5)"), repl("SUBMIT('waited')")]
 
     def run(script):
@@ -44,14 +46,16 @@ def answers(tmp_path_factory, servers):
         if script not in results:
             home = tmp_path_factory.mktemp("clients")
             turns = home / "turns.json"
-            turns.write_text(json.dumps({"": TURNS, "slow": slow, "asking": asking}))
+            turns.write_text(json.dumps({"": TURNS, "slow": slow, "asking": asking,
+                                         "calling": calling, "picture": picture}))
             write = home / "write"
             write.write_text("#!/bin/sh\ncat >/dev/null\necho 40\n")
             write.chmod(0o755)
             model = Fake(servers("--turns", str(turns)))
             made.append(Models(home, None))
             server = made[-1]("--tool", "write=%s" % write, "--ask", "write", model=model,
-                              names="turns,slow=turns-slow,asking=turns-asking,tool-calls,auth,"
+                              names="turns,slow=turns-slow,asking=turns-asking,"
+                              "calling=turns-calling,picture=turns-picture,tool-calls,auth,"
                               "stream-end")
             done = subprocess.run([*words, server.address + "/v1", where], capture_output=True,
                                   text=True, timeout=4 * WAIT, env={

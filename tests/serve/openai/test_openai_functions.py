@@ -73,6 +73,7 @@ def test_events_of_a_stream_end_with_the_call(models):  # noqa: F811
     assert events[-5]["item"]["arguments"] == "" and events[-4]["delta"] == '{"city": "Oslo"}'
     one = events[-1]["response"]
     assert calls(one) == [events[-2]["item"]]
+    assert one["tools"] == [{**TOOLS[0], "strict": None}]
     body.update(input=results(one, "rain"), previous_response_id=one["id"])
     assert text(list(Stream(server, body, path=RESPONSES))[-1]["response"]) == "rain after 2"
 

@@ -111,13 +111,13 @@ static void those_beyond_the_setting_are_counted(void **state)
     takes("image/png", png);
     takes("image/png", png);
     leaves("image/png", png);
-    images_tell(&run, &text);
+    images_tell(&run, "that this code showed", &text);
     assert_string_equal(buf_text(&text),
         "\n[2 images that this code showed: below, in order]\n"
         "\n[1 further image is not shown to you: too many or too large]\n");
     images_drop(&run);
     buf_clear(&text);
-    images_tell(&run, &text);
+    images_tell(&run, "that this code showed", &text);
     assert_int_equal(text.len, 0);
 }
 
