@@ -171,7 +171,8 @@ static int keys_command(const struct command *self, droste *d, int argc, char **
         { "scopes", "LIST", "What it may do (read,sandboxes).", &r.scopes },
         { "limit", "NAME=VALUE",
             "How much of it: sandboxes=N at once, starts=N a second, memory=SIZE and cpus=N of "
-            "each sandbox, life=TIME, idle=TIME; may be repeated.",
+            "each sandbox, device=DEVICE that a sandbox may ask for, life=TIME, idle=TIME; may be "
+            "repeated.",
             NULL, NULL, keys_add_limit },
         { "net", "RULE",
             "A destination that it may open for its sandboxes, a rule of allow-net; may be "

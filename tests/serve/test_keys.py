@@ -75,7 +75,8 @@ def test_a_key_is_shown_once_and_kept_as_its_hash(tmp_path):
 @pytest.mark.parametrize("words, what", [
     (["--scopes", "all"], "is not one of read"), (["--limit", "sandboxes"], "not a limit"),
     (["--limit", "sandboxes=0"], "valid"), (["--limit", "sandboxes=1.5"], "valid"),
-    (["--limit", "memory=1"], "memory"), (["--limit", "life=soon"], "valid"),
+    (["--limit", "memory=1"], "memory"), (["--limit", "device=disk"], "valid"),
+    (["--limit", "device=nvidia,disk"], "valid"), (["--limit", "life=soon"], "valid"),
     (["--expires", "0"], "expires"), (["x" * 65], "64")])
 def test_what_a_key_cannot_be_is_named(tmp_path, words, what):
     """And no key comes of it."""

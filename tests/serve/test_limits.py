@@ -53,6 +53,18 @@ def test_starts_a_second_are_limited(limited):
     until(lambda: clients["slow"].ask("POST", "/v1/sandboxes", {}).status == 201)
 
 
+def test_devices_are_those_that_the_key_permits(limited):
+    """By the same text. What is permitted fails only where the machine has none."""
+    clients = limited({"gpu": ["device=nvidia:0"], "other": []})
+    for name, device, refused in [("gpu", "nvidia", True), ("gpu", "nvidia:0", False),
+                                  ("gpu", "nvidia:1", True), ("gpu", "nvidia:00", True),
+                                  ("other", "nvidia:0", True), ("other", "nvidia", True)]:
+        answer = clients[name].ask("POST", "/v1/sandboxes", {"options": {"device": device}})
+        assert (answer.status, answer.code) == (403, "permission") if refused else \
+            answer.status == 201 or (answer.status, answer.code) == (404, "not_found"), answer.body
+    assert clients["gpu"].ask("POST", "/v1/sandboxes", {}).status == 201
+
+
 def test_life_idle_and_memory_are_those_of_the_key(limited):
     """What a client asks for is only ever less."""
     clients = limited({"small": ["life=100", "idle=50", "memory=64M"], "free": []})

@@ -39,15 +39,6 @@ int device_parse(const char *text, struct device_request *to, struct error *err)
     return 0;
 }
 
-bool device_covers(const struct device_request *permitted, const struct device_request *asked)
-{
-    if (!asked->nvidia)
-        return true;
-    if (!permitted->nvidia || permitted->gpus == 0)
-        return permitted->nvidia;
-    return asked->gpus != 0 && (asked->gpus & ~permitted->gpus) == 0;
-}
-
 void device_print_gpus(const struct device_request *request, struct buf *out)
 {
     for (unsigned i = 0; i < DEVICE_GPUS_MAX; i++)

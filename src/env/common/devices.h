@@ -19,7 +19,5 @@ struct device_request {
 
 /* Adds what the text names. ERROR_ARGUMENT. */
 int device_parse(const char *text, struct device_request *to, struct error *err);
-/* True if all that `asked` names is in `permitted`. */
-bool device_covers(const struct device_request *permitted, const struct device_request *asked);
 /* Prints the numbers, "0,2"; nothing for all. */
 void device_print_gpus(const struct device_request *request, struct buf *out);

@@ -71,7 +71,7 @@ void key_scopes_print(unsigned scopes, struct buf *out)
 
 /* ---- limits ---- */
 
-enum limit_kind { LIMIT_COUNT, LIMIT_NUMBER, LIMIT_SECONDS, LIMIT_SETTING };
+enum limit_kind { LIMIT_COUNT, LIMIT_NUMBER, LIMIT_SECONDS, LIMIT_SETTING, LIMIT_DEVICE };
 
 #define LIMIT_AT(member) offsetof(struct key_limits, member)
 
@@ -84,25 +84,36 @@ static const struct key_limit {
     { "starts", LIMIT_NUMBER, LIMIT_AT(starts) },
     { "memory", LIMIT_SETTING, LIMIT_AT(memory) },
     { "cpus", LIMIT_SETTING, LIMIT_AT(cpus) },
+    { "device", LIMIT_DEVICE, LIMIT_AT(device) },
     { "life", LIMIT_SECONDS, LIMIT_AT(life_seconds) },
     { "idle", LIMIT_SECONDS, LIMIT_AT(idle_seconds) },
     { "cost", LIMIT_NUMBER, LIMIT_AT(cost) },
 };
 
-/* `droste keys create` asks the table of settings; this only keeps a line of the file a word. */
-static bool limit_is_word(const char *value)
+static bool limit_is_text(enum limit_kind kind)
 {
-    return *value && strlen(value) < KEY_SETTING_SIZE &&
-           strspn(value, "0123456789.KMGTkmgtiB") == strlen(value);
+    return kind == LIMIT_SETTING || kind == LIMIT_DEVICE;
+}
+
+/* `droste keys create` asks the table of settings, and a sandbox checks its device; this only
+ * keeps a line of the file a word. */
+static bool limit_is_word(enum limit_kind kind, const char *value)
+{
+    static const char device[] = "nvidia";
+    size_t n = kind == LIMIT_DEVICE ? strlen(device) : 0;
+    if (!*value || strlen(value) >= KEY_SETTING_SIZE || strncmp(value, device, n) != 0)
+        return false;
+    value += n;
+    return strspn(value, n ? ":,0123456789" : "0123456789.KMGTkmgtiB") == strlen(value);
 }
 
 static bool limit_set(struct key_limits *limits, const struct key_limit *l, const char *value)
 {
     void *at = (char *)limits + l->at;
     char *end = NULL;
-    double number = l->kind == LIMIT_SETTING ? 1 : text_to_double(value, &end);
-    if (l->kind == LIMIT_SETTING) {
-        if (!limit_is_word(value))
+    double number = limit_is_text(l->kind) ? 1 : text_to_double(value, &end);
+    if (limit_is_text(l->kind)) {
+        if (!limit_is_word(l->kind, value))
             return false;
         strcpy(at, value);
         return true;
@@ -130,18 +141,18 @@ int key_limit_parse(struct key_limits *limits, const char *text, struct error *e
         if (limit_set(limits, l, equals + 1))
             return 0;
         return error_set(
-            err, ERROR_ARGUMENT, "the limit %s is not a valid number, size or time", text);
+            err, ERROR_ARGUMENT, "the limit %s is not a valid number, size, time or device", text);
     }
     return error_set(err, ERROR_ARGUMENT,
         "'%s' is not a limit: expected sandboxes=N, starts=N (a second), memory=SIZE, cpus=N, "
-        "life=TIME, idle=TIME or cost=DOLLARS (a day)",
+        "device=DEVICE, life=TIME, idle=TIME or cost=DOLLARS (a day)",
         text);
 }
 
 static void limit_print(const struct key_limits *limits, const struct key_limit *l, struct buf *out)
 {
     const void *at = (const char *)limits + l->at;
-    if (l->kind == LIMIT_SETTING)
+    if (limit_is_text(l->kind))
         buf_puts(out, at);
     else if (l->kind == LIMIT_COUNT)
         buf_printf(out, "%lld", (long long)*(const int64_t *)at);
@@ -152,7 +163,7 @@ static void limit_print(const struct key_limits *limits, const struct key_limit 
 static bool limit_is_set(const struct key_limits *limits, const struct key_limit *l)
 {
     const void *at = (const char *)limits + l->at;
-    if (l->kind == LIMIT_SETTING)
+    if (limit_is_text(l->kind))
         return *(const char *)at != '\0';
     return l->kind == LIMIT_COUNT ? *(const int64_t *)at > 0 : *(const double *)at > 0;
 }

@@ -14,7 +14,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 
-enum { KEY_TEXT_SIZE = 45, KEY_ID_SIZE = 13, KEY_NAME_SIZE = 65, KEY_SETTING_SIZE = 24 };
+enum { KEY_TEXT_SIZE = 45, KEY_ID_SIZE = 13, KEY_NAME_SIZE = 65, KEY_SETTING_SIZE = 64 };
 enum { KEY_NET_SIZE = 2048 }; /* of the destinations of a key, as texts */
 enum { KEYS_MOST = 1024, KEYS_BYTES_MAX = 4 << 20 };
 
@@ -31,12 +31,13 @@ enum {
     SCOPE_NONE = 32,       /* of a route: anyone, without a key */
 };
 
-/* 0 or "" means no limit of the key's own. */
+/* 0 or "" means no limit of the key's own, but of `device`. */
 struct key_limits {
     int64_t sandboxes;             /* at once */
     double starts;                 /* a second, of sandboxes */
     char memory[KEY_SETTING_SIZE]; /* of one sandbox, as the setting of that name */
     char cpus[KEY_SETTING_SIZE];   /* the same */
+    char device[KEY_SETTING_SIZE]; /* which a sandbox has if it asks for it; "": none */
     double life_seconds, idle_seconds;
     double cost; /* dollars a day, of models */
 };

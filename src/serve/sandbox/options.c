@@ -43,6 +43,7 @@ enum sandbox_rule {
     RULE_CODE,    /* not @FILE */
     RULE_VOLUME,  /* one of the client's */
     RULE_NETWORK, /* what the operator permits */
+    RULE_DEVICE,  /* that of the key */
 };
 
 static const struct {
@@ -55,6 +56,7 @@ static const struct {
     { "broker-timeout", RULE_FREE },
     { "checkpoint", RULE_FREE },
     { "cpu-time", RULE_SET_MOST },
+    { "device", RULE_DEVICE },
     { "env-var", RULE_FREE },
     { "execute-timeout", RULE_SET_MOST },
     { "file-size", RULE_MOST },
@@ -142,6 +144,20 @@ static const char *sandbox_fault(enum sandbox_rule rule, const char *value)
     return NULL;
 }
 
+/* The same text, because each choice of devices takes a zygote of its own. */
+static bool sandbox_put_device(struct request *r, const char *value, struct buf *words)
+{
+    const char *own = r->account->key.limits.device;
+    if (*own && strcmp(value, own) == 0) {
+        sandbox_setting(words, "device", value);
+        return true;
+    }
+    request_refuse(r, 403, "permission",
+        "device '%.60s': the operator does not permit it; the key's --limit device=%.60s would",
+        value, value);
+    return false;
+}
+
 static bool sandbox_put_option(
     struct request *r, const droste_option *o, const char *value, struct buf *words)
 {
@@ -166,6 +182,8 @@ static bool sandbox_put_option(
         return sandbox_put_volume(r, value, words);
     if (rule == RULE_NETWORK)
         return network_put(r, o->name, value, words);
+    if (rule == RULE_DEVICE)
+        return sandbox_put_device(r, value, words);
     sandbox_setting(words, o->name, value);
     return true;
 }

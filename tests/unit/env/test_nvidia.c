@@ -197,25 +197,6 @@ static void what_a_setting_names_is_parsed(void **state)
     assert_int_equal(d.gpus, 0); /* all of them already */
 }
 
-static void a_permission_covers_parts_of_it(void **state)
-{
-    static const struct {
-        const char *permitted, *asked;
-        bool covers;
-    } rows[] = { { "nvidia", "nvidia", true }, { "nvidia", "nvidia:3", true },
-        { "nvidia:0,1", "nvidia:1", true }, { "nvidia:0,1", "nvidia:1,2", false },
-        { "nvidia:0,1", "nvidia", false }, { NULL, "nvidia:0", false }, { NULL, NULL, true },
-        { "nvidia:0", NULL, true } };
-    for (size_t i = 0; i < array_length(rows); i++) {
-        struct device_request permitted = { 0 }, asked = { 0 };
-        if (rows[i].permitted)
-            assert_ok(device_parse(rows[i].permitted, &permitted, err));
-        if (rows[i].asked)
-            assert_ok(device_parse(rows[i].asked, &asked, err));
-        assert_int_equal(device_covers(&permitted, &asked), rows[i].covers);
-    }
-}
-
 static int make_root(void **state)
 {
     return mkdtemp(root) ? 0 : -1;
@@ -232,7 +213,6 @@ int main(void)
         cmocka_unit_test(what_cuda_needs_is_found_and_nothing_else),
         cmocka_unit_test(a_broken_cache_is_not_believed),
         cmocka_unit_test(what_a_setting_names_is_parsed),
-        cmocka_unit_test(a_permission_covers_parts_of_it),
     };
     return cmocka_run_group_tests(tests, make_root, remove_root);
 }
