@@ -5,9 +5,6 @@
  * than another is read from the client, so that memory does not depend on sizes or on rates of
  * compression.
  * libmicrohttpd parses multipart bodies.
- *
- * An upload outlives its request while the sandbox owes it a reply, and its sandbox is looked up by
- * id, since either may end first.
  */
 #include "serve/e2b/files.h"
 
@@ -17,6 +14,7 @@
 
 #include "base/cleanup.h"
 #include "base/text.h"
+#include "serve/sandbox/exchange.h"
 #include "serve/sandbox/sandbox.h"
 
 enum { UPLOAD_STEP = 256 << 10, UPLOAD_FILES_MOST = 1000, UPLOAD_PARSER = 32 << 10 };
@@ -33,17 +31,14 @@ struct upload_step {
 };
 
 struct upload {
-    struct server *server;
-    struct request *r;             /* NULL: it was freed */
-    const struct e2b_sandbox *e2b; /* while it has a request */
-    char id[SERVE_ID_SIZE];
+    struct exchange *x;
+    const struct e2b_sandbox *e2b;
     char *path;                       /* of the query; NULL: names of parts are paths */
     struct MHD_PostProcessor *parser; /* NULL: the body is the file */
     z_stream inflater;
-    bool is_gzip, inflated, ended, failed, pending, opened, made_parents;
+    bool is_gzip, inflated, ended, failed, made_parents;
     struct buf in; /* what the client sent and is not parsed yet */
     struct upload_step *steps, **last;
-    uint64_t handle;
     char *current; /* the path of the file that is being parsed */
     char *part;    /* its name, as its part has it */
     bool is_announced;
@@ -70,8 +65,12 @@ static void upload_drop_step(struct upload *u)
     free(step);
 }
 
-static void upload_free(struct upload *u)
+static void upload_on_free(struct request *r)
 {
+    struct exchange *x = r->state;
+    struct upload *u = x->arg;
+    if (u->parser)
+        MHD_destroy_post_processor(u->parser);
     while (u->steps)
         upload_drop_step(u);
     if (u->is_gzip)
@@ -84,51 +83,18 @@ static void upload_free(struct upload *u)
     free(u->part);
     free(u->path);
     free(u);
-}
-
-static void upload_on_closed_late(
-    void *arg, const droste_file_reply *reply, const droste_error *err)
-{
-    upload_free(arg);
-}
-
-static bool upload_start(
-    struct upload *u, const droste_file_request *request, droste_file_fn *done, droste_error *err)
-{
-    struct sandbox *sb = sandbox_find(u->server, u->id);
-    *err = (droste_error){ .code = DROSTE_ERROR_LOST, .text = "the sandbox has ended" };
-    if (!sb || droste_file_start(sb->session, request, done, u, err) < 0)
-        return false;
-    u->pending = true;
-    return true;
-}
-
-/* The request is over: closes the file, and ends. */
-static void upload_end(struct upload *u)
-{
-    const droste_file_request request = { .op = "close", .handle = u->handle };
-    droste_error err;
-    if (!u->opened || !upload_start(u, &request, upload_on_closed_late, &err))
-        upload_free(u);
-}
-
-static void upload_on_free(struct request *r)
-{
-    struct upload *u = r->state;
-    r->state = NULL;
-    u->r = NULL;
-    if (u->parser)
-        MHD_destroy_post_processor(u->parser);
-    u->parser = NULL;
-    if (!u->pending)
-        upload_end(u);
+    exchange_on_free(r);
 }
 
 static void upload_fail(struct upload *u, unsigned status, const char *text)
 {
     u->failed = true;
-    if (u->r)
-        request_refuse(u->r, status, "file", "%s", text);
+    request_refuse(u->x->r, status, "file", "%s", text);
+}
+
+static void upload_on_error(struct exchange *x, const droste_error *err)
+{
+    upload_fail(x->arg, e2b_file_status(err), err->text);
 }
 
 /* ---- parsing ---- */
@@ -181,7 +147,7 @@ static void upload_begin_file(struct upload *u, const char *path)
         upload_fail(u, 400, "the path is too long");
     else if (path[0] == '\0')
         upload_fail(u, 400, "there is no path");
-    else if (!(u->current = e2b_path(u->r, u->e2b, path)))
+    else if (!(u->current = e2b_path(u->x->r, u->e2b, path)))
         upload_fail(u, 503, "out of memory");
     else
         upload_add(u, UPLOAD_OPEN, u->current);
@@ -273,90 +239,93 @@ static void upload_take_step(struct upload *u)
 
 /* ---- writing ---- */
 
-static void upload_on_op(void *arg, const droste_file_reply *reply, const droste_error *err)
+/* The first step is done. */
+static void upload_next(struct upload *u)
 {
-    struct upload *u = arg;
-    enum upload_op op = u->steps->op;
-    u->pending = false;
-    if (!err && op == UPLOAD_OPEN) {
-        u->opened = true;
-        u->handle = reply->handle;
-        struct json_object *old = reply->count > 0 ? e2b_metadata(&reply->entries[0]) : NULL;
-        u->has_old_marks = old != NULL;
-        json_object_put(old);
-    }
-    if (op == UPLOAD_CLOSE)
-        u->opened = false;
-    if (!u->r) {
-        upload_end(u);
-        return;
-    }
-    if (err) {
-        upload_fail(u, e2b_file_status(err), err->text);
-        return;
-    }
-    if (op == UPLOAD_CLOSE) {
-        size_t len = 0;
-        cleanup_buf struct buf path = { 0 };
-        text_append_utf8(&path, u->steps->path, strlen(u->steps->path));
-        const char *name = text_last_name(buf_text(&path), &len);
-        struct json_object *o = json_object_new_object();
-        json_put_text(o, "path", buf_text(&path));
-        json_put_string(o, "name", name, len);
-        json_put_text(o, "type", "file");
-        if (u->metadata)
-            json_put(o, "metadata", json_object_get(u->metadata));
-        json_object_array_add(u->written, o);
-    }
     u->made_parents = false;
     upload_drop_step(u);
     upload_continue(u);
 }
 
+static void upload_on_open(void *arg, const droste_file_reply *reply, const droste_error *err)
+{
+    struct exchange *x = arg;
+    if (exchange_is_over_opened(x, reply, err))
+        return;
+    struct upload *u = x->arg;
+    struct json_object *old = reply->count > 0 ? e2b_metadata(&reply->entries[0]) : NULL;
+    u->has_old_marks = old != NULL;
+    json_object_put(old);
+    upload_next(u);
+}
+
+/* Adds the file of the first step to the answer. */
+static void upload_add_written(struct upload *u)
+{
+    size_t len = 0;
+    cleanup_buf struct buf path = { 0 };
+    text_append_utf8(&path, u->steps->path, strlen(u->steps->path));
+    const char *name = text_last_name(buf_text(&path), &len);
+    struct json_object *o = json_object_new_object();
+    json_put_text(o, "path", buf_text(&path));
+    json_put_string(o, "name", name, len);
+    json_put_text(o, "type", "file");
+    if (u->metadata)
+        json_put(o, "metadata", json_object_get(u->metadata));
+    json_object_array_add(u->written, o);
+}
+
+static void upload_on_done(struct exchange *x)
+{
+    struct upload *u = x->arg;
+    if (u->steps->op == UPLOAD_CLOSE)
+        upload_add_written(u);
+    upload_next(u);
+}
+
 static void upload_on_parents(void *arg, const droste_file_reply *reply, const droste_error *err)
 {
-    struct upload *u = arg;
-    u->pending = false;
-    if (!u->r) {
-        upload_end(u);
+    struct exchange *x = arg;
+    if (exchange_is_over(x, NULL))
         return;
-    }
+    struct upload *u = x->arg;
     u->made_parents = true; /* if that failed, so does opening the file */
     upload_continue(u);
 }
 
+static void upload_open(struct upload *u, const char *path)
+{
+    cleanup_free char *parent = e2b_parent(path);
+    const droste_file_request make = {
+        .op = "mkdir", .path = parent, .flags = DROSTE_FILE_PARENTS
+    };
+    const droste_file_request open = {
+        .op = "open", .path = path, .mode = "w", .flags = DROSTE_FILE_ATTRIBUTES
+    };
+    if (!u->made_parents)
+        (void)exchange_ask_file(u->x, &make, upload_on_parents);
+    else
+        (void)exchange_ask_file(u->x, &open, upload_on_open);
+}
+
 static void upload_run(struct upload *u)
 {
-    struct upload_step *step = u->steps;
-    droste_file_request request = { .handle = u->handle };
-    droste_error err;
-    cleanup_free char *parent = NULL;
-    droste_file_fn *done = upload_on_op;
-    if (step->op == UPLOAD_OPEN && !u->made_parents) {
-        parent = e2b_parent(step->path);
-        request.op = "mkdir";
-        request.path = parent;
-        request.flags = DROSTE_FILE_PARENTS;
-        done = upload_on_parents;
-    } else if (step->op == UPLOAD_OPEN) {
-        request.op = "open";
-        request.path = step->path;
-        request.mode = "w";
-        request.flags = DROSTE_FILE_ATTRIBUTES;
-    } else if (step->op == UPLOAD_DATA) {
-        request.op = "write";
-        request.offset = -1;
-        request.data = buf_text(&step->data);
-        request.len = step->data.len;
-    } else if (step->op == UPLOAD_MARK) {
-        request.op = "mark";
-        request.path = step->path;
-        request.to = buf_text(&u->marks);
-    } else {
-        request.op = "close";
-    }
-    if (!upload_start(u, &request, done, &err))
-        upload_fail(u, e2b_file_status(&err), err.text);
+    const struct upload_step *step = u->steps;
+    const droste_file_request write = { .op = "write",
+        .handle = u->x->handle,
+        .offset = -1,
+        .data = buf_text(&step->data),
+        .len = step->data.len };
+    const droste_file_request mark = {
+        .op = "mark", .path = step->path, .to = buf_text(&u->marks)
+    };
+    if (step->op == UPLOAD_OPEN)
+        upload_open(u, step->path);
+    else if (step->op == UPLOAD_CLOSE)
+        exchange_close_file(u->x);
+    else
+        (void)exchange_ask_file(
+            u->x, step->op == UPLOAD_DATA ? &write : &mark, exchange_on_file_done);
 }
 
 static void upload_end_parser(struct upload *u)
@@ -371,13 +340,13 @@ static void upload_finish(struct upload *u)
         upload_fail(u, 400, "the compressed body is cut off");
         return;
     }
-    request_reply_json(u->r, 200, json_object_get(u->written));
+    request_reply_json(u->x->r, 200, json_object_get(u->written));
 }
 
 /* Does what is next: a step in the sandbox, more of the body, or the answer. */
 static void upload_continue(struct upload *u)
 {
-    while (u->r && !u->failed && !u->pending) {
+    while (!u->failed && !u->x->pending) {
         bool needs_no_mark =
             u->steps && u->steps->op == UPLOAD_MARK && !u->metadata && !u->has_old_marks;
         if (needs_no_mark) {
@@ -391,7 +360,7 @@ static void upload_continue(struct upload *u)
         if (u->in.len > 0) {
             upload_take_step(u);
             if (!u->ended && u->in.len < UPLOAD_STEP)
-                request_resume(u->r); /* reads more meanwhile */
+                request_resume(u->x->r); /* reads more meanwhile */
             continue;
         }
         if (!u->ended)
@@ -420,7 +389,7 @@ void e2b_handle_file_read(struct request *r)
 
 static void upload_on_piece(struct request *r, const char *data, size_t len)
 {
-    struct upload *u = r->state;
+    struct upload *u = ((struct exchange *)r->state)->arg;
     buf_append(&u->in, data, len);
     if (buf_failed(&u->in)) {
         r->gone = true;
@@ -433,7 +402,7 @@ static void upload_on_piece(struct request *r, const char *data, size_t len)
 
 static void upload_on_complete(struct request *r)
 {
-    struct upload *u = r->state;
+    struct upload *u = ((struct exchange *)r->state)->arg;
     u->ended = true;
     upload_continue(u);
 }
@@ -502,17 +471,18 @@ void e2b_handle_file_write(struct request *r)
 {
     const char *path = request_parameter(r, "path");
     struct e2b_sandbox *e = e2b_running_of(r);
-    struct upload *u = e ? calloc(1, sizeof *u) : NULL;
+    struct exchange *x = e ? exchange_new(r) : NULL;
+    struct upload *u = x ? request_alloc(r, sizeof *u) : NULL;
     if (!u)
         return;
+    x->arg = u;
+    x->done = upload_on_done;
+    x->fail = upload_on_error;
+    u->x = x;
     u->e2b = e;
-    u->server = r->server;
-    u->r = r;
-    memcpy(u->id, r->id, sizeof u->id);
     u->last = &u->steps;
     u->path = path && path[0] ? strdup(path) : NULL;
     u->written = json_object_new_array();
-    r->state = u;
     r->on_free = upload_on_free;
     if (!upload_prepare(u, r))
         return;

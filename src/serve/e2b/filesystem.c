@@ -7,6 +7,7 @@
 #include "base/cleanup.h"
 #include "base/text.h"
 #include "serve/e2b/files.h"
+#include "serve/sandbox/exchange.h"
 #include "serve/sandbox/sandbox.h"
 
 enum { FILES_LIST_MOST = 10000, FILES_DEPTH_MOST = 64 };
@@ -127,11 +128,7 @@ struct json_object *e2b_entry(const char *path, const droste_file_entry *entry)
 
 /* One call, which may be several requests to the sandbox. */
 struct file_call {
-    struct server *server;
-    struct request *r; /* NULL: its client has gone */
-    char id[SERVE_ID_SIZE];
     char *path, *to;
-    unsigned depth;
 };
 
 unsigned e2b_file_status(const droste_error *err)
@@ -151,150 +148,109 @@ unsigned e2b_file_status(const droste_error *err)
                                                    : 500;
 }
 
-static void file_call_free(struct file_call *c)
+static void file_call_fail(struct exchange *x, const droste_error *err)
 {
-    if (c->r) {
-        c->r->state = NULL;
-        c->r->on_free = NULL;
-    }
-    free(c->path);
-    free(c->to);
-    free(c);
+    request_refuse(x->r, e2b_file_status(err), "file", "%s", err->text);
 }
 
 static void file_call_on_free(struct request *r)
 {
-    struct file_call *c = r->state;
-    c->r = NULL;
-    r->state = NULL;
+    struct file_call *c = ((struct exchange *)r->state)->arg;
+    free(c->path);
+    free(c->to);
+    free(c);
+    exchange_on_free(r);
 }
 
-static void file_call_refuse(struct file_call *c, const droste_error *err)
+/* Of the path that the body's member `key` has, and (`to`, or NULL) another. */
+static struct exchange *file_call_new(struct request *r, const char *key, const char *to)
 {
-    if (c->r)
-        request_refuse(c->r, e2b_file_status(err), "file", "%s", err->text);
-    file_call_free(c);
-}
-
-static void file_call_start(
-    struct file_call *c, const droste_file_request *request, droste_file_fn *done)
-{
-    struct sandbox *sb = sandbox_find(c->server, c->id);
-    droste_error err = { .code = DROSTE_ERROR_LOST, .text = "the sandbox has ended" };
-    if (!sb || droste_file_start(sb->session, request, done, c, &err) < 0)
-        file_call_refuse(c, &err);
-}
-
-static struct file_call *file_call_new(struct request *r, const char *key)
-{
-    const char *path = json_get_string(r->json, key, "");
     struct e2b_sandbox *e = e2b_running_of(r);
-    struct file_call *c = e ? calloc(1, sizeof *c) : NULL;
+    struct exchange *x = e ? exchange_new(r) : NULL;
+    struct file_call *c = x ? request_alloc(r, sizeof *c) : NULL;
     if (!c)
         return NULL;
-    c->server = r->server;
-    c->r = r;
-    memcpy(c->id, r->id, sizeof c->id);
-    c->path = e2b_path(r, e, path);
-    r->state = c;
+    x->arg = c;
+    x->fail = file_call_fail;
     r->on_free = file_call_on_free;
-    return c;
+    c->path = e2b_path(r, e, json_get_string(r->json, key, ""));
+    c->to = to ? e2b_path(r, e, json_get_string(r->json, to, "")) : NULL;
+    if (c->path && (c->to || !to))
+        return x;
+    request_refuse_memory(r);
+    return NULL;
 }
 
 /* Ends a call whose answer is one entry. */
 static void file_call_on_entry(void *arg, const droste_file_reply *reply, const droste_error *err)
 {
-    struct file_call *c = arg;
-    if (err || !c->r || reply->count == 0) {
-        const droste_error none = { .code = DROSTE_ERROR_NOT_FOUND, .text = "there is no entry" };
-        file_call_refuse(c, err ? err : &none);
+    struct exchange *x = arg;
+    const droste_error none = { .code = DROSTE_ERROR_NOT_FOUND, .text = "there is no entry" };
+    if (exchange_is_over(x, err || reply->count > 0 ? err : &none))
         return;
-    }
+    const struct file_call *c = x->arg;
     struct json_object *o = json_object_new_object();
     json_put(o, "entry", e2b_entry(c->to ? c->to : c->path, &reply->entries[0]));
-    struct request *r = c->r;
-    file_call_free(c);
-    request_reply_json(r, 200, o);
+    request_reply_json(x->r, 200, o);
 }
 
-static void file_call_stat(struct file_call *c)
+static void file_call_stat(struct exchange *x)
 {
+    const struct file_call *c = x->arg;
     const droste_file_request request = {
         .op = "stat", .path = c->to ? c->to : c->path, .flags = DROSTE_FILE_ATTRIBUTES
     };
-    file_call_start(c, &request, file_call_on_entry);
+    (void)exchange_ask_file(x, &request, file_call_on_entry);
 }
 
 void e2b_handle_stat(struct request *r)
 {
-    struct file_call *c = file_call_new(r, "path");
-    if (c)
-        file_call_stat(c);
+    struct exchange *x = file_call_new(r, "path", NULL);
+    if (x)
+        file_call_stat(x);
 }
 
 /* ---- make a directory ---- */
 
-static void make_on_made(void *arg, const droste_file_reply *reply, const droste_error *err)
-{
-    struct file_call *c = arg;
-    if (err)
-        file_call_refuse(c, err);
-    else
-        file_call_stat(c);
-}
-
 static void make_on_stat(void *arg, const droste_file_reply *reply, const droste_error *err)
 {
-    struct file_call *c = arg;
-    if (err && err->sys == ENOENT) {
-        const droste_file_request request = {
-            .op = "mkdir", .path = c->path, .flags = DROSTE_FILE_PARENTS
-        };
-        file_call_start(c, &request, make_on_made);
+    struct exchange *x = arg;
+    bool is_new = err && err->sys == ENOENT;
+    if (exchange_is_over(x, is_new ? NULL : err))
         return;
-    }
-    if (err) {
-        file_call_refuse(c, err);
-        return;
-    }
-    bool is_directory = reply->count > 0 && S_ISDIR(reply->entries[0].mode);
-    if (c->r)
-        request_refuse(c->r, is_directory ? 409 : 400, "exists",
-            is_directory ? "directory already exists: %s" : "path already exists, as a file: %s",
-            c->path);
-    file_call_free(c);
+    const struct file_call *c = x->arg;
+    const droste_file_request request = {
+        .op = "mkdir", .path = c->path, .flags = DROSTE_FILE_PARENTS
+    };
+    x->done = file_call_stat;
+    if (is_new)
+        (void)exchange_ask_file(x, &request, exchange_on_file_done);
+    else if (reply->count > 0 && S_ISDIR(reply->entries[0].mode))
+        request_refuse(x->r, 409, "exists", "directory already exists: %s", c->path);
+    else
+        request_refuse(x->r, 400, "exists", "path already exists, as a file: %s", c->path);
 }
 
 void e2b_handle_make_directory(struct request *r)
 {
-    struct file_call *c = file_call_new(r, "path");
-    if (!c)
+    struct exchange *x = file_call_new(r, "path", NULL);
+    if (!x)
         return;
+    const struct file_call *c = x->arg;
     const droste_file_request request = {
         .op = "stat", .path = c->path, .flags = DROSTE_FILE_FOLLOW
     };
-    file_call_start(c, &request, make_on_stat);
+    (void)exchange_ask_file(x, &request, make_on_stat);
 }
 
 /* ---- move ---- */
 
-static void move_on_moved(void *arg, const droste_file_reply *reply, const droste_error *err)
+static void move_rename(struct exchange *x)
 {
-    struct file_call *c = arg;
-    if (err)
-        file_call_refuse(c, err);
-    else
-        file_call_stat(c);
-}
-
-static void move_on_parents(void *arg, const droste_file_reply *reply, const droste_error *err)
-{
-    struct file_call *c = arg;
+    const struct file_call *c = x->arg;
     const droste_file_request request = { .op = "rename", .path = c->path, .to = c->to };
-    if (err)
-        file_call_refuse(c, err);
-    else
-        file_call_start(c, &request, move_on_moved);
+    x->done = file_call_stat;
+    (void)exchange_ask_file(x, &request, exchange_on_file_done);
 }
 
 char *e2b_parent(const char *path)
@@ -305,41 +261,36 @@ char *e2b_parent(const char *path)
 
 void e2b_handle_move(struct request *r)
 {
-    struct file_call *c = file_call_new(r, "source");
-    if (!c)
+    struct exchange *x = file_call_new(r, "source", "destination");
+    if (!x)
         return;
-    c->to = e2b_path(
-        r, sandbox_find(r->server, r->id)->e2b, json_get_string(r->json, "destination", ""));
-    cleanup_free char *parent = c->to ? e2b_parent(c->to) : NULL;
+    cleanup_free char *parent = e2b_parent(((struct file_call *)x->arg)->to);
     const droste_file_request request = {
         .op = "mkdir", .path = parent, .flags = DROSTE_FILE_PARENTS
     };
-    file_call_start(c, &request, move_on_parents);
+    x->done = move_rename;
+    (void)exchange_ask_file(x, &request, exchange_on_file_done);
 }
 
 /* ---- remove ---- */
 
 static void remove_on_removed(void *arg, const droste_file_reply *reply, const droste_error *err)
 {
-    struct file_call *c = arg;
-    if (err && err->sys != ENOENT) {
-        file_call_refuse(c, err);
-        return;
-    }
-    if (c->r)
-        request_reply(c->r, 200, "application/json", "{}", 2);
-    file_call_free(c);
+    struct exchange *x = arg;
+    if (!exchange_is_over(x, err && err->sys == ENOENT ? NULL : err))
+        request_reply(x->r, 200, "application/json", "{}", 2);
 }
 
 void e2b_handle_remove(struct request *r)
 {
-    struct file_call *c = file_call_new(r, "path");
-    if (!c)
+    struct exchange *x = file_call_new(r, "path", NULL);
+    if (!x)
         return;
+    const struct file_call *c = x->arg;
     const droste_file_request request = {
         .op = "remove", .path = c->path, .flags = DROSTE_FILE_RECURSIVE
     };
-    file_call_start(c, &request, remove_on_removed);
+    (void)exchange_ask_file(x, &request, remove_on_removed);
 }
 
 /* ---- list ---- */
@@ -356,12 +307,10 @@ static int list_by_name(const void *a, const void *b)
 
 static void list_on_reply(void *arg, const droste_file_reply *reply, const droste_error *err)
 {
-    struct file_call *c = arg;
-    if (err || !c->r) {
-        const droste_error none = { .code = DROSTE_ERROR_LOST };
-        file_call_refuse(c, err ? err : &none);
+    struct exchange *x = arg;
+    if (exchange_is_over(x, err))
         return;
-    }
+    const struct file_call *c = x->arg;
     struct json_object *o = json_object_new_object(), *list = json_object_new_array();
     droste_file_entry *sorted = calloc(reply->count + 1, sizeof *sorted);
     if (sorted && reply->count > 0) {
@@ -376,22 +325,22 @@ static void list_on_reply(void *arg, const droste_file_reply *reply, const drost
     }
     free(sorted);
     json_put(o, "entries", list);
-    struct request *r = c->r;
-    file_call_free(c);
-    request_reply_json(r, 200, o);
+    request_reply_json(x->r, 200, o);
 }
 
 void e2b_handle_list_directory(struct request *r)
 {
-    struct file_call *c = file_call_new(r, "path");
+    struct exchange *x = file_call_new(r, "path", NULL);
     int64_t depth = json_get_int(r->json, "depth", 1);
-    if (!c)
+    if (!x)
         return;
-    c->depth = depth < 1 ? 1 : depth > FILES_DEPTH_MOST ? FILES_DEPTH_MOST : (unsigned)depth;
+    const struct file_call *c = x->arg;
     const droste_file_request request = { .op = "list",
         .path = c->path,
-        .depth = c->depth,
+        .depth = depth < 1                  ? 1
+                 : depth > FILES_DEPTH_MOST ? FILES_DEPTH_MOST
+                                            : (unsigned)depth,
         .most = FILES_LIST_MOST,
         .flags = DROSTE_FILE_ATTRIBUTES };
-    file_call_start(c, &request, list_on_reply);
+    (void)exchange_ask_file(x, &request, list_on_reply);
 }

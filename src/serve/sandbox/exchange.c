@@ -10,6 +10,8 @@
 #include "base/text.h"
 #include "serve/sandbox/sandbox.h"
 
+static const droste_error lost = { .code = DROSTE_ERROR_LOST, .text = "the sandbox has ended" };
+
 static void exchange_free(struct exchange *x)
 {
     struct sandbox *sb = sandbox_find(x->server, x->id);
@@ -49,7 +51,7 @@ bool exchange_ask(
     struct exchange *x, const droste_command_request *request, droste_command_fn *done)
 {
     struct sandbox *sb = sandbox_find(x->server, x->id);
-    droste_error err = { .code = DROSTE_ERROR_LOST, .text = "the sandbox has ended" };
+    droste_error err = lost;
     if (sb && droste_command_start(sb->session, request, done, x, &err) == 0) {
         x->pending++;
         return true;
@@ -58,23 +60,34 @@ bool exchange_ask(
     return false;
 }
 
-static void exchange_on_detached(
-    void *arg, const droste_command_reply *reply, const droste_error *err)
+bool exchange_ask_file(struct exchange *x, const droste_file_request *request, droste_file_fn *done)
 {
-    struct exchange *x = arg;
-    if (--x->pending == 0)
-        exchange_free(x);
+    struct sandbox *sb = sandbox_find(x->server, x->id);
+    droste_error err = lost;
+    x->of_file = true;
+    if (sb && droste_file_start(sb->session, request, done, x, &err) == 0) {
+        x->pending++;
+        return true;
+    }
+    exchange_fail(x, &err);
+    return false;
+}
+
+static void exchange_detach(struct exchange *x)
+{
+    const droste_command_request request = { .op = "detach", .handle = x->handle };
+    x->attached = false;
+    (void)exchange_ask(x, &request, exchange_on_done);
 }
 
 /* The request has ended. Output that was asked for may never come, and the command must not wait
- * for this reader: the handle goes at once. */
+ * for this reader: its handle goes at once. That of a file goes after what is under way. */
 static void exchange_leave(struct exchange *x)
 {
-    const droste_command_request request = { .op = "detach", .handle = x->handle };
-    bool attached = x->attached;
-    x->attached = false;
-    if (attached)
-        (void)exchange_ask(x, &request, exchange_on_detached);
+    if (x->attached && !x->of_file)
+        exchange_detach(x);
+    else if (x->attached && x->pending == 0)
+        exchange_close_file(x);
     if (x->pending == 0)
         exchange_free(x);
 }
@@ -89,6 +102,14 @@ bool exchange_is_over(struct exchange *x, const droste_error *err)
     if (err)
         exchange_fail(x, err);
     return err != NULL;
+}
+
+bool exchange_is_over_opened(
+    struct exchange *x, const droste_file_reply *reply, const droste_error *err)
+{
+    x->attached = !err;
+    x->handle = reply ? reply->handle : 0;
+    return exchange_is_over(x, err);
 }
 
 void exchange_on_free(struct request *r)
@@ -118,6 +139,20 @@ void exchange_on_done(void *arg, const droste_command_reply *reply, const droste
     struct exchange *x = arg;
     if (!exchange_is_over(x, err))
         x->done(x);
+}
+
+void exchange_on_file_done(void *arg, const droste_file_reply *reply, const droste_error *err)
+{
+    struct exchange *x = arg;
+    if (!exchange_is_over(x, err))
+        x->done(x);
+}
+
+void exchange_close_file(struct exchange *x)
+{
+    const droste_file_request request = { .op = "close", .handle = x->handle };
+    x->attached = false;
+    (void)exchange_ask_file(x, &request, exchange_on_file_done);
 }
 
 /* ---- input ---- */

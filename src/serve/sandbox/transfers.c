@@ -1,8 +1,5 @@
 /* serve/sandbox/transfers.c: the routes for files: contents pass through in pieces, and one side
- * waits for the other. A process beside the session serves them, so none waits for a running cell.
- *
- * A transfer outlives its request while the sandbox owes it a reply, and its sandbox is looked up
- * by id, since either may end first.
+ * waits for the other.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -10,46 +7,23 @@
 #include <sys/stat.h>
 
 #include "base/cleanup.h"
-#include "base/clock.h"
 #include "base/json/fields.h"
 #include "base/text.h"
 #include "serve/native/native.h"
+#include "serve/sandbox/exchange.h"
 
+/* Of a file's content, with its request. */
 struct transfer {
-    struct server *server;
-    struct request *r; /* NULL: it has ended */
-    char id[SERVE_ID_SIZE];
-    char *path;
-    bool pending, opened, ended;
-    uint64_t handle, offset;
-    uint64_t end;     /* of a range; 0: to the end of the file */
-    const char *mode; /* in which it is opened to be written */
-    struct buf piece; /* to be written */
+    struct exchange *x;
+    uint64_t offset, end; /* to be read */
+    char *path;           /* to be written */
+    const char *mode;     /* in which it is opened */
+    struct buf piece;     /* of what the client has sent */
 };
 
-static struct sandbox *transfer_sandbox(const struct transfer *t)
+static void file_fail(struct exchange *x, const droste_error *err)
 {
-    return sandbox_find(t->server, t->id);
-}
-
-static void transfer_free(struct transfer *t)
-{
-    struct sandbox *sb = transfer_sandbox(t);
-    if (sb) {
-        sb->transfers--;
-        sb->used_ns = clock_ns();
-    }
-    buf_free(&t->piece);
-    free(t->path);
-    free(t);
-}
-
-static void transfer_fail(struct transfer *t, const droste_error *err)
-{
-    struct request *r = t->r;
-    if (!r)
-        return;
-    r->sys = err->sys;
+    struct request *r = x->r;
     if (r->streaming)
         request_cut(r);
     else if (err->sys == ENOENT || err->sys == ENOTDIR)
@@ -66,121 +40,76 @@ static void transfer_fail(struct transfer *t, const droste_error *err)
         request_fail(r, err);
 }
 
-/* Starts one request; false: it failed, and so did the transfer. */
-static bool transfer_start(
-    struct transfer *t, const droste_file_request *request, droste_file_fn *done)
+static void file_reply_done(struct exchange *x)
 {
-    struct sandbox *sb = transfer_sandbox(t);
-    droste_error err = { .code = DROSTE_ERROR_LOST, .text = "the sandbox has ended" };
-    if (sb && droste_file_start(sb->session, request, done, t, &err) == 0) {
-        t->pending = true;
-        return true;
+    if (x->r->streaming)
+        request_end(x->r);
+    else
+        request_reply(x->r, 204, NULL, NULL, 0);
+}
+
+static struct exchange *file_exchange(struct request *r)
+{
+    struct exchange *x = exchange_new(r);
+    if (x) {
+        x->fail = file_fail;
+        x->done = file_reply_done;
     }
-    transfer_fail(t, &err);
-    return false;
-}
-
-static void transfer_on_closed(void *arg, const droste_file_reply *reply, const droste_error *err)
-{
-    struct transfer *t = arg;
-    t->pending = false;
-    if (t->r && err)
-        transfer_fail(t, err);
-    else if (t->r && t->r->streaming)
-        request_end(t->r);
-    else if (t->r)
-        request_reply(t->r, 204, NULL, NULL, 0);
-    if (!t->r)
-        transfer_free(t);
-}
-
-static bool transfer_close(struct transfer *t)
-{
-    const droste_file_request request = { .op = "close", .handle = t->handle };
-    t->opened = false;
-    return transfer_start(t, &request, transfer_on_closed);
-}
-
-/* After a reply. True: the request has ended meanwhile, and the transfer with it. */
-static bool transfer_is_over(struct transfer *t)
-{
-    t->pending = false;
-    if (t->r)
-        return false;
-    if (!t->opened || !transfer_close(t))
-        transfer_free(t);
-    return true;
+    return x;
 }
 
 static void transfer_on_free(struct request *r)
 {
-    struct transfer *t = r->state;
-    t->r = NULL;
-    if (!t->pending)
-        (void)transfer_is_over(t);
-}
-
-static struct transfer *transfer_new_of(struct request *r, const char *path)
-{
-    struct sandbox *sb = path ? sandbox_of(r) : NULL;
-    struct transfer *t = sb ? calloc(1, sizeof *t) : NULL;
-    if (!sb)
-        return NULL;
-    char *copy = strdup(path);
-    if (!t || !copy) {
-        free(t);
-        free(copy);
-        request_refuse_memory(r);
-        return NULL;
-    }
-    t->server = r->server;
-    t->r = r;
-    t->path = copy;
-    memcpy(t->id, r->id, sizeof t->id);
-    sb->transfers++;
-    r->state = t;
-    r->on_free = transfer_on_free;
-    return t;
+    struct transfer *t = ((struct exchange *)r->state)->arg;
+    buf_free(&t->piece);
+    free(t->path);
+    free(t);
+    exchange_on_free(r);
 }
 
 static struct transfer *transfer_new(struct request *r)
 {
-    return transfer_new_of(r, request_query(r, "path", NULL));
+    struct exchange *x = file_exchange(r);
+    struct transfer *t = x ? request_alloc(r, sizeof *t) : NULL;
+    if (!t)
+        return NULL;
+    t->x = x;
+    x->arg = t;
+    r->on_free = transfer_on_free;
+    return t;
 }
 
 /* ---- read ---- */
 
 static void read_on_piece(void *arg, const droste_file_reply *reply, const droste_error *err)
 {
-    struct transfer *t = arg;
-    if (transfer_is_over(t))
+    struct exchange *x = arg;
+    if (exchange_is_over(x, err))
         return;
-    if (err) {
-        transfer_fail(t, err);
-        return;
-    }
+    struct transfer *t = x->arg;
     t->offset += reply->len;
     if (reply->len > 0)
-        request_push(t->r, reply->data, reply->len);
+        request_push(x->r, reply->data, reply->len);
     else
-        (void)transfer_close(t);
+        exchange_close_file(x);
 }
 
 static void read_more(struct request *r)
 {
-    struct transfer *t = r->state;
+    struct exchange *x = r->state;
+    const struct transfer *t = x->arg;
     size_t length = SERVE_UNREAD_MAX;
     if (t->end > 0 && t->end - t->offset < length)
         length = t->end - t->offset;
     const droste_file_request request = {
-        .op = "read", .handle = t->handle, .offset = (int64_t)t->offset, .length = length
+        .op = "read", .handle = x->handle, .offset = (int64_t)t->offset, .length = length
     };
-    if (t->pending || !t->opened)
+    if (x->pending || !x->attached)
         return;
     if (length == 0)
-        (void)transfer_close(t);
+        exchange_close_file(x);
     else
-        (void)transfer_start(t, &request, read_on_piece);
+        (void)exchange_ask_file(x, &request, read_on_piece);
 }
 
 /* "bytes=FIRST-LAST", "bytes=FIRST-" or "bytes=-COUNT" of a file of this size (RFC 9110, 14.1.2).
@@ -214,7 +143,7 @@ static int read_find_range(const char *text, uint64_t size, uint64_t *first, uin
 
 static void read_begin(struct transfer *t, uint64_t size)
 {
-    struct request *r = t->r;
+    struct request *r = t->x->r;
     const char *asked = request_header_of(r, MHD_HTTP_HEADER_RANGE);
     uint64_t first = 0, end = 0;
     int found = read_find_range(asked, size, &first, &end);
@@ -238,35 +167,19 @@ static void read_begin(struct transfer *t, uint64_t size)
         request_header(r, MHD_HTTP_HEADER_CONTENT_RANGE, range);
 }
 
-/* Takes the answer to opening the file. False: the transfer has ended, or failed. */
-static bool transfer_is_open(
-    struct transfer *t, const droste_file_reply *reply, const droste_error *err)
-{
-    if (!err) {
-        t->opened = true;
-        t->handle = reply->handle;
-    }
-    if (transfer_is_over(t))
-        return false;
-    if (err)
-        transfer_fail(t, err);
-    return !err;
-}
-
 static void read_on_open(void *arg, const droste_file_reply *reply, const droste_error *err)
 {
-    struct transfer *t = arg;
-    if (transfer_is_open(t, reply, err))
-        read_begin(t, reply->count > 0 ? reply->entries[0].size : 0);
+    struct exchange *x = arg;
+    if (!exchange_is_over_opened(x, reply, err))
+        read_begin(x->arg, reply->count > 0 ? reply->entries[0].size : 0);
 }
 
 void transfer_read(struct request *r, const char *path)
 {
-    struct transfer *t = transfer_new_of(r, path);
-    if (!t)
-        return;
-    const droste_file_request request = { .op = "open", .path = t->path, .mode = "r" };
-    (void)transfer_start(t, &request, read_on_open);
+    struct transfer *t = path ? transfer_new(r) : NULL;
+    const droste_file_request request = { .op = "open", .path = path, .mode = "r" };
+    if (t)
+        (void)exchange_ask_file(t->x, &request, read_on_open);
 }
 
 void handle_file_read(struct request *r)
@@ -280,48 +193,46 @@ void handle_file_read(struct request *r)
  * bytes, for the next one: a round trip to the sandbox takes 0.2 ms. */
 enum { WRITE_WAITING_MAX = SERVE_UNREAD_MAX / 2 };
 
-static void write_continue(struct transfer *t);
+static void write_continue(struct exchange *x);
 
 static void write_on_written(void *arg, const droste_file_reply *reply, const droste_error *err)
 {
-    struct transfer *t = arg;
-    if (transfer_is_over(t))
-        return;
-    if (err)
-        transfer_fail(t, err);
-    else
-        write_continue(t);
+    struct exchange *x = arg;
+    if (!exchange_is_over(x, err))
+        write_continue(x);
 }
 
 static void write_on_open(void *arg, const droste_file_reply *reply, const droste_error *err)
 {
-    struct transfer *t = arg;
-    if (transfer_is_open(t, reply, err))
-        write_continue(t);
+    struct exchange *x = arg;
+    if (!exchange_is_over_opened(x, reply, err))
+        write_continue(x);
 }
 
-static void write_start(struct transfer *t)
+static void write_start(struct exchange *x)
 {
+    struct transfer *t = x->arg;
     const droste_file_request open = { .op = "open", .path = t->path, .mode = t->mode };
     const droste_file_request write = { .op = "write",
-        .handle = t->handle,
+        .handle = x->handle,
         .offset = -1,
         .data = buf_text(&t->piece),
         .len = t->piece.len };
-    if (!t->opened)
-        (void)transfer_start(t, &open, write_on_open);
-    else if (transfer_start(t, &write, write_on_written))
+    if (!x->attached)
+        (void)exchange_ask_file(x, &open, write_on_open);
+    else if (exchange_ask_file(x, &write, write_on_written))
         buf_clear(&t->piece); /* it was copied */
 }
 
 /* Does what is next: opens the file, writes, reads more of the body, or closes. */
-static void write_continue(struct transfer *t)
+static void write_continue(struct exchange *x)
 {
-    struct request *r = t->r;
-    if (!t->pending && (!t->opened || t->piece.len > 0))
-        write_start(t);
-    else if (!t->pending && r->complete)
-        (void)transfer_close(t);
+    struct request *r = x->r;
+    const struct transfer *t = x->arg;
+    if (!x->pending && (!x->attached || t->piece.len > 0))
+        write_start(x);
+    else if (!x->pending && r->complete)
+        exchange_close_file(x);
     if (r->reply || r->complete)
         return;
     if (t->piece.len >= WRITE_WAITING_MAX)
@@ -332,12 +243,13 @@ static void write_continue(struct transfer *t)
 
 static void write_take_piece(struct request *r, const char *data, size_t len)
 {
-    struct transfer *t = r->state;
+    struct exchange *x = r->state;
+    struct transfer *t = x->arg;
     buf_append(&t->piece, data, len);
     if (buf_failed(&t->piece))
         r->gone = true;
     else
-        write_continue(t);
+        write_continue(x);
 }
 
 static void write_on_complete(struct request *r)
@@ -356,10 +268,16 @@ void handle_file_write(struct request *r)
             mode = modes[i][1];
     if (asked && !mode)
         request_refuse(r, 400, "argument", "mode is replace, append or create");
-    struct transfer *t = mode ? transfer_new(r) : NULL;
+    const char *path = mode ? request_query(r, "path", NULL) : NULL;
+    struct transfer *t = path ? transfer_new(r) : NULL;
     if (!t)
         return;
     t->mode = mode;
+    t->path = strdup(path);
+    if (!t->path) {
+        request_refuse_memory(r);
+        return;
+    }
     r->on_piece = write_take_piece;
     r->on_complete = write_on_complete;
 }
@@ -396,30 +314,19 @@ static void list_put(struct buf *out, const droste_file_entry *e)
 }
 
 /* Asks for one thing about the path of the request, which `done` answers. */
-static void transfer_ask(struct request *r, droste_file_request request, droste_file_fn *done)
+static void file_ask(struct request *r, droste_file_request request, droste_file_fn *done)
 {
-    struct transfer *t = transfer_new(r);
-    if (!t)
-        return;
-    request.path = t->path;
-    (void)transfer_start(t, &request, done);
-}
-
-/* After the reply to transfer_ask. False: the request has ended meanwhile, or was refused. */
-static bool transfer_has_reply(struct transfer *t, const droste_error *err)
-{
-    if (transfer_is_over(t))
-        return false;
-    if (err)
-        transfer_fail(t, err);
-    return !err;
+    request.path = request_query(r, "path", NULL);
+    struct exchange *x = request.path ? file_exchange(r) : NULL;
+    if (x)
+        (void)exchange_ask_file(x, &request, done);
 }
 
 static void list_on_reply(void *arg, const droste_file_reply *reply, const droste_error *err)
 {
-    struct transfer *t = arg;
+    struct exchange *x = arg;
     cleanup_buf struct buf out = { 0 };
-    if (!transfer_has_reply(t, err))
+    if (exchange_is_over(x, err))
         return;
     field_open(&out, NULL, '{');
     field_open(&out, "entries", '[');
@@ -428,7 +335,7 @@ static void list_on_reply(void *arg, const droste_file_reply *reply, const drost
     field_close(&out, ']');
     field_bool(&out, "more", reply->more);
     field_close(&out, '}');
-    request_reply_written(t->r, 200, &out);
+    request_reply_written(x->r, 200, &out);
 }
 
 /* A number of the query, from 1 to `most`; 0: the request was refused. */
@@ -447,7 +354,7 @@ void handle_file_list(struct request *r)
     unsigned depth = list_number(r, "depth", "1", LIST_DEPTH_MAX);
     unsigned most = depth ? list_number(r, "limit", "10000", LIST_MOST) : 0;
     if (most)
-        transfer_ask(
+        file_ask(
             r, (droste_file_request){ .op = "list", .depth = depth, .most = most }, list_on_reply);
 }
 
@@ -455,12 +362,11 @@ void handle_file_glob(struct request *r)
 {
     unsigned most = list_number(r, "limit", "10000", LIST_MOST);
     if (most)
-        transfer_ask(
-            r, (droste_file_request){ .op = "glob", .depth = 1, .most = most }, list_on_reply);
+        file_ask(r, (droste_file_request){ .op = "glob", .depth = 1, .most = most }, list_on_reply);
 }
 
 /* The flag if the query's parameter says yes; -1: the request was refused. */
-static int transfer_flag(struct request *r, const char *name, const char *fallback, int flag)
+static int file_flag(struct request *r, const char *name, const char *fallback, int flag)
 {
     const char *text = request_query(r, name, fallback);
     bool yes = text && strcmp(text, "yes") == 0;
@@ -473,49 +379,42 @@ static int transfer_flag(struct request *r, const char *name, const char *fallba
 
 static void describe_on_reply(void *arg, const droste_file_reply *reply, const droste_error *err)
 {
-    struct transfer *t = arg;
+    struct exchange *x = arg;
     cleanup_buf struct buf out = { 0 };
-    if (!transfer_has_reply(t, err))
+    if (exchange_is_over(x, err))
         return;
     list_put(&out, &reply->entries[0]);
-    request_reply_written(t->r, 200, &out);
+    request_reply_written(x->r, 200, &out);
 }
 
 void handle_file_describe(struct request *r)
 {
-    int flags = transfer_flag(r, "follow", "no", DROSTE_FILE_FOLLOW);
+    int flags = file_flag(r, "follow", "no", DROSTE_FILE_FOLLOW);
     if (flags >= 0)
-        transfer_ask(r, (droste_file_request){ .op = "stat", .flags = flags }, describe_on_reply);
-}
-
-static void transfer_on_done(void *arg, const droste_file_reply *reply, const droste_error *err)
-{
-    struct transfer *t = arg;
-    if (transfer_has_reply(t, err))
-        request_reply(t->r, 204, NULL, NULL, 0);
+        file_ask(r, (droste_file_request){ .op = "stat", .flags = flags }, describe_on_reply);
 }
 
 void handle_file_remove(struct request *r)
 {
-    transfer_ask(r, (droste_file_request){ .op = "remove" }, transfer_on_done);
+    file_ask(r, (droste_file_request){ .op = "remove" }, exchange_on_file_done);
 }
 
 void handle_directory_create(struct request *r)
 {
-    int flags = transfer_flag(r, "parents", "yes", DROSTE_FILE_PARENTS);
+    int flags = file_flag(r, "parents", "yes", DROSTE_FILE_PARENTS);
     if (flags >= 0)
-        transfer_ask(r, (droste_file_request){ .op = "mkdir", .flags = flags }, transfer_on_done);
+        file_ask(r, (droste_file_request){ .op = "mkdir", .flags = flags }, exchange_on_file_done);
 }
 
 void handle_directory_remove(struct request *r)
 {
-    transfer_ask(r, (droste_file_request){ .op = "remove", .flags = DROSTE_FILE_RECURSIVE },
-        transfer_on_done);
+    file_ask(r, (droste_file_request){ .op = "remove", .flags = DROSTE_FILE_RECURSIVE },
+        exchange_on_file_done);
 }
 
 void handle_file_move(struct request *r)
 {
     const char *to = sandbox_of(r) ? request_query(r, "to", NULL) : NULL;
     if (to)
-        transfer_ask(r, (droste_file_request){ .op = "rename", .to = to }, transfer_on_done);
+        file_ask(r, (droste_file_request){ .op = "rename", .to = to }, exchange_on_file_done);
 }

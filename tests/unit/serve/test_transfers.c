@@ -16,7 +16,7 @@ static struct buf story; /* what the client and the sandbox were told */
 static droste_file_fn *answer_fn; /* of the request that the sandbox has not answered */
 static void *answer_arg;
 
-/* ---- what transfers.c needs of the other files ---- */
+/* ---- what transfers.c and exchange.c need of the other files ---- */
 
 int droste_file_start(droste_session *s, const droste_file_request *r, droste_file_fn *fn,
     void *arg, droste_error *err)
@@ -33,6 +33,22 @@ int droste_file_start(droste_session *s, const droste_file_request *r, droste_fi
         buf_printf(&story, " %s %s", r->path, r->mode);
     buf_puts(&story, ";");
     return 0;
+}
+
+int droste_command_start(droste_session *s, const droste_command_request *r, droste_command_fn *fn,
+    void *arg, droste_error *err)
+{
+    fail_msg("a file has no commands");
+    return -1;
+}
+
+void trace_step_begin(
+    struct trace_step *step, const struct sandbox *sb, const struct request *r, const char *program)
+{
+}
+
+void trace_command_end(struct trace_step *step, int64_t pid, const droste_command_reply *end)
+{
 }
 
 struct sandbox *sandbox_find(struct server *s, const char *id)
