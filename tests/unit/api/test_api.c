@@ -133,7 +133,7 @@ static void the_pool_gives_fresh_sandboxes(void **state)
     }
 }
 
-/* A pool member was built for other limits: it is not context to a session that asks for these. */
+/* A pool member was built for other limits: it is not given to a session that asks for these. */
 static void the_pool_honours_the_limits_that_were_asked_for(void **state)
 {
     static const char limits[] = "import resource\n"
