@@ -53,11 +53,16 @@ enum {
 /* The size of an error's text in bytes. A longer text is shortened and ends with "…". */
 #define DROSTE_ERROR_SIZE 2048
 
+#ifdef DROSTE_BUILD /* by the library itself, whose name for the type it is */
+#include "base/error.h"
+typedef struct error droste_error;
+#else
 typedef struct droste_error {
     int code;
     int sys;                      /* errno, or 0 */
     char text[DROSTE_ERROR_SIZE]; /* one line: what was tried, on what, and what to do */
 } droste_error;
+#endif
 
 /* See droste.h. */
 typedef struct droste droste;

@@ -55,13 +55,6 @@ struct package_build {
     bool cancelled;
 };
 
-static int build_inner(int rc, const droste_error *why, struct error *err)
-{
-    if (rc < 0)
-        error_set(err, (enum error_code)why->code, "%s", why->text);
-    return rc;
-}
-
 static int build_set(
     struct package_build *b, const char *name, const char *value, struct error *err)
 {
@@ -154,8 +147,7 @@ static int build_open(struct package_build *b, struct error *err)
 {
     const struct settings *s = b->job->settings;
     const struct volume_limits limits = { (uint64_t)s->packages_size, FILES_MAX };
-    droste_error why;
-    int rc = build_inner(b->job->d->open_another(&b->inner, &why), &why, err);
+    int rc = b->job->d->open_another(&b->inner, err);
     if (rc == 0)
         rc = build_settings(b, err);
     if (rc == 0)
@@ -167,8 +159,7 @@ static int build_open(struct package_build *b, struct error *err)
     if (!b->interrupt)
         return error_memory(err);
     watch_events(b->interrupt, UV_READABLE);
-    rc = api_session_open_staged(b->inner, workspace_hold(b->workspace), &b->session, &why);
-    return build_inner(rc, &why, err);
+    return api_session_open_staged(b->inner, workspace_hold(b->workspace), &b->session, err);
 }
 
 static void build_free(struct package_build *b)
@@ -232,7 +223,6 @@ static int build_outcome(struct package_build *b, const droste_result *r, struct
 {
     cleanup_json struct json_object *answer = NULL;
     size_t len = 0;
-    droste_error why;
     const char *json = droste_result_submit(r, &len), *status = droste_result_status(r);
     if (b->cancelled)
         return error_set(err, ERROR_CANCELLED, "interrupted while packages were built");
@@ -242,6 +232,7 @@ static int build_outcome(struct package_build *b, const droste_result *r, struct
             b->job->settings->packages_timeout);
     if (!json || json_parse(json, len, &json_limits_small, &answer, NULL) < 0) {
         const char *traceback = droste_result_traceback(r);
+        droste_error why;
         droste_result_error(r, &why);
         return error_set(err, ERROR_ENVIRONMENT,
             "building the packages ended with '%s': %.300s; --packages-size limits their size",
@@ -265,13 +256,12 @@ static int build_run(struct package_build *b, struct error *err)
 {
     cleanup_buf struct buf cell = { 0 };
     droste_result *r = NULL;
-    droste_error why;
     int rc = build_write_cell(b, &cell, err);
     if (rc < 0)
         return rc;
-    rc = droste_session_exec(b->session, cell.data, cell.len, 0, &r, &why);
+    rc = droste_session_exec(b->session, cell.data, cell.len, 0, &r, err);
     if (rc < 0)
-        return build_inner(rc, &why, err);
+        return rc;
     rc = build_outcome(b, r, err);
     droste_result_free(r);
     return rc;

@@ -13,26 +13,15 @@
 
 /* ---- executing one ---- */
 
-static int template_store_inner(int rc, const droste_error *why, struct error *err)
-{
-    if (rc < 0) {
-        err->code = (enum error_code)why->code;
-        err->sys = why->sys;
-        memcpy(err->text, why->text, sizeof err->text);
-    }
-    return rc;
-}
-
 static int load_context(droste_session *s, const char *context, struct error *err)
 {
-    droste_error why;
     const char *equals = context[0] == '/' ? NULL : strchr(context, '=');
     cleanup_free char *name =
         equals ? strndup(context, (size_t)(equals - context)) : strdup("context");
     if (!name)
         return error_memory(err);
-    int rc = droste_session_load(s, name, NULL, equals ? equals + 1 : context, &why);
-    return template_store_inner(rc, &why, err);
+    int rc = droste_session_load(s, name, NULL, equals ? equals + 1 : context, err);
+    return rc;
 }
 
 /* The last line of a traceback: the exception and its message. */
@@ -60,12 +49,11 @@ static int cell_failed(const droste_result *r, size_t i, struct error *err)
 
 static int execute_cell(droste_session *s, struct json_object *cell, size_t i, struct error *err)
 {
-    droste_error why;
     droste_result *r = NULL;
     const char *code = json_object_get_string(cell);
-    int rc = droste_session_exec(s, code, (size_t)json_object_get_string_len(cell), 0, &r, &why);
+    int rc = droste_session_exec(s, code, (size_t)json_object_get_string_len(cell), 0, &r, err);
     if (rc < 0)
-        return template_store_inner(rc, &why, err);
+        return rc;
     rc = strcmp(droste_result_status(r), "ok") == 0 ? 0 : cell_failed(r, i, err);
     droste_result_free(r);
     return rc;
@@ -87,7 +75,6 @@ int api_template_make(droste *d, const char *name, const struct recipe *r, const
 {
     struct settings own = { 0 };
     droste_session *session = NULL;
-    droste_error why;
     int rc = settings_copy(&own, s, err);
     if (rc == 0)
         rc = recipe_prepare(r, &own, err);
@@ -96,7 +83,7 @@ int api_template_make(droste *d, const char *name, const struct recipe *r, const
     if (rc == 0)
         rc = execute_recipe(session, r, err);
     if (rc == 0)
-        rc = template_store_inner(droste_session_template(session, out, &why), &why, err);
+        rc = droste_session_template(session, out, err);
     droste_session_close(session);
     settings_free(&own);
     return rc < 0 ? error_wrap(err, "making the template '%.64s'", name) : 0;
@@ -106,18 +93,17 @@ int api_template_make(droste *d, const char *name, const struct recipe *r, const
 
 int droste_template_make(droste *d, droste_error *err)
 {
-    struct error why = { 0 };
     struct settings s = { 0 };
     struct template *image = NULL;
     api_forget_interrupt(d);
-    int rc = settings_copy(&s, &d->settings, &why);
+    int rc = settings_copy(&s, &d->settings, err);
     if (rc == 0)
-        rc = api_template_settings(&s, &why);
+        rc = api_template_settings(&s, err);
     if (rc == 0)
-        rc = api_template_image(d, &s, &image, &why);
+        rc = api_template_image(d, &s, &image, err);
     template_drop(image);
     settings_free(&s);
-    return api_fail(err, &why, rc);
+    return api_fail(err, err, rc);
 }
 
 /* The settings that the program has set, as a JSON object. */
@@ -161,33 +147,31 @@ static int template_store_try(
 int droste_template_create(
     droste *d, const char *name, const char *const *cells, int flags, droste_error *err)
 {
-    struct error why = { 0 };
     struct recipe r = { 0 };
     cleanup_buf struct buf settings = { 0 }, text = { 0 };
     bool replace = flags & DROSTE_TEMPLATE_REPLACE;
-    int rc = recipe_check_free(name, replace, &why);
+    int rc = recipe_check_free(name, replace, err);
     if (rc == 0)
-        rc = template_store_settings(d, &settings, &why);
+        rc = template_store_settings(d, &settings, err);
     if (rc == 0)
-        rc = recipe_build(buf_text(&settings), &d->contexts, cells, &text, &why);
+        rc = recipe_build(buf_text(&settings), &d->contexts, cells, &text, err);
     if (rc == 0)
-        rc = recipe_parse(name, text.data, text.len, &r, &why);
+        rc = recipe_parse(name, text.data, text.len, &r, err);
     if (rc == 0 && !(flags & DROSTE_TEMPLATE_UNTRIED))
-        rc = template_store_try(d, name, &r, &why);
+        rc = template_store_try(d, name, &r, err);
     recipe_free(&r);
     if (rc == 0)
-        rc = recipe_write(name, &text, replace, &why);
-    return api_fail(err, &why, rc);
+        rc = recipe_write(name, &text, replace, err);
+    return api_fail(err, err, rc);
 }
 
 const char *droste_template_read(droste *d, const char *name, size_t *len, droste_error *err)
 {
-    struct error why = { 0 };
     struct recipe r = { 0 };
     buf_clear(&d->recipe);
-    int rc = recipe_read(name, &r, &d->recipe, &why);
+    int rc = recipe_read(name, &r, &d->recipe, err);
     recipe_free(&r);
-    api_fail(err, &why, rc);
+    api_fail(err, err, rc);
     if (rc < 0)
         return NULL;
     if (len)
@@ -197,17 +181,15 @@ const char *droste_template_read(droste *d, const char *name, size_t *len, drost
 
 int droste_template_names(droste *d, droste_name_fn *fn, void *arg, droste_error *err)
 {
-    struct error why = { 0 };
     struct list names = { 0 };
-    int rc = recipe_names(&names, &why);
+    int rc = recipe_names(&names, err);
     for (size_t i = 0; rc == 0 && i < names.count && fn(arg, names.items[i]) == 0; i++)
         continue;
     list_clear(&names);
-    return api_fail(err, &why, rc);
+    return api_fail(err, err, rc);
 }
 
 int droste_template_remove(droste *d, const char *name, droste_error *err)
 {
-    struct error why = { 0 };
-    return api_fail(err, &why, recipe_remove(name, &why));
+    return api_fail(err, err, recipe_remove(name, err));
 }

@@ -49,8 +49,9 @@ enum error_code {
  * "…". */
 enum { ERROR_TEXT_SIZE = 2048 };
 
+/* The type of the library's interface, too: droste_error of droste/base.h. */
 struct error {
-    enum error_code code;
+    int code;                   /* an enum error_code */
     int sys;                    /* errno, or 0 */
     char text[ERROR_TEXT_SIZE]; /* one line of UTF-8: what was tried, on what, and what to do */
 };

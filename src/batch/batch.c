@@ -296,13 +296,6 @@ static int batch_open_models(struct batch *b, struct error *err)
 }
 
 /* A template is executed before the first task starts: no task may wait for it in the loop. */
-static int batch_make_template(struct batch *b, struct error *err)
-{
-    droste_error why;
-    int rc = droste_template_make(b->d, &why);
-    return rc < 0 ? error_set(err, (enum error_code)why.code, "%s", why.text) : 0;
-}
-
 /* Checks once that the contexts which all tasks share are readable and have distinct names; each
  * task reads them again. */
 static int check_shared(struct batch *b, struct error *err)
@@ -333,7 +326,7 @@ static int batch_open_runs(struct batch *b, struct error *err)
     if (rc == 0)
         rc = check_shared(b, err);
     if (rc == 0)
-        rc = batch_make_template(b, err);
+        rc = droste_template_make(b->d, err);
     return rc < 0 ? rc : api_store(b->d, &b->store, err);
 }
 

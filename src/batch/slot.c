@@ -240,7 +240,6 @@ static int slot_join_settings(struct slot *s, struct error *err)
 
 static int slot_start(struct slot *s, const char *resume, struct error *err)
 {
-    droste_error why;
     const droste_batch_host *host = &s->batch->host;
     droste_request *q = &s->request;
     if (!s->settings && slot_join_settings(s, err) < 0)
@@ -256,9 +255,9 @@ static int slot_start(struct slot *s, const char *resume, struct error *err)
     q->done = slot_run_done;
     q->arg = s;
     int rc =
-        host->start ? host->start(host->arg, q, &why) : droste_start(s->batch->d, q, &s->run, &why);
+        host->start ? host->start(host->arg, q, err) : droste_start(s->batch->d, q, &s->run, err);
     if (rc < 0)
-        return error_set(err, (enum error_code)why.code, "%s", why.text);
+        return -err->code;
     s->is_started = true;
     s->resumed = resume != NULL;
     s->batch->state.resumed += s->resumed;

@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "cli/cli.h"
-#include "export/public_error.h"
+#include "base/error.h"
 
 enum { ARGUMENTS_SHOWN = 2000, ANSWER_MAX = 64 };
 
@@ -92,7 +92,7 @@ int cli_decide(
 {
     int64_t number;
     if (!cli_count(id, 1, &number))
-        return public_error_set(err, DROSTE_ERROR_ARGUMENT,
+        return error_set(err, ERROR_ARGUMENT,
             "'%.64s' is not the id of an approval, a number; `droste runs approvals` lists them",
             id);
     int rc = droste_record_decide(record, number, approve, "the command line", reason, err);

@@ -54,7 +54,7 @@ int cli_write_recorded(
     struct recorded_file file = { .fd = fd };
     int rc = droste_record_read(record, value, SIZE_MAX, recorded_write_piece, &file, err);
     errno = file.failed;
-    return file.failed ? public_error_set_errno(err, DROSTE_ERROR_IO, "writing %.200s", path) : rc;
+    return file.failed ? error_set_errno(err, ERROR_IO, "writing %.200s", path) : rc;
 }
 
 static int artifact_open(struct buf *path, struct error *err)
@@ -75,19 +75,18 @@ static int artifact_save(struct artifacts_save *s, const droste_record_artifact 
     const char *rest, droste_error *err)
 {
     cleanup_buf struct buf path = { 0 };
-    struct error inner = { 0 };
     if (!artifact_name_ok(artifact->name + (artifact->name[0] == '/')))
-        return public_error_set(err, DROSTE_ERROR_STORE, "the record has a damaged artifact name");
+        return error_set(err, ERROR_STORE, "the record has a damaged artifact name");
     if (rest[0] && strcmp(s->target, "-") == 0)
-        return public_error_set(err, DROSTE_ERROR_ARGUMENT,
+        return error_set(err, ERROR_ARGUMENT,
             "only one file can be written to standard output; name a directory");
     buf_printf(&path, "%s%s%s", s->target, rest[0] ? "/" : "", rest);
     if (buf_failed(&path))
-        return public_error_set_memory(err);
+        return error_memory(err);
     cleanup_fd int fd =
-        strcmp(path.data, "-") == 0 ? dup(STDOUT_FILENO) : artifact_open(&path, &inner);
+        strcmp(path.data, "-") == 0 ? dup(STDOUT_FILENO) : artifact_open(&path, err);
     if (fd < 0)
-        return public_error_set(err, DROSTE_ERROR_IO, "%s", inner.text);
+        return fd;
     return cli_write_recorded(s->record, &artifact->value, fd, path.data, err);
 }
 
@@ -144,26 +143,25 @@ int cli_copy_artifacts(droste_record *record, const char *run, const char *path,
     droste_volume_count *count, droste_error *err)
 {
     cleanup_buf struct buf to = { 0 };
-    struct error inner = { 0 };
     cleanup_free char *wanted = strdup(path + strspn(path, "/"));
     if (!wanted)
-        return public_error_set_memory(err);
+        return error_memory(err);
     for (size_t len = strlen(wanted); len > 0 && wanted[len - 1] == '/';)
         wanted[--len] = '\0';
     if (!wanted[0])
         buf_puts(&to, target);
-    else if (cli_copy_target(wanted, target, &to, &inner) < 0)
-        return public_error_set(err, (int)inner.code, "%s", inner.text);
+    else if (cli_copy_target(wanted, target, &to, err) < 0)
+        return -err->code;
     if (buf_failed(&to))
-        return public_error_set_memory(err);
+        return error_memory(err);
     struct artifacts_save s = { .record = record, .path = wanted, .target = buf_text(&to) };
     int rc = artifacts_save(&s, run, err);
     if (rc == 0 && s.found == 0)
-        return public_error_set(err, DROSTE_ERROR_NOT_FOUND,
+        return error_set(err, ERROR_NOT_FOUND,
             "run %s has saved no %.160s; `droste runs show %s` lists its artifacts", run,
             wanted[0] ? wanted : "files", run);
     if (rc == 0 && s.missing > 0)
-        return public_error_set(err, DROSTE_ERROR_NOT_FOUND,
+        return error_set(err, ERROR_NOT_FOUND,
             "%zu of %zu artifacts are not in the record: they did not fit (max-record-size)",
             s.missing, s.found);
     *count = (droste_volume_count){ .files = s.found, .bytes = s.bytes };

@@ -240,7 +240,7 @@ static int batch_run_remote(droste *d, const char *server, const droste_batch_op
     cli_catch_interrupts(d);
     if (rc == 0)
         rc = remote_batch(&batch, settings, &state, &err);
-    return rc < 0 ? cli_inner_error(&err)
+    return rc < 0 ? cli_error(&err)
                   : cli_finish(
                         batch_print(&state, &(struct batch_ending){ o->results, "", json, false }),
                         "the summary");
@@ -275,11 +275,11 @@ static int batch_run_cluster(droste *d, const struct batch_cluster *cluster,
     if (show->out)
         batch_hide(show);
     if (rc < 0 && !state.stopped)
-        return cli_inner_error(&err);
+        return cli_error(&err);
     int status = batch_print(
         &state, &(struct batch_ending){ o->results, buf_text(&show->failure), json, true });
     status = cli_finish(rc < 0 ? cli_status(err.code) : status, "the summary");
-    return rc < 0 ? cli_inner_error(&err) : status;
+    return rc < 0 ? cli_error(&err) : status;
 }
 
 static int cli_batch_run_batch(

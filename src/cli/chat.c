@@ -230,7 +230,7 @@ static int chat_converse(struct talk *t)
     if (rc < 0)
         return cli_error(&err);
     if (lines_open(&t->lines, &why) < 0)
-        return cli_inner_error(&why);
+        return cli_error(&why);
     if (lines_is_terminal(t->lines))
         screen_print_text(
             stdout, "Type a question. /help lists the commands; Ctrl-C stops, Ctrl-D leaves.\n");

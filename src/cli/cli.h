@@ -10,7 +10,7 @@
 #include <stdio.h>
 
 #include "droste.h"
-#include "export/public_error.h"
+#include "base/error.h"
 
 /* Exit statuses, the same for all commands. */
 enum {
@@ -107,10 +107,6 @@ void cli_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 int cli_status(int code);
 /* Prints an error of the library; returns its status. */
 int cli_error(const droste_error *err);
-struct error;
-int cli_inner_error(const struct error *err); /* the same for a command's own error */
-/* Converts the library's error into a command's own if rc is negative; returns rc. */
-int cli_inner(int rc, const droste_error *why, struct error *err);
 /* As cli_fail, for a usage error: with a pointer to --help. Returns EXIT_USAGE. */
 int cli_usage(const struct command *self, const char *format, ...)
     __attribute__((format(printf, 2, 3)));

@@ -40,9 +40,8 @@ static int cp_volume(droste *d, const struct cp_side *from, const struct cp_side
     droste_volume_count *count, struct error *err)
 {
     droste_volume *v = NULL;
-    droste_error why;
     bool in = to->kind == CP_VOLUME;
-    int rc = cli_inner(droste_volume_open(d, in ? to->name : from->name, 0, &v, &why), &why, err);
+    int rc = droste_volume_open(d, in ? to->name : from->name, 0, &v, err);
     if (rc == 0)
         rc = in ? volume_copy_in(v, from->path, to->path, count, err)
                 : volume_copy_out(v, from->path[0] ? from->path : ".", to->path, count, err);
@@ -55,16 +54,15 @@ static int cp_run(droste *d, const struct cp_side *from, const char *target,
 {
     char id[DROSTE_RUN_ID_SIZE];
     droste_record *record = NULL;
-    droste_error why;
-    int rc = droste_record_open(d, &record, &why);
+    int rc = droste_record_open(d, &record, err);
     if (rc == 0 && !record)
         return error_set(err, ERROR_NOT_FOUND, "there is no record of runs yet");
     if (rc == 0)
-        rc = droste_record_find(record, from->name, id, &why);
+        rc = droste_record_find(record, from->name, id, err);
     if (rc == 0)
-        rc = cli_copy_artifacts(record, id, from->path, target, count, &why);
+        rc = cli_copy_artifacts(record, id, from->path, target, count, err);
     droste_record_close(record);
-    return cli_inner(rc, &why, err);
+    return rc;
 }
 
 static int cp_copy(droste *d, const struct cp_side *from, const struct cp_side *to, bool quiet)
@@ -113,7 +111,7 @@ static int cp_words(
     struct cp_side from = { 0 }, to = { 0 };
     int status = -1;
     if (cp_take_side(words[0], &from, &err) < 0 || cp_take_side(words[1], &to, &err) < 0)
-        status = cli_inner_error(&err);
+        status = cli_error(&err);
     if (status < 0)
         status = cp_check(self, &from, &to);
     if (status < 0)

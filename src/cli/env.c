@@ -69,13 +69,12 @@ static void show_member(void *arg, const droste_feature *feature)
 static int env_show(const struct request *r, struct error *err)
 {
     cleanup_buf struct buf out = { 0 };
-    droste_error why;
     if (r->json)
         field_open(&out, NULL, '[');
     int rc =
-        droste_environment_features(r->d, r->name, r->json ? show_member : show_row, &out, &why);
+        droste_environment_features(r->d, r->name, r->json ? show_member : show_row, &out, err);
     if (rc < 0)
-        return cli_inner(rc, &why, err);
+        return rc;
     if (r->json) {
         field_close(&out, ']');
         buf_puts(&out, "\n");
@@ -94,11 +93,10 @@ static int env_show(const struct request *r, struct error *err)
 static int env_collect(const struct request *r, struct error *err)
 {
     int removed;
-    droste_error why;
-    int rc = droste_environment_collect(r->d, &removed, &why);
+    int rc = droste_environment_collect(r->d, &removed, err);
     if (removed >= 0)
         printf("removed %d orphaned sandbox%s\n", removed, removed == 1 ? "" : "es");
-    return cli_inner(rc, &why, err);
+    return rc;
 }
 
 enum { LS = 1, SHOW = 2, GC = 4 };

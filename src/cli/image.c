@@ -58,31 +58,29 @@ static int image_add_details(void *arg, const droste_image *image)
 
 static int image_ls(struct image_request *r, struct error *err)
 {
-    droste_error why;
     cleanup_buf struct buf out = { 0 };
     size_t count = 0;
     if (!r->json) {
-        int listed = droste_image_visit(r->d, NULL, image_print, &count, &why);
+        int listed = droste_image_visit(r->d, NULL, image_print, &count, err);
         if (listed == 0 && count == 0)
             cli_note("there are no images yet; `droste image pull NAME` unpacks one");
-        return cli_inner(listed, &why, err);
+        return listed;
     }
     field_open(&out, NULL, '[');
-    int rc = droste_image_visit(r->d, NULL, image_add_json, &out, &why);
+    int rc = droste_image_visit(r->d, NULL, image_add_json, &out, err);
     field_close(&out, ']');
     if (rc == 0)
         puts(buf_text(&out));
-    return cli_inner(rc, &why, err);
+    return rc;
 }
 
 static int image_inspect(struct image_request *r, struct error *err)
 {
-    droste_error why;
     cleanup_buf struct buf out = { 0 };
-    int rc = droste_image_visit(r->d, r->words[1], image_add_details, &out, &why);
+    int rc = droste_image_visit(r->d, r->words[1], image_add_details, &out, err);
     if (rc == 0)
         puts(buf_text(&out));
-    return cli_inner(rc, &why, err);
+    return rc;
 }
 
 static int image_print_id(void *arg, const droste_image *image)
@@ -94,15 +92,13 @@ static int image_print_id(void *arg, const droste_image *image)
 
 static int image_pull(struct image_request *r, struct error *err)
 {
-    droste_error why;
     cli_catch_interrupts(r->d);
-    return cli_inner(droste_image_pull(r->d, r->words[1], image_print_id, NULL, &why), &why, err);
+    return droste_image_pull(r->d, r->words[1], image_print_id, NULL, err);
 }
 
 static int image_rm(struct image_request *r, struct error *err)
 {
-    droste_error why;
-    return cli_inner(droste_image_remove(r->d, r->words[1], &why), &why, err);
+    return droste_image_remove(r->d, r->words[1], err);
 }
 
 static const struct image_verb {

@@ -22,10 +22,9 @@ static struct key keys_new; /* what --limit and --net have given it */
 
 static int keys_add_limit(droste *d, const char *value, droste_error *err)
 {
-    struct error why = { 0 };
     static const char *const settings[] = { "memory", "cpus" };
-    if (key_limit_parse(&keys_new.limits, value, &why) < 0)
-        return public_error_set(err, DROSTE_ERROR_ARGUMENT, "%s", why.text);
+    if (key_limit_parse(&keys_new.limits, value, err) < 0)
+        return -ERROR_ARGUMENT;
     for (size_t i = 0; i < array_length(settings); i++) {
         size_t n = strlen(settings[i]);
         if (strncmp(value, settings[i], n) == 0 && value[n] == '=')
@@ -36,10 +35,7 @@ static int keys_add_limit(droste *d, const char *value, droste_error *err)
 
 static int keys_add_net(droste *d, const char *value, droste_error *err)
 {
-    struct error why = { 0 };
-    if (key_net_add(&keys_new, value, &why) < 0)
-        return public_error_set(err, DROSTE_ERROR_ARGUMENT, "--net: %s", why.text);
-    return 0;
+    return key_net_add(&keys_new, value, err) < 0 ? error_wrap(err, "--net") : 0;
 }
 
 /* ---- create ---- */
@@ -196,7 +192,7 @@ static int keys_command(const struct command *self, droste *d, int argc, char **
     if (!verb)
         return status;
     if (!r.path && keys_default_path(&path, &err) < 0)
-        return cli_inner_error(&err);
+        return cli_error(&err);
     r.path = r.path ? r.path : path;
     r.word = count > 1 ? words[1] : NULL;
     return cli_end(verb->run(&r, &err), &err, "the keys");

@@ -103,7 +103,7 @@ static int add_row(void *arg, const droste_record_run *run, droste_error *err)
     struct table *table = arg;
     struct row *rows = realloc(table->rows, (table->count + 1) * sizeof *rows);
     if (!rows)
-        return public_error_set_memory(err);
+        return error_memory(err);
     table->rows = rows;
     struct row *row = &rows[table->count++];
     *row = (struct row){ 0 };

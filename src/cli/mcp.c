@@ -69,12 +69,11 @@ static int mcp_read(struct mcp_peer *peer, struct buf *in, struct error *err)
 static int mcp_serve(droste *d, struct mcp_server *server, struct mcp_peer *peer, struct error *err)
 {
     cleanup_buf struct buf in = { 0 };
-    droste_error why;
-    int fd = droste_fd(d, &why), rc = fd;
+    int fd = droste_fd(d, err), rc = fd;
     while (rc >= 0) {
         struct pollfd polls[] = { { STDIN_FILENO, POLLIN, 0 }, { fd, POLLIN, 0 } };
         mcp_flush(server);
-        rc = droste_dispatch(d, &why);
+        rc = droste_dispatch(d, err);
         if (rc < 0)
             break;
         mcp_flush(server);
@@ -87,7 +86,7 @@ static int mcp_serve(droste *d, struct mcp_server *server, struct mcp_peer *peer
         if (more <= 0 || cli_output_gone())
             return more < 0 ? more : 0;
     }
-    return cli_inner(rc, &why, err);
+    return rc;
 }
 
 static int mcp_command(const struct command *self, droste *d, int argc, char **argv)
@@ -115,7 +114,7 @@ static int mcp_command(const struct command *self, droste *d, int argc, char **a
         .paths = paths, .max_sessions = (size_t)most, .roots_bound = true
     };
     if (mcp_server_new(d, &options, &server, &err) < 0)
-        return cli_inner_error(&err);
+        return cli_error(&err);
     droste_on_notice(d, mcp_print_notice, NULL);
     struct mcp *mcp = mcp_new(server, NULL);
     struct mcp_peer *peer = mcp ? mcp_connect(mcp, mcp_print, NULL) : NULL;

@@ -136,7 +136,7 @@ int mcp_install(const struct command *self, const char *const *words, size_t cou
         fprintf(stderr, "Add this to \"%s\" there, as \"droste\":\n%s\n", agent->key,
             json_object_to_json_string_ext(
                 entry, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_NOSLASHESCAPE));
-        return cli_inner_error(&err);
+        return cli_error(&err);
     }
     struct json_object *servers = json_get_typed(all, agent->key, json_type_object);
     if (!servers) {
@@ -147,7 +147,7 @@ int mcp_install(const struct command *self, const char *const *words, size_t cou
     if (!json_put(servers, "droste", json_object_get(entry)))
         return cli_fail(EXIT_RAISED, "out of memory");
     if (agent_write(path, all, &err) < 0)
-        return cli_inner_error(&err);
+        return cli_error(&err);
     printf("%s: added the server \"droste\". Restart the agent.\n", path);
     return cli_finish(EXIT_FINE, "the message");
 }

@@ -37,7 +37,6 @@ int mcp_tools(const struct command *self, droste *d, const char *const *servers,
     cleanup_buf struct buf code = { 0 };
     droste_session *session = NULL;
     droste_result *result = NULL;
-    droste_error why;
     struct error err = { 0 };
     int rc = 0;
     if (count == 0)
@@ -45,17 +44,16 @@ int mcp_tools(const struct command *self, droste *d, const char *const *servers,
     buf_puts(&code, "_names = (");
     for (size_t i = 0; rc == 0 && i < count; i++) {
         const char *equals = strchr(servers[i], '=');
-        rc = droste_set(d, "mcp-server", servers[i], &why);
+        rc = droste_set(d, "mcp-server", servers[i], &err);
         buf_putc(&code, '\'');
         buf_append(&code, servers[i], equals ? (size_t)(equals - servers[i]) : 0);
         buf_puts(&code, "',");
     }
     buf_printf(&code, ")\n%s", shown);
     if (rc == 0)
-        rc = droste_session_open(d, &session, &why);
+        rc = droste_session_open(d, &session, &err);
     if (rc == 0)
-        rc = droste_session_exec(session, code.data, code.len, 0, &result, &why);
-    rc = cli_inner(rc, &why, &err);
+        rc = droste_session_exec(session, code.data, code.len, 0, &result, &err);
     if (rc == 0)
         rc = mcp_print_result(result, &err);
     droste_result_free(result);

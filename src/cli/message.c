@@ -83,24 +83,6 @@ int cli_error(const droste_error *err)
     return cli_status(err->code);
 }
 
-/* The library's form of a command's own error. */
-int cli_inner_error(const struct error *err)
-{
-    droste_error public;
-    public_error_copy(err, &public);
-    return cli_error(&public);
-}
-
-int cli_inner(int rc, const droste_error *why, struct error *err)
-{
-    if (rc < 0) {
-        err->code = (enum error_code)why->code;
-        err->sys = why->sys;
-        memcpy(err->text, why->text, sizeof err->text);
-    }
-    return rc;
-}
-
 int cli_status_of_cell(const char *status)
 {
     static const struct {
@@ -153,5 +135,5 @@ int cli_end(int rc, const struct error *err, const char *what)
     if (rc >= 0)
         return cli_finish(EXIT_FINE, what);
     cli_flush(stdout);
-    return cli_inner_error(err);
+    return cli_error(err);
 }

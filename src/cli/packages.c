@@ -21,13 +21,12 @@ struct packages_request {
 
 static int packages_build(struct packages_request *r, struct error *err)
 {
-    droste_error why;
     const char *path = NULL;
     cli_catch_interrupts(r->d);
-    int rc = droste_packages_build(r->d, r->again, &path, &why);
+    int rc = droste_packages_build(r->d, r->again, &path, err);
     if (rc == 0)
         puts(path);
-    return cli_inner(rc, &why, err);
+    return rc;
 }
 
 static int packages_print(void *arg, const droste_package_set *set)
@@ -58,42 +57,39 @@ static int packages_add_json(void *arg, const droste_package_set *set)
 
 static int packages_ls(struct packages_request *r, struct error *err)
 {
-    droste_error why;
     cleanup_buf struct buf out = { 0 };
     size_t count = 0;
     if (!r->json) {
-        int listed = droste_packages_list(r->d, packages_print, &count, &why);
+        int listed = droste_packages_list(r->d, packages_print, &count, err);
         if (listed == 0 && count == 0)
             cli_note("there are no sets of packages yet; `droste packages build` makes one");
-        return cli_inner(listed, &why, err);
+        return listed;
     }
     field_open(&out, NULL, '[');
-    int rc = droste_packages_list(r->d, packages_add_json, &out, &why);
+    int rc = droste_packages_list(r->d, packages_add_json, &out, err);
     field_close(&out, ']');
     if (rc == 0)
         puts(buf_text(&out));
-    return cli_inner(rc, &why, err);
+    return rc;
 }
 
 static int packages_rm(struct packages_request *r, struct error *err)
 {
-    droste_error why;
-    return cli_inner(droste_packages_remove(r->d, r->words[1], &why), &why, err);
+    return droste_packages_remove(r->d, r->words[1], err);
 }
 
 static int packages_gc(struct packages_request *r, struct error *err)
 {
-    droste_error why;
     double seconds = 0;
     unsigned count = 0;
     unsigned long long bytes = 0;
     if (droste_parse_seconds(r->older ? r->older : "30d", &seconds) < 0)
         return error_set(err, ERROR_ARGUMENT,
             "--older-than '%.40s' is not a time, such as 12h or 30d", r->older);
-    int rc = droste_packages_gc(r->d, seconds, &count, &bytes, &why);
+    int rc = droste_packages_gc(r->d, seconds, &count, &bytes, err);
     if (rc == 0)
         printf("removed %u, %llu MiB\n", count, bytes >> 20);
-    return cli_inner(rc, &why, err);
+    return rc;
 }
 
 static const struct packages_verb {

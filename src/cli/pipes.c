@@ -72,7 +72,7 @@ int cli_replace_pipes(int argc, char **argv)
     for (int i = 0; i < argc; i++) {
         int fd = pipes_argument_fd(argv[i]);
         if (pipes_can_be_read(fd) && pipes_replace(fd, &err) < 0)
-            return cli_inner_error(&err);
+            return cli_error(&err);
     }
     return -1;
 }

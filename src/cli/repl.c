@@ -427,7 +427,7 @@ static int repl_converse(struct repl *r)
     if (repl_open_session(r, &err) < 0 || open_reader(r, &err) < 0)
         return cli_error(&err);
     if (lines_open(&r->lines, &why) < 0)
-        return cli_inner_error(&why);
+        return cli_error(&why);
     lines_complete_with(r->lines, repl_complete, r);
     repl_greet(r);
     int status = read_and_run(r);

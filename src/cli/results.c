@@ -173,15 +173,14 @@ static int save_recorded_media(const struct recorded_save *s, const droste_recor
     size_t index, droste_error *err)
 {
     cleanup_buf struct buf path = { 0 };
-    struct error inner = { 0 };
     buf_printf(&path, "%s/%lld.%lld.%lld", s->dir, (long long)s->turn, (long long)s->cell,
         (long long)media->result + 1);
     put_name(&path, media->type, media->form, index);
     if (buf_failed(&path))
-        return public_error_set_memory(err);
-    cleanup_fd int fd = file_open(path.data, O_WRONLY | O_CREAT | O_TRUNC, 0, "the result", &inner);
+        return error_memory(err);
+    cleanup_fd int fd = file_open(path.data, O_WRONLY | O_CREAT | O_TRUNC, 0, "the result", err);
     if (fd < 0)
-        return public_error_set(err, DROSTE_ERROR_IO, "%s", inner.text);
+        return fd;
     return cli_write_recorded(s->record, &media->value, fd, path.data, err);
 }
 
@@ -202,9 +201,9 @@ int cli_save_recorded(droste_record *record, const char *run, const char *dir, d
 {
     static const droste_record_visitor visitor = { .cell = save_recorded_cell, .lazy = true };
     struct recorded_save s = { .record = record, .dir = dir };
-    struct error inner = { 0 };
-    if (file_make_directories(dir, &inner) < 0)
-        return public_error_set(err, DROSTE_ERROR_IO, "%s", inner.text);
+    int rc = file_make_directories(dir, err);
+    if (rc < 0)
+        return rc;
     return droste_record_visit(record, run, &visitor, &s, err);
 }
 

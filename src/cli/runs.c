@@ -38,8 +38,8 @@ struct request {
 
 static int no_record(const char *path, droste_error *err)
 {
-    return public_error_set(err, DROSTE_ERROR_NOT_FOUND,
-        "there is no record at %.160s yet; `droste run` creates it", path);
+    return error_set(
+        err, ERROR_NOT_FOUND, "there is no record at %.160s yet; `droste run` creates it", path);
 }
 
 /* ---- the verbs; `record` is NULL if there is none ---- */
@@ -88,7 +88,7 @@ static int find_named(
         if (!runs_has_id(ids, id))
             buf_append(ids, id, sizeof id);
     }
-    return buf_failed(ids) ? public_error_set_memory(err) : 0;
+    return buf_failed(ids) ? error_memory(err) : 0;
 }
 
 static int add_id(void *arg, const droste_record_run *runs_run, droste_error *err)
@@ -96,7 +96,7 @@ static int add_id(void *arg, const droste_record_run *runs_run, droste_error *er
     run_id id = "";
     snprintf(id, sizeof id, "%s", runs_run->id);
     buf_append(arg, id, sizeof id);
-    return buf_failed(arg) ? public_error_set_memory(err) : 0;
+    return buf_failed(arg) ? error_memory(err) : 0;
 }
 
 /* All roots, or those of a batch, the oldest first. */
@@ -123,7 +123,7 @@ static int runs_write(
         .format = r->export_format };
     cleanup_free const char **names = calloc(runs.count + 1, sizeof *names);
     if (!names)
-        return public_error_set_memory(err);
+        return error_memory(err);
     for (size_t i = 0; i < runs.count; i++)
         names[i] = ids->data + i * sizeof(run_id);
     runs.runs = names;
@@ -141,10 +141,9 @@ static int runs_export(
     bool named = !r->all && !r->batch;
     int rc = named ? find_named(record, r, &ids, err) : find_all(record, r, &ids, err);
     if (rc == 0 && r->batch && ids.len == 0)
-        rc = public_error_set(
-            err, DROSTE_ERROR_NOT_FOUND, "the record has no run of batch %.160s", r->batch);
+        rc = error_set(err, ERROR_NOT_FOUND, "the record has no run of batch %.160s", r->batch);
     if (rc == 0 && ids.len == 0 && r->export_format == DROSTE_EXPORT_HTML)
-        rc = public_error_set(err, DROSTE_ERROR_NOT_FOUND, "the record has no runs");
+        rc = error_set(err, ERROR_NOT_FOUND, "the record has no runs");
     if (rc < 0)
         return rc;
     return runs_write(record, r, &ids, err);
@@ -216,7 +215,7 @@ static int runs_collect(
 static int runs_of_servers(
     droste_record *record, const struct request *r, const char *path, droste_error *err)
 {
-    return public_error_set(err, DROSTE_ERROR_UNSUPPORTED,
+    return error_set(err, ERROR_UNSUPPORTED,
         "`runs %s` is for runs of a server: give --server URL; a run of this machine shows its "
         "progress where it was started, and ends with Ctrl-C there",
         r->words[0]);
@@ -420,13 +419,12 @@ static int runs_remotely(droste *d, const struct request *r, const char *server)
 static int runs_look(droste *d, const struct request *r, const struct runs_verb *row)
 {
     droste_record *record = NULL;
-    struct error inner = { 0 };
     droste_error err;
     int rc = droste_record_open(d, &record, &err);
     if (rc == 0)
         rc = row->run(record, r, droste_record_path(d, NULL), &err);
     droste_record_close(record);
-    return cli_end(cli_inner(rc, &err, &inner), &inner, "the record");
+    return cli_end(rc, &err, "the record");
 }
 
 static int runs_go_on(droste *d, const struct request *r)

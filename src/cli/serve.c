@@ -115,7 +115,7 @@ static int serve_start(
     if (status >= 0)
         return status;
     if (keys_default_path(&default_keys, &err) < 0)
-        return cli_inner_error(&err);
+        return cli_error(&err);
     o->keys = keys && strcmp(keys, "none") != 0          ? keys
               : !keys && access(default_keys, F_OK) == 0 ? default_keys
                                                          : NULL;

@@ -48,31 +48,28 @@ struct smoke {
 
 static int smoke_config(struct smoke *s, struct error *err)
 {
-    droste_error why;
     const char *name = droste_get(s->d, "env");
     if (s->self == &command_daytona_smoke && (!name || strcmp(name, "daytona") != 0))
         return error_set(err, ERROR_ARGUMENT,
             "daytona-smoke is a test of daytona, and the environment is %.60s; use `droste smoke` "
             "for that",
             name ? name : "local");
-    return cli_inner(droste_check(s->d, &why), &why, err);
+    return droste_check(s->d, err);
 }
 
 static int clone_repo(struct smoke *s, struct error *err)
 {
-    droste_error why;
-    int rc = droste_workspace_stage(s->d, &s->workspace, &why);
+    int rc = droste_workspace_stage(s->d, &s->workspace, err);
     const char *commit = s->workspace ? droste_workspace_commit(s->workspace) : NULL;
     buf_puts(&s->commit, commit ? commit : "");
-    return cli_inner(rc, &why, err);
+    return rc;
 }
 
 static int smoke_create(struct smoke *s, struct error *err)
 {
-    droste_error why;
-    int rc = droste_session_open_in(s->d, s->workspace, &s->session, &why);
+    int rc = droste_session_open_in(s->d, s->workspace, &s->session, err);
     if (rc < 0)
-        return cli_inner(rc, &why, err);
+        return rc;
     const char *id = droste_session_sandbox(s->session);
     buf_puts(&s->sandbox, id ? id : "");
     if (s->workspace)
@@ -85,13 +82,13 @@ static int smoke_create(struct smoke *s, struct error *err)
 static int smoke_run_cell(
     struct smoke *s, const char *code, const char *status, droste_result **out, struct error *err)
 {
-    droste_error why;
-    int rc = droste_session_exec(s->session, code, strlen(code), 0, out, &why);
+    int rc = droste_session_exec(s->session, code, strlen(code), 0, out, err);
     if (rc < 0)
-        return cli_inner(rc, &why, err);
+        return rc;
     const char *got = droste_result_status(*out), *traceback = droste_result_traceback(*out);
     if (strcmp(got, status) == 0)
         return 0;
+    droste_error why;
     size_t len = traceback ? strlen(traceback) : 0;
     while (len > 0 && traceback[len - 1] == '\n')
         len--;
@@ -147,11 +144,10 @@ static int step_2(struct smoke *s, struct error *err)
 
 static int smoke_clean_up(struct smoke *s, struct error *err)
 {
-    droste_error why;
-    int rc = s->session ? droste_session_finish(s->session, &why) : 0;
+    int rc = s->session ? droste_session_finish(s->session, err) : 0;
     droste_session_close(steal(&s->session));
     droste_workspace_free(steal(&s->workspace));
-    return cli_inner(rc, &why, err);
+    return rc;
 }
 
 /* In the order of execution: a sandbox gets its files when it is created. */

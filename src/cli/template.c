@@ -51,16 +51,15 @@ static int template_read_cells(struct list *cells, struct error *err)
 
 static int template_create(struct request *r, struct error *err)
 {
-    droste_error why;
     int rc = template_read_cells(&r->cells, err);
     if (rc < 0)
         return rc;
     cli_catch_interrupts(r->d);
     rc = droste_template_create(r->d, r->words[1], (const char *const *)r->cells.items,
-        r->replace ? DROSTE_TEMPLATE_REPLACE : 0, &why);
+        r->replace ? DROSTE_TEMPLATE_REPLACE : 0, err);
     if (rc == 0)
         printf("created the template %s\n", r->words[1]);
-    return cli_inner(rc, &why, err);
+    return rc;
 }
 
 /* ---- the others ---- */
@@ -83,33 +82,30 @@ static int template_print_name(void *arg, const char *name)
 
 static int template_ls(struct request *r, struct error *err)
 {
-    droste_error why;
     struct template_names names = { .json = r->json };
     if (r->json)
         putchar('[');
-    int rc = droste_template_names(r->d, template_print_name, &names, &why);
+    int rc = droste_template_names(r->d, template_print_name, &names, err);
     if (r->json)
         puts("]");
     else if (rc == 0 && names.count == 0)
         cli_note("there are no templates yet; `droste template create NAME` stores one");
-    return cli_inner(rc, &why, err);
+    return rc;
 }
 
 static int template_show(struct request *r, struct error *err)
 {
-    droste_error why;
     size_t len;
-    const char *text = droste_template_read(r->d, r->words[1], &len, &why);
+    const char *text = droste_template_read(r->d, r->words[1], &len, err);
     if (!text)
-        return cli_inner(-why.code, &why, err);
+        return -err->code;
     cli_print(stdout, text, len);
     return 0;
 }
 
 static int template_rm(struct request *r, struct error *err)
 {
-    droste_error why;
-    return cli_inner(droste_template_remove(r->d, r->words[1], &why), &why, err);
+    return droste_template_remove(r->d, r->words[1], err);
 }
 
 static const struct template_verb {

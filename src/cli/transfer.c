@@ -23,10 +23,9 @@ static const uint64_t artifacts_size_max = (uint64_t)1 << 30;
 
 static int transfer_send(droste_session *s, const char *local, const char *path, droste_error *err)
 {
-    struct error why = { 0 };
-    cleanup_fd int fd = file_open(local, O_RDONLY, 0, "the file", &why);
+    cleanup_fd int fd = file_open(local, O_RDONLY, 0, "the file", err);
     if (fd < 0)
-        return public_error_set(err, DROSTE_ERROR_IO, "--put: %.1000s", why.text);
+        return error_wrap(err, "--put");
     return droste_file_put(s, fd, path, NULL, err);
 }
 
@@ -36,9 +35,9 @@ int transfer_put(const struct transfer *t, droste_session *s, droste_error *err)
         cleanup_free char *local = strdup(t->puts.items[i]);
         char *colon = local ? strrchr(local, ':') : NULL;
         if (!local)
-            return public_error_set_memory(err);
+            return error_memory(err);
         if (!colon || colon == local || colon[1] == '\0')
-            return public_error_set(err, DROSTE_ERROR_ARGUMENT,
+            return error_set(err, ERROR_ARGUMENT,
                 "--put %.160s: give it as LOCAL:PATH, such as data.csv:/tmp/data.csv", local);
         *colon = '\0';
         int rc = transfer_send(s, local, colon + 1, err);
@@ -57,15 +56,15 @@ static int transfer_fetch(
     cleanup_free char *draft = buf_steal(&name);
     cleanup_fd int fd = draft ? mkostemp(draft, O_CLOEXEC) : -1;
     if (fd < 0)
-        return public_error_set_errno(err, DROSTE_ERROR_IO, "making %.160s", local);
+        return error_set_errno(err, ERROR_IO, "making %.160s", local);
     int rc = droste_file_get(s, path, 0, most + 1, fd, &copied, err);
     if (rc == 0 && copied > most)
-        rc = public_error_set(err, DROSTE_ERROR_ARGUMENT, "%.160s has more than %llu bytes", path,
-            (unsigned long long)most);
+        rc = error_set(
+            err, ERROR_ARGUMENT, "%.160s has more than %llu bytes", path, (unsigned long long)most);
     mode_t mask = umask(0);
     umask(mask);
     if (rc == 0 && (fchmod(fd, 0666 & ~mask) < 0 || rename(draft, local) < 0))
-        rc = public_error_set_errno(err, DROSTE_ERROR_IO, "renaming %.160s", draft);
+        rc = error_set_errno(err, ERROR_IO, "renaming %.160s", draft);
     if (rc < 0)
         unlink(draft);
     return rc;
@@ -76,9 +75,9 @@ static int transfer_get_one(const char *word, droste_session *s, droste_error *e
     cleanup_free char *path = strdup(word);
     char *colon = path ? strchr(path, ':') : NULL;
     if (!path)
-        return public_error_set_memory(err);
+        return error_memory(err);
     if (!colon || colon == path || colon[1] == '\0')
-        return public_error_set(err, DROSTE_ERROR_ARGUMENT,
+        return error_set(err, ERROR_ARGUMENT,
             "--get %.160s: give it as PATH:LOCAL, such as /tmp/out.csv:out.csv", path);
     *colon = '\0';
     return transfer_fetch(s, path, colon + 1, UINT64_MAX - 1, err);
@@ -113,15 +112,15 @@ static int transfer_find(
     for (size_t i = 0; i < t->patterns.count; i++) {
         int rc = droste_file_glob(s, t->patterns.items[i], ARTIFACTS_MAX, transfer_note, a, err);
         if (a->failed)
-            return public_error_set_memory(err);
+            return error_memory(err);
         if (rc > 0)
-            return public_error_set(err, DROSTE_ERROR_ARGUMENT,
+            return error_set(err, ERROR_ARGUMENT,
                 "--artifacts: more than %d files match; narrow the pattern", ARTIFACTS_MAX);
         if (rc < 0)
             return rc;
     }
     if (a->total > artifacts_size_max)
-        return public_error_set(err, DROSTE_ERROR_ARGUMENT,
+        return error_set(err, ERROR_ARGUMENT,
             "--artifacts: the files have %llu bytes, more than %llu; narrow the pattern, or use "
             "--get",
             (unsigned long long)a->total, (unsigned long long)artifacts_size_max);
@@ -131,17 +130,16 @@ static int transfer_find(
 static int transfer_save_artifact(
     const struct transfer *t, droste_session *s, const char *name, uint64_t size, droste_error *err)
 {
-    struct error why = { 0 };
     cleanup_buf struct buf path = { 0 };
     buf_printf(&path, "%s/%s", t->dir ? t->dir : "artifacts", name[0] == '/' ? name + 1 : name);
     char *last = buf_failed(&path) ? NULL : strrchr(path.data, '/');
     if (!last)
-        return public_error_set_memory(err);
+        return error_memory(err);
     *last = '\0';
-    int rc = file_make_directories(path.data, &why);
+    int rc = file_make_directories(path.data, err);
     *last = '/';
     if (rc < 0)
-        return public_error_set(err, DROSTE_ERROR_IO, "--artifacts: %.1000s", why.text);
+        return error_wrap(err, "--artifacts");
     rc = transfer_fetch(s, name, path.data, artifacts_size_max, err);
     if (rc == 0)
         cli_note(
@@ -152,7 +150,7 @@ static int transfer_save_artifact(
 static int transfer_save_artifacts(const struct transfer *t, droste_session *s, droste_error *err)
 {
     cleanup_free struct artifacts *a = calloc(1, sizeof *a);
-    int rc = a ? transfer_find(t, s, a, err) : public_error_set_memory(err);
+    int rc = a ? transfer_find(t, s, a, err) : error_memory(err);
     if (rc == 0 && a->names.count == 0)
         cli_note("no file matches --artifacts");
     for (size_t i = 0; rc == 0 && i < a->names.count; i++)

@@ -32,20 +32,18 @@ static const char *volume_word(const struct request *r, size_t i)
 
 static int cli_volume_create(droste_volume *v, const struct request *r, struct error *err)
 {
-    droste_error why;
-    const char *root = droste_volume_root(r->d, &why);
-    int rc = root ? droste_volume_create(r->d, r->words[1], &why) : -why.code;
+    const char *root = droste_volume_root(r->d, err);
+    int rc = root ? droste_volume_create(r->d, r->words[1], err) : -err->code;
     if (rc == 0)
         printf("created the volume %s at %s/%s\n", r->words[1], root, r->words[1]);
-    return cli_inner(rc, &why, err);
+    return rc;
 }
 
 static int volume_ls(droste_volume *v, const struct request *r, struct error *err)
 {
-    droste_error why;
     if (!volume_word(r, 1))
         return volume_print_all(r->d, r->json, err);
-    int rc = cli_inner(droste_volume_open(r->d, r->words[1], 0, &v, &why), &why, err);
+    int rc = droste_volume_open(r->d, r->words[1], 0, &v, err);
     if (rc == 0)
         rc = r->snapshots ? volume_print_snapshots(v, r->json, err)
                           : volume_print_list(v, volume_word(r, 2) ? volume_word(r, 2) : ".", 1,
@@ -66,12 +64,12 @@ static int volume_du(droste_volume *v, const struct request *r, struct error *er
 }
 
 /* Prints how much an operation has copied. */
-static int volume_copied(int rc, const char *did, const droste_volume_count *count,
-    const struct request *r, const droste_error *why, struct error *err)
+static int volume_copied(
+    int rc, const char *did, const droste_volume_count *count, const struct request *r)
 {
     if (rc == 0)
         volume_print_count(did, count, r->json);
-    return cli_inner(rc, why, err);
+    return rc;
 }
 
 static int cli_volume_get(droste_volume *v, const struct request *r, struct error *err)
@@ -97,41 +95,37 @@ static int cli_volume_put(droste_volume *v, const struct request *r, struct erro
 /* Removes the volume, a snapshot, or paths. */
 static int volume_rm(droste_volume *v, const struct request *r, struct error *err)
 {
-    droste_error why;
     bool one = r->snapshot != NULL;
     if (r->count == 2 && !one)
-        return cli_inner(droste_volume_remove(r->d, r->words[1], &why), &why, err);
-    int rc = droste_volume_open(r->d, r->words[1], one ? DROSTE_VOLUME_ALONE : 0, &v, &why);
+        return droste_volume_remove(r->d, r->words[1], err);
+    int rc = droste_volume_open(r->d, r->words[1], one ? DROSTE_VOLUME_ALONE : 0, &v, err);
     if (rc == 0 && one)
-        rc = droste_volume_snapshot_remove(v, r->snapshot, &why);
+        rc = droste_volume_snapshot_remove(v, r->snapshot, err);
     for (size_t i = 2; rc == 0 && i < r->count; i++)
-        rc = droste_volume_delete(v, r->words[i], &why);
+        rc = droste_volume_delete(v, r->words[i], err);
     droste_volume_close(v);
-    return cli_inner(rc, &why, err);
+    return rc;
 }
 
 static int cli_volume_snapshot(droste_volume *v, const struct request *r, struct error *err)
 {
     droste_volume_count count;
-    droste_error why;
-    int rc = droste_volume_snapshot(v, r->words[2], &count, &why);
-    return volume_copied(rc, "kept", &count, r, &why, err);
+    int rc = droste_volume_snapshot(v, r->words[2], &count, err);
+    return volume_copied(rc, "kept", &count, r);
 }
 
 static int cli_volume_restore(droste_volume *v, const struct request *r, struct error *err)
 {
     droste_volume_count count;
-    droste_error why;
-    int rc = droste_volume_restore(v, r->words[2], &count, &why);
-    return volume_copied(rc, "restored", &count, r, &why, err);
+    int rc = droste_volume_restore(v, r->words[2], &count, err);
+    return volume_copied(rc, "restored", &count, r);
 }
 
 static int cli_volume_limit(droste_volume *v, const struct request *r, struct error *err)
 {
-    droste_error why;
     bool changes = r->size || r->files;
-    int rc = changes ? droste_volume_limit(v, r->size, r->files, &why) : 0;
-    return rc < 0 ? cli_inner(rc, &why, err) : volume_print_usage(v, r->json, err);
+    int rc = changes ? droste_volume_limit(v, r->size, r->files, err) : 0;
+    return rc < 0 ? rc : volume_print_usage(v, r->json, err);
 }
 
 /* ---- arguments and flags ---- */
@@ -220,7 +214,6 @@ static int volume_check_remote(
 static int do_it(const struct request *r, const struct volume_verb *row)
 {
     droste_volume *v = NULL;
-    droste_error why;
     struct error err = { 0 };
     int rc = 0;
     if (droste_volumes_are_remote(r->d)) {
@@ -228,9 +221,8 @@ static int do_it(const struct request *r, const struct volume_verb *row)
         rc = volume_check_remote(r, row, &err);
     }
     if (rc == 0 && row->opening != NOT_OPEN)
-        rc = cli_inner(droste_volume_open(r->d, r->words[1],
-                           row->opening == OPEN_ALONE ? DROSTE_VOLUME_ALONE : 0, &v, &why),
-            &why, &err);
+        rc = droste_volume_open(
+            r->d, r->words[1], row->opening == OPEN_ALONE ? DROSTE_VOLUME_ALONE : 0, &v, &err);
     if (rc == 0)
         rc = row->run(v, r, &err);
     droste_volume_close(v);

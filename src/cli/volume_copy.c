@@ -31,9 +31,8 @@ static int volume_show_file(droste_volume *v, const char *path, struct error *er
     enum { PIECE = 65536, CUT = 4 };
     char piece[PIECE];
     size_t n, kept = 0;
-    droste_error why;
     FILE *copy = tmpfile();
-    int rc = copy ? cli_inner(droste_volume_read(v, path, fileno(copy), &why), &why, err)
+    int rc = copy ? droste_volume_read(v, path, fileno(copy), err)
                   : error_set_errno(err, ERROR_IO, "making a temporary file");
     if (rc == 0)
         rewind(copy);
@@ -67,11 +66,10 @@ int volume_copy_out(droste_volume *v, const char *path, const char *target,
     droste_volume_count *count, struct error *err)
 {
     cleanup_buf struct buf to = { 0 };
-    droste_error why;
     if (strcmp(target, "-") == 0 && isatty(STDOUT_FILENO))
         return volume_show_file(v, path, err);
     if (strcmp(target, "-") == 0)
-        return cli_inner(droste_volume_read(v, path, STDOUT_FILENO, &why), &why, err);
+        return droste_volume_read(v, path, STDOUT_FILENO, err);
     int rc = cli_copy_target(path, target, &to, err);
     if (rc < 0)
         return rc;
@@ -79,14 +77,13 @@ int volume_copy_out(droste_volume *v, const char *path, const char *target,
         buf_puts(&to, droste_volume_name(v));
     if (buf_failed(&to))
         return error_memory(err);
-    return cli_inner(droste_volume_get(v, path, buf_text(&to), count, &why), &why, err);
+    return droste_volume_get(v, path, buf_text(&to), count, err);
 }
 
 int volume_copy_in(droste_volume *v, const char *source, const char *path,
     droste_volume_count *count, struct error *err)
 {
     cleanup_buf struct buf to = { 0 };
-    droste_error why;
     bool stream = strcmp(source, "-") == 0;
     cleanup_fd int fd =
         file_open(source, O_RDONLY, FILE_OR_DIRECTORY | FILE_OR_INPUT, "the file", err);
@@ -99,5 +96,5 @@ int volume_copy_in(droste_volume *v, const char *source, const char *path,
         return error_memory(err);
     if (to.len == 0 || strcmp(buf_text(&to), ".") == 0)
         return error_set(err, ERROR_ARGUMENT, "the source has no name; add its path in the volume");
-    return cli_inner(droste_volume_put(v, fd, buf_text(&to), count, &why), &why, err);
+    return droste_volume_put(v, fd, buf_text(&to), count, err);
 }

@@ -141,10 +141,8 @@ int volume_print_list(droste_volume *v, const char *path, unsigned depth, size_t
     enum volume_style style, struct error *err)
 {
     struct printing p = { .style = style };
-    droste_error why;
     volume_print_begin(&p.out, droste_volume_name(v), style);
-    int more =
-        cli_inner(droste_volume_list(v, path, depth, most, print_entry, &p, &why), &why, err);
+    int more = droste_volume_list(v, path, depth, most, print_entry, &p, err);
     int rc = more < 0 ? more : buf_failed(&p.out) ? error_memory(err) : 0;
     if (rc == 0)
         volume_print_end(&p.out, more > 0, most, style);
@@ -209,19 +207,18 @@ static int volume_print_put_volume(void *arg, const char *name)
 int volume_print_all(droste *d, bool json, struct error *err)
 {
     struct names_printing p = { .d = d, .json = json };
-    droste_error why;
-    const char *root = droste_volume_root(d, &why);
+    const char *root = droste_volume_root(d, err);
     if (json)
         field_open(&p.out, NULL, '[');
     size_t before = p.out.len;
-    int rc = root ? droste_volume_names(d, volume_print_put_volume, &p, &why) : -why.code;
+    int rc = root ? droste_volume_names(d, volume_print_put_volume, &p, err) : -err->code;
     if (rc == 0 && !json && p.out.len == before)
         buf_printf(&p.out, "There are no volumes at %s.\n", root);
     buf_puts(&p.out, json ? "]\n" : "");
     if (rc == 0)
         print_buf(&p.out);
     buf_free(&p.out);
-    return cli_inner(rc, &why, err);
+    return rc;
 }
 
 static int volume_print_put_name(void *arg, const char *name)
@@ -237,23 +234,21 @@ static int volume_print_put_name(void *arg, const char *name)
 int volume_print_snapshots(const droste_volume *v, bool json, struct error *err)
 {
     struct names_printing p = { .json = json };
-    droste_error why;
     if (json)
         field_open(&p.out, NULL, '[');
-    int rc = droste_volume_snapshots(v, volume_print_put_name, &p, &why);
+    int rc = droste_volume_snapshots(v, volume_print_put_name, &p, err);
     buf_puts(&p.out, json ? "]\n" : "");
     if (rc == 0)
         print_buf(&p.out);
     buf_free(&p.out);
-    return cli_inner(rc, &why, err);
+    return rc;
 }
 
 static int volume_print_put_snapshot(void *arg, const char *name)
 {
     struct names_printing *p = arg;
     droste_volume_usage used = { 0 };
-    droste_error why;
-    p->rc = cli_inner(droste_volume_snapshot_measure(p->v, name, &used, &why), &why, p->err);
+    p->rc = droste_volume_snapshot_measure(p->v, name, &used, p->err);
     if (p->json) {
         field_open(&p->out, NULL, '{');
         field_string(&p->out, "name", name);
@@ -270,10 +265,10 @@ static int volume_print_put_snapshot(void *arg, const char *name)
 /* Prints its own usage, then its snapshots, which do not count toward its quota. */
 int volume_print_usage(const droste_volume *v, bool json, struct error *err)
 {
-    struct names_printing p = { .v = v, .json = json, .err = err };
+    struct error why = { 0 };
+    struct names_printing p = { .v = v, .json = json, .err = &why };
     droste_volume_usage used;
-    droste_error why;
-    int rc = cli_inner(droste_volume_measure(v, &used, &why), &why, err);
+    int rc = droste_volume_measure(v, &used, err);
     if (rc < 0)
         return rc;
     if (json)
@@ -281,9 +276,11 @@ int volume_print_usage(const droste_volume *v, bool json, struct error *err)
     volume_print_put_usage(&p.out, droste_volume_name(v), droste_volume_path(v), &used, json);
     if (json)
         field_open(&p.out, "snapshots", '[');
-    rc = cli_inner(droste_volume_snapshots(v, volume_print_put_snapshot, &p, &why), &why, err);
-    if (rc == 0)
+    rc = droste_volume_snapshots(v, volume_print_put_snapshot, &p, err);
+    if (rc == 0 && p.rc < 0) {
+        *err = why;
         rc = p.rc;
+    }
     buf_puts(&p.out, json ? "]}\n" : "");
     if (rc == 0)
         print_buf(&p.out);

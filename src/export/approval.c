@@ -3,7 +3,7 @@
 #include "base/json/fields.h"
 #include "base/json/json.h"
 #include "droste.h"
-#include "export/public_error.h"
+#include "base/error.h"
 
 int droste_approval_json(
     const droste_approval *a, droste_piece_fn *fn, void *arg, droste_error *err)
@@ -29,7 +29,7 @@ int droste_approval_json(
     field_time(&out, "begun", a->begun_ms);
     field_close(&out, '}');
     if (buf_failed(&out))
-        return public_error_set_memory(err);
+        return error_memory(err);
     fn(arg, buf_text(&out), out.len);
     return 0;
 }

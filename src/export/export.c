@@ -9,7 +9,7 @@
 #include "export/lines.h"
 #include "export/otlp.h"
 #include "export/page.h"
-#include "export/public_error.h"
+#include "base/error.h"
 
 static int export_write(
     droste_record *record, const droste_export *runs, FILE *file, droste_error *err)
@@ -22,7 +22,7 @@ static int export_write(
     };
     int rc = formats[runs->format](record, runs, file, err);
     bool failed = fclose(file) != 0;
-    return failed && rc == 0 ? public_error_set_errno(err, DROSTE_ERROR_IO, "writing") : rc;
+    return failed && rc == 0 ? error_set_errno(err, ERROR_IO, "writing") : rc;
 }
 
 int droste_record_export_fd(
@@ -30,10 +30,10 @@ int droste_record_export_fd(
 {
     cleanup_fd int copy = fcntl(fd, F_DUPFD_CLOEXEC, 3);
     if (copy < 0)
-        return public_error_set_errno(err, DROSTE_ERROR_IO, "exporting");
+        return error_set_errno(err, ERROR_IO, "exporting");
     FILE *file = fdopen(copy, "w");
     if (!file)
-        return public_error_set_memory(err);
+        return error_memory(err);
     steal_fd(&copy);
     return export_write(record, runs, file, err);
 }
@@ -46,13 +46,13 @@ static int export_replace(
     buf_printf(&name, "%s.XXXXXX", path);
     cleanup_free char *draft = buf_steal(&name);
     if (!draft)
-        return public_error_set_memory(err);
+        return error_memory(err);
     cleanup_fd int fd = mkostemp(draft, O_CLOEXEC);
     if (fd < 0)
-        return public_error_set_errno(err, DROSTE_ERROR_IO, "creating %.160s", path);
+        return error_set_errno(err, ERROR_IO, "creating %.160s", path);
     int rc = droste_record_export_fd(record, runs, fd, err);
     if (rc == 0 && rename(draft, path) < 0)
-        rc = public_error_set_errno(err, DROSTE_ERROR_IO, "renaming %.80s", draft);
+        rc = error_set_errno(err, ERROR_IO, "renaming %.80s", draft);
     if (rc < 0)
         unlink(draft);
     return rc;
@@ -64,7 +64,7 @@ static int export_append(
 {
     cleanup_fd int fd = open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
     if (fd < 0)
-        return public_error_set_errno(err, DROSTE_ERROR_IO, "opening %.160s", path);
+        return error_set_errno(err, ERROR_IO, "opening %.160s", path);
     return droste_record_export_fd(record, runs, fd, err);
 }
 
@@ -72,9 +72,11 @@ int droste_record_export(
     droste_record *record, const droste_export *runs, const char *path, droste_error *err)
 {
     struct stat st;
-    droste_error why = { 0 };
     bool replaces = stat(path, &st) < 0 || S_ISREG(st.st_mode);
+    droste_error why = { 0 };
     int rc = replaces ? export_replace(record, runs, path, &why)
                       : export_append(record, runs, path, &why);
-    return rc < 0 ? public_error_set(err, why.code, "exporting to %.80s: %s", path, why.text) : 0;
+    return rc < 0
+               ? error_set(err, (enum error_code)why.code, "exporting to %.80s: %s", path, why.text)
+               : 0;
 }

@@ -9,12 +9,7 @@
 #include "base/json/fields.h"
 #include "base/json/json.h"
 #include "base/line_reader.h"
-#include "export/public_error.h"
-
-struct grades {
-    struct steps_out *o;
-    droste_error *err;
-};
+#include "base/error.h"
 
 static void grades_put(struct steps_out *o, const char *run, struct json_object *grade)
 {
@@ -35,7 +30,6 @@ static void grades_put(struct steps_out *o, const char *run, struct json_object 
 
 static int grades_take_line(void *arg, const struct line *line, struct error *err)
 {
-    struct grades *g = arg;
     cleanup_json struct json_object *o = NULL;
     if (line_is_blank(line) ||
         json_parse(line->text, line->len, &json_limits_large, &o, NULL) < 0 ||
@@ -45,20 +39,16 @@ static int grades_take_line(void *arg, const struct line *line, struct error *er
     struct json_object *grade = json_object_object_get(o, "grade");
     if (!run || !json_object_is_type(grade, json_type_object))
         return 0;
-    grades_put(g->o, run, grade);
-    return steps_flush(g->o, g->err) < 0 ? error_set(err, ERROR_IO, "%s", g->err->text) : 0;
+    grades_put(arg, run, grade);
+    return steps_flush(arg, err);
 }
 
 int grades_write(const char *path, struct steps_out *o, droste_error *err)
 {
-    struct grades g = { .o = o, .err = err };
-    struct error why = { 0 };
     cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0 && errno == ENOENT)
         return 0;
     if (fd < 0)
-        return public_error_set_errno(err, DROSTE_ERROR_IO, "opening %.160s", path);
-    if (line_reader_read(fd, path, grades_take_line, &g, &why) < 0)
-        return public_error_set(err, (int)why.code, "%s", why.text);
-    return 0;
+        return error_set_errno(err, ERROR_IO, "opening %.160s", path);
+    return line_reader_read(fd, path, grades_take_line, o, err);
 }

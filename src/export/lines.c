@@ -6,7 +6,7 @@
 #include "export/lines.h"
 
 #include "base/json/fields.h"
-#include "export/public_error.h"
+#include "base/error.h"
 #include "export/steps.h"
 
 /* Limits the values of a page by its size so far, so that a browser can open a run of any size. */
@@ -152,7 +152,7 @@ static int event_tell_end(void *arg, const droste_record_run *run, droste_error 
 }
 
 int droste_record_events(droste_record *record, const char *run, int children, int64_t *at,
-    int64_t most, size_t cut, droste_record_event_fn *fn, void *arg, droste_error *failure)
+    int64_t most, size_t cut, droste_record_event_fn *fn, void *arg, droste_error *err)
 {
     const droste_record_visitor visitor = { .run = event_tell_run,
         .turn = event_tell_turn,
@@ -164,23 +164,23 @@ int droste_record_events(droste_record *record, const char *run, int children, i
     struct line_events e = {
         .out = { .record = record, .most = cut }, .at = at, .fn = fn, .arg = arg
     };
-    droste_error err = { 0 };
-    int rc = droste_record_follow(record, run, at, most, &visitor, &e, &err);
+    droste_error why = { 0 };
+    int rc = droste_record_follow(record, run, at, most, &visitor, &e, &why);
     steps_free(&e.out);
-    return rc < 0 ? public_error_set(failure, err.code, "%s", err.text) : 0;
+    return rc < 0 ? error_set(err, (enum error_code)why.code, "%s", why.text) : 0;
 }
 
 int droste_record_json(droste_record *record, const droste_record_run *run, size_t cut,
-    droste_piece_fn *fn, void *arg, droste_error *failure)
+    droste_piece_fn *fn, void *arg, droste_error *err)
 {
     cleanup_steps struct steps_out o = { .record = record, .most = cut };
-    droste_error err = { 0 };
     field_open(&o.text, NULL, '{');
     steps_run_begin(&o, run);
     steps_run_end(&o, run);
     steps_close(&o);
-    if (steps_flush(&o, &err) < 0)
-        return public_error_set(failure, err.code, "%s", err.text);
+    droste_error why = { 0 };
+    if (steps_flush(&o, &why) < 0)
+        return error_set(err, (enum error_code)why.code, "%s", why.text);
     fn(arg, buf_text(&o.text), o.text.len);
     return 0;
 }

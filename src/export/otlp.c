@@ -17,7 +17,7 @@
 #include "base/json/json.h"
 #include "base/otlp.h"
 #include "base/traceparent.h"
-#include "export/public_error.h"
+#include "base/error.h"
 #include "export/steps.h"
 
 enum { SETTINGS_MOST = 16 << 20, CONVERSATION_MOST = 1000 };
@@ -52,15 +52,12 @@ static void otlp_id(struct otlp *o, size_t digits, char *out, const char *format
 static void otlp_id(struct otlp *o, size_t digits, char *out, const char *format, ...)
 {
     char text[2 * DROSTE_RUN_ID_SIZE], hash[HASH_TEXT_SIZE];
-    struct error why = { 0 };
     va_list args;
     va_start(args, format);
     int len = vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    if (hash_sha256(text, (size_t)len, hash, &why) < 0) {
-        public_error_copy(&why, &o->out.error);
+    if (hash_sha256(text, (size_t)len, hash, &o->out.error) < 0)
         memset(hash, '1', sizeof hash);
-    }
     memcpy(out, hash, digits);
     out[digits] = '\0';
 }
@@ -168,7 +165,7 @@ static int otlp_turn(void *arg, const droste_record_turn *turn, droste_error *er
 {
     struct otlp *o = arg;
     if (!array_room(o->turns, o->count, &o->room))
-        return public_error_set_memory(err);
+        return error_memory(err);
     struct otlp_turn *t = &o->turns[o->count++];
     *t = (struct otlp_turn){ .number = turn->turn,
         .started_ms = turn->started_ms,

@@ -17,7 +17,7 @@
 #include "export/embedded.h"
 #include "export/grades.h"
 #include "export/lines.h"
-#include "export/public_error.h"
+#include "base/error.h"
 
 enum {
     TITLE_CHARACTERS = 80,
@@ -228,7 +228,7 @@ static int page_take_run(void *arg, const droste_record_run *run, droste_error *
         rc = add_facts(p, run, err);
     buf_puts(&p->facts, "</header>\n");
     if (rc == 0 && (buf_failed(&p->title) || buf_failed(&p->facts)))
-        rc = public_error_set_memory(err);
+        rc = error_memory(err);
     return rc;
 }
 
@@ -238,7 +238,7 @@ static int write_buf(struct page *p, const struct buf *text, droste_error *err)
 {
     if (fwrite(buf_text(text), 1, text->len, p->file) == text->len)
         return 0;
-    return public_error_set_errno(err, DROSTE_ERROR_IO, "writing the page");
+    return error_set_errno(err, ERROR_IO, "writing the page");
 }
 
 /* Of several runs: what they are. */
@@ -299,7 +299,7 @@ static int write_all(struct page *p, droste_error *err)
         size_t len = strlen(marks[i].mark);
         const char *mark = memmem(at, (size_t)(end - at), marks[i].mark, len);
         if (!mark)
-            return public_error_set(err, DROSTE_ERROR_IO,
+            return error_set(err, ERROR_IO,
                 "the page's template lacks the mark %s; this build is incomplete, rebuild it",
                 marks[i].mark);
         fwrite(at, 1, (size_t)(mark - at), p->file);
@@ -309,7 +309,7 @@ static int write_all(struct page *p, droste_error *err)
         at = mark + len;
     }
     fwrite(at, 1, (size_t)(end - at), p->file);
-    return ferror(p->file) ? public_error_set_errno(err, DROSTE_ERROR_IO, "writing the page") : 0;
+    return ferror(p->file) ? error_set_errno(err, ERROR_IO, "writing the page") : 0;
 }
 
 int page_write(droste_record *record, const droste_export *runs, FILE *file, droste_error *err)

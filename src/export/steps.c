@@ -13,7 +13,7 @@
 #include "base/json/fields.h"
 #include "base/json/json.h"
 #include "base/text.h"
-#include "export/public_error.h"
+#include "base/error.h"
 
 enum {
     JSON_MOST = 16 << 20, /* bytes of JSON to check and copy */
@@ -45,7 +45,7 @@ static void steps_put(struct steps_out *o, const char *data, size_t len)
     o->written += (int64_t)len;
     if (fwrite(data, 1, len, o->file) == len)
         return;
-    public_error_set_errno(&err, DROSTE_ERROR_IO, "writing");
+    error_set_errno(&err, ERROR_IO, "writing");
     steps_note(o, &err);
 }
 
@@ -85,7 +85,7 @@ int steps_flush(struct steps_out *o, droste_error *err)
 {
     droste_error memory;
     if (buf_failed(&o->text) || buf_failed(&o->cut) || buf_failed(&o->as_text)) {
-        public_error_set_memory(&memory);
+        error_memory(&memory);
         steps_note(o, &memory);
     }
     if (o->file) {

@@ -27,7 +27,7 @@
         struct error err_ = { 0 };                                                                 \
         struct error *err = &err_;                                                                 \
         int rc_ = (call);                                                                          \
-        if (rc_ != -(int)(expected) || err_.code != (expected))                                    \
+        if (rc_ != -(int)(expected) || err_.code != (int)(expected))                               \
             fail_msg("%s gave %d (%s), not %s", #call, rc_, err_.text, error_code_name(expected)); \
     } while (0)
 
@@ -37,7 +37,8 @@
         struct error err_ = { 0 };                                                                 \
         struct error *err = &err_;                                                                 \
         int rc_ = (call);                                                                          \
-        if (rc_ != -(int)(expected) || err_.code != (expected) || !strstr(err_.text, (words)))     \
+        if (rc_ != -(int)(expected) || err_.code != (int)(expected) ||                             \
+            !strstr(err_.text, (words)))                                                           \
             fail_msg("%s gave %d (%s), not %s: %s", #call, rc_, err_.text,                         \
                 error_code_name(expected), (words));                                               \
     } while (0)

@@ -52,7 +52,7 @@ static int server_start(struct bench_server *s, const char *workers, droste_erro
     pid_t parent = getpid();
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) < 0)
-        return public_error_set_errno(err, DROSTE_ERROR_IO, "starting a server");
+        return error_set_errno(err, ERROR_IO, "starting a server");
     s->pid = fork();
     if (s->pid == 0)
         server_become(workers, ends[1], parent);
@@ -65,7 +65,7 @@ static int server_start(struct bench_server *s, const char *workers, droste_erro
         rc = -1;
     }
     fclose(out);
-    return rc < 0 ? public_error_set(err, DROSTE_ERROR_ENVIRONMENT, "the server did not start") : 0;
+    return rc < 0 ? error_set(err, ERROR_ENVIRONMENT, "the server did not start") : 0;
 }
 
 /* ---- a client ---- */

@@ -262,7 +262,7 @@ int remote_exec(const struct remote_exec *e, const struct list *settings)
     c.r = r;
     if (rc == 0)
         rc = cell_do(&c, settings, &err);
-    int status = rc < 0 ? cli_inner_error(&err) : cell_print(&c);
+    int status = rc < 0 ? cli_error(&err) : cell_print(&c);
     if (c.sandbox)
         remote_ask(r, &(struct remote_request){ .method = "DELETE", .path = c.sandbox }, &ignored);
     json_object_put(c.result);

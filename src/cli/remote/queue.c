@@ -245,22 +245,15 @@ static void queue_on_ended(struct queue_task *t, CURLcode code)
 
 /* ---- a task ---- */
 
-static int queue_fail(droste_error *to, const struct error *err)
-{
-    *to = (droste_error){ .code = (int)err->code };
-    snprintf(to->text, sizeof to->text, "%s", err->text);
-    return -1;
-}
-
 static int queue_on_check(void *arg, const droste_request *request, droste_error *err)
 {
-    struct error why = { 0 };
+    *err = (droste_error){ 0 };
     if (request->contexts && request->contexts[0])
-        error_set(&why, ERROR_UNSUPPORTED,
+        error_set(err, ERROR_UNSUPPORTED,
             "a run of a cluster's queue has one context: use `context`, or a server (--server)");
     else if (request->context && access(request->context, R_OK) < 0)
-        error_set_errno(&why, ERROR_NOT_FOUND, "the context %.200s", request->context);
-    return why.code ? queue_fail(err, &why) : 0;
+        error_set_errno(err, ERROR_NOT_FOUND, "the context %.200s", request->context);
+    return -err->code;
 }
 
 /* A file is text; JSON if its name says so. */
@@ -330,27 +323,24 @@ static int queue_name_run(struct queue_task *t, struct error *err)
     return rc;
 }
 
-static int queue_on_start(void *arg, const droste_request *request, droste_error *failure)
+static int queue_on_start(void *arg, const droste_request *request, droste_error *err)
 {
     struct queue_batch *b = arg;
-    struct error err = { 0 };
     struct queue_task *t = calloc(1, sizeof *t);
-    if (!t) {
-        error_memory(&err);
-        return queue_fail(failure, &err);
-    }
+    if (!t)
+        return error_memory(err);
     t->batch = b;
     t->request = request;
     TAILQ_INSERT_TAIL(&b->tasks, t, link);
-    int rc = queue_put_request(&t->body, request, &err);
+    int rc = queue_put_request(&t->body, request, err);
     if (rc == 0)
-        rc = queue_name_run(t, &err);
+        rc = queue_name_run(t, err);
     buf_printf(&t->body, ", \"id\": \"%s\", \"priority\": %lld}", t->id, (long long)b->o->priority);
     if (rc == 0 && buf_failed(&t->body))
-        rc = error_memory(&err);
+        rc = error_memory(err);
     if (rc < 0) {
         queue_task_free(t);
-        return queue_fail(failure, &err);
+        return rc;
     }
     queue_task_step(t, b->o->cancels ? STEP_CANCEL : STEP_PUT);
     return 0;

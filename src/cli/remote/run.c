@@ -91,7 +91,7 @@ int remote_watch(struct remote *r, const char *run, bool json, bool quiet)
     if (rc == 0)
         rc = remote_ask_json(
             r, &(struct remote_request){ .method = "GET", .path = path }, &found, &err);
-    return rc < 0 ? cli_inner_error(&err) : watch_print(found, json);
+    return rc < 0 ? cli_error(&err) : watch_print(found, json);
 }
 
 /* ---- the beginning ---- */
@@ -166,7 +166,7 @@ int remote_run(const struct remote_run *q, const struct list *settings)
     int rc = remote_server_open(q->server, &r, &err);
     if (rc == 0)
         rc = run_start(r, q, settings, &stored, &run, &err);
-    int status = rc < 0 ? cli_inner_error(&err) : remote_watch(r, run, q->json, q->quiet);
+    int status = rc < 0 ? cli_error(&err) : remote_watch(r, run, q->json, q->quiet);
     cleanup_free char *path = stored ? remote_path("/v1/contexts/", stored, "") : NULL;
     if (path)
         remote_ask(r, &(struct remote_request){ .method = "DELETE", .path = path }, &ignored);

@@ -101,14 +101,12 @@ static droste_record_run runs_row(struct json_object *o)
 static int runs_print(struct json_object *all, const struct remote_runs *o, struct error *err)
 {
     size_t count = json_length(all);
-    droste_error why = { 0 };
     cleanup_free droste_record_run *rows = calloc(count + 1, sizeof *rows);
     if (!rows)
         return error_memory(err);
     for (size_t i = 0; i < count; i++)
         rows[i] = runs_row(json_object_array_get_idx(all, i));
-    return cli_inner(
-        list_rows_as_text(rows, count, o->status || o->model, o->server, &why), &why, err);
+    return list_rows_as_text(rows, count, o->status || o->model, o->server, err);
 }
 
 static int remote_runs_ls(struct remote_runs_call *c, struct error *err)
@@ -250,8 +248,7 @@ static int remote_runs_resume(struct remote_runs_call *c, const char *word)
     int rc = runs_resolve(c, word, &err);
     if (rc == 0)
         rc = runs_about(c, "POST", "/resume", &run, &err);
-    return rc < 0 ? cli_inner_error(&err)
-                  : remote_watch(c->r, c->id, c->o->json, !isatty(STDERR_FILENO));
+    return rc < 0 ? cli_error(&err) : remote_watch(c->r, c->id, c->o->json, !isatty(STDERR_FILENO));
 }
 
 static int remote_runs_do(struct remote_runs_call *c, const struct remote_runs_verb *verb,

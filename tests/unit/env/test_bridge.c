@@ -102,7 +102,7 @@ static int bridge_teardown(void **state)
     return 0;
 }
 
-static void says(size_t i, enum error_code code, const char *words)
+static void says(size_t i, int code, const char *words)
 {
     if (f.errors[i].code != code || !strstr(f.errors[i].text, words))
         fail_msg("sandbox %zu: %s: %s", i, error_code_name(f.errors[i].code), f.errors[i].text);

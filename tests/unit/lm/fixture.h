@@ -207,11 +207,11 @@ static inline void ask_once(struct loop *loop, const struct lm_options *options,
 }
 
 /* The call failed, with this code and these words in its error (NULL: any). */
-static inline void assert_failed(const struct answer *a, enum error_code code, const char *words)
+static inline void assert_failed(const struct answer *a, int code, const char *words)
 {
     if (a->error.code != code)
         fail_msg("ended as %s (%s), not as %s", error_code_name(a->error.code), a->error.text,
-            error_code_name(code));
+            error_code_name((enum error_code)code));
     if (words && !strstr(a->error.text, words))
         fail_msg("\"%s\" does not say \"%s\"", a->error.text, words);
     assert_null(strstr(a->error.text, TEST_KEY));
