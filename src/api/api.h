@@ -66,6 +66,7 @@ struct droste {
     struct staging *staging;         /* staging_run waits for it; NULL: none */
     bool waits;                      /* a function is running the loop */
     int poll_fd, timer_fd;           /* of droste_fd; -1: not requested yet */
+    uint64_t timer_due_ms;           /* see loop_settle */
     struct lm_queue *queue;          /* of all models; opened with the first */
     struct shared_lm *models;        /* open models */
     struct shared_forwarder *forwarders;

@@ -79,6 +79,7 @@ static int make_poll_fd(droste *d, struct error *err)
 {
     d->poll_fd = epoll_create1(EPOLL_CLOEXEC);
     d->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+    d->timer_due_ms = 0;
     if (d->poll_fd < 0 || d->timer_fd < 0)
         return error_set_errno(err, ERROR_IO, "making a descriptor for another loop");
     int rc = watch_for_host(d->poll_fd, loop_backend(d->loop), err);
@@ -116,7 +117,7 @@ int droste_dispatch(droste *d, droste_error *err)
 {
     int rc = droste_turn(d, 0, err);
     if (rc >= 0 && d->timer_fd >= 0)
-        loop_settle(d->loop, d->timer_fd);
+        loop_settle(d->loop, d->timer_fd, &d->timer_due_ms);
     return rc;
 }
 

@@ -230,11 +230,15 @@ int loop_backend(const struct loop *loop)
     return uv_backend_fd(&loop->uv);
 }
 
-void loop_settle(struct loop *loop, int timer_fd)
+void loop_settle(struct loop *loop, int timer_fd, uint64_t *due_ms)
 {
     uv_update_time(&loop->uv);
     int ms = uv_backend_timeout(&loop->uv);
+    uint64_t due = ms < 0 ? UINT64_MAX : uv_now(&loop->uv) + (uint64_t)ms;
     struct itimerspec at = { 0 };
+    if (ms != 0 && due == *due_ms)
+        return; /* it is in the future, so the timer has not expired */
+    *due_ms = due;
     if (ms >= 0)
         at.it_value =
             /* 1 ns: at once; 0 would disarm the timer */

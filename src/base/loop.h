@@ -55,9 +55,10 @@ void loop_hold(struct loop *loop);
 void loop_let_go(struct loop *loop);
 /* A descriptor that becomes readable when there is something to do, for embedding in another
  * loop. The caller watches it and calls loop_settle before each wait. Timers are set in
- * `timer_fd`, a timerfd that the caller owns. */
+ * `timer_fd`, a timerfd that the caller owns, and again only if they have changed: `due_ms`, 0 for
+ * a new one, says for when it is set. */
 int loop_backend(const struct loop *loop);
-void loop_settle(struct loop *loop, int timer_fd);
+void loop_settle(struct loop *loop, int timer_fd, uint64_t *due_ms);
 /* In the child of a fork: closes the descriptors that the loop watches, and its epoll
  * descriptor. The child must neither use nor close the loop, because its handles belong to the
  * parent. */

@@ -477,6 +477,8 @@ static void server_on_sweep(uv_timer_t *timer)
     mcp_service_sweep(s, now);
     for (struct client *c = s->clients; c; c = c->next) {
         struct upgrade *u = c->request ? c->request->upgrade : NULL;
+        if (c->request)
+            request_watch(c->request);
         if (server_client_is_late(c, now))
             shutdown(c->fd, SHUT_RDWR);
         else if (u && u->on_tick)

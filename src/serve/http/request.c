@@ -43,11 +43,10 @@ static void request_on_disconnect(uv_poll_t *watch, int status, int events)
     request_resume(r);
 }
 
-/* The library does not look at a suspended connection, so a client's end must be seen here. */
-static void request_watch(struct request *r)
+void request_watch(struct request *r)
 {
-    if (r->idempotent)
-        return; /* its effect is for the client that asks again */
+    if (!r->suspended || r->watch || r->idempotent)
+        return; /* the effect of the last is for the client that asks again */
     uv_poll_t *watch = calloc(1, sizeof *watch);
     if (!watch)
         return;
@@ -66,7 +65,8 @@ void request_suspend(struct request *r)
         return;
     r->suspended = true;
     MHD_suspend_connection(r->connection);
-    request_watch(r);
+    if (!r->streaming) /* a stream is suspended and resumed for each piece */
+        request_watch(r);
 }
 
 void request_resume(struct request *r)

@@ -221,6 +221,9 @@ const char *request_header_of(struct request *r, const char *name);
 /* Nothing is read from the client, and nothing sent, until request_resume. */
 void request_suspend(struct request *r);
 void request_resume(struct request *r);
+/* Notices if the client leaves, as the library does not look at a suspended connection. Of a stream
+ * the server asks for this four times a second, since a watch takes seven system calls. */
+void request_watch(struct request *r);
 void request_free(struct request *r);
 
 /* head.c: refuses what RFC 9112 forbids and libmicrohttpd accepts, foreign hosts and origins. */
