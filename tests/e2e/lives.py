@@ -170,6 +170,16 @@ def check_paid_once(life, expected, killed):
     assert shown["usage"]["output_tokens"] == sum(t[1] for t in tokens)
 
 
+# Makes a record one of version 13, which has no approvals.
+VERSION_13 = (
+    "DROP INDEX calls_about_costs; ALTER TABLE calls DROP COLUMN question;"
+    "DROP INDEX calls_that_ask; DROP TRIGGER call_asked; DROP TRIGGER call_decided;"
+    + "".join("ALTER TABLE calls DROP COLUMN %s;" % name for name in (
+        "asked_ms", "until_ms", "decision", "decided_ms", "decided_by", "decision_reason",
+        "begun_ms"))
+    + "PRAGMA user_version = 13;")
+
+
 def settle(droste, statement):
     """Makes the record what it would be had the process died earlier."""
     db = sqlite3.connect(droste.record.path)

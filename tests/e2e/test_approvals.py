@@ -14,7 +14,7 @@ import time
 import pytest
 
 from harness import at, finish, repl, wait_until, write_replay
-from lives import SEED, settle
+from lives import SEED, settle, VERSION_13
 
 #: calls that wait at once when the host is killed; docs/approvals.md has the measurement of 1,000
 WAITING = int(os.environ.get("DROSTE_TEST_APPROVALS", "40"))
@@ -267,12 +267,7 @@ def test_a_record_of_an_older_version_is_upgraded(place, droste):
     p = place(repl("SUBMIT(write(n=4))"))
     p.flags = p.flags[:-2]
     finish(p.start())
-    names = ["asked_ms", "until_ms", "decision", "decided_ms", "decided_by", "decision_reason",
-             "begun_ms"]
-    settle(droste, "DROP INDEX calls_about_costs; ALTER TABLE calls DROP COLUMN question;"
-           "DROP INDEX calls_that_ask; DROP TRIGGER call_asked; DROP TRIGGER call_decided;"
-           + "".join("ALTER TABLE calls DROP COLUMN %s;" % name for name in names)
-           + "PRAGMA user_version = 13;")
+    settle(droste, VERSION_13)
     assert droste("runs", "approvals", "--json").json == []
     shown = droste("runs", "show", droste.record.runs[0]["id"], "--json").json
     assert shown["answer"] == 40

@@ -100,6 +100,8 @@ def test_without_a_key_nothing_but_health_is_answered(keyed):
     """Nor with a wrong one; both ways to send one are accepted."""
     server, clients = keyed
     for path in ("/health", "/ready", "/openapi.json"):
+        probe = server.ask("HEAD", path)
+        assert (probe.status, probe.body) == (200, b"") and int(probe.headers["Content-Length"]) > 0
         assert server.ask("GET", path).status == 200
     key = clients["one"].key
     for headers in ({}, {"X-API-Key": ""}, {"X-API-Key": key[:-1] + "g"}, {"X-API-Key": key[4:]},

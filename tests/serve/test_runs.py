@@ -1,12 +1,15 @@
 """Runs of models over HTTP: what a client may ask for, what it sees, and what survives a server."""
 import http.client
 import json
+import os
 import signal
+import sqlite3
 
 import pytest
 
 from server_process import WAIT, Server, until
 from harness import repl
+from lives import VERSION_13
 from test_keys import Client, create
 
 # Turns with calls of code; what one finds the next needs.
@@ -239,7 +242,8 @@ def test_requests_cells_and_commands_are_spans(models, tmp_path):
 def test_a_killed_server_leaves_runs_that_can_be_resumed(models):
     """`kill -9` while the model is asked: the run is interrupted, and its followers see that. A
     client that goes on behind its last event loses nothing and sees nothing twice, and no call
-    whose answer was recorded is paid for again."""
+    whose answer was recorded is paid for again; also if the killed server was of an older version,
+    whose record is changed when it is opened."""
     server = models(HANGING)
     model = server.model
     run = ask(server)
@@ -252,6 +256,9 @@ def test_a_killed_server_leaves_runs_that_can_be_resumed(models):
     server.process.send_signal(signal.SIGKILL)
     events.close()
     server.process.wait(WAIT)
+    record = sqlite3.connect(os.path.join(server.home, "data", "runs.db"))
+    record.executescript(VERSION_13)
+    record.close()
     server = models(HANGING, model=model)
     assert server.ask("GET", run).json["status"] == "interrupted"
     assert list(Events(server, run, last=seen[-1][0])) == [(0, "interrupted", {})]

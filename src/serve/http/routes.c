@@ -58,6 +58,13 @@ static bool route_matches(
     return *path == '\0';
 }
 
+/* HEAD is for probes, which ask whether the server lives: what needs a key may have an effect, or
+ * be a stream. */
+static bool route_has_head(const struct route *route)
+{
+    return strcmp(route->method, "GET") == 0 && route_scopes(route) == SCOPE_NONE;
+}
+
 static bool routes_find(struct request *r, const struct routes *of, const char *method,
     const char *path, const char **allowed)
 {
@@ -67,7 +74,8 @@ static bool routes_find(struct request *r, const struct routes *of, const char *
             continue;
         r->routes = of;
         *allowed = route->method;
-        if (strcmp(route->method, method) != 0)
+        bool is_head = strcmp(method, "HEAD") == 0 && route_has_head(route);
+        if (strcmp(route->method, method) != 0 && !is_head)
             continue;
         r->route = route;
         return true;
@@ -96,7 +104,8 @@ void route_methods(const struct routes *of, const char *path, struct buf *out)
     char id[SERVE_ID_SIZE], name[SERVE_NAME_SIZE];
     for (size_t i = 0; i < of->count; i++)
         if (route_matches(of->rows[i].path, path, id, name))
-            buf_printf(out, "%s%s", out->len > 0 ? ", " : "", of->rows[i].method);
+            buf_printf(out, "%s%s%s", out->len > 0 ? ", " : "", of->rows[i].method,
+                route_has_head(&of->rows[i]) ? ", HEAD" : "");
 }
 
 bool route_find(struct request *r, const char *method, const char *path, const char **allowed)
