@@ -209,7 +209,7 @@ def boot(control: int, helper: int, keeper: int, warm_up: bool, huge_pages: bool
         rehearse(REHEARSALS)
         gc.collect()
     gc.freeze()
-    gc.enable()     # disabled since the start (src/env/local/zygote_boot.c)
+    gc.enable()     # for one start, it is disabled (src/env/local/zygote_boot.c)
     greeting = write_json(facts())
     rc = library.zygote_hello(control, keeper, greeting, len(greeting), hooks.wanted, warm_up)
     if rc < 0:
