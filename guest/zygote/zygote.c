@@ -558,13 +558,19 @@ static int serve_by_standby(void)
     }
     job = (struct clone_job){ .standby = ends[1], .pidfd = -1, .settled = { -1, -1 } };
     sigprocmask(SIG_SETMASK, &all, &job.old_mask);
+    if (zygote.hooks)
+        zygote.before_fork();
     if (_setjmp(job.resume)) {
         prctl(PR_SET_NAME, zygote.name, 0, 0, 0);
         zygote_register_sequences();
         become_worker(&job);
+        if (zygote.hooks)
+            zygote.after_fork_child();
         return kind_of_worker(&job);
     }
     pid_t pid = clone_onto(&args, be_standby, &job);
+    if (zygote.hooks)
+        zygote.after_fork_parent();
     sigprocmask(SIG_SETMASK, &job.old_mask, NULL);
     close(job.standby);
     if (pid < 0)
@@ -575,12 +581,11 @@ static int serve_by_standby(void)
     return SERVE_END;
 }
 
-/* True if a copy is identical to later clones, and no request is waiting. */
+/* True if a copy would be identical to later clones, and no request is waiting. */
 static bool has_time_for_standby(void)
 {
     struct pollfd control = { .fd = zygote.control, .events = POLLIN };
-    return zygote.is_set_up && !zygote.hooks && !zygote.has_no_standbys &&
-           poll(&control, 1, 0) == 0;
+    return zygote.is_set_up && !zygote.has_no_standbys && poll(&control, 1, 0) == 0;
 }
 
 /* Where the C library keeps the id of this thread. glibc had the kernel clear that place at the
@@ -647,7 +652,14 @@ int zygote_hello(int control, int keeper, const char *facts, int facts_len, int 
 /* Copies this process for a trial: its pid, 0 in the copy. */
 int zygote_try(void)
 {
-    return clone_copy(zygote.tid_address);
+    if (zygote.hooks)
+        zygote.before_fork();
+    pid_t pid = clone_copy(zygote.tid_address);
+    if (zygote.hooks && pid == 0)
+        zygote.after_fork_child();
+    else if (zygote.hooks)
+        zygote.after_fork_parent();
+    return pid;
 }
 
 /* Handles requests until the host closes the control socket (SERVE_END), and returns another value

@@ -123,6 +123,32 @@ static void a_standby_serves_once_and_is_replaced(void **state)
     }
 }
 
+/* The hooks of `logging` hold its lock during a fork, and renew it in the child. */
+static void a_standby_runs_the_fork_hooks_of_preloaded_modules(void **state)
+{
+    static const char *const preload[] = { "logging" };
+    static const char code[] =
+        "import logging, threading\n"
+        "got = []\n"
+        "t = threading.Thread(target=lambda: got.append(logging._lock.acquire(timeout=5)))\n"
+        "t.start(); t.join(); print(got)\n";
+    struct fixture *f = *state;
+    struct sandbox_spec spec = spec_of(ISOLATION_FULL);
+    spec.preload = preload;
+    spec.preload_count = 1;
+    struct box b = { 0 };
+    for (int n = 0; n < 3; n++) {
+        pid_t standby = n ? wait_for_standby(f) : 0;
+        close_box(&b);
+        assert_ok(open_box(f, &spec, &b, err));
+        exec_in(&b, code);
+        wait_until(f, b.results == 1 && b.out.len >= 7);
+        assert_string_equal(buf_text(&b.out), "[True]\n");
+        wait_until(f, !standby || kill(standby, 0) < 0);
+    }
+    close_box(&b);
+}
+
 /* The loop has not run since, so the environment does not know yet that its zygote is dead. */
 static void an_open_right_after_the_zygotes_death_works(void **state)
 {
@@ -247,6 +273,7 @@ int main(void)
         T(a_killed_zygote_ends_its_sandboxes_and_is_replaced),
         T(an_open_right_after_the_zygotes_death_works),
         T(a_standby_serves_once_and_is_replaced),
+        T(a_standby_runs_the_fork_hooks_of_preloaded_modules),
         T(dead_zygotes_do_not_pile_up),
         T(a_kill_is_reported_and_leaves_no_process),
         T(the_end_of_a_worker_is_reported),
