@@ -225,7 +225,7 @@ void droste_free(droste *d)
     timer_free(d->tell);
     timer_free(d->tick);
     loop_close(d->loop); /* waits for jobs */
-    package_shown_close(d->shown);
+    package_shown_close(steal(&d->shown));
     close_fd(&d->interrupt_fd);
     close_fd(&d->poll_fd);
     close_fd(&d->timer_fd);

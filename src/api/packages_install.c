@@ -35,6 +35,13 @@ struct installer {
     struct settings settings;
     int64_t count;
     struct install *first, **last; /* those that wait, behind the one that runs */
+    struct installed *sets;
+};
+
+/* A set that cannot be removed, and whose files are shown, until the session and its forks end. */
+struct installed {
+    struct installed *next;
+    struct package_set *set;
 };
 
 struct install {
@@ -53,13 +60,43 @@ static void installer_hold(void *arg)
     ((struct installer *)arg)->holders++;
 }
 
+/* Sessions of a template need what was installed before it was made: then the sets stay. */
+static void installer_release(droste *d, struct package_set *set)
+{
+    if (d->templates) {
+        (void)api_packages_add(d, package_set_id(set), set, NULL);
+        return;
+    }
+    if (d->shown)
+        package_shown_remove(d->shown, set);
+    package_set_drop(set);
+}
+
 static void installer_drop(void *arg)
 {
     struct installer *of = arg;
     if (--of->holders > 0)
         return;
+    for (struct installed *next; of->sets; of->sets = next) {
+        next = of->sets->next;
+        installer_release(of->d, of->sets->set);
+        free(of->sets);
+    }
     settings_free(&of->settings);
     free(of);
+}
+
+/* Takes the set, which is shown. */
+static int installer_keep(struct installer *of, struct package_set *set, struct error *err)
+{
+    struct installed *kept = calloc(1, sizeof *kept);
+    if (!kept) {
+        installer_release(of->d, set);
+        return error_memory(err);
+    }
+    *kept = (struct installed){ of->sets, set };
+    of->sets = kept;
+    return 0;
 }
 
 /* ---- one installation ---- */
@@ -80,12 +117,11 @@ static void install_work(void *arg)
 static void install_answer(struct install *i)
 {
     cleanup_buf struct buf json = { 0 };
-    struct error err = { 0 };
     field_open(&json, NULL, '{');
     field_string(&json, "set", package_set_id(i->set));
     field_json(&json, "packages", package_set_packages(i->set));
     field_close(&json, '}');
-    if (api_packages_add(i->of->d, i->key, steal(&i->set), &err) < 0 || buf_failed(&json))
+    if (installer_keep(i->of, steal(&i->set), NULL) < 0 || buf_failed(&json))
         tool_call_fail(i->call, "MemoryError", "out of memory");
     else
         tool_call_answer(i->call, json.data, json.len);
@@ -93,7 +129,8 @@ static void install_answer(struct install *i)
 
 static void install_free(struct install *i)
 {
-    package_set_drop(i->set);
+    if (i->set)
+        installer_release(i->of->d, i->set);
     package_request_free(&i->request);
     close_fd(&i->cancel);
     installer_drop(i->of);
@@ -227,7 +264,7 @@ static int install_again(void *arg, const char *json, size_t len, struct error *
     if (rc == 0)
         rc = package_shown_add(of->d->shown, set, err);
     if (rc == 0)
-        return api_packages_add(of->d, id, set, err);
+        return installer_keep(of, set, err);
     package_set_drop(set);
     return error_wrap(err, "packages that the run had installed");
 }

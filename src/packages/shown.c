@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +20,15 @@
 
 enum { NAME_SIZE = 17, FRESH_MODE = 0700, SEARCHED_MODE = 0311 };
 
+struct shown_users {
+    struct shown_users *next;
+    unsigned count;
+    char id[HASH_TEXT_SIZE];
+};
+
 struct package_shown {
+    pthread_mutex_t lock_of_users;
+    struct shown_users *users; /* of each set that was added */
     char *path;
     char name[NAME_SIZE];
     int all, own, lock; /* directory of all of them; this one */
@@ -67,7 +76,9 @@ int package_shown_open(
     struct package_shown *shown = calloc(1, sizeof *shown);
     if (!shown)
         return error_memory(err);
-    *shown = (struct package_shown){ .all = -1, .own = -1, .lock = -1 };
+    *shown = (struct package_shown){
+        .lock_of_users = PTHREAD_MUTEX_INITIALIZER, .all = -1, .own = -1, .lock = -1
+    };
     int rc = package_cache_open_shown(cache, &shown->all, &shown->path, err);
     if (rc == 0 && flock(shown->all, LOCK_EX) < 0)
         rc = error_set_errno(err, ERROR_IO, "locking %s", shown->path);
@@ -97,6 +108,11 @@ void package_shown_close(struct package_shown *shown)
     close_fd(&shown->lock);
     close_fd(&shown->own);
     close_fd(&shown->all);
+    for (struct shown_users *next; shown->users; shown->users = next) {
+        next = shown->users->next;
+        free(shown->users);
+    }
+    pthread_mutex_destroy(&shown->lock_of_users);
     free(shown->path);
     free(shown);
 }
@@ -153,7 +169,21 @@ static int shown_link(int from, int own, const char *fresh, struct error *err)
     return rc;
 }
 
-int package_shown_add(
+/* With the lock. NULL: out of memory. */
+static struct shown_users *shown_find(struct package_shown *shown, const char *id)
+{
+    struct shown_users *users = shown->users;
+    while (users && strcmp(users->id, id) != 0)
+        users = users->next;
+    if (users || !(users = calloc(1, sizeof *users)))
+        return users;
+    snprintf(users->id, sizeof users->id, "%s", id);
+    users->next = shown->users;
+    shown->users = users;
+    return users;
+}
+
+static int shown_put(
     const struct package_shown *shown, const struct package_set *set, struct error *err)
 {
     char fresh[NAME_SIZE];
@@ -172,4 +202,34 @@ int package_shown_add(
         rc = error_set_errno(err, ERROR_IO, "showing the packages %s", id);
     tree_remove(shown->own, fresh);
     return rc;
+}
+
+/* The user is counted first: from then on nobody removes the files. */
+int package_shown_add(struct package_shown *shown, const struct package_set *set, struct error *err)
+{
+    pthread_mutex_lock(&shown->lock_of_users);
+    struct shown_users *users = shown_find(shown, package_set_id(set));
+    if (users)
+        users->count++;
+    pthread_mutex_unlock(&shown->lock_of_users);
+    int rc = users ? shown_put(shown, set, err) : error_memory(err);
+    if (rc < 0 && users)
+        package_shown_remove(shown, set);
+    return rc;
+}
+
+/* The files leave their name with the lock, so that the next user makes them again. */
+void package_shown_remove(struct package_shown *shown, const struct package_set *set)
+{
+    char old[NAME_SIZE];
+    bool moved = false;
+    const char *id = package_set_id(set);
+    pthread_mutex_lock(&shown->lock_of_users);
+    struct shown_users *users = shown_find(shown, id);
+    if (users && users->count > 0 && --users->count == 0 &&
+        random_hex(old, sizeof old - 1, NULL) == 0)
+        moved = renameat(shown->own, id, shown->own, old) == 0;
+    pthread_mutex_unlock(&shown->lock_of_users);
+    if (moved)
+        tree_remove(shown->own, old);
 }

@@ -19,6 +19,8 @@ int package_shown_open(
 /* Removes it; the sets stay in the cache. NULL is fine. */
 void package_shown_close(struct package_shown *shown);
 const char *package_shown_path(const struct package_shown *shown);
-/* Adds the set's files, as PATH/ID, unless they are there. Threads may do so at the same time. */
+/* Adds the set's files, as PATH/ID, and a user of them. Threads may do so at the same time. */
 int package_shown_add(
-    const struct package_shown *shown, const struct package_set *set, struct error *err);
+    struct package_shown *shown, const struct package_set *set, struct error *err);
+/* Takes a user away; the last one's end removes the files. */
+void package_shown_remove(struct package_shown *shown, const struct package_set *set);

@@ -1,10 +1,12 @@
 """Packages in a running session (`--allow-install`): `%pip install` and install_packages()."""
 import os
 import signal
+import subprocess
+import sys
 
 import pytest
 
-from harness import finish, repl, wait_until
+from harness import BUILD, ROOT, finish, repl, wait_until
 from lives import Gate, Life, begun
 from wheels import make_sdist, make_wheel
 
@@ -172,3 +174,48 @@ def test_a_resumed_run_names_packages_that_are_gone(droste, permitted, wheels, s
     assert droste("packages", "gc", "--older-than", "0s").out.startswith("removed 1,")
     result = life.resume()
     assert result.status != 0 and "had installed" in result.err + result.out, result
+
+
+HOLDERS = """
+import sys
+import droste
+def held(step):
+    print(step, flush=True)
+    sys.stdin.readline()
+options = dict(allow_install=True, find_links=sys.argv[1], package_index="none", database="none")
+install = "%pip install -q hello\\nimport hello\\nprint(hello.word)"
+with droste.Interpreter(**options) as first:
+    with droste.Interpreter(**options) as second:
+        for one in (first, second):
+            assert one.execute(install).stdout == "installed hello==1.0\\nhello\\n"
+    fork = first.fork()
+held("fork")
+assert fork.execute("import importlib; print(importlib.reload(hello).word)").stdout == "hello\\n"
+fork.shutdown()
+held("none")
+with droste.Interpreter(**options) as again:
+    assert again.execute(install).stdout == "installed hello==1.0\\nhello\\n"
+    held("again")
+"""
+
+
+def test_a_set_is_released_when_the_last_session_that_has_it_ends(droste, wheels):
+    """A fork is such a session. The program goes on, and a later session has it again."""
+    seen, names = [], None
+    cache = os.path.join(droste.home, ".cache", "droste", "packages")
+    program = subprocess.Popen(
+        [sys.executable, "-c", HOLDERS, wheels], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        text=True, env={**droste.env, "PYTHONPATH": os.path.join(ROOT, "python"),
+                        "DROSTE_LIBRARY": os.path.join(BUILD, "libdroste.so")})
+    with program:
+        for step in iter(program.stdout.readline, ""):
+            names = names or os.listdir(os.path.join(cache, "sets"))
+            files = any(os.path.exists(os.path.join(cache, "shown", own, names[0]))
+                        for own in shown(droste))
+            removed = droste("packages", "gc", "--older-than", "0s").out
+            seen.append((step.strip(), files, removed.split(",")[0]))
+            program.stdin.write("\n")
+            program.stdin.flush()
+    assert program.returncode == 0
+    assert seen == [("fork", True, "removed 0"), ("none", False, "removed 1"),
+                    ("again", True, "removed 0")]
