@@ -176,6 +176,20 @@ static void setup_code_is_a_text_or_a_file(void **state)
 
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
+/* In the words of `docker run --gpus`; without the setting there are none. */
+static void devices_stand_for_the_gpus_of_a_container(void **state)
+{
+    set("env", "docker");
+    assert_null(options().spec.container->gpus);
+    set("device", "nvidia:2");
+    set("device", "nvidia:0,1");
+    assert_string_equal(options().spec.container->gpus, "device=0,1,2");
+    set("device", "nvidia");
+    assert_string_equal(options().spec.container->gpus, "all");
+    set("device", "disk");
+    assert_refused("device 'disk'");
+}
+
 /* A label is NAME=VALUE in UTF-8, because daemons and providers receive it as JSON. */
 static void a_label_is_a_pair_in_utf8(void **state)
 {
@@ -193,6 +207,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         T(without_rules_nothing_is_limited),
+        T(devices_stand_for_the_gpus_of_a_container),
         T(a_label_is_a_pair_in_utf8),
         T(rules_bring_limits_of_their_own),
         T(explicit_settings_win_over_the_rules),
