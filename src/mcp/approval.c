@@ -35,9 +35,12 @@ static struct json_object *approval_params(const droste_approval *a)
     cleanup_buf struct buf text = { 0 };
     size_t shown =
         a->len < ARGUMENTS_SHOWN ? a->len : text_utf8_floor(a->arguments, a->len, ARGUMENTS_SHOWN);
-    buf_printf(&text, "The code asks for your approval to call %s(", a->tool);
+    if (strcmp(a->tool, "ask-cost") == 0)
+        buf_puts(&text, "The run asks for your approval to spend more (in dollars): ");
+    else
+        buf_printf(&text, "The code asks for your approval to call %s(", a->tool);
     text_append_visible(&text, a->arguments, shown);
-    buf_puts(&text, shown < a->len ? "…)" : ")");
+    buf_printf(&text, "%s%s", shown < a->len ? "…" : "", strcmp(a->tool, "ask-cost") ? ")" : "");
     if (a->repeated)
         buf_puts(&text, ". It had begun before, in a process that died, and may be done.");
     bool ok = params && !buf_failed(&text) &&

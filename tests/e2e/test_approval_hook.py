@@ -9,8 +9,8 @@ import threading
 
 import pytest
 
-from harness import finish, repl, wait_until
-from test_approvals import TRIED, place  # noqa: F401
+from harness import at, finish, repl, wait_until
+from test_approvals import SUB, TRIED, place, spender  # noqa: F401
 
 SECRET = "a secret of the webhook"
 DENIED = "PermissionError: the call of write() was denied by "
@@ -221,3 +221,15 @@ def test_settings_that_would_not_be_safe_are_refused(announced, url, secret, tex
         p.droste.env["DROSTE_ASK_WEBHOOK_SECRET"] = secret
     result = finish(p.start())
     assert result.status == 2 and text in result.err and p.done == []
+
+
+@pytest.mark.parametrize("decision, answer", [("approve", [42, "sub"]), ("deny", 41)])
+def test_the_response_decides_about_spending(place, hook, decision, answer):  # noqa: F811
+    to = hook(say(decision))
+    p = spender(place, repl(SUB), at(1, "sub"), repl("SUBMIT(x)"))
+    p.droste.env["DROSTE_ASK_WEBHOOK_SECRET"] = SECRET
+    p.flags += ["--ask-webhook", to.url]
+    assert finish(p.start()).json["answer"] == answer
+    asked, = to.asked
+    assert asked["approval"]["tool"] == "ask-cost"
+    assert asked["approval"]["arguments"]["limit"] == 4

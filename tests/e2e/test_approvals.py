@@ -13,6 +13,7 @@ import time
 
 import pytest
 
+from droste_cli import Terminal
 from harness import at, finish, repl, wait_until, write_replay
 from lives import SEED, settle, VERSION_13
 
@@ -433,3 +434,14 @@ def test_spending_cannot_ask_without_a_price_or_somebody_who_answers(droste, pla
     result = droste.cell(code, *p.flags, cwd=p.path)
     assert "nothing that answers" in result["submit"]["output"]
     assert droste.cell(code, *p.flags[:-2], cwd=p.path)["submit"]["output"] == "sub"
+
+
+def test_a_terminal_asks_about_spending(place):
+    """And shows what has been spent and what the call costs."""
+    p = spender(place, repl(SUB), at(1, "sub"))
+    with Terminal(p.path, "run", "--question", "q", *p.flags, XDG_DATA_HOME=str(p.path)) as t:
+        t.expect("Approve this call? [y/N]")
+        assert "ask-cost(" in t.output and '"limit":4' in t.output.replace(" ", "")
+        t.type("y\n")
+        assert t.status() == 0
+    assert "42" in t.output and "sub" in t.output

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from harness import repl
+from harness import finish, repl, wait_until
 from lives import KILLS, SEED, Life, check_paid_once, kill_at_random, measure, take_back
 
 TURNS = [
@@ -123,3 +123,22 @@ def test_what_cannot_be_is_refused_before_anything_is_paid(droste, serve, tmp_pa
     result = life.whole()
     assert result.status != 0 and message in result.complaint, result
     assert life.server.stats()["requests"] == 0
+
+
+@pytest.mark.parametrize("verb, status", [("approve", "answered"), ("deny", "budget")])
+def test_the_model_that_selects_waits_for_its_costs(droste, serve, tmp_path, verb, status):
+    """The candidates wait with it; an approval lets it choose, a denial ends the run."""
+    (tmp_path / "prices").write_text("* 1000 0\n")
+    flags = ["--candidates", "2", "--select", "model", "--prices", str(tmp_path / "prices")]
+    life = Life(droste, serve(turns=[repl("SUBMIT(1)")]), tmp_path, *flags)
+    assert life.whole().json["answer"] == 1
+    costs = [call["cost"] for call in steps_of(droste, life.id, "call")]
+    assert len(costs) == 3
+    life = Life(droste, serve(turns=[repl("SUBMIT(1)")]), tmp_path, *flags, "--ask-cost",
+                str(sum(costs[:2]) + costs[2] / 2))
+    process = life.start()
+    wait_until(lambda: json.loads(droste("runs", "approvals", "--json").out), what="a question")
+    found, = json.loads(droste("runs", "approvals", "--json").out)
+    assert found["arguments"]["spent"] == pytest.approx(sum(costs[:2]))
+    assert droste("runs", verb, str(found["id"])).status == 0
+    assert finish(process).json["status"] == status

@@ -209,3 +209,18 @@ def test_a_run_asks_the_user_of_its_client(asking):
     client.answer["sampling/createMessage"] = {**REPLY, "content": {"type": "text", "text": code}}
     client.answer["elicitation/create"] = {"action": "accept", "content": {"approve": True}}
     assert client.tool("ask", question="?")["answer"] == 40 and client.done() == 1
+
+
+@pytest.mark.parametrize("approve", [True, False])
+def test_a_run_asks_the_user_of_its_client_about_spending(connect, tmp_path, approve):
+    (tmp_path / "prices").write_text("* 1000 0\n")
+    client = connect("--prices", str(tmp_path / "prices"), "--ask-cost", "0.01",
+                     can={**SAMPLING, **ELICITATION})
+    client.answer["sampling/createMessage"] = REPLY
+    client.answer["elicitation/create"] = {"action": "accept", "content": {"approve": approve}}
+    if approve:
+        assert client.tool("ask", question="?")["answer"] == "42"
+    else:
+        assert "spending more was denied" in client.failure("ask", question="?")
+    form, = [asked["params"] for asked in client.asked if asked["method"] == "elicitation/create"]
+    assert "spend" in form["message"] and "0.01" in form["message"]

@@ -238,3 +238,15 @@ def test_calls_are_decided_above_the_runs_and_above_a_run(see, models, tool):  #
     console.button("Deny")
     assert "not today" in ended(server, second)["answer"] and tool.done == 1
     console.page.wait("!document.querySelector('.approval')")
+
+
+def test_spending_is_decided_above_the_runs(see, models, tmp_path):  # noqa: F811
+    (tmp_path / "prices").write_text("* 1000 0\n")
+    server = models([repl("SUBMIT(1)")], "--prices", str(tmp_path / "prices"), "--ask-cost", "0.01")
+    run = ask(server)
+    console = see(server)  # noqa: F811
+    console.go("runs")
+    console.sees("ask-cost", ".approval")
+    console.sees("0.01", ".approval pre")
+    console.button("Approve")
+    assert ended(server, run)["answer"] == 1

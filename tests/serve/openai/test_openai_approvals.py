@@ -1,5 +1,7 @@
 """Approval items of responses: a client answers for the calls of its run by its next request; the
 run waits meanwhile, and each tool is executed once."""
+import json
+
 import pytest
 
 from server_process import until
@@ -169,3 +171,15 @@ def test_a_key_needs_the_scope_and_the_run(asking, tmp_path):
         error(other.ask("POST", RESPONSES, body), status)
     assert server.done() == 0
     assert text(go_on(decider, ask(decider))) == "40 after 2"
+
+
+@pytest.mark.parametrize("approve", [True, False])
+def test_spending_is_an_item_too(models, tmp_path, approve):  # noqa: F811
+    (tmp_path / "prices").write_text("* 1000 0\n")
+    server = models("--prices", str(tmp_path / "prices"), "--ask-cost", "0.01",
+                    turns=[repl("SUBMIT('done')")])
+    one = ask(server)
+    item, = requests(one)
+    assert item["name"] == "ask-cost" and json.loads(item["arguments"])["limit"] == 0.01
+    two = go_on(server, one, approve)
+    assert (two["status"], text(two)) == (("completed", "done") if approve else ("incomplete", ""))
