@@ -19,6 +19,7 @@
 #include "serve/jupyter/jupyter.h"
 #include "serve/mcp/mcp.h"
 #include "serve/notify.h"
+#include "serve/openai/containers.h"
 #include "serve/openai/openai.h"
 #include "serve/http/nodes.h"
 #include "serve/http/relay.h"
@@ -475,6 +476,7 @@ static void server_on_sweep(uv_timer_t *timer)
     templates_sweep(s);
     e2b_snapshots_sweep(s);
     mcp_service_sweep(s, now);
+    containers_sweep(s, now);
     for (struct client *c = s->clients; c; c = c->next) {
         struct upgrade *u = c->request ? c->request->upgrade : NULL;
         if (c->request)

@@ -1,6 +1,7 @@
 /* serve/openai/containers.c: containers, and those of responses. See containers.h. */
 #include "serve/openai/containers.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,7 @@
 #include "base/hash.h"
 #include "base/json/fields.h"
 #include "base/os/beneath.h"
+#include "base/os/file.h"
 #include "base/text.h"
 #include "serve/openai/openai.h"
 #include "serve/openai/responses.h"
@@ -22,6 +24,8 @@ enum { CONTAINER_DIGITS = 24, CONTAINER_MINUTES = 20, CONTAINER_MINUTES_MOST = 3
 enum { CONTAINER_TOUCH_SECONDS = 10 }; /* between writes of when it was last used */
 
 static const char container_prefix[] = "cntr_", container_kept[] = "container_id";
+static const char container_automatic[] = "auto"; /* the name of those that responses make */
+#define CONTAINER_SWEEP_NS (60ull * 1000000000)
 
 static void container_refuse(
     struct request *r, unsigned status, const char *code, const char *param, const char *text)
@@ -174,20 +178,81 @@ static int container_remove(int directory, droste *d, const char *id, droste_err
     return 0;
 }
 
-/* One that is in use stays. */
-static int container_sweep(
-    struct container_job *job, droste *d, droste_volume *none, droste_error *err)
+/* Of one account. One that is in use stays. */
+static void container_sweep_in(int directory, droste *d)
 {
-    cleanup_json struct json_object *all = file_store_list(job->directory, container_prefix);
+    cleanup_json struct json_object *all = file_store_list(directory, container_prefix);
     droste_error why;
-    (void)none;
-    (void)err;
     for (size_t i = 0; i < json_length(all); i++) {
         struct json_object *o = json_object_array_get_idx(all, i);
         if (container_is_expired(o))
-            container_remove(job->directory, d, json_get_string(o, "id", ""), &why);
+            container_remove(directory, d, json_get_string(o, "id", ""), &why);
     }
+}
+
+static int container_sweep(
+    struct container_job *job, droste *d, droste_volume *none, droste_error *err)
+{
+    (void)none;
+    (void)err;
+    container_sweep_in(job->directory, d);
     return 0;
+}
+
+/* Of the account without a key, and of those with one, which have directories below it. */
+static int container_sweep_all(
+    struct container_job *job, droste *d, droste_volume *none, droste_error *err)
+{
+    cleanup_fd int own = dup(job->directory);
+    DIR *walk = own < 0 ? NULL : fdopendir(own);
+    const struct dirent *entry;
+    container_sweep(job, d, none, err);
+    if (walk)
+        steal_fd(&own);
+    while (walk && (entry = readdir(walk))) {
+        cleanup_free char *root = text_printf("%s.keys/%s", job->root, entry->d_name);
+        cleanup_fd int directory = -1;
+        if (root && text_is_name(entry->d_name) && droste_set(d, "volume-root", root, err) == 0)
+            directory = openat(
+                job->directory, entry->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (directory >= 0)
+            container_sweep_in(directory, d);
+    }
+    if (walk)
+        closedir(walk);
+    return 0;
+}
+
+void containers_sweep(struct server *s, uint64_t now_ns)
+{
+    struct error err = { 0 };
+    droste_error why;
+    cleanup_free char *home = NULL;
+    bool is_due = !s->openai->swept_ns || now_ns - s->openai->swept_ns > CONTAINER_SWEEP_NS;
+    if (s->worker > 0 || s->draining || !is_due || droste_volumes_are_remote(s->d))
+        return;
+    s->openai->swept_ns = now_ns;
+    const char *root = droste_volume_root(s->d, &why);
+    cleanup_free char *path =
+        root && file_data_home(&home, &err) == 0 ? text_printf("%s/openai", home) : NULL;
+    cleanup_fd int directory =
+        path ? open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC) : -1;
+    struct container_job *job = directory < 0 ? NULL : calloc(1, sizeof *job);
+    if (!job)
+        return; /* there are none yet */
+    *job = (struct container_job){
+        .w = { .server = s, .run = container_job_run, .end = container_job_end },
+        .act = container_sweep_all,
+        .is_closed = true,
+        .root = strdup(root),
+        .directory = steal_fd(&directory),
+        .fd = -1
+    };
+    snprintf(job->quota, sizeof job->quota, "%zuM", s->options->files_quota_mib);
+    if (job->root)
+        container_job_start(job);
+    else
+        container_job_free(job);
 }
 
 /* Those that live; the others are removed beside the loop. NULL: the request was refused. */
@@ -236,6 +301,29 @@ static struct json_object *container_object(const char *id, const char *name, in
     return NULL;
 }
 
+/* The automatic container that was not used for the longest expires. False: there is none, and the
+ * request was refused. */
+static bool container_make_room(struct request *r, int directory, struct json_object *all)
+{
+    struct json_object *oldest = NULL;
+    for (size_t i = 0; i < json_length(all); i++) {
+        struct json_object *o = json_object_array_get_idx(all, i);
+        if (strcmp(json_get_string(o, "name", ""), container_automatic) == 0 &&
+            (!oldest ||
+                json_get_int(o, "last_active_at", 0) < json_get_int(oldest, "last_active_at", 0)))
+            oldest = o;
+    }
+    if (!oldest) {
+        container_refuse(
+            r, 413, "quota", NULL, "this key has 100 containers, which is the most; delete some");
+        return false;
+    }
+    json_put(oldest, "last_active_at", json_object_new_int64(0));
+    file_store_write(directory, json_get_string(oldest, "id", ""), oldest);
+    json_object_put(container_all(r, directory)); /* removes it */
+    return !r->reply;
+}
+
 /* NULL: the request was refused. */
 static struct json_object *container_make(
     struct request *r, const char *id, const char *name, int64_t minutes)
@@ -245,11 +333,8 @@ static struct json_object *container_make(
     cleanup_json struct json_object *all = directory < 0 ? NULL : container_all(r, directory);
     if (!all)
         return NULL;
-    if (json_length(all) >= CONTAINERS_MOST) {
-        container_refuse(
-            r, 413, "quota", NULL, "this key has 1000 containers, which is the most; delete some");
+    if (json_length(all) >= CONTAINERS_MOST && !container_make_room(r, directory, all))
         return NULL;
-    }
     struct json_object *o = container_object(id, name, minutes);
     if (o && file_store_write(directory, id, o) == 0)
         return o;
@@ -439,7 +524,7 @@ bool container_prepare(struct request *r, void (*next)(struct request *r))
     cleanup_json struct json_object *had = job ? container_read(job->directory, id) : NULL;
     bool fine = job && (had || container_take_files(r, job, ids));
     cleanup_json struct json_object *made =
-        fine && !had ? container_make(r, id, "auto", CONTAINER_MINUTES) : NULL;
+        fine && !had ? container_make(r, id, container_automatic, CONTAINER_MINUTES) : NULL;
     if (fine && (had || made) && json_put_text(tool, "container", id)) {
         job->next = next;
         container_job_start(job);
@@ -485,7 +570,7 @@ bool container_put_settings(struct request *r, const char *run, struct buf *word
     if (o)
         container_touch(directory, o);
     else
-        o = container_make(r, id, "auto", CONTAINER_MINUTES);
+        o = container_make(r, id, container_automatic, CONTAINER_MINUTES);
     if (!o || !json_put_text(r->json, container_kept, id))
         return false;
     snprintf(size, sizeof size, "%zuM", r->server->options->files_quota_mib);

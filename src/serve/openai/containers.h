@@ -11,7 +11,10 @@
 #include "base/list.h"
 #include "serve/openai/file_store.h"
 
-enum { CONTAINERS_MOST = 1000 };
+enum { CONTAINERS_MOST = 100 };
+
+/* Removes those of all accounts that have expired, once a minute, in the first worker. */
+void containers_sweep(struct server *s, uint64_t now_ns);
 
 /* The tool code_interpreter of a request for a response; NULL: it has none. */
 struct json_object *container_tool(struct json_object *asked);

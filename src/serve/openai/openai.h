@@ -155,4 +155,5 @@ void openai_handle_upload_cancel(struct request *r);
 struct openai {
     struct openai_models *models;
     int64_t created_s; /* of the models */
+    uint64_t swept_ns; /* expired containers were looked for */
 };

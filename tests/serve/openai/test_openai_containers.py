@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from server_process import until
 from harness import repl
 from openai_fakes import Stream, error
 from openai_fakes import models, server  # noqa: F401: fixtures
@@ -200,3 +201,39 @@ def test_a_container_that_was_not_used_expires(server):
         left = [name for name in os.listdir(os.path.dirname(path)) if name != other + ".json"]
     volumes = [name for at, names, _ in os.walk(root) for name in names if name.startswith("cntr_")]
     assert (left, volumes) == ([], [])
+
+
+def test_containers_of_keys_that_do_not_come_back_expire(models, tmp_path):
+    """Each minute, and when the server starts."""
+    key = {"Authorization": "Bearer " + create(tmp_path, "k", "--scopes", "models")}
+    server = models()
+    one = make(server, key)["id"]
+    sent = server.ask("POST", "%s/%s/files" % (CONTAINERS, one), form(b"x", "a.txt"),
+                      {**HEADERS, **key})
+    assert sent.status == 200, sent.body
+    server.stop()
+    root = os.path.join(str(server.home), "data")
+
+    def left():
+        return [name for _, folders, names in os.walk(root) for name in folders + names
+                if name.startswith(("cntr_", "cfile_"))]
+    path, = [os.path.join(at, name) for at, _, names in os.walk(root) for name in names
+             if name == one + ".json"]
+    with open(path) as f:
+        o = json.load(f)
+    assert len(left()) >= 2
+    with open(path, "w") as f:
+        json.dump({**o, "last_active_at": int(time.time()) - 21 * 60}, f)
+    models(model=server.model)
+    until(lambda: left() == [])
+
+
+def test_the_oldest_automatic_container_gives_way(models):
+    """Where a key has the most; without one that is automatic, a further one is refused."""
+    server = models()
+    made = [make(server, name="auto")["id"]] + [make(server)["id"] for _ in range(99)]
+    new = make(server)["id"]
+    assert error(server.ask("GET", CONTAINERS + "/" + made[0]), 404)
+    listed = [o["id"] for o in server.ask("GET", CONTAINERS + "?limit=200").json["data"]]
+    assert sorted(listed) == sorted(made[1:] + [new])
+    assert error(server.ask("POST", CONTAINERS, {"name": "x"}), 413)["code"] == "quota"
