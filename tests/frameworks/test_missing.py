@@ -21,7 +21,8 @@ except ImportError as e:
                                              ("inspect_ai", "inspect_ai"),
                                              ("harbor", "harbor"),
                                              ("verifiers", "verifiers"),
-                                             ("skyrl_gym", "skyrl")])
+                                             ("skyrl_gym", "skyrl"),
+                                             ("nemo_gym", "nemo_gym")])
 def test_a_missing_framework_is_named(package, module):
     """With the command that installs it; droste itself needs none of them."""
     done = subprocess.run([sys.executable, "-I", "-c", IMPORT, package, module,

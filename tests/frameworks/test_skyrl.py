@@ -62,3 +62,10 @@ def test_episodes_share_nothing(env):
 def test_code_runs_in_a_sandbox(env):
     shown = act(env, "import os\nprint(os.path.exists(%r))" % __file__)
     assert shown["observations"][0]["content"] == "False\n"
+
+
+def test_the_example_plays_its_episodes(run_example):
+    said = run_example("skyrl_episodes.py")
+    assert "seen: [2, 3, 5, 7" in said
+    assert [line.strip() for line in said.splitlines() if "reward" in line] == [
+        "reward: 1.0", "reward: 0.0"]

@@ -94,6 +94,6 @@ def test_every_module_imports_without_the_library(python):
                           stderr=subprocess.STDOUT, timeout=60)
     assert set(done.stdout.split()) <= {
         "droste.dspy", "droste.jupyter", "droste.modal_bridge", "droste.integrations.harbor",
-        "droste.integrations.inspect_ai",
+        "droste.integrations.inspect_ai", "droste.integrations.nemo_gym",
         "droste.integrations.ray", "droste.integrations.skyrl",
         "droste.integrations.smolagents", "droste.integrations.verifiers"}
