@@ -41,8 +41,8 @@ def test_everything_is_looked_at(tmp_path):
     names = [line[:13].rstrip() for line in r.stdout.splitlines() if line[:1].strip()][:-1]
     assert names == ["droste", "kernel", "python", "full", "light", "landlock", "process", "auto",
                      "seccomp",
-                     "Landlock", "cgroup v2", "users", "model", "configuration", "data", "record",
-                     "volumes",
+                     "Landlock", "cgroup v2", "users", "device nvidia", "model", "configuration",
+                     "data", "record", "volumes",
                      *environments(tmp_path)]
     works = "Sandboxes work here." in r.stdout
     assert r.returncode == (0 if works else 4) and r.stderr == ""
