@@ -10,6 +10,7 @@
 #include "serve/jupyter/contents.h"
 #include "serve/jupyter/jupyter.h"
 #include "serve/http/relay.h"
+#include "serve/jupyter_schemas.h"
 
 /* ---- what all routes share ---- */
 
@@ -123,21 +124,6 @@ static void jupyter_handle_status(struct request *r)
 /* ---- the table ---- */
 
 #define JSON "application/json"
-#define TEXT "{\"type\": [\"string\", \"null\"], \"pattern\": \"^[^\\\\x00]*$\"}"
-#define KERNEL                                                                                      \
-    "{\"type\": \"object\", \"properties\": {\"name\": " TEXT ", \"env\": {\"type\": "              \
-    "[\"object\", \"null\"], \"maxProperties\": 1000, \"propertyNames\": {\"pattern\": "            \
-    "\"^[^=\\\\x00]+$\"}, \"additionalProperties\": {\"type\": \"string\", \"maxLength\": 100000, " \
-    "\"pattern\": \"^[^\\\\x00]*$\"}}}}"
-#define SESSION                                                                                    \
-    "{\"type\": \"object\", \"properties\": {\"path\": " TEXT ", \"name\": " TEXT                  \
-    ", \"type\": " TEXT ", \"notebook\": {\"type\": [\"object\", \"null\"]}, \"kernel\": "         \
-    "{\"type\": [\"object\", \"null\"], \"properties\": {\"id\": " TEXT ", \"name\": " TEXT "}}}}"
-#define CONTENT                                                                                    \
-    "{\"type\": \"object\", \"properties\": {\"type\": {\"enum\": [null, \"\", \"file\", "         \
-    "\"notebook\", \"directory\"]}, \"format\": " TEXT ", \"path\": " TEXT ", \"ext\": " TEXT      \
-    ", \"copy_from\": " TEXT ", \"chunk\": {\"type\": [\"integer\", \"null\"], \"minimum\": -1}}}"
-
 static const struct route jupyter_rows[] = {
     { "GET", "/api", BODY_NONE, NULL, NULL, 200, JSON, NULL, "the version of the interface",
         jupyter_handle_version, SCOPE_NONE },

@@ -1,5 +1,5 @@
-/* serve/native/routes.c: the routes of the native interface, with the schemas of what they take and
- * answer. */
+/* serve/native/routes.c: the routes of the native interface. schemas.json has the schemas of what
+ * they take and answer. */
 #include <string.h>
 
 #include "base/cleanup.h"
@@ -9,242 +9,21 @@
 #include "serve/native/runs.h"
 #include "serve/native/templates.h"
 #include "serve/native/volumes.h"
+#include "serve/native_schemas.h"
 #include "serve/native/native.h"
 #include "serve/queue/queue.h"
 #include "serve/sandbox/calls.h"
-
-#define SANDBOX                                                                                                              \
-    "{\"type\": \"object\", \"required\": [\"id\", \"state\"], \"properties\": {"                                            \
-    "\"id\": {\"type\": \"string\"}, \"state\": {\"enum\": [\"idle\", \"executing\"]}, "                                     \
-    "\"alive\": {\"type\": \"boolean\"}, \"created_ms\": {\"type\": \"integer\"}, \"age_seconds\": {\"type\": \"number\"}, " \
-    "\"unused_seconds\": {\"type\": \"number\"}, \"life_seconds\": {\"type\": \"number\"}, "                                 \
-    "\"idle_seconds\": {\"type\": \"number\"}, \"isolation\": {\"type\": \"string\"}, "                                      \
-    "\"metadata\": {\"type\": \"object\"}}}"
-
-#define RULE "{\"type\": \"string\", \"minLength\": 1, \"pattern\": \"^[^\\\\x00]*$\"}"
-#define CREATE                                                                                     \
-    "{\"type\": \"object\", \"additionalProperties\": false, \"properties\": {"                    \
-    "\"life_seconds\": {\"type\": \"number\", \"minimum\": 0.1}, "                                 \
-    "\"idle_seconds\": {\"type\": \"number\", \"minimum\": 0.1}, "                                 \
-    "\"options\": {\"type\": \"object\"}, \"allow_net\": {\"type\": \"array\", "                   \
-    "\"maxItems\": 1000, \"items\": " RULE "}, "                                                   \
-    "\"metadata\": {\"type\": \"object\", \"maxProperties\": 64, "                                 \
-    "\"additionalProperties\": {\"type\": \"string\", \"maxLength\": 1024}}}}"
-
-#define BOOLEAN "{\"type\": \"boolean\"}"
-#define EXECUTE                                                                                    \
-    "{\"type\": \"object\", \"additionalProperties\": false, \"required\": [\"code\"], "           \
-    "\"properties\": {\"code\": {\"type\": \"string\"}, "                                          \
-    "\"timeout_seconds\": {\"type\": \"number\", \"minimum\": 0}, \"stream\": " BOOLEAN            \
-    ", \"echo\": " BOOLEAN ", \"results\": " BOOLEAN ", \"print\": " BOOLEAN                       \
-    ", \"values\": " BOOLEAN ", \"only_values\": " BOOLEAN ", \"displays\": " BOOLEAN "}}"
-
-#define RESULT                                                                                     \
-    "{\"type\": \"object\", \"required\": [\"status\"], \"properties\": {"                         \
-    "\"status\": {\"enum\": [\"ok\", \"submitted\", \"error\", \"timeout\", \"killed\", "          \
-    "\"lost\"]}}}"
-
-#define ENTRY                                                                                                           \
-    "{\"type\": \"object\", \"properties\": {\"name\": "                                                                \
-    "{\"type\": \"string\"}, \"kind\": {\"enum\": [\"file\", \"directory\", \"link\", "                                 \
-    "\"other\"]}, \"size\": {\"type\": \"integer\"}, \"mode\": {\"type\": \"integer\"}, "                               \
-    "\"modified_ms\": {\"type\": \"integer\"}, \"modified_ns\": {\"type\": \"integer\"}, "                              \
-    "\"st_mode\": {\"type\": \"integer\"}, \"target_st_mode\": {\"type\": \"integer\"}, "                               \
-    "\"uid\": {\"type\": \"integer\"}, \"gid\": {\"type\": \"integer\"}, \"user\": {\"type\": \"string\"}, \"group\": " \
-    "{\"type\": \"string\"}, \"target\": {\"type\": \"string\"}, \"target_kind\": {\"enum\": "                          \
-    "[\"file\", \"directory\", \"link\", \"other\", \"none\"]}}}"
-
-#define ENTRIES                                                                                    \
-    "{\"type\": \"object\", \"properties\": {\"more\": {\"type\": \"boolean\"}, \"entries\": "     \
-    "{\"type\": \"array\", \"items\": " ENTRY "}}}"
-
-#define SIZE                                                                                       \
-    "\"required\": [\"columns\", \"rows\"], \"additionalProperties\": false, \"properties\": {"    \
-    "\"columns\": {\"type\": \"integer\", \"minimum\": 1, \"maximum\": 10000}, "                   \
-    "\"rows\": {\"type\": \"integer\", \"minimum\": 1, \"maximum\": 10000}}"
-
-/* Words without a NUL: they become arguments and variables of a program. */
-#define WORD "{\"type\": \"string\", \"maxLength\": 100000, \"pattern\": \"^[^\\\\x00]*$\"}"
-#define NAME                                                                                       \
-    "{\"type\": \"string\", \"minLength\": 1, \"maxLength\": 64, \"pattern\": "                    \
-    "\"^[A-Za-z0-9_.-]+$\"}"
-
-/* Of Python; its keywords are refused, too. */
-#define IDENTIFIER "{\"type\": \"string\", \"pattern\": \"^[A-Za-z_][A-Za-z0-9_]{0,63}$\"}"
-
-/* It is a component of a path. */
-#define TAG                                                                                        \
-    "{\"type\": \"string\", \"minLength\": 1, \"maxLength\": 64, \"pattern\": \"^[ -.0-~]+$\"}"
-
-#define COMMAND                                                                                    \
-    "{\"type\": \"object\", \"additionalProperties\": false, \"required\": [\"command\"], "        \
-    "\"properties\": {\"command\": {\"anyOf\": [" WORD ", {\"type\": \"array\", \"minItems\": 1, " \
-    "\"maxItems\": 10000, \"items\": " WORD "}]}, \"cwd\": " WORD ", \"env\": {\"type\": "         \
-    "\"object\", \"maxProperties\": 1000, \"propertyNames\": {\"pattern\": \"^[^=\\\\x00]+$\"}, "  \
-    "\"additionalProperties\": " WORD "}, \"user\": " NAME ", \"tag\": " TAG ", \"stdin\": "       \
-    "{\"type\": \"boolean\"}, \"merge\": {\"type\": \"boolean\"}, \"drain\": {\"type\": "          \
-    "\"boolean\"}, \"stream\": {\"type\": \"boolean\"}, \"timeout_seconds\": {\"type\": "          \
-    "\"number\", \"exclusiveMinimum\": 0, \"maximum\": 1000000}, \"terminal\": {\"type\": "        \
-    "\"object\", " SIZE "}}}"
-
-#define COMMANDS                                                                                   \
-    "{\"type\": \"object\", \"properties\": {\"commands\": {\"type\": \"array\", \"items\": {"     \
-    "\"type\": \"object\", \"required\": [\"pid\", \"argv\", \"running\"], \"properties\": {"      \
-    "\"pid\": {\"type\": \"integer\"}, \"tag\": {\"type\": \"string\"}, \"exit_code\": "           \
-    "{\"type\": \"integer\"}}}}}}"
-
-#define SIGNAL                                                                                     \
-    "{\"type\": \"object\", \"required\": [\"signal\"], \"additionalProperties\": false, "         \
-    "\"properties\": {\"signal\": {\"type\": \"integer\", \"minimum\": 1, \"maximum\": 64}, "      \
-    "\"group\": {\"type\": \"boolean\"}}}"
-
-#define RUN                                                                                        \
-    "{\"type\": \"object\", \"required\": [\"run\", \"status\"], \"properties\": {\"run\": "       \
-    "{\"type\": \"string\"}, \"status\": {\"enum\": [\"running\", \"answered\", \"exhausted\", "   \
-    "\"budget\", \"timeout\", \"cancelled\", \"error\", \"interrupted\"]}}}"
-
-#define ASK                                                                                        \
-    "{\"type\": \"object\", \"not\": {\"required\": [\"context\", \"context_file\"]}, "            \
-    "\"additionalProperties\": false, \"required\": [\"question\"], "                              \
-    "\"properties\": {\"question\": {\"type\": \"string\", \"minLength\": 1, \"pattern\": "        \
-    "\"^[^\\\\x00]*$\"}, \"context\": {}, \"context_file\": "                                      \
-    "{\"type\": \"string\"}, \"options\": {\"type\": \"object\"}}}"
-
-#define QUEUE                                                                                         \
-    "{\"type\": \"object\", \"additionalProperties\": false, \"required\": [\"question\"], "          \
-    "\"properties\": {\"question\": {\"type\": \"string\", \"minLength\": 1, \"pattern\": "           \
-    "\"^[^\\\\x00]*$\"}, \"context\": {}, \"options\": {\"type\": \"object\"}, \"id\": "              \
-    "{\"type\": \"string\"}, \"priority\": {\"type\": \"integer\", \"minimum\": 0, \"maximum\": 2}, " \
-    "\"version\": {\"type\": \"integer\", \"minimum\": 0, "                                           \
-    "\"maximum\": 999999999999999999}}}"
-
-#define QUEUED                                                                                       \
-    "{\"type\": \"object\", \"required\": [\"id\", \"state\"], \"properties\": {\"id\": "            \
-    "{\"type\": \"string\"}, \"state\": {\"enum\": [\"queued\", \"known\", \"running\", \"ended\", " \
-    "\"dead\"]}, \"run\": {\"type\": \"object\", \"properties\": {\"reason\": {\"enum\": "           \
-    "[\"stale\"]}}}, \"reason\": {\"type\": \"string\"}}}"
-
-#define CLUSTER                                                                                     \
-    "{\"type\": \"object\", \"required\": [\"nodes\", \"queued\"], \"properties\": "                \
-    "{\"queued\": {\"type\": \"integer\"}, \"nodes\": {\"type\": \"array\", \"items\": {\"type\": " \
-    "\"object\", \"required\": [\"name\", \"state\"], \"properties\": {\"name\": {\"type\": "       \
-    "\"string\"}, \"state\": {\"enum\": [\"up\", \"draining\", \"silent\", \"lost\"]}}}}}}"
-
-#define APPROVAL                                                                                   \
-    "{\"type\": \"object\", \"required\": [\"id\", \"run\", \"tool\", \"decision\"], "             \
-    "\"properties\": {\"id\": {\"type\": \"integer\"}, \"run\": {\"type\": \"string\"}, "          \
-    "\"tool\": {\"type\": \"string\"}, \"decision\": {\"enum\": [\"approved\", \"denied\", "       \
-    "null]}}}"
-
-#define DECISION                                                                                   \
-    "{\"type\": \"object\", \"additionalProperties\": false, \"required\": [\"decision\"], "       \
-    "\"properties\": {\"decision\": {\"enum\": [\"approve\", \"deny\"]}, \"reason\": "             \
-    "{\"type\": \"string\", \"maxLength\": 1000, \"pattern\": \"^[^\\\\x00]*$\"}}}"
 
 #define RUNS_QUERY                                                                                 \
     "\"limit\": {\"type\": \"integer\", \"minimum\": 1, \"maximum\": 1000}, \"before\": "          \
     "{\"type\": \"integer\", \"minimum\": 0}, \"status\": {\"type\": \"string\"}, \"model\": "     \
     "{\"type\": \"string\"}"
 
-/* Limits of all tasks together, and how they run. */
-#define BATCH_LIMITS                                                                               \
-    "\"concurrency\": {\"type\": \"integer\", \"minimum\": 1, \"maximum\": 10000}, "               \
-    "\"max_calls\": {\"type\": \"integer\", \"minimum\": 1}, \"max_tokens\": {\"type\": "          \
-    "\"integer\", \"minimum\": 1}, \"max_cost\": {\"type\": \"number\", \"exclusiveMinimum\": "    \
-    "0}, \"timeout_seconds\": {\"type\": \"number\", \"exclusiveMinimum\": 0, \"maximum\": "       \
-    "1000000000}, \"again\": " BOOLEAN
-
-#define BATCH_CREATE                                                                               \
-    "{\"type\": \"object\", \"additionalProperties\": false, \"oneOf\": [{\"required\": "          \
-    "[\"tasks\"]}, {\"required\": [\"tasks_file\"]}], \"properties\": {\"tasks\": {\"type\": "     \
-    "\"array\", \"minItems\": 1, \"items\": {\"type\": \"object\"}}, \"tasks_file\": "             \
-    "{\"type\": \"string\"}, \"options\": {\"type\": \"object\"}, \"grader\": {\"type\": "         \
-    "\"string\"}, " BATCH_LIMITS "}}"
-
-#define BATCH_RESUME                                                                               \
-    "{\"type\": \"object\", \"additionalProperties\": false, \"properties\": {" BATCH_LIMITS "}}"
-
-#define BATCH                                                                                      \
-    "{\"type\": \"object\", \"required\": [\"batch\", \"status\"], \"properties\": {"              \
-    "\"batch\": {\"type\": \"string\"}, \"status\": {\"enum\": [\"running\", \"ended\", "          \
-    "\"stopped\", \"interrupted\"]}, \"tasks\": {\"type\": \"integer\"}, \"running\": "            \
-    "{\"type\": \"integer\"}, \"left\": {\"type\": \"integer\"}}}"
-
-#define TOOLS                                                                                      \
-    "{\"type\": \"object\", \"additionalProperties\": false, \"required\": [\"tools\"], "          \
-    "\"properties\": {\"tools\": {\"type\": \"array\", \"maxItems\": 1000, \"items\": "            \
-    "{\"type\": \"object\", \"additionalProperties\": false, \"required\": [\"name\"], "           \
-    "\"properties\": {\"name\": " IDENTIFIER ", \"description\": " TEXT ", \"parameters\": "       \
-    "{\"type\": \"object\"}}}}}}"
-
-#define EXPECT                                                                                     \
-    "{\"type\": \"object\", \"additionalProperties\": false, \"required\": [\"schema\"], "         \
-    "\"properties\": {\"schema\": {\"type\": [\"object\", \"null\"]}}}"
-
-#define CALL_ANSWER                                                                                \
-    "{\"type\": \"object\", \"additionalProperties\": false, \"properties\": {\"value\": {}, "     \
-    "\"values\": {\"type\": \"string\"}, \"text\": {\"type\": \"string\"}, \"error\": "            \
-    "{\"type\": \"object\", \"additionalProperties\": false, \"required\": [\"message\"], "        \
-    "\"properties\": {\"type\": " TEXT ", \"message\": {\"type\": \"string\"}}}}}"
-
-#define CHECKPOINT                                                                                 \
-    "{\"type\": \"object\", \"required\": [\"id\"], \"properties\": {\"id\": "                     \
-    "{\"type\": \"integer\"}, \"parent\": {\"type\": \"integer\"}, \"cell\": {\"type\": "          \
-    "\"integer\"}, \"memory\": {\"type\": \"integer\"}, \"current\": " BOOLEAN "}}"
-
-#define VOLUME                                                                                     \
-    "{\"type\": \"object\", \"required\": [\"name\"], \"properties\": {\"name\": "                 \
-    "{\"type\": \"string\"}, \"size\": {\"type\": \"integer\"}, \"files\": {\"type\": "            \
-    "\"integer\"}, \"size_limit\": {\"type\": \"integer\"}, \"files_limit\": {\"type\": "          \
-    "\"integer\"}}}"
-
-#define VOLUME_NAME                                                                                \
-    "{\"type\": \"string\", \"minLength\": 1, \"maxLength\": 64, \"pattern\": "                    \
-    "\"^[A-Za-z0-9_][A-Za-z0-9_.-]*$\"}"
-
-#define VOLUME_CREATE                                                                              \
-    "{\"type\": \"object\", \"additionalProperties\": false, \"required\": [\"name\"], "           \
-    "\"properties\": {\"name\": " VOLUME_NAME ", \"size_limit\": {\"type\": \"integer\", "         \
-    "\"minimum\": 4096}, \"files_limit\": {\"type\": \"integer\", \"minimum\": 32}}}"
-
-#define VOLUME_LIMIT                                                                               \
-    "{\"type\": \"object\", \"additionalProperties\": false, \"properties\": {\"size_limit\": "    \
-    "{\"type\": \"integer\", \"minimum\": 4096}, \"files_limit\": {\"type\": \"integer\", "        \
-    "\"minimum\": 32}}}"
-
 #define SNAPSHOT_QUERY "\"snapshot\": " VOLUME_NAME
-#define SNAPSHOT                                                                                   \
-    "{\"type\": \"object\", \"additionalProperties\": false, \"required\": [\"snapshot\"], "       \
-    "\"properties\": {" SNAPSHOT_QUERY "}}"
-#define COPIED "{\"type\": \"object\", \"properties\": {\"bytes\": {\"type\": \"integer\"}}}"
-
-#define TEMPLATE_NAME                                                                              \
-    "\"name\": {\"type\": \"string\", \"maxLength\": 64, \"pattern\": \"^[ -~]*$\"}"
-
-#define TEMPLATE                                                                                   \
-    "{\"type\": \"object\", \"required\": [\"id\", \"name\"], \"properties\": {\"id\": "           \
-    "{\"type\": \"string\"}, \"name\": {\"type\": \"string\"}, \"created_ms\": {\"type\": "        \
-    "\"integer\"}}}"
-
-#define TEMPLATE_SAVE                                                                              \
-    "{\"type\": \"object\", \"additionalProperties\": false, \"properties\": {" TEMPLATE_NAME "}}"
-
-#define TEMPLATE_CREATE                                                                            \
-    "{\"type\": \"object\", \"additionalProperties\": false, \"required\": [\"cells\"], "          \
-    "\"properties\": {" TEMPLATE_NAME ", \"cells\": {\"type\": \"array\", \"maxItems\": 1000, "    \
-    "\"items\": {\"type\": \"string\"}}, \"options\": {\"type\": \"object\"}}}"
-
-#define CONTEXT                                                                                    \
-    "{\"type\": \"object\", \"required\": [\"id\", \"name\", \"size\"], \"properties\": {"         \
-    "\"id\": {\"type\": \"string\"}, \"name\": {\"type\": \"string\"}, \"size\": {\"type\": "      \
-    "\"integer\"}, \"created_ms\": {\"type\": \"integer\"}}}"
-
-#define CONTEXT_NAME "\"name\": {\"type\": \"string\", \"maxLength\": 255}"
+#define CONTEXT_NAME   "\"name\": {\"type\": \"string\", \"maxLength\": 255}"
 #define BATCH_RESULTS                                                                              \
     "\"offset\": {\"type\": \"integer\", \"minimum\": 0}, \"follow\": {\"enum\": [\"yes\", \"no\"]}"
 #define FORMAT "\"format\": {\"enum\": [\"jsonl\", \"html\", \"otlp\"]}"
-#define TEXT   "{\"type\": \"string\", \"pattern\": \"^[^\\\\x00]*$\"}"
-#define PID    "{\"type\": \"object\", \"properties\": {\"pid\": {\"type\": \"integer\"}}}"
 #define TO     ", \"to\": {\"type\": \"string\"}"
 /* What is more than the most counts as that. */
 #define DEPTH     ", \"depth\": {\"type\": \"integer\", \"minimum\": 1}"
@@ -256,20 +35,8 @@
 #define EOF_QUERY "\"eof\": {\"enum\": [\"yes\", \"no\"]}"
 
 #define PATH     "\"path\": {\"type\": \"string\", \"minLength\": 1, \"pattern\": \"^[^\\u0000]*$\"}"
-#define STATUS   "{\"type\": \"object\", \"properties\": {\"status\": {\"type\": \"string\"}}}"
 #define JSON     "application/json"
 #define ANY_JSON "{}"
-
-/* The first message of a terminal; later ones have only the size. */
-#define TERMINAL                                                                                   \
-    "{\"type\": \"object\", \"additionalProperties\": false, \"required\": [\"columns\", "         \
-    "\"rows\"], \"properties\": {\"columns\": {\"type\": \"integer\", \"minimum\": 1, "            \
-    "\"maximum\": 10000}, \"rows\": {\"type\": \"integer\", \"minimum\": 1, \"maximum\": 10000}, " \
-    "\"attach\": " TAG ", \"command\": {\"anyOf\": [" WORD ", {\"type\": \"array\", "              \
-    "\"minItems\": 1, \"maxItems\": 10000, \"items\": " WORD "}]}, \"cwd\": " WORD ", \"env\": "   \
-    "{\"type\": \"object\", \"maxProperties\": 1000, \"propertyNames\": {\"pattern\": "            \
-    "\"^[^=\\\\x00]+$\"}, \"additionalProperties\": " WORD "}, \"user\": " NAME ", \"tag\": " TAG  \
-    "}}"
 
 static void handle_openapi(struct request *r)
 {
@@ -305,9 +72,7 @@ static const struct route native_rows[] = {
     { "POST", "/v1/sandboxes", BODY_JSON, CREATE, NULL, 201, JSON, SANDBOX,
         "create a sandbox; the server's limits are the defaults and the most", handle_create, 0,
         true },
-    { "GET", "/v1/sandboxes", BODY_NONE, NULL, NULL, 200, JSON,
-        "{\"type\": \"object\", \"properties\": {\"sandboxes\": {\"type\": \"array\", \"items\": " SANDBOX
-        "}}}",
+    { "GET", "/v1/sandboxes", BODY_NONE, NULL, NULL, 200, JSON, SANDBOXES,
         "list the sandboxes, newest first", handle_list },
     { "GET", "/v1/sandboxes/{id}", BODY_NONE, NULL, NULL, 200, JSON, SANDBOX, "describe a sandbox",
         handle_get },
@@ -333,9 +98,7 @@ static const struct route native_rows[] = {
         handle_call_answer },
     { "POST", "/v1/sandboxes/{id}/checkpoints", BODY_NONE, NULL, NULL, 201, JSON, CHECKPOINT,
         "keep the present state", handle_checkpoint_create },
-    { "GET", "/v1/sandboxes/{id}/checkpoints", BODY_NONE, NULL, NULL, 200, JSON,
-        "{\"type\": \"object\", \"properties\": {\"checkpoints\": {\"type\": \"array\", "
-        "\"items\": " CHECKPOINT "}}}",
+    { "GET", "/v1/sandboxes/{id}/checkpoints", BODY_NONE, NULL, NULL, 200, JSON, CHECKPOINTS,
         "list the kept states", handle_checkpoint_list },
     { "DELETE", "/v1/sandboxes/{id}/checkpoints/{name}", BODY_NONE, NULL, NULL, 204, NULL, NULL,
         "drop a kept state", handle_checkpoint_remove },
@@ -387,8 +150,7 @@ static const struct route native_rows[] = {
     { "POST", "/v1/sandboxes/{id}/commands/{name}/signal", BODY_JSON, SIGNAL, NULL, 204, NULL, NULL,
         "signal a command's process group, or with group=false the process alone",
         handle_command_signal },
-    { "POST", "/v1/sandboxes/{id}/commands/{name}/terminal", BODY_JSON,
-        "{\"type\": \"object\", " SIZE "}", NULL, 204, NULL, NULL,
+    { "POST", "/v1/sandboxes/{id}/commands/{name}/terminal", BODY_JSON, SIZE, NULL, 204, NULL, NULL,
         "set the size of a command's terminal", handle_command_resize },
     { "GET", "/v1/sandboxes/{id}/terminal", BODY_NONE, TERMINAL, NULL, 101, NULL, NULL,
         "a WebSocket to a terminal of its own or of a command: docs/serve.md has the messages",
@@ -396,9 +158,7 @@ static const struct route native_rows[] = {
     { "POST", "/v1/runs", BODY_JSON, ASK, NULL, 201, JSON, RUN,
         "start a run of a model; answered when it is in the record", handle_run_create, SCOPE_RUNS,
         true },
-    { "GET", "/v1/runs", BODY_NONE, NULL, RUNS_QUERY, 200, JSON,
-        "{\"type\": \"object\", \"properties\": {\"runs\": {\"type\": \"array\", \"items\": " RUN
-        "}, \"next\": {\"type\": [\"integer\", \"null\"]}}}",
+    { "GET", "/v1/runs", BODY_NONE, NULL, RUNS_QUERY, 200, JSON, RUNS,
         "list the runs, newest first; `next` is `before` of the next page", handle_run_list,
         SCOPE_RUNS | SCOPE_READ },
     { "GET", "/v1/runs/{id}", BODY_NONE, NULL, NULL, 200, JSON, RUN, "describe a run",
@@ -422,10 +182,8 @@ static const struct route native_rows[] = {
     { "POST", "/v1/batches", BODY_JSON, BATCH_CREATE, NULL, 201, JSON, BATCH,
         "run many tasks, each a run, and grade their answers; answered when all were checked",
         handle_batch_create, SCOPE_RUNS, true },
-    { "GET", "/v1/batches", BODY_NONE, NULL, NULL, 200, JSON,
-        "{\"type\": \"object\", \"properties\": {\"batches\": {\"type\": \"array\", \"items\": " BATCH
-        "}}}",
-        "list the batches", handle_batch_list, SCOPE_RUNS | SCOPE_READ },
+    { "GET", "/v1/batches", BODY_NONE, NULL, NULL, 200, JSON, BATCHES, "list the batches",
+        handle_batch_list, SCOPE_RUNS | SCOPE_READ },
     { "GET", "/v1/batches/{id}", BODY_NONE, NULL, NULL, 200, JSON, BATCH,
         "describe a batch: its tasks by outcome, and their usage", handle_batch_get,
         SCOPE_RUNS | SCOPE_READ, .of_run = true },
@@ -464,10 +222,8 @@ static const struct route native_rows[] = {
     { "POST", "/v1/templates", BODY_JSON, TEMPLATE_CREATE, NULL, 201, JSON, TEMPLATE,
         "make a template of cells, which are executed in a sandbox with these options",
         handle_template_create, 0, true },
-    { "GET", "/v1/templates", BODY_NONE, NULL, NULL, 200, JSON,
-        "{\"type\": \"object\", \"properties\": {\"templates\": {\"type\": \"array\", \"items\": " TEMPLATE
-        "}}}",
-        "list the templates", handle_template_list },
+    { "GET", "/v1/templates", BODY_NONE, NULL, NULL, 200, JSON, TEMPLATES, "list the templates",
+        handle_template_list },
     { "GET", "/v1/templates/{id}", BODY_NONE, NULL, NULL, 200, JSON, TEMPLATE,
         "describe a template", handle_template_get },
     { "DELETE", "/v1/templates/{id}", BODY_NONE, NULL, NULL, 204, NULL, NULL,
@@ -477,10 +233,8 @@ static const struct route native_rows[] = {
     { "POST", "/v1/contexts", BODY_STREAM, NULL, CONTEXT_NAME, 201, JSON, CONTEXT,
         "store a context of any size, which runs may name as `context_file`", handle_context_create,
         SCOPE_RUNS, true },
-    { "GET", "/v1/contexts", BODY_NONE, NULL, NULL, 200, JSON,
-        "{\"type\": \"object\", \"properties\": {\"contexts\": {\"type\": \"array\", \"items\": " CONTEXT
-        "}}}",
-        "list the stored contexts", handle_context_list, SCOPE_RUNS | SCOPE_READ },
+    { "GET", "/v1/contexts", BODY_NONE, NULL, NULL, 200, JSON, CONTEXTS, "list the stored contexts",
+        handle_context_list, SCOPE_RUNS | SCOPE_READ },
     { "GET", "/v1/contexts/{id}", BODY_NONE, NULL, NULL, 200, JSON, CONTEXT,
         "describe a stored context", handle_context_get, SCOPE_RUNS | SCOPE_READ },
     { "DELETE", "/v1/contexts/{id}", BODY_NONE, NULL, NULL, 204, NULL, NULL,
@@ -489,9 +243,7 @@ static const struct route native_rows[] = {
         "create a volume, which outlives sandboxes; the server's limits are the defaults and the "
         "most",
         handle_volume_create, 0, true },
-    { "GET", "/v1/volumes", BODY_NONE, NULL, NULL, 200, JSON,
-        "{\"type\": \"object\", \"properties\": {\"volumes\": {\"type\": \"array\", \"items\": " VOLUME
-        "}}}",
+    { "GET", "/v1/volumes", BODY_NONE, NULL, NULL, 200, JSON, VOLUMES,
         "list the names of the volumes", handle_volume_list },
     { "GET", "/v1/volumes/{name}", BODY_NONE, NULL, NULL, 200, JSON, VOLUME,
         "describe a volume: its size, and its limits", handle_volume_get },
@@ -500,8 +252,7 @@ static const struct route native_rows[] = {
     { "DELETE", "/v1/volumes/{name}", BODY_NONE, NULL, NULL, 204, NULL, NULL,
         "remove a volume with all that is in it; not while a sandbox uses it (409)",
         handle_volume_delete },
-    { "GET", "/v1/volumes/{name}/snapshots", BODY_NONE, NULL, NULL, 200, JSON,
-        "{\"type\": \"object\", \"properties\": {\"snapshots\": {\"type\": \"array\"}}}",
+    { "GET", "/v1/volumes/{name}/snapshots", BODY_NONE, NULL, NULL, 200, JSON, SNAPSHOTS,
         "list the snapshots of a volume, with their sizes", handle_snapshot_list },
     { "POST", "/v1/volumes/{name}/snapshots", BODY_JSON, SNAPSHOT, NULL, 200, JSON, COPIED,
         "copy a volume to a new snapshot; not while a sandbox uses it (409)",
@@ -521,8 +272,7 @@ static const struct route native_rows[] = {
     { "GET", "/v1/volumes/{name}/directory", BODY_NONE, NULL, PATH DEPTH LIMIT, 200, JSON, ENTRIES,
         "list a directory, and with depth those in it", handle_volume_directory },
     { "GET", "/v1/approvals", BODY_NONE, NULL, "\"run\": {\"type\": \"string\"}", 200, JSON,
-        "{\"type\": \"object\", \"properties\": {\"approvals\": {\"type\": \"array\", "
-        "\"items\": " APPROVAL "}}}",
+        APPROVALS,
         "list the calls that wait for an approval, the oldest first: of a run and its children, or "
         "of all",
         handle_approval_list, SCOPE_APPROVALS | SCOPE_RUNS | SCOPE_READ },
@@ -538,8 +288,7 @@ static const char *native_name_schema(const char *path)
     static const struct {
         const char *before, *schema;
     } kinds[] = {
-        { "/v1/sandboxes/{id}/checkpoints/",
-            "{\"type\": \"string\", \"pattern\": \"^[1-9][0-9]{0,8}$\"}" },
+        { "/v1/sandboxes/{id}/checkpoints/", CHECKPOINT_ID },
         { "/v1/sandboxes/{id}/variables/", IDENTIFIER },
         { "/v1/sandboxes/{id}/commands/", TAG },
         { "/v1/volumes/", VOLUME_NAME },

@@ -6,43 +6,11 @@
 #include "base/clock.h"
 #include "serve/openai/containers.h"
 #include "serve/openai/responses.h"
+#include "serve/openai_schemas.h"
 
 #define JSON   "application/json"
-#define OBJECT "{\"type\": \"object\"}"
-
-#define CHAT                                                                                       \
-    "{\"type\": \"object\", \"required\": [\"model\", \"messages\"], \"properties\": {\"model\": " \
-    "{\"type\": \"string\", \"minLength\": 1, \"maxLength\": 256}, \"messages\": {\"type\": "      \
-    "\"array\", \"minItems\": 1, \"items\": {\"type\": \"object\", \"required\": [\"role\"], "     \
-    "\"properties\": {\"role\": {\"type\": \"string\"}, \"content\": {\"type\": [\"string\", "     \
-    "\"array\", \"null\"]}}}}, \"stream\": {\"type\": [\"boolean\", \"null\"]}, "                  \
-    "\"stream_options\": {\"type\": [\"object\", \"null\"]}, \"context\": {}}}"
-
-#define RESPONSE                                                                                   \
-    "{\"type\": \"object\", \"required\": [\"model\", \"input\"], \"properties\": {\"model\": "    \
-    "{\"type\": \"string\", \"minLength\": 1, \"maxLength\": 256}, \"input\": {\"type\": "         \
-    "[\"string\", \"array\"], \"items\": {\"type\": \"object\", \"properties\": {\"role\": "       \
-    "{\"type\": \"string\"}, \"content\": {\"type\": [\"string\", \"array\", \"null\"]}}}}, "      \
-    "\"stream\": {\"type\": [\"boolean\", \"null\"]}, \"store\": {\"type\": [\"boolean\", "        \
-    "\"null\"]}, \"background\": {\"type\": [\"boolean\", \"null\"]}, "                            \
-    "\"previous_response_id\": {\"type\": [\"string\", \"null\"]}, \"context\": {}}}"
-
 #define STREAM "\"stream\": {\"enum\": [\"true\", \"false\"]}"
 #define ORDER  "\"order\": {\"enum\": [\"asc\", \"desc\"]}"
-
-#define UPLOAD                                                                                      \
-    "{\"type\": \"object\", \"required\": [\"filename\", \"purpose\", \"bytes\"], \"properties\": " \
-    "{\"filename\": {\"type\": \"string\", \"minLength\": 1, \"maxLength\": 255}, \"purpose\": "    \
-    "{\"type\": \"string\"}, \"bytes\": {\"type\": \"integer\", \"minimum\": 0}}}"
-
-#define CONTAINER                                                                                  \
-    "{\"type\": \"object\", \"required\": [\"name\"], \"properties\": {\"name\": {\"type\": "      \
-    "\"string\", \"maxLength\": 255}, \"file_ids\": {\"type\": \"array\", \"maxItems\": 100}, "    \
-    "\"expires_after\": {\"type\": \"object\"}}}"
-
-#define COMPLETE                                                                                   \
-    "{\"type\": \"object\", \"required\": [\"part_ids\"], \"properties\": {\"part_ids\": {"        \
-    "\"type\": \"array\", \"maxItems\": 1000, \"items\": {\"type\": \"string\"}}}}"
 
 #define PAGE                                                                                       \
     "\"limit\": {\"type\": \"integer\", \"minimum\": 1, \"maximum\": 10000}, \"order\": "          \
