@@ -13,6 +13,11 @@ struct option_rules {
     bool (*put)(struct request *r, const droste_option *o, const char *value, struct buf *words);
 };
 
+/* Appends a setting, a name and a value. */
+void sandbox_setting(struct buf *words, const char *name, const char *value);
+/* Settings as the library takes them, from those that sandbox_setting has appended. Free the list.
+ * NULL without memory. */
+const char **sandbox_list_settings(const struct buf *words);
 /* NULL: there is none of this name. */
 const droste_option *option_named(const char *name);
 /* Appends all of them. `options` may be NULL. False: one was refused. */

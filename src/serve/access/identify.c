@@ -6,7 +6,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "serve/http/relay.h"
+#include "serve/http/upstream.h"
 #include "serve/http/request.h"
 #include "serve/http/socket.h"
 #include "serve/server.h"

@@ -12,6 +12,7 @@
 #include "serve/http/relay.h"
 #include "serve/native/templates.h"
 #include "serve/sandbox/sandbox.h"
+#include "serve/options.h"
 
 /* What the first version of the interface gives to sandboxes without a timeout, and the second. */
 enum { CONTROL_SECONDS_V1 = 15, CONTROL_SECONDS_V2 = 300 };

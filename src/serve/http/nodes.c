@@ -14,7 +14,6 @@
 #include "base/os/file.h"
 #include "base/text.h"
 #include "serve/http/listen.h"
-#include "serve/http/relay.h"
 #include "serve/http/upstream.h"
 #include "serve/http/request.h"
 

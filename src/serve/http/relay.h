@@ -9,15 +9,6 @@ struct upstream;
 struct buf;
 struct json_object;
 
-/* Fields between workers. Those of clients are not passed on. */
-#define RELAY_ACCOUNT "X-Droste-Account"
-#define RELAY_CLIENT  "X-Droste-Client"
-#define RELAY_FIRST   "X-Droste-First" /* where the circle of those that are asked began */
-
-#define RELAY_TICKET "X-Droste-Ticket" /* of a request between nodes (nodes.h) */
-
-#define RELAY_ABOUT "X-Droste-About" /* of an answer: for the log (request.h) */
-
 /* The worker with the fewest sandboxes; this one unless another has clearly fewer. */
 unsigned relay_place(const struct server *s);
 /* The one for a word, always the same. */

@@ -33,6 +33,8 @@ enum { SERVE_BODY_MAX = 8 << 20, SERVE_VALUE_MAX = 64 << 20 };
 /* Bytes of a stream that wait for a slow client. */
 enum { SERVE_UNREAD_MAX = 512 << 10 };
 
+struct openai_form;
+
 enum body { BODY_NONE, BODY_JSON, BODY_BYTES, BODY_STREAM };
 
 /* One operation of the interface. The table of routes is also the OpenAPI document. */
@@ -58,6 +60,7 @@ struct route {
     bool is_form;    /* its body is multipart/form-data */
     /* The status of a stream of events, which its body can ask for; 0: none. */
     int streams;
+    const struct openai_form *form; /* of OpenAI's API: how it answers with a run; NULL: not */
 };
 
 /* The routes of one protocol. */

@@ -13,6 +13,15 @@
 
 struct server;
 
+/* Fields between workers. Those of clients are not passed on. */
+#define RELAY_ACCOUNT "X-Droste-Account"
+#define RELAY_CLIENT  "X-Droste-Client"
+#define RELAY_FIRST   "X-Droste-First" /* where the circle of those that are asked began */
+
+#define RELAY_TICKET "X-Droste-Ticket" /* of a request between nodes (nodes.h) */
+
+#define RELAY_ABOUT "X-Droste-About" /* of an answer: for the log (request.h) */
+
 /* Bytes that wait to be written, above which the sender should wait. */
 enum { UPSTREAM_UNSENT_MAX = 256 << 10 };
 

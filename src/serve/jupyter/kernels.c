@@ -15,6 +15,7 @@
 #include "serve/jupyter/embedded.h"
 #include "serve/jupyter/jupyter.h"
 #include "serve/sandbox/sandbox.h"
+#include "serve/options.h"
 
 #define INPUT_TOOL "jupyter_input"
 

@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "base/json/rpc.h"
 #include "serve/mcp/mcp.h"
-#include "serve/http/relay.h"
+#include "serve/http/upstream.h"
 
 /* Of a session: events of streams that are done, for how long, and streams without a request. */
 enum { KEPT_BYTES = 1 << 20, KEPT_SECONDS = 60, LISTENERS_MAX = 16 };

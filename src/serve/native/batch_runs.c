@@ -12,6 +12,8 @@
 #include "base/clock.h"
 #include "serve/native/batches.h"
 #include "serve/native/contexts.h"
+#include "serve/native/run_options.h"
+#include "serve/options.h"
 
 /* The run of a task. */
 struct batch_place {

@@ -18,6 +18,8 @@
 #include "base/text.h"
 #include "serve/log.h"
 #include "serve/native/contexts.h"
+#include "serve/native/run_options.h"
+#include "serve/options.h"
 
 enum { BATCHES_MOST = 1000, BATCH_OBJECT_MAX = 8 << 20, BATCH_SAVE_TICKS = 50 };
 

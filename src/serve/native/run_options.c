@@ -1,16 +1,17 @@
-/* serve/native/run_options.c: the options that a client may set for its run.
+/* serve/native/run_options.c: see run_options.h.
  *
- * They are those that a task of a batch may have, without those that name something of this
+ * The options are those that a task of a batch may have, without those that name something of this
  * machine. Values that would do so are refused, too: files, programs as models, functions of the
  * program. What the operator has set explicitly is the most that a client may ask for.
  */
+#include "serve/native/run_options.h"
+
 #include <math.h>
 #include <string.h>
 
 #include "base/cleanup.h"
 #include "base/text.h"
 #include "serve/options.h"
-#include "serve/native/runs.h"
 #include "serve/access/spending.h"
 #include "serve/sandbox/sandbox.h"
 

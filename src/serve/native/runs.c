@@ -20,6 +20,8 @@
 #include "serve/log.h"
 #include "serve/sandbox/sandbox.h"
 #include "serve/access/spending.h"
+#include "serve/native/run_options.h"
+#include "serve/options.h"
 
 /* Values are cut after so many bytes: of a run that is described alone, in lists, in events. */
 enum { RUN_CUT = 64 << 20, RUN_LIST_CUT = 4 << 10, RUN_EVENT_CUT = 1 << 20 };

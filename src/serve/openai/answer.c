@@ -13,6 +13,8 @@
 #include "serve/openai/openai.h"
 #include "serve/access/spending.h"
 #include "serve/sandbox/sandbox.h"
+#include "serve/native/run_options.h"
+#include "serve/options.h"
 
 /* Digits of the hash in an id, behind those of the worker; random ones follow. */
 enum { ANSWER_HASH_AT = 6, ANSWER_HASH_LEN = 16 };
@@ -224,8 +226,9 @@ static int answer_on_started(void *arg, const droste_record_run *run, droste_err
 }
 
 /* The run is in the record, and its id is the request's. */
-static void answer_join(struct request *r, const struct openai_form *form)
+static void answer_join(struct request *r)
 {
+    const struct openai_form *form = r->route->form;
     struct openai_answer *a = calloc(1, sizeof *a);
     droste_record *record = runs_record(r);
     int64_t from = form->from ? form->from(r) : 0;
@@ -261,19 +264,9 @@ static void answer_join(struct request *r, const struct openai_form *form)
     form->begin(a);
 }
 
-static const struct openai_form *answer_form(const struct request *r)
+static bool answer_settings(struct request *r, const char *run, struct buf *words)
 {
-    return r->route->handle == openai_handle_chat ? &openai_chat_form : &openai_responses_form;
-}
-
-static void answer_begun(struct request *r)
-{
-    answer_join(r, answer_form(r));
-}
-
-static bool answer_settings(
-    struct request *r, const struct openai_form *form, const char *run, struct buf *words)
-{
+    const struct openai_form *form = r->route->form;
     struct openai_model model;
     if (!openai_model_of(r, &model) || !run_settings(r, NULL, words))
         return false;
@@ -283,8 +276,9 @@ static bool answer_settings(
 }
 
 /* How long it goes on without a client; 0: to its end. */
-static double answer_patience(struct request *r, const struct openai_form *form)
+static double answer_patience(struct request *r)
 {
+    const struct openai_form *form = r->route->form;
     bool is_background = form->is_background && form->is_background(r);
     return is_background ? 0 : r->server->options->detach_seconds;
 }
@@ -292,12 +286,11 @@ static double answer_patience(struct request *r, const struct openai_form *form)
 /* Starts it in the place that admission reserved. */
 static void answer_start(struct request *r)
 {
-    const struct openai_form *form = answer_form(r);
     struct server *s = r->server;
     cleanup_buf struct buf words = { 0 };
     cleanup_openai_ask struct openai_ask ask = { .r = r };
     char id[SERVE_ID_SIZE], hash[HASH_TEXT_SIZE];
-    if (!form->ask(&ask) || !openai_ask_finish(&ask))
+    if (!r->route->form->ask(&ask))
         return;
     if (server_make_id(s, id) < 0 ||
         !answer_hash(r, request_header_of(r, "Idempotency-Key"), hash)) {
@@ -305,7 +298,7 @@ static void answer_start(struct request *r)
         return;
     }
     memcpy(id + ANSWER_HASH_AT, hash, ANSWER_HASH_LEN);
-    if (!answer_settings(r, form, id, &words))
+    if (!answer_settings(r, id, &words))
         return;
     if (ask.shows_images)
         sandbox_setting(&words, "show-images", "yes");
@@ -325,7 +318,7 @@ static void answer_start(struct request *r)
         .settings = settings,
         .id = id,
         .account = r->account->key.id };
-    runs_start(r, &(struct runs_start){ &request, id, answer_begun, answer_patience(r, form) });
+    runs_start(r, &(struct runs_start){ &request, id, answer_join, answer_patience(r) });
 }
 
 static void answer_resume(struct request *r)
@@ -333,8 +326,7 @@ static void answer_resume(struct request *r)
     if (!spending_check(r))
         return;
     droste_request request = { .resume = r->id };
-    runs_start(r,
-        &(struct runs_start){ &request, r->id, answer_begun, answer_patience(r, answer_form(r)) });
+    runs_start(r, &(struct runs_start){ &request, r->id, answer_join, answer_patience(r) });
 }
 
 void openai_answer_again(struct request *r, bool is_interrupted)
@@ -342,10 +334,10 @@ void openai_answer_again(struct request *r, bool is_interrupted)
     if (is_interrupted && !runs_have(r->server, r->id))
         admission_ask(r, answer_resume);
     else
-        answer_join(r, answer_form(r));
+        answer_join(r);
 }
 
-void openai_answer(struct request *r, const struct openai_form *form)
+void openai_answer(struct request *r)
 {
     struct answer_search search;
     const char *key = request_header_of(r, "Idempotency-Key");

@@ -9,6 +9,7 @@
 #include "serve/openai/functions.h"
 #include "serve/openai/openai.h"
 #include "serve/sandbox/sandbox.h"
+#include "serve/options.h"
 
 /* Of what a cell has printed. */
 enum { CHAT_OUTPUT_MAX = 2000 };
@@ -70,7 +71,7 @@ static bool chat_ask(struct openai_ask *a)
             if (!functions_ask_call(a, json_object_array_get_idx(calls, k)))
                 return false;
     }
-    return true;
+    return openai_ask_finish(a);
 }
 
 bool openai_put_schema(
@@ -326,5 +327,5 @@ void openai_handle_chat(struct request *r)
     else if (functions_have_results(r->json))
         functions_take_results(r);
     else
-        openai_answer(r, &openai_chat_form);
+        openai_answer(r);
 }

@@ -19,6 +19,7 @@
 #include "serve/openai/responses.h"
 #include "serve/sandbox/sandbox.h"
 #include "serve/sandbox/volume.h"
+#include "serve/options.h"
 
 enum { CONTAINER_DIGITS = 24, CONTAINER_MINUTES = 20, CONTAINER_MINUTES_MOST = 30 * 24 * 60 };
 enum { CONTAINER_TOUCH_SECONDS = 10 }; /* between writes of when it was last used */

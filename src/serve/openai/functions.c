@@ -9,6 +9,7 @@
 #include "base/json/fields.h"
 #include "base/text.h"
 #include "serve/sandbox/sandbox.h"
+#include "serve/options.h"
 
 enum { FUNCTIONS_MAX = 512 };
 /* Calls of several threads come one after the other: the answer waits for the last one. */

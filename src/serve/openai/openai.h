@@ -111,10 +111,10 @@ struct openai_answer {
     void (*free_state)(struct openai_answer *a);
 };
 
-/* Starts the run that the request asks for, or joins that of an earlier try, and answers in this
- * form. */
-void openai_answer(struct request *r, const struct openai_form *form);
-/* Goes on with the run of an earlier response, whose id is the request's, in the same form. */
+/* Starts the run that the request asks for, or joins that of an earlier try, and answers in the
+ * form of its route. */
+void openai_answer(struct request *r);
+/* Goes on with the run of an earlier response, whose id is the request's. */
 void openai_answer_again(struct request *r, bool is_interrupted);
 /* Tells of all events that the record has by now. */
 int openai_answer_read(struct openai_answer *a, droste_record *record);

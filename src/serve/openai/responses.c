@@ -606,7 +606,8 @@ static bool responses_ask(struct openai_ask *a)
     instructions = json_get_typed(a->r->json, "instructions", json_type_string);
     if (instructions && !openai_ask_add(a, "system", instructions))
         return false;
-    return (!previous || response_ask_previous(a, previous)) && response_ask_input(a, input, true);
+    return (!previous || response_ask_previous(a, previous)) &&
+           response_ask_input(a, input, true) && openai_ask_finish(a);
 }
 
 static bool responses_settings(struct request *r, const char *run, struct buf *words)
@@ -660,7 +661,7 @@ const struct openai_form openai_responses_form = { .ask = responses_ask,
 
 static void responses_answer(struct request *r)
 {
-    openai_answer(r, &openai_responses_form);
+    openai_answer(r);
 }
 
 void openai_handle_response_create(struct request *r)

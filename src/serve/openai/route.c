@@ -26,11 +26,12 @@ static const struct route openai_rows[] = {
     { "POST", "/v1/chat/completions", BODY_JSON, CHAT, NULL, 200, JSON, OBJECT,
         "OpenAI's API: answer a conversation with a run, or pass it on to the model's provider; "
         "with stream, the answer is a stream of server-sent events",
-        openai_handle_chat, SCOPE_MODELS, .body_max = OPENAI_BODY_MAX },
+        openai_handle_chat, SCOPE_MODELS, .body_max = OPENAI_BODY_MAX, .form = &openai_chat_form },
     { "POST", "/v1/responses", BODY_JSON, RESPONSE, NULL, 200, JSON, OBJECT,
         "OpenAI's API: answer an input with a run, whose steps are items; with stream, the answer "
         "is a stream of server-sent events",
-        openai_handle_response_create, SCOPE_MODELS, .body_max = OPENAI_BODY_MAX },
+        openai_handle_response_create, SCOPE_MODELS, .body_max = OPENAI_BODY_MAX,
+        .form = &openai_responses_form },
     { "GET", "/v1/responses/{name}", BODY_NONE, NULL, STREAM, 200, JSON, OBJECT,
         "OpenAI's API: a stored response", openai_handle_response_get, SCOPE_MODELS,
         .of_run = true },

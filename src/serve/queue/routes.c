@@ -8,6 +8,8 @@
 #include "serve/native/runs.h"
 #include "serve/queue/queue.h"
 #include "serve/sandbox/sandbox.h"
+#include "serve/native/run_options.h"
+#include "serve/options.h"
 
 enum { WAIT_MAX_SECONDS = 60, PRIORITY_DEFAULT = 1 };
 

@@ -8,6 +8,7 @@
 
 #include "base/cleanup.h"
 #include "serve/sandbox/sandbox.h"
+#include "serve/options.h"
 
 /* The first cell, which is empty, tells whether the sandbox has started. */
 static void create_on_started(

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "serve/sandbox/sandbox.h"
+#include "serve/options.h"
 
 bool network_is_permitted(const struct request *r, const char *rule)
 {

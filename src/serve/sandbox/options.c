@@ -14,26 +14,6 @@
 #include "serve/sandbox/sandbox.h"
 #include "serve/sandbox/volume.h"
 
-/* ---- the words of settings ---- */
-
-const char **sandbox_list_settings(const struct buf *words)
-{
-    size_t count = 0, i = 0;
-    const char *end = buf_text(words) + words->len;
-    for (const char *at = buf_text(words); at < end; at += strlen(at) + 1)
-        count++;
-    const char **settings = buf_failed(words) ? NULL : calloc(count + 1, sizeof *settings);
-    for (const char *at = buf_text(words); settings && at < end; at += strlen(at) + 1)
-        settings[i++] = at;
-    return settings;
-}
-
-void sandbox_setting(struct buf *words, const char *name, const char *value)
-{
-    buf_append(words, name, strlen(name) + 1);
-    buf_append(words, value, strlen(value) + 1);
-}
-
 enum sandbox_rule {
     RULE_FREE,
     RULE_MOST,     /* at most the server's setting, or the default of that */

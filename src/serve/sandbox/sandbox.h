@@ -90,10 +90,6 @@ void sandbox_close(struct sandbox *sb);
 void sandboxes_sweep(struct server *s, uint64_t now_ns);
 /* Starts one for the request, which its maker answers. */
 void sandbox_create(struct request *r, const struct sandbox_maker *maker);
-void sandbox_setting(struct buf *words, const char *name, const char *value);
-/* Settings as the library takes them, from those that sandbox_setting has appended. Free the list.
- * NULL without memory. */
-const char **sandbox_list_settings(const struct buf *words);
 /* Appends a description, for an answer. */
 void sandbox_put(struct buf *out, const struct sandbox *sb);
 /* Adds one, in the place that was admitted (NULL: it has none); the session is taken. NULL without

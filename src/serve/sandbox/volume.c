@@ -9,6 +9,7 @@
 #include "serve/http/nodes.h"
 #include "serve/http/relay.h"
 #include "serve/sandbox/sandbox.h"
+#include "serve/options.h"
 
 char *sandbox_volume_root(struct request *r)
 {
