@@ -4,19 +4,8 @@
 
 #include "base/cleanup.h"
 #include "mcp/run.h"
+#include "mcp/schemas.h"
 #include "mcp/session.h"
-
-#define TEXT "{\"type\": \"string\"}"
-#define SESSION                                                                                    \
-    "\"session\": {\"type\": \"string\", \"description\": \"The session's name (main).\"}"
-#define OBJECT(required, properties)                                                               \
-    "{\"type\": \"object\", \"additionalProperties\": false, \"required\": [" required             \
-    "], \"properties\": {" properties "}}"
-#define GIVES(required, properties)                                                                \
-    "{\"type\": \"object\", \"required\": [" required "], \"properties\": {" properties "}}"
-#define PATH                                                                                       \
-    "\"path\": {\"type\": \"string\", \"description\": \"In the sandbox; relative paths begin "    \
-    "where cells run.\"}"
 
 /* What a tool does to the world, for clients that ask before each call. */
 #define READS   "{\"readOnlyHint\": true, \"openWorldHint\": false}"
@@ -29,81 +18,36 @@ static const struct mcp_tool own_tools[] = {
         "expression, and figures as images. Variables, imports and functions persist between "
         "calls with the same `session`; other names are separate sandboxes. Files in the working "
         "directory and /tmp persist, too. Large data stays in variables: print only what you need.",
-        OBJECT("\"code\"",
-            "\"code\": " TEXT ", " SESSION ", \"timeout_seconds\": {\"type\": \"number\", "
-            "\"exclusiveMinimum\": 0, \"description\": \"Then the cell is interrupted; the "
-            "variables stay.\"}"),
-        GIVES("\"session\", \"status\", \"stdout\", \"stderr\", \"result\", \"error\"",
-            "\"session\": " TEXT ", \"status\": {\"enum\": [\"ok\", \"submitted\", \"error\", "
-            "\"timeout\", \"killed\", \"lost\"]}, \"stdout\": " TEXT ", \"stderr\": " TEXT
-            ", \"result\": {\"type\": [\"string\", \"null\"], \"description\": \"repr() of the "
-            "last expression\"}, \"error\": {\"type\": [\"object\", \"null\"]}, \"variables\": "
-            "{\"type\": \"array\", \"items\": {\"type\": \"object\"}}"),
-        CHANGES, mcp_tool_python_run },
+        RUN_PYTHON, RUN_PYTHON_RESULT, CHANGES, mcp_tool_python_run },
     { "load_context", "Load a context",
         "Loads a file or directory of this machine, of up to gigabytes, into a variable of a "
         "session without passing it through the conversation: text as str, JSON as its value, "
         "lines of JSON as a list, a directory as a dict from path to text. Look at it with "
         "run_python.",
-        OBJECT("\"path\"",
-            "\"path\": {\"type\": \"string\", \"description\": \"On this machine, below a path "
-            "that the operator allows.\"}, \"name\": {\"type\": \"string\", \"description\": "
-            "\"The variable (context).\"}, \"type\": {\"enum\": [\"auto\", \"text\", \"bytes\", "
-            "\"json\", \"jsonl\"]}, " SESSION),
-        GIVES("\"session\", \"name\", \"type\", \"length\"",
-            "\"session\": " TEXT ", \"name\": " TEXT ", \"type\": " TEXT
-            ", \"length\": {\"type\": \"integer\"}, \"notice\": " TEXT),
-        CHANGES, mcp_tool_context_load },
+        LOAD_CONTEXT, LOAD_CONTEXT_RESULT, CHANGES, mcp_tool_context_load },
     { "ask", "Ask about long contexts",
         "Answers a question about files of this machine that are too long to read: a recursive "
         "language model writes code that searches them, and asks sub-models about parts. Takes "
         "seconds to minutes and costs model tokens; the answer says how many.",
-        OBJECT("\"question\"",
-            "\"question\": {\"type\": \"string\", \"minLength\": 1}, \"contexts\": {\"type\": "
-            "\"array\", \"maxItems\": 64, \"items\": " TEXT
-            ", \"description\": \"Paths of files and directories.\"}"),
-        GIVES("\"status\", \"answer\"",
-            "\"run\": {\"type\": [\"string\", \"null\"]}, \"status\": " TEXT
-            ", \"answer\": {}, \"iterations\": {\"type\": \"integer\"}, \"usage\": {\"type\": "
-            "\"object\"}, \"error\": {\"type\": [\"object\", \"null\"]}"),
-        "{\"readOnlyHint\": true, \"openWorldHint\": true}", mcp_tool_ask },
+        ASK, ASK_RESULT, "{\"readOnlyHint\": true, \"openWorldHint\": true}", mcp_tool_ask },
     { "fork_session", "Fork a session",
         "Copies a session with all its variables under a new name, cheaply, so that something can "
         "be tried without changing the first one.",
-        OBJECT("\"name\"",
-            "\"name\": {\"type\": \"string\", \"description\": \"Of the copy.\"}, " SESSION),
-        GIVES("\"session\"", "\"session\": " TEXT), CHANGES, mcp_tool_session_fork },
+        FORK_SESSION, SESSION_RESULT, CHANGES, mcp_tool_session_fork },
     { "list_sessions", "List sessions", "Lists the Python sessions and whether they execute.",
-        OBJECT("", ""),
-        GIVES("\"sessions\"", "\"sessions\": {\"type\": \"array\", \"items\": {\"type\": "
-                              "\"object\"}}"),
-        READS, mcp_tool_sessions_list },
+        LIST_SESSIONS, LIST_SESSIONS_RESULT, READS, mcp_tool_sessions_list },
     { "interrupt_session", "Interrupt a cell",
         "Interrupts the cell that a session executes, as Ctrl-C does. Its variables stay.",
-        OBJECT("", SESSION), GIVES("\"session\"", "\"session\": " TEXT), CHANGES,
-        mcp_tool_session_interrupt },
+        OF_SESSION, SESSION_RESULT, CHANGES, mcp_tool_session_interrupt },
     { "close_session", "Close a session", "Ends a session: its variables and files are lost.",
-        OBJECT("", SESSION), GIVES("\"session\"", "\"session\": " TEXT), ENDS,
-        mcp_tool_session_close },
+        OF_SESSION, SESSION_RESULT, ENDS, mcp_tool_session_close },
     { "read_file", "Read a file", "Reads a file of a session's sandbox, at most 1 MiB at once.",
-        OBJECT("\"path\"",
-            PATH ", " SESSION ", \"offset\": {\"type\": \"integer\", \"minimum\": 0}, \"length\": "
-                 "{\"type\": \"integer\", \"minimum\": 1, \"maximum\": 1048576}"),
-        GIVES("\"bytes\", \"encoding\"",
-            "\"offset\": {\"type\": \"integer\"}, \"bytes\": {\"type\": \"integer\"}, "
-            "\"encoding\": {\"enum\": [\"utf-8\", \"base64\"]}"),
-        READS, mcp_tool_file_read },
+        READ_FILE, READ_FILE_RESULT, READS, mcp_tool_file_read },
     { "write_file", "Write a file",
-        "Writes a file of a session's sandbox, from `text` or from `base64`.",
-        OBJECT("\"path\"", PATH ", " SESSION ", \"text\": " TEXT ", \"base64\": " TEXT),
-        GIVES("\"bytes\"", "\"bytes\": {\"type\": \"integer\"}"), ENDS, mcp_tool_file_write },
-    { "list_files", "List files", "Lists a directory of a session's sandbox.",
-        OBJECT("", PATH ", " SESSION ", \"depth\": {\"type\": \"integer\", \"minimum\": 1, "
-                        "\"maximum\": 100}"),
-        GIVES("\"entries\", \"more\"",
-            "\"entries\": {\"type\": \"array\", \"items\": {\"type\": \"object\"}}, \"more\": "
-            "{\"type\": \"boolean\"}"),
-        READS, mcp_tool_files_list },
+        "Writes a file of a session's sandbox, from `text` or from `base64`.", WRITE_FILE,
+        WRITE_FILE_RESULT, ENDS, mcp_tool_file_write },
+    { "list_files", "List files", "Lists a directory of a session's sandbox.", LIST_FILES,
+        LIST_FILES_RESULT, READS, mcp_tool_files_list },
 };
 
 /* By index, from 0: those of the table, then those of the extension; NULL after the last. */

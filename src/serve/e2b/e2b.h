@@ -131,39 +131,6 @@ void e2b_contexts_sweep(struct e2b_sandbox *e, uint64_t now_ns);
 
 /* ---- handlers ---- */
 
-#define E2B_TEXTS "{\"type\": \"object\", \"additionalProperties\": {\"type\": \"string\"}}"
-#define E2B_DESTINATIONS                                                                           \
-    "{\"type\": [\"array\", \"null\"], \"maxItems\": 1000, \"items\": {\"type\": \"string\"}}"
-#define E2B_INTERNET "\"allow_internet_access\": {\"type\": [\"boolean\", \"null\"]}"
-#define E2B_NETWORK  "\"allowOut\": " E2B_DESTINATIONS ", \"denyOut\": " E2B_DESTINATIONS
-#define E2B_NETWORK_SCHEMA                                                                         \
-    "{\"type\": \"object\", \"properties\": {" E2B_INTERNET ", " E2B_NETWORK "}}"
-#define E2B_CREATE_SCHEMA                                                                          \
-    "{\"type\": \"object\", \"required\": [\"templateID\"], \"properties\": {"                     \
-    "\"templateID\": {\"type\": \"string\", \"minLength\": 1}, "                                   \
-    "\"timeout\": {\"type\": \"integer\", \"minimum\": 0}, "                                       \
-    "\"autoPause\": {\"type\": \"boolean\"}, \"autoPauseMemory\": {\"type\": \"boolean\"}, "       \
-    "\"secure\": {\"type\": \"boolean\"}, " E2B_INTERNET ", \"network\": {\"type\": [\"object\", " \
-    "\"null\"], \"properties\": {" E2B_NETWORK "}}, "                                              \
-    "\"metadata\": " E2B_TEXTS ", \"envVars\": " E2B_TEXTS "}}"
-#define E2B_TIMEOUT_SCHEMA                                                                         \
-    "{\"type\": \"object\", \"required\": [\"timeout\"], \"properties\": {\"timeout\": "           \
-    "{\"type\": \"integer\", \"minimum\": 0}}}"
-#define E2B_SNAPSHOT_SCHEMA                                                                        \
-    "{\"type\": \"object\", \"properties\": {\"name\": {\"type\": \"string\"}, \"memory\": "       \
-    "{\"type\": \"boolean\"}}}"
-#define E2B_FORK_SCHEMA                                                                              \
-    "{\"type\": \"object\", \"properties\": {\"timeout\": {\"type\": \"integer\", \"minimum\": 0}, " \
-    "\"count\": {\"type\": \"integer\"}}}"
-#define E2B_EXECUTE_SCHEMA                                                                         \
-    "{\"type\": \"object\", \"required\": [\"code\"], \"properties\": {\"code\": {\"type\": "      \
-    "\"string\"}, \"context_id\": {\"type\": [\"string\", \"null\"]}, \"language\": "              \
-    "{\"type\": [\"string\", \"null\"]}, \"env_vars\": {\"type\": [\"object\", \"null\"], "        \
-    "\"additionalProperties\": {\"type\": \"string\"}}}}"
-#define E2B_CONTEXT_SCHEMA                                                                         \
-    "{\"type\": \"object\", \"properties\": {\"cwd\": {\"type\": [\"string\", \"null\"]}, "        \
-    "\"language\": {\"type\": [\"string\", \"null\"]}}}"
-
 void e2b_handle_create(struct request *r);
 void e2b_handle_list(struct request *r);
 void e2b_handle_get(struct request *r);

@@ -10,6 +10,7 @@
 #include "base/cleanup.h"
 #include "serve/e2b/connect.h"
 #include "serve/e2b/snapshot.h"
+#include "serve/e2b_schemas.h"
 #include "serve/sandbox/sandbox.h"
 #include "serve/access/identify.h"
 
@@ -299,25 +300,25 @@ static void e2b_handle_refused(struct request *r)
 #define SECRETS "secrets of E2B's API are not supported here; give variables with the sandbox"
 
 static const struct route control_rows[] = {
-    CREATES("/sandboxes", E2B_CREATE_SCHEMA, e2b_handle_create),
-    CREATES("/v2/sandboxes", E2B_CREATE_SCHEMA, e2b_handle_create),
+    CREATES("/sandboxes", CREATE, e2b_handle_create),
+    CREATES("/v2/sandboxes", CREATE, e2b_handle_create),
     ROUTE("GET", "/sandboxes", BODY_NONE, NULL, e2b_handle_list),
     ROUTE("GET", "/v2/sandboxes", BODY_NONE, NULL, e2b_handle_list),
     ROUTE("GET", "/sandboxes/metrics", BODY_NONE, NULL, e2b_handle_metrics_of_all),
     ROUTE("GET", "/sandboxes/{id}", BODY_NONE, NULL, e2b_handle_get),
     ROUTE("DELETE", "/sandboxes/{id}", BODY_NONE, NULL, e2b_handle_kill),
-    ROUTE("POST", "/sandboxes/{id}/timeout", BODY_JSON, E2B_TIMEOUT_SCHEMA, e2b_handle_timeout),
+    ROUTE("POST", "/sandboxes/{id}/timeout", BODY_JSON, TIMEOUT, e2b_handle_timeout),
     ROUTE("POST", "/sandboxes/{id}/refreshes", BODY_JSON, NULL, e2b_handle_refresh),
-    ROUTE("POST", "/sandboxes/{id}/connect", BODY_JSON, E2B_TIMEOUT_SCHEMA, e2b_handle_connect),
+    ROUTE("POST", "/sandboxes/{id}/connect", BODY_JSON, TIMEOUT, e2b_handle_connect),
     ROUTE("POST", "/v2/sandboxes/{id}/connect", BODY_JSON, NULL, e2b_handle_connect),
     ROUTE("POST", "/sandboxes/{id}/resume", BODY_JSON, NULL, e2b_handle_resume),
     ROUTE("POST", "/sandboxes/{id}/pause", BODY_JSON, NULL, e2b_handle_pause),
     ROUTE("GET", "/sandboxes/{id}/logs", BODY_NONE, NULL, e2b_handle_logs),
     ROUTE("GET", "/v2/sandboxes/{id}/logs", BODY_NONE, NULL, e2b_handle_logs),
     ROUTE("GET", "/sandboxes/{id}/metrics", BODY_NONE, NULL, e2b_handle_metrics),
-    ROUTE("PUT", "/sandboxes/{id}/network", BODY_JSON, E2B_NETWORK_SCHEMA, e2b_handle_network),
-    CREATES("/sandboxes/{id}/fork", E2B_FORK_SCHEMA, e2b_handle_fork),
-    CREATES("/sandboxes/{id}/snapshots", E2B_SNAPSHOT_SCHEMA, e2b_handle_snapshot),
+    ROUTE("PUT", "/sandboxes/{id}/network", BODY_JSON, NETWORK, e2b_handle_network),
+    CREATES("/sandboxes/{id}/fork", FORK, e2b_handle_fork),
+    CREATES("/sandboxes/{id}/snapshots", SNAPSHOT, e2b_handle_snapshot),
     ROUTE("GET", "/snapshots", BODY_NONE, NULL, e2b_handle_snapshots),
     ROUTE("DELETE", "/templates/{name}", BODY_NONE, NULL, e2b_handle_template_delete),
     REFUSED("POST", "/secrets", SECRETS),
@@ -362,9 +363,9 @@ static const struct route envd_rows[] = {
 
 static const struct route interpreter_rows[] = {
     ROUTE("GET", "/health", BODY_NONE, NULL, e2b_handle_interpreter_health),
-    ROUTE("POST", "/execute", BODY_JSON, E2B_EXECUTE_SCHEMA, e2b_handle_execute),
+    ROUTE("POST", "/execute", BODY_JSON, EXECUTE, e2b_handle_execute),
     ROUTE("GET", "/contexts", BODY_NONE, NULL, e2b_handle_contexts),
-    ROUTE("POST", "/contexts", BODY_JSON, E2B_CONTEXT_SCHEMA, e2b_handle_context_create),
+    ROUTE("POST", "/contexts", BODY_JSON, CONTEXT, e2b_handle_context_create),
     ROUTE("DELETE", "/contexts/{name}", BODY_NONE, NULL, e2b_handle_context_remove),
     ROUTE("POST", "/contexts/{name}/restart", BODY_JSON, NULL, e2b_handle_context_restart),
 };

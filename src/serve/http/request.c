@@ -336,6 +336,17 @@ const char *request_query(struct request *r, const char *name, const char *fallb
     return NULL;
 }
 
+unsigned request_query_number(
+    struct request *r, const char *name, const char *fallback, unsigned most)
+{
+    const char *text = request_query(r, name, fallback);
+    bool is_number = text && text[0] && text[strspn(text, "0123456789")] == '\0';
+    unsigned long number = is_number ? strtoul(text, NULL, 10) : 0;
+    if (text && number == 0)
+        request_refuse(r, 400, "argument", "%s is a positive number", name);
+    return number < most ? (unsigned)number : most;
+}
+
 const char *request_header_of(struct request *r, const char *name)
 {
     return MHD_lookup_connection_value(r->connection, MHD_HEADER_KIND, name);

@@ -211,6 +211,10 @@ void request_cut(struct request *r);
 /* A parameter of the query; the fallback if it is absent. NULL: it is invalid, and the request
  * was refused. */
 const char *request_query(struct request *r, const char *name, const char *fallback);
+/* A number of the query, from 1; what is more than the most counts as that. 0: the request was
+ * refused. */
+unsigned request_query_number(
+    struct request *r, const char *name, const char *fallback, unsigned most);
 /* The same without refusing; NULL: it is absent. */
 static inline const char *request_parameter(struct request *r, const char *name)
 {

@@ -738,24 +738,10 @@ static int volume_walk(struct volume_job *job, droste *d, droste_volume *v, dros
     return rc < 0 ? rc : 0;
 }
 
-/* A number of the query from 1, at most the most; 0: it is none, and the request was refused. */
-static unsigned volume_query_number(
-    struct request *r, const char *name, const char *fallback, unsigned most)
-{
-    const char *text = request_query(r, name, fallback);
-    if (!text)
-        return 0;
-    bool is_number = text[0] && strspn(text, "0123456789") == strlen(text);
-    unsigned long number = is_number ? strtoul(text, NULL, 10) : 0;
-    if (number == 0)
-        request_refuse(r, 400, "argument", "%s is a positive number", name);
-    return number < most ? (unsigned)number : most;
-}
-
 void handle_volume_directory(struct request *r)
 {
-    unsigned depth = volume_query_number(r, "depth", "1", DEPTH_MOST);
-    unsigned most = depth > 0 ? volume_query_number(r, "limit", "10000", ENTRIES_MOST) : 0;
+    unsigned depth = request_query_number(r, "depth", "1", DEPTH_MOST);
+    unsigned most = depth > 0 ? request_query_number(r, "limit", "10000", ENTRIES_MOST) : 0;
     struct volume_job *job = most > 0 ? volume_job_of(r, true, volume_walk) : NULL;
     if (!job)
         return;

@@ -338,21 +338,10 @@ static void list_on_reply(void *arg, const droste_file_reply *reply, const drost
     request_reply_written(x->r, 200, &out);
 }
 
-/* A number of the query, from 1 to `most`; 0: the request was refused. */
-static unsigned list_number(struct request *r, const char *name, const char *fallback, long most)
-{
-    const char *text = request_query(r, name, fallback);
-    char *end = NULL;
-    long number = text ? strtol(text, &end, 10) : 0;
-    if (text && (*end || number < 1))
-        request_refuse(r, 400, "argument", "%s is a positive number", name);
-    return !text || *end || number < 1 ? 0 : (unsigned)(number > most ? most : number);
-}
-
 void handle_file_list(struct request *r)
 {
-    unsigned depth = list_number(r, "depth", "1", LIST_DEPTH_MAX);
-    unsigned most = depth ? list_number(r, "limit", "10000", LIST_MOST) : 0;
+    unsigned depth = request_query_number(r, "depth", "1", LIST_DEPTH_MAX);
+    unsigned most = depth ? request_query_number(r, "limit", "10000", LIST_MOST) : 0;
     if (most)
         file_ask(
             r, (droste_file_request){ .op = "list", .depth = depth, .most = most }, list_on_reply);
@@ -360,7 +349,7 @@ void handle_file_list(struct request *r)
 
 void handle_file_glob(struct request *r)
 {
-    unsigned most = list_number(r, "limit", "10000", LIST_MOST);
+    unsigned most = request_query_number(r, "limit", "10000", LIST_MOST);
     if (most)
         file_ask(r, (droste_file_request){ .op = "glob", .depth = 1, .most = most }, list_on_reply);
 }

@@ -66,6 +66,12 @@ const char *request_query(struct request *r, const char *name, const char *fallb
     return strcmp(name, "path") == 0 ? "/data/a" : fallback;
 }
 
+unsigned request_query_number(
+    struct request *r, const char *name, const char *fallback, unsigned most)
+{
+    return most;
+}
+
 const char *request_header_of(struct request *r, const char *name)
 {
     return range;
