@@ -9,7 +9,7 @@
 #include <zlib.h>
 
 #include "base/cleanup.h"
-#include "serve/e2b/files.h"
+#include "serve/e2b/filesystem.h"
 #include "serve/sandbox/sandbox.h"
 
 enum { FILES_HANDLE = 7 };

@@ -13,6 +13,7 @@
 #include "serve/e2b/embedded.h"
 #include "serve/e2b/snapshot.h"
 #include "serve/sandbox/sandbox.h"
+#include "serve/e2b/ipython.h"
 
 enum { CONTEXTS_MOST = 64 };
 /* Executions that wait for a context, and their code in all. */

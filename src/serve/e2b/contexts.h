@@ -64,11 +64,6 @@ void e2b_context_queue(struct e2b_context *c, struct e2b_execution *x);
 /* The client of an execution has gone. */
 void e2b_context_abandon(struct e2b_execution *x);
 
-/* ---- ipython.c ---- */
-
-/* Translates code for IPython. False: it is plain Python. */
-bool e2b_from_ipython(const char *code, size_t len, struct buf *out);
-
 /* ---- execute.c ---- */
 
 /* Begins the stream of an execution. */

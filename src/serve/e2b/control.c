@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/os/random.h"
 #include "base/text.h"
+#include "serve/e2b/connect.h"
 #include "serve/e2b/snapshot.h"
 #include "serve/http/relay.h"
 #include "serve/native/templates.h"
@@ -181,6 +182,49 @@ static int64_t control_now_us(struct server *s)
             us = sb->e2b->started_us + 1;
     return us + (s->worker + workers - us % workers) % workers;
 }
+
+/* Ends the streams of a closed sandbox, too. */
+static void e2b_sandbox_close(struct sandbox *sb)
+{
+    struct e2b_sandbox *e = sb->e2b;
+    if (e->pausing) {
+        e->pausing->state = NULL;
+        request_refuse(e->pausing, 404, "not_found", "the sandbox has ended");
+    }
+    e2b_contexts_free(e);
+    e2b_watchers_free(e);
+    while (e->streams)
+        connect_end(e->streams, "unavailable", "The sandbox was killed or reached its end of life");
+    json_object_put(e->network);
+    buf_free(&e->destinations);
+    json_object_put(e->environment);
+    json_object_put(e->asked);
+    free(e->metrics);
+    free(e->template);
+    free(e);
+}
+
+/* At its deadline a sandbox may be paused instead. */
+static bool e2b_sandbox_is_over(struct sandbox *sb, uint64_t now_ns)
+{
+    struct e2b_sandbox *e = sb->e2b;
+    if (!e->ready)
+        return false;
+    if (e->pausing)
+        e2b_sandbox_pause_for(e);
+    if (!e->paused && now_ns >= e->end_ns) {
+        if (!e->auto_pause)
+            return true;
+        e2b_sandbox_pause(e, NULL); /* or at the next sweep */
+    }
+    e2b_contexts_sweep(e, now_ns);
+    connect_sweep(e, now_ns);
+    e2b_watchers_sweep(e, now_ns);
+    return false;
+}
+
+static const struct sandbox_hooks e2b_sandbox_hooks = { .is_over = e2b_sandbox_is_over,
+    .close = e2b_sandbox_close };
 
 static bool e2b_create_prepare(struct sandbox *sb, struct request *r)
 {

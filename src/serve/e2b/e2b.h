@@ -65,7 +65,6 @@ bool e2b_signature_check(struct request *r, const char *token);
 
 /* ---- sandbox.c ---- */
 
-extern const struct sandbox_hooks e2b_sandbox_hooks;
 /* The running sandbox that a request for a port names; NULL: the request was refused. */
 struct e2b_sandbox *e2b_running_of(struct request *r);
 /* The user of a request to envd, as it names one; "": the default. */
@@ -77,6 +76,7 @@ void e2b_refuse(struct request *r, unsigned status, const char *sandbox, const c
 /* Refuses a request for a sandbox that has ended. */
 void e2b_refuse_gone(struct request *r);
 /* Answers the request that waits for it, if it can be stopped now. */
+int e2b_sandbox_pause(struct e2b_sandbox *e, droste_error *err);
 void e2b_sandbox_pause_for(struct e2b_sandbox *e);
 void e2b_sandbox_resume(struct e2b_sandbox *e);
 /* A time as RFC 3339 has it, with microseconds. */

@@ -6,7 +6,7 @@
  * compression.
  * libmicrohttpd parses multipart bodies.
  */
-#include "serve/e2b/files.h"
+#include "serve/e2b/filesystem.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -6,7 +6,7 @@
 
 #include "base/cleanup.h"
 #include "base/text.h"
-#include "serve/e2b/files.h"
+#include "serve/e2b/filesystem.h"
 #include "serve/sandbox/exchange.h"
 #include "serve/sandbox/sandbox.h"
 

@@ -4,10 +4,11 @@
  * Such a line is not Python outside of strings and brackets, so a scan of these suffices to find
  * it. It becomes an assignment to _exit_code, as in IPython.
  */
+#include "serve/e2b/ipython.h"
+
 #include <string.h>
 
 #include "base/json/json.h"
-#include "serve/e2b/contexts.h"
 
 /* ---- lines of the shell ---- */
 

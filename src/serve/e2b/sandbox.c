@@ -28,27 +28,6 @@ void e2b_put_time(struct json_object *o, const char *key, int64_t us)
     json_put_text(o, key, text);
 }
 
-/* Ends the streams of a closed sandbox, too. */
-static void e2b_sandbox_close(struct sandbox *sb)
-{
-    struct e2b_sandbox *e = sb->e2b;
-    if (e->pausing) {
-        e->pausing->state = NULL;
-        request_refuse(e->pausing, 404, "not_found", "the sandbox has ended");
-    }
-    e2b_contexts_free(e);
-    e2b_watchers_free(e);
-    while (e->streams)
-        connect_end(e->streams, "unavailable", "The sandbox was killed or reached its end of life");
-    json_object_put(e->network);
-    buf_free(&e->destinations);
-    json_object_put(e->environment);
-    json_object_put(e->asked);
-    free(e->metrics);
-    free(e->template);
-    free(e);
-}
-
 const char *e2b_home(const struct e2b_sandbox *e, const char *user)
 {
     bool is_root = user && strcmp(user, "root") == 0;
@@ -99,7 +78,7 @@ void e2b_user_of(struct request *r, char out[E2B_USER_SIZE])
     snprintf(out, E2B_USER_SIZE, "%.*s", (int)n, text ? text : "");
 }
 
-static int e2b_sandbox_pause(struct e2b_sandbox *e, droste_error *err)
+int e2b_sandbox_pause(struct e2b_sandbox *e, droste_error *err)
 {
     int rc = droste_session_pause(e->sandbox->session, 1, err);
     e->paused = rc == 0;
@@ -127,25 +106,3 @@ void e2b_sandbox_resume(struct e2b_sandbox *e)
     droste_session_pause(e->sandbox->session, 0, NULL);
     e->paused = false;
 }
-
-/* At its deadline a sandbox may be paused instead. */
-static bool e2b_sandbox_is_over(struct sandbox *sb, uint64_t now_ns)
-{
-    struct e2b_sandbox *e = sb->e2b;
-    if (!e->ready)
-        return false;
-    if (e->pausing)
-        e2b_sandbox_pause_for(e);
-    if (!e->paused && now_ns >= e->end_ns) {
-        if (!e->auto_pause)
-            return true;
-        e2b_sandbox_pause(e, NULL); /* or at the next sweep */
-    }
-    e2b_contexts_sweep(e, now_ns);
-    connect_sweep(e, now_ns);
-    e2b_watchers_sweep(e, now_ns);
-    return false;
-}
-
-const struct sandbox_hooks e2b_sandbox_hooks = { .is_over = e2b_sandbox_is_over,
-    .close = e2b_sandbox_close };

@@ -15,7 +15,7 @@
 #include "base/os/random.h"
 #include "base/text.h"
 #include "serve/e2b/connect.h"
-#include "serve/e2b/files.h"
+#include "serve/e2b/filesystem.h"
 #include "serve/sandbox/sandbox.h"
 
 enum { WATCHERS_MOST = 16, WATCH_ENTRIES_MOST = 5000, WATCH_DEPTH = 32 };

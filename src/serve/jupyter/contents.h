@@ -1,7 +1,7 @@
 /* serve/jupyter/contents.h: files below the directory that the operator permits (--notebooks).
  *
- * contents.c takes requests apart and starts a piece of work (http/work.h); contents_files.c does
- * it, in a thread; notebook.c reads and writes notebooks as Jupyter's own server does.
+ * contents_routes.c takes requests apart and starts a piece of work (http/work.h); contents_files.c
+ * does it, in a thread; notebook.c reads and writes notebooks as Jupyter's own server does.
  *
  * A path is checked as text, and then opened below the directory (base/os/beneath.h): no part of it
  * is a link, and what is neither a file nor a directory is not opened. Names that begin with a dot
@@ -86,6 +86,18 @@ int contents_open_file(int directory, const char *name);
 void contents_leave(struct contents_place *p);
 #define cleanup_place __attribute__((cleanup(contents_leave)))
 
+bool contents_ends(const char *name, const char *ending);
+/* NULL: it is not known. */
+const char *contents_media_type(const char *name);
+const char *contents_type(const struct contents_place *p);
+/* All but the content, its format and its media type; the object stays open. `hash` may be NULL. */
+void contents_put_head(
+    struct buf *out, const struct contents_place *p, const char *type, const char *hash);
+void contents_put_empty(
+    struct buf *out, const struct contents_place *p, const char *type, const char *hash);
+/* Describes a file or directory without its content. */
+void contents_put_model(struct buf *out, const struct contents_place *p, const char *type);
+
 /* A file under way to its name. */
 struct contents_draft {
     int directory, fd;
@@ -103,8 +115,6 @@ void contents_draft_drop(struct contents_draft *d);
 
 /* ---- between contents_files.c and contents_checkpoints.c ---- */
 
-/* Describes a file or directory without its content. */
-void contents_put_model(struct buf *out, const struct contents_place *p, const char *type);
 /* Adds a chunk to an upload; the last one (-1) makes it the file. False: it was answered. */
 bool contents_take_chunk(struct contents_job *job, const struct contents_place *p, int64_t chunk,
     const struct buf *bytes);
@@ -113,11 +123,3 @@ void contents_move_checkpoint(const struct contents_place *from, const struct co
 void contents_forget_checkpoint(const struct contents_place *p);
 /* Removes the checkpoints of a directory in which there is nothing else. */
 void contents_clear_checkpoints(const struct contents_place *p);
-
-/* ---- notebook.c ---- */
-
-/* The text of a file as a notebook's JSON for clients: lists of lines joined, and without marks of
- * trust, which no file may give itself. False: it is not a notebook, for this reason. */
-bool notebook_read(const char *text, size_t len, struct buf *out, struct error *err);
-/* A notebook as the text of a file: one line of its cells a line, sorted. Changes the tree. */
-bool notebook_write(struct json_object *notebook, struct buf *out, struct error *err);

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -14,95 +13,11 @@
 #include "base/os/file.h"
 #include "base/text.h"
 #include "serve/jupyter/contents.h"
+#include "serve/jupyter/notebook.h"
 
 static const char contents_new_notebook[] =
     "{\n \"cells\": [],\n \"metadata\": {},\n \"nbformat\": "
     "4,\n \"nbformat_minor\": 5\n}\n";
-
-/* ---- describing ---- */
-
-static bool contents_ends(const char *name, const char *ending)
-{
-    size_t n = strlen(name), m = strlen(ending);
-    return n > m && strcasecmp(name + n - m, ending) == 0;
-}
-
-/* NULL: it is not known. */
-static const char *contents_media_type(const char *name)
-{
-    static const struct {
-        const char *ending, *type;
-    } rows[] = {
-        { ".css", "text/css" },
-        { ".csv", "text/csv" },
-        { ".gif", "image/gif" },
-        { ".htm", "text/html" },
-        { ".html", "text/html" },
-        { ".jpeg", "image/jpeg" },
-        { ".jpg", "image/jpeg" },
-        { ".js", "text/javascript" },
-        { ".json", "application/json" },
-        { ".md", "text/markdown" },
-        { ".pdf", "application/pdf" },
-        { ".png", "image/png" },
-        { ".py", "text/x-python" },
-        { ".svg", "image/svg+xml" },
-        { ".tsv", "text/tab-separated-values" },
-        { ".txt", "text/plain" },
-        { ".webp", "image/webp" },
-        { ".xml", "text/xml" },
-    };
-    for (size_t i = 0; i < array_length(rows); i++)
-        if (contents_ends(name, rows[i].ending))
-            return rows[i].type;
-    return NULL;
-}
-
-static const char *contents_type(const struct contents_place *p)
-{
-    return S_ISDIR(p->st.st_mode)             ? "directory"
-           : contents_ends(p->name, ".ipynb") ? "notebook"
-                                              : "file";
-}
-
-static int64_t contents_ms(struct timespec t)
-{
-    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
-
-/* All but the content, its format and its media type; the object stays open. `hash` may be NULL. */
-static void contents_put_head(
-    struct buf *out, const struct contents_place *p, const char *type, const char *hash)
-{
-    field_open(out, NULL, '{');
-    field_string(out, "name", p->path[0] ? p->name : "");
-    field_string(out, "path", p->path);
-    field_string(out, "type", type);
-    field_time(out, "created", contents_ms(p->st.st_ctim));
-    field_time(out, "last_modified", contents_ms(p->st.st_mtim));
-    if (S_ISDIR(p->st.st_mode))
-        field_null(out, "size");
-    else
-        field_int(out, "size", p->st.st_size);
-    field_bool(out, "writable", faccessat(p->directory, p->name, W_OK, AT_EACCESS) == 0);
-    field_string(out, "hash", hash);
-    field_string(out, "hash_algorithm", hash ? "sha256" : NULL);
-}
-
-static void contents_put_empty(
-    struct buf *out, const struct contents_place *p, const char *type, const char *hash)
-{
-    contents_put_head(out, p, type, hash);
-    field_null(out, "content");
-    field_null(out, "format");
-    field_string(out, "mimetype", strcmp(type, "file") == 0 ? contents_media_type(p->name) : NULL);
-    field_close(out, '}');
-}
-
-void contents_put_model(struct buf *out, const struct contents_place *p, const char *type)
-{
-    contents_put_empty(out, p, type, NULL);
-}
 
 /* Of a file, as it is now. False: the request was refused. */
 static bool contents_hash(

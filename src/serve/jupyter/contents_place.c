@@ -1,17 +1,33 @@
-/* serve/jupyter/contents_place.c: finds and replaces files below the permitted directory. */
+/* serve/jupyter/contents_place.c: paths below the permitted directory, and what they name. See
+ * contents.h. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/json/fields.h"
 #include "base/os/beneath.h"
 #include "base/os/file.h"
 #include "base/os/random.h"
 #include "base/text.h"
 #include "serve/jupyter/contents.h"
+
+void contents_refuse(
+    struct contents_job *job, unsigned status, const char *code, const char *format, ...)
+{
+    va_list args;
+    if (job->code) /* the first reason */
+        return;
+    job->status = status;
+    job->code = code;
+    va_start(args, format);
+    buf_vprintf(&job->why, format, args);
+    va_end(args);
+}
 
 void contents_fail(struct contents_job *job, const char *path)
 {
@@ -162,4 +178,125 @@ void contents_draft_drop(struct contents_draft *d)
         unlinkat(d->directory, d->name, 0);
     d->name[0] = '\0';
     errno = saved;
+}
+
+/* ---- paths ---- */
+
+bool contents_may_name(const char *name)
+{
+    size_t n = strlen(name);
+    for (size_t i = 0; i < n; i++)
+        if ((unsigned char)name[i] < ' ' || name[i] == '\x7f' || name[i] == '/')
+            return false;
+    return n > 0 && n < 256 && name[0] != '.' && text_is_utf8(name, n, NULL);
+}
+
+bool contents_take_path(struct contents_job *job, const char *path, char **out)
+{
+    cleanup_buf struct buf whole = { 0 };
+    for (const char *at = path; *at;) {
+        size_t n = strcspn(at, "/");
+        cleanup_free char *name = text_copy(at, n);
+        at += n + (at[n] == '/');
+        if (n == 0) /* slashes at the ends, or two of them */
+            continue;
+        if (!name || whole.len + n > 4000 || !contents_may_name(name)) {
+            bool is_hidden = name && name[0] == '.';
+            contents_refuse(job, is_hidden ? 404 : 400, is_hidden ? "not_found" : "argument",
+                is_hidden ? "%s: names that begin with a dot are hidden"
+                          : "%s: the path is too long, or has characters that no name has",
+                path);
+            return false;
+        }
+        if (whole.len > 0)
+            buf_putc(&whole, '/');
+        buf_puts(&whole, name);
+    }
+    *out = whole.len > 0 ? buf_steal(&whole) : strdup("");
+    if (!*out)
+        contents_refuse(job, 503, "memory", "out of memory");
+    return *out != NULL;
+}
+
+/* ---- describing ---- */
+
+bool contents_ends(const char *name, const char *ending)
+{
+    size_t n = strlen(name), m = strlen(ending);
+    return n > m && strcasecmp(name + n - m, ending) == 0;
+}
+
+const char *contents_media_type(const char *name)
+{
+    static const struct {
+        const char *ending, *type;
+    } rows[] = {
+        { ".css", "text/css" },
+        { ".csv", "text/csv" },
+        { ".gif", "image/gif" },
+        { ".htm", "text/html" },
+        { ".html", "text/html" },
+        { ".jpeg", "image/jpeg" },
+        { ".jpg", "image/jpeg" },
+        { ".js", "text/javascript" },
+        { ".json", "application/json" },
+        { ".md", "text/markdown" },
+        { ".pdf", "application/pdf" },
+        { ".png", "image/png" },
+        { ".py", "text/x-python" },
+        { ".svg", "image/svg+xml" },
+        { ".tsv", "text/tab-separated-values" },
+        { ".txt", "text/plain" },
+        { ".webp", "image/webp" },
+        { ".xml", "text/xml" },
+    };
+    for (size_t i = 0; i < array_length(rows); i++)
+        if (contents_ends(name, rows[i].ending))
+            return rows[i].type;
+    return NULL;
+}
+
+const char *contents_type(const struct contents_place *p)
+{
+    return S_ISDIR(p->st.st_mode)             ? "directory"
+           : contents_ends(p->name, ".ipynb") ? "notebook"
+                                              : "file";
+}
+
+static int64_t contents_ms(struct timespec t)
+{
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+void contents_put_head(
+    struct buf *out, const struct contents_place *p, const char *type, const char *hash)
+{
+    field_open(out, NULL, '{');
+    field_string(out, "name", p->path[0] ? p->name : "");
+    field_string(out, "path", p->path);
+    field_string(out, "type", type);
+    field_time(out, "created", contents_ms(p->st.st_ctim));
+    field_time(out, "last_modified", contents_ms(p->st.st_mtim));
+    if (S_ISDIR(p->st.st_mode))
+        field_null(out, "size");
+    else
+        field_int(out, "size", p->st.st_size);
+    field_bool(out, "writable", faccessat(p->directory, p->name, W_OK, AT_EACCESS) == 0);
+    field_string(out, "hash", hash);
+    field_string(out, "hash_algorithm", hash ? "sha256" : NULL);
+}
+
+void contents_put_empty(
+    struct buf *out, const struct contents_place *p, const char *type, const char *hash)
+{
+    contents_put_head(out, p, type, hash);
+    field_null(out, "content");
+    field_null(out, "format");
+    field_string(out, "mimetype", strcmp(type, "file") == 0 ? contents_media_type(p->name) : NULL);
+    field_close(out, '}');
+}
+
+void contents_put_model(struct buf *out, const struct contents_place *p, const char *type)
+{
+    contents_put_empty(out, p, type, NULL);
 }

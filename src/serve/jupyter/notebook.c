@@ -4,6 +4,8 @@
  * versions of a notebook can be compared line by line; that is nbformat's form, and a notebook that
  * is opened and saved stays as it was. Clients have whole texts.
  */
+#include "serve/jupyter/notebook.h"
+
 #include <stdlib.h>
 #include <string.h>
 

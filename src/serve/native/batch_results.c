@@ -11,7 +11,7 @@
 
 #include "base/cleanup.h"
 #include "base/text.h"
-#include "serve/native/batches.h"
+#include "serve/native/batch.h"
 
 enum { READER_PIECE = 64 << 10 };
 

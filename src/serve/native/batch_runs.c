@@ -10,7 +10,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "serve/native/batches.h"
+#include "serve/native/batch.h"
 #include "serve/native/contexts.h"
 #include "serve/native/run_options.h"
 #include "serve/options.h"

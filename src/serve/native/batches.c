@@ -21,77 +21,11 @@
 #include "serve/native/run_options.h"
 #include "serve/options.h"
 
-enum { BATCHES_MOST = 1000, BATCH_OBJECT_MAX = 8 << 20, BATCH_SAVE_TICKS = 50 };
+enum { BATCHES_MOST = 1000, BATCH_SAVE_TICKS = 50 };
 
 /* What a client may ask for again when it resumes. */
 static const char *const batch_limits[] = { "concurrency", "max_calls", "max_tokens", "max_cost",
     "timeout_seconds", "again" };
-
-struct served_batch *batch_active(struct server *s, const char *id)
-{
-    struct served_batch *b = s->batches;
-    while (b && strcmp(b->id, id) != 0)
-        b = b->next;
-    return b;
-}
-
-/* ---- files ---- */
-
-/* The directory of the batches of an account; NULL: the request was refused. */
-static char *batch_root(struct request *r)
-{
-    struct error err = { 0 };
-    cleanup_free char *home = NULL;
-    cleanup_free char *path = NULL;
-    if (file_data_home(&home, &err) == 0) {
-        path = text_printf("%s/batches/%s", home, r->account->key.id);
-        if (path && file_make_directories(path, &err) == 0)
-            return steal(&path);
-    }
-    request_refuse(r, 503, "storage", "the directory of batches cannot be opened: %s", err.text);
-    return NULL;
-}
-
-char *batch_directory_of(struct request *r)
-{
-    cleanup_free char *root = batch_root(r);
-    cleanup_free char *path = root ? text_printf("%s/%s", root, r->id) : NULL;
-    struct stat st;
-    if (!root)
-        return NULL;
-    if (path && text_is_name(r->id) && lstat(path, &st) == 0 && S_ISDIR(st.st_mode))
-        return steal(&path);
-    request_refuse(r, 404, "not_found", "there is no batch '%.32s'; POST /v1/batches makes one",
-        text_is_name(r->id) ? r->id : "?");
-    return NULL;
-}
-
-/* What batch.json says; NULL: it cannot be read. */
-static struct json_object *batch_read(const char *directory)
-{
-    cleanup_free char *path = text_printf("%s/batch.json", directory);
-    cleanup_buf struct buf text = { 0 };
-    struct json_object *object = NULL;
-    if (path && file_read(path, BATCH_OBJECT_MAX, &text, NULL) == 0)
-        json_parse(buf_text(&text), text.len, &json_limits_large, &object, NULL);
-    return object;
-}
-
-static int batch_save(struct served_batch *b, struct error *err)
-{
-    cleanup_free char *path = text_printf("%s/batch.json", b->directory);
-    size_t len = 0;
-    const char *text = json_text(b->object, &len);
-    return path && text ? file_replace(path, text, len, err) : error_memory(err);
-}
-
-/* Whether a process runs it. */
-static bool batch_is_locked(const char *directory)
-{
-    cleanup_free char *path = text_printf("%s/results.jsonl", directory);
-    cleanup_fd int fd = path ? open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC) : -1;
-    return fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) < 0 && errno == EWOULDBLOCK;
-}
 
 /* ---- descriptions ---- */
 

@@ -14,7 +14,6 @@
 #include "base/cleanup.h"
 #include "base/text.h"
 #include "serve/openai/file_store.h"
-#include "serve/openai/functions.h"
 #include "serve/openai/openai.h"
 
 /* Bytes of a long text that the question shows from its beginning and its end. */
@@ -404,7 +403,6 @@ bool openai_ask_finish(struct openai_ask *a)
         return false;
     buf_append(&a->question, buf_text(&a->text), a->text.len);
     ask_put_names(a);
-    functions_put_choice(a->r->json, &a->question);
     if (!ask_has_memory(a, !buf_failed(&a->question)) || !ask_join_contexts(a))
         return false;
     if (a->files.count > 0 && !ask_has_memory(a, list_add_end(&a->files, NULL) == 0))

@@ -71,7 +71,7 @@ static bool chat_ask(struct openai_ask *a)
             if (!functions_ask_call(a, json_object_array_get_idx(calls, k)))
                 return false;
     }
-    return openai_ask_finish(a);
+    return openai_ask_finish(a) && functions_put_choice(a->r, &a->question);
 }
 
 bool openai_put_schema(

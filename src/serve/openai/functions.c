@@ -177,15 +177,16 @@ bool functions_put_settings(struct request *r, struct buf *words)
 }
 
 /* A run's code calls functions, which no provider can force: the model is asked to. */
-void functions_put_choice(struct json_object *asked, struct buf *question)
+bool functions_put_choice(struct request *r, struct buf *question)
 {
+    struct json_object *asked = r->json;
     const char *choice = functions_choice(asked);
     struct json_object *one = json_get_typed(asked, "tool_choice", json_type_object);
     struct json_object *inner = json_get_typed(one, "allowed_tools", json_type_object);
     bool is_required = strcmp(choice, "required") == 0 ||
                        strcmp(json_get_string(inner ? inner : one, "mode", ""), "required") == 0;
     if (!functions_are_in(asked))
-        return;
+        return true;
     if (strcmp(choice, "function") == 0) {
         cleanup_buf struct buf name = { 0 };
         text_append_identifier(&name, json_get_string(functions_about(one), "name", ""));
@@ -194,6 +195,9 @@ void functions_put_choice(struct json_object *asked, struct buf *question)
         buf_printf(
             question, "\n\nCall at least one of the functions of `functions` before you answer.");
     }
+    if (buf_failed(question))
+        request_refuse_memory(r);
+    return !r->reply;
 }
 
 void functions_put_tools(struct buf *out, struct json_object *tools)

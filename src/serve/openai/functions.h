@@ -20,8 +20,9 @@ bool functions_check(struct request *r);
 bool functions_are_in(struct json_object *asked);
 /* Appends the setting of the run. */
 bool functions_put_settings(struct request *r, struct buf *words);
-/* Appends what the request wants of them ("tool_choice") to the question. */
-void functions_put_choice(struct json_object *asked, struct buf *question);
+/* Appends what the request wants of them ("tool_choice") to the question. False: the request was
+ * refused. */
+bool functions_put_choice(struct request *r, struct buf *question);
 
 /* Appends the member `tools` of a response, in which functions have all their members. */
 void functions_put_tools(struct buf *out, struct json_object *tools);

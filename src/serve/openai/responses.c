@@ -607,7 +607,8 @@ static bool responses_ask(struct openai_ask *a)
     if (instructions && !openai_ask_add(a, "system", instructions))
         return false;
     return (!previous || response_ask_previous(a, previous)) &&
-           response_ask_input(a, input, true) && openai_ask_finish(a);
+           response_ask_input(a, input, true) && openai_ask_finish(a) &&
+           functions_put_choice(a->r, &a->question);
 }
 
 static bool responses_settings(struct request *r, const char *run, struct buf *words)

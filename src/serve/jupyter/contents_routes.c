@@ -1,4 +1,5 @@
-/* serve/jupyter/contents.c: requests for files below the permitted directory. See contents.h. */
+/* serve/jupyter/contents_routes.c: requests for files below the permitted directory. See
+ * contents.h. */
 #include "serve/jupyter/contents.h"
 
 #include <errno.h>
@@ -16,42 +17,6 @@
 #define CONTENTS_ROOT "/api/contents"
 
 /* ---- paths ---- */
-
-bool contents_may_name(const char *name)
-{
-    size_t n = strlen(name);
-    for (size_t i = 0; i < n; i++)
-        if ((unsigned char)name[i] < ' ' || name[i] == '\x7f' || name[i] == '/')
-            return false;
-    return n > 0 && n < 256 && name[0] != '.' && text_is_utf8(name, n, NULL);
-}
-
-bool contents_take_path(struct contents_job *job, const char *path, char **out)
-{
-    cleanup_buf struct buf whole = { 0 };
-    for (const char *at = path; *at;) {
-        size_t n = strcspn(at, "/");
-        cleanup_free char *name = text_copy(at, n);
-        at += n + (at[n] == '/');
-        if (n == 0) /* slashes at the ends, or two of them */
-            continue;
-        if (!name || whole.len + n > 4000 || !contents_may_name(name)) {
-            bool is_hidden = name && name[0] == '.';
-            contents_refuse(job, is_hidden ? 404 : 400, is_hidden ? "not_found" : "argument",
-                is_hidden ? "%s: names that begin with a dot are hidden"
-                          : "%s: the path is too long, or has characters that no name has",
-                path);
-            return false;
-        }
-        if (whole.len > 0)
-            buf_putc(&whole, '/');
-        buf_puts(&whole, name);
-    }
-    *out = whole.len > 0 ? buf_steal(&whole) : strdup("");
-    if (!*out)
-        contents_refuse(job, 503, "memory", "out of memory");
-    return *out != NULL;
-}
 
 /* The path of the target, decoded, behind that of the route. NULL: no memory. */
 static char *contents_target(const struct request *r)
@@ -84,19 +49,6 @@ static bool contents_cut_checkpoint(char *path, char checkpoint[SERVE_NAME_SIZE]
 }
 
 /* ---- the work ---- */
-
-void contents_refuse(
-    struct contents_job *job, unsigned status, const char *code, const char *format, ...)
-{
-    va_list args;
-    if (job->code) /* the first reason */
-        return;
-    job->status = status;
-    job->code = code;
-    va_start(args, format);
-    buf_vprintf(&job->why, format, args);
-    va_end(args);
-}
 
 static void contents_run(struct work *w)
 {

@@ -1,4 +1,4 @@
-/* serve/e2b/files.h: what envd's calls about files and its transfers share. */
+/* serve/e2b/filesystem.h: what envd's calls about files and its transfers share. */
 #pragma once
 
 #include "serve/e2b/e2b.h"
