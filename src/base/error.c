@@ -2,7 +2,6 @@
 #include "base/error.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -104,15 +103,20 @@ static void error_append(struct error *err, const char *text)
     error_tidy(err);
 }
 
+int error_vset(struct error *err, enum error_code code, const char *format, va_list args)
+{
+    if (err)
+        error_fill(err, code, 0, format, args);
+    return -(int)code;
+}
+
 int error_set(struct error *err, enum error_code code, const char *format, ...)
 {
-    if (err) {
-        va_list args;
-        va_start(args, format);
-        error_fill(err, code, 0, format, args);
-        va_end(args);
-    }
-    return -(int)code;
+    va_list args;
+    va_start(args, format);
+    int rc = error_vset(err, code, format, args);
+    va_end(args);
+    return rc;
 }
 
 int error_set_errno(struct error *err, enum error_code code, const char *format, ...)

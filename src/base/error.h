@@ -6,6 +6,7 @@
  */
 #pragma once
 
+#include <stdarg.h>
 #include <stdbool.h>
 
 /* Stable numbers, the same as DROSTE_ERROR_* in droste.h; append, never renumber. */
@@ -59,6 +60,8 @@ struct error {
 /* Sets *err and returns -code, so that `return error_set(err, ...)` is the whole failure path. */
 int error_set(struct error *err, enum error_code code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+int error_vset(struct error *err, enum error_code code, const char *format, va_list args)
+    __attribute__((format(printf, 3, 0)));
 
 /* As error_set, with errno kept and its words appended. */
 int error_set_errno(struct error *err, enum error_code code, const char *format, ...)

@@ -167,6 +167,26 @@ void text_append_visible_json(struct buf *out, const char *data, size_t len)
     append_visible(out, data, len, true);
 }
 
+size_t text_last_line(const char *data, size_t *len)
+{
+    while (*len > 0 && strchr(" \r\n\t", data[*len - 1]))
+        (*len)--;
+    const char *newline = *len > 0 ? memrchr(data, '\n', *len) : NULL;
+    return newline ? (size_t)(newline + 1 - data) : 0;
+}
+
+void text_append_last_line(struct buf *out, const char *data, size_t len)
+{
+    cleanup_buf struct buf line = { 0 };
+    size_t from = text_last_line(data, &len);
+    if (from == len)
+        return;
+    buf_puts(out, ": ");
+    text_append_utf8(&line, data + from, len - from);
+    text_append_visible(out, buf_text(&line), line.len);
+    out->failed |= buf_failed(&line);
+}
+
 void text_append_html(struct buf *out, const char *data, size_t len)
 {
     for (size_t i = 0; i < len; i++)
@@ -298,6 +318,17 @@ const char *text_below(const char *path, const char *directory)
     if (strncmp(path, directory, n) != 0 || (path[n] != '/' && path[n] != '\0'))
         return NULL;
     return path + n + strspn(path + n, "/");
+}
+
+uint64_t text_number_after(const char *text, const char *key)
+{
+    size_t len = strlen(key);
+    for (const char *line = text; line; line = strchr(line, '\n')) {
+        line += *line == '\n';
+        if (strncmp(line, key, len) == 0)
+            return strtoull(line + len, NULL, 10);
+    }
+    return 0;
 }
 
 char *text_copy(const char *data, size_t n)

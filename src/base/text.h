@@ -23,6 +23,11 @@ void text_append_visible(struct buf *out, const char *data, size_t len);
  * not escape, appear as \u.... */
 void text_append_visible_json(struct buf *out, const char *data, size_t len);
 
+/* Where the last line begins that is not blank. *len becomes its end, without white space. */
+size_t text_last_line(const char *data, size_t *len);
+/* Appends ": " and that line as visible text, or nothing if there is none. */
+void text_append_last_line(struct buf *out, const char *data, size_t len);
+
 /* Appends text for HTML, of an element or of an attribute in double quotes. */
 void text_append_html(struct buf *out, const char *data, size_t len);
 
@@ -66,6 +71,10 @@ const char *text_last_name(const char *path, size_t *len);
 /* The part of a path below a directory, "" for the directory itself; NULL if it is elsewhere. Both
  * are compared as text. */
 const char *text_below(const char *path, const char *directory);
+
+/* The number behind `key` at the beginning of a line, as in files of /proc and of cgroups; 0 if there
+ * is none. */
+uint64_t text_number_after(const char *text, const char *key);
 
 /* Copies the first n bytes; NULL without memory. */
 char *text_copy(const char *data, size_t n);

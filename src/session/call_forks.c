@@ -31,13 +31,12 @@ int session_fork_for_call(struct session *s, uint64_t call, size_t item,
     if (!s->ops->fork)
         return error_set(err, ERROR_UNSUPPORTED,
             "the environment '%s' cannot fork sessions; local sandboxes can", s->ops->name);
-    if (!session_is_alive(s)) {
-        *err = s->death;
-        return -(int)s->death.code;
-    }
+    int rc = session_check_alive(s, err);
+    if (rc < 0)
+        return rc;
     int head_len = snprintf(head, sizeof head, "{\"item\":%zu}", item);
     struct session *fork = session_new_fork(s, events, events_arg);
-    int rc = fork ? session_prepare_call_fork(fork, err) : error_memory(err);
+    rc = fork ? session_prepare_call_fork(fork, err) : error_memory(err);
     if (rc == 0)
         rc = session_ask_fork(s, fork, call, head, (size_t)head_len, err);
     if (rc < 0) {
@@ -53,12 +52,10 @@ int session_fork_for_call(struct session *s, uint64_t call, size_t item,
 
 void session_retire(struct session *fork)
 {
-    struct error why = { 0 };
-    error_set(&why, ERROR_CANCELLED, "the fork was ended");
     fork->operation = 0;
     fork->done = NULL;
     timer_stop(fork->deadline);
-    session_end_sandbox(fork, "closed", &why);
+    session_end_sandbox(fork, "closed", ERROR_CANCELLED, "the fork was ended");
     session_calls_drop(fork);
     fork->events.output = NULL;
     fork->events.display = NULL;

@@ -24,9 +24,7 @@ enum {
 
 static void checkpoint_called(void *arg, struct session *s, const struct session_call *call)
 {
-    struct error why = { 0 };
-    error_set(&why, ERROR_PROTOCOL, "a checkpoint made a call");
-    session_end_sandbox(s, "protocol", &why);
+    session_end_sandbox(s, "protocol", ERROR_PROTOCOL, "a checkpoint made a call");
 }
 
 static void checkpoint_call_dropped(void *arg, struct session *s, uint64_t id)

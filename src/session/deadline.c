@@ -26,11 +26,8 @@ int session_pause(struct session *s, bool on, struct error *err)
     if (!s->ops->pause)
         return error_set(err, ERROR_UNSUPPORTED,
             "the environment '%s' cannot pause sessions; local sandboxes can", s->ops->name);
-    if (session_is_alive(s))
-        return s->ops->pause(s->sandbox, on, err);
-    if (err)
-        *err = s->death;
-    return -(int)s->death.code;
+    int rc = session_check_alive(s, err);
+    return rc < 0 ? rc : s->ops->pause(s->sandbox, on, err);
 }
 
 /* The time of all holds, without what the guest computed meanwhile. */
@@ -115,17 +112,14 @@ void session_deadline_of_checkpoint(struct session *s)
  * find nothing to end. */
 static void deadline_end_checkpoint(struct session *s)
 {
-    struct error why = { 0 };
-    error_set(&why, ERROR_TIMEOUT,
+    session_end_sandbox(s, "timeout", ERROR_TIMEOUT,
         "the checkpoint did not answer within %g s and was killed; the session stays as it is",
         s->limit);
-    session_end_sandbox(s, "timeout", &why);
 }
 
 void session_deadline_reached(void *arg)
 {
     struct session *s = arg;
-    struct error why = { 0 };
     if (!s->operation)
         return;
     uint64_t paused_ms = session_paused_since(s, &s->deadline_paused_ns);
@@ -145,16 +139,15 @@ void session_deadline_reached(void *arg)
         return;
     }
     if (s->deadline_passed)
-        error_set(&why, ERROR_TIMEOUT,
+        session_end_sandbox(s, "timeout", ERROR_TIMEOUT,
             "the cell ran longer than %g s, did not stop within %g s of the interrupt, and was "
             "killed; its variables are gone",
             s->limit, s->settings.grace);
     else
-        error_set(&why, ERROR_CANCELLED,
+        session_end_sandbox(s, "interrupt", ERROR_CANCELLED,
             "the cell did not stop within %g s of the interrupt and was killed; its variables are "
             "gone",
             s->settings.grace);
-    session_end_sandbox(s, s->deadline_passed ? "timeout" : "interrupt", &why);
 }
 
 void session_begin_life(struct session *s)
@@ -177,11 +170,9 @@ void session_continue_life(struct session *s)
 void session_lifetime_over(void *arg)
 {
     struct session *s = arg;
-    struct error why = { 0 };
     s->life_over = true;
-    error_set(&why, ERROR_TIMEOUT,
+    session_end_sandbox(s, "timeout", ERROR_TIMEOUT,
         "the session reached the end of its time and was killed; its variables are gone");
-    session_end_sandbox(s, "timeout", &why);
 }
 
 void session_interrupt(struct session *s)
@@ -216,7 +207,6 @@ void session_watch_partial(struct session *s)
 void session_partial_too_long(void *arg)
 {
     struct session *s = arg;
-    struct error why = { 0 };
     bool cut = s->ops->is_cut && s->ops->is_cut(s->sandbox);
     bool paused = session_paused_since(s, &s->partial_paused_ns) > 0;
     if (cut || paused || s->partial_bytes >= PARTIAL_MIN) {
@@ -224,8 +214,7 @@ void session_partial_too_long(void *arg)
         timer_start(s->partial, PARTIAL_FRAME_MS, 0);
         return;
     }
-    error_set(&why, ERROR_PROTOCOL,
+    session_end_sandbox(s, "protocol", ERROR_PROTOCOL,
         "the guest was ended because it did not complete a message within %d s",
         PARTIAL_FRAME_MS / 1000);
-    session_end_sandbox(s, "protocol", &why);
 }

@@ -65,15 +65,13 @@ void session_room(void *arg)
 void session_stalled(void *arg)
 {
     struct session *s = arg;
-    struct error why = { 0 };
     if ((s->ops->is_cut && s->ops->is_cut(s->sandbox)) ||
         session_paused_since(s, &s->stall_paused_ns) > 0) {
         wait_for_room(s);
         return;
     }
-    error_set(&why, ERROR_PROTOCOL,
+    session_end_sandbox(s, "protocol", ERROR_PROTOCOL,
         "the guest was ended because it read nothing for %g s while %zu KiB of answers waited for "
         "it",
         s->settings.stall_limit, flow_unread(s) >> 10);
-    session_end_sandbox(s, "protocol", &why);
 }

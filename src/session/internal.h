@@ -94,8 +94,11 @@ struct session {
 };
 
 /* state.c */
+/* The error of a dead session; 0 if it is alive. */
+int session_check_alive(const struct session *s, struct error *err);
 /* Ends the sandbox for this reason; its end is reported later. */
-void session_end_sandbox(struct session *s, const char *killed, const struct error *why);
+void session_end_sandbox(struct session *s, const char *killed, enum error_code code,
+    const char *format, ...) __attribute__((format(printf, 4, 5)));
 /* Reports the end of session_finish, if it was called. */
 void session_tell_finished(struct session *s, const struct error *why);
 /* Tells of the latest rich result, after all that the code printed before it: output comes through

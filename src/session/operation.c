@@ -10,19 +10,12 @@
 #include "session/checkpoint_list.h"
 #include "session/options.h"
 
-static bool session_is_rolling(const struct session *s)
-{
-    return s->checkpoints && s->checkpoints->done;
-}
-
 int session_begin(struct session *s, session_done_fn *done, void *arg, struct error *err)
 {
-    if (s->dead || s->death.code != ERROR_NONE) {
-        if (err)
-            *err = s->death;
-        return -(int)s->death.code;
-    }
-    if (s->operation || session_is_rolling(s))
+    int rc = session_check_alive(s, err);
+    if (rc < 0)
+        return rc;
+    if (s->operation || (s->checkpoints && s->checkpoints->done))
         return error_set(err, ERROR_ARGUMENT, "the session is busy with another operation");
     s->operation = ++s->last_id;
     s->is_cell = s->is_numbered = false;
@@ -70,7 +63,7 @@ void session_deliver(struct session *s, struct cell_result *r)
 
 int session_offer(struct session *s, const char *json, size_t len, struct error *err)
 {
-    if (s->dead || s->death.code != ERROR_NONE)
+    if (!session_is_alive(s))
         return 0; /* the next operation reports the failure */
     return session_send_blob(s, FRAME_OFFER, 0, json, len, NULL, 0, err);
 }

@@ -134,7 +134,7 @@ static const struct frame_rule rules[] = {
 static int receive_on_frame(void *arg, const struct frame *frame, struct error *err)
 {
     struct session *s = arg;
-    if (s->dead || s->death.code != ERROR_NONE)
+    if (!session_is_alive(s))
         return 0; /* being ended: ignore further frames */
     for (size_t i = 0; i < array_length(handlers); i++)
         if (handlers[i].type == frame->type)
@@ -142,10 +142,10 @@ static int receive_on_frame(void *arg, const struct frame *frame, struct error *
     return error_set(err, ERROR_PROTOCOL, "frame of unexpected type %u", frame->type);
 }
 
-static void end_for(struct session *s, struct error *why)
+static void receive_refuse(struct session *s, const struct error *why)
 {
-    error_wrap(why, "the guest broke the protocol and was ended");
-    session_end_sandbox(s, "protocol", why);
+    session_end_sandbox(
+        s, "protocol", why->code, "the guest broke the protocol and was ended: %s", why->text);
 }
 
 void session_take_fd(void *arg, int fd)
@@ -161,7 +161,7 @@ bool session_receive(void *arg, const char *data, size_t len)
     if (s->death.code != ERROR_NONE)
         return true;
     if (frame_feed(&s->decoder, data, len, receive_on_frame, s, &err) < 0) {
-        end_for(s, &err);
+        receive_refuse(s, &err);
         return true;
     }
     s->partial_bytes += len;
@@ -176,7 +176,7 @@ void session_receive_more(struct session *s)
     if (s->death.code != ERROR_NONE)
         return;
     if (frame_go_on(&s->decoder, receive_on_frame, s, &err) < 0)
-        end_for(s, &err);
+        receive_refuse(s, &err);
     else if (!s->dead)
         session_watch_partial(s);
 }

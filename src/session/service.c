@@ -242,11 +242,9 @@ static struct service *service_new(struct session *s)
 
 int service_ready(struct session *s, const char *what, struct error *err)
 {
-    if (s->dead || s->death.code != ERROR_NONE) {
-        if (err)
-            *err = s->death;
-        return -(int)s->death.code;
-    }
+    int rc = session_check_alive(s, err);
+    if (rc < 0)
+        return rc;
     if (!s->ops->open_companion)
         return error_set(err, ERROR_UNSUPPORTED, "the environment '%s' gives no access to %s",
             s->ops->name, what);

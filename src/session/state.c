@@ -3,11 +3,24 @@
 
 #include "session/internal.h"
 
-void session_end_sandbox(struct session *s, const char *killed, const struct error *why)
+int session_check_alive(const struct session *s, struct error *err)
 {
-    if (s->dead || s->death.code != ERROR_NONE)
+    if (session_is_alive(s))
+        return 0;
+    if (err)
+        *err = s->death;
+    return -(int)s->death.code;
+}
+
+void session_end_sandbox(
+    struct session *s, const char *killed, enum error_code code, const char *format, ...)
+{
+    va_list args;
+    if (!session_is_alive(s))
         return;
-    s->death = *why;
+    va_start(args, format);
+    error_vset(&s->death, code, format, args);
+    va_end(args);
     snprintf(s->killed, sizeof s->killed, "%s", killed);
     s->ops->kill(s->sandbox);
 }

@@ -32,9 +32,10 @@ static int approval_take(struct query *q, store_approval_fn *fn, void *arg, stru
     if (question) {
         a.tool = COST_TOOL;
         buf_puts(&arguments, question);
-    } else if (request.hash)
+    } else if (request.hash) {
         rc =
             blob_read(q->store, request.hash, STORE_VALUE_MAX, store_append_piece, &arguments, err);
+    }
     a.wants_result = strncmp(a.tool, CLIENT_TOOLS ".", sizeof CLIENT_TOOLS) == 0;
     if (rc == 0 && a.wants_result && reply.hash)
         rc = blob_read(q->store, reply.hash, STORE_VALUE_MAX, store_append_piece, &result, err);
@@ -91,10 +92,5 @@ int store_cost_questions(
 
 int store_version(struct store *store, int64_t *version, struct error *err)
 {
-    cleanup_query struct query q = query_open(store, STATEMENT_DATA_VERSION);
-    bool row;
-    int rc = query_step(&q, &row, err);
-    if (rc == 0)
-        *version = take_int(&q);
-    return rc;
+    return query_int(store, STATEMENT_DATA_VERSION, version, err);
 }

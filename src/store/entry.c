@@ -4,6 +4,8 @@
 #include <endian.h>
 #include <string.h>
 
+#include "base/array.h"
+
 /* Codes are kept elsewhere: never change one. */
 static const struct entry_kind kinds[STATEMENT_COUNT] = {
     [STATEMENT_RUN_BEGIN] = { .code = 'R', .makes_run = true },
@@ -39,6 +41,14 @@ enum statement entry_statement(char code)
     while (which < STATEMENT_COUNT && (!code || kinds[which].code != code))
         which++;
     return which;
+}
+
+int entry_ids_add(struct entry_ids *ids, int64_t id, struct error *err)
+{
+    if (!array_room(ids->ids, ids->count, &ids->room))
+        return error_memory(err);
+    ids->ids[ids->count++] = id;
+    return 0;
 }
 
 static void entry_put(struct buf *out, char type, uint64_t bits)

@@ -28,6 +28,13 @@ struct entry_kind {
     bool may_match_nothing;
 };
 
+/* The ids in a record of the steps or requests of a log, in order. */
+struct entry_ids {
+    int64_t *ids;
+    size_t count, room;
+};
+int entry_ids_add(struct entry_ids *ids, int64_t id, struct error *err);
+
 /* NULL: what this statement writes is of this process alone. */
 const struct entry_kind *entry_kind(enum statement which);
 /* STATEMENT_COUNT: unknown. */

@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/array.h"
 #include "base/hash.h"
 #include "base/list.h"
 #include "base/text.h"
@@ -16,16 +15,11 @@
 #include "store/log.h"
 #include "store/unit.h"
 
-struct import_ids {
-    int64_t *ids;
-    size_t count, room;
-};
-
 struct import {
     struct store *store;
     const char *root;
     struct list runs;
-    struct import_ids steps, requests;
+    struct entry_ids steps, requests;
     const char *at, *end; /* what is left of the unit */
 };
 
@@ -98,7 +92,7 @@ static int import_run(struct import *im, struct query *q, bool is_new, struct er
 
 static int import_number(struct import *im, struct query *q, char type, struct error *err)
 {
-    const struct import_ids *ids = type == ENTRY_STEP ? &im->steps : &im->requests;
+    const struct entry_ids *ids = type == ENTRY_STEP ? &im->steps : &im->requests;
     uint64_t bits;
     double real;
     if (!import_take(im, &bits, sizeof bits))
@@ -140,14 +134,6 @@ static int import_text(struct import *im, struct query *q, struct error *err)
     return 0;
 }
 
-static void import_owner(struct query *q, const struct owner *owner)
-{
-    bind_int(q, owner->pid);
-    bind_int(q, owner->start);
-    bind_int(q, owner->space);
-    bind_text(q, owner->boot);
-}
-
 /* `makes_run`: the next id is that of a new run. */
 static int import_parameter(
     struct import *im, struct query *q, char type, bool *makes_run, struct error *err)
@@ -170,7 +156,7 @@ static int import_parameter(
     case ENTRY_TEXT:
         return import_text(im, q, err);
     case ENTRY_OWNER:
-        import_owner(q, &im->store->owner);
+        bind_owner_unlogged(q, &im->store->owner);
         return 0;
     default:
         return import_damaged(im, err);
@@ -178,14 +164,6 @@ static int import_parameter(
 }
 
 /* ---- entries ---- */
-
-static int import_add_id(struct import_ids *ids, int64_t id, struct error *err)
-{
-    if (!array_room(ids->ids, ids->count, &ids->room))
-        return error_memory(err);
-    ids->ids[ids->count++] = id;
-    return 0;
-}
 
 static int import_run_statement(
     struct import *im, struct query *q, const struct entry_kind *kind, struct error *err)
@@ -201,8 +179,8 @@ static int import_run_statement(
         return rc;
     if (!row && !kind->may_match_nothing)
         return import_damaged(im, err);
-    return kind->makes_step      ? import_add_id(&im->steps, id, err)
-           : kind->makes_request ? import_add_id(&im->requests, id, err)
+    return kind->makes_step      ? entry_ids_add(&im->steps, id, err)
+           : kind->makes_request ? entry_ids_add(&im->requests, id, err)
                                  : 0;
 }
 
@@ -324,14 +302,7 @@ static int import_remove(struct store *store, const char *run, struct error *err
 {
     struct error why = { 0 };
     droste_record_freed freed = { 0 };
-    bool row = false;
-    {
-        cleanup_query struct query q = query_open(store, STATEMENT_RUN_OWNER);
-        bind_text(&q, run);
-        if (query_step(&q, &row, err) < 0)
-            return -(int)err->code;
-    }
-    if (!row || store_run_remove(store, run, &freed, &why) == 0)
+    if (store_run_remove(store, run, &freed, &why) == 0 || why.code == ERROR_NOT_FOUND)
         return 0;
     *err = why;
     return -(int)why.code;

@@ -123,6 +123,11 @@ void bind_id(struct query *q, int64_t id); /* 0 → NULL */
 void bind_real(struct query *q, double value);
 void bind_bytes(struct query *q, const void *data, size_t len);
 
+/* For what its entry has in another form. */
+void bind_text_unlogged(struct query *q, const char *text);
+void bind_int_unlogged(struct query *q, int64_t value);
+void bind_owner_unlogged(struct query *q, const struct owner *owner);
+
 /* Steps to the next row; *row is false after the last one. */
 int query_step(struct query *q, bool *row, struct error *err);
 /* The first failure of binding or taking, if any. */
@@ -135,6 +140,8 @@ void take_owner(struct query *q, struct owner *owner);
 
 /* Runs a statement without parameters or rows. */
 int query_run(struct store *store, enum statement which, struct error *err);
+/* The number that a statement without parameters returns. */
+int query_int(struct store *store, enum statement which, int64_t *out, struct error *err);
 /* Rolls back after a failure, unless SQLite has; keeps the error. */
 void query_rollback(struct store *store);
 

@@ -4,25 +4,18 @@
 #include <endian.h>
 #include <stdlib.h>
 
-#include "base/array.h"
 #include "store/entry.h"
 #include "store/unit.h"
 
 /* Of what is small, compression would save less than it costs. */
 enum { UNIT_COMPRESS_FROM = 1024, UNIT_COMPRESS_LEVEL = 1 };
 
-/* The ids in this record of what the log numbers from 1. They increase. */
-struct log_ids {
-    int64_t *ids;
-    size_t count, room;
-};
-
 struct store_log {
     struct store view; /* the caller's, with this log */
     void (*wake)(void *arg);
     void *arg;
-    struct log_ids steps, requests;
-    struct buf entry, more; /* of the write that goes on */
+    struct entry_ids steps, requests; /* they increase */
+    struct buf entry, more;           /* of the write that goes on */
     struct buf pending;
     bool makes_step, makes_request;
     bool is_sending;
@@ -30,16 +23,8 @@ struct store_log {
     struct hold hold;
 };
 
-static int log_add_id(struct log_ids *ids, int64_t id, struct error *err)
-{
-    if (!array_room(ids->ids, ids->count, &ids->room))
-        return error_memory(err);
-    ids->ids[ids->count++] = id;
-    return 0;
-}
-
 /* 0: none of this log. */
-static int64_t log_number(const struct log_ids *ids, int64_t id)
+static int64_t log_number(const struct entry_ids *ids, int64_t id)
 {
     size_t low = 0, high = ids->count;
     while (low < high) {
@@ -89,8 +74,9 @@ struct buf *entry_more(struct store *store, enum statement which)
     return &log->more;
 }
 
-static void log_written(struct store_log *log)
+static void log_written(void *arg)
 {
+    struct store_log *log = arg;
     log->hold.written++;
     if (!log->is_sending)
         log->wake(log->arg);
@@ -99,8 +85,8 @@ static void log_written(struct store_log *log)
 int entry_commit(struct store *store, int64_t id, struct error *err)
 {
     struct store_log *log = store->log;
-    int rc = log->makes_step      ? log_add_id(&log->steps, id, err)
-             : log->makes_request ? log_add_id(&log->requests, id, err)
+    int rc = log->makes_step      ? entry_ids_add(&log->steps, id, err)
+             : log->makes_request ? entry_ids_add(&log->requests, id, err)
                                   : 0;
     if (log->more.len > 0) {
         buf_append(&log->pending, buf_text(&log->more), log->more.len);
@@ -165,12 +151,6 @@ void store_log_kept(struct store_log *log)
     hold_confirm(&log->hold, sent, sent_ns);
 }
 
-/* An empty unit, to hear whether this process is still the one that writes. */
-static void log_ask(void *arg)
-{
-    log_written(arg);
-}
-
 static void log_hurry(void *arg)
 {
     struct store_log *log = arg;
@@ -181,14 +161,14 @@ static void log_hurry(void *arg)
 /* ---- open and close ---- */
 
 static int log_read_ids(struct store *store, enum statement which, const char *run,
-    struct log_ids *ids, struct error *err)
+    struct entry_ids *ids, struct error *err)
 {
     cleanup_query struct query q = query_open(store, which);
     bool row = false;
     bind_text(&q, run);
     int rc = query_step(&q, &row, err);
     while (rc == 0 && row) {
-        rc = log_add_id(ids, take_int(&q), err);
+        rc = entry_ids_add(ids, take_int(&q), err);
         if (rc == 0)
             rc = query_step(&q, &row, err);
     }
@@ -206,7 +186,11 @@ int store_log_open(struct store *store, const char *run, void (*wake)(void *arg)
     log->wake = wake;
     log->arg = arg;
     log->hold = (struct hold){
-        .fresh_ns = STORE_LOG_FRESH_MS * 1000000ull, .ask = log_ask, .hurry = log_hurry, .arg = log
+        /* asks with an empty unit whether this process is still the one that writes */
+        .fresh_ns = STORE_LOG_FRESH_MS * 1000000ull,
+        .ask = log_written,
+        .hurry = log_hurry,
+        .arg = log
     };
     TAILQ_INIT(&log->hold.waits);
     int rc = run ? log_read_ids(store, STATEMENT_TREE_STEPS, run, &log->steps, err) : 0;

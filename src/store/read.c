@@ -427,18 +427,23 @@ static int look_alive(struct visit *v, const char *run, struct error *err)
     return query_check(&q, err);
 }
 
+/* Finds the row of a call or cell. */
+static int visit_find(struct visit *v, const struct place *at, struct query *q, struct error *err)
+{
+    bool row;
+    int rc = look_alive(v, at->run, err);
+    bind_int(q, at->number);
+    return rc < 0 ? rc : query_step(q, &row, err);
+}
+
 static int visit_call(struct visit *v, const struct place *at, struct error *err)
 {
     cleanup_query struct query q = query_open(v->store, STATEMENT_CALL_READ);
     cleanup_values struct values values = { .lazy = v->visitor->lazy };
     droste_record_call call = { 0 };
-    bool row;
     if (!v->visitor->call)
         return 0;
-    int rc = look_alive(v, at->run, err);
-    bind_int(&q, at->number);
-    if (rc == 0)
-        rc = query_step(&q, &row, err);
+    int rc = visit_find(v, at, &q, err);
     if (rc == 0)
         rc = read_take_call(&q, &call, &values, v->alive, err);
     if (v->begins)
@@ -471,13 +476,9 @@ static int visit_cell(struct visit *v, const struct place *at, struct error *err
     cleanup_rows struct rows media = { .query = query_open(v->store, STATEMENT_RESULTS_READ),
         .values = &values };
     droste_record_cell cell = { 0 };
-    bool row;
     if (!v->visitor->cell)
         return 0;
-    int rc = look_alive(v, at->run, err);
-    bind_int(&q, at->number);
-    if (rc == 0)
-        rc = query_step(&q, &row, err);
+    int rc = visit_find(v, at, &q, err);
     if (rc == 0)
         rc = read_take_cell(&q, &cell, &values, v->alive, err);
     bind_int(&media.query, at->number);
@@ -496,6 +497,18 @@ typedef int visit_fn(struct visit *v, const struct place *at, struct error *err)
 static visit_fn *const visits[] = { visit_run_begin, visit_turn, visit_call, visit_cell,
     visit_run_end };
 
+/* Visits the step of a row: a kind, a run, a number, and a time. */
+static int visit_row(struct visit *v, struct query *q, struct error *err)
+{
+    struct place at = { .kind = take_int(q), .run = take_text(q) };
+    at.number = take_int(q);
+    at.started_ms = take_int(q);
+    int rc = query_check(q, err);
+    if (rc == 0 && (at.kind < 0 || at.kind >= (int64_t)array_length(visits)))
+        rc = error_set(err, ERROR_STORE, "an event in the record is damaged");
+    return rc < 0 ? rc : visits[at.kind](v, &at, err);
+}
+
 static int visit_all(struct visit *v, const char *run, struct error *err)
 {
     cleanup_query struct query q = query_open(v->store, STATEMENT_ORDER);
@@ -504,17 +517,11 @@ static int visit_all(struct visit *v, const char *run, struct error *err)
     for (bool any = false;; any = true) {
         bool row;
         int rc = query_step(&q, &row, err);
-        if (rc < 0)
-            return rc;
-        if (!row)
+        if (rc == 0 && !row)
             return any ? 0 : error_set(err, ERROR_NOT_FOUND, "there is no run '%.64s'", run);
         q.at = 4; /* after the columns of the order */
-        struct place at = { .kind = take_int(&q), .run = take_text(&q) };
-        at.number = take_int(&q);
-        at.started_ms = take_int(&q);
-        rc = query_check(&q, err);
         if (rc == 0)
-            rc = visits[at.kind](v, &at, err);
+            rc = visit_row(v, &q, err);
         if (rc < 0)
             return rc;
     }
@@ -554,15 +561,8 @@ static int visit_events(
         if (rc < 0 || !row)
             return rc;
         *at = take_int(&q);
-        struct place place = { .kind = take_int(&q), .run = take_text(&q) };
-        place.number = take_int(&q);
         v->begins = take_int(&q) == 0;
-        place.started_ms = take_int(&q);
-        rc = query_check(&q, err);
-        if (rc == 0 && (place.kind < 0 || place.kind >= (int64_t)array_length(visits)))
-            rc = error_set(err, ERROR_STORE, "an event in the record is damaged");
-        if (rc == 0)
-            rc = visits[place.kind](v, &place, err);
+        rc = visit_row(v, &q, err);
         if (rc < 0)
             return rc;
     }

@@ -249,29 +249,18 @@ static int remove_collect(struct store *store, const droste_record_keep *keep,
     return remove_end(own, rc, err);
 }
 
-/* The file's size, after a checkpoint of the log. */
-static int remove_measure(struct store *store, int64_t *bytes, struct error *err)
-{
-    cleanup_query struct query q = query_open(store, STATEMENT_FILE_SIZE);
-    bool row;
-    int rc = query_step(&q, &row, err);
-    if (rc == 0)
-        *bytes = take_int(&q);
-    return rc;
-}
-
 int store_collect(struct store *store, const droste_record_keep *keep, droste_record_freed *freed,
     struct error *err)
 {
     int64_t before = 0, after = 0;
     *freed = (droste_record_freed){ 0 };
-    int rc = remove_measure(store, &before, err);
+    int rc = query_int(store, STATEMENT_FILE_SIZE, &before, err);
     if (rc == 0)
         rc = remove_collect(store, keep, freed, err);
     if (rc == 0)
         rc = remove_execute(store, "VACUUM; PRAGMA wal_checkpoint(TRUNCATE)", err);
     if (rc == 0)
-        rc = remove_measure(store, &after, err);
+        rc = query_int(store, STATEMENT_FILE_SIZE, &after, err);
     freed->file_bytes = before - after;
     return rc;
 }

@@ -178,7 +178,7 @@ static const char *const texts[STATEMENT_COUNT] = {
     [STATEMENT_EVENTS] =
         "WITH RECURSIVE tree (id) AS (SELECT ?1 UNION"
         " SELECT r.id FROM tree t JOIN runs r ON r.parent = t.id WHERE ?2)"
-        " SELECT seq, kind, run, number, ends,"
+        " SELECT seq, ends, kind, run, number,"
         "  (SELECT started_ms FROM turns t WHERE kind = 1 AND t.run = e.run AND t.turn = number)"
         " FROM events e WHERE run IN tree AND seq > ?3 ORDER BY seq LIMIT ?4",
     [STATEMENT_CALL_READ] =
@@ -269,26 +269,34 @@ static void statement_note(struct query *q, int rc)
         store_error(q->store, rc, &q->error);
 }
 
+void bind_text_unlogged(struct query *q, const char *text)
+{
+    statement_note(q, sqlite3_bind_text(q->stmt, ++q->at, text, -1, SQLITE_STATIC));
+}
+
+void bind_int_unlogged(struct query *q, int64_t value)
+{
+    statement_note(q, sqlite3_bind_int64(q->stmt, ++q->at, value));
+}
+
 void bind_text(struct query *q, const char *text)
 {
     entry_put_bytes(q->log, ENTRY_TEXT, text, text ? strlen(text) : 0);
-    statement_note(q, sqlite3_bind_text(q->stmt, ++q->at, text, -1, SQLITE_STATIC));
+    bind_text_unlogged(q, text);
 }
 
 void bind_int(struct query *q, int64_t value)
 {
     entry_put_int(q->log, ENTRY_INT, value);
-    statement_note(q, sqlite3_bind_int64(q->stmt, ++q->at, value));
+    bind_int_unlogged(q, value);
 }
 
 void bind_id(struct query *q, int64_t id)
 {
-    if (id != 0) {
+    if (id != 0)
         bind_int(q, id);
-        return;
-    }
-    entry_put_bytes(q->log, ENTRY_NULL, NULL, 0);
-    statement_note(q, sqlite3_bind_null(q->stmt, ++q->at));
+    else
+        bind_text(q, NULL);
 }
 
 void bind_real(struct query *q, double value)
@@ -343,6 +351,14 @@ double take_real(struct query *q)
     return sqlite3_column_double(q->stmt, q->at++);
 }
 
+void bind_owner_unlogged(struct query *q, const struct owner *owner)
+{
+    bind_int_unlogged(q, owner->pid);
+    bind_int_unlogged(q, owner->start);
+    bind_int_unlogged(q, owner->space);
+    bind_text_unlogged(q, owner->boot);
+}
+
 void take_owner(struct query *q, struct owner *owner)
 {
     owner->pid = take_int(q);
@@ -354,9 +370,17 @@ void take_owner(struct query *q, struct owner *owner)
 
 int query_run(struct store *store, enum statement which, struct error *err)
 {
+    return query_int(store, which, NULL, err);
+}
+
+int query_int(struct store *store, enum statement which, int64_t *out, struct error *err)
+{
     cleanup_query struct query q = query_open(store, which);
     bool row;
-    return query_step(&q, &row, err);
+    int rc = query_step(&q, &row, err);
+    if (rc == 0 && out)
+        *out = take_int(&q);
+    return rc;
 }
 
 void query_rollback(struct store *store)

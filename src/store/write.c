@@ -32,37 +32,26 @@ static struct write write_open(struct store *store, enum statement which)
     return w;
 }
 
-/* Binds what the log has in another form. */
-static struct buf *unlogged(struct query *q)
-{
-    struct buf *log = q->log;
-    q->log = NULL;
-    return log;
-}
-
 static void bind_run(struct query *q, const char *run)
 {
     entry_put_bytes(q->log, ENTRY_RUN, run, run ? strlen(run) : 0);
-    struct buf *log = unlogged(q);
-    bind_text(q, run);
-    q->log = log;
+    bind_text_unlogged(q, run);
 }
 
 /* A call or cell; 0: none. */
 static void bind_step(struct query *q, int64_t step)
 {
     entry_put_int(q->log, ENTRY_STEP, entry_step(q->store, step));
-    struct buf *log = unlogged(q);
-    bind_id(q, step);
-    q->log = log;
+    if (step != 0)
+        bind_int_unlogged(q, step);
+    else
+        bind_text_unlogged(q, NULL);
 }
 
 static void bind_request(struct query *q, int64_t request)
 {
     entry_put_int(q->log, ENTRY_REQUEST, entry_request(q->store, request));
-    struct buf *log = unlogged(q);
-    bind_int(q, request);
-    q->log = log;
+    bind_int_unlogged(q, request);
 }
 
 static void bind_value(struct write *w, droste_value value)
@@ -74,21 +63,14 @@ static void bind_value(struct write *w, droste_value value)
         blob_write(q->store, value, hash, &q->error);
     }
     entry_put_bytes(q->log, ENTRY_VALUE, value.data, value.len);
-    struct buf *log = unlogged(q);
-    bind_text(q, hash);
-    q->log = log;
+    bind_text_unlogged(q, hash);
 }
 
 static void bind_owner(struct query *q, const struct owner *owner)
 {
     if (q->log)
         buf_putc(q->log, ENTRY_OWNER);
-    struct buf *log = unlogged(q);
-    bind_int(q, owner->pid);
-    bind_int(q, owner->start);
-    bind_int(q, owner->space);
-    bind_text(q, owner->boot);
-    q->log = log;
+    bind_owner_unlogged(q, owner);
 }
 
 /* Runs the statement to its end. */
@@ -572,8 +554,7 @@ static void write_media(
         bind_text(&q, media->type);
         bind_text(&q, media->form);
         entry_put_bytes(q.log, ENTRY_VALUE, media->value.data, media->value.len);
-        q.log = NULL;
-        bind_text(&q, hash);
+        bind_text_unlogged(&q, hash);
         query_step(&q, &row, err);
     }
 }

@@ -96,13 +96,20 @@ int file_read(const char *path, size_t limit, struct buf *out, struct error *err
     return fd < 0 ? fd : file_read_fd(fd, path, limit, out, err);
 }
 
+size_t file_peek(int dir, const char *path, char *out, size_t size)
+{
+    cleanup_fd int fd = openat(dir, path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, out, size - 1);
+    out[n > 0 ? n : 0] = '\0';
+    return n > 0 ? (size_t)n : 0;
+}
+
 mode_t file_umask(void)
 {
-    cleanup_buf struct buf status = { 0 };
-    unsigned mask = 022;
-    if (file_read("/proc/self/status", 65536, &status, NULL) < 0)
-        return mask;
-    const char *line = strstr(buf_text(&status), "\nUmask:");
+    char status[4096];
+    unsigned mask;
+    file_peek(AT_FDCWD, "/proc/self/status", status, sizeof status);
+    const char *line = strstr(status, "\nUmask:");
     if (!line || sscanf(line, "\nUmask: %o", &mask) != 1)
         return 022;
     return mask & 0777;
@@ -236,10 +243,7 @@ void file_last_line(int fd, char *out, size_t size)
 {
     char text[1024];
     off_t end = lseek(fd, 0, SEEK_END), from = end > 1023 ? end - 1023 : 0;
-    ssize_t n = pread(fd, text, sizeof text - 1, from);
-    while (n > 0 && (unsigned char)text[n - 1] <= ' ')
-        n--;
-    text[n > 0 ? n : 0] = '\0';
-    const char *line = strrchr(text, '\n');
-    snprintf(out, size, "%.*s", (int)size - 1, line ? line + 1 : text);
+    ssize_t n = pread(fd, text, sizeof text, from);
+    size_t len = n > 0 ? (size_t)n : 0, line = text_last_line(text, &len);
+    snprintf(out, size, "%.*s", (int)(len - line), text + line);
 }

@@ -15,7 +15,7 @@
 
 #define TAIL_LIMIT ((size_t)2048)
 
-enum { WORDS_MOST = PROCESS_WORDS_SIZE - 3, PIECE = 4096 };
+enum { PIECE = 4096 };
 
 /* ---- its end ---- */
 
@@ -53,15 +53,9 @@ int process_end(struct process *p, int ask_ms)
 void process_last_words(const struct process *p, char out[PROCESS_WORDS_SIZE])
 {
     cleanup_buf struct buf seen = { 0 };
-    const char *text = buf_text(&p->tail);
-    size_t len = p->tail.len;
-    while (len > 0 && strchr(" \t\r\n", text[len - 1]))
-        len--;
-    const char *newline = len > 0 ? memrchr(text, '\n', len) : NULL;
-    size_t from = newline ? (size_t)(newline + 1 - text) : 0;
-    text_append_visible(&seen, text + from, len - from);
-    size_t n = text_utf8_floor(buf_text(&seen), seen.len, WORDS_MOST);
-    snprintf(out, PROCESS_WORDS_SIZE, "%s%.*s", n ? ": " : "", (int)n, buf_text(&seen));
+    text_append_last_line(&seen, buf_text(&p->tail), p->tail.len);
+    size_t n = text_utf8_floor(buf_text(&seen), seen.len, PROCESS_WORDS_SIZE - 1);
+    snprintf(out, PROCESS_WORDS_SIZE, "%.*s", (int)n, buf_text(&seen));
 }
 
 void process_read_complaints(struct process *p)

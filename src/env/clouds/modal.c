@@ -31,7 +31,6 @@ static const struct feature_state modal_features[FEATURE_COUNT] = {
     [FEATURE_PULL] = FEATURE_NO("Modal decides"),
     [FEATURE_VOLUME] = FEATURE_YES("Modal's, by name; written back when the session ends"),
     [FEATURE_WORKSPACE] = FEATURE_YES("sent at the start"),
-    [FEATURE_FILES] = FEATURE_YES("a process beside the guest"),
     [FEATURE_READ] = FEATURE_NO("this machine's files are not there"),
     [FEATURE_NETWORK] = FEATURE_YES("blocked, or open"),
     [FEATURE_ALLOW] = FEATURE_YES("addresses and domains"),
@@ -49,12 +48,8 @@ static const struct feature_state modal_features[FEATURE_COUNT] = {
     [FEATURE_REGION] = FEATURE_YES("Modal's regions"),
     [FEATURE_APP] = FEATURE_YES("it is made if it is missing"),
     [FEATURE_ISOLATION] = FEATURE_NO("it is Modal's"),
-    [FEATURE_PRELOAD] = FEATURE_YES("in the worker, before the session"),
-    [FEATURE_HUGE_PAGES] = FEATURE_NO("they are for forks, which local sandboxes have"),
-    [FEATURE_PACKAGES] = FEATURE_NO("use an image that has them"),
     [FEATURE_DEVICE] = FEATURE_NO("use gpus"),
-    [FEATURE_LOOPBACK] = FEATURE_NO("the sandbox has one, or its network policy decides"),
-    [FEATURE_EGRESS] = FEATURE_NO("network and network-allow are its own policy, where it has one"),
+    FEATURES_OF_REMOTE,
 };
 
 /* Whether the package is installed is known only when the bridge runs. */

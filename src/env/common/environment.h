@@ -88,6 +88,13 @@ struct sandbox_spec {
     unsigned pool; /* sandboxes of this kind to keep ready after this one, if the environment can */
 };
 
+/* Its properties as a container or remote machine, or the defaults. */
+static inline const struct container_spec *sandbox_container(const struct sandbox_spec *spec)
+{
+    static const struct container_spec defaults;
+    return spec->container ? spec->container : &defaults;
+}
+
 /* How a sandbox ended. */
 struct sandbox_exit {
     bool has_status;    /* false: it was killed from outside, or the machine did not report it */

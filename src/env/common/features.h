@@ -62,6 +62,16 @@ struct feature_state {
         false, text                                                                                \
     }
 
+/* What all remote environments have in common. */
+#define FEATURES_OF_REMOTE                                                                         \
+    [FEATURE_FILES] = FEATURE_YES("a process beside the guest"),                                   \
+    [FEATURE_PRELOAD] = FEATURE_YES("in the worker, before the session"),                          \
+    [FEATURE_PACKAGES] = FEATURE_NO("use an image that has them"),                                 \
+    [FEATURE_HUGE_PAGES] = FEATURE_NO("they are for forks, which local sandboxes have"),           \
+    [FEATURE_LOOPBACK] = FEATURE_NO("the sandbox has one, or its network policy decides"),         \
+    [FEATURE_EGRESS] =                                                                             \
+        FEATURE_NO("network and network-allow are its own policy, where it has one")
+
 /* For example "network policy". */
 const char *feature_name(enum feature p);
 /* The settings that ask for the feature, separated by spaces; "": none does. */

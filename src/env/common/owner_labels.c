@@ -29,9 +29,10 @@ void owner_labels(struct buf *owner, struct buf *machine)
     this_machine(machine);
 }
 
-void owner_labels_write(
-    struct buf *out, const struct list *own, const char *owner, const char *machine)
+void owner_labels_write(struct buf *out, const struct list *own)
 {
+    cleanup_buf struct buf owner = { 0 }, machine = { 0 };
+    owner_labels(&owner, &machine);
     for (size_t i = 0; own && i < own->count; i++) {
         const char *equals = strchr(own->items[i], '=');
         if (!equals)
@@ -40,8 +41,9 @@ void owner_labels_write(
         buf_putc(out, ':');
         json_append_string(out, equals + 1, strlen(equals + 1));
     }
-    field_string(out, LABEL_OWNER, owner);
-    field_string(out, LABEL_MACHINE, machine);
+    field_string(out, LABEL_OWNER, buf_text(&owner));
+    field_string(out, LABEL_MACHINE, buf_text(&machine));
+    out->failed |= buf_failed(&owner) || buf_failed(&machine);
 }
 
 bool owner_labels_are_orphan(const char *owner, const char *machine)

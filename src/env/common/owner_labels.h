@@ -17,7 +17,6 @@
 void owner_labels(struct buf *owner, struct buf *machine);
 /* Adds the user's labels (NAME=VALUE; NULL: none) to an open JSON object, and these two, which take
  * precedence. */
-void owner_labels_write(
-    struct buf *out, const struct list *own, const char *owner, const char *machine);
+void owner_labels_write(struct buf *out, const struct list *own);
 /* True if the labels name this machine and a process that is certainly dead. */
 bool owner_labels_are_orphan(const char *owner, const char *machine);

@@ -75,6 +75,12 @@ struct container {
     int64_t status;
 };
 
+/* Where to set an error: the first one is kept. */
+static struct error *first_error(struct container *c)
+{
+    return c->how.error.code == ERROR_NONE ? &c->how.error : NULL;
+}
+
 static void set_error(struct container *c, const struct error *why)
 {
     if (c->how.error.code == ERROR_NONE)
@@ -89,40 +95,32 @@ static void add_noise(const struct container *c, struct buf *out)
     cleanup_buf struct buf output = { 0 };
     remote_noise(c->remote, &output);
     buf_append(&output, c->noise.data, c->noise.len);
-    while (output.len > 0 && strchr(" \r\n\t", output.data[output.len - 1]))
-        output.data[--output.len] = '\0';
-    const char *from = buf_text(&output);
-    for (const char *at = from; (at = strchr(at, '\n')); at++)
-        from = at + 1;
-    if (from[0])
-        buf_puts(out, ": ");
-    text_append_visible(out, from, strlen(from));
+    text_append_last_line(out, buf_text(&output), output.len);
 }
 
 /* Derives how it ended, unless a more serious error is known. */
 static void docker_container_judge(struct container *c)
 {
-    struct error why = { 0 };
+    struct error *why = &c->how.error;
     cleanup_buf struct buf output = { 0 };
-    if (c->wants_end || c->how.error.code != ERROR_NONE || c->how.limit != LIMIT_NONE)
+    if (c->wants_end || why->code != ERROR_NONE || c->how.limit != LIMIT_NONE)
         return;
     add_noise(c, &output);
     if (!c->exited)
-        error_set(&why, ERROR_LOST,
+        error_set(why, ERROR_LOST,
             "the connection to the container was lost and could not be restored; the cell's "
             "outcome is unknown");
     else if (!c->booted)
-        error_set(&why, ERROR_ENVIRONMENT, "image %.60s: its python ended with status %lld%.120s",
+        error_set(why, ERROR_ENVIRONMENT, "image %.60s: its python ended with status %lld%.120s",
             c->image, (long long)c->status, buf_text(&output));
     else if (c->status == 137)
-        error_set(&why, ERROR_LOST,
+        error_set(why, ERROR_LOST,
             "the container was killed from outside, by `docker kill`, its daemon or the kernel; "
             "the cell's outcome is unknown");
     else
-        error_set(&why, ERROR_LOST,
+        error_set(why, ERROR_LOST,
             "the container ended with status %lld%.100s; the cell's outcome is unknown",
             (long long)c->status, buf_text(&output));
-    set_error(c, &why);
 }
 
 static void docker_container_end(struct container *c)
@@ -138,16 +136,9 @@ static void docker_container_end(struct container *c)
     remote_ended(c->remote, &c->how);
 }
 
-static void docker_container_fail(struct container *c, const struct error *why)
-{
-    set_error(c, why);
-    docker_container_end(c);
-}
-
 /* Fails later, because no event may fire within a call of the user. */
-static void fail_soon(struct container *c, const struct error *why)
+static void end_soon(struct container *c)
 {
-    set_error(c, why);
     timer_start(c->timer, 0, 0);
 }
 
@@ -160,11 +151,7 @@ static int docker_container_ask(struct container *c, struct engine_request **req
     struct engine_ask what = {
         .method = method, .path = path, .body = body, .seconds = seconds, .done = done, .arg = c
     };
-    struct error err = { 0 };
-    int rc = engine_send(c->engine, &what, request, &err);
-    if (rc < 0)
-        set_error(c, &err);
-    return rc;
+    return engine_send(c->engine, &what, request, first_error(c));
 }
 
 /* Sends a request about this container. */
@@ -172,12 +159,8 @@ static int docker_container_ask_of(struct container *c, struct engine_request **
     const char *method, const char *rest, double seconds, engine_done_fn *done)
 {
     cleanup_free char *path = text_printf("/containers/%s%s", c->id, rest);
-    struct error err = { 0 };
-    if (path)
-        return docker_container_ask(c, request, method, path, NULL, seconds, done);
-    error_memory(&err);
-    set_error(c, &err);
-    return -(int)ERROR_MEMORY;
+    return path ? docker_container_ask(c, request, method, path, NULL, seconds, done)
+                : error_memory(first_error(c));
 }
 
 static void docker_container_waited(void *arg, const struct engine_answer *answer)
@@ -349,12 +332,8 @@ static int docker_container_attach(struct container *c)
         docker_container_stream_bytes, docker_container_stream_closed };
     cleanup_free char *path =
         text_printf("/containers/%s/attach?stream=1&stdin=1&stdout=1&stderr=1", c->id);
-    struct error err = { 0 };
-    int rc =
-        path ? engine_hijack(c->engine, path, &events, c, &c->stream, &err) : error_memory(&err);
-    if (rc < 0)
-        set_error(c, &err);
-    return rc;
+    return path ? engine_hijack(c->engine, path, &events, c, &c->stream, first_error(c))
+                : error_memory(first_error(c));
 }
 
 /* ---- creating ---- */
@@ -406,10 +385,12 @@ static void docker_container_pulled(void *arg, const struct engine_answer *answe
     struct error why = answer->error;
     c->step = NULL;
     c->events.notice(c->arg, "");
-    if (why.code != ERROR_NONE)
+    if (why.code != ERROR_NONE) {
         error_wrap(&why, "pulling %.80s", c->image);
-    if (why.code != ERROR_NONE || c->how.error.code != ERROR_NONE)
-        docker_container_fail(c, &why);
+        set_error(c, &why);
+    }
+    if (c->how.error.code != ERROR_NONE)
+        docker_container_end(c);
     else
         docker_container_create(c);
 }
@@ -421,13 +402,11 @@ static void pull_line(void *arg, struct json_object *line)
     const char *status = json_get_string(line, "status", "");
     const char *layer = json_get_string(line, "id", ""),
                *progress = json_get_string(line, "progress", "");
-    struct error why = { 0 };
     cleanup_buf struct buf notice = { 0 };
     if (error) {
-        error_set(&why, ERROR_ENVIRONMENT,
+        error_set(first_error(c), ERROR_ENVIRONMENT,
             "pulling %.80s: %.120s; is it spelled right, and can the daemon reach its registry?",
             c->image, error);
-        set_error(c, &why);
         return;
     }
     buf_printf(&notice, "pulling %.60s: %.20s%s%.40s %.40s", c->image, layer, layer[0] ? " " : "",
@@ -438,7 +417,6 @@ static void pull_line(void *arg, struct json_object *line)
 static void docker_container_pull(struct container *c)
 {
     cleanup_buf struct buf path = { 0 };
-    struct error err = { 0 };
     /* A name without a tag means `latest`; the daemon would pull all tags. */
     const char *slash = strrchr(c->image, '/');
     bool tagged = strchr(slash ? slash : c->image, ':') || strchr(c->image, '@');
@@ -454,24 +432,20 @@ static void docker_container_pull(struct container *c)
     buf_printf(&notice, "pulling %.80s", c->image);
     c->stage = STAGE_PULL;
     c->events.notice(c->arg, buf_text(&notice));
-    if (buf_failed(&path) || engine_send(c->engine, &what, &c->step, &err) < 0) {
-        if (err.code == ERROR_NONE)
-            error_memory(&err);
-        fail_soon(c, &err);
-    }
+    int rc = buf_failed(&path) ? error_memory(first_error(c))
+                               : engine_send(c->engine, &what, &c->step, first_error(c));
+    if (rc < 0)
+        end_soon(c);
 }
 
 static void say_why_not_created(struct container *c, const struct error *cause)
 {
-    struct error why = { 0 };
-    if (cause->code != ERROR_NOT_FOUND) {
+    if (cause->code == ERROR_NOT_FOUND)
+        error_set(first_error(c), ERROR_ENVIRONMENT,
+            "the daemon has no image %.80s: fetch it with `docker pull`, or use --pull missing",
+            c->image);
+    else
         say_why_not(c, "making", cause);
-        return;
-    }
-    error_set(&why, ERROR_ENVIRONMENT,
-        "the daemon has no image %.80s: fetch it with `docker pull`, or use --pull missing",
-        c->image);
-    set_error(c, &why);
 }
 
 static void remove_container(struct container *c);
@@ -514,9 +488,9 @@ static void docker_container_created(void *arg, const struct engine_answer *answ
         return;
     }
     if (c->id[0] == '\0') {
-        struct error why = { 0 };
-        error_set(&why, ERROR_PROTOCOL, "the Docker daemon returned no id for the container");
-        docker_container_fail(c, &why);
+        error_set(
+            first_error(c), ERROR_PROTOCOL, "the Docker daemon returned no id for the container");
+        docker_container_end(c);
         return;
     }
     c->stage = STAGE_ATTACH;
@@ -527,15 +501,11 @@ static void docker_container_created(void *arg, const struct engine_answer *answ
 static void docker_container_create(struct container *c)
 {
     char path[64] = "/containers/create?name=droste-rlm-";
-    struct error err = { 0 };
     c->stage = STAGE_CREATE;
-    if (random_hex(path + strlen(path), 12, &err) < 0)
-        fail_soon(c, &err);
-    else if (docker_container_ask(
-                 c, &c->step, "POST", path, c->body, SHORT_SECONDS, docker_container_created) < 0) {
-        error_memory(&err);
-        fail_soon(c, &err);
-    }
+    if (random_hex(path + strlen(path), 12, first_error(c)) < 0 ||
+        docker_container_ask(
+            c, &c->step, "POST", path, c->body, SHORT_SECONDS, docker_container_created) < 0)
+        end_soon(c);
 }
 
 /* ---- events of the remote ---- */
@@ -562,7 +532,8 @@ static void docker_container_remote_failed(void *arg, const struct error *why)
 {
     struct container *c = arg;
     c->wants_end = true; /* later errors are a consequence, not the reason */
-    fail_soon(c, why);
+    set_error(c, why);
+    end_soon(c);
 }
 
 static void docker_container_remote_more(void *arg)

@@ -29,16 +29,9 @@ enum {
 
 #define DEVICE "device="
 
-static const struct container_spec all_defaults;
-
-static const struct container_spec *container_of(const struct sandbox_spec *spec)
-{
-    return spec->container ? spec->container : &all_defaults;
-}
-
 const char *docker_image(const struct sandbox_spec *spec)
 {
-    const char *image = container_of(spec)->image;
+    const char *image = sandbox_container(spec)->image;
     return image && image[0] ? image : DOCKER_IMAGE;
 }
 
@@ -70,7 +63,7 @@ int docker_check(const struct sandbox_spec *spec, bool local, struct error *err)
             spec->volume      ? "a volume (--volume-name)"
             : spec->workspace ? "a repository or context path"
                               : "--read");
-    const char *gpus = container_of(spec)->gpus;
+    const char *gpus = sandbox_container(spec)->gpus;
     if (gpus && gpus[0] && !is_gpus(gpus))
         return error_set(err, ERROR_ARGUMENT,
             "gpus '%.60s' is neither all, nor a number, nor device=ID,...", gpus);
@@ -193,7 +186,7 @@ static int write_security(struct buf *out, const struct container_spec *c, struc
 static int write_host(struct buf *out, const struct docker_create *create, struct error *err)
 {
     static const char *const all[] = { "ALL", NULL };
-    const struct container_spec *c = container_of(create->spec);
+    const struct container_spec *c = sandbox_container(create->spec);
     const struct jail_limits *limits = &create->spec->limits;
     field_open(out, "HostConfig", '{');
     buf_puts(out, "\"LogConfig\":{\"Type\":\"none\"}");
@@ -232,7 +225,7 @@ int docker_create_body(const struct docker_create *c, struct json_object **out, 
      * only. */
     static const char *const variables[] = { "HOME=/tmp", "TMPDIR=/tmp",
         "PYTHONDONTWRITEBYTECODE=1", NULL };
-    const struct container_spec *container = container_of(c->spec);
+    const struct container_spec *container = sandbox_container(c->spec);
     const char *python[] = { c->spec->python ? c->spec->python : "python3", NULL };
     const char *command[] = { "-u", "-c", c->loader, NULL };
     cleanup_free char *user = user_of(container);
@@ -247,7 +240,7 @@ int docker_create_body(const struct docker_create *c, struct json_object **out, 
     field_string(&text, "User", user);
     field_string(&text, "WorkingDir", "/tmp");
     field_open(&text, "Labels", '{');
-    owner_labels_write(&text, container->labels, c->owner, c->machine);
+    owner_labels_write(&text, container->labels);
     field_close(&text, '}');
     field_bool(&text, "OpenStdin", true);
     field_bool(&text, "StdinOnce", c->input_once);

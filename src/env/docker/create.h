@@ -11,7 +11,6 @@ struct docker_create {
     const struct sandbox_spec *spec;
     const char *loader;             /* Python source for -c */
     const char *volume, *workspace; /* host paths to mount; NULL: none */
-    const char *owner, *machine;    /* values of the labels */
     bool input_once;                /* standard input closes with the first connection */
 };
 

@@ -57,8 +57,9 @@ struct docker {
 
 /* ---- containers ---- */
 
-static void docker_slot_free(struct docker_slot *h)
+static void docker_slot_free(void *arg)
 {
+    struct docker_slot *h = arg;
     TAILQ_REMOVE(&h->env->slots, h, link);
     mounts_leave(&h->mounts);
     free(h->kind);
@@ -72,11 +73,6 @@ static void container_notice(void *arg, const char *text)
         base->notice(base->notice_arg, text);
 }
 
-static void container_gone(void *arg)
-{
-    docker_slot_free(arg);
-}
-
 static void docker_quota_exceeded(void *arg, enum limit limit)
 {
     struct docker_slot *h = arg;
@@ -86,11 +82,11 @@ static void docker_quota_exceeded(void *arg, enum limit limit)
 static int make_container(struct docker_slot *h, const struct sandbox_spec *spec,
     struct json_object *body, struct error *err)
 {
-    static const struct container_events events = { container_notice, container_gone };
+    static const struct container_events events = { container_notice, docker_slot_free };
     struct container_plan plan = { .body = body,
         .image = docker_image(spec),
-        .may_drop_filter = !spec->container || spec->container->seccomp == SECCOMP_AUTO,
-        .pull = spec->container ? spec->container->pull : PULL_MISSING,
+        .may_drop_filter = sandbox_container(spec)->seccomp == SECCOMP_AUTO,
+        .pull = sandbox_container(spec)->pull,
         .input_once = engine_is_local(h->env->engine),
         .means = docker_limit_means,
         .fair_reading = h->env->fair_reading };
@@ -105,16 +101,10 @@ static const char *path_of(struct volume *v)
 static int docker_make_body(struct docker *env, const struct sandbox_spec *spec,
     struct json_object **out, struct error *err)
 {
-    cleanup_buf struct buf owner = { 0 }, machine = { 0 };
-    owner_labels(&owner, &machine);
-    if (buf_failed(&owner) || buf_failed(&machine))
-        return error_memory(err);
     struct docker_create create = { .spec = spec,
         .loader = remote_loader(),
         .volume = path_of(spec->volume),
         .workspace = spec->workspace ? path_of(workspace_volume(spec->workspace)) : NULL,
-        .owner = buf_text(&owner),
-        .machine = buf_text(&machine),
         .input_once = engine_is_local(env->engine) };
     return docker_create_body(&create, out, err);
 }
@@ -139,14 +129,13 @@ static int docker_slot_new(struct docker *env, const struct sandbox_spec *spec,
     }
     h->env = env;
     TAILQ_INSERT_TAIL(&env->slots, h, link);
-    bool reuse = spec->container && spec->container->reuse;
+    bool reuse = sandbox_container(spec)->reuse;
     h->kind = reuse ? strdup(json_text(body, NULL)) : NULL;
     int rc = reuse && !h->kind ? error_memory(err) : docker_slot_enter(h, spec, err);
-    if (rc == 0) {
+    if (rc == 0)
         rc = make_container(h, spec, body, err);
-    } else {
+    else
         json_object_put(body);
-    }
     if (rc < 0) {
         docker_slot_free(h);
         return rc;
@@ -261,8 +250,7 @@ static int find_or_make(struct docker *env, const struct sandbox_spec *spec,
     int rc = docker_make_body(env, spec, &body, err);
     if (rc < 0)
         return rc;
-    *out = spec->container && spec->container->reuse ? docker_slot_find(env, json_text(body, NULL))
-                                                     : NULL;
+    *out = sandbox_container(spec)->reuse ? docker_slot_find(env, json_text(body, NULL)) : NULL;
     if (!*out)
         return docker_slot_new(env, spec, body, out, err);
     json_object_put(body);
@@ -380,7 +368,6 @@ static const struct feature_state docker_features[FEATURE_COUNT] = {
     [FEATURE_PULL] = FEATURE_YES("missing, always, never"),
     [FEATURE_VOLUME] = FEATURE_YES("at /data, from this machine"),
     [FEATURE_WORKSPACE] = FEATURE_YES("at /workspace"),
-    [FEATURE_FILES] = FEATURE_YES("a process beside the guest"),
     [FEATURE_READ] = FEATURE_YES("mounted at their own paths"),
     [FEATURE_NETWORK] = FEATURE_YES("none by default; host, bridge, or one of the daemon's"),
     [FEATURE_ALLOW] =
@@ -398,11 +385,7 @@ static const struct feature_state docker_features[FEATURE_COUNT] = {
     [FEATURE_LABELS] = FEATURE_YES("the container's"),
     [FEATURE_REUSE] = FEATURE_YES("container"),
     [FEATURE_ISOLATION] = FEATURE_NO("the wall is the container"),
-    [FEATURE_PRELOAD] = FEATURE_YES("in the worker, before the session"),
-    [FEATURE_HUGE_PAGES] = FEATURE_NO("they are for forks, which local sandboxes have"),
-    [FEATURE_PACKAGES] = FEATURE_NO("use an image that has them"),
-    [FEATURE_LOOPBACK] = FEATURE_NO("the sandbox has one, or its network policy decides"),
-    [FEATURE_EGRESS] = FEATURE_NO("network and network-allow are its own policy, where it has one"),
+    FEATURES_OF_REMOTE,
 };
 
 static const struct environment_ops docker_ops = {

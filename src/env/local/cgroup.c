@@ -21,6 +21,8 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/os/file.h"
+#include "base/text.h"
 #include "env/local/cgroup_tree.h"
 
 enum {
@@ -49,18 +51,6 @@ struct cgroups {
     uint64_t retry_ms;
 };
 
-/* The number after a key at the beginning of a line; 0 if it is missing. */
-static uint64_t cgroup_number_of(const char *text, const char *key)
-{
-    size_t len = strlen(key);
-    for (const char *line = text; line; line = strchr(line, '\n')) {
-        line += *line == '\n';
-        if (strncmp(line, key, len) == 0 && line[len] == ' ')
-            return strtoull(line + len, NULL, 10);
-    }
-    return 0;
-}
-
 /* ---- finding a cgroup to divide ---- */
 
 /* Why a cgroup may not be divided; the more informative reasons come later. */
@@ -88,7 +78,7 @@ static const char *const refusals[] = {
 static bool cgroup_gives(int dir, const char *file)
 {
     char words[512];
-    group_get(dir, file, words, sizeof words);
+    file_peek(dir, file, words, sizeof words);
     return group_has_word(words, "memory") && group_has_word(words, "pids");
 }
 
@@ -237,21 +227,16 @@ int cgroups_adopt(struct cgroups *c, pid_t zygote, struct error *err)
 
 /* Enables the controller `cpu` on demand, because a controller costs every process below it a
  * little. */
-static bool switch_cpu_on(struct cgroups *c)
+bool cgroups_have_weights(struct cgroups *c)
 {
     char controllers_here[512];
     if (c->cpu)
         return true;
-    group_get(c->parent, "cgroup.subtree_control", controllers_here, sizeof controllers_here);
+    file_peek(c->parent, "cgroup.subtree_control", controllers_here, sizeof controllers_here);
     c->cpu = (group_has_word(controllers_here, "cpu") ||
                  group_put(c->parent, "cgroup.subtree_control", "+cpu") == 0) &&
              group_put(c->home, "cgroup.subtree_control", "+cpu") == 0;
     return c->cpu;
-}
-
-bool cgroups_have_weights(struct cgroups *c)
-{
-    return switch_cpu_on(c);
 }
 
 void cgroup_weigh(struct cgroup *g, unsigned weight)
@@ -294,7 +279,7 @@ static int set_limits(struct cgroup *g, const struct jail_limits *limits)
 int cgroup_new(
     struct cgroups *c, const struct jail_limits *limits, struct cgroup **out, struct error *err)
 {
-    if (limits->cpus > 0 && !switch_cpu_on(c))
+    if (limits->cpus > 0 && !cgroups_have_weights(c))
         return error_set_errno(err, ERROR_UNSUPPORTED,
             "--cpus needs the controller `cpu` of cgroup v2, which %.100s does not get (with "
             "systemd: Delegate=yes)",
@@ -364,10 +349,10 @@ void cgroup_free(struct cgroup *g)
 void cgroup_read(const struct cgroup *g, struct cgroup_usage *out)
 {
     char text[1024];
-    group_get(g->fd, "memory.peak", text, sizeof text);
+    file_peek(g->fd, "memory.peak", text, sizeof text);
     out->memory_peak = strtoull(text, NULL, 10);
-    group_get(g->fd, "cpu.stat", text, sizeof text);
-    out->cpu_seconds = (double)cgroup_number_of(text, "usage_usec") / 1e6;
-    group_get(g->fd, "memory.events", text, sizeof text);
-    out->out_of_memory = cgroup_number_of(text, "oom_kill") > 0;
+    file_peek(g->fd, "cpu.stat", text, sizeof text);
+    out->cpu_seconds = (double)text_number_after(text, "usage_usec ") / 1e6;
+    file_peek(g->fd, "memory.events", text, sizeof text);
+    out->out_of_memory = text_number_after(text, "oom_kill ") > 0;
 }

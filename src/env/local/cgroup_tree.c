@@ -26,13 +26,6 @@ int group_put(int dir, const char *file, const char *text)
     return write(fd, text, strlen(text)) < 0 ? -1 : 0;
 }
 
-void group_get(int dir, const char *file, char *out, size_t size)
-{
-    cleanup_fd int fd = openat(dir, file, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? -1 : read(fd, out, size - 1);
-    out[n < 0 ? 0 : n] = '\0';
-}
-
 static bool group_ends_word(char c)
 {
     return c == ' ' || c == ',' || c == '\n' || c == '\0';

@@ -17,8 +17,6 @@
 
 /* Writes a file in a directory; -1 with errno. */
 int group_put(int dir, const char *file, const char *text);
-/* Reads the beginning of a file; "" on failure. */
-void group_get(int dir, const char *file, char *out, size_t size);
 /* True if the text contains this word, separated by blanks or commas. */
 bool group_has_word(const char *text, const char *word);
 

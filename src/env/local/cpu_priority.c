@@ -34,7 +34,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/cleanup.h"
+#include "base/os/file.h"
 
 enum {
     FIRST_MS = 10,
@@ -74,13 +74,6 @@ struct tasks {
     uint64_t delayed_ns; /* time in which they were ready to run but waited; if asked for */
 };
 
-static void read_text(const char *path, char *out, size_t size)
-{
-    cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? -1 : read(fd, out, size - 1);
-    out[n > 0 ? n : 0] = '\0';
-}
-
 /* Adds the running time of a process, of all its threads; clock_getcpuclockid(3). */
 static void tasks_add_use(struct tasks *tasks, pid_t pid)
 {
@@ -95,7 +88,7 @@ static void tasks_add_delay(struct tasks *tasks, const struct task *t)
 {
     char path[64], text[128], *rest;
     snprintf(path, sizeof path, "/proc/%d/task/%d/schedstat", (int)t->pid, (int)t->tid);
-    read_text(path, text, sizeof text);
+    file_peek(AT_FDCWD, path, text, sizeof text);
     strtoull(text, &rest, 10);
     tasks->delayed_ns += strtoull(rest, NULL, 10);
 }
@@ -111,7 +104,7 @@ static void tasks_add_children(struct tasks *tasks, pid_t pid, pid_t tid)
 {
     char path[64], text[4096];
     snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)pid, (int)tid);
-    read_text(path, text, sizeof text);
+    file_peek(AT_FDCWD, path, text, sizeof text);
     for (char *p = text, *end; *p; p = end + 1) {
         long child = strtol(p, &end, 10);
         if (end == p || *end != ' ')

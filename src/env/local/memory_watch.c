@@ -45,6 +45,8 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/job.h"
+#include "base/os/file.h"
+#include "base/text.h"
 #include "env/local/process_list.h"
 
 enum {
@@ -94,33 +96,19 @@ struct memory_watches {
 
 /* ---- reading /proc ---- */
 
-static size_t read_proc(char *out, size_t size, const char *path)
-{
-    cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? -1 : read(fd, out, size - 1);
-    out[n > 0 ? n : 0] = '\0';
-    return n > 0 ? (size_t)n : 0;
-}
-
 /* Bytes from a line "KEY:   123 kB"; 0 if it is missing. */
-static uint64_t kilobytes_of(const char *text, const char *key)
+static uint64_t bytes_after(const char *text, const char *key)
 {
-    size_t len = strlen(key);
-    for (const char *line = text; line; line = strchr(line, '\n')) {
-        line += *line == '\n';
-        if (strncmp(line, key, len) == 0 && line[len] == ':')
-            return strtoull(line + len + 1, NULL, 10) * 1024;
-    }
-    return 0;
+    return text_number_after(text, key) * 1024;
 }
 
 static struct machine read_machine(void)
 {
     char text[4096];
-    read_proc(text, sizeof text, "/proc/meminfo");
-    uint64_t swapped = kilobytes_of(text, "SwapTotal") - kilobytes_of(text, "SwapFree");
-    struct machine now = { .shared = kilobytes_of(text, "Shmem") + swapped };
-    now.used = now.shared + kilobytes_of(text, "AnonPages") + kilobytes_of(text, "PageTables");
+    file_peek(AT_FDCWD, "/proc/meminfo", text, sizeof text);
+    uint64_t swapped = bytes_after(text, "SwapTotal:") - bytes_after(text, "SwapFree:");
+    struct machine now = { .shared = bytes_after(text, "Shmem:") + swapped };
+    now.used = now.shared + bytes_after(text, "AnonPages:") + bytes_after(text, "PageTables:");
     return now;
 }
 
@@ -162,10 +150,10 @@ static struct private_memory read_private(const struct process_list *list)
     for (size_t i = 0; i < list->count; i++) {
         char path[48], text[4096];
         snprintf(path, sizeof path, "/proc/%d/status", (int)list->pids[i]);
-        read_proc(text, sizeof text, path);
-        uint64_t tables = kilobytes_of(text, "VmPTE");
+        file_peek(AT_FDCWD, path, text, sizeof text);
+        uint64_t tables = bytes_after(text, "VmPTE:");
         sum.tables += tables;
-        sum.most += tables + kilobytes_of(text, "RssAnon") + kilobytes_of(text, "VmSwap");
+        sum.most += tables + bytes_after(text, "RssAnon:") + bytes_after(text, "VmSwap:");
     }
     return sum;
 }
@@ -251,7 +239,7 @@ static bool socket_holds_files(pid_t pid, const char *fd)
 {
     char path[64], text[512];
     snprintf(path, sizeof path, "/proc/%d/fdinfo/%.20s", (int)pid, fd);
-    read_proc(text, sizeof text, path);
+    file_peek(AT_FDCWD, path, text, sizeof text);
     const char *line = strstr(text, "scm_fds:");
     return line && strtoul(line + strlen("scm_fds:"), NULL, 10) > 0;
 }
@@ -324,11 +312,11 @@ static uint64_t read_proportional(pid_t pid)
 {
     char path[48], text[4096];
     snprintf(path, sizeof path, "/proc/%d/smaps_rollup", (int)pid);
-    if (read_proc(text, sizeof text, path) && strstr(text, "Pss_Anon:")) /* Linux 5.4 */
-        return kilobytes_of(text, "Pss_Anon") + kilobytes_of(text, "SwapPss");
+    if (file_peek(AT_FDCWD, path, text, sizeof text) && strstr(text, "Pss_Anon:")) /* Linux 5.4 */
+        return bytes_after(text, "Pss_Anon:") + bytes_after(text, "SwapPss:");
     snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
-    read_proc(text, sizeof text, path);
-    return kilobytes_of(text, "RssAnon") + kilobytes_of(text, "VmSwap");
+    file_peek(AT_FDCWD, path, text, sizeof text);
+    return bytes_after(text, "RssAnon:") + bytes_after(text, "VmSwap:");
 }
 
 static bool holds_unread_files(const struct memory_watch *w)

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/cleanup.h"
+#include "base/os/file.h"
 
 static void process_list_add(struct process_list *list, pid_t pid)
 {
@@ -61,11 +61,7 @@ void process_list_read(
 /* Reads a stat file. What is behind the name; NULL: the process or thread has ended. */
 static const char *process_after_name(const char *path, char *text, size_t size)
 {
-    cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? -1 : read(fd, text, size - 1);
-    if (n <= 0)
-        return NULL;
-    text[n] = '\0';
+    file_peek(AT_FDCWD, path, text, size);
     return strrchr(text, ')'); /* the name may contain anything */
 }
 

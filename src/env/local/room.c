@@ -16,8 +16,9 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/os/file.h"
+#include "base/text.h"
 
 enum {
     FEW = 16,                /* sandboxes that start without a look at the machine */
@@ -73,22 +74,13 @@ static int room_check_descriptors(const struct room *r, struct error *why)
         SANDBOX_DESCRIPTORS, (unsigned long long)files.rlim_max);
 }
 
-static bool room_read(const char *path, char *out, size_t size)
-{
-    cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? -1 : read(fd, out, size - 1);
-    out[n > 0 ? n : 0] = '\0';
-    return n > 0;
-}
-
 static int room_check_memory(struct error *why)
 {
     char text[4096];
-    unsigned long long total = 0, available = 0;
-    room_read("/proc/meminfo", text, sizeof text);
-    const char *at = strstr(text, "MemAvailable:");
-    if (!at || sscanf(text, "MemTotal: %llu", &total) != 1 ||
-        sscanf(at, "MemAvailable: %llu", &available) != 1 || available >= total / MEMORY_PART)
+    file_peek(AT_FDCWD, "/proc/meminfo", text, sizeof text);
+    unsigned long long total = text_number_after(text, "MemTotal:");
+    unsigned long long available = text_number_after(text, "MemAvailable:");
+    if (available == 0 || available >= total / MEMORY_PART)
         return 0;
     return error_set(why, ERROR_ENVIRONMENT,
         "no room for another sandbox: %llu MB of the machine's %llu MB of memory are available; "
@@ -100,7 +92,9 @@ static uint64_t room_read_limit(const char *path)
 {
     char text[64];
     unsigned long long n = 0;
-    return room_read(path, text, sizeof text) && sscanf(text, "%llu", &n) == 1 ? n : UINT64_MAX;
+    return file_peek(AT_FDCWD, path, text, sizeof text) && sscanf(text, "%llu", &n) == 1
+               ? n
+               : UINT64_MAX;
 }
 
 static int room_check_tasks(struct error *why)
@@ -110,7 +104,7 @@ static int room_check_tasks(struct error *why)
     uint64_t pids = room_read_limit("/proc/sys/kernel/pid_max");
     uint64_t threads = room_read_limit("/proc/sys/kernel/threads-max");
     uint64_t most = pids < threads ? pids : threads;
-    room_read("/proc/loadavg", text, sizeof text);
+    file_peek(AT_FDCWD, "/proc/loadavg", text, sizeof text);
     if (sscanf(text, "%*f %*f %*f %*u/%llu", &tasks) != 1 || tasks + FREE_TASKS <= most)
         return 0;
     return error_set(why, ERROR_ENVIRONMENT,
@@ -123,7 +117,7 @@ static int room_check_tasks(struct error *why)
 static int room_check_container(struct error *why)
 {
     char text[512], path[600], own[400];
-    if (!room_read("/proc/self/cgroup", text, sizeof text))
+    if (!file_peek(AT_FDCWD, "/proc/self/cgroup", text, sizeof text))
         return 0;
     const char *at = strstr(text, "0::/");
     if (!at || sscanf(at, "0::%399[^\n]", own) != 1)

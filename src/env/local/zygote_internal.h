@@ -64,7 +64,7 @@ struct zygote {
 /* The image of a specification; NULL: none. */
 static inline const char *zygote_image_of(const struct sandbox_spec *spec)
 {
-    return spec->container ? spec->container->image : NULL;
+    return sandbox_container(spec)->image;
 }
 
 /* The directory of the volume and workspace of a specification; NULL: it has neither. */

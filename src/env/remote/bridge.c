@@ -13,9 +13,11 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/json/fields.h"
 #include "base/json/json.h"
 #include "base/os/process.h"
-#include "env/remote/bridge_collect.h"
+#include "env/common/orphans.h"
+#include "env/common/owner_labels.h"
 #include "env/remote/bridge_spec.h"
 #include "env/remote/stdio_env.h"
 
@@ -25,6 +27,7 @@ enum {
     LONG_LINE_LIMIT = 1 << 20, /* after the greeting: lists of sandboxes are long */
     GOODBYE_MS = 5000,         /* time for it to end everything */
     CLOSED_MS = 900000,        /* time to write back a volume; bridges give up earlier */
+    COLLECT_MS = 120000,       /* time for an answer about sandboxes of dead hosts */
     TITLE_MAX = 90,
 };
 
@@ -59,7 +62,9 @@ struct bridge {
     int64_t left_of; /* the sandbox that they are for */
     int64_t last_id;
     struct bridge_sandbox_list sandboxes;
-    struct collecting collecting;
+    struct orphans orphans;
+    int64_t last_request;          /* the number of the last request about them */
+    struct timer *collect_timeout; /* NULL: none is under way */
 };
 
 static struct bridge_sandbox *bridge_find(const struct bridge *b, int64_t id)
@@ -108,6 +113,81 @@ static void not_closed_in_time(void *arg)
     bridge_closed(c, &why);
 }
 
+/* ---- sandboxes of dead hosts ---- */
+
+static void bridge_collected(struct bridge *b, const struct error *why)
+{
+    timer_free(steal(&b->collect_timeout));
+    orphans_end(&b->orphans, why);
+}
+
+static void bridge_collect_timed_out(void *arg)
+{
+    struct bridge *b = arg;
+    struct error why = { 0 };
+    error_set(&why, ERROR_TIMEOUT, "%s did not list its sandboxes", b->title);
+    bridge_collected(b, &why);
+}
+
+/* The messages are sent by the caller. */
+static int bridge_orphans_list(void *arg, const char *cursor, struct error *err)
+{
+    struct bridge *b = arg;
+    struct buf *out = &b->process.to_send;
+    cleanup_buf struct buf owner = { 0 }, machine = { 0 };
+    owner_labels(&owner, &machine);
+    buf_printf(out, "{\"list\":%lld,\"labels\":{", (long long)++b->last_request);
+    field_string(out, LABEL_MACHINE, buf_text(&machine));
+    buf_puts(out, "}}\n");
+    timer_start(b->collect_timeout, COLLECT_MS, 0);
+    return 0;
+}
+
+static int bridge_orphan_remove(void *arg, const char *id, struct error *err)
+{
+    struct bridge *b = arg;
+    struct buf *out = &b->process.to_send;
+    buf_printf(out, "{\"remove\":%lld", (long long)++b->last_request);
+    field_string(out, "id", id);
+    buf_puts(out, "}\n");
+    timer_start(b->collect_timeout, COLLECT_MS, 0);
+    return 0;
+}
+
+/* Reads the reason of a failure, if there is one. */
+static void bridge_read_error(const struct bridge *b, struct json_object *o, struct error *why)
+{
+    const char *text = json_get_string(o, "why", NULL);
+    if (text)
+        error_set(why, error_code_named(json_get_string(o, "kind", NULL), ERROR_ENVIRONMENT),
+            "%.60s: %.170s", b->title, text);
+}
+
+/* False if the message is not an answer to one of these requests. */
+static bool bridge_take_collection(struct bridge *b, struct json_object *o)
+{
+    int64_t listed = json_get_int(o, "listed", 0), removed = json_get_int(o, "removed", 0);
+    struct json_object *sandboxes = json_get_typed(o, "sandboxes", json_type_array);
+    struct error why = { 0 };
+    if (listed <= 0 && removed <= 0)
+        return false;
+    if (!b->orphans.ops || (listed > 0 ? listed : removed) != b->last_request)
+        return true;
+    bridge_read_error(b, o, &why);
+    for (size_t i = 0; listed > 0 && i < json_length(sandboxes); i++) {
+        struct json_object *one = json_object_array_get_idx(sandboxes, i);
+        orphans_note_labels(&b->orphans, json_get_string(one, "id", ""),
+            json_get_typed(one, "labels", json_type_object));
+    }
+    if (listed > 0)
+        orphans_listed(&b->orphans, &why, NULL);
+    else
+        orphans_removed(&b->orphans, &why);
+    if (!b->orphans.ops)
+        timer_free(steal(&b->collect_timeout));
+    return true;
+}
+
 /* ---- the life of the program ---- */
 
 /* Ends the program, and with it all its sandboxes. */
@@ -130,7 +210,7 @@ static void bridge_give_up(struct bridge *b, const struct error *why)
         else if (!c->closing)
             transport_ended(c->transport, &cause);
     }
-    collecting_end(&b->collecting, &cause);
+    bridge_collected(b, &cause);
 }
 
 static void bridge_refuse(struct bridge *b, const char *what)
@@ -166,7 +246,7 @@ static int64_t id_in(struct json_object *o, const char *key)
 static void bridge_take_closed(struct bridge_sandbox *c, struct json_object *o)
 {
     struct error why = { 0 };
-    bridge_read_error(c->bridge->title, o, &why);
+    bridge_read_error(c->bridge, o, &why);
     if (c->closing && c->has_volume)
         bridge_closed(c, &why);
 }
@@ -174,7 +254,7 @@ static void bridge_take_closed(struct bridge_sandbox *c, struct json_object *o)
 static void bridge_take_ended(struct bridge_sandbox *c, struct json_object *o)
 {
     struct error why = { 0 };
-    bridge_read_error(c->bridge->title, o, &why);
+    bridge_read_error(c->bridge, o, &why);
     transport_ended(c->transport, &why);
 }
 
@@ -199,7 +279,7 @@ static void cannot_collect(struct bridge *b)
 {
     struct error why = { 0 };
     error_set(&why, ERROR_UNSUPPORTED, "%s does not support listing its sandboxes", b->title);
-    collecting_end(&b->collecting, &why);
+    bridge_collected(b, &why);
 }
 
 /* The first message. A program that starts with another message declares no features. */
@@ -213,7 +293,7 @@ static bool take_greeting(struct bridge *b, struct json_object *o)
     if (b->program.features == bridge_features)
         bridge_spec_take_features(b->features, greets ? features : NULL);
     bridge_check_needs(b);
-    if (b->collecting.orphans.ops && !b->can_collect)
+    if (b->orphans.ops && !b->can_collect)
         cannot_collect(b);
     return greets;
 }
@@ -250,7 +330,7 @@ static bool bridge_take_message(struct bridge *b, struct json_object *o)
         bridge_take_text(c, false, json_get_string(o, "text", ""));
     else if ((c = bridge_find(b, id_in(o, "closed"))))
         bridge_take_closed(c, o);
-    else if (collecting_take(&b->collecting, o))
+    else if (bridge_take_collection(b, o))
         return process_send(&b->process) == 0;
     return id_in(o, "joined") > 0 || id_in(o, "lost") > 0 || id_in(o, "ended") > 0 ||
            id_in(o, "notice") > 0 || id_in(o, "id") > 0 || id_in(o, "closed") > 0;
@@ -389,10 +469,14 @@ static int bridge_run_program(struct bridge *b, struct error *err)
 static int bridge_collect(
     void *arg, environment_collected_fn *done, void *done_arg, struct error *err)
 {
+    static const struct orphans_ops ops = { bridge_orphans_list, bridge_orphan_remove };
     struct bridge *b = arg;
     int rc = bridge_run_program(b, err);
+    if (rc == 0 && !b->collect_timeout &&
+        !(b->collect_timeout = timer_new(b->loop, bridge_collect_timed_out, b)))
+        rc = error_memory(err);
     if (rc == 0)
-        rc = collecting_start(&b->collecting, b->loop, &b->process.to_send, done, done_arg, err);
+        rc = orphans_collect(&b->orphans, &ops, b, done, done_arg, err);
     if (rc == 0)
         process_send(&b->process);
     return rc;
@@ -426,7 +510,7 @@ static int bridge_start(void *arg, struct transport *transport, const struct san
         .id = ++b->last_id,
         .patience = patience,
         .needs = bridge_spec_needs(spec),
-        .has_volume = b->program.keeps_volumes && spec->container && spec->container->volume };
+        .has_volume = b->program.keeps_volumes && sandbox_container(spec)->volume };
     LIST_INSERT_HEAD(&b->sandboxes, c, link);
     bridge_write_open(c, spec, words);
     if (b->program.sweeps && !b->swept)
@@ -454,9 +538,8 @@ static void bridge_free(void *arg)
     struct bridge *b = arg;
     struct bridge_sandbox *c;
     struct pollfd gone = { .fd = b->process.pidfd, .events = POLLIN };
-    struct error none = { 0 };
-    orphans_cancel(&b->collecting.orphans);
-    collecting_end(&b->collecting, &none);
+    orphans_cancel(&b->orphans);
+    timer_free(b->collect_timeout);
     if (b->process.pid > 0) {
         close_fd(&b->process.in);
         (void)poll(&gone, 1, b->program.goodbye_ms);
@@ -484,7 +567,6 @@ static int open_program(struct loop *loop, const struct bridge_program *program,
     process_init(&b->process);
     LIST_INIT(&b->sandboxes);
     snprintf(b->title, sizeof b->title, "%s%s%s", program->name, path ? ":" : "", path ? path : "");
-    b->collecting.title = b->title;
     b->ops = (struct transport_ops){ .name = program->name,
         .features = b->features,
         .traits = program->keeps_volumes ? TRAIT_VOLUMES : 0,

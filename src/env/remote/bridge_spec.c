@@ -17,13 +17,8 @@ const struct feature_state bridge_features[FEATURE_COUNT] = {
     [FEATURE_MEMORY] = FEATURE_YES("of each process"),
     [FEATURE_PROCESSES] = FEATURE_YES("it is told"),
     [FEATURE_WORKSPACE] = FEATURE_YES("sent at the start"),
-    [FEATURE_FILES] = FEATURE_YES("a process beside the guest"),
-    [FEATURE_PRELOAD] = FEATURE_YES("in the worker, before the session"),
-    [FEATURE_HUGE_PAGES] = FEATURE_NO("they are for forks, which local sandboxes have"),
-    [FEATURE_PACKAGES] = FEATURE_NO("use an image that has them"),
     [FEATURE_DEVICE] = FEATURE_NO("its environment decides"),
-    [FEATURE_LOOPBACK] = FEATURE_NO("the sandbox has one, or its network policy decides"),
-    [FEATURE_EGRESS] = FEATURE_NO("network and network-allow are its own policy, where it has one"),
+    FEATURES_OF_REMOTE,
     [FEATURE_IMAGE] = IF_DECLARED,
     [FEATURE_SNAPSHOT] = IF_DECLARED,
     [FEATURE_NETWORK] = IF_DECLARED,
@@ -69,21 +64,12 @@ static void write_number(struct buf *out, const char *name, double number)
         field_number(out, name, number);
 }
 
-/* The user's labels, and those that identify the sandbox as Droste's, which take precedence. */
-static void write_labels(struct buf *out, const struct list *labels)
-{
-    cleanup_buf struct buf owner = { 0 }, machine = { 0 };
-    owner_labels(&owner, &machine);
-    field_open(out, "labels", '{');
-    owner_labels_write(out, labels, buf_text(&owner), buf_text(&machine));
-    field_close(out, '}');
-}
-
 /* Writes only settings that were set explicitly; the others have defaults that nothing asked
  * for. */
-static void write_settings(struct buf *out, uint64_t needs, const struct sandbox_spec *spec,
-    const struct container_spec *c)
+static void write_settings(struct buf *out, const struct sandbox_spec *spec)
 {
+    const struct container_spec *c = sandbox_container(spec);
+    const uint64_t needs = bridge_spec_needs(spec);
     const struct {
         enum feature feature;
         const char *setting, *text;
@@ -123,19 +109,19 @@ static void write_volume(struct buf *out, const struct sandbox_spec *spec)
 void bridge_spec_write(struct buf *out, int64_t id, const struct sandbox_spec *spec,
     const char *const *words, bool keeps_volumes)
 {
-    static const struct container_spec none = { 0 };
-    const struct container_spec *c = spec->container ? spec->container : &none;
+    const struct container_spec *c = sandbox_container(spec);
     buf_putc(out, '{');
     field_int(out, "open", id);
     field_strings(out, "words", words);
     field_int(out, "memory", (int64_t)spec->limits.memory);
     field_int(out, "processes", (int64_t)spec->limits.processes);
     write_number(out, "timeout", c->life);
-    write_settings(out, bridge_spec_needs(spec), spec, c);
+    write_settings(out, spec);
     if (keeps_volumes && c->volume)
         write_volume(out, spec);
-    write_labels(out, c->labels);
-    buf_puts(out, "}\n");
+    field_open(out, "labels", '{');
+    owner_labels_write(out, c->labels);
+    buf_puts(out, "}}\n");
 }
 
 /* ---- the greeting ---- */

@@ -150,8 +150,9 @@ static void remote_ring(const struct sandbox *s)
 
 /* ---- from the supervisor ---- */
 
-static void end_sandbox(struct sandbox *s)
+static void end_sandbox(void *arg)
 {
+    struct sandbox *s = arg;
     if (s->ended)
         return;
     s->ended = true;
@@ -202,7 +203,8 @@ static int remote_on_hello(
         return rc;
     r->state = STATE_READY;
     timer_stop(r->boot_timer);
-    r->events.ready(r->arg, facts);
+    if (r->events.ready)
+        r->events.ready(r->arg, facts);
     return 0;
 }
 
@@ -525,11 +527,6 @@ void remote_free(struct remote *r)
 
 /* ---- sandboxes ---- */
 
-static void kill_too_long(void *arg)
-{
-    end_sandbox(arg);
-}
-
 void remote_begin_operation(struct sandbox *s)
 {
     if (s->remote->options.fair_reading)
@@ -667,7 +664,7 @@ static int worker_new(struct remote *r, int source_given, const struct sandbox_e
     s->credit = MUX_CREDIT;
     s->source = steal_fd(&source);
     TAILQ_INSERT_TAIL(&r->sandboxes, s, link);
-    s->kill_timer = timer_new(r->loop, kill_too_long, s);
+    s->kill_timer = timer_new(r->loop, end_sandbox, s);
     if (!s->kill_timer) {
         remote_close_sandbox(s);
         return error_memory(err);

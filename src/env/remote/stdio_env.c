@@ -98,10 +98,6 @@ static void stdio_env_remote_write(void *arg, const struct iovec *iov, int count
         c->env->transport_ops->write(c->own, iov, count);
 }
 
-static void stdio_env_remote_ready(void *arg, struct json_object *facts)
-{
-}
-
 static void stdio_env_remote_failed(void *arg, const struct error *why)
 {
     struct transport *c = arg;
@@ -144,7 +140,7 @@ static void transport_free(struct transport *c)
 
 static int stdio_env_start(struct transport *c, const struct sandbox_spec *spec, struct error *err)
 {
-    static const struct remote_events events = { stdio_env_remote_write, stdio_env_remote_ready,
+    static const struct remote_events events = { stdio_env_remote_write, NULL,
         stdio_env_remote_failed, stdio_env_remote_more, stdio_env_remote_waiting };
     static const enum limit_means by_rlimit[LIMIT_COUNT] = { [LIMIT_MEMORY] = LIMIT_BY_RLIMIT,
         [LIMIT_CPU_TIME] = LIMIT_BY_RLIMIT,
@@ -159,7 +155,7 @@ static int stdio_env_start(struct transport *c, const struct sandbox_spec *spec,
         .fair_reading = c->env->fair_reading };
     const char *words[] = { spec->python ? spec->python : "python3", "-u", "-c", remote_loader(),
         NULL };
-    memcpy(options.means, ops->means ? ops->means : by_rlimit, sizeof options.means);
+    memcpy(options.means, by_rlimit, sizeof options.means);
     c->over = timer_new(c->env->base.loop, transport_report_failure, c);
     if (!c->over)
         return error_memory(err);
@@ -174,8 +170,7 @@ static int stdio_env_deliver(
     struct stdio_env *env = c->env;
     int rc = 0;
     if (spec->volume)
-        rc = delivery_open(env->base.loop, c->remote, spec->volume, env->transport_ops->volume_copy,
-            &c->volume, err);
+        rc = delivery_open(env->base.loop, c->remote, spec->volume, NULL, &c->volume, err);
     if (rc == 0 && spec->workspace)
         rc = delivery_open(env->base.loop, c->remote, workspace_volume(spec->workspace),
             env->transport_ops->workspace, &c->staged, err);
@@ -337,24 +332,6 @@ static void free_environment(struct environment *base)
     free(env);
 }
 
-/* For transports that receive nothing of the specification but the program to start. */
-static const struct feature_state plain_features[FEATURE_COUNT] = {
-    [FEATURE_STREAM] = FEATURE_YES("its standard streams"),
-    [FEATURE_REATTACH] = FEATURE_YES("if it reports the new connection"),
-    [FEATURE_VOLUME] = FEATURE_YES("a copy of this machine's, brought back after each cell"),
-    [FEATURE_WORKSPACE] = FEATURE_YES("sent at the start"),
-    [FEATURE_ROOT] = FEATURE_NO("the sandbox's files are its own"),
-    [FEATURE_FILES] = FEATURE_YES("a process beside the guest"),
-    [FEATURE_MEMORY] = FEATURE_YES("of each process"),
-    [FEATURE_PROCESSES] = FEATURE_YES("it is told"),
-    [FEATURE_PRELOAD] = FEATURE_YES("in the worker, before the session"),
-    [FEATURE_HUGE_PAGES] = FEATURE_NO("they are for forks, which local sandboxes have"),
-    [FEATURE_PACKAGES] = FEATURE_NO("its interpreter has its own"),
-    [FEATURE_DEVICE] = FEATURE_NO("its environment decides"),
-    [FEATURE_LOOPBACK] = FEATURE_NO("the sandbox has one, or its network policy decides"),
-    [FEATURE_EGRESS] = FEATURE_NO("network and network-allow are its own policy, where it has one"),
-};
-
 int stdio_env_open(struct loop *loop, const struct transport_ops *ops, void *arg,
     struct environment **out, struct error *err)
 {
@@ -370,7 +347,7 @@ int stdio_env_open(struct loop *loop, const struct transport_ops *ops, void *arg
     env->ops = (struct environment_ops){
         .name = ops->name,
         .traits = TRAIT_SIGNAL | TRAIT_LATE | ops->traits,
-        .features = ops->features ? ops->features : plain_features,
+        .features = ops->features,
         .open = open_sandbox,
         .open_companion = remote_open_companion,
         .send = remote_send,

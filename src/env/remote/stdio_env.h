@@ -13,15 +13,12 @@ struct transport; /* the standard streams of one supervisor */
 
 struct transport_ops {
     const char *name;
-    /* NULL: those of a transport that uses nothing of the specification */
     const struct feature_state *features; /* indexed by enum feature */
     enum link_form form;                  /* the link's encoding on this transport */
     uint32_t traits;                      /* TRAIT_VOLUMES; the others are set here */
     /* seconds without a message after which the supervisor ends itself; 0: it ends with its
      * input */
     double lease;
-    const enum limit_means
-        *means; /* what enforces each limit there; NULL: rlimits, where possible */
     /* Starts the program, whose arguments end with NULL, and stores its handle in `own`. The
      * functions below may be called from then on, but not from within. */
     int (*start)(void *arg, struct transport *c, const struct sandbox_spec *spec,
@@ -39,9 +36,9 @@ struct transport_ops {
     bool (*finish)(void *own);
     /* With TRAIT_VOLUMES: the volume's path in the guest; NULL: it has none. */
     const char *(*volume)(void *own);
-    /* Remote directories for the copies of a local volume (without TRAIT_VOLUMES) and of staged
-     * files; NULL: a temporary one, removed with the guest. */
-    const char *volume_copy, *workspace;
+    /* The remote directory for the copies of staged files; NULL: a temporary one, removed with the
+     * guest. */
+    const char *workspace;
     /* As in environment_ops; may be NULL. */
     const char *(*id)(void *own);
     bool (*settling)(const void *arg);

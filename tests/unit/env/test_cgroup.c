@@ -3,6 +3,7 @@
 #include "../test.h"
 
 #include "base/cleanup.h"
+#include "base/os/file.h"
 #include "base/os/owner.h"
 #include "env/local/cgroup.h"
 #include "env/local/cgroup_tree.h"
@@ -323,7 +324,7 @@ static void make_version_1(struct fixture *f, const char *controllers, const cha
 static void assert_text(struct fixture *f, const char *path, const char *expected)
 {
     char text[16];
-    group_get(f->root, path, text, sizeof text);
+    file_peek(f->root, path, text, sizeof text);
     assert_string_equal(text, expected);
 }
 

@@ -10,12 +10,9 @@
 
 static struct json_object *body_of(const struct sandbox_spec *spec, const char *volume_id)
 {
-    struct daytona_create create = { .spec = spec,
-        .name = "droste-1",
-        .owner = "1 2 3 boot",
-        .machine = "here",
-        .target = "eu",
-        .volume_id = volume_id };
+    struct daytona_create create = {
+        .spec = spec, .name = "droste-1", .target = "eu", .volume_id = volume_id
+    };
     struct json_object *body = NULL;
     assert_ok(daytona_create_body(&create, &body, err));
     return body;

@@ -42,11 +42,6 @@ int vm_configured(const struct vm_provider *provider, struct error *err)
     return 0;
 }
 
-const struct container_spec *vm_container(const struct sandbox_spec *spec)
-{
-    return spec->container;
-}
-
 const char *rest_base(const struct rest *r)
 {
     return api_base;

@@ -20,13 +20,6 @@ enum {
     KEPT_MINUTES = 7 * 24 * 60, /* for a stopped sandbox that is kept */
 };
 
-static const struct container_spec all_defaults;
-
-static const struct container_spec *container_of(const struct sandbox_spec *spec)
-{
-    return spec->container ? spec->container : &all_defaults;
-}
-
 static bool is_asked(const struct sandbox_spec *spec, enum feature p)
 {
     return spec->asked & (uint64_t)1 << p;
@@ -46,7 +39,7 @@ static int check_resources(const struct sandbox_spec *spec, struct error *err)
         const char *setting;
     } rows[] = { { FEATURE_CPUS, "cpus" }, { FEATURE_DISK, "disk-size" },
         { FEATURE_GPUS, "gpus" } };
-    const struct container_spec *c = container_of(spec);
+    const struct container_spec *c = sandbox_container(spec);
     const char *gpus = is_set(c->gpus) ? c->gpus : "1";
     if (gpus[strspn(gpus, "0123456789")] != '\0' || atoi(gpus) <= 0 || strlen(gpus) > 3)
         return error_set(
@@ -62,7 +55,7 @@ static int check_resources(const struct sandbox_spec *spec, struct error *err)
 
 int daytona_check(const struct sandbox_spec *spec, struct error *err)
 {
-    const struct container_spec *c = container_of(spec);
+    const struct container_spec *c = sandbox_container(spec);
     if (is_set(c->image) && is_set(c->snapshot))
         return error_set(err, ERROR_ARGUMENT,
             "a sandbox is made from an image or from a snapshot: give --image or --snapshot, not "
@@ -127,7 +120,7 @@ static int64_t daytona_create_gigabytes(uint64_t bytes)
 /* Writes the image with its resources, or the snapshot. */
 static void write_source(struct buf *out, const struct sandbox_spec *spec)
 {
-    const struct container_spec *c = container_of(spec);
+    const struct container_spec *c = sandbox_container(spec);
     cleanup_buf struct buf lines = { 0 };
     if (!is_set(c->image)) {
         if (is_set(c->snapshot))
@@ -151,7 +144,7 @@ static void write_source(struct buf *out, const struct sandbox_spec *spec)
 
 static void write_volume(struct buf *out, const struct daytona_create *create)
 {
-    const char *subpath = container_of(create->spec)->volume_subpath;
+    const char *subpath = sandbox_container(create->spec)->volume_subpath;
     if (!create->volume_id)
         return;
     field_open(out, "volumes", '[');
@@ -166,13 +159,13 @@ static void write_volume(struct buf *out, const struct daytona_create *create)
 int daytona_create_body(
     const struct daytona_create *create, struct json_object **out, struct error *err)
 {
-    const struct container_spec *c = container_of(create->spec);
+    const struct container_spec *c = sandbox_container(create->spec);
     const char *target = is_set(c->region) ? c->region : create->target;
     cleanup_buf struct buf text = { 0 };
     buf_putc(&text, '{');
     field_string(&text, "name", create->name);
     field_open(&text, "labels", '{');
-    owner_labels_write(&text, c->labels, create->owner, create->machine);
+    owner_labels_write(&text, c->labels);
     field_close(&text, '}');
     write_network(&text, c);
     write_times(&text, c);

@@ -14,10 +14,9 @@ extern const struct layout daytona_layout;
 
 struct daytona_create {
     const struct sandbox_spec *spec;
-    const char *name;            /* unique, chosen by the host: makes creation idempotent */
-    const char *owner, *machine; /* values of the labels (owner_labels.h) */
-    const char *target;          /* of the account; NULL: the account's default */
-    const char *volume_id;       /* NULL: none */
+    const char *name;      /* unique, chosen by the host: makes creation idempotent */
+    const char *target;    /* of the account; NULL: the account's default */
+    const char *volume_id; /* NULL: none */
 };
 
 /* Checks the specification: ERROR_ARGUMENT, ERROR_UNSUPPORTED. */

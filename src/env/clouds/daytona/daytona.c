@@ -175,7 +175,6 @@ static const struct feature_state daytona_features[FEATURE_COUNT] = {
     [FEATURE_PULL] = FEATURE_NO("the service fetches images as it likes"),
     [FEATURE_VOLUME] = FEATURE_YES("Daytona's own, at " DAYTONA_MEMORY),
     [FEATURE_WORKSPACE] = FEATURE_YES("sent at the start, to " DAYTONA_WORKSPACE),
-    [FEATURE_FILES] = FEATURE_YES("a process beside the guest"),
     [FEATURE_READ] = FEATURE_NO("the sandbox is on another machine"),
     [FEATURE_NETWORK] = FEATURE_YES("none, or open"),
     [FEATURE_ALLOW] = FEATURE_YES("address ranges and domains"),
@@ -193,12 +192,8 @@ static const struct feature_state daytona_features[FEATURE_COUNT] = {
     [FEATURE_REGION] = FEATURE_YES("DAYTONA_TARGET, where none is named"),
     [FEATURE_APP] = FEATURE_NO(NULL),
     [FEATURE_ISOLATION] = FEATURE_NO("the wall is Daytona's"),
-    [FEATURE_PRELOAD] = FEATURE_YES("in the worker, before the session"),
-    [FEATURE_HUGE_PAGES] = FEATURE_NO("they are for forks, which local sandboxes have"),
-    [FEATURE_PACKAGES] = FEATURE_NO("use an image that has them"),
     [FEATURE_DEVICE] = FEATURE_NO("use gpus"),
-    [FEATURE_LOOPBACK] = FEATURE_NO("the sandbox has one, or its network policy decides"),
-    [FEATURE_EGRESS] = FEATURE_NO("network and network-allow are its own policy, where it has one"),
+    FEATURES_OF_REMOTE,
 };
 
 static const struct transport_ops daytona_ops = {

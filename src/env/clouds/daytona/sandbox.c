@@ -18,7 +18,6 @@
 #include "base/text.h"
 #include "env/clouds/daytona/create.h"
 #include "env/clouds/daytona/terminal.h"
-#include "env/common/owner_labels.h"
 #include "net/url.h"
 
 enum {
@@ -74,8 +73,9 @@ static void remove_it(struct daytona_sandbox *s);
 
 /* ---- events ---- */
 
-static void daytona_sandbox_finish_end(struct daytona_sandbox *s, const struct error *why)
+static void daytona_sandbox_finish_end(void *arg, const struct error *why)
 {
+    struct daytona_sandbox *s = arg;
     struct error cause = *why;
     if (s->stage == STAGE_OVER)
         return;
@@ -85,6 +85,17 @@ static void daytona_sandbox_finish_end(struct daytona_sandbox *s, const struct e
     terminal_close(steal(&s->terminal));
     if (s->transport)
         transport_ended(s->transport, &cause);
+}
+
+__attribute__((format(printf, 3, 4))) static void daytona_sandbox_fail(
+    struct daytona_sandbox *s, enum error_code code, const char *format, ...)
+{
+    struct error why;
+    va_list args;
+    va_start(args, format);
+    error_vset(&why, code, format, args);
+    va_end(args);
+    daytona_sandbox_finish_end(s, &why);
 }
 
 static void daytona_sandbox_end_with(
@@ -109,6 +120,7 @@ static void tell_state(struct daytona_sandbox *s, const char *state)
 
 /* ---- requests ---- */
 
+/* Without memory, the path is NULL. */
 static int send_ask(struct daytona_sandbox *s, const char *method, const char *path,
     struct json_object *body, double seconds, rest_done_fn *done)
 {
@@ -120,7 +132,7 @@ static int send_ask(struct daytona_sandbox *s, const char *method, const char *p
         .seconds = seconds,
         .done = done,
         .arg = s };
-    int rc = rest_send(s->account->api, &ask, &s->request, &err);
+    int rc = path ? rest_send(s->account->api, &ask, &s->request, &err) : error_memory(&err);
     if (rc < 0)
         daytona_sandbox_finish_end(s, &err);
     return rc;
@@ -131,15 +143,10 @@ static int daytona_sandbox_ask_of(
     struct daytona_sandbox *s, const char *method, const char *rest, rest_done_fn *done)
 {
     cleanup_buf struct buf path = { 0 };
-    struct error err = { 0 };
     buf_puts(&path, "/sandbox/");
     url_escape(&path, s->id[0] ? s->id : s->name);
     buf_puts(&path, rest);
-    if (!buf_failed(&path))
-        return send_ask(s, method, path.data, NULL, ASK_SECONDS, done);
-    error_memory(&err);
-    daytona_sandbox_finish_end(s, &err);
-    return -(int)ERROR_MEMORY;
+    return send_ask(s, method, buf_failed(&path) ? NULL : path.data, NULL, ASK_SECONDS, done);
 }
 
 static void poll_again(struct daytona_sandbox *s)
@@ -188,11 +195,6 @@ static void terminal_doubt(void *arg, const struct error *why)
     daytona_sandbox_look(arg);
 }
 
-static void terminal_ended(void *arg, const struct error *why)
-{
-    daytona_sandbox_finish_end(arg, why);
-}
-
 /* An empty volume gets the standard directories. */
 static void write_directories(struct buf *out)
 {
@@ -205,7 +207,7 @@ static void write_directories(struct buf *out)
 static void daytona_sandbox_run(struct daytona_sandbox *s, const char *toolbox)
 {
     static const struct terminal_events events = { terminal_joined, terminal_bytes, terminal_cut,
-        terminal_doubt, terminal_ended };
+        terminal_doubt, daytona_sandbox_finish_end };
     cleanup_buf struct buf base = { 0 }, first = { 0 };
     struct error err = { 0 };
     s->stage = STAGE_RUNS;
@@ -227,15 +229,12 @@ static void daytona_sandbox_run(struct daytona_sandbox *s, const char *toolbox)
 static void daytona_sandbox_toolbox_found(void *arg, const struct rest_answer *answer)
 {
     struct daytona_sandbox *s = arg;
-    struct error err = { 0 };
     s->request = NULL;
     const char *url = json_get_string(answer->body, "url", "");
-    if (answer->error.code == ERROR_NONE && !url[0])
-        error_set(&err, ERROR_PROTOCOL, "Daytona sent no address of the sandbox's toolbox");
-    else
-        err = answer->error;
-    if (err.code != ERROR_NONE)
-        daytona_sandbox_finish_end(s, &err);
+    if (answer->error.code != ERROR_NONE)
+        daytona_sandbox_finish_end(s, &answer->error);
+    else if (!url[0])
+        daytona_sandbox_fail(s, ERROR_PROTOCOL, "Daytona sent no address of the sandbox's toolbox");
     else
         daytona_sandbox_run(s, url);
 }
@@ -267,14 +266,11 @@ static void daytona_sandbox_start_answered(void *arg, const struct rest_answer *
 static void daytona_sandbox_stopped(
     struct daytona_sandbox *s, struct json_object *o, const char *state)
 {
-    struct error why = { 0 };
     if (s->stage == STAGE_RUNS) {
-        double idle = json_get_double(o, "autoStopInterval", 0);
-        error_set(&why, ERROR_LOST,
+        daytona_sandbox_fail(s, ERROR_LOST,
             "the sandbox was stopped (%.20s), from outside or because it was idle for %g min "
             "(--idle-timeout); the cell's outcome is unknown",
-            state, idle);
-        daytona_sandbox_finish_end(s, &why);
+            state, json_get_double(o, "autoStopInterval", 0));
     } else if (s->resume && !s->starting) {
         s->starting = true;
         daytona_sandbox_ask_of(s, "POST", "/start", daytona_sandbox_start_answered);
@@ -294,32 +290,26 @@ static void daytona_sandbox_stopping(
 
 static void daytona_sandbox_destroyed(struct daytona_sandbox *s)
 {
-    struct error why = { 0 };
-    error_set(&why, ERROR_LOST,
+    daytona_sandbox_fail(s, ERROR_LOST,
         "the sandbox no longer exists: it was deleted, from outside or because it was idle; the "
         "cell's outcome is unknown");
-    daytona_sandbox_finish_end(s, &why);
 }
 
 static void daytona_sandbox_failed(
     struct daytona_sandbox *s, struct json_object *o, const char *state)
 {
-    struct error why = { 0 };
     cleanup_buf struct buf words = { 0 };
     const char *reason = json_get_string(o, "errorReason", "it does not say why");
     text_append_visible(&words, reason, strnlen(reason, 300));
-    if (s->stage == STAGE_RUNS && strncmp(state, "destroy", 7) == 0) {
+    if (s->stage != STAGE_RUNS)
+        daytona_sandbox_fail(s, ERROR_ENVIRONMENT, "the sandbox did not start (%.20s): %.150s",
+            state, buf_text(&words));
+    else if (strncmp(state, "destroy", 7) == 0)
         daytona_sandbox_destroyed(s);
-        return;
-    }
-    if (s->stage == STAGE_RUNS)
-        error_set(&why, ERROR_LOST,
+    else
+        daytona_sandbox_fail(s, ERROR_LOST,
             "the sandbox is in the state %.20s (%.100s); the cell's outcome is unknown", state,
             buf_text(&words));
-    else
-        error_set(&why, ERROR_ENVIRONMENT, "the sandbox did not start (%.20s): %.150s", state,
-            buf_text(&words));
-    daytona_sandbox_finish_end(s, &why);
 }
 
 static void take_state(struct daytona_sandbox *s, struct json_object *o)
@@ -339,17 +329,14 @@ static void take_state(struct daytona_sandbox *s, struct json_object *o)
         { "destroying", daytona_sandbox_failed },
         { "destroyed", daytona_sandbox_failed },
     };
-    struct error why = { 0 };
     const char *state = json_get_string(o, "state", ""), *id = json_get_string(o, "id", "");
     if (!text_is_name(id)) {
-        error_set(&why, ERROR_PROTOCOL, "Daytona's answer does not describe a sandbox");
-        daytona_sandbox_finish_end(s, &why);
+        daytona_sandbox_fail(s, ERROR_PROTOCOL, "Daytona's answer does not describe a sandbox");
         return;
     }
     snprintf(s->id, sizeof s->id, "%s", id);
     if (s->resume && s->volume && json_length(json_get_typed(o, "volumes", json_type_array)) == 0) {
-        error_set(&why, ERROR_ARGUMENT, "the sandbox %.60s was made without a volume", id);
-        daytona_sandbox_finish_end(s, &why);
+        daytona_sandbox_fail(s, ERROR_ARGUMENT, "the sandbox %.60s was made without a volume", id);
         return;
     }
     if (s->stage == STAGE_CREATE)
@@ -361,9 +348,8 @@ static void take_state(struct daytona_sandbox *s, struct json_object *o)
         return;
     }
     if (s->stage != STAGE_RUNS && clock_seconds_since(s->begun_ns) > START_SECONDS) {
-        error_set(
-            &why, ERROR_TIMEOUT, "the sandbox is still %.30s after %d s", state, START_SECONDS);
-        daytona_sandbox_finish_end(s, &why);
+        daytona_sandbox_fail(
+            s, ERROR_TIMEOUT, "the sandbox is still %.30s after %d s", state, START_SECONDS);
         return;
     }
     for (size_t i = 0; i < array_length(rows); i++) {
@@ -381,19 +367,16 @@ static void take_state(struct daytona_sandbox *s, struct json_object *o)
 static void daytona_sandbox_looked(void *arg, const struct rest_answer *answer)
 {
     struct daytona_sandbox *s = arg;
-    struct error why = answer->error;
+    const struct error *why = &answer->error;
     s->request = NULL;
-    if (why.code == ERROR_NONE) {
+    if (why->code == ERROR_NONE)
         take_state(s, answer->body);
-    } else if (s->stage != STAGE_RUNS) {
-        daytona_sandbox_finish_end(s, &why);
-    } else if (why.code == ERROR_NOT_FOUND) {
+    else if (s->stage != STAGE_RUNS || why->code == ERROR_PERMISSION)
+        daytona_sandbox_finish_end(s, why);
+    else if (why->code == ERROR_NOT_FOUND)
         daytona_sandbox_destroyed(s);
-    } else if (why.code == ERROR_PERMISSION) {
-        daytona_sandbox_finish_end(s, &why);
-    } else {
+    else
         terminal_retry(s->terminal); /* which has its own deadline */
-    }
 }
 
 static void daytona_sandbox_look(struct daytona_sandbox *s)
@@ -444,28 +427,25 @@ static bool set_volume_id(struct daytona_sandbox *s, const char *id)
 
 static void take_volume(struct daytona_sandbox *s, struct json_object *o)
 {
-    struct error why = { 0 };
     const char *state = json_get_string(o, "state", ""), *id = json_get_string(o, "id", "");
+    const char *reason = json_get_string(o, "errorReason", "");
     cleanup_buf struct buf words = { 0 };
+    text_append_visible(&words, reason, strnlen(reason, 300));
     if (strcmp(state, "ready") == 0 && id[0]) {
-        if (set_volume_id(s, id)) {
+        if (set_volume_id(s, id))
             daytona_sandbox_create(s);
-            return;
-        }
-        error_memory(&why);
+        else
+            daytona_sandbox_fail(s, ERROR_MEMORY, "out of memory");
     } else if (strncmp(state, "pending", 7) != 0 && strcmp(state, "creating") != 0) {
-        const char *reason = json_get_string(o, "errorReason", "");
-        text_append_visible(&words, reason, strnlen(reason, 300));
-        error_set(&why, ERROR_ENVIRONMENT, "Daytona's volume '%.60s' is in the state %.30s %.100s",
-            s->volume, state, buf_text(&words));
+        daytona_sandbox_fail(s, ERROR_ENVIRONMENT,
+            "Daytona's volume '%.60s' is in the state %.30s %.100s", s->volume, state,
+            buf_text(&words));
     } else if (clock_seconds_since(s->begun_ns) > VOLUME_SECONDS) {
-        error_set(&why, ERROR_TIMEOUT, "Daytona's volume '%.60s' is still %.30s after %d s",
+        daytona_sandbox_fail(s, ERROR_TIMEOUT, "Daytona's volume '%.60s' is still %.30s after %d s",
             s->volume, state, VOLUME_SECONDS);
     } else {
         poll_again(s);
-        return;
     }
-    daytona_sandbox_finish_end(s, &why);
 }
 
 static void volume_made(void *arg, const struct rest_answer *answer)
@@ -481,43 +461,26 @@ static void volume_made(void *arg, const struct rest_answer *answer)
 static void volume_found(void *arg, const struct rest_answer *answer)
 {
     struct daytona_sandbox *s = arg;
-    cleanup_json struct json_object *body = NULL;
+    cleanup_json struct json_object *body = json_object_new_object();
     s->request = NULL;
-    if (answer->error.code == ERROR_NONE) {
+    if (answer->error.code == ERROR_NONE)
         take_volume(s, answer->body);
-        return;
-    }
-    if (answer->error.code != ERROR_NOT_FOUND) {
+    else if (answer->error.code != ERROR_NOT_FOUND)
         daytona_sandbox_end_with(s, &answer->error, "looking for the volume");
-        return;
-    }
-    struct error why = { 0 };
-    if (s->volume_there) {
-        error_set(&why, ERROR_NOT_FOUND, "the account has no volume '%.100s'", s->volume);
-        daytona_sandbox_finish_end(s, &why);
-        return;
-    }
-    body = json_object_new_object();
-    if (body && json_put_text(body, "name", s->volume)) {
+    else if (s->volume_there)
+        daytona_sandbox_fail(s, ERROR_NOT_FOUND, "the account has no volume '%.100s'", s->volume);
+    else if (body && json_put_text(body, "name", s->volume))
         send_ask(s, "POST", "/volumes", body, ASK_SECONDS, volume_made);
-        return;
-    }
-    error_memory(&why);
-    daytona_sandbox_finish_end(s, &why);
+    else
+        daytona_sandbox_fail(s, ERROR_MEMORY, "out of memory");
 }
 
 static void find_volume(struct daytona_sandbox *s)
 {
     cleanup_buf struct buf path = { 0 };
-    struct error err = { 0 };
     buf_puts(&path, "/volumes/by-name/");
     url_escape(&path, s->volume);
-    if (!buf_failed(&path)) {
-        send_ask(s, "GET", path.data, NULL, ASK_SECONDS, volume_found);
-        return;
-    }
-    error_memory(&err);
-    daytona_sandbox_finish_end(s, &err);
+    send_ask(s, "GET", buf_failed(&path) ? NULL : path.data, NULL, ASK_SECONDS, volume_found);
 }
 
 /* ---- public functions ---- */
@@ -531,8 +494,7 @@ static int make_name(struct daytona_sandbox *s, struct error *err)
 static int daytona_sandbox_fill(struct daytona_sandbox *s, const struct sandbox_spec *spec,
     const char *const *words, struct error *err)
 {
-    cleanup_buf struct buf owner = { 0 }, machine = { 0 };
-    const struct container_spec *c = spec->container;
+    const struct container_spec *c = sandbox_container(spec);
     int rc = make_name(s, err);
     for (size_t i = 0; rc == 0 && words[i]; i++)
         rc = list_add(&s->words, words[i], err);
@@ -540,20 +502,16 @@ static int daytona_sandbox_fill(struct daytona_sandbox *s, const struct sandbox_
         rc = list_add_end(&s->words, err);
     if (rc < 0)
         return rc;
-    owner_labels(&owner, &machine);
-    s->volume = c && c->volume ? strdup(c->volume) : NULL;
-    s->volume_there = c && c->volume_there;
-    s->keep = c && c->keep;
-    s->resume = c && c->resume;
+    s->volume = c->volume ? strdup(c->volume) : NULL;
+    s->volume_there = c->volume_there;
+    s->keep = c->keep;
+    s->resume = c->resume;
     if (s->resume)
         snprintf(s->id, sizeof s->id, "%s", c->resume);
-    struct daytona_create daytona_sandbox_create = { .spec = spec,
-        .name = s->name,
-        .owner = buf_text(&owner),
-        .machine = buf_text(&machine),
-        .target = s->account->target,
-        .volume_id = s->volume };
-    if (buf_failed(&owner) || buf_failed(&machine) || (c && c->volume && !s->volume))
+    struct daytona_create daytona_sandbox_create = {
+        .spec = spec, .name = s->name, .target = s->account->target, .volume_id = s->volume
+    };
+    if (c->volume && !s->volume)
         return error_memory(err);
     return daytona_create_body(&daytona_sandbox_create, &s->body, err);
 }

@@ -80,26 +80,19 @@ static void daytona_terminal_finish(struct terminal *t, const struct error *why)
     t->events.ended(t->arg, &cause);
 }
 
-/* The end of the shell's output on one line, without its `exit`. */
+/* The last line of the shell's output, without its `exit`. */
 static void daytona_terminal_last_words(const struct terminal *t, struct buf *out)
 {
     static const char goodbye[] = "logout";
-    cleanup_buf struct buf output = { 0 };
-    const char *from;
-    text_append_utf8(&output, buf_text(&t->noise), t->noise.len);
-    do {
-        while (output.len > 0 && strchr(" \r\n\t", output.data[output.len - 1]))
-            output.data[--output.len] = '\0';
-        from = buf_text(&output);
-        for (const char *at = from; (at = strchr(at, '\n')); at++)
-            from = at + 1;
-        if (strcmp(from, goodbye) != 0)
+    const size_t n = sizeof goodbye - 1;
+    size_t line, len = t->noise.len;
+    for (;;) {
+        line = text_last_line(buf_text(&t->noise), &len);
+        if (len - line != n || memcmp(t->noise.data + line, goodbye, n) != 0)
             break;
-        output.len -= sizeof goodbye - 1;
-    } while (output.len > 0);
-    if (from[0])
-        buf_puts(out, ": ");
-    text_append_visible(out, from, strlen(from));
+        len = line;
+    }
+    text_append_last_line(out, buf_text(&t->noise), len);
 }
 
 /* ---- losses ---- */

@@ -72,8 +72,7 @@ static int set_times(struct vm *vm, const struct container_spec *c, struct error
 static int e2b_ask_create(
     struct vm *vm, const struct container_spec *c, struct vm_ask *ask, struct error *err)
 {
-    cleanup_buf struct buf text = { 0 }, owner = { 0 }, machine = { 0 };
-    owner_labels(&owner, &machine);
+    cleanup_buf struct buf text = { 0 };
     ask->method = "POST";
     ask->header = text_printf("Idempotency-Key: %s", vm->key);
     buf_puts(&ask->path, "/v2/sandboxes");
@@ -84,10 +83,10 @@ static int e2b_ask_create(
     field_bool(&text, "secure", true);
     field_bool(&text, "autoPause", false);
     field_open(&text, "metadata", '{');
-    owner_labels_write(&text, c->labels, buf_text(&owner), buf_text(&machine));
+    owner_labels_write(&text, c->labels);
     field_string(&text, VM_LABEL, "1");
     buf_puts(&text, "}}");
-    if (!ask->header || buf_failed(&owner) || buf_failed(&machine))
+    if (!ask->header)
         return error_memory(err);
     return json_parse_written(&text, &ask->body, err);
 }
@@ -115,12 +114,12 @@ static int ask_with_time(const struct vm *vm, const char *before, const char *be
 static int e2b_ask(struct vm *vm, enum vm_step step, const struct sandbox_spec *spec,
     struct vm_ask *ask, struct error *err)
 {
-    int rc = spec ? set_times(vm, vm_container(spec), err) : 0;
+    int rc = spec ? set_times(vm, sandbox_container(spec), err) : 0;
     if (rc < 0)
         return rc;
     switch (step) {
     case VM_CREATE:
-        return e2b_ask_create(vm, vm_container(spec), ask, err);
+        return e2b_ask_create(vm, sandbox_container(spec), ask, err);
     case VM_RESUME:
         return ask_with_time(vm, "/v2", "/connect", ask, err);
     case VM_LOOK:
@@ -241,7 +240,6 @@ static const struct feature_state e2b_features[FEATURE_COUNT] = {
     [FEATURE_PULL] = FEATURE_NO("templates are built before"),
     [FEATURE_VOLUME] = FEATURE_YES("a copy of this machine's, brought back after each cell"),
     [FEATURE_WORKSPACE] = FEATURE_YES("sent at the start"),
-    [FEATURE_FILES] = FEATURE_YES("a process beside the guest"),
     [FEATURE_READ] = FEATURE_NO("the sandbox does not see this machine's files"),
     [FEATURE_NETWORK] = FEATURE_YES("none by default; open"),
     [FEATURE_ALLOW] = FEATURE_YES("domains and addresses (CIDR)"),
@@ -258,12 +256,8 @@ static const struct feature_state e2b_features[FEATURE_COUNT] = {
     [FEATURE_REUSE] = FEATURE_NO("a sandbox has one session"),
     [FEATURE_REGION] = FEATURE_NO("the account says where"),
     [FEATURE_ISOLATION] = FEATURE_NO("the wall is the sandbox, a virtual machine"),
-    [FEATURE_PRELOAD] = FEATURE_YES("in the worker, before the session"),
-    [FEATURE_HUGE_PAGES] = FEATURE_NO("they are for forks, which local sandboxes have"),
-    [FEATURE_PACKAGES] = FEATURE_NO("use an image that has them"),
     [FEATURE_DEVICE] = FEATURE_NO("E2B has none"),
-    [FEATURE_LOOPBACK] = FEATURE_NO("the sandbox has one, or its network policy decides"),
-    [FEATURE_EGRESS] = FEATURE_NO("network and network-allow are its own policy, where it has one"),
+    FEATURES_OF_REMOTE,
 };
 
 const struct process_dialect e2b_process = {

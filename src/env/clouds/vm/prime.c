@@ -80,7 +80,7 @@ static void write_gpus(struct buf *out, const char *gpus)
 
 static void write_size(struct buf *out, const struct sandbox_spec *spec)
 {
-    const struct container_spec *c = vm_container(spec);
+    const struct container_spec *c = sandbox_container(spec);
     field_number(out, "cpu_cores", spec->limits.cpus > 0 ? spec->limits.cpus : 1);
     field_int(out, "memory_gb", spec->limits.memory > 0 ? in_gib(spec->limits.memory) : 2);
     field_int(out, "disk_size_gb", c->disk > 0 ? in_gib(c->disk) : 5);
@@ -99,7 +99,7 @@ static void write_limits_in_time(struct buf *out, const struct container_spec *c
 static int prime_make_body(const struct vm *vm, const struct sandbox_spec *spec,
     struct json_object **out, struct error *err)
 {
-    const struct container_spec *c = vm_container(spec);
+    const struct container_spec *c = sandbox_container(spec);
     cleanup_buf struct buf text = { 0 };
     char name[24];
     snprintf(name, sizeof name, "droste-%.8s", vm->key);
@@ -123,7 +123,7 @@ static int prime_make_body(const struct vm *vm, const struct sandbox_spec *spec,
 static int prime_ask_create(
     const struct vm *vm, const struct sandbox_spec *spec, struct vm_ask *ask, struct error *err)
 {
-    if (vm_container(spec)->life > LIFE_MOST)
+    if (sandbox_container(spec)->life > LIFE_MOST)
         return error_set(err, ERROR_UNSUPPORTED, "a sandbox of Prime can run for at most one day");
     ask->method = "POST";
     buf_puts(&ask->path, API);
@@ -313,7 +313,6 @@ static const struct feature_state prime_features[FEATURE_COUNT] = {
     [FEATURE_PULL] = FEATURE_NO("Prime decides when an image is fetched"),
     [FEATURE_VOLUME] = FEATURE_YES("a copy of this machine's, brought back after each cell"),
     [FEATURE_WORKSPACE] = FEATURE_YES("sent at the start"),
-    [FEATURE_FILES] = FEATURE_YES("a process beside the guest"),
     [FEATURE_READ] = FEATURE_NO("the machine does not see this one's files"),
     [FEATURE_NETWORK] = FEATURE_YES("none by default; open"),
     [FEATURE_ALLOW] = FEATURE_YES("domains, also *.example.org, and IPv4 addresses"),
@@ -330,12 +329,8 @@ static const struct feature_state prime_features[FEATURE_COUNT] = {
     [FEATURE_REUSE] = FEATURE_NO("a machine has one session"),
     [FEATURE_REGION] = FEATURE_YES("one of Prime's"),
     [FEATURE_ISOLATION] = FEATURE_NO("the wall is the machine"),
-    [FEATURE_PRELOAD] = FEATURE_YES("in the worker, before the session"),
-    [FEATURE_HUGE_PAGES] = FEATURE_NO("they are for forks, which local sandboxes have"),
-    [FEATURE_PACKAGES] = FEATURE_NO("use an image that has them"),
     [FEATURE_DEVICE] = FEATURE_NO("use gpus"),
-    [FEATURE_LOOPBACK] = FEATURE_NO("the sandbox has one, or its network policy decides"),
-    [FEATURE_EGRESS] = FEATURE_NO("network and network-allow are its own policy, where it has one"),
+    FEATURES_OF_REMOTE,
 };
 
 const struct process_dialect prime_process = {

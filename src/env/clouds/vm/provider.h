@@ -142,5 +142,3 @@ int vm_configured(const struct vm_provider *provider, struct error *err);
 /* Opens the environment. `url` is the base URL of the provider's API. */
 int vms_open(struct loop *loop, const struct vm_provider *provider, const char *url,
     const struct environment_options *options, struct environment **out, struct error *err);
-
-const struct container_spec *vm_container(const struct sandbox_spec *spec);

@@ -15,7 +15,6 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/text.h"
-#include "env/clouds/vm/sweep.h"
 
 enum {
     ANSWER_SECONDS = 60,
@@ -34,8 +33,7 @@ enum {
     REFUSALS_MOST = 6,
 };
 
-static void vm_enter(struct vm *vm);
-static void vm_leave(struct vm *vm);
+static void vm_enter(void *arg);
 static void start_looking(struct vm *vm);
 
 /* ---- requests ---- */
@@ -165,8 +163,9 @@ static bool kill_program(struct vm *vm)
                &vm->killing, NULL) == 0;
 }
 
-static void vm_leave(struct vm *vm)
+static void vm_leave(void *own)
 {
+    struct vm *vm = own;
     bool creating = vm->phase == PHASE_CREATING;
     vm->transport = NULL;
     set_phase(vm, PHASE_LEAVING);
@@ -200,11 +199,6 @@ static void process_bytes(void *arg, const char *data, size_t len)
 {
     struct vm *vm = arg;
     transport_bytes(vm->transport, data, len);
-}
-
-static void process_refused(void *arg)
-{
-    vm_enter(arg);
 }
 
 /* The API's answer about a machine that may be lost. */
@@ -271,7 +265,7 @@ static void vm_stay(void *arg)
 static int vm_begin(struct vm *vm, struct error *err)
 {
     static const struct process_events events = { process_joined, process_cut, process_bytes,
-        process_refused, process_doubtful, vm_process_ended };
+        vm_enter, process_doubtful, vm_process_ended };
     uint64_t ms = (uint64_t)(vm->stay_seconds * 1000);
     set_phase(vm, PHASE_LIVE);
     if (ms > 0)
@@ -319,8 +313,9 @@ static void vm_token_answered(void *arg, const struct rest_answer *answer)
 }
 
 /* Requests a token, the first or a new one. */
-static void vm_enter(struct vm *vm)
+static void vm_enter(void *arg)
 {
+    struct vm *vm = arg;
     struct error err = { 0 };
     if (vm->request && vm->phase == PHASE_LIVE)
         rest_cancel(steal(&vm->request));
@@ -460,17 +455,11 @@ static void vm_created(void *arg, const struct rest_answer *answer)
 
 /* ---- the interface of transports ---- */
 
-const struct container_spec *vm_container(const struct sandbox_spec *spec)
-{
-    static const struct container_spec defaults = { 0 };
-    return spec->container ? spec->container : &defaults;
-}
-
 /* Checks the network policy: "none", "open", or a list of destinations. */
 static int vm_check_network(
     const struct vms *env, const struct sandbox_spec *spec, struct error *err)
 {
-    const char *network = vm_container(spec)->network;
+    const char *network = sandbox_container(spec)->network;
     if (!network || strcmp(network, "none") == 0 || strcmp(network, "open") == 0)
         return 0;
     return error_set(err, ERROR_UNSUPPORTED,
@@ -482,7 +471,7 @@ static int vm_check_network(
 static int vm_fill(
     struct vm *vm, const struct sandbox_spec *spec, const char *const *words, struct error *err)
 {
-    const struct container_spec *c = vm_container(spec);
+    const struct container_spec *c = sandbox_container(spec);
     int rc = vm_check_network(vm->env, spec, err);
     for (size_t i = 0; rc == 0 && words[i]; i++)
         rc = list_add(&vm->words, words[i], err);
@@ -539,11 +528,6 @@ static size_t vm_waiting(void *own)
     return vm->process ? process_service_waiting(vm->process) : 0;
 }
 
-static void vm_end(void *own)
-{
-    vm_leave(own);
-}
-
 static const char *vm_id(void *own)
 {
     const struct vm *vm = own;
@@ -565,6 +549,73 @@ static bool vm_settling(const void *arg)
     if (vm->phase == PHASE_LEAVING)
         return true;
     return false;
+}
+
+/* ---- machines of dead hosts ---- */
+
+static int vm_orphans_ask(struct vms *env, enum vm_step step, const char *id, const char *cursor,
+    rest_done_fn *done, struct error *err)
+{
+    struct vm vm = { .env = env }; /* stands for the machine that the request is about */
+    struct vm_ask what = { .cursor = cursor };
+    snprintf(vm.id, sizeof vm.id, "%s", id);
+    int rc = env->provider->ask(&vm, step, NULL, &what, err);
+    struct rest_ask sent = { .method = what.method,
+        .path = buf_text(&what.path),
+        .body = what.body,
+        .tell_header = env->provider->cursor_header,
+        .again = true,
+        .seconds = ANSWER_SECONDS,
+        .done = done,
+        .arg = env };
+    if (rc == 0)
+        rc = rest_send(env->api, &sent, &env->collecting, err);
+    buf_free(&what.path);
+    json_object_put(what.body);
+    free(what.header);
+    return rc;
+}
+
+static void vm_orphans_listed(void *arg, const struct rest_answer *answer)
+{
+    struct vms *env = arg;
+    const struct vm_provider *provider = env->provider;
+    bool good = answer->error.code == ERROR_NONE;
+    cleanup_buf struct buf cursor = { 0 };
+    char id[VM_ID_SIZE];
+    env->collecting = NULL;
+    for (size_t i = 0; good; i++) {
+        cleanup_buf struct buf owner = { 0 }, machine = { 0 };
+        if (!provider->listed(answer->body, i, id, &owner, &machine))
+            break;
+        orphans_note(&env->orphans, id, buf_text(&owner), buf_text(&machine));
+    }
+    bool more = good && provider->more(answer, &cursor) && !buf_failed(&cursor);
+    orphans_listed(&env->orphans, &answer->error, more ? buf_text(&cursor) : NULL);
+}
+
+static int vm_orphans_list(void *arg, const char *cursor, struct error *err)
+{
+    return vm_orphans_ask(arg, VM_LIST, "", cursor, vm_orphans_listed, err);
+}
+
+static void vm_orphan_removed(void *arg, const struct rest_answer *answer)
+{
+    struct vms *env = arg;
+    env->collecting = NULL;
+    orphans_removed(&env->orphans, &answer->error);
+}
+
+static int vm_orphan_remove(void *arg, const char *id, struct error *err)
+{
+    return vm_orphans_ask(arg, VM_DELETE, id, NULL, vm_orphan_removed, err);
+}
+
+static int vm_collect(void *arg, environment_collected_fn *done, void *done_arg, struct error *err)
+{
+    static const struct orphans_ops ops = { vm_orphans_list, vm_orphan_remove };
+    struct vms *env = arg;
+    return orphans_collect(&env->orphans, &ops, env, done, done_arg, err);
 }
 
 /* ---- the environment ---- */
@@ -650,7 +701,7 @@ int vms_open(struct loop *loop, const struct vm_provider *provider, const char *
         .start = vm_start,
         .write = vm_write,
         .waiting = vm_waiting,
-        .end = vm_end,
+        .end = vm_leave,
         .id = vm_id,
         .settling = vm_settling,
         .collect = vm_collect,
