@@ -4,6 +4,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+static int list_compare(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+void list_sort(struct list *list)
+{
+    if (list->count > 1)
+        qsort(list->items, list->count, sizeof *list->items, list_compare);
+}
+
 void list_clear(struct list *list)
 {
     for (size_t i = 0; i < list->count; i++)

@@ -7,6 +7,7 @@
 #include "base/text.h"
 
 #include <stdarg.h>
+#include <limits.h>
 #include <locale.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -318,6 +319,19 @@ const char *text_below(const char *path, const char *directory)
     if (strncmp(path, directory, n) != 0 || (path[n] != '/' && path[n] != '\0'))
         return NULL;
     return path + n + strspn(path + n, "/");
+}
+
+bool text_leads_down(const char *path, size_t len)
+{
+    for (const char *at = path, *end = path + len, *next; at <= end; at = next + 1) {
+        next = at < end ? memchr(at, '/', (size_t)(end - at)) : NULL;
+        next = next ? next : end;
+        size_t n = (size_t)(next - at);
+        if (n == 0 || n > NAME_MAX || (n == 1 && at[0] == '.') ||
+            (n == 2 && at[0] == '.' && at[1] == '.'))
+            return false;
+    }
+    return !memchr(path, '\0', len);
 }
 
 uint64_t text_number_after(const char *text, const char *key)

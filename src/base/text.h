@@ -76,6 +76,10 @@ const char *text_below(const char *path, const char *directory);
  * is none. */
 uint64_t text_number_after(const char *text, const char *key);
 
+/* True for a relative path that leads down: its components are neither empty, nor
+ * "." or "..", nor longer than a name can be. */
+bool text_leads_down(const char *path, size_t len);
+
 /* Copies the first n bytes; NULL without memory. */
 char *text_copy(const char *data, size_t n);
 /* Formats as printf does into memory that the caller frees; NULL without memory. */

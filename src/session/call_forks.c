@@ -9,7 +9,7 @@
 
 #include "session/internal.h"
 
-static void session_retired_enough(void *arg)
+static void session_close_retired(void *arg)
 {
     session_close(arg);
 }
@@ -20,7 +20,7 @@ static int session_prepare_call_fork(struct session *fork, struct error *err)
     schema_drop(fork->settings.answer);
     fork->settings.answer = NULL;
     fork->settings.keeps = false; /* it runs one cell */
-    fork->retired = timer_new(loop, session_retired_enough, fork);
+    fork->retired = timer_new(loop, session_close_retired, fork);
     return fork->retired ? 0 : error_memory(err);
 }
 

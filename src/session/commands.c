@@ -14,7 +14,6 @@
 enum {
     ANSWER_MS = 60000, /* of calls that do not wait for the command */
     ERRNO_MAX = 4095,
-    PROGRAM_SHOWN = 250, /* bytes in a message */
     STATUS_MAX = 255,
     LIST_MAX = 5 << 20,    /* bytes */
     INFO_SIZE = 28,        /* of the fixed part of a command in a list */
@@ -70,12 +69,9 @@ static const char *commands_obstacle(const char *at)
 static void commands_explain(
     const struct command_pending *p, int64_t sys, const char *at, struct error *why)
 {
-    cleanup_buf struct buf clean = { 0 }, quoted = { 0 }, shown = { 0 };
-    const char *program = p->program ? p->program : "";
-    size_t len = strlen(program);
-    text_append_utf8(&clean, program, len < PROGRAM_SHOWN ? len : PROGRAM_SHOWN);
-    json_append_string(&quoted, buf_text(&clean), clean.len);
-    text_append_visible_json(&shown, buf_text(&quoted), quoted.len);
+    cleanup_buf struct buf shown = { 0 };
+    if (p->program)
+        service_quote(&shown, p->program, strlen(p->program));
     enum error_code code = sys == ENOENT || sys == ESRCH                      ? ERROR_NOT_FOUND
                            : sys == EACCES || sys == EPERM                    ? ERROR_PERMISSION
                            : sys == EAGAIN || sys == ENOMEM || sys == ENOBUFS ? ERROR_IO

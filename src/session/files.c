@@ -19,7 +19,6 @@ enum {
     OWNER_MAX = 256,       /* bytes of the name of a user or group */
     NOT_A_FILE = 4090,     /* in place of an errno: a FIFO, socket or device */
     ERRNO_MAX = 4095,
-    PATH_SHOWN = 250, /* bytes in a message */
 };
 
 struct file_pending {
@@ -78,10 +77,8 @@ static enum error_code files_code_of(int64_t sys)
 static void files_explain(
     struct error *why, enum file_op op, const char *path, size_t len, int64_t sys)
 {
-    cleanup_buf struct buf clean = { 0 }, quoted = { 0 }, shown = { 0 };
-    text_append_utf8(&clean, path, len < PATH_SHOWN ? len : PATH_SHOWN);
-    json_append_string(&quoted, buf_text(&clean), clean.len);
-    text_append_visible_json(&shown, buf_text(&quoted), quoted.len);
+    cleanup_buf struct buf shown = { 0 };
+    service_quote(&shown, path, len);
     error_set(why, files_code_of(sys), "%s %s in the sandbox: %s", file_ops[op].doing,
         buf_text(&shown),
         sys == NOT_A_FILE ? "it is not a regular file, but a FIFO, a socket or a device"
@@ -145,19 +142,8 @@ static bool files_texts_ok(const struct file_entry *e)
 /* True if the name, joined to a directory, is below it; `absolute` allows a leading '/'. */
 static bool files_name_ok(const struct file_entry *e, bool absolute)
 {
-    const char *at = e->name, *end = e->name + e->name_len;
-    if (e->name_len == 0 || e->name_len > FILES_PATH_MAX || memchr(at, '\0', e->name_len))
-        return false;
-    if (absolute && *at == '/')
-        at++;
-    for (const char *next; at <= end; at = next + 1) {
-        next = at < end ? memchr(at, '/', (size_t)(end - at)) : NULL;
-        next = next ? next : end;
-        size_t n = (size_t)(next - at);
-        if (n == 0 || (n == 1 && at[0] == '.') || (n == 2 && at[0] == '.' && at[1] == '.'))
-            return false;
-    }
-    return true;
+    size_t root = absolute && e->name_len > 0 && e->name[0] == '/';
+    return e->name_len <= FILES_PATH_MAX && text_leads_down(e->name + root, e->name_len - root);
 }
 
 static int files_check_entries(

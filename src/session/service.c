@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/text.h"
 #include "session/internal.h"
 
 enum {
@@ -92,8 +93,9 @@ static void service_fail(struct service *v, const struct error *why)
     timer_start(v->over, 0, 0);
 }
 
-static void service_end(struct service *v)
+static void service_end(void *arg)
 {
+    struct service *v = arg;
     const struct error why = v->why;
     struct request_list failed;
     struct service_request *r;
@@ -110,11 +112,6 @@ static void service_end(struct service *v)
         TAILQ_REMOVE(&failed, r, link);
         r->ops->fail(r, &why);
     }
-}
-
-static void service_over(void *arg)
-{
-    service_end(arg);
 }
 
 static void service_silent(void *arg)
@@ -230,7 +227,7 @@ static struct service *service_new(struct session *s)
         return NULL;
     v->session = s;
     TAILQ_INIT(&v->open);
-    v->over = timer_new(loop, service_over, v);
+    v->over = timer_new(loop, service_end, v);
     v->silence = timer_new(loop, service_silent, v);
     if (v->over && v->silence)
         return v;
@@ -273,6 +270,15 @@ int service_ask(struct session *s, struct service_request *r, const struct buf *
     v->count++;
     service_await(v);
     return 0;
+}
+
+void service_quote(struct buf *out, const char *text, size_t len)
+{
+    enum { SHOWN = 250 };
+    cleanup_buf struct buf clean = { 0 }, quoted = { 0 };
+    text_append_utf8(&clean, text, len < SHOWN ? len : SHOWN);
+    json_append_string(&quoted, buf_text(&clean), clean.len);
+    text_append_visible_json(out, buf_text(&quoted), quoted.len);
 }
 
 bool service_number_ok(int64_t number)

@@ -45,6 +45,8 @@ int service_ask(struct session *s, struct service_request *r, const struct buf *
 uint64_t service_handle(const struct session *s, int64_t number);
 int service_number(
     const struct session *s, uint64_t handle, const char *what, uint32_t *out, struct error *err);
+/* Appends the beginning of a text in quotes, for messages. */
+void service_quote(struct buf *out, const char *text, size_t len);
 /* True if `answer` has a number that can be one of a handle. */
 bool service_number_ok(int64_t number);
 /* Calls `fn` for each open request. */

@@ -21,6 +21,12 @@ int atomic_replace_open(const struct volume *v, struct error *err)
     return fd < 0 ? volume_failed(v, "opening", "its place for what is unfinished", err) : fd;
 }
 
+int atomic_replace_begin(const struct volume *v, char name[ATOMIC_REPLACE_NAME], struct error *err)
+{
+    int rc = atomic_replace_name(name, err);
+    return rc < 0 ? rc : atomic_replace_open(v, err);
+}
+
 /* Syncs the renamed entry's directory. Directories without a disk, or opened with O_PATH, cannot
  * be synced. */
 static int atomic_replace_settle(int directory)

@@ -78,14 +78,10 @@ static int checkout_too_large(const struct state *s, struct error *err)
 /* No component may lead elsewhere, or make another git run what is there. */
 static bool is_fine(const char *path)
 {
-    for (const char *part = path;; part += strcspn(part, "/") + 1) {
-        size_t n = strcspn(part, "/");
-        if (n == 0 || (n == 1 && part[0] == '.') || (n == 2 && strncmp(part, "..", 2) == 0) ||
-            (n == 4 && strncasecmp(part, ".git", 4) == 0))
+    for (const char *part = path; part; part = strchr(part, '/'), part += part != NULL)
+        if (strcspn(part, "/") == 4 && strncasecmp(part, ".git", 4) == 0)
             return false;
-        if (part[n] == '\0')
-            return true;
-    }
+    return text_leads_down(path, strlen(path));
 }
 
 /* "100644 blob ID\tPATH". */
@@ -132,14 +128,19 @@ static int checkout_read_list(
 
 /* ---- what git has no contents of ---- */
 
-static int checkout_make_directory(struct state *s, const char *path, struct error *err)
+/* Opens the directory of an entry. */
+static int checkout_open_parent(struct state *s, const char *path, const char **name)
 {
     const char *slash = strrchr(path, '/');
     cleanup_free char *parent = slash ? text_copy(path, (size_t)(slash - path)) : strdup(".");
-    if (!parent)
-        return error_memory(err);
-    cleanup_fd int at = open_beneath(s->top, parent, O_PATH | O_DIRECTORY, 0);
-    const char *name = slash ? slash + 1 : path;
+    *name = slash ? slash + 1 : path;
+    return parent ? open_beneath(s->top, parent, O_PATH | O_DIRECTORY, 0) : -1;
+}
+
+static int checkout_make_directory(struct state *s, const char *path, struct error *err)
+{
+    const char *name;
+    cleanup_fd int at = checkout_open_parent(s, path, &name);
     if (at < 0 || mkdirat(at, name, 0755) < 0 ||
         (geteuid() == 0 && fchownat(at, name, s->owner, s->owner, AT_SYMLINK_NOFOLLOW) < 0 &&
             errno != EINVAL))
@@ -185,14 +186,12 @@ static int begin_file(struct state *s, const struct entry *e, struct error *err)
 
 static int make_link(struct state *s, const char *path, struct error *err)
 {
-    const char *slash = strrchr(path, '/');
-    cleanup_free char *parent = slash ? text_copy(path, (size_t)(slash - path)) : strdup(".");
-    if (!parent || buf_failed(&s->link))
+    const char *name;
+    if (buf_failed(&s->link))
         return error_memory(err);
     if (s->link.len == 0 || strlen(s->link.data) != s->link.len)
         return checkout_refuse(path, "the link has no target", err);
-    cleanup_fd int at = open_beneath(s->top, parent, O_PATH | O_DIRECTORY, 0);
-    const char *name = slash ? slash + 1 : path;
+    cleanup_fd int at = checkout_open_parent(s, path, &name);
     if (at < 0 || symlinkat(s->link.data, at, name) < 0)
         return checkout_failed(s, path, err);
     if (geteuid() == 0)

@@ -111,9 +111,9 @@ int volume_read(const struct volume *v, const char *path, int out, struct error 
     cleanup_place struct place p = { 0 };
     struct stat st;
     int rc = files_place_of(v, path, &p, err);
-    cleanup_fd int from = rc < 0 ? -1 : files_open_source(v, &p, path, &st, err);
+    cleanup_fd int from = rc < 0 ? rc : files_open_source(v, &p, path, &st, err);
     if (from < 0)
-        return rc < 0 ? rc : from;
+        return from;
     if (S_ISDIR(st.st_mode))
         return error_set(err, ERROR_ARGUMENT,
             "volume '%s': the path is a directory; give a path to copy it to", v->name);
@@ -158,9 +158,9 @@ int volume_get(const struct volume *v, const char *path, const char *to, droste_
     int rc = files_place_of(v, path, &p, err);
     if (rc == 0)
         rc = atomic_replace_name(fresh, err);
-    cleanup_fd int from = rc < 0 ? -1 : files_open_source(v, &p, path, &st, err);
+    cleanup_fd int from = rc < 0 ? rc : files_open_source(v, &p, path, &st, err);
     if (from < 0)
-        return rc < 0 ? rc : from;
+        return from;
     cleanup_buf struct buf staging = { 0 };
     buf_printf(&staging, "%s.part-%.16s", to, fresh);
     if (buf_failed(&staging))
@@ -248,13 +248,11 @@ int volume_put(const struct volume *v, int source, const char *path, droste_volu
         rc = error_set_errno(err, ERROR_IO, "looking at what is to be put");
     if (rc == 0 && !p.name[0])
         rc = error_set(err, ERROR_ARGUMENT, "volume '%s': give a name for the new file", v->name);
-    cleanup_fd int staging = rc < 0 ? -1 : atomic_replace_open(v, err);
-    cleanup_fd int directory = staging < 0 ? -1 : make_directory_of(v, staging, &p, path, err);
+    cleanup_fd int staging = rc < 0 ? rc : atomic_replace_begin(v, fresh, err);
+    cleanup_fd int directory = staging < 0 ? staging : make_directory_of(v, staging, &p, path, err);
     if (directory < 0)
-        return rc < 0 ? rc : staging < 0 ? staging : directory;
+        return directory;
     rc = check_target(v, directory, &p, st.st_mode, path, err);
-    if (rc == 0)
-        rc = atomic_replace_name(fresh, err);
     if (rc < 0)
         return rc;
     rc = copy_to(&c, source, st.st_mode, staging, fresh, err);
@@ -278,13 +276,10 @@ int volume_remove_path(const struct volume *v, const char *path, struct error *e
         rc = error_set(err, ERROR_ARGUMENT,
             "volume '%s': give the path to remove; without a path the whole volume is removed",
             v->name);
-    cleanup_fd int staging = rc < 0 ? -1 : atomic_replace_open(v, err);
-    cleanup_fd int directory = staging < 0 ? -1 : open_directory_of(v, &p, path, err);
+    cleanup_fd int staging = rc < 0 ? rc : atomic_replace_begin(v, fresh, err);
+    cleanup_fd int directory = staging < 0 ? staging : open_directory_of(v, &p, path, err);
     if (directory < 0)
-        return rc < 0 ? rc : staging < 0 ? staging : directory;
-    rc = atomic_replace_name(fresh, err);
-    if (rc < 0)
-        return rc;
+        return directory;
     rc = atomic_replace_move(directory, p.name, staging, fresh, RENAME_NOREPLACE);
     if (rc < 0 && errno == EACCES) { /* a read-only directory cannot be moved */
         cleanup_fd int inner = open_anyway(directory, p.name, O_RDONLY | O_DIRECTORY);
@@ -383,9 +378,9 @@ static int list_top(
     cleanup_place struct place p = { 0 };
     struct stat st;
     int rc = files_place_of(v, path, &p, err);
-    cleanup_fd int directory = rc < 0 ? -1 : open_directory_of(v, &p, path, err);
+    cleanup_fd int directory = rc < 0 ? rc : open_directory_of(v, &p, path, err);
     if (directory < 0)
-        return rc < 0 ? rc : directory;
+        return directory;
     const char *name = p.name[0] ? p.name : ".";
     if (fstatat(directory, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
         return volume_failed(v, "listing", path, err);

@@ -44,7 +44,10 @@ void lock_holders(int fd, struct buf *out);
 /* atomic_replace.c: generates an unused name in `aside`. */
 enum { ATOMIC_REPLACE_NAME = 40 };
 int atomic_replace_name(char name[ATOMIC_REPLACE_NAME], struct error *err);
+/* Opens `aside`. */
 int atomic_replace_open(const struct volume *v, struct error *err);
+/* Both. */
+int atomic_replace_begin(const struct volume *v, char name[ATOMIC_REPLACE_NAME], struct error *err);
 /* Moves a complete entry from `aside` to a name in `directory`, durably and atomically. The
  * flags are those of renameat2. -1 with errno. */
 int atomic_replace_move(

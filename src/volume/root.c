@@ -95,11 +95,6 @@ void root_sweep(int root)
         closedir(listing);
 }
 
-static int root_by_name(const void *a, const void *b)
-{
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
 int names_in(int directory, struct list *names, struct error *err)
 {
     int rc = 0;
@@ -110,8 +105,7 @@ int names_in(int directory, struct list *names, struct error *err)
         if (text_is_name(name))
             rc = list_add(names, name, err);
     closedir(listing);
-    if (names->count > 1)
-        qsort(names->items, names->count, sizeof *names->items, root_by_name);
+    list_sort(names);
     return rc;
 }
 

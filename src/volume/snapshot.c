@@ -61,16 +61,13 @@ int volume_snapshot(
     if (rc < 0)
         return rc;
     cleanup_fd int all = snapshots_open(v, err),
-                   staging = all < 0 ? -1 : atomic_replace_open(v, err);
+                   staging = all < 0 ? all : atomic_replace_begin(v, fresh, err);
     if (staging < 0)
-        return all < 0 ? all : staging;
+        return staging;
     if (faccessat(all, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
         return error_set(err, ERROR_ARGUMENT,
             "volume '%s' already has a snapshot '%s'; give another name, or remove it", v->name,
             name);
-    rc = atomic_replace_name(fresh, err);
-    if (rc < 0)
-        return rc;
     rc = copy_staged(v, v->data, staging, fresh, count, err);
     if (rc == 0 && atomic_replace_move(staging, fresh, all, name, RENAME_NOREPLACE) < 0)
         rc = volume_failed(v, "making the snapshot", name, err);
@@ -97,13 +94,10 @@ int volume_restore(
 {
     char fresh[ATOMIC_REPLACE_NAME];
     cleanup_fd int from = snapshot_open(v, name, err),
-                   staging = from < 0 ? -1 : atomic_replace_open(v, err);
+                   staging = from < 0 ? from : atomic_replace_begin(v, fresh, err);
     if (staging < 0)
-        return from < 0 ? from : staging;
-    int rc = atomic_replace_name(fresh, err);
-    if (rc < 0)
-        return rc;
-    rc = copy_staged(v, from, staging, fresh, count, err);
+        return staging;
+    int rc = copy_staged(v, from, staging, fresh, count, err);
     if (rc == 0 && atomic_replace_move(staging, fresh, v->directory, "data", RENAME_EXCHANGE) < 0)
         rc = volume_failed(v, "restoring", name, err);
     if (rc == 0)
@@ -119,12 +113,9 @@ int volume_snapshot_remove(const struct volume *v, const char *name, struct erro
     if (found < 0)
         return found;
     cleanup_fd int all = snapshots_open(v, err),
-                   staging = all < 0 ? -1 : atomic_replace_open(v, err);
+                   staging = all < 0 ? all : atomic_replace_begin(v, fresh, err);
     if (staging < 0)
-        return all < 0 ? all : staging;
-    int rc = atomic_replace_name(fresh, err);
-    if (rc < 0)
-        return rc;
+        return staging;
     if (atomic_replace_move(all, name, staging, fresh, RENAME_NOREPLACE) < 0)
         return volume_failed(v, "removing the snapshot", name, err);
     tree_remove(staging, fresh);

@@ -13,6 +13,7 @@
 #include "base/cleanup.h"
 #include "base/os/file.h"
 #include "base/os/tree.h"
+#include "base/text.h"
 #include "volume/internal.h"
 #include "volume/pack.h"
 
@@ -60,22 +61,6 @@ static int read_exactly(struct unpacking *u, void *to, size_t len, struct error 
     return 0;
 }
 
-/* True for relative paths without "." and "..". */
-static bool unpack_is_path(const char *path, size_t len)
-{
-    if (len == 0 || strlen(path) != len)
-        return false;
-    for (const char *at = path;; at++) {
-        size_t n = strcspn(at, "/");
-        if (n == 0 || n > 255 || (n == 1 && at[0] == '.') ||
-            (n == 2 && at[0] == '.' && at[1] == '.'))
-            return false;
-        at += n;
-        if (!*at)
-            return true;
-    }
-}
-
 static int read_entry(struct unpacking *u, struct error *err)
 {
     unsigned char header[PACK_HEADER_SIZE];
@@ -105,7 +90,7 @@ static int read_entry(struct unpacking *u, struct error *err)
     bool has_data = e->kind == PACK_FILE || e->kind == PACK_LINK;
     if ((!has_data && e->len > 0) || (e->kind == PACK_LINK && e->len > PACK_PATH_MAX))
         return unpack_broken(u, "data for an entry that has none", err);
-    if (e->kind == PACK_END ? path >= PACK_SUM_SIZE : !unpack_is_path(e->path, path))
+    if (e->kind == PACK_END ? path >= PACK_SUM_SIZE : !text_leads_down(e->path, path))
         return unpack_broken(u, "an invalid path", err);
     return 0;
 }
@@ -261,19 +246,12 @@ static int put_entry(struct unpacking *u, struct error *err)
     return rc;
 }
 
-static int by_text(const void *a, const void *b)
-{
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
 /* Removes what the sandbox had and has removed; other entries here stay. */
 static int remove_gone(struct unpacking *u, struct list *had, struct error *err)
 {
     size_t now = 0;
-    if (had->count)
-        qsort(had->items, had->count, sizeof *had->items, by_text);
-    if (u->paths.count)
-        qsort(u->paths.items, u->paths.count, sizeof *u->paths.items, by_text);
+    list_sort(had);
+    list_sort(&u->paths);
     for (size_t i = 0; i < had->count; i++) {
         struct error why = { 0 };
         const char *path = had->items[i];

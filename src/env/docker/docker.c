@@ -428,9 +428,7 @@ static int docker_open(struct loop *loop, const struct environment_options *opti
     if (rc == 0)
         rc = fair_reading_open(loop, &env->fair_reading, err);
     if (rc < 0) {
-        engine_close(env->engine);
-        quotas_close(env->quotas);
-        free(env);
+        docker_free((struct environment *)env);
         return rc;
     }
     *out = (struct environment *)env;

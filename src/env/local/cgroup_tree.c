@@ -12,6 +12,7 @@
 
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/os/beneath.h"
 #include "base/os/file.h"
 
 enum { HOMES_MAX = 1000 }; /* environments of one process */
@@ -155,39 +156,31 @@ int group_remove(int parent, const char *name)
     if (home < 0)
         return 0;
     group_put(home, "cgroup.kill", "1"); /* Linux 5.14 */
-    int again = fcntl(home, F_DUPFD_CLOEXEC, 0);
-    DIR *dir = again < 0 ? NULL : fdopendir(again);
-    if (!dir)
-        close_fd(&again);
-    for (struct dirent *e; dir && (e = readdir(dir));)
-        if (e->d_type == DT_DIR && e->d_name[0] != '.')
-            unlinkat(home, e->d_name, AT_REMOVEDIR);
-    if (dir)
-        closedir(dir);
+    DIR *children = open_listing(home, ".");
+    for (const char *child; children && (child = next_listed(children));)
+        unlinkat(home, child, AT_REMOVEDIR); /* its files cannot be removed */
+    if (children)
+        closedir(children);
     return unlinkat(parent, name, AT_REMOVEDIR);
 }
 
 void group_sweep(int parent, const struct owner *self)
 {
-    int again = openat(parent, ".", GROUP_DIRECTORY);
-    DIR *dir = again < 0 ? NULL : fdopendir(again);
-    if (!dir) {
-        close_fd(&again);
-        return;
-    }
-    for (struct dirent *e; (e = readdir(dir));) {
+    DIR *homes = open_listing(parent, ".");
+    for (const char *name; homes && (name = next_listed(homes));) {
         struct owner owner = *self; /* boot id: the tree does not survive a reboot */
         long long pid, start, space;
         unsigned n;
-        if (sscanf(e->d_name, "droste-%lld-%lld-%lld-%u", &pid, &start, &space, &n) != 4)
+        if (sscanf(name, "droste-%lld-%lld-%lld-%u", &pid, &start, &space, &n) != 4)
             continue;
         owner.pid = pid;
         owner.start = start;
         owner.space = space;
         if (owner_is_gone(&owner, self))
-            group_remove(parent, e->d_name);
+            group_remove(parent, name);
     }
-    closedir(dir);
+    if (homes)
+        closedir(homes);
 }
 
 int group_make(int parent, const struct owner *self, char *name, size_t size)

@@ -334,14 +334,7 @@ static int local_open(struct loop *loop, const struct environment_options *optio
     if (rc == 0)
         rc = room_open(loop, local_start_waiting, &env->room, err);
     if (rc < 0) {
-        egress_hub_close(env->egress);
-        reports_close(env->reports);
-        memory_watches_close(env->memory_watches);
-        pool_close(env->pool);
-        fair_reading_close(env->fair_reading);
-        quotas_close(env->quotas);
-        users_free(env->users);
-        free(env);
+        local_free((struct environment *)env);
         return rc;
     }
     *out = (struct environment *)env;

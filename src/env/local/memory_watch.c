@@ -42,6 +42,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/job.h"
@@ -78,7 +79,7 @@ struct memory_watch {
     bool busy, over;
     int unread;        /* the channel, while the host does not read it; -1 */
     ino_t *host_files; /* files from the host */
-    size_t host_file_count;
+    size_t host_file_count, host_file_room;
 };
 
 struct memory_watches {
@@ -193,15 +194,8 @@ static bool shared_is_new(struct shared_memory *shared, ino_t inode)
     for (size_t i = 0; i < shared->count; i++)
         if (shared->files[i].inode == inode)
             return false;
-    if (shared->count == shared->room) {
-        size_t room = shared->room ? 2 * shared->room : 64;
-        struct shared_file *files = realloc(shared->files, room * sizeof *files);
-        if (!files)
-            return true;
-        shared->files = files;
-        shared->room = room;
-    }
-    shared->files[shared->count++] = (struct shared_file){ .inode = inode };
+    if (array_room(shared->files, shared->count, &shared->room))
+        shared->files[shared->count++] = (struct shared_file){ .inode = inode };
     return true;
 }
 
@@ -518,14 +512,8 @@ void memory_watch_exclude(struct memory_watch *w, int fd)
     if (!w || fd < 0 || fstat(fd, &st) < 0 ||
         has_inode(w->host_files, w->host_file_count, st.st_ino))
         return;
-    if ((w->host_file_count & (w->host_file_count - 1)) == 0) {
-        size_t room = w->host_file_count ? 2 * w->host_file_count : 1;
-        ino_t *host_files = realloc(w->host_files, room * sizeof *host_files);
-        if (!host_files)
-            return;
-        w->host_files = host_files;
-    }
-    w->host_files[w->host_file_count++] = st.st_ino;
+    if (array_room(w->host_files, w->host_file_count, &w->host_file_room))
+        w->host_files[w->host_file_count++] = st.st_ino;
 }
 
 int memory_watches_open(struct loop *loop, struct memory_watches **out, struct error *err)

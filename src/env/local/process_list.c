@@ -8,19 +8,13 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/os/file.h"
 
 static void process_list_add(struct process_list *list, pid_t pid)
 {
-    if (list->count == list->room) {
-        size_t room = list->room ? 2 * list->room : 64;
-        pid_t *pids = realloc(list->pids, room * sizeof *pids);
-        if (!pids)
-            return;
-        list->pids = pids;
-        list->room = room;
-    }
-    list->pids[list->count++] = pid;
+    if (array_room(list->pids, list->count, &list->room))
+        list->pids[list->count++] = pid;
 }
 
 static void process_list_children(struct process_list *list, pid_t pid, const char *tid)

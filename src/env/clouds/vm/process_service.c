@@ -385,7 +385,7 @@ static void process_service_join(void *arg)
 
 /* ---- input ---- */
 
-static void process_service_send_some(struct process_service *p);
+static void process_service_send_some(void *arg);
 
 static struct input *input_at(struct process_service *p, unsigned i)
 {
@@ -446,8 +446,9 @@ static void send_again(struct process_service *p)
     }
 }
 
-static void process_service_send_some(struct process_service *p)
+static void process_service_send_some(void *arg)
 {
+    struct process_service *p = arg;
     size_t len = fifo_len(&p->waiting) - p->in_flight, at = p->in_flight;
     uint64_t since_ms = (clock_ns() - p->sent_ns) / 1000000;
     struct error err = { 0 };
@@ -470,11 +471,6 @@ static void process_service_send_some(struct process_service *p)
     p->in_flight += input->len;
     p->sent_ns = clock_ns();
     send_input(p, input, at);
-}
-
-static void process_service_flush(void *arg)
-{
-    process_service_send_some(arg);
 }
 
 /* Input from one iteration of the loop is sent together. */
@@ -550,7 +546,7 @@ int process_service_open(struct loop *loop, struct rest *rest,
         .starts = true,
         .pause_ms = PAUSE_FIRST_MS,
         .lost_ns = clock_ns(),
-        .flush = timer_new(loop, process_service_flush, p),
+        .flush = timer_new(loop, process_service_send_some, p),
         .pause = timer_new(loop, process_service_join, p),
         .silence = timer_new(loop, process_service_silent, p),
         .over = timer_new(loop, tell_over, p) };
