@@ -66,6 +66,18 @@ static inline size_t descendants(pid_t root, struct process *out, size_t max)
     return found;
 }
 
+/* The zygote: the only child of this process. */
+static inline pid_t zygote_pid(void)
+{
+    struct process list[64];
+    size_t n = descendants(getpid(), list, sizeof list / sizeof *list);
+    for (size_t i = 0; i < n; i++)
+        if (list[i].parent == getpid())
+            return list[i].pid;
+    fail_msg("there is no zygote");
+    return -1;
+}
+
 static inline size_t count_descendants(pid_t root)
 {
     static struct process list[PROCESSES_MAX];

@@ -1,28 +1,14 @@
 /* The broker between a real guest and a model in this program. */
-#include "../test.h"
+#include "tool_session.h"
 
-#include "base/cleanup.h"
-#include "broker/broker.h"
-#include "broker/budget.h"
-#include "broker/replay/replay_log.h"
 #include "broker/shared_value.h"
-#include "broker/tool_call.h"
-#include "broker/tools.h"
 #include "lm/lm.h"
-#include "session/session.h"
-#include "store/store.h"
 
 enum { CALLS_MAX = 64 };
 
 struct fixture {
-    struct loop *loop;
-    struct environment *env;
-    struct session *session;
+    struct tool_session s;
     struct lm *lm;
-    struct budget budget;
-    struct broker *broker;
-    struct cell_result last;
-    bool done;
     /* the model */
     size_t wait_for; /* answers come when so many calls are open, the latest first */
     size_t started, open;
@@ -75,7 +61,7 @@ static int start_child(void *arg, const struct broker_child *ask, broker_child_f
 static void cancel_child(struct child *c, const struct error *why)
 {
     c->cancelled = *why;
-    budget_unreserve(&c->f->budget, 1);
+    budget_unreserve(&c->f->s.budget, 1);
 }
 
 static const struct broker_children children = { start_child, cancel_child };
@@ -114,33 +100,18 @@ static void model(void *arg, const struct lm_request *request, struct lm_call *c
             answer_latest(f);
 }
 
-static void guest_call(void *arg, struct session *s, const struct session_call *call)
-{
-    broker_call(((struct fixture *)arg)->broker, s, call);
-}
-
-static void guest_dropped(void *arg, struct session *s, uint64_t id)
-{
-    struct fixture *f = arg;
-    if (f->broker)
-        broker_drop(f->broker, s, id);
-}
-
 static void changed(void *arg)
 {
     ((struct fixture *)arg)->changes++;
 }
-
-static const struct session_events events = { guest_call, guest_dropped, NULL };
 
 static int setup(void **state)
 {
     struct fixture *f = calloc(1, sizeof *f);
     struct lm_options options = { .model = "callback", .callback = model, .callback_arg = f };
     f->wait_for = 1;
-    assert_ok(loop_open(&f->loop, err));
-    assert_ok(environment_open("local", f->loop, NULL, &f->env, err));
-    assert_ok(lm_open(f->loop, &options, &f->lm, err));
+    tool_session_begin(&f->s);
+    assert_ok(lm_open(f->s.loop, &options, &f->lm, err));
     *state = f;
     return 0;
 }
@@ -148,35 +119,22 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     struct fixture *f = *state;
-    struct broker *broker = steal(&f->broker);
-    broker_close(broker);
-    session_close(f->session);
+    broker_close(steal(&f->s.broker)); /* it uses the model */
     lm_close(f->lm);
-    environment_close(f->env);
-    loop_close(f->loop);
-    budget_free(&f->budget);
-    cell_result_free(&f->last);
+    tool_session_end(&f->s);
     free(f);
     return 0;
 }
 
 static void open_with(struct fixture *f, struct budget_limits limits, struct lm *lm)
 {
-    struct broker_options broker = { .lm = lm,
+    const struct broker_options broker = { .lm = lm,
         .children = f->has_children ? &children : NULL,
         .children_arg = f,
-        .budget = &f->budget,
-        .depth = 1,
-        .loop = f->loop,
         .answer_timeout = f->answer_timeout,
         .changed = changed,
         .arg = f };
-    struct session_options options;
-    session_options_init(&options);
-    options.grace = 10; /* a busy machine must not turn a timeout into a kill */
-    budget_init(&f->budget, &limits);
-    assert_ok(broker_open(&broker, &f->broker, err));
-    assert_ok(session_open(f->env, &options, &events, f, &f->session, err));
+    tool_session_open_limited(&f->s, broker, limits);
 }
 
 static void open_limited(struct fixture *f, int64_t calls)
@@ -184,30 +142,16 @@ static void open_limited(struct fixture *f, int64_t calls)
     open_with(f, (struct budget_limits){ .calls = calls }, f->lm);
 }
 
-static void took(void *arg, struct cell_result *result)
-{
-    struct fixture *f = arg;
-    cell_result_free(&f->last);
-    f->last = *result;
-    f->done = true;
-}
-
 static const struct cell_result *run_limited(struct fixture *f, const char *code, double limit)
 {
-    struct session_cell cell = { .code = code, .len = strlen(code), .execute_timeout = limit };
-    f->done = false;
-    assert_ok(session_exec(f->session, &cell, took, f, err));
-    assert_ok(loop_run_until(f->loop, &f->done, err));
-    return &f->last;
+    tool_session_start(&f->s, code, limit);
+    assert_ok(loop_run_until(f->s.loop, &f->s.done, err));
+    return &f->s.last;
 }
 
 static void assert_submits(struct fixture *f, const char *code, const char *json)
 {
-    const struct cell_result *r = run_limited(f, code, 0);
-    if (!r->submit)
-        fail_msg("status %s: %s", cell_status_name(r->status),
-            r->error.message ? r->error.message : r->reason.text);
-    assert_string_equal(submission_json(r->submit, NULL), json);
+    tool_session_submits(&f->s, code, json);
 }
 
 static void one_prompt_is_answered_and_settled(void **state)
@@ -215,11 +159,11 @@ static void one_prompt_is_answered_and_settled(void **state)
     struct fixture *f = *state;
     open_limited(f, -1);
     assert_submits(f, "SUBMIT(a=llm_query('hello'))", "{\"a\": \"hello\"}");
-    assert_int_equal(f->budget.spent.calls, 1);
-    assert_int_equal(f->budget.spent.input_tokens, 10);
-    assert_int_equal(f->budget.spent.output_tokens, 3);
-    assert_int_equal(f->budget.held_tokens, 0);
-    assert_int_equal(f->budget.open, 0);
+    assert_int_equal(f->s.budget.spent.calls, 1);
+    assert_int_equal(f->s.budget.spent.input_tokens, 10);
+    assert_int_equal(f->s.budget.spent.output_tokens, 3);
+    assert_int_equal(f->s.budget.held_tokens, 0);
+    assert_int_equal(f->s.budget.open, 0);
     assert_int_equal(f->changes, 1);
 }
 
@@ -231,7 +175,7 @@ static void a_batch_keeps_its_order(void **state)
     f->wait_for = 4;
     assert_submits(f, "SUBMIT(a=llm_query_batched(['p', 'q', 'r', 's']))",
         "{\"a\": [\"p\", \"q\", \"r\", \"s\"]}");
-    assert_int_equal(f->budget.spent.calls, 4);
+    assert_int_equal(f->s.budget.spent.calls, 4);
 }
 
 static void one_item_fails_alone(void **state)
@@ -243,7 +187,7 @@ static void one_item_fails_alone(void **state)
         "r = llm_query_batched(['p', 'bad', 's'])\n"
         "SUBMIT(a=r, code=r[1].error.code)",
         "{\"a\": [\"p\", \"[ERROR] the engine is hot\", \"s\"], \"code\": \"model_server\"}");
-    assert_int_equal(f->budget.spent.calls, 3);
+    assert_int_equal(f->s.budget.spent.calls, 3);
 }
 
 static void a_single_failure_is_raised(void **state)
@@ -264,7 +208,7 @@ static void the_budget_refuses_a_batch_whole(void **state)
         "SUBMIT(a=str(e)[:34])",
         "{\"a\": \"LLM call limit exceeded: 0 + 3 > 2\"}");
     assert_int_equal(f->started, 0);
-    assert_int_equal(f->budget.guest_calls, 0);
+    assert_int_equal(f->s.budget.guest_calls, 0);
     assert_submits(f, "SUBMIT(a=llm_query_batched(['p', 'q']))", "{\"a\": [\"p\", \"q\"]}");
     assert_int_equal(f->started, 2);
 }
@@ -282,12 +226,12 @@ static void calls_of_a_dead_guest_are_cancelled(void **state)
         0);
     assert_int_equal(r->status, CELL_KILLED);
     assert_int_equal(f->started, 2);
-    assert_int_equal(f->budget.open, 0);
-    assert_int_equal(f->budget.spent.calls, 2);
-    assert_int_equal(f->budget.held_tokens, 0);
+    assert_int_equal(f->s.budget.open, 0);
+    assert_int_equal(f->s.budget.spent.calls, 2);
+    assert_int_equal(f->s.budget.held_tokens, 0);
     while (f->open > 0)
         answer_latest(f); /* too late: dropped */
-    assert_int_equal(f->budget.spent.calls, 2);
+    assert_int_equal(f->s.budget.spent.calls, 2);
 }
 
 /* A guest that gave up waiting lives on; the answer that comes late disturbs nothing. */
@@ -297,9 +241,9 @@ static void a_late_answer_disturbs_nothing(void **state)
     open_limited(f, -1);
     f->wait_for = 2;
     assert_int_equal(run_limited(f, "llm_query('late')", 1)->status, CELL_TIMEOUT);
-    assert_true(f->last.alive);
+    assert_true(f->s.last.alive);
     assert_submits(f, "SUBMIT(a=llm_query('new'))", "{\"a\": \"new\"}");
-    assert_int_equal(f->budget.spent.calls, 2);
+    assert_int_equal(f->s.budget.spent.calls, 2);
 }
 
 /* A cell that is interrupted tells the host that it waits no more: nothing is paid for nobody. */
@@ -310,8 +254,8 @@ static void an_interrupted_cell_cancels_its_calls(void **state)
     f->wait_for = CALLS_MAX;
     assert_int_equal(run_limited(f, "llm_query('late')", 1)->status, CELL_TIMEOUT);
     assert_submits(f, "SUBMIT(a=1)", "{\"a\": 1}");
-    assert_int_equal(f->budget.open, 0);
-    assert_int_equal(f->budget.held_tokens, 0);
+    assert_int_equal(f->s.budget.open, 0);
+    assert_int_equal(f->s.budget.held_tokens, 0);
 }
 
 static void closing_cancels_what_is_under_way(void **state)
@@ -320,10 +264,10 @@ static void closing_cancels_what_is_under_way(void **state)
     open_limited(f, -1);
     f->wait_for = CALLS_MAX;
     run_limited(f, "future = llm_submit('late')", 20);
-    assert_int_equal(f->budget.open, 1);
-    broker_close(steal(&f->broker));
-    assert_int_equal(f->budget.spent.calls, 1);
-    assert_int_equal(f->budget.held_tokens, 0);
+    assert_int_equal(f->s.budget.open, 1);
+    broker_close(steal(&f->s.broker));
+    assert_int_equal(f->s.budget.spent.calls, 1);
+    assert_int_equal(f->s.budget.held_tokens, 0);
 }
 
 /* Its call is cancelled and settled in the host; the session goes on, and so does its next call. */
@@ -338,13 +282,13 @@ static void a_call_waits_only_so_long(void **state)
         "except TimeoutError as e: SUBMIT(a=str(e), code=e.code, llm=isinstance(e, LLMError))",
         "{\"a\": \"no answer within 0.2 s (broker-timeout); the call was cancelled\", "
         "\"code\": \"timeout\", \"llm\": true}");
-    assert_int_equal(f->budget.open, 0);
-    assert_int_equal(f->budget.spent.calls, 1);
-    assert_int_equal(f->budget.held_tokens, 0);
+    assert_int_equal(f->s.budget.open, 0);
+    assert_int_equal(f->s.budget.spent.calls, 1);
+    assert_int_equal(f->s.budget.held_tokens, 0);
     answer_latest(f); /* too late: dropped */
     f->wait_for = 1;
     assert_submits(f, "SUBMIT(a=llm_query('new'))", "{\"a\": \"new\"}");
-    assert_int_equal(f->budget.spent.calls, 2);
+    assert_int_equal(f->s.budget.spent.calls, 2);
 }
 
 /* The answers that came in time are kept. */
@@ -359,8 +303,8 @@ static void a_batch_that_waited_too_long_keeps_what_has_come(void **state)
         "r = llm_query_batched(['p', 'q', 'r'])\n"
         "SUBMIT(first=r[0].error.code, rest=r[1:], kind=type(r[0].error).__name__)",
         "{\"first\": \"timeout\", \"rest\": [\"q\", \"r\"], \"kind\": \"LLMTimeout\"}");
-    assert_int_equal(f->budget.spent.calls, 3);
-    assert_int_equal(f->budget.held_tokens, 0);
+    assert_int_equal(f->s.budget.spent.calls, 3);
+    assert_int_equal(f->s.budget.held_tokens, 0);
 }
 
 /* The frames are sent by hand: in order, and nobody waits for them. */
@@ -378,10 +322,10 @@ static void prompts_that_wait_for_answers_are_bounded(void **state)
         "except BudgetExceeded as e: SUBMIT(a=str(e))",
         "{\"a\": \"80 MiB of prompts already wait for answers; ask again when some answers have "
         "arrived\"}");
-    assert_int_equal(f->budget.open, 2);
+    assert_int_equal(f->s.budget.open, 2);
     while (f->open > 0)
         answer_latest(f);
-    assert_int_equal(f->budget.open, 0);
+    assert_int_equal(f->s.budget.open, 0);
     f->wait_for = 1;
     assert_submits(f, "SUBMIT(a=llm_query('q'))", "{\"a\": \"q\"}");
 }
@@ -413,19 +357,15 @@ static void a_prompt_may_be_messages(void **state)
 /* Begins a cell that asks for `count` children, and waits until they are asked for. */
 static void begin_asking(struct fixture *f, const char *code, size_t count)
 {
-    struct session_cell cell = { .code = code, .len = strlen(code) };
-    f->done = false;
-    assert_ok(session_exec(f->session, &cell, took, f, err));
-    while (f->child_count < count && !f->done)
-        loop_turn(f->loop, 0, NULL);
+    tool_session_start(&f->s, code, 0);
+    while (f->child_count < count && !f->s.done)
+        loop_turn(f->s.loop, 0, NULL);
     assert_int_equal(f->child_count, count);
 }
 
 static void finish_asking(struct fixture *f, const char *json)
 {
-    assert_ok(loop_run_until(f->loop, &f->done, err));
-    assert_non_null(f->last.submit);
-    assert_string_equal(submission_json(f->last.submit, NULL), json);
+    tool_session_finish(&f->s, json);
 }
 
 /* Each prompt goes with the context that it is to have; values come back as they are. */
@@ -444,7 +384,7 @@ static void children_get_their_contexts_and_give_values(void **state)
     assert_int_equal(f->children[1].kind, VALUE_JSON);
     assert_string_equal(f->children[2].context, "");
     assert_string_equal(f->children[2].model, "m");
-    assert_int_equal(f->budget.guest_calls, 3);
+    assert_int_equal(f->s.budget.guest_calls, 3);
     end_child(&f->children[2], "{\"k\": null}", ERROR_NONE);
     end_child(&f->children[0], "\"x\"", ERROR_NONE);
     end_child(&f->children[1], "2.5", ERROR_NONE);
@@ -463,7 +403,7 @@ static void failed_children_are_errors_in_order(void **state)
         "r = rlm_query_batched(['p', 'bad'])\n"
         "SUBMIT(a=[[type(x.error).__name__, x.error.code, x.error.answer, x[:7]] for x in r])",
         1);
-    assert_int_equal(f->budget.guest_calls, 1);
+    assert_int_equal(f->s.budget.guest_calls, 1);
     end_child(&f->children[0], "\"about\"", ERROR_BUDGET);
     finish_asking(f, "{\"a\": [[\"BudgetExceeded\", \"budget\", \"about\", \"[ERROR]\"], "
                      "[\"LLMError\", \"environment\", null, \"[ERROR]\"]]}");
@@ -479,7 +419,7 @@ static void giving_up_cancels_children_and_tells_the_guest(void **state)
         f, "r = rlm_query_batched(['p', 'q'])\nSUBMIT(a=[r[0], type(r[1].error).__name__])", 2);
     end_child(&f->children[0], "1", ERROR_NONE);
     error_set(&why, ERROR_TIMEOUT, "too late");
-    broker_give_up(f->broker, f->session, &why);
+    broker_give_up(f->s.broker, f->s.session, &why);
     assert_int_equal(f->children[0].cancelled.code, ERROR_NONE);
     assert_int_equal(f->children[1].cancelled.code, ERROR_TIMEOUT);
     finish_asking(f, "{\"a\": [1, \"LLMTimeout\"]}");
@@ -491,9 +431,9 @@ static void closing_cancels_children(void **state)
     f->has_children = true;
     open_limited(f, 1);
     begin_asking(f, "rlm_query('p')", 1);
-    broker_close(steal(&f->broker));
+    broker_close(steal(&f->s.broker));
     assert_int_equal(f->children[0].cancelled.code, ERROR_CANCELLED);
-    assert_int_equal(f->budget.guest_calls, 0);
+    assert_int_equal(f->s.budget.guest_calls, 0);
 }
 
 /* Forged heads: kinds without parts, indices out of range, no prompt at all. */
@@ -513,7 +453,7 @@ static void a_forged_call_for_children_is_refused_or_harmless(void **state)
         "     ask({'kinds': 5, 'of': {}}, [b'p'])]\n"
         "SUBMIT(a=a)",
         "{\"a\": [\"ValueError\", \"ValueError\", \"ValueError\", {}, {}]}");
-    assert_int_equal(f->budget.guest_calls, 2);
+    assert_int_equal(f->s.budget.guest_calls, 2);
 }
 
 /* Where none may begin, a model is asked with the context behind the prompt. */
@@ -522,7 +462,7 @@ static void without_children_a_model_is_asked(void **state)
     struct fixture *f = *state;
     open_limited(f, 1);
     assert_submits(f, "SUBMIT(a=rlm_query('p', 'c'))", "{\"a\": \"p\\n\\nContext:\\nc\"}");
-    assert_int_equal(f->budget.spent.calls, 1);
+    assert_int_equal(f->s.budget.spent.calls, 1);
 }
 
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)

@@ -51,20 +51,26 @@ static inline void tool_session_drop(void *arg, struct session *s, uint64_t id)
 }
 
 /* `broker`: what the test sets of its options; the rest is filled in. */
-static inline void tool_session_open(struct tool_session *s, struct broker_options broker)
+static inline void tool_session_open_limited(
+    struct tool_session *s, struct broker_options broker, struct budget_limits limits)
 {
     static const struct session_events events = { tool_session_call, tool_session_drop, NULL };
-    const struct budget_limits limits = { .calls = -1, .tool_calls = -1 };
     struct session_options options;
     broker.tools = s->tools;
     broker.budget = &s->budget;
     broker.depth = 1;
     broker.loop = s->loop;
     session_options_init(&options);
+    options.grace = 10; /* a busy machine must not turn a timeout into a kill */
     tools_offer(s->tools, &options);
     budget_init(&s->budget, &limits);
     assert_ok(broker_open(&broker, &s->broker, err));
     assert_ok(session_open(s->env, &options, &events, s, &s->session, err));
+}
+
+static inline void tool_session_open(struct tool_session *s, struct broker_options broker)
+{
+    tool_session_open_limited(s, broker, (struct budget_limits){ .calls = -1, .tool_calls = -1 });
 }
 
 static inline void tool_session_took(void *arg, struct cell_result *result)
@@ -75,15 +81,26 @@ static inline void tool_session_took(void *arg, struct cell_result *result)
     s->done = true;
 }
 
-/* The cell submits this. */
-static inline void tool_session_submits(struct tool_session *s, const char *code, const char *json)
+static inline void tool_session_start(struct tool_session *s, const char *code, double limit)
 {
-    struct session_cell cell = { .code = code, .len = strlen(code) };
+    struct session_cell cell = { .code = code, .len = strlen(code), .execute_timeout = limit };
     s->done = false;
     assert_ok(session_exec(s->session, &cell, tool_session_took, s, err));
+}
+
+/* The cell that was started submits this. */
+static inline void tool_session_finish(struct tool_session *s, const char *json)
+{
     assert_ok(loop_run_until(s->loop, &s->done, err));
     if (!s->last.submit)
         fail_msg("status %s: %s", cell_status_name(s->last.status),
             s->last.error.message ? s->last.error.message : s->last.reason.text);
     assert_string_equal(submission_json(s->last.submit, NULL), json);
+}
+
+/* The cell submits this. */
+static inline void tool_session_submits(struct tool_session *s, const char *code, const char *json)
+{
+    tool_session_start(s, code, 0);
+    tool_session_finish(s, json);
 }

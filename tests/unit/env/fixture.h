@@ -142,15 +142,3 @@ static inline void open_working(struct fixture *f, enum isolation isolation, str
     exec_in(b, "x = 1");
     wait_until(f, b->results == 1);
 }
-
-/* The zygote: the only child of this process. */
-static inline pid_t zygote_pid(void)
-{
-    struct process list[64];
-    size_t n = descendants(getpid(), list, array_length(list));
-    for (size_t i = 0; i < n; i++)
-        if (list[i].parent == getpid())
-            return list[i].pid;
-    fail_msg("there is no zygote");
-    return -1;
-}
