@@ -29,6 +29,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/os/ancillary.h"
 
 enum { LISTEN_BACKLOG = 64 };
@@ -46,16 +47,13 @@ static struct state {
 
 static int enter_write_file(const char *path, int flags, mode_t mode, const char *text, size_t len)
 {
-    int fd = open(path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW | flags, mode);
-    if (fd < 0)
+    cleanup_fd int fd = open(path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW | flags, mode);
+    if (fd < 0 || (flags & O_CREAT && fchmod(fd, mode) < 0))
         return -1;
-    ssize_t n = flags & O_CREAT && fchmod(fd, mode) < 0 ? -1 : write(fd, text, len);
-    int saved = n < 0 ? errno : EIO;
-    close(fd);
-    if (n == (ssize_t)len)
-        return 0;
-    errno = saved;
-    return -1;
+    ssize_t n = write(fd, text, len);
+    if (n >= 0 && n < (ssize_t)len)
+        errno = EIO;
+    return n == (ssize_t)len ? 0 : -1;
 }
 
 /* user_namespaces(7): without privileges outside, a process may only map its own ids, after
@@ -146,12 +144,8 @@ static int make_mount_point(const char *path, bool directory)
 {
     if (make_directories(path, 0755, directory) < 0)
         return -1;
-    int fd = directory ? -1 : open(path, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0644);
-    if (!directory && fd < 0 && errno != EEXIST)
-        return -1;
-    if (fd >= 0)
-        close(fd);
-    return 0;
+    cleanup_fd int fd = directory ? -1 : open(path, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0644);
+    return directory || fd >= 0 || errno == EEXIST ? 0 : -1;
 }
 
 /* A link of an image would be followed here with the host's files in reach. */
@@ -159,23 +153,17 @@ static int graft_tree(const char *source, const char *target, uint64_t attribute
 {
     struct mount_attr attr = { .attr_set = attributes };
     struct stat st;
-    int tree = -1, at = -1, rc = -1, from = open_real(source);
+    cleanup_fd int from = open_real(source), tree = -1, at = -1;
     if (from >= 0 && fstat(from, &st) == 0 && make_mount_point(target, S_ISDIR(st.st_mode)) == 0)
         tree = (int)syscall(SYS_open_tree, from, "",
             OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH | AT_RECURSIVE);
     if (tree >= 0)
         at = open_real(target);
-    if (at >= 0 &&
-        syscall(SYS_mount_setattr, tree, "", AT_EMPTY_PATH | AT_RECURSIVE, &attr, sizeof attr) == 0)
-        rc = (int)syscall(
-            SYS_move_mount, tree, "", at, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH);
-    int saved = errno;
-    const int opened[] = { from, tree, at };
-    for (size_t i = 0; i < sizeof opened / sizeof *opened; i++)
-        if (opened[i] >= 0)
-            close(opened[i]);
-    errno = saved;
-    return rc;
+    if (at < 0 ||
+        syscall(SYS_mount_setattr, tree, "", AT_EMPTY_PATH | AT_RECURSIVE, &attr, sizeof attr) < 0)
+        return -1;
+    return (int)syscall(
+        SYS_move_mount, tree, "", at, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH);
 }
 
 static int bind_tree(const char *source, const char *target, uint64_t attributes)
@@ -207,21 +195,17 @@ static int bind_volume(
         .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS };
     char self[32];
     struct stat st;
-    int rc = -1, directory = open(base, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    if (directory < 0)
+    cleanup_fd int directory = open(base, O_PATH | O_DIRECTORY | O_CLOEXEC), source = -1;
+    if (directory >= 0)
+        source = (int)syscall(SYS_openat2, directory, path, &how, sizeof how);
+    if (source < 0 || fstat(source, &st) < 0)
         return -1;
-    int source = (int)syscall(SYS_openat2, directory, path, &how, sizeof how);
-    if (source >= 0 && fstat(source, &st) == 0) {
-        snprintf(self, sizeof self, "/proc/self/fd/%d", source);
+    if (st.st_dev != op->a || st.st_ino != op->b) {
         errno = ESTALE;
-        if (st.st_dev == op->a && st.st_ino == op->b)
-            rc = bind_tree(self, target, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
+        return -1;
     }
-    int saved = errno;
-    close(directory);
-    close(source);
-    errno = saved;
-    return rc;
+    snprintf(self, sizeof self, "/proc/self/fd/%d", source);
+    return bind_tree(self, target, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
 }
 
 /* The host created this mount, because id mapping needs privileges over the volume's file system,
@@ -372,37 +356,30 @@ static int enter_begin_domain(uint64_t files, uint64_t rest)
  * would reject the rule. */
 static int enter_add_rule(const char *path, uint64_t rights, uint64_t inode)
 {
+    cleanup_fd int parent = open(path, O_PATH | O_CLOEXEC);
     struct {
         uint64_t rights;
         int32_t parent;
-    } __attribute__((packed)) rule = { rights & state.handled, open(path, O_PATH | O_CLOEXEC) };
+    } __attribute__((packed)) rule = { rights & state.handled, parent };
     struct stat st;
-    if (rule.parent < 0)
+    if (parent < 0)
         return -1;
-    int stat_rc = fstat(rule.parent, &st);
+    int stat_rc = fstat(parent, &st);
     if (stat_rc == 0 && !S_ISDIR(st.st_mode))
         rule.rights &= LANDLOCK_OF_FILES;
     if (inode != 0 && (stat_rc < 0 || st.st_ino != inode)) {
-        close(rule.parent);
         errno = ESTALE;
         return -1;
     }
-    int rc = rule.rights == 0 ? 0
-                              : (int)syscall(SYS_landlock_add_rule, state.ruleset,
-                                    1 /* path beneath */, &rule, 0);
-    int saved = errno;
-    close(rule.parent);
-    errno = saved;
-    return rc;
+    if (rule.rights == 0)
+        return 0;
+    return (int)syscall(SYS_landlock_add_rule, state.ruleset, 1 /* path beneath */, &rule, 0);
 }
 
 static int enter_confine(void)
 {
-    int rc = (int)syscall(SYS_landlock_restrict_self, state.ruleset, 0);
-    int saved = errno;
-    close(state.ruleset);
-    errno = saved;
-    return rc;
+    cleanup_fd int ruleset = state.ruleset;
+    return (int)syscall(SYS_landlock_restrict_self, ruleset, 0);
 }
 
 /* A process beside the sandbox that is started again finds them mounted. */
@@ -433,13 +410,8 @@ static int raise_loopback(void)
     struct ifreq lo = { .ifr_name = "lo", .ifr_flags = IFF_UP };
     if (limit_tcp_buffers() < 0)
         return -1;
-    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    if (fd < 0)
-        return -1;
-    int rc = ioctl(fd, SIOCSIFFLAGS, &lo), saved = errno;
-    close(fd);
-    errno = saved;
-    return rc;
+    cleanup_fd int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    return fd < 0 ? -1 : ioctl(fd, SIOCSIFFLAGS, &lo);
 }
 
 /* The listening socket belongs to the host alone: the guest's processes never have it. */
@@ -451,19 +423,12 @@ static int listen_for_host(uint64_t port)
         .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
     struct iovec byte = { (char[1]){ 0 }, 1 };
     struct msghdr m = { .msg_iov = &byte, .msg_iovlen = 1 };
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0)
+    cleanup_fd int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0 || bind(fd, (const struct sockaddr *)&at, sizeof at) < 0 ||
+        listen(fd, LISTEN_BACKLOG) < 0)
         return -1;
     ancillary_put(&m, &room, &fd, 1);
-    int rc = bind(fd, (const struct sockaddr *)&at, sizeof at);
-    if (rc == 0)
-        rc = listen(fd, LISTEN_BACKLOG);
-    if (rc == 0)
-        rc = sendmsg(state.lent[JAIL_LISTENER], &m, MSG_NOSIGNAL) < 0 ? -1 : 0;
-    int saved = errno;
-    close(fd);
-    errno = saved;
-    return rc;
+    return sendmsg(state.lent[JAIL_LISTENER], &m, MSG_NOSIGNAL) < 0 ? -1 : 0;
 }
 
 static int carry_out(const struct jail_plan *plan, const struct jail_op *op)

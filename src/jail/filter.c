@@ -228,24 +228,26 @@ static int filter_add_list(const struct filter_target *to, bool own_root)
     return rc < 0 ? rc : add_options(to);
 }
 
-static int add_set_up_prctls(const struct filter_target *to, bool guest)
+/* `at`: which of the call's arguments has these values. Only the guest gets their answers. */
+static int add_set_up_values(const struct filter_target *to, const char *call, unsigned at,
+    const struct call_value *values, bool guest)
 {
     int rc = 0;
-    for (const struct call_value *v = call_set_up_prctls; rc == 0 && v->name; v++) {
-        const struct scmp_arg_cmp is = SCMP_A0(SCMP_CMP_MASKED_EQ, INT_MASK, v->value);
-        rc = filter_rules(to, action_of(guest ? v->answer : CALL_ALLOWED), "prctl", 1, &is);
+    for (const struct call_value *v = values; rc == 0 && v->name; v++) {
+        const struct scmp_arg_cmp is = SCMP_CMP(at, SCMP_CMP_MASKED_EQ, INT_MASK, v->value);
+        rc = filter_rules(to, action_of(guest ? v->answer : CALL_ALLOWED), call, 1, &is);
     }
     return rc;
 }
 
+static int add_set_up_prctls(const struct filter_target *to, bool guest)
+{
+    return add_set_up_values(to, "prctl", 0, call_set_up_prctls, guest);
+}
+
 static int add_set_up_ioctls(const struct filter_target *to, bool guest)
 {
-    int rc = 0;
-    for (const struct call_value *v = call_set_up_ioctls; rc == 0 && v->name; v++) {
-        const struct scmp_arg_cmp is = SCMP_A1(SCMP_CMP_MASKED_EQ, INT_MASK, v->value);
-        rc = filter_rules(to, action_of(guest ? v->answer : CALL_ALLOWED), "ioctl", 1, &is);
-    }
-    return rc;
+    return add_set_up_values(to, "ioctl", 1, call_set_up_ioctls, guest);
 }
 
 static int add_device_commands(const struct filter_target *to)
