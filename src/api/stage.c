@@ -164,21 +164,13 @@ int staging_want_session(struct staging *st, const struct session_options *optio
     return st->wants_workspace && s->repo_url ? repository_check(s->repo_url, s->repo_ref, err) : 0;
 }
 
-static bool image_is_known(const droste *d, const char *name)
-{
-    for (size_t i = 0; i < d->images.count; i++)
-        if (strcmp(d->images.items[i], name) == 0)
-            return true;
-    return false;
-}
-
 void staging_want_image(struct staging *st, const droste *d, const struct session_options *options,
     const struct environment *env)
 {
     const struct settings *s = &st->settings;
     if (!s->image || s->rootfs || !(environment_ops_of(env)->traits & TRAIT_IMAGES))
         return; /* both are refused by name */
-    st->parts.image_is_fetched = image_is_known(d, st->settings.image);
+    st->parts.image_is_fetched = list_has(&d->images, st->settings.image);
     st->wants_image = !st->parts.image_is_fetched;
     st->fetch = zygote_fetch_of(options->spec.container->pull);
 }

@@ -4,6 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+bool list_has(const struct list *list, const char *value)
+{
+    for (size_t i = 0; i < list->count; i++)
+        if (strcmp(list->items[i], value) == 0)
+            return true;
+    return false;
+}
+
 static int list_compare(const void *a, const void *b)
 {
     return strcmp(*(char *const *)a, *(char *const *)b);

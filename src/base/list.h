@@ -1,6 +1,7 @@
 /* base/list.h: a list of strings. */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/error.h"
@@ -18,6 +19,7 @@ int list_take(struct list *list, char *value, struct error *err);
 /* Appends a NULL, which is not counted, as execve(2) needs it. */
 int list_add_end(struct list *list, struct error *err);
 int list_add_all(struct list *list, const struct list *from, struct error *err);
+bool list_has(const struct list *list, const char *value);
 /* Sorts the values by their bytes. */
 void list_sort(struct list *list);
 void list_clear(struct list *list);

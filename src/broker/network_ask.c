@@ -38,14 +38,6 @@ static void network_describe(struct buf *out, const droste_network_request *requ
     field_close(out, '}');
 }
 
-static bool list_has(const struct list *list, const char *text)
-{
-    for (size_t i = 0; i < list->count; i++)
-        if (strcmp(list->items[i], text) == 0)
-            return true;
-    return false;
-}
-
 static bool network_join(struct network_question *n, droste_network_request *request)
 {
     droste_network_request **more = realloc(n->requests, (n->count + 1) * sizeof *n->requests);

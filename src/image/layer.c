@@ -313,7 +313,7 @@ static int layer_clear(
     struct layer *l, int directory, const char *path, unsigned depth, struct error *err)
 {
     int rc = 0;
-    DIR *listing = depth > DEPTH_MAX ? NULL : open_listing(directory, ".");
+    cleanup_listing DIR *listing = depth > DEPTH_MAX ? NULL : open_listing(directory, ".");
     if (!listing)
         return layer_failed(l, err);
     for (const char *name; rc == 0 && (name = next_listed(listing));) {
@@ -329,7 +329,6 @@ static int layer_clear(
         if (next >= 0)
             rc = layer_clear(l, next, below, depth + 1, err);
     }
-    closedir(listing);
     return rc;
 }
 

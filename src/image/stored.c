@@ -25,14 +25,6 @@ static bool stored_is_hex(const char *text)
     return text[strspn(text, "0123456789abcdef")] == '\0';
 }
 
-static bool stored_list_has(const struct list *list, const char *text)
-{
-    for (size_t i = 0; i < list->count; i++)
-        if (strcmp(list->items[i], text) == 0)
-            return true;
-    return false;
-}
-
 /* What a file of names has: the id, and after a line feed the name. */
 static bool stored_read_name(int images, const char *file, struct buf *out, const char **name)
 {
@@ -53,7 +45,7 @@ static int stored_names(
     cleanup_buf struct buf text = { 0 };
     const char *name;
     int rc = 0;
-    DIR *listing = open_listing(images, ".");
+    cleanup_listing DIR *listing = open_listing(images, ".");
     if (!listing)
         return images_failed("listing", err);
     for (const char *file; rc == 0 && (file = next_listed(listing));) {
@@ -62,10 +54,9 @@ static int stored_names(
             continue;
         if (removes)
             unlinkat(images, file, 0);
-        else if (!stored_list_has(names, name))
+        else if (!list_has(names, name))
             rc = list_add(names, name, err);
     }
-    closedir(listing);
     return rc;
 }
 
@@ -74,13 +65,12 @@ static int stored_names(
 static int stored_ids(int images, struct list *out, struct error *err)
 {
     int rc = 0;
-    DIR *listing = open_listing(images, ".");
+    cleanup_listing DIR *listing = open_listing(images, ".");
     if (!listing)
         return images_failed("listing", err);
     for (const char *name; rc == 0 && (name = next_listed(listing));)
         if (strlen(name) == HASH_TEXT_SIZE - 1 && stored_is_hex(name))
             rc = list_add(out, name, err);
-    closedir(listing);
     return rc;
 }
 
@@ -90,7 +80,7 @@ static bool stored_answers_to(int images, const char *id, const char *which)
     bool found =
         strlen(which) >= ID_LEAST && stored_is_hex(which) && strncmp(id, which, strlen(which)) == 0;
     if (!found && stored_names(images, id, false, &names, NULL) == 0)
-        found = stored_list_has(&names, which);
+        found = list_has(&names, which);
     list_clear(&names);
     return found;
 }

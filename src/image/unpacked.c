@@ -54,16 +54,14 @@ int images_open(char **path, struct error *err)
 /* Removes what killed programs have left. */
 static void images_sweep(int images)
 {
-    DIR *listing = open_listing(images, ".");
-    for (const char *name; listing && (name = next_listed(listing));) {
+    cleanup_listing DIR *listing = open_listing(images, ".");
+    for (const char *name; (name = next_listed(listing));) {
         if (strncmp(name, ".new-", 5) != 0 && strncmp(name, ".fetch-", 7) != 0)
             continue;
         cleanup_fd int fd = open_beneath(images, name, O_RDONLY | O_DIRECTORY, 0);
         if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0)
             tree_remove(images, name);
     }
-    if (listing)
-        closedir(listing);
 }
 
 bool image_is_same(int images, const char *name, int fd)
@@ -145,11 +143,9 @@ static int image_open_unpacked(
 
 static int image_fill(int staging, const struct image_source *s, struct error *err)
 {
-    DIR *listing = open_listing(staging, ".");
-    for (const char *name; listing && (name = next_listed(listing));)
+    cleanup_listing DIR *listing = open_listing(staging, ".");
+    for (const char *name; (name = next_listed(listing));)
         tree_remove(staging, name);
-    if (listing)
-        closedir(listing);
     if (mkdirat(staging, "root", 0755) < 0 || fchmodat(staging, "root", 0755, 0) < 0)
         return images_failed("writing to", err);
     cleanup_fd int root = open_beneath(staging, "root", O_RDONLY | O_DIRECTORY, 0);

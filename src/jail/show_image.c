@@ -129,13 +129,12 @@ static DIR *open_image_directory(const struct shown_image *s, const char *path)
 static int show_image_directory(struct shown_image *s, const char *path, struct error *err)
 {
     int rc = 0;
-    DIR *listing = open_image_directory(s, path);
+    cleanup_listing DIR *listing = open_image_directory(s, path);
     if (!listing)
         return error_set_errno(err, ERROR_IO, "opening the image's %s at %.200s",
             path[0] ? path : "/", s->host->image);
     for (const char *name; rc == 0 && (name = next_listed(listing));)
         rc = show_image_entry(s, dirfd(listing), path, name, err);
-    closedir(listing);
     return rc;
 }
 

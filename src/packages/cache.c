@@ -219,26 +219,22 @@ int package_cache_write_note(struct package_cache *cache, const char hash[HASH_T
 /* Notes are written without the lock: what another process writes now is younger than a minute. */
 static void sweep_notes(struct package_cache *cache)
 {
-    DIR *listing = open_listing(cache->directory, "notes");
+    cleanup_listing DIR *listing = open_listing(cache->directory, "notes");
     const char *name;
     struct stat st;
-    while (listing && (name = next_listed(listing)))
+    while ((name = next_listed(listing)))
         if (name[0] == '.' && fstatat(dirfd(listing), name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
             st.st_mtime < time(NULL) - NOTE_AGE_S)
             unlinkat(dirfd(listing), name, 0);
-    if (listing)
-        closedir(listing);
 }
 
 static void sweep_place(struct package_cache *cache, const char *place, const char *prefix)
 {
-    DIR *listing = open_listing(cache->directory, place);
+    cleanup_listing DIR *listing = open_listing(cache->directory, place);
     const char *name;
-    while (listing && (name = next_listed(listing)))
+    while ((name = next_listed(listing)))
         if (strncmp(name, prefix, strlen(prefix)) == 0)
             tree_remove(dirfd(listing), name);
-    if (listing)
-        closedir(listing);
 }
 
 int package_cache_lock(struct package_cache *cache, bool (*cancelled)(void *arg),
@@ -506,23 +502,20 @@ static int list_ids(
     size_t room = 0;
     const char *name;
     struct stat st;
-    DIR *listing = open_listing(cache->directory, "sets");
+    cleanup_listing DIR *listing = open_listing(cache->directory, "sets");
     if (!listing)
         return package_cache_failed(cache, "listing the packages", err);
     while (*count < SETS_MAX && (name = next_listed(listing))) {
         char lock[80];
         if (!is_id(name, ID_DIGITS))
             continue;
-        if (!array_room(*out, *count, &room)) {
-            closedir(listing);
+        if (!array_room(*out, *count, &room))
             return error_memory(err);
-        }
         struct listed *l = &(*out)[(*count)++];
         snprintf(l->id, sizeof l->id, "%s", name);
         snprintf(lock, sizeof lock, "%s/lock", name);
         l->used = fstatat(dirfd(listing), lock, &st, AT_SYMLINK_NOFOLLOW) == 0 ? st.st_mtime : 0;
     }
-    closedir(listing);
     if (*count > 0)
         qsort(*out, *count, sizeof **out, latest_first);
     return 0;

@@ -21,7 +21,6 @@ enum { FILES_MOST = 1000000, NAMES_MOST = 10000, PIECE = 128 << 10 };
 struct look {
     struct package_contents *out;
     bool takes;
-    struct buf path;    /* of the directory, with a slash after each component */
     struct buf digests; /* of files, each HASH_TEXT_SIZE bytes */
 };
 
@@ -39,10 +38,10 @@ static uint64_t stamp_add(uint64_t stamp, const void *data, size_t len)
     return stamp;
 }
 
-static uint64_t stamp_of(const struct look *l, const struct tree_place *place)
+static uint64_t stamp_of(const struct tree_place *place)
 {
     const struct stat *st = place->st;
-    uint64_t stamp = stamp_add(0xcbf29ce484222325u, l->path.data, l->path.len);
+    uint64_t stamp = stamp_add(0xcbf29ce484222325u, place->path, strlen(place->path));
     stamp = stamp_add(stamp, place->name, strlen(place->name));
     if (!S_ISREG(st->st_mode))
         return stamp;
@@ -90,7 +89,7 @@ static int take_file(struct look *l, const struct tree_place *place, struct erro
     int rc = hash_open(&hash, err);
     if (rc < 0)
         return rc;
-    hash_add(&hash, l->path.data, l->path.len);
+    hash_add(&hash, place->path, strlen(place->path));
     hash_add(&hash, place->name, strlen(place->name) + 1);
     hash_add(&hash, runs ? "x" : "-", 1);
     rc = hash_data(&hash, fd, err);
@@ -106,7 +105,7 @@ static int contents_entry(struct look *l, const struct tree_place *place, struct
     const struct stat *st = place->st;
     if (++l->out->files > FILES_MOST)
         return error_set(err, ERROR_ARGUMENT, "the packages have more than %d files", FILES_MOST);
-    l->out->stamp += stamp_of(l, place);
+    l->out->stamp += stamp_of(place);
     if (S_ISREG(st->st_mode)) {
         l->out->bytes += (uint64_t)st->st_size;
         return l->takes ? take_file(l, place, err) : 0;
@@ -123,27 +122,14 @@ static int contents_visit(
     struct look *l = arg;
     if (visit == TREE_ENTRY)
         return contents_entry(l, place, err);
-    if (visit == TREE_ENTER) {
-        buf_printf(&l->path, "%s/", place->name);
-        return buf_failed(&l->path) ? error_memory(err) : 0;
-    }
-    if (l->takes && fchmod(place->at, 0755) < 0)
+    if (visit == TREE_LEAVE && l->takes && fchmod(place->at, 0755) < 0)
         return error_set_errno(err, ERROR_IO, "opening a package's directory");
-    if (l->path.len > 0)
-        l->path.len--;
-    while (l->path.len > 0 && l->path.data[l->path.len - 1] != '/')
-        l->path.len--;
     return 0;
 }
 
 static int compare_digests(const void *a, const void *b)
 {
     return memcmp(a, b, HASH_TEXT_SIZE);
-}
-
-static int compare_names(const void *a, const void *b)
-{
-    return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
 static int contents_walk(int top, bool takes, struct package_contents *out, struct error *err)
@@ -156,11 +142,9 @@ static int contents_walk(int top, bool takes, struct package_contents *out, stru
     if (rc == 0 && takes) {
         if (l.digests.len > 0)
             qsort(l.digests.data, l.digests.len / HASH_TEXT_SIZE, HASH_TEXT_SIZE, compare_digests);
-        if (out->names.count > 0)
-            qsort(out->names.items, out->names.count, sizeof *out->names.items, compare_names);
+        list_sort(&out->names);
         rc = hash_sha256(buf_text(&l.digests), l.digests.len, out->digest, err);
     }
-    buf_free(&l.path);
     buf_free(&l.digests);
     return rc;
 }

@@ -44,17 +44,15 @@ const char *package_shown_path(const struct package_shown *shown)
 /* Removes those whose lock is free; the caller has locked the directory of all. */
 static void shown_sweep(int all)
 {
-    DIR *listing = open_listing(all, ".");
+    cleanup_listing DIR *listing = open_listing(all, ".");
     const char *name;
-    while (listing && (name = next_listed(listing))) {
+    while ((name = next_listed(listing))) {
         char path[300];
         snprintf(path, sizeof path, "%s/lock", name);
         cleanup_fd int lock = open_beneath(all, path, O_RDWR, 0);
         if (lock >= 0 ? flock(lock, LOCK_EX | LOCK_NB) == 0 : errno == ENOENT)
             tree_remove(all, name);
     }
-    if (listing)
-        closedir(listing);
 }
 
 static int shown_make(struct package_shown *shown, struct error *err)
@@ -119,54 +117,29 @@ void package_shown_close(struct package_shown *shown)
 
 /* ---- a set ---- */
 
-struct linking {
-    int to;
-    struct buf path; /* of the directory, relative to `to`, with a slash after each component */
-};
-
-static int shown_entry(struct linking *l, const struct tree_place *place, struct error *err)
-{
-    cleanup_buf struct buf path = { 0 };
-    buf_printf(&path, "%s%s", buf_text(&l->path), place->name);
-    if (buf_failed(&path))
-        return error_memory(err);
-    int rc = S_ISDIR(place->st->st_mode)
-                 ? mkdirat(l->to, buf_text(&path), 0755)
-                 : linkat(place->at, place->name, l->to, buf_text(&path), 0);
-    return rc < 0 ? error_set_errno(
-                        err, ERROR_IO, "linking the package's file '%.100s'", buf_text(&path))
-                  : 0;
-}
-
+/* Links an entry below `to`, which has the same directories. */
 static int shown_visit(
     void *arg, enum tree_visit visit, const struct tree_place *place, struct error *err)
 {
-    struct linking *l = arg;
-    if (visit == TREE_ENTRY)
-        return shown_entry(l, place, err);
-    if (visit == TREE_ENTER) {
-        buf_printf(&l->path, "%s/", place->name);
-        return buf_failed(&l->path) ? error_memory(err) : 0;
-    }
-    size_t len = l->path.len > 0 ? l->path.len - 1 : 0;
-    while (len > 0 && l->path.data[len - 1] != '/')
-        len--;
-    l->path.len = len;
-    return 0;
+    const int *to = arg;
+    if (visit != TREE_ENTRY)
+        return 0;
+    cleanup_free char *path = text_printf("%s%s", place->path, place->name);
+    if (!path)
+        return error_memory(err);
+    int rc = S_ISDIR(place->st->st_mode) ? mkdirat(*to, path, 0755)
+                                         : linkat(place->at, place->name, *to, path, 0);
+    return rc < 0 ? error_set_errno(err, ERROR_IO, "linking the package's file '%.100s'", path) : 0;
 }
 
 /* All links are made under another name, because a session may look for the id at any time. */
 static int shown_link(int from, int own, const char *fresh, struct error *err)
 {
-    struct linking l = { .to = -1 };
     cleanup_fd int to =
         mkdirat(own, fresh, 0755) < 0 ? -1 : open_beneath(own, fresh, O_RDONLY | O_DIRECTORY, 0);
     if (to < 0)
         return error_set_errno(err, ERROR_IO, "making a directory for packages");
-    l.to = to;
-    int rc = tree_walk(from, shown_visit, &l, err);
-    buf_free(&l.path);
-    return rc;
+    return tree_walk(from, shown_visit, &to, err);
 }
 
 /* With the lock. NULL: out of memory. */

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/cleanup.h"
 #include "base/text.h"
 
@@ -255,14 +256,8 @@ static void cleanup_bundle_fn(struct bundle *b)
 
 static int bundle_add(struct bundles *bundles, struct bundle *b, struct error *err)
 {
-    if (bundles->count == bundles->cap) {
-        size_t cap = bundles->cap ? 2 * bundles->cap : 4;
-        struct bundle *more = realloc(bundles->items, cap * sizeof *more);
-        if (!more)
-            return error_memory(err);
-        bundles->items = more;
-        bundles->cap = cap;
-    }
+    if (!array_room(bundles->items, bundles->count, &bundles->cap))
+        return error_memory(err);
     bundles->bytes += b->bytes;
     bundles->latest = (long)bundles->count;
     bundles->items[bundles->count++] = *b;

@@ -17,10 +17,8 @@ int session_call_open(struct session *s, uint64_t id, struct error *err)
     if (s->open_count >= CALLS_MAX || calls_find(s, id) < s->open_count)
         return error_set(err, ERROR_PROTOCOL, "call %llu is open already, or too many are",
             (unsigned long long)id);
-    uint64_t *calls = array_grow(s->open_calls, s->open_count, &s->open_cap, sizeof *calls);
-    if (!calls)
+    if (!array_room(s->open_calls, s->open_count, &s->open_cap))
         return error_memory(err);
-    s->open_calls = calls;
     s->open_calls[s->open_count++] = id;
     return 0;
 }

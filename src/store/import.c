@@ -56,14 +56,6 @@ static bool import_take_bytes(struct import *im, droste_value *out)
     return true;
 }
 
-static bool import_has_run(const struct import *im, const char *run)
-{
-    for (size_t i = 0; i < im->runs.count; i++)
-        if (strcmp(im->runs.items[i], run) == 0)
-            return true;
-    return false;
-}
-
 /* SQLite copies what is bound here: the parameters of one statement fit in memory twice. */
 static void import_bind_text(struct query *q, const char *text, size_t len)
 {
@@ -82,7 +74,7 @@ static int import_run(struct import *im, struct query *q, bool is_new, struct er
     memcpy(run, text.data, text.len);
     run[text.len] = '\0';
     bool first = im->runs.count == 0;
-    if (!is_new && !import_has_run(im, run))
+    if (!is_new && !list_has(&im->runs, run))
         return import_damaged(im, err);
     if (is_new && (!text_is_name(run) || (first && strcmp(run, im->root) != 0)))
         return import_damaged(im, err);

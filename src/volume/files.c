@@ -305,50 +305,32 @@ struct listing {
     struct found *items;
     size_t count, room, most;
     unsigned depth;
-    struct buf path; /* of its directory, each component followed by '/' */
     bool more;
 };
 
-static int add_found(struct listing *l, const char *name, const struct stat *st, struct error *err)
+static int add_found(struct listing *l, const char *directory, const char *name,
+    const struct stat *st, struct error *err)
 {
-    cleanup_buf struct buf path = { 0 };
-    if (!array_room(l->items, l->count, &l->room))
+    char *path = text_printf("%s%s", directory, name);
+    if (!path || !array_room(l->items, l->count, &l->room)) {
+        free(path);
         return error_memory(err);
-    buf_append(&path, buf_text(&l->path), l->path.len);
-    buf_puts(&path, name);
-    l->items[l->count] = (struct found){ buf_steal(&path), *st };
-    if (!l->items[l->count].path)
-        return error_memory(err);
-    l->count++;
+    }
+    l->items[l->count++] = (struct found){ path, *st };
     return 0;
-}
-
-void path_leave(struct buf *path)
-{
-    size_t n = path->len - 1;
-    while (n > 0 && path->data[n - 1] != '/')
-        n--;
-    path->len = n;
-    path->data[n] = '\0';
 }
 
 static int list_visit(
     void *arg, enum tree_visit visit, const struct tree_place *place, struct error *err)
 {
     struct listing *l = arg;
-    if (visit == TREE_ENTER) {
-        buf_printf(&l->path, "%s/", place->name);
-        return buf_failed(&l->path) ? error_memory(err) : 0;
-    }
-    if (visit == TREE_LEAVE) {
-        path_leave(&l->path);
+    if (visit != TREE_ENTRY)
         return 0;
-    }
     if (l->count == l->most) {
         l->more = true;
         return 1;
     }
-    int rc = add_found(l, place->name, place->st, err);
+    int rc = add_found(l, place->path, place->name, place->st, err);
     return rc < 0 ? rc : place->depth + 1 >= l->depth;
 }
 
@@ -385,7 +367,7 @@ static int list_top(
     if (fstatat(directory, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
         return volume_failed(v, "listing", path, err);
     if (!S_ISDIR(st.st_mode))
-        return add_found(l, p.name, &st, err);
+        return add_found(l, "", p.name, &st, err);
     *top = open_anyway(directory, name, O_RDONLY | O_DIRECTORY);
     return *top < 0 ? volume_failed(v, "listing", path, err) : 0;
 }
@@ -406,6 +388,5 @@ int volume_list(const struct volume *v, const char *path, unsigned depth, size_t
     for (size_t i = 0; i < l.count; i++)
         free(l.items[i].path);
     free(l.items);
-    buf_free(&l.path);
     return rc;
 }

@@ -72,9 +72,6 @@ int copy_data(struct copying *c, int from, int to, struct error *err);
 /* Copies a file to a new one. */
 int copy_file(struct copying *c, int from, int directory, const char *to, struct error *err);
 
-/* files.c: removes the last component of a path in which '/' follows each. */
-void path_leave(struct buf *path);
-
 /* snapshot.c: opens the directory of a snapshot, which the caller closes. */
 int snapshot_open(const struct volume *v, const char *name, struct error *err);
 

@@ -52,16 +52,8 @@ static int make_data(int directory)
 /* True unless it contains something or cannot be read. */
 static bool is_empty(int data)
 {
-    int copy = openat(data, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *listing = copy < 0 ? NULL : fdopendir(copy);
-    bool empty = listing != NULL;
-    if (!listing && copy >= 0)
-        close(copy);
-    for (struct dirent *e; empty && (e = readdir(listing));)
-        empty = strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0;
-    if (listing)
-        closedir(listing);
-    return empty;
+    cleanup_listing DIR *listing = open_listing(data, ".");
+    return listing && !next_listed(listing);
 }
 
 int volume_fill_empty(struct volume *v, const char *const *names, struct error *err)
@@ -171,11 +163,9 @@ static int in_use(struct volume *v, enum volume_use use, struct error *err)
 static void volume_sweep(const struct volume *v)
 {
     cleanup_fd int staging = open_beneath(v->directory, "aside", O_RDONLY | O_DIRECTORY, 0);
-    DIR *listing = staging < 0 ? NULL : open_listing(staging, ".");
-    for (const char *name; listing && (name = next_listed(listing));)
+    cleanup_listing DIR *listing = staging < 0 ? NULL : open_listing(staging, ".");
+    for (const char *name; (name = next_listed(listing));)
         tree_remove(staging, name);
-    if (listing)
-        closedir(listing);
 }
 
 static int take_lock(struct volume *v, enum volume_use use, struct error *err)

@@ -23,7 +23,6 @@ enum { PIECE = 256 << 10 };
 struct packing {
     const struct volume *v;
     int out;
-    struct buf path;    /* the current directory, with a trailing slash; "" at the top */
     struct list *paths; /* NULL: not needed */
     char piece[PIECE];
 };
@@ -36,11 +35,11 @@ static int write_out(struct packing *p, const void *data, size_t len, struct err
 }
 
 static int pack_write_header(struct packing *p, enum pack_kind kind, const struct stat *st,
-    const char *name, uint64_t len, struct error *err)
+    const struct tree_place *place, uint64_t len, struct error *err)
 {
     unsigned char header[PACK_HEADER_SIZE] = { (unsigned char)kind };
     uint16_t mode = htole16(st->st_mode & 0777);
-    uint32_t path = htole32((uint32_t)(p->path.len + strlen(name)));
+    uint32_t path = htole32((uint32_t)(strlen(place->path) + strlen(place->name)));
     uint64_t size = htole64(len), time = htole64((uint64_t)st->st_mtime);
     memcpy(header + 2, &mode, sizeof mode);
     memcpy(header + 4, &path, sizeof path);
@@ -48,8 +47,8 @@ static int pack_write_header(struct packing *p, enum pack_kind kind, const struc
     memcpy(header + 16, &time, sizeof time);
     cleanup_buf struct buf whole = { 0 };
     buf_append(&whole, header, sizeof header);
-    buf_append(&whole, buf_text(&p->path), p->path.len);
-    buf_puts(&whole, name);
+    buf_puts(&whole, place->path);
+    buf_puts(&whole, place->name);
     if (buf_failed(&whole))
         return error_memory(err);
     int rc = p->paths ? list_add(p->paths, buf_text(&whole) + sizeof header, err) : 0;
@@ -62,7 +61,7 @@ static int write_link(struct packing *p, const struct tree_place *place, struct 
     ssize_t n = readlinkat(place->at, place->name, target, sizeof target);
     if (n < 0)
         return 0; /* removed meanwhile */
-    int rc = pack_write_header(p, PACK_LINK, place->st, place->name, (uint64_t)n, err);
+    int rc = pack_write_header(p, PACK_LINK, place->st, place, (uint64_t)n, err);
     return rc < 0 ? rc : write_out(p, target, (size_t)n, err);
 }
 
@@ -73,7 +72,7 @@ static int pack_write_file(struct packing *p, const struct tree_place *place, st
     if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
         return 0;
     uint64_t left = (uint64_t)st.st_size;
-    int rc = pack_write_header(p, PACK_FILE, &st, place->name, left, err);
+    int rc = pack_write_header(p, PACK_FILE, &st, place, left, err);
     while (rc == 0 && left > 0) {
         size_t want = left < PIECE ? (size_t)left : PIECE;
         ssize_t n = read(fd, p->piece, want);
@@ -95,17 +94,13 @@ static int pack_visit(
     void *arg, enum tree_visit what, const struct tree_place *place, struct error *err)
 {
     struct packing *p = arg;
-    if (what == TREE_ENTER)
-        buf_printf(&p->path, "%s/", place->name);
-    else if (what == TREE_LEAVE)
-        path_leave(&p->path);
-    else if (S_ISDIR(place->st->st_mode))
-        return pack_write_header(p, PACK_DIRECTORY, place->st, place->name, 0, err);
-    else if (S_ISLNK(place->st->st_mode))
+    if (what != TREE_ENTRY)
+        return 0;
+    if (S_ISDIR(place->st->st_mode))
+        return pack_write_header(p, PACK_DIRECTORY, place->st, place, 0, err);
+    if (S_ISLNK(place->st->st_mode))
         return write_link(p, place, err);
-    else if (S_ISREG(place->st->st_mode))
-        return pack_write_file(p, place, err);
-    return buf_failed(&p->path) ? error_memory(err) : 0;
+    return S_ISREG(place->st->st_mode) ? pack_write_file(p, place, err) : 0;
 }
 
 int volume_pack_file(const struct volume *v, int *out, struct error *err)
@@ -129,7 +124,6 @@ int volume_pack(const struct volume *v, int *out, struct list *paths, struct err
         rc = write_out(p, end, sizeof end, err);
     if (rc == 0 && lseek(fd, 0, SEEK_SET) < 0)
         rc = volume_failed(v, "reading", "a copy of it for the sandbox", err);
-    buf_free(&p->path);
     if (rc == 0)
         *out = steal_fd(&fd);
     return rc;

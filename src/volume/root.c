@@ -87,24 +87,21 @@ static bool is_left(int root, const char *name)
 /* The root is locked. */
 void root_sweep(int root)
 {
-    DIR *listing = open_listing(root, ".");
-    for (const char *name; listing && (name = next_listed(listing));)
+    cleanup_listing DIR *listing = open_listing(root, ".");
+    for (const char *name; (name = next_listed(listing));)
         if (is_on_its_way(name) || is_left(root, name))
             tree_remove(root, name);
-    if (listing)
-        closedir(listing);
 }
 
 int names_in(int directory, struct list *names, struct error *err)
 {
     int rc = 0;
-    DIR *listing = open_listing(directory, ".");
+    cleanup_listing DIR *listing = open_listing(directory, ".");
     if (!listing)
         return error_set_errno(err, ERROR_IO, "listing a directory");
     for (const char *name; rc == 0 && (name = next_listed(listing));)
         if (text_is_name(name))
             rc = list_add(names, name, err);
-    closedir(listing);
     list_sort(names);
     return rc;
 }

@@ -114,14 +114,6 @@ static int last_name(const char *path, char **out, struct error *err)
     return *out ? 0 : error_memory(err);
 }
 
-static bool workspace_is_taken(const struct workspace *w, const char *path)
-{
-    for (size_t i = 0; i < w->staged.paths.count; i++)
-        if (strcmp(w->staged.paths.items[i], path) == 0)
-            return true;
-    return false;
-}
-
 int workspace_add_path(struct workspace *w, const char *path, struct error *err)
 {
     droste_volume_count count;
@@ -133,10 +125,10 @@ int workspace_add_path(struct workspace *w, const char *path, struct error *err)
     buf_printf(&to, "context/%s", name);
     if (buf_failed(&to))
         return error_memory(err);
-    if (workspace_is_taken(w, buf_text(&to)) || !text_is_utf8(name, strlen(name), NULL))
+    bool taken = list_has(&w->staged.paths, buf_text(&to));
+    if (taken || !text_is_utf8(name, strlen(name), NULL))
         return error_set(err, ERROR_ARGUMENT, "the context-path %.120s: %s; rename it", path,
-            workspace_is_taken(w, buf_text(&to)) ? "another one has the same last name"
-                                                 : "its name is not UTF-8");
+            taken ? "another one has the same last name" : "its name is not UTF-8");
     cleanup_fd int fd = file_open(path, O_RDONLY, FILE_OR_DIRECTORY, "the context-path", err);
     if (fd < 0)
         return fd;

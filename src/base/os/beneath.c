@@ -60,7 +60,7 @@ const char *next_listed(DIR *listing)
 {
     const struct dirent *e;
     do
-        e = readdir(listing);
+        e = listing ? readdir(listing) : NULL;
     while (e && (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0));
     return e ? e->d_name : NULL;
 }

@@ -18,5 +18,12 @@ int open_anyway(int directory, const char *name, int flags);
 /* Opens a directory for listing, whatever its mode; NULL with errno, ENOTDIR or ELOOP if it is
  * none. */
 DIR *open_listing(int directory, const char *name);
-/* The next name other than "." and ".."; NULL at the end. */
+/* The next name other than "." and ".."; NULL at the end, or without a listing. */
 const char *next_listed(DIR *listing);
+
+static inline void cleanup_listing_fn(DIR **listing)
+{
+    if (*listing)
+        closedir(*listing);
+}
+#define cleanup_listing __attribute__((cleanup(cleanup_listing_fn)))

@@ -37,6 +37,7 @@ struct tree_walk {
     struct level *levels;
     size_t count, room;
     struct buf names; /* NUL-terminated, those of the deepest level last */
+    struct buf path;  /* of the current directory, each component followed by '/' */
 };
 
 static int tree_enter(struct tree_walk *w, int fd, struct error *err)
@@ -95,15 +96,18 @@ void tree_walk_close(struct tree_walk *w)
     close_fd(&w->at);
     free(w->levels);
     buf_free(&w->names);
+    buf_free(&w->path);
     free(w);
 }
 
 static int os_tree_visit(struct tree_walk *w, enum tree_visit os_tree_visit, const char *name,
     const struct stat *st, struct error *err)
 {
-    struct tree_place place = {
-        .at = w->at, .name = name, .st = st, .depth = (unsigned)w->count - 1
-    };
+    struct tree_place place = { .at = w->at,
+        .path = buf_text(&w->path),
+        .name = name,
+        .st = st,
+        .depth = (unsigned)w->count - 1 };
     return w->fn(w->arg, os_tree_visit, &place, err);
 }
 
@@ -144,7 +148,19 @@ static int tree_enter_one(struct tree_walk *w, struct error *err)
     if (fd < 0)
         return error_set_errno(err, ERROR_IO, "opening the directory '%.64s'", name);
     int rc = tree_enter(w, fd, err);
+    buf_printf(&w->path, "%s/", name);
+    if (rc == 0 && buf_failed(&w->path))
+        rc = error_memory(err);
     return rc < 0 ? rc : os_tree_visit(w, TREE_ENTER, name, NULL, err);
+}
+
+/* Removes the last component of the path. */
+static void tree_shorten_path(struct buf *path)
+{
+    do
+        path->len--;
+    while (path->len > 0 && path->data[path->len - 1] != '/');
+    path->data[path->len] = '\0';
 }
 
 static int tree_leave(struct tree_walk *w, struct error *err)
@@ -153,6 +169,7 @@ static int tree_leave(struct tree_walk *w, struct error *err)
     int rc = os_tree_visit(w, TREE_LEAVE, "", NULL, err);
     if (rc < 0)
         return rc;
+    tree_shorten_path(&w->path);
     const struct level *above = &w->levels[--w->count - 1];
     cleanup_fd int up = openat(w->at, "..", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (up < 0) /* search permission without read permission is enough to return */
@@ -219,9 +236,7 @@ struct removal {
 static void move_up(struct removal *r, int from, const char *name)
 {
     char fresh[32];
-    DIR *listing = open_to_empty(from, name); /* a read-only directory cannot be moved */
-    if (listing)
-        closedir(listing);
+    cleanup_listing DIR *listing = open_to_empty(from, name); /* one to be moved must be writable */
     do
         snprintf(fresh, sizeof fresh, "%u", ++r->moved);
     while (renameat2(from, name, r->top, fresh, RENAME_NOREPLACE) < 0 && errno == EEXIST);
@@ -240,13 +255,12 @@ static bool remove_below(struct removal *r, const char *name)
 {
     if (remove_entry(r->top, name))
         return true;
-    DIR *listing = open_to_empty(r->top, name);
+    cleanup_listing DIR *listing = open_to_empty(r->top, name);
     if (!listing)
         return false;
     for (const char *inner; (inner = next_to_remove(r, listing));)
         if (!remove_entry(dirfd(listing), inner))
             move_up(r, dirfd(listing), inner);
-    closedir(listing);
     return remove_entry(r->top, name);
 }
 
@@ -258,7 +272,7 @@ bool tree_remove_some(int directory, const char *name, size_t most)
     bool some = true;
     if (remove_entry(directory, name))
         return true;
-    DIR *top = open_to_empty(directory, name);
+    cleanup_listing DIR *top = open_to_empty(directory, name);
     struct removal r = { .top = top ? dirfd(top) : -1, .left = most };
     while (top && some && r.left > 0) {
         some = false;
@@ -266,8 +280,6 @@ bool tree_remove_some(int directory, const char *name, size_t most)
         for (const char *inner; (inner = next_to_remove(&r, top));)
             some = remove_below(&r, inner) || some;
     }
-    if (top)
-        closedir(top);
     return remove_entry(directory, name);
 }
 

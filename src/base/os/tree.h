@@ -24,7 +24,8 @@ enum tree_visit {
 };
 
 struct tree_place {
-    int at; /* the directory that it is in */
+    int at;           /* the directory that it is in */
+    const char *path; /* of that directory, each component followed by '/'; "" at the top */
     const char *name;
     const struct stat *st; /* of ENTRY */
     unsigned depth;        /* directories above it, below the top */

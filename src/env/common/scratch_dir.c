@@ -16,6 +16,7 @@
 
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/os/beneath.h"
 #include "base/os/tree.h"
 #include "jail/jail.h"
 
@@ -42,21 +43,18 @@ static bool is_scratch_dir_name(const char *name)
 /* Removes only empty directories: the contents of others may still be wanted. */
 static void scratch_dir_sweep(const char *tmp)
 {
-    struct dirent *entry;
-    DIR *directory = opendir(tmp);
-    while (directory && (entry = readdir(directory))) {
-        if (!is_scratch_dir_name(entry->d_name))
+    cleanup_listing DIR *listing = opendir(tmp);
+    for (const char *name; (name = next_listed(listing));) {
+        if (!is_scratch_dir_name(name))
             continue;
-        cleanup_fd int fd = openat(dirfd(directory), entry->d_name,
-            O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+        cleanup_fd int fd = openat(
+            dirfd(listing), name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
         struct stat st;
         bool ours = fd >= 0 && fstat(fd, &st) == 0 &&
                     (st.st_uid == geteuid() || (geteuid() == 0 && st.st_uid == JAIL_NOBODY));
         if (ours && flock(fd, LOCK_EX | LOCK_NB) == 0)
-            unlinkat(dirfd(directory), entry->d_name, AT_REMOVEDIR);
+            unlinkat(dirfd(listing), name, AT_REMOVEDIR);
     }
-    if (directory)
-        closedir(directory);
 }
 
 /* Creates a directory and locks it; -1 with errno. */

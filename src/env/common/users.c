@@ -10,7 +10,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/cleanup.h"
+#include "base/os/beneath.h"
 #include "base/os/file.h"
 #include "base/os/random.h"
 
@@ -135,19 +137,6 @@ static bool users_is_taken(const struct users *u, uint32_t id)
     return false;
 }
 
-static int make_room(struct users *u, struct error *err)
-{
-    if (u->count < u->room)
-        return 0;
-    size_t room = u->room ? 2 * u->room : 16;
-    uint32_t *more = realloc(u->taken, room * sizeof *more);
-    if (!more)
-        return error_memory(err);
-    u->taken = more;
-    u->room = room;
-    return 0;
-}
-
 /* Hosts start at different ids, so they seldom collide even if they do not see the same file. */
 static int users_begin(struct users *u, struct error *err)
 {
@@ -167,8 +156,8 @@ int users_take(struct users *u, const struct user_range *range, uint32_t *out, s
     if (range->first == 0)
         return 0;
     int rc = users_begin(u, err);
-    if (rc == 0)
-        rc = make_room(u, err);
+    if (rc == 0 && !array_room(u->taken, u->count, &u->room))
+        rc = error_memory(err);
     uint32_t count = range->last - range->first + 1;
     for (uint32_t i = 0; rc == 0 && i < count; i++) {
         uint32_t id = range->first + u->next++ % count;
@@ -201,15 +190,13 @@ uint64_t users_count_processes(uid_t uid)
 {
     uint64_t count = 0;
     struct stat st;
-    DIR *proc = opendir("/proc");
-    for (struct dirent *entry; proc && (entry = readdir(proc));) {
+    cleanup_listing DIR *proc = opendir("/proc");
+    for (const char *name; (name = next_listed(proc));) {
         char task[300];
-        snprintf(task, sizeof task, "%s/task", entry->d_name);
-        if (isdigit((unsigned char)entry->d_name[0]) && fstatat(dirfd(proc), task, &st, 0) == 0 &&
+        snprintf(task, sizeof task, "%s/task", name);
+        if (isdigit((unsigned char)name[0]) && fstatat(dirfd(proc), task, &st, 0) == 0 &&
             st.st_uid == uid && st.st_nlink > 2)
             count += st.st_nlink - 2;
     }
-    if (proc)
-        closedir(proc);
     return count;
 }

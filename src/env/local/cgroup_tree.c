@@ -156,18 +156,16 @@ int group_remove(int parent, const char *name)
     if (home < 0)
         return 0;
     group_put(home, "cgroup.kill", "1"); /* Linux 5.14 */
-    DIR *children = open_listing(home, ".");
-    for (const char *child; children && (child = next_listed(children));)
+    cleanup_listing DIR *children = open_listing(home, ".");
+    for (const char *child; (child = next_listed(children));)
         unlinkat(home, child, AT_REMOVEDIR); /* its files cannot be removed */
-    if (children)
-        closedir(children);
     return unlinkat(parent, name, AT_REMOVEDIR);
 }
 
 void group_sweep(int parent, const struct owner *self)
 {
-    DIR *homes = open_listing(parent, ".");
-    for (const char *name; homes && (name = next_listed(homes));) {
+    cleanup_listing DIR *homes = open_listing(parent, ".");
+    for (const char *name; (name = next_listed(homes));) {
         struct owner owner = *self; /* boot id: the tree does not survive a reboot */
         long long pid, start, space;
         unsigned n;
@@ -179,8 +177,6 @@ void group_sweep(int parent, const struct owner *self)
         if (owner_is_gone(&owner, self))
             group_remove(parent, name);
     }
-    if (homes)
-        closedir(homes);
 }
 
 int group_make(int parent, const struct owner *self, char *name, size_t size)

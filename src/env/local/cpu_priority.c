@@ -34,6 +34,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/os/beneath.h"
 #include "base/os/file.h"
 
 enum {
@@ -119,24 +120,19 @@ static void tasks_add_threads(struct tasks *tasks, pid_t pid)
 {
     enum { LINKS_OF_ONE_THREAD = 3 };
     char path[48];
-    struct dirent *entry;
     struct stat st;
     snprintf(path, sizeof path, "/proc/%d/task", (int)pid);
     if (stat(path, &st) == 0 && st.st_nlink == LINKS_OF_ONE_THREAD) {
         tasks_add_children(tasks, pid, pid);
         return;
     }
-    DIR *threads = opendir(path);
-    while (threads && (entry = readdir(threads))) {
-        pid_t tid = (pid_t)strtol(entry->d_name, NULL, 10);
-        if (tid <= 0)
-            continue;
+    cleanup_listing DIR *threads = opendir(path);
+    for (const char *name; (name = next_listed(threads));) {
+        pid_t tid = (pid_t)strtol(name, NULL, 10);
         if (tid != pid)
             tasks_add(tasks, pid, tid);
         tasks_add_children(tasks, pid, tid);
     }
-    if (threads)
-        closedir(threads);
 }
 
 /* Finds all processes below the keeper, the worker first. The list is also the queue of the

@@ -46,6 +46,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/job.h"
+#include "base/os/beneath.h"
 #include "base/os/file.h"
 #include "base/text.h"
 #include "env/local/process_list.h"
@@ -241,21 +242,18 @@ static bool socket_holds_files(pid_t pid, const char *fd)
 static void add_open_files(const struct measurement *m, pid_t pid, struct shared_memory *shared)
 {
     char path[48];
-    struct dirent *entry;
     struct statx st;
     snprintf(path, sizeof path, "/proc/%d/fd", (int)pid);
-    DIR *dir = opendir(path);
-    while (dir && (entry = readdir(dir))) {
-        if (entry->d_name[0] == '.' || !stat_link(dirfd(dir), entry->d_name, &st))
+    cleanup_listing DIR *fds = opendir(path);
+    for (const char *fd; (fd = next_listed(fds));) {
+        if (!stat_link(dirfd(fds), fd, &st))
             continue;
-        if (S_ISSOCK(st.stx_mode) && socket_holds_files(pid, entry->d_name))
+        if (S_ISSOCK(st.stx_mode) && socket_holds_files(pid, fd))
             shared->unseen = UINT64_MAX;
         if (measurement_counts(m, st.stx_dev_major, st.stx_dev_minor, st.stx_ino) &&
             shared_is_new(shared, st.stx_ino))
             shared->bytes += st.stx_blocks * 512;
     }
-    if (dir)
-        closedir(dir);
 }
 
 static void add_map(

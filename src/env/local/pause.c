@@ -29,7 +29,7 @@ static struct sandbox *pause_first(const struct sandbox *s)
     return (struct sandbox *)(uintptr_t)first;
 }
 
-static bool list_has(const pid_t *pids, size_t count, pid_t pid)
+static bool pids_have(const pid_t *pids, size_t count, pid_t pid)
 {
     for (size_t i = 0; i < count; i++)
         if (pids[i] == pid)
@@ -61,7 +61,7 @@ static void pause_list(const struct sandbox *first, struct process_list *list)
 static void pause_signal(const struct process_list *list, pid_t pid, int signal)
 {
     cleanup_fd int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
-    if (pidfd >= 0 && list_has(list->pids, list->count, process_parent(pid)))
+    if (pidfd >= 0 && pids_have(list->pids, list->count, process_parent(pid)))
         syscall(SYS_pidfd_send_signal, pidfd, signal, NULL, 0);
 }
 
@@ -91,7 +91,7 @@ static bool pause_pass(
         size_t threads = 0;
         if (pause_is_keeper(first, pid) || process_is_stopped(pid, &threads))
             continue;
-        done = done && threads <= 1 && list_has(before->pids, before->count, pid);
+        done = done && threads <= 1 && pids_have(before->pids, before->count, pid);
         pause_signal(list, pid, SIGSTOP);
     }
     return done;
@@ -126,7 +126,7 @@ static void pause_continue(const struct sandbox *first, struct pause *p)
     pause_list(first, &list);
     for (size_t i = list.count; i-- > 0;)
         if (!pause_is_keeper(first, list.pids[i]) &&
-            !list_has(p->already, p->already_count, list.pids[i]))
+            !pids_have(p->already, p->already_count, list.pids[i]))
             pause_signal(&list, list.pids[i], SIGCONT);
     free(list.pids);
 }

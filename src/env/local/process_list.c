@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/array.h"
+#include "base/os/beneath.h"
 #include "base/os/file.h"
 
 static void process_list_add(struct process_list *list, pid_t pid)
@@ -41,14 +42,10 @@ void process_list_read(
             list->pids[i--] = list->pids[--list->count];
             continue;
         }
-        struct dirent *entry;
         snprintf(path, sizeof path, "/proc/%d/task", (int)list->pids[i]);
-        DIR *threads = opendir(path);
-        while (threads && (entry = readdir(threads)))
-            if (entry->d_name[0] != '.')
-                process_list_children(list, list->pids[i], entry->d_name);
-        if (threads)
-            closedir(threads);
+        cleanup_listing DIR *threads = opendir(path);
+        for (const char *tid; (tid = next_listed(threads));)
+            process_list_children(list, list->pids[i], tid);
     }
 }
 
@@ -99,18 +96,15 @@ bool process_is_stopped(pid_t pid, size_t *threads)
     pid_t parent;
     size_t count = 0;
     bool stopped = true;
-    struct dirent *entry;
     snprintf(path, sizeof path, "/proc/%d/task", (int)pid);
-    DIR *dir = opendir(path);
-    while (dir && (entry = readdir(dir))) {
-        snprintf(path, sizeof path, "/proc/%d/task/%.20s/stat", (int)pid, entry->d_name);
-        if (entry->d_name[0] == '.' || !process_read_stat(path, &state, &parent))
+    cleanup_listing DIR *tasks = opendir(path);
+    for (const char *tid; (tid = next_listed(tasks));) {
+        snprintf(path, sizeof path, "/proc/%d/task/%.20s/stat", (int)pid, tid);
+        if (!process_read_stat(path, &state, &parent))
             continue;
         count++;
         stopped = stopped && strchr("TtZX", state);
     }
-    if (dir)
-        closedir(dir);
     if (threads)
         *threads = count;
     return stopped;

@@ -97,10 +97,8 @@ int reports_expect(struct reports *r, void *sandbox, uint64_t *tag, struct error
 {
     int64_t index = r->first_free;
     if (index == NO_ENTRY) {
-        struct report_entry *grown = array_grow(r->entries, r->count, &r->room, sizeof *r->entries);
-        if (!grown)
+        if (!array_room(r->entries, r->count, &r->room))
             return error_memory(err);
-        r->entries = grown;
         index = (int64_t)r->count++;
     } else {
         r->first_free = r->entries[index].next_free;
