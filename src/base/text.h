@@ -72,8 +72,8 @@ const char *text_last_name(const char *path, size_t *len);
  * are compared as text. */
 const char *text_below(const char *path, const char *directory);
 
-/* The number behind `key` at the beginning of a line, as in files of /proc and of cgroups; 0 if there
- * is none. */
+/* The number behind `key` at the beginning of a line, as in files of /proc and of cgroups; 0 if
+ * there is none. */
 uint64_t text_number_after(const char *text, const char *key);
 
 /* True for a relative path that leads down: its components are neither empty, nor

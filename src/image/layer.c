@@ -292,9 +292,7 @@ static int layer_open_parent(struct layer *l, struct error *err)
             rc = layer_note(l, &l->used, l->path, err);
             errno = 0;
         }
-        int saved = errno;
         close_fd(&l->parent);
-        errno = saved;
         l->parent = next;
         *slash++ = '/';
     }

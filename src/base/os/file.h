@@ -25,8 +25,8 @@ int file_read(const char *path, size_t limit, struct buf *out, struct error *err
 /* The same for an open descriptor, which may be a pipe; `name` is for errors. */
 int file_read_fd(int fd, const char *name, size_t limit, struct buf *out, struct error *err);
 
-/* Reads the beginning of a small file, as in /proc, relative to a directory or AT_FDCWD. Returns its
- * length; 0 with "" if it is empty or cannot be read. */
+/* Reads the beginning of a small file, as in /proc, relative to a directory or AT_FDCWD. Returns
+ * its length; 0 with "" if it is empty or cannot be read. */
 size_t file_peek(int dir, const char *path, char *out, size_t size);
 
 /* Returns this process's umask. umask(2) could read it only by changing it for all threads, so this

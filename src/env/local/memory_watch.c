@@ -290,13 +290,15 @@ static void add_maps(const struct measurement *m, pid_t pid, struct shared_memor
         fclose(f);
 }
 
-static uint64_t file_system_used(pid_t keeper, const char *at)
+/* Of a tmpfs of the sandbox; *size becomes how much may be in it. */
+static uint64_t file_system_used(pid_t keeper, const char *at, uint64_t *size)
 {
     char path[64];
     struct statfs st;
     snprintf(path, sizeof path, "/proc/%d/root%s", (int)keeper, at);
     if (statfs(path, &st) < 0 || st.f_type != TMPFS_MAGIC)
         return 0;
+    *size = (uint64_t)st.f_blocks * (uint64_t)st.f_bsize;
     return (uint64_t)(st.f_blocks - st.f_bfree) * (uint64_t)st.f_bsize;
 }
 
@@ -321,6 +323,7 @@ static bool holds_unread_files(const struct memory_watch *w)
 static uint64_t measurement_shared(const struct measurement *m)
 {
     struct shared_memory shared = { 0 };
+    uint64_t size;
     for (size_t i = 0; i < m->processes.count; i++)
         add_open_files(m, m->processes.pids[i], &shared);
     for (size_t i = 0; i < m->processes.count; i++)
@@ -329,8 +332,8 @@ static uint64_t measurement_shared(const struct measurement *m)
     if (m->unread)
         shared.unseen = UINT64_MAX;
     if (m->own_root)
-        shared.bytes +=
-            file_system_used(m->keeper, "/tmp") + file_system_used(m->keeper, "/dev/shm");
+        shared.bytes += file_system_used(m->keeper, "/tmp", &size) +
+                        file_system_used(m->keeper, "/dev/shm", &size);
     uint64_t unseen = growth(m->first_shared + shared.bytes, m->now.shared);
     return shared.bytes + (shared.unseen < unseen ? shared.unseen : unseen);
 }
@@ -358,14 +361,8 @@ uint64_t memory_of_fork(pid_t keeper)
 
 void memory_now(pid_t keeper, const struct process_list *processes, struct memory_now *out)
 {
-    char path[48];
-    struct statfs st;
     *out = (struct memory_now){ .private_bytes = read_private(processes).most };
-    snprintf(path, sizeof path, "/proc/%d/root/tmp", (int)keeper);
-    if (statfs(path, &st) < 0 || st.f_type != TMPFS_MAGIC)
-        return;
-    out->files = (uint64_t)(st.f_blocks - st.f_bfree) * (uint64_t)st.f_bsize;
-    out->files_limit = (uint64_t)st.f_blocks * (uint64_t)st.f_bsize;
+    out->files = file_system_used(keeper, "/tmp", &out->files_limit);
 }
 
 /* ---- scheduling ---- */

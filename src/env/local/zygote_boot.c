@@ -318,11 +318,8 @@ static void zygote_boot_last_words(int fd, char *out, size_t size)
     while (len < sizeof text - 1 && poll(&p, 1, LAST_WORDS_MS) > 0 &&
            (n = read(fd, text + len, sizeof text - 1 - len)) > 0)
         len += (size_t)n;
-    while (len > 0 && (unsigned char)text[len - 1] <= ' ')
-        len--;
-    text[len] = '\0';
-    char *line = strrchr(text, '\n');
-    snprintf(out, size, "%.*s", (int)size - 1, line ? line + 1 : text);
+    size_t from = text_last_line(text, &len);
+    snprintf(out, size, "%.*s", (int)(len - from), text + from);
 }
 
 static int not_a_python(struct zygote *z, struct error *err)

@@ -26,7 +26,6 @@ enum {
     GOODBYE_SECONDS = 15, /* for the service to remove the remaining sandboxes */
     LEASE_SECONDS = 3600, /* the supervisor's, without a message from the host */
     LIST_PAGE = 100,
-    PAGES_MOST = 100,
     LIST_SECONDS = 60,
 };
 
