@@ -98,6 +98,16 @@ DROSTE_API int droste_volume_restore(
     droste_volume *v, const char *name, droste_volume_count *count, droste_error *err);
 DROSTE_API int droste_volume_snapshot_remove(droste_volume *v, const char *name, droste_error *err);
 
+/* A commit is a copy in a directory that machines share, as chunks that are named by their content,
+ * so that only what has changed is written. */
+enum { DROSTE_COMMIT_SIZE = 65 }; /* of its name, with the NUL */
+/* Needs DROSTE_VOLUME_ALONE. */
+DROSTE_API int droste_volume_commit(droste_volume *v, const char *share,
+    char commit[DROSTE_COMMIT_SIZE], droste_volume_count *count, droste_error *err);
+/* Creates a volume with the contents and limits of a commit. ERROR_ARGUMENT if it exists. */
+DROSTE_API int droste_volume_create_from(
+    droste *d, const char *name, const char *share, const char *commit, droste_error *err);
+
 #ifdef __cplusplus
 }
 #endif

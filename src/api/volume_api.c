@@ -6,6 +6,7 @@
 #include "api/options.h"
 #include "api/volume_remote.h"
 #include "base/cleanup.h"
+#include "volume/share.h"
 
 struct droste_volume {
     droste *d;
@@ -74,6 +75,17 @@ int droste_volume_create(droste *d, const char *name, droste_error *failure)
     int rc = volume_local_root(d, "create", &root, err);
     if (rc == 0)
         rc = volume_create(root, name, &limits, err);
+    return rc;
+}
+
+int droste_volume_create_from(
+    droste *d, const char *name, const char *share, const char *commit, droste_error *failure)
+{
+    cleanup_free char *root = NULL;
+    struct error *err = api_error(failure);
+    int rc = volume_local_root(d, "commits", &root, err);
+    if (rc == 0)
+        rc = volume_create_from(root, name, share, commit, err);
     return rc;
 }
 
@@ -331,6 +343,16 @@ int droste_volume_snapshot(
     struct error why = { 0 };
     int rc = v->local ? volume_snapshot(v->local, name, &copied, &why)
                       : volume_refuse_remote(v->d, "snapshot", &why);
+    return volume_counted(rc, &copied, count, &why, err);
+}
+
+int droste_volume_commit(droste_volume *v, const char *share, char commit[DROSTE_COMMIT_SIZE],
+    droste_volume_count *count, droste_error *err)
+{
+    droste_volume_count copied = { 0 };
+    struct error why = { 0 };
+    int rc = v->local ? volume_commit(v->local, share, commit, &copied, &why)
+                      : volume_refuse_remote(v->d, "commits", &why);
     return volume_counted(rc, &copied, count, &why, err);
 }
 

@@ -210,6 +210,7 @@ static int serve_command(const struct command *self, droste *d, int argc, char *
         { "workers", "N", "Processes that serve (1).", &workers },
         { "node", "NAME", "Its name in the cluster (the host's).", &o.node },
         { "advertise", "ADDRESS", "IP:PORT at which other nodes reach it.", &o.advertise },
+        { "share", "DIR", "A directory of all nodes, for volumes (cluster).", &o.share },
         { "nats-creds", "PATH", "Credentials for NATS (JWT and NKey).", &o.nats_credentials },
         { "nats-ca", "PATH", "Authorities of NATS' certificates (PEM).", &o.nats_ca },
         { "max-connections", "N", "Connections of a worker at once (8192).", &connections },

@@ -33,6 +33,8 @@ struct registry {
     uint64_t sandboxes, most;
     bool is_draining, is_known, is_claimed;
     uint64_t connected_ns;     /* since when the bus is there; 0: it is not */
+    uint64_t probe_ns;         /* when the beat whose answer is awaited was sent; 0: none is */
+    uint64_t proven_ns;        /* the same of the last one that was stored */
     struct error failure;      /* of joining, the last one */
     bool has_failed, is_final; /* it did; trying again does not help */
 };
@@ -203,16 +205,25 @@ static void registry_make_bucket(struct registry *g, bus_done_fn *done)
 
 static void registry_on_beat(void *arg, const struct bus_answer *a)
 {
+    struct registry *g = arg;
+    if (a->result == BUS_OK)
+        g->proven_ns = g->probe_ns;
+    g->probe_ns = 0;
     if (a->result == BUS_NO_RESPONDERS || a->result == BUS_NOT_FOUND)
-        registry_make_bucket(arg, NULL);
+        registry_make_bucket(g, NULL);
 }
 
 static void registry_beat(struct registry *g)
 {
     cleanup_buf struct buf text = { 0 };
     registry_write(g, &text);
-    if (g->is_claimed && !buf_failed(&text))
-        bus_put(g->bus, registry_bucket, g->key, buf_text(&text), text.len, registry_on_beat, g);
+    if (!g->is_claimed || buf_failed(&text))
+        return;
+    bool is_probe = g->probe_ns == 0;
+    if (is_probe)
+        g->probe_ns = clock_ns();
+    bus_put(g->bus, registry_bucket, g->key, buf_text(&text), text.len,
+        is_probe ? registry_on_beat : NULL, g);
 }
 
 static void registry_join(struct registry *g);
@@ -236,6 +247,26 @@ static void registry_on_timer(uv_timer_t *timer)
         if (node->number != g->own && now - since > NODE_LOST_MS * 1000000ull)
             node_lose(g, node);
     }
+}
+
+uint64_t registry_proven_ns(const struct registry *g)
+{
+    return g->proven_ns;
+}
+
+bool registry_is_silent(const struct registry *g, const char *name, int ms)
+{
+    uint64_t now = clock_ns(), most = (uint64_t)ms * 1000000u;
+    bool hears_itself = false;
+    if (!g->connected_ns || now - g->connected_ns < most)
+        return false;
+    for (size_t i = 0; i < g->count; i++) {
+        const struct node *node = &g->nodes[i];
+        if (strcmp(node->name, name) == 0 && now - node->seen_ns < most)
+            return false;
+        hears_itself |= node->number == g->own && now - node->seen_ns < NODE_LOST_MS * 1000000ull;
+    }
+    return hears_itself;
 }
 
 void registry_announce(struct registry *g, const char *address)
@@ -286,11 +317,14 @@ static void registry_claim(struct registry *g);
 static void registry_on_claimed(void *arg, const struct bus_answer *a)
 {
     struct registry *g = arg;
-    if (a->result == BUS_OK)
+    if (a->result == BUS_OK) {
         g->is_claimed = true;
-    else if (a->result == BUS_CONFLICT)
+        g->proven_ns = g->probe_ns;
+    }
+    g->probe_ns = 0;
+    if (a->result == BUS_CONFLICT)
         registry_claim(g);
-    else
+    else if (a->result != BUS_OK)
         registry_fail(g, "claiming a number for this node", a);
 }
 
@@ -306,6 +340,7 @@ static void registry_claim(struct registry *g)
     g->own = number;
     snprintf(g->key, sizeof g->key, "node.%04x", g->own);
     registry_write(g, &text);
+    g->probe_ns = clock_ns();
     bus_create(g->bus, registry_bucket, g->key, buf_text(&text), text.len, registry_on_claimed, g);
 }
 

@@ -61,6 +61,11 @@ bool registry_is_replaced(const struct registry *g, const struct node *node);
 /* The same, or it has left: not worth telling. */
 bool registry_is_gone(const struct registry *g, const struct node *node);
 
+/* When the last heartbeat of this node was sent of which is known that it was stored; 0: none. */
+uint64_t registry_proven_ns(const struct registry *g);
+/* Whether no node of this name was heard of for so long, though this one was. */
+bool registry_is_silent(const struct registry *g, const char *name, int ms);
+
 /* Signs a text of node-to-node requests, and checks a signature in constant time. */
 int registry_sign(const struct registry *g, const char *text, char out[TICKET_SIZE]);
 bool registry_verify(const struct registry *g, const char *text, const char *ticket);

@@ -70,6 +70,7 @@ enum limit {
     LIMIT_WORKSPACE_SIZE,
     LIMIT_WORKSPACE_FILES,
     LIMIT_COUNT,
+    LIMIT_VOLUME_LOST = LIMIT_COUNT, /* none that is set: another machine has the volume */
 };
 
 enum limit_means {

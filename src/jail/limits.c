@@ -18,7 +18,7 @@ static const struct row {
     bool cgroup;  /* a cgroup can enforce it for the whole sandbox */
     int resource; /* the RLIMIT_… that can, or -1 */
     bool host;    /* the host measures, and kills the sandbox */
-} rows[LIMIT_COUNT] = {
+} rows[LIMIT_COUNT + 1] = {
 #define AT(field) offsetof(struct jail_limits, field)
     [LIMIT_MEMORY] = { "memory", "memory", AT(memory), UNIT_BYTES, true, RLIMIT_DATA,
         true }, /* the rlimit applies to each process; the host measures all together */
@@ -38,6 +38,7 @@ static const struct row {
         false, -1, true },
     [LIMIT_WORKSPACE_FILES] = { "workspace files", "workspace-files", AT(workspace_files),
         UNIT_COUNT, false, -1, true },
+    [LIMIT_VOLUME_LOST] = { .name = "volume lost" },
 #undef AT
 };
 

@@ -27,6 +27,7 @@
 #include "serve/native/batches.h"
 #include "serve/native/runs.h"
 #include "serve/queue/queue.h"
+#include "serve/sandbox/owners.h"
 #include "serve/sandbox/sandbox.h"
 #include "serve/native/templates.h"
 #include "serve/http/tls.h"
@@ -468,6 +469,7 @@ static void server_on_sweep(uv_timer_t *timer)
     s->swept_ns = now;
     server_reload(s, false);
     nodes_sweep(s);
+    owners_sweep(s);
     idempotency_sweep(s, now);
     upstream_sweep(s, now, s->draining);
     sandboxes_sweep(s, now);
@@ -644,6 +646,7 @@ static void server_close(struct server *s)
     mcp_service_close(s);
     jupyter_close(s);
     queue_close(s);
+    owners_close(s);
     nodes_close(s);
     tls_close();
     for (size_t i = 0; s->schemas && route_at(i); i++)
@@ -729,6 +732,8 @@ static int serve_as(
         rc = server_watch(&s, err);
     if (rc == 0)
         rc = queue_open(&s, err);
+    if (rc == 0)
+        rc = owners_open(&s, err);
     if (rc == 0)
         rc = listen_address(s.listener.fd, options->certificate != NULL, &address, err);
     if (rc == 0) {

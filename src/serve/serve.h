@@ -35,6 +35,7 @@ struct serve_options {
     bool notebooks_per_key;   /* each key has a directory of its own in it */
     const char *node;         /* its name there */
     const char *advertise;    /* the address at which others reach it; NULL: that of `listen` */
+    const char *share;        /* a directory of all nodes, for commits of volumes; NULL: none */
     const char *nats_credentials, *nats_ca; /* files; NULL: none */
     /* What every client may open for its sandboxes, as rules of allow-net; ends with NULL. NULL:
      * nothing. */

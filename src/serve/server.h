@@ -91,6 +91,7 @@ struct server {
     struct jupyter *jupyter; /* see jupyter/jupyter.h */
     struct schema **schemas; /* by route; NULL: none */
     struct run_queue *queue; /* see queue/queue.h; NULL: it is in no cluster */
+    struct owners *owners;   /* of volumes: see sandbox/owners.h; NULL: it is in no cluster */
     struct openai *openai;   /* what that protocol has of its own */
     /* See sandbox/options.c and sandbox/calls.c. */
     droste *parser; /* reads the values of options; NULL: none was read yet */

@@ -76,8 +76,14 @@ static bool explain_limit(struct session *s)
     enum limit limit = limit_that_ended(s, &usage);
     if (limit == LIMIT_NONE)
         return false;
-    limit_print(limit, &s->settings.limits.sandbox, &value);
     snprintf(s->killed, sizeof s->killed, "%s", limit_name(limit));
+    if (limit == LIMIT_VOLUME_LOST) {
+        error_set(&s->death, ERROR_LOST,
+            "the sandbox was ended because its volume was moved away: another node of the cluster "
+            "may have it; what was not committed is lost");
+        return true;
+    }
+    limit_print(limit, &s->settings.limits.sandbox, &value);
     if (limit == LIMIT_WORKSPACE_SIZE || limit == LIMIT_WORKSPACE_FILES) {
         error_set(&s->death, ERROR_LOST,
             "the sandbox was killed because its workspace exceeded the limit of %s (%s); its "

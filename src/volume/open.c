@@ -370,6 +370,12 @@ void volume_interrupt_by(struct volume *v, int fd)
     v->interrupt = fd;
 }
 
+bool volume_is_moved(const struct volume *v)
+{
+    struct stat st;
+    return stat(v->path, &st) < 0 ? errno == ENOENT : st.st_ino != v->inode;
+}
+
 char *volume_barrier(const struct volume *v, uid_t uid)
 {
     char *path = strdup(v->path);

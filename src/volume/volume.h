@@ -83,6 +83,8 @@ ino_t volume_inode(const struct volume *v); /* of the data */
 uid_t volume_owner(const struct volume *v); /* of the data, and of what is put there */
 const struct volume_limits *volume_limits_of(const struct volume *v);
 int volume_set_limits(struct volume *v, const struct volume_limits *limits, struct error *err);
+/* Whether something else, or nothing, has its name now. */
+bool volume_is_moved(const struct volume *v);
 /* Changes the owner of all data, because guests of root do not always have the same user;
  * nothing to do if it is right. ERROR_ARGUMENT while another process uses the volume. */
 int volume_give(struct volume *v, uid_t uid, struct error *err);

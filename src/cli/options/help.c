@@ -183,9 +183,13 @@ static void help_put_short(
         if (text)
             help_put_wrapped(out, text, put_flag_name(out, f->name, f->value), LEFT + 1);
     }
-    buf_puts(out, self->settings ? "\nMost used settings:\n" : "");
-    while (help_rows(out) + ROWS_BEHIND < ROWS && (o = flag_common_option(self, flags, &at)))
+    bool is_first = true; /* the heading has two rows */
+    while (help_rows(out) + ROWS_BEHIND + 2 * is_first < ROWS &&
+           (o = flag_common_option(self, flags, &at))) {
+        buf_puts(out, is_first ? "\nMost used settings:\n" : "");
+        is_first = false;
         put_short_option(out, o);
+    }
     put_first_examples(out, self);
     buf_printf(out, "\n'droste %s --help all' has %sthe details and more examples.\n", self->name,
         self->settings ? "all settings, " : "");

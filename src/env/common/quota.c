@@ -44,10 +44,9 @@ static enum limit limit_over(const struct quota *q)
     return q->used.files > limits->files ? LIMIT_VOLUME_FILES : LIMIT_NONE;
 }
 
-static void tell_users(struct quota *q)
+static void tell_users(struct quota *q, enum limit limit)
 {
     struct quota_user *user, *next;
-    enum limit limit = limit_over(q);
     for (user = LIST_FIRST(&q->users); user && limit != LIMIT_NONE; user = next) {
         next = LIST_NEXT(user, link);
         user->over(user->arg, limit);
@@ -72,7 +71,7 @@ static void quota_measure(struct quota *q, size_t entries)
     q->used = used;
     q->looks = 0;
     q->seldom = SELDOM + (unsigned)(SELDOM * clock_seconds_since(q->began_ns) * 1000 / LOOK_MS);
-    tell_users(q);
+    tell_users(q, limit_over(q));
 }
 
 static bool is_part(uint64_t fuller, uint64_t used, uint64_t limit)
@@ -96,7 +95,9 @@ static bool is_time(struct quota *q)
 static void quota_look(void *arg)
 {
     struct quota *q = arg;
-    if (q->under_way || is_time(q))
+    if (volume_is_moved(q->volume))
+        tell_users(q, LIMIT_VOLUME_LOST);
+    else if (q->under_way || is_time(q))
         quota_measure(q, PIECE);
     else
         timer_start(q->timer, LOOK_MS, 0);

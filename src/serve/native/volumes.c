@@ -20,39 +20,18 @@
 #include "base/text.h"
 #include "serve/http/nodes.h"
 #include "serve/http/relay.h"
-#include "serve/http/work.h"
+#include "serve/native/volume_job.h"
 #include "serve/queue/queue.h"
+#include "serve/sandbox/owners.h"
 #include "serve/sandbox/volume.h"
 
-enum { VOLUMES_MOST = 1000, SNAPSHOTS_MOST = 16, ENTRIES_MOST = 100000, DEPTH_MOST = 10 };
-enum { VOLUME_SIZE_LEAST = 4096, VOLUME_FILES_LEAST = 32, VOLUME_NUMBER = 24 };
+enum { VOLUMES_MOST = 1000, ENTRIES_MOST = 100000, DEPTH_MOST = 10 };
+enum { VOLUME_SIZE_LEAST = 4096, VOLUME_FILES_LEAST = 32 };
 static const int64_t volume_size_most = (int64_t)10 << 30, volume_files_most = 100000;
-
-struct volume_job {
-    struct work w;
-    /* Negative: *err says why. `v` is NULL where the volume is not opened before. */
-    int (*act)(struct volume_job *job, droste *d, droste_volume *v, droste_error *err);
-    bool is_closed;           /* it is not opened */
-    int flags;                /* with which it is opened */
-    unsigned argument_status; /* of a request that does not fit the volume's state; 0: 400 */
-    char *root, *path;
-    char name[SERVE_NAME_SIZE], size[VOLUME_NUMBER], files[VOLUME_NUMBER];
-    char claim[BUS_SUBJECT_MAX]; /* of a name in a cluster */
-    unsigned depth;
-    size_t most;
-    int fd; /* of a file's content */
-    uint64_t bytes;
-    struct buf out; /* the answer; empty: there is none */
-    int rc;
-    droste_error err;
-    /* Of a file that comes in: */
-    uint64_t room; /* bytes that the volume may have */
-    bool is_open;
-};
 
 /* ---- jobs ---- */
 
-static void volume_job_free(struct volume_job *job)
+void volume_job_free(struct volume_job *job)
 {
     close_fd(&job->fd);
     buf_free(&job->out);
@@ -99,7 +78,7 @@ static void volume_fail(struct request *r, const struct volume_job *job)
         request_fail(r, &job->err);
 }
 
-static void volume_reply(struct request *r, struct volume_job *job)
+void volume_reply(struct request *r, struct volume_job *job)
 {
     if (job->rc < 0)
         volume_fail(r, job);
@@ -114,12 +93,19 @@ static void volume_reply(struct request *r, struct volume_job *job)
         request_locate(r, "/v1/volumes/%s", job->name);
 }
 
-static void volume_job_end(struct work *w)
+void volume_job_end(struct work *w)
 {
     struct volume_job *job = (struct volume_job *)w;
     if (w->r)
         volume_reply(w->r, job);
     volume_job_free(job);
+}
+
+void volume_job_on_gone(struct request *r)
+{
+    struct volume_job *job = r->state;
+    job->w.r = NULL;
+    r->state = NULL;
 }
 
 /* NULL: the request was refused. */
@@ -143,8 +129,7 @@ static struct volume_job *volume_job_new(struct request *r, const char *name,
     return job;
 }
 
-/* The same about a volume that exists, and its path in the query. */
-static struct volume_job *volume_job_of(struct request *r, bool has_path,
+struct volume_job *volume_job_of(struct request *r, bool has_path,
     int (*act)(struct volume_job *job, droste *d, droste_volume *v, droste_error *err))
 {
     const char *path = has_path ? request_query(r, "path", NULL) : "";
@@ -164,7 +149,7 @@ static struct volume_job *volume_job_of(struct request *r, bool has_path,
     return NULL;
 }
 
-static void volume_job_start(struct volume_job *job)
+void volume_job_start(struct volume_job *job)
 {
     if (job)
         work_start(&job->w);
@@ -188,7 +173,7 @@ static int volume_describe(struct volume_job *job, droste *d, droste_volume *v, 
     return 0;
 }
 
-static int volume_count_name(void *arg, const char *name)
+int volume_count_name(void *arg, const char *name)
 {
     size_t *count = arg;
     ++*count;
@@ -233,15 +218,8 @@ static bool volume_take_limit(struct request *r, const char *member, const char 
 
 /* ---- names, each of which is one node's ---- */
 
-/* A name is a key, whose value is the node that has the volume: two nodes cannot make one. */
+/* See sandbox/owners.h: two nodes cannot make one name. */
 static const char volume_names_bucket[] = "droste-volumes";
-
-static void volume_claim_key(const struct request *r, const char *name, char out[BUS_SUBJECT_MAX])
-{
-    size_t n = (size_t)snprintf(out, BUS_SUBJECT_MAX, "%s.", queue_key_of(r));
-    for (const char *p = name; *p && n + 3 < BUS_SUBJECT_MAX; p++)
-        n += (size_t)snprintf(out + n, BUS_SUBJECT_MAX - n, "%02x", (unsigned char)*p);
-}
 
 static void volume_release_claim(const struct volume_job *job)
 {
@@ -254,8 +232,11 @@ static void volume_release_claim(const struct volume_job *job)
 static void volume_claim_end(struct volume_job *job, const struct bus_answer *a)
 {
     struct request *r = job->w.r;
-    const char *own = job->w.server->options->node;
-    bool is_own = a->result == BUS_OK && (!a->data || strcmp(a->data, own) == 0);
+    char node[NODE_NAME_SIZE];
+    owners_read_node(a->data ? a->data : job->w.server->options->node, node);
+    bool is_own = a->result == BUS_OK && strcmp(node, job->w.server->options->node) == 0;
+    if (is_own)
+        owners_note(job->w.server, job->claim, a->data ? a->data : node, a->sequence);
     if (r) {
         r->on_gone = NULL;
         r->state = NULL;
@@ -266,7 +247,7 @@ static void volume_claim_end(struct volume_job *job, const struct bus_answer *a)
     }
     if (r && a->result == BUS_OK)
         request_refuse(
-            r, 409, "conflict", "there is a volume '%s', on the node '%.64s'", job->name, a->data);
+            r, 409, "conflict", "there is a volume '%s', on the node '%s'", job->name, node);
     else if (r)
         queue_refuse_bus(r, a);
     else if (is_own)
@@ -289,19 +270,12 @@ static void volume_on_claimed(void *arg, const struct bus_answer *a)
         volume_claim_end(job, a);
 }
 
-static void volume_claim_on_gone(struct request *r)
-{
-    struct volume_job *job = r->state;
-    job->w.r = NULL;
-    r->state = NULL;
-}
-
 static void volume_claim(struct request *r, struct volume_job *job)
 {
     const char *node = r->server->options->node;
-    volume_claim_key(r, job->name, job->claim);
+    owners_key(queue_key_of(r), job->name, job->claim);
     r->state = job;
-    r->on_gone = volume_claim_on_gone;
+    r->on_gone = volume_job_on_gone;
     bus_create(registry_bus(r->server->nodes), volume_names_bucket, job->claim, node, strlen(node),
         volume_on_claimed, job);
 }
@@ -403,118 +377,7 @@ void handle_volume_limit(struct request *r)
         volume_job_free(job);
 }
 
-/* ---- snapshots ---- */
-
-struct snapshot_list {
-    struct volume_job *job;
-    droste_volume *v;
-    droste_error *err;
-    int rc;
-};
-
-static int snapshot_put(void *arg, const char *name)
-{
-    struct snapshot_list *list = arg;
-    droste_volume_usage used;
-    struct buf *out = &list->job->out;
-    list->rc = droste_volume_snapshot_measure(list->v, name, &used, list->err);
-    if (list->rc < 0)
-        return -1;
-    field_open(out, NULL, '{');
-    field_string(out, "name", name);
-    field_int(out, "size", (int64_t)used.size);
-    field_int(out, "files", (int64_t)used.files);
-    field_close(out, '}');
-    return 0;
-}
-
-static int snapshot_list(struct volume_job *job, droste *d, droste_volume *v, droste_error *err)
-{
-    struct snapshot_list list = { .job = job, .v = v, .err = err };
-    field_open(&job->out, NULL, '{');
-    field_open(&job->out, "snapshots", '[');
-    int rc = droste_volume_snapshots(v, snapshot_put, &list, err);
-    field_close(&job->out, ']');
-    field_close(&job->out, '}');
-    return list.rc < 0 ? list.rc : rc;
-}
-
-void handle_snapshot_list(struct request *r)
-{
-    volume_job_start(volume_job_of(r, false, snapshot_list));
-}
-
-static int snapshot_reply(struct volume_job *job, int rc, const droste_volume_count *count)
-{
-    field_open(&job->out, NULL, '{');
-    field_int(&job->out, "bytes", (int64_t)count->bytes);
-    field_close(&job->out, '}');
-    return rc;
-}
-
-static int snapshot_make(struct volume_job *job, droste *d, droste_volume *v, droste_error *err)
-{
-    droste_volume_count copied = { 0 };
-    size_t count = 0;
-    int rc = droste_volume_snapshots(v, volume_count_name, &count, err);
-    if (rc == 0 && count >= SNAPSHOTS_MOST) {
-        *err = (droste_error){ .code = DROSTE_ERROR_ARGUMENT };
-        snprintf(err->text, sizeof err->text,
-            "the volume has %d snapshots, which is the most; remove some", SNAPSHOTS_MOST);
-        rc = -1;
-    }
-    if (rc == 0)
-        rc = droste_volume_snapshot(v, job->path, &copied, err);
-    return snapshot_reply(job, rc, &copied);
-}
-
-static int snapshot_restore(struct volume_job *job, droste *d, droste_volume *v, droste_error *err)
-{
-    droste_volume_count copied = { 0 };
-    return snapshot_reply(job, droste_volume_restore(v, job->path, &copied, err), &copied);
-}
-
-static int snapshot_end(struct volume_job *job, droste *d, droste_volume *v, droste_error *err)
-{
-    return droste_volume_snapshot_remove(v, job->path, err);
-}
-
-/* Of a snapshot, for which the volume must not be in use. */
-static void snapshot_start(struct request *r, bool in_query,
-    int (*act)(struct volume_job *job, droste *d, droste_volume *v, droste_error *err))
-{
-    struct volume_job *job = volume_job_of(r, false, act);
-    if (!job)
-        return;
-    const char *snapshot =
-        in_query ? request_query(r, "snapshot", NULL) : json_get_string(r->json, "snapshot", "");
-    free(steal(&job->path));
-    job->path = snapshot && text_is_name(snapshot) ? strdup(snapshot) : NULL;
-    job->flags = DROSTE_VOLUME_ALONE;
-    job->argument_status = 409;
-    if (job->path) {
-        volume_job_start(job);
-        return;
-    }
-    volume_job_free(job);
-    if (!r->reply)
-        request_refuse(r, 400, "argument", "that is not a name of a snapshot");
-}
-
-void handle_snapshot_create(struct request *r)
-{
-    snapshot_start(r, false, snapshot_make);
-}
-
-void handle_snapshot_restore(struct request *r)
-{
-    snapshot_start(r, false, snapshot_restore);
-}
-
-void handle_snapshot_remove(struct request *r)
-{
-    snapshot_start(r, true, snapshot_end);
-}
+/* ---- removal ---- */
 
 static int volume_end(struct volume_job *job, droste *d, droste_volume *none, droste_error *err)
 {
@@ -537,7 +400,7 @@ void handle_volume_delete(struct request *r)
         job->argument_status = 409; /* it is in use */
         job->w.end = volume_ended;
         if (r->server->nodes)
-            volume_claim_key(r, job->name, job->claim);
+            owners_key(queue_key_of(r), job->name, job->claim);
     }
     volume_job_start(job);
 }

@@ -10,6 +10,8 @@
 /* The directory of the account's volumes, which need not exist; free it. NULL: the request was
  * refused. */
 char *sandbox_volume_root(struct request *r);
+/* The same of the key with this id, without a request. NULL: there is none. */
+char *sandbox_volume_root_of(struct server *s, const char *key);
 bool sandbox_volume_exists(const char *root, const char *name);
 /* True: it is there. False: another node, which may have it, answers the request, or it was
  * refused. */

@@ -2,6 +2,8 @@
  * removed. */
 #include "fixture.h"
 
+#include "volume/share.h"
+
 /* ---- names ---- */
 
 /* A name is one directory's, and looks like it. */
@@ -263,6 +265,118 @@ static void a_snapshot_is_restored(void **state)
     volume_release(v);
 }
 
+/* ---- commits ---- */
+
+static unsigned chunks_in(const char *share)
+{
+    unsigned count = 0;
+    DIR *all = open_listing(AT_FDCWD, share);
+    assert_non_null(all);
+    for (const char *name; (name = next_listed(all));) {
+        DIR *some = open_listing(dirfd(all), name);
+        assert_non_null(some);
+        while (next_listed(some))
+            count++;
+        closedir(some);
+    }
+    closedir(all);
+    return count;
+}
+
+/* 6 MiB that do not repeat, from the middle of which a byte may be missing. */
+static void put_noise(const struct volume *v, bool is_shorter)
+{
+    enum { NOISE = 6 << 20 };
+    cleanup_free unsigned char *noise = malloc(NOISE);
+    uint64_t n = 1;
+    droste_volume_count count;
+    for (size_t i = 0; i < NOISE; i++) {
+        n = n * 6364136223846793005u + 1442695040888963407u;
+        noise[i] = (unsigned char)(n >> 56);
+    }
+    cleanup_fd int fd = open(at("source"), O_CREAT | O_TRUNC | O_RDWR | O_CLOEXEC, 0600);
+    assert_int_equal(file_write_all(fd, noise, NOISE / 2), 0);
+    assert_int_equal(file_write_all(fd, noise + NOISE / 2 + is_shorter, NOISE / 2 - is_shorter), 0);
+    assert_ok(volume_put(v, fd, "noise", &count, err));
+}
+
+static struct volume *committed_volume(char commit[HASH_TEXT_SIZE])
+{
+    droste_volume_count count;
+    volume_release(new_volume());
+    struct volume *v = open_volume(VOLUME_ALONE);
+    assert_int_equal(mkdir(at("share"), 0700), 0);
+    put_text(v, "some/file", "one");
+    put_noise(v, false);
+    assert_int_equal(symlinkat("/etc/passwd", volume_data(v), "link"), 0);
+    assert_ok(volume_commit(v, at("share"), commit, &count, err));
+    return v;
+}
+
+/* A commit has what was there then, with its limits; a small change adds few chunks to it. */
+static void a_commit_is_opened_under_another_name(void **state)
+{
+    char commit[HASH_TEXT_SIZE], next[HASH_TEXT_SIZE];
+    struct volume *v = committed_volume(commit), *other = NULL;
+    droste_volume_count count;
+    struct stat st;
+    unsigned chunks = chunks_in(at("share"));
+    assert_true(chunks >= 4);
+    assert_ok(volume_commit(v, at("share"), next, &count, err));
+    assert_string_equal(next, commit);
+    put_text(v, "some/file", "two");
+    put_noise(v, true);
+    assert_ok(volume_commit(v, at("share"), next, &count, err));
+    assert_string_not_equal(next, commit);
+    assert_true(chunks_in(at("share")) <= chunks + 4); /* around each change, and the names */
+    assert_ok(volume_create_from(root, "w", at("share"), commit, err));
+    assert_fails(ERROR_ARGUMENT, volume_create_from(root, "w", at("share"), commit, err));
+    assert_ok(volume_open(root, "w", VOLUME_ALONE, &other, err));
+    assert_string_equal(text_of(other, "some/file"), "one");
+    assert_int_equal(fstatat(volume_data(other), "noise", &st, 0), 0);
+    assert_int_equal(st.st_size, 6 << 20);
+    assert_int_equal(fstatat(volume_data(other), "link", &st, AT_SYMLINK_NOFOLLOW), 0);
+    assert_true(S_ISLNK(st.st_mode));
+    assert_int_equal(volume_limits_of(other)->size, limits.size);
+    assert_ok(volume_commit(other, at("share"), next, &count, err));
+    assert_string_equal(next, commit);
+    volume_release(other);
+    volume_release(v);
+}
+
+/* What is missing, damaged or no commit is an error, and leaves no volume. */
+static void a_damaged_commit_is_refused(void **state)
+{
+    char commit[HASH_TEXT_SIZE], path[120], none[HASH_TEXT_SIZE];
+    volume_release(committed_volume(commit));
+    memset(none, 'a', sizeof none - 1);
+    none[HASH_TEXT_SIZE - 1] = '\0';
+    const char *const wrong[] = { "", "../../x", "A", commit + 1 };
+    for (size_t i = 0; i < array_length(wrong); i++)
+        assert_fails(ERROR_PROTOCOL, volume_create_from(root, "w", at("share"), wrong[i], err));
+    assert_fails(ERROR_NOT_FOUND, volume_create_from(root, "w", at("share"), none, err));
+    assert_fails(ERROR_IO, volume_create_from(root, "w", at("nowhere"), commit, err));
+    snprintf(path, sizeof path, "%s/%.2s/%s", at("share"), commit, commit);
+    assert_int_equal(truncate(path, 100), 0);
+    assert_fails(ERROR_PROTOCOL, volume_create_from(root, "w", at("share"), commit, err));
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(symlink(at("source"), path), 0);
+    assert_fails(ERROR_IO, volume_create_from(root, "w", at("share"), commit, err));
+    assert_false(is_there("volumes/w"));
+}
+
+/* A directory that is moved away is not what has the name any more. */
+static void a_moved_volume_is_noticed(void **state)
+{
+    struct volume *v = new_volume();
+    assert_false(volume_is_moved(v));
+    assert_int_equal(rename(at("volumes/v"), at("elsewhere")), 0);
+    assert_true(volume_is_moved(v));
+    assert_ok(volume_create(root, "v", &limits, err));
+    assert_true(volume_is_moved(v));
+    volume_release(v);
+}
+
 /* Files of many names would become more than the volume may hold: that is said, and nothing is
  * kept. */
 static void a_snapshot_is_bounded(void **state)
@@ -432,6 +546,9 @@ int main(void)
         volume_test(a_root_may_be_a_link),
         volume_test(a_snapshot_is_restored),
         volume_test(a_snapshot_is_bounded),
+        volume_test(a_commit_is_opened_under_another_name),
+        volume_test(a_damaged_commit_is_refused),
+        volume_test(a_moved_volume_is_noticed),
         volume_test(a_volume_is_removed),
         volume_test(files_belong_to_the_guest),
         volume_test(a_refusal_keeps_the_lock),
