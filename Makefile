@@ -48,9 +48,10 @@ attack: all
 	@[ "$$(id -u)" != 0 ] || tests/attack/run --as-user
 
 # Three machines with a node and a NATS server each, which are broken while 10,000 runs go through
-# them; `make chaos CHAOS_RUNS=500` for fewer, `CHAOS_SEED=N` for the same faults again. As root.
+# them; `make chaos CHAOS_RUNS=500` for fewer, `CHAOS_SEED=N` for the same faults again, and
+# `CHAOS_REPEAT=20` for 20 times, with a seed each. As root.
 chaos: all
-	@tests/cluster/chaos.py $(or $(CHAOS_RUNS),10000) $(CHAOS_SEED)
+	@tests/cluster/chaos.py $(or $(CHAOS_RUNS),10000) $(CHAOS_SEED) --repeat $(or $(CHAOS_REPEAT),1)
 
 bench: setup-tests all
 	@scripts/build $(BUILD) --buildtype=release -- tests/crowd tests/prompts tests/slow_model

@@ -1,5 +1,6 @@
 #!/usr/bin/python3
-"""Breaks a cluster while it works: `make chaos`, or `tests/cluster/chaos.py RUNS [SEED]`, as root.
+"""Breaks a cluster while it works: `make chaos`, or `tests/cluster/chaos.py [RUNS] [SEED]` as root.
+`--repeat N` does it N times, each with the next seed.
 
 Three machines (network namespaces), each with a node and a server of one JetStream cluster, whose
 streams have three replicas. While runs go through the queue and clients use sandboxes through
@@ -9,10 +10,12 @@ it checks that
 - each run has the right answer, from any node, and its log one end with nothing behind it;
 - no prompt was asked under two keys, which a provider would charge twice;
 - no sandbox has outlived its lease, nor its node, and no cell had another one's answer;
+- a volume has never had less than what was committed to it, whichever node had it;
 - nothing is left in the records of the nodes.
 
 The provider is on none of the machines, so a node that is cut off from the others can still spend.
 """
+import argparse
 import collections
 import concurrent.futures
 import contextlib
@@ -72,7 +75,7 @@ class ChaosNats(Nats):
 class ChaosNode(Node):
     """A node on a machine, with a small disk and a clock of its own."""
 
-    def __init__(self, home, machines, index, provider, keys, key):
+    def __init__(self, home, machines, index, provider, keys, key, share):
         self.machines, self.index, self.host, self.key = (
             machines, index, machines.addresses[index], key)
         self.clock = os.path.join(home, "clock")
@@ -82,7 +85,8 @@ class ChaosNode(Node):
         os.makedirs(os.path.join(home, "data"))
         subprocess.run(["mount", "-t", "tmpfs", "-o", "size=%d" % DISK, "tmpfs",
                         os.path.join(home, "data")], check=True)
-        super().__init__(home, self, provider, "--keys", keys, "--isolation", "full")
+        super().__init__(home, self, provider, "--keys", keys, "--isolation", "full",
+                         "--share", str(share))
 
     def launch(self, command, env=None, **more):
         env = {**env, "TMPDIR": os.path.join(self.home, "data")}
@@ -142,6 +146,7 @@ class Cluster:
             capture_output=True, text=True, check=True, env={"HOME": str(self.place)})
         self.key = made.stdout.split()[0]
         self.provider = Provider(0.05, self.machines.head)
+        (self.place / "share").mkdir()
         for i in range(COUNT):
             self.nats.append(ChaosNats(self.place / ("nats%d" % i), self.machines, i))
         wait_until(lambda: all(machines_of.is_open(nats.host, 4222) for nats in self.nats))
@@ -149,7 +154,8 @@ class Cluster:
             home = self.place / ("node%d" % i)
             home.mkdir()
             self.nodes.append(ChaosNode(str(home), self.machines, i, self.provider,
-                                        str(self.place / "keys.json"), self.key))
+                                        str(self.place / "keys.json"), self.key,
+                                        self.place / "share"))
 
     def check_orphans(self):
         """What a dead node has started is dead as well, soon."""
@@ -322,6 +328,50 @@ class Clients(threading.Thread):
                     self.wrong.append((n, cell))
 
 
+class Writer(threading.Thread):
+    """Writes numbers into a volume and commits them, through whichever node answers. With two
+    writers, a number that was committed would be missing later."""
+
+    FILE = "/v1/volumes/numbers/files?path=number"
+    SNAPSHOTS = "/v1/volumes/numbers/snapshots"
+
+    def __init__(self, cluster, seed):
+        super().__init__()
+        self.cluster, self.random = cluster, random.Random(seed + 1)
+        self.over, self.wrong, self.committed, self.nodes = threading.Event(), [], 0, set()
+
+    def ask(self, method, path, body=None):
+        try:
+            return self.random.choice(self.cluster.nodes).ask(method, path, body, 8)
+        except (OSError, http.client.HTTPException):
+            return 0, None
+
+    def read(self):
+        status, number = self.ask("GET", self.FILE)
+        if status == 200 and number < self.committed:
+            self.wrong.append((number, self.committed))
+        return status == 200
+
+    def run(self):
+        number = 0
+        while not self.over.is_set() and self.ask("POST", "/v1/volumes", {"name": "numbers"})[
+                0] not in (201, 409):
+            time.sleep(0.1)
+        while not self.over.wait(0.2):
+            number += 1
+            if self.committed and not self.read():
+                continue
+            if self.ask("PUT", self.FILE, number)[0] == 204 and self.ask(
+                    "POST", self.SNAPSHOTS, {"snapshot": "n%d" % number})[0] == 200:
+                self.committed = number
+            self.ask("DELETE", self.SNAPSHOTS + "?snapshot=n%d" % number)
+
+    def check(self):
+        wait_until(self.read)
+        assert not self.wrong, self.wrong
+        assert self.committed > 0
+
+
 def descendants():
     """The processes below this one, with their parents' ids. Orphans become its children."""
     parents = {}
@@ -386,7 +436,7 @@ def chaos(place, runs, seed, rests=(0.3, 1.5), faults=None, threads=48):
 
 
 def disturb(cluster, runs, faults, seed, threads):
-    clients = Clients(cluster, seed)
+    clients, writer = Clients(cluster, seed), Writer(cluster, seed)
     nodes, provider = cluster.nodes, cluster.provider
     names = ["run-%d" % i for i in range(runs)]
     random.Random(seed).shuffle(names)
@@ -400,6 +450,7 @@ def disturb(cluster, runs, faults, seed, threads):
 
     faults.start()
     clients.start()
+    writer.start()
     try:
         with concurrent.futures.ThreadPoolExecutor(threads) as pool:
             answers = list(pool.map(one, names))
@@ -408,8 +459,10 @@ def disturb(cluster, runs, faults, seed, threads):
     finally:
         faults.over.set()
         clients.over.set()
+        writer.over.set()
         faults.join()
         clients.join()
+        writer.join()
     assert not faults.failure, faults.failure
     for name, answer in zip(names, answers):
         want = ["%s PART %d" % (name.upper(), i) for i in range(CALLS)]
@@ -417,11 +470,12 @@ def disturb(cluster, runs, faults, seed, threads):
         assert get(nodes, name) == answer    # still the same, whichever node says it
     assert not provider.paid_twice(), provider.paid_twice()
     assert not clients.wrong, clients.wrong
+    writer.check()
     check_logs(cluster, names)
     check_nothing_left(cluster)
     return {"runs": runs, "seed": seed, "seconds": round(seconds, 1), "faults": dict(faults.done),
             "calls": len(provider.requests), "repeated under their key": provider.repeated(),
-            **clients.figures}
+            "committed": writer.committed, **clients.figures}
 
 
 def check_nothing_left(cluster):
@@ -442,12 +496,16 @@ if __name__ == "__main__":
         signal.signal(number, lambda *_: sys.exit("interrupted"))
     if not FAKETIME:
         print("the clocks are not skewed: libfaketime is not installed", file=sys.stderr)
-    count = int(sys.argv[1]) if len(sys.argv) > 1 else 10000
-    seed = int(sys.argv[2]) if len(sys.argv) > 2 else random.randrange(10**6)
-    directory = tempfile.mkdtemp()
-    try:
-        print(json.dumps(chaos(pathlib.Path(directory), count, seed)))
-    except BaseException:
-        print("seed %d; the logs are in %s" % (seed, directory), file=sys.stderr)
-        raise
-    shutil.rmtree(directory)
+    options = argparse.ArgumentParser(description="Breaks a cluster while it works.")
+    options.add_argument("runs", type=int, nargs="?", default=10000)
+    options.add_argument("seed", type=int, nargs="?", default=random.randrange(10**6))
+    options.add_argument("--repeat", type=int, default=1)
+    asked = options.parse_args()
+    for given in range(asked.seed, asked.seed + asked.repeat):
+        directory = tempfile.mkdtemp()
+        try:
+            print(json.dumps(chaos(pathlib.Path(directory), asked.runs, given)), flush=True)
+        except BaseException:
+            print("seed %d; the logs are in %s" % (given, directory), file=sys.stderr)
+            raise
+        shutil.rmtree(directory)

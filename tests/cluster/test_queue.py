@@ -36,6 +36,18 @@ def test_any_node_takes_a_run_and_answers_for_it(start, provider):
     assert nodes[0].ask("GET", "/v1/queue/nothing")[0] == 404
 
 
+def test_a_request_with_an_idempotency_key_begins_one_run_whichever_node_is_asked(start, provider):
+    nodes = [start(), start()]
+    for node in nodes:
+        wait_until(lambda node=node: len(node.ask("GET", "/v1/cluster")[1]["nodes"]) == 2)
+    for path, name in (("/v1/queue", "id"), ("/v1/runs", "run")):
+        made = {key: [node.ask("POST", path, {"question": "?", "context": "This is run-1."},
+                               headers={"Idempotency-Key": key})[1][name] for node in nodes * 2]
+                for key in "abcd"}
+        assert all(len(set(ids)) == 1 for ids in made.values()), made
+        assert len({ids[0] for ids in made.values()}) == 4
+
+
 def test_a_killed_nodes_run_goes_on_elsewhere_without_paying_again(start, provider):
     provider.hold(after=1)
     nodes = [start()]

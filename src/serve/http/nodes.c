@@ -150,11 +150,14 @@ static unsigned nodes_of_id(struct request *r)
     return 0; /* others say in their protocol's way that there is no such sandbox */
 }
 
-static bool nodes_creates_sandbox(const struct request *r)
+/* A repeated run must come to the node that keeps the first one's answer. */
+static bool nodes_may_place(struct request *r)
 {
     const char *path = r->route ? r->route->path : "";
-    return r->route && r->route->creates && strcmp(r->method, "POST") == 0 &&
-           (strcmp(path, "/v1/sandboxes") == 0 || strcmp(path, "/sandboxes") == 0);
+    if (!r->route || !r->route->creates || strcmp(r->method, "POST") != 0)
+        return false;
+    return strcmp(path, "/v1/sandboxes") == 0 || strcmp(path, "/sandboxes") == 0 ||
+           (strcmp(path, "/v1/runs") == 0 && request_header_of(r, "Idempotency-Key"));
 }
 
 static bool nodes_has_room(const struct node *node)
@@ -199,7 +202,7 @@ unsigned nodes_route(struct request *r)
         return 0;
     if (r->id[0])
         return nodes_of_id(r);
-    return nodes_creates_sandbox(r) ? nodes_place(r) : 0;
+    return nodes_may_place(r) ? nodes_place(r) : 0;
 }
 
 unsigned nodes_next(const struct server *s, unsigned first)

@@ -4,6 +4,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/hash.h"
 #include "base/os/random.h"
 #include "serve/native/runs.h"
 #include "serve/queue/queue.h"
@@ -185,6 +186,21 @@ static bool queue_put_write(struct request *r, const char *const *settings, stru
     return !buf_failed(out);
 }
 
+/* A request without an id gets a random one; with an Idempotency-Key, one that any node makes of
+ * the key again. */
+static int queue_put_name(struct request *r, char id[QUEUE_ID_MAX + 1])
+{
+    const char *repeats = request_header_of(r, "Idempotency-Key");
+    char text[KEY_ID_SIZE + 256], hash[HASH_TEXT_SIZE];
+    if (!repeats)
+        return random_hex(id, 24, NULL);
+    int len = snprintf(text, sizeof text, "%s %s", queue_key_of(r), repeats);
+    int rc = hash_sha256(text, (size_t)len, hash, NULL);
+    if (rc == 0)
+        snprintf(id, QUEUE_ID_MAX + 1, "%.32s", hash);
+    return rc;
+}
+
 void handle_queue_put(struct request *r)
 {
     cleanup_buf struct buf words = { 0 };
@@ -197,13 +213,18 @@ void handle_queue_put(struct request *r)
             r, 400, "argument", "an id has at most %d letters, digits, '_' and '-'", QUEUE_ID_MAX);
         return;
     }
+    const char *repeats = request_header_of(r, "Idempotency-Key");
+    if (repeats && strlen(repeats) > 255) {
+        request_refuse(r, 400, "argument", "an Idempotency-Key has at most 255 characters");
+        return;
+    }
     runs_put_trace(r, &words);
     if (!run_settings_queued(r, json_get_typed(r->json, "options", json_type_object), &words))
         return;
     cleanup_free const char **settings = sandbox_list_settings(&words);
     struct queue_put *p = calloc(1, sizeof *p);
     if (!settings || !p || !queue_put_write(r, settings, &p->request) ||
-        (!id[0] && random_hex(p->id, 24, NULL) < 0)) {
+        (!id[0] && queue_put_name(r, p->id) < 0)) {
         if (p)
             buf_free(&p->request);
         free(p);

@@ -31,7 +31,7 @@ struct owners {
     struct server *s;
     struct bus *bus;
     struct owner *first;
-    bool is_known, has_lease;
+    bool is_known;
 };
 
 /* ---- keys and values ---- */
@@ -112,9 +112,15 @@ static bool owner_has_own_name(const struct owner *o)
     return strcmp(o->node, o->all->s->options->node) == 0;
 }
 
+/* Looked up each time: a process that was stopped may answer a request before its timers run. */
+static bool owners_have_lease(const struct owners *all)
+{
+    return clock_ns() - registry_proven_ns(all->s->nodes) < OWNER_LEASE_MS * 1000000ull;
+}
+
 bool owner_is_own(const struct server *s, const struct owner *o)
 {
-    bool has_lease = !o->commit[0] || (s->owners->has_lease && !o->is_parked);
+    bool has_lease = !o->commit[0] || (owners_have_lease(s->owners) && !o->is_parked);
     return owner_has_own_name(o) && has_lease;
 }
 
@@ -256,12 +262,12 @@ static void owner_on_renewed(void *arg, const struct bus_answer *a)
     o->is_parked = false;
 }
 
-static void owner_sweep(struct owner *o)
+static void owner_sweep(struct owner *o, bool has_lease)
 {
     bool is_own = o->commit[0] && owner_has_own_name(o) && !o->is_changing;
-    if (is_own && !o->all->has_lease && !o->is_parked) {
+    if (is_own && !has_lease && !o->is_parked) {
         o->is_parked = owner_move(o, PLACE_SERVED, PLACE_PARKED);
-    } else if (is_own && o->all->has_lease && o->is_parked) {
+    } else if (is_own && has_lease && o->is_parked) {
         o->is_changing = true;
         owner_write(o, o->node, o->commit, owner_on_renewed, o);
     }
@@ -270,11 +276,9 @@ static void owner_sweep(struct owner *o)
 void owners_sweep(struct server *s)
 {
     struct owners *all = s->owners;
-    if (!all)
-        return;
-    all->has_lease = clock_ns() - registry_proven_ns(s->nodes) < OWNER_LEASE_MS * 1000000ull;
-    for (struct owner *o = all->first; o; o = o->next)
-        owner_sweep(o);
+    bool has_lease = all && owners_have_lease(all);
+    for (struct owner *o = all ? all->first : NULL; o; o = o->next)
+        owner_sweep(o, has_lease);
 }
 
 /* ---- taking one over ---- */
@@ -344,7 +348,7 @@ bool owners_take(struct server *s, const struct owner *const_o)
         strcmp(o->node, nobody) == 0 || registry_is_silent(s->nodes, o->node, OWNER_SILENCE_MS);
     if (o->is_changing)
         return true;
-    if (!s->options->share || !o->commit[0] || !s->owners->has_lease || !is_free)
+    if (!s->options->share || !o->commit[0] || !owners_have_lease(s->owners) || !is_free)
         return false;
     struct owner_taking *t = calloc(1, sizeof *t);
     if (!t)
