@@ -107,9 +107,20 @@ void ledger_begin_day(struct ledger_value *v, int64_t day)
         return;
     v->day = day;
     v->spent = 0;
-    for (size_t i = v->count; i-- > 0;)
-        if (v->holds[i].day < day - HOLD_DAYS)
+    for (size_t i = v->count; i-- > 0;) {
+        bool is_run = !strchr(v->holds[i].holder, '.');
+        if (v->holds[i].day < (is_run ? day - HOLD_DAYS : day))
             ledger_drop(v, &v->holds[i]);
+    }
+}
+
+/* What others may give back. */
+static bool ledger_may_grow(const struct ledger_value *v)
+{
+    for (size_t i = 0; i < v->count; i++)
+        if (strncmp(v->holds[i].holder, LEDGER_SPENT, strlen(LEDGER_SPENT)) != 0)
+            return true;
+    return false;
 }
 
 const struct ledger_hold *ledger_take(
@@ -120,8 +131,8 @@ const struct ledger_hold *ledger_take(
     if (own || used >= limit)
         return own;
     uint64_t left = limit - used;
-    if (asked > left && v->held > 0)
-        return NULL; /* others may give some back */
+    if (asked > left && ledger_may_grow(v))
+        return NULL;
     return ledger_add(v, holder, asked > 0 && asked < left ? asked : left, v->day);
 }
 
@@ -137,6 +148,40 @@ bool ledger_end(struct ledger_value *v, const char *holder, uint64_t spent)
     return true;
 }
 
+static void ledger_name(const char *kind, const char *process, char out[LEDGER_HOLDER_MAX + 1])
+{
+    snprintf(out, LEDGER_HOLDER_MAX + 1, "%s%s", kind, process);
+}
+
+void ledger_get(const struct ledger_value *v, const char *process, uint64_t *spent, uint64_t *open)
+{
+    char name[LEDGER_HOLDER_MAX + 1];
+    ledger_name(LEDGER_SPENT, process, name);
+    const struct ledger_hold *hold = ledger_find(v, name);
+    *spent = hold ? hold->nano : 0;
+    ledger_name(LEDGER_OPEN, process, name);
+    hold = ledger_find(v, name);
+    *open = hold ? hold->nano : 0;
+}
+
+static bool ledger_replace(
+    struct ledger_value *v, const char *kind, const char *process, uint64_t nano)
+{
+    char name[LEDGER_HOLDER_MAX + 1];
+    ledger_name(kind, process, name);
+    struct ledger_hold *own = ledger_find(v, name);
+    if (own)
+        ledger_drop(v, own);
+    nano = nano < nano_most - v->held ? nano : nano_most - v->held;
+    return nano == 0 || ledger_add(v, name, nano, v->day);
+}
+
+bool ledger_put(struct ledger_value *v, const char *process, uint64_t spent, uint64_t open)
+{
+    return ledger_replace(v, LEDGER_SPENT, process, spent) &&
+           ledger_replace(v, LEDGER_OPEN, process, open);
+}
+
 /* ---- changes ---- */
 
 struct ledger {
@@ -147,9 +192,9 @@ struct ledger {
 struct ledger_change {
     struct ledger *l;
     char account[BUS_NAME_MAX + 1], holder[LEDGER_HOLDER_MAX + 1];
-    bool settles;
-    uint64_t limit, amount; /* that is asked for, or was spent */
-    double held;            /* dollars: the amount of the answer, once the value is written */
+    bool settles, sets;
+    uint64_t limit, open, amount; /* that is asked for, or was spent */
+    double held;                  /* dollars: the amount of the answer, once the value is written */
     ledger_done_fn *done;
     void *arg;
     struct ledger_change *next;
@@ -206,6 +251,13 @@ static void ledger_change_make(struct ledger_change *c, struct ledger_value *v, 
 {
     size_t before = v->count;
     ledger_begin_day(v, clock_wall_ms() / DAY_MS);
+    if (c->sets) {
+        if (ledger_put(v, c->holder, c->amount, c->open))
+            ledger_change_write(c, v, revision);
+        else
+            ledger_change_end(c, BUS_DISCONNECTED, 0, 0);
+        return;
+    }
     if (c->settles) {
         if (ledger_end(v, c->holder, c->amount))
             ledger_change_write(c, v, revision);
@@ -275,6 +327,19 @@ void ledger_settle(struct ledger *l, const char *account, const char *holder, do
     struct ledger_change c = { .settles = true, .amount = nano_of(spent) };
     snprintf(c.holder, sizeof c.holder, "%s", holder);
     ledger_change_new(l, account, &c, done, arg);
+}
+
+void ledger_set(struct ledger *l, const char *account, const char *process, uint64_t spent,
+    uint64_t open, ledger_done_fn *done, void *arg)
+{
+    struct ledger_change c = { .sets = true, .amount = spent, .open = open };
+    snprintf(c.holder, sizeof c.holder, "%s", process);
+    ledger_change_new(l, account, &c, done, arg);
+}
+
+int ledger_watch(struct ledger *l, bus_entry_fn *on_entry, void *arg, struct error *err)
+{
+    return bus_watch(l->bus, ledger_bucket, ">", on_entry, arg, err);
 }
 
 void ledger_forget(struct ledger *l, const void *arg)

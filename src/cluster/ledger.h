@@ -38,11 +38,20 @@ void ledger_hold(struct ledger *l, const char *account, const char *holder, doub
 /* The holder has spent this, or all that it held, and holds nothing more. */
 void ledger_settle(struct ledger *l, const char *account, const char *holder, double spent,
     ledger_done_fn *done, void *arg);
+/* What a process has spent and holds from now on, in nanodollars, whatever it had. */
+void ledger_set(struct ledger *l, const char *account, const char *process, uint64_t spent,
+    uint64_t open, ledger_done_fn *done, void *arg);
+/* Watches the values of all accounts, by their names. */
+int ledger_watch(struct ledger *l, bus_entry_fn *on_entry, void *arg, struct error *err);
 /* What is under way with this argument calls nothing more. */
 void ledger_forget(struct ledger *l, const void *arg);
 
 /* ---- the value ---- */
 
+/* A holder is a run's id, or one of these and a word of a process: what requests outside of the
+ * queue have spent there on the day, and what those under way may still spend. */
+#define LEDGER_SPENT "spent."
+#define LEDGER_OPEN  "open."
 enum { LEDGER_HOLDER_MAX = 64 };
 
 struct ledger_hold {
@@ -62,10 +71,14 @@ struct ledger_value {
 bool ledger_read(const char *data, size_t len, struct ledger_value *out);
 void ledger_write(const struct ledger_value *v, struct buf *out);
 void ledger_free(struct ledger_value *v);
-/* Another day begins, if it is later. */
+/* Another day begins, if it is later; what processes have is of one day. */
 void ledger_begin_day(struct ledger_value *v, int64_t day);
 /* The holder's hold; NULL: too little is left, or there is not enough memory. */
 const struct ledger_hold *ledger_take(
     struct ledger_value *v, const char *holder, uint64_t limit, uint64_t asked);
+/* Nanodollars of a process. */
+void ledger_get(const struct ledger_value *v, const char *process, uint64_t *spent, uint64_t *open);
+/* False: there is not enough memory. */
+bool ledger_put(struct ledger_value *v, const char *process, uint64_t spent, uint64_t open);
 /* `spent` UINT64_MAX: all that it held. False: it holds nothing. */
 bool ledger_end(struct ledger_value *v, const char *holder, uint64_t spent);

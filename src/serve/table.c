@@ -183,12 +183,17 @@ void table_spend(struct table_account *a, int64_t input_tokens, int64_t output_t
             &a->day_nanodollars, (uint64_t)(cost * 1e9), memory_order_relaxed);
 }
 
-double table_spent(const struct table_account *a)
+uint64_t table_held(const struct table_account *a)
 {
-    uint64_t sum = a->day_nanodollars;
+    uint64_t sum = 0;
     for (unsigned i = 0; i < TABLE_WORKERS; i++)
         sum += a->held[i];
-    return (double)sum / 1e9;
+    return sum;
+}
+
+double table_spent(const struct table_account *a)
+{
+    return (double)(a->day_nanodollars + table_held(a)) / 1e9;
 }
 
 void table_begin_day(struct table *t, struct table_account *a, int64_t day, double cost)

@@ -123,6 +123,8 @@ void table_use(struct table_account *a, int64_t input_tokens, int64_t output_tok
 /* The same, and to what counts for the limit of its day. */
 void table_spend(struct table_account *a, int64_t input_tokens, int64_t output_tokens, double cost);
 
+/* What its runs may still cost, in nanodollars. */
+uint64_t table_held(const struct table_account *a);
 /* Dollars of its day, with what is held. */
 double table_spent(const struct table_account *a);
 /* Its day is another one now, on which `cost` dollars were spent already. */

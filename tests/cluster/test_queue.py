@@ -258,6 +258,51 @@ def test_runs_of_a_key_share_its_limit_on_cost_between_nodes(start, nats, provid
     check(get(nodes[1:2], "run-1"), "run-1")    # another key is not touched
 
 
+def test_runs_outside_of_the_queue_count_in_the_ledger_of_all_nodes(
+        start, nats, provider, tmp_path):
+    """A run costs 0.015 dollars, and needs 0.03. What one node has spent of a limit of 0.033, no
+    node spends again, in the queue or outside, nor the same one after it was killed."""
+    file, keys = str(tmp_path / "keys.json"), []
+    (tmp_path / "prices").write_text("* 1 1000\n")
+    for limit in ("cost=0.033", "cost=5"):
+        made = subprocess.run([DROSTE, "keys", "create", "spender", "--scopes", "read,runs",
+                               "--limit", limit, "--keys", file], check=True, capture_output=True,
+                              text=True)
+        keys.append(made.stdout.split()[0])
+    nodes = [start("--keys", file, "--prices", str(tmp_path / "prices"), "--max-tokens", "20")
+             for _ in range(2)]
+
+    def run(node, key):
+        body = {"question": "What?", "context": "This is run-1.", "options": {"max-cost": 0.033}}
+        begun = []
+        wait_until(lambda: begun.append(node.ask("POST", "/v1/runs", body, key=key)) or
+                   begun[-1][0] == 201)    # the ledger is read
+        path = "/v1/runs/" + begun[-1][1]["run"]
+        wait_until(lambda: node.ask("GET", path, key=key)[1]["status"] != "running")
+        return node.ask("GET", path, key=key)[1]["status"]
+
+    def in_the_ledger():
+        stream = JetStream(nats.port)
+        found = stream.messages("KV_droste-spending", stream.subject(
+            "KV_droste-spending", "$KV.droste-spending.*"))
+        stream.close()
+        ledger = json.loads(found[-1])
+        return ledger["spent"] + sum(hold["nano"] for hold in ledger["holds"])
+    assert run(nodes[0], keys[0]) == "answered"
+    wait_until(lambda: in_the_ledger() == pytest.approx(0.01503e9, rel=1e-3))
+    asked = sum(provider.requests.values())
+    assert run(nodes[1], keys[0]) == "budget"
+    nodes[0].kill()
+    nodes[0].start()
+    assert run(nodes[0], keys[0]) == "budget"
+    for node in nodes:
+        node.key = keys[0]
+    put(nodes, "run-410", options={"max-cost": 0.033})
+    assert get(nodes, "run-410")["run"]["status"] == "budget"
+    assert sum(provider.requests.values()) == asked
+    assert run(nodes[1], keys[1]) == "answered"       # another key is not touched
+
+
 def test_nodes_together_send_no_more_requests_a_minute_than_the_limit(start, nats, provider):
     limit = 40
     nodes = [start("--requests-per-minute", str(limit)) for _ in range(3)]

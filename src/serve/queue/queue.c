@@ -226,6 +226,7 @@ static void queue_on_tick(uv_timer_t *timer)
         bus_stream_info(q->bus, "droste_runs", queue_on_depth, q);
     queue_logs_tick(q);
     queue_runs_tick(q);
+    queue_spending_tick(q);
     if (++q->ticks % IDLE_TICKS == 0) {
         q->empty = 0;
         queue_make_again(q);
@@ -305,6 +306,8 @@ int queue_open(struct server *s, struct error *err)
     rc = bus_watch(q->bus, "droste_lanes", ">", queue_on_lane, q, err);
     if (rc == 0)
         rc = queue_versions_watch(q, err);
+    if (rc == 0)
+        rc = queue_spending_watch(q, err);
     return rc < 0 ? rc : bus_subscribe(q->bus, "droste.run.word.*", NULL, queue_on_word, q, err);
 }
 
@@ -315,6 +318,7 @@ void queue_close(struct server *s)
         return;
     uv_timer_stop(&q->timer);
     bus_forget(q->bus, q);
+    queue_spending_free(q);
     ledger_close(steal(&q->ledger));
     droste_on_rate(s->d, NULL, NULL);
     rates_close(steal(&q->rates));

@@ -117,6 +117,15 @@ void queue_copies_find(struct run_queue *q);
 void queue_copies_remove(struct run_queue *q);
 void queue_copies_free(struct run_queue *q);
 
+/* ---- what requests outside of the queue spend (spending.c) ---- */
+
+int queue_spending_watch(struct run_queue *q, struct error *err);
+/* Writes what has changed into the ledger. */
+void queue_spending_tick(struct run_queue *q);
+void queue_spending_free(struct run_queue *q);
+/* Dollars of this day: all but what requests of this process have spent and hold. */
+double queue_spent_elsewhere(const struct run_queue *q, const char *key, int64_t day);
+
 /* ---- versions (versions.c) ---- */
 
 /* Makes the bucket. */
@@ -136,6 +145,8 @@ struct run_queue {
     struct server *s;
     struct bus *bus;
     struct ledger *ledger;
+    struct queue_spending *spending; /* by key */
+    bool knows_spending;             /* the ledgers were read */
     struct rates *rates;
     char owner[17]; /* this process */
     uint32_t number;
