@@ -86,7 +86,7 @@ class ChaosNode(Node):
         subprocess.run(["mount", "-t", "tmpfs", "-o", "size=%d" % DISK, "tmpfs",
                         os.path.join(home, "data")], check=True)
         super().__init__(home, self, provider, "--keys", keys, "--isolation", "full",
-                         "--share", str(share))
+                         "--share", str(share), "--llm-call-timeout", str(PATIENCE))
 
     def launch(self, command, env=None, **more):
         env = {**env, "TMPDIR": os.path.join(self.home, "data")}

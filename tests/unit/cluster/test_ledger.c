@@ -37,6 +37,27 @@ static void test_what_is_left_is_held_when_nothing_can_come_back(void **state)
     ledger_free(&v);
 }
 
+static void test_a_process_has_what_it_has_spent_and_may_still_spend_for_a_day(void **state)
+{
+    struct ledger_value v = { .day = 100 };
+    uint64_t spent, open;
+    assert_true(ledger_put(&v, "p", 40, 30));
+    assert_true(ledger_put(&v, "p", 50, 10));
+    assert_true(ledger_put(&v, "q", 20, 0));
+    struct ledger_value read = read_back(&v);
+    ledger_get(&read, "p", &spent, &open);
+    assert_int_equal(spent, 50);
+    assert_int_equal(open, 10);
+    assert_int_equal(read.held, 80);
+    assert_null(ledger_take(&read, "a", 100, 30)); /* p may give some back */
+    assert_true(ledger_put(&read, "p", 55, 0));
+    assert_int_equal(ledger_take(&read, "a", 100, 30)->nano, 25); /* nobody may */
+    ledger_begin_day(&read, 101);
+    assert_int_equal(read.held, 25); /* of the run */
+    ledger_free(&read);
+    ledger_free(&v);
+}
+
 static void test_taking_or_ending_twice_is_the_same_as_once(void **state)
 {
     struct ledger_value v = { 0 };
@@ -99,6 +120,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_holds_and_spending_never_exceed_the_limit),
         cmocka_unit_test(test_what_is_left_is_held_when_nothing_can_come_back),
+        cmocka_unit_test(test_a_process_has_what_it_has_spent_and_may_still_spend_for_a_day),
         cmocka_unit_test(test_taking_or_ending_twice_is_the_same_as_once),
         cmocka_unit_test(test_another_day_begins_with_the_holds_of_the_one_before),
         cmocka_unit_test(test_a_value_is_read_as_it_was_written),
